@@ -1,0 +1,91 @@
+#pragma once
+
+// THE MAP: every typed interface, and what the receiver promises. What an actor says only to itself
+// stays off it (`extend` beside the actor). Every request has a deadline; a refusal is an error with
+// one of our codes (caf_error.hpp).
+
+#include <caf/replies_to.hpp>
+#include <caf/typed_actor.hpp>
+
+#include "actors/messages.hpp"
+
+namespace waggle {
+
+/// Wants to know who comes and goes.
+using link_listener_actor = caf::typed_actor<
+  // A peer can be reached now. Once per peer, whatever the number of its sockets.
+  caf::reacts_to<peer_connected>,
+  // A peer's last link is gone, and why.
+  caf::reacts_to<peer_disconnected>>;
+
+/// Answers what remote peers ask, hears what they tell.
+using service_actor = caf::typed_actor<
+  // Answers a peer's request, or refuses it with a code that travels back.
+  caf::replies_to<inbound_call>::with<outbound_answer>,
+  // Hears a peer's event. Never answers, never fails because of what a peer sent.
+  caf::reacts_to<inbound_event>>;
+
+/// Holds the links to all peers; the only way to talk to one. Dials when asked to reach a peer that
+/// is not connected, hands inbound calls and events to the service they belong to.
+using switchboard_actor = caf::typed_actor<
+  caf::replies_to<call_peer>::with<peer_answer>,
+  caf::reacts_to<tell_peer>,
+  // Fails with the reason of the dial.
+  caf::replies_to<connect_address>::with<peer_connected>,
+  caf::replies_to<get_connected_peers>::with<connected_peers>>;
+
+/// The peer's part of the distributed hash table (spec/dht.md): routing table, record store, lookups.
+using dht_router_actor = service_actor::extend<
+  caf::replies_to<store_record>::with<store_report>,
+  caf::replies_to<find_records>::with<found_records>,
+  caf::replies_to<find_peer>::with<found_peer>,
+  caf::reacts_to<bootstrap_from>,
+  caf::replies_to<get_dht_status>::with<dht_status>>::extend_with<link_listener_actor>;
+
+/// Hears when the view of the run changed.
+using progress_listener_actor = caf::typed_actor<caf::reacts_to<swarm_progress>>;
+
+/// Knows how far every peer, and so the swarm, has come (spec/optimizer.md §2).
+using progress_tracker_actor = service_actor::extend<
+  caf::reacts_to<report_progress>,
+  // Answers from memory, never from the network.
+  caf::replies_to<get_swarm_progress>::with<swarm_progress>,
+  caf::reacts_to<say_goodbye>>::extend_with<link_listener_actor>;
+
+/// Leads or joins a group for one round (spec/averaging.md §3).
+using matchmaker_actor = service_actor::extend<
+  caf::replies_to<find_group>::with<group_formed>,
+  caf::reacts_to<cancel_search>>::extend_with<link_listener_actor>;
+
+/// Averages a vector with whoever is there: matchmaking, then one all-reduce round.
+using averager_actor = service_actor::extend<
+  caf::replies_to<average_vector>::with<round_report>>::extend_with<link_listener_actor>;
+
+/// Serves the trainer's state to newcomers.
+using state_donor_actor = service_actor;
+
+/// Downloads a state; one per download.
+using state_fetcher_actor = caf::typed_actor<caf::replies_to<fetch_state>::with<fetched_state>>;
+
+/// Owns the learner: model, optimizer, device. Runs detached where the learner blocks.
+using trainer_actor = caf::typed_actor<
+  caf::reacts_to<start_training>,
+  // Answered when the last micro-step and the checkpoint are done.
+  caf::replies_to<stop_training>::with<training_status>,
+  caf::replies_to<get_training_status>::with<training_status>,
+  // A snapshot at the current epoch; taken between micro-steps, shared by all who ask in one epoch.
+  caf::replies_to<get_state_snapshot>::with<state_snapshot>>::extend_with<progress_listener_actor>;
+
+/// Turns what happens into gauges and counters, and keeps the documents that HTTP serves up to date.
+using metrics_exporter_actor = caf::typed_actor<
+  caf::reacts_to<training_status>,
+  caf::reacts_to<round_ended>,
+  caf::reacts_to<state_download_ended>>::extend_with<progress_listener_actor>::
+    extend_with<link_listener_actor>;
+
+/// Supervises all of the above: order of birth and death, restarts, the reason of the end.
+using node_actor = caf::typed_actor<
+  // Answered when everything is down.
+  caf::replies_to<shut_down>::with<training_status>>;
+
+} // namespace waggle

@@ -1,0 +1,380 @@
+#pragma once
+
+// Every message struct that actors exchange, by topic. All are process-local: buffers travel as
+// shared pointers to what nobody changes any more. Commands are imperatives, queries start with
+// `get_`, events are past participles.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <caf/allowed_unsafe_message_type.hpp>
+
+#include "runtime/core/endpoint.hpp"
+#include "runtime/core/error.hpp"
+#include "runtime/core/ids.hpp"
+#include "runtime/core/time.hpp"
+#include "runtime/dht/record.hpp"
+#include "runtime/net/transport.hpp"
+#include "runtime/wire/messages.hpp"
+
+namespace waggle {
+
+// -- peers: switchboard, peer_link, services -----------------------------------------------------
+
+/// Query: ask `to` over its link, dialling it first if its record has addresses. Fails with
+/// ec::timeout, unreachable, peer_lost, or the reason the peer refused with.
+struct call_peer {
+  peer_record to; // only `id` is needed while a link is up
+  wire::request what;
+  milliseconds timeout{3'000}; // covers dialling, too
+};
+/// What the peer answered.
+struct peer_answer {
+  peer_id from;
+  wire::response what;
+  payload body; // a state chunk's bytes
+};
+
+/// Command: tell `to`. Not answered; dropped if there is no link and none can be dialled.
+struct tell_peer {
+  peer_record to; // only `id` is needed while a link is up
+  wire::event what;
+  payload body; // a part's bytes
+};
+
+/// Query: dial an address whose owner we do not know yet (bootstrap).
+struct connect_address {
+  endpoint where;
+  milliseconds timeout{5'000};
+};
+/// A link to `peer` is up; also an event for link listeners (once per peer, not per socket).
+struct peer_connected {
+  peer_record peer;
+};
+/// The last link to a peer went down.
+struct peer_disconnected {
+  peer_id peer;
+  failure why; // ec::peer_lost, timeout (silent), shutting_down (said goodbye), …
+};
+/// Query: who is connected now? Answered with connected_peers.
+struct get_connected_peers {};
+struct connected_peers {
+  std::vector<peer_record> peers; // ascending id
+};
+
+/// A peer's request, for the service that answers it.
+struct inbound_call {
+  peer_record from; // proved by the handshake
+  wire::request what;
+};
+/// A service's answer.
+struct outbound_answer {
+  wire::response what;
+  payload body;
+};
+/// A peer's event, for the service that it concerns. Whoever handled (or dropped) one with a body
+/// calls `release()`: it returns the bytes to the peer's send window.
+struct inbound_event {
+  peer_record from;
+  wire::event what;
+  payload body;
+  std::shared_ptr<net::link> via; // null in unit tests
+
+  void release() const {
+    if (via && body.size > 0)
+      via->grant(body.size);
+  }
+};
+
+// -- dht --------------------------------------------------------------------------------------------
+
+/// Command: store under the record's key at its `replicas` nearest peers and here if we are one of
+/// them. Answered with store_report.
+struct store_record {
+  record entry; // signed by the caller where its kind wants that
+  milliseconds timeout{10'000};
+};
+struct store_report {
+  std::uint32_t accepted = 0; // replicas that stored it, ourselves included
+  std::uint32_t rejected = 0;
+  std::uint32_t failed = 0; // did not answer
+  ec last_rejection = ec::none;
+};
+
+/// Query: the records under (kind, name). `latest`: ask every replica and merge, else the first
+/// answer will do. Answered with found_records; none found is an empty list, not an error.
+struct find_records {
+  record_kind kind = record_kind::open;
+  std::string name;
+  bool latest = true;
+  milliseconds timeout{10'000};
+};
+struct found_records {
+  std::vector<record> records; // newest per subkey, tombstones left out, ascending subkey
+};
+
+/// Command: join through these addresses and keep trying with back-off (1 s to 60 s, jittered) as
+/// long as nobody is known. Not answered; see dht_status.
+struct bootstrap_from {
+  std::vector<endpoint> addresses;
+};
+/// Query: where does this peer id live? Fails with ec::not_found.
+struct find_peer {
+  peer_id peer;
+  milliseconds timeout{5'000};
+};
+struct found_peer {
+  peer_record peer;
+};
+struct get_dht_status {};
+struct dht_status {
+  std::uint32_t routing_entries = 0;
+  std::uint32_t records = 0;
+  std::uint64_t record_bytes = 0;
+  bool bootstrapped = false;                  // at least one other peer answered, or none was given
+  std::vector<std::string> bootstrap_failures; // "host:port: reason" of the last attempt
+};
+
+// -- progress (spec/optimizer.md §2) -------------------------------------------------------------------
+
+/// Command: this is how far we are. Stores it in the DHT and pushes it to connected peers (both
+/// rate-limited, but a new epoch always goes out at once).
+struct report_progress {
+  epoch_id epoch;
+  std::uint64_t samples = 0; // accumulated toward the current epoch
+  digest parameters;         // digest of the parameters this epoch began with
+};
+/// Event to subscribers whenever the view of the run changed; also the answer to
+/// get_swarm_progress.
+struct swarm_progress {
+  struct peer {
+    peer_record who;
+    epoch_id epoch;
+    std::uint64_t samples = 0;
+    double samples_per_second = 0;
+    digest parameters;
+  };
+  epoch_id global_epoch;           // spec/optimizer.md §2.4: E
+  std::uint64_t global_samples = 0; // S_reported, ours included
+  double samples_per_second = 0;
+  double eta_seconds = 0;          // until the target is reached; infinite if never
+  std::uint32_t num_peers = 0;     // with a live report, ourselves included
+  std::uint32_t num_clients = 0;
+  bool ready = false;              // the epoch may be ended now
+  bool in_sync = true;             // own epoch ≥ E − 1 and our parameters are the majority's
+  bool parameters_differ = false;  // at the global epoch a majority holds other parameters than we
+  std::vector<peer> peers;         // ascending id, ourselves included
+  std::vector<peer_record> donors; // at the global epoch with the majority's parameters, not we
+};
+struct get_swarm_progress {};
+/// Command: we are leaving: publish a tombstone and stop reporting. Fire and forget.
+struct say_goodbye {};
+
+// -- matchmaking (spec/averaging.md §3) -----------------------------------------------------------------
+
+/// Query: find a group. Answered with group_formed, or fails with the reason: ec::nobody_declared,
+/// too_few, schema_mismatch, unreachable, timeout, cancelled. One search at a time; a second one
+/// fails with ec::overloaded.
+struct find_group {
+  epoch_id epoch;
+  std::uint64_t elements = 0;
+  milliseconds deadline{30'000};     // give up after this long
+  std::uint32_t expected_peers = 0;  // with ourselves; a leader closes its group when this many are
+                                     // in it. 0: only target_group_size or the expiration close it
+};
+struct group_formed {
+  round_plan plan; // complete and verified; we are one of its members
+};
+/// Command: stop the current search. It fails with ec::cancelled.
+struct cancel_search {};
+
+// -- averaging ------------------------------------------------------------------------------------------------
+
+using float_vector = std::vector<float>;
+
+/// Query: one round: find a group (or keep the standing one) and average. Answered with
+/// round_report, also when the round failed; a caller error (non-finite values, bad weight) fails
+/// with its code and starts nothing.
+struct average_vector {
+  std::shared_ptr<const float_vector> values; // must not change until the report
+  double weight = 1;                          // ≥ 0, finite
+  epoch_id epoch;
+  milliseconds deadline{60'000};     // matchmaking, retries and all-reduce together
+  std::uint32_t expected_peers = 0;  // see find_group
+  bool standing = false; // start at once with the members of the last complete round, if all agree
+};
+
+enum class round_outcome : std::uint8_t { complete = 0, shrunk = 1, failed = 2 };
+constexpr std::string_view to_string(round_outcome x) {
+  switch (x) {
+    case round_outcome::complete: return "complete";
+    case round_outcome::shrunk: return "shrunk";
+    case round_outcome::failed: return "failed";
+  }
+  return "unknown";
+}
+
+/// How a round ended. With complete or shrunk, `values` is byte-equal on every member that finished
+/// it, and so are round, contributors and weight_sum. With failed nothing changed anywhere here.
+struct round_report {
+  struct fault {
+    peer_id peer;
+    ec reason = ec::none;
+  };
+  round_outcome outcome = round_outcome::failed;
+  failure why;                              // none unless failed or shrunk
+  round_id round;                           // zero if no group was found
+  std::vector<peer_id> contributors;        // canonical order
+  std::uint32_t group_size = 0;
+  double weight_sum = 0;
+  std::shared_ptr<const float_vector> values; // the weighted mean; null if failed. If Σ weights is
+                                              // 0: the caller's own vector (INV-4)
+  double matchmaking_seconds = 0;
+  double allreduce_seconds = 0;
+  double recovery_seconds = 0; // from the first failure seen to the end; 0: none seen
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+  std::vector<fault> faults;
+};
+
+// -- state (spec/averaging.md §6) ----------------------------------------------------------------------------------
+
+/// Query to the trainer: a snapshot of the state at the current epoch. Fails with ec::not_ready.
+struct get_state_snapshot {};
+struct state_snapshot {
+  epoch_id epoch;
+  digest parameters;
+  payload state; // immutable: epoch and learner state, see runtime/training
+};
+
+/// Query to a state_fetcher: download from the first of `donors` that can give a state at
+/// `epoch_min` or later, resuming at the next one. Answered with fetched_state only when every byte
+/// was received and the hash is right. Fails with ec::no_donor, timeout, hash_mismatch.
+struct fetch_state {
+  std::vector<peer_record> donors; // in order of preference
+  epoch_id epoch_min;
+  milliseconds deadline{600'000};
+};
+struct fetched_state {
+  epoch_id epoch;
+  digest parameters;
+  payload state;
+  peer_id donor;
+};
+
+// -- training --------------------------------------------------------------------------------------------------------
+
+/// Command: begin or go on training.
+struct start_training {};
+/// Command: finish the current micro-step, write a checkpoint, stop. Answered when done.
+struct stop_training {};
+
+enum class trainer_phase : std::uint8_t {
+  starting = 0, joining, syncing, training, averaging, finished, stopped
+};
+constexpr std::string_view to_string(trainer_phase x) {
+  switch (x) {
+    case trainer_phase::starting: return "starting";
+    case trainer_phase::joining: return "joining";
+    case trainer_phase::syncing: return "syncing";
+    case trainer_phase::training: return "training";
+    case trainer_phase::averaging: return "averaging";
+    case trainer_phase::finished: return "finished";
+    case trainer_phase::stopped: return "stopped";
+  }
+  return "unknown";
+}
+
+/// Event to the metrics exporter at every change worth seeing (at most a few a second); also the
+/// answer to get_training_status.
+struct training_status {
+  trainer_phase phase = trainer_phase::starting;
+  epoch_id epoch;
+  epoch_id global_epoch;
+  double loss = 0;       // smoothed (EMA); NaN before the first micro-step
+  double first_loss = 0; // mean of the first epoch's micro-steps here; NaN before its end
+  double learning_rate = 0;
+  double gradient_norm = 0;         // of the last applied gradient
+  std::uint64_t samples_toward_epoch = 0; // ours
+  std::uint64_t target_batch_size = 0;
+  std::uint64_t samples_used = 0;    // entered an optimizer update (INV-2)
+  std::uint64_t samples_dropped = 0; // dropped and counted (INV-2)
+  std::uint64_t rounds_complete = 0;
+  std::uint64_t rounds_shrunk = 0;
+  std::uint64_t rounds_failed = 0;
+  std::uint64_t local_fallbacks = 0; // epochs that ended with our own gradient after a failed round
+  std::uint64_t state_downloads = 0;
+  std::uint64_t steps = 0;           // micro-steps
+  double samples_per_second = 0;
+  digest parameters;
+  std::string last_outcome;          // of the last round: "complete", "shrunk", "failed: reason", "alone"
+};
+struct get_training_status {};
+
+// -- watching ----------------------------------------------------------------------------------------------------------
+
+/// Event to the metrics exporter: a round ended. `kind`: gradients, params, state, vector.
+struct round_ended {
+  std::string kind;
+  round_report report; // without values
+};
+/// Event to the metrics exporter.
+struct state_download_ended {
+  bool ok = false;
+  failure why;
+  std::uint64_t bytes = 0;
+  double seconds = 0;
+};
+
+// -- life ------------------------------------------------------------------------------------------------------------------
+
+/// Command to the node: leave (goodbye, checkpoint), then end everything. Answered when all is down.
+struct shut_down {
+  std::string why;
+};
+
+} // namespace waggle
+
+#define WAGGLE_LOCAL(type) CAF_ALLOW_UNSAFE_MESSAGE_TYPE(waggle::type)
+WAGGLE_LOCAL(call_peer)
+WAGGLE_LOCAL(peer_answer)
+WAGGLE_LOCAL(tell_peer)
+WAGGLE_LOCAL(connect_address)
+WAGGLE_LOCAL(peer_connected)
+WAGGLE_LOCAL(peer_disconnected)
+WAGGLE_LOCAL(get_connected_peers)
+WAGGLE_LOCAL(connected_peers)
+WAGGLE_LOCAL(inbound_call)
+WAGGLE_LOCAL(outbound_answer)
+WAGGLE_LOCAL(inbound_event)
+WAGGLE_LOCAL(store_record)
+WAGGLE_LOCAL(store_report)
+WAGGLE_LOCAL(find_records)
+WAGGLE_LOCAL(found_records)
+WAGGLE_LOCAL(bootstrap_from)
+WAGGLE_LOCAL(find_peer)
+WAGGLE_LOCAL(found_peer)
+WAGGLE_LOCAL(get_dht_status)
+WAGGLE_LOCAL(dht_status)
+WAGGLE_LOCAL(report_progress)
+WAGGLE_LOCAL(swarm_progress)
+WAGGLE_LOCAL(get_swarm_progress)
+WAGGLE_LOCAL(say_goodbye)
+WAGGLE_LOCAL(find_group)
+WAGGLE_LOCAL(group_formed)
+WAGGLE_LOCAL(cancel_search)
+WAGGLE_LOCAL(average_vector)
+WAGGLE_LOCAL(round_report)
+WAGGLE_LOCAL(get_state_snapshot)
+WAGGLE_LOCAL(state_snapshot)
+WAGGLE_LOCAL(fetch_state)
+WAGGLE_LOCAL(fetched_state)
+WAGGLE_LOCAL(start_training)
+WAGGLE_LOCAL(stop_training)
+WAGGLE_LOCAL(training_status)
+WAGGLE_LOCAL(get_training_status)
+WAGGLE_LOCAL(round_ended)
+WAGGLE_LOCAL(state_download_ended)
+WAGGLE_LOCAL(shut_down)

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include <spdlog/logger.h>
+
+#include "runtime/core/endpoint.hpp"
+#include "runtime/core/random.hpp"
+#include "runtime/core/time.hpp"
+#include "runtime/crypto/identity.hpp"
+#include "runtime/metrics/metric_families.hpp"
+
+namespace waggle {
+
+/// What every actor of one peer is given: who we are and the seams to the world. Immutable, shared
+/// by value; everything it points to is thread-safe. There are no globals, so that several peers
+/// live in one process.
+struct node_context {
+  std::string run_id;
+  std::shared_ptr<const identity> self;
+  peer_record record; // how others reach us; no addresses in client mode
+  std::shared_ptr<const wall_clock> wall;
+  std::shared_ptr<const signature_verifier> verifier;
+  std::shared_ptr<metric_families> metrics;
+  std::shared_ptr<spdlog::logger> log;
+  std::uint64_t seed = 0;
+
+  /// The source of randomness for the actor that `name` names.
+  [[nodiscard]] random_source randomness(std::string_view name) const {
+    return random_source{seed}.fork(name);
+  }
+};
+
+} // namespace waggle

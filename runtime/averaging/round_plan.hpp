@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/codec/codec.hpp"
+#include "runtime/core/endpoint.hpp"
+#include "runtime/core/ids.hpp"
+
+namespace waggle {
+
+/// What a member does in a round (spec/averaging.md §1.2). Values travel.
+enum class member_mode : std::uint8_t {
+  node = 0,      // contributes and reduces
+  client = 1,    // contributes only; accepts no connections
+  auxiliary = 2, // reduces only
+};
+
+struct round_member {
+  peer_record peer;
+  member_mode mode = member_mode::node;
+
+  friend bool operator==(const round_member&, const round_member&) = default;
+};
+
+/// Everything the members of a round must agree on before a byte moves. The leader makes it and
+/// ships it whole; every member verifies it (`validate_plan`) instead of deriving its own
+/// (spec/averaging.md §4.1 [DO], §4.5).
+struct round_plan {
+  round_id id;
+  std::string prefix;                 // which averager: "<run id>_grad", …
+  epoch_id epoch;                     // the members' common epoch; 0 where there is none
+  std::vector<round_member> members;  // canonical order: summation, member index; [0] leads
+  std::uint64_t elements = 0;         // float32 values in the vector
+  std::uint32_t part_elements = 0;    // values per part; the last of a share may be short
+  codec_id codec = codec_id::none;
+  std::vector<std::uint64_t> shares;  // elements reduced by each member; sums to `elements`
+  std::uint32_t min_contributors = 1; // fewer make the round fail
+
+  friend bool operator==(const round_plan&, const round_plan&) = default;
+};
+
+/// More members than this are refused: the round's bitmaps are 64 bits wide.
+constexpr std::size_t round_members_max = 64;
+
+} // namespace waggle

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "runtime/core/ids.hpp"
+
+namespace waggle {
+
+/// SHA-256 over bytes that come in pieces. Not thread-safe.
+class sha256_stream {
+public:
+  sha256_stream();
+  ~sha256_stream();
+  sha256_stream(const sha256_stream&) = delete;
+  sha256_stream& operator=(const sha256_stream&) = delete;
+
+  sha256_stream& add(byte_span bytes);
+  sha256_stream& add(std::string_view bytes) { return add(as_byte_span(bytes)); }
+  /// Ends the stream; it must not be used afterwards.
+  digest finish();
+
+private:
+  struct impl;
+  std::unique_ptr<impl> impl_;
+};
+
+digest sha256(byte_span bytes);
+inline digest sha256(std::string_view bytes) { return sha256(as_byte_span(bytes)); }
+
+} // namespace waggle

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "runtime/core/endpoint.hpp"
+#include "runtime/core/result.hpp"
+#include "runtime/core/time.hpp"
+
+namespace waggle::net {
+
+/// What travels: a protobuf header (runtime/wire) and raw bytes behind it.
+struct frame {
+  std::string header;
+  payload body; // empty: a control frame, which overtakes bulk frames waiting to be sent
+};
+
+/// Called on the transport's thread (the I/O thread; the simulator's only thread). Must not block.
+struct link_events {
+  std::function<void(frame)> on_frame;
+  std::function<void(failure)> on_close; // exactly once, last, also after close()
+};
+
+/// An authenticated connection with one peer. Every member is thread-safe.
+class link {
+public:
+  virtual ~link() = default;
+
+  /// Who is at the other end: proved by the handshake. `addresses` is what the peer announced.
+  [[nodiscard]] virtual const peer_record& remote() const = 0;
+  /// True if we dialled.
+  [[nodiscard]] virtual bool outbound() const = 0;
+
+  /// Begins to deliver frames. Called once.
+  virtual void start(link_events events) = 0;
+
+  /// Queues `f`. False: closed, or over the queue's limit; the frame is gone.
+  /// Bulk frames wait for the peer's window (bytes of body it is ready to hold), so that memory on
+  /// both sides is bounded; the payload is written from where it lies and must not change.
+  virtual bool send(frame f) = 0;
+
+  /// Returns `bytes` of body to the peer's window: the frames that held them were dealt with.
+  virtual void grant(std::size_t bytes) = 0;
+
+  /// Sends what the control queue holds, if it can at once, then closes. on_close gets `why`.
+  virtual void close(failure why) = 0;
+};
+
+using on_link = std::function<void(std::shared_ptr<link>)>;
+using on_dialled = std::function<void(result<std::shared_ptr<link>>)>;
+
+/// Seam: how a peer reaches others. Both implementations (TCP, simulated) run the same frames.
+class transport {
+public:
+  virtual ~transport() = default;
+
+  /// Accepts links from now on. The result is the address that was bound (port 0 picks one).
+  /// Fails with ec::bad_config and a sentence for the operator (port taken, no such address).
+  virtual result<endpoint> listen(const endpoint& where, on_link accept) = 0;
+
+  /// Connects and proves both identities within `timeout`, then calls `done` once.
+  /// `expected`: zero accepts whoever answers. Fails with ec::unreachable, timeout, wrong_run,
+  /// wrong_version, bad_signature, duplicate_identity, malformed.
+  virtual void dial(const endpoint& where, const peer_id& expected, milliseconds timeout,
+                    on_dialled done) = 0;
+
+  /// What we announce in handshakes from now on. Empty for a client.
+  virtual void announce(peer_record self) = 0;
+
+  /// Closes the listener and all links. No callback runs after it returned.
+  virtual void stop() = 0;
+};
+
+} // namespace waggle::net

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/core/bytes.hpp"
+#include "runtime/core/ids.hpp"
+#include "runtime/core/result.hpp"
+
+namespace waggle {
+
+/// What one micro-step did.
+struct micro_step {
+  double loss = 0;           // mean over the micro-batch
+  std::uint64_t samples = 0; // micro-batch size
+  bool finite = true;        // false: loss or gradient was NaN or infinite; nothing was accumulated
+};
+
+/// Seam between the trainer actor and what computes: LibTorch in trainer/, a closed-form model in
+/// tests. Owns parameters, optimizer state, data and accumulators. Not thread-safe: only the trainer
+/// actor calls it, always from one thread.
+class learner {
+public:
+  virtual ~learner() = default;
+
+  /// float32 values in the flat parameter vector, and so in a gradient. Fixed (INV-8).
+  [[nodiscard]] virtual std::size_t parameter_count() const = 0;
+  /// Names, shapes, optimizer and its statistics: equal exactly for peers that may average and
+  /// exchange state.
+  [[nodiscard]] virtual digest schema() const = 0;
+
+  /// Forward and backward of the next micro-batch: acc += b·∇, so that unequal micro-batches are
+  /// weighted correctly (spec/optimizer.md §4.1 "Ours").
+  virtual micro_step accumulate() = 0;
+  /// acc / Σb as a snapshot that later micro-steps do not change (INV-6). Zeros if Σb = 0.
+  virtual std::shared_ptr<const std::vector<float>> mean_gradient() = 0;
+  /// Σb since the last reset.
+  [[nodiscard]] virtual std::uint64_t accumulated_samples() const = 0;
+  virtual void reset_accumulators() = 0;
+
+  /// One optimizer step with `gradient` (parameter_count values) and learning rate `lr`.
+  virtual void apply(std::span<const float> gradient, double lr) = 0;
+
+  /// SHA-256 over the parameters' bytes: equal exactly for equal models.
+  [[nodiscard]] virtual digest parameters_digest() const = 0;
+
+  /// Parameters and optimizer state in one block, without learning rates or epoch.
+  [[nodiscard]] virtual payload save_state() const = 0;
+  /// All or nothing: fails with ec::schema_mismatch or ec::malformed and changes nothing.
+  virtual status load_state(byte_span state) = 0;
+};
+
+} // namespace waggle

@@ -1,0 +1,227 @@
+#pragma once
+
+// Everything one peer may say to another, as plain structs. `convert.hpp` turns them into protobuf
+// and back, and validates: a struct that came out of `decode` respects every limit stated here.
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "runtime/averaging/round_plan.hpp"
+#include "runtime/core/endpoint.hpp"
+#include "runtime/core/error.hpp"
+#include "runtime/core/ids.hpp"
+#include "runtime/core/time.hpp"
+#include "runtime/dht/record.hpp"
+
+namespace waggle::wire {
+
+// -- limits ------------------------------------------------------------------------------------
+
+constexpr std::size_t header_bytes_max = 256_KiB;     // a frame's protobuf header
+constexpr std::size_t body_bytes_max = 16_MiB;        // a frame's raw payload
+constexpr std::size_t keys_per_find_max = 64;         // spec/dht.md §8
+constexpr std::size_t records_per_message_max = 256;  // spec/dht.md §8
+constexpr std::size_t nearest_per_key_max = 20;       // spec/dht.md §2.2
+constexpr std::size_t detail_bytes_max = 512;         // a refusal's text
+constexpr std::size_t prefix_bytes_max = 128;
+constexpr std::size_t group_key_bytes_max = 256;
+
+// -- dht: answered by the dht_router ------------------------------------------------------------
+
+/// "Are you there, and what time is it?"
+struct dht_ping {};
+struct dht_pong {
+  swarm_time now{};
+};
+
+/// "What do you hold under these keys, and whom do you know near them?"
+struct dht_find {
+  std::vector<dht_id> keys;
+  bool nodes_only = false; // leave the records out
+};
+struct dht_found {
+  struct answer {
+    std::vector<record> records;
+    std::vector<peer_record> nearest; // ascending distance to the key
+  };
+  std::vector<answer> answers; // one per key asked, in order
+};
+
+/// "Keep these." One flag per record comes back.
+struct dht_store {
+  std::vector<record> records;
+};
+struct dht_stored {
+  std::vector<ec> outcomes; // ec::none: stored
+};
+
+// -- matchmaking: answered by the matchmaker (spec/averaging.md §3) ------------------------------
+
+/// "May I join your group?"
+struct join_group {
+  std::string prefix;
+  std::string group_key;
+  digest schema;            // over everything both sides must share
+  epoch_id epoch;
+  swarm_time expiration{};  // my declared expiration
+  member_mode mode = member_mode::node;
+  double bandwidth = 0;     // bytes/s; 0: unspecified (a client reduces nothing anyway)
+  peer_record self;
+};
+struct join_reply {
+  ec code = ec::none;                   // ec::none: accepted
+  std::vector<peer_record> suggested;   // at most one: "ask my leader instead"
+};
+
+/// Leader to its followers: the group is complete, this is the round.
+struct begin_group {
+  round_plan plan;
+};
+/// Leader to its followers: look for another group; `suggested` holds at most one leader.
+struct disband_group {
+  std::string prefix;
+  std::vector<peer_record> suggested;
+};
+/// Follower to its leader: count me out.
+struct leave_group {
+  std::string prefix;
+};
+
+// -- progress: heard by the progress_tracker ----------------------------------------------------
+
+/// A progress record, pushed to connected peers beside its storing in the DHT.
+struct progress_push {
+  record entry;
+};
+
+// -- averaging: heard by the averager (runtime/averaging/round_protocol.hpp) ----------------------
+
+enum class part_kind : std::uint8_t {
+  contribution = 0, // sender to the part's owner
+  result = 1,       // owner to every member
+};
+
+/// One part of the vector; the values are the frame's body, encoded with the plan's codec.
+struct part {
+  round_id round;
+  std::uint32_t view = 0;
+  part_kind kind = part_kind::contribution;
+  std::uint32_t index = 0;      // part number
+  std::uint64_t offset = 0;     // elements; must equal the plan's
+  std::uint32_t count = 0;      // elements; must equal the plan's
+  double weight = 0;            // contribution: the sender's; result: the sum over contributors
+  std::uint64_t contributors = 0; // result: bitmap over member indices; contribution: 0
+};
+
+/// One attempt at deciding the round, made by `leader`; a higher number replaces a lower one.
+struct round_view {
+  std::uint32_t number = 0;
+  std::uint64_t contributors = 0; // bitmap: whose vectors are summed
+  std::uint64_t participants = 0; // bitmap: who has to hold the result before it is committed
+  bool adopted = false;           // contributors taken over from a view that may be committed
+};
+/// Leader: "this is the view now."
+struct round_propose {
+  round_id round;
+  round_view view;
+};
+/// Member to the leader: "I hold every part of view `view`."
+struct round_prepared {
+  round_id round;
+  std::uint32_t view = 0;
+};
+/// Member to the leader: "I cannot go on with this member."
+struct round_suspect {
+  round_id round;
+  std::uint32_t view = 0;
+  std::uint32_t member = 0;
+  ec reason = ec::none;
+};
+/// Leader: "the result of `view` is final; apply it."
+struct round_commit {
+  round_id round;
+  round_view view;
+};
+/// Leader: "nothing happened, and why."
+struct round_abort {
+  round_id round;
+  ec reason = ec::none;
+};
+/// Would-be leader after the leader was lost: "promise me not to prepare views below `number`."
+struct round_takeover {
+  round_id round;
+  std::uint32_t number = 0;
+};
+/// Answer to a takeover.
+struct round_standing {
+  round_id round;
+  std::uint32_t promised = 0; // the takeover's number, or a higher one that was promised before
+  bool knows_view = false;    // false: no view heard of yet
+  round_view view;            // the highest view heard of
+  bool prepared = false;      // holds every part of `view`
+  bool committed = false;     // `view` was committed here
+};
+
+// -- state: answered by the state_donor -----------------------------------------------------------
+
+/// "What state can you give me?" Answered with state_header.
+struct open_state {};
+struct state_header {
+  epoch_id epoch;
+  digest content;               // SHA-256 over all bytes
+  digest parameters;            // see progress_report::parameters
+  std::uint64_t bytes = 0;
+  std::uint32_t chunk_bytes = 0;
+};
+/// "Give me chunk `index` of the state whose hash is `content`." Answered with state_chunk + body.
+struct get_state_chunk {
+  digest content;
+  std::uint32_t index = 0;
+};
+struct state_chunk {
+  std::uint32_t index = 0;
+};
+
+// -- the envelope ----------------------------------------------------------------------------------
+
+/// "I am leaving; do not wait for me."
+struct goodbye {};
+
+using request = std::variant<dht_ping, dht_find, dht_store, join_group, open_state, get_state_chunk>;
+using response = std::variant<dht_pong, dht_found, dht_stored, join_reply, state_header, state_chunk>;
+using event = std::variant<goodbye, begin_group, disband_group, leave_group, progress_push, part,
+                           round_propose, round_prepared, round_suspect, round_commit, round_abort,
+                           round_takeover, round_standing>;
+
+/// A request; the asker chose `id`, unique among its open calls on this link.
+struct call {
+  std::uint64_t id = 0;
+  std::uint32_t deadline_ms = 0; // the answerer may give up after this long
+  request what;
+};
+struct answer {
+  std::uint64_t id = 0;
+  response what;
+};
+/// Instead of an answer.
+struct refusal {
+  std::uint64_t id = 0;
+  failure why;
+};
+/// The asker no longer waits for the answer.
+struct cancel {
+  std::uint64_t id = 0;
+};
+struct ping {
+  std::uint64_t nonce = 0;
+};
+struct pong {
+  std::uint64_t nonce = 0;
+};
+
+/// One frame's header. A `part` event and a `state_chunk` answer have a body, nothing else has.
+using message = std::variant<call, answer, refusal, cancel, ping, pong, event>;
+
+} // namespace waggle::wire
