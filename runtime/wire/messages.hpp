@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/averaging/round_plan.hpp"
+#include "runtime/averaging/round_view.hpp"
 #include "runtime/core/endpoint.hpp"
 #include "runtime/core/error.hpp"
 #include "runtime/core/ids.hpp"
@@ -115,13 +116,7 @@ struct part {
   std::uint64_t contributors = 0; // result: bitmap over member indices; contribution: 0
 };
 
-/// One attempt at deciding the round, made by `leader`; a higher number replaces a lower one.
-struct round_view {
-  std::uint32_t number = 0;
-  std::uint64_t contributors = 0; // bitmap: whose vectors are summed
-  std::uint64_t participants = 0; // bitmap: who has to hold the result before it is committed
-  bool adopted = false;           // contributors taken over from a view that may be committed
-};
+using round_view = waggle::round_view;
 /// Leader: "this is the view now."
 struct round_propose {
   round_id round;

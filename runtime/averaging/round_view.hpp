@@ -1,0 +1,74 @@
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+namespace waggle {
+
+/// A set of member indices (0 … 63) of one round.
+class member_set {
+public:
+  constexpr member_set() = default;
+  constexpr explicit member_set(std::uint64_t bits) : bits_(bits) {}
+
+  /// {0, …, n-1}. REQUIRES: n ≤ 64.
+  static constexpr member_set first(std::size_t n) {
+    return member_set{n >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << n) - 1};
+  }
+
+  [[nodiscard]] constexpr std::uint64_t bits() const { return bits_; }
+  [[nodiscard]] constexpr bool contains(std::size_t i) const {
+    return i < 64 && ((bits_ >> i) & 1U) != 0;
+  }
+  [[nodiscard]] constexpr bool contains(member_set other) const {
+    return (other.bits_ & ~bits_) == 0;
+  }
+  [[nodiscard]] constexpr std::size_t size() const {
+    return static_cast<std::size_t>(std::popcount(bits_));
+  }
+  [[nodiscard]] constexpr bool empty() const { return bits_ == 0; }
+  /// The smallest member. REQUIRES: !empty().
+  [[nodiscard]] constexpr std::size_t lowest() const {
+    return static_cast<std::size_t>(std::countr_zero(bits_));
+  }
+  constexpr void insert(std::size_t i) { bits_ |= std::uint64_t{1} << i; }
+  constexpr void erase(std::size_t i) { bits_ &= ~(std::uint64_t{1} << i); }
+
+  friend constexpr member_set operator&(member_set a, member_set b) {
+    return member_set{a.bits_ & b.bits_};
+  }
+  friend constexpr member_set operator|(member_set a, member_set b) {
+    return member_set{a.bits_ | b.bits_};
+  }
+  friend constexpr member_set operator-(member_set a, member_set b) {
+    return member_set{a.bits_ & ~b.bits_};
+  }
+  friend constexpr bool operator==(member_set, member_set) = default;
+
+  /// Calls `f(index)` in ascending order.
+  template <class F>
+  constexpr void for_each(F f) const {
+    for (auto rest = bits_; rest != 0; rest &= rest - 1)
+      f(static_cast<std::size_t>(std::countr_zero(rest)));
+  }
+
+private:
+  std::uint64_t bits_ = 0;
+};
+
+/// One attempt at deciding a round. Its leader is member `number % members`; a higher number replaces
+/// a lower one. View 0 is implied by the plan: everybody contributes, everybody takes part.
+struct round_view {
+  std::uint32_t number = 0;
+  std::uint64_t contributors = 0; // bitmap: whose vectors are summed
+  std::uint64_t participants = 0; // bitmap: who has to hold the result before it is committed
+  bool adopted = false;           // contributors kept from an earlier view that may be committed
+
+  [[nodiscard]] member_set contributor_set() const { return member_set{contributors}; }
+  [[nodiscard]] member_set participant_set() const { return member_set{participants}; }
+
+  friend bool operator==(const round_view&, const round_view&) = default;
+};
+
+} // namespace waggle
