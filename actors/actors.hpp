@@ -57,6 +57,23 @@ using matchmaker_actor = service_actor::extend<
   caf::replies_to<find_group>::with<group_formed>,
   caf::reacts_to<cancel_search>>::extend_with<link_listener_actor>;
 
+/// Holds what the members contribute to one part, and reduces it.
+using allreduce_part_actor = caf::typed_actor<
+  caf::reacts_to<add_contribution>,
+  // Answered with part_reduced (or part_refused) to the round, as often as the set changes.
+  caf::reacts_to<reduce_over>>;
+
+/// Hears how a round ended.
+using round_listener_actor = caf::typed_actor<caf::reacts_to<round_finished>>;
+
+/// One group, one round: ships and collects parts, agrees on the contributors, reports once.
+using allreduce_round_actor = caf::typed_actor<
+  // Parts and round_* events of this round.
+  caf::reacts_to<inbound_event>,
+  caf::reacts_to<part_reduced>,
+  caf::reacts_to<part_refused>,
+  caf::reacts_to<cancel_round>>::extend_with<link_listener_actor>;
+
 /// Averages a vector with whoever is there: matchmaking, then one all-reduce round.
 using averager_actor = service_actor::extend<
   caf::replies_to<average_vector>::with<round_report>>::extend_with<link_listener_actor>;

@@ -239,6 +239,38 @@ struct round_report {
   std::vector<fault> faults;
 };
 
+/// Command to a round: end now; it reports failed with ec::cancelled.
+struct cancel_round {};
+/// Event to whoever started a round. `participants`: who finished it with us (for the next round).
+struct round_finished {
+  round_report report;
+  wire::round_standing standing; // what later takeover requests are answered with
+  bool all_took_part = false;    // complete, and nobody was lost on the way
+};
+/// Command to a part: keep what `member` contributes.
+struct add_contribution {
+  std::size_t member = 0;
+  double weight = 0;
+  payload values; // encoded with the plan's codec
+};
+/// Command to a part: reduce over these members as soon as their contributions are there.
+struct reduce_over {
+  std::uint64_t contributors = 0; // bitmap over member indices
+};
+/// Event to the round: the part's weighted mean. The values are part of the result.
+struct part_reduced {
+  std::uint32_t index = 0;
+  std::uint64_t contributors = 0;
+  double weight_sum = 0;
+  payload values; // encoded with the plan's codec
+};
+/// Event to the round: these members sent what cannot be summed.
+struct part_refused {
+  std::uint32_t index = 0;
+  std::uint64_t members = 0;
+  ec reason = ec::none;
+};
+
 // -- state (spec/averaging.md §6) ----------------------------------------------------------------------------------
 
 /// Query to the trainer: a snapshot of the state at the current epoch. Fails with ec::not_ready.
@@ -367,6 +399,12 @@ WAGGLE_LOCAL(group_formed)
 WAGGLE_LOCAL(cancel_search)
 WAGGLE_LOCAL(average_vector)
 WAGGLE_LOCAL(round_report)
+WAGGLE_LOCAL(cancel_round)
+WAGGLE_LOCAL(round_finished)
+WAGGLE_LOCAL(add_contribution)
+WAGGLE_LOCAL(reduce_over)
+WAGGLE_LOCAL(part_reduced)
+WAGGLE_LOCAL(part_refused)
 WAGGLE_LOCAL(get_state_snapshot)
 WAGGLE_LOCAL(state_snapshot)
 WAGGLE_LOCAL(fetch_state)

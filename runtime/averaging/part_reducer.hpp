@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "runtime/averaging/round_view.hpp"
+#include "runtime/codec/codec.hpp"
+#include "runtime/core/bytes.hpp"
+#include "runtime/core/result.hpp"
+
+namespace waggle {
+
+/// Collects what the members contribute to one part and computes its weighted mean.
+///
+/// The sum runs over the contributors in ascending member order, in double precision, without fused
+/// operations: the bytes are the same on every machine and whoever reduces the part. Contributions
+/// are kept until the round ends, so that a part can be reduced again over fewer members when one is
+/// lost, without asking anybody to send again.
+class part_reducer {
+public:
+  part_reducer(codec_id codec, std::uint32_t elements) : codec_(codec), elements_(elements) {}
+
+  /// Keeps `values` (encoded) as the contribution of `member`. The first word counts: fails with
+  /// ec::duplicate_peer if there is one, ec::wrong_shape or ec::bad_weight for nonsense.
+  status add(std::size_t member, double weight, payload values);
+
+  /// The members whose contributions are here.
+  [[nodiscard]] member_set present() const { return present_; }
+
+  struct reduction {
+    double weight_sum = 0;
+    /// Members that sent NaN or infinite values. If not empty, `out` is not the mean.
+    member_set poisoned;
+  };
+  /// Writes the weighted mean over `contributors` to `out` (elements values). Contributions with
+  /// weight 0 do not take part in the sum, so that it is bitwise what it is without them. If the
+  /// weights sum to 0, `out` is zeros (INV-4: the caller keeps its own vector then).
+  /// REQUIRES: `present()` contains `contributors`.
+  reduction reduce(member_set contributors, std::span<float> out) const;
+
+  [[nodiscard]] std::uint32_t elements() const { return elements_; }
+  [[nodiscard]] codec_id codec() const { return codec_; }
+
+private:
+  struct contribution {
+    std::size_t member;
+    double weight;
+    payload values;
+  };
+
+  codec_id codec_;
+  std::uint32_t elements_;
+  member_set present_;
+  std::vector<contribution> contributions_; // ascending member
+};
+
+/// True if every value is neither NaN nor infinite.
+bool all_finite(std::span<const float> values);
+
+} // namespace waggle

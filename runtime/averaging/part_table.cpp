@@ -1,0 +1,50 @@
+#include "runtime/averaging/part_table.hpp"
+
+#include <algorithm>
+
+#include "runtime/core/check.hpp"
+
+namespace waggle {
+
+part_table::part_table(const round_plan& plan) {
+  std::uint64_t offset = 0;
+  for (std::size_t member = 0; member < plan.members.size(); ++member) {
+    auto end = offset + plan.shares[member];
+    while (offset < end) {
+      auto count = std::min<std::uint64_t>(plan.part_elements, end - offset);
+      parts_.push_back({offset, static_cast<std::uint32_t>(count), static_cast<std::uint32_t>(member)});
+      offset += count;
+    }
+    if (plan.members[member].mode != member_mode::client)
+      reducers_.insert(member);
+  }
+}
+
+bool part_table::can_reduce(const round_view& view) const {
+  return !(reducers_ & view.participant_set()).empty();
+}
+
+std::size_t part_table::owner(std::size_t index, const round_view& view) const {
+  auto home = parts_[index].home;
+  if (view.participant_set().contains(home))
+    return home;
+  auto candidates = reducers_ & view.participant_set();
+  WAGGLE_CHECK(!candidates.empty(), "no reducer among the participants");
+  auto turn = index % candidates.size();
+  std::size_t found = 0;
+  candidates.for_each([&](std::size_t member) {
+    if (turn-- == 0)
+      found = member;
+  });
+  return found;
+}
+
+round_view first_view(const round_plan& plan) {
+  member_set contributors;
+  for (std::size_t member = 0; member < plan.members.size(); ++member)
+    if (plan.members[member].mode != member_mode::auxiliary)
+      contributors.insert(member);
+  return {0, contributors.bits(), member_set::first(plan.members.size()).bits(), false};
+}
+
+} // namespace waggle

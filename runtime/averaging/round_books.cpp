@@ -1,0 +1,135 @@
+#include "runtime/averaging/round_books.hpp"
+
+#include <algorithm>
+
+namespace waggle {
+
+round_books::round_books(const round_plan& plan, std::size_t self, steady_time now)
+  : parts_(plan),
+    self_(self),
+    members_(plan.members.size()),
+    view_(first_view(plan)),
+    part_states_(parts_.size()),
+    member_states_(plan.members.size()) {
+  for (auto& member : member_states_)
+    member.progress = now;
+  recount();
+}
+
+void round_books::enter(const round_view& view, steady_time now) {
+  if (view.contributors != view_.contributors)
+    for (auto& part : part_states_)
+      part.have_result = false;
+  view_ = view;
+  for (auto& member : member_states_)
+    member.progress = now;
+  recount();
+}
+
+void round_books::recount() {
+  missing_results_ = 0;
+  for (auto& member : member_states_)
+    member.missing_contributions = member.missing_results = 0;
+  if (!parts_.can_reduce(view_)) {
+    missing_results_ = part_states_.size(); // nobody may reduce: this view cannot complete
+    return;
+  }
+  for (std::size_t i = 0; i < part_states_.size(); ++i) {
+    const auto& part = part_states_[i];
+    auto owner = parts_.owner(i, view_);
+    if (!part.have_result) {
+      ++missing_results_;
+      ++member_states_[owner].missing_results;
+    }
+    if (owner == self_)
+      (view_.contributor_set() - part.contributed).for_each([&](std::size_t member) {
+        ++member_states_[member].missing_contributions;
+      });
+  }
+}
+
+std::vector<round_books::shipment> round_books::take_shipments() {
+  std::vector<shipment> out;
+  if (!view_.contributor_set().contains(self_) || !parts_.can_reduce(view_))
+    return out;
+  std::vector<std::vector<std::uint32_t>> by_owner(members_);
+  std::size_t longest = 0;
+  for (std::uint32_t i = 0; i < part_states_.size(); ++i) {
+    auto owner = parts_.owner(i, view_);
+    if (part_states_[i].sent_to.contains(owner))
+      continue;
+    part_states_[i].sent_to.insert(owner);
+    by_owner[owner].push_back(i);
+    longest = std::max(longest, by_owner[owner].size());
+  }
+  for (std::size_t turn = 0; turn < longest; ++turn)
+    for (std::size_t step = 1; step <= members_; ++step) {
+      auto owner = (self_ + step) % members_;
+      if (turn < by_owner[owner].size())
+        out.push_back({by_owner[owner][turn], owner});
+    }
+  return out;
+}
+
+std::vector<std::uint32_t> round_books::owned() const {
+  std::vector<std::uint32_t> out;
+  if (!parts_.can_reduce(view_))
+    return out;
+  for (std::uint32_t i = 0; i < part_states_.size(); ++i)
+    if (parts_.owner(i, view_) == self_)
+      out.push_back(i);
+  return out;
+}
+
+round_books::verdict round_books::contribution(std::uint32_t part, std::size_t from,
+                                               std::uint32_t number, steady_time now) {
+  if (part >= part_states_.size() || from >= members_)
+    return verdict::refuse;
+  auto& state = part_states_[part];
+  if (state.contributed.contains(from))
+    return from == self_ ? verdict::ignore : verdict::refuse; // nobody is asked to send twice
+  if (!parts_.can_reduce(view_) || parts_.owner(part, view_) != self_)
+    return number > view_.number ? verdict::later : verdict::ignore;
+  state.contributed.insert(from);
+  if (view_.contributor_set().contains(from))
+    --member_states_[from].missing_contributions;
+  member_states_[from].progress = now;
+  return verdict::accept;
+}
+
+round_books::verdict round_books::result(std::uint32_t part, std::size_t from,
+                                         std::uint64_t contributors, std::uint32_t number,
+                                         steady_time now) {
+  if (part >= part_states_.size() || from >= members_)
+    return verdict::refuse;
+  if (number > view_.number)
+    return verdict::later;
+  if (contributors != view_.contributors)
+    return number < view_.number ? verdict::ignore : verdict::refuse;
+  if (!parts_.can_reduce(view_) || parts_.owner(part, view_) != from)
+    return number < view_.number ? verdict::ignore : verdict::refuse;
+  auto& state = part_states_[part];
+  if (state.have_result)
+    return verdict::ignore;
+  state.have_result = true;
+  --missing_results_;
+  --member_states_[from].missing_results;
+  member_states_[from].progress = now;
+  return verdict::accept;
+}
+
+std::vector<std::size_t> round_books::stalled(steady_time now, milliseconds stall_timeout) const {
+  std::vector<std::size_t> out;
+  for (std::size_t i = 0; i < members_; ++i) {
+    const auto& member = member_states_[i];
+    if (i == self_)
+      continue;
+    auto silent = now - member.progress;
+    if ((member.missing_contributions > 0 && silent >= stall_timeout)
+        || (member.missing_results > 0 && silent >= 2 * stall_timeout))
+      out.push_back(i);
+  }
+  return out;
+}
+
+} // namespace waggle

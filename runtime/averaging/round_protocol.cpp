@@ -1,0 +1,371 @@
+#include "runtime/averaging/round_protocol.hpp"
+
+#include "runtime/averaging/part_table.hpp"
+#include "runtime/core/check.hpp"
+
+namespace waggle {
+
+bool is_quorum(member_set participants, std::size_t members) {
+  auto twice = 2 * participants.size();
+  return twice > members || (twice == members && participants.contains(0));
+}
+
+round_protocol::round_protocol(const round_plan& plan, std::size_t self, options opts)
+  : members_(plan.members.size()), self_(self), options_(opts), view_(first_view(plan)) {
+  WAGGLE_CHECK(self < members_ && members_ <= round_members_max, std::to_string(self));
+  senders_ = view_.contributor_set();
+}
+
+member_set round_protocol::others(member_set of) const {
+  of.erase(self_);
+  return of;
+}
+
+std::uint32_t round_protocol::number_above(std::uint32_t floor) const {
+  auto members = static_cast<std::uint32_t>(members_);
+  auto number = floor - floor % members + static_cast<std::uint32_t>(self_);
+  return number > floor ? number : number + members;
+}
+
+takeover_standing round_protocol::standing() const {
+  return {promised_, true, view_, prepared_ || committed_, committed_};
+}
+
+std::optional<steady_time> round_protocol::wake_at() const {
+  if (takeover_)
+    return takeover_->until;
+  return std::nullopt;
+}
+
+// -- the data side ---------------------------------------------------------------------------------
+
+round_protocol::actions round_protocol::on_result_complete(std::uint32_t number) {
+  actions out;
+  if (ended_ || number != view_.number)
+    return out;
+  result_complete_ = true;
+  // After a promise to a higher number this view is not ours to prepare any more.
+  if (promised_ != view_.number || prepared_)
+    return out;
+  prepared_ = true;
+  if (lead()) {
+    prepared_members_.insert(self_);
+    commit_if_all_prepared(out);
+  } else {
+    out.push_back(send_prepared{leader(), view_.number});
+  }
+  return out;
+}
+
+round_protocol::actions round_protocol::give_up(failure why) {
+  actions out;
+  if (ended_)
+    return out;
+  auto reason = why.code;
+  if (lead() || takeover_)
+    out.push_back(send_abort{others(view_.participant_set()), reason});
+  else
+    out.push_back(send_suspect{leader(), view_.number, self_, reason});
+  end_with(out, std::move(why));
+  return out;
+}
+
+void round_protocol::end_with(actions& out, failure why) {
+  ended_ = true;
+  takeover_.reset();
+  out.push_back(fail{std::move(why)});
+}
+
+void round_protocol::abort_all(actions& out, ec reason) {
+  out.push_back(send_abort{others(member_set::first(members_)), reason});
+  end_with(out, {reason, {}});
+}
+
+// -- losing members ----------------------------------------------------------------------------------
+
+round_protocol::actions round_protocol::on_suspicion(std::size_t member, ec reason,
+                                                     steady_time now) {
+  actions out;
+  if (ended_ || member == self_ || member >= members_)
+    return out;
+  bool news = lost_.emplace(member, reason).second;
+  if (takeover_) {
+    takeover_->waiting.erase(member);
+    if (takeover_->waiting.empty())
+      finish_takeover(out);
+    return out;
+  }
+  if (!view_.participant_set().contains(member))
+    return out;
+  if (member != leader() && !lead()) {
+    // The leader decides. It may still hear from a member that we cannot reach.
+    if (news)
+      out.push_back(send_suspect{leader(), view_.number, member, reason});
+    if (!lost_.contains(leader()))
+      return out;
+  }
+  recover(out, now);
+  return out;
+}
+
+round_protocol::actions round_protocol::on_suspect(std::size_t from, std::uint32_t view,
+                                                   std::size_t member, ec reason,
+                                                   steady_time now) {
+  actions out;
+  if (ended_ || from >= members_ || member >= members_ || member == self_)
+    return out;
+  // Word from members that are lost themselves does not count, except about themselves.
+  if (from != member && (lost_.contains(from) || !view_.participant_set().contains(from)))
+    return out;
+  if (view < view_.number && from != member)
+    return out; // about a view that is over
+  return on_suspicion(member, reason, now);
+}
+
+void round_protocol::recover(actions& out, steady_time now) {
+  if (!lead()) {
+    // The lowest participant that is not lost takes over; everybody else waits to be asked.
+    auto alive = view_.participant_set();
+    for (const auto& [member, reason] : lost_)
+      alive.erase(member);
+    alive.insert(self_);
+    if (lost_.contains(leader())) {
+      if (alive.lowest() == self_)
+        start_takeover(out, now);
+      else
+        out.push_back(send_suspect{alive.lowest(), view_.number, leader(), lost_.at(leader())});
+    }
+    return;
+  }
+  auto alive = view_.participant_set();
+  for (const auto& [member, why] : lost_)
+    alive.erase(member);
+  if (alive == view_.participant_set())
+    return;
+  auto contributors = view_.contributor_set();
+  // If all that remain hold the result already, nothing has to be summed again. An adopted set may
+  // have been committed by somebody and cannot change.
+  bool keep = view_.adopted || prepared_members_.contains(alive);
+  if (!keep)
+    contributors = contributors & alive;
+  if (!is_quorum(alive, members_))
+    return abort_all(out, ec::lost_quorum);
+  if (contributors.size() < options_.min_contributors)
+    return abort_all(out, ec::too_few_contributors);
+  auto dropped = view_.participant_set() - alive;
+  // Those left out are told, too, so that they need not wait for their deadline.
+  round_view next{number_above(promised_), contributors.bits(), alive.bits(), view_.adopted};
+  propose(out, next, alive | dropped);
+}
+
+void round_protocol::propose(actions& out, const round_view& next, member_set audience) {
+  bool same_sum = next.contributors == view_.contributors;
+  view_ = next;
+  promised_ = next.number;
+  prepared_ = false;
+  result_complete_ = result_complete_ && same_sum;
+  prepared_members_ = {};
+  takeover_.reset();
+  out.push_back(send_propose{others(audience), view_});
+  out.push_back(enter_view{view_});
+  if (result_complete_) {
+    prepared_ = true;
+    prepared_members_.insert(self_);
+    commit_if_all_prepared(out);
+  }
+}
+
+round_protocol::actions round_protocol::on_propose(std::size_t from, const round_view& next) {
+  actions out;
+  auto everybody = member_set::first(members_);
+  if (ended_ || from >= members_ || next.number % members_ != from || next.number < promised_
+      || next.number <= view_.number)
+    return out;
+  if (!everybody.contains(next.participant_set()) || !senders_.contains(next.contributor_set())
+      || !is_quorum(next.participant_set(), members_) || next.contributors == 0)
+    return out;
+  if (!next.participant_set().contains(self_)) {
+    end_with(out, {ec::excluded, "the other members went on without this peer"});
+    return out;
+  }
+  bool same_sum = next.contributors == view_.contributors;
+  view_ = next;
+  promised_ = next.number;
+  prepared_ = false;
+  result_complete_ = result_complete_ && same_sum;
+  takeover_.reset();
+  (view_.participant_set() & member_set::first(members_)).for_each([&](std::size_t member) {
+    lost_.erase(member); // the leader reaches it; if we do not, we shall notice again
+  });
+  out.push_back(enter_view{view_});
+  if (result_complete_) {
+    prepared_ = true;
+    out.push_back(send_prepared{leader(), view_.number});
+  }
+  return out;
+}
+
+// -- deciding ------------------------------------------------------------------------------------------
+
+round_protocol::actions round_protocol::on_prepared(std::size_t from, std::uint32_t number) {
+  actions out;
+  if (ended_ || from >= members_ || number != view_.number || !lead()
+      || !view_.participant_set().contains(from))
+    return out;
+  prepared_members_.insert(from);
+  commit_if_all_prepared(out);
+  return out;
+}
+
+void round_protocol::commit_if_all_prepared(actions& out) {
+  auto needed = view_.participant_set();
+  if (!prepared_members_.contains(needed) || !is_quorum(needed, members_))
+    return;
+  committed_ = true;
+  ended_ = true;
+  out.push_back(send_commit{others(needed), view_});
+  out.push_back(commit{view_});
+}
+
+round_protocol::actions round_protocol::on_commit(std::size_t from, const round_view& decided) {
+  actions out;
+  if (ended_ || from >= members_)
+    return out;
+  // Sent by the view's leader, or passed on by a would-be leader that heard of the decision.
+  if (decided.contributors == view_.contributors && result_complete_) {
+    committed_ = true;
+    ended_ = true;
+    takeover_.reset();
+    view_ = decided;
+    out.push_back(commit{view_});
+    return out;
+  }
+  end_with(out, {ec::excluded, "the round was decided without this peer's result"});
+  return out;
+}
+
+round_protocol::actions round_protocol::on_abort(std::size_t from, ec reason) {
+  actions out;
+  if (ended_ || (from != leader() && from != promised_ % members_))
+    return out;
+  end_with(out, {reason == ec::none ? ec::cancelled : reason, "the round's leader gave it up"});
+  return out;
+}
+
+// -- a new leader ------------------------------------------------------------------------------------------
+
+void round_protocol::start_takeover(actions& out, steady_time now) {
+  auto number = number_above(promised_);
+  promised_ = number;
+  auto audience = others(member_set::first(members_));
+  for (const auto& [member, reason] : lost_)
+    audience.erase(member);
+  takeover_ = takeover{number, audience, {}, now + options_.takeover_timeout};
+  if (audience.empty())
+    return finish_takeover(out);
+  out.push_back(send_takeover{audience, number});
+}
+
+round_protocol::actions round_protocol::on_takeover(std::size_t from, std::uint32_t number) {
+  actions out;
+  if (from >= members_ || number % members_ != from)
+    return out;
+  if (number > promised_ && !ended_) {
+    promised_ = number;
+    takeover_.reset();
+  }
+  auto mine = standing();
+  if (ended_ && !committed_)
+    mine.knows_view = false; // we failed: we neither hold nor promise anything
+  else if (ended_)
+    mine.promised = number;
+  out.push_back(send_standing{from, mine});
+  return out;
+}
+
+round_protocol::actions round_protocol::on_standing(std::size_t from,
+                                                    const takeover_standing& standing) {
+  actions out;
+  if (ended_ || !takeover_ || !takeover_->waiting.contains(from))
+    return out;
+  if (standing.knows_view && !standing.committed && standing.promised > takeover_->number) {
+    promised_ = standing.promised; // somebody else is ahead and will tell us
+    takeover_.reset();
+    return out;
+  }
+  takeover_->waiting.erase(from);
+  if (standing.knows_view && (standing.committed || standing.promised == takeover_->number))
+    takeover_->standings[from] = standing;
+  if (takeover_->waiting.empty())
+    finish_takeover(out);
+  return out;
+}
+
+round_protocol::actions round_protocol::on_time(steady_time now) {
+  actions out;
+  if (ended_ || !takeover_ || now < takeover_->until)
+    return out;
+  takeover_->waiting.for_each([&](std::size_t member) { lost_.emplace(member, ec::timeout); });
+  finish_takeover(out);
+  return out;
+}
+
+void round_protocol::finish_takeover(actions& out) {
+  auto number = takeover_->number;
+  auto standings = takeover_->standings;
+  standings[self_] = standing();
+  standings[self_].promised = number;
+
+  member_set answered;
+  const round_view* highest = nullptr;
+  for (const auto& [member, s] : standings) {
+    answered.insert(member);
+    if (s.committed) {
+      // Decided already; whoever did not hear of it holds the result, or fails.
+      auto decided = s.view;
+      out.push_back(send_commit{others(member_set::first(members_)), decided});
+      if (decided.contributors == view_.contributors && result_complete_) {
+        committed_ = true;
+        ended_ = true;
+        takeover_.reset();
+        view_ = decided;
+        out.push_back(commit{view_});
+      } else {
+        end_with(out, {ec::excluded, "the round was decided without this peer's result"});
+      }
+      return;
+    }
+    if (highest == nullptr || s.view.number > highest->number)
+      highest = &s.view;
+  }
+  if (!is_quorum(answered, members_))
+    return abort_all(out, ec::lost_quorum);
+
+  // May `highest` have been committed? Only if all its participants prepared it, and all of those
+  // that answer say so. An adopted set may have been committed under an earlier number.
+  member_set holders;
+  bool all_prepared = true;
+  for (const auto& [member, s] : standings) {
+    bool prepared = s.view.number == highest->number && s.prepared;
+    if (prepared)
+      holders.insert(member);
+    else if (highest->participant_set().contains(member))
+      all_prepared = false;
+  }
+  if (highest->adopted || (all_prepared && !holders.empty())) {
+    if (!is_quorum(holders, members_))
+      return abort_all(out, ec::lost_quorum);
+    round_view next{number, highest->contributors, holders.bits(), true};
+    if (!holders.contains(self_)) {
+      // We do not hold that result, so we cannot lead to it; the rest would wait for us in vain.
+      return abort_all(out, ec::lost_quorum);
+    }
+    return propose(out, next, answered);
+  }
+  auto contributors = answered & senders_;
+  if (contributors.size() < options_.min_contributors || contributors.empty())
+    return abort_all(out, ec::too_few_contributors);
+  propose(out, {number, contributors.bits(), answered.bits(), false}, answered);
+}
+
+} // namespace waggle
