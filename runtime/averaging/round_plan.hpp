@@ -7,6 +7,7 @@
 #include "runtime/codec/codec.hpp"
 #include "runtime/core/endpoint.hpp"
 #include "runtime/core/ids.hpp"
+#include "runtime/core/result.hpp"
 
 namespace waggle {
 
@@ -43,5 +44,15 @@ struct round_plan {
 
 /// More members than this are refused: the round's bitmaps are 64 bits wide.
 constexpr std::size_t round_members_max = 64;
+/// 32 GiB of float32.
+constexpr std::uint64_t plan_elements_max = std::uint64_t{1} << 33U;
+/// A part's bytes must fit into one frame's body (wire::body_bytes_max).
+constexpr std::uint32_t part_elements_max = 1U << 22U;
+/// Bounds the books that every member keeps.
+constexpr std::uint64_t parts_max = 1U << 20U;
+
+/// What a member checks before it believes a plan: limits, distinct members, shares that cover the
+/// vector, a leader that can be reached. Fails with ec::protocol_violation and the reason.
+status validate_plan(const round_plan& plan);
 
 } // namespace waggle

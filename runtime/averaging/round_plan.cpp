@@ -1,0 +1,49 @@
+#include "runtime/averaging/round_plan.hpp"
+
+#include <set>
+
+namespace waggle {
+
+status validate_plan(const round_plan& plan) {
+  auto broken = [](std::string why) { return failure{ec::protocol_violation, "plan: " + std::move(why)}; };
+  auto members = plan.members.size();
+  if (plan.id.is_zero())
+    return broken("no round id");
+  if (members == 0 || members > round_members_max)
+    return broken(std::to_string(members) + " members");
+  if (plan.shares.size() != members)
+    return broken("as many shares as members are needed");
+  if (!is_known(plan.codec))
+    return broken("unknown codec");
+  if (plan.elements == 0 || plan.elements > plan_elements_max)
+    return broken(std::to_string(plan.elements) + " elements");
+  if (plan.part_elements == 0 || plan.part_elements > part_elements_max)
+    return broken(std::to_string(plan.part_elements) + " elements a part");
+  if (plan.min_contributors == 0 || plan.min_contributors > members)
+    return broken("min_contributors");
+  std::set<peer_id> seen;
+  std::uint64_t sum = 0;
+  std::uint64_t parts = 0;
+  bool reducer = false;
+  for (std::size_t i = 0; i < members; ++i) {
+    const auto& member = plan.members[i];
+    if (!seen.insert(member.peer.id).second)
+      return broken("a member twice");
+    if (plan.shares[i] > plan.elements - sum)
+      return broken("shares exceed the vector");
+    if (member.mode == member_mode::client && plan.shares[i] != 0)
+      return broken("a client cannot reduce");
+    reducer = reducer || member.mode != member_mode::client;
+    sum += plan.shares[i];
+    parts += (plan.shares[i] + plan.part_elements - 1) / plan.part_elements;
+  }
+  if (sum != plan.elements)
+    return broken("shares do not cover the vector");
+  if (!reducer || plan.members.front().mode == member_mode::client)
+    return broken("a client cannot lead");
+  if (parts > parts_max)
+    return broken(std::to_string(parts) + " parts");
+  return done{};
+}
+
+} // namespace waggle

@@ -1,0 +1,210 @@
+#include "runtime/crypto/identity.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <set>
+#include <sstream>
+
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+
+#include "runtime/core/check.hpp"
+#include "runtime/core/random.hpp"
+#include "runtime/crypto/digest.hpp"
+
+namespace waggle {
+
+namespace {
+
+struct free_key {
+  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
+};
+struct free_context {
+  void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
+};
+struct free_bio {
+  void operator()(BIO* bio) const { BIO_free(bio); }
+};
+using key_ptr = std::unique_ptr<EVP_PKEY, free_key>;
+using context_ptr = std::unique_ptr<EVP_MD_CTX, free_context>;
+using bio_ptr = std::unique_ptr<BIO, free_bio>;
+
+const unsigned char* as_uchar(byte_span bytes) {
+  return reinterpret_cast<const unsigned char*>(bytes.data());
+}
+
+failure file_failure(const std::filesystem::path& path, const char* what) {
+  return {ec::io_error, std::string{what} + " '" + path.string() + "': " + std::strerror(errno)};
+}
+
+std::string to_pem(EVP_PKEY* key) {
+  bio_ptr bio{BIO_new(BIO_s_mem())};
+  WAGGLE_CHECK(bio && PEM_write_bio_PrivateKey(bio.get(), key, nullptr, nullptr, 0, nullptr, nullptr) == 1,
+               "cannot write a key to memory");
+  char* data = nullptr;
+  auto size = BIO_get_mem_data(bio.get(), &data);
+  return {data, static_cast<std::size_t>(size)};
+}
+
+bool verify_once(const public_key& key, byte_span message, const signature& by) {
+  key_ptr parsed{EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, nullptr, as_uchar(key.view()),
+                                             public_key::size)};
+  context_ptr context{EVP_MD_CTX_new()};
+  return parsed && context
+         && EVP_DigestVerifyInit(context.get(), nullptr, nullptr, nullptr, parsed.get()) == 1
+         && EVP_DigestVerify(context.get(), as_uchar(by.view()), signature::size,
+                             as_uchar(message), message.size())
+              == 1;
+}
+
+class plain_verifier final : public signature_verifier {
+public:
+  [[nodiscard]] bool verify(const public_key& key, byte_span message,
+                            const signature& by) const override {
+    return verify_once(key, message, by);
+  }
+};
+
+/// Two generations: when the young one is full it becomes the old one, and the old one is forgotten.
+class caching_verifier final : public signature_verifier {
+public:
+  explicit caching_verifier(std::size_t entries_max) : half_(std::max<std::size_t>(1, entries_max / 2)) {}
+
+  [[nodiscard]] bool verify(const public_key& key, byte_span message,
+                            const signature& by) const override {
+    auto name = sha256_stream{}.add(key.view()).add(by.view()).add(message).finish();
+    {
+      std::lock_guard lock{mutex_};
+      if (young_.contains(name) || old_.contains(name))
+        return true;
+    }
+    if (!verify_once(key, message, by))
+      return false;
+    std::lock_guard lock{mutex_};
+    if (young_.size() >= half_)
+      old_ = std::exchange(young_, {});
+    young_.insert(name);
+    return true;
+  }
+
+private:
+  std::size_t half_;
+  mutable std::mutex mutex_;
+  mutable std::set<digest> young_;
+  mutable std::set<digest> old_;
+};
+
+} // namespace
+
+struct identity::impl {
+  key_ptr key;
+};
+
+identity::identity(std::unique_ptr<impl> parts) : impl_(std::move(parts)) {
+  std::size_t size = public_key::size;
+  WAGGLE_CHECK(EVP_PKEY_get_raw_public_key(impl_->key.get(),
+                                           reinterpret_cast<unsigned char*>(key_.bytes.data()), &size)
+                 == 1,
+               "no raw public key");
+  id_ = peer_id_of(key_);
+}
+
+identity::~identity() = default;
+
+peer_id peer_id_of(const public_key& key) { return {sha256(key.view()).bytes}; }
+
+std::shared_ptr<const identity> identity::generate() {
+  key_ptr key{EVP_PKEY_Q_keygen(nullptr, nullptr, "ED25519")};
+  WAGGLE_CHECK(key != nullptr, "OpenSSL makes no Ed25519 key");
+  return std::shared_ptr<const identity>{new identity{std::make_unique<impl>(impl{std::move(key)})}};
+}
+
+std::shared_ptr<const identity> identity::from_seed(std::uint64_t seed) {
+  std::array<std::byte, 32> secret;
+  random_source{seed}.fork("identity").fill(secret);
+  key_ptr key{EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nullptr, as_uchar(secret), secret.size())};
+  WAGGLE_CHECK(key != nullptr, "OpenSSL takes no Ed25519 secret");
+  return std::shared_ptr<const identity>{new identity{std::make_unique<impl>(impl{std::move(key)})}};
+}
+
+result<std::shared_ptr<const identity>> identity::load(const std::filesystem::path& path) {
+  std::ifstream file{path, std::ios::binary};
+  if (!file)
+    return file_failure(path, "cannot read the identity file");
+  std::string pem(16_KiB, '\0'); // far more than any key file
+  file.read(pem.data(), static_cast<std::streamsize>(pem.size()));
+  pem.resize(static_cast<std::size_t>(file.gcount()));
+  bio_ptr bio{BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size()))};
+  key_ptr key{PEM_read_bio_PrivateKey(bio.get(), nullptr, nullptr, nullptr)};
+  if (!key || EVP_PKEY_get_id(key.get()) != EVP_PKEY_ED25519)
+    return failure{ec::bad_config, "'" + path.string()
+                                     + "' is not an Ed25519 private key in PEM; move it away, or make "
+                                       "one with `waggle id --identity FILE`"};
+  return std::shared_ptr<const identity>{new identity{std::make_unique<impl>(impl{std::move(key)})}};
+}
+
+status identity::save(const std::filesystem::path& path) const {
+  std::error_code error;
+  if (path.has_parent_path())
+    std::filesystem::create_directories(path.parent_path(), error);
+  if (error)
+    return failure{ec::io_error,
+                   "cannot create '" + path.parent_path().string() + "': " + error.message()};
+  auto temporary = path;
+  temporary += ".new";
+  ::unlink(temporary.c_str());
+  int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0)
+    return file_failure(temporary, "cannot create");
+  auto pem = to_pem(impl_->key.get());
+  bool written = ::write(fd, pem.data(), pem.size()) == static_cast<ssize_t>(pem.size())
+                 && ::fsync(fd) == 0;
+  ::close(fd);
+  // link(2), unlike rename(2), does not replace an identity that somebody else made meanwhile.
+  if (!written || ::link(temporary.c_str(), path.c_str()) != 0) {
+    auto why = file_failure(path, "cannot write the identity file");
+    ::unlink(temporary.c_str());
+    return why;
+  }
+  ::unlink(temporary.c_str());
+  return done{};
+}
+
+result<std::shared_ptr<const identity>> identity::load_or_create(const std::filesystem::path& path) {
+  std::error_code error;
+  if (std::filesystem::exists(path, error))
+    return load(path);
+  auto fresh = generate();
+  if (auto saved = fresh->save(path); !saved.ok())
+    return saved.error();
+  return fresh;
+}
+
+signature identity::sign(byte_span message) const {
+  signature out;
+  std::size_t size = signature::size;
+  context_ptr context{EVP_MD_CTX_new()};
+  WAGGLE_CHECK(
+    context && EVP_DigestSignInit(context.get(), nullptr, nullptr, nullptr, impl_->key.get()) == 1
+      && EVP_DigestSign(context.get(), reinterpret_cast<unsigned char*>(out.bytes.data()), &size,
+                        as_uchar(message), message.size())
+           == 1,
+    "Ed25519 signing failed");
+  return out;
+}
+
+std::shared_ptr<const signature_verifier> make_plain_verifier() {
+  return std::make_shared<plain_verifier>();
+}
+
+std::shared_ptr<const signature_verifier> make_caching_verifier(std::size_t entries_max) {
+  return std::make_shared<caching_verifier>(entries_max);
+}
+
+} // namespace waggle

@@ -1,0 +1,97 @@
+#include "runtime/dht/record.hpp"
+
+#include "runtime/core/bytes.hpp"
+#include "runtime/crypto/digest.hpp"
+
+namespace waggle {
+
+namespace {
+
+void append_number(std::string& out, std::uint64_t x) {
+  for (int i = 0; i < 8; ++i)
+    out.push_back(static_cast<char>((x >> (8 * i)) & 0xffU));
+}
+
+void append_text(std::string& out, std::string_view text) {
+  append_number(out, text.size());
+  out.append(text);
+}
+
+} // namespace
+
+const record_rules* rules_of(record_kind kind) {
+  static constexpr record_rules open_rules{.owned = false,
+                                           .name_bytes_max = 256,
+                                           .subkey_bytes_max = 256,
+                                           .value_bytes_max = 64_KiB,
+                                           .entries_max = 4096,
+                                           .time_to_live_max = std::chrono::hours{24}};
+  static constexpr record_rules progress_rules{.owned = true,
+                                               .name_bytes_max = 256,
+                                               .subkey_bytes_max = 32,
+                                               .value_bytes_max = 2_KiB,
+                                               .entries_max = 4096,
+                                               .time_to_live_max = std::chrono::minutes{10}};
+  static constexpr record_rules group_rules{.owned = true,
+                                            .name_bytes_max = 256,
+                                            .subkey_bytes_max = 32,
+                                            .value_bytes_max = 2_KiB,
+                                            .entries_max = 4096,
+                                            .time_to_live_max = std::chrono::minutes{10}};
+  switch (kind) {
+    case record_kind::open: return &open_rules;
+    case record_kind::progress: return &progress_rules;
+    case record_kind::group_member: return &group_rules;
+  }
+  return nullptr;
+}
+
+dht_id record_key(std::string_view run_id, record_kind kind, std::string_view name) {
+  std::string text = "waggle/key/1";
+  append_text(text, run_id);
+  append_number(text, static_cast<std::uint64_t>(kind));
+  append_text(text, name);
+  return {sha256(text).bytes};
+}
+
+std::string signed_bytes(std::string_view run_id, const record& entry) {
+  std::string text = "waggle/record/1";
+  append_text(text, run_id);
+  append_number(text, static_cast<std::uint64_t>(entry.kind));
+  append_text(text, entry.name);
+  append_text(text, entry.subkey);
+  append_text(text, entry.value);
+  append_number(text, static_cast<std::uint64_t>(to_nanoseconds(entry.expiration)));
+  append_number(text, entry.sequence);
+  append_number(text, entry.tombstone ? 1 : 0);
+  append_text(text, entry.owner.raw());
+  return text;
+}
+
+void sign_record(std::string_view run_id, const identity& owner, record& entry) {
+  const auto* rules = rules_of(entry.kind);
+  if (rules != nullptr && rules->owned)
+    entry.subkey = std::string{owner.id().raw()};
+  entry.owner = owner.key();
+  entry.by = owner.sign(signed_bytes(run_id, entry));
+}
+
+status validate_record(std::string_view run_id, const record& entry, swarm_time now,
+                       const signature_verifier& verifier) {
+  const auto* rules = rules_of(entry.kind);
+  if (rules == nullptr)
+    return failure{ec::protocol_violation, "a record of an unknown kind"};
+  if (entry.name.empty() || entry.name.size() > rules->name_bytes_max
+      || entry.subkey.size() > rules->subkey_bytes_max || entry.value.size() > rules->value_bytes_max)
+    return failure{ec::oversize, "record"};
+  if (entry.expiration <= now || entry.expiration - now > rules->time_to_live_max)
+    return failure{ec::bad_expiry, "record"};
+  bool is_signed = !entry.owner.is_zero() || !entry.by.is_zero();
+  if (rules->owned && (!is_signed || entry.subkey != peer_id_of(entry.owner).raw()))
+    return failure{ec::not_owner, "record"};
+  if (is_signed && !verifier.verify(entry.owner, as_byte_span(signed_bytes(run_id, entry)), entry.by))
+    return failure{ec::bad_signature, "record"};
+  return done{};
+}
+
+} // namespace waggle

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace waggle::net {
+
+/// Keeps the last few receive buffers for the next ones: fresh memory costs a page fault every
+/// 4 KiB. Buffers are handed out as shared pointers that come back by themselves, also after the
+/// pool is gone. Thread-safe.
+class buffer_pool : public std::enable_shared_from_this<buffer_pool> {
+public:
+  /// Keeps at most `bytes_max` of unused buffers.
+  static std::shared_ptr<buffer_pool> make(std::size_t bytes_max);
+
+  /// At least `size` bytes, not initialized.
+  std::shared_ptr<std::byte> take(std::size_t size);
+
+private:
+  struct block {
+    std::unique_ptr<std::byte[]> bytes;
+    std::size_t capacity = 0;
+  };
+
+  explicit buffer_pool(std::size_t bytes_max) : bytes_max_(bytes_max) {}
+  void give_back(block unused);
+
+  const std::size_t bytes_max_;
+  std::mutex mutex_;
+  std::vector<block> unused_;
+  std::size_t unused_bytes_ = 0;
+};
+
+} // namespace waggle::net

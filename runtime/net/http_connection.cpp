@@ -1,0 +1,210 @@
+#include "runtime/net/http_connection.hpp"
+
+#include <optional>
+
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+
+#include "runtime/core/bytes.hpp"
+#include "runtime/net/tcp_session.hpp"
+
+namespace waggle::net {
+
+namespace {
+
+namespace beast = boost::beast;
+namespace http = beast::http;
+
+std::string left_over(beast::flat_buffer& buffer) {
+  auto data = buffer.data();
+  return {static_cast<const char*>(data.data()), data.size()};
+}
+
+class http_connection : public std::enable_shared_from_this<http_connection> {
+public:
+  http_connection(tcp::socket socket, std::shared_ptr<const http_settings> settings,
+                  on_upgrade upgraded, std::function<void()> finished)
+    : stream_(std::move(socket)),
+      settings_(std::move(settings)),
+      upgraded_(std::move(upgraded)),
+      finished_(std::move(finished)) {}
+
+  ~http_connection() { finished_(); }
+
+  void read() {
+    parser_.emplace();
+    parser_->header_limit(8_KiB);
+    parser_->body_limit(64_KiB);
+    stream_.expires_after(settings_->timeout);
+    http::async_read(stream_, buffer_, *parser_,
+                     [me = shared_from_this()](beast::error_code error, std::size_t) {
+                       if (error)
+                         return me->reject(error);
+                       me->answer();
+                     });
+  }
+
+private:
+  using response = http::response<http::string_body>;
+
+  void reject(beast::error_code error) {
+    if (error == http::error::end_of_stream || error == beast::error::timeout)
+      return count(error == beast::error::timeout ? ec::timeout : ec::none);
+    unsigned status = 0;
+    auto reason = ec::malformed;
+    if (error == http::error::header_limit) {
+      status = 431;
+      reason = ec::oversize;
+    } else if (error == http::error::body_limit) {
+      status = 413;
+      reason = ec::oversize;
+    } else if (error.category() == http::make_error_code(http::error::bad_method).category()) {
+      status = 400;
+    } else {
+      return count(ec::none); // the socket failed
+    }
+    count(reason);
+    respond(plain(status, "This port speaks HTTP/1.1 and the waggle protocol; that was neither.\n"), false);
+  }
+
+  void count(ec reason) {
+    if (reason != ec::none && settings_->events->refused)
+      settings_->events->refused(reason);
+  }
+
+  static response plain(unsigned status, std::string text) {
+    response out{static_cast<http::status>(status), 11};
+    out.set(http::field::content_type, "text/plain; charset=utf-8");
+    out.body() = std::move(text);
+    return out;
+  }
+
+  void answer() {
+    auto request = parser_->release();
+    if (http::token_list{request[http::field::connection]}.exists("upgrade")) {
+      if (request.method() == http::verb::get
+          && beast::iequals(request[http::field::upgrade], upgrade_protocol)
+          && request.version() == 11)
+        return upgrade();
+      count(ec::wrong_version);
+      return respond(plain(426, std::string{"The upgrade that this port knows is "} + upgrade_protocol
+                                  + ".\n"),
+                     false);
+    }
+    auto began = std::chrono::steady_clock::now();
+    auto reply = settings_->handler
+                   ? settings_->handler({std::string{request.method_string()},
+                                         std::string{request.target()}})
+                   : http_response{404, "text/plain; charset=utf-8", "Nothing is served here.\n"};
+    response out{static_cast<http::status>(reply.status), request.version()};
+    out.set(http::field::content_type, reply.content_type);
+    out.set(http::field::cache_control, "no-store");
+    out.body() = std::move(reply.body);
+    out.keep_alive(request.keep_alive());
+    bool head = request.method() == http::verb::head;
+    if (settings_->events->http_served)
+      settings_->events->http_served(std::string{request.target()}, reply.status,
+                                     std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
+    respond(std::move(out), request.keep_alive(), head);
+  }
+
+  void respond(response out, bool keep_alive, bool head = false) {
+    out.set(http::field::server, "waggle");
+    out.keep_alive(keep_alive);
+    out.prepare_payload();
+    if (head)
+      out.body().clear(); // Content-Length stays what GET would say
+    auto shared = std::make_shared<response>(std::move(out));
+    stream_.expires_after(settings_->timeout);
+    http::async_write(stream_, *shared,
+                      [me = shared_from_this(), shared](beast::error_code error, std::size_t) {
+                        if (error)
+                          return;
+                        if (shared->need_eof() || !shared->keep_alive()) {
+                          beast::error_code ignored;
+                          me->stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+                          return;
+                        }
+                        me->read();
+                      });
+  }
+
+  void upgrade() {
+    auto out = std::make_shared<http::response<http::empty_body>>(http::status::switching_protocols, 11);
+    out->set(http::field::upgrade, upgrade_protocol);
+    out->set(http::field::connection, "Upgrade");
+    http::async_write(stream_, *out,
+                      [me = shared_from_this(), out](beast::error_code error, std::size_t) {
+                        if (error)
+                          return;
+                        me->stream_.expires_never();
+                        me->upgraded_(me->stream_.release_socket(), left_over(me->buffer_));
+                      });
+  }
+
+  beast::tcp_stream stream_;
+  std::shared_ptr<const http_settings> settings_;
+  on_upgrade upgraded_;
+  std::function<void()> finished_;
+  beast::flat_buffer buffer_{64_KiB + 16_KiB};
+  std::optional<http::request_parser<http::string_body>> parser_;
+};
+
+struct upgrade_request : std::enable_shared_from_this<upgrade_request> {
+  explicit upgrade_request(tcp::socket socket) : stream(std::move(socket)) {}
+
+  void finish(failure why) {
+    if (why.code != ec::none)
+      return done(std::move(why), tcp::socket{stream.get_executor()}, {});
+    stream.expires_never();
+    done({}, stream.release_socket(), left_over(buffer));
+  }
+
+  beast::tcp_stream stream;
+  beast::flat_buffer buffer{16_KiB};
+  http::request<http::empty_body> request{http::verb::get, "/peer", 11};
+  http::response_parser<http::empty_body> parser;
+  std::function<void(failure, tcp::socket, std::string)> done;
+};
+
+failure upgrade_failure(const beast::error_code& error) {
+  if (error == beast::error::timeout)
+    return {ec::timeout, "no answer to the upgrade request"};
+  if (error.category() == http::make_error_code(http::error::bad_method).category())
+    return {ec::malformed, "what answers there does not speak HTTP"};
+  return failure_of(error);
+}
+
+} // namespace
+
+void serve_http(tcp::socket socket, std::shared_ptr<const http_settings> settings,
+                on_upgrade upgraded, std::function<void()> finished) {
+  std::make_shared<http_connection>(std::move(socket), std::move(settings), std::move(upgraded),
+                                    std::move(finished))
+    ->read();
+}
+
+void request_upgrade(tcp::socket socket, const std::string& host, milliseconds timeout,
+                     std::function<void(failure, tcp::socket, std::string)> done) {
+  auto x = std::make_shared<upgrade_request>(std::move(socket));
+  x->done = std::move(done);
+  x->stream.expires_after(timeout);
+  x->request.set(http::field::host, host);
+  x->request.set(http::field::connection, "Upgrade");
+  x->request.set(http::field::upgrade, upgrade_protocol);
+  http::async_write(x->stream, x->request, [x](beast::error_code error, std::size_t) {
+    if (error)
+      return x->finish(upgrade_failure(error));
+    http::async_read_header(x->stream, x->buffer, x->parser, [x](beast::error_code e, std::size_t) {
+      if (e)
+        return x->finish(upgrade_failure(e));
+      if (x->parser.get().result() != http::status::switching_protocols)
+        return x->finish({ec::wrong_version,
+                          "what answers there is no waggle peer (HTTP status "
+                            + std::to_string(x->parser.get().result_int()) + ")"});
+      x->finish({});
+    });
+  });
+}
+
+} // namespace waggle::net

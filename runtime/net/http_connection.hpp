@@ -1,0 +1,39 @@
+#pragma once
+
+// Internal to runtime/net: the HTTP side of the port.
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <boost/asio/ip/tcp.hpp>
+
+#include "runtime/core/time.hpp"
+#include "runtime/net/http.hpp"
+#include "runtime/net/net_events.hpp"
+
+namespace waggle::net {
+
+/// The token of the Upgrade header.
+constexpr const char* upgrade_protocol = "waggle/1";
+
+struct http_settings {
+  http_handler handler;
+  std::shared_ptr<const net_events> events;
+  milliseconds timeout{10'000};
+};
+
+/// Takes over an upgraded socket and the bytes that came behind the request.
+using on_upgrade = std::function<void(boost::asio::ip::tcp::socket, std::string early)>;
+
+/// Serves HTTP on an accepted socket until it is closed, errs, idles or is upgraded. `finished` is
+/// called when the socket is no longer ours, in all cases.
+void serve_http(boost::asio::ip::tcp::socket socket, std::shared_ptr<const http_settings> settings,
+                on_upgrade upgraded, std::function<void()> finished);
+
+/// Asks for the upgrade on a connected socket. `done` gets the socket and early bytes, or the reason.
+void request_upgrade(boost::asio::ip::tcp::socket socket, const std::string& host,
+                     milliseconds timeout,
+                     std::function<void(failure, boost::asio::ip::tcp::socket, std::string)> done);
+
+} // namespace waggle::net

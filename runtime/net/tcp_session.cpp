@@ -1,0 +1,373 @@
+#include "runtime/net/tcp_session.hpp"
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/write.hpp>
+
+#include "runtime/core/check.hpp"
+
+namespace waggle::net {
+
+namespace {
+
+// Small frames share a read; of a large body at most this much is copied once more.
+constexpr std::size_t read_buffer_bytes = 8_KiB;
+// transfer_all() would stop each system call at 64 KiB.
+constexpr std::size_t step_bytes = 16_MiB;
+// Frames that go into one system call; Asio passes at most 64 buffers on, three a frame.
+constexpr std::size_t frames_per_write = 20;
+constexpr std::size_t bulk_frames_per_write = 4;
+
+const auto big_steps = [](const error_code& error, std::size_t) -> std::size_t {
+  return error ? 0 : step_bytes;
+};
+
+} // namespace
+
+failure failure_of(const error_code& error) {
+  if (error == asio::error::eof || error == asio::error::connection_reset
+      || error == asio::error::broken_pipe || error == asio::error::connection_aborted)
+    return {ec::peer_lost, "the connection was closed"};
+  if (error == asio::error::timed_out)
+    return {ec::timeout, error.message()};
+  if (error == asio::error::operation_aborted)
+    return {ec::cancelled, {}};
+  return {ec::unreachable, error.message()};
+}
+
+tcp_session::tcp_session(tcp::socket socket, std::string early, session_limits limits,
+                         std::shared_ptr<const net_events> events, std::shared_ptr<buffer_pool> pool)
+  : socket_(std::move(socket)),
+    deadline_(socket_.get_executor()),
+    limits_(limits),
+    events_(std::move(events)),
+    pool_(std::move(pool)),
+    in_(std::max(read_buffer_bytes, early.size())),
+    send_window_(limits.window_bytes) {
+  std::memcpy(in_.data(), early.data(), early.size());
+  in_end_ = early.size();
+  error_code ignored;
+  socket_.set_option(tcp::no_delay{true}, ignored);
+}
+
+// -- handshake ---------------------------------------------------------------------------------------
+
+void tcp_session::run(handshake::setup setup, ready on_ready) {
+  outbound_ = setup.dialled;
+  on_ready_ = std::move(on_ready);
+  handshake_.emplace(std::move(setup));
+  enqueue(frame_kind::handshake, {handshake_->hello(), {}});
+  deadline_.expires_after(limits_.handshake_timeout);
+  deadline_.async_wait([me = shared_from_this()](const error_code& error) {
+    if (!error && me->handshake_)
+      me->fail({ec::timeout, "the peer did not finish the handshake"});
+  });
+  parse();
+}
+
+void tcp_session::on_handshake(std::string_view bytes) {
+  if (!handshake_)
+    return fail({ec::protocol_violation, "a second handshake"});
+  auto step = handshake_->on_message(bytes);
+  for (auto& message : step.send)
+    enqueue(frame_kind::handshake, {std::move(message), {}});
+  if (step.why.code != ec::none) {
+    // Told to the peer by the last message; close once that is written.
+    close_after_write_ = true;
+    close_reason_ = std::move(step.why);
+    write_more();
+    return;
+  }
+  if (step.peer) {
+    remote_ = std::move(*step.peer);
+    error_code error;
+    auto seen = socket_.remote_endpoint(error);
+    // A peer that listens on every interface cannot know by which address we reach it.
+    for (auto& address : remote_.addresses)
+      if (!error && (address.host.empty() || address.host == "0.0.0.0" || address.host == "::")) {
+        auto from = seen.address();
+        if (from.is_v6() && from.to_v6().is_v4_mapped())
+          from = asio::ip::make_address_v4(asio::ip::v4_mapped, from.to_v6());
+        address.host = from.to_string();
+      }
+    handshake_.reset();
+    deadline_.cancel();
+    finish_handshake(shared_from_this());
+  }
+}
+
+void tcp_session::finish_handshake(result<std::shared_ptr<tcp_session>> outcome) {
+  if (auto done = std::exchange(on_ready_, nullptr))
+    done(std::move(outcome));
+}
+
+// -- reading ---------------------------------------------------------------------------------------------
+
+void tcp_session::start(link_events events) {
+  asio::post(socket_.get_executor(), [me = shared_from_this(), events = std::move(events)]() mutable {
+    me->handlers_ = std::move(events);
+    me->started_ = true;
+    if (me->closed_why_) {
+      auto handlers = std::exchange(me->handlers_, {});
+      if (handlers.on_close)
+        handlers.on_close(*me->closed_why_);
+      return;
+    }
+    me->parse();
+  });
+}
+
+void tcp_session::read_more() {
+  if (closed_ || reading_)
+    return;
+  if (in_begin_ == in_end_)
+    in_begin_ = in_end_ = 0;
+  if (in_end_ == in_.size()) { // REQUIRES of parse(): there is room, or it can be made
+    if (in_begin_ == 0)
+      in_.resize(in_.size() * 2); // a header that does not fit: at most header_bytes_max
+    std::memmove(in_.data(), in_.data() + in_begin_, in_end_ - in_begin_);
+    in_end_ -= in_begin_;
+    in_begin_ = 0;
+  }
+  reading_ = true;
+  socket_.async_read_some(asio::buffer(in_.data() + in_end_, in_.size() - in_end_),
+                          [me = shared_from_this()](const error_code& error, std::size_t n) {
+                            me->reading_ = false;
+                            if (error)
+                              return me->fail(failure_of(error));
+                            me->in_end_ += n;
+                            me->parse();
+                          });
+}
+
+void tcp_session::parse() {
+  while (!closed_) {
+    if (!handshake_ && !started_)
+      return; // the owner is not there yet: the socket's buffer holds what comes
+    auto available = in_end_ - in_begin_;
+    if (available < frame_prefix::size)
+      return read_more();
+    auto prefix = read_prefix({in_.data() + in_begin_, frame_prefix::size});
+    if (!prefix.ok())
+      return fail(prefix.error());
+    if (handshake_ && (prefix->kind != frame_kind::handshake
+                       || prefix->header_bytes > handshake_bytes_max))
+      return fail({ec::protocol_violation, "a frame before the handshake"});
+    if (available < frame_prefix::size + prefix->header_bytes)
+      return read_more();
+    std::string header(reinterpret_cast<const char*>(in_.data()) + in_begin_ + frame_prefix::size,
+                       prefix->header_bytes);
+    in_begin_ += frame_prefix::size + prefix->header_bytes;
+    if (prefix->body_bytes > 0)
+      return read_body(*prefix, std::move(header));
+    deliver(*prefix, std::move(header), {});
+  }
+}
+
+void tcp_session::read_body(frame_prefix prefix, std::string header) {
+  // Checked before memory is taken: the peer may have this much in flight and no more.
+  if (receive_outstanding_ + prefix.body_bytes > limits_.window_bytes)
+    return fail({ec::protocol_violation, "the peer overran its window"});
+  receive_outstanding_ += prefix.body_bytes;
+  auto body = pool_->take(prefix.body_bytes);
+  auto have = std::min<std::size_t>(in_end_ - in_begin_, prefix.body_bytes);
+  std::memcpy(body.get(), in_.data() + in_begin_, have);
+  in_begin_ += have;
+  auto size = static_cast<std::size_t>(prefix.body_bytes);
+  if (have == size) {
+    deliver(prefix, std::move(header), {std::move(body), size});
+    return parse();
+  }
+  reading_ = true;
+  auto rest = asio::buffer(body.get() + have, size - have);
+  asio::async_read(socket_, rest, big_steps,
+                   [me = shared_from_this(), prefix, header = std::move(header), body,
+                    size](const error_code& error, std::size_t) mutable {
+                     me->reading_ = false;
+                     if (error)
+                       return me->fail(failure_of(error));
+                     me->deliver(prefix, std::move(header), {std::move(body), size});
+                     me->parse();
+                   });
+}
+
+void tcp_session::deliver(frame_prefix prefix, std::string header, payload body) {
+  auto bytes = frame_prefix::size + header.size() + body.size;
+  if (events_->transferred)
+    events_->transferred(false, body.size > 0, bytes);
+  switch (prefix.kind) {
+    case frame_kind::handshake: return on_handshake(header);
+    case frame_kind::window: {
+      std::uint64_t granted = 0;
+      std::memcpy(&granted, header.data(), sizeof granted);
+      if (granted > limits_.window_bytes || send_window_ + granted > limits_.window_bytes)
+        return fail({ec::protocol_violation, "the peer granted more than the window"});
+      send_window_ += granted;
+      return write_more();
+    }
+    case frame_kind::message:
+      if (handlers_.on_frame)
+        handlers_.on_frame({std::move(header), std::move(body)});
+  }
+}
+
+// -- writing --------------------------------------------------------------------------------------------------
+
+bool tcp_session::send(frame f) {
+  if (closed_ || f.header.size() > wire::header_bytes_max || f.body.size > wire::body_bytes_max)
+    return false;
+  if (f.body.empty()) {
+    auto bytes = f.header.size() + frame_prefix::size;
+    if (control_bytes_.fetch_add(bytes) + bytes > limits_.control_queue_bytes) {
+      control_bytes_ -= bytes;
+      return false;
+    }
+  } else if (bulk_frames_.fetch_add(1) + 1 > limits_.bulk_queue_frames) {
+    --bulk_frames_;
+    return false;
+  }
+  std::lock_guard lock{inbox_mutex_};
+  inbox_.push_back(std::move(f));
+  if (!inbox_posted_) {
+    inbox_posted_ = true;
+    asio::post(socket_.get_executor(), [me = shared_from_this()] { me->drain_inbox(); });
+  }
+  return true;
+}
+
+void tcp_session::drain_inbox() {
+  std::vector<frame> frames;
+  {
+    std::lock_guard lock{inbox_mutex_};
+    frames.swap(inbox_);
+    inbox_posted_ = false;
+  }
+  if (closed_)
+    return;
+  for (auto& f : frames) {
+    frame_prefix prefix{frame_kind::message, static_cast<std::uint32_t>(f.header.size()),
+                        static_cast<std::uint32_t>(f.body.size)};
+    auto& lane = f.body.empty() ? control_ : bulk_;
+    lane.push_back({write_prefix(prefix), std::move(f)});
+  }
+  write_more();
+}
+
+void tcp_session::enqueue(frame_kind kind, frame f) {
+  if (closed_)
+    return;
+  control_bytes_ += f.header.size() + frame_prefix::size;
+  frame_prefix prefix{kind, static_cast<std::uint32_t>(f.header.size()), 0};
+  control_.push_back({write_prefix(prefix), std::move(f)});
+  write_more();
+}
+
+void tcp_session::write_more() {
+  if (closed_ || !writing_.empty())
+    return;
+  while (!control_.empty() && writing_.size() < frames_per_write) {
+    writing_.push_back(std::move(control_.front()));
+    control_.pop_front();
+  }
+  for (std::size_t n = 0; n < bulk_frames_per_write && !bulk_.empty() && !close_after_write_; ++n) {
+    auto size = bulk_.front().content.body.size;
+    if (size > send_window_)
+      break;
+    send_window_ -= size;
+    writing_.push_back(std::move(bulk_.front()));
+    bulk_.pop_front();
+  }
+  if (writing_.empty()) {
+    if (close_after_write_)
+      fail(close_reason_);
+    return;
+  }
+  std::vector<asio::const_buffer> buffers;
+  buffers.reserve(3 * writing_.size());
+  for (const auto& out : writing_) {
+    buffers.emplace_back(out.prefix.data(), out.prefix.size());
+    buffers.emplace_back(out.content.header.data(), out.content.header.size());
+    if (!out.content.body.empty())
+      buffers.emplace_back(out.content.body.data.get(), out.content.body.size);
+  }
+  asio::async_write(socket_, buffers, big_steps,
+                    [me = shared_from_this()](const error_code& error, std::size_t) {
+                      if (error)
+                        return me->fail(failure_of(error));
+                      for (const auto& out : me->writing_) {
+                        auto bytes = frame_prefix::size + out.content.header.size();
+                        bool bulk = !out.content.body.empty();
+                        if (bulk)
+                          --me->bulk_frames_;
+                        else
+                          me->control_bytes_ -= bytes;
+                        if (me->events_->transferred)
+                          me->events_->transferred(true, bulk, bytes + out.content.body.size);
+                      }
+                      me->writing_.clear();
+                      me->write_more();
+                    });
+}
+
+void tcp_session::grant(std::size_t bytes) {
+  asio::post(socket_.get_executor(), [me = shared_from_this(), bytes] {
+    if (me->closed_)
+      return;
+    auto granted = std::min(bytes, me->receive_outstanding_ - me->ungranted_);
+    me->ungranted_ += granted;
+    // In few large steps: the sender has at least three quarters left when all is dealt with.
+    if (me->ungranted_ < me->limits_.window_bytes / 4)
+      return;
+    std::string header(8, '\0');
+    std::uint64_t amount = me->ungranted_;
+    std::memcpy(header.data(), &amount, sizeof amount);
+    me->receive_outstanding_ -= me->ungranted_;
+    me->ungranted_ = 0;
+    me->enqueue(frame_kind::window, {std::move(header), {}});
+  });
+}
+
+// -- the end ------------------------------------------------------------------------------------------------------
+
+void tcp_session::close(failure why) {
+  asio::post(socket_.get_executor(), [me = shared_from_this(), why = std::move(why)]() mutable {
+    if (me->closed_)
+      return;
+    me->drain_inbox(); // a goodbye sent just before
+    me->close_after_write_ = true;
+    me->close_reason_ = std::move(why);
+    me->bulk_.clear();
+    // A peer that does not read must not keep us: what it did not take within this time is lost.
+    me->deadline_.expires_after(std::chrono::milliseconds{500});
+    me->deadline_.async_wait([me](const error_code& error) {
+      if (!error)
+        me->fail(me->close_reason_);
+    });
+    me->write_more();
+  });
+}
+
+void tcp_session::fail(failure why) {
+  if (closed_.exchange(true))
+    return;
+  deadline_.cancel();
+  error_code ignored;
+  socket_.shutdown(tcp::socket::shutdown_both, ignored);
+  socket_.close(ignored);
+  control_.clear();
+  bulk_.clear(); // writing_ is released when its operation ends
+  bool open = !on_ready_ && !handshake_;
+  handshake_.reset();
+  if (open && events_->closed)
+    events_->closed(outbound_, why.code);
+  finish_handshake(why);
+  if (!started_) {
+    closed_why_ = std::move(why);
+    return;
+  }
+  auto handlers = std::exchange(handlers_, {});
+  if (handlers.on_close)
+    handlers.on_close(std::move(why));
+}
+
+} // namespace waggle::net

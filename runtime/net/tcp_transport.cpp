@@ -1,0 +1,335 @@
+#include "runtime/net/tcp_transport.hpp"
+
+#include <future>
+#include <set>
+#include <thread>
+
+#include <boost/asio/connect.hpp>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "runtime/core/check.hpp"
+#include "runtime/net/http_connection.hpp"
+#include "runtime/net/tcp_session.hpp"
+
+namespace waggle::net {
+
+namespace {
+
+class tcp_transport final : public transport,
+                            public std::enable_shared_from_this<tcp_transport> {
+public:
+  explicit tcp_transport(tcp_transport_config config)
+    : config_(std::move(config)),
+      events_(std::make_shared<net_events>(config_.events)),
+      pool_(buffer_pool::make(4 * config_.window_bytes)),
+      nonces_(config_.seed != 0 ? config_.seed : entropy_seed()),
+      acceptor_(io_),
+      back_off_(io_) {
+    WAGGLE_CHECK(config_.window_bytes / 4 * 3 >= wire::body_bytes_max, "window too small");
+    limits_.window_bytes = config_.window_bytes;
+    limits_.handshake_timeout = config_.handshake_timeout;
+    http_ = std::make_shared<http_settings>(
+      http_settings{config_.http, events_, config_.http_timeout});
+    thread_ = std::thread{[this] { io_.run(); }};
+  }
+
+  ~tcp_transport() override { stop(); }
+
+  result<endpoint> listen(const endpoint& where, on_link accept) override {
+    return on_thread<result<endpoint>>([&]() -> result<endpoint> {
+      auto sentence = [&](const std::string& why) {
+        return failure{ec::bad_config, "cannot listen on " + to_string(where) + ": " + why};
+      };
+      error_code error;
+      tcp::resolver resolver{io_};
+      auto found = resolver.resolve(where.host, std::to_string(where.port),
+                                    tcp::resolver::passive | tcp::resolver::numeric_service, error);
+      if (error || found.empty())
+        return sentence("'" + where.host + "' is no address of this machine (" + error.message() + ")");
+      tcp::endpoint address = found.begin()->endpoint();
+      acceptor_.open(address.protocol(), error);
+      if (!error)
+        acceptor_.set_option(tcp::acceptor::reuse_address{true}, error);
+      if (!error)
+        acceptor_.bind(address, error);
+      if (!error)
+        acceptor_.listen(tcp::acceptor::max_listen_connections, error);
+      if (error) {
+        error_code ignored;
+        acceptor_.close(ignored);
+        if (error == asio::error::address_in_use)
+          return sentence("the port is taken; choose another with --listen, or 0 for any");
+        if (error == asio::error::access_denied)
+          return sentence("ports below 1024 need privileges; choose another with --listen");
+        return sentence(error.message());
+      }
+      accept_ = std::move(accept);
+      accept_next();
+      auto bound = acceptor_.local_endpoint(error);
+      return endpoint{where.host, bound.port()};
+    });
+  }
+
+  void dial(const endpoint& where, const peer_id& expected, milliseconds timeout,
+            on_dialled done) override {
+    asio::post(io_, [me = shared_from_this(), where, expected, timeout, done = std::move(done)] {
+      auto attempt = std::make_shared<dialler>(me, where, expected, timeout, done);
+      std::erase_if(me->dialling_, [](const auto& weak) { return weak.expired(); });
+      me->dialling_.push_back(attempt);
+      attempt->run();
+    });
+  }
+
+  void announce(peer_record self) override {
+    asio::post(io_, [me = shared_from_this(), self = std::move(self)]() mutable {
+      me->config_.record = std::move(self);
+    });
+  }
+
+  void stop() override {
+    if (!thread_.joinable() || std::this_thread::get_id() == thread_.get_id())
+      return;
+    asio::post(io_, [this] {
+      error_code ignored;
+      stopping_ = true;
+      back_off_.cancel();
+      acceptor_.close(ignored);
+      for (const auto& weak : sessions_)
+        if (auto session = weak.lock())
+          session->abandon({ec::shutting_down, "this peer is stopping"});
+      sessions_.clear();
+      for (const auto& weak : dialling_)
+        if (auto attempt = weak.lock())
+          attempt->expire(ec::shutting_down);
+      dialling_.clear();
+      guard_.reset();
+      io_.stop(); // does not wait for HTTP clients
+    });
+    thread_.join();
+    // What was cancelled above ends here, on this thread, so that nothing is called later.
+    io_.restart();
+    io_.poll();
+    accept_ = nullptr;
+  }
+
+private:
+  /// One attempt to reach a peer: resolve, connect, upgrade, shake hands; one deadline over all.
+  class dialler : public std::enable_shared_from_this<dialler> {
+  public:
+    dialler(std::shared_ptr<tcp_transport> owner, endpoint where, const peer_id& expected,
+            milliseconds timeout, on_dialled done)
+      : owner_(std::move(owner)),
+        where_(std::move(where)),
+        expected_(expected),
+        timeout_(timeout),
+        done_(std::move(done)),
+        resolver_(owner_->io_),
+        socket_(owner_->io_),
+        deadline_(owner_->io_) {}
+
+    void run() {
+      if (owner_->stopping_)
+        return finish(failure{ec::shutting_down, {}});
+      deadline_.expires_after(timeout_);
+      deadline_.async_wait([me = shared_from_this()](const error_code& error) {
+        if (!error)
+          me->expire(ec::timeout);
+      });
+      resolver_.async_resolve(
+        where_.host, std::to_string(where_.port), tcp::resolver::numeric_service,
+        [me = shared_from_this()](const error_code& error, const tcp::resolver::results_type& found) {
+          if (error)
+            return me->finish(failure{ec::unreachable, "the name '" + me->where_.host
+                                                         + "' is not found (" + error.message() + ")"});
+          me->connect(found);
+        });
+    }
+
+    void expire(ec reason) {
+      error_code ignored;
+      resolver_.cancel();
+      socket_.close(ignored);
+      auto session = session_;
+      finish(failure{reason, "no link within " + std::to_string(timeout_.count()) + " ms"});
+      if (session)
+        session->abandon({reason, {}});
+    }
+
+  private:
+    void connect(const tcp::resolver::results_type& found) {
+      if (!done_)
+        return;
+      asio::async_connect(socket_, found,
+                          [me = shared_from_this()](const error_code& error, const tcp::endpoint&) {
+                            if (error)
+                              return me->finish(failure{ec::unreachable, error.message()});
+                            me->upgrade();
+                          });
+    }
+
+    void upgrade() {
+      if (!done_)
+        return;
+      request_upgrade(std::move(socket_), where_.host, timeout_,
+                      [me = shared_from_this()](failure why, tcp::socket socket, std::string early) {
+                        if (why.code != ec::none)
+                          return me->finish(std::move(why));
+                        me->shake_hands(std::move(socket), std::move(early));
+                      });
+    }
+
+    void shake_hands(tcp::socket socket, std::string early) {
+      if (!done_)
+        return;
+      session_ = owner_->make_session(std::move(socket), std::move(early));
+      session_->run(owner_->handshake_setup(true, expected_),
+                    [me = shared_from_this()](result<std::shared_ptr<tcp_session>> outcome) {
+                      if (!outcome.ok())
+                        return me->finish(outcome.error());
+                      me->owner_->count_opened(true);
+                      me->finish(std::shared_ptr<link>{*outcome});
+                    });
+    }
+
+    void finish(result<std::shared_ptr<link>> outcome) {
+      auto done = std::exchange(done_, nullptr);
+      if (!done) {
+        if (outcome.ok())
+          (*outcome)->close({ec::timeout, {}});
+        return;
+      }
+      deadline_.cancel();
+      session_.reset();
+      if (!outcome.ok()) {
+        if (owner_->events_->dial_failed)
+          owner_->events_->dial_failed(outcome.error().code);
+        auto why = outcome.error();
+        why.detail = to_string(where_) + ": " + why.detail;
+        return done(std::move(why));
+      }
+      done(std::move(outcome));
+    }
+
+    std::shared_ptr<tcp_transport> owner_;
+    endpoint where_;
+    peer_id expected_;
+    milliseconds timeout_;
+    on_dialled done_;
+    tcp::resolver resolver_;
+    tcp::socket socket_;
+    asio::steady_timer deadline_;
+    std::shared_ptr<tcp_session> session_;
+  };
+
+  template <class T, class F>
+  T on_thread(F f) {
+    std::promise<T> answer;
+    auto future = answer.get_future();
+    asio::post(io_, [&] { answer.set_value(f()); });
+    return future.get();
+  }
+
+  handshake::setup handshake_setup(bool dialled, const peer_id& expected) {
+    handshake::setup with{dialled, config_.run_id, config_.self, config_.record, config_.verifier,
+                          {}, expected};
+    nonces_.fill(with.nonce.bytes);
+    return with;
+  }
+
+  std::shared_ptr<tcp_session> make_session(tcp::socket socket, std::string early) {
+    auto session = std::make_shared<tcp_session>(std::move(socket), std::move(early), limits_,
+                                                 events_, pool_);
+    std::erase_if(sessions_, [](const auto& weak) { return weak.expired(); });
+    sessions_.push_back(session);
+    return session;
+  }
+
+  void count_opened(bool outbound) {
+    if (events_->opened)
+      events_->opened(outbound);
+  }
+
+  void accept_next() {
+    acceptor_.async_accept([me = weak_from_this()](const error_code& error, tcp::socket socket) {
+      auto self = me.lock();
+      if (!self || self->stopping_ || error == asio::error::operation_aborted)
+        return;
+      if (error) {
+        // Out of descriptors, most likely: give the open connections time to end.
+        self->back_off_.expires_after(std::chrono::milliseconds{100});
+        self->back_off_.async_wait([me](const error_code& e) {
+          auto again = me.lock();
+          if (!e && again)
+            again->accept_next();
+        });
+        return;
+      }
+      self->serve(std::move(socket));
+      self->accept_next();
+    });
+  }
+
+  void serve(tcp::socket socket) {
+    if (accepted_ >= config_.connections_max) {
+      if (events_->refused)
+        events_->refused(ec::rate_limited);
+      return; // closes it
+    }
+    ++accepted_;
+    auto weak = weak_from_this();
+    serve_http(
+      std::move(socket), http_,
+      [weak](tcp::socket upgraded, std::string early) {
+        auto self = weak.lock();
+        if (!self || self->stopping_)
+          return;
+        auto session = self->make_session(std::move(upgraded), std::move(early));
+        session->run(self->handshake_setup(false, {}),
+                     [weak](result<std::shared_ptr<tcp_session>> outcome) {
+                       auto me = weak.lock();
+                       if (!me)
+                         return;
+                       if (!outcome.ok()) {
+                         if (me->events_->refused)
+                           me->events_->refused(outcome.error().code);
+                         return;
+                       }
+                       me->count_opened(false);
+                       if (me->accept_)
+                         me->accept_(*outcome);
+                     });
+      },
+      [weak] {
+        if (auto self = weak.lock())
+          --self->accepted_;
+      });
+  }
+
+  tcp_transport_config config_;
+  std::shared_ptr<const net_events> events_;
+  std::shared_ptr<buffer_pool> pool_;
+  random_source nonces_;
+  session_limits limits_;
+  std::shared_ptr<const http_settings> http_;
+  asio::io_context io_{1};
+  asio::executor_work_guard<asio::io_context::executor_type> guard_{io_.get_executor()};
+  tcp::acceptor acceptor_;
+  asio::steady_timer back_off_;
+  on_link accept_;
+  std::vector<std::weak_ptr<tcp_session>> sessions_;
+  std::vector<std::weak_ptr<dialler>> dialling_;
+  std::size_t accepted_ = 0;
+  bool stopping_ = false;
+  std::thread thread_; // last: runs while all of the above exist
+};
+
+} // namespace
+
+std::shared_ptr<transport> make_tcp_transport(tcp_transport_config config) {
+  return std::make_shared<tcp_transport>(std::move(config));
+}
+
+} // namespace waggle::net

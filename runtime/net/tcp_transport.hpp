@@ -1,0 +1,37 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "runtime/core/random.hpp"
+#include "runtime/crypto/identity.hpp"
+#include "runtime/net/http.hpp"
+#include "runtime/net/net_events.hpp"
+#include "runtime/net/transport.hpp"
+
+namespace waggle::net {
+
+struct tcp_transport_config {
+  std::string run_id;
+  std::shared_ptr<const identity> self;
+  std::shared_ptr<const signature_verifier> verifier;
+  peer_record record; // announced in handshakes
+  http_handler http;  // answers what is not an upgrade; empty: 404
+  net_events events;
+  std::uint64_t seed = 0; // of the handshakes' nonces; 0: from the operating system
+
+  /// Bytes of bulk bodies that may be in flight to or from one peer. Bounds the memory that one peer
+  /// can make us hold. At least 4/3 of wire::body_bytes_max.
+  std::size_t window_bytes = 32_MiB;
+  /// A client that has not sent its whole request by then is cut off (slow loris), an idle
+  /// keep-alive connection, too.
+  milliseconds http_timeout{10'000};
+  milliseconds handshake_timeout{5'000};
+  /// Accepted connections, HTTP and peers together. Further ones are closed at once.
+  std::size_t connections_max = 512;
+};
+
+/// Peers over TCP: one port speaks HTTP/1.1 and, after `Upgrade: waggle/1`, frames. Owns one thread.
+std::shared_ptr<transport> make_tcp_transport(tcp_transport_config config);
+
+} // namespace waggle::net

@@ -1,0 +1,298 @@
+#include <google/protobuf/io/coded_stream.h>
+
+#include "runtime/wire/convert.hpp"
+#include "runtime/wire/fields.hpp"
+
+namespace waggle::wire {
+
+namespace {
+
+using proto::Header;
+
+failure violation(const char* what) { return {ec::protocol_violation, what}; }
+
+// Each reader fills `out` and returns what is wrong, ec::none if nothing is.
+
+failure read(const proto::DhtPing&, dht_ping&) { return {}; }
+
+failure read(const proto::DhtFind& from, dht_find& out) {
+  if (static_cast<std::size_t>(from.keys_size()) > keys_per_find_max)
+    return {ec::oversize, "dht_find: too many keys"};
+  if (from.keys_size() == 0)
+    return violation("dht_find: no key");
+  for (const auto& raw : from.keys())
+    if (!read_id(raw, out.keys.emplace_back()))
+      return violation("dht_find: key");
+  out.nodes_only = from.nodes_only();
+  return {};
+}
+
+failure read(const proto::DhtStore& from, dht_store& out) {
+  if (static_cast<std::size_t>(from.records_size()) > records_per_message_max)
+    return {ec::oversize, "dht_store: too many records"};
+  for (const auto& entry : from.records())
+    if (!read_record(entry, out.records.emplace_back()))
+      return violation("dht_store: record");
+  return {};
+}
+
+failure read(const proto::JoinGroup& from, join_group& out) {
+  if (from.prefix().size() > prefix_bytes_max || from.group_key().size() > group_key_bytes_max)
+    return {ec::oversize, "join_group: key"};
+  out.prefix = from.prefix();
+  out.group_key = from.group_key();
+  out.epoch = epoch_id{from.epoch()};
+  out.expiration = swarm_time_from(from.expiration());
+  out.bandwidth = from.bandwidth();
+  if (!std::isfinite(out.bandwidth))
+    return {ec::non_finite, "join_group: bandwidth"};
+  if (!read_id(from.schema(), out.schema) || !read_mode(from.mode(), out.mode) || out.bandwidth < 0
+      || !from.has_self() || !read_peer(from.self(), out.self))
+    return violation("join_group");
+  return {};
+}
+
+failure read(const proto::OpenState&, open_state&) { return {}; }
+
+failure read(const proto::GetStateChunk& from, get_state_chunk& out) {
+  out.index = from.index();
+  return read_id(from.content(), out.content) ? failure{} : violation("get_state_chunk");
+}
+
+failure read(const proto::DhtPong& from, dht_pong& out) {
+  out.now = swarm_time_from(from.now());
+  return {};
+}
+
+failure read(const proto::DhtFound& from, dht_found& out) {
+  if (static_cast<std::size_t>(from.answers_size()) > keys_per_find_max)
+    return {ec::oversize, "dht_found: too many answers"};
+  for (const auto& answer : from.answers()) {
+    if (static_cast<std::size_t>(answer.records_size()) > records_per_message_max
+        || static_cast<std::size_t>(answer.nearest_size()) > nearest_per_key_max)
+      return {ec::oversize, "dht_found: too many entries"};
+    auto& to = out.answers.emplace_back();
+    for (const auto& entry : answer.records())
+      if (!read_record(entry, to.records.emplace_back()))
+        return violation("dht_found: record");
+    for (const auto& peer : answer.nearest())
+      if (!read_peer(peer, to.nearest.emplace_back()))
+        return violation("dht_found: peer");
+  }
+  return {};
+}
+
+failure read(const proto::DhtStored& from, dht_stored& out) {
+  if (static_cast<std::size_t>(from.outcomes_size()) > records_per_message_max)
+    return {ec::oversize, "dht_stored: too many outcomes"};
+  for (auto outcome : from.outcomes())
+    out.outcomes.push_back(ec_from_wire(outcome));
+  return {};
+}
+
+failure read(const proto::JoinReply& from, join_reply& out) {
+  out.code = ec_from_wire(from.code());
+  if (from.has_suggested() && !read_peer(from.suggested(), out.suggested.emplace_back()))
+    return violation("join_reply: suggested leader");
+  return {};
+}
+
+failure read(const proto::StateHeader& from, state_header& out) {
+  out.epoch = epoch_id{from.epoch()};
+  out.bytes = from.bytes();
+  out.chunk_bytes = from.chunk_bytes();
+  if (!read_id(from.content(), out.content) || !read_id(from.parameters(), out.parameters)
+      || out.chunk_bytes == 0 || out.chunk_bytes > body_bytes_max)
+    return violation("state_header");
+  return {};
+}
+
+failure read(const proto::StateChunk& from, state_chunk& out) {
+  out.index = from.index();
+  return {};
+}
+
+failure read(const proto::Goodbye&, goodbye&) { return {}; }
+
+failure read(const proto::BeginGroup& from, begin_group& out) {
+  return read_plan(from.plan(), out.plan) ? failure{} : violation("begin_group: plan");
+}
+
+failure read(const proto::DisbandGroup& from, disband_group& out) {
+  if (from.prefix().size() > prefix_bytes_max)
+    return {ec::oversize, "disband_group: prefix"};
+  out.prefix = from.prefix();
+  if (from.has_suggested() && !read_peer(from.suggested(), out.suggested.emplace_back()))
+    return violation("disband_group: suggested leader");
+  return {};
+}
+
+failure read(const proto::LeaveGroup& from, leave_group& out) {
+  if (from.prefix().size() > prefix_bytes_max)
+    return {ec::oversize, "leave_group: prefix"};
+  out.prefix = from.prefix();
+  return {};
+}
+
+failure read(const proto::ProgressPush& from, progress_push& out) {
+  return read_record(from.entry(), out.entry) ? failure{} : violation("progress_push: record");
+}
+
+failure read(const proto::Part& from, part& out) {
+  if (!read_id(from.round(), out.round) || from.kind() > 1 || from.index() >= parts_max
+      || from.count() == 0 || from.count() > part_elements_max || from.offset() > plan_elements_max)
+    return violation("part");
+  if (!std::isfinite(from.weight()) || from.weight() < 0)
+    return {ec::bad_weight, "part: weight"};
+  out.view = from.view();
+  out.kind = static_cast<part_kind>(from.kind());
+  out.index = from.index();
+  out.offset = from.offset();
+  out.count = from.count();
+  out.weight = from.weight();
+  out.contributors = from.contributors();
+  return {};
+}
+
+failure read(const proto::RoundPropose& from, round_propose& out) {
+  return read_id(from.round(), out.round) && read_view(from.view(), out.view)
+           ? failure{}
+           : violation("round_propose");
+}
+
+failure read(const proto::RoundPrepared& from, round_prepared& out) {
+  out.view = from.view();
+  return read_id(from.round(), out.round) ? failure{} : violation("round_prepared");
+}
+
+failure read(const proto::RoundSuspect& from, round_suspect& out) {
+  out.view = from.view();
+  out.member = from.member();
+  out.reason = ec_from_wire(from.reason());
+  return read_id(from.round(), out.round) && out.member < round_members_max
+           ? failure{}
+           : violation("round_suspect");
+}
+
+failure read(const proto::RoundCommit& from, round_commit& out) {
+  return read_id(from.round(), out.round) && read_view(from.view(), out.view)
+           ? failure{}
+           : violation("round_commit");
+}
+
+failure read(const proto::RoundAbort& from, round_abort& out) {
+  out.reason = ec_from_wire(from.reason());
+  return read_id(from.round(), out.round) ? failure{} : violation("round_abort");
+}
+
+failure read(const proto::RoundTakeover& from, round_takeover& out) {
+  out.number = from.number();
+  return read_id(from.round(), out.round) ? failure{} : violation("round_takeover");
+}
+
+failure read(const proto::RoundStanding& from, round_standing& out) {
+  out.promised = from.promised();
+  out.knows_view = from.knows_view();
+  out.prepared = from.prepared();
+  out.committed = from.committed();
+  if (!read_id(from.round(), out.round) || (out.knows_view && !read_view(from.view(), out.view))
+      || ((out.prepared || out.committed) && !out.knows_view))
+    return violation("round_standing");
+  return {};
+}
+
+template <class Struct, class Proto>
+result<message> as_call(const Header& header, const Proto& from) {
+  Struct out;
+  if (auto why = read(from, out); why.code != ec::none)
+    return why;
+  return message{call{header.call(), header.deadline_ms(), std::move(out)}};
+}
+
+template <class Struct, class Proto>
+result<message> as_answer(const Header& header, const Proto& from) {
+  Struct out;
+  if (auto why = read(from, out); why.code != ec::none)
+    return why;
+  return message{answer{header.call(), std::move(out)}};
+}
+
+template <class Struct, class Proto>
+result<message> as_event(const Proto& from) {
+  Struct out;
+  if (auto why = read(from, out); why.code != ec::none)
+    return why;
+  return message{event{std::move(out)}};
+}
+
+result<message> read_refusal(const Header& header) {
+  const auto& from = header.refusal();
+  if (from.detail().size() > detail_bytes_max)
+    return failure{ec::oversize, "refusal: detail"};
+  auto code = ec_from_wire(from.code());
+  return message{refusal{header.call(), {code == ec::none ? ec::internal : code, from.detail()}}};
+}
+
+result<message> read_content(const Header& header) {
+  switch (header.content_case()) {
+    case Header::kDhtPing: return as_call<dht_ping>(header, header.dht_ping());
+    case Header::kDhtFind: return as_call<dht_find>(header, header.dht_find());
+    case Header::kDhtStore: return as_call<dht_store>(header, header.dht_store());
+    case Header::kJoinGroup: return as_call<join_group>(header, header.join_group());
+    case Header::kOpenState: return as_call<open_state>(header, header.open_state());
+    case Header::kGetStateChunk: return as_call<get_state_chunk>(header, header.get_state_chunk());
+    case Header::kDhtPong: return as_answer<dht_pong>(header, header.dht_pong());
+    case Header::kDhtFound: return as_answer<dht_found>(header, header.dht_found());
+    case Header::kDhtStored: return as_answer<dht_stored>(header, header.dht_stored());
+    case Header::kJoinReply: return as_answer<join_reply>(header, header.join_reply());
+    case Header::kStateHeader: return as_answer<state_header>(header, header.state_header());
+    case Header::kStateChunk: return as_answer<state_chunk>(header, header.state_chunk());
+    case Header::kGoodbye: return as_event<goodbye>(header.goodbye());
+    case Header::kBeginGroup: return as_event<begin_group>(header.begin_group());
+    case Header::kDisbandGroup: return as_event<disband_group>(header.disband_group());
+    case Header::kLeaveGroup: return as_event<leave_group>(header.leave_group());
+    case Header::kProgressPush: return as_event<progress_push>(header.progress_push());
+    case Header::kPart: return as_event<part>(header.part());
+    case Header::kRoundPropose: return as_event<round_propose>(header.round_propose());
+    case Header::kRoundPrepared: return as_event<round_prepared>(header.round_prepared());
+    case Header::kRoundSuspect: return as_event<round_suspect>(header.round_suspect());
+    case Header::kRoundCommit: return as_event<round_commit>(header.round_commit());
+    case Header::kRoundAbort: return as_event<round_abort>(header.round_abort());
+    case Header::kRoundTakeover: return as_event<round_takeover>(header.round_takeover());
+    case Header::kRoundStanding: return as_event<round_standing>(header.round_standing());
+    case Header::kRefusal: return read_refusal(header);
+    case Header::kCancel: return message{cancel{header.call()}};
+    case Header::kPing: return message{ping{header.ping().nonce()}};
+    case Header::kPong: return message{pong{header.pong().nonce()}};
+    case Header::CONTENT_NOT_SET: break;
+  }
+  return failure{ec::protocol_violation, "a message of a kind that this version does not know"};
+}
+
+bool has_body(const message& what) {
+  if (const auto* e = std::get_if<event>(&what))
+    return std::holds_alternative<part>(*e);
+  if (const auto* a = std::get_if<answer>(&what))
+    return std::holds_alternative<state_chunk>(a->what);
+  return false;
+}
+
+} // namespace
+
+result<message> decode(std::string_view header, std::size_t body_bytes) {
+  if (header.size() > header_bytes_max || body_bytes > body_bytes_max)
+    return failure{ec::oversize, "frame"};
+  google::protobuf::io::CodedInputStream in{reinterpret_cast<const std::uint8_t*>(header.data()),
+                                            static_cast<int>(header.size())};
+  in.SetRecursionLimit(8);
+  Header parsed;
+  if (!parsed.ParseFromCodedStream(&in) || !in.ConsumedEntireMessage())
+    return failure{ec::malformed, "a header that does not parse"};
+  auto out = read_content(parsed);
+  if (out.ok() && has_body(*out) != (body_bytes > 0))
+    return failure{ec::protocol_violation, body_bytes > 0 ? "a body that does not belong there"
+                                                          : "the body is missing"};
+  return out;
+}
+
+} // namespace waggle::wire

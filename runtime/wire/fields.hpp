@@ -1,0 +1,50 @@
+#pragma once
+
+// Single fields and small messages, protobuf to struct and back: shared by the convert_*.cpp files.
+// Readers return false (or a reason) for anything out of bounds; they allocate nothing unbounded.
+
+#include <cmath>
+#include <string>
+
+#include "runtime/core/endpoint.hpp"
+#include "runtime/core/result.hpp"
+#include "runtime/crypto/identity.hpp"
+#include "runtime/wire/messages.hpp"
+#include "swarm.pb.h"
+
+namespace waggle::wire {
+
+template <class Id>
+bool read_id(const std::string& raw, Id& out) {
+  auto id = Id::from_raw(raw);
+  if (id)
+    out = *id;
+  return id.has_value();
+}
+
+template <class Id>
+std::string write_id(const Id& id) {
+  return std::string{id.raw()};
+}
+
+inline bool read_mode(std::uint32_t value, member_mode& out) {
+  if (value > 2)
+    return false;
+  out = static_cast<member_mode>(value);
+  return true;
+}
+
+bool read_peer(const proto::Peer& from, peer_record& out);
+void write_peer(const peer_record& from, proto::Peer& out);
+
+/// Bounds only; whether to believe a record is `validate_record`'s to say.
+bool read_record(const proto::Record& from, record& out);
+void write_record(const record& from, proto::Record& out);
+
+bool read_view(const proto::View& from, round_view& out);
+void write_view(const round_view& from, proto::View& out);
+
+bool read_plan(const proto::Plan& from, round_plan& out);
+void write_plan(const round_plan& from, proto::Plan& out);
+
+} // namespace waggle::wire
