@@ -1,0 +1,8 @@
+#pragma once
+
+namespace waggle {
+
+/// Semantic version of this build; CMakeLists.txt has the same (a test compares them).
+constexpr const char* version = "0.1.0";
+
+} // namespace waggle
