@@ -25,6 +25,13 @@ using service_actor = caf::typed_actor<
   // Hears a peer's event. Never answers, never fails because of what a peer sent.
   caf::reacts_to<inbound_event>>;
 
+/// One connection with one peer: call ids, deadlines, liveness. Closes itself when the peer is silent,
+/// and tells the switchboard.
+using peer_link_actor = caf::typed_actor<
+  caf::replies_to<call_over_link>::with<peer_answer>,
+  caf::reacts_to<tell_over_link>,
+  caf::reacts_to<close_link>>;
+
 /// Holds the links to all peers; the only way to talk to one. Dials when asked to reach a peer that
 /// is not connected, hands inbound calls and events to the service they belong to.
 using switchboard_actor = caf::typed_actor<

@@ -64,6 +64,26 @@ struct connected_peers {
   std::vector<peer_record> peers; // ascending id
 };
 
+/// Query to a peer_link: ask the peer at the other end. Fails as call_peer does.
+struct call_over_link {
+  wire::request what;
+  milliseconds timeout{3'000};
+};
+/// Command to a peer_link: tell the peer at the other end.
+struct tell_over_link {
+  wire::event what;
+  payload body;
+};
+/// Command to a peer_link: close it, now, or (`when_idle`) as soon as no call is open on it.
+struct close_link {
+  failure why;
+  bool when_idle = false;
+};
+
+/// Which service a message of a peer is for.
+enum class service_topic : std::uint8_t { dht = 0, progress, matchmaking, averaging, state };
+constexpr std::size_t service_topics = 5;
+
 /// A peer's request, for the service that answers it.
 struct inbound_call {
   peer_record from; // proved by the handshake
@@ -378,6 +398,9 @@ WAGGLE_LOCAL(peer_connected)
 WAGGLE_LOCAL(peer_disconnected)
 WAGGLE_LOCAL(get_connected_peers)
 WAGGLE_LOCAL(connected_peers)
+WAGGLE_LOCAL(call_over_link)
+WAGGLE_LOCAL(tell_over_link)
+WAGGLE_LOCAL(close_link)
 WAGGLE_LOCAL(inbound_call)
 WAGGLE_LOCAL(outbound_answer)
 WAGGLE_LOCAL(inbound_event)

@@ -1,0 +1,286 @@
+// Out: call_over_link ─ id, deadline ─► wire::call ─► link        tell_over_link ─► wire::event ─► link
+// In:  link ─► frame_arrived ─► decode ─► wire::answer ─► the caller's promise
+//                                        ├► wire::call ─► service ─► wire::answer | refusal ─► link
+//                                        └► wire::event ─► service
+// Either side: ping ─► pong; silence ─► the link is closed.
+
+#include "actors/peer_link.hpp"
+
+#include <algorithm>
+
+#include "actors/guard.hpp"
+#include "runtime/wire/convert.hpp"
+
+namespace waggle {
+
+namespace {
+
+using self_pointer = peer_link_impl::stateful_pointer<peer_link_state>;
+
+void transmit(self_pointer self, const wire::message& what, payload body = {}) {
+  auto& st = self->state;
+  if (st.ended)
+    return;
+  // A link that no longer takes frames would lose them silently: nobody could tell what arrived.
+  if (!st.link->send({wire::encode(what), std::move(body)}))
+    st.link->close({ec::overloaded, "the peer does not keep up with what we send"});
+}
+
+void close_if_idle(self_pointer self) {
+  auto& st = self->state;
+  if (st.close_when_idle && st.calls.empty() && st.inbound_calls.empty())
+    st.link->close(*st.close_when_idle);
+}
+
+void settle(self_pointer self, std::uint64_t id, const failure& why) {
+  auto found = self->state.calls.find(id);
+  if (found == self->state.calls.end())
+    return;
+  auto promise = std::move(found->second);
+  self->state.calls.erase(found);
+  promise.deliver(to_caf(why));
+  close_if_idle(self);
+}
+
+class receiver {
+public:
+  receiver(self_pointer self, const node_context& ctx, const link_config& config, payload body)
+    : self_(self), ctx_(ctx), config_(config), body_(std::move(body)) {}
+
+  void operator()(wire::call& call) {
+    auto& st = self_->state;
+    const auto& service = st.services[static_cast<std::size_t>(topic_of(call.what))];
+    if (!service)
+      return refuse(call.id, {ec::not_ready, "this peer does not serve that (yet)"});
+    if (st.inbound_calls.size() >= config_.inbound_calls_max)
+      return refuse(call.id, {ec::overloaded, "too many open requests"});
+    if (!st.inbound_calls.insert(call.id).second)
+      return violate("a call id is used twice");
+    auto id = call.id;
+    auto patience = std::clamp(milliseconds{call.deadline_ms}, milliseconds{1},
+                               config_.inbound_deadline_max);
+    self_->request(service, patience, inbound_call{st.link->remote(), std::move(call.what)})
+      .then([self = self_, id](outbound_answer& answer) {
+              if (self->state.inbound_calls.erase(id) > 0)
+                transmit(self, wire::answer{id, std::move(answer.what)}, std::move(answer.body));
+              close_if_idle(self);
+            },
+            [self = self_, id](const caf::error& why) {
+              auto reason = from_caf(why);
+              reason.detail.resize(std::min(reason.detail.size(), wire::detail_bytes_max));
+              if (self->state.inbound_calls.erase(id) > 0)
+                transmit(self, wire::refusal{id, std::move(reason)});
+              close_if_idle(self);
+            });
+  }
+
+  void operator()(wire::answer& answer) {
+    auto& calls = self_->state.calls;
+    auto bytes = body_.size;
+    if (auto found = calls.find(answer.id); found != calls.end()) {
+      auto promise = std::move(found->second);
+      calls.erase(found);
+      promise.deliver(peer_answer{self_->state.link->remote().id, std::move(answer.what), body_});
+    }
+    // The receiver keeps at most one body per call that it makes, so the window can move on.
+    if (bytes > 0)
+      self_->state.link->grant(bytes);
+    close_if_idle(self_);
+  }
+
+  void operator()(const wire::refusal& refusal) { settle(self_, refusal.id, refusal.why); }
+
+  // The service works on, its answer goes nowhere.
+  void operator()(const wire::cancel& cancel) { self_->state.inbound_calls.erase(cancel.id); }
+
+  void operator()(const wire::ping& ping) { transmit(self_, wire::pong{ping.nonce}); }
+
+  void operator()(const wire::pong& pong) {
+    auto& st = self_->state;
+    if (st.ping_nonce == 0 || pong.nonce != st.ping_nonce)
+      return;
+    st.ping_nonce = 0;
+    ctx_.metrics->observe_rtt(seconds_of(self_->clock().now() - st.pinged));
+  }
+
+  void operator()(wire::event& event) {
+    auto& st = self_->state;
+    auto topic = topic_of(event);
+    if (!topic) { // goodbye: the peer closes next
+      st.said_goodbye = true;
+      return;
+    }
+    inbound_event message{st.link->remote(), std::move(event), std::move(body_), st.link};
+    if (const auto& service = st.services[static_cast<std::size_t>(*topic)])
+      self_->send(service, std::move(message));
+    else
+      message.release();
+  }
+
+private:
+  void refuse(std::uint64_t id, failure why) { transmit(self_, wire::refusal{id, std::move(why)}); }
+
+  void violate(std::string what) {
+    ctx_.metrics->count_refused_input(ec::protocol_violation);
+    self_->state.link->close({ec::protocol_violation, std::move(what)});
+  }
+
+  self_pointer self_;
+  const node_context& ctx_;
+  const link_config& config_;
+  payload body_;
+};
+
+void start_link(self_pointer self, std::size_t backlog_max) {
+  auto& st = self->state;
+  auto backlog = std::make_shared<std::atomic<std::size_t>>(0);
+  st.backlog = backlog;
+  // The link's callbacks run on the I/O thread. They hold no strong handle: the link may outlive us.
+  auto address = caf::actor_cast<caf::weak_actor_ptr>(self);
+  std::weak_ptr<net::link> link = st.link;
+  net::link_events events;
+  events.on_frame = [address, backlog, backlog_max, link](net::frame f) {
+    auto waiting = backlog->fetch_add(f.header.size()) + f.header.size();
+    if (waiting > backlog_max)
+      if (auto strong = link.lock())
+        strong->close({ec::overloaded, "the peer sends more than we can look at"});
+    if (auto target = caf::actor_cast<caf::strong_actor_ptr>(address))
+      caf::anon_send(caf::actor_cast<peer_link_impl>(target), frame_arrived{std::move(f)});
+  };
+  events.on_close = [address](failure why) {
+    if (auto target = caf::actor_cast<caf::strong_actor_ptr>(address))
+      caf::anon_send(caf::actor_cast<peer_link_impl>(target), connection_ended{std::move(why)});
+  };
+  st.link->start(std::move(events));
+}
+
+void on_frame(self_pointer self, const node_context& ctx, const link_config& config,
+              const net::frame& content) {
+  auto& st = self->state;
+  st.backlog->fetch_sub(content.header.size());
+  if (st.ended)
+    return;
+  st.heard = self->clock().now();
+  auto message = wire::decode(content.header, content.body.size);
+  if (!message) {
+    const auto& why = message.error();
+    ctx.metrics->count_refused_input(why.code);
+    ctx.log->warn("peer {} sent a message that we refuse: {}",
+                  short_name(st.link->remote().id), to_string(why));
+    if (content.body.size > 0)
+      st.link->grant(content.body.size);
+    st.link->close(why);
+    return;
+  }
+  std::visit(receiver{self, ctx, config, content.body}, *message);
+}
+
+void on_end(self_pointer self, const link_owner_actor& owner, std::uint64_t number, failure why) {
+  auto& st = self->state;
+  if (st.ended)
+    return;
+  if (st.said_goodbye)
+    why = {ec::shutting_down, "the peer said goodbye"};
+  st.ended = why;
+  auto calls = std::move(st.calls);
+  st.calls.clear();
+  for (auto& [id, promise] : calls)
+    promise.deliver(to_caf(why.code == ec::none ? failure{ec::peer_lost, {}} : why));
+  self->send(owner, link_down{st.link->remote().id, number, why});
+  self->quit();
+}
+
+void check(self_pointer self, const link_config& config, const check_silence& again) {
+  auto& st = self->state;
+  if (st.ended)
+    return;
+  auto now = self->clock().now();
+  auto silent = now - st.heard;
+  if (silent >= config.silence_timeout) {
+    st.link->close({ec::timeout, "the peer sent nothing for "
+                                   + std::to_string(config.silence_timeout.count()) + " ms"});
+  } else if (st.ping_nonce == 0 || silent >= config.ping_interval) {
+    st.ping_nonce = st.ping_nonce == 0 ? ++st.last_call : st.ping_nonce;
+    st.pinged = now;
+    transmit(self, wire::ping{st.ping_nonce});
+  }
+  self->delayed_send(self, config.ping_interval, again);
+}
+
+struct request_topic {
+  service_topic operator()(const wire::dht_ping&) const { return service_topic::dht; }
+  service_topic operator()(const wire::dht_find&) const { return service_topic::dht; }
+  service_topic operator()(const wire::dht_store&) const { return service_topic::dht; }
+  service_topic operator()(const wire::join_group&) const { return service_topic::matchmaking; }
+  service_topic operator()(const wire::open_state&) const { return service_topic::state; }
+  service_topic operator()(const wire::get_state_chunk&) const { return service_topic::state; }
+};
+
+struct event_topic {
+  using topic = std::optional<service_topic>;
+  topic operator()(const wire::goodbye&) const { return std::nullopt; }
+  topic operator()(const wire::begin_group&) const { return service_topic::matchmaking; }
+  topic operator()(const wire::disband_group&) const { return service_topic::matchmaking; }
+  topic operator()(const wire::leave_group&) const { return service_topic::matchmaking; }
+  topic operator()(const wire::progress_push&) const { return service_topic::progress; }
+  template <class RoundEvent>
+  topic operator()(const RoundEvent&) const {
+    return service_topic::averaging;
+  }
+};
+
+} // namespace
+
+service_topic topic_of(const wire::request& what) { return std::visit(request_topic{}, what); }
+
+std::optional<service_topic> topic_of(const wire::event& what) {
+  return std::visit(event_topic{}, what);
+}
+
+peer_link_impl::behavior_type
+peer_link(self_pointer self, node_context ctx, link_config config, std::shared_ptr<net::link> link,
+          std::uint64_t number, link_owner_actor owner, service_table services) {
+  end_on_exception(self, ctx);
+  auto& st = self->state;
+  st.link = std::move(link);
+  st.services = std::move(services);
+  st.heard = self->clock().now();
+  self->attach_functor([link = st.link] { link->close({ec::shutting_down, {}}); });
+  start_link(self, config.inbound_backlog_bytes);
+  self->delayed_send(self, config.ping_interval, check_silence{});
+  return {
+    [self](call_over_link& msg) -> caf::result<peer_answer> {
+      auto& st = self->state;
+      if (st.ended)
+        return to_caf(*st.ended);
+      auto id = ++st.last_call;
+      auto promise = self->make_response_promise<peer_answer>();
+      st.calls.emplace(id, promise);
+      transmit(self, wire::call{id, static_cast<std::uint32_t>(msg.timeout.count()),
+                                std::move(msg.what)});
+      self->delayed_send(self, msg.timeout, call_expired{id});
+      return promise;
+    },
+    [self](tell_over_link& msg) {
+      transmit(self, wire::message{std::move(msg.what)}, std::move(msg.body));
+    },
+    [self](const close_link& msg) {
+      if (!msg.when_idle)
+        return self->state.link->close(msg.why);
+      self->state.close_when_idle = msg.why;
+      close_if_idle(self);
+    },
+    [self, ctx, config](const frame_arrived& msg) { on_frame(self, ctx, config, msg.content); },
+    [self, owner, number](const connection_ended& msg) { on_end(self, owner, number, msg.why); },
+    [self](const use_services& msg) { self->state.services = msg.services; },
+    [self, config](const check_silence& msg) { check(self, config, msg); },
+    [self](const call_expired& msg) {
+      if (self->state.calls.count(msg.id) == 0)
+        return;
+      transmit(self, wire::cancel{msg.id});
+      settle(self, msg.id, {ec::timeout, "the peer did not answer in time"});
+    },
+  };
+}
+
+} // namespace waggle

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+
+#include <caf/all.hpp>
+
+#include "actors/actors.hpp"
+#include "actors/node_context.hpp"
+
+namespace waggle {
+
+struct link_config {
+  /// A peer is asked for a sign of life after this long without one.
+  milliseconds ping_interval{1'000};
+  /// A peer that sent nothing for this long is gone (ec::timeout). Several ping intervals, so that a
+  /// peer busy with one large frame is not taken for dead.
+  milliseconds silence_timeout{5'000};
+  /// Requests of the peer that we work on at once; more are refused with ec::overloaded.
+  std::size_t inbound_calls_max = 256;
+  /// Bytes of control frames received but not looked at yet; more close the link.
+  std::size_t inbound_backlog_bytes = 16_MiB;
+  /// An asker's own deadline is cut to this.
+  milliseconds inbound_deadline_max{60'000};
+};
+
+/// Where the messages of peers go, by service_topic; null: nobody serves it (yet).
+using service_table = std::array<service_actor, service_topics>;
+
+/// Event to the link: a frame came in.
+struct frame_arrived {
+  net::frame content;
+};
+/// Event to the link: the connection ended.
+struct connection_ended {
+  failure why;
+};
+/// Command to the link: messages go to these services from now on.
+struct use_services {
+  service_table services;
+};
+/// To itself: is the peer still there?
+struct check_silence {};
+/// To itself: this call's time is up.
+struct call_expired {
+  std::uint64_t id = 0;
+};
+
+/// Event to the switchboard: a link is down.
+struct link_down {
+  peer_id peer;
+  std::uint64_t link = 0; // the switchboard's number for it
+  failure why;
+};
+using link_owner_actor = caf::typed_actor<caf::reacts_to<link_down>>;
+
+struct peer_link_state {
+  static inline const char* name = "peer-link";
+
+  using answer_promise = caf::typed_response_promise<peer_answer>;
+
+  std::shared_ptr<net::link> link;
+  service_table services;
+  std::map<std::uint64_t, answer_promise> calls; // ours, open
+  std::uint64_t last_call = 0;
+  std::set<std::uint64_t> inbound_calls; // the peer's, open and not cancelled
+  std::optional<failure> close_when_idle;
+  std::optional<failure> ended;
+  bool said_goodbye = false;
+  steady_time heard;
+  std::uint64_t ping_nonce = 0; // of the ping under way; 0: none
+  steady_time pinged;
+  std::shared_ptr<std::atomic<std::size_t>> backlog;
+};
+
+using peer_link_impl =
+  peer_link_actor::extend<caf::reacts_to<frame_arrived>, caf::reacts_to<connection_ended>,
+                          caf::reacts_to<use_services>, caf::reacts_to<check_silence>,
+                          caf::reacts_to<call_expired>>;
+
+/// One connection: our calls and their deadlines, the peer's calls and their answers, signs of life.
+/// @param number what the switchboard calls this link in link_down.
+peer_link_impl::behavior_type
+peer_link(peer_link_impl::stateful_pointer<peer_link_state> self, node_context ctx,
+          link_config config, std::shared_ptr<net::link> link, std::uint64_t number,
+          link_owner_actor owner, service_table services);
+
+/// The service that a request or event of a peer is for; nothing for what the link itself handles.
+service_topic topic_of(const wire::request& what);
+std::optional<service_topic> topic_of(const wire::event& what);
+
+} // namespace waggle
+
+WAGGLE_LOCAL(frame_arrived)
+WAGGLE_LOCAL(connection_ended)
+WAGGLE_LOCAL(use_services)
+WAGGLE_LOCAL(check_silence)
+WAGGLE_LOCAL(call_expired)
+WAGGLE_LOCAL(link_down)

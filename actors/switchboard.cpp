@@ -1,0 +1,321 @@
+// call_peer / tell_peer ─► connected? ─ yes ─► peer_link
+//                              └ no ─► dial (all addresses of the record in turn) ─► link ─► peer_link
+// transport ─► link_arrived ─► new peer_link ─► peer_connected to the listeners
+// peer_link ─► link_down ─► peer_disconnected, once the peer's last link is gone
+
+#include "actors/switchboard.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "actors/guard.hpp"
+
+namespace waggle {
+
+namespace {
+
+using self_pointer = switchboard_impl::stateful_pointer<switchboard_state>;
+using connection = switchboard_state::connection;
+
+/// The connection that both sides agree to use.
+const connection& canonical(const peer_id& self, const peer_id& peer,
+                            const std::vector<connection>& all) {
+  bool ours = self < peer; // the smaller id's dial wins
+  for (auto i = all.rbegin(); i != all.rend(); ++i)
+    if (i->outbound == ours)
+      return *i;
+  return all.back();
+}
+
+void count_connections(self_pointer self, const node_context& ctx) {
+  double in = 0;
+  double out = 0;
+  for (const auto& [id, peer] : self->state.peers)
+    for (const auto& c : peer.connections)
+      (c.outbound ? out : in) += 1;
+  ctx.metrics->set_connections(in, out);
+}
+
+std::size_t connection_count(const switchboard_state& st) {
+  std::size_t n = 0;
+  for (const auto& [id, peer] : st.peers)
+    n += peer.connections.size();
+  return n;
+}
+
+void call_over(self_pointer self, const peer_link_actor& link,
+               caf::typed_response_promise<peer_answer> promise, wire::request what,
+               milliseconds timeout) {
+  // The link enforces the deadline; ours is only there in case that it ends without a word.
+  self->request(link, timeout + 1s, call_over_link{std::move(what), timeout})
+    .then([promise](peer_answer& answer) mutable { promise.deliver(std::move(answer)); },
+          [promise](caf::error& why) mutable { promise.deliver(std::move(why)); });
+}
+
+/// Enters an authenticated link. Nothing if it was refused.
+void enter(self_pointer self, const node_context& ctx, const switchboard_config& config,
+           const std::shared_ptr<net::link>& link) {
+  auto& st = self->state;
+  const auto& remote = link->remote();
+  if (st.hung_up) {
+    link->close({ec::shutting_down, "this peer is stopping"});
+    return;
+  }
+  if (connection_count(st) >= config.links_max) {
+    ctx.metrics->count_refused_input(ec::overloaded);
+    link->close({ec::overloaded, "this peer has all the links it wants"});
+    return;
+  }
+  auto number = ++st.numbers;
+  auto actor = self->spawn<caf::monitored>(peer_link, ctx, config.link, link, number,
+                                           caf::actor_cast<link_owner_actor>(self), st.services);
+  auto [entry, is_new] = st.peers.try_emplace(remote.id);
+  auto& peer = entry->second;
+  if (is_new || !remote.addresses.empty())
+    peer.record = remote;
+  for (const auto& older : peer.connections)
+    if (older.outbound == link->outbound())
+      self->send(older.actor, close_link{{ec::peer_lost, "replaced by a newer connection"}, true});
+  peer.connections.push_back({number, actor, link->outbound()});
+  if (peer.connections.size() > 1) {
+    // Two sides dialled at once: whoever dialled the one that is not used lets it end.
+    const auto& used = canonical(ctx.record.id, remote.id, peer.connections);
+    for (const auto& c : peer.connections)
+      if (c.number != used.number && c.outbound)
+        self->send(c.actor, close_link{{ec::none, "one connection is enough"}, true});
+  }
+  count_connections(self, ctx);
+  if (is_new) {
+    ctx.metrics->count_peer_join();
+    ctx.log->info("connected to peer {}", short_name(remote.id));
+    for (const auto& listener : st.listeners)
+      self->send(listener, peer_connected{peer.record});
+  }
+}
+
+void on_link_down(self_pointer self, const node_context& ctx, const link_down& msg) {
+  auto& st = self->state;
+  auto entry = st.peers.find(msg.peer);
+  if (entry == st.peers.end())
+    return;
+  std::erase_if(entry->second.connections,
+                [&](const connection& c) { return c.number == msg.link; });
+  if (entry->second.connections.empty()) {
+    st.peers.erase(entry);
+    ctx.metrics->count_peer_departure(msg.why.code);
+    ctx.log->info("lost peer {}: {}", short_name(msg.peer), to_string(msg.why));
+    for (const auto& listener : st.listeners)
+      self->send(listener, peer_disconnected{msg.peer, msg.why});
+  }
+  count_connections(self, ctx);
+}
+
+void try_next_address(self_pointer self, const switchboard_config& config, std::uint64_t number);
+
+void finish_dial(self_pointer self, const node_context& ctx, std::uint64_t number,
+                 const failure& why) {
+  auto& st = self->state;
+  auto dial = std::move(st.dials.at(number));
+  st.dials.erase(number);
+  if (!dial.peer.is_zero())
+    st.dialling.erase(dial.peer);
+  for (auto& promise : dial.connects)
+    promise.deliver(to_caf(why));
+  for (auto& item : dial.waiting)
+    if (auto* call = std::get_if<switchboard_state::waiting_call>(&item))
+      call->promise.deliver(to_caf(why));
+  ctx.log->debug("could not reach {}: {}", to_string(dial.current), to_string(why));
+}
+
+void on_dial_ended(self_pointer self, const node_context& ctx, const switchboard_config& config,
+                   const dial_ended& msg) {
+  auto& st = self->state;
+  auto found = st.dials.find(msg.dial);
+  if (found == st.dials.end()) {
+    if (msg.link)
+      msg.link->close({ec::shutting_down, {}});
+    return;
+  }
+  if (!msg.link) {
+    if (found->second.addresses.empty() || self->clock().now() >= found->second.deadline)
+      return finish_dial(self, ctx, msg.dial, msg.why);
+    return try_next_address(self, config, msg.dial);
+  }
+  auto dial = std::move(found->second);
+  st.dials.erase(found);
+  if (!dial.peer.is_zero())
+    st.dialling.erase(dial.peer);
+  enter(self, ctx, config, msg.link);
+  auto peer = st.peers.find(msg.link->remote().id);
+  if (peer == st.peers.end()) {
+    failure refused{ec::overloaded, "this peer has all the links it wants"};
+    for (auto& promise : dial.connects)
+      promise.deliver(to_caf(refused));
+    for (auto& item : dial.waiting)
+      if (auto* call = std::get_if<switchboard_state::waiting_call>(&item))
+        call->promise.deliver(to_caf(refused));
+    return;
+  }
+  for (auto& promise : dial.connects)
+    promise.deliver(peer_connected{peer->second.record});
+  const auto& link = canonical(ctx.record.id, peer->first, peer->second.connections).actor;
+  auto now = self->clock().now();
+  for (auto& item : dial.waiting) {
+    if (auto* call = std::get_if<switchboard_state::waiting_call>(&item)) {
+      auto left = std::chrono::duration_cast<milliseconds>(call->deadline - now);
+      if (left <= 0ms)
+        call->promise.deliver(to_caf(ec::timeout, "connecting took too long"));
+      else
+        call_over(self, link, std::move(call->promise), std::move(call->what), left);
+    } else {
+      auto& event = std::get<switchboard_state::waiting_event>(item);
+      self->send(link, tell_over_link{std::move(event.what), std::move(event.body)});
+    }
+  }
+}
+
+void try_next_address(self_pointer self, const switchboard_config& config, std::uint64_t number) {
+  auto& st = self->state;
+  auto& dial = st.dials.at(number);
+  dial.current = dial.addresses.front();
+  dial.addresses.pop_front();
+  auto left = std::chrono::duration_cast<milliseconds>(dial.deadline - self->clock().now());
+  auto timeout = std::clamp(left, milliseconds{1}, config.dial_timeout);
+  auto address = caf::actor_cast<caf::weak_actor_ptr>(self);
+  st.transport->dial(
+    dial.current, dial.peer, timeout, [address, number](result<std::shared_ptr<net::link>> made) {
+      auto target = caf::actor_cast<caf::strong_actor_ptr>(address);
+      dial_ended ended{number, made ? *made : nullptr, made ? failure{} : made.error()};
+      if (target)
+        caf::anon_send(caf::actor_cast<switchboard_impl>(target), std::move(ended));
+      else if (made)
+        (*made)->close({ec::shutting_down, {}});
+    });
+}
+
+/// The dial to `to`, begun if there is none; null if it cannot be dialled.
+switchboard_state::dial* reach(self_pointer self, const switchboard_config& config,
+                               const peer_record& to, milliseconds timeout) {
+  auto& st = self->state;
+  if (auto known = st.dialling.find(to.id); known != st.dialling.end())
+    return &st.dials.at(known->second);
+  if (to.addresses.empty() || st.hung_up)
+    return nullptr;
+  auto number = ++st.numbers;
+  auto& dial = st.dials[number];
+  dial.peer = to.id;
+  dial.addresses = {to.addresses.begin(), to.addresses.end()};
+  dial.deadline = self->clock().now() + timeout;
+  st.dialling.emplace(to.id, number);
+  try_next_address(self, config, number);
+  return &dial;
+}
+
+caf::result<peer_answer> on_call(self_pointer self, const node_context& ctx,
+                                 const switchboard_config& config, call_peer& msg) {
+  auto& st = self->state;
+  if (msg.timeout <= 0ms)
+    return to_caf(ec::timeout, "no time was left to ask");
+  if (auto peer = st.peers.find(msg.to.id); peer != st.peers.end()) {
+    auto promise = self->make_response_promise<peer_answer>();
+    call_over(self, canonical(ctx.record.id, peer->first, peer->second.connections).actor, promise,
+              std::move(msg.what), msg.timeout);
+    return promise;
+  }
+  auto* dial = reach(self, config, msg.to, msg.timeout);
+  if (dial == nullptr)
+    return to_caf(ec::unreachable, "not connected, and no address to dial is known");
+  if (dial->waiting.size() >= config.waiting_max)
+    return to_caf(ec::overloaded, "too much waits for this connection");
+  auto promise = self->make_response_promise<peer_answer>();
+  dial->waiting.emplace_back(switchboard_state::waiting_call{
+    promise, std::move(msg.what), self->clock().now() + msg.timeout});
+  return promise;
+}
+
+void on_tell(self_pointer self, const node_context& ctx, const switchboard_config& config,
+             tell_peer& msg) {
+  auto& st = self->state;
+  if (auto peer = st.peers.find(msg.to.id); peer != st.peers.end()) {
+    self->send(canonical(ctx.record.id, peer->first, peer->second.connections).actor,
+               tell_over_link{std::move(msg.what), std::move(msg.body)});
+    return;
+  }
+  auto* dial = reach(self, config, msg.to, config.dial_timeout);
+  if (dial != nullptr && dial->waiting.size() < config.waiting_max)
+    dial->waiting.emplace_back(
+      switchboard_state::waiting_event{std::move(msg.what), std::move(msg.body)});
+}
+
+} // namespace
+
+switchboard_impl::behavior_type switchboard(self_pointer self, node_context ctx,
+                                            switchboard_config config,
+                                            std::shared_ptr<net::transport> transport) {
+  end_on_exception(self, ctx);
+  self->state.transport = std::move(transport);
+  self->set_down_handler([self, ctx](const caf::down_msg& down) {
+    // A link that ended in good order has told us already; this is for one that did not.
+    for (auto& [id, peer] : self->state.peers)
+      for (auto& c : peer.connections)
+        if (c.actor.address() == down.source)
+          return on_link_down(self, ctx, {id, c.number, from_caf(down.reason)});
+  });
+  self->set_exit_handler([self](const caf::exit_msg& msg) {
+    for (auto& [id, peer] : self->state.peers)
+      for (auto& c : peer.connections)
+        self->send_exit(c.actor, msg.reason);
+    self->state.listeners.clear();
+    self->state.services = {};
+    self->quit(msg.reason);
+  });
+  return {
+    [self, ctx, config](call_peer& msg) { return on_call(self, ctx, config, msg); },
+    [self, ctx, config](tell_peer& msg) { on_tell(self, ctx, config, msg); },
+    [self, config](const connect_address& msg) -> caf::result<peer_connected> {
+      auto& st = self->state;
+      if (st.hung_up)
+        return to_caf(ec::shutting_down);
+      auto number = ++st.numbers;
+      auto& dial = st.dials[number];
+      dial.addresses = {msg.where};
+      dial.deadline = self->clock().now() + msg.timeout;
+      auto promise = self->make_response_promise<peer_connected>();
+      dial.connects.push_back(promise);
+      try_next_address(self, config, number);
+      return promise;
+    },
+    [self](get_connected_peers) {
+      connected_peers all;
+      for (const auto& [id, peer] : self->state.peers)
+        all.peers.push_back(peer.record);
+      return all;
+    },
+    [self](const serve& msg) {
+      auto& st = self->state;
+      st.services[static_cast<std::size_t>(msg.topic)] = msg.service;
+      for (auto& [id, peer] : st.peers)
+        for (auto& c : peer.connections)
+          self->send(caf::actor_cast<peer_link_impl>(c.actor), use_services{st.services});
+    },
+    [self](const listen_links& msg) {
+      self->state.listeners.push_back(msg.listener);
+      for (const auto& [id, peer] : self->state.peers)
+        self->send(msg.listener, peer_connected{peer.record});
+    },
+    [self, ctx, config](const link_arrived& msg) { enter(self, ctx, config, msg.link); },
+    [self](hang_up) {
+      auto& st = self->state;
+      st.hung_up = true;
+      for (auto& [id, peer] : st.peers)
+        for (auto& c : peer.connections) {
+          self->send(c.actor, tell_over_link{wire::goodbye{}, {}});
+          self->send(c.actor, close_link{{ec::shutting_down, "this peer is stopping"}, false});
+        }
+    },
+    [self, ctx, config](const dial_ended& msg) { on_dial_ended(self, ctx, config, msg); },
+    [self, ctx](const link_down& msg) { on_link_down(self, ctx, msg); },
+  };
+}
+
+} // namespace waggle

@@ -1,0 +1,107 @@
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include <caf/all.hpp>
+
+#include "actors/actors.hpp"
+#include "actors/node_context.hpp"
+#include "actors/peer_link.hpp"
+
+namespace waggle {
+
+struct switchboard_config {
+  /// How long reaching one address may take. Raise it on links with seconds of delay.
+  milliseconds dial_timeout{5'000};
+  /// Links at once, both directions; further inbound ones are closed with ec::overloaded.
+  std::size_t links_max = 256;
+  /// Messages that wait for a dial to one peer; more are refused (calls) or dropped (events).
+  std::size_t waiting_max = 1024;
+  link_config link;
+};
+
+/// Command: messages of peers about `topic` go to `service` from now on.
+struct serve {
+  service_topic topic = service_topic::dht;
+  service_actor service;
+};
+/// Command: tell `listener` about peers that come and go; it hears of those already here at once.
+struct listen_links {
+  link_listener_actor listener;
+};
+/// Event: somebody connected to us (the transport's accept callback sends it).
+struct link_arrived {
+  std::shared_ptr<net::link> link;
+};
+/// Command: say goodbye to everybody and close all links.
+struct hang_up {};
+/// To itself: the transport is done with a dial.
+struct dial_ended {
+  std::uint64_t dial = 0;
+  std::shared_ptr<net::link> link; // null: failed
+  failure why;
+};
+
+struct switchboard_state {
+  static inline const char* name = "switchboard";
+
+  struct connection {
+    std::uint64_t number = 0;
+    peer_link_actor actor;
+    bool outbound = false;
+  };
+  struct peer_entry {
+    peer_record record;
+    std::vector<connection> connections; // in order of arrival; never empty
+  };
+  /// What waits for a connection that is being made.
+  struct waiting_call {
+    caf::typed_response_promise<peer_answer> promise;
+    wire::request what;
+    steady_time deadline;
+  };
+  struct waiting_event {
+    wire::event what;
+    payload body;
+  };
+  struct dial {
+    peer_id peer;                     // zero: connect_address
+    std::deque<endpoint> addresses;   // still to try
+    endpoint current;
+    steady_time deadline;
+    std::vector<std::variant<waiting_call, waiting_event>> waiting; // in order
+    std::vector<caf::typed_response_promise<peer_connected>> connects;
+  };
+
+  std::shared_ptr<net::transport> transport;
+  service_table services;
+  std::vector<link_listener_actor> listeners;
+  std::map<peer_id, peer_entry> peers;
+  std::map<std::uint64_t, dial> dials;
+  std::map<peer_id, std::uint64_t> dialling;
+  std::uint64_t numbers = 0; // links and dials
+  bool hung_up = false;
+};
+
+using switchboard_impl =
+  switchboard_actor::extend<caf::reacts_to<serve>, caf::reacts_to<listen_links>,
+                            caf::reacts_to<link_arrived>, caf::reacts_to<hang_up>,
+                            caf::reacts_to<dial_ended>, caf::reacts_to<link_down>>;
+
+/// Holds the links to all peers. One peer has one entry, however many sockets: of two connections that
+/// both sides dialled at once, both sides use the one dialled by the smaller id and let the other end
+/// when it is idle. A newer connection in the same direction replaces an older one.
+switchboard_impl::behavior_type
+switchboard(switchboard_impl::stateful_pointer<switchboard_state> self, node_context ctx,
+            switchboard_config config, std::shared_ptr<net::transport> transport);
+
+} // namespace waggle
+
+WAGGLE_LOCAL(serve)
+WAGGLE_LOCAL(listen_links)
+WAGGLE_LOCAL(link_arrived)
+WAGGLE_LOCAL(hang_up)
+WAGGLE_LOCAL(dial_ended)
