@@ -1,0 +1,552 @@
+// find_records ─► search: ask the nearest peers for (key) ─► merge ─► found_records
+// store_record ─► search: find the nearest peers ─► store at `replicas` of them ─► store_report
+// find_peer    ─► search: find the nearest peers ─► is it among them? ─► found_peer
+// Every answer and every connection is news for the routing table.
+
+#include "actors/dht_router.hpp"
+
+#include <algorithm>
+
+#include "actors/guard.hpp"
+
+namespace waggle {
+
+namespace {
+
+using self_pointer = dht_router_impl::stateful_pointer<dht_router_state>;
+using search = dht_router_state::search;
+using purpose = dht_router_state::search::purpose;
+
+/// Everything a handler needs, so that the functions below read as what they do.
+struct router {
+  self_pointer self;
+  const node_context& ctx;
+  const dht_config& config;
+  const switchboard_actor& switchboard;
+
+  dht_router_state& state() const { return self->state; }
+  steady_time now() const { return self->clock().now(); }
+
+  // -- routing table ----------------------------------------------------------------------------
+
+  void heard_from(const peer_record& peer) const {
+    if (peer.client_mode || peer.addresses.empty() || peer.id == ctx.record.id)
+      return;
+    if (auto oldest = state().table->heard_from(peer, now()))
+      ping(*oldest);
+  }
+
+  void ping(const peer_record& peer) const {
+    auto sent = ctx.wall->now();
+    self->request(switchboard, config.request_timeout + 1s,
+                  call_peer{peer, wire::dht_ping{}, config.request_timeout})
+      .then(
+        [self = self, peer, sent, ctx = ctx](const peer_answer& answer) {
+          self->state.table->heard_from(peer, self->clock().now());
+          ctx.metrics->count_dht_request("ping", "out", ec::none);
+          if (const auto* pong = std::get_if<wire::dht_pong>(&answer.what)) {
+            auto received = ctx.wall->now();
+            auto middle = sent + (received - sent) / 2;
+            ctx.metrics->set_clock_skew(seconds_of(pong->now - middle));
+          }
+        },
+        [self = self, peer, ctx = ctx](const caf::error& why) {
+          ctx.metrics->count_dht_request("ping", "out", from_caf(why).code);
+          self->state.table->failed(peer.id, self->clock().now());
+        });
+  }
+
+  // -- searches ---------------------------------------------------------------------------------
+
+  bool overloaded() const { return state().searches.size() >= config.searches_max; }
+
+  std::uint64_t begin(purpose why, const dht_id& key, milliseconds timeout) const {
+    auto& st = state();
+    auto id = ++st.last_search;
+    auto seeds = st.table->nearest(key, config.search.beam);
+    st.searches.emplace(std::piecewise_construct, std::forward_as_tuple(id),
+                        std::forward_as_tuple(why, key, lookup{key, ctx.record.id, config.search, seeds},
+                                              now()));
+    self->delayed_send(self, timeout, search_expired{id});
+    return id;
+  }
+
+  void advance(std::uint64_t id) const {
+    auto found = state().searches.find(id);
+    if (found == state().searches.end() || found->second.ended || found->second.writing)
+      return;
+    auto& s = found->second;
+    for (const auto& peer : s.way.next())
+      ask(id, s, peer);
+    if (s.way.finished())
+      arrive(id, s);
+  }
+
+  void ask(std::uint64_t id, const search& s, const peer_record& peer) const {
+    auto began = now();
+    wire::dht_find question{{s.key}, s.why != purpose::find};
+    self->request(switchboard, config.request_timeout + 1s,
+                  call_peer{peer, std::move(question), config.request_timeout})
+      .then(
+        [self = self, ctx = ctx, config = config, board = switchboard, id, peer,
+         began](peer_answer& answer) {
+          router{self, ctx, config, board}.on_found(id, peer, began, answer);
+        },
+        [self = self, ctx = ctx, config = config, board = switchboard, id,
+         peer](const caf::error& why) {
+          router{self, ctx, config, board}.on_find_failed(id, peer, from_caf(why));
+        });
+  }
+
+  void on_found(std::uint64_t id, const peer_record& peer, steady_time began,
+                peer_answer& answer) const {
+    auto* reply = std::get_if<wire::dht_found>(&answer.what);
+    if (reply == nullptr || reply->answers.size() != 1)
+      return on_find_failed(id, peer, {ec::protocol_violation, {}});
+    ctx.metrics->count_dht_request("find", "out", ec::none);
+    ctx.metrics->observe_dht_request("find", seconds_of(now() - began));
+    heard_from(peer);
+    auto found = state().searches.find(id);
+    if (found == state().searches.end() || found->second.ended)
+      return;
+    auto& s = found->second;
+    s.way.answered(peer.id, reply->answers[0].nearest);
+    if (s.why == purpose::find) {
+      for (const auto& entry : reply->answers[0].records)
+        take(s, entry);
+      if (!s.latest && !s.merge.empty())
+        return arrive(id, s);
+    }
+    if (s.why == purpose::locate) // the peer itself, or somebody who knows it
+      for (const auto& known : reply->answers[0].nearest)
+        if (known.id == s.peer)
+          return end_locate(id, s, known);
+    advance(id);
+  }
+
+  void on_find_failed(std::uint64_t id, const peer_record& peer, const failure& why) const {
+    ctx.metrics->count_dht_request("find", "out", why.code);
+    state().table->failed(peer.id, now());
+    auto found = state().searches.find(id);
+    if (found == state().searches.end())
+      return;
+    found->second.way.failed(peer.id);
+    advance(id);
+  }
+
+  /// A record from the network, for a reader: believed only if it belongs to this key.
+  void take(search& s, const record& entry) const {
+    auto valid = validate_record(ctx.run_id, entry, ctx.wall->now(), *ctx.verifier);
+    if (valid && (entry.kind != s.kind || record_key(ctx.run_id, entry.kind, entry.name) != s.key))
+      valid = failure{ec::protocol_violation, "a record of another key"};
+    if (valid)
+      s.merge.add(entry);
+    else
+      ctx.metrics->count_dht_rejected(valid.error().code);
+  }
+
+  void arrive(std::uint64_t id, search& s) const {
+    switch (s.why) {
+      case purpose::find: return end_find(id, s);
+      case purpose::locate: return end_locate(id, s, std::nullopt);
+      case purpose::refresh: return end(id, s);
+      case purpose::store: return begin_writing(id, s);
+    }
+  }
+
+  void end(std::uint64_t id, search& s) const {
+    auto op = s.why == purpose::store ? "put" : "get";
+    ctx.metrics->observe_dht_lookup(op, seconds_of(now() - s.began), s.way.hops());
+    s.ended = true;
+    state().searches.erase(id);
+  }
+
+  void end_find(std::uint64_t id, search& s) const {
+    auto promise = std::move(s.found);
+    found_records answer{s.merge.live(ctx.wall->now())};
+    end(id, s);
+    promise.deliver(std::move(answer));
+  }
+
+  void end_locate(std::uint64_t id, search& s, std::optional<peer_record> where) const {
+    auto promise = std::move(s.located);
+    auto wanted = s.peer;
+    if (!where)
+      for (const auto& peer : s.way.nearest(1))
+        if (peer.id == wanted)
+          where = peer;
+    end(id, s);
+    if (where)
+      promise.deliver(found_peer{*where});
+    else
+      promise.deliver(to_caf(ec::not_found, "nobody knows peer " + short_name(wanted)));
+  }
+
+  // -- storing ----------------------------------------------------------------------------------
+
+  void begin_writing(std::uint64_t id, search& s) const {
+    s.writing = true;
+    auto candidates = s.way.nearest(config.search.beam);
+    std::size_t wanted = config.replicas;
+    // We are a replica ourselves if we are among the nearest; a client never is.
+    auto ours = distance(s.key, ctx.record.id);
+    auto nearer = static_cast<std::size_t>(
+      std::count_if(candidates.begin(), candidates.end(),
+                    [&](const peer_record& p) { return distance(s.key, p.id) < ours; }));
+    if (!ctx.record.client_mode && nearer < config.replicas) {
+      note_outcome(s, state().store->put(s.key, s.entry, ctx.wall->now()));
+      --wanted;
+    }
+    s.replicas = {candidates.begin(), candidates.end()};
+    for (std::size_t i = 0; i < wanted; ++i)
+      write_next(id, s);
+    if (s.storing == 0)
+      end_store(id, s);
+  }
+
+  static void note_outcome(search& s, ec outcome) {
+    if (outcome == ec::none) {
+      ++s.report.accepted;
+    } else {
+      ++s.report.rejected;
+      s.report.last_rejection = outcome;
+    }
+  }
+
+  void write_next(std::uint64_t id, search& s) const {
+    if (s.replicas.empty())
+      return;
+    auto peer = s.replicas.front();
+    s.replicas.pop_front();
+    ++s.storing;
+    auto done = [self = self, ctx = ctx, config = config, board = switchboard,
+                 id](std::optional<ec> outcome, ec why) {
+      router r{self, ctx, config, board};
+      ctx.metrics->count_dht_request("store", "out", why);
+      auto found = self->state.searches.find(id);
+      if (found == self->state.searches.end())
+        return;
+      auto& s = found->second;
+      --s.storing;
+      if (outcome) {
+        note_outcome(s, *outcome);
+      } else {
+        ++s.report.failed;
+        r.write_next(id, s);
+      }
+      if (s.storing == 0)
+        r.end_store(id, s);
+    };
+    self->request(switchboard, config.request_timeout + 1s,
+                  call_peer{peer, wire::dht_store{{s.entry}}, config.request_timeout})
+      .then(
+        [done](const peer_answer& answer) {
+          const auto* reply = std::get_if<wire::dht_stored>(&answer.what);
+          if (reply != nullptr && reply->outcomes.size() == 1)
+            done(reply->outcomes[0], ec::none);
+          else
+            done(std::nullopt, ec::protocol_violation);
+        },
+        [done, self = self, peer](const caf::error& why) {
+          self->state.table->failed(peer.id, self->clock().now());
+          done(std::nullopt, from_caf(why).code);
+        });
+  }
+
+  void end_store(std::uint64_t id, search& s) const {
+    auto promise = std::move(s.stored);
+    auto report = s.report;
+    end(id, s);
+    promise.deliver(report);
+  }
+
+  // -- bootstrap ----------------------------------------------------------------------------------
+
+  void try_bootstrap() const {
+    auto& st = state();
+    for (const auto& where : st.bootstrap) {
+      auto known = st.bootstrap_peers.find(where);
+      if (known != st.bootstrap_peers.end() && st.connected.count(known->second) > 0)
+        continue;
+      ++st.bootstrap_pending;
+      auto done = [self = self, ctx = ctx, config = config, board = switchboard] {
+        router r{self, ctx, config, board};
+        if (--self->state.bootstrap_pending == 0)
+          r.after_bootstrap();
+      };
+      self->request(switchboard, 6s, connect_address{where, 5s})
+        .then(
+          [self = self, where, done](const peer_connected& up) {
+            auto& st = self->state;
+            st.bootstrap_failures.erase(where);
+            st.bootstrap_peers[where] = up.peer.id;
+            st.joined = true;
+            done();
+          },
+          [self = self, ctx = ctx, where, done](const caf::error& why) {
+            auto reason = from_caf(why);
+            if (reason.code == ec::duplicate_identity) { // our own address: nobody to join there
+              self->state.joined = true;
+              std::erase(self->state.bootstrap, where);
+            } else {
+              auto [known, first] = self->state.bootstrap_failures.insert_or_assign(where, to_string(reason));
+              if (first)
+                ctx.log->warn("could not join through {}: {}", to_string(where), known->second);
+            }
+            done();
+          });
+    }
+  }
+
+  void after_bootstrap() const {
+    auto& st = state();
+    if (st.table->size() > 0 || !st.connected.empty()) {
+      refresh(dht_id_of(ctx.record.id));
+      return;
+    }
+    st.retry = std::clamp(st.retry * 2, config.bootstrap_retry_min, config.bootstrap_retry_max);
+    auto jittered = milliseconds{static_cast<std::int64_t>(
+      static_cast<double>(st.retry.count()) * (0.75 + 0.5 * st.random->unit()))};
+    self->delayed_send(self, jittered, retry_bootstrap{});
+  }
+
+  void refresh(const dht_id& target) const {
+    if (!overloaded())
+      advance(begin(purpose::refresh, target, 10s));
+  }
+
+  // -- upkeep -------------------------------------------------------------------------------------
+
+  void tend() const {
+    auto& st = state();
+    st.store->purge(ctx.wall->now());
+    for (const auto& target :
+         st.table->stale_targets(now() - config.bucket_refresh, *st.random))
+      refresh(target);
+    // A partition that healed, a peer that came back: try whom we lost, and where we came from.
+    if (!st.lost.empty()) {
+      auto peer = st.lost.front();
+      st.lost.pop_front();
+      if (st.connected.count(peer.id) == 0) {
+        st.lost.push_back(peer);
+        self->request(switchboard, 6s, connect_address{peer.addresses.front(), 5s})
+          .then([](const peer_connected&) { /* the link event says the rest */ },
+                [ctx = ctx](const caf::error& why) {
+                  ctx.log->debug("a lost peer is still away: {}", to_string(from_caf(why)));
+                });
+      }
+    }
+    if (st.bootstrap_pending == 0 && st.joined)
+      try_bootstrap();
+    ctx.metrics->set_dht(static_cast<double>(st.table->size()),
+                         static_cast<double>(st.store->size()),
+                         static_cast<double>(st.store->bytes()));
+  }
+
+  void on_connected(const peer_record& peer) const {
+    auto& st = state();
+    st.connected.insert(peer.id);
+    std::erase_if(st.lost, [&](const peer_record& p) { return p.id == peer.id; });
+    heard_from(peer);
+    ping(peer);
+    if (!std::exchange(st.joined, true))
+      refresh(dht_id_of(ctx.record.id));
+  }
+
+  void on_disconnected(const peer_disconnected& msg) const {
+    auto& st = state();
+    st.connected.erase(msg.peer);
+    auto known = st.table->find(msg.peer);
+    if (msg.why.code == ec::shutting_down) {
+      st.table->remove(msg.peer);
+      return;
+    }
+    st.table->failed(msg.peer, now());
+    if (known && !known->addresses.empty()) {
+      st.lost.push_back(*known);
+      if (st.lost.size() > config.lost_peers_max)
+        st.lost.pop_front();
+    }
+  }
+
+  // -- what other peers ask ---------------------------------------------------------------------------
+
+  caf::result<outbound_answer> answer(const inbound_call& msg) const {
+    heard_from(msg.from);
+    if (std::holds_alternative<wire::dht_ping>(msg.what)) {
+      ctx.metrics->count_dht_request("ping", "in", ec::none);
+      return outbound_answer{wire::dht_pong{ctx.wall->now()}, {}};
+    }
+    if (const auto* find = std::get_if<wire::dht_find>(&msg.what)) {
+      ctx.metrics->count_dht_request("find", "in", ec::none);
+      return outbound_answer{look_up(*find, msg.from.id), {}};
+    }
+    if (const auto* put = std::get_if<wire::dht_store>(&msg.what)) {
+      ctx.metrics->count_dht_request("store", "in", ec::none);
+      return outbound_answer{keep(*put), {}};
+    }
+    return to_caf(ec::protocol_violation, "this is not for the DHT");
+  }
+
+  wire::dht_found look_up(const wire::dht_find& question, const peer_id& asker) const {
+    // A message has to stay under its limits whatever is stored here; what does not fit is left out,
+    // the asker merges the answers of several peers.
+    std::size_t records_left = wire::records_per_message_max;
+    std::size_t bytes_left = wire::header_bytes_max / 2;
+    wire::dht_found found;
+    for (const auto& key : question.keys) {
+      wire::dht_found::answer answer;
+      answer.nearest = state().table->nearest(key, wire::nearest_per_key_max, asker);
+      if (!question.nodes_only)
+        for (auto& entry : state().store->get(key, ctx.wall->now())) {
+          auto bytes = entry.name.size() + entry.subkey.size() + entry.value.size() + 160;
+          if (records_left == 0 || bytes_left < bytes)
+            break;
+          --records_left;
+          bytes_left -= bytes;
+          answer.records.push_back(std::move(entry));
+        }
+      found.answers.push_back(std::move(answer));
+    }
+    return found;
+  }
+
+  wire::dht_stored keep(const wire::dht_store& put) const {
+    wire::dht_stored stored;
+    for (const auto& entry : put.records) {
+      auto valid = validate_record(ctx.run_id, entry, ctx.wall->now(), *ctx.verifier);
+      auto outcome = valid ? state().store->put(record_key(ctx.run_id, entry.kind, entry.name),
+                                                entry, ctx.wall->now())
+                           : valid.error().code;
+      if (outcome != ec::none)
+        ctx.metrics->count_dht_rejected(outcome);
+      stored.outcomes.push_back(outcome);
+    }
+    return stored;
+  }
+};
+
+void on_search_expired(const router& r, std::uint64_t id) {
+  auto found = r.state().searches.find(id);
+  if (found == r.state().searches.end())
+    return;
+  auto& s = found->second;
+  switch (s.why) { // what was found so far is an honest answer; what was not stored is not
+    case purpose::find: return r.end_find(id, s);
+    case purpose::locate: return r.end_locate(id, s, std::nullopt);
+    case purpose::refresh: return r.end(id, s);
+    case purpose::store:
+      s.report.failed += static_cast<std::uint32_t>(s.storing);
+      return r.end_store(id, s);
+  }
+}
+
+} // namespace
+
+dht_router_impl::behavior_type dht_router(self_pointer self, node_context ctx, dht_config config,
+                                          switchboard_actor switchboard) {
+  end_on_exception(self, ctx);
+  auto& st = self->state;
+  st.random = ctx.randomness("dht-router");
+  st.table.emplace(ctx.record.id, config.routing, self->clock().now());
+  st.store.emplace(config.store_bytes_max);
+  self->delayed_send(self, config.upkeep_interval, tend_table{});
+  // Each handler makes its router from values that it owns.
+  auto with = [self, ctx, config, switchboard](auto&& action) {
+    return action(router{self, ctx, config, switchboard});
+  };
+  return {
+    [with](const inbound_call& msg) -> caf::result<outbound_answer> {
+      return with([&](const router& r) { return r.answer(msg); });
+    },
+    [](const inbound_event& msg) { msg.release(); }, // nothing about the DHT travels as an event
+    [with, self](store_record& msg) -> caf::result<store_report> {
+      return with([&](const router& r) -> caf::result<store_report> {
+        auto valid =
+          validate_record(r.ctx.run_id, msg.entry, r.ctx.wall->now(), *r.ctx.verifier);
+        if (!valid)
+          return to_caf(valid.error());
+        if (r.overloaded())
+          return to_caf(ec::overloaded, "too many lookups at once");
+        auto key = record_key(r.ctx.run_id, msg.entry.kind, msg.entry.name);
+        auto id = r.begin(purpose::store, key, msg.timeout);
+        auto& s = self->state.searches.at(id);
+        s.entry = std::move(msg.entry);
+        auto promise = self->make_response_promise<store_report>();
+        s.stored = promise;
+        r.advance(id);
+        return promise;
+      });
+    },
+    [with, self](const find_records& msg) -> caf::result<found_records> {
+      return with([&](const router& r) -> caf::result<found_records> {
+        if (r.overloaded())
+          return to_caf(ec::overloaded, "too many lookups at once");
+        auto key = record_key(r.ctx.run_id, msg.kind, msg.name);
+        auto id = r.begin(purpose::find, key, msg.timeout);
+        auto& s = self->state.searches.at(id);
+        s.kind = msg.kind;
+        s.latest = msg.latest;
+        for (const auto& entry : self->state.store->get(key, r.ctx.wall->now()))
+          s.merge.add(entry);
+        auto promise = self->make_response_promise<found_records>();
+        s.found = promise;
+        if (!s.latest && !s.merge.empty())
+          r.end_find(id, s);
+        else
+          r.advance(id);
+        return promise;
+      });
+    },
+    [with, self](const find_peer& msg) -> caf::result<found_peer> {
+      return with([&](const router& r) -> caf::result<found_peer> {
+        if (auto known = self->state.table->find(msg.peer))
+          return found_peer{*known};
+        if (r.overloaded())
+          return to_caf(ec::overloaded, "too many lookups at once");
+        auto id = r.begin(purpose::locate, dht_id_of(msg.peer), msg.timeout);
+        auto& s = self->state.searches.at(id);
+        s.peer = msg.peer;
+        auto promise = self->make_response_promise<found_peer>();
+        s.located = promise;
+        r.advance(id);
+        return promise;
+      });
+    },
+    [with, self](const bootstrap_from& msg) {
+      self->state.bootstrap = msg.addresses;
+      if (msg.addresses.empty())
+        self->state.joined = true;
+      else
+        with([](const router& r) { r.try_bootstrap(); });
+    },
+    [self](get_dht_status) {
+      const auto& st = self->state;
+      dht_status status;
+      status.routing_entries = static_cast<std::uint32_t>(st.table->size());
+      status.records = static_cast<std::uint32_t>(st.store->size());
+      status.record_bytes = st.store->bytes();
+      status.bootstrapped = st.joined;
+      for (const auto& [where, why] : st.bootstrap_failures)
+        status.bootstrap_failures.push_back(to_string(where) + ": " + why);
+      return status;
+    },
+    [with](const peer_connected& msg) { with([&](const router& r) { r.on_connected(msg.peer); }); },
+    [with](const peer_disconnected& msg) {
+      with([&](const router& r) { r.on_disconnected(msg); });
+    },
+    [with](const search_expired& msg) {
+      with([&](const router& r) { on_search_expired(r, msg.search); });
+    },
+    [with, self](retry_bootstrap) {
+      if (self->state.bootstrap_pending == 0)
+        with([](const router& r) { r.try_bootstrap(); });
+    },
+    [with, self, config](tend_table again) {
+      with([](const router& r) { r.tend(); });
+      self->delayed_send(self, config.upkeep_interval, again);
+    },
+  };
+}
+
+} // namespace waggle
