@@ -218,7 +218,7 @@ using float_vector = std::vector<float>;
 /// round_report, also when the round failed; a caller error (non-finite values, bad weight) fails
 /// with its code and starts nothing.
 struct average_vector {
-  std::shared_ptr<const float_vector> values; // must not change until the report
+  std::shared_ptr<const float_vector> values; // must not change any more
   double weight = 1;                          // ≥ 0, finite
   epoch_id epoch;
   milliseconds deadline{60'000};     // matchmaking, retries and all-reduce together
@@ -259,8 +259,10 @@ struct round_report {
   std::vector<fault> faults;
 };
 
-/// Command to a round: end now; it reports failed with ec::cancelled.
-struct cancel_round {};
+/// Command to a round: end now; it reports failed with `why`.
+struct cancel_round {
+  failure why{ec::cancelled, {}};
+};
 /// Event to whoever started a round. `participants`: who finished it with us (for the next round).
 struct round_finished {
   round_report report;

@@ -118,6 +118,11 @@ round_books::verdict round_books::result(std::uint32_t part, std::size_t from,
   return verdict::accept;
 }
 
+void round_books::forget_result(std::uint32_t part) {
+  part_states_[part].have_result = false;
+  recount();
+}
+
 std::vector<std::size_t> round_books::stalled(steady_time now, milliseconds stall_timeout) const {
   std::vector<std::size_t> out;
   for (std::size_t i = 0; i < members_; ++i) {

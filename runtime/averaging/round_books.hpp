@@ -51,6 +51,9 @@ public:
   verdict result(std::uint32_t part, std::size_t from, std::uint64_t contributors,
                  std::uint32_t number, steady_time now);
 
+  /// The accepted result part turned out to be nonsense: it is missing again.
+  void forget_result(std::uint32_t part);
+
   /// True once every part of the result over the view's contributors is here.
   [[nodiscard]] bool complete() const { return missing_results_ == 0; }
 

@@ -138,6 +138,15 @@ public:
 
   [[nodiscard]] const round_view& view() const { return view_; }
   [[nodiscard]] std::size_t leader() const { return view_.number % members_; }
+  /// Participants whose word that they hold the result is missing here. Only the leader hears it; for
+  /// everybody else it is the leader, who owes the decision.
+  [[nodiscard]] member_set awaited() const {
+    if (leader() == self_)
+      return view_.participant_set() - prepared_members_;
+    member_set only_leader;
+    only_leader.insert(leader());
+    return only_leader;
+  }
   [[nodiscard]] bool ended() const { return ended_; }
   [[nodiscard]] bool committed() const { return committed_; }
   [[nodiscard]] std::optional<steady_time> wake_at() const;
