@@ -213,7 +213,13 @@ struct steward {
                        tell_peer{member.peer, wire::round_suspect{plan.id, 0, i, ec::not_looking}, {}});
   }
 
-  /// True if the event said that its sender leaves the standing group.
+  static bool is_member(const peer_id& peer, const round_plan& plan) {
+    return std::any_of(plan.members.begin(), plan.members.end(),
+                       [&](const round_member& m) { return m.peer.id == peer; });
+  }
+
+  /// True if the event said that its sender leaves the standing group, or never was in the group that
+  /// its leader made.
   bool somebody_left(const inbound_event& msg) const {
     auto& st = state();
     const auto* word = std::get_if<wire::round_suspect>(&msg.what);
@@ -221,7 +227,9 @@ struct steward {
       return false;
     if (st.group.last() && st.group.last()->id == word->round && st.group.contains(msg.from.id))
       st.group.dissolve();
-    if (st.current && st.current->round && st.current->follows == word->round)
+    if (st.current && st.current->round
+        && (st.current->follows == word->round || st.current->plan->id == word->round)
+        && is_member(msg.from.id, *st.current->plan))
       self->send(st.current->round,
                  cancel_round{{ec::not_looking, "a member looks for another group"}});
     return true;

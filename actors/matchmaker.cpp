@@ -1,0 +1,392 @@
+// find_group ─► group_search ─ declare ─► dht     look_up ─► dht ─► candidates ─► group_search
+//                     │  ask ─► switchboard ─► join_group at the other side ─► answer ─► group_search
+//                     ├─ begin: the plan ─► begin_group to all followers, group_formed to our caller
+//                     └─ a leader's begin_group ─► checked ─► group_formed to our caller
+
+#include "actors/matchmaker.hpp"
+
+#include <algorithm>
+
+#include "actors/guard.hpp"
+#include "runtime/averaging/shares.hpp"
+#include "runtime/crypto/digest.hpp"
+#include "runtime/net/handshake.hpp"
+
+namespace waggle {
+
+namespace {
+
+using self_pointer = matchmaker_impl::stateful_pointer<matchmaker_state>;
+
+constexpr auto tick_interval = 20ms;
+
+std::string addresses_text(const peer_record& peer) {
+  std::string text;
+  for (const auto& where : peer.addresses)
+    text += (text.empty() ? "" : ",") + to_string(where);
+  return text;
+}
+
+std::vector<endpoint> parse_addresses(std::string_view text) {
+  std::vector<endpoint> found;
+  while (!text.empty() && found.size() < addresses_max) {
+    auto comma = std::min(text.find(','), text.size());
+    if (auto where = parse_endpoint(text.substr(0, comma)))
+      found.push_back(*where);
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return found;
+}
+
+struct broker {
+  self_pointer self;
+  const node_context& ctx;
+  const matchmaking_config& config;
+  const switchboard_actor& switchboard;
+  const dht_router_actor& dht;
+
+  matchmaker_state& state() const { return self->state; }
+  group_search::moment now() const { return {self->clock().now(), ctx.wall->now()}; }
+  std::string group_key() const { return config.prefix + ".0b"; }
+
+  // -- one search ---------------------------------------------------------------------------------
+
+  digest schema_of(std::uint64_t elements) const {
+    auto text = "waggle group/" + std::to_string(net::protocol_version) + "/"
+                + std::to_string(elements) + "/" + std::string{to_string(config.codec)} + "/"
+                + std::to_string(config.part_elements) + "/"
+                + std::to_string(config.min_contributors) + "/" + config.prefix;
+    return sha256_stream{}.add(text).add(config.schema.view()).finish();
+  }
+
+  caf::result<group_formed> begin(const find_group& msg) const {
+    auto& st = state();
+    if (st.current)
+      return to_caf(ec::overloaded, "one search at a time");
+    group_search::options opts;
+    opts.min_group_size = config.min_group_size;
+    opts.target_group_size = std::min(config.target_group_size, round_members_max);
+    opts.expected_peers = msg.expected_peers;
+    opts.min_matchmaking_time = config.min_matchmaking_time;
+    opts.request_timeout = config.request_timeout;
+    group_search::seeker me{ctx.record, config.mode == member_mode::client, config.bandwidth,
+                            static_cast<std::uint32_t>(config.mode)};
+    auto began = self->clock().now();
+    auto number = ++st.searches;
+    st.current.emplace(group_search{std::move(me), opts, began + msg.deadline,
+                                    st.random->fork(std::to_string(number))});
+    auto& run = *st.current;
+    run.what = msg;
+    run.schema = schema_of(msg.elements);
+    run.began = began;
+    run.promise = self->make_response_promise<group_formed>();
+    auto promise = run.promise;
+    for (const auto& [id, peer] : st.connected)
+      run.search.candidate(peer, std::nullopt);
+    perform(run.search.start(now()));
+    self->delayed_send(self, tick_interval, search_tick{number});
+    return promise;
+  }
+
+  void perform(const group_search::actions& actions) const {
+    for (const auto& action : actions)
+      if (state().current)
+        std::visit([this](const auto& a) { (*this)(a); }, action);
+  }
+
+  void operator()(const group_search::declare& a) const {
+    auto& run = *state().current;
+    record entry;
+    entry.kind = record_kind::group_member;
+    entry.name = group_key();
+    entry.value = addresses_text(ctx.record);
+    entry.expiration = a.expiration;
+    publish(entry);
+    run.declared = entry;
+  }
+
+  void operator()(const group_search::withdraw&) const {
+    auto& declared = state().current->declared;
+    if (!declared)
+      return;
+    auto entry = *std::exchange(declared, std::nullopt);
+    if (entry.expiration <= ctx.wall->now())
+      return; // gone by itself
+    entry.tombstone = true;
+    entry.value.clear();
+    publish(entry);
+  }
+
+  void publish(record& entry) const {
+    auto& st = state();
+    auto stamp = static_cast<std::uint64_t>(to_nanoseconds(ctx.wall->now()));
+    entry.sequence = st.last_sequence = std::max(stamp, st.last_sequence + 1);
+    sign_record(ctx.run_id, *ctx.self, entry);
+    self->request(dht, config.min_matchmaking_time + 1s, store_record{entry, config.min_matchmaking_time})
+      .then([](const store_report&) { /* connected peers are asked without it */ },
+            [ctx = ctx](const caf::error& why) {
+              ctx.log->debug("could not declare for a group: {}", to_string(from_caf(why)));
+            });
+  }
+
+  void operator()(const group_search::look_up&) const {
+    auto& run = *state().current;
+    if (std::exchange(run.looking_up, true))
+      return;
+    find_records question{record_kind::group_member, group_key(), true, config.request_timeout};
+    self->request(dht, config.request_timeout + 1s, question)
+      .then(
+        [self = self, ctx = ctx, number = state().searches](const found_records& found) {
+          auto& current = self->state.current;
+          if (!current || self->state.searches != number)
+            return;
+          current->looking_up = false;
+          for (const auto& entry : found.records) {
+            auto id = peer_id::from_raw(entry.subkey);
+            if (!id || *id == ctx.record.id)
+              continue;
+            peer_record peer{*id, entry.owner, parse_addresses(entry.value), false};
+            if (!peer.addresses.empty() || self->state.connected.count(*id) > 0)
+              current->search.candidate(peer, entry.expiration);
+          }
+        },
+        [self = self, number = state().searches](const caf::error&) {
+          if (self->state.current && self->state.searches == number)
+            self->state.current->looking_up = false; // the next interval tries again
+        });
+  }
+
+  void operator()(const group_search::ask& a) const {
+    auto& run = *state().current;
+    wire::join_group question{config.prefix, group_key(), run.schema, run.what.epoch,
+                              a.expiration, config.mode, config.bandwidth, ctx.record};
+    auto answer = [self = self, ctx = ctx, config = config, board = switchboard, table = dht,
+                   number = state().searches, to = a.to](ec code,
+                                                         const std::vector<peer_record>& suggested) {
+      broker b{self, ctx, config, board, table};
+      if (!self->state.current || self->state.searches != number) {
+        if (code == ec::none) // it counts on us, but we are not there any more
+          b.tell_leave(to);
+        return;
+      }
+      std::optional<peer_record> hint;
+      if (!suggested.empty())
+        hint = suggested.front();
+      b.perform(self->state.current->search.on_answer(to.id, code, hint, b.now()));
+    };
+    self->request(switchboard, config.request_timeout + 1s,
+                  call_peer{a.to, std::move(question), config.request_timeout})
+      .then(
+        [answer](const peer_answer& reply) {
+          if (const auto* join = std::get_if<wire::join_reply>(&reply.what))
+            answer(join->code, join->suggested);
+          else
+            answer(ec::protocol_violation, {});
+        },
+        [answer](const caf::error& why) { answer(from_caf(why).code, {}); });
+  }
+
+  void tell_leave(const peer_record& to) const {
+    self->send(switchboard, tell_peer{to, wire::leave_group{config.prefix}, {}});
+  }
+  void operator()(const group_search::leave& a) const { tell_leave(a.leader); }
+
+  void operator()(const group_search::disband& a) const {
+    wire::disband_group word{config.prefix, {}};
+    if (a.suggested)
+      word.suggested.push_back(*a.suggested);
+    for (const auto& follower : a.followers)
+      self->send(switchboard, tell_peer{follower, word, {}});
+  }
+
+  void operator()(const group_search::begin& a) const {
+    auto& st = state();
+    round_plan plan;
+    st.random->fill(plan.id.bytes);
+    plan.prefix = config.prefix;
+    plan.epoch = st.current->what.epoch;
+    plan.members.push_back({ctx.record, config.mode});
+    for (const auto& follower : a.followers)
+      plan.members.push_back({follower.record, static_cast<member_mode>(follower.mode)});
+    plan.elements = st.current->what.elements;
+    plan.part_elements = config.part_elements;
+    plan.codec = config.codec;
+    plan.shares = equal_shares(plan.members, plan.elements, config.min_vector_size);
+    plan.min_contributors = config.min_contributors;
+    auto valid = validate_plan(plan);
+    if (!valid)
+      return end(valid.error());
+    for (const auto& follower : a.followers)
+      self->send(switchboard, tell_peer{follower.record, wire::begin_group{plan}, {}});
+    form(plan);
+  }
+
+  void operator()(const group_search::failed& a) const { end(a.why); }
+
+  void form(const round_plan& plan) const {
+    auto run = std::move(*state().current);
+    state().current.reset();
+    auto size = static_cast<double>(plan.members.size());
+    ctx.metrics->count_matchmaking(ec::none, seconds_of(self->clock().now() - run.began), size);
+    ctx.log->debug("group of {} formed for round {}", plan.members.size(), short_name(plan.id));
+    run.promise.deliver(group_formed{plan});
+  }
+
+  void end(const failure& why) const {
+    auto run = std::move(*state().current);
+    state().current.reset();
+    ctx.metrics->count_matchmaking(why.code, seconds_of(self->clock().now() - run.began), 0);
+    run.promise.deliver(to_caf(why));
+  }
+
+  // -- what peers say -------------------------------------------------------------------------------
+
+  caf::result<outbound_answer> answer(const inbound_call& msg) const {
+    const auto* join = std::get_if<wire::join_group>(&msg.what);
+    if (join == nullptr)
+      return to_caf(ec::protocol_violation, "this is not for matchmaking");
+    wire::join_reply reply;
+    auto& current = state().current;
+    group_search::actions then;
+    if (!current) {
+      reply.code = ec::not_looking;
+    } else if (join->schema != current->schema) {
+      reply.code = ec::schema_mismatch;
+    } else if (join->group_key != group_key()) {
+      reply.code = ec::wrong_group_key;
+    } else if (join->epoch != current->what.epoch) {
+      reply.code = ec::epoch_mismatch;
+    } else {
+      group_search::seeker asker{msg.from, join->mode == member_mode::client, join->bandwidth,
+                                 static_cast<std::uint32_t>(join->mode)};
+      auto decided = current->search.on_join(asker, join->expiration, now());
+      reply.code = decided.code;
+      if (decided.suggested)
+        reply.suggested.push_back(*decided.suggested);
+      then = std::move(decided.then);
+    }
+    if (reply.code != ec::none)
+      ctx.metrics->count_join_refused(reply.code);
+    // The answer has to leave before a begin_group that it leads to: both take the same way.
+    auto promise = self->make_response_promise<outbound_answer>();
+    promise.deliver(outbound_answer{reply, {}});
+    perform(then);
+    return promise;
+  }
+
+  void on_event(const inbound_event& msg) const {
+    if (const auto* begun = std::get_if<wire::begin_group>(&msg.what))
+      return on_begin(msg.from, begun->plan);
+    auto& current = state().current;
+    if (const auto* disbanded = std::get_if<wire::disband_group>(&msg.what)) {
+      std::optional<peer_record> hint;
+      if (!disbanded->suggested.empty())
+        hint = disbanded->suggested.front();
+      if (current && disbanded->prefix == config.prefix)
+        perform(current->search.on_disband(msg.from.id, hint, now()));
+    } else if (const auto* left = std::get_if<wire::leave_group>(&msg.what)) {
+      if (current && left->prefix == config.prefix)
+        current->search.on_leave(msg.from.id);
+    }
+  }
+
+  void on_begin(const peer_record& from, const round_plan& plan) const {
+    auto& current = state().current;
+    auto valid = check(from, plan);
+    if (!valid) {
+      ctx.metrics->count_refused_input(valid.error().code);
+      ctx.log->warn("peer {} sent a plan that we refuse: {}", short_name(from.id),
+                    to_string(valid.error()));
+      return decline(plan);
+    }
+    if (!current->search.on_begin(from.id))
+      return decline(plan);
+    (*this)(group_search::withdraw{});
+    form(plan);
+  }
+
+  status check(const peer_record& from, const round_plan& plan) const {
+    if (auto valid = validate_plan(plan); !valid)
+      return valid;
+    const auto& current = state().current;
+    if (!current)
+      return failure{ec::not_looking, "no search is going on"};
+    if (plan.members[0].peer.id != from.id)
+      return failure{ec::protocol_violation, "its first member did not send it"};
+    bool listed = std::any_of(plan.members.begin(), plan.members.end(), [this](const round_member& m) {
+      return m.peer.id == ctx.record.id && m.mode == config.mode;
+    });
+    if (!listed)
+      return failure{ec::protocol_violation, "we are not one of its members"};
+    if (plan.prefix != config.prefix || plan.elements != current->what.elements
+        || plan.codec != config.codec || plan.part_elements != config.part_elements
+        || plan.min_contributors != config.min_contributors)
+      return failure{ec::schema_mismatch, "it is for another vector"};
+    if (plan.epoch != current->what.epoch)
+      return failure{ec::epoch_mismatch, "it is for another epoch"};
+    return done{};
+  }
+
+  /// A leader counts on us in vain: its round must not wait for us.
+  void decline(const round_plan& plan) const {
+    for (std::uint32_t i = 0; i < plan.members.size(); ++i) {
+      if (plan.members[i].peer.id != ctx.record.id)
+        continue;
+      wire::round_suspect word{plan.id, 0, i, ec::not_looking};
+      for (const auto& member : plan.members)
+        if (member.peer.id != ctx.record.id)
+          self->send(switchboard, tell_peer{member.peer, word, {}});
+    }
+  }
+};
+
+} // namespace
+
+matchmaker_impl::behavior_type matchmaker(self_pointer self, node_context ctx,
+                                          matchmaking_config config, switchboard_actor switchboard,
+                                          dht_router_actor dht) {
+  end_on_exception(self, ctx);
+  self->state.random = ctx.randomness("matchmaker");
+  auto with = [self, ctx, config, switchboard, dht](auto&& action) {
+    return action(broker{self, ctx, config, switchboard, dht});
+  };
+  return {
+    [with](const inbound_call& msg) -> caf::result<outbound_answer> {
+      return with([&](const broker& b) { return b.answer(msg); });
+    },
+    [with](const inbound_event& msg) {
+      msg.release();
+      with([&](const broker& b) { b.on_event(msg); });
+    },
+    [with](const find_group& msg) {
+      return with([&](const broker& b) { return b.begin(msg); });
+    },
+    [self, with](cancel_search) {
+      if (self->state.current)
+        with([&](const broker& b) {
+          b.perform(self->state.current->search.cancel({ec::cancelled, {}}));
+        });
+    },
+    [self](const peer_connected& msg) {
+      self->state.connected[msg.peer.id] = msg.peer;
+      if (self->state.current)
+        self->state.current->search.candidate(msg.peer, std::nullopt);
+    },
+    [self, with](const peer_disconnected& msg) {
+      self->state.connected.erase(msg.peer);
+      if (self->state.current)
+        with([&](const broker& b) {
+          b.perform(self->state.current->search.on_lost(msg.peer, b.now()));
+        });
+    },
+    [self, with](const search_tick& msg) {
+      if (!self->state.current || self->state.searches != msg.search)
+        return;
+      with([&](const broker& b) { b.perform(self->state.current->search.on_time(b.now())); });
+      if (self->state.current && self->state.searches == msg.search)
+        self->delayed_send(self, tick_interval, msg);
+    },
+  };
+}
+
+} // namespace waggle

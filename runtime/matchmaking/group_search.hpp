@@ -1,0 +1,153 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "runtime/core/endpoint.hpp"
+#include "runtime/core/error.hpp"
+#include "runtime/core/ids.hpp"
+#include "runtime/core/random.hpp"
+#include "runtime/core/time.hpp"
+
+namespace waggle {
+
+/// Finds a group for one round: the rules of spec/averaging.md §3 as a state machine without network.
+///
+/// Everybody who searches has an expiration, the moment when it will make do with whom it has. The
+/// peer with the smallest (expiration, id) leads: a peer only follows one that is smaller, so that
+/// nobody ever follows in a circle, and whoever is asked by a smaller one learns of it and asks back.
+///
+/// | state  | who may leave it, and how                                                            |
+/// |--------|--------------------------------------------------------------------------------------|
+/// | seek   | asks one candidate at a time; accepted → follow; the group is complete, or expires    |
+/// |        | with min_group_size members → done. Others may join meanwhile: no wait holds them up  |
+/// | follow | the leader begins → done; disbands, leaves, is lost or silent → seek                  |
+/// | done   | nobody                                                                               |
+///
+/// Every input returns what to do, in order. Not thread-safe.
+class group_search {
+public:
+  struct options {
+    std::size_t min_group_size = 2;
+    std::size_t target_group_size = 64; // the group is complete when this many are in it
+    std::size_t expected_peers = 0;     // or this many; 0: not known
+    milliseconds min_matchmaking_time{5'000};
+    milliseconds request_timeout{3'000};
+    /// A candidate that refused for a reason that may pass is asked again after this long, jittered.
+    milliseconds retry{100};
+    milliseconds look_up_interval{500};
+  };
+  /// Who wants a group.
+  struct seeker {
+    peer_record record;
+    bool client = false; // never leads, accepts nobody
+    double bandwidth = 0;
+    std::uint32_t mode = 0; // the caller's, passed on
+  };
+  struct moment {
+    steady_time steady;
+    swarm_time swarm;
+  };
+
+  // -- outputs ------------------------------------------------------------------------------------
+
+  struct declare {
+    swarm_time expiration;
+  };
+  struct withdraw {}; // the declaration
+  struct look_up {};  // whoever declared
+  struct ask {
+    peer_record to;
+    swarm_time expiration;
+  };
+  struct leave {
+    peer_record leader;
+  };
+  struct disband {
+    std::vector<peer_record> followers;
+    std::optional<peer_record> suggested;
+  };
+  /// We lead a complete group: ourselves and these, in random order.
+  struct begin {
+    std::vector<seeker> followers;
+  };
+  struct failed {
+    failure why;
+  };
+  using action = std::variant<declare, withdraw, look_up, ask, leave, disband, begin, failed>;
+  using actions = std::vector<action>;
+
+  group_search(seeker self, options opts, steady_time deadline, random_source random);
+
+  // -- inputs -------------------------------------------------------------------------------------
+
+  [[nodiscard]] actions start(moment now);
+  /// Somebody who declared, or (no expiration) is connected and may be searching, too.
+  void candidate(const peer_record& peer, std::optional<swarm_time> expiration);
+  /// To be called often enough that nothing is late: every 20 ms or so.
+  [[nodiscard]] actions on_time(moment now);
+  [[nodiscard]] actions cancel(failure why);
+
+  struct join_answer {
+    ec code = ec::none;
+    std::optional<peer_record> suggested;
+    actions then;
+  };
+  /// "May I join your group?" The caller has checked that both want the same kind of group.
+  [[nodiscard]] join_answer on_join(const seeker& asker, swarm_time expiration, moment now);
+  /// The answer to `ask`, or why there is none.
+  [[nodiscard]] actions on_answer(const peer_id& from, ec code,
+                                  const std::optional<peer_record>& suggested, moment now);
+  /// True if `from` is the leader that we follow: the search is over.
+  [[nodiscard]] bool on_begin(const peer_id& from);
+  [[nodiscard]] actions on_disband(const peer_id& from, const std::optional<peer_record>& suggested,
+                                   moment now);
+  void on_leave(const peer_id& from) { followers_.erase(from); }
+  [[nodiscard]] actions on_lost(const peer_id& peer, moment now);
+
+  [[nodiscard]] bool done() const { return done_; }
+  [[nodiscard]] const std::optional<peer_record>& leader() const { return leader_; }
+  [[nodiscard]] std::size_t followers() const { return followers_.size(); }
+
+private:
+  struct known_peer {
+    peer_record record;
+    std::optional<swarm_time> expiration;
+    std::optional<steady_time> again; // not before; nothing: at once
+    bool hopeless = false;            // will refuse for as long as this search lasts
+  };
+  using rank = std::pair<swarm_time, peer_id>;
+
+  [[nodiscard]] rank own_rank() const { return {expiration_, self_.record.id}; }
+  [[nodiscard]] bool complete() const;
+  void redeclare(actions& out, moment now);
+  void begin_group(actions& out);
+  void ask_next(actions& out, moment now);
+  void send_ask(actions& out, const peer_record& to, moment now);
+  void give_up_followers(actions& out, const std::optional<peer_record>& suggested);
+  [[nodiscard]] failure reason() const;
+
+  seeker self_;
+  options options_;
+  steady_time deadline_;
+  random_source random_;
+
+  bool started_ = false;
+  bool done_ = false;
+  swarm_time expiration_{};
+  std::map<peer_id, seeker> followers_;
+  std::map<peer_id, known_peer> known_; // bounded by candidates_max
+  std::optional<peer_record> asking_;
+  steady_time asked_;
+  std::optional<peer_record> leader_;
+  std::optional<peer_record> suggested_;
+  steady_time looked_up_;
+  std::map<ec, std::size_t> refusals_;
+};
+
+} // namespace waggle
