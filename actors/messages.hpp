@@ -17,6 +17,7 @@
 #include "runtime/core/time.hpp"
 #include "runtime/dht/record.hpp"
 #include "runtime/net/transport.hpp"
+#include "runtime/progress/progress_ledger.hpp"
 #include "runtime/wire/messages.hpp"
 
 namespace waggle {
@@ -166,28 +167,8 @@ struct report_progress {
   std::uint64_t samples = 0; // accumulated toward the current epoch
   digest parameters;         // digest of the parameters this epoch began with
 };
-/// Event to subscribers whenever the view of the run changed; also the answer to
-/// get_swarm_progress.
-struct swarm_progress {
-  struct peer {
-    peer_record who;
-    epoch_id epoch;
-    std::uint64_t samples = 0;
-    double samples_per_second = 0;
-    digest parameters;
-  };
-  epoch_id global_epoch;           // spec/optimizer.md §2.4: E
-  std::uint64_t global_samples = 0; // S_reported, ours included
-  double samples_per_second = 0;
-  double eta_seconds = 0;          // until the target is reached; infinite if never
-  std::uint32_t num_peers = 0;     // with a live report, ourselves included
-  std::uint32_t num_clients = 0;
-  bool ready = false;              // the epoch may be ended now
-  bool in_sync = true;             // own epoch ≥ E − 1 and our parameters are the majority's
-  bool parameters_differ = false;  // at the global epoch a majority holds other parameters than we
-  std::vector<peer> peers;         // ascending id, ourselves included
-  std::vector<peer_record> donors; // at the global epoch with the majority's parameters, not we
-};
+/// Query: what do we know of the run? Answered with swarm_progress (runtime/progress), which is also
+/// the event to subscribers whenever it changed.
 struct get_swarm_progress {};
 /// Command: we are leaving: publish a tombstone and stop reporting. Fire and forget.
 struct say_goodbye {};

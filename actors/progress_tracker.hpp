@@ -1,0 +1,71 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <caf/all.hpp>
+
+#include "actors/actors.hpp"
+#include "actors/node_context.hpp"
+#include "runtime/progress/progress_ledger.hpp"
+#include "runtime/progress/throughput.hpp"
+
+namespace waggle {
+
+struct progress_config {
+  /// The progress records' name in the DHT; peers of one run use the same.
+  std::string name = "progress";
+  ledger_options ledger;
+  double performance_ema_alpha = 0.1;
+  /// How long a report counts after it was made, if its peer is not heard from by other ways.
+  milliseconds report_ttl{60'000};
+  /// Connected peers are told about new samples at most this often (a new epoch goes out at once).
+  /// Shorter makes epochs end closer to their target, and costs a signature each.
+  milliseconds push_interval{100};
+  /// The DHT, which unconnected peers read, is told at most this often.
+  milliseconds store_interval{5'000};
+};
+
+/// Command: tell `listener` whenever the view of the run changes; it hears the present one at once.
+struct subscribe_progress {
+  progress_listener_actor listener;
+};
+/// To itself: publish what is due, read what is due, forget what expired.
+struct tend_progress {};
+
+struct progress_tracker_state {
+  static inline const char* name = "progress-tracker";
+
+  std::optional<progress_ledger> ledger;
+  throughput speed;
+  std::optional<progress_report> own;
+  std::optional<epoch_id> active; // global epoch when we last had samples (spec §2.3)
+  steady_time measured;           // until when `speed` has seen our samples
+  std::uint64_t last_sequence = 0;
+  steady_time pushed;
+  steady_time stored;
+  bool push_due = false;
+  bool store_due = false;
+  steady_time read;
+  bool reading = false;
+  bool left = false;
+  std::map<peer_id, peer_record> connected;
+  std::vector<progress_listener_actor> listeners;
+};
+
+using progress_tracker_impl =
+  progress_tracker_actor::extend<caf::reacts_to<subscribe_progress>, caf::reacts_to<tend_progress>>;
+
+/// Knows how far every peer is: reads signed reports from the DHT, hears them from connected peers,
+/// publishes ours both ways. Never blocks anybody on the network (spec/optimizer.md §2).
+progress_tracker_impl::behavior_type
+progress_tracker(progress_tracker_impl::stateful_pointer<progress_tracker_state> self,
+                 node_context ctx, progress_config config, switchboard_actor switchboard,
+                 dht_router_actor dht);
+
+} // namespace waggle
+
+WAGGLE_LOCAL(subscribe_progress)
+WAGGLE_LOCAL(tend_progress)

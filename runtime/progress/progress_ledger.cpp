@@ -1,0 +1,162 @@
+#include "runtime/progress/progress_ledger.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "runtime/core/byte_io.hpp"
+
+namespace waggle {
+
+namespace {
+
+constexpr std::uint8_t record_version = 1;
+constexpr double nothing = 1e-20; // spec §2.4: keeps the ETA finite while nobody reports
+
+} // namespace
+
+std::string encode_progress(const progress_report& report) {
+  byte_writer out;
+  out.put(record_version)
+    .put(static_cast<std::uint8_t>(report.who.client_mode ? 1 : 0))
+    .put(report.epoch.value())
+    .put(report.samples)
+    .put(report.samples_per_second)
+    .put(to_nanoseconds(report.time))
+    .put(report.parameters)
+    .put(static_cast<std::uint8_t>(std::min(report.who.addresses.size(), addresses_max)));
+  for (std::size_t i = 0; i < std::min(report.who.addresses.size(), addresses_max); ++i) {
+    auto text = to_string(report.who.addresses[i]);
+    out.put(static_cast<std::uint16_t>(text.size())).put_raw(text);
+  }
+  return out.take();
+}
+
+result<progress_report> decode_progress(const public_key& owner, const peer_id& who,
+                                        std::string_view value) {
+  byte_reader in{value};
+  progress_report report;
+  report.who.id = who;
+  report.who.key = owner;
+  if (in.get<std::uint8_t>() < record_version)
+    return failure{ec::malformed, "a progress record of no version"};
+  report.who.client_mode = in.get<std::uint8_t>() != 0;
+  report.epoch = epoch_id{in.get<std::uint64_t>()};
+  report.samples = in.get<std::uint64_t>();
+  report.samples_per_second = in.get<double>();
+  report.time = swarm_time_from(in.get<std::int64_t>());
+  report.parameters = in.get<digest>();
+  auto addresses = in.get<std::uint8_t>();
+  if (!in.ok() || addresses > addresses_max || !std::isfinite(report.samples_per_second)
+      || report.samples_per_second < 0)
+    return failure{ec::malformed, "a progress record with a field out of its range"};
+  for (std::size_t i = 0; i < addresses; ++i) {
+    auto size = in.get<std::uint16_t>();
+    auto where = parse_endpoint(in.get_raw(size));
+    if (!in.ok() || !where)
+      return failure{ec::malformed, "a progress record with a broken address"};
+    report.who.addresses.push_back(*where);
+  }
+  return report;
+}
+
+bool progress_ledger::record(const progress_report& report, swarm_time expiration) {
+  if (report.who.id == self_)
+    return false; // what we say ourselves is newer than what comes back
+  auto found = entries_.find(report.who.id);
+  if (found == entries_.end()) {
+    if (entries_.size() >= options_.peers_max)
+      return false;
+    entries_.emplace(report.who.id, entry{report, report.time, expiration});
+    return true;
+  }
+  if (report.time <= found->second.time)
+    return false;
+  found->second = {report, report.time, expiration};
+  return true;
+}
+
+bool progress_ledger::forget(const peer_id& peer, swarm_time time, swarm_time expiration) {
+  auto found = entries_.find(peer);
+  if (found == entries_.end() || found->second.time > time)
+    return false;
+  bool news = found->second.report.has_value();
+  found->second = {std::nullopt, time, expiration};
+  return news;
+}
+
+void progress_ledger::purge(swarm_time now) {
+  std::erase_if(entries_, [now](const auto& item) { return item.second.expiration < now; });
+}
+
+swarm_progress progress_ledger::view(const std::optional<progress_report>& own,
+                                     swarm_time now) const {
+  std::vector<const progress_report*> valid;
+  for (const auto& [id, e] : entries_)
+    if (e.report && e.expiration >= now)
+      valid.push_back(&*e.report);
+  if (own)
+    valid.insert(std::lower_bound(valid.begin(), valid.end(), own->who.id,
+                                  [](const progress_report* a, const peer_id& id) { return a->who.id < id; }),
+                 &*own);
+
+  swarm_progress out;
+  // Clients never advance the run: nobody could download a state from them.
+  if (own)
+    out.global_epoch = own->epoch;
+  for (const auto* p : valid)
+    if (!p->who.client_mode)
+      out.global_epoch = std::max(out.global_epoch, p->epoch);
+
+  double rate = nothing;
+  double extrapolated = 0;
+  std::map<digest, std::size_t> holders;
+  for (const auto* p : valid) {
+    out.peers.push_back({p->who, p->epoch, p->samples, p->samples_per_second, p->parameters});
+    rate += p->samples_per_second; // those behind, too: they will catch up
+    out.num_clients += p->who.client_mode ? 1 : 0;
+    if (p->epoch != out.global_epoch)
+      continue;
+    ++out.peers_at_epoch;
+    out.global_samples += p->samples;
+    auto age = std::max(0.0, seconds_of(now - p->time));
+    extrapolated += static_cast<double>(p->samples) + age * p->samples_per_second;
+    if (!p->parameters.is_zero())
+      ++holders[p->parameters];
+  }
+  out.num_peers = static_cast<std::uint32_t>(valid.size());
+  out.samples_per_second = rate;
+  auto target = static_cast<double>(options_.target_batch_size);
+  out.eta_seconds = std::max(0.0, target - extrapolated) / rate;
+  if (valid.size() <= (own ? 1U : 0U)) {
+    out.refresh_seconds = seconds_of(options_.refresh_default);
+  } else {
+    auto peers = static_cast<double>(valid.size());
+    auto expected = std::max(peers + options_.expected_drift_peers,
+                             peers * (1 + options_.expected_drift_rate));
+    out.refresh_seconds = std::clamp(out.eta_seconds * peers / expected,
+                                     seconds_of(options_.refresh_min), seconds_of(options_.refresh_max));
+  }
+
+  auto own_epoch = own ? own->epoch : out.global_epoch;
+  out.in_sync = own_epoch.value() + 1 >= out.global_epoch.value();
+  out.ready = out.global_epoch > own_epoch || out.global_samples >= options_.target_batch_size
+              || (!options_.strict_target && out.eta_seconds <= 0);
+
+  // Most peers' parameters are the run's; of equally many the smaller digest, so that all agree.
+  const std::pair<const digest, std::size_t>* most = nullptr;
+  for (const auto& h : holders)
+    if (most == nullptr || h.second > most->second)
+      most = &h;
+  if (most == nullptr)
+    return out;
+  for (const auto* p : valid)
+    if (p->epoch == out.global_epoch && p->parameters == most->first && p->who.id != self_
+        && !p->who.client_mode)
+      out.donors.push_back(p->who);
+  out.parameters_differ = own && own->epoch == out.global_epoch && !own->parameters.is_zero()
+                          && own->parameters != most->first;
+  return out;
+}
+
+} // namespace waggle
