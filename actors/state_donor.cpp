@@ -1,0 +1,98 @@
+// open_state ─► trainer: get_state_snapshot ─► hash ─► state_header
+// get_state_chunk ─► a slice of the snapshot, not copied ─► state_chunk + body
+
+#include "actors/state_donor.hpp"
+
+#include <algorithm>
+
+#include "actors/guard.hpp"
+#include "runtime/crypto/digest.hpp"
+
+namespace waggle {
+
+namespace {
+
+using self_pointer = state_donor_impl::stateful_pointer<state_donor_state>;
+
+std::size_t readers(const state_donor_state& st, const peer_id& except) {
+  std::size_t n = 0;
+  for (const auto& [content, snapshot] : st.snapshots)
+    for (const auto& [peer, when] : snapshot.readers)
+      n += peer == except ? 0 : 1;
+  return n;
+}
+
+caf::result<outbound_answer> open(self_pointer self, const node_context& ctx,
+                                  const donor_config& config, const trainer_actor& trainer,
+                                  const peer_id& reader) {
+  if (readers(self->state, reader) >= config.downloads_max)
+    return to_caf(ec::overloaded, "enough peers download from this one");
+  auto promise = self->make_response_promise<outbound_answer>();
+  self->request(trainer, config.snapshot_timeout, get_state_snapshot{})
+    .then(
+      [self, ctx, config, reader, promise](state_snapshot& made) mutable {
+        auto& snapshots = self->state.snapshots;
+        // The trainer shares one snapshot among all who ask in one epoch: hash it once.
+        auto known = std::find_if(snapshots.begin(), snapshots.end(), [&](const auto& entry) {
+          return entry.second.content.state.data == made.state.data;
+        });
+        auto content = known != snapshots.end() ? known->first : sha256(made.state.view());
+        wire::state_header header{made.epoch, content, made.parameters, made.state.size,
+                                  config.chunk_bytes};
+        auto& snapshot = snapshots[content];
+        snapshot.content = std::move(made);
+        snapshot.readers[reader] = self->clock().now();
+        ctx.log->info("peer {} downloads our state of epoch {}", short_name(reader),
+                      header.epoch.value());
+        promise.deliver(outbound_answer{header, {}});
+      },
+      [promise](caf::error& why) mutable { promise.deliver(std::move(why)); });
+  return promise;
+}
+
+caf::result<outbound_answer> read(self_pointer self, const node_context& ctx,
+                                  const donor_config& config, const wire::get_state_chunk& what,
+                                  const peer_id& reader) {
+  auto found = self->state.snapshots.find(what.content);
+  if (found == self->state.snapshots.end())
+    return to_caf(ec::not_found, "this state is not offered any more");
+  auto& snapshot = found->second;
+  const auto& bytes = snapshot.content.state;
+  auto begin = std::uint64_t{what.index} * config.chunk_bytes;
+  if (begin >= bytes.size)
+    return to_caf(ec::protocol_violation, "there is no such chunk");
+  snapshot.readers[reader] = self->clock().now();
+  auto size = std::min<std::size_t>(config.chunk_bytes, bytes.size - begin);
+  ctx.metrics->count_state_bytes("out", static_cast<double>(size));
+  return outbound_answer{wire::state_chunk{what.index}, slice(bytes, begin, size)};
+}
+
+} // namespace
+
+state_donor_impl::behavior_type state_donor(self_pointer self, node_context ctx,
+                                            donor_config config, trainer_actor trainer) {
+  end_on_exception(self, ctx);
+  self->delayed_send(self, config.snapshot_idle / 4, drop_idle_snapshots{});
+  return {
+    [self, ctx, config, trainer](const inbound_call& msg) -> caf::result<outbound_answer> {
+      if (std::holds_alternative<wire::open_state>(msg.what))
+        return open(self, ctx, config, trainer, msg.from.id);
+      if (const auto* chunk = std::get_if<wire::get_state_chunk>(&msg.what))
+        return read(self, ctx, config, *chunk, msg.from.id);
+      return to_caf(ec::protocol_violation, "this is not for a donor");
+    },
+    [](const inbound_event& msg) { msg.release(); },
+    [self, config](drop_idle_snapshots again) {
+      auto now = self->clock().now();
+      for (auto& [content, snapshot] : self->state.snapshots)
+        std::erase_if(snapshot.readers, [&](const auto& reader) {
+          return now - reader.second >= config.snapshot_idle;
+        });
+      std::erase_if(self->state.snapshots,
+                    [](const auto& entry) { return entry.second.readers.empty(); });
+      self->delayed_send(self, config.snapshot_idle / 4, again);
+    },
+  };
+}
+
+} // namespace waggle

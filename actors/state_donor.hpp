@@ -1,0 +1,46 @@
+#pragma once
+
+#include <map>
+#include <optional>
+
+#include <caf/all.hpp>
+
+#include "actors/actors.hpp"
+#include "actors/node_context.hpp"
+
+namespace waggle {
+
+struct donor_config {
+  std::uint32_t chunk_bytes = 1U << 20U;
+  /// Peers that download at once; a further one is told ec::overloaded and asks somebody else.
+  std::size_t downloads_max = 4;
+  /// A snapshot that nobody asked a chunk of for this long is let go.
+  milliseconds snapshot_idle{30'000};
+  milliseconds snapshot_timeout{30'000}; // for the trainer to make one
+};
+
+/// To itself: let go of what nobody downloads.
+struct drop_idle_snapshots {};
+
+struct state_donor_state {
+  static inline const char* name = "state-donor";
+
+  struct snapshot {
+    state_snapshot content;
+    std::map<peer_id, steady_time> readers; // who asked, and when last
+  };
+  std::map<digest, snapshot> snapshots; // by content hash
+  steady_time dropped;
+};
+
+using state_donor_impl = state_donor_actor::extend<caf::reacts_to<drop_idle_snapshots>>;
+
+/// Serves the trainer's state to newcomers in chunks. A snapshot is immutable and shared by all who
+/// download it; the trainer goes on meanwhile.
+state_donor_impl::behavior_type
+state_donor(state_donor_impl::stateful_pointer<state_donor_state> self, node_context ctx,
+            donor_config config, trainer_actor trainer);
+
+} // namespace waggle
+
+WAGGLE_LOCAL(drop_idle_snapshots)

@@ -1,0 +1,83 @@
+#include "runtime/state/state_download.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/crypto/digest.hpp"
+
+namespace waggle {
+
+status state_download::accept(const state_offer& offer) {
+  if (offer.bytes == 0 || offer.chunk_bytes < options_.chunk_bytes_min
+      || offer.chunk_bytes > options_.chunk_bytes_max)
+    return failure{ec::protocol_violation, "a state of no bytes, or in chunks of an odd size"};
+  if (offer.bytes > options_.bytes_max)
+    return failure{ec::oversize, "a state of " + std::to_string(offer.bytes) + " bytes"};
+  if (offer_ && offer_->content == offer.content && offer_->bytes == offer.bytes
+      && offer_->chunk_bytes == offer.chunk_bytes)
+    return done{}; // another donor of the same
+  offer_ = offer;
+  auto count = (offer.bytes + offer.chunk_bytes - 1) / offer.chunk_bytes;
+  chunks_.assign(count, chunk_state::missing);
+  missing_ = count;
+  asked_ = 0;
+  // Grows with what arrives, so that an offer alone costs nothing.
+  bytes_ = std::make_shared<std::vector<std::byte>>();
+  return done{};
+}
+
+std::size_t state_download::size_of(std::uint32_t index) const {
+  auto begin = std::uint64_t{index} * offer_->chunk_bytes;
+  return static_cast<std::size_t>(std::min<std::uint64_t>(offer_->chunk_bytes, offer_->bytes - begin));
+}
+
+std::vector<std::uint32_t> state_download::next() {
+  std::vector<std::uint32_t> out;
+  for (std::uint32_t i = 0; i < chunks_.size() && asked_ < options_.window; ++i) {
+    if (chunks_[i] != chunk_state::missing)
+      continue;
+    chunks_[i] = chunk_state::asked;
+    ++asked_;
+    out.push_back(i);
+  }
+  return out;
+}
+
+status state_download::chunk(std::uint32_t index, byte_span bytes) {
+  if (!offer_ || index >= chunks_.size() || chunks_[index] != chunk_state::asked
+      || bytes.size() != size_of(index))
+    return failure{ec::wrong_shape, "a chunk that nobody asked for, or of the wrong length"};
+  auto begin = std::size_t{index} * offer_->chunk_bytes;
+  if (bytes_->size() < begin + bytes.size())
+    bytes_->resize(begin + bytes.size());
+  std::memcpy(bytes_->data() + begin, bytes.data(), bytes.size());
+  chunks_[index] = chunk_state::here;
+  --asked_;
+  --missing_;
+  return done{};
+}
+
+void state_download::interrupted() {
+  std::replace(chunks_.begin(), chunks_.end(), chunk_state::asked, chunk_state::missing);
+  asked_ = 0;
+}
+
+result<payload> state_download::finish() {
+  auto offer = *offer_;
+  auto whole = payload_of(std::shared_ptr<const std::vector<std::byte>>{bytes_});
+  offer_.reset();
+  bytes_.reset();
+  chunks_.clear();
+  missing_ = 0;
+  if (sha256(whole.view()) != offer.content)
+    return failure{ec::hash_mismatch, "the bytes are not the ones that were announced"};
+  return whole;
+}
+
+double state_download::progress() const {
+  if (chunks_.empty())
+    return 0;
+  return 1 - static_cast<double>(missing_) / static_cast<double>(chunks_.size());
+}
+
+} // namespace waggle

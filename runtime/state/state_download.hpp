@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/core/bytes.hpp"
+#include "runtime/core/ids.hpp"
+#include "runtime/core/result.hpp"
+
+namespace waggle {
+
+/// What a donor offers.
+struct state_offer {
+  epoch_id epoch;
+  digest content; // SHA-256 over all bytes
+  digest parameters;
+  std::uint64_t bytes = 0;
+  std::uint32_t chunk_bytes = 0;
+
+  friend bool operator==(const state_offer&, const state_offer&) = default;
+};
+
+/// One state on its way here: which chunks are asked for, which have come, and whether the whole is
+/// what was announced. Chunks of another donor with the same content count: a download that lost its
+/// donor goes on where it stopped. No network, no time. Not thread-safe.
+class state_download {
+public:
+  struct options {
+    std::uint64_t bytes_max = 16_GiB; // larger offers are refused before anything is allocated
+    std::uint32_t chunk_bytes_min = 4096;
+    std::uint32_t chunk_bytes_max = 16U << 20U;
+    std::size_t window = 8; // chunks asked for at once
+  };
+
+  explicit state_download(options opts) : options_(opts) {}
+
+  /// Begins with this offer, or goes on if the content is the one that we have parts of.
+  /// Fails with ec::oversize or protocol_violation.
+  status accept(const state_offer& offer);
+
+  /// The chunks to ask for now; they count as asked.
+  std::vector<std::uint32_t> next();
+  /// Fails with ec::wrong_shape if the chunk has the wrong length or was not asked for.
+  status chunk(std::uint32_t index, byte_span bytes);
+  /// The donor is gone: what was asked for is not coming.
+  void interrupted();
+
+  [[nodiscard]] bool complete() const { return offer_ && missing_ == 0; }
+  /// The whole, checked against its hash. Fails with ec::hash_mismatch and forgets everything.
+  result<payload> finish();
+
+  [[nodiscard]] const std::optional<state_offer>& offer() const { return offer_; }
+  [[nodiscard]] double progress() const;
+
+private:
+  enum class chunk_state : std::uint8_t { missing, asked, here };
+
+  [[nodiscard]] std::size_t size_of(std::uint32_t index) const;
+
+  options options_;
+  std::optional<state_offer> offer_;
+  std::shared_ptr<std::vector<std::byte>> bytes_;
+  std::vector<chunk_state> chunks_;
+  std::size_t missing_ = 0; // not here
+  std::size_t asked_ = 0;
+};
+
+} // namespace waggle
