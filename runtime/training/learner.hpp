@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -52,5 +53,8 @@ public:
   /// All or nothing: fails with ec::schema_mismatch or ec::malformed and changes nothing.
   virtual status load_state(byte_span state) = 0;
 };
+
+/// Makes the learner on the thread that will use it. Fails with a sentence for the operator.
+using learner_factory = std::function<result<std::unique_ptr<learner>>()>;
 
 } // namespace waggle

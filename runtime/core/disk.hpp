@@ -1,0 +1,56 @@
+#pragma once
+
+#include <filesystem>
+#include <initializer_list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/core/bytes.hpp"
+#include "runtime/core/result.hpp"
+
+namespace waggle {
+
+/// Seam: where a peer keeps files. Implementations are thread-safe; every failure is ec::io_error with
+/// a sentence that names the file.
+class disk {
+public:
+  virtual ~disk() = default;
+
+  /// The whole file; fails with ec::oversize if it is larger than `bytes_max`.
+  virtual result<std::string> read(const std::filesystem::path& file, std::uint64_t bytes_max) = 0;
+  /// All pieces, one after another. Afterwards the file is either the old one or the whole new one,
+  /// also if the machine loses power. Makes missing folders.
+  virtual status write(const std::filesystem::path& file,
+                       std::initializer_list<byte_span> pieces) = 0;
+  /// Names of the files in a folder, ascending; none if there is no such folder.
+  virtual result<std::vector<std::string>> list(const std::filesystem::path& folder) = 0;
+  virtual status remove(const std::filesystem::path& file) = 0;
+};
+
+/// The machine's file system.
+std::shared_ptr<disk> make_system_disk();
+
+/// Files in memory, with faults on demand: for simulations and tests.
+class memory_disk final : public disk {
+public:
+  result<std::string> read(const std::filesystem::path& file, std::uint64_t bytes_max) override;
+  status write(const std::filesystem::path& file, std::initializer_list<byte_span> pieces) override;
+  result<std::vector<std::string>> list(const std::filesystem::path& folder) override;
+  status remove(const std::filesystem::path& file) override;
+
+  /// Every write fails with this until it is taken back.
+  void fail_writes(std::optional<failure> why);
+  /// Replaces what a file holds, as a broken medium would.
+  void corrupt(const std::filesystem::path& file, std::string content);
+
+private:
+  std::mutex mutex_;
+  std::map<std::filesystem::path, std::string> files_;
+  std::optional<failure> write_fault_;
+};
+
+} // namespace waggle

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "runtime/core/ids.hpp"
+#include "runtime/core/result.hpp"
+
+namespace waggle {
+
+/// The learning rate as a pure function of the epoch, so that every peer that is at an epoch has the
+/// same one, however it got there (INV-3; spec/optimizer.md §9, F11).
+struct lr_schedule {
+  enum class shape : std::uint8_t { constant, warmup_cosine };
+
+  shape kind = shape::constant;
+  double peak = 1e-3;
+  std::uint64_t warmup_epochs = 0; // linear from peak / warmup_epochs
+  std::uint64_t total_epochs = 0;  // cosine: where `floor` is reached; later epochs stay there
+  double floor = 0;
+
+  [[nodiscard]] double at(epoch_id epoch) const;
+};
+
+/// "constant" or "warmup-cosine".
+result<lr_schedule::shape> parse_schedule(std::string_view name);
+std::string_view to_string(lr_schedule::shape kind);
+
+} // namespace waggle

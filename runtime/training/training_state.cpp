@@ -1,0 +1,51 @@
+#include "runtime/training/training_state.hpp"
+
+#include <cstring>
+
+#include "runtime/core/byte_io.hpp"
+#include "runtime/crypto/digest.hpp"
+
+namespace waggle {
+
+namespace {
+constexpr std::string_view magic = "WGGLST01";
+}
+
+std::string encode_state_header(const training_state& state) {
+  byte_writer out;
+  out.put_raw(magic)
+    .put(state.epoch.value())
+    .put(state.schema)
+    .put(state.parameters)
+    .put(static_cast<std::uint64_t>(state.learner.size()))
+    .put(sha256(state.learner));
+  return out.take();
+}
+
+payload encode_state(const training_state& state) {
+  auto header = encode_state_header(state);
+  auto image = std::make_shared<std::vector<std::byte>>(header.size() + state.learner.size());
+  std::memcpy(image->data(), header.data(), header.size());
+  std::memcpy(image->data() + header.size(), state.learner.data(), state.learner.size());
+  return payload_of(std::shared_ptr<const std::vector<std::byte>>{image});
+}
+
+result<training_state> decode_state(byte_span image) {
+  byte_reader in{image};
+  training_state state;
+  if (in.get_raw(magic.size()) != magic)
+    return failure{ec::malformed, "this is no training state"};
+  state.epoch = epoch_id{in.get<std::uint64_t>()};
+  state.schema = in.get<digest>();
+  state.parameters = in.get<digest>();
+  auto bytes = in.get<std::uint64_t>();
+  auto hash = in.get<digest>();
+  if (!in.ok() || bytes != in.left())
+    return failure{ec::malformed, "the training state is cut off, or too long"};
+  state.learner = image.last(in.left());
+  if (sha256(state.learner) != hash)
+    return failure{ec::hash_mismatch, "the training state is damaged"};
+  return state;
+}
+
+} // namespace waggle
