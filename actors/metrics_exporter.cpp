@@ -1,0 +1,132 @@
+// trainer ─► training_status, round_ended   tracker ─► swarm_progress   switchboard ─► links
+//                       └──────────────► documents ─► status_board ◄─ HTTP (I/O thread)
+
+#include "actors/metrics_exporter.hpp"
+
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+#include "actors/guard.hpp"
+#include "runtime/core/version.hpp"
+
+namespace waggle {
+
+namespace {
+
+using self_pointer = metrics_exporter_impl::stateful_pointer<metrics_exporter_state>;
+using json = nlohmann::ordered_json;
+
+constexpr auto refresh_interval = 500ms;
+
+json number_or_null(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
+
+json status_document(const metrics_exporter_state& st, const node_context& ctx,
+                     const status_board& board, double uptime) {
+  const auto& t = st.training;
+  auto of_training = [&](auto field) { return t ? json(field(*t)) : json(nullptr); };
+  json doc;
+  doc["peer"] = to_string(ctx.record.id);
+  doc["run"] = ctx.run_id;
+  doc["version"] = version;
+  doc["phase"] = t ? std::string{to_string(t->phase)} : "node";
+  doc["epoch"] = of_training([](const auto& s) { return s.epoch.value(); });
+  doc["global_epoch"] = st.run.global_epoch.value();
+  doc["samples_toward_epoch"] = of_training([](const auto& s) { return s.samples_toward_epoch; });
+  doc["target_batch_size"] = of_training([](const auto& s) { return s.target_batch_size; });
+  doc["loss"] = t ? number_or_null(t->loss) : json(nullptr);
+  doc["first_loss"] = t ? number_or_null(t->first_loss) : json(nullptr);
+  doc["samples"] = {{"used", t ? t->samples_used : 0}, {"dropped", t ? t->samples_dropped : 0}};
+  doc["rounds"] = {{"complete", st.rounds_complete},
+                   {"shrunk", st.rounds_shrunk},
+                   {"failed", st.rounds_failed}};
+  doc["local_fallbacks"] = t ? t->local_fallbacks : 0;
+  doc["state_downloads"] = t ? t->state_downloads : 0;
+  doc["steps"] = t ? t->steps : 0;
+  doc["samples_per_second"] = of_training([](const auto& s) { return s.samples_per_second; });
+  doc["learning_rate"] = of_training([](const auto& s) { return s.learning_rate; });
+  doc["last_outcome"] = t ? t->last_outcome : "";
+  doc["parameters"] = of_training([](const auto& s) { return to_string(s.parameters); });
+  doc["bytes"] = {{"in", board.bytes_in()}, {"out", board.bytes_out()}};
+  doc["peers"] = st.run.num_peers;
+  doc["uptime_seconds"] = uptime;
+  return doc;
+}
+
+json peers_document(const metrics_exporter_state& st, const node_context& ctx) {
+  json all = json::array();
+  for (const auto& peer : st.run.peers) {
+    json addresses = json::array();
+    for (const auto& where : peer.who.addresses)
+      addresses.push_back(to_string(where));
+    all.push_back({{"id", to_string(peer.who.id)},
+                   {"addresses", addresses},
+                   {"epoch", peer.epoch.value()},
+                   {"samples", peer.samples},
+                   {"samples_per_second", number_or_null(peer.samples_per_second)},
+                   {"self", peer.who.id == ctx.record.id},
+                   {"connected", st.connected.count(peer.who.id) > 0}});
+  }
+  return {{"peers", all}};
+}
+
+std::string why_not_ready(const metrics_exporter_state& st) {
+  if (!st.training)
+    return {};
+  switch (st.training->phase) {
+    case trainer_phase::training:
+    case trainer_phase::averaging:
+    case trainer_phase::finished: return {};
+    case trainer_phase::starting:
+    case trainer_phase::joining:
+    case trainer_phase::syncing:
+    case trainer_phase::stopped: return std::string{to_string(st.training->phase)};
+  }
+  return "unknown";
+}
+
+void refresh(self_pointer self, const node_context& ctx, status_board& board) {
+  const auto& st = self->state;
+  auto uptime = seconds_of(self->clock().now() - st.began);
+  board.show_status(status_document(st, ctx, board, uptime).dump() + "\n");
+  board.show_peers(peers_document(st, ctx).dump() + "\n");
+  auto reason = why_not_ready(st);
+  board.show_readiness(reason.empty(), reason);
+}
+
+} // namespace
+
+metrics_exporter_impl::behavior_type metrics_exporter(self_pointer self, node_context ctx,
+                                                      std::shared_ptr<status_board> board) {
+  end_on_exception(self, ctx);
+  self->state.began = self->clock().now();
+  refresh(self, ctx, *board);
+  self->delayed_send(self, refresh_interval, refresh_documents{});
+  return {
+    [self, ctx, board](const training_status& msg) {
+      self->state.training = msg;
+      refresh(self, ctx, *board);
+    },
+    [self](const round_ended& msg) {
+      auto& st = self->state;
+      switch (msg.report.outcome) {
+        case round_outcome::complete: ++st.rounds_complete; break;
+        case round_outcome::shrunk: ++st.rounds_shrunk; break;
+        case round_outcome::failed: ++st.rounds_failed; break;
+      }
+    },
+    [ctx](const state_download_ended& msg) {
+      if (!msg.ok)
+        ctx.log->debug("a state download failed after {:.1f} s: {}", msg.seconds, to_string(msg.why));
+    },
+    [self](const swarm_progress& msg) { self->state.run = msg; },
+    [self](const peer_connected& msg) { self->state.connected.insert(msg.peer.id); },
+    [self](const peer_disconnected& msg) { self->state.connected.erase(msg.peer); },
+    [self, ctx, board](refresh_documents again) {
+      refresh(self, ctx, *board);
+      self->delayed_send(self, refresh_interval, again);
+    },
+  };
+}
+
+} // namespace waggle

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <set>
+
+#include <caf/all.hpp>
+
+#include "actors/actors.hpp"
+#include "actors/node_context.hpp"
+#include "actors/status_board.hpp"
+
+namespace waggle {
+
+/// To itself: write the documents anew.
+struct refresh_documents {};
+
+struct metrics_exporter_state {
+  static inline const char* name = "metrics-exporter";
+
+  std::optional<training_status> training; // nothing: a peer without a model
+  swarm_progress run;
+  std::set<peer_id> connected;
+  std::uint64_t rounds_complete = 0;
+  std::uint64_t rounds_shrunk = 0;
+  std::uint64_t rounds_failed = 0;
+  steady_time began;
+};
+
+using metrics_exporter_impl = metrics_exporter_actor::extend<caf::reacts_to<refresh_documents>>;
+
+/// Keeps /api/v1/status, /api/v1/peers and /readyz up to date with what the other actors report.
+///
+/// /api/v1/status: {"peer","run","version","phase","epoch","global_epoch","samples_toward_epoch",
+/// "target_batch_size","loss","first_loss","samples":{"used","dropped"},
+/// "rounds":{"complete","shrunk","failed"},"local_fallbacks","state_downloads","steps",
+/// "samples_per_second","learning_rate","last_outcome","parameters","bytes":{"in","out"},"peers",
+/// "uptime_seconds"}; null where it is not known.
+/// /api/v1/peers: {"peers":[{"id","addresses","epoch","samples","samples_per_second","self","connected"}]}
+metrics_exporter_impl::behavior_type
+metrics_exporter(metrics_exporter_impl::stateful_pointer<metrics_exporter_state> self,
+                 node_context ctx, std::shared_ptr<status_board> board);
+
+} // namespace waggle
+
+WAGGLE_LOCAL(refresh_documents)

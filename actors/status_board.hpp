@@ -1,0 +1,52 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "runtime/core/time.hpp"
+#include "runtime/metrics/metric_families.hpp"
+#include "runtime/net/http.hpp"
+
+namespace waggle {
+
+/// What a peer shows over HTTP: the metrics, and documents that the metrics exporter keeps up to date.
+/// It never asks an actor, so that a scrape answers at once whatever the peer is busy with.
+/// Thread-safe.
+class status_board {
+public:
+  explicit status_board(std::shared_ptr<metric_families> metrics) : metrics_(std::move(metrics)) {}
+
+  void show_status(std::string json);
+  void show_peers(std::string json);
+  /// Whether the peer may take part in rounds; if not, why.
+  void show_readiness(bool ready, std::string why);
+
+  /// Bytes on the wire since the start, for the status document.
+  void count_bytes(bool outbound, std::size_t bytes) {
+    (outbound ? bytes_out_ : bytes_in_).fetch_add(bytes, std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::uint64_t bytes_in() const { return bytes_in_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t bytes_out() const { return bytes_out_.load(std::memory_order_relaxed); }
+
+  /// GET /metrics, /healthz, /readyz, /api/v1/status, /api/v1/peers; anything else is 404 or 405 with a
+  /// JSON body that says what there is.
+  [[nodiscard]] net::http_response answer(const net::http_request& request) const;
+
+private:
+  std::shared_ptr<metric_families> metrics_;
+  std::atomic<std::uint64_t> bytes_in_{0};
+  std::atomic<std::uint64_t> bytes_out_{0};
+  mutable std::mutex mutex_;
+  std::string status_ = "{}\n";
+  std::string peers_ = "{\"peers\":[]}\n";
+  bool ready_ = false;
+  std::string not_ready_because_ = "starting";
+};
+
+/// The process_* metrics that Prometheus users expect, in text format.
+std::string process_metrics();
+
+} // namespace waggle
