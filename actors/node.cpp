@@ -1,0 +1,319 @@
+// birth: transport ─► switchboard ─► (listening) ─► dht ─► tracker ─► matchmaker ─► averager
+//        ─► exporter ─► trainer ─► donor ─► services and listeners are told of each other ─► bootstrap
+// death: trainer: checkpoint ─► tracker: goodbye ─► switchboard: hang up ─► everybody ─► transport
+
+#include "actors/node.hpp"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+
+#include "actors/guard.hpp"
+
+namespace waggle {
+
+namespace {
+
+using self_pointer = node_impl::stateful_pointer<node_state>;
+
+bool is_wildcard(const std::string& host) { return host == "0.0.0.0" || host == "::"; }
+
+/// Addresses of this machine that others may reach, loopback only if there is nothing else.
+std::vector<std::string> local_addresses() {
+  std::vector<std::string> found;
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) == 0) {
+    for (auto* i = all; i != nullptr; i = i->ifa_next) {
+      if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != AF_INET
+          || (i->ifa_flags & IFF_LOOPBACK) != 0 || (i->ifa_flags & IFF_UP) == 0)
+        continue;
+      char text[INET_ADDRSTRLEN] = {};
+      const auto* address = reinterpret_cast<const sockaddr_in*>(i->ifa_addr);
+      if (inet_ntop(AF_INET, &address->sin_addr, text, sizeof text) != nullptr)
+        found.emplace_back(text);
+    }
+    freeifaddrs(all);
+  }
+  if (found.empty())
+    found.emplace_back("127.0.0.1");
+  if (found.size() > addresses_max)
+    found.resize(addresses_max);
+  return found;
+}
+
+std::vector<endpoint> announced(const node_config& config, const endpoint& bound) {
+  if (config.announce)
+    return {{config.announce->host, config.announce->port != 0 ? config.announce->port : bound.port}};
+  if (!is_wildcard(bound.host))
+    return {bound};
+  std::vector<endpoint> all;
+  for (const auto& host : local_addresses())
+    all.push_back({host, bound.port});
+  return all;
+}
+
+net::net_events counting(const std::shared_ptr<metric_families>& metrics,
+                         const std::shared_ptr<status_board>& board) {
+  net::net_events events;
+  events.refused = [metrics](ec why) { metrics->count_refused_input(why); };
+  events.transferred = [metrics, board](bool outbound, bool data, std::size_t bytes) {
+    metrics->count_network_bytes(outbound ? "out" : "in", data ? "data" : "control",
+                                 static_cast<double>(bytes));
+    board->count_bytes(outbound, bytes);
+  };
+  events.opened = [metrics](bool outbound) { metrics->connection_opened(outbound ? "out" : "in"); };
+  events.closed = [metrics](bool outbound, ec why) {
+    metrics->connection_closed(outbound ? "out" : "in", why);
+  };
+  events.dial_failed = [metrics](ec why) { metrics->count_dial_error(why); };
+  events.http_served = [metrics](const std::string& route, unsigned code, double seconds) {
+    metrics->count_http_request(route, static_cast<int>(code), seconds);
+  };
+  return events;
+}
+
+caf::actor_addr address_of(const caf::strong_actor_ptr& who) {
+  return caf::actor_cast<caf::actor_addr>(who);
+}
+
+/// Everything alive, in the order of death.
+std::vector<caf::strong_actor_ptr> everybody(const node_parts& p) {
+  std::vector<caf::strong_actor_ptr> all;
+  auto add = [&all](const auto& handle) {
+    if (handle)
+      all.push_back(caf::actor_cast<caf::strong_actor_ptr>(handle));
+  };
+  add(p.donor);
+  add(p.trainer);
+  add(p.averager);
+  add(p.matchmaker);
+  add(p.tracker);
+  add(p.exporter);
+  add(p.dht);
+  add(p.switchboard);
+  return all;
+}
+
+/// Tells who serves what and who wants to know what.
+template <class Sender>
+void introduce(Sender send, const node_parts& p) {
+  auto board = caf::actor_cast<switchboard_impl>(p.switchboard);
+  auto tracker = caf::actor_cast<progress_tracker_impl>(p.tracker);
+  auto serves = [&](service_topic topic, const auto& handle) {
+    if (handle)
+      send(board, serve{topic, caf::actor_cast<service_actor>(handle)});
+  };
+  auto listens = [&](const auto& handle) {
+    if (handle)
+      send(board, listen_links{caf::actor_cast<link_listener_actor>(handle)});
+  };
+  serves(service_topic::dht, p.dht);
+  serves(service_topic::progress, p.tracker);
+  serves(service_topic::matchmaking, p.matchmaker);
+  serves(service_topic::averaging, p.averager);
+  serves(service_topic::state, p.donor);
+  listens(p.dht);
+  listens(p.tracker);
+  listens(p.matchmaker);
+  listens(p.averager);
+  listens(p.exporter);
+  send(tracker, subscribe_progress{caf::actor_cast<progress_listener_actor>(p.exporter)});
+  if (p.trainer)
+    send(tracker, subscribe_progress{caf::actor_cast<progress_listener_actor>(p.trainer)});
+}
+
+struct supervisor {
+  self_pointer self;
+  const node_context& ctx;
+  const node_config& config;
+  const std::shared_ptr<status_board>& board;
+
+  node_state& state() const { return self->state; }
+
+  // -- death of one -------------------------------------------------------------------------------
+
+  void on_down(const caf::down_msg& down) const {
+    auto& st = state();
+    auto& p = st.parts;
+    auto why = from_caf(down.reason);
+    auto is = [&](const auto& handle) { return handle && handle.address() == down.source; };
+    if (st.stopping)
+      return;
+    if (is(p.exporter) || is(p.donor)) {
+      bool exporter = is(p.exporter);
+      ctx.metrics->count_actor_restart(exporter ? "metrics-exporter" : "state-donor");
+      ctx.log->error("{} died and is started again: {}", exporter ? "metrics-exporter" : "state-donor",
+                     to_string(why));
+      auto pause = milliseconds{100} * (1U << std::min(st.restarts++, 8U));
+      self->delayed_send(self, pause, restart_leaf{exporter});
+      return;
+    }
+    for (const auto& part : everybody(p))
+      if (address_of(part) == down.source) {
+        st.ended_because = why.code == ec::none ? failure{ec::internal, "ended unasked"} : why;
+        ctx.log->critical("this peer ends: one of its actors died: {}", to_string(st.ended_because));
+        return begin_shutdown();
+      }
+  }
+
+  void restart(bool exporter) const {
+    auto& p = state().parts;
+    auto board_handle = caf::actor_cast<switchboard_impl>(p.switchboard);
+    auto tracker = caf::actor_cast<progress_tracker_impl>(p.tracker);
+    if (exporter) {
+      p.exporter = self->spawn<caf::monitored>(metrics_exporter, ctx, board);
+      self->send(board_handle, listen_links{caf::actor_cast<link_listener_actor>(p.exporter)});
+      self->send(tracker,
+                 subscribe_progress{caf::actor_cast<progress_listener_actor>(p.exporter)});
+    } else {
+      p.donor = self->spawn<caf::monitored>(state_donor, ctx, config.training->donor, p.trainer);
+      self->send(board_handle, serve{service_topic::state, caf::actor_cast<service_actor>(p.donor)});
+    }
+  }
+
+  // -- the orderly end --------------------------------------------------------------------------------
+
+  void begin_shutdown() const {
+    auto& st = state();
+    if (std::exchange(st.stopping, true))
+      return;
+    ctx.metrics->set_peer_state("leaving");
+    board->show_readiness(false, "leaving");
+    if (!st.parts.trainer)
+      return advance(1);
+    self->request(st.parts.trainer, config.stop_training_timeout, stop_training{})
+      .then(
+        [self = self, ctx = ctx, config = config, board = board](const training_status& status) {
+          self->state.last_status = status;
+          supervisor{self, ctx, config, board}.advance(1);
+        },
+        [self = self, ctx = ctx, config = config, board = board](const caf::error& why) {
+          if (self->state.ended_because.code == ec::none)
+            ctx.log->warn("the trainer did not stop in time: {}", to_string(from_caf(why)));
+          supervisor{self, ctx, config, board}.advance(1);
+        });
+  }
+
+  void advance(int stage) const {
+    auto& p = state().parts;
+    if (stage == 1) {
+      self->send(p.tracker, say_goodbye{});
+      self->delayed_send(self, config.goodbye_time, continue_shutdown{2});
+    } else if (stage == 2) {
+      self->send(caf::actor_cast<switchboard_impl>(p.switchboard), hang_up{});
+      self->delayed_send(self, config.goodbye_time, continue_shutdown{3});
+    } else {
+      end();
+    }
+  }
+
+  void end() const {
+    auto& st = state();
+    auto reason = st.ended_because.code == ec::none
+                    ? caf::make_error(caf::exit_reason::user_shutdown)
+                    : to_caf(st.ended_because);
+    for (const auto& part : everybody(st.parts))
+      caf::anon_send_exit(caf::actor_cast<caf::actor>(part), caf::exit_reason::user_shutdown);
+    st.transport->stop();
+    for (auto& promise : st.waiting)
+      promise.deliver(st.last_status);
+    st.parts = {};
+    self->quit(reason);
+  }
+};
+
+} // namespace
+
+node_impl::behavior_type node(self_pointer self, node_context ctx, node_config config,
+                              node_parts parts, std::shared_ptr<net::transport> transport,
+                              std::shared_ptr<status_board> board) {
+  end_on_exception(self, ctx);
+  auto& st = self->state;
+  st.parts = std::move(parts);
+  st.transport = std::move(transport);
+  for (const auto& part : everybody(st.parts))
+    self->monitor(caf::actor_cast<caf::actor>(part));
+  auto with = [self, ctx, config, board](auto&& action) {
+    action(supervisor{self, ctx, config, board});
+  };
+  self->set_down_handler(
+    [with](const caf::down_msg& down) { with([&](const supervisor& s) { s.on_down(down); }); });
+  return {
+    [self, ctx, with](const shut_down& msg) -> caf::result<training_status> {
+      if (!self->state.stopping)
+        ctx.log->info("this peer is stopping: {}", msg.why);
+      auto promise = self->make_response_promise<training_status>();
+      self->state.waiting.push_back(promise);
+      with([](const supervisor& s) { s.begin_shutdown(); });
+      return promise;
+    },
+    [with](const continue_shutdown& msg) {
+      with([&](const supervisor& s) { s.advance(msg.stage); });
+    },
+    [self, with](const restart_leaf& msg) {
+      if (!self->state.stopping)
+        with([&](const supervisor& s) { s.restart(msg.exporter); });
+    },
+  };
+}
+
+result<started_node> start_node(caf::actor_system& system, const node_config& config,
+                                const node_seams& seams) {
+  started_node out;
+  auto& ctx = out.ctx;
+  ctx.run_id = config.run_id;
+  ctx.self = seams.self;
+  ctx.record = {seams.self->id(), seams.self->key(), {}, config.client_mode};
+  ctx.wall = seams.wall;
+  ctx.verifier = seams.verifier;
+  ctx.metrics = std::make_shared<metric_families>(seams.registry, config.run_id);
+  ctx.log = seams.log;
+  ctx.seed = config.seed;
+  out.board = std::make_shared<status_board>(ctx.metrics);
+
+  transport_order order{ctx.record,
+                        [board = out.board](const net::http_request& r) { return board->answer(r); },
+                        counting(ctx.metrics, out.board)};
+  auto transport = seams.make_transport(std::move(order));
+  auto& p = out.parts;
+  auto board = system.spawn(switchboard, ctx, config.switchboard, transport);
+  p.switchboard = board;
+  if (!config.client_mode) {
+    auto bound = transport->listen(config.listen, [board](std::shared_ptr<net::link> link) {
+      caf::anon_send(board, link_arrived{std::move(link)});
+    });
+    if (!bound) {
+      caf::anon_send_exit(board, caf::exit_reason::user_shutdown);
+      transport->stop();
+      return bound.error();
+    }
+    out.bound = *bound;
+    ctx.record.addresses = announced(config, out.bound);
+    transport->announce(ctx.record);
+  }
+
+  p.dht = system.spawn(dht_router, ctx, config.dht, p.switchboard);
+  p.tracker = system.spawn(progress_tracker, ctx, config.progress, p.switchboard, p.dht);
+  p.exporter = system.spawn(metrics_exporter, ctx, out.board);
+  if (config.averaging) {
+    p.matchmaker = system.spawn(matchmaker, ctx, config.averaging->matchmaking, p.switchboard, p.dht);
+    p.averager =
+      system.spawn(averager, ctx, config.averaging->averaging, p.switchboard, p.matchmaker);
+  }
+  if (config.training) {
+    trainer_peers peers{p.averager, p.tracker, p.switchboard, p.exporter};
+    const auto& training = *config.training;
+    p.trainer = seams.detach_trainer
+                  ? system.spawn<caf::detached>(trainer, ctx, training.training, training.make_learner, peers)
+                  : system.spawn(trainer, ctx, training.training, training.make_learner, peers);
+    p.donor = system.spawn(state_donor, ctx, training.donor, p.trainer);
+  }
+  introduce([](const auto& to, auto msg) { caf::anon_send(to, std::move(msg)); }, p);
+  out.node = system.spawn(node, ctx, config, p, transport, out.board);
+  caf::anon_send(p.dht, bootstrap_from{config.initial_peers});
+  if (p.trainer)
+    caf::anon_send(p.trainer, start_training{});
+  return out;
+}
+
+} // namespace waggle

@@ -1,0 +1,134 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <caf/all.hpp>
+
+#include "actors/averager.hpp"
+#include "actors/dht_router.hpp"
+#include "actors/matchmaker.hpp"
+#include "actors/metrics_exporter.hpp"
+#include "actors/progress_tracker.hpp"
+#include "actors/state_donor.hpp"
+#include "actors/switchboard.hpp"
+#include "actors/trainer.hpp"
+#include "runtime/net/http.hpp"
+#include "runtime/net/net_events.hpp"
+
+namespace waggle {
+
+/// A whole peer.
+struct node_config {
+  std::string run_id = "waggle";
+  endpoint listen{"0.0.0.0", 7700};
+  std::optional<endpoint> announce; // how others reach us, if not at the address we bind
+  std::vector<endpoint> initial_peers;
+  bool client_mode = false; // accepts no connections; only dials
+  std::uint64_t seed = 0;
+
+  switchboard_config switchboard;
+  dht_config dht;
+  progress_config progress;
+  /// Peers that average; nothing: a helper that only keeps the DHT and watches.
+  struct averaging_parts {
+    matchmaking_config matchmaking;
+    averaging_config averaging;
+  };
+  std::optional<averaging_parts> averaging;
+  /// Peers that train; needs `averaging`, too.
+  struct training_parts {
+    training_config training;
+    learner_factory make_learner;
+    donor_config donor;
+  };
+  std::optional<training_parts> training;
+
+  /// After a command to stop: for the trainer's checkpoint, then for the goodbyes.
+  milliseconds stop_training_timeout{3'000};
+  milliseconds goodbye_time{300};
+};
+
+/// What a transport is made for.
+struct transport_order {
+  peer_record record;
+  net::http_handler http;
+  net::net_events events;
+};
+
+/// The world as one peer sees it (product.md §2.5).
+struct node_seams {
+  std::shared_ptr<const identity> self;
+  std::shared_ptr<const wall_clock> wall;
+  std::shared_ptr<const signature_verifier> verifier;
+  std::shared_ptr<prometheus::Registry> registry;
+  std::shared_ptr<spdlog::logger> log;
+  std::function<std::shared_ptr<net::transport>(transport_order)> make_transport;
+  /// The trainer blocks while it computes, so it gets a thread of its own. Not in simulations.
+  bool detach_trainer = true;
+};
+
+/// Handles of a running peer. Empty where the configuration did not ask for that part.
+struct node_parts {
+  switchboard_actor switchboard;
+  dht_router_actor dht;
+  progress_tracker_actor tracker;
+  metrics_exporter_actor exporter;
+  matchmaker_actor matchmaker;
+  averager_actor averager;
+  trainer_actor trainer;
+  state_donor_actor donor;
+};
+
+struct started_node {
+  node_actor node;
+  node_parts parts;
+  endpoint bound; // meaningless in client mode
+  node_context ctx;
+  std::shared_ptr<status_board> board;
+};
+
+/// Binds the address, then brings a peer to life in `system`: transport, switchboard, DHT, progress,
+/// metrics, and what the configuration asks for. Nothing runs if it fails (ec::bad_config).
+result<started_node> start_node(caf::actor_system& system, const node_config& config,
+                                const node_seams& seams);
+
+/// To itself: the next step of an orderly end.
+struct continue_shutdown {
+  int stage = 0;
+};
+/// To itself: what may restart, does.
+struct restart_leaf {
+  bool exporter = false; // else the donor
+};
+
+struct node_state {
+  static inline const char* name = "node";
+
+  node_parts parts;
+  std::shared_ptr<net::transport> transport;
+  bool stopping = false;
+  failure ended_because; // not none: something died that a peer cannot do without
+  training_status last_status;
+  std::vector<caf::typed_response_promise<training_status>> waiting;
+  unsigned restarts = 0;
+};
+
+using node_impl =
+  node_actor::extend<caf::reacts_to<continue_shutdown>, caf::reacts_to<restart_leaf>>;
+
+/// Supervises a peer's actors. The metrics exporter and the state donor hold nothing that is lost with
+/// them, so they are started again; without any other the peer ends, orderly, with the reason.
+/// Death goes from the trainer (checkpoint) over goodbyes to the links, then everything else.
+node_impl::behavior_type node(node_impl::stateful_pointer<node_state> self, node_context ctx,
+                              node_config config, node_parts parts,
+                              std::shared_ptr<net::transport> transport,
+                              std::shared_ptr<status_board> board);
+
+} // namespace waggle
+
+WAGGLE_LOCAL(continue_shutdown)
+WAGGLE_LOCAL(restart_leaf)
