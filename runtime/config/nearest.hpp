@@ -1,0 +1,34 @@
+#pragma once
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace waggle {
+
+/// How many letters have to be put in, taken out or replaced to make `b` of `a` (Levenshtein).
+inline std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    auto diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      auto replaced = diagonal + (a[i] == b[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+/// The name most like `wrong`; empty if there is none at all.
+inline std::string nearest(std::string_view wrong, const std::vector<std::string>& names) {
+  auto best = std::min_element(names.begin(), names.end(), [&](const auto& a, const auto& b) {
+    return edit_distance(wrong, a) < edit_distance(wrong, b);
+  });
+  return best == names.end() ? std::string{} : *best;
+}
+
+} // namespace waggle

@@ -1,0 +1,329 @@
+#include "runtime/config/options.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+#include "runtime/config/nearest.hpp"
+#include "runtime/config/values.hpp"
+
+namespace waggle {
+
+namespace {
+
+using setter = std::function<status(run_options&, std::string_view)>;
+
+setter text(std::string run_options::*field) {
+  return [field](run_options& o, std::string_view v) -> status {
+    if (v.empty())
+      return failure{ec::bad_config, "must not be empty"};
+    o.*field = std::string{v};
+    return done{};
+  };
+}
+
+setter one_of(std::string run_options::*field, std::vector<std::string> names) {
+  return [field, names = std::move(names)](run_options& o, std::string_view v) -> status {
+    if (std::find(names.begin(), names.end(), v) == names.end()) {
+      std::string all;
+      for (const auto& name : names)
+        all += (all.empty() ? "" : ", ") + name;
+      return failure{ec::bad_config, "is not one of " + all + "; the nearest is "
+                                       + nearest(v, names)};
+    }
+    o.*field = std::string{v};
+    return done{};
+  };
+}
+
+setter whole(std::uint64_t run_options::*field, std::uint64_t low, std::uint64_t high,
+             std::string reason) {
+  return [=](run_options& o, std::string_view v) -> status {
+    auto value = parse_whole(v);
+    if (!value)
+      return value.error();
+    if (*value < low || *value > high)
+      return failure{ec::bad_config, "must lie between " + std::to_string(low) + " and "
+                                       + std::to_string(high) + ": " + reason};
+    o.*field = *value;
+    return done{};
+  };
+}
+
+setter real(double run_options::*field, double low, double high, std::string reason) {
+  return [=](run_options& o, std::string_view v) -> status {
+    auto value = parse_real(v);
+    if (!value)
+      return value.error();
+    if (*value < low || *value > high)
+      return failure{ec::bad_config, "is out of range: " + reason};
+    o.*field = *value;
+    return done{};
+  };
+}
+
+setter yes_no(bool run_options::*field) {
+  return [field](run_options& o, std::string_view v) -> status {
+    auto value = parse_yes_no(v);
+    if (!value)
+      return value.error();
+    o.*field = *value;
+    return done{};
+  };
+}
+
+setter duration(milliseconds run_options::*field, milliseconds low, std::string reason) {
+  return [=](run_options& o, std::string_view v) -> status {
+    auto value = parse_duration(v);
+    if (!value)
+      return value.error();
+    if (*value < low)
+      return failure{ec::bad_config,
+                     "must be at least " + std::to_string(low.count()) + "ms: " + reason};
+    o.*field = *value;
+    return done{};
+  };
+}
+
+setter bytes(std::uint64_t run_options::*field, std::uint64_t low, std::uint64_t high,
+             std::string reason) {
+  return [=](run_options& o, std::string_view v) -> status {
+    auto value = parse_bytes(v);
+    if (!value)
+      return value.error();
+    if (*value < low || *value > high)
+      return failure{ec::bad_config, "is out of range: " + reason};
+    o.*field = *value;
+    return done{};
+  };
+}
+
+setter path(std::optional<std::filesystem::path> run_options::*field) {
+  return [field](run_options& o, std::string_view v) -> status {
+    if (v.empty())
+      return failure{ec::bad_config, "must name a file"};
+    o.*field = std::filesystem::path{v};
+    return done{};
+  };
+}
+
+std::vector<option_spec> make_table() {
+  using o = run_options;
+  constexpr std::uint64_t many = std::uint64_t{1} << 40U;
+  return {
+    {"run-id", "NAME", "waggle", "Peers of one run use the same name; others are refused.", "peer",
+     [](o& x, std::string_view v) -> status {
+       if (v.empty() || v.size() > 64 || v.find_first_of(". \t\n/") != std::string_view::npos)
+         return failure{ec::bad_config, "must have 1 to 64 characters, without dots, slashes or spaces: "
+                                        "it becomes part of the DHT's keys"};
+       x.run_id = std::string{v};
+       return done{};
+     }},
+    {"listen", "HOST:PORT", "0.0.0.0:7700", "Where peers, browsers and Prometheus reach this peer; port 0 picks a free one.",
+     "peer",
+     [](o& x, std::string_view v) -> status {
+       auto where = parse_endpoint(v);
+       if (!where)
+         return failure{ec::bad_config, "is no address: " + where.error().detail};
+       x.listen = *where;
+       return done{};
+     }},
+    {"announce", "HOST:PORT", "", "What others are told to dial, where that differs from --listen (port 0: the bound port).", "peer",
+     [](o& x, std::string_view v) -> status {
+       auto where = parse_endpoint(v);
+       if (!where)
+         return failure{ec::bad_config, "is no address: " + where.error().detail};
+       x.announce = *where;
+       return done{};
+     }},
+    {"initial-peers", "A,B", "", "Peers of the run to join through; any one that answers will do. None: start the run.",
+     "peer",
+     [](o& x, std::string_view v) -> status {
+       auto all = parse_endpoints(v);
+       if (!all)
+         return all.error();
+       x.initial_peers = *all;
+       return done{};
+     }},
+    {"client-mode", "", "false", "Accept no connections, only dial: for peers behind NAT.", "peer",
+     yes_no(&o::client_mode)},
+    {"data-dir", "DIR", ".waggle", "Where the identity and the checkpoints are kept.", "peer",
+     [](o& x, std::string_view v) -> status {
+       if (v.empty())
+         return failure{ec::bad_config, "must name a folder"};
+       x.data_dir = std::filesystem::path{v};
+       return done{};
+     }},
+    {"identity", "FILE", "", "The peer's key; by default identity.pem in --data-dir, made when missing.", "peer",
+     path(&o::identity)},
+    {"log-level", "LEVEL", "info", "debug, info, warn or error.", "peer",
+     one_of(&o::log_level, {"debug", "info", "warn", "error"})},
+    {"log-format", "FORMAT", "text", "text or json.", "peer", one_of(&o::log_format, {"text", "json"})},
+    {"duration", "TIME", "0", "End after this long; 0: when stopped.", "peer",
+     duration(&o::duration, 0ms, "")},
+    {"seed", "N", "0", "Makes random choices repeatable; 0: from the operating system.", "peer",
+     whole(&o::seed, 0, ~std::uint64_t{0}, "")},
+
+    {"target-batch-size", "N", "256", "Samples of the whole swarm per optimizer step.", "training",
+     whole(&o::target_batch_size, 1, many, "an epoch needs at least one sample")},
+    {"micro-batch", "N", "8", "Samples of one forward and backward pass here.", "training",
+     whole(&o::micro_batch, 1, 1U << 20U, "a step needs at least one sample")},
+    {"epochs", "N", "0", "Optimizer steps of the run; 0: until stopped.", "training",
+     whole(&o::epochs, 0, many, "")},
+    {"model", "NAME", "char-gpt", "char-gpt or mlp.", "training", one_of(&o::model, {"char-gpt", "mlp"})},
+    {"layers", "N", "2", "Blocks of char-gpt, hidden layers of mlp.", "training",
+     whole(&o::layers, 1, 256, "more does not fit a peer")},
+    {"width", "N", "64", "Values per position (char-gpt) or per hidden layer (mlp).", "training",
+     whole(&o::width, 1, 65536, "more does not fit a peer")},
+    {"heads", "N", "4", "Attention heads of char-gpt; they divide --width.", "training",
+     whole(&o::heads, 1, 1024, "more does not fit a peer")},
+    {"context", "N", "64", "Bytes that char-gpt looks back.", "training",
+     whole(&o::context, 2, 65536, "a prediction needs something before it")},
+    {"data", "PATH", "synthetic", "A text file, a folder of them, or 'synthetic'.", "training", text(&o::data)},
+    {"optimizer", "NAME", "adamw", "sgd, adam or adamw.", "training",
+     one_of(&o::optimizer, {"sgd", "adam", "adamw"})},
+    {"lr", "X", "0.003", "Peak learning rate.", "training",
+     real(&o::lr, 0, 1e6, "a learning rate is not negative")},
+    {"schedule", "NAME", "constant", "constant or warmup-cosine (which needs --epochs).", "training",
+     one_of(&o::schedule, {"constant", "warmup-cosine"})},
+    {"warmup-epochs", "N", "0", "Epochs in which the learning rate rises linearly.", "training",
+     whole(&o::warmup_epochs, 0, many, "")},
+    {"weight-decay", "X", "0", "Weight decay; decoupled for adamw.", "training",
+     real(&o::weight_decay, 0, 1e6, "it is not negative")},
+    {"momentum", "X", "0", "Momentum of sgd.", "training", real(&o::momentum, 0, 0.999999, "it lies in [0, 1)")},
+    {"device", "NAME", "auto", "auto, cpu, cuda or cuda:N.", "training", text(&o::device)},
+    {"threads", "N", "1", "Compute threads.", "training", whole(&o::threads, 1, 1024, "at least one")},
+    {"strict-target", "BOOL", "true", "End an epoch only on samples that were reported, not on extrapolated ones.",
+     "training", yes_no(&o::strict_target)},
+    {"step-interval", "TIME", "0", "Least time between two passes: leaves the machine to others.", "training",
+     duration(&o::step_interval, 0ms, "")},
+    {"join-timeout", "TIME", "15s", "With --initial-peers: look for the run this long before training alone.",
+     "training", duration(&o::join_timeout, 0ms, "")},
+    {"resume", "BOOL", "true", "Go on from the newest checkpoint in --data-dir.", "training", yes_no(&o::resume)},
+
+    {"codec", "NAME", "none", "How parts travel: none (float32) or float16.", "averaging",
+     one_of(&o::codec, {"none", "float16"})},
+    {"part-size", "BYTES", "512KiB", "Bytes of a part, the unit of transfer and reduction.", "averaging",
+     bytes(&o::part_bytes, 4096, 16U << 20U, "a part fits into one frame (16MiB) and is worth a header (4KiB)")},
+    {"min-group-size", "N", "2", "Smaller groups do not average.", "averaging",
+     whole(&o::min_group_size, 1, 64, "a round has at most 64 members")},
+    {"target-group-size", "N", "64", "A group is complete with this many.", "averaging",
+     whole(&o::target_group_size, 1, 64, "a round has at most 64 members")},
+    {"min-contributors", "N", "1", "A round with fewer contributors fails.", "averaging",
+     whole(&o::min_contributors, 1, 64, "a round has at most 64 members")},
+    {"matchmaking-time", "TIME", "3s", "A group below its size begins after this long.", "averaging",
+     duration(&o::matchmaking_time, 10ms, "others need a chance to hear of it")},
+    {"averaging-timeout", "TIME", "60s", "Matchmaking and all-reduce of one epoch together.", "averaging",
+     duration(&o::averaging_timeout, 100ms, "a round needs a few round trips")},
+    {"stall-timeout", "TIME", "5s", "A member that sends nothing for this long is left behind.", "averaging",
+     duration(&o::stall_timeout, 50ms, "shorter takes every hiccup for a failure")},
+
+    {"elements", "N", "1048576", "float32 values in the vector of waggle average.", "average",
+     whole(&o::elements, 1, std::uint64_t{1} << 33U, "a round's vector has at most 2^33 values")},
+    {"rounds", "N", "0", "End after this many rounds; 0: when stopped.", "average",
+     whole(&o::rounds, 0, many, "")},
+    {"weight", "X", "1", "This peer's weight.", "average",
+     real(&o::weight, 0, 1e30, "a weight is finite and not negative")},
+    {"expected-peers", "N", "0", "Begin as soon as this many are in the group; 0: not known.", "average",
+     whole(&o::expected_peers, 0, 64, "a round has at most 64 members")},
+    {"standing", "BOOL", "true", "Keep the group of the last complete round.", "average", yes_no(&o::standing)},
+
+    {"peers", "N", "4", "Peers that waggle swarm starts.", "swarm", whole(&o::peers, 1, 64, "they run on one machine")},
+    {"kill-after", "TIME", "0", "Kill one peer (SIGKILL) after this long; 0: do not.", "swarm",
+     duration(&o::kill_after, 0ms, "")},
+    {"join-after", "TIME", "0", "Let a new peer join after this long; 0: do not.", "swarm",
+     duration(&o::join_after, 0ms, "")},
+
+    {"json", "FILE", "", "Write the result as JSON to this file (status: to standard output).", "output",
+     [](o& x, std::string_view v) -> status {
+       x.json = true;
+       if (!v.empty() && v != "true")
+         x.json_file = std::filesystem::path{v};
+       return done{};
+     }},
+    {"steps", "N", "50", "Micro-steps that waggle bench train measures.", "output",
+     whole(&o::steps, 1, 1U << 20U, "at least one")},
+  };
+}
+
+std::string environment_name(std::string_view option) {
+  std::string name = "WAGGLE_";
+  for (char c : option)
+    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return name;
+}
+
+} // namespace
+
+const std::vector<option_spec>& option_table() {
+  static const auto table = make_table();
+  return table;
+}
+
+const option_spec* find_option(std::string_view name) {
+  const auto& table = option_table();
+  auto found = std::find_if(table.begin(), table.end(),
+                            [&](const option_spec& spec) { return spec.name == name; });
+  return found == table.end() ? nullptr : &*found;
+}
+
+settings from_environment(const std::vector<std::string>& taken,
+                          const std::function<const char*(const char*)>& look_up) {
+  settings found;
+  for (const auto& name : taken) {
+    auto variable = environment_name(name);
+    const char* value = look_up(variable.c_str());
+    if (value == nullptr && name == "initial-peers") {
+      variable = "INITIAL_PEERS";
+      value = look_up(variable.c_str());
+    }
+    if (value != nullptr && *value != '\0')
+      found[name] = {value, variable};
+  }
+  return found;
+}
+
+result<run_options> resolve(const settings& file, const settings& environment,
+                            const settings& flags) {
+  run_options options;
+  for (const auto& spec : option_table()) {
+    for (const auto* source : {&flags, &environment, &file}) {
+      auto found = source->find(spec.name);
+      if (found == source->end())
+        continue;
+      auto set = spec.set(options, found->second.value);
+      if (!set)
+        return failure{ec::bad_config, found->second.source + ": '" + found->second.value + "' "
+                                         + set.error().detail};
+      break;
+    }
+  }
+  if (auto fits = check_combinations(options); !fits)
+    return fits.error();
+  return options;
+}
+
+status check_combinations(const run_options& o) {
+  auto bad = [](std::string why) { return failure{ec::bad_config, std::move(why)}; };
+  if (o.client_mode && o.initial_peers.empty())
+    return bad("--client-mode needs --initial-peers: nobody can reach this peer, so it has to know whom to dial");
+  if (o.client_mode && o.announce)
+    return bad("--client-mode and --announce exclude each other: a client is not dialled");
+  if (o.micro_batch > o.target_batch_size)
+    return bad("--micro-batch " + std::to_string(o.micro_batch) + " is larger than --target-batch-size "
+               + std::to_string(o.target_batch_size) + ": one pass would end more than one epoch");
+  if (o.min_group_size > o.target_group_size)
+    return bad("--min-group-size is larger than --target-group-size: no group could ever begin");
+  if (o.min_contributors > o.target_group_size)
+    return bad("--min-contributors is larger than --target-group-size: every round would fail");
+  if (o.matchmaking_time >= o.averaging_timeout)
+    return bad("--matchmaking-time must be shorter than --averaging-timeout: no time would be left to average");
+  if (o.width % o.heads != 0 && o.model == "char-gpt")
+    return bad("--heads must divide --width");
+  if (o.schedule == "warmup-cosine" && o.epochs == 0)
+    return bad("--schedule warmup-cosine needs --epochs: it has to know where to end");
+  if (o.epochs != 0 && o.warmup_epochs > o.epochs)
+    return bad("--warmup-epochs is larger than --epochs");
+  return done{};
+}
+
+} // namespace waggle

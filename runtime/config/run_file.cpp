@@ -1,0 +1,70 @@
+// The only file that includes toml11: it takes ten seconds to compile.
+
+#include <toml.hpp>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+#include "runtime/config/nearest.hpp"
+#include "runtime/config/options.hpp"
+
+namespace waggle {
+
+namespace {
+
+std::string text_of(const toml::value& value) {
+  if (value.is_string())
+    return value.as_string().str;
+  if (value.is_array()) {
+    std::string joined;
+    for (const auto& item : value.as_array())
+      joined += (joined.empty() ? "" : ",") + text_of(item);
+    return joined;
+  }
+  std::ostringstream out;
+  out << value;
+  return out.str();
+}
+
+status collect(const std::string& file, const toml::table& table, settings& found) {
+  std::vector<std::string> names;
+  for (const auto& spec : option_table())
+    names.push_back(spec.name);
+  for (const auto& [key, value] : table) {
+    if (value.is_table()) {
+      if (auto inner = collect(file, value.as_table(), found); !inner)
+        return inner;
+      continue;
+    }
+    auto name = key;
+    std::replace(name.begin(), name.end(), '_', '-');
+    auto where = file + ":" + std::to_string(value.location().line());
+    if (find_option(name) == nullptr)
+      return failure{ec::bad_config, where + ": there is no option '" + key + "'; the nearest is '"
+                                       + nearest(name, names) + "'"};
+    found[name] = {text_of(value), where};
+  }
+  return done{};
+}
+
+} // namespace
+
+result<settings> from_file(const std::filesystem::path& file) {
+  std::ifstream in{file, std::ios::binary};
+  if (!in)
+    return failure{ec::bad_config, "cannot read the run file " + file.string()
+                                     + ": it does not exist, or is not ours to read"};
+  settings found;
+  try {
+    auto parsed = toml::parse(in, file.string());
+    if (auto taken = collect(file.string(), parsed.as_table(), found); !taken)
+      return taken.error();
+  } catch (const std::exception& e) {
+    std::string what = e.what();
+    return failure{ec::bad_config, file.string() + " is not TOML: " + what.substr(0, what.find('\n'))};
+  }
+  return found;
+}
+
+} // namespace waggle

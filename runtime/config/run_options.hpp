@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/core/endpoint.hpp"
+#include "runtime/core/time.hpp"
+
+namespace waggle {
+
+/// Everything that a user can set, typed and within its bounds. One struct for all commands; each
+/// reads what it takes. The option table (options.hpp) says names, units, defaults and bounds.
+struct run_options {
+  // -- the peer
+  std::string run_id = "waggle";
+  endpoint listen{"0.0.0.0", 7700};
+  std::optional<endpoint> announce;
+  std::vector<endpoint> initial_peers;
+  bool client_mode = false;
+  std::filesystem::path data_dir = ".waggle";
+  std::optional<std::filesystem::path> identity; // default: <data_dir>/identity.pem
+  std::string log_level = "info";
+  std::string log_format = "text";
+  milliseconds duration{0}; // 0: until stopped
+  std::uint64_t seed = 0;   // 0: from the operating system
+
+  // -- training
+  std::uint64_t target_batch_size = 256;
+  std::uint64_t micro_batch = 8;
+  std::uint64_t epochs = 0; // 0: until stopped
+  std::string model = "char-gpt";
+  std::uint64_t layers = 2;
+  std::uint64_t width = 64;
+  std::uint64_t heads = 4;
+  std::uint64_t context = 64;
+  std::string data = "synthetic";
+  std::string optimizer = "adamw";
+  double lr = 3e-3;
+  std::string schedule = "constant";
+  std::uint64_t warmup_epochs = 0;
+  double weight_decay = 0;
+  double momentum = 0;
+  std::string device = "auto";
+  std::uint64_t threads = 1;
+  bool strict_target = true;
+  milliseconds step_interval{0};
+  milliseconds join_timeout{15'000};
+  bool resume = true;
+
+  // -- averaging
+  std::string codec = "none";
+  std::uint64_t part_bytes = 512U << 10U;
+  std::uint64_t min_group_size = 2;
+  std::uint64_t target_group_size = 64;
+  std::uint64_t min_contributors = 1;
+  milliseconds matchmaking_time{3'000};
+  milliseconds averaging_timeout{60'000};
+  milliseconds stall_timeout{5'000};
+
+  // -- waggle average
+  std::uint64_t elements = 1U << 20U;
+  std::uint64_t rounds = 0; // 0: until stopped
+  double weight = 1;
+  std::uint64_t expected_peers = 0;
+  bool standing = true;
+
+  // -- waggle swarm
+  std::uint64_t peers = 4;
+  milliseconds kill_after{0};
+  milliseconds join_after{0};
+
+  // -- output
+  std::optional<std::filesystem::path> json_file;
+  bool json = false;
+  std::uint64_t steps = 50; // waggle bench train
+
+  std::vector<std::string> arguments; // positional: ADDR, FILE, NAME
+};
+
+} // namespace waggle

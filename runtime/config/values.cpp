@@ -1,0 +1,93 @@
+#include "runtime/config/values.hpp"
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+
+namespace waggle {
+
+namespace {
+
+failure no(const std::string& what) { return {ec::bad_config, what}; }
+
+struct unit {
+  std::string_view name;
+  double factor;
+};
+
+/// A number and one of the units.
+template <std::size_t N>
+std::optional<double> with_unit(std::string_view text, const unit (&units)[N]) {
+  double number = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || !std::isfinite(number) || number < 0)
+    return std::nullopt;
+  auto name = text.substr(static_cast<std::size_t>(end - text.data()));
+  for (const auto& u : units)
+    if (u.name == name)
+      return number * u.factor;
+  return std::nullopt;
+}
+
+} // namespace
+
+result<std::uint64_t> parse_whole(std::string_view text) {
+  std::uint64_t value = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || text.empty())
+    return no("is no whole number");
+  return value;
+}
+
+result<double> parse_real(std::string_view text) {
+  double value = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value))
+    return no("is no finite number");
+  return value;
+}
+
+result<bool> parse_yes_no(std::string_view text) {
+  if (text == "true" || text == "1" || text == "yes" || text == "on")
+    return true;
+  if (text == "false" || text == "0" || text == "no" || text == "off")
+    return false;
+  return no("is neither true nor false");
+}
+
+result<milliseconds> parse_duration(std::string_view text) {
+  constexpr unit units[] = {{"ms", 1}, {"s", 1e3}, {"", 1e3}, {"m", 60e3}, {"h", 3600e3}};
+  auto value = with_unit(text, units);
+  if (!value || *value > 1e13)
+    return no("is no duration: write 500ms, 5s, 2m or 1h");
+  return milliseconds{static_cast<std::int64_t>(std::llround(*value))};
+}
+
+result<std::uint64_t> parse_bytes(std::string_view text) {
+  constexpr unit units[] = {{"", 1},          {"B", 1},           {"KiB", 1024.0},
+                            {"MiB", 1048576.0}, {"GiB", 1073741824.0}};
+  auto value = with_unit(text, units);
+  if (!value || *value > 1e15)
+    return no("is no size: write 65536, 64KiB, 16MiB or 1GiB");
+  return static_cast<std::uint64_t>(*value);
+}
+
+result<std::vector<endpoint>> parse_endpoints(std::string_view text) {
+  std::vector<endpoint> found;
+  while (!text.empty()) {
+    auto comma = std::min(text.find(','), text.size());
+    auto one = text.substr(0, comma);
+    text.remove_prefix(std::min(comma + 1, text.size()));
+    if (one.empty())
+      continue;
+    auto where = parse_endpoint(one);
+    if (!where)
+      return no(where.error().detail);
+    found.push_back(*where);
+  }
+  return found;
+}
+
+} // namespace waggle
