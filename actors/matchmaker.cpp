@@ -165,7 +165,8 @@ struct broker {
                                                          const std::vector<peer_record>& suggested) {
       broker b{self, ctx, config, board, table};
       if (!self->state.current || self->state.searches != number) {
-        if (code == ec::none) // it counts on us, but we are not there any more
+        bool in_its_group = self->state.led_by == std::pair{number, to.id};
+        if (code == ec::none && !in_its_group) // it counts on us, but we are not there any more
           b.tell_leave(to);
         return;
       }
@@ -301,6 +302,9 @@ struct broker {
     }
     if (!current->search.on_begin(from.id))
       return decline(plan);
+    if (auto orphans = current->search.take_followers(); !orphans.empty())
+      (*this)(group_search::disband{std::move(orphans), from});
+    state().led_by = {state().searches, from.id};
     (*this)(group_search::withdraw{});
     form(plan);
   }

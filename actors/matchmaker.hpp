@@ -55,6 +55,7 @@ struct matchmaker_state {
 
   std::optional<running> current;
   std::uint64_t searches = 0; // number of `current`
+  std::pair<std::uint64_t, peer_id> led_by; // the last search that ended under a leader
   std::map<peer_id, peer_record> connected;
   std::uint64_t last_sequence = 0;
   std::optional<random_source> random;

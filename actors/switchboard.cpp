@@ -216,12 +216,9 @@ caf::result<peer_answer> on_call(self_pointer self, const node_context& ctx,
   auto& st = self->state;
   if (msg.timeout <= 0ms)
     return to_caf(ec::timeout, "no time was left to ask");
-  if (auto peer = st.peers.find(msg.to.id); peer != st.peers.end()) {
-    auto promise = self->make_response_promise<peer_answer>();
-    call_over(self, canonical(ctx.record.id, peer->first, peer->second.connections).actor, promise,
-              std::move(msg.what), msg.timeout);
-    return promise;
-  }
+  if (auto peer = st.peers.find(msg.to.id); peer != st.peers.end())
+    return self->delegate(canonical(ctx.record.id, peer->first, peer->second.connections).actor,
+                          call_over_link{std::move(msg.what), msg.timeout});
   auto* dial = reach(self, config, msg.to, msg.timeout);
   if (dial == nullptr)
     return to_caf(ec::unreachable, "not connected, and no address to dial is known");

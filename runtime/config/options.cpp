@@ -294,6 +294,7 @@ result<run_options> resolve(const settings& file, const settings& environment,
       if (!set)
         return failure{ec::bad_config, found->second.source + ": '" + found->second.value + "' "
                                          + set.error().detail};
+      options.given[spec.name] = found->second.value;
       break;
     }
   }

@@ -175,12 +175,7 @@ group_search::join_answer group_search::on_join(const seeker& asker, swarm_time 
 void group_search::give_up_followers(actions& out, const std::optional<peer_record>& suggested) {
   if (followers_.empty())
     return;
-  disband all;
-  for (const auto& [id, follower] : followers_)
-    all.followers.push_back(follower.record);
-  all.suggested = suggested;
-  followers_.clear();
-  out.push_back(std::move(all));
+  out.push_back(disband{take_followers(), suggested});
 }
 
 void group_search::begin_group(actions& out) {
@@ -199,10 +194,20 @@ void group_search::begin_group(actions& out) {
 // -- following ---------------------------------------------------------------------------------------
 
 bool group_search::on_begin(const peer_id& from) {
-  if (done_ || !leader_ || leader_->id != from)
+  // The word that the group begins may overtake the word that it took us.
+  bool follows = leader_ ? leader_->id == from : asking_ && asking_->id == from;
+  if (done_ || !follows)
     return false;
   done_ = true;
   return true;
+}
+
+std::vector<peer_record> group_search::take_followers() {
+  std::vector<peer_record> all;
+  for (const auto& [id, follower] : followers_)
+    all.push_back(follower.record);
+  followers_.clear();
+  return all;
 }
 
 group_search::actions group_search::on_disband(const peer_id& from,

@@ -103,8 +103,10 @@ public:
   /// The answer to `ask`, or why there is none.
   [[nodiscard]] actions on_answer(const peer_id& from, ec code,
                                   const std::optional<peer_record>& suggested, moment now);
-  /// True if `from` is the leader that we follow: the search is over.
+  /// True if `from` is the leader that we follow, or asked to: the search is over.
   [[nodiscard]] bool on_begin(const peer_id& from);
+  /// Those who follow us: after on_begin they need another leader.
+  [[nodiscard]] std::vector<peer_record> take_followers();
   [[nodiscard]] actions on_disband(const peer_id& from, const std::optional<peer_record>& suggested,
                                    moment now);
   void on_leave(const peer_id& from) { followers_.erase(from); }

@@ -1,0 +1,134 @@
+// A bare peer without a model: each round it averages a deterministic vector and prints one JSON line.
+
+#include <cstdio>
+
+#include <nlohmann/json.hpp>
+
+#include "actors/commands/commands.hpp"
+#include "actors/commands/peer_process.hpp"
+#include "actors/guard.hpp"
+#include "runtime/crypto/digest.hpp"
+
+namespace waggle {
+
+struct next_round {};
+
+} // namespace waggle
+WAGGLE_LOCAL(next_round)
+
+namespace waggle {
+
+namespace {
+
+using driver_actor = caf::typed_actor<caf::reacts_to<next_round>>;
+
+struct driver_state {
+  static inline const char* name = "average-driver";
+  std::uint64_t rounds = 0;
+};
+
+/// Values in [-1, 1) that depend on the peer and the index alone.
+std::shared_ptr<const float_vector> deterministic_vector(const peer_id& peer, std::size_t elements) {
+  std::uint64_t seed = 0;
+  for (std::size_t i = 0; i < 8; ++i)
+    seed = seed << 8U | std::to_integer<std::uint64_t>(peer.bytes[i]);
+  auto values = std::make_shared<float_vector>(elements);
+  for (std::size_t i = 0; i < elements; ++i) {
+    std::uint64_t x = seed + i * 0x9e3779b97f4a7c15U; // splitmix64
+    x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
+    x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
+    (*values)[i] = static_cast<float>((x ^ (x >> 31U)) >> 40U) / 8388608.0F - 1.0F;
+  }
+  return values;
+}
+
+void print(const round_report& report) {
+  nlohmann::ordered_json line;
+  bool failed = report.outcome == round_outcome::failed;
+  line["round"] = report.round.is_zero() ? nlohmann::ordered_json(nullptr)
+                                         : nlohmann::ordered_json(to_string(report.round));
+  line["contributors"] = nlohmann::ordered_json::array();
+  for (const auto& peer : report.contributors)
+    line["contributors"].push_back(to_string(peer));
+  line["weight_sum"] = report.weight_sum;
+  line["digest"] = failed ? nlohmann::ordered_json(nullptr)
+                          : nlohmann::ordered_json(to_string(
+                            sha256(as_string_view(std::as_bytes(std::span{*report.values})))));
+  line["seconds"] = report.matchmaking_seconds + report.allreduce_seconds;
+  line["allreduce_seconds"] = report.allreduce_seconds;
+  line["recovery_seconds"] = report.recovery_seconds;
+  line["outcome"] = to_string(report.outcome);
+  line["reason"] = report.why.code == ec::none ? nlohmann::ordered_json(nullptr)
+                                               : nlohmann::ordered_json(to_string(report.why.code));
+  if (!report.why.detail.empty())
+    line["detail"] = report.why.detail;
+  std::printf("%s\n", line.dump().c_str());
+  std::fflush(stdout);
+}
+
+driver_actor::behavior_type driver(driver_actor::stateful_pointer<driver_state> self,
+                                   node_context ctx, run_options options, averager_actor averager,
+                                   metrics_exporter_actor exporter,
+                                   std::shared_ptr<std::atomic<bool>> finished) {
+  end_on_exception(self, ctx);
+  auto values = deterministic_vector(ctx.record.id, options.elements);
+  self->send(self, next_round{});
+  auto ended = [self, options, exporter, finished](const round_report& report) {
+    print(report);
+    round_ended event{"vector", report};
+    event.report.values.reset();
+    self->send(exporter, std::move(event));
+    if (options.rounds != 0 && ++self->state.rounds >= options.rounds)
+      *finished = true;
+    else
+      self->send(self, next_round{});
+  };
+  return {[self, options, averager, values, ended, ctx](next_round) {
+    average_vector question;
+    question.values = values;
+    question.weight = options.weight;
+    question.deadline = options.averaging_timeout;
+    question.expected_peers = static_cast<std::uint32_t>(options.expected_peers);
+    question.standing = options.standing;
+    self->request(averager, options.averaging_timeout + 10s, std::move(question))
+      .then(ended, [self, ctx, ended](const caf::error& why) {
+        round_report report;
+        report.why = from_caf(why);
+        if (report.why.code == ec::shutting_down)
+          return;
+        ended(report);
+      });
+  }};
+}
+
+int run_average(const run_options& options) {
+  auto process = peer_process::prepare(options);
+  if (!process)
+    return bad_usage(process.error().detail);
+  auto& p = **process;
+  auto config = p.base_config();
+  config.averaging = averaging_from(options, "vector", "vector", {});
+  auto peer = p.start(config, "average");
+  if (!peer)
+    return bad_usage(peer.error().detail);
+  auto finished = std::make_shared<std::atomic<bool>>(false);
+  auto worker = p.system().spawn<caf::detached>(driver, peer->ctx, options, peer->parts.averager,
+                                                peer->parts.exporter, finished);
+  auto code = p.run_until_done(*peer, [finished] { return finished->load(); });
+  caf::anon_send_exit(worker, caf::exit_reason::user_shutdown);
+  return code;
+}
+
+} // namespace
+
+command average_command() {
+  return {"average",
+          "A bare peer that averages a vector round after round: for scripts and experiments.",
+          "Prints one JSON line a round: round, contributors, weight_sum, digest of the resulting bytes,\n"
+          "seconds, outcome (complete, shrunk, failed), reason. In two shells:\n"
+          "  waggle average --listen 127.0.0.1:7700 --rounds 3\n"
+          "  waggle average --listen 127.0.0.1:0 --initial-peers 127.0.0.1:7700 --rounds 3\n",
+          {"peer", "averaging", "average"}, {}, run_average};
+}
+
+} // namespace waggle

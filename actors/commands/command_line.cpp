@@ -1,0 +1,137 @@
+// The only file that includes CLI11: it takes seconds to compile.
+
+#include "actors/commands/command_line.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+
+#include <CLI/CLI.hpp>
+
+#include "runtime/config/nearest.hpp"
+#include "runtime/config/options.hpp"
+#include "runtime/core/version.hpp"
+
+namespace waggle {
+
+namespace {
+
+constexpr const char* about =
+  "Waggle trains one model on many unreliable machines, with no server in charge.\n\n"
+  "  waggle train --data some.txt                      start a run; it prints the line to join with\n"
+  "  waggle swarm --peers 4 --data some.txt            try it: four peers on this machine\n"
+  "  waggle status 127.0.0.1:7700                      ask a peer how it is doing\n";
+
+std::vector<std::string> options_of(const command& what) {
+  std::vector<std::string> names;
+  for (const auto& spec : option_table())
+    if (std::find(what.groups.begin(), what.groups.end(), spec.group) != what.groups.end())
+      names.push_back(spec.name);
+  return names;
+}
+
+struct parsed_command {
+  const command* what = nullptr;
+  CLI::App* app = nullptr;
+  std::map<std::string, std::string> values;
+  std::map<std::string, CLI::Option*> options;
+  std::string config;
+  std::vector<std::string> arguments;
+};
+
+void declare(CLI::App& root, parsed_command& into) {
+  auto* app = root.add_subcommand(into.what->name, into.what->summary);
+  into.app = app;
+  app->footer(into.what->details);
+  app->allow_extras();
+  app->add_option("--config", into.config, "A run file (TOML) with any of these options; flags and environment beat it.")
+    ->type_name("FILE");
+  for (const auto& name : options_of(*into.what)) {
+    const auto& spec = *find_option(name);
+    auto* option = app->add_option("--" + name, into.values[name], spec.help);
+    option->type_name(spec.value_name)->group(spec.group);
+    if (!spec.default_text.empty() && !spec.value_name.empty())
+      option->type_name(spec.value_name + " [" + spec.default_text + "]");
+    if (spec.value_name.empty() || name == "json")
+      option->expected(0, 1);
+    into.options[name] = option;
+  }
+  if (!into.what->arguments.empty()) {
+    std::string names;
+    for (const auto& argument : into.what->arguments)
+      names += (names.empty() ? "" : " ") + argument;
+    app->add_option(names, into.arguments)->expected(static_cast<int>(into.what->arguments.size()));
+  }
+}
+
+int run_parsed(parsed_command& chosen) {
+  auto taken = options_of(*chosen.what);
+  for (const auto& extra : chosen.app->remaining()) {
+    if (extra.rfind("--", 0) != 0)
+      return bad_usage("'" + extra + "' is one argument too many for waggle " + chosen.what->name);
+    auto wrong = extra.substr(2, extra.find('=') == std::string::npos ? std::string::npos : extra.find('=') - 2);
+    return bad_usage("waggle " + chosen.what->name + " has no option --" + wrong + "; the nearest is --"
+                     + nearest(wrong, taken));
+  }
+  settings flags;
+  for (const auto& [name, option] : chosen.options)
+    if (option->count() > 0) {
+      auto value = chosen.values.at(name);
+      bool is_switch = find_option(name)->value_name.empty() || name == "json";
+      flags[name] = {value.empty() && is_switch ? "true" : value, "--" + name};
+    }
+  settings file;
+  if (!chosen.config.empty()) {
+    auto read = from_file(chosen.config);
+    if (!read)
+      return bad_usage(read.error().detail);
+    file = *read;
+  }
+  auto options = resolve(file, from_environment(taken, [](const char* n) { return std::getenv(n); }), flags);
+  if (!options)
+    return bad_usage(options.error().detail);
+  options->arguments = chosen.arguments;
+  return chosen.what->run(*options);
+}
+
+} // namespace
+
+int bad_usage(const std::string& sentence) {
+  std::cerr << "waggle: " << sentence << "\n";
+  return exit_bad_usage;
+}
+
+int run_command_line(int argc, const char* const* argv, const std::vector<command>& commands) {
+  CLI::App root{about, "waggle"};
+  root.set_version_flag("--version", std::string{"waggle "} + version);
+  root.allow_extras();
+  std::vector<parsed_command> parsed(commands.size());
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < commands.size(); ++i) {
+    parsed[i].what = &commands[i];
+    declare(root, parsed[i]);
+    names.push_back(commands[i].name);
+  }
+  try {
+    root.parse(argc, argv);
+  } catch (const CLI::CallForHelp& e) {
+    return root.exit(e);
+  } catch (const CLI::CallForAllHelp& e) {
+    return root.exit(e);
+  } catch (const CLI::CallForVersion& e) {
+    return root.exit(e);
+  } catch (const CLI::ParseError& e) {
+    return bad_usage(std::string{e.what()} + " (see --help)");
+  }
+  for (auto& candidate : parsed)
+    if (candidate.app->parsed())
+      return run_parsed(candidate);
+  auto extras = root.remaining();
+  if (!extras.empty())
+    return bad_usage("there is no command '" + extras.front() + "'; the nearest is '"
+                     + nearest(extras.front(), names) + "' (see --help)");
+  std::cout << root.help();
+  return exit_bad_usage;
+}
+
+} // namespace waggle

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/config/run_options.hpp"
+
+namespace waggle {
+
+constexpr int exit_clean = 0;
+constexpr int exit_failed = 1;   // a run that failed
+constexpr int exit_bad_usage = 2; // nothing was started
+
+/// One command of the program.
+struct command {
+  std::string name;    // "train"
+  std::string summary; // one line
+  std::string details; // examples, what it prints
+  std::vector<std::string> groups; // which groups of the option table it takes
+  std::vector<std::string> arguments; // positional, e.g. "ADDR"
+  std::function<int(const run_options&)> run;
+};
+
+/// Reads the arguments, the environment and --config, and runs the command. Whatever is wrong with
+/// them ends with one sentence on standard error and exit_bad_usage, before anything starts.
+int run_command_line(int argc, const char* const* argv, const std::vector<command>& commands);
+
+/// Says what is wrong and returns exit_bad_usage.
+int bad_usage(const std::string& sentence);
+
+} // namespace waggle

@@ -1,0 +1,243 @@
+#include "actors/commands/peer_process.hpp"
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "actors/caf_error.hpp"
+#include "actors/commands/logging.hpp"
+#include "runtime/config/options.hpp"
+#include "runtime/net/tcp_transport.hpp"
+
+namespace waggle {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Keeps a data folder for one process.
+class folder_lock {
+public:
+  /// Nothing: another process has it. Fails with a sentence if it cannot be used at all.
+  static result<std::unique_ptr<folder_lock>> take(const fs::path& folder) {
+    std::error_code error;
+    fs::create_directories(folder, error);
+    if (error)
+      return failure{ec::bad_config, "cannot use --data-dir " + folder.string() + ": " + error.message()};
+    auto file = folder / "lock";
+    int handle = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (handle < 0)
+      return failure{ec::bad_config, "cannot write to --data-dir " + folder.string() + ": "
+                                       + std::strerror(errno)};
+    if (::flock(handle, LOCK_EX | LOCK_NB) != 0) {
+      ::close(handle);
+      return std::unique_ptr<folder_lock>{};
+    }
+    return std::unique_ptr<folder_lock>{new folder_lock{handle}};
+  }
+  ~folder_lock() { ::close(handle_); }
+  folder_lock(const folder_lock&) = delete;
+  folder_lock& operator=(const folder_lock&) = delete;
+
+private:
+  explicit folder_lock(int handle) : handle_(handle) {}
+  int handle_;
+};
+
+struct system_config : caf::actor_system_config {
+  system_config() {
+    // `sharing` sleeps when there is nothing to do; the default wakes 500 times a second.
+    set("scheduler.policy", caf::atom("sharing"));
+    set("scheduler.max-threads", std::size_t{2});
+    set("scheduler.max-throughput", std::size_t{64});
+  }
+};
+
+/// What a joiner has to say like us, so that both average the same thing.
+std::string join_line(const run_options& o, const std::string& command_name,
+                      const peer_record& us, const endpoint& bound) {
+  auto address = us.addresses.empty() ? bound : us.addresses.front();
+  std::string line = "waggle " + command_name + " --run-id " + o.run_id + " --initial-peers "
+                     + to_string(address) + " --listen 0.0.0.0:0";
+  if (!us.addresses.empty() && us.addresses.front().host == "127.0.0.1")
+    line += " --announce 127.0.0.1:0";
+  for (const auto& [name, value] : o.given) {
+    const auto* spec = find_option(name);
+    bool shared = spec->group == "training" || spec->group == "averaging" || name == "elements";
+    bool own = name == "device" || name == "threads" || name == "step-interval" || name == "join-timeout"
+               || name == "resume";
+    if (shared && !own)
+      line += " --" + name + " '" + value + "'";
+  }
+  return line;
+}
+
+} // namespace
+
+struct peer_process::impl {
+  run_options options;
+  fs::path data_dir;
+  std::unique_ptr<folder_lock> lock;
+  std::shared_ptr<const identity> self;
+  std::shared_ptr<spdlog::logger> log;
+  system_config config;
+  std::unique_ptr<caf::actor_system> system;
+};
+
+peer_process::peer_process(std::unique_ptr<impl> parts) : impl_(std::move(parts)) {}
+peer_process::~peer_process() = default;
+
+result<std::unique_ptr<peer_process>> peer_process::prepare(const run_options& options) {
+  auto parts = std::make_unique<impl>();
+  parts->options = options;
+  bool chosen = options.given.count("data-dir") > 0;
+  // Several peers may be started in one folder without a word about it: each takes its own.
+  for (int i = 1; !parts->lock && i <= (chosen ? 1 : 64); ++i) {
+    parts->data_dir = options.data_dir;
+    if (i > 1)
+      parts->data_dir += "-" + std::to_string(i);
+    auto lock = folder_lock::take(parts->data_dir);
+    if (!lock)
+      return lock.error();
+    parts->lock = std::move(*lock);
+  }
+  if (!parts->lock)
+    return failure{ec::bad_config, "another peer uses --data-dir " + options.data_dir.string()
+                                     + ": give this one its own"};
+  auto key = identity::load_or_create(options.identity.value_or(parts->data_dir / "identity.pem"));
+  if (!key)
+    return failure{ec::bad_config, key.error().detail};
+  parts->self = *key;
+  parts->log = make_logger(options.log_level, options.log_format, short_name(parts->self->id()));
+  parts->system = std::make_unique<caf::actor_system>(parts->config);
+  return std::unique_ptr<peer_process>{new peer_process{std::move(parts)}};
+}
+
+node_config peer_process::base_config() const {
+  const auto& o = impl_->options;
+  node_config config;
+  config.run_id = o.run_id;
+  config.listen = o.listen;
+  config.announce = o.announce;
+  config.initial_peers = o.initial_peers;
+  config.client_mode = o.client_mode;
+  config.seed = o.seed != 0 ? o.seed : entropy_seed();
+  config.progress.ledger.target_batch_size = o.target_batch_size;
+  config.progress.ledger.strict_target = o.strict_target;
+  return config;
+}
+
+const identity& peer_process::self() const { return *impl_->self; }
+const fs::path& peer_process::data_dir() const { return impl_->data_dir; }
+caf::actor_system& peer_process::system() { return *impl_->system; }
+spdlog::logger& peer_process::log() { return *impl_->log; }
+
+result<started_node> peer_process::start(const node_config& config, const std::string& join_command) {
+  auto& p = *impl_;
+  node_seams seams;
+  seams.self = p.self;
+  seams.wall = std::make_shared<system_wall_clock>();
+  seams.verifier = make_caching_verifier(4096);
+  seams.registry = std::make_shared<prometheus::Registry>();
+  seams.log = p.log;
+  seams.make_transport = [&p, &config, &seams](transport_order order) {
+    net::tcp_transport_config tcp;
+    tcp.run_id = config.run_id;
+    tcp.self = p.self;
+    tcp.verifier = seams.verifier;
+    tcp.record = std::move(order.record);
+    tcp.http = std::move(order.http);
+    tcp.events = std::move(order.events);
+    return net::make_tcp_transport(std::move(tcp));
+  };
+  auto started = start_node(*p.system, config, seams);
+  if (!started)
+    return started.error();
+  if (!config.client_mode)
+    std::fprintf(stderr, "listening on %s\n", to_string(started->bound).c_str());
+  std::fprintf(stderr, "peer %s of run %s, data in %s\n", to_string(p.self->id()).c_str(),
+               config.run_id.c_str(), p.data_dir.c_str());
+  if (!config.client_mode && !join_command.empty())
+    std::fprintf(stderr, "join with:\n%s\n",
+                 join_line(p.options, join_command, started->ctx.record, started->bound).c_str());
+  std::fflush(stderr);
+  return started;
+}
+
+int peer_process::run_until_done(const started_node& peer, const std::function<bool()>& finished) {
+  auto& p = *impl_;
+  auto ended = std::make_shared<std::atomic<bool>>(false);
+  auto bad_end = std::make_shared<std::atomic<bool>>(false);
+  caf::actor_cast<caf::actor>(peer.node)->attach_functor([ended, bad_end](const caf::error& why) {
+    if (why && why != caf::exit_reason::user_shutdown)
+      *bad_end = true;
+    *ended = true;
+  });
+  auto began = std::chrono::steady_clock::now();
+  std::string why = "a signal came";
+  while (!*ended && !wait_for_signal(100ms)) {
+    if (finished && finished()) {
+      why = "its work is done";
+      break;
+    }
+    if (p.options.duration > 0ms && std::chrono::steady_clock::now() - began >= p.options.duration) {
+      why = "--duration passed";
+      break;
+    }
+  }
+  if (!*ended) {
+    caf::scoped_actor self{*p.system};
+    self->request(peer.node, 5s, shut_down{why})
+      .receive([](const training_status&) { /* everything is down */ },
+               [&](const caf::error& error) {
+                 p.log->error("this peer did not stop in time: {}", to_string(from_caf(error)));
+                 *bad_end = true;
+               });
+  }
+  return *bad_end ? 1 : 0;
+}
+
+node_config::averaging_parts averaging_from(const run_options& o, const std::string& prefix,
+                                            const std::string& kind, const digest& schema) {
+  node_config::averaging_parts parts;
+  auto& m = parts.matchmaking;
+  m.prefix = prefix;
+  m.schema = schema;
+  m.mode = o.client_mode ? member_mode::client : member_mode::node;
+  auto codec = parse_codec(o.codec);
+  m.codec = codec ? *codec : codec_id::none; // the option table takes no other names
+  auto bytes_per_value = encoded_size(m.codec, 1);
+  m.part_elements = static_cast<std::uint32_t>(
+    std::min<std::uint64_t>(o.part_bytes / bytes_per_value, part_elements_max));
+  m.min_contributors = static_cast<std::uint32_t>(o.min_contributors);
+  m.min_group_size = o.min_group_size;
+  m.target_group_size = o.target_group_size;
+  m.min_matchmaking_time = o.matchmaking_time;
+  parts.averaging.kind = kind;
+  parts.averaging.round.stall_timeout = o.stall_timeout;
+  parts.averaging.round.deadline = o.averaging_timeout;
+  return parts;
+}
+
+void hold_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+bool wait_for_signal(milliseconds timeout) {
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGINT);
+  sigaddset(&set, SIGTERM);
+  timespec wait{timeout.count() / 1000, (timeout.count() % 1000) * 1'000'000};
+  return sigtimedwait(&set, nullptr, &wait) > 0;
+}
+
+} // namespace waggle

@@ -1,0 +1,67 @@
+#include <iostream>
+
+#include <nlohmann/json.hpp>
+
+#include "actors/commands/commands.hpp"
+#include "runtime/net/http_client.hpp"
+
+namespace waggle {
+
+namespace {
+
+using json = nlohmann::ordered_json;
+
+std::string text_of(const json& value) {
+  if (value.is_null())
+    return "-";
+  if (value.is_string())
+    return value.get<std::string>();
+  return value.dump();
+}
+
+int run_status(const run_options& options) {
+  auto where = parse_endpoint(options.arguments.front());
+  if (!where)
+    return bad_usage(where.error().detail);
+  auto status = net::http_get(*where, "/api/v1/status", 5s);
+  auto peers = status ? net::http_get(*where, "/api/v1/peers", 5s) : status;
+  if (!peers) {
+    std::cerr << "waggle: no peer answers at " << to_string(*where) << ": " << to_string(peers.error())
+              << "\n";
+    return exit_failed;
+  }
+  auto document = json::parse(status->body, nullptr, false);
+  auto others = json::parse(peers->body, nullptr, false);
+  if (document.is_discarded() || others.is_discarded() || !others.contains("peers")) {
+    std::cerr << "waggle: " << to_string(*where) << " does not answer like a waggle peer\n";
+    return exit_failed;
+  }
+  if (options.json) {
+    document["peer_list"] = others["peers"];
+    std::cout << document.dump(2) << "\n";
+    return exit_clean;
+  }
+  for (const auto& [key, value] : document.items())
+    std::cout << key << std::string(key.size() < 22 ? 22 - key.size() : 1, ' ') << text_of(value) << "\n";
+  std::cout << "\npeer      epoch   samples  samples/s  connected  address\n";
+  for (const auto& peer : others["peers"]) {
+    char line[256];
+    auto address = peer["addresses"].empty() ? json("-") : peer["addresses"][0];
+    std::snprintf(line, sizeof line, "%-8.8s  %-6s  %-7s  %-9.9s  %-9s  %s\n",
+                  text_of(peer["id"]).c_str(), text_of(peer["epoch"]).c_str(),
+                  text_of(peer["samples"]).c_str(), text_of(peer["samples_per_second"]).c_str(),
+                  peer.value("self", false) ? "(itself)" : (peer.value("connected", false) ? "yes" : "no"),
+                  text_of(address).c_str());
+    std::cout << line;
+  }
+  return exit_clean;
+}
+
+} // namespace
+
+command status_command() {
+  return {"status", "Asks a peer how it is doing: waggle status HOST:PORT.",
+          "With --json: one JSON object on standard output.\n", {"output"}, {"ADDR"}, run_status};
+}
+
+} // namespace waggle
