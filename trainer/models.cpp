@@ -1,0 +1,156 @@
+#include "trainer/models.hpp"
+
+#include <cmath>
+
+#include <ATen/CPUGeneratorImpl.h>
+
+namespace waggle {
+
+namespace {
+
+namespace nn = torch::nn;
+namespace fn = torch::nn::functional;
+
+constexpr std::int64_t vocabulary = 256;
+
+/// One pre-norm transformer block with causal attention (GPT-2's, Radford et al. 2019).
+class block_impl : public nn::Module {
+public:
+  block_impl(std::int64_t width, std::int64_t heads)
+    : heads_(heads),
+      norm1_(register_module("norm1", nn::LayerNorm(nn::LayerNormOptions({width})))),
+      qkv_(register_module("qkv", nn::Linear(width, 3 * width))),
+      out_(register_module("out", nn::Linear(width, width))),
+      norm2_(register_module("norm2", nn::LayerNorm(nn::LayerNormOptions({width})))),
+      up_(register_module("up", nn::Linear(width, 4 * width))),
+      down_(register_module("down", nn::Linear(4 * width, width))) {}
+
+  /// x: [batch, time, width]; mask: [time, time], −∞ above the diagonal.
+  torch::Tensor forward(torch::Tensor x, const torch::Tensor& mask) {
+    auto batch = x.size(0);
+    auto time = x.size(1);
+    auto width = x.size(2);
+    auto head = width / heads_;
+    auto parts = qkv_(norm1_(x)).view({batch, time, 3, heads_, head}).permute({2, 0, 3, 1, 4});
+    auto scores = torch::matmul(parts[0], parts[1].transpose(-2, -1))
+                  * (1.0 / std::sqrt(static_cast<double>(head)));
+    auto mixed = torch::matmul(torch::softmax(scores + mask, -1), parts[2]);
+    x = x + out_(mixed.transpose(1, 2).reshape({batch, time, width}));
+    return x + down_(torch::gelu(up_(norm2_(x))));
+  }
+
+private:
+  std::int64_t heads_;
+  nn::LayerNorm norm1_;
+  nn::Linear qkv_;
+  nn::Linear out_;
+  nn::LayerNorm norm2_;
+  nn::Linear up_;
+  nn::Linear down_;
+};
+TORCH_MODULE_IMPL(block, block_impl);
+
+/// Predicts each byte of a window from those before it.
+class char_gpt final : public byte_model {
+public:
+  explicit char_gpt(const learner_config& config)
+    : bytes_(register_module("bytes", nn::Embedding(vocabulary, config.width))),
+      positions_(register_module("positions", nn::Embedding(config.context, config.width))),
+      norm_(register_module("norm", nn::LayerNorm(nn::LayerNormOptions({config.width})))),
+      head_(register_module("head",
+                            nn::Linear(nn::LinearOptions(config.width, vocabulary).bias(false)))) {
+    for (std::int64_t i = 0; i < config.layers; ++i)
+      blocks_.push_back(register_module("block" + std::to_string(i), block(config.width, config.heads)));
+  }
+
+  torch::Tensor loss(const torch::Tensor& windows) override {
+    auto time = windows.size(1) - 1;
+    auto inputs = windows.narrow(1, 0, time);
+    auto targets = windows.narrow(1, 1, time);
+    if (!mask_.defined() || mask_.size(0) != time || mask_.device() != windows.device()) {
+      auto places = torch::arange(time, windows.options());
+      mask_ = torch::full({time, time}, -std::numeric_limits<float>::infinity(),
+                          windows.options().dtype(torch::kFloat32))
+                .triu(1);
+      places_ = places;
+    }
+    auto x = bytes_(inputs) + positions_(places_);
+    for (auto& b : blocks_)
+      x = b(x, mask_);
+    auto logits = head_(norm_(x));
+    return fn::cross_entropy(logits.reshape({-1, vocabulary}), targets.reshape({-1}));
+  }
+
+private:
+  nn::Embedding bytes_;
+  nn::Embedding positions_;
+  nn::LayerNorm norm_;
+  nn::Linear head_;
+  std::vector<block> blocks_;
+  torch::Tensor mask_;
+  torch::Tensor places_;
+};
+
+/// Predicts the last byte of a window from the embeddings of the others, side by side.
+class byte_mlp final : public byte_model {
+public:
+  explicit byte_mlp(const learner_config& config)
+    : bytes_(register_module("bytes", nn::Embedding(vocabulary, embedding))) {
+    auto inputs = config.context * embedding;
+    for (std::int64_t i = 0; i < config.layers; ++i) {
+      hidden_.push_back(register_module("hidden" + std::to_string(i), nn::Linear(inputs, config.width)));
+      inputs = config.width;
+    }
+    head_ = register_module("head", nn::Linear(inputs, vocabulary));
+  }
+
+  torch::Tensor loss(const torch::Tensor& windows) override {
+    auto time = windows.size(1) - 1;
+    auto x = bytes_(windows.narrow(1, 0, time)).reshape({windows.size(0), -1});
+    for (auto& layer : hidden_)
+      x = torch::relu(layer(x));
+    return fn::cross_entropy(head_(x), windows.select(1, time));
+  }
+
+private:
+  static constexpr std::int64_t embedding = 8;
+
+  nn::Embedding bytes_;
+  std::vector<nn::Linear> hidden_;
+  nn::Linear head_{nullptr};
+};
+
+/// Gains of norms 1, biases 0, everything else N(0, 0.02²), or scaled to the inputs for the mlp, from
+/// a generator of our own: the process's generator is not ours to seed.
+void initialize(nn::Module& model, const learner_config& config) {
+  torch::NoGradGuard guard;
+  auto generator = at::detail::createCPUGenerator(config.init_seed);
+  for (auto& item : model.named_parameters()) {
+    auto& p = item.value();
+    bool bias = item.key().size() >= 4 && item.key().compare(item.key().size() - 4, 4, "bias") == 0;
+    bool norm = item.key().find("norm") != std::string::npos;
+    if (bias)
+      p.zero_();
+    else if (norm)
+      p.fill_(1);
+    else if (config.model == "mlp" && item.key().find("bytes") == std::string::npos)
+      p.normal_(0, std::sqrt(2.0 / static_cast<double>(p.size(1))), generator);
+    else
+      p.normal_(0, config.model == "mlp" ? 1.0 : 0.02, generator);
+  }
+}
+
+} // namespace
+
+std::shared_ptr<byte_model> make_model(const learner_config& config) {
+  std::shared_ptr<byte_model> model;
+  if (config.model == "mlp")
+    model = std::make_shared<byte_mlp>(config);
+  else
+    model = std::make_shared<char_gpt>(config);
+  initialize(*model, config);
+  model->train();
+  return model;
+}
+
+} // namespace waggle

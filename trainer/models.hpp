@@ -1,0 +1,24 @@
+#pragma once
+
+// Internal to trainer/: what torch sees.
+
+#include <memory>
+
+#include <torch/torch.h>
+
+#include "trainer/torch_learner.hpp"
+
+namespace waggle {
+
+/// A model that predicts bytes. `loss` takes windows [batch, context + 1] of int64 byte values and
+/// returns the mean cross-entropy in nats.
+class byte_model : public torch::nn::Module {
+public:
+  virtual torch::Tensor loss(const torch::Tensor& windows) = 0;
+};
+
+/// A new model with its parameters drawn from `config.init_seed`, on the CPU.
+/// REQUIRES: `check_learner_config(config)` succeeded.
+std::shared_ptr<byte_model> make_model(const learner_config& config);
+
+} // namespace waggle

@@ -1,0 +1,277 @@
+#include "trainer/torch_learner.hpp"
+
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <dlfcn.h>
+#include <optional>
+
+#include <torch/torch.h>
+
+#include "runtime/core/byte_io.hpp"
+#include "runtime/crypto/digest.hpp"
+#include "trainer/byte_data.hpp"
+#include "trainer/flat_optimizer.hpp"
+#include "trainer/models.hpp"
+
+namespace waggle {
+
+namespace {
+
+constexpr std::string_view magic = "WGGLTL01";
+
+result<torch::Device> device_of(const std::string& name) {
+  auto cuda = [](int index) -> result<torch::Device> {
+    if (!torch::cuda::is_available())
+      return failure{ec::bad_config, "--device cuda: this machine, or this LibTorch, has no CUDA; use cpu"};
+    if (index >= static_cast<int>(torch::cuda::device_count()))
+      return failure{ec::bad_config, "--device cuda:" + std::to_string(index) + ": there are only "
+                                       + std::to_string(torch::cuda::device_count()) + " devices"};
+    return torch::Device{torch::kCUDA, static_cast<c10::DeviceIndex>(index)};
+  };
+  if (name == "cpu" || (name == "auto" && !torch::cuda::is_available()))
+    return torch::Device{torch::kCPU};
+  if (name == "auto" || name == "cuda")
+    return cuda(0);
+  int index = 0;
+  if (name.starts_with("cuda:")) {
+    auto digits = std::string_view{name}.substr(5);
+    auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+    if (error == std::errc{} && end == digits.data() + digits.size() && index >= 0)
+      return cuda(index);
+  }
+  return failure{ec::bad_config, "--device " + name + " is not auto, cpu, cuda or cuda:N"};
+}
+
+std::size_t window_of(const learner_config& config) {
+  return static_cast<std::size_t>(config.context) + 1;
+}
+
+result<std::shared_ptr<const byte_data>> open_data(const learner_config& config) {
+  if (config.data == "synthetic")
+    return make_synthetic_text();
+  return open_text(config.data, window_of(config));
+}
+
+/// ATen has one pool of threads, OpenBLAS another; `at::set_num_threads` knows only its own.
+void set_threads(int threads) {
+  at::set_num_threads(threads);
+  using setter = void (*)(int);
+  if (auto set = reinterpret_cast<setter>(dlsym(RTLD_DEFAULT, "openblas_set_num_threads")))
+    set(threads);
+}
+
+class torch_learner final : public learner {
+public:
+  torch_learner(const learner_config& config, torch::Device device,
+                std::shared_ptr<const byte_data> data)
+    : config_(config),
+      device_(device),
+      model_(make_model(config)),
+      sampler_(std::move(data), window_of(config), random_source{config.data_seed}) {
+    flatten();
+    optimizer_.emplace(config, flat_);
+    accumulated_ = torch::zeros_like(flat_);
+    schema_ = describe();
+  }
+
+  [[nodiscard]] std::size_t parameter_count() const override {
+    return static_cast<std::size_t>(flat_.numel());
+  }
+  [[nodiscard]] digest schema() const override { return schema_; }
+
+  micro_step accumulate() override {
+    auto batch = config_.micro_batch;
+    auto loss = model_->loss(next_windows());
+    gradient_.zero_();
+    loss.backward();
+    micro_step step{loss.item<double>(), static_cast<std::uint64_t>(batch), true};
+    torch::NoGradGuard guard;
+    // The sum is finite only if every value is (opposite infinities give NaN).
+    step.finite = std::isfinite(step.loss) && std::isfinite(gradient_.sum().item<double>());
+    if (step.finite) {
+      accumulated_.add_(gradient_, static_cast<double>(batch));
+      samples_ += step.samples;
+    }
+    return step;
+  }
+
+  std::shared_ptr<const std::vector<float>> mean_gradient() override {
+    torch::NoGradGuard guard;
+    auto mean = std::make_shared<std::vector<float>>(parameter_count(), 0.0F);
+    if (samples_ > 0)
+      view_of(*mean).copy_(accumulated_ / static_cast<double>(samples_));
+    return mean;
+  }
+
+  [[nodiscard]] std::uint64_t accumulated_samples() const override { return samples_; }
+
+  void reset_accumulators() override {
+    torch::NoGradGuard guard;
+    accumulated_.zero_();
+    samples_ = 0;
+  }
+
+  void apply(std::span<const float> gradient, double lr) override {
+    torch::NoGradGuard guard;
+    auto given = torch::from_blob(const_cast<float*>(gradient.data()),
+                                  {static_cast<std::int64_t>(gradient.size())});
+    optimizer_->step(flat_, given.to(device_), lr);
+  }
+
+  [[nodiscard]] digest parameters_digest() const override {
+    auto host = flat_.to(torch::kCPU);
+    return sha256(bytes_of(host));
+  }
+
+  [[nodiscard]] payload save_state() const override {
+    auto& statistics = optimizer_->statistics();
+    byte_writer header;
+    header.put_raw(magic)
+      .put(schema_)
+      .put(static_cast<std::uint64_t>(parameter_count()))
+      .put(static_cast<std::uint64_t>(statistics.size()))
+      .put(optimizer_->steps());
+    auto block = parameter_count() * sizeof(float);
+    auto image = std::make_shared<std::vector<std::byte>>(header.text().size()
+                                                          + block * (1 + statistics.size()));
+    auto* out = image->data();
+    auto append = [&out](byte_span bytes) {
+      std::memcpy(out, bytes.data(), bytes.size());
+      out += bytes.size();
+    };
+    append(as_byte_span(header.text()));
+    append(bytes_of(flat_.to(torch::kCPU)));
+    for (const auto& s : statistics)
+      append(bytes_of(s.to(torch::kCPU)));
+    return payload_of(std::shared_ptr<const std::vector<std::byte>>{image});
+  }
+
+  status load_state(byte_span state) override {
+    byte_reader in{state};
+    if (in.get_raw(magic.size()) != magic)
+      return failure{ec::malformed, "this is no learner state"};
+    if (in.get<digest>() != schema_)
+      return failure{ec::schema_mismatch, "the state is of another model or optimizer"};
+    auto& statistics = optimizer_->statistics();
+    auto block = parameter_count() * sizeof(float);
+    auto values = in.get<std::uint64_t>();
+    auto blocks = in.get<std::uint64_t>();
+    auto steps = in.get<std::uint64_t>();
+    if (!in.ok() || values != parameter_count() || blocks != statistics.size()
+        || in.left() != block * (1 + statistics.size()))
+      return failure{ec::malformed, "the learner state is cut off, or too long"};
+    // Everything is checked before the first value changes.
+    std::vector<torch::Tensor> fresh;
+    for (std::size_t i = 0; i <= statistics.size(); ++i) {
+      auto bytes = in.get_raw(block);
+      auto tensor = torch::empty({flat_.numel()});
+      std::memcpy(tensor.data_ptr<float>(), bytes.data(), block);
+      if (!std::isfinite(tensor.sum().item<double>()))
+        return failure{ec::non_finite, "the learner state holds NaN or infinite values"};
+      fresh.push_back(tensor);
+    }
+    torch::NoGradGuard guard;
+    flat_.copy_(fresh[0]);
+    for (std::size_t i = 0; i < statistics.size(); ++i)
+      statistics[i].copy_(fresh[i + 1]);
+    optimizer_->set_steps(steps);
+    return done{};
+  }
+
+private:
+  /// Makes every parameter, and its gradient, a view of one flat tensor.
+  void flatten() {
+    torch::NoGradGuard guard;
+    model_->to(device_);
+    std::int64_t total = 0;
+    for (const auto& p : model_->parameters())
+      total += p.numel();
+    auto options = torch::TensorOptions{}.dtype(torch::kFloat32).device(device_);
+    flat_ = torch::empty({total}, options);
+    gradient_ = torch::zeros({total}, options);
+    std::int64_t offset = 0;
+    for (auto& p : model_->parameters()) {
+      auto view = flat_.narrow(0, offset, p.numel()).view(p.sizes());
+      view.copy_(p);
+      p.set_data(view);
+      p.mutable_grad() = gradient_.narrow(0, offset, p.numel()).view(p.sizes());
+      offset += p.numel();
+    }
+  }
+
+  torch::Tensor next_windows() {
+    auto length = static_cast<std::int64_t>(sampler_.window());
+    auto windows = torch::empty({config_.micro_batch, length}, torch::kInt64);
+    auto* out = windows.data_ptr<std::int64_t>();
+    for (std::int64_t b = 0; b < config_.micro_batch; ++b) {
+      const auto* from = sampler_.next();
+      for (std::int64_t i = 0; i < length; ++i)
+        *out++ = std::to_integer<std::int64_t>(from[i]);
+    }
+    return device_.is_cpu() ? windows : windows.to(device_);
+  }
+
+  [[nodiscard]] digest describe() const {
+    sha256_stream hash;
+    hash.add("waggle torch learner 1").add(config_.model).add("/").add(config_.optimizer);
+    byte_writer numbers;
+    numbers.put(config_.momentum).put(config_.beta1).put(config_.beta2).put(config_.epsilon);
+    numbers.put(config_.weight_decay).put(config_.heads).put(config_.context);
+    hash.add(numbers.text());
+    for (const auto& item : model_->named_parameters()) {
+      hash.add(item.key());
+      for (auto size : item.value().sizes())
+        hash.add("," + std::to_string(size));
+    }
+    return hash.finish();
+  }
+
+  static torch::Tensor view_of(std::vector<float>& values) {
+    return torch::from_blob(values.data(), {static_cast<std::int64_t>(values.size())});
+  }
+  static byte_span bytes_of(const torch::Tensor& host) {
+    return {reinterpret_cast<const std::byte*>(host.data_ptr<float>()),
+            static_cast<std::size_t>(host.numel()) * sizeof(float)};
+  }
+
+  learner_config config_;
+  torch::Device device_;
+  std::shared_ptr<byte_model> model_;
+  window_sampler sampler_;
+  torch::Tensor flat_;
+  torch::Tensor gradient_;
+  torch::Tensor accumulated_; // Σ b·∇
+  mutable std::optional<flat_optimizer> optimizer_;
+  std::uint64_t samples_ = 0;
+  digest schema_;
+};
+
+} // namespace
+
+status check_learner_config(const learner_config& config) {
+  auto device = device_of(config.device);
+  if (!device)
+    return device.error();
+  auto data = open_data(config);
+  if (!data)
+    return data.error();
+  return done{};
+}
+
+result<std::unique_ptr<learner>> make_torch_learner(const learner_config& config) {
+  auto device = device_of(config.device);
+  if (!device)
+    return device.error();
+  auto data = open_data(config);
+  if (!data)
+    return data.error();
+  set_threads(config.threads);
+  try {
+    return std::unique_ptr<learner>{std::make_unique<torch_learner>(config, *device, *data)};
+  } catch (const c10::Error& e) {
+    return failure{ec::bad_config, "LibTorch cannot make the model: " + std::string{e.what_without_backtrace()}};
+  }
+}
+
+} // namespace waggle

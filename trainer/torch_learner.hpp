@@ -1,0 +1,43 @@
+#pragma once
+
+// No torch type leaves this folder: LibTorch's headers take twenty seconds to compile.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "runtime/core/result.hpp"
+#include "runtime/training/learner.hpp"
+
+namespace waggle {
+
+/// What is trained, on what, how.
+struct learner_config {
+  std::string model = "char-gpt"; // or "mlp"
+  std::int64_t layers = 2;
+  std::int64_t width = 64;
+  std::int64_t heads = 4;    // char-gpt
+  std::int64_t context = 64; // bytes that a prediction may look at
+  std::string data = "synthetic"; // or a text file, or a folder of them
+  std::int64_t micro_batch = 8;
+  std::string optimizer = "adamw"; // or "sgd", "adam"
+  double momentum = 0;             // sgd
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+  std::string device = "auto"; // "cpu", "cuda", "cuda:N"
+  int threads = 1;
+  std::uint64_t init_seed = 1; // equal on all peers of a run, so that all begin with the same model
+  std::uint64_t data_seed = 1; // each peer's own, so that all see different samples
+};
+
+/// Whether `make_torch_learner` can succeed. Fails with ec::bad_config and a sentence that names the
+/// option and the cure.
+status check_learner_config(const learner_config& config);
+
+/// A learner on LibTorch: parameters, gradients and optimizer statistics are one flat float32 tensor
+/// each. Sets the process's number of compute threads. Use it from one thread.
+result<std::unique_ptr<learner>> make_torch_learner(const learner_config& config);
+
+} // namespace waggle
