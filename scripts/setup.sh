@@ -1,0 +1,108 @@
+#!/usr/bin/env bash
+# Makes a fresh Debian 12 build Waggle: installs what is missing, configures, builds.
+# Safe to run again: what is there already is not done twice.
+#
+#   scripts/setup.sh                 everything, with the tests
+#   scripts/setup.sh --program       only build/bin/waggle and what it needs
+#   scripts/setup.sh --no-trainer    without LibTorch: every command but `train` and `swarm`
+#   scripts/setup.sh --deps-only     install packages, build nothing
+#   scripts/setup.sh --build DIR     build there instead of in build/
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+trainer=ON
+tests=ON
+deps_only=no
+build=build
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --program) tests=OFF ;;
+    --no-trainer) trainer=OFF ;;
+    --deps-only) deps_only=yes ;;
+    --build) build=${2:?--build needs a folder}; shift ;;
+    -h | --help) sed -n '2,10s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) echo "setup.sh: there is no option $1 (see --help)" >&2; exit 2 ;;
+  esac
+  shift
+done
+
+say() { printf '\n== %s\n' "$*" >&2; }
+
+# -- packages ---------------------------------------------------------------------------------------
+
+program_packages=(
+  build-essential cmake ninja-build ccache pkg-config git ca-certificates
+  libcaf-dev libboost-dev libprotobuf-dev protobuf-compiler prometheus-cpp-dev libcurl4-openssl-dev
+  zlib1g-dev libssl-dev libcli11-dev libtoml11-dev nlohmann-json3-dev libspdlog-dev)
+trainer_packages=(libtorch-dev)
+test_packages=(
+  libgtest-dev libgmock-dev libbenchmark-dev prometheus
+  clang clang-14 clang-format-14 clang-tidy libclang-rt-14-dev iproute2 jq python3)
+
+wanted=("${program_packages[@]}")
+[ "$trainer" = ON ] && wanted+=("${trainer_packages[@]}")
+[ "$tests" = ON ] && wanted+=("${test_packages[@]}")
+
+missing=()
+for package in "${wanted[@]}"; do
+  state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+  [ "$state" = installed ] || missing+=("$package")
+done
+
+if [ ${#missing[@]} -gt 0 ]; then
+  if [ "$(id -u)" = 0 ]; then
+    as_root=()
+  elif command -v sudo >/dev/null; then
+    as_root=(sudo)
+  else
+    echo "setup.sh: run it as root or install sudo; these packages are missing: ${missing[*]}" >&2
+    exit 1
+  fi
+  say "installing ${#missing[@]} packages: ${missing[*]}"
+  # Debian starts the service of a package that it installs; the tests start their own Prometheus.
+  policy=/usr/sbin/policy-rc.d
+  if [ ! -e "$policy" ]; then
+    printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
+    "${as_root[@]}" chmod 755 "$policy"
+    trap '"${as_root[@]}" rm -f "$policy"' EXIT
+  fi
+  "${as_root[@]}" apt-get -o DPkg::Lock::Timeout=300 update
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 \
+    install -y --no-install-recommends "${missing[@]}"
+else
+  say "all packages are there"
+fi
+[ "$deps_only" = yes ] && exit 0
+
+# -- configure ------------------------------------------------------------------------------------------
+
+cached() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt" 2>/dev/null; }
+
+# --program does not take the tests out of a folder that has them: going back and forth would cost
+# a configuration each time.
+if [ "$tests" = OFF ] && [ "$(cached WAGGLE_TESTS)" = ON ]; then
+  tests=ON
+  targets=(waggle)
+elif [ "$tests" = OFF ]; then
+  targets=(waggle)
+else
+  targets=(all)
+fi
+
+if [ -f "$build/build.ninja" ] && [ "$(cached WAGGLE_TESTS)" = "$tests" ] \
+  && [ "$(cached WAGGLE_TRAINER)" = "$trainer" ]; then
+  say "$build is configured"
+else
+  say "configuring $build (trainer $trainer, tests $tests)"
+  cmake -S . -B "$build" -G Ninja -DWAGGLE_TRAINER="$trainer" -DWAGGLE_TESTS="$tests"
+fi
+
+# -- build ----------------------------------------------------------------------------------------------
+
+# A compiler that sees LibTorch's headers takes up to 2 GiB.
+memory_gib=$(awk '/MemTotal/ {print int($2 / 1048576)}' /proc/meminfo)
+jobs=$(nproc)
+[ "$jobs" -gt $((memory_gib / 2)) ] && jobs=$((memory_gib / 2))
+[ "$jobs" -lt 1 ] && jobs=1
+say "building with $jobs jobs"
+NINJA_STATUS='[%f/%t %es] ' ninja -C "$build" -j "$jobs" "${targets[@]}"
