@@ -9,6 +9,7 @@
 #include <net/if.h>
 
 #include "actors/guard.hpp"
+#include "runtime/crypto/digest.hpp"
 
 namespace waggle {
 
@@ -74,6 +75,25 @@ net::net_events counting(const std::shared_ptr<metric_families>& metrics,
 
 caf::actor_addr address_of(const caf::strong_actor_ptr& who) {
   return caf::actor_cast<caf::actor_addr>(who);
+}
+
+/// Shows what all peers of a run must have in common, as hashes that a dashboard can compare.
+void show_config(metric_families& metrics, const node_config& config) {
+  if (!config.averaging)
+    return metrics.set_config_info("", "", "none");
+  const auto& averaging = config.averaging->matchmaking;
+  std::string common = averaging.prefix + " " + std::to_string(static_cast<int>(averaging.codec)) + " "
+                       + std::to_string(averaging.part_elements);
+  if (config.training) {
+    const auto& training = config.training->training;
+    common += " " + std::to_string(training.target_batch_size) + " "
+              + std::to_string(static_cast<int>(training.schedule.kind)) + " "
+              + std::to_string(training.schedule.peak) + " "
+              + std::to_string(training.schedule.warmup_epochs) + " "
+              + std::to_string(training.schedule.total_epochs);
+  }
+  metrics.set_config_info(short_name(sha256(common)), short_name(averaging.schema),
+                          config.training ? "collaborative" : "average");
 }
 
 /// Everything alive, in the order of death.
@@ -308,6 +328,9 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
                   : system.spawn(trainer, ctx, training.training, training.make_learner, peers);
     p.donor = system.spawn(state_donor, ctx, training.donor, p.trainer);
   }
+  if (!p.trainer)
+    ctx.metrics->set_peer_state("serving");
+  show_config(*ctx.metrics, config);
   introduce([](const auto& to, auto msg) { caf::anon_send(to, std::move(msg)); }, p);
   out.node = system.spawn(node, ctx, config, p, transport, out.board);
   caf::anon_send(p.dht, bootstrap_from{config.initial_peers});

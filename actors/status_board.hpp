@@ -46,7 +46,4 @@ private:
   std::string not_ready_because_ = "starting";
 };
 
-/// The process_* metrics that Prometheus users expect, in text format.
-std::string process_metrics();
-
 } // namespace waggle

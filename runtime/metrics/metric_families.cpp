@@ -2,10 +2,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <initializer_list>
+#include <sstream>
 
 #include <prometheus/text_serializer.h>
 
@@ -25,6 +28,16 @@ const buckets small_counts{1, 2, 4, 8, 16, 32, 64};
 std::string text_of(std::string_view x) { return std::string{x}; }
 std::string reason(ec code) { return std::string{to_string(code)}; }
 
+double boot_time() {
+  std::ifstream in{"/proc/stat"};
+  std::string word;
+  double value = 0;
+  while (in >> word)
+    if (word == "btime" && (in >> value))
+      return value;
+  return 0;
+}
+
 /// process_*: the standard names, read from /proc at each scrape.
 class process_metrics final : public prometheus::Collectable {
 public:
@@ -41,16 +54,22 @@ public:
     std::ifstream stat{"/proc/self/stat"};
     std::string line;
     std::getline(stat, line);
-    std::istringstream fields{line.substr(line.rfind(')') + 2)}; // the name may hold spaces
-    std::array<std::string, 22> field;
+    // The name, field 2, may hold spaces; field[0] is what proc(5) numbers 3.
+    auto name_end = line.rfind(')');
+    std::istringstream fields{name_end == std::string::npos ? std::string{} : line.substr(name_end + 1)};
+    std::array<double, 22> field{};
+    std::string word;
     for (auto& f : field)
-      fields >> f;
+      if (fields >> word)
+        f = std::strtod(word.c_str(), nullptr);
     auto ticks = static_cast<double>(::sysconf(_SC_CLK_TCK));
-    auto number = [](const std::string& s) { return s.empty() ? 0.0 : std::stod(s); };
     add("process_cpu_seconds_total", "User and system time used, seconds.",
-        prometheus::MetricType::Counter, (number(field[11]) + number(field[12])) / ticks);
+        prometheus::MetricType::Counter, (field[11] + field[12]) / ticks);
+    add("process_start_time_seconds", "When the process started, Unix time.",
+        prometheus::MetricType::Gauge, boot_time_ + field[19] / ticks);
+    add("process_virtual_memory_bytes", "Virtual memory, bytes.", prometheus::MetricType::Gauge, field[20]);
     add("process_resident_memory_bytes", "Resident memory, bytes.", prometheus::MetricType::Gauge,
-        number(field[21]) * static_cast<double>(::sysconf(_SC_PAGESIZE)));
+        field[21] * static_cast<double>(::sysconf(_SC_PAGESIZE)));
     std::error_code error;
     double fds = 0;
     for (std::filesystem::directory_iterator it{"/proc/self/fd", error}, end; !error && it != end;
@@ -59,6 +78,9 @@ public:
     add("process_open_fds", "Open file descriptors.", prometheus::MetricType::Gauge, fds);
     return out;
   }
+
+private:
+  double boot_time_ = boot_time();
 };
 
 } // namespace
@@ -142,7 +164,7 @@ struct metric_families::families {
 namespace {
 
 constexpr std::array peer_states{"starting", "joining",  "syncing", "training",
-                                 "averaging", "paused", "leaving"};
+                                 "averaging", "paused", "serving", "leaving"};
 
 } // namespace
 

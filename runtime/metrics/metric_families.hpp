@@ -74,7 +74,8 @@ public:
 
   // -- gauges -----------------------------------------------------------------------------------------
 
-  /// Exactly one state is 1: starting joining syncing training averaging paused leaving.
+  /// Exactly one state is 1: starting joining syncing training averaging paused
+  /// serving (a peer without a model) leaving.
   void set_peer_state(std::string_view state);
   void set_config_info(std::string_view config_hash, std::string_view schema_hash,
                        std::string_view strategy);
