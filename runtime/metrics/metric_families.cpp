@@ -226,6 +226,24 @@ metric_families::metric_families(std::shared_ptr<prometheus::Registry> registry,
     f.nonfinite.Add({{"where", where}});
   for (const auto* what : {"compute", "communicate", "wait", "sync"})
     f.activity.Add({{"activity", what}});
+  for (const auto* op : {"ping", "find", "store"})
+    f.dht_request_seconds.Add({{"op", op}}, rpc_seconds);
+  for (const auto* op : {"get", "put"}) {
+    f.dht_lookup_seconds.Add({{"op", op}}, rpc_seconds);
+    f.dht_lookup_hops.Add({{"op", op}}, small_counts);
+  }
+  f.matchmaking_seconds.Add({}, round_seconds);
+  f.group_size.Add({}, small_counts);
+  for (const auto* kind : {"gradients", "vector"}) {
+    f.round_duration.Add({{"kind", kind}}, round_seconds);
+    f.contributors.Add({{"kind", kind}});
+  }
+  f.recovery.Add({}, round_seconds);
+  f.rtt.Add({}, rpc_seconds);
+  f.download_seconds.Add({}, round_seconds);
+  f.checkpoint_seconds.Add({}, round_seconds);
+  for (const auto* phase : {"forward_backward", "optimizer"})
+    f.step_seconds.Add({{"phase", phase}}, rpc_seconds);
 }
 
 std::string metric_families::text() const {
