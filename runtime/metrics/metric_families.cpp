@@ -163,6 +163,8 @@ struct metric_families::families {
 
 namespace {
 
+constexpr std::array<std::string_view, 5> http_routes{"/metrics", "/healthz", "/readyz", "/api/v1/status",
+                                                      "/api/v1/peers"};
 constexpr std::array peer_states{"starting", "joining",  "syncing", "training",
                                  "averaging", "paused", "serving", "leaving"};
 
@@ -242,6 +244,10 @@ metric_families::metric_families(std::shared_ptr<prometheus::Registry> registry,
   f.rtt.Add({}, rpc_seconds);
   f.download_seconds.Add({}, round_seconds);
   f.checkpoint_seconds.Add({}, round_seconds);
+  for (auto route : http_routes) {
+    f.http_requests.Add({{"route", text_of(route)}, {"code", "200"}});
+    f.http_seconds.Add({{"route", text_of(route)}}, rpc_seconds);
+  }
   for (const auto* phase : {"forward_backward", "optimizer"})
     f.step_seconds.Add({{"phase", phase}}, rpc_seconds);
 }
@@ -346,7 +352,11 @@ void metric_families::count_training_time(std::string_view activity, double seco
   families_->activity.Add({{"activity", text_of(activity)}}).Increment(std::max(0.0, seconds));
 }
 void metric_families::count_local_fallback() { families_->fallbacks.Add({}).Increment(); }
-void metric_families::count_http_request(std::string_view route, int code, double seconds) {
+void metric_families::count_http_request(std::string_view target, int code, double seconds) {
+  // A target is whatever a stranger wrote; a label is one of ours.
+  target = target.substr(0, target.find('?'));
+  auto known = std::find(http_routes.begin(), http_routes.end(), target);
+  std::string_view route = known == http_routes.end() ? "other" : *known;
   families_->http_requests.Add({{"route", text_of(route)}, {"code", std::to_string(code)}}).Increment();
   families_->http_seconds.Add({{"route", text_of(route)}}, rpc_seconds).Observe(seconds);
 }

@@ -69,7 +69,8 @@ public:
   void count_training_time(std::string_view activity /*compute communicate wait sync*/,
                            double seconds);
   void count_local_fallback();
-  void count_http_request(std::string_view route, int code, double seconds);
+  /// `target` may be anything; what is no route of ours counts as "other".
+  void count_http_request(std::string_view target, int code, double seconds);
   void count_actor_restart(std::string_view actor);
 
   // -- gauges -----------------------------------------------------------------------------------------
