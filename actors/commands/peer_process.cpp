@@ -68,7 +68,7 @@ std::string join_line(const run_options& o, const std::string& command_name,
     const auto* spec = find_option(name);
     bool shared = spec->group == "training" || spec->group == "averaging" || name == "elements";
     bool own = name == "device" || name == "threads" || name == "step-interval" || name == "join-timeout"
-               || name == "resume";
+               || name == "resume" || name == "linger";
     if (shared && !own)
       line += " --" + name + " '" + value + "'";
   }

@@ -199,6 +199,8 @@ std::vector<option_spec> make_table() {
     {"join-timeout", "TIME", "15s", "With --initial-peers: look for the run this long before training alone.",
      "training", duration(&o::join_timeout, 0ms, "")},
     {"resume", "BOOL", "true", "Go on from the newest checkpoint in --data-dir.", "training", yes_no(&o::resume)},
+    {"linger", "TIME", "10s", "After --epochs: go on giving the state to others this long.", "training",
+     duration(&o::linger, 0ms, "")},
 
     {"codec", "NAME", "none", "How parts travel: none (float32) or float16.", "averaging",
      one_of(&o::codec, {"none", "float16"})},

@@ -50,6 +50,7 @@ struct run_options {
   milliseconds step_interval{0};
   milliseconds join_timeout{15'000};
   bool resume = true;
+  milliseconds linger{10'000};
 
   // -- averaging
   std::string codec = "none";

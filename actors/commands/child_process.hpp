@@ -1,0 +1,40 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+#include "runtime/core/result.hpp"
+
+namespace waggle {
+
+/// A process that this one started. Gets SIGTERM when this process dies, and is killed and reaped by
+/// the destructor. Start it before there are threads.
+class child_process {
+public:
+  /// Runs `arguments[0]` (a path) with both outputs in `log`. Fails with ec::io_error.
+  static result<child_process> start(const std::vector<std::string>& arguments,
+                                     const std::filesystem::path& log);
+  child_process(child_process&& other) noexcept;
+  child_process& operator=(child_process&& other) noexcept;
+  child_process(const child_process&) = delete;
+  child_process& operator=(const child_process&) = delete;
+  ~child_process();
+
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  /// Sends a signal if it still runs.
+  void signal(int number) const;
+  /// The exit status as waitpid gives it, once it ended.
+  std::optional<int> ended();
+
+private:
+  explicit child_process(pid_t pid) : pid_(pid) {}
+  void reap();
+
+  pid_t pid_ = -1;
+  std::optional<int> status_;
+};
+
+} // namespace waggle
