@@ -34,7 +34,7 @@ program_packages=(
   build-essential cmake ninja-build ccache pkg-config git ca-certificates
   libcaf-dev libboost-dev libprotobuf-dev protobuf-compiler prometheus-cpp-dev libcurl4-openssl-dev
   zlib1g-dev libssl-dev libcli11-dev libtoml11-dev nlohmann-json3-dev libspdlog-dev)
-trainer_packages=(libtorch-dev)
+trainer_packages=(libtorch-dev libopenblas0-pthread)
 test_packages=(
   libgtest-dev libgmock-dev libbenchmark-dev prometheus
   clang clang-14 clang-format-14 clang-tidy libclang-rt-14-dev iproute2 jq python3)

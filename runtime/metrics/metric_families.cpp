@@ -23,6 +23,7 @@ using buckets = prometheus::Histogram::BucketBoundaries;
 
 const buckets rpc_seconds{0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10};
 const buckets round_seconds{0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300};
+const buckets http_answer_seconds{0.005, 0.02, 0.05, 0.2, 1}; // a scrape has 50 ms
 const buckets small_counts{1, 2, 4, 8, 16, 32, 64};
 
 std::string text_of(std::string_view x) { return std::string{x}; }
@@ -246,7 +247,7 @@ metric_families::metric_families(std::shared_ptr<prometheus::Registry> registry,
   f.checkpoint_seconds.Add({}, round_seconds);
   for (auto route : http_routes) {
     f.http_requests.Add({{"route", text_of(route)}, {"code", "200"}});
-    f.http_seconds.Add({{"route", text_of(route)}}, rpc_seconds);
+    f.http_seconds.Add({{"route", text_of(route)}}, http_answer_seconds);
   }
   for (const auto* phase : {"forward_backward", "optimizer"})
     f.step_seconds.Add({{"phase", phase}}, rpc_seconds);
@@ -358,7 +359,7 @@ void metric_families::count_http_request(std::string_view target, int code, doub
   auto known = std::find(http_routes.begin(), http_routes.end(), target);
   std::string_view route = known == http_routes.end() ? "other" : *known;
   families_->http_requests.Add({{"route", text_of(route)}, {"code", std::to_string(code)}}).Increment();
-  families_->http_seconds.Add({{"route", text_of(route)}}, rpc_seconds).Observe(seconds);
+  families_->http_seconds.Add({{"route", text_of(route)}}, http_answer_seconds).Observe(seconds);
 }
 void metric_families::count_actor_restart(std::string_view actor) {
   families_->restarts.Add({{"actor", text_of(actor)}}).Increment();
