@@ -1,0 +1,143 @@
+#include <algorithm>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "runtime/metrics/metric_families.hpp"
+
+namespace waggle {
+namespace {
+
+using names = std::set<std::string>;
+
+std::string content(const std::string& file) {
+  std::ifstream in{std::string{WAGGLE_SOURCE_DIR} + "/dashboards/" + file};
+  std::ostringstream all;
+  all << in.rdbuf();
+  return all.str();
+}
+
+names matches(const std::string& text, const std::string& pattern) {
+  names found;
+  std::regex expression{pattern};
+  for (std::sregex_iterator i{text.begin(), text.end(), expression}, end; i != end; ++i)
+    found.insert((*i)[1].str());
+  return found;
+}
+
+/// Metrics that a text of queries names; the parts of a histogram count as the histogram.
+names named_in(const std::string& text) {
+  names found;
+  for (auto name : matches(text, "\\b((?:waggle|process)_[a-z_]*[a-z])\\b")) {
+    for (const auto* suffix : {"_bucket", "_sum", "_count"})
+      if (name.ends_with(suffix))
+        name.resize(name.size() - std::string_view{suffix}.size());
+    found.insert(name);
+  }
+  return found;
+}
+
+/// Of a peer that trains and has saved: what only trainers have is there, too.
+metric_families& families() {
+  static metric_families all{std::make_shared<prometheus::Registry>(), "test"};
+  all.set_config_info("1", "2", "collaborative");
+  all.set_training(1, 0.1, 2);
+  all.count_checkpoint("ok", 0.1, 1e9);
+  return all;
+}
+
+names exported() {
+  names all;
+  for (const auto& family : families().registry()->Collect())
+    all.insert(family.name);
+  for (const auto& name : matches(families().text(), "# TYPE (process_[a-z_]+) "))
+    all.insert(name);
+  return all;
+}
+
+std::vector<nlohmann::json> panels() {
+  auto board = nlohmann::json::parse(content("swarm.json"));
+  std::vector<nlohmann::json> found;
+  for (const auto& panel : board["panels"])
+    if (panel["type"] != "row")
+      found.push_back(panel);
+  return found;
+}
+
+TEST(Dashboards, NameOnlyMetricsThatArePartOfEveryPeer) {
+  std::string queries;
+  for (const auto& panel : panels())
+    for (const auto& target : panel["targets"])
+      queries += target["expr"].get<std::string>() + "\n";
+  auto named = named_in(queries);
+  ASSERT_GT(named.size(), 30U);
+  for (const auto& name : named)
+    EXPECT_THAT(exported(), testing::Contains(name)) << "in dashboards/swarm.json";
+}
+
+TEST(Dashboards, AlertsNameOnlyMetricsThatArePartOfEveryPeer) {
+  auto named = named_in(content("alerts.yml"));
+  ASSERT_GT(named.size(), 10U);
+  for (const auto& name : named)
+    EXPECT_THAT(exported(), testing::Contains(name)) << "in dashboards/alerts.yml";
+}
+
+TEST(Dashboards, EveryPanelHasATitleAUnitAndAQuestionThatTheReadmeRepeats) {
+  auto readme = content("README.md");
+  for (const auto& panel : panels()) {
+    auto title = panel["title"].get<std::string>();
+    EXPECT_NE(title, "New panel");
+    EXPECT_FALSE(panel["fieldConfig"]["defaults"].value("unit", "").empty()) << title;
+    EXPECT_NE(readme.find("| " + title + " | " + panel.value("description", "-") + " |"), std::string::npos)
+      << title;
+    for (const auto& target : panel["targets"])
+      EXPECT_TRUE(target["expr"].get<std::string>().find("$instance") != std::string::npos
+                  || title == "Alerts firing")
+        << title;
+  }
+}
+
+TEST(Dashboards, EveryAlertHasARunbookParagraph) {
+  auto readme = content("README.md");
+  auto alerts = matches(content("alerts.yml"), "- alert: ([A-Za-z]+)");
+  ASSERT_FALSE(alerts.empty());
+  for (const auto& alert : alerts)
+    EXPECT_NE(readme.find("\n### " + alert + "\n"), std::string::npos) << alert;
+}
+
+TEST(Metrics, StayWithinTheirBudgetOfSeries) {
+  auto text = families().text();
+  std::size_t series = 0;
+  std::istringstream lines{text};
+  for (std::string line; std::getline(lines, line);)
+    series += !line.empty() && line.front() != '#' ? 1U : 0U;
+  EXPECT_LE(series, 400U) << text; // spec/observability.md §2
+}
+
+TEST(Metrics, CountRequestsForUnknownPagesUnderOneName) {
+  metric_families all{std::make_shared<prometheus::Registry>(), "test"};
+  for (int i = 0; i < 100; ++i)
+    all.count_http_request("/made-up-" + std::to_string(i), 404, 0.001);
+  auto text = all.text();
+  EXPECT_EQ(text.find("made-up"), std::string::npos);
+  EXPECT_NE(text.find("route=\"other\""), std::string::npos);
+}
+
+TEST(Metrics, HaveExactlyOnePeerState) {
+  metric_families all{std::make_shared<prometheus::Registry>(), "test"};
+  all.set_peer_state("averaging");
+  double sum = 0;
+  for (const auto& family : all.registry()->Collect())
+    if (family.name == "waggle_peer_state")
+      for (const auto& metric : family.metric)
+        sum += metric.gauge.value;
+  EXPECT_EQ(sum, 1.0);
+}
+
+} // namespace
+} // namespace waggle
