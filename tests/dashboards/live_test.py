@@ -75,7 +75,7 @@ def start_peers(options, folder, processes):
                    "--target-batch-size", "128", "--device", "cpu", "--threads", "1", "--step-interval", "20ms"]
     addresses = []
     for i in range(3):
-        arguments = [options.waggle, *command, "--run-id", "live", "--listen", "127.0.0.1:0", "--data-dir",
+        arguments = [str(pathlib.Path(options.waggle).resolve()), *command, "--run-id", "live", "--listen", "127.0.0.1:0", "--data-dir",
                      str(folder / f"peer{i}"), "--matchmaking-time", "500ms"]
         if addresses:
             arguments += ["--initial-peers", addresses[0]]
