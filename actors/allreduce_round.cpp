@@ -388,6 +388,8 @@ allreduce_round(self_pointer self, node_context ctx, round_config config, round_
                 std::shared_ptr<vector_pool> pool, switchboard_actor switchboard,
                 round_listener_actor listener) {
   end_on_exception(self, ctx);
+  self->monitor(listener); // nobody would hear how it ends
+  self->set_down_handler([self](const caf::down_msg&) { self->quit(); });
   auto& st = self->state;
   st.began = st.completed = self->clock().now();
   st.protocol.emplace(order.plan, order.self_index,

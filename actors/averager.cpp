@@ -175,6 +175,8 @@ struct steward {
   }
 
   void count(const round_report& report) const {
+    if (config.observer)
+      config.observer(report);
     ctx.metrics->count_round(config.kind, to_string(report.outcome), report.allreduce_seconds,
                              static_cast<double>(report.contributors.size()),
                              report.recovery_seconds);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -29,6 +30,9 @@ struct averaging_config {
   milliseconds remembered_for{60'000};
   /// Result vectors kept for the next rounds.
   std::size_t vectors_kept = 2;
+  /// Hears of every round that this peer took part in, failed attempts included, on the averager's
+  /// thread. For applications that embed the averager, and for tests.
+  std::function<void(const round_report&)> observer;
 };
 
 /// To itself: forget what is too old.

@@ -245,6 +245,8 @@ peer_link(self_pointer self, node_context ctx, link_config config, std::shared_p
   st.link = std::move(link);
   st.services = std::move(services);
   st.heard = self->clock().now();
+  self->monitor(owner); // without the switchboard nobody could use this link
+  self->set_down_handler([self](const caf::down_msg&) { self->quit(); });
   self->attach_functor([link = st.link] { link->close({ec::shutting_down, {}}); });
   start_link(self, config.inbound_backlog_bytes);
   self->delayed_send(self, config.ping_interval, check_silence{});

@@ -127,11 +127,13 @@ state_fetcher_impl::behavior_type state_fetcher(self_pointer self, node_context 
                                                 fetch_config config,
                                                 switchboard_actor switchboard) {
   end_on_exception(self, ctx);
+  self->set_down_handler([self](const caf::down_msg&) { self->quit(); });
   return {
     [self, ctx, config, switchboard](const fetch_state& msg) -> caf::result<fetched_state> {
       auto& st = self->state;
       if (std::exchange(st.busy, true))
         return to_caf(ec::overloaded, "one download at a time");
+      self->monitor(self->current_sender()); // nobody would want the state
       st.what = msg;
       st.donors = {msg.donors.begin(), msg.donors.end()};
       st.began = self->clock().now();

@@ -58,8 +58,9 @@ double swarm_summary::start_loss() const {
 
 bool swarm_summary::losses_fell_below(double ratio) const {
   auto bar = ratio * start_loss();
+  // A peer that came too late to train has no loss of its own.
   return std::isfinite(bar) && std::all_of(peers.begin(), peers.end(), [bar](const peer& p) {
-           return p.killed || p.last.loss < bar;
+           return p.killed || (p.joined_late && std::isnan(p.last.loss)) || p.last.loss < bar;
          });
 }
 

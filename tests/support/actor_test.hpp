@@ -1,0 +1,131 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <caf/all.hpp>
+#include <caf/scheduler/test_coordinator.hpp>
+#include <gtest/gtest.h>
+
+#include "actors/caf_error.hpp"
+#include "actors/messages.hpp"
+#include "tests/support/test_context.hpp"
+
+namespace waggle::testing {
+
+/// Actors on one thread and a virtual clock: nothing runs but in `settle`, `pass` and `ask`. Swarm time
+/// (`wall`) moves with the virtual clock.
+class actor_test : public ::testing::Test {
+protected:
+  struct config_type : caf::actor_system_config {
+    config_type() { set("scheduler.policy", caf::atom("testing")); }
+  };
+
+  ~actor_test() override {
+    // ~actor_system would wait for ever for what is still alive or unprocessed.
+    for (const auto& handle : spawned_)
+      if (auto alive = caf::actor_cast<caf::strong_actor_ptr>(handle))
+        caf::anon_send_exit(alive, caf::exit_reason::kill);
+    settle();
+    // What is still scheduled holds actors that are gone.
+    while (sched.has_pending_timeout()) {
+      sched.trigger_timeouts();
+      settle();
+    }
+  }
+
+  /// Spawns an actor that the fixture ends with itself.
+  template <class Function, class... Arguments>
+  auto spawn(Function behaviour, Arguments&&... arguments) {
+    auto handle = sys.spawn(behaviour, std::forward<Arguments>(arguments)...);
+    keep(handle);
+    settle();
+    return handle;
+  }
+
+  /// Ends with the fixture what was spawned by other means.
+  template <class Handle>
+  void keep(const Handle& handle) {
+    spawned_.push_back(handle.address());
+  }
+
+  /// Runs everything that can run without time passing.
+  void settle() { sched.run(); }
+
+  /// Lets `dt` pass, stopping at every timer on the way.
+  void pass(std::chrono::nanoseconds dt) {
+    settle();
+    auto until = sched.clock().now() + dt;
+    while (sched.clock().now() < until) {
+      auto target = until;
+      const auto& timers = sched.clock().schedule();
+      if (!timers.empty() && timers.begin()->first < target)
+        target = std::max(timers.begin()->first, sched.clock().now());
+      auto step = target - sched.clock().now();
+      wall->advance(step);
+      sched.advance_time(step);
+      settle();
+      if (step.count() == 0 && timers.empty())
+        break;
+    }
+  }
+
+  /// Sends without a sender and runs.
+  template <class Handle, class Message>
+  void tell(const Handle& whom, Message message) {
+    caf::anon_send(whom, std::move(message));
+    settle();
+  }
+
+  /// A question that is on its way; see `ask_later`.
+  template <class Answer>
+  struct pending {
+    std::shared_ptr<std::optional<result<Answer>>> answer =
+      std::make_shared<std::optional<result<Answer>>>();
+
+    [[nodiscard]] bool answered() const { return answer->has_value(); }
+    /// A question without an answer yet counts as ec::not_ready.
+    [[nodiscard]] result<Answer> get() const {
+      return answered() ? **answer : result<Answer>{failure{ec::not_ready, "not answered yet"}};
+    }
+  };
+
+  /// Asks and runs; the answer may come while time passes later.
+  template <class Answer, class Handle, class Question>
+  pending<Answer> ask_later(const Handle& whom, Question question) {
+    pending<Answer> out;
+    keep(sys.spawn([cell = out.answer, whom, question](caf::event_based_actor* self) {
+      self->request(whom, std::chrono::hours{24}, question)
+        .then([cell](const Answer& a) { cell->emplace(a); },
+              [cell](const caf::error& why) { cell->emplace(from_caf(why)); });
+    }));
+    settle();
+    return out;
+  }
+
+  /// Asks something that is answered without time passing.
+  template <class Answer, class Handle, class Question>
+  result<Answer> ask(const Handle& whom, Question question) {
+    return ask_later<Answer>(whom, std::move(question)).get();
+  }
+
+  template <class Handle>
+  [[nodiscard]] static bool alive(const Handle& handle) {
+    return !caf::actor_cast<caf::abstract_actor*>(handle)->getf(
+      caf::abstract_actor::is_terminated_flag);
+  }
+
+  std::shared_ptr<manual_clock> wall = std::make_shared<manual_clock>();
+  config_type config;
+  caf::actor_system sys{config};
+  caf::scheduler::test_coordinator& sched =
+    dynamic_cast<caf::scheduler::test_coordinator&>(sys.scheduler());
+
+private:
+  std::vector<caf::actor_addr> spawned_; // weak
+};
+
+} // namespace waggle::testing

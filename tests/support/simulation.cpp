@@ -1,0 +1,181 @@
+#include "tests/support/simulation.hpp"
+
+#include <cstdlib>
+
+#include <spdlog/sinks/null_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+
+namespace waggle::testing {
+
+/// Wall time that passes with the network's.
+class simulation::clock final : public wall_clock {
+public:
+  clock(const net::sim_network& network, steady_time start) : network_(network), start_(start) {}
+  [[nodiscard]] swarm_time now() const override {
+    return swarm_time{std::chrono::hours{24 * 365 * 50}} + (network_.now() - start_);
+  }
+
+private:
+  const net::sim_network& network_;
+  steady_time start_;
+};
+
+struct simulation::system_config : caf::actor_system_config {
+  system_config() { set("scheduler.policy", caf::atom("testing")); }
+};
+
+namespace {
+
+caf::scheduler::test_coordinator& coordinator_of(caf::actor_system& system) {
+  return dynamic_cast<caf::scheduler::test_coordinator&>(system.scheduler());
+}
+
+net::sim_network::options seeded(net::sim_network::options options, std::uint64_t seed) {
+  options.seed = seed;
+  return options;
+}
+
+/// Virtual time beside every line, on standard output, if WAGGLE_TEST_LOG is set.
+std::shared_ptr<spdlog::logger> make_log() {
+  if (const char* level = std::getenv("WAGGLE_TEST_LOG")) {
+    auto log = std::make_shared<spdlog::logger>("sim", std::make_shared<spdlog::sinks::stdout_sink_st>());
+    log->set_level(spdlog::level::from_str(level));
+    log->set_pattern("%v");
+    return log;
+  }
+  auto log = std::make_shared<spdlog::logger>("sim", std::make_shared<spdlog::sinks::null_sink_st>());
+  log->set_level(spdlog::level::off);
+  return log;
+}
+
+} // namespace
+
+simulation::simulation(std::uint64_t seed, net::sim_network::options options)
+  : config_(std::make_unique<system_config>()),
+    system_(std::make_unique<caf::actor_system>(*config_)),
+    coordinator_(coordinator_of(*system_)),
+    start_(coordinator_.clock().now()),
+    network_(seeded(options, seed), start_),
+    wall_(std::make_shared<clock>(network_, start_)),
+    verifier_(make_caching_verifier(1U << 16U)),
+    log_(make_log()),
+    seed_(seed) {}
+
+simulation::~simulation() {
+  for (index i = 0; i < peers_.size(); ++i)
+    if (peers_[i]->alive)
+      crash(i, true);
+  settle();
+  // What is still scheduled holds actors that are gone.
+  while (coordinator_.has_pending_timeout()) {
+    coordinator_.trigger_timeouts();
+    settle();
+  }
+  peers_.clear();
+  system_.reset();
+}
+
+simulation::index simulation::start(node_config config, const std::vector<index>& through) {
+  auto who = peers_.size();
+  auto entry = std::make_unique<peer>();
+  auto* made = entry.get();
+  peers_.push_back(std::move(entry));
+  made->self = identity::from_seed(seed_ * 1000 + who + 1);
+  config.seed = seed_ * 1000 + who + 1;
+  config.listen = net::sim_network::address_of(who);
+  for (auto other : through)
+    config.initial_peers.push_back(net::sim_network::address_of(other));
+  if (config.averaging)
+    config.averaging->averaging.observer = [made](const round_report& r) { made->rounds.push_back(r); };
+  node_seams seams;
+  seams.self = made->self;
+  seams.wall = wall_;
+  seams.verifier = verifier_;
+  seams.registry = std::make_shared<prometheus::Registry>();
+  seams.log = log_->clone(short_name(made->self->id()));
+  seams.log->set_pattern("%n %l %v");
+  seams.detach_trainer = false;
+  seams.make_transport = [this, &config](transport_order order) {
+    auto node = network_.add_node(config.run_id, order.record);
+    return network_.transport_of(node);
+  };
+  auto started = start_node(*system_, config, seams);
+  WAGGLE_CHECK(started.ok(), to_string(started.error()));
+  made->node = *started;
+  settle();
+  return who;
+}
+
+void simulation::crash(index who, bool silently) {
+  auto& p = *peers_[who];
+  p.alive = false;
+  network_.crash(who, silently);
+  // The supervisor first: it must not take the others' death for a reason to say goodbye.
+  auto kill = [](const auto& handle) {
+    if (handle)
+      caf::anon_send_exit(handle, caf::exit_reason::kill);
+  };
+  kill(p.node.node);
+  settle();
+  const auto& parts = p.node.parts;
+  kill(parts.donor);
+  kill(parts.trainer);
+  kill(parts.averager);
+  kill(parts.matchmaker);
+  kill(parts.tracker);
+  kill(parts.exporter);
+  kill(parts.dht);
+  kill(parts.switchboard);
+  settle();
+  p.node.parts = {};
+  p.node.node = nullptr;
+}
+
+void simulation::shut_down(index who) {
+  auto& p = *peers_[who];
+  ask<training_status>(p.node.node, waggle::shut_down{"test"});
+  p.alive = false;
+  p.node.parts = {};
+}
+
+void simulation::settle() { coordinator_.run(); }
+
+bool simulation::step(steady_time until) {
+  settle();
+  auto next = network_.next_event_time();
+  const auto& timers = coordinator_.clock().schedule();
+  if (!timers.empty() && (!next || timers.begin()->first < *next))
+    next = timers.begin()->first;
+  auto now = network_.now();
+  auto target = next && *next < until ? std::max(*next, now) : until;
+  network_.run_until(target);
+  coordinator_.advance_time(target - coordinator_.clock().now());
+  settle();
+  return target < until;
+}
+
+void simulation::run_for(std::chrono::nanoseconds time) {
+  auto until = network_.now() + time;
+  while (step(until)) {
+  }
+}
+
+bool simulation::run_until(const std::function<bool()>& what, std::chrono::nanoseconds limit) {
+  auto until = network_.now() + limit;
+  while (!what())
+    if (!step(until))
+      return what();
+  return true;
+}
+
+std::vector<simulation::index> simulation::living() const {
+  std::vector<index> all;
+  for (index i = 0; i < peers_.size(); ++i)
+    if (peers_[i]->alive)
+      all.push_back(i);
+  return all;
+}
+
+double simulation::seconds() const { return seconds_of(network_.now() - start_); }
+
+} // namespace waggle::testing

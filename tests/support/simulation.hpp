@@ -1,0 +1,85 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <caf/all.hpp>
+#include <caf/scheduler/test_coordinator.hpp>
+
+#include "actors/node.hpp"
+#include "runtime/net/sim_network.hpp"
+
+namespace waggle::testing {
+
+/// Many whole peers in one process and one thread, on virtual time and an in-memory network. The same
+/// seed and the same calls give the same trace.
+class simulation {
+public:
+  using index = std::size_t;
+
+  explicit simulation(std::uint64_t seed, net::sim_network::options options = {});
+  ~simulation();
+  simulation(const simulation&) = delete;
+  simulation& operator=(const simulation&) = delete;
+
+  struct peer {
+    std::shared_ptr<const identity> self;
+    started_node node;
+    bool alive = true;
+    std::vector<round_report> rounds; // with values
+  };
+
+  /// A new peer that joins through the living peers `through`.
+  index start(node_config config, const std::vector<index>& through);
+  /// Its process is gone: with its connections reset, or without a word.
+  void crash(index who, bool silently);
+  /// In good order.
+  void shut_down(index who);
+
+  void run_for(std::chrono::nanoseconds time);
+  /// False: `what` did not become true within `limit` of virtual time.
+  bool run_until(const std::function<bool()>& what, std::chrono::nanoseconds limit);
+
+  /// Asks an actor and runs until it answers (or for at most 10 virtual seconds).
+  template <class Answer, class Handle, class Question>
+  std::optional<Answer> ask(const Handle& whom, Question question) {
+    std::optional<Answer> answer;
+    auto asker = system_->spawn([&answer, whom, question](caf::event_based_actor* self) {
+      self->request(whom, std::chrono::seconds{10}, question)
+        .then([&answer](const Answer& a) { answer = a; }, [](const caf::error&) {});
+    });
+    run_until([&] { return answer.has_value(); }, std::chrono::seconds{11});
+    return answer;
+  }
+
+  [[nodiscard]] net::sim_network& network() { return network_; }
+  [[nodiscard]] peer& operator[](index who) { return *peers_[who]; }
+  [[nodiscard]] std::size_t size() const { return peers_.size(); }
+  [[nodiscard]] std::vector<index> living() const;
+  [[nodiscard]] double seconds() const;
+
+private:
+  class clock;
+  struct system_config;
+
+  void settle();
+  bool step(steady_time until);
+
+  std::unique_ptr<system_config> config_;
+  std::unique_ptr<caf::actor_system> system_;
+  caf::scheduler::test_coordinator& coordinator_;
+  steady_time start_;
+  net::sim_network network_;
+  std::shared_ptr<clock> wall_;
+  std::shared_ptr<const signature_verifier> verifier_;
+  std::shared_ptr<spdlog::logger> log_;
+  std::vector<std::unique_ptr<peer>> peers_;
+  std::uint64_t seed_;
+};
+
+} // namespace waggle::testing

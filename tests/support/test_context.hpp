@@ -1,0 +1,68 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <prometheus/registry.h>
+#include <spdlog/logger.h>
+#include <spdlog/sinks/null_sink.h>
+
+#include "actors/node_context.hpp"
+
+namespace waggle::testing {
+
+/// Swarm time that stands still until a test moves it. Not thread-safe: for tests on one thread.
+class manual_clock final : public wall_clock {
+public:
+  [[nodiscard]] swarm_time now() const override { return now_; }
+  void advance(swarm_clock::duration by) { now_ += by; }
+  void set(swarm_time now) { now_ = now; }
+
+private:
+  swarm_time now_{std::chrono::hours{24 * 365 * 50}}; // about 2020
+};
+
+inline std::shared_ptr<spdlog::logger> silent_log() {
+  auto log = std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::null_sink_st>());
+  log->set_level(spdlog::level::off);
+  return log;
+}
+
+/// The peer with the identity of `seed`, dialled at "peer-<seed>:7700".
+inline peer_record test_peer(std::uint64_t seed) {
+  auto who = identity::from_seed(seed);
+  return {who->id(), who->key(), {{"peer-" + std::to_string(seed), 7700}}, false};
+}
+
+/// What an actor of the peer with the identity of `seed` is given: that peer's record, the clock that
+/// the test moves, a registry of its own, no log.
+inline node_context test_context(std::uint64_t seed, std::shared_ptr<const wall_clock> wall,
+                                 std::string run_id = "test") {
+  node_context ctx;
+  ctx.run_id = std::move(run_id);
+  ctx.self = identity::from_seed(seed);
+  ctx.record = test_peer(seed);
+  ctx.wall = std::move(wall);
+  ctx.verifier = make_plain_verifier();
+  ctx.metrics = std::make_shared<metric_families>(std::make_shared<prometheus::Registry>(), ctx.run_id);
+  ctx.log = silent_log();
+  ctx.seed = seed;
+  return ctx;
+}
+
+/// The value of one exported series, e.g. `waggle_refused_total{reason="malformed"` (a prefix of the
+/// line up to its value will do); the sum if several lines begin so, 0 if none does.
+inline double exported(const metric_families& metrics, const std::string& series) {
+  double sum = 0;
+  auto text = metrics.text();
+  for (std::size_t at = 0; at < text.size();) {
+    auto end = std::min(text.find('\n', at), text.size());
+    auto line = text.substr(at, end - at);
+    if (line.compare(0, series.size(), series) == 0)
+      sum += std::stod(line.substr(line.rfind(' ') + 1));
+    at = end + 1;
+  }
+  return sum;
+}
+
+} // namespace waggle::testing

@@ -1,0 +1,103 @@
+#include "tests/support/toy_learner.hpp"
+
+#include <cmath>
+#include <cstring>
+
+#include "runtime/core/byte_io.hpp"
+#include "runtime/core/random.hpp"
+#include "runtime/crypto/digest.hpp"
+
+namespace waggle::testing {
+
+namespace {
+
+std::string_view raw(const std::vector<float>& values) {
+  return as_string_view(std::as_bytes(std::span{values}));
+}
+
+class toy_learner final : public learner {
+public:
+  explicit toy_learner(const toy_options& o)
+    : options_(o), weights_(o.parameters), velocity_(o.parameters), sums_(o.parameters),
+      truth_(o.parameters), data_(o.data_seed) {
+    random_source init{o.init_seed};
+    for (auto& w : weights_)
+      w = static_cast<float>(init.unit() - 0.5);
+    random_source world{20};
+    for (auto& t : truth_)
+      t = static_cast<float>(world.unit() * 2 - 1);
+  }
+
+  [[nodiscard]] std::size_t parameter_count() const override { return weights_.size(); }
+  [[nodiscard]] digest schema() const override {
+    return sha256("toy/" + std::to_string(weights_.size()) + "/" + std::to_string(options_.momentum));
+  }
+
+  micro_step accumulate() override {
+    double loss = 0;
+    for (std::uint64_t b = 0; b < options_.micro_batch; ++b) {
+      std::vector<double> x(weights_.size());
+      double error = 0;
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        x[i] = data_.unit() * 2 - 1;
+        error += x[i] * (static_cast<double>(weights_[i]) - static_cast<double>(truth_[i]));
+      }
+      loss += error * error / 2;
+      for (std::size_t i = 0; i < x.size(); ++i)
+        sums_[i] += error * x[i];
+    }
+    samples_ += options_.micro_batch;
+    return {loss / static_cast<double>(options_.micro_batch), options_.micro_batch, true};
+  }
+
+  std::shared_ptr<const std::vector<float>> mean_gradient() override {
+    auto mean = std::make_shared<std::vector<float>>(sums_.size(), 0.0F);
+    for (std::size_t i = 0; samples_ > 0 && i < sums_.size(); ++i)
+      (*mean)[i] = static_cast<float>(sums_[i] / static_cast<double>(samples_));
+    return mean;
+  }
+  [[nodiscard]] std::uint64_t accumulated_samples() const override { return samples_; }
+  void reset_accumulators() override {
+    std::fill(sums_.begin(), sums_.end(), 0.0);
+    samples_ = 0;
+  }
+
+  void apply(std::span<const float> gradient, double lr) override {
+    for (std::size_t i = 0; i < weights_.size(); ++i) {
+      velocity_[i] = static_cast<float>(options_.momentum) * velocity_[i] + gradient[i];
+      weights_[i] -= static_cast<float>(lr) * velocity_[i];
+    }
+  }
+
+  [[nodiscard]] digest parameters_digest() const override { return sha256(raw(weights_)); }
+
+  [[nodiscard]] payload save_state() const override {
+    auto text = std::string{raw(weights_)} + std::string{raw(velocity_)};
+    return copy_to_payload(as_byte_span(text));
+  }
+  status load_state(byte_span state) override {
+    auto bytes = weights_.size() * sizeof(float);
+    if (state.size() != 2 * bytes)
+      return failure{ec::malformed, "a toy's state of the wrong length"};
+    std::memcpy(weights_.data(), state.data(), bytes);
+    std::memcpy(velocity_.data(), state.data() + bytes, bytes);
+    return done{};
+  }
+
+private:
+  toy_options options_;
+  std::vector<float> weights_;
+  std::vector<float> velocity_;
+  std::vector<double> sums_;
+  std::vector<float> truth_;
+  random_source data_;
+  std::uint64_t samples_ = 0;
+};
+
+} // namespace
+
+std::unique_ptr<learner> make_toy_learner(const toy_options& options) {
+  return std::make_unique<toy_learner>(options);
+}
+
+} // namespace waggle::testing
