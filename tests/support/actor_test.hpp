@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -98,7 +99,7 @@ protected:
   pending<Answer> ask_later(const Handle& whom, Question question) {
     pending<Answer> out;
     keep(sys.spawn([cell = out.answer, whom, question](caf::event_based_actor* self) {
-      self->request(whom, std::chrono::hours{24}, question)
+      self->request(whom, std::chrono::minutes{24 * 60}, question)
         .then([cell](const Answer& a) { cell->emplace(a); },
               [cell](const caf::error& why) { cell->emplace(from_caf(why)); });
     }));
