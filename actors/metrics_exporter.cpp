@@ -104,8 +104,11 @@ metrics_exporter_impl::behavior_type metrics_exporter(self_pointer self, node_co
   self->delayed_send(self, refresh_interval, refresh_documents{});
   return {
     [self, ctx, board](const training_status& msg) {
-      self->state.training = msg;
-      refresh(self, ctx, *board);
+      auto& training = self->state.training;
+      bool new_phase = !training || training->phase != msg.phase;
+      training = msg;
+      if (new_phase) // the rest can wait for the next refresh
+        refresh(self, ctx, *board);
     },
     [self](const round_ended& msg) {
       auto& st = self->state;

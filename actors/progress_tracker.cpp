@@ -14,6 +14,7 @@ namespace {
 using self_pointer = progress_tracker_impl::stateful_pointer<progress_tracker_state>;
 
 constexpr auto tick_interval = 50ms;
+constexpr auto upkeep_interval = 250ms; // what reads the whole ledger
 
 struct clerk {
   self_pointer self;
@@ -161,9 +162,12 @@ struct clerk {
 
   void tend() const {
     auto& st = state();
-    st.ledger->purge(ctx.wall->now());
     if (st.push_due && now() - st.pushed >= config.push_interval)
       push();
+    if (now() - st.tended < upkeep_interval)
+      return;
+    st.tended = now();
+    st.ledger->purge(ctx.wall->now());
     bool stale = now() - st.stored >= config.report_ttl / 2;
     if ((st.store_due || stale) && now() - st.stored >= config.store_interval && publishes()) {
       st.store_due = false;

@@ -46,6 +46,7 @@ struct progress_tracker_state {
   std::uint64_t last_sequence = 0;
   steady_time pushed;
   steady_time stored;
+  steady_time tended;
   bool push_due = false;
   bool store_due = false;
   steady_time read;
