@@ -1,0 +1,169 @@
+#include "actors/metrics_exporter.hpp"
+
+#include <cmath>
+#include <limits>
+
+#include <caf/scheduler/test_coordinator.hpp>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <spdlog/sinks/null_sink.h>
+
+namespace waggle {
+namespace {
+
+using json = nlohmann::json;
+
+struct virtual_time : caf::actor_system_config {
+  virtual_time() { set("scheduler.policy", caf::atom("testing")); }
+};
+
+struct MetricsExporter : testing::Test {
+  MetricsExporter() {
+    ctx.run_id = "run";
+    ctx.self = identity::from_seed(1);
+    ctx.record = {ctx.self->id(), ctx.self->key(), {{"127.0.0.1", 7}}, false};
+    ctx.wall = std::make_shared<system_wall_clock>();
+    ctx.verifier = make_plain_verifier();
+    ctx.metrics = std::make_shared<metric_families>(std::make_shared<prometheus::Registry>(), "run");
+    ctx.log = std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::null_sink_mt>());
+    board = std::make_shared<status_board>(ctx.metrics);
+    exporter = system.spawn(metrics_exporter, ctx, board);
+    pass(0ms);
+  }
+  ~MetricsExporter() override {
+    caf::anon_send_exit(exporter, caf::exit_reason::user_shutdown);
+    scheduler.run();
+  }
+
+  void pass(milliseconds time) {
+    scheduler.run();
+    scheduler.advance_time(time);
+    scheduler.run();
+  }
+  template <class Event>
+  void tell(Event event) {
+    caf::anon_send(exporter, std::move(event));
+    scheduler.run();
+  }
+  net::http_response get(const std::string& target, const std::string& method = "GET") const {
+    return board->answer({method, target});
+  }
+  json status() const { return json::parse(get("/api/v1/status").body); }
+
+  static training_status training() {
+    training_status s;
+    s.phase = trainer_phase::training;
+    s.epoch = epoch_id{4};
+    s.loss = 2.5;
+    s.first_loss = 4;
+    s.samples_used = 1024;
+    s.samples_dropped = 16;
+    s.target_batch_size = 256;
+    return s;
+  }
+
+  node_context ctx;
+  std::shared_ptr<status_board> board;
+  virtual_time config;
+  caf::actor_system system{config};
+  caf::scheduler::test_coordinator& scheduler =
+    dynamic_cast<caf::scheduler::test_coordinator&>(system.scheduler());
+  metrics_exporter_actor exporter;
+};
+
+TEST_F(MetricsExporter, ShowsAPeerWithoutAModelAsNode) {
+  auto doc = status();
+  EXPECT_EQ(doc["phase"], "node");
+  EXPECT_EQ(doc["run"], "run");
+  EXPECT_EQ(doc["peer"], to_string(ctx.self->id()));
+  EXPECT_TRUE(doc["loss"].is_null());
+  EXPECT_TRUE(doc["epoch"].is_null());
+  EXPECT_EQ(get("/readyz").status, 200U);
+}
+
+TEST_F(MetricsExporter, ShowsWhatTheTrainerReports) {
+  tell(training());
+  auto doc = status();
+  EXPECT_EQ(doc["phase"], "training");
+  EXPECT_EQ(doc["epoch"], 4);
+  EXPECT_EQ(doc["loss"], 2.5);
+  EXPECT_EQ(doc["first_loss"], 4);
+  EXPECT_EQ(doc["samples"], (json{{"used", 1024}, {"dropped", 16}}));
+}
+
+TEST_F(MetricsExporter, ShowsALossThatIsNotANumberAsNull) {
+  auto report = training();
+  report.loss = std::numeric_limits<double>::quiet_NaN();
+  report.first_loss = std::numeric_limits<double>::infinity();
+  tell(report);
+  EXPECT_TRUE(status()["loss"].is_null());
+  EXPECT_TRUE(status()["first_loss"].is_null());
+}
+
+TEST_F(MetricsExporter, IsReadyOnlyInSync) {
+  auto report = training();
+  report.phase = trainer_phase::syncing;
+  tell(report);
+  auto answer = get("/readyz");
+  EXPECT_EQ(answer.status, 503U);
+  EXPECT_NE(answer.body.find("syncing"), std::string::npos);
+  EXPECT_EQ(get("/healthz").status, 200U);
+  report.phase = trainer_phase::averaging;
+  tell(report);
+  EXPECT_EQ(get("/readyz").status, 200U);
+}
+
+TEST_F(MetricsExporter, ShowsRoundsByOutcomeAndLeavesCountingThemInMetricsToTheAverager) {
+  for (auto outcome : {round_outcome::complete, round_outcome::complete, round_outcome::failed}) {
+    round_ended event{"gradients", {}};
+    event.report.outcome = outcome;
+    tell(event);
+  }
+  pass(1s);
+  EXPECT_EQ(status()["rounds"], (json{{"complete", 2}, {"shrunk", 0}, {"failed", 1}}));
+  EXPECT_NE(get("/metrics").body.find(
+              "waggle_averaging_rounds_total{run=\"run\",kind=\"gradients\",outcome=\"complete\"} 0\n"),
+            std::string::npos);
+}
+
+TEST_F(MetricsExporter, ListsPeersAndWhoIsConnected) {
+  auto ann = identity::from_seed(2);
+  swarm_progress run;
+  run.num_peers = 1;
+  run.global_epoch = epoch_id{9};
+  run.peers.resize(1);
+  run.peers[0].who = {ann->id(), ann->key(), {{"10.0.0.2", 7700}}, false};
+  tell(run);
+  tell(peer_connected{run.peers[0].who});
+  pass(1s);
+  auto peers = json::parse(get("/api/v1/peers").body)["peers"];
+  ASSERT_EQ(peers.size(), 1U);
+  EXPECT_EQ(peers[0]["id"], to_string(ann->id()));
+  EXPECT_EQ(peers[0]["addresses"], json::array({"10.0.0.2:7700"}));
+  EXPECT_EQ(peers[0]["connected"], true);
+  EXPECT_EQ(peers[0]["self"], false);
+  EXPECT_EQ(status()["global_epoch"], 9);
+  tell(peer_disconnected{ann->id(), {}});
+  pass(1s);
+  EXPECT_EQ(json::parse(get("/api/v1/peers").body)["peers"][0]["connected"], false);
+}
+
+TEST_F(MetricsExporter, KeepsTheUptimeOfVirtualTime) {
+  for (int i = 0; i < 20; ++i)
+    pass(500ms);
+  EXPECT_NEAR(status()["uptime_seconds"].get<double>(), 10, 0.6);
+}
+
+TEST_F(MetricsExporter, RefusesOtherPagesAndMethodsAndNamesTheRoutes) {
+  auto missing = get("/nothing");
+  EXPECT_EQ(missing.status, 404U);
+  EXPECT_EQ(json::parse(missing.body)["routes"].size(), 5U);
+  EXPECT_EQ(get("/metrics", "POST").status, 405U);
+  EXPECT_TRUE(json::parse(get("/metrics", "POST").body).contains("error"));
+  EXPECT_EQ(get("\"").status, 404U);
+  EXPECT_EQ(get("").status, 404U);
+  EXPECT_EQ(get("/metrics?x=1").status, 200U);
+}
+
+} // namespace
+} // namespace waggle
