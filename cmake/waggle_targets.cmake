@@ -29,9 +29,10 @@ function(waggle_library name)
   add_library(waggle::${name} ALIAS waggle_${name})
 endfunction()
 
-# waggle_test(NAME [LIBRARIES …]): all *_test.cpp of this folder as one GoogleTest program.
+# waggle_test(NAME [LIBRARIES …] [TIMEOUT s] [SERIAL]): all *_test.cpp of this folder as one GoogleTest
+# program. SERIAL: its tests need the machine for themselves.
 function(waggle_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "LIBRARIES;LABELS;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL" "TIMEOUT" "LIBRARIES;LABELS;SOURCES" ${ARGN})
   if(NOT ARG_SOURCES)
     file(GLOB ARG_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cpp)
   endif()
@@ -44,5 +45,5 @@ function(waggle_test name)
   add_executable(${name}_test ${ARG_SOURCES})
   target_link_libraries(${name}_test PRIVATE waggle_flags ${ARG_LIBRARIES} GTest::gmock GTest::gtest_main)
   gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST
-    PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+    PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}" RUN_SERIAL "${ARG_SERIAL}")
 endfunction()

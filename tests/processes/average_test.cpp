@@ -1,0 +1,110 @@
+// waggle average with real sockets, real kills and 64 MiB (product.md §2.1).
+
+#include <map>
+#include <sys/wait.h>
+
+#include "tests/processes/peer.hpp"
+
+namespace waggle::testing {
+namespace {
+
+using json = nlohmann::json;
+
+class AverageProcesses : public ::testing::Test {
+protected:
+  void start(std::size_t count, const std::vector<std::string>& more = {}) {
+    std::vector<std::string> arguments{"average", "--elements", "16777216", "--stall-timeout", "2s"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    for (std::size_t i = 0; i < count; ++i) {
+      auto with = arguments;
+      if (i > 0) {
+        with.emplace_back("--initial-peers");
+        with.push_back(to_string(peers[0]->await_address()));
+      }
+      peers.push_back(std::make_unique<peer>(folder, "peer" + std::to_string(i), with));
+    }
+  }
+
+  /// True once every one of `who` has `rounds` rounds with `contributors` contributors.
+  bool reach(const std::vector<std::size_t>& who, std::size_t contributors, std::size_t rounds) {
+    return eventually([&] {
+      return std::all_of(who.begin(), who.end(), [&](std::size_t i) {
+        auto all = peers[i]->rounds();
+        return static_cast<std::size_t>(std::count_if(all.begin(), all.end(), [&](const json& r) {
+                 return r["contributors"].size() == contributors;
+               })) >= rounds;
+      });
+    });
+  }
+
+  /// Whoever finished a round has the same contributors, weights and bytes as all others.
+  void expect_agreement() {
+    std::map<std::string, json> rounds;
+    for (const auto& p : peers)
+      for (const auto& r : p->rounds()) {
+        if (r["outcome"] == "failed") {
+          EXPECT_FALSE(r["reason"].is_null());
+          continue;
+        }
+        auto [known, first] = rounds.emplace(r["round"].get<std::string>(), r);
+        if (first)
+          continue;
+        EXPECT_EQ(known->second["contributors"], r["contributors"]);
+        EXPECT_EQ(known->second["digest"], r["digest"]);
+        EXPECT_EQ(known->second["weight_sum"], r["weight_sum"]);
+      }
+  }
+
+  std::string logs() {
+    std::string all;
+    for (const auto& p : peers)
+      all += "\n--- " + p->log();
+    return all;
+  }
+
+  scratch_folder folder;
+  std::vector<std::unique_ptr<peer>> peers;
+};
+
+TEST_F(AverageProcesses, FourPeersAverageAndEndCleanly) {
+  start(4, {"--expected-peers", "4", "--rounds", "3"});
+  for (auto& p : peers)
+    EXPECT_EQ(p->await_exit(60s), 0) << p->log();
+  EXPECT_TRUE(reach({0, 1, 2, 3}, 4, 3)) << logs();
+  expect_agreement();
+}
+
+TEST_F(AverageProcesses, SurvivorsOfAKillInARoundAgree) {
+  start(4);
+  ASSERT_TRUE(reach({0, 1, 2, 3}, 4, 2)) << logs();
+  peers[2]->signal(SIGKILL); // rounds follow each other without a pause: this is within one
+  ASSERT_TRUE(reach({0, 1, 3}, 3, 2)) << logs();
+  expect_agreement();
+}
+
+TEST_F(AverageProcesses, SurvivorsOfAFrozenPeerFinishWithoutIt) {
+  start(4);
+  ASSERT_TRUE(reach({0, 1, 2, 3}, 4, 2)) << logs();
+  peers[0]->signal(SIGSTOP); // the first one: no peer is special
+  ASSERT_TRUE(reach({1, 2, 3}, 3, 2)) << logs();
+  for (std::size_t i : {1, 2, 3})
+    for (const auto& r : peers[i]->rounds())
+      if (r["outcome"] == "shrunk") {
+        // Twice the stall timeout is what results may take; one second for everything else.
+        EXPECT_LT(r["allreduce_seconds"].get<double>(), 2 * 2 + 1);
+      }
+  peers[0]->signal(SIGCONT);
+  expect_agreement();
+}
+
+TEST_F(AverageProcesses, StopWithinFiveSecondsOnSigterm) {
+  start(2);
+  ASSERT_TRUE(reach({0, 1}, 2, 1)) << logs();
+  for (auto& p : peers)
+    p->signal(SIGTERM);
+  for (auto& p : peers)
+    EXPECT_EQ(p->await_exit(5s), 0) << p->log();
+}
+
+} // namespace
+} // namespace waggle::testing

@@ -1,0 +1,136 @@
+#pragma once
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <unistd.h>
+
+#include "actors/commands/child_process.hpp"
+#include "runtime/net/http_client.hpp"
+
+namespace waggle::testing {
+
+using namespace std::chrono_literals;
+
+inline std::string content_of(const std::filesystem::path& file) {
+  std::ifstream in{file};
+  std::ostringstream all;
+  all << in.rdbuf();
+  return all.str();
+}
+
+/// Looks again and again until `what` holds; false after `limit`. For conditions that other processes
+/// bring about: nothing else tells us.
+inline bool eventually(const std::function<bool()>& what, std::chrono::seconds limit = 60s) {
+  auto until = std::chrono::steady_clock::now() + limit;
+  while (!what()) {
+    if (std::chrono::steady_clock::now() > until)
+      return false;
+    std::this_thread::sleep_for(10ms);
+  }
+  return true;
+}
+
+/// A folder of its own, gone with the test.
+class scratch_folder {
+public:
+  scratch_folder() {
+    auto pattern = (std::filesystem::temp_directory_path() / "waggle-test-XXXXXX").string();
+    path_ = ::mkdtemp(pattern.data());
+  }
+  ~scratch_folder() {
+    std::error_code error;
+    std::filesystem::remove_all(path_, error);
+  }
+  scratch_folder(const scratch_folder&) = delete;
+  scratch_folder& operator=(const scratch_folder&) = delete;
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+private:
+  std::filesystem::path path_;
+};
+
+/// A peer in a process of its own, on a free port of the loopback.
+class peer {
+public:
+  peer(const scratch_folder& folder, const std::string& name, std::vector<std::string> arguments)
+    : log_(folder.path() / (name + ".log")) {
+    arguments.insert(arguments.begin(), WAGGLE_PROGRAM);
+    for (const auto& more : {std::string{"--listen"}, std::string{"127.0.0.1:0"}, std::string{"--data-dir"},
+                             (folder.path() / name).string()})
+      arguments.push_back(more);
+    auto started = child_process::start(arguments, log_);
+    if (started)
+      process_.emplace(std::move(*started));
+  }
+
+  /// Where it listens, once its log says so.
+  [[nodiscard]] std::optional<endpoint> address() const {
+    auto text = content_of(log_);
+    auto at = text.find("listening on ");
+    auto end = text.find('\n', at);
+    if (at == std::string::npos || end == std::string::npos)
+      return std::nullopt;
+    auto parsed = parse_endpoint(text.substr(at + 13, end - at - 13));
+    return parsed ? std::optional{*parsed} : std::nullopt;
+  }
+  endpoint await_address() {
+    EXPECT_TRUE(eventually([this] { return address().has_value(); })) << log();
+    return address().value_or(endpoint{});
+  }
+
+  [[nodiscard]] std::string log() const { return content_of(log_); }
+
+  /// The JSON lines that `waggle average` printed so far.
+  [[nodiscard]] std::vector<nlohmann::json> rounds() const {
+    std::vector<nlohmann::json> found;
+    std::istringstream lines{log()};
+    for (std::string line; std::getline(lines, line);)
+      if (line.starts_with("{\"round\"")) {
+        auto parsed = nlohmann::json::parse(line, nullptr, false);
+        if (!parsed.is_discarded())
+          found.push_back(parsed);
+      }
+    return found;
+  }
+
+  void signal(int number) const { process_->signal(number); }
+  /// The exit code; nothing if it did not end in time, or by a signal.
+  std::optional<int> await_exit(std::chrono::seconds limit = 20s) {
+    if (!eventually([this] { return process_->ended().has_value(); }, limit))
+      return std::nullopt;
+    auto status = *process_->ended();
+    return WIFEXITED(status) ? std::optional{WEXITSTATUS(status)} : std::nullopt;
+  }
+  [[nodiscard]] bool runs() { return !process_->ended().has_value(); }
+
+private:
+  std::filesystem::path log_;
+  std::optional<child_process> process_;
+};
+
+/// The value of a metric line that starts with `series`, e.g. `waggle_x_total{reason="y"`; summed over
+/// all that match. -1: none does.
+inline double metric(const endpoint& where, const std::string& name, const std::string& label = {}) {
+  auto answer = net::http_get(where, "/metrics", 5s);
+  if (!answer)
+    return -1;
+  double sum = -1;
+  std::istringstream lines{answer->body};
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with(name) && line.find(label) != std::string::npos)
+      sum = std::max(sum, 0.0) + std::strtod(line.c_str() + line.rfind(' '), nullptr);
+  return sum;
+}
+
+} // namespace waggle::testing
