@@ -112,8 +112,11 @@ std::vector<option_spec> make_table() {
   return {
     {"run-id", "NAME", "waggle", "Peers of one run use the same name; others are refused.", "peer",
      [](o& x, std::string_view v) -> status {
-       if (v.empty() || v.size() > 64 || v.find_first_of(". \t\n/") != std::string_view::npos)
-         return failure{ec::bad_config, "must have 1 to 64 characters, without dots, slashes or spaces: "
+       auto plain = [](char c) {
+         return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_';
+       };
+       if (v.empty() || v.size() > 64 || !std::all_of(v.begin(), v.end(), plain))
+         return failure{ec::bad_config, "must have 1 to 64 letters, digits, - or _: "
                                         "it becomes part of the DHT's keys"};
        x.run_id = std::string{v};
        return done{};
@@ -121,17 +124,17 @@ std::vector<option_spec> make_table() {
     {"listen", "HOST:PORT", "0.0.0.0:7700", "Where peers, browsers and Prometheus reach this peer; port 0 picks a free one.",
      "peer",
      [](o& x, std::string_view v) -> status {
-       auto where = parse_endpoint(v);
+       auto where = parse_address(v);
        if (!where)
-         return failure{ec::bad_config, "is no address: " + where.error().detail};
+         return where.error();
        x.listen = *where;
        return done{};
      }},
     {"announce", "HOST:PORT", "", "What others are told to dial, where that differs from --listen (port 0: the bound port).", "peer",
      [](o& x, std::string_view v) -> status {
-       auto where = parse_endpoint(v);
+       auto where = parse_address(v);
        if (!where)
-         return failure{ec::bad_config, "is no address: " + where.error().detail};
+         return where.error();
        x.announce = *where;
        return done{};
      }},
@@ -190,7 +193,14 @@ std::vector<option_spec> make_table() {
     {"weight-decay", "X", "0", "Weight decay; decoupled for adamw.", "training",
      real(&o::weight_decay, 0, 1e6, "it is not negative")},
     {"momentum", "X", "0", "Momentum of sgd.", "training", real(&o::momentum, 0, 0.999999, "it lies in [0, 1)")},
-    {"device", "NAME", "auto", "auto, cpu, cuda or cuda:N.", "training", text(&o::device)},
+    {"device", "NAME", "auto", "auto, cpu, cuda or cuda:N.", "training",
+     [](o& x, std::string_view v) -> status {
+       bool indexed = v.starts_with("cuda:") && parse_whole(v.substr(5)).ok();
+       if (v != "auto" && v != "cpu" && v != "cuda" && !indexed)
+         return failure{ec::bad_config, "is not one of auto, cpu, cuda, cuda:N"};
+       x.device = std::string{v};
+       return done{};
+     }},
     {"threads", "N", "1", "Compute threads.", "training", whole(&o::threads, 1, 1024, "at least one")},
     {"strict-target", "BOOL", "true", "End an epoch only on samples that were reported, not on extrapolated ones.",
      "training", yes_no(&o::strict_target)},
@@ -284,6 +294,24 @@ settings from_environment(const std::vector<std::string>& taken,
   return found;
 }
 
+status check_environment(const char* const* variables) {
+  std::vector<std::string> names{"WAGGLE_CONFIG"};
+  for (const auto& spec : option_table())
+    names.push_back(environment_name(spec.name));
+  for (; variables != nullptr && *variables != nullptr; ++variables) {
+    std::string_view variable{*variables};
+    auto name = variable.substr(0, variable.find('='));
+    // Kubernetes sets these in every container beside a service of the name waggle.
+    bool from_kubernetes = name.starts_with("WAGGLE_SERVICE_") || name.starts_with("WAGGLE_PORT");
+    if (!name.starts_with("WAGGLE_") || from_kubernetes
+        || std::find(names.begin(), names.end(), name) != names.end())
+      continue;
+    return failure{ec::bad_config, "there is no option for the environment's " + std::string{name}
+                                     + "; the nearest is " + nearest(name, names)};
+  }
+  return done{};
+}
+
 result<run_options> resolve(const settings& file, const settings& environment,
                             const settings& flags) {
   run_options options;
@@ -322,6 +350,16 @@ status check_combinations(const run_options& o) {
     return bad("--matchmaking-time must be shorter than --averaging-timeout: no time would be left to average");
   if (o.width % o.heads != 0 && o.model == "char-gpt")
     return bad("--heads must divide --width");
+  if (o.expected_peers > o.target_group_size)
+    return bad("--expected-peers is larger than --target-group-size: that many never come together");
+  if (o.momentum != 0 && o.optimizer != "sgd")
+    return bad("--momentum belongs to --optimizer sgd; " + o.optimizer + " has its own");
+  if (o.kill_after > 0ms && o.peers < 2)
+    return bad("--kill-after needs --peers 2 or more: nobody would be left");
+  if (o.duration > 0ms && o.kill_after >= o.duration)
+    return bad("--kill-after must be shorter than --duration: it would never happen");
+  if (o.duration > 0ms && o.join_after >= o.duration)
+    return bad("--join-after must be shorter than --duration: it would never happen");
   if (o.schedule == "warmup-cosine" && o.epochs == 0)
     return bad("--schedule warmup-cosine needs --epochs: it has to know where to end");
   if (o.epochs != 0 && o.warmup_epochs > o.epochs)

@@ -27,6 +27,13 @@ std::string text_of(const toml::value& value) {
   return out.str();
 }
 
+/// What toml11 has to say, without its drawing of the place.
+std::string first_line(std::string what) {
+  what = what.substr(0, what.find('\n'));
+  constexpr std::string_view mark = "[error] ";
+  return what.starts_with(mark) ? what.substr(mark.size()) : what;
+}
+
 status collect(const std::string& file, const toml::table& table, settings& found) {
   std::vector<std::string> names;
   for (const auto& spec : option_table())
@@ -43,7 +50,9 @@ status collect(const std::string& file, const toml::table& table, settings& foun
     if (find_option(name) == nullptr)
       return failure{ec::bad_config, where + ": there is no option '" + key + "'; the nearest is '"
                                        + nearest(name, names) + "'"};
-    found[name] = {text_of(value), where};
+    if (auto [first, fresh] = found.try_emplace(name, setting{text_of(value), where}); !fresh)
+      return failure{ec::bad_config, where + ": '" + key + "' is set a second time; the other is at "
+                                       + first->second.source};
   }
   return done{};
 }
@@ -55,14 +64,18 @@ result<settings> from_file(const std::filesystem::path& file) {
   if (!in)
     return failure{ec::bad_config, "cannot read the run file " + file.string()
                                      + ": it does not exist, or is not ours to read"};
+  if (std::error_code ignored; std::filesystem::is_directory(file, ignored))
+    return failure{ec::bad_config, "the run file " + file.string() + " is a folder"};
   settings found;
   try {
     auto parsed = toml::parse(in, file.string());
     if (auto taken = collect(file.string(), parsed.as_table(), found); !taken)
       return taken.error();
+  } catch (const toml::exception& e) {
+    return failure{ec::bad_config, file.string() + ":" + std::to_string(e.location().line())
+                                     + ": this is not TOML: " + first_line(e.what())};
   } catch (const std::exception& e) {
-    std::string what = e.what();
-    return failure{ec::bad_config, file.string() + " is not TOML: " + what.substr(0, what.find('\n'))};
+    return failure{ec::bad_config, file.string() + " is not TOML: " + first_line(e.what())};
   }
   return found;
 }

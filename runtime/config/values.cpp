@@ -58,9 +58,11 @@ result<bool> parse_yes_no(std::string_view text) {
 }
 
 result<milliseconds> parse_duration(std::string_view text) {
+  // Thirty years: deadlines are counted in nanoseconds, of which 2^63 are no more than 292 years.
+  constexpr double longest_ms = 1e12;
   constexpr unit units[] = {{"ms", 1}, {"s", 1e3}, {"", 1e3}, {"m", 60e3}, {"h", 3600e3}};
   auto value = with_unit(text, units);
-  if (!value || *value > 1e13)
+  if (!value || *value > longest_ms)
     return no("is no duration: write 500ms, 5s, 2m or 1h");
   return milliseconds{static_cast<std::int64_t>(std::llround(*value))};
 }
@@ -74,6 +76,17 @@ result<std::uint64_t> parse_bytes(std::string_view text) {
   return static_cast<std::uint64_t>(*value);
 }
 
+result<endpoint> parse_address(std::string_view text) {
+  auto where = parse_endpoint(text);
+  if (!where) {
+    // It begins with the text in quotes, which here is said by the caller.
+    auto why = where.error().detail;
+    auto quoted = text.size() + 3;
+    return no(why.size() > quoted ? why.substr(quoted) : why);
+  }
+  return *where;
+}
+
 result<std::vector<endpoint>> parse_endpoints(std::string_view text) {
   std::vector<endpoint> found;
   while (!text.empty()) {
@@ -82,9 +95,9 @@ result<std::vector<endpoint>> parse_endpoints(std::string_view text) {
     text.remove_prefix(std::min(comma + 1, text.size()));
     if (one.empty())
       continue;
-    auto where = parse_endpoint(one);
+    auto where = parse_address(one);
     if (!where)
-      return no(where.error().detail);
+      return no("names '" + std::string{one} + "', which " + where.error().detail);
     found.push_back(*where);
   }
   return found;

@@ -20,6 +20,8 @@ result<bool> parse_yes_no(std::string_view text);
 result<milliseconds> parse_duration(std::string_view text);
 /// "65536", "64KiB", "16MiB", "1GiB".
 result<std::uint64_t> parse_bytes(std::string_view text);
+/// "HOST:PORT".
+result<endpoint> parse_address(std::string_view text);
 /// "HOST:PORT,HOST:PORT"; empty is none.
 result<std::vector<endpoint>> parse_endpoints(std::string_view text);
 

@@ -1,0 +1,262 @@
+#include "runtime/config/options.hpp"
+
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+using namespace waggle;
+using ::testing::HasSubstr;
+
+namespace {
+
+settings flags(std::initializer_list<std::pair<const std::string, std::string>> values) {
+  settings found;
+  for (const auto& [name, value] : values)
+    found[name] = {value, "--" + name};
+  return found;
+}
+
+/// Why these flags are refused; empty if they are not.
+std::string refusal(std::initializer_list<std::pair<const std::string, std::string>> values) {
+  auto options = resolve({}, {}, flags(values));
+  if (options)
+    return {};
+  EXPECT_EQ(options.error().code, ec::bad_config);
+  EXPECT_EQ(options.error().detail.find('\n'), std::string::npos) << "more than one sentence";
+  return options.error().detail;
+}
+
+} // namespace
+
+TEST(OptionTable, NamesEveryOptionOnceAndSaysWhatItDoes) {
+  std::set<std::string> names;
+  for (const auto& spec : option_table()) {
+    EXPECT_TRUE(names.insert(spec.name).second) << spec.name << " is there twice";
+    EXPECT_TRUE(spec.help.ends_with(".")) << spec.name << " is not explained in a sentence";
+    EXPECT_FALSE(spec.group.empty()) << spec.name;
+    EXPECT_EQ(spec.name.find('_'), std::string::npos) << spec.name;
+  }
+}
+
+TEST(OptionTable, SaysTheDefaultsThatTheStructHas) {
+  // Setting every option to its documented default changes nothing.
+  settings documented;
+  for (const auto& spec : option_table())
+    if (!spec.default_text.empty())
+      documented[spec.name] = {spec.default_text, "the table"};
+  auto set = resolve({}, {}, documented);
+  ASSERT_TRUE(set) << set.error().detail;
+  run_options untouched;
+  EXPECT_EQ(set->run_id, untouched.run_id);
+  EXPECT_EQ(set->listen, untouched.listen);
+  EXPECT_EQ(set->client_mode, untouched.client_mode);
+  EXPECT_EQ(set->data_dir, untouched.data_dir);
+  EXPECT_EQ(set->log_level, untouched.log_level);
+  EXPECT_EQ(set->log_format, untouched.log_format);
+  EXPECT_EQ(set->duration, untouched.duration);
+  EXPECT_EQ(set->seed, untouched.seed);
+  EXPECT_EQ(set->target_batch_size, untouched.target_batch_size);
+  EXPECT_EQ(set->micro_batch, untouched.micro_batch);
+  EXPECT_EQ(set->epochs, untouched.epochs);
+  EXPECT_EQ(set->model, untouched.model);
+  EXPECT_EQ(set->layers, untouched.layers);
+  EXPECT_EQ(set->width, untouched.width);
+  EXPECT_EQ(set->heads, untouched.heads);
+  EXPECT_EQ(set->context, untouched.context);
+  EXPECT_EQ(set->data, untouched.data);
+  EXPECT_EQ(set->optimizer, untouched.optimizer);
+  EXPECT_EQ(set->lr, untouched.lr);
+  EXPECT_EQ(set->schedule, untouched.schedule);
+  EXPECT_EQ(set->warmup_epochs, untouched.warmup_epochs);
+  EXPECT_EQ(set->weight_decay, untouched.weight_decay);
+  EXPECT_EQ(set->momentum, untouched.momentum);
+  EXPECT_EQ(set->device, untouched.device);
+  EXPECT_EQ(set->threads, untouched.threads);
+  EXPECT_EQ(set->strict_target, untouched.strict_target);
+  EXPECT_EQ(set->step_interval, untouched.step_interval);
+  EXPECT_EQ(set->join_timeout, untouched.join_timeout);
+  EXPECT_EQ(set->resume, untouched.resume);
+  EXPECT_EQ(set->linger, untouched.linger);
+  EXPECT_EQ(set->codec, untouched.codec);
+  EXPECT_EQ(set->part_bytes, untouched.part_bytes);
+  EXPECT_EQ(set->min_group_size, untouched.min_group_size);
+  EXPECT_EQ(set->target_group_size, untouched.target_group_size);
+  EXPECT_EQ(set->min_contributors, untouched.min_contributors);
+  EXPECT_EQ(set->matchmaking_time, untouched.matchmaking_time);
+  EXPECT_EQ(set->averaging_timeout, untouched.averaging_timeout);
+  EXPECT_EQ(set->stall_timeout, untouched.stall_timeout);
+  EXPECT_EQ(set->elements, untouched.elements);
+  EXPECT_EQ(set->rounds, untouched.rounds);
+  EXPECT_EQ(set->weight, untouched.weight);
+  EXPECT_EQ(set->expected_peers, untouched.expected_peers);
+  EXPECT_EQ(set->standing, untouched.standing);
+  EXPECT_EQ(set->peers, untouched.peers);
+  EXPECT_EQ(set->kill_after, untouched.kill_after);
+  EXPECT_EQ(set->join_after, untouched.join_after);
+  EXPECT_EQ(set->steps, untouched.steps);
+}
+
+TEST(Resolve, FlagBeatsEnvironmentBeatsFileBeatsDefault) {
+  settings file{{"lr", {"0.1", "run.toml:1"}},
+                {"epochs", {"1", "run.toml:2"}},
+                {"width", {"128", "run.toml:3"}}};
+  settings environment{{"lr", {"0.2", "WAGGLE_LR"}}, {"epochs", {"2", "WAGGLE_EPOCHS"}}};
+  auto options = resolve(file, environment, flags({{"lr", "0.3"}}));
+  ASSERT_TRUE(options);
+  EXPECT_EQ(options->lr, 0.3);
+  EXPECT_EQ(options->epochs, 2U);
+  EXPECT_EQ(options->width, 128U);
+  EXPECT_EQ(options->layers, run_options{}.layers);
+}
+
+TEST(Resolve, RemembersWhatWasSetForTheJoinLine) {
+  auto options = resolve({{"width", {"128", "run.toml:3"}}}, {}, flags({{"lr", "3e-4"}}));
+  ASSERT_TRUE(options);
+  EXPECT_EQ(options->given, (std::map<std::string, std::string>{{"lr", "3e-4"}, {"width", "128"}}));
+}
+
+TEST(Resolve, BlamesThePlaceThatIsWrong) {
+  auto wrong = resolve({}, {{"lr", {"fast", "WAGGLE_LR"}}}, {});
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().detail, "WAGGLE_LR: 'fast' is no finite number");
+  wrong = resolve({{"lr", {"fast", "run.toml:7"}}}, {}, {});
+  ASSERT_FALSE(wrong);
+  EXPECT_THAT(wrong.error().detail, HasSubstr("run.toml:7"));
+}
+
+TEST(Resolve, AWrongValueThatIsOverruledDoesNotMatter) {
+  EXPECT_TRUE(resolve({{"lr", {"fast", "run.toml:7"}}}, {}, flags({{"lr", "1"}})));
+}
+
+TEST(Resolve, ReadsWhatIsTyped) {
+  auto options = resolve({}, {},
+                         flags({{"listen", "[::1]:0"},
+                                {"announce", "example.org:7701"},
+                                {"initial-peers", "a:1,b:2"},
+                                {"part-size", "1MiB"},
+                                {"duration", "90s"},
+                                {"identity", "/k.pem"},
+                                {"json", "out.json"},
+                                {"device", "cuda:3"},
+                                {"standing", "false"}}));
+  ASSERT_TRUE(options) << options.error().detail;
+  EXPECT_EQ(options->listen, (endpoint{"::1", 0}));
+  EXPECT_EQ(options->announce, (endpoint{"example.org", 7701}));
+  EXPECT_EQ(options->initial_peers.size(), 2U);
+  EXPECT_EQ(options->part_bytes, std::uint64_t{1} << 20U);
+  EXPECT_EQ(options->duration, 90s);
+  EXPECT_EQ(options->identity, std::filesystem::path{"/k.pem"});
+  EXPECT_TRUE(options->json);
+  EXPECT_EQ(options->json_file, std::filesystem::path{"out.json"});
+  EXPECT_FALSE(options->standing);
+}
+
+TEST(Resolve, RefusesValuesOutOfBoundsWithTheReason) {
+  EXPECT_THAT(refusal({{"target-batch-size", "0"}}), HasSubstr("at least one sample"));
+  EXPECT_THAT(refusal({{"part-size", "1KiB"}}), HasSubstr("header"));
+  EXPECT_THAT(refusal({{"part-size", "32MiB"}}), HasSubstr("frame"));
+  EXPECT_THAT(refusal({{"target-group-size", "65"}}), HasSubstr("64 members"));
+  EXPECT_THAT(refusal({{"lr", "-1"}}), HasSubstr("not negative"));
+  EXPECT_THAT(refusal({{"momentum", "1"}}), HasSubstr("[0, 1)"));
+  EXPECT_THAT(refusal({{"weight", "-0.5"}}), HasSubstr("not negative"));
+  EXPECT_THAT(refusal({{"stall-timeout", "1ms"}}), HasSubstr("50ms"));
+  EXPECT_THAT(refusal({{"peers", "1000"}}), HasSubstr("one machine"));
+  EXPECT_THAT(refusal({{"elements", "0"}}), HasSubstr("between 1 and"));
+}
+
+TEST(Resolve, RefusesUnknownNamesWithTheNearest) {
+  EXPECT_THAT(refusal({{"model", "chargpt"}}), HasSubstr("the nearest is char-gpt"));
+  EXPECT_THAT(refusal({{"optimizer", "adamx"}}), HasSubstr("adam"));
+  EXPECT_THAT(refusal({{"codec", "float6"}}), HasSubstr("the nearest is float16"));
+  EXPECT_THAT(refusal({{"log-level", "warning"}}), HasSubstr("the nearest is warn"));
+  EXPECT_THAT(refusal({{"schedule", "cosine"}}), HasSubstr("warmup-cosine"));
+  EXPECT_THAT(refusal({{"device", "gpu"}}), HasSubstr("cuda:N"));
+  EXPECT_THAT(refusal({{"device", "cuda:x"}}), HasSubstr("cuda:N"));
+}
+
+TEST(Resolve, RefusesRunIdsThatCannotBePartOfAKey) {
+  for (const char* name : {"", "a b", "a.b", "a/b", "a'b", "a;b", "a$b"})
+    EXPECT_THAT(refusal({{"run-id", name}}), HasSubstr("DHT")) << name;
+  EXPECT_THAT(refusal({{"run-id", std::string(65, 'a')}}), HasSubstr("1 to 64"));
+  EXPECT_EQ(refusal({{"run-id", std::string(64, 'a')}}), "");
+  EXPECT_EQ(refusal({{"run-id", "My-run_2"}}), "");
+}
+
+TEST(Resolve, RefusesEmptyPaths) {
+  EXPECT_THAT(refusal({{"data-dir", ""}}), HasSubstr("folder"));
+  EXPECT_THAT(refusal({{"identity", ""}}), HasSubstr("file"));
+  EXPECT_THAT(refusal({{"data", ""}}), HasSubstr("empty"));
+}
+
+TEST(Combinations, ThatCannotWorkAreRefusedWithWhatToChange) {
+  EXPECT_THAT(refusal({{"client-mode", "true"}}), HasSubstr("--initial-peers"));
+  EXPECT_THAT(refusal({{"client-mode", "true"}, {"initial-peers", "a:1"}, {"announce", "b:2"}}),
+              HasSubstr("--announce"));
+  EXPECT_THAT(refusal({{"micro-batch", "64"}, {"target-batch-size", "32"}}),
+              HasSubstr("--target-batch-size 32"));
+  EXPECT_THAT(refusal({{"min-group-size", "5"}, {"target-group-size", "4"}}),
+              HasSubstr("--target-group-size"));
+  EXPECT_THAT(refusal({{"min-contributors", "5"}, {"target-group-size", "4"}}),
+              HasSubstr("--min-contributors"));
+  EXPECT_THAT(refusal({{"expected-peers", "5"}, {"target-group-size", "4"}}),
+              HasSubstr("--expected-peers"));
+  EXPECT_THAT(refusal({{"matchmaking-time", "60s"}, {"averaging-timeout", "60s"}}),
+              HasSubstr("--averaging-timeout"));
+  EXPECT_THAT(refusal({{"width", "30"}, {"heads", "4"}}), HasSubstr("--heads"));
+  EXPECT_THAT(refusal({{"schedule", "warmup-cosine"}}), HasSubstr("--epochs"));
+  EXPECT_THAT(refusal({{"epochs", "3"}, {"warmup-epochs", "4"}}), HasSubstr("--warmup-epochs"));
+  EXPECT_THAT(refusal({{"momentum", "0.9"}}), HasSubstr("sgd"));
+  EXPECT_THAT(refusal({{"kill-after", "5s"}, {"peers", "1"}}), HasSubstr("--peers"));
+  EXPECT_THAT(refusal({{"kill-after", "10s"}, {"duration", "10s"}}), HasSubstr("--duration"));
+  EXPECT_THAT(refusal({{"join-after", "11s"}, {"duration", "10s"}}), HasSubstr("--duration"));
+}
+
+TEST(Combinations, ThatWorkArePassed) {
+  EXPECT_EQ(refusal({{"client-mode", "true"}, {"initial-peers", "a:1"}}), "");
+  EXPECT_EQ(refusal({{"model", "mlp"}, {"width", "30"}}), "");
+  EXPECT_EQ(refusal({{"optimizer", "sgd"}, {"momentum", "0.9"}}), "");
+  EXPECT_EQ(refusal({{"schedule", "warmup-cosine"}, {"epochs", "10"}, {"warmup-epochs", "10"}}),
+            "");
+  EXPECT_EQ(refusal({{"kill-after", "5s"}, {"join-after", "9s"}, {"duration", "10s"}}), "");
+}
+
+TEST(Environment, GivesOnlyWhatTheCommandTakes) {
+  std::map<std::string, std::string> variables{
+    {"WAGGLE_TARGET_BATCH_SIZE", "7"}, {"WAGGLE_LR", "1"}, {"WAGGLE_SEED", ""}};
+  auto look_up = [&](const char* name) {
+    auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  };
+  auto found = from_environment({"target-batch-size", "seed", "run-id"}, look_up);
+  ASSERT_EQ(found.size(), 1U) << "an empty variable counts as none";
+  EXPECT_EQ(found["target-batch-size"].value, "7");
+  EXPECT_EQ(found["target-batch-size"].source, "WAGGLE_TARGET_BATCH_SIZE");
+}
+
+TEST(Environment, InitialPeersNeedNoPrefixButPreferIt) {
+  std::map<std::string, std::string> variables{{"INITIAL_PEERS", "a:1"}};
+  auto look_up = [&](const char* name) {
+    auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  };
+  auto found = from_environment({"initial-peers"}, look_up);
+  EXPECT_EQ(found["initial-peers"].value, "a:1");
+  EXPECT_EQ(found["initial-peers"].source, "INITIAL_PEERS");
+  variables["WAGGLE_INITIAL_PEERS"] = "b:2";
+  EXPECT_EQ(from_environment({"initial-peers"}, look_up)["initial-peers"].value, "b:2");
+  EXPECT_TRUE(from_environment({"lr"}, look_up).empty());
+}
+
+TEST(Environment, AVariableThatMeansNothingIsAnErrorWithTheNearest) {
+  const char* wrong[] = {"HOME=/root", "WAGGLE_INITAL_PEERS=a:1", nullptr};
+  auto checked = check_environment(wrong);
+  ASSERT_FALSE(checked);
+  EXPECT_THAT(checked.error().detail, HasSubstr("the nearest is WAGGLE_INITIAL_PEERS"));
+  const char* right[] = {"HOME=/root", "WAGGLE_INITIAL_PEERS=a:1", "WAGGLE_CONFIG=run.toml",
+                         "INITIAL_PEERS=", nullptr};
+  EXPECT_TRUE(check_environment(right));
+  const char* kubernetes[] = {"WAGGLE_SERVICE_HOST=10.0.0.1",
+                              "WAGGLE_PORT_7700_TCP=tcp://10.0.0.1:7700", nullptr};
+  EXPECT_TRUE(check_environment(kubernetes)) << "set by others, not by the user";
+}

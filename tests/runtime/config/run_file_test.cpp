@@ -1,0 +1,109 @@
+#include <filesystem>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "runtime/config/options.hpp"
+
+using namespace waggle;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+
+namespace {
+
+class RunFile : public ::testing::Test {
+protected:
+  void SetUp() override {
+    auto pattern = (std::filesystem::temp_directory_path() / "waggle-run-file-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  result<settings> read(const std::string& text) {
+    auto file = folder_ / "run.toml";
+    std::ofstream{file} << text;
+    return from_file(file);
+  }
+  std::string refusal(const std::string& text) {
+    auto found = read(text);
+    if (found)
+      return {};
+    EXPECT_EQ(found.error().code, ec::bad_config);
+    EXPECT_EQ(found.error().detail.find('\n'), std::string::npos) << found.error().detail;
+    return found.error().detail;
+  }
+
+  std::filesystem::path folder_;
+};
+
+} // namespace
+
+TEST_F(RunFile, TakesKeysAtTopLevelAndInTablesInBothSpellings) {
+  auto found =
+    read("run-id = \"demo\"\n[peer]\ninitial_peers = [\"a:1\", \"b:2\"]\n[training]\nlr = 0.25\n"
+         "target_batch_size = 64\nresume = false\n[training.model]\nwidth = 32\n");
+  ASSERT_TRUE(found) << found.error().detail;
+  auto options = resolve(*found, {}, {});
+  ASSERT_TRUE(options) << options.error().detail;
+  EXPECT_EQ(options->run_id, "demo");
+  EXPECT_EQ(options->initial_peers, (std::vector<endpoint>{{"a", 1}, {"b", 2}}));
+  EXPECT_EQ(options->lr, 0.25);
+  EXPECT_EQ(options->target_batch_size, 64U);
+  EXPECT_FALSE(options->resume);
+  EXPECT_EQ(options->width, 32U);
+}
+
+TEST_F(RunFile, TakesDurationsAndSizesAsTextOrNumbers) {
+  auto found = read(
+    "averaging-timeout = \"30s\"\nstall-timeout = 2\npart-size = 65536\nmatchmaking-time = 0.5\n");
+  ASSERT_TRUE(found) << found.error().detail;
+  auto options = resolve(*found, {}, {});
+  ASSERT_TRUE(options) << options.error().detail;
+  EXPECT_EQ(options->averaging_timeout, 30s);
+  EXPECT_EQ(options->stall_timeout, 2s);
+  EXPECT_EQ(options->part_bytes, 65536U);
+  EXPECT_EQ(options->matchmaking_time, 500ms);
+}
+
+TEST_F(RunFile, SaysWhereEachValueStands) {
+  auto found = read("\n\nlr = 1\n");
+  ASSERT_TRUE(found);
+  EXPECT_THAT(found->at("lr").source, EndsWith("run.toml:3"));
+}
+
+TEST_F(RunFile, RefusesUnknownKeysWithPlaceAndNearest) {
+  auto why = refusal("lr = 1\n[training]\nmicro-bach = 4\n");
+  EXPECT_THAT(why, HasSubstr("run.toml:3"));
+  EXPECT_THAT(why, HasSubstr("'micro-batch'"));
+}
+
+TEST_F(RunFile, RefusesKeysThatAreSetTwice) {
+  // toml11 notices within a table; across tables nobody could tell which one counts.
+  EXPECT_THAT(refusal("lr = 1\n[training]\nlr = 2\n"), HasSubstr("second time"));
+  EXPECT_THAT(refusal("part-size = 65536\npart_size = 65536\n"), HasSubstr("second time"));
+  EXPECT_NE(refusal("lr = 1\nlr = 2\n"), "");
+}
+
+TEST_F(RunFile, RefusesWhatIsNotTomlWithTheLine) {
+  auto why = refusal("lr = 1\nx = = 3\n");
+  EXPECT_THAT(why, HasSubstr("run.toml:2"));
+  EXPECT_THAT(why, HasSubstr("not TOML"));
+}
+
+TEST_F(RunFile, RefusesFilesThatAreNotThereAndFolders) {
+  auto missing = from_file(folder_ / "none.toml");
+  ASSERT_FALSE(missing);
+  EXPECT_THAT(missing.error().detail, HasSubstr("does not exist"));
+  auto folder = from_file(folder_);
+  ASSERT_FALSE(folder);
+  EXPECT_THAT(folder.error().detail, HasSubstr("is a folder"));
+}
+
+TEST_F(RunFile, AnEmptyFileSetsNothing) {
+  auto found = read("# nothing\n");
+  ASSERT_TRUE(found);
+  EXPECT_TRUE(found->empty());
+}
