@@ -64,7 +64,7 @@ struct broker {
     if (st.current)
       return to_caf(ec::overloaded, "one search at a time");
     group_search::options opts;
-    opts.min_group_size = config.min_group_size;
+    opts.min_group_size = std::max<std::size_t>(config.min_group_size, config.min_contributors);
     opts.target_group_size = std::min(config.target_group_size, round_members_max);
     opts.expected_peers = msg.expected_peers;
     opts.min_matchmaking_time = config.min_matchmaking_time;
@@ -215,8 +215,13 @@ struct broker {
     plan.shares = equal_shares(plan.members, plan.elements, config.min_vector_size);
     plan.min_contributors = config.min_contributors;
     auto valid = validate_plan(plan);
-    if (!valid)
+    if (!valid) {
+      group_search::disband word;
+      for (const auto& follower : a.followers)
+        word.followers.push_back(follower.record);
+      (*this)(word);
       return end(valid.error());
+    }
     for (const auto& follower : a.followers)
       self->send(switchboard, tell_peer{follower.record, wire::begin_group{plan}, {}});
     form(plan);
@@ -251,6 +256,8 @@ struct broker {
     group_search::actions then;
     if (!current) {
       reply.code = ec::not_looking;
+    } else if (config.mode == member_mode::client) {
+      reply.code = ec::protocol_violation;
     } else if (join->schema != current->schema) {
       reply.code = ec::schema_mismatch;
     } else if (join->group_key != group_key()) {
@@ -295,13 +302,16 @@ struct broker {
     auto& current = state().current;
     auto valid = check(from, plan);
     if (!valid) {
-      ctx.metrics->count_refused_input(valid.error().code);
-      ctx.log->warn("peer {} sent a plan that we refuse: {}", short_name(from.id),
-                    to_string(valid.error()));
-      return decline(plan);
+      auto why = valid.error();
+      // Our search ended while its word was on the way: nobody's fault.
+      bool late = why.code == ec::not_looking || why.code == ec::epoch_mismatch;
+      ctx.log->log(late ? spdlog::level::debug : spdlog::level::warn,
+                   "peer {} sent a plan that we refuse: {}", short_name(from.id), to_string(why));
+      ctx.metrics->count_refused_input(why.code);
+      return decline(from, plan);
     }
     if (!current->search.on_begin(from.id))
-      return decline(plan);
+      return decline(from, plan);
     if (auto orphans = current->search.take_followers(); !orphans.empty())
       (*this)(group_search::disband{std::move(orphans), from});
     state().led_by = {state().searches, from.id};
@@ -332,13 +342,15 @@ struct broker {
   }
 
   /// A leader counts on us in vain: its round must not wait for us.
-  void decline(const round_plan& plan) const {
+  void decline(const peer_record& from, const round_plan& plan) const {
     for (std::uint32_t i = 0; i < plan.members.size(); ++i) {
       if (plan.members[i].peer.id != ctx.record.id)
         continue;
       wire::round_suspect word{plan.id, 0, i, ec::not_looking};
+      self->send(switchboard, tell_peer{from, word, {}});
+      // Others only over a link that is up: a made-up plan must not make us dial whom it names.
       for (const auto& member : plan.members)
-        if (member.peer.id != ctx.record.id)
+        if (member.peer.id != from.id && state().connected.count(member.peer.id) > 0)
           self->send(switchboard, tell_peer{member.peer, word, {}});
     }
   }

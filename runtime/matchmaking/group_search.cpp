@@ -33,9 +33,13 @@ group_search::actions group_search::start(moment now) {
   return out;
 }
 
-void group_search::redeclare(actions& out, moment now) {
+steady_time::duration group_search::wait_max(moment now) const {
   auto left = std::max(deadline_ - now.steady, steady_time::duration{0});
-  expiration_ = now.swarm + std::min<steady_time::duration>(options_.min_matchmaking_time, left);
+  return std::min<steady_time::duration>(options_.min_matchmaking_time, left);
+}
+
+void group_search::redeclare(actions& out, moment now) {
+  expiration_ = now.swarm + wait_max(now);
   if (!self_.client)
     out.push_back(declare{expiration_});
   looked_up_ = now.steady;
@@ -64,6 +68,7 @@ void group_search::candidate(const peer_record& peer, std::optional<swarm_time> 
 void group_search::send_ask(actions& out, const peer_record& to, moment now) {
   asking_ = to;
   asked_ = now.steady;
+  disbanded_ = false;
   // A client declares nothing, so it waits longer than anybody: it never comes before its leader.
   auto expiration = self_.client ? swarm_time::max() : expiration_;
   out.push_back(ask{to, expiration});
@@ -112,12 +117,18 @@ group_search::actions group_search::on_answer(const peer_id& from, ec code,
     return out;
   }
   auto peer = *std::exchange(asking_, std::nullopt);
-  if (code == ec::none || code == ec::duplicate_peer) {
+  bool accepted = code == ec::none || code == ec::duplicate_peer;
+  if (accepted && disbanded_)
+    code = ec::group_disbanded;
+  else if (accepted) {
     leader_ = peer;
-    asked_ = now.steady;
+    if (self_.client) // its leader may have begun to search at any time up to now
+      expiration_ = now.swarm + wait_max(now);
     give_up_followers(out, leader_);
     return out;
   }
+  if (accepted || code == ec::timeout) // it may count on us
+    out.push_back(leave{peer});
   ++refusals_[code];
   auto [entry, added] = known_.try_emplace(peer.id, known_peer{peer, {}, {}, false});
   auto& known = entry->second;
@@ -214,7 +225,16 @@ group_search::actions group_search::on_disband(const peer_id& from,
                                                const std::optional<peer_record>& suggested,
                                                moment now) {
   actions out;
-  if (done_ || !leader_ || leader_->id != from)
+  if (done_)
+    return out;
+  if (asking_ && asking_->id == from) {
+    // The word that the group is over may overtake the word that it took us.
+    disbanded_ = true;
+    if (suggested && suggested->id != self_.record.id)
+      suggested_ = suggested;
+    return out;
+  }
+  if (!leader_ || leader_->id != from)
     return out;
   leader_.reset();
   if (suggested && suggested->id != self_.record.id)
@@ -254,6 +274,8 @@ group_search::actions group_search::on_time(moment now) {
     // Its expiration was before ours, so the verdict is overdue.
     out.push_back(leave{*leader_});
     ++refusals_[ec::timeout];
+    if (auto known = known_.find(leader_->id); known != known_.end())
+      known->second.again = now.steady + 10 * options_.retry;
     leader_.reset();
   }
   if (!leader_ && expired && followers_.size() + 1 >= options_.min_group_size && !self_.client
@@ -305,9 +327,8 @@ failure group_search::reason() const {
   for (auto code : {ec::schema_mismatch, ec::epoch_mismatch, ec::unreachable})
     if (only(code))
       return {code, detail};
-  if (only(ec::not_looking) || refusals_.empty())
-    return {ec::too_few, detail};
-  return {ec::timeout, detail};
+  // Somebody who never answered may have been all that was missing.
+  return {refusals_.count(ec::timeout) > 0 ? ec::timeout : ec::too_few, detail};
 }
 
 } // namespace waggle

@@ -127,6 +127,8 @@ private:
 
   [[nodiscard]] rank own_rank() const { return {expiration_, self_.record.id}; }
   [[nodiscard]] bool complete() const;
+  /// From now to the moment when we make do with whom we have.
+  [[nodiscard]] steady_time::duration wait_max(moment now) const;
   void redeclare(actions& out, moment now);
   void begin_group(actions& out);
   void ask_next(actions& out, moment now);
@@ -146,6 +148,7 @@ private:
   std::map<peer_id, known_peer> known_; // bounded by candidates_max
   std::optional<peer_record> asking_;
   steady_time asked_;
+  bool disbanded_ = false; // by the peer that we are asking
   std::optional<peer_record> leader_;
   std::optional<peer_record> suggested_;
   steady_time looked_up_;
