@@ -1,16 +1,14 @@
 #include "trainer/torch_learner.hpp"
 
-#include <charconv>
 #include <cmath>
 #include <cstring>
-#include <dlfcn.h>
 #include <optional>
 
 #include <torch/torch.h>
 
 #include "runtime/core/byte_io.hpp"
 #include "runtime/crypto/digest.hpp"
-#include "trainer/byte_data.hpp"
+#include "trainer/compute_setup.hpp"
 #include "trainer/flat_optimizer.hpp"
 #include "trainer/models.hpp"
 
@@ -19,47 +17,10 @@ namespace waggle {
 namespace {
 
 constexpr std::string_view magic = "WGGLTL01";
-
-result<torch::Device> device_of(const std::string& name) {
-  auto cuda = [](int index) -> result<torch::Device> {
-    if (!torch::cuda::is_available())
-      return failure{ec::bad_config, "--device cuda: this machine, or this LibTorch, has no CUDA; use cpu"};
-    if (index >= static_cast<int>(torch::cuda::device_count()))
-      return failure{ec::bad_config, "--device cuda:" + std::to_string(index) + ": there are only "
-                                       + std::to_string(torch::cuda::device_count()) + " devices"};
-    return torch::Device{torch::kCUDA, static_cast<c10::DeviceIndex>(index)};
-  };
-  if (name == "cpu" || (name == "auto" && !torch::cuda::is_available()))
-    return torch::Device{torch::kCPU};
-  if (name == "auto" || name == "cuda")
-    return cuda(0);
-  int index = 0;
-  if (name.starts_with("cuda:")) {
-    auto digits = std::string_view{name}.substr(5);
-    auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
-    if (error == std::errc{} && end == digits.data() + digits.size() && index >= 0)
-      return cuda(index);
-  }
-  return failure{ec::bad_config, "--device " + name + " is not auto, cpu, cuda or cuda:N"};
-}
-
-std::size_t window_of(const learner_config& config) {
-  return static_cast<std::size_t>(config.context) + 1;
-}
-
-result<std::shared_ptr<const byte_data>> open_data(const learner_config& config) {
-  if (config.data == "synthetic")
-    return make_synthetic_text();
-  return open_text(config.data, window_of(config));
-}
-
-/// ATen has one pool of threads, OpenBLAS another; `at::set_num_threads` knows only its own.
-void set_threads(int threads) {
-  at::set_num_threads(threads);
-  using setter = void (*)(int);
-  if (auto set = reinterpret_cast<setter>(dlsym(RTLD_DEFAULT, "openblas_set_num_threads")))
-    set(threads);
-}
+/// Which block of a state, if there are that many: parameters, first moment, second moment.
+constexpr std::size_t second_moment = 2;
+/// More steps than any run has; bias correction still counts them exactly in a double.
+constexpr std::uint64_t steps_max = std::uint64_t{1} << 53U;
 
 class torch_learner final : public learner {
 public:
@@ -82,7 +43,7 @@ public:
 
   micro_step accumulate() override {
     auto batch = config_.micro_batch;
-    auto loss = model_->loss(next_windows());
+    auto loss = model_->loss(next_windows(sampler_, batch, device_));
     gradient_.zero_();
     loss.backward();
     micro_step step{loss.item<double>(), static_cast<std::uint64_t>(batch), true};
@@ -158,7 +119,7 @@ public:
     auto values = in.get<std::uint64_t>();
     auto blocks = in.get<std::uint64_t>();
     auto steps = in.get<std::uint64_t>();
-    if (!in.ok() || values != parameter_count() || blocks != statistics.size()
+    if (!in.ok() || values != parameter_count() || blocks != statistics.size() || steps > steps_max
         || in.left() != block * (1 + statistics.size()))
       return failure{ec::malformed, "the learner state is cut off, or too long"};
     // Everything is checked before the first value changes.
@@ -169,6 +130,8 @@ public:
       std::memcpy(tensor.data_ptr<float>(), bytes.data(), block);
       if (!std::isfinite(tensor.sum().item<double>()))
         return failure{ec::non_finite, "the learner state holds NaN or infinite values"};
+      if (i == second_moment && tensor.lt(0).any().item<bool>())
+        return failure{ec::malformed, "the learner state holds negative second moments"};
       fresh.push_back(tensor);
     }
     torch::NoGradGuard guard;
@@ -198,18 +161,6 @@ private:
       p.mutable_grad() = gradient_.narrow(0, offset, p.numel()).view(p.sizes());
       offset += p.numel();
     }
-  }
-
-  torch::Tensor next_windows() {
-    auto length = static_cast<std::int64_t>(sampler_.window());
-    auto windows = torch::empty({config_.micro_batch, length}, torch::kInt64);
-    auto* out = windows.data_ptr<std::int64_t>();
-    for (std::int64_t b = 0; b < config_.micro_batch; ++b) {
-      const auto* from = sampler_.next();
-      for (std::int64_t i = 0; i < length; ++i)
-        *out++ = std::to_integer<std::int64_t>(from[i]);
-    }
-    return device_.is_cpu() ? windows : windows.to(device_);
   }
 
   [[nodiscard]] digest describe() const {
@@ -250,6 +201,20 @@ private:
 } // namespace
 
 status check_learner_config(const learner_config& config) {
+  auto bad = [](std::string why) { return failure{ec::bad_config, std::move(why)}; };
+  if (config.model != "char-gpt" && config.model != "mlp")
+    return bad("--model " + config.model + " is unknown: use char-gpt or mlp");
+  if (config.optimizer != "sgd" && config.optimizer != "adam" && config.optimizer != "adamw")
+    return bad("--optimizer " + config.optimizer + " is unknown: use sgd, adam or adamw");
+  for (auto [name, value] : {std::pair{"--layers", config.layers}, {"--width", config.width},
+                             {"--heads", config.heads}, {"--context", config.context},
+                             {"--micro-batch", config.micro_batch},
+                             {"--threads", static_cast<std::int64_t>(config.threads)}})
+    if (value < 1)
+      return bad(std::string{name} + " is " + std::to_string(value) + ": it must be at least 1");
+  if (config.model == "char-gpt" && config.width % config.heads != 0)
+    return bad("--heads " + std::to_string(config.heads) + " must divide --width "
+               + std::to_string(config.width));
   auto device = device_of(config.device);
   if (!device)
     return device.error();
@@ -260,6 +225,8 @@ status check_learner_config(const learner_config& config) {
 }
 
 result<std::unique_ptr<learner>> make_torch_learner(const learner_config& config) {
+  if (auto usable = check_learner_config(config); !usable)
+    return usable.error();
   auto device = device_of(config.device);
   if (!device)
     return device.error();

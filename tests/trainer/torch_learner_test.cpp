@@ -1,0 +1,472 @@
+#include "trainer/torch_learner.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace waggle {
+
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+/// Small enough for a test, with everything that the large one has.
+learner_config small(const std::string& model = "char-gpt", const std::string& optimizer = "adamw") {
+  learner_config c;
+  c.model = model;
+  c.optimizer = optimizer;
+  c.layers = 1;
+  c.width = 16;
+  c.heads = 2;
+  c.context = 12;
+  c.micro_batch = 4;
+  c.momentum = optimizer == "sgd" ? 0.9 : 0;
+  c.device = "cpu";
+  c.init_seed = 11;
+  c.data_seed = 5;
+  return c;
+}
+
+std::unique_ptr<learner> make(const learner_config& config) {
+  auto made = make_torch_learner(config);
+  EXPECT_TRUE(made) << made.error().detail;
+  return made ? std::move(*made) : nullptr;
+}
+
+std::unique_ptr<learner> make_with_batch(learner_config config, std::int64_t micro_batch) {
+  config.micro_batch = micro_batch;
+  return make(config);
+}
+
+void train(learner& model, int steps, double lr = 1e-2) {
+  for (int i = 0; i < steps; ++i) {
+    model.accumulate();
+    model.apply(*model.mean_gradient(), lr);
+    model.reset_accumulators();
+  }
+}
+
+void expect_close(const std::vector<float>& a, const std::vector<float>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i)
+    ASSERT_NEAR(a[i], b[i], 1e-6 + 1e-4 * std::abs(b[i])) << "value " << i;
+}
+
+std::vector<std::byte> copy_of(const payload& p) {
+  auto view = p.view();
+  return {view.begin(), view.end()};
+}
+
+/// The offset of the parameters in a state: behind magic, schema, and three counts.
+constexpr std::size_t header_size = 8 + 32 + 3 * 8;
+
+/// Parameters as a state has them.
+std::vector<float> parameters_of(const learner& model) {
+  auto state = copy_of(model.save_state());
+  std::vector<float> values(model.parameter_count());
+  std::memcpy(values.data(), state.data() + header_size, values.size() * sizeof(float));
+  return values;
+}
+
+void overwrite(std::vector<std::byte>& state, std::size_t at, const auto& value) {
+  std::memcpy(state.data() + at, &value, sizeof value);
+}
+
+class scratch_folder {
+public:
+  scratch_folder() {
+    auto name = (fs::temp_directory_path() / "waggle-test-XXXXXX").string();
+    path = ::mkdtemp(name.data());
+  }
+  ~scratch_folder() { fs::remove_all(path); }
+  fs::path write(const std::string& name, const std::string& text) const {
+    std::ofstream{path / name} << text;
+    return path / name;
+  }
+  fs::path path;
+};
+
+// -- accumulating ---------------------------------------------------------------------------------
+
+TEST(TorchLearner, SmallBatchesAccumulateToTheGradientOfOneLargeBatch) {
+  for (const auto* model : {"char-gpt", "mlp"}) {
+    auto large = make_with_batch(small(model), 12);
+    auto pieces = make_with_batch(small(model), 4); // draws the same windows, four at a time
+    auto whole = large->accumulate();
+    double loss = 0;
+    for (int i = 0; i < 3; ++i)
+      loss += pieces->accumulate().loss / 3;
+    EXPECT_NEAR(loss, whole.loss, 1e-5);
+    EXPECT_EQ(pieces->accumulated_samples(), 12u);
+    expect_close(*pieces->mean_gradient(), *large->mean_gradient());
+  }
+}
+
+// F2: what two peers with unequal batches average, weighted by samples, is the gradient of all samples.
+TEST(TorchLearner, UnequalShareOfSamplesIsWeightedRightly) {
+  auto config = small();
+  auto whole = make_with_batch(config, 12);
+  whole->accumulate();
+  auto first = make_with_batch(config, 3); // windows 1 to 3
+  first->accumulate();
+  auto second = make_with_batch(config, 3); // windows 4 to 12
+  second->accumulate();
+  second->reset_accumulators();
+  for (int i = 0; i < 3; ++i)
+    second->accumulate();
+  auto a = first->mean_gradient();
+  auto b = second->mean_gradient();
+  std::vector<float> mean(a->size());
+  for (std::size_t i = 0; i < mean.size(); ++i)
+    mean[i] = ((*a)[i] * 3 + (*b)[i] * 9) / 12;
+  expect_close(mean, *whole->mean_gradient());
+}
+
+TEST(TorchLearner, MeanGradientIsASnapshot) {
+  auto model = make(small());
+  model->accumulate();
+  auto before = model->mean_gradient();
+  auto copy = *before;
+  model->accumulate();
+  model->reset_accumulators();
+  EXPECT_EQ(*before, copy);
+  EXPECT_NE(*model->mean_gradient(), copy);
+}
+
+TEST(TorchLearner, MeanGradientOfNothingIsZero) {
+  auto model = make(small());
+  model->accumulate();
+  model->reset_accumulators();
+  EXPECT_EQ(model->accumulated_samples(), 0u);
+  EXPECT_EQ(*model->mean_gradient(), std::vector<float>(model->parameter_count(), 0.0F));
+}
+
+TEST(TorchLearner, AccumulatingLeavesTheParametersAlone) { // F17, too
+  auto model = make(small());
+  auto before = model->parameters_digest();
+  auto state = copy_of(model->save_state());
+  model->accumulate();
+  EXPECT_EQ(model->parameters_digest(), before);
+  EXPECT_EQ(copy_of(model->save_state()), state);
+}
+
+TEST(TorchLearner, NonFiniteMicroStepIsReportedAndNotAccumulated) {
+  auto model = make(small("char-gpt", "sgd"));
+  model->accumulate();
+  auto good = model->mean_gradient();
+  // Parameters this large overflow in the first product.
+  std::vector<float> push(model->parameter_count(), -1e30F);
+  model->apply(push, 1e5);
+  auto step = model->accumulate();
+  EXPECT_FALSE(step.finite);
+  EXPECT_EQ(step.samples, 4u);
+  EXPECT_EQ(model->accumulated_samples(), 4u);
+  EXPECT_EQ(*model->mean_gradient(), *good);
+}
+
+// -- stepping ------------------------------------------------------------------------------------------
+
+TEST(TorchLearner, EqualSeedsGiveEqualBytesAllTheWay) {
+  for (const auto* model : {"char-gpt", "mlp"}) {
+    auto a = make(small(model));
+    auto b = make(small(model));
+    EXPECT_EQ(a->parameters_digest(), b->parameters_digest());
+    train(*a, 5);
+    train(*b, 5);
+    EXPECT_EQ(a->parameters_digest(), b->parameters_digest());
+    EXPECT_EQ(copy_of(a->save_state()), copy_of(b->save_state()));
+  }
+}
+
+TEST(TorchLearner, PeersWithTheirOwnSamplesBeginEqualAndStayEqualUnderEqualGradients) {
+  auto config = small();
+  auto a = make(config);
+  config.data_seed = 6;
+  auto b = make(config);
+  EXPECT_EQ(a->parameters_digest(), b->parameters_digest());
+  for (int i = 0; i < 4; ++i) {
+    a->accumulate();
+    b->accumulate();
+    EXPECT_NE(*a->mean_gradient(), *b->mean_gradient());
+    auto shared = a->mean_gradient();
+    for (auto* model : {a.get(), b.get()}) {
+      model->apply(*shared, 1e-2);
+      model->reset_accumulators();
+    }
+    EXPECT_EQ(a->parameters_digest(), b->parameters_digest());
+  }
+}
+
+TEST(TorchLearner, AnotherInitSeedGivesAnotherModel) {
+  auto config = small();
+  auto a = make(config);
+  ++config.init_seed;
+  EXPECT_NE(a->parameters_digest(), make(config)->parameters_digest());
+}
+
+TEST(TorchLearner, PlainSgdMovesAgainstTheGradient) {
+  auto config = small("mlp", "sgd");
+  config.momentum = 0;
+  auto model = make(config);
+  auto before = parameters_of(*model);
+  model->apply(std::vector<float>(before.size(), 2.0F), 0.25);
+  auto after = parameters_of(*model);
+  for (std::size_t i = 0; i < before.size(); ++i)
+    ASSERT_FLOAT_EQ(after[i], before[i] - 0.5F);
+}
+
+// F1: peers that share every batch follow one process with the whole batch.
+TEST(TorchLearner, FourPeersFollowOneProcessWithTheWholeBatch) {
+  for (const auto* optimizer : {"sgd", "adam", "adamw"}) {
+    auto config = small("char-gpt", optimizer);
+    auto single = make_with_batch(config, 8);
+    // Peer p takes windows 2p and 2p + 1 of every eight: all draw the same ones and skip the others'.
+    std::vector<std::unique_ptr<learner>> peers;
+    for (int p = 0; p < 4; ++p)
+      peers.push_back(make_with_batch(config, 2));
+    for (int step = 0; step < 5; ++step) {
+      train(*single, 1, 1e-3);
+      std::vector<float> mean(single->parameter_count(), 0.0F);
+      for (std::size_t p = 0; p < peers.size(); ++p) {
+        for (std::size_t share = 0; share < peers.size(); ++share) {
+          peers[p]->accumulate();
+          if (share == p) {
+            auto own = peers[p]->mean_gradient();
+            for (std::size_t i = 0; i < mean.size(); ++i)
+              mean[i] += (*own)[i] / 4;
+          }
+          peers[p]->reset_accumulators();
+        }
+      }
+      for (auto& peer : peers)
+        peer->apply(mean, 1e-3);
+    }
+    for (auto& peer : peers)
+      EXPECT_EQ(peer->parameters_digest(), peers.front()->parameters_digest());
+    auto expected = parameters_of(*single);
+    auto actual = parameters_of(*peers.front());
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      // Adam divides by the root of a tiny second moment: a rounding error can be a tenth of a step.
+      ASSERT_NEAR(actual[i], expected[i], std::string{optimizer} == "sgd" ? 1e-6 : 2e-4) << optimizer;
+  }
+}
+
+// -- state ------------------------------------------------------------------------------------------------
+
+TEST(TorchLearner, StateCarriesParametersAndStatisticsToAnotherPeerExactly) { // F10
+  for (const auto* optimizer : {"sgd", "adam", "adamw"}) {
+    auto donor = make(small("char-gpt", optimizer));
+    train(*donor, 3);
+    auto config = small("char-gpt", optimizer);
+    config.init_seed = 99;
+    auto joiner = make(config);
+    auto state = donor->save_state();
+    auto loaded = joiner->load_state(state.view());
+    ASSERT_TRUE(loaded) << loaded.error().detail;
+    EXPECT_EQ(joiner->parameters_digest(), donor->parameters_digest());
+    EXPECT_EQ(copy_of(joiner->save_state()), copy_of(state));
+    donor->accumulate();
+    auto next = donor->mean_gradient();
+    donor->apply(*next, 1e-2);
+    joiner->apply(*next, 1e-2);
+    EXPECT_EQ(copy_of(joiner->save_state()), copy_of(donor->save_state())) << optimizer;
+  }
+}
+
+TEST(TorchLearner, SavedStateDoesNotFollowTheModel) {
+  auto model = make(small());
+  auto state = model->save_state();
+  auto copy = copy_of(state);
+  train(*model, 1);
+  EXPECT_EQ(copy_of(state), copy);
+}
+
+class BadState : public ::testing::Test {
+protected:
+  BadState() {
+    train(*model, 2);
+    image = copy_of(model->save_state());
+  }
+  /// The code it was refused with; nothing may have changed.
+  ec refusal(const std::vector<std::byte>& state) {
+    auto loaded = model->load_state({state.data(), state.size()});
+    EXPECT_EQ(copy_of(model->save_state()), image);
+    return loaded ? ec::none : loaded.error().code;
+  }
+  [[nodiscard]] std::size_t block() const { return model->parameter_count() * sizeof(float); }
+
+  std::unique_ptr<learner> model = make(small());
+  std::vector<std::byte> image;
+};
+
+TEST_F(BadState, TruncatedAnywhereIsRefused) {
+  for (auto size : {std::size_t{0}, std::size_t{7}, std::size_t{39}, header_size - 1, header_size,
+                    header_size + block(), image.size() - 1})
+    EXPECT_EQ(refusal({image.begin(), image.begin() + static_cast<std::ptrdiff_t>(size)}),
+              size == 39 ? ec::schema_mismatch : ec::malformed)
+      << size;
+}
+
+TEST_F(BadState, TooLongIsRefused) {
+  auto state = image;
+  state.push_back(std::byte{0});
+  EXPECT_EQ(refusal(state), ec::malformed);
+}
+
+TEST_F(BadState, ForgedHeaderIsRefused) {
+  for (auto [at, why] : {std::pair{std::size_t{0}, ec::malformed}, {std::size_t{8}, ec::schema_mismatch},
+                         {std::size_t{40}, ec::malformed}, {std::size_t{48}, ec::malformed}}) {
+    auto state = image;
+    state[at] ^= std::byte{0x55};
+    EXPECT_EQ(refusal(state), why) << at;
+  }
+}
+
+TEST_F(BadState, CountThatWouldOverflowIsRefused) {
+  auto state = image;
+  overwrite(state, 40, ~std::uint64_t{0} / 4 + 1);
+  EXPECT_EQ(refusal(state), ec::malformed);
+  state = image;
+  overwrite(state, 56, ~std::uint64_t{0}); // the next step's number would be 0
+  EXPECT_EQ(refusal(state), ec::malformed);
+}
+
+TEST_F(BadState, NonFiniteValueInAnyBlockIsRefused) {
+  for (std::size_t b = 0; b < 3; ++b)
+    for (float value : {std::nanf(""), INFINITY, -INFINITY}) {
+      auto state = image;
+      overwrite(state, header_size + b * block() + 4 * (17 + b), value);
+      EXPECT_EQ(refusal(state), ec::non_finite) << "block " << b;
+    }
+}
+
+TEST_F(BadState, NegativeSecondMomentIsRefusedForItsRootIsNoNumber) {
+  auto state = image;
+  overwrite(state, header_size + 2 * block() + 4 * 5, -1e-3F);
+  EXPECT_EQ(refusal(state), ec::malformed);
+}
+
+TEST_F(BadState, StateOfAnotherOptimizerIsRefused) {
+  EXPECT_EQ(refusal(copy_of(make(small("char-gpt", "adam"))->save_state())), ec::schema_mismatch);
+}
+
+// -- schema -----------------------------------------------------------------------------------------------------
+
+TEST(TorchLearner, SchemaDiffersExactlyWhenPeersCannotShare) {
+  auto base = make(small())->schema();
+  auto with = [](auto&& change) {
+    auto config = small();
+    change(config);
+    return make(config)->schema();
+  };
+  using config = learner_config;
+  EXPECT_NE(base, with([](config& c) { c.model = "mlp"; }));
+  EXPECT_NE(base, with([](config& c) { c.layers = 2; }));
+  EXPECT_NE(base, with([](config& c) { c.width = 32; }));
+  EXPECT_NE(base, with([](config& c) { c.heads = 4; })); // the same shapes, another function
+  EXPECT_NE(base, with([](config& c) { c.context = 13; }));
+  EXPECT_NE(base, with([](config& c) { c.optimizer = "adam"; }));
+  EXPECT_NE(base, with([](config& c) { c.beta2 = 0.95; }));
+  EXPECT_NE(base, with([](config& c) { c.weight_decay = 0.1; }));
+  EXPECT_EQ(base, with([](config& c) { c.init_seed = 77; }));
+  EXPECT_EQ(base, with([](config& c) { c.data_seed = 77; }));
+  EXPECT_EQ(base, with([](config& c) { c.micro_batch = 9; }));
+  auto momentum = small("mlp", "sgd");
+  auto without = momentum;
+  without.momentum = 0;
+  EXPECT_NE(make(momentum)->schema(), make(without)->schema());
+}
+
+// -- learning ---------------------------------------------------------------------------------------------------
+
+TEST(TorchLearner, LossFallsOnTheSyntheticText) {
+  for (const auto* name : {"char-gpt", "mlp"}) {
+    auto config = small(name);
+    config.width = 32;
+    config.context = 8;
+    config.micro_batch = 32;
+    auto model = make(config);
+    double first = 0;
+    double last = 0;
+    constexpr int steps = 150;
+    for (int i = 0; i < steps; ++i) {
+      auto step = model->accumulate();
+      ASSERT_TRUE(step.finite);
+      (i < 10 ? first : last) += i < 10 || i >= steps - 10 ? step.loss / 10 : 0;
+      model->apply(*model->mean_gradient(), 1e-2);
+      model->reset_accumulators();
+    }
+    EXPECT_LT(last, 0.6 * first) << name;
+  }
+}
+
+// -- configuration ------------------------------------------------------------------------------------------------
+
+std::string complaint(const learner_config& config) {
+  auto checked = check_learner_config(config);
+  auto made = make_torch_learner(config);
+  EXPECT_FALSE(checked);
+  EXPECT_FALSE(made);
+  if (checked || made)
+    return "";
+  EXPECT_EQ(checked.error().code, ec::bad_config);
+  EXPECT_EQ(checked.error().detail, made.error().detail);
+  return checked.error().detail;
+}
+
+TEST(LearnerConfig, ComplaintsNameTheOptionAndTheCure) {
+  auto config = small();
+  config.model = "resnet";
+  EXPECT_THAT(complaint(config), AllOf(HasSubstr("--model resnet"), HasSubstr("char-gpt")));
+  config = small();
+  config.optimizer = "lion";
+  EXPECT_THAT(complaint(config), AllOf(HasSubstr("--optimizer lion"), HasSubstr("adamw")));
+  config = small();
+  config.heads = 3;
+  EXPECT_THAT(complaint(config), AllOf(HasSubstr("--heads"), HasSubstr("--width")));
+  config = small();
+  config.micro_batch = 0;
+  EXPECT_THAT(complaint(config), HasSubstr("--micro-batch"));
+  config = small();
+  config.device = "tpu";
+  EXPECT_THAT(complaint(config), AllOf(HasSubstr("--device tpu"), HasSubstr("cuda")));
+  config = small();
+  config.data = "/nowhere/at/all";
+  EXPECT_THAT(complaint(config), AllOf(HasSubstr("--data /nowhere/at/all"), HasSubstr("No such file")));
+  config = small();
+  config.context = 2 << 20;
+  EXPECT_THAT(complaint(config), HasSubstr("--context"));
+}
+
+TEST(LearnerConfig, TextMustHoldOneWholeWindow) {
+  scratch_folder folder;
+  auto config = small();
+  config.data = folder.write("short.txt", std::string(12, 'x')).string();
+  EXPECT_THAT(complaint(config), AllOf(HasSubstr("13 bytes"), HasSubstr("--context")));
+  config.data = folder.write("empty.txt", "").string();
+  EXPECT_THAT(complaint(config), HasSubstr("13 bytes"));
+  config.data = folder.write("enough.txt", std::string(13, 'x')).string();
+  EXPECT_TRUE(check_learner_config(config));
+}
+
+TEST(LearnerConfig, FolderMustHoldSomeTextThatIsLongEnough) {
+  scratch_folder folder;
+  auto config = small();
+  config.data = folder.path.string();
+  EXPECT_THAT(complaint(config), HasSubstr("13 bytes"));
+  folder.write("a.txt", "short");
+  EXPECT_THAT(complaint(config), HasSubstr("13 bytes"));
+  folder.write("b.txt", std::string(100, 'x'));
+  EXPECT_TRUE(check_learner_config(config));
+}
+
+} // namespace
+
+} // namespace waggle

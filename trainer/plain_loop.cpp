@@ -1,0 +1,81 @@
+#include "trainer/plain_loop.hpp"
+
+#include <chrono>
+#include <sys/resource.h>
+
+#include "trainer/compute_setup.hpp"
+#include "trainer/models.hpp"
+
+namespace waggle {
+
+namespace {
+
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(const learner_config& c, double lr,
+                                                        std::vector<torch::Tensor> parameters) {
+  namespace optim = torch::optim;
+  if (c.optimizer == "sgd")
+    return std::make_unique<optim::SGD>(
+      std::move(parameters),
+      optim::SGDOptions(lr).momentum(c.momentum).weight_decay(c.weight_decay));
+  auto betas = std::make_tuple(c.beta1, c.beta2);
+  if (c.optimizer == "adam")
+    return std::make_unique<optim::Adam>(
+      std::move(parameters),
+      optim::AdamOptions(lr).betas(betas).eps(c.epsilon).weight_decay(c.weight_decay));
+  return std::make_unique<optim::AdamW>(
+    std::move(parameters),
+    optim::AdamWOptions(lr).betas(betas).eps(c.epsilon).weight_decay(c.weight_decay));
+}
+
+} // namespace
+
+double process_cpu_seconds() {
+  rusage used{};
+  ::getrusage(RUSAGE_SELF, &used);
+  auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
+  return seconds(used.ru_utime) + seconds(used.ru_stime);
+}
+
+result<loop_report> run_plain_loop(const learner_config& config, std::uint64_t target_batch, double lr,
+                                   std::uint64_t steps) {
+  if (auto usable = check_learner_config(config); !usable)
+    return usable.error();
+  auto device = device_of(config.device);
+  if (!device)
+    return device.error();
+  auto data = open_data(config);
+  if (!data)
+    return data.error();
+  set_threads(config.threads);
+  window_sampler sampler{*data, window_of(config), random_source{config.data_seed}};
+  auto model = make_model(config);
+  model->to(*device);
+  auto optimizer = make_optimizer(config, lr, model->parameters());
+  auto passes = micro_steps_of(target_batch, config.micro_batch);
+
+  using clock = std::chrono::steady_clock;
+  loop_report report{steps, steps * passes, 0, 0, 0};
+  auto began = clock::now();
+  auto cpu_began = process_cpu_seconds();
+  for (std::uint64_t step = 0; step <= steps; ++step) {
+    torch::Tensor loss;
+    for (std::uint64_t pass = 0; pass < passes; ++pass) {
+      loss = model->loss(next_windows(sampler, config.micro_batch, *device));
+      (loss / static_cast<double>(passes)).backward();
+    }
+    optimizer->step();
+    optimizer->zero_grad();
+    report.last_loss = loss.item<double>();
+    if (step == 0) {
+      began = clock::now();
+      cpu_began = process_cpu_seconds();
+    }
+  }
+  report.seconds = std::chrono::duration<double>(clock::now() - began).count();
+  report.cpu_seconds = process_cpu_seconds() - cpu_began;
+  return report;
+}
+
+} // namespace waggle
