@@ -9,5 +9,6 @@ int main(int argc, char** argv) {
   hold_signals();
   auto commands = common_commands();
   commands.insert(commands.begin(), train_command());
+  commands.push_back(bench_command());
   return run_command_line(argc, argv, commands);
 }

@@ -1,0 +1,268 @@
+// Is a peer as fast as a loop? One peer of a run of its own, with everything that a peer does (DHT,
+// progress, metrics, checkpoints), against the plain loop, turn by turn in one process.
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "actors/commands/peer_process.hpp"
+#include "trainer/plain_loop.hpp"
+#include "trainer/train_command.hpp"
+
+namespace waggle {
+
+namespace {
+
+namespace fs = std::filesystem;
+using json = nlohmann::ordered_json;
+
+/// Pairs of runs: enough for quartiles.
+constexpr int iterations = 7;
+
+/// Marks of the first optimizer step (the warm-up) and of the last one. Written by the trainer's
+/// thread before `done` is set, read by others after.
+struct stopwatch {
+  std::uint64_t steps = 0; // after the warm-up
+  std::uint64_t seen = 0;
+  std::chrono::steady_clock::time_point began;
+  std::chrono::steady_clock::time_point ended;
+  double cpu_began = 0;
+  double cpu_ended = 0;
+  std::atomic<bool> done{false};
+
+  void mark() {
+    if (seen == 0) {
+      began = std::chrono::steady_clock::now();
+      cpu_began = process_cpu_seconds();
+    }
+    if (seen == steps) {
+      ended = std::chrono::steady_clock::now();
+      cpu_ended = process_cpu_seconds();
+      done = true;
+    }
+    ++seen;
+  }
+};
+
+/// A learner whose optimizer steps are timed; nothing else is different.
+class timed_learner final : public learner {
+public:
+  timed_learner(std::unique_ptr<learner> inner, std::shared_ptr<stopwatch> watch)
+    : inner_(std::move(inner)), watch_(std::move(watch)) {}
+
+  [[nodiscard]] std::size_t parameter_count() const override { return inner_->parameter_count(); }
+  [[nodiscard]] digest schema() const override { return inner_->schema(); }
+  micro_step accumulate() override { return inner_->accumulate(); }
+  std::shared_ptr<const std::vector<float>> mean_gradient() override {
+    return inner_->mean_gradient();
+  }
+  [[nodiscard]] std::uint64_t accumulated_samples() const override {
+    return inner_->accumulated_samples();
+  }
+  void reset_accumulators() override { inner_->reset_accumulators(); }
+  void apply(std::span<const float> gradient, double lr) override {
+    inner_->apply(gradient, lr);
+    watch_->mark();
+  }
+  [[nodiscard]] digest parameters_digest() const override { return inner_->parameters_digest(); }
+  [[nodiscard]] payload save_state() const override { return inner_->save_state(); }
+  status load_state(byte_span state) override { return inner_->load_state(state); }
+
+private:
+  std::unique_ptr<learner> inner_;
+  std::shared_ptr<stopwatch> watch_;
+};
+
+/// A folder that is gone with this object.
+class scratch_folder {
+public:
+  static result<std::unique_ptr<scratch_folder>> make() {
+    auto name = (fs::temp_directory_path() / "waggle-bench-XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr)
+      return failure{ec::bad_config, "cannot make a folder like " + name + ": set TMPDIR to one that is writable"};
+    return std::unique_ptr<scratch_folder>{new scratch_folder{name}};
+  }
+  ~scratch_folder() {
+    std::error_code ignored; // what is left is in the folder for temporary files
+    fs::remove_all(path_, ignored);
+  }
+  scratch_folder(const scratch_folder&) = delete;
+  scratch_folder& operator=(const scratch_folder&) = delete;
+  [[nodiscard]] const fs::path& path() const { return path_; }
+
+private:
+  explicit scratch_folder(fs::path path) : path_(std::move(path)) {}
+  fs::path path_;
+};
+
+struct timing {
+  double seconds = 0;
+  double cpu_seconds = 0;
+};
+
+/// One run of one peer, from nothing to its orderly end.
+result<timing> run_peer(peer_process& process, const run_options& options, const fs::path& folder,
+                        std::uint64_t steps) {
+  auto watch = std::make_shared<stopwatch>();
+  watch->steps = steps;
+  auto config = process.base_config();
+  add_training(config, options, process.self().id(), folder);
+  config.training->make_learner =
+    [make = config.training->make_learner, watch]() -> result<std::unique_ptr<learner>> {
+    auto made = make();
+    if (!made)
+      return made.error();
+    return std::unique_ptr<learner>{std::make_unique<timed_learner>(std::move(*made), watch)};
+  };
+  auto peer = process.start(config, "");
+  if (!peer)
+    return peer.error();
+  auto exit_code = process.run_until_done(*peer, [&] { return watch->done.load(); });
+  if (exit_code != exit_clean || !watch->done)
+    return failure{ec::cancelled, "the peer ended before its steps were done"};
+  return timing{std::chrono::duration<double>(watch->ended - watch->began).count(),
+                watch->cpu_ended - watch->cpu_began};
+}
+
+/// By linear interpolation; `values` is not empty.
+double quantile(std::vector<double> values, double q) {
+  std::sort(values.begin(), values.end());
+  auto at = q * static_cast<double>(values.size() - 1);
+  auto below = static_cast<std::size_t>(at);
+  auto above = std::min(below + 1, values.size() - 1);
+  return values[below] + (at - static_cast<double>(below)) * (values[above] - values[below]);
+}
+
+json summary_of(const std::vector<timing>& runs, std::uint64_t micro_steps) {
+  std::vector<double> seconds;
+  std::vector<double> cpu;
+  for (const auto& run : runs) {
+    seconds.push_back(run.seconds);
+    cpu.push_back(run.cpu_seconds);
+  }
+  auto median = quantile(seconds, 0.5);
+  return {{"median_seconds", median},
+          {"p25_seconds", quantile(seconds, 0.25)},
+          {"p75_seconds", quantile(seconds, 0.75)},
+          {"iterations", runs.size()},
+          {"cpu_seconds", quantile(cpu, 0.5)},
+          {"steps_per_second", static_cast<double>(micro_steps) / median}};
+}
+
+void print(const json& report) {
+  auto line = [](const char* name, const json& side) {
+    std::printf("%-22s %9.3f s  (%.3f … %.3f)  %8.1f steps/s  %7.3f s CPU\n", name,
+                side["median_seconds"].get<double>(), side["p25_seconds"].get<double>(),
+                side["p75_seconds"].get<double>(), side["steps_per_second"].get<double>(),
+                side["cpu_seconds"].get<double>());
+  };
+  std::printf("%llu passes of %llu samples, %llu optimizer steps, median of %d runs each (quartiles)\n",
+              report["steps"].get<unsigned long long>(), report["micro_batch"].get<unsigned long long>(),
+              report["optimizer_steps"].get<unsigned long long>(), iterations);
+  line("plain loop", report["plain"]);
+  line("swarm of one peer", report);
+  std::printf("the peer makes %.3f of the plain loop's steps per second\n",
+              report["ratio"].get<double>());
+}
+
+int bench_train(run_options options) {
+  auto config = learner_from(options, {});
+  if (auto usable = check_learner_config(config); !usable)
+    return bad_usage(usable.error().detail);
+  std::ofstream out;
+  if (options.json_file) {
+    out.open(*options.json_file);
+    if (!out)
+      return bad_usage("cannot write --json " + options.json_file->string() + ": " + std::strerror(errno));
+  }
+  auto passes = micro_steps_of(options.target_batch_size, config.micro_batch);
+  // Whole optimizer steps, so that both sides do the same work.
+  auto steps = (options.steps + passes - 1) / passes;
+  auto folder = scratch_folder::make();
+  if (!folder)
+    return bad_usage(folder.error().detail);
+  options.data_dir = (*folder)->path();
+  options.given["data-dir"] = options.data_dir.string();
+  options.listen = {"127.0.0.1", 0};
+  options.log_level = "warn";
+  options.initial_peers.clear();
+  options.epochs = steps + 1;
+  auto process = peer_process::prepare(options);
+  if (!process)
+    return bad_usage(process.error().detail);
+
+  std::vector<timing> plain;
+  std::vector<timing> swarm;
+  std::vector<double> ratios;
+  for (int i = 0; i < iterations; ++i) {
+    auto loop = run_plain_loop(config, options.target_batch_size, options.lr, steps);
+    if (!loop)
+      return bad_usage(loop.error().detail);
+    auto peer = run_peer(**process, options, (*folder)->path() / ("run-" + std::to_string(i)), steps);
+    if (!peer) {
+      std::fprintf(stderr, "waggle: %s\n", peer.error().detail.c_str());
+      return exit_failed;
+    }
+    plain.push_back({loop->seconds, loop->cpu_seconds});
+    swarm.push_back(*peer);
+    ratios.push_back(loop->seconds / peer->seconds);
+  }
+
+  auto micro_steps = steps * passes;
+  json report{{"name", "train"}};
+  report.update(summary_of(swarm, micro_steps));
+  report["plain"] = summary_of(plain, micro_steps);
+  report["ratio"] = report["plain"]["median_seconds"].get<double>()
+                    / report["median_seconds"].get<double>();
+  report["ratios"] = ratios;
+  report["steps"] = micro_steps;
+  report["optimizer_steps"] = steps;
+  report["target_batch_size"] = options.target_batch_size;
+  report["micro_batch"] = options.micro_batch;
+  report["model"] = options.model;
+  report["layers"] = options.layers;
+  report["width"] = options.width;
+  report["heads"] = options.heads;
+  report["context"] = options.context;
+  report["data"] = options.data;
+  report["optimizer"] = options.optimizer;
+  report["device"] = options.device;
+  report["threads"] = options.threads;
+  report["checkpoints"] = options.resume;
+  print(report);
+  if (options.json_file) {
+    out << report.dump(2) << "\n";
+    out.close();
+    if (!out) {
+      std::fprintf(stderr, "waggle: cannot write --json %s\n", options.json_file->c_str());
+      return exit_failed;
+    }
+  }
+  return exit_clean;
+}
+
+int run_bench(const run_options& options) {
+  const auto& name = options.arguments.empty() ? std::string{} : options.arguments.front();
+  if (name == "train")
+    return bench_train(options);
+  return bad_usage(name.empty() ? std::string{"waggle bench needs the name of a benchmark: train"}
+                                : "there is no benchmark '" + name + "'; there is: train");
+}
+
+} // namespace
+
+command bench_command() {
+  return {"bench", "Measure this build on this machine.",
+          "train: steps per second of a swarm of one peer, against a plain LibTorch loop with the same model:\n"
+          "  waggle bench train --steps 64 --json train.json\n",
+          {"training", "output"}, {"NAME"}, run_bench};
+}
+
+} // namespace waggle
