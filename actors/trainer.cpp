@@ -6,6 +6,7 @@
 
 #include "actors/trainer.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -21,6 +22,8 @@ using self_pointer = trainer_impl::stateful_pointer<trainer_state>;
 constexpr auto idle_interval = 50ms;
 constexpr auto report_interval = 20ms; // the tracker and its listeners look at each report
 constexpr auto status_interval = 250ms;
+constexpr milliseconds sync_pause_min{500};
+constexpr milliseconds sync_pause_max{8'000};
 constexpr double loss_smoothing = 0.05;
 
 double norm_of(std::span<const float> values) {
@@ -125,7 +128,7 @@ struct coach {
     auto& st = state();
     if (!st.checkpoints)
       return;
-    auto search = st.checkpoints->load_newest();
+    auto search = st.checkpoints->load_newest(st.model->schema());
     if (!search) {
       ctx.log->warn("cannot look for checkpoints: {}", to_string(search.error()));
       return;
@@ -185,9 +188,12 @@ struct coach {
       report();
     }
     training_situation situation{st.epoch, config.max_epochs, st.view.global_epoch,
-                                 st.view.parameters_differ, !st.view.donors.empty(),
-                                 target_reached(), peers_at_epoch()};
-    switch (decide(situation)) {
+                                 parameters_differ(), !st.view.donors.empty(),
+                                 target_reached(), peers_at_epoch(), st.samples.pending};
+    auto next = decide(situation);
+    if (next != next_step::sync && now() < st.left_out_until)
+      return continue_soon(idle_interval); // the run is about to tell us that it moved on
+    switch (next) {
       case next_step::accumulate: return accumulate();
       case next_step::average: return average();
       case next_step::step_alone: return step_alone();
@@ -221,14 +227,15 @@ struct coach {
   bool own_view_is_current() const {
     for (const auto& peer : state().view.peers)
       if (peer.who.id == ctx.record.id)
-        return peer.epoch == state().epoch;
+        return peer.epoch == state().epoch && peer.parameters == state().parameters;
     return false;
   }
 
+  /// A verdict on the parameters that we had before the last step says nothing about these.
+  bool parameters_differ() const { return state().view.parameters_differ && own_view_is_current(); }
+
   void accumulate() const {
     auto& st = state();
-    if (now() < st.left_out_until) // the run is about to tell us that it moved on
-      return continue_soon(idle_interval);
     enter(trainer_phase::training);
     auto began = now();
     auto step = st.model->accumulate();
@@ -327,18 +334,31 @@ struct coach {
       report();
       return continue_soon(idle_interval);
     }
+    if (st.samples.pending == 0) // we only tagged along: there is no gradient to fall back on
+      return accumulate();
     ctx.metrics->count_local_fallback();
     ++st.status.local_fallbacks;
-    count_used();
-    step(*own);
+    step_with_own(*own);
   }
 
   void step_alone() const {
     auto& st = state();
     st.status.last_outcome = "alone";
-    auto own = st.model->mean_gradient();
+    step_with_own(*st.model->mean_gradient());
+  }
+
+  /// Each micro-step was finite, but a sum of them need not be.
+  void step_with_own(std::span<const float> gradient) const {
+    if (!std::isfinite(norm_of(gradient))) {
+      ctx.metrics->count_nonfinite("gradient");
+      ctx.log->warn("the mean gradient of epoch {} is not finite, it is dropped",
+                    state().epoch.value());
+      drop_epoch();
+      report();
+      return continue_soon();
+    }
     count_used();
-    step(*own);
+    step(gradient);
   }
 
   void step(std::span<const float> gradient) const {
@@ -358,7 +378,7 @@ struct coach {
     st.parameters = st.model->parameters_digest();
     st.snapshot = {};
     report();
-    if (st.epoch.value() % config.checkpoint_every == 0)
+    if (config.checkpoint_every != 0 && st.epoch.value() % config.checkpoint_every == 0)
       save_checkpoint();
     enter(trainer_phase::training);
     publish(true);
@@ -390,7 +410,14 @@ struct coach {
     auto& st = state();
     enter(trainer_phase::syncing);
     auto turn = ++st.turn;
-    fetch_state question{st.view.donors, st.view.global_epoch, config.sync_timeout};
+    auto donors = st.view.donors;
+    std::erase_if(donors, [&](const peer_record& d) { return st.bad_donors.contains(d.id); });
+    if (donors.empty()) { // a second chance is better than none
+      st.bad_donors.clear();
+      donors = st.view.donors;
+    }
+    fetch_state question{std::move(donors), std::max(st.view.global_epoch, st.epoch),
+                         config.sync_timeout};
     auto fetcher = self->spawn(state_fetcher, ctx, config.fetch, peers.switchboard);
     self->request(fetcher, config.sync_timeout + 5s, std::move(question))
       .then(
@@ -408,10 +435,16 @@ struct coach {
     auto& st = state();
     auto before = st.samples.pending;
     auto parsed = decode_state(fetched.state.view());
-    if (parsed && parsed->epoch < st.epoch) // INV-1
+    if (parsed && parsed->epoch < st.epoch) { // INV-1
+      st.bad_donors.insert(fetched.donor);
       return on_no_state({ec::epoch_mismatch, "the state is older than ours"});
-    if (auto loaded = load(fetched.state.view()); !loaded)
+    }
+    if (auto loaded = load(fetched.state.view()); !loaded) {
+      st.bad_donors.insert(fetched.donor);
       return on_no_state(loaded.error());
+    }
+    st.bad_donors.clear();
+    st.sync_pause = 0ms;
     ++st.status.state_downloads;
     st.left_out_until = {};
     st.status.last_outcome = "state loaded";
@@ -429,7 +462,9 @@ struct coach {
     ctx.log->warn("could not take the run's state: {}", to_string(why));
     self->send(peers.exporter, state_download_ended{false, why, 0,
                                                     seconds_of(now() - state().phase_began)});
-    continue_soon(500ms); // the view may name other donors by then
+    auto& pause = state().sync_pause;
+    pause = std::clamp(2 * pause, sync_pause_min, sync_pause_max);
+    continue_soon(pause); // the view may name other donors by then
   }
 
   caf::result<state_snapshot> snapshot() const {

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include <caf/all.hpp>
@@ -32,7 +33,7 @@ struct training_config {
   milliseconds settle_time{2'000};
   fetch_config fetch;
   std::optional<checkpoint_store> checkpoints;
-  std::uint64_t checkpoint_every = 1; // epochs
+  std::uint64_t checkpoint_every = 1; // epochs; 0: only when stopped
 };
 
 /// Whom the trainer works with.
@@ -65,6 +66,8 @@ struct trainer_state {
   bool stopping = false;
   steady_time phase_began;
   steady_time left_out_until; // excluded from a round: wait for the run's word on it
+  std::set<peer_id> bad_donors; // their states were refused since one was last taken
+  milliseconds sync_pause{0};   // before the next attempt; doubles
   double loss_ema = 0;
   double first_loss_sum = 0;
   std::uint64_t first_loss_steps = 0;

@@ -45,13 +45,15 @@ status checkpoint_store::save(const training_state& state) {
   auto all = list();
   if (!all)
     return all.error();
-  for (std::size_t i = kept; i < all->size(); ++i)
+  auto ours = std::find_if(all->begin(), all->end(),
+                           [&](const auto& entry) { return entry.first <= state.epoch; });
+  for (std::size_t i = kept + static_cast<std::size_t>(ours - all->begin()); i < all->size(); ++i)
     if (auto removed = files_->remove((*all)[i].second); !removed)
       return removed;
   return done{};
 }
 
-result<checkpoint_store::search> checkpoint_store::load_newest() {
+result<checkpoint_store::search> checkpoint_store::load_newest(const digest& schema) {
   auto all = list();
   if (!all)
     return all.error();
@@ -65,6 +67,11 @@ result<checkpoint_store::search> checkpoint_store::load_newest() {
     auto state = decode_state(as_byte_span(*image));
     if (!state) {
       outcome.skipped.push_back({state.error().code, file.string() + ": " + state.error().detail});
+      continue;
+    }
+    if (state->schema != schema) {
+      outcome.skipped.push_back(
+        {ec::schema_mismatch, file.string() + ": it is of another model or optimizer"});
       continue;
     }
     outcome.newest = found{state->epoch, std::move(*image)};

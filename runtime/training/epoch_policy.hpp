@@ -15,6 +15,7 @@ struct training_situation {
   bool donors = false;            // somebody can give us the run's state
   bool target_reached = false;    // the swarm has its target batch
   std::uint32_t peers_at_epoch = 1; // ourselves included
+  std::uint64_t own_samples = 0;    // accumulated here toward `own`
 };
 
 enum class next_step : std::uint8_t {
@@ -37,7 +38,9 @@ constexpr next_step decide(const training_situation& now) {
     return next_step::finish;
   if (behind || !now.target_reached)
     return next_step::accumulate;
-  return now.peers_at_epoch > 1 ? next_step::average : next_step::step_alone;
+  if (now.peers_at_epoch > 1)
+    return next_step::average; // without samples, too: the others need not wait for us
+  return now.own_samples > 0 ? next_step::step_alone : next_step::accumulate;
 }
 
 /// Where every accumulated sample went (INV-2).

@@ -8,8 +8,15 @@
 namespace waggle {
 
 namespace {
+
 constexpr std::string_view magic = "WGGLST01";
+
+/// Covers the epoch and the digests, too: a flipped bit there would resume at the wrong place.
+digest hash_of(std::string_view fields, byte_span learner) {
+  return sha256_stream{}.add(fields).add(learner).finish();
 }
+
+} // namespace
 
 std::string encode_state_header(const training_state& state) {
   byte_writer out;
@@ -17,8 +24,9 @@ std::string encode_state_header(const training_state& state) {
     .put(state.epoch.value())
     .put(state.schema)
     .put(state.parameters)
-    .put(static_cast<std::uint64_t>(state.learner.size()))
-    .put(sha256(state.learner));
+    .put(static_cast<std::uint64_t>(state.learner.size()));
+  auto hash = hash_of(out.text(), state.learner);
+  out.put(hash);
   return out.take();
 }
 
@@ -39,11 +47,12 @@ result<training_state> decode_state(byte_span image) {
   state.schema = in.get<digest>();
   state.parameters = in.get<digest>();
   auto bytes = in.get<std::uint64_t>();
+  auto fields = image.first(image.size() - in.left());
   auto hash = in.get<digest>();
   if (!in.ok() || bytes != in.left())
     return failure{ec::malformed, "the training state is cut off, or too long"};
   state.learner = image.last(in.left());
-  if (sha256(state.learner) != hash)
+  if (hash_of(as_string_view(fields), state.learner) != hash)
     return failure{ec::hash_mismatch, "the training state is damaged"};
   return state;
 }

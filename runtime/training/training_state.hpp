@@ -12,7 +12,7 @@ namespace waggle {
 /// that donors send and checkpoints hold. The layout, little-endian:
 ///
 ///     magic "WGGLST01" (8) | epoch (8) | schema (32) | parameters (32) | learner bytes (8)
-///     | SHA-256 over the learner's state (32) | the learner's state
+///     | SHA-256 over all of the former and the learner's state (32) | the learner's state
 struct training_state {
   epoch_id epoch;
   digest schema;     // learner::schema()
