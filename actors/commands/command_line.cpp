@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include <CLI/CLI.hpp>
+#include <unistd.h>
 
 #include "runtime/config/nearest.hpp"
 #include "runtime/config/options.hpp"
@@ -48,20 +49,22 @@ void declare(CLI::App& root, parsed_command& into) {
     ->type_name("FILE");
   for (const auto& name : options_of(*into.what)) {
     const auto& spec = *find_option(name);
+    if (name == "json" && into.what->json_to_output) {
+      const std::string help = "Write the answer as JSON.";
+      into.options[name] = app->add_flag("--json", help)->group(spec.group);
+      continue;
+    }
     auto* option = app->add_option("--" + name, into.values[name], spec.help);
     option->type_name(spec.value_name)->group(spec.group);
     if (!spec.default_text.empty() && !spec.value_name.empty())
       option->type_name(spec.value_name + " [" + spec.default_text + "]");
-    if (spec.value_name.empty() || name == "json")
+    if (spec.value_name.empty())
       option->expected(0, 1);
     into.options[name] = option;
   }
-  if (!into.what->arguments.empty()) {
-    std::string names;
-    for (const auto& argument : into.what->arguments)
-      names += (names.empty() ? "" : " ") + argument;
-    app->add_option(names, into.arguments)->expected(static_cast<int>(into.what->arguments.size()));
-  }
+  into.arguments.resize(into.what->arguments.size()); // CLI11 keeps references to its elements
+  for (std::size_t i = 0; i < into.arguments.size(); ++i)
+    app->add_option(into.what->arguments[i], into.arguments[i])->required();
 }
 
 int run_parsed(parsed_command& chosen) {
@@ -70,16 +73,22 @@ int run_parsed(parsed_command& chosen) {
     if (extra.rfind("--", 0) != 0)
       return bad_usage("'" + extra + "' is one argument too many for waggle " + chosen.what->name);
     auto wrong = extra.substr(2, extra.find('=') == std::string::npos ? std::string::npos : extra.find('=') - 2);
+    auto known = taken;
+    known.insert(known.end(), {"config", "help"});
     return bad_usage("waggle " + chosen.what->name + " has no option --" + wrong + "; the nearest is --"
-                     + nearest(wrong, taken));
+                     + nearest(wrong, known));
   }
   settings flags;
   for (const auto& [name, option] : chosen.options)
     if (option->count() > 0) {
-      auto value = chosen.values.at(name);
-      bool is_switch = find_option(name)->value_name.empty() || name == "json";
+      auto value = chosen.values[name]; // empty for a flag
+      bool is_switch = find_option(name)->value_name.empty() || chosen.what->json_to_output;
       flags[name] = {value.empty() && is_switch ? "true" : value, "--" + name};
     }
+  if (auto known = check_environment(environ); !known)
+    return bad_usage(known.error().detail);
+  if (const char* named = std::getenv("WAGGLE_CONFIG"); chosen.config.empty() && named != nullptr)
+    chosen.config = named;
   settings file;
   if (!chosen.config.empty()) {
     auto read = from_file(chosen.config);
@@ -105,6 +114,7 @@ int run_command_line(int argc, const char* const* argv, const std::vector<comman
   CLI::App root{about, "waggle"};
   root.set_version_flag("--version", std::string{"waggle "} + version);
   root.allow_extras();
+  root.require_subcommand(0, 1);
   std::vector<parsed_command> parsed(commands.size());
   std::vector<std::string> names;
   for (std::size_t i = 0; i < commands.size(); ++i) {
@@ -123,10 +133,17 @@ int run_command_line(int argc, const char* const* argv, const std::vector<comman
   } catch (const CLI::ParseError& e) {
     return bad_usage(std::string{e.what()} + " (see --help)");
   }
+  auto extras = root.remaining();
+  if (!extras.empty() && extras.front() == "help") {
+    std::cout << root.help();
+    return exit_clean;
+  }
+  if (!extras.empty() && extras.front().starts_with("-"))
+    return bad_usage("'" + extras.front() + "' stands before the command: options follow it, as in waggle "
+                     + names.front() + " " + extras.front());
   for (auto& candidate : parsed)
     if (candidate.app->parsed())
       return run_parsed(candidate);
-  auto extras = root.remaining();
   if (!extras.empty())
     return bad_usage("there is no command '" + extras.front() + "'; the nearest is '"
                      + nearest(extras.front(), names) + "' (see --help)");

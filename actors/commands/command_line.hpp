@@ -20,6 +20,7 @@ struct command {
   std::vector<std::string> groups; // which groups of the option table it takes
   std::vector<std::string> arguments; // positional, e.g. "ADDR"
   std::function<int(const run_options&)> run;
+  bool json_to_output = false; // --json takes no file: the answer goes to standard output
 };
 
 /// Reads the arguments, the environment and --config, and runs the command. Whatever is wrong with

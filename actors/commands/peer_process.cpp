@@ -3,13 +3,14 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include "actors/caf_error.hpp"
+#include "actors/commands/join_line.hpp"
 #include "actors/commands/logging.hpp"
-#include "runtime/config/options.hpp"
 #include "runtime/net/tcp_transport.hpp"
 
 namespace waggle {
@@ -55,25 +56,6 @@ struct system_config : caf::actor_system_config {
     set("scheduler.max-throughput", std::size_t{64});
   }
 };
-
-/// What a joiner has to say like us, so that both average the same thing.
-std::string join_line(const run_options& o, const std::string& command_name,
-                      const peer_record& us, const endpoint& bound) {
-  auto address = us.addresses.empty() ? bound : us.addresses.front();
-  std::string line = "waggle " + command_name + " --run-id " + o.run_id + " --initial-peers "
-                     + to_string(address) + " --listen 0.0.0.0:0";
-  if (!us.addresses.empty() && us.addresses.front().host == "127.0.0.1")
-    line += " --announce 127.0.0.1:0";
-  for (const auto& [name, value] : o.given) {
-    const auto* spec = find_option(name);
-    bool shared = spec->group == "training" || spec->group == "averaging" || name == "elements";
-    bool own = name == "device" || name == "threads" || name == "step-interval" || name == "join-timeout"
-               || name == "resume" || name == "linger";
-    if (shared && !own)
-      line += " --" + name + " '" + value + "'";
-  }
-  return line;
-}
 
 } // namespace
 
@@ -162,7 +144,7 @@ result<started_node> peer_process::start(const node_config& config, const std::s
                config.run_id.c_str(), p.data_dir.c_str());
   if (!config.client_mode && !join_command.empty())
     std::fprintf(stderr, "join with:\n%s\n",
-                 join_line(p.options, join_command, started->ctx.record, started->bound).c_str());
+                 join_line(p.options, join_command, started->ctx.record.addresses, started->bound).c_str());
   std::fflush(stderr);
   return started;
 }

@@ -19,6 +19,11 @@ std::string text_of(const json& value) {
   return value.dump();
 }
 
+/// Null where there is none: whoever answers need not be a peer of ours.
+json field(const json& object, const char* name) {
+  return object.is_object() && object.contains(name) ? object[name] : json(nullptr);
+}
+
 int run_status(const run_options& options) {
   auto where = parse_endpoint(options.arguments.front());
   if (!where)
@@ -32,7 +37,8 @@ int run_status(const run_options& options) {
   }
   auto document = json::parse(status->body, nullptr, false);
   auto others = json::parse(peers->body, nullptr, false);
-  if (document.is_discarded() || others.is_discarded() || !others.contains("peers")) {
+  if (status->status != 200 || peers->status != 200 || !document.is_object() || !others.is_object()
+      || !others.contains("peers") || !others["peers"].is_array()) {
     std::cerr << "waggle: " << to_string(*where) << " does not answer like a waggle peer\n";
     return exit_failed;
   }
@@ -46,11 +52,13 @@ int run_status(const run_options& options) {
   std::cout << "\npeer      epoch   samples  samples/s  connected  address\n";
   for (const auto& peer : others["peers"]) {
     char line[256];
-    auto address = peer["addresses"].empty() ? json("-") : peer["addresses"][0];
+    auto addresses = field(peer, "addresses");
+    auto address = addresses.is_array() && !addresses.empty() ? addresses[0] : json("-");
     std::snprintf(line, sizeof line, "%-8.8s  %-6s  %-7s  %-9.9s  %-9s  %s\n",
-                  text_of(peer["id"]).c_str(), text_of(peer["epoch"]).c_str(),
-                  text_of(peer["samples"]).c_str(), text_of(peer["samples_per_second"]).c_str(),
-                  peer.value("self", false) ? "(itself)" : (peer.value("connected", false) ? "yes" : "no"),
+                  text_of(field(peer, "id")).c_str(), text_of(field(peer, "epoch")).c_str(),
+                  text_of(field(peer, "samples")).c_str(),
+                  text_of(field(peer, "samples_per_second")).c_str(),
+                  field(peer, "self") == true ? "(itself)" : (field(peer, "connected") == true ? "yes" : "no"),
                   text_of(address).c_str());
     std::cout << line;
   }
@@ -61,7 +69,7 @@ int run_status(const run_options& options) {
 
 command status_command() {
   return {"status", "Asks a peer how it is doing: waggle status HOST:PORT.",
-          "With --json: one JSON object on standard output.\n", {"output"}, {"ADDR"}, run_status};
+          "With --json: one JSON object on standard output.\n", {"output"}, {"ADDR"}, run_status, true};
 }
 
 } // namespace waggle

@@ -1,15 +1,19 @@
 // Starts peers as processes of their own, watches them over HTTP, kills and adds some, sums up.
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <sstream>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "actors/commands/child_process.hpp"
 #include "actors/commands/commands.hpp"
+#include "actors/commands/join_line.hpp"
 #include "actors/commands/peer_process.hpp"
 #include "actors/commands/swarm_summary.hpp"
 #include "runtime/config/options.hpp"
@@ -29,13 +33,31 @@ std::string read_file(const fs::path& file) {
   return all.str();
 }
 
+/// What came from the environment is in the options by now. Peers get theirs as flags: they must not
+/// all take WAGGLE_IDENTITY or WAGGLE_DURATION, which mean this command.
+void clear_environment() {
+  std::vector<std::string> names{"INITIAL_PEERS"};
+  for (char** variable = environ; *variable != nullptr; ++variable)
+    if (std::string_view text{*variable}; text.starts_with("WAGGLE_"))
+      names.emplace_back(text.substr(0, text.find('=')));
+  for (const auto& name : names)
+    ::unsetenv(name.c_str());
+}
+
+/// Ctrl-C ends everything within five seconds: one question to a hanging peer, then this.
+constexpr auto question_timeout = 1s;
+constexpr auto stop_timeout = 3500ms;
+
 class swarm {
 public:
   explicit swarm(const run_options& options) : options_(options) {}
 
   int run() {
+    if (options_.json_file && !std::ofstream{*options_.json_file, std::ios::app})
+      return bad_usage("cannot write --json " + options_.json_file->string());
     if (auto ready = make_folder(); !ready)
       return bad_usage(ready.error().detail);
+    clear_environment();
     std::printf("starting %llu peers; their logs are in %s\n",
                 static_cast<unsigned long long>(options_.peers), folder_.c_str());
     for (std::uint64_t i = 0; i < options_.peers && !stopped_; ++i)
@@ -65,7 +87,7 @@ private:
     } else {
       auto pattern = (fs::temp_directory_path(error) / "waggle-swarm-XXXXXX").string();
       if (::mkdtemp(pattern.data()) == nullptr)
-        return failure{ec::bad_config, "cannot make a folder in " + fs::temp_directory_path().string()};
+        return failure{ec::bad_config, "cannot make a folder like " + pattern};
       folder_ = pattern;
     }
     if (error)
@@ -91,8 +113,8 @@ private:
     bool by_line = join.starts_with("waggle ");
     if (by_line) {
       arguments = {"/bin/sh", "-c",
-                   "exec '" + self + "'" + join.substr(6) + " --data-dir '" + data.string()
-                     + "' --linger 1h"};
+                   "exec " + shell_word(self) + join.substr(6) + " --data-dir " + shell_word(data.string())
+                     + " --linger 1h"};
     } else {
       arguments = {self, "train", "--listen", "127.0.0.1:0", "--data-dir", data.string(), "--linger", "1h"};
       for (const auto& [name, value] : options_.given) {
@@ -103,6 +125,10 @@ private:
             arguments.push_back("--" + name);
             arguments.push_back(value);
           }
+      }
+      if (options_.seed != 0) { // each its own, or all would draw the same samples
+        arguments.emplace_back("--seed");
+        arguments.push_back(std::to_string(options_.seed + index));
       }
       if (!join.empty()) {
         arguments.emplace_back("--initial-peers");
@@ -130,8 +156,14 @@ private:
         m.join_line = text.substr(line + 1, text.find('\n', line + 1) - line - 1);
         return done{};
       }
-      if (m.process.ended())
+      if (auto status = m.process.ended()) {
+        // Refused options are refused here, in the peer's own words.
+        constexpr std::string_view prefix = "waggle: ";
+        text = read_file(m.log);
+        if (WIFEXITED(*status) && WEXITSTATUS(*status) == exit_bad_usage && text.starts_with(prefix))
+          return failure{ec::bad_config, text.substr(prefix.size(), text.find('\n') - prefix.size())};
         return failure{ec::internal, "a peer did not start; its log says:\n" + text};
+      }
       if (wait_for_signal(50ms)) {
         stopped_ = true;
         return done{};
@@ -150,28 +182,50 @@ private:
     for (auto& m : members_) {
       if (m.seen.killed)
         continue;
-      if (m.process.ended())
-        return failure{ec::internal, "peer " + m.seen.last.id.substr(0, 8) + " ended unasked; its log says:\n"
-                                       + last_lines(m.log)};
+      if (auto status = m.process.ended()) {
+        if (!WIFSIGNALED(*status) || WTERMSIG(*status) != SIGKILL)
+          return failure{ec::internal, "peer " + name_of(m) + " ended unasked; its log says:\n"
+                                         + last_lines(m.log)};
+        // By someone else, who wants to see what happens: the others go on.
+        say("peer " + name_of(m) + " was killed");
+        m.seen.killed = true;
+        ++summary_.kills;
+        continue;
+      }
       look_at(m);
+      if (wait_for_signal(0ms)) {
+        stopped_ = true;
+        return done{};
+      }
     }
+    auto alive = [](const member& m) { return !m.seen.killed; };
+    if (std::none_of(members_.begin(), members_.end(), alive))
+      return failure{ec::internal, "all peers were killed: nobody is left"};
     show();
-    if (options_.kill_after > 0ms && summary_.kills == 0 && clock::now() - began_ >= options_.kill_after) {
+    if (kill_due_ && clock::now() - began_ >= options_.kill_after) {
+      kill_due_ = false;
       // The first peer, through which all others joined: no peer is special.
-      auto& victim = members_.front();
-      say("killing peer " + victim.seen.last.id.substr(0, 8) + " (the first one) with SIGKILL");
+      auto& victim = *std::find_if(members_.begin(), members_.end(), alive);
+      say("killing peer " + name_of(victim) + " with SIGKILL, the first one of the run");
       victim.process.signal(SIGKILL);
       victim.seen.killed = true;
       ++summary_.kills;
     }
-    if (options_.join_after > 0ms && summary_.joins == 0 && clock::now() - began_ >= options_.join_after) {
-      auto line = members_.back().join_line;
-      say("a new peer joins by the line that peer " + members_.back().seen.last.id.substr(0, 8)
-          + " printed:\n  " + line);
+    if (join_due_ && clock::now() - began_ >= options_.join_after) {
+      auto by = std::find_if(members_.rbegin(), members_.rend(), alive);
+      if (by == members_.rend())
+        return failure{ec::internal, "all peers were killed: nobody is left to join"};
+      join_due_ = false;
+      auto line = by->join_line;
+      say("a new peer joins by the line that peer " + name_of(*by) + " printed:\n  " + line);
       ++summary_.joins;
       return start_peer(line);
     }
     return done{};
+  }
+
+  static std::string name_of(const member& m) {
+    return m.seen.last.id.empty() ? "at " + to_string(m.where) : m.seen.last.id.substr(0, 8);
   }
 
   static std::string last_lines(const fs::path& log) {
@@ -180,7 +234,7 @@ private:
   }
 
   static bool look_at(member& m) {
-    auto answer = net::http_get(m.where, "/api/v1/status", 2s);
+    auto answer = net::http_get(m.where, "/api/v1/status", question_timeout);
     if (!answer)
       return false;
     auto snapshot = parse_snapshot(answer->body);
@@ -194,9 +248,7 @@ private:
       return true;
     if (options_.epochs == 0)
       return false;
-    if (options_.kill_after > 0ms && summary_.kills == 0)
-      return false;
-    if (options_.join_after > 0ms && summary_.joins == 0)
+    if (kill_due_ || join_due_)
       return false;
     return std::all_of(members_.begin(), members_.end(), [](const member& m) {
       return m.seen.killed || m.seen.last.phase == "finished";
@@ -217,28 +269,17 @@ private:
       next_line_ = seconds() + 5;
       std::string text;
       for (const auto& m : members_)
-        text += "  " + row(m, true);
+        text += "  " + brief_row(m.seen) + ";";
       say(text.substr(2));
       return;
     }
     if (lines_shown_ > 0)
       std::printf("\x1b[%zuA", lines_shown_);
-    std::printf("\x1b[2K%5.0fs  peer      state      epoch  samples    loss  MB moved  last round\n", seconds());
+    std::printf("\x1b[2K%5.0fs  %s\n", seconds(), table_head().c_str());
     for (const auto& m : members_)
-      std::printf("\x1b[2K        %s\n", row(m, false).c_str());
+      std::printf("\x1b[2K        %s\n", table_row(m.seen).c_str());
     std::fflush(stdout);
     lines_shown_ = members_.size() + 1;
-  }
-
-  static std::string row(const member& m, bool brief) {
-    const auto& s = m.seen.last;
-    char line[256];
-    auto state = m.seen.killed ? "killed" : s.phase.c_str();
-    std::snprintf(line, sizeof line, brief ? "%.8s %s e%llu %llu loss %.3f %.1fMB %s;" : "%-8.8s  %-9s  %5llu  %7llu  %6.3f  %8.1f  %s",
-                  s.id.empty() ? "?" : s.id.c_str(), state, static_cast<unsigned long long>(s.epoch),
-                  static_cast<unsigned long long>(s.samples_toward_epoch), s.loss,
-                  static_cast<double>(s.bytes) / 1e6, s.last_outcome.c_str());
-    return line;
   }
 
   // -- the end -------------------------------------------------------------------------------------------
@@ -253,6 +294,9 @@ private:
       for (auto& m : members_) {
         if (m.seen.killed)
           continue;
+        stopped_ = stopped_ || wait_for_signal(0ms);
+        if (stopped_)
+          return;
         one_epoch = look_at(m) && one_epoch;
         const auto& s = m.seen.last;
         auto number = std::to_string(s.epoch);
@@ -273,7 +317,7 @@ private:
   void stop_all() {
     for (auto& m : members_)
       m.process.signal(SIGTERM);
-    for (auto until = clock::now() + 4500ms; clock::now() < until;) {
+    for (auto until = clock::now() + stop_timeout; clock::now() < until;) {
       if (std::all_of(members_.begin(), members_.end(), [](member& m) { return m.process.ended().has_value(); }))
         return;
       ::usleep(20'000);
@@ -305,7 +349,7 @@ private:
   int fail(const failure& why) {
     std::cerr << "waggle: " << why.detail << "\n";
     stop_all();
-    return exit_failed;
+    return why.code == ec::bad_config ? exit_bad_usage : exit_failed;
   }
 
   run_options options_;
@@ -314,6 +358,8 @@ private:
   swarm_summary summary_;
   clock::time_point began_ = clock::now();
   bool stopped_ = false;
+  bool kill_due_ = options_.kill_after > 0ms;
+  bool join_due_ = options_.join_after > 0ms;
   std::size_t lines_shown_ = 0;
   double next_line_ = 0;
 };

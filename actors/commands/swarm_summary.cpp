@@ -26,26 +26,35 @@ std::optional<peer_snapshot> parse_snapshot(const std::string& json) {
   auto doc = nlohmann::json::parse(json, nullptr, false);
   if (!doc.is_object() || !doc.contains("peer") || !doc["peer"].is_string())
     return std::nullopt;
-  auto whole = [](const nlohmann::json& v) { return v.is_number() ? v.get<std::uint64_t>() : 0; };
+  // What answers need not be a peer of ours: anything may be missing or of another kind.
+  auto at = [](const nlohmann::json& object, const char* name) {
+    return object.is_object() && object.contains(name) ? object[name] : nlohmann::json{};
+  };
+  auto whole = [](const nlohmann::json& v) {
+    if (v.is_number_unsigned())
+      return v.get<std::uint64_t>();
+    auto real = v.is_number() ? v.get<double>() : 0.0;
+    return real > 0 && real < 1e18 ? static_cast<std::uint64_t>(real) : std::uint64_t{0};
+  };
   auto real = [](const nlohmann::json& v) {
     return v.is_number() ? v.get<double>() : std::numeric_limits<double>::quiet_NaN();
   };
   auto text = [](const nlohmann::json& v) { return v.is_string() ? v.get<std::string>() : std::string{}; };
   peer_snapshot s;
-  s.id = text(doc["peer"]);
-  s.phase = text(doc["phase"]);
-  s.epoch = whole(doc["epoch"]);
-  s.samples_toward_epoch = whole(doc["samples_toward_epoch"]);
-  s.loss = real(doc["loss"]);
-  s.first_loss = real(doc["first_loss"]);
-  s.used = whole(doc["samples"]["used"]);
-  s.dropped = whole(doc["samples"]["dropped"]);
-  s.complete = whole(doc["rounds"]["complete"]);
-  s.shrunk = whole(doc["rounds"]["shrunk"]);
-  s.failed = whole(doc["rounds"]["failed"]);
-  s.last_outcome = text(doc["last_outcome"]);
-  s.parameters = text(doc["parameters"]);
-  s.bytes = whole(doc["bytes"]["in"]) + whole(doc["bytes"]["out"]);
+  s.id = text(at(doc, "peer"));
+  s.phase = text(at(doc, "phase"));
+  s.epoch = whole(at(doc, "epoch"));
+  s.samples_toward_epoch = whole(at(doc, "samples_toward_epoch"));
+  s.loss = real(at(doc, "loss"));
+  s.first_loss = real(at(doc, "first_loss"));
+  s.used = whole(at(at(doc, "samples"), "used"));
+  s.dropped = whole(at(at(doc, "samples"), "dropped"));
+  s.complete = whole(at(at(doc, "rounds"), "complete"));
+  s.shrunk = whole(at(at(doc, "rounds"), "shrunk"));
+  s.failed = whole(at(at(doc, "rounds"), "failed"));
+  s.last_outcome = text(at(doc, "last_outcome"));
+  s.parameters = text(at(doc, "parameters"));
+  s.bytes = whole(at(at(doc, "bytes"), "in")) + whole(at(at(doc, "bytes"), "out"));
   return s;
 }
 
@@ -95,6 +104,30 @@ std::string swarm_summary::json() const {
   doc["seconds"] = seconds;
   doc["parameters_equal"] = parameters_equal ? json_value(*parameters_equal) : json_value(nullptr);
   return doc.dump(2) + "\n";
+}
+
+std::string table_head() { return "peer      state      epoch  samples    loss  MB moved  last round"; }
+
+std::string table_row(const swarm_summary::peer& peer) {
+  const auto& s = peer.last;
+  char line[256];
+  std::snprintf(line, sizeof line, "%-8.8s  %-9.9s  %5llu  %7llu  %6s  %8.1f  %.20s",
+                s.id.empty() ? "?" : s.id.c_str(), peer.killed ? "killed" : s.phase.c_str(),
+                static_cast<unsigned long long>(s.epoch),
+                static_cast<unsigned long long>(s.samples_toward_epoch), printed("%.3f", s.loss).c_str(),
+                static_cast<double>(s.bytes) / 1e6, s.last_outcome.c_str());
+  return line;
+}
+
+std::string brief_row(const swarm_summary::peer& peer) {
+  const auto& s = peer.last;
+  char line[256];
+  std::snprintf(line, sizeof line, "%.8s %.16s e%llu %llu loss %s %.1fMB %.20s",
+                s.id.empty() ? "?" : s.id.c_str(), peer.killed ? "killed" : s.phase.c_str(),
+                static_cast<unsigned long long>(s.epoch),
+                static_cast<unsigned long long>(s.samples_toward_epoch), printed("%.3f", s.loss).c_str(),
+                static_cast<double>(s.bytes) / 1e6, s.last_outcome.c_str());
+  return line;
 }
 
 std::string swarm_summary::text() const {
