@@ -29,6 +29,7 @@ struct clerk {
 
   void tell_listeners() const {
     auto current = view();
+    state().told_ready = current.ready;
     for (const auto& listener : state().listeners)
       self->send(listener, current);
   }
@@ -70,12 +71,13 @@ struct clerk {
     entry.kind = record_kind::progress;
     entry.name = config.name;
     entry.tombstone = tombstone;
-    st.own->time = ctx.wall->now();
-    if (!tombstone)
-      entry.value = encode_progress(*st.own);
     entry.expiration = ctx.wall->now() + config.report_ttl;
     auto stamp = static_cast<std::uint64_t>(to_nanoseconds(ctx.wall->now()));
     entry.sequence = st.last_sequence = std::max(stamp, st.last_sequence + 1);
+    // Strictly later than the report before, or readers would not take it for news.
+    st.own->time = swarm_time_from(static_cast<std::int64_t>(entry.sequence));
+    if (!tombstone)
+      entry.value = encode_progress(*st.own);
     sign_record(ctx.run_id, *ctx.self, entry);
     return entry;
   }
@@ -167,7 +169,10 @@ struct clerk {
     if (now() - st.tended < upkeep_interval)
       return;
     st.tended = now();
-    st.ledger->purge(ctx.wall->now());
+    bool expired = st.ledger->purge(ctx.wall->now());
+    // Long without news (the trainer averages, or downloads): say that we are still here.
+    if (now() - st.pushed >= config.report_ttl / 2 && publishes())
+      push();
     bool stale = now() - st.stored >= config.report_ttl / 2;
     if ((st.store_due || stale) && now() - st.stored >= config.store_interval && publishes()) {
       st.store_due = false;
@@ -175,6 +180,9 @@ struct clerk {
       store(sign(false));
     }
     auto current = view();
+    // Nobody reported, but time passed: a report expired, or the extrapolated target is reached.
+    if (expired || current.ready != st.told_ready)
+      tell_listeners();
     if (!st.reading && seconds_of(now() - st.read) >= current.refresh_seconds)
       read();
     ctx.metrics->set_peers(static_cast<double>(current.num_peers - current.num_clients),
@@ -215,15 +223,15 @@ progress_tracker(self_pointer self, node_context ctx, progress_config config,
     [with](say_goodbye) { with([](const clerk& c) { c.say_goodbye(); }); },
     [self, with](const peer_connected& msg) {
       self->state.connected[msg.peer.id] = msg.peer;
+      self->state.ledger->found_again(msg.peer.id);
       if (self->state.own && !self->state.left)
         with([&](const clerk& c) { c.tell(msg.peer, c.sign(false)); });
     },
-    [self, with, ctx](const peer_disconnected& msg) {
+    [self, with, ctx, config](const peer_disconnected& msg) {
       self->state.connected.erase(msg.peer);
-      // Until it is heard again it does not count: nobody should wait for a peer that was killed. The
-      // reports that the DHT still holds of it are older than this.
+      // The reports that the DHT still holds of it were made before now.
       auto now = ctx.wall->now();
-      if (self->state.ledger->forget(msg.peer, now, now + 60s))
+      if (self->state.ledger->lose(msg.peer, now, now + config.report_ttl))
         with([](const clerk& c) { c.tell_listeners(); });
     },
     [self, with](const subscribe_progress& msg) {

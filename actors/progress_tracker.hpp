@@ -52,6 +52,7 @@ struct progress_tracker_state {
   steady_time read;
   bool reading = false;
   bool left = false;
+  bool told_ready = false; // the view that listeners have
   std::map<peer_id, peer_record> connected;
   std::vector<progress_listener_actor> listeners;
 };

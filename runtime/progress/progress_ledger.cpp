@@ -13,6 +13,20 @@ namespace {
 constexpr std::uint8_t record_version = 1;
 constexpr double nothing = 1e-20; // spec §2.4: keeps the ETA finite while nobody reports
 
+/// Names and addresses only: what a peer calls itself ends up in logs and on pages.
+bool plain_host(std::string_view host) {
+  return std::all_of(host.begin(), host.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.'
+           || c == '-' || c == '_' || c == ':' || c == '%';
+  });
+}
+
+/// Peers may claim any number: a sum must not wrap around to a small one.
+std::uint64_t add_saturated(std::uint64_t a, std::uint64_t b) {
+  constexpr auto most = std::numeric_limits<std::uint64_t>::max();
+  return a > most - b ? most : a + b;
+}
+
 } // namespace
 
 std::string encode_progress(const progress_report& report) {
@@ -53,7 +67,7 @@ result<progress_report> decode_progress(const public_key& owner, const peer_id& 
   for (std::size_t i = 0; i < addresses; ++i) {
     auto size = in.get<std::uint16_t>();
     auto where = parse_endpoint(in.get_raw(size));
-    if (!in.ok() || !where)
+    if (!in.ok() || !where || !plain_host(where->host))
       return failure{ec::malformed, "a progress record with a broken address"};
     report.who.addresses.push_back(*where);
   }
@@ -67,12 +81,12 @@ bool progress_ledger::record(const progress_report& report, swarm_time expiratio
   if (found == entries_.end()) {
     if (entries_.size() >= options_.peers_max)
       return false;
-    entries_.emplace(report.who.id, entry{report, report.time, expiration});
+    entries_.emplace(report.who.id, entry{report, report.time, expiration, false});
     return true;
   }
   if (report.time <= found->second.time)
     return false;
-  found->second = {report, report.time, expiration};
+  found->second = {report, report.time, expiration, false};
   return true;
 }
 
@@ -81,12 +95,34 @@ bool progress_ledger::forget(const peer_id& peer, swarm_time time, swarm_time ex
   if (found == entries_.end() || found->second.time > time)
     return false;
   bool news = found->second.report.has_value();
-  found->second = {std::nullopt, time, expiration};
+  found->second = {std::nullopt, time, expiration, false};
   return news;
 }
 
-void progress_ledger::purge(swarm_time now) {
-  std::erase_if(entries_, [now](const auto& item) { return item.second.expiration < now; });
+bool progress_ledger::lose(const peer_id& peer, swarm_time now, swarm_time expiration) {
+  auto found = entries_.find(peer);
+  if (found == entries_.end() || !found->second.report)
+    return false;
+  // Its clock may be ahead of ours: nothing that it said so far counts, whatever time it wore.
+  found->second = {std::nullopt, std::max(now, found->second.time), expiration, true};
+  return true;
+}
+
+void progress_ledger::found_again(const peer_id& peer) {
+  auto found = entries_.find(peer);
+  if (found != entries_.end() && found->second.lost)
+    entries_.erase(found);
+}
+
+bool progress_ledger::purge(swarm_time now) {
+  bool news = false;
+  std::erase_if(entries_, [&](const auto& item) {
+    if (item.second.expiration >= now)
+      return false;
+    news = news || item.second.report.has_value();
+    return true;
+  });
+  return news;
 }
 
 swarm_progress progress_ledger::view(const std::optional<progress_report>& own,
@@ -118,7 +154,7 @@ swarm_progress progress_ledger::view(const std::optional<progress_report>& own,
     if (p->epoch != out.global_epoch)
       continue;
     ++out.peers_at_epoch;
-    out.global_samples += p->samples;
+    out.global_samples = add_saturated(out.global_samples, p->samples);
     auto age = std::max(0.0, seconds_of(now - p->time));
     extrapolated += static_cast<double>(p->samples) + age * p->samples_per_second;
     if (!p->parameters.is_zero())

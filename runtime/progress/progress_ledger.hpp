@@ -85,14 +85,22 @@ public:
   /// The view, given what we ourselves would report now (nothing: we only watch).
   [[nodiscard]] swarm_progress view(const std::optional<progress_report>& own, swarm_time now) const;
 
-  void purge(swarm_time now);
+  /// The connection to the peer broke: what it reported so far does not count, as nobody should wait
+  /// for a peer that was killed. True if it counted before.
+  bool lose(const peer_id& peer, swarm_time now, swarm_time expiration);
+  /// A lost peer is connected again: its reports count, whatever its clock says.
+  void found_again(const peer_id& peer);
+
+  /// Drops what expired. True if a report was among it, so that the view changed.
+  bool purge(swarm_time now);
   [[nodiscard]] std::size_t size() const { return entries_.size(); }
 
 private:
   struct entry {
-    std::optional<progress_report> report; // nothing: said goodbye
-    swarm_time time{};
+    std::optional<progress_report> report; // nothing: said goodbye, or lost
+    swarm_time time{};                     // older reports are not news
     swarm_time expiration{};
+    bool lost = false;
   };
 
   peer_id self_;

@@ -51,15 +51,19 @@ inline node_context test_context(std::uint64_t seed, std::shared_ptr<const wall_
   return ctx;
 }
 
-/// The value of one exported series, e.g. `waggle_refused_total{reason="malformed"` (a prefix of the
-/// line up to its value will do); the sum if several lines begin so, 0 if none does.
+/// The value of the exported series with this name and, if given, this label, e.g.
+/// `waggle_network_refused_total{reason="malformed"`; the sum if there are several, 0 if there is none.
 inline double exported(const metric_families& metrics, const std::string& series) {
+  auto brace = series.find('{');
+  auto name = series.substr(0, brace);
+  auto label = brace == std::string::npos ? std::string{} : series.substr(brace + 1);
   double sum = 0;
   auto text = metrics.text();
   for (std::size_t at = 0; at < text.size();) {
     auto end = std::min(text.find('\n', at), text.size());
     auto line = text.substr(at, end - at);
-    if (line.compare(0, series.size(), series) == 0)
+    auto labels = line.find_first_of("{ ");
+    if (line.compare(0, labels, name) == 0 && line.find(label) != std::string::npos)
       sum += std::stod(line.substr(line.rfind(' ') + 1));
     at = end + 1;
   }

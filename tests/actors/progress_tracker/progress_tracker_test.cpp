@@ -1,0 +1,417 @@
+#include "actors/progress_tracker.hpp"
+
+
+#include "runtime/crypto/digest.hpp"
+#include "tests/support/actor_test.hpp"
+
+namespace waggle::testing {
+namespace {
+
+/// What the tracker said, and what the DHT is to answer.
+struct surroundings {
+  std::vector<tell_peer> told;
+  std::vector<record> stored;
+  std::vector<record> in_dht;
+  bool dht_fails = false;
+  int reads = 0;
+  std::vector<swarm_progress> heard; // by a listener
+};
+
+switchboard_actor::behavior_type fake_switchboard(switchboard_actor::pointer,
+                                                  std::shared_ptr<surroundings> world) {
+  return {
+    [](const call_peer&) -> caf::result<peer_answer> { return to_caf(ec::unreachable); },
+    [world](const tell_peer& msg) { world->told.push_back(msg); },
+    [](const connect_address&) -> caf::result<peer_connected> { return to_caf(ec::unreachable); },
+    [](get_connected_peers) -> connected_peers { return {}; },
+  };
+}
+
+dht_router_actor::behavior_type fake_dht(dht_router_actor::pointer,
+                                         std::shared_ptr<surroundings> world) {
+  return {
+    [](const inbound_call&) -> caf::result<outbound_answer> { return to_caf(ec::internal); },
+    [](const inbound_event&) {},
+    [world](const store_record& msg) -> caf::result<store_report> {
+      if (world->dht_fails)
+        return to_caf(ec::timeout);
+      world->stored.push_back(msg.entry);
+      return store_report{1, 0, 0, ec::none};
+    },
+    [world](const find_records&) -> caf::result<found_records> {
+      ++world->reads;
+      if (world->dht_fails)
+        return to_caf(ec::timeout);
+      return found_records{world->in_dht};
+    },
+    [](const find_peer&) -> caf::result<found_peer> { return to_caf(ec::not_found); },
+    [](const bootstrap_from&) {},
+    [](get_dht_status) -> dht_status { return {}; },
+    [](const peer_connected&) {},
+    [](const peer_disconnected&) {},
+  };
+}
+
+progress_listener_actor::behavior_type listener(progress_listener_actor::pointer,
+                                                std::shared_ptr<surroundings> world) {
+  return {[world](const swarm_progress& view) { world->heard.push_back(view); }};
+}
+
+struct ProgressTracker : actor_test {
+  std::shared_ptr<surroundings> world = std::make_shared<surroundings>();
+  node_context ctx = test_context(1, wall);
+  progress_config config;
+  switchboard_actor board = spawn(fake_switchboard, world);
+  dht_router_actor dht = spawn(fake_dht, world);
+  progress_tracker_impl tracker;
+
+  void SetUp() override { start(); }
+
+  void start() {
+    tracker = spawn(progress_tracker, ctx, config, board, dht);
+    tell(tracker, subscribe_progress{spawn(listener, world)});
+  }
+
+  void report(std::uint64_t epoch, std::uint64_t samples, std::string_view parameters = "p") {
+    tell(tracker, report_progress{epoch_id{epoch}, samples, sha256(parameters)});
+  }
+  void connect(std::uint64_t seed) { tell(tracker, peer_connected{test_peer(seed)}); }
+  void disconnect(std::uint64_t seed) {
+    tell(tracker, peer_disconnected{test_peer(seed).id, {ec::peer_lost, "reset"}});
+  }
+
+  /// What the peer with the identity of `seed` would push.
+  record record_of(std::uint64_t seed, std::uint64_t epoch, std::uint64_t samples,
+                   std::string_view run = "test", bool tombstone = false,
+                   std::chrono::nanoseconds age = {}) {
+    progress_report r;
+    r.who = test_peer(seed);
+    r.epoch = epoch_id{epoch};
+    r.samples = samples;
+    r.samples_per_second = 10;
+    r.time = wall->now() - age;
+    r.parameters = sha256("p");
+    record entry;
+    entry.kind = record_kind::progress;
+    entry.name = config.name;
+    entry.tombstone = tombstone;
+    if (!tombstone)
+      entry.value = encode_progress(r);
+    entry.sequence = static_cast<std::uint64_t>(to_nanoseconds(r.time));
+    entry.expiration = r.time + 60s;
+    sign_record(run, *identity::from_seed(seed), entry);
+    return entry;
+  }
+  void push(std::uint64_t from, const record& entry) {
+    tell(tracker, inbound_event{test_peer(from), wire::progress_push{entry}, {}, nullptr});
+  }
+  swarm_progress view() {
+    auto got = ask<swarm_progress>(tracker, get_swarm_progress{});
+    return got ? *got : swarm_progress{};
+  }
+  /// What `r` says, as another peer reads it.
+  static progress_report read(const record& r) {
+    auto got = decode_progress(r.owner, *peer_id::from_raw(r.subkey), r.value);
+    EXPECT_TRUE(got);
+    return got ? *got : progress_report{};
+  }
+  static record pushed(const tell_peer& told) {
+    const auto* push = std::get_if<wire::progress_push>(&told.what);
+    return push ? push->entry : record{};
+  }
+  double refused(ec why) {
+    return exported(*ctx.metrics,
+                    "waggle_network_refused_total{reason=\"" + std::string{to_string(why)} + "\"");
+  }
+};
+
+// -- telling others ---------------------------------------------------------------------------------
+
+TEST_F(ProgressTracker, ANewcomerHearsHowFarWeAreAtOnce) {
+  report(3, 20);
+  ASSERT_TRUE(world->told.empty());
+  connect(2);
+  ASSERT_EQ(world->told.size(), 1U);
+  EXPECT_EQ(world->told[0].to.id, test_peer(2).id);
+  auto entry = pushed(world->told[0]);
+  EXPECT_TRUE(validate_record("test", entry, wall->now(), *ctx.verifier));
+  auto said = read(entry);
+  EXPECT_EQ(said.epoch, epoch_id{3});
+  EXPECT_EQ(said.samples, 20U);
+  EXPECT_EQ(said.who.id, ctx.record.id);
+  EXPECT_EQ(said.who.addresses, ctx.record.addresses);
+}
+
+TEST_F(ProgressTracker, ANewEpochGoesOutAtOnceAndSamplesAtALimitedRate) {
+  connect(2);
+  report(3, 0);
+  ASSERT_EQ(world->told.size(), 1U);
+  for (int i = 1; i <= 50; ++i) {
+    report(3, static_cast<std::uint64_t>(i));
+    pass(10ms);
+  }
+  // Half a second: five pushes at one in 100 ms.
+  EXPECT_GE(world->told.size(), 4U);
+  EXPECT_LE(world->told.size(), 7U);
+  auto before = world->told.size();
+  report(4, 0);
+  EXPECT_EQ(world->told.size(), before + 1);
+}
+
+TEST_F(ProgressTracker, TheLastSamplesGoOutEvenIfNothingFollows) {
+  connect(2);
+  report(3, 0);
+  report(3, 7);
+  EXPECT_EQ(world->told.size(), 1U);
+  pass(200ms);
+  ASSERT_EQ(world->told.size(), 2U);
+  EXPECT_EQ(read(pushed(world->told.back())).samples, 7U);
+}
+
+TEST_F(ProgressTracker, EveryReportIsNewsToWhoeverReadsIt) {
+  connect(2);
+  // Without time passing: readers compare times.
+  report(3, 0);
+  report(4, 0);
+  report(5, 0);
+  ASSERT_EQ(world->told.size(), 3U);
+  progress_ledger other{test_peer(2).id, {}};
+  for (const auto& told : world->told)
+    EXPECT_TRUE(other.record(read(pushed(told)), wall->now() + 60s));
+}
+
+TEST_F(ProgressTracker, StoresInTheDhtAtALimitedRate) {
+  report(0, 4);
+  pass(60s);
+  EXPECT_GE(world->stored.size(), 2U);
+  EXPECT_LE(world->stored.size(), 4U); // about every half lifetime while nothing happens
+  world->stored.clear();
+  for (std::uint64_t epoch = 1; epoch <= 100; ++epoch) {
+    report(epoch, 0);
+    report(epoch, 4);
+    pass(100ms);
+  }
+  EXPECT_GE(world->stored.size(), 1U);
+  EXPECT_LE(world->stored.size(), 3U) << "10 s at one in 5 s";
+  for (const auto& entry : world->stored)
+    EXPECT_TRUE(validate_record("test", entry, entry.expiration - 30s, *ctx.verifier));
+}
+
+TEST_F(ProgressTracker, APeerThatOnlyWatchesIsNotPublished) {
+  report(0, 0);
+  pass(120s);
+  EXPECT_TRUE(world->stored.empty());
+}
+
+TEST_F(ProgressTracker, SaysThatItIsStillHereWhileNothingIsReported) {
+  connect(2);
+  report(3, 8);
+  world->told.clear();
+  pass(55s);
+  EXPECT_GE(world->told.size(), 1U) << "or our report would expire at a connected peer";
+}
+
+TEST_F(ProgressTracker, AGoodbyeIsPushedAndStoredOnceAndEndsTheReports) {
+  connect(2);
+  report(3, 8);
+  world->told.clear();
+  tell(tracker, say_goodbye{});
+  tell(tracker, say_goodbye{});
+  ASSERT_EQ(world->told.size(), 1U);
+  EXPECT_TRUE(pushed(world->told[0]).tombstone);
+  ASSERT_EQ(world->stored.size(), 1U);
+  EXPECT_TRUE(world->stored[0].tombstone);
+  EXPECT_TRUE(validate_record("test", world->stored[0], wall->now(), *ctx.verifier));
+  connect(3);
+  report(4, 8);
+  pass(60s);
+  EXPECT_EQ(world->told.size(), 1U);
+  EXPECT_EQ(world->stored.size(), 1U);
+}
+
+TEST_F(ProgressTracker, ADhtThatFailsIsSurvived) {
+  world->dht_fails = true;
+  report(3, 8);
+  pass(60s);
+  EXPECT_GT(world->reads, 1);
+  ASSERT_TRUE(alive(tracker));
+  world->dht_fails = false;
+  world->in_dht = {record_of(2, 3, 5)};
+  pass(60s);
+  EXPECT_GE(world->stored.size(), 1U);
+}
+
+// -- hearing others -----------------------------------------------------------------------------------
+
+TEST_F(ProgressTracker, APushChangesTheViewAndListenersHearIt) {
+  report(3, 8);
+  world->heard.clear();
+  push(2, record_of(2, 3, 100));
+  ASSERT_EQ(world->heard.size(), 1U);
+  EXPECT_EQ(world->heard[0].num_peers, 2U);
+  EXPECT_EQ(world->heard[0].global_samples, 108U);
+  EXPECT_EQ(view().global_samples, 108U);
+}
+
+TEST_F(ProgressTracker, AReplayChangesNothing) {
+  auto old = record_of(2, 3, 100);
+  push(2, old);
+  pass(1s);
+  push(2, record_of(2, 3, 120));
+  world->heard.clear();
+  push(2, old);
+  EXPECT_TRUE(world->heard.empty());
+  EXPECT_EQ(view().global_samples, 120U);
+}
+
+TEST_F(ProgressTracker, AThirdPeersRecordMayComeFromAnybody) {
+  push(3, record_of(2, 3, 100));
+  EXPECT_EQ(view().num_peers, 1U);
+}
+
+TEST_F(ProgressTracker, ForgedRecordsAreRefusedAndCounted) {
+  auto forged = record_of(2, 3, 100);
+  forged.value[2] = static_cast<char>(forged.value[2] ^ 1);
+  push(2, forged);
+  EXPECT_EQ(refused(ec::bad_signature), 1);
+
+  push(2, record_of(2, 3, 100, "another run"));
+  EXPECT_EQ(refused(ec::bad_signature), 2);
+
+  auto stolen = record_of(2, 3, 100);
+  stolen.subkey = std::string{test_peer(3).id.raw()};
+  push(2, stolen);
+  EXPECT_EQ(refused(ec::not_owner), 1);
+
+  auto expired = record_of(2, 3, 100, "test", false, 61s);
+  push(2, expired);
+  EXPECT_EQ(refused(ec::bad_expiry), 1);
+
+  auto other = record_of(2, 3, 100);
+  other.name = "something else";
+  sign_record("test", *identity::from_seed(2), other);
+  push(2, other);
+  EXPECT_EQ(refused(ec::protocol_violation), 1);
+
+  auto garbage = record_of(2, 3, 100);
+  garbage.value = "garbage";
+  sign_record("test", *identity::from_seed(2), garbage);
+  push(2, garbage);
+  EXPECT_EQ(refused(ec::malformed), 1);
+
+  EXPECT_EQ(view().num_peers, 0U);
+  EXPECT_TRUE(alive(tracker));
+}
+
+TEST_F(ProgressTracker, ReadsTheDhtForPeersThatItIsNotConnectedTo) {
+  report(3, 8);
+  world->in_dht = {record_of(2, 3, 30), record_of(3, 2, 50)};
+  pass(4s); // the default refresh period is 3 s
+  auto now = view();
+  EXPECT_EQ(now.num_peers, 3U);
+  EXPECT_EQ(now.peers_at_epoch, 2U);
+  EXPECT_EQ(now.global_samples, 38U);
+}
+
+TEST_F(ProgressTracker, ListenersHearWhenAReportExpires) {
+  report(3, 8);
+  push(2, record_of(2, 3, 100));
+  world->heard.clear();
+  pass(65s);
+  ASSERT_FALSE(world->heard.empty());
+  EXPECT_EQ(world->heard.back().num_peers, 1U);
+  EXPECT_EQ(view().num_peers, 1U);
+}
+
+TEST_F(ProgressTracker, AnswersRequestsOfPeersWithARefusal) {
+  auto answer = ask<outbound_answer>(tracker, inbound_call{test_peer(2), wire::open_state{}});
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().code, ec::protocol_violation);
+}
+
+// -- coming and going -----------------------------------------------------------------------------------
+
+TEST_F(ProgressTracker, AGoodbyeTakesAPeerOutOfTheViewAtOnce) {
+  report(3, 8);
+  push(2, record_of(2, 3, 100));
+  pass(1s);
+  push(2, record_of(2, 0, 0, "test", true));
+  EXPECT_EQ(view().num_peers, 1U);
+}
+
+TEST_F(ProgressTracker, ALostPeerDoesNotCountThoughTheDhtStillHasItsReport) {
+  report(3, 8);
+  connect(2);
+  push(2, record_of(2, 3, 100));
+  world->in_dht = {record_of(2, 3, 100)};
+  pass(1s);
+  world->heard.clear();
+  disconnect(2);
+  ASSERT_EQ(world->heard.size(), 1U);
+  EXPECT_EQ(world->heard[0].num_peers, 1U);
+  pass(20s);
+  EXPECT_EQ(view().num_peers, 1U);
+}
+
+TEST_F(ProgressTracker, ALostPeerThatComesBackCountsEvenWithASlowClock) {
+  report(3, 8);
+  connect(2);
+  push(2, record_of(2, 3, 100, "test", false, 20s));
+  EXPECT_EQ(view().num_peers, 2U);
+  disconnect(2);
+  EXPECT_EQ(view().num_peers, 1U);
+  pass(1s);
+  connect(2);
+  push(2, record_of(2, 3, 101, "test", false, 20s));
+  EXPECT_EQ(view().num_peers, 2U);
+}
+
+TEST_F(ProgressTracker, NothingIsPushedToALostPeer) {
+  report(3, 0);
+  connect(2);
+  disconnect(2);
+  world->told.clear();
+  report(4, 0);
+  pass(1s);
+  EXPECT_TRUE(world->told.empty());
+}
+
+// -- estimating -----------------------------------------------------------------------------------------
+
+TEST_F(ProgressTracker, MeasuresItsThroughputWithinEpochs) {
+  report(0, 0);
+  for (std::uint64_t i = 1; i <= 20; ++i) {
+    pass(500ms);
+    report(0, 4 * i);
+  }
+  EXPECT_NEAR(view().samples_per_second, 8, 0.01);
+  pass(10s); // averaging: not counted
+  report(1, 0);
+  pass(500ms);
+  report(1, 4);
+  EXPECT_NEAR(view().samples_per_second, 8, 0.01);
+}
+
+TEST_F(ProgressTracker, IsReadyAtTheReportedTarget) {
+  report(0, 200);
+  EXPECT_FALSE(view().ready);
+  push(2, record_of(2, 0, 56));
+  ASSERT_FALSE(world->heard.empty());
+  EXPECT_TRUE(world->heard.back().ready);
+}
+
+TEST_F(ProgressTracker, WithoutStrictTargetListenersHearWhenTheExtrapolatedTargetIsReached) {
+  config.ledger.strict_target = false;
+  world = std::make_shared<surroundings>();
+  start();
+  report(0, 0);
+  push(2, record_of(2, 0, 226)); // 10 samples a second: 3 s
+  ASSERT_FALSE(world->heard.back().ready);
+  pass(2500ms);
+  EXPECT_FALSE(world->heard.back().ready);
+  pass(1s);
+  EXPECT_TRUE(world->heard.back().ready);
+}
+
+} // namespace
+} // namespace waggle::testing

@@ -1,0 +1,381 @@
+#include "runtime/progress/progress_ledger.hpp"
+
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "runtime/core/random.hpp"
+#include "runtime/crypto/digest.hpp"
+
+namespace waggle {
+namespace {
+
+const swarm_time now{std::chrono::hours{24 * 365 * 50}};
+const swarm_time later = now + 60s;
+
+peer_id id_of(std::uint8_t number) {
+  peer_id id;
+  id.bytes[0] = std::byte{number};
+  return id;
+}
+
+progress_report report(std::uint8_t who, std::uint64_t epoch, std::uint64_t samples, double rate = 1,
+                       swarm_clock::duration age = {}) {
+  progress_report r;
+  r.who.id = id_of(who);
+  r.epoch = epoch_id{epoch};
+  r.samples = samples;
+  r.samples_per_second = rate;
+  r.time = now - age;
+  return r;
+}
+
+progress_report holding(progress_report r, std::string_view parameters) {
+  r.parameters = sha256(parameters);
+  return r;
+}
+
+progress_report client(progress_report r) {
+  r.who.client_mode = true;
+  return r;
+}
+
+struct ProgressLedger : ::testing::Test {
+  progress_ledger ledger{id_of(0), {}};
+
+  void add(const progress_report& r) { ASSERT_TRUE(ledger.record(r, later)); }
+};
+
+// -- estimating: spec/optimizer.md §2.4 -------------------------------------------------------------
+
+// Statement F18.
+TEST_F(ProgressLedger, FollowsTheVectorOfTheSpecification) {
+  add(report(1, 3, 100, 20, 1s));
+  add(report(2, 3, 50, 10, 2s));
+  add(report(3, 2, 40, 30));
+  auto view = ledger.view(std::nullopt, now);
+  EXPECT_EQ(view.num_peers, 3U);
+  EXPECT_EQ(view.global_epoch, epoch_id{3});
+  EXPECT_EQ(view.peers_at_epoch, 2U);
+  EXPECT_EQ(view.global_samples, 150U);
+  EXPECT_NEAR(view.samples_per_second, 60, 1e-9);
+  EXPECT_NEAR(view.eta_seconds, 1.1, 1e-9);
+  EXPECT_NEAR(view.refresh_seconds, 0.55, 1e-9);
+  EXPECT_FALSE(view.ready);
+}
+
+TEST_F(ProgressLedger, CountsItsOwnReportAsOneOfTheSwarm) {
+  add(report(2, 3, 50, 10, 2s));
+  add(report(3, 2, 40, 30));
+  auto view = ledger.view(report(0, 3, 100, 20, 1s), now);
+  EXPECT_EQ(view.num_peers, 3U);
+  EXPECT_EQ(view.global_samples, 150U);
+  EXPECT_NEAR(view.eta_seconds, 1.1, 1e-9);
+  EXPECT_NEAR(view.refresh_seconds, 0.55, 1e-9);
+}
+
+TEST_F(ProgressLedger, AloneKnowsItselfAndLooksAgainAfterTheDefaultPeriod) {
+  auto view = ledger.view(report(0, 5, 56, 20), now);
+  EXPECT_EQ(view.num_peers, 1U);
+  EXPECT_EQ(view.global_epoch, epoch_id{5});
+  EXPECT_EQ(view.global_samples, 56U);
+  EXPECT_NEAR(view.eta_seconds, 10, 1e-9);
+  EXPECT_DOUBLE_EQ(view.refresh_seconds, 3);
+  EXPECT_TRUE(view.in_sync);
+}
+
+TEST_F(ProgressLedger, OfNobodyStillGivesFiniteNumbers) {
+  auto view = ledger.view(std::nullopt, now);
+  EXPECT_EQ(view.num_peers, 0U);
+  EXPECT_TRUE(std::isfinite(view.eta_seconds));
+  EXPECT_GT(view.eta_seconds, 1e20);
+  EXPECT_DOUBLE_EQ(view.refresh_seconds, 3);
+  EXPECT_FALSE(view.ready);
+}
+
+TEST_F(ProgressLedger, ClampsTheRefreshPeriodAtBothEnds) {
+  add(report(1, 0, 250, 1'000'000));
+  EXPECT_DOUBLE_EQ(ledger.view(report(0, 0, 0), now).refresh_seconds, 0.5);
+  progress_ledger slow{id_of(0), {}};
+  ASSERT_TRUE(slow.record(report(1, 0, 0, 0.001), later));
+  EXPECT_DOUBLE_EQ(slow.view(report(0, 0, 0, 0.001), now).refresh_seconds, 10);
+}
+
+TEST_F(ProgressLedger, ExpectsAFractionOfALargeSwarmToChange) {
+  // 20 peers: the rate of 0.2 (24) says more than the number 3 (23).
+  for (std::uint8_t i = 1; i <= 19; ++i)
+    add(report(i, 0, 0, 2));
+  auto view = ledger.view(report(0, 0, 0, 2), now);
+  EXPECT_NEAR(view.eta_seconds, 6.4, 1e-9);
+  EXPECT_NEAR(view.refresh_seconds, 6.4 * 20 / 24, 1e-9);
+}
+
+TEST_F(ProgressLedger, DoesNotTrustTheTimeOfAClockThatIsAhead) {
+  add(report(1, 0, 100, 50, -30s));
+  auto view = ledger.view(std::nullopt, now);
+  EXPECT_NEAR(view.eta_seconds, 156.0 / 50, 1e-9);
+}
+
+TEST_F(ProgressLedger, ASumOfAbsurdClaimsDoesNotWrapAround) {
+  add(report(1, 0, std::numeric_limits<std::uint64_t>::max()));
+  add(report(2, 0, std::numeric_limits<std::uint64_t>::max()));
+  EXPECT_EQ(ledger.view(report(0, 0, 5), now).global_samples, std::numeric_limits<std::uint64_t>::max());
+}
+
+// -- epochs ------------------------------------------------------------------------------------------
+
+TEST_F(ProgressLedger, ClientsNeverAdvanceTheRun) {
+  add(client(report(1, 9, 100)));
+  add(report(2, 3, 10));
+  auto view = ledger.view(report(0, 2, 0), now);
+  EXPECT_EQ(view.global_epoch, epoch_id{3});
+  EXPECT_EQ(view.num_clients, 1U);
+  EXPECT_EQ(view.num_peers, 3U);
+}
+
+TEST_F(ProgressLedger, AClientAtTheGlobalEpochContributesSamples) {
+  add(client(report(1, 3, 100)));
+  EXPECT_EQ(ledger.view(report(0, 3, 10), now).global_samples, 110U);
+}
+
+TEST_F(ProgressLedger, OneEpochOfLagIsInSyncAndTwoAreNot) {
+  add(report(1, 7, 0));
+  EXPECT_TRUE(ledger.view(report(0, 7, 0), now).in_sync);
+  EXPECT_TRUE(ledger.view(report(0, 6, 0), now).in_sync);
+  EXPECT_FALSE(ledger.view(report(0, 5, 0), now).in_sync);
+}
+
+TEST_F(ProgressLedger, IsReadyWhenTheReportedSamplesReachTheTarget) {
+  add(report(1, 4, 155));
+  EXPECT_FALSE(ledger.view(report(0, 4, 100), now).ready);
+  EXPECT_TRUE(ledger.view(report(0, 4, 101), now).ready);
+}
+
+TEST_F(ProgressLedger, IsReadyWhenTheSwarmMovedOn) {
+  add(report(1, 5, 0));
+  EXPECT_TRUE(ledger.view(report(0, 4, 0), now).ready);
+}
+
+TEST_F(ProgressLedger, EndsAnEpochOnExtrapolatedSamplesOnlyIfNotStrict) {
+  progress_ledger trusting{id_of(0), {.strict_target = false}};
+  auto quick = report(1, 0, 200, 100, 1s);
+  ASSERT_TRUE(trusting.record(quick, later));
+  ASSERT_TRUE(ledger.record(quick, later));
+  EXPECT_TRUE(trusting.view(report(0, 0, 0), now).ready);
+  EXPECT_FALSE(ledger.view(report(0, 0, 0), now).ready);
+}
+
+// -- whose word counts ---------------------------------------------------------------------------------
+
+TEST_F(ProgressLedger, TheNewestReportOfAPeerWins) {
+  EXPECT_TRUE(ledger.record(report(1, 0, 10, 1, 5s), later));
+  EXPECT_TRUE(ledger.record(report(1, 0, 20, 1, 2s), later));
+  EXPECT_FALSE(ledger.record(report(1, 0, 10, 1, 5s), later)) << "a replay";
+  EXPECT_FALSE(ledger.record(report(1, 0, 99, 1, 2s), later)) << "of the same time";
+  EXPECT_EQ(ledger.view(std::nullopt, now).global_samples, 20U);
+}
+
+TEST_F(ProgressLedger, AReportCountsUntilItExpiresAndNotLonger) {
+  add(report(1, 0, 10));
+  EXPECT_EQ(ledger.view(std::nullopt, later).num_peers, 1U);
+  EXPECT_EQ(ledger.view(std::nullopt, later + 1ns).num_peers, 0U);
+  EXPECT_FALSE(ledger.purge(later));
+  EXPECT_TRUE(ledger.purge(later + 1ns));
+  EXPECT_EQ(ledger.size(), 0U);
+}
+
+TEST_F(ProgressLedger, WhatComesBackAboutOurselvesIsNotNews) {
+  EXPECT_FALSE(ledger.record(report(0, 9, 10), later));
+  EXPECT_EQ(ledger.view(report(0, 1, 0), now).global_epoch, epoch_id{1});
+}
+
+TEST_F(ProgressLedger, AGoodbyeHidesOlderReportsAndNoNewerOnes) {
+  add(report(1, 0, 10, 1, 5s));
+  EXPECT_TRUE(ledger.forget(id_of(1), now - 3s, later));
+  EXPECT_EQ(ledger.view(std::nullopt, now).num_peers, 0U);
+  EXPECT_FALSE(ledger.record(report(1, 0, 10, 1, 4s), later));
+  EXPECT_TRUE(ledger.record(report(1, 0, 0, 1, 2s), later)) << "it came back";
+  EXPECT_FALSE(ledger.forget(id_of(1), now - 3s, later)) << "an old goodbye";
+  EXPECT_EQ(ledger.view(std::nullopt, now).num_peers, 1U);
+}
+
+TEST_F(ProgressLedger, AnExpiredGoodbyeIsNoNews) {
+  add(report(1, 0, 10, 1, 5s));
+  ASSERT_TRUE(ledger.forget(id_of(1), now, later));
+  EXPECT_FALSE(ledger.purge(later + 1ns));
+}
+
+TEST_F(ProgressLedger, ALostPeerDoesNotCountUntilItReportsAnew) {
+  add(report(1, 0, 10, 1, 5s));
+  EXPECT_TRUE(ledger.lose(id_of(1), now, later));
+  EXPECT_FALSE(ledger.lose(id_of(1), now, later));
+  EXPECT_EQ(ledger.view(std::nullopt, now).num_peers, 0U);
+  EXPECT_FALSE(ledger.record(report(1, 0, 10, 1, 1s), later)) << "the DHT still had it";
+  EXPECT_TRUE(ledger.record(report(1, 0, 10, 1, -1s), later));
+}
+
+TEST_F(ProgressLedger, ALostPeerIsForgottenEvenIfItsClockIsAhead) {
+  add(report(1, 0, 10, 1, -20s));
+  EXPECT_TRUE(ledger.lose(id_of(1), now, later));
+  EXPECT_EQ(ledger.view(std::nullopt, now).num_peers, 0U);
+  EXPECT_FALSE(ledger.record(report(1, 0, 10, 1, -20s), later));
+}
+
+TEST_F(ProgressLedger, APeerThatIsConnectedAgainCountsEvenIfItsClockIsBehind) {
+  add(report(1, 0, 10, 1, 30s));
+  ASSERT_TRUE(ledger.lose(id_of(1), now, later));
+  ledger.found_again(id_of(1));
+  EXPECT_TRUE(ledger.record(report(1, 0, 12, 1, 29s), later));
+}
+
+TEST_F(ProgressLedger, AConnectionDoesNotTakeBackAGoodbye) {
+  add(report(1, 0, 10, 1, 5s));
+  ASSERT_TRUE(ledger.forget(id_of(1), now, later));
+  ledger.found_again(id_of(1));
+  EXPECT_FALSE(ledger.record(report(1, 0, 10, 1, 1s), later));
+}
+
+TEST_F(ProgressLedger, RemembersNoMorePeersThanItIsAllowed) {
+  progress_ledger small{id_of(0), {.peers_max = 2}};
+  EXPECT_TRUE(small.record(report(1, 0, 0), later));
+  EXPECT_TRUE(small.record(report(2, 0, 0), later));
+  EXPECT_FALSE(small.record(report(3, 0, 0), later));
+  EXPECT_TRUE(small.record(report(2, 0, 1, 1, -1s), later)) << "known peers are still heard";
+  EXPECT_EQ(small.size(), 2U);
+}
+
+// -- whose parameters are the run's --------------------------------------------------------------------
+
+TEST_F(ProgressLedger, MostPeersAtTheEpochDecideWhichParametersAreTheRuns) {
+  add(holding(report(1, 4, 0), "ours"));
+  add(holding(report(2, 4, 0), "theirs"));
+  add(holding(report(3, 4, 0), "theirs"));
+  auto view = ledger.view(holding(report(0, 4, 0), "ours"), now);
+  // Two hold each: the smaller digest.
+  auto expected = sha256("ours") < sha256("theirs");
+  EXPECT_EQ(view.parameters_differ, !expected);
+  add(holding(report(4, 4, 0), "theirs"));
+  view = ledger.view(holding(report(0, 4, 0), "ours"), now);
+  EXPECT_TRUE(view.parameters_differ);
+  ASSERT_EQ(view.donors.size(), 3U);
+  EXPECT_EQ(view.donors[0].id, id_of(2));
+  EXPECT_EQ(view.donors[2].id, id_of(4));
+}
+
+TEST_F(ProgressLedger, EverySideOfATieChoosesTheSame) {
+  std::uint64_t seed = 11;
+  SCOPED_TRACE(seed);
+  random_source random{seed};
+  for (int trial = 0; trial < 200; ++trial) {
+    auto n = 2 + random.below(6);
+    std::vector<progress_report> all;
+    for (std::uint8_t i = 0; i < n; ++i)
+      all.push_back(holding(report(i, 4, 0), std::string(1, static_cast<char>('a' + random.below(3)))));
+    std::set<digest> held;
+    for (std::uint8_t self = 0; self < n; ++self) {
+      progress_ledger mine{id_of(self), {}};
+      for (const auto& r : all)
+        mine.record(r, later);
+      auto view = mine.view(all[self], now);
+      if (!view.parameters_differ)
+        held.insert(all[self].parameters);
+      else
+        EXPECT_FALSE(view.donors.empty());
+    }
+    EXPECT_EQ(held.size(), 1U) << "exactly one model survives";
+  }
+}
+
+TEST_F(ProgressLedger, PeersBehindHaveNoSayAndAreNoDonors) {
+  add(holding(report(1, 3, 0), "old"));
+  add(holding(report(2, 3, 0), "old"));
+  add(holding(report(3, 4, 0), "new"));
+  auto view = ledger.view(holding(report(0, 4, 0), "new"), now);
+  EXPECT_FALSE(view.parameters_differ);
+  ASSERT_EQ(view.donors.size(), 1U);
+  EXPECT_EQ(view.donors[0].id, id_of(3));
+}
+
+TEST_F(ProgressLedger, ClientsAndPeersWithoutParametersAreNoDonors) {
+  add(client(holding(report(1, 4, 0), "x")));
+  add(report(2, 4, 0));
+  add(holding(report(3, 4, 0), "x"));
+  auto view = ledger.view(report(0, 2, 0), now);
+  ASSERT_EQ(view.donors.size(), 1U);
+  EXPECT_EQ(view.donors[0].id, id_of(3));
+  EXPECT_FALSE(view.parameters_differ) << "behind is another matter than different";
+}
+
+// -- the record's value ------------------------------------------------------------------------------
+
+TEST(ProgressRecord, ComesBackAsItWasWritten) {
+  auto written = holding(report(7, 12, 345, 6.5), "p");
+  written.who.client_mode = true;
+  written.who.addresses = {{"example.org", 7700}, {"::1", 1}, {"10.0.0.1", 65535}};
+  auto read = decode_progress(written.who.key, written.who.id, encode_progress(written));
+  ASSERT_TRUE(read) << to_string(read.error());
+  EXPECT_EQ(*read, written);
+}
+
+TEST(ProgressRecord, FieldsOfALaterVersionAreIgnored) {
+  auto written = report(7, 12, 345, 6.5);
+  auto value = encode_progress(written);
+  value[0] = 9;
+  auto read = decode_progress(written.who.key, written.who.id, value + "more of it");
+  ASSERT_TRUE(read) << to_string(read.error());
+  EXPECT_EQ(*read, written);
+}
+
+TEST(ProgressRecord, EveryTruncationIsRefused) {
+  auto written = report(7, 12, 345, 6.5);
+  written.who.addresses = {{"example.org", 7700}};
+  auto value = encode_progress(written);
+  for (std::size_t size = 0; size < value.size(); ++size) {
+    auto read = decode_progress(written.who.key, written.who.id, value.substr(0, size));
+    ASSERT_FALSE(read) << size;
+    EXPECT_EQ(read.error().code, ec::malformed);
+  }
+}
+
+TEST(ProgressRecord, NumbersOutOfRangeAreRefused) {
+  auto refused = [](double rate) {
+    auto r = report(7, 12, 345, rate);
+    return !decode_progress(r.who.key, r.who.id, encode_progress(r)).ok();
+  };
+  EXPECT_TRUE(refused(-1));
+  EXPECT_TRUE(refused(std::numeric_limits<double>::infinity()));
+  EXPECT_TRUE(refused(std::numeric_limits<double>::quiet_NaN()));
+  EXPECT_FALSE(refused(0));
+}
+
+TEST(ProgressRecord, AddressesThatAreNoneAreRefused) {
+  for (const char* host : {"a b", "x\n", "<script>", "\xff\xfe"}) {
+    auto r = report(7, 12, 345);
+    r.who.addresses = {{host, 7700}};
+    EXPECT_FALSE(decode_progress(r.who.key, r.who.id, encode_progress(r))) << host;
+  }
+}
+
+TEST(ProgressRecord, RandomBytesAreRefusedOrReadAndNeverHarm) {
+  std::uint64_t seed = 5;
+  SCOPED_TRACE(seed);
+  random_source random{seed};
+  auto good = report(7, 12, 345, 6.5);
+  good.who.addresses = {{"example.org", 7700}, {"10.0.0.1", 7701}};
+  auto value = encode_progress(good);
+  for (int trial = 0; trial < 20'000; ++trial) {
+    auto broken = value;
+    for (auto n = 1 + random.below(6); n > 0; --n)
+      broken[random.below(broken.size())] = static_cast<char>(random.below(256));
+    auto read = decode_progress(good.who.key, good.who.id, broken);
+    if (read) {
+      EXPECT_GE(read->samples_per_second, 0);
+      EXPECT_LE(read->who.addresses.size(), addresses_max);
+    }
+  }
+}
+
+} // namespace
+} // namespace waggle
