@@ -286,7 +286,8 @@ struct state_snapshot {
 
 /// Query to a state_fetcher: download from the first of `donors` that can give a state at
 /// `epoch_min` or later, resuming at the next one. Answered with fetched_state only when every byte
-/// was received and the hash is right. Fails with ec::no_donor, timeout, hash_mismatch.
+/// was received and the hash is right. Fails with ec::no_donor if none was named, ec::timeout at the
+/// deadline, else with the reason of the last donor (ec::hash_mismatch, oversize, overloaded, …).
 struct fetch_state {
   std::vector<peer_record> donors; // in order of preference
   epoch_id epoch_min;

@@ -15,11 +15,20 @@ namespace {
 using self_pointer = state_donor_impl::stateful_pointer<state_donor_state>;
 
 std::size_t readers(const state_donor_state& st, const peer_id& except) {
-  std::size_t n = 0;
+  auto n = st.opening.size();
   for (const auto& [content, snapshot] : st.snapshots)
     for (const auto& [peer, when] : snapshot.readers)
       n += peer == except ? 0 : 1;
   return n;
+}
+
+/// One opening of `reader` is over, and with it whatever it read before.
+void close(self_pointer self, const peer_id& reader) {
+  auto& opening = self->state.opening;
+  if (auto found = opening.find(reader); found != opening.end())
+    opening.erase(found);
+  for (auto& [content, snapshot] : self->state.snapshots)
+    snapshot.readers.erase(reader);
 }
 
 caf::result<outbound_answer> open(self_pointer self, const node_context& ctx,
@@ -27,11 +36,13 @@ caf::result<outbound_answer> open(self_pointer self, const node_context& ctx,
                                   const peer_id& reader) {
   if (readers(self->state, reader) >= config.downloads_max)
     return to_caf(ec::overloaded, "enough peers download from this one");
+  self->state.opening.insert(reader);
   auto promise = self->make_response_promise<outbound_answer>();
   self->request(trainer, config.snapshot_timeout, get_state_snapshot{})
     .then(
       [self, ctx, config, reader, promise](state_snapshot& made) mutable {
         auto& snapshots = self->state.snapshots;
+        close(self, reader);
         // The trainer shares one snapshot among all who ask in one epoch: hash it once.
         auto known = std::find_if(snapshots.begin(), snapshots.end(), [&](const auto& entry) {
           return entry.second.content.state.data == made.state.data;
@@ -39,14 +50,21 @@ caf::result<outbound_answer> open(self_pointer self, const node_context& ctx,
         auto content = known != snapshots.end() ? known->first : sha256(made.state.view());
         wire::state_header header{made.epoch, content, made.parameters, made.state.size,
                                   config.chunk_bytes};
+        // Older snapshots go with their last reader: each holds a model's worth of memory.
+        std::erase_if(snapshots, [&](const auto& entry) {
+          return entry.first != content && entry.second.readers.empty();
+        });
         auto& snapshot = snapshots[content];
         snapshot.content = std::move(made);
-        snapshot.readers[reader] = self->clock().now();
+        snapshot.used = snapshot.readers[reader] = self->clock().now();
         ctx.log->info("peer {} downloads our state of epoch {}", short_name(reader),
                       header.epoch.value());
         promise.deliver(outbound_answer{header, {}});
       },
-      [promise](caf::error& why) mutable { promise.deliver(std::move(why)); });
+      [self, reader, promise](caf::error& why) mutable {
+        close(self, reader);
+        promise.deliver(std::move(why));
+      });
   return promise;
 }
 
@@ -61,8 +79,13 @@ caf::result<outbound_answer> read(self_pointer self, const node_context& ctx,
   auto begin = std::uint64_t{what.index} * config.chunk_bytes;
   if (begin >= bytes.size)
     return to_caf(ec::protocol_violation, "there is no such chunk");
-  snapshot.readers[reader] = self->clock().now();
+  if (!snapshot.readers.contains(reader) && readers(self->state, reader) >= config.downloads_max)
+    return to_caf(ec::overloaded, "enough peers download from this one");
+  snapshot.used = snapshot.readers[reader] = self->clock().now();
   auto size = std::min<std::size_t>(config.chunk_bytes, bytes.size - begin);
+  // Chunks are asked for in ascending order: who gets the last one makes room for another peer.
+  if (begin + size == bytes.size)
+    snapshot.readers.erase(reader);
   ctx.metrics->count_state_bytes("out", static_cast<double>(size));
   return outbound_answer{wire::state_chunk{what.index}, slice(bytes, begin, size)};
 }
@@ -88,8 +111,9 @@ state_donor_impl::behavior_type state_donor(self_pointer self, node_context ctx,
         std::erase_if(snapshot.readers, [&](const auto& reader) {
           return now - reader.second >= config.snapshot_idle;
         });
-      std::erase_if(self->state.snapshots,
-                    [](const auto& entry) { return entry.second.readers.empty(); });
+      std::erase_if(self->state.snapshots, [&](const auto& entry) {
+        return entry.second.readers.empty() && now - entry.second.used >= config.snapshot_idle;
+      });
       self->delayed_send(self, config.snapshot_idle / 4, again);
     },
   };

@@ -1,7 +1,7 @@
 #pragma once
 
 #include <map>
-#include <optional>
+#include <set>
 
 #include <caf/all.hpp>
 
@@ -27,10 +27,11 @@ struct state_donor_state {
 
   struct snapshot {
     state_snapshot content;
-    std::map<peer_id, steady_time> readers; // who asked, and when last
+    std::map<peer_id, steady_time> readers; // who still downloads, and when it asked last
+    steady_time used;                       // when anybody asked last
   };
-  std::map<digest, snapshot> snapshots; // by content hash
-  steady_time dropped;
+  std::map<digest, snapshot> snapshots; // by content hash; a peer reads at most one
+  std::multiset<peer_id> opening;       // the trainer makes them a snapshot
 };
 
 using state_donor_impl = state_donor_actor::extend<caf::reacts_to<drop_idle_snapshots>>;

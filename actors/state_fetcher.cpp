@@ -49,7 +49,6 @@ struct downloader {
     auto& st = state();
     ctx.log->info("peer {} does not give us its state: {}", short_name(st.donor.id), to_string(why));
     st.last = why;
-    st.resumed = st.bytes > 0;
     ++st.attempt;
     next_donor();
   }
@@ -62,15 +61,29 @@ struct downloader {
                       header.chunk_bytes};
     if (auto accepted = st.download->accept(offer); !accepted)
       return leave_donor(accepted.error());
+    st.resumed = st.download->progress() > 0;
+    st.heard = self->clock().now();
+    self->delayed_send(self, config.chunk_timeout, look_after_donor{st.attempt});
     ask();
+  }
+
+  void look_after(std::uint64_t attempt) const {
+    auto& st = state();
+    if (attempt != st.attempt)
+      return;
+    auto silent = self->clock().now() - st.heard;
+    if (silent >= config.chunk_timeout)
+      return leave_donor({ec::timeout, "no chunk for too long"});
+    self->delayed_send(self, config.chunk_timeout - silent, look_after_donor{attempt});
   }
 
   void ask() const {
     auto& st = state();
+    // A chunk waits for those before it: what ends a download is silence, see look_after.
+    auto patience = config.chunk_timeout * static_cast<int>(config.download.window);
     for (auto index : st.download->next()) {
       wire::get_state_chunk question{st.download->offer()->content, index};
-      self->request(switchboard, config.chunk_timeout + 1s,
-                    call_peer{st.donor, question, config.chunk_timeout})
+      self->request(switchboard, patience + 1s, call_peer{st.donor, question, patience})
         .then(
           [self = self, ctx = ctx, config = config, board = switchboard,
            attempt = st.attempt](const peer_answer& answer) {
@@ -92,7 +105,7 @@ struct downloader {
       return leave_donor({ec::protocol_violation, "no chunk"});
     if (auto taken = st.download->chunk(chunk->index, answer.body.view()); !taken)
       return leave_donor(taken.error());
-    st.bytes += answer.body.size;
+    st.heard = self->clock().now();
     ctx.metrics->count_state_bytes("in", static_cast<double>(answer.body.size));
     ctx.metrics->set_state_download_progress(st.download->progress());
     if (!st.download->complete())
@@ -143,6 +156,9 @@ state_fetcher_impl::behavior_type state_fetcher(self_pointer self, node_context 
       self->delayed_send(self, msg.deadline, fetch_expired{});
       downloader{self, ctx, config, switchboard}.next_donor();
       return promise;
+    },
+    [self, ctx, config, switchboard](const look_after_donor& msg) {
+      downloader{self, ctx, config, switchboard}.look_after(msg.attempt);
     },
     [self, ctx, config, switchboard](fetch_expired) {
       downloader{self, ctx, config, switchboard}.end(

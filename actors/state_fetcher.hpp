@@ -15,7 +15,8 @@ struct fetch_config {
   state_download::options download;
   /// For a donor to offer a state, which it may have to copy out of its device first.
   milliseconds open_timeout{30'000};
-  /// A donor that does not deliver a chunk for this long is left for the next one.
+  /// A donor that delivers no chunk for this long is left for the next one. Raise it on links that
+  /// need longer for one chunk.
   milliseconds chunk_timeout{10'000};
 };
 
@@ -27,9 +28,9 @@ struct state_fetcher_state {
   std::deque<peer_record> donors; // still to try
   peer_record donor;
   std::uint64_t attempt = 0; // generation: answers of donors that we left do not count
-  bool resumed = false;
+  steady_time heard;         // when the donor last delivered something
+  bool resumed = false;      // parts of it came from another donor
   steady_time began;
-  std::uint64_t bytes = 0;
   failure last{ec::no_donor, "nobody was named"};
   caf::typed_response_promise<fetched_state> promise;
   bool busy = false;
@@ -37,7 +38,12 @@ struct state_fetcher_state {
 
 /// To itself: the whole download's time is up.
 struct fetch_expired {};
-using state_fetcher_impl = state_fetcher_actor::extend<caf::reacts_to<fetch_expired>>;
+/// To itself: does this donor still deliver?
+struct look_after_donor {
+  std::uint64_t attempt = 0;
+};
+using state_fetcher_impl =
+  state_fetcher_actor::extend<caf::reacts_to<fetch_expired>, caf::reacts_to<look_after_donor>>;
 
 /// Downloads one state from the first donor that delivers it, whole and checked, going on at the next
 /// donor where one is lost. Ends itself after its answer.
@@ -48,3 +54,4 @@ state_fetcher(state_fetcher_impl::stateful_pointer<state_fetcher_state> self, no
 } // namespace waggle
 
 WAGGLE_LOCAL(fetch_expired)
+WAGGLE_LOCAL(look_after_donor)

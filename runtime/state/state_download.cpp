@@ -20,6 +20,7 @@ status state_download::accept(const state_offer& offer) {
   auto count = (offer.bytes + offer.chunk_bytes - 1) / offer.chunk_bytes;
   chunks_.assign(count, chunk_state::missing);
   missing_ = count;
+  first_missing_ = 0;
   asked_ = 0;
   // Grows with what arrives, so that an offer alone costs nothing.
   bytes_ = std::make_shared<std::vector<std::byte>>();
@@ -33,7 +34,7 @@ std::size_t state_download::size_of(std::uint32_t index) const {
 
 std::vector<std::uint32_t> state_download::next() {
   std::vector<std::uint32_t> out;
-  for (std::uint32_t i = 0; i < chunks_.size() && asked_ < options_.window; ++i) {
+  for (auto& i = first_missing_; i < chunks_.size() && asked_ < options_.window; ++i) {
     if (chunks_[i] != chunk_state::missing)
       continue;
     chunks_[i] = chunk_state::asked;
@@ -59,6 +60,7 @@ status state_download::chunk(std::uint32_t index, byte_span bytes) {
 
 void state_download::interrupted() {
   std::replace(chunks_.begin(), chunks_.end(), chunk_state::asked, chunk_state::missing);
+  first_missing_ = 0;
   asked_ = 0;
 }
 

@@ -65,6 +65,7 @@ private:
   std::shared_ptr<std::vector<std::byte>> bytes_;
   std::vector<chunk_state> chunks_;
   std::size_t missing_ = 0; // not here
+  std::uint32_t first_missing_ = 0; // no chunk before it is missing
   std::size_t asked_ = 0;
 };
 

@@ -1,0 +1,226 @@
+#include "actors/state_donor.hpp"
+
+#include "runtime/core/random.hpp"
+#include "runtime/crypto/digest.hpp"
+#include "tests/support/actor_test.hpp"
+
+namespace waggle::testing {
+
+/// What the trainer is to answer, and when.
+struct trainer_script {
+  state_snapshot snapshot;
+  failure refuse;           // if its code is set
+  milliseconds takes{0};    // for a snapshot
+  int asked = 0;
+};
+struct deliver_later {
+  std::shared_ptr<caf::typed_response_promise<state_snapshot>> promise;
+};
+using slow_trainer = trainer_actor::extend<caf::reacts_to<deliver_later>>;
+
+} // namespace waggle::testing
+
+WAGGLE_LOCAL(testing::deliver_later)
+
+namespace waggle::testing {
+namespace {
+
+slow_trainer::behavior_type fake_trainer(slow_trainer::pointer self,
+                                         std::shared_ptr<trainer_script> script) {
+  return {
+    [](start_training) {},
+    [](stop_training) -> training_status { return {}; },
+    [](get_training_status) -> training_status { return {}; },
+    [self, script](get_state_snapshot) -> caf::result<state_snapshot> {
+      ++script->asked;
+      if (script->refuse.code != ec::none)
+        return to_caf(script->refuse);
+      if (script->takes.count() == 0)
+        return script->snapshot;
+      auto promise = std::make_shared<caf::typed_response_promise<state_snapshot>>(
+        self->make_response_promise<state_snapshot>());
+      self->delayed_send(self, script->takes, deliver_later{promise});
+      return *promise;
+    },
+    [](const swarm_progress&) {},
+    [script](const deliver_later& msg) { msg.promise->deliver(script->snapshot); },
+  };
+}
+
+std::shared_ptr<const std::vector<std::byte>> content_of(std::size_t size, std::uint64_t seed) {
+  auto out = std::make_shared<std::vector<std::byte>>(size);
+  random_source{seed}.fill(*out);
+  return out;
+}
+
+struct StateDonor : actor_test {
+  std::shared_ptr<trainer_script> script = std::make_shared<trainer_script>();
+  node_context ctx = test_context(1, wall);
+  donor_config config{.chunk_bytes = 4096, .downloads_max = 2};
+  slow_trainer trainer = spawn(fake_trainer, script);
+  state_donor_impl donor;
+
+  void SetUp() override {
+    become(7, 3 * 4096 + 5);
+    donor = spawn(state_donor, ctx, config, caf::actor_cast<trainer_actor>(trainer));
+  }
+
+  void become(std::uint64_t epoch, std::size_t size) {
+    script->snapshot = {epoch_id{epoch}, sha256("p"), payload_of(content_of(size, epoch))};
+  }
+  auto open(std::uint64_t reader) {
+    return ask_later<outbound_answer>(donor, inbound_call{test_peer(reader), wire::open_state{}});
+  }
+  result<outbound_answer> chunk(std::uint64_t reader, const digest& content, std::uint32_t index) {
+    return ask<outbound_answer>(
+      donor, inbound_call{test_peer(reader), wire::get_state_chunk{content, index}});
+  }
+  static wire::state_header header(const outbound_answer& answer) {
+    const auto* found = std::get_if<wire::state_header>(&answer.what);
+    return found ? *found : wire::state_header{};
+  }
+};
+
+TEST_F(StateDonor, OffersWhatTheTrainerHasWithItsHash) {
+  auto answer = open(2).get();
+  ASSERT_TRUE(answer);
+  auto offer = header(*answer);
+  EXPECT_EQ(offer.epoch, epoch_id{7});
+  EXPECT_EQ(offer.bytes, 3 * 4096U + 5);
+  EXPECT_EQ(offer.chunk_bytes, 4096U);
+  EXPECT_EQ(offer.content, sha256(script->snapshot.state.view()));
+  EXPECT_EQ(offer.parameters, sha256("p"));
+  EXPECT_EQ(answer->body.size, 0U);
+}
+
+TEST_F(StateDonor, GivesSlicesOfTheSnapshotWithoutACopy) {
+  auto content = header(*open(2).get()).content;
+  for (std::uint32_t index = 0; index < 4; ++index) {
+    auto answer = chunk(2, content, index);
+    ASSERT_TRUE(answer) << index;
+    EXPECT_EQ(std::get<wire::state_chunk>(answer->what).index, index);
+    EXPECT_EQ(answer->body.data.get(), script->snapshot.state.data.get() + index * 4096);
+    EXPECT_EQ(answer->body.size, index < 3 ? 4096U : 5U);
+  }
+  EXPECT_EQ(exported(*ctx.metrics, "waggle_state_bytes_total{direction=\"out\""), 3 * 4096 + 5);
+}
+
+TEST_F(StateDonor, RefusesChunksOfWhatItDoesNotHave) {
+  auto content = header(*open(2).get()).content;
+  auto unknown = chunk(2, sha256("nothing"), 0);
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().code, ec::not_found);
+  auto beyond = chunk(2, content, 4);
+  ASSERT_FALSE(beyond);
+  EXPECT_EQ(beyond.error().code, ec::protocol_violation);
+  auto far = chunk(2, content, 4'294'967'295U);
+  ASSERT_FALSE(far);
+  EXPECT_EQ(far.error().code, ec::protocol_violation);
+}
+
+TEST_F(StateDonor, RefusesWhatIsNotForADonor) {
+  auto answer = ask<outbound_answer>(donor, inbound_call{test_peer(2), wire::dht_ping{}});
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().code, ec::protocol_violation);
+}
+
+TEST_F(StateDonor, IsOverloadedBeyondItsNumberOfDownloads) {
+  ASSERT_TRUE(open(2).get());
+  ASSERT_TRUE(open(3).get());
+  auto third = open(4).get();
+  ASSERT_FALSE(third);
+  EXPECT_EQ(third.error().code, ec::overloaded);
+  EXPECT_TRUE(open(3).get()) << "who downloads already may begin again";
+}
+
+TEST_F(StateDonor, CountsThoseWhoStillWaitForTheSnapshot) {
+  script->takes = 5s;
+  auto first = open(2);
+  auto second = open(3);
+  auto third = open(4);
+  ASSERT_TRUE(third.answered());
+  EXPECT_EQ(third.get().error().code, ec::overloaded);
+  pass(6s);
+  EXPECT_TRUE(first.get());
+  EXPECT_TRUE(second.get());
+}
+
+TEST_F(StateDonor, ItsChunksGoOnlyToAsManyPeers) {
+  auto content = header(*open(2).get()).content;
+  ASSERT_TRUE(open(3).get());
+  auto stranger = chunk(4, content, 0);
+  ASSERT_FALSE(stranger);
+  EXPECT_EQ(stranger.error().code, ec::overloaded);
+}
+
+TEST_F(StateDonor, WhoGotTheLastChunkMakesRoom) {
+  auto content = header(*open(2).get()).content;
+  ASSERT_TRUE(open(3).get());
+  for (std::uint32_t index = 0; index < 4; ++index)
+    ASSERT_TRUE(chunk(2, content, index));
+  EXPECT_TRUE(open(4).get());
+}
+
+TEST_F(StateDonor, ASilentReaderMakesRoomAndItsSnapshotIsLetGo) {
+  auto content = header(*open(2).get()).content;
+  ASSERT_TRUE(open(3).get());
+  std::weak_ptr<const std::byte> held = script->snapshot.state.data;
+  script->snapshot = {};
+  pass(20s);
+  EXPECT_TRUE(chunk(2, content, 0)) << "still offered";
+  pass(45s);
+  EXPECT_TRUE(held.expired());
+  auto gone = chunk(2, content, 0);
+  ASSERT_FALSE(gone);
+  EXPECT_EQ(gone.error().code, ec::not_found);
+  become(8, 4096);
+  EXPECT_TRUE(open(4).get());
+}
+
+TEST_F(StateDonor, KeepsASnapshotThatIsReadWhileTheTrainerGoesOn) {
+  auto old = header(*open(2).get());
+  become(8, 2 * 4096);
+  auto young = header(*open(3).get());
+  EXPECT_EQ(young.epoch, epoch_id{8});
+  EXPECT_NE(young.content, old.content);
+  EXPECT_TRUE(chunk(2, old.content, 1));
+  EXPECT_TRUE(chunk(3, young.content, 1));
+}
+
+TEST_F(StateDonor, APeerThatOpensAgainAndAgainHoldsOneSnapshot) {
+  std::vector<std::weak_ptr<const std::byte>> held;
+  for (std::uint64_t epoch = 10; epoch < 20; ++epoch) {
+    become(epoch, 4096);
+    held.push_back(script->snapshot.state.data);
+    ASSERT_TRUE(open(2).get());
+  }
+  for (std::size_t i = 0; i + 1 < held.size(); ++i)
+    EXPECT_TRUE(held[i].expired()) << i;
+  EXPECT_FALSE(held.back().expired());
+}
+
+TEST_F(StateDonor, PassesOnWhyTheTrainerHasNoState) {
+  script->refuse = {ec::not_ready, "still joining"};
+  auto answer = open(2).get();
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.error().code, ec::not_ready);
+  script->refuse = {};
+  EXPECT_TRUE(open(2).get()) << "the refusal took no place";
+  EXPECT_TRUE(open(3).get());
+}
+
+TEST_F(StateDonor, ATrainerThatDoesNotAnswerIsATimeout) {
+  script->takes = 3600s;
+  auto first = open(2);
+  auto second = open(3);
+  pass(31s);
+  ASSERT_TRUE(first.answered());
+  EXPECT_EQ(first.get().error().code, ec::timeout);
+  EXPECT_EQ(second.get().error().code, ec::timeout);
+  script->takes = 0ms;
+  EXPECT_TRUE(open(4).get());
+  EXPECT_TRUE(open(5).get());
+}
+
+} // namespace
+} // namespace waggle::testing

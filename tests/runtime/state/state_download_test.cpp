@@ -1,0 +1,181 @@
+#include "runtime/state/state_download.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "runtime/core/random.hpp"
+#include "runtime/crypto/digest.hpp"
+
+namespace waggle {
+namespace {
+
+using bytes = std::vector<std::byte>;
+
+bytes content_of(std::size_t size, std::uint64_t seed) {
+  bytes out(size);
+  random_source{seed}.fill(out);
+  return out;
+}
+
+struct StateDownload : ::testing::Test {
+  static constexpr std::uint32_t chunk_bytes = 4096;
+
+  bytes whole = content_of(10 * chunk_bytes + 17, 1);
+  state_download::options options{.window = 4};
+  state_download download{options};
+
+  static state_offer offer_of(const bytes& content) {
+    return {epoch_id{5}, sha256(byte_span{content}), sha256("parameters"), content.size(), chunk_bytes};
+  }
+  static byte_span chunk_of(const bytes& content, std::uint32_t index) {
+    auto begin = std::size_t{index} * chunk_bytes;
+    return byte_span{content}.subspan(begin, std::min<std::size_t>(chunk_bytes, content.size() - begin));
+  }
+  /// Answers at most `n` chunks in order.
+  void serve(const bytes& content, std::size_t n = 1000) {
+    while (n > 0 && !download.complete()) {
+      for (auto index : download.next()) {
+        if (n == 0)
+          return;
+        --n;
+        ASSERT_TRUE(download.chunk(index, chunk_of(content, index)));
+      }
+    }
+  }
+};
+
+TEST_F(StateDownload, GivesTheWholeWhenEveryChunkCame) {
+  ASSERT_TRUE(download.accept(offer_of(whole)));
+  EXPECT_FALSE(download.complete());
+  serve(whole);
+  ASSERT_TRUE(download.complete());
+  EXPECT_DOUBLE_EQ(download.progress(), 1);
+  auto got = download.finish();
+  ASSERT_TRUE(got);
+  EXPECT_TRUE(std::ranges::equal(got->view(), whole));
+}
+
+TEST_F(StateDownload, AsksForAWindowOfChunksAndNoneTwice) {
+  ASSERT_TRUE(download.accept(offer_of(whole)));
+  EXPECT_EQ(download.next(), (std::vector<std::uint32_t>{0, 1, 2, 3}));
+  EXPECT_TRUE(download.next().empty());
+  ASSERT_TRUE(download.chunk(2, chunk_of(whole, 2)));
+  EXPECT_EQ(download.next(), (std::vector<std::uint32_t>{4}));
+}
+
+TEST_F(StateDownload, TakesChunksInAnyOrder) {
+  std::uint64_t seed = 3;
+  SCOPED_TRACE(seed);
+  random_source random{seed};
+  ASSERT_TRUE(download.accept(offer_of(whole)));
+  std::vector<std::uint32_t> asked;
+  while (!download.complete()) {
+    for (auto index : download.next())
+      asked.push_back(index);
+    std::swap(asked[random.below(asked.size())], asked.back());
+    ASSERT_TRUE(download.chunk(asked.back(), chunk_of(whole, asked.back())));
+    asked.pop_back();
+  }
+  auto got = download.finish();
+  ASSERT_TRUE(got);
+  EXPECT_TRUE(std::ranges::equal(got->view(), whole));
+}
+
+TEST_F(StateDownload, RefusesOversizeBeforeAnythingIsAllocated) {
+  auto offer = offer_of(whole);
+  offer.bytes = options.bytes_max + 1;
+  auto refused = download.accept(offer);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ec::oversize);
+  EXPECT_FALSE(download.offer());
+  // An offer at the limit costs nothing either, before its chunks come.
+  offer.bytes = options.bytes_max;
+  offer.chunk_bytes = 1U << 20U;
+  EXPECT_TRUE(download.accept(offer));
+}
+
+TEST_F(StateDownload, RefusesEmptyStatesAndOddChunkSizes) {
+  auto refuse = [&](std::uint64_t size, std::uint32_t chunk) {
+    auto offer = offer_of(whole);
+    offer.bytes = size;
+    offer.chunk_bytes = chunk;
+    auto status = download.accept(offer);
+    EXPECT_FALSE(status) << size << " " << chunk;
+    return status.error().code;
+  };
+  EXPECT_EQ(refuse(0, 4096), ec::protocol_violation);
+  EXPECT_EQ(refuse(100, 0), ec::protocol_violation);
+  EXPECT_EQ(refuse(100, 4095), ec::protocol_violation);
+  EXPECT_EQ(refuse(100, options.chunk_bytes_max + 1), ec::protocol_violation);
+}
+
+TEST_F(StateDownload, RefusesChunksThatNobodyAskedForOrOfTheWrongLength) {
+  EXPECT_FALSE(download.chunk(0, chunk_of(whole, 0))) << "before any offer";
+  ASSERT_TRUE(download.accept(offer_of(whole)));
+  ASSERT_EQ(download.next().size(), 4U);
+  EXPECT_FALSE(download.chunk(9, chunk_of(whole, 9))) << "not asked for";
+  EXPECT_FALSE(download.chunk(4'000'000, chunk_of(whole, 0))) << "no such chunk";
+  EXPECT_FALSE(download.chunk(0, chunk_of(whole, 0).first(100))) << "short";
+  EXPECT_FALSE(download.chunk(0, byte_span{whole}.first(chunk_bytes + 1))) << "long";
+  ASSERT_TRUE(download.chunk(0, chunk_of(whole, 0)));
+  EXPECT_FALSE(download.chunk(0, chunk_of(whole, 0))) << "twice";
+}
+
+TEST_F(StateDownload, TheLastChunkMustBeAsShortAsItIs) {
+  ASSERT_TRUE(download.accept(offer_of(whole)));
+  serve(whole, 10);
+  download.interrupted();
+  ASSERT_EQ(download.next(), (std::vector<std::uint32_t>{10}));
+  EXPECT_FALSE(download.chunk(10, chunk_of(whole, 0)));
+  EXPECT_TRUE(download.chunk(10, chunk_of(whole, 10)));
+  EXPECT_TRUE(download.finish());
+}
+
+TEST_F(StateDownload, OneFlippedBitIsFoundAndNothingIsKept) {
+  auto broken = whole;
+  broken[5 * chunk_bytes + 3] ^= std::byte{1};
+  ASSERT_TRUE(download.accept(offer_of(whole)));
+  serve(broken);
+  ASSERT_TRUE(download.complete());
+  auto got = download.finish();
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().code, ec::hash_mismatch);
+  EXPECT_DOUBLE_EQ(download.progress(), 0);
+  // The next donor gives all of it.
+  ASSERT_TRUE(download.accept(offer_of(whole)));
+  serve(whole);
+  EXPECT_TRUE(download.finish());
+}
+
+TEST_F(StateDownload, GoesOnAtTheNextDonorOfTheSameContent) {
+  ASSERT_TRUE(download.accept(offer_of(whole)));
+  serve(whole, 6);
+  ASSERT_FALSE(download.next().empty()); // asked for, lost with the donor
+  download.interrupted();
+  ASSERT_TRUE(download.accept(offer_of(whole)));
+  EXPECT_NEAR(download.progress(), 6.0 / 11, 1e-9);
+  EXPECT_EQ(download.next(), (std::vector<std::uint32_t>{6, 7, 8, 9}));
+  download.interrupted();
+  serve(whole);
+  auto got = download.finish();
+  ASSERT_TRUE(got);
+  EXPECT_TRUE(std::ranges::equal(got->view(), whole));
+}
+
+TEST_F(StateDownload, StartsAnewForAnotherContent) {
+  ASSERT_TRUE(download.accept(offer_of(whole)));
+  serve(whole, 6);
+  download.interrupted();
+  auto other = content_of(3 * chunk_bytes, 2);
+  ASSERT_TRUE(download.accept(offer_of(other)));
+  EXPECT_DOUBLE_EQ(download.progress(), 0);
+  serve(other);
+  auto got = download.finish();
+  ASSERT_TRUE(got);
+  EXPECT_TRUE(std::ranges::equal(got->view(), other));
+}
+
+} // namespace
+} // namespace waggle
