@@ -1,0 +1,147 @@
+#include "runtime/core/disk.hpp"
+
+#include <csignal>
+#include <fstream>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+namespace waggle {
+namespace {
+
+namespace fs = std::filesystem;
+
+byte_span bytes(std::string_view text) { return as_byte_span(text); }
+
+/// What both kinds of disk promise.
+class Disk : public testing::TestWithParam<bool> {
+protected:
+  Disk() {
+    if (GetParam()) {
+      auto pattern = (fs::temp_directory_path() / "waggle-disk-XXXXXX").string();
+      folder = ::mkdtemp(pattern.data());
+      files = make_system_disk();
+    } else {
+      folder = "/run";
+      files = std::make_shared<memory_disk>();
+    }
+  }
+  ~Disk() override {
+    if (GetParam())
+      fs::remove_all(folder);
+  }
+
+  fs::path folder;
+  std::shared_ptr<disk> files;
+};
+
+TEST_P(Disk, ReadsThePiecesThatWereWritten) {
+  auto file = folder / "a" / "b.bin";
+  ASSERT_TRUE(files->write(file, {bytes("head"), bytes(""), bytes("tail")}).ok());
+  EXPECT_EQ(*files->read(file, 100), "headtail");
+  ASSERT_TRUE(files->write(file, {bytes("shorter")}).ok());
+  EXPECT_EQ(*files->read(file, 100), "shorter");
+}
+
+TEST_P(Disk, AnEmptyFileIsAFile) {
+  ASSERT_TRUE(files->write(folder / "empty", {}).ok());
+  EXPECT_EQ(*files->read(folder / "empty", 0), "");
+}
+
+TEST_P(Disk, AMissingFileIsNamedInTheError) {
+  auto content = files->read(folder / "missing", 100);
+  ASSERT_FALSE(content.ok());
+  EXPECT_EQ(content.error().code, ec::io_error);
+  EXPECT_NE(content.error().detail.find("missing"), std::string::npos);
+}
+
+TEST_P(Disk, DoesNotReadMoreThanAsked) {
+  ASSERT_TRUE(files->write(folder / "big", {bytes("12345")}).ok());
+  EXPECT_TRUE(files->read(folder / "big", 5).ok());
+  EXPECT_EQ(files->read(folder / "big", 4).error().code, ec::oversize);
+}
+
+TEST_P(Disk, ListsNamesInOrderAndNothingOfAMissingFolder) {
+  ASSERT_TRUE(files->write(folder / "b", {}).ok());
+  ASSERT_TRUE(files->write(folder / "a", {}).ok());
+  EXPECT_EQ(*files->list(folder), (std::vector<std::string>{"a", "b"}));
+  EXPECT_TRUE(files->list(folder / "missing")->empty());
+}
+
+TEST_P(Disk, RemovesAndDoesNotMindWhatIsGone) {
+  ASSERT_TRUE(files->write(folder / "a", {}).ok());
+  EXPECT_TRUE(files->remove(folder / "a").ok());
+  EXPECT_TRUE(files->remove(folder / "a").ok());
+  EXPECT_TRUE(files->list(folder)->empty());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Disk, testing::Bool(),
+                         [](const auto& which) { return which.param ? "System" : "Memory"; });
+
+class SystemDisk : public Disk {};
+INSTANTIATE_TEST_SUITE_P(Only, SystemDisk, testing::Values(true),
+                         [](const auto&) { return "System"; });
+
+/// No file of this process may grow beyond `bytes` while it lives: the disk is full.
+class file_size_limit {
+public:
+  explicit file_size_limit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &before_);
+    rlimit now{bytes, before_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &now);
+  }
+  ~file_size_limit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  file_size_limit(const file_size_limit&) = delete;
+  file_size_limit& operator=(const file_size_limit&) = delete;
+
+private:
+  rlimit before_{};
+  void (*handler_)(int);
+};
+
+TEST_P(SystemDisk, AFullDiskLeavesTheOldFileAndNoDraft) {
+  auto file = folder / "state";
+  ASSERT_TRUE(files->write(file, {bytes("old")}).ok());
+  {
+    file_size_limit limit{10};
+    auto written = files->write(file, {bytes("longer than ten bytes")});
+    ASSERT_FALSE(written.ok());
+    EXPECT_EQ(written.error().code, ec::io_error);
+  }
+  EXPECT_EQ(*files->read(file, 100), "old");
+  EXPECT_EQ(*files->list(folder), std::vector<std::string>{"state"});
+}
+
+TEST_P(SystemDisk, ADraftOfADeadProcessIsNoObstacle) {
+  auto file = folder / "state";
+  std::ofstream{file.string() + ".new"} << "half a st";
+  ASSERT_TRUE(files->write(file, {bytes("whole")}).ok());
+  EXPECT_EQ(*files->read(file, 100), "whole");
+  EXPECT_EQ(*files->list(folder), std::vector<std::string>{"state"});
+}
+
+TEST_P(SystemDisk, AFileWhereAFolderShouldBeIsAnErrorThatNamesIt) {
+  ASSERT_TRUE(files->write(folder / "file", {bytes("x")}).ok());
+  auto written = files->write(folder / "file" / "state", {bytes("y")});
+  ASSERT_FALSE(written.ok());
+  EXPECT_EQ(written.error().code, ec::io_error);
+  EXPECT_NE(written.error().detail.find("file"), std::string::npos);
+}
+
+TEST(MemoryDisk, FailsWritesOnDemandAndKeepsWhatItHad) {
+  memory_disk files;
+  ASSERT_TRUE(files.write("/a", {bytes("old")}).ok());
+  files.fail_writes(failure{ec::io_error, "no space left"});
+  EXPECT_EQ(files.write("/a", {bytes("new")}).error(), (failure{ec::io_error, "no space left"}));
+  files.fail_writes(std::nullopt);
+  EXPECT_EQ(*files.read("/a", 100), "old");
+  files.corrupt("/a", "ol");
+  EXPECT_EQ(*files.read("/a", 100), "ol");
+}
+
+} // namespace
+} // namespace waggle

@@ -1,0 +1,73 @@
+#include "runtime/training/training_state.hpp"
+
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "runtime/crypto/digest.hpp"
+
+namespace waggle {
+namespace {
+
+const std::string learner_bytes = "parameters and statistics";
+
+training_state example() {
+  return {epoch_id{7}, sha256("schema"), sha256("parameters"), as_byte_span(learner_bytes)};
+}
+
+std::string image_of(const training_state& state) {
+  return std::string{as_string_view(encode_state(state).view())};
+}
+
+TEST(TrainingState, IsReadBack) {
+  auto image = image_of(example());
+  auto state = decode_state(as_byte_span(image));
+  ASSERT_TRUE(state.ok());
+  EXPECT_EQ(state->epoch, epoch_id{7});
+  EXPECT_EQ(state->schema, sha256("schema"));
+  EXPECT_EQ(state->parameters, sha256("parameters"));
+  EXPECT_EQ(as_string_view(state->learner), learner_bytes);
+}
+
+TEST(TrainingState, TheHeaderAndTheLearnersBytesAreTheImage) {
+  EXPECT_EQ(encode_state_header(example()) + learner_bytes, image_of(example()));
+}
+
+TEST(TrainingState, AnEmptyLearnerStateIsAllowed) {
+  auto state = example();
+  state.learner = {};
+  auto image = image_of(state);
+  EXPECT_TRUE(decode_state(as_byte_span(image)).ok());
+}
+
+TEST(TrainingState, EveryShorterImageIsRefused) {
+  auto image = image_of(example());
+  for (std::size_t n = 0; n < image.size(); ++n)
+    EXPECT_EQ(decode_state(as_byte_span(std::string_view{image}.substr(0, n))).error().code,
+              ec::malformed)
+      << n << " bytes";
+}
+
+TEST(TrainingState, ALongerImageIsRefused) {
+  auto image = image_of(example()) + "x";
+  EXPECT_EQ(decode_state(as_byte_span(image)).error().code, ec::malformed);
+}
+
+TEST(TrainingState, EveryFlippedBitIsFoundAlsoInTheEpochAndTheDigests) {
+  auto image = image_of(example());
+  for (std::size_t i = 0; i < image.size() * 8; ++i) {
+    auto damaged = image;
+    damaged[i / 8] = static_cast<char>(damaged[i / 8] ^ (1U << (i % 8)));
+    EXPECT_FALSE(decode_state(as_byte_span(damaged)).ok()) << "bit " << i;
+  }
+}
+
+TEST(TrainingState, AnEnormousLengthIsMalformed) {
+  auto image = image_of(example());
+  auto huge = std::numeric_limits<std::uint64_t>::max();
+  std::memcpy(image.data() + 8 + 8 + 32 + 32, &huge, sizeof huge);
+  EXPECT_EQ(decode_state(as_byte_span(image)).error().code, ec::malformed);
+}
+
+} // namespace
+} // namespace waggle
