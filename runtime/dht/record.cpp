@@ -84,7 +84,7 @@ status validate_record(std::string_view run_id, const record& entry, swarm_time 
   if (entry.name.empty() || entry.name.size() > rules->name_bytes_max
       || entry.subkey.size() > rules->subkey_bytes_max || entry.value.size() > rules->value_bytes_max)
     return failure{ec::oversize, "record"};
-  if (entry.expiration <= now || entry.expiration - now > rules->time_to_live_max)
+  if (entry.expiration <= now || entry.expiration > now + rules->time_to_live_max)
     return failure{ec::bad_expiry, "record"};
   bool is_signed = !entry.owner.is_zero() || !entry.by.is_zero();
   if (rules->owned && (!is_signed || entry.subkey != peer_id_of(entry.owner).raw()))

@@ -1,5 +1,8 @@
 #include "runtime/dht/record_store.hpp"
 
+#include <optional>
+#include <tuple>
+
 namespace waggle {
 
 bool is_newer(const record& a, const record& b) {
@@ -28,24 +31,35 @@ ec record_store::put(const dht_id& key, const record& entry, swarm_time now) {
   const auto* rules = rules_of(entry.kind);
   if (rules == nullptr)
     return ec::protocol_violation;
-  auto values = values_.find(key);
-  if (values != values_.end()) {
+  std::optional<by_expiry> replaced;
+  auto size = size_of(entry);
+  auto room = bytes_max_ - bytes_;
+  if (auto values = values_.find(key); values != values_.end()) {
     auto held = values->second.find(entry.subkey);
     if (held != values->second.end()) {
       if (!is_newer(entry, held->second))
         return ec::stale_record;
-      erase({held->second.expiration, key, entry.subkey});
+      replaced = by_expiry{held->second.expiration, key, entry.subkey};
+      room += size_of(held->second);
     } else if (values->second.size() >= rules->entries_max) {
       return ec::overloaded;
     }
   }
-  auto size = size_of(entry);
-  // Over the quota the record that expires first goes; that may be the new one.
-  while (bytes_ + size > bytes_max_) {
-    if (expiry_.empty() || expiry_.begin()->expiration >= entry.expiration)
+  // Over the quota the records that expire first go; that may be the new one. Nothing is erased before
+  // it is certain that the new one fits.
+  std::vector<by_expiry> evicted;
+  for (auto next = expiry_.begin(); room < size; ++next) {
+    if (next == expiry_.end() || next->expiration >= entry.expiration)
       return ec::overloaded;
-    erase(by_expiry{*expiry_.begin()});
+    if (replaced && *next == *replaced)
+      continue;
+    room += size_of(values_.at(next->key).at(next->subkey));
+    evicted.push_back(*next);
   }
+  for (const auto& what : evicted)
+    erase(what);
+  if (replaced)
+    erase(*replaced);
   values_[key].emplace(entry.subkey, entry);
   expiry_.insert({entry.expiration, key, entry.subkey});
   bytes_ += size;

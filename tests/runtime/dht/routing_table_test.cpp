@@ -1,0 +1,230 @@
+#include <algorithm>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "tests/runtime/dht/peers.hpp"
+
+namespace waggle {
+namespace {
+
+const steady_time t0{};
+
+std::vector<peer_id> ids(const std::vector<peer_record>& peers) {
+  std::vector<peer_id> out;
+  for (const auto& p : peers)
+    out.push_back(p.id);
+  return out;
+}
+
+struct filled {
+  filled(std::size_t n, routing_options options, std::uint64_t seed = 1) : random(seed), table(self(random), options, t0) {
+    for (std::size_t i = 0; i < n; ++i) {
+      offered.push_back(random_peer(random));
+      (void)table.heard_from(offered.back(), t0);
+    }
+  }
+  static peer_id self(random_source& random) { return random_peer(random).id; }
+  random_source random;
+  routing_table table;
+  std::vector<peer_record> offered;
+};
+
+TEST(DhtDistance, IsXorComparedAsABigEndianNumber) { // C1
+  random_source random{5};
+  for (int i = 0; i < 100; ++i) {
+    auto a = dht_id_of(random_peer(random).id);
+    auto b = dht_id_of(random_peer(random).id);
+    EXPECT_EQ(distance(a, a), dht_distance{});
+    EXPECT_GT(distance(a, b), dht_distance{});
+    EXPECT_EQ(distance(a, b), distance(b, a));
+  }
+  dht_id zero;
+  EXPECT_LT(distance(zero, peer_at(0x01).id), distance(zero, peer_at(0x80).id));
+}
+
+TEST(DhtDistance, CommonPrefixesAreThoseOfTheBitStrings) { // C2
+  random_source random{6};
+  auto bits = [](const dht_id& id) {
+    std::string out;
+    for (auto b : id.bytes)
+      for (int i = 7; i >= 0; --i)
+        out.push_back(((std::to_integer<int>(b) >> i) & 1) != 0 ? '1' : '0');
+    return out;
+  };
+  for (int turn = 0; turn < 100; ++turn) {
+    std::vector<dht_id> set;
+    auto base = dht_id_of(random_peer(random).id);
+    auto n = 1 + random.below(20);
+    for (std::size_t i = 0; i < n; ++i) {
+      auto id = base;
+      auto at = random.below(256);
+      for (auto b = at; b < 256; ++b)
+        if (random.below(2) == 0)
+          id.bytes[b / 8] ^= static_cast<std::byte>(0x80U >> (b % 8));
+      set.push_back(id);
+    }
+    std::size_t expected = 256;
+    for (const auto& id : set) {
+      auto a = bits(set[0]);
+      auto b = bits(id);
+      auto differs = std::mismatch(a.begin(), a.end(), b.begin()).first - a.begin();
+      expected = std::min(expected, static_cast<std::size_t>(differs));
+    }
+    ASSERT_EQ(common_prefix_bits(set), expected);
+  }
+}
+
+TEST(RoutingTable, HundredPeersAreAllThereAndNoneWaits) { // C3
+  filled f{100, {}};
+  EXPECT_EQ(f.table.size(), 100u);
+  EXPECT_EQ(f.table.replacements(), 0u);
+  EXPECT_GE(f.table.buckets(), 3u);
+  EXPECT_LE(f.table.buckets(), 10u);
+  for (const auto& p : f.offered)
+    EXPECT_TRUE(f.table.find(p.id));
+}
+
+TEST(RoutingTable, TenThousandPeersMakeAsManyBucketsAsTheRuleSays) { // C4
+  auto buckets = [](std::size_t k, std::size_t b) {
+    routing_options options;
+    options.bucket_size = k;
+    options.depth_modulo = b;
+    return filled{10'000, options}.table.buckets();
+  };
+  EXPECT_GE(buckets(20, 5), 45u);
+  EXPECT_LE(buckets(20, 5), 65u);
+  EXPECT_GE(buckets(50, 5), 35u);
+  EXPECT_LE(buckets(50, 5), 45u);
+  EXPECT_GE(buckets(20, 10), 650u);
+  EXPECT_LE(buckets(20, 10), 800u);
+  EXPECT_GE(buckets(20, 1), 7u);
+  EXPECT_LE(buckets(20, 1), 15u);
+}
+
+TEST(RoutingTable, KeepsSoManyOfTenThousandAndBoundsThoseThatWait) { // C5, C8
+  EXPECT_EQ(filled(10, {}).table.size(), 10u);
+  filled f{10'000, {}};
+  EXPECT_GE(f.table.size(), 800u);
+  EXPECT_LE(f.table.size(), 1'100u);
+  EXPECT_LE(f.table.replacements(), 20 * f.table.buckets());
+}
+
+TEST(RoutingTable, TheNearestAreThoseThatBruteForceFinds) { // C7
+  filled f{1'000, {}};
+  std::vector<peer_record> active;
+  for (const auto& p : f.table.nearest(dht_id{}, 100'000))
+    active.push_back(p);
+  ASSERT_EQ(active.size(), f.table.size());
+  for (int turn = 0; turn < 1'000; ++turn) {
+    auto k = 1 + f.random.below(100);
+    bool known = f.random.below(3) == 0;
+    auto peer = active[f.random.below(active.size())].id;
+    auto target = known ? dht_id_of(peer) : dht_id_of(random_peer(f.random).id);
+    auto exclude = f.random.below(2) == 0 ? peer : peer_id{};
+    auto expected = active;
+    std::erase_if(expected, [&](const auto& p) { return p.id == exclude; });
+    std::sort(expected.begin(), expected.end(),
+              [&](const auto& a, const auto& b) { return distance(target, a.id) < distance(target, b.id); });
+    expected.resize(std::min<std::size_t>(k, expected.size()));
+    auto got = f.table.nearest(target, k, exclude);
+    ASSERT_EQ(ids(got), ids(expected)) << "turn " << turn;
+    if (known && exclude.is_zero()) {
+      EXPECT_EQ(got.front().id, peer);
+    }
+  }
+}
+
+TEST(RoutingTable, ThePeerInTheMiddleOfTheSpaceCanBeAddedAndRemoved) { // C8
+  routing_options options;
+  options.bucket_size = 2;
+  routing_table table{peer_at(0x00, 1).id, options, t0};
+  for (unsigned i = 0; i < 12; ++i)
+    (void)table.heard_from(peer_at(0x10 * i, 2), t0);
+  auto middle = peer_at(0x80);
+  (void)table.heard_from(middle, t0);
+  ASSERT_TRUE(table.find(middle.id));
+  table.remove(middle.id);
+  EXPECT_FALSE(table.find(middle.id));
+}
+
+TEST(RoutingTable, HoldsNeitherItselfNorClientsNorPeersWithoutAnAddress) {
+  routing_table table{peer_at(1).id, {}, t0};
+  (void)table.heard_from(peer_at(1), t0);
+  auto client = peer_at(2);
+  client.client_mode = true;
+  (void)table.heard_from(client, t0);
+  auto nowhere = peer_at(3);
+  nowhere.addresses.clear();
+  (void)table.heard_from(nowhere, t0);
+  EXPECT_EQ(table.size(), 0u);
+}
+
+/// A table of one bucket that cannot split: ourselves far away, b = 1.
+struct full_bucket {
+  full_bucket() : table(peer_at(0x00, 1).id, options(), t0) {
+    for (unsigned i = 0; i < 3; ++i)
+      (void)table.heard_from(peer_at(0x01 + i), t0); // our half
+    for (unsigned i = 0; i < 3; ++i)
+      (void)table.heard_from(peer_at(0x80 + i), t0);
+  }
+  static routing_options options() {
+    routing_options out;
+    out.bucket_size = 3;
+    out.depth_modulo = 1;
+    return out;
+  }
+  routing_table table;
+};
+
+TEST(RoutingTable, AFullBucketAsksItsOldestBeforeANewcomerGetsIn) {
+  full_bucket f;
+  auto ping = f.table.heard_from(peer_at(0x90), t0);
+  ASSERT_TRUE(ping);
+  EXPECT_EQ(ping->id, peer_at(0x80).id);
+  auto second = f.table.heard_from(peer_at(0x91), t0);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->id, peer_at(0x81).id) << "one ping a peer at a time";
+  EXPECT_EQ(f.table.replacements(), 2u);
+  (void)f.table.heard_from(peer_at(0x80), t0); // it answers
+  EXPECT_TRUE(f.table.find(peer_at(0x80).id));
+}
+
+TEST(RoutingTable, AfterTwoFailuresInARowTheNewestOfThoseThatWaitTakesThePlace) {
+  full_bucket f;
+  (void)f.table.heard_from(peer_at(0x90), t0);
+  (void)f.table.heard_from(peer_at(0x91), t0);
+  f.table.failed(peer_at(0x80).id, t0);
+  EXPECT_TRUE(f.table.find(peer_at(0x80).id)) << "one failure is no death";
+  (void)f.table.heard_from(peer_at(0x80), t0);
+  f.table.failed(peer_at(0x80).id, t0);
+  EXPECT_TRUE(f.table.find(peer_at(0x80).id)) << "in a row";
+  f.table.failed(peer_at(0x80).id, t0);
+  EXPECT_FALSE(f.table.find(peer_at(0x80).id));
+  auto now = ids(f.table.nearest(dht_id_of(peer_at(0x91).id), 1));
+  EXPECT_EQ(now.front(), peer_at(0x91).id);
+}
+
+TEST(RoutingTable, OnesOwnNetworkFailureEvictsNobody) {
+  filled f{30, {}};
+  for (int twice = 0; twice < 3; ++twice)
+    for (const auto& p : f.offered)
+      f.table.failed(p.id, t0 + milliseconds{twice});
+  EXPECT_TRUE(f.table.suspended(t0 + 3ms));
+  EXPECT_GE(f.table.size(), 15u) << "the table must not be emptied";
+  EXPECT_FALSE(f.table.suspended(t0 + 1h));
+}
+
+TEST(RoutingTable, StaleBucketsAreRefreshedWithinTheirRange) {
+  filled f{2'000, {}};
+  EXPECT_TRUE(f.table.stale_targets(t0, f.random).empty());
+  auto targets = f.table.stale_targets(t0 + 1s, f.random);
+  EXPECT_EQ(targets.size(), f.table.buckets());
+  std::set<peer_id> nearest;
+  for (const auto& target : targets)
+    nearest.insert(f.table.nearest(target, 1).front().id);
+  EXPECT_GT(nearest.size(), targets.size() / 2) << "the targets lie in different buckets";
+}
+
+} // namespace
+} // namespace waggle
