@@ -1,0 +1,153 @@
+// Reads every #include of the source tree and fails when one points the wrong way. What may include
+// what is the table below; nothing includes upward: runtime ← actors ← trainer.
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "runtime/core/version.hpp"
+
+namespace waggle {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path root{WAGGLE_SOURCE_DIR};
+
+struct include {
+  std::string file; // relative to the root
+  int line = 0;
+  std::string what;
+};
+
+std::vector<include> includes_under(const std::string& folder) {
+  std::vector<include> out;
+  for (const auto& entry : fs::recursive_directory_iterator{root / folder}) {
+    auto extension = entry.path().extension();
+    if (extension != ".hpp" && extension != ".cpp")
+      continue;
+    std::ifstream file{entry.path()};
+    std::string line;
+    for (int n = 1; std::getline(file, line); ++n) {
+      auto begin = line.find_first_not_of(" \t");
+      if (begin == std::string::npos || line[begin] != '#' || line.find("include") == std::string::npos)
+        continue;
+      auto open = line.find_first_of("\"<", begin);
+      auto close = open == std::string::npos ? open : line.find_first_of("\">", open + 1);
+      if (close == std::string::npos)
+        continue;
+      out.push_back({fs::relative(entry.path(), root).generic_string(), n, line.substr(open + 1, close - open - 1)});
+    }
+  }
+  return out;
+}
+
+bool begins(const std::string& text, const std::string& with) { return text.rfind(with, 0) == 0; }
+
+/// "runtime/dht/lookup.cpp" → "dht".
+std::string runtime_folder(const std::string& path) {
+  auto rest = path.substr(std::string{"runtime/"}.size());
+  return rest.substr(0, rest.find('/'));
+}
+
+/// The folders of runtime/ that each folder may include besides itself. Folders of logic do not know
+/// each other; averaging encodes parts.
+const std::map<std::string, std::set<std::string>> allowed{
+  {"core", {}},
+  {"crypto", {"core"}},
+  {"codec", {"core"}},
+  {"dht", {"core", "crypto"}},
+  {"progress", {"core", "crypto"}},
+  {"matchmaking", {"core", "crypto"}},
+  {"training", {"core", "crypto"}},
+  {"state", {"core", "crypto"}},
+  {"averaging", {"core", "crypto", "codec"}},
+  {"wire", {"core", "crypto", "codec", "dht", "progress", "matchmaking", "averaging"}},
+  {"net", {"core", "crypto", "wire"}},
+  {"metrics", {"core"}},
+  {"config", {"core"}},
+};
+
+enum class library { caf, torch, boost, protobuf, none };
+
+library library_of(const std::string& what) {
+  if (begins(what, "caf/"))
+    return library::caf;
+  if (begins(what, "torch/") || begins(what, "ATen/") || begins(what, "c10/"))
+    return library::torch;
+  if (begins(what, "boost/"))
+    return library::boost;
+  if (begins(what, "google/protobuf/") || (what.size() > 5 && what.substr(what.size() - 5) == ".pb.h"))
+    return library::protobuf;
+  return library::none;
+}
+
+std::string place(const include& i) { return i.file + ":" + std::to_string(i.line) + " includes " + i.what; }
+
+TEST(Architecture, FoldersOfTheRuntimeIncludeOnlyWhatStandsBelowThem) {
+  for (const auto& i : includes_under("runtime")) {
+    EXPECT_FALSE(begins(i.what, "actors/") || begins(i.what, "trainer/") || begins(i.what, "tests/")) << place(i);
+    auto from = runtime_folder(i.file);
+    auto rules = allowed.find(from);
+    ASSERT_NE(rules, allowed.end()) << "runtime/" << from << " is new: say here what it may include";
+    if (!begins(i.what, "runtime/"))
+      continue;
+    auto to = runtime_folder(i.what);
+    EXPECT_TRUE(to == from || rules->second.contains(to)) << place(i);
+  }
+}
+
+TEST(Architecture, ActorsDoNotKnowTheTrainer) {
+  for (const auto& i : includes_under("actors"))
+    EXPECT_FALSE(begins(i.what, "trainer/") || begins(i.what, "tests/")) << place(i);
+}
+
+TEST(Architecture, EachLibraryIsUsedInItsPlaceOnly) {
+  for (const char* top : {"runtime", "actors", "trainer"})
+    for (const auto& i : includes_under(top)) {
+      bool fine = true;
+      switch (library_of(i.what)) {
+        case library::caf: fine = !begins(i.file, "runtime/"); break;
+        case library::torch: fine = begins(i.file, "trainer/"); break;
+        case library::boost:
+          fine = begins(i.file, "runtime/net/") || begins(i.file, "actors/commands/")
+                 || begins(i.file, "runtime/config/");
+          break;
+        case library::protobuf: fine = begins(i.file, "runtime/wire/") || begins(i.file, "runtime/net/"); break;
+        case library::none: break;
+      }
+      EXPECT_TRUE(fine) << place(i);
+    }
+}
+
+TEST(Architecture, OurHeadersAreIncludedByTheirPathFromTheRoot) {
+  for (const char* top : {"runtime", "actors", "trainer"})
+    for (const auto& i : includes_under(top)) {
+      EXPECT_EQ(i.what.find(".."), std::string::npos) << place(i);
+      if (begins(i.what, "runtime/") || begins(i.what, "actors/") || begins(i.what, "trainer/")) {
+        EXPECT_TRUE(fs::exists(root / i.what)) << place(i);
+      }
+    }
+}
+
+TEST(Architecture, EveryHeaderIsGuarded) {
+  for (const char* top : {"runtime", "actors", "trainer", "tests"})
+    for (const auto& entry : fs::recursive_directory_iterator{root / top}) {
+      if (entry.path().extension() != ".hpp")
+        continue;
+      std::ifstream file{entry.path()};
+      std::string text{std::istreambuf_iterator<char>{file}, {}};
+      EXPECT_NE(text.find("#pragma once"), std::string::npos) << entry.path();
+    }
+}
+
+TEST(Architecture, TheVersionIsThatOfTheBuild) { EXPECT_STREQ(version, WAGGLE_CMAKE_VERSION); }
+
+} // namespace
+} // namespace waggle
