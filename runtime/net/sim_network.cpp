@@ -1,5 +1,6 @@
 #include "runtime/net/sim_network.hpp"
 
+#include <algorithm>
 #include <deque>
 
 #include "runtime/core/check.hpp"
@@ -65,10 +66,7 @@ public:
   void close(failure why) override {
     if (closed_)
       return;
-    net_.travel(own_, peer_, [other = other_] {
-      if (auto peer = other.lock())
-        peer->end({ec::peer_lost, "the connection was closed"});
-    });
+    net_.schedule_close(shared_from_this());
     end(std::move(why));
   }
 
@@ -298,6 +296,19 @@ void sim_network::schedule_arrival(const std::shared_ptr<sim_link>& from, frame 
   auto& last = from->last_arrival_[f.body.empty() ? 0 : 1];
   last = std::max(last, random_arrival());
   at(last, [this, from, f = std::move(f)]() mutable { arrive(from, std::move(f)); });
+}
+
+void sim_network::schedule_close(const std::shared_ptr<sim_link>& from) {
+  if (blocked(from->own_, from->peer_)) {
+    held_.push_back([this, from] { schedule_close(from); });
+    return;
+  }
+  // Behind everything that was sent before.
+  auto when = std::max({random_arrival(), from->last_arrival_[0], from->last_arrival_[1]});
+  at(when, [other = from->other_] {
+    if (auto peer = other.lock())
+      peer->end({ec::peer_lost, "the connection was closed"});
+  });
 }
 
 void sim_network::arrive(const std::shared_ptr<sim_link>& from, frame f) {

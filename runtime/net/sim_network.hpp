@@ -83,11 +83,12 @@ private:
   [[nodiscard]] bool blocked(node_index a, node_index b) const;
   void dial(node_index from, const endpoint& where, const peer_id& expected, milliseconds timeout,
             on_dialled done);
-  /// A sign that is not a frame (window, close), one random delay later, or held by a partition.
+  /// A sign that is not a frame (window), one random delay later, or held by a partition.
   void travel(node_index from, node_index to, event what);
   void transmit(const std::shared_ptr<sim_link>& from, frame f);
   void schedule_arrival(const std::shared_ptr<sim_link>& from, frame f);
   void arrive(const std::shared_ptr<sim_link>& from, frame f);
+  void schedule_close(const std::shared_ptr<sim_link>& from);
   void note(std::uint64_t a, std::uint64_t b, byte_span bytes);
 
   options options_;

@@ -35,9 +35,11 @@ failure failure_of(const error_code& error) {
   return {ec::unreachable, error.message()};
 }
 
-tcp_session::tcp_session(tcp::socket socket, std::string early, session_limits limits,
+tcp_session::tcp_session(std::shared_ptr<asio::io_context> context, tcp::socket socket,
+                         std::string early, session_limits limits,
                          std::shared_ptr<const net_events> events, std::shared_ptr<buffer_pool> pool)
-  : socket_(std::move(socket)),
+  : context_(std::move(context)),
+    socket_(std::move(socket)),
     deadline_(socket_.get_executor()),
     limits_(limits),
     events_(std::move(events)),
@@ -68,6 +70,8 @@ void tcp_session::run(handshake::setup setup, ready on_ready) {
 void tcp_session::on_handshake(std::string_view bytes) {
   if (!handshake_)
     return fail({ec::protocol_violation, "a second handshake"});
+  if (close_after_write_)
+    return; // refused already
   auto step = handshake_->on_message(bytes);
   for (auto& message : step.send)
     enqueue(frame_kind::handshake, {std::move(message), {}});
@@ -158,16 +162,19 @@ void tcp_session::parse() {
     std::string header(reinterpret_cast<const char*>(in_.data()) + in_begin_ + frame_prefix::size,
                        prefix->header_bytes);
     in_begin_ += frame_prefix::size + prefix->header_bytes;
-    if (prefix->body_bytes > 0)
-      return read_body(*prefix, std::move(header));
-    deliver(*prefix, std::move(header), {});
+    if (prefix->body_bytes == 0)
+      deliver(*prefix, std::move(header), {});
+    else if (!read_body(*prefix, std::move(header)))
+      return; // continues when the rest is here
   }
 }
 
-void tcp_session::read_body(frame_prefix prefix, std::string header) {
+bool tcp_session::read_body(frame_prefix prefix, std::string header) {
   // Checked before memory is taken: the peer may have this much in flight and no more.
-  if (receive_outstanding_ + prefix.body_bytes > limits_.window_bytes)
-    return fail({ec::protocol_violation, "the peer overran its window"});
+  if (receive_outstanding_ + prefix.body_bytes > limits_.window_bytes) {
+    fail({ec::protocol_violation, "the peer overran its window"});
+    return false;
+  }
   receive_outstanding_ += prefix.body_bytes;
   auto body = pool_->take(prefix.body_bytes);
   auto have = std::min<std::size_t>(in_end_ - in_begin_, prefix.body_bytes);
@@ -175,8 +182,9 @@ void tcp_session::read_body(frame_prefix prefix, std::string header) {
   in_begin_ += have;
   auto size = static_cast<std::size_t>(prefix.body_bytes);
   if (have == size) {
+    // Not parse() from here: a peer that sends thousands of tiny bodies would exhaust the stack.
     deliver(prefix, std::move(header), {std::move(body), size});
-    return parse();
+    return true;
   }
   reading_ = true;
   auto rest = asio::buffer(body.get() + have, size - have);
@@ -189,6 +197,7 @@ void tcp_session::read_body(frame_prefix prefix, std::string header) {
                      me->deliver(prefix, std::move(header), {std::move(body), size});
                      me->parse();
                    });
+  return false;
 }
 
 void tcp_session::deliver(frame_prefix prefix, std::string header, payload body) {
@@ -310,6 +319,8 @@ void tcp_session::write_more() {
 }
 
 void tcp_session::grant(std::size_t bytes) {
+  if (closed_)
+    return;
   asio::post(socket_.get_executor(), [me = shared_from_this(), bytes] {
     if (me->closed_)
       return;
@@ -330,6 +341,8 @@ void tcp_session::grant(std::size_t bytes) {
 // -- the end ------------------------------------------------------------------------------------------------------
 
 void tcp_session::close(failure why) {
+  if (closed_)
+    return;
   asio::post(socket_.get_executor(), [me = shared_from_this(), why = std::move(why)]() mutable {
     if (me->closed_)
       return;

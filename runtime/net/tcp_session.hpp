@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 
@@ -43,7 +44,9 @@ class tcp_session final : public link, public std::enable_shared_from_this<tcp_s
 public:
   using ready = std::function<void(result<std::shared_ptr<tcp_session>>)>;
 
-  tcp_session(tcp::socket socket, std::string early, session_limits limits,
+  /// `context` is where the socket lives: a link may outlive the transport that made it.
+  tcp_session(std::shared_ptr<asio::io_context> context, tcp::socket socket, std::string early,
+              session_limits limits,
               std::shared_ptr<const net_events> events, std::shared_ptr<buffer_pool> pool);
 
   /// Shakes hands, then reports. I/O thread.
@@ -66,7 +69,8 @@ private:
 
   void read_more();
   void parse();
-  void read_body(frame_prefix prefix, std::string header);
+  /// True if the whole body was here and was delivered; false if it is read first, or the link failed.
+  bool read_body(frame_prefix prefix, std::string header);
   void deliver(frame_prefix prefix, std::string header, payload body);
   void on_handshake(std::string_view bytes);
   void enqueue(frame_kind kind, frame f);
@@ -75,6 +79,7 @@ private:
   void fail(failure why);
   void finish_handshake(result<std::shared_ptr<tcp_session>> outcome);
 
+  std::shared_ptr<asio::io_context> context_; // first: outlives what uses it
   tcp::socket socket_;
   asio::steady_timer deadline_;
   session_limits limits_;

@@ -240,7 +240,7 @@ private:
   }
 
   std::shared_ptr<tcp_session> make_session(tcp::socket socket, std::string early) {
-    auto session = std::make_shared<tcp_session>(std::move(socket), std::move(early), limits_,
+    auto session = std::make_shared<tcp_session>(context_, std::move(socket), std::move(early), limits_,
                                                  events_, pool_);
     std::erase_if(sessions_, [](const auto& weak) { return weak.expired(); });
     sessions_.push_back(session);
@@ -314,7 +314,8 @@ private:
   random_source nonces_;
   session_limits limits_;
   std::shared_ptr<const http_settings> http_;
-  asio::io_context io_{1};
+  std::shared_ptr<asio::io_context> context_ = std::make_shared<asio::io_context>(1);
+  asio::io_context& io_ = *context_;
   asio::executor_work_guard<asio::io_context::executor_type> guard_{io_.get_executor()};
   tcp::acceptor acceptor_;
   asio::steady_timer back_off_;

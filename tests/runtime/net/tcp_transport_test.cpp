@@ -1,0 +1,424 @@
+// Real sockets on loopback, port 0. Nothing sleeps: a test waits for what it expects, with a deadline
+// that only a failure reaches.
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <future>
+#include <mutex>
+
+#include <boost/asio/connect.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/write.hpp>
+#include <gtest/gtest.h>
+
+#include "runtime/crypto/digest.hpp"
+#include "runtime/net/framing.hpp"
+#include "runtime/net/http_client.hpp"
+#include "runtime/net/tcp_transport.hpp"
+
+namespace waggle::net {
+namespace {
+
+namespace asio = boost::asio;
+using tcp = asio::ip::tcp;
+
+/// What callbacks on the I/O thread saw, for the test's thread to wait for.
+class journal {
+public:
+  template <class F>
+  void note(F change) {
+    std::lock_guard lock{mutex_};
+    change();
+    changed_.notify_all();
+  }
+  template <class F>
+  [[nodiscard]] bool wait(F until) {
+    std::unique_lock lock{mutex_};
+    return changed_.wait_for(lock, 30s, until);
+  }
+
+private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+};
+
+struct peer {
+  explicit peer(std::uint64_t seed, std::string run = "demo", std::function<void(tcp_transport_config&)> adjust = {}) {
+    auto self = identity::from_seed(seed);
+    tcp_transport_config config;
+    config.run_id = std::move(run);
+    config.self = self;
+    config.verifier = make_plain_verifier();
+    config.record = {self->id(), self->key(), {{"0.0.0.0", 7700}}, false};
+    config.http = [](const http_request& request) {
+      return http_response{200, "text/plain", request.method + " " + request.target};
+    };
+    config.events.refused = [this](ec code) { seen.note([&] { refused.push_back(code); }); };
+    if (adjust)
+      adjust(config);
+    id = self->id();
+    wire = make_tcp_transport(std::move(config));
+  }
+  ~peer() { wire->stop(); }
+
+  endpoint listen() {
+    auto bound = wire->listen({"127.0.0.1", 0}, [this](std::shared_ptr<link> l) { adopt(std::move(l)); });
+    EXPECT_TRUE(bound.ok());
+    return *bound;
+  }
+  void adopt(std::shared_ptr<link> l) {
+    l->start({[this, weak = std::weak_ptr<link>{l}](frame f) {
+                if (auto from = weak.lock(); from && granting)
+                  from->grant(f.body.size);
+                seen.note([&] {
+                  body_bytes += f.body.size;
+                  frames.push_back(std::move(f));
+                });
+              },
+              [this](failure why) { seen.note([&] { closed.push_back(std::move(why)); }); }});
+    seen.note([&] { links.push_back(std::move(l)); });
+  }
+  result<std::shared_ptr<link>> dial(const endpoint& where, const peer_id& expected = {}, milliseconds timeout = 20s) {
+    std::promise<result<std::shared_ptr<link>>> answer;
+    auto future = answer.get_future();
+    wire->dial(where, expected, timeout, [&](result<std::shared_ptr<link>> outcome) {
+      if (outcome.ok())
+        adopt(*outcome);
+      answer.set_value(std::move(outcome));
+    });
+    return future.get();
+  }
+  bool waits_for_refusal(ec code) {
+    return seen.wait([&] { return std::find(refused.begin(), refused.end(), code) != refused.end(); });
+  }
+
+  peer_id id;
+  journal seen;
+  std::vector<std::shared_ptr<link>> links;
+  std::vector<frame> frames;
+  std::vector<failure> closed;
+  std::vector<ec> refused;
+  std::size_t body_bytes = 0;
+  std::atomic<bool> granting{true};
+  std::shared_ptr<transport> wire;
+};
+
+/// A socket without manners.
+struct raw_client {
+  explicit raw_client(const endpoint& where) {
+    asio::connect(socket, tcp::resolver{io}.resolve(where.host, std::to_string(where.port)));
+  }
+  void write(std::string_view text) {
+    boost::system::error_code ignored;
+    asio::write(socket, asio::buffer(text.data(), text.size()), ignored);
+  }
+  void write(std::span<const std::byte> bytes) { write(as_string_view(bytes)); }
+  std::string read_all() {
+    std::string out;
+    boost::system::error_code end;
+    asio::read(socket, asio::dynamic_buffer(out), end);
+    return out;
+  }
+  /// Upgraded, with the other side's hello frame still unread.
+  void upgrade() {
+    write("GET /peer HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: waggle/1\r\n\r\n");
+    std::string out;
+    while (out.find("\r\n\r\n") == std::string::npos) {
+      char c = 0;
+      asio::read(socket, asio::buffer(&c, 1));
+      out.push_back(c);
+    }
+    EXPECT_EQ(out.substr(0, 12), "HTTP/1.1 101");
+  }
+  asio::io_context io;
+  tcp::socket socket{io};
+};
+
+payload body_of(std::size_t size, std::uint64_t seed) {
+  auto bytes = std::make_shared<std::vector<std::byte>>(size);
+  random_source{seed}.fill(*bytes);
+  return payload_of(std::shared_ptr<const std::vector<std::byte>>{bytes});
+}
+
+TEST(TcpTransport, TwoPeersProveWhoTheyAreAndExchangeFrames) {
+  peer ann{1};
+  peer bob{2};
+  auto where = bob.listen();
+  ASSERT_NE(where.port, 0);
+  auto link = ann.dial(where, bob.id);
+  ASSERT_TRUE(link.ok()) << to_string(link.error());
+  EXPECT_EQ((*link)->remote().id, bob.id);
+  EXPECT_TRUE((*link)->outbound());
+  ASSERT_TRUE(bob.seen.wait([&] { return bob.links.size() == 1; }));
+  EXPECT_EQ(bob.links[0]->remote().id, ann.id);
+  EXPECT_FALSE(bob.links[0]->outbound());
+  EXPECT_EQ(bob.links[0]->remote().addresses.at(0).host, "127.0.0.1") << "0.0.0.0 is no address to dial";
+  auto body = body_of(70'000, 5);
+  EXPECT_TRUE((*link)->send({"from ann", {}}));
+  EXPECT_TRUE((*link)->send({"bulk", body}));
+  EXPECT_TRUE(bob.links[0]->send({"from bob", {}}));
+  ASSERT_TRUE(bob.seen.wait([&] { return bob.frames.size() == 2; }));
+  ASSERT_TRUE(ann.seen.wait([&] { return ann.frames.size() == 1; }));
+  EXPECT_EQ(ann.frames[0].header, "from bob");
+  for (const auto& f : bob.frames) {
+    if (f.header == "bulk") {
+      EXPECT_EQ(sha256(f.body.view()), sha256(body.view()));
+    } else {
+      EXPECT_EQ(f.header, "from ann");
+    }
+  }
+}
+
+TEST(TcpTransport, SixtyFourMebibytesArriveIntactThroughASmallerWindow) {
+  peer ann{1};
+  peer bob{2};
+  auto link = ann.dial(bob.listen());
+  ASSERT_TRUE(link.ok());
+  auto whole = body_of(64_MiB, 9);
+  constexpr std::size_t piece = 1_MiB + 4_KiB - 1;
+  for (std::size_t at = 0; at < whole.size; at += piece)
+    ASSERT_TRUE((*link)->send({"part", slice(whole, at, std::min(piece, whole.size - at))}));
+  ASSERT_TRUE(bob.seen.wait([&] { return bob.body_bytes == whole.size; }));
+  sha256_stream hash;
+  for (const auto& f : bob.frames)
+    hash.add(f.body.view());
+  EXPECT_EQ(hash.finish(), sha256(whole.view()));
+}
+
+TEST(TcpTransport, BulkThatNobodyDealsWithStopsItsSenderAndControlFramesPass) {
+  peer ann{1};
+  peer bob{2};
+  bob.granting = false;
+  auto link = ann.dial(bob.listen());
+  ASSERT_TRUE(link.ok());
+  auto body = body_of(8_MiB, 3);
+  for (int i = 0; i < 8; ++i) // twice the window
+    ASSERT_TRUE((*link)->send({"bulk", body}));
+  ASSERT_TRUE(bob.seen.wait([&] { return bob.body_bytes == 32_MiB; }));
+  // What was sent later overtakes, so the remaining bulk had its chance before.
+  ASSERT_TRUE((*link)->send({"control", {}}));
+  ASSERT_TRUE(bob.seen.wait([&] { return bob.frames.back().header == "control"; }));
+  EXPECT_EQ(bob.body_bytes, 32_MiB);
+  ASSERT_TRUE(bob.seen.wait([&] { return bob.links.size() == 1; }));
+  bob.granting = true;
+  bob.links[0]->grant(32_MiB);
+  ASSERT_TRUE(bob.seen.wait([&] { return bob.body_bytes == 64_MiB; }));
+}
+
+TEST(TcpTransport, ThousandsOfTinyBodiesBehindALargeHeaderAreNoTrouble) {
+  peer ann{1};
+  peer bob{2};
+  auto link = ann.dial(bob.listen());
+  ASSERT_TRUE(link.ok());
+  auto tiny = body_of(1, 1);
+  ASSERT_TRUE((*link)->send({std::string(wire::header_bytes_max, 'h'), {}})); // makes the read buffer grow
+  constexpr std::size_t many = 60'000;
+  for (std::size_t i = 0; i < many; ++i)
+    ASSERT_TRUE((*link)->send({"", tiny}));
+  ASSERT_TRUE(bob.seen.wait([&] { return bob.frames.size() == many + 1; }));
+}
+
+TEST(TcpTransport, FramesOverTheLimitAreNotSent) {
+  peer ann{1};
+  peer bob{2};
+  auto link = ann.dial(bob.listen());
+  ASSERT_TRUE(link.ok());
+  EXPECT_FALSE((*link)->send({std::string(wire::header_bytes_max + 1, 'h'), {}}));
+  EXPECT_FALSE((*link)->send({"h", body_of(wire::body_bytes_max + 1, 1)}));
+  EXPECT_TRUE((*link)->send({"h", body_of(wire::body_bytes_max, 1)}));
+  ASSERT_TRUE(bob.seen.wait([&] { return bob.body_bytes == wire::body_bytes_max; }));
+}
+
+TEST(TcpTransport, EachEndHearsOnceWhyALinkEnded) {
+  peer ann{1};
+  peer bob{2};
+  auto link = ann.dial(bob.listen());
+  ASSERT_TRUE(link.ok());
+  ASSERT_TRUE((*link)->send({"goodbye", {}}));
+  (*link)->close({ec::duplicate_peer, "a newer link"});
+  ASSERT_TRUE(ann.seen.wait([&] { return !ann.closed.empty(); }));
+  ASSERT_TRUE(bob.seen.wait([&] { return !bob.closed.empty(); }));
+  EXPECT_EQ(ann.closed[0].code, ec::duplicate_peer);
+  EXPECT_EQ(bob.closed[0].code, ec::peer_lost);
+  ASSERT_EQ(bob.frames.size(), 1u) << "what was queued before the end still goes out";
+  EXPECT_EQ(bob.frames[0].header, "goodbye");
+  EXPECT_FALSE((*link)->send({"more", {}}));
+  (*link)->close({ec::timeout, {}});
+  EXPECT_EQ(ann.closed.size(), 1u);
+}
+
+TEST(TcpTransport, ALinkMayOutliveItsTransport) {
+  std::shared_ptr<link> kept;
+  peer bob{2};
+  {
+    peer ann{1};
+    kept = *ann.dial(bob.listen());
+  }
+  EXPECT_FALSE(kept->send({"x", {}}));
+  kept->grant(5);
+  kept->close({ec::cancelled, {}});
+}
+
+TEST(TcpTransport, StrangersAreRefusedAndToldWhy) {
+  peer bob{2};
+  auto where = bob.listen();
+  auto code = [](const auto& outcome) { return outcome.ok() ? ec::none : outcome.error().code; };
+  peer other{3, "other run"};
+  EXPECT_EQ(code(other.dial(where)), ec::wrong_run);
+  EXPECT_TRUE(bob.waits_for_refusal(ec::wrong_run));
+  peer twin{2};
+  EXPECT_EQ(code(twin.dial(where)), ec::duplicate_identity);
+  peer ann{1};
+  EXPECT_EQ(code(ann.dial(where, other.id)), ec::bad_signature);
+  EXPECT_EQ(code(ann.dial(where, bob.id)), ec::none);
+}
+
+TEST(TcpTransport, DiallingNobodyFailsWithAReason) {
+  peer ann{1};
+  endpoint gone;
+  {
+    peer bob{2};
+    gone = bob.listen();
+  }
+  auto outcome = ann.dial(gone);
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.error().code, ec::unreachable);
+  EXPECT_NE(outcome.error().detail.find(to_string(gone)), std::string::npos);
+}
+
+TEST(TcpTransport, APeerThatAcceptsAndSaysNothingCostsTheTimeoutOnly) {
+  asio::io_context io;
+  tcp::acceptor mute{io, tcp::endpoint{asio::ip::address_v4::loopback(), 0}};
+  peer ann{1};
+  auto outcome = ann.dial({"127.0.0.1", mute.local_endpoint().port()}, {}, 100ms);
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.error().code, ec::timeout);
+}
+
+TEST(TcpTransport, ATakenPortIsOneSentenceForTheOperator) {
+  peer ann{1};
+  peer bob{2};
+  auto where = ann.listen();
+  auto outcome = bob.wire->listen(where, [](const std::shared_ptr<link>&) {});
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.error().code, ec::bad_config);
+  EXPECT_NE(outcome.error().detail.find(to_string(where)), std::string::npos);
+  EXPECT_NE(outcome.error().detail.find("taken"), std::string::npos);
+  EXPECT_EQ(outcome.error().detail.find('\n'), std::string::npos);
+  auto foreign = bob.wire->listen({"192.0.2.1", 0}, [](const std::shared_ptr<link>&) {});
+  ASSERT_FALSE(foreign.ok());
+  EXPECT_TRUE(bob.wire->listen({"127.0.0.1", 0}, [](const std::shared_ptr<link>&) {}).ok())
+    << "a failed attempt does not spoil the next";
+}
+
+TEST(TcpTransport, ServesHttpOnTheSamePort) {
+  peer bob{2};
+  auto where = bob.listen();
+  auto got = http_get(where, "/metrics?x=1", 20s);
+  ASSERT_TRUE(got.ok()) << to_string(got.error());
+  EXPECT_EQ(got->status, 200u);
+  EXPECT_EQ(got->body, "GET /metrics?x=1");
+  raw_client head{where};
+  head.write("HEAD /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  auto text = head.read_all();
+  EXPECT_NE(text.find("Content-Length: 7"), std::string::npos) << text;
+  EXPECT_EQ(text.substr(text.size() - 4), "\r\n\r\n") << "no body";
+}
+
+TEST(TcpTransport, NonsenseIsAnsweredCountedAndSurvived) {
+  peer bob{2};
+  auto where = bob.listen();
+  {
+    raw_client garbage{where};
+    std::string noise(400, '\0');
+    random_source{4}.fill(std::as_writable_bytes(std::span{noise}));
+    garbage.write(noise + "\r\n\r\n");
+    EXPECT_EQ(garbage.read_all().substr(0, 12), "HTTP/1.1 400");
+    EXPECT_TRUE(bob.waits_for_refusal(ec::malformed));
+  }
+  {
+    raw_client huge{where};
+    huge.write("GET / HTTP/1.1\r\nX: " + std::string(9_KiB, 'x') + "\r\n\r\n");
+    (void)huge.read_all();
+    EXPECT_TRUE(bob.waits_for_refusal(ec::oversize));
+  }
+  {
+    raw_client other{where};
+    other.write("GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+    EXPECT_EQ(other.read_all().substr(0, 12), "HTTP/1.1 426");
+    EXPECT_TRUE(bob.waits_for_refusal(ec::wrong_version));
+  }
+  EXPECT_TRUE(http_get(where, "/", 20s).ok());
+}
+
+TEST(TcpTransport, BytesThatAreNoFrameEndTheConnection) {
+  peer bob{2};
+  auto where = bob.listen();
+  raw_client c{where};
+  c.upgrade();
+  c.write("these are not sixteen bytes of a frame");
+  (void)c.read_all();
+  EXPECT_TRUE(bob.waits_for_refusal(ec::malformed));
+  raw_client big{where};
+  big.upgrade();
+  big.write(write_prefix({frame_kind::message, 0xffffffffU, 0xffffffffU}));
+  (void)big.read_all();
+  EXPECT_TRUE(bob.waits_for_refusal(ec::oversize));
+  raw_client early{where};
+  early.upgrade();
+  early.write(write_prefix({frame_kind::message, 0, 1_MiB}));
+  (void)early.read_all();
+  EXPECT_TRUE(bob.waits_for_refusal(ec::protocol_violation)) << "no bulk before the handshake";
+}
+
+TEST(TcpTransport, WhoDoesNotFinishIsCutOff) {
+  peer bob{2, "demo", [](tcp_transport_config& c) {
+             c.http_timeout = 100ms;
+             c.handshake_timeout = 100ms;
+           }};
+  auto where = bob.listen();
+  raw_client slow{where};
+  slow.write("GET / HTTP/1.1\r\nX-One-Letter-A-Minute: a"); // and no more
+  (void)slow.read_all();
+  raw_client mute{where};
+  mute.upgrade();
+  (void)mute.read_all();
+  EXPECT_TRUE(bob.waits_for_refusal(ec::timeout));
+}
+
+TEST(TcpTransport, ConnectionsBeyondTheLimitAreClosedAtOnce) {
+  peer bob{2, "demo", [](tcp_transport_config& c) { c.connections_max = 2; }};
+  auto where = bob.listen();
+  raw_client a{where};
+  raw_client b{where};
+  a.write("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+  raw_client c{where};
+  (void)c.read_all();
+  EXPECT_TRUE(bob.waits_for_refusal(ec::rate_limited));
+}
+
+TEST(TcpTransport, StoppingEndsLinksAndDialsAndNothingIsCalledLater) {
+  asio::io_context io;
+  tcp::acceptor mute{io, tcp::endpoint{asio::ip::address_v4::loopback(), 0}};
+  peer bob{2};
+  auto ann = std::make_unique<peer>(1);
+  auto link = ann->dial(bob.listen());
+  ASSERT_TRUE(link.ok());
+  std::promise<ec> answer;
+  auto future = answer.get_future();
+  ann->wire->dial({"127.0.0.1", mute.local_endpoint().port()}, {}, 60s,
+                  [&](result<std::shared_ptr<net::link>> outcome) { answer.set_value(outcome.error().code); });
+  ann->wire->stop();
+  ASSERT_EQ(future.wait_for(30s), std::future_status::ready);
+  EXPECT_EQ(future.get(), ec::shutting_down);
+  ASSERT_TRUE(ann->seen.wait([&] { return ann->closed.size() == 1; }));
+  EXPECT_EQ(ann->closed[0].code, ec::shutting_down);
+  ASSERT_TRUE(bob.seen.wait([&] { return bob.closed.size() == 1; }));
+  ann.reset();
+}
+
+} // namespace
+} // namespace waggle::net
