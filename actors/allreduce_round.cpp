@@ -372,8 +372,11 @@ struct conductor {
           suspect(member, ec::stalled);
       return;
     }
-    // Others may wait for results up to twice the stall timeout before they are done, or complain.
-    if (now() - st.completed >= 3 * config.stall_timeout)
+    // Others may wait for results up to twice the stall timeout before they are done, or complain. The
+    // leader loses patience first: it may be waiting for a frozen member itself, and must not be taken
+    // for the one that is frozen.
+    auto patience = st.protocol->coordinator() == order.self_index ? 3 : 5;
+    if (now() - st.completed >= patience * config.stall_timeout)
       st.protocol->awaited().for_each([&](std::size_t member) {
         if (!st.reported && member != order.self_index)
           suspect(member, ec::stalled);

@@ -68,10 +68,14 @@ bool all_finite(std::span<const float> values) {
   return true;
 }
 
+bool is_weight(double weight) {
+  return weight == 0 || (weight >= weight_min && weight <= weight_max); // false for NaN
+}
+
 status part_reducer::add(std::size_t member, double weight, payload values) {
   if (present_.contains(member))
     return ec::duplicate_peer;
-  if (!std::isfinite(weight) || weight < 0)
+  if (!is_weight(weight))
     return ec::bad_weight;
   if (values.size != encoded_size(codec_, elements_))
     return ec::wrong_shape;

@@ -12,6 +12,13 @@
 
 namespace waggle {
 
+/// Weights are 0 or within these bounds. They are far from where 64 of them times the largest float
+/// overflow a double, or their reciprocal does: with them the mean of finite values is finite, so
+/// that a mean that is not has a culprit.
+constexpr double weight_min = 1e-60;
+constexpr double weight_max = 1e60;
+bool is_weight(double weight);
+
 /// Collects what the members contribute to one part and computes its weighted mean.
 ///
 /// The sum runs over the contributors in ascending member order, in double precision, without fused

@@ -34,6 +34,8 @@ takeover_standing round_protocol::standing() const {
 std::optional<steady_time> round_protocol::wake_at() const {
   if (takeover_)
     return takeover_->until;
+  if (successor_)
+    return successor_->until;
   return std::nullopt;
 }
 
@@ -65,7 +67,7 @@ round_protocol::actions round_protocol::give_up(failure why) {
   if (lead() || takeover_)
     out.push_back(send_abort{others(view_.participant_set()), reason});
   else
-    out.push_back(send_suspect{leader(), view_.number, self_, reason});
+    out.push_back(send_suspect{coordinator(), view_.number, self_, reason});
   end_with(out, std::move(why));
   return out;
 }
@@ -97,13 +99,9 @@ round_protocol::actions round_protocol::on_suspicion(std::size_t member, ec reas
   }
   if (!view_.participant_set().contains(member))
     return out;
-  if (member != leader() && !lead()) {
-    // The leader decides. It may still hear from a member that we cannot reach.
-    if (news)
-      out.push_back(send_suspect{leader(), view_.number, member, reason});
-    if (!lost_.contains(leader()))
-      return out;
-  }
+  // Somebody else decides. It may still hear from a member that we cannot reach.
+  if (!lead() && member != coordinator() && news && !lost_.contains(coordinator()))
+    out.push_back(send_suspect{coordinator(), view_.number, member, reason});
   recover(out, now);
   return out;
 }
@@ -124,16 +122,26 @@ round_protocol::actions round_protocol::on_suspect(std::size_t from, std::uint32
 
 void round_protocol::recover(actions& out, steady_time now) {
   if (!lead()) {
-    // The lowest participant that is not lost takes over; everybody else waits to be asked.
+    // The view's leader, or a would-be leader that we gave our promise to, owes us a view. When it is
+    // lost, the lowest participant that is not takes over; everybody else waits to be asked.
+    auto owing = lost_.find(coordinator());
+    if (owing == lost_.end()) {
+      successor_.reset();
+      return;
+    }
     auto alive = view_.participant_set();
     for (const auto& [member, reason] : lost_)
       alive.erase(member);
     alive.insert(self_);
-    if (lost_.contains(leader())) {
-      if (alive.lowest() == self_)
-        start_takeover(out, now);
-      else
-        out.push_back(send_suspect{alive.lowest(), view_.number, leader(), lost_.at(leader())});
+    auto next = alive.lowest();
+    if (next == self_ || leader() == self_)
+      return start_takeover(out, now);
+    if (!successor_ || successor_->member != next) {
+      successor_ = successor{next, now + options_.takeover_timeout};
+      out.push_back(send_suspect{next, view_.number, owing->first, owing->second});
+    } else if (now >= successor_->until) {
+      lost_.emplace(next, ec::timeout); // it is lost as well, and nobody noticed
+      recover(out, now);
     }
     return;
   }
@@ -178,9 +186,14 @@ void round_protocol::propose(actions& out, const round_view& next, member_set au
 round_protocol::actions round_protocol::on_propose(std::size_t from, const round_view& next) {
   actions out;
   auto everybody = member_set::first(members_);
-  if (ended_ || from >= members_ || next.number % members_ != from || next.number < promised_
+  if (ended_ || from >= members_ || next.number % members_ != from || next.number > view_number_max
       || next.number <= view_.number)
     return out;
+  if (next.number < promised_) {
+    // It does not know of a takeover and would wait for us in vain.
+    out.push_back(send_standing{from, standing()});
+    return out;
+  }
   if (!everybody.contains(next.participant_set()) || !senders_.contains(next.contributor_set())
       || !is_quorum(next.participant_set(), members_) || next.contributors == 0)
     return out;
@@ -256,6 +269,8 @@ round_protocol::actions round_protocol::on_abort(std::size_t from, ec reason) {
 
 void round_protocol::start_takeover(actions& out, steady_time now) {
   auto number = number_above(promised_);
+  if (number > view_number_max)
+    return abort_all(out, ec::protocol_violation);
   promised_ = number;
   auto audience = others(member_set::first(members_));
   for (const auto& [member, reason] : lost_)
@@ -268,7 +283,7 @@ void round_protocol::start_takeover(actions& out, steady_time now) {
 
 round_protocol::actions round_protocol::on_takeover(std::size_t from, std::uint32_t number) {
   actions out;
-  if (from >= members_ || number % members_ != from)
+  if (from >= members_ || number % members_ != from || number > view_number_max)
     return out;
   if (number > promised_ && !ended_) {
     promised_ = number;
@@ -286,7 +301,15 @@ round_protocol::actions round_protocol::on_takeover(std::size_t from, std::uint3
 round_protocol::actions round_protocol::on_standing(std::size_t from,
                                                     const takeover_standing& standing) {
   actions out;
-  if (ended_ || !takeover_ || !takeover_->waiting.contains(from))
+  if (ended_ || standing.promised > view_number_max)
+    return out;
+  if (!takeover_ && standing.knows_view && standing.promised > promised_) {
+    // The answer to a view of ours that came too late: what we lead is over. If the one who is ahead
+    // is lost itself, `on_time` takes over from it.
+    promised_ = standing.promised;
+    return out;
+  }
+  if (!takeover_ || !takeover_->waiting.contains(from))
     return out;
   if (standing.knows_view && !standing.committed && standing.promised > takeover_->number) {
     promised_ = standing.promised; // somebody else is ahead and will tell us
@@ -303,7 +326,14 @@ round_protocol::actions round_protocol::on_standing(std::size_t from,
 
 round_protocol::actions round_protocol::on_time(steady_time now) {
   actions out;
-  if (ended_ || !takeover_ || now < takeover_->until)
+  if (ended_)
+    return out;
+  if (!takeover_) {
+    if (!lead())
+      recover(out, now);
+    return out;
+  }
+  if (now < takeover_->until)
     return out;
   takeover_->waiting.for_each([&](std::size_t member) { lost_.emplace(member, ec::timeout); });
   finish_takeover(out);
@@ -341,6 +371,9 @@ void round_protocol::finish_takeover(actions& out) {
   if (!is_quorum(answered, members_))
     return abort_all(out, ec::lost_quorum);
 
+  // Who was left out is told so, if it can be reached, and need not wait for its deadline.
+  auto everybody = member_set::first(members_);
+
   // May `highest` have been committed? Only if all its participants prepared it, and all of those
   // that answer say so. An adopted set may have been committed under an earlier number.
   member_set holders;
@@ -360,12 +393,12 @@ void round_protocol::finish_takeover(actions& out) {
       // We do not hold that result, so we cannot lead to it; the rest would wait for us in vain.
       return abort_all(out, ec::lost_quorum);
     }
-    return propose(out, next, answered);
+    return propose(out, next, everybody);
   }
   auto contributors = answered & senders_;
   if (contributors.size() < options_.min_contributors || contributors.empty())
     return abort_all(out, ec::too_few_contributors);
-  propose(out, {number, contributors.bits(), answered.bits(), false}, answered);
+  propose(out, {number, contributors.bits(), answered.bits(), false}, everybody);
 }
 
 } // namespace waggle

@@ -18,6 +18,9 @@ namespace waggle {
 /// with member 0 among them. Any two such sets have a member in common.
 bool is_quorum(member_set participants, std::size_t members);
 
+/// No honest round gets near; a number above it would only serve to make numbers wrap around.
+constexpr std::uint32_t view_number_max = 1U << 24U;
+
 /// What a member tells a would-be leader, see `round_protocol::on_takeover`.
 struct takeover_standing {
   std::uint32_t promised = 0;
@@ -138,14 +141,19 @@ public:
 
   [[nodiscard]] const round_view& view() const { return view_; }
   [[nodiscard]] std::size_t leader() const { return view_.number % members_; }
-  /// Participants whose word that they hold the result is missing here. Only the leader hears it; for
-  /// everybody else it is the leader, who owes the decision.
+  /// Who owes us the next word: the leader, or the would-be leader that we gave our promise to.
+  [[nodiscard]] std::size_t coordinator() const { return promised_ % members_; }
+  /// Who has to say something before this member can end. The leader hears from participants that
+  /// they hold the result; everybody else waits for the coordinator. Nobody during a takeover, which
+  /// has a timeout of its own.
   [[nodiscard]] member_set awaited() const {
-    if (leader() == self_)
+    if (takeover_ || ended_)
+      return {};
+    if (lead())
       return view_.participant_set() - prepared_members_;
-    member_set only_leader;
-    only_leader.insert(leader());
-    return only_leader;
+    member_set only_coordinator;
+    only_coordinator.insert(coordinator());
+    return only_coordinator;
   }
   [[nodiscard]] bool ended() const { return ended_; }
   [[nodiscard]] bool committed() const { return committed_; }
@@ -161,6 +169,11 @@ private:
     member_set waiting;
     std::map<std::size_t, takeover_standing> standings;
     steady_time until{};
+  };
+
+  struct successor {
+    std::size_t member;
+    steady_time until;
   };
 
   [[nodiscard]] bool lead() const { return leader() == self_ && promised_ == view_.number; }
@@ -187,6 +200,7 @@ private:
   member_set prepared_members_;  // leader: who has prepared view_
   std::map<std::size_t, ec> lost_;
   std::optional<takeover> takeover_;
+  std::optional<successor> successor_; // whom we expect to take over
   bool ended_ = false;
   bool committed_ = false;
 };

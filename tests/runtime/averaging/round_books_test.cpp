@@ -1,0 +1,123 @@
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "runtime/averaging/round_books.hpp"
+#include "tests/runtime/averaging/plans.hpp"
+
+namespace waggle {
+namespace {
+
+using verdict = round_books::verdict;
+const steady_time t0{};
+const auto all3 = member_set::first(3).bits();
+
+// 3 members × 10 elements in parts of 4: parts 0-2 of member 0, 3-5 of member 1, 6-8 of member 2.
+round_books books(std::size_t self) { return {plan_for(3), self, t0}; }
+
+TEST(RoundBooks, ShipsEachContributionOnceBeginningBehindItself) {
+  auto b = books(1);
+  auto shipments = b.take_shipments();
+  ASSERT_EQ(shipments.size(), 9u);
+  EXPECT_EQ(shipments[0].owner, 2u);
+  EXPECT_EQ(shipments[1].owner, 0u);
+  EXPECT_EQ(shipments[2].owner, 1u);
+  std::set<std::uint32_t> parts;
+  for (const auto& s : shipments) {
+    parts.insert(s.part);
+    EXPECT_EQ(s.owner, b.parts()[s.part].home);
+  }
+  EXPECT_EQ(parts.size(), 9u);
+  EXPECT_TRUE(b.take_shipments().empty());
+}
+
+TEST(RoundBooks, ContributionsAreKeptAndCountOnce) {
+  auto b = books(0);
+  EXPECT_EQ(b.contribution(0, 1, 0, t0), verdict::accept);
+  EXPECT_EQ(b.contribution(0, 1, 0, t0), verdict::refuse);
+  EXPECT_EQ(b.contribution(3, 1, 0, t0), verdict::ignore) << "a part of another owner";
+  EXPECT_EQ(b.contribution(3, 2, 5, t0), verdict::later) << "ours in a view to come, perhaps";
+  EXPECT_EQ(b.contribution(9, 1, 0, t0), verdict::refuse) << "no such part";
+  EXPECT_EQ(b.contribution(0, 3, 0, t0), verdict::refuse) << "no such member";
+}
+
+TEST(RoundBooks, IsCompleteWhenEveryPartOfTheResultIsHere) {
+  auto b = books(2);
+  for (std::uint32_t part = 0; part < 9; ++part) {
+    EXPECT_FALSE(b.complete());
+    EXPECT_EQ(b.result(part, part / 3, all3, 0, t0), verdict::accept);
+    EXPECT_EQ(b.result(part, part / 3, all3, 0, t0), verdict::ignore);
+  }
+  EXPECT_TRUE(b.complete());
+  b.forget_result(4);
+  EXPECT_FALSE(b.complete());
+  EXPECT_EQ(b.result(4, 1, all3, 0, t0), verdict::accept);
+  EXPECT_TRUE(b.complete());
+}
+
+TEST(RoundBooks, ResultsOfTheWrongOwnerOrSetAreRefused) {
+  auto b = books(2);
+  EXPECT_EQ(b.result(0, 1, all3, 0, t0), verdict::refuse);
+  EXPECT_EQ(b.result(0, 0, 3, 0, t0), verdict::refuse);
+  EXPECT_EQ(b.result(0, 0, 3, 4, t0), verdict::later);
+  EXPECT_EQ(b.result(99, 0, all3, 0, t0), verdict::refuse);
+  EXPECT_EQ(b.result(0, 77, all3, 0, t0), verdict::refuse);
+}
+
+TEST(RoundBooks, AViewWithFewerContributorsForgetsResultsAndKeepsContributions) {
+  auto b = books(0);
+  EXPECT_EQ(b.contribution(0, 1, 0, t0), verdict::accept);
+  EXPECT_EQ(b.result(3, 1, all3, 0, t0), verdict::accept);
+  auto shipped = b.take_shipments().size();
+  EXPECT_EQ(shipped, 9u);
+  b.enter({3, 3, 3, false}, t0 + 1s); // member 2 is lost
+  EXPECT_EQ(b.result(3, 1, all3, 0, t0), verdict::ignore) << "of the view before";
+  EXPECT_EQ(b.result(3, 1, 3, 3, t0), verdict::accept);
+  EXPECT_EQ(b.contribution(0, 1, 3, t0), verdict::refuse) << "it was not asked again";
+  // Parts 6-8 are spread over members 0 and 1.
+  std::set<std::size_t> owners;
+  for (const auto& s : b.take_shipments()) {
+    EXPECT_GE(s.part, 6u);
+    owners.insert(s.owner);
+  }
+  EXPECT_EQ(owners, (std::set<std::size_t>{0, 1}));
+}
+
+TEST(RoundBooks, AViewWithTheSameContributorsKeepsResults) {
+  auto b = books(1);
+  EXPECT_EQ(b.result(0, 0, all3, 0, t0), verdict::accept);
+  b.enter({3, all3, 3, false}, t0);
+  EXPECT_EQ(b.result(0, 0, all3, 3, t0), verdict::ignore);
+}
+
+TEST(RoundBooks, ContributorsAreStalledAfterTheTimeoutAndReducersAfterTwice) {
+  auto b = books(0);
+  for (std::uint32_t part = 0; part < 3; ++part)
+    EXPECT_EQ(b.contribution(part, 1, 0, t0), verdict::accept);
+  EXPECT_TRUE(b.stalled(t0 + 999ms, 1s).empty());
+  EXPECT_EQ(b.stalled(t0 + 1s, 1s), (std::vector<std::size_t>{2}));
+  EXPECT_EQ(b.stalled(t0 + 2s, 1s), (std::vector<std::size_t>{1, 2}));
+  EXPECT_EQ(b.result(3, 1, all3, 0, t0 + 1'500ms), verdict::accept);
+  EXPECT_EQ(b.stalled(t0 + 2s, 1s), (std::vector<std::size_t>{2})) << "progress counts";
+}
+
+TEST(RoundBooks, NobodyWaitsForItself) {
+  auto b = books(0);
+  for (auto i : b.stalled(t0 + 1h, 1s))
+    EXPECT_NE(i, 0u);
+}
+
+TEST(RoundBooks, AViewOfClientsAloneCannotComplete) {
+  auto plan = plan_for(3);
+  plan.members[1].mode = plan.members[2].mode = member_mode::client;
+  plan.shares = {30, 0, 0};
+  round_books b{plan, 1, t0};
+  b.enter({3, 6, 6, false}, t0);
+  EXPECT_TRUE(b.take_shipments().empty());
+  EXPECT_TRUE(b.owned().empty());
+  EXPECT_FALSE(b.complete());
+  EXPECT_EQ(b.result(0, 0, 6, 3, t0), verdict::refuse);
+}
+
+} // namespace
+} // namespace waggle
