@@ -20,11 +20,11 @@ namespace {
 struct conditions {
   std::size_t peers = 4;
   std::size_t clients = 0;
-  double loss = 0;                // of every message
-  milliseconds delay_max{2};      // of every message
-  milliseconds start_spread{20};  // between the first and the last to search
-  bool connected = true;          // else they only meet in the table
-  std::size_t crashes = 0;        // without a word; others hear of it a second later
+  double loss = 0;               // of every message
+  milliseconds delay_max{2};     // of every message
+  milliseconds start_spread{20}; // between the first and the last to search
+  bool connected = true;         // else they only meet in the table
+  std::size_t crashes = 0;       // without a word; others hear of it a second later
   milliseconds patience{15'000};
   group_search::options options;
 };
@@ -80,7 +80,9 @@ private:
     out.client = out.record.client_mode = is_client(i);
     return out;
   }
-  static std::size_t index(const peer_record& p) { return static_cast<std::size_t>(p.id.bytes[31]); }
+  static std::size_t index(const peer_record& p) {
+    return static_cast<std::size_t>(p.id.bytes[31]);
+  }
   [[nodiscard]] group_search::moment now() const {
     return {now_, swarm_time{500'000h} + (now_ - steady_time{})};
   }
@@ -369,8 +371,8 @@ TEST(GroupSearchSwarm, EverySearchEndsWhateverIsLost) {
     given.patience = std::array{200ms, 5000ms, 20'000ms}[random.below(3)];
     given.options.expected_peers = random.below(2) == 0 ? 0 : given.peers;
     given.options.min_group_size = 1 + random.below(3);
-    given.options.target_group_size = std::max<std::size_t>(given.options.min_group_size, 2)
-                                      + random.below(6);
+    given.options.target_group_size =
+      std::max<std::size_t>(given.options.min_group_size, 2) + random.below(6);
     swarm s{seed, given};
     s.run();
     expect_contract(s, given);

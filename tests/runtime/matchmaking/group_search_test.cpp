@@ -39,7 +39,9 @@ unsigned asked(const group_search::actions& actions) {
   return asks.empty() ? 0U : static_cast<unsigned>(asks.front().to.id.bytes.back());
 }
 
-unsigned number_of(const peer_record& p) { return static_cast<unsigned>(p.id.bytes.back()); }
+unsigned number_of(const peer_record& p) {
+  return static_cast<unsigned>(p.id.bytes.back());
+}
 
 /// Peer 5 searches; others may be smaller or larger than it.
 class GroupSearch : public testing::Test {
@@ -60,7 +62,8 @@ protected:
   swarm_time own() const { return at(opts.min_matchmaking_time); }
 };
 
-// -- declaring and looking up (§2.2) ---------------------------------------------------------------
+// -- declaring and looking up (§2.2)
+// ---------------------------------------------------------------
 
 TEST_F(GroupSearch, DeclaresWhenItWillMakeDoAndLooksUp) {
   auto search = make();
@@ -105,7 +108,8 @@ TEST_F(GroupSearch, DeclaresAnewWhenItExpiresAlone) {
   EXPECT_EQ(declared[0].expiration, own());
 }
 
-// -- whom to ask (§3.2) ----------------------------------------------------------------------------
+// -- whom to ask (§3.2)
+// ----------------------------------------------------------------------------
 
 TEST_F(GroupSearch, AsksTheEarliestExpirationFirst) {
   auto search = make();
@@ -193,7 +197,8 @@ TEST_F(GroupSearch, RemembersABoundedNumberOfCandidates) {
   EXPECT_THAT(failed[0].why.detail, testing::HasSubstr("1024 candidates"));
 }
 
-// -- the answer (§3.3) -----------------------------------------------------------------------------
+// -- the answer (§3.3)
+// -----------------------------------------------------------------------------
 
 TEST_F(GroupSearch, FollowsWhoAcceptsAndAsksNobodyElse) {
   auto search = make();
@@ -306,7 +311,8 @@ TEST_F(GroupSearch, IgnoresAnswersOfPeersItDidNotAsk) {
   EXPECT_FALSE(search.leader());
 }
 
-// -- the checks on a request, in their order (§3.4) --------------------------------------------------
+// -- the checks on a request, in their order (§3.4)
+// --------------------------------------------------
 
 TEST_F(GroupSearch, RefusesToBeJoinedBeforeItSearchesAndAfterwards) {
   auto search = make();
@@ -398,7 +404,8 @@ TEST_F(GroupSearch, OfTwoWhoAskEachOtherTheSmallerAccepts) {
   EXPECT_EQ(search.followers(), 1u);
 }
 
-// -- leading (§3.3) ----------------------------------------------------------------------------------
+// -- leading (§3.3)
+// ----------------------------------------------------------------------------------
 
 TEST_F(GroupSearch, BeginsAtOnceAtTheTargetSize) {
   opts.target_group_size = 3;
@@ -541,7 +548,8 @@ TEST_F(GroupSearch, TheOrderOfTheMembersIsRandomButSeeded) {
   EXPECT_TRUE(differs);
 }
 
-// -- following (§3.3) --------------------------------------------------------------------------------
+// -- following (§3.3)
+// --------------------------------------------------------------------------------
 
 TEST_F(GroupSearch, TheLeadersWordEndsTheSearch) {
   auto search = make();
@@ -637,7 +645,8 @@ TEST_F(GroupSearch, AClientWaitsForALeaderThatBeganLater) {
   EXPECT_TRUE(search.on_begin(peer(1).id));
 }
 
-// -- the end (§3.3, reasons) -------------------------------------------------------------------------
+// -- the end (§3.3, reasons)
+// -------------------------------------------------------------------------
 
 TEST_F(GroupSearch, CancelLeavesDisbandsWithdrawsAndReports) {
   auto search = make();
@@ -701,6 +710,14 @@ TEST_F(GroupSearchReasons, NobodyDeclared) {
 TEST_F(GroupSearchReasons, WhatEverybodyAnsweredIsTheReason) {
   for (auto code : {ec::schema_mismatch, ec::epoch_mismatch, ec::unreachable, ec::timeout})
     EXPECT_EQ(end_with(code).code, code);
+}
+
+TEST_F(GroupSearchReasons, WhatAPeerSaidBeforeItSearchedIsNoReason) {
+  auto search = make();
+  search.candidate(peer(1), std::nullopt);
+  ASSERT_EQ(asked(search.start(now)), 1u);
+  auto actions = search.on_answer(peer(1).id, ec::not_looking, {}, now);
+  EXPECT_EQ(run(search, actions, ec::schema_mismatch).code, ec::schema_mismatch);
 }
 
 TEST_F(GroupSearchReasons, TooFewWereLooking) {

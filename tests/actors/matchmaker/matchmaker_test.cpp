@@ -1,0 +1,544 @@
+#include "actors/matchmaker.hpp"
+
+#include <deque>
+#include <functional>
+
+#include <gmock/gmock.h>
+
+#include "tests/support/actor_test.hpp"
+
+namespace waggle {
+namespace {
+
+/// What a peer's matchmaker does with the world, and what the world answers.
+struct surroundings {
+  peer_record self;
+  std::map<peer_id, matchmaker_actor>* wired =
+    nullptr; // calls and events go to these by themselves
+  // For peers that are not wired. No answer: the peer is silent.
+  std::function<std::optional<result<wire::join_reply>>(const wire::join_group&)> peer_says;
+  std::vector<call_peer> calls;
+  std::vector<tell_peer> told;
+  std::vector<record> stored;
+  std::map<std::string, record>* table = nullptr;
+};
+using world = std::shared_ptr<surroundings>;
+
+switchboard_actor::behavior_type fake_switchboard(switchboard_actor::pointer self, world around) {
+  return {
+    [=](const call_peer& msg) -> caf::result<peer_answer> {
+      around->calls.push_back(msg);
+      auto promise = self->make_response_promise<peer_answer>();
+      if (auto other = around->wired->find(msg.to.id); other != around->wired->end()) {
+        self->request(other->second, msg.timeout, inbound_call{around->self, msg.what})
+          .then(
+            [=](const outbound_answer& a) mutable {
+              promise.deliver(peer_answer{msg.to.id, a.what, {}});
+            },
+            [=](const caf::error& why) mutable { promise.deliver(why); });
+        return promise;
+      }
+      const auto* join = std::get_if<wire::join_group>(&msg.what);
+      auto says = join != nullptr && around->peer_says
+                    ? around->peer_says(*join)
+                    : std::optional{result<wire::join_reply>{failure{ec::unreachable, {}}}};
+      if (says && says->ok())
+        promise.deliver(peer_answer{msg.to.id, **says, {}});
+      else if (says)
+        promise.deliver(to_caf(says->error()));
+      return promise;
+    },
+    [=](const tell_peer& msg) {
+      around->told.push_back(msg);
+      if (auto other = around->wired->find(msg.to.id); other != around->wired->end())
+        if (std::holds_alternative<wire::begin_group>(msg.what)
+            || std::holds_alternative<wire::disband_group>(msg.what)
+            || std::holds_alternative<wire::leave_group>(msg.what))
+          self->send(other->second, inbound_event{around->self, msg.what, {}, nullptr});
+    },
+    [](const connect_address&) -> caf::result<peer_connected> { return to_caf(ec::unreachable); },
+    [](get_connected_peers) { return connected_peers{}; },
+  };
+}
+
+dht_router_actor::behavior_type fake_dht(dht_router_actor::pointer, world around) {
+  return {
+    [](const inbound_call&) -> caf::result<outbound_answer> { return to_caf(ec::not_ready); },
+    [](const inbound_event&) {},
+    [=](const store_record& msg) {
+      around->stored.push_back(msg.entry);
+      (*around->table)[msg.entry.name + "/" + msg.entry.subkey] = msg.entry;
+      return store_report{1, 0, 0, ec::none};
+    },
+    [=](const find_records& msg) {
+      found_records found;
+      for (const auto& [key, entry] : *around->table)
+        if (entry.kind == msg.kind && entry.name == msg.name && !entry.tombstone)
+          found.records.push_back(entry);
+      return found;
+    },
+    [](const find_peer&) -> caf::result<found_peer> { return to_caf(ec::not_found); },
+    [](const bootstrap_from&) {},
+    [](get_dht_status) { return dht_status{}; },
+    [](const peer_connected&) {},
+    [](const peer_disconnected&) {},
+  };
+}
+
+class Matchmaker : public testing::actor_test {
+protected:
+  struct peer {
+    node_context ctx;
+    world around;
+    matchmaker_actor maker;
+  };
+
+  peer start(std::uint64_t seed, matchmaking_config config = {}) {
+    peer p;
+    p.ctx = testing::test_context(seed, wall);
+    p.around = std::make_shared<surroundings>();
+    p.around->self = p.ctx.record;
+    p.around->wired = &wired;
+    p.around->table = &table;
+    auto board = spawn(fake_switchboard, p.around);
+    auto dht = spawn(fake_dht, p.around);
+    p.maker = spawn(matchmaker, p.ctx, config, board, dht);
+    return p;
+  }
+  peer wire_up(std::uint64_t seed, matchmaking_config config = {}) {
+    auto p = start(seed, config);
+    wired[p.ctx.record.id] = p.maker;
+    return p;
+  }
+  void connect(const peer& a, const peer& b) {
+    tell(a.maker, peer_connected{b.ctx.record});
+    tell(b.maker, peer_connected{a.ctx.record});
+  }
+  static find_group search(milliseconds deadline = 10s, std::uint32_t expected = 0) {
+    return {epoch_id{3}, 100, deadline, expected};
+  }
+  pending<group_formed> find(const peer& p, find_group what) {
+    return ask_later<group_formed>(p.maker, what);
+  }
+  result<wire::join_reply> join(const peer& p, const wire::join_group& what, std::uint64_t from) {
+    auto answer = ask<outbound_answer>(p.maker, inbound_call{testing::test_peer(from), what});
+    if (!answer)
+      return answer.error();
+    return std::get<wire::join_reply>(answer->what);
+  }
+  /// What a peer of the same kind would ask.
+  wire::join_group question(const peer& like) {
+    auto probe = start(900);
+    tell(probe.maker, peer_connected{like.ctx.record});
+    ask_later<group_formed>(probe.maker, search(200ms));
+    pass(300ms);
+    EXPECT_FALSE(probe.around->calls.empty());
+    auto what = std::get<wire::join_group>(probe.around->calls.at(0).what);
+    what.expiration = wall->now() + 1h;
+    return what;
+  }
+  template <class Event>
+  static std::vector<Event> told(const peer& p) {
+    std::vector<Event> out;
+    for (const auto& msg : p.around->told)
+      if (const auto* event = std::get_if<Event>(&msg.what))
+        out.push_back(*event);
+    return out;
+  }
+
+  std::map<peer_id, matchmaker_actor> wired;
+  std::map<std::string, record> table;
+};
+
+// -- groups that form
+// --------------------------------------------------------------------------------
+
+TEST_F(Matchmaker, ConnectedPeersFormOneGroupAndHoldTheSamePlan) {
+  std::vector<peer> peers;
+  for (std::uint64_t seed = 1; seed <= 4; ++seed)
+    peers.push_back(wire_up(seed));
+  for (std::size_t i = 0; i < 4; ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      connect(peers[i], peers[j]);
+  std::vector<pending<group_formed>> groups;
+  for (const auto& p : peers)
+    groups.push_back(find(p, search(10s, 4)));
+  pass(300ms);
+  for (const auto& group : groups) {
+    ASSERT_TRUE(group.get()) << to_string(group.get().error());
+    EXPECT_EQ(group.get()->plan, groups[0].get()->plan);
+  }
+  auto plan = groups[0].get()->plan;
+  EXPECT_TRUE(validate_plan(plan));
+  EXPECT_EQ(plan.members.size(), 4u);
+  EXPECT_EQ(plan.epoch, epoch_id{3});
+  EXPECT_EQ(plan.elements, 100u);
+  for (const auto& p : peers)
+    EXPECT_EQ(
+      testing::exported(*p.ctx.metrics, "waggle_matchmaking_rounds_total{outcome=\"formed\""), 1.0);
+}
+
+TEST_F(Matchmaker, PeersThatOnlyShareTheTableMeetThere) {
+  auto a = wire_up(1);
+  auto b = wire_up(2);
+  auto first = find(a, search(10s, 2));
+  auto second = find(b, search(10s, 2));
+  pass(1s);
+  ASSERT_TRUE(first.get());
+  ASSERT_TRUE(second.get());
+  EXPECT_EQ(first.get()->plan, second.get()->plan);
+}
+
+TEST_F(Matchmaker, AClientFollowsAndReducesNothing) {
+  matchmaking_config client;
+  client.mode = member_mode::client;
+  auto a = wire_up(1);
+  auto b = wire_up(2, client);
+  connect(a, b);
+  auto first = find(a, search(10s, 2));
+  auto second = find(b, search(10s, 2));
+  pass(1s);
+  ASSERT_TRUE(first.get());
+  ASSERT_TRUE(second.get());
+  auto plan = first.get()->plan;
+  EXPECT_EQ(plan.members[0].peer.id, a.ctx.record.id);
+  EXPECT_EQ(plan.shares, (std::vector<std::uint64_t>{100, 0}));
+  EXPECT_TRUE(b.around->stored.empty()) << "a client declares nothing";
+}
+
+TEST_F(Matchmaker, ASecondSearchFindsAnotherRound) {
+  auto a = wire_up(1);
+  auto b = wire_up(2);
+  connect(a, b);
+  std::set<round_id> rounds;
+  for (int i = 0; i < 3; ++i) {
+    auto first = find(a, search(10s, 2));
+    auto second = find(b, search(10s, 2));
+    pass(1s);
+    ASSERT_TRUE(first.get());
+    ASSERT_TRUE(second.get());
+    rounds.insert(first.get()->plan.id);
+  }
+  EXPECT_EQ(rounds.size(), 3u);
+}
+
+// -- the declaration
+// ---------------------------------------------------------------------------------
+
+TEST_F(Matchmaker, DeclaresAValidRecordAndTakesItBack) {
+  auto a = start(1);
+  find(a, search(10s));
+  ASSERT_EQ(a.around->stored.size(), 1u);
+  const auto& entry = a.around->stored[0];
+  EXPECT_EQ(entry.name, "vector.0b");
+  EXPECT_TRUE(validate_record("test", entry, wall->now(), *a.ctx.verifier));
+  tell(a.maker, cancel_search{});
+  ASSERT_EQ(a.around->stored.size(), 2u);
+  const auto& gone = a.around->stored[1];
+  EXPECT_TRUE(gone.tombstone);
+  EXPECT_GT(gone.sequence, entry.sequence);
+  EXPECT_EQ(gone.expiration, entry.expiration);
+  EXPECT_TRUE(validate_record("test", gone, wall->now(), *a.ctx.verifier));
+}
+
+// -- searches that end badly
+// ---------------------------------------------------------------------------
+
+TEST_F(Matchmaker, ALonePeerLearnsThatNobodyDeclared) {
+  auto a = start(1);
+  auto group = find(a, search(2s));
+  pass(2s - 1ms);
+  EXPECT_FALSE(group.answered());
+  pass(30ms);
+  EXPECT_EQ(group.get().error().code, ec::nobody_declared);
+  EXPECT_EQ(testing::exported(*a.ctx.metrics,
+                              "waggle_matchmaking_rounds_total{outcome=\"nobody_declared\""),
+            1.0);
+}
+
+TEST_F(Matchmaker, ACancelledSearchSaysSo) {
+  auto a = start(1);
+  auto group = find(a, search());
+  tell(a.maker, cancel_search{});
+  EXPECT_EQ(group.get().error().code, ec::cancelled);
+  EXPECT_TRUE(find(a, search()).get().error().code == ec::not_ready) << "it can search again";
+}
+
+TEST_F(Matchmaker, OneSearchAtATime) {
+  auto a = start(1);
+  find(a, search());
+  EXPECT_EQ(find(a, search()).get().error().code, ec::overloaded);
+}
+
+TEST_F(Matchmaker, ASilentPeerCostsNoMoreThanTheDeadline) {
+  auto a = start(1);
+  a.around->peer_says = [](const auto&) { return std::nullopt; };
+  tell(a.maker, peer_connected{testing::test_peer(2)});
+  auto group = find(a, search(7s));
+  pass(7100ms);
+  EXPECT_EQ(group.get().error().code, ec::timeout);
+}
+
+TEST_F(Matchmaker, APeerThatCannotBeReachedIsTheReason) {
+  auto a = start(1);
+  a.around->peer_says = [](const auto&) { return result<wire::join_reply>{ec::unreachable}; };
+  tell(a.maker, peer_connected{testing::test_peer(2)});
+  auto group = find(a, search(3s));
+  pass(3100ms);
+  EXPECT_EQ(group.get().error().code, ec::unreachable);
+}
+
+TEST_F(Matchmaker, PeersWithDifferentVectorsNeverMeet) {
+  matchmaking_config half;
+  half.codec = codec_id::float16;
+  auto a = wire_up(1);
+  auto b = wire_up(2, half);
+  connect(a, b);
+  auto first = find(a, search(3s, 2));
+  auto second = find(b, search(3s, 2));
+  pass(3100ms);
+  EXPECT_EQ(first.get().error().code, ec::schema_mismatch);
+  EXPECT_EQ(second.get().error().code, ec::schema_mismatch);
+  EXPECT_GT(testing::exported(*a.ctx.metrics, "waggle_matchmaking_joins_refused_total{")
+              + testing::exported(*b.ctx.metrics, "waggle_matchmaking_joins_refused_total{"),
+            0.0);
+}
+
+TEST_F(Matchmaker, PeersAtDifferentEpochsNeverMeet) {
+  auto a = wire_up(1);
+  auto b = wire_up(2);
+  connect(a, b);
+  auto other = search(3s, 2);
+  other.epoch = epoch_id{4};
+  auto first = find(a, search(3s, 2));
+  auto second = find(b, other);
+  pass(3100ms);
+  EXPECT_EQ(first.get().error().code, ec::epoch_mismatch);
+  EXPECT_EQ(second.get().error().code, ec::epoch_mismatch);
+}
+
+TEST_F(Matchmaker, AGroupBelowTheMinimumOfContributorsDoesNotBegin) {
+  matchmaking_config three;
+  three.min_contributors = 3;
+  three.min_matchmaking_time = 1s;
+  auto a = wire_up(1, three);
+  auto b = wire_up(2, three);
+  connect(a, b);
+  auto first = find(a, search(3s));
+  auto second = find(b, search(3s));
+  pass(3100ms);
+  EXPECT_EQ(first.get().error().code, ec::too_few);
+  EXPECT_EQ(second.get().error().code, ec::too_few);
+}
+
+// -- being asked
+// ---------------------------------------------------------------------------------------
+
+TEST_F(Matchmaker, RefusesWhoDoesNotFitAndSaysWhy) {
+  auto a = start(1);
+  auto good = question(a);
+  EXPECT_EQ(join(a, good, 5)->code, ec::not_looking);
+  find(a, search());
+  auto bad = good;
+  bad.schema.bytes[0] ^= std::byte{1};
+  EXPECT_EQ(join(a, bad, 5)->code, ec::schema_mismatch);
+  bad = good;
+  bad.group_key = "other.0b";
+  EXPECT_EQ(join(a, bad, 5)->code, ec::wrong_group_key);
+  bad = good;
+  bad.epoch = epoch_id{4};
+  EXPECT_EQ(join(a, bad, 5)->code, ec::epoch_mismatch);
+  bad = good;
+  bad.expiration = wall->now();
+  EXPECT_EQ(join(a, bad, 5)->code, ec::bad_expiration);
+  EXPECT_EQ(join(a, good, 5)->code, ec::none);
+  EXPECT_EQ(join(a, good, 5)->code, ec::duplicate_peer);
+  for (const auto* reason : {"not_looking", "schema_mismatch", "wrong_group_key", "epoch_mismatch",
+                             "bad_expiration", "duplicate_peer"})
+    EXPECT_EQ(testing::exported(*a.ctx.metrics,
+                                std::string{"waggle_matchmaking_joins_refused_total{reason=\""}
+                                  + reason + "\""),
+              1.0)
+      << reason;
+}
+
+TEST_F(Matchmaker, AClientRefusesToLeadWhateverTheRestOfTheQuestion) {
+  matchmaking_config client;
+  client.mode = member_mode::client;
+  auto a = start(1, client);
+  find(a, search());
+  EXPECT_EQ(join(a, wire::join_group{}, 5)->code, ec::protocol_violation);
+}
+
+TEST_F(Matchmaker, AnswersNoOtherRequests) {
+  auto a = start(1);
+  auto answer =
+    ask<outbound_answer>(a.maker, inbound_call{testing::test_peer(2), wire::dht_ping{}});
+  EXPECT_EQ(answer.error().code, ec::protocol_violation);
+}
+
+TEST_F(Matchmaker, AFollowerThatIsLostIsNotInTheGroup) {
+  auto a = start(1);
+  auto good = question(a);
+  auto group = find(a, search(10s));
+  ASSERT_EQ(join(a, good, 5)->code, ec::none);
+  ASSERT_EQ(join(a, good, 6)->code, ec::none);
+  ASSERT_EQ(join(a, good, 7)->code, ec::none);
+  tell(a.maker, peer_disconnected{testing::test_peer(5).id, {ec::peer_lost, {}}});
+  tell(a.maker, inbound_event{testing::test_peer(6), wire::leave_group{"vector"}, {}, nullptr});
+  pass(matchmaking_config{}.min_matchmaking_time + 30ms);
+  ASSERT_TRUE(group.get());
+  ASSERT_EQ(group.get()->plan.members.size(), 2u);
+  EXPECT_EQ(group.get()->plan.members[1].peer.id, testing::test_peer(7).id);
+  EXPECT_EQ(told<wire::begin_group>(a).size(), 1u);
+}
+
+TEST_F(Matchmaker, ALeaderThatCannotMakeAPlanLetsItsFollowersGo) {
+  auto a = start(1);
+  auto good = question(a);
+  auto nothing = search(10s, 2);
+  nothing.elements = 0;
+  auto group = find(a, nothing);
+  // The schema covers the number of elements: ask as a peer that has none either.
+  auto probe = start(901);
+  tell(probe.maker, peer_connected{a.ctx.record});
+  ask_later<group_formed>(probe.maker, nothing);
+  pass(30ms);
+  ASSERT_FALSE(probe.around->calls.empty());
+  good.schema = std::get<wire::join_group>(probe.around->calls[0].what).schema;
+  EXPECT_EQ(join(a, good, 5)->code, ec::none);
+  EXPECT_EQ(group.get().error().code, ec::protocol_violation);
+  EXPECT_EQ(told<wire::disband_group>(a).size(), 1u);
+}
+
+// -- what a leader may tell us
+// -----------------------------------------------------------------------------
+
+class Follower : public Matchmaker {
+protected:
+  /// We follow peer 2, which is scripted.
+  void SetUp() override {
+    us = start(1);
+    us.around->peer_says = [](const auto&) { return result<wire::join_reply>{wire::join_reply{}}; };
+    tell(us.maker, peer_connected{leader});
+    group = find(us, search());
+    ASSERT_EQ(us.around->calls.size(), 1u);
+    plan.id.bytes.fill(std::byte{1});
+    plan.prefix = "vector";
+    plan.epoch = epoch_id{3};
+    plan.members = {{leader, member_mode::node}, {us.ctx.record, member_mode::node}};
+    plan.elements = 100;
+    plan.part_elements = matchmaking_config{}.part_elements;
+    plan.shares = {50, 50};
+  }
+  void begin(const round_plan& with, const peer_record& from) {
+    tell(us.maker, inbound_event{from, wire::begin_group{with}, {}, nullptr});
+  }
+  void expect_refused(const round_plan& with, ec why) {
+    begin(with, leader);
+    EXPECT_FALSE(group.answered());
+    EXPECT_EQ(testing::exported(*us.ctx.metrics, "waggle_network_refused_total{reason=\""
+                                                   + std::string{to_string(why)} + "\""),
+              1.0)
+      << to_string(why);
+  }
+
+  peer us;
+  peer_record leader = testing::test_peer(2);
+  round_plan plan;
+  pending<group_formed> group;
+};
+
+TEST_F(Follower, TakesThePlanOfItsLeader) {
+  begin(plan, leader);
+  ASSERT_TRUE(group.get());
+  EXPECT_EQ(group.get()->plan, plan);
+  EXPECT_TRUE(us.around->stored.back().tombstone);
+}
+
+TEST_F(Follower, TakesNoPlanFromAnybodyElse) {
+  auto stranger = testing::test_peer(3);
+  tell(us.maker, peer_connected{stranger});
+  auto forged = plan;
+  begin(forged, stranger); // names the leader, but comes from another
+  EXPECT_FALSE(group.answered());
+  forged.members[0].peer = stranger;
+  begin(forged, stranger);
+  EXPECT_FALSE(group.answered());
+  EXPECT_FALSE(told<wire::round_suspect>(us).empty()) << "it need not wait for us";
+}
+
+TEST_F(Follower, RefusesAPlanWithoutIt) {
+  plan.members[1].peer = testing::test_peer(3);
+  expect_refused(plan, ec::protocol_violation);
+}
+
+TEST_F(Follower, RefusesAPlanThatGivesItAnotherMode) {
+  plan.members[1].mode = member_mode::client;
+  plan.shares = {100, 0};
+  expect_refused(plan, ec::protocol_violation);
+}
+
+TEST_F(Follower, RefusesAPlanThatDoesNotCoverTheVector) {
+  plan.shares = {50, 49};
+  expect_refused(plan, ec::protocol_violation);
+}
+
+TEST_F(Follower, RefusesAPlanForAnotherVector) {
+  plan.elements = 99;
+  plan.shares = {50, 49};
+  expect_refused(plan, ec::schema_mismatch);
+}
+
+TEST_F(Follower, RefusesAPlanWithAnotherCodec) {
+  plan.codec = codec_id::float16;
+  expect_refused(plan, ec::schema_mismatch);
+}
+
+TEST_F(Follower, RefusesAPlanForAnotherEpoch) {
+  plan.epoch = epoch_id{4};
+  expect_refused(plan, ec::epoch_mismatch);
+}
+
+TEST_F(Follower, AMadeUpPlanDoesNotMakeItDialStrangers) {
+  for (std::uint64_t seed = 10; seed < 20; ++seed) {
+    plan.members.push_back({testing::test_peer(seed), member_mode::node});
+    plan.shares.push_back(0);
+  }
+  plan.epoch = epoch_id{4};
+  begin(plan, leader);
+  for (const auto& msg : us.around->told)
+    EXPECT_EQ(msg.to.id, leader.id);
+}
+
+TEST_F(Follower, AsksTheLeaderThatItsLeaderNames) {
+  wire::disband_group word{"vector", {testing::test_peer(3)}};
+  tell(us.maker, inbound_event{leader, word, {}, nullptr});
+  ASSERT_EQ(us.around->calls.size(), 2u);
+  EXPECT_EQ(us.around->calls[1].to.id, testing::test_peer(3).id);
+}
+
+TEST_F(Follower, ADisbandForAnotherPrefixIsNotForIt) {
+  wire::disband_group word{"other", {testing::test_peer(3)}};
+  tell(us.maker, inbound_event{leader, word, {}, nullptr});
+  EXPECT_EQ(us.around->calls.size(), 1u);
+}
+
+TEST_F(Follower, APlanThatComesTooLateIsDeclined) {
+  tell(us.maker, cancel_search{});
+  ASSERT_EQ(group.get().error().code, ec::cancelled);
+  begin(plan, leader);
+  auto suspects = told<wire::round_suspect>(us);
+  ASSERT_EQ(suspects.size(), 1u);
+  EXPECT_EQ(suspects[0].round, plan.id);
+  EXPECT_EQ(suspects[0].member, 1u);
+  EXPECT_EQ(suspects[0].reason, ec::not_looking);
+}
+
+TEST_F(Follower, TellsItsLeaderWhenItCancels) {
+  tell(us.maker, cancel_search{});
+  EXPECT_EQ(told<wire::leave_group>(us).size(), 1u);
+}
+
+} // namespace
+} // namespace waggle
