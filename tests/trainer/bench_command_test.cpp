@@ -1,0 +1,70 @@
+#include <filesystem>
+#include <fstream>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "trainer/train_command.hpp"
+
+namespace waggle {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+class BenchTrain : public ::testing::Test {
+protected:
+  BenchTrain() {
+    auto name = (fs::temp_directory_path() / "waggle-test-XXXXXX").string();
+    folder = ::mkdtemp(name.data());
+    options.arguments = {"train"};
+    options.layers = 1;
+    options.width = 16;
+    options.heads = 2;
+    options.context = 8;
+    options.micro_batch = 4;
+    options.target_batch_size = 10;
+    options.device = "cpu";
+    options.steps = 4;
+    options.json_file = folder / "train.json";
+  }
+  ~BenchTrain() override { fs::remove_all(folder); }
+
+  fs::path folder;
+  run_options options;
+};
+
+TEST_F(BenchTrain, MeasuresWholeOptimizerStepsOfBothSides) {
+  ASSERT_EQ(bench_command().run(options), exit_clean);
+  std::ifstream file{*options.json_file};
+  auto report = nlohmann::json::parse(file);
+  EXPECT_EQ(report["optimizer_steps"], 2); // three passes each: four would end within the second
+  EXPECT_EQ(report["steps"], 6);
+  EXPECT_EQ(report["micro_batch"], 4);
+  for (const auto& side : {report, report["plain"]}) {
+    EXPECT_EQ(side["iterations"], 7);
+    EXPECT_GT(side["median_seconds"].get<double>(), 0);
+    EXPECT_LE(side["p25_seconds"].get<double>(), side["median_seconds"].get<double>());
+    EXPECT_LE(side["median_seconds"].get<double>(), side["p75_seconds"].get<double>());
+    EXPECT_GT(side["cpu_seconds"].get<double>(), 0);
+  }
+  EXPECT_DOUBLE_EQ(report["ratio"].get<double>(), report["plain"]["median_seconds"].get<double>()
+                                                    / report["median_seconds"].get<double>());
+}
+
+TEST_F(BenchTrain, WhatCannotWorkIsRefusedBeforeAnythingStarts) {
+  auto unknown = options;
+  unknown.arguments = {"nothing"};
+  EXPECT_EQ(bench_command().run(unknown), exit_bad_usage);
+  auto no_data = options;
+  no_data.data = "/nowhere/at/all";
+  EXPECT_EQ(bench_command().run(no_data), exit_bad_usage);
+  auto no_file = options;
+  no_file.json_file = folder / "missing" / "train.json";
+  EXPECT_EQ(bench_command().run(no_file), exit_bad_usage);
+}
+
+} // namespace
+
+} // namespace waggle
