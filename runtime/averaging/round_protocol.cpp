@@ -329,6 +329,13 @@ round_protocol::actions round_protocol::on_time(steady_time now) {
   if (ended_)
     return out;
   if (!takeover_) {
+    // A takeover of somebody else that we promised to may last as long as one of ours, and then some.
+    if (promised_ > view_.number) {
+      if (!foreign_ || foreign_->number != promised_)
+        foreign_ = foreign_takeover{promised_, now + 2 * options_.takeover_timeout};
+      else if (now >= foreign_->until)
+        lost_.emplace(coordinator(), ec::timeout);
+    }
     if (!lead())
       recover(out, now);
     return out;

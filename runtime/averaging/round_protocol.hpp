@@ -144,16 +144,16 @@ public:
   /// Who owes us the next word: the leader, or the would-be leader that we gave our promise to.
   [[nodiscard]] std::size_t coordinator() const { return promised_ % members_; }
   /// Who has to say something before this member can end. The leader hears from participants that
-  /// they hold the result; everybody else waits for the coordinator. Nobody during a takeover, which
-  /// has a timeout of its own.
+  /// they hold the result; everybody else waits for the leader. Nobody during a takeover, ours or
+  /// another's: those have timeouts of their own (`on_time`).
   [[nodiscard]] member_set awaited() const {
-    if (takeover_ || ended_)
+    if (takeover_ || ended_ || promised_ != view_.number)
       return {};
     if (lead())
       return view_.participant_set() - prepared_members_;
-    member_set only_coordinator;
-    only_coordinator.insert(coordinator());
-    return only_coordinator;
+    member_set only_leader;
+    only_leader.insert(leader());
+    return only_leader;
   }
   [[nodiscard]] bool ended() const { return ended_; }
   [[nodiscard]] bool committed() const { return committed_; }
@@ -173,6 +173,11 @@ private:
 
   struct successor {
     std::size_t member;
+    steady_time until;
+  };
+
+  struct foreign_takeover {
+    std::uint32_t number;
     steady_time until;
   };
 
@@ -201,6 +206,7 @@ private:
   std::map<std::size_t, ec> lost_;
   std::optional<takeover> takeover_;
   std::optional<successor> successor_; // whom we expect to take over
+  std::optional<foreign_takeover> foreign_; // to whom we gave our promise
   bool ended_ = false;
   bool committed_ = false;
 };
