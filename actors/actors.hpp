@@ -62,6 +62,7 @@ using progress_tracker_actor = service_actor::extend<
 /// Leads or joins a group for one round (spec/averaging.md §3).
 using matchmaker_actor = service_actor::extend<
   caf::replies_to<find_group>::with<group_formed>,
+  caf::replies_to<get_seekers>::with<seekers>,
   caf::reacts_to<cancel_search>>::extend_with<link_listener_actor>;
 
 /// Holds what the members contribute to one part, and reduces it.

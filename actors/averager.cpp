@@ -88,12 +88,52 @@ struct steward {
     step.plan.reset();
     step.round = nullptr;
     step.follows = {};
-    if (step.what.standing)
-      if (auto plan = st.group.next(step.what.epoch, step.what.values->size(),
-                                    step.what.expected_peers)) {
-        step.follows = st.group.last()->id;
-        return start_round(*plan);
-      }
+    auto plan = step.what.standing ? st.group.next(step.what.epoch, step.what.values->size(),
+                                                   step.what.expected_peers)
+                                   : std::nullopt;
+    if (!plan)
+      return search();
+    if (step.what.expected_peers != 0)
+      return keep_group(*plan);
+    // Nobody told us how many to expect: a group must not stay among itself while others look for one.
+    self->request(matchmaker, 1s, get_seekers{step.what.values->size()})
+      .then(
+        [self = self, ctx = ctx, config = config, board = switchboard, maker = matchmaker,
+         generation = st.steps, plan = *plan](const seekers& found) {
+          steward s{self, ctx, config, board, maker};
+          if (!s.awaits_group(generation))
+            return;
+          bool newcomers = std::any_of(found.peers.begin(), found.peers.end(), [&](const peer_id& peer) {
+            return !is_member(peer, plan);
+          });
+          auto& last = self->state.group.last();
+          if (newcomers || !last || last->members != plan.members)
+            s.search();
+          else
+            s.keep_group(plan);
+        },
+        [self = self, ctx = ctx, config = config, board = switchboard, maker = matchmaker,
+         generation = st.steps](const caf::error&) {
+          steward s{self, ctx, config, board, maker};
+          if (s.awaits_group(generation))
+            s.search();
+        });
+  }
+
+  /// True while the step of this generation has no round yet.
+  bool awaits_group(std::uint64_t generation) const {
+    const auto& st = state();
+    return st.current && st.steps == generation && !st.current->round;
+  }
+
+  void keep_group(const round_plan& plan) const {
+    state().current->follows = state().group.last()->id;
+    start_round(plan);
+  }
+
+  void search() const {
+    auto& st = state();
+    auto& step = *st.current;
     leave_standing_group();
     auto left = time_left();
     find_group question{step.what.epoch, step.what.values->size(), left, step.what.expected_peers};
@@ -102,7 +142,7 @@ struct steward {
         [self = self, ctx = ctx, config = config, board = switchboard, maker = matchmaker,
          generation = st.steps](const group_formed& formed) {
           steward s{self, ctx, config, board, maker};
-          if (self->state.current && self->state.steps == generation && !self->state.current->round) {
+          if (s.awaits_group(generation)) {
             self->state.current->matchmaking_seconds +=
               seconds_of(s.now() - self->state.current->attempt_began);
             s.start_round(formed.plan);

@@ -19,6 +19,8 @@ namespace {
 using self_pointer = matchmaker_impl::stateful_pointer<matchmaker_state>;
 
 constexpr auto tick_interval = 20ms;
+constexpr auto seeker_memory = 5s; // whoever still looks has asked again by then
+constexpr std::size_t seekers_max = 256;
 
 std::string addresses_text(const peer_record& peer) {
   std::string text;
@@ -256,6 +258,7 @@ struct broker {
     group_search::actions then;
     if (!current) {
       reply.code = ec::not_looking;
+      remember_seeker(msg.from.id, join->schema);
     } else if (config.mode == member_mode::client) {
       reply.code = ec::protocol_violation;
     } else if (join->schema != current->schema) {
@@ -280,6 +283,23 @@ struct broker {
     promise.deliver(outbound_answer{reply, {}});
     perform(then);
     return promise;
+  }
+
+  void remember_seeker(const peer_id& peer, const digest& schema) const {
+    auto& all = state().seekers;
+    auto when = self->clock().now();
+    std::erase_if(all, [&](const auto& entry) { return when - entry.second.when > seeker_memory; });
+    if (all.size() < seekers_max || all.count(peer) > 0)
+      all.insert_or_assign(peer, matchmaker_state::refused_seeker{schema, when});
+  }
+
+  seekers recent_seekers(std::uint64_t elements) const {
+    seekers found;
+    auto schema = schema_of(elements);
+    for (const auto& [peer, asked] : state().seekers)
+      if (asked.schema == schema && self->clock().now() - asked.when <= seeker_memory)
+        found.peers.push_back(peer);
+    return found;
   }
 
   void on_event(const inbound_event& msg) const {
@@ -376,6 +396,9 @@ matchmaker_impl::behavior_type matchmaker(self_pointer self, node_context ctx,
     },
     [with](const find_group& msg) {
       return with([&](const broker& b) { return b.begin(msg); });
+    },
+    [with](const get_seekers& msg) {
+      return with([&](const broker& b) { return b.recent_seekers(msg.elements); });
     },
     [self, with](cancel_search) {
       if (self->state.current)

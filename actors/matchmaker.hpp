@@ -57,6 +57,11 @@ struct matchmaker_state {
   std::uint64_t searches = 0; // number of `current`
   std::pair<std::uint64_t, peer_id> led_by; // the last search that ended under a leader
   std::map<peer_id, peer_record> connected;
+  struct refused_seeker {
+    digest schema;
+    steady_time when;
+  };
+  std::map<peer_id, refused_seeker> seekers; // found us not looking; bounded by seekers_max
   std::uint64_t last_sequence = 0;
   std::optional<random_source> random;
 };

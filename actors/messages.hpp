@@ -190,6 +190,14 @@ struct group_formed {
 };
 /// Command: stop the current search. It fails with ec::cancelled.
 struct cancel_search {};
+/// Query: who wanted to join a group for a vector of `elements` values lately, and found us not looking
+/// for one? Answered with seekers.
+struct get_seekers {
+  std::uint64_t elements = 0;
+};
+struct seekers {
+  std::vector<peer_id> peers; // ascending
+};
 
 // -- averaging ------------------------------------------------------------------------------------------------
 
@@ -404,6 +412,8 @@ WAGGLE_LOCAL(say_goodbye)
 WAGGLE_LOCAL(find_group)
 WAGGLE_LOCAL(group_formed)
 WAGGLE_LOCAL(cancel_search)
+WAGGLE_LOCAL(get_seekers)
+WAGGLE_LOCAL(seekers)
 WAGGLE_LOCAL(average_vector)
 WAGGLE_LOCAL(round_report)
 WAGGLE_LOCAL(cancel_round)
