@@ -150,8 +150,7 @@ protected:
   std::map<std::string, record> table;
 };
 
-// -- groups that form
-// --------------------------------------------------------------------------------
+// -- groups that form ---------------------------------------------------------------------------
 
 TEST_F(Matchmaker, ConnectedPeersFormOneGroupAndHoldTheSamePlan) {
   std::vector<peer> peers;
@@ -222,8 +221,7 @@ TEST_F(Matchmaker, ASecondSearchFindsAnotherRound) {
   EXPECT_EQ(rounds.size(), 3u);
 }
 
-// -- the declaration
-// ---------------------------------------------------------------------------------
+// -- the declaration ----------------------------------------------------------------------------
 
 TEST_F(Matchmaker, DeclaresAValidRecordAndTakesItBack) {
   auto a = start(1);
@@ -241,8 +239,7 @@ TEST_F(Matchmaker, DeclaresAValidRecordAndTakesItBack) {
   EXPECT_TRUE(validate_record("test", gone, wall->now(), *a.ctx.verifier));
 }
 
-// -- searches that end badly
-// ---------------------------------------------------------------------------
+// -- searches that end badly --------------------------------------------------------------------
 
 TEST_F(Matchmaker, ALonePeerLearnsThatNobodyDeclared) {
   auto a = start(1);
@@ -331,8 +328,7 @@ TEST_F(Matchmaker, AGroupBelowTheMinimumOfContributorsDoesNotBegin) {
   EXPECT_EQ(second.get().error().code, ec::too_few);
 }
 
-// -- being asked
-// ---------------------------------------------------------------------------------------
+// -- being asked --------------------------------------------------------------------------------
 
 TEST_F(Matchmaker, RefusesWhoDoesNotFitAndSaysWhy) {
   auto a = start(1);
@@ -411,8 +407,7 @@ TEST_F(Matchmaker, ALeaderThatCannotMakeAPlanLetsItsFollowersGo) {
   EXPECT_EQ(told<wire::disband_group>(a).size(), 1u);
 }
 
-// -- what a leader may tell us
-// -----------------------------------------------------------------------------
+// -- what a leader may tell us ------------------------------------------------------------------
 
 class Follower : public Matchmaker {
 protected:

@@ -62,8 +62,7 @@ protected:
   swarm_time own() const { return at(opts.min_matchmaking_time); }
 };
 
-// -- declaring and looking up (§2.2)
-// ---------------------------------------------------------------
+// -- declaring and looking up (§2.2) ------------------------------------------------------------
 
 TEST_F(GroupSearch, DeclaresWhenItWillMakeDoAndLooksUp) {
   auto search = make();
@@ -108,8 +107,7 @@ TEST_F(GroupSearch, DeclaresAnewWhenItExpiresAlone) {
   EXPECT_EQ(declared[0].expiration, own());
 }
 
-// -- whom to ask (§3.2)
-// ----------------------------------------------------------------------------
+// -- whom to ask (§3.2) -------------------------------------------------------------------------
 
 TEST_F(GroupSearch, AsksTheEarliestExpirationFirst) {
   auto search = make();
@@ -197,8 +195,7 @@ TEST_F(GroupSearch, RemembersABoundedNumberOfCandidates) {
   EXPECT_THAT(failed[0].why.detail, testing::HasSubstr("1024 candidates"));
 }
 
-// -- the answer (§3.3)
-// -----------------------------------------------------------------------------
+// -- the answer (§3.3) --------------------------------------------------------------------------
 
 TEST_F(GroupSearch, FollowsWhoAcceptsAndAsksNobodyElse) {
   auto search = make();
@@ -311,8 +308,7 @@ TEST_F(GroupSearch, IgnoresAnswersOfPeersItDidNotAsk) {
   EXPECT_FALSE(search.leader());
 }
 
-// -- the checks on a request, in their order (§3.4)
-// --------------------------------------------------
+// -- the checks on a request, in their order (§3.4) ---------------------------------------------
 
 TEST_F(GroupSearch, RefusesToBeJoinedBeforeItSearchesAndAfterwards) {
   auto search = make();
@@ -404,8 +400,7 @@ TEST_F(GroupSearch, OfTwoWhoAskEachOtherTheSmallerAccepts) {
   EXPECT_EQ(search.followers(), 1u);
 }
 
-// -- leading (§3.3)
-// ----------------------------------------------------------------------------------
+// -- leading (§3.3) -----------------------------------------------------------------------------
 
 TEST_F(GroupSearch, BeginsAtOnceAtTheTargetSize) {
   opts.target_group_size = 3;
@@ -548,8 +543,7 @@ TEST_F(GroupSearch, TheOrderOfTheMembersIsRandomButSeeded) {
   EXPECT_TRUE(differs);
 }
 
-// -- following (§3.3)
-// --------------------------------------------------------------------------------
+// -- following (§3.3) ---------------------------------------------------------------------------
 
 TEST_F(GroupSearch, TheLeadersWordEndsTheSearch) {
   auto search = make();
@@ -645,8 +639,7 @@ TEST_F(GroupSearch, AClientWaitsForALeaderThatBeganLater) {
   EXPECT_TRUE(search.on_begin(peer(1).id));
 }
 
-// -- the end (§3.3, reasons)
-// -------------------------------------------------------------------------
+// -- the end (§3.3, reasons) --------------------------------------------------------------------
 
 TEST_F(GroupSearch, CancelLeavesDisbandsWithdrawsAndReports) {
   auto search = make();
