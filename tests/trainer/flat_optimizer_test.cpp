@@ -15,6 +15,11 @@ struct rule {
   double momentum = 0;
   double weight_decay = 0;
 };
+std::string name_of(const rule& r) {
+  return r.optimizer + (r.momentum > 0 ? "WithMomentum" : "")
+         + (r.weight_decay > 0 ? "WithWeightDecay" : "");
+}
+void PrintTo(const rule& r, std::ostream* out) { *out << name_of(r); }
 
 /// Ours and LibTorch's, side by side on the same gradients.
 class AgainstTorch : public ::testing::TestWithParam<rule> {};
@@ -70,11 +75,7 @@ INSTANTIATE_TEST_SUITE_P(AllRules, AgainstTorch,
                          ::testing::Values(rule{"sgd"}, rule{"sgd", 0.9}, rule{"sgd", 0.9, 0.1},
                                            rule{"adam"}, rule{"adam", 0, 0.1}, rule{"adamw"},
                                            rule{"adamw", 0, 0.1}),
-                         [](const auto& info) {
-                           const rule& r = info.param;
-                           return r.optimizer + (r.momentum > 0 ? "WithMomentum" : "")
-                                  + (r.weight_decay > 0 ? "WithWeightDecay" : "");
-                         });
+                         [](const auto& info) { return name_of(info.param); });
 
 TEST(FlatOptimizer, KeepsNoStatisticsItDoesNotNeed) {
   auto count = [](const char* name, double momentum) {
