@@ -44,9 +44,11 @@ void clear_environment() {
     ::unsetenv(name.c_str());
 }
 
-/// Ctrl-C ends everything within five seconds: one question to a hanging peer, then this.
+/// Ctrl-C ends everything within five seconds: one question to a hanging peer, then the shorter of
+/// these. At an end of its own a peer has the time that it gives itself, and a little more.
 constexpr auto question_timeout = 1s;
-constexpr auto stop_timeout = 3500ms;
+constexpr auto stop_timeout = 6s;
+constexpr auto hurried_stop_timeout = 3s;
 
 class swarm {
 public:
@@ -317,10 +319,12 @@ private:
   void stop_all() {
     for (auto& m : members_)
       m.process.signal(SIGTERM);
-    for (auto until = clock::now() + stop_timeout; clock::now() < until;) {
+    auto until = clock::now() + (stopped_ ? milliseconds{hurried_stop_timeout} : milliseconds{stop_timeout});
+    while (clock::now() < until) {
       if (std::all_of(members_.begin(), members_.end(), [](member& m) { return m.process.ended().has_value(); }))
         return;
-      ::usleep(20'000);
+      if (wait_for_signal(20ms))
+        until = std::min(until, clock::now() + hurried_stop_timeout);
     }
     for (auto& m : members_)
       m.process.signal(SIGKILL);
