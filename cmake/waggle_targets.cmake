@@ -7,7 +7,9 @@ target_compile_options(waggle_flags INTERFACE -Wall -Wextra -Wpedantic -Werror -
 if(WAGGLE_SANITIZE)
   # CAF binds a null reference on each spawn (init_fun_factory.hpp).
   target_compile_options(waggle_flags INTERFACE -fsanitize=${WAGGLE_SANITIZE} -fno-sanitize-recover=all
-    -fno-sanitize=null -fno-omit-frame-pointer)
+    -fno-sanitize=null -fno-omit-frame-pointer
+    # GCC 12 takes moved-from variants for uninitialized ones once they are instrumented.
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(waggle_flags INTERFACE -fsanitize=${WAGGLE_SANITIZE})
 endif()
 
