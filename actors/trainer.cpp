@@ -44,11 +44,8 @@ struct coach {
 
   // -- telling ------------------------------------------------------------------------------------
 
-  void publish(bool at_once) const {
+  const training_status& current_status() const {
     auto& st = state();
-    if (!at_once && now() - st.reported < status_interval)
-      return;
-    st.reported = now();
     auto& s = st.status;
     s.epoch = st.epoch;
     s.global_epoch = std::max(st.epoch, st.view.global_epoch);
@@ -57,6 +54,15 @@ struct coach {
     s.samples_dropped = st.samples.dropped;
     s.target_batch_size = config.target_batch_size;
     s.parameters = st.parameters;
+    return s;
+  }
+
+  void publish(bool at_once) const {
+    auto& st = state();
+    if (!at_once && now() - st.reported < status_interval)
+      return;
+    st.reported = now();
+    const auto& s = current_status();
     ctx.metrics->set_epochs(static_cast<double>(s.epoch.value()),
                             static_cast<double>(s.global_epoch.value()));
     ctx.metrics->set_batch_progress(static_cast<double>(st.view.global_samples)
@@ -321,7 +327,7 @@ struct coach {
       count_used();
     else
       count_dropped();
-    step(*report.values);
+    step(*report.values, norm_of(*report.values));
   }
 
   void on_round_failed(const failure& why, const std::shared_ptr<const float_vector>& own) const {
@@ -349,7 +355,8 @@ struct coach {
 
   /// Each micro-step was finite, but a sum of them need not be.
   void step_with_own(std::span<const float> gradient) const {
-    if (!std::isfinite(norm_of(gradient))) {
+    auto norm = norm_of(gradient);
+    if (!std::isfinite(norm)) {
       ctx.metrics->count_nonfinite("gradient");
       ctx.log->warn("the mean gradient of epoch {} is not finite, it is dropped",
                     state().epoch.value());
@@ -358,10 +365,10 @@ struct coach {
       return continue_soon();
     }
     count_used();
-    step(gradient);
+    step(gradient, norm);
   }
 
-  void step(std::span<const float> gradient) const {
+  void step(std::span<const float> gradient, double norm) const {
     auto& st = state();
     auto began = now();
     auto lr = config.schedule.at(st.epoch);
@@ -369,7 +376,7 @@ struct coach {
     st.model->reset_accumulators();
     ctx.metrics->observe_step("optimizer", seconds_of(now() - began));
     st.status.learning_rate = lr;
-    st.status.gradient_norm = norm_of(gradient);
+    st.status.gradient_norm = norm;
     if (st.first_loss_steps > 0 && std::isnan(st.status.first_loss)) {
       st.status.first_loss = st.first_loss_sum / static_cast<double>(st.first_loss_steps);
       st.first_loss_steps = std::numeric_limits<std::uint64_t>::max();
@@ -503,7 +510,7 @@ struct coach {
       }
       enter(trainer_phase::stopped);
     }
-    return st.status;
+    return current_status();
   }
 };
 
@@ -532,7 +539,9 @@ trainer_impl::behavior_type trainer(self_pointer self, node_context ctx, trainin
       });
     },
     [with](stop_training) { return with([](const coach& c) { return c.stop(); }); },
-    [self](get_training_status) { return self->state.status; },
+    [with](get_training_status) {
+      return with([](const coach& c) -> training_status { return c.current_status(); });
+    },
     [with](get_state_snapshot) { return with([](const coach& c) { return c.snapshot(); }); },
     [self](const swarm_progress& msg) { self->state.view = msg; },
     [self, with](const go_on& msg) {
