@@ -1,0 +1,87 @@
+// What every learner promises (runtime/training/learner.hpp), shown on the one that tests train.
+
+#include "tests/support/toy_learner.hpp"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+namespace waggle::testing {
+namespace {
+
+TEST(Learner, ConstructionIsReproducibleAndTakesNoStep) { // F17
+  auto a = make_toy_learner({});
+  auto b = make_toy_learner({});
+  EXPECT_EQ(a->parameters_digest(), b->parameters_digest());
+  EXPECT_EQ(a->schema(), b->schema());
+  EXPECT_EQ(a->accumulated_samples(), 0U);
+  EXPECT_EQ(*a->mean_gradient(), std::vector<float>(a->parameter_count(), 0.0F));
+  auto before = a->parameters_digest();
+  a->accumulate();
+  EXPECT_EQ(a->parameters_digest(), before);
+}
+
+TEST(Learner, TheMeanGradientIsASnapshot) { // INV-6
+  auto a = make_toy_learner({});
+  a->accumulate();
+  auto mean = a->mean_gradient();
+  auto copy = *mean;
+  a->accumulate();
+  a->reset_accumulators();
+  EXPECT_EQ(*mean, copy);
+}
+
+TEST(Learner, UnequalMicroBatchesWeighTheirSamples) { // F2, the corrected rule of §4.1
+  toy_options small{.micro_batch = 2};
+  toy_options large{.micro_batch = 8};
+  auto a = make_toy_learner(small);
+  for (int i = 0; i < 4; ++i)
+    a->accumulate();
+  auto b = make_toy_learner(large);
+  b->accumulate(); // the same eight samples at once
+  EXPECT_EQ(a->accumulated_samples(), b->accumulated_samples());
+  EXPECT_EQ(*a->mean_gradient(), *b->mean_gradient());
+}
+
+TEST(Learner, AStateMakesTheNextStepEqualBitForBit) { // F10
+  auto donor = make_toy_learner({});
+  for (int i = 0; i < 3; ++i) {
+    donor->accumulate();
+    donor->apply(*donor->mean_gradient(), 0.1);
+    donor->reset_accumulators();
+  }
+  auto joiner = make_toy_learner({.init_seed = 99, .data_seed = 5});
+  ASSERT_NE(joiner->parameters_digest(), donor->parameters_digest());
+  ASSERT_TRUE(joiner->load_state(donor->save_state().view()).ok());
+  EXPECT_EQ(joiner->parameters_digest(), donor->parameters_digest());
+  std::vector<float> gradient(donor->parameter_count(), 0.5F);
+  donor->apply(gradient, 0.1); // momentum acts here, too
+  joiner->apply(gradient, 0.1);
+  EXPECT_EQ(joiner->parameters_digest(), donor->parameters_digest());
+}
+
+TEST(Learner, AStateOfTheWrongLengthChangesNothing) {
+  auto a = make_toy_learner({});
+  auto before = a->parameters_digest();
+  auto state = a->save_state();
+  EXPECT_FALSE(a->load_state(state.view().first(state.size - 1)).ok());
+  EXPECT_EQ(a->parameters_digest(), before);
+}
+
+TEST(Learner, TheLossFalls) {
+  auto a = make_toy_learner({});
+  double first = 0;
+  double last = 0;
+  for (int k = 0; k < 60; ++k) {
+    double loss = 0;
+    for (int i = 0; i < 8; ++i)
+      loss += a->accumulate().loss / 8;
+    (k == 0 ? first : last) = loss;
+    a->apply(*a->mean_gradient(), 0.1);
+    a->reset_accumulators();
+  }
+  EXPECT_LT(last, 0.1 * first);
+}
+
+} // namespace
+} // namespace waggle::testing

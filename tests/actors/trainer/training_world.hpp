@@ -1,0 +1,365 @@
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "actors/trainer.hpp"
+#include "runtime/crypto/digest.hpp"
+#include "runtime/training/training_state.hpp"
+#include "tests/support/actor_test.hpp"
+#include "tests/support/toy_learner.hpp"
+
+namespace waggle::testing {
+
+/// What a test sees and decides of one learner.
+struct learner_probe {
+  std::vector<std::vector<float>> applied;
+  std::vector<double> rates;
+  std::uint64_t micro_steps = 0;
+  std::uint64_t non_finite_steps = 0; // so many of the next micro-steps are not finite
+  bool infinite_mean = false;
+  payload last_state; // as saved last
+};
+
+/// The toy learner, watched.
+class probed_learner final : public learner {
+public:
+  probed_learner(const toy_options& options, std::shared_ptr<learner_probe> probe)
+    : inner_(make_toy_learner(options)), probe_(std::move(probe)) {}
+
+  [[nodiscard]] std::size_t parameter_count() const override { return inner_->parameter_count(); }
+  [[nodiscard]] digest schema() const override { return inner_->schema(); }
+  micro_step accumulate() override {
+    ++probe_->micro_steps;
+    if (probe_->non_finite_steps > 0) {
+      --probe_->non_finite_steps;
+      return {std::nan(""), 4, false};
+    }
+    return inner_->accumulate();
+  }
+  std::shared_ptr<const std::vector<float>> mean_gradient() override {
+    if (probe_->infinite_mean)
+      return std::make_shared<std::vector<float>>(parameter_count(), INFINITY);
+    return inner_->mean_gradient();
+  }
+  [[nodiscard]] std::uint64_t accumulated_samples() const override {
+    return inner_->accumulated_samples();
+  }
+  void reset_accumulators() override { inner_->reset_accumulators(); }
+  void apply(std::span<const float> gradient, double lr) override {
+    probe_->applied.emplace_back(gradient.begin(), gradient.end());
+    probe_->rates.push_back(lr);
+    inner_->apply(gradient, lr);
+  }
+  [[nodiscard]] digest parameters_digest() const override { return inner_->parameters_digest(); }
+  [[nodiscard]] payload save_state() const override {
+    return probe_->last_state = inner_->save_state();
+  }
+  status load_state(byte_span state) override { return inner_->load_state(state); }
+
+private:
+  std::unique_ptr<learner> inner_;
+  std::shared_ptr<learner_probe> probe_;
+};
+
+/// Trainers with what they work with, as far as a trainer can tell: reports meet in real ledgers, a
+/// round takes everybody at once, states come from the other trainers. The test decides what fails.
+class training_world : public actor_test {
+protected:
+  ~training_world() override { // before what they refer to is gone
+    for (const auto& m : members) {
+      for (const auto& one : {caf::actor_cast<caf::actor>(m->actor),
+                              caf::actor_cast<caf::actor>(m->peers.averager),
+                              caf::actor_cast<caf::actor>(m->peers.tracker),
+                              caf::actor_cast<caf::actor>(m->peers.switchboard),
+                              caf::actor_cast<caf::actor>(m->peers.exporter)})
+        caf::anon_send_exit(one, caf::exit_reason::kill);
+    }
+    settle();
+  }
+
+  struct member {
+    node_context ctx;
+    std::shared_ptr<learner_probe> probe = std::make_shared<learner_probe>();
+    trainer_actor actor;
+    trainer_peers peers;
+    std::vector<report_progress> reports;
+    std::vector<average_vector> questions; // asked of the averager
+    std::vector<caf::typed_response_promise<round_report>> answers; // that are owed
+    round_report answer;                   // to be delivered next
+    std::vector<training_status> statuses;
+    std::vector<state_download_ended> downloads;
+    std::size_t state_requests = 0; // that this member's switchboard was asked for
+    bool gone = false;
+  };
+
+  /// The next peer; what is not said is as in the test's defaults.
+  member& add(std::optional<training_config> config = {}, std::optional<toy_options> toy = {}) {
+    auto i = members.size();
+    members.push_back(std::make_unique<member>());
+    auto& m = *members.back();
+    m.ctx = test_context(i + 1, wall);
+    m.peers.averager = spawn_averager(i);
+    m.peers.tracker = spawn_tracker(i);
+    m.peers.switchboard = spawn_switchboard(i);
+    m.peers.exporter = spawn_exporter(i);
+    auto options = toy.value_or(toy_options{.data_seed = i + 1});
+    learner_factory factory = [options, probe = m.probe]() -> result<std::unique_ptr<learner>> {
+      return std::unique_ptr<learner>{std::make_unique<probed_learner>(options, probe)};
+    };
+    m.actor = spawn(trainer, m.ctx, config.value_or(defaults()), factory, m.peers);
+    return m;
+  }
+  member& add_started(std::optional<training_config> config = {}, std::optional<toy_options> toy = {}) {
+    auto& m = add(std::move(config), toy);
+    tell(m.actor, start_training{});
+    return m;
+  }
+
+  static training_config defaults() {
+    training_config config;
+    config.target_batch_size = 32;
+    config.schedule.peak = 0.1;
+    config.step_interval = 10ms; // without it no virtual time would pass
+    config.averaging_timeout = 5s;
+    config.settle_time = 300ms;
+    return config;
+  }
+
+  training_status status_of(const member& m) {
+    auto answer = ask<training_status>(m.actor, get_training_status{});
+    EXPECT_TRUE(answer.ok());
+    return answer.ok() ? *answer : training_status{};
+  }
+  void pass_until(const std::function<bool()>& what, milliseconds limit = 30s) {
+    for (milliseconds waited{0}; !what() && waited < limit; waited += 5ms)
+      pass(5ms);
+    EXPECT_TRUE(what());
+  }
+  bool all_at(std::uint64_t epoch) {
+    for (const auto& m : members)
+      if (!m->gone && status_of(*m).epoch < epoch_id{epoch})
+        return false;
+    return true;
+  }
+  /// The member's process is gone, and everybody knows.
+  void end(member& m) {
+    m.gone = true;
+    caf::anon_send_exit(m.actor, caf::exit_reason::kill);
+    settle();
+    spread();
+  }
+
+  /// Every micro-step's samples are pending, used or dropped, here and in the metrics (INV-2).
+  void expect_balance(const member& m, std::uint64_t micro_batch = 4) {
+    auto s = status_of(m);
+    EXPECT_EQ(s.samples_used + s.samples_dropped + s.samples_toward_epoch,
+              m.probe->micro_steps * micro_batch);
+    EXPECT_EQ(exported(*m.ctx.metrics, R"(waggle_training_samples_total{outcome="used")"),
+              static_cast<double>(s.samples_used));
+    EXPECT_EQ(exported(*m.ctx.metrics, R"(waggle_training_samples_total{outcome="dropped")"),
+              static_cast<double>(s.samples_dropped));
+  }
+
+  /// Everybody's view of everybody's last report.
+  void spread() {
+    if (hold_views)
+      return;
+    for (const auto& m : members)
+      if (!m->gone)
+        caf::anon_send(m->actor, view_of(*m));
+  }
+  swarm_progress view_of(const member& viewer) const {
+    ledger_options options;
+    options.target_batch_size = defaults().target_batch_size;
+    progress_ledger ledger{viewer.ctx.record.id, options};
+    std::optional<progress_report> own;
+    for (const auto& m : members) {
+      if (m->gone || m->reports.empty())
+        continue;
+      const auto& last = m->reports.back();
+      progress_report report{m->ctx.record, last.epoch, last.samples, 100, wall->now(),
+                             last.parameters};
+      if (m.get() == &viewer)
+        own = report;
+      else
+        ledger.record(report, wall->now() + 60s);
+    }
+    return ledger.view(own, wall->now());
+  }
+
+  /// Answers a member's open question.
+  void answer_round(member& m, const round_report& report) {
+    ASSERT_FALSE(m.answers.empty());
+    deliver(m, report);
+    settle();
+  }
+
+  std::vector<std::unique_ptr<member>> members;
+  bool hold_views = false;  // trainers only see what a test tells them
+  bool hold_rounds = false; // rounds are answered by the test
+  /// The reason why this member's round at this epoch fails; none: it takes part.
+  std::function<ec(const member&, epoch_id)> round_fault = [](const member&, epoch_id) {
+    return ec::none;
+  };
+  std::function<void(std::size_t donor, std::string& image)> spoil_state;
+
+private:
+  averager_actor spawn_averager(std::size_t i) {
+    auto handle = sys.spawn([this, i](averager_actor::pointer self) -> averager_actor::behavior_type {
+      return {
+        [](const inbound_call&) -> caf::result<outbound_answer> { return to_caf(ec::internal); },
+        [this, i](const inbound_event&) { // see deliver
+          auto& m = *members[i];
+          auto promise = m.answers.back();
+          m.answers.pop_back();
+          promise.deliver(m.answer);
+        },
+        [](const peer_connected&) {},
+        [](const peer_disconnected&) {},
+        [this, i, self](const average_vector& question) -> caf::result<round_report> {
+          auto& m = *members[i];
+          m.questions.push_back(question);
+          auto promise = self->make_response_promise<round_report>();
+          m.answers.push_back(promise);
+          if (!hold_rounds)
+            run_round(question.epoch);
+          return promise;
+        },
+      };
+    });
+    keep(handle);
+    return handle;
+  }
+
+  /// A promise can only be kept by the actor that gave it, while it runs.
+  static void deliver(member& m, round_report report) {
+    m.answer = std::move(report);
+    caf::anon_send(m.peers.averager, inbound_event{});
+  }
+
+  /// Once all who are at this epoch (and take part) have asked: the weighted mean, for all.
+  void run_round(epoch_id epoch) {
+    std::vector<member*> parts;
+    for (const auto& m : members) {
+      if (m->gone || m->reports.empty() || m->reports.back().epoch != epoch)
+        continue;
+      if (m->answers.empty())
+        return; // somebody is still on the way
+      parts.push_back(m.get());
+    }
+    round_report report;
+    std::vector<double> sums;
+    for (auto* m : parts) {
+      if (round_fault(*m, epoch) != ec::none)
+        continue;
+      const auto& q = m->questions.back();
+      sums.resize(q.values->size());
+      for (std::size_t k = 0; k < sums.size(); ++k)
+        sums[k] += q.weight * static_cast<double>((*q.values)[k]);
+      report.weight_sum += q.weight;
+      report.contributors.push_back(m->ctx.record.id);
+    }
+    auto mean = std::make_shared<float_vector>();
+    for (double s : sums)
+      mean->push_back(static_cast<float>(s / report.weight_sum));
+    report.values = mean;
+    report.outcome = report.contributors.size() == parts.size() ? round_outcome::complete
+                                                                : round_outcome::shrunk;
+    for (auto* m : parts) {
+      auto fault = round_fault(*m, epoch);
+      if (fault == ec::none) {
+        deliver(*m, report);
+        continue;
+      }
+      round_report failed;
+      failed.why = {fault, "as the test wants"};
+      deliver(*m, failed);
+    }
+  }
+
+  progress_tracker_actor spawn_tracker(std::size_t i) {
+    auto handle =
+      sys.spawn([this, i](progress_tracker_actor::pointer) -> progress_tracker_actor::behavior_type {
+        return {
+          [](const inbound_call&) -> caf::result<outbound_answer> { return to_caf(ec::internal); },
+          [](const inbound_event&) {},
+          [this, i](const report_progress& report) {
+            members[i]->reports.push_back(report);
+            spread();
+          },
+          [](get_swarm_progress) { return swarm_progress{}; },
+          [](say_goodbye) {},
+          [](const peer_connected&) {},
+          [](const peer_disconnected&) {},
+        };
+      });
+    keep(handle);
+    return handle;
+  }
+
+  switchboard_actor spawn_switchboard(std::size_t i) {
+    auto handle = sys.spawn([this, i](switchboard_actor::pointer self)
+                              -> switchboard_actor::behavior_type {
+      return {
+        [this, i, self](const call_peer& call) -> caf::result<peer_answer> {
+          ++members[i]->state_requests;
+          std::size_t donor = 0;
+          while (donor < members.size() && members[donor]->ctx.record.id != call.to.id)
+            ++donor;
+          if (donor == members.size() || members[donor]->gone)
+            return to_caf(ec::unreachable);
+          auto promise = self->make_response_promise<peer_answer>();
+          self->request(members[donor]->actor, 10s, get_state_snapshot{})
+            .then(
+              [this, promise, call, donor](const state_snapshot& snapshot) mutable {
+                std::string image{as_string_view(snapshot.state.view())};
+                if (spoil_state)
+                  spoil_state(donor, image);
+                peer_answer answer{call.to.id, {}, {}};
+                if (const auto* chunk = std::get_if<wire::get_state_chunk>(&call.what)) {
+                  answer.what = wire::state_chunk{chunk->index};
+                  answer.body = copy_to_payload(as_byte_span(image));
+                } else {
+                  answer.what = wire::state_header{snapshot.epoch, sha256(image), snapshot.parameters,
+                                                   image.size(), 1U << 20U};
+                }
+                promise.deliver(answer);
+              },
+              [promise](const caf::error& why) mutable { promise.deliver(why); });
+          return promise;
+        },
+        [](const tell_peer&) {},
+        [](const connect_address&) -> caf::result<peer_connected> { return to_caf(ec::unreachable); },
+        [](get_connected_peers) { return connected_peers{}; },
+      };
+    });
+    keep(handle);
+    return handle;
+  }
+
+  metrics_exporter_actor spawn_exporter(std::size_t i) {
+    auto handle =
+      sys.spawn([this, i](metrics_exporter_actor::pointer) -> metrics_exporter_actor::behavior_type {
+        return {
+          [this, i](const training_status& status) { members[i]->statuses.push_back(status); },
+          [](const round_ended&) {},
+          [this, i](const state_download_ended& ended) { members[i]->downloads.push_back(ended); },
+          [](const swarm_progress&) {},
+          [](const peer_connected&) {},
+          [](const peer_disconnected&) {},
+        };
+      });
+    keep(handle);
+    return handle;
+  }
+};
+
+} // namespace waggle::testing
