@@ -8,6 +8,7 @@
 #include "runtime/core/check.hpp"
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -79,7 +80,14 @@ void from_halves(const std::byte* bytes, std::size_t n, float* out) {
 #if defined(__x86_64__)
 
 bool has_f16c() {
-  static const bool yes = __builtin_cpu_supports("f16c") && __builtin_cpu_supports("avx");
+  // clang 14 does not know the name "f16c"; "avx" includes that the operating system saves the registers.
+  static const bool yes = [] {
+    unsigned a = 0;
+    unsigned b = 0;
+    unsigned c = 0;
+    unsigned d = 0;
+    return __builtin_cpu_supports("avx") && __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+  }();
   return yes;
 }
 
