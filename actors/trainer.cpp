@@ -385,7 +385,8 @@ struct coach {
     st.parameters = st.model->parameters_digest();
     st.snapshot = {};
     report();
-    if (config.checkpoint_every != 0 && st.epoch.value() % config.checkpoint_every == 0)
+    if (config.checkpoint_every != 0 && st.epoch.value() % config.checkpoint_every == 0
+        && now() - st.checkpointed >= config.checkpoint_interval)
       save_checkpoint();
     enter(trainer_phase::training);
     publish(true);
@@ -491,7 +492,7 @@ struct coach {
     auto& st = state();
     if (!st.checkpoints || !st.model)
       return;
-    auto began = now();
+    auto began = st.checkpointed = now();
     auto bytes = st.model->save_state();
     auto saved = st.checkpoints->save({st.epoch, st.model->schema(), st.parameters, bytes.view()});
     auto unix_now = static_cast<double>(to_nanoseconds(ctx.wall->now())) / 1e9;
@@ -521,7 +522,7 @@ trainer_impl::behavior_type trainer(self_pointer self, node_context ctx, trainin
   end_on_exception(self, ctx);
   auto& st = self->state;
   st.checkpoints = config.checkpoints;
-  st.phase_began = st.reported = self->clock().now();
+  st.phase_began = st.reported = st.checkpointed = self->clock().now();
   st.status.loss = st.status.first_loss = std::numeric_limits<double>::quiet_NaN();
   st.status.target_batch_size = config.target_batch_size;
   auto with = [self, ctx, config, peers](auto&& action) {

@@ -34,6 +34,9 @@ struct training_config {
   fetch_config fetch;
   std::optional<checkpoint_store> checkpoints;
   std::uint64_t checkpoint_every = 1; // epochs; 0: only when stopped
+  /// At least this long between two checkpoints: where epochs are short, writing each to the disk would
+  /// cost more than it saves. A peer that was killed takes what it missed from the others anyway.
+  milliseconds checkpoint_interval{0};
 };
 
 /// Whom the trainer works with.
@@ -73,6 +76,7 @@ struct trainer_state {
   std::uint64_t first_loss_steps = 0;
   steady_time reported;      // to the exporter
   steady_time progress_told; // to the tracker
+  steady_time checkpointed;  // began writing the last one
 };
 
 using trainer_impl = trainer_actor::extend<caf::reacts_to<go_on>>;

@@ -208,7 +208,9 @@ std::vector<option_spec> make_table() {
      duration(&o::step_interval, 0ms, "")},
     {"join-timeout", "TIME", "15s", "With --initial-peers: look for the run this long before training alone.",
      "training", duration(&o::join_timeout, 0ms, "")},
-    {"resume", "BOOL", "true", "Go on from the newest checkpoint in --data-dir.", "training", yes_no(&o::resume)},
+    {"resume", "BOOL", "true", "Keep checkpoints in --data-dir, and go on from the newest one.", "training", yes_no(&o::resume)},
+    {"checkpoint-interval", "TIME", "5s", "Least time between two checkpoints, which are written at epoch ends.", "training",
+     duration(&o::checkpoint_interval, 0ms, "")},
     {"linger", "TIME", "10s", "After --epochs: go on giving the state to others this long.", "training",
      duration(&o::linger, 0ms, "")},
 

@@ -51,6 +51,7 @@ struct run_options {
   milliseconds join_timeout{15'000};
   bool resume = true;
   milliseconds linger{10'000};
+  milliseconds checkpoint_interval{5'000};
 
   // -- averaging
   std::string codec = "none";
