@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Fuzzes everything that parses bytes from strangers, with clang, ASan and UBSan.
+#
+#   scripts/fuzz.sh            each target for 60 seconds
+#   scripts/fuzz.sh 600        each target for 600 seconds
+set -euo pipefail
+cd "$(dirname "$0")/.."
+seconds=${1:-60}
+scripts/setup.sh --deps-only
+cmake -S . -B build-fuzz -G Ninja -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ \
+  -DWAGGLE_FUZZ=ON -DWAGGLE_TRAINER=OFF -DWAGGLE_SANITIZE=address,undefined
+targets=(fuzz_wire fuzz_handshake fuzz_framing fuzz_upgrade fuzz_record)
+ninja -C build-fuzz "${targets[@]}" fuzz_corpus
+build-fuzz/bin/fuzz_corpus build-fuzz/corpus
+for target in "${targets[@]}"; do
+  printf '\n== %s for %s s\n' "$target" "$seconds" >&2
+  build-fuzz/bin/"$target" -max_total_time="$seconds" -print_final_stats=1 "build-fuzz/corpus/${target#fuzz_}"
+done
