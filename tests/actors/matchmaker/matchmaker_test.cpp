@@ -177,6 +177,23 @@ TEST_F(Matchmaker, ConnectedPeersFormOneGroupAndHoldTheSamePlan) {
       testing::exported(*p.ctx.metrics, "waggle_matchmaking_rounds_total{outcome=\"formed\""), 1.0);
 }
 
+TEST_F(Matchmaker, RemembersForAWhileWhoFoundItNotLooking) {
+  auto us = wire_up(1);
+  auto wanted = question(us); // asked by a probe that found us idle
+  auto seeker = testing::test_peer(7).id;
+  auto answer = join(us, wanted, 7);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->code, ec::not_looking);
+  auto contains = [&](std::uint64_t elements) {
+    auto found = ask<seekers>(us.maker, get_seekers{elements});
+    return found && std::count(found->peers.begin(), found->peers.end(), seeker) == 1;
+  };
+  EXPECT_TRUE(contains(100));
+  EXPECT_FALSE(contains(101)) << "it looks for another vector";
+  pass(6s);
+  EXPECT_FALSE(contains(100)) << "it would have asked again by now";
+}
+
 TEST_F(Matchmaker, PeersThatOnlyShareTheTableMeetThere) {
   auto a = wire_up(1);
   auto b = wire_up(2);

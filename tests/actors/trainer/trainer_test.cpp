@@ -314,6 +314,32 @@ TEST_F(Trainer, ASurvivorGoesOnAlone) {
 
 // -- joining ------------------------------------------------------------------------------------------
 
+TEST_F(Trainer, AJoinerIsTheDonorBitForBitAndStaysIt) { // F10, INV-3
+  auto& donor = add_started();
+  pass_until([&] { return all_at(3); });
+  auto config = defaults();
+  config.join_timeout = 5s;
+  auto& joiner = add_started(config, toy_options{.init_seed = 99, .data_seed = 2});
+  spread();
+  pass_until([&] { return status_of(joiner).state_downloads == 1; });
+  EXPECT_TRUE(joiner.probe->applied.empty()); // nothing of its own before
+  auto state = ask<state_snapshot>(donor.actor, get_state_snapshot{});
+  ASSERT_TRUE(state.ok());
+  if (status_of(joiner).epoch == state->epoch) {
+    auto its = ask<state_snapshot>(joiner.actor, get_state_snapshot{});
+    ASSERT_TRUE(its.ok());
+    EXPECT_EQ(as_string_view(its->state.view()), as_string_view(state->state.view()));
+  }
+  auto later = status_of(donor).epoch.value() + 3;
+  pass_until([&] { return all_at(later); });
+  EXPECT_EQ(status_of(joiner).state_downloads, 1U);
+  EXPECT_EQ(status_of(joiner).parameters, status_of(donor).parameters);
+  EXPECT_EQ(joiner.probe->applied.back(), donor.probe->applied.back());
+  EXPECT_EQ(joiner.probe->rates.back(), donor.probe->rates.back());
+  expect_balance(joiner);
+  expect_balance(donor);
+}
+
 TEST_F(Trainer, ADamagedStateChangesNothingAndAnotherDonorIsAsked) {
   auto& a = add_started();
   add_started();

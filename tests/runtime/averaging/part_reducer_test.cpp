@@ -93,6 +93,16 @@ TEST(PartReducer, APartReducedAgainOverFewerIsWhatThoseAloneWouldHaveMade) {
   EXPECT_TRUE(same_bytes(from_three, from_two));
 }
 
+TEST(PartReducer, WeighsGradientsByTheSamplesBehindThem) { // spec/optimizer.md §10, F3
+  part_reducer reducer{codec_id::none, 1};
+  ASSERT_TRUE(reducer.add(0, 8, encoded(codec_id::none, {-0.08F})));
+  ASSERT_TRUE(reducer.add(1, 18, encoded(codec_id::none, {0.08F})));
+  std::vector<float> mean(1);
+  auto outcome = reducer.reduce(member_set::first(2), mean);
+  EXPECT_EQ(outcome.weight_sum, 26);
+  EXPECT_NEAR(mean[0], 0.0307692, 1e-7);
+}
+
 TEST(PartReducer, AWeightOfZeroChangesNoBit) {
   random_source random{3};
   auto a = encoded(codec_id::none, {-0.0F, 1.5F, -3.25F});
