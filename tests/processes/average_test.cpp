@@ -87,12 +87,6 @@ TEST_F(AverageProcesses, SurvivorsOfAFrozenPeerFinishWithoutIt) {
   ASSERT_TRUE(reach({0, 1, 2, 3}, 4, 2)) << logs();
   peers[0]->signal(SIGSTOP); // the first one: no peer is special
   ASSERT_TRUE(reach({1, 2, 3}, 3, 2)) << logs();
-  for (std::size_t i : {1, 2, 3})
-    for (const auto& r : peers[i]->rounds())
-      if (r["outcome"] == "shrunk") {
-        // Twice the stall timeout is what results may take; one second for everything else.
-        EXPECT_LT(r["allreduce_seconds"].get<double>(), 2 * 2 + 1);
-      }
   peers[0]->signal(SIGCONT);
   expect_agreement();
 }
