@@ -1,0 +1,165 @@
+#include "actors/allreduce_round.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <gmock/gmock.h>
+
+#include "tests/support/actor_test.hpp"
+
+namespace waggle {
+namespace {
+
+/// What the round told other members, and how it ended.
+struct observed {
+  std::vector<tell_peer> told;
+  std::vector<round_finished> ended;
+};
+using log_book = std::shared_ptr<observed>;
+
+switchboard_actor::behavior_type recording_switchboard(switchboard_actor::pointer, log_book log) {
+  return {
+    [](const call_peer&) -> caf::result<peer_answer> { return to_caf(ec::unreachable); },
+    [=](const tell_peer& msg) { log->told.push_back(msg); },
+    [](const connect_address&) -> caf::result<peer_connected> { return to_caf(ec::unreachable); },
+    [](get_connected_peers) { return connected_peers{}; },
+  };
+}
+
+round_listener_actor::behavior_type recording_listener(round_listener_actor::pointer, log_book log) {
+  return {[=](const round_finished& msg) { log->ended.push_back(msg); }};
+}
+
+/// Three members; we are the first, lead, and reduce all three parts of six values.
+class AllreduceRound : public testing::actor_test {
+protected:
+  void SetUp() override {
+    ctx = testing::test_context(1, wall);
+    plan.prefix = "test";
+    plan.id.bytes[0] = std::byte{7};
+    plan.members = {{ctx.record, member_mode::node},
+                    {testing::test_peer(2), member_mode::node},
+                    {testing::test_peer(3), member_mode::node}};
+    plan.elements = 6;
+    plan.part_elements = 2;
+    plan.shares = {6, 0, 0};
+    ASSERT_TRUE(validate_plan(plan));
+    order.plan = plan;
+    order.values = std::make_shared<float_vector>(float_vector{1, 1, 1, 1, 1, 1});
+    auto board = spawn(recording_switchboard, log);
+    auto listener = spawn(recording_listener, log);
+    round = spawn(allreduce_round, ctx, round_config{}, order, vector_pool::make(1), board, listener);
+    settle();
+  }
+
+  void contribute(std::size_t member, std::uint32_t part, const std::vector<float>& values) {
+    wire::part head;
+    head.round = plan.id;
+    head.kind = wire::part_kind::contribution;
+    head.index = part;
+    head.offset = part * 2;
+    head.count = 2;
+    head.weight = 1;
+    auto bytes = std::make_shared<const std::vector<float>>(values);
+    tell(round, inbound_event{plan.members[member].peer, head, payload_of(bytes), nullptr});
+  }
+  void contribute_all(std::size_t member, float value) {
+    for (std::uint32_t part = 0; part < 3; ++part)
+      contribute(member, part, {value, value});
+  }
+  void say(std::size_t member, wire::event what) {
+    tell(round, inbound_event{plan.members[member].peer, std::move(what), {}, nullptr});
+  }
+  template <class Event>
+  std::vector<Event> told(std::size_t member) {
+    std::vector<Event> out;
+    for (const auto& msg : log->told)
+      if (const auto* event = std::get_if<Event>(&msg.what))
+        if (msg.to.id == plan.members[member].peer.id)
+          out.push_back(*event);
+    return out;
+  }
+  double refused(const std::string& reason) {
+    return testing::exported(*ctx.metrics, "waggle_network_refused_total{reason=\"" + reason + "\"");
+  }
+  /// The round went on without member 1 and ends once member 2 holds the result, too.
+  void expect_shrunk_without_member_1(ec reason) {
+    auto views = told<wire::round_propose>(2);
+    ASSERT_EQ(views.size(), 1U);
+    EXPECT_EQ(views[0].view.contributors, 0b101U);
+    EXPECT_TRUE(log->ended.empty()) << "nobody else holds the result yet";
+    say(2, wire::round_prepared{plan.id, views[0].view.number});
+    ASSERT_EQ(log->ended.size(), 1U);
+    const auto& report = log->ended[0].report;
+    EXPECT_EQ(report.outcome, round_outcome::shrunk);
+    EXPECT_EQ(report.contributors,
+              (std::vector{plan.members[0].peer.id, plan.members[2].peer.id}));
+    EXPECT_EQ(*report.values, (float_vector{2, 2, 2, 2, 2, 2}));
+    ASSERT_EQ(report.faults.size(), 1U);
+    EXPECT_EQ(report.faults[0].peer, plan.members[1].peer.id);
+    EXPECT_EQ(report.faults[0].reason, reason);
+    EXPECT_EQ(told<wire::round_commit>(2).size(), 1U);
+  }
+
+  log_book log = std::make_shared<observed>();
+  node_context ctx;
+  round_plan plan;
+  round_order order;
+  allreduce_round_actor round;
+};
+
+TEST_F(AllreduceRound, AppliesNothingBeforeEverybodyHoldsTheResult) {
+  contribute_all(1, 2);
+  contribute_all(2, 3);
+  EXPECT_EQ(told<wire::part>(1).size(), 3U);
+  EXPECT_EQ(told<wire::part>(2).size(), 3U);
+  say(1, wire::round_prepared{plan.id, 0});
+  EXPECT_TRUE(log->ended.empty());
+  say(2, wire::round_prepared{plan.id, 0});
+  ASSERT_EQ(log->ended.size(), 1U);
+  EXPECT_EQ(log->ended[0].report.outcome, round_outcome::complete);
+  EXPECT_EQ(*log->ended[0].report.values, (float_vector{2, 2, 2, 2, 2, 2}));
+  EXPECT_EQ(log->ended[0].report.weight_sum, 3);
+  EXPECT_TRUE(log->ended[0].all_took_part);
+}
+
+TEST_F(AllreduceRound, GoesOnWithoutAMemberThatSendsNaN) {
+  contribute_all(2, 3);
+  contribute(1, 0, {std::numeric_limits<float>::quiet_NaN(), 0});
+  contribute(1, 1, {0, 0});
+  EXPECT_EQ(refused("non_finite"), 1);
+  expect_shrunk_without_member_1(ec::non_finite);
+}
+
+TEST_F(AllreduceRound, GoesOnWithoutAMemberThatSendsTheWrongShape) {
+  contribute_all(2, 3);
+  contribute(1, 0, {1, 2, 3});
+  EXPECT_EQ(refused("wrong_shape"), 1);
+  expect_shrunk_without_member_1(ec::wrong_shape);
+}
+
+TEST_F(AllreduceRound, GoesOnWithoutAMemberWhoseLinkBreaks) {
+  contribute_all(2, 3);
+  contribute(1, 0, {5, 5});
+  tell(round, peer_disconnected{plan.members[1].peer.id, {ec::peer_lost, {}}});
+  expect_shrunk_without_member_1(ec::peer_lost);
+}
+
+TEST_F(AllreduceRound, IgnoresStrangers) {
+  wire::round_abort abort{plan.id, ec::cancelled};
+  tell(round, inbound_event{testing::test_peer(9), abort, {}, nullptr});
+  EXPECT_TRUE(log->ended.empty());
+  EXPECT_EQ(refused("protocol_violation"), 1);
+}
+
+TEST_F(AllreduceRound, FailsByItsDeadlineWithAReason) {
+  pass(61s);
+  ASSERT_EQ(log->ended.size(), 1U);
+  EXPECT_EQ(log->ended[0].report.outcome, round_outcome::failed);
+  EXPECT_NE(log->ended[0].report.why.code, ec::none);
+  EXPECT_EQ(log->ended[0].report.values, nullptr);
+}
+
+} // namespace
+} // namespace waggle
