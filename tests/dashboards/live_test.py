@@ -114,6 +114,16 @@ class Prometheus:
             "--web.listen-address=127.0.0.1:0"])
         processes.append(server)
         self.base = "http://" + server.address(r'msg="Listening on" address=(\S+)')
+        wait_for("prometheus is ready", self.ready)
+
+    def ready(self):
+        """It listens before it has read its log; until then it answers 503."""
+        try:
+            return get(f"{self.base}/-/ready")
+        except urllib.error.HTTPError as error:
+            if error.code != 503:
+                raise
+            return None
 
     def ask(self, path, **parameters):
         url = f"{self.base}/api/v1/{path}?{urllib.parse.urlencode(parameters)}"
