@@ -1,8 +1,8 @@
 #pragma once
 
 // THE MAP: every typed interface, and what the receiver promises. What an actor says only to itself
-// stays off it (`extend` beside the actor). Every request has a deadline; a refusal is an error with
-// one of our codes (caf_error.hpp).
+// stays off it (`extend` beside the actor). Every request has a deadline; a refusal is an error
+// with one of our codes (caf_error.hpp).
 
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
@@ -10,6 +10,9 @@
 #include "actors/messages.hpp"
 
 namespace waggle {
+
+// One handler a line, so that the map can be read.
+// clang-format off
 
 /// Wants to know who comes and goes.
 using link_listener_actor = caf::typed_actor<
@@ -112,5 +115,7 @@ using metrics_exporter_actor = caf::typed_actor<
 using node_actor = caf::typed_actor<
   // Answered when everything is down.
   caf::replies_to<shut_down>::with<training_status>>;
+
+// clang-format on
 
 } // namespace waggle

@@ -36,11 +36,12 @@ void reduce_if_complete(self_pointer self, const part_assignment& assignment,
     self->send(round, part_refused{assignment.index, outcome.poisoned.bits(), ec::non_finite});
     return;
   }
-  payload bytes{std::shared_ptr<const std::byte>{out, reinterpret_cast<const std::byte*>(out.get())},
-                values.size_bytes()};
+  payload bytes{
+    std::shared_ptr<const std::byte>{out, reinterpret_cast<const std::byte*>(out.get())},
+    values.size_bytes()};
   if (assignment.codec != codec_id::none) {
-    auto encoded = std::make_shared<std::vector<std::byte>>(
-      encoded_size(assignment.codec, assignment.elements));
+    auto encoded =
+      std::make_shared<std::vector<std::byte>>(encoded_size(assignment.codec, assignment.elements));
     encode(assignment.codec, values, *encoded);
     bytes = payload_of(std::shared_ptr<const std::vector<std::byte>>{encoded});
   }
@@ -60,8 +61,8 @@ allreduce_part_actor::behavior_type allreduce_part(self_pointer self, node_conte
       auto added = self->state.reducer->add(msg.member, msg.weight, std::move(msg.values));
       if (added)
         return reduce_if_complete(self, assignment, round);
-      self->send(round, part_refused{assignment.index, std::uint64_t{1} << msg.member,
-                                     added.error().code});
+      self->send(
+        round, part_refused{assignment.index, std::uint64_t{1} << msg.member, added.error().code});
     },
     [self, assignment, round](const reduce_over& msg) {
       self->state.wanted = member_set{msg.contributors};

@@ -16,8 +16,8 @@ struct part_assignment {
   std::uint32_t index = 0;
   std::uint32_t elements = 0;
   codec_id codec = codec_id::none;
-  /// `elements` floats of the round's result vector, which they keep alive. The first reduction goes
-  /// there; it is being sent to others from then on, so later ones get memory of their own.
+  /// `elements` floats of the round's result vector, which they keep alive. The first reduction
+  /// goes there; it is being sent to others from then on, so later ones get memory of their own.
   std::shared_ptr<float> home;
 };
 
@@ -34,8 +34,8 @@ struct allreduce_part_state {
   bool home_used = false;
 };
 
-/// Keeps what the members contribute to one part, and reduces it as often as the set of contributors
-/// changes. Lives as long as its round.
+/// Keeps what the members contribute to one part, and reduces it as often as the set of
+/// contributors changes. Lives as long as its round.
 allreduce_part_actor::behavior_type
 allreduce_part(allreduce_part_actor::stateful_pointer<allreduce_part_state> self, node_context ctx,
                part_assignment assignment, part_listener_actor round);

@@ -33,7 +33,8 @@ struct conductor {
 
   void tell(std::size_t member, wire::event what, payload body = {}) const {
     state().bytes_sent += body.size;
-    self->send(switchboard, tell_peer{plan().members[member].peer, std::move(what), std::move(body)});
+    self->send(switchboard,
+               tell_peer{plan().members[member].peer, std::move(what), std::move(body)});
   }
 
   void tell_all(member_set members, const wire::event& what) const {
@@ -59,7 +60,8 @@ struct conductor {
   payload contribution(std::uint32_t index) const {
     const auto& part = state().books->parts()[index];
     if (plan().codec == codec_id::none)
-      return slice(payload_of(order.values), part.offset * sizeof(float), part.count * sizeof(float));
+      return slice(payload_of(order.values), part.offset * sizeof(float),
+                   part.count * sizeof(float));
     auto bytes = std::make_shared<std::vector<std::byte>>(encoded_size(plan().codec, part.count));
     encode(plan().codec, std::span{*order.values}.subspan(part.offset, part.count), *bytes);
     return payload_of(std::shared_ptr<const std::vector<std::byte>>{bytes});
@@ -70,8 +72,9 @@ struct conductor {
     auto found = st.parts.find(index);
     if (found == st.parts.end()) {
       const auto& part = st.books->parts()[index];
-      part_assignment assignment{index, part.count, plan().codec,
-                                 std::shared_ptr<float>{st.result, st.result->data() + part.offset}};
+      part_assignment assignment{
+        index, part.count, plan().codec,
+        std::shared_ptr<float>{st.result, st.result->data() + part.offset}};
       found = st.parts
                 .emplace(index, self->spawn(allreduce_part, ctx, assignment,
                                             caf::actor_cast<part_listener_actor>(self)))
@@ -100,7 +103,7 @@ struct conductor {
     }
   }
 
-  // -- parts that come in ---------------------------------------------------------------------------
+  // -- parts that come in ------------------------------------------------------------------------
 
   void refuse(std::size_t member, ec reason) const {
     ctx.metrics->count_refused_input(reason);
@@ -209,7 +212,7 @@ struct conductor {
     perform(st.protocol->on_result_complete(st.books->view().number));
   }
 
-  // -- the protocol ---------------------------------------------------------------------------------
+  // -- the protocol ------------------------------------------------------------------------------
 
   void on_event(const inbound_event& msg) const {
     auto member = state().members.find(msg.from.id);
@@ -259,7 +262,8 @@ struct conductor {
   }
   void operator()(const round_protocol::send_suspect& a) const {
     if (a.to != order.self_index)
-      tell(a.to, wire::round_suspect{plan().id, a.view, static_cast<std::uint32_t>(a.member), a.reason});
+      tell(a.to,
+           wire::round_suspect{plan().id, a.view, static_cast<std::uint32_t>(a.member), a.reason});
   }
   void operator()(const round_protocol::send_commit& a) const {
     tell_all(a.to, wire::round_commit{plan().id, a.view});
@@ -272,7 +276,8 @@ struct conductor {
   }
   void operator()(const round_protocol::send_standing& a) const {
     const auto& s = a.standing;
-    tell(a.to, wire::round_standing{plan().id, s.promised, s.knows_view, s.view, s.prepared, s.committed});
+    tell(a.to, wire::round_standing{plan().id, s.promised, s.knows_view, s.view, s.prepared,
+                                    s.committed});
   }
   void operator()(const round_protocol::enter_view& a) const {
     auto& st = state();
@@ -296,9 +301,8 @@ struct conductor {
     auto everybody = first_view(plan());
     report.outcome = a.view.contributors == everybody.contributors ? round_outcome::complete
                                                                    : round_outcome::shrunk;
-    a.view.contributor_set().for_each([&](std::size_t member) {
-      report.contributors.push_back(plan().members[member].peer.id);
-    });
+    a.view.contributor_set().for_each(
+      [&](std::size_t member) { report.contributors.push_back(plan().members[member].peer.id); });
     report.weight_sum = st.weight_sum.value_or(0);
     if (report.weight_sum == 0)
       report.values = order.values; // INV-4: nobody had anything to say
@@ -355,7 +359,7 @@ struct conductor {
     self->quit();
   }
 
-  // -- time ---------------------------------------------------------------------------------------------
+  // -- time --------------------------------------------------------------------------------------
 
   void check() const {
     auto& st = state();
@@ -372,9 +376,9 @@ struct conductor {
           suspect(member, ec::stalled);
       return;
     }
-    // Others may wait for results up to twice the stall timeout before they are done, or complain. The
-    // leader loses patience first: it may be waiting for a frozen member itself, and must not be taken
-    // for the one that is frozen.
+    // Others may wait for results up to twice the stall timeout before they are done, or complain.
+    // The leader loses patience first: it may be waiting for a frozen member itself, and must not
+    // be taken for the one that is frozen.
     auto patience = st.protocol->coordinator() == order.self_index ? 3 : 5;
     if (now() - st.completed >= patience * config.stall_timeout)
       st.protocol->awaited().for_each([&](std::size_t member) {
@@ -386,17 +390,19 @@ struct conductor {
 
 } // namespace
 
-allreduce_round_impl::behavior_type
-allreduce_round(self_pointer self, node_context ctx, round_config config, round_order order,
-                std::shared_ptr<vector_pool> pool, switchboard_actor switchboard,
-                round_listener_actor listener) {
+allreduce_round_impl::behavior_type allreduce_round(self_pointer self, node_context ctx,
+                                                    round_config config, round_order order,
+                                                    std::shared_ptr<vector_pool> pool,
+                                                    switchboard_actor switchboard,
+                                                    round_listener_actor listener) {
   end_on_exception(self, ctx);
   self->monitor(listener); // nobody would hear how it ends
   self->set_down_handler([self](const caf::down_msg&) { self->quit(); });
   auto& st = self->state;
   st.began = st.completed = self->clock().now();
-  st.protocol.emplace(order.plan, order.self_index,
-                      round_protocol::options{order.plan.min_contributors, config.takeover_timeout});
+  st.protocol.emplace(
+    order.plan, order.self_index,
+    round_protocol::options{order.plan.min_contributors, config.takeover_timeout});
   st.books.emplace(order.plan, order.self_index, st.began);
   st.result = pool->take(order.plan.elements);
   for (std::size_t i = 0; i < order.plan.members.size(); ++i)

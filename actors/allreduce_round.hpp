@@ -44,13 +44,13 @@ struct allreduce_round_state {
   std::optional<round_protocol> protocol;
   std::optional<round_books> books;
   std::shared_ptr<float_vector> result;
-  std::map<std::uint32_t, payload> late_parts; // parts reduced again: not in `result` yet
+  std::map<std::uint32_t, payload> late_parts;         // parts reduced again: not in `result` yet
   std::map<std::uint32_t, allreduce_part_actor> parts; // those that we reduce or did
   std::map<peer_id, std::size_t> members;
   std::vector<inbound_event> parked; // parts of a view that we have not heard of yet
   std::optional<double> weight_sum;  // of the current contributors, as the results say
   steady_time began;
-  steady_time completed;                  // when the result of the view was complete here
+  steady_time completed; // when the result of the view was complete here
   std::optional<steady_time> first_fault;
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;

@@ -36,8 +36,10 @@ bool may_retry(ec why) {
     case ec::non_finite:
     case ec::bad_weight:
     case ec::wrong_shape:
-    case ec::internal: return false;
-    default: return true;
+    case ec::internal:
+      return false;
+    default:
+      return true;
   }
 }
 
@@ -95,7 +97,8 @@ struct steward {
       return search();
     if (step.what.expected_peers != 0)
       return keep_group(*plan);
-    // Nobody told us how many to expect: a group must not stay among itself while others look for one.
+    // Nobody told us how many to expect: a group must not stay among itself while others look for
+    // one.
     self->request(matchmaker, 1s, get_seekers{step.what.values->size()})
       .then(
         [self = self, ctx = ctx, config = config, board = switchboard, maker = matchmaker,
@@ -103,9 +106,8 @@ struct steward {
           steward s{self, ctx, config, board, maker};
           if (!s.awaits_group(generation))
             return;
-          bool newcomers = std::any_of(found.peers.begin(), found.peers.end(), [&](const peer_id& peer) {
-            return !is_member(peer, plan);
-          });
+          bool newcomers = std::any_of(found.peers.begin(), found.peers.end(),
+                                       [&](const peer_id& peer) { return !is_member(peer, plan); });
           auto& last = self->state.group.last();
           if (newcomers || !last || last->members != plan.members)
             s.search();
@@ -164,9 +166,8 @@ struct steward {
   void start_round(const round_plan& plan) const {
     auto& st = state();
     auto& step = *st.current;
-    auto mine = std::find_if(plan.members.begin(), plan.members.end(), [this](const round_member& m) {
-      return m.peer.id == ctx.record.id;
-    });
+    auto mine = std::find_if(plan.members.begin(), plan.members.end(),
+                             [this](const round_member& m) { return m.peer.id == ctx.record.id; });
     if (mine == plan.members.end() || plan.elements != step.what.values->size()) {
       round_report report;
       report.why = {ec::internal, "matchmaking made a plan that does not fit"};
@@ -175,11 +176,12 @@ struct steward {
     step.plan = plan;
     auto settings = config.round;
     settings.deadline = std::min(settings.deadline, std::max(time_left(), milliseconds{1}));
-    round_order order{plan, static_cast<std::size_t>(mine - plan.members.begin()),
-                      step.what.values, step.what.weight};
+    round_order order{plan, static_cast<std::size_t>(mine - plan.members.begin()), step.what.values,
+                      step.what.weight};
     ctx.log->debug("round {} begins with {} members", short_name(plan.id), plan.members.size());
-    step.round = self->spawn<caf::monitored>(allreduce_round, ctx, settings, std::move(order), st.pool,
-                                             switchboard, caf::actor_cast<round_listener_actor>(self));
+    step.round =
+      self->spawn<caf::monitored>(allreduce_round, ctx, settings, std::move(order), st.pool,
+                                  switchboard, caf::actor_cast<round_listener_actor>(self));
     auto waiting = st.parked.find(plan.id);
     if (waiting == st.parked.end())
       return;
@@ -239,7 +241,7 @@ struct steward {
     deliver(std::move(report));
   }
 
-  // -- the standing group -----------------------------------------------------------------------------
+  // -- the standing group ------------------------------------------------------------------------
 
   void leave_standing_group() const {
     auto& group = state().group;
@@ -251,8 +253,9 @@ struct steward {
       if (plan.members[i].peer.id == ctx.record.id)
         for (const auto& member : plan.members)
           if (member.peer.id != ctx.record.id)
-            self->send(switchboard,
-                       tell_peer{member.peer, wire::round_suspect{plan.id, 0, i, ec::not_looking}, {}});
+            self->send(
+              switchboard,
+              tell_peer{member.peer, wire::round_suspect{plan.id, 0, i, ec::not_looking}, {}});
   }
 
   static bool is_member(const peer_id& peer, const round_plan& plan) {
@@ -260,8 +263,8 @@ struct steward {
                        [&](const round_member& m) { return m.peer.id == peer; });
   }
 
-  /// True if the event said that its sender leaves the standing group, or never was in the group that
-  /// its leader made.
+  /// True if the event said that its sender leaves the standing group, or never was in the group
+  /// that its leader made.
   bool somebody_left(const inbound_event& msg) const {
     auto& st = state();
     const auto* word = std::get_if<wire::round_suspect>(&msg.what);
@@ -277,7 +280,7 @@ struct steward {
     return true;
   }
 
-  // -- what peers say -----------------------------------------------------------------------------------
+  // -- what peers say ----------------------------------------------------------------------------
 
   void route(const inbound_event& msg) const {
     auto& st = state();
@@ -366,9 +369,7 @@ averager_impl::behavior_type averager(self_pointer self, node_context ctx, avera
       return to_caf(ec::protocol_violation, "averaging answers no requests");
     },
     [with](const inbound_event& msg) { with([&](const steward& s) { s.route(msg); }); },
-    [with](average_vector& msg) {
-      return with([&](const steward& s) { return s.begin(msg); });
-    },
+    [with](average_vector& msg) { return with([&](const steward& s) { return s.begin(msg); }); },
     [](const peer_connected&) { /* who comes is met by matchmaking */ },
     [self](const peer_disconnected& msg) {
       auto& st = self->state;

@@ -22,8 +22,8 @@ struct averaging_config {
   round_config round; // its deadline is cut to what the step has left
   /// Further attempts of one step after rounds that failed.
   std::uint32_t retries_max = 3;
-  /// A group's leader may begin before a member's own word of the group is through: what arrives for
-  /// an unknown round waits this long.
+  /// A group's leader may begin before a member's own word of the group is through: what arrives
+  /// for an unknown round waits this long.
   milliseconds parked_for{10'000};
   std::size_t parked_events_max = 4096;
   /// How long a finished round still answers to would-be leaders that missed the end.
@@ -73,14 +73,15 @@ struct averager_state {
 using averager_impl =
   averager_actor::extend<caf::reacts_to<round_finished>, caf::reacts_to<forget_old>>;
 
-/// Averages one vector at a time: finds a group (or keeps the standing one), runs an allreduce_round,
-/// tries again while there is time. Routes what peers say about rounds to the round.
+/// Averages one vector at a time: finds a group (or keeps the standing one), runs an
+/// allreduce_round, tries again while there is time. Routes what peers say about rounds to the
+/// round.
 ///
 /// A member of a standing group that needs another group (somebody new is there) says so to the
 /// others under the id of their last round, so that nobody waits for it in vain.
-averager_impl::behavior_type
-averager(averager_impl::stateful_pointer<averager_state> self, node_context ctx,
-         averaging_config config, switchboard_actor switchboard, matchmaker_actor matchmaker);
+averager_impl::behavior_type averager(averager_impl::stateful_pointer<averager_state> self,
+                                      node_context ctx, averaging_config config,
+                                      switchboard_actor switchboard, matchmaker_actor matchmaker);
 
 } // namespace waggle
 

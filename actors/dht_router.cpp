@@ -38,8 +38,9 @@ struct router {
 
   void ping(const peer_record& peer) const {
     auto sent = ctx.wall->now();
-    self->request(switchboard, config.request_timeout + 1s,
-                  call_peer{peer, wire::dht_ping{}, config.request_timeout})
+    self
+      ->request(switchboard, config.request_timeout + 1s,
+                call_peer{peer, wire::dht_ping{}, config.request_timeout})
       .then(
         [self = self, peer, sent, ctx = ctx](const peer_answer& answer) {
           self->state.table->heard_from(peer, self->clock().now());
@@ -64,9 +65,9 @@ struct router {
     auto& st = state();
     auto id = ++st.last_search;
     auto seeds = st.table->nearest(key, config.search.beam);
-    st.searches.emplace(std::piecewise_construct, std::forward_as_tuple(id),
-                        std::forward_as_tuple(why, key, lookup{key, ctx.record.id, config.search, seeds},
-                                              now()));
+    st.searches.emplace(
+      std::piecewise_construct, std::forward_as_tuple(id),
+      std::forward_as_tuple(why, key, lookup{key, ctx.record.id, config.search, seeds}, now()));
     self->delayed_send(self, timeout, search_expired{id});
     return id;
   }
@@ -85,8 +86,9 @@ struct router {
   void ask(std::uint64_t id, const search& s, const peer_record& peer) const {
     auto began = now();
     wire::dht_find question{{s.key}, s.why != purpose::find};
-    self->request(switchboard, config.request_timeout + 1s,
-                  call_peer{peer, std::move(question), config.request_timeout})
+    self
+      ->request(switchboard, config.request_timeout + 1s,
+                call_peer{peer, std::move(question), config.request_timeout})
       .then(
         [self = self, ctx = ctx, config = config, board = switchboard, id, peer,
          began](peer_answer& answer) {
@@ -147,10 +149,14 @@ struct router {
 
   void arrive(std::uint64_t id, search& s) const {
     switch (s.why) {
-      case purpose::find: return end_find(id, s);
-      case purpose::locate: return end_locate(id, s, std::nullopt);
-      case purpose::refresh: return end(id, s);
-      case purpose::store: return begin_writing(id, s);
+      case purpose::find:
+        return end_find(id, s);
+      case purpose::locate:
+        return end_locate(id, s, std::nullopt);
+      case purpose::refresh:
+        return end(id, s);
+      case purpose::store:
+        return begin_writing(id, s);
     }
   }
 
@@ -237,8 +243,9 @@ struct router {
       if (s.storing == 0)
         r.end_store(id, s);
     };
-    self->request(switchboard, config.request_timeout + 1s,
-                  call_peer{peer, wire::dht_store{{s.entry}}, config.request_timeout})
+    self
+      ->request(switchboard, config.request_timeout + 1s,
+                call_peer{peer, wire::dht_store{{s.entry}}, config.request_timeout})
       .then(
         [done](const peer_answer& answer) {
           const auto* reply = std::get_if<wire::dht_stored>(&answer.what);
@@ -289,7 +296,8 @@ struct router {
               self->state.joined = true;
               std::erase(self->state.bootstrap, where);
             } else {
-              auto [known, first] = self->state.bootstrap_failures.insert_or_assign(where, to_string(reason));
+              auto [known, first] =
+                self->state.bootstrap_failures.insert_or_assign(where, to_string(reason));
               if (first)
                 ctx.log->warn("could not join through {}: {}", to_string(where), known->second);
             }
@@ -305,8 +313,8 @@ struct router {
       return;
     }
     st.retry = std::clamp(st.retry * 2, config.bootstrap_retry_min, config.bootstrap_retry_max);
-    auto jittered = milliseconds{static_cast<std::int64_t>(
-      static_cast<double>(st.retry.count()) * (0.75 + 0.5 * st.random->unit()))};
+    auto jittered = milliseconds{static_cast<std::int64_t>(static_cast<double>(st.retry.count())
+                                                           * (0.75 + 0.5 * st.random->unit()))};
     self->delayed_send(self, jittered, retry_bootstrap{});
   }
 
@@ -320,8 +328,7 @@ struct router {
   void tend() const {
     auto& st = state();
     st.store->purge(ctx.wall->now());
-    for (const auto& target :
-         st.table->stale_targets(now() - config.bucket_refresh, *st.random))
+    for (const auto& target : st.table->stale_targets(now() - config.bucket_refresh, *st.random))
       refresh(target);
     // A partition that healed, a peer that came back: try whom we lost, and where we came from.
     if (!st.lost.empty()) {
@@ -369,7 +376,7 @@ struct router {
     }
   }
 
-  // -- what other peers ask ---------------------------------------------------------------------------
+  // -- what other peers ask ----------------------------------------------------------------------
 
   caf::result<outbound_answer> answer(const inbound_call& msg) const {
     heard_from(msg.from);
@@ -389,8 +396,8 @@ struct router {
   }
 
   wire::dht_found look_up(const wire::dht_find& question, const peer_id& asker) const {
-    // A message has to stay under its limits whatever is stored here; what does not fit is left out,
-    // the asker merges the answers of several peers.
+    // A message has to stay under its limits whatever is stored here; what does not fit is left
+    // out, the asker merges the answers of several peers.
     std::size_t records_left = wire::records_per_message_max;
     std::size_t bytes_left = wire::header_bytes_max / 2;
     wire::dht_found found;
@@ -432,9 +439,12 @@ void on_search_expired(const router& r, std::uint64_t id) {
     return;
   auto& s = found->second;
   switch (s.why) { // what was found so far is an honest answer; what was not stored is not
-    case purpose::find: return r.end_find(id, s);
-    case purpose::locate: return r.end_locate(id, s, std::nullopt);
-    case purpose::refresh: return r.end(id, s);
+    case purpose::find:
+      return r.end_find(id, s);
+    case purpose::locate:
+      return r.end_locate(id, s, std::nullopt);
+    case purpose::refresh:
+      return r.end(id, s);
     case purpose::store:
       s.report.failed += static_cast<std::uint32_t>(s.storing);
       return r.end_store(id, s);
@@ -462,8 +472,7 @@ dht_router_impl::behavior_type dht_router(self_pointer self, node_context ctx, d
     [](const inbound_event& msg) { msg.release(); }, // nothing about the DHT travels as an event
     [with, self](store_record& msg) -> caf::result<store_report> {
       return with([&](const router& r) -> caf::result<store_report> {
-        auto valid =
-          validate_record(r.ctx.run_id, msg.entry, r.ctx.wall->now(), *r.ctx.verifier);
+        auto valid = validate_record(r.ctx.run_id, msg.entry, r.ctx.wall->now(), *r.ctx.verifier);
         if (!valid)
           return to_caf(valid.error());
         if (r.overloaded())

@@ -100,9 +100,9 @@ using dht_router_impl =
 
 /// Owns the routing table and the record store; answers other peers' pings, finds and stores; runs
 /// lookups for this peer.
-dht_router_impl::behavior_type
-dht_router(dht_router_impl::stateful_pointer<dht_router_state> self, node_context ctx,
-           dht_config config, switchboard_actor switchboard);
+dht_router_impl::behavior_type dht_router(dht_router_impl::stateful_pointer<dht_router_state> self,
+                                          node_context ctx, dht_config config,
+                                          switchboard_actor switchboard);
 
 } // namespace waggle
 

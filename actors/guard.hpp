@@ -12,18 +12,18 @@ namespace waggle {
 /// ec::internal that ends the actor; its supervisor sees the reason.
 template <class Self>
 void end_on_exception(Self self, const node_context& ctx) {
-  self->set_exception_handler([log = ctx.log, name = std::string{self->name()}](
-                                std::exception_ptr& thrown) -> caf::error {
-    try {
-      std::rethrow_exception(thrown);
-    } catch (const std::exception& e) {
-      log->error("{} ended by an exception: {}", name, e.what());
-      return to_caf(ec::internal, e.what());
-    } catch (...) {
-      log->error("{} ended by an unknown exception", name);
-      return to_caf(ec::internal, "unknown exception");
-    }
-  });
+  self->set_exception_handler(
+    [log = ctx.log, name = std::string{self->name()}](std::exception_ptr& thrown) -> caf::error {
+      try {
+        std::rethrow_exception(thrown);
+      } catch (const std::exception& e) {
+        log->error("{} ended by an exception: {}", name, e.what());
+        return to_caf(ec::internal, e.what());
+      } catch (...) {
+        log->error("{} ended by an unknown exception", name);
+        return to_caf(ec::internal, "unknown exception");
+      }
+    });
 }
 
 } // namespace waggle

@@ -7,10 +7,15 @@ int main(int argc, char** argv) {
   using namespace waggle;
   hold_signals();
   auto commands = common_commands();
-  commands.push_back({"train", "One peer that trains (not in this build).", "", {"peer", "training", "averaging"}, {},
+  commands.push_back({"train",
+                      "One peer that trains (not in this build).",
+                      "",
+                      {"peer", "training", "averaging"},
+                      {},
                       [](const run_options&) {
-                        return bad_usage("this build has no LibTorch, so it cannot train: build with "
-                                         "-DWAGGLE_TRAINER=ON");
+                        return bad_usage(
+                          "this build has no LibTorch, so it cannot train: build with "
+                          "-DWAGGLE_TRAINER=ON");
                       }});
   return run_command_line(argc, argv, commands);
 }

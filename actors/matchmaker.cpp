@@ -124,7 +124,9 @@ struct broker {
     auto stamp = static_cast<std::uint64_t>(to_nanoseconds(ctx.wall->now()));
     entry.sequence = st.last_sequence = std::max(stamp, st.last_sequence + 1);
     sign_record(ctx.run_id, *ctx.self, entry);
-    self->request(dht, config.min_matchmaking_time + 1s, store_record{entry, config.min_matchmaking_time})
+    self
+      ->request(dht, config.min_matchmaking_time + 1s,
+                store_record{entry, config.min_matchmaking_time})
       .then([](const store_report&) { /* connected peers are asked without it */ },
             [ctx = ctx](const caf::error& why) {
               ctx.log->debug("could not declare for a group: {}", to_string(from_caf(why)));
@@ -160,11 +162,11 @@ struct broker {
 
   void operator()(const group_search::ask& a) const {
     auto& run = *state().current;
-    wire::join_group question{config.prefix, group_key(), run.schema, run.what.epoch,
-                              a.expiration, config.mode, config.bandwidth, ctx.record};
+    wire::join_group question{config.prefix, group_key(), run.schema,       run.what.epoch,
+                              a.expiration,  config.mode, config.bandwidth, ctx.record};
     auto answer = [self = self, ctx = ctx, config = config, board = switchboard, table = dht,
-                   number = state().searches, to = a.to](ec code,
-                                                         const std::vector<peer_record>& suggested) {
+                   number = state().searches,
+                   to = a.to](ec code, const std::vector<peer_record>& suggested) {
       broker b{self, ctx, config, board, table};
       if (!self->state.current || self->state.searches != number) {
         bool in_its_group = self->state.led_by == std::pair{number, to.id};
@@ -177,8 +179,9 @@ struct broker {
         hint = suggested.front();
       b.perform(self->state.current->search.on_answer(to.id, code, hint, b.now()));
     };
-    self->request(switchboard, config.request_timeout + 1s,
-                  call_peer{a.to, std::move(question), config.request_timeout})
+    self
+      ->request(switchboard, config.request_timeout + 1s,
+                call_peer{a.to, std::move(question), config.request_timeout})
       .then(
         [answer](const peer_answer& reply) {
           if (const auto* join = std::get_if<wire::join_reply>(&reply.what))
@@ -247,7 +250,7 @@ struct broker {
     run.promise.deliver(to_caf(why));
   }
 
-  // -- what peers say -------------------------------------------------------------------------------
+  // -- what peers say ----------------------------------------------------------------------------
 
   caf::result<outbound_answer> answer(const inbound_call& msg) const {
     const auto* join = std::get_if<wire::join_group>(&msg.what);
@@ -347,9 +350,10 @@ struct broker {
       return failure{ec::not_looking, "no search is going on"};
     if (plan.members[0].peer.id != from.id)
       return failure{ec::protocol_violation, "its first member did not send it"};
-    bool listed = std::any_of(plan.members.begin(), plan.members.end(), [this](const round_member& m) {
-      return m.peer.id == ctx.record.id && m.mode == config.mode;
-    });
+    bool listed =
+      std::any_of(plan.members.begin(), plan.members.end(), [this](const round_member& m) {
+        return m.peer.id == ctx.record.id && m.mode == config.mode;
+      });
     if (!listed)
       return failure{ec::protocol_violation, "we are not one of its members"};
     if (plan.prefix != config.prefix || plan.elements != current->what.elements
@@ -394,9 +398,7 @@ matchmaker_impl::behavior_type matchmaker(self_pointer self, node_context ctx,
       msg.release();
       with([&](const broker& b) { b.on_event(msg); });
     },
-    [with](const find_group& msg) {
-      return with([&](const broker& b) { return b.begin(msg); });
-    },
+    [with](const find_group& msg) { return with([&](const broker& b) { return b.begin(msg); }); },
     [with](const get_seekers& msg) {
       return with([&](const broker& b) { return b.recent_seekers(msg.elements); });
     },

@@ -54,7 +54,7 @@ struct matchmaker_state {
   };
 
   std::optional<running> current;
-  std::uint64_t searches = 0; // number of `current`
+  std::uint64_t searches = 0;               // number of `current`
   std::pair<std::uint64_t, peer_id> led_by; // the last search that ended under a leader
   std::map<peer_id, peer_record> connected;
   struct refused_seeker {
@@ -68,11 +68,11 @@ struct matchmaker_state {
 
 using matchmaker_impl = matchmaker_actor::extend<caf::reacts_to<search_tick>>;
 
-/// Leads or joins a group for one round, as group_search decides: declares itself in the DHT under the
-/// group key, asks candidates found there and peers that are connected anyway.
-matchmaker_impl::behavior_type
-matchmaker(matchmaker_impl::stateful_pointer<matchmaker_state> self, node_context ctx,
-           matchmaking_config config, switchboard_actor switchboard, dht_router_actor dht);
+/// Leads or joins a group for one round, as group_search decides: declares itself in the DHT under
+/// the group key, asks candidates found there and peers that are connected anyway.
+matchmaker_impl::behavior_type matchmaker(matchmaker_impl::stateful_pointer<matchmaker_state> self,
+                                          node_context ctx, matchmaking_config config,
+                                          switchboard_actor switchboard, dht_router_actor dht);
 
 } // namespace waggle
 

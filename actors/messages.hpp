@@ -109,7 +109,7 @@ struct inbound_event {
   }
 };
 
-// -- dht --------------------------------------------------------------------------------------------
+// -- dht -----------------------------------------------------------------------------------------
 
 /// Command: store under the record's key at its `replicas` nearest peers and here if we are one of
 /// them. Answered with store_report.
@@ -154,11 +154,11 @@ struct dht_status {
   std::uint32_t routing_entries = 0;
   std::uint32_t records = 0;
   std::uint64_t record_bytes = 0;
-  bool bootstrapped = false;                  // at least one other peer answered, or none was given
+  bool bootstrapped = false; // at least one other peer answered, or none was given
   std::vector<std::string> bootstrap_failures; // "host:port: reason" of the last attempt
 };
 
-// -- progress (spec/optimizer.md §2) -------------------------------------------------------------------
+// -- progress (spec/optimizer.md §2) -------------------------------------------------------------
 
 /// Command: this is how far we are. Stores it in the DHT and pushes it to connected peers (both
 /// rate-limited, but a new epoch always goes out at once).
@@ -167,13 +167,13 @@ struct report_progress {
   std::uint64_t samples = 0; // accumulated toward the current epoch
   digest parameters;         // digest of the parameters this epoch began with
 };
-/// Query: what do we know of the run? Answered with swarm_progress (runtime/progress), which is also
-/// the event to subscribers whenever it changed.
+/// Query: what do we know of the run? Answered with swarm_progress (runtime/progress), which is
+/// also the event to subscribers whenever it changed.
 struct get_swarm_progress {};
 /// Command: we are leaving: publish a tombstone and stop reporting. Fire and forget.
 struct say_goodbye {};
 
-// -- matchmaking (spec/averaging.md §3) -----------------------------------------------------------------
+// -- matchmaking (spec/averaging.md §3) ----------------------------------------------------------
 
 /// Query: find a group. Answered with group_formed, or fails with the reason: ec::nobody_declared,
 /// too_few, schema_mismatch, unreachable, timeout, cancelled. One search at a time; a second one
@@ -181,17 +181,17 @@ struct say_goodbye {};
 struct find_group {
   epoch_id epoch;
   std::uint64_t elements = 0;
-  milliseconds deadline{30'000};     // give up after this long
-  std::uint32_t expected_peers = 0;  // with ourselves; a leader closes its group when this many are
-                                     // in it. 0: only target_group_size or the expiration close it
+  milliseconds deadline{30'000};    // give up after this long
+  std::uint32_t expected_peers = 0; // with ourselves; a leader closes its group when this many are
+                                    // in it. 0: only target_group_size or the expiration close it
 };
 struct group_formed {
   round_plan plan; // complete and verified; we are one of its members
 };
 /// Command: stop the current search. It fails with ec::cancelled.
 struct cancel_search {};
-/// Query: who wanted to join a group for a vector of `elements` values lately, and found us not looking
-/// for one? Answered with seekers.
+/// Query: who wanted to join a group for a vector of `elements` values lately, and found us not
+/// looking for one? Answered with seekers.
 struct get_seekers {
   std::uint64_t elements = 0;
 };
@@ -199,7 +199,7 @@ struct seekers {
   std::vector<peer_id> peers; // ascending
 };
 
-// -- averaging ------------------------------------------------------------------------------------------------
+// -- averaging -----------------------------------------------------------------------------------
 
 using float_vector = std::vector<float>;
 
@@ -210,17 +210,20 @@ struct average_vector {
   std::shared_ptr<const float_vector> values; // must not change any more
   double weight = 1;                          // ≥ 0, finite
   epoch_id epoch;
-  milliseconds deadline{60'000};     // matchmaking, retries and all-reduce together
-  std::uint32_t expected_peers = 0;  // see find_group
+  milliseconds deadline{60'000};    // matchmaking, retries and all-reduce together
+  std::uint32_t expected_peers = 0; // see find_group
   bool standing = false; // start at once with the members of the last complete round, if all agree
 };
 
 enum class round_outcome : std::uint8_t { complete = 0, shrunk = 1, failed = 2 };
 constexpr std::string_view to_string(round_outcome x) {
   switch (x) {
-    case round_outcome::complete: return "complete";
-    case round_outcome::shrunk: return "shrunk";
-    case round_outcome::failed: return "failed";
+    case round_outcome::complete:
+      return "complete";
+    case round_outcome::shrunk:
+      return "shrunk";
+    case round_outcome::failed:
+      return "failed";
   }
   return "unknown";
 }
@@ -233,9 +236,9 @@ struct round_report {
     ec reason = ec::none;
   };
   round_outcome outcome = round_outcome::failed;
-  failure why;                              // none unless failed or shrunk
-  round_id round;                           // zero if no group was found
-  std::vector<peer_id> contributors;        // canonical order
+  failure why;                       // none unless failed or shrunk
+  round_id round;                    // zero if no group was found
+  std::vector<peer_id> contributors; // canonical order
   std::uint32_t group_size = 0;
   double weight_sum = 0;
   std::shared_ptr<const float_vector> values; // the weighted mean; null if failed. If Σ weights is
@@ -282,7 +285,7 @@ struct part_refused {
   ec reason = ec::none;
 };
 
-// -- state (spec/averaging.md §6) ----------------------------------------------------------------------------------
+// -- state (spec/averaging.md §6) ----------------------------------------------------------------
 
 /// Query to the trainer: a snapshot of the state at the current epoch. Fails with ec::not_ready.
 struct get_state_snapshot {};
@@ -294,8 +297,9 @@ struct state_snapshot {
 
 /// Query to a state_fetcher: download from the first of `donors` that can give a state at
 /// `epoch_min` or later, resuming at the next one. Answered with fetched_state only when every byte
-/// was received and the hash is right. Fails with ec::no_donor if none was named, ec::timeout at the
-/// deadline, else with the reason of the last donor (ec::hash_mismatch, oversize, overloaded, …).
+/// was received and the hash is right. Fails with ec::no_donor if none was named, ec::timeout at
+/// the deadline, else with the reason of the last donor (ec::hash_mismatch, oversize, overloaded,
+/// …).
 struct fetch_state {
   std::vector<peer_record> donors; // in order of preference
   epoch_id epoch_min;
@@ -308,7 +312,7 @@ struct fetched_state {
   peer_id donor;
 };
 
-// -- training --------------------------------------------------------------------------------------------------------
+// -- training ------------------------------------------------------------------------------------
 
 /// Command: begin or go on training.
 struct start_training {};
@@ -316,17 +320,30 @@ struct start_training {};
 struct stop_training {};
 
 enum class trainer_phase : std::uint8_t {
-  starting = 0, joining, syncing, training, averaging, finished, stopped
+  starting = 0,
+  joining,
+  syncing,
+  training,
+  averaging,
+  finished,
+  stopped
 };
 constexpr std::string_view to_string(trainer_phase x) {
   switch (x) {
-    case trainer_phase::starting: return "starting";
-    case trainer_phase::joining: return "joining";
-    case trainer_phase::syncing: return "syncing";
-    case trainer_phase::training: return "training";
-    case trainer_phase::averaging: return "averaging";
-    case trainer_phase::finished: return "finished";
-    case trainer_phase::stopped: return "stopped";
+    case trainer_phase::starting:
+      return "starting";
+    case trainer_phase::joining:
+      return "joining";
+    case trainer_phase::syncing:
+      return "syncing";
+    case trainer_phase::training:
+      return "training";
+    case trainer_phase::averaging:
+      return "averaging";
+    case trainer_phase::finished:
+      return "finished";
+    case trainer_phase::stopped:
+      return "stopped";
   }
   return "unknown";
 }
@@ -340,7 +357,7 @@ struct training_status {
   double loss = 0;       // smoothed (EMA); NaN before the first micro-step
   double first_loss = 0; // mean of the first epoch's micro-steps here; NaN before its end
   double learning_rate = 0;
-  double gradient_norm = 0;         // of the last applied gradient
+  double gradient_norm = 0;               // of the last applied gradient
   std::uint64_t samples_toward_epoch = 0; // ours
   std::uint64_t target_batch_size = 0;
   std::uint64_t samples_used = 0;    // entered an optimizer update (INV-2)
@@ -350,14 +367,14 @@ struct training_status {
   std::uint64_t rounds_failed = 0;
   std::uint64_t local_fallbacks = 0; // epochs that ended with our own gradient after a failed round
   std::uint64_t state_downloads = 0;
-  std::uint64_t steps = 0;           // micro-steps
+  std::uint64_t steps = 0; // micro-steps
   double samples_per_second = 0;
   digest parameters;
-  std::string last_outcome;          // of the last round: "complete", "shrunk", "failed: reason", "alone"
+  std::string last_outcome; // of the last round: "complete", "shrunk", "failed: reason", "alone"
 };
 struct get_training_status {};
 
-// -- watching ----------------------------------------------------------------------------------------------------------
+// -- watching ------------------------------------------------------------------------------------
 
 /// Event to the metrics exporter: a round ended. `kind`: gradients, params, state, vector.
 struct round_ended {
@@ -372,9 +389,10 @@ struct state_download_ended {
   double seconds = 0;
 };
 
-// -- life ------------------------------------------------------------------------------------------------------------------
+// -- life ----------------------------------------------------------------------------------------
 
-/// Command to the node: leave (goodbye, checkpoint), then end everything. Answered when all is down.
+/// Command to the node: leave (goodbye, checkpoint), then end everything. Answered when all is
+/// down.
 struct shut_down {
   std::string why;
 };

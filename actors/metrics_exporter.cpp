@@ -19,7 +19,9 @@ using json = nlohmann::ordered_json;
 
 constexpr auto refresh_interval = 500ms;
 
-json number_or_null(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
+json number_or_null(double value) {
+  return std::isfinite(value) ? json(value) : json(nullptr);
+}
 
 json status_document(const metrics_exporter_state& st, const node_context& ctx,
                      const status_board& board, double uptime) {
@@ -37,9 +39,8 @@ json status_document(const metrics_exporter_state& st, const node_context& ctx,
   doc["loss"] = t ? number_or_null(t->loss) : json(nullptr);
   doc["first_loss"] = t ? number_or_null(t->first_loss) : json(nullptr);
   doc["samples"] = {{"used", t ? t->samples_used : 0}, {"dropped", t ? t->samples_dropped : 0}};
-  doc["rounds"] = {{"complete", st.rounds_complete},
-                   {"shrunk", st.rounds_shrunk},
-                   {"failed", st.rounds_failed}};
+  doc["rounds"] = {
+    {"complete", st.rounds_complete}, {"shrunk", st.rounds_shrunk}, {"failed", st.rounds_failed}};
   doc["local_fallbacks"] = t ? t->local_fallbacks : 0;
   doc["state_downloads"] = t ? t->state_downloads : 0;
   doc["steps"] = t ? t->steps : 0;
@@ -76,11 +77,13 @@ std::string why_not_ready(const metrics_exporter_state& st) {
   switch (st.training->phase) {
     case trainer_phase::training:
     case trainer_phase::averaging:
-    case trainer_phase::finished: return {};
+    case trainer_phase::finished:
+      return {};
     case trainer_phase::starting:
     case trainer_phase::joining:
     case trainer_phase::syncing:
-    case trainer_phase::stopped: return std::string{to_string(st.training->phase)};
+    case trainer_phase::stopped:
+      return std::string{to_string(st.training->phase)};
   }
   return "unknown";
 }
@@ -113,14 +116,21 @@ metrics_exporter_impl::behavior_type metrics_exporter(self_pointer self, node_co
     [self](const round_ended& msg) {
       auto& st = self->state;
       switch (msg.report.outcome) {
-        case round_outcome::complete: ++st.rounds_complete; break;
-        case round_outcome::shrunk: ++st.rounds_shrunk; break;
-        case round_outcome::failed: ++st.rounds_failed; break;
+        case round_outcome::complete:
+          ++st.rounds_complete;
+          break;
+        case round_outcome::shrunk:
+          ++st.rounds_shrunk;
+          break;
+        case round_outcome::failed:
+          ++st.rounds_failed;
+          break;
       }
     },
     [ctx](const state_download_ended& msg) {
       if (!msg.ok)
-        ctx.log->debug("a state download failed after {:.1f} s: {}", msg.seconds, to_string(msg.why));
+        ctx.log->debug("a state download failed after {:.1f} s: {}", msg.seconds,
+                       to_string(msg.why));
     },
     [self](const swarm_progress& msg) { self->state.run = msg; },
     [self](const peer_connected& msg) { self->state.connected.insert(msg.peer.id); },

@@ -36,7 +36,8 @@ using metrics_exporter_impl = metrics_exporter_actor::extend<caf::reacts_to<refr
 /// "rounds":{"complete","shrunk","failed"},"local_fallbacks","state_downloads","steps",
 /// "samples_per_second","learning_rate","last_outcome","parameters","bytes":{"in","out"},"peers",
 /// "uptime_seconds"}; null where it is not known.
-/// /api/v1/peers: {"peers":[{"id","addresses","epoch","samples","samples_per_second","self","connected"}]}
+/// /api/v1/peers:
+/// {"peers":[{"id","addresses","epoch","samples","samples_per_second","self","connected"}]}
 metrics_exporter_impl::behavior_type
 metrics_exporter(metrics_exporter_impl::stateful_pointer<metrics_exporter_state> self,
                  node_context ctx, std::shared_ptr<status_board> board);

@@ -17,7 +17,9 @@ namespace {
 
 using self_pointer = node_impl::stateful_pointer<node_state>;
 
-bool is_wildcard(const std::string& host) { return host == "0.0.0.0" || host == "::"; }
+bool is_wildcard(const std::string& host) {
+  return host == "0.0.0.0" || host == "::";
+}
 
 /// Addresses of this machine that others may reach, loopback only if there is nothing else.
 std::vector<std::string> local_addresses() {
@@ -44,7 +46,8 @@ std::vector<std::string> local_addresses() {
 
 std::vector<endpoint> announced(const node_config& config, const endpoint& bound) {
   if (config.announce)
-    return {{config.announce->host, config.announce->port != 0 ? config.announce->port : bound.port}};
+    return {
+      {config.announce->host, config.announce->port != 0 ? config.announce->port : bound.port}};
   if (!is_wildcard(bound.host))
     return {bound};
   std::vector<endpoint> all;
@@ -82,8 +85,8 @@ void show_config(metric_families& metrics, const node_config& config) {
   if (!config.averaging)
     return metrics.set_config_info("", "", "none");
   const auto& averaging = config.averaging->matchmaking;
-  std::string common = averaging.prefix + " " + std::to_string(static_cast<int>(averaging.codec)) + " "
-                       + std::to_string(averaging.part_elements);
+  std::string common = averaging.prefix + " " + std::to_string(static_cast<int>(averaging.codec))
+                       + " " + std::to_string(averaging.part_elements);
   if (config.training) {
     const auto& training = config.training->training;
     common += " " + std::to_string(training.target_batch_size) + " "
@@ -162,8 +165,8 @@ struct supervisor {
     if (is(p.exporter) || is(p.donor)) {
       bool exporter = is(p.exporter);
       ctx.metrics->count_actor_restart(exporter ? "metrics-exporter" : "state-donor");
-      ctx.log->error("{} died and is started again: {}", exporter ? "metrics-exporter" : "state-donor",
-                     to_string(why));
+      ctx.log->error("{} died and is started again: {}",
+                     exporter ? "metrics-exporter" : "state-donor", to_string(why));
       auto pause = milliseconds{100} * (1U << std::min(st.restarts++, 8U));
       self->delayed_send(self, pause, restart_leaf{exporter});
       return;
@@ -171,7 +174,8 @@ struct supervisor {
     for (const auto& part : everybody(p))
       if (address_of(part) == down.source) {
         st.ended_because = why.code == ec::none ? failure{ec::internal, "ended unasked"} : why;
-        ctx.log->critical("this peer ends: one of its actors died: {}", to_string(st.ended_because));
+        ctx.log->critical("this peer ends: one of its actors died: {}",
+                          to_string(st.ended_because));
         return begin_shutdown();
       }
   }
@@ -183,15 +187,15 @@ struct supervisor {
     if (exporter) {
       p.exporter = self->spawn<caf::monitored>(metrics_exporter, ctx, board);
       self->send(board_handle, listen_links{caf::actor_cast<link_listener_actor>(p.exporter)});
-      self->send(tracker,
-                 subscribe_progress{caf::actor_cast<progress_listener_actor>(p.exporter)});
+      self->send(tracker, subscribe_progress{caf::actor_cast<progress_listener_actor>(p.exporter)});
     } else {
       p.donor = self->spawn<caf::monitored>(state_donor, ctx, config.training->donor, p.trainer);
-      self->send(board_handle, serve{service_topic::state, caf::actor_cast<service_actor>(p.donor)});
+      self->send(board_handle,
+                 serve{service_topic::state, caf::actor_cast<service_actor>(p.donor)});
     }
   }
 
-  // -- the orderly end --------------------------------------------------------------------------------
+  // -- the orderly end ---------------------------------------------------------------------------
 
   void begin_shutdown() const {
     auto& st = state();
@@ -291,9 +295,9 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   ctx.seed = config.seed;
   out.board = std::make_shared<status_board>(ctx.metrics);
 
-  transport_order order{ctx.record,
-                        [board = out.board](const net::http_request& r) { return board->answer(r); },
-                        counting(ctx.metrics, out.board)};
+  transport_order order{
+    ctx.record, [board = out.board](const net::http_request& r) { return board->answer(r); },
+    counting(ctx.metrics, out.board)};
   auto transport = seams.make_transport(std::move(order));
   auto& p = out.parts;
   auto board = system.spawn(switchboard, ctx, config.switchboard, transport);
@@ -316,16 +320,18 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   p.tracker = system.spawn(progress_tracker, ctx, config.progress, p.switchboard, p.dht);
   p.exporter = system.spawn(metrics_exporter, ctx, out.board);
   if (config.averaging) {
-    p.matchmaker = system.spawn(matchmaker, ctx, config.averaging->matchmaking, p.switchboard, p.dht);
+    p.matchmaker =
+      system.spawn(matchmaker, ctx, config.averaging->matchmaking, p.switchboard, p.dht);
     p.averager =
       system.spawn(averager, ctx, config.averaging->averaging, p.switchboard, p.matchmaker);
   }
   if (config.training) {
     trainer_peers peers{p.averager, p.tracker, p.switchboard, p.exporter};
     const auto& training = *config.training;
-    p.trainer = seams.detach_trainer
-                  ? system.spawn<caf::detached>(trainer, ctx, training.training, training.make_learner, peers)
-                  : system.spawn(trainer, ctx, training.training, training.make_learner, peers);
+    p.trainer =
+      seams.detach_trainer
+        ? system.spawn<caf::detached>(trainer, ctx, training.training, training.make_learner, peers)
+        : system.spawn(trainer, ctx, training.training, training.make_learner, peers);
     p.donor = system.spawn(state_donor, ctx, training.donor, p.trainer);
   }
   if (!p.trainer)

@@ -91,8 +91,9 @@ struct started_node {
   std::shared_ptr<status_board> board;
 };
 
-/// Binds the address, then brings a peer to life in `system`: transport, switchboard, DHT, progress,
-/// metrics, and what the configuration asks for. Nothing runs if it fails (ec::bad_config).
+/// Binds the address, then brings a peer to life in `system`: transport, switchboard, DHT,
+/// progress, metrics, and what the configuration asks for. Nothing runs if it fails
+/// (ec::bad_config).
 result<started_node> start_node(caf::actor_system& system, const node_config& config,
                                 const node_seams& seams);
 
@@ -120,8 +121,8 @@ struct node_state {
 using node_impl =
   node_actor::extend<caf::reacts_to<continue_shutdown>, caf::reacts_to<restart_leaf>>;
 
-/// Supervises a peer's actors. The metrics exporter and the state donor hold nothing that is lost with
-/// them, so they are started again; without any other the peer ends, orderly, with the reason.
+/// Supervises a peer's actors. The metrics exporter and the state donor hold nothing that is lost
+/// with them, so they are started again; without any other the peer ends, orderly, with the reason.
 /// Death goes from the trainer (checkpoint) over goodbyes to the links, then everything else.
 node_impl::behavior_type node(node_impl::stateful_pointer<node_state> self, node_context ctx,
                               node_config config, node_parts parts,

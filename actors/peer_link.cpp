@@ -57,21 +57,22 @@ public:
     if (!st.inbound_calls.insert(call.id).second)
       return violate("a call id is used twice");
     auto id = call.id;
-    auto patience = std::clamp(milliseconds{call.deadline_ms}, milliseconds{1},
-                               config_.inbound_deadline_max);
+    auto patience =
+      std::clamp(milliseconds{call.deadline_ms}, milliseconds{1}, config_.inbound_deadline_max);
     self_->request(service, patience, inbound_call{st.link->remote(), std::move(call.what)})
-      .then([self = self_, id](outbound_answer& answer) {
-              if (self->state.inbound_calls.erase(id) > 0)
-                transmit(self, wire::answer{id, std::move(answer.what)}, std::move(answer.body));
-              close_if_idle(self);
-            },
-            [self = self_, id](const caf::error& why) {
-              auto reason = from_caf(why);
-              reason.detail.resize(std::min(reason.detail.size(), wire::detail_bytes_max));
-              if (self->state.inbound_calls.erase(id) > 0)
-                transmit(self, wire::refusal{id, std::move(reason)});
-              close_if_idle(self);
-            });
+      .then(
+        [self = self_, id](outbound_answer& answer) {
+          if (self->state.inbound_calls.erase(id) > 0)
+            transmit(self, wire::answer{id, std::move(answer.what)}, std::move(answer.body));
+          close_if_idle(self);
+        },
+        [self = self_, id](const caf::error& why) {
+          auto reason = from_caf(why);
+          reason.detail.resize(std::min(reason.detail.size(), wire::detail_bytes_max));
+          if (self->state.inbound_calls.erase(id) > 0)
+            transmit(self, wire::refusal{id, std::move(reason)});
+          close_if_idle(self);
+        });
   }
 
   void operator()(wire::answer& answer) {
@@ -135,7 +136,8 @@ void start_link(self_pointer self, std::size_t backlog_max) {
   auto& st = self->state;
   auto backlog = std::make_shared<std::atomic<std::size_t>>(0);
   st.backlog = backlog;
-  // The link's callbacks run on the I/O thread. They hold no strong handle: the link may outlive us.
+  // The link's callbacks run on the I/O thread. They hold no strong handle: the link may outlive
+  // us.
   auto address = caf::actor_cast<caf::weak_actor_ptr>(self);
   std::weak_ptr<net::link> link = st.link;
   net::link_events events;
@@ -165,8 +167,8 @@ void on_frame(self_pointer self, const node_context& ctx, const link_config& con
   if (!message) {
     const auto& why = message.error();
     ctx.metrics->count_refused_input(why.code);
-    ctx.log->warn("peer {} sent a message that we refuse: {}",
-                  short_name(st.link->remote().id), to_string(why));
+    ctx.log->warn("peer {} sent a message that we refuse: {}", short_name(st.link->remote().id),
+                  to_string(why));
     if (content.body.size > 0)
       st.link->grant(content.body.size);
     st.link->close(why);
@@ -231,15 +233,17 @@ struct event_topic {
 
 } // namespace
 
-service_topic topic_of(const wire::request& what) { return std::visit(request_topic{}, what); }
+service_topic topic_of(const wire::request& what) {
+  return std::visit(request_topic{}, what);
+}
 
 std::optional<service_topic> topic_of(const wire::event& what) {
   return std::visit(event_topic{}, what);
 }
 
-peer_link_impl::behavior_type
-peer_link(self_pointer self, node_context ctx, link_config config, std::shared_ptr<net::link> link,
-          std::uint64_t number, link_owner_actor owner, service_table services) {
+peer_link_impl::behavior_type peer_link(self_pointer self, node_context ctx, link_config config,
+                                        std::shared_ptr<net::link> link, std::uint64_t number,
+                                        link_owner_actor owner, service_table services) {
   end_on_exception(self, ctx);
   auto& st = self->state;
   st.link = std::move(link);
@@ -258,8 +262,8 @@ peer_link(self_pointer self, node_context ctx, link_config config, std::shared_p
       auto id = ++st.last_call;
       auto promise = self->make_response_promise<peer_answer>();
       st.calls.emplace(id, promise);
-      transmit(self, wire::call{id, static_cast<std::uint32_t>(msg.timeout.count()),
-                                std::move(msg.what)});
+      transmit(
+        self, wire::call{id, static_cast<std::uint32_t>(msg.timeout.count()), std::move(msg.what)});
       self->delayed_send(self, msg.timeout, call_expired{id});
       return promise;
     },

@@ -17,8 +17,8 @@ namespace waggle {
 struct link_config {
   /// A peer is asked for a sign of life after this long without one.
   milliseconds ping_interval{1'000};
-  /// A peer that sent nothing for this long is gone (ec::timeout). Several ping intervals, so that a
-  /// peer busy with one large frame is not taken for dead.
+  /// A peer that sent nothing for this long is gone (ec::timeout). Several ping intervals, so that
+  /// a peer busy with one large frame is not taken for dead.
   milliseconds silence_timeout{5'000};
   /// Requests of the peer that we work on at once; more are refused with ec::overloaded.
   std::size_t inbound_calls_max = 256;
@@ -82,12 +82,13 @@ using peer_link_impl =
                           caf::reacts_to<use_services>, caf::reacts_to<check_silence>,
                           caf::reacts_to<call_expired>>;
 
-/// One connection: our calls and their deadlines, the peer's calls and their answers, signs of life.
+/// One connection: our calls and their deadlines, the peer's calls and their answers, signs of
+/// life.
 /// @param number what the switchboard calls this link in link_down.
-peer_link_impl::behavior_type
-peer_link(peer_link_impl::stateful_pointer<peer_link_state> self, node_context ctx,
-          link_config config, std::shared_ptr<net::link> link, std::uint64_t number,
-          link_owner_actor owner, service_table services);
+peer_link_impl::behavior_type peer_link(peer_link_impl::stateful_pointer<peer_link_state> self,
+                                        node_context ctx, link_config config,
+                                        std::shared_ptr<net::link> link, std::uint64_t number,
+                                        link_owner_actor owner, service_table services);
 
 /// The service that a request or event of a peer is for; nothing for what the link itself handles.
 service_topic topic_of(const wire::request& what);

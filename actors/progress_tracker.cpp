@@ -115,7 +115,7 @@ struct clerk {
     store(entry);
   }
 
-  // -- what others report -----------------------------------------------------------------------------
+  // -- what others report ------------------------------------------------------------------------
 
   /// True if it was news.
   bool take(const record& entry, bool verified) const {
@@ -192,9 +192,10 @@ struct clerk {
 
 } // namespace
 
-progress_tracker_impl::behavior_type
-progress_tracker(self_pointer self, node_context ctx, progress_config config,
-                 switchboard_actor switchboard, dht_router_actor dht) {
+progress_tracker_impl::behavior_type progress_tracker(self_pointer self, node_context ctx,
+                                                      progress_config config,
+                                                      switchboard_actor switchboard,
+                                                      dht_router_actor dht) {
   end_on_exception(self, ctx);
   auto& st = self->state;
   st.ledger.emplace(ctx.record.id, config.ledger);

@@ -27,8 +27,9 @@ struct downloader {
     st.donor = st.donors.front();
     st.donors.pop_front();
     auto attempt = ++st.attempt;
-    self->request(switchboard, config.open_timeout + 1s,
-                  call_peer{st.donor, wire::open_state{}, config.open_timeout})
+    self
+      ->request(switchboard, config.open_timeout + 1s,
+                call_peer{st.donor, wire::open_state{}, config.open_timeout})
       .then(
         [self = self, ctx = ctx, config = config, board = switchboard,
          attempt](const peer_answer& answer) {
@@ -47,7 +48,8 @@ struct downloader {
 
   void leave_donor(const failure& why) const {
     auto& st = state();
-    ctx.log->info("peer {} does not give us its state: {}", short_name(st.donor.id), to_string(why));
+    ctx.log->info("peer {} does not give us its state: {}", short_name(st.donor.id),
+                  to_string(why));
     st.last = why;
     ++st.attempt;
     next_donor();

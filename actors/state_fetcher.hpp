@@ -45,8 +45,8 @@ struct look_after_donor {
 using state_fetcher_impl =
   state_fetcher_actor::extend<caf::reacts_to<fetch_expired>, caf::reacts_to<look_after_donor>>;
 
-/// Downloads one state from the first donor that delivers it, whole and checked, going on at the next
-/// donor where one is lost. Ends itself after its answer.
+/// Downloads one state from the first donor that delivers it, whole and checked, going on at the
+/// next donor where one is lost. Ends itself after its answer.
 state_fetcher_impl::behavior_type
 state_fetcher(state_fetcher_impl::stateful_pointer<state_fetcher_state> self, node_context ctx,
               fetch_config config, switchboard_actor switchboard);

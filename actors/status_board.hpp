@@ -12,8 +12,8 @@
 
 namespace waggle {
 
-/// What a peer shows over HTTP: the metrics, and documents that the metrics exporter keeps up to date.
-/// It never asks an actor, so that a scrape answers at once whatever the peer is busy with.
+/// What a peer shows over HTTP: the metrics, and documents that the metrics exporter keeps up to
+/// date. It never asks an actor, so that a scrape answers at once whatever the peer is busy with.
 /// Thread-safe.
 class status_board {
 public:
@@ -29,10 +29,12 @@ public:
     (outbound ? bytes_out_ : bytes_in_).fetch_add(bytes, std::memory_order_relaxed);
   }
   [[nodiscard]] std::uint64_t bytes_in() const { return bytes_in_.load(std::memory_order_relaxed); }
-  [[nodiscard]] std::uint64_t bytes_out() const { return bytes_out_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t bytes_out() const {
+    return bytes_out_.load(std::memory_order_relaxed);
+  }
 
-  /// GET /metrics, /healthz, /readyz, /api/v1/status, /api/v1/peers; anything else is 404 or 405 with a
-  /// JSON body that says what there is.
+  /// GET /metrics, /healthz, /readyz, /api/v1/status, /api/v1/peers; anything else is 404 or 405
+  /// with a JSON body that says what there is.
   [[nodiscard]] net::http_response answer(const net::http_request& request) const;
 
 private:

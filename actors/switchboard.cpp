@@ -225,8 +225,8 @@ caf::result<peer_answer> on_call(self_pointer self, const node_context& ctx,
   if (dial->waiting.size() >= config.waiting_max)
     return to_caf(ec::overloaded, "too much waits for this connection");
   auto promise = self->make_response_promise<peer_answer>();
-  dial->waiting.emplace_back(switchboard_state::waiting_call{
-    promise, std::move(msg.what), self->clock().now() + msg.timeout});
+  dial->waiting.emplace_back(switchboard_state::waiting_call{promise, std::move(msg.what),
+                                                             self->clock().now() + msg.timeout});
   return promise;
 }
 

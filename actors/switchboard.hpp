@@ -68,8 +68,8 @@ struct switchboard_state {
     payload body;
   };
   struct dial {
-    peer_id peer;                     // zero: connect_address
-    std::deque<endpoint> addresses;   // still to try
+    peer_id peer;                   // zero: connect_address
+    std::deque<endpoint> addresses; // still to try
     endpoint current;
     steady_time deadline;
     std::vector<std::variant<waiting_call, waiting_event>> waiting; // in order
@@ -91,9 +91,9 @@ using switchboard_impl =
                             caf::reacts_to<link_arrived>, caf::reacts_to<hang_up>,
                             caf::reacts_to<dial_ended>, caf::reacts_to<link_down>>;
 
-/// Holds the links to all peers. One peer has one entry, however many sockets: of two connections that
-/// both sides dialled at once, both sides use the one dialled by the smaller id and let the other end
-/// when it is idle. A newer connection in the same direction replaces an older one.
+/// Holds the links to all peers. One peer has one entry, however many sockets: of two connections
+/// that both sides dialled at once, both sides use the one dialled by the smaller id and let the
+/// other end when it is idle. A newer connection in the same direction replaces an older one.
 switchboard_impl::behavior_type
 switchboard(switchboard_impl::stateful_pointer<switchboard_state> self, node_context ctx,
             switchboard_config config, std::shared_ptr<net::transport> transport);

@@ -79,22 +79,25 @@ struct coach {
     st.phase_began = now();
     st.status.phase = phase;
     auto name = to_string(phase);
-    ctx.metrics->set_peer_state(phase == trainer_phase::finished || phase == trainer_phase::stopped
-                                  ? "paused"
-                                  : name);
+    ctx.metrics->set_peer_state(
+      phase == trainer_phase::finished || phase == trainer_phase::stopped ? "paused" : name);
     ctx.log->info("trainer is {} at epoch {}", name, st.epoch.value());
     publish(true);
   }
 
   static std::string_view activity(trainer_phase phase) {
     switch (phase) {
-      case trainer_phase::training: return "compute";
-      case trainer_phase::averaging: return "communicate";
-      case trainer_phase::syncing: return "sync";
+      case trainer_phase::training:
+        return "compute";
+      case trainer_phase::averaging:
+        return "communicate";
+      case trainer_phase::syncing:
+        return "sync";
       case trainer_phase::starting:
       case trainer_phase::joining:
       case trainer_phase::finished:
-      case trainer_phase::stopped: return "wait";
+      case trainer_phase::stopped:
+        return "wait";
     }
     return "wait";
   }
@@ -113,7 +116,7 @@ struct coach {
       self->send(self, go_on{turn});
   }
 
-  // -- the beginning --------------------------------------------------------------------------------
+  // -- the beginning -----------------------------------------------------------------------------
 
   /// False: there is no learner, and the reason is the end of this actor.
   bool prepare(const learner_factory& make_learner) const {
@@ -182,7 +185,7 @@ struct coach {
     return n;
   }
 
-  // -- one turn -----------------------------------------------------------------------------------------
+  // -- one turn ----------------------------------------------------------------------------------
 
   void turn() const {
     auto& st = state();
@@ -193,18 +196,28 @@ struct coach {
         return continue_soon(idle_interval);
       report();
     }
-    training_situation situation{st.epoch, config.max_epochs, st.view.global_epoch,
-                                 parameters_differ(), !st.view.donors.empty(),
-                                 target_reached(), peers_at_epoch(), st.samples.pending};
+    training_situation situation{st.epoch,
+                                 config.max_epochs,
+                                 st.view.global_epoch,
+                                 parameters_differ(),
+                                 !st.view.donors.empty(),
+                                 target_reached(),
+                                 peers_at_epoch(),
+                                 st.samples.pending};
     auto next = decide(situation);
     if (next != next_step::sync && now() < st.left_out_until)
       return continue_soon(idle_interval); // the run is about to tell us that it moved on
     switch (next) {
-      case next_step::accumulate: return accumulate();
-      case next_step::average: return average();
-      case next_step::step_alone: return step_alone();
-      case next_step::sync: return sync();
-      case next_step::finish: return finish();
+      case next_step::accumulate:
+        return accumulate();
+      case next_step::average:
+        return average();
+      case next_step::step_alone:
+        return step_alone();
+      case next_step::sync:
+        return sync();
+      case next_step::finish:
+        return finish();
     }
   }
 
@@ -221,8 +234,8 @@ struct coach {
            || (st.view.ready && own_view_is_current());
   }
 
-  /// How many to expect in a round, ourselves included. A peer one epoch behind is just finishing its
-  /// step, as we did a moment ago; one that is further behind has to take a state first.
+  /// How many to expect in a round, ourselves included. A peer one epoch behind is just finishing
+  /// its step, as we did a moment ago; one that is further behind has to take a state first.
   std::uint32_t peers_at_epoch() const {
     std::uint32_t n = 1;
     for (const auto& peer : state().view.peers)
@@ -257,8 +270,8 @@ struct coach {
       note_loss(step.loss);
     }
     if (seconds > 0)
-      st.status.samples_per_second = 0.9 * st.status.samples_per_second
-                                     + 0.1 * static_cast<double>(step.samples) / seconds;
+      st.status.samples_per_second =
+        0.9 * st.status.samples_per_second + 0.1 * static_cast<double>(step.samples) / seconds;
     if (now() - st.progress_told >= report_interval || target_reached())
       report();
     publish(false);
@@ -275,7 +288,7 @@ struct coach {
     }
   }
 
-  // -- the end of an epoch ----------------------------------------------------------------------------------
+  // -- the end of an epoch -----------------------------------------------------------------------
 
   void average() const {
     auto& st = state();
@@ -313,16 +326,21 @@ struct coach {
     event.report.values.reset();
     self->send(peers.exporter, std::move(event));
     switch (report.outcome) {
-      case round_outcome::complete: ++s.rounds_complete; break;
-      case round_outcome::shrunk: ++s.rounds_shrunk; break;
+      case round_outcome::complete:
+        ++s.rounds_complete;
+        break;
+      case round_outcome::shrunk:
+        ++s.rounds_shrunk;
+        break;
       case round_outcome::failed: {
         ++s.rounds_failed;
         s.last_outcome += ": " + std::string{to_string(report.why.code)};
         return on_round_failed(report.why, own);
       }
     }
-    bool contributed = std::find(report.contributors.begin(), report.contributors.end(), ctx.record.id)
-                       != report.contributors.end();
+    bool contributed =
+      std::find(report.contributors.begin(), report.contributors.end(), ctx.record.id)
+      != report.contributors.end();
     if (contributed)
       count_used();
     else
@@ -412,7 +430,7 @@ struct coach {
     continue_soon(idle_interval);
   }
 
-  // -- the state ----------------------------------------------------------------------------------------------
+  // -- the state ---------------------------------------------------------------------------------
 
   void sync() const {
     auto& st = state();
@@ -429,7 +447,8 @@ struct coach {
     auto fetcher = self->spawn(state_fetcher, ctx, config.fetch, peers.switchboard);
     self->request(fetcher, config.sync_timeout + 5s, std::move(question))
       .then(
-        [self = self, ctx = ctx, config = config, peers = peers, turn](const fetched_state& fetched) {
+        [self = self, ctx = ctx, config = config, peers = peers,
+         turn](const fetched_state& fetched) {
           if (turn == self->state.turn)
             coach{self, ctx, config, peers}.on_state(fetched);
         },
@@ -459,8 +478,8 @@ struct coach {
     ctx.log->info("took the state of epoch {} from peer {}; {} samples were dropped",
                   st.epoch.value(), short_name(fetched.donor), before);
     ctx.metrics->count_state_hash_check(st.parameters == fetched.parameters ? "equal" : "minority");
-    self->send(peers.exporter, state_download_ended{true, {}, fetched.state.size,
-                                                    seconds_of(now() - st.phase_began)});
+    self->send(peers.exporter, state_download_ended{
+                                 true, {}, fetched.state.size, seconds_of(now() - st.phase_began)});
     report();
     enter(trainer_phase::training);
     continue_soon();
@@ -468,8 +487,8 @@ struct coach {
 
   void on_no_state(const failure& why) const {
     ctx.log->warn("could not take the run's state: {}", to_string(why));
-    self->send(peers.exporter, state_download_ended{false, why, 0,
-                                                    seconds_of(now() - state().phase_began)});
+    self->send(peers.exporter,
+               state_download_ended{false, why, 0, seconds_of(now() - state().phase_began)});
     auto& pause = state().sync_pause;
     pause = std::clamp(2 * pause, sync_pause_min, sync_pause_max);
     continue_soon(pause); // the view may name other donors by then

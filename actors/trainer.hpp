@@ -26,7 +26,8 @@ struct training_config {
   milliseconds step_interval{0};
   /// How long to look for others before training starts alone. 0: at once (the first peer).
   milliseconds join_timeout{0};
-  /// Matchmaking, retries and all-reduce of one epoch together; afterwards our own gradient is used.
+  /// Matchmaking, retries and all-reduce of one epoch together; afterwards our own gradient is
+  /// used.
   milliseconds averaging_timeout{60'000};
   milliseconds sync_timeout{600'000};
   /// The last word on a round is awaited this long before a peer that was left out acts on its own.
@@ -34,8 +35,9 @@ struct training_config {
   fetch_config fetch;
   std::optional<checkpoint_store> checkpoints;
   std::uint64_t checkpoint_every = 1; // epochs; 0: only when stopped
-  /// At least this long between two checkpoints: where epochs are short, writing each to the disk would
-  /// cost more than it saves. A peer that was killed takes what it missed from the others anyway.
+  /// At least this long between two checkpoints: where epochs are short, writing each to the disk
+  /// would cost more than it saves. A peer that was killed takes what it missed from the others
+  /// anyway.
   milliseconds checkpoint_interval{0};
 };
 
@@ -68,7 +70,7 @@ struct trainer_state {
   bool started = false;
   bool stopping = false;
   steady_time phase_began;
-  steady_time left_out_until; // excluded from a round: wait for the run's word on it
+  steady_time left_out_until;   // excluded from a round: wait for the run's word on it
   std::set<peer_id> bad_donors; // their states were refused since one was last taken
   milliseconds sync_pause{0};   // before the next attempt; doubles
   double loss_ema = 0;
@@ -82,9 +84,9 @@ struct trainer_state {
 using trainer_impl = trainer_actor::extend<caf::reacts_to<go_on>>;
 
 /// Owns the learner and drives it through the epochs of the run: accumulates micro-steps, averages
-/// gradients once the swarm has its target batch, steps the optimizer, takes the run's state when it is
-/// behind or different, donates its own. Blocks while the learner computes, so production spawns it
-/// detached; between two micro-steps it hears messages.
+/// gradients once the swarm has its target batch, steps the optimizer, takes the run's state when
+/// it is behind or different, donates its own. Blocks while the learner computes, so production
+/// spawns it detached; between two micro-steps it hears messages.
 ///
 /// | phase     | who may leave it, and how                                                        |
 /// |-----------|----------------------------------------------------------------------------------|

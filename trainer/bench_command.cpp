@@ -8,9 +8,9 @@
 #include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <unistd.h>
 
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "actors/commands/peer_process.hpp"
 #include "trainer/plain_loop.hpp"
@@ -86,7 +86,8 @@ public:
   static result<std::unique_ptr<scratch_folder>> make() {
     auto name = (fs::temp_directory_path() / "waggle-bench-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr)
-      return failure{ec::bad_config, "cannot make a folder like " + name + ": set TMPDIR to one that is writable"};
+      return failure{ec::bad_config,
+                     "cannot make a folder like " + name + ": set TMPDIR to one that is writable"};
     return std::unique_ptr<scratch_folder>{new scratch_folder{name}};
   }
   ~scratch_folder() {
@@ -114,8 +115,8 @@ result<timing> run_peer(peer_process& process, const run_options& options, const
   watch->steps = steps;
   auto config = process.base_config();
   add_training(config, options, process.self().id(), folder);
-  config.training->make_learner =
-    [make = config.training->make_learner, watch]() -> result<std::unique_ptr<learner>> {
+  config.training->make_learner = [make = config.training->make_learner,
+                                   watch]() -> result<std::unique_ptr<learner>> {
     auto made = make();
     if (!made)
       return made.error();
@@ -163,9 +164,10 @@ void print(const json& report) {
                 side["p75_seconds"].get<double>(), side["steps_per_second"].get<double>(),
                 side["cpu_seconds"].get<double>());
   };
-  std::printf("%llu passes of %llu samples, %llu optimizer steps, median of %d runs each (quartiles)\n",
-              report["steps"].get<unsigned long long>(), report["micro_batch"].get<unsigned long long>(),
-              report["optimizer_steps"].get<unsigned long long>(), iterations);
+  std::printf(
+    "%llu passes of %llu samples, %llu optimizer steps, median of %d runs each (quartiles)\n",
+    report["steps"].get<unsigned long long>(), report["micro_batch"].get<unsigned long long>(),
+    report["optimizer_steps"].get<unsigned long long>(), iterations);
   line("plain loop", report["plain"]);
   line("swarm of one peer", report);
   std::printf("the peer makes %.3f of the plain loop's steps per second\n",
@@ -180,7 +182,8 @@ int bench_train(run_options options) {
   if (options.json_file) {
     out.open(*options.json_file);
     if (!out)
-      return bad_usage("cannot write --json " + options.json_file->string() + ": " + std::strerror(errno));
+      return bad_usage("cannot write --json " + options.json_file->string() + ": "
+                       + std::strerror(errno));
   }
   auto passes = micro_steps_of(options.target_batch_size, config.micro_batch);
   // Whole optimizer steps, so that both sides do the same work.
@@ -205,7 +208,8 @@ int bench_train(run_options options) {
     auto loop = run_plain_loop(config, options.target_batch_size, options.lr, steps);
     if (!loop)
       return bad_usage(loop.error().detail);
-    auto peer = run_peer(**process, options, (*folder)->path() / ("run-" + std::to_string(i)), steps);
+    auto peer =
+      run_peer(**process, options, (*folder)->path() / ("run-" + std::to_string(i)), steps);
     if (!peer) {
       std::fprintf(stderr, "waggle: %s\n", peer.error().detail.c_str());
       return exit_failed;
@@ -219,8 +223,8 @@ int bench_train(run_options options) {
   json report{{"name", "train"}};
   report.update(summary_of(swarm, micro_steps));
   report["plain"] = summary_of(plain, micro_steps);
-  report["ratio"] = report["plain"]["median_seconds"].get<double>()
-                    / report["median_seconds"].get<double>();
+  report["ratio"] =
+    report["plain"]["median_seconds"].get<double>() / report["median_seconds"].get<double>();
   report["ratios"] = ratios;
   report["steps"] = micro_steps;
   report["optimizer_steps"] = steps;
@@ -259,10 +263,14 @@ int run_bench(const run_options& options) {
 } // namespace
 
 command bench_command() {
-  return {"bench", "Measure this build on this machine.",
-          "train: steps per second of a swarm of one peer, against a plain LibTorch loop with the same model:\n"
+  return {"bench",
+          "Measure this build on this machine.",
+          "train: steps per second of a swarm of one peer, against a plain LibTorch loop with the "
+          "same model:\n"
           "  waggle bench train --steps 64 --json train.json\n",
-          {"training", "output"}, {"NAME"}, run_bench};
+          {"training", "output"},
+          {"NAME"},
+          run_bench};
 }
 
 } // namespace waggle

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -98,7 +99,8 @@ result<std::shared_ptr<const byte_data>> open_text(const fs::path& path, std::si
   if (fs::is_directory(path, error)) {
     fs::directory_iterator entries{path, error};
     if (error)
-      return failure{ec::bad_config, "cannot read --data " + path.string() + ": " + error.message()};
+      return failure{ec::bad_config,
+                     "cannot read --data " + path.string() + ": " + error.message()};
     for (const auto& entry : entries)
       if (entry.is_regular_file(error) && !entry.is_symlink(error))
         files.push_back(entry.path());
@@ -121,7 +123,9 @@ result<std::shared_ptr<const byte_data>> open_text(const fs::path& path, std::si
   return std::shared_ptr<const byte_data>{text};
 }
 
-std::shared_ptr<const byte_data> make_synthetic_text() { return std::make_shared<synthetic_text>(); }
+std::shared_ptr<const byte_data> make_synthetic_text() {
+  return std::make_shared<synthetic_text>();
+}
 
 window_sampler::window_sampler(std::shared_ptr<const byte_data> data, std::size_t window,
                                random_source random)
@@ -135,8 +139,8 @@ window_sampler::window_sampler(std::shared_ptr<const byte_data> data, std::size_
 
 const std::byte* window_sampler::next() {
   auto at = random_.below(ends_.back());
-  auto piece = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), at)
-                                        - ends_.begin());
+  auto piece =
+    static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), at) - ends_.begin());
   auto begin = piece == 0 ? 0 : ends_[piece - 1];
   return data_->pieces()[piece].data() + (at - begin);
 }

@@ -19,13 +19,14 @@ public:
   [[nodiscard]] virtual const std::vector<byte_span>& pieces() const = 0;
 };
 
-/// A text file by memory map, or a folder: its regular files in ascending order of their names, those
-/// too short left out. `window`: a piece has at least that many bytes. Fails with ec::bad_config.
+/// A text file by memory map, or a folder: its regular files in ascending order of their names,
+/// those too short left out. `window`: a piece has at least that many bytes. Fails with
+/// ec::bad_config.
 result<std::shared_ptr<const byte_data>> open_text(const std::filesystem::path& path,
                                                    std::size_t window);
 
-/// 1 MiB from a fixed Markov chain over 64 letters, the same everywhere: each letter is followed by one
-/// of four, so that there is something to learn and a floor of about 1.2 nats.
+/// 1 MiB from a fixed Markov chain over 64 letters, the same everywhere: each letter is followed by
+/// one of four, so that there is something to learn and a floor of about 1.2 nats.
 std::shared_ptr<const byte_data> make_synthetic_text();
 
 /// Random windows of `data`, all positions equally likely.

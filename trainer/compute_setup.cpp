@@ -1,6 +1,7 @@
 #include "trainer/compute_setup.hpp"
 
 #include <charconv>
+
 #include <dlfcn.h>
 
 namespace waggle {
@@ -8,7 +9,8 @@ namespace waggle {
 result<torch::Device> device_of(const std::string& name) {
   auto cuda = [](int index) -> result<torch::Device> {
     if (!torch::cuda::is_available())
-      return failure{ec::bad_config, "--device cuda: this machine, or this LibTorch, has no CUDA; use cpu"};
+      return failure{ec::bad_config,
+                     "--device cuda: this machine, or this LibTorch, has no CUDA; use cpu"};
     if (index >= static_cast<int>(torch::cuda::device_count()))
       return failure{ec::bad_config, "--device cuda:" + std::to_string(index) + ": there are only "
                                        + std::to_string(torch::cuda::device_count()) + " devices"};
@@ -37,8 +39,9 @@ result<std::shared_ptr<const byte_data>> open_data(const learner_config& config)
     return open_text(config.data, window_of(config));
   auto text = make_synthetic_text();
   if (text->pieces().front().size() < window_of(config))
-    return failure{ec::bad_config, "--context " + std::to_string(config.context)
-                                     + " is longer than the synthetic text: give a smaller one, or --data"};
+    return failure{ec::bad_config,
+                   "--context " + std::to_string(config.context)
+                     + " is longer than the synthetic text: give a smaller one, or --data"};
   return text;
 }
 
@@ -49,7 +52,8 @@ void set_threads(int threads) {
     set(threads);
 }
 
-torch::Tensor next_windows(window_sampler& sampler, std::int64_t batch, const torch::Device& device) {
+torch::Tensor next_windows(window_sampler& sampler, std::int64_t batch,
+                           const torch::Device& device) {
   auto length = static_cast<std::int64_t>(sampler.window());
   auto windows = torch::empty({batch, length}, torch::kInt64);
   auto* out = windows.data_ptr<std::int64_t>();

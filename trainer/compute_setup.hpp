@@ -28,6 +28,7 @@ result<std::shared_ptr<const byte_data>> open_data(const learner_config& config)
 void set_threads(int threads);
 
 /// The sampler's next `batch` windows as int64 [batch, window] on `device`.
-torch::Tensor next_windows(window_sampler& sampler, std::int64_t batch, const torch::Device& device);
+torch::Tensor next_windows(window_sampler& sampler, std::int64_t batch,
+                           const torch::Device& device);
 
 } // namespace waggle

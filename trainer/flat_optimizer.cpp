@@ -8,11 +8,8 @@ flat_optimizer::flat_optimizer(const learner_config& config, const torch::Tensor
   : rule_(config.optimizer == "sgd"    ? rule::sgd
           : config.optimizer == "adam" ? rule::adam
                                        : rule::adamw),
-    momentum_(config.momentum),
-    beta1_(config.beta1),
-    beta2_(config.beta2),
-    epsilon_(config.epsilon),
-    weight_decay_(config.weight_decay) {
+    momentum_(config.momentum), beta1_(config.beta1), beta2_(config.beta2),
+    epsilon_(config.epsilon), weight_decay_(config.weight_decay) {
   std::size_t count = rule_ != rule::sgd ? 2 : momentum_ > 0 ? 1 : 0;
   for (std::size_t i = 0; i < count; ++i)
     statistics_.push_back(torch::zeros_like(like));

@@ -12,8 +12,8 @@
 namespace waggle {
 
 /// SGD with momentum, Adam or AdamW over one flat parameter tensor, with the update rules of
-/// torch::optim (a test compares them). The statistics are flat tensors, too, so that they travel and
-/// are saved as they are. Element-wise and in a fixed order: equal inputs give equal bytes.
+/// torch::optim (a test compares them). The statistics are flat tensors, too, so that they travel
+/// and are saved as they are. Element-wise and in a fixed order: equal inputs give equal bytes.
 class flat_optimizer {
 public:
   flat_optimizer(const learner_config& config, const torch::Tensor& like);

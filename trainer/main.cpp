@@ -8,9 +8,9 @@
 
 namespace {
 
-/// Every micro-step allocates and frees the same tensors. By default glibc gives memory that a thread
-/// other than the first one frees back to the system at once, and the next step pays for it with page
-/// faults: 7 % of a small model's step.
+/// Every micro-step allocates and frees the same tensors. By default glibc gives memory that a
+/// thread other than the first one frees back to the system at once, and the next step pays for it
+/// with page faults: 7 % of a small model's step.
 void keep_freed_memory() {
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
   mallopt(M_MMAP_THRESHOLD, 32 << 20);

@@ -17,8 +17,7 @@ constexpr std::int64_t vocabulary = 256;
 class block_impl : public nn::Module {
 public:
   block_impl(std::int64_t width, std::int64_t heads)
-    : heads_(heads),
-      norm1_(register_module("norm1", nn::LayerNorm(nn::LayerNormOptions({width})))),
+    : heads_(heads), norm1_(register_module("norm1", nn::LayerNorm(nn::LayerNormOptions({width})))),
       qkv_(register_module("qkv", nn::Linear(width, 3 * width))),
       out_(register_module("out", nn::Linear(width, width))),
       norm2_(register_module("norm2", nn::LayerNorm(nn::LayerNormOptions({width})))),
@@ -60,7 +59,8 @@ public:
       head_(register_module("head",
                             nn::Linear(nn::LinearOptions(config.width, vocabulary).bias(false)))) {
     for (std::int64_t i = 0; i < config.layers; ++i)
-      blocks_.push_back(register_module("block" + std::to_string(i), block(config.width, config.heads)));
+      blocks_.push_back(
+        register_module("block" + std::to_string(i), block(config.width, config.heads)));
   }
 
   torch::Tensor loss(const torch::Tensor& windows) override {
@@ -98,7 +98,8 @@ public:
     : bytes_(register_module("bytes", nn::Embedding(vocabulary, embedding))) {
     auto inputs = config.context * embedding;
     for (std::int64_t i = 0; i < config.layers; ++i) {
-      hidden_.push_back(register_module("hidden" + std::to_string(i), nn::Linear(inputs, config.width)));
+      hidden_.push_back(
+        register_module("hidden" + std::to_string(i), nn::Linear(inputs, config.width)));
       inputs = config.width;
     }
     head_ = register_module("head", nn::Linear(inputs, vocabulary));
@@ -120,8 +121,8 @@ private:
   nn::Linear head_{nullptr};
 };
 
-/// Gains of norms 1, biases 0, everything else N(0, 0.02²), or scaled to the inputs for the mlp, from
-/// a generator of our own: the process's generator is not ours to seed.
+/// Gains of norms 1, biases 0, everything else N(0, 0.02²), or scaled to the inputs for the mlp,
+/// from a generator of our own: the process's generator is not ours to seed.
 void initialize(nn::Module& model, const learner_config& config) {
   torch::NoGradGuard guard;
   auto generator = at::detail::createCPUGenerator(config.init_seed);

@@ -1,6 +1,7 @@
 #include "trainer/plain_loop.hpp"
 
 #include <chrono>
+
 #include <sys/resource.h>
 
 #include "trainer/compute_setup.hpp"
@@ -38,8 +39,8 @@ double process_cpu_seconds() {
   return seconds(used.ru_utime) + seconds(used.ru_stime);
 }
 
-result<loop_report> run_plain_loop(const learner_config& config, std::uint64_t target_batch, double lr,
-                                   std::uint64_t steps) {
+result<loop_report> run_plain_loop(const learner_config& config, std::uint64_t target_batch,
+                                   double lr, std::uint64_t steps) {
   if (auto usable = check_learner_config(config); !usable)
     return usable.error();
   auto device = device_of(config.device);

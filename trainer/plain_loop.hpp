@@ -16,12 +16,12 @@ struct loop_report {
   double last_loss = 0;   // of the last micro-step, in nats
 };
 
-/// Training as one writes it with LibTorch alone: the same model, data and samples as a learner of this
-/// configuration has, gradients accumulated over `target_batch` samples, torch::optim. This is what a
-/// peer's speed is measured against. `steps`: optimizer steps after the warm-up. Sets the number of
-/// compute threads. Fails with ec::bad_config as make_torch_learner does.
-result<loop_report> run_plain_loop(const learner_config& config, std::uint64_t target_batch, double lr,
-                                   std::uint64_t steps);
+/// Training as one writes it with LibTorch alone: the same model, data and samples as a learner of
+/// this configuration has, gradients accumulated over `target_batch` samples, torch::optim. This is
+/// what a peer's speed is measured against. `steps`: optimizer steps after the warm-up. Sets the
+/// number of compute threads. Fails with ec::bad_config as make_torch_learner does.
+result<loop_report> run_plain_loop(const learner_config& config, std::uint64_t target_batch,
+                                   double lr, std::uint64_t steps);
 
 /// Passes of one optimizer step: what it takes to reach the target batch.
 constexpr std::uint64_t micro_steps_of(std::uint64_t target_batch, std::int64_t micro_batch) {

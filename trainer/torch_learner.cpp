@@ -26,9 +26,7 @@ class torch_learner final : public learner {
 public:
   torch_learner(const learner_config& config, torch::Device device,
                 std::shared_ptr<const byte_data> data)
-    : config_(config),
-      device_(device),
-      model_(make_model(config)),
+    : config_(config), device_(device), model_(make_model(config)),
       sampler_(std::move(data), window_of(config), random_source{config.data_seed}) {
     flatten();
     optimizer_.emplace(config, flat_);
@@ -206,8 +204,10 @@ status check_learner_config(const learner_config& config) {
     return bad("--model " + config.model + " is unknown: use char-gpt or mlp");
   if (config.optimizer != "sgd" && config.optimizer != "adam" && config.optimizer != "adamw")
     return bad("--optimizer " + config.optimizer + " is unknown: use sgd, adam or adamw");
-  for (auto [name, value] : {std::pair{"--layers", config.layers}, {"--width", config.width},
-                             {"--heads", config.heads}, {"--context", config.context},
+  for (auto [name, value] : {std::pair{"--layers", config.layers},
+                             {"--width", config.width},
+                             {"--heads", config.heads},
+                             {"--context", config.context},
                              {"--micro-batch", config.micro_batch},
                              {"--threads", static_cast<std::int64_t>(config.threads)}})
     if (value < 1)
@@ -237,7 +237,8 @@ result<std::unique_ptr<learner>> make_torch_learner(const learner_config& config
   try {
     return std::unique_ptr<learner>{std::make_unique<torch_learner>(config, *device, *data)};
   } catch (const c10::Error& e) {
-    return failure{ec::bad_config, "LibTorch cannot make the model: " + std::string{e.what_without_backtrace()}};
+    return failure{ec::bad_config,
+                   "LibTorch cannot make the model: " + std::string{e.what_without_backtrace()}};
   }
 }
 

@@ -16,8 +16,8 @@ struct learner_config {
   std::string model = "char-gpt"; // or "mlp"
   std::int64_t layers = 2;
   std::int64_t width = 64;
-  std::int64_t heads = 4;    // char-gpt
-  std::int64_t context = 64; // bytes that a prediction may look at
+  std::int64_t heads = 4;         // char-gpt
+  std::int64_t context = 64;      // bytes that a prediction may look at
   std::string data = "synthetic"; // or a text file, or a folder of them
   std::int64_t micro_batch = 8;
   std::string optimizer = "adamw"; // or "sgd", "adam"
@@ -32,12 +32,12 @@ struct learner_config {
   std::uint64_t data_seed = 1; // each peer's own, so that all see different samples
 };
 
-/// Whether `make_torch_learner` can succeed. Fails with ec::bad_config and a sentence that names the
-/// option and the cure.
+/// Whether `make_torch_learner` can succeed. Fails with ec::bad_config and a sentence that names
+/// the option and the cure.
 status check_learner_config(const learner_config& config);
 
-/// A learner on LibTorch: parameters, gradients and optimizer statistics are one flat float32 tensor
-/// each. Sets the process's number of compute threads. Use it from one thread.
+/// A learner on LibTorch: parameters, gradients and optimizer statistics are one flat float32
+/// tensor each. Sets the process's number of compute threads. Use it from one thread.
 result<std::unique_ptr<learner>> make_torch_learner(const learner_config& config);
 
 } // namespace waggle

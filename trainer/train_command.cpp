@@ -17,8 +17,9 @@ std::uint64_t seed_from(std::string_view text) {
 
 /// What all members of a group must have alike, beyond sizes and codec.
 digest model_schema(const learner_config& c) {
-  return sha256("waggle model/" + c.model + "/" + std::to_string(c.layers) + "/" + std::to_string(c.width)
-                + "/" + std::to_string(c.heads) + "/" + std::to_string(c.context) + "/" + c.optimizer);
+  return sha256("waggle model/" + c.model + "/" + std::to_string(c.layers) + "/"
+                + std::to_string(c.width) + "/" + std::to_string(c.heads) + "/"
+                + std::to_string(c.context) + "/" + c.optimizer);
 }
 
 int run_train(const run_options& options) {
@@ -96,11 +97,15 @@ void add_training(node_config& base, const run_options& o, const peer_id& peer,
 }
 
 command train_command() {
-  return {"train", "One peer that trains: joins the run, or starts it.",
-          "The first peer prints the line with which others join, on any machine:\n"
-          "  waggle train --run-id demo --data /usr/share/common-licenses\n"
-          "  waggle train --run-id demo --data /usr/share/common-licenses --initial-peers HOST:7700\n",
-          {"peer", "training", "averaging"}, {}, run_train};
+  return {
+    "train",
+    "One peer that trains: joins the run, or starts it.",
+    "The first peer prints the line with which others join, on any machine:\n"
+    "  waggle train --run-id demo --data /usr/share/common-licenses\n"
+    "  waggle train --run-id demo --data /usr/share/common-licenses --initial-peers HOST:7700\n",
+    {"peer", "training", "averaging"},
+    {},
+    run_train};
 }
 
 } // namespace waggle

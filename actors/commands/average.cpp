@@ -1,4 +1,5 @@
-// A bare peer without a model: each round it averages a deterministic vector and prints one JSON line.
+// A bare peer without a model: each round it averages a deterministic vector and prints one JSON
+// line.
 
 #include <cstdio>
 
@@ -28,7 +29,8 @@ struct driver_state {
 };
 
 /// Values in [-1, 1) that depend on the peer and the index alone.
-std::shared_ptr<const float_vector> deterministic_vector(const peer_id& peer, std::size_t elements) {
+std::shared_ptr<const float_vector> deterministic_vector(const peer_id& peer,
+                                                         std::size_t elements) {
   std::uint64_t seed = 0;
   for (std::size_t i = 0; i < 8; ++i)
     seed = seed << 8U | std::to_integer<std::uint64_t>(peer.bytes[i]);
@@ -124,11 +126,14 @@ int run_average(const run_options& options) {
 command average_command() {
   return {"average",
           "A bare peer that averages a vector round after round: for scripts and experiments.",
-          "Prints one JSON line a round: round, contributors, weight_sum, digest of the resulting bytes,\n"
+          "Prints one JSON line a round: round, contributors, weight_sum, digest of the resulting "
+          "bytes,\n"
           "seconds, outcome (complete, shrunk, failed), reason. In two shells:\n"
           "  waggle average --listen 127.0.0.1:7700 --rounds 3\n"
           "  waggle average --listen 127.0.0.1:0 --initial-peers 127.0.0.1:7700 --rounds 3\n",
-          {"peer", "averaging", "average"}, {}, run_average};
+          {"peer", "averaging", "average"},
+          {},
+          run_average};
 }
 
 } // namespace waggle

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+
 #include <fcntl.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -53,7 +54,9 @@ child_process& child_process::operator=(child_process&& other) noexcept {
   return *this;
 }
 
-child_process::~child_process() { reap(); }
+child_process::~child_process() {
+  reap();
+}
 
 void child_process::signal(int number) const {
   if (pid_ > 0 && !status_)

@@ -3,15 +3,16 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <sys/types.h>
 #include <vector>
+
+#include <sys/types.h>
 
 #include "runtime/core/result.hpp"
 
 namespace waggle {
 
-/// A process that this one started. Gets SIGTERM when this process dies, and is killed and reaped by
-/// the destructor. Start it before there are threads.
+/// A process that this one started. Gets SIGTERM when this process dies, and is killed and reaped
+/// by the destructor. Start it before there are threads.
 class child_process {
 public:
   /// Runs `arguments[0]` (a path) with both outputs in `log`. Fails with ec::io_error.

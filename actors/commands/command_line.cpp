@@ -19,7 +19,8 @@ namespace {
 
 constexpr const char* about =
   "Waggle trains one model on many unreliable machines, with no server in charge.\n\n"
-  "  waggle train --data some.txt                      start a run; it prints the line to join with\n"
+  "  waggle train --data some.txt                      start a run; it prints the line to join "
+  "with\n"
   "  waggle swarm --peers 4 --data some.txt            try it: four peers on this machine\n"
   "  waggle status 127.0.0.1:7700                      ask a peer how it is doing\n";
 
@@ -45,7 +46,9 @@ void declare(CLI::App& root, parsed_command& into) {
   into.app = app;
   app->footer(into.what->details);
   app->allow_extras();
-  app->add_option("--config", into.config, "A run file (TOML) with any of these options; flags and environment beat it.")
+  app
+    ->add_option("--config", into.config,
+                 "A run file (TOML) with any of these options; flags and environment beat it.")
     ->type_name("FILE");
   for (const auto& name : options_of(*into.what)) {
     const auto& spec = *find_option(name);
@@ -72,11 +75,12 @@ int run_parsed(parsed_command& chosen) {
   for (const auto& extra : chosen.app->remaining()) {
     if (extra.rfind("--", 0) != 0)
       return bad_usage("'" + extra + "' is one argument too many for waggle " + chosen.what->name);
-    auto wrong = extra.substr(2, extra.find('=') == std::string::npos ? std::string::npos : extra.find('=') - 2);
+    auto wrong = extra.substr(2, extra.find('=') == std::string::npos ? std::string::npos
+                                                                      : extra.find('=') - 2);
     auto known = taken;
     known.insert(known.end(), {"config", "help"});
-    return bad_usage("waggle " + chosen.what->name + " has no option --" + wrong + "; the nearest is --"
-                     + nearest(wrong, known));
+    return bad_usage("waggle " + chosen.what->name + " has no option --" + wrong
+                     + "; the nearest is --" + nearest(wrong, known));
   }
   settings flags;
   for (const auto& [name, option] : chosen.options)
@@ -96,7 +100,8 @@ int run_parsed(parsed_command& chosen) {
       return bad_usage(read.error().detail);
     file = *read;
   }
-  auto options = resolve(file, from_environment(taken, [](const char* n) { return std::getenv(n); }), flags);
+  auto options =
+    resolve(file, from_environment(taken, [](const char* n) { return std::getenv(n); }), flags);
   if (!options)
     return bad_usage(options.error().detail);
   options->arguments = chosen.arguments;
@@ -139,7 +144,8 @@ int run_command_line(int argc, const char* const* argv, const std::vector<comman
     return exit_clean;
   }
   if (!extras.empty() && extras.front().starts_with("-"))
-    return bad_usage("'" + extras.front() + "' stands before the command: options follow it, as in waggle "
+    return bad_usage("'" + extras.front()
+                     + "' stands before the command: options follow it, as in waggle "
                      + names.front() + " " + extras.front());
   for (auto& candidate : parsed)
     if (candidate.app->parsed())

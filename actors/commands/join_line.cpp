@@ -11,8 +11,8 @@ namespace waggle {
 namespace {
 
 bool same_for_all(const std::string& name) {
-  constexpr std::array own{"device",       "threads", "step-interval",
-                           "join-timeout", "resume",  "linger", "checkpoint-interval"};
+  constexpr std::array own{"device", "threads", "step-interval",      "join-timeout",
+                           "resume", "linger",  "checkpoint-interval"};
   const auto* spec = find_option(name);
   if (spec == nullptr || std::find(own.begin(), own.end(), name) != own.end())
     return false;

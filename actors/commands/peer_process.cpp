@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+
 #include <fcntl.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -27,12 +28,13 @@ public:
     std::error_code error;
     fs::create_directories(folder, error);
     if (error)
-      return failure{ec::bad_config, "cannot use --data-dir " + folder.string() + ": " + error.message()};
+      return failure{ec::bad_config,
+                     "cannot use --data-dir " + folder.string() + ": " + error.message()};
     auto file = folder / "lock";
     int handle = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (handle < 0)
-      return failure{ec::bad_config, "cannot write to --data-dir " + folder.string() + ": "
-                                       + std::strerror(errno)};
+      return failure{ec::bad_config,
+                     "cannot write to --data-dir " + folder.string() + ": " + std::strerror(errno)};
     if (::flock(handle, LOCK_EX | LOCK_NB) != 0) {
       ::close(handle);
       return std::unique_ptr<folder_lock>{};
@@ -112,12 +114,21 @@ node_config peer_process::base_config() const {
   return config;
 }
 
-const identity& peer_process::self() const { return *impl_->self; }
-const fs::path& peer_process::data_dir() const { return impl_->data_dir; }
-caf::actor_system& peer_process::system() { return *impl_->system; }
-spdlog::logger& peer_process::log() { return *impl_->log; }
+const identity& peer_process::self() const {
+  return *impl_->self;
+}
+const fs::path& peer_process::data_dir() const {
+  return impl_->data_dir;
+}
+caf::actor_system& peer_process::system() {
+  return *impl_->system;
+}
+spdlog::logger& peer_process::log() {
+  return *impl_->log;
+}
 
-result<started_node> peer_process::start(const node_config& config, const std::string& join_command) {
+result<started_node> peer_process::start(const node_config& config,
+                                         const std::string& join_command) {
   auto& p = *impl_;
   node_seams seams;
   seams.self = p.self;
@@ -143,8 +154,9 @@ result<started_node> peer_process::start(const node_config& config, const std::s
   std::fprintf(stderr, "peer %s of run %s, data in %s\n", to_string(p.self->id()).c_str(),
                config.run_id.c_str(), p.data_dir.c_str());
   if (!config.client_mode && !join_command.empty())
-    std::fprintf(stderr, "join with:\n%s\n",
-                 join_line(p.options, join_command, started->ctx.record.addresses, started->bound).c_str());
+    std::fprintf(
+      stderr, "join with:\n%s\n",
+      join_line(p.options, join_command, started->ctx.record.addresses, started->bound).c_str());
   std::fflush(stderr);
   return started;
 }
@@ -165,7 +177,8 @@ int peer_process::run_until_done(const started_node& peer, const std::function<b
       why = "its work is done";
       break;
     }
-    if (p.options.duration > 0ms && std::chrono::steady_clock::now() - began >= p.options.duration) {
+    if (p.options.duration > 0ms
+        && std::chrono::steady_clock::now() - began >= p.options.duration) {
       why = "--duration passed";
       break;
     }

@@ -12,7 +12,8 @@ namespace waggle {
 /// One peer as the whole of a process: identity, data folder, log, sockets, actor system, signals.
 class peer_process {
 public:
-  /// Makes everything that can fail before anything runs; the failure is a sentence for the operator.
+  /// Makes everything that can fail before anything runs; the failure is a sentence for the
+  /// operator.
   static result<std::unique_ptr<peer_process>> prepare(const run_options& options);
   ~peer_process();
   peer_process(const peer_process&) = delete;
@@ -27,10 +28,11 @@ public:
 
   /// Binds, starts the peer and prints the start-up block; `join_command` ("train") makes its last
   /// line, which others can join with verbatim.
-  [[nodiscard]] result<started_node> start(const node_config& config, const std::string& join_command);
+  [[nodiscard]] result<started_node> start(const node_config& config,
+                                           const std::string& join_command);
 
-  /// Returns when a signal came, --duration passed, `finished` says so, or the peer ended by itself.
-  /// Then ends the peer in order. Returns the process's exit code.
+  /// Returns when a signal came, --duration passed, `finished` says so, or the peer ended by
+  /// itself. Then ends the peer in order. Returns the process's exit code.
   int run_until_done(const started_node& peer, const std::function<bool()>& finished);
 
 private:
@@ -43,8 +45,8 @@ private:
 node_config::averaging_parts averaging_from(const run_options& options, const std::string& prefix,
                                             const std::string& kind, const digest& schema);
 
-/// SIGINT and SIGTERM are held back in all threads, to be taken by wait_for_signal. Call it first in
-/// main, before there is a second thread.
+/// SIGINT and SIGTERM are held back in all threads, to be taken by wait_for_signal. Call it first
+/// in main, before there is a second thread.
 void hold_signals();
 /// Waits for a held signal. False: none came in time.
 bool wait_for_signal(milliseconds timeout);

@@ -48,26 +48,36 @@ int run_config(const run_options& options) {
 } // namespace
 
 command node_command() {
-  return {"node", "A peer without a model: bootstrap, DHT, metrics.",
+  return {"node",
+          "A peer without a model: bootstrap, DHT, metrics.",
           "Others join the run through it:\n  waggle node --listen 0.0.0.0:7700 --run-id demo\n",
-          {"peer"}, {}, run_node};
+          {"peer"},
+          {},
+          run_node};
 }
 
 command id_command() {
-  return {"id", "Shows this peer's id; makes its key if there is none.",
-          "The key stays in --data-dir (identity.pem, readable by its owner only).\n", {"peer"}, {}, run_id};
+  return {"id",
+          "Shows this peer's id; makes its key if there is none.",
+          "The key stays in --data-dir (identity.pem, readable by its owner only).\n",
+          {"peer"},
+          {},
+          run_id};
 }
 
 command config_command() {
-  return {"config", "Checks a run file: waggle config check FILE.",
+  return {"config",
+          "Checks a run file: waggle config check FILE.",
           "A run file is TOML with any option of any command as a key:\n"
           "  run-id = \"demo\"\n  initial-peers = [\"host:7700\"]\n  [training]\n  lr = 0.003\n",
-          {}, {"check", "FILE"}, run_config};
+          {},
+          {"check", "FILE"},
+          run_config};
 }
 
 std::vector<command> common_commands() {
-  return {node_command(), swarm_command(), average_command(), status_command(), id_command(),
-          config_command()};
+  return {node_command(),   swarm_command(), average_command(),
+          status_command(), id_command(),    config_command()};
 }
 
 } // namespace waggle

@@ -31,8 +31,8 @@ int run_status(const run_options& options) {
   auto status = net::http_get(*where, "/api/v1/status", 5s);
   auto peers = status ? net::http_get(*where, "/api/v1/peers", 5s) : status;
   if (!peers) {
-    std::cerr << "waggle: no peer answers at " << to_string(*where) << ": " << to_string(peers.error())
-              << "\n";
+    std::cerr << "waggle: no peer answers at " << to_string(*where) << ": "
+              << to_string(peers.error()) << "\n";
     return exit_failed;
   }
   auto document = json::parse(status->body, nullptr, false);
@@ -48,18 +48,19 @@ int run_status(const run_options& options) {
     return exit_clean;
   }
   for (const auto& [key, value] : document.items())
-    std::cout << key << std::string(key.size() < 22 ? 22 - key.size() : 1, ' ') << text_of(value) << "\n";
+    std::cout << key << std::string(key.size() < 22 ? 22 - key.size() : 1, ' ') << text_of(value)
+              << "\n";
   std::cout << "\npeer      epoch   samples  samples/s  connected  address\n";
   for (const auto& peer : others["peers"]) {
     char line[256];
     auto addresses = field(peer, "addresses");
     auto address = addresses.is_array() && !addresses.empty() ? addresses[0] : json("-");
-    std::snprintf(line, sizeof line, "%-8.8s  %-6s  %-7s  %-9.9s  %-9s  %s\n",
-                  text_of(field(peer, "id")).c_str(), text_of(field(peer, "epoch")).c_str(),
-                  text_of(field(peer, "samples")).c_str(),
-                  text_of(field(peer, "samples_per_second")).c_str(),
-                  field(peer, "self") == true ? "(itself)" : (field(peer, "connected") == true ? "yes" : "no"),
-                  text_of(address).c_str());
+    std::snprintf(
+      line, sizeof line, "%-8.8s  %-6s  %-7s  %-9.9s  %-9s  %s\n",
+      text_of(field(peer, "id")).c_str(), text_of(field(peer, "epoch")).c_str(),
+      text_of(field(peer, "samples")).c_str(), text_of(field(peer, "samples_per_second")).c_str(),
+      field(peer, "self") == true ? "(itself)" : (field(peer, "connected") == true ? "yes" : "no"),
+      text_of(address).c_str());
     std::cout << line;
   }
   return exit_clean;
@@ -68,8 +69,13 @@ int run_status(const run_options& options) {
 } // namespace
 
 command status_command() {
-  return {"status", "Asks a peer how it is doing: waggle status HOST:PORT.",
-          "With --json: one JSON object on standard output.\n", {"output"}, {"ADDR"}, run_status, true};
+  return {"status",
+          "Asks a peer how it is doing: waggle status HOST:PORT.",
+          "With --json: one JSON object on standard output.\n",
+          {"output"},
+          {"ADDR"},
+          run_status,
+          true};
 }
 
 } // namespace waggle

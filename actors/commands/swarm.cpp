@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iostream>
 #include <sstream>
+
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -33,8 +34,8 @@ std::string read_file(const fs::path& file) {
   return all.str();
 }
 
-/// What came from the environment is in the options by now. Peers get theirs as flags: they must not
-/// all take WAGGLE_IDENTITY or WAGGLE_DURATION, which mean this command.
+/// What came from the environment is in the options by now. Peers get theirs as flags: they must
+/// not all take WAGGLE_IDENTITY or WAGGLE_DURATION, which mean this command.
 void clear_environment() {
   std::vector<std::string> names{"INITIAL_PEERS"};
   for (char** variable = environ; *variable != nullptr; ++variable)
@@ -93,7 +94,8 @@ private:
       folder_ = pattern;
     }
     if (error)
-      return failure{ec::bad_config, "cannot use --data-dir " + folder_.string() + ": " + error.message()};
+      return failure{ec::bad_config,
+                     "cannot use --data-dir " + folder_.string() + ": " + error.message()};
     return done{};
   }
 
@@ -102,10 +104,10 @@ private:
   }
   [[nodiscard]] std::string address_of(std::size_t i) const { return to_string(members_[i].where); }
 
-  // -- peers -----------------------------------------------------------------------------------------
+  // -- peers -------------------------------------------------------------------------------------
 
-  /// `join_line` empty and nobody there: the run's first peer. An address: joins through it. A whole
-  /// command, as a peer printed it: runs just that.
+  /// `join_line` empty and nobody there: the run's first peer. An address: joins through it. A
+  /// whole command, as a peer printed it: runs just that.
   status start_peer(const std::string& join) {
     auto index = members_.size();
     auto data = folder_ / ("peer-" + std::to_string(index));
@@ -115,10 +117,11 @@ private:
     bool by_line = join.starts_with("waggle ");
     if (by_line) {
       arguments = {"/bin/sh", "-c",
-                   "exec " + shell_word(self) + join.substr(6) + " --data-dir " + shell_word(data.string())
-                     + " --linger 1h"};
+                   "exec " + shell_word(self) + join.substr(6) + " --data-dir "
+                     + shell_word(data.string()) + " --linger 1h"};
     } else {
-      arguments = {self, "train", "--listen", "127.0.0.1:0", "--data-dir", data.string(), "--linger", "1h"};
+      arguments = {self,         "train",       "--listen", "127.0.0.1:0",
+                   "--data-dir", data.string(), "--linger", "1h"};
       for (const auto& [name, value] : options_.given) {
         const auto* spec = find_option(name);
         if (spec->group == "training" || spec->group == "averaging" || name == "run-id"
@@ -151,7 +154,8 @@ private:
       auto text = read_file(m.log);
       auto at = text.find("listening on ");
       auto line = text.find("\nwaggle train ");
-      if (at != std::string::npos && line != std::string::npos && text.find('\n', line + 1) != std::string::npos) {
+      if (at != std::string::npos && line != std::string::npos
+          && text.find('\n', line + 1) != std::string::npos) {
         auto address = text.substr(at + 13, text.find('\n', at) - at - 13);
         if (auto where = parse_endpoint(address))
           m.where = *where;
@@ -162,8 +166,10 @@ private:
         // Refused options are refused here, in the peer's own words.
         constexpr std::string_view prefix = "waggle: ";
         text = read_file(m.log);
-        if (WIFEXITED(*status) && WEXITSTATUS(*status) == exit_bad_usage && text.starts_with(prefix))
-          return failure{ec::bad_config, text.substr(prefix.size(), text.find('\n') - prefix.size())};
+        if (WIFEXITED(*status) && WEXITSTATUS(*status) == exit_bad_usage
+            && text.starts_with(prefix))
+          return failure{ec::bad_config,
+                         text.substr(prefix.size(), text.find('\n') - prefix.size())};
         return failure{ec::internal, "a peer did not start; its log says:\n" + text};
       }
       if (wait_for_signal(50ms)) {
@@ -174,7 +180,7 @@ private:
     return failure{ec::timeout, "a peer did not start within a minute; see " + m.log.string()};
   }
 
-  // -- watching ----------------------------------------------------------------------------------------
+  // -- watching ----------------------------------------------------------------------------------
 
   status turn() {
     if (wait_for_signal(1s)) {
@@ -284,7 +290,7 @@ private:
     lines_shown_ = members_.size() + 1;
   }
 
-  // -- the end -------------------------------------------------------------------------------------------
+  // -- the end -----------------------------------------------------------------------------------
 
   /// Looks until all living peers stand at one epoch, so that their parameters can be compared.
   void compare_parameters() {
@@ -319,9 +325,11 @@ private:
   void stop_all() {
     for (auto& m : members_)
       m.process.signal(SIGTERM);
-    auto until = clock::now() + (stopped_ ? milliseconds{hurried_stop_timeout} : milliseconds{stop_timeout});
+    auto until =
+      clock::now() + (stopped_ ? milliseconds{hurried_stop_timeout} : milliseconds{stop_timeout});
     while (clock::now() < until) {
-      if (std::all_of(members_.begin(), members_.end(), [](member& m) { return m.process.ended().has_value(); }))
+      if (std::all_of(members_.begin(), members_.end(),
+                      [](member& m) { return m.process.ended().has_value(); }))
         return;
       if (wait_for_signal(20ms))
         until = std::min(until, clock::now() + hurried_stop_timeout);
@@ -368,16 +376,22 @@ private:
   double next_line_ = 0;
 };
 
-int run_swarm(const run_options& options) { return swarm{options}.run(); }
+int run_swarm(const run_options& options) {
+  return swarm{options}.run();
+}
 
 } // namespace
 
 command swarm_command() {
-  return {"swarm", "Several local peers of one run, a live table of them, a summary at the end.",
-          "Takes the options of waggle train for all peers:\n"
-          "  waggle swarm --peers 4 --epochs 100 --data /usr/share/common-licenses\n"
-          "  waggle swarm --peers 4 --duration 2m --kill-after 40s --join-after 60s --json result.json\n",
-          {"peer", "training", "averaging", "swarm", "output"}, {}, run_swarm};
+  return {
+    "swarm",
+    "Several local peers of one run, a live table of them, a summary at the end.",
+    "Takes the options of waggle train for all peers:\n"
+    "  waggle swarm --peers 4 --epochs 100 --data /usr/share/common-licenses\n"
+    "  waggle swarm --peers 4 --duration 2m --kill-after 40s --join-after 60s --json result.json\n",
+    {"peer", "training", "averaging", "swarm", "output"},
+    {},
+    run_swarm};
 }
 
 } // namespace waggle

@@ -10,7 +10,9 @@ namespace {
 
 using json_value = nlohmann::ordered_json;
 
-json_value number(double value) { return std::isfinite(value) ? json_value(value) : json_value(nullptr); }
+json_value number(double value) {
+  return std::isfinite(value) ? json_value(value) : json_value(nullptr);
+}
 
 std::string printed(const char* format, double value) {
   if (!std::isfinite(value))
@@ -39,7 +41,9 @@ std::optional<peer_snapshot> parse_snapshot(const std::string& json) {
   auto real = [](const nlohmann::json& v) {
     return v.is_number() ? v.get<double>() : std::numeric_limits<double>::quiet_NaN();
   };
-  auto text = [](const nlohmann::json& v) { return v.is_string() ? v.get<std::string>() : std::string{}; };
+  auto text = [](const nlohmann::json& v) {
+    return v.is_string() ? v.get<std::string>() : std::string{};
+  };
   peer_snapshot s;
   s.id = text(at(doc, "peer"));
   s.phase = text(at(doc, "phase"));
@@ -91,7 +95,8 @@ std::string swarm_summary::json() const {
                             {"joined_late", p.joined_late}});
     used += s.used;
     dropped += s.dropped;
-    if (most == nullptr || s.complete + s.shrunk + s.failed > most->complete + most->shrunk + most->failed)
+    if (most == nullptr
+        || s.complete + s.shrunk + s.failed > most->complete + most->shrunk + most->failed)
       most = &s;
   }
   // A round has many members: the peer that took part in most of them counts for all.
@@ -106,7 +111,9 @@ std::string swarm_summary::json() const {
   return doc.dump(2) + "\n";
 }
 
-std::string table_head() { return "peer      state      epoch  samples    loss  MB moved  last round"; }
+std::string table_head() {
+  return "peer      state      epoch  samples    loss  MB moved  last round";
+}
 
 std::string table_row(const swarm_summary::peer& peer) {
   const auto& s = peer.last;
@@ -114,8 +121,9 @@ std::string table_row(const swarm_summary::peer& peer) {
   std::snprintf(line, sizeof line, "%-8.8s  %-9.9s  %5llu  %7llu  %6s  %8.1f  %.20s",
                 s.id.empty() ? "?" : s.id.c_str(), peer.killed ? "killed" : s.phase.c_str(),
                 static_cast<unsigned long long>(s.epoch),
-                static_cast<unsigned long long>(s.samples_toward_epoch), printed("%.3f", s.loss).c_str(),
-                static_cast<double>(s.bytes) / 1e6, s.last_outcome.c_str());
+                static_cast<unsigned long long>(s.samples_toward_epoch),
+                printed("%.3f", s.loss).c_str(), static_cast<double>(s.bytes) / 1e6,
+                s.last_outcome.c_str());
   return line;
 }
 
@@ -125,8 +133,9 @@ std::string brief_row(const swarm_summary::peer& peer) {
   std::snprintf(line, sizeof line, "%.8s %.16s e%llu %llu loss %s %.1fMB %.20s",
                 s.id.empty() ? "?" : s.id.c_str(), peer.killed ? "killed" : s.phase.c_str(),
                 static_cast<unsigned long long>(s.epoch),
-                static_cast<unsigned long long>(s.samples_toward_epoch), printed("%.3f", s.loss).c_str(),
-                static_cast<double>(s.bytes) / 1e6, s.last_outcome.c_str());
+                static_cast<unsigned long long>(s.samples_toward_epoch),
+                printed("%.3f", s.loss).c_str(), static_cast<double>(s.bytes) / 1e6,
+                s.last_outcome.c_str());
   return line;
 }
 
@@ -135,12 +144,13 @@ std::string swarm_summary::text() const {
   for (const auto& p : peers) {
     const auto& s = p.last;
     char line[256];
-    std::snprintf(line, sizeof line, "%-8.8s  %5llu  %10s  %9s  %7llu  %4llu/%llu/%llu    %s%s\n", s.id.c_str(),
-                  static_cast<unsigned long long>(s.epoch), printed("%.3f", s.first_loss).c_str(),
-                  printed("%.3f", s.loss).c_str(), static_cast<unsigned long long>(s.used),
-                  static_cast<unsigned long long>(s.complete), static_cast<unsigned long long>(s.shrunk),
-                  static_cast<unsigned long long>(s.failed), p.killed ? "killed " : "",
-                  p.joined_late ? "joined later" : "");
+    std::snprintf(
+      line, sizeof line, "%-8.8s  %5llu  %10s  %9s  %7llu  %4llu/%llu/%llu    %s%s\n", s.id.c_str(),
+      static_cast<unsigned long long>(s.epoch), printed("%.3f", s.first_loss).c_str(),
+      printed("%.3f", s.loss).c_str(), static_cast<unsigned long long>(s.used),
+      static_cast<unsigned long long>(s.complete), static_cast<unsigned long long>(s.shrunk),
+      static_cast<unsigned long long>(s.failed), p.killed ? "killed " : "",
+      p.joined_late ? "joined later" : "");
     out += line;
   }
   auto promise = [&out](bool held, const std::string& what) {
@@ -155,7 +165,8 @@ std::string swarm_summary::text() const {
     out += "unknown all parameters are byte-equal: the peers were never seen at one epoch\n";
   char line[160];
   std::snprintf(line, sizeof line, "%llu killed, %llu joined later, %.0f seconds\n",
-                static_cast<unsigned long long>(kills), static_cast<unsigned long long>(joins), seconds);
+                static_cast<unsigned long long>(kills), static_cast<unsigned long long>(joins),
+                seconds);
   return out + line;
 }
 

@@ -16,7 +16,7 @@ constexpr std::size_t block_elements = 1024;
 
 // The loops are compiled twice; the arithmetic is the same multiply and add in both, so the bytes
 // are, too. (AVX2 does not imply FMA, and contraction is switched off for the whole project.)
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__SANITIZE_ADDRESS__) \
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__SANITIZE_ADDRESS__)                     \
   && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
 #define WAGGLE_VECTORIZED __attribute__((target_clones("avx2", "default"), optimize("O3")))
 #else

@@ -23,8 +23,8 @@ bool is_weight(double weight);
 ///
 /// The sum runs over the contributors in ascending member order, in double precision, without fused
 /// operations: the bytes are the same on every machine and whoever reduces the part. Contributions
-/// are kept until the round ends, so that a part can be reduced again over fewer members when one is
-/// lost, without asking anybody to send again.
+/// are kept until the round ends, so that a part can be reduced again over fewer members when one
+/// is lost, without asking anybody to send again.
 class part_reducer {
 public:
   part_reducer(codec_id codec, std::uint32_t elements) : codec_(codec), elements_(elements) {}

@@ -12,7 +12,8 @@ part_table::part_table(const round_plan& plan) {
     auto end = offset + plan.shares[member];
     while (offset < end) {
       auto count = std::min<std::uint64_t>(plan.part_elements, end - offset);
-      parts_.push_back({offset, static_cast<std::uint32_t>(count), static_cast<std::uint32_t>(member)});
+      parts_.push_back(
+        {offset, static_cast<std::uint32_t>(count), static_cast<std::uint32_t>(member)});
       offset += count;
     }
     if (plan.members[member].mode != member_mode::client)

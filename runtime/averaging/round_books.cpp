@@ -5,12 +5,8 @@
 namespace waggle {
 
 round_books::round_books(const round_plan& plan, std::size_t self, steady_time now)
-  : parts_(plan),
-    self_(self),
-    members_(plan.members.size()),
-    view_(first_view(plan)),
-    part_states_(parts_.size()),
-    member_states_(plan.members.size()) {
+  : parts_(plan), self_(self), members_(plan.members.size()), view_(first_view(plan)),
+    part_states_(parts_.size()), member_states_(plan.members.size()) {
   for (auto& member : member_states_)
     member.progress = now;
   recount();

@@ -40,10 +40,10 @@ public:
   [[nodiscard]] std::vector<std::uint32_t> owned() const;
 
   enum class verdict : std::uint8_t {
-    accept,  // and it is entered
-    ignore,  // a duplicate, or out of date: nobody's fault
-    later,   // belongs to a view that we have not heard of yet
-    refuse,  // breaks the protocol
+    accept, // and it is entered
+    ignore, // a duplicate, or out of date: nobody's fault
+    later,  // belongs to a view that we have not heard of yet
+    refuse, // breaks the protocol
   };
   /// A contribution of `from` to `part`, sent in its view `number`.
   verdict contribution(std::uint32_t part, std::size_t from, std::uint32_t number, steady_time now);

@@ -5,7 +5,9 @@
 namespace waggle {
 
 status validate_plan(const round_plan& plan) {
-  auto broken = [](std::string why) { return failure{ec::protocol_violation, "plan: " + std::move(why)}; };
+  auto broken = [](std::string why) {
+    return failure{ec::protocol_violation, "plan: " + std::move(why)};
+  };
   auto members = plan.members.size();
   if (plan.id.is_zero())
     return broken("no round id");

@@ -30,11 +30,11 @@ struct round_member {
 /// (spec/averaging.md §4.1 [DO], §4.5).
 struct round_plan {
   round_id id;
-  std::string prefix;                 // which averager: "<run id>_grad", …
-  epoch_id epoch;                     // the members' common epoch; 0 where there is none
-  std::vector<round_member> members;  // canonical order: summation, member index; [0] leads
-  std::uint64_t elements = 0;         // float32 values in the vector
-  std::uint32_t part_elements = 0;    // values per part; the last of a share may be short
+  std::string prefix;                // which averager: "<run id>_grad", …
+  epoch_id epoch;                    // the members' common epoch; 0 where there is none
+  std::vector<round_member> members; // canonical order: summation, member index; [0] leads
+  std::uint64_t elements = 0;        // float32 values in the vector
+  std::uint32_t part_elements = 0;   // values per part; the last of a share may be short
   codec_id codec = codec_id::none;
   std::vector<std::uint64_t> shares;  // elements reduced by each member; sums to `elements`
   std::uint32_t min_contributors = 1; // fewer make the round fail

@@ -39,7 +39,7 @@ std::optional<steady_time> round_protocol::wake_at() const {
   return std::nullopt;
 }
 
-// -- the data side ---------------------------------------------------------------------------------
+// -- the data side -------------------------------------------------------------------------------
 
 round_protocol::actions round_protocol::on_result_complete(std::uint32_t number) {
   actions out;
@@ -83,7 +83,7 @@ void round_protocol::abort_all(actions& out, ec reason) {
   end_with(out, {reason, {}});
 }
 
-// -- losing members ----------------------------------------------------------------------------------
+// -- losing members ------------------------------------------------------------------------------
 
 round_protocol::actions round_protocol::on_suspicion(std::size_t member, ec reason,
                                                      steady_time now) {
@@ -107,8 +107,7 @@ round_protocol::actions round_protocol::on_suspicion(std::size_t member, ec reas
 }
 
 round_protocol::actions round_protocol::on_suspect(std::size_t from, std::uint32_t view,
-                                                   std::size_t member, ec reason,
-                                                   steady_time now) {
+                                                   std::size_t member, ec reason, steady_time now) {
   actions out;
   if (ended_ || from >= members_ || member >= members_ || member == self_)
     return out;
@@ -122,8 +121,8 @@ round_protocol::actions round_protocol::on_suspect(std::size_t from, std::uint32
 
 void round_protocol::recover(actions& out, steady_time now) {
   if (!lead()) {
-    // The view's leader, or a would-be leader that we gave our promise to, owes us a view. When it is
-    // lost, the lowest participant that is not takes over; everybody else waits to be asked.
+    // The view's leader, or a would-be leader that we gave our promise to, owes us a view. When it
+    // is lost, the lowest participant that is not takes over; everybody else waits to be asked.
     auto owing = lost_.find(coordinator());
     if (owing == lost_.end()) {
       successor_.reset();
@@ -218,7 +217,7 @@ round_protocol::actions round_protocol::on_propose(std::size_t from, const round
   return out;
 }
 
-// -- deciding ------------------------------------------------------------------------------------------
+// -- deciding ------------------------------------------------------------------------------------
 
 round_protocol::actions round_protocol::on_prepared(std::size_t from, std::uint32_t number) {
   actions out;
@@ -265,7 +264,7 @@ round_protocol::actions round_protocol::on_abort(std::size_t from, ec reason) {
   return out;
 }
 
-// -- a new leader ------------------------------------------------------------------------------------------
+// -- a new leader --------------------------------------------------------------------------------
 
 void round_protocol::start_takeover(actions& out, steady_time now) {
   auto number = number_above(promised_);
@@ -304,8 +303,8 @@ round_protocol::actions round_protocol::on_standing(std::size_t from,
   if (ended_ || standing.promised > view_number_max)
     return out;
   if (!takeover_ && standing.knows_view && standing.promised > promised_) {
-    // The answer to a view of ours that came too late: what we lead is over. If the one who is ahead
-    // is lost itself, `on_time` takes over from it.
+    // The answer to a view of ours that came too late: what we lead is over. If the one who is
+    // ahead is lost itself, `on_time` takes over from it.
     promised_ = standing.promised;
     return out;
   }
@@ -329,7 +328,8 @@ round_protocol::actions round_protocol::on_time(steady_time now) {
   if (ended_)
     return out;
   if (!takeover_) {
-    // A takeover of somebody else that we promised to may last as long as one of ours, and then some.
+    // A takeover of somebody else that we promised to may last as long as one of ours, and then
+    // some.
     if (promised_ > view_.number) {
       if (!foreign_ || foreign_->number != promised_)
         foreign_ = foreign_takeover{promised_, now + 2 * options_.takeover_timeout};

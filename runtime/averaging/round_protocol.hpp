@@ -34,15 +34,19 @@ struct takeover_standing {
 /// network. It decides *which* vectors are summed; `round_books` keeps track of the sums.
 ///
 /// The result of a round is a function of its set of contributors alone (part_reducer), so it is
-/// enough to agree on that set. It is decided like a value in Paxos whose acceptors are the members:
+/// enough to agree on that set. It is decided like a value in Paxos whose acceptors are the
+/// members:
 ///
 /// - A *view* is a numbered attempt: contributors, participants, and a leader (number % members).
 ///   View 0 is implied by the plan.
-/// - A member *prepares* a view once it holds the result over its contributors, and tells the leader.
+/// - A member *prepares* a view once it holds the result over its contributors, and tells the
+/// leader.
 ///   It never prepares a view below the highest number it promised.
-/// - The leader *commits* a view when all of its participants have prepared it, and they are a quorum.
+/// - The leader *commits* a view when all of its participants have prepared it, and they are a
+/// quorum.
 ///   Only then does anybody apply anything.
-/// - When a participant is lost before that, the leader proposes a view without it. If everybody else
+/// - When a participant is lost before that, the leader proposes a view without it. If everybody
+/// else
 ///   has prepared already, the contributors stay and the new view is prepared at once.
 /// - When the leader is lost, the lowest member that is not lost takes over: it asks for promises
 ///   under a higher number. If the highest view that anybody knows may have been committed (all its
@@ -52,12 +56,11 @@ struct takeover_standing {
 /// Why no two members commit different sets: see actors/README.md, "The averaging round".
 /// A member may fail at any time (deadline, excluded, no quorum); that is always safe.
 ///
-/// | state    | who may leave it, and how                                                          |
+/// | state    | who may leave it, and how |
 /// |----------|------------------------------------------------------------------------------------|
-/// | running  | prepares (own data complete); loses the leader; is told a view, commit or abort     |
-/// | takeover | all standings in or timed out → running in a view of its own, committed, or failed; |
-/// |          | a higher promise → running                                                          |
-/// | ended    | nobody: committed or failed, once                                                   |
+/// | running  | prepares (own data complete); loses the leader; is told a view, commit or abort |
+/// | takeover | all standings in or timed out → running in a view of its own, committed, or failed;
+/// | |          | a higher promise → running | | ended    | nobody: committed or failed, once |
 ///
 /// Not thread-safe. Every input returns what to do, in order.
 class round_protocol {
@@ -137,7 +140,7 @@ public:
   /// To be called at `wake_at()` or later.
   [[nodiscard]] actions on_time(steady_time now);
 
-  // -- what is so now -------------------------------------------------------------------------------
+  // -- what is so now ----------------------------------------------------------------------------
 
   [[nodiscard]] const round_view& view() const { return view_; }
   [[nodiscard]] std::size_t leader() const { return view_.number % members_; }
@@ -199,13 +202,13 @@ private:
   options options_;
 
   round_view view_;
-  std::uint32_t promised_ = 0; // invariant: ≥ view_.number
-  bool prepared_ = false;      // for view_, and while promised_ was view_.number
+  std::uint32_t promised_ = 0;   // invariant: ≥ view_.number
+  bool prepared_ = false;        // for view_, and while promised_ was view_.number
   bool result_complete_ = false; // we hold the result over view_.contributors
   member_set prepared_members_;  // leader: who has prepared view_
   std::map<std::size_t, ec> lost_;
   std::optional<takeover> takeover_;
-  std::optional<successor> successor_; // whom we expect to take over
+  std::optional<successor> successor_;      // whom we expect to take over
   std::optional<foreign_takeover> foreign_; // to whom we gave our promise
   bool ended_ = false;
   bool committed_ = false;

@@ -57,8 +57,9 @@ private:
   std::uint64_t bits_ = 0;
 };
 
-/// One attempt at deciding a round. Its leader is member `number % members`; a higher number replaces
-/// a lower one. View 0 is implied by the plan: everybody contributes, everybody takes part.
+/// One attempt at deciding a round. Its leader is member `number % members`; a higher number
+/// replaces a lower one. View 0 is implied by the plan: everybody contributes, everybody takes
+/// part.
 struct round_view {
   std::uint32_t number = 0;
   std::uint64_t contributors = 0; // bitmap: whose vectors are summed

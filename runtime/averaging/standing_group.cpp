@@ -34,9 +34,9 @@ std::optional<round_plan> standing_group::next(epoch_id epoch, std::uint64_t ele
 }
 
 bool standing_group::contains(const peer_id& peer) const {
-  return last_ && std::any_of(last_->members.begin(), last_->members.end(), [&](const round_member& m) {
-           return m.peer.id == peer;
-         });
+  return last_
+         && std::any_of(last_->members.begin(), last_->members.end(),
+                        [&](const round_member& m) { return m.peer.id == peer; });
 }
 
 } // namespace waggle

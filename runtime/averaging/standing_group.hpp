@@ -7,8 +7,8 @@
 namespace waggle {
 
 /// Members that finished a round together may start the next one without matchmaking: everybody
-/// derives the same plan from the last one. Nothing is agreed on beforehand, so everybody also has to
-/// notice when somebody does not come along: the round then fails or shrinks like any other.
+/// derives the same plan from the last one. Nothing is agreed on beforehand, so everybody also has
+/// to notice when somebody does not come along: the round then fails or shrinks like any other.
 ///
 /// The next round's id is a hash of the last one's and of the epoch, so that members at different
 /// epochs do not meet in one round. Not thread-safe.

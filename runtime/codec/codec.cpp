@@ -21,7 +21,9 @@ namespace {
 
 constexpr float half_max = 65504.0F;
 
-float clamp_to_half(float x) { return x > half_max ? half_max : (x < -half_max ? -half_max : x); }
+float clamp_to_half(float x) {
+  return x > half_max ? half_max : (x < -half_max ? -half_max : x);
+}
 
 std::uint16_t to_half(float value) {
   auto bits = std::bit_cast<std::uint32_t>(clamp_to_half(value));
@@ -58,7 +60,8 @@ float from_half(std::uint16_t half) {
     return std::bit_cast<float>(sign | 0x7f800000U | (mantissa << 13U)
                                 | (mantissa != 0 ? 0x400000U : 0U));
   if (exponent == 0) // zero, subnormal: mantissa · 2^-24, exact in float
-    return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(static_cast<float>(mantissa) * 0x1p-24F));
+    return std::bit_cast<float>(
+      sign | std::bit_cast<std::uint32_t>(static_cast<float>(mantissa) * 0x1p-24F));
   return std::bit_cast<float>(sign | ((exponent + 112U) << 23U) | (mantissa << 13U));
 }
 
@@ -80,13 +83,15 @@ void from_halves(const std::byte* bytes, std::size_t n, float* out) {
 #if defined(__x86_64__)
 
 bool has_f16c() {
-  // clang 14 does not know the name "f16c"; "avx" includes that the operating system saves the registers.
+  // clang 14 does not know the name "f16c"; "avx" includes that the operating system saves the
+  // registers.
   static const bool yes = [] {
     unsigned a = 0;
     unsigned b = 0;
     unsigned c = 0;
     unsigned d = 0;
-    return __builtin_cpu_supports("avx") && __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+    return __builtin_cpu_supports("avx") && __get_cpuid(1, &a, &b, &c, &d) != 0
+           && (c & bit_F16C) != 0;
   }();
   return yes;
 }
@@ -110,8 +115,8 @@ __attribute__((target("avx,f16c"))) void from_halves_f16c(const std::byte* bytes
                                                           float* out) {
   std::size_t i = 0;
   for (; i + 8 <= n; i += 8)
-    _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128(
-                                reinterpret_cast<const __m128i*>(bytes + 2 * i))));
+    _mm256_storeu_ps(
+      out + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + 2 * i))));
   from_halves(bytes + 2 * i, n - i, out + i);
 }
 
@@ -121,8 +126,10 @@ __attribute__((target("avx,f16c"))) void from_halves_f16c(const std::byte* bytes
 
 std::string_view to_string(codec_id codec) {
   switch (codec) {
-    case codec_id::none: return "none";
-    case codec_id::float16: return "float16";
+    case codec_id::none:
+      return "none";
+    case codec_id::float16:
+      return "float16";
   }
   return "unknown";
 }
@@ -134,12 +141,16 @@ result<codec_id> parse_codec(std::string_view name) {
   return failure{ec::bad_config, "'" + std::string{name} + "' is not a codec: none or float16"};
 }
 
-bool is_known(codec_id codec) { return codec == codec_id::none || codec == codec_id::float16; }
+bool is_known(codec_id codec) {
+  return codec == codec_id::none || codec == codec_id::float16;
+}
 
 std::size_t encoded_size(codec_id codec, std::size_t elements) {
   switch (codec) {
-    case codec_id::none: return elements * 4;
-    case codec_id::float16: return elements * 2;
+    case codec_id::none:
+      return elements * 4;
+    case codec_id::float16:
+      return elements * 2;
   }
   return 0;
 }

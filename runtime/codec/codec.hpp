@@ -27,7 +27,8 @@ std::size_t encoded_size(codec_id codec, std::size_t elements);
 /// the bytes are the same without it.
 void encode(codec_id codec, std::span<const float> values, std::span<std::byte> out);
 
-/// The inverse; fails with ec::wrong_shape if `bytes` is not `encoded_size(codec, out.size())` long.
+/// The inverse; fails with ec::wrong_shape if `bytes` is not `encoded_size(codec, out.size())`
+/// long.
 status decode(codec_id codec, byte_span bytes, std::span<float> out);
 
 } // namespace waggle

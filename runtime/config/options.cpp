@@ -27,8 +27,8 @@ setter one_of(std::string run_options::*field, std::vector<std::string> names) {
       std::string all;
       for (const auto& name : names)
         all += (all.empty() ? "" : ", ") + name;
-      return failure{ec::bad_config, "is not one of " + all + "; the nearest is "
-                                       + nearest(v, names)};
+      return failure{ec::bad_config,
+                     "is not one of " + all + "; the nearest is " + nearest(v, names)};
     }
     o.*field = std::string{v};
     return done{};
@@ -121,8 +121,8 @@ std::vector<option_spec> make_table() {
        x.run_id = std::string{v};
        return done{};
      }},
-    {"listen", "HOST:PORT", "0.0.0.0:7700", "Where peers, browsers and Prometheus reach this peer; port 0 picks a free one.",
-     "peer",
+    {"listen", "HOST:PORT", "0.0.0.0:7700",
+     "Where peers, browsers and Prometheus reach this peer; port 0 picks a free one.", "peer",
      [](o& x, std::string_view v) -> status {
        auto where = parse_address(v);
        if (!where)
@@ -130,7 +130,9 @@ std::vector<option_spec> make_table() {
        x.listen = *where;
        return done{};
      }},
-    {"announce", "HOST:PORT", "", "What others are told to dial, where that differs from --listen (port 0: the bound port).", "peer",
+    {"announce", "HOST:PORT", "",
+     "What others are told to dial, where that differs from --listen (port 0: the bound port).",
+     "peer",
      [](o& x, std::string_view v) -> status {
        auto where = parse_address(v);
        if (!where)
@@ -138,8 +140,8 @@ std::vector<option_spec> make_table() {
        x.announce = *where;
        return done{};
      }},
-    {"initial-peers", "A,B", "", "Peers of the run to join through; any one that answers will do. None: start the run.",
-     "peer",
+    {"initial-peers", "A,B", "",
+     "Peers of the run to join through; any one that answers will do. None: start the run.", "peer",
      [](o& x, std::string_view v) -> status {
        auto all = parse_endpoints(v);
        if (!all)
@@ -156,11 +158,13 @@ std::vector<option_spec> make_table() {
        x.data_dir = std::filesystem::path{v};
        return done{};
      }},
-    {"identity", "FILE", "", "The peer's key; by default identity.pem in --data-dir, made when missing.", "peer",
+    {"identity", "FILE", "",
+     "The peer's key; by default identity.pem in --data-dir, made when missing.", "peer",
      path(&o::identity)},
     {"log-level", "LEVEL", "info", "debug, info, warn or error.", "peer",
      one_of(&o::log_level, {"debug", "info", "warn", "error"})},
-    {"log-format", "FORMAT", "text", "text or json.", "peer", one_of(&o::log_format, {"text", "json"})},
+    {"log-format", "FORMAT", "text", "text or json.", "peer",
+     one_of(&o::log_format, {"text", "json"})},
     {"duration", "TIME", "0", "End after this long; 0: when stopped.", "peer",
      duration(&o::duration, 0ms, "")},
     {"seed", "N", "0", "Makes random choices repeatable; 0: from the operating system.", "peer",
@@ -172,7 +176,8 @@ std::vector<option_spec> make_table() {
      whole(&o::micro_batch, 1, 1U << 20U, "a step needs at least one sample")},
     {"epochs", "N", "0", "Optimizer steps of the run; 0: until stopped.", "training",
      whole(&o::epochs, 0, many, "")},
-    {"model", "NAME", "char-gpt", "char-gpt or mlp.", "training", one_of(&o::model, {"char-gpt", "mlp"})},
+    {"model", "NAME", "char-gpt", "char-gpt or mlp.", "training",
+     one_of(&o::model, {"char-gpt", "mlp"})},
     {"layers", "N", "2", "Blocks of char-gpt, hidden layers of mlp.", "training",
      whole(&o::layers, 1, 256, "more does not fit a peer")},
     {"width", "N", "64", "Values per position (char-gpt) or per hidden layer (mlp).", "training",
@@ -181,18 +186,20 @@ std::vector<option_spec> make_table() {
      whole(&o::heads, 1, 1024, "more does not fit a peer")},
     {"context", "N", "64", "Bytes that char-gpt looks back.", "training",
      whole(&o::context, 2, 65536, "a prediction needs something before it")},
-    {"data", "PATH", "synthetic", "A text file, a folder of them, or 'synthetic'.", "training", text(&o::data)},
+    {"data", "PATH", "synthetic", "A text file, a folder of them, or 'synthetic'.", "training",
+     text(&o::data)},
     {"optimizer", "NAME", "adamw", "sgd, adam or adamw.", "training",
      one_of(&o::optimizer, {"sgd", "adam", "adamw"})},
     {"lr", "X", "0.003", "Peak learning rate.", "training",
      real(&o::lr, 0, 1e6, "a learning rate is not negative")},
-    {"schedule", "NAME", "constant", "constant or warmup-cosine (which needs --epochs).", "training",
-     one_of(&o::schedule, {"constant", "warmup-cosine"})},
+    {"schedule", "NAME", "constant", "constant or warmup-cosine (which needs --epochs).",
+     "training", one_of(&o::schedule, {"constant", "warmup-cosine"})},
     {"warmup-epochs", "N", "0", "Epochs in which the learning rate rises linearly.", "training",
      whole(&o::warmup_epochs, 0, many, "")},
     {"weight-decay", "X", "0", "Weight decay; decoupled for adamw.", "training",
      real(&o::weight_decay, 0, 1e6, "it is not negative")},
-    {"momentum", "X", "0", "Momentum of sgd.", "training", real(&o::momentum, 0, 0.999999, "it lies in [0, 1)")},
+    {"momentum", "X", "0", "Momentum of sgd.", "training",
+     real(&o::momentum, 0, 0.999999, "it lies in [0, 1)")},
     {"device", "NAME", "auto", "auto, cpu, cuda or cuda:N.", "training",
      [](o& x, std::string_view v) -> status {
        bool indexed = v.starts_with("cuda:") && parse_whole(v.substr(5)).ok();
@@ -201,35 +208,42 @@ std::vector<option_spec> make_table() {
        x.device = std::string{v};
        return done{};
      }},
-    {"threads", "N", "1", "Compute threads.", "training", whole(&o::threads, 1, 1024, "at least one")},
-    {"strict-target", "BOOL", "true", "End an epoch only on samples that were reported, not on extrapolated ones.",
-     "training", yes_no(&o::strict_target)},
-    {"step-interval", "TIME", "0", "Least time between two passes: leaves the machine to others.", "training",
-     duration(&o::step_interval, 0ms, "")},
-    {"join-timeout", "TIME", "15s", "With --initial-peers: look for the run this long before training alone.",
-     "training", duration(&o::join_timeout, 0ms, "")},
-    {"resume", "BOOL", "true", "Keep checkpoints in --data-dir, and go on from the newest one.", "training", yes_no(&o::resume)},
-    {"checkpoint-interval", "TIME", "5s", "Least time between two checkpoints, which are written at epoch ends.", "training",
+    {"threads", "N", "1", "Compute threads.", "training",
+     whole(&o::threads, 1, 1024, "at least one")},
+    {"strict-target", "BOOL", "true",
+     "End an epoch only on samples that were reported, not on extrapolated ones.", "training",
+     yes_no(&o::strict_target)},
+    {"step-interval", "TIME", "0", "Least time between two passes: leaves the machine to others.",
+     "training", duration(&o::step_interval, 0ms, "")},
+    {"join-timeout", "TIME", "15s",
+     "With --initial-peers: look for the run this long before training alone.", "training",
+     duration(&o::join_timeout, 0ms, "")},
+    {"resume", "BOOL", "true", "Keep checkpoints in --data-dir, and go on from the newest one.",
+     "training", yes_no(&o::resume)},
+    {"checkpoint-interval", "TIME", "5s",
+     "Least time between two checkpoints, which are written at epoch ends.", "training",
      duration(&o::checkpoint_interval, 0ms, "")},
-    {"linger", "TIME", "10s", "After --epochs: go on giving the state to others this long.", "training",
-     duration(&o::linger, 0ms, "")},
+    {"linger", "TIME", "10s", "After --epochs: go on giving the state to others this long.",
+     "training", duration(&o::linger, 0ms, "")},
 
     {"codec", "NAME", "none", "How parts travel: none (float32) or float16.", "averaging",
      one_of(&o::codec, {"none", "float16"})},
-    {"part-size", "BYTES", "512KiB", "Bytes of a part, the unit of transfer and reduction.", "averaging",
-     bytes(&o::part_bytes, 4096, 16U << 20U, "a part fits into one frame (16MiB) and is worth a header (4KiB)")},
+    {"part-size", "BYTES", "512KiB", "Bytes of a part, the unit of transfer and reduction.",
+     "averaging",
+     bytes(&o::part_bytes, 4096, 16U << 20U,
+           "a part fits into one frame (16MiB) and is worth a header (4KiB)")},
     {"min-group-size", "N", "2", "Smaller groups do not average.", "averaging",
      whole(&o::min_group_size, 1, 64, "a round has at most 64 members")},
     {"target-group-size", "N", "64", "A group is complete with this many.", "averaging",
      whole(&o::target_group_size, 1, 64, "a round has at most 64 members")},
     {"min-contributors", "N", "1", "A round with fewer contributors fails.", "averaging",
      whole(&o::min_contributors, 1, 64, "a round has at most 64 members")},
-    {"matchmaking-time", "TIME", "3s", "A group below its size begins after this long.", "averaging",
-     duration(&o::matchmaking_time, 10ms, "others need a chance to hear of it")},
-    {"averaging-timeout", "TIME", "60s", "Matchmaking and all-reduce of one epoch together.", "averaging",
-     duration(&o::averaging_timeout, 100ms, "a round needs a few round trips")},
-    {"stall-timeout", "TIME", "5s", "A member that sends nothing for this long is left behind.", "averaging",
-     duration(&o::stall_timeout, 50ms, "shorter takes every hiccup for a failure")},
+    {"matchmaking-time", "TIME", "3s", "A group below its size begins after this long.",
+     "averaging", duration(&o::matchmaking_time, 10ms, "others need a chance to hear of it")},
+    {"averaging-timeout", "TIME", "60s", "Matchmaking and all-reduce of one epoch together.",
+     "averaging", duration(&o::averaging_timeout, 100ms, "a round needs a few round trips")},
+    {"stall-timeout", "TIME", "5s", "A member that sends nothing for this long is left behind.",
+     "averaging", duration(&o::stall_timeout, 50ms, "shorter takes every hiccup for a failure")},
 
     {"elements", "N", "1048576", "float32 values in the vector of waggle average.", "average",
      whole(&o::elements, 1, std::uint64_t{1} << 33U, "a round's vector has at most 2^33 values")},
@@ -237,17 +251,20 @@ std::vector<option_spec> make_table() {
      whole(&o::rounds, 0, many, "")},
     {"weight", "X", "1", "This peer's weight.", "average",
      real(&o::weight, 0, 1e30, "a weight is finite and not negative")},
-    {"expected-peers", "N", "0", "Begin as soon as this many are in the group; 0: not known.", "average",
-     whole(&o::expected_peers, 0, 64, "a round has at most 64 members")},
-    {"standing", "BOOL", "true", "Keep the group of the last complete round.", "average", yes_no(&o::standing)},
+    {"expected-peers", "N", "0", "Begin as soon as this many are in the group; 0: not known.",
+     "average", whole(&o::expected_peers, 0, 64, "a round has at most 64 members")},
+    {"standing", "BOOL", "true", "Keep the group of the last complete round.", "average",
+     yes_no(&o::standing)},
 
-    {"peers", "N", "4", "Peers that waggle swarm starts.", "swarm", whole(&o::peers, 1, 64, "they run on one machine")},
+    {"peers", "N", "4", "Peers that waggle swarm starts.", "swarm",
+     whole(&o::peers, 1, 64, "they run on one machine")},
     {"kill-after", "TIME", "0", "Kill one peer (SIGKILL) after this long; 0: do not.", "swarm",
      duration(&o::kill_after, 0ms, "")},
     {"join-after", "TIME", "0", "Let a new peer join after this long; 0: do not.", "swarm",
      duration(&o::join_after, 0ms, "")},
 
-    {"json", "FILE", "", "Write the result as JSON to this file (status: to standard output).", "output",
+    {"json", "FILE", "", "Write the result as JSON to this file (status: to standard output).",
+     "output",
      [](o& x, std::string_view v) -> status {
        x.json = true;
        if (!v.empty() && v != "true")
@@ -338,22 +355,26 @@ result<run_options> resolve(const settings& file, const settings& environment,
 status check_combinations(const run_options& o) {
   auto bad = [](std::string why) { return failure{ec::bad_config, std::move(why)}; };
   if (o.client_mode && o.initial_peers.empty())
-    return bad("--client-mode needs --initial-peers: nobody can reach this peer, so it has to know whom to dial");
+    return bad("--client-mode needs --initial-peers: nobody can reach this peer, so it has to know "
+               "whom to dial");
   if (o.client_mode && o.announce)
     return bad("--client-mode and --announce exclude each other: a client is not dialled");
   if (o.micro_batch > o.target_batch_size)
-    return bad("--micro-batch " + std::to_string(o.micro_batch) + " is larger than --target-batch-size "
-               + std::to_string(o.target_batch_size) + ": one pass would end more than one epoch");
+    return bad("--micro-batch " + std::to_string(o.micro_batch)
+               + " is larger than --target-batch-size " + std::to_string(o.target_batch_size)
+               + ": one pass would end more than one epoch");
   if (o.min_group_size > o.target_group_size)
     return bad("--min-group-size is larger than --target-group-size: no group could ever begin");
   if (o.min_contributors > o.target_group_size)
     return bad("--min-contributors is larger than --target-group-size: every round would fail");
   if (o.matchmaking_time >= o.averaging_timeout)
-    return bad("--matchmaking-time must be shorter than --averaging-timeout: no time would be left to average");
+    return bad("--matchmaking-time must be shorter than --averaging-timeout: no time would be left "
+               "to average");
   if (o.width % o.heads != 0 && o.model == "char-gpt")
     return bad("--heads must divide --width");
   if (o.expected_peers > o.target_group_size)
-    return bad("--expected-peers is larger than --target-group-size: that many never come together");
+    return bad(
+      "--expected-peers is larger than --target-group-size: that many never come together");
   if (o.momentum != 0 && o.optimizer != "sgd")
     return bad("--momentum belongs to --optimizer sgd; " + o.optimizer + " has its own");
   if (o.kill_after > 0ms && o.peers < 2)

@@ -17,8 +17,8 @@ struct option_spec {
   std::string name;       // "target-batch-size"; in the environment WAGGLE_TARGET_BATCH_SIZE
   std::string value_name; // "N"; empty: a switch
   std::string default_text;
-  std::string help;       // one sentence
-  std::string group;      // "peer", "training", "averaging", …
+  std::string help;  // one sentence
+  std::string group; // "peer", "training", "averaging", …
   std::function<status(run_options&, std::string_view)> set;
 };
 
@@ -38,13 +38,13 @@ using settings = std::map<std::string, setting>;
 settings from_environment(const std::vector<std::string>& taken,
                           const std::function<const char*(const char*)>& look_up);
 
-/// Fails with ec::bad_config if a variable ("NAME=value", the list ends with nullptr, as environ does)
-/// begins with WAGGLE_ and belongs to no option: it was meant to do something.
+/// Fails with ec::bad_config if a variable ("NAME=value", the list ends with nullptr, as environ
+/// does) begins with WAGGLE_ and belongs to no option: it was meant to do something.
 status check_environment(const char* const* variables);
 
-/// What a TOML file sets. Keys may be written with - or _, at top level or in tables, whose names do
-/// not matter. Fails with ec::bad_config for a file that cannot be read or parsed, and for unknown
-/// keys, naming the nearest one, and for keys that are set twice.
+/// What a TOML file sets. Keys may be written with - or _, at top level or in tables, whose names
+/// do not matter. Fails with ec::bad_config for a file that cannot be read or parsed, and for
+/// unknown keys, naming the nearest one, and for keys that are set twice.
 result<settings> from_file(const std::filesystem::path& file);
 
 /// Flags beat the environment, which beats the file. Fails with one sentence.

@@ -1,10 +1,10 @@
 // The only file that includes toml11: it takes ten seconds to compile.
 
-#include <toml.hpp>
-
 #include <algorithm>
 #include <fstream>
 #include <sstream>
+
+#include <toml.hpp>
 
 #include "runtime/config/nearest.hpp"
 #include "runtime/config/options.hpp"
@@ -51,7 +51,8 @@ status collect(const std::string& file, const toml::table& table, settings& foun
       return failure{ec::bad_config, where + ": there is no option '" + key + "'; the nearest is '"
                                        + nearest(name, names) + "'"};
     if (auto [first, fresh] = found.try_emplace(name, setting{text_of(value), where}); !fresh)
-      return failure{ec::bad_config, where + ": '" + key + "' is set a second time; the other is at "
+      return failure{ec::bad_config, where + ": '" + key
+                                       + "' is set a second time; the other is at "
                                        + first->second.source};
   }
   return done{};

@@ -80,8 +80,9 @@ struct run_options {
   bool json = false;
   std::uint64_t steps = 50; // waggle bench train
 
-  std::map<std::string, std::string> given; // what was set, as text: for the line that others join with
-  std::vector<std::string> arguments;       // positional: ADDR, FILE, NAME
+  std::map<std::string, std::string>
+    given;                            // what was set, as text: for the line that others join with
+  std::vector<std::string> arguments; // positional: ADDR, FILE, NAME
 };
 
 } // namespace waggle

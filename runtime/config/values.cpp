@@ -10,7 +10,9 @@ namespace waggle {
 
 namespace {
 
-failure no(const std::string& what) { return {ec::bad_config, what}; }
+failure no(const std::string& what) {
+  return {ec::bad_config, what};
+}
 
 struct unit {
   std::string_view name;
@@ -68,8 +70,8 @@ result<milliseconds> parse_duration(std::string_view text) {
 }
 
 result<std::uint64_t> parse_bytes(std::string_view text) {
-  constexpr unit units[] = {{"", 1},          {"B", 1},           {"KiB", 1024.0},
-                            {"MiB", 1048576.0}, {"GiB", 1073741824.0}};
+  constexpr unit units[] = {
+    {"", 1}, {"B", 1}, {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}};
   auto value = with_unit(text, units);
   if (!value || *value > 1e15)
     return no("is no size: write 65536, 64KiB, 16MiB or 1GiB");

@@ -18,8 +18,7 @@ static_assert(std::endian::native == std::endian::little,
 class byte_writer {
 public:
   template <class Number>
-    requires std::is_arithmetic_v<Number>
-  byte_writer& put(Number value) {
+  requires std::is_arithmetic_v<Number> byte_writer& put(Number value) {
     char raw[sizeof value];
     std::memcpy(raw, &value, sizeof value);
     text_.append(raw, sizeof value);
@@ -40,16 +39,15 @@ private:
   std::string text_;
 };
 
-/// Reads them back. A read past the end yields zeros and makes `ok()` false for good, so that a parser
-/// checks once, at its end.
+/// Reads them back. A read past the end yields zeros and makes `ok()` false for good, so that a
+/// parser checks once, at its end.
 class byte_reader {
 public:
   explicit byte_reader(std::string_view bytes) : rest_(bytes) {}
   explicit byte_reader(byte_span bytes) : rest_(as_string_view(bytes)) {}
 
   template <class Number>
-    requires std::is_arithmetic_v<Number>
-  Number get() {
+  requires std::is_arithmetic_v<Number> Number get() {
     Number value{};
     auto raw = get_raw(sizeof value);
     if (ok_)
@@ -57,7 +55,7 @@ public:
     return value;
   }
   template <class Id>
-    requires requires { Id::size; }
+  requires requires { Id::size; }
   Id get() {
     auto id = Id::from_raw(get_raw(Id::size));
     return id.value_or(Id{});

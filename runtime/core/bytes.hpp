@@ -56,9 +56,15 @@ inline payload slice(const payload& whole, std::size_t offset, std::size_t size)
 }
 
 namespace literals {
-constexpr std::size_t operator""_KiB(unsigned long long n) { return static_cast<std::size_t>(n) << 10U; }
-constexpr std::size_t operator""_MiB(unsigned long long n) { return static_cast<std::size_t>(n) << 20U; }
-constexpr std::size_t operator""_GiB(unsigned long long n) { return static_cast<std::size_t>(n) << 30U; }
+constexpr std::size_t operator""_KiB(unsigned long long n) {
+  return static_cast<std::size_t>(n) << 10U;
+}
+constexpr std::size_t operator""_MiB(unsigned long long n) {
+  return static_cast<std::size_t>(n) << 20U;
+}
+constexpr std::size_t operator""_GiB(unsigned long long n) {
+  return static_cast<std::size_t>(n) << 30U;
+}
 } // namespace literals
 using namespace literals;
 

@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fcntl.h>
 #include <fstream>
+
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -119,7 +120,9 @@ private:
 
 } // namespace
 
-std::shared_ptr<disk> make_system_disk() { return std::make_shared<system_disk>(); }
+std::shared_ptr<disk> make_system_disk() {
+  return std::make_shared<system_disk>();
+}
 
 result<std::string> memory_disk::read(const fs::path& file, std::uint64_t bytes_max) {
   std::lock_guard guard{mutex_};

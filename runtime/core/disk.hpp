@@ -14,8 +14,8 @@
 
 namespace waggle {
 
-/// Seam: where a peer keeps files. Implementations are thread-safe; every failure is ec::io_error with
-/// a sentence that names the file.
+/// Seam: where a peer keeps files. Implementations are thread-safe; every failure is ec::io_error
+/// with a sentence that names the file.
 class disk {
 public:
   virtual ~disk() = default;

@@ -14,13 +14,15 @@ struct entry {
 // Indexed by value.
 constexpr std::array<entry, ec_max + 1U> table{{
   {"none", "Not an error."},
-  {"timeout", "The named wait passed its deadline. Retry, or raise the option that the detail names."},
+  {"timeout",
+   "The named wait passed its deadline. Retry, or raise the option that the detail names."},
   {"peer_lost", "The connection to the peer is gone (closed, reset, process died)."},
   {"unreachable", "No connection could be made (refused, no route, name not found)."},
   {"shutting_down", "We are stopping."},
   {"cancelled", "The caller took the request back."},
   {"overloaded", "Queue, window or table is full. Retry later."},
-  {"protocol_violation", "The peer broke the protocol: wrong message for the state, a field out of its range."},
+  {"protocol_violation",
+   "The peer broke the protocol: wrong message for the state, a field out of its range."},
   {"malformed", "Bytes that are not a frame, or a header that does not parse."},
   {"oversize", "A frame, field or list over its limit."},
   {"wrong_run", "The peer belongs to another run."},

@@ -46,7 +46,9 @@ std::uint64_t random_source::below(std::uint64_t bound) {
   }
 }
 
-double random_source::unit() { return static_cast<double>(next() >> 11U) * 0x1.0p-53; }
+double random_source::unit() {
+  return static_cast<double>(next() >> 11U) * 0x1.0p-53;
+}
 
 void random_source::fill(std::span<std::byte> out) {
   while (!out.empty()) {

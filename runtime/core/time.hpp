@@ -24,7 +24,9 @@ struct swarm_clock {
 };
 using swarm_time = swarm_clock::time_point;
 
-constexpr std::int64_t to_nanoseconds(swarm_time t) { return t.time_since_epoch().count(); }
+constexpr std::int64_t to_nanoseconds(swarm_time t) {
+  return t.time_since_epoch().count();
+}
 constexpr swarm_time swarm_time_from(std::int64_t nanoseconds) {
   return swarm_time{swarm_clock::duration{nanoseconds}};
 }

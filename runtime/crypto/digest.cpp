@@ -19,7 +19,8 @@ struct sha256_stream::impl {
 };
 
 sha256_stream::sha256_stream() : impl_(std::make_unique<impl>()) {
-  WAGGLE_CHECK(impl_->context && EVP_DigestInit_ex(impl_->context.get(), EVP_sha256(), nullptr) == 1,
+  WAGGLE_CHECK(impl_->context
+                 && EVP_DigestInit_ex(impl_->context.get(), EVP_sha256(), nullptr) == 1,
                "OpenSSL offers no SHA-256");
 }
 
@@ -34,12 +35,15 @@ digest sha256_stream::finish() {
   digest out;
   unsigned size = 0;
   WAGGLE_CHECK(EVP_DigestFinal_ex(impl_->context.get(),
-                                  reinterpret_cast<unsigned char*>(out.bytes.data()), &size) == 1
+                                  reinterpret_cast<unsigned char*>(out.bytes.data()), &size)
+                   == 1
                  && size == digest::size,
                "SHA-256");
   return out;
 }
 
-digest sha256(byte_span bytes) { return sha256_stream{}.add(bytes).finish(); }
+digest sha256(byte_span bytes) {
+  return sha256_stream{}.add(bytes).finish();
+}
 
 } // namespace waggle

@@ -26,6 +26,8 @@ private:
 };
 
 digest sha256(byte_span bytes);
-inline digest sha256(std::string_view bytes) { return sha256(as_byte_span(bytes)); }
+inline digest sha256(std::string_view bytes) {
+  return sha256(as_byte_span(bytes));
+}
 
 } // namespace waggle

@@ -1,8 +1,5 @@
 #include "runtime/crypto/identity.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -11,8 +8,10 @@
 #include <set>
 #include <sstream>
 
+#include <fcntl.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
+#include <unistd.h>
 
 #include "runtime/core/check.hpp"
 #include "runtime/core/random.hpp"
@@ -45,21 +44,22 @@ failure file_failure(const std::filesystem::path& path, const char* what) {
 
 std::string to_pem(EVP_PKEY* key) {
   bio_ptr bio{BIO_new(BIO_s_mem())};
-  WAGGLE_CHECK(bio && PEM_write_bio_PrivateKey(bio.get(), key, nullptr, nullptr, 0, nullptr, nullptr) == 1,
-               "cannot write a key to memory");
+  WAGGLE_CHECK(
+    bio && PEM_write_bio_PrivateKey(bio.get(), key, nullptr, nullptr, 0, nullptr, nullptr) == 1,
+    "cannot write a key to memory");
   char* data = nullptr;
   auto size = BIO_get_mem_data(bio.get(), &data);
   return {data, static_cast<std::size_t>(size)};
 }
 
 bool verify_once(const public_key& key, byte_span message, const signature& by) {
-  key_ptr parsed{EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, nullptr, as_uchar(key.view()),
-                                             public_key::size)};
+  key_ptr parsed{
+    EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, nullptr, as_uchar(key.view()), public_key::size)};
   context_ptr context{EVP_MD_CTX_new()};
   return parsed && context
          && EVP_DigestVerifyInit(context.get(), nullptr, nullptr, nullptr, parsed.get()) == 1
-         && EVP_DigestVerify(context.get(), as_uchar(by.view()), signature::size,
-                             as_uchar(message), message.size())
+         && EVP_DigestVerify(context.get(), as_uchar(by.view()), signature::size, as_uchar(message),
+                             message.size())
               == 1;
 }
 
@@ -71,10 +71,12 @@ public:
   }
 };
 
-/// Two generations: when the young one is full it becomes the old one, and the old one is forgotten.
+/// Two generations: when the young one is full it becomes the old one, and the old one is
+/// forgotten.
 class caching_verifier final : public signature_verifier {
 public:
-  explicit caching_verifier(std::size_t entries_max) : half_(std::max<std::size_t>(1, entries_max / 2)) {}
+  explicit caching_verifier(std::size_t entries_max)
+    : half_(std::max<std::size_t>(1, entries_max / 2)) {}
 
   [[nodiscard]] bool verify(const public_key& key, byte_span message,
                             const signature& by) const override {
@@ -108,8 +110,8 @@ struct identity::impl {
 
 identity::identity(std::unique_ptr<impl> parts) : impl_(std::move(parts)) {
   std::size_t size = public_key::size;
-  WAGGLE_CHECK(EVP_PKEY_get_raw_public_key(impl_->key.get(),
-                                           reinterpret_cast<unsigned char*>(key_.bytes.data()), &size)
+  WAGGLE_CHECK(EVP_PKEY_get_raw_public_key(
+                 impl_->key.get(), reinterpret_cast<unsigned char*>(key_.bytes.data()), &size)
                  == 1,
                "no raw public key");
   id_ = peer_id_of(key_);
@@ -117,20 +119,25 @@ identity::identity(std::unique_ptr<impl> parts) : impl_(std::move(parts)) {
 
 identity::~identity() = default;
 
-peer_id peer_id_of(const public_key& key) { return {sha256(key.view()).bytes}; }
+peer_id peer_id_of(const public_key& key) {
+  return {sha256(key.view()).bytes};
+}
 
 std::shared_ptr<const identity> identity::generate() {
   key_ptr key{EVP_PKEY_Q_keygen(nullptr, nullptr, "ED25519")};
   WAGGLE_CHECK(key != nullptr, "OpenSSL makes no Ed25519 key");
-  return std::shared_ptr<const identity>{new identity{std::make_unique<impl>(impl{std::move(key)})}};
+  return std::shared_ptr<const identity>{
+    new identity{std::make_unique<impl>(impl{std::move(key)})}};
 }
 
 std::shared_ptr<const identity> identity::from_seed(std::uint64_t seed) {
   std::array<std::byte, 32> secret;
   random_source{seed}.fork("identity").fill(secret);
-  key_ptr key{EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nullptr, as_uchar(secret), secret.size())};
+  key_ptr key{
+    EVP_PKEY_new_raw_private_key(EVP_PKEY_ED25519, nullptr, as_uchar(secret), secret.size())};
   WAGGLE_CHECK(key != nullptr, "OpenSSL takes no Ed25519 secret");
-  return std::shared_ptr<const identity>{new identity{std::make_unique<impl>(impl{std::move(key)})}};
+  return std::shared_ptr<const identity>{
+    new identity{std::make_unique<impl>(impl{std::move(key)})}};
 }
 
 result<std::shared_ptr<const identity>> identity::load(const std::filesystem::path& path) {
@@ -143,10 +150,12 @@ result<std::shared_ptr<const identity>> identity::load(const std::filesystem::pa
   bio_ptr bio{BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size()))};
   key_ptr key{PEM_read_bio_PrivateKey(bio.get(), nullptr, nullptr, nullptr)};
   if (!key || EVP_PKEY_get_id(key.get()) != EVP_PKEY_ED25519)
-    return failure{ec::bad_config, "'" + path.string()
-                                     + "' is not an Ed25519 private key in PEM; move it away, or make "
-                                       "one with `waggle id --identity FILE`"};
-  return std::shared_ptr<const identity>{new identity{std::make_unique<impl>(impl{std::move(key)})}};
+    return failure{ec::bad_config,
+                   "'" + path.string()
+                     + "' is not an Ed25519 private key in PEM; move it away, or make "
+                       "one with `waggle id --identity FILE`"};
+  return std::shared_ptr<const identity>{
+    new identity{std::make_unique<impl>(impl{std::move(key)})}};
 }
 
 status identity::save(const std::filesystem::path& path) const {
@@ -163,8 +172,8 @@ status identity::save(const std::filesystem::path& path) const {
   if (fd < 0)
     return file_failure(temporary, "cannot create");
   auto pem = to_pem(impl_->key.get());
-  bool written = ::write(fd, pem.data(), pem.size()) == static_cast<ssize_t>(pem.size())
-                 && ::fsync(fd) == 0;
+  bool written =
+    ::write(fd, pem.data(), pem.size()) == static_cast<ssize_t>(pem.size()) && ::fsync(fd) == 0;
   ::close(fd);
   // link(2), unlike rename(2), does not replace an identity that somebody else made meanwhile.
   if (!written || ::link(temporary.c_str(), path.c_str()) != 0) {
@@ -176,7 +185,8 @@ status identity::save(const std::filesystem::path& path) const {
   return done{};
 }
 
-result<std::shared_ptr<const identity>> identity::load_or_create(const std::filesystem::path& path) {
+result<std::shared_ptr<const identity>>
+identity::load_or_create(const std::filesystem::path& path) {
   std::error_code error;
   if (std::filesystem::exists(path, error))
     return load(path);

@@ -14,13 +14,13 @@ namespace waggle {
 /// Whom to ask next for one key: Kademlia's iterative lookup (spec/dht.md §2.5) as a state machine.
 /// Give it answers and failures; ask the peers it names; stop when it is finished.
 ///
-/// Results hold only peers that answered [REQ]: a peer that fails leaves the frontier, and the search
-/// widens to the next one. Not thread-safe.
+/// Results hold only peers that answered [REQ]: a peer that fails leaves the frontier, and the
+/// search widens to the next one. Not thread-safe.
 class lookup {
 public:
   struct options {
-    std::size_t beam = 20;   // how many of the nearest peers have to answer
-    std::size_t workers = 4; // asked at once
+    std::size_t beam = 20;        // how many of the nearest peers have to answer
+    std::size_t workers = 4;      // asked at once
     std::size_t known_max = 1024; // bounds what lying peers can make us remember
   };
 
@@ -33,7 +33,8 @@ public:
   void answered(const peer_id& peer, const std::vector<peer_record>& nearest);
   void failed(const peer_id& peer);
 
-  /// True once the `beam` nearest peers that can be reached have answered, or nobody is left to ask.
+  /// True once the `beam` nearest peers that can be reached have answered, or nobody is left to
+  /// ask.
   [[nodiscard]] bool finished() const;
 
   /// Up to `k` peers that answered, ascending distance.

@@ -39,9 +39,12 @@ const record_rules* rules_of(record_kind kind) {
                                             .entries_max = 4096,
                                             .time_to_live_max = std::chrono::minutes{10}};
   switch (kind) {
-    case record_kind::open: return &open_rules;
-    case record_kind::progress: return &progress_rules;
-    case record_kind::group_member: return &group_rules;
+    case record_kind::open:
+      return &open_rules;
+    case record_kind::progress:
+      return &progress_rules;
+    case record_kind::group_member:
+      return &group_rules;
   }
   return nullptr;
 }
@@ -82,14 +85,16 @@ status validate_record(std::string_view run_id, const record& entry, swarm_time 
   if (rules == nullptr)
     return failure{ec::protocol_violation, "a record of an unknown kind"};
   if (entry.name.empty() || entry.name.size() > rules->name_bytes_max
-      || entry.subkey.size() > rules->subkey_bytes_max || entry.value.size() > rules->value_bytes_max)
+      || entry.subkey.size() > rules->subkey_bytes_max
+      || entry.value.size() > rules->value_bytes_max)
     return failure{ec::oversize, "record"};
   if (entry.expiration <= now || entry.expiration > now + rules->time_to_live_max)
     return failure{ec::bad_expiry, "record"};
   bool is_signed = !entry.owner.is_zero() || !entry.by.is_zero();
   if (rules->owned && (!is_signed || entry.subkey != peer_id_of(entry.owner).raw()))
     return failure{ec::not_owner, "record"};
-  if (is_signed && !verifier.verify(entry.owner, as_byte_span(signed_bytes(run_id, entry)), entry.by))
+  if (is_signed
+      && !verifier.verify(entry.owner, as_byte_span(signed_bytes(run_id, entry)), entry.by))
     return failure{ec::bad_signature, "record"};
   return done{};
 }

@@ -14,7 +14,9 @@ namespace waggle {
 /// A point of the DHT's 256-bit space: the hash of a key, or a peer id (spec/dht.md §1.1).
 using dht_id = byte_id<struct dht_id_tag, 32>;
 
-inline dht_id dht_id_of(const peer_id& peer) { return {peer.bytes}; }
+inline dht_id dht_id_of(const peer_id& peer) {
+  return {peer.bytes};
+}
 
 /// What a record is about, and so who may write it and how large it may be. Travels: append only.
 enum class record_kind : std::uint8_t {

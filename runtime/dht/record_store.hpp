@@ -18,9 +18,9 @@ class record_store {
 public:
   explicit record_store(std::uint64_t bytes_max = 64_MiB) : bytes_max_(bytes_max) {}
 
-  /// Newest wins: a record is kept if there is none for its (kind, name, subkey), or an older one by
-  /// (sequence, expiration). Fails with ec::stale_record, bad_expiry, overloaded (the dictionary or
-  /// the store is full and nothing in it expires earlier). A refused record changes nothing.
+  /// Newest wins: a record is kept if there is none for its (kind, name, subkey), or an older one
+  /// by (sequence, expiration). Fails with ec::stale_record, bad_expiry, overloaded (the dictionary
+  /// or the store is full and nothing in it expires earlier). A refused record changes nothing.
   [[nodiscard]] ec put(const dht_id& key, const record& entry, swarm_time now);
 
   /// Everything alive under `key`, tombstones included, ascending subkey.

@@ -76,7 +76,8 @@ void routing_table::split(std::size_t index) {
   bucket low{whole.lower, whole.depth + 1, {}, {}, whole.updated};
   bucket high = low;
   // The middle id begins the upper half.
-  high.lower.bytes[whole.depth / 8] |= std::byte{static_cast<unsigned char>(0x80U >> whole.depth % 8)};
+  high.lower.bytes[whole.depth / 8] |=
+    std::byte{static_cast<unsigned char>(0x80U >> whole.depth % 8)};
   auto half_of = [&](const entry& e) -> bucket& {
     return bit(dht_id_of(e.peer.id), whole.depth) ? high : low;
   };
@@ -141,8 +142,8 @@ bool routing_table::suspended(steady_time now) const {
 }
 
 void routing_table::failed(const peer_id& peer, steady_time now) {
-  std::erase_if(recent_,
-                [&](const auto& item) { return now - item.second.first > options_.failure_window; });
+  std::erase_if(
+    recent_, [&](const auto& item) { return now - item.second.first > options_.failure_window; });
   recent_[peer] = {now, true};
   auto& home = buckets_[bucket_of(dht_id_of(peer))];
   if (auto waiting = find_peer(home.replacements, peer); waiting != home.replacements.end())

@@ -20,7 +20,9 @@ struct dht_distance {
   friend auto operator<=>(const dht_distance&, const dht_distance&) = default;
 };
 dht_distance distance(const dht_id& a, const dht_id& b);
-inline dht_distance distance(const dht_id& a, const peer_id& b) { return distance(a, dht_id_of(b)); }
+inline dht_distance distance(const dht_id& a, const peer_id& b) {
+  return distance(a, dht_id_of(b));
+}
 
 /// Leading bits that all ids share; 256 for one id or none.
 std::size_t common_prefix_bits(const std::vector<dht_id>& ids);
@@ -29,14 +31,14 @@ std::size_t common_prefix_bits(const std::vector<dht_id>& ids);
 void sort_nearest(const dht_id& target, std::vector<peer_record>& peers, std::size_t k);
 
 struct routing_options {
-  std::size_t bucket_size = 20;   // k: active peers a bucket, and replacements a bucket
-  std::size_t depth_modulo = 5;   // b: buckets off our own path split until their depth divides by it
-  unsigned strikes_max = 2;       // failures in a row until a peer is dropped
+  std::size_t bucket_size = 20; // k: active peers a bucket, and replacements a bucket
+  std::size_t depth_modulo = 5; // b: buckets off our own path split until their depth divides by it
+  unsigned strikes_max = 2;     // failures in a row until a peer is dropped
   milliseconds failure_window{10'000}; // see `suspended`
 };
 
-/// The peers that we know, in k-buckets (Kademlia §2.2, §2.4; spec/dht.md §1.3–1.5). Holds no peer in
-/// client mode, never ourselves. Not thread-safe.
+/// The peers that we know, in k-buckets (Kademlia §2.2, §2.4; spec/dht.md §1.3–1.5). Holds no peer
+/// in client mode, never ourselves. Not thread-safe.
 ///
 /// Invariants: buckets are sorted by range, disjoint, and cover the space; a bucket holds at most
 /// `bucket_size` active peers, oldest news first, and as many replacements.
@@ -48,9 +50,9 @@ public:
   /// (`failed`), the newcomer may take its place.
   std::optional<peer_record> heard_from(const peer_record& peer, steady_time now);
 
-  /// A request to `peer` failed. It is dropped after `strikes_max` failures in a row, and the newest
-  /// replacement takes its place; but not while most peers fail, which means that the network of
-  /// this machine is down (spec/dht.md §1.5 [REQ]).
+  /// A request to `peer` failed. It is dropped after `strikes_max` failures in a row, and the
+  /// newest replacement takes its place; but not while most peers fail, which means that the
+  /// network of this machine is down (spec/dht.md §1.5 [REQ]).
   void failed(const peer_id& peer, steady_time now);
   /// It left: dropped at once.
   void remove(const peer_id& peer);
@@ -76,9 +78,9 @@ private:
     bool pinging = false; // offered to the caller as the one to ping
   };
   struct bucket {
-    dht_id lower;          // first id of the range
-    std::size_t depth = 0; // the range has 2^(256 − depth) ids
-    std::deque<entry> active;      // oldest news first
+    dht_id lower;                   // first id of the range
+    std::size_t depth = 0;          // the range has 2^(256 − depth) ids
+    std::deque<entry> active;       // oldest news first
     std::deque<entry> replacements; // oldest news first
     steady_time updated{};
   };

@@ -63,7 +63,7 @@ void group_search::candidate(const peer_record& peer, std::optional<swarm_time> 
   }
 }
 
-// -- asking ----------------------------------------------------------------------------------------
+// -- asking --------------------------------------------------------------------------------------
 
 void group_search::send_ask(actions& out, const peer_record& to, moment now) {
   asking_ = to;
@@ -138,12 +138,19 @@ group_search::actions group_search::on_answer(const peer_id& from, ec code,
   switch (code) {
     case ec::schema_mismatch:
     case ec::wrong_group_key:
-    case ec::protocol_violation: known.hopeless = true; break;
+    case ec::protocol_violation:
+      known.hopeless = true;
+      break;
     case ec::timeout:
     case ec::unreachable:
-    case ec::peer_lost: pause *= 10; break;
-    case ec::bad_expiration: pause *= 5; break; // it knows of us now and will ask
-    default: break;
+    case ec::peer_lost:
+      pause *= 10;
+      break;
+    case ec::bad_expiration:
+      pause *= 5;
+      break; // it knows of us now and will ask
+    default:
+      break;
   }
   known.again = now.steady + pause;
   // The smallest leads, so a hint can only name a peer that is smaller than the one who gave it.
@@ -153,7 +160,7 @@ group_search::actions group_search::on_answer(const peer_id& from, ec code,
   return out;
 }
 
-// -- being asked -----------------------------------------------------------------------------------
+// -- being asked ---------------------------------------------------------------------------------
 
 group_search::join_answer group_search::on_join(const seeker& asker, swarm_time expiration,
                                                 moment now) {
@@ -202,7 +209,7 @@ void group_search::begin_group(actions& out) {
   out.push_back(std::move(group));
 }
 
-// -- following ---------------------------------------------------------------------------------------
+// -- following -----------------------------------------------------------------------------------
 
 bool group_search::on_begin(const peer_id& from) {
   // The word that the group begins may overtake the word that it took us.
@@ -257,7 +264,7 @@ group_search::actions group_search::on_lost(const peer_id& peer, moment now) {
   return out;
 }
 
-// -- time ----------------------------------------------------------------------------------------------
+// -- time ----------------------------------------------------------------------------------------
 
 group_search::actions group_search::on_time(moment now) {
   actions out;

@@ -16,18 +16,20 @@
 
 namespace waggle {
 
-/// Finds a group for one round: the rules of spec/averaging.md §3 as a state machine without network.
+/// Finds a group for one round: the rules of spec/averaging.md §3 as a state machine without
+/// network.
 ///
 /// Everybody who searches has an expiration, the moment when it will make do with whom it has. The
 /// peer with the smallest (expiration, id) leads: a peer only follows one that is smaller, so that
-/// nobody ever follows in a circle, and whoever is asked by a smaller one learns of it and asks back.
+/// nobody ever follows in a circle, and whoever is asked by a smaller one learns of it and asks
+/// back.
 ///
-/// | state  | who may leave it, and how                                                            |
+/// | state  | who may leave it, and how |
 /// |--------|--------------------------------------------------------------------------------------|
-/// | seek   | asks one candidate at a time; accepted → follow; the group is complete, or expires    |
-/// |        | with min_group_size members → done. Others may join meanwhile: no wait holds them up  |
-/// | follow | the leader begins → done; disbands, leaves, is lost or silent → seek                  |
-/// | done   | nobody                                                                               |
+/// | seek   | asks one candidate at a time; accepted → follow; the group is complete, or expires |
+/// |        | with min_group_size members → done. Others may join meanwhile: no wait holds them up
+/// | | follow | the leader begins → done; disbands, leaves, is lost or silent → seek | | done   |
+/// nobody                                                                               |
 ///
 /// Every input returns what to do, in order. Not thread-safe.
 class group_search {
@@ -38,7 +40,8 @@ public:
     std::size_t expected_peers = 0;     // or this many; 0: not known
     milliseconds min_matchmaking_time{5'000};
     milliseconds request_timeout{3'000};
-    /// A candidate that refused for a reason that may pass is asked again after this long, jittered.
+    /// A candidate that refused for a reason that may pass is asked again after this long,
+    /// jittered.
     milliseconds retry{100};
     milliseconds look_up_interval{500};
   };

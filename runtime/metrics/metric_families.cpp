@@ -1,7 +1,5 @@
 #include "runtime/metrics/metric_families.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -11,6 +9,7 @@
 #include <sstream>
 
 #include <prometheus/text_serializer.h>
+#include <unistd.h>
 
 #include "runtime/core/version.hpp"
 
@@ -26,8 +25,12 @@ const buckets round_seconds{0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300};
 const buckets http_answer_seconds{0.005, 0.02, 0.05, 0.2, 1}; // a scrape has 50 ms
 const buckets small_counts{1, 2, 4, 8, 16, 32, 64};
 
-std::string text_of(std::string_view x) { return std::string{x}; }
-std::string reason(ec code) { return std::string{to_string(code)}; }
+std::string text_of(std::string_view x) {
+  return std::string{x};
+}
+std::string reason(ec code) {
+  return std::string{to_string(code)};
+}
 
 double boot_time() {
   std::ifstream in{"/proc/stat"};
@@ -57,7 +60,8 @@ public:
     std::getline(stat, line);
     // The name, field 2, may hold spaces; field[0] is what proc(5) numbers 3.
     auto name_end = line.rfind(')');
-    std::istringstream fields{name_end == std::string::npos ? std::string{} : line.substr(name_end + 1)};
+    std::istringstream fields{name_end == std::string::npos ? std::string{}
+                                                            : line.substr(name_end + 1)};
     std::array<double, 22> field{};
     std::string word;
     for (auto& f : field)
@@ -68,7 +72,8 @@ public:
         prometheus::MetricType::Counter, (field[11] + field[12]) / ticks);
     add("process_start_time_seconds", "When the process started, Unix time.",
         prometheus::MetricType::Gauge, boot_time_ + field[19] / ticks);
-    add("process_virtual_memory_bytes", "Virtual memory, bytes.", prometheus::MetricType::Gauge, field[20]);
+    add("process_virtual_memory_bytes", "Virtual memory, bytes.", prometheus::MetricType::Gauge,
+        field[20]);
     add("process_resident_memory_bytes", "Resident memory, bytes.", prometheus::MetricType::Gauge,
         field[21] * static_cast<double>(::sysconf(_SC_PAGESIZE)));
     std::error_code error;
@@ -87,7 +92,8 @@ private:
 } // namespace
 
 struct metric_families::families {
-  families(prometheus::Registry& r, const std::string& run) : registry(r), run_labels{{"run", run}} {}
+  families(prometheus::Registry& r, const std::string& run)
+    : registry(r), run_labels{{"run", run}} {}
 
   prometheus::Registry& registry;
   labels run_labels;
@@ -105,69 +111,111 @@ struct metric_families::families {
 
   // The order is that of spec/observability.md §2.
   gauges& build_info = gauge("waggle_build_info", "Always 1; the labels say what runs.");
-  gauges& config_info = gauge("waggle_config_info", "Always 1; peers of one run must have equal labels.");
-  gauges& start_timestamp = gauge("waggle_start_timestamp_seconds", "When the process started, Unix time.");
-  gauges& peer_state = gauge("waggle_peer_state", "1 for the state that this peer is in, 0 for the others.");
+  gauges& config_info =
+    gauge("waggle_config_info", "Always 1; peers of one run must have equal labels.");
+  gauges& start_timestamp =
+    gauge("waggle_start_timestamp_seconds", "When the process started, Unix time.");
+  gauges& peer_state =
+    gauge("waggle_peer_state", "1 for the state that this peer is in, 0 for the others.");
   gauges& peers = gauge("waggle_peers", "Peers that this one believes alive, itself included.");
   counters& peer_joins = counter("waggle_peer_joins_total", "Peers that appeared.");
-  counters& peer_departures = counter("waggle_peer_departures_total", "Peers that went, by reason.");
-  gauges& clock_skew = gauge("waggle_clock_skew_seconds", "Estimated offset of this clock to the swarm's.");
+  counters& peer_departures =
+    counter("waggle_peer_departures_total", "Peers that went, by reason.");
+  gauges& clock_skew =
+    gauge("waggle_clock_skew_seconds", "Estimated offset of this clock to the swarm's.");
   gauges& dht_entries = gauge("waggle_dht_routing_table_entries", "Peers in the routing table.");
   gauges& dht_records = gauge("waggle_dht_records", "Records stored here.");
   gauges& dht_bytes = gauge("waggle_dht_storage_bytes", "Bytes of the records stored here.");
-  counters& dht_requests = counter("waggle_dht_requests_total", "DHT requests by operation, direction and outcome.");
-  histograms& dht_request_seconds = histogram("waggle_dht_request_duration_seconds", "Time to the answer of one DHT request.");
-  histograms& dht_lookup_seconds = histogram("waggle_dht_lookup_duration_seconds", "Time of a whole lookup.");
-  histograms& dht_lookup_hops = histogram("waggle_dht_lookup_hops", "Rounds of asking that a lookup took.");
-  counters& dht_rejected = counter("waggle_dht_records_rejected_total", "Records from the network that were refused, by reason.");
-  counters& matchmaking = counter("waggle_matchmaking_rounds_total", "Searches for a group by outcome.");
-  histograms& matchmaking_seconds = histogram("waggle_matchmaking_duration_seconds", "Time until the group was complete.");
-  histograms& group_size = histogram("waggle_matchmaking_group_size", "Members of the groups that formed.");
-  counters& joins_refused = counter("waggle_matchmaking_joins_refused_total", "Requests to join that this peer refused, by reason.");
+  counters& dht_requests =
+    counter("waggle_dht_requests_total", "DHT requests by operation, direction and outcome.");
+  histograms& dht_request_seconds =
+    histogram("waggle_dht_request_duration_seconds", "Time to the answer of one DHT request.");
+  histograms& dht_lookup_seconds =
+    histogram("waggle_dht_lookup_duration_seconds", "Time of a whole lookup.");
+  histograms& dht_lookup_hops =
+    histogram("waggle_dht_lookup_hops", "Rounds of asking that a lookup took.");
+  counters& dht_rejected = counter("waggle_dht_records_rejected_total",
+                                   "Records from the network that were refused, by reason.");
+  counters& matchmaking =
+    counter("waggle_matchmaking_rounds_total", "Searches for a group by outcome.");
+  histograms& matchmaking_seconds =
+    histogram("waggle_matchmaking_duration_seconds", "Time until the group was complete.");
+  histograms& group_size =
+    histogram("waggle_matchmaking_group_size", "Members of the groups that formed.");
+  counters& joins_refused = counter("waggle_matchmaking_joins_refused_total",
+                                    "Requests to join that this peer refused, by reason.");
   counters& rounds = counter("waggle_averaging_rounds_total", "Rounds by kind and outcome.");
-  histograms& round_duration = histogram("waggle_averaging_round_duration_seconds", "Time of an all-reduce, without matchmaking.");
+  histograms& round_duration = histogram("waggle_averaging_round_duration_seconds",
+                                         "Time of an all-reduce, without matchmaking.");
   gauges& contributors = gauge("waggle_averaging_contributors", "Contributors of the last round.");
   counters& parts = counter("waggle_averaging_chunks_total", "Parts by outcome.");
-  histograms& recovery = histogram("waggle_averaging_recovery_duration_seconds", "From the first failure in a round to its end.");
-  counters& peer_faults = counter("waggle_averaging_peer_faults_total", "Members given up in a round, by reason.");
-  gauges& share_ratio = gauge("waggle_averaging_share_ratio", "Share of the vector that this peer reduces.");
-  counters& network_bytes = counter("waggle_network_bytes_total", "Bytes on the wire by direction and plane.");
+  histograms& recovery = histogram("waggle_averaging_recovery_duration_seconds",
+                                   "From the first failure in a round to its end.");
+  counters& peer_faults =
+    counter("waggle_averaging_peer_faults_total", "Members given up in a round, by reason.");
+  gauges& share_ratio =
+    gauge("waggle_averaging_share_ratio", "Share of the vector that this peer reduces.");
+  counters& network_bytes =
+    counter("waggle_network_bytes_total", "Bytes on the wire by direction and plane.");
   gauges& connections = gauge("waggle_network_connections", "Open connections to peers.");
-  counters& opened = counter("waggle_network_connections_opened_total", "Connections made, by direction.");
-  counters& closed = counter("waggle_network_connections_closed_total", "Connections that ended, by direction and reason.");
-  counters& dial_errors = counter("waggle_network_dial_errors_total", "Dials that failed, by reason.");
-  counters& refused_input = counter("waggle_network_refused_total", "Connections, frames and messages that were refused, by reason.");
-  histograms& rtt = histogram("waggle_network_rtt_seconds", "Round-trip time of pings to connected peers.");
+  counters& opened =
+    counter("waggle_network_connections_opened_total", "Connections made, by direction.");
+  counters& closed = counter("waggle_network_connections_closed_total",
+                             "Connections that ended, by direction and reason.");
+  counters& dial_errors =
+    counter("waggle_network_dial_errors_total", "Dials that failed, by reason.");
+  counters& refused_input =
+    counter("waggle_network_refused_total",
+            "Connections, frames and messages that were refused, by reason.");
+  histograms& rtt =
+    histogram("waggle_network_rtt_seconds", "Round-trip time of pings to connected peers.");
   counters& downloads = counter("waggle_state_downloads_total", "State downloads by outcome.");
-  histograms& download_seconds = histogram("waggle_state_download_duration_seconds", "Time of a state download.");
-  gauges& download_progress = gauge("waggle_state_download_progress_ratio", "Of the download in progress, 0 to 1.");
-  counters& state_bytes = counter("waggle_state_bytes_total", "Bytes of state moved, by direction.");
-  counters& hash_checks = counter("waggle_state_hash_checks_total", "Comparisons of the parameters' hash with the other peers'.");
+  histograms& download_seconds =
+    histogram("waggle_state_download_duration_seconds", "Time of a state download.");
+  gauges& download_progress =
+    gauge("waggle_state_download_progress_ratio", "Of the download in progress, 0 to 1.");
+  counters& state_bytes =
+    counter("waggle_state_bytes_total", "Bytes of state moved, by direction.");
+  counters& hash_checks = counter("waggle_state_hash_checks_total",
+                                  "Comparisons of the parameters' hash with the other peers'.");
   counters& checkpoints = counter("waggle_checkpoint_saves_total", "Checkpoints by outcome.");
-  histograms& checkpoint_seconds = histogram("waggle_checkpoint_duration_seconds", "Time to write a checkpoint.");
-  gauges& checkpoint_time = gauge("waggle_checkpoint_last_success_timestamp_seconds", "When the last checkpoint was written, Unix time.");
+  histograms& checkpoint_seconds =
+    histogram("waggle_checkpoint_duration_seconds", "Time to write a checkpoint.");
+  gauges& checkpoint_time = gauge("waggle_checkpoint_last_success_timestamp_seconds",
+                                  "When the last checkpoint was written, Unix time.");
   gauges& epoch = gauge("waggle_training_epoch", "This peer's epoch.");
   gauges& global_epoch = gauge("waggle_training_global_epoch", "The swarm's epoch.");
-  counters& samples = counter("waggle_training_samples_total", "Samples that entered an update, or were dropped.");
-  histograms& step_seconds = histogram("waggle_training_step_duration_seconds", "Time of a step's phases.");
-  gauges& batch_progress = gauge("waggle_training_target_batch_progress_ratio", "The swarm's progress toward the target batch size.");
+  counters& samples =
+    counter("waggle_training_samples_total", "Samples that entered an update, or were dropped.");
+  histograms& step_seconds =
+    histogram("waggle_training_step_duration_seconds", "Time of a step's phases.");
+  gauges& batch_progress = gauge("waggle_training_target_batch_progress_ratio",
+                                 "The swarm's progress toward the target batch size.");
   gauges& loss = gauge("waggle_training_loss", "Smoothed loss here.");
-  gauges& learning_rate = gauge("waggle_training_learning_rate", "Learning rate of the current epoch.");
-  gauges& gradient_norm = gauge("waggle_training_gradient_norm", "Norm of the last applied gradient.");
-  counters& nonfinite = counter("waggle_training_nonfinite_total", "NaN or infinite values seen, by place.");
-  counters& activity = counter("waggle_training_time_seconds_total", "How the trainer spends its time.");
-  counters& fallbacks = counter("waggle_training_local_fallbacks_total", "Epochs that ended with this peer's own gradient because the round failed.");
+  gauges& learning_rate =
+    gauge("waggle_training_learning_rate", "Learning rate of the current epoch.");
+  gauges& gradient_norm =
+    gauge("waggle_training_gradient_norm", "Norm of the last applied gradient.");
+  counters& nonfinite =
+    counter("waggle_training_nonfinite_total", "NaN or infinite values seen, by place.");
+  counters& activity =
+    counter("waggle_training_time_seconds_total", "How the trainer spends its time.");
+  counters& fallbacks =
+    counter("waggle_training_local_fallbacks_total",
+            "Epochs that ended with this peer's own gradient because the round failed.");
   counters& restarts = counter("waggle_actor_restarts_total", "Actors restarted by the node.");
-  counters& http_requests = counter("waggle_http_requests_total", "HTTP requests by route and status code.");
-  histograms& http_seconds = histogram("waggle_http_request_duration_seconds", "Time to answer an HTTP request.");
+  counters& http_requests =
+    counter("waggle_http_requests_total", "HTTP requests by route and status code.");
+  histograms& http_seconds =
+    histogram("waggle_http_request_duration_seconds", "Time to answer an HTTP request.");
 };
 
 namespace {
 
-constexpr std::array<std::string_view, 5> http_routes{"/metrics", "/healthz", "/readyz", "/api/v1/status",
-                                                      "/api/v1/peers"};
-constexpr std::array peer_states{"starting", "joining",  "syncing", "training",
-                                 "averaging", "paused", "serving", "leaving"};
+constexpr std::array<std::string_view, 5> http_routes{"/metrics", "/healthz", "/readyz",
+                                                      "/api/v1/status", "/api/v1/peers"};
+constexpr std::array peer_states{"starting",  "joining", "syncing", "training",
+                                 "averaging", "paused",  "serving", "leaving"};
 
 } // namespace
 
@@ -193,7 +241,8 @@ metric_families::metric_families(std::shared_ptr<prometheus::Registry> registry,
   for (const auto* op : {"ping", "find", "store"})
     for (const auto* direction : {"in", "out"})
       f.dht_requests.Add({{"op", op}, {"direction", direction}, {"outcome", "none"}});
-  for (auto why : {ec::bad_signature, ec::bad_expiry, ec::oversize, ec::stale_record, ec::not_owner})
+  for (auto why :
+       {ec::bad_signature, ec::bad_expiry, ec::oversize, ec::stale_record, ec::not_owner})
     f.dht_rejected.Add({{"reason", reason(why)}});
   for (auto why : {ec::none, ec::too_few, ec::timeout, ec::nobody_declared})
     f.matchmaking.Add({{"outcome", why == ec::none ? "formed" : reason(why)}});
@@ -205,8 +254,9 @@ metric_families::metric_families(std::shared_ptr<prometheus::Registry> registry,
   for (auto why : {ec::timeout, ec::peer_lost, ec::stalled, ec::protocol_violation, ec::non_finite,
                    ec::bad_weight})
     f.peer_faults.Add({{"reason", reason(why)}});
-  for (auto why : {ec::malformed, ec::oversize, ec::wrong_run, ec::wrong_version, ec::bad_signature,
-                   ec::protocol_violation, ec::non_finite, ec::wrong_shape, ec::bad_weight, ec::timeout})
+  for (auto why :
+       {ec::malformed, ec::oversize, ec::wrong_run, ec::wrong_version, ec::bad_signature,
+        ec::protocol_violation, ec::non_finite, ec::wrong_shape, ec::bad_weight, ec::timeout})
     f.refused_input.Add({{"reason", reason(why)}});
   for (auto why : {ec::unreachable, ec::timeout, ec::wrong_run})
     f.dial_errors.Add({{"reason", reason(why)}});
@@ -260,9 +310,10 @@ std::string metric_families::text() const {
   return prometheus::TextSerializer{}.Serialize(all);
 }
 
-// -- increments -----------------------------------------------------------------------------------------
+// -- increments ----------------------------------------------------------------------------------
 
-void metric_families::count_dht_request(std::string_view op, std::string_view direction, ec outcome) {
+void metric_families::count_dht_request(std::string_view op, std::string_view direction,
+                                        ec outcome) {
   families_->dht_requests
     .Add({{"op", text_of(op)}, {"direction", text_of(direction)}, {"outcome", reason(outcome)}})
     .Increment();
@@ -278,7 +329,8 @@ void metric_families::count_dht_rejected(ec why) {
   families_->dht_rejected.Add({{"reason", reason(why)}}).Increment();
 }
 void metric_families::count_matchmaking(ec outcome, double seconds, double group_size) {
-  families_->matchmaking.Add({{"outcome", outcome == ec::none ? "formed" : reason(outcome)}}).Increment();
+  families_->matchmaking.Add({{"outcome", outcome == ec::none ? "formed" : reason(outcome)}})
+    .Increment();
   families_->matchmaking_seconds.Add({}, round_seconds).Observe(seconds);
   if (outcome == ec::none)
     families_->group_size.Add({}, small_counts).Observe(group_size);
@@ -320,7 +372,9 @@ void metric_families::count_refused_input(ec why) {
 void metric_families::observe_rtt(double seconds) {
   families_->rtt.Add({}, rpc_seconds).Observe(seconds);
 }
-void metric_families::count_peer_join() { families_->peer_joins.Add({}).Increment(); }
+void metric_families::count_peer_join() {
+  families_->peer_joins.Add({}).Increment();
+}
 void metric_families::count_peer_departure(ec why) {
   families_->peer_departures.Add({{"reason", reason(why)}}).Increment();
 }
@@ -352,20 +406,23 @@ void metric_families::count_nonfinite(std::string_view where) {
 void metric_families::count_training_time(std::string_view activity, double seconds) {
   families_->activity.Add({{"activity", text_of(activity)}}).Increment(std::max(0.0, seconds));
 }
-void metric_families::count_local_fallback() { families_->fallbacks.Add({}).Increment(); }
+void metric_families::count_local_fallback() {
+  families_->fallbacks.Add({}).Increment();
+}
 void metric_families::count_http_request(std::string_view target, int code, double seconds) {
   // A target is whatever a stranger wrote; a label is one of ours.
   target = target.substr(0, target.find('?'));
   auto known = std::find(http_routes.begin(), http_routes.end(), target);
   std::string_view route = known == http_routes.end() ? "other" : *known;
-  families_->http_requests.Add({{"route", text_of(route)}, {"code", std::to_string(code)}}).Increment();
+  families_->http_requests.Add({{"route", text_of(route)}, {"code", std::to_string(code)}})
+    .Increment();
   families_->http_seconds.Add({{"route", text_of(route)}}, http_answer_seconds).Observe(seconds);
 }
 void metric_families::count_actor_restart(std::string_view actor) {
   families_->restarts.Add({{"actor", text_of(actor)}}).Increment();
 }
 
-// -- gauges ---------------------------------------------------------------------------------------------------
+// -- gauges --------------------------------------------------------------------------------------
 
 void metric_families::set_peer_state(std::string_view state) {
   for (const auto* name : peer_states)
@@ -374,7 +431,8 @@ void metric_families::set_peer_state(std::string_view state) {
 void metric_families::set_config_info(std::string_view config_hash, std::string_view schema_hash,
                                       std::string_view strategy) {
   families_->config_info
-    .Add({{"config_hash", text_of(config_hash)}, {"schema_hash", text_of(schema_hash)},
+    .Add({{"config_hash", text_of(config_hash)},
+          {"schema_hash", text_of(schema_hash)},
           {"strategy", text_of(strategy)}})
     .Set(1);
 }
@@ -383,7 +441,9 @@ void metric_families::set_peers(double nodes, double clients, double auxiliaries
   families_->peers.Add({{"role", "client"}}).Set(clients);
   families_->peers.Add({{"role", "aux"}}).Set(auxiliaries);
 }
-void metric_families::set_clock_skew(double seconds) { families_->clock_skew.Add({}).Set(seconds); }
+void metric_families::set_clock_skew(double seconds) {
+  families_->clock_skew.Add({}).Set(seconds);
+}
 void metric_families::set_dht(double routing_entries, double records, double record_bytes) {
   families_->dht_entries.Add({}).Set(routing_entries);
   families_->dht_records.Add({}).Set(records);
@@ -397,13 +457,17 @@ void metric_families::set_epochs(double own, double global) {
   families_->epoch.Add({}).Set(own);
   families_->global_epoch.Add({}).Set(global);
 }
-void metric_families::set_batch_progress(double ratio) { families_->batch_progress.Add({}).Set(ratio); }
+void metric_families::set_batch_progress(double ratio) {
+  families_->batch_progress.Add({}).Set(ratio);
+}
 void metric_families::set_training(double loss, double learning_rate, double gradient_norm) {
   families_->loss.Add({}).Set(loss);
   families_->learning_rate.Add({}).Set(learning_rate);
   families_->gradient_norm.Add({}).Set(gradient_norm);
 }
-void metric_families::set_share_ratio(double ratio) { families_->share_ratio.Add({}).Set(ratio); }
+void metric_families::set_share_ratio(double ratio) {
+  families_->share_ratio.Add({}).Set(ratio);
+}
 void metric_families::set_state_download_progress(double ratio) {
   families_->download_progress.Add({}).Set(ratio);
 }

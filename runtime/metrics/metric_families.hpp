@@ -1,8 +1,8 @@
 #pragma once
 
 // Every metric that a peer exports: name, help text, labels and their closed sets of values
-// (spec/observability.md §2). Nothing else in the project spells a metric's name, except dashboards/,
-// which a test compares with this file.
+// (spec/observability.md §2). Nothing else in the project spells a metric's name, except
+// dashboards/, which a test compares with this file.
 
 #include <memory>
 #include <string>
@@ -35,8 +35,8 @@ public:
 
   // -- increments: the label sets in one place ---------------------------------------------------
 
-  void count_dht_request(std::string_view op /*ping find store*/, std::string_view direction /*in out*/,
-                         ec outcome);
+  void count_dht_request(std::string_view op /*ping find store*/,
+                         std::string_view direction /*in out*/, ec outcome);
   void observe_dht_request(std::string_view op, double seconds);
   void observe_dht_lookup(std::string_view op /*get put*/, double seconds, double hops);
   void count_dht_rejected(ec reason);
@@ -73,7 +73,7 @@ public:
   void count_http_request(std::string_view target, int code, double seconds);
   void count_actor_restart(std::string_view actor);
 
-  // -- gauges -----------------------------------------------------------------------------------------
+  // -- gauges ------------------------------------------------------------------------------------
 
   /// Exactly one state is 1: starting joining syncing training averaging paused
   /// serving (a peer without a model) leaving.

@@ -26,7 +26,8 @@ std::shared_ptr<std::byte> buffer_pool::take(std::size_t size) {
   if (!found.bytes)
     found = {std::unique_ptr<std::byte[]>{new std::byte[size]}, size};
   auto* raw = found.bytes.get();
-  return {raw, [pool = weak_from_this(), held = std::make_shared<block>(std::move(found))](std::byte*) {
+  return {raw,
+          [pool = weak_from_this(), held = std::make_shared<block>(std::move(found))](std::byte*) {
             if (auto home = pool.lock())
               home->give_back(std::move(*held));
           }};

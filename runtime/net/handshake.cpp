@@ -80,15 +80,17 @@ handshake::step handshake::on_message(std::string_view bytes) {
     return refuse(ec::malformed, "a handshake message that does not parse");
   if (message.has_denial()) {
     auto code = ec_from_wire(message.denial().code());
-    return {{}, std::nullopt,
+    return {{},
+            std::nullopt,
             {code == ec::none ? ec::internal : code,
              "refused by the peer: " + message.denial().detail().substr(0, 512)}};
   }
   if (message.has_hello() && !peer_) {
     const auto& hello = message.hello();
     if (hello.version() != protocol_version)
-      return refuse(ec::wrong_version, "this peer speaks version " + std::to_string(protocol_version)
-                                         + ", the other " + std::to_string(hello.version()));
+      return refuse(ec::wrong_version, "this peer speaks version "
+                                         + std::to_string(protocol_version) + ", the other "
+                                         + std::to_string(hello.version()));
     auto nonce = handshake_nonce::from_raw(hello.nonce());
     auto claim = read_claim(hello);
     if (!nonce || !claim || hello.run_id().size() > run_id_bytes_max)
@@ -96,8 +98,9 @@ handshake::step handshake::on_message(std::string_view bytes) {
     if (hello.run_id() != with_.run_id)
       return refuse(ec::wrong_run, "this peer belongs to the run '" + with_.run_id + "'");
     if (claim->id == with_.self->id())
-      return refuse(ec::duplicate_identity,
-                    "both ends have the same identity: a peer dialled itself, or two share a key file");
+      return refuse(
+        ec::duplicate_identity,
+        "both ends have the same identity: a peer dialled itself, or two share a key file");
     peer_ = std::move(claim);
     peer_nonce_ = *nonce;
     proto::HandshakeMessage answer;
@@ -111,9 +114,9 @@ handshake::step handshake::on_message(std::string_view bytes) {
     if (!by || !with_.verifier->verify(peer_->key, as_byte_span(text), *by))
       return refuse(ec::bad_signature, "the proof of identity does not verify");
     if (!with_.expected.is_zero() && peer_->id != with_.expected)
-      return refuse(ec::bad_signature, "another peer answers at this address: "
-                                         + short_name(peer_->id) + " instead of "
-                                         + short_name(with_.expected));
+      return refuse(ec::bad_signature,
+                    "another peer answers at this address: " + short_name(peer_->id)
+                      + " instead of " + short_name(with_.expected));
     done_ = true;
     return {{}, peer_, {}};
   }

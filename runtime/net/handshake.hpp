@@ -25,9 +25,9 @@ using handshake_nonce = byte_id<struct handshake_nonce_tag, 32>;
 ///     both → hello: version, run id, public key, fresh nonce, addresses
 ///     both → proof: signature over domain, role, version, run id, both keys and both nonces
 ///
-/// The nonces make each proof good for this connection only; the role keeps one from being sent back
-/// to its maker. Whoever refuses says why in a last message, so that the operator at the other end
-/// reads the reason.
+/// The nonces make each proof good for this connection only; the role keeps one from being sent
+/// back to its maker. Whoever refuses says why in a last message, so that the operator at the other
+/// end reads the reason.
 ///
 /// No sockets, no time: give it what arrives, send what it returns. Not thread-safe.
 class handshake {
@@ -48,9 +48,9 @@ public:
   [[nodiscard]] std::string hello() const;
 
   struct step {
-    std::vector<std::string> send;      // in order
-    std::optional<peer_record> peer;    // set: done, and who it is
-    failure why;                        // not none: close, after sending
+    std::vector<std::string> send;   // in order
+    std::optional<peer_record> peer; // set: done, and who it is
+    failure why;                     // not none: close, after sending
   };
   [[nodiscard]] step on_message(std::string_view bytes);
 

@@ -25,12 +25,13 @@ struct exchange {
   void fail(ec code, const beast::error_code& error) { outcome = failure{code, error.message()}; }
 
   void begin(const endpoint& where) {
-    resolver.async_resolve(where.host, std::to_string(where.port),
-                           [this](beast::error_code error, const tcp::resolver::results_type& found) {
-                             if (error)
-                               return fail(ec::unreachable, error);
-                             connect(found);
-                           });
+    resolver.async_resolve(
+      where.host, std::to_string(where.port),
+      [this](beast::error_code error, const tcp::resolver::results_type& found) {
+        if (error)
+          return fail(ec::unreachable, error);
+        connect(found);
+      });
   }
   void connect(const tcp::resolver::results_type& found) {
     stream.async_connect(found, [this](beast::error_code error, const tcp::endpoint&) {
@@ -48,7 +49,8 @@ struct exchange {
       if (error)
         return fail(ec::malformed, error);
       const auto& got = parser.get();
-      outcome = http_response{got.result_int(), std::string{got[http::field::content_type]}, got.body()};
+      outcome =
+        http_response{got.result_int(), std::string{got[http::field::content_type]}, got.body()};
     });
   }
 
@@ -77,7 +79,8 @@ result<http_response> http_get(const endpoint& where, const std::string& target,
     return failure{ec::timeout, to_string(where) + " did not answer within "
                                   + std::to_string(timeout.count()) + " ms"};
   if (!talk.outcome->ok())
-    return failure{talk.outcome->error().code, to_string(where) + ": " + talk.outcome->error().detail};
+    return failure{talk.outcome->error().code,
+                   to_string(where) + ": " + talk.outcome->error().detail};
   return **talk.outcome;
 }
 

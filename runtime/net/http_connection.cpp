@@ -24,9 +24,7 @@ class http_connection : public std::enable_shared_from_this<http_connection> {
 public:
   http_connection(tcp::socket socket, std::shared_ptr<const http_settings> settings,
                   on_upgrade upgraded, std::function<void()> finished)
-    : stream_(std::move(socket)),
-      settings_(std::move(settings)),
-      upgraded_(std::move(upgraded)),
+    : stream_(std::move(socket)), settings_(std::move(settings)), upgraded_(std::move(upgraded)),
       finished_(std::move(finished)) {}
 
   ~http_connection() { finished_(); }
@@ -64,7 +62,8 @@ private:
       return count(ec::none); // the socket failed
     }
     count(reason);
-    respond(plain(status, "This port speaks HTTP/1.1 and the waggle protocol; that was neither.\n"), false);
+    respond(plain(status, "This port speaks HTTP/1.1 and the waggle protocol; that was neither.\n"),
+            false);
   }
 
   void count(ec reason) {
@@ -87,15 +86,15 @@ private:
           && request.version() == 11)
         return upgrade();
       count(ec::wrong_version);
-      return respond(plain(426, std::string{"The upgrade that this port knows is "} + upgrade_protocol
-                                  + ".\n"),
-                     false);
+      return respond(
+        plain(426, std::string{"The upgrade that this port knows is "} + upgrade_protocol + ".\n"),
+        false);
     }
     auto began = std::chrono::steady_clock::now();
-    auto reply = settings_->handler
-                   ? settings_->handler({std::string{request.method_string()},
-                                         std::string{request.target()}})
-                   : http_response{404, "text/plain; charset=utf-8", "Nothing is served here.\n"};
+    auto reply =
+      settings_->handler
+        ? settings_->handler({std::string{request.method_string()}, std::string{request.target()}})
+        : http_response{404, "text/plain; charset=utf-8", "Nothing is served here.\n"};
     response out{static_cast<http::status>(reply.status), request.version()};
     out.set(http::field::content_type, reply.content_type);
     out.set(http::field::cache_control, "no-store");
@@ -103,8 +102,9 @@ private:
     out.keep_alive(request.keep_alive());
     bool head = request.method() == http::verb::head;
     if (settings_->events->http_served)
-      settings_->events->http_served(std::string{request.target()}, reply.status,
-                                     std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
+      settings_->events->http_served(
+        std::string{request.target()}, reply.status,
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
     respond(std::move(out), request.keep_alive(), head);
   }
 
@@ -130,7 +130,8 @@ private:
   }
 
   void upgrade() {
-    auto out = std::make_shared<http::response<http::empty_body>>(http::status::switching_protocols, 11);
+    auto out =
+      std::make_shared<http::response<http::empty_body>>(http::status::switching_protocols, 11);
     out->set(http::field::upgrade, upgrade_protocol);
     out->set(http::field::connection, "Upgrade");
     http::async_write(stream_, *out,
@@ -199,9 +200,9 @@ void request_upgrade(tcp::socket socket, const std::string& host, milliseconds t
       if (e)
         return x->finish(upgrade_failure(e));
       if (x->parser.get().result() != http::status::switching_protocols)
-        return x->finish({ec::wrong_version,
-                          "what answers there is no waggle peer (HTTP status "
-                            + std::to_string(x->parser.get().result_int()) + ")"});
+        return x->finish({ec::wrong_version, "what answers there is no waggle peer (HTTP status "
+                                               + std::to_string(x->parser.get().result_int())
+                                               + ")"});
       x->finish({});
     });
   });

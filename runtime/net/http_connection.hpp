@@ -31,7 +31,8 @@ using on_upgrade = std::function<void(boost::asio::ip::tcp::socket, std::string 
 void serve_http(boost::asio::ip::tcp::socket socket, std::shared_ptr<const http_settings> settings,
                 on_upgrade upgraded, std::function<void()> finished);
 
-/// Asks for the upgrade on a connected socket. `done` gets the socket and early bytes, or the reason.
+/// Asks for the upgrade on a connected socket. `done` gets the socket and early bytes, or the
+/// reason.
 void request_upgrade(boost::asio::ip::tcp::socket socket, const std::string& host,
                      milliseconds timeout,
                      std::function<void(failure, boost::asio::ip::tcp::socket, std::string)> done);

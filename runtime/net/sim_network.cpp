@@ -112,7 +112,7 @@ public:
   bool started_ = false;
   bool closed_ = false;
   std::optional<failure> close_why_;
-  std::vector<frame> early_; // arrived before start()
+  std::vector<frame> early_;  // arrived before start()
   std::deque<frame> waiting_; // for the window
   std::size_t window_;
   steady_time last_arrival_[2]; // control, bulk: order within a lane
@@ -168,15 +168,19 @@ sim_network::node_index sim_network::add_node(std::string run_id, peer_record re
   return index;
 }
 
-std::shared_ptr<transport> sim_network::transport_of(node_index node) { return nodes_[node]->own; }
+std::shared_ptr<transport> sim_network::transport_of(node_index node) {
+  return nodes_[node]->own;
+}
 
 endpoint sim_network::address_of(node_index node) {
   return {"sim-" + std::to_string(node), 7700};
 }
 
-const peer_record& sim_network::record_of(node_index node) const { return nodes_[node]->record; }
+const peer_record& sim_network::record_of(node_index node) const {
+  return nodes_[node]->record;
+}
 
-// -- time ------------------------------------------------------------------------------------------
+// -- time ----------------------------------------------------------------------------------------
 
 void sim_network::at(steady_time when, event what) {
   events_.emplace(std::pair{std::max(when, now_), sequence_++}, std::move(what));
@@ -200,8 +204,8 @@ void sim_network::run_until(steady_time until) {
 steady_time sim_network::random_arrival() {
   auto spread = std::chrono::nanoseconds{options_.delay_max - options_.delay_min}.count();
   auto delay = std::chrono::nanoseconds{options_.delay_min}
-               + std::chrono::nanoseconds{static_cast<std::int64_t>(
-                 random_.unit() * static_cast<double>(spread))};
+               + std::chrono::nanoseconds{
+                 static_cast<std::int64_t>(random_.unit() * static_cast<double>(spread))};
   if (options_.loss > 0 && random_.unit() < options_.loss)
     delay += options_.retransmission;
   return now_ + delay;
@@ -222,7 +226,7 @@ void sim_network::note(std::uint64_t a, std::uint64_t b, byte_span bytes) {
     mix(std::to_integer<std::uint64_t>(bytes[i]));
 }
 
-// -- links -------------------------------------------------------------------------------------------
+// -- links ---------------------------------------------------------------------------------------
 
 bool sim_network::blocked(node_index a, node_index b) const {
   return partitioned_ && side_.contains(a) != side_.contains(b);
@@ -286,7 +290,8 @@ void sim_network::transmit(const std::shared_ptr<sim_link>& from, frame f) {
   if (!nodes_[from->own_]->alive)
     return;
   if (blocked(from->own_, from->peer_)) {
-    held_.push_back([this, from, f = std::move(f)]() mutable { schedule_arrival(from, std::move(f)); });
+    held_.push_back(
+      [this, from, f = std::move(f)]() mutable { schedule_arrival(from, std::move(f)); });
     return;
   }
   schedule_arrival(from, std::move(f));
@@ -313,7 +318,8 @@ void sim_network::schedule_close(const std::shared_ptr<sim_link>& from) {
 
 void sim_network::arrive(const std::shared_ptr<sim_link>& from, frame f) {
   if (blocked(from->own_, from->peer_)) {
-    held_.push_back([this, from, f = std::move(f)]() mutable { schedule_arrival(from, std::move(f)); });
+    held_.push_back(
+      [this, from, f = std::move(f)]() mutable { schedule_arrival(from, std::move(f)); });
     return;
   }
   auto to = from->other_.lock();
@@ -329,7 +335,7 @@ void sim_network::arrive(const std::shared_ptr<sim_link>& from, frame f) {
   to->hand_over(std::move(f));
 }
 
-// -- faults --------------------------------------------------------------------------------------------
+// -- faults --------------------------------------------------------------------------------------
 
 void sim_network::crash(node_index node, bool silently) {
   auto& victim = *nodes_[node];

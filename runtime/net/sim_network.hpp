@@ -17,9 +17,9 @@ namespace waggle::net {
 /// A network in memory, on virtual time, for deterministic simulation (product.md §2.5). The same
 /// seed and the same calls give the same deliveries, and so the same `trace_hash`.
 ///
-/// Links are what TCP makes of a bad network: frames arrive whole and in order within a lane (control,
-/// bulk), late by a random delay; a lost segment shows as a longer delay; different links overtake
-/// each other. Windows and size limits are those of the real transport.
+/// Links are what TCP makes of a bad network: frames arrive whole and in order within a lane
+/// (control, bulk), late by a random delay; a lost segment shows as a longer delay; different links
+/// overtake each other. Windows and size limits are those of the real transport.
 ///
 /// Single-threaded: everything, the transports included, is called from the harness's thread. The
 /// harness alternates between running the actors and `run_until`.
@@ -55,7 +55,7 @@ public:
   /// Delivers everything due up to `until`, in order, and moves the clock there.
   void run_until(steady_time until);
 
-  // -- faults ---------------------------------------------------------------------------------------
+  // -- faults ------------------------------------------------------------------------------------
 
   /// The node's process is gone. Its links are reset, or (silently) just never answer again.
   void crash(node_index node, bool silently = false);
@@ -65,7 +65,7 @@ public:
   /// Breaks all links between two nodes once.
   void reset_links(node_index a, node_index b);
 
-  // -- observation ------------------------------------------------------------------------------------
+  // -- observation -------------------------------------------------------------------------------
 
   /// Over all deliveries and link events so far: time, ends, bytes.
   [[nodiscard]] std::uint64_t trace_hash() const { return trace_; }

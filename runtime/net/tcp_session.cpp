@@ -37,22 +37,18 @@ failure failure_of(const error_code& error) {
 
 tcp_session::tcp_session(std::shared_ptr<asio::io_context> context, tcp::socket socket,
                          std::string early, session_limits limits,
-                         std::shared_ptr<const net_events> events, std::shared_ptr<buffer_pool> pool)
-  : context_(std::move(context)),
-    socket_(std::move(socket)),
-    deadline_(socket_.get_executor()),
-    limits_(limits),
-    events_(std::move(events)),
-    pool_(std::move(pool)),
-    in_(std::max(read_buffer_bytes, early.size())),
-    send_window_(limits.window_bytes) {
+                         std::shared_ptr<const net_events> events,
+                         std::shared_ptr<buffer_pool> pool)
+  : context_(std::move(context)), socket_(std::move(socket)), deadline_(socket_.get_executor()),
+    limits_(limits), events_(std::move(events)), pool_(std::move(pool)),
+    in_(std::max(read_buffer_bytes, early.size())), send_window_(limits.window_bytes) {
   std::memcpy(in_.data(), early.data(), early.size());
   in_end_ = early.size();
   error_code ignored;
   socket_.set_option(tcp::no_delay{true}, ignored);
 }
 
-// -- handshake ---------------------------------------------------------------------------------------
+// -- handshake -----------------------------------------------------------------------------------
 
 void tcp_session::run(handshake::setup setup, ready on_ready) {
   outbound_ = setup.dialled;
@@ -105,20 +101,21 @@ void tcp_session::finish_handshake(result<std::shared_ptr<tcp_session>> outcome)
     done(std::move(outcome));
 }
 
-// -- reading ---------------------------------------------------------------------------------------------
+// -- reading -------------------------------------------------------------------------------------
 
 void tcp_session::start(link_events events) {
-  asio::post(socket_.get_executor(), [me = shared_from_this(), events = std::move(events)]() mutable {
-    me->handlers_ = std::move(events);
-    me->started_ = true;
-    if (me->closed_why_) {
-      auto handlers = std::exchange(me->handlers_, {});
-      if (handlers.on_close)
-        handlers.on_close(*me->closed_why_);
-      return;
-    }
-    me->parse();
-  });
+  asio::post(socket_.get_executor(),
+             [me = shared_from_this(), events = std::move(events)]() mutable {
+               me->handlers_ = std::move(events);
+               me->started_ = true;
+               if (me->closed_why_) {
+                 auto handlers = std::exchange(me->handlers_, {});
+                 if (handlers.on_close)
+                   handlers.on_close(*me->closed_why_);
+                 return;
+               }
+               me->parse();
+             });
 }
 
 void tcp_session::read_more() {
@@ -154,8 +151,8 @@ void tcp_session::parse() {
     auto prefix = read_prefix({in_.data() + in_begin_, frame_prefix::size});
     if (!prefix.ok())
       return fail(prefix.error());
-    if (handshake_ && (prefix->kind != frame_kind::handshake
-                       || prefix->header_bytes > handshake_bytes_max))
+    if (handshake_
+        && (prefix->kind != frame_kind::handshake || prefix->header_bytes > handshake_bytes_max))
       return fail({ec::protocol_violation, "a frame before the handshake"});
     if (available < frame_prefix::size + prefix->header_bytes)
       return read_more();
@@ -205,7 +202,8 @@ void tcp_session::deliver(frame_prefix prefix, std::string header, payload body)
   if (events_->transferred)
     events_->transferred(false, body.size > 0, bytes);
   switch (prefix.kind) {
-    case frame_kind::handshake: return on_handshake(header);
+    case frame_kind::handshake:
+      return on_handshake(header);
     case frame_kind::window: {
       std::uint64_t granted = 0;
       std::memcpy(&granted, header.data(), sizeof granted);
@@ -220,7 +218,7 @@ void tcp_session::deliver(frame_prefix prefix, std::string header, payload body)
   }
 }
 
-// -- writing --------------------------------------------------------------------------------------------------
+// -- writing -------------------------------------------------------------------------------------
 
 bool tcp_session::send(frame f) {
   if (closed_ || f.header.size() > wire::header_bytes_max || f.body.size > wire::body_bytes_max)
@@ -338,7 +336,7 @@ void tcp_session::grant(std::size_t bytes) {
   });
 }
 
-// -- the end ------------------------------------------------------------------------------------------------------
+// -- the end -------------------------------------------------------------------------------------
 
 void tcp_session::close(failure why) {
   if (closed_)

@@ -33,8 +33,9 @@ struct session_limits {
   std::size_t bulk_queue_frames = 65'536;
   milliseconds handshake_timeout{5'000};
 };
-static_assert(32_MiB / 4 * 3 >= wire::body_bytes_max,
-              "the largest body must fit into a window of which up to a quarter is not returned yet");
+static_assert(
+  32_MiB / 4 * 3 >= wire::body_bytes_max,
+  "the largest body must fit into a window of which up to a quarter is not returned yet");
 
 /// Frames in two lanes over one socket. `send`, `grant`, `close` and the constructor may be called
 /// from any thread; everything else runs on the io_context's only thread.
@@ -46,8 +47,8 @@ public:
 
   /// `context` is where the socket lives: a link may outlive the transport that made it.
   tcp_session(std::shared_ptr<asio::io_context> context, tcp::socket socket, std::string early,
-              session_limits limits,
-              std::shared_ptr<const net_events> events, std::shared_ptr<buffer_pool> pool);
+              session_limits limits, std::shared_ptr<const net_events> events,
+              std::shared_ptr<buffer_pool> pool);
 
   /// Shakes hands, then reports. I/O thread.
   void run(handshake::setup setup, ready on_ready);
@@ -69,7 +70,8 @@ private:
 
   void read_more();
   void parse();
-  /// True if the whole body was here and was delivered; false if it is read first, or the link failed.
+  /// True if the whole body was here and was delivered; false if it is read first, or the link
+  /// failed.
   bool read_body(frame_prefix prefix, std::string header);
   void deliver(frame_prefix prefix, std::string header, payload body);
   void on_handshake(std::string_view bytes);
@@ -104,12 +106,12 @@ private:
   std::vector<outgoing> writing_;
   bool close_after_write_ = false;
   failure close_reason_;
-  std::size_t send_window_;        // what the peer still takes
+  std::size_t send_window_;             // what the peer still takes
   std::size_t receive_outstanding_ = 0; // delivered, not granted yet
-  std::size_t ungranted_ = 0;      // granted by the reader, not told to the peer yet
+  std::size_t ungranted_ = 0;           // granted by the reader, not told to the peer yet
 
   std::mutex inbox_mutex_;
-  std::vector<frame> inbox_; // guarded by inbox_mutex_
+  std::vector<frame> inbox_;  // guarded by inbox_mutex_
   bool inbox_posted_ = false; // guarded by inbox_mutex_
   std::atomic<std::size_t> control_bytes_{0};
   std::atomic<std::size_t> bulk_frames_{0};

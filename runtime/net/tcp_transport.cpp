@@ -18,21 +18,17 @@ namespace waggle::net {
 
 namespace {
 
-class tcp_transport final : public transport,
-                            public std::enable_shared_from_this<tcp_transport> {
+class tcp_transport final : public transport, public std::enable_shared_from_this<tcp_transport> {
 public:
   explicit tcp_transport(tcp_transport_config config)
-    : config_(std::move(config)),
-      events_(std::make_shared<net_events>(config_.events)),
+    : config_(std::move(config)), events_(std::make_shared<net_events>(config_.events)),
       pool_(buffer_pool::make(4 * config_.window_bytes)),
-      nonces_(config_.seed != 0 ? config_.seed : entropy_seed()),
-      acceptor_(io_),
-      back_off_(io_) {
+      nonces_(config_.seed != 0 ? config_.seed : entropy_seed()), acceptor_(io_), back_off_(io_) {
     WAGGLE_CHECK(config_.window_bytes / 4 * 3 >= wire::body_bytes_max, "window too small");
     limits_.window_bytes = config_.window_bytes;
     limits_.handshake_timeout = config_.handshake_timeout;
-    http_ = std::make_shared<http_settings>(
-      http_settings{config_.http, events_, config_.http_timeout});
+    http_ =
+      std::make_shared<http_settings>(http_settings{config_.http, events_, config_.http_timeout});
     thread_ = std::thread{[this] { io_.run(); }};
   }
 
@@ -48,7 +44,8 @@ public:
       auto found = resolver.resolve(where.host, std::to_string(where.port),
                                     tcp::resolver::passive | tcp::resolver::numeric_service, error);
       if (error || found.empty())
-        return sentence("'" + where.host + "' is no address of this machine (" + error.message() + ")");
+        return sentence("'" + where.host + "' is no address of this machine (" + error.message()
+                        + ")");
       tcp::endpoint address = found.begin()->endpoint();
       acceptor_.open(address.protocol(), error);
       if (!error)
@@ -121,13 +118,8 @@ private:
   public:
     dialler(std::shared_ptr<tcp_transport> owner, endpoint where, const peer_id& expected,
             milliseconds timeout, on_dialled done)
-      : owner_(std::move(owner)),
-        where_(std::move(where)),
-        expected_(expected),
-        timeout_(timeout),
-        done_(std::move(done)),
-        resolver_(owner_->io_),
-        socket_(owner_->io_),
+      : owner_(std::move(owner)), where_(std::move(where)), expected_(expected), timeout_(timeout),
+        done_(std::move(done)), resolver_(owner_->io_), socket_(owner_->io_),
         deadline_(owner_->io_) {}
 
     void run() {
@@ -140,10 +132,12 @@ private:
       });
       resolver_.async_resolve(
         where_.host, std::to_string(where_.port), tcp::resolver::numeric_service,
-        [me = shared_from_this()](const error_code& error, const tcp::resolver::results_type& found) {
+        [me = shared_from_this()](const error_code& error,
+                                  const tcp::resolver::results_type& found) {
           if (error)
-            return me->finish(failure{ec::unreachable, "the name '" + me->where_.host
-                                                         + "' is not found (" + error.message() + ")"});
+            return me->finish(
+              failure{ec::unreachable,
+                      "the name '" + me->where_.host + "' is not found (" + error.message() + ")"});
           me->connect(found);
         });
     }
@@ -173,12 +167,13 @@ private:
     void upgrade() {
       if (!done_)
         return;
-      request_upgrade(std::move(socket_), where_.host, timeout_,
-                      [me = shared_from_this()](failure why, tcp::socket socket, std::string early) {
-                        if (why.code != ec::none)
-                          return me->finish(std::move(why));
-                        me->shake_hands(std::move(socket), std::move(early));
-                      });
+      request_upgrade(
+        std::move(socket_), where_.host, timeout_,
+        [me = shared_from_this()](failure why, tcp::socket socket, std::string early) {
+          if (why.code != ec::none)
+            return me->finish(std::move(why));
+          me->shake_hands(std::move(socket), std::move(early));
+        });
     }
 
     void shake_hands(tcp::socket socket, std::string early) {
@@ -234,14 +229,14 @@ private:
 
   handshake::setup handshake_setup(bool dialled, const peer_id& expected) {
     handshake::setup with{dialled, config_.run_id, config_.self, config_.record, config_.verifier,
-                          {}, expected};
+                          {},      expected};
     nonces_.fill(with.nonce.bytes);
     return with;
   }
 
   std::shared_ptr<tcp_session> make_session(tcp::socket socket, std::string early) {
-    auto session = std::make_shared<tcp_session>(context_, std::move(socket), std::move(early), limits_,
-                                                 events_, pool_);
+    auto session = std::make_shared<tcp_session>(context_, std::move(socket), std::move(early),
+                                                 limits_, events_, pool_);
     std::erase_if(sessions_, [](const auto& weak) { return weak.expired(); });
     sessions_.push_back(session);
     return session;

@@ -20,8 +20,8 @@ struct tcp_transport_config {
   net_events events;
   std::uint64_t seed = 0; // of the handshakes' nonces; 0: from the operating system
 
-  /// Bytes of bulk bodies that may be in flight to or from one peer. Bounds the memory that one peer
-  /// can make us hold. At least 4/3 of wire::body_bytes_max.
+  /// Bytes of bulk bodies that may be in flight to or from one peer. Bounds the memory that one
+  /// peer can make us hold. At least 4/3 of wire::body_bytes_max.
   std::size_t window_bytes = 32_MiB;
   /// A client that has not sent its whole request by then is cut off (slow loris), an idle
   /// keep-alive connection, too.
@@ -31,7 +31,8 @@ struct tcp_transport_config {
   std::size_t connections_max = 512;
 };
 
-/// Peers over TCP: one port speaks HTTP/1.1 and, after `Upgrade: waggle/1`, frames. Owns one thread.
+/// Peers over TCP: one port speaks HTTP/1.1 and, after `Upgrade: waggle/1`, frames. Owns one
+/// thread.
 std::shared_ptr<transport> make_tcp_transport(tcp_transport_config config);
 
 } // namespace waggle::net

@@ -132,9 +132,10 @@ swarm_progress progress_ledger::view(const std::optional<progress_report>& own,
     if (e.report && e.expiration >= now)
       valid.push_back(&*e.report);
   if (own)
-    valid.insert(std::lower_bound(valid.begin(), valid.end(), own->who.id,
-                                  [](const progress_report* a, const peer_id& id) { return a->who.id < id; }),
-                 &*own);
+    valid.insert(
+      std::lower_bound(valid.begin(), valid.end(), own->who.id,
+                       [](const progress_report* a, const peer_id& id) { return a->who.id < id; }),
+      &*own);
 
   swarm_progress out;
   // Clients never advance the run: nobody could download a state from them.
@@ -168,10 +169,11 @@ swarm_progress progress_ledger::view(const std::optional<progress_report>& own,
     out.refresh_seconds = seconds_of(options_.refresh_default);
   } else {
     auto peers = static_cast<double>(valid.size());
-    auto expected = std::max(peers + options_.expected_drift_peers,
-                             peers * (1 + options_.expected_drift_rate));
-    out.refresh_seconds = std::clamp(out.eta_seconds * peers / expected,
-                                     seconds_of(options_.refresh_min), seconds_of(options_.refresh_max));
+    auto expected =
+      std::max(peers + options_.expected_drift_peers, peers * (1 + options_.expected_drift_rate));
+    out.refresh_seconds =
+      std::clamp(out.eta_seconds * peers / expected, seconds_of(options_.refresh_min),
+                 seconds_of(options_.refresh_max));
   }
 
   auto own_epoch = own ? own->epoch : out.global_epoch;

@@ -28,8 +28,8 @@ struct progress_report {
 
 /// The value of a progress record. The peer's id and key are the record's subkey and owner.
 std::string encode_progress(const progress_report& report);
-/// Fails with ec::malformed for anything that `encode_progress` would not write, also for numbers out
-/// of range. Later versions may append fields.
+/// Fails with ec::malformed for anything that `encode_progress` would not write, also for numbers
+/// out of range. Later versions may append fields.
 result<progress_report> decode_progress(const public_key& owner, const peer_id& who,
                                         std::string_view value);
 
@@ -69,10 +69,11 @@ struct ledger_options {
   std::size_t peers_max = 4096;        // more are not remembered
 };
 
-/// Folds the last report of every live peer into one view of the run (spec/optimizer.md §2.4, §2.6).
+/// Folds the last report of every live peer into one view of the run (spec/optimizer.md §2.4,
+/// §2.6).
 ///
-/// A report lives until its expiration. A peer behind the newest epoch is live, but its samples do not
-/// count: it will resynchronize and contribute to the new epoch instead. Not thread-safe.
+/// A report lives until its expiration. A peer behind the newest epoch is live, but its samples do
+/// not count: it will resynchronize and contribute to the new epoch instead. Not thread-safe.
 class progress_ledger {
 public:
   progress_ledger(const peer_id& self, ledger_options options) : self_(self), options_(options) {}
@@ -83,10 +84,11 @@ public:
   bool forget(const peer_id& peer, swarm_time time, swarm_time expiration);
 
   /// The view, given what we ourselves would report now (nothing: we only watch).
-  [[nodiscard]] swarm_progress view(const std::optional<progress_report>& own, swarm_time now) const;
+  [[nodiscard]] swarm_progress view(const std::optional<progress_report>& own,
+                                    swarm_time now) const;
 
-  /// The connection to the peer broke: what it reported so far does not count, as nobody should wait
-  /// for a peer that was killed. True if it counted before.
+  /// The connection to the peer broke: what it reported so far does not count, as nobody should
+  /// wait for a peer that was killed. True if it counted before.
   bool lose(const peer_id& peer, swarm_time now, swarm_time expiration);
   /// A lost peer is connected again: its reports count, whatever its clock says.
   void found_again(const peer_id& peer);

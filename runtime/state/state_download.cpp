@@ -29,7 +29,8 @@ status state_download::accept(const state_offer& offer) {
 
 std::size_t state_download::size_of(std::uint32_t index) const {
   auto begin = std::uint64_t{index} * offer_->chunk_bytes;
-  return static_cast<std::size_t>(std::min<std::uint64_t>(offer_->chunk_bytes, offer_->bytes - begin));
+  return static_cast<std::size_t>(
+    std::min<std::uint64_t>(offer_->chunk_bytes, offer_->bytes - begin));
 }
 
 std::vector<std::uint32_t> state_download::next() {

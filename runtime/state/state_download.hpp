@@ -24,8 +24,8 @@ struct state_offer {
 };
 
 /// One state on its way here: which chunks are asked for, which have come, and whether the whole is
-/// what was announced. Chunks of another donor with the same content count: a download that lost its
-/// donor goes on where it stopped. No network, no time. Not thread-safe.
+/// what was announced. Chunks of another donor with the same content count: a download that lost
+/// its donor goes on where it stopped. No network, no time. Not thread-safe.
 class state_download {
 public:
   struct options {
@@ -64,7 +64,7 @@ private:
   std::optional<state_offer> offer_;
   std::shared_ptr<std::vector<std::byte>> bytes_;
   std::vector<chunk_state> chunks_;
-  std::size_t missing_ = 0; // not here
+  std::size_t missing_ = 0;         // not here
   std::uint32_t first_missing_ = 0; // no chunk before it is missing
   std::size_t asked_ = 0;
 };

@@ -11,9 +11,9 @@
 
 namespace waggle {
 
-/// Checkpoints in one folder, "checkpoint-<epoch>.wgl", the last two of which are kept. A checkpoint is
-/// there whole or not at all. Those of later epochs than the one written are of another history
-/// (another model, or damaged): they are left alone. Not thread-safe.
+/// Checkpoints in one folder, "checkpoint-<epoch>.wgl", the last two of which are kept. A
+/// checkpoint is there whole or not at all. Those of later epochs than the one written are of
+/// another history (another model, or damaged): they are left alone. Not thread-safe.
 class checkpoint_store {
 public:
   checkpoint_store(std::shared_ptr<disk> files, std::filesystem::path folder)

@@ -11,9 +11,9 @@ struct training_situation {
   epoch_id own;
   std::uint64_t max_epochs = 0; // 0: no end
   epoch_id global;
-  bool parameters_differ = false; // most peers at our epoch hold other parameters
-  bool donors = false;            // somebody can give us the run's state
-  bool target_reached = false;    // the swarm has its target batch
+  bool parameters_differ = false;   // most peers at our epoch hold other parameters
+  bool donors = false;              // somebody can give us the run's state
+  bool target_reached = false;      // the swarm has its target batch
   std::uint32_t peers_at_epoch = 1; // ourselves included
   std::uint64_t own_samples = 0;    // accumulated here toward `own`
 };
@@ -28,8 +28,8 @@ enum class next_step : std::uint8_t {
 
 /// The rule of the synchronous collaborative strategy (spec/optimizer.md §2.6, §3.11), pure.
 ///
-/// A peer that is behind never guesses its way forward: parameters have to be equal on all peers of an
-/// epoch, so it takes the state of one that is there.
+/// A peer that is behind never guesses its way forward: parameters have to be equal on all peers of
+/// an epoch, so it takes the state of one that is there.
 constexpr next_step decide(const training_situation& now) {
   bool behind = now.global > now.own;
   if ((behind || now.parameters_differ) && now.donors)

@@ -21,8 +21,8 @@ struct micro_step {
 };
 
 /// Seam between the trainer actor and what computes: LibTorch in trainer/, a closed-form model in
-/// tests. Owns parameters, optimizer state, data and accumulators. Not thread-safe: only the trainer
-/// actor calls it, always from one thread.
+/// tests. Owns parameters, optimizer state, data and accumulators. Not thread-safe: only the
+/// trainer actor calls it, always from one thread.
 class learner {
 public:
   virtual ~learner() = default;

@@ -27,8 +27,10 @@ result<lr_schedule::shape> parse_schedule(std::string_view name) {
 
 std::string_view to_string(lr_schedule::shape kind) {
   switch (kind) {
-    case lr_schedule::shape::constant: return "constant";
-    case lr_schedule::shape::warmup_cosine: return "warmup-cosine";
+    case lr_schedule::shape::constant:
+      return "constant";
+    case lr_schedule::shape::warmup_cosine:
+      return "warmup-cosine";
   }
   return "unknown";
 }

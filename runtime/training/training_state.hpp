@@ -8,8 +8,8 @@
 
 namespace waggle {
 
-/// What a peer needs to go on where another one is, or where it was itself before a restart: the image
-/// that donors send and checkpoints hold. The layout, little-endian:
+/// What a peer needs to go on where another one is, or where it was itself before a restart: the
+/// image that donors send and checkpoints hold. The layout, little-endian:
 ///
 ///     magic "WGGLST01" (8) | epoch (8) | schema (32) | parameters (32) | learner bytes (8)
 ///     | SHA-256 over all of the former and the learner's state (32) | the learner's state

@@ -9,11 +9,15 @@ namespace {
 
 using proto::Header;
 
-failure violation(const char* what) { return {ec::protocol_violation, what}; }
+failure violation(const char* what) {
+  return {ec::protocol_violation, what};
+}
 
 // Each reader fills `out` and returns what is wrong, ec::none if nothing is.
 
-failure read(const proto::DhtPing&, dht_ping&) { return {}; }
+failure read(const proto::DhtPing&, dht_ping&) {
+  return {};
+}
 
 failure read(const proto::DhtFind& from, dht_find& out) {
   if (static_cast<std::size_t>(from.keys_size()) > keys_per_find_max)
@@ -52,7 +56,9 @@ failure read(const proto::JoinGroup& from, join_group& out) {
   return {};
 }
 
-failure read(const proto::OpenState&, open_state&) { return {}; }
+failure read(const proto::OpenState&, open_state&) {
+  return {};
+}
 
 failure read(const proto::GetStateChunk& from, get_state_chunk& out) {
   out.index = from.index();
@@ -112,7 +118,9 @@ failure read(const proto::StateChunk& from, state_chunk& out) {
   return {};
 }
 
-failure read(const proto::Goodbye&, goodbye&) { return {}; }
+failure read(const proto::Goodbye&, goodbye&) {
+  return {};
+}
 
 failure read(const proto::BeginGroup& from, begin_group& out) {
   return read_plan(from.plan(), out.plan) ? failure{} : violation("begin_group: plan");
@@ -235,36 +243,66 @@ result<message> read_refusal(const Header& header) {
 
 result<message> read_content(const Header& header) {
   switch (header.content_case()) {
-    case Header::kDhtPing: return as_call<dht_ping>(header, header.dht_ping());
-    case Header::kDhtFind: return as_call<dht_find>(header, header.dht_find());
-    case Header::kDhtStore: return as_call<dht_store>(header, header.dht_store());
-    case Header::kJoinGroup: return as_call<join_group>(header, header.join_group());
-    case Header::kOpenState: return as_call<open_state>(header, header.open_state());
-    case Header::kGetStateChunk: return as_call<get_state_chunk>(header, header.get_state_chunk());
-    case Header::kDhtPong: return as_answer<dht_pong>(header, header.dht_pong());
-    case Header::kDhtFound: return as_answer<dht_found>(header, header.dht_found());
-    case Header::kDhtStored: return as_answer<dht_stored>(header, header.dht_stored());
-    case Header::kJoinReply: return as_answer<join_reply>(header, header.join_reply());
-    case Header::kStateHeader: return as_answer<state_header>(header, header.state_header());
-    case Header::kStateChunk: return as_answer<state_chunk>(header, header.state_chunk());
-    case Header::kGoodbye: return as_event<goodbye>(header.goodbye());
-    case Header::kBeginGroup: return as_event<begin_group>(header.begin_group());
-    case Header::kDisbandGroup: return as_event<disband_group>(header.disband_group());
-    case Header::kLeaveGroup: return as_event<leave_group>(header.leave_group());
-    case Header::kProgressPush: return as_event<progress_push>(header.progress_push());
-    case Header::kPart: return as_event<part>(header.part());
-    case Header::kRoundPropose: return as_event<round_propose>(header.round_propose());
-    case Header::kRoundPrepared: return as_event<round_prepared>(header.round_prepared());
-    case Header::kRoundSuspect: return as_event<round_suspect>(header.round_suspect());
-    case Header::kRoundCommit: return as_event<round_commit>(header.round_commit());
-    case Header::kRoundAbort: return as_event<round_abort>(header.round_abort());
-    case Header::kRoundTakeover: return as_event<round_takeover>(header.round_takeover());
-    case Header::kRoundStanding: return as_event<round_standing>(header.round_standing());
-    case Header::kRefusal: return read_refusal(header);
-    case Header::kCancel: return message{cancel{header.call()}};
-    case Header::kPing: return message{ping{header.ping().nonce()}};
-    case Header::kPong: return message{pong{header.pong().nonce()}};
-    case Header::CONTENT_NOT_SET: break;
+    case Header::kDhtPing:
+      return as_call<dht_ping>(header, header.dht_ping());
+    case Header::kDhtFind:
+      return as_call<dht_find>(header, header.dht_find());
+    case Header::kDhtStore:
+      return as_call<dht_store>(header, header.dht_store());
+    case Header::kJoinGroup:
+      return as_call<join_group>(header, header.join_group());
+    case Header::kOpenState:
+      return as_call<open_state>(header, header.open_state());
+    case Header::kGetStateChunk:
+      return as_call<get_state_chunk>(header, header.get_state_chunk());
+    case Header::kDhtPong:
+      return as_answer<dht_pong>(header, header.dht_pong());
+    case Header::kDhtFound:
+      return as_answer<dht_found>(header, header.dht_found());
+    case Header::kDhtStored:
+      return as_answer<dht_stored>(header, header.dht_stored());
+    case Header::kJoinReply:
+      return as_answer<join_reply>(header, header.join_reply());
+    case Header::kStateHeader:
+      return as_answer<state_header>(header, header.state_header());
+    case Header::kStateChunk:
+      return as_answer<state_chunk>(header, header.state_chunk());
+    case Header::kGoodbye:
+      return as_event<goodbye>(header.goodbye());
+    case Header::kBeginGroup:
+      return as_event<begin_group>(header.begin_group());
+    case Header::kDisbandGroup:
+      return as_event<disband_group>(header.disband_group());
+    case Header::kLeaveGroup:
+      return as_event<leave_group>(header.leave_group());
+    case Header::kProgressPush:
+      return as_event<progress_push>(header.progress_push());
+    case Header::kPart:
+      return as_event<part>(header.part());
+    case Header::kRoundPropose:
+      return as_event<round_propose>(header.round_propose());
+    case Header::kRoundPrepared:
+      return as_event<round_prepared>(header.round_prepared());
+    case Header::kRoundSuspect:
+      return as_event<round_suspect>(header.round_suspect());
+    case Header::kRoundCommit:
+      return as_event<round_commit>(header.round_commit());
+    case Header::kRoundAbort:
+      return as_event<round_abort>(header.round_abort());
+    case Header::kRoundTakeover:
+      return as_event<round_takeover>(header.round_takeover());
+    case Header::kRoundStanding:
+      return as_event<round_standing>(header.round_standing());
+    case Header::kRefusal:
+      return read_refusal(header);
+    case Header::kCancel:
+      return message{cancel{header.call()}};
+    case Header::kPing:
+      return message{ping{header.ping().nonce()}};
+    case Header::kPong:
+      return message{pong{header.pong().nonce()}};
+    case Header::CONTENT_NOT_SET:
+      break;
   }
   return failure{ec::protocol_violation, "a message of a kind that this version does not know"};
 }
@@ -290,8 +328,8 @@ result<message> decode(std::string_view header, std::size_t body_bytes) {
     return failure{ec::malformed, "a header that does not parse"};
   auto out = read_content(parsed);
   if (out.ok() && has_body(*out) != (body_bytes > 0))
-    return failure{ec::protocol_violation, body_bytes > 0 ? "a body that does not belong there"
-                                                          : "the body is missing"};
+    return failure{ec::protocol_violation,
+                   body_bytes > 0 ? "a body that does not belong there" : "the body is missing"};
   return out;
 }
 

@@ -7,9 +7,11 @@ namespace {
 
 using proto::Header;
 
-// -- calls -------------------------------------------------------------------------------------------
+// -- calls ---------------------------------------------------------------------------------------
 
-void write(const dht_ping&, Header& out) { out.mutable_dht_ping(); }
+void write(const dht_ping&, Header& out) {
+  out.mutable_dht_ping();
+}
 
 void write(const dht_find& x, Header& out) {
   auto& to = *out.mutable_dht_find();
@@ -36,7 +38,9 @@ void write(const join_group& x, Header& out) {
   write_peer(x.self, *to.mutable_self());
 }
 
-void write(const open_state&, Header& out) { out.mutable_open_state(); }
+void write(const open_state&, Header& out) {
+  out.mutable_open_state();
+}
 
 void write(const get_state_chunk& x, Header& out) {
   auto& to = *out.mutable_get_state_chunk();
@@ -44,7 +48,7 @@ void write(const get_state_chunk& x, Header& out) {
   to.set_index(x.index);
 }
 
-// -- answers -----------------------------------------------------------------------------------------
+// -- answers -------------------------------------------------------------------------------------
 
 void write(const dht_pong& x, Header& out) {
   out.mutable_dht_pong()->set_now(to_nanoseconds(x.now));
@@ -83,11 +87,15 @@ void write(const state_header& x, Header& out) {
   to.set_chunk_bytes(x.chunk_bytes);
 }
 
-void write(const state_chunk& x, Header& out) { out.mutable_state_chunk()->set_index(x.index); }
+void write(const state_chunk& x, Header& out) {
+  out.mutable_state_chunk()->set_index(x.index);
+}
 
-// -- events --------------------------------------------------------------------------------------------
+// -- events --------------------------------------------------------------------------------------
 
-void write(const goodbye&, Header& out) { out.mutable_goodbye(); }
+void write(const goodbye&, Header& out) {
+  out.mutable_goodbye();
+}
 
 void write(const begin_group& x, Header& out) {
   write_plan(x.plan, *out.mutable_begin_group()->mutable_plan());
@@ -100,7 +108,9 @@ void write(const disband_group& x, Header& out) {
     write_peer(x.suggested.front(), *to.mutable_suggested());
 }
 
-void write(const leave_group& x, Header& out) { out.mutable_leave_group()->set_prefix(x.prefix); }
+void write(const leave_group& x, Header& out) {
+  out.mutable_leave_group()->set_prefix(x.prefix);
+}
 
 void write(const progress_push& x, Header& out) {
   write_record(x.entry, *out.mutable_progress_push()->mutable_entry());
@@ -167,7 +177,7 @@ void write(const round_standing& x, Header& out) {
   to.set_committed(x.committed);
 }
 
-// -- the envelope ------------------------------------------------------------------------------------------
+// -- the envelope --------------------------------------------------------------------------------
 
 struct writer {
   Header& out;

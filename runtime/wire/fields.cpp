@@ -5,7 +5,8 @@
 namespace waggle::wire {
 
 bool read_peer(const proto::Peer& from, peer_record& out) {
-  if (!read_id(from.key(), out.key) || static_cast<std::size_t>(from.addresses_size()) > addresses_max)
+  if (!read_id(from.key(), out.key)
+      || static_cast<std::size_t>(from.addresses_size()) > addresses_max)
     return false;
   out.id = peer_id_of(out.key); // derived, so that it cannot be claimed
   out.client_mode = from.client_mode();
@@ -30,9 +31,11 @@ void write_peer(const peer_record& from, proto::Peer& out) {
 }
 
 bool read_record(const proto::Record& from, record& out) {
-  const auto* rules = from.kind() <= 255 ? rules_of(static_cast<record_kind>(from.kind())) : nullptr;
+  const auto* rules =
+    from.kind() <= 255 ? rules_of(static_cast<record_kind>(from.kind())) : nullptr;
   if (rules == nullptr || from.name().size() > rules->name_bytes_max
-      || from.subkey().size() > rules->subkey_bytes_max || from.value().size() > rules->value_bytes_max)
+      || from.subkey().size() > rules->subkey_bytes_max
+      || from.value().size() > rules->value_bytes_max)
     return false;
   out.kind = static_cast<record_kind>(from.kind());
   out.name = from.name();

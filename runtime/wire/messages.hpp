@@ -20,12 +20,12 @@ namespace waggle::wire {
 
 // -- limits ------------------------------------------------------------------------------------
 
-constexpr std::size_t header_bytes_max = 256_KiB;     // a frame's protobuf header
-constexpr std::size_t body_bytes_max = 16_MiB;        // a frame's raw payload
-constexpr std::size_t keys_per_find_max = 64;         // spec/dht.md §8
-constexpr std::size_t records_per_message_max = 256;  // spec/dht.md §8
-constexpr std::size_t nearest_per_key_max = 20;       // spec/dht.md §2.2
-constexpr std::size_t detail_bytes_max = 512;         // a refusal's text
+constexpr std::size_t header_bytes_max = 256_KiB;    // a frame's protobuf header
+constexpr std::size_t body_bytes_max = 16_MiB;       // a frame's raw payload
+constexpr std::size_t keys_per_find_max = 64;        // spec/dht.md §8
+constexpr std::size_t records_per_message_max = 256; // spec/dht.md §8
+constexpr std::size_t nearest_per_key_max = 20;      // spec/dht.md §2.2
+constexpr std::size_t detail_bytes_max = 512;        // a refusal's text
 constexpr std::size_t prefix_bytes_max = 128;
 constexpr std::size_t group_key_bytes_max = 256;
 
@@ -64,16 +64,16 @@ struct dht_stored {
 struct join_group {
   std::string prefix;
   std::string group_key;
-  digest schema;            // over everything both sides must share
+  digest schema; // over everything both sides must share
   epoch_id epoch;
-  swarm_time expiration{};  // my declared expiration
+  swarm_time expiration{}; // my declared expiration
   member_mode mode = member_mode::node;
-  double bandwidth = 0;     // bytes/s; 0: unspecified (a client reduces nothing anyway)
+  double bandwidth = 0; // bytes/s; 0: unspecified (a client reduces nothing anyway)
   peer_record self;
 };
 struct join_reply {
-  ec code = ec::none;                   // ec::none: accepted
-  std::vector<peer_record> suggested;   // at most one: "ask my leader instead"
+  ec code = ec::none;                 // ec::none: accepted
+  std::vector<peer_record> suggested; // at most one: "ask my leader instead"
 };
 
 /// Leader to its followers: the group is complete, this is the round.
@@ -109,10 +109,10 @@ struct part {
   round_id round;
   std::uint32_t view = 0;
   part_kind kind = part_kind::contribution;
-  std::uint32_t index = 0;      // part number
-  std::uint64_t offset = 0;     // elements; must equal the plan's
-  std::uint32_t count = 0;      // elements; must equal the plan's
-  double weight = 0;            // contribution: the sender's; result: the sum over contributors
+  std::uint32_t index = 0;        // part number
+  std::uint64_t offset = 0;       // elements; must equal the plan's
+  std::uint32_t count = 0;        // elements; must equal the plan's
+  double weight = 0;              // contribution: the sender's; result: the sum over contributors
   std::uint64_t contributors = 0; // result: bitmap over member indices; contribution: 0
 };
 
@@ -165,8 +165,8 @@ struct round_standing {
 struct open_state {};
 struct state_header {
   epoch_id epoch;
-  digest content;               // SHA-256 over all bytes
-  digest parameters;            // see progress_report::parameters
+  digest content;    // SHA-256 over all bytes
+  digest parameters; // see progress_report::parameters
   std::uint64_t bytes = 0;
   std::uint32_t chunk_bytes = 0;
 };
@@ -179,13 +179,15 @@ struct state_chunk {
   std::uint32_t index = 0;
 };
 
-// -- the envelope ----------------------------------------------------------------------------------
+// -- the envelope --------------------------------------------------------------------------------
 
 /// "I am leaving; do not wait for me."
 struct goodbye {};
 
-using request = std::variant<dht_ping, dht_find, dht_store, join_group, open_state, get_state_chunk>;
-using response = std::variant<dht_pong, dht_found, dht_stored, join_reply, state_header, state_chunk>;
+using request =
+  std::variant<dht_ping, dht_find, dht_store, join_group, open_state, get_state_chunk>;
+using response =
+  std::variant<dht_pong, dht_found, dht_stored, join_reply, state_header, state_chunk>;
 using event = std::variant<goodbye, begin_group, disband_group, leave_group, progress_push, part,
                            round_propose, round_prepared, round_suspect, round_commit, round_abort,
                            round_takeover, round_standing>;

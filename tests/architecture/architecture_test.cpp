@@ -36,19 +36,23 @@ std::vector<include> includes_under(const std::string& folder) {
     std::string line;
     for (int n = 1; std::getline(file, line); ++n) {
       auto begin = line.find_first_not_of(" \t");
-      if (begin == std::string::npos || line[begin] != '#' || line.find("include") == std::string::npos)
+      if (begin == std::string::npos || line[begin] != '#'
+          || line.find("include") == std::string::npos)
         continue;
       auto open = line.find_first_of("\"<", begin);
       auto close = open == std::string::npos ? open : line.find_first_of("\">", open + 1);
       if (close == std::string::npos)
         continue;
-      out.push_back({fs::relative(entry.path(), root).generic_string(), n, line.substr(open + 1, close - open - 1)});
+      out.push_back({fs::relative(entry.path(), root).generic_string(), n,
+                     line.substr(open + 1, close - open - 1)});
     }
   }
   return out;
 }
 
-bool begins(const std::string& text, const std::string& with) { return text.rfind(with, 0) == 0; }
+bool begins(const std::string& text, const std::string& with) {
+  return text.rfind(with, 0) == 0;
+}
 
 /// "runtime/dht/lookup.cpp" → "dht".
 std::string runtime_folder(const std::string& path) {
@@ -56,8 +60,8 @@ std::string runtime_folder(const std::string& path) {
   return rest.substr(0, rest.find('/'));
 }
 
-/// The folders of runtime/ that each folder may include besides itself. Folders of logic do not know
-/// each other; averaging encodes parts.
+/// The folders of runtime/ that each folder may include besides itself. Folders of logic do not
+/// know each other; averaging encodes parts.
 const std::map<std::string, std::set<std::string>> allowed{
   {"core", {}},
   {"crypto", {"core"}},
@@ -83,19 +87,25 @@ library library_of(const std::string& what) {
     return library::torch;
   if (begins(what, "boost/"))
     return library::boost;
-  if (begins(what, "google/protobuf/") || (what.size() > 5 && what.substr(what.size() - 5) == ".pb.h"))
+  if (begins(what, "google/protobuf/")
+      || (what.size() > 5 && what.substr(what.size() - 5) == ".pb.h"))
     return library::protobuf;
   return library::none;
 }
 
-std::string place(const include& i) { return i.file + ":" + std::to_string(i.line) + " includes " + i.what; }
+std::string place(const include& i) {
+  return i.file + ":" + std::to_string(i.line) + " includes " + i.what;
+}
 
 TEST(Architecture, FoldersOfTheRuntimeIncludeOnlyWhatStandsBelowThem) {
   for (const auto& i : includes_under("runtime")) {
-    EXPECT_FALSE(begins(i.what, "actors/") || begins(i.what, "trainer/") || begins(i.what, "tests/")) << place(i);
+    EXPECT_FALSE(begins(i.what, "actors/") || begins(i.what, "trainer/")
+                 || begins(i.what, "tests/"))
+      << place(i);
     auto from = runtime_folder(i.file);
     auto rules = allowed.find(from);
-    ASSERT_NE(rules, allowed.end()) << "runtime/" << from << " is new: say here what it may include";
+    ASSERT_NE(rules, allowed.end())
+      << "runtime/" << from << " is new: say here what it may include";
     if (!begins(i.what, "runtime/"))
       continue;
     auto to = runtime_folder(i.what);
@@ -113,14 +123,21 @@ TEST(Architecture, EachLibraryIsUsedInItsPlaceOnly) {
     for (const auto& i : includes_under(top)) {
       bool fine = true;
       switch (library_of(i.what)) {
-        case library::caf: fine = !begins(i.file, "runtime/"); break;
-        case library::torch: fine = begins(i.file, "trainer/"); break;
+        case library::caf:
+          fine = !begins(i.file, "runtime/");
+          break;
+        case library::torch:
+          fine = begins(i.file, "trainer/");
+          break;
         case library::boost:
           fine = begins(i.file, "runtime/net/") || begins(i.file, "actors/commands/")
                  || begins(i.file, "runtime/config/");
           break;
-        case library::protobuf: fine = begins(i.file, "runtime/wire/") || begins(i.file, "runtime/net/"); break;
-        case library::none: break;
+        case library::protobuf:
+          fine = begins(i.file, "runtime/wire/") || begins(i.file, "runtime/net/");
+          break;
+        case library::none:
+          break;
       }
       EXPECT_TRUE(fine) << place(i);
     }
@@ -147,7 +164,9 @@ TEST(Architecture, EveryHeaderIsGuarded) {
     }
 }
 
-TEST(Architecture, TheVersionIsThatOfTheBuild) { EXPECT_STREQ(version, WAGGLE_CMAKE_VERSION); }
+TEST(Architecture, TheVersionIsThatOfTheBuild) {
+  EXPECT_STREQ(version, WAGGLE_CMAKE_VERSION);
+}
 
 } // namespace
 } // namespace waggle

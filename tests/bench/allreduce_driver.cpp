@@ -2,9 +2,9 @@
 //
 //   allreduce_driver RANK WORLD BYTES WARMUP ITERS DIR      (BENCH_ADDR: our address)
 //
-// Writes DIR/RANK: "t <start> <end>" for each timed iteration (CLOCK_MONOTONIC), "cpu <seconds>" of the
-// process over them, "setup <seconds>", "rss_kib <peak>", "error <largest>". The vector of rank r holds
-// (7i + 13r) mod 1000 at i, so that sums are exact in float32; ours is the mean of it.
+// Writes DIR/RANK: "t <start> <end>" for each timed iteration (CLOCK_MONOTONIC), "cpu <seconds>" of
+// the process over them, "setup <seconds>", "rss_kib <peak>", "error <largest>". The vector of rank
+// r holds (7i + 13r) mod 1000 at i, so that sums are exact in float32; ours is the mean of it.
 
 #include <cmath>
 #include <cstdio>
@@ -12,8 +12,9 @@
 #include <ctime>
 #include <fstream>
 #include <iostream>
-#include <sys/resource.h>
 #include <thread>
+
+#include <sys/resource.h>
 
 #include "actors/caf_error.hpp"
 #include "actors/commands/peer_process.hpp"
@@ -36,11 +37,15 @@ rusage usage() {
 
 double cpu_seconds() {
   auto r = usage();
-  auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6; };
+  auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+  };
   return seconds(r.ru_utime) + seconds(r.ru_stime);
 }
 
-float value_of(std::size_t rank, std::size_t i) { return static_cast<float>((i * 7 + rank * 13) % 1000); }
+float value_of(std::size_t rank, std::size_t i) {
+  return static_cast<float>((i * 7 + rank * 13) % 1000);
+}
 
 /// Rank 0 leaves its address in a file that the others wait for.
 endpoint meet(const std::filesystem::path& folder, std::size_t rank, const endpoint& bound) {
@@ -134,7 +139,8 @@ int run(std::size_t rank, std::size_t world, std::size_t bytes, int warmup, int 
     throw std::runtime_error("cannot write the record");
   for (const auto& [start, end] : times)
     std::fprintf(out, "t %.9f %.9f\n", start, end);
-  std::fprintf(out, "cpu %.6f\nsetup %.6f\nrss_kib %ld\nerror %g\n", cpu, setup, usage().ru_maxrss, worst);
+  std::fprintf(out, "cpu %.6f\nsetup %.6f\nrss_kib %ld\nerror %g\n", cpu, setup, usage().ru_maxrss,
+               worst);
   std::fclose(out);
   self->request(peer->node, 5s, shut_down{"done"})
     .receive([](const training_status&) {}, [](const caf::error&) {});

@@ -29,7 +29,8 @@ void reduce_a_part(benchmark::State& state) {
   std::vector<float> out(elements);
   for (auto _ : state) // NOLINT(clang-analyzer-deadcode.DeadStores)
     benchmark::DoNotOptimize(reducer.reduce(member_set::first(members), out));
-  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * members * elements * sizeof(float)));
+  state.SetBytesProcessed(
+    static_cast<std::int64_t>(state.iterations() * members * elements * sizeof(float)));
 }
 BENCHMARK(reduce_a_part)->Arg(2)->Arg(4)->Arg(8)->Arg(16);
 
@@ -38,7 +39,8 @@ void encode_float16(benchmark::State& state) {
   std::vector<std::byte> out(encoded_size(codec_id::float16, values->size()));
   for (auto _ : state) // NOLINT(clang-analyzer-deadcode.DeadStores)
     encode(codec_id::float16, *values, out);
-  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * values->size() * sizeof(float)));
+  state.SetBytesProcessed(
+    static_cast<std::int64_t>(state.iterations() * values->size() * sizeof(float)));
 }
 BENCHMARK(encode_float16);
 
@@ -46,7 +48,8 @@ void look_for_nan(benchmark::State& state) {
   auto values = random_values(1U << 20U, 1);
   for (auto _ : state) // NOLINT(clang-analyzer-deadcode.DeadStores)
     benchmark::DoNotOptimize(all_finite(*values));
-  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations() * values->size() * sizeof(float)));
+  state.SetBytesProcessed(
+    static_cast<std::int64_t>(state.iterations() * values->size() * sizeof(float)));
 }
 BENCHMARK(look_for_nan);
 

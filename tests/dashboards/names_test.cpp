@@ -93,7 +93,8 @@ TEST(Dashboards, EveryPanelHasATitleAUnitAndAQuestionThatTheReadmeRepeats) {
     auto title = panel["title"].get<std::string>();
     EXPECT_NE(title, "New panel");
     EXPECT_FALSE(panel["fieldConfig"]["defaults"].value("unit", "").empty()) << title;
-    EXPECT_NE(readme.find("| " + title + " | " + panel.value("description", "-") + " |"), std::string::npos)
+    EXPECT_NE(readme.find("| " + title + " | " + panel.value("description", "-") + " |"),
+              std::string::npos)
       << title;
     for (const auto& target : panel["targets"])
       EXPECT_TRUE(target["expr"].get<std::string>().find("$instance") != std::string::npos

@@ -31,14 +31,21 @@ int main(int argc, char** argv) {
     write(root / "wire", s.name, bytes + wire::encode(s.what));
   }
   auto self = identity::from_seed(1);
-  net::handshake talk{{true, "demo", self, {self->id(), self->key(), {{"10.0.0.1", 7700}}, false},
-                       make_plain_verifier(), {}, {}}};
+  net::handshake talk{{true,
+                       "demo",
+                       self,
+                       {self->id(), self->key(), {{"10.0.0.1", 7700}}, false},
+                       make_plain_verifier(),
+                       {},
+                       {}}};
   write(root / "handshake", "hello", talk.hello());
   auto frame = net::write_prefix({net::frame_kind::message, 100, 1'000});
-  auto hello = net::write_prefix({net::frame_kind::handshake, static_cast<std::uint32_t>(talk.hello().size()), 0});
+  auto hello = net::write_prefix(
+    {net::frame_kind::handshake, static_cast<std::uint32_t>(talk.hello().size()), 0});
   write(root / "framing", "message", as_string_view(frame));
   write(root / "framing", "handshake", as_string_view(hello));
-  std::string upgrade = "GET /peer HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: waggle/1\r\n\r\n";
+  std::string upgrade =
+    "GET /peer HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: waggle/1\r\n\r\n";
   write(root / "upgrade", "get", "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
   write(root / "upgrade", "upgrade", upgrade + std::string{as_string_view(hello)} + talk.hello());
   proto::Record entry;

@@ -12,14 +12,16 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static record_store store{1_MiB};
   const auto now = swarm_time_from(1'700'000'000'000'000'000);
   proto::Record raw;
-  if (record entry; raw.ParseFromArray(data, static_cast<int>(size)) && wire::read_record(raw, entry)) {
+  if (record entry;
+      raw.ParseFromArray(data, static_cast<int>(size)) && wire::read_record(raw, entry)) {
     (void)validate_record("demo", entry, now, *verifier);
     (void)store.put(record_key("demo", entry.kind, entry.name), entry, now);
     if (store.bytes() > 1_MiB)
       std::abort();
   }
   proto::Plan raw_plan;
-  if (round_plan plan; raw_plan.ParseFromArray(data, static_cast<int>(size)) && wire::read_plan(raw_plan, plan)) {
+  if (round_plan plan;
+      raw_plan.ParseFromArray(data, static_cast<int>(size)) && wire::read_plan(raw_plan, plan)) {
     part_table parts{plan};
     std::uint64_t covered = 0;
     for (std::size_t i = 0; i < parts.size(); ++i)

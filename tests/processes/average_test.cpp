@@ -1,6 +1,7 @@
 // waggle average with real sockets, real kills and 64 MiB (product.md §2.1).
 
 #include <map>
+
 #include <sys/wait.h>
 
 #include "tests/processes/peer.hpp"
@@ -13,7 +14,8 @@ using json = nlohmann::json;
 class AverageProcesses : public ::testing::Test {
 protected:
   void start(std::size_t count, const std::vector<std::string>& more = {}) {
-    std::vector<std::string> arguments{"average", "--elements", "16777216", "--stall-timeout", "2s"};
+    std::vector<std::string> arguments{"average", "--elements", "16777216", "--stall-timeout",
+                                       "2s"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     for (std::size_t i = 0; i < count; ++i) {
       auto with = arguments;
@@ -30,9 +32,10 @@ protected:
     return eventually([&] {
       return std::all_of(who.begin(), who.end(), [&](std::size_t i) {
         auto all = peers[i]->rounds();
-        return static_cast<std::size_t>(std::count_if(all.begin(), all.end(), [&](const json& r) {
-                 return r["contributors"].size() == contributors;
-               })) >= rounds;
+        return static_cast<std::size_t>(std::count_if(
+                 all.begin(), all.end(),
+                 [&](const json& r) { return r["contributors"].size() == contributors; }))
+               >= rounds;
       });
     });
   }

@@ -1,7 +1,8 @@
 // What strangers send is refused with a reason that /metrics shows, and the process lives.
 
-#include <arpa/inet.h>
 #include <cstring>
+
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -53,7 +54,8 @@ private:
   int socket_;
 };
 
-constexpr const char* upgrade = "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: waggle/1\r\n\r\n";
+constexpr const char* upgrade =
+  "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: waggle/1\r\n\r\n";
 
 class BadInput : public ::testing::Test {
 protected:
@@ -78,7 +80,8 @@ protected:
 TEST_F(BadInput, GarbageInsteadOfHttp) {
   auto before = refused("malformed");
   raw_connection c{where};
-  c.send(std::string("\x16\x03\x01\x02\x00\x01\x00\xfc\x03\x03", 10) + std::string(200, '\xee') + "\r\n\r\n");
+  c.send(std::string("\x16\x03\x01\x02\x00\x01\x00\xfc\x03\x03", 10) + std::string(200, '\xee')
+         + "\r\n\r\n");
   auto answer = c.read_all();
   EXPECT_TRUE(answer.empty() || answer.starts_with("HTTP/1.1 400")) << answer;
   EXPECT_TRUE(eventually([&] { return refused("malformed") > before; }, 10s));
@@ -119,7 +122,7 @@ TEST_F(BadInput, AFrameThatClaimsTooMuch) {
   c.send(upgrade);
   (void)c.read_header();
   std::string prefix = "WGG1";
-  prefix += std::string(4, '\0');          // kind, zeros
+  prefix += std::string(4, '\0');               // kind, zeros
   prefix += std::string("\xff\xff\xff\x7f", 4); // a header of 2 GiB
   prefix += std::string("\xff\xff\xff\x7f", 4); // a body of 2 GiB
   c.send(prefix);
@@ -129,9 +132,11 @@ TEST_F(BadInput, AFrameThatClaimsTooMuch) {
 }
 
 TEST_F(BadInput, APeerOfAnotherRun) {
-  peer stranger{folder, "stranger", {"node", "--run-id", "wrong", "--initial-peers", to_string(where)}};
+  peer stranger{
+    folder, "stranger", {"node", "--run-id", "wrong", "--initial-peers", to_string(where)}};
   EXPECT_TRUE(eventually([&] { return refused("wrong_run") > 0; }, 10s));
-  EXPECT_TRUE(eventually([&] { return stranger.log().find("wrong_run") != std::string::npos; }, 10s))
+  EXPECT_TRUE(
+    eventually([&] { return stranger.log().find("wrong_run") != std::string::npos; }, 10s))
     << stranger.log();
 }
 

@@ -29,8 +29,8 @@ inline std::string content_of(const std::filesystem::path& file) {
   return all.str();
 }
 
-/// Looks again and again until `what` holds; false after `limit`. For conditions that other processes
-/// bring about: nothing else tells us.
+/// Looks again and again until `what` holds; false after `limit`. For conditions that other
+/// processes bring about: nothing else tells us.
 inline bool eventually(const std::function<bool()>& what, std::chrono::seconds limit = 60s) {
   auto until = std::chrono::steady_clock::now() + limit;
   while (!what()) {
@@ -66,8 +66,8 @@ public:
   peer(const scratch_folder& folder, const std::string& name, std::vector<std::string> arguments)
     : log_(folder.path() / (name + ".log")) {
     arguments.insert(arguments.begin(), WAGGLE_PROGRAM);
-    for (const auto& more : {std::string{"--listen"}, std::string{"127.0.0.1:0"}, std::string{"--data-dir"},
-                             (folder.path() / name).string()})
+    for (const auto& more : {std::string{"--listen"}, std::string{"127.0.0.1:0"},
+                             std::string{"--data-dir"}, (folder.path() / name).string()})
       arguments.push_back(more);
     auto started = child_process::start(arguments, log_);
     if (started)
@@ -119,9 +119,10 @@ private:
   std::optional<child_process> process_;
 };
 
-/// The value of a metric line that starts with `series`, e.g. `waggle_x_total{reason="y"`; summed over
-/// all that match. -1: none does.
-inline double metric(const endpoint& where, const std::string& name, const std::string& label = {}) {
+/// The value of a metric line that starts with `series`, e.g. `waggle_x_total{reason="y"`; summed
+/// over all that match. -1: none does.
+inline double metric(const endpoint& where, const std::string& name,
+                     const std::string& label = {}) {
   auto answer = net::http_get(where, "/metrics", 5s);
   if (!answer)
     return -1;

@@ -17,7 +17,8 @@
 
 namespace waggle::testing {
 
-/// Actors on one thread and a virtual clock: nothing runs but in `settle`, `pass` and `ask`. Swarm time
+/// Actors on one thread and a virtual clock: nothing runs but in `settle`, `pass` and `ask`. Swarm
+/// time
 /// (`wall`) moves with the virtual clock.
 class actor_test : public ::testing::Test {
 protected:

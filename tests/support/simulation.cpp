@@ -38,12 +38,14 @@ net::sim_network::options seeded(net::sim_network::options options, std::uint64_
 /// Virtual time beside every line, on standard output, if WAGGLE_TEST_LOG is set.
 std::shared_ptr<spdlog::logger> make_log() {
   if (const char* level = std::getenv("WAGGLE_TEST_LOG")) {
-    auto log = std::make_shared<spdlog::logger>("sim", std::make_shared<spdlog::sinks::stdout_sink_st>());
+    auto log =
+      std::make_shared<spdlog::logger>("sim", std::make_shared<spdlog::sinks::stdout_sink_st>());
     log->set_level(spdlog::level::from_str(level));
     log->set_pattern("%v");
     return log;
   }
-  auto log = std::make_shared<spdlog::logger>("sim", std::make_shared<spdlog::sinks::null_sink_st>());
+  auto log =
+    std::make_shared<spdlog::logger>("sim", std::make_shared<spdlog::sinks::null_sink_st>());
   log->set_level(spdlog::level::off);
   return log;
 }
@@ -52,14 +54,10 @@ std::shared_ptr<spdlog::logger> make_log() {
 
 simulation::simulation(std::uint64_t seed, net::sim_network::options options)
   : config_(std::make_unique<system_config>()),
-    system_(std::make_unique<caf::actor_system>(*config_)),
-    coordinator_(coordinator_of(*system_)),
-    start_(coordinator_.clock().now()),
-    network_(seeded(options, seed), start_),
-    wall_(std::make_shared<clock>(network_, start_)),
-    verifier_(make_caching_verifier(1U << 16U)),
-    log_(make_log()),
-    seed_(seed) {}
+    system_(std::make_unique<caf::actor_system>(*config_)), coordinator_(coordinator_of(*system_)),
+    start_(coordinator_.clock().now()), network_(seeded(options, seed), start_),
+    wall_(std::make_shared<clock>(network_, start_)), verifier_(make_caching_verifier(1U << 16U)),
+    log_(make_log()), seed_(seed) {}
 
 simulation::~simulation() {
   for (index i = 0; i < peers_.size(); ++i)
@@ -86,7 +84,9 @@ simulation::index simulation::start(node_config config, const std::vector<index>
   for (auto other : through)
     config.initial_peers.push_back(net::sim_network::address_of(other));
   if (config.averaging)
-    config.averaging->averaging.observer = [made](const round_report& r) { made->rounds.push_back(r); };
+    config.averaging->averaging.observer = [made](const round_report& r) {
+      made->rounds.push_back(r);
+    };
   node_seams seams;
   seams.self = made->self;
   seams.wall = wall_;
@@ -138,7 +138,9 @@ void simulation::shut_down(index who) {
   p.node.parts = {};
 }
 
-void simulation::settle() { coordinator_.run(); }
+void simulation::settle() {
+  coordinator_.run();
+}
 
 bool simulation::step(steady_time until) {
   settle();
@@ -176,6 +178,8 @@ std::vector<simulation::index> simulation::living() const {
   return all;
 }
 
-double simulation::seconds() const { return seconds_of(network_.now() - start_); }
+double simulation::seconds() const {
+  return seconds_of(network_.now() - start_);
+}
 
 } // namespace waggle::testing

@@ -16,8 +16,8 @@
 
 namespace waggle::testing {
 
-/// Many whole peers in one process and one thread, on virtual time and an in-memory network. The same
-/// seed and the same calls give the same trace.
+/// Many whole peers in one process and one thread, on virtual time and an in-memory network. The
+/// same seed and the same calls give the same trace.
 class simulation {
 public:
   using index = std::size_t;

@@ -24,7 +24,8 @@ private:
 };
 
 inline std::shared_ptr<spdlog::logger> silent_log() {
-  auto log = std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::null_sink_st>());
+  auto log =
+    std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::null_sink_st>());
   log->set_level(spdlog::level::off);
   return log;
 }
@@ -35,8 +36,8 @@ inline peer_record test_peer(std::uint64_t seed) {
   return {who->id(), who->key(), {{"peer-" + std::to_string(seed), 7700}}, false};
 }
 
-/// What an actor of the peer with the identity of `seed` is given: that peer's record, the clock that
-/// the test moves, a registry of its own, no log.
+/// What an actor of the peer with the identity of `seed` is given: that peer's record, the clock
+/// that the test moves, a registry of its own, no log.
 inline node_context test_context(std::uint64_t seed, std::shared_ptr<const wall_clock> wall,
                                  std::string run_id = "test") {
   node_context ctx;
@@ -45,14 +46,16 @@ inline node_context test_context(std::uint64_t seed, std::shared_ptr<const wall_
   ctx.record = test_peer(seed);
   ctx.wall = std::move(wall);
   ctx.verifier = make_plain_verifier();
-  ctx.metrics = std::make_shared<metric_families>(std::make_shared<prometheus::Registry>(), ctx.run_id);
+  ctx.metrics =
+    std::make_shared<metric_families>(std::make_shared<prometheus::Registry>(), ctx.run_id);
   ctx.log = silent_log();
   ctx.seed = seed;
   return ctx;
 }
 
 /// The value of the exported series with this name and, if given, this label, e.g.
-/// `waggle_network_refused_total{reason="malformed"`; the sum if there are several, 0 if there is none.
+/// `waggle_network_refused_total{reason="malformed"`; the sum if there are several, 0 if there is
+/// none.
 inline double exported(const metric_families& metrics, const std::string& series) {
   auto brace = series.find('{');
   auto name = series.substr(0, brace);

@@ -30,7 +30,8 @@ public:
 
   [[nodiscard]] std::size_t parameter_count() const override { return weights_.size(); }
   [[nodiscard]] digest schema() const override {
-    return sha256("toy/" + std::to_string(weights_.size()) + "/" + std::to_string(options_.momentum));
+    return sha256("toy/" + std::to_string(weights_.size()) + "/"
+                  + std::to_string(options_.momentum));
   }
 
   micro_step accumulate() override {

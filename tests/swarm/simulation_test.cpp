@@ -1,11 +1,12 @@
 // Whole swarms in one thread: what product.md §2.1, 2.2, 2.3 and 2.5 promise, under seeded faults.
 
+#include "tests/support/simulation.hpp"
+
 #include <algorithm>
 
 #include <gtest/gtest.h>
 
 #include "runtime/crypto/digest.hpp"
-#include "tests/support/simulation.hpp"
 #include "tests/support/toy_learner.hpp"
 
 namespace waggle::testing {
@@ -61,10 +62,12 @@ void expect_rounds_kept_the_contract(simulation& sim) {
       auto [known, first] = rounds.emplace(report.round, mine);
       if (first || report.weight_sum == 0)
         continue;
-      EXPECT_EQ(known->second.contributors, mine.contributors) << "round " << to_string(report.round);
+      EXPECT_EQ(known->second.contributors, mine.contributors)
+        << "round " << to_string(report.round);
       EXPECT_EQ(known->second.weight_sum, mine.weight_sum) << "round " << to_string(report.round);
       EXPECT_EQ(known->second.values, mine.values) << "round " << to_string(report.round);
-      EXPECT_EQ(report.outcome == round_outcome::complete, report.contributors.size() == report.group_size);
+      EXPECT_EQ(report.outcome == round_outcome::complete,
+                report.contributors.size() == report.group_size);
     }
 }
 

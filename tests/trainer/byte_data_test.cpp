@@ -6,9 +6,9 @@
 #include <map>
 #include <set>
 #include <string>
-#include <unistd.h>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 namespace waggle {
 
@@ -23,11 +23,15 @@ protected:
     folder = ::mkdtemp(name.data());
   }
   ~ByteData() override { fs::remove_all(folder); }
-  void write(const std::string& name, const std::string& text) { std::ofstream{folder / name} << text; }
+  void write(const std::string& name, const std::string& text) {
+    std::ofstream{folder / name} << text;
+  }
   fs::path folder;
 };
 
-std::string text_of(byte_span bytes) { return std::string{as_string_view(bytes)}; }
+std::string text_of(byte_span bytes) {
+  return std::string{as_string_view(bytes)};
+}
 
 TEST_F(ByteData, FolderIsReadInTheOrderOfItsNamesWithoutWhatIsTooShort) {
   write("c", "third piece");

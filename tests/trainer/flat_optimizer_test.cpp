@@ -1,7 +1,6 @@
 #include "trainer/flat_optimizer.hpp"
 
 #include <gtest/gtest.h>
-
 #include <torch/torch.h>
 
 #include "trainer/plain_loop.hpp"
@@ -19,7 +18,9 @@ std::string name_of(const rule& r) {
   return r.optimizer + (r.momentum > 0 ? "WithMomentum" : "")
          + (r.weight_decay > 0 ? "WithWeightDecay" : "");
 }
-void PrintTo(const rule& r, std::ostream* out) { *out << name_of(r); }
+void PrintTo(const rule& r, std::ostream* out) {
+  *out << name_of(r);
+}
 
 /// Ours and LibTorch's, side by side on the same gradients.
 class AgainstTorch : public ::testing::TestWithParam<rule> {};

@@ -4,10 +4,10 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <unistd.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 namespace waggle {
 
@@ -18,7 +18,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 /// Small enough for a test, with everything that the large one has.
-learner_config small(const std::string& model = "char-gpt", const std::string& optimizer = "adamw") {
+learner_config small(const std::string& model = "char-gpt",
+                     const std::string& optimizer = "adamw") {
   learner_config c;
   c.model = model;
   c.optimizer = optimizer;
@@ -109,7 +110,8 @@ TEST(TorchLearner, SmallBatchesAccumulateToTheGradientOfOneLargeBatch) {
   }
 }
 
-// F2: what two peers with unequal batches average, weighted by samples, is the gradient of all samples.
+// F2: what two peers with unequal batches average, weighted by samples, is the gradient of all
+// samples.
 TEST(TorchLearner, UnequalShareOfSamplesIsWeightedRightly) {
   auto config = small();
   auto whole = make_with_batch(config, 12);
@@ -171,7 +173,7 @@ TEST(TorchLearner, NonFiniteMicroStepIsReportedAndNotAccumulated) {
   EXPECT_EQ(*model->mean_gradient(), *good);
 }
 
-// -- stepping ------------------------------------------------------------------------------------------
+// -- stepping ------------------------------------------------------------------------------------
 
 TEST(TorchLearner, EqualSeedsGiveEqualBytesAllTheWay) {
   for (const auto* model : {"char-gpt", "mlp"}) {
@@ -227,7 +229,8 @@ TEST(TorchLearner, FourPeersFollowOneProcessWithTheWholeBatch) {
   for (const auto* optimizer : {"sgd", "adam", "adamw"}) {
     auto config = small("char-gpt", optimizer);
     auto single = make_with_batch(config, 8);
-    // Peer p takes windows 2p and 2p + 1 of every eight: all draw the same ones and skip the others'.
+    // Peer p takes windows 2p and 2p + 1 of every eight: all draw the same ones and skip the
+    // others'.
     std::vector<std::unique_ptr<learner>> peers;
     for (int p = 0; p < 4; ++p)
       peers.push_back(make_with_batch(config, 2));
@@ -253,12 +256,14 @@ TEST(TorchLearner, FourPeersFollowOneProcessWithTheWholeBatch) {
     auto expected = parameters_of(*single);
     auto actual = parameters_of(*peers.front());
     for (std::size_t i = 0; i < expected.size(); ++i)
-      // Adam divides by the root of a tiny second moment: a rounding error can be a tenth of a step.
-      ASSERT_NEAR(actual[i], expected[i], std::string{optimizer} == "sgd" ? 1e-6 : 2e-4) << optimizer;
+      // Adam divides by the root of a tiny second moment: a rounding error can be a tenth of a
+      // step.
+      ASSERT_NEAR(actual[i], expected[i], std::string{optimizer} == "sgd" ? 1e-6 : 2e-4)
+        << optimizer;
   }
 }
 
-// -- state ------------------------------------------------------------------------------------------------
+// -- state ---------------------------------------------------------------------------------------
 
 TEST(TorchLearner, StateCarriesParametersAndStatisticsToAnotherPeerExactly) { // F10
   for (const auto* optimizer : {"sgd", "adam", "adamw"}) {
@@ -321,8 +326,10 @@ TEST_F(BadState, TooLongIsRefused) {
 }
 
 TEST_F(BadState, ForgedHeaderIsRefused) {
-  for (auto [at, why] : {std::pair{std::size_t{0}, ec::malformed}, {std::size_t{8}, ec::schema_mismatch},
-                         {std::size_t{40}, ec::malformed}, {std::size_t{48}, ec::malformed}}) {
+  for (auto [at, why] : {std::pair{std::size_t{0}, ec::malformed},
+                         {std::size_t{8}, ec::schema_mismatch},
+                         {std::size_t{40}, ec::malformed},
+                         {std::size_t{48}, ec::malformed}}) {
     auto state = image;
     state[at] ^= std::byte{0x55};
     EXPECT_EQ(refusal(state), why) << at;
@@ -357,7 +364,7 @@ TEST_F(BadState, StateOfAnotherOptimizerIsRefused) {
   EXPECT_EQ(refusal(copy_of(make(small("char-gpt", "adam"))->save_state())), ec::schema_mismatch);
 }
 
-// -- schema -----------------------------------------------------------------------------------------------------
+// -- schema --------------------------------------------------------------------------------------
 
 TEST(TorchLearner, SchemaDiffersExactlyWhenPeersCannotShare) {
   auto base = make(small())->schema();
@@ -384,7 +391,7 @@ TEST(TorchLearner, SchemaDiffersExactlyWhenPeersCannotShare) {
   EXPECT_NE(make(momentum)->schema(), make(without)->schema());
 }
 
-// -- learning ---------------------------------------------------------------------------------------------------
+// -- learning ------------------------------------------------------------------------------------
 
 TEST(TorchLearner, LossFallsOnTheSyntheticText) {
   for (const auto* name : {"char-gpt", "mlp"}) {
@@ -407,7 +414,7 @@ TEST(TorchLearner, LossFallsOnTheSyntheticText) {
   }
 }
 
-// -- configuration ------------------------------------------------------------------------------------------------
+// -- configuration -------------------------------------------------------------------------------
 
 std::string complaint(const learner_config& config) {
   auto checked = check_learner_config(config);
@@ -439,7 +446,8 @@ TEST(LearnerConfig, ComplaintsNameTheOptionAndTheCure) {
   EXPECT_THAT(complaint(config), AllOf(HasSubstr("--device tpu"), HasSubstr("cuda")));
   config = small();
   config.data = "/nowhere/at/all";
-  EXPECT_THAT(complaint(config), AllOf(HasSubstr("--data /nowhere/at/all"), HasSubstr("No such file")));
+  EXPECT_THAT(complaint(config),
+              AllOf(HasSubstr("--data /nowhere/at/all"), HasSubstr("No such file")));
   config = small();
   config.context = 2 << 20;
   EXPECT_THAT(complaint(config), HasSubstr("--context"));

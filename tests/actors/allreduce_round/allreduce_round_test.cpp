@@ -27,7 +27,8 @@ switchboard_actor::behavior_type recording_switchboard(switchboard_actor::pointe
   };
 }
 
-round_listener_actor::behavior_type recording_listener(round_listener_actor::pointer, log_book log) {
+round_listener_actor::behavior_type recording_listener(round_listener_actor::pointer,
+                                                       log_book log) {
   return {[=](const round_finished& msg) { log->ended.push_back(msg); }};
 }
 
@@ -49,7 +50,8 @@ protected:
     order.values = std::make_shared<float_vector>(float_vector{1, 1, 1, 1, 1, 1});
     auto board = spawn(recording_switchboard, log);
     auto listener = spawn(recording_listener, log);
-    round = spawn(allreduce_round, ctx, round_config{}, order, vector_pool::make(1), board, listener);
+    round =
+      spawn(allreduce_round, ctx, round_config{}, order, vector_pool::make(1), board, listener);
     settle();
   }
 
@@ -81,7 +83,8 @@ protected:
     return out;
   }
   double refused(const std::string& reason) {
-    return testing::exported(*ctx.metrics, "waggle_network_refused_total{reason=\"" + reason + "\"");
+    return testing::exported(*ctx.metrics,
+                             "waggle_network_refused_total{reason=\"" + reason + "\"");
   }
   /// The round went on without member 1 and ends once member 2 holds the result, too.
   void expect_shrunk_without_member_1(ec reason) {
@@ -93,8 +96,7 @@ protected:
     ASSERT_EQ(log->ended.size(), 1U);
     const auto& report = log->ended[0].report;
     EXPECT_EQ(report.outcome, round_outcome::shrunk);
-    EXPECT_EQ(report.contributors,
-              (std::vector{plan.members[0].peer.id, plan.members[2].peer.id}));
+    EXPECT_EQ(report.contributors, (std::vector{plan.members[0].peer.id, plan.members[2].peer.id}));
     EXPECT_EQ(*report.values, (float_vector{2, 2, 2, 2, 2, 2}));
     ASSERT_EQ(report.faults.size(), 1U);
     EXPECT_EQ(report.faults[0].peer, plan.members[1].peer.id);

@@ -24,8 +24,10 @@ struct MetricsExporter : testing::Test {
     ctx.record = {ctx.self->id(), ctx.self->key(), {{"127.0.0.1", 7}}, false};
     ctx.wall = std::make_shared<system_wall_clock>();
     ctx.verifier = make_plain_verifier();
-    ctx.metrics = std::make_shared<metric_families>(std::make_shared<prometheus::Registry>(), "run");
-    ctx.log = std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::null_sink_mt>());
+    ctx.metrics =
+      std::make_shared<metric_families>(std::make_shared<prometheus::Registry>(), "run");
+    ctx.log =
+      std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::null_sink_mt>());
     board = std::make_shared<status_board>(ctx.metrics);
     exporter = system.spawn(metrics_exporter, ctx, board);
     pass(0ms);
@@ -121,9 +123,11 @@ TEST_F(MetricsExporter, ShowsRoundsByOutcomeAndLeavesCountingThemInMetricsToTheA
   }
   pass(1s);
   EXPECT_EQ(status()["rounds"], (json{{"complete", 2}, {"shrunk", 0}, {"failed", 1}}));
-  EXPECT_NE(get("/metrics").body.find(
-              "waggle_averaging_rounds_total{run=\"run\",kind=\"gradients\",outcome=\"complete\"} 0\n"),
-            std::string::npos);
+  EXPECT_NE(
+    get("/metrics")
+      .body.find(
+        "waggle_averaging_rounds_total{run=\"run\",kind=\"gradients\",outcome=\"complete\"} 0\n"),
+    std::string::npos);
 }
 
 TEST_F(MetricsExporter, ListsPeersAndWhoIsConnected) {

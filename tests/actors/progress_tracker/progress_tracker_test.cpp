@@ -1,6 +1,5 @@
 #include "actors/progress_tracker.hpp"
 
-
 #include "runtime/crypto/digest.hpp"
 #include "tests/support/actor_test.hpp"
 
@@ -125,7 +124,7 @@ struct ProgressTracker : actor_test {
   }
 };
 
-// -- telling others ---------------------------------------------------------------------------------
+// -- telling others ------------------------------------------------------------------------------
 
 TEST_F(ProgressTracker, ANewcomerHearsHowFarWeAreAtOnce) {
   report(3, 20);
@@ -241,7 +240,7 @@ TEST_F(ProgressTracker, ADhtThatFailsIsSurvived) {
   EXPECT_GE(world->stored.size(), 1U);
 }
 
-// -- hearing others -----------------------------------------------------------------------------------
+// -- hearing others ------------------------------------------------------------------------------
 
 TEST_F(ProgressTracker, APushChangesTheViewAndListenersHearIt) {
   report(3, 8);
@@ -329,7 +328,7 @@ TEST_F(ProgressTracker, AnswersRequestsOfPeersWithARefusal) {
   EXPECT_EQ(answer.error().code, ec::protocol_violation);
 }
 
-// -- coming and going -----------------------------------------------------------------------------------
+// -- coming and going ----------------------------------------------------------------------------
 
 TEST_F(ProgressTracker, AGoodbyeTakesAPeerOutOfTheViewAtOnce) {
   report(3, 8);
@@ -376,7 +375,7 @@ TEST_F(ProgressTracker, NothingIsPushedToALostPeer) {
   EXPECT_TRUE(world->told.empty());
 }
 
-// -- estimating -----------------------------------------------------------------------------------------
+// -- estimating ----------------------------------------------------------------------------------
 
 TEST_F(ProgressTracker, MeasuresItsThroughputWithinEpochs) {
   report(0, 0);

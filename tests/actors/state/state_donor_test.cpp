@@ -9,8 +9,8 @@ namespace waggle::testing {
 /// What the trainer is to answer, and when.
 struct trainer_script {
   state_snapshot snapshot;
-  failure refuse;           // if its code is set
-  milliseconds takes{0};    // for a snapshot
+  failure refuse;        // if its code is set
+  milliseconds takes{0}; // for a snapshot
   int asked = 0;
 };
 struct deliver_later {

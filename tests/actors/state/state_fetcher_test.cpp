@@ -14,12 +14,12 @@ struct scripted_donor {
   epoch_id epoch{5};
   std::shared_ptr<const std::vector<std::byte>> content;
   std::uint32_t chunk_bytes = 4096;
-  ec refuse = ec::none;                // instead of an offer
-  std::size_t chunks_max = 1'000'000;  // then it is lost, or silent
-  bool silent = false;                 // what it does not answer, it does not refuse either
-  bool corrupt = false;                // one bit of the second chunk is wrong
-  std::uint64_t claim_bytes = 0;       // instead of the true size
-  milliseconds chunk_takes{0};         // one after another
+  ec refuse = ec::none;               // instead of an offer
+  std::size_t chunks_max = 1'000'000; // then it is lost, or silent
+  bool silent = false;                // what it does not answer, it does not refuse either
+  bool corrupt = false;               // one bit of the second chunk is wrong
+  std::uint64_t claim_bytes = 0;      // instead of the true size
+  milliseconds chunk_takes{0};        // one after another
   // What happened.
   int opened = 0;
   std::vector<std::uint32_t> asked;
@@ -41,7 +41,8 @@ WAGGLE_LOCAL(testing::answer_now)
 namespace waggle::testing {
 namespace {
 
-fake_board::behavior_type fake_switchboard(fake_board::pointer self, std::shared_ptr<donors> world) {
+fake_board::behavior_type fake_switchboard(fake_board::pointer self,
+                                           std::shared_ptr<donors> world) {
   auto busy_until = std::make_shared<std::map<peer_id, steady_time>>();
   return {
     [self, world, busy_until](const call_peer& msg) -> caf::result<peer_answer> {
@@ -186,7 +187,8 @@ TEST_F(StateFetcher, LeavesADonorThatFallsSilent) {
 }
 
 TEST_F(StateFetcher, ASlowDonorThatMovesOnIsNotLeft) {
-  // Eight chunks in flight, one every 4 s: the last of a window waits for 32 s, three silence limits.
+  // Eight chunks in flight, one every 4 s: the last of a window waits for 32 s, three silence
+  // limits.
   donor(2).chunk_takes = 4s;
   donor(3);
   auto pending = fetch({2, 3});

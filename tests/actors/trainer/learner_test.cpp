@@ -1,10 +1,10 @@
 // What every learner promises (runtime/training/learner.hpp), shown on the one that tests train.
 
-#include "tests/support/toy_learner.hpp"
-
 #include <cmath>
 
 #include <gtest/gtest.h>
+
+#include "tests/support/toy_learner.hpp"
 
 namespace waggle::testing {
 namespace {

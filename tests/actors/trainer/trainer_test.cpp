@@ -15,7 +15,7 @@ std::vector<float> weights_of(const payload& state) {
   return values;
 }
 
-// -- alone ------------------------------------------------------------------------------------------
+// -- alone ---------------------------------------------------------------------------------------
 
 TEST_F(Trainer, TakesNoStepBeforeItsFirstEpochEnds) { // F17
   auto& m = add();
@@ -126,7 +126,7 @@ TEST_F(Trainer, LooksForOthersBeforeItStartsAlone) {
   EXPECT_GT(m.probe->micro_steps, 0U);
 }
 
-// -- together ----------------------------------------------------------------------------------------
+// -- together ------------------------------------------------------------------------------------
 
 TEST_F(Trainer, TwoPeersFollowTheTrajectoryOfOneProcess) { // F1
   auto& a = add_started();
@@ -154,9 +154,9 @@ TEST_F(Trainer, TwoPeersFollowTheTrajectoryOfOneProcess) { // F1
     auto g = plain->mean_gradient();
     auto h = other->mean_gradient();
     for (std::size_t i = 0; i < g->size(); ++i)
-      mean.push_back(static_cast<float>(((*g)[i] * static_cast<double>(share)
-                                         + (*h)[i] * static_cast<double>(batch - share))
-                                        / static_cast<double>(batch)));
+      mean.push_back(static_cast<float>(
+        ((*g)[i] * static_cast<double>(share) + (*h)[i] * static_cast<double>(batch - share))
+        / static_cast<double>(batch)));
     for (auto* one : {plain.get(), other.get()}) {
       one->apply(mean, 0.1);
       one->reset_accumulators();
@@ -312,7 +312,7 @@ TEST_F(Trainer, ASurvivorGoesOnAlone) {
   expect_balance(a);
 }
 
-// -- joining ------------------------------------------------------------------------------------------
+// -- joining -------------------------------------------------------------------------------------
 
 TEST_F(Trainer, AJoinerIsTheDonorBitForBitAndStaysIt) { // F10, INV-3
   auto& donor = add_started();
@@ -378,7 +378,7 @@ TEST_F(Trainer, AStateOfAnotherModelIsRefusedAndRetriedEverMoreSlowly) {
   EXPECT_GT(status_of(donor).epoch, epoch_id{2});
 }
 
-// -- checkpoints ----------------------------------------------------------------------------------------
+// -- checkpoints ---------------------------------------------------------------------------------
 
 struct TrainerCheckpoints : Trainer {
   training_config with_checkpoints() {

@@ -75,11 +75,11 @@ class training_world : public actor_test {
 protected:
   ~training_world() override { // before what they refer to is gone
     for (const auto& m : members) {
-      for (const auto& one : {caf::actor_cast<caf::actor>(m->actor),
-                              caf::actor_cast<caf::actor>(m->peers.averager),
-                              caf::actor_cast<caf::actor>(m->peers.tracker),
-                              caf::actor_cast<caf::actor>(m->peers.switchboard),
-                              caf::actor_cast<caf::actor>(m->peers.exporter)})
+      for (const auto& one :
+           {caf::actor_cast<caf::actor>(m->actor), caf::actor_cast<caf::actor>(m->peers.averager),
+            caf::actor_cast<caf::actor>(m->peers.tracker),
+            caf::actor_cast<caf::actor>(m->peers.switchboard),
+            caf::actor_cast<caf::actor>(m->peers.exporter)})
         caf::anon_send_exit(one, caf::exit_reason::kill);
     }
     settle();
@@ -91,9 +91,9 @@ protected:
     trainer_actor actor;
     trainer_peers peers;
     std::vector<report_progress> reports;
-    std::vector<average_vector> questions; // asked of the averager
+    std::vector<average_vector> questions;                          // asked of the averager
     std::vector<caf::typed_response_promise<round_report>> answers; // that are owed
-    round_report answer;                   // to be delivered next
+    round_report answer;                                            // to be delivered next
     std::vector<training_status> statuses;
     std::vector<state_download_ended> downloads;
     std::size_t state_requests = 0; // that this member's switchboard was asked for
@@ -117,7 +117,8 @@ protected:
     m.actor = spawn(trainer, m.ctx, config.value_or(defaults()), factory, m.peers);
     return m;
   }
-  member& add_started(std::optional<training_config> config = {}, std::optional<toy_options> toy = {}) {
+  member& add_started(std::optional<training_config> config = {},
+                      std::optional<toy_options> toy = {}) {
     auto& m = add(std::move(config), toy);
     tell(m.actor, start_training{});
     return m;
@@ -185,8 +186,8 @@ protected:
       if (m->gone || m->reports.empty())
         continue;
       const auto& last = m->reports.back();
-      progress_report report{m->ctx.record, last.epoch, last.samples, 100, wall->now(),
-                             last.parameters};
+      progress_report report{m->ctx.record, last.epoch,  last.samples,
+                             100,           wall->now(), last.parameters};
       if (m.get() == &viewer)
         own = report;
       else
@@ -213,28 +214,29 @@ protected:
 
 private:
   averager_actor spawn_averager(std::size_t i) {
-    auto handle = sys.spawn([this, i](averager_actor::pointer self) -> averager_actor::behavior_type {
-      return {
-        [](const inbound_call&) -> caf::result<outbound_answer> { return to_caf(ec::internal); },
-        [this, i](const inbound_event&) { // see deliver
-          auto& m = *members[i];
-          auto promise = m.answers.back();
-          m.answers.pop_back();
-          promise.deliver(m.answer);
-        },
-        [](const peer_connected&) {},
-        [](const peer_disconnected&) {},
-        [this, i, self](const average_vector& question) -> caf::result<round_report> {
-          auto& m = *members[i];
-          m.questions.push_back(question);
-          auto promise = self->make_response_promise<round_report>();
-          m.answers.push_back(promise);
-          if (!hold_rounds)
-            run_round(question.epoch);
-          return promise;
-        },
-      };
-    });
+    auto handle =
+      sys.spawn([this, i](averager_actor::pointer self) -> averager_actor::behavior_type {
+        return {
+          [](const inbound_call&) -> caf::result<outbound_answer> { return to_caf(ec::internal); },
+          [this, i](const inbound_event&) { // see deliver
+            auto& m = *members[i];
+            auto promise = m.answers.back();
+            m.answers.pop_back();
+            promise.deliver(m.answer);
+          },
+          [](const peer_connected&) {},
+          [](const peer_disconnected&) {},
+          [this, i, self](const average_vector& question) -> caf::result<round_report> {
+            auto& m = *members[i];
+            m.questions.push_back(question);
+            auto promise = self->make_response_promise<round_report>();
+            m.answers.push_back(promise);
+            if (!hold_rounds)
+              run_round(question.epoch);
+            return promise;
+          },
+        };
+      });
     keep(handle);
     return handle;
   }
@@ -271,8 +273,8 @@ private:
     for (double s : sums)
       mean->push_back(static_cast<float>(s / report.weight_sum));
     report.values = mean;
-    report.outcome = report.contributors.size() == parts.size() ? round_outcome::complete
-                                                                : round_outcome::shrunk;
+    report.outcome =
+      report.contributors.size() == parts.size() ? round_outcome::complete : round_outcome::shrunk;
     for (auto* m : parts) {
       auto fault = round_fault(*m, epoch);
       if (fault == ec::none) {
@@ -286,8 +288,8 @@ private:
   }
 
   progress_tracker_actor spawn_tracker(std::size_t i) {
-    auto handle =
-      sys.spawn([this, i](progress_tracker_actor::pointer) -> progress_tracker_actor::behavior_type {
+    auto handle = sys.spawn(
+      [this, i](progress_tracker_actor::pointer) -> progress_tracker_actor::behavior_type {
         return {
           [](const inbound_call&) -> caf::result<outbound_answer> { return to_caf(ec::internal); },
           [](const inbound_event&) {},
@@ -306,48 +308,50 @@ private:
   }
 
   switchboard_actor spawn_switchboard(std::size_t i) {
-    auto handle = sys.spawn([this, i](switchboard_actor::pointer self)
-                              -> switchboard_actor::behavior_type {
-      return {
-        [this, i, self](const call_peer& call) -> caf::result<peer_answer> {
-          ++members[i]->state_requests;
-          std::size_t donor = 0;
-          while (donor < members.size() && members[donor]->ctx.record.id != call.to.id)
-            ++donor;
-          if (donor == members.size() || members[donor]->gone)
+    auto handle =
+      sys.spawn([this, i](switchboard_actor::pointer self) -> switchboard_actor::behavior_type {
+        return {
+          [this, i, self](const call_peer& call) -> caf::result<peer_answer> {
+            ++members[i]->state_requests;
+            std::size_t donor = 0;
+            while (donor < members.size() && members[donor]->ctx.record.id != call.to.id)
+              ++donor;
+            if (donor == members.size() || members[donor]->gone)
+              return to_caf(ec::unreachable);
+            auto promise = self->make_response_promise<peer_answer>();
+            self->request(members[donor]->actor, 10s, get_state_snapshot{})
+              .then(
+                [this, promise, call, donor](const state_snapshot& snapshot) mutable {
+                  std::string image{as_string_view(snapshot.state.view())};
+                  if (spoil_state)
+                    spoil_state(donor, image);
+                  peer_answer answer{call.to.id, {}, {}};
+                  if (const auto* chunk = std::get_if<wire::get_state_chunk>(&call.what)) {
+                    answer.what = wire::state_chunk{chunk->index};
+                    answer.body = copy_to_payload(as_byte_span(image));
+                  } else {
+                    answer.what = wire::state_header{snapshot.epoch, sha256(image),
+                                                     snapshot.parameters, image.size(), 1U << 20U};
+                  }
+                  promise.deliver(answer);
+                },
+                [promise](const caf::error& why) mutable { promise.deliver(why); });
+            return promise;
+          },
+          [](const tell_peer&) {},
+          [](const connect_address&) -> caf::result<peer_connected> {
             return to_caf(ec::unreachable);
-          auto promise = self->make_response_promise<peer_answer>();
-          self->request(members[donor]->actor, 10s, get_state_snapshot{})
-            .then(
-              [this, promise, call, donor](const state_snapshot& snapshot) mutable {
-                std::string image{as_string_view(snapshot.state.view())};
-                if (spoil_state)
-                  spoil_state(donor, image);
-                peer_answer answer{call.to.id, {}, {}};
-                if (const auto* chunk = std::get_if<wire::get_state_chunk>(&call.what)) {
-                  answer.what = wire::state_chunk{chunk->index};
-                  answer.body = copy_to_payload(as_byte_span(image));
-                } else {
-                  answer.what = wire::state_header{snapshot.epoch, sha256(image), snapshot.parameters,
-                                                   image.size(), 1U << 20U};
-                }
-                promise.deliver(answer);
-              },
-              [promise](const caf::error& why) mutable { promise.deliver(why); });
-          return promise;
-        },
-        [](const tell_peer&) {},
-        [](const connect_address&) -> caf::result<peer_connected> { return to_caf(ec::unreachable); },
-        [](get_connected_peers) { return connected_peers{}; },
-      };
-    });
+          },
+          [](get_connected_peers) { return connected_peers{}; },
+        };
+      });
     keep(handle);
     return handle;
   }
 
   metrics_exporter_actor spawn_exporter(std::size_t i) {
-    auto handle =
-      sys.spawn([this, i](metrics_exporter_actor::pointer) -> metrics_exporter_actor::behavior_type {
+    auto handle = sys.spawn(
+      [this, i](metrics_exporter_actor::pointer) -> metrics_exporter_actor::behavior_type {
         return {
           [this, i](const training_status& status) { members[i]->statuses.push_back(status); },
           [](const round_ended&) {},

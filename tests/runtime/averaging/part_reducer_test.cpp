@@ -1,10 +1,11 @@
+#include "runtime/averaging/part_reducer.hpp"
+
 #include <cmath>
 #include <cstring>
 #include <limits>
 
 #include <gtest/gtest.h>
 
-#include "runtime/averaging/part_reducer.hpp"
 #include "runtime/core/random.hpp"
 #include "tests/runtime/averaging/plans.hpp"
 
@@ -20,7 +21,8 @@ payload encoded(codec_id codec, const std::vector<float>& values) {
 std::vector<float> random_values(random_source& random, std::size_t n) {
   std::vector<float> out(n);
   for (auto& x : out)
-    x = static_cast<float>((random.unit() - 0.5) * std::ldexp(1.0, static_cast<int>(random.below(20))));
+    x = static_cast<float>((random.unit() - 0.5)
+                           * std::ldexp(1.0, static_cast<int>(random.below(20))));
   return out;
 }
 
@@ -133,7 +135,8 @@ TEST(PartReducer, WeightsThatSumToZeroGiveZerosAndNoNaN) {
 TEST(PartReducer, FindsOutWhoSentWhatIsNotFinite) {
   for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                     -std::numeric_limits<float>::infinity()})
-    for (std::size_t at : {std::size_t{0}, std::size_t{1'023}, std::size_t{1'024}, std::size_t{4'999}}) {
+    for (std::size_t at :
+         {std::size_t{0}, std::size_t{1'023}, std::size_t{1'024}, std::size_t{4'999}}) {
       std::vector<float> values(5'000, 1.0F);
       part_reducer reducer{codec_id::none, 5'000};
       ASSERT_TRUE(reducer.add(0, 1, encoded(codec_id::none, values)).ok());
@@ -172,7 +175,8 @@ TEST(PartReducer, NonsenseIsNotTaken) {
   auto good = encoded(codec_id::none, {1, 2});
   EXPECT_EQ(reducer.add(0, -1, good).error().code, ec::bad_weight);
   EXPECT_EQ(reducer.add(0, std::nan(""), good).error().code, ec::bad_weight);
-  EXPECT_EQ(reducer.add(0, std::numeric_limits<double>::infinity(), good).error().code, ec::bad_weight);
+  EXPECT_EQ(reducer.add(0, std::numeric_limits<double>::infinity(), good).error().code,
+            ec::bad_weight);
   EXPECT_EQ(reducer.add(0, 1, encoded(codec_id::none, {1})).error().code, ec::wrong_shape);
   EXPECT_TRUE(reducer.present().empty());
   EXPECT_TRUE(reducer.add(0, 1, good).ok());

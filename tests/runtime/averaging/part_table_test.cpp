@@ -1,8 +1,9 @@
+#include "runtime/averaging/part_table.hpp"
+
 #include <map>
 
 #include <gtest/gtest.h>
 
-#include "runtime/averaging/part_table.hpp"
 #include "runtime/core/random.hpp"
 #include "tests/runtime/averaging/plans.hpp"
 

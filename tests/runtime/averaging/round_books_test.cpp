@@ -1,8 +1,9 @@
+#include "runtime/averaging/round_books.hpp"
+
 #include <set>
 
 #include <gtest/gtest.h>
 
-#include "runtime/averaging/round_books.hpp"
 #include "tests/runtime/averaging/plans.hpp"
 
 namespace waggle {
@@ -13,7 +14,9 @@ const steady_time t0{};
 const auto all3 = member_set::first(3).bits();
 
 // 3 members × 10 elements in parts of 4: parts 0-2 of member 0, 3-5 of member 1, 6-8 of member 2.
-round_books books(std::size_t self) { return {plan_for(3), self, t0}; }
+round_books books(std::size_t self) {
+  return {plan_for(3), self, t0};
+}
 
 TEST(RoundBooks, ShipsEachContributionOnceBeginningBehindItself) {
   auto b = books(1);

@@ -17,10 +17,10 @@ namespace {
 using protocol = round_protocol;
 
 struct faults {
-  std::size_t crashes_max = 0;      // at random times; what they sent last may be lost
-  std::size_t suspicions_max = 0;   // of members that are well
-  std::size_t give_ups_max = 0;     // members that end by themselves
-  bool silent = false;              // crashes are noticed by silence alone
+  std::size_t crashes_max = 0;    // at random times; what they sent last may be lost
+  std::size_t suspicions_max = 0; // of members that are well
+  std::size_t give_ups_max = 0;   // members that end by themselves
+  bool silent = false;            // crashes are noticed by silence alone
 };
 
 /// One round. Time is in milliseconds.
@@ -32,8 +32,8 @@ public:
     protocol machine;
     round_view view;
     bool alive = true;
-    bool complete = false;   // holds the result over the view's contributors
-    std::int64_t since = 0;  // entered the view
+    bool complete = false;  // holds the result over the view's contributors
+    std::int64_t since = 0; // entered the view
     std::int64_t completed = 0;
     bool contributed = false;
     std::optional<round_view> decided;
@@ -41,7 +41,8 @@ public:
     std::int64_t ended_at = 0;
   };
 
-  round_model(std::uint64_t seed, std::size_t n, faults f) : random_(seed), plan_(plan_for(n)), faults_(f) {
+  round_model(std::uint64_t seed, std::size_t n, faults f)
+    : random_(seed), plan_(plan_for(n)), faults_(f) {
     protocol::options opts;
     opts.takeover_timeout = milliseconds{2'000};
     for (std::size_t i = 0; i < n; ++i) {
@@ -144,7 +145,8 @@ private:
     if (faults_.silent)
       return;
     for (std::size_t i = 0; i < members_.size(); ++i)
-      at(1 + static_cast<std::int64_t>(random_.below(50)), [this, i, who] { suspect(i, who, ec::peer_lost); });
+      at(1 + static_cast<std::int64_t>(random_.below(50)),
+         [this, i, who] { suspect(i, who, ec::peer_lost); });
   }
 
   void suspect(std::size_t by, std::size_t whom, ec reason) {
@@ -160,10 +162,10 @@ private:
         return;
       if (!m.complete) {
         bool possible = true;
-        m.view.contributor_set().for_each([&](std::size_t i) { possible = possible && members_[i].contributed; });
-        m.view.participant_set().for_each([&](std::size_t i) {
-          possible = possible && (members_[i].alive || results_are_out(i));
-        });
+        m.view.contributor_set().for_each(
+          [&](std::size_t i) { possible = possible && members_[i].contributed; });
+        m.view.participant_set().for_each(
+          [&](std::size_t i) { possible = possible && (members_[i].alive || results_are_out(i)); });
         if (possible) {
           m.complete = true;
           m.completed = now_;
@@ -173,7 +175,9 @@ private:
       try_to_complete(who);
     });
   }
-  bool results_are_out(std::size_t crashed) { return (crashed_at_[crashed] + static_cast<std::int64_t>(crashed)) % 3 == 0; }
+  bool results_are_out(std::size_t crashed) {
+    return (crashed_at_[crashed] + static_cast<std::int64_t>(crashed)) % 3 == 0;
+  }
 
   void tick(std::size_t who) {
     at(125, [this, who] {
@@ -187,7 +191,8 @@ private:
         if (now_ - m.since >= stall_ms) {
           auto missing = m.view.contributor_set() | m.view.participant_set();
           missing.for_each([&](std::size_t i) {
-            if (i != who && (!members_[i].alive || members_[i].machine.ended()) && !m.machine.ended())
+            if (i != who && (!members_[i].alive || members_[i].machine.ended())
+                && !m.machine.ended())
               suspect(who, i, ec::stalled);
           });
         }
@@ -207,7 +212,8 @@ private:
       return;
     }
     auto& last = last_arrival_[{from, to}];
-    last = std::max(last, now_ + 1 + static_cast<std::int64_t>(random_.below(random_.below(10) == 0 ? 900 : 60)));
+    last = std::max(
+      last, now_ + 1 + static_cast<std::int64_t>(random_.below(random_.below(10) == 0 ? 900 : 60)));
     bool lost_with_its_sender = random_.below(3) == 0;
     auto sent = now_;
     at(last - now_, [this, from, to, sent, lost_with_its_sender, what = std::move(what)] {
@@ -221,7 +227,8 @@ private:
   void perform(std::size_t who, const protocol::actions& actions) {
     auto& m = members_[who];
     for (const auto& action : actions) {
-      bool ends = std::holds_alternative<protocol::commit>(action) || std::holds_alternative<protocol::fail>(action);
+      bool ends = std::holds_alternative<protocol::commit>(action)
+                  || std::holds_alternative<protocol::fail>(action);
       if (ends && (m.decided || m.failed))
         violation_ = "a member ended twice";
       std::visit([&](const auto& a) { act(who, m, a); }, action);
@@ -265,7 +272,8 @@ private:
   }
   void act(std::size_t who, member&, const protocol::send_standing& a) {
     auto standing = a.standing;
-    broadcast(who, just(a.to), [who, standing](protocol& p) { return p.on_standing(who, standing); });
+    broadcast(who, just(a.to),
+              [who, standing](protocol& p) { return p.on_standing(who, standing); });
   }
   void act(std::size_t, member& m, const protocol::enter_view& a) {
     if (m.decided || m.failed)
@@ -302,7 +310,8 @@ private:
   std::map<std::pair<std::int64_t, std::uint64_t>, std::function<void()>> events_;
   std::map<std::pair<std::size_t, std::size_t>, std::int64_t> last_arrival_;
   std::map<std::size_t, std::int64_t> crashed_at_;
-  std::map<std::pair<std::uint32_t, std::uint64_t>, member_set> prepared_; // (view, contributors) → by whom
+  std::map<std::pair<std::uint32_t, std::uint64_t>, member_set>
+    prepared_; // (view, contributors) → by whom
   std::int64_t now_ = 0;
   std::uint64_t sequence_ = 0;
   std::string violation_;
@@ -321,8 +330,10 @@ tally run_many(std::uint64_t seeds, std::size_t members_min, std::size_t members
     auto n = members_min + seed % (members_max - members_min + 1);
     round_model model{seed, n, f};
     model.run();
-    EXPECT_EQ(model.violation(), "") << "seed " << seed << ", " << n << " members: " << model.describe();
-    EXPECT_TRUE(model.all_ended()) << "seed " << seed << ", " << n << " members: " << model.describe();
+    EXPECT_EQ(model.violation(), "")
+      << "seed " << seed << ", " << n << " members: " << model.describe();
+    EXPECT_TRUE(model.all_ended())
+      << "seed " << seed << ", " << n << " members: " << model.describe();
     if (testing::Test::HasFailure())
       return out;
     ++out.rounds;

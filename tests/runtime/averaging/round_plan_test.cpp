@@ -24,11 +24,19 @@ TEST(RoundPlan, EveryBrokenPlanIsRefusedWithAReason) {
     return plan;
   };
   expect_refused(with([](auto& p) { p.id = {}; }), "no id");
-  expect_refused(with([](auto& p) { p.members.clear(); p.shares.clear(); }), "no members");
+  expect_refused(with([](auto& p) {
+                   p.members.clear();
+                   p.shares.clear();
+                 }),
+                 "no members");
   expect_refused(plan_for(65), "too many members");
   expect_refused(with([](auto& p) { p.shares.pop_back(); }), "a share is missing");
   expect_refused(with([](auto& p) { p.codec = static_cast<codec_id>(77); }), "unknown codec");
-  expect_refused(with([](auto& p) { p.elements = 0; p.shares = {0, 0, 0}; }), "nothing to average");
+  expect_refused(with([](auto& p) {
+                   p.elements = 0;
+                   p.shares = {0, 0, 0};
+                 }),
+                 "nothing to average");
   expect_refused(with([](auto& p) { p.elements = plan_elements_max + 1; }), "too many elements");
   expect_refused(with([](auto& p) { p.part_elements = 0; }), "empty parts");
   expect_refused(with([](auto& p) { p.part_elements = part_elements_max + 1; }), "parts too large");
@@ -38,16 +46,19 @@ TEST(RoundPlan, EveryBrokenPlanIsRefusedWithAReason) {
   expect_refused(with([](auto& p) { ++p.shares[0]; }), "shares exceed the vector");
   expect_refused(with([](auto& p) { --p.shares[0]; }), "shares do not cover the vector");
   expect_refused(with([](auto& p) { p.shares = {~0ULL, 16, 15}; }), "a sum that wraps around");
-  expect_refused(with([](auto& p) { p.members[1].mode = member_mode::client; }), "a client that reduces");
+  expect_refused(with([](auto& p) { p.members[1].mode = member_mode::client; }),
+                 "a client that reduces");
   expect_refused(with([](auto& p) {
                    p.members[0].mode = member_mode::client;
                    p.shares = {0, 15, 15};
-                 }), "a client that leads");
+                 }),
+                 "a client that leads");
   expect_refused(with([](auto& p) {
                    p.elements = plan_elements_max;
                    p.shares = {plan_elements_max, 0, 0};
                    p.part_elements = 1;
-                 }), "too many parts");
+                 }),
+                 "too many parts");
 }
 
 } // namespace

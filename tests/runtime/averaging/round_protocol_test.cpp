@@ -1,6 +1,7 @@
+#include "runtime/averaging/round_protocol.hpp"
+
 #include <gtest/gtest.h>
 
-#include "runtime/averaging/round_protocol.hpp"
 #include "tests/runtime/averaging/plans.hpp"
 
 namespace waggle {
@@ -179,7 +180,8 @@ TEST(RoundProtocol, ViewsThatMakeNoSenseAreNotEntered) {
   EXPECT_TRUE(m.on_propose(0, {4, 15, 31, false}).empty()) << "a participant that is no member";
   EXPECT_TRUE(m.on_propose(0, {4, 8, 8, false}).empty()) << "no quorum";
   EXPECT_TRUE(m.on_propose(9, {9, 15, 15, false}).empty()) << "from nobody";
-  EXPECT_TRUE(m.on_propose(0, {0xfffffffcU, 15, 15, false}).empty()) << "numbers must not wrap around";
+  EXPECT_TRUE(m.on_propose(0, {0xfffffffcU, 15, 15, false}).empty())
+    << "numbers must not wrap around";
   EXPECT_TRUE(m.on_takeover(3 - 1, 0xfffffffeU).empty());
   EXPECT_EQ(m.view().number, 0u);
   EXPECT_FALSE(m.ended());
@@ -233,7 +235,8 @@ TEST(RoundProtocol, AuxiliariesDoNotContribute) {
   protocol leader{plan, 0, {}};
   EXPECT_EQ(leader.view().contributor_set(), members_of({0, 1}));
   EXPECT_EQ(leader.view().participant_set(), members_of({0, 1, 2}));
-  EXPECT_TRUE((protocol{plan, 1, {}}.on_propose(0, {3, 7, 7, false}).empty())) << "nor may a view say so";
+  EXPECT_TRUE((protocol{plan, 1, {}}.on_propose(0, {3, 7, 7, false}).empty()))
+    << "nor may a view say so";
 }
 
 } // namespace

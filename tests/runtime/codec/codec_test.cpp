@@ -1,3 +1,5 @@
+#include "runtime/codec/codec.hpp"
+
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -6,7 +8,6 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/codec/codec.hpp"
 #include "runtime/core/random.hpp"
 
 namespace waggle {
@@ -26,10 +27,13 @@ std::uint16_t half_alone(float x) {
 }
 float float_alone(std::uint16_t half) {
   float out = 0;
-  EXPECT_TRUE(decode(codec_id::float16, std::as_bytes(std::span{&half, 1}), std::span{&out, 1}).ok());
+  EXPECT_TRUE(
+    decode(codec_id::float16, std::as_bytes(std::span{&half, 1}), std::span{&out, 1}).ok());
   return out;
 }
-bool is_nan(std::uint16_t half) { return (half & 0x7c00U) == 0x7c00U && (half & 0x3ffU) != 0; }
+bool is_nan(std::uint16_t half) {
+  return (half & 0x7c00U) == 0x7c00U && (half & 0x3ffU) != 0;
+}
 
 /// By definition, in doubles: the nearest half, ties to the even one.
 std::uint16_t reference_half(float x) {
@@ -40,10 +44,12 @@ std::uint16_t reference_half(float x) {
   double steps = std::nearbyint(magnitude / unit); // ties to even
   double rounded = steps * unit;
   if (rounded < std::ldexp(1.0, -14))
-    return static_cast<std::uint16_t>(sign | static_cast<std::uint16_t>(std::lround(std::ldexp(rounded, 24))));
+    return static_cast<std::uint16_t>(
+      sign | static_cast<std::uint16_t>(std::lround(std::ldexp(rounded, 24))));
   exponent = std::ilogb(rounded);
   auto mantissa = static_cast<unsigned>(std::lround(std::ldexp(rounded, 10 - exponent))) & 0x3ffU;
-  return static_cast<std::uint16_t>(sign | (static_cast<unsigned>(exponent + 15) << 10U) | mantissa);
+  return static_cast<std::uint16_t>(sign | (static_cast<unsigned>(exponent + 15) << 10U)
+                                    | mantissa);
 }
 
 TEST(Float16, Every65536HalvesSurviveTheRoundTrip) {
@@ -73,7 +79,9 @@ TEST(Float16, TheProcessorAndThePortableCodeGiveTheSameBits) {
   std::vector<float> together(all.size());
   ASSERT_TRUE(decode(codec_id::float16, std::as_bytes(std::span{all}), together).ok());
   for (std::size_t i = 0; i < all.size(); ++i)
-    ASSERT_EQ(std::bit_cast<std::uint32_t>(together[i]), std::bit_cast<std::uint32_t>(float_alone(all[i]))) << i;
+    ASSERT_EQ(std::bit_cast<std::uint32_t>(together[i]),
+              std::bit_cast<std::uint32_t>(float_alone(all[i])))
+      << i;
 
   random_source random{11};
   std::vector<float> values(80'000);
@@ -95,10 +103,12 @@ TEST(Float16, RoundsToTheNearestAndTiesToEven) {
   EXPECT_EQ(half_alone(0x1p-25F), 0x0000) << "half of the smallest ties to zero";
   EXPECT_EQ(half_alone(std::nextafter(0x1p-25F, 1.0F)), 0x0001);
   EXPECT_EQ(half_alone(-0.0F), 0x8000);
-  EXPECT_EQ(half_alone(0x1.ffcp-15F), 0x03ff + 1) << "a subnormal that rounds up to the smallest normal";
+  EXPECT_EQ(half_alone(0x1.ffcp-15F), 0x03ff + 1)
+    << "a subnormal that rounds up to the smallest normal";
   random_source random{5};
   for (int i = 0; i < 200'000; ++i) {
-    auto x = static_cast<float>(std::ldexp(random.unit() * 2 - 1, static_cast<int>(random.below(44)) - 27));
+    auto x = static_cast<float>(
+      std::ldexp(random.unit() * 2 - 1, static_cast<int>(random.below(44)) - 27));
     ASSERT_EQ(half_alone(x), reference_half(x)) << x;
   }
 }
@@ -108,7 +118,8 @@ TEST(Float16, ClampsWhatIsTooLargeAndKeepsNaN) {
   EXPECT_EQ(float_alone(half_alone(1e30F)), 65'504.0F);
   EXPECT_EQ(float_alone(half_alone(-infinity)), -65'504.0F);
   EXPECT_TRUE(std::isnan(float_alone(half_alone(std::nanf("")))));
-  auto eight = halves(std::vector<float>{infinity, -infinity, 65'519, 65'520, std::nanf(""), 1e9F, -1e9F, 0});
+  auto eight =
+    halves(std::vector<float>{infinity, -infinity, 65'519, 65'520, std::nanf(""), 1e9F, -1e9F, 0});
   std::vector<float> back(8);
   ASSERT_TRUE(decode(codec_id::float16, eight, back).ok());
   EXPECT_EQ(back[0], 65'504.0F);

@@ -2,17 +2,19 @@
 
 #include <csignal>
 #include <fstream>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 namespace waggle {
 namespace {
 
 namespace fs = std::filesystem;
 
-byte_span bytes(std::string_view text) { return as_byte_span(text); }
+byte_span bytes(std::string_view text) {
+  return as_byte_span(text);
+}
 
 /// What both kinds of disk promise.
 class Disk : public testing::TestWithParam<bool> {

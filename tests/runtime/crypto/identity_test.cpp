@@ -1,12 +1,12 @@
-#include <sys/stat.h>
-#include <unistd.h>
+#include "runtime/crypto/identity.hpp"
 
 #include <fstream>
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "runtime/crypto/digest.hpp"
-#include "runtime/crypto/identity.hpp"
 
 namespace waggle {
 namespace {
@@ -24,8 +24,10 @@ protected:
 };
 
 TEST(Digest, IsSha256) {
-  EXPECT_EQ(to_string(sha256("")), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
-  EXPECT_EQ(to_string(sha256("abc")), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(to_string(sha256("")),
+            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(to_string(sha256("abc")),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
 TEST(Digest, APieceAtATimeIsTheSameAsAtOnce) {
@@ -93,7 +95,8 @@ TEST_F(identity_files, AnExistingFileIsNeverReplaced) {
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.error().code, ec::io_error);
   EXPECT_EQ((*identity::load(path))->id(), identity::from_seed(1)->id());
-  EXPECT_EQ(std::distance(fs::directory_iterator{folder}, fs::directory_iterator{}), 1) << "nothing is left behind";
+  EXPECT_EQ(std::distance(fs::directory_iterator{folder}, fs::directory_iterator{}), 1)
+    << "nothing is left behind";
 }
 
 TEST_F(identity_files, WhatIsNoKeyIsRefusedWithASentence) {

@@ -1,3 +1,5 @@
+#include "runtime/dht/lookup.hpp"
+
 #include <algorithm>
 #include <deque>
 #include <map>
@@ -5,7 +7,6 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/dht/lookup.hpp"
 #include "tests/runtime/dht/peers.hpp"
 
 namespace waggle {
@@ -85,12 +86,15 @@ TEST(Lookup, FindsTheNearestPeersOfTheSwarm) { // C20, C21
     auto got = s.find(target, from);
     auto truth = s.truth(target, from.id, 20);
     ASSERT_EQ(got.nearest.size(), 20u);
-    EXPECT_TRUE(std::is_sorted(got.nearest.begin(), got.nearest.end(), [&](const auto& a, const auto& b) {
-      return distance(target, a.id) < distance(target, b.id);
-    }));
+    EXPECT_TRUE(
+      std::is_sorted(got.nearest.begin(), got.nearest.end(), [&](const auto& a, const auto& b) {
+        return distance(target, a.id) < distance(target, b.id);
+      }));
     EXPECT_EQ(got.nearest.front().id, truth.front().id) << "turn " << turn;
     for (const auto& p : got.nearest)
-      right += std::any_of(truth.begin(), truth.end(), [&](const auto& t) { return t.id == p.id; }) ? 1 : 0;
+      right += std::any_of(truth.begin(), truth.end(), [&](const auto& t) { return t.id == p.id; })
+                 ? 1
+                 : 0;
     EXPECT_LE(got.at_once_max, 4u);
     EXPECT_LE(got.hops, 6u);
   }

@@ -7,7 +7,8 @@ namespace {
 
 const auto now = swarm_time_from(1'700'000'000'000'000'000);
 
-record open_record(std::string subkey, std::string value, std::chrono::nanoseconds life, std::uint64_t sequence = 0) {
+record open_record(std::string subkey, std::string value, std::chrono::nanoseconds life,
+                   std::uint64_t sequence = 0) {
   record out;
   out.name = "table";
   out.subkey = std::move(subkey);
@@ -43,7 +44,8 @@ TEST(Record, IsAcceptedWithItsOwnersSignatureOnly) { // C35
     return verdict(entry);
   };
   EXPECT_EQ(bad([](record& r) { r.value = "epoch 8"; }), ec::bad_signature);
-  EXPECT_EQ(bad([](record& r) { r.expiration += 1s; }), ec::bad_signature) << "nobody else prolongs it";
+  EXPECT_EQ(bad([](record& r) { r.expiration += 1s; }), ec::bad_signature)
+    << "nobody else prolongs it";
   EXPECT_EQ(bad([](record& r) { ++r.sequence; }), ec::bad_signature);
   EXPECT_EQ(bad([](record& r) { r.tombstone = true; }), ec::bad_signature);
   EXPECT_EQ(bad([](record& r) { r.name = "demo_progresss"; }), ec::bad_signature);
@@ -78,9 +80,13 @@ TEST(Record, LivesNeitherInThePastNorTooLong) { // C16
   EXPECT_EQ(verdict(entry), ec::bad_expiry);
   entry.expiration = swarm_time::min();
   EXPECT_EQ(verdict(entry), ec::bad_expiry);
-  EXPECT_EQ(validate_record("demo", entry, swarm_time_from(-1), *make_plain_verifier()).error().code, ec::bad_expiry);
+  EXPECT_EQ(
+    validate_record("demo", entry, swarm_time_from(-1), *make_plain_verifier()).error().code,
+    ec::bad_expiry);
   entry.expiration = swarm_time::max();
-  EXPECT_EQ(validate_record("demo", entry, swarm_time_from(-1), *make_plain_verifier()).error().code, ec::bad_expiry)
+  EXPECT_EQ(
+    validate_record("demo", entry, swarm_time_from(-1), *make_plain_verifier()).error().code,
+    ec::bad_expiry)
     << "the difference does not overflow";
 }
 
@@ -134,7 +140,8 @@ TEST_F(RecordStore, ALaterExpirationReplaces) { // C10
 TEST_F(RecordStore, ARefusedOlderRecordChangesNothing) { // C15
   EXPECT_EQ(store.put(key, open_record("", "v", 10s), now), ec::none);
   EXPECT_EQ(store.put(key, open_record("", "x", 1s), now), ec::stale_record);
-  EXPECT_EQ(store.put(key, open_record("", "x", 10s), now), ec::stale_record) << "equal is not newer";
+  EXPECT_EQ(store.put(key, open_record("", "x", 10s), now), ec::stale_record)
+    << "equal is not newer";
   auto held = store.get(key, now + 9s);
   ASSERT_EQ(held.size(), 1u);
   EXPECT_EQ(held[0].value, "v");
@@ -172,7 +179,8 @@ TEST_F(RecordStore, OverItsQuotaWhatExpiresFirstGoes) { // C11
   for (const auto& r : small.get(key, now))
     left += r.subkey;
   EXPECT_EQ(left, "134");
-  EXPECT_EQ(small.put(key, open_record("5", big, 1s), now), ec::overloaded) << "it would be the first to go";
+  EXPECT_EQ(small.put(key, open_record("5", big, 1s), now), ec::overloaded)
+    << "it would be the first to go";
   EXPECT_LE(small.bytes(), 3 * (sizeof(record) + 1'100));
 }
 
@@ -198,7 +206,8 @@ TEST_F(RecordStore, ADictionaryIsBounded) {
   for (std::size_t i = 0; i < many; ++i)
     ASSERT_EQ(large.put(key, open_record(std::to_string(i), "", 1s), now), ec::none);
   EXPECT_EQ(large.put(key, open_record("one more", "", 100s), now), ec::overloaded);
-  EXPECT_EQ(large.put(key, open_record("7", "", 100s), now), ec::none) << "what is there may be renewed";
+  EXPECT_EQ(large.put(key, open_record("7", "", 100s), now), ec::none)
+    << "what is there may be renewed";
 }
 
 TEST_F(RecordStore, ExpiredRecordsAreNotTaken) {

@@ -18,7 +18,8 @@ std::vector<peer_id> ids(const std::vector<peer_record>& peers) {
 }
 
 struct filled {
-  filled(std::size_t n, routing_options options, std::uint64_t seed = 1) : random(seed), table(self(random), options, t0) {
+  filled(std::size_t n, routing_options options, std::uint64_t seed = 1)
+    : random(seed), table(self(random), options, t0) {
     for (std::size_t i = 0; i < n; ++i) {
       offered.push_back(random_peer(random));
       (void)table.heard_from(offered.back(), t0);
@@ -124,8 +125,9 @@ TEST(RoutingTable, TheNearestAreThoseThatBruteForceFinds) { // C7
     auto exclude = f.random.below(2) == 0 ? peer : peer_id{};
     auto expected = active;
     std::erase_if(expected, [&](const auto& p) { return p.id == exclude; });
-    std::sort(expected.begin(), expected.end(),
-              [&](const auto& a, const auto& b) { return distance(target, a.id) < distance(target, b.id); });
+    std::sort(expected.begin(), expected.end(), [&](const auto& a, const auto& b) {
+      return distance(target, a.id) < distance(target, b.id);
+    });
     expected.resize(std::min<std::size_t>(k, expected.size()));
     auto got = f.table.nearest(target, k, exclude);
     ASSERT_EQ(ids(got), ids(expected)) << "turn " << turn;

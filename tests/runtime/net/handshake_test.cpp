@@ -1,17 +1,24 @@
+#include "runtime/net/handshake.hpp"
+
 #include <gtest/gtest.h>
 
 #include "handshake.pb.h"
 #include "runtime/core/random.hpp"
 #include "runtime/net/framing.hpp"
-#include "runtime/net/handshake.hpp"
 
 namespace waggle::net {
 namespace {
 
-handshake::setup setup_of(std::uint64_t who, bool dialled, std::string run = "demo", int nonce = 0) {
+handshake::setup setup_of(std::uint64_t who, bool dialled, std::string run = "demo",
+                          int nonce = 0) {
   auto self = identity::from_seed(who);
-  handshake::setup out{dialled, std::move(run), self, {self->id(), self->key(), {{"10.0.0.1", 7700}}, false},
-                       make_plain_verifier(), {}, {}};
+  handshake::setup out{dialled,
+                       std::move(run),
+                       self,
+                       {self->id(), self->key(), {{"10.0.0.1", 7700}}, false},
+                       make_plain_verifier(),
+                       {},
+                       {}};
   out.nonce.bytes.fill(static_cast<std::byte>(nonce != 0 ? nonce : static_cast<int>(who)));
   return out;
 }
@@ -52,7 +59,8 @@ TEST(Handshake, AnotherVersionIsRefused) {
   proto::HandshakeMessage hello;
   ASSERT_TRUE(hello.ParseFromString(handshake{setup_of(1, true)}.hello()));
   hello.mutable_hello()->set_version(protocol_version + 1);
-  expect_refused(handshake{setup_of(2, false)}.on_message(hello.SerializeAsString()), ec::wrong_version);
+  expect_refused(handshake{setup_of(2, false)}.on_message(hello.SerializeAsString()),
+                 ec::wrong_version);
 }
 
 TEST(Handshake, OneselfIsRefused) {
@@ -106,7 +114,8 @@ TEST(Handshake, ASignatureOfSomebodyElseIsRefused) {
 TEST(Handshake, MessagesOutOfTurnAreRefused) {
   proto::HandshakeMessage proof;
   proof.mutable_proof()->set_signature(std::string(64, 'x'));
-  expect_refused(handshake{setup_of(2, false)}.on_message(proof.SerializeAsString()), ec::protocol_violation);
+  expect_refused(handshake{setup_of(2, false)}.on_message(proof.SerializeAsString()),
+                 ec::protocol_violation);
   handshake bob{setup_of(2, false)};
   (void)bob.on_message(handshake{setup_of(1, true)}.hello());
   expect_refused(bob.on_message(handshake{setup_of(1, true)}.hello()), ec::protocol_violation);
@@ -125,12 +134,16 @@ TEST(Handshake, FieldsOutOfTheirLimitsAreRefused) {
   expect_refused(with([](auto& h) { h.set_run_id(std::string(257, 'r')); }), ec::malformed);
   expect_refused(with([](auto& h) { h.mutable_addresses(0)->set_port(70'000); }), ec::malformed);
   expect_refused(with([](auto& h) { h.mutable_addresses(0)->set_port(0); }), ec::malformed);
-  expect_refused(with([](auto& h) { h.mutable_addresses(0)->set_host(std::string(254, 'h')); }), ec::malformed);
+  expect_refused(with([](auto& h) { h.mutable_addresses(0)->set_host(std::string(254, 'h')); }),
+                 ec::malformed);
   expect_refused(with([](auto& h) {
                    for (int i = 0; i < 4; ++i)
                      *h.add_addresses() = h.addresses(0);
-                 }), ec::malformed);
-  expect_refused(handshake{setup_of(2, false)}.on_message(std::string(handshake_bytes_max + 1, 'x')), ec::malformed);
+                 }),
+                 ec::malformed);
+  expect_refused(
+    handshake{setup_of(2, false)}.on_message(std::string(handshake_bytes_max + 1, 'x')),
+    ec::malformed);
   expect_refused(handshake{setup_of(2, false)}.on_message("\xff\xff"), ec::malformed);
 }
 
@@ -143,7 +156,8 @@ TEST(Handshake, ADenialIsReadAndNeverLong) {
   EXPECT_LT(step.why.detail.size(), 600u);
   EXPECT_TRUE(step.send.empty());
   denial.mutable_denial()->set_code(0);
-  EXPECT_EQ(handshake{setup_of(1, true)}.on_message(denial.SerializeAsString()).why.code, ec::internal);
+  EXPECT_EQ(handshake{setup_of(1, true)}.on_message(denial.SerializeAsString()).why.code,
+            ec::internal);
 }
 
 TEST(Handshake, RandomBytesNeverCrashAndNeverSucceed) {
@@ -160,8 +174,9 @@ TEST(Handshake, RandomBytesNeverCrashAndNeverSucceed) {
 }
 
 TEST(Framing, APrefixIsReadAsItIsWritten) {
-  for (auto prefix : {frame_prefix{frame_kind::message, 17, 1U << 24U}, frame_prefix{frame_kind::window, 8, 0},
-                      frame_prefix{frame_kind::handshake, 100, 0}}) {
+  for (auto prefix :
+       {frame_prefix{frame_kind::message, 17, 1U << 24U}, frame_prefix{frame_kind::window, 8, 0},
+        frame_prefix{frame_kind::handshake, 100, 0}}) {
     auto read = read_prefix(write_prefix(prefix));
     ASSERT_TRUE(read.ok());
     EXPECT_EQ(read->kind, prefix.kind);

@@ -1,7 +1,8 @@
+#include "runtime/net/sim_network.hpp"
+
 #include <gtest/gtest.h>
 
 #include "runtime/crypto/identity.hpp"
-#include "runtime/net/sim_network.hpp"
 
 namespace waggle::net {
 namespace {
@@ -13,7 +14,8 @@ struct sim_swarm {
     for (std::size_t i = 0; i < n; ++i) {
       auto self = identity::from_seed(i + 1);
       net.add_node("demo", {self->id(), self->key(), {}, false});
-      (void)net.transport_of(i)->listen({}, [this, i](std::shared_ptr<link> l) { adopt(i, std::move(l)); });
+      (void)net.transport_of(i)->listen(
+        {}, [this, i](std::shared_ptr<link> l) { adopt(i, std::move(l)); });
     }
   }
   struct view {
@@ -32,11 +34,12 @@ struct sim_swarm {
   }
   ec dial(std::size_t from, std::size_t to, const peer_id& expected = {}) {
     ec out = ec::internal;
-    net.transport_of(from)->dial(sim_network::address_of(to), expected, 1s, [&](result<std::shared_ptr<link>> got) {
-      out = got.ok() ? ec::none : got.error().code;
-      if (got.ok())
-        adopt(from, *got);
-    });
+    net.transport_of(from)->dial(sim_network::address_of(to), expected, 1s,
+                                 [&](result<std::shared_ptr<link>> got) {
+                                   out = got.ok() ? ec::none : got.error().code;
+                                   if (got.ok())
+                                     adopt(from, *got);
+                                 });
     net.run_until(net.now() + 5s);
     return out;
   }

@@ -1,5 +1,7 @@
-// Real sockets on loopback, port 0. Nothing sleeps: a test waits for what it expects, with a deadline
-// that only a failure reaches.
+// Real sockets on loopback, port 0. Nothing sleeps: a test waits for what it expects, with a
+// deadline that only a failure reaches.
+
+#include "runtime/net/tcp_transport.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -17,7 +19,6 @@
 #include "runtime/crypto/digest.hpp"
 #include "runtime/net/framing.hpp"
 #include "runtime/net/http_client.hpp"
-#include "runtime/net/tcp_transport.hpp"
 
 namespace waggle::net {
 namespace {
@@ -46,7 +47,8 @@ private:
 };
 
 struct peer {
-  explicit peer(std::uint64_t seed, std::string run = "demo", std::function<void(tcp_transport_config&)> adjust = {}) {
+  explicit peer(std::uint64_t seed, std::string run = "demo",
+                std::function<void(tcp_transport_config&)> adjust = {}) {
     auto self = identity::from_seed(seed);
     tcp_transport_config config;
     config.run_id = std::move(run);
@@ -65,7 +67,8 @@ struct peer {
   ~peer() { wire->stop(); }
 
   endpoint listen() {
-    auto bound = wire->listen({"127.0.0.1", 0}, [this](std::shared_ptr<link> l) { adopt(std::move(l)); });
+    auto bound =
+      wire->listen({"127.0.0.1", 0}, [this](std::shared_ptr<link> l) { adopt(std::move(l)); });
     EXPECT_TRUE(bound.ok());
     return *bound;
   }
@@ -81,7 +84,8 @@ struct peer {
               [this](failure why) { seen.note([&] { closed.push_back(std::move(why)); }); }});
     seen.note([&] { links.push_back(std::move(l)); });
   }
-  result<std::shared_ptr<link>> dial(const endpoint& where, const peer_id& expected = {}, milliseconds timeout = 20s) {
+  result<std::shared_ptr<link>> dial(const endpoint& where, const peer_id& expected = {},
+                                     milliseconds timeout = 20s) {
     std::promise<result<std::shared_ptr<link>>> answer;
     auto future = answer.get_future();
     wire->dial(where, expected, timeout, [&](result<std::shared_ptr<link>> outcome) {
@@ -92,7 +96,8 @@ struct peer {
     return future.get();
   }
   bool waits_for_refusal(ec code) {
-    return seen.wait([&] { return std::find(refused.begin(), refused.end(), code) != refused.end(); });
+    return seen.wait(
+      [&] { return std::find(refused.begin(), refused.end(), code) != refused.end(); });
   }
 
   peer_id id;
@@ -155,7 +160,8 @@ TEST(TcpTransport, TwoPeersProveWhoTheyAreAndExchangeFrames) {
   ASSERT_TRUE(bob.seen.wait([&] { return bob.links.size() == 1; }));
   EXPECT_EQ(bob.links[0]->remote().id, ann.id);
   EXPECT_FALSE(bob.links[0]->outbound());
-  EXPECT_EQ(bob.links[0]->remote().addresses.at(0).host, "127.0.0.1") << "0.0.0.0 is no address to dial";
+  EXPECT_EQ(bob.links[0]->remote().addresses.at(0).host, "127.0.0.1")
+    << "0.0.0.0 is no address to dial";
   auto body = body_of(70'000, 5);
   EXPECT_TRUE((*link)->send({"from ann", {}}));
   EXPECT_TRUE((*link)->send({"bulk", body}));
@@ -214,7 +220,8 @@ TEST(TcpTransport, ThousandsOfTinyBodiesBehindALargeHeaderAreNoTrouble) {
   auto link = ann.dial(bob.listen());
   ASSERT_TRUE(link.ok());
   auto tiny = body_of(1, 1);
-  ASSERT_TRUE((*link)->send({std::string(wire::header_bytes_max, 'h'), {}})); // makes the read buffer grow
+  ASSERT_TRUE(
+    (*link)->send({std::string(wire::header_bytes_max, 'h'), {}})); // makes the read buffer grow
   constexpr std::size_t many = 60'000;
   for (std::size_t i = 0; i < many; ++i)
     ASSERT_TRUE((*link)->send({"", tiny}));
@@ -409,8 +416,9 @@ TEST(TcpTransport, StoppingEndsLinksAndDialsAndNothingIsCalledLater) {
   ASSERT_TRUE(link.ok());
   std::promise<ec> answer;
   auto future = answer.get_future();
-  ann->wire->dial({"127.0.0.1", mute.local_endpoint().port()}, {}, 60s,
-                  [&](result<std::shared_ptr<net::link>> outcome) { answer.set_value(outcome.error().code); });
+  ann->wire->dial(
+    {"127.0.0.1", mute.local_endpoint().port()}, {}, 60s,
+    [&](result<std::shared_ptr<net::link>> outcome) { answer.set_value(outcome.error().code); });
   ann->wire->stop();
   ASSERT_EQ(future.wait_for(30s), std::future_status::ready);
   EXPECT_EQ(future.get(), ec::shutting_down);

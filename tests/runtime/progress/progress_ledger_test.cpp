@@ -21,8 +21,8 @@ peer_id id_of(std::uint8_t number) {
   return id;
 }
 
-progress_report report(std::uint8_t who, std::uint64_t epoch, std::uint64_t samples, double rate = 1,
-                       swarm_clock::duration age = {}) {
+progress_report report(std::uint8_t who, std::uint64_t epoch, std::uint64_t samples,
+                       double rate = 1, swarm_clock::duration age = {}) {
   progress_report r;
   r.who.id = id_of(who);
   r.epoch = epoch_id{epoch};
@@ -48,7 +48,7 @@ struct ProgressLedger : ::testing::Test {
   void add(const progress_report& r) { ASSERT_TRUE(ledger.record(r, later)); }
 };
 
-// -- estimating: spec/optimizer.md §2.4 -------------------------------------------------------------
+// -- estimating: spec/optimizer.md §2.4 ----------------------------------------------------------
 
 // Statement F18.
 TEST_F(ProgressLedger, FollowsTheVectorOfTheSpecification) {
@@ -121,10 +121,11 @@ TEST_F(ProgressLedger, DoesNotTrustTheTimeOfAClockThatIsAhead) {
 TEST_F(ProgressLedger, ASumOfAbsurdClaimsDoesNotWrapAround) {
   add(report(1, 0, std::numeric_limits<std::uint64_t>::max()));
   add(report(2, 0, std::numeric_limits<std::uint64_t>::max()));
-  EXPECT_EQ(ledger.view(report(0, 0, 5), now).global_samples, std::numeric_limits<std::uint64_t>::max());
+  EXPECT_EQ(ledger.view(report(0, 0, 5), now).global_samples,
+            std::numeric_limits<std::uint64_t>::max());
 }
 
-// -- epochs ------------------------------------------------------------------------------------------
+// -- epochs --------------------------------------------------------------------------------------
 
 TEST_F(ProgressLedger, ClientsNeverAdvanceTheRun) {
   add(client(report(1, 9, 100)));
@@ -167,7 +168,7 @@ TEST_F(ProgressLedger, EndsAnEpochOnExtrapolatedSamplesOnlyIfNotStrict) {
   EXPECT_FALSE(ledger.view(report(0, 0, 0), now).ready);
 }
 
-// -- whose word counts ---------------------------------------------------------------------------------
+// -- whose word counts ---------------------------------------------------------------------------
 
 TEST_F(ProgressLedger, TheNewestReportOfAPeerWins) {
   EXPECT_TRUE(ledger.record(report(1, 0, 10, 1, 5s), later));
@@ -246,7 +247,7 @@ TEST_F(ProgressLedger, RemembersNoMorePeersThanItIsAllowed) {
   EXPECT_EQ(small.size(), 2U);
 }
 
-// -- whose parameters are the run's --------------------------------------------------------------------
+// -- whose parameters are the run's --------------------------------------------------------------
 
 TEST_F(ProgressLedger, MostPeersAtTheEpochDecideWhichParametersAreTheRuns) {
   add(holding(report(1, 4, 0), "ours"));
@@ -272,7 +273,8 @@ TEST_F(ProgressLedger, EverySideOfATieChoosesTheSame) {
     auto n = 2 + random.below(6);
     std::vector<progress_report> all;
     for (std::uint8_t i = 0; i < n; ++i)
-      all.push_back(holding(report(i, 4, 0), std::string(1, static_cast<char>('a' + random.below(3)))));
+      all.push_back(
+        holding(report(i, 4, 0), std::string(1, static_cast<char>('a' + random.below(3)))));
     std::set<digest> held;
     for (std::uint8_t self = 0; self < n; ++self) {
       progress_ledger mine{id_of(self), {}};
@@ -308,7 +310,7 @@ TEST_F(ProgressLedger, ClientsAndPeersWithoutParametersAreNoDonors) {
   EXPECT_FALSE(view.parameters_differ) << "behind is another matter than different";
 }
 
-// -- the record's value ------------------------------------------------------------------------------
+// -- the record's value --------------------------------------------------------------------------
 
 TEST(ProgressRecord, ComesBackAsItWasWritten) {
   auto written = holding(report(7, 12, 345, 6.5), "p");

@@ -27,11 +27,13 @@ struct StateDownload : ::testing::Test {
   state_download download{options};
 
   static state_offer offer_of(const bytes& content) {
-    return {epoch_id{5}, sha256(byte_span{content}), sha256("parameters"), content.size(), chunk_bytes};
+    return {epoch_id{5}, sha256(byte_span{content}), sha256("parameters"), content.size(),
+            chunk_bytes};
   }
   static byte_span chunk_of(const bytes& content, std::uint32_t index) {
     auto begin = std::size_t{index} * chunk_bytes;
-    return byte_span{content}.subspan(begin, std::min<std::size_t>(chunk_bytes, content.size() - begin));
+    return byte_span{content}.subspan(begin,
+                                      std::min<std::size_t>(chunk_bytes, content.size() - begin));
   }
   /// Answers at most `n` chunks in order.
   void serve(const bytes& content, std::size_t n = 1000) {

@@ -33,7 +33,8 @@ TEST(WireConvert, EveryMessageComesBackAsItWasSent) {
     auto back = decode(bytes, s.body_bytes);
     ASSERT_TRUE(back.ok()) << s.name << ": " << to_string(back.error());
     EXPECT_EQ(back->index(), s.what.index()) << s.name;
-    EXPECT_EQ(encode(*back), bytes) << s.name; // protobuf without maps: the same struct, the same bytes
+    EXPECT_EQ(encode(*back), bytes)
+      << s.name; // protobuf without maps: the same struct, the same bytes
   }
 }
 
@@ -50,17 +51,20 @@ TEST(WireConvert, FieldsKeepTheirValues) {
   EXPECT_EQ(got.count, 250u);
   EXPECT_EQ(got.weight, 2.5);
   EXPECT_EQ(got.contributors, 15u);
-  auto stored = std::get<dht_store>(std::get<call>(*decode(encode(call{1, 2, dht_store{{sample_record()}}}), 0)).what);
+  auto stored = std::get<dht_store>(
+    std::get<call>(*decode(encode(call{1, 2, dht_store{{sample_record()}}}), 0)).what);
   ASSERT_EQ(stored.records.size(), 1u);
   EXPECT_EQ(stored.records[0], sample_record());
-  auto begun = std::get<begin_group>(std::get<event>(*decode(encode(event{begin_group{plan_for(3)}}), 0)));
+  auto begun =
+    std::get<begin_group>(std::get<event>(*decode(encode(event{begin_group{plan_for(3)}}), 0)));
   EXPECT_EQ(begun.plan, plan_for(3));
 }
 
 TEST(WireConvert, BodiesAreWhereTheyBelongAndNowhereElse) {
   for (const auto& s : samples()) {
     auto bytes = encode(s.what);
-    EXPECT_EQ(decode(bytes, s.body_bytes > 0 ? 0 : 1).error().code, ec::protocol_violation) << s.name;
+    EXPECT_EQ(decode(bytes, s.body_bytes > 0 ? 0 : 1).error().code, ec::protocol_violation)
+      << s.name;
     EXPECT_EQ(decode(bytes, body_bytes_max + 1).error().code, ec::oversize) << s.name;
   }
 }
@@ -68,7 +72,8 @@ TEST(WireConvert, BodiesAreWhereTheyBelongAndNowhereElse) {
 TEST(WireConvert, TheIdOfAPeerIsTheHashOfItsKeyWhateverItSays) {
   auto liar = sample_peer(1);
   liar.id = sample_peer(2).id;
-  auto got = std::get<disband_group>(std::get<event>(*decode(encode(event{disband_group{"p", {liar}}}), 0)));
+  auto got =
+    std::get<disband_group>(std::get<event>(*decode(encode(event{disband_group{"p", {liar}}}), 0)));
   ASSERT_EQ(got.suggested.size(), 1u);
   EXPECT_EQ(got.suggested[0].id, peer_id_of(liar.key));
 }
@@ -77,7 +82,9 @@ TEST(WireConvert, WeightsAreFiniteAndNotNegative) {
   round_id round;
   for (double bad : {-1.0, -1e-300, std::nan(""), std::numeric_limits<double>::infinity(),
                      -std::numeric_limits<double>::infinity()})
-    EXPECT_EQ(event_code(part{round, 0, part_kind::contribution, 0, 0, 1, bad, 0}, 4), ec::bad_weight) << bad;
+    EXPECT_EQ(event_code(part{round, 0, part_kind::contribution, 0, 0, 1, bad, 0}, 4),
+              ec::bad_weight)
+      << bad;
   EXPECT_EQ(event_code(part{round, 0, part_kind::contribution, 0, 0, 1, 0, 0}, 4), ec::none);
 }
 
@@ -124,7 +131,9 @@ TEST(WireConvert, TextsBeyondTheirLimitAreRefused) {
   EXPECT_EQ(event_code(leave_group{std::string(prefix_bytes_max, 'x')}), ec::none);
   EXPECT_EQ(event_code(leave_group{std::string(prefix_bytes_max + 1, 'x')}), ec::oversize);
   EXPECT_EQ(event_code(disband_group{std::string(prefix_bytes_max + 1, 'x'), {}}), ec::oversize);
-  join_group join{"p", std::string(group_key_bytes_max + 1, 'k'), {}, {}, {}, member_mode::node, 1, sample_peer(1)};
+  join_group join{
+    "p",           std::string(group_key_bytes_max + 1, 'k'), {}, {}, {}, member_mode::node, 1,
+    sample_peer(1)};
   EXPECT_EQ(code_of(message{call{1, 1, join}}), ec::oversize);
   Header header;
   header.mutable_refusal()->set_detail(std::string(detail_bytes_max + 1, 'x'));
@@ -140,7 +149,8 @@ TEST(WireConvert, RecordsBeyondTheRulesOfTheirKindAreRefused) {
     return event_code(progress_push{entry});
   };
   EXPECT_EQ(code_with([](record&) {}), ec::none);
-  EXPECT_EQ(code_with([](record& r) { r.kind = static_cast<record_kind>(200); }), ec::protocol_violation);
+  EXPECT_EQ(code_with([](record& r) { r.kind = static_cast<record_kind>(200); }),
+            ec::protocol_violation);
   EXPECT_EQ(code_with([](record& r) { r.name.assign(257, 'x'); }), ec::protocol_violation);
   EXPECT_EQ(code_with([](record& r) { r.subkey.assign(33, 'x'); }), ec::protocol_violation);
   EXPECT_EQ(code_with([](record& r) { r.value.assign(2_KiB + 1, 'x'); }), ec::protocol_violation);
@@ -164,15 +174,20 @@ TEST(WireConvert, PeersOutOfBoundsAreRefused) {
   };
   EXPECT_EQ(code_with([](proto::Peer&) {}), ec::none);
   EXPECT_EQ(code_with([](proto::Peer& p) { p.set_key("short"); }), ec::protocol_violation);
-  EXPECT_EQ(code_with([](proto::Peer& p) { p.mutable_addresses(0)->set_port(0); }), ec::protocol_violation);
-  EXPECT_EQ(code_with([](proto::Peer& p) { p.mutable_addresses(0)->set_port(65'536); }), ec::protocol_violation);
-  EXPECT_EQ(code_with([](proto::Peer& p) { p.mutable_addresses(0)->set_host(""); }), ec::protocol_violation);
-  EXPECT_EQ(code_with([](proto::Peer& p) { p.mutable_addresses(0)->set_host(std::string(254, 'a')); }),
+  EXPECT_EQ(code_with([](proto::Peer& p) { p.mutable_addresses(0)->set_port(0); }),
             ec::protocol_violation);
+  EXPECT_EQ(code_with([](proto::Peer& p) { p.mutable_addresses(0)->set_port(65'536); }),
+            ec::protocol_violation);
+  EXPECT_EQ(code_with([](proto::Peer& p) { p.mutable_addresses(0)->set_host(""); }),
+            ec::protocol_violation);
+  EXPECT_EQ(
+    code_with([](proto::Peer& p) { p.mutable_addresses(0)->set_host(std::string(254, 'a')); }),
+    ec::protocol_violation);
   EXPECT_EQ(code_with([](proto::Peer& p) {
               for (int i = 0; i < 3; ++i)
                 *p.add_addresses() = p.addresses(0);
-            }), ec::protocol_violation);
+            }),
+            ec::protocol_violation);
 }
 
 TEST(WireConvert, PartsOutOfBoundsAreRefused) {
@@ -192,7 +207,8 @@ TEST(WireConvert, PartsOutOfBoundsAreRefused) {
 
 TEST(WireConvert, RoundMessagesOutOfBoundsAreRefused) {
   round_id round;
-  EXPECT_EQ(event_code(round_propose{round, {1, 1, 0, false}}), ec::protocol_violation) << "nobody takes part";
+  EXPECT_EQ(event_code(round_propose{round, {1, 1, 0, false}}), ec::protocol_violation)
+    << "nobody takes part";
   EXPECT_EQ(event_code(round_commit{round, {1, 1, 0, false}}), ec::protocol_violation);
   EXPECT_EQ(event_code(round_suspect{round, 0, 64, ec::stalled}), ec::protocol_violation);
   EXPECT_EQ(event_code(round_standing{round, 1, false, {}, true, false}), ec::protocol_violation);
@@ -215,7 +231,8 @@ TEST(WireConvert, APlanThatIsBrokenIsRefused) {
 
 TEST(WireConvert, StateHeadersOutOfBoundsAreRefused) {
   EXPECT_EQ(code_of(message{answer{1, state_header{{}, {}, {}, 1, 0}}}), ec::protocol_violation);
-  EXPECT_EQ(code_of(message{answer{1, state_header{{}, {}, {}, 1, body_bytes_max + 1}}}), ec::protocol_violation);
+  EXPECT_EQ(code_of(message{answer{1, state_header{{}, {}, {}, 1, body_bytes_max + 1}}}),
+            ec::protocol_violation);
 }
 
 TEST(WireConvert, CodesOfANewerVersionBecomeInternal) {
@@ -260,9 +277,14 @@ TEST(WireConvert, MutatedAndRandomBytesNeverCrashAndWhatPassesPassesAgain) {
       for (auto n = 1 + random.below(4); n > 0 && !bytes.empty(); --n) {
         auto at = random.below(bytes.size());
         switch (random.below(3)) {
-          case 0: bytes[at] = static_cast<char>(random.next()); break;
-          case 1: bytes.erase(at, 1 + random.below(3)); break;
-          default: bytes.insert(at, 1, static_cast<char>(random.next()));
+          case 0:
+            bytes[at] = static_cast<char>(random.next());
+            break;
+          case 1:
+            bytes.erase(at, 1 + random.below(3));
+            break;
+          default:
+            bytes.insert(at, 1, static_cast<char>(random.next()));
         }
       }
     }

@@ -46,7 +46,9 @@ inline std::vector<sample> samples() {
   plain.value = "v";
   plain.tombstone = true;
   std::vector<sample> out;
-  auto call_of = [&](const char* name, request what) { out.push_back({name, call{7, 1'500, std::move(what)}}); };
+  auto call_of = [&](const char* name, request what) {
+    out.push_back({name, call{7, 1'500, std::move(what)}});
+  };
   auto answer_of = [&](const char* name, response what, std::size_t body = 0) {
     out.push_back({name, answer{0xffff'ffff'ffff'ffffU, std::move(what)}, body});
   };
@@ -56,22 +58,26 @@ inline std::vector<sample> samples() {
   call_of("dht_ping", dht_ping{});
   call_of("dht_find", dht_find{{dht_id{sample_digest(1).bytes}, dht_id{}}, true});
   call_of("dht_store", dht_store{{sample_record(), plain}});
-  call_of("join_group", join_group{"demo_grad", "demo_grad.0b01", sample_digest(2), epoch_id{77},
-                                   swarm_time_from(123), member_mode::auxiliary, 1.5e6, sample_peer(1)});
+  call_of("join_group",
+          join_group{"demo_grad", "demo_grad.0b01", sample_digest(2), epoch_id{77},
+                     swarm_time_from(123), member_mode::auxiliary, 1.5e6, sample_peer(1)});
   call_of("open_state", open_state{});
   call_of("get_state_chunk", get_state_chunk{sample_digest(3), 12});
   answer_of("dht_pong", dht_pong{swarm_time_from(-5)});
-  answer_of("dht_found", dht_found{{{{sample_record(), plain}, {sample_peer(1), sample_peer(2)}}, {}}});
+  answer_of("dht_found",
+            dht_found{{{{sample_record(), plain}, {sample_peer(1), sample_peer(2)}}, {}}});
   answer_of("dht_stored", dht_stored{{ec::none, ec::stale_record, ec::overloaded}});
   answer_of("join_reply", join_reply{ec::not_a_leader, {sample_peer(3)}});
-  answer_of("state_header", state_header{epoch_id{3}, sample_digest(4), sample_digest(5), 1ULL << 40U, 65'536});
+  answer_of("state_header",
+            state_header{epoch_id{3}, sample_digest(4), sample_digest(5), 1ULL << 40U, 65'536});
   answer_of("state_chunk", state_chunk{4}, 65'536);
   event_of("goodbye", goodbye{});
   event_of("begin_group", begin_group{plan_for(4)});
   event_of("disband_group", disband_group{"demo_grad", {sample_peer(4)}});
   event_of("leave_group", leave_group{"demo_grad"});
   event_of("progress_push", progress_push{sample_record()});
-  event_of("part", part{round, 3, part_kind::result, 5, 1'000, 250, 2.5, 0x8000'0000'0000'000fU}, 1'000);
+  event_of("part", part{round, 3, part_kind::result, 5, 1'000, 250, 2.5, 0x8000'0000'0000'000fU},
+           1'000);
   event_of("round_propose", round_propose{round, view});
   event_of("round_prepared", round_prepared{round, 9});
   event_of("round_suspect", round_suspect{round, 9, 63, ec::stalled});
