@@ -1,0 +1,122 @@
+#include "runtime/codec/half.hpp"
+
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace waggle::codecs {
+
+std::uint16_t to_half(float value) {
+  auto bits = std::bit_cast<std::uint32_t>(value);
+  auto sign = static_cast<std::uint16_t>((bits >> 16U) & 0x8000U);
+  auto magnitude = bits & 0x7fffffffU;
+  if (magnitude > 0x7f800000U) // NaN: quiet, keep the upper payload bits, as F16C does
+    return static_cast<std::uint16_t>(sign | 0x7e00U | ((magnitude >> 13U) & 0x1ffU));
+  if (magnitude >= 0x477fe000U) // 65504 and more
+    return static_cast<std::uint16_t>(sign | (magnitude == 0x7f800000U ? 0x7c00U : 0x7bffU));
+  if (magnitude < 0x38800000U) { // below 2^-14: subnormal or zero
+    if (magnitude < 0x33000000U)
+      return sign; // below 2^-25: rounds to zero
+    auto exponent = magnitude >> 23U;
+    auto mantissa = (magnitude & 0x7fffffU) | 0x800000U;
+    auto shift = 126U - exponent;
+    auto half = mantissa >> shift;
+    auto rest = mantissa & ((1U << shift) - 1U);
+    auto middle = 1U << (shift - 1U);
+    if (rest > middle || (rest == middle && (half & 1U) != 0))
+      ++half;
+    return static_cast<std::uint16_t>(sign | half);
+  }
+  auto rounded = magnitude - 0x38000000U;
+  auto half = rounded >> 13U;
+  auto rest = rounded & 0x1fffU;
+  if (rest > 0x1000U || (rest == 0x1000U && (half & 1U) != 0))
+    ++half;
+  return static_cast<std::uint16_t>(sign | half);
+}
+
+float from_half(std::uint16_t half) {
+  auto sign = static_cast<std::uint32_t>(half & 0x8000U) << 16U;
+  auto exponent = (half >> 10U) & 0x1fU;
+  auto mantissa = static_cast<std::uint32_t>(half & 0x3ffU);
+  if (exponent == 0x1fU) // infinity, NaN (made quiet, as F16C does)
+    return std::bit_cast<float>(sign | 0x7f800000U | (mantissa << 13U)
+                                | (mantissa != 0 ? 0x400000U : 0U));
+  if (exponent == 0) // zero, subnormal: mantissa · 2^-24, exact in float
+    return std::bit_cast<float>(
+      sign | std::bit_cast<std::uint32_t>(static_cast<float>(mantissa) * 0x1p-24F));
+  return std::bit_cast<float>(sign | ((exponent + 112U) << 23U) | (mantissa << 13U));
+}
+
+namespace {
+
+void to_halves_portable(const float* values, std::size_t n, std::byte* out) {
+  for (std::size_t i = 0; i < n; ++i) {
+    auto half = to_half(values[i]);
+    std::memcpy(out + 2 * i, &half, 2);
+  }
+}
+
+void from_halves_portable(const std::byte* bytes, std::size_t n, float* out) {
+  for (std::size_t i = 0; i < n; ++i) {
+    std::uint16_t half = 0;
+    std::memcpy(&half, bytes + 2 * i, 2);
+    out[i] = from_half(half);
+  }
+}
+
+#if defined(__x86_64__)
+
+WAGGLE_AVX2 std::size_t to_halves_avx2(const float* values, std::size_t n, std::byte* out) {
+  const auto top = _mm256_set1_ps(half_max);
+  const auto bottom = _mm256_set1_ps(-half_max);
+  const auto magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
+  const auto infinity = _mm256_castsi256_ps(_mm256_set1_epi32(0x7f800000));
+  std::size_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    auto x = _mm256_loadu_ps(values + i);
+    // min/max return their second operand for NaN: NaN goes through.
+    auto clamped = _mm256_max_ps(bottom, _mm256_min_ps(top, x));
+    auto infinite = _mm256_cmp_ps(_mm256_and_ps(x, magnitude), infinity, _CMP_EQ_OQ);
+    clamped = _mm256_blendv_ps(clamped, x, infinite);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(out + 2 * i),
+                     _mm256_cvtps_ph(clamped, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
+  return i;
+}
+
+WAGGLE_AVX2 std::size_t from_halves_avx2(const std::byte* bytes, std::size_t n, float* out) {
+  std::size_t i = 0;
+  for (; i + 8 <= n; i += 8)
+    _mm256_storeu_ps(
+      out + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + 2 * i))));
+  return i;
+}
+
+#endif
+
+} // namespace
+
+void to_halves([[maybe_unused]] instructions path, const float* values, std::size_t n,
+               std::byte* bytes) {
+  std::size_t done = 0;
+#if defined(__x86_64__)
+  if (path == instructions::avx2)
+    done = to_halves_avx2(values, n, bytes);
+#endif
+  to_halves_portable(values + done, n - done, bytes + 2 * done);
+}
+
+void from_halves([[maybe_unused]] instructions path, const std::byte* bytes, std::size_t n,
+                 float* values) {
+  std::size_t done = 0;
+#if defined(__x86_64__)
+  if (path == instructions::avx2)
+    done = from_halves_avx2(bytes, n, values);
+#endif
+  from_halves_portable(bytes + 2 * done, n - done, values + done);
+}
+
+} // namespace waggle::codecs

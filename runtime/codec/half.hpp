@@ -1,0 +1,27 @@
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "runtime/codec/instructions.hpp"
+
+// The two 16-bit floats, one value at a time and in bulk. For codec.cpp and the other families.
+namespace waggle::codecs {
+
+static_assert(std::endian::native == std::endian::little,
+              "parts travel as little-endian floats straight from memory");
+
+constexpr float half_max = 65504.0F;
+
+/// The nearest IEEE half, ties to even. Finite values beyond ±65504 become ±65504; infinities and
+/// NaN stay what they are.
+std::uint16_t to_half(float value);
+/// Exact. NaN becomes quiet.
+float from_half(std::uint16_t half);
+
+/// `n` values; `bytes` holds 2n and needs no alignment.
+void to_halves(instructions path, const float* values, std::size_t n, std::byte* bytes);
+void from_halves(instructions path, const std::byte* bytes, std::size_t n, float* values);
+
+} // namespace waggle::codecs

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <span>
+
+#include "runtime/codec/codec.hpp"
+
+namespace waggle {
+
+/// Random access to the values of an encoded part, for sums that go through many parts block by
+/// block. Opening validates once what a stranger sent; reading cannot fail, allocates nothing and
+/// copies no more than what is asked for.
+///
+/// The reader does not own the bytes: they must outlive it and stay as they are. Reading is const
+/// and safe from several threads.
+class part_reader {
+public:
+  /// Fails with ec::wrong_shape if `bytes` is not `encoded_size(codec, elements)` long or the codec
+  /// is unknown. `path` is there for tests.
+  static result<part_reader> open(codec_id codec, byte_span bytes, std::size_t elements,
+                                  instructions path = best_instructions());
+
+  [[nodiscard]] codec_id codec() const { return codec_; }
+  [[nodiscard]] std::size_t elements() const { return elements_; }
+
+  /// Writes the values [begin, begin + out.size()) to `out`. REQUIRES: they lie within the part.
+  /// Any split into ranges gives the same bits as `decode` of the whole.
+  void read(std::size_t begin, std::span<float> out) const;
+
+  /// The same values without a copy where the bytes are floats already (codec none, aligned);
+  /// otherwise they are read into `scratch`, whose size says how many.
+  [[nodiscard]] const float* view(std::size_t begin, std::span<float> scratch) const;
+
+private:
+  part_reader(codec_id codec, byte_span bytes, std::size_t elements, instructions path)
+    : codec_(codec), path_(path), elements_(elements), bytes_(bytes) {}
+
+  codec_id codec_;
+  instructions path_;
+  std::size_t elements_;
+  byte_span bytes_;
+};
+
+} // namespace waggle
