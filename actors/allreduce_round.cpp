@@ -59,11 +59,11 @@ struct conductor {
   /// Our values of one part, encoded.
   payload contribution(std::uint32_t index) const {
     const auto& part = state().books->parts()[index];
-    if (plan().codec == codec_id::none)
+    if (part.codec == codec_id::none)
       return slice(payload_of(order.values), part.offset * sizeof(float),
                    part.count * sizeof(float));
-    auto bytes = std::make_shared<std::vector<std::byte>>(encoded_size(plan().codec, part.count));
-    encode(plan().codec, std::span{*order.values}.subspan(part.offset, part.count), *bytes);
+    auto bytes = std::make_shared<std::vector<std::byte>>(encoded_size(part.codec, part.count));
+    encode(part.codec, std::span{*order.values}.subspan(part.offset, part.count), *bytes);
     return payload_of(std::shared_ptr<const std::vector<std::byte>>{bytes});
   }
 
@@ -73,7 +73,7 @@ struct conductor {
     if (found == st.parts.end()) {
       const auto& part = st.books->parts()[index];
       part_assignment assignment{
-        index, part.count, plan().codec,
+        index, part.count, part.codec,
         std::shared_ptr<float>{st.result, st.result->data() + part.offset}};
       found = st.parts
                 .emplace(index, self->spawn(allreduce_part, ctx, assignment,
@@ -121,7 +121,7 @@ struct conductor {
     const auto& parts = st.books->parts();
     if (head.index >= parts.size() || head.offset != parts[head.index].offset
         || head.count != parts[head.index].count
-        || msg.body.size != encoded_size(plan().codec, parts[head.index].count)) {
+        || msg.body.size != encoded_size(parts[head.index].codec, parts[head.index].count)) {
       msg.release();
       return refuse(from, ec::wrong_shape);
     }
@@ -149,7 +149,7 @@ struct conductor {
       return;
     }
     std::span<float> out{st.result->data() + head.offset, head.count};
-    auto decoded = decode(plan().codec, msg.body.view(), out);
+    auto decoded = decode(st.books->parts()[head.index].codec, msg.body.view(), out);
     if (!decoded || !all_finite(out)) {
       st.books->forget_result(head.index);
       return refuse(from, ec::non_finite);
@@ -178,8 +178,8 @@ struct conductor {
       return;
     const auto& part = st.books->parts()[msg.index];
     auto* home = st.result->data() + part.offset;
-    if (plan().codec != codec_id::none) {
-      auto decoded = decode(plan().codec, msg.values.view(), std::span{home, part.count});
+    if (part.codec != codec_id::none) {
+      auto decoded = decode(part.codec, msg.values.view(), std::span{home, part.count});
       WAGGLE_CHECK(decoded.ok(), "our own encoding does not decode");
     } else if (static_cast<const void*>(msg.values.data.get()) != home) {
       st.late_parts.insert_or_assign(msg.index, msg.values);

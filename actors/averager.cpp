@@ -53,6 +53,8 @@ struct steward {
   averager_state& state() const { return self->state; }
   steady_time now() const { return self->clock().now(); }
 
+  codec_plan codecs() const { return {{state().current->what.values->size(), config.codec}}; }
+
   milliseconds time_left() const {
     const auto& step = *state().current;
     auto left = step.began + step.what.deadline - now();
@@ -90,16 +92,16 @@ struct steward {
     step.plan.reset();
     step.round = nullptr;
     step.follows = {};
-    auto plan = step.what.standing ? st.group.next(step.what.epoch, step.what.values->size(),
-                                                   step.what.expected_peers)
-                                   : std::nullopt;
+    auto plan = step.what.standing
+                  ? st.group.next(step.what.epoch, codecs(), step.what.expected_peers)
+                  : std::nullopt;
     if (!plan)
       return search();
     if (step.what.expected_peers != 0)
       return keep_group(*plan);
     // Nobody told us how many to expect: a group must not stay among itself while others look for
     // one.
-    self->request(matchmaker, 1s, get_seekers{step.what.values->size()})
+    self->request(matchmaker, 1s, get_seekers{codecs()})
       .then(
         [self = self, ctx = ctx, config = config, board = switchboard, maker = matchmaker,
          generation = st.steps, plan = *plan](const seekers& found) {
@@ -138,7 +140,7 @@ struct steward {
     auto& step = *st.current;
     leave_standing_group();
     auto left = time_left();
-    find_group question{step.what.epoch, step.what.values->size(), left, step.what.expected_peers};
+    find_group question{step.what.epoch, codecs(), {}, left, step.what.expected_peers};
     self->request(matchmaker, left + 2s, question)
       .then(
         [self = self, ctx = ctx, config = config, board = switchboard, maker = matchmaker,

@@ -19,6 +19,7 @@ namespace waggle {
 struct averaging_config {
   /// The `kind` label of the rounds' metrics: gradients, params, state or vector.
   std::string kind = "vector";
+  codec_id codec = codec_id::none; // how parts travel
   round_config round; // its deadline is cut to what the step has left
   /// Further attempts of one step after rounds that failed.
   std::uint32_t retries_max = 3;

@@ -40,6 +40,14 @@ std::vector<endpoint> parse_addresses(std::string_view text) {
   return found;
 }
 
+/// For the hash of what must be alike.
+std::string text_of(const codec_plan& codecs) {
+  std::string text;
+  for (const auto& run : codecs)
+    text += std::to_string(run.elements) + " " + std::string{to_string(run.codec)} + ",";
+  return text;
+}
+
 struct broker {
   self_pointer self;
   const node_context& ctx;
@@ -53,9 +61,10 @@ struct broker {
 
   // -- one search ---------------------------------------------------------------------------------
 
-  digest schema_of(std::uint64_t elements) const {
-    auto text = "waggle group/" + std::to_string(net::protocol_version) + "/"
-                + std::to_string(elements) + "/" + std::string{to_string(config.codec)} + "/"
+  digest schema_of(const codec_plan& codecs) const {
+    auto text = "waggle group/" + std::to_string(net::protocol_version) + "/" + text_of(codecs)
+                + "/" + std::string{to_string(config.reduce_by.how)} + "/"
+                + std::to_string(config.reduce_by.faulty_max) + "/"
                 + std::to_string(config.part_elements) + "/"
                 + std::to_string(config.min_contributors) + "/" + config.prefix;
     return sha256_stream{}.add(text).add(config.schema.view()).finish();
@@ -72,14 +81,14 @@ struct broker {
     opts.min_matchmaking_time = config.min_matchmaking_time;
     opts.request_timeout = config.request_timeout;
     group_search::seeker me{ctx.record, config.mode == member_mode::client, config.bandwidth,
-                            static_cast<std::uint32_t>(config.mode)};
+                            static_cast<std::uint32_t>(config.mode), msg.gather};
     auto began = self->clock().now();
     auto number = ++st.searches;
     st.current.emplace(group_search{std::move(me), opts, began + msg.deadline,
                                     st.random->fork(std::to_string(number))});
     auto& run = *st.current;
     run.what = msg;
-    run.schema = schema_of(msg.elements);
+    run.schema = schema_of(msg.codecs);
     run.began = began;
     run.promise = self->make_response_promise<group_formed>();
     auto promise = run.promise;
@@ -162,8 +171,9 @@ struct broker {
 
   void operator()(const group_search::ask& a) const {
     auto& run = *state().current;
-    wire::join_group question{config.prefix, group_key(), run.schema,       run.what.epoch,
-                              a.expiration,  config.mode, config.bandwidth, ctx.record};
+    wire::join_group question{config.prefix,    group_key(),  run.schema,
+                              run.what.epoch,   a.expiration, config.mode,
+                              config.bandwidth, ctx.record,   state().current->what.gather};
     auto answer = [self = self, ctx = ctx, config = config, board = switchboard, table = dht,
                    number = state().searches,
                    to = a.to](ec code, const std::vector<peer_record>& suggested) {
@@ -212,11 +222,15 @@ struct broker {
     plan.prefix = config.prefix;
     plan.epoch = st.current->what.epoch;
     plan.members.push_back({ctx.record, config.mode});
-    for (const auto& follower : a.followers)
+    plan.gathered.push_back(st.current->what.gather);
+    for (const auto& follower : a.followers) {
       plan.members.push_back({follower.record, static_cast<member_mode>(follower.mode)});
-    plan.elements = st.current->what.elements;
+      plan.gathered.push_back(follower.gather);
+    }
+    plan.elements = elements_of(st.current->what.codecs);
     plan.part_elements = config.part_elements;
-    plan.codec = config.codec;
+    plan.codecs = st.current->what.codecs;
+    plan.reduce_by = config.reduce_by;
     plan.shares = equal_shares(plan.members, plan.elements, config.min_vector_size);
     plan.min_contributors = config.min_contributors;
     auto valid = validate_plan(plan);
@@ -272,7 +286,7 @@ struct broker {
       reply.code = ec::epoch_mismatch;
     } else {
       group_search::seeker asker{msg.from, join->mode == member_mode::client, join->bandwidth,
-                                 static_cast<std::uint32_t>(join->mode)};
+                                 static_cast<std::uint32_t>(join->mode), join->gather};
       auto decided = current->search.on_join(asker, join->expiration, now());
       reply.code = decided.code;
       if (decided.suggested)
@@ -296,9 +310,9 @@ struct broker {
       all.insert_or_assign(peer, matchmaker_state::refused_seeker{schema, when});
   }
 
-  seekers recent_seekers(std::uint64_t elements) const {
+  seekers recent_seekers(const codec_plan& codecs) const {
     seekers found;
-    auto schema = schema_of(elements);
+    auto schema = schema_of(codecs);
     for (const auto& [peer, asked] : state().seekers)
       if (asked.schema == schema && self->clock().now() - asked.when <= seeker_memory)
         found.peers.push_back(peer);
@@ -356,8 +370,8 @@ struct broker {
       });
     if (!listed)
       return failure{ec::protocol_violation, "we are not one of its members"};
-    if (plan.prefix != config.prefix || plan.elements != current->what.elements
-        || plan.codec != config.codec || plan.part_elements != config.part_elements
+    if (plan.prefix != config.prefix || plan.codecs != current->what.codecs
+        || plan.reduce_by != config.reduce_by || plan.part_elements != config.part_elements
         || plan.min_contributors != config.min_contributors)
       return failure{ec::schema_mismatch, "it is for another vector"};
     if (plan.epoch != current->what.epoch)
@@ -400,7 +414,7 @@ matchmaker_impl::behavior_type matchmaker(self_pointer self, node_context ctx,
     },
     [with](const find_group& msg) { return with([&](const broker& b) { return b.begin(msg); }); },
     [with](const get_seekers& msg) {
-      return with([&](const broker& b) { return b.recent_seekers(msg.elements); });
+      return with([&](const broker& b) { return b.recent_seekers(msg.codecs); });
     },
     [self, with](cancel_search) {
       if (self->state.current)

@@ -19,8 +19,9 @@ struct matchmaking_config {
   /// Over whatever else both sides must share (shapes, optimizer).
   digest schema;
   member_mode mode = member_mode::node;
-  double bandwidth = 0; // bytes/s; 0: unspecified
-  codec_id codec = codec_id::none;
+  /// Bytes per second that this peer can send and receive; none: not known, 0: never reduce.
+  std::optional<double> bandwidth;
+  aggregation reduce_by;
   std::uint32_t part_elements = 1U << 17U;
   std::uint32_t min_contributors = 1;
   std::uint64_t min_vector_size = 0; // elements; smaller shares are given to others

@@ -180,7 +180,8 @@ struct say_goodbye {};
 /// fails with ec::overloaded.
 struct find_group {
   epoch_id epoch;
-  std::uint64_t elements = 0;
+  codec_plan codecs;                // of the vector: its length, and how it travels
+  std::string gather;               // for the whole group to read; at most gather_bytes_max
   milliseconds deadline{30'000};    // give up after this long
   std::uint32_t expected_peers = 0; // with ourselves; a leader closes its group when this many are
                                     // in it. 0: only target_group_size or the expiration close it
@@ -190,10 +191,10 @@ struct group_formed {
 };
 /// Command: stop the current search. It fails with ec::cancelled.
 struct cancel_search {};
-/// Query: who wanted to join a group for a vector of `elements` values lately, and found us not
+/// Query: who wanted to join a group for a vector of this kind lately, and found us not
 /// looking for one? Answered with seekers.
 struct get_seekers {
-  std::uint64_t elements = 0;
+  codec_plan codecs;
 };
 struct seekers {
   std::vector<peer_id> peers; // ascending
@@ -265,7 +266,7 @@ struct round_finished {
 struct add_contribution {
   std::size_t member = 0;
   double weight = 0;
-  payload values; // encoded with the plan's codec
+  payload values; // encoded as the plan says
 };
 /// Command to a part: reduce over these members as soon as their contributions are there.
 struct reduce_over {
@@ -276,7 +277,7 @@ struct part_reduced {
   std::uint32_t index = 0;
   std::uint64_t contributors = 0;
   double weight_sum = 0;
-  payload values; // encoded with the plan's codec
+  payload values; // encoded as the plan says
 };
 /// Event to the round: these members sent what cannot be summed.
 struct part_refused {

@@ -203,8 +203,9 @@ node_config::averaging_parts averaging_from(const run_options& o, const std::str
   m.schema = schema;
   m.mode = o.client_mode ? member_mode::client : member_mode::node;
   auto codec = parse_codec(o.codec);
-  m.codec = codec ? *codec : codec_id::none; // the option table takes no other names
-  auto bytes_per_value = encoded_size(m.codec, 1);
+  auto& chosen = parts.averaging.codec;
+  chosen = codec ? *codec : codec_id::none; // the option table takes no other names
+  auto bytes_per_value = encoded_size(chosen, 1);
   m.part_elements = static_cast<std::uint32_t>(
     std::min<std::uint64_t>(o.part_bytes / bytes_per_value, part_elements_max));
   m.min_contributors = static_cast<std::uint32_t>(o.min_contributors);

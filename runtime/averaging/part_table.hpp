@@ -12,13 +12,15 @@ namespace waggle {
 /// that all members have the same table.
 ///
 /// Invariant: parts are in ascending order, disjoint, never empty, and cover the vector. Each lies
-/// within one member's share; the last of a share may be short. Unit: elements, not bytes.
+/// within one member's share and one run of codecs; the last of either may be short. Unit:
+/// elements, not bytes.
 class part_table {
 public:
   struct part {
     std::uint64_t offset = 0;
     std::uint32_t count = 0;
     std::uint32_t home = 0; // the member that reduces it unless it is lost
+    codec_id codec = codec_id::none;
   };
 
   /// REQUIRES: `validate_plan(plan)` succeeded.

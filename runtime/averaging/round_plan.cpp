@@ -15,10 +15,22 @@ status validate_plan(const round_plan& plan) {
     return broken(std::to_string(members) + " members");
   if (plan.shares.size() != members)
     return broken("as many shares as members are needed");
-  if (!is_known(plan.codec))
-    return broken("unknown codec");
   if (plan.elements == 0 || plan.elements > plan_elements_max)
     return broken(std::to_string(plan.elements) + " elements");
+  std::uint64_t covered = 0;
+  for (const auto& run : plan.codecs) {
+    if (!is_known(run.codec))
+      return broken("unknown codec");
+    if (run.elements == 0 || run.elements > plan.elements - covered)
+      return broken("the codecs do not fit the vector");
+    covered += run.elements;
+  }
+  if (covered != plan.elements || plan.codecs.size() > codec_runs_max)
+    return broken("the codecs do not cover the vector");
+  if (to_string(plan.reduce_by.how) == "unknown")
+    return broken("unknown aggregator");
+  if (plan.gathered.size() != members)
+    return broken("as many gathered texts as members are needed");
   if (plan.part_elements == 0 || plan.part_elements > part_elements_max)
     return broken(std::to_string(plan.part_elements) + " elements a part");
   if (plan.min_contributors == 0 || plan.min_contributors > members)
@@ -38,11 +50,14 @@ status validate_plan(const round_plan& plan) {
     reducer = reducer || member.mode != member_mode::client;
     sum += plan.shares[i];
     parts += (plan.shares[i] + plan.part_elements - 1) / plan.part_elements;
+    if (plan.gathered[i].size() > gather_bytes_max)
+      return broken("a gathered text is too long");
   }
   if (sum != plan.elements)
     return broken("shares do not cover the vector");
   if (!reducer || plan.members.front().mode == member_mode::client)
     return broken("a client cannot lead");
+  parts += plan.codecs.size(); // each border cuts at most one part in two
   if (parts > parts_max)
     return broken(std::to_string(parts) + " parts");
   return done{};

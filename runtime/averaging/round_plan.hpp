@@ -4,7 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/codec/codec.hpp"
+#include "runtime/averaging/aggregation.hpp"
+#include "runtime/codec/codec_plan.hpp"
 #include "runtime/core/endpoint.hpp"
 #include "runtime/core/ids.hpp"
 #include "runtime/core/result.hpp"
@@ -35,9 +36,13 @@ struct round_plan {
   std::vector<round_member> members; // canonical order: summation, member index; [0] leads
   std::uint64_t elements = 0;        // float32 values in the vector
   std::uint32_t part_elements = 0;   // values per part; the last of a share may be short
-  codec_id codec = codec_id::none;
+  codec_plan codecs;                 // how parts travel; covers `elements`
+  aggregation reduce_by;
   std::vector<std::uint64_t> shares;  // elements reduced by each member; sums to `elements`
   std::uint32_t min_contributors = 1; // fewer make the round fail
+  /// What each member gave in matchmaking for the others to read, in the order of `members`; opaque
+  /// (spec/averaging.md §1.3). At most gather_bytes_max each.
+  std::vector<std::string> gathered;
 
   friend bool operator==(const round_plan&, const round_plan&) = default;
 };
@@ -48,6 +53,7 @@ constexpr std::size_t round_members_max = 64;
 constexpr std::uint64_t plan_elements_max = std::uint64_t{1} << 33U;
 /// A part's bytes must fit into one frame's body (wire::body_bytes_max).
 constexpr std::uint32_t part_elements_max = 1U << 22U;
+constexpr std::size_t gather_bytes_max = 1024;
 /// Bounds the books that every member keeps.
 constexpr std::uint64_t parts_max = 1U << 20U;
 

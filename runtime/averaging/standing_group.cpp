@@ -21,9 +21,9 @@ round_id following(const round_id& last, epoch_id epoch) {
 
 } // namespace
 
-std::optional<round_plan> standing_group::next(epoch_id epoch, std::uint64_t elements,
+std::optional<round_plan> standing_group::next(epoch_id epoch, const codec_plan& codecs,
                                                std::uint32_t expected_peers) const {
-  if (!last_ || last_->elements != elements)
+  if (!last_ || last_->codecs != codecs)
     return std::nullopt;
   if (expected_peers != 0 && expected_peers != last_->members.size())
     return std::nullopt;

@@ -18,9 +18,9 @@ public:
   void establish(const round_plan& plan) { last_ = plan; }
   void dissolve() { last_.reset(); }
 
-  /// The next round for a vector of `elements` values, if the group stands and fits.
+  /// The next round for a vector that travels by `codecs`, if the group stands and fits.
   /// `expected_peers`: how many the caller wants to meet, itself included; 0: whoever is there.
-  [[nodiscard]] std::optional<round_plan> next(epoch_id epoch, std::uint64_t elements,
+  [[nodiscard]] std::optional<round_plan> next(epoch_id epoch, const codec_plan& codecs,
                                                std::uint32_t expected_peers) const;
 
   /// The plan of the last round; its id names the group to its members.

@@ -49,8 +49,10 @@ public:
   struct seeker {
     peer_record record;
     bool client = false; // never leads, accepts nobody
-    double bandwidth = 0;
-    std::uint32_t mode = 0; // the caller's, passed on
+    // The caller's, passed on:
+    std::optional<double> bandwidth;
+    std::uint32_t mode = 0;
+    std::string gather;
   };
   struct moment {
     steady_time steady;

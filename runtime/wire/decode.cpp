@@ -47,11 +47,17 @@ failure read(const proto::JoinGroup& from, join_group& out) {
   out.group_key = from.group_key();
   out.epoch = epoch_id{from.epoch()};
   out.expiration = swarm_time_from(from.expiration());
-  out.bandwidth = from.bandwidth();
-  if (!std::isfinite(out.bandwidth))
-    return {ec::non_finite, "join_group: bandwidth"};
-  if (!read_id(from.schema(), out.schema) || !read_mode(from.mode(), out.mode) || out.bandwidth < 0
-      || !from.has_self() || !read_peer(from.self(), out.self))
+  if (from.gather().size() > gather_bytes_max)
+    return {ec::oversize, "join_group: gather"};
+  out.gather = from.gather();
+  if (from.has_bandwidth()) {
+    out.bandwidth = from.bandwidth();
+    if (!std::isfinite(*out.bandwidth))
+      return {ec::non_finite, "join_group: bandwidth"};
+  }
+  if (!read_id(from.schema(), out.schema) || !read_mode(from.mode(), out.mode)
+      || (out.bandwidth && *out.bandwidth < 0) || !from.has_self()
+      || !read_peer(from.self(), out.self))
     return violation("join_group");
   return {};
 }

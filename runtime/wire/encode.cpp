@@ -34,7 +34,9 @@ void write(const join_group& x, Header& out) {
   to.set_epoch(x.epoch.value());
   to.set_expiration(to_nanoseconds(x.expiration));
   to.set_mode(static_cast<std::uint32_t>(x.mode));
-  to.set_bandwidth(x.bandwidth);
+  if (x.bandwidth)
+    to.set_bandwidth(*x.bandwidth);
+  to.set_gather(x.gather);
   write_peer(x.self, *to.mutable_self());
 }
 

@@ -79,7 +79,8 @@ bool read_plan(const proto::Plan& from, round_plan& out) {
   auto members = static_cast<std::size_t>(from.members_size());
   if (!read_id(from.id(), out.id) || from.prefix().size() > prefix_bytes_max
       || members > round_members_max || from.shares_size() != from.members_size()
-      || from.codec() > 255)
+      || from.codecs_size() > static_cast<int>(codec_runs_max)
+      || from.gathered_size() != from.members_size() || from.aggregator() > 255)
     return false;
   out.prefix = from.prefix();
   out.epoch = epoch_id{from.epoch()};
@@ -91,7 +92,19 @@ bool read_plan(const proto::Plan& from, round_plan& out) {
   }
   out.elements = from.elements();
   out.part_elements = from.part_elements();
-  out.codec = static_cast<codec_id>(from.codec());
+  out.codecs.clear();
+  for (const auto& run : from.codecs()) {
+    if (run.codec() > 255)
+      return false;
+    out.codecs.push_back({run.elements(), static_cast<codec_id>(run.codec())});
+  }
+  out.reduce_by = {static_cast<aggregator>(from.aggregator()), from.faulty_max()};
+  out.gathered.clear();
+  for (const auto& text : from.gathered()) {
+    if (text.size() > gather_bytes_max)
+      return false;
+    out.gathered.push_back(text);
+  }
   out.shares.assign(from.shares().begin(), from.shares().end());
   out.min_contributors = from.min_contributors();
   return validate_plan(out).ok();
@@ -108,7 +121,15 @@ void write_plan(const round_plan& from, proto::Plan& out) {
   }
   out.set_elements(from.elements);
   out.set_part_elements(from.part_elements);
-  out.set_codec(static_cast<std::uint32_t>(from.codec));
+  for (const auto& run : from.codecs) {
+    auto& to = *out.add_codecs();
+    to.set_elements(run.elements);
+    to.set_codec(static_cast<std::uint32_t>(run.codec));
+  }
+  out.set_aggregator(static_cast<std::uint32_t>(from.reduce_by.how));
+  out.set_faulty_max(from.reduce_by.faulty_max);
+  for (const auto& text : from.gathered)
+    out.add_gathered(text);
   for (auto share : from.shares)
     out.add_shares(share);
   out.set_min_contributors(from.min_contributors);

@@ -4,6 +4,7 @@
 // and back, and validates: a struct that came out of `decode` respects every limit stated here.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -68,8 +69,10 @@ struct join_group {
   epoch_id epoch;
   swarm_time expiration{}; // my declared expiration
   member_mode mode = member_mode::node;
-  double bandwidth = 0; // bytes/s; 0: unspecified (a client reduces nothing anyway)
+  /// Bytes per second; none: not known. 0: never reduce.
+  std::optional<double> bandwidth;
   peer_record self;
+  std::string gather; // for the whole group to read; at most gather_bytes_max
 };
 struct join_reply {
   ec code = ec::none;                 // ec::none: accepted
@@ -104,7 +107,7 @@ enum class part_kind : std::uint8_t {
   result = 1,       // owner to every member
 };
 
-/// One part of the vector; the values are the frame's body, encoded with the plan's codec.
+/// One part of the vector; the values are the frame's body, encoded as the plan says.
 struct part {
   round_id round;
   std::uint32_t view = 0;

@@ -45,6 +45,8 @@ protected:
     plan.elements = 6;
     plan.part_elements = 2;
     plan.shares = {6, 0, 0};
+    plan.codecs = {{6, codec_id::none}};
+    plan.gathered.resize(3);
     ASSERT_TRUE(validate_plan(plan));
     order.plan = plan;
     order.values = std::make_shared<float_vector>(float_vector{1, 1, 1, 1, 1, 1});

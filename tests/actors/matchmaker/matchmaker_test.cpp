@@ -115,7 +115,7 @@ protected:
     tell(b.maker, peer_connected{a.ctx.record});
   }
   static find_group search(milliseconds deadline = 10s, std::uint32_t expected = 0) {
-    return {epoch_id{3}, 100, deadline, expected};
+    return {epoch_id{3}, {{100, codec_id::none}}, {}, deadline, expected};
   }
   pending<group_formed> find(const peer& p, find_group what) {
     return ask_later<group_formed>(p.maker, what);
@@ -185,7 +185,7 @@ TEST_F(Matchmaker, RemembersForAWhileWhoFoundItNotLooking) {
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->code, ec::not_looking);
   auto contains = [&](std::uint64_t elements) {
-    auto found = ask<seekers>(us.maker, get_seekers{elements});
+    auto found = ask<seekers>(us.maker, get_seekers{{{elements, codec_id::none}}});
     return found && std::count(found->peers.begin(), found->peers.end(), seeker) == 1;
   };
   EXPECT_TRUE(contains(100));
@@ -303,13 +303,13 @@ TEST_F(Matchmaker, APeerThatCannotBeReachedIsTheReason) {
 }
 
 TEST_F(Matchmaker, PeersWithDifferentVectorsNeverMeet) {
-  matchmaking_config half;
-  half.codec = codec_id::float16;
+  auto half = search(3s, 2);
+  half.codecs = {{100, codec_id::float16}};
   auto a = wire_up(1);
-  auto b = wire_up(2, half);
+  auto b = wire_up(2);
   connect(a, b);
   auto first = find(a, search(3s, 2));
-  auto second = find(b, search(3s, 2));
+  auto second = find(b, half);
   pass(3100ms);
   EXPECT_EQ(first.get().error().code, ec::schema_mismatch);
   EXPECT_EQ(second.get().error().code, ec::schema_mismatch);
@@ -410,7 +410,7 @@ TEST_F(Matchmaker, ALeaderThatCannotMakeAPlanLetsItsFollowersGo) {
   auto a = start(1);
   auto good = question(a);
   auto nothing = search(10s, 2);
-  nothing.elements = 0;
+  nothing.codecs.clear();
   auto group = find(a, nothing);
   // The schema covers the number of elements: ask as a peer that has none either.
   auto probe = start(901);
@@ -442,6 +442,8 @@ protected:
     plan.elements = 100;
     plan.part_elements = matchmaking_config{}.part_elements;
     plan.shares = {50, 50};
+    plan.codecs = search().codecs;
+    plan.gathered.resize(2);
   }
   void begin(const round_plan& with, const peer_record& from) {
     tell(us.maker, inbound_event{from, wire::begin_group{with}, {}, nullptr});
@@ -499,11 +501,12 @@ TEST_F(Follower, RefusesAPlanThatDoesNotCoverTheVector) {
 TEST_F(Follower, RefusesAPlanForAnotherVector) {
   plan.elements = 99;
   plan.shares = {50, 49};
+  plan.codecs = {{99, codec_id::none}};
   expect_refused(plan, ec::schema_mismatch);
 }
 
 TEST_F(Follower, RefusesAPlanWithAnotherCodec) {
-  plan.codec = codec_id::float16;
+  plan.codecs = {{100, codec_id::float16}};
   expect_refused(plan, ec::schema_mismatch);
 }
 
@@ -516,6 +519,7 @@ TEST_F(Follower, AMadeUpPlanDoesNotMakeItDialStrangers) {
   for (std::uint64_t seed = 10; seed < 20; ++seed) {
     plan.members.push_back({testing::test_peer(seed), member_mode::node});
     plan.shares.push_back(0);
+    plan.gathered.emplace_back();
   }
   plan.epoch = epoch_id{4};
   begin(plan, leader);

@@ -20,6 +20,10 @@ TEST(PartTable, PartsCoverTheVectorInOrderWithinTheirShares) {
       plan.elements += share = random.below(3) == 0 ? 0 : random.below(50);
     if (plan.elements == 0)
       plan.elements = plan.shares[0] = 5;
+    plan.codecs.clear();
+    for (std::uint64_t left = plan.elements; left > 0; left -= plan.codecs.back().elements)
+      plan.codecs.push_back(
+        {1 + random.below(left), random.below(2) == 0 ? codec_id::none : codec_id::float16});
     ASSERT_TRUE(validate_plan(plan).ok()) << "seed " << seed;
     part_table table{plan};
     std::uint64_t next = 0;

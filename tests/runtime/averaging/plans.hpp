@@ -24,6 +24,8 @@ inline round_plan plan_for(std::size_t members, std::uint64_t share = 10,
     plan.shares.push_back(share);
   }
   plan.elements = std::accumulate(plan.shares.begin(), plan.shares.end(), std::uint64_t{0});
+  plan.codecs = {{plan.elements, codec_id::none}};
+  plan.gathered.resize(members);
   return plan;
 }
 

@@ -31,10 +31,23 @@ TEST(RoundPlan, EveryBrokenPlanIsRefusedWithAReason) {
                  "no members");
   expect_refused(plan_for(65), "too many members");
   expect_refused(with([](auto& p) { p.shares.pop_back(); }), "a share is missing");
-  expect_refused(with([](auto& p) { p.codec = static_cast<codec_id>(77); }), "unknown codec");
+  expect_refused(with([](auto& p) { p.codecs[0].codec = static_cast<codec_id>(77); }),
+                 "unknown codec");
+  expect_refused(with([](auto& p) { p.codecs = {{29, codec_id::none}}; }), "codecs for less");
+  expect_refused(with([](auto& p) {
+                   p.codecs = {{29, codec_id::none}, {2, codec_id::float16}};
+                 }),
+                 "codecs for more");
+  expect_refused(with([](auto& p) { p.codecs.push_back({0, codec_id::none}); }), "an empty run");
+  expect_refused(with([](auto& p) { p.reduce_by.how = static_cast<aggregator>(9); }),
+                 "unknown aggregator");
+  expect_refused(with([](auto& p) { p.gathered.pop_back(); }), "a gathered text is missing");
+  expect_refused(with([](auto& p) { p.gathered[1].assign(gather_bytes_max + 1, 'x'); }),
+                 "a gathered text is too long");
   expect_refused(with([](auto& p) {
                    p.elements = 0;
                    p.shares = {0, 0, 0};
+                   p.codecs.clear();
                  }),
                  "nothing to average");
   expect_refused(with([](auto& p) { p.elements = plan_elements_max + 1; }), "too many elements");
@@ -56,6 +69,7 @@ TEST(RoundPlan, EveryBrokenPlanIsRefusedWithAReason) {
   expect_refused(with([](auto& p) {
                    p.elements = plan_elements_max;
                    p.shares = {plan_elements_max, 0, 0};
+                   p.codecs = {{plan_elements_max, codec_id::none}};
                    p.part_elements = 1;
                  }),
                  "too many parts");

@@ -5,6 +5,10 @@
 namespace waggle {
 namespace {
 
+codec_plan vector_of(std::uint64_t elements) {
+  return {{elements, codec_id::none}};
+}
+
 round_plan two_members() {
   round_plan plan;
   plan.id.bytes.fill(std::byte{7});
@@ -15,16 +19,18 @@ round_plan two_members() {
   plan.elements = 10;
   plan.part_elements = 4;
   plan.shares = {5, 5};
+  plan.codecs = vector_of(10);
+  plan.gathered.resize(2);
   return plan;
 }
 
 TEST(StandingGroup, StandsOnlyAfterARound) {
   standing_group group;
-  EXPECT_FALSE(group.next(epoch_id{4}, 10, 0));
+  EXPECT_FALSE(group.next(epoch_id{4}, vector_of(10), 0));
   group.establish(two_members());
-  EXPECT_TRUE(group.next(epoch_id{4}, 10, 0));
+  EXPECT_TRUE(group.next(epoch_id{4}, vector_of(10), 0));
   group.dissolve();
-  EXPECT_FALSE(group.next(epoch_id{4}, 10, 0));
+  EXPECT_FALSE(group.next(epoch_id{4}, vector_of(10), 0));
 }
 
 TEST(StandingGroup, AllMembersDeriveTheSameNextRound) {
@@ -32,9 +38,9 @@ TEST(StandingGroup, AllMembersDeriveTheSameNextRound) {
   standing_group theirs;
   mine.establish(two_members());
   theirs.establish(two_members());
-  auto next = mine.next(epoch_id{4}, 10, 2);
+  auto next = mine.next(epoch_id{4}, vector_of(10), 2);
   ASSERT_TRUE(next);
-  EXPECT_EQ(next, theirs.next(epoch_id{4}, 10, 0));
+  EXPECT_EQ(next, theirs.next(epoch_id{4}, vector_of(10), 0));
   EXPECT_EQ(next->epoch, epoch_id{4});
   EXPECT_EQ(next->members, two_members().members);
   EXPECT_TRUE(validate_plan(*next));
@@ -43,18 +49,18 @@ TEST(StandingGroup, AllMembersDeriveTheSameNextRound) {
 TEST(StandingGroup, EveryRoundAndEpochHasAnIdOfItsOwn) {
   standing_group group;
   group.establish(two_members());
-  auto first = group.next(epoch_id{4}, 10, 0);
+  auto first = group.next(epoch_id{4}, vector_of(10), 0);
   EXPECT_NE(first->id, two_members().id);
-  EXPECT_NE(first->id, group.next(epoch_id{5}, 10, 0)->id);
+  EXPECT_NE(first->id, group.next(epoch_id{5}, vector_of(10), 0)->id);
   group.establish(*first);
-  EXPECT_NE(first->id, group.next(epoch_id{4}, 10, 0)->id);
+  EXPECT_NE(first->id, group.next(epoch_id{4}, vector_of(10), 0)->id);
 }
 
 TEST(StandingGroup, DoesNotFitAnotherVectorOrAnotherNumberOfPeers) {
   standing_group group;
   group.establish(two_members());
-  EXPECT_FALSE(group.next(epoch_id{4}, 11, 0));
-  EXPECT_FALSE(group.next(epoch_id{4}, 10, 3));
+  EXPECT_FALSE(group.next(epoch_id{4}, vector_of(11), 0));
+  EXPECT_FALSE(group.next(epoch_id{4}, vector_of(10), 3));
 }
 
 TEST(StandingGroup, KnowsItsMembers) {

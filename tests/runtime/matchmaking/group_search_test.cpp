@@ -16,7 +16,7 @@ peer_record peer(unsigned number, bool client = false) {
 }
 
 group_search::seeker seeker(unsigned number, bool client = false) {
-  return {peer(number, client), client, 0, client ? 1U : 0U};
+  return {peer(number, client), client, {}, client ? 1U : 0U, {}};
 }
 
 template <class Action>

@@ -89,7 +89,7 @@ TEST(WireConvert, WeightsAreFiniteAndNotNegative) {
 }
 
 TEST(WireConvert, BandwidthsAreFiniteAndNotNegative) {
-  join_group join{"p", "k", {}, {}, {}, member_mode::node, 1, sample_peer(1)};
+  join_group join{"p", "k", {}, {}, {}, member_mode::node, 1, sample_peer(1), {}};
   for (double bad : {std::nan(""), std::numeric_limits<double>::infinity()}) {
     join.bandwidth = bad;
     EXPECT_EQ(code_of(message{call{1, 1, join}}), ec::non_finite);
@@ -131,9 +131,14 @@ TEST(WireConvert, TextsBeyondTheirLimitAreRefused) {
   EXPECT_EQ(event_code(leave_group{std::string(prefix_bytes_max, 'x')}), ec::none);
   EXPECT_EQ(event_code(leave_group{std::string(prefix_bytes_max + 1, 'x')}), ec::oversize);
   EXPECT_EQ(event_code(disband_group{std::string(prefix_bytes_max + 1, 'x'), {}}), ec::oversize);
-  join_group join{
-    "p",           std::string(group_key_bytes_max + 1, 'k'), {}, {}, {}, member_mode::node, 1,
-    sample_peer(1)};
+  join_group join{"p", std::string(group_key_bytes_max + 1, 'k'),
+                  {},  {},
+                  {},  member_mode::node,
+                  1,   sample_peer(1),
+                  {}};
+  EXPECT_EQ(code_of(message{call{1, 1, join}}), ec::oversize);
+  join.group_key = "k";
+  join.gather.assign(gather_bytes_max + 1, 'x');
   EXPECT_EQ(code_of(message{call{1, 1, join}}), ec::oversize);
   Header header;
   header.mutable_refusal()->set_detail(std::string(detail_bytes_max + 1, 'x'));
@@ -224,7 +229,7 @@ TEST(WireConvert, APlanThatIsBrokenIsRefused) {
   EXPECT_EQ(event_code(begin_group{plan}), ec::protocol_violation);
   Header header;
   write_plan(plan_for(3), *header.mutable_begin_group()->mutable_plan());
-  header.mutable_begin_group()->mutable_plan()->set_codec(256);
+  header.mutable_begin_group()->mutable_plan()->mutable_codecs(0)->set_codec(256);
   EXPECT_EQ(code_of(header), ec::protocol_violation) << "a codec must not be cut to a byte";
   EXPECT_EQ(event_code(begin_group{plan_for(65)}), ec::protocol_violation);
 }

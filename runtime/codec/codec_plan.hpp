@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/codec/codec.hpp"
+
+namespace waggle {
+
+/// A stretch of the flat vector whose parts all travel under one codec.
+struct codec_run {
+  std::uint64_t elements = 0;
+  codec_id codec = codec_id::none;
+
+  friend bool operator==(const codec_run&, const codec_run&) = default;
+};
+
+/// The whole vector, in order. Invariant: no run is empty, neighbours differ.
+using codec_plan = std::vector<codec_run>;
+
+/// How many values the vector has.
+constexpr std::uint64_t elements_of(const codec_plan& plan) {
+  std::uint64_t sum = 0;
+  for (const auto& run : plan)
+    sum += run.elements;
+  return sum;
+}
+
+/// More runs than this are refused in a plan from a peer.
+constexpr std::size_t codec_runs_max = 4096;
+
+} // namespace waggle
