@@ -1,5 +1,7 @@
 #include "runtime/averaging/round_protocol.hpp"
 
+#include <algorithm>
+
 #include "runtime/averaging/part_table.hpp"
 #include "runtime/core/check.hpp"
 
@@ -14,6 +16,15 @@ round_protocol::round_protocol(const round_plan& plan, std::size_t self, options
   : members_(plan.members.size()), self_(self), options_(opts), view_(first_view(plan)) {
   WAGGLE_CHECK(self < members_ && members_ <= round_members_max, std::to_string(self));
   senders_ = view_.contributor_set();
+  prepared_numbers_.resize(members_);
+}
+
+member_set round_protocol::prepared_members() const {
+  member_set out;
+  for (std::size_t i = 0; i < members_; ++i)
+    if (prepared_numbers_[i] == view_.number + 1)
+      out.insert(i);
+  return out;
 }
 
 member_set round_protocol::others(member_set of) const {
@@ -49,14 +60,16 @@ round_protocol::actions round_protocol::on_result_complete(std::uint32_t number)
   // After a promise to a higher number this view is not ours to prepare any more.
   if (promised_ != view_.number || prepared_)
     return out;
-  prepared_ = true;
-  if (lead()) {
-    prepared_members_.insert(self_);
-    commit_if_all_prepared(out);
-  } else {
-    out.push_back(send_prepared{leader(), view_.number});
-  }
+  prepare(out);
   return out;
+}
+
+void round_protocol::prepare(actions& out) {
+  prepared_ = true;
+  prepared_numbers_[self_] = view_.number + 1;
+  if (auto audience = others(view_.participant_set()); !audience.empty())
+    out.push_back(send_prepared{audience, view_.number});
+  commit_if_all_prepared(out);
 }
 
 round_protocol::actions round_protocol::give_up(failure why) {
@@ -109,6 +122,8 @@ round_protocol::actions round_protocol::on_suspicion(std::size_t member, ec reas
 round_protocol::actions round_protocol::on_suspect(std::size_t from, std::uint32_t view,
                                                    std::size_t member, ec reason, steady_time now) {
   actions out;
+  if (committed_ && from < members_)
+    pass_on_decision(out, from);
   if (ended_ || from >= members_ || member >= members_ || member == self_)
     return out;
   // Word from members that are lost themselves does not count, except about themselves.
@@ -152,7 +167,10 @@ void round_protocol::recover(actions& out, steady_time now) {
   auto contributors = view_.contributor_set();
   // If all that remain hold the result already, nothing has to be summed again. An adopted set may
   // have been committed by somebody and cannot change.
-  bool keep = view_.adopted || prepared_members_.contains(alive);
+  bool keep = view_.adopted || prepared_members().contains(alive);
+  // Nobody commits what we have not prepared. After that, somebody may have heard from all.
+  if (!keep && prepared_)
+    return start_takeover(out, now);
   if (!keep)
     contributors = contributors & alive;
   if (!is_quorum(alive, members_))
@@ -171,20 +189,18 @@ void round_protocol::propose(actions& out, const round_view& next, member_set au
   promised_ = next.number;
   prepared_ = false;
   result_complete_ = result_complete_ && same_sum;
-  prepared_members_ = {};
   takeover_.reset();
   out.push_back(send_propose{others(audience), view_});
   out.push_back(enter_view{view_});
-  if (result_complete_) {
-    prepared_ = true;
-    prepared_members_.insert(self_);
-    commit_if_all_prepared(out);
-  }
+  if (result_complete_)
+    prepare(out);
 }
 
 round_protocol::actions round_protocol::on_propose(std::size_t from, const round_view& next) {
   actions out;
   auto everybody = member_set::first(members_);
+  if (committed_ && from < members_)
+    pass_on_decision(out, from);
   if (ended_ || from >= members_ || next.number % members_ != from || next.number > view_number_max
       || next.number <= view_.number)
     return out;
@@ -210,10 +226,8 @@ round_protocol::actions round_protocol::on_propose(std::size_t from, const round
     lost_.erase(member); // the leader reaches it; if we do not, we shall notice again
   });
   out.push_back(enter_view{view_});
-  if (result_complete_) {
-    prepared_ = true;
-    out.push_back(send_prepared{leader(), view_.number});
-  }
+  if (result_complete_)
+    prepare(out);
   return out;
 }
 
@@ -221,22 +235,32 @@ round_protocol::actions round_protocol::on_propose(std::size_t from, const round
 
 round_protocol::actions round_protocol::on_prepared(std::size_t from, std::uint32_t number) {
   actions out;
-  if (ended_ || from >= members_ || number != view_.number || !lead()
-      || !view_.participant_set().contains(from))
+  if (ended_ || from >= members_ || number > view_number_max)
     return out;
-  prepared_members_.insert(from);
+  prepared_numbers_[from] = std::max(prepared_numbers_[from], number + 1);
   commit_if_all_prepared(out);
   return out;
 }
 
 void round_protocol::commit_if_all_prepared(actions& out) {
   auto needed = view_.participant_set();
-  if (!prepared_members_.contains(needed) || !is_quorum(needed, members_))
+  // Also after a promise to a higher number: all had prepared before they gave theirs, so whoever
+  // asks for it learns that this view may have been committed.
+  if (!prepared_ || !prepared_members().contains(needed) || !is_quorum(needed, members_))
     return;
+  bool tell = lead() && needed.size() > 1;
   committed_ = true;
   ended_ = true;
-  out.push_back(send_commit{others(needed), view_});
+  takeover_.reset();
+  if (tell)
+    out.push_back(send_commit{others(needed), view_});
   out.push_back(commit{view_});
+}
+
+void round_protocol::pass_on_decision(actions& out, std::size_t to) const {
+  member_set only;
+  only.insert(to);
+  out.push_back(send_commit{only, view_});
 }
 
 round_protocol::actions round_protocol::on_commit(std::size_t from, const round_view& decided) {

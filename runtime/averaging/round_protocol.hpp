@@ -39,15 +39,15 @@ struct takeover_standing {
 ///
 /// - A *view* is a numbered attempt: contributors, participants, and a leader (number % members).
 ///   View 0 is implied by the plan.
-/// - A member *prepares* a view once it holds the result over its contributors, and tells the
-/// leader.
-///   It never prepares a view below the highest number it promised.
-/// - The leader *commits* a view when all of its participants have prepared it, and they are a
-/// quorum.
-///   Only then does anybody apply anything.
+/// - A member *prepares* a view once it holds the result over its contributors, and tells all
+///   participants. It never prepares a view below the highest number it promised.
+/// - A view is *committed* when all of its participants have prepared it, and they are a quorum.
+///   Whoever has heard that from each of them applies the result; the leader also tells the others,
+///   some of which may have missed a word.
 /// - When a participant is lost before that, the leader proposes a view without it. If everybody
-/// else
-///   has prepared already, the contributors stay and the new view is prepared at once.
+///   else has prepared already, the contributors stay and the new view is prepared at once. If not,
+///   but the leader itself has, somebody may have committed already: the leader asks first, as a
+///   new leader does.
 /// - When the leader is lost, the lowest member that is not lost takes over: it asks for promises
 ///   under a higher number. If the highest view that anybody knows may have been committed (all its
 ///   participants that answer have prepared it), its contributors are adopted, else it is free to
@@ -58,9 +58,11 @@ struct takeover_standing {
 ///
 /// | state    | who may leave it, and how |
 /// |----------|------------------------------------------------------------------------------------|
-/// | running  | prepares (own data complete); loses the leader; is told a view, commit or abort |
-/// | takeover | all standings in or timed out → running in a view of its own, committed, or failed;
-/// | |          | a higher promise → running | | ended    | nobody: committed or failed, once |
+/// | running  | prepares (own data complete); loses the leader; is told a view, commit or abort; |
+/// |          | all participants have prepared → ended, committed | | takeover | all standings in
+/// or timed out → running in a view of its own, or ended;            | |          | a higher
+/// promise → running                                                         | | ended    | nobody:
+/// committed or failed, once                                                  |
 ///
 /// Not thread-safe. Every input returns what to do, in order.
 class round_protocol {
@@ -77,7 +79,7 @@ public:
     round_view view;
   };
   struct send_prepared {
-    std::size_t to;
+    member_set to;
     std::uint32_t view;
   };
   struct send_suspect {
@@ -153,7 +155,7 @@ public:
     if (takeover_ || ended_ || promised_ != view_.number)
       return {};
     if (lead())
-      return view_.participant_set() - prepared_members_;
+      return view_.participant_set() - prepared_members();
     member_set only_leader;
     only_leader.insert(leader());
     return only_leader;
@@ -191,8 +193,13 @@ private:
   void recover(actions& out, steady_time now);
   void start_takeover(actions& out, steady_time now);
   void finish_takeover(actions& out);
+  /// Who has prepared the current view, as far as we know.
+  [[nodiscard]] member_set prepared_members() const;
+  void prepare(actions& out);
   void propose(actions& out, const round_view& view, member_set audience);
   void commit_if_all_prepared(actions& out);
+  /// Whoever still works at a round that is committed here has missed a word.
+  void pass_on_decision(actions& out, std::size_t to) const;
   void end_with(actions& out, failure why);
   void abort_all(actions& out, ec reason);
 
@@ -205,7 +212,9 @@ private:
   std::uint32_t promised_ = 0;   // invariant: ≥ view_.number
   bool prepared_ = false;        // for view_, and while promised_ was view_.number
   bool result_complete_ = false; // we hold the result over view_.contributors
-  member_set prepared_members_;  // leader: who has prepared view_
+  /// The highest view that each member said it has prepared, plus one. Word of a view may come
+  /// before the view does.
+  std::vector<std::uint32_t> prepared_numbers_;
   std::map<std::size_t, ec> lost_;
   std::optional<takeover> takeover_;
   std::optional<successor> successor_;      // whom we expect to take over

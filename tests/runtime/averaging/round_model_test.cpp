@@ -250,7 +250,7 @@ private:
     if (!m.complete || m.view.number != a.view)
       violation_ = "a member prepared what it does not hold";
     prepared_[{a.view, m.view.contributors}].insert(who);
-    broadcast(who, just(a.to), [who, a](protocol& p) { return p.on_prepared(who, a.view); });
+    broadcast(who, a.to, [who, a](protocol& p) { return p.on_prepared(who, a.view); });
   }
   void act(std::size_t who, member&, const protocol::send_suspect& a) {
     if (a.to == who)
@@ -259,9 +259,7 @@ private:
       return p.on_suspect(who, a.view, a.member, a.reason, clock());
     });
   }
-  void act(std::size_t who, member& m, const protocol::send_commit& a) {
-    if (m.machine.leader() == who && a.view == m.view && m.complete)
-      prepared_[{a.view.number, a.view.contributors}].insert(who);
+  void act(std::size_t who, member&, const protocol::send_commit& a) {
     broadcast(who, a.to, [who, a](protocol& p) { return p.on_commit(who, a.view); });
   }
   void act(std::size_t who, member&, const protocol::send_abort& a) {
@@ -284,9 +282,10 @@ private:
     m.view = a.view;
     m.since = m.completed = now_;
   }
-  void act(std::size_t, member& m, const protocol::commit& a) {
+  void act(std::size_t who, member& m, const protocol::commit& a) {
     if (!m.complete || m.view.contributors != a.view.contributors)
       violation_ = "a member committed a result that it does not hold";
+    prepared_[{a.view.number, a.view.contributors}].insert(who); // alone, nobody had to be told
     m.decided = a.view;
     m.ended_at = now_;
   }

@@ -33,7 +33,7 @@ TEST(RoundProtocol, AnyTwoQuorumsShareAMember) {
 
 TEST(RoundProtocol, TheLeaderCommitsWhenEveryParticipantHasPrepared) {
   auto leader = member(0);
-  EXPECT_TRUE(leader.on_result_complete(0).empty());
+  EXPECT_EQ(find<protocol::commit>(leader.on_result_complete(0)), nullptr);
   EXPECT_TRUE(leader.on_prepared(1, 0).empty());
   EXPECT_TRUE(leader.on_prepared(1, 0).empty()) << "a word said twice counts once";
   EXPECT_TRUE(leader.on_prepared(2, 0).empty());
@@ -43,11 +43,44 @@ TEST(RoundProtocol, TheLeaderCommitsWhenEveryParticipantHasPrepared) {
   EXPECT_TRUE(leader.committed());
 }
 
-TEST(RoundProtocol, AMemberThatHoldsTheResultTellsItsLeaderOnce) {
+TEST(RoundProtocol, AMemberThatHeardFromAllCommitsWithoutTheLeadersWord) {
+  auto m = member(2);
+  for (std::size_t other : {0, 1, 3})
+    EXPECT_TRUE(m.on_prepared(other, 0).empty()) << "it does not hold the result itself";
+  auto out = m.on_result_complete(0);
+  EXPECT_NE(find<protocol::commit>(out), nullptr);
+  EXPECT_EQ(find<protocol::send_commit>(out), nullptr) << "that is the leader's";
+}
+
+TEST(RoundProtocol, ALeaderThatHasPreparedAsksBeforeItChangesTheContributors) {
+  auto leader = member(0);
+  (void)leader.on_result_complete(0);
+  (void)leader.on_prepared(1, 0);
+  // Member 2 may have heard from all, member 3 included, and applied the result.
+  auto out = leader.on_suspicion(3, ec::peer_lost, t0);
+  ASSERT_NE(find<protocol::send_takeover>(out), nullptr);
+  EXPECT_EQ(find<protocol::send_takeover>(out)->to, members_of({1, 2}));
+  auto number = find<protocol::send_takeover>(out)->number;
+  (void)leader.on_standing(1, {number, true, first_view(plan_for(4)), true, false});
+  out = leader.on_standing(2, {number, true, first_view(plan_for(4)), true, false});
+  ASSERT_NE(find<protocol::enter_view>(out), nullptr);
+  EXPECT_EQ(find<protocol::enter_view>(out)->view.contributor_set(), members_of({0, 1, 2, 3}));
+}
+
+TEST(RoundProtocol, WordOfAViewMayComeBeforeTheView) {
+  auto m = member(2);
+  (void)m.on_result_complete(0);
+  round_view next{4, 15, 7, true};
+  EXPECT_TRUE(m.on_prepared(1, 4).empty());
+  EXPECT_TRUE(m.on_prepared(0, 4).empty());
+  EXPECT_NE(find<protocol::commit>(m.on_propose(0, next)), nullptr);
+}
+
+TEST(RoundProtocol, AMemberThatHoldsTheResultTellsEverybodyOnce) {
   auto m = member(2);
   auto out = m.on_result_complete(0);
   ASSERT_NE(find<protocol::send_prepared>(out), nullptr);
-  EXPECT_EQ(find<protocol::send_prepared>(out)->to, 0u);
+  EXPECT_EQ(find<protocol::send_prepared>(out)->to, members_of({0, 1, 3}));
   EXPECT_TRUE(m.on_result_complete(0).empty());
 }
 
