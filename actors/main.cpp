@@ -10,7 +10,7 @@ int main(int argc, char** argv) {
   commands.push_back({"train",
                       "One peer that trains (not in this build).",
                       "",
-                      {"peer", "training", "averaging"},
+                      {"run", "peer", "training", "averaging"},
                       {},
                       [](const run_options&) {
                         return bad_usage(

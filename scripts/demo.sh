@@ -2,12 +2,22 @@
 # Sets everything up, then lets four peers on this machine train one small model together on the
 # licence texts of Debian. One peer is killed on the way, another joins. Ctrl-C ends it at any time.
 #
-# Arguments go to `waggle swarm` and win over the ones below, e.g. scripts/demo.sh --peers 6 --epochs 40
+#   scripts/demo.sh                           2½ minutes, a kill after 40 s, a newcomer after 60 s
+#   scripts/demo.sh --peers 6 --epochs 40     arguments go to `waggle swarm` and win over the demo's own
+#   scripts/demo.sh --duration 30s --kill-after 10s --join-after 15s
 set -euo pipefail
 cd "$(dirname "$0")/.."
-scripts/setup.sh --program
 
 arguments=("$@")
+for given in ${arguments[@]+"${arguments[@]}"}; do
+  case "$given" in -h | --help)
+    sed -n '2,7s/^# \{0,1\}//p' "$0"
+    [ ! -x build/bin/waggle ] || { echo; build/bin/waggle swarm --help; }
+    exit 0 ;;
+  esac
+done
+scripts/setup.sh --program
+
 default() { # NAME VALUE: unless given
   local given
   for given in ${arguments[@]+"${arguments[@]}"}; do

@@ -5,6 +5,7 @@
 #   scripts/fuzz.sh 600        each target for 600 seconds
 set -euo pipefail
 cd "$(dirname "$0")/.."
+case "${1:-}" in -h | --help) sed -n '2,5s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
 seconds=${1:-60}
 scripts/setup.sh --deps-only
 cmake -S . -B build-fuzz -G Ninja -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ \

@@ -5,6 +5,7 @@
 #   scripts/sanitize.sh asan [-R …]  one of the two; further arguments go to ctest
 set -euo pipefail
 cd "$(dirname "$0")/.."
+case "${1:-}" in -h | --help) sed -n '2,5s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
 scripts/setup.sh --no-trainer --deps-only
 
 one() { # NAME SANITIZERS [ctest arguments]

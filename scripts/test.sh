@@ -2,6 +2,7 @@
 # Sets everything up and runs the tests. Arguments go to ctest, e.g. -R Averag or -LE live.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+case "${1:-}" in -h | --help) sed -n '2s/^# //p' "$0"; exit 0 ;; esac
 scripts/setup.sh
 printf '\n== testing\n' >&2
 exec ctest --test-dir build --parallel 2 --output-on-failure --no-tests=error "$@"

@@ -268,8 +268,8 @@ command bench_command() {
           "train: steps per second of a swarm of one peer, against a plain LibTorch loop with the "
           "same model:\n"
           "  waggle bench train --steps 64 --json train.json\n",
-          {"training", "output"},
-          {"NAME"},
+          {"training", "output", "bench"},
+          {{"NAME", "What to measure: train."}},
           run_bench};
 }
 

@@ -103,7 +103,7 @@ command train_command() {
     "The first peer prints the line with which others join, on any machine:\n"
     "  waggle train --run-id demo --data /usr/share/common-licenses\n"
     "  waggle train --run-id demo --data /usr/share/common-licenses --initial-peers HOST:7700\n",
-    {"peer", "training", "averaging"},
+    {"run", "peer", "training", "averaging"},
     {},
     run_train};
 }

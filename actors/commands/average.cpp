@@ -131,7 +131,7 @@ command average_command() {
           "seconds, outcome (complete, shrunk, failed), reason. In two shells:\n"
           "  waggle average --listen 127.0.0.1:7700 --rounds 3\n"
           "  waggle average --listen 127.0.0.1:0 --initial-peers 127.0.0.1:7700 --rounds 3\n",
-          {"peer", "averaging", "average"},
+          {"run", "peer", "averaging", "average"},
           {},
           run_average};
 }

@@ -32,6 +32,32 @@ std::vector<std::string> options_of(const command& what) {
   return names;
 }
 
+/// How TIME and BYTES are written, if the command takes such; where else options can stand.
+std::string notes_on(const command& what) {
+  const auto names = options_of(what);
+  auto takes = [&](const char* value_name) {
+    return std::any_of(names.begin(), names.end(),
+                       [&](const auto& n) { return find_option(n)->value_name == value_name; });
+  };
+  std::string notes;
+  if (takes("TIME"))
+    notes += "\nTIME: 500ms, 5s, 2m or 1h.";
+  if (takes("BYTES"))
+    notes += " BYTES: 65536, 64KiB or 16MiB.";
+  if (takes("TIME"))
+    notes += "\nOptions can also stand in the environment: WAGGLE_LOG_LEVEL=debug is --log-level "
+             "debug.\n";
+  return notes;
+}
+
+/// "waggle config check FILE"
+std::string usage_of(const command& what) {
+  std::string usage = "waggle " + what.name;
+  for (const auto& argument : what.arguments)
+    usage += " " + argument.name;
+  return usage;
+}
+
 struct parsed_command {
   const command* what = nullptr;
   CLI::App* app = nullptr;
@@ -44,7 +70,7 @@ struct parsed_command {
 void declare(CLI::App& root, parsed_command& into) {
   auto* app = root.add_subcommand(into.what->name, into.what->summary);
   into.app = app;
-  app->footer(into.what->details);
+  app->footer(into.what->details + notes_on(*into.what));
   app->allow_extras();
   app
     ->add_option("--config", into.config,
@@ -67,12 +93,17 @@ void declare(CLI::App& root, parsed_command& into) {
   }
   into.arguments.resize(into.what->arguments.size()); // CLI11 keeps references to its elements
   for (std::size_t i = 0; i < into.arguments.size(); ++i)
-    app->add_option(into.what->arguments[i], into.arguments[i])->required();
+    app->add_option(into.what->arguments[i].name, into.arguments[i], into.what->arguments[i].help)
+      ->required()
+      ->type_name("");
 }
 
 int run_parsed(parsed_command& chosen) {
   auto taken = options_of(*chosen.what);
   for (const auto& extra : chosen.app->remaining()) {
+    if (extra.size() > 1 && extra[0] == '-' && extra[1] != '-')
+      return bad_usage("waggle " + chosen.what->name + " has no option " + extra
+                       + ": options begin with --, except -h");
     if (extra.rfind("--", 0) != 0)
       return bad_usage("'" + extra + "' is one argument too many for waggle " + chosen.what->name);
     auto wrong = extra.substr(2, extra.find('=') == std::string::npos ? std::string::npos
@@ -135,6 +166,18 @@ int run_command_line(int argc, const char* const* argv, const std::vector<comman
     return root.exit(e);
   } catch (const CLI::CallForVersion& e) {
     return root.exit(e);
+  } catch (const CLI::RequiredError&) {
+    for (const auto& candidate : parsed)
+      if (candidate.app->parsed())
+        return bad_usage("an argument is missing: " + usage_of(*candidate.what) + " (see waggle "
+                         + candidate.what->name + " --help)");
+    throw; // only commands have arguments
+  } catch (const CLI::ArgumentMismatch& e) {
+    // "--lr: 1 required X [0.003] missing", "--lr: At Most 1 required but received 2"
+    const std::string said = e.what();
+    const auto name = said.substr(0, said.find(':'));
+    return bad_usage(said.ends_with(" missing") ? name + " needs a value"
+                                                : name + " is given more than once");
   } catch (const CLI::ParseError& e) {
     return bad_usage(std::string{e.what()} + " (see --help)");
   }

@@ -12,13 +12,19 @@ constexpr int exit_clean = 0;
 constexpr int exit_failed = 1;    // a run that failed
 constexpr int exit_bad_usage = 2; // nothing was started
 
+/// What follows a command without a name of its own.
+struct positional {
+  std::string name; // "ADDR"
+  std::string help;
+};
+
 /// One command of the program.
 struct command {
-  std::string name;                   // "train"
-  std::string summary;                // one line
-  std::string details;                // examples, what it prints
-  std::vector<std::string> groups;    // which groups of the option table it takes
-  std::vector<std::string> arguments; // positional, e.g. "ADDR"
+  std::string name;                // "train"
+  std::string summary;             // one line
+  std::string details;             // examples, what it prints
+  std::vector<std::string> groups; // which groups of the option table it takes
+  std::vector<positional> arguments;
   std::function<int(const run_options&)> run;
   bool json_to_output = false; // --json takes no file: the answer goes to standard output
 };

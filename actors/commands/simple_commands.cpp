@@ -51,7 +51,7 @@ command node_command() {
   return {"node",
           "A peer without a model: bootstrap, DHT, metrics.",
           "Others join the run through it:\n  waggle node --listen 0.0.0.0:7700 --run-id demo\n",
-          {"peer"},
+          {"run", "peer"},
           {},
           run_node};
 }
@@ -60,7 +60,7 @@ command id_command() {
   return {"id",
           "Shows this peer's id; makes its key if there is none.",
           "The key stays in --data-dir (identity.pem, readable by its owner only).\n",
-          {"peer"},
+          {"run", "peer"},
           {},
           run_id};
 }
@@ -71,7 +71,7 @@ command config_command() {
           "A run file is TOML with any option of any command as a key:\n"
           "  run-id = \"demo\"\n  initial-peers = [\"host:7700\"]\n  [training]\n  lr = 0.003\n",
           {},
-          {"check", "FILE"},
+          {{"check", "What to do."}, {"FILE", "The run file (TOML)."}},
           run_config};
 }
 

@@ -71,9 +71,10 @@ int run_status(const run_options& options) {
 command status_command() {
   return {"status",
           "Asks a peer how it is doing: waggle status HOST:PORT.",
+          "  waggle status 127.0.0.1:7700\n"
           "With --json: one JSON object on standard output.\n",
           {"output"},
-          {"ADDR"},
+          {{"ADDR", "Where the peer listens: HOST:PORT."}},
           run_status,
           true};
 }

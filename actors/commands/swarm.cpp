@@ -61,8 +61,9 @@ public:
     if (auto ready = make_folder(); !ready)
       return bad_usage(ready.error().detail);
     clear_environment();
-    std::printf("starting %llu peers; their logs are in %s\n",
-                static_cast<unsigned long long>(options_.peers), folder_.c_str());
+    std::printf("starting %llu peer%s; logs in %s\n",
+                static_cast<unsigned long long>(options_.peers), options_.peers == 1 ? "" : "s",
+                folder_.c_str());
     for (std::uint64_t i = 0; i < options_.peers && !stopped_; ++i)
       if (auto started = start_peer(i == 0 ? std::string{} : address_of(0)); !started)
         return fail(started.error());
@@ -389,7 +390,7 @@ command swarm_command() {
     "Takes the options of waggle train for all peers:\n"
     "  waggle swarm --peers 4 --epochs 100 --data /usr/share/common-licenses\n"
     "  waggle swarm --peers 4 --duration 2m --kill-after 40s --join-after 60s --json result.json\n",
-    {"peer", "training", "averaging", "swarm", "output"},
+    {"run", "training", "averaging", "swarm", "output"},
     {},
     run_swarm};
 }

@@ -110,7 +110,7 @@ std::vector<option_spec> make_table() {
   using o = run_options;
   constexpr std::uint64_t many = std::uint64_t{1} << 40U;
   return {
-    {"run-id", "NAME", "waggle", "Peers of one run use the same name; others are refused.", "peer",
+    {"run-id", "NAME", "waggle", "Peers of one run use the same name; others are refused.", "run",
      [](o& x, std::string_view v) -> status {
        auto plain = [](char c) {
          return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_';
@@ -121,6 +121,22 @@ std::vector<option_spec> make_table() {
        x.run_id = std::string{v};
        return done{};
      }},
+    {"data-dir", "DIR", ".waggle", "Where the identity and the checkpoints are kept.", "run",
+     [](o& x, std::string_view v) -> status {
+       if (v.empty())
+         return failure{ec::bad_config, "must name a folder"};
+       x.data_dir = std::filesystem::path{v};
+       return done{};
+     }},
+    {"log-level", "LEVEL", "info", "debug, info, warn or error.", "run",
+     one_of(&o::log_level, {"debug", "info", "warn", "error"})},
+    {"log-format", "FORMAT", "text", "text or json.", "run",
+     one_of(&o::log_format, {"text", "json"})},
+    {"duration", "TIME", "0", "End after this long; 0: when stopped.", "run",
+     duration(&o::duration, 0ms, "")},
+    {"seed", "N", "0", "Makes random choices repeatable; 0: from the operating system.", "run",
+     whole(&o::seed, 0, ~std::uint64_t{0}, "")},
+
     {"listen", "HOST:PORT", "0.0.0.0:7700",
      "Where peers, browsers and Prometheus reach this peer; port 0 picks a free one.", "peer",
      [](o& x, std::string_view v) -> status {
@@ -151,24 +167,9 @@ std::vector<option_spec> make_table() {
      }},
     {"client-mode", "", "false", "Accept no connections, only dial: for peers behind NAT.", "peer",
      yes_no(&o::client_mode)},
-    {"data-dir", "DIR", ".waggle", "Where the identity and the checkpoints are kept.", "peer",
-     [](o& x, std::string_view v) -> status {
-       if (v.empty())
-         return failure{ec::bad_config, "must name a folder"};
-       x.data_dir = std::filesystem::path{v};
-       return done{};
-     }},
     {"identity", "FILE", "",
      "The peer's key; by default identity.pem in --data-dir, made when missing.", "peer",
      path(&o::identity)},
-    {"log-level", "LEVEL", "info", "debug, info, warn or error.", "peer",
-     one_of(&o::log_level, {"debug", "info", "warn", "error"})},
-    {"log-format", "FORMAT", "text", "text or json.", "peer",
-     one_of(&o::log_format, {"text", "json"})},
-    {"duration", "TIME", "0", "End after this long; 0: when stopped.", "peer",
-     duration(&o::duration, 0ms, "")},
-    {"seed", "N", "0", "Makes random choices repeatable; 0: from the operating system.", "peer",
-     whole(&o::seed, 0, ~std::uint64_t{0}, "")},
 
     {"target-batch-size", "N", "256", "Samples of the whole swarm per optimizer step.", "training",
      whole(&o::target_batch_size, 1, many, "an epoch needs at least one sample")},
@@ -263,15 +264,14 @@ std::vector<option_spec> make_table() {
     {"join-after", "TIME", "0", "Let a new peer join after this long; 0: do not.", "swarm",
      duration(&o::join_after, 0ms, "")},
 
-    {"json", "FILE", "", "Write the result as JSON to this file (status: to standard output).",
-     "output",
+    {"json", "FILE", "", "Write the result as JSON to this file.", "output",
      [](o& x, std::string_view v) -> status {
        x.json = true;
        if (!v.empty() && v != "true")
          x.json_file = std::filesystem::path{v};
        return done{};
      }},
-    {"steps", "N", "50", "Micro-steps that waggle bench train measures.", "output",
+    {"steps", "N", "50", "Micro-steps to measure.", "bench",
      whole(&o::steps, 1, 1U << 20U, "at least one")},
   };
 }

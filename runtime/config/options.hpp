@@ -18,7 +18,7 @@ struct option_spec {
   std::string value_name; // "N"; empty: a switch
   std::string default_text;
   std::string help;  // one sentence
-  std::string group; // "peer", "training", "averaging", …
+  std::string group; // "run", "peer", "training", "averaging", …
   std::function<status(run_options&, std::string_view)> set;
 };
 

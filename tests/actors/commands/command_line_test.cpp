@@ -49,11 +49,11 @@ protected:
       ran_ = options;
       return 7;
     };
-    auto code =
-      run_command_line(static_cast<int>(arguments.size()), arguments.data(),
-                       {{"train", "Trains.", "For example.\n", {"peer", "training"}, {}, keep},
-                        {"ask", "Asks.", "", {"output"}, {"ADDR"}, keep, true},
-                        {"config", "Checks.", "", {}, {"check", "FILE"}, keep}});
+    auto code = run_command_line(
+      static_cast<int>(arguments.size()), arguments.data(),
+      {{"train", "Trains.", "For example.\n", {"run", "peer", "training"}, {}, keep},
+       {"ask", "Asks.", "", {"output"}, {{"ADDR", "Whom."}}, keep, true},
+       {"config", "Checks.", "", {}, {{"check", ""}, {"FILE", ""}}, keep}});
     out_ = streams.out.str();
     err_ = streams.err.str();
     return code;
@@ -129,9 +129,9 @@ TEST_F(CommandLine, AnAnswerAsJsonLeavesTheArgumentAlone) {
 }
 
 TEST_F(CommandLine, MissingArgumentsAreNamed) {
-  EXPECT_THAT(refusal({"ask"}), HasSubstr("ADDR"));
-  EXPECT_THAT(refusal({"config", "check"}), HasSubstr("FILE"));
-  EXPECT_THAT(refusal({"config"}), HasSubstr("check"));
+  EXPECT_THAT(refusal({"ask"}), HasSubstr("waggle ask ADDR"));
+  EXPECT_THAT(refusal({"config", "check"}), HasSubstr("waggle config check FILE"));
+  EXPECT_THAT(refusal({"config"}), HasSubstr("waggle config check FILE"));
 }
 
 TEST_F(CommandLine, UnknownOptionsNameTheNearest) {
@@ -153,15 +153,16 @@ TEST_F(CommandLine, UnknownCommandsNameTheNearest) {
 
 TEST_F(CommandLine, WhatIsTooMuchIsNotIgnored) {
   EXPECT_THAT(refusal({"train", "extra"}), HasSubstr("'extra' is one argument too many"));
-  EXPECT_THAT(refusal({"train", "-x"}), HasSubstr("-x"));
+  EXPECT_THAT(refusal({"train", "-x"}), HasSubstr("no option -x"));
   EXPECT_THAT(refusal({"ask", "a:1", "b:2"}), HasSubstr("'b:2'"));
   EXPECT_THAT(refusal({"train", "config"}), HasSubstr("'config' is one argument too many"));
   EXPECT_THAT(refusal({"--lr", "3", "train"}), HasSubstr("before the command"));
-  EXPECT_THAT(refusal({"train", "--lr", "1", "--lr", "2"}), HasSubstr("--lr"));
+  EXPECT_THAT(refusal({"train", "--lr", "1", "--lr", "2"}),
+              HasSubstr("--lr is given more than once"));
 }
 
 TEST_F(CommandLine, MissingValuesAreNamed) {
-  EXPECT_THAT(refusal({"train", "--lr"}), HasSubstr("--lr"));
+  EXPECT_THAT(refusal({"train", "--lr"}), HasSubstr("--lr needs a value"));
   EXPECT_THAT(refusal({"train", "--lr", "--epochs"}), HasSubstr("--lr: '--epochs'"));
 }
 
@@ -196,6 +197,9 @@ TEST_F(CommandLine, HelpTeachesAndIsNoError) {
   EXPECT_THAT(out_, HasSubstr("For example."));
   EXPECT_THAT(out_, HasSubstr("--target-batch-size N [256]"));
   EXPECT_THAT(out_, HasSubstr("--config"));
+  EXPECT_THAT(out_, HasSubstr("TIME: 500ms, 5s, 2m or 1h"));
+  EXPECT_EQ(run({"ask", "--help"}), exit_clean);
+  EXPECT_THAT(out_, HasSubstr("Whom."));
   EXPECT_EQ(err_, "");
 }
 

@@ -54,8 +54,9 @@ TEST(Endpoint, IsReadAsItIsWritten) {
 }
 
 TEST(Endpoint, WhatIsNoAddressIsRefusedWithItsText) {
-  for (const char* text : {"", ":", "host", "host:", ":7700", "host:65536", "host:-1", "host:+1",
-                           "host: 1", "host:1x", "::1:7700", "[]:1", "host:99999999999999999999"}) {
+  for (const char* text :
+       {"", ":", "host", "host:", ":7700", "host:65536", "host:-1", "host:+1", "host: 1", "host:1x",
+        "::1:7700", "[]:1", "host:99999999999999999999", "http://host:1", "tcp://host:1"}) {
     auto read = parse_endpoint(text);
     ASSERT_FALSE(read.ok()) << text;
     EXPECT_EQ(read.error().code, ec::bad_config) << text;
