@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "runtime/codec/instructions.hpp"
@@ -11,17 +12,40 @@
 
 namespace waggle {
 
-/// How a part is written on the wire. Values travel: append only.
+/// How a part is written on the wire; spec averaging.md §7.2 has the formulas. Values travel:
+/// append only. The layouts are in the headers of the families.
 enum class codec_id : std::uint8_t {
-  none = 0,    // float32, little-endian
-  float16 = 1, // IEEE half, nearest even; finite values clamped to ±65504, Inf and NaN stay
+  none = 0,           // float32, little-endian
+  float16 = 1,        // IEEE half, nearest even; finite values clamped to ±65504 (half.hpp)
+  bfloat16 = 2,       // the upper half of a float32, nearest even; finite values stay finite
+  scaled_float16 = 3, // halves of (x − mean)/deviation of the part (scaled_half.hpp)
+  uniform8 = 4,       // 256 equal cells over ±3 deviations, their means as codebook (table8.hpp)
+  quantile8 = 5,      // 256 equally likely cells, their means as codebook (table8.hpp)
+  blockwise8 = 6,     // nearest of 256 fixed fractions of a block's largest (blockwise8.hpp)
 };
 
+/// All of them, in the order of their numbers.
+std::span<const codec_id> all_codecs();
+
 std::string_view to_string(codec_id codec);
+/// Fails with ec::bad_config and a sentence that names all codecs.
 result<codec_id> parse_codec(std::string_view name);
+/// "none, float16, …": for messages.
+std::string codec_names();
 bool is_known(codec_id codec);
 
-/// Bytes of `elements` values under `codec`, exactly.
+/// Bytes of a value without what a part costs besides: 4, 2 or 1.
+std::size_t bytes_per_value(codec_id codec);
+
+/// How many values make a part of `part_bytes` encoded bytes, headers and codebooks not counted
+/// (they are under 2 KiB up to a million values). 0 if the bytes do not hold one value.
+std::size_t values_per_part(codec_id codec, std::size_t part_bytes);
+
+/// How `codec` writes a part of `elements` values: as `none` where that is no longer. A part of a
+/// table codec up to 341 values is therefore exact and never larger than its floats.
+codec_id written_as(codec_id codec, std::size_t elements);
+
+/// Bytes of `elements` values under `codec`, exactly. At most 4·elements; 0 for an empty part.
 std::size_t encoded_size(codec_id codec, std::size_t elements);
 
 /// Writes `values` to `out`, whose size is `encoded_size`. The bytes are a function of the values
@@ -31,8 +55,9 @@ std::size_t encoded_size(codec_id codec, std::size_t elements);
 void encode(codec_id codec, std::span<const float> values, std::span<std::byte> out,
             instructions path = best_instructions());
 
-/// The inverse; fails with ec::wrong_shape if `bytes` is not `encoded_size(codec, out.size())`
-/// long. See part_reader for parts of a part.
+/// The inverse; fails with ec::wrong_shape if `bytes` is not `encoded_size(codec, out.size())` long
+/// and with ec::malformed if its header or codebook is nonsense. See part_reader for parts of a
+/// part.
 status decode(codec_id codec, byte_span bytes, std::span<float> out,
               instructions path = best_instructions());
 

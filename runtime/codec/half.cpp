@@ -50,6 +50,17 @@ float from_half(std::uint16_t half) {
   return std::bit_cast<float>(sign | ((exponent + 112U) << 23U) | (mantissa << 13U));
 }
 
+std::uint16_t to_bfloat(float value) {
+  auto bits = std::bit_cast<std::uint32_t>(value);
+  auto magnitude = bits & 0x7fffffffU;
+  if (magnitude > 0x7f800000U)
+    return static_cast<std::uint16_t>((bits >> 16U) | 0x40U);
+  auto rounded = magnitude + 0x7fffU + ((magnitude >> 16U) & 1U);
+  if (magnitude < 0x7f800000U && rounded > 0x7f7fffffU)
+    rounded = 0x7f7f0000U;
+  return static_cast<std::uint16_t>(((bits & 0x80000000U) | rounded) >> 16U);
+}
+
 namespace {
 
 void to_halves_portable(const float* values, std::size_t n, std::byte* out) {
@@ -64,6 +75,21 @@ void from_halves_portable(const std::byte* bytes, std::size_t n, float* out) {
     std::uint16_t half = 0;
     std::memcpy(&half, bytes + 2 * i, 2);
     out[i] = from_half(half);
+  }
+}
+
+void to_bfloats_portable(const float* values, std::size_t n, std::byte* out) {
+  for (std::size_t i = 0; i < n; ++i) {
+    auto bfloat = to_bfloat(values[i]);
+    std::memcpy(out + 2 * i, &bfloat, 2);
+  }
+}
+
+void from_bfloats_portable(const std::byte* bytes, std::size_t n, float* out) {
+  for (std::size_t i = 0; i < n; ++i) {
+    std::uint16_t bfloat = 0;
+    std::memcpy(&bfloat, bytes + 2 * i, 2);
+    out[i] = std::bit_cast<float>(static_cast<std::uint32_t>(bfloat) << 16U);
   }
 }
 
@@ -95,6 +121,45 @@ WAGGLE_AVX2 std::size_t from_halves_avx2(const std::byte* bytes, std::size_t n, 
   return i;
 }
 
+/// The bfloats of eight values, in the low halves of the lanes; see to_bfloat.
+WAGGLE_AVX2 inline __m256i bfloats_of_eight(const float* values) {
+  const auto infinity = _mm256_set1_epi32(0x7f800000);
+  const auto largest = _mm256_set1_epi32(0x7f7f0000);
+  auto bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(values));
+  auto magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff));
+  auto odd = _mm256_and_si256(_mm256_srli_epi32(magnitude, 16), _mm256_set1_epi32(1));
+  auto rounded = _mm256_add_epi32(_mm256_add_epi32(magnitude, _mm256_set1_epi32(0x7fff)), odd);
+  // Unsigned: what is past the sign bit came from a NaN, which is replaced below.
+  auto finite = _mm256_cmpgt_epi32(infinity, magnitude);
+  rounded = _mm256_blendv_epi8(rounded, _mm256_min_epu32(rounded, largest), finite);
+  auto quiet = _mm256_or_si256(magnitude, _mm256_set1_epi32(0x400000));
+  rounded = _mm256_blendv_epi8(rounded, quiet, _mm256_cmpgt_epi32(magnitude, infinity));
+  auto sign = _mm256_and_si256(bits, _mm256_set1_epi32(static_cast<int>(0x80000000U)));
+  return _mm256_srli_epi32(_mm256_or_si256(rounded, sign), 16);
+}
+
+WAGGLE_AVX2 std::size_t to_bfloats_avx2(const float* values, std::size_t n, std::byte* out) {
+  std::size_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    auto packed =
+      _mm256_packus_epi32(bfloats_of_eight(values + i), bfloats_of_eight(values + i + 8));
+    // The packing instruction works on halves of a register: this undoes it.
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 2 * i),
+                        _mm256_permute4x64_epi64(packed, 0xd8));
+  }
+  return i;
+}
+
+WAGGLE_AVX2 std::size_t from_bfloats_avx2(const std::byte* bytes, std::size_t n, float* out) {
+  std::size_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    auto eight = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + 2 * i));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i),
+                        _mm256_slli_epi32(_mm256_cvtepu16_epi32(eight), 16));
+  }
+  return i;
+}
+
 #endif
 
 } // namespace
@@ -117,6 +182,26 @@ void from_halves([[maybe_unused]] instructions path, const std::byte* bytes, std
     done = from_halves_avx2(bytes, n, values);
 #endif
   from_halves_portable(bytes + 2 * done, n - done, values + done);
+}
+
+void to_bfloats([[maybe_unused]] instructions path, const float* values, std::size_t n,
+                std::byte* bytes) {
+  std::size_t done = 0;
+#if defined(__x86_64__)
+  if (path == instructions::avx2)
+    done = to_bfloats_avx2(values, n, bytes);
+#endif
+  to_bfloats_portable(values + done, n - done, bytes + 2 * done);
+}
+
+void from_bfloats([[maybe_unused]] instructions path, const std::byte* bytes, std::size_t n,
+                  float* values) {
+  std::size_t done = 0;
+#if defined(__x86_64__)
+  if (path == instructions::avx2)
+    done = from_bfloats_avx2(bytes, n, values);
+#endif
+  from_bfloats_portable(bytes + 2 * done, n - done, values + done);
 }
 
 } // namespace waggle::codecs

@@ -24,4 +24,12 @@ float from_half(std::uint16_t half);
 void to_halves(instructions path, const float* values, std::size_t n, std::byte* bytes);
 void from_halves(instructions path, const std::byte* bytes, std::size_t n, float* values);
 
+/// The nearest bfloat16 (the upper half of a float32), ties to even. Finite values beyond the
+/// largest, 0x1.fep127, become it; infinities and NaN (made quiet) stay what they are.
+std::uint16_t to_bfloat(float value);
+
+void to_bfloats(instructions path, const float* values, std::size_t n, std::byte* bytes);
+/// Exact.
+void from_bfloats(instructions path, const std::byte* bytes, std::size_t n, float* values);
+
 } // namespace waggle::codecs

@@ -15,27 +15,33 @@ namespace waggle {
 class part_reader {
 public:
   /// Fails with ec::wrong_shape if `bytes` is not `encoded_size(codec, elements)` long or the codec
-  /// is unknown. `path` is there for tests.
+  /// is unknown, with ec::malformed if its header or codebook is what no encoder writes. A part
+  /// whose values are not finite opens: they are seen when they are read. `path` is there for
+  /// tests.
   static result<part_reader> open(codec_id codec, byte_span bytes, std::size_t elements,
                                   instructions path = best_instructions());
 
-  [[nodiscard]] codec_id codec() const { return codec_; }
   [[nodiscard]] std::size_t elements() const { return elements_; }
 
   /// Writes the values [begin, begin + out.size()) to `out`. REQUIRES: they lie within the part.
   /// Any split into ranges gives the same bits as `decode` of the whole.
   void read(std::size_t begin, std::span<float> out) const;
 
-  /// The same values without a copy where the bytes are floats already (codec none, aligned);
+  /// The same values without a copy where the bytes are floats already (codec none or a
+  /// part too small to gain from another, aligned);
   /// otherwise they are read into `scratch`, whose size says how many.
   [[nodiscard]] const float* view(std::size_t begin, std::span<float> scratch) const;
 
 private:
-  part_reader(codec_id codec, byte_span bytes, std::size_t elements, instructions path)
-    : codec_(codec), path_(path), elements_(elements), bytes_(bytes) {}
+  part_reader(codec_id form, byte_span bytes, std::size_t elements, instructions path)
+    : form_(form), path_(path), elements_(elements), bytes_(bytes) {}
 
-  codec_id codec_;
+  void check_range(std::size_t begin, std::size_t count) const;
+
+  codec_id form_; // how the bytes are written: see written_as
   instructions path_;
+  float mean_ = 0; // scaled_float16
+  float deviation_ = 0;
   std::size_t elements_;
   byte_span bytes_;
 };

@@ -1,50 +1,12 @@
 #include "runtime/codec/part_reader.hpp"
 
-#include <bit>
 #include <cstring>
 #include <vector>
 
 #include <gtest/gtest.h>
 
-#include "runtime/core/random.hpp"
-
 namespace waggle {
 namespace {
-
-std::vector<float> random_values(random_source& random, std::size_t n) {
-  std::vector<float> values(n);
-  for (auto& x : values)
-    x = static_cast<float>(random.unit() * 8 - 4);
-  return values;
-}
-
-TEST(PartReader, AnyRangeHasTheBitsOfTheWhole) {
-  for (auto codec : {codec_id::none, codec_id::float16})
-    for (auto path : {instructions::portable, best_instructions()}) {
-      SCOPED_TRACE(std::string{to_string(codec)} + ", seed 3");
-      random_source random{3};
-      auto values = random_values(random, 10'007);
-      std::vector<std::byte> bytes(encoded_size(codec, values.size()));
-      encode(codec, values, bytes);
-      std::vector<float> whole(values.size());
-      ASSERT_TRUE(decode(codec, bytes, whole).ok());
-      auto reader = part_reader::open(codec, bytes, values.size(), path);
-      ASSERT_TRUE(reader.ok());
-      EXPECT_EQ(reader->elements(), values.size());
-      for (int i = 0; i < 200; ++i) {
-        auto begin = random.below(values.size() + 1);
-        std::vector<float> some(random.below(values.size() - begin + 1));
-        reader->read(begin, some);
-        ASSERT_TRUE(some.empty()
-                    || std::memcmp(some.data(), whole.data() + begin, some.size() * 4) == 0)
-          << begin << " + " << some.size();
-        std::vector<float> scratch(some.size());
-        ASSERT_TRUE(
-          some.empty()
-          || std::memcmp(reader->view(begin, scratch), whole.data() + begin, some.size() * 4) == 0);
-      }
-    }
-}
 
 TEST(PartReader, PlainFloatsAreSeenWhereTheyLie) {
   std::vector<float> values{1, 2, 3, 4};
@@ -61,9 +23,9 @@ TEST(PartReader, PlainFloatsAreSeenWhereTheyLie) {
   EXPECT_EQ(scratch[0], 2);
 }
 
-TEST(PartReader, LengthsThatDoNotFitAreRefused) {
-  std::vector<std::byte> bytes(7);
-  for (auto codec : {codec_id::none, codec_id::float16, static_cast<codec_id>(99)})
+TEST(PartReader, AnUnknownCodecIsRefused) {
+  std::vector<std::byte> bytes(8);
+  for (auto codec : {static_cast<codec_id>(7), static_cast<codec_id>(255)})
     EXPECT_EQ(part_reader::open(codec, bytes, 2).error().code, ec::wrong_shape);
 }
 

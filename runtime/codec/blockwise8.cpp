@@ -1,0 +1,227 @@
+#include "runtime/codec/blockwise8.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "runtime/codec/table8.hpp"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace waggle::codecs {
+
+namespace {
+
+constexpr std::uint32_t nan_bits = 0x7fc00000U;
+constexpr std::uint32_t infinity_bits = 0x7f800000U;
+constexpr int zero_code = 127; // code 127 + k is the k-th magnitude, 127 − k its negative
+constexpr std::array<double, 7> decade_top{1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1};
+
+/// The centre of cell j of decade i.
+constexpr double centre(std::size_t i, std::size_t j) {
+  return decade_top[i]
+         * (0.1 + 0.9 * (static_cast<double>(j) + 0.5) / static_cast<double>(1U << i));
+}
+
+constexpr std::array<float, 256> make_codebook() {
+  std::array<float, 256> out{};
+  std::size_t magnitude = 1;
+  for (std::size_t i = 0; i < 7; ++i)
+    for (std::size_t j = 0; j < (std::size_t{1} << i); ++j, ++magnitude) {
+      out[zero_code + magnitude] = static_cast<float>(centre(i, j));
+      out[zero_code - magnitude] = -static_cast<float>(centre(i, j));
+    }
+  out[255] = 1.0F;
+  return out;
+}
+constexpr auto codebook = make_codebook();
+
+// Finding the nearest entry needs no search: within a decade the cells are equal, so that the cell
+// of y is the whole part of y·slope − start. Level 0 is the entry 0, level d the decade d − 1,
+// whose first magnitude is number 2^(d−1) and whose cells are as many.
+struct level_table {
+  std::array<float, 8> above{}; // a magnitude beyond above[k] is past level k
+  std::array<float, 8> slope{};
+  std::array<float, 8> start{};
+  std::array<float, 8> cells{};
+};
+constexpr level_table make_levels() {
+  level_table out;
+  for (std::size_t d = 1; d <= 7; ++d) {
+    auto cells = static_cast<double>(1U << (d - 1));
+    out.slope[d] = static_cast<float>(cells / (0.9 * decade_top[d - 1]));
+    out.start[d] = static_cast<float>(cells / 9);
+    out.cells[d] = static_cast<float>(cells);
+    auto last_below = d == 1 ? 0.0 : centre(d - 2, (std::size_t{1} << (d - 2)) - 1);
+    out.above[d - 1] = static_cast<float>((last_below + centre(d - 1, 0)) / 2);
+  }
+  out.above[7] = static_cast<float>((centre(6, 63) + 1) / 2); // past it only 1 itself is left
+  return out;
+}
+constexpr auto levels = make_levels();
+
+/// The code nearest to y. REQUIRES: |y| ≤ 1.
+int code_of(float y) {
+  auto magnitude = y < 0 ? -y : y;
+  std::size_t level = 0;
+  for (std::size_t k = 0; k < 7; ++k)
+    level += static_cast<std::size_t>(magnitude > levels.above[k]);
+  auto cells = static_cast<int>(levels.cells[level]);
+  auto cell = static_cast<int>(magnitude * levels.slope[level] - levels.start[level]);
+  cell = std::max(std::min(cell, cells - 1), 0);
+  auto steps = cells + cell;
+  if (y < 0)
+    return zero_code - steps;
+  return zero_code + steps + static_cast<int>(y > levels.above[7]);
+}
+
+std::uint32_t largest_portable(const float* values, std::size_t n) {
+  std::uint32_t largest = 0;
+  for (std::size_t i = 0; i < n; ++i)
+    largest = std::max(largest, std::bit_cast<std::uint32_t>(values[i]) & 0x7fffffffU);
+  return largest;
+}
+
+void codes_portable(const float* values, std::size_t n, float scale, std::byte* codes) {
+  for (std::size_t i = 0; i < n; ++i)
+    codes[i] = static_cast<std::byte>(code_of(values[i] / scale));
+}
+
+#if defined(__x86_64__)
+
+WAGGLE_AVX2 std::size_t largest_avx2(const float* values, std::size_t n, std::uint32_t& largest) {
+  const auto magnitude = _mm256_set1_epi32(0x7fffffff);
+  auto most = _mm256_setzero_si256();
+  std::size_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    auto bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(values + i));
+    most = _mm256_max_epu32(most, _mm256_and_si256(bits, magnitude));
+  }
+  std::array<std::uint32_t, 8> lanes;
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(lanes.data()), most);
+  largest = *std::max_element(lanes.begin(), lanes.end());
+  return i;
+}
+
+/// The codes of eight values, as integers.
+WAGGLE_AVX2 inline __m256i codes_of_eight(const float* values, __m256 scale) {
+  auto y = _mm256_div_ps(_mm256_loadu_ps(values), scale);
+  auto magnitude = _mm256_andnot_ps(_mm256_set1_ps(-0.0F), y);
+  auto level = _mm256_setzero_si256();
+  for (std::size_t k = 0; k < 7; ++k) // a comparison is −1 where it holds
+    level = _mm256_sub_epi32(level, _mm256_castps_si256(_mm256_cmp_ps(
+                                      magnitude, _mm256_set1_ps(levels.above[k]), _CMP_GT_OQ)));
+  auto slope = _mm256_permutevar8x32_ps(_mm256_loadu_ps(levels.slope.data()), level);
+  auto start = _mm256_permutevar8x32_ps(_mm256_loadu_ps(levels.start.data()), level);
+  auto cells =
+    _mm256_cvttps_epi32(_mm256_permutevar8x32_ps(_mm256_loadu_ps(levels.cells.data()), level));
+  auto cell = _mm256_cvttps_epi32(_mm256_sub_ps(_mm256_mul_ps(magnitude, slope), start));
+  cell = _mm256_min_epi32(cell, _mm256_sub_epi32(cells, _mm256_set1_epi32(1)));
+  cell = _mm256_max_epi32(cell, _mm256_setzero_si256());
+  auto steps = _mm256_add_epi32(cells, cell);
+  auto top = _mm256_cmp_ps(y, _mm256_set1_ps(levels.above[7]), _CMP_GT_OQ);
+  steps = _mm256_sub_epi32(steps, _mm256_castps_si256(top));
+  // (steps ^ −1) + 1 = −steps where y is negative.
+  auto negative = _mm256_castps_si256(_mm256_cmp_ps(y, _mm256_setzero_ps(), _CMP_LT_OQ));
+  steps = _mm256_sub_epi32(_mm256_xor_si256(steps, negative), negative);
+  return _mm256_add_epi32(steps, _mm256_set1_epi32(zero_code));
+}
+
+WAGGLE_AVX2 std::size_t codes_avx2(const float* values, std::size_t n, float scale,
+                                   std::byte* codes) {
+  const auto s = _mm256_set1_ps(scale);
+  // The packing instructions work on halves of a register: this order undoes it.
+  const auto order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+  std::size_t i = 0;
+  for (; i + 32 <= n; i += 32) {
+    auto low =
+      _mm256_packus_epi32(codes_of_eight(values + i, s), codes_of_eight(values + i + 8, s));
+    auto high =
+      _mm256_packus_epi32(codes_of_eight(values + i + 16, s), codes_of_eight(values + i + 24, s));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(codes + i),
+                        _mm256_permutevar8x32_epi32(_mm256_packus_epi16(low, high), order));
+  }
+  return i;
+}
+
+#endif
+
+std::uint32_t largest_magnitude(instructions path, const float* values, std::size_t n) {
+  std::uint32_t largest = 0;
+  std::size_t done = 0;
+#if defined(__x86_64__)
+  if (path == instructions::avx2)
+    done = largest_avx2(values, n, largest);
+#else
+  (void)path;
+#endif
+  return std::max(largest, largest_portable(values + done, n - done));
+}
+
+void encode_block(instructions path, const float* values, std::size_t n, std::byte* maximum,
+                  std::byte* codes) {
+  auto largest = largest_magnitude(path, values, n);
+  if (largest >= infinity_bits) {
+    std::memcpy(maximum, &nan_bits, 4);
+    std::memset(codes, 0, n);
+    return;
+  }
+  std::memcpy(maximum, &largest, 4);
+  if (largest == 0) {
+    std::memset(codes, zero_code, n);
+    return;
+  }
+  auto scale = std::bit_cast<float>(largest);
+  std::size_t done = 0;
+#if defined(__x86_64__)
+  if (path == instructions::avx2)
+    done = codes_avx2(values, n, scale, codes);
+#endif
+  codes_portable(values + done, n - done, scale, codes + done);
+}
+
+} // namespace
+
+const std::array<float, 256>& blockwise_codebook() {
+  return codebook;
+}
+
+void to_blockwise8(instructions path, const float* values, std::size_t n, std::byte* bytes) {
+  auto* codes = bytes + 4 * blocks_of(n);
+  for (std::size_t block = 0; block < blocks_of(n); ++block) {
+    auto begin = block * block_values;
+    encode_block(path, values + begin, std::min(block_values, n - begin), bytes + 4 * block,
+                 codes + begin);
+  }
+}
+
+status check_block_maxima(const std::byte* bytes, std::size_t n) {
+  for (std::size_t block = 0; block < blocks_of(n); ++block) {
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, bytes + 4 * block, 4);
+    if (bits >= infinity_bits && bits != nan_bits) // negative ones are larger still
+      return failure{ec::malformed, "the maximum of block " + std::to_string(block)
+                                      + " is negative or not finite"};
+  }
+  return done{};
+}
+
+void from_blockwise8(instructions path, const std::byte* bytes, std::size_t n, std::size_t begin,
+                     std::size_t count, float* values) {
+  const auto* codes = bytes + 4 * blocks_of(n);
+  const auto* table = reinterpret_cast<const std::byte*>(codebook.data());
+  auto end = begin + count;
+  while (begin < end) {
+    auto block = begin / block_values;
+    auto some = std::min(end, (block + 1) * block_values) - begin;
+    float maximum = 0;
+    std::memcpy(&maximum, bytes + 4 * block, 4);
+    look_up_scaled(path, table, codes + begin, some, maximum, values);
+    begin += some;
+    values += some;
+  }
+}
+
+} // namespace waggle::codecs
