@@ -1,0 +1,83 @@
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "runtime/codec/codec_plan.hpp"
+
+namespace waggle {
+
+/// What a tensor is to the training. `unspecified` is what nobody said anything about.
+enum class tensor_role : std::uint8_t { unspecified, activation, parameter, gradient, optimizer };
+
+/// "unspecified", "activation", …
+std::string_view to_string(tensor_role role);
+
+/// What a choice may depend on.
+struct tensor_info {
+  std::string key;            // its name
+  std::uint64_t elements = 0; // of the whole tensor, not of a part
+  tensor_role role = tensor_role::unspecified;
+};
+
+/// Tensors of which nothing but the lengths is known: named "0", "1", …
+std::vector<tensor_info> unnamed_tensors(std::span<const std::uint64_t> elements);
+
+/// Which codec each tensor of a vector gets: one for all, or by size, role, place or name; a choice
+/// may lead to another one (spec averaging.md §7.4). Plain data: compares, copies, and has a text
+/// form for configuration:
+///
+///   float16                                              one for all
+///   size:65536,float16,blockwise8                        fewer values than 65536, and from there
+///   on role:gradient=uniform8,parameter=float16             by role; others get `default`, or none
+///   list:float16,none,uniform8                           the first tensor, the second, …
+///   map:embedding=uniform8,head=float16                  by name
+///   role:gradient=(size:1000,float16,uniform8)           a choice within a choice, in parentheses
+class codec_choice {
+public:
+  /// One codec for all. Implicit: a codec is the simplest choice.
+  codec_choice(codec_id codec = codec_id::none) : codec_(codec) {}
+
+  /// By the number of values of the whole tensor.
+  static codec_choice by_size(std::uint64_t threshold, codec_choice less,
+                              codec_choice greater_equal);
+  /// Roles that are not in the map, `unspecified` among them, get `otherwise`.
+  static codec_choice by_role(std::map<tensor_role, codec_choice> roles,
+                              codec_choice otherwise = codec_id::none);
+  /// By the tensor's place in the vector.
+  static codec_choice per_index(std::vector<codec_choice> choices);
+  /// By the tensor's key.
+  static codec_choice per_key(std::vector<std::pair<std::string, codec_choice>> choices);
+
+  /// The codec of the tensor at place `index`. Fails with ec::bad_config if it is not listed.
+  [[nodiscard]] result<codec_id> choose(const tensor_info& tensor, std::size_t index) const;
+
+  friend bool operator==(const codec_choice&, const codec_choice&) = default;
+  friend std::string to_string(const codec_choice& choice);
+
+private:
+  enum class by : std::uint8_t { nothing, size, role, index, key };
+
+  by by_ = by::nothing;
+  codec_id codec_ = codec_id::none;
+  std::uint64_t threshold_ = 0;
+  std::vector<std::string> names_;    // of roles or keys, ascending; as many as choices
+  std::vector<codec_choice> choices_; // size: less, greater_equal
+};
+
+/// The text form, which parse_codec_choice reads back.
+std::string to_string(const codec_choice& choice);
+
+/// Fails with ec::bad_config and a sentence that says what is wrong and what is valid.
+result<codec_choice> parse_codec_choice(std::string_view text);
+
+/// The codecs of a vector made of these tensors, one after another; neighbours with the same codec
+/// are one run, empty tensors are none. Fails with ec::bad_config if a tensor is not listed, or if
+/// there are more than codec_runs_max runs.
+result<codec_plan> plan_codecs(const codec_choice& choice, std::span<const tensor_info> tensors);
+
+} // namespace waggle

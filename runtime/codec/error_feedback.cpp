@@ -1,0 +1,73 @@
+#include "runtime/codec/error_feedback.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "runtime/core/check.hpp"
+
+namespace waggle {
+
+namespace {
+
+/// x + r; the largest float instead of an overflow.
+float add_finite(float x, float r) {
+  constexpr auto most = std::numeric_limits<float>::max();
+  auto sum = x + r;
+  auto clamped = std::min(std::max(sum, -most), most);
+  return std::isfinite(x) ? clamped : x;
+}
+
+} // namespace
+
+void error_feedback::begin(std::span<const float> values, std::span<float> sent) {
+  WAGGLE_CHECK(values.size() == sent.size(),
+               std::to_string(values.size()) + " and " + std::to_string(sent.size()));
+  if (residual_.size() != values.size())
+    residual_ = {};
+  begun_ = true;
+  length_ = values.size();
+  if (!residual_.empty())
+    std::transform(values.begin(), values.end(), residual_.begin(), sent.begin(), add_finite);
+  else if (values.data() != sent.data())
+    std::copy(values.begin(), values.end(), sent.begin());
+}
+
+void error_feedback::commit(std::span<const float> sent, std::span<const coded_part> parts) {
+  WAGGLE_CHECK(begun_ && sent.size() == length_,
+               std::to_string(sent.size()) + " of " + std::to_string(length_));
+  begun_ = false;
+  if (std::all_of(parts.begin(), parts.end(),
+                  [](const coded_part& p) { return p.codec == codec_id::none; })) {
+    residual_ = {}; // nothing is ever lost: no need for the memory
+    return;
+  }
+  residual_.resize(sent.size());
+  std::vector<std::byte> bytes;
+  std::uint64_t covered = 0;
+  for (const auto& part : parts) {
+    WAGGLE_CHECK(part.offset == covered && part.count <= sent.size() - covered,
+                 std::to_string(part.offset) + " + " + std::to_string(part.count));
+    covered += part.count;
+    auto values = sent.subspan(part.offset, part.count);
+    auto left = std::span{residual_}.subspan(part.offset, part.count);
+    bytes.resize(encoded_size(part.codec, part.count));
+    encode(part.codec, values, bytes);
+    auto decoded = decode(part.codec, bytes, left);
+    WAGGLE_CHECK(decoded.ok(), "a part that was just encoded does not decode");
+    for (std::size_t i = 0; i < left.size(); ++i) {
+      auto lost = values[i] - left[i];
+      left[i] = std::isfinite(lost) ? lost : 0.0F;
+    }
+  }
+  WAGGLE_CHECK(covered == sent.size(), std::to_string(covered));
+}
+
+void error_feedback::forget() {
+  begun_ = false;
+  residual_ = {};
+}
+
+} // namespace waggle

@@ -1,0 +1,200 @@
+#include "runtime/codec/codec_choice.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/core/random.hpp"
+
+namespace waggle {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr auto none = codec_id::none;
+constexpr auto half = codec_id::float16;
+constexpr auto eight = codec_id::uniform8;
+
+codec_id chosen(const codec_choice& choice, const tensor_info& tensor, std::size_t index = 0) {
+  auto codec = choice.choose(tensor, index);
+  EXPECT_TRUE(codec.ok());
+  return codec ? *codec : codec_id{99};
+}
+
+std::string refusal(std::string_view text) {
+  auto choice = parse_codec_choice(text);
+  EXPECT_FALSE(choice.ok()) << text;
+  if (choice.ok())
+    return "";
+  EXPECT_EQ(choice.error().code, ec::bad_config);
+  return choice.error().detail;
+}
+
+TEST(CodecChoice, ACodecIsTheSimplestChoice) {
+  EXPECT_EQ(chosen(half, {"w", 10}), half);
+  EXPECT_EQ(chosen({}, {"w", 10}), none);
+}
+
+TEST(CodecChoice, SizeIsThatOfTheWholeTensorAndTheThresholdBelongsToTheLarge) {
+  auto choice = codec_choice::by_size(1'000, half, eight);
+  EXPECT_EQ(chosen(choice, {"w", 999}), half);
+  EXPECT_EQ(chosen(choice, {"w", 1'000}), eight);
+}
+
+TEST(CodecChoice, RolesThatAreNotNamedGetTheDefault) {
+  auto choice = codec_choice::by_role({{tensor_role::gradient, eight}}, half);
+  EXPECT_EQ(chosen(choice, {"w", 1, tensor_role::gradient}), eight);
+  EXPECT_EQ(chosen(choice, {"w", 1, tensor_role::parameter}), half);
+  EXPECT_EQ(chosen(choice, {"w", 1}), half);
+  EXPECT_EQ(chosen(codec_choice::by_role({}), {"w", 1, tensor_role::activation}), none);
+}
+
+TEST(CodecChoice, ATensorThatIsNotListedIsAnErrorThatNamesIt) {
+  auto list = codec_choice::per_index({half, eight});
+  EXPECT_EQ(chosen(list, {"w", 1}, 1), eight);
+  auto beyond = list.choose({"bias", 1}, 2);
+  ASSERT_FALSE(beyond.ok());
+  EXPECT_THAT(beyond.error().detail, AllOf(HasSubstr("tensor 2 ('bias')"), HasSubstr("after 2")));
+
+  auto map = codec_choice::per_key({{"w", half}, {"b", eight}});
+  EXPECT_EQ(chosen(map, {"b", 1}), eight);
+  EXPECT_EQ(chosen(map, {"w", 1}), half);
+  auto missing = map.choose({"head", 1}, 0);
+  ASSERT_FALSE(missing.ok());
+  EXPECT_THAT(missing.error().detail, HasSubstr("'head'"));
+  EXPECT_EQ(missing.error().code, ec::bad_config);
+}
+
+TEST(CodecChoice, WithoutNamesTheKeysAreNumbers) {
+  std::vector<std::uint64_t> lengths{5, 6};
+  auto tensors = unnamed_tensors(lengths);
+  auto plan = plan_codecs(codec_choice::per_key({{"0", half}, {"1", eight}}), tensors);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_THAT(*plan, ElementsAre(codec_run{5, half}, codec_run{6, eight}));
+}
+
+TEST(CodecPlan, NeighboursWithTheSameCodecAreOneRunAndEmptyTensorsNone) {
+  std::vector<std::uint64_t> lengths{10, 2'000, 0, 3'000, 20, 0, 30};
+  auto plan = plan_codecs(codec_choice::by_size(1'000, half, eight), unnamed_tensors(lengths));
+  ASSERT_TRUE(plan.ok());
+  EXPECT_THAT(*plan,
+              ElementsAre(codec_run{10, half}, codec_run{5'000, eight}, codec_run{50, half}));
+  EXPECT_EQ(elements_of(*plan), 5'060U);
+  EXPECT_TRUE(plan_codecs(half, {})->empty());
+}
+
+TEST(CodecPlan, MoreRunsThanAPlanMayHaveAreRefused) {
+  std::vector<tensor_info> tensors;
+  for (std::size_t i = 0; i < codec_runs_max + 1; ++i)
+    tensors.push_back({std::to_string(i), i % 2 == 0 ? 1U : 5'000U});
+  auto plan = plan_codecs(codec_choice::by_size(1'000, half, eight), tensors);
+  ASSERT_FALSE(plan.ok());
+  EXPECT_EQ(plan.error().code, ec::bad_config);
+  tensors.pop_back();
+  EXPECT_TRUE(plan_codecs(codec_choice::by_size(1'000, half, eight), tensors).ok());
+}
+
+// Restated C5 of spec averaging.md §9.7: Adam with six parameters, parts of 5000 bytes, halves for
+// parameters and for small gradients, eight bits for large gradients, floats for the statistics.
+TEST(CodecPlan, AnAdaptiveChoiceForAdamCutsTheSpecifiedParts) {
+  auto choice = parse_codec_choice("role:parameter=float16,gradient=(size:1000,float16,uniform8)");
+  ASSERT_TRUE(choice.ok());
+  std::vector<tensor_info> tensors;
+  for (auto role : {tensor_role::parameter, tensor_role::gradient, tensor_role::optimizer})
+    for (std::uint64_t n : {1U, 1U, 100U, 1'000U, 5'000U, 10'000U})
+      tensors.push_back({std::to_string(tensors.size()), n, role});
+  std::map<codec_id, std::size_t> parts;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    auto codec = chosen(*choice, tensors[i], i);
+    auto per_part = values_per_part(codec, 5'000);
+    parts[codec] += (tensors[i].elements + per_part - 1) / per_part;
+  }
+  EXPECT_EQ(parts[half], 13U);
+  EXPECT_EQ(parts[eight], 4U);
+  EXPECT_EQ(parts[none], 16U);
+  EXPECT_EQ(values_per_part(half, 5'000), 2'500U);
+  EXPECT_EQ(values_per_part(eight, 5'000), 5'000U);
+  EXPECT_EQ(values_per_part(none, 5'000), 1'250U);
+  auto plan = plan_codecs(*choice, tensors);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_THAT(
+    *plan, ElementsAre(codec_run{16'204, half}, codec_run{16'000, eight}, codec_run{16'102, none}));
+}
+
+TEST(CodecChoiceText, EveryFormIsRead) {
+  EXPECT_EQ(*parse_codec_choice("float16"), codec_choice{half});
+  EXPECT_EQ(*parse_codec_choice("size:65536,float16,blockwise8"),
+            codec_choice::by_size(65'536, half, codec_id::blockwise8));
+  EXPECT_EQ(
+    *parse_codec_choice("role:gradient=uniform8,parameter=float16"),
+    codec_choice::by_role({{tensor_role::gradient, eight}, {tensor_role::parameter, half}}));
+  EXPECT_EQ(*parse_codec_choice("role:default=float16"), codec_choice::by_role({}, half));
+  EXPECT_EQ(*parse_codec_choice("list:float16,none,(size:5,none,uniform8)"),
+            codec_choice::per_index({half, none, codec_choice::by_size(5, none, eight)}));
+  EXPECT_EQ(*parse_codec_choice("map:layers.0.weight=uniform8,ns::bias=none"),
+            codec_choice::per_key({{"layers.0.weight", eight}, {"ns::bias", none}}));
+  EXPECT_EQ(*parse_codec_choice("(float16)"), codec_choice{half});
+  EXPECT_EQ(*parse_codec_choice("map:a%2cb=none"), codec_choice::per_key({{"a,b", none}}));
+}
+
+codec_choice random_choice(random_source& random, int depth) {
+  auto inner = [&] { return random_choice(random, depth + 1); };
+  auto codec = all_codecs()[random.below(all_codecs().size())];
+  switch (depth > 3 ? 0 : random.below(5)) {
+    case 1:
+      return codec_choice::by_size(random.next(), inner(), inner());
+    case 2:
+      return codec_choice::by_role(
+        {{tensor_role::gradient, inner()}, {tensor_role::optimizer, inner()}}, inner());
+    case 3:
+      return codec_choice::per_index({inner(), inner()});
+    case 4: {
+      std::string odd(1 + random.below(5), ' ');
+      for (auto& c : odd)
+        c = static_cast<char>(random.below(256));
+      return codec_choice::per_key({{odd, inner()}, {"a long name", inner()}});
+    }
+    default:
+      return codec;
+  }
+}
+
+TEST(CodecChoiceText, WhatIsWrittenIsReadBack) {
+  random_source random{61};
+  for (int i = 0; i < 500; ++i) {
+    auto choice = random_choice(random, 0);
+    auto text = to_string(choice);
+    auto back = parse_codec_choice(text);
+    ASSERT_TRUE(back.ok()) << "seed 61, case " << i << ": " << text << ": " << back.error().detail;
+    ASSERT_EQ(*back, choice) << "seed 61, case " << i << ": " << text;
+  }
+}
+
+TEST(CodecChoiceText, ErrorsNameWhatIsValid) {
+  EXPECT_THAT(refusal("float61"), HasSubstr("none, float16, bfloat16, scaled_float16"));
+  EXPECT_THAT(refusal(""), HasSubstr("none, float16"));
+  EXPECT_THAT(refusal("shape:3,none,none"),
+              AllOf(HasSubstr("'shape:'"), HasSubstr("size:THRESHOLD"), HasSubstr("role:ROLE"),
+                    HasSubstr("list:"), HasSubstr("map:"), HasSubstr("blockwise8")));
+  EXPECT_THAT(refusal("float16,none"), HasSubstr("size:, role:, list: or map:"));
+  EXPECT_THAT(refusal("gradient=none"), HasSubstr("size:, role:, list: or map:"));
+  EXPECT_THAT(refusal("size:3,none"), HasSubstr("size:65536,float16,blockwise8"));
+  EXPECT_THAT(refusal("size:many,none,none"), HasSubstr("'many' is not a number"));
+  EXPECT_THAT(refusal("size:-1,none,none"), HasSubstr("'-1' is not a number"));
+  EXPECT_THAT(refusal("role:weights=none"),
+              HasSubstr("activation, parameter, gradient, optimizer, default"));
+  EXPECT_THAT(refusal("role:gradient"), HasSubstr("ROLE=CODEC"));
+  EXPECT_THAT(refusal("role:gradient=none,gradient=float16"), HasSubstr("twice"));
+  EXPECT_THAT(refusal("map:w=nothing"), HasSubstr("'nothing' is not a codec"));
+  EXPECT_THAT(refusal("map:w%2=none"), HasSubstr("hexadecimal"));
+  EXPECT_THAT(refusal("list:(size:3,none,none"), HasSubstr("parentheses"));
+  EXPECT_THAT(refusal("list:none)"), HasSubstr("parentheses"));
+  std::string deep = "none";
+  for (int i = 0; i < 20; ++i)
+    deep = "(" + deep + ")";
+  EXPECT_THAT(refusal(deep), HasSubstr("within each other"));
+}
+
+} // namespace
+} // namespace waggle
