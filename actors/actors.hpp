@@ -68,26 +68,29 @@ using matchmaker_actor = service_actor::extend<
   caf::replies_to<get_seekers>::with<seekers>,
   caf::reacts_to<cancel_search>>::extend_with<link_listener_actor>;
 
-/// Holds what the members contribute to one part, and reduces it.
-using allreduce_part_actor = caf::typed_actor<
-  caf::reacts_to<add_contribution>,
-  // Answered with part_reduced (or part_refused) to the round, as often as the set changes.
-  caf::reacts_to<reduce_over>>;
+/// Reduces parts that are too large for the thread that reads them from the network.
+using allreduce_part_actor = caf::typed_actor<caf::reacts_to<reduce_part>>;
 
 /// Hears how a round ended.
-using round_listener_actor = caf::typed_actor<caf::reacts_to<round_finished>>;
+using round_listener_actor = caf::typed_actor<
+  caf::reacts_to<round_finished>,
+  // A member, present or past, looks for another group.
+  caf::reacts_to<member_departed>>;
 
-/// One group, one round: ships and collects parts, agrees on the contributors, reports once.
+/// One group, one round: owns the round_engine, watches its time, reports once. The engine hears of
+/// parts from the thread that read them; what comes here takes the longer way.
 using allreduce_round_actor = caf::typed_actor<
   // Parts and round_* events of this round.
   caf::reacts_to<inbound_event>,
-  caf::reacts_to<part_reduced>,
-  caf::reacts_to<part_refused>,
   caf::reacts_to<cancel_round>>::extend_with<link_listener_actor>;
 
 /// Averages a vector with whoever is there: matchmaking, then one all-reduce round.
 using averager_actor = service_actor::extend<
-  caf::replies_to<average_vector>::with<round_report>>::extend_with<link_listener_actor>;
+  caf::replies_to<average_vector>::with<round_report>,
+  // Control of the step under way (spec/averaging.md §1.4). Other steps' names are ignored.
+  caf::reacts_to<trigger_step>,
+  caf::reacts_to<cancel_step>,
+  caf::replies_to<get_step_stage>::with<step_stage>>::extend_with<link_listener_actor>;
 
 /// Serves the trainer's state to newcomers.
 using state_donor_actor = service_actor;

@@ -1,14 +1,14 @@
-// average_vector ─► standing group? ─ yes ─────────────► allreduce_round ─► round_finished ─► report
+// average_vector ─► standing group? ─ yes ──► trigger? ─► allreduce_round ─► round_finished ─► report
 //                        └ no ─► matchmaker ─► group_formed ┘       │
 //                    ▲                                              └ failed, and time is left ─┐
 //                    └──────────────────────────────────────────────────────────────────────────┘
-// peers' part, round_* ─► the round | parked until it begins | answered from memory when it is over
 
 #include "actors/averager.hpp"
 
 #include <algorithm>
 #include <cmath>
 
+#include "actors/allreduce_part.hpp"
 #include "actors/guard.hpp"
 
 namespace waggle {
@@ -17,30 +17,21 @@ namespace {
 
 using self_pointer = averager_impl::stateful_pointer<averager_state>;
 
-struct round_of {
-  template <class RoundEvent>
-  round_id operator()(const RoundEvent& event) const {
-    if constexpr (requires { event.round; })
-      return event.round;
-    else
-      return {};
-  }
-};
-
 /// Whether trying again with another group may help.
 bool may_retry(ec why) {
   switch (why) {
-    case ec::excluded:
-    case ec::cancelled:
+    case ec::excluded: // the others have finished
     case ec::shutting_down:
-    case ec::non_finite:
-    case ec::bad_weight:
-    case ec::wrong_shape:
     case ec::internal:
       return false;
     default:
       return true;
   }
+}
+
+bool is_member(const peer_id& peer, const round_plan& plan) {
+  return std::any_of(plan.members.begin(), plan.members.end(),
+                     [&](const round_member& m) { return m.peer.id == peer; });
 }
 
 struct steward {
@@ -53,7 +44,7 @@ struct steward {
   averager_state& state() const { return self->state; }
   steady_time now() const { return self->clock().now(); }
 
-  codec_plan codecs() const { return {{state().current->what.values->size(), config.codec}}; }
+  codec_plan codecs() const { return {{state().current->elements, config.codec}}; }
 
   milliseconds time_left() const {
     const auto& step = *state().current;
@@ -63,24 +54,46 @@ struct steward {
 
   // -- one step -----------------------------------------------------------------------------------
 
+  /// What is wrong with the caller's order.
+  failure check(const average_vector& msg) const {
+    auto elements = msg.values ? msg.values->size() : msg.elements;
+    if (elements == 0)
+      return {ec::wrong_shape, "there is nothing to average"};
+    if (msg.values && msg.elements != 0 && msg.elements != elements)
+      return {ec::wrong_shape, "the vector does not have `elements` values"};
+    if (!msg.values && !msg.require_trigger && !config.auxiliary)
+      return {ec::wrong_shape, "values are missing, and no trigger will bring them"};
+    if (elements > plan_elements_max)
+      return {ec::oversize, "the vector has more values than a round may have"};
+    if (!is_weight(msg.weight))
+      return {ec::bad_weight, "a weight must be 0, or finite and positive"};
+    if (!std::isfinite(msg.alpha))
+      return {ec::bad_config, "alpha must be finite"};
+    if (msg.gather.size() > gather_bytes_max)
+      return {ec::oversize, "gather may have " + std::to_string(gather_bytes_max) + " bytes"};
+    if (msg.scheduled_in >= msg.deadline)
+      return {ec::bad_config, "the round would be scheduled after the step's deadline"};
+    if (msg.values && !all_finite(*msg.values))
+      return {ec::non_finite, "the vector holds NaN or infinite values"};
+    return {};
+  }
+
   caf::result<round_report> begin(average_vector& msg) const {
     auto& st = state();
-    if (!msg.values || msg.values->empty())
-      return to_caf(ec::wrong_shape, "there is nothing to average");
-    if (msg.values->size() > plan_elements_max)
-      return to_caf(ec::oversize, "the vector has more values than a round may have");
-    if (!std::isfinite(msg.weight) || msg.weight < 0)
-      return to_caf(ec::bad_weight, "a weight must be finite and not negative");
-    if (!all_finite(*msg.values))
-      return to_caf(ec::non_finite, "the vector holds NaN or infinite values");
+    if (auto wrong = check(msg); wrong.code != ec::none)
+      return to_caf(wrong);
     if (st.current)
       return to_caf(ec::overloaded, "one vector at a time");
     ++st.steps;
     auto& step = st.current.emplace();
     step.promise = self->make_response_promise<round_report>();
     step.what = std::move(msg);
+    step.elements = step.what.values ? step.what.values->size() : step.what.elements;
+    step.triggered = !step.what.require_trigger;
     step.began = now();
     auto promise = step.promise;
+    if (step.what.require_trigger)
+      self->delayed_send(self, step.what.deadline, step_expired{st.steps});
     attempt();
     return promise;
   }
@@ -89,6 +102,7 @@ struct steward {
     auto& st = state();
     auto& step = *st.current;
     step.attempt_began = now();
+    step.stage = step_stage::looking_for_group;
     step.plan.reset();
     step.round = nullptr;
     step.follows = {};
@@ -124,15 +138,15 @@ struct steward {
         });
   }
 
-  /// True while the step of this generation has no round yet.
+  /// True while the step of this generation has no group yet.
   bool awaits_group(std::uint64_t generation) const {
     const auto& st = state();
-    return st.current && st.steps == generation && !st.current->round;
+    return st.current && st.steps == generation && !st.current->plan;
   }
 
   void keep_group(const round_plan& plan) const {
     state().current->follows = state().group.last()->id;
-    start_round(plan);
+    on_group(plan);
   }
 
   void search() const {
@@ -140,7 +154,11 @@ struct steward {
     auto& step = *st.current;
     leave_standing_group();
     auto left = time_left();
-    find_group question{step.what.epoch, codecs(), {}, left, step.what.expected_peers};
+    find_group question{step.what.epoch,         codecs(), step.what.gather, {}, left,
+                        step.what.expected_peers};
+    // Said again in a retry, it would only hold the group up.
+    if (step.failures == 0)
+      question.scheduled_in = step.what.scheduled_in;
     self->request(matchmaker, left + 2s, question)
       .then(
         [self = self, ctx = ctx, config = config, board = switchboard, maker = matchmaker,
@@ -149,54 +167,49 @@ struct steward {
           if (s.awaits_group(generation)) {
             self->state.current->matchmaking_seconds +=
               seconds_of(s.now() - self->state.current->attempt_began);
-            s.start_round(formed.plan);
+            s.on_group(formed.plan);
           }
         },
         [self = self, ctx = ctx, config = config, board = switchboard, maker = matchmaker,
          generation = st.steps](const caf::error& why) {
           steward s{self, ctx, config, board, maker};
-          if (!self->state.current || self->state.steps != generation)
+          if (!s.awaits_group(generation))
             return;
           auto& step = *self->state.current;
           step.matchmaking_seconds += seconds_of(s.now() - step.attempt_began);
-          round_report report;
-          report.why = from_caf(why);
-          s.deliver(std::move(report));
+          s.deliver_failure(from_caf(why));
         });
   }
 
-  void start_round(const round_plan& plan) const {
+  void on_group(const round_plan& plan) const {
+    auto& step = *state().current;
+    if (!is_member(ctx.record.id, plan) || plan.elements != step.elements)
+      return deliver_failure({ec::internal, "matchmaking made a plan that does not fit"});
+    step.plan = plan;
+    step.stage = step_stage::awaiting_trigger;
+    if (step.triggered)
+      start_round();
+  }
+
+  void start_round() const {
     auto& st = state();
     auto& step = *st.current;
+    const auto& plan = *step.plan;
+    step.stage = step_stage::running_allreduce;
     auto mine = std::find_if(plan.members.begin(), plan.members.end(),
                              [this](const round_member& m) { return m.peer.id == ctx.record.id; });
-    if (mine == plan.members.end() || plan.elements != step.what.values->size()) {
-      round_report report;
-      report.why = {ec::internal, "matchmaking made a plan that does not fit"};
-      return deliver(std::move(report));
-    }
-    step.plan = plan;
     auto settings = config.round;
     settings.deadline = std::min(settings.deadline, std::max(time_left(), milliseconds{1}));
     round_order order{plan, static_cast<std::size_t>(mine - plan.members.begin()), step.what.values,
                       step.what.weight};
     ctx.log->debug("round {} begins with {} members", short_name(plan.id), plan.members.size());
-    step.round =
-      self->spawn<caf::monitored>(allreduce_round, ctx, settings, std::move(order), st.pool,
-                                  switchboard, caf::actor_cast<round_listener_actor>(self));
-    auto waiting = st.parked.find(plan.id);
-    if (waiting == st.parked.end())
-      return;
-    auto events = std::move(waiting->second.events);
-    st.parked_events -= events.size();
-    st.parked.erase(waiting);
-    for (auto& event : events)
-      self->send(step.round, std::move(event));
+    round_neighbours neighbours{switchboard, caf::actor_cast<round_listener_actor>(self), st.parts};
+    step.round = self->spawn<caf::monitored>(allreduce_round, ctx, settings, std::move(order),
+                                             st.pool, std::move(neighbours));
   }
 
   void on_finished(const round_finished& msg) const {
     auto& st = state();
-    st.finished[msg.report.round] = {msg.standing, now()};
     if (!st.current || !st.current->plan || st.current->plan->id != msg.report.round)
       return;
     auto& step = *st.current;
@@ -209,8 +222,8 @@ struct steward {
     // A standing group that did not come together cost next to nothing: that is no failure yet.
     if (failed && (step.follows.is_zero() || msg.report.why.code != ec::not_looking))
       ++step.failures;
-    if (failed && may_retry(msg.report.why.code) && step.failures <= config.retries_max
-        && time_left() > 0ms) {
+    if (failed && !step.cancelled && step.what.allow_retries && may_retry(msg.report.why.code)
+        && step.failures <= config.retries_max && time_left() > 0ms) {
       ctx.log->info("round {} failed, trying again: {}", short_name(msg.report.round),
                     to_string(msg.report.why));
       return attempt();
@@ -230,17 +243,101 @@ struct steward {
     auto step = std::move(*state().current);
     state().current.reset();
     report.matchmaking_seconds = step.matchmaking_seconds;
+    if (report.values && step.what.values && step.what.alpha != 1)
+      report.values = towards(*step.what.values, *report.values, step.what.alpha);
     step.promise.deliver(std::move(report));
+  }
+
+  void deliver_failure(failure why) const {
+    round_report report;
+    report.why = std::move(why);
+    if (state().current->plan)
+      report.round = state().current->plan->id;
+    deliver(std::move(report));
+  }
+
+  static std::shared_ptr<const float_vector> towards(const float_vector& from,
+                                                     const float_vector& mean, double alpha) {
+    auto out = std::make_shared<float_vector>(from.size());
+    for (std::size_t i = 0; i < from.size(); ++i)
+      (*out)[i] = static_cast<float>(from[i] + alpha * (static_cast<double>(mean[i]) - from[i]));
+    return out;
   }
 
   /// The round ended without a report.
   void on_round_down(const caf::error& why) const {
+    state().group.dissolve();
     round_report report;
     report.round = state().current->plan->id;
     report.why = from_caf(why);
-    state().group.dissolve();
     count(report);
     deliver(std::move(report));
+  }
+
+  // -- control of the step
+  // --------------------------------------------------------------------------
+
+  bool is_current(std::uint64_t step) const {
+    return state().current && state().current->what.step == step;
+  }
+
+  void trigger(const trigger_step& msg) const {
+    if (!is_current(msg.step))
+      return;
+    auto& step = *state().current;
+    if (step.triggered || step.stage == step_stage::running_allreduce)
+      return ctx.log->debug("step {} was triggered again", msg.step);
+    auto wanted = step.what;
+    if (msg.values)
+      wanted.values = msg.values;
+    wanted.weight = msg.weight.value_or(wanted.weight);
+    wanted.elements = step.elements;
+    wanted.require_trigger = false;
+    if (auto wrong = check(wanted); wrong.code != ec::none) {
+      leave_group(wrong.code);
+      return deliver_failure(wrong);
+    }
+    step.what = std::move(wanted);
+    step.triggered = true;
+    if (step.stage == step_stage::awaiting_trigger)
+      start_round();
+  }
+
+  void cancel(const failure& why) const {
+    auto& step = *state().current;
+    step.cancelled = true;
+    switch (step.stage) {
+      case step_stage::looking_for_group:
+        self->send(matchmaker, cancel_search{});
+        return deliver_failure(why);
+      case step_stage::awaiting_trigger:
+        leave_group(why.code);
+        return deliver_failure(why);
+      case step_stage::running_allreduce:
+        self->send(step.round, cancel_round{why});
+        return; // the round reports
+      case step_stage::finished:
+        return;
+    }
+  }
+
+  /// Tells the group that was found, and whose round we did not begin, to go on without us.
+  void leave_group(ec why) const {
+    auto& step = *state().current;
+    if (!step.plan)
+      return;
+    // What comes for this round later on is answered, not kept.
+    ctx.rounds->finish(step.plan->id, {step.plan->id, 0, false, {}, false, false}, now());
+    tell_members(*step.plan, why);
+  }
+
+  void tell_members(const round_plan& plan, ec why) const {
+    for (std::uint32_t i = 0; i < plan.members.size(); ++i)
+      if (plan.members[i].peer.id == ctx.record.id)
+        for (const auto& member : plan.members)
+          if (member.peer.id != ctx.record.id)
+            self->send(switchboard,
+                       tell_peer{member.peer, wire::round_suspect{plan.id, 0, i, why}, {}});
   }
 
   // -- the standing group ------------------------------------------------------------------------
@@ -251,98 +348,24 @@ struct steward {
       return;
     auto plan = *group.last();
     group.dissolve();
-    for (std::uint32_t i = 0; i < plan.members.size(); ++i)
-      if (plan.members[i].peer.id == ctx.record.id)
-        for (const auto& member : plan.members)
-          if (member.peer.id != ctx.record.id)
-            self->send(
-              switchboard,
-              tell_peer{member.peer, wire::round_suspect{plan.id, 0, i, ec::not_looking}, {}});
+    tell_members(plan, ec::not_looking);
   }
 
-  static bool is_member(const peer_id& peer, const round_plan& plan) {
-    return std::any_of(plan.members.begin(), plan.members.end(),
-                       [&](const round_member& m) { return m.peer.id == peer; });
-  }
-
-  /// True if the event said that its sender leaves the standing group, or never was in the group
-  /// that its leader made.
-  bool somebody_left(const inbound_event& msg) const {
+  /// A member of our standing group, or of the round that follows it, wants another group.
+  void on_departed(const member_departed& msg) const {
     auto& st = state();
-    const auto* word = std::get_if<wire::round_suspect>(&msg.what);
-    if (word == nullptr || word->reason != ec::not_looking)
-      return false;
-    if (st.group.last() && st.group.last()->id == word->round && st.group.contains(msg.from.id))
+    if (st.group.last() && st.group.last()->id == msg.round && st.group.contains(msg.who.id))
       st.group.dissolve();
-    if (st.current && st.current->round
-        && (st.current->follows == word->round || st.current->plan->id == word->round)
-        && is_member(msg.from.id, *st.current->plan))
-      self->send(st.current->round,
-                 cancel_round{{ec::not_looking, "a member looks for another group"}});
-    return true;
-  }
-
-  // -- what peers say ----------------------------------------------------------------------------
-
-  void route(const inbound_event& msg) const {
-    auto& st = state();
-    auto id = std::visit(round_of{}, msg.what);
-    if (somebody_left(msg))
+    auto& step = st.current;
+    if (!step || !step->plan || step->follows != msg.round || !is_member(msg.who.id, *step->plan))
       return;
-    if (st.current && st.current->round && st.current->plan->id == id) {
-      self->send(st.current->round, msg);
-      return;
+    failure why{ec::not_looking, "a member looks for another group"};
+    if (step->round) {
+      self->send(step->round, cancel_round{why});
+    } else {
+      leave_group(ec::not_looking);
+      attempt();
     }
-    const auto* takeover = std::get_if<wire::round_takeover>(&msg.what);
-    if (auto old = st.finished.find(id); old != st.finished.end()) {
-      msg.release();
-      if (takeover != nullptr)
-        answer(msg.from, old->second.standing, takeover->number);
-      return;
-    }
-    if (takeover != nullptr) // a round that we never heard of, or forgot
-      answer(msg.from, wire::round_standing{id, 0, false, {}, false, false}, takeover->number);
-    else
-      park(id, msg);
-  }
-
-  void answer(const peer_record& to, wire::round_standing standing, std::uint32_t number) const {
-    if (standing.committed)
-      standing.promised = number;
-    else
-      standing.knows_view = false; // it failed here: we neither hold nor promise anything
-    self->send(switchboard, tell_peer{to, standing, {}});
-  }
-
-  void park(const round_id& id, const inbound_event& msg) const {
-    auto& st = state();
-    if (st.parked_events >= config.parked_events_max) {
-      ctx.metrics->count_refused_input(ec::overloaded);
-      msg.release();
-      return;
-    }
-    auto& waiting = st.parked[id];
-    if (waiting.events.empty())
-      waiting.since = now();
-    waiting.events.push_back(msg);
-    ++st.parked_events;
-  }
-
-  void forget() const {
-    auto& st = state();
-    std::erase_if(st.finished, [&](const auto& entry) {
-      return now() - entry.second.at >= config.remembered_for;
-    });
-    std::erase_if(st.parked, [&](const auto& entry) {
-      if (now() - entry.second.since < config.parked_for)
-        return false;
-      for (const auto& msg : entry.second.events) {
-        ctx.metrics->count_refused_input(ec::unknown_round);
-        msg.release();
-      }
-      st.parked_events -= entry.second.events.size();
-      return true;
-    });
   }
 };
 
@@ -352,6 +375,8 @@ averager_impl::behavior_type averager(self_pointer self, node_context ctx, avera
                                       switchboard_actor switchboard, matchmaker_actor matchmaker) {
   end_on_exception(self, ctx);
   self->state.pool = vector_pool::make(config.vectors_kept);
+  for (std::size_t i = 0; i < config.part_workers; ++i)
+    self->state.parts.push_back(self->spawn<caf::linked>(allreduce_part, ctx));
   auto with = [self, ctx, config, switchboard, matchmaker](auto&& action) {
     return action(steward{self, ctx, config, switchboard, matchmaker});
   };
@@ -370,8 +395,20 @@ averager_impl::behavior_type averager(self_pointer self, node_context ctx, avera
     [](const inbound_call&) -> caf::result<outbound_answer> {
       return to_caf(ec::protocol_violation, "averaging answers no requests");
     },
-    [with](const inbound_event& msg) { with([&](const steward& s) { s.route(msg); }); },
+    [self, ctx](const inbound_event& msg) { ctx.rounds->deliver(msg, self->clock().now()); },
     [with](average_vector& msg) { return with([&](const steward& s) { return s.begin(msg); }); },
+    [with](const trigger_step& msg) { with([&](const steward& s) { s.trigger(msg); }); },
+    [with](const cancel_step& msg) {
+      with([&](const steward& s) {
+        if (s.is_current(msg.step))
+          s.cancel({ec::cancelled, {}});
+      });
+    },
+    [with](const get_step_stage& msg) {
+      return with([&](const steward& s) {
+        return s.is_current(msg.step) ? s.state().current->stage : step_stage::finished;
+      });
+    },
     [](const peer_connected&) { /* who comes is met by matchmaking */ },
     [self](const peer_disconnected& msg) {
       auto& st = self->state;
@@ -381,9 +418,17 @@ averager_impl::behavior_type averager(self_pointer self, node_context ctx, avera
         self->send(st.current->round, msg);
     },
     [with](const round_finished& msg) { with([&](const steward& s) { s.on_finished(msg); }); },
-    [self, with](forget_old again) {
-      with([](const steward& s) { s.forget(); });
+    [with](const member_departed& msg) { with([&](const steward& s) { s.on_departed(msg); }); },
+    [self, ctx](forget_old again) {
+      for (auto unwanted = ctx.rounds->forget_old(self->clock().now()); unwanted > 0; --unwanted)
+        ctx.metrics->count_refused_input(ec::unknown_round);
       self->delayed_send(self, 1s, again);
+    },
+    [self, with](const step_expired& msg) {
+      auto& st = self->state;
+      if (st.current && st.steps == msg.generation
+          && st.current->stage == step_stage::awaiting_trigger)
+        with([](const steward& s) { s.cancel({ec::timeout, "nobody triggered the step"}); });
     },
   };
 }

@@ -78,7 +78,7 @@ struct broker {
     opts.min_group_size = std::max<std::size_t>(config.min_group_size, config.min_contributors);
     opts.target_group_size = std::min(config.target_group_size, round_members_max);
     opts.expected_peers = msg.expected_peers;
-    opts.min_matchmaking_time = config.min_matchmaking_time;
+    opts.min_matchmaking_time = std::max(config.min_matchmaking_time, msg.scheduled_in);
     opts.request_timeout = config.request_timeout;
     group_search::seeker me{ctx.record, config.mode == member_mode::client, config.bandwidth,
                             static_cast<std::uint32_t>(config.mode), msg.gather};

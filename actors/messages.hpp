@@ -5,12 +5,16 @@
 // `get_`, events are past participles.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <caf/allowed_unsafe_message_type.hpp>
 
+#include "runtime/allreduce/inbound_event.hpp"
+#include "runtime/allreduce/round_report.hpp"
 #include "runtime/core/endpoint.hpp"
 #include "runtime/core/error.hpp"
 #include "runtime/core/ids.hpp"
@@ -95,20 +99,6 @@ struct outbound_answer {
   wire::response what;
   payload body;
 };
-/// A peer's event, for the service that it concerns. Whoever handled (or dropped) one with a body
-/// calls `release()`: it returns the bytes to the peer's send window.
-struct inbound_event {
-  peer_record from;
-  wire::event what;
-  payload body;
-  std::shared_ptr<net::link> via; // null in unit tests
-
-  void release() const {
-    if (via && body.size > 0)
-      via->grant(body.size);
-  }
-};
-
 // -- dht -----------------------------------------------------------------------------------------
 
 /// Command: store under the record's key at its `replicas` nearest peers and here if we are one of
@@ -182,6 +172,7 @@ struct find_group {
   epoch_id epoch;
   codec_plan codecs;                // of the vector: its length, and how it travels
   std::string gather;               // for the whole group to read; at most gather_bytes_max
+  milliseconds scheduled_in{0};     // not declared to begin any earlier
   milliseconds deadline{30'000};    // give up after this long
   std::uint32_t expected_peers = 0; // with ourselves; a leader closes its group when this many are
                                     // in it. 0: only target_group_size or the expiration close it
@@ -202,88 +193,65 @@ struct seekers {
 
 // -- averaging -----------------------------------------------------------------------------------
 
-using float_vector = std::vector<float>;
-
 /// Query: one round: find a group (or keep the standing one) and average. Answered with
-/// round_report, also when the round failed; a caller error (non-finite values, bad weight) fails
-/// with its code and starts nothing.
+/// round_report, also when the round failed; a caller error (non-finite values, bad weight, times
+/// that contradict each other) fails with its code and starts nothing.
 struct average_vector {
-  std::shared_ptr<const float_vector> values; // must not change any more
-  double weight = 1;                          // ≥ 0, finite
+  /// Must not change any more. Null if they come with the trigger, and for an auxiliary.
+  std::shared_ptr<const float_vector> values;
+  double weight = 1; // ≥ 0, finite
   epoch_id epoch;
   milliseconds deadline{60'000};    // matchmaking, retries and all-reduce together
   std::uint32_t expected_peers = 0; // see find_group
   bool standing = false; // start at once with the members of the last complete round, if all agree
+
+  std::uint64_t elements = 0; // of `values`, where they are null
+  std::string gather;         // for the whole group to read; at most gather_bytes_max
+  /// How far to go towards the mean: values + alpha (mean - values). Local: peers may differ.
+  double alpha = 1;
+  /// The group is not meant to begin before; matchmaking takes at least its own time.
+  milliseconds scheduled_in{0};
+  bool allow_retries = true;
+  /// With a group found, wait for trigger_step before the all-reduce begins.
+  bool require_trigger = false;
+  std::uint64_t step = 0; // the caller's name for this step in the commands below
 };
-
-enum class round_outcome : std::uint8_t { complete = 0, shrunk = 1, failed = 2 };
-constexpr std::string_view to_string(round_outcome x) {
-  switch (x) {
-    case round_outcome::complete:
-      return "complete";
-    case round_outcome::shrunk:
-      return "shrunk";
-    case round_outcome::failed:
-      return "failed";
-  }
-  return "unknown";
-}
-
-/// How a round ended. With complete or shrunk, `values` is byte-equal on every member that finished
-/// it, and so are round, contributors and weight_sum. With failed nothing changed anywhere here.
-struct round_report {
-  struct fault {
-    peer_id peer;
-    ec reason = ec::none;
-  };
-  round_outcome outcome = round_outcome::failed;
-  failure why;                       // none unless failed or shrunk
-  round_id round;                    // zero if no group was found
-  std::vector<peer_id> contributors; // canonical order
-  std::uint32_t group_size = 0;
-  double weight_sum = 0;
-  std::shared_ptr<const float_vector> values; // the weighted mean; null if failed. If Σ weights is
-                                              // 0: the caller's own vector (INV-4)
-  double matchmaking_seconds = 0;
-  double allreduce_seconds = 0;
-  double recovery_seconds = 0; // from the first failure seen to the end; 0: none seen
-  std::uint64_t bytes_sent = 0;
-  std::uint64_t bytes_received = 0;
-  std::vector<fault> faults;
+/// Command: the step may begin its all-reduce; with these values and this weight, if given. What
+/// comes after the all-reduce began changes nothing.
+struct trigger_step {
+  std::uint64_t step = 0;
+  std::shared_ptr<const float_vector> values;
+  std::optional<double> weight;
+};
+/// Command: give the step up, in whatever stage it is. It reports failed with ec::cancelled, and
+/// the group hears of it at once.
+struct cancel_step {
+  std::uint64_t step = 0;
+};
+/// Query: how far is the step? Answered with step_stage; `finished` also for steps never heard of.
+struct get_step_stage {
+  std::uint64_t step = 0;
+};
+/// spec/averaging.md §1.4.
+enum class step_stage : std::uint8_t {
+  looking_for_group = 0,
+  awaiting_trigger,
+  running_allreduce,
+  finished
 };
 
 /// Command to a round: end now; it reports failed with `why`.
 struct cancel_round {
   failure why{ec::cancelled, {}};
 };
-/// Event to whoever started a round. `participants`: who finished it with us (for the next round).
-struct round_finished {
-  round_report report;
-  wire::round_standing standing; // what later takeover requests are answered with
-  bool all_took_part = false;    // complete, and nobody was lost on the way
+/// Event to whoever started a round: one of its members looks for another group.
+struct member_departed {
+  peer_record who;
+  round_id round;
 };
-/// Command to a part: keep what `member` contributes.
-struct add_contribution {
-  std::size_t member = 0;
-  double weight = 0;
-  payload values; // encoded as the plan says
-};
-/// Command to a part: reduce over these members as soon as their contributions are there.
-struct reduce_over {
-  std::uint64_t contributors = 0; // bitmap over member indices
-};
-/// Event to the round: the part's weighted mean. The values are part of the result.
-struct part_reduced {
-  std::uint32_t index = 0;
-  std::uint64_t contributors = 0;
-  double weight_sum = 0;
-  payload values; // encoded as the plan says
-};
-/// Event to the round: these members sent what cannot be summed.
-struct part_refused {
-  std::uint32_t index = 0;
-  std::uint64_t members = 0;
-  ec reason = ec::none;
+/// Command to a part: do this sum, or whatever else takes long, on the part's thread.
+struct reduce_part {
+  std::function<void()> work;
 };
 
 // -- state (spec/averaging.md §6) ----------------------------------------------------------------
@@ -434,13 +402,15 @@ WAGGLE_LOCAL(cancel_search)
 WAGGLE_LOCAL(get_seekers)
 WAGGLE_LOCAL(seekers)
 WAGGLE_LOCAL(average_vector)
+WAGGLE_LOCAL(trigger_step)
+WAGGLE_LOCAL(cancel_step)
+WAGGLE_LOCAL(get_step_stage)
+WAGGLE_LOCAL(step_stage)
 WAGGLE_LOCAL(round_report)
 WAGGLE_LOCAL(cancel_round)
 WAGGLE_LOCAL(round_finished)
-WAGGLE_LOCAL(add_contribution)
-WAGGLE_LOCAL(reduce_over)
-WAGGLE_LOCAL(part_reduced)
-WAGGLE_LOCAL(part_refused)
+WAGGLE_LOCAL(member_departed)
+WAGGLE_LOCAL(reduce_part)
 WAGGLE_LOCAL(get_state_snapshot)
 WAGGLE_LOCAL(state_snapshot)
 WAGGLE_LOCAL(fetch_state)

@@ -6,13 +6,23 @@
 
 #include <spdlog/logger.h>
 
+#include "runtime/allreduce/round_registry.hpp"
 #include "runtime/core/endpoint.hpp"
 #include "runtime/core/random.hpp"
 #include "runtime/core/time.hpp"
 #include "runtime/crypto/identity.hpp"
 #include "runtime/metrics/metric_families.hpp"
+#include "runtime/net/link_table.hpp"
 
 namespace waggle {
+
+/// A registry that answers those who missed the end of a round over their link.
+inline std::shared_ptr<round_registry> make_round_registry(std::shared_ptr<net::link_table> links) {
+  return std::make_shared<round_registry>(
+    round_registry::limits{}, [links = std::move(links)](const peer_record& to, wire::event what) {
+      links->tell(to.id, what, {});
+    });
+}
 
 /// What every actor of one peer is given: who we are and the seams to the world. Immutable, shared
 /// by value; everything it points to is thread-safe. There are no globals, so that several peers
@@ -25,6 +35,8 @@ struct node_context {
   std::shared_ptr<const signature_verifier> verifier;
   std::shared_ptr<metric_families> metrics;
   std::shared_ptr<spdlog::logger> log;
+  std::shared_ptr<net::link_table> links; // of the connected peers
+  std::shared_ptr<round_registry> rounds;
   std::uint64_t seed = 0;
 
   /// The source of randomness for the actor that `name` names.

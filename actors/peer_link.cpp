@@ -1,5 +1,6 @@
 // Out: call_over_link ─ id, deadline ─► wire::call ─► link        tell_over_link ─► wire::event ─► link
-// In:  link ─► frame_arrived ─► decode ─► wire::answer ─► the caller's promise
+// In:  link ─► decode ─ part, round_* ─► round_registry, on the I/O thread
+//                  └► frame_arrived ─► wire::answer ─► the caller's promise
 //                                        ├► wire::call ─► service ─► wire::answer | refusal ─► link
 //                                        └► wire::event ─► service
 // Either side: ping ─► pong; silence ─► the link is closed.
@@ -132,23 +133,64 @@ private:
   payload body_;
 };
 
-void start_link(self_pointer self, std::size_t backlog_max) {
+/// Reads frames on the I/O thread. What is about a round goes straight to it, everything else to
+/// the actor. Holds no strong handle: the link may outlive us.
+class frame_reader {
+public:
+  frame_reader(self_pointer self, const node_context& ctx, std::size_t backlog_max)
+    : address_(caf::actor_cast<caf::weak_actor_ptr>(self)), seen_(self->state.seen),
+      link_(self->state.link), remote_(self->state.link->remote()), rounds_(ctx.rounds),
+      clock_(self->home_system().clock()), backlog_max_(backlog_max) {}
+
+  std::shared_ptr<std::byte> body_memory(const std::string& header, std::size_t bytes) {
+    announced_.emplace(wire::decode(header, bytes));
+    if (*announced_)
+      if (const auto* event = std::get_if<wire::event>(&**announced_))
+        if (const auto* part = std::get_if<wire::part>(event))
+          return rounds_->destination(remote_.id, *part, bytes);
+    return nullptr;
+  }
+
+  void on_frame(net::frame f) {
+    seen_->frames.fetch_add(1);
+    auto message =
+      announced_ ? *std::exchange(announced_, std::nullopt) : wire::decode(f.header, f.body.size);
+    auto link = link_.lock();
+    if (message && link)
+      if (auto* event = std::get_if<wire::event>(&*message))
+        if (round_of(*event) != nullptr) {
+          rounds_->deliver({remote_, std::move(*event), std::move(f.body), std::move(link)},
+                           clock_.now());
+          return;
+        }
+    if (seen_->backlog.fetch_add(f.header.size()) + f.header.size() > backlog_max_ && link)
+      link->close({ec::overloaded, "the peer sends more than we can look at"});
+    if (auto target = caf::actor_cast<caf::strong_actor_ptr>(address_))
+      caf::anon_send(caf::actor_cast<peer_link_impl>(target),
+                     frame_arrived{std::move(message), std::move(f.body), f.header.size()});
+  }
+
+private:
+  caf::weak_actor_ptr address_;
+  std::shared_ptr<peer_link_state::traffic> seen_;
+  std::weak_ptr<net::link> link_;
+  peer_record remote_;
+  std::shared_ptr<round_registry> rounds_;
+  caf::actor_clock& clock_;
+  std::size_t backlog_max_;
+  std::optional<result<wire::message>> announced_; // of the body that is being read
+};
+
+void start_link(self_pointer self, const node_context& ctx, std::size_t backlog_max) {
   auto& st = self->state;
-  auto backlog = std::make_shared<std::atomic<std::size_t>>(0);
-  st.backlog = backlog;
-  // The link's callbacks run on the I/O thread. They hold no strong handle: the link may outlive
-  // us.
+  st.seen = std::make_shared<peer_link_state::traffic>();
+  auto reader = std::make_shared<frame_reader>(self, ctx, backlog_max);
   auto address = caf::actor_cast<caf::weak_actor_ptr>(self);
-  std::weak_ptr<net::link> link = st.link;
   net::link_events events;
-  events.on_frame = [address, backlog, backlog_max, link](net::frame f) {
-    auto waiting = backlog->fetch_add(f.header.size()) + f.header.size();
-    if (waiting > backlog_max)
-      if (auto strong = link.lock())
-        strong->close({ec::overloaded, "the peer sends more than we can look at"});
-    if (auto target = caf::actor_cast<caf::strong_actor_ptr>(address))
-      caf::anon_send(caf::actor_cast<peer_link_impl>(target), frame_arrived{std::move(f)});
+  events.body_memory = [reader](const std::string& header, std::size_t bytes) {
+    return reader->body_memory(header, bytes);
   };
+  events.on_frame = [reader](net::frame f) { reader->on_frame(std::move(f)); };
   events.on_close = [address](failure why) {
     if (auto target = caf::actor_cast<caf::strong_actor_ptr>(address))
       caf::anon_send(caf::actor_cast<peer_link_impl>(target), connection_ended{std::move(why)});
@@ -157,15 +199,13 @@ void start_link(self_pointer self, std::size_t backlog_max) {
 }
 
 void on_frame(self_pointer self, const node_context& ctx, const link_config& config,
-              const net::frame& content) {
+              frame_arrived& content) {
   auto& st = self->state;
-  st.backlog->fetch_sub(content.header.size());
+  st.seen->backlog.fetch_sub(content.header_bytes);
   if (st.ended)
     return;
-  st.heard = self->clock().now();
-  auto message = wire::decode(content.header, content.body.size);
-  if (!message) {
-    const auto& why = message.error();
+  if (!content.message) {
+    const auto& why = content.message.error();
     ctx.metrics->count_refused_input(why.code);
     ctx.log->warn("peer {} sent a message that we refuse: {}", short_name(st.link->remote().id),
                   to_string(why));
@@ -174,7 +214,7 @@ void on_frame(self_pointer self, const node_context& ctx, const link_config& con
     st.link->close(why);
     return;
   }
-  std::visit(receiver{self, ctx, config, content.body}, *message);
+  std::visit(receiver{self, ctx, config, std::move(content.body)}, *content.message);
 }
 
 void on_end(self_pointer self, const link_owner_actor& owner, std::uint64_t number, failure why) {
@@ -197,6 +237,8 @@ void check(self_pointer self, const link_config& config, const check_silence& ag
   if (st.ended)
     return;
   auto now = self->clock().now();
+  if (auto frames = st.seen->frames.load(); frames != std::exchange(st.frames_checked, frames))
+    st.heard = now;
   auto silent = now - st.heard;
   if (silent >= config.silence_timeout) {
     st.link->close({ec::timeout, "the peer sent nothing for "
@@ -252,7 +294,7 @@ peer_link_impl::behavior_type peer_link(self_pointer self, node_context ctx, lin
   self->monitor(owner); // without the switchboard nobody could use this link
   self->set_down_handler([self](const caf::down_msg&) { self->quit(); });
   self->attach_functor([link = st.link] { link->close({ec::shutting_down, {}}); });
-  start_link(self, config.inbound_backlog_bytes);
+  start_link(self, ctx, config.inbound_backlog_bytes);
   self->delayed_send(self, config.ping_interval, check_silence{});
   return {
     [self](call_over_link& msg) -> caf::result<peer_answer> {
@@ -276,7 +318,7 @@ peer_link_impl::behavior_type peer_link(self_pointer self, node_context ctx, lin
       self->state.close_when_idle = msg.why;
       close_if_idle(self);
     },
-    [self, ctx, config](const frame_arrived& msg) { on_frame(self, ctx, config, msg.content); },
+    [self, ctx, config](frame_arrived& msg) { on_frame(self, ctx, config, msg); },
     [self, owner, number](const connection_ended& msg) { on_end(self, owner, number, msg.why); },
     [self](const use_services& msg) { self->state.services = msg.services; },
     [self, config](const check_silence& msg) { check(self, config, msg); },

@@ -31,9 +31,11 @@ struct link_config {
 /// Where the messages of peers go, by service_topic; null: nobody serves it (yet).
 using service_table = std::array<service_actor, service_topics>;
 
-/// Event to the link: a frame came in.
+/// Event to the link: a frame came in that is no word about a round.
 struct frame_arrived {
-  net::frame content;
+  result<wire::message> message;
+  payload body;
+  std::size_t header_bytes = 0;
 };
 /// Event to the link: the connection ended.
 struct connection_ended {
@@ -71,10 +73,16 @@ struct peer_link_state {
   std::optional<failure> close_when_idle;
   std::optional<failure> ended;
   bool said_goodbye = false;
-  steady_time heard;
+  steady_time heard; // last time that anything had come since the check before
+  std::uint64_t frames_checked = 0;
   std::uint64_t ping_nonce = 0; // of the ping under way; 0: none
   steady_time pinged;
-  std::shared_ptr<std::atomic<std::size_t>> backlog;
+  /// What the I/O thread tells us without a message.
+  struct traffic {
+    std::atomic<std::size_t> backlog{0}; // bytes of headers not looked at yet
+    std::atomic<std::uint64_t> frames{0};
+  };
+  std::shared_ptr<traffic> seen;
 };
 
 using peer_link_impl =

@@ -76,7 +76,7 @@ void enter(self_pointer self, const node_context& ctx, const switchboard_config&
   for (const auto& older : peer.connections)
     if (older.outbound == link->outbound())
       self->send(older.actor, close_link{{ec::peer_lost, "replaced by a newer connection"}, true});
-  peer.connections.push_back({number, actor, link->outbound()});
+  peer.connections.push_back({number, link, actor, link->outbound()});
   if (peer.connections.size() > 1) {
     // Two sides dialled at once: whoever dialled the one that is not used lets it end.
     const auto& used = canonical(ctx.record.id, remote.id, peer.connections);
@@ -84,6 +84,7 @@ void enter(self_pointer self, const node_context& ctx, const switchboard_config&
       if (c.number != used.number && c.outbound)
         self->send(c.actor, close_link{{ec::none, "one connection is enough"}, true});
   }
+  ctx.links->set(remote.id, canonical(ctx.record.id, remote.id, peer.connections).link);
   count_connections(self, ctx);
   if (is_new) {
     ctx.metrics->count_peer_join();
@@ -100,7 +101,10 @@ void on_link_down(self_pointer self, const node_context& ctx, const link_down& m
     return;
   std::erase_if(entry->second.connections,
                 [&](const connection& c) { return c.number == msg.link; });
+  if (!entry->second.connections.empty())
+    ctx.links->set(msg.peer, canonical(ctx.record.id, msg.peer, entry->second.connections).link);
   if (entry->second.connections.empty()) {
+    ctx.links->erase(msg.peer);
     st.peers.erase(entry);
     ctx.metrics->count_peer_departure(msg.why.code);
     ctx.log->info("lost peer {}: {}", short_name(msg.peer), to_string(msg.why));

@@ -50,6 +50,7 @@ struct switchboard_state {
 
   struct connection {
     std::uint64_t number = 0;
+    std::shared_ptr<net::link> link;
     peer_link_actor actor;
     bool outbound = false;
   };

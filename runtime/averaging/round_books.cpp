@@ -114,6 +114,13 @@ round_books::verdict round_books::result(std::uint32_t part, std::size_t from,
   return verdict::accept;
 }
 
+bool round_books::awaits_result(std::uint32_t part, std::size_t from,
+                                std::uint64_t contributors) const {
+  return part < part_states_.size() && contributors == view_.contributors
+         && !part_states_[part].have_result && parts_.can_reduce(view_)
+         && parts_.owner(part, view_) == from;
+}
+
 void round_books::forget_result(std::uint32_t part) {
   part_states_[part].have_result = false;
   recount();

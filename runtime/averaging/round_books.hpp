@@ -51,6 +51,10 @@ public:
   verdict result(std::uint32_t part, std::size_t from, std::uint64_t contributors,
                  std::uint32_t number, steady_time now);
 
+  /// True if a result of `part` over `contributors` by `from` would be accepted now.
+  [[nodiscard]] bool awaits_result(std::uint32_t part, std::size_t from,
+                                   std::uint64_t contributors) const;
+
   /// The accepted result part turned out to be nonsense: it is missing again.
   void forget_result(std::uint32_t part);
 

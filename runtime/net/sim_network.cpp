@@ -1,6 +1,7 @@
 #include "runtime/net/sim_network.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <deque>
 
 #include "runtime/core/check.hpp"
@@ -99,6 +100,12 @@ public:
   void hand_over(frame f) {
     if (!net_.nodes_[own_]->alive || net_.nodes_[own_]->stopped || !events_.on_frame)
       return;
+    if (!f.body.empty() && events_.body_memory) {
+      if (auto memory = events_.body_memory(f.header, f.body.size)) {
+        std::memcpy(memory.get(), f.body.data.get(), f.body.size);
+        f.body.data = std::move(memory);
+      }
+    }
     events_.on_frame(std::move(f));
   }
 

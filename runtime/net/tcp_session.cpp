@@ -173,7 +173,11 @@ bool tcp_session::read_body(frame_prefix prefix, std::string header) {
     return false;
   }
   receive_outstanding_ += prefix.body_bytes;
-  auto body = pool_->take(prefix.body_bytes);
+  std::shared_ptr<std::byte> body;
+  if (handlers_.body_memory)
+    body = handlers_.body_memory(header, prefix.body_bytes);
+  if (!body)
+    body = pool_->take(prefix.body_bytes);
   auto have = std::min<std::size_t>(in_end_ - in_begin_, prefix.body_bytes);
   std::memcpy(body.get(), in_.data() + in_begin_, have);
   in_begin_ += have;

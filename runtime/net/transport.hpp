@@ -18,6 +18,10 @@ struct frame {
 
 /// Called on the transport's thread (the I/O thread; the simulator's only thread). Must not block.
 struct link_events {
+  /// May be empty. Where the body that follows `header` is to be read to, `bytes` of it; null: to
+  /// memory of the transport's. on_frame (or on_close) follows, and the frame's body lies there.
+  std::function<std::shared_ptr<std::byte>(const std::string& header, std::size_t bytes)>
+    body_memory;
   std::function<void(frame)> on_frame;
   std::function<void(failure)> on_close; // exactly once, last, also after close()
 };

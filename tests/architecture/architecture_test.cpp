@@ -74,6 +74,7 @@ const std::map<std::string, std::set<std::string>> allowed{
   {"averaging", {"core", "crypto", "codec"}},
   {"wire", {"core", "crypto", "codec", "dht", "progress", "matchmaking", "averaging"}},
   {"net", {"core", "crypto", "wire"}},
+  {"allreduce", {"core", "codec", "averaging", "wire", "net"}},
   {"metrics", {"core"}},
   {"config", {"core"}},
 };

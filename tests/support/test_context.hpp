@@ -49,6 +49,8 @@ inline node_context test_context(std::uint64_t seed, std::shared_ptr<const wall_
   ctx.metrics =
     std::make_shared<metric_families>(std::make_shared<prometheus::Registry>(), ctx.run_id);
   ctx.log = silent_log();
+  ctx.links = std::make_shared<net::link_table>();
+  ctx.rounds = make_round_registry(ctx.links);
   ctx.seed = seed;
   return ctx;
 }

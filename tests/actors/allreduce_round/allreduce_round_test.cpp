@@ -29,7 +29,8 @@ switchboard_actor::behavior_type recording_switchboard(switchboard_actor::pointe
 
 round_listener_actor::behavior_type recording_listener(round_listener_actor::pointer,
                                                        log_book log) {
-  return {[=](const round_finished& msg) { log->ended.push_back(msg); }};
+  return {[=](const round_finished& msg) { log->ended.push_back(msg); },
+          [](const member_departed&) {}};
 }
 
 /// Three members; we are the first, lead, and reduce all three parts of six values.
@@ -52,8 +53,8 @@ protected:
     order.values = std::make_shared<float_vector>(float_vector{1, 1, 1, 1, 1, 1});
     auto board = spawn(recording_switchboard, log);
     auto listener = spawn(recording_listener, log);
-    round =
-      spawn(allreduce_round, ctx, round_config{}, order, vector_pool::make(1), board, listener);
+    round = spawn(allreduce_round, ctx, round_config{}, order, vector_pool::make(1),
+                  round_neighbours{board, listener, {}});
     settle();
   }
 

@@ -115,7 +115,7 @@ protected:
     tell(b.maker, peer_connected{a.ctx.record});
   }
   static find_group search(milliseconds deadline = 10s, std::uint32_t expected = 0) {
-    return {epoch_id{3}, {{100, codec_id::none}}, {}, deadline, expected};
+    return {epoch_id{3}, {{100, codec_id::none}}, {}, 0ms, deadline, expected};
   }
   pending<group_formed> find(const peer& p, find_group what) {
     return ask_later<group_formed>(p.maker, what);

@@ -235,6 +235,9 @@ private:
               run_round(question.epoch);
             return promise;
           },
+          [](const trigger_step&) {},
+          [](const cancel_step&) {},
+          [](const get_step_stage&) { return step_stage::finished; },
         };
       });
     keep(handle);

@@ -1,0 +1,529 @@
+// begin ─► our contributions ──► owners of the parts (ourselves included)
+//   peers' contributions ─► part_reducer ─ all here? ─► sum ── result ──► all participants
+//   peers' results ─► result vector ─ complete? ─► round_protocol ─► prepared … commit ─► report
+//   links lost, members stalled, nonsense ─► round_protocol ─► a new view ─► ship, reduce, collect
+
+#include "runtime/allreduce/round_engine.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "runtime/core/check.hpp"
+
+namespace waggle {
+
+round_engine::round_engine(round_order order, round_config config,
+                           const std::shared_ptr<vector_pool>& pool,
+                           std::shared_ptr<round_port> port, clock now)
+  : order_(std::move(order)), config_(config), port_(std::move(port)), now_(std::move(now)),
+    protocol_(order_.plan, order_.self_index,
+              {order_.plan.min_contributors, config.takeover_timeout}),
+    books_(order_.plan, order_.self_index, now_()), result_(pool->take(order_.plan.elements)),
+    being_written_(books_.parts().size()), began_(now_()), completed_(began_) {
+  for (std::size_t i = 0; i < plan().members.size(); ++i)
+    members_.emplace(plan().members[i].peer.id, i);
+}
+
+// -- what happens
+// ----------------------------------------------------------------------------------
+
+void round_engine::begin() {
+  std::lock_guard guard{mutex_};
+  if (books_.view().contributors == 0) {
+    // All are auxiliaries: there is nothing to sum, and nothing to agree on.
+    round_report report;
+    report.outcome = round_outcome::complete;
+    report.values = order_.values;
+    return finish(std::move(report));
+  }
+  work();
+  collect(); // a vector without parts of ours to wait for
+}
+
+void round_engine::on_event(const inbound_event& event) {
+  std::lock_guard guard{mutex_};
+  handle(event);
+}
+
+void round_engine::on_lost(const peer_id& peer, ec reason) {
+  std::lock_guard guard{mutex_};
+  auto member = members_.find(peer);
+  if (member != members_.end() && !reported_)
+    suspect(member->second, reason == ec::none ? ec::peer_lost : reason);
+}
+
+void round_engine::cancel(failure why) {
+  std::lock_guard guard{mutex_};
+  perform(protocol_.give_up(std::move(why)));
+}
+
+void round_engine::break_off(failure why) {
+  std::lock_guard guard{mutex_};
+  round_report report;
+  report.why = std::move(why);
+  finish(std::move(report));
+}
+
+wire::round_standing round_engine::standing() const {
+  std::lock_guard guard{mutex_};
+  return standing_now();
+}
+
+wire::round_standing round_engine::standing_now() const {
+  auto s = protocol_.standing();
+  return {plan().id, s.promised, s.knows_view, s.view, s.prepared, s.committed};
+}
+
+void round_engine::check() {
+  std::lock_guard guard{mutex_};
+  if (reported_)
+    return;
+  auto now = now_();
+  if (now - began_ >= config_.deadline)
+    return perform(protocol_.give_up({ec::timeout, "the round did not end by its deadline"}));
+  perform(protocol_.on_time(now));
+  if (reported_)
+    return;
+  if (!books_.complete()) {
+    for (auto member : books_.stalled(now, config_.stall_timeout))
+      if (!reported_)
+        suspect(member, ec::stalled);
+    return;
+  }
+  // Others may wait for results up to twice the stall timeout before they are done, or complain.
+  // The leader loses patience first: it may be waiting for a frozen member itself, and must not
+  // be taken for the one that is frozen.
+  auto patience = protocol_.coordinator() == order_.self_index ? 3 : 5;
+  if (now - completed_ >= patience * config_.stall_timeout)
+    protocol_.awaited().for_each([&](std::size_t member) {
+      if (!reported_ && member != order_.self_index)
+        suspect(member, ec::stalled);
+    });
+}
+
+// -- sending
+// ---------------------------------------------------------------------------------------
+
+void round_engine::tell(std::size_t member, wire::event what, payload body) {
+  bytes_sent_ += body.size;
+  port_->send(plan().members[member].peer, std::move(what), std::move(body));
+}
+
+void round_engine::tell_all(member_set members, const wire::event& what) {
+  members.for_each([&](std::size_t member) {
+    if (member != order_.self_index)
+      tell(member, what);
+  });
+}
+
+wire::part round_engine::header(std::uint32_t index, wire::part_kind kind) const {
+  const auto& part = books_.parts()[index];
+  wire::part head;
+  head.round = plan().id;
+  head.view = books_.view().number;
+  head.kind = kind;
+  head.index = index;
+  head.offset = part.offset;
+  head.count = part.count;
+  return head;
+}
+
+/// Our values of one part, encoded.
+payload round_engine::contribution(std::uint32_t index) const {
+  const auto& part = books_.parts()[index];
+  if (part.codec == codec_id::none)
+    return slice(payload_of(order_.values), part.offset * sizeof(float),
+                 part.count * sizeof(float));
+  auto bytes = std::make_shared<std::vector<std::byte>>(encoded_size(part.codec, part.count));
+  encode(part.codec, std::span{*order_.values}.subspan(part.offset, part.count), *bytes);
+  return payload_of(std::shared_ptr<const std::vector<std::byte>>{bytes});
+}
+
+/// Ships, reduces and collects for the current view.
+void round_engine::work() {
+  const auto& view = books_.view();
+  for (auto index : books_.owned())
+    reduction_of(index).wanted = view.contributor_set();
+  for (const auto& shipment : books_.take_shipments()) {
+    auto bytes = contribution(shipment.part);
+    if (shipment.owner == order_.self_index) {
+      books_.contribution(shipment.part, order_.self_index, view.number, now_());
+      add(shipment.part, order_.self_index, order_.weight, std::move(bytes));
+      continue;
+    }
+    auto head = header(shipment.part, wire::part_kind::contribution);
+    head.weight = order_.weight;
+    tell(shipment.owner, head, std::move(bytes));
+  }
+  for (auto index : books_.owned())
+    reduce_if_complete(index);
+}
+
+// -- parts that come in
+// ----------------------------------------------------------------------------
+
+bool round_engine::fits(const wire::part& head, std::size_t bytes) const {
+  const auto& parts = books_.parts();
+  return head.index < parts.size() && head.offset == parts[head.index].offset
+         && head.count == parts[head.index].count
+         && bytes == encoded_size(parts[head.index].codec, head.count);
+}
+
+std::shared_ptr<std::byte> round_engine::destination(const peer_id& from, const wire::part& head,
+                                                     std::size_t bytes) {
+  std::lock_guard guard{mutex_};
+  auto member = members_.find(from);
+  if (reported_ || member == members_.end() || head.kind != wire::part_kind::result
+      || !fits(head, bytes) || books_.parts()[head.index].codec != codec_id::none)
+    return nullptr;
+  auto used = reductions_.find(head.index);
+  if (being_written_[head.index] || (used != reductions_.end() && used->second.home_used)
+      || !books_.awaits_result(head.index, member->second, head.contributors))
+    return nullptr;
+  being_written_[head.index] = true;
+  return {result_, reinterpret_cast<std::byte*>(result_->data() + head.offset)};
+}
+
+void round_engine::handle(const inbound_event& event) {
+  auto member = members_.find(event.from.id);
+  if (member == members_.end()) {
+    port_->count_refused(ec::protocol_violation);
+    return event.release();
+  }
+  if (const auto* part = std::get_if<wire::part>(&event.what)) {
+    if (reported_)
+      return event.release();
+    return on_part(member->second, event, *part);
+  }
+  event.release();
+  on_word(member->second, event.what);
+}
+
+void round_engine::refuse(std::size_t member, ec reason) {
+  port_->count_refused(reason);
+  suspect(member, reason);
+}
+
+void round_engine::suspect(std::size_t member, ec reason) {
+  if (!first_fault_)
+    first_fault_ = now_();
+  perform(protocol_.on_suspicion(member, reason, now_()));
+}
+
+void round_engine::on_part(std::size_t from, const inbound_event& event, const wire::part& head) {
+  if (!fits(head, event.body.size)) {
+    event.release();
+    return refuse(from, ec::wrong_shape);
+  }
+  bool in_place = static_cast<const void*>(event.body.data.get()) == result_->data() + head.offset;
+  auto said = head.kind == wire::part_kind::contribution
+                ? books_.contribution(head.index, from, head.view, now_())
+                : books_.result(head.index, from, head.contributors, head.view, now_());
+  if (said == verdict::later) {
+    // Bounded: bodies that are not released hold the sender's window.
+    parked_.push_back(event);
+    return;
+  }
+  if (in_place)
+    being_written_[head.index] = false;
+  if (said == verdict::accept)
+    accept(from, event.body, head);
+  event.release();
+  if (said == verdict::refuse)
+    refuse(from, ec::protocol_violation);
+}
+
+void round_engine::accept(std::size_t from, const payload& body, const wire::part& head) {
+  bytes_received_ += body.size;
+  port_->count_part();
+  if (head.kind == wire::part_kind::contribution)
+    return add(head.index, from, head.weight, body);
+  auto* home = result_->data() + head.offset;
+  auto codec = books_.parts()[head.index].codec;
+  if (static_cast<const void*>(body.data.get()) == home) { // see `destination`
+    if (!all_finite({home, head.count})) {
+      books_.forget_result(head.index);
+      return refuse(from, ec::non_finite);
+    }
+  } else {
+    auto fresh = std::make_shared<float_vector>();
+    std::span<float> out{home, head.count};
+    bool in_use = being_written_[head.index] || reductions_.count(head.index) > 0;
+    if (in_use) {
+      fresh->resize(head.count);
+      out = *fresh;
+    }
+    auto decoded = decode(codec, body.view(), out);
+    if (!decoded || !all_finite(out)) {
+      books_.forget_result(head.index);
+      return refuse(from, ec::non_finite);
+    }
+    if (in_use)
+      late_parts_.insert_or_assign(head.index,
+                                   payload_of(std::shared_ptr<const float_vector>{fresh}));
+  }
+  agree_on_weight(head.weight);
+  collect();
+}
+
+/// All parts must be sums over the same weights. If they are not, somebody told different weights
+/// to different reducers, and there is no result.
+void round_engine::agree_on_weight(double weight_sum) {
+  if (!weight_sum_)
+    weight_sum_ = weight_sum;
+  else if (*weight_sum_ != weight_sum)
+    perform(protocol_.give_up({ec::bad_weight, "parts were summed over different weights"}));
+}
+
+// -- parts that we reduce
+// --------------------------------------------------------------------------
+
+round_engine::reduction& round_engine::reduction_of(std::uint32_t index) {
+  auto found = reductions_.find(index);
+  if (found == reductions_.end()) {
+    const auto& part = books_.parts()[index];
+    found =
+      reductions_.emplace(index, reduction{part_reducer{part.codec, part.count}, {}, false}).first;
+  }
+  return found->second;
+}
+
+void round_engine::add(std::uint32_t index, std::size_t member, double weight, payload values) {
+  auto added = reduction_of(index).reducer.add(member, weight, std::move(values));
+  if (added)
+    return reduce_if_complete(index);
+  if (member == order_.self_index) // checked before the round began
+    return perform(protocol_.give_up({added.error().code, "our own contribution was refused"}));
+  refuse(member, added.error().code);
+}
+
+void round_engine::reduce_if_complete(std::uint32_t index) {
+  auto& work = reduction_of(index);
+  if (work.wanted.empty() || !work.reducer.present().contains(work.wanted) || reported_)
+    return;
+  auto over = std::exchange(work.wanted, {});
+  const auto& part = books_.parts()[index];
+  std::shared_ptr<float> out;
+  if (!work.home_used && !being_written_[index]) {
+    work.home_used = true;
+    out = {result_, result_->data() + part.offset};
+  } else {
+    auto fresh = std::make_shared<float_vector>(part.count);
+    out = {fresh, fresh->data()};
+  }
+  if (part.count >= config_.offload_elements) {
+    auto job = [me = shared_from_this(), index, over, out, count = part.count,
+                reducer = work.reducer] {
+      auto outcome = reducer.reduce(over, {out.get(), count});
+      std::lock_guard guard{me->mutex_};
+      me->take_reduced(index, over, outcome, out);
+    };
+    if (port_->offload(std::move(job)))
+      return;
+  }
+  take_reduced(index, over, work.reducer.reduce(over, {out.get(), part.count}), out);
+}
+
+void round_engine::take_reduced(std::uint32_t index, member_set over,
+                                const part_reducer::reduction& outcome,
+                                const std::shared_ptr<float>& out) {
+  if (reported_)
+    return;
+  if (!outcome.poisoned.empty()) {
+    outcome.poisoned.for_each([&](std::size_t member) {
+      if (member == order_.self_index)
+        perform(protocol_.give_up({ec::non_finite, "our own contribution was refused"}));
+      else
+        refuse(member, ec::non_finite);
+    });
+    return;
+  }
+  const auto& view = books_.view();
+  if (over != view.contributor_set())
+    return; // of a view that is over
+  auto said = books_.result(index, order_.self_index, over.bits(), view.number, now_());
+  if (said != verdict::accept)
+    return;
+  const auto& part = books_.parts()[index];
+  auto* home = result_->data() + part.offset;
+  payload bytes{
+    std::shared_ptr<const std::byte>{out, reinterpret_cast<const std::byte*>(out.get())},
+    part.count * sizeof(float)};
+  if (part.codec != codec_id::none) {
+    // What the others decode is what counts here, too.
+    auto encoded = std::make_shared<std::vector<std::byte>>(encoded_size(part.codec, part.count));
+    encode(part.codec, {out.get(), part.count}, *encoded);
+    auto decoded = decode(part.codec, *encoded, std::span{out.get(), part.count});
+    WAGGLE_CHECK(decoded.ok(), "our own encoding does not decode");
+    if (out.get() != home)
+      late_parts_.insert_or_assign(index, bytes);
+    bytes = payload_of(std::shared_ptr<const std::vector<std::byte>>{encoded});
+  } else if (out.get() != home) {
+    late_parts_.insert_or_assign(index, bytes);
+  }
+  auto head = header(index, wire::part_kind::result);
+  head.weight = outcome.weight_sum;
+  head.contributors = over.bits();
+  view.participant_set().for_each([&](std::size_t member) {
+    if (member != order_.self_index)
+      tell(member, head, bytes);
+  });
+  agree_on_weight(outcome.weight_sum);
+  collect();
+}
+
+void round_engine::collect() {
+  if (reported_ || !books_.complete() || protocol_.ended())
+    return;
+  completed_ = now_();
+  perform(protocol_.on_result_complete(books_.view().number));
+}
+
+// -- the protocol
+// ----------------------------------------------------------------------------------
+
+void round_engine::on_word(std::size_t from, const wire::event& what) {
+  if (const auto* propose = std::get_if<wire::round_propose>(&what)) {
+    perform(protocol_.on_propose(from, propose->view));
+  } else if (const auto* prepared = std::get_if<wire::round_prepared>(&what)) {
+    perform(protocol_.on_prepared(from, prepared->view));
+  } else if (const auto* word = std::get_if<wire::round_suspect>(&what)) {
+    if (word->member == from && word->reason == ec::not_looking) {
+      // It is in no round with us, and wants none: nobody is to blame.
+      perform(protocol_.give_up({ec::not_looking, "a member looks for another group"}));
+      return;
+    }
+    if (!first_fault_)
+      first_fault_ = now_();
+    perform(protocol_.on_suspect(from, word->view, word->member, word->reason, now_()));
+  } else if (const auto* decided = std::get_if<wire::round_commit>(&what)) {
+    perform(protocol_.on_commit(from, decided->view));
+  } else if (const auto* abort = std::get_if<wire::round_abort>(&what)) {
+    perform(protocol_.on_abort(from, abort->reason));
+  } else if (const auto* takeover = std::get_if<wire::round_takeover>(&what)) {
+    perform(protocol_.on_takeover(from, takeover->number));
+  } else if (const auto* standing = std::get_if<wire::round_standing>(&what)) {
+    perform(protocol_.on_standing(from, {standing->promised, standing->knows_view, standing->view,
+                                         standing->prepared, standing->committed}));
+  }
+}
+
+void round_engine::perform(const round_protocol::actions& actions) {
+  for (const auto& action : actions)
+    std::visit([this](const auto& a) { act(a); }, action);
+}
+
+void round_engine::act(const round_protocol::send_propose& a) {
+  tell_all(a.to, wire::round_propose{plan().id, a.view});
+}
+void round_engine::act(const round_protocol::send_prepared& a) {
+  tell_all(a.to, wire::round_prepared{plan().id, a.view});
+}
+void round_engine::act(const round_protocol::send_suspect& a) {
+  if (a.to != order_.self_index)
+    tell(a.to,
+         wire::round_suspect{plan().id, a.view, static_cast<std::uint32_t>(a.member), a.reason});
+}
+void round_engine::act(const round_protocol::send_commit& a) {
+  tell_all(a.to, wire::round_commit{plan().id, a.view});
+}
+void round_engine::act(const round_protocol::send_abort& a) {
+  tell_all(a.to, wire::round_abort{plan().id, a.reason});
+}
+void round_engine::act(const round_protocol::send_takeover& a) {
+  tell_all(a.to, wire::round_takeover{plan().id, a.number});
+}
+void round_engine::act(const round_protocol::send_standing& a) {
+  const auto& s = a.standing;
+  tell(a.to,
+       wire::round_standing{plan().id, s.promised, s.knows_view, s.view, s.prepared, s.committed});
+}
+
+void round_engine::act(const round_protocol::enter_view& a) {
+  if (a.view.contributors != books_.view().contributors) {
+    weight_sum_.reset();
+    late_parts_.clear();
+  }
+  port_->say("goes on as view " + std::to_string(a.view.number) + " with "
+             + std::to_string(a.view.contributor_set().size()) + " contributors");
+  books_.enter(a.view, now_());
+  completed_ = now_();
+  work();
+  auto parked = std::exchange(parked_, {});
+  for (const auto& event : parked)
+    handle(event);
+  collect();
+}
+
+void round_engine::act(const round_protocol::commit& a) {
+  round_report report;
+  report.outcome = a.view.contributors == first_view(plan()).contributors ? round_outcome::complete
+                                                                          : round_outcome::shrunk;
+  a.view.contributor_set().for_each(
+    [&](std::size_t member) { report.contributors.push_back(plan().members[member].peer.id); });
+  report.weight_sum = weight_sum_.value_or(0);
+  if (report.weight_sum == 0)
+    report.values = order_.values; // INV-4: nobody had anything to say
+  else
+    report.values = finished_result();
+  if (report.outcome == round_outcome::shrunk && !protocol_.lost().empty())
+    report.why = {protocol_.lost().begin()->second, "members were lost"};
+  finish(std::move(report));
+}
+
+void round_engine::act(const round_protocol::fail& a) {
+  round_report report;
+  report.outcome = round_outcome::failed;
+  report.why = a.why;
+  finish(std::move(report));
+}
+
+/// Parts that are not in their place are put there, in a vector of its own if somebody may still
+/// write to the old one, or is being sent from it.
+std::shared_ptr<const float_vector> round_engine::finished_result() const {
+  bool untouched =
+    std::find(being_written_.begin(), being_written_.end(), true) == being_written_.end();
+  if (late_parts_.empty() && untouched)
+    return result_;
+  auto whole = std::make_shared<float_vector>(result_->size());
+  for (std::uint32_t i = 0; i < books_.parts().size(); ++i) {
+    const auto& part = books_.parts()[i];
+    const auto late = late_parts_.find(i);
+    const void* from = late == late_parts_.end()
+                         ? static_cast<const void*>(result_->data() + part.offset)
+                         : late->second.data.get();
+    std::memcpy(whole->data() + part.offset, from, part.count * sizeof(float));
+  }
+  return whole;
+}
+
+void round_engine::finish(round_report report) {
+  if (std::exchange(reported_, true))
+    return;
+  auto now = now_();
+  report.round = plan().id;
+  report.group_size = static_cast<std::uint32_t>(plan().members.size());
+  for (std::size_t i = 0; i < plan().members.size(); ++i)
+    report.gathered.emplace_back(plan().members[i].peer.id, plan().gathered[i]);
+  report.allreduce_seconds = seconds_of(now - began_);
+  if (books_.complete())
+    report.agreement_seconds = seconds_of(now - completed_);
+  if (first_fault_)
+    report.recovery_seconds = seconds_of(now - *first_fault_);
+  report.bytes_sent = bytes_sent_;
+  report.bytes_received = bytes_received_;
+  for (const auto& [member, reason] : protocol_.lost())
+    report.faults.push_back({plan().members[member].peer.id, reason});
+  for (const auto& event : parked_)
+    event.release();
+  parked_.clear();
+  reductions_.clear();
+  round_finished how;
+  how.standing = standing_now();
+  how.all_took_part = report.outcome == round_outcome::complete && protocol_.lost().empty()
+                      && books_.view().participant_set().size() == plan().members.size();
+  how.report = std::move(report);
+  port_->finished(std::move(how));
+}
+
+} // namespace waggle

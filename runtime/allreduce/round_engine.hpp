@@ -1,0 +1,163 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/allreduce/inbound_event.hpp"
+#include "runtime/allreduce/round_report.hpp"
+#include "runtime/averaging/part_reducer.hpp"
+#include "runtime/averaging/round_books.hpp"
+#include "runtime/averaging/round_plan.hpp"
+#include "runtime/averaging/round_protocol.hpp"
+#include "runtime/averaging/vector_pool.hpp"
+#include "runtime/core/time.hpp"
+
+namespace waggle {
+
+struct round_config {
+  /// A member whose contributions are awaited and who sends none of them for this long is given up;
+  /// results are awaited twice as long. Raise it if peers are slow rather than dead: the rounds'
+  /// faults show `stalled`.
+  milliseconds stall_timeout{5'000};
+  /// How long a new leader waits for the others' word.
+  milliseconds takeover_timeout{2'000};
+  /// The round ends by then, whatever happens.
+  milliseconds deadline{60'000};
+  /// Parts with at least this many values are reduced by another thread, if there is one.
+  std::uint32_t offload_elements = 1U << 15U;
+};
+
+/// What a round is about.
+struct round_order {
+  round_plan plan; // validated; this peer is member `self_index`
+  std::size_t self_index = 0;
+  std::shared_ptr<const float_vector> values; // plan.elements values, finite
+  double weight = 1;
+};
+
+/// Seam: what a round needs from the world. Called with the round's lock held: must not block and
+/// must not call the round.
+class round_port {
+public:
+  virtual ~round_port() = default;
+
+  virtual void send(const peer_record& to, wire::event what, payload body) = 0;
+  /// Runs `job` on another thread soon. False: there is none, the caller does it itself.
+  virtual bool offload(std::function<void()> job) = 0;
+  virtual void count_part() = 0;
+  virtual void count_refused(ec why) = 0;
+  virtual void say(const std::string& what) = 0;
+  /// The end. Called once.
+  virtual void finished(round_finished how) = 0;
+};
+
+/// One round of one group: ships our parts, reduces those that are ours to reduce, collects the
+/// result, obeys the round protocol, and reports once.
+///
+/// Thread-safe, and meant to be called by whichever thread has news: usually the I/O thread that
+/// read a frame, so that a part on its way through this peer changes threads at most for its sum.
+/// Nothing here blocks.
+class round_engine : public std::enable_shared_from_this<round_engine> {
+public:
+  using clock = std::function<steady_time()>;
+
+  round_engine(round_order order, round_config config, const std::shared_ptr<vector_pool>& pool,
+               std::shared_ptr<round_port> port, clock now);
+
+  /// Ships. Called once, before anything else.
+  void begin();
+  /// A member's part, or its word about the round. Releases the event.
+  void on_event(const inbound_event& event);
+  /// Where the values of a part that is announced by `head` may be written: null if nowhere in
+  /// particular. Whoever asks writes there, and nowhere else, until it hands the part to on_event
+  /// or is gone.
+  std::shared_ptr<std::byte> destination(const peer_id& from, const wire::part& head,
+                                         std::size_t bytes);
+  void on_lost(const peer_id& peer, ec reason);
+  void cancel(failure why);
+  /// A bug, or memory that ran out: ends with `why`, without a word to the others.
+  void break_off(failure why);
+  /// What those are answered that missed the end.
+  [[nodiscard]] wire::round_standing standing() const;
+  /// To be called every stall_timeout / 8 or so.
+  void check();
+
+  [[nodiscard]] const round_plan& plan() const { return order_.plan; }
+
+private:
+  using verdict = round_books::verdict;
+
+  /// One part that we reduce, or did.
+  struct reduction {
+    part_reducer reducer;
+    member_set wanted;      // reduce over these as soon as they are here
+    bool home_used = false; // the first result went to its place in `result_`
+  };
+
+  void tell(std::size_t member, wire::event what, payload body = {});
+  void tell_all(member_set members, const wire::event& what);
+  [[nodiscard]] wire::part header(std::uint32_t index, wire::part_kind kind) const;
+  [[nodiscard]] payload contribution(std::uint32_t index) const;
+  [[nodiscard]] bool fits(const wire::part& head, std::size_t bytes) const;
+  reduction& reduction_of(std::uint32_t index);
+
+  void handle(const inbound_event& event);
+  void work();
+  void refuse(std::size_t member, ec reason);
+  void suspect(std::size_t member, ec reason);
+  void on_part(std::size_t from, const inbound_event& event, const wire::part& head);
+  void accept(std::size_t from, const payload& body, const wire::part& head);
+  void add(std::uint32_t index, std::size_t member, double weight, payload values);
+  void reduce_if_complete(std::uint32_t index);
+  void take_reduced(std::uint32_t index, member_set over, const part_reducer::reduction& outcome,
+                    const std::shared_ptr<float>& out);
+  void agree_on_weight(double weight_sum);
+  void collect();
+  void on_word(std::size_t from, const wire::event& what);
+  void perform(const round_protocol::actions& actions);
+  void finish(round_report report);
+  [[nodiscard]] wire::round_standing standing_now() const;
+  [[nodiscard]] std::shared_ptr<const float_vector> finished_result() const;
+
+  void act(const round_protocol::send_propose& a);
+  void act(const round_protocol::send_prepared& a);
+  void act(const round_protocol::send_suspect& a);
+  void act(const round_protocol::send_commit& a);
+  void act(const round_protocol::send_abort& a);
+  void act(const round_protocol::send_takeover& a);
+  void act(const round_protocol::send_standing& a);
+  void act(const round_protocol::enter_view& a);
+  void act(const round_protocol::commit& a);
+  void act(const round_protocol::fail& a);
+
+  const round_order order_;
+  const round_config config_;
+  const std::shared_ptr<round_port> port_;
+  const clock now_;
+
+  mutable std::mutex mutex_; // guards everything below
+  round_protocol protocol_;
+  round_books books_;
+  std::shared_ptr<float_vector> result_;
+  /// Results that could not be written to their place in `result_`: it is being sent from, or
+  /// somebody who was lost may still write there.
+  std::map<std::uint32_t, payload> late_parts_;
+  std::vector<bool> being_written_; // by a link, see `destination`
+  std::map<std::uint32_t, reduction> reductions_;
+  std::map<peer_id, std::size_t> members_;
+  std::vector<inbound_event> parked_; // parts of a view that we have not heard of yet
+  std::optional<double> weight_sum_;  // of the current contributors, as the results say
+  steady_time began_;
+  steady_time completed_; // when the result of the view was complete here
+  std::optional<steady_time> first_fault_;
+  std::uint64_t bytes_sent_ = 0;
+  std::uint64_t bytes_received_ = 0;
+  bool reported_ = false;
+};
+
+} // namespace waggle

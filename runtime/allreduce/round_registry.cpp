@@ -1,0 +1,143 @@
+#include "runtime/allreduce/round_registry.hpp"
+
+namespace waggle {
+
+namespace {
+
+struct find_round {
+  template <class Event>
+  const round_id* operator()(const Event& event) const {
+    if constexpr (requires { event.round; })
+      return &event.round;
+    else
+      return nullptr;
+  }
+};
+
+bool says_departure(const inbound_event& event) {
+  const auto* word = std::get_if<wire::round_suspect>(&event.what);
+  return word != nullptr && word->reason == ec::not_looking;
+}
+
+} // namespace
+
+const round_id* round_of(const wire::event& event) {
+  return std::visit(find_round{}, event);
+}
+
+void round_registry::begin(const std::shared_ptr<round_engine>& round, departure on_departure) {
+  std::lock_guard guard{mutex_};
+  auto& entry = rounds_[round->plan().id];
+  auto waiting = std::exchange(entry.parked, {});
+  parked_ -= waiting.size();
+  entry.running = round;
+  entry.on_departure = std::move(on_departure);
+  round->begin();
+  // With the lock held, so that nothing overtakes what came earlier.
+  for (const auto& event : waiting)
+    round->on_event(event);
+}
+
+void round_registry::finish(const round_id& id, const wire::round_standing& standing,
+                            steady_time now) {
+  std::shared_ptr<round_engine> ended; // its buffers are freed without the lock
+  std::lock_guard guard{mutex_};
+  auto& entry = rounds_[id];
+  ended = std::exchange(entry.running, nullptr);
+  entry.standing = standing;
+  entry.since = now;
+}
+
+bool round_registry::deliver(const inbound_event& event, steady_time now) {
+  const auto* id = round_of(event.what);
+  if (id == nullptr)
+    return false;
+  std::shared_ptr<round_engine> running;
+  {
+    std::lock_guard guard{mutex_};
+    auto found = rounds_.find(*id);
+    if (found != rounds_.end() && found->second.on_departure && says_departure(event))
+      found->second.on_departure(event.from, *id);
+    if (found != rounds_.end() && found->second.standing) {
+      event.release();
+      answer_late(found->second, event);
+      return true;
+    }
+    if (found != rounds_.end() && found->second.running) {
+      running = found->second.running;
+    } else if (std::holds_alternative<wire::round_takeover>(event.what)) {
+      // A round that we never heard of, or forgot: we promise nothing.
+      answer_(event.from, wire::round_standing{*id, 0, false, {}, false, false});
+      return true;
+    } else if (parked_ >= limits_.parked_events_max) {
+      event.release();
+      return true;
+    } else {
+      auto& entry = found != rounds_.end() ? found->second : rounds_[*id];
+      if (entry.parked.empty())
+        entry.since = now;
+      entry.parked.push_back(event);
+      ++parked_;
+      return true;
+    }
+  }
+  try {
+    running->on_event(event);
+  } catch (const std::exception& e) { // the thread is not the round's
+    running->break_off({ec::internal, e.what()});
+  }
+  return true;
+}
+
+void round_registry::answer_late(const entry& over, const inbound_event& event) const {
+  auto standing = *over.standing;
+  if (const auto* takeover = std::get_if<wire::round_takeover>(&event.what)) {
+    if (standing.committed)
+      standing.promised = takeover->number;
+    else
+      standing.knows_view = false; // we failed: we neither hold nor promise anything
+    answer_(event.from, standing);
+    return;
+  }
+  // Whoever still works at a round that is committed here has missed a word.
+  bool asks =
+    std::holds_alternative<wire::round_propose>(event.what)
+    || (std::holds_alternative<wire::round_suspect>(event.what) && !says_departure(event));
+  if (asks && standing.committed)
+    answer_(event.from, wire::round_commit{standing.round, standing.view});
+}
+
+std::shared_ptr<std::byte> round_registry::destination(const peer_id& from, const wire::part& head,
+                                                       std::size_t bytes) {
+  std::shared_ptr<round_engine> running;
+  {
+    std::lock_guard guard{mutex_};
+    auto found = rounds_.find(head.round);
+    if (found != rounds_.end())
+      running = found->second.running;
+  }
+  return running ? running->destination(from, head, bytes) : nullptr;
+}
+
+std::size_t round_registry::forget_old(steady_time now) {
+  std::lock_guard guard{mutex_};
+  std::size_t unwanted = 0;
+  std::erase_if(rounds_, [&](auto& item) {
+    auto& [id, entry] = item;
+    if (entry.running)
+      return false;
+    auto age = now - entry.since;
+    if (entry.standing)
+      return age >= limits_.remembered_for;
+    if (age < limits_.parked_for)
+      return false;
+    for (const auto& event : entry.parked)
+      event.release();
+    unwanted += entry.parked.size();
+    parked_ -= entry.parked.size();
+    return true;
+  });
+  return unwanted;
+}
+
+} // namespace waggle

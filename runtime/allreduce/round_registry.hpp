@@ -1,0 +1,72 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "runtime/allreduce/inbound_event.hpp"
+#include "runtime/allreduce/round_engine.hpp"
+#include "runtime/core/time.hpp"
+
+namespace waggle {
+
+/// All rounds of one peer by id: those that run, those that are over, and word of those that have
+/// not begun here. What peers say about rounds goes through here, straight from the thread that
+/// read it.
+///
+/// Thread-safe.
+class round_registry {
+public:
+  struct limits {
+    /// A group's leader may begin before a member's own word of the group is through: what arrives
+    /// for an unknown round waits this long.
+    milliseconds parked_for{10'000};
+    std::size_t parked_events_max = 4096;
+    /// How long a finished round still answers those that missed its end.
+    milliseconds remembered_for{60'000};
+  };
+  /// Answers a peer.
+  using reply = std::function<void(const peer_record& to, wire::event what)>;
+  /// Hears when a member of a round says that it looks for another group; also after the end.
+  using departure = std::function<void(const peer_record& who, const round_id& round)>;
+
+  round_registry(limits limits, reply answer) : limits_(limits), answer_(std::move(answer)) {}
+
+  /// Registers `round`, begins it, and hands it what has come for it already.
+  void begin(const std::shared_ptr<round_engine>& round, departure on_departure);
+  /// The round reported how it ended.
+  void finish(const round_id& id, const wire::round_standing& standing, steady_time now);
+
+  /// A part or round_* event. True: taken care of; false: not about a round.
+  bool deliver(const inbound_event& event, steady_time now);
+  /// See round_engine::destination.
+  std::shared_ptr<std::byte> destination(const peer_id& from, const wire::part& head,
+                                         std::size_t bytes);
+
+  /// Drops what is too old. Returns how many events nobody wanted.
+  std::size_t forget_old(steady_time now);
+
+private:
+  struct entry {
+    std::shared_ptr<round_engine> running;        // null: over, or not begun
+    std::optional<wire::round_standing> standing; // over
+    departure on_departure;                       // unless not begun
+    std::vector<inbound_event> parked;            // not begun
+    steady_time since;                            // first parked, or over
+  };
+
+  void answer_late(const entry& over, const inbound_event& event) const;
+
+  const limits limits_;
+  const reply answer_;
+  std::mutex mutex_;
+  std::map<round_id, entry> rounds_;
+  std::size_t parked_ = 0;
+};
+
+/// The round that `event` is about; nothing if it is about something else.
+const round_id* round_of(const wire::event& event);
+
+} // namespace waggle

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/error.hpp"
+#include "runtime/core/ids.hpp"
+#include "runtime/wire/messages.hpp"
+
+namespace waggle {
+
+using float_vector = std::vector<float>;
+
+enum class round_outcome : std::uint8_t { complete = 0, shrunk = 1, failed = 2 };
+constexpr std::string_view to_string(round_outcome x) {
+  switch (x) {
+    case round_outcome::complete:
+      return "complete";
+    case round_outcome::shrunk:
+      return "shrunk";
+    case round_outcome::failed:
+      return "failed";
+  }
+  return "unknown";
+}
+
+/// How a round ended. With complete or shrunk, `values` is byte-equal on every member that finished
+/// it, and so are round, contributors and weight_sum. With failed nothing changed anywhere here.
+struct round_report {
+  struct fault {
+    peer_id peer;
+    ec reason = ec::none;
+  };
+  round_outcome outcome = round_outcome::failed;
+  failure why;                       // none unless failed or shrunk
+  round_id round;                    // zero if no group was found
+  std::vector<peer_id> contributors; // canonical order
+  std::uint32_t group_size = 0;
+  double weight_sum = 0;
+  std::shared_ptr<const float_vector> values; // the weighted mean; null if failed. If Σ weights is
+                                              // 0: the caller's own vector (INV-4)
+  /// What each member gave in matchmaking, itself included, by peer; also of members that were
+  /// lost.
+  std::vector<std::pair<peer_id, std::string>> gathered;
+  double matchmaking_seconds = 0;
+  double allreduce_seconds = 0;
+  double agreement_seconds = 0; // the part of allreduce_seconds after the result was complete here
+  double recovery_seconds = 0;  // from the first failure seen to the end; 0: none seen
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+  std::vector<fault> faults;
+};
+
+/// How a round ended, for whoever started it.
+struct round_finished {
+  round_report report;
+  wire::round_standing standing; // what later takeover requests are answered with
+  bool all_took_part = false;    // complete, and nobody was lost on the way
+};
+
+} // namespace waggle
