@@ -208,17 +208,16 @@ status check_block_maxima(const std::byte* bytes, std::size_t n) {
   return done{};
 }
 
-void from_blockwise8(instructions path, const std::byte* bytes, std::size_t n, std::size_t begin,
-                     std::size_t count, float* values) {
+void from_blockwise8(const std::byte* bytes, std::size_t n, std::size_t begin, std::size_t count,
+                     float* values) {
   const auto* codes = bytes + 4 * blocks_of(n);
-  const auto* table = reinterpret_cast<const std::byte*>(codebook.data());
   auto end = begin + count;
   while (begin < end) {
     auto block = begin / block_values;
     auto some = std::min(end, (block + 1) * block_values) - begin;
     float maximum = 0;
     std::memcpy(&maximum, bytes + 4 * block, 4);
-    look_up_scaled(path, table, codes + begin, some, maximum, values);
+    look_up_scaled(codebook, maximum, codes + begin, some, values);
     begin += some;
     values += some;
   }

@@ -34,7 +34,7 @@ void to_blockwise8(instructions path, const float* values, std::size_t n, std::b
 status check_block_maxima(const std::byte* bytes, std::size_t n);
 
 /// The values [begin, begin + count) of a part of n. REQUIRES: check_block_maxima said yes.
-void from_blockwise8(instructions path, const std::byte* bytes, std::size_t n, std::size_t begin,
-                     std::size_t count, float* values);
+void from_blockwise8(const std::byte* bytes, std::size_t n, std::size_t begin, std::size_t count,
+                     float* values);
 
 } // namespace waggle::codecs

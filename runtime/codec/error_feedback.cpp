@@ -1,8 +1,7 @@
 #include "runtime/codec/error_feedback.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <cstring>
+#include <bit>
 #include <limits>
 #include <string>
 
@@ -12,12 +11,30 @@ namespace waggle {
 
 namespace {
 
+// Both loops without branches, so that they become vectors.
+
+bool is_finite(float x) {
+  return (std::bit_cast<std::uint32_t>(x) & 0x7f800000U) != 0x7f800000U;
+}
+
 /// x + r; the largest float instead of an overflow.
-float add_finite(float x, float r) {
+void add_finite(const float* values, const float* residual, std::size_t n, float* out) {
   constexpr auto most = std::numeric_limits<float>::max();
-  auto sum = x + r;
-  auto clamped = std::min(std::max(sum, -most), most);
-  return std::isfinite(x) ? clamped : x;
+  for (std::size_t i = 0; i < n; ++i) {
+    auto x = values[i];
+    auto sum = x + residual[i];
+    sum = sum > most ? most : sum;
+    sum = sum < -most ? -most : sum;
+    out[i] = is_finite(x) ? sum : x;
+  }
+}
+
+/// values − decoded, in place of `decoded`; 0 where that is not finite.
+void subtract_finite(const float* values, std::size_t n, float* decoded) {
+  for (std::size_t i = 0; i < n; ++i) {
+    auto lost = values[i] - decoded[i];
+    decoded[i] = is_finite(lost) ? lost : 0.0F;
+  }
 }
 
 } // namespace
@@ -30,7 +47,7 @@ void error_feedback::begin(std::span<const float> values, std::span<float> sent)
   begun_ = true;
   length_ = values.size();
   if (!residual_.empty())
-    std::transform(values.begin(), values.end(), residual_.begin(), sent.begin(), add_finite);
+    add_finite(values.data(), residual_.data(), values.size(), sent.data());
   else if (values.data() != sent.data())
     std::copy(values.begin(), values.end(), sent.begin());
 }
@@ -57,10 +74,7 @@ void error_feedback::commit(std::span<const float> sent, std::span<const coded_p
     encode(part.codec, values, bytes);
     auto decoded = decode(part.codec, bytes, left);
     WAGGLE_CHECK(decoded.ok(), "a part that was just encoded does not decode");
-    for (std::size_t i = 0; i < left.size(); ++i) {
-      auto lost = values[i] - left[i];
-      left[i] = std::isfinite(lost) ? lost : 0.0F;
-    }
+    subtract_finite(values.data(), left.size(), left.data());
   }
   WAGGLE_CHECK(covered == sent.size(), std::to_string(covered));
 }

@@ -8,56 +8,44 @@
 
 namespace waggle::codecs {
 
+// Selections instead of branches, so that the loops below become vectors.
+
 std::uint16_t to_half(float value) {
   auto bits = std::bit_cast<std::uint32_t>(value);
-  auto sign = static_cast<std::uint16_t>((bits >> 16U) & 0x8000U);
   auto magnitude = bits & 0x7fffffffU;
-  if (magnitude > 0x7f800000U) // NaN: quiet, keep the upper payload bits, as F16C does
-    return static_cast<std::uint16_t>(sign | 0x7e00U | ((magnitude >> 13U) & 0x1ffU));
-  if (magnitude >= 0x477fe000U) // 65504 and more
-    return static_cast<std::uint16_t>(sign | (magnitude == 0x7f800000U ? 0x7c00U : 0x7bffU));
-  if (magnitude < 0x38800000U) { // below 2^-14: subnormal or zero
-    if (magnitude < 0x33000000U)
-      return sign; // below 2^-25: rounds to zero
-    auto exponent = magnitude >> 23U;
-    auto mantissa = (magnitude & 0x7fffffU) | 0x800000U;
-    auto shift = 126U - exponent;
-    auto half = mantissa >> shift;
-    auto rest = mantissa & ((1U << shift) - 1U);
-    auto middle = 1U << (shift - 1U);
-    if (rest > middle || (rest == middle && (half & 1U) != 0))
-      ++half;
-    return static_cast<std::uint16_t>(sign | half);
-  }
-  auto rounded = magnitude - 0x38000000U;
-  auto half = rounded >> 13U;
-  auto rest = rounded & 0x1fffU;
-  if (rest > 0x1000U || (rest == 0x1000U && (half & 1U) != 0))
-    ++half;
-  return static_cast<std::uint16_t>(sign | half);
+  auto half = (magnitude - 0x38000000U + 0xfffU + ((magnitude >> 13U) & 1U)) >> 13U;
+  // Below 2^-14: the unit of a subnormal half, 2^-24, is that of a float at 0.5. The addition
+  // rounds.
+  auto small = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5F) - 0x3f000000U;
+  half = magnitude < 0x38800000U ? small : half;
+  half = magnitude >= 0x477fe000U ? 0x7bffU : half; // 65504 and more
+  half = magnitude == 0x7f800000U ? 0x7c00U : half;
+  // NaN: quiet, keep the upper payload bits, as F16C does.
+  half = magnitude > 0x7f800000U ? 0x7e00U | ((magnitude >> 13U) & 0x1ffU) : half;
+  return static_cast<std::uint16_t>(((bits >> 16U) & 0x8000U) | half);
 }
 
 float from_half(std::uint16_t half) {
   auto sign = static_cast<std::uint32_t>(half & 0x8000U) << 16U;
-  auto exponent = (half >> 10U) & 0x1fU;
-  auto mantissa = static_cast<std::uint32_t>(half & 0x3ffU);
-  if (exponent == 0x1fU) // infinity, NaN (made quiet, as F16C does)
-    return std::bit_cast<float>(sign | 0x7f800000U | (mantissa << 13U)
-                                | (mantissa != 0 ? 0x400000U : 0U));
-  if (exponent == 0) // zero, subnormal: mantissa · 2^-24, exact in float
-    return std::bit_cast<float>(
-      sign | std::bit_cast<std::uint32_t>(static_cast<float>(mantissa) * 0x1p-24F));
-  return std::bit_cast<float>(sign | ((exponent + 112U) << 23U) | (mantissa << 13U));
+  auto exponent = static_cast<std::uint32_t>(half) & 0x7c00U;
+  auto mantissa = static_cast<std::uint32_t>(half) & 0x3ffU;
+  auto bits = ((exponent << 13U) + (112U << 23U)) | (mantissa << 13U);
+  // Zero, subnormal: mantissa · 2^-24, exact in float.
+  auto small = static_cast<float>(static_cast<std::int32_t>(mantissa)) * 0x1p-24F;
+  bits = exponent == 0 ? std::bit_cast<std::uint32_t>(small) : bits;
+  // Infinity, NaN (made quiet, as F16C does).
+  auto quiet = mantissa != 0 ? 0x400000U : 0U;
+  bits = exponent == 0x7c00U ? 0x7f800000U | quiet | (mantissa << 13U) : bits;
+  return std::bit_cast<float>(sign | bits);
 }
 
 std::uint16_t to_bfloat(float value) {
   auto bits = std::bit_cast<std::uint32_t>(value);
   auto magnitude = bits & 0x7fffffffU;
-  if (magnitude > 0x7f800000U)
-    return static_cast<std::uint16_t>((bits >> 16U) | 0x40U);
   auto rounded = magnitude + 0x7fffU + ((magnitude >> 16U) & 1U);
-  if (magnitude < 0x7f800000U && rounded > 0x7f7fffffU)
-    rounded = 0x7f7f0000U;
+  rounded = rounded > 0x7f7fffffU ? 0x7f7f0000U : rounded;
+  rounded = magnitude == 0x7f800000U ? 0x7f800000U : rounded;
+  rounded = magnitude > 0x7f800000U ? magnitude | 0x400000U : rounded; // NaN: quiet
   return static_cast<std::uint16_t>(((bits & 0x80000000U) | rounded) >> 16U);
 }
 

@@ -69,9 +69,9 @@ void part_reader::read(std::size_t begin, std::span<float> out) const {
                                         out.data());
     case codec_id::uniform8:
     case codec_id::quantile8:
-      return codecs::look_up(path_, bytes, bytes + codecs::table_bytes + begin, n, out.data());
+      return codecs::look_up(bytes, bytes + codecs::table_bytes + begin, n, out.data());
     case codec_id::blockwise8:
-      return codecs::from_blockwise8(path_, bytes, elements_, begin, n, out.data());
+      return codecs::from_blockwise8(bytes, elements_, begin, n, out.data());
   }
 }
 

@@ -155,10 +155,11 @@ border_array find_borders(const float* values, std::size_t n) {
   if (n <= quantile_samples) {
     std::transform(values, values + n, sample.begin(), key_of);
   } else {
-    for (std::size_t i = 0; i < count; ++i) {
-      auto begin = i * n / count;
-      auto length = (i + 1) * n / count - begin;
-      sample[i] = key_of(values[begin + hash_of(i) % length]);
+    for (std::size_t i = 0; i < quantile_samples; ++i) {
+      auto begin = i * n / quantile_samples;
+      auto length = (i + 1) * n / quantile_samples - begin;
+      auto within = ((hash_of(i) >> 32U) * length) >> 32U; // a part has less than 2³² values
+      sample[i] = key_of(values[begin + within]);
     }
   }
   radix_sort(sample, keys, count);
@@ -182,7 +183,7 @@ void quantile_codes_portable(const float* values, std::size_t n, const border_ar
   for (std::size_t i = 0; i < n; ++i) {
     const auto* at = borders.data();
     for (std::size_t half = table_entries / 2; half > 0; half /= 2)
-      at += at[half - 1] < values[i] ? half : 0;
+      at += half * static_cast<std::size_t>(at[half - 1] < values[i]); // no branch to mispredict
     codes[i] = static_cast<std::byte>(at - borders.data());
   }
 }
@@ -215,37 +216,7 @@ WAGGLE_AVX2 std::size_t quantile_codes_avx2(const float* values, std::size_t n,
   return n;
 }
 
-// -- decoding -------------------------------------------------------------------------------------
-
-WAGGLE_AVX2 inline __m256 look_up_eight(const float* codebook, const std::byte* codes) {
-  auto eight = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes));
-  return _mm256_i32gather_ps(codebook, _mm256_cvtepu8_epi32(eight), 4);
-}
-
-WAGGLE_AVX2 std::size_t look_up_avx2(const float* codebook, const std::byte* codes, std::size_t n,
-                                     float* values) {
-  std::size_t i = 0;
-  for (; i + 8 <= n; i += 8)
-    _mm256_storeu_ps(values + i, look_up_eight(codebook, codes + i));
-  return i;
-}
-
-WAGGLE_AVX2 std::size_t look_up_scaled_avx2(const float* codebook, const std::byte* codes,
-                                            std::size_t n, float scale, float* values) {
-  const auto s = _mm256_set1_ps(scale);
-  std::size_t i = 0;
-  for (; i + 8 <= n; i += 8)
-    _mm256_storeu_ps(values + i, _mm256_mul_ps(look_up_eight(codebook, codes + i), s));
-  return i;
-}
-
 #endif
-
-std::array<float, table_entries> aligned_copy(const std::byte* codebook) {
-  std::array<float, table_entries> out;
-  std::memcpy(out.data(), codebook, table_bytes);
-  return out;
-}
 
 } // namespace
 
@@ -300,28 +271,22 @@ status check_codebook(const std::byte* codebook) {
   return done{};
 }
 
-void look_up([[maybe_unused]] instructions path, const std::byte* codebook, const std::byte* codes,
-             std::size_t n, float* values) {
-  auto table = aligned_copy(codebook);
-  std::size_t done = 0;
-#if defined(__x86_64__)
-  if (path == instructions::avx2)
-    done = look_up_avx2(table.data(), codes, n, values);
-#endif
-  for (; done < n; ++done)
-    values[done] = table[static_cast<std::size_t>(codes[done])];
+// One load a value; gathering eight with AVX2 was slower.
+
+void look_up(const std::byte* codebook, const std::byte* codes, std::size_t n, float* values) {
+  std::array<float, table_entries> table;
+  std::memcpy(table.data(), codebook, table_bytes);
+  for (std::size_t i = 0; i < n; ++i)
+    values[i] = table[static_cast<std::size_t>(codes[i])];
 }
 
-void look_up_scaled([[maybe_unused]] instructions path, const std::byte* codebook,
-                    const std::byte* codes, std::size_t n, float scale, float* values) {
-  auto table = aligned_copy(codebook);
-  std::size_t done = 0;
-#if defined(__x86_64__)
-  if (path == instructions::avx2)
-    done = look_up_scaled_avx2(table.data(), codes, n, scale, values);
-#endif
-  for (; done < n; ++done)
-    values[done] = table[static_cast<std::size_t>(codes[done])] * scale;
+void look_up_scaled(const std::array<float, table_entries>& codebook, float scale,
+                    const std::byte* codes, std::size_t n, float* values) {
+  std::array<float, table_entries> table;
+  for (std::size_t k = 0; k < table_entries; ++k)
+    table[k] = codebook[k] * scale;
+  for (std::size_t i = 0; i < n; ++i)
+    values[i] = table[static_cast<std::size_t>(codes[i])];
 }
 
 } // namespace waggle::codecs

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+
 #include "runtime/codec/instructions.hpp"
 #include "runtime/core/bytes.hpp"
 #include "runtime/core/result.hpp"
@@ -34,10 +36,9 @@ constexpr std::size_t quantile_samples = 1U << 14U;
 status check_codebook(const std::byte* codebook);
 
 /// codebook[code]; neither needs alignment.
-void look_up(instructions path, const std::byte* codebook, const std::byte* codes, std::size_t n,
-             float* values);
+void look_up(const std::byte* codebook, const std::byte* codes, std::size_t n, float* values);
 /// codebook[code]·scale.
-void look_up_scaled(instructions path, const std::byte* codebook, const std::byte* codes,
-                    std::size_t n, float scale, float* values);
+void look_up_scaled(const std::array<float, table_entries>& codebook, float scale,
+                    const std::byte* codes, std::size_t n, float* values);
 
 } // namespace waggle::codecs

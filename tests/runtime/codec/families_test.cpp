@@ -237,7 +237,9 @@ TEST(Quantile8, CodesAreThoseOfTheDefinitionWhileEveryValueIsSampled) {
 TEST(Quantile8, TheCellsOfASampleHoldAboutAsManyValuesEach) {
   constexpr std::size_t n = 400'000;
   for (const auto* kind : {"bell", "offset", "tails"}) {
-    auto bytes = encoded(codec_id::quantile8, of_kind(kind, 44, n));
+    // Offset so far only that there are many floats in a cell.
+    auto values = kind == std::string{"offset"} ? bells(44, n, 100) : of_kind(kind, 44, n);
+    auto bytes = encoded(codec_id::quantile8, values);
     std::array<std::size_t, 256> counts{};
     for (std::size_t i = 0; i < n; ++i)
       ++counts[std::to_integer<std::size_t>(bytes[1'024 + i])];
