@@ -34,16 +34,6 @@ void reduce_a_part(benchmark::State& state) {
 }
 BENCHMARK(reduce_a_part)->Arg(2)->Arg(4)->Arg(8)->Arg(16);
 
-void encode_float16(benchmark::State& state) {
-  auto values = random_values(1U << 17U, 1);
-  std::vector<std::byte> out(encoded_size(codec_id::float16, values->size()));
-  for (auto _ : state) // NOLINT(clang-analyzer-deadcode.DeadStores)
-    encode(codec_id::float16, *values, out);
-  state.SetBytesProcessed(
-    static_cast<std::int64_t>(state.iterations() * values->size() * sizeof(float)));
-}
-BENCHMARK(encode_float16);
-
 void look_for_nan(benchmark::State& state) {
   auto values = random_values(1U << 20U, 1);
   for (auto _ : state) // NOLINT(clang-analyzer-deadcode.DeadStores)

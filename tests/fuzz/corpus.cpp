@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "runtime/codec/codec.hpp"
 #include "runtime/net/framing.hpp"
 #include "runtime/net/handshake.hpp"
 #include "runtime/wire/fields.hpp"
@@ -54,4 +55,21 @@ int main(int argc, char** argv) {
   proto::Plan plan;
   wire::write_plan(plan_for(4), plan);
   write(root / "record", "plan", plan.SerializeAsString());
+  for (auto codec : all_codecs())
+    for (std::size_t n : {3U, 500U, 5'000U}) {
+      std::vector<float> values(n);
+      for (std::size_t i = 0; i < n; ++i)
+        values[i] = static_cast<float>(i % 89) - 44.5F;
+      std::vector<std::byte> part(encoded_size(codec, n));
+      encode(codec, values, part);
+      auto name = std::string{to_string(codec)} + "-" + std::to_string(n);
+      auto number = static_cast<char>(codec);
+      write(root / "codec", name + "-part", std::string(1, number) += as_string_view(part));
+      write(root / "codec", name + "-values",
+            std::string(1, static_cast<char>(number | 0x40)) +=
+            as_string_view(std::as_bytes(std::span{values})));
+    }
+  write(
+    root / "codec", "choice",
+    "\x80role:parameter=float16,gradient=(size:1000,float16,uniform8),default=(map:a%2cb=none)");
 }
