@@ -1,5 +1,6 @@
 // The program without LibTorch.
 
+#include "actors/commands/bench.hpp"
 #include "actors/commands/commands.hpp"
 #include "actors/commands/peer_process.hpp"
 
@@ -17,5 +18,6 @@ int main(int argc, char** argv) {
                           "this build has no LibTorch, so it cannot train: build with "
                           "-DWAGGLE_TRAINER=ON");
                       }});
+  commands.push_back(bench_command(common_benchmarks()));
   return run_command_line(argc, argv, commands);
 }

@@ -1,17 +1,15 @@
 // Is a peer as fast as a loop? One peer of a run of its own, with everything that a peer does (DHT,
 // progress, metrics, checkpoints), against the plain loop, turn by turn in one process.
 
-#include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
+#include <filesystem>
 
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "actors/commands/bench.hpp"
 #include "actors/commands/peer_process.hpp"
 #include "trainer/plain_loop.hpp"
 #include "trainer/train_command.hpp"
@@ -103,14 +101,9 @@ private:
   fs::path path_;
 };
 
-struct timing {
-  double seconds = 0;
-  double cpu_seconds = 0;
-};
-
 /// One run of one peer, from nothing to its orderly end.
-result<timing> run_peer(peer_process& process, const run_options& options, const fs::path& folder,
-                        std::uint64_t steps) {
+result<bench_timing> run_peer(peer_process& process, const run_options& options,
+                              const fs::path& folder, std::uint64_t steps) {
   auto watch = std::make_shared<stopwatch>();
   watch->steps = steps;
   auto config = process.base_config();
@@ -128,33 +121,15 @@ result<timing> run_peer(peer_process& process, const run_options& options, const
   auto exit_code = process.run_until_done(*peer, [&] { return watch->done.load(); });
   if (exit_code != exit_clean || !watch->done)
     return failure{ec::cancelled, "the peer ended before its steps were done"};
-  return timing{std::chrono::duration<double>(watch->ended - watch->began).count(),
-                watch->cpu_ended - watch->cpu_began};
+  return bench_timing{std::chrono::duration<double>(watch->ended - watch->began).count(),
+                      watch->cpu_ended - watch->cpu_began};
 }
 
-/// By linear interpolation; `values` is not empty.
-double quantile(std::vector<double> values, double q) {
-  std::sort(values.begin(), values.end());
-  auto at = q * static_cast<double>(values.size() - 1);
-  auto below = static_cast<std::size_t>(at);
-  auto above = std::min(below + 1, values.size() - 1);
-  return values[below] + (at - static_cast<double>(below)) * (values[above] - values[below]);
-}
-
-json summary_of(const std::vector<timing>& runs, std::uint64_t micro_steps) {
-  std::vector<double> seconds;
-  std::vector<double> cpu;
-  for (const auto& run : runs) {
-    seconds.push_back(run.seconds);
-    cpu.push_back(run.cpu_seconds);
-  }
-  auto median = quantile(seconds, 0.5);
-  return {{"median_seconds", median},
-          {"p25_seconds", quantile(seconds, 0.25)},
-          {"p75_seconds", quantile(seconds, 0.75)},
-          {"iterations", runs.size()},
-          {"cpu_seconds", quantile(cpu, 0.5)},
-          {"steps_per_second", static_cast<double>(micro_steps) / median}};
+json train_summary(const std::vector<bench_timing>& runs, std::uint64_t micro_steps) {
+  auto report = summary_of(runs);
+  report["steps_per_second"] =
+    static_cast<double>(micro_steps) / report["median_seconds"].get<double>();
+  return report;
 }
 
 void print(const json& report) {
@@ -178,13 +153,9 @@ int bench_train(run_options options) {
   auto config = learner_from(options, {});
   if (auto usable = check_learner_config(config); !usable)
     return bad_usage(usable.error().detail);
-  std::ofstream out;
-  if (options.json_file) {
-    out.open(*options.json_file);
-    if (!out)
-      return bad_usage("cannot write --json " + options.json_file->string() + ": "
-                       + std::strerror(errno));
-  }
+  auto output = bench_output::open(options);
+  if (!output)
+    return bad_usage(output.error().detail);
   auto passes = micro_steps_of(options.target_batch_size, config.micro_batch);
   // Whole optimizer steps, so that both sides do the same work.
   auto steps = (options.steps + passes - 1) / passes;
@@ -201,8 +172,8 @@ int bench_train(run_options options) {
   if (!process)
     return bad_usage(process.error().detail);
 
-  std::vector<timing> plain;
-  std::vector<timing> swarm;
+  std::vector<bench_timing> plain;
+  std::vector<bench_timing> swarm;
   std::vector<double> ratios;
   for (int i = 0; i < iterations; ++i) {
     auto loop = run_plain_loop(config, options.target_batch_size, options.lr, steps);
@@ -221,8 +192,8 @@ int bench_train(run_options options) {
 
   auto micro_steps = steps * passes;
   json report{{"name", "train"}};
-  report.update(summary_of(swarm, micro_steps));
-  report["plain"] = summary_of(plain, micro_steps);
+  report.update(train_summary(swarm, micro_steps));
+  report["plain"] = train_summary(plain, micro_steps);
   report["ratio"] =
     report["plain"]["median_seconds"].get<double>() / report["median_seconds"].get<double>();
   report["ratios"] = ratios;
@@ -241,36 +212,16 @@ int bench_train(run_options options) {
   report["threads"] = options.threads;
   report["checkpoints"] = options.resume;
   print(report);
-  if (options.json_file) {
-    out << report.dump(2) << "\n";
-    out.close();
-    if (!out) {
-      std::fprintf(stderr, "waggle: cannot write --json %s\n", options.json_file->c_str());
-      return exit_failed;
-    }
-  }
-  return exit_clean;
-}
-
-int run_bench(const run_options& options) {
-  const auto& name = options.arguments.empty() ? std::string{} : options.arguments.front();
-  if (name == "train")
-    return bench_train(options);
-  return bad_usage(name.empty() ? std::string{"waggle bench needs the name of a benchmark: train"}
-                                : "there is no benchmark '" + name + "'; there is: train");
+  return (*output)->write(report);
 }
 
 } // namespace
 
-command bench_command() {
-  return {"bench",
-          "Measure this build on this machine.",
-          "train: steps per second of a swarm of one peer, against a plain LibTorch loop with the "
-          "same model:\n"
-          "  waggle bench train --steps 64 --json train.json\n",
-          {"training", "output", "bench"},
-          {{"NAME", "What to measure: train."}},
-          run_bench};
+bench_entry train_benchmark() {
+  return {"train",
+          "steps per second of a swarm of one peer, against a plain LibTorch loop with the same "
+          "model",
+          "waggle bench train --steps 64 --json train.json", bench_train};
 }
 
 } // namespace waggle

@@ -24,6 +24,8 @@ int main(int argc, char** argv) {
   hold_signals();
   auto commands = common_commands();
   commands.insert(commands.begin(), train_command());
-  commands.push_back(bench_command());
+  auto benchmarks = common_benchmarks();
+  benchmarks.push_back(train_benchmark());
+  commands.push_back(bench_command(std::move(benchmarks)));
   return run_command_line(argc, argv, commands);
 }

@@ -2,8 +2,7 @@
 
 #include <chrono>
 
-#include <sys/resource.h>
-
+#include "actors/commands/bench.hpp"
 #include "trainer/compute_setup.hpp"
 #include "trainer/models.hpp"
 
@@ -29,15 +28,6 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const learner_config& c,
 }
 
 } // namespace
-
-double process_cpu_seconds() {
-  rusage used{};
-  ::getrusage(RUSAGE_SELF, &used);
-  auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
-  };
-  return seconds(used.ru_utime) + seconds(used.ru_stime);
-}
 
 result<loop_report> run_plain_loop(const learner_config& config, std::uint64_t target_batch,
                                    double lr, std::uint64_t steps) {

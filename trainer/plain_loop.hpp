@@ -29,7 +29,4 @@ constexpr std::uint64_t micro_steps_of(std::uint64_t target_batch, std::int64_t 
   return (target_batch + micro - 1) / micro;
 }
 
-/// Seconds of CPU that this process used so far, all its threads together.
-double process_cpu_seconds();
-
 } // namespace waggle

@@ -1,12 +1,13 @@
 #pragma once
 
-#include "actors/commands/command_line.hpp"
+#include "actors/commands/bench.hpp"
 #include "trainer/torch_learner.hpp"
 
 namespace waggle {
 
 command train_command();
-command bench_command();
+/// `waggle bench train`.
+bench_entry train_benchmark();
 
 /// What the options say about the model. `peer`: whose samples; zero: the run's first.
 learner_config learner_from(const run_options& options, const peer_id& peer);

@@ -36,7 +36,7 @@ protected:
 };
 
 TEST_F(BenchTrain, MeasuresWholeOptimizerStepsOfBothSides) {
-  ASSERT_EQ(bench_command().run(options), exit_clean);
+  ASSERT_EQ(bench_command({train_benchmark()}).run(options), exit_clean);
   std::ifstream file{*options.json_file};
   auto report = nlohmann::json::parse(file);
   EXPECT_EQ(report["optimizer_steps"], 2); // three passes each: four would end within the second
@@ -56,13 +56,13 @@ TEST_F(BenchTrain, MeasuresWholeOptimizerStepsOfBothSides) {
 TEST_F(BenchTrain, WhatCannotWorkIsRefusedBeforeAnythingStarts) {
   auto unknown = options;
   unknown.arguments = {"nothing"};
-  EXPECT_EQ(bench_command().run(unknown), exit_bad_usage);
+  EXPECT_EQ(bench_command({train_benchmark()}).run(unknown), exit_bad_usage);
   auto no_data = options;
   no_data.data = "/nowhere/at/all";
-  EXPECT_EQ(bench_command().run(no_data), exit_bad_usage);
+  EXPECT_EQ(bench_command({train_benchmark()}).run(no_data), exit_bad_usage);
   auto no_file = options;
   no_file.json_file = folder / "missing" / "train.json";
-  EXPECT_EQ(bench_command().run(no_file), exit_bad_usage);
+  EXPECT_EQ(bench_command({train_benchmark()}).run(no_file), exit_bad_usage);
 }
 
 } // namespace

@@ -1,0 +1,69 @@
+#pragma once
+
+// What the benchmarks of `waggle bench` have in common.
+
+#include <fstream>
+#include <memory>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "actors/commands/command_line.hpp"
+#include "runtime/core/result.hpp"
+
+namespace waggle {
+
+/// One thing that `waggle bench NAME` measures.
+struct bench_entry {
+  std::string name;    // "codec"
+  std::string summary; // what is measured, in one line
+  std::string example; // a whole command
+  std::function<int(const run_options&)> run;
+};
+
+/// `waggle bench` with these benchmarks; refuses other names.
+command bench_command(std::vector<bench_entry> benchmarks);
+
+/// Those that need no LibTorch.
+std::vector<bench_entry> common_benchmarks();
+
+struct bench_timing {
+  double seconds = 0;
+  double cpu_seconds = 0; // of all the process's threads
+};
+
+/// Measures from construction on.
+class bench_stopwatch {
+public:
+  bench_stopwatch();
+  [[nodiscard]] bench_timing elapsed() const;
+
+private:
+  double began_;
+  double cpu_began_;
+};
+
+/// Seconds of CPU that this process used so far, all its threads together.
+double process_cpu_seconds();
+
+/// By linear interpolation. REQUIRES: `values` is not empty, 0 ≤ q ≤ 1.
+double quantile(std::vector<double> values, double q);
+
+/// The fields that every benchmark reports: median_seconds, p25_seconds, p75_seconds, iterations,
+/// cpu_seconds (the median). REQUIRES: at least one run.
+nlohmann::ordered_json summary_of(const std::vector<bench_timing>& runs);
+
+/// The file of --json, opened before anything is measured.
+class bench_output {
+public:
+  /// Fails with ec::bad_config if the file cannot be written. Without --json nothing is.
+  static result<std::unique_ptr<bench_output>> open(const run_options& options);
+  /// Writes the report, if it is asked for. Returns exit_clean or, after a sentence on standard
+  /// error, exit_failed.
+  int write(const nlohmann::ordered_json& report);
+
+private:
+  std::string name_;
+  std::ofstream file_;
+};
+
+} // namespace waggle
