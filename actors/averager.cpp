@@ -6,10 +6,12 @@
 #include "actors/averager.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "actors/allreduce_part.hpp"
 #include "actors/guard.hpp"
+#include "runtime/averaging/part_table.hpp"
 
 namespace waggle {
 
@@ -44,7 +46,12 @@ struct steward {
   averager_state& state() const { return self->state; }
   steady_time now() const { return self->clock().now(); }
 
-  codec_plan codecs() const { return {{state().current->elements, config.codec}}; }
+  result<codec_plan> codecs_of(const average_vector& msg, std::uint64_t elements) const {
+    if (msg.tensors)
+      return plan_codecs(config.codec, *msg.tensors);
+    std::array<tensor_info, 1> whole{{{"0", elements, config.role}}};
+    return plan_codecs(config.codec, whole);
+  }
 
   milliseconds time_left() const {
     const auto& step = *state().current;
@@ -84,11 +91,18 @@ struct steward {
       return to_caf(wrong);
     if (st.current)
       return to_caf(ec::overloaded, "one vector at a time");
+    auto elements = msg.values ? msg.values->size() : msg.elements;
+    auto codecs = codecs_of(msg, elements);
+    if (!codecs)
+      return to_caf(codecs.error());
+    if (elements_of(*codecs) != elements)
+      return to_caf(ec::wrong_shape, "the tensors do not add up to the vector");
     ++st.steps;
     auto& step = st.current.emplace();
     step.promise = self->make_response_promise<round_report>();
     step.what = std::move(msg);
-    step.elements = step.what.values ? step.what.values->size() : step.what.elements;
+    step.elements = elements;
+    step.codecs = std::move(*codecs);
     step.triggered = !step.what.require_trigger;
     step.began = now();
     auto promise = step.promise;
@@ -107,7 +121,7 @@ struct steward {
     step.round = nullptr;
     step.follows = {};
     auto plan = step.what.standing
-                  ? st.group.next(step.what.epoch, codecs(), step.what.expected_peers)
+                  ? st.group.next(step.what.epoch, step.codecs, step.what.expected_peers)
                   : std::nullopt;
     if (!plan)
       return search();
@@ -115,7 +129,7 @@ struct steward {
       return keep_group(*plan);
     // Nobody told us how many to expect: a group must not stay among itself while others look for
     // one.
-    self->request(matchmaker, 1s, get_seekers{codecs()})
+    self->request(matchmaker, 1s, get_seekers{step.codecs})
       .then(
         [self = self, ctx = ctx, config = config, board = switchboard, maker = matchmaker,
          generation = st.steps, plan = *plan](const seekers& found) {
@@ -154,7 +168,7 @@ struct steward {
     auto& step = *st.current;
     leave_standing_group();
     auto left = time_left();
-    find_group question{step.what.epoch,         codecs(), step.what.gather, {}, left,
+    find_group question{step.what.epoch,         step.codecs, step.what.gather, {}, left,
                         step.what.expected_peers};
     // Said again in a retry, it would only hold the group up.
     if (step.failures == 0)
@@ -200,12 +214,46 @@ struct steward {
                              [this](const round_member& m) { return m.peer.id == ctx.record.id; });
     auto settings = config.round;
     settings.deadline = std::min(settings.deadline, std::max(time_left(), milliseconds{1}));
-    round_order order{plan, static_cast<std::size_t>(mine - plan.members.begin()), step.what.values,
+    if (!step.sent)
+      step.sent = with_feedback();
+    round_order order{plan, static_cast<std::size_t>(mine - plan.members.begin()), step.sent,
                       step.what.weight};
     ctx.log->debug("round {} begins with {} members", short_name(plan.id), plan.members.size());
     round_neighbours neighbours{switchboard, caf::actor_cast<round_listener_actor>(self), st.parts};
     step.round = self->spawn<caf::monitored>(allreduce_round, ctx, settings, std::move(order),
                                              st.pool, std::move(neighbours));
+  }
+
+  /// Our vector, and what earlier rounds still owe of it.
+  std::shared_ptr<const float_vector> with_feedback() const {
+    auto& st = state();
+    const auto& step = *st.current;
+    bool exact = std::all_of(step.codecs.begin(), step.codecs.end(),
+                             [](const codec_run& run) { return run.codec == codec_id::none; });
+    if (!config.error_feedback || exact || !step.what.values)
+      return step.what.values;
+    auto sent = st.pool->take(step.elements);
+    st.feedback.begin(*step.what.values, *sent);
+    return sent;
+  }
+
+  /// What was sent has counted, or it has not.
+  void settle_feedback(const round_report& report) const {
+    auto& st = state();
+    const auto& step = *st.current;
+    if (!st.feedback.in_round())
+      return;
+    bool counted =
+      report.values && step.what.weight > 0
+      && std::find(report.contributors.begin(), report.contributors.end(), ctx.record.id)
+           != report.contributors.end();
+    if (!counted)
+      return st.feedback.roll_back();
+    std::vector<coded_part> parts;
+    part_table table{*step.plan};
+    for (std::size_t i = 0; i < table.size(); ++i)
+      parts.push_back({table[i].offset, table[i].count, table[i].codec});
+    st.feedback.commit(*step.sent, parts);
   }
 
   void on_finished(const round_finished& msg) const {
@@ -240,6 +288,7 @@ struct steward {
   }
 
   void deliver(round_report report) const {
+    settle_feedback(report);
     auto step = std::move(*state().current);
     state().current.reset();
     report.matchmaking_seconds = step.matchmaking_seconds;

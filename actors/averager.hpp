@@ -12,13 +12,19 @@
 #include "actors/allreduce_round.hpp"
 #include "actors/node_context.hpp"
 #include "runtime/averaging/standing_group.hpp"
+#include "runtime/codec/codec_choice.hpp"
+#include "runtime/codec/error_feedback.hpp"
 
 namespace waggle {
 
 struct averaging_config {
   /// The `kind` label of the rounds' metrics: gradients, params, state or vector.
   std::string kind = "vector";
-  codec_id codec = codec_id::none; // how parts travel
+  codec_choice codec; // how parts travel
+  /// What a vector is whose caller does not tell its tensors: one tensor of this role.
+  tensor_role role = tensor_role::unspecified;
+  /// Carries what a lossy codec drops of our vector in one round into the next.
+  bool error_feedback = false;
   /// Reduces only: its own vector is neither sent nor changed (spec/averaging.md §1.2).
   bool auxiliary = false;
   round_config round; // its deadline is cut to what the step has left
@@ -48,6 +54,8 @@ struct averager_state {
     caf::typed_response_promise<round_report> promise;
     average_vector what;
     std::uint64_t elements = 0;
+    codec_plan codecs;
+    std::shared_ptr<const float_vector> sent; // values, or with error feedback: and what is owed
     steady_time began;
     steady_time attempt_began;
     std::uint32_t failures = 0;
@@ -63,6 +71,7 @@ struct averager_state {
   std::optional<step> current;
   std::uint64_t steps = 0; // generation of `current`
   standing_group group;
+  error_feedback feedback;
   std::vector<allreduce_part_actor> parts;
   std::shared_ptr<vector_pool> pool;
 };

@@ -15,6 +15,7 @@
 
 #include "runtime/allreduce/inbound_event.hpp"
 #include "runtime/allreduce/round_report.hpp"
+#include "runtime/codec/codec_choice.hpp"
 #include "runtime/core/endpoint.hpp"
 #include "runtime/core/error.hpp"
 #include "runtime/core/ids.hpp"
@@ -206,7 +207,9 @@ struct average_vector {
   bool standing = false; // start at once with the members of the last complete round, if all agree
 
   std::uint64_t elements = 0; // of `values`, where they are null
-  std::string gather;         // for the whole group to read; at most gather_bytes_max
+  /// What the vector is made of, in order, for codecs that go by tensor. Null: one tensor.
+  std::shared_ptr<const std::vector<tensor_info>> tensors;
+  std::string gather; // for the whole group to read; at most gather_bytes_max
   /// How far to go towards the mean: values + alpha (mean - values). Local: peers may differ.
   double alpha = 1;
   /// The group is not meant to begin before; matchmaking takes at least its own time.

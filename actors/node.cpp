@@ -85,8 +85,7 @@ void show_config(metric_families& metrics, const node_config& config) {
   if (!config.averaging)
     return metrics.set_config_info("", "", "none");
   const auto& averaging = config.averaging->matchmaking;
-  std::string common = averaging.prefix + " "
-                       + std::string{to_string(config.averaging->averaging.codec)} + " "
+  std::string common = averaging.prefix + " " + to_string(config.averaging->averaging.codec) + " "
                        + std::to_string(averaging.part_elements);
   if (config.training) {
     const auto& training = config.training->training;

@@ -44,6 +44,15 @@ std::shared_ptr<const float_vector> deterministic_vector(const peer_id& peer,
   return values;
 }
 
+/// What each member gave; left out where nobody gave anything.
+nlohmann::ordered_json gathered_of(const round_report& report) {
+  auto texts = nlohmann::ordered_json::object();
+  for (const auto& [peer, text] : report.gathered)
+    if (!text.empty())
+      texts[to_string(peer)] = text;
+  return texts;
+}
+
 void print(const round_report& report) {
   nlohmann::ordered_json line;
   bool failed = report.outcome == round_outcome::failed;
@@ -53,9 +62,12 @@ void print(const round_report& report) {
   for (const auto& peer : report.contributors)
     line["contributors"].push_back(to_string(peer));
   line["weight_sum"] = report.weight_sum;
-  line["digest"] = failed ? nlohmann::ordered_json(nullptr)
-                          : nlohmann::ordered_json(to_string(
-                            sha256(as_string_view(std::as_bytes(std::span{*report.values})))));
+  if (!failed && report.values)
+    line["gathered"] = gathered_of(report);
+  line["digest"] = failed || !report.values
+                     ? nlohmann::ordered_json(nullptr)
+                     : nlohmann::ordered_json(
+                       to_string(sha256(as_string_view(std::as_bytes(std::span{*report.values})))));
   line["seconds"] = report.matchmaking_seconds + report.allreduce_seconds;
   line["allreduce_seconds"] = report.allreduce_seconds;
   line["recovery_seconds"] = report.recovery_seconds;
@@ -64,7 +76,8 @@ void print(const round_report& report) {
                                                : nlohmann::ordered_json(to_string(report.why.code));
   if (!report.why.detail.empty())
     line["detail"] = report.why.detail;
-  std::printf("%s\n", line.dump().c_str());
+  std::printf("%s\n",
+              line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
   std::fflush(stdout);
 }
 
@@ -87,11 +100,16 @@ driver_actor::behavior_type driver(driver_actor::stateful_pointer<driver_state> 
   };
   return {[self, options, averager, values, ended, ctx](next_round) {
     average_vector question;
-    question.values = values;
     question.weight = options.weight;
     question.deadline = options.averaging_timeout;
     question.expected_peers = static_cast<std::uint32_t>(options.expected_peers);
     question.standing = options.standing;
+    question.alpha = options.alpha;
+    question.gather = options.gather;
+    if (options.auxiliary)
+      question.elements = values->size();
+    else
+      question.values = values;
     self->request(averager, options.averaging_timeout + 10s, std::move(question))
       .then(ended, [self, ctx, ended](const caf::error& why) {
         round_report report;

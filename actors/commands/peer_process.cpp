@@ -201,18 +201,27 @@ node_config::averaging_parts averaging_from(const run_options& o, const std::str
   auto& m = parts.matchmaking;
   m.prefix = prefix;
   m.schema = schema;
-  m.mode = o.client_mode ? member_mode::client : member_mode::node;
-  auto codec = parse_codec(o.codec);
-  auto& chosen = parts.averaging.codec;
-  chosen = codec ? *codec : codec_id::none; // the option table takes no other names
-  auto bytes_per_value = encoded_size(chosen, 1);
+  m.mode = o.client_mode ? member_mode::client
+           : o.auxiliary ? member_mode::auxiliary
+                         : member_mode::node;
+  // The option table takes no other texts.
+  if (auto codec = parse_codec_choice(o.codec))
+    parts.averaging.codec = *codec;
+  if (auto how = parse_aggregator(o.aggregator))
+    m.reduce_by = {*how, static_cast<std::uint32_t>(o.faulty_max)};
+  if (o.bandwidth)
+    m.bandwidth = static_cast<double>(*o.bandwidth);
+  m.min_vector_size = o.min_vector_size;
   m.part_elements = static_cast<std::uint32_t>(
-    std::min<std::uint64_t>(o.part_bytes / bytes_per_value, part_elements_max));
+    std::min<std::uint64_t>(o.part_bytes / sizeof(float), part_elements_max));
   m.min_contributors = static_cast<std::uint32_t>(o.min_contributors);
   m.min_group_size = o.min_group_size;
   m.target_group_size = o.target_group_size;
   m.min_matchmaking_time = o.matchmaking_time;
   parts.averaging.kind = kind;
+  parts.averaging.error_feedback = o.error_feedback;
+  parts.averaging.auxiliary = o.auxiliary;
+  parts.averaging.part_workers = o.reduce_threads;
   parts.averaging.round.stall_timeout = o.stall_timeout;
   parts.averaging.round.deadline = o.averaging_timeout;
   return parts;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "runtime/averaging/round_plan.hpp"
+#include "runtime/codec/codec_choice.hpp"
 #include "runtime/config/nearest.hpp"
 #include "runtime/config/values.hpp"
 
@@ -227,8 +229,45 @@ std::vector<option_spec> make_table() {
     {"linger", "TIME", "10s", "After --epochs: go on giving the state to others this long.",
      "training", duration(&o::linger, 0ms, "")},
 
-    {"codec", "NAME", "none", "How parts travel: none (float32) or float16.", "averaging",
-     one_of(&o::codec, {"none", "float16"})},
+    {"codec", "CHOICE", "none",
+     "How parts travel: none (float32), float16, bfloat16, scaled_float16, uniform8, quantile8, "
+     "blockwise8, or by tensor: size:65536,float16,blockwise8.",
+     "averaging",
+     [](o& x, std::string_view v) -> status {
+       auto choice = parse_codec_choice(v);
+       if (!choice)
+         return failure{ec::bad_config, "is no codec: " + choice.error().detail};
+       x.codec = std::string{v};
+       return done{};
+     }},
+    {"error-feedback", "BOOL", "false",
+     "Carry what a lossy codec drops of our vector in one round into the next.", "averaging",
+     yes_no(&o::error_feedback)},
+    {"aggregator", "NAME", "mean",
+     "mean; or, against members that lie: trimmed_mean, median, centered_clip, krum.", "averaging",
+     one_of(&o::aggregator, {"mean", "trimmed_mean", "median", "centered_clip", "krum"})},
+    {"faulty-max", "N", "0", "Members that may lie, for trimmed_mean and krum.", "averaging",
+     whole(&o::faulty_max, 0, 31, "fewer than half of a round's members")},
+    {"auxiliary", "BOOL", "false", "Only reduce for the others: contribute nothing.", "averaging",
+     yes_no(&o::auxiliary)},
+    {"bandwidth", "BYTES", "measured",
+     "What this peer can send and receive a second; 0: never reduce for others.", "averaging",
+     [](o& x, std::string_view v) -> status {
+       if (v == "measured") {
+         x.bandwidth.reset();
+         return done{};
+       }
+       auto value = parse_bytes(v);
+       if (!value)
+         return value.error();
+       x.bandwidth = *value;
+       return done{};
+     }},
+    {"min-vector-size", "N", "0", "Members whose share would have fewer values reduce nothing.",
+     "averaging", whole(&o::min_vector_size, 0, std::uint64_t{1} << 33U, "")},
+    {"reduce-threads", "N", "0",
+     "Threads for large sums, beside the one that reads the network; worth it with cores to spare.",
+     "averaging", whole(&o::reduce_threads, 0, 256, "")},
     {"part-size", "BYTES", "512KiB", "Bytes of a part, the unit of transfer and reduction.",
      "averaging",
      bytes(&o::part_bytes, 4096, 16U << 20U,
@@ -252,6 +291,16 @@ std::vector<option_spec> make_table() {
      whole(&o::rounds, 0, many, "")},
     {"weight", "X", "1", "This peer's weight.", "average",
      real(&o::weight, 0, 1e30, "a weight is finite and not negative")},
+    {"alpha", "X", "1", "How far to go from the own vector towards the mean.", "average",
+     real(&o::alpha, -1e6, 1e6, "it is finite")},
+    {"gather", "TEXT", "", "A text for all members of the group to read.", "average",
+     [](o& x, std::string_view v) -> status {
+       if (v.size() > gather_bytes_max)
+         return failure{ec::bad_config,
+                        "is longer than " + std::to_string(gather_bytes_max) + " bytes"};
+       x.gather = std::string{v};
+       return done{};
+     }},
     {"expected-peers", "N", "0", "Begin as soon as this many are in the group; 0: not known.",
      "average", whole(&o::expected_peers, 0, 64, "a round has at most 64 members")},
     {"standing", "BOOL", "true", "Keep the group of the last complete round.", "average",
@@ -359,6 +408,9 @@ status check_combinations(const run_options& o) {
                "whom to dial");
   if (o.client_mode && o.announce)
     return bad("--client-mode and --announce exclude each other: a client is not dialled");
+  if (o.client_mode && o.auxiliary)
+    return bad("--client-mode and --auxiliary exclude each other: an auxiliary reduces for others, "
+               "who have to reach it");
   if (o.micro_batch > o.target_batch_size)
     return bad("--micro-batch " + std::to_string(o.micro_batch)
                + " is larger than --target-batch-size " + std::to_string(o.target_batch_size)

@@ -62,11 +62,20 @@ struct run_options {
   milliseconds matchmaking_time{3'000};
   milliseconds averaging_timeout{60'000};
   milliseconds stall_timeout{5'000};
+  bool error_feedback = false;
+  std::string aggregator = "mean";
+  std::uint64_t faulty_max = 0;
+  bool auxiliary = false;
+  std::optional<std::uint64_t> bandwidth; // bytes a second; none: measured
+  std::uint64_t min_vector_size = 0;
+  std::uint64_t reduce_threads = 0;
 
   // -- waggle average
   std::uint64_t elements = 1U << 20U;
   std::uint64_t rounds = 0; // 0: until stopped
   double weight = 1;
+  double alpha = 1;
+  std::string gather;
   std::uint64_t expected_peers = 0;
   bool standing = true;
 

@@ -76,7 +76,7 @@ const std::map<std::string, std::set<std::string>> allowed{
   {"net", {"core", "crypto", "wire"}},
   {"allreduce", {"core", "codec", "averaging", "wire", "net"}},
   {"metrics", {"core"}},
-  {"config", {"core"}},
+  {"config", {"core", "codec", "averaging"}},
 };
 
 enum class library { caf, torch, boost, protobuf, none };
