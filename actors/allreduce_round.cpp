@@ -63,7 +63,6 @@ allreduce_round_impl::behavior_type allreduce_round(self_pointer self, node_cont
   end_on_exception(self, ctx);
   self->monitor(neighbours.listener); // nobody would hear how it ends
   self->set_down_handler([self](const caf::down_msg&) { self->quit(); });
-  auto tick = std::clamp(config.stall_timeout / 8, milliseconds{20}, milliseconds{500});
   auto now = [&clock = self->home_system().clock()] { return clock.now(); };
   auto port = std::make_shared<live_port>(self, ctx, neighbours, order.plan.id);
   auto engine =
@@ -78,16 +77,12 @@ allreduce_round_impl::behavior_type allreduce_round(self_pointer self, node_cont
     if (auto target = caf::actor_cast<caf::strong_actor_ptr>(listener))
       caf::anon_send(caf::actor_cast<round_listener_actor>(target), member_departed{who, round});
   });
-  self->delayed_send(self, tick, check_round{});
   return {
     [ctx, now](const inbound_event& msg) { ctx.rounds->deliver(msg, now()); },
     [engine](const cancel_round& msg) { engine->cancel(msg.why); },
     [](const peer_connected&) { /* who reconnects has lost frames: the round goes on without */ },
     [engine](const peer_disconnected& msg) { engine->on_lost(msg.peer, msg.why.code); },
-    [engine, self, tick](check_round again) {
-      engine->check();
-      self->delayed_send(self, tick, again);
-    },
+    [engine](check_round) { engine->check(); },
     [self](round_over) { self->quit(); },
   };
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -11,7 +12,9 @@
 
 namespace waggle {
 
-/// To itself: look for members that stall, and at the clock.
+/// Command from the listener: look for members that stall, and at the clock. One clock for all
+/// rounds of an averager is cheaper than one each: waking the timer thread costs more than a small
+/// round.
 struct check_round {};
 /// To itself: the report is out.
 struct round_over {};
@@ -23,6 +26,11 @@ struct round_neighbours {
   std::vector<allreduce_part_actor> parts; // may be empty: sums are done where they fall due
 };
 
+/// How often a round wants to be checked.
+constexpr milliseconds round_check_interval(const round_config& config) {
+  return std::clamp(config.stall_timeout / 8, milliseconds{20}, milliseconds{500});
+}
+
 struct allreduce_round_state {
   static inline const char* name = "allreduce-round";
 
@@ -32,8 +40,9 @@ struct allreduce_round_state {
 using allreduce_round_impl =
   allreduce_round_actor::extend<caf::reacts_to<check_round>, caf::reacts_to<round_over>>;
 
-/// One round of one group: registers a round_engine with `ctx.rounds`, tells it of the time and of
-/// links that are lost, and ends with it. The report goes to `listener`, once.
+/// One round of one group: registers a round_engine with `ctx.rounds`, tells it of links that are
+/// lost, and ends with it. The listener sends check_round every round_check_interval, and gets the
+/// report, once.
 allreduce_round_impl::behavior_type
 allreduce_round(allreduce_round_impl::stateful_pointer<allreduce_round_state> self,
                 node_context ctx, round_config config, round_order order,

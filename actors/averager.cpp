@@ -222,6 +222,8 @@ struct steward {
     round_neighbours neighbours{switchboard, caf::actor_cast<round_listener_actor>(self), st.parts};
     step.round = self->spawn<caf::monitored>(allreduce_round, ctx, settings, std::move(order),
                                              st.pool, std::move(neighbours));
+    if (!std::exchange(st.ticking, true))
+      self->delayed_send(self, round_check_interval(config.round), check_rounds{});
   }
 
   /// Our vector, and what earlier rounds still owe of it.
@@ -472,6 +474,14 @@ averager_impl::behavior_type averager(self_pointer self, node_context ctx, avera
       for (auto unwanted = ctx.rounds->forget_old(self->clock().now()); unwanted > 0; --unwanted)
         ctx.metrics->count_refused_input(ec::unknown_round);
       self->delayed_send(self, 1s, again);
+    },
+    [self, config](check_rounds again) {
+      auto& st = self->state;
+      st.ticking = st.current && st.current->round;
+      if (!st.ticking)
+        return;
+      self->send(st.current->round, check_round{});
+      self->delayed_send(self, round_check_interval(config.round), again);
     },
     [self, with](const step_expired& msg) {
       auto& st = self->state;

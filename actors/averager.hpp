@@ -42,6 +42,8 @@ struct averaging_config {
 
 /// To itself: forget what is too old.
 struct forget_old {};
+/// To itself: rounds look at the clock now.
+struct check_rounds {};
 /// To itself: the time of the step of this generation is up.
 struct step_expired {
   std::uint64_t generation = 0;
@@ -65,7 +67,7 @@ struct averager_state {
     step_stage stage = step_stage::looking_for_group;
     std::optional<round_plan> plan; // of the group that was found
     round_id follows;               // the standing group's last round; zero: found by matchmaking
-    allreduce_round_actor round;
+    allreduce_round_impl round;
   };
 
   std::optional<step> current;
@@ -73,12 +75,14 @@ struct averager_state {
   standing_group group;
   error_feedback feedback;
   std::vector<allreduce_part_actor> parts;
+  bool ticking = false; // a check_rounds is under way to us
   std::shared_ptr<vector_pool> pool;
 };
 
 using averager_impl =
   averager_actor::extend<caf::reacts_to<round_finished>, caf::reacts_to<member_departed>,
-                         caf::reacts_to<forget_old>, caf::reacts_to<step_expired>>;
+                         caf::reacts_to<forget_old>, caf::reacts_to<check_rounds>,
+                         caf::reacts_to<step_expired>>;
 
 /// Averages one vector at a time: finds a group (or keeps the standing one), waits for the trigger
 /// if there is one, runs an allreduce_round, tries again while there is time.
@@ -99,4 +103,5 @@ averager_impl::behavior_type averager(averager_impl::stateful_pointer<averager_s
 } // namespace waggle
 
 WAGGLE_LOCAL(forget_old)
+WAGGLE_LOCAL(check_rounds)
 WAGGLE_LOCAL(step_expired)

@@ -111,7 +111,7 @@ protected:
   node_context ctx;
   round_plan plan;
   round_order order;
-  allreduce_round_actor round;
+  allreduce_round_impl round;
 };
 
 TEST_F(AllreduceRound, AppliesNothingBeforeEverybodyHoldsTheResult) {
@@ -160,6 +160,7 @@ TEST_F(AllreduceRound, IgnoresStrangers) {
 
 TEST_F(AllreduceRound, FailsByItsDeadlineWithAReason) {
   pass(61s);
+  tell(round, check_round{});
   ASSERT_EQ(log->ended.size(), 1U);
   EXPECT_EQ(log->ended[0].report.outcome, round_outcome::failed);
   EXPECT_NE(log->ended[0].report.why.code, ec::none);
