@@ -131,7 +131,9 @@ result<codec_choice> parse_roles(const std::vector<std::string_view>& items, int
     return named.error();
   codec_choice otherwise;
   std::map<tensor_role, codec_choice> roles;
-  for (const auto& [name, choice] : *named) {
+  for (const auto& entry : *named) {
+    const auto& name = entry.first;
+    const auto& choice = entry.second;
     auto role = std::find_if(roles_in_order.begin() + 1, roles_in_order.end(),
                              [&](tensor_role r) { return to_string(r) == name; });
     if (name == otherwise_name)
