@@ -276,10 +276,10 @@ private:
       if (seconds() < next_line_)
         return;
       next_line_ = seconds() + 5;
-      std::string text;
+      auto text = table_head();
       for (const auto& m : members_)
-        text += "  " + brief_row(m.seen) + ";";
-      say(text.substr(2));
+        text += "\n         " + table_row(m.seen);
+      say(text);
       return;
     }
     if (lines_shown_ > 0)

@@ -127,26 +127,15 @@ std::string table_row(const swarm_summary::peer& peer) {
   return line;
 }
 
-std::string brief_row(const swarm_summary::peer& peer) {
-  const auto& s = peer.last;
-  char line[256];
-  std::snprintf(line, sizeof line, "%.8s %.16s e%llu %llu loss %s %.1fMB %.20s",
-                s.id.empty() ? "?" : s.id.c_str(), peer.killed ? "killed" : s.phase.c_str(),
-                static_cast<unsigned long long>(s.epoch),
-                static_cast<unsigned long long>(s.samples_toward_epoch),
-                printed("%.3f", s.loss).c_str(), static_cast<double>(s.bytes) / 1e6,
-                s.last_outcome.c_str());
-  return line;
-}
-
 std::string swarm_summary::text() const {
-  std::string out = "peer      epoch  first loss  last loss  samples   rounds c/s/f  remarks\n";
+  std::string out =
+    "peer      epoch  first loss  last loss  samples  rounds complete  shrunk  failed  remarks\n";
   for (const auto& p : peers) {
     const auto& s = p.last;
     char line[256];
     std::snprintf(
-      line, sizeof line, "%-8.8s  %5llu  %10s  %9s  %7llu  %4llu/%llu/%llu    %s%s\n", s.id.c_str(),
-      static_cast<unsigned long long>(s.epoch), printed("%.3f", s.first_loss).c_str(),
+      line, sizeof line, "%-8.8s  %5llu  %10s  %9s  %7llu  %15llu  %6llu  %6llu  %s%s\n",
+      s.id.c_str(), static_cast<unsigned long long>(s.epoch), printed("%.3f", s.first_loss).c_str(),
       printed("%.3f", s.loss).c_str(), static_cast<unsigned long long>(s.used),
       static_cast<unsigned long long>(s.complete), static_cast<unsigned long long>(s.shrunk),
       static_cast<unsigned long long>(s.failed), p.killed ? "killed " : "",

@@ -52,9 +52,8 @@ struct swarm_summary {
   [[nodiscard]] std::string text() const;
 };
 
-/// The live table: one line per peer, in columns for a terminal, or brief for a log.
+/// The live table: one line per peer, in columns.
 std::string table_head();
 std::string table_row(const swarm_summary::peer& peer);
-std::string brief_row(const swarm_summary::peer& peer);
 
 } // namespace waggle
