@@ -22,6 +22,7 @@ using self_pointer = trainer_impl::stateful_pointer<trainer_state>;
 constexpr auto idle_interval = 50ms;
 constexpr auto report_interval = 20ms; // the tracker and its listeners look at each report
 constexpr auto status_interval = 250ms;
+constexpr auto progress_log_interval = 10s;
 constexpr milliseconds sync_pause_min{500};
 constexpr milliseconds sync_pause_max{8'000};
 constexpr double loss_smoothing = 0.05;
@@ -75,14 +76,28 @@ struct coach {
     auto& st = state();
     if (st.status.phase == phase)
       return;
+    auto routine = [](trainer_phase p) {
+      return p == trainer_phase::training || p == trainer_phase::averaging;
+    };
+    auto level = routine(st.status.phase) && routine(phase) ? spdlog::level::debug // twice an epoch
+                                                            : spdlog::level::info;
     ctx.metrics->count_training_time(activity(st.status.phase), seconds_of(now() - st.phase_began));
     st.phase_began = now();
     st.status.phase = phase;
     auto name = to_string(phase);
     ctx.metrics->set_peer_state(
       phase == trainer_phase::finished || phase == trainer_phase::stopped ? "paused" : name);
-    ctx.log->info("trainer is {} at epoch {}", name, st.epoch.value());
+    ctx.log->log(level, "trainer is {} at epoch {}", name, st.epoch.value());
     publish(true);
+  }
+
+  void log_progress() const {
+    auto& st = state();
+    if (now() - st.progress_logged < progress_log_interval)
+      return;
+    st.progress_logged = now();
+    ctx.log->info("epoch {}: loss {:.3f}, {:.0f} samples/s here, last round: {}", st.epoch.value(),
+                  st.status.loss, st.status.samples_per_second, st.status.last_outcome);
   }
 
   static std::string_view activity(trainer_phase phase) {
@@ -408,6 +423,7 @@ struct coach {
       save_checkpoint();
     enter(trainer_phase::training);
     publish(true);
+    log_progress();
     continue_soon();
   }
 

@@ -76,9 +76,10 @@ struct trainer_state {
   double loss_ema = 0;
   double first_loss_sum = 0;
   std::uint64_t first_loss_steps = 0;
-  steady_time reported;      // to the exporter
-  steady_time progress_told; // to the tracker
-  steady_time checkpointed;  // began writing the last one
+  steady_time reported;        // to the exporter
+  steady_time progress_told;   // to the tracker
+  steady_time progress_logged; // a line about loss and speed
+  steady_time checkpointed;    // began writing the last one
 };
 
 using trainer_impl = trainer_actor::extend<caf::reacts_to<go_on>>;

@@ -1,6 +1,9 @@
 #include "actors/trainer.hpp"
 
 #include <cmath>
+#include <sstream>
+
+#include <spdlog/sinks/ostream_sink.h>
 
 #include "tests/actors/trainer/training_world.hpp"
 
@@ -124,6 +127,27 @@ TEST_F(Trainer, LooksForOthersBeforeItStartsAlone) {
   EXPECT_FALSE(ask<state_snapshot>(m.actor, get_state_snapshot{}).ok());
   pass(200ms);
   EXPECT_GT(m.probe->micro_steps, 0U);
+}
+
+TEST_F(Trainer, SaysHowItGoesEveryTenSecondsAndNotEveryEpoch) {
+  auto& m = add();
+  std::ostringstream said;
+  m.ctx.log->sinks() = {std::make_shared<spdlog::sinks::ostream_sink_st>(said)};
+  m.ctx.log->set_pattern("%v");
+  m.ctx.log->set_level(spdlog::level::info);
+  tell(m.actor, start_training{});
+  pass(35s);
+  m.ctx.log->set_level(spdlog::level::off);
+  EXPECT_GT(status_of(m).epoch, epoch_id{100});
+  auto text = said.str();
+  auto count = [&](const std::string& what) {
+    std::size_t n = 0;
+    for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + 1))
+      ++n;
+    return n;
+  };
+  EXPECT_EQ(count("trainer is training"), 1U) << text;
+  EXPECT_EQ(count("samples/s here, last round: alone"), 3U) << text;
 }
 
 // -- together ------------------------------------------------------------------------------------
