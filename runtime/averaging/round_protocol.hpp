@@ -58,11 +58,11 @@ struct takeover_standing {
 ///
 /// | state    | who may leave it, and how |
 /// |----------|------------------------------------------------------------------------------------|
-/// | running  | prepares (own data complete); loses the leader; is told a view, commit or abort; |
-/// |          | all participants have prepared → ended, committed | | takeover | all standings in
-/// or timed out → running in a view of its own, or ended;            | |          | a higher
-/// promise → running                                                         | | ended    | nobody:
-/// committed or failed, once                                                  |
+/// | running  | prepares (own data complete); loses the leader; is told a view, commit or abort |
+/// |          | all participants have prepared → ended, committed |
+/// | takeover | all standings in or timed out → running in a view of its own, or ended |
+/// |          | a higher promise → running |
+/// | ended    | nobody: committed or failed, once |
 ///
 /// Not thread-safe. Every input returns what to do, in order.
 class round_protocol {

@@ -1,0 +1,406 @@
+#include "actors/averager.hpp"
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include <gmock/gmock.h>
+
+#include "runtime/core/random.hpp"
+#include "tests/actors/averager/averaging_world.hpp"
+
+namespace waggle {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::FloatEq;
+using ::testing::Pointwise;
+
+class Averager : public testing::averaging_world {
+protected:
+  using pending_report = pending<round_report>;
+
+  /// All peers average; everybody has reported afterwards.
+  std::vector<round_report> average_all(const std::vector<average_vector>& questions) {
+    group_size = questions.size();
+    std::vector<pending_report> open;
+    for (std::size_t i = 0; i < questions.size(); ++i)
+      open.push_back(average(i, questions[i]));
+    settle();
+    std::vector<round_report> out;
+    for (const auto& o : open) {
+      EXPECT_TRUE(o.answered());
+      out.push_back(o.answered() && o.get() ? *o.get() : round_report{});
+    }
+    return out;
+  }
+  ec refusal(const average_vector& what) {
+    auto answer = average(0, what);
+    return answer.answered() && !answer.get() ? answer.get().error().code : ec::none;
+  }
+};
+
+// -- what is averaged (spec/averaging.md §9.2)
+// ------------------------------------------------------
+
+TEST_F(Averager, EveryMixOfClientsAndAuxiliariesGetsThePlainMean) { // A1, A2
+  struct mix {
+    std::size_t clients, auxiliaries;
+  };
+  for (auto [clients, auxiliaries] :
+       {mix{0, 0}, mix{0, 1}, mix{0, 2}, mix{1, 0}, mix{1, 1}, mix{1, 2}, mix{2, 0}, mix{2, 1},
+        mix{2, 2}, mix{0, 3}, mix{1, 3}, mix{0, 4}}) {
+    auto first = peers.size();
+    std::vector<pending_report> open;
+    std::vector<std::vector<float>> inputs;
+    group_size = 4;
+    for (std::size_t i = 0; i < 4; ++i) {
+      auto mode = i < auxiliaries             ? member_mode::auxiliary
+                  : i < auxiliaries + clients ? member_mode::client
+                                              : member_mode::node;
+      add({}, mode);
+      random_source random{7 + i};
+      std::vector<float> values(17);
+      for (auto& v : values)
+        v = static_cast<float>(random.unit()) - 0.5F;
+      auto what = question(values);
+      what.gather = "peer " + std::to_string(i);
+      if (mode == member_mode::auxiliary) {
+        what.values.reset();
+        what.elements = values.size();
+      } else {
+        inputs.push_back(values);
+      }
+      open.push_back(average(first + i, what));
+    }
+    settle();
+    for (const auto& o : open) {
+      ASSERT_TRUE(o.get()) << clients << " clients, " << auxiliaries << " auxiliaries";
+      const auto& report = *o.get();
+      EXPECT_EQ(report.outcome, round_outcome::complete);
+      EXPECT_EQ(report.contributors.size(), inputs.size());
+      EXPECT_EQ(report.gathered.size(), 4U) << "auxiliaries and clients gather, too";
+      if (inputs.empty())
+        continue;
+      ASSERT_TRUE(report.values);
+      for (std::size_t k = 0; k < 17; ++k) {
+        double sum = 0;
+        for (const auto& x : inputs)
+          sum += x[k];
+        EXPECT_NEAR((*report.values)[k], sum / static_cast<double>(inputs.size()), 1e-6);
+      }
+    }
+  }
+}
+
+TEST_F(Averager, WeightsNeedNoNormalisation) { // A3
+  add();
+  add({}, member_mode::client);
+  auto reports = average_all({question({1, 10}, 0.3), question({2, 20}, 0.9)});
+  for (const auto& report : reports) {
+    EXPECT_THAT(*report.values, ElementsAre(FloatEq(1.75F), FloatEq(17.5F)));
+    EXPECT_DOUBLE_EQ(report.weight_sum, 1.2);
+  }
+}
+
+TEST_F(Averager, WeightsOfZeroLeaveEverybodyWithItsOwn) { // INV-4
+  add();
+  add();
+  auto reports = average_all({question({1, 2}, 0), question({3, 4}, 0)});
+  EXPECT_EQ(reports[0].outcome, round_outcome::complete);
+  EXPECT_THAT(*reports[0].values, ElementsAre(1, 2));
+  EXPECT_THAT(*reports[1].values, ElementsAre(3, 4));
+}
+
+TEST_F(Averager, AlphaSaysHowFarToGo) { // §5.10
+  add();
+  add();
+  auto half = question({0, 8});
+  half.alpha = 0.5;
+  auto beyond = question({4, 0});
+  beyond.alpha = 2;
+  auto reports = average_all({half, beyond});
+  EXPECT_THAT(*reports[0].values, ElementsAre(1, 6));
+  EXPECT_THAT(*reports[1].values, ElementsAre(0, 8));
+}
+
+TEST_F(Averager, EachTensorTravelsByItsOwnCodec) { // C4
+  averaging_config config;
+  config.codec = *parse_codec_choice("map:exact=none,half=float16,byte=uniform8");
+  add(config);
+  add(config);
+  auto tensors = std::make_shared<std::vector<tensor_info>>();
+  for (const char* key : {"exact", "half", "byte"})
+    tensors->push_back({key, 5000, tensor_role::unspecified});
+  std::vector<average_vector> questions;
+  std::vector<std::vector<float>> inputs;
+  for (std::uint64_t seed : {1, 2}) {
+    random_source random{seed};
+    std::vector<float> values(15000);
+    for (auto& v : values)
+      v = static_cast<float>(random.unit() * 2 - 1);
+    inputs.push_back(values);
+    questions.push_back(question(values));
+    questions.back().tensors = tensors;
+  }
+  change_plan = [](round_plan& plan) { plan.part_elements = 3000; };
+  auto reports = average_all(questions);
+  ASSERT_TRUE(reports[0].values);
+  EXPECT_EQ(*reports[0].values, *reports[1].values) << "byte for byte, whatever the codec";
+  double error[3] = {};
+  for (std::size_t i = 0; i < 15000; ++i) {
+    auto e = (*reports[0].values)[i] - (static_cast<double>(inputs[0][i]) + inputs[1][i]) / 2;
+    error[i / 5000] += e * e / 5000;
+  }
+  EXPECT_LT(error[0], 1e-14);
+  EXPECT_GT(error[1], 0);
+  EXPECT_LT(error[1], 1e-5);
+  EXPECT_GT(error[2], 1e-7);
+  EXPECT_LT(error[2], 1e-2);
+}
+
+TEST_F(Averager, ErrorFeedbackMakesRepeatedRoundsExact) {
+  averaging_config with;
+  with.codec = codec_id::uniform8;
+  auto without = with;
+  with.error_feedback = true;
+  auto bias = [this](const averaging_config& config) {
+    auto first = peers.size();
+    add(config);
+    add(config);
+    group_size = 2;
+    change_plan = [](round_plan& plan) { plan.part_elements = 4096; };
+    random_source random{3};
+    std::vector<float> values(4096);
+    for (auto& v : values)
+      v = static_cast<float>(random.unit());
+    std::vector<double> sum(values.size());
+    constexpr int rounds = 64;
+    for (int round = 0; round < rounds; ++round) {
+      auto a = average(first, question(values));
+      auto b = average(first + 1, question(values));
+      for (std::size_t i = 0; i < values.size(); ++i)
+        sum[i] += (*a.get()->values)[i];
+    }
+    double worst = 0;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      worst = std::max(worst, std::abs(sum[i] / rounds - values[i]));
+    return worst;
+  };
+  auto biased = bias(without);
+  auto exact = bias(with);
+  EXPECT_GT(biased, 1e-3);
+  // What is left is the rounding of the reducers, who have no feedback.
+  EXPECT_LT(exact, biased);
+}
+
+// -- control of a step (§1.4)
+// ------------------------------------------------------------------------
+
+TEST_F(Averager, AStepWaitsForItsTriggerWhileOthersRun) { // A8
+  for (int i = 0; i < 4; ++i)
+    add();
+  group_size = 4;
+  std::vector<pending_report> open;
+  for (std::size_t i = 0; i < 4; ++i) {
+    auto what = question({static_cast<float>(i)});
+    what.require_trigger = i == 1 || i == 2;
+    open.push_back(average(i, what));
+  }
+  settle();
+  EXPECT_EQ(stage(0), step_stage::running_allreduce);
+  EXPECT_EQ(stage(1), step_stage::awaiting_trigger);
+  EXPECT_EQ(stage(2), step_stage::awaiting_trigger);
+  EXPECT_EQ(stage(3), step_stage::running_allreduce);
+  tell(peers[1]->averager, trigger_step{1, nullptr, {}});
+  EXPECT_FALSE(open[0].answered());
+  // The values and the weight may come with the trigger.
+  tell(peers[2]->averager, trigger_step{1, vector({6}), 3.0});
+  tell(peers[2]->averager, trigger_step{1, nullptr, {}});
+  for (std::size_t i = 0; i < 4; ++i) {
+    ASSERT_TRUE(open[i].get()) << i;
+    EXPECT_THAT(*open[i].get()->values, ElementsAre(FloatEq((0 + 1 + 3 * 6 + 3) / 6.0F)));
+    EXPECT_EQ(stage(i), step_stage::finished);
+  }
+}
+
+TEST_F(Averager, TheGroupGoesOnWithoutThoseWhoCancel) { // A9
+  for (int i = 0; i < 4; ++i)
+    add();
+  group_size = 4;
+  std::vector<pending_report> open;
+  for (std::size_t i = 0; i < 4; ++i) {
+    auto what = question({static_cast<float>(i)});
+    what.require_trigger = true;
+    open.push_back(average(i, what));
+  }
+  group_size = 2; // for whoever searches again
+  for (std::size_t i : {0, 1})
+    tell(peers[i]->averager, cancel_step{1});
+  for (std::size_t i : {0, 1}) {
+    ASSERT_TRUE(open[i].get());
+    EXPECT_EQ(open[i].get()->why.code, ec::cancelled);
+    EXPECT_EQ(open[i].get()->values, nullptr);
+  }
+  for (std::size_t i : {2, 3})
+    tell(peers[i]->averager, trigger_step{1, nullptr, {}});
+  pass(5s);
+  for (std::size_t i : {2, 3}) {
+    ASSERT_TRUE(open[i].get());
+    EXPECT_EQ(open[i].get()->contributors.size(), 2U);
+    EXPECT_THAT(*open[i].get()->values, ElementsAre(2.5F));
+  }
+}
+
+TEST_F(Averager, ARunningStepCanBeCancelled) {
+  for (int i = 0; i < 3; ++i)
+    add();
+  group_size = 3;
+  peers[0]->deaf = true; // what it would need does not come
+  std::vector<pending_report> open;
+  for (std::size_t i = 0; i < 3; ++i)
+    open.push_back(average(i, question({1, 2, 3})));
+  EXPECT_EQ(stage(1), step_stage::running_allreduce);
+  group_size = 2;
+  tell(peers[0]->averager, cancel_step{1});
+  ASSERT_TRUE(open[0].get());
+  EXPECT_EQ(open[0].get()->why.code, ec::cancelled);
+  settle();
+  for (std::size_t i : {1, 2}) {
+    ASSERT_TRUE(open[i].get()) << "the others need not wait for a timeout";
+    EXPECT_THAT(*open[i].get()->values, ElementsAre(1, 2, 3));
+  }
+}
+
+TEST_F(Averager, ASearchCanBeCancelled) {
+  add();
+  auto open = average(0, question({1}));
+  EXPECT_EQ(stage(0), step_stage::looking_for_group);
+  tell(peers[0]->averager, cancel_step{2});
+  EXPECT_FALSE(open.answered()) << "another step's name";
+  tell(peers[0]->averager, cancel_step{1});
+  ASSERT_TRUE(open.get());
+  EXPECT_EQ(open.get()->why.code, ec::cancelled);
+  EXPECT_TRUE(searches.empty());
+  // And the next one is not held up.
+  add();
+  auto reports = average_all({question({1}), question({3})});
+  EXPECT_THAT(*reports[0].values, ElementsAre(2));
+}
+
+TEST_F(Averager, AStepThatNobodyTriggersEndsAtItsDeadline) {
+  add();
+  add();
+  auto waits = question({1});
+  waits.require_trigger = true;
+  waits.deadline = 2s;
+  auto open = average(0, waits);
+  auto other = average(1, question({1}));
+  pass(2100ms);
+  ASSERT_TRUE(open.get());
+  EXPECT_EQ(open.get()->why.code, ec::timeout);
+}
+
+TEST_F(Averager, WithoutRetriesOneFailureIsTheEnd) {
+  add();
+  add();
+  change_plan = [](round_plan& plan) { plan.min_contributors = 2; };
+  for (bool retries : {true, false}) {
+    peers[0]->deaf = true;
+    auto what = question({1});
+    what.allow_retries = retries;
+    what.deadline = 20s;
+    auto before = groups;
+    auto a = average(0, what);
+    auto b = average(1, what);
+    pass(30s);
+    ASSERT_TRUE(a.get());
+    EXPECT_EQ(a.get()->outcome, round_outcome::failed);
+    EXPECT_EQ(groups - before > 1, retries);
+  }
+}
+
+// -- refusals
+// ------------------------------------------------------------------------------------------
+
+TEST_F(Averager, RefusesWhatCannotBeAveraged) {
+  add();
+  EXPECT_EQ(refusal(question({})), ec::wrong_shape);
+  EXPECT_EQ(refusal(question({std::nanf("")})), ec::non_finite);
+  EXPECT_EQ(refusal(question({1}, -1)), ec::bad_weight);
+  EXPECT_EQ(refusal(question({1}, std::numeric_limits<double>::infinity())), ec::bad_weight);
+  EXPECT_EQ(refusal(question({1}, std::nan(""))), ec::bad_weight);
+  auto what = question({1, 2});
+  what.elements = 3;
+  EXPECT_EQ(refusal(what), ec::wrong_shape);
+  what = question({1, 2});
+  what.values.reset();
+  EXPECT_EQ(refusal(what), ec::wrong_shape) << "no values, and no trigger to bring them";
+  what = question({1, 2});
+  what.alpha = std::nan("");
+  EXPECT_EQ(refusal(what), ec::bad_config);
+  what = question({1, 2});
+  what.gather.assign(gather_bytes_max + 1, 'x');
+  EXPECT_EQ(refusal(what), ec::oversize);
+  what = question({1, 2});
+  what.scheduled_in = what.deadline;
+  EXPECT_EQ(refusal(what), ec::bad_config);
+  what = question({1, 2});
+  what.tensors =
+    std::make_shared<std::vector<tensor_info>>(1, tensor_info{"a", 3, tensor_role::parameter});
+  EXPECT_EQ(refusal(what), ec::wrong_shape);
+  auto busy = average(0, question({1}));
+  EXPECT_EQ(refusal(question({1})), ec::overloaded);
+  EXPECT_FALSE(busy.answered());
+}
+
+TEST_F(Averager, ValuesThatComeWithTheTriggerAreCheckedToo) {
+  add();
+  auto what = question({1, 2});
+  what.values.reset();
+  what.elements = 2;
+  what.require_trigger = true;
+  auto open = average(0, what);
+  tell(peers[0]->averager, trigger_step{1, vector({1, std::nanf("")}), {}});
+  ASSERT_TRUE(open.get());
+  EXPECT_EQ(open.get()->why.code, ec::non_finite);
+}
+
+// -- standing groups
+// -----------------------------------------------------------------------------------
+
+TEST_F(Averager, AStandingGroupNeedsNoMatchmaking) {
+  add();
+  add();
+  auto what = question({1});
+  what.standing = true;
+  what.expected_peers = 2;
+  average_all({what, what});
+  auto formed = groups;
+  for (int round = 0; round < 5; ++round)
+    for (const auto& report : average_all({what, what}))
+      EXPECT_EQ(report.outcome, round_outcome::complete);
+  EXPECT_EQ(groups, formed);
+}
+
+TEST_F(Averager, AMemberThatLeavesTheStandingGroupHoldsNobodyUp) {
+  for (int i = 0; i < 3; ++i)
+    add();
+  auto what = question({1});
+  what.standing = true;
+  average_all({what, what, what});
+  // The first one wants a group of two, and searches; the others begin their standing round.
+  group_size = 2;
+  auto two = what;
+  two.expected_peers = 2;
+  auto second = average(1, what);
+  auto first = average(0, two);
+  settle();
+  ASSERT_TRUE(first.get());
+  ASSERT_TRUE(second.get());
+  EXPECT_EQ(first.get()->outcome, round_outcome::complete);
+  EXPECT_EQ(second.get()->contributors.size(), 2U);
+}
+
+} // namespace
+} // namespace waggle

@@ -1,0 +1,173 @@
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "actors/averager.hpp"
+#include "runtime/averaging/shares.hpp"
+#include "tests/support/actor_test.hpp"
+
+namespace waggle::testing {
+
+/// Several averagers in one actor system. Their switchboards hand messages to each other; their
+/// matchmakers put whoever searches into groups of `group_size`, in the order of the searches.
+class averaging_world : public actor_test {
+protected:
+  struct peer {
+    node_context ctx;
+    member_mode mode = member_mode::node;
+    matchmaker_actor maker;
+    averager_actor averager;
+    bool deaf = false; // what is sent to it is lost
+  };
+  struct search {
+    std::size_t peer;
+    find_group what;
+    std::uint64_t number;
+  };
+
+  /// Adds a peer; its index is the number of peers before.
+  peer& add(averaging_config config = {}, member_mode mode = member_mode::node) {
+    auto index = peers.size();
+    auto& p = *peers.emplace_back(std::make_unique<peer>());
+    p.ctx = test_context(index + 1, wall);
+    p.mode = mode;
+    config.auxiliary = mode == member_mode::auxiliary;
+    auto board = spawn([this, index](switchboard_actor::pointer) { return switchboard_of(index); });
+    auto maker = spawn([this, index](matchmaker_actor::stateful_pointer<maker_state> self) {
+      return matchmaker_of(self, index);
+    });
+    p.maker = maker;
+    p.averager = spawn(averager, p.ctx, config, board, maker);
+    return p;
+  }
+
+  std::shared_ptr<const float_vector> vector(std::vector<float> values) {
+    return std::make_shared<const float_vector>(std::move(values));
+  }
+  average_vector question(std::vector<float> values, double weight = 1) {
+    average_vector what;
+    what.values = vector(std::move(values));
+    what.weight = weight;
+    what.step = 1;
+    return what;
+  }
+  pending<round_report> average(std::size_t who, average_vector what) {
+    return ask_later<round_report>(peers[who]->averager, std::move(what));
+  }
+  step_stage stage(std::size_t who) {
+    return *ask<step_stage>(peers[who]->averager, get_step_stage{1});
+  }
+
+  std::vector<std::unique_ptr<peer>> peers;
+  std::vector<search> searches;
+  std::size_t group_size = 2;
+  /// What else the plans say.
+  std::function<void(round_plan&)> change_plan = [](round_plan&) {};
+  std::uint64_t groups = 0;
+
+private:
+  struct maker_state {
+    static inline const char* name = "fake-matchmaker";
+    std::map<std::uint64_t, caf::typed_response_promise<group_formed>> open;
+  };
+  /// To a fake matchmaker: this search ended.
+  struct verdict {
+    std::uint64_t number;
+    result<round_plan> outcome;
+  };
+
+  switchboard_actor::behavior_type switchboard_of(std::size_t from) {
+    return {
+      [](const call_peer&) -> caf::result<peer_answer> { return to_caf(ec::unreachable); },
+      [this, from](const tell_peer& msg) {
+        for (auto& p : peers)
+          if (p->ctx.record.id == msg.to.id && !p->deaf)
+            caf::anon_send(p->averager,
+                           inbound_event{peers[from]->ctx.record, msg.what, msg.body, nullptr});
+      },
+      [](const connect_address&) -> caf::result<peer_connected> { return to_caf(ec::unreachable); },
+      [](get_connected_peers) { return connected_peers{}; },
+    };
+  }
+
+  matchmaker_actor::behavior_type
+  matchmaker_of(matchmaker_actor::stateful_pointer<maker_state> self, std::size_t index) {
+    return {
+      [](const inbound_call&) -> caf::result<outbound_answer> { return to_caf(ec::internal); },
+      [this, self](const inbound_event&) { settle_searches(self); },
+      [this, self, index](const find_group& msg) -> caf::result<group_formed> {
+        auto promise = self->make_response_promise<group_formed>();
+        self->state.open.emplace(++numbers_, promise);
+        searches.push_back({index, msg, numbers_});
+        form_groups();
+        return promise;
+      },
+      [](const get_seekers&) { return seekers{}; },
+      [this, self, index](cancel_search) {
+        for (const auto& s : searches)
+          if (s.peer == index)
+            verdicts_.push_back({s.number, failure{ec::cancelled, {}}});
+        std::erase_if(searches, [&](const search& s) { return s.peer == index; });
+        settle_searches(self);
+      },
+      [](const peer_connected&) {},
+      [](const peer_disconnected&) {},
+    };
+  }
+
+  void settle_searches(matchmaker_actor::stateful_pointer<maker_state> self) {
+    std::erase_if(verdicts_, [&](const verdict& v) {
+      auto found = self->state.open.find(v.number);
+      if (found == self->state.open.end())
+        return false;
+      auto promise = std::move(found->second);
+      self->state.open.erase(found);
+      if (v.outcome)
+        promise.deliver(group_formed{*v.outcome});
+      else
+        promise.deliver(to_caf(v.outcome.error()));
+      return true;
+    });
+  }
+
+  void form_groups() {
+    while (searches.size() >= group_size) {
+      std::vector<search> members(searches.begin(),
+                                  searches.begin() + static_cast<std::ptrdiff_t>(group_size));
+      searches.erase(searches.begin(), searches.begin() + static_cast<std::ptrdiff_t>(group_size));
+      // A client cannot lead.
+      std::stable_sort(members.begin(), members.end(), [this](const search& a, const search& b) {
+        return (peers[a.peer]->mode == member_mode::client)
+               < (peers[b.peer]->mode == member_mode::client);
+      });
+      round_plan plan;
+      plan.id.bytes[0] = std::byte{1};
+      plan.id.bytes[1] = static_cast<std::byte>(++groups);
+      plan.prefix = "test";
+      plan.epoch = members[0].what.epoch;
+      plan.codecs = members[0].what.codecs;
+      plan.elements = elements_of(plan.codecs);
+      plan.part_elements = 2;
+      for (const auto& m : members) {
+        plan.members.push_back({peers[m.peer]->ctx.record, peers[m.peer]->mode});
+        plan.gathered.push_back(m.what.gather);
+      }
+      plan.shares = equal_shares(plan.members, plan.elements, 0);
+      change_plan(plan);
+      ASSERT_TRUE(validate_plan(plan)) << to_string(validate_plan(plan).error());
+      for (const auto& m : members) {
+        verdicts_.push_back({m.number, plan});
+        // A promise can only be kept by the actor that gave it, while it runs.
+        caf::anon_send(peers[m.peer]->maker, inbound_event{});
+      }
+    }
+  }
+  std::vector<verdict> verdicts_;
+  std::uint64_t numbers_ = 0;
+};
+
+} // namespace waggle::testing
