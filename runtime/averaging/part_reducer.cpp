@@ -1,21 +1,17 @@
 #include "runtime/averaging/part_reducer.hpp"
 
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <cmath>
+#include <string>
 
+#include "runtime/averaging/robust_sums.hpp"
 #include "runtime/core/check.hpp"
 
 namespace waggle {
 
 namespace {
 
-// Small enough that the sums and one decoded contribution stay in the first-level cache.
-constexpr std::size_t block_elements = 1024;
-
-// The loops are compiled twice; the arithmetic is the same multiply and add in both, so the bytes
-// are, too. (AVX2 does not imply FMA, and contraction is switched off for the whole project.)
+// Counting is compiled twice where GCC can; the results are the same.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__SANITIZE_ADDRESS__)                     \
   && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
 #define WAGGLE_VECTORIZED __attribute__((target_clones("avx2", "default"), optimize("O3")))
@@ -23,37 +19,19 @@ constexpr std::size_t block_elements = 1024;
 #define WAGGLE_VECTORIZED
 #endif
 
-WAGGLE_VECTORIZED
-void set_scaled(double* sums, const float* values, std::size_t n, double weight) {
-  for (std::size_t i = 0; i < n; ++i)
-    sums[i] = weight * static_cast<double>(values[i]);
-}
+constexpr std::uint32_t infinity_bits = 0x7f800000U;
 
-WAGGLE_VECTORIZED
-void add_scaled(double* sums, const float* values, std::size_t n, double weight) {
-  for (std::size_t i = 0; i < n; ++i)
-    sums[i] += weight * static_cast<double>(values[i]);
-}
-
-/// Writes sums·factor; the result is 0 if and only if everything written is finite.
-WAGGLE_VECTORIZED
-std::uint32_t finish(const double* sums, float* out, std::size_t n, double factor) {
-  std::uint32_t bad = 0;
-  for (std::size_t i = 0; i < n; ++i) {
-    auto value = static_cast<float>(sums[i] * factor);
-    out[i] = value;
-    bad |= static_cast<std::uint32_t>((std::bit_cast<std::uint32_t>(value) & 0x7f800000U)
-                                      == 0x7f800000U);
-  }
-  return bad;
-}
+// Sums that stay below need no second look. 64 contributors of equal weight, one of them with
+// values of norm_ratio_max, have a mean of 15 625.
+constexpr std::uint32_t look_twice_bits = std::bit_cast<std::uint32_t>(4096.0F);
+static_assert(norm_ratio_max / 64 > 2 * 4096.0);
 
 WAGGLE_VECTORIZED
 std::uint32_t count_non_finite(const float* values, std::size_t n) {
   std::uint32_t bad = 0;
   for (std::size_t i = 0; i < n; ++i)
-    bad += static_cast<std::uint32_t>((std::bit_cast<std::uint32_t>(values[i]) & 0x7f800000U)
-                                      == 0x7f800000U);
+    bad += static_cast<std::uint32_t>((std::bit_cast<std::uint32_t>(values[i]) & infinity_bits)
+                                      == infinity_bits);
   return bad;
 }
 
@@ -77,11 +55,12 @@ status part_reducer::add(std::size_t member, double weight, payload values) {
     return ec::duplicate_peer;
   if (!is_weight(weight))
     return ec::bad_weight;
-  if (values.size != encoded_size(codec_, elements_))
-    return ec::wrong_shape;
+  auto reader = part_reader::open(codec_, values.view(), elements_);
+  if (!reader)
+    return reader.error();
   auto at = std::find_if(contributions_.begin(), contributions_.end(),
                          [&](const contribution& c) { return c.member > member; });
-  contributions_.insert(at, {member, weight, std::move(values)});
+  contributions_.insert(at, {member, weight, std::move(values), *reader});
   present_.insert(member);
   return done{};
 }
@@ -90,51 +69,35 @@ part_reducer::reduction part_reducer::reduce(member_set contributors, std::span<
   WAGGLE_CHECK(present_.contains(contributors) && out.size() == elements_,
                std::to_string(contributors.bits()) + " of " + std::to_string(present_.bits()));
   reduction outcome;
-  std::vector<const contribution*> used;
+  std::vector<voice> voices;
+  std::vector<double> weights;
   for (const auto& c : contributions_) {
     if (!contributors.contains(c.member) || c.weight == 0)
       continue;
     outcome.weight_sum += c.weight;
-    used.push_back(&c);
+    voices.push_back({c.member, c.weight, &c.values});
+    weights.push_back(c.weight);
   }
-  if (used.empty()) {
+  if (voices.empty()) {
     std::fill(out.begin(), out.end(), 0.0F);
     return outcome;
   }
-  auto factor = 1.0 / outcome.weight_sum;
-  std::array<double, block_elements> sums;
-  std::array<float, block_elements> decoded;
-  auto bytes_per_element = encoded_size(codec_, 1);
-  std::uint32_t bad = 0;
-  for (std::size_t begin = 0; begin < elements_; begin += block_elements) {
-    auto n = std::min<std::size_t>(block_elements, elements_ - begin);
-    bool first = true;
-    for (const auto* c : used) {
-      auto bytes = c->values.view().subspan(begin * bytes_per_element, n * bytes_per_element);
-      const float* values = decoded.data();
-      if (codec_ == codec_id::none
-          && reinterpret_cast<std::uintptr_t>(bytes.data()) % alignof(float) == 0) {
-        values = reinterpret_cast<const float*>(bytes.data());
-      } else {
-        auto decoded_ok = decode(codec_, bytes, std::span{decoded.data(), n});
-        WAGGLE_CHECK(decoded_ok.ok(), "a block of a checked contribution does not decode");
-      }
-      if (first)
-        set_scaled(sums.data(), values, n, c->weight);
-      else
-        add_scaled(sums.data(), values, n, c->weight);
-      first = false;
-    }
-    bad |= finish(sums.data(), out.data() + begin, n, factor);
-  }
-  if (bad != 0) {
-    // Somebody sent NaN or infinity: find out who. The mean of finite floats is always finite.
-    std::vector<float> values(elements_);
-    for (const auto* c : used) {
-      auto decoded_ok = decode(codec_, c->values.view(), values);
-      if (!decoded_ok.ok() || !all_finite(values))
-        outcome.poisoned.insert(c->member);
-    }
+  auto how = effective_aggregator(reduce_by_, voices.size());
+  std::vector<double> squares;
+  if (how != aggregator::mean)
+    squares = write_robust(how, reduce_by_.faulty_max, voices, out);
+  else if (write_weighted_sum(voices, weights, 1.0 / outcome.weight_sum, out) >= look_twice_bits)
+    squares = sums_of_squares(voices, elements_);
+  if (!squares.empty())
+    outcome.excluded = judge_values(voices, squares, elements_);
+  for (const auto& e : outcome.excluded)
+    if (e.reason == ec::non_finite)
+      outcome.poisoned.insert(e.member);
+  for (const auto& e : judge_weights(voices)) {
+    auto at = std::find_if(outcome.excluded.begin(), outcome.excluded.end(),
+                           [&](const evidence& other) { return other.member >= e.member; });
+    if (at == outcome.excluded.end() || at->member != e.member)
+      outcome.excluded.insert(at, e);
   }
   return outcome;
 }

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
+#include "runtime/averaging/aggregation.hpp"
+#include "runtime/averaging/guards.hpp"
 #include "runtime/averaging/round_view.hpp"
 #include "runtime/codec/codec.hpp"
+#include "runtime/codec/part_reader.hpp"
 #include "runtime/core/bytes.hpp"
 #include "runtime/core/result.hpp"
 
@@ -19,46 +21,61 @@ constexpr double weight_min = 1e-60;
 constexpr double weight_max = 1e60;
 bool is_weight(double weight);
 
-/// Collects what the members contribute to one part and computes its weighted mean.
+/// Collects what the members contribute to one part and computes their mean, or what else
+/// aggregation.hpp has.
 ///
-/// The sum runs over the contributors in ascending member order, in double precision, without fused
-/// operations: the bytes are the same on every machine and whoever reduces the part. Contributions
-/// are kept until the round ends, so that a part can be reduced again over fewer members when one
-/// is lost, without asking anybody to send again.
+/// Everything runs over the contributors in ascending member order, in double precision, without
+/// fused operations: the bytes are the same on every machine and whoever reduces the part.
+/// Contributions are kept, encoded, until the round ends, so that a part can be reduced again over
+/// fewer members when one is lost, without asking anybody to send again.
+///
+/// A copy shares the contributions. Not thread-safe; `reduce` is const.
 class part_reducer {
 public:
-  part_reducer(codec_id codec, std::uint32_t elements) : codec_(codec), elements_(elements) {}
+  part_reducer(codec_id codec, std::uint32_t elements, aggregation reduce_by = {})
+    : codec_(codec), elements_(elements), reduce_by_(reduce_by) {}
 
   /// Keeps `values` (encoded) as the contribution of `member`. The first word counts: fails with
-  /// ec::duplicate_peer if there is one, ec::wrong_shape or ec::bad_weight for nonsense.
+  /// ec::duplicate_peer if there is one, ec::wrong_shape, ec::bad_weight or ec::malformed for
+  /// nonsense.
   status add(std::size_t member, double weight, payload values);
 
   /// The members whose contributions are here.
   [[nodiscard]] member_set present() const { return present_; }
 
   struct reduction {
-    double weight_sum = 0;
-    /// Members that sent NaN or infinite values. If not empty, `out` is not the mean.
+    double weight_sum = 0; // of the contributors, as they said it
+    /// Members that sent NaN or infinite values. If not empty, `out` is nonsense.
     member_set poisoned;
+    /// Everybody who should not count, the poisoned among them, with the reason; ascending member.
+    /// Whoever runs the round should leave them out and reduce again.
+    ///
+    /// Weights and finiteness are always looked at. Implausibly large values are found whenever
+    /// they show in a mean (beyond 4096; what cancels out or weighs nothing harms nobody), and
+    /// always by the robust aggregators, which see more of the contributions than their sum.
+    std::vector<evidence> excluded;
   };
-  /// Writes the weighted mean over `contributors` to `out` (elements values). Contributions with
-  /// weight 0 do not take part in the sum, so that it is bitwise what it is without them. If the
-  /// weights sum to 0, `out` is zeros (INV-4: the caller keeps its own vector then).
+  /// Writes the aggregate over `contributors` to `out` (elements values). Contributions with
+  /// weight 0 do not take part, so that it is bitwise what it is without them. If the weights sum
+  /// to 0, `out` is zeros (INV-4: the caller keeps its own vector then).
   /// REQUIRES: `present()` contains `contributors`.
   reduction reduce(member_set contributors, std::span<float> out) const;
 
   [[nodiscard]] std::uint32_t elements() const { return elements_; }
   [[nodiscard]] codec_id codec() const { return codec_; }
+  [[nodiscard]] const aggregation& reduce_by() const { return reduce_by_; }
 
 private:
   struct contribution {
     std::size_t member;
     double weight;
-    payload values;
+    payload bytes;      // what `values` reads
+    part_reader values; // opened once, when the contribution came
   };
 
   codec_id codec_;
   std::uint32_t elements_;
+  aggregation reduce_by_;
   member_set present_;
   std::vector<contribution> contributions_; // ascending member
 };

@@ -61,6 +61,8 @@ constexpr std::array<entry, ec_max + 1U> table{{
   {"not_found", "The named thing does not exist."},
   {"too_few_contributors", "Fewer contributors than min_contributors."},
   {"not_ready", "The service is there but not ready (still starting, out of sync)."},
+  {"implausible_norm",
+   "A contribution is larger than those of the others by more than training explains."},
 }};
 
 } // namespace

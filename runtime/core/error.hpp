@@ -102,9 +102,11 @@ enum class ec : std::uint8_t {
   too_few_contributors = 44,
   /// The service is there but not ready (still starting, out of sync).
   not_ready = 45,
+  /// A contribution is larger than those of the others by more than training explains.
+  implausible_norm = 46,
 };
 
-constexpr std::uint8_t ec_max = 45;
+constexpr std::uint8_t ec_max = 46;
 
 /// The stable name, as in metrics: "peer_lost". "unknown" for a code of a newer version.
 std::string_view to_string(ec code);

@@ -1,5 +1,9 @@
 // What a round spends its processor time on, function by function.
 
+#include <memory>
+#include <string>
+#include <vector>
+
 #include <benchmark/benchmark.h>
 
 #include "runtime/averaging/part_reducer.hpp"
@@ -19,20 +23,53 @@ std::shared_ptr<const std::vector<float>> random_values(std::size_t n, std::uint
   return values;
 }
 
-void reduce_a_part(benchmark::State& state) {
-  constexpr std::uint32_t elements = 1U << 17U;
-  auto members = static_cast<std::size_t>(state.range(0));
-  part_reducer reducer{codec_id::none, elements};
-  for (std::size_t i = 0; i < members; ++i)
-    if (!reducer.add(i, 1.0 + static_cast<double>(i), payload_of(random_values(elements, i))))
+constexpr std::uint32_t part_elements = 1U << 17U;
+
+/// Bytes per second are those of the contributions as floats, whatever the codec.
+void reduce(benchmark::State& state, codec_id codec, const aggregation& how, std::size_t members,
+            float size = 1) {
+  part_reducer reducer{codec, part_elements, how};
+  for (std::size_t i = 0; i < members; ++i) {
+    auto values = std::make_shared<std::vector<float>>(*random_values(part_elements, i));
+    for (auto& x : *values)
+      x *= size;
+    auto bytes = std::make_shared<std::vector<std::byte>>(encoded_size(codec, part_elements));
+    encode(codec, *values, *bytes);
+    if (!reducer.add(i, 1.0 + static_cast<double>(i),
+                     payload_of(std::shared_ptr<const std::vector<std::byte>>{bytes})))
       state.SkipWithError("a contribution was refused");
-  std::vector<float> out(elements);
+  }
+  std::vector<float> out(part_elements);
   for (auto _ : state) // NOLINT(clang-analyzer-deadcode.DeadStores)
     benchmark::DoNotOptimize(reducer.reduce(member_set::first(members), out));
   state.SetBytesProcessed(
-    static_cast<std::int64_t>(state.iterations() * members * elements * sizeof(float)));
+    static_cast<std::int64_t>(state.iterations() * members * part_elements * sizeof(float)));
 }
-BENCHMARK(reduce_a_part)->Arg(2)->Arg(4)->Arg(8)->Arg(16);
+
+void reduce_a_part(benchmark::State& state) {
+  reduce(state, codec_id::none, {}, static_cast<std::size_t>(state.range(0)));
+}
+BENCHMARK(reduce_a_part)->Arg(2)->Arg(4)->Arg(8)->Arg(16)->Arg(64);
+
+/// With values so large that their norms are compared.
+void reduce_large_values(benchmark::State& state) {
+  reduce(state, codec_id::none, {}, static_cast<std::size_t>(state.range(0)), 1e6F);
+}
+BENCHMARK(reduce_large_values)->Arg(4)->Arg(8);
+
+void reduce_encoded(benchmark::State& state) {
+  auto codec = static_cast<codec_id>(state.range(0));
+  state.SetLabel(std::string{to_string(codec)});
+  reduce(state, codec, {}, 4);
+}
+BENCHMARK(reduce_encoded)->DenseRange(0, 6);
+
+void reduce_robustly(benchmark::State& state) {
+  aggregation how{static_cast<aggregator>(state.range(0)), 3};
+  state.SetLabel(std::string{to_string(how.how)});
+  reduce(state, codec_id::none, how, static_cast<std::size_t>(state.range(1)));
+}
+BENCHMARK(reduce_robustly)->ArgsProduct({{1, 2, 3, 4}, {10, 32}});
 
 void look_for_nan(benchmark::State& state) {
   auto values = random_values(1U << 20U, 1);

@@ -1,0 +1,86 @@
+#include "runtime/averaging/guards.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+namespace waggle {
+
+namespace {
+
+std::string short_number(double x) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.3g", x);
+  return text.data();
+}
+
+/// The median of `all` without `all[without]`. REQUIRES: at least two numbers.
+double median_of_others(std::span<const double> all, std::size_t without) {
+  std::vector<double> others;
+  others.reserve(all.size());
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (i != without)
+      others.push_back(all[i]);
+  auto middle = others.begin() + static_cast<std::ptrdiff_t>(others.size() / 2);
+  std::nth_element(others.begin(), middle, others.end());
+  return *middle;
+}
+
+} // namespace
+
+std::string describe(const evidence& what) {
+  if (what.reason == ec::non_finite)
+    return "a value is NaN or infinite";
+  return (what.reason == ec::bad_weight ? "weight " : "root mean square ")
+         + short_number(what.observed) + ", bound " + short_number(what.bound);
+}
+
+std::vector<evidence> judge_weights(std::span<const voice> voices) {
+  std::vector<evidence> found;
+  if (voices.size() < voices_to_compare)
+    return found;
+  auto [least, most] =
+    std::minmax_element(voices.begin(), voices.end(),
+                        [](const voice& a, const voice& b) { return a.weight < b.weight; });
+  if (most->weight <= weight_ratio_max * least->weight)
+    return found;
+  std::vector<double> weights;
+  for (const auto& v : voices)
+    weights.push_back(v.weight);
+  for (std::size_t i = 0; i < voices.size(); ++i) {
+    auto bound = weight_ratio_max * median_of_others(weights, i);
+    if (weights[i] > bound)
+      found.push_back({voices[i].member, ec::bad_weight, weights[i], bound});
+  }
+  return found;
+}
+
+std::vector<evidence> judge_values(std::span<const voice> voices, std::span<const double> squares,
+                                   std::size_t elements) {
+  std::vector<evidence> found;
+  std::vector<double> sizes;        // root mean squares of the finite
+  std::vector<std::size_t> members; // to whom they belong
+  for (std::size_t i = 0; i < voices.size(); ++i) {
+    if (!std::isfinite(squares[i])) {
+      found.push_back({voices[i].member, ec::non_finite, squares[i],
+                       static_cast<double>(std::numeric_limits<float>::max())});
+    } else {
+      sizes.push_back(std::sqrt(squares[i] / static_cast<double>(elements)));
+      members.push_back(voices[i].member);
+    }
+  }
+  for (std::size_t i = 0; sizes.size() >= voices_to_compare && i < sizes.size(); ++i) {
+    if (sizes[i] <= norm_ratio_max)
+      continue;
+    auto bound = norm_ratio_max * std::max(median_of_others(sizes, i), 1.0);
+    if (sizes[i] > bound)
+      found.push_back({members[i], ec::implausible_norm, sizes[i], bound});
+  }
+  std::sort(found.begin(), found.end(),
+            [](const evidence& a, const evidence& b) { return a.member < b.member; });
+  return found;
+}
+
+} // namespace waggle

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "runtime/codec/instructions.hpp"
+
+// The inner loops of part_reducer, over a block of n values of each contributor. All arithmetic is
+// in double precision, one value after the other in the order of the rows, without fused
+// operations: both paths and every machine get the same bits. Tests compare the paths.
+namespace waggle::kernels {
+
+/// One row per contributor: `rows[i]` points to n values.
+using row_span = std::span<const float* const>;
+
+/// out = (Σ weights[i]·rows[i])·factor. Returns the largest magnitude among `out` as bits of a
+/// float, so that from 0x7f800000 on something is not finite. REQUIRES: at least one row.
+std::uint32_t weighted_sum(instructions path, row_span rows, const double* weights, double factor,
+                           float* out, std::size_t n);
+
+/// out = for each value the weighted median of the rows, or the middle between the two values where
+/// the weights below and above are equal. REQUIRES: shares are > 0 and sum to at most 2^29.
+void median(instructions path, row_span rows, const std::int32_t* shares, float* out,
+            std::size_t n);
+
+/// out = for each value the weighted mean of the rows without its `trim` smallest and `trim`
+/// largest; of equal values that of the lower row is the smaller. REQUIRES: 2·trim < rows.
+void trimmed_mean(instructions path, row_span rows, const double* weights, std::size_t trim,
+                  float* out, std::size_t n);
+
+/// centre += Σ factors[i]·(rows[i] − centre).
+void pull(instructions path, row_span rows, const double* factors, float* centre, std::size_t n);
+
+/// Σ (a − b)², summed in 16 lanes that are folded in halves. Finite if and only if all values are.
+double squared_distance(instructions path, const float* a, const float* b, std::size_t n);
+
+/// Σ a², as above.
+double squared_norm(instructions path, const float* a, std::size_t n);
+
+} // namespace waggle::kernels

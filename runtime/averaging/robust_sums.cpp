@@ -1,0 +1,223 @@
+#include "runtime/averaging/robust_sums.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace waggle {
+
+namespace {
+
+// One block of each of a few contributors fits into the first-level cache. Part of what the result
+// is: distances are summed block by block.
+constexpr std::size_t block_elements = 512;
+// A page of floats: long enough for the processor to see the streams of the contributors coming.
+constexpr std::size_t mean_block_elements = 1024;
+
+// Shares of the total weight as integers, whose sums are exact in any order.
+constexpr double share_of_cap = 1U << 23U;
+
+/// The lower one where two are in the middle.
+double lower_median(std::vector<double> values) {
+  auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+bool finite(std::span<const double> values) {
+  return std::all_of(values.begin(), values.end(), [](double x) { return std::isfinite(x); });
+}
+
+/// Calls f(begin, n, rows) for every block.
+template <class F>
+void for_each_block(std::span<const voice> voices, std::size_t elements, F f) {
+  block_rows rows{voices, block_elements};
+  for (std::size_t begin = 0; begin < elements; begin += block_elements) {
+    auto n = std::min(block_elements, elements - begin);
+    f(begin, n, rows.at(begin, n));
+  }
+}
+
+/// The same, adding up the squares of each voice on the way.
+template <class F>
+std::vector<double> for_each_block_at_first(std::span<const voice> voices, std::size_t elements,
+                                            F f) {
+  std::vector<double> squares(voices.size(), 0.0);
+  auto path = best_instructions();
+  for_each_block(voices, elements, [&](std::size_t begin, std::size_t n, kernels::row_span rows) {
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      squares[i] += kernels::squared_norm(path, rows[i], n);
+    f(begin, n, rows);
+  });
+  return squares;
+}
+
+std::vector<std::int32_t> shares_of(std::span<const double> capped) {
+  auto cap = *std::max_element(capped.begin(), capped.end());
+  std::vector<std::int32_t> shares;
+  for (auto weight : capped)
+    shares.push_back(std::max(1, static_cast<std::int32_t>(weight / cap * share_of_cap + 0.5)));
+  return shares;
+}
+
+std::vector<double> write_median(std::span<const voice> voices, std::span<float> out) {
+  auto path = best_instructions();
+  auto shares = shares_of(capped_weights(voices));
+  return for_each_block_at_first(
+    voices, out.size(), [&](std::size_t begin, std::size_t n, kernels::row_span rows) {
+      kernels::median(path, rows, shares.data(), out.data() + begin, n);
+    });
+}
+
+std::vector<double> write_trimmed_mean(std::size_t trim, std::span<const voice> voices,
+                                       std::span<float> out) {
+  auto path = best_instructions();
+  auto weights = capped_weights(voices);
+  return for_each_block_at_first(
+    voices, out.size(), [&](std::size_t begin, std::size_t n, kernels::row_span rows) {
+      kernels::trimmed_mean(path, rows, weights.data(), trim, out.data() + begin, n);
+    });
+}
+
+std::vector<double> write_centered_clip(std::span<const voice> voices, std::span<float> out) {
+  auto path = best_instructions();
+  auto weights = capped_weights(voices);
+  auto shares = shares_of(weights);
+  auto total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  std::vector<double> squared(voices.size(), 0.0); // distances to the centre, which is `out`
+  auto measure = [&](std::size_t begin, std::size_t n, kernels::row_span rows) {
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      squared[i] += kernels::squared_distance(path, rows[i], out.data() + begin, n);
+  };
+  auto squares = for_each_block_at_first(
+    voices, out.size(), [&](std::size_t begin, std::size_t n, kernels::row_span rows) {
+      kernels::median(path, rows, shares.data(), out.data() + begin, n);
+      measure(begin, n, rows);
+    });
+  if (!finite(squares))
+    return squares;
+  std::vector<double> factors(voices.size());
+  for (std::size_t step = 1; step <= clip_steps; ++step) {
+    auto radius = std::sqrt(lower_median(squared));
+    for (std::size_t i = 0; i < voices.size(); ++i) {
+      auto distance = std::sqrt(squared[i]);
+      factors[i] = weights[i] / total * (distance > radius ? radius / distance : 1.0);
+    }
+    std::fill(squared.begin(), squared.end(), 0.0);
+    for_each_block(voices, out.size(),
+                   [&](std::size_t begin, std::size_t n, kernels::row_span rows) {
+                     kernels::pull(path, rows, factors.data(), out.data() + begin, n);
+                     if (step < clip_steps)
+                       measure(begin, n, rows);
+                   });
+  }
+  return squares;
+}
+
+/// The indices of the voices with the least scores, ascending. `squared` holds their distances to
+/// each other, row by row.
+std::vector<std::size_t> choose(const std::vector<double>& squared, std::size_t n, std::size_t f) {
+  std::vector<std::pair<double, std::size_t>> scores;
+  for (std::size_t i = 0; i < n; ++i) {
+    std::vector<double> to_others;
+    for (std::size_t j = 0; j < n; ++j)
+      if (j != i)
+        to_others.push_back(squared[i * n + j]);
+    std::sort(to_others.begin(), to_others.end());
+    auto near = to_others.begin() + static_cast<std::ptrdiff_t>(n - f - 2);
+    scores.emplace_back(std::accumulate(to_others.begin(), near, 0.0), i);
+  }
+  std::sort(scores.begin(), scores.end());
+  std::vector<std::size_t> chosen;
+  for (std::size_t i = 0; i < n - f; ++i)
+    chosen.push_back(scores[i].second);
+  std::sort(chosen.begin(), chosen.end());
+  return chosen;
+}
+
+std::vector<double> write_krum(std::size_t faulty_max, std::span<const voice> voices,
+                               std::span<float> out) {
+  auto path = best_instructions();
+  auto count = voices.size();
+  std::vector<double> squared(count * count, 0.0);
+  auto squares = for_each_block_at_first(
+    voices, out.size(), [&](std::size_t, std::size_t n, kernels::row_span rows) {
+      for (std::size_t i = 0; i < count; ++i)
+        for (std::size_t j = 0; j < i; ++j)
+          squared[i * count + j] += kernels::squared_distance(path, rows[i], rows[j], n);
+    });
+  if (!finite(squares))
+    return squares;
+  for (std::size_t i = 0; i < count; ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      squared[j * count + i] = squared[i * count + j];
+  auto capped = capped_weights(voices);
+  std::vector<voice> chosen;
+  std::vector<double> weights;
+  for (auto i : choose(squared, count, faulty_max)) {
+    chosen.push_back(voices[i]);
+    weights.push_back(capped[i]);
+  }
+  auto total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  (void)write_weighted_sum(chosen, weights, 1.0 / total, out);
+  return squares;
+}
+
+} // namespace
+
+block_rows::block_rows(std::span<const voice> voices, std::size_t block_elements)
+  : voices_(voices), block_elements_(block_elements),
+    decoded_(std::make_unique_for_overwrite<float[]>(voices.size() * block_elements)),
+    rows_(voices.size()) {}
+
+kernels::row_span block_rows::at(std::size_t begin, std::size_t n) {
+  for (std::size_t i = 0; i < voices_.size(); ++i)
+    rows_[i] = voices_[i].values->view(begin, {decoded_.get() + i * block_elements_, n});
+  return rows_;
+}
+
+std::uint32_t write_weighted_sum(std::span<const voice> voices, std::span<const double> weights,
+                                 double factor, std::span<float> out) {
+  auto path = best_instructions();
+  block_rows rows{voices, mean_block_elements};
+  std::uint32_t top = 0;
+  for (std::size_t begin = 0; begin < out.size(); begin += mean_block_elements) {
+    auto n = std::min(mean_block_elements, out.size() - begin);
+    top = std::max(top, kernels::weighted_sum(path, rows.at(begin, n), weights.data(), factor,
+                                              out.data() + begin, n));
+  }
+  return top;
+}
+
+std::vector<double> sums_of_squares(std::span<const voice> voices, std::size_t elements) {
+  return for_each_block_at_first(voices, elements,
+                                 [](std::size_t, std::size_t, kernels::row_span) {});
+}
+
+std::vector<double> capped_weights(std::span<const voice> voices) {
+  std::vector<double> weights;
+  for (const auto& v : voices)
+    weights.push_back(v.weight);
+  auto cap = lower_median(weights);
+  for (auto& weight : weights)
+    weight = std::min(weight, cap);
+  return weights;
+}
+
+std::vector<double> write_robust(aggregator how, std::size_t faulty_max,
+                                 std::span<const voice> voices, std::span<float> out) {
+  switch (how) {
+    case aggregator::trimmed_mean:
+      return write_trimmed_mean(faulty_max, voices, out);
+    case aggregator::centered_clip:
+      return write_centered_clip(voices, out);
+    case aggregator::krum:
+      return write_krum(faulty_max, voices, out);
+    case aggregator::mean:
+    case aggregator::median:
+      break;
+  }
+  return write_median(voices, out);
+}
+
+} // namespace waggle

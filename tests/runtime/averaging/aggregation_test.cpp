@@ -1,0 +1,71 @@
+#include "runtime/averaging/aggregation.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace waggle {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr aggregator robust[] = {aggregator::trimmed_mean, aggregator::median,
+                                 aggregator::centered_clip, aggregator::krum};
+
+TEST(Aggregation, NamesAreReadBackAndOthersAreAnsweredWithAllThereAre) {
+  for (auto how : {aggregator::mean, aggregator::trimmed_mean, aggregator::median,
+                   aggregator::centered_clip, aggregator::krum})
+    EXPECT_EQ(*parse_aggregator(to_string(how)), how);
+  auto wrong = parse_aggregator("average");
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(wrong.error().code, ec::bad_config);
+  EXPECT_THAT(wrong.error().detail, HasSubstr("average"));
+  EXPECT_THAT(wrong.error().detail, HasSubstr("centered_clip"));
+  EXPECT_EQ(to_string(static_cast<aggregator>(5)), "unknown");
+}
+
+TEST(Aggregation, EnoughContributorsAreWhatThePapersSay) {
+  for (std::uint32_t f = 1; f <= 20; ++f) {
+    EXPECT_EQ(contributors_needed({aggregator::trimmed_mean, f}), 2 * f + 1);
+    EXPECT_EQ(contributors_needed({aggregator::median, f}), 2 * f + 1);
+    EXPECT_EQ(contributors_needed({aggregator::centered_clip, f}), 2 * f + 1);
+    EXPECT_EQ(contributors_needed({aggregator::krum, f}), 2 * f + 3);
+    for (auto how : robust) {
+      auto needed = contributors_needed({how, f});
+      EXPECT_TRUE(check_aggregation({how, f}, needed));
+      EXPECT_EQ(effective_aggregator({how, f}, needed), how);
+      auto few = check_aggregation({how, f}, needed - 1);
+      ASSERT_FALSE(few);
+      EXPECT_EQ(few.error().code, ec::bad_config);
+      EXPECT_THAT(few.error().detail, HasSubstr(std::string{to_string(how)}));
+      EXPECT_THAT(few.error().detail, HasSubstr("needs " + std::to_string(needed)));
+    }
+  }
+  EXPECT_EQ(contributors_needed({aggregator::krum, 0xffffffffU}), 0x200000001U) << "no wrap-around";
+}
+
+TEST(Aggregation, ARoundThatShrankTooMuchEndsWithTheMedian) {
+  EXPECT_EQ(effective_aggregator({aggregator::trimmed_mean, 2}, 4), aggregator::median);
+  EXPECT_EQ(effective_aggregator({aggregator::krum, 2}, 6), aggregator::median);
+  EXPECT_EQ(effective_aggregator({aggregator::centered_clip, 2}, 2), aggregator::centered_clip);
+  EXPECT_EQ(effective_aggregator({aggregator::median, 2}, 1), aggregator::median);
+}
+
+TEST(Aggregation, WhatContradictsItselfIsToldSo) {
+  EXPECT_TRUE(check_aggregation({}, 1));
+  auto mean = check_aggregation({aggregator::mean, 2}, 10);
+  ASSERT_FALSE(mean);
+  EXPECT_THAT(mean.error().detail, HasSubstr("one liar"));
+  for (auto how : {aggregator::trimmed_mean, aggregator::krum}) {
+    auto nobody = check_aggregation({how, 0}, 10);
+    ASSERT_FALSE(nobody);
+    EXPECT_THAT(nobody.error().detail, HasSubstr("how many contributors may lie"));
+    EXPECT_EQ(effective_aggregator({how, 0}, 10), aggregator::mean);
+  }
+  EXPECT_TRUE(check_aggregation({aggregator::median, 0}, 1));
+  auto unknown = check_aggregation({static_cast<aggregator>(9), 0}, 10);
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().code, ec::bad_config);
+}
+
+} // namespace
+} // namespace waggle
