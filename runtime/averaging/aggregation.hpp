@@ -15,17 +15,17 @@ namespace waggle {
 /// a block of values per contributor. n is the number of contributors with a weight above 0, f is
 /// `aggregation::faulty_max`; all but the mean cap the weights (see `capped_weights`).
 ///
-/// | name | result per part | withstands | else |
-/// |---|---|---|---|
-/// | mean | Σ wᵢxᵢ / Σ wᵢ | nobody: one liar can move it anywhere | |
-/// | trimmed_mean | per value: without the f smallest and the f largest, weighted mean of the rest
-/// | f liars when 2f < n: the result lies between honest values | median | | median | per value:
-/// weighted median; the middle of the two where the weight splits in half | liars with less than
-/// half of the capped weight, as above | | | centered_clip | centre ← centre + Σ wᵢ·clip(xᵢ −
-/// centre) / Σ wᵢ, three times, from the median on; clip shortens to the lower median of the
-/// distances | fewer than half: a liar moves the centre by no more than an honest peer could | | |
-/// krum | weighted mean of the n − f contributions with the least sum of squared distances to their
-/// n − f − 2 nearest | f liars when 2f + 3 ≤ n | median |
+/// - mean: Σ wᵢxᵢ / Σ wᵢ. Withstands nobody: one liar can move it anywhere.
+/// - trimmed_mean: per value, the weighted mean without the f smallest and the f largest. With at
+///   most f liars and 2f < n every value lies between those of honest peers.
+/// - median: per value, the weighted median; the middle of the two where the weight splits in
+///   halves. As above while liars have less than half of the capped weight.
+/// - centered_clip: centre ← centre + Σ wᵢ·clip(xᵢ − centre) / Σ wᵢ, three times, from the median
+///   on; clip shortens a difference to the lower median of all their lengths. With fewer than half
+///   of n a liar moves the centre no further than an honest peer could.
+/// - krum: the weighted mean of the n − f contributions with the least sums of squared distances to
+///   their n − f − 2 nearest. With at most f liars and 2f + 3 ≤ n, those that stand apart do not
+///   count.
 ///
 /// Sources: trimmed_mean and median of Yin et al. 2018 (arXiv:1803.01498, definitions 1 and 2);
 /// centered_clip of Karimireddy et al. 2021 (arXiv:2012.10333, section 4), there with a radius to
