@@ -66,6 +66,10 @@ using progress_tracker_actor = service_actor::extend<
 using matchmaker_actor = service_actor::extend<
   caf::replies_to<find_group>::with<group_formed>,
   caf::replies_to<get_seekers>::with<seekers>,
+  caf::replies_to<get_group_bits>::with<group_bits>,
+  // Fails with ec::bad_config unless the bits are 0 and 1. Answered with what get_group_bits says now.
+  caf::replies_to<set_group_bits>::with<group_bits>,
+  caf::reacts_to<set_bandwidth>,
   caf::reacts_to<cancel_search>>::extend_with<link_listener_actor>;
 
 /// Reduces parts that are too large for the thread that reads them from the network.

@@ -6,11 +6,10 @@
 #include "actors/matchmaker.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "actors/guard.hpp"
 #include "runtime/averaging/shares.hpp"
-#include "runtime/crypto/digest.hpp"
-#include "runtime/net/handshake.hpp"
 
 namespace waggle {
 
@@ -40,14 +39,6 @@ std::vector<endpoint> parse_addresses(std::string_view text) {
   return found;
 }
 
-/// For the hash of what must be alike.
-std::string text_of(const codec_plan& codecs) {
-  std::string text;
-  for (const auto& run : codecs)
-    text += std::to_string(run.elements) + " " + std::string{to_string(run.codec)} + ",";
-  return text;
-}
-
 struct broker {
   self_pointer self;
   const node_context& ctx;
@@ -57,47 +48,51 @@ struct broker {
 
   matchmaker_state& state() const { return self->state; }
   group_search::moment now() const { return {self->clock().now(), ctx.wall->now()}; }
-  std::string group_key() const { return config.prefix + ".0b"; }
 
   // -- one search ---------------------------------------------------------------------------------
 
-  digest schema_of(const codec_plan& codecs) const {
-    auto text = "waggle group/" + std::to_string(net::protocol_version) + "/" + text_of(codecs)
-                + "/" + std::string{to_string(config.reduce_by.how)} + "/"
-                + std::to_string(config.reduce_by.faulty_max) + "/"
-                + std::to_string(config.part_elements) + "/"
-                + std::to_string(config.min_contributors) + "/" + config.prefix;
-    return sha256_stream{}.add(text).add(config.schema.view()).finish();
-  }
+  std::size_t target_size() const { return std::min(config.target_group_size, round_members_max); }
 
   caf::result<group_formed> begin(const find_group& msg) const {
     auto& st = state();
     if (st.current)
       return to_caf(ec::overloaded, "one search at a time");
+    if (msg.gather.size() > gather_bytes_max)
+      return to_caf(ec::oversize, "gather has " + std::to_string(msg.gather.size())
+                                    + " bytes, at most " + std::to_string(gather_bytes_max)
+                                    + " travel");
     group_search::options opts;
     opts.min_group_size = std::max<std::size_t>(config.min_group_size, config.min_contributors);
-    opts.target_group_size = std::min(config.target_group_size, round_members_max);
+    opts.target_group_size = target_size();
     opts.expected_peers = msg.expected_peers;
     opts.min_matchmaking_time = std::max(config.min_matchmaking_time, msg.scheduled_in);
     opts.request_timeout = config.request_timeout;
-    group_search::seeker me{ctx.record, config.mode == member_mode::client, config.bandwidth,
+    opts.alone_after = config.alone_after;
+    auto bandwidth = config.bandwidth ? config.bandwidth : st.measured;
+    group_search::seeker me{ctx.record, config.mode == member_mode::client, bandwidth,
                             static_cast<std::uint32_t>(config.mode), msg.gather};
     auto began = self->clock().now();
     auto number = ++st.searches;
     st.current.emplace(group_search{std::move(me), opts, began + msg.deadline,
-                                    st.random->fork(std::to_string(number))});
+                                    st.random->fork(std::to_string(number))},
+                       *st.key);
     auto& run = *st.current;
     run.what = msg;
-    run.schema = schema_of(msg.codecs);
+    run.bandwidth = bandwidth;
+    run.schema = group_schema(config, msg.codecs);
     run.began = began;
     run.promise = self->make_response_promise<group_formed>();
     auto promise = run.promise;
-    for (const auto& [id, peer] : st.connected)
-      run.search.candidate(peer, std::nullopt);
+    if (asks_connected())
+      for (const auto& [id, peer] : st.connected)
+        run.search.candidate(peer, std::nullopt);
     perform(run.search.start(now()));
     self->delayed_send(self, tick_interval, search_tick{number});
     return promise;
   }
+
+  /// With buckets, most of whom we are connected to are in another one.
+  bool asks_connected() const { return state().current && state().current->key.bits().empty(); }
 
   void perform(const group_search::actions& actions) const {
     for (const auto& action : actions)
@@ -109,7 +104,7 @@ struct broker {
     auto& run = *state().current;
     record entry;
     entry.kind = record_kind::group_member;
-    entry.name = group_key();
+    entry.name = run.key.text();
     entry.value = addresses_text(ctx.record);
     entry.expiration = a.expiration;
     publish(entry);
@@ -146,7 +141,7 @@ struct broker {
     auto& run = *state().current;
     if (std::exchange(run.looking_up, true))
       return;
-    find_records question{record_kind::group_member, group_key(), true, config.request_timeout};
+    find_records question{record_kind::group_member, run.key.text(), true, config.request_timeout};
     self->request(dht, config.request_timeout + 1s, question)
       .then(
         [self = self, ctx = ctx, number = state().searches](const found_records& found) {
@@ -171,9 +166,9 @@ struct broker {
 
   void operator()(const group_search::ask& a) const {
     auto& run = *state().current;
-    wire::join_group question{config.prefix,    group_key(),  run.schema,
-                              run.what.epoch,   a.expiration, config.mode,
-                              config.bandwidth, ctx.record,   state().current->what.gather};
+    wire::join_group question{config.prefix,  run.key.text(), run.schema,
+                              run.what.epoch, a.expiration,   config.mode,
+                              run.bandwidth,  ctx.record,     run.what.gather};
     auto answer = [self = self, ctx = ctx, config = config, board = switchboard, table = dht,
                    number = state().searches,
                    to = a.to](ec code, const std::vector<peer_record>& suggested) {
@@ -218,22 +213,27 @@ struct broker {
   void operator()(const group_search::begin& a) const {
     auto& st = state();
     round_plan plan;
+    std::vector<share_bid> bids{{config.mode, st.current->bandwidth}};
     st.random->fill(plan.id.bytes);
     plan.prefix = config.prefix;
     plan.epoch = st.current->what.epoch;
     plan.members.push_back({ctx.record, config.mode});
     plan.gathered.push_back(st.current->what.gather);
     for (const auto& follower : a.followers) {
-      plan.members.push_back({follower.record, static_cast<member_mode>(follower.mode)});
+      auto mode = static_cast<member_mode>(follower.mode);
+      plan.members.push_back({follower.record, mode});
       plan.gathered.push_back(follower.gather);
+      bids.push_back({mode, follower.bandwidth});
     }
     plan.elements = elements_of(st.current->what.codecs);
     plan.part_elements = config.part_elements;
     plan.codecs = st.current->what.codecs;
     plan.reduce_by = config.reduce_by;
-    plan.shares = equal_shares(plan.members, plan.elements, config.min_vector_size);
     plan.min_contributors = config.min_contributors;
-    auto valid = validate_plan(plan);
+    auto shares = balanced_shares(bids, plan.elements, config.min_vector_size);
+    if (shares)
+      plan.shares = std::move(*shares);
+    auto valid = shares ? validate_plan(plan) : status{shares.error()};
     if (!valid) {
       group_search::disband word;
       for (const auto& follower : a.followers)
@@ -249,11 +249,17 @@ struct broker {
   void operator()(const group_search::failed& a) const { end(a.why); }
 
   void form(const round_plan& plan) const {
-    auto run = std::move(*state().current);
-    state().current.reset();
+    auto& st = state();
+    auto run = std::move(*st.current);
+    st.current.reset();
+    // Before the caller hears of the group, whatever becomes of its round: the next search must not
+    // begin in the old bucket.
+    if (run.key == *st.key)
+      st.key->move_on(plan.id, position_in(plan), plan.members.size(), target_size());
     auto size = static_cast<double>(plan.members.size());
     ctx.metrics->count_matchmaking(ec::none, seconds_of(self->clock().now() - run.began), size);
-    ctx.log->debug("group of {} formed for round {}", plan.members.size(), short_name(plan.id));
+    ctx.log->debug("matchmaking formed a group of {} for round {} under {}", plan.members.size(),
+                   short_name(plan.id), run.key.text());
     run.promise.deliver(group_formed{plan});
   }
 
@@ -261,6 +267,9 @@ struct broker {
     auto run = std::move(*state().current);
     state().current.reset();
     ctx.metrics->count_matchmaking(why.code, seconds_of(self->clock().now() - run.began), 0);
+    bool wanted = why.code == ec::cancelled || why.code == ec::shutting_down;
+    ctx.log->log(wanted ? spdlog::level::debug : spdlog::level::info,
+                 "matchmaking found no group under {}: {}", run.key.text(), to_string(why));
     run.promise.deliver(to_caf(why));
   }
 
@@ -275,12 +284,12 @@ struct broker {
     group_search::actions then;
     if (!current) {
       reply.code = ec::not_looking;
-      remember_seeker(msg.from.id, join->schema);
+      remember_seeker(msg.from.id, *join);
     } else if (config.mode == member_mode::client) {
       reply.code = ec::protocol_violation;
     } else if (join->schema != current->schema) {
       reply.code = ec::schema_mismatch;
-    } else if (join->group_key != group_key()) {
+    } else if (join->group_key != current->key.text()) {
       reply.code = ec::wrong_group_key;
     } else if (join->epoch != current->what.epoch) {
       reply.code = ec::epoch_mismatch;
@@ -293,8 +302,11 @@ struct broker {
         reply.suggested.push_back(*decided.suggested);
       then = std::move(decided.then);
     }
-    if (reply.code != ec::none)
+    if (reply.code != ec::none) {
       ctx.metrics->count_join_refused(reply.code);
+      if (current)
+        current->search.turned_away(msg.from.id, reply.code);
+    }
     // The answer has to leave before a begin_group that it leads to: both take the same way.
     auto promise = self->make_response_promise<outbound_answer>();
     promise.deliver(outbound_answer{reply, {}});
@@ -302,19 +314,22 @@ struct broker {
     return promise;
   }
 
-  void remember_seeker(const peer_id& peer, const digest& schema) const {
+  void remember_seeker(const peer_id& peer, const wire::join_group& join) const {
     auto& all = state().seekers;
     auto when = self->clock().now();
     std::erase_if(all, [&](const auto& entry) { return when - entry.second.when > seeker_memory; });
     if (all.size() < seekers_max || all.count(peer) > 0)
-      all.insert_or_assign(peer, matchmaker_state::refused_seeker{schema, when});
+      all.insert_or_assign(peer,
+                           matchmaker_state::refused_seeker{join.schema, join.group_key, when});
   }
 
   seekers recent_seekers(const codec_plan& codecs) const {
     seekers found;
-    auto schema = schema_of(codecs);
+    auto schema = group_schema(config, codecs);
+    auto key = state().key->text();
     for (const auto& [peer, asked] : state().seekers)
-      if (asked.schema == schema && self->clock().now() - asked.when <= seeker_memory)
+      if (asked.schema == schema && asked.key == key
+          && self->clock().now() - asked.when <= seeker_memory)
         found.peers.push_back(peer);
     return found;
   }
@@ -364,12 +379,15 @@ struct broker {
       return failure{ec::not_looking, "no search is going on"};
     if (plan.members[0].peer.id != from.id)
       return failure{ec::protocol_violation, "its first member did not send it"};
-    bool listed =
-      std::any_of(plan.members.begin(), plan.members.end(), [this](const round_member& m) {
-        return m.peer.id == ctx.record.id && m.mode == config.mode;
-      });
-    if (!listed)
+    auto mine = position_in(plan);
+    if (mine == plan.members.size() || plan.members[mine].mode != config.mode)
       return failure{ec::protocol_violation, "we are not one of its members"};
+    if (plan.gathered[mine] != current->what.gather)
+      return failure{ec::protocol_violation, "it changes what we gave to the group"};
+    if (plan.shares[mine] != 0 && current->bandwidth && *current->bandwidth <= 0)
+      return failure{ec::protocol_violation, "we said that we never reduce"};
+    if (plan.members.size() > target_size())
+      return failure{ec::protocol_violation, "its group is larger than the target size"};
     if (plan.prefix != config.prefix || plan.codecs != current->what.codecs
         || plan.reduce_by != config.reduce_by || plan.part_elements != config.part_elements
         || plan.min_contributors != config.min_contributors)
@@ -377,6 +395,30 @@ struct broker {
     if (plan.epoch != current->what.epoch)
       return failure{ec::epoch_mismatch, "it is for another epoch"};
     return done{};
+  }
+
+  /// Our index in it; the number of members if we are none.
+  std::size_t position_in(const round_plan& plan) const {
+    auto mine = std::find_if(plan.members.begin(), plan.members.end(),
+                             [this](const auto& m) { return m.peer.id == ctx.record.id; });
+    return static_cast<std::size_t>(mine - plan.members.begin());
+  }
+
+  // -- settings ----------------------------------------------------------------------------------
+
+  caf::result<group_bits> set_bits(const set_group_bits& msg) const {
+    auto key = group_key::make(config.prefix, msg.bits);
+    if (!key)
+      return to_caf(key.error());
+    state().key = std::move(*key);
+    return group_bits{state().key->bits()};
+  }
+
+  void set_measured(const set_bandwidth& msg) const {
+    auto value = msg.bytes_per_second;
+    if (value && !(std::isfinite(*value) && *value > 0))
+      return ctx.log->warn("matchmaking ignores a measured bandwidth of {}", *value);
+    state().measured = value;
   }
 
   /// A leader counts on us in vain: its round must not wait for us.
@@ -401,6 +443,14 @@ matchmaker_impl::behavior_type matchmaker(self_pointer self, node_context ctx,
                                           dht_router_actor dht) {
   end_on_exception(self, ctx);
   self->state.random = ctx.randomness("matchmaker");
+  if (auto valid = check_matchmaking_config(config, ctx.record.client_mode); !valid) {
+    ctx.log->error("matchmaking cannot begin: {}", valid.error().detail);
+    self->quit(to_caf(valid.error()));
+    return matchmaker_impl::behavior_type::make_empty_behavior();
+  }
+  if (auto warning = matchmaking_warning(config))
+    ctx.log->warn("{}", *warning);
+  self->state.key = *group_key::make(config.prefix, config.initial_group_bits);
   auto with = [self, ctx, config, switchboard, dht](auto&& action) {
     return action(broker{self, ctx, config, switchboard, dht});
   };
@@ -416,15 +466,20 @@ matchmaker_impl::behavior_type matchmaker(self_pointer self, node_context ctx,
     [with](const get_seekers& msg) {
       return with([&](const broker& b) { return b.recent_seekers(msg.codecs); });
     },
+    [self](get_group_bits) { return group_bits{self->state.key->bits()}; },
+    [with](const set_group_bits& msg) {
+      return with([&](const broker& b) { return b.set_bits(msg); });
+    },
+    [with](const set_bandwidth& msg) { with([&](const broker& b) { b.set_measured(msg); }); },
     [self, with](cancel_search) {
       if (self->state.current)
         with([&](const broker& b) {
           b.perform(self->state.current->search.cancel({ec::cancelled, {}}));
         });
     },
-    [self](const peer_connected& msg) {
+    [self, with](const peer_connected& msg) {
       self->state.connected[msg.peer.id] = msg.peer;
-      if (self->state.current)
+      if (with([](const broker& b) { return b.asks_connected(); }))
         self->state.current->search.candidate(msg.peer, std::nullopt);
     },
     [self, with](const peer_disconnected& msg) {

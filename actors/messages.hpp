@@ -167,8 +167,9 @@ struct say_goodbye {};
 // -- matchmaking (spec/averaging.md §3) ----------------------------------------------------------
 
 /// Query: find a group. Answered with group_formed, or fails with the reason: ec::nobody_declared,
-/// too_few, schema_mismatch, unreachable, timeout, cancelled. One search at a time; a second one
-/// fails with ec::overloaded.
+/// too_few, schema_mismatch, epoch_mismatch, wrong_group_key, clock_skew, unreachable, timeout,
+/// cancelled; the detail says what was seen. One search at a time; a second one fails with
+/// ec::overloaded.
 struct find_group {
   epoch_id epoch;
   codec_plan codecs;                // of the vector: its length, and how it travels
@@ -190,6 +191,22 @@ struct get_seekers {
 };
 struct seekers {
   std::vector<peer_id> peers; // ascending
+};
+/// Query: in which bucket will the next search look for partners (spec/averaging.md §2)? Changes
+/// when a group forms, before find_group is answered. Answered with group_bits.
+struct get_group_bits {};
+struct group_bits {
+  std::string bits; // a row of 0 and 1, without the prefix; empty: one bucket for all
+};
+/// Query: look for partners in this bucket from the next search on; a search that is going on keeps
+/// its own, and the group that it finds does not change these bits. Answered with group_bits.
+struct set_group_bits {
+  std::string bits;
+};
+/// Command: what this peer measured of itself. Counts from the next search on, unless the
+/// configuration declares a bandwidth.
+struct set_bandwidth {
+  std::optional<double> bytes_per_second; // finite, positive; none: not known (any more)
 };
 
 // -- averaging -----------------------------------------------------------------------------------
@@ -404,6 +421,10 @@ WAGGLE_LOCAL(group_formed)
 WAGGLE_LOCAL(cancel_search)
 WAGGLE_LOCAL(get_seekers)
 WAGGLE_LOCAL(seekers)
+WAGGLE_LOCAL(get_group_bits)
+WAGGLE_LOCAL(group_bits)
+WAGGLE_LOCAL(set_group_bits)
+WAGGLE_LOCAL(set_bandwidth)
 WAGGLE_LOCAL(average_vector)
 WAGGLE_LOCAL(trigger_step)
 WAGGLE_LOCAL(cancel_step)

@@ -9,6 +9,9 @@ namespace {
 // Bounds what a crowded key, or somebody who floods it, can make us remember.
 constexpr std::size_t candidates_max = 1024;
 
+// Peers' clocks agree within this (spec/averaging.md §1.5).
+constexpr auto clock_skew_max = 3s;
+
 } // namespace
 
 group_search::group_search(seeker self, options opts, steady_time deadline, random_source random)
@@ -24,6 +27,7 @@ bool group_search::complete() const {
 group_search::actions group_search::start(moment now) {
   actions out;
   started_ = true;
+  began_ = now.steady;
   redeclare(out, now);
   if (complete()) { // a group of one was asked for
     begin_group(out);
@@ -52,7 +56,7 @@ void group_search::candidate(const peer_record& peer, std::optional<swarm_time> 
   auto found = known_.find(peer.id);
   if (found == known_.end()) {
     if (known_.size() < candidates_max)
-      known_.emplace(peer.id, known_peer{peer, expiration, {}, false});
+      known_.emplace(peer.id, known_peer{peer, expiration, {}, {}, false, ec::none});
     return;
   }
   if (!peer.addresses.empty())
@@ -60,6 +64,8 @@ void group_search::candidate(const peer_record& peer, std::optional<swarm_time> 
   if (expiration && found->second.expiration != expiration) {
     found->second.expiration = expiration;
     found->second.again.reset(); // it declared anew: what it said before is out of date
+    if (found->second.hopeless == ec::wrong_group_key)
+      found->second.hopeless.reset(); // it moved into our bucket
   }
 }
 
@@ -122,6 +128,8 @@ group_search::actions group_search::on_answer(const peer_id& from, ec code,
     code = ec::group_disbanded;
   else if (accepted) {
     leader_ = peer;
+    if (auto known = known_.find(peer.id); known != known_.end())
+      note(known->second, ec::none);
     if (self_.client) // its leader may have begun to search at any time up to now
       expiration_ = now.swarm + wait_max(now);
     give_up_followers(out, leader_);
@@ -129,9 +137,9 @@ group_search::actions group_search::on_answer(const peer_id& from, ec code,
   }
   if (accepted || code == ec::timeout) // it may count on us
     out.push_back(leave{peer});
-  ++refusals_[code];
-  auto [entry, added] = known_.try_emplace(peer.id, known_peer{peer, {}, {}, false});
+  auto [entry, added] = known_.try_emplace(peer.id, known_peer{peer, {}, {}, {}, false, ec::none});
   auto& known = entry->second;
+  note(known, code);
   auto pause = options_.retry / 2
                + milliseconds{static_cast<std::int64_t>(
                  random_.below(static_cast<std::uint64_t>(options_.retry.count()) + 1))};
@@ -139,11 +147,12 @@ group_search::actions group_search::on_answer(const peer_id& from, ec code,
     case ec::schema_mismatch:
     case ec::wrong_group_key:
     case ec::protocol_violation:
-      known.hopeless = true;
+      known.hopeless = code;
       break;
     case ec::timeout:
     case ec::unreachable:
     case ec::peer_lost:
+    case ec::clock_skew:
       pause *= 10;
       break;
     case ec::bad_expiration:
@@ -170,6 +179,9 @@ group_search::join_answer group_search::on_join(const seeker& asker, swarm_time 
   if (self_.client)
     return {ec::protocol_violation, {}, {}};
   const auto& id = asker.record.id;
+  // Whoever asks is still searching, so its expiration lies ahead by its own clock.
+  if (!asker.client && expiration + clock_skew_max + options_.request_timeout < now.swarm)
+    return {ec::clock_skew, {}, {}};
   if (own_rank() > rank{expiration, id} && !asker.client) {
     actions out;
     candidate(asker.record, expiration);
@@ -183,6 +195,7 @@ group_search::join_answer group_search::on_join(const seeker& asker, swarm_time 
   if (followers_.size() + 1 >= options_.target_group_size)
     return {ec::group_full, {}, {}};
   followers_.emplace(id, asker);
+  largest_group_ = std::max(largest_group_, followers_.size() + 1);
   join_answer answer;
   // If we asked a peer meanwhile and it accepts, we hand our followers on to it.
   if (complete())
@@ -280,9 +293,10 @@ group_search::actions group_search::on_time(moment now) {
   if (leader_ && now.swarm >= expiration_ + options_.request_timeout) {
     // Its expiration was before ours, so the verdict is overdue.
     out.push_back(leave{*leader_});
-    ++refusals_[ec::timeout];
-    if (auto known = known_.find(leader_->id); known != known_.end())
+    if (auto known = known_.find(leader_->id); known != known_.end()) {
+      note(known->second, ec::timeout);
       known->second.again = now.steady + 10 * options_.retry;
+    }
     leader_.reset();
   }
   if (!leader_ && expired && followers_.size() + 1 >= options_.min_group_size && !self_.client
@@ -291,7 +305,13 @@ group_search::actions group_search::on_time(moment now) {
     return out;
   }
   if (now.steady >= deadline_) {
-    auto more = cancel(reason());
+    auto more = cancel(reason(now));
+    out.insert(out.end(), more.begin(), more.end());
+    return out;
+  }
+  if (options_.alone_after > 0ms && now.steady - began_ >= options_.alone_after && known_.empty()
+      && followers_.empty() && turned_away_.empty()) {
+    auto more = cancel(reason(now));
     out.insert(out.end(), more.begin(), more.end());
     return out;
   }
@@ -324,20 +344,121 @@ group_search::actions group_search::cancel(failure why) {
   return out;
 }
 
-failure group_search::reason() const {
-  std::string detail = std::to_string(known_.size()) + " candidates";
-  for (const auto& [code, count] : refusals_)
-    detail += ", " + std::to_string(count) + " × " + std::string{to_string(code)};
-  // Whoever was not looking at first may have begun later; what it said then counts.
-  auto said = refusals_.size() - refusals_.count(ec::not_looking);
-  auto only = [&](ec code) { return said == 1 && refusals_.count(code) == 1; };
-  if (known_.empty() && followers_.empty())
-    return {ec::nobody_declared, detail};
-  for (auto code : {ec::schema_mismatch, ec::epoch_mismatch, ec::unreachable})
-    if (only(code))
-      return {code, detail};
-  // Somebody who never answered may have been all that was missing.
-  return {refusals_.count(ec::timeout) > 0 ? ec::timeout : ec::too_few, detail};
+// -- why there is no group
+// -------------------------------------------------------------------------
+
+void group_search::note(known_peer& peer, ec said) const {
+  peer.asked = true;
+  // Whoever was not looking yet may have begun later; what it said before or then counts.
+  if (said != ec::not_looking || peer.said == ec::none)
+    peer.said = said;
+}
+
+void group_search::turned_away(const peer_id& asker, ec why) {
+  bool tells = why == ec::schema_mismatch || why == ec::wrong_group_key || why == ec::epoch_mismatch
+               || why == ec::clock_skew;
+  if (!tells) // the rest are steps on the way to a group
+    return;
+  if (turned_away_.size() < candidates_max || turned_away_.count(asker) > 0)
+    turned_away_.insert_or_assign(asker, why);
+}
+
+std::string group_search::summary(moment now) const {
+  std::map<ec, std::size_t> said;
+  std::size_t over = 0;
+  std::size_t not_asked = 0;
+  for (const auto& [id, peer] : known_) {
+    if (peer.asked)
+      ++said[peer.said];
+    else if (peer.expiration && *peer.expiration < now.swarm)
+      ++over;
+    else
+      ++not_asked;
+  }
+  std::map<ec, std::size_t> away;
+  for (const auto& [id, why] : turned_away_)
+    ++away[why];
+  auto number = [](std::size_t n) { return std::to_string(n); };
+  auto name = [](ec code) { return " (" + std::string{to_string(code)} + ")"; };
+  auto text = number(known_.size()) + (known_.size() == 1 ? " candidate seen" : " candidates seen");
+  for (const auto& [code, count] : said) {
+    switch (code) {
+      case ec::none:
+        text += ", " + number(count) + " took us in but never began";
+        break;
+      case ec::timeout:
+        text += ", " + number(count) + " silent";
+        break;
+      case ec::unreachable:
+        text += ", " + number(count) + " unreachable";
+        break;
+      case ec::peer_lost:
+        text += ", " + number(count) + " lost";
+        break;
+      default:
+        text += ", " + number(count) + " refused" + name(code);
+    }
+  }
+  if (not_asked > 0)
+    text += ", " + number(not_asked) + " not asked";
+  if (over > 0)
+    text += ", " + number(over) + " whose search was over";
+  for (const auto& [code, count] : away)
+    text += ", " + number(count) + " turned away" + name(code);
+  if (largest_group_ > 1)
+    text += ", at most " + number(largest_group_) + " of " + number(options_.min_group_size)
+            + " together";
+  return text;
+}
+
+namespace {
+
+/// What an operator can do about it.
+std::string_view advice(ec code) {
+  switch (code) {
+    case ec::nobody_declared:
+      return "are other peers running, and known here?";
+    case ec::schema_mismatch:
+      return "start all peers with the same model, codecs and group options";
+    case ec::epoch_mismatch:
+      return "the others are at another epoch";
+    case ec::wrong_group_key:
+      return "the others have other group bits";
+    case ec::clock_skew:
+      return "set the clocks of all machines";
+    case ec::unreachable:
+      return "can their addresses be reached from here?";
+    case ec::timeout:
+      return "raise the request timeout if they are far away";
+    default:
+      return "wait for more peers, or lower the minimum group size";
+  }
+}
+
+} // namespace
+
+failure group_search::reason(moment now) const {
+  std::set<ec> said;
+  for (const auto& [id, peer] : known_)
+    if (peer.asked && peer.said != ec::none)
+      said.insert(peer.said);
+  for (const auto& [id, why] : turned_away_)
+    said.insert(why);
+  // Whoever was not looking at first may have begun later.
+  said.erase(ec::not_looking);
+  auto code = said.count(ec::timeout) > 0 ? ec::timeout // it may have been all that was missing
+                                          : ec::too_few;
+  if (known_.empty() && largest_group_ == 1 && turned_away_.empty())
+    code = ec::nobody_declared;
+  else if (said.size() == 1)
+    for (auto decisive : {ec::schema_mismatch, ec::epoch_mismatch, ec::wrong_group_key,
+                          ec::clock_skew, ec::unreachable})
+      if (said.count(decisive) > 0)
+        code = decisive;
+  auto tenths = std::chrono::duration_cast<milliseconds>(now.steady - began_).count() / 100;
+  return {code, "could not find a group in " + std::to_string(tenths / 10) + "."
+                  + std::to_string(tenths % 10) + " s: " + summary(now) + "; "
+                  + std::string{advice(code)}};
 }
 
 } // namespace waggle

@@ -44,6 +44,8 @@ public:
     /// jittered.
     milliseconds retry{100};
     milliseconds look_up_interval{500};
+    /// Whoever has seen nobody at all for this long gives up; 0: never before the deadline.
+    milliseconds alone_after{0};
   };
   /// Who wants a group.
   struct seeker {
@@ -105,6 +107,8 @@ public:
   };
   /// "May I join your group?" The caller has checked that both want the same kind of group.
   [[nodiscard]] join_answer on_join(const seeker& asker, swarm_time expiration, moment now);
+  /// It asked and was refused, by `on_join` or before: a reason if this search finds nobody.
+  void turned_away(const peer_id& asker, ec why);
   /// The answer to `ask`, or why there is none.
   [[nodiscard]] actions on_answer(const peer_id& from, ec code,
                                   const std::optional<peer_record>& suggested, moment now);
@@ -126,7 +130,9 @@ private:
     peer_record record;
     std::optional<swarm_time> expiration;
     std::optional<steady_time> again; // not before; nothing: at once
-    bool hopeless = false;            // will refuse for as long as this search lasts
+    std::optional<ec> hopeless;       // will refuse with this for as long as this search lasts
+    bool asked = false;
+    ec said = ec::none; // last; "not looking" never hides another word
   };
   using rank = std::pair<swarm_time, peer_id>;
 
@@ -139,7 +145,9 @@ private:
   void ask_next(actions& out, moment now);
   void send_ask(actions& out, const peer_record& to, moment now);
   void give_up_followers(actions& out, const std::optional<peer_record>& suggested);
-  [[nodiscard]] failure reason() const;
+  void note(known_peer& peer, ec said) const;
+  [[nodiscard]] failure reason(moment now) const;
+  [[nodiscard]] std::string summary(moment now) const;
 
   seeker self_;
   options options_;
@@ -147,6 +155,7 @@ private:
   random_source random_;
 
   bool started_ = false;
+  steady_time began_{};
   bool done_ = false;
   swarm_time expiration_{};
   std::map<peer_id, seeker> followers_;
@@ -157,7 +166,8 @@ private:
   std::optional<peer_record> leader_;
   std::optional<peer_record> suggested_;
   steady_time looked_up_;
-  std::map<ec, std::size_t> refusals_;
+  std::map<peer_id, ec> turned_away_; // bounded by candidates_max
+  std::size_t largest_group_ = 1;     // that we led
 };
 
 } // namespace waggle

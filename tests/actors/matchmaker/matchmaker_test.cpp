@@ -1,154 +1,11 @@
 #include "actors/matchmaker.hpp"
 
-#include <deque>
-#include <functional>
-
-#include <gmock/gmock.h>
-
-#include "tests/support/actor_test.hpp"
+#include "tests/actors/matchmaker/matchmaker_fixture.hpp"
 
 namespace waggle {
 namespace {
 
-/// What a peer's matchmaker does with the world, and what the world answers.
-struct surroundings {
-  peer_record self;
-  std::map<peer_id, matchmaker_actor>* wired =
-    nullptr; // calls and events go to these by themselves
-  // For peers that are not wired. No answer: the peer is silent.
-  std::function<std::optional<result<wire::join_reply>>(const wire::join_group&)> peer_says;
-  std::vector<call_peer> calls;
-  std::vector<tell_peer> told;
-  std::vector<record> stored;
-  std::map<std::string, record>* table = nullptr;
-};
-using world = std::shared_ptr<surroundings>;
-
-switchboard_actor::behavior_type fake_switchboard(switchboard_actor::pointer self, world around) {
-  return {
-    [=](const call_peer& msg) -> caf::result<peer_answer> {
-      around->calls.push_back(msg);
-      auto promise = self->make_response_promise<peer_answer>();
-      if (auto other = around->wired->find(msg.to.id); other != around->wired->end()) {
-        self->request(other->second, msg.timeout, inbound_call{around->self, msg.what})
-          .then(
-            [=](const outbound_answer& a) mutable {
-              promise.deliver(peer_answer{msg.to.id, a.what, {}});
-            },
-            [=](const caf::error& why) mutable { promise.deliver(why); });
-        return promise;
-      }
-      const auto* join = std::get_if<wire::join_group>(&msg.what);
-      auto says = join != nullptr && around->peer_says
-                    ? around->peer_says(*join)
-                    : std::optional{result<wire::join_reply>{failure{ec::unreachable, {}}}};
-      if (says && says->ok())
-        promise.deliver(peer_answer{msg.to.id, **says, {}});
-      else if (says)
-        promise.deliver(to_caf(says->error()));
-      return promise;
-    },
-    [=](const tell_peer& msg) {
-      around->told.push_back(msg);
-      if (auto other = around->wired->find(msg.to.id); other != around->wired->end())
-        if (std::holds_alternative<wire::begin_group>(msg.what)
-            || std::holds_alternative<wire::disband_group>(msg.what)
-            || std::holds_alternative<wire::leave_group>(msg.what))
-          self->send(other->second, inbound_event{around->self, msg.what, {}, nullptr});
-    },
-    [](const connect_address&) -> caf::result<peer_connected> { return to_caf(ec::unreachable); },
-    [](get_connected_peers) { return connected_peers{}; },
-  };
-}
-
-dht_router_actor::behavior_type fake_dht(dht_router_actor::pointer, world around) {
-  return {
-    [](const inbound_call&) -> caf::result<outbound_answer> { return to_caf(ec::not_ready); },
-    [](const inbound_event&) {},
-    [=](const store_record& msg) {
-      around->stored.push_back(msg.entry);
-      (*around->table)[msg.entry.name + "/" + msg.entry.subkey] = msg.entry;
-      return store_report{1, 0, 0, ec::none};
-    },
-    [=](const find_records& msg) {
-      found_records found;
-      for (const auto& [key, entry] : *around->table)
-        if (entry.kind == msg.kind && entry.name == msg.name && !entry.tombstone)
-          found.records.push_back(entry);
-      return found;
-    },
-    [](const find_peer&) -> caf::result<found_peer> { return to_caf(ec::not_found); },
-    [](const bootstrap_from&) {},
-    [](get_dht_status) { return dht_status{}; },
-    [](const peer_connected&) {},
-    [](const peer_disconnected&) {},
-  };
-}
-
-class Matchmaker : public testing::actor_test {
-protected:
-  struct peer {
-    node_context ctx;
-    world around;
-    matchmaker_actor maker;
-  };
-
-  peer start(std::uint64_t seed, matchmaking_config config = {}) {
-    peer p;
-    p.ctx = testing::test_context(seed, wall);
-    p.around = std::make_shared<surroundings>();
-    p.around->self = p.ctx.record;
-    p.around->wired = &wired;
-    p.around->table = &table;
-    auto board = spawn(fake_switchboard, p.around);
-    auto dht = spawn(fake_dht, p.around);
-    p.maker = spawn(matchmaker, p.ctx, config, board, dht);
-    return p;
-  }
-  peer wire_up(std::uint64_t seed, matchmaking_config config = {}) {
-    auto p = start(seed, config);
-    wired[p.ctx.record.id] = p.maker;
-    return p;
-  }
-  void connect(const peer& a, const peer& b) {
-    tell(a.maker, peer_connected{b.ctx.record});
-    tell(b.maker, peer_connected{a.ctx.record});
-  }
-  static find_group search(milliseconds deadline = 10s, std::uint32_t expected = 0) {
-    return {epoch_id{3}, {{100, codec_id::none}}, {}, 0ms, deadline, expected};
-  }
-  pending<group_formed> find(const peer& p, find_group what) {
-    return ask_later<group_formed>(p.maker, what);
-  }
-  result<wire::join_reply> join(const peer& p, const wire::join_group& what, std::uint64_t from) {
-    auto answer = ask<outbound_answer>(p.maker, inbound_call{testing::test_peer(from), what});
-    if (!answer)
-      return answer.error();
-    return std::get<wire::join_reply>(answer->what);
-  }
-  /// What a peer of the same kind would ask.
-  wire::join_group question(const peer& like) {
-    auto probe = start(900);
-    tell(probe.maker, peer_connected{like.ctx.record});
-    ask_later<group_formed>(probe.maker, search(200ms));
-    pass(300ms);
-    EXPECT_FALSE(probe.around->calls.empty());
-    auto what = std::get<wire::join_group>(probe.around->calls.at(0).what);
-    what.expiration = wall->now() + 1h;
-    return what;
-  }
-  template <class Event>
-  static std::vector<Event> told(const peer& p) {
-    std::vector<Event> out;
-    for (const auto& msg : p.around->told)
-      if (const auto* event = std::get_if<Event>(&msg.what))
-        out.push_back(*event);
-    return out;
-  }
-
-  std::map<peer_id, matchmaker_actor> wired;
-  std::map<std::string, record> table;
-};
+class Matchmaker : public matchmaker_fixture {};
 
 // -- groups that form ---------------------------------------------------------------------------
 
@@ -429,8 +286,10 @@ TEST_F(Matchmaker, ALeaderThatCannotMakeAPlanLetsItsFollowersGo) {
 class Follower : public Matchmaker {
 protected:
   /// We follow peer 2, which is scripted.
-  void SetUp() override {
-    us = start(1);
+  void SetUp() override { follow_with({}); }
+  void follow_with(const matchmaking_config& config) {
+    plan = {};
+    us = start(1, config);
     us.around->peer_says = [](const auto&) { return result<wire::join_reply>{wire::join_reply{}}; };
     tell(us.maker, peer_connected{leader});
     group = find(us, search());
@@ -513,6 +372,31 @@ TEST_F(Follower, RefusesAPlanWithAnotherCodec) {
 TEST_F(Follower, RefusesAPlanForAnotherEpoch) {
   plan.epoch = epoch_id{4};
   expect_refused(plan, ec::epoch_mismatch);
+}
+
+TEST_F(Follower, RefusesAPlanThatChangesWhatItGave) {
+  plan.gathered[1] = "somebody else's words";
+  expect_refused(plan, ec::protocol_violation);
+}
+
+TEST_F(Follower, RefusesAGroupLargerThanItsTargetSize) {
+  matchmaking_config pairs;
+  pairs.target_group_size = 2;
+  follow_with(pairs);
+  plan.members.push_back({testing::test_peer(3), member_mode::node});
+  plan.shares.push_back(0);
+  plan.gathered.emplace_back();
+  expect_refused(plan, ec::protocol_violation);
+}
+
+TEST_F(Follower, WithBandwidthZeroRefusesToReduce) {
+  matchmaking_config never;
+  never.bandwidth = 0;
+  follow_with(never);
+  expect_refused(plan, ec::protocol_violation);
+  plan.shares = {100, 0};
+  begin(plan, leader);
+  EXPECT_TRUE(group.get());
 }
 
 TEST_F(Follower, AMadeUpPlanDoesNotMakeItDialStrangers) {

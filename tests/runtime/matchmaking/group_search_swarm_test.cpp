@@ -3,257 +3,15 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
-#include <map>
-#include <memory>
-#include <optional>
-#include <set>
 #include <vector>
 
-#include <gtest/gtest.h>
-
-#include "runtime/matchmaking/group_search.hpp"
+#include "tests/runtime/matchmaking/search_swarm.hpp"
 
 namespace waggle {
 namespace {
 
-struct conditions {
-  std::size_t peers = 4;
-  std::size_t clients = 0;
-  double loss = 0;               // of every message
-  milliseconds delay_max{2};     // of every message
-  milliseconds start_spread{20}; // between the first and the last to search
-  bool connected = true;         // else they only meet in the table
-  std::size_t crashes = 0;       // without a word; others hear of it a second later
-  milliseconds patience{15'000};
-  group_search::options options;
-};
-
-class swarm {
-public:
-  struct group {
-    std::size_t leader = 0;
-    std::set<std::size_t> members;
-
-    friend bool operator==(const group&, const group&) = default;
-  };
-  struct member {
-    std::optional<group_search> search;
-    std::optional<group> formed;
-    std::optional<failure> failed;
-    std::size_t ends = 0;
-    bool crashed = false;
-    steady_time started;
-    steady_time ended;
-  };
-
-  swarm(std::uint64_t seed, conditions given) : given_(given), random_(seed) {
-    members_.resize(given.peers);
-    for (std::size_t i = 0; i < given.peers; ++i)
-      later(random_below(given.start_spread), [this, i] { start(i); });
-    for (std::size_t i = 0; i < given.crashes; ++i)
-      later(random_below(2s), [this, i] { crash(i); });
-  }
-
-  /// Until nothing is left to happen.
-  void run() {
-    while (!events_.empty()) {
-      auto next = events_.begin();
-      now_ = next->first.first;
-      auto action = std::move(next->second);
-      events_.erase(next);
-      action();
-    }
-  }
-
-  [[nodiscard]] const std::vector<member>& members() const { return members_; }
-
-private:
-  using seeker = group_search::seeker;
-
-  [[nodiscard]] bool is_client(std::size_t i) const { return i < given_.clients; }
-  [[nodiscard]] seeker who(std::size_t i) const {
-    seeker out;
-    // Ids in an order of their own, so that clients are not always the smallest.
-    out.record.id.bytes[0] = static_cast<std::byte>((i * 97 + 31) % 251);
-    out.record.id.bytes[31] = static_cast<std::byte>(i);
-    out.client = out.record.client_mode = is_client(i);
-    return out;
-  }
-  static std::size_t index(const peer_record& p) {
-    return static_cast<std::size_t>(p.id.bytes[31]);
-  }
-  [[nodiscard]] group_search::moment now() const {
-    return {now_, swarm_time{500'000h} + (now_ - steady_time{})};
-  }
-
-  steady_time::duration random_below(milliseconds bound) {
-    auto limit = std::chrono::nanoseconds{bound}.count();
-    return std::chrono::nanoseconds{random_.below(static_cast<std::uint64_t>(limit) + 1)};
-  }
-  void later(steady_time::duration after, std::function<void()> what) {
-    events_.emplace(std::pair{now_ + after, ++sequence_}, std::move(what));
-  }
-
-  /// In order per pair of peers, like frames of one link; false: lost.
-  bool transmit(std::size_t from, std::size_t to, std::function<void(member&)> deliver) {
-    if (members_[from].crashed || random_.unit() < given_.loss)
-      return false;
-    auto& last = last_arrival_[{from, to}];
-    last = std::max(last, now_ + random_below(given_.delay_max));
-    events_.emplace(std::pair{last, ++sequence_}, [this, to, deliver = std::move(deliver)] {
-      if (!members_[to].crashed)
-        deliver(members_[to]);
-    });
-    return true;
-  }
-
-  void start(std::size_t i) {
-    auto& m = members_[i];
-    m.started = now_;
-    m.search.emplace(who(i), given_.options, now_ + given_.patience,
-                     random_.fork(std::to_string(i)));
-    if (given_.connected)
-      for (std::size_t other = 0; other < members_.size(); ++other)
-        if (other != i)
-          m.search->candidate(who(other).record, std::nullopt);
-    perform(i, m.search->start(now()));
-    later(20ms, [this, i] { tick(i); });
-  }
-
-  void tick(std::size_t i) {
-    auto& m = members_[i];
-    if (m.ends > 0 || m.crashed)
-      return;
-    perform(i, m.search->on_time(now()));
-    later(20ms, [this, i] { tick(i); });
-  }
-
-  void crash(std::size_t i) {
-    members_[i].crashed = true;
-    for (std::size_t other = 0; other < members_.size(); ++other)
-      if (other != i)
-        later(1s, [this, i, other] {
-          auto& m = members_[other];
-          if (m.search && !m.crashed && m.ends == 0)
-            perform(other, m.search->on_lost(who(i).record.id, now()));
-        });
-  }
-
-  void end(std::size_t i) {
-    ++members_[i].ends;
-    members_[i].ended = now_;
-  }
-
-  void perform(std::size_t i, const group_search::actions& actions) {
-    for (const auto& action : actions)
-      std::visit([&](const auto& a) { act(i, a); }, action);
-  }
-
-  void act(std::size_t i, const group_search::declare& a) { table_[i] = a.expiration; }
-  void act(std::size_t i, const group_search::withdraw&) { table_.erase(i); }
-  void act(std::size_t i, const group_search::look_up&) {
-    later(random_below(10ms), [this, i] {
-      auto& m = members_[i];
-      if (m.ends > 0 || m.crashed)
-        return;
-      for (const auto& [other, expiration] : table_)
-        if (expiration > now().swarm)
-          m.search->candidate(who(other).record, expiration);
-    });
-  }
-  void act(std::size_t i, const group_search::ask& a) {
-    auto to = index(a.to);
-    auto answered = std::make_shared<bool>(false);
-    auto answer = [this, i, to, answered](ec code, const std::optional<peer_record>& suggested) {
-      if (std::exchange(*answered, true))
-        return;
-      auto& m = members_[i];
-      if (m.ends > 0) {
-        if (code == ec::none && !(m.formed && m.formed->leader == to))
-          act(i, group_search::leave{who(to).record});
-        return;
-      }
-      if (!m.crashed)
-        perform(i, m.search->on_answer(who(to).record.id, code, suggested, now()));
-    };
-    later(given_.options.request_timeout, [answer] { answer(ec::timeout, std::nullopt); });
-    transmit(i, to, [this, i, to, answer, expiration = a.expiration](member& m) {
-      group_search::join_answer reply{ec::not_looking, {}, {}};
-      if (m.search && m.ends == 0)
-        reply = m.search->on_join(who(i), expiration, now());
-      transmit(to, i, [answer, reply](member&) { answer(reply.code, reply.suggested); });
-      perform(to, reply.then);
-    });
-  }
-  void act(std::size_t i, const group_search::leave& a) {
-    transmit(i, index(a.leader), [this, i](member& m) {
-      if (m.ends == 0)
-        m.search->on_leave(who(i).record.id);
-    });
-  }
-  void act(std::size_t i, const group_search::disband& a) {
-    for (const auto& follower : a.followers) {
-      auto to = index(follower);
-      transmit(i, to, [this, i, to, hint = a.suggested](member& m) {
-        if (m.ends == 0)
-          perform(to, m.search->on_disband(who(i).record.id, hint, now()));
-      });
-    }
-  }
-  void act(std::size_t i, const group_search::begin& a) {
-    group formed{i, {i}};
-    for (const auto& follower : a.followers)
-      formed.members.insert(index(follower.record));
-    for (const auto& follower : a.followers) {
-      auto to = index(follower.record);
-      transmit(i, to, [this, i, to, formed](member& m) {
-        if (m.ends > 0 || !m.search->on_begin(who(i).record.id))
-          return;
-        auto orphans = m.search->take_followers();
-        act(to, group_search::disband{std::move(orphans), who(i).record});
-        act(to, group_search::withdraw{});
-        m.formed = formed;
-        end(to);
-      });
-    }
-    members_[i].formed = formed;
-    end(i);
-  }
-  void act(std::size_t i, const group_search::failed& a) {
-    members_[i].failed = a.why;
-    end(i);
-  }
-
-  conditions given_;
-  random_source random_;
-  steady_time now_{};
-  std::uint64_t sequence_ = 0;
-  std::map<std::pair<steady_time, std::uint64_t>, std::function<void()>> events_;
-  std::map<std::pair<std::size_t, std::size_t>, steady_time> last_arrival_;
-  std::map<std::size_t, swarm_time> table_;
-  std::vector<member> members_;
-};
-
-/// What holds whatever happens.
-void expect_contract(const swarm& s, const conditions& given) {
-  const auto& members = s.members();
-  for (std::size_t i = 0; i < members.size(); ++i) {
-    const auto& m = members[i];
-    if (m.crashed)
-      continue;
-    EXPECT_EQ(m.ends, 1u) << "peer " << i;
-    EXPECT_NE(m.formed.has_value(), m.failed.has_value()) << "peer " << i;
-    EXPECT_LE(m.ended - m.started, given.patience + 20ms) << "peer " << i;
-    if (!m.formed)
-      continue;
-    EXPECT_TRUE(m.formed->members.count(i)) << "peer " << i;
-    EXPECT_EQ(m.formed, members[m.formed->leader].formed) << "peer " << i;
-    EXPECT_GE(m.formed->members.size(), given.options.min_group_size);
-    EXPECT_LE(m.formed->members.size(), given.options.target_group_size);
-    EXPECT_GE(m.formed->leader, given.clients) << "a client leads";
-  }
-}
+using testing::conditions;
+using testing::swarm;
 
 void expect_one_group(const swarm& s, milliseconds within) {
   for (const auto& m : s.members()) {
@@ -274,7 +32,7 @@ TEST(GroupSearchSwarm, ConnectedPeersThatStartTogetherMeetAtOnce) {
     expect_contract(s, given);
     expect_one_group(s, 1s);
     sum += s.members()[0].ended - s.members()[0].started;
-    if (testing::Test::HasFailure())
+    if (::testing::Test::HasFailure())
       return;
   }
   EXPECT_LT(seconds_of(sum) / 300, 0.2);
@@ -291,7 +49,7 @@ TEST(GroupSearchSwarm, PeersThatMeetInTheTableFormOneGroup) {
     s.run();
     expect_contract(s, given);
     expect_one_group(s, 4s);
-    if (testing::Test::HasFailure())
+    if (::testing::Test::HasFailure())
       return;
   }
 }
@@ -306,7 +64,7 @@ TEST(GroupSearchSwarm, WithoutExpectationsTheFirstToExpireGathersAll) {
     s.run();
     expect_contract(s, given);
     expect_one_group(s, given.options.min_matchmaking_time + 100ms);
-    if (testing::Test::HasFailure())
+    if (::testing::Test::HasFailure())
       return;
   }
 }
@@ -321,7 +79,7 @@ TEST(GroupSearchSwarm, ClientsOnlyFollow) {
     s.run();
     expect_contract(s, given);
     expect_one_group(s, 2s);
-    if (testing::Test::HasFailure())
+    if (::testing::Test::HasFailure())
       return;
   }
 }
@@ -336,23 +94,58 @@ TEST(GroupSearchSwarm, OnlyClientsFindNobody) {
     EXPECT_EQ(m.failed.value_or(failure{}).code, ec::nobody_declared);
 }
 
-TEST(GroupSearchSwarm, ALargeSwarmSplitsIntoGroupsOfTheTargetSize) {
-  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    conditions given;
-    given.peers = 16;
-    given.options.target_group_size = 2; // A7 of spec/averaging.md §9.2
-    given.patience = 10s;
-    swarm s{seed, given};
-    s.run();
-    expect_contract(s, given);
-    std::size_t formed = 0;
-    for (const auto& m : s.members())
-      formed += m.formed ? 1 : 0;
-    EXPECT_GE(formed, 15u);
-    if (testing::Test::HasFailure())
-      return;
+// A7 of spec/averaging.md §9.2: 16 peers in one bucket, groups of 2, five rounds.
+TEST(GroupSearchSwarm, A7CrowdedBucketSplitsIntoPairsEveryRound) {
+  for (bool connected : {true, false})
+    for (std::uint64_t seed = 1; seed <= 20; ++seed)
+      for (std::uint64_t round = 1; round <= 5; ++round) {
+        SCOPED_TRACE("seed " + std::to_string(seed) + ", round " + std::to_string(round)
+                     + (connected ? ", connected" : ", through the table"));
+        conditions given;
+        given.peers = 16;
+        given.connected = connected;
+        given.options.target_group_size = 2;
+        given.patience = 5s;
+        swarm s{100 * seed + round, given};
+        s.run();
+        expect_contract(s, given);
+        std::size_t formed = 0;
+        for (const auto& m : s.members())
+          formed += m.formed && m.formed->members.size() == 2 ? 1 : 0;
+        EXPECT_GE(formed, 15u);
+        if (::testing::Test::HasFailure())
+          return;
+      }
+}
+
+// A6: nobody meets anybody, and everybody learns so in time.
+TEST(GroupSearchSwarm, A6PeersAloneInTheirBucketsFail) {
+  conditions given;
+  given.connected = false;
+  given.keys = {"p.0b00", "p.0b01", "p.0b10", "p.0b11"};
+  given.options.target_group_size = 2;
+  given.options.min_matchmaking_time = 1s;
+  given.options.request_timeout = 500ms;
+  given.patience = 2s;
+  swarm s{1, given};
+  s.run();
+  expect_contract(s, given);
+  for (const auto& m : s.members()) {
+    ASSERT_TRUE(m.failed);
+    EXPECT_EQ(m.failed->code, ec::nobody_declared);
   }
+}
+
+TEST(GroupSearchSwarm, PeersOfOtherBucketsAreTheReason) {
+  conditions given;
+  given.peers = 2;
+  given.keys = {"p.0b0", "p.0b1"}; // but they are connected, and ask each other
+  given.patience = 2s;
+  swarm s{1, given};
+  s.run();
+  expect_contract(s, given);
+  for (const auto& m : s.members())
+    EXPECT_EQ(m.failed.value_or(failure{}).code, ec::wrong_group_key);
 }
 
 TEST(GroupSearchSwarm, EverySearchEndsWhateverIsLost) {
@@ -376,7 +169,7 @@ TEST(GroupSearchSwarm, EverySearchEndsWhateverIsLost) {
     swarm s{seed, given};
     s.run();
     expect_contract(s, given);
-    if (testing::Test::HasFailure())
+    if (::testing::Test::HasFailure())
       return;
   }
 }

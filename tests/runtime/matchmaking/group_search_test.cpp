@@ -718,10 +718,137 @@ TEST_F(GroupSearchReasons, TooFewWereLooking) {
     EXPECT_EQ(end_with(code).code, ec::too_few);
 }
 
-TEST_F(GroupSearchReasons, TheDetailCountsCandidatesAndRefusals) {
-  auto why = end_with(ec::schema_mismatch);
-  EXPECT_THAT(why.detail, testing::AllOf(testing::HasSubstr("1 candidates"),
-                                         testing::HasSubstr("1 × schema_mismatch")));
+TEST_F(GroupSearchReasons, TheDetailIsASentenceWithNumbers) {
+  patience = 30s;
+  auto search = make();
+  for (unsigned i : {1U, 2U, 3U})
+    search.candidate(peer(i), std::nullopt);
+  auto actions = search.start(now);
+  failure why;
+  while (why.code == ec::none) {
+    if (auto who = asked(actions); who != 0) {
+      actions =
+        search.on_answer(peer(who).id, who == 3 ? ec::unreachable : ec::schema_mismatch, {}, now);
+      continue;
+    }
+    pass(20ms);
+    actions = search.on_time(now);
+    for (const auto& failed : all<group_search::failed>(actions))
+      why = failed.why;
+  }
+  EXPECT_EQ(why.code, ec::too_few);
+  EXPECT_THAT(why.detail,
+              testing::StartsWith("could not find a group in 30.0 s: 3 candidates seen, "
+                                  "1 unreachable, 2 refused (schema_mismatch); "));
+}
+
+TEST_F(GroupSearchReasons, APeerThatRefusesAgainAndAgainCountsOnce) {
+  EXPECT_THAT(end_with(ec::group_full).detail,
+              testing::HasSubstr("1 candidate seen, 1 refused (group_full)"));
+}
+
+TEST_F(GroupSearchReasons, EveryReasonSaysWhatToDo) {
+  for (auto code : {ec::schema_mismatch, ec::epoch_mismatch, ec::wrong_group_key, ec::clock_skew,
+                    ec::unreachable}) {
+    auto why = end_with(code);
+    EXPECT_EQ(why.code, code);
+    EXPECT_THAT(why.detail, testing::MatchesRegex(".*; .+")) << to_string(code);
+  }
+}
+
+TEST_F(GroupSearchReasons, WhomWeTurnedAwayIsAReason) {
+  for (auto code : {ec::schema_mismatch, ec::epoch_mismatch, ec::wrong_group_key, ec::clock_skew}) {
+    auto search = make();
+    auto actions = search.start(now);
+    search.turned_away(peer(9).id, code);
+    auto why = run(search, actions, ec::none);
+    EXPECT_EQ(why.code, code);
+    EXPECT_THAT(why.detail, testing::HasSubstr("0 candidates seen, 1 turned away"));
+  }
+}
+
+TEST_F(GroupSearchReasons, AStepOnTheWayToAGroupIsNoReason) {
+  auto search = make();
+  auto actions = search.start(now);
+  for (auto code : {ec::not_a_leader, ec::duplicate_peer, ec::bad_expiration, ec::group_full})
+    search.turned_away(peer(9).id, code);
+  EXPECT_EQ(run(search, actions, ec::none).code, ec::nobody_declared);
+}
+
+TEST_F(GroupSearchReasons, ItSaysHowManyWereTogether) {
+  opts.min_group_size = 3;
+  auto search = make();
+  (void)search.start(now);
+  (void)search.on_join(seeker(9), own(), now);
+  auto why = run(search, {}, ec::none);
+  EXPECT_EQ(why.code, ec::too_few);
+  EXPECT_THAT(why.detail, testing::HasSubstr("at most 2 of 3 together"));
+}
+
+TEST_F(GroupSearchReasons, WhoeverTookUsInAndNeverBeganIsNamed) {
+  patience = 4s;
+  auto search = make();
+  search.candidate(peer(1), std::nullopt);
+  (void)search.start(now);
+  (void)search.on_answer(peer(1).id, ec::none, {}, now);
+  auto why = run(search, {}, ec::none);
+  EXPECT_THAT(why.detail, testing::HasSubstr("1 took us in but never began"));
+}
+
+// -- clocks, moves between buckets, loneliness ---------------------------------------------------
+
+TEST_F(GroupSearch, RefusesWhoseClockIsBehind) {
+  auto search = make();
+  (void)search.start(now);
+  auto late = now.swarm - 3s - opts.request_timeout;
+  auto answer = search.on_join(seeker(9), late - 1ns, now);
+  EXPECT_EQ(answer.code, ec::clock_skew);
+  EXPECT_EQ(asked(answer.then), 0u);
+  EXPECT_EQ(search.on_join(seeker(9), late, now).code, ec::bad_expiration);
+}
+
+TEST_F(GroupSearch, AsksAgainWhoMovedIntoItsBucket) {
+  auto search = make();
+  search.candidate(peer(1), std::nullopt);
+  ASSERT_EQ(asked(search.start(now)), 1u);
+  (void)search.on_answer(peer(1).id, ec::wrong_group_key, {}, now);
+  search.candidate(peer(1), at(400ms));
+  EXPECT_EQ(asked(search.on_time(now)), 1u);
+  (void)search.on_answer(peer(1).id, ec::schema_mismatch, {}, now);
+  search.candidate(peer(1), at(500ms));
+  EXPECT_EQ(asked(search.on_time(now)), 0u) << "its vector stays another";
+}
+
+TEST_F(GroupSearch, GivesUpEarlyWhenAloneOnlyIfItShould) {
+  for (bool early : {false, true}) {
+    opts.alone_after = early ? milliseconds{2'000} : milliseconds{0};
+    auto search = make();
+    (void)search.start(now);
+    pass(2s - 1ms);
+    EXPECT_EQ(count<group_search::failed>(search.on_time(now)), 0u);
+    pass(1ms);
+    auto failed = all<group_search::failed>(search.on_time(now));
+    ASSERT_EQ(failed.size(), early ? 1u : 0u);
+    for (const auto& end : failed)
+      EXPECT_EQ(end.why.code, ec::nobody_declared);
+  }
+}
+
+TEST_F(GroupSearch, WhoeverHasSeenSomebodyIsNotAlone) {
+  opts.alone_after = 2s;
+  auto known = make();
+  known.candidate(peer(1), std::nullopt);
+  (void)known.start(now);
+  auto joined = make();
+  (void)joined.start(now);
+  (void)joined.on_join(seeker(9), own(), now);
+  auto refuses = make();
+  (void)refuses.start(now);
+  refuses.turned_away(peer(9).id, ec::schema_mismatch);
+  pass(3s);
+  EXPECT_FALSE(known.done());
+  for (auto* search : {&known, &joined, &refuses})
+    EXPECT_EQ(count<group_search::failed>(search->on_time(now)), 0u);
 }
 
 } // namespace
