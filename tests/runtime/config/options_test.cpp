@@ -157,6 +157,7 @@ TEST(Resolve, RefusesValuesOutOfBoundsWithTheReason) {
   EXPECT_THAT(refusal({{"part-size", "1KiB"}}), HasSubstr("header"));
   EXPECT_THAT(refusal({{"part-size", "32MiB"}}), HasSubstr("frame"));
   EXPECT_THAT(refusal({{"target-group-size", "65"}}), HasSubstr("64 members"));
+  EXPECT_THAT(refusal({{"target-group-size", "1"}}), HasSubstr("a group of 1"));
   EXPECT_THAT(refusal({{"lr", "-1"}}), HasSubstr("not negative"));
   EXPECT_THAT(refusal({{"momentum", "1"}}), HasSubstr("[0, 1)"));
   EXPECT_THAT(refusal({{"weight", "-0.5"}}), HasSubstr("not negative"));
