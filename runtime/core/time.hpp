@@ -30,6 +30,14 @@ constexpr std::int64_t to_nanoseconds(swarm_time t) {
 constexpr swarm_time swarm_time_from(std::int64_t nanoseconds) {
   return swarm_time{swarm_clock::duration{nanoseconds}};
 }
+/// a − b, or the nearest duration that there is: a time that a peer sent may be anything, and to
+/// subtract it plainly may overflow.
+constexpr swarm_clock::duration difference(swarm_time a, swarm_time b) {
+  std::int64_t out = 0;
+  if (!__builtin_sub_overflow(to_nanoseconds(a), to_nanoseconds(b), &out))
+    return swarm_clock::duration{out};
+  return a < b ? swarm_clock::duration::min() : swarm_clock::duration::max();
+}
 inline double seconds_of(std::chrono::nanoseconds d) {
   return std::chrono::duration<double>(d).count();
 }

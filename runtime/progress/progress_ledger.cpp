@@ -156,7 +156,7 @@ swarm_progress progress_ledger::view(const std::optional<progress_report>& own,
       continue;
     ++out.peers_at_epoch;
     out.global_samples = add_saturated(out.global_samples, p->samples);
-    auto age = std::max(0.0, seconds_of(now - p->time));
+    auto age = std::max(0.0, seconds_of(difference(now, p->time)));
     extrapolated += static_cast<double>(p->samples) + age * p->samples_per_second;
     if (!p->parameters.is_zero())
       ++holders[p->parameters];

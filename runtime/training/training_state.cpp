@@ -34,7 +34,8 @@ payload encode_state(const training_state& state) {
   auto header = encode_state_header(state);
   auto image = std::make_shared<std::vector<std::byte>>(header.size() + state.learner.size());
   std::memcpy(image->data(), header.data(), header.size());
-  std::memcpy(image->data() + header.size(), state.learner.data(), state.learner.size());
+  if (!state.learner.empty())
+    std::memcpy(image->data() + header.size(), state.learner.data(), state.learner.size());
   return payload_of(std::shared_ptr<const std::vector<std::byte>>{image});
 }
 

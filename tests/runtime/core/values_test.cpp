@@ -7,6 +7,7 @@
 #include "runtime/core/ids.hpp"
 #include "runtime/core/random.hpp"
 #include "runtime/core/result.hpp"
+#include "runtime/core/time.hpp"
 
 namespace waggle {
 namespace {
@@ -132,6 +133,15 @@ TEST(RandomSource, StaysWithinItsBoundsAndReachesAllOfThem) {
     EXPECT_LT(x, 1);
   }
   EXPECT_EQ(random.below(1), 0u);
+}
+
+TEST(SwarmTime, ADifferenceThatNoDurationHoldsIsTheNearestOne) {
+  auto now = swarm_time_from(1'700'000'000'000'000'000);
+  EXPECT_EQ(difference(now + 3s, now), 3s);
+  EXPECT_EQ(difference(now, now + 3s), -3s);
+  EXPECT_EQ(difference(now, swarm_time::min()), swarm_clock::duration::max());
+  EXPECT_EQ(difference(swarm_time::min(), now), swarm_clock::duration::min());
+  EXPECT_EQ(difference(swarm_time::max(), swarm_time::min()), swarm_clock::duration::max());
 }
 
 TEST(Payload, ASliceSharesAndKeepsTheMemory) {

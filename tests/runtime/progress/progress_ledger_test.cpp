@@ -95,6 +95,19 @@ TEST_F(ProgressLedger, OfNobodyStillGivesFiniteNumbers) {
   EXPECT_FALSE(view.ready);
 }
 
+TEST_F(ProgressLedger, TakesAnyTimeThatAPeerClaims) {
+  auto ancient = report(1, 3, 100, 1e300);
+  ancient.time = swarm_time::min();
+  add(ancient);
+  auto to_come = report(2, 3, 50, 1e300);
+  to_come.time = swarm_time::max();
+  add(to_come);
+  auto view = ledger.view(report(0, 3, 10, 20), now);
+  EXPECT_EQ(view.global_samples, 160U);
+  EXPECT_GE(view.eta_seconds, 0);
+  EXPECT_DOUBLE_EQ(view.refresh_seconds, 0.5);
+}
+
 TEST_F(ProgressLedger, ClampsTheRefreshPeriodAtBothEnds) {
   add(report(1, 0, 250, 1'000'000));
   EXPECT_DOUBLE_EQ(ledger.view(report(0, 0, 0), now).refresh_seconds, 0.5);
