@@ -42,13 +42,14 @@ struct router {
       ->request(switchboard, config.request_timeout + 1s,
                 call_peer{peer, wire::dht_ping{}, config.request_timeout})
       .then(
-        [self = self, peer, sent, ctx = ctx](const peer_answer& answer) {
-          self->state.table->heard_from(peer, self->clock().now());
+        [self = self, peer, sent, ctx = ctx, config = config,
+         board = switchboard](const peer_answer& answer) {
+          router{self, ctx, config, board}.heard_from(peer);
           ctx.metrics->count_dht_request("ping", "out", ec::none);
           if (const auto* pong = std::get_if<wire::dht_pong>(&answer.what)) {
             auto received = ctx.wall->now();
             auto middle = sent + (received - sent) / 2;
-            ctx.metrics->set_clock_skew(seconds_of(pong->now - middle));
+            ctx.metrics->set_clock_skew(seconds_of(difference(pong->now, middle)));
           }
         },
         [self = self, peer, ctx = ctx](const caf::error& why) {
@@ -294,6 +295,7 @@ struct router {
             auto reason = from_caf(why);
             if (reason.code == ec::duplicate_identity) { // our own address: nobody to join there
               self->state.joined = true;
+              self->state.bootstrap_failures.erase(where);
               std::erase(self->state.bootstrap, where);
             } else {
               auto [known, first] =
@@ -309,9 +311,12 @@ struct router {
   void after_bootstrap() const {
     auto& st = state();
     if (st.table->size() > 0 || !st.connected.empty()) {
+      st.retry = 0ms;
       refresh(dht_id_of(ctx.record.id));
       return;
     }
+    if (std::exchange(st.retry_due, true))
+      return; // upkeep tries, too
     st.retry = std::clamp(st.retry * 2, config.bootstrap_retry_min, config.bootstrap_retry_max);
     auto jittered = milliseconds{static_cast<std::int64_t>(static_cast<double>(st.retry.count())
                                                            * (0.75 + 0.5 * st.random->unit()))};
@@ -343,7 +348,7 @@ struct router {
                 });
       }
     }
-    if (st.bootstrap_pending == 0 && st.joined)
+    if (st.bootstrap_pending == 0 && st.joined && !st.retry_due)
       try_bootstrap();
     ctx.metrics->set_dht(static_cast<double>(st.table->size()),
                          static_cast<double>(st.store->size()),
@@ -548,6 +553,7 @@ dht_router_impl::behavior_type dht_router(self_pointer self, node_context ctx, d
       with([&](const router& r) { on_search_expired(r, msg.search); });
     },
     [with, self](retry_bootstrap) {
+      self->state.retry_due = false;
       if (self->state.bootstrap_pending == 0)
         with([](const router& r) { r.try_bootstrap(); });
     },

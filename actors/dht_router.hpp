@@ -89,6 +89,7 @@ struct dht_router_state {
   std::map<endpoint, std::string> bootstrap_failures;
   std::size_t bootstrap_pending = 0;
   milliseconds retry{0};
+  bool retry_due = false; // a retry_bootstrap is on its way
   bool joined = false;
   std::set<peer_id> connected;
   std::deque<peer_record> lost; // oldest first

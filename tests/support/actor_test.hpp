@@ -26,7 +26,11 @@ protected:
     config_type() { set("scheduler.policy", caf::atom("testing")); }
   };
 
-  ~actor_test() override {
+  ~actor_test() override { end_actors(); }
+
+  /// Ends everything that was spawned. For fixtures whose own members the actors use: their
+  /// destructors call it first.
+  void end_actors() {
     // ~actor_system would wait for ever for what is still alive or unprocessed.
     for (const auto& handle : spawned_)
       if (auto alive = caf::actor_cast<caf::strong_actor_ptr>(handle))
@@ -37,6 +41,7 @@ protected:
       sched.trigger_timeouts();
       settle();
     }
+    spawned_.clear();
   }
 
   /// Spawns an actor that the fixture ends with itself.
