@@ -29,8 +29,21 @@ void transmit(self_pointer self, const wire::message& what, payload body = {}) {
 
 void close_if_idle(self_pointer self) {
   auto& st = self->state;
-  if (st.close_when_idle && st.calls.empty() && st.inbound_calls.empty())
+  if (!st.close_when_idle || !st.calls.empty())
+    return;
+  auto wanted = [](const auto& call) { return call.second; };
+  if (std::none_of(st.inbound_calls.begin(), st.inbound_calls.end(), wanted))
     st.link->close(*st.close_when_idle);
+}
+
+/// The service is done with a call of the peer. True if the peer still wants the answer.
+bool take_inbound(self_pointer self, std::uint64_t id) {
+  auto found = self->state.inbound_calls.find(id);
+  if (found == self->state.inbound_calls.end())
+    return false;
+  bool wanted = found->second;
+  self->state.inbound_calls.erase(found);
+  return wanted;
 }
 
 void settle(self_pointer self, std::uint64_t id, const failure& why) {
@@ -55,7 +68,7 @@ public:
       return refuse(call.id, {ec::not_ready, "this peer does not serve that (yet)"});
     if (st.inbound_calls.size() >= config_.inbound_calls_max)
       return refuse(call.id, {ec::overloaded, "too many open requests"});
-    if (!st.inbound_calls.insert(call.id).second)
+    if (!st.inbound_calls.emplace(call.id, true).second)
       return violate("a call id is used twice");
     auto id = call.id;
     auto patience =
@@ -63,14 +76,14 @@ public:
     self_->request(service, patience, inbound_call{st.link->remote(), std::move(call.what)})
       .then(
         [self = self_, id](outbound_answer& answer) {
-          if (self->state.inbound_calls.erase(id) > 0)
+          if (take_inbound(self, id))
             transmit(self, wire::answer{id, std::move(answer.what)}, std::move(answer.body));
           close_if_idle(self);
         },
         [self = self_, id](const caf::error& why) {
           auto reason = from_caf(why);
           reason.detail.resize(std::min(reason.detail.size(), wire::detail_bytes_max));
-          if (self->state.inbound_calls.erase(id) > 0)
+          if (take_inbound(self, id))
             transmit(self, wire::refusal{id, std::move(reason)});
           close_if_idle(self);
         });
@@ -93,7 +106,12 @@ public:
   void operator()(const wire::refusal& refusal) { settle(self_, refusal.id, refusal.why); }
 
   // The service works on, its answer goes nowhere.
-  void operator()(const wire::cancel& cancel) { self_->state.inbound_calls.erase(cancel.id); }
+  void operator()(const wire::cancel& cancel) {
+    auto found = self_->state.inbound_calls.find(cancel.id);
+    if (found != self_->state.inbound_calls.end())
+      found->second = false;
+    close_if_idle(self_);
+  }
 
   void operator()(const wire::ping& ping) { transmit(self_, wire::pong{ping.nonce}); }
 

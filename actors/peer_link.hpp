@@ -5,7 +5,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 
 #include <caf/all.hpp>
 
@@ -69,7 +68,9 @@ struct peer_link_state {
   service_table services;
   std::map<std::uint64_t, answer_promise> calls; // ours, open
   std::uint64_t last_call = 0;
-  std::set<std::uint64_t> inbound_calls; // the peer's, open and not cancelled
+  /// The peer's calls that a service works on, and whether the peer still wants the answer. What it
+  /// cancelled counts until the service is done: else cancelling would get around the limit.
+  std::map<std::uint64_t, bool> inbound_calls;
   std::optional<failure> close_when_idle;
   std::optional<failure> ended;
   bool said_goodbye = false;

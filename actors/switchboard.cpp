@@ -6,7 +6,7 @@
 #include "actors/switchboard.hpp"
 
 #include <algorithm>
-#include <limits>
+#include <utility>
 
 #include "actors/guard.hpp"
 
@@ -52,6 +52,32 @@ void call_over(self_pointer self, const peer_link_actor& link,
           [promise](caf::error& why) mutable { promise.deliver(std::move(why)); });
 }
 
+/// Sends over `link`, in order, what waited for it.
+void hand_over(self_pointer self, const peer_link_actor& link, switchboard_state::dial& dial) {
+  auto now = self->clock().now();
+  for (auto& item : std::exchange(dial.waiting, {})) {
+    if (auto* call = std::get_if<switchboard_state::waiting_call>(&item)) {
+      auto left = std::chrono::duration_cast<milliseconds>(call->deadline - now);
+      if (left <= 0ms)
+        call->promise.deliver(to_caf(ec::timeout, "connecting took too long"));
+      else
+        call_over(self, link, std::move(call->promise), std::move(call->what), left);
+    } else {
+      auto& event = std::get<switchboard_state::waiting_event>(item);
+      self->send(link, tell_over_link{std::move(event.what), std::move(event.body)});
+    }
+  }
+}
+
+/// Everybody who waits for `dial` hears why it came to nothing.
+void refuse_waiting(switchboard_state::dial& dial, const failure& why) {
+  for (auto& promise : std::exchange(dial.connects, {}))
+    promise.deliver(to_caf(why));
+  for (auto& item : std::exchange(dial.waiting, {}))
+    if (auto* call = std::get_if<switchboard_state::waiting_call>(&item))
+      call->promise.deliver(to_caf(why));
+}
+
 /// Enters an authenticated link. Nothing if it was refused.
 void enter(self_pointer self, const node_context& ctx, const switchboard_config& config,
            const std::shared_ptr<net::link>& link) {
@@ -75,14 +101,16 @@ void enter(self_pointer self, const node_context& ctx, const switchboard_config&
     peer.record = remote;
   for (const auto& older : peer.connections)
     if (older.outbound == link->outbound())
-      self->send(older.actor, close_link{{ec::peer_lost, "replaced by a newer connection"}, true});
+      self->delayed_send(older.actor, config.linger,
+                         close_link{{ec::peer_lost, "replaced by a newer connection"}, true});
   peer.connections.push_back({number, link, actor, link->outbound()});
   if (peer.connections.size() > 1) {
     // Two sides dialled at once: whoever dialled the one that is not used lets it end.
     const auto& used = canonical(ctx.record.id, remote.id, peer.connections);
     for (const auto& c : peer.connections)
       if (c.number != used.number && c.outbound)
-        self->send(c.actor, close_link{{ec::none, "one connection is enough"}, true});
+        self->delayed_send(c.actor, config.linger,
+                           close_link{{ec::none, "one connection is enough"}, true});
   }
   ctx.links->set(remote.id, canonical(ctx.record.id, remote.id, peer.connections).link);
   count_connections(self, ctx);
@@ -92,6 +120,9 @@ void enter(self_pointer self, const node_context& ctx, const switchboard_config&
     for (const auto& listener : st.listeners)
       self->send(listener, peer_connected{peer.record});
   }
+  // It was quicker to reach us than we to reach it, or we cannot.
+  if (auto dial = st.dialling.find(remote.id); dial != st.dialling.end())
+    hand_over(self, actor, st.dials.at(dial->second));
 }
 
 void on_link_down(self_pointer self, const node_context& ctx, const link_down& msg) {
@@ -123,11 +154,7 @@ void finish_dial(self_pointer self, const node_context& ctx, std::uint64_t numbe
   st.dials.erase(number);
   if (!dial.peer.is_zero())
     st.dialling.erase(dial.peer);
-  for (auto& promise : dial.connects)
-    promise.deliver(to_caf(why));
-  for (auto& item : dial.waiting)
-    if (auto* call = std::get_if<switchboard_state::waiting_call>(&item))
-      call->promise.deliver(to_caf(why));
+  refuse_waiting(dial, why);
   ctx.log->debug("could not reach {}: {}", to_string(dial.current), to_string(why));
 }
 
@@ -151,31 +178,28 @@ void on_dial_ended(self_pointer self, const node_context& ctx, const switchboard
     st.dialling.erase(dial.peer);
   enter(self, ctx, config, msg.link);
   auto peer = st.peers.find(msg.link->remote().id);
-  if (peer == st.peers.end()) {
-    failure refused{ec::overloaded, "this peer has all the links it wants"};
-    for (auto& promise : dial.connects)
-      promise.deliver(to_caf(refused));
-    for (auto& item : dial.waiting)
-      if (auto* call = std::get_if<switchboard_state::waiting_call>(&item))
-        call->promise.deliver(to_caf(refused));
-    return;
-  }
+  if (peer == st.peers.end())
+    return refuse_waiting(
+      dial, st.hung_up ? failure{ec::shutting_down, "this peer is stopping"}
+                       : failure{ec::overloaded, "this peer has all the links it wants"});
   for (auto& promise : dial.connects)
     promise.deliver(peer_connected{peer->second.record});
-  const auto& link = canonical(ctx.record.id, peer->first, peer->second.connections).actor;
+  hand_over(self, canonical(ctx.record.id, peer->first, peer->second.connections).actor, dial);
+}
+
+/// A call's deadline covers the dial that it waits for, however long others are ready to wait.
+void on_dial_overdue(self_pointer self, const dial_overdue& msg) {
+  auto found = self->state.dials.find(msg.dial);
+  if (found == self->state.dials.end())
+    return;
   auto now = self->clock().now();
-  for (auto& item : dial.waiting) {
-    if (auto* call = std::get_if<switchboard_state::waiting_call>(&item)) {
-      auto left = std::chrono::duration_cast<milliseconds>(call->deadline - now);
-      if (left <= 0ms)
-        call->promise.deliver(to_caf(ec::timeout, "connecting took too long"));
-      else
-        call_over(self, link, std::move(call->promise), std::move(call->what), left);
-    } else {
-      auto& event = std::get<switchboard_state::waiting_event>(item);
-      self->send(link, tell_over_link{std::move(event.what), std::move(event.body)});
-    }
-  }
+  std::erase_if(found->second.waiting, [&](auto& item) {
+    auto* call = std::get_if<switchboard_state::waiting_call>(&item);
+    if (call == nullptr || call->deadline > now)
+      return false;
+    call->promise.deliver(to_caf(ec::timeout, "connecting took too long"));
+    return true;
+  });
 }
 
 void try_next_address(self_pointer self, const switchboard_config& config, std::uint64_t number) {
@@ -201,8 +225,11 @@ void try_next_address(self_pointer self, const switchboard_config& config, std::
 switchboard_state::dial* reach(self_pointer self, const switchboard_config& config,
                                const peer_record& to, milliseconds timeout) {
   auto& st = self->state;
-  if (auto known = st.dialling.find(to.id); known != st.dialling.end())
-    return &st.dials.at(known->second);
+  if (auto known = st.dialling.find(to.id); known != st.dialling.end()) {
+    auto& dial = st.dials.at(known->second);
+    dial.deadline = std::max(dial.deadline, self->clock().now() + timeout);
+    return &dial;
+  }
   if (to.addresses.empty() || st.hung_up)
     return nullptr;
   auto number = ++st.numbers;
@@ -231,6 +258,7 @@ caf::result<peer_answer> on_call(self_pointer self, const node_context& ctx,
   auto promise = self->make_response_promise<peer_answer>();
   dial->waiting.emplace_back(switchboard_state::waiting_call{promise, std::move(msg.what),
                                                              self->clock().now() + msg.timeout});
+  self->delayed_send(self, msg.timeout, dial_overdue{st.dialling.at(msg.to.id)});
   return promise;
 }
 
@@ -315,6 +343,7 @@ switchboard_impl::behavior_type switchboard(self_pointer self, node_context ctx,
         }
     },
     [self, ctx, config](const dial_ended& msg) { on_dial_ended(self, ctx, config, msg); },
+    [self](const dial_overdue& msg) { on_dial_overdue(self, msg); },
     [self, ctx](const link_down& msg) { on_link_down(self, ctx, msg); },
   };
 }

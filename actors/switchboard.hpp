@@ -3,6 +3,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <variant>
 #include <vector>
 
 #include <caf/all.hpp>
@@ -20,6 +21,9 @@ struct switchboard_config {
   std::size_t links_max = 256;
   /// Messages that wait for a dial to one peer; more are refused (calls) or dropped (events).
   std::size_t waiting_max = 1024;
+  /// How long a connection that another one replaced stays open for what is under way on it: the
+  /// peer goes on using it until it knows of the other one. Several round trips.
+  milliseconds linger{2'000};
   link_config link;
 };
 
@@ -43,6 +47,10 @@ struct dial_ended {
   std::uint64_t dial = 0;
   std::shared_ptr<net::link> link; // null: failed
   failure why;
+};
+/// To itself: calls that wait for this dial may be out of time.
+struct dial_overdue {
+  std::uint64_t dial = 0;
 };
 
 struct switchboard_state {
@@ -72,7 +80,7 @@ struct switchboard_state {
     peer_id peer;                   // zero: connect_address
     std::deque<endpoint> addresses; // still to try
     endpoint current;
-    steady_time deadline;
+    steady_time deadline; // of the caller that waits longest
     std::vector<std::variant<waiting_call, waiting_event>> waiting; // in order
     std::vector<caf::typed_response_promise<peer_connected>> connects;
   };
@@ -90,11 +98,13 @@ struct switchboard_state {
 using switchboard_impl =
   switchboard_actor::extend<caf::reacts_to<serve>, caf::reacts_to<listen_links>,
                             caf::reacts_to<link_arrived>, caf::reacts_to<hang_up>,
-                            caf::reacts_to<dial_ended>, caf::reacts_to<link_down>>;
+                            caf::reacts_to<dial_ended>, caf::reacts_to<dial_overdue>,
+                            caf::reacts_to<link_down>>;
 
 /// Holds the links to all peers. One peer has one entry, however many sockets: of two connections
 /// that both sides dialled at once, both sides use the one dialled by the smaller id and let the
-/// other end when it is idle. A newer connection in the same direction replaces an older one.
+/// other end, a while later, when it is idle. A newer connection in the same direction replaces an
+/// older one in the same way.
 switchboard_impl::behavior_type
 switchboard(switchboard_impl::stateful_pointer<switchboard_state> self, node_context ctx,
             switchboard_config config, std::shared_ptr<net::transport> transport);
@@ -106,3 +116,4 @@ WAGGLE_LOCAL(listen_links)
 WAGGLE_LOCAL(link_arrived)
 WAGGLE_LOCAL(hang_up)
 WAGGLE_LOCAL(dial_ended)
+WAGGLE_LOCAL(dial_overdue)

@@ -1,0 +1,425 @@
+#include "actors/peer_link.hpp"
+
+#include <gmock/gmock.h>
+
+#include "runtime/wire/convert.hpp"
+#include "tests/support/network_test.hpp"
+
+namespace waggle::testing {
+namespace {
+
+/// A connection whose other end is the test.
+class scripted_link final : public net::link {
+public:
+  explicit scripted_link(peer_record remote) : remote_(std::move(remote)) {}
+
+  [[nodiscard]] const peer_record& remote() const override { return remote_; }
+  [[nodiscard]] bool outbound() const override { return true; }
+  void start(net::link_events events) override { events_ = std::move(events); }
+  bool send(net::frame f) override {
+    if (full)
+      return false;
+    auto message = wire::decode(f.header, f.body.size);
+    EXPECT_TRUE(message) << "we sent what the peer would refuse";
+    if (message)
+      sent.push_back(*message);
+    return true;
+  }
+  void grant(std::size_t bytes) override { granted += bytes; }
+  void close(failure why) override {
+    if (!closed)
+      closed = std::move(why);
+  }
+
+  void arrive(const wire::message& what, payload body = {}) {
+    events_.on_frame({wire::encode(what), std::move(body)});
+  }
+  void arrive_raw(std::string header, payload body = {}) {
+    events_.on_frame({std::move(header), std::move(body)});
+  }
+  void end(failure why) { events_.on_close(std::move(why)); }
+
+  /// All messages of one kind that the link was given to send.
+  template <class Message>
+  std::vector<Message> sent_of() const {
+    std::vector<Message> out;
+    for (const auto& message : sent)
+      if (const auto* one = std::get_if<Message>(&message))
+        out.push_back(*one);
+    return out;
+  }
+
+  bool full = false;
+  std::vector<wire::message> sent;
+  std::size_t granted = 0;
+  std::optional<failure> closed;
+
+private:
+  peer_record remote_;
+  net::link_events events_;
+};
+
+link_owner_actor::behavior_type recording_owner(link_owner_actor::pointer,
+                                                std::shared_ptr<std::vector<link_down>> downs) {
+  return {[downs](const link_down& msg) { downs->push_back(msg); }};
+}
+
+payload some_bytes(std::size_t size) {
+  std::vector<std::byte> bytes(size, std::byte{7});
+  return copy_to_payload(bytes);
+}
+
+class PeerLink : public actor_test {
+protected:
+  void SetUp() override {
+    config.inbound_calls_max = 4;
+    config.inbound_backlog_bytes = 1_KiB;
+    service_table services;
+    for (std::size_t topic = 0; topic < service_topics; ++topic) {
+      books.push_back(std::make_shared<heard_by_service>());
+      services[topic] = spawn(recording_service, books.back());
+    }
+    owner = spawn(recording_owner, downs);
+    link = spawn(peer_link, ctx, config, wire_end, std::uint64_t{42}, owner, services);
+  }
+
+  heard_by_service& book(service_topic topic) { return *books[static_cast<std::size_t>(topic)]; }
+
+  pending<peer_answer> call(milliseconds timeout = 3s) {
+    return ask_later<peer_answer>(link, call_over_link{wire::dht_ping{}, timeout});
+  }
+  void arrive(const wire::message& what, payload body = {}) {
+    wire_end->arrive(what, std::move(body));
+    settle();
+  }
+  void end_link(failure why) {
+    wire_end->end(std::move(why));
+    settle();
+  }
+  std::uint64_t last_call_id() const { return wire_end->sent_of<wire::call>().back().id; }
+  double refused(const std::string& reason) const {
+    return exported(*ctx.metrics, "waggle_network_refused_total{reason=\"" + reason + "\"");
+  }
+
+  node_context ctx = test_context(1, wall);
+  link_config config;
+  std::shared_ptr<scripted_link> wire_end = std::make_shared<scripted_link>(test_peer(2));
+  std::vector<std::shared_ptr<heard_by_service>> books;
+  std::shared_ptr<std::vector<link_down>> downs = std::make_shared<std::vector<link_down>>();
+  link_owner_actor owner;
+  peer_link_impl link;
+};
+
+// -- our calls -----------------------------------------------------------------------------------
+
+TEST_F(PeerLink, GivesEachCallItsOwnAnswerWhateverTheirOrder) {
+  auto first = call();
+  auto second = call();
+  auto calls = wire_end->sent_of<wire::call>();
+  ASSERT_EQ(calls.size(), 2U);
+  EXPECT_EQ(calls[0].deadline_ms, 3'000U);
+  arrive(wire::answer{calls[1].id, wire::dht_pong{swarm_time{2s}}});
+  arrive(wire::answer{calls[0].id, wire::dht_pong{swarm_time{1s}}});
+  ASSERT_TRUE(first.get() && second.get());
+  EXPECT_EQ(first.get()->from, test_peer(2).id);
+  EXPECT_EQ(std::get<wire::dht_pong>(first.get()->what).now, swarm_time{1s});
+  EXPECT_EQ(std::get<wire::dht_pong>(second.get()->what).now, swarm_time{2s});
+}
+
+TEST_F(PeerLink, EndsACallAtItsDeadlineAndTellsThePeer) {
+  auto asked = call(2s);
+  pass(1'999ms);
+  EXPECT_FALSE(asked.answered());
+  pass(1ms);
+  ASSERT_TRUE(asked.answered());
+  EXPECT_EQ(asked.get().error().code, ec::timeout);
+  auto cancels = wire_end->sent_of<wire::cancel>();
+  ASSERT_EQ(cancels.size(), 1U);
+  EXPECT_EQ(cancels[0].id, last_call_id());
+}
+
+TEST_F(PeerLink, ReturnsTheBytesOfAnAnswerThatComesTooLate) {
+  call(1s);
+  auto id = last_call_id();
+  pass(2s);
+  arrive(wire::answer{id, wire::state_chunk{0}}, some_bytes(100));
+  EXPECT_EQ(wire_end->granted, 100U);
+  EXPECT_FALSE(wire_end->closed);
+}
+
+TEST_F(PeerLink, HandsTheBytesOfAnAnswerOn) {
+  auto asked = call();
+  arrive(wire::answer{last_call_id(), wire::state_chunk{3}}, some_bytes(100));
+  ASSERT_TRUE(asked.get());
+  EXPECT_EQ(asked.get()->body.size, 100U);
+  EXPECT_EQ(wire_end->granted, 100U);
+}
+
+TEST_F(PeerLink, ARefusalKeepsItsReason) {
+  auto asked = call();
+  arrive(wire::refusal{last_call_id(), {ec::group_full, "eight are enough"}});
+  ASSERT_TRUE(asked.answered());
+  EXPECT_EQ(asked.get().error(), (failure{ec::group_full, "eight are enough"}));
+}
+
+TEST_F(PeerLink, IgnoresAnswersThatNobodyAskedFor) {
+  arrive(wire::answer{77, wire::dht_pong{}});
+  arrive(wire::refusal{78, {ec::internal, {}}});
+  EXPECT_FALSE(wire_end->closed);
+  EXPECT_TRUE(alive(link));
+}
+
+TEST_F(PeerLink, AllOpenCallsEndWithTheLinkAndItsReason) {
+  auto first = call();
+  auto second = call();
+  end_link({ec::peer_lost, "reset"});
+  for (const auto& asked : {first, second}) {
+    ASSERT_TRUE(asked.answered());
+    EXPECT_EQ(asked.get().error().code, ec::peer_lost);
+  }
+  ASSERT_EQ(downs->size(), 1U);
+  EXPECT_EQ((*downs)[0].peer, test_peer(2).id);
+  EXPECT_EQ((*downs)[0].link, 42U);
+  EXPECT_EQ((*downs)[0].why.code, ec::peer_lost);
+  EXPECT_FALSE(alive(link));
+}
+
+// -- the peer's calls ----------------------------------------------------------------------------
+
+TEST_F(PeerLink, AsksTheServiceOfTheTopicAndAnswersUnderTheSameId) {
+  wire::join_group join;
+  join.self = test_peer(2);
+  const std::pair<wire::request, service_topic> requests[] = {
+    {wire::dht_ping{}, service_topic::dht},
+    {wire::dht_find{{dht_id{}}, false}, service_topic::dht},
+    {wire::dht_store{}, service_topic::dht},
+    {join, service_topic::matchmaking},
+    {wire::open_state{}, service_topic::state},
+    {wire::get_state_chunk{}, service_topic::state},
+  };
+  std::uint64_t id = 100;
+  std::map<service_topic, std::size_t> expected;
+  for (const auto& [request, topic] : requests) {
+    arrive(wire::call{++id, 1'000, request});
+    auto answers = wire_end->sent_of<wire::answer>();
+    ASSERT_EQ(answers.size(), id - 100);
+    EXPECT_EQ(answers.back().id, id);
+    EXPECT_EQ(book(topic).calls.size(), ++expected[topic]);
+    EXPECT_EQ(book(topic).calls.back().from.id, test_peer(2).id);
+    EXPECT_EQ(book(topic).calls.back().what.index(), request.index());
+  }
+}
+
+TEST_F(PeerLink, SendsEventsToTheServiceOfTheTopic) {
+  arrive(wire::event{wire::leave_group{"p"}});
+  ASSERT_EQ(book(service_topic::matchmaking).events.size(), 1U);
+  EXPECT_EQ(book(service_topic::matchmaking).events[0].from.id, test_peer(2).id);
+  record entry;
+  entry.name = "progress";
+  arrive(wire::event{wire::progress_push{entry}});
+  EXPECT_EQ(book(service_topic::progress).events.size(), 1U);
+}
+
+// They go past the actor: whoever reads them on the I/O thread hands them on.
+TEST_F(PeerLink, PartsOfARoundNeitherWaitForServicesNorCountAsBacklog) {
+  wire::part part;
+  part.round.bytes[0] = std::byte{1};
+  part.count = 25;
+  auto header = wire::encode(wire::event{part});
+  for (std::size_t bytes = 0; bytes <= config.inbound_backlog_bytes; bytes += header.size())
+    wire_end->arrive_raw(header, some_bytes(100));
+  EXPECT_FALSE(wire_end->closed);
+  settle();
+  EXPECT_TRUE(book(service_topic::averaging).events.empty());
+  EXPECT_EQ(wire_end->granted, 0U) << "they wait for their round to begin";
+  ctx.rounds->forget_old(sched.clock().now() + 60s);
+  EXPECT_GT(wire_end->granted, 0U) << "nobody wanted them";
+}
+
+TEST_F(PeerLink, RefusesWhatNobodyServes) {
+  tell(link, use_services{});
+  arrive(wire::call{1, 1'000, wire::open_state{}});
+  auto refusals = wire_end->sent_of<wire::refusal>();
+  ASSERT_EQ(refusals.size(), 1U);
+  EXPECT_EQ(refusals[0].id, 1U);
+  EXPECT_EQ(refusals[0].why.code, ec::not_ready);
+  arrive(wire::event{wire::leave_group{"p"}});
+  EXPECT_FALSE(wire_end->closed);
+}
+
+TEST_F(PeerLink, PassesAServicesRefusalOnWithinTheLimitOfTheWire) {
+  book(service_topic::dht).answer = failure{ec::rate_limited, std::string(5'000, 'x')};
+  arrive(wire::call{1, 1'000, wire::dht_ping{}});
+  auto refusals = wire_end->sent_of<wire::refusal>();
+  ASSERT_EQ(refusals.size(), 1U);
+  EXPECT_EQ(refusals[0].why.code, ec::rate_limited);
+  EXPECT_EQ(refusals[0].why.detail, std::string(wire::detail_bytes_max, 'x'));
+}
+
+TEST_F(PeerLink, RefusesForAServiceThatDoesNotAnswerWithinTheAskersDeadline) {
+  book(service_topic::dht).silent = true;
+  arrive(wire::call{1, 300, wire::dht_ping{}});
+  pass(299ms);
+  EXPECT_TRUE(wire_end->sent_of<wire::refusal>().empty());
+  pass(1ms);
+  auto refusals = wire_end->sent_of<wire::refusal>();
+  ASSERT_EQ(refusals.size(), 1U);
+  EXPECT_EQ(refusals[0].why.code, ec::timeout);
+}
+
+TEST_F(PeerLink, CutsAnEndlessDeadlineToItsOwnLimit) {
+  book(service_topic::dht).silent = true;
+  arrive(wire::call{1, 4'000'000'000U, wire::dht_ping{}});
+  for (int second = 0; second < 61 && wire_end->sent_of<wire::refusal>().empty(); ++second) {
+    pass(1s);
+    arrive(wire::pong{0}); // the peer is there all the time
+  }
+  EXPECT_EQ(wire_end->sent_of<wire::refusal>().size(), 1U);
+}
+
+TEST_F(PeerLink, RefusesMoreOpenCallsThanItsLimit) {
+  book(service_topic::dht).silent = true;
+  for (std::uint64_t id = 1; id <= 5; ++id)
+    arrive(wire::call{id, 1'000, wire::dht_ping{}});
+  auto refusals = wire_end->sent_of<wire::refusal>();
+  ASSERT_EQ(refusals.size(), 1U);
+  EXPECT_EQ(refusals[0].id, 5U);
+  EXPECT_EQ(refusals[0].why.code, ec::overloaded);
+  EXPECT_EQ(book(service_topic::dht).calls.size(), 4U);
+}
+
+TEST_F(PeerLink, CancelledCallsCountUntilTheServiceIsDoneWithThem) {
+  auto& dht = book(service_topic::dht);
+  dht.silent = true;
+  for (std::uint64_t id = 1; id <= 5; ++id) {
+    arrive(wire::call{id, 1'000, wire::dht_ping{}});
+    arrive(wire::cancel{id});
+  }
+  EXPECT_EQ(dht.calls.size(), 4U) << "cancelling got around the limit";
+  auto refusals = wire_end->sent_of<wire::refusal>();
+  ASSERT_EQ(refusals.size(), 1U);
+  EXPECT_EQ(refusals[0].why.code, ec::overloaded);
+  // What is answered now goes nowhere, and makes room.
+  tell(dht.service, answer_kept_calls{});
+  EXPECT_TRUE(wire_end->sent_of<wire::answer>().empty());
+  dht.silent = false;
+  arrive(wire::call{6, 1'000, wire::dht_ping{}});
+  EXPECT_EQ(wire_end->sent_of<wire::answer>().size(), 1U);
+}
+
+TEST_F(PeerLink, ClosesOnACallIdThatIsStillInUse) {
+  book(service_topic::dht).silent = true;
+  arrive(wire::call{1, 1'000, wire::dht_ping{}});
+  arrive(wire::cancel{1});
+  EXPECT_FALSE(wire_end->closed);
+  arrive(wire::call{1, 1'000, wire::dht_ping{}});
+  ASSERT_TRUE(wire_end->closed);
+  EXPECT_EQ(wire_end->closed->code, ec::protocol_violation);
+  EXPECT_EQ(refused("protocol_violation"), 1);
+}
+
+// -- life and death ------------------------------------------------------------------------------
+
+TEST_F(PeerLink, AnswersAPing) {
+  arrive(wire::ping{99});
+  auto pongs = wire_end->sent_of<wire::pong>();
+  ASSERT_EQ(pongs.size(), 1U);
+  EXPECT_EQ(pongs[0].nonce, 99U);
+}
+
+TEST_F(PeerLink, PingsAndClosesWhenThePeerStaysSilent) {
+  pass(1s);
+  EXPECT_EQ(wire_end->sent_of<wire::ping>().size(), 1U);
+  pass(3'999ms);
+  EXPECT_FALSE(wire_end->closed);
+  pass(1ms);
+  ASSERT_TRUE(wire_end->closed);
+  EXPECT_EQ(wire_end->closed->code, ec::timeout);
+}
+
+TEST_F(PeerLink, StaysOpenAsLongAsThePeerSaysAnything) {
+  for (int i = 0; i < 20; ++i) {
+    pass(4s);
+    arrive(wire::pong{12345}); // of no ping of ours, but a sign of life
+  }
+  EXPECT_FALSE(wire_end->closed);
+  EXPECT_EQ(exported(*ctx.metrics, "waggle_network_rtt_seconds_count"), 0);
+}
+
+TEST_F(PeerLink, MeasuresTheRoundTripOfItsPings) {
+  pass(1s);
+  auto ping = wire_end->sent_of<wire::ping>().at(0);
+  pass(250ms);
+  arrive(wire::pong{ping.nonce});
+  arrive(wire::pong{ping.nonce}); // once is enough
+  EXPECT_EQ(exported(*ctx.metrics, "waggle_network_rtt_seconds_count"), 1);
+  EXPECT_DOUBLE_EQ(exported(*ctx.metrics, "waggle_network_rtt_seconds_sum"), 0.25);
+}
+
+TEST_F(PeerLink, ClosesOnBytesThatAreNoMessageAndReturnsTheirBody) {
+  wire_end->arrive_raw("\xff\xff\xff", some_bytes(10));
+  settle();
+  ASSERT_TRUE(wire_end->closed);
+  EXPECT_EQ(wire_end->closed->code, ec::malformed);
+  EXPECT_EQ(wire_end->granted, 10U);
+  EXPECT_EQ(refused("malformed"), 1);
+}
+
+TEST_F(PeerLink, ClosesWhenThePeerDoesNotTakeWhatWeSend) {
+  wire_end->full = true;
+  tell(link, tell_over_link{wire::leave_group{"p"}, {}});
+  ASSERT_TRUE(wire_end->closed);
+  EXPECT_EQ(wire_end->closed->code, ec::overloaded);
+}
+
+TEST_F(PeerLink, ClosesWhenMoreArrivesThanItCanLookAt) {
+  std::string header = wire::encode(wire::event{wire::leave_group{std::string(100, 'p')}});
+  for (std::size_t bytes = 0; bytes <= config.inbound_backlog_bytes; bytes += header.size()) {
+    EXPECT_FALSE(wire_end->closed);
+    wire_end->arrive_raw(header); // nobody runs meanwhile
+  }
+  ASSERT_TRUE(wire_end->closed);
+  EXPECT_EQ(wire_end->closed->code, ec::overloaded);
+}
+
+TEST_F(PeerLink, AGoodbyeIsTheReasonOfTheEnd) {
+  arrive(wire::event{wire::goodbye{}});
+  end_link({ec::peer_lost, "the connection was closed"});
+  ASSERT_EQ(downs->size(), 1U);
+  EXPECT_EQ((*downs)[0].why.code, ec::shutting_down);
+}
+
+TEST_F(PeerLink, ClosesAtOnceOrWhenNoCallIsOpen) {
+  auto asked = call();
+  book(service_topic::dht).silent = true;
+  arrive(wire::call{1, 1'000, wire::dht_ping{}});
+  tell(link, close_link{{ec::none, "one is enough"}, true});
+  EXPECT_FALSE(wire_end->closed);
+  arrive(wire::answer{last_call_id(), wire::dht_pong{}});
+  EXPECT_TRUE(asked.get());
+  EXPECT_FALSE(wire_end->closed) << "the peer waits for an answer";
+  tell(book(service_topic::dht).service, answer_kept_calls{});
+  EXPECT_EQ(wire_end->sent_of<wire::answer>().size(), 1U);
+  ASSERT_TRUE(wire_end->closed);
+  EXPECT_EQ(wire_end->closed->detail, "one is enough");
+}
+
+TEST_F(PeerLink, ACancelledCallDoesNotKeepItOpen) {
+  book(service_topic::dht).silent = true;
+  arrive(wire::call{1, 1'000, wire::dht_ping{}});
+  tell(link, close_link{{ec::none, {}}, true});
+  EXPECT_FALSE(wire_end->closed);
+  arrive(wire::cancel{1});
+  EXPECT_TRUE(wire_end->closed);
+}
+
+TEST_F(PeerLink, TakesItsConnectionAlongWhenItsOwnerDies) {
+  caf::anon_send_exit(owner, caf::exit_reason::kill);
+  settle();
+  EXPECT_FALSE(alive(link));
+  ASSERT_TRUE(wire_end->closed);
+  EXPECT_EQ(wire_end->closed->code, ec::shutting_down);
+}
+
+} // namespace
+} // namespace waggle::testing
