@@ -160,7 +160,14 @@ private:
 sim_network::sim_network(options opts, steady_time start)
   : options_(opts), random_(random_source{opts.seed}.fork("network")), now_(start) {}
 
-sim_network::~sim_network() = default;
+sim_network::~sim_network() {
+  // What a link tells its owner about may own the link; closing it would end that, but nobody
+  // lets time pass any more.
+  for (const auto& each : nodes_)
+    for (const auto& weak : each->links)
+      if (auto held = weak.lock())
+        held->events_ = {};
+}
 
 sim_network::node_index sim_network::add_node(std::string run_id, peer_record record) {
   auto index = nodes_.size();
