@@ -25,7 +25,8 @@ struct sim_swarm {
     std::vector<ec> closed;
   };
   void adopt(std::size_t at, std::shared_ptr<link> l) {
-    l->start({[this, at](frame f) {
+    l->start({{},
+              [this, at](frame f) {
                 seen[at].frames.push_back(f.header);
                 seen[at].body_bytes += f.body.size;
               },

@@ -73,7 +73,8 @@ struct peer {
     return *bound;
   }
   void adopt(std::shared_ptr<link> l) {
-    l->start({[this, weak = std::weak_ptr<link>{l}](frame f) {
+    l->start({{},
+              [this, weak = std::weak_ptr<link>{l}](frame f) {
                 if (auto from = weak.lock(); from && granting)
                   from->grant(f.body.size);
                 seen.note([&] {
