@@ -7,6 +7,8 @@
 #include "runtime/codec/codec.hpp"
 #include "runtime/net/framing.hpp"
 #include "runtime/net/handshake.hpp"
+#include "runtime/progress/progress_ledger.hpp"
+#include "runtime/training/training_state.hpp"
 #include "runtime/wire/fields.hpp"
 #include "tests/runtime/wire/samples.hpp"
 
@@ -72,4 +74,13 @@ int main(int argc, char** argv) {
   write(
     root / "codec", "choice",
     "\x80role:parameter=float16,gradient=(size:1000,float16,uniform8),default=(map:a%2cb=none)");
+  progress_report report;
+  report.who = {self->id(), self->key(), {{"10.0.0.1", 7700}}, false};
+  report.epoch = epoch_id{3};
+  report.samples = 100;
+  report.samples_per_second = 20;
+  report.time = swarm_time_from(1'700'000'000'000'000'000);
+  write(root / "progress", "report", encode_progress(report));
+  auto state = encode_state({epoch_id{3}, {}, {}, as_byte_span("weights")});
+  write(root / "progress", "state", as_string_view(state.view()));
 }
