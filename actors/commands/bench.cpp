@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 
 #include "actors/commands/bench_codec.hpp"
+#include "actors/commands/bench_swarm.hpp"
 
 namespace waggle {
 
@@ -39,13 +40,13 @@ command bench_command(std::vector<bench_entry> benchmarks) {
   return {"bench",
           "Measure this build on this machine.",
           details,
-          {"training", "output", "bench"},
+          {"training", "averaging", "average", "swarm", "output", "bench"},
           {{"NAME", "What to measure: " + names + "."}},
           run};
 }
 
 std::vector<bench_entry> common_benchmarks() {
-  return {codec_benchmark()};
+  return {allreduce_benchmark(), codec_benchmark(), matchmaking_benchmark()};
 }
 
 bench_stopwatch::bench_stopwatch() : began_(now()), cpu_began_(process_cpu_seconds()) {}

@@ -212,6 +212,7 @@ node_config::averaging_parts averaging_from(const run_options& o, const std::str
   if (o.bandwidth)
     m.bandwidth = static_cast<double>(*o.bandwidth);
   m.min_vector_size = o.min_vector_size;
+  m.initial_group_bits = o.group_bits;
   m.part_elements = static_cast<std::uint32_t>(
     std::min<std::uint64_t>(o.part_bytes / sizeof(float), part_elements_max));
   m.min_contributors = static_cast<std::uint32_t>(o.min_contributors);

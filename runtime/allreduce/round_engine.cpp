@@ -282,8 +282,10 @@ round_engine::reduction& round_engine::reduction_of(std::uint32_t index) {
   auto found = reductions_.find(index);
   if (found == reductions_.end()) {
     const auto& part = books_.parts()[index];
-    found =
-      reductions_.emplace(index, reduction{part_reducer{part.codec, part.count}, {}, false}).first;
+    found = reductions_
+              .emplace(index,
+                       reduction{part_reducer{part.codec, part.count, plan().reduce_by}, {}, false})
+              .first;
   }
   return found->second;
 }
@@ -329,13 +331,15 @@ void round_engine::take_reduced(std::uint32_t index, member_set over,
                                 const std::shared_ptr<float>& out) {
   if (reported_)
     return;
-  if (!outcome.poisoned.empty()) {
-    outcome.poisoned.for_each([&](std::size_t member) {
-      if (member == order_.self_index)
-        perform(protocol_.give_up({ec::non_finite, "our own contribution was refused"}));
+  if (!outcome.excluded.empty()) {
+    for (const auto& found : outcome.excluded) {
+      port_->say("leaves out " + short_name(plan().members[found.member].peer.id) + ": "
+                 + describe(found));
+      if (found.member == order_.self_index)
+        perform(protocol_.give_up({found.reason, "our own contribution was refused"}));
       else
-        refuse(member, ec::non_finite);
-    });
+        refuse(found.member, found.reason);
+    }
     return;
   }
   const auto& view = books_.view();

@@ -235,9 +235,23 @@ std::vector<option_spec> make_table() {
      "averaging",
      [](o& x, std::string_view v) -> status {
        auto choice = parse_codec_choice(v);
-       if (!choice)
-         return failure{ec::bad_config, "is no codec: " + choice.error().detail};
+       if (!choice) {
+         std::vector<std::string> names;
+         for (auto codec : all_codecs())
+           names.emplace_back(to_string(codec));
+         return failure{ec::bad_config, "is no codec; the nearest is " + nearest(v, names) + " ("
+                                          + choice.error().detail + ")"};
+       }
        x.codec = std::string{v};
+       return done{};
+     }},
+    {"group-bits", "BITS", "",
+     "Bucket of 0 and 1 to look for partners in; it changes after every round. Empty: one bucket.",
+     "averaging",
+     [](o& x, std::string_view v) -> status {
+       if (v.find_first_not_of("01") != std::string_view::npos || v.size() > 64)
+         return failure{ec::bad_config, "is not a row of at most 64 0 and 1"};
+       x.group_bits = std::string{v};
        return done{};
      }},
     {"error-feedback", "BOOL", "false",
@@ -250,10 +264,12 @@ std::vector<option_spec> make_table() {
      whole(&o::faulty_max, 0, 31, "fewer than half of a round's members")},
     {"auxiliary", "BOOL", "false", "Only reduce for the others: contribute nothing.", "averaging",
      yes_no(&o::auxiliary)},
-    {"bandwidth", "BYTES", "measured",
-     "What this peer can send and receive a second; 0: never reduce for others.", "averaging",
+    {"bandwidth", "BYTES", "unknown",
+     "What this peer can send and receive a second: who has more reduces more. 0: never reduce for "
+     "others; unknown: as much as the mean.",
+     "averaging",
      [](o& x, std::string_view v) -> status {
-       if (v == "measured") {
+       if (v == "unknown") {
          x.bandwidth.reset();
          return done{};
        }
@@ -412,6 +428,12 @@ status check_combinations(const run_options& o) {
   if (o.client_mode && o.auxiliary)
     return bad("--client-mode and --auxiliary exclude each other: an auxiliary reduces for others, "
                "who have to reach it");
+  auto how = parse_aggregator(o.aggregator);
+  if (how)
+    if (auto promise =
+          check_aggregation({*how, static_cast<std::uint32_t>(o.faulty_max)}, o.target_group_size);
+        !promise)
+      return bad("--aggregator " + o.aggregator + ": " + promise.error().detail);
   if (o.micro_batch > o.target_batch_size)
     return bad("--micro-batch " + std::to_string(o.micro_batch)
                + " is larger than --target-batch-size " + std::to_string(o.target_batch_size)

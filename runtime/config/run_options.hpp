@@ -63,10 +63,11 @@ struct run_options {
   milliseconds averaging_timeout{60'000};
   milliseconds stall_timeout{5'000};
   bool error_feedback = false;
+  std::string group_bits;
   std::string aggregator = "mean";
   std::uint64_t faulty_max = 0;
   bool auxiliary = false;
-  std::optional<std::uint64_t> bandwidth; // bytes a second; none: measured
+  std::optional<std::uint64_t> bandwidth; // bytes a second; none: not known
   std::uint64_t min_vector_size = 0;
   std::uint64_t reduce_threads = 0;
 

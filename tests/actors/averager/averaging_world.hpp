@@ -107,6 +107,9 @@ private:
         return promise;
       },
       [](const get_seekers&) { return seekers{}; },
+      [](get_group_bits) { return group_bits{}; },
+      [](const set_group_bits& msg) { return group_bits{msg.bits}; },
+      [](const set_bandwidth&) {},
       [this, self, index](cancel_search) {
         for (const auto& s : searches)
           if (s.peer == index)
@@ -156,7 +159,12 @@ private:
         plan.members.push_back({peers[m.peer]->ctx.record, peers[m.peer]->mode});
         plan.gathered.push_back(m.what.gather);
       }
-      plan.shares = equal_shares(plan.members, plan.elements, 0);
+      std::vector<share_bid> bids;
+      for (const auto& m : plan.members)
+        bids.push_back({m.mode, {}});
+      auto shares = balanced_shares(bids, plan.elements, 0);
+      ASSERT_TRUE(shares);
+      plan.shares = *shares;
       change_plan(plan);
       ASSERT_TRUE(validate_plan(plan)) << to_string(validate_plan(plan).error());
       for (const auto& m : members) {

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "actors/commands/bench.hpp"
+
+namespace waggle {
+
+/// `waggle bench allreduce`: rounds of a standing group, by number of peers and size of the vector.
+bench_entry allreduce_benchmark();
+
+/// `waggle bench matchmaking`: how long peers need to find each other.
+bench_entry matchmaking_benchmark();
+
+} // namespace waggle
