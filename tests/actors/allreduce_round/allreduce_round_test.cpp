@@ -137,6 +137,14 @@ TEST_F(AllreduceRound, GoesOnWithoutAMemberThatSendsNaN) {
   expect_shrunk_without_member_1(ec::non_finite);
 }
 
+TEST_F(AllreduceRound, GoesOnWithoutAMemberWhoseValuesAreNonsenseBesideTheOthers) {
+  contribute_all(2, 3);
+  contribute(1, 0, {1e30F, 0});
+  contribute(1, 1, {0, 0});
+  EXPECT_EQ(refused("implausible_norm"), 1);
+  expect_shrunk_without_member_1(ec::implausible_norm);
+}
+
 TEST_F(AllreduceRound, GoesOnWithoutAMemberThatSendsTheWrongShape) {
   contribute_all(2, 3);
   contribute(1, 0, {1, 2, 3});
@@ -149,6 +157,23 @@ TEST_F(AllreduceRound, GoesOnWithoutAMemberWhoseLinkBreaks) {
   contribute(1, 0, {5, 5});
   tell(round, peer_disconnected{plan.members[1].peer.id, {ec::peer_lost, {}}});
   expect_shrunk_without_member_1(ec::peer_lost);
+}
+
+/// The same members, who trust each other less.
+class RobustRound : public AllreduceRound {
+protected:
+  RobustRound() { plan.reduce_by = {aggregator::median, 1}; }
+};
+
+TEST_F(RobustRound, ReducesByWhatThePlanSays) {
+  contribute_all(1, 30'000);
+  contribute_all(2, 2);
+  say(1, wire::round_prepared{plan.id, 0});
+  say(2, wire::round_prepared{plan.id, 0});
+  ASSERT_EQ(log->ended.size(), 1U);
+  EXPECT_EQ(log->ended[0].report.outcome, round_outcome::complete);
+  EXPECT_EQ(*log->ended[0].report.values, (float_vector{2, 2, 2, 2, 2, 2}));
+  EXPECT_EQ(log->ended[0].report.weight_sum, 3) << "of all contributors, whatever counted";
 }
 
 TEST_F(AllreduceRound, IgnoresStrangers) {
