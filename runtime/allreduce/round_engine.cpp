@@ -220,7 +220,12 @@ void round_engine::on_part(std::size_t from, const inbound_event& event, const w
                 ? books_.contribution(head.index, from, head.view, now_())
                 : books_.result(head.index, from, head.contributors, head.view, now_());
   if (said == verdict::later) {
-    // Bounded: bodies that are not released hold the sender's window.
+    // Bodies that are not released hold the sender's window, but small ones are many. Nobody has
+    // more to say than a contribution and a result of each part, for a view or two.
+    if (++parked_from_[from] > 4 * books_.parts().size()) {
+      event.release();
+      return refuse(from, ec::overloaded);
+    }
     parked_.push_back(event);
     return;
   }
@@ -306,7 +311,9 @@ void round_engine::reduce_if_complete(std::uint32_t index) {
   auto over = std::exchange(work.wanted, {});
   const auto& part = books_.parts()[index];
   std::shared_ptr<float> out;
-  if (!work.home_used && !being_written_[index]) {
+  // Only a part whose home we are is never written by anybody else. What we reduce in place of a
+  // lost member may have its result in place already.
+  if (part.home == order_.self_index && !work.home_used) {
     work.home_used = true;
     out = {result_, result_->data() + part.offset};
   } else {
@@ -454,6 +461,7 @@ void round_engine::act(const round_protocol::enter_view& a) {
   completed_ = now_();
   work();
   auto parked = std::exchange(parked_, {});
+  parked_from_.clear();
   for (const auto& event : parked)
     handle(event);
   collect();

@@ -96,7 +96,7 @@ private:
   struct reduction {
     part_reducer reducer;
     member_set wanted;      // reduce over these as soon as they are here
-    bool home_used = false; // the first result went to its place in `result_`
+    bool home_used = false; // the first sum went to its place in `result_`: the part's home is here
   };
 
   void tell(std::size_t member, wire::event what, payload body = {});
@@ -150,8 +150,9 @@ private:
   std::vector<bool> being_written_; // by a link, see `destination`
   std::map<std::uint32_t, reduction> reductions_;
   std::map<peer_id, std::size_t> members_;
-  std::vector<inbound_event> parked_; // parts of a view that we have not heard of yet
-  std::optional<double> weight_sum_;  // of the current contributors, as the results say
+  std::vector<inbound_event> parked_;              // parts of a view that we have not heard of yet
+  std::map<std::size_t, std::size_t> parked_from_; // how many, by member
+  std::optional<double> weight_sum_; // of the current contributors, as the results say
   steady_time began_;
   steady_time completed_; // when the result of the view was complete here
   std::optional<steady_time> first_fault_;

@@ -48,6 +48,7 @@ protected:
     plan.shares = {6, 0, 0};
     plan.codecs = {{6, codec_id::none}};
     plan.gathered.resize(3);
+    change_plan();
     ASSERT_TRUE(validate_plan(plan));
     order.plan = plan;
     order.values = std::make_shared<float_vector>(float_vector{1, 1, 1, 1, 1, 1});
@@ -58,6 +59,16 @@ protected:
     settle();
   }
 
+  /// For fixtures that want another plan.
+  virtual void change_plan() {}
+
+  /// What `values` are on the wire.
+  payload encoded(const std::vector<float>& values) const {
+    auto bytes = std::make_shared<std::vector<std::byte>>(encoded_size(codec, values.size()));
+    encode(codec, values, *bytes);
+    return payload_of(std::shared_ptr<const std::vector<std::byte>>{bytes});
+  }
+
   void contribute(std::size_t member, std::uint32_t part, const std::vector<float>& values) {
     wire::part head;
     head.round = plan.id;
@@ -66,8 +77,7 @@ protected:
     head.offset = part * 2;
     head.count = 2;
     head.weight = 1;
-    auto bytes = std::make_shared<const std::vector<float>>(values);
-    tell(round, inbound_event{plan.members[member].peer, head, payload_of(bytes), nullptr});
+    tell(round, inbound_event{plan.members[member].peer, head, encoded(values), nullptr});
   }
   void contribute_all(std::size_t member, float value) {
     for (std::uint32_t part = 0; part < 3; ++part)
@@ -110,6 +120,7 @@ protected:
   log_book log = std::make_shared<observed>();
   node_context ctx;
   round_plan plan;
+  codec_id codec = codec_id::none;
   round_order order;
   allreduce_round_impl round;
 };
@@ -183,6 +194,21 @@ TEST_F(AllreduceRound, IgnoresStrangers) {
   EXPECT_EQ(refused("protocol_violation"), 1);
 }
 
+TEST_F(AllreduceRound, KeepsOnlySoManyPartsOfViewsToCome) {
+  contribute_all(2, 3);
+  wire::part head;
+  head.round = plan.id;
+  head.view = 3;
+  head.kind = wire::part_kind::result;
+  head.count = 2;
+  for (int i = 0; i < 12; ++i)
+    tell(round, inbound_event{plan.members[1].peer, head, encoded({1, 1}), nullptr});
+  EXPECT_EQ(refused("overloaded"), 0);
+  tell(round, inbound_event{plan.members[1].peer, head, encoded({1, 1}), nullptr});
+  EXPECT_EQ(refused("overloaded"), 1);
+  expect_shrunk_without_member_1(ec::overloaded);
+}
+
 TEST_F(AllreduceRound, FailsByItsDeadlineWithAReason) {
   pass(61s);
   tell(round, check_round{});
@@ -190,6 +216,49 @@ TEST_F(AllreduceRound, FailsByItsDeadlineWithAReason) {
   EXPECT_EQ(log->ended[0].report.outcome, round_outcome::failed);
   EXPECT_NE(log->ended[0].report.why.code, ec::none);
   EXPECT_EQ(log->ended[0].report.values, nullptr);
+}
+
+/// Member 1 reduces everything and contributes nothing; values are rounded on their way.
+class AllreduceRoundWithAnAuxiliary : public AllreduceRound {
+protected:
+  void change_plan() override {
+    plan.members[1].mode = member_mode::auxiliary;
+    plan.shares = {0, 6, 0};
+    codec = codec_id::float16;
+    plan.codecs = {{6, codec}};
+  }
+
+  void send_result(std::size_t member, std::uint32_t part, const std::vector<float>& values) {
+    wire::part head;
+    head.round = plan.id;
+    head.kind = wire::part_kind::result;
+    head.index = part;
+    head.offset = part * 2;
+    head.count = 2;
+    head.weight = 2;
+    head.contributors = 0b101;
+    tell(round, inbound_event{plan.members[member].peer, head, encoded(values), nullptr});
+  }
+};
+
+// The mean of 1 and 1.0009765625 lies between two values that float16 has: whoever wrote an
+// unrounded sum into the result would end with other bytes than the rest.
+TEST_F(AllreduceRoundWithAnAuxiliary, KeepsAResultThatItReducesAgainInPlaceOfItsReducer) {
+  constexpr float next_to_one = 1.0009765625F;
+  for (std::uint32_t part = 0; part < 3; ++part)
+    send_result(1, part, {1, 1});
+  say(2, wire::round_prepared{plan.id, 0});
+  tell(round, peer_disconnected{plan.members[1].peer.id, {ec::peer_lost, {}}});
+  auto views = told<wire::round_propose>(2);
+  ASSERT_EQ(views.size(), 1U);
+  EXPECT_EQ(views[0].view.contributors, 0b101U) << "both that remain hold the result";
+  // Two of the parts are ours now.
+  contribute(2, 0, {next_to_one, next_to_one});
+  contribute(2, 2, {next_to_one, next_to_one});
+  say(2, wire::round_prepared{plan.id, views[0].view.number});
+  ASSERT_EQ(log->ended.size(), 1U);
+  EXPECT_EQ(log->ended[0].report.outcome, round_outcome::complete);
+  EXPECT_EQ(*log->ended[0].report.values, (float_vector{1, 1, 1, 1, 1, 1}));
 }
 
 } // namespace
