@@ -27,9 +27,9 @@ namespace waggle {
 /// | state  | who may leave it, and how |
 /// |--------|--------------------------------------------------------------------------------------|
 /// | seek   | asks one candidate at a time; accepted → follow; the group is complete, or expires |
-/// |        | with min_group_size members → done. Others may join meanwhile: no wait holds them up
-/// | | follow | the leader begins → done; disbands, leaves, is lost or silent → seek | | done   |
-/// nobody                                                                               |
+/// |        | with min_group_size members → done. Others may join meanwhile |
+/// | follow | the leader begins → done; disbands, leaves, is lost or silent → seek |
+/// | done   | nobody |
 ///
 /// Every input returns what to do, in order. Not thread-safe.
 class group_search {
