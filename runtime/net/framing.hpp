@@ -3,6 +3,8 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <string>
+#include <string_view>
 
 #include "runtime/core/bytes.hpp"
 #include "runtime/core/result.hpp"
@@ -15,7 +17,46 @@ enum class frame_kind : std::uint8_t {
   message = 0,   // header: wire::Header; body: a part's or a state chunk's bytes
   window = 1,    // header: 8 bytes, the number of body bytes granted, little-endian
   handshake = 2, // header: HandshakeMessage; never a body
+  // Between two peers on one host (runtime/net/local_path.hpp):
+  offer = 3,     // header: where the other end may connect to, and by which nonce it is known
+  reference = 4, // header: memory_reference, then wire::Header; the body lies in shared memory
+  release = 5,   // header: 8 bytes for each reference whose memory is no longer looked at
 };
+
+/// A body in memory that both ends map, little-endian:
+///
+///     segment (4) | bytes (4) | offset (8) | id (8)
+struct memory_reference {
+  static constexpr std::size_t size = 24;
+
+  std::uint32_t segment = 0;
+  std::uint32_t bytes = 0;
+  std::uint64_t offset = 0; // in the segment
+  std::uint64_t id = 0;     // chosen by the sender, returned by `release`
+};
+
+inline std::string write_reference(const memory_reference& reference) {
+  std::string out(memory_reference::size, '\0');
+  std::memcpy(out.data(), &reference.segment, 4);
+  std::memcpy(out.data() + 4, &reference.bytes, 4);
+  std::memcpy(out.data() + 8, &reference.offset, 8);
+  std::memcpy(out.data() + 16, &reference.id, 8);
+  return out;
+}
+
+/// REQUIRES: 24 bytes.
+inline memory_reference read_reference(std::string_view bytes) {
+  memory_reference reference;
+  std::memcpy(&reference.segment, bytes.data(), 4);
+  std::memcpy(&reference.bytes, bytes.data() + 4, 4);
+  std::memcpy(&reference.offset, bytes.data() + 8, 8);
+  std::memcpy(&reference.id, bytes.data() + 16, 8);
+  return reference;
+}
+
+constexpr std::size_t offer_bytes_max = 128;
+/// Ids in one release frame.
+constexpr std::size_t releases_max = 1024;
 
 /// The sixteen bytes in front of every frame, little-endian:
 ///
@@ -45,18 +86,26 @@ inline result<frame_prefix> read_prefix(byte_span bytes) {
   std::memcpy(&magic, bytes.data(), 4);
   auto kind = std::to_integer<std::uint8_t>(bytes[4]);
   bool zeros = bytes[5] == std::byte{0} && bytes[6] == std::byte{0} && bytes[7] == std::byte{0};
-  if (magic != frame_prefix::magic || kind > 2 || !zeros)
+  if (magic != frame_prefix::magic || kind > 5 || !zeros)
     return failure{ec::malformed, "these bytes are no frame"};
   frame_prefix prefix{static_cast<frame_kind>(kind), 0, 0};
   std::memcpy(&prefix.header_bytes, bytes.data() + 8, 4);
   std::memcpy(&prefix.body_bytes, bytes.data() + 12, 4);
-  if (prefix.header_bytes > wire::header_bytes_max || prefix.body_bytes > wire::body_bytes_max)
+  auto header_max = wire::header_bytes_max;
+  if (prefix.kind == frame_kind::reference)
+    header_max += memory_reference::size;
+  if (prefix.header_bytes > header_max || prefix.body_bytes > wire::body_bytes_max)
     return failure{ec::oversize, "a frame of " + std::to_string(prefix.header_bytes) + " + "
                                    + std::to_string(prefix.body_bytes) + " bytes"};
   if (prefix.kind != frame_kind::message && prefix.body_bytes != 0)
     return failure{ec::malformed, "a body where none belongs"};
   if (prefix.kind == frame_kind::window && prefix.header_bytes != 8)
     return failure{ec::malformed, "a window update of the wrong size"};
+  if ((prefix.kind == frame_kind::offer && prefix.header_bytes > offer_bytes_max)
+      || (prefix.kind == frame_kind::reference && prefix.header_bytes < memory_reference::size)
+      || (prefix.kind == frame_kind::release
+          && (prefix.header_bytes % 8 != 0 || prefix.header_bytes > 8 * releases_max)))
+    return failure{ec::malformed, "a frame about shared memory of the wrong size"};
   return prefix;
 }
 

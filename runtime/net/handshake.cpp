@@ -46,6 +46,7 @@ std::string handshake::hello() const {
   hello.set_key(std::string{with_.self->key().raw()});
   hello.set_nonce(std::string{with_.nonce.raw()});
   hello.set_client_mode(with_.record.client_mode);
+  hello.set_host(with_.host);
   for (const auto& address : with_.record.addresses) {
     auto& to = *hello.add_addresses();
     to.set_host(address.host);
@@ -103,6 +104,7 @@ handshake::step handshake::on_message(std::string_view bytes) {
         "both ends have the same identity: a peer dialled itself, or two share a key file");
     peer_ = std::move(claim);
     peer_nonce_ = *nonce;
+    same_host_ = !with_.host.empty() && hello.host() == with_.host;
     proto::HandshakeMessage answer;
     answer.mutable_proof()->set_signature(
       std::string{with_.self->sign(proof_text(with_.dialled)).raw()});

@@ -40,6 +40,9 @@ public:
     std::shared_ptr<const signature_verifier> verifier;
     handshake_nonce nonce;
     peer_id expected; // zero: whoever it is
+    /// Of this host, network and user (host_token); empty: shares no memory. A hint: what follows
+    /// from it is proved by the kernel.
+    std::string host;
   };
 
   explicit handshake(setup with);
@@ -54,6 +57,9 @@ public:
   };
   [[nodiscard]] step on_message(std::string_view bytes);
 
+  /// Whether both said the same `host`.
+  [[nodiscard]] bool same_host() const { return same_host_; }
+
 private:
   [[nodiscard]] std::string proof_text(bool by_dialler) const;
   [[nodiscard]] step refuse(ec code, std::string detail) const;
@@ -61,6 +67,7 @@ private:
   setup with_;
   std::optional<peer_record> peer_; // claimed until the proof verified
   handshake_nonce peer_nonce_;
+  bool same_host_ = false;
   bool done_ = false;
 };
 

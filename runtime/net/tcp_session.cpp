@@ -38,9 +38,9 @@ failure failure_of(const error_code& error) {
 tcp_session::tcp_session(std::shared_ptr<asio::io_context> context, tcp::socket socket,
                          std::string early, session_limits limits,
                          std::shared_ptr<const net_events> events,
-                         std::shared_ptr<buffer_pool> pool)
+                         std::shared_ptr<buffer_pool> pool, std::shared_ptr<local_host> host)
   : context_(std::move(context)), socket_(std::move(socket)), deadline_(socket_.get_executor()),
-    limits_(limits), events_(std::move(events)), pool_(std::move(pool)),
+    limits_(limits), events_(std::move(events)), pool_(std::move(pool)), host_(std::move(host)),
     in_(std::max(read_buffer_bytes, early.size())), send_window_(limits.window_bytes) {
   std::memcpy(in_.data(), early.data(), early.size());
   in_end_ = early.size();
@@ -90,8 +90,20 @@ void tcp_session::on_handshake(std::string_view bytes) {
           from = asio::ip::make_address_v4(asio::ip::v4_mapped, from.to_v6());
         address.host = from.to_string();
       }
+    bool neighbours = host_ && handshake_->same_host();
     handshake_.reset();
     deadline_.cancel();
+    if (!neighbours)
+      host_.reset();
+    if (neighbours && !outbound_) {
+      auto offer = host_->expect([weak = weak_from_this()](unique_fd socket) {
+        if (auto me = weak.lock())
+          me->open_path(std::move(socket));
+      });
+      offered_ = offer.nonce;
+      if (!offered_.empty())
+        enqueue(frame_kind::offer, {std::move(offer.bytes), {}});
+    }
     finish_handshake(shared_from_this());
   }
 }
@@ -143,6 +155,8 @@ void tcp_session::read_more() {
 
 void tcp_session::parse() {
   while (!closed_) {
+    if (handshake_ && close_after_write_)
+      return; // refused: what the peer sent before it knows does not matter
     if (!handshake_ && !started_)
       return; // the owner is not there yet: the socket's buffer holds what comes
     auto available = in_end_ - in_begin_;
@@ -160,7 +174,7 @@ void tcp_session::parse() {
                        prefix->header_bytes);
     in_begin_ += frame_prefix::size + prefix->header_bytes;
     if (prefix->body_bytes == 0)
-      deliver(*prefix, std::move(header), {});
+      deliver(*prefix, std::move(header), {}, 0);
     else if (!read_body(*prefix, std::move(header)))
       return; // continues when the rest is here
   }
@@ -184,7 +198,7 @@ bool tcp_session::read_body(frame_prefix prefix, std::string header) {
   auto size = static_cast<std::size_t>(prefix.body_bytes);
   if (have == size) {
     // Not parse() from here: a peer that sends thousands of tiny bodies would exhaust the stack.
-    deliver(prefix, std::move(header), {std::move(body), size});
+    deliver(prefix, std::move(header), {std::move(body), size}, size);
     return true;
   }
   reading_ = true;
@@ -195,14 +209,15 @@ bool tcp_session::read_body(frame_prefix prefix, std::string header) {
                      me->reading_ = false;
                      if (error)
                        return me->fail(failure_of(error));
-                     me->deliver(prefix, std::move(header), {std::move(body), size});
+                     me->deliver(prefix, std::move(header), {std::move(body), size}, size);
                      me->parse();
                    });
   return false;
 }
 
-void tcp_session::deliver(frame_prefix prefix, std::string header, payload body) {
-  auto bytes = frame_prefix::size + header.size() + body.size;
+void tcp_session::deliver(frame_prefix prefix, std::string header, payload body,
+                          std::size_t wire_bytes) {
+  auto bytes = frame_prefix::size + header.size() + wire_bytes;
   if (events_->transferred)
     events_->transferred(false, body.size > 0, bytes);
   switch (prefix.kind) {
@@ -216,9 +231,86 @@ void tcp_session::deliver(frame_prefix prefix, std::string header, payload body)
       send_window_ += granted;
       return write_more();
     }
+    case frame_kind::offer:
+      return on_offer(header);
+    case frame_kind::reference:
+      return on_reference(std::move(header));
+    case frame_kind::release:
+      if (path_)
+        path_->on_release(header);
+      return;
     case frame_kind::message:
       if (handlers_.on_frame)
         handlers_.on_frame({std::move(header), std::move(body)});
+  }
+}
+
+// -- shared memory -------------------------------------------------------------------------------
+
+void tcp_session::on_offer(std::string_view offer) {
+  if (!host_ || !outbound_ || path_)
+    return fail({ec::protocol_violation, "an offer of shared memory that nobody asked for"});
+  auto socket = local_host::connect(offer);
+  if (socket)
+    return open_path(std::move(*socket));
+  if (events_->shared_memory)
+    events_->shared_memory(socket.error().code);
+}
+
+void tcp_session::open_path(unique_fd socket) {
+  offered_.clear();
+  if (closed_)
+    return;
+  local_path::events told;
+  told.returned = [weak = weak_from_this()] {
+    auto me = weak.lock();
+    if (me && !me->closed_)
+      asio::post(me->socket_.get_executor(), [me] { me->write_more(); });
+  };
+  told.state = [events = events_](ec why) {
+    if (events->shared_memory)
+      events->shared_memory(why);
+  };
+  path_ = host_->make_path(std::move(socket), std::move(told));
+}
+
+void tcp_session::on_reference(std::string header) {
+  if (!path_)
+    return fail({ec::protocol_violation, "a reference without shared memory"});
+  auto reference = read_reference(header);
+  header.erase(0, memory_reference::size);
+  // The same window as for bodies on the wire: it bounds what the peer can make us deal with.
+  if (reference.bytes > wire::body_bytes_max
+      || receive_outstanding_ + reference.bytes > limits_.window_bytes)
+    return fail({ec::protocol_violation, "the peer overran its window"});
+  auto seen = path_->borrow(reference);
+  if (!seen)
+    return fail(seen.error());
+  receive_outstanding_ += reference.bytes;
+  auto body = std::move(*seen);
+  std::shared_ptr<std::byte> own;
+  if (handlers_.body_memory)
+    own = handlers_.body_memory(header, body.size);
+  if (!own && !(handlers_.reads_shared && handlers_.reads_shared(header, body.size)))
+    own = pool_->take(body.size);
+  if (own) {
+    std::memcpy(own.get(), body.data.get(), body.size);
+    body.data = std::move(own);
+  }
+  if (events_->shared)
+    events_->shared(false, body.size);
+  if (handlers_.on_frame)
+    handlers_.on_frame({std::move(header), std::move(body)});
+}
+
+/// Tells the peer which of its memory is no longer looked at, before whatever else is written.
+void tcp_session::return_borrowed() {
+  for (auto ids = path_->take_returned(); !ids.empty(); ids = path_->take_returned()) {
+    std::string header(8 * ids.size(), '\0');
+    std::memcpy(header.data(), ids.data(), header.size());
+    frame_prefix prefix{frame_kind::release, static_cast<std::uint32_t>(header.size()), 0};
+    control_bytes_ += header.size() + frame_prefix::size;
+    control_.push_back({write_prefix(prefix), {std::move(header), {}}, 0});
   }
 }
 
@@ -259,7 +351,7 @@ void tcp_session::drain_inbox() {
     frame_prefix prefix{frame_kind::message, static_cast<std::uint32_t>(f.header.size()),
                         static_cast<std::uint32_t>(f.body.size)};
     auto& lane = f.body.empty() ? control_ : bulk_;
-    lane.push_back({write_prefix(prefix), std::move(f)});
+    lane.push_back({write_prefix(prefix), std::move(f), 0});
   }
   write_more();
 }
@@ -269,13 +361,31 @@ void tcp_session::enqueue(frame_kind kind, frame f) {
     return;
   control_bytes_ += f.header.size() + frame_prefix::size;
   frame_prefix prefix{kind, static_cast<std::uint32_t>(f.header.size()), 0};
-  control_.push_back({write_prefix(prefix), std::move(f)});
+  control_.push_back({write_prefix(prefix), std::move(f), 0});
   write_more();
+}
+
+/// Replaces a body by a reference to it, if the peer can follow it.
+void tcp_session::refer(outgoing& out) {
+  auto& content = out.content;
+  if (!path_ || content.body.size < limits_.shared_bytes_min)
+    return;
+  auto reference = path_->lend(content.body);
+  if (!reference)
+    return;
+  out.lent = std::exchange(content.body, {}).size;
+  content.header.insert(0, write_reference(*reference));
+  out.prefix =
+    write_prefix({frame_kind::reference, static_cast<std::uint32_t>(content.header.size()), 0});
+  if (events_->shared)
+    events_->shared(true, out.lent);
 }
 
 void tcp_session::write_more() {
   if (closed_ || !writing_.empty())
     return;
+  if (path_)
+    return_borrowed();
   while (!control_.empty() && writing_.size() < frames_per_write) {
     writing_.push_back(std::move(control_.front()));
     control_.pop_front();
@@ -287,6 +397,7 @@ void tcp_session::write_more() {
     send_window_ -= size;
     writing_.push_back(std::move(bulk_.front()));
     bulk_.pop_front();
+    refer(writing_.back());
   }
   if (writing_.empty()) {
     if (close_after_write_)
@@ -307,7 +418,7 @@ void tcp_session::write_more() {
                         return me->fail(failure_of(error));
                       for (const auto& out : me->writing_) {
                         auto bytes = frame_prefix::size + out.content.header.size();
-                        bool bulk = !out.content.body.empty();
+                        bool bulk = out.bulk();
                         if (bulk)
                           --me->bulk_frames_;
                         else
@@ -371,6 +482,10 @@ void tcp_session::fail(failure why) {
   socket_.close(ignored);
   control_.clear();
   bulk_.clear(); // writing_ is released when its operation ends
+  if (host_ && !offered_.empty())
+    host_->forget(offered_);
+  if (path_)
+    host_->retire(std::exchange(path_, nullptr));
   bool open = !on_ready_ && !handshake_;
   handshake_.reset();
   if (open && events_->closed)

@@ -18,6 +18,7 @@
 #include "runtime/net/buffer_pool.hpp"
 #include "runtime/net/framing.hpp"
 #include "runtime/net/handshake.hpp"
+#include "runtime/net/local_path.hpp"
 #include "runtime/net/net_events.hpp"
 #include "runtime/net/transport.hpp"
 
@@ -32,13 +33,15 @@ struct session_limits {
   std::size_t control_queue_bytes = 16_MiB; // more: send() says no
   std::size_t bulk_queue_frames = 65'536;
   milliseconds handshake_timeout{5'000};
+  std::size_t shared_bytes_min = 32_KiB; // smaller bodies are copied faster than referred to
 };
 static_assert(
   32_MiB / 4 * 3 >= wire::body_bytes_max,
   "the largest body must fit into a window of which up to a quarter is not returned yet");
 
-/// Frames in two lanes over one socket. `send`, `grant`, `close` and the constructor may be called
-/// from any thread; everything else runs on the io_context's only thread.
+/// Frames in two lanes over one socket. To a peer on this host, bodies go through shared memory
+/// beside it (local_path.hpp), if both want that. `send`, `grant`, `close` and the constructor may
+/// be called from any thread; everything else runs on the io_context's only thread.
 ///
 /// handshaking → open → closed: `run` ends the first with `on_ready` (once, also on failure).
 class tcp_session final : public link, public std::enable_shared_from_this<tcp_session> {
@@ -48,7 +51,7 @@ public:
   /// `context` is where the socket lives: a link may outlive the transport that made it.
   tcp_session(std::shared_ptr<asio::io_context> context, tcp::socket socket, std::string early,
               session_limits limits, std::shared_ptr<const net_events> events,
-              std::shared_ptr<buffer_pool> pool);
+              std::shared_ptr<buffer_pool> pool, std::shared_ptr<local_host> host);
 
   /// Shakes hands, then reports. I/O thread.
   void run(handshake::setup setup, ready on_ready);
@@ -66,6 +69,9 @@ private:
   struct outgoing {
     std::array<std::byte, frame_prefix::size> prefix{};
     frame content;
+    std::size_t lent = 0; // bytes of a body that was referred to, not in `content`
+
+    [[nodiscard]] bool bulk() const { return lent > 0 || !content.body.empty(); }
   };
 
   void read_more();
@@ -73,7 +79,13 @@ private:
   /// True if the whole body was here and was delivered; false if it is read first, or the link
   /// failed.
   bool read_body(frame_prefix prefix, std::string header);
-  void deliver(frame_prefix prefix, std::string header, payload body);
+  /// `wire_bytes`: of the body, what came over the socket.
+  void deliver(frame_prefix prefix, std::string header, payload body, std::size_t wire_bytes);
+  void on_reference(std::string header);
+  void on_offer(std::string_view offer);
+  void open_path(unique_fd socket);
+  void refer(outgoing& out);
+  void return_borrowed();
   void on_handshake(std::string_view bytes);
   void enqueue(frame_kind kind, frame f);
   void drain_inbox();
@@ -87,6 +99,7 @@ private:
   session_limits limits_;
   std::shared_ptr<const net_events> events_;
   std::shared_ptr<buffer_pool> pool_;
+  std::shared_ptr<local_host> host_; // null: no shared memory
   bool outbound_ = false;
   peer_record remote_;
 
@@ -95,6 +108,9 @@ private:
   link_events handlers_;
   bool started_ = false;
   std::optional<failure> closed_why_; // closed before start(): told then
+
+  std::shared_ptr<local_path> path_; // null: not to this peer, or not yet
+  std::string offered_;              // the nonce by which the peer may come; empty: none is out
 
   std::vector<std::byte> in_; // bytes read but not parsed: [in_begin_, in_end_)
   std::size_t in_begin_ = 0;

@@ -9,6 +9,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
+#include <netinet/tcp.h>
 
 #include "runtime/core/check.hpp"
 #include "runtime/net/http_connection.hpp"
@@ -17,6 +18,27 @@
 namespace waggle::net {
 
 namespace {
+
+/// Of bulk bytes that the kernel holds but has not sent: what a control frame may have to wait for.
+constexpr int unsent_bytes_max = 256 * 1024;
+
+/// Sets up a connection to another machine. On loopback there is no queue to keep short, and no
+/// loss.
+void tune(tcp::socket& socket, const std::string& congestion) {
+  error_code error;
+  auto to = socket.remote_endpoint(error).address();
+  if (error || to.is_loopback()
+      || (to.is_v6() && to.to_v6().is_v4_mapped()
+          && asio::ip::make_address_v4(asio::ip::v4_mapped, to.to_v6()).is_loopback()))
+    return;
+  // A kernel that has no such option does without: nothing depends on either.
+  ::setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_bytes_max,
+               sizeof unsent_bytes_max);
+  auto name = congestion == "auto" ? std::string{"bbr"} : congestion;
+  if (!name.empty())
+    ::setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_CONGESTION, name.data(),
+                 static_cast<socklen_t>(name.size()));
+}
 
 class tcp_transport final : public transport, public std::enable_shared_from_this<tcp_transport> {
 public:
@@ -29,6 +51,8 @@ public:
     limits_.handshake_timeout = config_.handshake_timeout;
     http_ =
       std::make_shared<http_settings>(http_settings{config_.http, events_, config_.http_timeout});
+    if (config_.shared_memory)
+      host_ = local_host::make(io_, config_.arena ? config_.arena : shared_arena::make());
     thread_ = std::thread{[this] { io_.run(); }};
   }
 
@@ -102,6 +126,8 @@ public:
         if (auto attempt = weak.lock())
           attempt->expire(ec::shutting_down);
       dialling_.clear();
+      if (host_)
+        host_->stop();
       guard_.reset();
       io_.stop(); // does not wait for HTTP clients
     });
@@ -228,15 +254,18 @@ private:
   }
 
   handshake::setup handshake_setup(bool dialled, const peer_id& expected) {
-    handshake::setup with{dialled, config_.run_id, config_.self, config_.record, config_.verifier,
-                          {},      expected};
+    handshake::setup with{dialled,          config_.run_id,
+                          config_.self,     config_.record,
+                          config_.verifier, {},
+                          expected,         host_ ? host_->token() : std::string{}};
     nonces_.fill(with.nonce.bytes);
     return with;
   }
 
   std::shared_ptr<tcp_session> make_session(tcp::socket socket, std::string early) {
+    tune(socket, config_.congestion);
     auto session = std::make_shared<tcp_session>(context_, std::move(socket), std::move(early),
-                                                 limits_, events_, pool_);
+                                                 limits_, events_, pool_, host_);
     std::erase_if(sessions_, [](const auto& weak) { return weak.expired(); });
     sessions_.push_back(session);
     return session;
@@ -312,6 +341,7 @@ private:
   std::shared_ptr<asio::io_context> context_ = std::make_shared<asio::io_context>(1);
   asio::io_context& io_ = *context_;
   asio::executor_work_guard<asio::io_context::executor_type> guard_{io_.get_executor()};
+  std::shared_ptr<local_host> host_; // null: no shared memory
   tcp::acceptor acceptor_;
   asio::steady_timer back_off_;
   on_link accept_;

@@ -7,6 +7,7 @@
 #include "runtime/crypto/identity.hpp"
 #include "runtime/net/http.hpp"
 #include "runtime/net/net_events.hpp"
+#include "runtime/net/shared_arena.hpp"
 #include "runtime/net/transport.hpp"
 
 namespace waggle::net {
@@ -23,6 +24,16 @@ struct tcp_transport_config {
   /// Bytes of bulk bodies that may be in flight to or from one peer. Bounds the memory that one
   /// peer can make us hold. At least 4/3 of wire::body_bytes_max.
   std::size_t window_bytes = 32_MiB;
+  /// Large bodies to peers of the same user on this host go through memory that both map. Costs as
+  /// much memory as is in flight to them, once; no path to a peer means TCP, no more.
+  bool shared_memory = true;
+  /// Where bodies are copied to for such peers, or lie from the beginning (arena_allocator). Null:
+  /// one of our own.
+  std::shared_ptr<shared_arena> arena;
+  /// Congestion control of links to other machines. "auto": bbr where the kernel has it, which
+  /// keeps a long or lossy link full; "": the system's; else a name that the kernel knows. What the
+  /// kernel refuses stays as it was.
+  std::string congestion = "auto";
   /// A client that has not sent its whole request by then is cut off (slow loris), an idle
   /// keep-alive connection, too.
   milliseconds http_timeout{10'000};

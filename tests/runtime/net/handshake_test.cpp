@@ -18,6 +18,7 @@ handshake::setup setup_of(std::uint64_t who, bool dialled, std::string run = "de
                        {self->id(), self->key(), {{"10.0.0.1", 7700}}, false},
                        make_plain_verifier(),
                        {},
+                       {},
                        {}};
   out.nonce.bytes.fill(static_cast<std::byte>(nonce != 0 ? nonce : static_cast<int>(who)));
   return out;

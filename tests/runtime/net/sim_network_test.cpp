@@ -25,12 +25,13 @@ struct sim_swarm {
     std::vector<ec> closed;
   };
   void adopt(std::size_t at, std::shared_ptr<link> l) {
-    l->start({{},
-              [this, at](frame f) {
-                seen[at].frames.push_back(f.header);
-                seen[at].body_bytes += f.body.size;
-              },
-              [this, at](failure why) { seen[at].closed.push_back(why.code); }});
+    link_events events;
+    events.on_frame = [this, at](frame f) {
+      seen[at].frames.push_back(f.header);
+      seen[at].body_bytes += f.body.size;
+    };
+    events.on_close = [this, at](failure why) { seen[at].closed.push_back(why.code); };
+    l->start(std::move(events));
     seen[at].links.push_back(std::move(l));
   }
   ec dial(std::size_t from, std::size_t to, const peer_id& expected = {}) {

@@ -1,0 +1,132 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <vector>
+
+#include "runtime/core/bytes.hpp"
+#include "runtime/net/unique_fd.hpp"
+
+namespace waggle::net {
+
+/// Memory that peers on this host may read: what lies here travels between processes without being
+/// copied. Large blocks out of few segments; a segment is one memory file (memfd), sealed against
+/// changes of its size, that vanishes with the last process that maps it.
+///
+/// A segment is address space; pages cost memory once they are touched, and are given back when
+/// more than `idle_bytes_max` of them are in no block. Thread-safe.
+class shared_arena : public std::enable_shared_from_this<shared_arena> {
+public:
+  struct limits {
+    std::size_t segment_bytes = 256_MiB; // a larger block gets a segment of its own
+    std::size_t bytes_max = 2_GiB;       // of all segments
+    std::size_t idle_bytes_max = 256_MiB;
+  };
+  static constexpr std::size_t segments_max = 16;
+  /// Blocks begin and end at multiples of this.
+  static constexpr std::size_t granule_bytes = 64_KiB;
+
+  /// Null: the system has no memory files.
+  static std::shared_ptr<shared_arena> make(limits with);
+  static std::shared_ptr<shared_arena> make() { return make(limits{}); }
+  ~shared_arena();
+
+  /// At least `bytes`, aligned to a page, of unspecified content; they come back by themselves.
+  /// Null: there is no room.
+  std::shared_ptr<std::byte> take(std::size_t bytes);
+
+  /// The same for who counts by himself: `give` gets what `take_raw` returned for as many bytes.
+  std::byte* take_raw(std::size_t bytes);
+  void give(std::byte* block, std::size_t bytes);
+
+  struct place {
+    std::uint32_t segment = 0;
+    std::uint64_t offset = 0;
+  };
+  /// Where [at, at + bytes) lies. Nothing: not here.
+  [[nodiscard]] std::optional<place> locate(const void* at, std::size_t bytes) const;
+
+  struct segment_view {
+    int fd = -1; // stays open as long as the arena lives
+    std::uint64_t bytes = 0;
+  };
+  [[nodiscard]] std::size_t bytes_max() const { return limits_.bytes_max; }
+
+  /// Segments are only added.
+  [[nodiscard]] std::size_t segment_count() const;
+  [[nodiscard]] segment_view segment(std::size_t index) const;
+
+  /// Bytes in blocks, and bytes in none whose pages still cost memory.
+  struct use {
+    std::size_t taken = 0;
+    std::size_t idle = 0;
+  };
+  [[nodiscard]] use in_use() const;
+
+private:
+  struct segment_state {
+    unique_fd file;
+    std::byte* memory = nullptr;
+    std::size_t bytes = 0;
+    std::vector<bool> taken;    // by granule
+    std::vector<bool> touched;  // by granule: has pages
+    std::size_t first_free = 0; // no granule before it is free
+  };
+
+  explicit shared_arena(limits with) : limits_(with) {}
+  bool grow(std::size_t bytes);
+  std::byte* take_from(segment_state& from, std::size_t granules);
+  [[nodiscard]] segment_state* segment_of(const void* at, std::size_t bytes);
+
+  const limits limits_;
+  mutable std::mutex mutex_;
+  std::vector<segment_state> segments_;
+  std::size_t mapped_bytes_ = 0;
+  std::size_t taken_granules_ = 0;
+  std::size_t idle_granules_ = 0; // touched, not taken
+};
+
+/// Puts the elements of a container into an arena if they are many, and on the heap if not, or if
+/// the arena is full or null. What a round sends from such a vector to a peer on this host is not
+/// copied; so nobody may change it while a payload refers to it.
+template <class T>
+class arena_allocator {
+public:
+  using value_type = T;
+  using propagate_on_container_copy_assignment = std::true_type;
+  using propagate_on_container_move_assignment = std::true_type;
+  using propagate_on_container_swap = std::true_type;
+
+  arena_allocator() = default;
+  explicit arena_allocator(std::shared_ptr<shared_arena> arena) : arena_(std::move(arena)) {}
+  template <class U>
+  arena_allocator(const arena_allocator<U>& other) : arena_(other.arena()) {}
+
+  T* allocate(std::size_t count) {
+    if (arena_ && count >= shared_arena::granule_bytes / sizeof(T)
+        && count <= ~std::size_t{0} / sizeof(T))
+      if (auto* block = arena_->take_raw(count * sizeof(T)))
+        return reinterpret_cast<T*>(block);
+    return std::allocator<T>{}.allocate(count);
+  }
+  void deallocate(T* block, std::size_t count) {
+    if (arena_ && arena_->locate(block, count * sizeof(T)))
+      return arena_->give(reinterpret_cast<std::byte*>(block), count * sizeof(T));
+    std::allocator<T>{}.deallocate(block, count);
+  }
+
+  [[nodiscard]] const std::shared_ptr<shared_arena>& arena() const { return arena_; }
+  template <class U>
+  bool operator==(const arena_allocator<U>& other) const {
+    return arena_ == other.arena();
+  }
+
+private:
+  std::shared_ptr<shared_arena> arena_;
+};
+
+} // namespace waggle::net
