@@ -157,7 +157,7 @@ bool local_path::read_note() {
   message.msg_iov = &data;
   message.msg_iovlen = 1;
   message.msg_control = control.data();
-  message.msg_controllen = control.size();
+  message.msg_controllen = CMSG_LEN(sizeof(int)); // of more descriptors the kernel closes the rest
   auto bytes = ::recvmsg(socket_.native_handle(), &message, MSG_CMSG_CLOEXEC);
   if (bytes < 0 && (errno == EAGAIN || errno == EINTR))
     return false;
