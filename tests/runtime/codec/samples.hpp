@@ -48,9 +48,10 @@ inline std::vector<float> of_kind(const std::string& kind, std::uint64_t seed, s
       x = bell(random);
     else if (kind == "offset")
       x = 1'000.0F + 0.01F * bell(random);
-    else if (kind == "tails")
-      x = std::ldexp(bell(random), static_cast<int>(random.below(40)) - 20);
-    else if (kind == "tiny")
+    else if (kind == "tails") {
+      auto exponent = static_cast<int>(random.below(40)) - 20; // first: compilers order arguments
+      x = std::ldexp(bell(random), exponent);
+    } else if (kind == "tiny")
       x = std::bit_cast<float>(static_cast<std::uint32_t>(random.below(2'000)));
     else if (kind == "huge")
       x = 1e37F * bell(random);
