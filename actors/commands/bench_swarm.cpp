@@ -62,6 +62,7 @@ public:
         tcp.record = std::move(order.record);
         tcp.http = std::move(order.http);
         tcp.events = std::move(order.events);
+        tcp.shared_memory = options_.shared_memory;
         return net::make_tcp_transport(std::move(tcp));
       };
       auto started = start_node(system_, config, seams);

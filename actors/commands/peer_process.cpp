@@ -144,6 +144,8 @@ result<started_node> peer_process::start(const node_config& config,
     tcp.record = std::move(order.record);
     tcp.http = std::move(order.http);
     tcp.events = std::move(order.events);
+    tcp.shared_memory = p.options.shared_memory;
+    tcp.congestion = p.options.congestion;
     return net::make_tcp_transport(std::move(tcp));
   };
   auto started = start_node(*p.system, config, seams);

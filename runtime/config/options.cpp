@@ -245,6 +245,12 @@ std::vector<option_spec> make_table() {
        x.codec = std::string{v};
        return done{};
      }},
+    {"shared-memory", "BOOL", "true",
+     "Pass parts to peers on this host through memory instead of TCP.", "averaging",
+     yes_no(&o::shared_memory)},
+    {"congestion", "NAME", "auto",
+     "Congestion control of links to other machines; auto: bbr where the kernel has it.",
+     "averaging", text(&o::congestion)},
     {"group-bits", "BITS", "",
      "Bucket of 0 and 1 to look for partners in; it changes after every round. Empty: one bucket.",
      "averaging",

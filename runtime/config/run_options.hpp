@@ -64,6 +64,8 @@ struct run_options {
   milliseconds stall_timeout{5'000};
   bool error_feedback = false;
   std::string group_bits;
+  bool shared_memory = true;
+  std::string congestion = "auto";
   std::string aggregator = "mean";
   std::uint64_t faulty_max = 0;
   bool auxiliary = false;
