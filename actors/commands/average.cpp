@@ -44,7 +44,7 @@ std::shared_ptr<const float_vector> deterministic_vector(const peer_id& peer,
   return values;
 }
 
-/// What each member gave; left out where nobody gave anything.
+/// What each member gave; nothing of those who gave nothing.
 nlohmann::ordered_json gathered_of(const round_report& report) {
   auto texts = nlohmann::ordered_json::object();
   for (const auto& [peer, text] : report.gathered)
@@ -62,8 +62,8 @@ void print(const round_report& report) {
   for (const auto& peer : report.contributors)
     line["contributors"].push_back(to_string(peer));
   line["weight_sum"] = report.weight_sum;
-  if (!failed && report.values)
-    line["gathered"] = gathered_of(report);
+  if (auto texts = gathered_of(report); !texts.empty())
+    line["gathered"] = std::move(texts);
   line["digest"] = failed || !report.values
                      ? nlohmann::ordered_json(nullptr)
                      : nlohmann::ordered_json(
