@@ -294,6 +294,12 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   ctx.log = seams.log;
   ctx.links = std::make_shared<net::link_table>();
   ctx.rounds = make_round_registry(ctx.links);
+  if (!config.averaging) {
+    // Nobody here would ever begin a round, or drop what waits for one.
+    round_registry::limits none;
+    none.parked_events_max = 0;
+    ctx.rounds = std::make_shared<round_registry>(none, [](const peer_record&, wire::event) {});
+  }
   ctx.seed = config.seed;
   out.board = std::make_shared<status_board>(ctx.metrics);
 

@@ -158,7 +158,7 @@ public:
   frame_reader(self_pointer self, const node_context& ctx, std::size_t backlog_max)
     : address_(caf::actor_cast<caf::weak_actor_ptr>(self)), seen_(self->state.seen),
       link_(self->state.link), remote_(self->state.link->remote()), rounds_(ctx.rounds),
-      clock_(self->home_system().clock()), backlog_max_(backlog_max) {}
+      metrics_(ctx.metrics), clock_(self->home_system().clock()), backlog_max_(backlog_max) {}
 
   std::shared_ptr<std::byte> body_memory(const std::string& header, std::size_t bytes) {
     announced_.emplace(wire::decode(header, bytes));
@@ -177,8 +177,9 @@ public:
     if (message && link)
       if (auto* event = std::get_if<wire::event>(&*message))
         if (round_of(*event) != nullptr) {
-          rounds_->deliver({remote_, std::move(*event), std::move(f.body), std::move(link)},
-                           clock_.now());
+          if (!rounds_->deliver({remote_, std::move(*event), std::move(f.body), std::move(link)},
+                                clock_.now()))
+            metrics_->count_refused_input(ec::unknown_round);
           return;
         }
     if (seen_->backlog.fetch_add(f.header.size()) + f.header.size() > backlog_max_ && link)
@@ -194,6 +195,7 @@ private:
   std::weak_ptr<net::link> link_;
   peer_record remote_;
   std::shared_ptr<round_registry> rounds_;
+  std::shared_ptr<metric_families> metrics_;
   caf::actor_clock& clock_;
   std::size_t backlog_max_;
   std::optional<result<wire::message>> announced_; // of the body that is being read

@@ -71,7 +71,7 @@ bool round_registry::deliver(const inbound_event& event, steady_time now) {
       return true;
     } else if (parked_ >= limits_.parked_events_max) {
       event.release();
-      return true;
+      return false;
     } else {
       auto& entry = found != rounds_.end() ? found->second : rounds_[*id];
       if (entry.parked.empty())

@@ -39,7 +39,7 @@ public:
   /// The round reported how it ended.
   void finish(const round_id& id, const wire::round_standing& standing, steady_time now);
 
-  /// A part or round_* event. True: taken care of; false: not about a round.
+  /// A part or round_* event. False: dropped, not about a round or no room.
   bool deliver(const inbound_event& event, steady_time now);
   /// See round_engine::destination.
   std::shared_ptr<std::byte> destination(const peer_id& from, const wire::part& head,
