@@ -58,7 +58,6 @@ private:
 
 allreduce_round_impl::behavior_type allreduce_round(self_pointer self, node_context ctx,
                                                     round_config config, round_order order,
-                                                    std::shared_ptr<vector_pool> pool,
                                                     round_neighbours neighbours) {
   end_on_exception(self, ctx);
   self->monitor(neighbours.listener); // nobody would hear how it ends
@@ -66,7 +65,7 @@ allreduce_round_impl::behavior_type allreduce_round(self_pointer self, node_cont
   auto now = [&clock = self->home_system().clock()] { return clock.now(); };
   auto port = std::make_shared<live_port>(self, ctx, neighbours, order.plan.id);
   auto engine =
-    std::make_shared<round_engine>(std::move(order), config, pool, std::move(port), now);
+    std::make_shared<round_engine>(std::move(order), config, ctx.vectors, std::move(port), now);
   self->state.engine = engine;
   self->attach_functor([engine, now, rounds = ctx.rounds] {
     engine->cancel({ec::shutting_down, {}}); // nothing, if the round is over

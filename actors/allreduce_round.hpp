@@ -46,7 +46,7 @@ using allreduce_round_impl =
 allreduce_round_impl::behavior_type
 allreduce_round(allreduce_round_impl::stateful_pointer<allreduce_round_state> self,
                 node_context ctx, round_config config, round_order order,
-                std::shared_ptr<vector_pool> pool, round_neighbours neighbours);
+                round_neighbours neighbours);
 
 } // namespace waggle
 

@@ -221,7 +221,7 @@ struct steward {
     ctx.log->debug("round {} begins with {} members", short_name(plan.id), plan.members.size());
     round_neighbours neighbours{switchboard, caf::actor_cast<round_listener_actor>(self), st.parts};
     step.round = self->spawn<caf::monitored>(allreduce_round, ctx, settings, std::move(order),
-                                             st.pool, std::move(neighbours));
+                                             std::move(neighbours));
     if (!std::exchange(st.ticking, true))
       self->delayed_send(self, round_check_interval(config.round), check_rounds{});
   }
@@ -234,7 +234,7 @@ struct steward {
                              [](const codec_run& run) { return run.codec == codec_id::none; });
     if (!config.error_feedback || exact || !step.what.values)
       return step.what.values;
-    auto sent = st.pool->take(step.elements);
+    auto sent = ctx.vectors->take(step.elements);
     st.feedback.begin(*step.what.values, *sent);
     return sent;
   }
@@ -307,9 +307,9 @@ struct steward {
     deliver(std::move(report));
   }
 
-  static std::shared_ptr<const float_vector> towards(const float_vector& from,
-                                                     const float_vector& mean, double alpha) {
-    auto out = std::make_shared<float_vector>(from.size());
+  std::shared_ptr<const float_vector> towards(const float_vector& from, const float_vector& mean,
+                                              double alpha) const {
+    auto out = ctx.vectors->take(from.size());
     for (std::size_t i = 0; i < from.size(); ++i)
       (*out)[i] = static_cast<float>(from[i] + alpha * (static_cast<double>(mean[i]) - from[i]));
     return out;
@@ -425,7 +425,6 @@ struct steward {
 averager_impl::behavior_type averager(self_pointer self, node_context ctx, averaging_config config,
                                       switchboard_actor switchboard, matchmaker_actor matchmaker) {
   end_on_exception(self, ctx);
-  self->state.pool = vector_pool::make(config.vectors_kept);
   for (std::size_t i = 0; i < config.part_workers; ++i)
     self->state.parts.push_back(self->spawn<caf::linked>(allreduce_part, ctx));
   auto with = [self, ctx, config, switchboard, matchmaker](auto&& action) {

@@ -30,8 +30,8 @@ struct averaging_config {
   round_config round; // its deadline is cut to what the step has left
   /// Further attempts of one step after rounds that failed.
   std::uint32_t retries_max = 3;
-  /// Result vectors kept for the next rounds.
-  std::size_t vectors_kept = 2;
+  /// Unused vectors kept for the next rounds.
+  std::size_t vectors_kept = 3;
   /// Threads that large parts are reduced on, apart from those that read them from the network.
   /// Worth it where there are cores to spare; with none, sums are done by the reading thread.
   std::size_t part_workers = 0;
@@ -76,7 +76,6 @@ struct averager_state {
   error_feedback feedback;
   std::vector<allreduce_part_actor> parts;
   bool ticking = false; // a check_rounds is under way to us
-  std::shared_ptr<vector_pool> pool;
 };
 
 using averager_impl =

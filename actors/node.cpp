@@ -300,6 +300,8 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     none.parked_events_max = 0;
     ctx.rounds = std::make_shared<round_registry>(none, [](const peer_record&, wire::event) {});
   }
+  ctx.vectors = vector_pool::make(config.averaging ? config.averaging->averaging.vectors_kept : 0,
+                                  seams.memory);
   ctx.seed = config.seed;
   out.board = std::make_shared<status_board>(ctx.metrics);
 

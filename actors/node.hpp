@@ -67,6 +67,8 @@ struct node_seams {
   std::shared_ptr<prometheus::Registry> registry;
   std::shared_ptr<spdlog::logger> log;
   std::function<std::shared_ptr<net::transport>(transport_order)> make_transport;
+  /// Where vectors lie that are averaged; null: on the heap.
+  std::shared_ptr<std::pmr::memory_resource> memory;
   /// The trainer blocks while it computes, so it gets a thread of its own. Not in simulations.
   bool detach_trainer = true;
 };

@@ -10,6 +10,7 @@
 #include "runtime/core/endpoint.hpp"
 #include "runtime/core/random.hpp"
 #include "runtime/core/time.hpp"
+#include "runtime/core/vector_pool.hpp"
 #include "runtime/crypto/identity.hpp"
 #include "runtime/metrics/metric_families.hpp"
 #include "runtime/net/link_table.hpp"
@@ -37,6 +38,8 @@ struct node_context {
   std::shared_ptr<spdlog::logger> log;
   std::shared_ptr<net::link_table> links; // of the connected peers
   std::shared_ptr<round_registry> rounds;
+  /// For vectors that are averaged: what lies in them travels to peers on this host without a copy.
+  std::shared_ptr<vector_pool> vectors;
   std::uint64_t seed = 0;
 
   /// The source of randomness for the actor that `name` names.

@@ -169,6 +169,14 @@ public:
     return nullptr;
   }
 
+  bool reads_shared() const {
+    if (!announced_ || !*announced_)
+      return false;
+    const auto* event = std::get_if<wire::event>(&**announced_);
+    const auto* part = event == nullptr ? nullptr : std::get_if<wire::part>(event);
+    return part != nullptr && rounds_->takes_what_may_change(*part);
+  }
+
   void on_frame(net::frame f) {
     seen_->frames.fetch_add(1);
     auto message =
@@ -209,6 +217,9 @@ void start_link(self_pointer self, const node_context& ctx, std::size_t backlog_
   net::link_events events;
   events.body_memory = [reader](const std::string& header, std::size_t bytes) {
     return reader->body_memory(header, bytes);
+  };
+  events.reads_shared = [reader](const std::string&, std::size_t) {
+    return reader->reads_shared();
   };
   events.on_frame = [reader](net::frame f) { reader->on_frame(std::move(f)); };
   events.on_close = [address](failure why) {

@@ -308,7 +308,7 @@ struct coach {
   void average() const {
     auto& st = state();
     enter(trainer_phase::averaging);
-    auto own = st.model->mean_gradient();
+    auto own = mean_gradient();
     auto turn = ++st.turn;
     average_vector question;
     question.values = own;
@@ -380,10 +380,18 @@ struct coach {
     step_with_own(*own);
   }
 
+  /// A snapshot that later micro-steps do not change (INV-6).
+  std::shared_ptr<const float_vector> mean_gradient() const {
+    auto& model = *state().model;
+    auto mean = ctx.vectors->take(model.parameter_count());
+    model.mean_gradient(*mean);
+    return mean;
+  }
+
   void step_alone() const {
     auto& st = state();
     st.status.last_outcome = "alone";
-    step_with_own(*st.model->mean_gradient());
+    step_with_own(*mean_gradient());
   }
 
   /// Each micro-step was finite, but a sum of them need not be.

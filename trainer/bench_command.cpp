@@ -58,9 +58,7 @@ public:
   [[nodiscard]] std::size_t parameter_count() const override { return inner_->parameter_count(); }
   [[nodiscard]] digest schema() const override { return inner_->schema(); }
   micro_step accumulate() override { return inner_->accumulate(); }
-  std::shared_ptr<const std::vector<float>> mean_gradient() override {
-    return inner_->mean_gradient();
-  }
+  void mean_gradient(std::span<float> out) override { inner_->mean_gradient(out); }
   [[nodiscard]] std::uint64_t accumulated_samples() const override {
     return inner_->accumulated_samples();
   }

@@ -55,12 +55,12 @@ public:
     return step;
   }
 
-  std::shared_ptr<const std::vector<float>> mean_gradient() override {
+  void mean_gradient(std::span<float> out) override {
     torch::NoGradGuard guard;
-    auto mean = std::make_shared<std::vector<float>>(parameter_count(), 0.0F);
     if (samples_ > 0)
-      view_of(*mean).copy_(accumulated_ / static_cast<double>(samples_));
-    return mean;
+      view_of(out).copy_(accumulated_ / static_cast<double>(samples_));
+    else
+      std::fill(out.begin(), out.end(), 0.0F);
   }
 
   [[nodiscard]] std::uint64_t accumulated_samples() const override { return samples_; }
@@ -176,7 +176,7 @@ private:
     return hash.finish();
   }
 
-  static torch::Tensor view_of(std::vector<float>& values) {
+  static torch::Tensor view_of(std::span<float> values) {
     return torch::from_blob(values.data(), {static_cast<std::int64_t>(values.size())});
   }
   static byte_span bytes_of(const torch::Tensor& host) {

@@ -54,6 +54,8 @@ public:
       seams.verifier = verifier_;
       seams.registry = std::make_shared<prometheus::Registry>();
       seams.log = log_;
+      auto arena = options_.shared_memory ? net::shared_arena::make() : nullptr;
+      seams.memory = vector_memory(arena);
       seams.make_transport = [&](transport_order order) {
         net::tcp_transport_config tcp;
         tcp.run_id = config.run_id;
@@ -63,6 +65,7 @@ public:
         tcp.http = std::move(order.http);
         tcp.events = std::move(order.events);
         tcp.shared_memory = options_.shared_memory;
+        tcp.arena = arena;
         return net::make_tcp_transport(std::move(tcp));
       };
       auto started = start_node(system_, config, seams);

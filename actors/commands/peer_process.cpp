@@ -12,6 +12,7 @@
 #include "actors/caf_error.hpp"
 #include "actors/commands/join_line.hpp"
 #include "actors/commands/logging.hpp"
+#include "runtime/core/huge_pages.hpp"
 #include "runtime/net/tcp_transport.hpp"
 
 namespace waggle {
@@ -136,7 +137,9 @@ result<started_node> peer_process::start(const node_config& config,
   seams.verifier = make_caching_verifier(4096);
   seams.registry = std::make_shared<prometheus::Registry>();
   seams.log = p.log;
-  seams.make_transport = [&p, &config, &seams](transport_order order) {
+  auto arena = p.options.shared_memory ? net::shared_arena::make() : nullptr;
+  seams.memory = vector_memory(arena);
+  seams.make_transport = [&p, &config, &seams, &arena](transport_order order) {
     net::tcp_transport_config tcp;
     tcp.run_id = config.run_id;
     tcp.self = p.self;
@@ -145,6 +148,7 @@ result<started_node> peer_process::start(const node_config& config,
     tcp.http = std::move(order.http);
     tcp.events = std::move(order.events);
     tcp.shared_memory = p.options.shared_memory;
+    tcp.arena = arena;
     tcp.congestion = p.options.congestion;
     return net::make_tcp_transport(std::move(tcp));
   };
@@ -228,6 +232,13 @@ node_config::averaging_parts averaging_from(const run_options& o, const std::str
   parts.averaging.round.stall_timeout = o.stall_timeout;
   parts.averaging.round.deadline = o.averaging_timeout;
   return parts;
+}
+
+std::shared_ptr<std::pmr::memory_resource>
+vector_memory(const std::shared_ptr<net::shared_arena>& arena) {
+  if (arena)
+    return std::make_shared<net::arena_resource>(arena);
+  return std::make_shared<huge_page_resource>();
 }
 
 void hold_signals() {

@@ -6,6 +6,7 @@
 #include "actors/node.hpp"
 #include "runtime/config/run_options.hpp"
 #include "runtime/core/result.hpp"
+#include "runtime/net/shared_arena.hpp"
 
 namespace waggle {
 
@@ -45,9 +46,14 @@ private:
 node_config::averaging_parts averaging_from(const run_options& options, const std::string& prefix,
                                             const std::string& kind, const digest& schema);
 
+/// Where a peer's vectors lie: in `arena`, unless that is null.
+std::shared_ptr<std::pmr::memory_resource>
+vector_memory(const std::shared_ptr<net::shared_arena>& arena);
+
 /// SIGINT and SIGTERM are held back in all threads, to be taken by wait_for_signal. Call it first
 /// in main, before there is a second thread.
 void hold_signals();
+
 /// Waits for a held signal. False: none came in time.
 bool wait_for_signal(milliseconds timeout);
 

@@ -18,8 +18,9 @@ round_engine::round_engine(round_order order, round_config config,
   : order_(std::move(order)), config_(config), port_(std::move(port)), now_(std::move(now)),
     protocol_(order_.plan, order_.self_index,
               {order_.plan.min_contributors, config.takeover_timeout}),
-    books_(order_.plan, order_.self_index, now_()), result_(pool->take(order_.plan.elements)),
-    being_written_(books_.parts().size()), began_(now_()), completed_(began_) {
+    books_(order_.plan, order_.self_index, now_()),
+    result_(books_.parts(), order_.self_index, pool->take(order_.plan.elements)), began_(now_()),
+    completed_(began_) {
   for (std::size_t i = 0; i < plan().members.size(); ++i)
     members_.emplace(plan().members[i].peer.id, i);
 }
@@ -176,12 +177,16 @@ std::shared_ptr<std::byte> round_engine::destination(const peer_id& from, const 
   if (reported_ || member == members_.end() || head.kind != wire::part_kind::result
       || !fits(head, bytes) || books_.parts()[head.index].codec != codec_id::none)
     return nullptr;
-  auto used = reductions_.find(head.index);
-  if (being_written_[head.index] || (used != reductions_.end() && used->second.home_used)
-      || !books_.awaits_result(head.index, member->second, head.contributors))
+  if (!books_.awaits_result(head.index, member->second, head.contributors))
     return nullptr;
-  being_written_[head.index] = true;
-  return {result_, reinterpret_cast<std::byte*>(result_->data() + head.offset)};
+  return result_.lend(head.index);
+}
+
+/// Contributions that part_reducer reads once. Only then: else a member could show the guards other
+/// values than it has counted.
+bool round_engine::takes_what_may_change(const wire::part& head) const {
+  return head.kind == wire::part_kind::contribution && head.index < books_.parts().size()
+         && part_reducer::reads_once(books_.parts()[head.index].codec, plan().reduce_by);
 }
 
 void round_engine::handle(const inbound_event& event) {
@@ -215,7 +220,7 @@ void round_engine::on_part(std::size_t from, const inbound_event& event, const w
     event.release();
     return refuse(from, ec::wrong_shape);
   }
-  bool in_place = static_cast<const void*>(event.body.data.get()) == result_->data() + head.offset;
+  bool in_place = result_.is_place(head.index, event.body.data.get());
   auto said = head.kind == wire::part_kind::contribution
                 ? books_.contribution(head.index, from, head.view, now_())
                 : books_.result(head.index, from, head.contributors, head.view, now_());
@@ -230,7 +235,7 @@ void round_engine::on_part(std::size_t from, const inbound_event& event, const w
     return;
   }
   if (in_place)
-    being_written_[head.index] = false;
+    result_.returned(head.index);
   if (said == verdict::accept)
     accept(from, event.body, head);
   event.release();
@@ -243,30 +248,19 @@ void round_engine::accept(std::size_t from, const payload& body, const wire::par
   port_->count_part();
   if (head.kind == wire::part_kind::contribution)
     return add(head.index, from, head.weight, body);
-  auto* home = result_->data() + head.offset;
-  auto codec = books_.parts()[head.index].codec;
-  if (static_cast<const void*>(body.data.get()) == home) { // see `destination`
-    if (!all_finite({home, head.count})) {
-      books_.forget_result(head.index);
-      return refuse(from, ec::non_finite);
-    }
+  std::shared_ptr<const float> values;
+  if (result_.is_place(head.index, body.data.get())) { // see `destination`
+    values = result_.read_in_place(head.index);
   } else {
-    auto fresh = std::make_shared<float_vector>();
-    std::span<float> out{home, head.count};
-    bool in_use = being_written_[head.index] || reductions_.count(head.index) > 0;
-    if (in_use) {
-      fresh->resize(head.count);
-      out = *fresh;
-    }
-    auto decoded = decode(codec, body.view(), out);
-    if (!decoded || !all_finite(out)) {
-      books_.forget_result(head.index);
-      return refuse(from, ec::non_finite);
-    }
-    if (in_use)
-      late_parts_.insert_or_assign(head.index,
-                                   payload_of(std::shared_ptr<const float_vector>{fresh}));
+    auto memory = result_.memory_for(head.index);
+    if (decode(books_.parts()[head.index].codec, body.view(), {memory.get(), head.count}))
+      values = std::move(memory);
   }
+  if (!values || !all_finite({values.get(), head.count})) {
+    books_.forget_result(head.index);
+    return refuse(from, ec::non_finite);
+  }
+  result_.put(head.index, std::move(values));
   agree_on_weight(head.weight);
   collect();
 }
@@ -288,8 +282,7 @@ round_engine::reduction& round_engine::reduction_of(std::uint32_t index) {
   if (found == reductions_.end()) {
     const auto& part = books_.parts()[index];
     found = reductions_
-              .emplace(index,
-                       reduction{part_reducer{part.codec, part.count, plan().reduce_by}, {}, false})
+              .emplace(index, reduction{part_reducer{part.codec, part.count, plan().reduce_by}, {}})
               .first;
   }
   return found->second;
@@ -310,16 +303,7 @@ void round_engine::reduce_if_complete(std::uint32_t index) {
     return;
   auto over = std::exchange(work.wanted, {});
   const auto& part = books_.parts()[index];
-  std::shared_ptr<float> out;
-  // Only a part whose home we are is never written by anybody else. What we reduce in place of a
-  // lost member may have its result in place already.
-  if (part.home == order_.self_index && !work.home_used) {
-    work.home_used = true;
-    out = {result_, result_->data() + part.offset};
-  } else {
-    auto fresh = std::make_shared<float_vector>(part.count);
-    out = {fresh, fresh->data()};
-  }
+  auto out = result_.memory_for_sum(index);
   if (part.count >= config_.offload_elements) {
     auto job = [me = shared_from_this(), index, over, out, count = part.count,
                 reducer = work.reducer] {
@@ -356,7 +340,7 @@ void round_engine::take_reduced(std::uint32_t index, member_set over,
   if (said != verdict::accept)
     return;
   const auto& part = books_.parts()[index];
-  auto* home = result_->data() + part.offset;
+  result_.put(index, out);
   payload bytes{
     std::shared_ptr<const std::byte>{out, reinterpret_cast<const std::byte*>(out.get())},
     part.count * sizeof(float)};
@@ -366,11 +350,7 @@ void round_engine::take_reduced(std::uint32_t index, member_set over,
     encode(part.codec, {out.get(), part.count}, *encoded);
     auto decoded = decode(part.codec, *encoded, std::span{out.get(), part.count});
     WAGGLE_CHECK(decoded.ok(), "our own encoding does not decode");
-    if (out.get() != home)
-      late_parts_.insert_or_assign(index, bytes);
     bytes = payload_of(std::shared_ptr<const std::vector<std::byte>>{encoded});
-  } else if (out.get() != home) {
-    late_parts_.insert_or_assign(index, bytes);
   }
   auto head = header(index, wire::part_kind::result);
   head.weight = outcome.weight_sum;
@@ -453,7 +433,7 @@ void round_engine::act(const round_protocol::send_standing& a) {
 void round_engine::act(const round_protocol::enter_view& a) {
   if (a.view.contributors != books_.view().contributors) {
     weight_sum_.reset();
-    late_parts_.clear();
+    result_.start_over();
   }
   port_->say("goes on as view " + std::to_string(a.view.number) + " with "
              + std::to_string(a.view.contributor_set().size()) + " contributors");
@@ -477,7 +457,7 @@ void round_engine::act(const round_protocol::commit& a) {
   if (report.weight_sum == 0)
     report.values = order_.values; // INV-4: nobody had anything to say
   else
-    report.values = finished_result();
+    report.values = result_.whole();
   if (report.outcome == round_outcome::shrunk && !protocol_.lost().empty())
     report.why = {protocol_.lost().begin()->second, "members were lost"};
   finish(std::move(report));
@@ -488,25 +468,6 @@ void round_engine::act(const round_protocol::fail& a) {
   report.outcome = round_outcome::failed;
   report.why = a.why;
   finish(std::move(report));
-}
-
-/// Parts that are not in their place are put there, in a vector of its own if somebody may still
-/// write to the old one, or is being sent from it.
-std::shared_ptr<const float_vector> round_engine::finished_result() const {
-  bool untouched =
-    std::find(being_written_.begin(), being_written_.end(), true) == being_written_.end();
-  if (late_parts_.empty() && untouched)
-    return result_;
-  auto whole = std::make_shared<float_vector>(result_->size());
-  for (std::uint32_t i = 0; i < books_.parts().size(); ++i) {
-    const auto& part = books_.parts()[i];
-    const auto late = late_parts_.find(i);
-    const void* from = late == late_parts_.end()
-                         ? static_cast<const void*>(result_->data() + part.offset)
-                         : late->second.data.get();
-    std::memcpy(whole->data() + part.offset, from, part.count * sizeof(float));
-  }
-  return whole;
 }
 
 void round_engine::finish(round_report report) {

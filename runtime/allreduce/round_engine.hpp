@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "runtime/allreduce/inbound_event.hpp"
+#include "runtime/allreduce/result_assembly.hpp"
 #include "runtime/allreduce/round_report.hpp"
 #include "runtime/averaging/part_reducer.hpp"
 #include "runtime/averaging/round_books.hpp"
 #include "runtime/averaging/round_plan.hpp"
 #include "runtime/averaging/round_protocol.hpp"
-#include "runtime/averaging/vector_pool.hpp"
 #include "runtime/core/time.hpp"
+#include "runtime/core/vector_pool.hpp"
 
 namespace waggle {
 
@@ -78,6 +79,8 @@ public:
   /// or is gone.
   std::shared_ptr<std::byte> destination(const peer_id& from, const wire::part& head,
                                          std::size_t bytes);
+  /// True if the part's body may be one that may_change.
+  [[nodiscard]] bool takes_what_may_change(const wire::part& head) const;
   void on_lost(const peer_id& peer, ec reason);
   void cancel(failure why);
   /// A bug, or memory that ran out: ends with `why`, without a word to the others.
@@ -95,8 +98,7 @@ private:
   /// One part that we reduce, or did.
   struct reduction {
     part_reducer reducer;
-    member_set wanted;      // reduce over these as soon as they are here
-    bool home_used = false; // the first sum went to its place in `result_`: the part's home is here
+    member_set wanted; // reduce over these as soon as they are here
   };
 
   void tell(std::size_t member, wire::event what, payload body = {});
@@ -122,7 +124,6 @@ private:
   void perform(const round_protocol::actions& actions);
   void finish(round_report report);
   [[nodiscard]] wire::round_standing standing_now() const;
-  [[nodiscard]] std::shared_ptr<const float_vector> finished_result() const;
 
   void act(const round_protocol::send_propose& a);
   void act(const round_protocol::send_prepared& a);
@@ -143,11 +144,7 @@ private:
   mutable std::mutex mutex_; // guards everything below
   round_protocol protocol_;
   round_books books_;
-  std::shared_ptr<float_vector> result_;
-  /// Results that could not be written to their place in `result_`: it is being sent from, or
-  /// somebody who was lost may still write there.
-  std::map<std::uint32_t, payload> late_parts_;
-  std::vector<bool> being_written_; // by a link, see `destination`
+  result_assembly result_;
   std::map<std::uint32_t, reduction> reductions_;
   std::map<peer_id, std::size_t> members_;
   std::vector<inbound_event> parked_;              // parts of a view that we have not heard of yet

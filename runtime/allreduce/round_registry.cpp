@@ -107,16 +107,21 @@ void round_registry::answer_late(const entry& over, const inbound_event& event) 
     answer_(event.from, wire::round_commit{standing.round, standing.view});
 }
 
+std::shared_ptr<round_engine> round_registry::running(const round_id& id) {
+  std::lock_guard guard{mutex_};
+  auto found = rounds_.find(id);
+  return found == rounds_.end() ? nullptr : found->second.running;
+}
+
 std::shared_ptr<std::byte> round_registry::destination(const peer_id& from, const wire::part& head,
                                                        std::size_t bytes) {
-  std::shared_ptr<round_engine> running;
-  {
-    std::lock_guard guard{mutex_};
-    auto found = rounds_.find(head.round);
-    if (found != rounds_.end())
-      running = found->second.running;
-  }
-  return running ? running->destination(from, head, bytes) : nullptr;
+  auto round = running(head.round);
+  return round ? round->destination(from, head, bytes) : nullptr;
+}
+
+bool round_registry::takes_what_may_change(const wire::part& head) {
+  auto round = running(head.round);
+  return round && round->takes_what_may_change(head);
 }
 
 std::size_t round_registry::forget_old(steady_time now) {

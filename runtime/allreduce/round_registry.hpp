@@ -44,6 +44,8 @@ public:
   /// See round_engine::destination.
   std::shared_ptr<std::byte> destination(const peer_id& from, const wire::part& head,
                                          std::size_t bytes);
+  /// See round_engine::takes_what_may_change.
+  bool takes_what_may_change(const wire::part& head);
 
   /// Drops what is too old. Returns how many events nobody wanted.
   std::size_t forget_old(steady_time now);
@@ -57,6 +59,7 @@ private:
     steady_time since;                            // first parked, or over
   };
 
+  std::shared_ptr<round_engine> running(const round_id& id);
   void answer_late(const entry& over, const inbound_event& event) const;
 
   const limits limits_;

@@ -7,12 +7,11 @@
 #include <vector>
 
 #include "runtime/core/error.hpp"
+#include "runtime/core/float_vector.hpp"
 #include "runtime/core/ids.hpp"
 #include "runtime/wire/messages.hpp"
 
 namespace waggle {
-
-using float_vector = std::vector<float>;
 
 enum class round_outcome : std::uint8_t { complete = 0, shrunk = 1, failed = 2 };
 constexpr std::string_view to_string(round_outcome x) {

@@ -51,6 +51,7 @@ bool is_weight(double weight) {
 }
 
 status part_reducer::add(std::size_t member, double weight, payload values) {
+  WAGGLE_CHECK(!values.may_change || reads_once(codec_, reduce_by_), "values that may change");
   if (present_.contains(member))
     return ec::duplicate_peer;
   if (!is_weight(weight))
@@ -63,6 +64,23 @@ status part_reducer::add(std::size_t member, double weight, payload values) {
   contributions_.insert(at, {member, weight, std::move(values), *reader});
   present_.insert(member);
   return done{};
+}
+
+std::vector<part_reducer::contribution> part_reducer::fix(std::vector<voice>& voices) const {
+  std::vector<contribution> copies;
+  copies.reserve(voices.size()); // voices point into it
+  for (const auto& c : contributions_) {
+    auto speaker = std::find_if(voices.begin(), voices.end(),
+                                [&](const voice& v) { return v.member == c.member; });
+    if (speaker == voices.end() || !c.bytes.may_change)
+      continue;
+    auto copy = copy_to_payload(c.bytes.view());
+    auto reader = part_reader::open(codec_, copy.view(), elements_);
+    WAGGLE_CHECK(reader.ok(), "bytes without a header cannot be malformed");
+    copies.push_back({c.member, c.weight, std::move(copy), *reader});
+    speaker->values = &copies.back().values;
+  }
+  return copies;
 }
 
 part_reducer::reduction part_reducer::reduce(member_set contributors, std::span<float> out) const {
@@ -86,8 +104,12 @@ part_reducer::reduction part_reducer::reduce(member_set contributors, std::span<
   std::vector<double> squares;
   if (how != aggregator::mean)
     squares = write_robust(how, reduce_by_.faulty_max, voices, out);
-  else if (write_weighted_sum(voices, weights, 1.0 / outcome.weight_sum, out) >= look_twice_bits)
-    squares = sums_of_squares(voices, elements_);
+  else if (write_weighted_sum(voices, weights, 1.0 / outcome.weight_sum, out) >= look_twice_bits) {
+    auto fixed = fix(voices);
+    if (fixed.empty()
+        || write_weighted_sum(voices, weights, 1.0 / outcome.weight_sum, out) >= look_twice_bits)
+      squares = sums_of_squares(voices, elements_);
+  }
   if (!squares.empty())
     outcome.excluded = judge_values(voices, squares, elements_);
   for (const auto& e : outcome.excluded)

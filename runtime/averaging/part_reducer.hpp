@@ -35,7 +35,14 @@ public:
   part_reducer(codec_id codec, std::uint32_t elements, aggregation reduce_by = {})
     : codec_(codec), elements_(elements), reduce_by_(reduce_by) {}
 
-  /// Keeps `values` (encoded) as the contribution of `member`. The first word counts: fails with
+  /// True if a reducer like that takes payloads that may change. It looks at each value once, and
+  /// where it has to look again, at a copy.
+  static bool reads_once(codec_id codec, const aggregation& reduce_by) {
+    return codec == codec_id::none && reduce_by.how == aggregator::mean;
+  }
+
+  /// Keeps `values` (encoded) as the contribution of `member`. REQUIRES: they may not change, or
+  /// we read them once. The first word counts: fails with
   /// ec::duplicate_peer if there is one, ec::wrong_shape, ec::bad_weight or ec::malformed for
   /// nonsense.
   status add(std::size_t member, double weight, payload values);
@@ -72,6 +79,9 @@ private:
     payload bytes;      // what `values` reads
     part_reader values; // opened once, when the contribution came
   };
+
+  /// Lets `voices` speak from copies where their bytes may change; the copies.
+  [[nodiscard]] std::vector<contribution> fix(std::vector<voice>& voices) const;
 
   codec_id codec_;
   std::uint32_t elements_;

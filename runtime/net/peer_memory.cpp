@@ -59,7 +59,8 @@ result<payload> peer_memory::borrow(const memory_reference& reference) {
   }
   return payload{
     {begin, [me = shared_from_this(), id = reference.id](const std::byte*) { me->give_back(id); }},
-    reference.bytes};
+    reference.bytes,
+    true};
 }
 
 void peer_memory::give_back(std::uint64_t id) {

@@ -37,7 +37,7 @@ public:
   status add(unique_fd file, std::uint64_t bytes);
   [[nodiscard]] std::size_t segment_count() const;
 
-  /// Fails with ec::protocol_violation if it refers to what is not there.
+  /// The payload may change. Fails with ec::protocol_violation if it refers to what is not there.
   result<payload> borrow(const memory_reference& reference);
   /// Ids of references that are no longer used, each once, at most releases_max.
   std::vector<std::uint64_t> take_returned();

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include "runtime/core/check.hpp"
+#include "runtime/core/huge_pages.hpp"
 
 namespace waggle::net {
 
@@ -42,6 +43,7 @@ bool shared_arena::grow(std::size_t bytes) {
     ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fresh.file.get(), 0);
   if (memory == MAP_FAILED)
     return false;
+  prefer_huge_pages(memory, size);
   fresh.memory = static_cast<std::byte*>(memory);
   fresh.bytes = size;
   fresh.taken.resize(granules);
@@ -150,6 +152,19 @@ shared_arena::segment_view shared_arena::segment(std::size_t index) const {
 shared_arena::use shared_arena::in_use() const {
   std::lock_guard guard{mutex_};
   return {taken_granules_ * granule_bytes, idle_granules_ * granule_bytes};
+}
+
+void* arena_resource::do_allocate(std::size_t bytes, std::size_t alignment) {
+  if (bytes >= shared_arena::granule_bytes && alignment <= shared_arena::block_alignment)
+    if (auto* block = arena_->take_raw(bytes))
+      return block;
+  return std::pmr::new_delete_resource()->allocate(bytes, alignment);
+}
+
+void arena_resource::do_deallocate(void* block, std::size_t bytes, std::size_t alignment) {
+  if (arena_->locate(block, bytes))
+    return arena_->give(static_cast<std::byte*>(block), bytes);
+  std::pmr::new_delete_resource()->deallocate(block, bytes, alignment);
 }
 
 } // namespace waggle::net

@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <memory_resource>
 #include <mutex>
-#include <new>
 #include <optional>
 #include <vector>
 
@@ -29,14 +29,15 @@ public:
   static constexpr std::size_t segments_max = 16;
   /// Blocks begin and end at multiples of this.
   static constexpr std::size_t granule_bytes = 64_KiB;
+  static constexpr std::size_t block_alignment = 4_KiB;
 
   /// Null: the system has no memory files.
   static std::shared_ptr<shared_arena> make(limits with);
   static std::shared_ptr<shared_arena> make() { return make(limits{}); }
   ~shared_arena();
 
-  /// At least `bytes`, aligned to a page, of unspecified content; they come back by themselves.
-  /// Null: there is no room.
+  /// At least `bytes`, aligned to `block_alignment`, of unspecified content; they come back by
+  /// themselves. Null: there is no room.
   std::shared_ptr<std::byte> take(std::size_t bytes);
 
   /// The same for who counts by himself: `give` gets what `take_raw` returned for as many bytes.
@@ -90,42 +91,21 @@ private:
   std::size_t idle_granules_ = 0; // touched, not taken
 };
 
-/// Puts the elements of a container into an arena if they are many, and on the heap if not, or if
-/// the arena is full or null. What a round sends from such a vector to a peer on this host is not
-/// copied; so nobody may change it while a payload refers to it.
-template <class T>
-class arena_allocator {
+/// Puts large blocks into an arena, and small ones on the heap; those for which the arena has no
+/// room, too. What a round sends from such a vector to a peer on this host is not copied; so nobody
+/// may change it while a payload refers to it. Thread-safe.
+class arena_resource final : public std::pmr::memory_resource {
 public:
-  using value_type = T;
-  using propagate_on_container_copy_assignment = std::true_type;
-  using propagate_on_container_move_assignment = std::true_type;
-  using propagate_on_container_swap = std::true_type;
-
-  arena_allocator() = default;
-  explicit arena_allocator(std::shared_ptr<shared_arena> arena) : arena_(std::move(arena)) {}
-  template <class U>
-  arena_allocator(const arena_allocator<U>& other) : arena_(other.arena()) {}
-
-  T* allocate(std::size_t count) {
-    if (arena_ && count >= shared_arena::granule_bytes / sizeof(T)
-        && count <= ~std::size_t{0} / sizeof(T))
-      if (auto* block = arena_->take_raw(count * sizeof(T)))
-        return reinterpret_cast<T*>(block);
-    return std::allocator<T>{}.allocate(count);
-  }
-  void deallocate(T* block, std::size_t count) {
-    if (arena_ && arena_->locate(block, count * sizeof(T)))
-      return arena_->give(reinterpret_cast<std::byte*>(block), count * sizeof(T));
-    std::allocator<T>{}.deallocate(block, count);
-  }
-
-  [[nodiscard]] const std::shared_ptr<shared_arena>& arena() const { return arena_; }
-  template <class U>
-  bool operator==(const arena_allocator<U>& other) const {
-    return arena_ == other.arena();
-  }
+  /// REQUIRES: not null.
+  explicit arena_resource(std::shared_ptr<shared_arena> arena) : arena_(std::move(arena)) {}
 
 private:
+  void* do_allocate(std::size_t bytes, std::size_t alignment) override;
+  void do_deallocate(void* block, std::size_t bytes, std::size_t alignment) override;
+  [[nodiscard]] bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override {
+    return this == &other;
+  }
+
   std::shared_ptr<shared_arena> arena_;
 };
 

@@ -295,7 +295,7 @@ void tcp_session::on_reference(std::string header) {
     own = pool_->take(body.size);
   if (own) {
     std::memcpy(own.get(), body.data.get(), body.size);
-    body.data = std::move(own);
+    body = {std::move(own), body.size};
   }
   if (events_->shared)
     events_->shared(false, body.size);

@@ -27,7 +27,7 @@ struct tcp_transport_config {
   /// Large bodies to peers of the same user on this host go through memory that both map. Costs as
   /// much memory as is in flight to them, once; no path to a peer means TCP, no more.
   bool shared_memory = true;
-  /// Where bodies are copied to for such peers, or lie from the beginning (arena_allocator). Null:
+  /// Where bodies are copied to for such peers, or lie from the beginning (arena_resource). Null:
   /// one of our own.
   std::shared_ptr<shared_arena> arena;
   /// Congestion control of links to other machines. "auto": bbr where the kernel has it, which

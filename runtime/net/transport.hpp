@@ -24,10 +24,9 @@ struct link_events {
     body_memory;
   std::function<void(frame)> on_frame;
   std::function<void(failure)> on_close; // exactly once, last, also after close()
-  /// May be empty, which is a no. Whether the body that follows `header` may be handed out as
-  /// memory that the peer can still write to (a peer on this host): only if its consumer is no
-  /// worse off than with other bytes, whatever changes while it reads. Else the body is copied
-  /// first. Asked after body_memory had no place for it.
+  /// May be empty, which is a no. Whether the body that follows `header` may be handed out where
+  /// the peer (one on this host) has it, so that it `may_change`. Else it is copied first. Asked
+  /// after body_memory had no place for it.
   std::function<bool(const std::string& header, std::size_t bytes)> reads_shared;
 };
 

@@ -36,8 +36,8 @@ public:
   /// Forward and backward of the next micro-batch: acc += b·∇, so that unequal micro-batches are
   /// weighted correctly (spec/optimizer.md §4.1 "Ours").
   virtual micro_step accumulate() = 0;
-  /// acc / Σb as a snapshot that later micro-steps do not change (INV-6). Zeros if Σb = 0.
-  virtual std::shared_ptr<const std::vector<float>> mean_gradient() = 0;
+  /// Writes acc / Σb to `out` (parameter_count values); zeros if Σb = 0.
+  virtual void mean_gradient(std::span<float> out) = 0;
   /// Σb since the last reset.
   [[nodiscard]] virtual std::uint64_t accumulated_samples() const = 0;
   virtual void reset_accumulators() = 0;

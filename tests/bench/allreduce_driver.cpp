@@ -92,7 +92,7 @@ int run(std::size_t rank, std::size_t world, std::size_t bytes, int warmup, int 
     meet(folder, 0, peer->bound);
 
   auto elements = bytes / sizeof(float);
-  auto values = std::make_shared<float_vector>(elements);
+  auto values = peer->ctx.vectors->take(elements);
   for (std::size_t i = 0; i < elements; ++i)
     (*values)[i] = value_of(rank, i);
   average_vector question;

@@ -51,6 +51,7 @@ inline node_context test_context(std::uint64_t seed, std::shared_ptr<const wall_
   ctx.log = silent_log();
   ctx.links = std::make_shared<net::link_table>();
   ctx.rounds = make_round_registry(ctx.links);
+  ctx.vectors = vector_pool::make(4);
   ctx.seed = seed;
   return ctx;
 }

@@ -51,11 +51,9 @@ public:
     return {loss / static_cast<double>(options_.micro_batch), options_.micro_batch, true};
   }
 
-  std::shared_ptr<const std::vector<float>> mean_gradient() override {
-    auto mean = std::make_shared<std::vector<float>>(sums_.size(), 0.0F);
-    for (std::size_t i = 0; samples_ > 0 && i < sums_.size(); ++i)
-      (*mean)[i] = static_cast<float>(sums_[i] / static_cast<double>(samples_));
-    return mean;
+  void mean_gradient(std::span<float> out) override {
+    for (std::size_t i = 0; i < sums_.size(); ++i)
+      out[i] = samples_ == 0 ? 0 : static_cast<float>(sums_[i] / static_cast<double>(samples_));
   }
   [[nodiscard]] std::uint64_t accumulated_samples() const override { return samples_; }
   void reset_accumulators() override {

@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "tests/support/mean_gradient.hpp"
 #include "trainer/plain_loop.hpp"
 
 namespace waggle {
 
 namespace {
+
+using testing::mean_gradient_of;
 
 struct rule {
   std::string optimizer;
@@ -113,7 +116,7 @@ TEST(PlainLoop, FollowsTheTrajectoryOfALearner) {
     for (int step = 0; step < 5; ++step) { // the warm-up, too
       for (int pass = 0; pass < 3; ++pass)
         loss = (*model)->accumulate().loss;
-      (*model)->apply(*(*model)->mean_gradient(), 1e-2);
+      (*model)->apply(mean_gradient_of(**model), 1e-2);
       (*model)->reset_accumulators();
     }
     EXPECT_NEAR(loop->last_loss, loss, 1e-3) << optimizer;
@@ -140,9 +143,9 @@ TEST(Cuda, LearnerOnTheGpuFollowsTheOneOnTheCpu) {
   EXPECT_EQ((*gpu)->parameters_digest(), (*cpu)->parameters_digest());
   for (int step = 0; step < 3; ++step) {
     EXPECT_NEAR((*gpu)->accumulate().loss, (*cpu)->accumulate().loss, 1e-3);
-    auto gradient = (*cpu)->mean_gradient();
+    auto gradient = mean_gradient_of(**cpu);
     for (auto* model : {gpu->get(), cpu->get()}) {
-      model->apply(*gradient, 1e-3);
+      model->apply(gradient, 1e-3);
       model->reset_accumulators();
     }
   }

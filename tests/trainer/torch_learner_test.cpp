@@ -9,9 +9,13 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "tests/support/mean_gradient.hpp"
+
 namespace waggle {
 
 namespace {
+
+using testing::mean_gradient_of;
 
 namespace fs = std::filesystem;
 using ::testing::AllOf;
@@ -49,7 +53,7 @@ std::unique_ptr<learner> make_with_batch(learner_config config, std::int64_t mic
 void train(learner& model, int steps, double lr = 1e-2) {
   for (int i = 0; i < steps; ++i) {
     model.accumulate();
-    model.apply(*model.mean_gradient(), lr);
+    model.apply(mean_gradient_of(model), lr);
     model.reset_accumulators();
   }
 }
@@ -106,7 +110,7 @@ TEST(TorchLearner, SmallBatchesAccumulateToTheGradientOfOneLargeBatch) {
       loss += pieces->accumulate().loss / 3;
     EXPECT_NEAR(loss, whole.loss, 1e-5);
     EXPECT_EQ(pieces->accumulated_samples(), 12u);
-    expect_close(*pieces->mean_gradient(), *large->mean_gradient());
+    expect_close(mean_gradient_of(*pieces), mean_gradient_of(*large));
   }
 }
 
@@ -123,23 +127,12 @@ TEST(TorchLearner, UnequalShareOfSamplesIsWeightedRightly) {
   second->reset_accumulators();
   for (int i = 0; i < 3; ++i)
     second->accumulate();
-  auto a = first->mean_gradient();
-  auto b = second->mean_gradient();
-  std::vector<float> mean(a->size());
+  auto a = mean_gradient_of(*first);
+  auto b = mean_gradient_of(*second);
+  std::vector<float> mean(a.size());
   for (std::size_t i = 0; i < mean.size(); ++i)
-    mean[i] = ((*a)[i] * 3 + (*b)[i] * 9) / 12;
-  expect_close(mean, *whole->mean_gradient());
-}
-
-TEST(TorchLearner, MeanGradientIsASnapshot) {
-  auto model = make(small());
-  model->accumulate();
-  auto before = model->mean_gradient();
-  auto copy = *before;
-  model->accumulate();
-  model->reset_accumulators();
-  EXPECT_EQ(*before, copy);
-  EXPECT_NE(*model->mean_gradient(), copy);
+    mean[i] = (a[i] * 3 + b[i] * 9) / 12;
+  expect_close(mean, mean_gradient_of(*whole));
 }
 
 TEST(TorchLearner, MeanGradientOfNothingIsZero) {
@@ -147,7 +140,7 @@ TEST(TorchLearner, MeanGradientOfNothingIsZero) {
   model->accumulate();
   model->reset_accumulators();
   EXPECT_EQ(model->accumulated_samples(), 0u);
-  EXPECT_EQ(*model->mean_gradient(), std::vector<float>(model->parameter_count(), 0.0F));
+  EXPECT_EQ(mean_gradient_of(*model), std::vector<float>(model->parameter_count(), 0.0F));
 }
 
 TEST(TorchLearner, AccumulatingLeavesTheParametersAlone) { // F17, too
@@ -162,7 +155,7 @@ TEST(TorchLearner, AccumulatingLeavesTheParametersAlone) { // F17, too
 TEST(TorchLearner, NonFiniteMicroStepIsReportedAndNotAccumulated) {
   auto model = make(small("char-gpt", "sgd"));
   model->accumulate();
-  auto good = model->mean_gradient();
+  auto good = mean_gradient_of(*model);
   // Parameters this large overflow in the first product.
   std::vector<float> push(model->parameter_count(), -1e30F);
   model->apply(push, 1e5);
@@ -170,7 +163,7 @@ TEST(TorchLearner, NonFiniteMicroStepIsReportedAndNotAccumulated) {
   EXPECT_FALSE(step.finite);
   EXPECT_EQ(step.samples, 4u);
   EXPECT_EQ(model->accumulated_samples(), 4u);
-  EXPECT_EQ(*model->mean_gradient(), *good);
+  EXPECT_EQ(mean_gradient_of(*model), good);
 }
 
 // -- stepping ------------------------------------------------------------------------------------
@@ -196,10 +189,10 @@ TEST(TorchLearner, PeersWithTheirOwnSamplesBeginEqualAndStayEqualUnderEqualGradi
   for (int i = 0; i < 4; ++i) {
     a->accumulate();
     b->accumulate();
-    EXPECT_NE(*a->mean_gradient(), *b->mean_gradient());
-    auto shared = a->mean_gradient();
+    EXPECT_NE(mean_gradient_of(*a), mean_gradient_of(*b));
+    auto shared = mean_gradient_of(*a);
     for (auto* model : {a.get(), b.get()}) {
-      model->apply(*shared, 1e-2);
+      model->apply(shared, 1e-2);
       model->reset_accumulators();
     }
     EXPECT_EQ(a->parameters_digest(), b->parameters_digest());
@@ -241,9 +234,9 @@ TEST(TorchLearner, FourPeersFollowOneProcessWithTheWholeBatch) {
         for (std::size_t share = 0; share < peers.size(); ++share) {
           peers[p]->accumulate();
           if (share == p) {
-            auto own = peers[p]->mean_gradient();
+            auto own = mean_gradient_of(*peers[p]);
             for (std::size_t i = 0; i < mean.size(); ++i)
-              mean[i] += (*own)[i] / 4;
+              mean[i] += own[i] / 4;
           }
           peers[p]->reset_accumulators();
         }
@@ -278,9 +271,9 @@ TEST(TorchLearner, StateCarriesParametersAndStatisticsToAnotherPeerExactly) { //
     EXPECT_EQ(joiner->parameters_digest(), donor->parameters_digest());
     EXPECT_EQ(copy_of(joiner->save_state()), copy_of(state));
     donor->accumulate();
-    auto next = donor->mean_gradient();
-    donor->apply(*next, 1e-2);
-    joiner->apply(*next, 1e-2);
+    auto next = mean_gradient_of(*donor);
+    donor->apply(next, 1e-2);
+    joiner->apply(next, 1e-2);
     EXPECT_EQ(copy_of(joiner->save_state()), copy_of(donor->save_state())) << optimizer;
   }
 }
@@ -407,7 +400,7 @@ TEST(TorchLearner, LossFallsOnTheSyntheticText) {
       auto step = model->accumulate();
       ASSERT_TRUE(step.finite);
       (i < 10 ? first : last) += i < 10 || i >= steps - 10 ? step.loss / 10 : 0;
-      model->apply(*model->mean_gradient(), 1e-2);
+      model->apply(mean_gradient_of(*model), 1e-2);
       model->reset_accumulators();
     }
     EXPECT_LT(last, 0.6 * first) << name;

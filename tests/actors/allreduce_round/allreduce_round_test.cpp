@@ -54,8 +54,8 @@ protected:
     order.values = std::make_shared<float_vector>(float_vector{1, 1, 1, 1, 1, 1});
     auto board = spawn(recording_switchboard, log);
     auto listener = spawn(recording_listener, log);
-    round = spawn(allreduce_round, ctx, round_config{}, order, vector_pool::make(1),
-                  round_neighbours{board, listener, {}});
+    round =
+      spawn(allreduce_round, ctx, round_config{}, order, round_neighbours{board, listener, {}});
     settle();
   }
 

@@ -46,7 +46,7 @@ protected:
   }
 
   std::shared_ptr<const float_vector> vector(std::vector<float> values) {
-    return std::make_shared<const float_vector>(std::move(values));
+    return std::make_shared<const float_vector>(values.begin(), values.end());
   }
   average_vector question(std::vector<float> values, double weight = 1) {
     average_vector what;

@@ -44,10 +44,10 @@ public:
     }
     return inner_->accumulate();
   }
-  std::shared_ptr<const std::vector<float>> mean_gradient() override {
+  void mean_gradient(std::span<float> out) override {
+    inner_->mean_gradient(out);
     if (probe_->infinite_mean)
-      return std::make_shared<std::vector<float>>(parameter_count(), INFINITY);
-    return inner_->mean_gradient();
+      std::fill(out.begin(), out.end(), INFINITY);
   }
   [[nodiscard]] std::uint64_t accumulated_samples() const override {
     return inner_->accumulated_samples();

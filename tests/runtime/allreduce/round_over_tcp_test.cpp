@@ -135,8 +135,8 @@ public:
   }
 
   void begin(const round_plan& plan, std::size_t self_index, std::vector<float> values) {
-    round_order order{plan, self_index, std::make_shared<const float_vector>(std::move(values)),
-                      1.0};
+    round_order order{plan, self_index,
+                      std::make_shared<const float_vector>(values.begin(), values.end()), 1.0};
     round_config config;
     config.offload_elements = 1;
     auto engine =

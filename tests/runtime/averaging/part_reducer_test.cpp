@@ -1,8 +1,10 @@
 #include "runtime/averaging/part_reducer.hpp"
 
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -181,6 +183,54 @@ TEST(PartReducer, NonsenseIsNotTaken) {
   EXPECT_TRUE(reducer.present().empty());
   EXPECT_TRUE(reducer.add(0, 1, good).ok());
   EXPECT_EQ(reducer.add(0, 1, good).error().code, ec::duplicate_peer);
+}
+
+#if defined(__SANITIZE_THREAD__)
+#define WAGGLE_UNSEEN __attribute__((no_sanitize("thread")))
+#else
+#define WAGGLE_UNSEEN
+#endif
+
+/// Another process that writes to memory which it had promised not to change.
+WAGGLE_UNSEEN void flicker(std::vector<float>& memory, const std::atomic<bool>& done) {
+  auto* at = static_cast<volatile float*>(memory.data());
+  for (std::size_t i = 0; !done; i = (i + 7) % memory.size()) {
+    at[i] = std::numeric_limits<float>::quiet_NaN();
+    at[i] = 1;
+  }
+}
+
+TEST(PartReducer, WhoeverChangesSharedValuesMeanwhileHurtsOnlyItself) {
+  constexpr std::uint32_t n = 4096;
+  auto memory = std::make_shared<std::vector<float>>(n, 1.0F);
+  std::atomic<bool> done{false};
+  std::thread liar{[&] { flicker(*memory, done); }};
+  std::size_t caught = 0;
+  for (int round = 0; round < 300; ++round) {
+    part_reducer reducer{codec_id::none, n};
+    auto shared = payload_of(std::shared_ptr<const std::vector<float>>{memory});
+    shared.may_change = true;
+    ASSERT_TRUE(reducer.add(0, 1, encoded(codec_id::none, std::vector<float>(n, 3.0F))).ok());
+    ASSERT_TRUE(reducer.add(1, 1, shared).ok());
+    std::vector<float> out(n);
+    auto ended = reducer.reduce(member_set::first(2), out);
+    if (ended.excluded.empty()) {
+      EXPECT_TRUE(all_finite(out)) << "a result that nobody is to blame for";
+      continue;
+    }
+    ++caught;
+    ASSERT_EQ(ended.excluded.size(), 1u);
+    EXPECT_EQ(ended.excluded[0].member, 1u);
+  }
+  done = true;
+  liar.join();
+  RecordProperty("caught", static_cast<int>(caught));
+}
+
+TEST(PartReducer, TakesMemoryThatMayChangeOnlyWhereItReadsOnce) {
+  EXPECT_TRUE(part_reducer::reads_once(codec_id::none, {}));
+  EXPECT_FALSE(part_reducer::reads_once(codec_id::float16, {})) << "headers are checked first";
+  EXPECT_FALSE(part_reducer::reads_once(codec_id::none, {aggregator::median, 1}));
 }
 
 } // namespace

@@ -82,17 +82,17 @@ TEST(SharedArena, ABlockKeepsItsArena) {
 
 TEST(SharedArena, ContainersLieInItIfTheyAreLarge) {
   auto arena = small_arena();
-  using vector = std::vector<float, arena_allocator<float>>;
-  arena_allocator<float> where{arena};
-  vector large(granule, 1.0F, where);
-  vector small(10, 2.0F, where);
-  vector too_large(64 * granule, 3.0F, where);
+  using vector = std::pmr::vector<float>;
+  arena_resource where{arena};
+  vector large(granule, 1.0F, &where);
+  vector small(10, 2.0F, &where);
+  vector too_large(64 * granule, 3.0F, &where);
   EXPECT_TRUE(arena->locate(large.data(), 4 * granule));
   EXPECT_FALSE(arena->locate(small.data(), 1));
   EXPECT_FALSE(arena->locate(too_large.data(), 1)) << "the heap has room";
   auto moved = std::move(large);
   EXPECT_EQ(moved[granule - 1], 1.0F);
-  moved = vector{};
+  moved = vector{&where};
   EXPECT_EQ(arena->in_use().taken, 0u);
   vector without(granule, 1.0F);
   EXPECT_FALSE(arena->locate(without.data(), 1));

@@ -1,4 +1,4 @@
-#include "runtime/averaging/vector_pool.hpp"
+#include "runtime/core/vector_pool.hpp"
 
 #include <thread>
 

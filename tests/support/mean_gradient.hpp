@@ -1,0 +1,15 @@
+#pragma once
+
+#include <vector>
+
+#include "runtime/training/learner.hpp"
+
+namespace waggle::testing {
+
+inline std::vector<float> mean_gradient_of(learner& model) {
+  std::vector<float> mean(model.parameter_count());
+  model.mean_gradient(mean);
+  return mean;
+}
+
+} // namespace waggle::testing
