@@ -1,6 +1,7 @@
 #include "runtime/net/buffer_pool.hpp"
 
 #include "runtime/core/bytes.hpp"
+#include "runtime/core/huge_pages.hpp"
 
 namespace waggle::net {
 
@@ -24,13 +25,31 @@ std::shared_ptr<std::byte> buffer_pool::take(std::size_t size) {
       }
   }
   if (!found.bytes)
-    found = {std::unique_ptr<std::byte[]>{new std::byte[size]}, size};
+    found = make_block(size);
   auto* raw = found.bytes.get();
   return {raw,
           [pool = weak_from_this(), held = std::make_shared<block>(std::move(found))](std::byte*) {
             if (auto home = pool.lock())
               home->give_back(std::move(*held));
           }};
+}
+
+/// A piece of a new slab whose other pieces are given back at once, or a block of its own.
+buffer_pool::block buffer_pool::make_block(std::size_t size) {
+  static const auto memory = std::make_shared<huge_page_resource>();
+  auto take = [](std::size_t bytes) {
+    return std::shared_ptr<std::byte>{
+      static_cast<std::byte*>(memory->allocate(bytes)),
+      [keep = memory, bytes](std::byte* block) { keep->deallocate(block, bytes); }};
+  };
+  auto piece = (size + 64_KiB - 1) / 64_KiB * 64_KiB;
+  auto pieces = huge_page_bytes / piece;
+  if (pieces < 2)
+    return {take(size), size};
+  auto slab = take(huge_page_bytes);
+  for (std::size_t i = 1; i < pieces; ++i)
+    give_back({{slab, slab.get() + i * piece}, piece});
+  return {slab, piece};
 }
 
 void buffer_pool::give_back(block unused) {

@@ -8,8 +8,8 @@
 namespace waggle::net {
 
 /// Keeps the last few receive buffers for the next ones: fresh memory costs a page fault every
-/// 4 KiB. Buffers are handed out as shared pointers that come back by themselves, also after the
-/// pool is gone. Thread-safe.
+/// 4 KiB. Medium ones are pieces of slabs of one huge page. Buffers are handed out as shared
+/// pointers that come back by themselves, also after the pool is gone. Thread-safe.
 class buffer_pool : public std::enable_shared_from_this<buffer_pool> {
 public:
   /// Keeps at most `bytes_max` of unused buffers.
@@ -20,9 +20,11 @@ public:
 
 private:
   struct block {
-    std::unique_ptr<std::byte[]> bytes;
+    std::shared_ptr<std::byte> bytes; // of a slab, or alone
     std::size_t capacity = 0;
   };
+
+  block make_block(std::size_t size);
 
   explicit buffer_pool(std::size_t bytes_max) : bytes_max_(bytes_max) {}
   void give_back(block unused);
