@@ -32,10 +32,11 @@ member_set round_protocol::others(member_set of) const {
   return of;
 }
 
-std::uint32_t round_protocol::number_above(std::uint32_t floor) const {
+std::uint32_t round_protocol::term_above(std::uint32_t floor) const {
   auto members = static_cast<std::uint32_t>(members_);
-  auto number = floor - floor % members + static_cast<std::uint32_t>(self_);
-  return number > floor ? number : number + members;
+  auto term = floor / views_per_term;
+  auto ours = term - term % members + static_cast<std::uint32_t>(self_);
+  return (ours > term ? ours : ours + members) * views_per_term;
 }
 
 takeover_standing round_protocol::standing() const {
@@ -165,8 +166,8 @@ void round_protocol::recover(actions& out, steady_time now) {
   if (alive == view_.participant_set())
     return;
   auto contributors = view_.contributor_set();
-  // If all that remain hold the result already, nothing has to be summed again. An adopted set may
-  // have been committed by somebody and cannot change.
+  // If all that remain hold the result already, nothing has to be summed again, and whoever is
+  // dropped may have committed it. An adopted set may have been committed before; it cannot change.
   bool keep = view_.adopted || prepared_members().contains(alive);
   // Nobody commits what we have not prepared. After that, somebody may have heard from all.
   if (!keep && prepared_)
@@ -178,8 +179,9 @@ void round_protocol::recover(actions& out, steady_time now) {
   if (contributors.size() < options_.min_contributors)
     return abort_all(out, ec::too_few_contributors);
   auto dropped = view_.participant_set() - alive;
-  // Those left out are told, too, so that they need not wait for their deadline.
-  round_view next{number_above(promised_), contributors.bits(), alive.bits(), view_.adopted};
+  // The next number of our own term: whoever promised somebody else a term after it refuses, and we
+  // learn of that. Those left out are told, too, so that they need not wait for their deadline.
+  round_view next{view_.number + 1, contributors.bits(), alive.bits(), keep};
   propose(out, next, alive | dropped);
 }
 
@@ -201,8 +203,8 @@ round_protocol::actions round_protocol::on_propose(std::size_t from, const round
   auto everybody = member_set::first(members_);
   if (committed_ && from < members_)
     pass_on_decision(out, from);
-  if (ended_ || from >= members_ || next.number % members_ != from || next.number > view_number_max
-      || next.number <= view_.number)
+  if (ended_ || from >= members_ || leader_of(next.number, members_) != from
+      || next.number > view_number_max || next.number == view_.number)
     return out;
   if (next.number < promised_) {
     // It does not know of a takeover and would wait for us in vain.
@@ -282,7 +284,7 @@ round_protocol::actions round_protocol::on_commit(std::size_t from, const round_
 
 round_protocol::actions round_protocol::on_abort(std::size_t from, ec reason) {
   actions out;
-  if (ended_ || (from != leader() && from != promised_ % members_))
+  if (ended_ || (from != leader() && from != coordinator()))
     return out;
   end_with(out, {reason == ec::none ? ec::cancelled : reason, "the round's leader gave it up"});
   return out;
@@ -291,7 +293,7 @@ round_protocol::actions round_protocol::on_abort(std::size_t from, ec reason) {
 // -- a new leader --------------------------------------------------------------------------------
 
 void round_protocol::start_takeover(actions& out, steady_time now) {
-  auto number = number_above(promised_);
+  auto number = term_above(promised_);
   if (number > view_number_max)
     return abort_all(out, ec::protocol_violation);
   promised_ = number;
@@ -306,7 +308,8 @@ void round_protocol::start_takeover(actions& out, steady_time now) {
 
 round_protocol::actions round_protocol::on_takeover(std::size_t from, std::uint32_t number) {
   actions out;
-  if (from >= members_ || number % members_ != from || number > view_number_max)
+  if (from >= members_ || leader_of(number, members_) != from || number % views_per_term != 0
+      || number > view_number_max)
     return out;
   if (number > promised_ && !ended_) {
     promised_ = number;
@@ -334,6 +337,8 @@ round_protocol::actions round_protocol::on_standing(std::size_t from,
   }
   if (!takeover_ || !takeover_->waiting.contains(from))
     return out;
+  if (standing.knows_view && !standing.committed && standing.promised < takeover_->number)
+    return out; // the answer to an earlier question of ours; the one to this is on its way
   if (standing.knows_view && !standing.committed && standing.promised > takeover_->number) {
     promised_ = standing.promised; // somebody else is ahead and will tell us
     takeover_.reset();
@@ -406,14 +411,15 @@ void round_protocol::finish_takeover(actions& out) {
   auto everybody = member_set::first(members_);
 
   // May `highest` have been committed? Only if all its participants prepared it, and all of those
-  // that answer say so. An adopted set may have been committed under an earlier number.
+  // that answer say so. An adopted set may have been committed under an earlier number, and then
+  // they that prepared it there hold the result as well.
   member_set holders;
   bool all_prepared = true;
   for (const auto& [member, s] : standings) {
-    bool prepared = s.view.number == highest->number && s.prepared;
-    if (prepared)
+    if (s.prepared && s.view.contributors == highest->contributors)
       holders.insert(member);
-    else if (highest->participant_set().contains(member))
+    if (highest->participant_set().contains(member)
+        && !(s.prepared && s.view.number == highest->number))
       all_prepared = false;
   }
   if (highest->adopted || (all_prepared && !holders.empty())) {

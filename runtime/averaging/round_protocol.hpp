@@ -21,6 +21,9 @@ bool is_quorum(member_set participants, std::size_t members);
 /// No honest round gets near; a number above it would only serve to make numbers wrap around.
 constexpr std::uint32_t view_number_max = 1U << 24U;
 
+// A view of the same term has fewer participants than the one before.
+static_assert(views_per_term >= round_members_max);
+
 /// What a member tells a would-be leader, see `round_protocol::on_takeover`.
 struct takeover_standing {
   std::uint32_t promised = 0;
@@ -37,21 +40,21 @@ struct takeover_standing {
 /// enough to agree on that set. It is decided like a value in Paxos whose acceptors are the
 /// members:
 ///
-/// - A *view* is a numbered attempt: contributors, participants, and a leader (number % members).
-///   View 0 is implied by the plan.
+/// - A *view* is a numbered attempt: contributors, participants, and a leader: whoever owns the term
+///   that the number is in. View 0 is implied by the plan.
 /// - A member *prepares* a view once it holds the result over its contributors, and tells all
 ///   participants. It never prepares a view below the highest number it promised.
 /// - A view is *committed* when all of its participants have prepared it, and they are a quorum.
 ///   Whoever has heard that from each of them applies the result; the leader also tells the others,
 ///   some of which may have missed a word.
-/// - When a participant is lost before that, the leader proposes a view without it. If everybody
-///   else has prepared already, the contributors stay and the new view is prepared at once. If not,
-///   but the leader itself has, somebody may have committed already: the leader asks first, as a
-///   new leader does.
+/// - When a participant is lost before that, the leader proposes the next view of its term without
+///   it. If everybody else has prepared already, somebody may have committed: the contributors are
+///   *adopted*, and the new view is prepared at once. If not, but the leader itself has, somebody
+///   may have committed, too: the leader asks first, as a new leader does.
 /// - When the leader is lost, the lowest member that is not lost takes over: it asks for promises
-///   under a higher number. If the highest view that anybody knows may have been committed (all its
-///   participants that answer have prepared it), its contributors are adopted, else it is free to
-///   choose.
+///   under a term of its own. If the highest view that anybody knows may have been committed (all
+///   its participants that answer have prepared it), its contributors are adopted, else it is free
+///   to choose. Adopted contributors stay, whatever happens later.
 ///
 /// Why no two members commit different sets: see actors/README.md, "The averaging round".
 /// A member may fail at any time (deadline, excluded, no quorum); that is always safe.
@@ -145,9 +148,9 @@ public:
   // -- what is so now ----------------------------------------------------------------------------
 
   [[nodiscard]] const round_view& view() const { return view_; }
-  [[nodiscard]] std::size_t leader() const { return view_.number % members_; }
+  [[nodiscard]] std::size_t leader() const { return leader_of(view_.number, members_); }
   /// Who owes us the next word: the leader, or the would-be leader that we gave our promise to.
-  [[nodiscard]] std::size_t coordinator() const { return promised_ % members_; }
+  [[nodiscard]] std::size_t coordinator() const { return leader_of(promised_, members_); }
   /// Who has to say something before this member can end. The leader hears from participants that
   /// they hold the result; everybody else waits for the leader. Nobody during a takeover, ours or
   /// another's: those have timeouts of their own (`on_time`).
@@ -188,7 +191,8 @@ private:
 
   [[nodiscard]] bool lead() const { return leader() == self_ && promised_ == view_.number; }
   [[nodiscard]] member_set others(member_set of) const;
-  [[nodiscard]] std::uint32_t number_above(std::uint32_t floor) const;
+  /// The first number of our next term above `floor`.
+  [[nodiscard]] std::uint32_t term_above(std::uint32_t floor) const;
   /// Reacts to the loss of somebody: a view without it, a takeover, or waiting for another's.
   void recover(actions& out, steady_time now);
   void start_takeover(actions& out, steady_time now);

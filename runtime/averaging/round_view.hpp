@@ -57,9 +57,18 @@ private:
   std::uint64_t bits_ = 0;
 };
 
-/// One attempt at deciding a round. Its leader is member `number % members`; a higher number
-/// replaces a lower one. View 0 is implied by the plan: everybody contributes, everybody takes
-/// part.
+/// View numbers come in terms of this many: term t is numbers t·64 … t·64+63 and belongs to member
+/// t % members. Within its term a leader may follow up its own view with the next number. To pass
+/// anybody else's number it has to begin a term, and for that it asks for promises.
+constexpr std::uint32_t views_per_term = 64;
+
+/// Who leads the view `number` in a round of `members` members.
+constexpr std::size_t leader_of(std::uint32_t number, std::size_t members) {
+  return number / views_per_term % members;
+}
+
+/// One attempt at deciding a round. A higher number replaces a lower one. View 0 is implied by the
+/// plan: everybody contributes, everybody takes part.
 struct round_view {
   std::uint32_t number = 0;
   std::uint64_t contributors = 0; // bitmap: whose vectors are summed
