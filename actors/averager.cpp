@@ -251,11 +251,7 @@ struct steward {
            != report.contributors.end();
     if (!counted)
       return st.feedback.roll_back();
-    std::vector<coded_part> parts;
-    part_table table{*step.plan};
-    for (std::size_t i = 0; i < table.size(); ++i)
-      parts.push_back({table[i].offset, table[i].count, table[i].codec});
-    st.feedback.commit(*step.sent, parts);
+    st.feedback.commit(*step.sent, coded_parts_of(*step.plan));
   }
 
   void on_finished(const round_finished& msg) const {
@@ -294,8 +290,9 @@ struct steward {
     auto step = std::move(*state().current);
     state().current.reset();
     report.matchmaking_seconds = step.matchmaking_seconds;
-    if (report.values && step.what.values && step.what.alpha != 1)
-      report.values = towards(*step.what.values, *report.values, step.what.alpha);
+    if (report.values && step.what.values && report.weight_sum > 0
+        && (step.what.alpha != 1 || step.what.deltas))
+      report.values = towards(step, *report.values);
     step.promise.deliver(std::move(report));
   }
 
@@ -307,12 +304,28 @@ struct steward {
     deliver(std::move(report));
   }
 
-  std::shared_ptr<const float_vector> towards(const float_vector& from, const float_vector& mean,
-                                              double alpha) const {
-    auto out = ctx.vectors->take(from.size());
-    for (std::size_t i = 0; i < from.size(); ++i)
-      (*out)[i] = static_cast<float>(from[i] + alpha * (static_cast<double>(mean[i]) - from[i]));
+  std::shared_ptr<const float_vector> towards(const averager_state::step& step,
+                                              const float_vector& mean) const {
+    const auto& own = *step.what.values;
+    auto out = ctx.vectors->take(own.size());
+    if (step.what.deltas && step.sent && step.plan)
+      write_carried(*step.sent, coded_parts_of(*step.plan), *out);
+    else
+      std::copy(own.begin(), own.end(), out->begin());
+    auto alpha = step.what.alpha;
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      double delta = static_cast<double>(mean[i]) - (*out)[i];
+      (*out)[i] = static_cast<float>(own[i] + alpha * delta);
+    }
     return out;
+  }
+
+  static std::vector<coded_part> coded_parts_of(const round_plan& plan) {
+    std::vector<coded_part> parts;
+    part_table table{plan};
+    for (std::size_t i = 0; i < table.size(); ++i)
+      parts.push_back({table[i].offset, table[i].count, table[i].codec});
+    return parts;
   }
 
   /// The round ended without a report.

@@ -229,6 +229,10 @@ struct average_vector {
   std::string gather; // for the whole group to read; at most gather_bytes_max
   /// How far to go towards the mean: values + alpha (mean - values). Local: peers may differ.
   double alpha = 1;
+  /// Go from the own vector by alpha (mean - what the codec made of the own vector), so that the
+  /// own rounding error is kept. Peers end as far apart as these errors; where all are equal
+  /// nothing changes, whatever the codec. For parameters, which are averaged again and again.
+  bool deltas = false;
   /// The group is not meant to begin before; matchmaking takes at least its own time.
   milliseconds scheduled_in{0};
   bool allow_retries = true;

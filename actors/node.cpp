@@ -4,6 +4,8 @@
 
 #include "actors/node.hpp"
 
+#include <set>
+
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
@@ -108,6 +110,10 @@ std::vector<caf::strong_actor_ptr> everybody(const node_parts& p) {
   };
   add(p.donor);
   add(p.trainer);
+  for (const auto& pair : p.further) {
+    add(pair.averager);
+    add(pair.matchmaker);
+  }
   add(p.averager);
   add(p.matchmaker);
   add(p.tracker);
@@ -119,7 +125,7 @@ std::vector<caf::strong_actor_ptr> everybody(const node_parts& p) {
 
 /// Tells who serves what and who wants to know what.
 template <class Sender>
-void introduce(Sender send, const node_parts& p) {
+void introduce(Sender send, const node_parts& p, const node_config& config) {
   auto board = caf::actor_cast<switchboard_impl>(p.switchboard);
   auto tracker = caf::actor_cast<progress_tracker_impl>(p.tracker);
   auto serves = [&](service_topic topic, const auto& handle) {
@@ -140,6 +146,13 @@ void introduce(Sender send, const node_parts& p) {
   listens(p.matchmaker);
   listens(p.averager);
   listens(p.exporter);
+  for (std::size_t i = 0; i < p.further.size(); ++i) {
+    send(board,
+         serve{service_topic::matchmaking, caf::actor_cast<service_actor>(p.further[i].matchmaker),
+               config.further_averaging[i].matchmaking.prefix});
+    listens(p.further[i].matchmaker);
+    listens(p.further[i].averager);
+  }
   send(tracker, subscribe_progress{caf::actor_cast<progress_listener_actor>(p.exporter)});
   if (p.trainer)
     send(tracker, subscribe_progress{caf::actor_cast<progress_listener_actor>(p.trainer)});
@@ -246,6 +259,20 @@ struct supervisor {
   }
 };
 
+/// Peers that ask for a group under a prefix must find one matchmaker, and no trainer may lack one.
+status check_prefixes(const node_config& config) {
+  if (!config.further_averaging.empty() && !config.averaging)
+    return failure{ec::bad_config, "further averagers need a first one"};
+  std::set<std::string> seen;
+  if (config.averaging)
+    seen.insert(config.averaging->matchmaking.prefix);
+  for (const auto& parts : config.further_averaging)
+    if (!seen.insert(parts.matchmaking.prefix).second)
+      return failure{ec::bad_config, "two averagers of one peer have the prefix '"
+                                       + parts.matchmaking.prefix + "': give each its own"};
+  return done{};
+}
+
 } // namespace
 
 node_impl::behavior_type node(self_pointer self, node_context ctx, node_config config,
@@ -283,6 +310,8 @@ node_impl::behavior_type node(self_pointer self, node_context ctx, node_config c
 
 result<started_node> start_node(caf::actor_system& system, const node_config& config,
                                 const node_seams& seams) {
+  if (auto checked = check_prefixes(config); !checked)
+    return checked.error();
   started_node out;
   auto& ctx = out.ctx;
   ctx.run_id = config.run_id;
@@ -335,6 +364,11 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     p.averager =
       system.spawn(averager, ctx, config.averaging->averaging, p.switchboard, p.matchmaker);
   }
+  for (const auto& parts : config.further_averaging) {
+    auto& pair = p.further.emplace_back();
+    pair.matchmaker = system.spawn(matchmaker, ctx, parts.matchmaking, p.switchboard, p.dht);
+    pair.averager = system.spawn(averager, ctx, parts.averaging, p.switchboard, pair.matchmaker);
+  }
   if (config.training) {
     trainer_peers peers{p.averager, p.tracker, p.switchboard, p.exporter};
     const auto& training = *config.training;
@@ -347,7 +381,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   if (!p.trainer)
     ctx.metrics->set_peer_state("serving");
   show_config(*ctx.metrics, config);
-  introduce([](const auto& to, auto msg) { caf::anon_send(to, std::move(msg)); }, p);
+  introduce([](const auto& to, auto msg) { caf::anon_send(to, std::move(msg)); }, p, config);
   out.node = system.spawn(node, ctx, config, p, transport, out.board);
   caf::anon_send(p.dht, bootstrap_from{config.initial_peers});
   if (p.trainer)

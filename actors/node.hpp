@@ -39,6 +39,8 @@ struct node_config {
     averaging_config averaging;
   };
   std::optional<averaging_parts> averaging;
+  /// Averagers of other vectors beside it, each under a prefix of its own. Needs `averaging`.
+  std::vector<averaging_parts> further_averaging;
   /// Peers that train; needs `averaging`, too.
   struct training_parts {
     training_config training;
@@ -73,6 +75,12 @@ struct node_seams {
   bool detach_trainer = true;
 };
 
+/// Who averages one vector.
+struct averaging_actors {
+  matchmaker_actor matchmaker;
+  averager_actor averager;
+};
+
 /// Handles of a running peer. Empty where the configuration did not ask for that part.
 struct node_parts {
   switchboard_actor switchboard;
@@ -81,6 +89,7 @@ struct node_parts {
   metrics_exporter_actor exporter;
   matchmaker_actor matchmaker;
   averager_actor averager;
+  std::vector<averaging_actors> further; // in the order of node_config::further_averaging
   trainer_actor trainer;
   state_donor_actor donor;
 };

@@ -63,7 +63,7 @@ public:
 
   void operator()(wire::call& call) {
     auto& st = self_->state;
-    const auto& service = st.services[static_cast<std::size_t>(topic_of(call.what))];
+    const auto& service = st.services.find(topic_of(call.what), prefix_of(call.what));
     if (!service)
       return refuse(call.id, {ec::not_ready, "this peer does not serve that (yet)"});
     if (st.inbound_calls.size() >= config_.inbound_calls_max)
@@ -130,8 +130,9 @@ public:
       st.said_goodbye = true;
       return;
     }
+    const auto& service = st.services.find(*topic, prefix_of(event));
     inbound_event message{st.link->remote(), std::move(event), std::move(body_), st.link};
-    if (const auto& service = st.services[static_cast<std::size_t>(*topic)])
+    if (service)
       self_->send(service, std::move(message));
     else
       message.release();
@@ -304,7 +305,33 @@ struct event_topic {
   }
 };
 
+struct named_prefix {
+  std::string_view operator()(const wire::join_group& x) const { return x.prefix; }
+  std::string_view operator()(const wire::begin_group& x) const { return x.plan.prefix; }
+  std::string_view operator()(const wire::disband_group& x) const { return x.prefix; }
+  std::string_view operator()(const wire::leave_group& x) const { return x.prefix; }
+  template <class Other>
+  std::string_view operator()(const Other&) const {
+    return {};
+  }
+};
+
 } // namespace
+
+const service_actor& service_table::find(service_topic topic, std::string_view prefix) const {
+  if (topic == service_topic::matchmaking)
+    if (auto found = matchmakers.find(prefix); found != matchmakers.end())
+      return found->second;
+  return by_topic[static_cast<std::size_t>(topic)];
+}
+
+std::string_view prefix_of(const wire::request& what) {
+  return std::visit(named_prefix{}, what);
+}
+
+std::string_view prefix_of(const wire::event& what) {
+  return std::visit(named_prefix{}, what);
+}
 
 service_topic topic_of(const wire::request& what) {
   return std::visit(request_topic{}, what);

@@ -27,8 +27,16 @@ struct link_config {
   milliseconds inbound_deadline_max{60'000};
 };
 
-/// Where the messages of peers go, by service_topic; null: nobody serves it (yet).
-using service_table = std::array<service_actor, service_topics>;
+/// Where the messages of peers go.
+struct service_table {
+  std::array<service_actor, service_topics> by_topic; // null: nobody serves it (yet)
+  /// Matchmakers by prefix. What comes under another prefix is for the one in `by_topic`, which
+  /// has the words to refuse it.
+  std::map<std::string, service_actor, std::less<>> matchmakers;
+
+  /// `prefix`: of messages about matchmaking.
+  [[nodiscard]] const service_actor& find(service_topic topic, std::string_view prefix) const;
+};
 
 /// Event to the link: a frame came in that is no word about a round.
 struct frame_arrived {
@@ -102,6 +110,9 @@ peer_link_impl::behavior_type peer_link(peer_link_impl::stateful_pointer<peer_li
 /// The service that a request or event of a peer is for; nothing for what the link itself handles.
 service_topic topic_of(const wire::request& what);
 std::optional<service_topic> topic_of(const wire::event& what);
+/// The prefix that a message about matchmaking names; empty for others.
+std::string_view prefix_of(const wire::request& what);
+std::string_view prefix_of(const wire::event& what);
 
 } // namespace waggle
 

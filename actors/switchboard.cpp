@@ -322,7 +322,10 @@ switchboard_impl::behavior_type switchboard(self_pointer self, node_context ctx,
     },
     [self](const serve& msg) {
       auto& st = self->state;
-      st.services[static_cast<std::size_t>(msg.topic)] = msg.service;
+      if (msg.prefix.empty())
+        st.services.by_topic[static_cast<std::size_t>(msg.topic)] = msg.service;
+      else
+        st.services.matchmakers.insert_or_assign(msg.prefix, msg.service);
       for (auto& [id, peer] : st.peers)
         for (auto& c : peer.connections)
           self->send(caf::actor_cast<peer_link_impl>(c.actor), use_services{st.services});

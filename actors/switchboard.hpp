@@ -31,6 +31,8 @@ struct switchboard_config {
 struct serve {
   service_topic topic = service_topic::dht;
   service_actor service;
+  /// Not empty: only messages about matchmaking that name this prefix.
+  std::string prefix{};
 };
 /// Command: tell `listener` about peers that come and go; it hears of those already here at once.
 struct listen_links {

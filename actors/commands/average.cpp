@@ -106,6 +106,7 @@ driver_actor::behavior_type driver(driver_actor::stateful_pointer<driver_state> 
     // In buckets, every round has another group.
     question.standing = options.standing && options.group_bits.empty();
     question.alpha = options.alpha;
+    question.deltas = options.deltas;
     question.gather = options.gather;
     if (options.auxiliary)
       question.elements = values->size();

@@ -345,12 +345,16 @@ void round_engine::take_reduced(std::uint32_t index, member_set over,
     std::shared_ptr<const std::byte>{out, reinterpret_cast<const std::byte*>(out.get())},
     part.count * sizeof(float)};
   if (part.codec != codec_id::none) {
+    if (auto same = reduction_of(index).reducer.unanimous(over)) {
+      bytes = *same;
+    } else {
+      auto encoded = std::make_shared<std::vector<std::byte>>(encoded_size(part.codec, part.count));
+      encode(part.codec, {out.get(), part.count}, *encoded);
+      bytes = payload_of(std::shared_ptr<const std::vector<std::byte>>{encoded});
+    }
     // What the others decode is what counts here, too.
-    auto encoded = std::make_shared<std::vector<std::byte>>(encoded_size(part.codec, part.count));
-    encode(part.codec, {out.get(), part.count}, *encoded);
-    auto decoded = decode(part.codec, *encoded, std::span{out.get(), part.count});
+    auto decoded = decode(part.codec, bytes.view(), std::span{out.get(), part.count});
     WAGGLE_CHECK(decoded.ok(), "our own encoding does not decode");
-    bytes = payload_of(std::shared_ptr<const std::vector<std::byte>>{encoded});
   }
   auto head = header(index, wire::part_kind::result);
   head.weight = outcome.weight_sum;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <string>
 
 #include "runtime/averaging/robust_sums.hpp"
@@ -122,6 +123,19 @@ part_reducer::reduction part_reducer::reduce(member_set contributors, std::span<
       outcome.excluded.insert(at, e);
   }
   return outcome;
+}
+
+std::optional<payload> part_reducer::unanimous(member_set contributors) const {
+  const payload* first = nullptr;
+  for (const auto& c : contributions_) {
+    if (!contributors.contains(c.member) || c.weight == 0)
+      continue;
+    if (first == nullptr)
+      first = &c.bytes;
+    else if (std::memcmp(first->data.get(), c.bytes.data.get(), first->size) != 0)
+      return std::nullopt; // all are as long as the codec makes them
+  }
+  return first == nullptr ? std::nullopt : std::optional{*first};
 }
 
 } // namespace waggle

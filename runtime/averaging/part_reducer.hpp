@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -67,6 +68,11 @@ public:
   /// to 0, `out` is zeros (INV-4: the caller keeps its own vector then).
   /// REQUIRES: `present()` contains `contributors`.
   reduction reduce(member_set contributors, std::span<float> out) const;
+
+  /// The bytes that all `contributors` sent with a weight above 0, if they are equal. They are their
+  /// own mean: encoding that again would round it again (F6 of spec optimizer.md §10).
+  /// REQUIRES: `present()` contains `contributors`.
+  [[nodiscard]] std::optional<payload> unanimous(member_set contributors) const;
 
   [[nodiscard]] std::uint32_t elements() const { return elements_; }
   [[nodiscard]] codec_id codec() const { return codec_; }

@@ -62,21 +62,8 @@ void error_feedback::commit(std::span<const float> sent, std::span<const coded_p
     return;
   }
   residual_.resize(sent.size());
-  std::vector<std::byte> bytes;
-  std::uint64_t covered = 0;
-  for (const auto& part : parts) {
-    WAGGLE_CHECK(part.offset == covered && part.count <= sent.size() - covered,
-                 std::to_string(part.offset) + " + " + std::to_string(part.count));
-    covered += part.count;
-    auto values = sent.subspan(part.offset, part.count);
-    auto left = std::span{residual_}.subspan(part.offset, part.count);
-    bytes.resize(encoded_size(part.codec, part.count));
-    encode(part.codec, values, bytes);
-    auto decoded = decode(part.codec, bytes, left);
-    WAGGLE_CHECK(decoded.ok(), "a part that was just encoded does not decode");
-    subtract_finite(values.data(), left.size(), left.data());
-  }
-  WAGGLE_CHECK(covered == sent.size(), std::to_string(covered));
+  write_carried(sent, parts, residual_);
+  subtract_finite(sent.data(), sent.size(), residual_.data());
 }
 
 void error_feedback::forget() {

@@ -4,16 +4,9 @@
 #include <span>
 #include <vector>
 
-#include "runtime/codec/codec.hpp"
+#include "runtime/codec/coded_part.hpp"
 
 namespace waggle {
-
-/// A stretch of the vector that was encoded as one part.
-struct coded_part {
-  std::uint64_t offset = 0; // in values
-  std::uint32_t count = 0;
-  codec_id codec = codec_id::none;
-};
 
 /// Carries what a lossy codec dropped of a vector in one round into the next, so that the sum over
 /// the rounds of what was sent stays within one round's error of the sum of the vectors (1-bit

@@ -316,6 +316,9 @@ std::vector<option_spec> make_table() {
      real(&o::weight, 0, 1e30, "a weight is finite and not negative")},
     {"alpha", "X", "1", "How far to go from the own vector towards the mean.", "average",
      real(&o::alpha, -1e6, 1e6, "it is finite")},
+    {"deltas", "BOOL", "false",
+     "Keep what the codec rounds away of the own vector: equal vectors stay as they are.",
+     "average", yes_no(&o::deltas)},
     {"gather", "TEXT", "", "A text for all members of the group to read.", "average",
      [](o& x, std::string_view v) -> status {
        if (v.size() > gather_bytes_max)

@@ -78,6 +78,7 @@ struct run_options {
   std::uint64_t rounds = 0; // 0: until stopped
   double weight = 1;
   double alpha = 1;
+  bool deltas = false;
   std::string gather;
   std::uint64_t expected_peers = 0;
   bool standing = true;

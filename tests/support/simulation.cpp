@@ -120,6 +120,10 @@ void simulation::crash(index who, bool silently) {
   const auto& parts = p.node.parts;
   kill(parts.donor);
   kill(parts.trainer);
+  for (const auto& pair : parts.further) {
+    kill(pair.averager);
+    kill(pair.matchmaker);
+  }
   kill(parts.averager);
   kill(parts.matchmaker);
   kill(parts.tracker);

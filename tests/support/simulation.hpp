@@ -57,6 +57,16 @@ public:
     return answer;
   }
 
+  /// Asks an actor; `then` gets the answer while the simulation runs on. A refusal is never heard.
+  template <class Answer, class Handle, class Question>
+  void later(const Handle& whom, Question question, std::function<void(const Answer&)> then) {
+    system_->spawn([then, whom, question](caf::event_based_actor* self) {
+      self->request(whom, std::chrono::seconds{60}, question)
+        .then([then](const Answer& a) { then(a); }, [](const caf::error&) {});
+    });
+  }
+
+  [[nodiscard]] caf::actor_system& system() { return *system_; }
   [[nodiscard]] net::sim_network& network() { return network_; }
   [[nodiscard]] peer& operator[](index who) { return *peers_[who]; }
   [[nodiscard]] std::size_t size() const { return peers_.size(); }

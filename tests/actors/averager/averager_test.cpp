@@ -124,6 +124,49 @@ TEST_F(Averager, AlphaSaysHowFarToGo) { // §5.10
   EXPECT_THAT(*reports[1].values, ElementsAre(0, 8));
 }
 
+class AveragerByCodec : public Averager, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(AveragerByCodec, EqualVectorsStayAsTheyAreByDeltas) { // F6
+  averaging_config config;
+  config.codec = *parse_codec_choice(GetParam());
+  for (int i = 0; i < 3; ++i)
+    add(config);
+  random_source random{11};
+  std::vector<float> values(5'000);
+  for (auto& x : values)
+    x = static_cast<float>(random.unit() - 0.5) * 3;
+  for (int round = 0; round < 4; ++round) {
+    std::vector<average_vector> questions(3, question(values));
+    for (auto& what : questions)
+      what.deltas = true;
+    questions[1].weight = 2.5;
+    for (const auto& report : average_all(questions)) {
+      EXPECT_EQ(report.outcome, round_outcome::complete);
+      ASSERT_TRUE(std::equal(values.begin(), values.end(), report.values->begin()));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Codecs, AveragerByCodec,
+                         ::testing::Values("none", "float16", "bfloat16", "scaled_float16",
+                                           "uniform8", "quantile8", "blockwise8"),
+                         [](const auto& info) { return std::string{info.param}; });
+
+TEST_F(Averager, DeltasKeepOnesOwnRoundingError) {
+  averaging_config config;
+  config.codec = *parse_codec_choice("float16");
+  add(config);
+  add(config);
+  constexpr float fine = 1.0F / 4096; // float16 has steps of 1/1024 above 1
+  std::vector<average_vector> questions{question(std::vector<float>(1'000, 1 + fine)),
+                                        question(std::vector<float>(1'000, 3 + 2 * fine))};
+  for (auto& what : questions)
+    what.deltas = true;
+  auto reports = average_all(questions);
+  EXPECT_EQ(reports[0].values->front(), 2 + fine);
+  EXPECT_EQ(reports[1].values->front(), 2 + 2 * fine);
+}
+
 TEST_F(Averager, EachTensorTravelsByItsOwnCodec) { // C4
   averaging_config config;
   config.codec = *parse_codec_choice("map:exact=none,half=float16,byte=uniform8");

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "runtime/wire/convert.hpp"
+#include "tests/runtime/averaging/plans.hpp"
 #include "tests/support/network_test.hpp"
 
 namespace waggle::testing {
@@ -77,7 +78,7 @@ protected:
     service_table services;
     for (std::size_t topic = 0; topic < service_topics; ++topic) {
       books.push_back(std::make_shared<heard_by_service>());
-      services[topic] = spawn(recording_service, books.back());
+      services.by_topic[topic] = spawn(recording_service, books.back());
     }
     owner = spawn(recording_owner, downs);
     link = spawn(peer_link, ctx, config, wire_end, std::uint64_t{42}, owner, services);
@@ -218,6 +219,31 @@ TEST_F(PeerLink, SendsEventsToTheServiceOfTheTopic) {
   entry.name = "progress";
   arrive(wire::event{wire::progress_push{entry}});
   EXPECT_EQ(book(service_topic::progress).events.size(), 1U);
+}
+
+TEST_F(PeerLink, AsksTheMatchmakerOfThePrefix) {
+  auto other = std::make_shared<heard_by_service>();
+  service_table services;
+  services.by_topic[static_cast<std::size_t>(service_topic::matchmaking)] =
+    spawn(recording_service, books[static_cast<std::size_t>(service_topic::matchmaking)]);
+  services.matchmakers.emplace("states", spawn(recording_service, other));
+  tell(link, use_services{services});
+  wire::join_group join;
+  join.self = test_peer(2);
+  for (const auto* prefix : {"states", "gradients", "unknown"}) {
+    join.prefix = prefix;
+    arrive(wire::call{std::uint64_t{1} + wire_end->sent_of<wire::answer>().size(), 1'000, join});
+    arrive(wire::event{wire::leave_group{prefix}});
+    arrive(wire::event{wire::disband_group{prefix, {}}});
+    wire::begin_group begin;
+    begin.plan = plan_for(2);
+    begin.plan.prefix = prefix;
+    arrive(wire::event{begin});
+  }
+  EXPECT_EQ(other->calls.size(), 1U);
+  EXPECT_EQ(other->events.size(), 3U);
+  EXPECT_EQ(book(service_topic::matchmaking).calls.size(), 2U);
+  EXPECT_EQ(book(service_topic::matchmaking).events.size(), 6U);
 }
 
 // They go past the actor: whoever reads them on the I/O thread hands them on.
