@@ -63,7 +63,7 @@ TEST(TwoAveragers, OfOnePeerAverageAtTheSameTimeWithGroupsOfTheirOwn) {
     const auto& report = *found->ended[slot];
     bool first = slot < peers;
     EXPECT_EQ(report.outcome, round_outcome::complete) << slot;
-    EXPECT_EQ(report.contributors.size(), peers);
+    EXPECT_EQ(report.contributors.size(), peers) << slot;
     EXPECT_EQ(report.round, found->ended[first ? 0 : peers]->round);
     ASSERT_TRUE(report.values);
     ASSERT_EQ(report.values->size(), first ? 1'000U : 70U);

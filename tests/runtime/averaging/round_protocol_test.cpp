@@ -253,7 +253,8 @@ TEST(RoundProtocol, ATakeoverKeepsWhatADroppedMemberMayHaveApplied) {
   EXPECT_EQ(kept.contributor_set(), members_of({0, 1, 2, 3, 4}));
   (void)members[1].on_suspicion(4, ec::peer_lost, t0);
   (void)members[1].on_propose(0, kept);
-  auto asked = find<protocol::send_takeover>(members[1].on_suspicion(0, ec::peer_lost, t0));
+  auto asking = members[1].on_suspicion(0, ec::peer_lost, t0);
+  const auto* asked = find<protocol::send_takeover>(asking);
   ASSERT_NE(asked, nullptr);
   auto out = protocol::actions{};
   for (std::size_t i : {2, 3})
