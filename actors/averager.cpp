@@ -120,6 +120,7 @@ struct steward {
     step.plan.reset();
     step.round = nullptr;
     step.follows = {};
+    step.scattered = false;
     auto plan = step.what.standing
                   ? st.group.next(step.what.epoch, step.codecs, step.what.expected_peers)
                   : std::nullopt;
@@ -181,6 +182,7 @@ struct steward {
           if (s.awaits_group(generation)) {
             self->state.current->matchmaking_seconds +=
               seconds_of(s.now() - self->state.current->attempt_began);
+            self->state.current->scattered = formed.scattered;
             s.on_group(formed.plan);
           }
         },
@@ -259,7 +261,7 @@ struct steward {
     if (!st.current || !st.current->plan || st.current->plan->id != msg.report.round)
       return;
     auto& step = *st.current;
-    if (msg.all_took_part)
+    if (msg.all_took_part && !step.scattered)
       st.group.establish(*step.plan);
     else
       st.group.dissolve();

@@ -66,6 +66,7 @@ struct averager_state {
     bool cancelled = false;
     step_stage stage = step_stage::looking_for_group;
     std::optional<round_plan> plan; // of the group that was found
+    bool scattered = false;         // that group does not meet again at once
     round_id follows;               // the standing group's last round; zero: found by matchmaking
     allreduce_round_impl round;
   };

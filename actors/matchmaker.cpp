@@ -254,13 +254,14 @@ struct broker {
     st.current.reset();
     // Before the caller hears of the group, whatever becomes of its round: the next search must not
     // begin in the old bucket.
+    bool scattered = !run.key.bits().empty();
     if (run.key == *st.key)
       st.key->move_on(plan.id, position_in(plan), plan.members.size(), target_size());
     auto size = static_cast<double>(plan.members.size());
     ctx.metrics->count_matchmaking(ec::none, seconds_of(self->clock().now() - run.began), size);
     ctx.log->debug("matchmaking formed a group of {} for round {} under {}", plan.members.size(),
                    short_name(plan.id), run.key.text());
-    run.promise.deliver(group_formed{plan});
+    run.promise.deliver(group_formed{plan, scattered});
   }
 
   void end(const failure& why) const {

@@ -181,6 +181,8 @@ struct find_group {
 };
 struct group_formed {
   round_plan plan; // complete and verified; we are one of its members
+  /// The members have gone on to different buckets: they are not to meet again at once.
+  bool scattered = false;
 };
 /// Command: stop the current search. It fails with ec::cancelled.
 struct cancel_search {};

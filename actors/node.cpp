@@ -67,6 +67,10 @@ net::net_events counting(const std::shared_ptr<metric_families>& metrics,
                                  static_cast<double>(bytes));
     board->count_bytes(outbound, bytes);
   };
+  events.shared = [metrics](bool outbound, std::size_t bytes) {
+    metrics->count_network_bytes(outbound ? "out" : "in", "shared", static_cast<double>(bytes));
+  };
+  events.shared_memory = [metrics](ec why) { metrics->count_shared_memory(why); };
   events.opened = [metrics](bool outbound) { metrics->connection_opened(outbound ? "out" : "in"); };
   events.closed = [metrics](bool outbound, ec why) {
     metrics->connection_closed(outbound ? "out" : "in", why);

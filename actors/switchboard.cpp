@@ -284,6 +284,9 @@ switchboard_impl::behavior_type switchboard(self_pointer self, node_context ctx,
   end_on_exception(self, ctx);
   self->state.transport = std::move(transport);
   self->set_down_handler([self, ctx](const caf::down_msg& down) {
+    std::erase_if(self->state.listeners, [&](const link_listener_actor& listener) {
+      return listener.address() == down.source;
+    });
     // A link that ended in good order has told us already; this is for one that did not.
     for (auto& [id, peer] : self->state.peers)
       for (auto& c : peer.connections)
@@ -332,6 +335,7 @@ switchboard_impl::behavior_type switchboard(self_pointer self, node_context ctx,
     },
     [self](const listen_links& msg) {
       self->state.listeners.push_back(msg.listener);
+      self->monitor(msg.listener);
       for (const auto& [id, peer] : self->state.peers)
         self->send(msg.listener, peer_connected{peer.record});
     },

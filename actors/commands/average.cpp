@@ -103,8 +103,7 @@ driver_actor::behavior_type driver(driver_actor::stateful_pointer<driver_state> 
     question.weight = options.weight;
     question.deadline = options.averaging_timeout;
     question.expected_peers = static_cast<std::uint32_t>(options.expected_peers);
-    // In buckets, every round has another group.
-    question.standing = options.standing && options.group_bits.empty();
+    question.standing = options.standing;
     question.alpha = options.alpha;
     question.deltas = options.deltas;
     question.gather = options.gather;

@@ -156,7 +156,12 @@ struct metric_families::families {
   gauges& share_ratio =
     gauge("waggle_averaging_share_ratio", "Share of the vector that this peer reduces.");
   counters& network_bytes =
-    counter("waggle_network_bytes_total", "Bytes on the wire by direction and plane.");
+    counter("waggle_network_bytes_total",
+            "Bytes by direction and plane; shared ones are read by a peer on this host instead of "
+            "crossing the wire.");
+  counters& shared_memory =
+    counter("waggle_network_shared_memory_total",
+            "Links to peers on this host that can use shared memory (reason none), or cannot.");
   gauges& connections = gauge("waggle_network_connections", "Open connections to peers.");
   counters& opened =
     counter("waggle_network_connections_opened_total", "Connections made, by direction.");
@@ -258,13 +263,14 @@ metric_families::metric_families(std::shared_ptr<prometheus::Registry> registry,
        {ec::malformed, ec::oversize, ec::wrong_run, ec::wrong_version, ec::bad_signature,
         ec::protocol_violation, ec::non_finite, ec::wrong_shape, ec::bad_weight, ec::timeout})
     f.refused_input.Add({{"reason", reason(why)}});
+  f.shared_memory.Add({{"reason", reason(ec::none)}});
   for (auto why : {ec::unreachable, ec::timeout, ec::wrong_run})
     f.dial_errors.Add({{"reason", reason(why)}});
   for (const auto* direction : {"in", "out"}) {
     f.opened.Add({{"direction", direction}});
     f.closed.Add({{"direction", direction}, {"reason", reason(ec::peer_lost)}});
     f.state_bytes.Add({{"direction", direction}});
-    for (const auto* plane : {"control", "data"})
+    for (const auto* plane : {"control", "data", "shared"})
       f.network_bytes.Add({{"direction", direction}, {"plane", plane}});
   }
   for (const auto* outcome : {"complete", "failed"})
@@ -356,6 +362,9 @@ void metric_families::count_network_bytes(std::string_view direction, std::strin
                                           double bytes) {
   families_->network_bytes.Add({{"direction", text_of(direction)}, {"plane", text_of(plane)}})
     .Increment(bytes);
+}
+void metric_families::count_shared_memory(ec why) {
+  families_->shared_memory.Add({{"reason", reason(why)}}).Increment();
 }
 void metric_families::connection_opened(std::string_view direction) {
   families_->opened.Add({{"direction", text_of(direction)}}).Increment();

@@ -49,7 +49,8 @@ public:
   void count_part(std::string_view outcome /*ok retried reowned lost*/, double n = 1);
   void count_peer_fault(ec reason);
   void count_network_bytes(std::string_view direction /*in out*/,
-                           std::string_view plane /*control data state dht http*/, double bytes);
+                           std::string_view plane /*control data shared*/, double bytes);
+  void count_shared_memory(ec why);
   void connection_opened(std::string_view direction /*in out*/);
   void connection_closed(std::string_view direction /*in out*/, ec reason);
   void count_dial_error(ec reason);

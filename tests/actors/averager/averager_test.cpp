@@ -426,6 +426,19 @@ TEST_F(Averager, AStandingGroupNeedsNoMatchmaking) {
   EXPECT_EQ(groups, formed);
 }
 
+TEST_F(Averager, AGroupOfABucketDoesNotStand) {
+  scattered = true;
+  add();
+  add();
+  auto what = question({1});
+  what.standing = true;
+  what.expected_peers = 2;
+  for (int round = 1; round <= 3; ++round) {
+    average_all({what, what});
+    EXPECT_EQ(groups, round) << "others are to be met in every round";
+  }
+}
+
 TEST_F(Averager, AMemberThatLeavesTheStandingGroupHoldsNobodyUp) {
   for (int i = 0; i < 3; ++i)
     add();

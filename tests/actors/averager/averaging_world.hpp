@@ -65,6 +65,7 @@ protected:
   std::vector<std::unique_ptr<peer>> peers;
   std::vector<search> searches;
   std::size_t group_size = 2;
+  bool scattered = false; // every group is one of a bucket
   /// What else the plans say.
   std::function<void(round_plan&)> change_plan = [](round_plan&) {};
   std::uint64_t groups = 0;
@@ -130,7 +131,7 @@ private:
       auto promise = std::move(found->second);
       self->state.open.erase(found);
       if (v.outcome)
-        promise.deliver(group_formed{*v.outcome});
+        promise.deliver(group_formed{*v.outcome, scattered});
       else
         promise.deliver(to_caf(v.outcome.error()));
       return true;
