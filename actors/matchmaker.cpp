@@ -443,7 +443,7 @@ matchmaker_impl::behavior_type matchmaker(self_pointer self, node_context ctx,
                                           matchmaking_config config, switchboard_actor switchboard,
                                           dht_router_actor dht) {
   end_on_exception(self, ctx);
-  self->state.random = ctx.randomness("matchmaker");
+  self->state.random = ctx.randomness("matchmaker " + config.prefix);
   if (auto valid = check_matchmaking_config(config, ctx.record.client_mode); !valid) {
     ctx.log->error("matchmaking cannot begin: {}", valid.error().detail);
     self->quit(to_caf(valid.error()));

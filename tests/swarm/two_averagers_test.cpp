@@ -19,6 +19,7 @@ node_config::averaging_parts averaging_of(const std::string& prefix) {
   node_config::averaging_parts parts;
   parts.matchmaking.prefix = prefix;
   parts.matchmaking.min_matchmaking_time = 1500ms;
+  parts.matchmaking.request_timeout = 1s;
   parts.averaging.kind = prefix;
   return parts;
 }
