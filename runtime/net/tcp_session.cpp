@@ -11,7 +11,7 @@ namespace waggle::net {
 namespace {
 
 // Small frames share a read; of a large body at most this much is copied once more.
-constexpr std::size_t read_buffer_bytes = 8_KiB;
+constexpr std::size_t read_buffer_bytes = 20_KiB;
 // transfer_all() would stop each system call at 64 KiB.
 constexpr std::size_t step_bytes = 16_MiB;
 // Frames that go into one system call; Asio passes at most 64 buffers on, three a frame.
