@@ -437,9 +437,20 @@ struct steward {
 
 } // namespace
 
+status check_averaging_config(const averaging_config& config) {
+  if (config.auxiliary && config.error_feedback)
+    return failure{ec::bad_config, "error_feedback: an auxiliary sends nothing of its own"};
+  return check_round_config(config.round);
+}
+
 averager_impl::behavior_type averager(self_pointer self, node_context ctx, averaging_config config,
                                       switchboard_actor switchboard, matchmaker_actor matchmaker) {
   end_on_exception(self, ctx);
+  if (auto valid = check_averaging_config(config); !valid) {
+    ctx.log->error("averaging cannot begin: {}", valid.error().detail);
+    self->quit(to_caf(valid.error()));
+    return averager_impl::behavior_type::make_empty_behavior();
+  }
   for (std::size_t i = 0; i < config.part_workers; ++i)
     self->state.parts.push_back(self->spawn<caf::linked>(allreduce_part, ctx));
   auto with = [self, ctx, config, switchboard, matchmaker](auto&& action) {

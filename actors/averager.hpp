@@ -40,6 +40,9 @@ struct averaging_config {
   std::function<void(const round_report&)> observer;
 };
 
+/// Everything that makes a configuration unusable: ec::bad_config.
+status check_averaging_config(const averaging_config& config);
+
 /// To itself: forget what is too old.
 struct forget_old {};
 /// To itself: rounds look at the clock now.

@@ -263,17 +263,27 @@ struct supervisor {
   }
 };
 
-/// Peers that ask for a group under a prefix must find one matchmaker, and no trainer may lack one.
-status check_prefixes(const node_config& config) {
-  if (!config.further_averaging.empty() && !config.averaging)
-    return failure{ec::bad_config, "further averagers need a first one"};
+/// Everything that would end an averager as soon as it begins. Peers that ask for a group under a
+/// prefix must find one matchmaker.
+status check_averaging(const node_config& config) {
+  if (!config.averaging)
+    return config.further_averaging.empty()
+             ? status{done{}}
+             : failure{ec::bad_config, "further averagers need a first one"};
+  auto all = config.further_averaging;
+  all.insert(all.begin(), *config.averaging);
   std::set<std::string> seen;
-  if (config.averaging)
-    seen.insert(config.averaging->matchmaking.prefix);
-  for (const auto& parts : config.further_averaging)
+  for (const auto& parts : all) {
     if (!seen.insert(parts.matchmaking.prefix).second)
       return failure{ec::bad_config, "two averagers of one peer have the prefix '"
                                        + parts.matchmaking.prefix + "': give each its own"};
+    if (auto valid = check_matchmaking_config(parts.matchmaking, config.client_mode); !valid)
+      return valid;
+    if (auto valid = check_averaging_config(parts.averaging); !valid)
+      return valid;
+    if (parts.averaging.auxiliary != (parts.matchmaking.mode == member_mode::auxiliary))
+      return failure{ec::bad_config, "auxiliary: averaging and matchmaking disagree"};
+  }
   return done{};
 }
 
@@ -314,7 +324,7 @@ node_impl::behavior_type node(self_pointer self, node_context ctx, node_config c
 
 result<started_node> start_node(caf::actor_system& system, const node_config& config,
                                 const node_seams& seams) {
-  if (auto checked = check_prefixes(config); !checked)
+  if (auto checked = check_averaging(config); !checked)
     return checked.error();
   started_node out;
   auto& ctx = out.ctx;

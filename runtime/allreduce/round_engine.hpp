@@ -10,6 +10,7 @@
 
 #include "runtime/allreduce/inbound_event.hpp"
 #include "runtime/allreduce/result_assembly.hpp"
+#include "runtime/allreduce/round_config.hpp"
 #include "runtime/allreduce/round_report.hpp"
 #include "runtime/averaging/part_reducer.hpp"
 #include "runtime/averaging/round_books.hpp"
@@ -19,19 +20,6 @@
 #include "runtime/core/vector_pool.hpp"
 
 namespace waggle {
-
-struct round_config {
-  /// A member whose contributions are awaited and who sends none of them for this long is given up;
-  /// results are awaited twice as long. Raise it if peers are slow rather than dead: the rounds'
-  /// faults show `stalled`.
-  milliseconds stall_timeout{5'000};
-  /// How long a new leader waits for the others' word.
-  milliseconds takeover_timeout{2'000};
-  /// The round ends by then, whatever happens.
-  milliseconds deadline{60'000};
-  /// Parts with at least this many values are reduced by another thread, if there is one.
-  std::uint32_t offload_elements = 1U << 15U;
-};
 
 /// What a round is about.
 struct round_order {

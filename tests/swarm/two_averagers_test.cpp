@@ -12,6 +12,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::Each;
 using ::testing::FloatEq;
+using ::testing::HasSubstr;
 
 constexpr std::size_t peers = 4;
 
@@ -32,6 +33,16 @@ struct steps {
     return std::all_of(ended.begin(), ended.end(), [](const auto& r) { return r.has_value(); });
   }
 };
+
+/// Why the peer does not even begin to start.
+std::string refusal(simulation& sim, const node_config& config) {
+  auto started = start_node(sim.system(), config, node_seams{});
+  EXPECT_FALSE(started);
+  if (started)
+    return {};
+  EXPECT_EQ(started.error().code, ec::bad_config);
+  return started.error().detail;
+}
 
 TEST(TwoAveragers, OfOnePeerAverageAtTheSameTimeWithGroupsOfTheirOwn) {
   auto found = std::make_shared<steps>();
@@ -81,12 +92,27 @@ TEST(TwoAveragers, OfOnePeerNeedPrefixesOfTheirOwn) {
   node_config config;
   config.averaging = averaging_of("gradients");
   config.further_averaging = {averaging_of("gradients")};
-  node_seams unused;
-  auto started = start_node(sim.system(), config, unused);
-  ASSERT_FALSE(started);
-  EXPECT_EQ(started.error().code, ec::bad_config);
-  EXPECT_NE(started.error().detail.find("'gradients'"), std::string::npos);
+  EXPECT_THAT(refusal(sim, config), HasSubstr("'gradients'"));
   EXPECT_TRUE(sim[other].alive);
+}
+
+TEST(TwoAveragers, AreNotStartedWithAConfigurationThatOneOfThemCannotUse) {
+  simulation sim{7};
+  node_config good;
+  good.averaging = averaging_of("gradients");
+  good.further_averaging = {averaging_of("states")};
+  auto config = good;
+  config.averaging->averaging.round.stall_timeout = 0ms;
+  EXPECT_THAT(refusal(sim, config), HasSubstr("stall_timeout"));
+  config = good;
+  config.further_averaging[0].matchmaking.min_matchmaking_time = -1ms;
+  EXPECT_THAT(refusal(sim, config), HasSubstr("min_matchmaking_time"));
+  config = good;
+  config.further_averaging[0].averaging.auxiliary = true;
+  EXPECT_THAT(refusal(sim, config), HasSubstr("auxiliary"));
+  config = good;
+  config.averaging.reset();
+  EXPECT_THAT(refusal(sim, config), HasSubstr("a first one"));
 }
 
 } // namespace
