@@ -13,8 +13,6 @@ namespace waggle::kernels {
 namespace {
 
 constexpr std::uint32_t magnitude_bits = 0x7fffffffU;
-constexpr std::size_t lanes = 16;
-using lane_array = std::array<double, lanes>;
 
 double widen(float x) {
   return static_cast<double>(x);
@@ -86,21 +84,6 @@ void pull_portable(row_span rows, const double* factors, float* centre, std::siz
       move += factors[i] * (widen(rows[i][e]) - from);
     centre[e] = static_cast<float>(from + move);
   }
-}
-
-void add_squares_portable(lane_array& sums, const float* a, const float* b, std::size_t begin,
-                          std::size_t n) {
-  for (std::size_t e = begin; e < n; ++e) {
-    auto distance = b == nullptr ? widen(a[e]) : widen(a[e]) - widen(b[e]);
-    sums[e % lanes] += distance * distance;
-  }
-}
-
-double fold(lane_array& sums) {
-  for (std::size_t width = lanes / 2; width > 0; width /= 2)
-    for (std::size_t i = 0; i < width; ++i)
-      sums[i] += sums[i + width];
-  return sums[0];
 }
 
 // -- the twins for AVX2: values [0, as many as fill registers), whose number they return ---------
@@ -294,49 +277,6 @@ WAGGLE_AVX2 std::size_t pull_avx2(row_span rows, const double* factors, float* c
   return e;
 }
 
-WAGGLE_AVX2 inline __m256d square(__m256d x) {
-  return _mm256_mul_pd(x, x);
-}
-
-WAGGLE_AVX2 std::size_t add_distances_avx2(lane_array& sums, const float* a, const float* b,
-                                           std::size_t n) {
-  auto p = _mm256_setzero_pd();
-  auto q = p;
-  auto r = p;
-  auto s = p;
-  std::size_t e = 0;
-  for (; e + lanes <= n; e += lanes) {
-    p = _mm256_add_pd(p, square(_mm256_sub_pd(load_wide(a + e), load_wide(b + e))));
-    q = _mm256_add_pd(q, square(_mm256_sub_pd(load_wide(a + e + 4), load_wide(b + e + 4))));
-    r = _mm256_add_pd(r, square(_mm256_sub_pd(load_wide(a + e + 8), load_wide(b + e + 8))));
-    s = _mm256_add_pd(s, square(_mm256_sub_pd(load_wide(a + e + 12), load_wide(b + e + 12))));
-  }
-  _mm256_storeu_pd(sums.data(), p);
-  _mm256_storeu_pd(sums.data() + 4, q);
-  _mm256_storeu_pd(sums.data() + 8, r);
-  _mm256_storeu_pd(sums.data() + 12, s);
-  return e;
-}
-
-WAGGLE_AVX2 std::size_t add_squares_avx2(lane_array& sums, const float* a, std::size_t n) {
-  auto p = _mm256_setzero_pd();
-  auto q = p;
-  auto r = p;
-  auto s = p;
-  std::size_t e = 0;
-  for (; e + lanes <= n; e += lanes) {
-    p = _mm256_add_pd(p, square(load_wide(a + e)));
-    q = _mm256_add_pd(q, square(load_wide(a + e + 4)));
-    r = _mm256_add_pd(r, square(load_wide(a + e + 8)));
-    s = _mm256_add_pd(s, square(load_wide(a + e + 12)));
-  }
-  _mm256_storeu_pd(sums.data(), p);
-  _mm256_storeu_pd(sums.data() + 4, q);
-  _mm256_storeu_pd(sums.data() + 8, r);
-  _mm256_storeu_pd(sums.data() + 12, s);
-  return e;
-}
-
 #endif
 
 } // namespace
@@ -383,29 +323,6 @@ void pull([[maybe_unused]] instructions path, row_span rows, const double* facto
     done = pull_avx2(rows, factors, centre, n);
 #endif
   pull_portable(rows, factors, centre, done, n);
-}
-
-double squared_distance([[maybe_unused]] instructions path, const float* a, const float* b,
-                        std::size_t n) {
-  lane_array sums{};
-  std::size_t done = 0;
-#if defined(__x86_64__)
-  if (path == instructions::avx2)
-    done = add_distances_avx2(sums, a, b, n);
-#endif
-  add_squares_portable(sums, a, b, done, n);
-  return fold(sums);
-}
-
-double squared_norm([[maybe_unused]] instructions path, const float* a, std::size_t n) {
-  lane_array sums{};
-  std::size_t done = 0;
-#if defined(__x86_64__)
-  if (path == instructions::avx2)
-    done = add_squares_avx2(sums, a, n);
-#endif
-  add_squares_portable(sums, a, nullptr, done, n);
-  return fold(sums);
 }
 
 } // namespace waggle::kernels

@@ -32,10 +32,4 @@ void trimmed_mean(instructions path, row_span rows, const double* weights, std::
 /// centre += Σ factors[i]·(rows[i] − centre).
 void pull(instructions path, row_span rows, const double* factors, float* centre, std::size_t n);
 
-/// Σ (a − b)², summed in 16 lanes that are folded in halves. Finite if and only if all values are.
-double squared_distance(instructions path, const float* a, const float* b, std::size_t n);
-
-/// Σ a², as above.
-double squared_norm(instructions path, const float* a, std::size_t n);
-
 } // namespace waggle::kernels

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "runtime/codec/sums.hpp"
+
 namespace waggle {
 
 namespace {
@@ -46,7 +48,7 @@ std::vector<double> for_each_block_at_first(std::span<const voice> voices, std::
   auto path = best_instructions();
   for_each_block(voices, elements, [&](std::size_t begin, std::size_t n, kernels::row_span rows) {
     for (std::size_t i = 0; i < rows.size(); ++i)
-      squares[i] += kernels::squared_norm(path, rows[i], n);
+      squares[i] += codecs::lane_sum_of_squares(path, rows[i], n, 0.0);
     f(begin, n, rows);
   });
   return squares;
@@ -87,7 +89,7 @@ std::vector<double> write_centered_clip(std::span<const voice> voices, std::span
   std::vector<double> squared(voices.size(), 0.0); // distances to the centre, which is `out`
   auto measure = [&](std::size_t begin, std::size_t n, kernels::row_span rows) {
     for (std::size_t i = 0; i < rows.size(); ++i)
-      squared[i] += kernels::squared_distance(path, rows[i], out.data() + begin, n);
+      squared[i] += codecs::lane_sum_of_squared_distances(path, rows[i], out.data() + begin, n);
   };
   auto squares = for_each_block_at_first(
     voices, out.size(), [&](std::size_t begin, std::size_t n, kernels::row_span rows) {
@@ -144,7 +146,8 @@ std::vector<double> write_krum(std::size_t faulty_max, std::span<const voice> vo
     voices, out.size(), [&](std::size_t, std::size_t n, kernels::row_span rows) {
       for (std::size_t i = 0; i < count; ++i)
         for (std::size_t j = 0; j < i; ++j)
-          squared[i * count + j] += kernels::squared_distance(path, rows[i], rows[j], n);
+          squared[i * count + j] +=
+            codecs::lane_sum_of_squared_distances(path, rows[i], rows[j], n);
     });
   if (!finite(squares))
     return squares;

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/codec/sums.hpp"
 #include "runtime/core/random.hpp"
 
 namespace waggle {
@@ -65,10 +66,10 @@ TEST(Kernels, BothPathsGiveTheSameBits) {
     kernels::pull(slow, in.rows, in.weights.data(), a.data(), in.n);
     kernels::pull(fast, in.rows, in.weights.data(), b.data(), in.n);
     EXPECT_TRUE(same(a, b));
-    EXPECT_EQ(kernels::squared_distance(slow, in.rows[0], a.data(), in.n),
-              kernels::squared_distance(fast, in.rows[0], a.data(), in.n));
-    EXPECT_EQ(kernels::squared_norm(slow, a.data(), in.n),
-              kernels::squared_norm(fast, a.data(), in.n));
+    EXPECT_EQ(codecs::lane_sum_of_squared_distances(slow, in.rows[0], a.data(), in.n),
+              codecs::lane_sum_of_squared_distances(fast, in.rows[0], a.data(), in.n));
+    EXPECT_EQ(codecs::lane_sum_of_squares(slow, a.data(), in.n, 0.0),
+              codecs::lane_sum_of_squares(fast, a.data(), in.n, 0.0));
     auto trim = random.below((count + 1) / 2);
     kernels::trimmed_mean(slow, in.rows, in.weights.data(), trim, a.data(), in.n);
     kernels::trimmed_mean(fast, in.rows, in.weights.data(), trim, b.data(), in.n);
