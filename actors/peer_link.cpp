@@ -162,19 +162,12 @@ public:
       metrics_(ctx.metrics), clock_(self->home_system().clock()), backlog_max_(backlog_max) {}
 
   std::shared_ptr<std::byte> body_memory(const std::string& header, std::size_t bytes) {
-    announced_.emplace(wire::decode(header, bytes));
-    if (*announced_)
-      if (const auto* event = std::get_if<wire::event>(&**announced_))
-        if (const auto* part = std::get_if<wire::part>(event))
-          return rounds_->destination(remote_.id, *part, bytes);
-    return nullptr;
+    const auto* part = announced_part(header, bytes);
+    return part == nullptr ? nullptr : rounds_->destination(remote_.id, *part, bytes);
   }
 
-  bool reads_shared() const {
-    if (!announced_ || !*announced_)
-      return false;
-    const auto* event = std::get_if<wire::event>(&**announced_);
-    const auto* part = event == nullptr ? nullptr : std::get_if<wire::part>(event);
+  bool reads_shared(const std::string& header, std::size_t bytes) {
+    const auto* part = announced_part(header, bytes);
     return part != nullptr && rounds_->takes_what_may_change(*part);
   }
 
@@ -199,6 +192,16 @@ public:
   }
 
 private:
+  /// The part whose body comes next; null: it is something else.
+  const wire::part* announced_part(const std::string& header, std::size_t bytes) {
+    if (!announced_)
+      announced_.emplace(wire::decode(header, bytes));
+    if (!*announced_)
+      return nullptr;
+    const auto* event = std::get_if<wire::event>(&**announced_);
+    return event == nullptr ? nullptr : std::get_if<wire::part>(event);
+  }
+
   caf::weak_actor_ptr address_;
   std::shared_ptr<peer_link_state::traffic> seen_;
   std::weak_ptr<net::link> link_;
@@ -219,8 +222,8 @@ void start_link(self_pointer self, const node_context& ctx, std::size_t backlog_
   events.body_memory = [reader](const std::string& header, std::size_t bytes) {
     return reader->body_memory(header, bytes);
   };
-  events.reads_shared = [reader](const std::string&, std::size_t) {
-    return reader->reads_shared();
+  events.reads_shared = [reader](const std::string& header, std::size_t bytes) {
+    return reader->reads_shared(header, bytes);
   };
   events.on_frame = [reader](net::frame f) { reader->on_frame(std::move(f)); };
   events.on_close = [address](failure why) {

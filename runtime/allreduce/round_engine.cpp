@@ -182,11 +182,13 @@ std::shared_ptr<std::byte> round_engine::destination(const peer_id& from, const 
   return result_.lend(head.index);
 }
 
-/// Contributions that part_reducer reads once. Only then: else a member could show the guards other
-/// values than it has counted.
+/// What is read once. Else a member could show the guards other values than it has counted.
 bool round_engine::takes_what_may_change(const wire::part& head) const {
-  return head.kind == wire::part_kind::contribution && head.index < books_.parts().size()
-         && part_reducer::reads_once(books_.parts()[head.index].codec, plan().reduce_by);
+  if (head.index >= books_.parts().size())
+    return false;
+  auto codec = books_.parts()[head.index].codec;
+  return head.kind == wire::part_kind::result ? codec == codec_id::none
+                                              : part_reducer::reads_once(codec, plan().reduce_by);
 }
 
 void round_engine::handle(const inbound_event& event) {
@@ -250,13 +252,17 @@ void round_engine::accept(std::size_t from, const payload& body, const wire::par
     return add(head.index, from, head.weight, body);
   std::shared_ptr<const float> values;
   if (result_.is_place(head.index, body.data.get())) { // see `destination`
-    values = result_.read_in_place(head.index);
+    if (auto read = result_.read_in_place(head.index); all_finite({read.get(), head.count}))
+      values = std::move(read);
   } else {
     auto memory = result_.memory_for(head.index);
-    if (decode(books_.parts()[head.index].codec, body.view(), {memory.get(), head.count}))
+    std::span<float> out{memory.get(), head.count};
+    auto codec = books_.parts()[head.index].codec;
+    if (codec == codec_id::none ? copy_finite(body.view(), out)
+                                : decode(codec, body.view(), out) && all_finite(out))
       values = std::move(memory);
   }
-  if (!values || !all_finite({values.get(), head.count})) {
+  if (!values) {
     books_.forget_result(head.index);
     return refuse(from, ec::non_finite);
   }

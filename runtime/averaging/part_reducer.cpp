@@ -47,6 +47,19 @@ bool all_finite(std::span<const float> values) {
   return true;
 }
 
+bool copy_finite(byte_span values, std::span<float> out) {
+  WAGGLE_CHECK(values.size() == out.size_bytes(), std::to_string(values.size()));
+  // Each piece is looked at while it is in the first-level cache.
+  constexpr std::size_t piece = 1U << 12U;
+  for (std::size_t i = 0; i < out.size(); i += piece) {
+    auto n = std::min(piece, out.size() - i);
+    std::memcpy(out.data() + i, values.data() + i * sizeof(float), n * sizeof(float));
+    if (count_non_finite(out.data() + i, n) != 0)
+      return false;
+  }
+  return true;
+}
+
 bool is_weight(double weight) {
   return weight == 0 || (weight >= weight_min && weight <= weight_max); // false for NaN
 }

@@ -69,8 +69,8 @@ public:
   /// REQUIRES: `present()` contains `contributors`.
   reduction reduce(member_set contributors, std::span<float> out) const;
 
-  /// The bytes that all `contributors` sent with a weight above 0, if they are equal. They are their
-  /// own mean: encoding that again would round it again (F6 of spec optimizer.md §10).
+  /// The bytes that all `contributors` sent with a weight above 0, if they are equal. They are
+  /// their own mean: encoding that again would round it again (F6 of spec optimizer.md §10).
   /// REQUIRES: `present()` contains `contributors`.
   [[nodiscard]] std::optional<payload> unanimous(member_set contributors) const;
 
@@ -98,5 +98,9 @@ private:
 
 /// True if every value is neither NaN nor infinite.
 bool all_finite(std::span<const float> values);
+
+/// Copies the bytes of `out.size()` values, and says of the copies what `all_finite` does; stops
+/// where one is not. REQUIRES: equal sizes.
+bool copy_finite(byte_span values, std::span<float> out);
 
 } // namespace waggle

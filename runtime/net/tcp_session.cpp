@@ -288,12 +288,12 @@ void tcp_session::on_reference(std::string header) {
     return fail(seen.error());
   receive_outstanding_ += reference.bytes;
   auto body = std::move(*seen);
-  std::shared_ptr<std::byte> own;
-  if (handlers_.body_memory)
-    own = handlers_.body_memory(header, body.size);
-  if (!own && !(handlers_.reads_shared && handlers_.reads_shared(header, body.size)))
-    own = pool_->take(body.size);
-  if (own) {
+  if (!handlers_.reads_shared || !handlers_.reads_shared(header, body.size)) {
+    std::shared_ptr<std::byte> own;
+    if (handlers_.body_memory)
+      own = handlers_.body_memory(header, body.size);
+    if (!own)
+      own = pool_->take(body.size);
     std::memcpy(own.get(), body.data.get(), body.size);
     body = {std::move(own), body.size};
   }

@@ -25,8 +25,8 @@ struct link_events {
   std::function<void(frame)> on_frame;
   std::function<void(failure)> on_close; // exactly once, last, also after close()
   /// May be empty, which is a no. Whether the body that follows `header` may be handed out where
-  /// the peer (one on this host) has it, so that it `may_change`. Else it is copied first. Asked
-  /// after body_memory had no place for it.
+  /// the peer (one on this host) has it, so that it `may_change`. Else it is copied first, to where
+  /// body_memory says.
   std::function<bool(const std::string& header, std::size_t bytes)> reads_shared;
 };
 

@@ -185,6 +185,20 @@ TEST(PartReducer, NonsenseIsNotTaken) {
   EXPECT_EQ(reducer.add(0, 1, good).error().code, ec::duplicate_peer);
 }
 
+TEST(CopyFinite, CopiesAndFindsWhatIsNot) {
+  for (std::size_t n : {0U, 1U, 4095U, 4096U, 4097U, 20'000U}) {
+    std::vector<float> from(n, 1.5F);
+    std::vector<float> to(n, 0.0F);
+    auto bytes = std::as_bytes(std::span{from});
+    EXPECT_TRUE(copy_finite(bytes, to));
+    EXPECT_EQ(from, to);
+    if (n == 0)
+      continue;
+    from[n - 1] = -std::numeric_limits<float>::infinity();
+    EXPECT_FALSE(copy_finite(bytes, to)) << n;
+  }
+}
+
 #if defined(__SANITIZE_THREAD__)
 #define WAGGLE_UNSEEN __attribute__((no_sanitize("thread")))
 #else
