@@ -63,7 +63,10 @@ allreduce_round_impl::behavior_type allreduce_round(self_pointer self, node_cont
   self->monitor(neighbours.listener); // nobody would hear how it ends
   self->set_down_handler([self](const caf::down_msg&) { self->quit(); });
   auto now = [&clock = self->home_system().clock()] { return clock.now(); };
-  auto port = std::make_shared<live_port>(self, ctx, neighbours, order.plan.id);
+  std::shared_ptr<round_port> port =
+    std::make_shared<live_port>(self, ctx, neighbours, order.plan.id);
+  if (ctx.around_port)
+    port = ctx.around_port(std::move(port));
   auto engine =
     std::make_shared<round_engine>(std::move(order), config, ctx.vectors, std::move(port), now);
   self->state.engine = engine;

@@ -335,6 +335,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   ctx.verifier = seams.verifier;
   ctx.metrics = std::make_shared<metric_families>(seams.registry, config.run_id);
   ctx.log = seams.log;
+  ctx.around_port = seams.around_port;
   ctx.links = std::make_shared<net::link_table>();
   ctx.rounds = make_round_registry(ctx.links);
   if (!config.averaging) {

@@ -71,6 +71,8 @@ struct node_seams {
   std::function<std::shared_ptr<net::transport>(transport_order)> make_transport;
   /// Where vectors lie that are averaged; null: on the heap.
   std::shared_ptr<std::pmr::memory_resource> memory;
+  /// Empty: rounds meet the world as it is.
+  round_port_decorator around_port;
   /// The trainer blocks while it computes, so it gets a thread of its own. Not in simulations.
   bool detach_trainer = true;
 };

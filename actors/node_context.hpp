@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include <spdlog/logger.h>
 
+#include "runtime/allreduce/round_engine.hpp"
 #include "runtime/allreduce/round_registry.hpp"
 #include "runtime/core/endpoint.hpp"
 #include "runtime/core/random.hpp"
@@ -25,6 +27,11 @@ inline std::shared_ptr<round_registry> make_round_registry(std::shared_ptr<net::
     });
 }
 
+/// Seam: what stands between a round and the world, e.g. a test that breaks it. Called once a
+/// round.
+using round_port_decorator =
+  std::function<std::shared_ptr<round_port>(std::shared_ptr<round_port>)>;
+
 /// What every actor of one peer is given: who we are and the seams to the world. Immutable, shared
 /// by value; everything it points to is thread-safe. There are no globals, so that several peers
 /// live in one process.
@@ -40,6 +47,7 @@ struct node_context {
   std::shared_ptr<round_registry> rounds;
   /// For vectors that are averaged: what lies in them travels to peers on this host without a copy.
   std::shared_ptr<vector_pool> vectors;
+  round_port_decorator around_port; // may be empty
   std::uint64_t seed = 0;
 
   /// The source of randomness for the actor that `name` names.

@@ -37,7 +37,7 @@ program_packages=(
 trainer_packages=(libtorch-dev libopenblas0-pthread)
 test_packages=(
   libgtest-dev libgmock-dev libbenchmark-dev prometheus
-  clang clang-14 clang-format-14 clang-tidy libclang-rt-14-dev iproute2 jq python3)
+  clang clang-14 clang-format-14 clang-tidy libclang-rt-14-dev iproute2 jq python3 spin)
 
 wanted=("${program_packages[@]}")
 [ "$trainer" = ON ] && wanted+=("${trainer_packages[@]}")

@@ -1,11 +1,14 @@
 // A bare peer without a model: each round it averages a deterministic vector and prints one JSON
 // line.
 
+#include <csignal>
 #include <cstdio>
 
 #include <nlohmann/json.hpp>
 
+#include "actors/commands/average_vector.hpp"
 #include "actors/commands/commands.hpp"
+#include "actors/commands/fault_port.hpp"
 #include "actors/commands/peer_process.hpp"
 #include "actors/guard.hpp"
 #include "runtime/crypto/digest.hpp"
@@ -27,22 +30,6 @@ struct driver_state {
   static inline const char* name = "average-driver";
   std::uint64_t rounds = 0;
 };
-
-/// Values in [-1, 1) that depend on the peer and the index alone.
-std::shared_ptr<const float_vector> deterministic_vector(const peer_id& peer,
-                                                         std::size_t elements) {
-  std::uint64_t seed = 0;
-  for (std::size_t i = 0; i < 8; ++i)
-    seed = seed << 8U | std::to_integer<std::uint64_t>(peer.bytes[i]);
-  auto values = std::make_shared<float_vector>(elements);
-  for (std::size_t i = 0; i < elements; ++i) {
-    std::uint64_t x = seed + i * 0x9e3779b97f4a7c15U; // splitmix64
-    x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;
-    x = (x ^ (x >> 27U)) * 0x94d049bb133111ebU;
-    (*values)[i] = static_cast<float>((x ^ (x >> 31U)) >> 40U) / 8388608.0F - 1.0F;
-  }
-  return values;
-}
 
 /// What each member gave; nothing of those who gave nothing.
 nlohmann::ordered_json gathered_of(const round_report& report) {
@@ -86,7 +73,7 @@ driver_actor::behavior_type driver(driver_actor::stateful_pointer<driver_state> 
                                    metrics_exporter_actor exporter,
                                    std::shared_ptr<std::atomic<bool>> finished) {
   end_on_exception(self, ctx);
-  auto values = deterministic_vector(ctx.record.id, options.elements);
+  auto values = average_vector_of(ctx.record.id, options.elements);
   self->send(self, next_round{});
   auto ended = [self, options, exporter, finished](const round_report& report) {
     print(report);
@@ -129,6 +116,9 @@ int run_average(const run_options& options) {
   auto& p = **process;
   auto config = p.base_config();
   config.averaging = averaging_from(options, "vector", "vector", {});
+  if (options.fault_at)
+    p.around_rounds(break_in_round(options.fault_round, *options.fault_at,
+                                   options.fault == "stop" ? SIGSTOP : SIGKILL));
   auto peer = p.start(config, "average");
   if (!peer)
     return bad_usage(peer.error().detail);
@@ -150,7 +140,7 @@ command average_command() {
           "seconds, outcome (complete, shrunk, failed), reason. In two shells:\n"
           "  waggle average --listen 127.0.0.1:7700 --rounds 3\n"
           "  waggle average --listen 127.0.0.1:0 --initial-peers 127.0.0.1:7700 --rounds 3\n",
-          {"run", "peer", "averaging", "average"},
+          {"run", "peer", "averaging", "average", "For tests"},
           {},
           run_average};
 }

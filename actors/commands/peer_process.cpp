@@ -70,6 +70,7 @@ struct peer_process::impl {
   std::shared_ptr<spdlog::logger> log;
   system_config config;
   std::unique_ptr<caf::actor_system> system;
+  round_port_decorator around_port;
 };
 
 peer_process::peer_process(std::unique_ptr<impl> parts) : impl_(std::move(parts)) {}
@@ -128,6 +129,10 @@ spdlog::logger& peer_process::log() {
   return *impl_->log;
 }
 
+void peer_process::around_rounds(round_port_decorator around_port) {
+  impl_->around_port = std::move(around_port);
+}
+
 result<started_node> peer_process::start(const node_config& config,
                                          const std::string& join_command) {
   auto& p = *impl_;
@@ -139,6 +144,7 @@ result<started_node> peer_process::start(const node_config& config,
   seams.log = p.log;
   auto arena = p.options.shared_memory ? net::shared_arena::make() : nullptr;
   seams.memory = vector_memory(arena);
+  seams.around_port = p.around_port;
   seams.make_transport = [&p, &config, &seams, &arena](transport_order order) {
     net::tcp_transport_config tcp;
     tcp.run_id = config.run_id;

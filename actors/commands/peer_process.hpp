@@ -27,6 +27,9 @@ public:
   [[nodiscard]] caf::actor_system& system();
   [[nodiscard]] spdlog::logger& log();
 
+  /// Every round of the peer that is started next goes through `around_port`.
+  void around_rounds(round_port_decorator around_port);
+
   /// Binds, starts the peer and prints the start-up block; `join_command` ("train") makes its last
   /// line, which others can join with verbatim.
   [[nodiscard]] result<started_node> start(const node_config& config,

@@ -331,6 +331,21 @@ std::vector<option_spec> make_table() {
      "average", whole(&o::expected_peers, 0, 64, "a round has at most 64 members")},
     {"standing", "BOOL", "true", "Keep the group of the last complete round.", "average",
      yes_no(&o::standing)},
+    {"fault-at", "MOMENT", "",
+     "Break this peer within a round, here: sent:K, received:K (parts), result:K, prepared or "
+     "committed.",
+     "For tests",
+     [](o& x, std::string_view v) -> status {
+       auto point = parse_fault_point(v);
+       if (!point)
+         return point.error();
+       x.fault_at = *point;
+       return done{};
+     }},
+    {"fault", "NAME", "kill", "How --fault-at breaks it: kill or stop (SIGKILL, SIGSTOP).",
+     "For tests", one_of(&o::fault, {"kill", "stop"})},
+    {"fault-round", "N", "1", "The first of its rounds in which --fault-at may break it.",
+     "For tests", whole(&o::fault_round, 1, many, "rounds count from 1")},
 
     {"peers", "N", "4", "Peers that waggle swarm starts.", "swarm",
      whole(&o::peers, 1, 64, "they run on one machine")},

@@ -13,6 +13,7 @@
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "actors/commands/child_process.hpp"
@@ -104,6 +105,7 @@ public:
     return found;
   }
 
+  [[nodiscard]] pid_t pid() const { return process_->pid(); }
   void signal(int number) const { process_->signal(number); }
   /// The exit code; nothing if it did not end in time, or by a signal.
   std::optional<int> await_exit(std::chrono::seconds limit = 20s) {
@@ -111,6 +113,13 @@ public:
       return std::nullopt;
     auto status = *process_->ended();
     return WIFEXITED(status) ? std::optional{WEXITSTATUS(status)} : std::nullopt;
+  }
+  /// The signal that ended it; nothing if it did not end in time, or by itself.
+  std::optional<int> await_signal(std::chrono::seconds limit = 20s) {
+    if (!eventually([this] { return process_->ended().has_value(); }, limit))
+      return std::nullopt;
+    auto status = *process_->ended();
+    return WIFSIGNALED(status) ? std::optional{WTERMSIG(status)} : std::nullopt;
   }
   [[nodiscard]] bool runs() { return !process_->ended().has_value(); }
 

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "runtime/allreduce/round_engine.hpp"
+#include "runtime/config/fault_point.hpp"
+
+namespace waggle {
+
+/// A round's port that calls `strike` once its round comes to `where`, before anything else happens
+/// there, and passes everything on. For tests that break a peer within a round.
+///
+/// Called with the round's lock held, as every port.
+class fault_port final : public round_port {
+public:
+  fault_port(std::shared_ptr<round_port> port, fault_point where, std::function<void()> strike)
+    : port_(std::move(port)), where_(where), strike_(std::move(strike)) {}
+
+  void send(const peer_record& to, wire::event what, payload body) override;
+  bool offload(std::function<void()> job) override { return port_->offload(std::move(job)); }
+  void count_part() override;
+  void count_refused(ec why) override { port_->count_refused(why); }
+  void say(const std::string& what) override { port_->say(what); }
+  void finished(round_finished how) override;
+
+private:
+  /// One more of `moment` happened.
+  void reach(fault_point::moment moment);
+
+  const std::shared_ptr<round_port> port_;
+  const fault_point where_;
+  const std::function<void()> strike_;
+  std::uint64_t reached_ = 0; // under the round's lock
+};
+
+/// For `node_seams::around_port`: breaks this process (`signal`) once, at `where`, in the first of
+/// its rounds that comes so far; its `round`-th, counted from 1, at the earliest.
+std::function<std::shared_ptr<round_port>(std::shared_ptr<round_port>)>
+break_in_round(std::uint64_t round, fault_point where, int signal);
+
+} // namespace waggle

@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# Searches the model of the averaging round (tests/model/averaging_round.pml) for a schedule in which
+# two members commit different contributors, or somebody waits for ever. Then leaves out one rule of
+# the protocol after another: each omission has to be found.
+#
+#   scripts/model.sh            minutes: up to four members, every omission
+#   scripts/model.sh --short    three members, every schedule with one death and one wrong suspicion
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+short=no
+case "${1:-}" in
+  "") ;;
+  --short) short=yes ;;
+  -h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  *) echo "model.sh: there is no option $1 (see --help)" >&2; exit 2 ;;
+esac
+for tool in spin gcc; do
+  command -v "$tool" >/dev/null || { echo "model.sh: needs $tool: run scripts/setup.sh" >&2; exit 1; }
+done
+
+model=$PWD/tests/model/averaging_round.pml
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+bad=0
+
+# search EXPECTED HOW SECONDS DEFINITIONS…
+#   EXPECTED  holds, or found: an error
+#   HOW       every: visits every state; sample: a bit per state, until SECONDS have passed
+search() {
+  local expected=$1 how=$2 seconds=$3
+  shift 3
+  local arguments=(-m200000) gcc_flags=(-O1 -DSAFETY -DNOREDUCE -DMEMLIM=6000)
+  [[ " $* " == *" -DSAFETY_ONLY "* ]] && arguments+=(-E)
+  if [ "$how" = every ]; then
+    gcc_flags+=(-DCOLLAPSE)
+  else
+    gcc_flags+=(-DBITSTATE)
+    arguments+=(-w30)
+  fi
+  rm -rf "$work/run" && mkdir "$work/run"
+  (
+    cd "$work/run"
+    spin "$@" -a "$model" >spin.log 2>&1 || { cat spin.log >&2; exit 1; }
+    gcc -w "${gcc_flags[@]}" -o pan pan.c
+    # pan writes its summary when it is interrupted, too.
+    timeout --signal=INT "$seconds" ./pan "${arguments[@]}" >pan.log 2>&1 || true
+  )
+  local log=$work/run/pan.log errors states depth whole=all verdict=holds
+  errors=$(sed -n 's/.*errors: \([0-9]*\).*/\1/p' "$log" | tail -1)
+  states=$(sed -n 's/^ *\([0-9.e+]*\) states, stored.*/\1/p' "$log" | tail -1)
+  depth=$(sed -n 's/.*depth reached \([0-9]*\).*/\1/p' "$log" | tail -1)
+  if [ -z "$errors" ] || grep -q "max search depth too small\|memory limit" "$log"; then
+    cat "$log" >&2
+    bad=1
+    return
+  fi
+  grep -q "Search not completed" "$log" && whole="not all"
+  [ "$how" = sample ] && whole="sampled"
+  [ "$errors" = 0 ] || verdict=found
+  printf '%-6s %12s states (%s), depth %s: %s\n' "$verdict" "$states" "$whole" "$depth" "$*"
+  if [ "$verdict" != "$expected" ] || { [ "$how" = every ] && [ "$expected" = holds ] \
+    && [ "$whole" != all ]; }; then
+    echo "model.sh: expected that it ${expected/found/is found}" >&2
+    grep -m3 "^pan:" "$log" >&2 || true
+    bad=1
+  fi
+}
+
+echo "== the protocol"
+search holds every 600 -DN=3 -DSAFETY_ONLY -DCRASHES=1 -DWRONG=1
+search holds every 600 -DN=3 -DCRASHES=1 -DWRONG=1
+if [ "$short" = no ]; then
+  search holds every 600 -DN=3 -DCRASHES=1 -DWRONG=0 -DGIVE_UPS=1
+  search holds every 600 -DN=3 -DCRASHES=0 -DWRONG=1 -DGIVE_UPS=1
+  search holds every 600 -DN=4 -DCRASHES=1 -DWRONG=0
+  search holds sample 40 -DN=3 -DSAFETY_ONLY -DCRASHES=1 -DWRONG=3
+  search holds sample 40 -DN=3 -DCRASHES=1 -DWRONG=2
+  search holds sample 40 -DN=4 -DSAFETY_ONLY -DCRASHES=2 -DWRONG=2
+  search holds sample 40 -DN=4 -DCRASHES=1 -DWRONG=1
+fi
+
+echo "== with an omission"
+search found sample 60 -DPLANT_NO_QUORUM -DN=3 -DSAFETY_ONLY -DCRASHES=0 -DWRONG=2
+search found sample 60 -DPLANT_PREPARE_BELOW_PROMISE -DN=3 -DSAFETY_ONLY -DCRASHES=0 -DWRONG=1
+search found sample 60 -DPLANT_ACCEPT_BELOW_PROMISE -DN=3 -DSAFETY_ONLY -DCRASHES=0 -DWRONG=2
+search found sample 60 -DPLANT_ADOPT_NOTHING -DN=3 -DSAFETY_ONLY -DCRASHES=0 -DWRONG=1
+search found sample 60 -DPLANT_SHRINK_WITHOUT_PROMISES -DN=3 -DSAFETY_ONLY -DCRASHES=0 -DWRONG=1
+search found sample 60 -DPLANT_PASS_TERMS -DN=3 -DSAFETY_ONLY -DCRASHES=0 -DWRONG=2
+search found sample 60 -DPLANT_WAIT_FOR_SUCCESSOR -DN=4 -DCRASHES=2 -DWRONG=0
+exit $bad

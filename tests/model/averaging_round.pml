@@ -1,0 +1,780 @@
+/*
+ * How the members of an averaging round agree on the contributors: a model of
+ * runtime/averaging/round_protocol for Spin. Each handler below has the name of the function it
+ * models. scripts/model.sh says how to run it; actors/README.md, "The averaging round", what it
+ * covers and what it leaves out.
+ *
+ * N          members (3 … 5)
+ * CRASHES    members that die, at any moment; the end of what they sent on each link may be lost
+ * WRONG      suspicions of members that are well, and timeouts that come too early
+ * LOST_LINKS of those, how many also lose what was under way from the suspect (a broken link)
+ * GIVE_UPS   members that end by themselves (a deadline)
+ * TERMS      terms that are modelled; the search does not go on beyond
+ * SAFETY_ONLY  a result may be complete at any moment, which is more than can happen, and members may
+ *            wait for ever. Without it a result is complete only when all that it takes is there.
+ * PLANT_…    an omission that the search has to find
+ *
+ * Safety: assert(agreed) in `commit`. Liveness: no invalid end state. Every run is finite, because
+ * faults are counted, and time passes (`timeout`) only when nothing else can happen; so a run that
+ * does not end well stops in a state in which some member is still in its round.
+ */
+#ifndef N
+#define N 3
+#endif
+#ifndef CRASHES
+#define CRASHES 1
+#endif
+#ifndef WRONG
+#define WRONG 1
+#endif
+#ifndef LOST_LINKS
+#define LOST_LINKS WRONG
+#endif
+#ifndef GIVE_UPS
+#define GIVE_UPS 0
+#endif
+#ifndef TERMS
+#define TERMS 6
+#endif
+#ifndef QUEUE
+#define QUEUE 5
+#endif
+
+#define ALL ((1 << N) - 1)
+#define BIT(i) (1 << (i))
+#define HAS(set, i) (((set) >> (i)) & 1)
+#define WITHOUT(a, b) ((a) & (ALL - (b)))
+
+/* A term has N numbers here: each of its views has fewer participants than the one before. */
+#define leader_of(number) (((number) / N) % N)
+#define number_max (TERMS * N - 1)
+
+#define SIZE(set) (HAS(set, 0) + HAS(set, 1) + HAS(set, 2) + HAS(set, 3) + HAS(set, 4))
+#ifdef PLANT_NO_QUORUM
+#define is_quorum(set) ((set) != 0)
+#else
+#define is_quorum(set) (2 * SIZE(set) > N || (2 * SIZE(set) == N && HAS(set, 0)))
+#endif
+
+/* The lowest member of a set that is not empty. */
+#define LOWEST(set) (HAS(set, 0) -> 0 : (HAS(set, 1) -> 1 : (HAS(set, 2) -> 2 : (HAS(set, 3) -> 3 : 4))))
+
+mtype = { running, committed, failed, dead };
+mtype = { propose, prepared, suspect, commit, abort, takeover, standing };
+
+typedef member_state {
+  mtype is;
+  byte number; /* the view */
+  byte contributors;
+  byte participants;
+  bit adopted;
+  byte promised;
+  bit has_prepared;
+  bit complete;
+  bit left_all;   /* dead: all of its parts had left */
+  byte word[N];   /* the highest view that each member said it prepared, plus one */
+  byte lost;
+  byte successor; /* whom we expect to take over, plus one */
+  /* a takeover of our own */
+  byte asks;      /* its number; 0: none */
+  byte waiting;
+  byte answered;
+  byte high;      /* the highest view that was answered */
+  byte high_contributors;
+  byte high_participants;
+  bit high_adopted;
+  byte decided;   /* contributors that somebody has committed */
+  byte view_of[N];
+  byte holds[N];  /* over whose vectors each holds the result and has prepared it; 0: none */
+}
+member_state mem[N];
+
+/* From i to j: what, view number, contributors, participants, promised, flags. */
+chan link[N * (N - 1)] = [QUEUE] of { mtype, byte, byte, byte, byte, byte };
+#define KNOWS 1
+#define PREPARED 2
+#define COMMITTED 4
+#define ADOPTED 8
+
+byte crashes = CRASHES;
+byte wrong = WRONG;
+byte lost_links = LOST_LINKS;
+byte give_ups = GIVE_UPS;
+byte agreed; /* what has been committed; 0: nothing yet */
+
+#define ME mem[m]
+#define FROM_TO(i, j) link[(i) * (N - 1) + (j) - ((j) > (i))]
+/* The k-th of the others. */
+#define OTHER(k) ((k) + ((k) >= m))
+#define lead() (leader_of(ME.number) == m && ME.promised == ME.number)
+
+/* Nobody reads what comes too late. A member that failed answers takeovers with nothing to say; that
+ * is as good as its silence here. */
+#define hears(j, what)                                                                             \
+  (mem[j].is == running                                                                            \
+   || (mem[j].is == committed && (what == propose || what == suspect || what == takeover)))
+
+#define TELL(j, what, a, b, c, d, e)                                                               \
+  if                                                                                               \
+  :: hears(j, what) -> FROM_TO(m, j)!what(a, b, c, d, e)                                           \
+  :: else                                                                                          \
+  fi
+
+#define TELL_ALL(set, what, a, b, c, d, e)                                                         \
+  x = 0;                                                                                           \
+  do                                                                                               \
+  :: x < N ->                                                                                      \
+     if                                                                                            \
+     :: HAS(set, x) && x != m && hears(x, what) -> FROM_TO(m, x)!what(a, b, c, d, e)               \
+     :: else                                                                                       \
+     fi;                                                                                           \
+     x++                                                                                           \
+  :: else -> break                                                                                 \
+  od;                                                                                              \
+  x = 0
+
+#define STANDING_FLAGS(knows)                                                                      \
+  ((knows) * (KNOWS + PREPARED * (ME.has_prepared || ME.is == committed)                           \
+              + COMMITTED * (ME.is == committed) + ADOPTED * ME.adopted))
+
+/* The first number of our next term above `floor`. */
+#define ours_at(term) ((term) - (term) % N + m)
+#define term_above(floor)                                                                          \
+  ((ours_at((floor) / N) > (floor) / N -> ours_at((floor) / N) : ours_at((floor) / N) + N) * N)
+
+inline forget_takeover() {
+  ME.asks = 0;
+  ME.waiting = 0;
+  ME.answered = 0;
+  ME.high = 0;
+  ME.high_contributors = 0;
+  ME.high_participants = 0;
+  ME.high_adopted = 0;
+  ME.decided = 0;
+  x = 0;
+  do
+  :: x < N -> ME.view_of[x] = 0; ME.holds[x] = 0; x++
+  :: else -> break
+  od;
+  x = 0
+}
+
+/* What does not matter any more is the same in all states. */
+inline forget_all() {
+  forget_takeover();
+  ME.successor = 0;
+  ME.lost = 0;
+  x = 0;
+  do
+  :: x < N -> ME.word[x] = 0; x++
+  :: else -> break
+  od;
+  x = 0
+}
+
+inline flush(i, to) {
+  do
+  :: nempty(FROM_TO(i, to)) -> FROM_TO(i, to)?what(a, b, c, d, e)
+  :: empty(FROM_TO(i, to)) -> break
+  od;
+  a = 0;
+  b = 0;
+  c = 0;
+  d = 0;
+  e = 0;
+  what = 0
+}
+
+inline purge() {
+  y = 0;
+  do
+  :: y < N && y != m -> flush(y, m); y++
+  :: y < N && y == m -> y++
+  :: else -> break
+  od;
+  y = 0
+}
+
+inline end_failed() {
+  purge();
+  ME.is = failed;
+  ME.number = 0;
+  ME.contributors = 0;
+  ME.participants = 0;
+  ME.adopted = 0;
+  ME.promised = 0;
+  ME.has_prepared = 0;
+  ME.complete = 0;
+  forget_all()
+}
+
+inline end_committed() {
+  assert(agreed == 0 || agreed == ME.contributors);
+  agreed = ME.contributors;
+  ME.is = committed;
+  forget_all()
+}
+
+inline abort_all() {
+  TELL_ALL(ALL, abort, ME.number, 0, 0, 0, 0);
+  end_failed()
+}
+
+inline enter(number_, contributors_, participants_, adopted_) {
+  ME.complete = ME.complete && ME.contributors == (contributors_);
+  ME.number = number_;
+  ME.contributors = contributors_;
+  ME.participants = participants_;
+  ME.adopted = adopted_;
+  ME.promised = ME.number;
+  ME.has_prepared = 0;
+  forget_takeover();
+  do_prepare = ME.complete
+}
+
+/* What follows from an event, in the order of the calls: recover → start_takeover →
+ * finish_takeover → propose → prepare → commit_if_all_prepared. */
+inline consequences() {
+  if
+  :: do_recover && ME.is == running ->
+     alive = WITHOUT(ME.participants, ME.lost);
+     if
+     :: !lead() ->
+        if
+        :: !HAS(ME.lost, leader_of(ME.promised)) -> ME.successor = 0
+        :: else ->
+           alive = alive | BIT(m);
+           next = LOWEST(alive);
+           if
+           :: next == m || leader_of(ME.number) == m -> do_start = 1
+           :: else ->
+              if
+              :: ME.successor != next + 1 ->
+                 ME.successor = next + 1;
+                 TELL(next, suspect, ME.number, leader_of(ME.promised), 0, 0, 0)
+              :: else
+              fi
+           fi
+        fi
+     :: else ->
+        if
+        :: alive == ME.participants
+        :: else ->
+           y = 1; /* have all that remain prepared? */
+           x = 0;
+           do
+           :: x < N -> y = y && (!HAS(alive, x) || ME.word[x] == ME.number + 1); x++
+           :: else -> break
+           od;
+           x = 0;
+           keep = ME.adopted || y;
+           y = 0;
+           if
+#ifndef PLANT_SHRINK_WITHOUT_PROMISES
+           :: !keep && ME.has_prepared -> do_start = 1
+#endif
+           :: else ->
+              next_contributors = (keep -> ME.contributors : ME.contributors & alive);
+              if
+              :: !is_quorum(alive) || next_contributors == 0 -> abort_all()
+              :: else ->
+#ifdef PLANT_PASS_TERMS
+                 next_number = term_above(ME.promised);
+#else
+                 next_number = ME.number + 1;
+#endif
+                 next_participants = alive;
+#ifdef PLANT_FORGET_KEPT
+                 next_adopted = ME.adopted;
+#else
+                 next_adopted = keep;
+#endif
+                 audience = ME.participants;
+                 do_propose = 1
+              fi
+           fi
+        fi
+     fi
+  :: else
+  fi;
+
+  if /* start_takeover */
+  :: do_start && term_above(ME.promised) > number_max ->
+#ifdef SAFETY_ONLY
+     beyond = 1
+#else
+     assert(false) /* they take over from each other for ever, or TERMS is too small */
+#endif
+  :: do_start && term_above(ME.promised) <= number_max ->
+     ME.promised = term_above(ME.promised);
+     forget_takeover();
+     ME.asks = ME.promised;
+     ME.waiting = WITHOUT(ALL - BIT(m), ME.lost);
+     TELL_ALL(ME.waiting, takeover, ME.asks, 0, 0, 0, 0);
+     do_finish = ME.waiting == 0
+  :: else
+  fi;
+
+  if /* finish_takeover */
+  :: do_finish && ME.is == running && ME.decided != 0 ->
+     TELL_ALL(ALL, commit, 0, ME.decided, 0, 0, 0);
+     if
+     :: ME.decided == ME.contributors && ME.complete -> end_committed()
+     :: else -> end_failed()
+     fi
+  :: do_finish && ME.is == running && ME.decided == 0 ->
+     ME.answered = ME.answered | BIT(m);
+     ME.view_of[m] = ME.number;
+     ME.holds[m] = (ME.has_prepared -> ME.contributors : 0);
+     if
+     :: ME.number >= ME.high ->
+        ME.high = ME.number;
+        ME.high_contributors = ME.contributors;
+        ME.high_participants = ME.participants;
+        ME.high_adopted = ME.adopted
+     :: else
+     fi;
+     if
+     :: !is_quorum(ME.answered) -> abort_all()
+     :: else ->
+        y = 1; /* all of its participants that answer have prepared it */
+        alive = 0; /* who holds its result */
+        x = 0;
+        do
+        :: x < N ->
+           if
+           :: HAS(ME.answered, x) && ME.holds[x] == ME.high_contributors -> alive = alive | BIT(x)
+           :: else
+           fi;
+           y = y && !(HAS(ME.answered, x) && HAS(ME.high_participants, x) &&
+                         !(ME.holds[x] != 0 && ME.view_of[x] == ME.high));
+           x++
+        :: else -> break
+        od;
+        x = 0;
+#ifdef PLANT_ADOPT_NOTHING
+        keep = 0;
+#else
+        keep = ME.high_adopted || (y && alive != 0);
+#endif
+        y = 0;
+        next_number = ME.asks;
+        audience = ALL;
+        next_adopted = keep;
+        if
+        :: keep && (!is_quorum(alive) || !HAS(alive, m)) -> abort_all()
+        :: keep && is_quorum(alive) && HAS(alive, m) ->
+           next_contributors = ME.high_contributors;
+           next_participants = alive;
+           do_propose = 1
+        :: else ->
+           next_contributors = ME.answered;
+           next_participants = ME.answered;
+           do_propose = 1
+        fi
+     fi
+  :: else
+  fi;
+
+  if /* propose */
+  :: do_propose ->
+     enter(next_number, next_contributors, next_participants, next_adopted);
+     TELL_ALL(audience, propose, ME.number, ME.contributors, ME.participants, 0, ADOPTED * ME.adopted)
+  :: else
+  fi;
+
+  if /* prepare */
+  :: do_prepare && ME.is == running ->
+     ME.has_prepared = 1;
+     ME.word[m] = ME.number + 1;
+     TELL_ALL(ME.participants, prepared, ME.number, 0, 0, 0, 0);
+     do_commit = 1
+  :: else
+  fi;
+
+  if /* commit_if_all_prepared */
+  :: do_commit && ME.is == running && ME.has_prepared ->
+     y = 1;
+     x = 0;
+     do
+     :: x < N -> y = y && (!HAS(ME.participants, x) || ME.word[x] == ME.number + 1); x++
+     :: else -> break
+     od;
+     x = 0;
+     if
+     :: y && is_quorum(ME.participants) ->
+        if
+        :: lead() -> TELL_ALL(ME.participants, commit, ME.number, ME.contributors, 0, 0, 0)
+        :: else
+        fi;
+        end_committed()
+     :: else
+     fi;
+     y = 0
+  :: else
+  fi;
+
+  do_recover = 0;
+  do_start = 0;
+  do_finish = 0;
+  do_propose = 0;
+  do_prepare = 0;
+  do_commit = 0;
+  keep = 0;
+  alive = 0;
+  next = 0;
+  next_number = 0;
+  next_contributors = 0;
+  next_participants = 0;
+  next_adopted = 0;
+  audience = 0;
+  a = 0;
+  b = 0;
+  c = 0;
+  d = 0;
+  e = 0;
+  what = 0;
+  j = 0;
+  suspects = 0;
+  dies = 0;
+  ends = 0
+}
+
+inline on_suspicion(who) {
+  if
+  :: !HAS(ME.lost, who) ->
+     ME.lost = ME.lost | BIT(who);
+     if
+     :: ME.asks != 0 ->
+        ME.waiting = WITHOUT(ME.waiting, BIT(who));
+        do_finish = ME.waiting == 0
+     :: else ->
+        if
+        :: HAS(ME.participants, who) ->
+           if
+           :: !lead() && who != leader_of(ME.promised) && !HAS(ME.lost, leader_of(ME.promised)) ->
+              y = leader_of(ME.promised);
+              TELL(y, suspect, ME.number, who, 0, 0, 0);
+              y = 0
+           :: else
+           fi;
+           do_recover = 1
+        :: else
+        fi
+     fi
+  :: else
+  fi
+}
+
+/* A word from member j: what(a, b, c, d, e). Runs also after the end. */
+inline on_word() {
+  if
+  :: what == propose ->
+     if
+     :: ME.is == committed -> TELL(j, commit, ME.number, ME.contributors, 0, 0, 0)
+     :: ME.is == running && a != ME.number ->
+        if
+#ifndef PLANT_ACCEPT_BELOW_PROMISE
+        :: a < ME.promised ->
+#else
+        :: a < ME.number ->
+#endif
+           TELL(j, standing, ME.number, ME.contributors, ME.participants, ME.promised, STANDING_FLAGS(1))
+        :: else ->
+           if
+           :: !HAS(c, m) -> end_failed()
+           :: else ->
+              ME.lost = WITHOUT(ME.lost, c);
+              enter(a, b, c, (e & ADOPTED) / ADOPTED)
+           fi
+        fi
+     :: else
+     fi
+
+  :: what == prepared && ME.is == running ->
+     if
+     :: ME.word[j] < a + 1 -> ME.word[j] = a + 1
+     :: else
+     fi;
+     do_commit = 1
+
+  :: what == suspect ->
+     if
+     :: ME.is == committed -> TELL(j, commit, ME.number, ME.contributors, 0, 0, 0)
+     :: ME.is == running && b != m &&
+             (j == b ||
+                 (!HAS(ME.lost, j) && HAS(ME.participants, j) && a >= ME.number)) ->
+        on_suspicion(b)
+     :: else
+     fi
+
+  :: what == commit && ME.is == running ->
+     if
+     :: b == ME.contributors && ME.complete -> end_committed()
+     :: else -> end_failed()
+     fi
+
+  :: what == abort && ME.is == running ->
+     if
+     :: j == leader_of(ME.number) || j == leader_of(ME.promised) -> end_failed()
+     :: else
+     fi
+
+  :: what == takeover ->
+     if
+     :: ME.is == running && a > ME.promised ->
+        ME.promised = a;
+        forget_takeover()
+     :: else
+     fi;
+     TELL(j, standing, ME.number, ME.contributors, ME.participants,
+          (ME.is == committed -> a : ME.promised), STANDING_FLAGS(1))
+
+  :: what == standing && ME.is == running ->
+     if
+     :: ME.asks == 0 ->
+        if
+        :: (e & KNOWS) && d > ME.promised -> ME.promised = d
+        :: else
+        fi
+     :: ME.asks != 0 && HAS(ME.waiting, j) ->
+        if
+        :: (e & KNOWS) && !(e & COMMITTED) && d < ME.asks
+        :: (e & KNOWS) && !(e & COMMITTED) && d > ME.asks ->
+           ME.promised = d;
+           forget_takeover()
+        :: else ->
+           ME.waiting = WITHOUT(ME.waiting, BIT(j));
+           if
+           :: (e & COMMITTED) -> ME.decided = b
+           :: !(e & COMMITTED) && (e & KNOWS) ->
+              ME.answered = ME.answered | BIT(j);
+              ME.view_of[j] = a;
+              ME.holds[j] = ((e & PREPARED) -> b : 0);
+              if
+              :: a >= ME.high ->
+                 ME.high = a;
+                 ME.high_contributors = b;
+                 ME.high_participants = c;
+                 ME.high_adopted = (e & ADOPTED) / ADOPTED
+              :: else
+              fi
+           :: else
+           fi;
+           do_finish = ME.waiting == 0
+        fi
+     :: else
+     fi
+
+  :: else
+  fi
+}
+
+/* Is all there that the result takes? Members that left the view for another do not help. */
+#ifdef SAFETY_ONLY
+#define can_complete() (1)
+#else
+#define there(i)                                                                                   \
+  ((mem[i].is == running && (!HAS(ME.participants, i) || mem[i].number == ME.number))              \
+   || mem[i].is == committed || (mem[i].is == dead && mem[i].left_all))
+#define needs(i) (!HAS(ME.contributors | ME.participants, i) || (i) == m || there(i))
+#if N == 3
+#define can_complete() (needs(0) && needs(1) && needs(2))
+#elif N == 4
+#define can_complete() (needs(0) && needs(1) && needs(2) && needs(3))
+#else
+#define can_complete() (needs(0) && needs(1) && needs(2) && needs(3) && needs(4))
+#endif
+#endif
+
+/* Time passes when nothing else can happen, or too early, which is a fault. */
+#ifdef SAFETY_ONLY
+#define time_passes() 0
+#else
+#define time_passes() timeout
+#endif
+#define patience_ends() (time_passes() || wrong > 0)
+#define early()                                                                                    \
+  if                                                                                               \
+  :: wrong > 0 -> wrong--                                                                          \
+  :: else                                                                                          \
+  fi
+
+/* Whoever this member waits for: it does not go on without them. */
+#define awaits(i)                                                                                  \
+  (ME.asks == 0                                                                                    \
+   && (ME.complete                                                                                 \
+         -> (ME.promised == ME.number                                                              \
+             && (lead() -> HAS(ME.participants, i) && ME.word[i] != ME.number + 1                  \
+                         : (i) == leader_of(ME.number)))                                           \
+         : HAS(ME.contributors | ME.participants, i)))
+
+#define gone(i) (mem[i].is == dead || mem[i].is == failed)
+
+#define DELIVER(i)                                                                                 \
+  :: atomic { FROM_TO(i, m)?what(a, b, c, d, e) -> j = i; goto act }                               \
+  :: atomic { /* the rest of what a dead member sent was lost with it */                           \
+    mem[i].is == dead && nempty(FROM_TO(i, m)) -> d_step { flush(i, m) }; goto act                 \
+  }
+
+#define LOSE(i)                                                                                    \
+  :: atomic { /* nothing comes any more from who is dead or has failed */                          \
+    gone(i) && empty(FROM_TO(i, m)) && !HAS(ME.lost, i) -> suspects = i + 1; goto act              \
+  }                                                                                                \
+  :: atomic { /* a wrong suspicion */                                                              \
+    wrong > 0 && !gone(i) && !HAS(ME.lost, i) -> wrong--; suspects = i + 1; goto act               \
+  }                                                                                                \
+  :: atomic { /* a broken link */                                                                  \
+    wrong > 0 && lost_links > 0 && !gone(i) && nempty(FROM_TO(i, m)) && !HAS(ME.lost, i) ->        \
+    d_step { wrong--; lost_links--; flush(i, m); suspects = i + 1 };                               \
+    goto act                                                                                       \
+  }                                                                                                \
+  :: atomic { /* it is stalled */                                                                  \
+    time_passes() && !gone(i) && !HAS(ME.lost, i) && awaits(i) -> suspects = i + 1; goto act       \
+  }
+
+active [N] proctype member() {
+  byte m = _pid;
+  mtype what;
+  byte j, a, b, c, d, e, x, y, suspects;
+  bit dies, ends;
+  byte alive, next, next_number, next_contributors, next_participants, audience;
+  bit keep, next_adopted;
+  bit do_recover, do_start, do_finish, do_propose, do_prepare, do_commit;
+  bit beyond;
+
+  d_step {
+    ME.is = running;
+    ME.contributors = ALL;
+    ME.participants = ALL
+  }
+
+in_round:
+  if
+  :: atomic {
+    !ME.complete && can_complete() -> ME.complete = 1;
+#ifdef PLANT_PREPARE_BELOW_PROMISE
+    do_prepare = !ME.has_prepared;
+#else
+    do_prepare = ME.promised == ME.number && !ME.has_prepared;
+#endif
+    goto act
+  }
+  DELIVER(OTHER(0))
+  DELIVER(OTHER(1))
+  LOSE(OTHER(0))
+  LOSE(OTHER(1))
+#if N > 3
+  DELIVER(OTHER(2))
+  LOSE(OTHER(2))
+#endif
+#if N > 4
+  DELIVER(OTHER(3))
+  LOSE(OTHER(3))
+#endif
+  :: atomic { /* the answers do not come */
+    ME.asks != 0 && patience_ends() -> d_step {
+      early();
+      ME.lost = ME.lost | ME.waiting;
+      ME.waiting = 0;
+      do_finish = 1
+    };
+    goto act
+  }
+  :: atomic { /* whoever has our promise does not propose */
+    ME.asks == 0 && ME.promised > ME.number && !HAS(ME.lost, leader_of(ME.promised)) &&
+    leader_of(ME.promised) != m && patience_ends() -> d_step {
+      early();
+      ME.lost = ME.lost | BIT(leader_of(ME.promised));
+      do_recover = 1
+    };
+    goto act
+  }
+  :: atomic { /* a look around: the one who is ahead is lost */
+    ME.asks == 0 && !lead() && HAS(ME.lost, leader_of(ME.promised)) && ME.successor == 0 ->
+    do_recover = 1;
+    goto act
+  }
+#ifndef PLANT_WAIT_FOR_SUCCESSOR
+  :: atomic { /* the successor does not take over */
+    ME.asks == 0 && !lead() && HAS(ME.lost, leader_of(ME.promised)) && ME.successor != 0 &&
+    patience_ends() -> d_step {
+      early();
+      ME.lost = ME.lost | BIT(ME.successor - 1);
+      ME.successor = 0;
+      do_recover = 1
+    };
+    goto act
+  }
+#endif
+#if CRASHES > 0
+  :: atomic {
+    crashes > 0 -> crashes--;
+#ifndef SAFETY_ONLY
+    if
+    :: ME.left_all = 1
+    :: skip
+    fi;
+#endif
+    dies = 1;
+    goto act
+  }
+#endif
+#if GIVE_UPS > 0
+  :: atomic { give_ups > 0 -> give_ups--; ends = 1; goto act }
+#endif
+  fi;
+
+  /* After the end: whoever asks is answered; a member that committed may still die. */
+end_of_round:
+  if
+  DELIVER(OTHER(0))
+  DELIVER(OTHER(1))
+#if N > 3
+  DELIVER(OTHER(2))
+#endif
+#if N > 4
+  DELIVER(OTHER(3))
+#endif
+#if CRASHES > 0
+  :: atomic { ME.is == committed && crashes > 0 -> crashes--; dies = 1; goto act }
+#endif
+  fi;
+
+act:
+  atomic {
+    d_step {
+      if
+      :: dies -> end_failed(); ME.is = dead
+      :: ends ->
+         if
+         :: lead() || ME.asks != 0 -> TELL_ALL(ME.participants, abort, ME.number, 0, 0, 0, 0)
+         :: else -> y = leader_of(ME.promised); TELL(y, suspect, ME.number, m, 0, 0, 0); y = 0
+         fi;
+         end_failed()
+      :: suspects != 0 -> on_suspicion(suspects - 1)
+      :: what != 0 -> on_word()
+      :: else
+      fi;
+      consequences()
+    };
+    if
+    :: ME.is == running && !beyond -> goto in_round
+    :: else -> goto end_of_round
+    fi
+  }
+}
+
+/* Faults end at some time, and then time passes. */
+#ifndef SAFETY_ONLY
+active proctype faults() {
+  atomic {
+    d_step {
+      crashes = 0;
+      wrong = 0;
+      lost_links = 0;
+      give_ups = 0
+    }
+  }
+}
+#endif

@@ -1,0 +1,109 @@
+// What a round costs in resident memory, and that failed rounds leave nothing behind.
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+
+#include "tests/processes/peer.hpp"
+
+namespace waggle::testing {
+namespace {
+
+/// One line of /proc/PID/status, in MiB; 0 if it is not there.
+double status_mib(pid_t process, const std::string& name) {
+  std::istringstream lines{content_of("/proc/" + std::to_string(process) + "/status")};
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with(name + ":"))
+      return std::strtod(line.c_str() + name.size() + 1, nullptr) / 1024;
+  return 0;
+}
+
+/// The highest that the process was resident since the last call for it, its part of memory that it
+/// shares with others included.
+void forget_peak(pid_t process) {
+  std::ofstream{"/proc/" + std::to_string(process) + "/clear_refs"} << "5";
+}
+
+std::vector<std::string> average_with(std::vector<std::string> arguments,
+                                      const peer* first = nullptr) {
+  arguments.insert(arguments.begin(), "average");
+  if (first != nullptr)
+    arguments.insert(arguments.end(), {"--initial-peers", to_string(*first->address())});
+  return arguments;
+}
+
+class RoundMemory : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(RoundMemory, ARoundTakesAtMostTwoAndAHalfTimesItsVector) {
+  constexpr double vector_mib = 64;
+  scratch_folder folder;
+  std::vector<std::string> common{"--elements",       "16777216", "--expected-peers", "4",
+                                  "--min-group-size", "4",        "--shared-memory",  GetParam()};
+  peer watched{folder, "watched", average_with(common)};
+  watched.await_address();
+  ASSERT_TRUE(eventually([&] { return status_mib(watched.pid(), "VmRSS") > vector_mib; }))
+    << "its own vector is not there: " << watched.log();
+  std::vector<std::unique_ptr<peer>> others;
+  auto before = status_mib(watched.pid(), "VmRSS");
+  forget_peak(watched.pid());
+  common.insert(common.end(), {"--rounds", "4"});
+  for (const auto* name : {"a", "b", "c"})
+    others.push_back(std::make_unique<peer>(folder, name, average_with(common, &watched)));
+  for (auto& p : others)
+    ASSERT_EQ(p->await_exit(60s), 0) << p->log();
+  auto growth = status_mib(watched.pid(), "VmHWM") - before;
+  std::printf("shared memory %s: a round grows by %.0f MiB, %.2f x the vector\n", GetParam(),
+              growth, growth / vector_mib);
+  EXPECT_GT(growth, vector_mib / 2) << "nothing was measured";
+  EXPECT_LE(growth, 2.5 * vector_mib);
+}
+
+INSTANTIATE_TEST_SUITE_P(WithAndWithoutSharedMemory, RoundMemory,
+                         ::testing::Values("true", "false"),
+                         [](const auto& info) { return std::string{"shared_"} + info.param; });
+
+// The codec takes longer for the vector than the round has, so that rounds are cut short with parts
+// under way. WAGGLE_FAILED_ROUNDS says how many.
+TEST(FailedRounds, LeaveTheResidentSizeFlat) {
+  scratch_folder folder;
+  constexpr double vector_mib = 64;
+  const char* text = std::getenv("WAGGLE_FAILED_ROUNDS");
+  const std::size_t rounds = text != nullptr ? std::strtoull(text, nullptr, 10) : 16;
+  std::vector<std::string> arguments{"--elements",
+                                     "16777216",
+                                     "--codec",
+                                     "quantile8",
+                                     "--averaging-timeout",
+                                     "150ms",
+                                     "--matchmaking-time",
+                                     "100ms",
+                                     "--expected-peers",
+                                     "2",
+                                     "--min-contributors",
+                                     "2"};
+  peer a{folder, "a", average_with(arguments)};
+  a.await_address();
+  peer b{folder, "b", average_with(arguments, &a)};
+  auto failed_in_a_round = [&] {
+    auto all = a.rounds();
+    return static_cast<std::size_t>(std::count_if(all.begin(), all.end(), [](const auto& r) {
+      return r["outcome"] == "failed" && !r["round"].is_null();
+    }));
+  };
+  std::vector<double> resident;
+  for (std::size_t quarter = 1; quarter <= 4; ++quarter) {
+    ASSERT_TRUE(eventually([&] { return failed_in_a_round() >= quarter * rounds / 4; }, 600s))
+      << a.log();
+    forget_peak(a.pid());
+    auto until = failed_in_a_round() + 3; // the peak of a few rounds
+    ASSERT_TRUE(eventually([&] { return failed_in_a_round() >= until; }, 60s)) << a.log();
+    resident.push_back(status_mib(a.pid(), "VmHWM"));
+  }
+  std::printf("peaks after each quarter of %zu failed rounds: %.1f, %.1f, %.1f, %.1f MiB\n", rounds,
+              resident[0], resident[1], resident[2], resident[3]);
+  EXPECT_GT(resident[0], 2 * vector_mib) << "its own and a result: else nothing was under way";
+  EXPECT_LE(resident[3] - resident[0], vector_mib / 2);
+}
+
+} // namespace
+} // namespace waggle::testing
