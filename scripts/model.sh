@@ -81,7 +81,7 @@ if [ "$short" = no ]; then
 fi
 
 echo "== with an omission"
-search found sample 60 -DPLANT_NO_QUORUM -DN=3 -DSAFETY_ONLY -DCRASHES=0 -DWRONG=2
+search found sample 60 -DPLANT_NO_QUORUM -DN=3 -DSAFETY_ONLY -DCRASHES=1 -DWRONG=2
 search found sample 60 -DPLANT_PREPARE_BELOW_PROMISE -DN=3 -DSAFETY_ONLY -DCRASHES=0 -DWRONG=1
 search found sample 60 -DPLANT_ACCEPT_BELOW_PROMISE -DN=3 -DSAFETY_ONLY -DCRASHES=0 -DWRONG=2
 search found sample 60 -DPLANT_ADOPT_NOTHING -DN=3 -DSAFETY_ONLY -DCRASHES=0 -DWRONG=1

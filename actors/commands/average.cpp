@@ -73,7 +73,7 @@ driver_actor::behavior_type driver(driver_actor::stateful_pointer<driver_state> 
                                    metrics_exporter_actor exporter,
                                    std::shared_ptr<std::atomic<bool>> finished) {
   end_on_exception(self, ctx);
-  auto values = average_vector_of(ctx.record.id, options.elements);
+  auto values = average_vector_of(ctx.record.id, options.elements, *ctx.vectors);
   self->send(self, next_round{});
   auto ended = [self, options, exporter, finished](const round_report& report) {
     print(report);

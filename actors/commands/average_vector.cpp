@@ -2,11 +2,12 @@
 
 namespace waggle {
 
-std::shared_ptr<const float_vector> average_vector_of(const peer_id& peer, std::size_t elements) {
+std::shared_ptr<const float_vector> average_vector_of(const peer_id& peer, std::size_t elements,
+                                                      vector_pool& pool) {
   std::uint64_t seed = 0;
   for (std::size_t i = 0; i < 8; ++i)
     seed = seed << 8U | std::to_integer<std::uint64_t>(peer.bytes[i]);
-  auto values = std::make_shared<float_vector>(elements);
+  auto values = pool.take(elements);
   for (std::size_t i = 0; i < elements; ++i) {
     std::uint64_t x = seed + i * 0x9e3779b97f4a7c15U; // splitmix64
     x = (x ^ (x >> 30U)) * 0xbf58476d1ce4e5b9U;

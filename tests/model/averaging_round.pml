@@ -34,7 +34,7 @@
 #define GIVE_UPS 0
 #endif
 #ifndef TERMS
-#define TERMS 6
+#define TERMS (4 * N)
 #endif
 #ifndef QUEUE
 #define QUEUE 5

@@ -42,11 +42,12 @@ std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
 class four_peers {
 public:
   four_peers() {
+    auto heap = vector_pool::make(0);
     for (std::size_t i = 0; i < peers; ++i) {
       auto key = identity::load_or_create(key_file(i));
       EXPECT_TRUE(key);
       id_of_.push_back((*key)->id());
-      vectors_.emplace(to_string((*key)->id()), average_vector_of((*key)->id(), elements));
+      vectors_.emplace(to_string((*key)->id()), average_vector_of((*key)->id(), elements, *heap));
     }
   }
 
