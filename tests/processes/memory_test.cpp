@@ -70,8 +70,7 @@ INSTANTIATE_TEST_SUITE_P(WithAndWithoutSharedMemory, RoundMemory,
 TEST(FailedRounds, LeaveTheResidentSizeFlat) {
   scratch_folder folder;
   constexpr double vector_mib = 64;
-  const char* text = std::getenv("WAGGLE_FAILED_ROUNDS");
-  const std::size_t rounds = text != nullptr ? std::strtoull(text, nullptr, 10) : 16;
+  const auto rounds = from_environment("WAGGLE_FAILED_ROUNDS", 16);
   std::vector<std::string> arguments{"--elements",
                                      "16777216",
                                      "--codec",

@@ -2,9 +2,11 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -40,6 +42,18 @@ inline bool eventually(const std::function<bool()>& what, std::chrono::seconds l
     std::this_thread::sleep_for(10ms);
   }
   return true;
+}
+
+/// A number that whoever runs the tests may set. The program refuses variables that begin with
+/// WAGGLE_ and belong to no option, so its processes do not get to see it.
+inline std::uint64_t from_environment(const std::string& name, std::uint64_t otherwise) {
+  static std::map<std::string, std::uint64_t> known;
+  auto [found, first] = known.emplace(name, otherwise);
+  if (const char* text = first ? std::getenv(name.c_str()) : nullptr) {
+    found->second = std::strtoull(text, nullptr, 10);
+    ::unsetenv(name.c_str());
+  }
+  return found->second;
 }
 
 /// A folder of its own, gone with the test.

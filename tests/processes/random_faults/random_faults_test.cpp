@@ -33,11 +33,6 @@ std::chrono::milliseconds stall_timeout(const std::string& kind) {
 /// What a fault may cost beside the wait that it takes to notice.
 constexpr double recovery_slack = 0.35;
 
-std::uint64_t from_environment(const char* name, std::uint64_t otherwise) {
-  const char* text = std::getenv(name);
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
-}
-
 /// Four peers with the same keys in every trial, so that all possible results are known.
 class four_peers {
 public:
@@ -101,11 +96,14 @@ std::string any_moment(random_source& random) {
 
 class RandomFaults : public ::testing::Test {
 protected:
-  static void SetUpTestSuite() { group = std::make_unique<four_peers>(); }
+  static void SetUpTestSuite() {
+    group = std::make_unique<four_peers>();
+    seed = from_environment("WAGGLE_FAULT_SEED", entropy_seed());
+    trials = from_environment("WAGGLE_FAULT_TRIALS", 3);
+  }
   static void TearDownTestSuite() { group.reset(); }
 
-  static void run(const std::string& kind, std::uint64_t trials) {
-    auto seed = from_environment("WAGGLE_FAULT_SEED", entropy_seed());
+  static void run(const std::string& kind) {
     std::vector<double> recoveries;
     for (std::uint64_t t = 0; t < trials && !HasFailure(); ++t) {
       random_source random{seed + t};
@@ -210,16 +208,20 @@ private:
   }
 
   static std::unique_ptr<four_peers> group;
+  static std::uint64_t seed;
+  static std::uint64_t trials;
 };
 
 std::unique_ptr<four_peers> RandomFaults::group;
+std::uint64_t RandomFaults::seed;
+std::uint64_t RandomFaults::trials;
 
 TEST_F(RandomFaults, SurvivorsOfAKillAnywhereInARoundHaveTheSameRightBytes) {
-  run("kill", from_environment("WAGGLE_FAULT_TRIALS", 3));
+  run("kill");
 }
 
 TEST_F(RandomFaults, SurvivorsOfAFreezeAnywhereInARoundHaveTheSameRightBytes) {
-  run("stop", from_environment("WAGGLE_FAULT_TRIALS", 3));
+  run("stop");
 }
 
 } // namespace
