@@ -144,7 +144,8 @@ payload round_engine::contribution(std::uint32_t index) const {
 void round_engine::work() {
   const auto& view = books_.view();
   for (auto index : books_.owned())
-    reduction_of(index).wanted = view.contributor_set();
+    if (auto& part = reduction_of(index); part.sent_over != view.contributors)
+      part.wanted = view.contributor_set();
   for (const auto& shipment : books_.take_shipments()) {
     auto bytes = contribution(shipment.part);
     if (shipment.owner == order_.self_index) {
@@ -288,7 +289,7 @@ round_engine::reduction& round_engine::reduction_of(std::uint32_t index) {
   if (found == reductions_.end()) {
     const auto& part = books_.parts()[index];
     found = reductions_
-              .emplace(index, reduction{part_reducer{part.codec, part.count, plan().reduce_by}, {}})
+              .emplace(index, reduction{part_reducer{part.codec, part.count, plan().reduce_by}, {}, 0})
               .first;
   }
   return found->second;
@@ -343,10 +344,15 @@ void round_engine::take_reduced(std::uint32_t index, member_set over,
   if (over != view.contributor_set())
     return; // of a view that is over
   auto said = books_.result(index, order_.self_index, over.bits(), view.number, now_());
-  if (said != verdict::accept)
+  // We may have had it from a member that reduced it before us and was lost; not all others may.
+  bool had = said == verdict::ignore;
+  auto& work = reduction_of(index);
+  if ((said != verdict::accept && !had) || work.sent_over == over.bits())
     return;
+  work.sent_over = over.bits();
   const auto& part = books_.parts()[index];
-  result_.put(index, out);
+  if (!had)
+    result_.put(index, out);
   payload bytes{
     std::shared_ptr<const std::byte>{out, reinterpret_cast<const std::byte*>(out.get())},
     part.count * sizeof(float)};
@@ -444,6 +450,8 @@ void round_engine::act(const round_protocol::enter_view& a) {
   if (a.view.contributors != books_.view().contributors) {
     weight_sum_.reset();
     result_.start_over();
+    for (auto& [index, part] : reductions_)
+      part.sent_over = 0; // the others start over, too
   }
   port_->say("goes on as view " + std::to_string(a.view.number) + " with "
              + std::to_string(a.view.contributor_set().size()) + " contributors");

@@ -87,6 +87,7 @@ private:
   struct reduction {
     part_reducer reducer;
     member_set wanted; // reduce over these as soon as they are here
+    std::uint64_t sent_over = 0; // the contributors of the result that all were sent
   };
 
   void tell(std::size_t member, wire::event what, payload body = {});

@@ -46,6 +46,13 @@ void round_registry::finish(const round_id& id, const wire::round_standing& stan
   ended = std::exchange(entry.running, nullptr);
   entry.standing = standing;
   entry.since = now;
+  // Something is here only if the round is over before it began.
+  auto waiting = std::exchange(entry.parked, {});
+  parked_ -= waiting.size();
+  for (const auto& event : waiting) {
+    event.release();
+    answer_late(entry, event);
+  }
 }
 
 bool round_registry::deliver(const inbound_event& event, steady_time now) {
@@ -65,10 +72,6 @@ bool round_registry::deliver(const inbound_event& event, steady_time now) {
     }
     if (found != rounds_.end() && found->second.running) {
       running = found->second.running;
-    } else if (std::holds_alternative<wire::round_takeover>(event.what)) {
-      // A round that we never heard of, or forgot: we promise nothing.
-      answer_(event.from, wire::round_standing{*id, 0, false, {}, false, false});
-      return true;
     } else if (parked_ >= limits_.parked_events_max) {
       event.release();
       return false;

@@ -21,7 +21,8 @@ class round_registry {
 public:
   struct limits {
     /// A group's leader may begin before a member's own word of the group is through: what arrives
-    /// for an unknown round waits this long.
+    /// for an unknown round waits this long, takeovers included: to answer at once that we know
+    /// nothing would have us left out of a round that we are about to begin.
     milliseconds parked_for{10'000};
     std::size_t parked_events_max = 4096;
     /// How long a finished round still answers those that missed its end.
@@ -36,7 +37,7 @@ public:
 
   /// Registers `round`, begins it, and hands it what has come for it already.
   void begin(const std::shared_ptr<round_engine>& round, departure on_departure);
-  /// The round reported how it ended.
+  /// The round reported how it ended, or will not begin here.
   void finish(const round_id& id, const wire::round_standing& standing, steady_time now);
 
   /// A part or round_* event. False: dropped, not about a round or no room.

@@ -1,6 +1,7 @@
 #include "runtime/averaging/part_table.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "runtime/core/check.hpp"
 
@@ -33,15 +34,21 @@ std::size_t part_table::owner(std::size_t index, const round_view& view) const {
   auto home = parts_[index].home;
   if (view.participant_set().contains(home))
     return home;
-  auto candidates = reducers_ & view.participant_set();
-  WAGGLE_CHECK(!candidates.empty(), "no reducer among the participants");
-  auto turn = index % candidates.size();
-  std::size_t found = 0;
-  candidates.for_each([&](std::size_t member) {
-    if (turn-- == 0)
+  WAGGLE_CHECK(can_reduce(view), "no reducer among the participants");
+  // Around all reducers, those that are lost included, so that another loss moves no part but the
+  // lost member's own.
+  auto others = reducers_;
+  others.erase(home);
+  auto turn = index % others.size();
+  std::optional<std::size_t> before;
+  std::optional<std::size_t> from;
+  others.for_each([&](std::size_t member) {
+    auto& found = turn == 0 ? from : before;
+    turn -= turn > 0 ? 1 : 0;
+    if (!found && view.participant_set().contains(member))
       found = member;
   });
-  return found;
+  return from ? *from : *before;
 }
 
 round_view first_view(const round_plan& plan) {

@@ -30,7 +30,8 @@ public:
   [[nodiscard]] const part& operator[](std::size_t index) const { return parts_[index]; }
 
   /// Who reduces part `index` in `view`: its home while that takes part, else one of the other
-  /// participants that may reduce, taken in turn so that a lost member's parts are spread.
+  /// participants that may reduce, taken in turn so that a lost member's parts are spread, and
+  /// always the same one while it takes part.
   /// REQUIRES: `can_reduce(view)`.
   [[nodiscard]] std::size_t owner(std::size_t index, const round_view& view) const;
 

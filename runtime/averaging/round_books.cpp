@@ -19,7 +19,19 @@ void round_books::enter(const round_view& view, steady_time now) {
   view_ = view;
   for (auto& member : member_states_)
     member.progress = now;
+  forget_passing_owners();
   recount();
+}
+
+void round_books::forget_passing_owners() {
+  if (!parts_.can_reduce(view_))
+    return;
+  for (std::size_t i = 0; i < part_states_.size(); ++i) {
+    member_set stay;
+    stay.insert(parts_[i].home);
+    stay.insert(parts_.owner(i, view_));
+    part_states_[i].sent_to = part_states_[i].sent_to & stay;
+  }
 }
 
 void round_books::recount() {
@@ -82,8 +94,11 @@ round_books::verdict round_books::contribution(std::uint32_t part, std::size_t f
   if (part >= part_states_.size() || from >= members_)
     return verdict::refuse;
   auto& state = part_states_[part];
-  if (state.contributed.contains(from))
-    return from == self_ ? verdict::ignore : verdict::refuse; // nobody is asked to send twice
+  if (state.contributed.contains(from)) {
+    // Nobody is asked to send twice to a part's home, see forget_passing_owners.
+    bool again = number > 0 && parts_[part].home != self_;
+    return from == self_ || again ? verdict::ignore : verdict::refuse;
+  }
   if (!parts_.can_reduce(view_) || parts_.owner(part, view_) != self_)
     return number > view_.number ? verdict::later : verdict::ignore;
   state.contributed.insert(from);

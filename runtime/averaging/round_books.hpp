@@ -79,6 +79,9 @@ private:
   };
 
   void recount();
+  /// Who reduces a part for another in this view or that may not have entered the one in which it
+  /// was sent our contribution, and have dropped it: if its turn comes again, so does our part.
+  void forget_passing_owners();
 
   part_table parts_;
   std::size_t self_;

@@ -16,6 +16,9 @@ round_protocol::round_protocol(const round_plan& plan, std::size_t self, options
   : members_(plan.members.size()), self_(self), options_(opts), view_(first_view(plan)) {
   WAGGLE_CHECK(self < members_ && members_ <= round_members_max, std::to_string(self));
   senders_ = view_.contributor_set();
+  for (std::size_t i = 0; i < members_; ++i)
+    if (plan.members[i].mode != member_mode::client)
+      leaders_.insert(i);
   prepared_numbers_.resize(members_);
 }
 
@@ -77,11 +80,13 @@ round_protocol::actions round_protocol::give_up(failure why) {
   actions out;
   if (ended_)
     return out;
-  auto reason = why.code;
-  if (lead() || takeover_)
-    out.push_back(send_abort{others(view_.participant_set()), reason});
-  else
-    out.push_back(send_suspect{coordinator(), view_.number, self_, reason});
+  // Whoever leads tells everybody, so that another takes over at once.
+  auto audience = others(view_.participant_set());
+  if (coordinator() != self_)
+    audience = member_set{std::uint64_t{1} << coordinator()};
+  audience.for_each([&](std::size_t member) {
+    out.push_back(send_suspect{member, view_.number, self_, why.code});
+  });
   end_with(out, std::move(why));
   return out;
 }
@@ -107,6 +112,10 @@ round_protocol::actions round_protocol::on_suspicion(std::size_t member, ec reas
   bool news = lost_.emplace(member, reason).second;
   if (takeover_) {
     takeover_->waiting.erase(member);
+    // What it promised is of no use any more, but that it heard of a decision is.
+    if (auto said = takeover_->standings.find(member);
+        said != takeover_->standings.end() && !said->second.committed)
+      takeover_->standings.erase(said);
     if (takeover_->waiting.empty())
       finish_takeover(out);
     return out;
@@ -138,7 +147,8 @@ round_protocol::actions round_protocol::on_suspect(std::size_t from, std::uint32
 void round_protocol::recover(actions& out, steady_time now) {
   if (!lead()) {
     // The view's leader, or a would-be leader that we gave our promise to, owes us a view. When it
-    // is lost, the lowest participant that is not takes over; everybody else waits to be asked.
+    // is lost, the lowest participant that is not, and can, takes over; everybody else waits to be
+    // asked.
     auto owing = lost_.find(coordinator());
     if (owing == lost_.end()) {
       successor_.reset();
@@ -148,6 +158,10 @@ void round_protocol::recover(actions& out, steady_time now) {
     for (const auto& [member, reason] : lost_)
       alive.erase(member);
     alive.insert(self_);
+    // Clients have no links with each other.
+    alive = alive & leaders_;
+    if (alive.empty())
+      return abort_all(out, ec::lost_quorum);
     auto next = alive.lowest();
     if (next == self_ || leader() == self_)
       return start_takeover(out, now);
@@ -250,7 +264,9 @@ void round_protocol::commit_if_all_prepared(actions& out) {
   // asks for it learns that this view may have been committed.
   if (!prepared_ || !prepared_members().contains(needed) || !is_quorum(needed, members_))
     return;
-  bool tell = lead() && needed.size() > 1;
+  // Who does not hear from all, as clients do not, waits for our word, also if we were just asking
+  // for promises.
+  bool tell = (leader() == self_ || coordinator() == self_) && needed.size() > 1;
   committed_ = true;
   ended_ = true;
   takeover_.reset();
@@ -269,7 +285,10 @@ round_protocol::actions round_protocol::on_commit(std::size_t from, const round_
   actions out;
   if (ended_ || from >= members_)
     return out;
-  // Sent by the view's leader, or passed on by a would-be leader that heard of the decision.
+  // Sent by the view's leader, or passed on by somebody who heard of the decision. Those who wait
+  // for a word of ours will get no other.
+  if (coordinator() == self_)
+    out.push_back(send_commit{others(member_set::first(members_)), decided});
   if (decided.contributors == view_.contributors && result_complete_) {
     committed_ = true;
     ended_ = true;
@@ -345,7 +364,7 @@ round_protocol::actions round_protocol::on_standing(std::size_t from,
     return out;
   }
   takeover_->waiting.erase(from);
-  if (standing.knows_view && (standing.committed || standing.promised == takeover_->number))
+  if (standing.knows_view)
     takeover_->standings[from] = standing;
   if (takeover_->waiting.empty())
     finish_takeover(out);
@@ -423,14 +442,10 @@ void round_protocol::finish_takeover(actions& out) {
       all_prepared = false;
   }
   if (highest->adopted || (all_prepared && !holders.empty())) {
-    if (!is_quorum(holders, members_))
+    // If we do not hold it ourselves, we cannot lead to it; the rest would wait for us in vain.
+    if (!is_quorum(holders, members_) || !holders.contains(self_))
       return abort_all(out, ec::lost_quorum);
-    round_view next{number, highest->contributors, holders.bits(), true};
-    if (!holders.contains(self_)) {
-      // We do not hold that result, so we cannot lead to it; the rest would wait for us in vain.
-      return abort_all(out, ec::lost_quorum);
-    }
-    return propose(out, next, everybody);
+    return propose(out, {number, highest->contributors, holders.bits(), true}, everybody);
   }
   auto contributors = answered & senders_;
   if (contributors.size() < options_.min_contributors || contributors.empty())

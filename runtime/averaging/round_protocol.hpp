@@ -210,6 +210,7 @@ private:
   std::size_t members_;
   std::size_t self_;
   member_set senders_; // all but auxiliaries
+  member_set leaders_; // all but clients
   options options_;
 
   round_view view_;

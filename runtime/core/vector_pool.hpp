@@ -35,11 +35,22 @@ public:
     if (!found)
       found = std::make_unique<float_vector>(size, memory_ ? memory_.get()
                                                            : std::pmr::new_delete_resource());
+    {
+      std::lock_guard guard{mutex_};
+      ++lent_;
+    }
     return {found.release(), [home = weak_from_this(), memory = memory_](float_vector* v) {
               std::unique_ptr<float_vector> back{v};
               if (auto pool = home.lock())
                 pool->give_back(std::move(back));
             }};
+  }
+
+  /// Vectors that were taken and did not come back yet: what rounds that are not over, and results
+  /// that somebody holds, keep in memory.
+  [[nodiscard]] std::size_t lent() const {
+    std::lock_guard guard{mutex_};
+    return lent_;
   }
 
 private:
@@ -48,6 +59,7 @@ private:
 
   void give_back(std::unique_ptr<float_vector> back) {
     std::lock_guard guard{mutex_};
+    --lent_;
     if (vectors_max_ == 0)
       return;
     if (unused_.size() >= vectors_max_)
@@ -57,8 +69,9 @@ private:
 
   const std::size_t vectors_max_;
   const std::shared_ptr<std::pmr::memory_resource> memory_; // before what lies in it
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::vector<std::unique_ptr<float_vector>> unused_;
+  std::size_t lent_ = 0;
 };
 
 } // namespace waggle

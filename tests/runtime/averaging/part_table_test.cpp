@@ -66,5 +66,17 @@ TEST(PartTable, PartsOfALostMemberAreSpreadOverTheOthersAndNeverGoToClients) {
   EXPECT_FALSE(table.can_reduce({8, 8, 8, false}));
 }
 
+TEST(PartTable, AnotherLossMovesOnlyTheLostMembersParts) {
+  auto plan = plan_for(5, 40);
+  part_table table{plan};
+  round_view one_lost{5, 0b11101, 0b11101, false};
+  round_view two_lost{10, 0b10101, 0b10101, false};
+  for (std::size_t i = 0; i < table.size(); ++i)
+    if (auto owner = table.owner(i, one_lost); owner != 3)
+      EXPECT_EQ(table.owner(i, two_lost), owner) << "part " << i;
+    else
+      EXPECT_NE(table.owner(i, two_lost), 3U) << "part " << i;
+}
+
 } // namespace
 } // namespace waggle

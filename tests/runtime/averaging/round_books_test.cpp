@@ -122,5 +122,31 @@ TEST(RoundBooks, AViewOfClientsAloneCannotComplete) {
   EXPECT_EQ(b.result(0, 0, 6, 3, t0), verdict::refuse);
 }
 
+TEST(RoundBooks, AContributionGoesAgainToWhoeverReducesThePartAgain) {
+  round_books b{plan_for(4), 0, t0};
+  (void)b.take_shipments();
+  round_view without3{4, 0b0111, 0b0111, false};
+  b.enter(without3, t0);
+  auto moved = b.take_shipments();
+  ASSERT_EQ(moved.size(), 3U) << "the parts of member 3";
+  // Another leader, who never heard of that view, has member 3 in and leaves out member 2.
+  b.enter({5, 0b1011, 0b1011, false}, t0);
+  (void)b.take_shipments();
+  b.enter({8, 0b0111, 0b0111, false}, t0);
+  auto again = b.take_shipments();
+  ASSERT_EQ(again.size(), 3U) << "whoever skipped the first of these views dropped them";
+  for (std::size_t i = 0; i < 3; ++i)
+    EXPECT_EQ(again[i].part, moved[i].part);
+}
+
+TEST(RoundBooks, AContributionMayComeTwiceToAPartThatIsReducedForAnother) {
+  auto b = books(0);
+  b.enter({3, 0b011, 0b011, false}, t0);
+  EXPECT_EQ(b.contribution(6, 1, 3, t0), verdict::accept) << "a part of member 2";
+  EXPECT_EQ(b.contribution(6, 1, 4, t0), verdict::ignore);
+  EXPECT_EQ(b.contribution(0, 1, 3, t0), verdict::accept);
+  EXPECT_EQ(b.contribution(0, 1, 4, t0), verdict::refuse) << "this was our part from the beginning";
+}
+
 } // namespace
 } // namespace waggle

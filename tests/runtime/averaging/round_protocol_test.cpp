@@ -349,5 +349,84 @@ TEST(RoundProtocol, AuxiliariesDoNotContribute) {
     << "nor may a view say so";
 }
 
+TEST(RoundProtocol, ALeaderThatGivesUpTellsEverybodyToGoOnWithoutIt) {
+  auto leader = member(0);
+  auto out = leader.give_up({ec::cancelled, {}});
+  member_set told;
+  for (const auto& a : out)
+    if (const auto* word = std::get_if<protocol::send_suspect>(&a)) {
+      EXPECT_EQ(word->member, 0U);
+      told.insert(word->to);
+    }
+  EXPECT_EQ(told, members_of({1, 2, 3}));
+  EXPECT_EQ(find<protocol::send_abort>(out), nullptr) << "the others' round is not over";
+  auto next = member(1);
+  out = next.on_suspect(0, 0, 0, ec::cancelled, t0);
+  EXPECT_NE(find<protocol::send_takeover>(out), nullptr);
+}
+
+TEST(RoundProtocol, AClientNeverTakesOver) {
+  auto plan = plan_for(4);
+  plan.members[1].mode = member_mode::client;
+  protocol client{plan, 1, {1, milliseconds{2'000}}};
+  auto out = client.on_suspicion(0, ec::peer_lost, t0);
+  EXPECT_EQ(find<protocol::send_takeover>(out), nullptr) << "it cannot reach other clients";
+  ASSERT_NE(find<protocol::send_suspect>(out), nullptr);
+  EXPECT_EQ(find<protocol::send_suspect>(out)->to, 2U);
+  protocol next{plan, 2, {1, milliseconds{2'000}}};
+  EXPECT_NE(find<protocol::send_takeover>(next.on_suspicion(0, ec::peer_lost, t0)), nullptr);
+}
+
+TEST(RoundProtocol, ALeaderThatIsToldTheDecisionPassesItOn) {
+  auto leader = member(0);
+  (void)leader.on_result_complete(0);
+  (void)leader.on_suspicion(3, ec::peer_lost, t0); // it asks for promises
+  auto out = leader.on_commit(2, first_view(plan_for(4)));
+  EXPECT_NE(find<protocol::commit>(out), nullptr);
+  ASSERT_NE(find<protocol::send_commit>(out), nullptr) << "those who promised wait for its word";
+  EXPECT_TRUE(find<protocol::send_commit>(out)->to.contains(members_of({1, 2})));
+}
+
+TEST(RoundProtocol, ALeaderThatHearsFromAllWhileItAsksStillTells) {
+  auto leader = member(0);
+  (void)leader.on_result_complete(0);
+  (void)leader.on_prepared(1, 0);
+  ASSERT_NE(find<protocol::send_takeover>(leader.on_suspicion(3, ec::peer_lost, t0)), nullptr);
+  (void)leader.on_prepared(2, 0);
+  auto out = leader.on_prepared(3, 0); // sent before it was lost
+  ASSERT_NE(find<protocol::commit>(out), nullptr);
+  EXPECT_NE(find<protocol::send_commit>(out), nullptr);
+}
+
+TEST(RoundProtocol, AMemberThatIsLostAfterItsPromiseDoesNotTakePart) {
+  auto m = member(1, 5);
+  auto out = m.on_suspicion(0, ec::peer_lost, t0);
+  auto number = find<protocol::send_takeover>(out)->number;
+  takeover_standing fresh{number, true, first_view(plan_for(5)), false, false};
+  (void)m.on_standing(2, fresh);
+  (void)m.on_suspicion(2, ec::peer_lost, t0);
+  (void)m.on_standing(3, fresh);
+  out = m.on_standing(4, fresh);
+  ASSERT_NE(find<protocol::enter_view>(out), nullptr);
+  EXPECT_EQ(find<protocol::enter_view>(out)->view.participant_set(), members_of({1, 3, 4}));
+}
+
+TEST(RoundProtocol, ATakeoverCountsHoldersOfTheAdoptedSetInAnyView) {
+  auto m = member(1, 5);
+  (void)m.on_result_complete(0);
+  (void)m.on_suspicion(0, ec::peer_lost, t0);
+  (void)m.on_takeover(2, 2 * views_per_term);
+  auto out = m.on_suspicion(2, ec::peer_lost, t0);
+  auto number = find<protocol::send_takeover>(out)->number;
+  auto all = first_view(plan_for(5));
+  // Member 2 had proposed a view to member 3 alone.
+  (void)m.on_standing(
+    3, {number, true, {2 * views_per_term, all.contributors, 0b11110, true}, true, false});
+  out = m.on_standing(4, {number, true, all, true, false});
+  ASSERT_NE(find<protocol::enter_view>(out), nullptr) << "three of five hold the result";
+  EXPECT_EQ(find<protocol::enter_view>(out)->view.contributors, all.contributors);
+  EXPECT_EQ(find<protocol::enter_view>(out)->view.participant_set(), members_of({1, 3, 4}));
+}
+
 } // namespace
 } // namespace waggle

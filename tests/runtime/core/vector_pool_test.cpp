@@ -62,5 +62,16 @@ TEST(VectorPool, ServesSeveralThreads) {
     thread.join();
 }
 
+TEST(VectorPool, KnowsHowManyVectorsAreOut) {
+  auto pool = vector_pool::make(1);
+  auto a = pool->take(4);
+  auto b = pool->take(5);
+  EXPECT_EQ(pool->lent(), 2U);
+  a.reset();
+  EXPECT_EQ(pool->lent(), 1U);
+  b.reset();
+  EXPECT_EQ(pool->lent(), 0U);
+}
+
 } // namespace
 } // namespace waggle

@@ -1,0 +1,151 @@
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/allreduce/round_registry.hpp"
+#include "tests/runtime/allreduce/swarm/round_scenario.hpp"
+
+namespace waggle::testing {
+
+class round_swarm;
+
+/// A bug planted in the members: what they say and hear is bent as if they had it. All members have
+/// it. Does nothing by itself.
+class saboteur {
+public:
+  virtual ~saboteur() = default;
+  /// A message that `from` is about to send; false: it does not. Called by its engine: must not
+  /// call it.
+  virtual bool on_send(round_swarm&, std::size_t /*from*/, std::size_t /*to*/, wire::event&,
+                       payload&) {
+    return true;
+  }
+  /// A message that `to` is about to hear; false: it does not.
+  virtual bool on_arrival(round_swarm&, std::size_t /*to*/, std::size_t /*from*/, inbound_event&) {
+    return true;
+  }
+  /// Whether this member looks at its clock.
+  virtual bool ticks(std::size_t /*member*/) { return true; }
+};
+
+/// The engines of one round, on virtual time, in one thread, over a network with faults; and what
+/// must hold whatever happens:
+///
+/// 1. *No mixed round.* All who finish have the same contributors, weight and bytes, and these are
+///    the aggregate over that set, computed again from the inputs. At the moment anybody finishes,
+///    a quorum of the members has prepared that set. The first view's set is reported as complete,
+///    any other as shrunk.
+/// 2. *No hang.* Every member that lives reports, once, by its deadline.
+/// 3. *Nobody is excluded without cause.* A member is blameless if it is neither crashed, frozen
+///    beyond the detectors' time, cancelled, broken off, absent or gone, nor at the end of a link
+///    that was lost or slower than the stall timeout, nor on the side of a split that is no quorum.
+///    If the blameless are a quorum and anybody finished, all of them finish, and contribute unless
+///    they are auxiliaries. With at most one fault they finish in any case.
+/// 4. *Recovery in time.* The blameless are done within the sum of the faults' `recovery_bound` and
+///    the transfer, from the last fault on.
+/// 5. *Failing costs nothing.* Who fails has a reason and no values; inputs never change; every
+///    body is released exactly once; engines and their buffers are freed.
+class round_swarm final : private round_net::listener {
+public:
+  explicit round_swarm(round_scenario scene, saboteur* planted = nullptr);
+  ~round_swarm() override;
+  round_swarm(const round_swarm&) = delete;
+  round_swarm& operator=(const round_swarm&) = delete;
+
+  void run();
+  /// To be called before: writes down every word about the round, not only the first violation.
+  void keep_journal() { journal_.emplace(); }
+  [[nodiscard]] std::string journal() const { return journal_.value_or(""); }
+
+  /// The first promise that was broken; empty if none was.
+  [[nodiscard]] const std::string& violation() const { return violation_; }
+  [[nodiscard]] std::string describe() const;
+  [[nodiscard]] const round_scenario& scene() const { return scene_; }
+  [[nodiscard]] std::uint64_t trace_hash() const { return net_.trace_hash(); }
+  [[nodiscard]] std::size_t finished() const;
+  [[nodiscard]] bool shrunk() const;
+  [[nodiscard]] const std::vector<fault>& struck() const { return struck_; }
+  /// Of the blameless, from the last fault to their end; zero if they were done before.
+  [[nodiscard]] round_net::duration recovery() const { return recovery_; }
+
+  // -- for saboteurs ------------------------------------------------------------------------------
+
+  [[nodiscard]] const round_plan& plan() const { return scene_.plan; }
+  [[nodiscard]] wire::round_standing standing_of(std::size_t member) const;
+  [[nodiscard]] bool is_running(std::size_t member) const;
+  float_vector& values_of(std::size_t member) { return *members_[member].values; }
+  [[nodiscard]] member_set blameless() const { return everybody() - excused_; }
+  /// `to` hears this from `from` soon; nobody bends it.
+  void inject(std::size_t from, std::size_t to, wire::event what);
+
+private:
+  using duration = round_net::duration;
+  class port;
+  struct member {
+    std::shared_ptr<vector_pool> pool;
+    std::unique_ptr<round_registry> rounds;
+    std::shared_ptr<float_vector> values;
+    float_vector values_before;
+    std::shared_ptr<round_engine> engine; // kept of the dead, to be looked at
+    std::weak_ptr<round_engine> engine_alive;
+    bool takes_part = true;
+    bool broken_off = false;
+    std::optional<round_finished> end;
+    steady_time began{};
+    steady_time ended_at{};
+  };
+
+  [[nodiscard]] member_set everybody() const { return member_set::first(members_.size()); }
+  void begin(std::size_t who);
+  void tick(std::size_t who);
+  void on_finished(std::size_t who, round_finished how);
+  void send(std::size_t from, std::size_t to, wire::event what, payload body);
+
+  std::shared_ptr<std::byte> destination(std::size_t to, std::size_t from, const wire::part& head,
+                                         std::size_t bytes) override;
+  void arrived(std::size_t to, std::size_t from, wire::event what, payload body,
+               const std::shared_ptr<net::link>& via) override;
+  void lost(std::size_t at, std::size_t whom) override;
+  void violated(const std::string& what) override;
+
+  void count(moment what) { ++counts_[static_cast<std::size_t>(what)]; }
+  void strike_what_is_due();
+  void strike(fault f);
+  void excuse(std::size_t who) { excused_.insert(who); }
+  void delay(member_set whom);
+  [[nodiscard]] bool all_ended() const;
+  void note(std::size_t to, std::size_t from, const wire::event& what);
+
+  void check_quorum(std::size_t finisher);
+  void check_end(const member& m);
+  void check_agreement();
+  void check_values(const round_report& report);
+  void check_blameless();
+  void check_left_behind();
+  void forget_all();
+  [[nodiscard]] duration transfer_bound() const;
+  [[nodiscard]] steady_time latest_end() const;
+
+  round_scenario scene_;
+  saboteur* planted_;
+  round_net net_;
+  std::vector<member> members_;
+  std::vector<fault> pending_;
+  std::vector<fault> struck_;
+  steady_time last_strike_{};
+  member_set excused_;
+  member_set delayed_; // briefly; twice is an excuse
+  std::array<std::uint64_t, moments> counts_{};
+  std::vector<std::size_t> new_finishers_;
+  std::size_t last_finisher_ = 0;
+  round_net::duration recovery_{};
+  std::string violation_;
+  std::optional<std::string> journal_;
+};
+
+} // namespace waggle::testing

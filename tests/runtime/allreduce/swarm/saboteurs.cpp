@@ -1,0 +1,217 @@
+#include "tests/runtime/allreduce/swarm/saboteurs.hpp"
+
+#include <map>
+#include <set>
+
+#include "runtime/averaging/part_table.hpp"
+
+namespace waggle::testing {
+
+namespace {
+
+template <class Word>
+Word* get(wire::event& what) {
+  return std::get_if<Word>(&what);
+}
+
+/// Commits as soon as most participants have prepared, not all: the missing words are made up.
+class commits_by_majority final : public saboteur {
+public:
+  bool on_arrival(round_swarm& swarm, std::size_t to, std::size_t from,
+                  inbound_event& event) override {
+    const auto* word = get<wire::round_prepared>(event.what);
+    if (word == nullptr)
+      return true;
+    auto& heard = heard_[{to, word->view}];
+    heard.insert(from);
+    auto members = swarm.plan().members.size();
+    if (2 * heard.size() <= members || !invented_.insert({to, word->view}).second)
+      return true;
+    for (std::size_t i = 0; i < members; ++i)
+      if (i != to && !heard.contains(i))
+        swarm.inject(i, to, wire::round_prepared{word->round, word->view});
+    return true;
+  }
+
+private:
+  std::map<std::pair<std::size_t, std::uint32_t>, member_set> heard_;
+  std::set<std::pair<std::size_t, std::uint32_t>> invented_;
+};
+
+/// Answers a takeover and forgets at once what it promised: prepares below it later.
+class breaks_promises final : public saboteur {
+public:
+  bool on_arrival(round_swarm& swarm, std::size_t to, std::size_t from,
+                  inbound_event& event) override {
+    const auto* word = get<wire::round_takeover>(event.what);
+    if (word == nullptr || !swarm.is_running(to))
+      return true;
+    auto mine = swarm.standing_of(to);
+    mine.promised = word->number;
+    swarm.inject(to, from, mine);
+    return false;
+  }
+};
+
+/// A new leader takes no notice of what others have prepared, nor of what they have decided.
+class ignores_what_is_prepared final : public saboteur {
+public:
+  bool on_send(round_swarm&, std::size_t, std::size_t, wire::event& what, payload&) override {
+    if (auto* word = get<wire::round_standing>(what))
+      word->prepared = word->committed = word->view.adopted = false;
+    return true;
+  }
+};
+
+/// A view's leader that has prepared changes the contributors without asking for promises: what it
+/// asks is answered on the spot, in the others' name.
+class asks_for_no_promises final : public saboteur {
+public:
+  bool on_send(round_swarm& swarm, std::size_t from, std::size_t to, wire::event& what,
+               payload&) override {
+    if (const auto* propose = get<wire::round_propose>(what))
+      leader_ = leader_of(propose->view.number, swarm.plan().members.size());
+    const auto* word = get<wire::round_takeover>(what);
+    if (word == nullptr || from != leader_)
+      return true;
+    swarm.inject(to, from,
+                 wire::round_standing{word->round, word->number, true, first_view(swarm.plan()),
+                                      false, false});
+    return false;
+  }
+
+private:
+  std::size_t leader_ = 0;
+};
+
+/// A part summed over the last view's contributors passes for one of this view's.
+class takes_old_results final : public saboteur {
+public:
+  bool on_arrival(round_swarm& swarm, std::size_t to, std::size_t from,
+                  inbound_event& event) override {
+    auto* part = get<wire::part>(event.what);
+    if (part == nullptr || part->kind != wire::part_kind::result || !swarm.is_running(to))
+      return true;
+    auto now = swarm.standing_of(to).view;
+    if (part->contributors == now.contributors || part->view > now.number
+        || part_table{swarm.plan()}.owner(part->index, now) != from)
+      return true;
+    part->contributors = now.contributors;
+    part->view = now.number;
+    part->weight = 0;
+    now.contributor_set().for_each(
+      [&](std::size_t i) { part->weight += swarm.scene().weights[i]; });
+    return true;
+  }
+};
+
+/// Whoever has committed answers a takeover as if it knew nothing of that.
+class forgets_its_commit final : public saboteur {
+public:
+  bool on_send(round_swarm& swarm, std::size_t from, std::size_t, wire::event& what,
+               payload&) override {
+    if (auto* word = get<wire::round_standing>(what); word != nullptr && word->committed) {
+      word->view = first_view(swarm.plan());
+      word->prepared = word->committed = false;
+    }
+    // Nor does it speak of it to those who ask otherwise.
+    const auto* commit = get<wire::round_commit>(what);
+    return commit == nullptr || leader_of(commit->view.number, swarm.plan().members.size()) == from;
+  }
+};
+
+/// A reducer that sends some members other bytes than others.
+class sends_unequal_results final : public saboteur {
+public:
+  bool on_send(round_swarm&, std::size_t, std::size_t to, wire::event& what,
+               payload& body) override {
+    const auto* part = get<wire::part>(what);
+    if (part == nullptr || part->kind != wire::part_kind::result || to % 2 == 0)
+      return true;
+    auto bent = std::make_shared<std::vector<std::byte>>(body.view().begin(), body.view().end());
+    bent->front() ^= std::byte{1}; // the last bit of a float32, a code of the others
+    body = payload_of(std::shared_ptr<const std::vector<std::byte>>{bent});
+    return true;
+  }
+};
+
+/// Results are written over the caller's own vector as they come.
+class averages_in_place final : public saboteur {
+public:
+  bool on_arrival(round_swarm& swarm, std::size_t to, std::size_t, inbound_event& event) override {
+    const auto* part = get<wire::part>(event.what);
+    if (part != nullptr && part->kind == wire::part_kind::result)
+      swarm.values_of(to)[part->offset] += 1;
+    return true;
+  }
+};
+
+/// One member in four never looks at its clock.
+class does_not_look_at_its_clock final : public saboteur {
+public:
+  bool ticks(std::size_t member) override { return member % 4 != 1; }
+};
+
+/// Blames a member that has done nothing.
+class slanders final : public saboteur {
+public:
+  bool on_arrival(round_swarm& swarm, std::size_t to, std::size_t from,
+                  inbound_event& event) override {
+    const auto* part = get<wire::part>(event.what);
+    auto members = swarm.plan().members.size();
+    if (part == nullptr || part->kind != wire::part_kind::result || to != members - 1 || from == 0)
+      return true;
+    swarm.inject(
+      to, 0,
+      wire::round_suspect{part->round, 0, static_cast<std::uint32_t>(members - 2), ec::stalled});
+    return true;
+  }
+};
+
+/// Gives a part's room in the sender's window back twice.
+class releases_twice final : public saboteur {
+public:
+  bool on_arrival(round_swarm&, std::size_t, std::size_t, inbound_event& event) override {
+    const auto* part = get<wire::part>(event.what);
+    if (part != nullptr && part->index % 3 == 0)
+      event.release();
+    return true;
+  }
+};
+
+/// Loses a part without giving its room back.
+class forgets_to_release final : public saboteur {
+public:
+  bool on_arrival(round_swarm&, std::size_t, std::size_t, inbound_event& event) override {
+    const auto* part = get<wire::part>(event.what);
+    if (part != nullptr && part->index % 5 == 1)
+      event.via = nullptr;
+    return true;
+  }
+};
+
+template <class Bug>
+planted_bug bug(std::string name, std::string betrayed_by) {
+  return {std::move(name), [] { return std::make_unique<Bug>(); }, std::move(betrayed_by)};
+}
+
+} // namespace
+
+std::vector<planted_bug> all_planted_bugs() {
+  return {
+    bug<commits_by_majority>("CommitsByMajority", "have prepared"),
+    bug<breaks_promises>("BreaksPromises", "a mixed round"),
+    bug<ignores_what_is_prepared>("IgnoresWhatIsPrepared", "a mixed round"),
+    bug<asks_for_no_promises>("AsksForNoPromises", "a mixed round"),
+    bug<takes_old_results>("TakesOldResults", "a mixed round"),
+    bug<forgets_its_commit>("ForgetsItsCommit", "a mixed round"),
+    bug<sends_unequal_results>("SendsUnequalResults", "a mixed round"),
+    bug<averages_in_place>("AveragesInPlace", "other values than it gave"),
+    bug<does_not_look_at_its_clock>("DoesNotLookAtItsClock", "hangs"),
+    bug<slanders>("Slanders", "did nothing wrong"),
+    bug<releases_twice>("ReleasesTwice", "released"),
+    bug<forgets_to_release>("ForgetsToRelease", "released"),
+  };
+}
+
+} // namespace waggle::testing
