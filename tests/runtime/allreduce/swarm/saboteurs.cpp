@@ -200,7 +200,7 @@ planted_bug bug(std::string name, std::string betrayed_by) {
 std::vector<planted_bug> all_planted_bugs() {
   return {
     bug<commits_by_majority>("CommitsByMajority", "have prepared"),
-    bug<breaks_promises>("BreaksPromises", "a mixed round"),
+    bug<breaks_promises>("BreaksPromises", "have prepared"),
     bug<ignores_what_is_prepared>("IgnoresWhatIsPrepared", "a mixed round"),
     bug<asks_for_no_promises>("AsksForNoPromises", "a mixed round"),
     bug<takes_old_results>("TakesOldResults", "a mixed round"),
