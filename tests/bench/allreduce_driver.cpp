@@ -76,6 +76,8 @@ int run(std::size_t rank, std::size_t world, std::size_t bytes, int warmup, int 
   options.given["data-dir"] = options.data_dir.string();
   if (const char* codec = std::getenv("BENCH_CODEC"))
     options.codec = codec;
+  if (const char* congestion = std::getenv("BENCH_CONGESTION"))
+    options.congestion = congestion;
   if (const char* shared = std::getenv("BENCH_SHARED_MEMORY"))
     options.shared_memory = std::string_view{shared} != "0";
   if (rank > 0)

@@ -1,0 +1,166 @@
+// One link, filled with bulk frames, and the round trips of control frames meanwhile:
+//
+//   link_probe listen HOST:PORT                              answers until it is killed
+//   link_probe dial HOST:PORT SECONDS [CONGESTION [BYTES]]   bulk frames of BYTES (512 KiB)
+//
+// Prints the round trips without and with bulk data, and how fast that went.
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <future>
+#include <iostream>
+#include <mutex>
+#include <thread>
+
+#include "runtime/net/tcp_transport.hpp"
+
+namespace {
+
+using namespace waggle;
+
+steady_time now() {
+  return std::chrono::steady_clock::now();
+}
+
+/// A transport whose identity is as good as any: nobody knows the other.
+std::shared_ptr<net::transport> open(std::uint64_t seed, const std::string& congestion,
+                                     net::net_events events) {
+  auto self = identity::from_seed(seed);
+  net::tcp_transport_config config;
+  config.run_id = "link-probe";
+  config.self = self;
+  config.verifier = make_plain_verifier();
+  config.record = {self->id(), self->key(), {}, false};
+  config.congestion = congestion;
+  config.shared_memory = false;
+  config.events = std::move(events);
+  return net::make_tcp_transport(std::move(config));
+}
+
+int listen(const endpoint& where) {
+  auto wire = open(1, "auto", {});
+  auto bound = wire->listen(where, [](const std::shared_ptr<net::link>& link) {
+    net::link_events events;
+    // The link keeps its handlers until it is closed, and so itself.
+    events.on_frame = [link](net::frame f) {
+      if (f.body.empty())
+        link->send(std::move(f));
+      else
+        link->grant(f.body.size);
+    };
+    events.on_close = [](const failure&) {};
+    link->start(std::move(events));
+  });
+  if (!bound) {
+    std::cerr << "link_probe: " << bound.error().detail << "\n";
+    return 1;
+  }
+  std::promise<void>{}.get_future().wait(); // until we are killed
+  return 0;
+}
+
+std::string quantiles(std::vector<double> x) {
+  if (x.empty())
+    return "none came back";
+  std::sort(x.begin(), x.end());
+  char out[120];
+  std::snprintf(out, sizeof out, "median %.1f ms, 90%% %.1f, 99%% %.1f, worst %.1f (%zu)",
+                x[x.size() / 2], x[x.size() * 9 / 10], x[x.size() * 99 / 100], x.back(), x.size());
+  return out;
+}
+
+int dial(const endpoint& where, double seconds, const std::string& congestion,
+         std::size_t body_bytes) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::size_t written = 0; // guarded by mutex, like the next
+  std::vector<double> trips;
+  net::net_events events;
+  events.transferred = [&](bool outbound, bool data, std::size_t) {
+    if (!outbound || !data)
+      return;
+    std::lock_guard lock{mutex};
+    ++written;
+    changed.notify_one();
+  };
+  auto wire = open(2, congestion, std::move(events));
+  std::promise<result<std::shared_ptr<net::link>>> dialled;
+  wire->dial(where, {}, 5s, [&](auto outcome) { dialled.set_value(std::move(outcome)); });
+  auto link = dialled.get_future().get();
+  if (!link) {
+    std::cerr << "link_probe: " << link.error().detail << "\n";
+    return 1;
+  }
+  net::link_events handlers;
+  handlers.on_frame = [&](const net::frame& f) {
+    steady_time::rep sent = 0;
+    std::memcpy(&sent, f.header.data(), sizeof sent);
+    auto trip = now().time_since_epoch() - steady_time::duration{sent};
+    std::lock_guard lock{mutex};
+    trips.push_back(std::chrono::duration<double, std::milli>(trip).count());
+  };
+  handlers.on_close = [](const failure&) {};
+  (*link)->start(std::move(handlers));
+
+  auto ping_for = [&](double how_long) {
+    std::unique_lock lock{mutex};
+    trips.clear();
+    lock.unlock();
+    for (auto end = now() + std::chrono::duration<double>{how_long}; now() < end;) {
+      auto sent = now().time_since_epoch().count();
+      (*link)->send({std::string(reinterpret_cast<const char*>(&sent), sizeof sent), {}});
+      std::this_thread::sleep_for(10ms);
+    }
+    lock.lock();
+    return quantiles(trips);
+  };
+  std::cout << "idle: " << ping_for(1) << std::endl;
+
+  auto memory = std::make_shared<std::vector<std::byte>>(body_bytes);
+  bool stop = false; // guarded by mutex
+  std::thread filler{[&] {
+    std::size_t sent = 0;
+    for (;;) {
+      std::unique_lock lock{mutex};
+      changed.wait(lock, [&] { return stop || sent < written + 16; });
+      if (stop)
+        return;
+      lock.unlock();
+      (*link)->send({"bulk", payload_of(std::shared_ptr<const std::vector<std::byte>>{memory})});
+      ++sent;
+    }
+  }};
+  ping_for(1); // the flow finds its rate
+  std::unique_lock lock{mutex};
+  auto before = written;
+  lock.unlock();
+  auto began = now();
+  auto loaded = ping_for(seconds);
+  lock.lock();
+  auto rate = static_cast<double>((written - before) * body_bytes)
+              / std::chrono::duration<double>(now() - began).count();
+  stop = true;
+  changed.notify_one();
+  lock.unlock();
+  filler.join();
+  std::cout << "full: " << loaded << ", " << rate * 8 / 1e6 << " Mbit/s" << std::endl;
+  (*link)->close({ec::none, {}});
+  wire->stop();
+  return 0;
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  auto command = argc > 2 ? std::string{argv[1]} : std::string{};
+  auto where = argc > 2 ? parse_endpoint(argv[2]) : result<endpoint>{failure{}};
+  if (where && command == "listen" && argc == 3)
+    return listen(*where);
+  if (where && command == "dial" && argc >= 4 && argc <= 6)
+    return dial(*where, std::atof(argv[3]), argc > 4 ? argv[4] : "auto",
+                argc > 5 ? std::strtoul(argv[5], nullptr, 10) : 512_KiB);
+  std::cerr << "usage: link_probe listen HOST:PORT\n"
+               "       link_probe dial HOST:PORT SECONDS [CONGESTION [BYTES]]\n";
+  return 2;
+}

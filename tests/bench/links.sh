@@ -1,0 +1,177 @@
+#!/bin/bash
+# All-reduce over shaped links: peers in network namespaces, each behind its own line.
+#
+#   tests/bench/links.sh [grid]        rates x round trips x losses x sizes: share of the wire
+#   tests/bench/links.sh slow-peer     the last of the peers has a quarter of the bandwidth
+#   tests/bench/links.sh control       round trip of a control frame while bulk data fills the line
+#   tests/bench/links.sh shell         only the lab; gone when the shell ends
+#
+# Needs root, iproute2, iptables, and a build with the benchmarks in BUILD (default: build).
+# What is measured can be chosen by the environment; lists are separated by blanks:
+#   RATES="100mbit 1gbit"  RTTS="0 20" (ms)  LOSSES="0 0.005"  SIZES="65536 4194304 67108864"
+#   CONGESTION="auto" (also: cubic, bbr, reno)  PEERS=4  ROUNDS=5  WARMUP=5  QUEUE_MS=50
+# and everything that allreduce_driver reads (BENCH_CODEC, ...).
+#
+# The optimum of a butterfly all-reduce is the time that the line needs for what it must carry,
+# (V + (n-2) s) bytes each way for a peer that reduces s bytes of the vector of V, in packets of
+# 1514 bytes with 1448 bytes of ours, and one delay each way. "share" is optimum / median.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+build=${BUILD:-build}
+peers=${PEERS:-4}
+queue=71
+declare -a spaces=()
+folder=$(mktemp -d)
+
+say() { echo "links.sh: $*" >&2; }
+
+lower() { # whatever runs in the lab ends, then the lab goes
+  local space
+  for space in "${spaces[@]}"; do
+    ip netns pids "$space" 2>/dev/null | xargs -r kill -KILL 2>/dev/null || true
+    ip netns del "$space" 2>/dev/null || true
+  done
+  spaces=()
+  wait
+}
+trap 'lower; rm -rf "$folder"' EXIT
+trap 'exit 130' INT TERM HUP
+
+router=wgl$$r
+space() { echo "wgl$$p$1"; }
+in_space() { local i=$1; shift; ip netns exec "$(space "$i")" "$@"; }
+
+shape() { # NAMESPACE DEVICE RATE
+  # As much at once as a segment-offload packet at high rates; there the kernel sends large ones.
+  local burst=16k
+  case $3 in *gbit) burst=128k ;; esac
+  ip netns exec "$1" tc qdisc add dev "$2" root tbf rate "$3" burst $burst latency "${QUEUE_MS:-50}ms"
+}
+
+raise() { # RATE RTT_MS LOSS [RATE_OF_THE_LAST]
+  local i rate
+  lower
+  spaces+=("$router")
+  ip netns add "$router"
+  ip netns exec "$router" sysctl -qw net.ipv4.ip_forward=1
+  ip netns exec "$router" ip link set lo up
+  for ((i = 0; i < peers; i++)); do
+    rate=$1
+    [ "$i" -lt $((peers - 1)) ] || rate=${4:-$1}
+    spaces+=("$(space "$i")")
+    ip netns add "$(space "$i")"
+    ip link add "v$i" netns "$router" type veth peer name eth0 netns "$(space "$i")"
+    ip netns exec "$router" ip addr add "10.77.$i.1/24" dev "v$i"
+    ip netns exec "$router" ip link set "v$i" up
+    in_space "$i" ip link set lo up
+    in_space "$i" ip addr add "10.77.$i.2/24" dev eth0
+    in_space "$i" ip link set eth0 up
+    in_space "$i" ip route add default via "10.77.$i.1"
+    shape "$(space "$i")" eth0 "$rate"
+    shape "$router" "v$i" "$rate"
+  done
+  if [ "$2" != 0 ] || [ "$3" != 0 ]; then
+    ip netns exec "$router" iptables -A FORWARD -j NFQUEUE --queue-num $queue
+    ip netns exec "$router" "$build/bin/packet_delay" $queue "$(awk "BEGIN {print int($2 * 500)}")" "$3" &
+    disown
+    for ((i = 0; i < 100; i++)); do
+      ! ip netns exec "$router" grep -q "^ *$queue " /proc/net/netfilter/nfnetlink_queue || return 0
+      sleep 0.05
+    done
+    say "packet_delay does not run"
+    exit 1
+  fi
+}
+
+bits() { # 100mbit -> 100000000
+  case $1 in
+    *gbit) echo "${1%gbit}000000000" ;;
+    *mbit) echo "${1%mbit}000000" ;;
+    *kbit) echo "${1%kbit}000" ;;
+    *) say "a rate is written like 100mbit"; exit 2 ;;
+  esac
+}
+
+# Starts a rank in each namespace and writes the seconds of each timed iteration, the slowest rank's.
+rounds() { # BYTES WARMUP ROUNDS
+  local i dir running=() failed=0
+  dir=$(mktemp -d -p "$folder")
+  for ((i = 0; i < peers; i++)); do
+    BENCH_ADDR=10.77.$i.2 in_space "$i" timeout "${LIMIT:-120}" "$build/bin/allreduce_driver" \
+      "$i" "$peers" "$1" "$2" "$3" "$dir" 2>"$dir/log$i" &
+    running+=($!)
+  done
+  for i in "${running[@]}"; do wait "$i" || failed=1; done
+  if [ $failed = 1 ]; then
+    cat "$dir"/log* >&2
+    return 1
+  fi
+  for ((i = 0; i < peers; i++)); do grep '^t ' "$dir/$i" | awk '{printf "%d %.9f\n", NR, $3 - $2}'; done |
+    awk '{if ($2 > t[$1]) t[$1] = $2; if ($1 > n) n = $1} END {for (i = 1; i <= n; i++) print t[i]}'
+}
+
+quantile() { # Q, numbers on standard input
+  sort -g | awk -v q="$1" '{x[NR] = $1} END {i = int(q * (NR - 1) + 1.5); print x[i]}'
+}
+
+optimum() { # BYTES RATE RTT_MS SHARE_REDUCED
+  awk -v v="$1" -v r="$(bits "$2")" -v ms="$3" -v s="$4" -v n="$peers" \
+    'BEGIN {print (v + (n - 2) * s * v) * 8 / (r * 1448 / 1514) + ms / 1000}'
+}
+
+grid() {
+  printf '%-10s %-8s %6s %6s %10s %10s %10s %10s %6s\n' congestion rate rtt loss bytes optimum_ms median_ms p75_ms share
+  local rate rtt loss cc size times best median
+  for rate in ${RATES:-100mbit 1gbit}; do
+    for rtt in ${RTTS:-0 20}; do
+      for loss in ${LOSSES:-0 0.005}; do
+        raise "$rate" "$rtt" "$loss"
+        for cc in ${CONGESTION:-auto}; do
+          for size in ${SIZES:-65536 4194304 67108864}; do
+            best=$(optimum "$size" "$rate" "$rtt" "$(awk "BEGIN {print 1 / $peers}")")
+            if ! times=$(BENCH_CONGESTION=$cc rounds "$size" "${WARMUP:-5}" "${ROUNDS:-5}"); then
+              printf '%-10s %-8s %6s %6s %10s %10.1f failed\n' "$cc" "$rate" "$rtt" "$loss" "$size" "${best}e3"
+              continue
+            fi
+            median=$(quantile 0.5 <<<"$times")
+            printf '%-10s %-8s %6s %6s %10s %10.1f %10.1f %10.1f %6.3f\n' "$cc" "$rate" "$rtt" "$loss" "$size" \
+              "${best}e3" "${median}e3" "$(quantile 0.75 <<<"$times")e3" "$(awk "BEGIN {print $best / $median}")"
+          done
+        done
+      done
+    done
+  done
+}
+
+slow_peer() {
+  local rate slow rtt size times best late
+  rate=${RATES:-100mbit}
+  rtt=${RTTS:-20}
+  size=${SIZES:-4194304}
+  slow=$(($(bits "$rate") / 4000))kbit
+  raise "$rate" "$rtt" "${LOSSES:-0}" "$slow"
+  # The slow peer reduces nothing where that is best: it is alone with its own vector then.
+  best=$(optimum "$size" "$slow" "$rtt" 0)
+  times=$(rounds "$size" 0 "${ROUNDS:-12}")
+  echo "optimum $best s; rounds:" $times
+  late=$(tail -n +6 <<<"$times" | quantile 0.5)
+  echo "after 5 rounds: median $late s, $(awk "BEGIN {printf \"%.3f\", $late / $best}") of the optimum"
+}
+
+control() {
+  local cc
+  for cc in ${CONGESTION:-auto}; do
+    raise "${RATES:-100mbit}" "${RTTS:-20}" "${LOSSES:-0}"
+    in_space 1 "$build/bin/link_probe" listen 10.77.1.2:7711 &
+    echo "congestion $cc:" "$(in_space 0 timeout 60 "$build/bin/link_probe" dial 10.77.1.2:7711 "${SECONDS_EACH:-8}" "$cc")"
+  done
+}
+
+case ${1:-grid} in
+  grid) grid ;;
+  slow-peer) slow_peer ;;
+  control) control ;;
+  shell) raise "${RATES:-100mbit}" "${RTTS:-20}" "${LOSSES:-0}"; say "namespaces: ${spaces[*]}"; bash -i ;;
+  *) sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "$0"; exit 2 ;;
+esac
