@@ -371,10 +371,11 @@ void round_engine::take_reduced(std::uint32_t index, member_set over,
   auto head = header(index, wire::part_kind::result);
   head.weight = outcome.weight_sum;
   head.contributors = over.bits();
-  view.participant_set().for_each([&](std::size_t member) {
-    if (member != order_.self_index)
+  // Each reducer begins with the next member, so that not all of them send to one at a time.
+  auto members = plan().members.size();
+  for (std::size_t step = 1; step < members; ++step)
+    if (auto member = (order_.self_index + step) % members; view.participant_set().contains(member))
       tell(member, head, bytes);
-  });
   agree_on_weight(outcome.weight_sum);
   collect();
 }
