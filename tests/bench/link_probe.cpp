@@ -74,20 +74,25 @@ int dial(const endpoint& where, double seconds, const std::string& congestion,
          std::size_t body_bytes) {
   std::mutex mutex;
   std::condition_variable changed;
-  std::size_t written = 0; // guarded by mutex, like the next
+  std::uint64_t written = 0; // bytes; guarded by mutex, like the next
   std::vector<double> trips;
   net::net_events events;
-  events.transferred = [&](bool outbound, bool data, std::size_t) {
+  events.transferred = [&](bool outbound, bool data, std::size_t bytes) {
     if (!outbound || !data)
       return;
     std::lock_guard lock{mutex};
-    ++written;
+    written += bytes;
     changed.notify_one();
   };
   auto wire = open(2, congestion, std::move(events));
-  std::promise<result<std::shared_ptr<net::link>>> dialled;
-  wire->dial(where, {}, 5s, [&](auto outcome) { dialled.set_value(std::move(outcome)); });
-  auto link = dialled.get_future().get();
+  result<std::shared_ptr<net::link>> link{failure{}};
+  for (auto patience = now() + 5s; !link && now() < patience;) { // the other end is just starting
+    std::promise<result<std::shared_ptr<net::link>>> dialled;
+    wire->dial(where, {}, 5s, [&](auto outcome) { dialled.set_value(std::move(outcome)); });
+    link = dialled.get_future().get();
+    if (!link)
+      std::this_thread::sleep_for(50ms);
+  }
   if (!link) {
     std::cerr << "link_probe: " << link.error().detail << "\n";
     return 1;
@@ -120,15 +125,15 @@ int dial(const endpoint& where, double seconds, const std::string& congestion,
   auto memory = std::make_shared<std::vector<std::byte>>(body_bytes);
   bool stop = false; // guarded by mutex
   std::thread filler{[&] {
-    std::size_t sent = 0;
+    std::uint64_t sent = 0;
     for (;;) {
       std::unique_lock lock{mutex};
-      changed.wait(lock, [&] { return stop || sent < written + 16; });
+      changed.wait(lock, [&] { return stop || sent < written + 16 * body_bytes; });
       if (stop)
         return;
       lock.unlock();
       (*link)->send({"bulk", payload_of(std::shared_ptr<const std::vector<std::byte>>{memory})});
-      ++sent;
+      sent += body_bytes;
     }
   }};
   ping_for(1); // the flow finds its rate
@@ -138,8 +143,8 @@ int dial(const endpoint& where, double seconds, const std::string& congestion,
   auto began = now();
   auto loaded = ping_for(seconds);
   lock.lock();
-  auto rate = static_cast<double>((written - before) * body_bytes)
-              / std::chrono::duration<double>(now() - began).count();
+  auto rate =
+    static_cast<double>(written - before) / std::chrono::duration<double>(now() - began).count();
   stop = true;
   changed.notify_one();
   lock.unlock();

@@ -163,7 +163,7 @@ control() {
   local cc
   for cc in ${CONGESTION:-auto}; do
     raise "${RATES:-100mbit}" "${RTTS:-20}" "${LOSSES:-0}"
-    in_space 1 "$build/bin/link_probe" listen 10.77.1.2:7711 &
+    ip netns exec "$(space 1)" "$build/bin/link_probe" listen 10.77.1.2:7711 &
     disown
     echo "congestion $cc:" "$(in_space 0 timeout 60 "$build/bin/link_probe" dial 10.77.1.2:7711 "${SECONDS_EACH:-8}" "$cc")"
   done
