@@ -173,8 +173,9 @@ public:
 
   void on_frame(net::frame f) {
     seen_->frames.fetch_add(1);
-    auto message =
-      announced_ ? *std::exchange(announced_, std::nullopt) : wire::decode(f.header, f.body.size);
+    // Control frames may come between a body's announcement and the body.
+    auto message = announced_ && !f.body.empty() ? *std::exchange(announced_, std::nullopt)
+                                                 : wire::decode(f.header, f.body.size);
     auto link = link_.lock();
     if (message && link)
       if (auto* event = std::get_if<wire::event>(&*message))

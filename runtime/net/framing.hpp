@@ -21,6 +21,9 @@ enum class frame_kind : std::uint8_t {
   offer = 3,     // header: where the other end may connect to, and by which nonce it is known
   reference = 4, // header: memory_reference, then wire::Header; the body lies in shared memory
   release = 5,   // header: 8 bytes for each reference whose memory is no longer looked at
+  // A body in pieces, so that control frames can come between them:
+  opening = 6, // header: wire::Header; the size of a body of which nothing follows yet
+  slice = 7,   // no header; body: the next bytes of the body that was opened
 };
 
 /// A body in memory that both ends map, little-endian:
@@ -86,7 +89,7 @@ inline result<frame_prefix> read_prefix(byte_span bytes) {
   std::memcpy(&magic, bytes.data(), 4);
   auto kind = std::to_integer<std::uint8_t>(bytes[4]);
   bool zeros = bytes[5] == std::byte{0} && bytes[6] == std::byte{0} && bytes[7] == std::byte{0};
-  if (magic != frame_prefix::magic || kind > 5 || !zeros)
+  if (magic != frame_prefix::magic || kind > 7 || !zeros)
     return failure{ec::malformed, "these bytes are no frame"};
   frame_prefix prefix{static_cast<frame_kind>(kind), 0, 0};
   std::memcpy(&prefix.header_bytes, bytes.data() + 8, 4);
@@ -97,8 +100,12 @@ inline result<frame_prefix> read_prefix(byte_span bytes) {
   if (prefix.header_bytes > header_max || prefix.body_bytes > wire::body_bytes_max)
     return failure{ec::oversize, "a frame of " + std::to_string(prefix.header_bytes) + " + "
                                    + std::to_string(prefix.body_bytes) + " bytes"};
-  if (prefix.kind != frame_kind::message && prefix.body_bytes != 0)
+  bool pieces = prefix.kind == frame_kind::opening || prefix.kind == frame_kind::slice;
+  if (prefix.kind != frame_kind::message && !pieces && prefix.body_bytes != 0)
     return failure{ec::malformed, "a body where none belongs"};
+  if (pieces
+      && (prefix.body_bytes == 0 || (prefix.kind == frame_kind::slice && prefix.header_bytes != 0)))
+    return failure{ec::malformed, "a piece of a body of the wrong size"};
   if (prefix.kind == frame_kind::window && prefix.header_bytes != 8)
     return failure{ec::malformed, "a window update of the wrong size"};
   if ((prefix.kind == frame_kind::offer && prefix.header_bytes > offer_bytes_max)

@@ -13,6 +13,8 @@ struct net_events {
   std::function<void(ec)> refused;
   /// Bytes on the wire. `data`: frames with a body; else control frames.
   std::function<void(bool outbound, bool data, std::size_t bytes)> transferred;
+  /// The same of links to other machines only, whatever the frames.
+  std::function<void(bool outbound, std::size_t bytes)> carried;
   /// Bytes of bodies that went to or came from a peer on this host without touching the wire.
   std::function<void(bool outbound, std::size_t bytes)> shared;
   /// A peer on this host and we share memory from now on (ec::none), or why we do not.

@@ -14,9 +14,6 @@ namespace {
 constexpr std::size_t read_buffer_bytes = 20_KiB;
 // transfer_all() would stop each system call at 64 KiB.
 constexpr std::size_t step_bytes = 16_MiB;
-// Frames that go into one system call; Asio passes at most 64 buffers on, three a frame.
-constexpr std::size_t frames_per_write = 20;
-constexpr std::size_t bulk_frames_per_write = 4;
 
 const auto big_steps = [](const error_code& error, std::size_t) -> std::size_t {
   return error ? 0 : step_bytes;
@@ -37,15 +34,20 @@ failure failure_of(const error_code& error) {
 
 tcp_session::tcp_session(std::shared_ptr<asio::io_context> context, tcp::socket socket,
                          std::string early, session_limits limits,
+                         std::optional<socket_tuning> tuning,
                          std::shared_ptr<const net_events> events,
                          std::shared_ptr<buffer_pool> pool, std::shared_ptr<local_host> host)
   : context_(std::move(context)), socket_(std::move(socket)), deadline_(socket_.get_executor()),
     limits_(limits), events_(std::move(events)), pool_(std::move(pool)), host_(std::move(host)),
-    in_(std::max(read_buffer_bytes, early.size())), send_window_(limits.window_bytes) {
+    in_(std::max(read_buffer_bytes, early.size())),
+    queue_({.window_bytes = limits.window_bytes, .slices = tuning.has_value()}),
+    tuning_(std::move(tuning)) {
   std::memcpy(in_.data(), early.data(), early.size());
   in_end_ = early.size();
   error_code ignored;
   socket_.set_option(tcp::no_delay{true}, ignored);
+  if (tuning_)
+    tuning_->begin(socket_.native_handle());
 }
 
 // -- handshake -----------------------------------------------------------------------------------
@@ -54,7 +56,7 @@ void tcp_session::run(handshake::setup setup, ready on_ready) {
   outbound_ = setup.dialled;
   on_ready_ = std::move(on_ready);
   handshake_.emplace(std::move(setup));
-  enqueue(frame_kind::handshake, {handshake_->hello(), {}});
+  enqueue(frame_kind::handshake, handshake_->hello());
   deadline_.expires_after(limits_.handshake_timeout);
   deadline_.async_wait([me = shared_from_this()](const error_code& error) {
     if (!error && me->handshake_)
@@ -70,7 +72,7 @@ void tcp_session::on_handshake(std::string_view bytes) {
     return; // refused already
   auto step = handshake_->on_message(bytes);
   for (auto& message : step.send)
-    enqueue(frame_kind::handshake, {std::move(message), {}});
+    enqueue(frame_kind::handshake, std::move(message));
   if (step.why.code != ec::none) {
     // Told to the peer by the last message; close once that is written.
     close_after_write_ = true;
@@ -102,7 +104,7 @@ void tcp_session::on_handshake(std::string_view bytes) {
       });
       offered_ = offer.nonce;
       if (!offered_.empty())
-        enqueue(frame_kind::offer, {std::move(offer.bytes), {}});
+        enqueue(frame_kind::offer, std::move(offer.bytes));
     }
     finish_handshake(shared_from_this());
   }
@@ -173,71 +175,139 @@ void tcp_session::parse() {
     std::string header(reinterpret_cast<const char*>(in_.data()) + in_begin_ + frame_prefix::size,
                        prefix->header_bytes);
     in_begin_ += frame_prefix::size + prefix->header_bytes;
-    if (prefix->body_bytes == 0)
-      deliver(*prefix, std::move(header), {}, 0);
-    else if (!read_body(*prefix, std::move(header)))
-      return; // continues when the rest is here
+    if (prefix->kind == frame_kind::opening)
+      open_body(*prefix, std::move(header));
+    else if (prefix->kind == frame_kind::slice) {
+      if (!read_slice(*prefix))
+        return; // continues when the rest is here
+    } else if (prefix->body_bytes == 0) {
+      count_in(*prefix, 0);
+      deliver(*prefix, std::move(header), {});
+    } else if (!read_body(*prefix, std::move(header))) {
+      return;
+    }
   }
 }
 
-bool tcp_session::read_body(frame_prefix prefix, std::string header) {
+std::shared_ptr<std::byte> tcp_session::memory_for(const std::string& header, std::size_t bytes) {
   // Checked before memory is taken: the peer may have this much in flight and no more.
-  if (receive_outstanding_ + prefix.body_bytes > limits_.window_bytes) {
+  if (receive_outstanding_ + bytes > limits_.window_bytes) {
     fail({ec::protocol_violation, "the peer overran its window"});
-    return false;
+    return nullptr;
   }
-  receive_outstanding_ += prefix.body_bytes;
+  receive_outstanding_ += bytes;
   std::shared_ptr<std::byte> body;
   if (handlers_.body_memory)
-    body = handlers_.body_memory(header, prefix.body_bytes);
-  if (!body)
-    body = pool_->take(prefix.body_bytes);
-  auto have = std::min<std::size_t>(in_end_ - in_begin_, prefix.body_bytes);
-  std::memcpy(body.get(), in_.data() + in_begin_, have);
+    body = handlers_.body_memory(header, bytes);
+  return body ? body : pool_->take(bytes);
+}
+
+template <class Done>
+bool tcp_session::read_to(std::byte* to, std::size_t bytes, Done done) {
+  auto have = std::min(in_end_ - in_begin_, bytes);
+  std::memcpy(to, in_.data() + in_begin_, have);
   in_begin_ += have;
-  auto size = static_cast<std::size_t>(prefix.body_bytes);
-  if (have == size) {
+  if (have == bytes) {
     // Not parse() from here: a peer that sends thousands of tiny bodies would exhaust the stack.
-    deliver(prefix, std::move(header), {std::move(body), size}, size);
+    done();
     return true;
   }
   reading_ = true;
-  auto rest = asio::buffer(body.get() + have, size - have);
-  asio::async_read(socket_, rest, big_steps,
-                   [me = shared_from_this(), prefix, header = std::move(header), body,
-                    size](const error_code& error, std::size_t) mutable {
+  asio::async_read(socket_, asio::buffer(to + have, bytes - have), big_steps,
+                   [me = shared_from_this(), done = std::move(done)](const error_code& error,
+                                                                     std::size_t) mutable {
                      me->reading_ = false;
                      if (error)
                        return me->fail(failure_of(error));
-                     me->deliver(prefix, std::move(header), {std::move(body), size}, size);
+                     done();
                      me->parse();
                    });
   return false;
 }
 
-void tcp_session::deliver(frame_prefix prefix, std::string header, payload body,
-                          std::size_t wire_bytes) {
-  auto bytes = frame_prefix::size + header.size() + wire_bytes;
+/// True if the whole body was here and was delivered; false if it is read first, or the link
+/// failed.
+bool tcp_session::read_body(frame_prefix prefix, std::string header) {
+  if (opened_) {
+    fail({ec::protocol_violation, "a body within a body"});
+    return false;
+  }
+  std::size_t size = prefix.body_bytes;
+  auto memory = memory_for(header, size);
+  if (!memory)
+    return false;
+  auto* to = memory.get();
+  return read_to(
+    to, size,
+    [this, prefix, header = std::move(header), memory = std::move(memory), size]() mutable {
+      count_in(prefix, size);
+      deliver(prefix, std::move(header), {std::move(memory), size});
+    });
+}
+
+void tcp_session::open_body(frame_prefix prefix, std::string header) {
+  if (opened_)
+    return fail({ec::protocol_violation, "a body within a body"});
+  auto memory = memory_for(header, prefix.body_bytes);
+  if (!memory)
+    return;
+  count_in(prefix, 0);
+  opened_.emplace(opened_body{std::move(header), std::move(memory), prefix.body_bytes, 0});
+}
+
+/// Like read_body.
+bool tcp_session::read_slice(frame_prefix prefix) {
+  if (!opened_ || prefix.body_bytes > opened_->size - opened_->here) {
+    fail({ec::protocol_violation, "a slice of no body"});
+    return false;
+  }
+  std::size_t size = prefix.body_bytes;
+  return read_to(opened_->memory.get() + opened_->here, size, [this, prefix, size] {
+    count_in(prefix, size);
+    opened_->here += size;
+    if (opened_->here < opened_->size)
+      return;
+    auto whole = std::move(*opened_);
+    opened_.reset();
+    deliver({frame_kind::message, 0, 0}, std::move(whole.header),
+            {std::move(whole.memory), whole.size});
+  });
+}
+
+void tcp_session::count_in(const frame_prefix& prefix, std::size_t body_bytes) {
+  count(false, body_bytes > 0, frame_prefix::size + prefix.header_bytes + body_bytes);
+}
+
+void tcp_session::count(bool outbound, bool data, std::size_t bytes) {
   if (events_->transferred)
-    events_->transferred(false, body.size > 0, bytes);
+    events_->transferred(outbound, data, bytes);
+  if (tuning_ && events_->carried)
+    events_->carried(outbound, bytes);
+}
+
+void tcp_session::deliver(frame_prefix prefix, std::string header, payload body) {
   switch (prefix.kind) {
     case frame_kind::handshake:
       return on_handshake(header);
     case frame_kind::window: {
       std::uint64_t granted = 0;
       std::memcpy(&granted, header.data(), sizeof granted);
-      if (granted > limits_.window_bytes || send_window_ + granted > limits_.window_bytes)
+      if (!queue_.open_window(granted))
         return fail({ec::protocol_violation, "the peer granted more than the window"});
-      send_window_ += granted;
       return write_more();
     }
     case frame_kind::offer:
       return on_offer(header);
     case frame_kind::reference:
+      if (opened_)
+        return fail({ec::protocol_violation, "a body within a body"});
       return on_reference(std::move(header));
     case frame_kind::release:
       if (path_)
         path_->on_release(header);
+      return;
+    case frame_kind::opening: // see open_body and read_slice
+    case frame_kind::slice:
       return;
     case frame_kind::message:
       if (handlers_.on_frame)
@@ -308,9 +378,7 @@ void tcp_session::return_borrowed() {
   for (auto ids = path_->take_returned(); !ids.empty(); ids = path_->take_returned()) {
     std::string header(8 * ids.size(), '\0');
     std::memcpy(header.data(), ids.data(), header.size());
-    frame_prefix prefix{frame_kind::release, static_cast<std::uint32_t>(header.size()), 0};
-    control_bytes_ += header.size() + frame_prefix::size;
-    control_.push_back({write_prefix(prefix), {std::move(header), {}}, 0});
+    queue_.add(frame_kind::release, std::move(header));
   }
 }
 
@@ -319,49 +387,21 @@ void tcp_session::return_borrowed() {
 bool tcp_session::send(frame f) {
   if (closed_ || f.header.size() > wire::header_bytes_max || f.body.size > wire::body_bytes_max)
     return false;
-  if (f.body.empty()) {
-    auto bytes = f.header.size() + frame_prefix::size;
-    if (control_bytes_.fetch_add(bytes) + bytes > limits_.control_queue_bytes) {
-      control_bytes_ -= bytes;
-      return false;
-    }
-  } else if (bulk_frames_.fetch_add(1) + 1 > limits_.bulk_queue_frames) {
-    --bulk_frames_;
-    return false;
-  }
-  std::lock_guard lock{inbox_mutex_};
-  inbox_.push_back(std::move(f));
-  if (!inbox_posted_) {
-    inbox_posted_ = true;
-    asio::post(socket_.get_executor(), [me = shared_from_this()] { me->drain_inbox(); });
-  }
-  return true;
+  auto said = queue_.offer(std::move(f));
+  if (said == write_queue::admission::first)
+    asio::post(socket_.get_executor(), [me = shared_from_this()] {
+      if (me->closed_)
+        return;
+      me->queue_.take_offered();
+      me->write_more();
+    });
+  return said != write_queue::admission::refused;
 }
 
-void tcp_session::drain_inbox() {
-  std::vector<frame> frames;
-  {
-    std::lock_guard lock{inbox_mutex_};
-    frames.swap(inbox_);
-    inbox_posted_ = false;
-  }
+void tcp_session::enqueue(frame_kind kind, std::string header) {
   if (closed_)
     return;
-  for (auto& f : frames) {
-    frame_prefix prefix{frame_kind::message, static_cast<std::uint32_t>(f.header.size()),
-                        static_cast<std::uint32_t>(f.body.size)};
-    auto& lane = f.body.empty() ? control_ : bulk_;
-    lane.push_back({write_prefix(prefix), std::move(f), 0});
-  }
-  write_more();
-}
-
-void tcp_session::enqueue(frame_kind kind, frame f) {
-  if (closed_)
-    return;
-  control_bytes_ += f.header.size() + frame_prefix::size;
-  frame_prefix prefix{kind, static_cast<std::uint32_t>(f.header.size()), 0};
-  control_.push_back({write_prefix(prefix), std::move(f), 0});
+  queue_.add(kind, std::move(header));
   write_more();
 }
 
@@ -386,19 +426,7 @@ void tcp_session::write_more() {
     return;
   if (path_)
     return_borrowed();
-  while (!control_.empty() && writing_.size() < frames_per_write) {
-    writing_.push_back(std::move(control_.front()));
-    control_.pop_front();
-  }
-  for (std::size_t n = 0; n < bulk_frames_per_write && !bulk_.empty() && !close_after_write_; ++n) {
-    auto size = bulk_.front().content.body.size;
-    if (size > send_window_)
-      break;
-    send_window_ -= size;
-    writing_.push_back(std::move(bulk_.front()));
-    bulk_.pop_front();
-    refer(writing_.back());
-  }
+  queue_.next(writing_, !close_after_write_, [this](outgoing& out) { refer(out); });
   if (writing_.empty()) {
     if (close_after_write_)
       fail(close_reason_);
@@ -408,27 +436,34 @@ void tcp_session::write_more() {
   buffers.reserve(3 * writing_.size());
   for (const auto& out : writing_) {
     buffers.emplace_back(out.prefix.data(), out.prefix.size());
-    buffers.emplace_back(out.content.header.data(), out.content.header.size());
+    if (!out.content.header.empty())
+      buffers.emplace_back(out.content.header.data(), out.content.header.size());
     if (!out.content.body.empty())
       buffers.emplace_back(out.content.body.data.get(), out.content.body.size);
   }
+  if (tuning_)
+    writing_since_ = std::chrono::steady_clock::now();
   asio::async_write(socket_, buffers, big_steps,
                     [me = shared_from_this()](const error_code& error, std::size_t) {
                       if (error)
                         return me->fail(failure_of(error));
-                      for (const auto& out : me->writing_) {
-                        auto bytes = frame_prefix::size + out.content.header.size();
-                        bool bulk = out.bulk();
-                        if (bulk)
-                          --me->bulk_frames_;
-                        else
-                          me->control_bytes_ -= bytes;
-                        if (me->events_->transferred)
-                          me->events_->transferred(true, bulk, bytes + out.content.body.size);
-                      }
-                      me->writing_.clear();
+                      me->on_written();
                       me->write_more();
                     });
+}
+
+void tcp_session::on_written() {
+  steady_time::duration took{};
+  if (tuning_) {
+    auto now = std::chrono::steady_clock::now();
+    took = now - writing_since_;
+    if (!closed_)
+      tuning_->follow(socket_.native_handle(), queue_.slice_bytes(), now);
+  }
+  queue_.written(writing_, took);
+  for (const auto& out : writing_)
+    count(true, out.bulk, frame_prefix::size + out.content.header.size() + out.content.body.size);
+  writing_.clear();
 }
 
 void tcp_session::grant(std::size_t bytes) {
@@ -447,7 +482,7 @@ void tcp_session::grant(std::size_t bytes) {
     std::memcpy(header.data(), &amount, sizeof amount);
     me->receive_outstanding_ -= me->ungranted_;
     me->ungranted_ = 0;
-    me->enqueue(frame_kind::window, {std::move(header), {}});
+    me->enqueue(frame_kind::window, std::move(header));
   });
 }
 
@@ -459,10 +494,10 @@ void tcp_session::close(failure why) {
   asio::post(socket_.get_executor(), [me = shared_from_this(), why = std::move(why)]() mutable {
     if (me->closed_)
       return;
-    me->drain_inbox(); // a goodbye sent just before
+    me->queue_.take_offered(); // a goodbye sent just before
     me->close_after_write_ = true;
     me->close_reason_ = std::move(why);
-    me->bulk_.clear();
+    me->queue_.drop_bulk();
     // A peer that does not read must not keep us: what it did not take within this time is lost.
     me->deadline_.expires_after(std::chrono::milliseconds{500});
     me->deadline_.async_wait([me](const error_code& error) {
@@ -480,8 +515,7 @@ void tcp_session::fail(failure why) {
   error_code ignored;
   socket_.shutdown(tcp::socket::shutdown_both, ignored);
   socket_.close(ignored);
-  control_.clear();
-  bulk_.clear(); // writing_ is released when its operation ends
+  queue_.clear(); // writing_ is released when its operation ends
   if (host_ && !offered_.empty())
     host_->forget(offered_);
   if (path_)

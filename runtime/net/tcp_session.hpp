@@ -3,10 +3,8 @@
 // Internal to runtime/net: one TCP connection after the HTTP upgrade.
 
 #include <atomic>
-#include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,7 +18,9 @@
 #include "runtime/net/handshake.hpp"
 #include "runtime/net/local_path.hpp"
 #include "runtime/net/net_events.hpp"
+#include "runtime/net/socket_tuning.hpp"
 #include "runtime/net/transport.hpp"
+#include "runtime/net/write_queue.hpp"
 
 namespace waggle::net {
 
@@ -29,9 +29,7 @@ using tcp = asio::ip::tcp;
 using boost::system::error_code;
 
 struct session_limits {
-  std::size_t window_bytes = 32_MiB;        // bulk bodies in flight each way
-  std::size_t control_queue_bytes = 16_MiB; // more: send() says no
-  std::size_t bulk_queue_frames = 65'536;
+  std::size_t window_bytes = 32_MiB; // bulk bodies in flight each way
   milliseconds handshake_timeout{5'000};
   /// Smaller bodies are copied faster than referred to. Measured with tests/bench/allreduce_driver:
   /// bodies of 64 KiB gain nothing, of 128 KiB a fifth.
@@ -51,9 +49,11 @@ public:
   using ready = std::function<void(result<std::shared_ptr<tcp_session>>)>;
 
   /// `context` is where the socket lives: a link may outlive the transport that made it.
+  /// `tuning`: of links to other machines; none: to this one, where nothing needs tuning.
   tcp_session(std::shared_ptr<asio::io_context> context, tcp::socket socket, std::string early,
-              session_limits limits, std::shared_ptr<const net_events> events,
-              std::shared_ptr<buffer_pool> pool, std::shared_ptr<local_host> host);
+              session_limits limits, std::optional<socket_tuning> tuning,
+              std::shared_ptr<const net_events> events, std::shared_ptr<buffer_pool> pool,
+              std::shared_ptr<local_host> host);
 
   /// Shakes hands, then reports. I/O thread.
   void run(handshake::setup setup, ready on_ready);
@@ -68,30 +68,36 @@ public:
   void close(failure why) override;
 
 private:
-  struct outgoing {
-    std::array<std::byte, frame_prefix::size> prefix{};
-    frame content;
-    std::size_t lent = 0; // bytes of a body that was referred to, not in `content`
-
-    [[nodiscard]] bool bulk() const { return lent > 0 || !content.body.empty(); }
+  /// A body that comes in slices.
+  struct opened_body {
+    std::string header;
+    std::shared_ptr<std::byte> memory;
+    std::size_t size = 0;
+    std::size_t here = 0; // bytes of it that were read
   };
 
   void read_more();
   void parse();
-  /// True if the whole body was here and was delivered; false if it is read first, or the link
-  /// failed.
+  /// Null if the peer may not send so much; then the link failed.
+  std::shared_ptr<std::byte> memory_for(const std::string& header, std::size_t bytes);
+  /// Reads `bytes` to `to`, then calls `done()`. True if all were here already.
+  template <class Done>
+  bool read_to(std::byte* to, std::size_t bytes, Done done);
   bool read_body(frame_prefix prefix, std::string header);
-  /// `wire_bytes`: of the body, what came over the socket.
-  void deliver(frame_prefix prefix, std::string header, payload body, std::size_t wire_bytes);
+  void open_body(frame_prefix prefix, std::string header);
+  bool read_slice(frame_prefix prefix);
+  void count_in(const frame_prefix& prefix, std::size_t body_bytes);
+  void count(bool outbound, bool data, std::size_t bytes);
+  void deliver(frame_prefix prefix, std::string header, payload body);
   void on_reference(std::string header);
   void on_offer(std::string_view offer);
   void open_path(unique_fd socket);
   void refer(outgoing& out);
   void return_borrowed();
   void on_handshake(std::string_view bytes);
-  void enqueue(frame_kind kind, frame f);
-  void drain_inbox();
+  void enqueue(frame_kind kind, std::string header);
   void write_more();
+  void on_written();
   void fail(failure why);
   void finish_handshake(result<std::shared_ptr<tcp_session>> outcome);
 
@@ -119,20 +125,17 @@ private:
   std::size_t in_end_ = 0;
   bool reading_ = false;
 
-  std::deque<outgoing> control_; // I/O thread only
-  std::deque<outgoing> bulk_;
+  std::optional<opened_body> opened_;
+
+  write_queue queue_;
   std::vector<outgoing> writing_;
+  steady_time writing_since_;
+  std::optional<socket_tuning> tuning_;
   bool close_after_write_ = false;
   failure close_reason_;
-  std::size_t send_window_;             // what the peer still takes
   std::size_t receive_outstanding_ = 0; // delivered, not granted yet
   std::size_t ungranted_ = 0;           // granted by the reader, not told to the peer yet
 
-  std::mutex inbox_mutex_;
-  std::vector<frame> inbox_;  // guarded by inbox_mutex_
-  bool inbox_posted_ = false; // guarded by inbox_mutex_
-  std::atomic<std::size_t> control_bytes_{0};
-  std::atomic<std::size_t> bulk_frames_{0};
   std::atomic<bool> closed_{false};
 };
 

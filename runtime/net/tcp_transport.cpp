@@ -9,7 +9,6 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
-#include <netinet/tcp.h>
 
 #include "runtime/core/check.hpp"
 #include "runtime/net/http_connection.hpp"
@@ -19,25 +18,18 @@ namespace waggle::net {
 
 namespace {
 
-/// Of bulk bytes that the kernel holds but has not sent: what a control frame may have to wait for.
-constexpr int unsent_bytes_max = 256 * 1024;
-
-/// Sets up a connection to another machine. On loopback there is no queue to keep short, and no
-/// loss.
-void tune(tcp::socket& socket, const std::string& congestion) {
+/// Nothing for loopback, where there is no queue to keep short, and no loss.
+std::optional<socket_tuning> tuning_for(const tcp::socket& socket,
+                                        const tcp_transport_config& config) {
+  if (config.loopback_is_far)
+    return socket_tuning{config.congestion};
   error_code error;
   auto to = socket.remote_endpoint(error).address();
   if (error || to.is_loopback()
       || (to.is_v6() && to.to_v6().is_v4_mapped()
           && asio::ip::make_address_v4(asio::ip::v4_mapped, to.to_v6()).is_loopback()))
-    return;
-  // A kernel that has no such option does without: nothing depends on either.
-  ::setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_bytes_max,
-               sizeof unsent_bytes_max);
-  auto name = congestion == "auto" ? std::string{"bbr"} : congestion;
-  if (!name.empty())
-    ::setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_CONGESTION, name.data(),
-                 static_cast<socklen_t>(name.size()));
+    return std::nullopt;
+  return socket_tuning{config.congestion};
 }
 
 class tcp_transport final : public transport, public std::enable_shared_from_this<tcp_transport> {
@@ -263,9 +255,9 @@ private:
   }
 
   std::shared_ptr<tcp_session> make_session(tcp::socket socket, std::string early) {
-    tune(socket, config_.congestion);
+    auto tuning = tuning_for(socket, config_);
     auto session = std::make_shared<tcp_session>(context_, std::move(socket), std::move(early),
-                                                 limits_, events_, pool_, host_);
+                                                 limits_, std::move(tuning), events_, pool_, host_);
     std::erase_if(sessions_, [](const auto& weak) { return weak.expired(); });
     sessions_.push_back(session);
     return session;

@@ -30,10 +30,13 @@ struct tcp_transport_config {
   /// Where bodies are copied to for such peers, or lie from the beginning (arena_resource). Null:
   /// one of our own.
   std::shared_ptr<shared_arena> arena;
-  /// Congestion control of links to other machines. "auto": bbr where the kernel has it, which
-  /// keeps a long or lossy link full; "": the system's; else a name that the kernel knows. What the
-  /// kernel refuses stays as it was.
+  /// Congestion control of links to other machines. "auto": cubic, and bbr from when a link is
+  /// found to lose packets without being full (loss_watch); "": the system's; else a name that the
+  /// kernel knows. What the kernel refuses stays as it was: it gives bbr to a process without
+  /// privileges only if net.ipv4.tcp_allowed_congestion_control names it.
   std::string congestion = "auto";
+  /// Treats links over loopback like those to other machines. For tests.
+  bool loopback_is_far = false;
   /// A client that has not sent its whole request by then is cut off (slow loris), an idle
   /// keep-alive connection, too.
   milliseconds http_timeout{10'000};

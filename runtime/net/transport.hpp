@@ -19,7 +19,8 @@ struct frame {
 /// Called on the transport's thread (the I/O thread; the simulator's only thread). Must not block.
 struct link_events {
   /// May be empty. Where the body that follows `header` is to be read to, `bytes` of it; null: to
-  /// memory of the transport's. on_frame (or on_close) follows, and the frame's body lies there.
+  /// memory of the transport's. on_frame (or on_close) follows, and the frame's body lies there;
+  /// frames without a body may come before it.
   std::function<std::shared_ptr<std::byte>(const std::string& header, std::size_t bytes)>
     body_memory;
   std::function<void(frame)> on_frame;

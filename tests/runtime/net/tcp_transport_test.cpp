@@ -9,6 +9,7 @@
 
 #include "runtime/crypto/digest.hpp"
 #include "runtime/net/framing.hpp"
+#include "runtime/net/handshake.hpp"
 #include "runtime/net/http_client.hpp"
 #include "tests/runtime/net/test_peers.hpp"
 
@@ -59,6 +60,51 @@ TEST(TcpTransport, SixtyFourMebibytesArriveIntactThroughASmallerWindow) {
   for (const auto& f : bob.frames)
     hash.add(f.body.view());
   EXPECT_EQ(hash.finish(), sha256(whole.view()));
+}
+
+void far_away(tcp_transport_config& config) {
+  config.loopback_is_far = true;
+  config.shared_memory = false;
+}
+
+TEST(TcpTransport, BodiesArriveIntactInSlices) {
+  peer ann{1, "demo", far_away};
+  peer bob{2, "demo", far_away};
+  auto link = ann.dial(bob.listen());
+  ASSERT_TRUE(link.ok());
+  auto whole = body_of(48_MiB, 9);
+  constexpr std::size_t piece = 1_MiB + 4_KiB - 1;
+  for (std::size_t at = 0; at < whole.size; at += piece) {
+    ASSERT_TRUE((*link)->send({"part", slice(whole, at, std::min(piece, whole.size - at))}));
+    ASSERT_TRUE((*link)->send({"word", {}}));
+  }
+  ASSERT_TRUE(bob.seen.wait([&] { return bob.body_bytes == whole.size; }));
+  sha256_stream hash;
+  for (const auto& f : bob.frames)
+    hash.add(f.body.view());
+  EXPECT_EQ(hash.finish(), sha256(whole.view()));
+}
+
+TEST(TcpTransport, ControlFramesComeBetweenTheSlicesOfABody) {
+  peer ann{1, "demo", far_away};
+  peer bob{2, "demo", far_away};
+  std::promise<void> began;
+  std::promise<void> said;
+  bob.body_memory = [&](const std::string&, std::size_t) -> std::shared_ptr<std::byte> {
+    began.set_value(); // from now on bob reads nothing: most of the body cannot have left ann
+    said.get_future().wait();
+    return nullptr;
+  };
+  auto link = ann.dial(bob.listen());
+  ASSERT_TRUE(link.ok());
+  auto body = body_of(16_MiB, 3);
+  ASSERT_TRUE((*link)->send({"bulk", body}));
+  began.get_future().wait();
+  ASSERT_TRUE((*link)->send({"control", {}}));
+  said.set_value();
+  ASSERT_TRUE(bob.seen.wait([&] { return bob.frames.size() == 2; }));
+  EXPECT_EQ(bob.frames[0].header, "control");
+  EXPECT_EQ(sha256(bob.frames[1].body.view()), sha256(body.view()));
 }
 
 TEST(TcpTransport, BulkThatNobodyDealsWithStopsItsSenderAndControlFramesPass) {
@@ -246,6 +292,95 @@ TEST(TcpTransport, BytesThatAreNoFrameEndTheConnection) {
   early.write(write_prefix({frame_kind::message, 0, 1_MiB}));
   (void)early.read_all();
   EXPECT_TRUE(bob.waits_for_refusal(ec::protocol_violation)) << "no bulk before the handshake";
+}
+
+/// A peer that proves who it is, and then writes what it likes.
+struct rude_peer : raw_client {
+  explicit rude_peer(const endpoint& where) : raw_client(where) {
+    upgrade();
+    auto self = identity::from_seed(9);
+    handshake talk{{true,
+                    "demo",
+                    self,
+                    {self->id(), self->key(), {}, false},
+                    make_plain_verifier(),
+                    {},
+                    {},
+                    {}}};
+    write_frame(frame_kind::handshake, talk.hello(), 0);
+    for (bool done = false; !done;) {
+      std::array<std::byte, frame_prefix::size> bytes{};
+      asio::read(socket, asio::buffer(bytes));
+      auto prefix = *read_prefix(bytes);
+      std::string message(prefix.header_bytes, '\0');
+      asio::read(socket, asio::buffer(message));
+      auto step = talk.on_message(message);
+      for (const auto& answer : step.send)
+        write_frame(frame_kind::handshake, answer, 0);
+      done = step.peer.has_value();
+    }
+  }
+  void write_frame(frame_kind kind, std::string_view header, std::uint32_t body_bytes) {
+    write(write_prefix({kind, static_cast<std::uint32_t>(header.size()), body_bytes}));
+    write(header);
+  }
+};
+
+TEST(TcpTransport, PiecesOfABodyThatDoNotFitEndTheLink) {
+  using write = std::function<void(rude_peer&)>;
+  auto opens = [](rude_peer& p) { p.write_frame(frame_kind::opening, "part", 100); };
+  const std::vector<std::pair<const char*, write>> ways{
+    {"a slice of nothing", [](rude_peer& p) { p.write_frame(frame_kind::slice, "", 10); }},
+    {"a slice too large",
+     [&](rude_peer& p) {
+       opens(p);
+       p.write_frame(frame_kind::slice, "", 101);
+     }},
+    {"two bodies at once",
+     [&](rude_peer& p) {
+       opens(p);
+       opens(p);
+     }},
+    {"a whole body within one",
+     [&](rude_peer& p) {
+       opens(p);
+       p.write_frame(frame_kind::message, "part", 10);
+     }},
+    {"a reference within one",
+     [&](rude_peer& p) {
+       opens(p);
+       p.write_frame(frame_kind::reference, write_reference({}), 0);
+     }},
+    {"more than the window", [](rude_peer& p) {
+       for (int i = 0; i < 3; ++i) {
+         p.write_frame(frame_kind::opening, "part", 16_MiB);
+         for (int slices = 0; slices < 16; ++slices) {
+           p.write_frame(frame_kind::slice, "", 1_MiB);
+           p.write(std::string(1_MiB, 'x'));
+         }
+       }
+     }}};
+  for (const auto& [name, misbehave] : ways) {
+    peer bob{2};
+    bob.granting = false;
+    rude_peer rude{bob.listen()};
+    misbehave(rude);
+    ASSERT_TRUE(bob.seen.wait([&] { return !bob.closed.empty(); })) << name;
+    EXPECT_EQ(bob.closed[0].code, ec::protocol_violation) << name;
+  }
+}
+
+TEST(TcpTransport, ALinkMayEndInTheMiddleOfABody) {
+  peer bob{2};
+  {
+    rude_peer rude{bob.listen()};
+    rude.write_frame(frame_kind::opening, "part", 1'000'000);
+    rude.write_frame(frame_kind::slice, "", 500'000);
+    rude.write(std::string(200'000, 'x'));
+  }
+  ASSERT_TRUE(bob.seen.wait([&] { return !bob.closed.empty(); }));
+  EXPECT_EQ(bob.closed[0].code, ec::peer_lost);
+  EXPECT_TRUE(bob.frames.empty());
 }
 
 TEST(TcpTransport, WhoDoesNotFinishIsCutOff) {

@@ -1,0 +1,135 @@
+#include "runtime/net/write_queue.hpp"
+
+#include <algorithm>
+
+namespace waggle::net {
+
+namespace {
+
+// Frames that go into one system call; Asio passes at most 64 buffers on, three a frame.
+constexpr std::size_t frames_per_write = 20;
+constexpr std::size_t bulk_frames_per_write = 4;
+
+// How long one slice may take: what a control frame waits for, against system calls.
+constexpr auto slice_time_min = std::chrono::milliseconds{2};
+constexpr auto slice_time_max = std::chrono::milliseconds{8};
+
+std::size_t control_size(const outgoing& out) {
+  return frame_prefix::size + out.content.header.size();
+}
+
+} // namespace
+
+write_queue::admission write_queue::offer(frame f) {
+  if (f.body.empty()) {
+    auto bytes = f.header.size() + frame_prefix::size;
+    if (control_bytes_.fetch_add(bytes) + bytes > settings_.control_bytes_max) {
+      control_bytes_ -= bytes;
+      return admission::refused;
+    }
+  } else if (bulk_frames_.fetch_add(1) + 1 > settings_.bulk_frames_max) {
+    --bulk_frames_;
+    return admission::refused;
+  }
+  std::lock_guard lock{offered_mutex_};
+  offered_.push_back(std::move(f));
+  return std::exchange(announced_, true) ? admission::admitted : admission::first;
+}
+
+void write_queue::take_offered() {
+  std::vector<frame> frames;
+  {
+    std::lock_guard lock{offered_mutex_};
+    frames.swap(offered_);
+    announced_ = false;
+  }
+  for (auto& f : frames) {
+    frame_prefix prefix{frame_kind::message, static_cast<std::uint32_t>(f.header.size()),
+                        static_cast<std::uint32_t>(f.body.size)};
+    bool bulk = !f.body.empty();
+    (bulk ? bulk_ : control_).push_back({write_prefix(prefix), std::move(f), 0, bulk, true});
+  }
+}
+
+void write_queue::add(frame_kind kind, std::string header) {
+  control_bytes_ += header.size() + frame_prefix::size;
+  frame_prefix prefix{kind, static_cast<std::uint32_t>(header.size()), 0};
+  control_.push_back({write_prefix(prefix), {std::move(header), {}}, 0, false, true});
+}
+
+bool write_queue::open_window(std::size_t bytes) {
+  if (bytes > settings_.window_bytes || window_ + bytes > settings_.window_bytes)
+    return false;
+  window_ += bytes;
+  return true;
+}
+
+void write_queue::next(std::vector<outgoing>& batch, bool bulk_too,
+                       const std::function<void(outgoing&)>& refer) {
+  while (!control_.empty() && batch.size() < frames_per_write) {
+    batch.push_back(std::move(control_.front()));
+    control_.pop_front();
+  }
+  if (!bulk_too)
+    return;
+  auto room = slice_bytes_; // of this write, if it is sliced
+  for (std::size_t n = 0; n < bulk_frames_per_write && room > 0; ++n) {
+    if (!unsent_.empty()) {
+      auto size = std::min(room, unsent_.size);
+      room -= size;
+      frame_prefix prefix{frame_kind::slice, 0, static_cast<std::uint32_t>(size)};
+      bool last = size == unsent_.size;
+      batch.push_back({write_prefix(prefix), {{}, slice(unsent_, 0, size)}, 0, true, last});
+      unsent_ = last ? payload{} : slice(unsent_, size, unsent_.size - size);
+      continue;
+    }
+    if (bulk_.empty() || bulk_.front().content.body.size > window_)
+      break;
+    auto out = std::move(bulk_.front());
+    bulk_.pop_front();
+    auto size = out.content.body.size;
+    window_ -= size;
+    refer(out);
+    if (settings_.slices && out.content.body.size > room) {
+      // Announced here, with its whole size; the slices follow, the first in this write.
+      unsent_ = std::exchange(out.content.body, {});
+      out.prefix =
+        write_prefix({frame_kind::opening, static_cast<std::uint32_t>(out.content.header.size()),
+                      static_cast<std::uint32_t>(size)});
+      out.completes = false;
+    } else if (settings_.slices) {
+      room -= out.content.body.size;
+    }
+    batch.push_back(std::move(out));
+  }
+}
+
+void write_queue::written(const std::vector<outgoing>& batch, steady_time::duration took) {
+  std::size_t bytes = 0;
+  for (const auto& out : batch) {
+    if (!out.bulk)
+      control_bytes_ -= control_size(out);
+    else if (out.completes)
+      --bulk_frames_;
+    bytes += out.content.body.size;
+  }
+  // Only full slices tell how fast the link is.
+  if (!settings_.slices || bytes < slice_bytes_)
+    return;
+  if (took < slice_time_min)
+    slice_bytes_ = std::min(2 * slice_bytes_, slice_bytes_max);
+  else if (took > slice_time_max)
+    slice_bytes_ = std::max(slice_bytes_ / 2, slice_bytes_min);
+}
+
+void write_queue::drop_bulk() {
+  bulk_.clear();
+  unsent_ = {};
+}
+
+void write_queue::clear() {
+  control_.clear();
+  drop_bulk();
+}
+
+} // namespace waggle::net
