@@ -11,6 +11,7 @@
 
 #include "actors/allreduce_part.hpp"
 #include "actors/guard.hpp"
+#include "runtime/averaging/line_meter.hpp"
 #include "runtime/averaging/part_table.hpp"
 
 namespace waggle {
@@ -121,7 +122,8 @@ struct steward {
     step.round = nullptr;
     step.follows = {};
     step.scattered = false;
-    auto plan = step.what.standing
+    bool other_line = tell_bandwidth();
+    auto plan = step.what.standing && !other_line
                   ? st.group.next(step.what.epoch, step.codecs, step.what.expected_peers)
                   : std::nullopt;
     if (!plan)
@@ -151,6 +153,19 @@ struct steward {
           if (s.awaits_group(generation))
             s.search();
         });
+  }
+
+  /// Matchmaking learns what was measured of our line. True if the standing group was planned with
+  /// something else.
+  bool tell_bandwidth() const {
+    if (!ctx.line || !config.measures_bandwidth)
+      return false;
+    auto known = ctx.line->bytes_per_second(now());
+    if (known == state().told_bandwidth)
+      return false;
+    state().told_bandwidth = known;
+    self->send(matchmaker, set_bandwidth{known});
+    return true;
   }
 
   /// True while the step of this generation has no group yet.

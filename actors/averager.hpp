@@ -28,6 +28,9 @@ struct averaging_config {
   /// Reduces only: its own vector is neither sent nor changed (spec/averaging.md §1.2).
   bool auxiliary = false;
   round_config round; // its deadline is cut to what the step has left
+  /// Tells matchmaking what was measured of our line (node_context::line). Off where the
+  /// configuration declares a bandwidth.
+  bool measures_bandwidth = true;
   /// Further attempts of one step after rounds that failed.
   std::uint32_t retries_max = 3;
   /// Unused vectors kept for the next rounds.
@@ -77,6 +80,7 @@ struct averager_state {
   std::optional<step> current;
   std::uint64_t steps = 0; // generation of `current`
   standing_group group;
+  std::optional<double> told_bandwidth; // what matchmaking knows of our line
   error_feedback feedback;
   std::vector<allreduce_part_actor> parts;
   bool ticking = false; // a check_rounds is under way to us

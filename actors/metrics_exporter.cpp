@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "actors/guard.hpp"
+#include "runtime/averaging/line_meter.hpp"
 #include "runtime/core/version.hpp"
 
 namespace waggle {
@@ -24,7 +25,7 @@ json number_or_null(double value) {
 }
 
 json status_document(const metrics_exporter_state& st, const node_context& ctx,
-                     const status_board& board, double uptime) {
+                     const status_board& board, double uptime, double bandwidth) {
   const auto& t = st.training;
   auto of_training = [&](auto field) { return t ? json(field(*t)) : json(nullptr); };
   json doc;
@@ -49,6 +50,7 @@ json status_document(const metrics_exporter_state& st, const node_context& ctx,
   doc["last_outcome"] = t ? t->last_outcome : "";
   doc["parameters"] = of_training([](const auto& s) { return to_string(s.parameters); });
   doc["bytes"] = {{"in", board.bytes_in()}, {"out", board.bytes_out()}};
+  doc["bandwidth"] = bandwidth > 0 ? json(bandwidth) : json(nullptr); // bytes a second
   doc["peers"] = st.run.num_peers;
   doc["uptime_seconds"] = uptime;
   return doc;
@@ -90,8 +92,11 @@ std::string why_not_ready(const metrics_exporter_state& st) {
 
 void refresh(self_pointer self, const node_context& ctx, status_board& board) {
   const auto& st = self->state;
-  auto uptime = seconds_of(self->clock().now() - st.began);
-  board.show_status(status_document(st, ctx, board, uptime).dump() + "\n");
+  auto now = self->clock().now();
+  auto uptime = seconds_of(now - st.began);
+  double bandwidth = ctx.line ? ctx.line->bytes_per_second(now).value_or(0) : 0;
+  ctx.metrics->set_bandwidth(bandwidth);
+  board.show_status(status_document(st, ctx, board, uptime, bandwidth).dump() + "\n");
   board.show_peers(peers_document(st, ctx).dump() + "\n");
   auto reason = why_not_ready(st);
   board.show_readiness(reason.empty(), reason);

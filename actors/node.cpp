@@ -11,6 +11,7 @@
 #include <net/if.h>
 
 #include "actors/guard.hpp"
+#include "runtime/averaging/line_meter.hpp"
 #include "runtime/crypto/digest.hpp"
 
 namespace waggle {
@@ -59,7 +60,8 @@ std::vector<endpoint> announced(const node_config& config, const endpoint& bound
 }
 
 net::net_events counting(const std::shared_ptr<metric_families>& metrics,
-                         const std::shared_ptr<status_board>& board) {
+                         const std::shared_ptr<status_board>& board,
+                         const std::shared_ptr<line_meter>& line, caf::actor_clock& clock) {
   net::net_events events;
   events.refused = [metrics](ec why) { metrics->count_refused_input(why); };
   events.transferred = [metrics, board](bool outbound, bool data, std::size_t bytes) {
@@ -71,6 +73,9 @@ net::net_events counting(const std::shared_ptr<metric_families>& metrics,
     metrics->count_network_bytes(outbound ? "out" : "in", "shared", static_cast<double>(bytes));
   };
   events.shared_memory = [metrics](ec why) { metrics->count_shared_memory(why); };
+  events.carried = [line, &clock](bool outbound, std::size_t bytes) {
+    line->carried(outbound, bytes, clock.now());
+  };
   events.opened = [metrics](bool outbound) { metrics->connection_opened(outbound ? "out" : "in"); };
   events.closed = [metrics](bool outbound, ec why) {
     metrics->connection_closed(outbound ? "out" : "in", why);
@@ -346,12 +351,13 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   }
   ctx.vectors = vector_pool::make(config.averaging ? config.averaging->averaging.vectors_kept : 0,
                                   seams.memory);
+  ctx.line = std::make_shared<line_meter>();
   ctx.seed = config.seed;
   out.board = std::make_shared<status_board>(ctx.metrics);
 
   transport_order order{
     ctx.record, [board = out.board](const net::http_request& r) { return board->answer(r); },
-    counting(ctx.metrics, out.board)};
+    counting(ctx.metrics, out.board, ctx.line, system.clock())};
   auto transport = seams.make_transport(std::move(order));
   auto& p = out.parts;
   auto board = system.spawn(switchboard, ctx, config.switchboard, transport);

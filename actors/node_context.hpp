@@ -19,6 +19,8 @@
 
 namespace waggle {
 
+class line_meter; // runtime/averaging/line_meter.hpp
+
 /// A registry that answers those who missed the end of a round over their link.
 inline std::shared_ptr<round_registry> make_round_registry(std::shared_ptr<net::link_table> links) {
   return std::make_shared<round_registry>(
@@ -48,6 +50,8 @@ struct node_context {
   /// For vectors that are averaged: what lies in them travels to peers on this host without a copy.
   std::shared_ptr<vector_pool> vectors;
   round_port_decorator around_port; // may be empty
+  /// What our connection to other machines carries. Null: nobody measures it.
+  std::shared_ptr<line_meter> line;
   std::uint64_t seed = 0;
 
   /// The source of randomness for the actor that `name` names.

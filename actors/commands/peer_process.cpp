@@ -223,6 +223,7 @@ node_config::averaging_parts averaging_from(const run_options& o, const std::str
     m.reduce_by = {*how, static_cast<std::uint32_t>(o.faulty_max)};
   if (o.bandwidth)
     m.bandwidth = static_cast<double>(*o.bandwidth);
+  parts.averaging.measures_bandwidth = !o.bandwidth;
   m.min_vector_size = o.min_vector_size;
   m.initial_group_bits = o.group_bits;
   m.part_elements = static_cast<std::uint32_t>(

@@ -249,7 +249,7 @@ std::vector<option_spec> make_table() {
      "Pass parts to peers on this host through memory instead of TCP.", "averaging",
      yes_no(&o::shared_memory)},
     {"congestion", "NAME", "auto",
-     "Congestion control of links to other machines; auto: bbr where the kernel has it.",
+     "Congestion control of links to other machines; auto: cubic, and bbr where packets get lost.",
      "averaging", text(&o::congestion)},
     {"group-bits", "BITS", "",
      "Bucket of 0 and 1 to look for partners in; it changes after every round. Empty: one bucket.",
@@ -271,8 +271,8 @@ std::vector<option_spec> make_table() {
     {"auxiliary", "BOOL", "false", "Only reduce for the others: contribute nothing.", "averaging",
      yes_no(&o::auxiliary)},
     {"bandwidth", "BYTES", "unknown",
-     "What this peer can send and receive a second: who has more reduces more. 0: never reduce for "
-     "others; unknown: as much as the mean.",
+     "What this peer can send and receive a second: who has more reduces more. unknown: as "
+     "measured from its transfers, before that as much as the mean. 0: never reduce for others.",
      "averaging",
      [](o& x, std::string_view v) -> status {
        if (v == "unknown") {

@@ -153,6 +153,8 @@ struct metric_families::families {
                                    "From the first failure in a round to its end.");
   counters& peer_faults =
     counter("waggle_averaging_peer_faults_total", "Members given up in a round, by reason.");
+  gauges& bandwidth = gauge("waggle_bandwidth_bytes_per_second",
+                            "What this peer's connection carries, as measured; 0: not known.");
   gauges& share_ratio =
     gauge("waggle_averaging_share_ratio", "Share of the vector that this peer reduces.");
   counters& network_bytes =
@@ -239,6 +241,7 @@ metric_families::metric_families(std::shared_ptr<prometheus::Registry> registry,
   set_batch_progress(0);
   set_state_download_progress(0);
   set_share_ratio(0);
+  set_bandwidth(0);
   f.peer_joins.Add({});
   f.fallbacks.Add({});
   for (auto why : {ec::shutting_down, ec::timeout, ec::peer_lost})
@@ -473,6 +476,9 @@ void metric_families::set_training(double loss, double learning_rate, double gra
   families_->loss.Add({}).Set(loss);
   families_->learning_rate.Add({}).Set(learning_rate);
   families_->gradient_norm.Add({}).Set(gradient_norm);
+}
+void metric_families::set_bandwidth(double bytes_per_second) {
+  families_->bandwidth.Add({}).Set(bytes_per_second);
 }
 void metric_families::set_share_ratio(double ratio) {
   families_->share_ratio.Add({}).Set(ratio);

@@ -89,6 +89,8 @@ public:
   void set_batch_progress(double ratio);
   void set_training(double loss, double learning_rate, double gradient_norm);
   void set_share_ratio(double ratio);
+  /// What this peer's connection carries, as measured; 0: not known.
+  void set_bandwidth(double bytes_per_second);
   void set_state_download_progress(double ratio);
 
 private:

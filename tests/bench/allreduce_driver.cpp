@@ -76,6 +76,8 @@ int run(std::size_t rank, std::size_t world, std::size_t bytes, int warmup, int 
   options.given["data-dir"] = options.data_dir.string();
   if (const char* codec = std::getenv("BENCH_CODEC"))
     options.codec = codec;
+  if (const char* bandwidth = std::getenv("BENCH_BANDWIDTH")) // not measured then
+    options.bandwidth = std::strtoull(bandwidth, nullptr, 10);
   if (const char* part = std::getenv("BENCH_PART_BYTES"))
     options.part_bytes = std::strtoul(part, nullptr, 10);
   if (const char* congestion = std::getenv("BENCH_CONGESTION"))

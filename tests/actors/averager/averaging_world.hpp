@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "actors/averager.hpp"
+#include "runtime/averaging/line_meter.hpp"
 #include "runtime/averaging/shares.hpp"
 #include "tests/support/actor_test.hpp"
 
@@ -21,7 +22,8 @@ protected:
     member_mode mode = member_mode::node;
     matchmaker_actor maker;
     averager_actor averager;
-    bool deaf = false; // what is sent to it is lost
+    bool deaf = false;                    // what is sent to it is lost
+    std::optional<double> told_bandwidth; // that its matchmaker knows
   };
   struct search {
     std::size_t peer;
@@ -34,6 +36,7 @@ protected:
     auto index = peers.size();
     auto& p = *peers.emplace_back(std::make_unique<peer>());
     p.ctx = test_context(index + 1, wall);
+    p.ctx.line = std::make_shared<line_meter>();
     p.mode = mode;
     config.auxiliary = mode == member_mode::auxiliary;
     auto board = spawn([this, index](switchboard_actor::pointer) { return switchboard_of(index); });
@@ -110,7 +113,9 @@ private:
       [](const get_seekers&) { return seekers{}; },
       [](get_group_bits) { return group_bits{}; },
       [](const set_group_bits& msg) { return group_bits{msg.bits}; },
-      [](const set_bandwidth&) {},
+      [this, index](const set_bandwidth& msg) {
+        peers[index]->told_bandwidth = msg.bytes_per_second;
+      },
       [this, self, index](cancel_search) {
         for (const auto& s : searches)
           if (s.peer == index)
