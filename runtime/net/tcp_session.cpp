@@ -347,6 +347,8 @@ void tcp_session::open_path(unique_fd socket) {
 void tcp_session::on_reference(std::string header) {
   if (!path_)
     return fail({ec::protocol_violation, "a reference without shared memory"});
+  if (opened_)
+    return fail({ec::protocol_violation, "a body within a body"});
   auto reference = read_reference(header);
   header.erase(0, memory_reference::size);
   // The same window as for bodies on the wire: it bounds what the peer can make us deal with.
