@@ -41,10 +41,16 @@ TEST_P(RoundMemory, ARoundTakesAtMostTwoAndAHalfTimesItsVector) {
                                   "--min-group-size", "4",        "--shared-memory",  GetParam()};
   peer watched{folder, "watched", average_with(common)};
   watched.await_address();
-  ASSERT_TRUE(eventually([&] { return status_mib(watched.pid(), "VmRSS") > vector_mib; }))
+  double before = 0;
+  int unchanged = 0;
+  ASSERT_TRUE(eventually([&] {
+    auto now = status_mib(watched.pid(), "VmRSS");
+    unchanged = now == before && now > vector_mib ? unchanged + 1 : 0;
+    before = now;
+    return unchanged == 30;
+  }))
     << "its own vector is not there: " << watched.log();
   std::vector<std::unique_ptr<peer>> others;
-  auto before = status_mib(watched.pid(), "VmRSS");
   forget_peak(watched.pid());
   common.insert(common.end(), {"--rounds", "4"});
   for (const auto* name : {"a", "b", "c"})
@@ -70,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(WithAndWithoutSharedMemory, RoundMemory,
 TEST(FailedRounds, LeaveTheResidentSizeFlat) {
   scratch_folder folder;
   constexpr double vector_mib = 64;
-  const auto rounds = from_environment("WAGGLE_FAILED_ROUNDS", 16);
+  const auto rounds = from_environment("WAGGLE_FAILED_ROUNDS", 12);
   std::vector<std::string> arguments{"--elements",
                                      "16777216",
                                      "--codec",
