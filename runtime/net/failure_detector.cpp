@@ -1,0 +1,87 @@
+#include "runtime/net/failure_detector.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <numeric>
+
+namespace waggle::net {
+
+namespace {
+
+/// −log10 of the chance that a normal variable lies so many deviations above its mean, or farther.
+double surprise(double deviations) {
+  return -std::log10(0.5 * std::erfc(deviations / std::numbers::sqrt2));
+}
+
+/// The inverse. `surprise` grows; 12 deviations are a surprise of 33.
+double deviations_of(double surprised) {
+  double low = 0;
+  double high = 12;
+  for (int i = 0; i < 50; ++i) {
+    auto middle = (low + high) / 2;
+    (surprise(middle) < surprised ? low : high) = middle;
+  }
+  return high;
+}
+
+} // namespace
+
+status check_failure_detector(const failure_detector_options& options) {
+  auto bad = [](std::string what) { return failure{ec::bad_config, std::move(what)}; };
+  if (options.expected <= milliseconds{0})
+    return bad("the ping interval must be positive");
+  if (options.silence_max <= options.expected)
+    return bad("the silence timeout must be longer than the ping interval ("
+               + std::to_string(options.expected.count()) + " ms): give it several");
+  if (!(options.threshold >= 1 && options.threshold <= 30))
+    return bad("the failure detector's threshold must be within 1 and 30");
+  if (!(options.deviation_min >= 0.01 && options.deviation_min <= 10) || options.window == 0)
+    return bad("the failure detector's deviation must be within 0.01 and 10 ping intervals, its "
+               "window not empty");
+  return done{};
+}
+
+failure_detector::failure_detector(failure_detector_options options, steady_time now)
+  : options_(options), deviations_(deviations_of(options.threshold)),
+    last_(now), intervals_{seconds_of(options.expected)} {}
+
+void failure_detector::heard(steady_time when) {
+  if (when <= last_)
+    return;
+  intervals_.push_back(seconds_of(when - last_));
+  if (intervals_.size() > options_.window)
+    intervals_.pop_front();
+  last_ = when;
+}
+
+void failure_detector::slept(steady_time::duration how_long) {
+  last_ += how_long;
+}
+
+double failure_detector::mean() const {
+  auto seen = std::accumulate(intervals_.begin(), intervals_.end(), 0.0)
+              / static_cast<double>(intervals_.size());
+  return std::max(seen, seconds_of(options_.expected));
+}
+
+double failure_detector::deviation() const {
+  auto middle = mean();
+  double squares = 0;
+  for (auto interval : intervals_)
+    squares += (interval - middle) * (interval - middle);
+  return std::max(std::sqrt(squares / static_cast<double>(intervals_.size())),
+                  options_.deviation_min * seconds_of(options_.expected));
+}
+
+double failure_detector::phi(steady_time now) const {
+  return surprise((seconds_of(now - last_) - mean()) / deviation());
+}
+
+steady_time failure_detector::suspect_at() const {
+  // Whole milliseconds, so that the last bit of a logarithm decides nothing.
+  auto patience = milliseconds{std::llround(1e3 * (mean() + deviations_ * deviation()))};
+  return last_ + std::min(patience, options_.silence_max);
+}
+
+} // namespace waggle::net

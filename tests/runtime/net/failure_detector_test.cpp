@@ -1,0 +1,101 @@
+#include "runtime/net/failure_detector.hpp"
+
+#include <gtest/gtest.h>
+
+#include "runtime/core/random.hpp"
+
+namespace waggle::net {
+namespace {
+
+const steady_time t0 = steady_time{} + 1h;
+
+/// A peer that has answered `n` pings, one a second, each `late` after the last answer but for
+/// `jitter`.
+failure_detector after(int n, milliseconds jitter = 0ms, failure_detector_options options = {}) {
+  failure_detector detector{options, t0};
+  random_source random{7};
+  for (int i = 1; i <= n; ++i)
+    detector.heard(t0 + i * 1s
+                   + milliseconds{random.below(static_cast<std::uint64_t>(jitter.count()) + 1)});
+  return detector;
+}
+
+TEST(FailureDetector, GivesAPunctualPeerUpAfterALittleLessThanThreeIntervals) {
+  auto detector = after(40);
+  auto patience = detector.suspect_at() - detector.last_heard();
+  EXPECT_GE(patience, 2'500ms);
+  EXPECT_LE(patience, 3'000ms);
+  EXPECT_FALSE(detector.suspects(detector.last_heard() + 2'500ms));
+  EXPECT_TRUE(detector.suspects(detector.last_heard() + 3'000ms));
+}
+
+TEST(FailureDetector, IsNoQuickerWithAPeerThatItHasJustMet) {
+  auto patience = after(0).suspect_at() - t0;
+  EXPECT_GE(patience, 2'500ms);
+  EXPECT_LE(patience, 3'000ms);
+}
+
+TEST(FailureDetector, IsNoQuickerWithAPeerThatNeverStopsTalking) {
+  failure_detector detector{{}, t0};
+  for (int i = 1; i <= 1'000; ++i)
+    detector.heard(t0 + i * 1ms);
+  EXPECT_GE(detector.suspect_at() - detector.last_heard(), 2'500ms)
+    << "dense traffic ends without a farewell";
+}
+
+TEST(FailureDetector, WaitsLongerForAPeerThatIsUnpunctual) {
+  auto punctual = after(40);
+  auto unpunctual = after(40, 900ms);
+  EXPECT_GT(unpunctual.suspect_at() - unpunctual.last_heard(),
+            punctual.suspect_at() - punctual.last_heard() + 300ms);
+}
+
+TEST(FailureDetector, NeverWaitsLongerThanItsUpperBound) {
+  failure_detector detector{{}, t0};
+  for (int i = 1; i <= 40; ++i)
+    detector.heard(t0 + i * 4s + (i % 2) * 2s);
+  EXPECT_EQ(detector.suspect_at() - detector.last_heard(), 5s);
+}
+
+TEST(FailureDetector, ForgetsWhatIsOlderThanItsWindow) {
+  auto detector = after(2, 900ms);
+  auto last = detector.last_heard();
+  for (int i = 1; i <= 32; ++i)
+    detector.heard(last + i * 1s);
+  EXPECT_EQ(detector.suspect_at() - detector.last_heard(),
+            after(40).suspect_at() - after(40).last_heard());
+}
+
+TEST(FailureDetector, SuspicionGrowsWithSilenceAndReachesTheThresholdWhenItSaysSo) {
+  auto detector = after(40, 300ms);
+  double before = -1;
+  for (auto silence = 0ms; silence <= 3'000ms; silence += 100ms) {
+    auto phi = detector.phi(detector.last_heard() + silence);
+    EXPECT_GT(phi, before);
+    before = phi;
+  }
+  EXPECT_NEAR(detector.phi(detector.suspect_at()), 8, 0.1);
+}
+
+TEST(FailureDetector, DoesNotBlameThePeerForOurOwnSleep) {
+  auto detector = after(40);
+  auto before = detector.suspect_at();
+  detector.slept(10s);
+  EXPECT_EQ(detector.suspect_at(), before + 10s);
+}
+
+TEST(FailureDetector, SaysWhatIsWrongWithItsOptions) {
+  EXPECT_TRUE(check_failure_detector({}));
+  failure_detector_options impatient;
+  impatient.silence_max = impatient.expected;
+  auto refused = check_failure_detector(impatient);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ec::bad_config);
+  EXPECT_NE(refused.error().detail.find("ping interval"), std::string::npos);
+  failure_detector_options sure;
+  sure.threshold = 0;
+  EXPECT_FALSE(check_failure_detector(sure));
+}
+
+} // namespace
+} // namespace waggle::net
