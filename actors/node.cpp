@@ -331,6 +331,8 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
                                 const node_seams& seams) {
   if (auto checked = check_averaging(config); !checked)
     return checked.error();
+  if (auto checked = check_link_config(config.switchboard.link); !checked)
+    return checked.error();
   started_node out;
   auto& ctx = out.ctx;
   ctx.run_id = config.run_id;

@@ -3,7 +3,7 @@
 //                  └► frame_arrived ─► wire::answer ─► the caller's promise
 //                                        ├► wire::call ─► service ─► wire::answer | refusal ─► link
 //                                        └► wire::event ─► service
-// Either side: ping ─► pong; silence ─► the link is closed.
+// Either side: ping ─► pong; silence, by the failure detector ─► the link is closed.
 
 #include "actors/peer_link.hpp"
 
@@ -172,6 +172,8 @@ public:
   }
 
   void on_frame(net::frame f) {
+    auto now = clock_.now();
+    seen_->heard.store(now.time_since_epoch().count());
     seen_->frames.fetch_add(1);
     // Control frames may come between a body's announcement and the body.
     auto message = announced_ && !f.body.empty() ? *std::exchange(announced_, std::nullopt)
@@ -181,7 +183,7 @@ public:
       if (auto* event = std::get_if<wire::event>(&*message))
         if (round_of(*event) != nullptr) {
           if (!rounds_->deliver({remote_, std::move(*event), std::move(f.body), std::move(link)},
-                                clock_.now()))
+                                now))
             metrics_->count_refused_input(ec::unknown_round);
           return;
         }
@@ -268,23 +270,48 @@ void on_end(self_pointer self, const link_owner_actor& owner, std::uint64_t numb
   self->quit();
 }
 
-void check(self_pointer self, const link_config& config, const check_silence& again) {
+net::failure_detector_options detector_options(const link_config& config) {
+  net::failure_detector_options options;
+  options.expected = config.ping_interval;
+  options.threshold = config.suspicion;
+  options.silence_max = config.silence_timeout;
+  return options;
+}
+
+void plan_check(self_pointer self, steady_time now, steady_time when) {
+  self->state.check_due = when;
+  self->delayed_send(self, when - now, check_silence{});
+}
+
+void check(self_pointer self, const link_config& config) {
   auto& st = self->state;
   if (st.ended)
     return;
   auto now = self->clock().now();
-  if (auto frames = st.seen->frames.load(); frames != std::exchange(st.frames_checked, frames))
-    st.heard = now;
-  auto silent = now - st.heard;
-  if (silent >= config.silence_timeout) {
-    st.link->close({ec::timeout, "the peer sent nothing for "
-                                   + std::to_string(config.silence_timeout.count()) + " ms"});
-  } else if (st.ping_nonce == 0 || silent >= config.ping_interval) {
+  auto& detector = *st.detector;
+  // If this look comes late, it was we who did not run: what the peer said meanwhile may not have
+  // been read yet.
+  if (auto late = now - st.check_due; late > config.ping_interval / 2)
+    detector.slept(late);
+  auto frames = st.seen->frames.load();
+  auto reads = st.link->reads();
+  bool more = reads != std::exchange(st.reads_checked, reads);
+  if (frames != std::exchange(st.frames_checked, frames))
+    detector.heard(steady_time{steady_time::duration{st.seen->heard.load()}});
+  else if (more)
+    detector.heard(now); // of a frame that is not whole yet
+  if (detector.suspects(now)) {
+    auto silent = std::chrono::duration_cast<milliseconds>(now - detector.last_heard());
+    st.link->close(
+      {ec::timeout, "the peer sent nothing for " + std::to_string(silent.count()) + " ms"});
+    return;
+  }
+  if (st.ping_nonce == 0 || now - detector.last_heard() >= config.ping_interval) {
     st.ping_nonce = st.ping_nonce == 0 ? ++st.last_call : st.ping_nonce;
     st.pinged = now;
     transmit(self, wire::ping{st.ping_nonce});
   }
-  self->delayed_send(self, config.ping_interval, again);
+  plan_check(self, now, std::min<steady_time>(now + config.ping_interval, detector.suspect_at()));
 }
 
 struct request_topic {
@@ -337,6 +364,10 @@ std::string_view prefix_of(const wire::event& what) {
   return std::visit(named_prefix{}, what);
 }
 
+status check_link_config(const link_config& config) {
+  return net::check_failure_detector(detector_options(config));
+}
+
 service_topic topic_of(const wire::request& what) {
   return std::visit(request_topic{}, what);
 }
@@ -352,12 +383,13 @@ peer_link_impl::behavior_type peer_link(self_pointer self, node_context ctx, lin
   auto& st = self->state;
   st.link = std::move(link);
   st.services = std::move(services);
-  st.heard = self->clock().now();
+  st.detector.emplace(detector_options(config), self->clock().now());
   self->monitor(owner); // without the switchboard nobody could use this link
   self->set_down_handler([self](const caf::down_msg&) { self->quit(); });
   self->attach_functor([link = st.link] { link->close({ec::shutting_down, {}}); });
   start_link(self, ctx, config.inbound_backlog_bytes);
-  self->delayed_send(self, config.ping_interval, check_silence{});
+  auto now = self->clock().now();
+  plan_check(self, now, now + config.ping_interval);
   return {
     [self](call_over_link& msg) -> caf::result<peer_answer> {
       auto& st = self->state;
@@ -383,7 +415,7 @@ peer_link_impl::behavior_type peer_link(self_pointer self, node_context ctx, lin
     [self, ctx, config](frame_arrived& msg) { on_frame(self, ctx, config, msg); },
     [self, owner, number](const connection_ended& msg) { on_end(self, owner, number, msg.why); },
     [self](const use_services& msg) { self->state.services = msg.services; },
-    [self, config](const check_silence& msg) { check(self, config, msg); },
+    [self, config](check_silence) { check(self, config); },
     [self](const call_expired& msg) {
       if (self->state.calls.count(msg.id) == 0)
         return;

@@ -10,15 +10,20 @@
 
 #include "actors/actors.hpp"
 #include "actors/node_context.hpp"
+#include "runtime/net/failure_detector.hpp"
 
 namespace waggle {
 
 struct link_config {
   /// A peer is asked for a sign of life after this long without one.
   milliseconds ping_interval{1'000};
-  /// A peer that sent nothing for this long is gone (ec::timeout). Several ping intervals, so that
-  /// a peer busy with one large frame is not taken for dead.
+  /// A peer that sent nothing for this long is gone (ec::timeout), however unpunctual it has been;
+  /// longer than the ping interval. One that answers its pings in time is given up earlier, after
+  /// 2.7 ping intervals (net::failure_detector). Bytes of a frame that is under way count as life.
   milliseconds silence_timeout{5'000};
+  /// How sure that is: a living peer is given up once in 10^suspicion looks. Raise it if links to
+  /// peers that are well end with `timeout`.
+  double suspicion = 8;
   /// Requests of the peer that we work on at once; more are refused with ec::overloaded.
   std::size_t inbound_calls_max = 256;
   /// Bytes of control frames received but not looked at yet; more close the link.
@@ -26,6 +31,9 @@ struct link_config {
   /// An asker's own deadline is cut to this.
   milliseconds inbound_deadline_max{60'000};
 };
+
+/// Fails with ec::bad_config and what to change.
+status check_link_config(const link_config& config);
 
 /// Where the messages of peers go.
 struct service_table {
@@ -82,14 +90,17 @@ struct peer_link_state {
   std::optional<failure> close_when_idle;
   std::optional<failure> ended;
   bool said_goodbye = false;
-  steady_time heard; // last time that anything had come since the check before
+  std::optional<net::failure_detector> detector;
   std::uint64_t frames_checked = 0;
+  std::uint64_t reads_checked = 0;
+  steady_time check_due; // when the next look at the peer is planned
   std::uint64_t ping_nonce = 0; // of the ping under way; 0: none
   steady_time pinged;
   /// What the I/O thread tells us without a message.
   struct traffic {
     std::atomic<std::size_t> backlog{0}; // bytes of headers not looked at yet
     std::atomic<std::uint64_t> frames{0};
+    std::atomic<steady_time::rep> heard{0}; // the last frame
   };
   std::shared_ptr<traffic> seen;
 };

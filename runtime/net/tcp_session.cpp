@@ -151,6 +151,7 @@ void tcp_session::read_more() {
                             if (error)
                               return me->fail(failure_of(error));
                             me->in_end_ += n;
+                            ++me->reads_;
                             me->parse();
                           });
 }
@@ -213,7 +214,11 @@ bool tcp_session::read_to(std::byte* to, std::size_t bytes, Done done) {
     return true;
   }
   reading_ = true;
-  asio::async_read(socket_, asio::buffer(to + have, bytes - have), big_steps,
+  auto count_step = [this](const error_code& error, std::size_t so_far) {
+    ++reads_;
+    return big_steps(error, so_far);
+  };
+  asio::async_read(socket_, asio::buffer(to + have, bytes - have), count_step,
                    [me = shared_from_this(), done = std::move(done)](const error_code& error,
                                                                      std::size_t) mutable {
                      me->reading_ = false;

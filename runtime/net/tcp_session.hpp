@@ -65,6 +65,7 @@ public:
   void start(link_events events) override;
   bool send(frame f) override;
   void grant(std::size_t bytes) override;
+  [[nodiscard]] std::uint64_t reads() const override { return reads_.load(); }
   void close(failure why) override;
 
 private:
@@ -123,6 +124,7 @@ private:
   std::vector<std::byte> in_; // bytes read but not parsed: [in_begin_, in_end_)
   std::size_t in_begin_ = 0;
   std::size_t in_end_ = 0;
+  std::atomic<std::uint64_t> reads_{0};
   bool reading_ = false;
 
   std::optional<opened_body> opened_;

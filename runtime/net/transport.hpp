@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -51,6 +52,10 @@ public:
 
   /// Returns `bytes` of body to the peer's window: the frames that held them were dealt with.
   virtual void grant(std::size_t bytes) = 0;
+
+  /// Grows whenever bytes came, also of a frame that is not whole yet: a sign of life. A link whose
+  /// frames come in one piece may leave it be.
+  [[nodiscard]] virtual std::uint64_t reads() const { return 0; }
 
   /// Sends what the control queue holds, if it can at once, then closes. on_close gets `why`.
   virtual void close(failure why) = 0;

@@ -27,6 +27,7 @@ public:
     return true;
   }
   void grant(std::size_t bytes) override { granted += bytes; }
+  [[nodiscard]] std::uint64_t reads() const override { return read; }
   void close(failure why) override {
     if (!closed)
       closed = std::move(why);
@@ -53,6 +54,7 @@ public:
   bool full = false;
   std::vector<wire::message> sent;
   std::size_t granted = 0;
+  std::uint64_t read = 0;
   std::optional<failure> closed;
 
 private:
@@ -356,20 +358,61 @@ TEST_F(PeerLink, AnswersAPing) {
 TEST_F(PeerLink, PingsAndClosesWhenThePeerStaysSilent) {
   pass(1s);
   EXPECT_EQ(wire_end->sent_of<wire::ping>().size(), 1U);
-  pass(3'999ms);
-  EXPECT_FALSE(wire_end->closed);
-  pass(1ms);
+  pass(1'500ms);
+  EXPECT_FALSE(wire_end->closed) << "two and a half ping intervals are no death";
+  pass(500ms);
   ASSERT_TRUE(wire_end->closed);
   EXPECT_EQ(wire_end->closed->code, ec::timeout);
 }
 
+TEST_F(PeerLink, GivesAPeerUpSoonAfterItsLastAnswer) {
+  for (int i = 0; i < 30; ++i) {
+    pass(1s);
+    arrive(wire::pong{12345});
+  }
+  pass(2'500ms);
+  EXPECT_FALSE(wire_end->closed);
+  pass(500ms);
+  EXPECT_TRUE(wire_end->closed) << "a host that died is noticed within three ping intervals";
+}
+
 TEST_F(PeerLink, StaysOpenAsLongAsThePeerSaysAnything) {
   for (int i = 0; i < 20; ++i) {
-    pass(4s);
+    pass(2s);
     arrive(wire::pong{12345}); // of no ping of ours, but a sign of life
   }
   EXPECT_FALSE(wire_end->closed);
   EXPECT_EQ(exported(*ctx.metrics, "waggle_network_rtt_seconds_count"), 0);
+}
+
+TEST_F(PeerLink, WaitsLongerForAPeerWhoseAnswersComeInFitsAndStarts) {
+  for (int i = 0; i < 20; ++i) {
+    pass(i % 2 == 0 ? 500ms : 2s);
+    arrive(wire::pong{12345});
+  }
+  pass(4s);
+  EXPECT_FALSE(wire_end->closed);
+  pass(1'100ms);
+  EXPECT_TRUE(wire_end->closed) << "but no longer than the silence timeout";
+}
+
+TEST_F(PeerLink, TakesBytesOfAFrameThatIsUnderWayForLife) {
+  for (int i = 0; i < 20; ++i) {
+    pass(1s);
+    ++wire_end->read;
+  }
+  EXPECT_FALSE(wire_end->closed);
+  pass(4s);
+  EXPECT_TRUE(wire_end->closed);
+}
+
+TEST(LinkConfig, RefusesASilenceTimeoutThatIsNoLongerThanThePingInterval) {
+  EXPECT_TRUE(check_link_config({}));
+  link_config config;
+  config.silence_timeout = config.ping_interval;
+  auto refused = check_link_config(config);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ec::bad_config);
 }
 
 TEST_F(PeerLink, MeasuresTheRoundTripOfItsPings) {
