@@ -51,6 +51,12 @@ public:
   /// Drops what is too old. Returns how many events nobody wanted.
   std::size_t forget_old(steady_time now);
 
+  /// Rounds that something is remembered of.
+  [[nodiscard]] std::size_t size() const {
+    std::lock_guard guard{mutex_};
+    return rounds_.size();
+  }
+
 private:
   struct entry {
     std::shared_ptr<round_engine> running;        // null: over, or not begun
@@ -65,7 +71,7 @@ private:
 
   const limits limits_;
   const reply answer_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::map<round_id, entry> rounds_;
   std::size_t parked_ = 0;
 };

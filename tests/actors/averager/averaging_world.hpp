@@ -72,6 +72,9 @@ protected:
   /// What else the plans say.
   std::function<void(round_plan&)> change_plan = [](round_plan&) {};
   std::uint64_t groups = 0;
+  /// Whether what peer `from` says arrives.
+  std::function<bool(std::size_t from, const tell_peer& msg)> lets_through
+    = [](std::size_t, const tell_peer&) { return true; };
 
 private:
   struct maker_state {
@@ -88,6 +91,8 @@ private:
     return {
       [](const call_peer&) -> caf::result<peer_answer> { return to_caf(ec::unreachable); },
       [this, from](const tell_peer& msg) {
+        if (!lets_through(from, msg))
+          return;
         for (auto& p : peers)
           if (p->ctx.record.id == msg.to.id && !p->deaf)
             caf::anon_send(p->averager,
