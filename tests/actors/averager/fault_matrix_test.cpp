@@ -185,10 +185,11 @@ TEST_P(FaultMatrix, SurvivorsHaveTheMeanOverThoseTheyReport) {
   EXPECT_EQ(wrong, 0U) << "of " << expected.size() << " elements";
   // Whoever did not begin, or took its step back before it sent anything, is in no mean.
   for (std::size_t i = 0; i < 2; ++i)
-    if (of(i) == trouble::fail_before || of(i) == trouble::cancel)
+    if (of(i) == trouble::fail_before || of(i) == trouble::cancel) {
       EXPECT_EQ(
         std::find(first->contributors.begin(), first->contributors.end(), peers[i]->ctx.record.id),
         first->contributors.end());
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(
