@@ -50,7 +50,8 @@ search() {
   errors=$(sed -n 's/.*errors: \([0-9]*\).*/\1/p' "$log" | tail -1)
   states=$(sed -n 's/^ *\([0-9.e+]*\) states, stored.*/\1/p' "$log" | tail -1)
   depth=$(sed -n 's/.*depth reached \([0-9]*\).*/\1/p' "$log" | tail -1)
-  if [ -z "$errors" ] || grep -q "max search depth too small\|memory limit" "$log"; then
+  if [ -z "$errors" ] || grep -q "max search depth too small\|memory limit\|block in d_step" "$log"; then
+    # The last: a queue was full, so that nothing can be said. -DQUEUE=… makes them longer.
     cat "$log" >&2
     bad=1
     return
@@ -74,6 +75,7 @@ if [ "$short" = no ]; then
   search holds every 600 -DN=3 -DCRASHES=1 -DWRONG=0 -DGIVE_UPS=1
   search holds every 600 -DN=3 -DCRASHES=0 -DWRONG=1 -DGIVE_UPS=1
   search holds every 600 -DN=4 -DCRASHES=1 -DWRONG=0
+  search holds every 600 -DN=5 -DSAFETY_ONLY -DLATE -DCRASHES=2 -DWRONG=0
   search holds sample 40 -DN=3 -DSAFETY_ONLY -DCRASHES=1 -DWRONG=3
   search holds sample 40 -DN=3 -DCRASHES=1 -DWRONG=2
   search holds sample 40 -DN=4 -DSAFETY_ONLY -DCRASHES=2 -DWRONG=2
@@ -87,5 +89,6 @@ search found sample 60 -DPLANT_ACCEPT_BELOW_PROMISE -DN=3 -DSAFETY_ONLY -DCRASHE
 search found sample 60 -DPLANT_ADOPT_NOTHING -DN=3 -DSAFETY_ONLY -DCRASHES=0 -DWRONG=1
 search found sample 60 -DPLANT_SHRINK_WITHOUT_PROMISES -DN=3 -DSAFETY_ONLY -DCRASHES=0 -DWRONG=1
 search found sample 60 -DPLANT_PASS_TERMS -DN=3 -DSAFETY_ONLY -DCRASHES=0 -DWRONG=2
+search found sample 60 -DPLANT_FORGET_KEPT -DN=5 -DSAFETY_ONLY -DLATE -DCRASHES=2 -DWRONG=0
 search found sample 60 -DPLANT_WAIT_FOR_SUCCESSOR -DN=4 -DCRASHES=2 -DWRONG=0
 exit $bad

@@ -12,6 +12,8 @@
  * TERMS      terms that are modelled; the search does not go on beyond
  * SAFETY_ONLY  a result may be complete at any moment, which is more than can happen, and members may
  *            wait for ever. Without it a result is complete only when all that it takes is there.
+ * LATE       begins when all members hold the result and said so, and only the last member's words
+ *            are still under way; it has heard from all, and committed
  * PLANT_…    an omission that the search has to find
  *
  * Safety: assert(agreed) in `commit`. Liveness: no invalid end state. Every run is finite, because
@@ -37,7 +39,7 @@
 #define TERMS (4 * N)
 #endif
 #ifndef QUEUE
-#define QUEUE 5
+#define QUEUE (N + 3)
 #endif
 
 #define ALL ((1 << N) - 1)
@@ -404,7 +406,8 @@ inline consequences() {
      if
      :: y && is_quorum(ME.participants) ->
         if
-        :: lead() -> TELL_ALL(ME.participants, commit, ME.number, ME.contributors, 0, 0, 0)
+        :: leader_of(ME.number) == m || leader_of(ME.promised) == m ->
+           TELL_ALL(ME.participants, commit, ME.number, ME.contributors, 0, 0, 0)
         :: else
         fi;
         end_committed()
@@ -447,6 +450,9 @@ inline on_suspicion(who) {
      if
      :: ME.asks != 0 ->
         ME.waiting = WITHOUT(ME.waiting, BIT(who));
+        ME.answered = WITHOUT(ME.answered, BIT(who));
+        ME.view_of[who] = 0;
+        ME.holds[who] = 0;
         do_finish = ME.waiting == 0
      :: else ->
         if
@@ -509,6 +515,10 @@ inline on_word() {
      fi
 
   :: what == commit && ME.is == running ->
+     if
+     :: leader_of(ME.promised) == m -> TELL_ALL(ALL, commit, a, b, 0, 0, 0)
+     :: else
+     fi;
      if
      :: b == ME.contributors && ME.complete -> end_committed()
      :: else -> end_failed()
@@ -633,8 +643,7 @@ inline on_word() {
     time_passes() && !gone(i) && !HAS(ME.lost, i) && awaits(i) -> suspects = i + 1; goto act       \
   }
 
-active [N] proctype member() {
-  byte m = _pid;
+proctype member(byte m) {
   mtype what;
   byte j, a, b, c, d, e, x, y, suspects;
   bit dies, ends;
@@ -643,11 +652,10 @@ active [N] proctype member() {
   bit do_recover, do_start, do_finish, do_propose, do_prepare, do_commit;
   bit beyond;
 
-  d_step {
-    ME.is = running;
-    ME.contributors = ALL;
-    ME.participants = ALL
-  }
+  if
+  :: ME.is == running
+  :: else -> goto end_of_round
+  fi;
 
 in_round:
   if
@@ -748,7 +756,7 @@ act:
       :: dies -> end_failed(); ME.is = dead
       :: ends ->
          if
-         :: lead() || ME.asks != 0 -> TELL_ALL(ME.participants, abort, ME.number, 0, 0, 0, 0)
+         :: leader_of(ME.promised) == m -> TELL_ALL(ME.participants, suspect, ME.number, m, 0, 0, 0)
          :: else -> y = leader_of(ME.promised); TELL(y, suspect, ME.number, m, 0, 0, 0); y = 0
          fi;
          end_failed()
@@ -767,7 +775,7 @@ act:
 
 /* Faults end at some time, and then time passes. */
 #ifndef SAFETY_ONLY
-active proctype faults() {
+proctype faults() {
   atomic {
     d_step {
       crashes = 0;
@@ -778,3 +786,49 @@ active proctype faults() {
   }
 }
 #endif
+
+init {
+  byte i, k;
+  atomic {
+    d_step {
+      i = 0;
+      do
+      :: i < N ->
+         mem[i].is = running;
+         mem[i].contributors = ALL;
+         mem[i].participants = ALL;
+#ifdef LATE
+         mem[i].complete = 1;
+         mem[i].has_prepared = 1;
+         k = 0;
+         do
+         :: k < N -> mem[i].word[k] = (k < N - 1 || i == N - 1); k++
+         :: else -> break
+         od;
+         if
+         :: i < N - 1 -> FROM_TO(N - 1, i)!prepared(0, 0, 0, 0, 0)
+         :: else -> mem[i].is = committed; agreed = ALL
+         fi;
+#endif
+         i++
+      :: else -> break
+      od;
+      i = 0;
+      k = 0
+    };
+    run member(0);
+    run member(1);
+    run member(2);
+#if N > 3
+    run member(3);
+#endif
+#if N > 4
+    run member(4);
+#endif
+#ifndef SAFETY_ONLY
+    run faults()
+#else
+    skip
+#endif
+  }
+}
