@@ -64,11 +64,12 @@ TEST(RoundSwarms, TheSameSeedGivesTheSameTrace) {
   EXPECT_NE(trace(1), trace(2));
 }
 
-/// By hand: WAGGLE_SWARM_SEEDS=from-to, e.g. one seed that failed, or a night's worth.
+/// By hand: WAGGLE_SWARM_SEEDS=from-to, e.g. one seed that failed, or a night's worth. A few when
+/// nobody asks, so that asking works.
 TEST(RoundSwarms, KeepTheirPromisesForTheSeedsThatAreAskedFor) {
   const char* asked = std::getenv("WAGGLE_SWARM_SEEDS");
   if (asked == nullptr)
-    GTEST_SKIP() << "WAGGLE_SWARM_SEEDS is not set";
+    asked = "2001-2020";
   char* rest = nullptr;
   auto from = std::strtoull(asked, &rest, 10);
   auto to = *rest == '-' ? std::strtoull(rest + 1, nullptr, 10) : from;
