@@ -1,0 +1,217 @@
+// One engine among three members whose other two are played by hand, for what needs an order of
+// events that the simulated rounds (swarm/) hardly ever meet.
+
+#include "runtime/allreduce/round_engine.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "tests/runtime/averaging/plans.hpp"
+
+namespace waggle {
+namespace {
+
+/// Keeps what the round said, and how it ended.
+class recorder final : public round_port {
+public:
+  void send(const peer_record& to, wire::event what, payload body) override {
+    sent.push_back({to.id, std::move(what), std::move(body)});
+  }
+  bool offload(std::function<void()>) override { return false; }
+  void count_part() override {}
+  void count_refused(ec why) override { refused.push_back(why); }
+  void say(const std::string&) override {}
+  void finished(round_finished how) override { end = std::move(how); }
+
+  struct message {
+    peer_id to;
+    wire::event what;
+    payload body;
+  };
+  std::deque<message> sent;
+  std::vector<ec> refused;
+  std::optional<round_finished> end;
+};
+
+/// We are member 0 and lead. Member m contributes m + 1 everywhere; the heir weighs 3, the others
+/// 1: the mean of the survivors is 2.5.
+class RoundEngine : public ::testing::Test {
+protected:
+  static constexpr std::size_t us = 0;
+  static constexpr std::size_t lost = 1;
+  static constexpr std::size_t heir = 2;
+  static constexpr std::uint64_t everybody = 0b111;
+  static constexpr std::uint64_t survivors = 0b101;
+  static constexpr float poison = -1e3F;
+
+  static double weight_of(std::size_t member) { return member == heir ? 3 : 1; }
+  static float value_of(std::size_t member) { return static_cast<float>(member + 1); }
+
+  RoundEngine() {
+    plan_.shares = {10, 20, 10};
+    plan_.elements = 40;
+    plan_.codecs = {{40, codec_id::none}};
+    EXPECT_TRUE(validate_plan(plan_).ok());
+    table_.emplace(plan_);
+    round_order order{plan_, us, std::make_shared<const float_vector>(40, value_of(us)),
+                      weight_of(us)};
+    engine_ = std::make_shared<round_engine>(order, round_config{}, vector_pool::make(2), port_,
+                                             [this] { return now_; });
+    engine_->begin();
+  }
+
+  peer_record peer(std::size_t member) const { return plan_.members[member].peer; }
+
+  wire::part head(wire::part_kind kind, std::uint32_t index, std::uint32_t view) const {
+    wire::part made;
+    made.round = plan_.id;
+    made.view = view;
+    made.kind = kind;
+    made.index = index;
+    made.offset = (*table_)[index].offset;
+    made.count = (*table_)[index].count;
+    return made;
+  }
+
+  wire::part result_head(std::uint32_t index, std::uint32_t view, std::uint64_t over) const {
+    auto made = head(wire::part_kind::result, index, view);
+    made.contributors = over;
+    member_set{over}.for_each([&](std::size_t m) { made.weight += weight_of(m); });
+    return made;
+  }
+
+  payload filled(float value) const {
+    return payload_of(std::make_shared<const float_vector>(plan_.part_elements, value));
+  }
+
+  void contribute(std::size_t member, std::uint32_t index, std::uint32_t view) {
+    auto what = head(wire::part_kind::contribution, index, view);
+    what.weight = weight_of(member);
+    engine_->on_event({peer(member), what, filled(value_of(member)), nullptr});
+  }
+
+  /// A result as a link hands it over: written to its place if there is one. False: there was none.
+  bool deliver_result(std::size_t from, const wire::part& what, float value) {
+    auto bytes = plan_.part_elements * sizeof(float);
+    auto body = filled(value);
+    auto place = engine_->destination(peer(from).id, what, bytes);
+    if (place) {
+      std::copy_n(body.data.get(), bytes, place.get());
+      body = payload{place, bytes};
+    }
+    engine_->on_event({peer(from), what, body, nullptr});
+    return place != nullptr;
+  }
+
+  /// A part of `lost` that `heir` reduces once it is gone.
+  std::uint32_t inherited(const round_view& view) const {
+    for (std::uint32_t i = 0; i < table_->size(); ++i)
+      if ((*table_)[i].home == lost && table_->owner(i, view) == heir)
+        return i;
+    ADD_FAILURE() << "the heir inherits nothing";
+    return 0;
+  }
+
+  /// The view that we proposed after a loss.
+  round_view proposed() const {
+    for (const auto& message : port_->sent)
+      if (const auto* propose = std::get_if<wire::round_propose>(&message.what))
+        return propose->view;
+    ADD_FAILURE() << "no view was proposed";
+    return {};
+  }
+
+  /// What the heir says in `view`, but for part `except`, and its word that it is ready.
+  void finish_with_heir(const round_view& view, std::uint32_t except) {
+    for (std::uint32_t i = 0; i < table_->size(); ++i) {
+      if (table_->owner(i, view) == us)
+        contribute(heir, i, view.number);
+      else if (i != except)
+        deliver_result(heir, result_head(i, view.number, survivors), 2.5F);
+    }
+    engine_->on_event({peer(heir), wire::round_prepared{plan_.id, view.number}, {}, nullptr});
+  }
+
+  void expect_the_survivors_mean() const {
+    ASSERT_TRUE(port_->end) << "the round goes on";
+    ASSERT_EQ(port_->end->report.outcome, round_outcome::shrunk);
+    const auto& values = *port_->end->report.values;
+    EXPECT_EQ(std::vector<float>(values.begin(), values.end()), std::vector<float>(40, 2.5F));
+    EXPECT_EQ(port_->end->report.weight_sum, 4);
+    EXPECT_TRUE(port_->refused.empty()) << "nobody broke a rule";
+  }
+
+  round_plan plan_ = plan_for(3, 10, 10);
+  std::optional<part_table> table_;
+  steady_time now_ = steady_time{} + 1h;
+  std::shared_ptr<recorder> port_ = std::make_shared<recorder>();
+  std::shared_ptr<round_engine> engine_;
+};
+
+class RoundEngineLateBody : public RoundEngine {
+protected:
+  /// A link of the lost member was lent the place of its part, and has written there.
+  void SetUp() override {
+    round_view alone{views_per_term, survivors, survivors, false};
+    index_ = inherited(alone);
+    late_ = result_head(index_, 0, everybody);
+    auto bytes = plan_.part_elements * sizeof(float);
+    place_ = engine_->destination(peer(lost).id, late_, bytes);
+    ASSERT_TRUE(place_);
+    auto* values = reinterpret_cast<float*>(place_.get());
+    std::fill_n(values, plan_.part_elements, poison);
+    engine_->on_lost(peer(lost).id, ec::peer_lost);
+    view_ = proposed();
+    ASSERT_EQ(view_.contributors, survivors);
+    ASSERT_EQ(inherited(view_), index_);
+  }
+
+  void late_body_arrives() {
+    engine_->on_event(
+      {peer(lost), late_, payload{place_, plan_.part_elements * sizeof(float)}, nullptr});
+  }
+
+  std::uint32_t index_ = 0;
+  wire::part late_;
+  std::shared_ptr<std::byte> place_;
+  round_view view_;
+};
+
+TEST_F(RoundEngineLateBody, DoesNotReplaceThePartThatCameApart) {
+  EXPECT_FALSE(deliver_result(heir, result_head(index_, view_.number, survivors), 2.5F))
+    << "two links may not write to one place";
+  late_body_arrives();
+  finish_with_heir(view_, index_);
+  expect_the_survivors_mean();
+}
+
+TEST_F(RoundEngineLateBody, LeavesThePlaceToThePartThatComesAfterIt) {
+  late_body_arrives();
+  EXPECT_TRUE(deliver_result(heir, result_head(index_, view_.number, survivors), 2.5F));
+  finish_with_heir(view_, index_);
+  expect_the_survivors_mean();
+}
+
+TEST_F(RoundEngineLateBody, ThatNeverArrivesMayStillBeWrittenWhenTheRoundIsOver) {
+  deliver_result(heir, result_head(index_, view_.number, survivors), 2.5F);
+  finish_with_heir(view_, index_);
+  std::fill_n(reinterpret_cast<float*>(place_.get()), plan_.part_elements, 2 * poison);
+  expect_the_survivors_mean();
+}
+
+TEST_F(RoundEngine, AResultThatIsNotFiniteIsItsSendersFault) {
+  contribute(lost, 0, 0);
+  contribute(heir, 0, 0);
+  auto what = result_head(1, 0, everybody);
+  deliver_result(lost, what, std::numeric_limits<float>::infinity());
+  EXPECT_EQ(port_->refused, std::vector{ec::non_finite});
+  auto view = proposed();
+  EXPECT_FALSE(view.participant_set().contains(lost));
+  EXPECT_TRUE(view.participant_set().contains(heir));
+}
+
+} // namespace
+} // namespace waggle
