@@ -81,9 +81,11 @@ struct steward {
       return {ec::oversize, "gather may have " + std::to_string(gather_bytes_max) + " bytes"};
     if (msg.scheduled_in >= msg.deadline)
       return {ec::bad_config, "the round would be scheduled after the step's deadline"};
-    if (msg.values && !all_finite(*msg.values))
-      return {ec::non_finite, "the vector holds NaN or infinite values"};
     return {};
+  }
+
+  static failure not_finite() {
+    return {ec::non_finite, "the vector holds NaN or infinite values"};
   }
 
   caf::result<round_report> begin(average_vector& msg) const {
@@ -92,6 +94,11 @@ struct steward {
       return to_caf(wrong);
     if (st.current)
       return to_caf(ec::overloaded, "one vector at a time");
+    // A standing group begins at once: looking at every value first would cost a small round a tenth
+    // of its time, and its reducers look anyway. Nobody new is bothered with what cannot be averaged.
+    bool known_finite = !msg.values || !(msg.standing && st.group.last());
+    if (known_finite && msg.values && !all_finite(*msg.values))
+      return to_caf(not_finite());
     auto elements = msg.values ? msg.values->size() : msg.elements;
     auto codecs = codecs_of(msg, elements);
     if (!codecs)
@@ -105,6 +112,7 @@ struct steward {
     step.elements = elements;
     step.codecs = std::move(*codecs);
     step.triggered = !step.what.require_trigger;
+    step.known_finite = known_finite;
     step.began = now();
     auto promise = step.promise;
     if (step.what.require_trigger)
@@ -183,6 +191,8 @@ struct steward {
     auto& st = state();
     auto& step = *st.current;
     leave_standing_group();
+    if (!is_finite())
+      return deliver_failure(not_finite());
     auto left = time_left();
     find_group question{step.what.epoch,         step.codecs, step.what.gather, {}, left,
                         step.what.expected_peers};
@@ -210,6 +220,13 @@ struct steward {
           step.matchmaking_seconds += seconds_of(s.now() - step.attempt_began);
           s.deliver_failure(from_caf(why));
         });
+  }
+
+  /// Looks at our vector unless somebody did.
+  bool is_finite() const {
+    auto& step = *state().current;
+    step.known_finite = step.known_finite || !step.what.values || all_finite(*step.what.values);
+    return step.known_finite;
   }
 
   void on_group(const round_plan& plan) const {
@@ -282,6 +299,9 @@ struct steward {
       st.group.dissolve();
     count(msg.report);
     bool failed = msg.report.outcome == round_outcome::failed;
+    // Whoever leaves us out because of our values cannot tell us so; we can see it.
+    if (failed && !is_finite())
+      return deliver_failure(not_finite());
     // A standing group that did not come together cost next to nothing: that is no failure yet.
     if (failed && (step.follows.is_zero() || msg.report.why.code != ec::not_looking))
       ++step.failures;
@@ -374,7 +394,10 @@ struct steward {
     wanted.weight = msg.weight.value_or(wanted.weight);
     wanted.elements = step.elements;
     wanted.require_trigger = false;
-    if (auto wrong = check(wanted); wrong.code != ec::none) {
+    auto wrong = check(wanted);
+    if (wrong.code == ec::none && wanted.values && !all_finite(*wanted.values))
+      wrong = not_finite();
+    if (wrong.code != ec::none) {
       leave_group(wrong.code);
       return deliver_failure(wrong);
     }

@@ -70,6 +70,7 @@ struct averager_state {
     double matchmaking_seconds = 0;
     bool triggered = false;
     bool cancelled = false;
+    bool known_finite = false; // all values of `what` were looked at, or there are none
     step_stage stage = step_stage::looking_for_group;
     std::optional<round_plan> plan; // of the group that was found
     bool scattered = false;         // that group does not meet again at once

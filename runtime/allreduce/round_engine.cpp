@@ -129,14 +129,18 @@ wire::part round_engine::header(std::uint32_t index, wire::part_kind kind) const
   return head;
 }
 
-/// Our values of one part, encoded.
-payload round_engine::contribution(std::uint32_t index) const {
+/// Our values of one part, encoded. Nothing: they cannot be, one is not finite. (Of values that are
+/// sent as they are, reducers say so.)
+std::optional<payload> round_engine::contribution(std::uint32_t index) const {
   const auto& part = books_.parts()[index];
   if (part.codec == codec_id::none)
     return slice(payload_of(order_.values), part.offset * sizeof(float),
                  part.count * sizeof(float));
+  auto values = std::span{*order_.values}.subspan(part.offset, part.count);
+  if (!all_finite(values))
+    return std::nullopt;
   auto bytes = std::make_shared<std::vector<std::byte>>(encoded_size(part.codec, part.count));
-  encode(part.codec, std::span{*order_.values}.subspan(part.offset, part.count), *bytes);
+  encode(part.codec, values, *bytes);
   return payload_of(std::shared_ptr<const std::vector<std::byte>>{bytes});
 }
 
@@ -148,14 +152,16 @@ void round_engine::work() {
       part.wanted = view.contributor_set();
   for (const auto& shipment : books_.take_shipments()) {
     auto bytes = contribution(shipment.part);
+    if (!bytes)
+      return perform(protocol_.give_up({ec::non_finite, "our vector cannot be encoded"}));
     if (shipment.owner == order_.self_index) {
       books_.contribution(shipment.part, order_.self_index, view.number, now_());
-      add(shipment.part, order_.self_index, order_.weight, std::move(bytes));
+      add(shipment.part, order_.self_index, order_.weight, *std::move(bytes));
       continue;
     }
     auto head = header(shipment.part, wire::part_kind::contribution);
     head.weight = order_.weight;
-    tell(shipment.owner, head, std::move(bytes));
+    tell(shipment.owner, head, *std::move(bytes));
   }
   for (auto index : books_.owned())
     reduce_if_complete(index);

@@ -25,7 +25,8 @@ namespace waggle {
 struct round_order {
   round_plan plan; // validated; this peer is member `self_index`
   std::size_t self_index = 0;
-  std::shared_ptr<const float_vector> values; // plan.elements values, finite
+  /// plan.elements values. If one is not finite, the round goes on without us.
+  std::shared_ptr<const float_vector> values;
   double weight = 1;
 };
 
@@ -93,7 +94,7 @@ private:
   void tell(std::size_t member, wire::event what, payload body = {});
   void tell_all(member_set members, const wire::event& what);
   [[nodiscard]] wire::part header(std::uint32_t index, wire::part_kind kind) const;
-  [[nodiscard]] payload contribution(std::uint32_t index) const;
+  [[nodiscard]] std::optional<payload> contribution(std::uint32_t index) const;
   [[nodiscard]] bool fits(const wire::part& head, std::size_t bytes) const;
   reduction& reduction_of(std::uint32_t index);
 

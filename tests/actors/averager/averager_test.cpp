@@ -426,6 +426,49 @@ TEST_F(Averager, AStandingGroupNeedsNoMatchmaking) {
   EXPECT_EQ(groups, formed);
 }
 
+TEST_F(Averager, AVectorThatIsNotFiniteOnlyHarmsItsOwnerInAStandingGroup) {
+  for (auto codec : {codec_id::none, codec_id::float16})
+    for (std::size_t poisoned : {0U, 1U, 2U}) { // the leader, too
+      auto first = peers.size();
+      averaging_config config;
+      config.codec = codec;
+      auto what = question({1, 1, 1, 1, 1, 1});
+      what.standing = true;
+      what.expected_peers = 3;
+      std::vector<pending_report> open;
+      group_size = 3;
+      for (std::size_t i = 0; i < 3; ++i) {
+        add(config);
+        open.push_back(average(first + i, what));
+      }
+      settle();
+      auto formed = groups;
+      auto bad = what;
+      bad.values = vector({1, 1, 1, 1, 1, std::nanf("")});
+      open.clear();
+      for (std::size_t i = 0; i < 3; ++i)
+        open.push_back(average(first + i, i == poisoned ? bad : what));
+      settle();
+      pass(10s); // the time that a takeover takes
+      EXPECT_EQ(groups, formed) << "the group stood";
+      for (std::size_t i = 0; i < 3; ++i) {
+        ASSERT_TRUE(open[i].answered() && open[i].get());
+        auto report = *open[i].get();
+        if (i == poisoned) {
+          EXPECT_EQ(report.outcome, round_outcome::failed);
+          EXPECT_EQ(report.why.code, ec::non_finite) << to_string(report.why);
+        } else {
+          EXPECT_EQ(report.outcome, round_outcome::shrunk) << to_string(report.why);
+          EXPECT_EQ(report.contributors.size(), 2U);
+          EXPECT_THAT(*report.values, ::testing::Each(1.0F));
+        }
+      }
+      auto again = average(first + poisoned, bad);
+      ASSERT_TRUE(again.answered());
+      EXPECT_FALSE(again.get()) << "it joins nobody any more";
+    }
+}
+
 TEST_F(Averager, AGroupOfABucketDoesNotStand) {
   scattered = true;
   add();
