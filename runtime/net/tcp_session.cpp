@@ -1,17 +1,12 @@
 #include "runtime/net/tcp_session.hpp"
 
 #include <boost/asio/post.hpp>
-#include <boost/asio/read.hpp>
 #include <boost/asio/write.hpp>
-
-#include "runtime/core/check.hpp"
 
 namespace waggle::net {
 
 namespace {
 
-// Small frames share a read; of a large body at most this much is copied once more.
-constexpr std::size_t read_buffer_bytes = 20_KiB;
 // transfer_all() would stop each system call at 64 KiB.
 constexpr std::size_t step_bytes = 16_MiB;
 
@@ -39,11 +34,11 @@ tcp_session::tcp_session(std::shared_ptr<asio::io_context> context, tcp::socket 
                          std::shared_ptr<buffer_pool> pool, std::shared_ptr<local_host> host)
   : context_(std::move(context)), socket_(std::move(socket)), deadline_(socket_.get_executor()),
     limits_(limits), events_(std::move(events)), pool_(std::move(pool)), host_(std::move(host)),
-    in_(std::max(read_buffer_bytes, early.size())),
+    reader_(
+      early, limits.window_bytes,
+      [this](const std::string& header, std::size_t bytes) { return memory_for(header, bytes); }),
     queue_({.window_bytes = limits.window_bytes, .slices = tuning.has_value()}),
     tuning_(std::move(tuning)) {
-  std::memcpy(in_.data(), early.data(), early.size());
-  in_end_ = early.size();
   error_code ignored;
   socket_.set_option(tcp::no_delay{true}, ignored);
   if (tuning_)
@@ -62,14 +57,10 @@ void tcp_session::run(handshake::setup setup, ready on_ready) {
     if (!error && me->handshake_)
       me->fail({ec::timeout, "the peer did not finish the handshake"});
   });
-  parse();
+  deliver_all();
 }
 
 void tcp_session::on_handshake(std::string_view bytes) {
-  if (!handshake_)
-    return fail({ec::protocol_violation, "a second handshake"});
-  if (close_after_write_)
-    return; // refused already
   auto step = handshake_->on_message(bytes);
   for (auto& message : step.send)
     enqueue(frame_kind::handshake, std::move(message));
@@ -94,6 +85,7 @@ void tcp_session::on_handshake(std::string_view bytes) {
       }
     bool neighbours = host_ && handshake_->same_host();
     handshake_.reset();
+    reader_.open();
     deadline_.cancel();
     if (!neighbours)
       host_.reset();
@@ -128,159 +120,48 @@ void tcp_session::start(link_events events) {
                    handlers.on_close(*me->closed_why_);
                  return;
                }
-               me->parse();
+               me->deliver_all();
              });
 }
 
 void tcp_session::read_more() {
   if (closed_ || reading_)
     return;
-  if (in_begin_ == in_end_)
-    in_begin_ = in_end_ = 0;
-  if (in_end_ == in_.size()) { // REQUIRES of parse(): there is room, or it can be made
-    if (in_begin_ == 0)
-      in_.resize(in_.size() * 2); // a header that does not fit: at most header_bytes_max
-    std::memmove(in_.data(), in_.data() + in_begin_, in_end_ - in_begin_);
-    in_end_ -= in_begin_;
-    in_begin_ = 0;
-  }
   reading_ = true;
-  socket_.async_read_some(asio::buffer(in_.data() + in_end_, in_.size() - in_end_),
-                          [me = shared_from_this()](const error_code& error, std::size_t n) {
+  auto room = reader_.room();
+  socket_.async_read_some(asio::buffer(room.data(), std::min(room.size(), step_bytes)),
+                          [me = shared_from_this()](const error_code& error, std::size_t bytes) {
                             me->reading_ = false;
+                            if (me->closed_)
+                              return me->reader_.abandon_body();
                             if (error)
                               return me->fail(failure_of(error));
-                            me->in_end_ += n;
+                            me->reader_.filled(bytes);
                             ++me->reads_;
-                            me->parse();
+                            me->deliver_all();
                           });
 }
 
-void tcp_session::parse() {
+void tcp_session::deliver_all() {
   while (!closed_) {
     if (handshake_ && close_after_write_)
       return; // refused: what the peer sent before it knows does not matter
     if (!handshake_ && !started_)
       return; // the owner is not there yet: the socket's buffer holds what comes
-    auto available = in_end_ - in_begin_;
-    if (available < frame_prefix::size)
+    auto seen = reader_.next();
+    if (!seen.ok())
+      return fail(seen.error());
+    if (!*seen)
       return read_more();
-    auto prefix = read_prefix({in_.data() + in_begin_, frame_prefix::size});
-    if (!prefix.ok())
-      return fail(prefix.error());
-    if (handshake_
-        && (prefix->kind != frame_kind::handshake || prefix->header_bytes > handshake_bytes_max))
-      return fail({ec::protocol_violation, "a frame before the handshake"});
-    if (available < frame_prefix::size + prefix->header_bytes)
-      return read_more();
-    std::string header(reinterpret_cast<const char*>(in_.data()) + in_begin_ + frame_prefix::size,
-                       prefix->header_bytes);
-    in_begin_ += frame_prefix::size + prefix->header_bytes;
-    if (prefix->kind == frame_kind::opening)
-      open_body(*prefix, std::move(header));
-    else if (prefix->kind == frame_kind::slice) {
-      if (!read_slice(*prefix))
-        return; // continues when the rest is here
-    } else if (prefix->body_bytes == 0) {
-      count_in(*prefix, 0);
-      deliver(*prefix, std::move(header), {});
-    } else if (!read_body(*prefix, std::move(header))) {
-      return;
-    }
+    deliver(std::move(**seen));
   }
 }
 
 std::shared_ptr<std::byte> tcp_session::memory_for(const std::string& header, std::size_t bytes) {
-  // Checked before memory is taken: the peer may have this much in flight and no more.
-  if (receive_outstanding_ + bytes > limits_.window_bytes) {
-    fail({ec::protocol_violation, "the peer overran its window"});
-    return nullptr;
-  }
-  receive_outstanding_ += bytes;
   std::shared_ptr<std::byte> body;
   if (handlers_.body_memory)
     body = handlers_.body_memory(header, bytes);
   return body ? body : pool_->take(bytes);
-}
-
-template <class Done>
-bool tcp_session::read_to(std::byte* to, std::size_t bytes, Done done) {
-  auto have = std::min(in_end_ - in_begin_, bytes);
-  std::memcpy(to, in_.data() + in_begin_, have);
-  in_begin_ += have;
-  if (have == bytes) {
-    // Not parse() from here: a peer that sends thousands of tiny bodies would exhaust the stack.
-    done();
-    return true;
-  }
-  reading_ = true;
-  auto count_step = [this](const error_code& error, std::size_t so_far) {
-    ++reads_;
-    return big_steps(error, so_far);
-  };
-  asio::async_read(socket_, asio::buffer(to + have, bytes - have), count_step,
-                   [me = shared_from_this(), done = std::move(done)](const error_code& error,
-                                                                     std::size_t) mutable {
-                     me->reading_ = false;
-                     if (error)
-                       return me->fail(failure_of(error));
-                     done();
-                     me->parse();
-                   });
-  return false;
-}
-
-/// True if the whole body was here and was delivered; false if it is read first, or the link
-/// failed.
-bool tcp_session::read_body(frame_prefix prefix, std::string header) {
-  if (opened_) {
-    fail({ec::protocol_violation, "a body within a body"});
-    return false;
-  }
-  std::size_t size = prefix.body_bytes;
-  auto memory = memory_for(header, size);
-  if (!memory)
-    return false;
-  auto* to = memory.get();
-  return read_to(
-    to, size,
-    [this, prefix, header = std::move(header), memory = std::move(memory), size]() mutable {
-      count_in(prefix, size);
-      deliver(prefix, std::move(header), {std::move(memory), size});
-    });
-}
-
-void tcp_session::open_body(frame_prefix prefix, std::string header) {
-  if (opened_)
-    return fail({ec::protocol_violation, "a body within a body"});
-  auto memory = memory_for(header, prefix.body_bytes);
-  if (!memory)
-    return;
-  count_in(prefix, 0);
-  opened_.emplace(opened_body{std::move(header), std::move(memory), prefix.body_bytes, 0});
-}
-
-/// Like read_body.
-bool tcp_session::read_slice(frame_prefix prefix) {
-  if (!opened_ || prefix.body_bytes > opened_->size - opened_->here) {
-    fail({ec::protocol_violation, "a slice of no body"});
-    return false;
-  }
-  std::size_t size = prefix.body_bytes;
-  return read_to(opened_->memory.get() + opened_->here, size, [this, prefix, size] {
-    count_in(prefix, size);
-    opened_->here += size;
-    if (opened_->here < opened_->size)
-      return;
-    auto whole = std::move(*opened_);
-    opened_.reset();
-    deliver({frame_kind::message, 0, 0}, std::move(whole.header),
-            {std::move(whole.memory), whole.size});
-  });
-}
-
-void tcp_session::count_in(const frame_prefix& prefix, std::size_t body_bytes) {
-  count(false, body_bytes > 0, frame_prefix::size + prefix.header_bytes + body_bytes);
 }
 
 void tcp_session::count(bool outbound, bool data, std::size_t bytes) {
@@ -290,8 +171,10 @@ void tcp_session::count(bool outbound, bool data, std::size_t bytes) {
     events_->carried(outbound, bytes);
 }
 
-void tcp_session::deliver(frame_prefix prefix, std::string header, payload body) {
-  switch (prefix.kind) {
+void tcp_session::deliver(arrival seen) {
+  count(false, seen.data, seen.wire_bytes);
+  auto& header = seen.content.header;
+  switch (seen.kind) {
     case frame_kind::handshake:
       return on_handshake(header);
     case frame_kind::window: {
@@ -304,19 +187,17 @@ void tcp_session::deliver(frame_prefix prefix, std::string header, payload body)
     case frame_kind::offer:
       return on_offer(header);
     case frame_kind::reference:
-      if (opened_)
-        return fail({ec::protocol_violation, "a body within a body"});
       return on_reference(std::move(header));
     case frame_kind::release:
       if (path_)
         path_->on_release(header);
       return;
-    case frame_kind::opening: // see open_body and read_slice
+    case frame_kind::opening: // of a body that is not whole yet
     case frame_kind::slice:
       return;
     case frame_kind::message:
       if (handlers_.on_frame)
-        handlers_.on_frame({std::move(header), std::move(body)});
+        handlers_.on_frame(std::move(seen.content));
   }
 }
 
@@ -352,25 +233,17 @@ void tcp_session::open_path(unique_fd socket) {
 void tcp_session::on_reference(std::string header) {
   if (!path_)
     return fail({ec::protocol_violation, "a reference without shared memory"});
-  if (opened_)
-    return fail({ec::protocol_violation, "a body within a body"});
   auto reference = read_reference(header);
   header.erase(0, memory_reference::size);
   // The same window as for bodies on the wire: it bounds what the peer can make us deal with.
-  if (reference.bytes > wire::body_bytes_max
-      || receive_outstanding_ + reference.bytes > limits_.window_bytes)
+  if (reference.bytes > wire::body_bytes_max || !reader_.window().take(reference.bytes))
     return fail({ec::protocol_violation, "the peer overran its window"});
   auto seen = path_->borrow(reference);
   if (!seen)
     return fail(seen.error());
-  receive_outstanding_ += reference.bytes;
   auto body = std::move(*seen);
   if (!handlers_.reads_shared || !handlers_.reads_shared(header, body.size)) {
-    std::shared_ptr<std::byte> own;
-    if (handlers_.body_memory)
-      own = handlers_.body_memory(header, body.size);
-    if (!own)
-      own = pool_->take(body.size);
+    auto own = memory_for(header, body.size);
     std::memcpy(own.get(), body.data.get(), body.size);
     body = {std::move(own), body.size};
   }
@@ -479,16 +352,11 @@ void tcp_session::grant(std::size_t bytes) {
   asio::post(socket_.get_executor(), [me = shared_from_this(), bytes] {
     if (me->closed_)
       return;
-    auto granted = std::min(bytes, me->receive_outstanding_ - me->ungranted_);
-    me->ungranted_ += granted;
-    // In few large steps: the sender has at least three quarters left when all is dealt with.
-    if (me->ungranted_ < me->limits_.window_bytes / 4)
+    std::uint64_t amount = me->reader_.window().give_back(bytes);
+    if (amount == 0)
       return;
     std::string header(8, '\0');
-    std::uint64_t amount = me->ungranted_;
     std::memcpy(header.data(), &amount, sizeof amount);
-    me->receive_outstanding_ -= me->ungranted_;
-    me->ungranted_ = 0;
     me->enqueue(frame_kind::window, std::move(header));
   });
 }
@@ -522,7 +390,9 @@ void tcp_session::fail(failure why) {
   error_code ignored;
   socket_.shutdown(tcp::socket::shutdown_both, ignored);
   socket_.close(ignored);
-  queue_.clear(); // writing_ is released when its operation ends
+  queue_.clear(); // writing_ is released when its operation ends; so is a body that is being read
+  if (!reading_)
+    reader_.abandon_body();
   if (host_ && !offered_.empty())
     host_->forget(offered_);
   if (path_)

@@ -14,7 +14,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "runtime/net/buffer_pool.hpp"
-#include "runtime/net/framing.hpp"
+#include "runtime/net/frame_reader.hpp"
 #include "runtime/net/handshake.hpp"
 #include "runtime/net/local_path.hpp"
 #include "runtime/net/net_events.hpp"
@@ -69,27 +69,12 @@ public:
   void close(failure why) override;
 
 private:
-  /// A body that comes in slices.
-  struct opened_body {
-    std::string header;
-    std::shared_ptr<std::byte> memory;
-    std::size_t size = 0;
-    std::size_t here = 0; // bytes of it that were read
-  };
-
   void read_more();
-  void parse();
-  /// Null if the peer may not send so much; then the link failed.
+  /// Delivers what was read, as far as the owner takes it.
+  void deliver_all();
   std::shared_ptr<std::byte> memory_for(const std::string& header, std::size_t bytes);
-  /// Reads `bytes` to `to`, then calls `done()`. True if all were here already.
-  template <class Done>
-  bool read_to(std::byte* to, std::size_t bytes, Done done);
-  bool read_body(frame_prefix prefix, std::string header);
-  void open_body(frame_prefix prefix, std::string header);
-  bool read_slice(frame_prefix prefix);
-  void count_in(const frame_prefix& prefix, std::size_t body_bytes);
   void count(bool outbound, bool data, std::size_t bytes);
-  void deliver(frame_prefix prefix, std::string header, payload body);
+  void deliver(arrival seen);
   void on_reference(std::string header);
   void on_offer(std::string_view offer);
   void open_path(unique_fd socket);
@@ -121,13 +106,9 @@ private:
   std::shared_ptr<local_path> path_; // null: not to this peer, or not yet
   std::string offered_;              // the nonce by which the peer may come; empty: none is out
 
-  std::vector<std::byte> in_; // bytes read but not parsed: [in_begin_, in_end_)
-  std::size_t in_begin_ = 0;
-  std::size_t in_end_ = 0;
+  frame_reader reader_;
   std::atomic<std::uint64_t> reads_{0};
-  bool reading_ = false;
-
-  std::optional<opened_body> opened_;
+  bool reading_ = false; // somebody writes to the reader's room
 
   write_queue queue_;
   std::vector<outgoing> writing_;
@@ -135,8 +116,6 @@ private:
   std::optional<socket_tuning> tuning_;
   bool close_after_write_ = false;
   failure close_reason_;
-  std::size_t receive_outstanding_ = 0; // delivered, not granted yet
-  std::size_t ungranted_ = 0;           // granted by the reader, not told to the peer yet
 
   std::atomic<bool> closed_{false};
 };

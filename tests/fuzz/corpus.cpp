@@ -5,11 +5,11 @@
 #include <fstream>
 
 #include "runtime/codec/codec.hpp"
-#include "runtime/net/framing.hpp"
 #include "runtime/net/handshake.hpp"
 #include "runtime/progress/progress_ledger.hpp"
 #include "runtime/training/training_state.hpp"
 #include "runtime/wire/fields.hpp"
+#include "tests/runtime/net/stream_oracle.hpp"
 #include "tests/runtime/wire/samples.hpp"
 
 using namespace waggle;
@@ -19,6 +19,43 @@ namespace {
 void write(const std::filesystem::path& folder, const std::string& name, std::string_view bytes) {
   std::filesystem::create_directories(folder);
   std::ofstream{folder / name, std::ios::binary} << bytes;
+}
+
+/// Streams, and scripts of streams: see fuzz_framing.cpp.
+void write_framing(const std::filesystem::path& folder, const std::string& hello) {
+  using net::frame_kind;
+  auto part = net::frame_bytes(frame_kind::message, "part", std::string(100, 'p'));
+  auto ping = net::frame_bytes(frame_kind::message, "ping");
+  auto window = net::frame_bytes(frame_kind::window, std::string(8, '\1'));
+  auto opening = net::opening_bytes("part", 100);
+  auto piece = [](std::size_t n) {
+    return net::frame_bytes(frame_kind::slice, "", std::string(n, 's'));
+  };
+  auto reference = net::frame_bytes(frame_kind::reference, net::write_reference({1, 2, 3, 4}));
+  // Terms: a window of 1 KiB, cut into pieces of up to 20 bytes.
+  const std::string dealt_with{"\x04\x06\x14"};
+  write(folder, "frames", dealt_with + ping + part + window + reference + part);
+  write(folder, "handshake", std::string{"\x02\x06\x14"} + hello + hello + ping);
+  write(folder, "slices", dealt_with + opening + piece(60) + ping + window + piece(40) + part);
+  write(folder, "too_large", dealt_with + opening + piece(60) + piece(41));
+  write(folder, "of_nothing", dealt_with + ping + piece(10));
+  write(folder, "two_bodies", dealt_with + opening + piece(10) + opening);
+  write(folder, "within", dealt_with + opening + piece(10) + part);
+  write(folder, "reference_within", dealt_with + opening + reference);
+  write(folder, "never_whole", dealt_with + opening + piece(10) + ping);
+  write(folder, "overrun", std::string("\0\3\0", 3) + part + opening + piece(100));
+  // Kind, header, body: an opening of 300, slices of 200 and 100 around control frames.
+  auto scripted = [](std::initializer_list<int> bytes) {
+    std::string out;
+    for (auto byte : bytes)
+      out.push_back(static_cast<char>(byte));
+    return out;
+  };
+  write(folder, "script_slices",
+        scripted({5, 6, 20, 6, 4, 44, 1, 7, 0, 200, 0, 0, 4, 0, 0, 1, 8, 0, 0, 7, 0, 100, 0}));
+  write(folder, "script_handshake", scripted({7, 8, 9, 2, 90, 0, 0, 2, 9, 0, 0, 0, 4, 9, 0}));
+  write(folder, "script_large_header", scripted({5, 15, 255, 8, 250, 9, 0, 8, 255, 0, 0}));
+  write(folder, "script_shifted", scripted({5, 6, 20, 6, 4, 44, 1, 23, 0, 200, 0, 0, 4, 0, 0}));
 }
 
 } // namespace
@@ -40,17 +77,15 @@ int main(int argc, char** argv) {
                        {self->id(), self->key(), {{"10.0.0.1", 7700}}, false},
                        make_plain_verifier(),
                        {},
+                       {},
                        {}}};
   write(root / "handshake", "hello", talk.hello());
-  auto frame = net::write_prefix({net::frame_kind::message, 100, 1'000});
-  auto hello = net::write_prefix(
-    {net::frame_kind::handshake, static_cast<std::uint32_t>(talk.hello().size()), 0});
-  write(root / "framing", "message", as_string_view(frame));
-  write(root / "framing", "handshake", as_string_view(hello));
+  auto hello = net::frame_bytes(net::frame_kind::handshake, talk.hello());
+  write_framing(root / "framing", hello);
   std::string upgrade =
     "GET /peer HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: waggle/1\r\n\r\n";
   write(root / "upgrade", "get", "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-  write(root / "upgrade", "upgrade", upgrade + std::string{as_string_view(hello)} + talk.hello());
+  write(root / "upgrade", "upgrade", upgrade + hello);
   proto::Record entry;
   wire::write_record(wire::sample_record(), entry);
   write(root / "record", "record", entry.SerializeAsString());

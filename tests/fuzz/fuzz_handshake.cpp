@@ -11,7 +11,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::string_view bytes{reinterpret_cast<const char*>(data), size};
   for (bool dialled : {false, true}) {
     net::handshake talk{
-      {dialled, "demo", self, {self->id(), self->key(), {}, false}, verifier, {}, {}}};
+      {dialled, "demo", self, {self->id(), self->key(), {}, false}, verifier, {}, {}, {}}};
     for (int twice = 0; twice < 2; ++twice)
       if (talk.on_message(bytes).peer)
         std::abort(); // one message, said twice, proves nothing
