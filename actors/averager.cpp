@@ -94,8 +94,9 @@ struct steward {
       return to_caf(wrong);
     if (st.current)
       return to_caf(ec::overloaded, "one vector at a time");
-    // A standing group begins at once: looking at every value first would cost a small round a tenth
-    // of its time, and its reducers look anyway. Nobody new is bothered with what cannot be averaged.
+    // A standing group begins at once: looking at every value first would cost a small round a
+    // tenth of its time, and its reducers look anyway. Nobody new is bothered with what cannot be
+    // averaged.
     bool known_finite = !msg.values || !(msg.standing && st.group.last());
     if (known_finite && msg.values && !all_finite(*msg.values))
       return to_caf(not_finite());
@@ -523,7 +524,11 @@ averager_impl::behavior_type averager(self_pointer self, node_context ctx, avera
         return s.is_current(msg.step) ? s.state().current->stage : step_stage::finished;
       });
     },
-    [](const peer_connected&) { /* who comes is met by matchmaking */ },
+    // Who is new is met by matchmaking.
+    [self](const peer_connected& msg) {
+      if (auto& st = self->state; st.current && st.current->round)
+        self->send(st.current->round, msg);
+    },
     [self](const peer_disconnected& msg) {
       auto& st = self->state;
       if (st.group.contains(msg.peer))

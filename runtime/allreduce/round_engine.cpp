@@ -49,8 +49,18 @@ void round_engine::on_event(const inbound_event& event) {
 void round_engine::on_lost(const peer_id& peer, ec reason) {
   std::lock_guard guard{mutex_};
   auto member = members_.find(peer);
-  if (member != members_.end() && !reported_)
-    suspect(member->second, reason == ec::none ? ec::peer_lost : reason);
+  if (member == members_.end() || reported_)
+    return;
+  if (reason == ec::none)
+    reason = ec::peer_lost;
+  unlinked_.insert_or_assign(member->second, reason);
+  suspect(member->second, reason);
+}
+
+void round_engine::on_linked(const peer_id& peer) {
+  std::lock_guard guard{mutex_};
+  if (auto member = members_.find(peer); member != members_.end())
+    unlinked_.erase(member->second);
 }
 
 void round_engine::cancel(failure why) {
@@ -224,6 +234,15 @@ void round_engine::suspect(std::size_t member, ec reason) {
   perform(protocol_.on_suspicion(member, reason, now_()));
 }
 
+/// Whoever made this view does not know, or reaches them all the same.
+void round_engine::suspect_unlinked() {
+  auto number = books_.view().number;
+  for (const auto& [member, reason] : std::map{unlinked_})
+    if (!reported_ && books_.view().number == number
+        && books_.view().participant_set().contains(member))
+      suspect(member, reason);
+}
+
 void round_engine::on_part(std::size_t from, const inbound_event& event, const wire::part& head) {
   if (!fits(head, event.body.size)) {
     event.release();
@@ -294,9 +313,10 @@ round_engine::reduction& round_engine::reduction_of(std::uint32_t index) {
   auto found = reductions_.find(index);
   if (found == reductions_.end()) {
     const auto& part = books_.parts()[index];
-    found = reductions_
-              .emplace(index, reduction{part_reducer{part.codec, part.count, plan().reduce_by}, {}, 0})
-              .first;
+    found =
+      reductions_
+        .emplace(index, reduction{part_reducer{part.codec, part.count, plan().reduce_by}, {}, 0})
+        .first;
   }
   return found->second;
 }
@@ -454,12 +474,16 @@ void round_engine::act(const round_protocol::send_standing& a) {
 }
 
 void round_engine::act(const round_protocol::enter_view& a) {
-  if (a.view.contributors != books_.view().contributors) {
+  bool other_sum = a.view.contributors != books_.view().contributors;
+  if (other_sum) {
     weight_sum_.reset();
     result_.start_over();
-    for (auto& [index, part] : reductions_)
-      part.sent_over = 0; // the others start over, too
   }
+  // Who starts over, too, or comes by way of a view that we skipped, has dropped what we sent. Of
+  // an adopted set everybody holds the result.
+  if (other_sum || !(a.view.adopted || a.view.follows(books_.view())))
+    for (auto& [index, part] : reductions_)
+      part.sent_over = 0;
   port_->say("goes on as view " + std::to_string(a.view.number) + " with "
              + std::to_string(a.view.contributor_set().size()) + " contributors");
   books_.enter(a.view, now_());
@@ -470,6 +494,7 @@ void round_engine::act(const round_protocol::enter_view& a) {
   for (const auto& event : parked)
     handle(event);
   collect();
+  suspect_unlinked();
 }
 
 void round_engine::act(const round_protocol::commit& a) {

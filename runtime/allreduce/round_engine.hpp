@@ -70,7 +70,10 @@ public:
                                          std::size_t bytes);
   /// True if the part's body may be one that may_change.
   [[nodiscard]] bool takes_what_may_change(const wire::part& head) const;
+  /// The last link to a member is gone. It does not count any more, and if somebody else has it
+  /// take part in a later view, we say so again; unless there is another link by then.
   void on_lost(const peer_id& peer, ec reason);
+  void on_linked(const peer_id& peer);
   void cancel(failure why);
   /// A bug, or memory that ran out: ends with `why`, without a word to the others.
   void break_off(failure why);
@@ -87,7 +90,7 @@ private:
   /// One part that we reduce, or did.
   struct reduction {
     part_reducer reducer;
-    member_set wanted; // reduce over these as soon as they are here
+    member_set wanted;           // reduce over these as soon as they are here
     std::uint64_t sent_over = 0; // the contributors of the result that all were sent
   };
 
@@ -100,6 +103,7 @@ private:
 
   void handle(const inbound_event& event);
   void work();
+  void suspect_unlinked();
   void refuse(std::size_t member, ec reason);
   void suspect(std::size_t member, ec reason);
   void on_part(std::size_t from, const inbound_event& event, const wire::part& head);
@@ -137,7 +141,8 @@ private:
   result_assembly result_;
   std::map<std::uint32_t, reduction> reductions_;
   std::map<peer_id, std::size_t> members_;
-  std::vector<inbound_event> parked_;              // parts of a view that we have not heard of yet
+  std::map<std::size_t, ec> unlinked_; // members that we have no link to any more, and why
+  std::vector<inbound_event> parked_;  // parts of a view that we have not heard of yet
   std::map<std::size_t, std::size_t> parked_from_; // how many, by member
   std::optional<double> weight_sum_; // of the current contributors, as the results say
   steady_time began_;

@@ -16,20 +16,23 @@ void round_books::enter(const round_view& view, steady_time now) {
   if (view.contributors != view_.contributors)
     for (auto& part : part_states_)
       part.have_result = false;
+  bool in_order = view.adopted || view.follows(view_);
   view_ = view;
   for (auto& member : member_states_)
     member.progress = now;
-  forget_passing_owners();
+  forget_passing_owners(in_order);
   recount();
 }
 
-void round_books::forget_passing_owners() {
+void round_books::forget_passing_owners(bool in_order) {
   if (!parts_.can_reduce(view_))
     return;
   for (std::size_t i = 0; i < part_states_.size(); ++i) {
     member_set stay;
     stay.insert(parts_[i].home);
-    stay.insert(parts_.owner(i, view_));
+    if (in_order)
+      stay.insert(parts_.owner(i, view_));
+    stay.insert(self_); // what we have of ours is not dropped
     part_states_[i].sent_to = part_states_[i].sent_to & stay;
   }
 }

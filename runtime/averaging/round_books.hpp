@@ -79,9 +79,9 @@ private:
   };
 
   void recount();
-  /// Who reduces a part for another in this view or that may not have entered the one in which it
-  /// was sent our contribution, and have dropped it: if its turn comes again, so does our part.
-  void forget_passing_owners();
+  /// Whoever reduces a part for another drops our contribution if it comes by way of a view in which
+  /// it does not; so it is sent again when it may have. `in_order`: it has not, if its turn is now.
+  void forget_passing_owners(bool in_order);
 
   part_table parts_;
   std::size_t self_;

@@ -120,7 +120,8 @@ round_protocol::actions round_protocol::on_suspicion(std::size_t member, ec reas
       finish_takeover(out);
     return out;
   }
-  if (!view_.participant_set().contains(member))
+  // A would-be leader that we gave our promise to may not be part of the view.
+  if (!view_.participant_set().contains(member) && member != coordinator())
     return out;
   // Somebody else decides. It may still hear from a member that we cannot reach.
   if (!lead() && member != coordinator() && news && !lost_.contains(coordinator()))
@@ -442,9 +443,14 @@ void round_protocol::finish_takeover(actions& out) {
       all_prepared = false;
   }
   if (highest->adopted || (all_prepared && !holders.empty())) {
-    // If we do not hold it ourselves, we cannot lead to it; the rest would wait for us in vain.
-    if (!is_quorum(holders, members_) || !holders.contains(self_))
+    if (!is_quorum(holders, members_))
       return abort_all(out, ec::lost_quorum);
+    // If we do not hold it ourselves, we cannot lead to it; somebody who does may.
+    if (!holders.contains(self_)) {
+      auto aside = give_up({ec::excluded, "the others hold a result that is not here"});
+      out.insert(out.end(), aside.begin(), aside.end());
+      return;
+    }
     return propose(out, {number, highest->contributors, holders.bits(), true}, everybody);
   }
   auto contributors = answered & senders_;

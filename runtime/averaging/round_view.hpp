@@ -78,6 +78,12 @@ struct round_view {
   [[nodiscard]] member_set contributor_set() const { return member_set{contributors}; }
   [[nodiscard]] member_set participant_set() const { return member_set{participants}; }
 
+  /// True if this is the leader's next word after `before`. Its words come in order: whoever obeys
+  /// this one has been in `before`. Otherwise others may come here by way of views that we skipped.
+  [[nodiscard]] bool follows(const round_view& before) const {
+    return number == before.number + 1 && number / views_per_term == before.number / views_per_term;
+  }
+
   friend bool operator==(const round_view&, const round_view&) = default;
 };
 

@@ -222,6 +222,15 @@ inline abort_all() {
   end_failed()
 }
 
+/* Whoever leads tells everybody, so that another takes over at once. */
+inline give_up() {
+  if
+  :: leader_of(ME.promised) == m -> TELL_ALL(ME.participants, suspect, ME.number, m, 0, 0, 0)
+  :: else -> y = leader_of(ME.promised); TELL(y, suspect, ME.number, m, 0, 0, 0); y = 0
+  fi;
+  end_failed()
+}
+
 inline enter(number_, contributors_, participants_, adopted_) {
   ME.complete = ME.complete && ME.contributors == (contributors_);
   ME.number = number_;
@@ -364,7 +373,8 @@ inline consequences() {
         audience = ALL;
         next_adopted = keep;
         if
-        :: keep && (!is_quorum(alive) || !HAS(alive, m)) -> abort_all()
+        :: keep && !is_quorum(alive) -> abort_all()
+        :: keep && is_quorum(alive) && !HAS(alive, m) -> give_up()
         :: keep && is_quorum(alive) && HAS(alive, m) ->
            next_contributors = ME.high_contributors;
            next_participants = alive;
@@ -456,7 +466,7 @@ inline on_suspicion(who) {
         do_finish = ME.waiting == 0
      :: else ->
         if
-        :: HAS(ME.participants, who) ->
+        :: HAS(ME.participants, who) || who == leader_of(ME.promised) ->
            if
            :: !lead() && who != leader_of(ME.promised) && !HAS(ME.lost, leader_of(ME.promised)) ->
               y = leader_of(ME.promised);
@@ -754,12 +764,7 @@ act:
     d_step {
       if
       :: dies -> end_failed(); ME.is = dead
-      :: ends ->
-         if
-         :: leader_of(ME.promised) == m -> TELL_ALL(ME.participants, suspect, ME.number, m, 0, 0, 0)
-         :: else -> y = leader_of(ME.promised); TELL(y, suspect, ME.number, m, 0, 0, 0); y = 0
-         fi;
-         end_failed()
+      :: ends -> give_up()
       :: suspects != 0 -> on_suspicion(suspects - 1)
       :: what != 0 -> on_word()
       :: else

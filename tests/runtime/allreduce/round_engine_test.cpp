@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <deque>
 #include <limits>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -56,8 +57,13 @@ protected:
     plan_.codecs = {{40, codec_id::none}};
     EXPECT_TRUE(validate_plan(plan_).ok());
     table_.emplace(plan_);
-    round_order order{plan_, us, std::make_shared<const float_vector>(40, value_of(us)),
-                      weight_of(us)};
+    begin_as(us);
+  }
+
+  void begin_as(std::size_t self) {
+    port_->sent.clear();
+    round_order order{plan_, self, std::make_shared<const float_vector>(40, value_of(self)),
+                      weight_of(self)};
     engine_ = std::make_shared<round_engine>(order, round_config{}, vector_pool::make(2), port_,
                                              [this] { return now_; });
     engine_->begin();
@@ -113,6 +119,21 @@ protected:
         return i;
     ADD_FAILURE() << "the heir inherits nothing";
     return 0;
+  }
+
+  /// How often we sent a message like this since we last looked.
+  template <class Message, class Predicate>
+  std::size_t count_sent(Predicate like) {
+    std::size_t found = 0;
+    for (const auto& message : std::exchange(port_->sent, {}))
+      if (const auto* what = std::get_if<Message>(&message.what))
+        found += like(*what) ? 1 : 0;
+    return found;
+  }
+  /// Member 0 begins a new term whose view is like the first.
+  void lead_anew(std::uint32_t term, bool adopted = false) {
+    round_view view{3 * term * views_per_term, everybody, everybody, adopted};
+    engine_->on_event({peer(0), wire::round_propose{plan_.id, view}, {}, nullptr});
   }
 
   /// The view that we proposed after a loss.
@@ -200,6 +221,32 @@ TEST_F(RoundEngineLateBody, ThatNeverArrivesMayStillBeWrittenWhenTheRoundIsOver)
   finish_with_heir(view_, index_);
   std::fill_n(reinterpret_cast<float*>(place_.get()), plan_.part_elements, 2 * poison);
   expect_the_survivors_mean();
+}
+
+TEST_F(RoundEngine, TellsEveryNewLeaderWhomItHasNoLinkTo) {
+  begin_as(1);
+  auto about_the_heir = [](const wire::round_suspect& word) { return word.member == heir; };
+  engine_->on_lost(peer(heir).id, ec::peer_lost);
+  EXPECT_EQ(count_sent<wire::round_suspect>(about_the_heir), 1U);
+  lead_anew(1);
+  EXPECT_EQ(count_sent<wire::round_suspect>(about_the_heir), 1U) << "it may not have heard of it";
+  engine_->on_linked(peer(heir).id);
+  lead_anew(2);
+  EXPECT_EQ(count_sent<wire::round_suspect>(about_the_heir), 0U) << "there is a link again";
+}
+
+TEST_F(RoundEngine, SendsResultsAgainToWhoeverMayHaveDroppedThem) {
+  begin_as(1);
+  auto is_result = [](const wire::part& part) { return part.kind == wire::part_kind::result; };
+  for (std::uint32_t i : {1U, 2U})
+    for (std::size_t member : {us, heir})
+      contribute(member, i, 0);
+  EXPECT_EQ(count_sent<wire::part>(is_result), 4U) << "two parts, two others";
+  lead_anew(1);
+  EXPECT_EQ(count_sent<wire::part>(is_result), 4U)
+    << "others may come here from a view of fewer contributors";
+  lead_anew(2, true);
+  EXPECT_EQ(count_sent<wire::part>(is_result), 0U) << "what is adopted is held by all";
 }
 
 TEST_F(RoundEngine, AResultThatIsNotFiniteIsItsSendersFault) {

@@ -175,6 +175,29 @@ TEST(RoundProtocol, ATakeoverIsFreeWhenAParticipantHadNotPrepared) {
   EXPECT_EQ(view->view.contributor_set(), members_of({1, 2, 3}));
 }
 
+TEST(RoundProtocol, WhoeverCannotLeadToAnAdoptedSetStepsAsideForSomebodyWhoCan) {
+  auto next = member(1, 5);
+  (void)next.on_suspicion(0, ec::peer_lost, t0);
+  // Its leader had left us out before we lost it.
+  auto all = first_view(plan_for(5));
+  takeover_standing holds{term(1), true, {1, all.contributors, 0b11101, true}, true, false};
+  (void)next.on_standing(2, holds);
+  (void)next.on_standing(3, holds);
+  auto out = next.on_standing(4, holds);
+  ASSERT_NE(find<protocol::fail>(out), nullptr);
+  EXPECT_EQ(find<protocol::fail>(out)->why.code, ec::excluded);
+  EXPECT_EQ(find<protocol::send_abort>(out), nullptr) << "the others have all that they need";
+  ASSERT_NE(find<protocol::send_suspect>(out), nullptr);
+
+  auto other = member(2, 5);
+  (void)other.on_propose(0, holds.view);
+  (void)other.on_result_complete(1);
+  (void)other.on_takeover(1, term(1));
+  (void)other.on_suspicion(0, ec::peer_lost, t0);
+  out = other.on_suspect(1, 0, 1, ec::excluded, t0);
+  EXPECT_NE(find<protocol::send_takeover>(out), nullptr) << "it is the next";
+}
+
 TEST(RoundProtocol, ATakeoverPassesOnADecision) {
   auto next = member(1);
   (void)next.on_result_complete(0);
