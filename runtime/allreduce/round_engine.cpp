@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runtime/allreduce/round_words.hpp"
 #include "runtime/core/check.hpp"
 
 namespace waggle {
@@ -18,7 +19,7 @@ round_engine::round_engine(round_order order, round_config config,
   : order_(std::move(order)), config_(config), port_(std::move(port)), now_(std::move(now)),
     protocol_(order_.plan, order_.self_index,
               {order_.plan.min_contributors, config.takeover_timeout}),
-    books_(order_.plan, order_.self_index, now_()),
+    books_(order_.plan, order_.self_index, now_()), own_(books_.parts(), order_.plan.reduce_by),
     result_(books_.parts(), order_.self_index, pool->take(order_.plan.elements)), began_(now_()),
     completed_(began_) {
   for (std::size_t i = 0; i < plan().members.size(); ++i)
@@ -158,8 +159,7 @@ std::optional<payload> round_engine::contribution(std::uint32_t index) const {
 void round_engine::work() {
   const auto& view = books_.view();
   for (auto index : books_.owned())
-    if (auto& part = reduction_of(index); part.sent_over != view.contributors)
-      part.wanted = view.contributor_set();
+    own_.want(index, view.contributor_set());
   for (const auto& shipment : books_.take_shipments()) {
     auto bytes = contribution(shipment.part);
     if (!bytes)
@@ -309,20 +309,8 @@ void round_engine::agree_on_weight(double weight_sum) {
 // -- parts that we reduce
 // --------------------------------------------------------------------------
 
-round_engine::reduction& round_engine::reduction_of(std::uint32_t index) {
-  auto found = reductions_.find(index);
-  if (found == reductions_.end()) {
-    const auto& part = books_.parts()[index];
-    found =
-      reductions_
-        .emplace(index, reduction{part_reducer{part.codec, part.count, plan().reduce_by}, {}, 0})
-        .first;
-  }
-  return found->second;
-}
-
 void round_engine::add(std::uint32_t index, std::size_t member, double weight, payload values) {
-  auto added = reduction_of(index).reducer.add(member, weight, std::move(values));
+  auto added = own_.add(index, member, weight, std::move(values));
   if (added)
     return reduce_if_complete(index);
   if (member == order_.self_index) // checked before the round began
@@ -331,15 +319,17 @@ void round_engine::add(std::uint32_t index, std::size_t member, double weight, p
 }
 
 void round_engine::reduce_if_complete(std::uint32_t index) {
-  auto& work = reduction_of(index);
-  if (work.wanted.empty() || !work.reducer.present().contains(work.wanted) || reported_)
+  if (reported_)
     return;
-  auto over = std::exchange(work.wanted, {});
+  auto due = own_.due(index);
+  if (!due)
+    return;
+  auto over = *due;
+  const auto& reducer = own_.reducer(index);
   const auto& part = books_.parts()[index];
   auto out = result_.memory_for_sum(index);
   if (part.count >= config_.offload_elements) {
-    auto job = [me = shared_from_this(), index, over, out, count = part.count,
-                reducer = work.reducer] {
+    auto job = [me = shared_from_this(), index, over, out, count = part.count, reducer] {
       auto outcome = reducer.reduce(over, {out.get(), count});
       std::lock_guard guard{me->mutex_};
       me->take_reduced(index, over, outcome, out);
@@ -347,7 +337,7 @@ void round_engine::reduce_if_complete(std::uint32_t index) {
     if (port_->offload(std::move(job)))
       return;
   }
-  take_reduced(index, over, work.reducer.reduce(over, {out.get(), part.count}), out);
+  take_reduced(index, over, reducer.reduce(over, {out.get(), part.count}), out);
 }
 
 void round_engine::take_reduced(std::uint32_t index, member_set over,
@@ -372,10 +362,8 @@ void round_engine::take_reduced(std::uint32_t index, member_set over,
   auto said = books_.result(index, order_.self_index, over.bits(), view.number, now_());
   // We may have had it from a member that reduced it before us and was lost; not all others may.
   bool had = said == verdict::ignore;
-  auto& work = reduction_of(index);
-  if ((said != verdict::accept && !had) || work.sent_over == over.bits())
+  if ((said != verdict::accept && !had) || !own_.mark_sent(index, over.bits()))
     return;
-  work.sent_over = over.bits();
   const auto& part = books_.parts()[index];
   if (!had)
     result_.put(index, out);
@@ -383,7 +371,7 @@ void round_engine::take_reduced(std::uint32_t index, member_set over,
     std::shared_ptr<const std::byte>{out, reinterpret_cast<const std::byte*>(out.get())},
     part.count * sizeof(float)};
   if (part.codec != codec_id::none) {
-    if (auto same = reduction_of(index).reducer.unanimous(over)) {
+    if (auto same = own_.reducer(index).unanimous(over)) {
       bytes = *same;
     } else {
       auto encoded = std::make_shared<std::vector<std::byte>>(encoded_size(part.codec, part.count));
@@ -417,76 +405,42 @@ void round_engine::collect() {
 // ----------------------------------------------------------------------------------
 
 void round_engine::on_word(std::size_t from, const wire::event& what) {
-  if (const auto* propose = std::get_if<wire::round_propose>(&what)) {
-    perform(protocol_.on_propose(from, propose->view));
-  } else if (const auto* prepared = std::get_if<wire::round_prepared>(&what)) {
-    perform(protocol_.on_prepared(from, prepared->view));
-  } else if (const auto* word = std::get_if<wire::round_suspect>(&what)) {
-    if (word->member == from && word->reason == ec::not_looking) {
-      // It is in no round with us, and wants none: nobody is to blame.
-      perform(protocol_.give_up({ec::not_looking, "a member looks for another group"}));
-      return;
-    }
+  if (const auto* word = std::get_if<wire::round_suspect>(&what)) {
+    // It is in no round with us, and wants none: nobody is to blame.
+    if (word->member == from && word->reason == ec::not_looking)
+      return perform(protocol_.give_up({ec::not_looking, "a member looks for another group"}));
     if (!first_fault_)
       first_fault_ = now_();
-    perform(protocol_.on_suspect(from, word->view, word->member, word->reason, now_()));
-  } else if (const auto* decided = std::get_if<wire::round_commit>(&what)) {
-    perform(protocol_.on_commit(from, decided->view));
-  } else if (const auto* abort = std::get_if<wire::round_abort>(&what)) {
-    perform(protocol_.on_abort(from, abort->reason));
-  } else if (const auto* takeover = std::get_if<wire::round_takeover>(&what)) {
-    perform(protocol_.on_takeover(from, takeover->number));
-  } else if (const auto* standing = std::get_if<wire::round_standing>(&what)) {
-    perform(protocol_.on_standing(from, {standing->promised, standing->knows_view, standing->view,
-                                         standing->prepared, standing->committed}));
   }
+  perform(hear(protocol_, from, what, now_()));
 }
 
 void round_engine::perform(const round_protocol::actions& actions) {
-  for (const auto& action : actions)
-    std::visit([this](const auto& a) { act(a); }, action);
+  for (const auto& action : actions) {
+    if (auto word = word_of(plan().id, action))
+      tell_all(word->to, word->what);
+    else if (const auto* entered = std::get_if<round_protocol::enter_view>(&action))
+      enter(entered->view);
+    else if (const auto* decided = std::get_if<round_protocol::commit>(&action))
+      commit(decided->view);
+    else if (const auto* failed = std::get_if<round_protocol::fail>(&action))
+      fail(failed->why);
+  }
 }
 
-void round_engine::act(const round_protocol::send_propose& a) {
-  tell_all(a.to, wire::round_propose{plan().id, a.view});
-}
-void round_engine::act(const round_protocol::send_prepared& a) {
-  tell_all(a.to, wire::round_prepared{plan().id, a.view});
-}
-void round_engine::act(const round_protocol::send_suspect& a) {
-  if (a.to != order_.self_index)
-    tell(a.to,
-         wire::round_suspect{plan().id, a.view, static_cast<std::uint32_t>(a.member), a.reason});
-}
-void round_engine::act(const round_protocol::send_commit& a) {
-  tell_all(a.to, wire::round_commit{plan().id, a.view});
-}
-void round_engine::act(const round_protocol::send_abort& a) {
-  tell_all(a.to, wire::round_abort{plan().id, a.reason});
-}
-void round_engine::act(const round_protocol::send_takeover& a) {
-  tell_all(a.to, wire::round_takeover{plan().id, a.number});
-}
-void round_engine::act(const round_protocol::send_standing& a) {
-  const auto& s = a.standing;
-  tell(a.to,
-       wire::round_standing{plan().id, s.promised, s.knows_view, s.view, s.prepared, s.committed});
-}
-
-void round_engine::act(const round_protocol::enter_view& a) {
-  bool other_sum = a.view.contributors != books_.view().contributors;
+void round_engine::enter(const round_view& view) {
+  bool other_sum = view.contributors != books_.view().contributors;
   if (other_sum) {
     weight_sum_.reset();
     result_.start_over();
   }
   // Who starts over, too, or comes by way of a view that we skipped, has dropped what we sent. Of
   // an adopted set everybody holds the result.
-  if (other_sum || !(a.view.adopted || a.view.follows(books_.view())))
-    for (auto& [index, part] : reductions_)
-      part.sent_over = 0;
-  port_->say("goes on as view " + std::to_string(a.view.number) + " with "
-             + std::to_string(a.view.contributor_set().size()) + " contributors");
-  books_.enter(a.view, now_());
+  if (other_sum || !(view.adopted || view.follows(books_.view())))
+    own_.forget_sent();
+  port_->say("goes on as view " + std::to_string(view.number) + " with "
+             + std::to_string(view.contributor_set().size()) + " contributors");
+  books_.enter(view, now_());
   completed_ = now_();
   work();
   auto parked = std::exchange(parked_, {});
@@ -497,11 +451,11 @@ void round_engine::act(const round_protocol::enter_view& a) {
   suspect_unlinked();
 }
 
-void round_engine::act(const round_protocol::commit& a) {
+void round_engine::commit(const round_view& view) {
   round_report report;
-  report.outcome = a.view.contributors == first_view(plan()).contributors ? round_outcome::complete
-                                                                          : round_outcome::shrunk;
-  a.view.contributor_set().for_each(
+  report.outcome = view.contributors == first_view(plan()).contributors ? round_outcome::complete
+                                                                        : round_outcome::shrunk;
+  view.contributor_set().for_each(
     [&](std::size_t member) { report.contributors.push_back(plan().members[member].peer.id); });
   report.weight_sum = weight_sum_.value_or(0);
   if (report.weight_sum == 0)
@@ -513,10 +467,10 @@ void round_engine::act(const round_protocol::commit& a) {
   finish(std::move(report));
 }
 
-void round_engine::act(const round_protocol::fail& a) {
+void round_engine::fail(const failure& why) {
   round_report report;
   report.outcome = round_outcome::failed;
-  report.why = a.why;
+  report.why = why;
   finish(std::move(report));
 }
 
@@ -540,7 +494,7 @@ void round_engine::finish(round_report report) {
   for (const auto& event : parked_)
     event.release();
   parked_.clear();
-  reductions_.clear();
+  own_.clear();
   round_finished how;
   how.standing = standing_now();
   how.all_took_part = report.outcome == round_outcome::complete && protocol_.lost().empty()

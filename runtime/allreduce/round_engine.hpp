@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/allreduce/inbound_event.hpp"
+#include "runtime/allreduce/own_parts.hpp"
 #include "runtime/allreduce/result_assembly.hpp"
 #include "runtime/allreduce/round_config.hpp"
 #include "runtime/allreduce/round_report.hpp"
@@ -87,19 +88,11 @@ public:
 private:
   using verdict = round_books::verdict;
 
-  /// One part that we reduce, or did.
-  struct reduction {
-    part_reducer reducer;
-    member_set wanted;           // reduce over these as soon as they are here
-    std::uint64_t sent_over = 0; // the contributors of the result that all were sent
-  };
-
   void tell(std::size_t member, wire::event what, payload body = {});
   void tell_all(member_set members, const wire::event& what);
   [[nodiscard]] wire::part header(std::uint32_t index, wire::part_kind kind) const;
   [[nodiscard]] std::optional<payload> contribution(std::uint32_t index) const;
   [[nodiscard]] bool fits(const wire::part& head, std::size_t bytes) const;
-  reduction& reduction_of(std::uint32_t index);
 
   void handle(const inbound_event& event);
   void work();
@@ -119,16 +112,9 @@ private:
   void finish(round_report report);
   [[nodiscard]] wire::round_standing standing_now() const;
 
-  void act(const round_protocol::send_propose& a);
-  void act(const round_protocol::send_prepared& a);
-  void act(const round_protocol::send_suspect& a);
-  void act(const round_protocol::send_commit& a);
-  void act(const round_protocol::send_abort& a);
-  void act(const round_protocol::send_takeover& a);
-  void act(const round_protocol::send_standing& a);
-  void act(const round_protocol::enter_view& a);
-  void act(const round_protocol::commit& a);
-  void act(const round_protocol::fail& a);
+  void enter(const round_view& view);
+  void commit(const round_view& view);
+  void fail(const failure& why);
 
   const round_order order_;
   const round_config config_;
@@ -138,8 +124,8 @@ private:
   mutable std::mutex mutex_; // guards everything below
   round_protocol protocol_;
   round_books books_;
+  own_parts own_;
   result_assembly result_;
-  std::map<std::uint32_t, reduction> reductions_;
   std::map<peer_id, std::size_t> members_;
   std::map<std::size_t, ec> unlinked_; // members that we have no link to any more, and why
   std::vector<inbound_event> parked_;  // parts of a view that we have not heard of yet

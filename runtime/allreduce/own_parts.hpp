@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "runtime/averaging/aggregation.hpp"
+#include "runtime/averaging/part_reducer.hpp"
+#include "runtime/averaging/part_table.hpp"
+
+namespace waggle {
+
+/// The parts that this member reduces, or did in an earlier view: what came for them, over whom
+/// each is to be summed next, and which sum the others have been sent.
+///
+/// Contributions stay until the round ends; a part may be summed again over fewer members. Not
+/// thread-safe.
+class own_parts {
+public:
+  /// @param parts must outlive this.
+  own_parts(const part_table& parts, aggregation reduce_by)
+    : parts_(parts), reduce_by_(reduce_by) {}
+
+  /// The part is ours in a view over `contributors`: it is due once all of them are here, unless
+  /// that is what the others were sent already.
+  void want(std::uint32_t part, member_set contributors);
+  /// As part_reducer::add.
+  status add(std::uint32_t part, std::size_t member, double weight, payload values);
+  /// Over whom the part is to be summed now. Says so once for each time that it is wanted.
+  std::optional<member_set> due(std::uint32_t part);
+  /// A copy shares the contributions.
+  [[nodiscard]] const part_reducer& reducer(std::uint32_t part) { return at(part).reducer; }
+
+  /// The sum over `contributors` is going to be sent. False: it was.
+  bool mark_sent(std::uint32_t part, std::uint64_t contributors);
+  /// The others may have dropped what they were sent.
+  void forget_sent();
+  void clear() { known_.clear(); }
+
+private:
+  struct own_part {
+    part_reducer reducer;
+    member_set wanted;           // empty: nothing is
+    std::uint64_t sent_over = 0; // 0: nothing was
+  };
+
+  own_part& at(std::uint32_t part);
+
+  const part_table& parts_;
+  const aggregation reduce_by_;
+  std::map<std::uint32_t, own_part> known_;
+};
+
+} // namespace waggle

@@ -1,0 +1,93 @@
+#include "runtime/allreduce/round_words.hpp"
+
+namespace waggle {
+
+namespace {
+
+using protocol = round_protocol;
+
+member_set only(std::size_t member) {
+  member_set set;
+  set.insert(member);
+  return set;
+}
+
+struct speaker {
+  round_id round;
+
+  using word = std::optional<round_word>;
+
+  word operator()(const protocol::send_propose& a) const {
+    return {{a.to, wire::round_propose{round, a.view}}};
+  }
+  word operator()(const protocol::send_prepared& a) const {
+    return {{a.to, wire::round_prepared{round, a.view}}};
+  }
+  word operator()(const protocol::send_suspect& a) const {
+    return {{only(a.to),
+             wire::round_suspect{round, a.view, static_cast<std::uint32_t>(a.member), a.reason}}};
+  }
+  word operator()(const protocol::send_commit& a) const {
+    return {{a.to, wire::round_commit{round, a.view}}};
+  }
+  word operator()(const protocol::send_abort& a) const {
+    return {{a.to, wire::round_abort{round, a.reason}}};
+  }
+  word operator()(const protocol::send_takeover& a) const {
+    return {{a.to, wire::round_takeover{round, a.number}}};
+  }
+  word operator()(const protocol::send_standing& a) const {
+    const auto& s = a.standing;
+    return {{only(a.to), wire::round_standing{round, s.promised, s.knows_view, s.view, s.prepared,
+                                              s.committed}}};
+  }
+  word operator()(const protocol::enter_view&) const { return {}; }
+  word operator()(const protocol::commit&) const { return {}; }
+  word operator()(const protocol::fail&) const { return {}; }
+};
+
+struct listener {
+  protocol& heard_by;
+  std::size_t from;
+  steady_time now;
+
+  protocol::actions operator()(const wire::round_propose& word) const {
+    return heard_by.on_propose(from, word.view);
+  }
+  protocol::actions operator()(const wire::round_prepared& word) const {
+    return heard_by.on_prepared(from, word.view);
+  }
+  protocol::actions operator()(const wire::round_suspect& word) const {
+    return heard_by.on_suspect(from, word.view, word.member, word.reason, now);
+  }
+  protocol::actions operator()(const wire::round_commit& word) const {
+    return heard_by.on_commit(from, word.view);
+  }
+  protocol::actions operator()(const wire::round_abort& word) const {
+    return heard_by.on_abort(from, word.reason);
+  }
+  protocol::actions operator()(const wire::round_takeover& word) const {
+    return heard_by.on_takeover(from, word.number);
+  }
+  protocol::actions operator()(const wire::round_standing& word) const {
+    return heard_by.on_standing(
+      from, {word.promised, word.knows_view, word.view, word.prepared, word.committed});
+  }
+  template <class NoWord>
+  protocol::actions operator()(const NoWord&) const {
+    return {};
+  }
+};
+
+} // namespace
+
+std::optional<round_word> word_of(const round_id& round, const protocol::action& action) {
+  return std::visit(speaker{round}, action);
+}
+
+protocol::actions hear(round_protocol& protocol, std::size_t from, const wire::event& word,
+                       steady_time now) {
+  return std::visit(listener{protocol, from, now}, word);
+}
+
+} // namespace waggle

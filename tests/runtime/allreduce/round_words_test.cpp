@@ -1,0 +1,108 @@
+#include "runtime/allreduce/round_words.hpp"
+
+#include <deque>
+
+#include <gtest/gtest.h>
+
+#include "tests/runtime/averaging/plans.hpp"
+
+namespace waggle {
+namespace {
+
+const steady_time t0{};
+
+/// Members that hear each other's words, as they are sent, in order.
+class RoundWords : public ::testing::Test {
+protected:
+  RoundWords() {
+    for (std::size_t i = 0; i < 4; ++i)
+      members_.emplace_back(plan_, i, round_protocol::options{});
+  }
+  void perform(std::size_t who, const round_protocol::actions& actions) {
+    for (const auto& action : actions) {
+      if (auto word = word_of(plan_.id, action)) {
+        word->to.for_each([&](std::size_t to) {
+          if (to != who && to != silent_)
+            under_way_.push_back({who, to, word->what});
+        });
+      } else if (std::holds_alternative<round_protocol::enter_view>(action)) {
+        perform(who, members_[who].on_result_complete(members_[who].view().number));
+      }
+    }
+  }
+  void talk() {
+    while (!under_way_.empty()) {
+      auto word = under_way_.front();
+      under_way_.pop_front();
+      ++heard_[word.what.index()];
+      perform(word.to, hear(members_[word.to], word.from, word.what, t0));
+    }
+  }
+  template <class Word>
+  std::size_t heard() {
+    return heard_[wire::event{Word{}}.index()];
+  }
+
+  struct word_under_way {
+    std::size_t from;
+    std::size_t to;
+    wire::event what;
+  };
+  const round_plan plan_ = plan_for(4);
+  std::vector<round_protocol> members_;
+  std::deque<word_under_way> under_way_;
+  std::map<std::size_t, std::size_t> heard_; // words by kind
+  std::size_t silent_ = 4;                   // nothing arrives there; 4: nobody
+};
+
+TEST_F(RoundWords, MembersThatHearEachOtherAgree) {
+  for (std::size_t i = 0; i < 4; ++i)
+    perform(i, members_[i].on_result_complete(0));
+  talk();
+  for (const auto& member : members_)
+    EXPECT_TRUE(member.committed());
+  EXPECT_EQ(heard<wire::round_prepared>(), 12U);
+  EXPECT_GT(heard<wire::round_commit>(), 0U);
+}
+
+TEST_F(RoundWords, CarryALossToTheLeaderAndItsViewToTheOthers) {
+  silent_ = 3;
+  perform(2, members_[2].on_suspicion(3, ec::stalled, t0));
+  talk();
+  EXPECT_EQ(heard<wire::round_suspect>(), 1U);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_TRUE(members_[i].committed());
+    EXPECT_EQ(members_[i].view().contributor_set(), members_of({0, 1, 2}));
+  }
+  EXPECT_EQ(members_[0].lost().at(3), ec::stalled) << "with the reason";
+}
+
+TEST_F(RoundWords, CarryATakeoverAndWhatIsKnownBack) {
+  silent_ = 0;
+  for (std::size_t i = 1; i < 4; ++i)
+    perform(i, members_[i].on_suspicion(0, ec::peer_lost, t0));
+  talk();
+  EXPECT_EQ(heard<wire::round_takeover>(), 2U);
+  EXPECT_EQ(heard<wire::round_standing>(), 2U);
+  for (std::size_t i = 1; i < 4; ++i)
+    EXPECT_TRUE(members_[i].committed());
+}
+
+TEST_F(RoundWords, CarryTheEndOfARound) {
+  for (std::size_t lost : {3U, 2U}) {
+    perform(0, members_[0].on_suspicion(lost, ec::peer_lost, t0));
+    under_way_.clear();
+  }
+  perform(0, members_[0].on_suspicion(1, ec::peer_lost, t0)); // nobody is left
+  talk();
+  EXPECT_EQ(heard<wire::round_abort>(), 3U);
+  EXPECT_TRUE(members_[1].ended());
+  EXPECT_FALSE(members_[1].committed());
+}
+
+TEST_F(RoundWords, APartIsNone) {
+  EXPECT_TRUE(hear(members_[0], 1, wire::part{}, t0).empty());
+}
+
+} // namespace
+} // namespace waggle
