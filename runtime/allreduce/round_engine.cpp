@@ -155,26 +155,56 @@ std::optional<payload> round_engine::contribution(std::uint32_t index) const {
   return payload_of(std::shared_ptr<const std::vector<std::byte>>{bytes});
 }
 
-/// Ships, reduces and collects for the current view.
+/// Finds out what the current view asks us to do, and reduces what can be.
 void round_engine::work() {
   const auto& view = books_.view();
   for (auto index : books_.owned())
     own_.want(index, view.contributor_set());
-  for (const auto& shipment : books_.take_shipments()) {
-    auto bytes = contribution(shipment.part);
-    if (!bytes)
-      return perform(protocol_.give_up({ec::non_finite, "our vector cannot be encoded"}));
-    if (shipment.owner == order_.self_index) {
-      books_.contribution(shipment.part, order_.self_index, view.number, now_());
-      add(shipment.part, order_.self_index, order_.weight, *std::move(bytes));
-      continue;
-    }
-    auto head = header(shipment.part, wire::part_kind::contribution);
-    head.weight = order_.weight;
-    tell(shipment.owner, head, *std::move(bytes));
-  }
+  auto shipments = books_.take_shipments();
+  to_ship_.insert(to_ship_.end(), shipments.begin(), shipments.end());
   for (auto index : books_.owned())
     reduce_if_complete(index);
+}
+
+void round_engine::ship() {
+  while (auto next = next_shipment()) {
+    auto bytes = contribution(next->part);
+    std::lock_guard guard{mutex_};
+    hand_over(*next, std::move(bytes));
+  }
+}
+
+std::optional<round_books::shipment> round_engine::next_shipment() {
+  std::lock_guard guard{mutex_};
+  if (to_ship_.empty())
+    return std::nullopt;
+  auto next = to_ship_.front();
+  to_ship_.pop_front();
+  return next;
+}
+
+/// For a new view, and with the lock: few parts change their owner, and others wait for them.
+void round_engine::ship_all() {
+  while (!to_ship_.empty()) {
+    auto next = to_ship_.front();
+    to_ship_.pop_front();
+    hand_over(next, contribution(next.part));
+  }
+}
+
+/// @param bytes nothing: they could not be encoded.
+void round_engine::hand_over(const round_books::shipment& shipment, std::optional<payload> bytes) {
+  if (reported_)
+    return;
+  if (!bytes)
+    return perform(protocol_.give_up({ec::non_finite, "our vector cannot be encoded"}));
+  if (shipment.owner == order_.self_index) {
+    books_.contribution(shipment.part, order_.self_index, books_.view().number, now_());
+    return add(shipment.part, order_.self_index, order_.weight, *std::move(bytes));
+  }
+  auto head = header(shipment.part, wire::part_kind::contribution);
+  head.weight = order_.weight;
+  tell(shipment.owner, head, *std::move(bytes));
 }
 
 // -- parts that come in
@@ -440,9 +470,12 @@ void round_engine::enter(const round_view& view) {
     own_.forget_sent();
   port_->say("goes on as view " + std::to_string(view.number) + " with "
              + std::to_string(view.contributor_set().size()) + " contributors");
+  for (const auto& unsent : std::exchange(to_ship_, {}))
+    books_.give_back(unsent);
   books_.enter(view, now_());
   completed_ = now_();
   work();
+  ship_all();
   auto parked = std::exchange(parked_, {});
   parked_from_.clear();
   for (const auto& event : parked)
@@ -494,6 +527,7 @@ void round_engine::finish(round_report report) {
   for (const auto& event : parked_)
     event.release();
   parked_.clear();
+  to_ship_.clear();
   own_.clear();
   round_finished how;
   how.standing = standing_now();

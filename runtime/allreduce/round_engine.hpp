@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -60,8 +61,11 @@ public:
   round_engine(round_order order, round_config config, const std::shared_ptr<vector_pool>& pool,
                std::shared_ptr<round_port> port, clock now);
 
-  /// Ships. Called once, before anything else.
+  /// Called once, before anything else.
   void begin();
+  /// Encodes and sends our contributions. Called once, after `begin`, with no lock held: others'
+  /// parts may come in meanwhile.
+  void ship();
   /// A member's part, or its word about the round. Releases the event.
   void on_event(const inbound_event& event);
   /// Where the values of a part that is announced by `head` may be written: null if nowhere in
@@ -96,6 +100,9 @@ private:
 
   void handle(const inbound_event& event);
   void work();
+  void ship_all();
+  [[nodiscard]] std::optional<round_books::shipment> next_shipment();
+  void hand_over(const round_books::shipment& shipment, std::optional<payload> bytes);
   void suspect_unlinked();
   void refuse(std::size_t member, ec reason);
   void suspect(std::size_t member, ec reason);
@@ -124,6 +131,7 @@ private:
   mutable std::mutex mutex_; // guards everything below
   round_protocol protocol_;
   round_books books_;
+  std::deque<round_books::shipment> to_ship_;
   own_parts own_;
   result_assembly result_;
   std::map<peer_id, std::size_t> members_;

@@ -26,16 +26,19 @@ const round_id* round_of(const wire::event& event) {
 }
 
 void round_registry::begin(const std::shared_ptr<round_engine>& round, departure on_departure) {
-  std::lock_guard guard{mutex_};
-  auto& entry = rounds_[round->plan().id];
-  auto waiting = std::exchange(entry.parked, {});
-  parked_ -= waiting.size();
-  entry.running = round;
-  entry.on_departure = std::move(on_departure);
-  round->begin();
-  // With the lock held, so that nothing overtakes what came earlier.
-  for (const auto& event : waiting)
-    round->on_event(event);
+  {
+    std::lock_guard guard{mutex_};
+    auto& entry = rounds_[round->plan().id];
+    auto waiting = std::exchange(entry.parked, {});
+    parked_ -= waiting.size();
+    entry.running = round;
+    entry.on_departure = std::move(on_departure);
+    round->begin();
+    // With the lock held, so that nothing overtakes what came earlier.
+    for (const auto& event : waiting)
+      round->on_event(event);
+  }
+  round->ship(); // encoding takes its time
 }
 
 void round_registry::finish(const round_id& id, const wire::round_standing& standing,

@@ -35,6 +35,8 @@ public:
   /// to send them: owners in turn, beginning behind ourselves, so that not everybody sends to the
   /// same member first. Ourselves included. Marks them as sent.
   std::vector<shipment> take_shipments();
+  /// It was taken, and not sent.
+  void give_back(const shipment& unsent) { part_states_[unsent.part].sent_to.erase(unsent.owner); }
 
   /// Parts that we reduce in this view.
   [[nodiscard]] std::vector<std::uint32_t> owned() const;
@@ -79,8 +81,9 @@ private:
   };
 
   void recount();
-  /// Whoever reduces a part for another drops our contribution if it comes by way of a view in which
-  /// it does not; so it is sent again when it may have. `in_order`: it has not, if its turn is now.
+  /// Whoever reduces a part for another drops our contribution if it comes by way of a view in
+  /// which it does not; so it is sent again when it may have. `in_order`: it has not, if its turn
+  /// is now.
   void forget_passing_owners(bool in_order);
 
   part_table parts_;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <deque>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -61,12 +62,16 @@ protected:
   }
 
   void begin_as(std::size_t self) {
+    make(self);
+    engine_->begin();
+    engine_->ship();
+  }
+  void make(std::size_t self) {
     port_->sent.clear();
     round_order order{plan_, self, std::make_shared<const float_vector>(40, value_of(self)),
                       weight_of(self)};
     engine_ = std::make_shared<round_engine>(order, round_config{}, vector_pool::make(2), port_,
                                              [this] { return now_; });
-    engine_->begin();
   }
 
   peer_record peer(std::size_t member) const { return plan_.members[member].peer; }
@@ -247,6 +252,38 @@ TEST_F(RoundEngine, SendsResultsAgainToWhoeverMayHaveDroppedThem) {
     << "others may come here from a view of fewer contributors";
   lead_anew(2, true);
   EXPECT_EQ(count_sent<wire::part>(is_result), 0U) << "what is adopted is held by all";
+}
+
+TEST_F(RoundEngine, HearsOthersWhileItEncodesWhatItSends) {
+  make(us);
+  engine_->begin();
+  EXPECT_EQ(count_sent<wire::part>([](const auto&) { return true; }), 0U);
+  contribute(lost, 0, 0);
+  contribute(heir, 0, 0);
+  EXPECT_EQ(count_sent<wire::part>([](const auto&) { return true; }), 0U) << "ours is missing";
+  engine_->ship();
+  auto parts = [](wire::part_kind kind) {
+    return [kind](const wire::part& part) { return part.kind == kind; };
+  };
+  auto sent = port_->sent;
+  EXPECT_EQ(count_sent<wire::part>(parts(wire::part_kind::contribution)), 3U);
+  port_->sent = sent;
+  EXPECT_EQ(count_sent<wire::part>(parts(wire::part_kind::result)), 2U);
+}
+
+TEST_F(RoundEngine, WhatIsNotSentWhenAMemberIsLostGoesToItsHeirs) {
+  make(us);
+  engine_->begin();
+  engine_->on_lost(peer(lost).id, ec::peer_lost);
+  std::map<peer_id, std::size_t> parts_to;
+  for (const auto& message : port_->sent)
+    if (std::holds_alternative<wire::part>(message.what))
+      ++parts_to[message.to];
+  EXPECT_EQ(parts_to[peer(lost).id], 0U) << "nobody is there";
+  EXPECT_EQ(parts_to[peer(heir).id], 2U) << "its own, and one of two of the lost member";
+  auto before = port_->sent.size();
+  engine_->ship();
+  EXPECT_EQ(port_->sent.size(), before) << "it was all sent";
 }
 
 TEST_F(RoundEngine, AResultThatIsNotFiniteIsItsSendersFault) {

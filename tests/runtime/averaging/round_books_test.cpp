@@ -34,6 +34,16 @@ TEST(RoundBooks, ShipsEachContributionOnceBeginningBehindItself) {
   EXPECT_TRUE(b.take_shipments().empty());
 }
 
+TEST(RoundBooks, WhatIsGivenBackIsShippedLater) {
+  auto b = books(0);
+  auto taken = b.take_shipments();
+  b.give_back(taken[2]);
+  auto again = b.take_shipments();
+  ASSERT_EQ(again.size(), 1U);
+  EXPECT_EQ(again[0].part, taken[2].part);
+  EXPECT_EQ(again[0].owner, taken[2].owner);
+}
+
 TEST(RoundBooks, ContributionsAreKeptAndCountOnce) {
   auto b = books(0);
   EXPECT_EQ(b.contribution(0, 1, 0, t0), verdict::accept);
