@@ -9,7 +9,6 @@
 #include <cmath>
 
 #include "actors/guard.hpp"
-#include "runtime/averaging/shares.hpp"
 
 namespace waggle {
 
@@ -213,7 +212,7 @@ struct broker {
   void operator()(const group_search::begin& a) const {
     auto& st = state();
     round_plan plan;
-    std::vector<share_bid> bids{{config.mode, st.current->bandwidth}};
+    member_bandwidths bandwidths{st.current->bandwidth};
     st.random->fill(plan.id.bytes);
     plan.prefix = config.prefix;
     plan.epoch = st.current->what.epoch;
@@ -223,17 +222,18 @@ struct broker {
       auto mode = static_cast<member_mode>(follower.mode);
       plan.members.push_back({follower.record, mode});
       plan.gathered.push_back(follower.gather);
-      bids.push_back({mode, follower.bandwidth});
+      bandwidths.push_back(follower.bandwidth);
     }
     plan.elements = elements_of(st.current->what.codecs);
-    plan.part_elements = config.part_elements;
     plan.codecs = st.current->what.codecs;
     plan.reduce_by = config.reduce_by;
     plan.min_contributors = config.min_contributors;
-    auto shares = balanced_shares(bids, plan.elements, config.min_vector_size);
-    if (shares)
-      plan.shares = std::move(*shares);
-    auto valid = shares ? validate_plan(plan) : status{shares.error()};
+    auto divided = divide(plan, bandwidths, config.parts, config.min_vector_size);
+    if (divided) {
+      plan.shares = std::move(divided->shares);
+      plan.part_elements = divided->part_elements;
+    }
+    auto valid = divided ? validate_plan(plan) : status{divided.error()};
     if (!valid) {
       group_search::disband word;
       for (const auto& follower : a.followers)
@@ -390,7 +390,8 @@ struct broker {
     if (plan.members.size() > target_size())
       return failure{ec::protocol_violation, "its group is larger than the target size"};
     if (plan.prefix != config.prefix || plan.codecs != current->what.codecs
-        || plan.reduce_by != config.reduce_by || plan.part_elements != config.part_elements
+        || plan.reduce_by != config.reduce_by
+        || !may_be_part(plan.part_elements, plan.codecs, config.parts)
         || plan.min_contributors != config.min_contributors)
       return failure{ec::schema_mismatch, "it is for another vector"};
     if (plan.epoch != current->what.epoch)

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "runtime/averaging/round_plan.hpp"
+#include "runtime/averaging/division.hpp"
 #include "runtime/core/time.hpp"
 #include "runtime/net/handshake.hpp"
 
@@ -24,7 +24,7 @@ struct matchmaking_config {
   /// Bytes per second that this peer can send and receive; none: as measured, 0: never reduce.
   std::optional<double> bandwidth;
   aggregation reduce_by;
-  std::uint32_t part_elements = 1U << 17U;
+  part_size parts;
   std::uint32_t min_contributors = 1;
   std::uint64_t min_vector_size = 0; // elements; smaller shares are given to others
 

@@ -97,7 +97,8 @@ void show_config(metric_families& metrics, const node_config& config) {
     return metrics.set_config_info("", "", "none");
   const auto& averaging = config.averaging->matchmaking;
   std::string common = averaging.prefix + " " + to_string(config.averaging->averaging.codec) + " "
-                       + std::to_string(averaging.part_elements);
+                       + (averaging.parts.chosen ? "to " : "")
+                       + std::to_string(averaging.parts.largest);
   if (config.training) {
     const auto& training = config.training->training;
     common += " " + std::to_string(training.target_batch_size) + " "

@@ -226,8 +226,10 @@ node_config::averaging_parts averaging_from(const run_options& o, const std::str
   parts.averaging.measures_bandwidth = !o.bandwidth;
   m.min_vector_size = o.min_vector_size;
   m.initial_group_bits = o.group_bits;
-  m.part_elements = static_cast<std::uint32_t>(
-    std::min<std::uint64_t>(o.part_bytes / sizeof(float), part_elements_max));
+  if (o.part_bytes)
+    m.parts = {static_cast<std::uint32_t>(
+                 std::min<std::uint64_t>(*o.part_bytes / sizeof(float), part_elements_max)),
+               false};
   m.min_contributors = static_cast<std::uint32_t>(o.min_contributors);
   m.min_group_size = o.min_group_size;
   m.target_group_size = o.target_group_size;

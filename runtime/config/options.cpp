@@ -86,19 +86,6 @@ setter duration(milliseconds run_options::*field, milliseconds low, std::string 
   };
 }
 
-setter bytes(std::uint64_t run_options::*field, std::uint64_t low, std::uint64_t high,
-             std::string reason) {
-  return [=](run_options& o, std::string_view v) -> status {
-    auto value = parse_bytes(v);
-    if (!value)
-      return value.error();
-    if (*value < low || *value > high)
-      return failure{ec::bad_config, "is out of range: " + reason};
-    o.*field = *value;
-    return done{};
-  };
-}
-
 setter path(std::optional<std::filesystem::path> run_options::*field) {
   return [field](run_options& o, std::string_view v) -> status {
     if (v.empty())
@@ -290,10 +277,24 @@ std::vector<option_spec> make_table() {
     {"reduce-threads", "N", "0",
      "Threads for large sums, beside the one that reads the network; worth it with cores to spare.",
      "averaging", whole(&o::reduce_threads, 0, 256, "")},
-    {"part-size", "BYTES", "512KiB", "Bytes of a part, the unit of transfer and reduction.",
+    {"part-size", "BYTES", "auto",
+     "Bytes of a part as float32, the unit of transfer and reduction. auto: 512KiB, and less "
+     "where the line of a member is known to be slow enough to gain by it.",
      "averaging",
-     bytes(&o::part_bytes, 4096, 16U << 20U,
-           "a part fits into one frame (16MiB) and is worth a header (4KiB)")},
+     [](o& x, std::string_view v) -> status {
+       if (v == "auto") {
+         x.part_bytes.reset();
+         return done{};
+       }
+       auto value = parse_bytes(v);
+       if (!value)
+         return value.error();
+       if (*value < 4096 || *value > 16U << 20U)
+         return failure{ec::bad_config, "is out of range: a part fits into one frame (16MiB) and "
+                                        "is worth a header (4KiB)"};
+       x.part_bytes = *value;
+       return done{};
+     }},
     {"min-group-size", "N", "2", "Smaller groups do not average.", "averaging",
      whole(&o::min_group_size, 1, 64, "a round has at most 64 members")},
     {"target-group-size", "N", "64", "A group is complete with this many.", "averaging",

@@ -56,7 +56,7 @@ struct run_options {
 
   // -- averaging
   std::string codec = "none";
-  std::uint64_t part_bytes = 512U << 10U;
+  std::optional<std::uint64_t> part_bytes; // none: the leader of a round chooses
   std::uint64_t min_group_size = 2;
   std::uint64_t target_group_size = 64;
   std::uint64_t min_contributors = 1;

@@ -23,7 +23,7 @@ node_config training_node(std::uint64_t data_seed) {
   config.progress.ledger.target_batch_size = 256;
   config.averaging.emplace();
   config.averaging->matchmaking.prefix = "gradients";
-  config.averaging->matchmaking.part_elements = 16;
+  config.averaging->matchmaking.parts.largest = 16;
   config.averaging->matchmaking.min_matchmaking_time = 1500ms;
   config.averaging->averaging.kind = "gradients";
   config.averaging->averaging.round.stall_timeout = 2s;

@@ -299,7 +299,7 @@ protected:
     plan.epoch = epoch_id{3};
     plan.members = {{leader, member_mode::node}, {us.ctx.record, member_mode::node}};
     plan.elements = 100;
-    plan.part_elements = matchmaking_config{}.part_elements;
+    plan.part_elements = matchmaking_config{}.parts.largest;
     plan.shares = {50, 50};
     plan.codecs = search().codecs;
     plan.gathered.resize(2);
@@ -366,6 +366,25 @@ TEST_F(Follower, RefusesAPlanForAnotherVector) {
 
 TEST_F(Follower, RefusesAPlanWithAnotherCodec) {
   plan.codecs = {{100, codec_id::float16}};
+  expect_refused(plan, ec::schema_mismatch);
+}
+
+TEST_F(Follower, TakesThePartsThatItsLeaderChooses) {
+  plan.part_elements = 8192;
+  begin(plan, leader);
+  EXPECT_TRUE(group.get());
+}
+
+TEST_F(Follower, RefusesPartsThatNoLeaderMayChoose) {
+  plan.part_elements = 8191;
+  expect_refused(plan, ec::schema_mismatch);
+}
+
+TEST_F(Follower, RefusesOtherPartsThanItsFixedOnes) {
+  matchmaking_config fixed;
+  fixed.parts.chosen = false;
+  follow_with(fixed);
+  plan.part_elements /= 2;
   expect_refused(plan, ec::schema_mismatch);
 }
 

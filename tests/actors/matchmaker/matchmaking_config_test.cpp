@@ -51,8 +51,8 @@ TEST(MatchmakingConfig, NamesTheFieldThatIsOutOfRange) {
     c.target_group_size = 4;
     c.min_contributors = 5;
   });
-  expect_refused("part_elements", [](config& c) { c.part_elements = 0; });
-  expect_refused("part_elements", [](config& c) { c.part_elements = part_elements_max + 1; });
+  expect_refused("parts.largest", [](config& c) { c.parts.largest = 0; });
+  expect_refused("parts.largest", [](config& c) { c.parts.largest = part_elements_max + 1; });
   expect_refused("min_matchmaking_time", [](config& c) { c.min_matchmaking_time = 0ms; });
   expect_refused("request_timeout", [](config& c) { c.request_timeout = -1ms; });
   expect_refused("alone_after", [](config& c) { c.alone_after = -1ms; });
@@ -69,7 +69,7 @@ TEST(MatchmakingConfig, AcceptsTheBoundsThemselves) {
                                          c.min_contributors = 2;
                                          c.bandwidth = 0;
                                          c.initial_group_bits = "0110";
-                                         c.part_elements = part_elements_max;
+                                         c.parts.largest = part_elements_max;
                                        }),
                                        false));
 }
@@ -109,7 +109,8 @@ TEST(GroupSchema, CoversEverythingThatMembersMustShare) {
     {"schema", [](auto& c) { c.schema.bytes[5] = std::byte{1}; }},
     {"aggregator", [](auto& c) { c.reduce_by.how = aggregator::median; }},
     {"faulty_max", [](auto& c) { c.reduce_by.faulty_max = 1; }},
-    {"part_elements", [](auto& c) { c.part_elements = 1000; }},
+    {"the largest part", [](auto& c) { c.parts.largest = 1000; }},
+    {"who chooses the parts", [](auto& c) { c.parts.chosen = false; }},
     {"min_contributors", [](auto& c) { c.min_contributors = 2; }},
     {"min_vector_size", [](auto& c) { c.min_vector_size = 10; }},
     {"target_group_size", [](auto& c) { c.target_group_size = 8; }}};
@@ -157,7 +158,8 @@ protected:
     return std::vector<change>{[](auto& c) { c.target_group_size = 8; },
                                [](auto& c) { c.min_vector_size = 7; },
                                [](auto& c) { c.prefix = "other"; },
-                               [](auto& c) { c.part_elements = 10; },
+                               [](auto& c) { c.parts.largest = 10; },
+                               [](auto& c) { c.parts.chosen = false; },
                                [](auto& c) { c.min_contributors = 2; },
                                [](auto& c) { c.reduce_by.faulty_max = 1; },
                                [](auto& c) { c.schema.bytes[0] = std::byte{1}; }};

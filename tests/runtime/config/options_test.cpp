@@ -152,6 +152,15 @@ TEST(Resolve, ReadsWhatIsTyped) {
   EXPECT_FALSE(options->standing);
 }
 
+TEST(Resolve, AutomaticPartsCanBeAskedForOverAFixedSize) {
+  auto options = resolve({{"part-size", {"128KiB", "run.toml:1"}}}, {}, {});
+  ASSERT_TRUE(options);
+  EXPECT_EQ(options->part_bytes, std::uint64_t{128} << 10U);
+  options = resolve({{"part-size", {"128KiB", "run.toml:1"}}}, {}, flags({{"part-size", "auto"}}));
+  ASSERT_TRUE(options);
+  EXPECT_FALSE(options->part_bytes);
+}
+
 TEST(Resolve, RefusesValuesOutOfBoundsWithTheReason) {
   EXPECT_THAT(refusal({{"target-batch-size", "0"}}), HasSubstr("at least one sample"));
   EXPECT_THAT(refusal({{"part-size", "1KiB"}}), HasSubstr("header"));

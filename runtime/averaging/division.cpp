@@ -1,0 +1,117 @@
+#include "runtime/averaging/division.hpp"
+
+#include <algorithm>
+
+#include "runtime/averaging/shares.hpp"
+#include "runtime/codec/blockwise8.hpp"
+#include "runtime/core/check.hpp"
+
+namespace waggle {
+
+namespace {
+
+constexpr std::size_t part_bytes_min = 32_KiB; // encoded
+static_assert(part_bytes_min / sizeof(float) % codecs::block_values == 0);
+constexpr double gain_worth_it = 1.0 / 16;
+constexpr double seconds_worth_it = 0.002;
+
+/// Encoded, on the average.
+double bytes_per_element(const codec_plan& codecs) {
+  double bytes = 0;
+  double elements = 0;
+  for (const auto& run : codecs) {
+    bytes += static_cast<double>(run.elements) * static_cast<double>(bytes_per_value(run.codec));
+    elements += static_cast<double>(run.elements);
+  }
+  return elements > 0 ? bytes / elements : 0;
+}
+
+/// What the line of member `i` is busy with in each direction, in elements.
+struct load {
+  double carried = 0; // whatever the parts are
+  double idle = 0;    // before the last results come, of the time that these take
+};
+
+load load_of(std::size_t i, const round_plan& plan, const division& how) {
+  auto n = static_cast<double>(plan.members.size());
+  auto own = static_cast<double>(how.shares[i]);
+  // Of an auxiliary's own: contributions of n - 1 come, as many results leave.
+  if (plan.members[i].mode == member_mode::auxiliary)
+    return {(n - 1) * own, 0};
+  double last = 0; // a part of each other reducer
+  for (std::size_t j = 0; j < how.shares.size(); ++j)
+    if (j != i)
+      last += static_cast<double>(std::min<std::uint64_t>(how.shares[j], how.part_elements));
+  return {static_cast<double>(plan.elements) + (n - 2) * own, std::max(last - (n - 1) * own, 0.0)};
+}
+
+double seconds(const round_plan& plan, const member_bandwidths& bandwidths, const division& how,
+               bool with_idle) {
+  WAGGLE_CHECK(bandwidths.size() == plan.members.size(), "a bandwidth for each member");
+  double elements_a_second = 1 / std::max(bytes_per_element(plan.codecs), 1.0);
+  double longest = 0;
+  for (std::size_t i = 0; i < bandwidths.size(); ++i) {
+    if (bandwidths[i].value_or(0) <= 0)
+      continue;
+    auto load = load_of(i, plan, how);
+    longest = std::max(longest, (load.carried + (with_idle ? load.idle : 0))
+                                  / (*bandwidths[i] * elements_a_second));
+  }
+  return longest;
+}
+
+/// Whether the values of a part are reduced without looking at each other.
+bool by_value(aggregator how) {
+  switch (how) {
+    case aggregator::mean:
+    case aggregator::trimmed_mean:
+    case aggregator::median:
+      return true;
+    case aggregator::centered_clip:
+    case aggregator::krum:
+      return false;
+  }
+  return false;
+}
+
+} // namespace
+
+double line_seconds(const round_plan& plan, const member_bandwidths& bandwidths,
+                    const division& how) {
+  return seconds(plan, bandwidths, how, true);
+}
+
+std::uint32_t smallest_part(const codec_plan& codecs, const part_size& parts) {
+  if (!parts.chosen)
+    return parts.largest;
+  auto narrowest = sizeof(float);
+  for (const auto& run : codecs)
+    narrowest = std::min(narrowest, bytes_per_value(run.codec));
+  return std::min(static_cast<std::uint32_t>(part_bytes_min / narrowest), parts.largest);
+}
+
+bool may_be_part(std::uint32_t elements, const codec_plan& codecs, const part_size& parts) {
+  return elements >= smallest_part(codecs, parts) && elements <= parts.largest;
+}
+
+result<division> divide(const round_plan& plan, const member_bandwidths& bandwidths,
+                        const part_size& parts, std::uint64_t min_vector_size) {
+  WAGGLE_CHECK(bandwidths.size() == plan.members.size(), "a bandwidth for each member");
+  std::vector<share_bid> bids;
+  for (std::size_t i = 0; i < bandwidths.size(); ++i)
+    bids.push_back({plan.members[i].mode, bandwidths[i]});
+  auto shares = balanced_shares(bids, plan.elements, min_vector_size);
+  if (!shares)
+    return shares.error();
+  division how{std::move(*shares), parts.largest};
+  if (!parts.chosen || !by_value(plan.reduce_by.how))
+    return how;
+  auto needed = seconds(plan, bandwidths, how, false);
+  auto allowed = needed + std::max(needed * gain_worth_it, seconds_worth_it);
+  auto floor = smallest_part(plan.codecs, parts);
+  while (line_seconds(plan, bandwidths, how) > allowed && how.part_elements / 2 >= floor)
+    how.part_elements /= 2;
+  return how;
+}
+
+} // namespace waggle

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "runtime/averaging/round_plan.hpp"
+
+namespace waggle {
+
+/// How large parts are, in values.
+struct part_size {
+  std::uint32_t largest = 1U << 17U; // 512 KiB as float32
+  /// Smaller where a slow line gains by it; else always `largest`.
+  bool chosen = true;
+
+  friend bool operator==(const part_size&, const part_size&) = default;
+};
+
+/// How the members of a round divide its work: who reduces how many values, in parts of which size.
+struct division {
+  std::vector<std::uint64_t> shares;
+  std::uint32_t part_elements = 0;
+
+  friend bool operator==(const division&, const division&) = default;
+};
+
+/// Bytes a second of each member, in the order of a plan's members; none: not known, 0: never
+/// reduce.
+using member_bandwidths = std::vector<std::optional<double>>;
+
+/// Divides the vector of `plan`: shares by bandwidth (`balanced_shares`), and the largest parts
+/// that cost nothing to speak of.
+///
+/// Whoever reduces little has sent its vector when its last contributions are under way to each
+/// reducer, but results of these come back only afterwards: a part of every reducer's over its line
+/// while that has nothing else to do. So parts are halved until nobody's line needs a sixteenth (or
+/// 2 ms, below which a part's own cost is more) longer than the slowest needs anyway. Among equal
+/// lines, and where none is known, that is never: there is always a result of one's own to send.
+/// For equal inputs the same everywhere. Parts are not made smaller than `smallest_part`, and not
+/// at all for aggregators that compare whole parts.
+///
+/// Reads from `plan`: members, elements, codecs, reduce_by. Fails like balanced_shares.
+/// REQUIRES: as many bandwidths as members.
+result<division> divide(const round_plan& plan, const member_bandwidths& bandwidths,
+                        const part_size& parts, std::uint64_t min_vector_size);
+
+/// What a division of `plan` would take by the lines that are known, in seconds without delays; 0
+/// if none is.
+double line_seconds(const round_plan& plan, const member_bandwidths& bandwidths,
+                    const division& how);
+
+/// The least that a part may have under these codecs: 32 KiB on the wire, of which headers and
+/// codebooks are a few hundredths. A multiple of every codec's block. At most `parts.largest`.
+std::uint32_t smallest_part(const codec_plan& codecs, const part_size& parts);
+
+/// Whether a leader may choose parts of `elements` for a round with these codecs.
+bool may_be_part(std::uint32_t elements, const codec_plan& codecs, const part_size& parts);
+
+} // namespace waggle
