@@ -75,9 +75,9 @@ allreduce_round_impl::behavior_type allreduce_round(self_pointer self, node_cont
     rounds->finish(engine->plan().id, engine->standing(), now());
   });
   auto listener = caf::actor_cast<caf::weak_actor_ptr>(neighbours.listener);
-  ctx.rounds->begin(engine, [listener](const peer_record& who, const round_id& round) {
+  ctx.rounds->begin(engine, [listener](const peer_record& who, const wire::event& word) {
     if (auto target = caf::actor_cast<caf::strong_actor_ptr>(listener))
-      caf::anon_send(caf::actor_cast<round_listener_actor>(target), member_departed{who, round});
+      caf::anon_send(caf::actor_cast<round_listener_actor>(target), group_word{who, word});
   });
   return {
     [ctx, now](const inbound_event& msg) { ctx.rounds->deliver(msg, now()); },

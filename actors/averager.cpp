@@ -131,10 +131,8 @@ struct steward {
     step.round = nullptr;
     step.follows = {};
     step.scattered = false;
-    bool other_line = tell_bandwidth();
-    auto plan = step.what.standing && !other_line
-                  ? st.group.next(step.what.epoch, step.codecs, step.what.expected_peers)
-                  : std::nullopt;
+    step.replaced = false;
+    auto plan = standing_plan();
     if (!plan)
       return search();
     if (step.what.expected_peers != 0)
@@ -144,17 +142,18 @@ struct steward {
     self->request(matchmaker, 1s, get_seekers{step.codecs})
       .then(
         [self = self, ctx = ctx, config = config, board = switchboard, maker = matchmaker,
-         generation = st.steps, plan = *plan](const seekers& found) {
+         generation = st.steps](const seekers& found) {
           steward s{self, ctx, config, board, maker};
           if (!s.awaits_group(generation))
             return;
-          bool newcomers = std::any_of(found.peers.begin(), found.peers.end(),
-                                       [&](const peer_id& peer) { return !is_member(peer, plan); });
-          auto& last = self->state.group.last();
-          if (newcomers || !last || last->members != plan.members)
-            s.search();
+          auto plan = s.standing_plan(); // it may have fallen apart meanwhile
+          bool stays = plan
+                       && std::all_of(found.peers.begin(), found.peers.end(),
+                                      [&](const peer_id& peer) { return is_member(peer, *plan); });
+          if (stays)
+            s.keep_group(*plan);
           else
-            s.keep_group(plan);
+            s.search();
         },
         [self = self, ctx = ctx, config = config, board = switchboard, maker = matchmaker,
          generation = st.steps](const caf::error&) {
@@ -164,8 +163,14 @@ struct steward {
         });
   }
 
-  /// Matchmaking learns what was measured of our line. True if the standing group was planned with
-  /// something else.
+  std::optional<round_plan> standing_plan() const {
+    const auto& step = *state().current;
+    return step.what.standing
+             ? state().group.next(step.what.epoch, step.codecs, step.what.expected_peers)
+             : std::nullopt;
+  }
+
+  /// Matchmaking learns what was measured of our line. True if it is something else than before.
   bool tell_bandwidth() const {
     if (!ctx.line || !config.measures_bandwidth)
       return false;
@@ -184,7 +189,11 @@ struct steward {
   }
 
   void keep_group(const round_plan& plan) const {
-    state().current->follows = state().group.last()->id;
+    auto& st = state();
+    st.current->follows = st.group.last()->id;
+    // Whoever began it has not heard yet, or will not finish it: see standing_group.
+    if (auto replaced = st.group.replaced(plan.epoch))
+      will_not_begin(*replaced);
     on_group(plan);
   }
 
@@ -194,6 +203,7 @@ struct steward {
     leave_standing_group();
     if (!is_finite())
       return deliver_failure(not_finite());
+    tell_bandwidth();
     auto left = time_left();
     find_group question{step.what.epoch,         step.codecs, step.what.gather, {}, left,
                         step.what.expected_peers};
@@ -209,6 +219,7 @@ struct steward {
             self->state.current->matchmaking_seconds +=
               seconds_of(s.now() - self->state.current->attempt_began);
             self->state.current->scattered = formed.scattered;
+            self->state.group.agree_on(formed.terms);
             s.on_group(formed.plan);
           }
         },
@@ -257,6 +268,8 @@ struct steward {
     round_neighbours neighbours{switchboard, caf::actor_cast<round_listener_actor>(self), st.parts};
     step.round = self->spawn<caf::monitored>(allreduce_round, ctx, settings, std::move(order),
                                              std::move(neighbours));
+    if (step.what.standing && !step.scattered && tell_bandwidth())
+      report_line(plan);
     if (!std::exchange(st.ticking, true))
       self->delayed_send(self, round_check_interval(config.round), check_rounds{});
   }
@@ -294,12 +307,14 @@ struct steward {
     if (!st.current || !st.current->plan || st.current->plan->id != msg.report.round)
       return;
     auto& step = *st.current;
+    bool failed = msg.report.outcome == round_outcome::failed;
+    if (failed && step.replaced && !step.cancelled && time_left() > 0ms)
+      return attempt(); // the standing group goes on, as its leader said
     if (msg.all_took_part && !step.scattered)
       st.group.establish(*step.plan);
     else
       st.group.dissolve();
     count(msg.report);
-    bool failed = msg.report.outcome == round_outcome::failed;
     // Whoever leaves us out because of our values cannot tell us so; we can see it.
     if (failed && !is_finite())
       return deliver_failure(not_finite());
@@ -431,9 +446,13 @@ struct steward {
     auto& step = *state().current;
     if (!step.plan)
       return;
-    // What comes for this round later on is answered, not kept.
-    ctx.rounds->finish(step.plan->id, {step.plan->id, 0, false, {}, false, false}, now());
+    will_not_begin(step.plan->id);
     tell_members(*step.plan, why);
+  }
+
+  /// What comes for this round is answered, not kept.
+  void will_not_begin(const round_id& round) const {
+    ctx.rounds->finish(round, {round, 0, false, {}, false, false}, now());
   }
 
   void tell_members(const round_plan& plan, ec why) const {
@@ -456,13 +475,22 @@ struct steward {
     tell_members(plan, ec::not_looking);
   }
 
+  void on_word(const group_word& msg) const {
+    if (const auto* line = std::get_if<wire::line_report>(&msg.what))
+      on_line(msg.who, *line);
+    else if (const auto* anew = std::get_if<wire::new_division>(&msg.what))
+      on_new_division(msg.who, *anew);
+    else if (const auto* left = std::get_if<wire::round_suspect>(&msg.what))
+      on_departed(msg.who, left->round);
+  }
+
   /// A member of our standing group, or of the round that follows it, wants another group.
-  void on_departed(const member_departed& msg) const {
+  void on_departed(const peer_record& who, const round_id& round) const {
     auto& st = state();
-    if (st.group.last() && st.group.last()->id == msg.round && st.group.contains(msg.who.id))
+    if (st.group.last() && st.group.last()->id == round && st.group.contains(who.id))
       st.group.dissolve();
     auto& step = st.current;
-    if (!step || !step->plan || step->follows != msg.round || !is_member(msg.who.id, *step->plan))
+    if (!step || !step->plan || step->follows != round || !is_member(who.id, *step->plan))
       return;
     failure why{ec::not_looking, "a member looks for another group"};
     if (step->round) {
@@ -471,6 +499,76 @@ struct steward {
       leave_group(ec::not_looking);
       attempt();
     }
+  }
+
+  // -- lines that change
+  // -------------------------------------------------------------------------------------------
+
+  /// The plan of the round that runs, or of the last one.
+  const round_plan* latest_plan() const {
+    const auto& st = state();
+    if (st.current && st.current->plan)
+      return &*st.current->plan;
+    return st.group.last() ? &*st.group.last() : nullptr;
+  }
+
+  void report_line(const round_plan& plan) const {
+    const auto& leader = plan.members.front().peer;
+    wire::line_report word{plan.id, state().told_bandwidth};
+    if (leader.id == ctx.record.id)
+      on_line(leader, word);
+    else
+      self->send(switchboard, tell_peer{leader, word, {}});
+  }
+
+  /// We lead the group of `word.round`: is its work to be divided anew from the next round on?
+  void on_line(const peer_record& who, const wire::line_report& word) const {
+    auto& st = state();
+    const auto* plan = latest_plan();
+    bool known = plan != nullptr
+                 && (plan->id == word.round || (st.current && st.current->follows == word.round));
+    if (!known || plan->members.front().peer.id != ctx.record.id)
+      return;
+    auto better = st.group.on_line(*plan, position_of(who.id, *plan), word.bandwidth);
+    if (!better)
+      return;
+    ctx.log->debug("rounds after {} are divided anew", short_name(plan->id));
+    for (const auto& other : plan->members)
+      if (other.peer.id != ctx.record.id)
+        self->send(switchboard, tell_peer{other.peer, wire::new_division{plan->id, *better}, {}});
+  }
+
+  /// The leader of our group divides the rounds after this one anew.
+  void on_new_division(const peer_record& who, const wire::new_division& word) const {
+    auto& st = state();
+    auto& step = st.current;
+    bool late = step && step->plan && step->follows == word.round;
+    const auto* plan = late ? &*step->plan : latest_plan();
+    if (plan == nullptr || (!late && plan->id != word.round)
+        || plan->members.front().peer.id != who.id)
+      return;
+    auto valid =
+      st.group.on_division(word.round, *plan, word.how, position_of(ctx.record.id, *plan));
+    if (!valid) {
+      ctx.log->warn("peer {} divides rounds in a way that we refuse: {}", short_name(who.id),
+                    to_string(valid.error()));
+      ctx.metrics->count_refused_input(valid.error().code);
+    }
+    if (!late)
+      return;
+    if (step->round) {
+      step->replaced = true;
+      self->send(step->round, cancel_round{{ec::not_looking, "the work is divided anew"}});
+    } else {
+      will_not_begin(step->plan->id);
+      attempt();
+    }
+  }
+
+  static std::size_t position_of(const peer_id& peer, const round_plan& plan) {
+    auto found = std::find_if(plan.members.begin(), plan.members.end(),
+                              [&](const round_member& m) { return m.peer.id == peer; });
+    return static_cast<std::size_t>(found - plan.members.begin());
   }
 };
 
@@ -537,7 +635,7 @@ averager_impl::behavior_type averager(self_pointer self, node_context ctx, avera
         self->send(st.current->round, msg);
     },
     [with](const round_finished& msg) { with([&](const steward& s) { s.on_finished(msg); }); },
-    [with](const member_departed& msg) { with([&](const steward& s) { s.on_departed(msg); }); },
+    [with](const group_word& msg) { with([&](const steward& s) { s.on_word(msg); }); },
     [self, ctx](forget_old again) {
       for (auto unwanted = ctx.rounds->forget_old(self->clock().now()); unwanted > 0; --unwanted)
         ctx.metrics->count_refused_input(ec::unknown_round);

@@ -74,6 +74,7 @@ struct averager_state {
     step_stage stage = step_stage::looking_for_group;
     std::optional<round_plan> plan; // of the group that was found
     bool scattered = false;         // that group does not meet again at once
+    bool replaced = false;          // `plan`, by a new division while its round was running
     round_id follows;               // the standing group's last round; zero: found by matchmaking
     allreduce_round_impl round;
   };
@@ -81,14 +82,15 @@ struct averager_state {
   std::optional<step> current;
   std::uint64_t steps = 0; // generation of `current`
   standing_group group;
-  std::optional<double> told_bandwidth; // what matchmaking knows of our line
+  std::optional<double>
+    told_bandwidth; // what matchmaking, and the group's leader, know of our line
   error_feedback feedback;
   std::vector<allreduce_part_actor> parts;
   bool ticking = false; // a check_rounds is under way to us
 };
 
 using averager_impl =
-  averager_actor::extend<caf::reacts_to<round_finished>, caf::reacts_to<member_departed>,
+  averager_actor::extend<caf::reacts_to<round_finished>, caf::reacts_to<group_word>,
                          caf::reacts_to<forget_old>, caf::reacts_to<check_rounds>,
                          caf::reacts_to<step_expired>>;
 
@@ -104,6 +106,10 @@ using averager_impl =
 ///
 /// A member of a standing group that needs another group (somebody new is there) says so to the
 /// others under the id of their last round, so that nobody waits for it in vain.
+///
+/// While a round runs, a member whose line turned out to carry something else tells the group's
+/// leader. If another division of the work is worth it, the leader tells all, and the next round
+/// begins with it: no data waits for that, and nobody looks for a group.
 averager_impl::behavior_type averager(averager_impl::stateful_pointer<averager_state> self,
                                       node_context ctx, averaging_config config,
                                       switchboard_actor switchboard, matchmaker_actor matchmaker);

@@ -228,7 +228,9 @@ struct broker {
     plan.codecs = st.current->what.codecs;
     plan.reduce_by = config.reduce_by;
     plan.min_contributors = config.min_contributors;
-    auto divided = divide(plan, bandwidths, config.parts, config.min_vector_size);
+    auto terms = terms_of(*st.current);
+    terms.lines = std::move(bandwidths);
+    auto divided = divide(plan, terms.lines, config.parts, config.min_vector_size);
     if (divided) {
       plan.shares = std::move(divided->shares);
       plan.part_elements = divided->part_elements;
@@ -243,12 +245,17 @@ struct broker {
     }
     for (const auto& follower : a.followers)
       self->send(switchboard, tell_peer{follower.record, wire::begin_group{plan}, {}});
-    form(plan);
+    form(plan, std::move(terms));
+  }
+
+  division_terms terms_of(const matchmaker_state::running& run) const {
+    bool reduces = config.mode != member_mode::client && run.bandwidth.value_or(1) > 0;
+    return {config.parts, config.min_vector_size, reduces, {}};
   }
 
   void operator()(const group_search::failed& a) const { end(a.why); }
 
-  void form(const round_plan& plan) const {
+  void form(const round_plan& plan, division_terms terms) const {
     auto& st = state();
     auto run = std::move(*st.current);
     st.current.reset();
@@ -261,7 +268,7 @@ struct broker {
     ctx.metrics->count_matchmaking(ec::none, seconds_of(self->clock().now() - run.began), size);
     ctx.log->debug("matchmaking formed a group of {} for round {} under {}", plan.members.size(),
                    short_name(plan.id), run.key.text());
-    run.promise.deliver(group_formed{plan, scattered});
+    run.promise.deliver(group_formed{plan, scattered, std::move(terms)});
   }
 
   void end(const failure& why) const {
@@ -369,7 +376,7 @@ struct broker {
       (*this)(group_search::disband{std::move(orphans), from});
     state().led_by = {state().searches, from.id};
     (*this)(group_search::withdraw{});
-    form(plan);
+    form(plan, terms_of(*current));
   }
 
   status check(const peer_record& from, const round_plan& plan) const {

@@ -183,6 +183,7 @@ struct group_formed {
   round_plan plan; // complete and verified; we are one of its members
   /// The members have gone on to different buckets: they are not to meet again at once.
   bool scattered = false;
+  division_terms terms; // with the members' bandwidths, if we lead the group
 };
 /// Command: stop the current search. It fails with ec::cancelled.
 struct cancel_search {};
@@ -270,10 +271,11 @@ enum class step_stage : std::uint8_t {
 struct cancel_round {
   failure why{ec::cancelled, {}};
 };
-/// Event to whoever started a round: one of its members looks for another group.
-struct member_departed {
+/// Event to whoever started a round: what one of its members, present or past, says about the
+/// group (round_registry::group_listener).
+struct group_word {
   peer_record who;
-  round_id round;
+  wire::event what;
 };
 /// Command to a part: do this sum, or whatever else takes long, on the part's thread.
 struct reduce_part {
@@ -439,7 +441,7 @@ WAGGLE_LOCAL(step_stage)
 WAGGLE_LOCAL(round_report)
 WAGGLE_LOCAL(cancel_round)
 WAGGLE_LOCAL(round_finished)
-WAGGLE_LOCAL(member_departed)
+WAGGLE_LOCAL(group_word)
 WAGGLE_LOCAL(reduce_part)
 WAGGLE_LOCAL(get_state_snapshot)
 WAGGLE_LOCAL(state_snapshot)

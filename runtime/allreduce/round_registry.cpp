@@ -19,24 +19,35 @@ bool says_departure(const inbound_event& event) {
   return word != nullptr && word->reason == ec::not_looking;
 }
 
+/// Of no interest to the round itself.
+bool is_about_lines(const inbound_event& event) {
+  return std::holds_alternative<wire::line_report>(event.what)
+         || std::holds_alternative<wire::new_division>(event.what);
+}
+
 } // namespace
 
 const round_id* round_of(const wire::event& event) {
   return std::visit(find_round{}, event);
 }
 
-void round_registry::begin(const std::shared_ptr<round_engine>& round, departure on_departure) {
+void round_registry::begin(const std::shared_ptr<round_engine>& round, group_listener on_group) {
   {
     std::lock_guard guard{mutex_};
     auto& entry = rounds_[round->plan().id];
     auto waiting = std::exchange(entry.parked, {});
     parked_ -= waiting.size();
     entry.running = round;
-    entry.on_departure = std::move(on_departure);
+    entry.on_group = std::move(on_group);
     round->begin();
     // With the lock held, so that nothing overtakes what came earlier.
     for (const auto& event : waiting)
-      round->on_event(event);
+      if (is_about_lines(event)) {
+        event.release();
+        entry.on_group(event.from, event.what);
+      } else {
+        round->on_event(event);
+      }
   }
   round->ship(); // encoding takes its time
 }
@@ -66,8 +77,14 @@ bool round_registry::deliver(const inbound_event& event, steady_time now) {
   {
     std::lock_guard guard{mutex_};
     auto found = rounds_.find(*id);
-    if (found != rounds_.end() && found->second.on_departure && says_departure(event))
-      found->second.on_departure(event.from, *id);
+    if (found != rounds_.end() && found->second.on_group) {
+      if (says_departure(event) || is_about_lines(event))
+        found->second.on_group(event.from, event.what);
+      if (is_about_lines(event)) {
+        event.release();
+        return true;
+      }
+    }
     if (found != rounds_.end() && found->second.standing) {
       event.release();
       answer_late(found->second, event);

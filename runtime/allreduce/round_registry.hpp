@@ -30,13 +30,14 @@ public:
   };
   /// Answers a peer.
   using reply = std::function<void(const peer_record& to, wire::event what)>;
-  /// Hears when a member of a round says that it looks for another group; also after the end.
-  using departure = std::function<void(const peer_record& who, const round_id& round)>;
+  /// Hears what a member of a round says about the group, also after the end: that it looks for
+  /// another one (round_suspect with ec::not_looking), line_report, new_division.
+  using group_listener = std::function<void(const peer_record& who, const wire::event& word)>;
 
   round_registry(limits limits, reply answer) : limits_(limits), answer_(std::move(answer)) {}
 
   /// Registers `round`, begins it, and hands it what has come for it already.
-  void begin(const std::shared_ptr<round_engine>& round, departure on_departure);
+  void begin(const std::shared_ptr<round_engine>& round, group_listener on_group);
   /// The round reported how it ended, or will not begin here.
   void finish(const round_id& id, const wire::round_standing& standing, steady_time now);
 
@@ -61,7 +62,7 @@ private:
   struct entry {
     std::shared_ptr<round_engine> running;        // null: over, or not begun
     std::optional<wire::round_standing> standing; // over
-    departure on_departure;                       // unless not begun
+    group_listener on_group;                      // unless not begun
     std::vector<inbound_event> parked;            // not begun
     steady_time since;                            // first parked, or over
   };

@@ -14,6 +14,7 @@ constexpr std::size_t part_bytes_min = 32_KiB; // encoded
 static_assert(part_bytes_min / sizeof(float) % codecs::block_values == 0);
 constexpr double gain_worth_it = 1.0 / 16;
 constexpr double seconds_worth_it = 0.002;
+constexpr double change_worth_it = 0.05; // lines are measured within a few hundredths
 
 /// Encoded, on the average.
 double bytes_per_element(const codec_plan& codecs) {
@@ -112,6 +113,30 @@ result<division> divide(const round_plan& plan, const member_bandwidths& bandwid
   while (line_seconds(plan, bandwidths, how) > allowed && how.part_elements / 2 >= floor)
     how.part_elements /= 2;
   return how;
+}
+
+std::optional<division> better_division(const round_plan& plan, const division_terms& terms) {
+  auto how = divide(plan, terms.lines, terms.parts, terms.min_vector_size);
+  if (!how)
+    return std::nullopt; // a group that got together has somebody who reduces
+  auto now = line_seconds(plan, terms.lines, {plan.shares, plan.part_elements});
+  if (line_seconds(plan, terms.lines, *how) >= now * (1 - change_worth_it))
+    return std::nullopt;
+  return std::move(*how);
+}
+
+status check_division(const round_plan& plan, const division& how, const division_terms& terms,
+                      std::size_t self) {
+  auto other = plan;
+  other.shares = how.shares;
+  other.part_elements = how.part_elements;
+  if (auto valid = validate_plan(other); !valid)
+    return valid;
+  if (!may_be_part(how.part_elements, plan.codecs, terms.parts))
+    return failure{ec::protocol_violation, "division: parts of a size that nobody agreed on"};
+  if (how.shares[self] != 0 && !terms.reduces)
+    return failure{ec::protocol_violation, "division: we said that we never reduce"};
+  return done{};
 }
 
 } // namespace waggle

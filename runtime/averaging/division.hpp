@@ -29,6 +29,16 @@ struct division {
 /// reduce.
 using member_bandwidths = std::vector<std::optional<double>>;
 
+/// What a group's members agreed on about dividing their rounds.
+struct division_terms {
+  part_size parts;
+  std::uint64_t min_vector_size = 0;
+  bool reduces = true;     // we do; else a division with a share for us is none
+  member_bandwidths lines; // as the group's leader knows them; empty: we do not lead
+
+  friend bool operator==(const division_terms&, const division_terms&) = default;
+};
+
 /// Divides the vector of `plan`: shares by bandwidth (`balanced_shares`), and the largest parts
 /// that cost nothing to speak of.
 ///
@@ -44,6 +54,16 @@ using member_bandwidths = std::vector<std::optional<double>>;
 /// REQUIRES: as many bandwidths as members.
 result<division> divide(const round_plan& plan, const member_bandwidths& bandwidths,
                         const part_size& parts, std::uint64_t min_vector_size);
+
+/// How the rounds after that of `plan` are to be divided, if that is worth saying: they take by
+/// `terms.lines` a twentieth less than divided as in `plan`.
+/// REQUIRES: `terms.lines` has as many as there are members.
+std::optional<division> better_division(const round_plan& plan, const division_terms& terms);
+
+/// What member `self` checks before it takes another division of `plan` from its leader. Fails with
+/// ec::protocol_violation and the reason.
+status check_division(const round_plan& plan, const division& how, const division_terms& terms,
+                      std::size_t self);
 
 /// What a division of `plan` would take by the lines that are known, in seconds without delays; 0
 /// if none is.

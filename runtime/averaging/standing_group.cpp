@@ -9,11 +9,22 @@ namespace waggle {
 
 namespace {
 
-round_id following(const round_id& last, epoch_id epoch) {
-  std::array<std::byte, 8> number{};
-  for (std::size_t i = 0; i < number.size(); ++i)
-    number[i] = static_cast<std::byte>(epoch.value() >> (8 * i));
-  auto hash = sha256_stream{}.add("waggle standing group").add(last.view()).add(number).finish();
+std::array<std::byte, 8> little_endian(std::uint64_t number) {
+  std::array<std::byte, 8> bytes{};
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = static_cast<std::byte>(number >> (8 * i));
+  return bytes;
+}
+
+round_id following(const round_id& last, epoch_id epoch, const division* how) {
+  sha256_stream stream;
+  stream.add("waggle standing group").add(last.view()).add(little_endian(epoch.value()));
+  if (how != nullptr) {
+    stream.add(little_endian(how->part_elements));
+    for (auto share : how->shares)
+      stream.add(little_endian(share));
+  }
+  auto hash = stream.finish();
   round_id next;
   std::copy_n(hash.bytes.begin(), round_id::size, next.bytes.begin());
   return next;
@@ -27,10 +38,51 @@ std::optional<round_plan> standing_group::next(epoch_id epoch, const codec_plan&
     return std::nullopt;
   if (expected_peers != 0 && expected_peers != last_->members.size())
     return std::nullopt;
+  const division* how = nullptr;
+  if (is_divided_anew()) {
+    if (!anew_->how)
+      return std::nullopt;
+    how = &*anew_->how;
+  }
   auto plan = *last_;
-  plan.id = following(last_->id, epoch);
+  plan.id = following(last_->id, epoch, how);
   plan.epoch = epoch;
+  if (how != nullptr) {
+    plan.shares = how->shares;
+    plan.part_elements = how->part_elements;
+  }
   return plan;
+}
+
+std::optional<round_id> standing_group::replaced(epoch_id epoch) const {
+  if (!is_divided_anew())
+    return std::nullopt;
+  return following(last_->id, epoch, nullptr);
+}
+
+std::optional<division> standing_group::on_line(const round_plan& plan, std::size_t member,
+                                                std::optional<double> bandwidth) {
+  auto& lines = terms_.lines;
+  // Whoever never reduces does not measure.
+  if (lines.size() != plan.members.size() || member >= lines.size() || lines[member] == 0.0)
+    return std::nullopt;
+  lines[member] = bandwidth;
+  auto next = plan;
+  if (anew_ && anew_->after == plan.id && anew_->how) { // said before
+    next.shares = anew_->how->shares;
+    next.part_elements = anew_->how->part_elements;
+  }
+  auto better = better_division(next, terms_);
+  if (better)
+    anew_ = {plan.id, better};
+  return better;
+}
+
+status standing_group::on_division(const round_id& round, const round_plan& plan, division how,
+                                   std::size_t self) {
+  auto valid = check_division(plan, how, terms_, self);
+  anew_ = {round, valid ? std::optional{std::move(how)} : std::nullopt};
+  return valid;
 }
 
 bool standing_group::contains(const peer_id& peer) const {

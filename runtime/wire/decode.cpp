@@ -215,6 +215,25 @@ failure read(const proto::RoundStanding& from, round_standing& out) {
   return {};
 }
 
+failure read(const proto::LineReport& from, line_report& out) {
+  if (from.has_bandwidth()) {
+    out.bandwidth = from.bandwidth();
+    if (!std::isfinite(*out.bandwidth))
+      return {ec::non_finite, "line_report: bandwidth"};
+  }
+  return read_id(from.round(), out.round) && (!out.bandwidth || *out.bandwidth > 0)
+           ? failure{}
+           : violation("line_report");
+}
+
+failure read(const proto::NewDivision& from, new_division& out) {
+  if (static_cast<std::size_t>(from.shares_size()) > round_members_max)
+    return {ec::oversize, "new_division: shares"};
+  out.how.shares.assign(from.shares().begin(), from.shares().end());
+  out.how.part_elements = from.part_elements();
+  return read_id(from.round(), out.round) ? failure{} : violation("new_division");
+}
+
 template <class Struct, class Proto>
 result<message> as_call(const Header& header, const Proto& from) {
   Struct out;
@@ -299,6 +318,10 @@ result<message> read_content(const Header& header) {
       return as_event<round_takeover>(header.round_takeover());
     case Header::kRoundStanding:
       return as_event<round_standing>(header.round_standing());
+    case Header::kLineReport:
+      return as_event<line_report>(header.line_report());
+    case Header::kNewDivision:
+      return as_event<new_division>(header.new_division());
     case Header::kRefusal:
       return read_refusal(header);
     case Header::kCancel:

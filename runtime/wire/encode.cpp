@@ -179,6 +179,21 @@ void write(const round_standing& x, Header& out) {
   to.set_committed(x.committed);
 }
 
+void write(const line_report& x, Header& out) {
+  auto& to = *out.mutable_line_report();
+  to.set_round(write_id(x.round));
+  if (x.bandwidth)
+    to.set_bandwidth(*x.bandwidth);
+}
+
+void write(const new_division& x, Header& out) {
+  auto& to = *out.mutable_new_division();
+  to.set_round(write_id(x.round));
+  for (auto share : x.how.shares)
+    to.add_shares(share);
+  to.set_part_elements(x.how.part_elements);
+}
+
 // -- the envelope --------------------------------------------------------------------------------
 
 struct writer {

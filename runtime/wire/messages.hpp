@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "runtime/averaging/division.hpp"
 #include "runtime/averaging/round_plan.hpp"
 #include "runtime/averaging/round_view.hpp"
 #include "runtime/core/endpoint.hpp"
@@ -162,6 +163,20 @@ struct round_standing {
   bool committed = false;     // `view` was committed here
 };
 
+// Between rounds of a group that stays together (runtime/averaging/standing_group.hpp).
+
+/// Member of `round` to its plan's first: "this is what my line carries now", in bytes a second;
+/// none: not known any more.
+struct line_report {
+  round_id round;
+  std::optional<double> bandwidth; // finite and positive
+};
+/// A plan's first member to the others: "the rounds that follow `round` are divided like this."
+struct new_division {
+  round_id round;
+  division how;
+};
+
 // -- state: answered by the state_donor -----------------------------------------------------------
 
 /// "What state can you give me?" Answered with state_header.
@@ -193,7 +208,7 @@ using response =
   std::variant<dht_pong, dht_found, dht_stored, join_reply, state_header, state_chunk>;
 using event = std::variant<goodbye, begin_group, disband_group, leave_group, progress_push, part,
                            round_propose, round_prepared, round_suspect, round_commit, round_abort,
-                           round_takeover, round_standing>;
+                           round_takeover, round_standing, line_report, new_division>;
 
 /// A request; the asker chose `id`, unique among its open calls on this link.
 struct call {

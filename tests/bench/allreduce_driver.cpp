@@ -69,7 +69,8 @@ int run(std::size_t rank, std::size_t world, std::size_t bytes, int warmup, int 
         const std::filesystem::path& folder) {
   auto began = monotonic();
   run_options options;
-  options.log_level = "warn";
+  const char* log_level = std::getenv("BENCH_LOG_LEVEL");
+  options.log_level = log_level != nullptr ? log_level : "warn";
   options.data_dir = folder / ("data-" + std::to_string(rank));
   const char* address = std::getenv("BENCH_ADDR");
   options.listen = {address != nullptr ? address : "127.0.0.1", 0};

@@ -29,8 +29,7 @@ switchboard_actor::behavior_type recording_switchboard(switchboard_actor::pointe
 
 round_listener_actor::behavior_type recording_listener(round_listener_actor::pointer,
                                                        log_book log) {
-  return {[=](const round_finished& msg) { log->ended.push_back(msg); },
-          [](const member_departed&) {}};
+  return {[=](const round_finished& msg) { log->ended.push_back(msg); }, [](const group_word&) {}};
 }
 
 /// Three members; we are the first, lead, and reduce all three parts of six values.

@@ -482,39 +482,6 @@ TEST_F(Averager, AGroupOfABucketDoesNotStand) {
   }
 }
 
-TEST_F(Averager, AStandingGroupPlansAnewForALineThatWasMeasured) {
-  add();
-  add();
-  averaging_config declared;
-  declared.measures_bandwidth = false;
-  add(declared);
-  auto what = question({1});
-  what.standing = true;
-  what.expected_peers = 3;
-  average_all({what, what, what});
-  auto formed = groups;
-  auto carry = [&](std::size_t who, double rate) {
-    constexpr std::uint64_t packet = 1448;
-    auto now = sched.clock().now();
-    auto gap = std::chrono::nanoseconds(static_cast<std::int64_t>(1e9 * packet / rate));
-    for (auto at = now - 4s; at < now; at += gap)
-      peers[who]->ctx.line->carried(false, packet, at);
-  };
-  pass(10s);
-  carry(0, 1e6);
-  carry(2, 1e6);
-  average_all({what, what, what});
-  EXPECT_GT(groups, formed);
-  formed = groups;
-  EXPECT_NEAR(peers[0]->told_bandwidth.value_or(0), 1e6, 5e4);
-  EXPECT_FALSE(peers[1]->told_bandwidth);
-  EXPECT_FALSE(peers[2]->told_bandwidth) << "what is declared is not measured";
-  pass(5s);
-  carry(0, 1.1e6);
-  average_all({what, what, what});
-  EXPECT_EQ(groups, formed) << "not for so little";
-}
-
 TEST_F(Averager, AMemberThatLeavesTheStandingGroupHoldsNobodyUp) {
   for (int i = 0; i < 3; ++i)
     add();

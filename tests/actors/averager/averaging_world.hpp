@@ -73,8 +73,8 @@ protected:
   std::function<void(round_plan&)> change_plan = [](round_plan&) {};
   std::uint64_t groups = 0;
   /// Whether what peer `from` says arrives.
-  std::function<bool(std::size_t from, const tell_peer& msg)> lets_through
-    = [](std::size_t, const tell_peer&) { return true; };
+  std::function<bool(std::size_t from, const tell_peer& msg)> lets_through =
+    [](std::size_t, const tell_peer&) { return true; };
 
 private:
   struct maker_state {
@@ -85,6 +85,7 @@ private:
   struct verdict {
     std::uint64_t number;
     result<round_plan> outcome;
+    bool leads = false;
   };
 
   switchboard_actor::behavior_type switchboard_of(std::size_t from) {
@@ -141,9 +142,12 @@ private:
       auto promise = std::move(found->second);
       self->state.open.erase(found);
       if (v.outcome)
-        promise.deliver(group_formed{*v.outcome, scattered});
-      else
-        promise.deliver(to_caf(v.outcome.error()));
+        // Only who leads knows the others' lines.
+        division_terms terms{{v.outcome->part_elements, false}, 0, true, {}};
+      if (v.leads)
+        terms.lines.resize(v.outcome->members.size());
+      promise.deliver(group_formed{*v.outcome, scattered, std::move(terms)});
+      else promise.deliver(to_caf(v.outcome.error()));
       return true;
     });
   }
@@ -179,7 +183,7 @@ private:
       change_plan(plan);
       ASSERT_TRUE(validate_plan(plan)) << to_string(validate_plan(plan).error());
       for (const auto& m : members) {
-        verdicts_.push_back({m.number, plan});
+        verdicts_.push_back({m.number, plan, &m == &members.front()});
         // A promise can only be kept by the actor that gave it, while it runs.
         caf::anon_send(peers[m.peer]->maker, inbound_event{});
       }

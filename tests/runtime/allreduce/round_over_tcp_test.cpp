@@ -145,7 +145,7 @@ public:
       engine_ = engine;
       report_.reset();
     });
-    rounds_.begin(engine, [](const peer_record&, const round_id&) {});
+    rounds_.begin(engine, [](const peer_record&, const wire::event&) {});
   }
 
   /// How the round ended here.

@@ -1,6 +1,11 @@
 #include "runtime/averaging/standing_group.hpp"
 
+#include <set>
+#include <tuple>
+
 #include <gtest/gtest.h>
+
+#include "tests/runtime/averaging/plans.hpp"
 
 namespace waggle {
 namespace {
@@ -61,6 +66,157 @@ TEST(StandingGroup, DoesNotFitAnotherVectorOrAnotherNumberOfPeers) {
   group.establish(two_members());
   EXPECT_FALSE(group.next(epoch_id{4}, vector_of(11), 0));
   EXPECT_FALSE(group.next(epoch_id{4}, vector_of(10), 3));
+}
+
+// -- lines that change --------------------------------------------------------------------------
+
+constexpr double fast = 12e6;
+constexpr double slow = 3e6;
+constexpr std::uint64_t elements = 1U << 20U;
+
+/// A round of four, divided evenly.
+round_plan four_members() {
+  auto plan = plan_for(4, elements / 4, part_size{}.largest);
+  plan.epoch = epoch_id{3};
+  return plan;
+}
+
+division_terms leading(member_bandwidths lines) {
+  division_terms terms;
+  terms.lines = std::move(lines);
+  return terms;
+}
+
+TEST(StandingGroup, DividesTheNextRoundAnewForASlowLine) {
+  standing_group leader;
+  standing_group member;
+  leader.agree_on(leading(member_bandwidths(4, fast)));
+  member.agree_on({});
+  auto first = four_members();
+  // While the first round runs.
+  auto how = leader.on_line(first, 3, slow);
+  ASSERT_TRUE(how);
+  EXPECT_EQ(how->shares[3], 0U);
+  EXPECT_LT(how->part_elements, first.part_elements);
+  EXPECT_TRUE(member.on_division(first.id, first, *how, 1));
+  leader.establish(first);
+  member.establish(first);
+  auto next = leader.next(epoch_id{4}, first.codecs, 4);
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->shares, how->shares);
+  EXPECT_EQ(next->part_elements, how->part_elements);
+  EXPECT_EQ(next->members, first.members);
+  EXPECT_TRUE(validate_plan(*next));
+  EXPECT_EQ(next, member.next(epoch_id{4}, first.codecs, 0));
+  // The rounds after that go on like it.
+  leader.establish(*next);
+  auto third = leader.next(epoch_id{5}, first.codecs, 4);
+  EXPECT_EQ(third->shares, how->shares);
+  EXPECT_FALSE(leader.replaced(epoch_id{5}));
+}
+
+TEST(StandingGroup, RoundsByTheOldDivisionHaveAnotherId) {
+  standing_group knows;
+  standing_group late;
+  knows.agree_on({});
+  late.agree_on({});
+  auto first = four_members();
+  division how{{elements, 0, 0, 0}, 8192};
+  ASSERT_TRUE(knows.on_division(first.id, first, how, 1));
+  knows.establish(first);
+  late.establish(first);
+  auto old = late.next(epoch_id{4}, first.codecs, 4);
+  EXPECT_NE(knows.next(epoch_id{4}, first.codecs, 4)->id, old->id);
+  EXPECT_EQ(knows.replaced(epoch_id{4}), old->id);
+  EXPECT_FALSE(late.replaced(epoch_id{4}));
+  // It hears of it when it has begun.
+  ASSERT_TRUE(late.on_division(first.id, *old, how, 1));
+  EXPECT_EQ(late.next(epoch_id{4}, first.codecs, 4), knows.next(epoch_id{4}, first.codecs, 4));
+  // Other divisions, other rounds.
+  auto once = knows.next(epoch_id{4}, first.codecs, 4)->id;
+  how.part_elements = 16'384;
+  ASSERT_TRUE(knows.on_division(first.id, first, how, 1));
+  auto twice = knows.next(epoch_id{4}, first.codecs, 4)->id;
+  how.shares = {0, elements, 0, 0};
+  ASSERT_TRUE(knows.on_division(first.id, first, how, 1));
+  auto thrice = knows.next(epoch_id{4}, first.codecs, 4)->id;
+  EXPECT_EQ((std::set<round_id>{old->id, once, twice, thrice}.size()), 4U);
+}
+
+TEST(StandingGroup, SaysNothingForSoLittle) {
+  standing_group leader;
+  leader.agree_on(leading(member_bandwidths(4, fast)));
+  auto plan = four_members();
+  EXPECT_FALSE(leader.on_line(plan, 2, fast * 0.97));
+  EXPECT_FALSE(leader.on_line(plan, 2, fast * 1.3)) << "the others stay the slowest";
+  auto how = leader.on_line(plan, 3, slow);
+  ASSERT_TRUE(how);
+  EXPECT_FALSE(leader.on_line(plan, 3, slow * 0.97)) << "compared with what was said already";
+  EXPECT_TRUE(leader.on_line(plan, 3, fast)) << "and it may be taken back";
+}
+
+TEST(StandingGroup, OnlyTheLeaderDivides) {
+  standing_group member;
+  member.agree_on({});
+  EXPECT_FALSE(member.on_line(four_members(), 3, slow));
+}
+
+TEST(StandingGroup, WhoNeverReducesIsNotTalkedIntoIt) {
+  standing_group leader;
+  leader.agree_on(leading({fast, fast, fast, 0.0}));
+  auto plan = four_members();
+  plan.shares = {elements / 2, elements / 4, elements / 4, 0};
+  EXPECT_FALSE(leader.on_line(plan, 3, fast * 10));
+  EXPECT_FALSE(leader.on_line(plan, 4, fast)) << "not one of the members";
+  auto how = leader.on_line(plan, 1, slow);
+  ASSERT_TRUE(how);
+  EXPECT_EQ(how->shares[3], 0U);
+}
+
+TEST(StandingGroup, EndsWithADivisionThatIsRefused) {
+  division_terms never;
+  never.reduces = false;
+  division_terms fixed;
+  fixed.parts.chosen = false;
+  auto plan = four_members();
+  plan.shares = {elements, 0, 0, 0};
+  const division good{{elements / 2, 0, elements / 2, 0}, 8192};
+  auto with = [&](auto&& change) {
+    auto how = good;
+    change(how);
+    return how;
+  };
+  const std::vector<std::tuple<const char*, division_terms, division>> refused{
+    {"does not cover", {}, with([](division& how) { how.shares[0] -= 1; })},
+    {"too few shares", {}, with([](division& how) { how.shares.pop_back(); })},
+    {"no parts", {}, with([](division& how) { how.part_elements = 0; })},
+    {"tiny parts", {}, with([](division& how) { how.part_elements = 8191; })},
+    {"large parts", {}, with([](division& how) { how.part_elements <<= 5U; })},
+    {"another fixed size", fixed, good},
+    {"we never reduce", never,
+     with([](division& how) { std::swap(how.shares[1], how.shares[2]); })}};
+  for (const auto& [why, terms, how] : refused) {
+    standing_group member;
+    member.agree_on(terms);
+    auto valid = member.on_division(plan.id, plan, how, 1);
+    ASSERT_FALSE(valid) << why;
+    EXPECT_EQ(valid.error().code, ec::protocol_violation) << why;
+    member.establish(plan);
+    EXPECT_FALSE(member.next(epoch_id{4}, plan.codecs, 4)) << why;
+  }
+  standing_group member;
+  member.agree_on({});
+  EXPECT_TRUE(member.on_division(plan.id, plan, good, 1));
+}
+
+TEST(StandingGroup, ADivisionAfterAnotherRoundDoesNotCount) {
+  standing_group member;
+  member.agree_on({});
+  auto plan = four_members();
+  ASSERT_TRUE(member.on_division(plan.id, plan, {{elements, 0, 0, 0}, 8192}, 1));
+  plan.id.bytes[0] = std::byte{1};
+  member.establish(plan);
+  EXPECT_EQ(member.next(epoch_id{4}, plan.codecs, 4)->shares, plan.shares);
 }
 
 TEST(StandingGroup, KnowsItsMembers) {

@@ -217,6 +217,14 @@ TEST(WireConvert, RoundMessagesOutOfBoundsAreRefused) {
   EXPECT_EQ(event_code(round_commit{round, {1, 1, 0, false}}), ec::protocol_violation);
   EXPECT_EQ(event_code(round_suspect{round, 0, 64, ec::stalled}), ec::protocol_violation);
   EXPECT_EQ(event_code(round_standing{round, 1, false, {}, true, false}), ec::protocol_violation);
+  EXPECT_EQ(event_code(line_report{round, {}}), ec::none) << "not known any more";
+  EXPECT_EQ(event_code(line_report{round, 0.0}), ec::protocol_violation);
+  EXPECT_EQ(event_code(line_report{round, -1.0}), ec::protocol_violation);
+  EXPECT_EQ(event_code(line_report{round, std::nan("")}), ec::non_finite);
+  std::vector<std::uint64_t> shares(round_members_max, 1);
+  EXPECT_EQ(event_code(new_division{round, {shares, 8192}}), ec::none);
+  shares.push_back(1);
+  EXPECT_EQ(event_code(new_division{round, {shares, 8192}}), ec::oversize);
   EXPECT_EQ(event_code(round_standing{round, 1, false, {}, false, false}), ec::none);
   Header header;
   header.mutable_round_prepared()->set_round("short");

@@ -85,6 +85,8 @@ inline std::vector<sample> samples() {
   event_of("round_abort", round_abort{round, ec::lost_quorum});
   event_of("round_takeover", round_takeover{round, 99});
   event_of("round_standing", round_standing{round, 99, true, view, true, true});
+  event_of("line_report", line_report{round, 3e6});
+  event_of("new_division", new_division{round, {{70, 0, 30}, 8192}});
   out.push_back({"refusal", refusal{8, {ec::overloaded, "later, please"}}});
   out.push_back({"cancel", cancel{8}});
   out.push_back({"ping", ping{1}});

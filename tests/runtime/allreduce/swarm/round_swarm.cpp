@@ -83,7 +83,7 @@ void round_swarm::begin(std::size_t who) {
                                             [this] { return net_.now(); });
   m.engine_alive = m.engine;
   m.began = net_.now();
-  m.rounds->begin(m.engine, [](const peer_record&, const round_id&) {});
+  m.rounds->begin(m.engine, [](const peer_record&, const wire::event&) {});
   tick(who);
 }
 

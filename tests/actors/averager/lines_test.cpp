@@ -1,0 +1,235 @@
+// A standing group whose lines turn out to carry something else (runtime/averaging/division.hpp).
+
+#include <functional>
+#include <set>
+
+#include "tests/actors/averager/averaging_world.hpp"
+
+namespace waggle {
+namespace {
+
+class AveragerLines : public testing::averaging_world {
+protected:
+  static constexpr double fast = 12e6;
+  static constexpr double slow = 3e6;
+
+  /// Three peers in a standing group that the first one leads, after a round.
+  void SetUp() override {
+    for (int i = 0; i < 3; ++i) {
+      averaging_config config;
+      config.observer = [this, i](const round_report& report) {
+        if (report.outcome == round_outcome::failed)
+          failures.push_back(i);
+      };
+      add(config);
+    }
+    group_size = 3;
+    change_plan = [](round_plan& plan) { plan.part_elements = 8; };
+    what = question(std::vector<float>(30, 1));
+    what.standing = true;
+    what.expected_peers = 3;
+    expect_round();
+    ASSERT_EQ(groups, 1U);
+  }
+  /// What peer `who`'s line carries from now on.
+  void carry(std::size_t who, double rate) {
+    constexpr std::uint64_t packet = 1448;
+    auto now = sched.clock().now();
+    auto gap = std::chrono::nanoseconds(static_cast<std::int64_t>(1e9 * packet / rate));
+    for (auto at = now - 4s; at < now; at += gap)
+      peers[who]->ctx.line->carried(false, packet, at);
+  }
+  round_id expect_round() {
+    reduced.clear();
+    std::vector<pending<round_report>> open;
+    for (std::size_t who = 0; who < 3; ++who)
+      open.push_back(average(who, what));
+    settle();
+    round_id id;
+    for (const auto& answer : open) {
+      auto report = answer.answered() && answer.get() ? *answer.get() : round_report{};
+      EXPECT_EQ(report.outcome, round_outcome::complete) << to_string(report.why);
+      EXPECT_EQ(report.contributors.size(), 3U);
+      EXPECT_TRUE(report.values && report.values->at(17) == 1.0F);
+      id = report.round;
+    }
+    return id;
+  }
+  /// Notes whose results go around.
+  void watch(std::function<bool(std::size_t, const tell_peer&)> also = {}) {
+    lets_through = [this, also = std::move(also)](std::size_t from, const tell_peer& msg) {
+      if (const auto* part = std::get_if<wire::part>(&msg.what);
+          part != nullptr && part->kind == wire::part_kind::result)
+        reduced.insert(from);
+      return !also || also(from, msg);
+    };
+  }
+
+  average_vector what;
+  std::vector<int> failures;     // who saw a round fail
+  std::set<std::size_t> reduced; // who did, in the last round
+};
+
+TEST_F(AveragerLines, AStandingGroupDividesItsWorkAnewWithoutLookingForAGroup) {
+  watch();
+  pass(10s);
+  carry(0, fast);
+  carry(1, fast);
+  carry(2, slow);
+  expect_round(); // in which they say so
+  EXPECT_EQ(reduced, (std::set<std::size_t>{0, 1, 2}));
+  EXPECT_NEAR(peers[2]->told_bandwidth.value_or(0), slow, slow / 20);
+  expect_round();
+  EXPECT_EQ(reduced, (std::set<std::size_t>{0, 1})) << "the slow one has enough to do";
+  pass(5s);
+  carry(2, fast);
+  expect_round();
+  expect_round();
+  EXPECT_EQ(reduced, (std::set<std::size_t>{0, 1, 2}));
+  EXPECT_EQ(groups, 1U);
+  EXPECT_TRUE(failures.empty());
+}
+
+TEST_F(AveragerLines, TheLeadersOwnLineCountsToo) {
+  watch();
+  pass(10s);
+  carry(0, slow);
+  carry(1, fast);
+  carry(2, fast);
+  expect_round();
+  expect_round();
+  EXPECT_EQ(reduced, (std::set<std::size_t>{1, 2}));
+  EXPECT_EQ(groups, 1U);
+}
+
+TEST_F(AveragerLines, WhatIsDeclaredIsNotMeasured) {
+  averaging_config declared;
+  declared.measures_bandwidth = false;
+  add(declared);
+  pass(10s);
+  carry(3, fast);
+  average(3, what);
+  settle();
+  EXPECT_FALSE(peers[3]->told_bandwidth);
+}
+
+TEST_F(AveragerLines, LinesThatAreNearlyEqualStayAsTheyAre) {
+  int said = 0;
+  watch([&](std::size_t, const tell_peer& msg) {
+    said += std::holds_alternative<wire::new_division>(msg.what) ? 1 : 0;
+    return true;
+  });
+  pass(10s);
+  carry(0, fast);
+  carry(1, fast * 1.02);
+  carry(2, fast * 0.98);
+  expect_round();
+  expect_round();
+  EXPECT_EQ(said, 0);
+}
+
+TEST_F(AveragerLines, WhoHearsOfANewDivisionTooLateBeginsAgain) {
+  // The word of the new division reaches the second one when it has begun the round by the old.
+  std::vector<std::pair<std::size_t, tell_peer>> held;
+  bool holds = true;
+  watch([&](std::size_t from, const tell_peer& msg) {
+    if (!holds || !std::holds_alternative<wire::new_division>(msg.what)
+        || msg.to.id != peers[1]->ctx.record.id)
+      return true;
+    held.emplace_back(from, msg);
+    return false;
+  });
+  pass(10s);
+  carry(0, fast);
+  carry(1, fast);
+  carry(2, slow);
+  expect_round();
+  ASSERT_FALSE(held.empty());
+  reduced.clear();
+  std::vector<pending<round_report>> open;
+  for (std::size_t who : {1U, 0U, 2U})
+    open.push_back(average(who, what));
+  settle();
+  for (const auto& report : open)
+    EXPECT_FALSE(report.answered()) << "they are in different rounds";
+  holds = false;
+  for (const auto& [from, msg] : held)
+    tell(peers[1]->averager, inbound_event{peers[from]->ctx.record, msg.what, {}, nullptr});
+  for (auto& report : open) {
+    ASSERT_TRUE(report.answered()) << "without waiting for a timeout";
+    EXPECT_EQ(report.get()->outcome, round_outcome::complete);
+    EXPECT_EQ(report.get()->contributors.size(), 3U);
+  }
+  EXPECT_EQ(groups, 1U);
+  EXPECT_TRUE(failures.empty()) << "a round that was replaced has not failed";
+}
+
+TEST_F(AveragerLines, AStepThatAwaitsItsTriggerTakesTheNewDivision) {
+  std::vector<std::pair<std::size_t, tell_peer>> held;
+  bool holds = true;
+  watch([&](std::size_t from, const tell_peer& msg) {
+    if (!holds || !std::holds_alternative<wire::new_division>(msg.what)
+        || msg.to.id != peers[1]->ctx.record.id)
+      return true;
+    held.emplace_back(from, msg);
+    return false;
+  });
+  pass(10s);
+  carry(0, fast);
+  carry(1, fast);
+  carry(2, slow);
+  expect_round();
+  auto waits = what;
+  waits.require_trigger = true;
+  reduced.clear();
+  std::vector<pending<round_report>> open{average(1, waits), average(0, what), average(2, what)};
+  settle();
+  holds = false;
+  for (const auto& [from, msg] : held)
+    tell(peers[1]->averager, inbound_event{peers[from]->ctx.record, msg.what, {}, nullptr});
+  EXPECT_EQ(stage(1), step_stage::awaiting_trigger);
+  tell(peers[1]->averager, trigger_step{1, {}, {}});
+  for (auto& report : open) {
+    ASSERT_TRUE(report.answered());
+    EXPECT_EQ(report.get()->contributors.size(), 3U);
+  }
+  EXPECT_EQ(reduced, (std::set<std::size_t>{0, 1}));
+  EXPECT_EQ(groups, 1U);
+}
+
+TEST_F(AveragerLines, ADivisionThatIsRefusedEndsTheGroupAfterItsRound) {
+  auto last = expect_round();
+  wire::new_division word{last, {{30, 0, 1}, 8}};
+  tell(peers[1]->averager, inbound_event{peers[0]->ctx.record, word, {}, nullptr});
+  EXPECT_EQ(testing::exported(*peers[1]->ctx.metrics,
+                              "waggle_network_refused_total{reason=\"protocol_violation\""),
+            1.0);
+  expect_round();
+  EXPECT_EQ(groups, 2U) << "and all of them look for another one at once";
+}
+
+TEST_F(AveragerLines, OnlyTheLeaderIsBelieved) {
+  watch();
+  auto last = expect_round();
+  wire::new_division word{last, {{30, 0, 0}, 8}};
+  tell(peers[1]->averager, inbound_event{peers[2]->ctx.record, word, {}, nullptr});
+  tell(peers[1]->averager,
+       inbound_event{peers[2]->ctx.record, wire::line_report{last, slow}, {}, nullptr});
+  expect_round();
+  EXPECT_EQ(reduced, (std::set<std::size_t>{0, 1, 2}));
+  EXPECT_EQ(groups, 1U);
+}
+
+TEST_F(AveragerLines, WordsOfRoundsLongPastChangeNothing) {
+  watch();
+  auto past = expect_round();
+  expect_round();
+  wire::new_division word{past, {{30, 0, 0}, 8}};
+  tell(peers[1]->averager, inbound_event{peers[0]->ctx.record, word, {}, nullptr});
+  expect_round();
+  EXPECT_EQ(reduced, (std::set<std::size_t>{0, 1, 2}));
+  EXPECT_EQ(groups, 1U);
+}
+
+} // namespace
+} // namespace waggle
