@@ -141,13 +141,15 @@ private:
         return false;
       auto promise = std::move(found->second);
       self->state.open.erase(found);
-      if (v.outcome)
+      if (v.outcome) {
         // Only who leads knows the others' lines.
         division_terms terms{{v.outcome->part_elements, false}, 0, true, {}};
-      if (v.leads)
-        terms.lines.resize(v.outcome->members.size());
-      promise.deliver(group_formed{*v.outcome, scattered, std::move(terms)});
-      else promise.deliver(to_caf(v.outcome.error()));
+        if (v.leads)
+          terms.lines.resize(v.outcome->members.size());
+        promise.deliver(group_formed{*v.outcome, scattered, std::move(terms)});
+      } else {
+        promise.deliver(to_caf(v.outcome.error()));
+      }
       return true;
     });
   }

@@ -24,7 +24,7 @@ protected:
       add(config);
     }
     group_size = 3;
-    change_plan = [](round_plan& plan) { plan.part_elements = 8; };
+    change_plan = [](round_plan& plan) { plan.part_elements = 1; };
     what = question(std::vector<float>(30, 1));
     what.standing = true;
     what.expected_peers = 3;
@@ -199,7 +199,7 @@ TEST_F(AveragerLines, AStepThatAwaitsItsTriggerTakesTheNewDivision) {
 
 TEST_F(AveragerLines, ADivisionThatIsRefusedEndsTheGroupAfterItsRound) {
   auto last = expect_round();
-  wire::new_division word{last, {{30, 0, 1}, 8}};
+  wire::new_division word{last, {{30, 0, 1}, 1}};
   tell(peers[1]->averager, inbound_event{peers[0]->ctx.record, word, {}, nullptr});
   EXPECT_EQ(testing::exported(*peers[1]->ctx.metrics,
                               "waggle_network_refused_total{reason=\"protocol_violation\""),
@@ -211,7 +211,7 @@ TEST_F(AveragerLines, ADivisionThatIsRefusedEndsTheGroupAfterItsRound) {
 TEST_F(AveragerLines, OnlyTheLeaderIsBelieved) {
   watch();
   auto last = expect_round();
-  wire::new_division word{last, {{30, 0, 0}, 8}};
+  wire::new_division word{last, {{30, 0, 0}, 1}};
   tell(peers[1]->averager, inbound_event{peers[2]->ctx.record, word, {}, nullptr});
   tell(peers[1]->averager,
        inbound_event{peers[2]->ctx.record, wire::line_report{last, slow}, {}, nullptr});
@@ -224,7 +224,7 @@ TEST_F(AveragerLines, WordsOfRoundsLongPastChangeNothing) {
   watch();
   auto past = expect_round();
   expect_round();
-  wire::new_division word{past, {{30, 0, 0}, 8}};
+  wire::new_division word{past, {{30, 0, 0}, 1}};
   tell(peers[1]->averager, inbound_event{peers[0]->ctx.record, word, {}, nullptr});
   expect_round();
   EXPECT_EQ(reduced, (std::set<std::size_t>{0, 1, 2}));

@@ -1,8 +1,11 @@
 #include "runtime/allreduce/round_registry.hpp"
 
 #include <array>
+#include <utility>
 
 #include <gtest/gtest.h>
+
+#include "tests/runtime/averaging/plans.hpp"
 
 namespace waggle {
 namespace {
@@ -67,6 +70,51 @@ TEST(RoundRegistry, ReleasesWhatCameForARoundThatWillNotBegin) {
   rounds.finish(part.round, {part.round, 0, false, {}, false, false}, {});
   EXPECT_EQ(link->granted, 40U);
   EXPECT_TRUE(rounds.deliver(word_of(4), {})) << "there is room for others again";
+}
+
+/// A round's world that takes everything and answers nothing.
+class quiet_port final : public round_port {
+public:
+  void send(const peer_record&, wire::event, payload) override {}
+  bool offload(std::function<void()>) override { return false; }
+  void count_part() override {}
+  void count_refused(ec) override {}
+  void say(const std::string&) override {}
+  void finished(round_finished) override {}
+};
+
+TEST(RoundRegistry, WordsAboutTheGroupReachItsListenerBeforeWhileAndAfterARound) {
+  round_registry rounds{{}, [](const peer_record&, wire::event) {}};
+  auto plan = plan_for(2);
+  auto other = plan.members[1].peer;
+  auto values = std::make_shared<const float_vector>(plan.elements, 1.0F);
+  auto engine = std::make_shared<round_engine>(
+    round_order{plan, 0, values, 1}, round_config{}, std::make_shared<vector_pool>(1),
+    std::make_shared<quiet_port>(), [] { return steady_time{}; });
+  std::vector<std::size_t> heard; // the alternatives' numbers
+  auto listener = [&](const peer_record& who, const wire::event& word) {
+    EXPECT_EQ(who, other);
+    heard.push_back(word.index());
+  };
+  const wire::event line = wire::line_report{plan.id, 3e6};
+  const wire::event anew = wire::new_division{plan.id, {{10, 10}, 4}};
+  const wire::event left = wire::round_suspect{plan.id, 0, 1, ec::not_looking};
+  auto deliver = [&](const wire::event& word) {
+    EXPECT_TRUE(rounds.deliver({other, word, {}, nullptr}, {}));
+  };
+  deliver(line);
+  EXPECT_TRUE(heard.empty()) << "there is nobody yet";
+  rounds.begin(engine, listener);
+  EXPECT_EQ(std::exchange(heard, {}), std::vector{line.index()});
+  deliver(anew);
+  EXPECT_EQ(std::exchange(heard, {}), std::vector{anew.index()});
+  EXPECT_FALSE(engine->standing().committed);
+  rounds.finish(plan.id, engine->standing(), {});
+  for (const auto& word : {line, anew, left})
+    deliver(word);
+  EXPECT_EQ(heard, (std::vector{line.index(), anew.index(), left.index()}));
+  rounds.forget_old(steady_time{} + round_registry::limits{}.remembered_for);
+  EXPECT_EQ(rounds.size(), 0U);
 }
 
 } // namespace
