@@ -14,6 +14,7 @@ constexpr std::size_t part_bytes_min = 32_KiB; // encoded
 static_assert(part_bytes_min / sizeof(float) % codecs::block_values == 0);
 constexpr double gain_worth_it = 1.0 / 16;
 constexpr double seconds_worth_it = 0.002;
+constexpr double nearly_equal = 0.1;
 constexpr double change_worth_it = 0.05; // lines are measured within a few hundredths
 
 /// Encoded, on the average.
@@ -25,6 +26,29 @@ double bytes_per_element(const codec_plan& codecs) {
     elements += static_cast<double>(run.elements);
   }
   return elements > 0 ? bytes / elements : 0;
+}
+
+/// Lines that differ by no more than measuring does are equal: each counts as the mean of those
+/// that are at most `nearly_equal` slower than the fastest of them. Else the noise of each would be
+/// a larger share for somebody, and the round as long as that takes.
+member_bandwidths leveled(member_bandwidths lines) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < lines.size(); ++i)
+    if (lines[i].value_or(0) > 0)
+      order.push_back(i);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return *lines[a] > *lines[b]; });
+  for (auto from = order.begin(); from != order.end();) {
+    auto slowest = *lines[*from] * (1 - nearly_equal);
+    auto to = std::find_if(from, order.end(), [&](std::size_t i) { return *lines[i] < slowest; });
+    double sum = 0;
+    for (auto i = from; i != to; ++i)
+      sum += *lines[*i];
+    for (auto i = from; i != to; ++i)
+      lines[*i] = sum / static_cast<double>(to - from);
+    from = to;
+  }
+  return lines;
 }
 
 /// What the line of member `i` is busy with in each direction, in elements.
@@ -99,8 +123,9 @@ result<division> divide(const round_plan& plan, const member_bandwidths& bandwid
                         const part_size& parts, std::uint64_t min_vector_size) {
   WAGGLE_CHECK(bandwidths.size() == plan.members.size(), "a bandwidth for each member");
   std::vector<share_bid> bids;
-  for (std::size_t i = 0; i < bandwidths.size(); ++i)
-    bids.push_back({plan.members[i].mode, bandwidths[i]});
+  auto known = leveled(bandwidths);
+  for (std::size_t i = 0; i < known.size(); ++i)
+    bids.push_back({plan.members[i].mode, known[i]});
   auto shares = balanced_shares(bids, plan.elements, min_vector_size);
   if (!shares)
     return shares.error();

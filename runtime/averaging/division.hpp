@@ -39,8 +39,8 @@ struct division_terms {
   friend bool operator==(const division_terms&, const division_terms&) = default;
 };
 
-/// Divides the vector of `plan`: shares by bandwidth (`balanced_shares`), and the largest parts
-/// that cost nothing to speak of.
+/// Divides the vector of `plan`: shares by bandwidth (`balanced_shares`; lines within a tenth are
+/// equal), and the largest parts that cost nothing to speak of.
 ///
 /// Whoever reduces little has sent its vector when its last contributions are under way to each
 /// reducer, but results of these come back only afterwards: a part of every reducer's over its line

@@ -70,6 +70,30 @@ TEST(Division, ASlowLineOfFourGetsSmallParts) {
   EXPECT_NEAR(excess(plan, lines, large), 0.375, 0.01);
 }
 
+TEST(Division, LinesThatAreNearlyEqualHaveEqualShares) {
+  constexpr std::uint64_t seed = 5;
+  SCOPED_TRACE(seed);
+  random_source random{seed};
+  for (int trial = 0; trial < 100; ++trial) {
+    member_bandwidths lines;
+    for (int i = 0; i < 4; ++i)
+      lines.emplace_back(fast * (0.95 + 0.1 * random.unit()));
+    auto how = divided(round_of(4, mebi), lines);
+    EXPECT_THAT(how.shares, Each(mebi / 4));
+    EXPECT_EQ(how.part_elements, whole);
+  }
+}
+
+TEST(Division, EachKindOfLineIsEqualAmongItself) {
+  auto shares = divided(round_of(6, mebi), {10.0, 7.0, 9.6, 6.8, 10.4, 2.0}).shares;
+  auto apart = [](auto a, auto b) { return a > b ? a - b : b - a; };
+  EXPECT_LE(apart(shares[0], shares[2]), 1u);
+  EXPECT_LE(apart(shares[0], shares[4]), 1u);
+  EXPECT_LE(apart(shares[1], shares[3]), 1u);
+  EXPECT_GT(shares[0], shares[1]);
+  EXPECT_EQ(shares[5], 0u);
+}
+
 TEST(Division, OneUnknownLineChangesNothing) {
   auto plan = round_of(4, mebi);
   EXPECT_EQ(divided(plan, {fast, {}, fast, slow}), divided(plan, {fast, fast, {}, slow}));
@@ -84,11 +108,11 @@ TEST(Division, LinesOfATenthOfAMillisecondKeepLargeParts) {
 }
 
 TEST(Division, AClientWithAKnownLineGetsSmallParts) {
-  auto plan = round_of(2, mebi);
+  auto plan = round_of(2, mebi + 4096);
   plan.members[1].mode = member_mode::client;
   member_bandwidths lines{{}, slow};
   auto how = divided(plan, lines);
-  EXPECT_THAT(how.shares, ElementsAre(mebi, 0));
+  EXPECT_THAT(how.shares, ElementsAre(mebi + 4096, 0));
   EXPECT_EQ(how.part_elements, 65'536u);
   EXPECT_LE(excess(plan, lines, how), 1.0 / 16);
 }
