@@ -37,8 +37,8 @@ public:
     std::size_t bursts_min = 3;   // before these, chance has the word
     std::size_t bursts_kept = 24; // what a line has lost is noticed after so many
     milliseconds forget_after{600'000};
-    /// What we announce moves when it is wrong by this much: new shares cost a new group.
-    double change_min = 0.25;
+    /// What we announce moves when it is wrong by this much, which is more than measuring is.
+    double change_min = 0.15;
   };
 
   explicit line_meter(options opts) : options_(opts), in_(opts.in), out_(opts.out) {}
