@@ -22,6 +22,9 @@ steady_time now() {
   return std::chrono::steady_clock::now();
 }
 
+/// What only a failure waits for.
+constexpr milliseconds patience{100'000};
+
 /// What several threads note and the test waits for.
 class journal {
 public:
@@ -31,10 +34,10 @@ public:
     changed_.notify_all();
     return f();
   }
-  /// False: `what` did not become true within 60 s. Calls `meanwhile` now and then.
+  /// False: `what` did not become true while there was patience. Calls `meanwhile` now and then.
   template <class F, class G>
   bool wait(F what, G meanwhile) {
-    auto until = now() + 60s;
+    auto until = now() + patience;
     std::unique_lock guard{mutex_};
     while (!what()) {
       if (now() >= until)
@@ -139,6 +142,10 @@ public:
                       std::make_shared<const float_vector>(values.begin(), values.end()), 1.0};
     round_config config;
     config.offload_elements = 1;
+    // Losses are what links tell. However slowly these threads run (instrumented, on a machine that
+    // does other work), nobody is to be given up for it.
+    config.stall_timeout = config.takeover_timeout = patience;
+    config.deadline = 2 * patience;
     auto engine =
       std::make_shared<round_engine>(order, config, pool_, std::make_shared<port>(*this), now);
     book_.with([&] {
