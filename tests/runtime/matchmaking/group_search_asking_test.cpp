@@ -1,0 +1,267 @@
+// A search by itself: whom it asks, and what it makes of the answers.
+
+#include <gmock/gmock.h>
+
+#include "runtime/matchmaking/group_search.hpp"
+#include "tests/runtime/matchmaking/search_fixture.hpp"
+
+namespace waggle {
+namespace {
+
+// -- declaring and looking up (§2.2) ------------------------------------------------------------
+
+TEST_F(GroupSearch, DeclaresWhenItWillMakeDoAndLooksUp) {
+  auto search = make();
+  auto actions = search.start(now);
+  auto declared = all<group_search::declare>(actions);
+  ASSERT_EQ(declared.size(), 1u);
+  EXPECT_EQ(declared[0].expiration, own());
+  EXPECT_EQ(count<group_search::look_up>(actions), 1u);
+  EXPECT_EQ(asked(actions), 0u);
+}
+
+TEST_F(GroupSearch, NeverDeclaresBeyondItsDeadline) {
+  patience = 1s;
+  auto search = make();
+  EXPECT_EQ(all<group_search::declare>(search.start(now))[0].expiration, at(1s));
+}
+
+TEST_F(GroupSearch, ClientDeclaresNothing) {
+  auto search = make(true);
+  auto actions = search.start(now);
+  EXPECT_EQ(count<group_search::declare>(actions), 0u);
+  EXPECT_EQ(count<group_search::look_up>(actions), 1u);
+}
+
+TEST_F(GroupSearch, LooksUpAgainAtEveryInterval) {
+  auto search = started();
+  pass(opts.look_up_interval - 1ms);
+  EXPECT_EQ(count<group_search::look_up>(search.on_time(now)), 0u);
+  pass(1ms);
+  EXPECT_EQ(count<group_search::look_up>(search.on_time(now)), 1u);
+  EXPECT_EQ(count<group_search::look_up>(search.on_time(now)), 0u);
+}
+
+TEST_F(GroupSearch, DeclaresAnewWhenItExpiresAlone) {
+  auto search = started();
+  pass(opts.min_matchmaking_time);
+  auto actions = search.on_time(now);
+  auto declared = all<group_search::declare>(actions);
+  ASSERT_EQ(declared.size(), 1u);
+  EXPECT_EQ(declared[0].expiration, own());
+}
+
+// -- whom to ask (§3.2) -------------------------------------------------------------------------
+
+TEST_F(GroupSearch, AsksTheEarliestExpirationFirst) {
+  auto search = make();
+  search.candidate(peer(1), at(400ms));
+  search.candidate(peer(9), at(300ms));
+  EXPECT_EQ(asked(search.start(now)), 9u);
+}
+
+TEST_F(GroupSearch, BreaksTiesOfTimeByPeerId) {
+  auto search = make();
+  search.candidate(peer(3), at(400ms));
+  search.candidate(peer(2), at(400ms));
+  EXPECT_EQ(asked(search.start(now)), 2u);
+}
+
+TEST_F(GroupSearch, AsksNobodyWhoComesAfterItself) {
+  auto search = make();
+  search.candidate(peer(9), own());
+  search.candidate(peer(1), own() + 1ns);
+  EXPECT_EQ(asked(search.start(now)), 0u);
+}
+
+TEST_F(GroupSearch, AsksASmallerIdWithTheSameExpiration) {
+  auto search = make();
+  search.candidate(peer(4), own());
+  EXPECT_EQ(asked(search.start(now)), 4u);
+}
+
+TEST_F(GroupSearch, AsksNobodyWhoseExpirationPassed) {
+  auto search = make();
+  search.candidate(peer(1), now.swarm - 1ns);
+  EXPECT_EQ(asked(search.start(now)), 0u);
+}
+
+TEST_F(GroupSearch, ClientAsksWhoeverDeclared) {
+  auto search = make(true);
+  search.candidate(peer(9), own() + 1h);
+  auto actions = search.start(now);
+  ASSERT_EQ(asked(actions), 9u);
+  EXPECT_EQ(all<group_search::ask>(actions)[0].expiration, swarm_time::max());
+}
+
+TEST_F(GroupSearch, NeverAsksItselfOrAClient) {
+  auto search = make();
+  search.candidate(peer(5), at(1ms));
+  search.candidate(peer(1, true), at(1ms));
+  EXPECT_EQ(asked(search.start(now)), 0u);
+}
+
+TEST_F(GroupSearch, AsksConnectedPeersWithoutWaitingForTheTable) {
+  auto search = make();
+  search.candidate(peer(8), std::nullopt);
+  search.candidate(peer(7), std::nullopt);
+  EXPECT_EQ(asked(search.start(now)), 7u);
+}
+
+TEST_F(GroupSearch, PrefersThoseWhoDeclaredToThoseWhoAreOnlyConnected) {
+  auto search = make();
+  search.candidate(peer(1), std::nullopt);
+  search.candidate(peer(4), at(300ms));
+  EXPECT_EQ(asked(search.start(now)), 4u);
+}
+
+TEST_F(GroupSearch, AsksOnePeerAtATime) {
+  auto search = make();
+  search.candidate(peer(1), at(300ms));
+  search.candidate(peer(2), at(300ms));
+  ASSERT_EQ(asked(search.start(now)), 1u);
+  pass(100ms);
+  EXPECT_EQ(asked(search.on_time(now)), 0u);
+}
+
+TEST_F(GroupSearch, RemembersABoundedNumberOfCandidates) {
+  auto search = make();
+  for (unsigned i = 0; i < 5000; ++i) {
+    auto flood = peer(0);
+    flood.id.bytes[0] = static_cast<std::byte>(1 + i / 256);
+    flood.id.bytes[1] = static_cast<std::byte>(i % 256);
+    search.candidate(flood, own() + 1h);
+  }
+  (void)search.start(now);
+  pass(patience);
+  auto failed = all<group_search::failed>(search.on_time(now));
+  ASSERT_EQ(failed.size(), 1u);
+  EXPECT_THAT(failed[0].why.detail, testing::HasSubstr("1024 candidates"));
+}
+
+// -- the answer (§3.3) --------------------------------------------------------------------------
+
+TEST_F(GroupSearch, FollowsWhoAcceptsAndAsksNobodyElse) {
+  auto search = make();
+  search.candidate(peer(1), at(300ms));
+  search.candidate(peer(2), at(300ms));
+  (void)search.start(now);
+  EXPECT_TRUE(search.on_answer(peer(1).id, ec::none, {}, now).empty());
+  ASSERT_TRUE(search.leader());
+  EXPECT_EQ(number_of(*search.leader()), 1u);
+  pass(1s);
+  auto actions = search.on_time(now);
+  EXPECT_EQ(asked(actions), 0u);
+  EXPECT_EQ(count<group_search::declare>(actions), 0u);
+}
+
+TEST_F(GroupSearch, AsksTheNextOneWhenRefused) {
+  auto search = make();
+  search.candidate(peer(1), at(300ms));
+  search.candidate(peer(2), at(300ms));
+  (void)search.start(now);
+  EXPECT_EQ(asked(search.on_answer(peer(1).id, ec::group_full, {}, now)), 2u);
+}
+
+TEST_F(GroupSearch, AsksAgainSoonWhoWasNotLookingYet) {
+  auto search = make();
+  search.candidate(peer(1), std::nullopt);
+  (void)search.start(now);
+  EXPECT_EQ(asked(search.on_answer(peer(1).id, ec::not_looking, {}, now)), 0u);
+  pass(opts.retry / 2 - 1ms);
+  EXPECT_EQ(asked(search.on_time(now)), 0u);
+  pass(opts.retry + 2ms);
+  EXPECT_EQ(asked(search.on_time(now)), 1u);
+}
+
+TEST_F(GroupSearch, NeverAsksAgainWhoWantsAnotherKindOfGroup) {
+  for (auto code : {ec::schema_mismatch, ec::wrong_group_key, ec::protocol_violation}) {
+    auto search = make();
+    search.candidate(peer(1), std::nullopt);
+    ASSERT_EQ(asked(search.start(now)), 1u);
+    EXPECT_EQ(asked(search.on_answer(peer(1).id, code, {}, now)), 0u);
+    for (int i = 0; i < 50; ++i) {
+      pass(50ms);
+      EXPECT_EQ(asked(search.on_time(now)), 0u) << to_string(code);
+    }
+  }
+}
+
+TEST_F(GroupSearch, ANewDeclarationWipesOutWhatItsPeerSaidBefore) {
+  auto search = make();
+  search.candidate(peer(1), at(300ms));
+  (void)search.start(now);
+  (void)search.on_answer(peer(1).id, ec::timeout, {}, now);
+  EXPECT_EQ(asked(search.on_time(now)), 0u);
+  search.candidate(peer(1), at(400ms));
+  EXPECT_EQ(asked(search.on_time(now)), 1u);
+}
+
+TEST_F(GroupSearch, FollowsTheHintOfWhoIsNotALeader) {
+  auto search = make();
+  search.candidate(peer(3), std::nullopt);
+  (void)search.start(now);
+  EXPECT_EQ(asked(search.on_answer(peer(3).id, ec::not_a_leader, peer(1), now)), 1u);
+}
+
+TEST_F(GroupSearch, IgnoresAHintThatNamesItself) {
+  auto search = make();
+  search.candidate(peer(3), std::nullopt);
+  (void)search.start(now);
+  EXPECT_EQ(asked(search.on_answer(peer(3).id, ec::not_a_leader, peer(5), now)), 0u);
+}
+
+TEST_F(GroupSearch, TakesBackItsQuestionWhenTheAnswerIsOverdue) {
+  auto search = make();
+  search.candidate(peer(1), std::nullopt);
+  search.candidate(peer(2), std::nullopt);
+  (void)search.start(now);
+  auto actions = search.on_answer(peer(1).id, ec::timeout, {}, now);
+  auto leaves = all<group_search::leave>(actions);
+  ASSERT_EQ(leaves.size(), 1u);
+  EXPECT_EQ(number_of(leaves[0].leader), 1u);
+  EXPECT_EQ(asked(actions), 2u);
+}
+
+TEST_F(GroupSearch, DoesNotWaitForEverForAnAnswerThatNobodyReports) {
+  auto search = make();
+  search.candidate(peer(1), std::nullopt);
+  search.candidate(peer(2), std::nullopt);
+  (void)search.start(now);
+  pass(opts.request_timeout + 1s + 1ms);
+  EXPECT_EQ(asked(search.on_time(now)), 2u);
+}
+
+TEST_F(GroupSearch, LeavesAGroupThatAcceptsTooLate) {
+  auto search = make();
+  search.candidate(peer(1), std::nullopt);
+  search.candidate(peer(2), std::nullopt);
+  (void)search.start(now);
+  (void)search.on_answer(peer(1).id, ec::timeout, {}, now);
+  (void)search.on_answer(peer(2).id, ec::none, {}, now);
+  auto leaves = all<group_search::leave>(search.on_answer(peer(1).id, ec::none, {}, now));
+  ASSERT_EQ(leaves.size(), 1u);
+  EXPECT_EQ(number_of(leaves[0].leader), 1u);
+  EXPECT_EQ(number_of(*search.leader()), 2u);
+}
+
+TEST_F(GroupSearch, IgnoresAnswersOfPeersItDidNotAsk) {
+  auto search = started();
+  EXPECT_TRUE(search.on_answer(peer(1).id, ec::group_full, {}, now).empty());
+  EXPECT_FALSE(search.leader());
+}
+
+TEST_F(GroupSearch, AsksAgainWhoMovedIntoItsBucket) {
+  auto search = make();
+  search.candidate(peer(1), std::nullopt);
+  ASSERT_EQ(asked(search.start(now)), 1u);
+  (void)search.on_answer(peer(1).id, ec::wrong_group_key, {}, now);
+  search.candidate(peer(1), at(400ms));
+  EXPECT_EQ(asked(search.on_time(now)), 1u);
+  (void)search.on_answer(peer(1).id, ec::schema_mismatch, {}, now);
+  search.candidate(peer(1), at(500ms));
+  EXPECT_EQ(asked(search.on_time(now)), 0u) << "its vector stays another";
+}
+
+} // namespace
+} // namespace waggle

@@ -1,0 +1,124 @@
+#pragma once
+
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "runtime/matchmaking/group_search.hpp"
+
+namespace waggle {
+
+/// Peers are known by their numbers; whoever has the smaller one has the smaller id.
+inline peer_record peer(unsigned number, bool client = false) {
+  peer_record out;
+  out.id.bytes.back() = static_cast<std::byte>(number);
+  if (!client)
+    out.addresses.push_back({"peer-" + std::to_string(number), 7700});
+  out.client_mode = client;
+  return out;
+}
+
+inline unsigned number_of(const peer_record& p) {
+  return static_cast<unsigned>(p.id.bytes.back());
+}
+
+inline group_search::seeker seeker(unsigned number, bool client = false) {
+  return {peer(number, client), client, {}, client ? 1U : 0U, {}};
+}
+
+template <class Action>
+std::vector<Action> all(const group_search::actions& actions) {
+  std::vector<Action> out;
+  for (const auto& action : actions)
+    if (const auto* match = std::get_if<Action>(&action))
+      out.push_back(*match);
+  return out;
+}
+
+template <class Action>
+std::size_t count(const group_search::actions& actions) {
+  return all<Action>(actions).size();
+}
+
+/// Whom the actions ask; zero: nobody.
+inline unsigned asked(const group_search::actions& actions) {
+  auto asks = all<group_search::ask>(actions);
+  return asks.empty() ? 0U : number_of(asks.front().to);
+}
+
+/// Everybody around a search. Each gives the same answer whenever it is asked: ec::none, "come in",
+/// if a test does not say otherwise.
+class scripted_neighbours {
+public:
+  void say(unsigned number, ec answer) { answers_[number] = answer; }
+
+  /// Does what `search` wants from here on, while time passes, until it gives up.
+  failure reason_of(group_search& search, group_search::actions actions,
+                    group_search::moment& now) const {
+    for (auto latest = now.steady + 1min; now.steady < latest;) {
+      for (const auto& failed : all<group_search::failed>(actions))
+        return failed.why;
+      if (auto number = asked(actions); number != 0) {
+        actions = search.on_answer(peer(number).id, answer_of(number), {}, now);
+        continue;
+      }
+      now.steady += 20ms;
+      now.swarm += 20ms;
+      actions = search.on_time(now);
+    }
+    return {ec::internal, "it never ended"};
+  }
+
+private:
+  [[nodiscard]] ec answer_of(unsigned number) const {
+    auto known = answers_.find(number);
+    return known == answers_.end() ? ec::none : known->second;
+  }
+
+  std::map<unsigned, ec> answers_;
+};
+
+/// Peer 5 searches; others may be smaller or larger than it.
+class GroupSearch : public testing::Test {
+protected:
+  group_search::options opts;
+  milliseconds patience{20'000};
+  group_search::moment now{steady_time{1000h}, swarm_time{500'000h}};
+
+  void pass(std::chrono::nanoseconds dt) {
+    now.steady += dt;
+    now.swarm += dt;
+  }
+  swarm_time at(milliseconds after) const { return now.swarm + after; }
+  /// The expiration that peer 5 declares if it starts now.
+  swarm_time own() const { return at(opts.min_matchmaking_time); }
+
+  group_search make(bool client = false) const {
+    return {seeker(5, client), opts, now.steady + patience, random_source{1}};
+  }
+  group_search started(bool client = false) const {
+    auto search = make(client);
+    (void)search.start(now);
+    return search;
+  }
+  /// Took these in.
+  group_search leading(std::initializer_list<unsigned> followers) const {
+    auto search = started();
+    for (auto number : followers)
+      EXPECT_EQ(search.on_join(seeker(number), own(), now).code, ec::none);
+    return search;
+  }
+  /// Was taken in by this one.
+  group_search following(unsigned leader) const {
+    auto search = make();
+    search.candidate(peer(leader), std::nullopt);
+    EXPECT_EQ(asked(search.start(now)), leader);
+    (void)search.on_answer(peer(leader).id, ec::none, {}, now);
+    return search;
+  }
+};
+
+} // namespace waggle
