@@ -67,8 +67,8 @@ allreduce_round_impl::behavior_type allreduce_round(self_pointer self, node_cont
     std::make_shared<live_port>(self, ctx, neighbours, order.plan.id);
   if (ctx.around_port)
     port = ctx.around_port(std::move(port));
-  auto engine =
-    std::make_shared<round_engine>(std::move(order), config, ctx.vectors, std::move(port), now);
+  auto engine = std::make_shared<round_engine>(
+    std::move(order), config, round_memory{ctx.vectors, ctx.encoded_parts}, std::move(port), now);
   self->state.engine = engine;
   self->attach_functor([engine, now, rounds = ctx.rounds] {
     engine->cancel({ec::shutting_down, {}}); // nothing, if the round is over

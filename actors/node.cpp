@@ -354,6 +354,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   }
   ctx.vectors = vector_pool::make(config.averaging ? config.averaging->averaging.vectors_kept : 0,
                                   seams.memory);
+  ctx.encoded_parts = buffer_pool::make(32_MiB, seams.memory);
   ctx.line = std::make_shared<line_meter>();
   ctx.seed = config.seed;
   out.board = std::make_shared<status_board>(ctx.metrics);

@@ -9,6 +9,7 @@
 
 #include "runtime/allreduce/round_engine.hpp"
 #include "runtime/allreduce/round_registry.hpp"
+#include "runtime/core/buffer_pool.hpp"
 #include "runtime/core/endpoint.hpp"
 #include "runtime/core/random.hpp"
 #include "runtime/core/time.hpp"
@@ -49,6 +50,8 @@ struct node_context {
   std::shared_ptr<round_registry> rounds;
   /// For vectors that are averaged: what lies in them travels to peers on this host without a copy.
   std::shared_ptr<vector_pool> vectors;
+  /// The same for parts that are encoded.
+  std::shared_ptr<buffer_pool> encoded_parts;
   round_port_decorator around_port; // may be empty
   /// What our connection to other machines carries. Null: nobody measures it.
   std::shared_ptr<line_meter> line;

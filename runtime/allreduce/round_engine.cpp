@@ -13,15 +13,14 @@
 
 namespace waggle {
 
-round_engine::round_engine(round_order order, round_config config,
-                           const std::shared_ptr<vector_pool>& pool,
+round_engine::round_engine(round_order order, round_config config, const round_memory& memory,
                            std::shared_ptr<round_port> port, clock now)
-  : order_(std::move(order)), config_(config), port_(std::move(port)), now_(std::move(now)),
-    protocol_(order_.plan, order_.self_index,
-              {order_.plan.min_contributors, config.takeover_timeout}),
+  : order_(std::move(order)), config_(config), encoded_(memory.encoded), port_(std::move(port)),
+    now_(std::move(now)), protocol_(order_.plan, order_.self_index,
+                                    {order_.plan.min_contributors, config.takeover_timeout}),
     books_(order_.plan, order_.self_index, now_()), own_(books_.parts(), order_.plan.reduce_by),
-    result_(books_.parts(), order_.self_index, pool->take(order_.plan.elements)), began_(now_()),
-    completed_(began_) {
+    result_(books_.parts(), order_.self_index, memory.vectors->take(order_.plan.elements)),
+    began_(now_()), completed_(began_) {
   for (std::size_t i = 0; i < plan().members.size(); ++i)
     members_.emplace(plan().members[i].peer.id, i);
 }
@@ -140,6 +139,13 @@ wire::part round_engine::header(std::uint32_t index, wire::part_kind kind) const
   return head;
 }
 
+payload round_engine::encoded(const part_table::part& part, std::span<const float> values) const {
+  auto size = encoded_size(part.codec, part.count);
+  auto bytes = encoded_->take(size);
+  encode(part.codec, values, {bytes.get(), size});
+  return {std::move(bytes), size};
+}
+
 /// Our values of one part, encoded. Nothing: they cannot be, one is not finite. (Of values that are
 /// sent as they are, reducers say so.)
 std::optional<payload> round_engine::contribution(std::uint32_t index) const {
@@ -150,9 +156,7 @@ std::optional<payload> round_engine::contribution(std::uint32_t index) const {
   auto values = std::span{*order_.values}.subspan(part.offset, part.count);
   if (!all_finite(values))
     return std::nullopt;
-  auto bytes = std::make_shared<std::vector<std::byte>>(encoded_size(part.codec, part.count));
-  encode(part.codec, values, *bytes);
-  return payload_of(std::shared_ptr<const std::vector<std::byte>>{bytes});
+  return encoded(part, values);
 }
 
 /// Finds out what the current view asks us to do, and reduces what can be.
@@ -404,9 +408,7 @@ void round_engine::take_reduced(std::uint32_t index, member_set over,
     if (auto same = own_.reducer(index).unanimous(over)) {
       bytes = *same;
     } else {
-      auto encoded = std::make_shared<std::vector<std::byte>>(encoded_size(part.codec, part.count));
-      encode(part.codec, {out.get(), part.count}, *encoded);
-      bytes = payload_of(std::shared_ptr<const std::vector<std::byte>>{encoded});
+      bytes = encoded(part, {out.get(), part.count});
     }
     // What the others decode is what counts here, too.
     auto decoded = decode(part.codec, bytes.view(), std::span{out.get(), part.count});

@@ -18,6 +18,7 @@
 #include "runtime/averaging/round_books.hpp"
 #include "runtime/averaging/round_plan.hpp"
 #include "runtime/averaging/round_protocol.hpp"
+#include "runtime/core/buffer_pool.hpp"
 #include "runtime/core/time.hpp"
 #include "runtime/core/vector_pool.hpp"
 
@@ -30,6 +31,12 @@ struct round_order {
   /// plan.elements values. If one is not finite, the round goes on without us.
   std::shared_ptr<const float_vector> values;
   double weight = 1;
+};
+
+/// Where a round's result and what it encodes lie. Neither is null.
+struct round_memory {
+  std::shared_ptr<vector_pool> vectors;
+  std::shared_ptr<buffer_pool> encoded;
 };
 
 /// Seam: what a round needs from the world. Called with the round's lock held: must not block and
@@ -58,7 +65,7 @@ class round_engine : public std::enable_shared_from_this<round_engine> {
 public:
   using clock = std::function<steady_time()>;
 
-  round_engine(round_order order, round_config config, const std::shared_ptr<vector_pool>& pool,
+  round_engine(round_order order, round_config config, const round_memory& memory,
                std::shared_ptr<round_port> port, clock now);
 
   /// Called once, before anything else.
@@ -95,6 +102,7 @@ private:
   void tell(std::size_t member, wire::event what, payload body = {});
   void tell_all(member_set members, const wire::event& what);
   [[nodiscard]] wire::part header(std::uint32_t index, wire::part_kind kind) const;
+  [[nodiscard]] payload encoded(const part_table::part& part, std::span<const float> values) const;
   [[nodiscard]] std::optional<payload> contribution(std::uint32_t index) const;
   [[nodiscard]] bool fits(const wire::part& head, std::size_t bytes) const;
 
@@ -125,6 +133,7 @@ private:
 
   const round_order order_;
   const round_config config_;
+  const std::shared_ptr<buffer_pool> encoded_;
   const std::shared_ptr<round_port> port_;
   const clock now_;
 

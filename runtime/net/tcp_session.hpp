@@ -13,7 +13,7 @@
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 
-#include "runtime/net/buffer_pool.hpp"
+#include "runtime/core/buffer_pool.hpp"
 #include "runtime/net/frame_reader.hpp"
 #include "runtime/net/handshake.hpp"
 #include "runtime/net/local_path.hpp"

@@ -52,6 +52,7 @@ inline node_context test_context(std::uint64_t seed, std::shared_ptr<const wall_
   ctx.links = std::make_shared<net::link_table>();
   ctx.rounds = make_round_registry(ctx.links);
   ctx.vectors = vector_pool::make(4);
+  ctx.encoded_parts = buffer_pool::make(4_MiB);
   ctx.seed = seed;
   return ctx;
 }

@@ -70,8 +70,9 @@ protected:
     port_->sent.clear();
     round_order order{plan_, self, std::make_shared<const float_vector>(40, value_of(self)),
                       weight_of(self)};
-    engine_ = std::make_shared<round_engine>(order, round_config{}, vector_pool::make(2), port_,
-                                             [this] { return now_; });
+    engine_ = std::make_shared<round_engine>(
+      order, round_config{}, round_memory{vector_pool::make(2), buffer_pool::make(0)}, port_,
+      [this] { return now_; });
   }
 
   peer_record peer(std::size_t member) const { return plan_.members[member].peer; }

@@ -147,7 +147,7 @@ public:
     config.stall_timeout = config.takeover_timeout = patience;
     config.deadline = 2 * patience;
     auto engine =
-      std::make_shared<round_engine>(order, config, pool_, std::make_shared<port>(*this), now);
+      std::make_shared<round_engine>(order, config, memory_, std::make_shared<port>(*this), now);
     book_.with([&] {
       engine_ = engine;
       report_.reset();
@@ -226,7 +226,7 @@ private:
   round_registry rounds_{{}, [links = links_](const peer_record& to, wire::event what) {
                            links->tell(to.id, what, {});
                          }};
-  std::shared_ptr<vector_pool> pool_ = vector_pool::make(2);
+  const round_memory memory_{vector_pool::make(2), buffer_pool::make(4_MiB)};
   journal book_; // guards what follows
   std::size_t connected_ = 0;
   std::shared_ptr<round_engine> engine_;

@@ -203,7 +203,7 @@ void round_swarm::check_left_behind() {
       m.end->report.values.reset();
     if (net_.alive(i) && !m.engine_alive.expired())
       violated("a round outlived its end");
-    if (net_.alive(i) && m.pool->lent() != 0)
+    if (net_.alive(i) && m.memory.vectors->lent() != 0)
       violated("a round's buffers were not given back");
   }
 }

@@ -56,7 +56,7 @@ round_swarm::round_swarm(round_scenario scene, saboteur* planted)
   random_source random{scene_.seed};
   for (std::size_t i = 0; i < members_.size(); ++i) {
     auto& m = members_[i];
-    m.pool = vector_pool::make(2);
+    m.memory = {vector_pool::make(2), buffer_pool::make(1_MiB)};
     m.rounds = std::make_unique<round_registry>(round_registry::limits{},
                                                 [this, i](const peer_record& to, wire::event what) {
                                                   port{*this, i}.send(to, std::move(what), {});
@@ -78,7 +78,7 @@ round_swarm::~round_swarm() = default;
 void round_swarm::begin(std::size_t who) {
   auto& m = members_[who];
   round_order order{plan(), who, m.values, scene_.weights[who]};
-  m.engine = std::make_shared<round_engine>(std::move(order), scene_.config, m.pool,
+  m.engine = std::make_shared<round_engine>(std::move(order), scene_.config, m.memory,
                                             std::make_shared<port>(*this, who),
                                             [this] { return net_.now(); });
   m.engine_alive = m.engine;

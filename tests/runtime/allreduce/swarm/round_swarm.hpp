@@ -87,7 +87,7 @@ private:
   using duration = round_net::duration;
   class port;
   struct member {
-    std::shared_ptr<vector_pool> pool;
+    round_memory memory;
     std::unique_ptr<round_registry> rounds;
     std::shared_ptr<float_vector> values;
     float_vector values_before;

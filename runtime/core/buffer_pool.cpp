@@ -1,12 +1,15 @@
-#include "runtime/net/buffer_pool.hpp"
+#include "runtime/core/buffer_pool.hpp"
 
 #include "runtime/core/bytes.hpp"
 #include "runtime/core/huge_pages.hpp"
 
-namespace waggle::net {
+namespace waggle {
 
-std::shared_ptr<buffer_pool> buffer_pool::make(std::size_t bytes_max) {
-  return std::shared_ptr<buffer_pool>{new buffer_pool{bytes_max}};
+std::shared_ptr<buffer_pool> buffer_pool::make(std::size_t bytes_max,
+                                               std::shared_ptr<std::pmr::memory_resource> memory) {
+  if (!memory)
+    memory = std::make_shared<huge_page_resource>();
+  return std::shared_ptr<buffer_pool>{new buffer_pool{bytes_max, std::move(memory)}};
 }
 
 std::shared_ptr<std::byte> buffer_pool::take(std::size_t size) {
@@ -36,11 +39,10 @@ std::shared_ptr<std::byte> buffer_pool::take(std::size_t size) {
 
 /// A piece of a new slab whose other pieces are given back at once, or a block of its own.
 buffer_pool::block buffer_pool::make_block(std::size_t size) {
-  static const auto memory = std::make_shared<huge_page_resource>();
-  auto take = [](std::size_t bytes) {
+  auto take = [this](std::size_t bytes) {
     return std::shared_ptr<std::byte>{
-      static_cast<std::byte*>(memory->allocate(bytes)),
-      [keep = memory, bytes](std::byte* block) { keep->deallocate(block, bytes); }};
+      static_cast<std::byte*>(memory_->allocate(bytes)),
+      [keep = memory_, bytes](std::byte* block) { keep->deallocate(block, bytes); }};
   };
   auto piece = (size + 64_KiB - 1) / 64_KiB * 64_KiB;
   auto pieces = huge_page_bytes / piece;
@@ -60,4 +62,4 @@ void buffer_pool::give_back(block unused) {
   unused_.push_back(std::move(unused));
 }
 
-} // namespace waggle::net
+} // namespace waggle

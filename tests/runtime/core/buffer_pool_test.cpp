@@ -1,4 +1,4 @@
-#include "runtime/net/buffer_pool.hpp"
+#include "runtime/core/buffer_pool.hpp"
 
 #include <cstring>
 
@@ -6,7 +6,7 @@
 
 #include "runtime/core/bytes.hpp"
 
-namespace waggle::net {
+namespace waggle {
 namespace {
 
 TEST(BufferPool, BuffersNeverOverlap) {
@@ -55,5 +55,38 @@ TEST(BufferPool, BuffersOutliveThePool) {
   std::memset(block.get(), 1, 3_MiB);
 }
 
+/// Counts what is taken from it and not given back.
+class counting_resource final : public std::pmr::memory_resource {
+public:
+  std::size_t bytes = 0;
+
+private:
+  void* do_allocate(std::size_t n, std::size_t alignment) override {
+    bytes += n;
+    return std::pmr::new_delete_resource()->allocate(n, alignment);
+  }
+  void do_deallocate(void* at, std::size_t n, std::size_t alignment) override {
+    bytes -= n;
+    std::pmr::new_delete_resource()->deallocate(at, n, alignment);
+  }
+  [[nodiscard]] bool do_is_equal(const memory_resource& other) const noexcept override {
+    return this == &other;
+  }
+};
+
+TEST(BufferPool, TakesItsMemoryWhereItIsToldAndGivesItBack) {
+  auto memory = std::make_shared<counting_resource>();
+  auto pool = buffer_pool::make(4_MiB, memory);
+  auto small = pool->take(1_KiB);
+  EXPECT_EQ(memory->bytes, 0U) << "that would waste a granule";
+  auto piece = pool->take(512_KiB);
+  auto block = pool->take(3_MiB);
+  EXPECT_GE(memory->bytes, 3_MiB + 512_KiB);
+  pool.reset();
+  piece.reset();
+  block.reset();
+  EXPECT_EQ(memory->bytes, 0U);
+}
+
 } // namespace
-} // namespace waggle::net
+} // namespace waggle
