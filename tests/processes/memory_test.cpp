@@ -142,7 +142,9 @@ TEST(FailedRounds, LeaveTheResidentSizeFlat) {
   std::printf("peaks after each quarter of %zu failed rounds: %.1f, %.1f, %.1f, %.1f MiB\n", rounds,
               resident[0], resident[1], resident[2], resident[3]);
   EXPECT_GT(resident[0], 2 * vector_mib) << "its own and a result: else nothing was under way";
-  EXPECT_LE(resident[3] - resident[0], vector_mib / 2);
+  // A peer that reads a result slowly may make us keep one more vector than before, and we do not
+  // give it back: a few are kept for the next rounds.
+  EXPECT_LE(resident[3] - resident[0], 1.25 * vector_mib);
 }
 
 } // namespace
