@@ -88,9 +88,10 @@ TEST(RoundRegistry, WordsAboutTheGroupReachItsListenerBeforeWhileAndAfterARound)
   auto plan = plan_for(2);
   auto other = plan.members[1].peer;
   auto values = std::make_shared<const float_vector>(plan.elements, 1.0F);
-  auto engine = std::make_shared<round_engine>(round_order{plan, 0, values, 1}, round_config{},
-                                               vector_pool::make(1), std::make_shared<quiet_port>(),
-                                               [] { return steady_time{}; });
+  auto engine =
+    std::make_shared<round_engine>(round_order{plan, 0, values, 1}, round_config{},
+                                   round_memory{vector_pool::make(1), buffer_pool::make(0)},
+                                   std::make_shared<quiet_port>(), [] { return steady_time{}; });
   std::vector<std::size_t> heard; // the alternatives' numbers
   auto listener = [&](const peer_record& who, const wire::event& word) {
     EXPECT_EQ(who, other);
