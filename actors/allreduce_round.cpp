@@ -82,8 +82,7 @@ allreduce_round_impl::behavior_type allreduce_round(self_pointer self, node_cont
   return {
     [ctx, now](const inbound_event& msg) { ctx.rounds->deliver(msg, now()); },
     [engine](const cancel_round& msg) { engine->cancel(msg.why); },
-    // Who reconnects has lost frames: this view goes on without it, but another may have it in.
-    [engine](const peer_connected& msg) { engine->on_linked(msg.peer.id); },
+    [](const peer_connected&) { /* who reconnects has lost frames: the round goes on without */ },
     [engine](const peer_disconnected& msg) { engine->on_lost(msg.peer, msg.why.code); },
     [engine](check_round) { engine->check(); },
     [self](round_over) { self->quit(); },

@@ -23,7 +23,7 @@ using self_pointer = averager_impl::stateful_pointer<averager_state>;
 /// Whether trying again with another group may help.
 bool may_retry(ec why) {
   switch (why) {
-    case ec::excluded: // the others have finished
+    case ec::excluded: // the others have finished, or are about to
     case ec::shutting_down:
     case ec::internal:
       return false;
@@ -95,9 +95,9 @@ struct steward {
     if (st.current)
       return to_caf(ec::overloaded, "one vector at a time");
     // A standing group begins at once: looking at every value first would cost a small round a
-    // tenth of its time, and its reducers look anyway. Nobody new is bothered with what cannot be
-    // averaged.
-    bool known_finite = !msg.values || !(msg.standing && st.group.last());
+    // tenth of its time, and its reducers look anyway (not at what weighs nothing). Nobody new is
+    // bothered with what cannot be averaged.
+    bool known_finite = !msg.values || !(msg.standing && msg.weight > 0 && st.group.last());
     if (known_finite && msg.values && !all_finite(*msg.values))
       return to_caf(not_finite());
     auto elements = msg.values ? msg.values->size() : msg.elements;
@@ -418,6 +418,7 @@ struct steward {
       return deliver_failure(wrong);
     }
     step.what = std::move(wanted);
+    step.known_finite = true;
     step.triggered = true;
     if (step.stage == step_stage::awaiting_trigger)
       start_round();
@@ -622,11 +623,7 @@ averager_impl::behavior_type averager(self_pointer self, node_context ctx, avera
         return s.is_current(msg.step) ? s.state().current->stage : step_stage::finished;
       });
     },
-    // Who is new is met by matchmaking.
-    [self](const peer_connected& msg) {
-      if (auto& st = self->state; st.current && st.current->round)
-        self->send(st.current->round, msg);
-    },
+    [](const peer_connected&) { /* who comes is met by matchmaking */ },
     [self](const peer_disconnected& msg) {
       auto& st = self->state;
       if (st.group.contains(msg.peer))

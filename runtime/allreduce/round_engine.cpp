@@ -53,14 +53,8 @@ void round_engine::on_lost(const peer_id& peer, ec reason) {
     return;
   if (reason == ec::none)
     reason = ec::peer_lost;
-  unlinked_.insert_or_assign(member->second, reason);
+  cut_off_.insert_or_assign(member->second, reason);
   suspect(member->second, reason);
-}
-
-void round_engine::on_linked(const peer_id& peer) {
-  std::lock_guard guard{mutex_};
-  if (auto member = members_.find(peer); member != members_.end())
-    unlinked_.erase(member->second);
 }
 
 void round_engine::cancel(failure why) {
@@ -187,7 +181,8 @@ std::optional<round_books::shipment> round_engine::next_shipment() {
   return next;
 }
 
-/// For a new view, and with the lock: few parts change their owner, and others wait for them.
+/// For a new view, and with the lock: few parts change their owner, unless the view comes while
+/// `ship` is still at work, and others wait for them.
 void round_engine::ship_all() {
   while (!to_ship_.empty()) {
     auto next = to_ship_.front();
@@ -268,11 +263,14 @@ void round_engine::suspect(std::size_t member, ec reason) {
   perform(protocol_.on_suspicion(member, reason, now_()));
 }
 
-/// Whoever made this view does not know, or reaches them all the same.
-void round_engine::suspect_unlinked() {
+/// Whoever made this view may not know, and what was lost on the way would be waited for. Of an
+/// adopted set everybody holds the result; and whoever leads has just reached us.
+void round_engine::suspect_cut_off() {
+  if (books_.view().adopted)
+    return;
   auto number = books_.view().number;
-  for (const auto& [member, reason] : std::map{unlinked_})
-    if (!reported_ && books_.view().number == number
+  for (const auto& [member, reason] : std::map{cut_off_})
+    if (!reported_ && books_.view().number == number && member != protocol_.leader()
         && books_.view().participant_set().contains(member))
       suspect(member, reason);
 }
@@ -483,7 +481,7 @@ void round_engine::enter(const round_view& view) {
   for (const auto& event : parked)
     handle(event);
   collect();
-  suspect_unlinked();
+  suspect_cut_off();
 }
 
 void round_engine::commit(const round_view& view) {

@@ -82,10 +82,9 @@ public:
                                          std::size_t bytes);
   /// True if the part's body may be one that may_change.
   [[nodiscard]] bool takes_what_may_change(const wire::part& head) const;
-  /// The last link to a member is gone. It does not count any more, and if somebody else has it
-  /// take part in a later view, we say so again; unless there is another link by then.
+  /// The last link to a member is gone, and what was on its way is lost, also if there is a new
+  /// link soon: if a later view has the member take part, whoever leads it is told.
   void on_lost(const peer_id& peer, ec reason);
-  void on_linked(const peer_id& peer);
   void cancel(failure why);
   /// A bug, or memory that ran out: ends with `why`, without a word to the others.
   void break_off(failure why);
@@ -111,7 +110,7 @@ private:
   void ship_all();
   [[nodiscard]] std::optional<round_books::shipment> next_shipment();
   void hand_over(const round_books::shipment& shipment, std::optional<payload> bytes);
-  void suspect_unlinked();
+  void suspect_cut_off();
   void refuse(std::size_t member, ec reason);
   void suspect(std::size_t member, ec reason);
   void on_part(std::size_t from, const inbound_event& event, const wire::part& head);
@@ -144,8 +143,8 @@ private:
   own_parts own_;
   result_assembly result_;
   std::map<peer_id, std::size_t> members_;
-  std::map<std::size_t, ec> unlinked_; // members that we have no link to any more, and why
-  std::vector<inbound_event> parked_;  // parts of a view that we have not heard of yet
+  std::map<std::size_t, ec> cut_off_; // members whose link was lost in this round, and why
+  std::vector<inbound_event> parked_; // parts of a view that we have not heard of yet
   std::map<std::size_t, std::size_t> parked_from_; // how many, by member
   std::optional<double> weight_sum_; // of the current contributors, as the results say
   steady_time began_;

@@ -131,7 +131,7 @@ public:
   [[nodiscard]] actions on_result_complete(std::uint32_t number);
   /// We cannot go on with `member`: link lost, stalled, or it sent nonsense.
   [[nodiscard]] actions on_suspicion(std::size_t member, ec reason, steady_time now);
-  /// We ourselves must end (deadline, cancelled): tells the others.
+  /// We ourselves must end (deadline, cancelled, nothing to lead to): tells the others.
   [[nodiscard]] actions give_up(failure why);
 
   [[nodiscard]] actions on_propose(std::size_t from, const round_view& view);

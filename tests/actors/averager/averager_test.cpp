@@ -469,6 +469,19 @@ TEST_F(Averager, AVectorThatIsNotFiniteOnlyHarmsItsOwnerInAStandingGroup) {
     }
 }
 
+TEST_F(Averager, AVectorThatWeighsNothingIsLookedAtInAStandingGroup) {
+  add();
+  add();
+  auto what = question({1, 1});
+  what.standing = true;
+  what.expected_peers = 2;
+  average_all({what, what});
+  auto bad = question({1, std::nanf("")}, 0);
+  bad.standing = true;
+  bad.expected_peers = 2;
+  EXPECT_EQ(refusal(bad), ec::non_finite) << "reducers would not look";
+}
+
 TEST_F(Averager, AGroupOfABucketDoesNotStand) {
   scattered = true;
   add();

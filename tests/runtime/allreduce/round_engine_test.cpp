@@ -229,16 +229,23 @@ TEST_F(RoundEngineLateBody, ThatNeverArrivesMayStillBeWrittenWhenTheRoundIsOver)
   expect_the_survivors_mean();
 }
 
-TEST_F(RoundEngine, TellsEveryNewLeaderWhomItHasNoLinkTo) {
+TEST_F(RoundEngine, TellsEveryNewLeaderWhoseLinkWasLost) {
   begin_as(1);
   auto about_the_heir = [](const wire::round_suspect& word) { return word.member == heir; };
   engine_->on_lost(peer(heir).id, ec::peer_lost);
   EXPECT_EQ(count_sent<wire::round_suspect>(about_the_heir), 1U);
   lead_anew(1);
   EXPECT_EQ(count_sent<wire::round_suspect>(about_the_heir), 1U) << "it may not have heard of it";
-  engine_->on_linked(peer(heir).id);
-  lead_anew(2);
-  EXPECT_EQ(count_sent<wire::round_suspect>(about_the_heir), 0U) << "there is a link again";
+  lead_anew(2, true);
+  EXPECT_EQ(count_sent<wire::round_suspect>(about_the_heir), 0U) << "it needs nothing of the heir";
+}
+
+TEST_F(RoundEngine, DoesNotSuspectALeaderThatReachesIt) {
+  begin_as(1);
+  engine_->on_lost(peer(0).id, ec::peer_lost);
+  EXPECT_EQ(count_sent<wire::round_takeover>([](const auto&) { return true; }), 1U);
+  lead_anew(1); // over a new link, with a term above ours
+  EXPECT_EQ(count_sent<wire::round_takeover>([](const auto&) { return true; }), 0U);
 }
 
 TEST_F(RoundEngine, SendsResultsAgainToWhoeverMayHaveDroppedThem) {

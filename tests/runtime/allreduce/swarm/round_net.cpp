@@ -235,25 +235,10 @@ void round_net::reconnect(std::size_t a, std::size_t b, duration after) {
     l->down = false;
     l->ready_at = now_ + after;
   }
-  if_still_linked(a, b, after, [this, a, b] {
-    on_member(a, 0ns, [this, a, b] { tell_linked(a, b); });
-    on_member(b, 0ns, [this, a, b] { tell_linked(b, a); });
-  });
 }
 
 void round_net::tell_lost(std::size_t at, std::size_t whom, duration after) {
-  ++link(at, whom).untold;
-  on_member(at, after, [this, at, whom] {
-    --link(at, whom).untold;
-    listener_.lost(at, whom);
-    tell_linked(at, whom);
-  });
-}
-
-void round_net::tell_linked(std::size_t at, std::size_t whom) {
-  const auto& l = link(at, whom);
-  if (!l.down && l.untold == 0 && now_ >= l.ready_at)
-    listener_.linked(at, whom);
+  on_member(at, after, [this, at, whom] { listener_.lost(at, whom); });
 }
 
 void round_net::if_still_linked(std::size_t a, std::size_t b, duration after,

@@ -46,8 +46,6 @@ public:
     virtual void arrived(std::size_t to, std::size_t from, wire::event what, payload body,
                          const std::shared_ptr<net::link>& via) = 0;
     virtual void lost(std::size_t at, std::size_t whom) = 0;
-    /// There is a link again.
-    virtual void linked(std::size_t at, std::size_t whom) = 0;
     virtual void violated(const std::string& what) = 0;
   };
 
@@ -146,7 +144,6 @@ private:
     std::vector<std::function<void()>> held;
     steady_time last_control{};
     steady_time ready_at{}; // connected again
-    std::size_t untold = 0; // losses that the sender has not heard of yet
     std::uint64_t generation = 0;
     steady_time cutoff{}; // for what was sent over the link before this one
   };
@@ -171,7 +168,6 @@ private:
   void break_link(std::size_t a, std::size_t b, duration grace, bool for_good);
   void reconnect(std::size_t a, std::size_t b, duration after);
   void tell_lost(std::size_t at, std::size_t whom, duration after);
-  void tell_linked(std::size_t at, std::size_t whom);
   /// Runs `what` if the link between them is still the one that there is now.
   void if_still_linked(std::size_t a, std::size_t b, duration after, std::function<void()> what);
 

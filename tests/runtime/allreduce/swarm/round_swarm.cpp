@@ -159,11 +159,6 @@ void round_swarm::lost(std::size_t at, std::size_t whom) {
     m.engine->on_lost(plan().members[whom].peer.id, ec::peer_lost);
 }
 
-void round_swarm::linked(std::size_t at, std::size_t whom) {
-  if (auto& m = members_[at]; m.engine)
-    m.engine->on_linked(plan().members[whom].peer.id);
-}
-
 bool round_swarm::is_running(std::size_t member) const {
   const auto& m = members_[member];
   return m.engine && !m.end;

@@ -111,7 +111,6 @@ private:
   void arrived(std::size_t to, std::size_t from, wire::event what, payload body,
                const std::shared_ptr<net::link>& via) override;
   void lost(std::size_t at, std::size_t whom) override;
-  void linked(std::size_t at, std::size_t whom) override;
   void violated(const std::string& what) override;
 
   void count(moment what) { ++counts_[static_cast<std::size_t>(what)]; }
