@@ -87,7 +87,7 @@ if [ "$short" = no ]; then
   search holds most 600 -DN=4 -DCRASHES=1 -DWRONG=0
   search holds most 600 -DN=5 -DSAFETY_ONLY -DLATE -DCRASHES=2 -DWRONG=0
   search holds sample 40 -DN=3 -DSAFETY_ONLY -DCRASHES=1 -DWRONG=3
-  search holds sample 40 -DN=3 -DCRASHES=1 -DWRONG=2
+  search found sample 40 -DN=3 -DCRASHES=1 -DWRONG=2 # the duel of takeovers in actors/README.md
   search holds sample 40 -DN=4 -DSAFETY_ONLY -DCRASHES=2 -DWRONG=2
   search holds sample 40 -DN=4 -DCRASHES=1 -DWRONG=1
 fi
