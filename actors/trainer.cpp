@@ -8,10 +8,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "actors/guard.hpp"
-#include "runtime/training/training_state.hpp"
 
 namespace waggle {
 
@@ -23,9 +21,6 @@ constexpr auto idle_interval = 50ms;
 constexpr auto report_interval = 20ms; // the tracker and its listeners look at each report
 constexpr auto status_interval = 250ms;
 constexpr auto progress_log_interval = 10s;
-constexpr milliseconds sync_pause_min{500};
-constexpr milliseconds sync_pause_max{8'000};
-constexpr double loss_smoothing = 0.05;
 
 double norm_of(std::span<const float> values) {
   double sum = 0;
@@ -41,6 +36,7 @@ struct coach {
   const trainer_peers& peers;
 
   trainer_state& state() const { return self->state; }
+  trained_model& model() const { return *self->state.model; }
   steady_time now() const { return self->clock().now(); }
 
   // -- telling ------------------------------------------------------------------------------------
@@ -48,13 +44,18 @@ struct coach {
   const training_status& current_status() const {
     auto& st = state();
     auto& s = st.status;
-    s.epoch = st.epoch;
-    s.global_epoch = std::max(st.epoch, st.view.global_epoch);
-    s.samples_toward_epoch = st.samples.pending;
-    s.samples_used = st.samples.used;
-    s.samples_dropped = st.samples.dropped;
+    if (st.model) {
+      s.epoch = model().epoch();
+      s.parameters = model().parameters();
+      const auto& samples = model().samples();
+      s.samples_toward_epoch = samples.pending;
+      s.samples_used = samples.used;
+      s.samples_dropped = samples.dropped;
+    }
+    s.global_epoch = std::max(s.epoch, st.view.global_epoch);
     s.target_batch_size = config.target_batch_size;
-    s.parameters = st.parameters;
+    s.loss = st.losses.smoothed();
+    s.first_loss = st.losses.of_first_epoch();
     return s;
   }
 
@@ -87,7 +88,7 @@ struct coach {
     auto name = to_string(phase);
     ctx.metrics->set_peer_state(
       phase == trainer_phase::finished || phase == trainer_phase::stopped ? "paused" : name);
-    ctx.log->log(level, "trainer is {} at epoch {}", name, st.epoch.value());
+    ctx.log->log(level, "trainer is {} at epoch {}", name, current_status().epoch.value());
     publish(true);
   }
 
@@ -96,8 +97,9 @@ struct coach {
     if (now() - st.progress_logged < progress_log_interval)
       return;
     st.progress_logged = now();
-    ctx.log->info("epoch {}: loss {:.3f}, {:.0f} samples/s here, last round: {}", st.epoch.value(),
-                  st.status.loss, st.status.samples_per_second, st.status.last_outcome);
+    const auto& s = current_status();
+    ctx.log->info("epoch {}: loss {:.3f}, {:.0f} samples/s here, last round: {}", s.epoch.value(),
+                  s.loss, s.samples_per_second, s.last_outcome);
   }
 
   static std::string_view activity(trainer_phase phase) {
@@ -117,10 +119,10 @@ struct coach {
     return "wait";
   }
 
-  void report() const {
-    auto& st = state();
-    st.progress_told = now();
-    self->send(peers.tracker, report_progress{st.epoch, st.samples.pending, st.parameters});
+  void tell_progress() const {
+    state().progress_told = now();
+    self->send(peers.tracker,
+               report_progress{model().epoch(), model().samples().pending, model().parameters()});
   }
 
   void continue_soon(milliseconds pause = 0ms) const {
@@ -135,16 +137,14 @@ struct coach {
 
   /// False: there is no learner, and the reason is the end of this actor.
   bool prepare(const learner_factory& make_learner) const {
-    auto& st = state();
     auto made = make_learner();
     if (!made) {
       ctx.log->error("cannot make the model: {}", to_string(made.error()));
       self->quit(to_caf(made.error()));
       return false;
     }
-    st.model = std::move(*made);
+    state().model.emplace(std::move(*made));
     resume_from_checkpoint();
-    st.parameters = st.model->parameters_digest();
     return true;
   }
 
@@ -152,7 +152,7 @@ struct coach {
     auto& st = state();
     if (!st.checkpoints)
       return;
-    auto search = st.checkpoints->load_newest(st.model->schema());
+    auto search = st.checkpoints->load_newest(model().schema());
     if (!search) {
       ctx.log->warn("cannot look for checkpoints: {}", to_string(search.error()));
       return;
@@ -161,30 +161,12 @@ struct coach {
       ctx.log->warn("skipped a checkpoint: {}", to_string(bad));
     if (!search->newest)
       return;
-    auto loaded = load(as_byte_span(search->newest->image));
+    auto loaded = model().load(as_byte_span(search->newest->image));
     if (loaded)
-      ctx.log->info("resumed from the checkpoint of epoch {}", st.epoch.value());
+      ctx.log->info("resumed from the checkpoint of epoch {}", model().epoch().value());
     else
       ctx.log->warn("the checkpoint does not fit this model, starting anew: {}",
                     to_string(loaded.error()));
-  }
-
-  /// All or nothing.
-  status load(byte_span image) const {
-    auto& st = state();
-    auto parsed = decode_state(image);
-    if (!parsed)
-      return parsed.error();
-    if (parsed->schema != st.model->schema())
-      return failure{ec::schema_mismatch, "the state is of another model or optimizer"};
-    if (auto loaded = st.model->load_state(parsed->learner); !loaded)
-      return loaded;
-    st.model->reset_accumulators();
-    count_dropped();
-    st.epoch = parsed->epoch;
-    st.parameters = st.model->parameters_digest();
-    st.snapshot = {};
-    return done{};
   }
 
   bool joined() const {
@@ -209,16 +191,11 @@ struct coach {
     if (st.status.phase == trainer_phase::joining) {
       if (!joined())
         return continue_soon(idle_interval);
-      report();
+      tell_progress();
     }
-    training_situation situation{st.epoch,
-                                 config.max_epochs,
-                                 st.view.global_epoch,
-                                 parameters_differ(),
-                                 !st.view.donors.empty(),
-                                 target_reached(),
-                                 peers_at_epoch(),
-                                 st.samples.pending};
+    training_situation situation{
+      model().epoch(),         config.max_epochs, st.view.global_epoch, parameters_differ(),
+      !st.view.donors.empty(), target_reached(),  peers_at_epoch(),     model().samples().pending};
     auto next = decide(situation);
     if (next != next_step::sync && now() < st.left_out_until)
       return continue_soon(idle_interval); // the run is about to tell us that it moved on
@@ -238,15 +215,15 @@ struct coach {
 
   /// The tracker's view lags by a message: what we have ourselves counts at once.
   bool target_reached() const {
-    const auto& st = state();
-    if (st.view.global_epoch > st.epoch)
+    const auto& view = state().view;
+    if (view.global_epoch > model().epoch())
       return false;
     std::uint64_t others = 0;
-    for (const auto& peer : st.view.peers)
-      if (peer.who.id != ctx.record.id && peer.epoch == st.epoch)
+    for (const auto& peer : view.peers)
+      if (peer.who.id != ctx.record.id && peer.epoch == model().epoch())
         others += peer.samples;
-    return others + st.samples.pending >= config.target_batch_size
-           || (st.view.ready && own_view_is_current());
+    return others + model().samples().pending >= config.target_batch_size
+           || (view.ready && own_view_is_current());
   }
 
   /// How many to expect in a round, ourselves included. A peer one epoch behind is just finishing
@@ -254,14 +231,14 @@ struct coach {
   std::uint32_t peers_at_epoch() const {
     std::uint32_t n = 1;
     for (const auto& peer : state().view.peers)
-      n += peer.who.id != ctx.record.id && peer.epoch.value() + 1 >= state().epoch.value() ? 1 : 0;
+      n += peer.who.id != ctx.record.id && peer.epoch.next() >= model().epoch() ? 1 : 0;
     return n;
   }
 
   bool own_view_is_current() const {
     for (const auto& peer : state().view.peers)
       if (peer.who.id == ctx.record.id)
-        return peer.epoch == state().epoch && peer.parameters == state().parameters;
+        return peer.epoch == model().epoch() && peer.parameters == model().parameters();
     return false;
   }
 
@@ -272,35 +249,23 @@ struct coach {
     auto& st = state();
     enter(trainer_phase::training);
     auto began = now();
-    auto step = st.model->accumulate();
+    auto step = model().accumulate();
     auto seconds = seconds_of(now() - began);
     ctx.metrics->observe_step("forward_backward", seconds);
     ++st.status.steps;
-    if (!step.finite) {
-      ctx.metrics->count_nonfinite("gradient");
-      st.samples.dropped += step.samples;
-      ctx.metrics->count_samples("dropped", static_cast<double>(step.samples));
+    if (step.finite) {
+      st.losses.note(step.loss);
     } else {
-      st.samples.accumulate(step.samples);
-      note_loss(step.loss);
+      ctx.metrics->count_nonfinite("gradient");
+      count_dropped(step.samples);
     }
     if (seconds > 0)
       st.status.samples_per_second =
         0.9 * st.status.samples_per_second + 0.1 * static_cast<double>(step.samples) / seconds;
     if (now() - st.progress_told >= report_interval || target_reached())
-      report();
+      tell_progress();
     publish(false);
     continue_soon(config.step_interval);
-  }
-
-  void note_loss(double loss) const {
-    auto& st = state();
-    st.status.loss =
-      std::isnan(st.status.loss) ? loss : st.status.loss + loss_smoothing * (loss - st.status.loss);
-    if (st.first_loss_steps != std::numeric_limits<std::uint64_t>::max()) {
-      st.first_loss_sum += loss;
-      ++st.first_loss_steps;
-    }
   }
 
   // -- the end of an epoch -----------------------------------------------------------------------
@@ -312,8 +277,8 @@ struct coach {
     auto turn = ++st.turn;
     average_vector question;
     question.values = own;
-    question.weight = static_cast<double>(st.samples.pending);
-    question.epoch = st.epoch;
+    question.weight = static_cast<double>(model().samples().pending);
+    question.epoch = model().epoch();
     question.deadline = config.averaging_timeout;
     question.expected_peers = peers_at_epoch();
     question.standing = true;
@@ -334,12 +299,11 @@ struct coach {
   }
 
   void on_round(const round_report& report, const std::shared_ptr<const float_vector>& own) const {
-    auto& st = state();
-    auto& s = st.status;
-    s.last_outcome = to_string(report.outcome);
+    auto& s = state().status;
     round_ended event{"gradients", report};
     event.report.values.reset();
     self->send(peers.exporter, std::move(event));
+    s.last_outcome = to_string(report.outcome);
     switch (report.outcome) {
       case round_outcome::complete:
         ++s.rounds_complete;
@@ -347,50 +311,46 @@ struct coach {
       case round_outcome::shrunk:
         ++s.rounds_shrunk;
         break;
-      case round_outcome::failed: {
+      case round_outcome::failed:
         ++s.rounds_failed;
         s.last_outcome += ": " + std::string{to_string(report.why.code)};
-        return on_round_failed(report.why, own);
+        ctx.log->warn("epoch {} was not averaged: {}", model().epoch().value(),
+                      to_string(report.why));
+        break;
+    }
+    round_verdict verdict{report.outcome != round_outcome::failed, report.why.code == ec::excluded,
+                          state().view.global_epoch > model().epoch(), model().samples().pending};
+    switch (decide(verdict)) {
+      case epoch_end::apply_mean: {
+        const auto& in = report.contributors;
+        bool contributed = std::find(in.begin(), in.end(), ctx.record.id) != in.end();
+        return step(*report.values, norm_of(*report.values),
+                    contributed ? trained_model::own_samples::used
+                                : trained_model::own_samples::dropped);
       }
+      case epoch_end::apply_own:
+        ctx.metrics->count_local_fallback();
+        ++s.local_fallbacks;
+        return step_with_own(*own);
+      case epoch_end::left_out:
+        drop_epoch();
+        state().left_out_until = now() + config.settle_time;
+        tell_progress();
+        return continue_soon(idle_interval);
+      case epoch_end::accumulate:
+        return accumulate();
     }
-    bool contributed =
-      std::find(report.contributors.begin(), report.contributors.end(), ctx.record.id)
-      != report.contributors.end();
-    if (contributed)
-      count_used();
-    else
-      count_dropped();
-    step(*report.values, norm_of(*report.values));
-  }
-
-  void on_round_failed(const failure& why, const std::shared_ptr<const float_vector>& own) const {
-    auto& st = state();
-    ctx.log->warn("epoch {} was not averaged: {}", st.epoch.value(), to_string(why));
-    if (why.code == ec::excluded || st.view.global_epoch > st.epoch) {
-      // The others decided without us: their state is the run's, ours is not.
-      drop_epoch();
-      st.left_out_until = now() + config.settle_time;
-      report();
-      return continue_soon(idle_interval);
-    }
-    if (st.samples.pending == 0) // we only tagged along: there is no gradient to fall back on
-      return accumulate();
-    ctx.metrics->count_local_fallback();
-    ++st.status.local_fallbacks;
-    step_with_own(*own);
   }
 
   /// A snapshot that later micro-steps do not change (INV-6).
   std::shared_ptr<const float_vector> mean_gradient() const {
-    auto& model = *state().model;
-    auto mean = ctx.vectors->take(model.parameter_count());
-    model.mean_gradient(*mean);
+    auto mean = ctx.vectors->take(model().parameter_count());
+    model().mean_gradient(*mean);
     return mean;
   }
 
   void step_alone() const {
-    auto& st = state();
-    st.status.last_outcome = "alone";
+    state().status.last_outcome = "alone";
     step_with_own(*mean_gradient());
   }
 
@@ -400,33 +360,29 @@ struct coach {
     if (!std::isfinite(norm)) {
       ctx.metrics->count_nonfinite("gradient");
       ctx.log->warn("the mean gradient of epoch {} is not finite, it is dropped",
-                    state().epoch.value());
+                    model().epoch().value());
       drop_epoch();
-      report();
+      tell_progress();
       return continue_soon();
     }
-    count_used();
-    step(gradient, norm);
+    step(gradient, norm, trained_model::own_samples::used);
   }
 
-  void step(std::span<const float> gradient, double norm) const {
+  void step(std::span<const float> gradient, double norm, trained_model::own_samples fate) const {
     auto& st = state();
     auto began = now();
-    auto lr = config.schedule.at(st.epoch);
-    st.model->apply(gradient, lr);
-    st.model->reset_accumulators();
+    auto lr = config.schedule.at(model().epoch());
+    auto counted = model().step(gradient, lr, fate);
     ctx.metrics->observe_step("optimizer", seconds_of(now() - began));
+    if (fate == trained_model::own_samples::used)
+      ctx.metrics->count_samples("used", static_cast<double>(counted));
+    else
+      count_dropped(counted);
+    st.losses.end_epoch();
     st.status.learning_rate = lr;
     st.status.gradient_norm = norm;
-    if (st.first_loss_steps > 0 && std::isnan(st.status.first_loss)) {
-      st.status.first_loss = st.first_loss_sum / static_cast<double>(st.first_loss_steps);
-      st.first_loss_steps = std::numeric_limits<std::uint64_t>::max();
-    }
-    st.epoch = st.epoch.next();
-    st.parameters = st.model->parameters_digest();
-    st.snapshot = {};
-    report();
-    if (config.checkpoint_every != 0 && st.epoch.value() % config.checkpoint_every == 0
+    tell_progress();
+    if (config.checkpoint_every != 0 && model().epoch().value() % config.checkpoint_every == 0
         && now() - st.checkpointed >= config.checkpoint_interval)
       save_checkpoint();
     enter(trainer_phase::training);
@@ -435,20 +391,14 @@ struct coach {
     continue_soon();
   }
 
-  void count_used() const {
-    ctx.metrics->count_samples("used", static_cast<double>(state().samples.use()));
+  void count_dropped(std::uint64_t samples) const {
+    if (samples > 0)
+      ctx.metrics->count_samples("dropped", static_cast<double>(samples));
   }
-  void count_dropped() const {
-    if (auto n = state().samples.drop(); n > 0)
-      ctx.metrics->count_samples("dropped", static_cast<double>(n));
-  }
-  void drop_epoch() const {
-    count_dropped();
-    state().model->reset_accumulators();
-  }
+  void drop_epoch() const { count_dropped(model().drop()); }
 
   void finish() const {
-    if (state().samples.pending > 0)
+    if (model().samples().pending > 0)
       drop_epoch();
     enter(trainer_phase::finished);
     continue_soon(idle_interval);
@@ -460,14 +410,8 @@ struct coach {
     auto& st = state();
     enter(trainer_phase::syncing);
     auto turn = ++st.turn;
-    auto donors = st.view.donors;
-    std::erase_if(donors, [&](const peer_record& d) { return st.bad_donors.contains(d.id); });
-    if (donors.empty()) { // a second chance is better than none
-      st.bad_donors.clear();
-      donors = st.view.donors;
-    }
-    fetch_state question{std::move(donors), std::max(st.view.global_epoch, st.epoch),
-                         config.sync_timeout};
+    fetch_state question{st.donors.among(st.view.donors),
+                         std::max(st.view.global_epoch, model().epoch()), config.sync_timeout};
     auto fetcher = self->spawn(state_fetcher, ctx, config.fetch, peers.switchboard);
     self->request(fetcher, config.sync_timeout + 5s, std::move(question))
       .then(
@@ -484,27 +428,23 @@ struct coach {
 
   void on_state(const fetched_state& fetched) const {
     auto& st = state();
-    auto before = st.samples.pending;
-    auto parsed = decode_state(fetched.state.view());
-    if (parsed && parsed->epoch < st.epoch) { // INV-1
-      st.bad_donors.insert(fetched.donor);
-      return on_no_state({ec::epoch_mismatch, "the state is older than ours"});
+    auto dropped = model().load(fetched.state.view());
+    if (!dropped) {
+      st.donors.refuse(fetched.donor);
+      return on_no_state(dropped.error());
     }
-    if (auto loaded = load(fetched.state.view()); !loaded) {
-      st.bad_donors.insert(fetched.donor);
-      return on_no_state(loaded.error());
-    }
-    st.bad_donors.clear();
-    st.sync_pause = 0ms;
+    count_dropped(*dropped);
+    st.donors.succeeded();
     ++st.status.state_downloads;
     st.left_out_until = {};
     st.status.last_outcome = "state loaded";
     ctx.log->info("took the state of epoch {} from peer {}; {} samples were dropped",
-                  st.epoch.value(), short_name(fetched.donor), before);
-    ctx.metrics->count_state_hash_check(st.parameters == fetched.parameters ? "equal" : "minority");
+                  model().epoch().value(), short_name(fetched.donor), *dropped);
+    ctx.metrics->count_state_hash_check(model().parameters() == fetched.parameters ? "equal"
+                                                                                   : "minority");
     self->send(peers.exporter, state_download_ended{
                                  true, {}, fetched.state.size, seconds_of(now() - st.phase_began)});
-    report();
+    tell_progress();
     enter(trainer_phase::training);
     continue_soon();
   }
@@ -513,9 +453,7 @@ struct coach {
     ctx.log->warn("could not take the run's state: {}", to_string(why));
     self->send(peers.exporter,
                state_download_ended{false, why, 0, seconds_of(now() - state().phase_began)});
-    auto& pause = state().sync_pause;
-    pause = std::clamp(2 * pause, sync_pause_min, sync_pause_max);
-    continue_soon(pause); // the view may name other donors by then
+    continue_soon(state().donors.failed()); // the view may name other donors by then
   }
 
   caf::result<state_snapshot> snapshot() const {
@@ -523,12 +461,7 @@ struct coach {
     if (!st.model || st.status.phase == trainer_phase::joining
         || st.status.phase == trainer_phase::syncing)
       return to_caf(ec::not_ready, "this peer has no state of the run yet");
-    if (st.snapshot.state.empty()) {
-      auto bytes = st.model->save_state();
-      st.snapshot = {st.epoch, st.parameters,
-                     encode_state({st.epoch, st.model->schema(), st.parameters, bytes.view()})};
-    }
-    return st.snapshot;
+    return state_snapshot{model().epoch(), model().parameters(), model().image()};
   }
 
   void save_checkpoint() const {
@@ -536,8 +469,7 @@ struct coach {
     if (!st.checkpoints || !st.model)
       return;
     auto began = st.checkpointed = now();
-    auto bytes = st.model->save_state();
-    auto saved = st.checkpoints->save({st.epoch, st.model->schema(), st.parameters, bytes.view()});
+    auto saved = model().save(*st.checkpoints);
     auto unix_now = static_cast<double>(to_nanoseconds(ctx.wall->now())) / 1e9;
     ctx.metrics->count_checkpoint(saved ? "ok" : "failed", seconds_of(now() - began), unix_now);
     if (!saved)
@@ -566,7 +498,6 @@ trainer_impl::behavior_type trainer(self_pointer self, node_context ctx, trainin
   auto& st = self->state;
   st.checkpoints = config.checkpoints;
   st.phase_began = st.reported = st.checkpointed = self->clock().now();
-  st.status.loss = st.status.first_loss = std::numeric_limits<double>::quiet_NaN();
   st.status.target_batch_size = config.target_batch_size;
   auto with = [self, ctx, config, peers](auto&& action) {
     return action(coach{self, ctx, config, peers});

@@ -1,20 +1,19 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <optional>
-#include <set>
-#include <vector>
 
 #include <caf/all.hpp>
 
 #include "actors/actors.hpp"
 #include "actors/node_context.hpp"
 #include "actors/state_fetcher.hpp"
+#include "runtime/state/donor_choice.hpp"
 #include "runtime/training/checkpoint_store.hpp"
-#include "runtime/training/epoch_policy.hpp"
 #include "runtime/training/learner.hpp"
+#include "runtime/training/loss_record.hpp"
 #include "runtime/training/schedule.hpp"
+#include "runtime/training/trained_model.hpp"
 
 namespace waggle {
 
@@ -57,25 +56,18 @@ struct go_on {
 struct trainer_state {
   static inline const char* name = "trainer";
 
-  std::unique_ptr<learner> model;
-  sample_account samples;
-  epoch_id epoch;
-  digest parameters; // of the current epoch's start
+  std::optional<trained_model> model; // there from the phase of joining on
+  loss_record losses;
   swarm_progress view;
-  training_status status;
-  state_snapshot snapshot; // of the current epoch; empty: nobody asked
+  training_status status; // what of it does not stand elsewhere in this state; see current_status
   std::optional<checkpoint_store> checkpoints;
+  donor_choice donors;
 
   std::uint64_t turn = 0; // generation of go_on and of what is under way
   bool started = false;
   bool stopping = false;
   steady_time phase_began;
-  steady_time left_out_until;   // excluded from a round: wait for the run's word on it
-  std::set<peer_id> bad_donors; // their states were refused since one was last taken
-  milliseconds sync_pause{0};   // before the next attempt; doubles
-  double loss_ema = 0;
-  double first_loss_sum = 0;
-  std::uint64_t first_loss_steps = 0;
+  steady_time left_out_until;  // excluded from a round: wait for the run's word on it
   steady_time reported;        // to the exporter
   steady_time progress_told;   // to the tracker
   steady_time progress_logged; // a line about loss and speed

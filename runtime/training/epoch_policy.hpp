@@ -43,6 +43,31 @@ constexpr next_step decide(const training_situation& now) {
   return now.own_samples > 0 ? next_step::step_alone : next_step::accumulate;
 }
 
+/// What a trainer knows of the round that its epoch ended with.
+struct round_verdict {
+  bool averaged = false;         // there is a mean
+  bool excluded = false;         // the others have one, without us
+  bool run_moved_on = false;     // the run is at a later epoch than ours
+  std::uint64_t own_samples = 0; // that we gave to it
+};
+
+enum class epoch_end : std::uint8_t {
+  apply_mean,
+  apply_own,  // this epoch's own mean gradient (INV-6)
+  left_out,   // our samples are dropped, the state of those who went on is ours
+  accumulate, // no end yet: we only tagged along, there is no gradient to fall back on
+};
+
+/// How an epoch ends once its round is over. Only a peer that can still hold what most others hold
+/// steps with its own gradient (spec/optimizer.md §3.8).
+constexpr epoch_end decide(const round_verdict& round) {
+  if (round.averaged)
+    return epoch_end::apply_mean;
+  if (round.excluded || round.run_moved_on)
+    return epoch_end::left_out;
+  return round.own_samples > 0 ? epoch_end::apply_own : epoch_end::accumulate;
+}
+
 /// Where every accumulated sample went (INV-2).
 struct sample_account {
   std::uint64_t pending = 0; // accumulated toward the current epoch
@@ -50,6 +75,8 @@ struct sample_account {
   std::uint64_t dropped = 0;
 
   void accumulate(std::uint64_t samples) { pending += samples; }
+  /// Samples whose gradient is unusable, and was never added.
+  void refuse(std::uint64_t samples) { dropped += samples; }
   std::uint64_t use() { return move_to(used); }
   std::uint64_t drop() { return move_to(dropped); }
 

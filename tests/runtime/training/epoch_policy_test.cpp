@@ -102,5 +102,25 @@ TEST(SampleAccount, EverySampleIsPendingUsedOrDropped) { // INV-2
   EXPECT_EQ(account.dropped, 4U);
 }
 
+TEST(EpochEnd, AMeanIsApplied) {
+  EXPECT_EQ(decide(round_verdict{true, false, false, 8}), epoch_end::apply_mean);
+  EXPECT_EQ(decide(round_verdict{true, false, false, 0}), epoch_end::apply_mean);
+}
+
+TEST(EpochEnd, WithoutOneTheEpochsOwnMeanIs) { // INV-6
+  EXPECT_EQ(decide(round_verdict{false, false, false, 8}), epoch_end::apply_own);
+}
+
+TEST(EpochEnd, WhoTaggedAlongHasNoneAndGoesOn) {
+  EXPECT_EQ(decide(round_verdict{false, false, false, 0}), epoch_end::accumulate);
+}
+
+TEST(EpochEnd, WhomTheOthersWentOnWithoutNeverStepsByItself) {
+  for (std::uint64_t samples : {0, 8}) {
+    EXPECT_EQ(decide(round_verdict{false, true, false, samples}), epoch_end::left_out);
+    EXPECT_EQ(decide(round_verdict{false, false, true, samples}), epoch_end::left_out);
+  }
+}
+
 } // namespace
 } // namespace waggle

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+namespace waggle {
+
+/// The losses of the micro-steps, for people: where they are now, and where they began. Holds
+/// finite losses only. Not thread-safe.
+class loss_record {
+public:
+  /// The weight of the newest loss in the moving average.
+  static constexpr double smoothing = 0.05;
+
+  void note(double loss) {
+    smoothed_ = std::isnan(smoothed_) ? loss : smoothed_ + smoothing * (loss - smoothed_);
+    if (std::isnan(of_first_epoch_)) {
+      sum_ += loss;
+      ++steps_;
+    }
+  }
+
+  /// An epoch to which losses were noted ended with a step; without any, the first is still to
+  /// come.
+  void end_epoch() {
+    if (steps_ > 0 && std::isnan(of_first_epoch_))
+      of_first_epoch_ = sum_ / static_cast<double>(steps_);
+  }
+
+  /// NaN before the first loss.
+  [[nodiscard]] double smoothed() const { return smoothed_; }
+  /// The mean of all losses before the first epoch's end; NaN until then.
+  [[nodiscard]] double of_first_epoch() const { return of_first_epoch_; }
+
+private:
+  double smoothed_ = std::numeric_limits<double>::quiet_NaN();
+  double of_first_epoch_ = std::numeric_limits<double>::quiet_NaN();
+  double sum_ = 0;
+  std::uint64_t steps_ = 0;
+};
+
+} // namespace waggle

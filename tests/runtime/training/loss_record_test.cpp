@@ -1,0 +1,37 @@
+#include "runtime/training/loss_record.hpp"
+
+#include <gtest/gtest.h>
+
+namespace waggle {
+namespace {
+
+TEST(LossRecord, KnowsNothingBeforeTheFirstLoss) {
+  loss_record losses;
+  losses.end_epoch();
+  EXPECT_TRUE(std::isnan(losses.smoothed()));
+  EXPECT_TRUE(std::isnan(losses.of_first_epoch()));
+}
+
+TEST(LossRecord, MovesTowardsEachLossFromTheFirstOne) {
+  loss_record losses;
+  losses.note(4);
+  EXPECT_EQ(losses.smoothed(), 4);
+  losses.note(2);
+  EXPECT_DOUBLE_EQ(losses.smoothed(), 4 - 2 * loss_record::smoothing);
+}
+
+TEST(LossRecord, TheFirstEpochsMeanStandsOnceThatEpochEnded) {
+  loss_record losses;
+  losses.end_epoch(); // tagged along: nothing to remember yet
+  losses.note(4);
+  losses.note(2);
+  EXPECT_TRUE(std::isnan(losses.of_first_epoch()));
+  losses.end_epoch();
+  EXPECT_EQ(losses.of_first_epoch(), 3);
+  losses.note(1);
+  losses.end_epoch();
+  EXPECT_EQ(losses.of_first_epoch(), 3);
+}
+
+} // namespace
+} // namespace waggle
