@@ -192,57 +192,33 @@ struct router {
   // -- storing ----------------------------------------------------------------------------------
 
   void begin_writing(std::uint64_t id, search& s) const {
-    s.writing = true;
-    auto candidates = s.way.nearest(config.search.beam);
-    std::size_t wanted = config.replicas;
-    // We are a replica ourselves if we are among the nearest; a client never is.
-    auto ours = distance(s.key, ctx.record.id);
-    auto nearer = static_cast<std::size_t>(
-      std::count_if(candidates.begin(), candidates.end(),
-                    [&](const peer_record& p) { return distance(s.key, p.id) < ours; }));
-    if (!ctx.record.client_mode && nearer < config.replicas) {
-      note_outcome(s, state().store->put(s.key, s.entry, ctx.wall->now()));
-      --wanted;
-    }
-    s.replicas = {candidates.begin(), candidates.end()};
-    for (std::size_t i = 0; i < wanted; ++i)
-      write_next(id, s);
-    if (s.storing == 0)
+    auto& writing =
+      s.writing.emplace(s.key, ctx.record, s.way.nearest(config.search.beam), config.replicas);
+    if (writing.stored_here())
+      writing.answered(state().store->put(s.key, s.entry, ctx.wall->now()));
+    go_on_writing(id, s);
+  }
+
+  void go_on_writing(std::uint64_t id, search& s) const {
+    for (const auto& peer : s.writing->next())
+      write(id, s, peer);
+    if (s.writing->finished())
       end_store(id, s);
   }
 
-  static void note_outcome(search& s, ec outcome) {
-    if (outcome == ec::none) {
-      ++s.report.accepted;
-    } else {
-      ++s.report.rejected;
-      s.report.last_rejection = outcome;
-    }
-  }
-
-  void write_next(std::uint64_t id, search& s) const {
-    if (s.replicas.empty())
-      return;
-    auto peer = s.replicas.front();
-    s.replicas.pop_front();
-    ++s.storing;
+  void write(std::uint64_t id, const search& s, const peer_record& peer) const {
     auto done = [self = self, ctx = ctx, config = config, board = switchboard,
                  id](std::optional<ec> outcome, ec why) {
-      router r{self, ctx, config, board};
       ctx.metrics->count_dht_request("store", "out", why);
       auto found = self->state.searches.find(id);
       if (found == self->state.searches.end())
         return;
       auto& s = found->second;
-      --s.storing;
-      if (outcome) {
-        note_outcome(s, *outcome);
-      } else {
-        ++s.report.failed;
-        r.write_next(id, s);
-      }
-      if (s.storing == 0)
-        r.end_store(id, s);
+      if (outcome)
+        s.writing->answered(*outcome);
+      else
+        s.writing->failed();
+      router{self, ctx, config, board}.go_on_writing(id, s);
     };
     self
       ->request(switchboard, config.request_timeout + 1s,
@@ -263,46 +239,30 @@ struct router {
 
   void end_store(std::uint64_t id, search& s) const {
     auto promise = std::move(s.stored);
-    auto report = s.report;
+    auto result = s.writing ? s.writing->result() : replication::tally{};
     end(id, s);
-    promise.deliver(report);
+    promise.deliver(
+      store_report{result.accepted, result.rejected, result.failed, result.last_rejection});
   }
 
   // -- bootstrap ----------------------------------------------------------------------------------
 
-  void try_bootstrap() const {
-    auto& st = state();
-    for (const auto& where : st.bootstrap) {
-      auto known = st.bootstrap_peers.find(where);
-      if (known != st.bootstrap_peers.end() && st.connected.count(known->second) > 0)
-        continue;
-      ++st.bootstrap_pending;
+  void dial(const std::vector<endpoint>& addresses) const {
+    for (const auto& where : addresses) {
       auto done = [self = self, ctx = ctx, config = config, board = switchboard] {
-        router r{self, ctx, config, board};
-        if (--self->state.bootstrap_pending == 0)
-          r.after_bootstrap();
+        if (!self->state.ways_in->dialling())
+          router{self, ctx, config, board}.after_bootstrap();
       };
       self->request(switchboard, 6s, connect_address{where, 5s})
         .then(
           [self = self, where, done](const peer_connected& up) {
-            auto& st = self->state;
-            st.bootstrap_failures.erase(where);
-            st.bootstrap_peers[where] = up.peer.id;
-            st.joined = true;
+            self->state.ways_in->reached(where, up.peer.id);
             done();
           },
-          [self = self, ctx = ctx, where, done](const caf::error& why) {
-            auto reason = from_caf(why);
-            if (reason.code == ec::duplicate_identity) { // our own address: nobody to join there
-              self->state.joined = true;
-              self->state.bootstrap_failures.erase(where);
-              std::erase(self->state.bootstrap, where);
-            } else {
-              auto [known, first] =
-                self->state.bootstrap_failures.insert_or_assign(where, to_string(reason));
-              if (first)
-                ctx.log->warn("could not join through {}: {}", to_string(where), known->second);
-            }
+          [self = self, ctx = ctx, where, done](const caf::error& error) {
+            auto why = from_caf(error);
+            if (self->state.ways_in->failed(where, why))
+              ctx.log->warn("could not join through {}: {}", to_string(where), to_string(why));
             done();
           });
     }
@@ -310,17 +270,11 @@ struct router {
 
   void after_bootstrap() const {
     auto& st = state();
-    if (st.table->size() > 0 || !st.connected.empty()) {
-      st.retry = 0ms;
+    bool alone = st.table->size() == 0 && !st.ways_in->any_connected();
+    if (auto pause = st.ways_in->pause(alone, *st.random))
+      self->delayed_send(self, *pause, retry_bootstrap{});
+    if (!alone)
       refresh(dht_id_of(ctx.record.id));
-      return;
-    }
-    if (std::exchange(st.retry_due, true))
-      return; // upkeep tries, too
-    st.retry = std::clamp(st.retry * 2, config.bootstrap_retry_min, config.bootstrap_retry_max);
-    auto jittered = milliseconds{static_cast<std::int64_t>(static_cast<double>(st.retry.count())
-                                                           * (0.75 + 0.5 * st.random->unit()))};
-    self->delayed_send(self, jittered, retry_bootstrap{});
   }
 
   void refresh(const dht_id& target) const {
@@ -336,49 +290,37 @@ struct router {
     for (const auto& target : st.table->stale_targets(now() - config.bucket_refresh, *st.random))
       refresh(target);
     // A partition that healed, a peer that came back: try whom we lost, and where we came from.
-    if (!st.lost.empty()) {
-      auto peer = st.lost.front();
-      st.lost.pop_front();
-      if (st.connected.count(peer.id) == 0) {
-        st.lost.push_back(peer);
-        self->request(switchboard, 6s, connect_address{peer.addresses.front(), 5s})
-          .then([](const peer_connected&) { /* the link event says the rest */ },
-                [ctx = ctx](const caf::error& why) {
-                  ctx.log->debug("a lost peer is still away: {}", to_string(from_caf(why)));
-                });
-      }
-    }
-    if (st.bootstrap_pending == 0 && st.joined && !st.retry_due)
-      try_bootstrap();
+    if (auto peer = st.ways_in->next_lost())
+      self->request(switchboard, 6s, connect_address{peer->addresses.front(), 5s})
+        .then([](const peer_connected&) { /* the link event says the rest */ },
+              [ctx = ctx](const caf::error& why) {
+                ctx.log->debug("a lost peer is still away: {}", to_string(from_caf(why)));
+              });
+    dial(st.ways_in->look_in());
     ctx.metrics->set_dht(static_cast<double>(st.table->size()),
                          static_cast<double>(st.store->size()),
                          static_cast<double>(st.store->bytes()));
   }
 
   void on_connected(const peer_record& peer) const {
-    auto& st = state();
-    st.connected.insert(peer.id);
-    std::erase_if(st.lost, [&](const peer_record& p) { return p.id == peer.id; });
+    bool joins = state().ways_in->connected(peer.id);
     heard_from(peer);
     ping(peer);
-    if (!std::exchange(st.joined, true))
+    if (joins)
       refresh(dht_id_of(ctx.record.id));
   }
 
   void on_disconnected(const peer_disconnected& msg) const {
     auto& st = state();
-    st.connected.erase(msg.peer);
+    st.ways_in->disconnected(msg.peer);
     auto known = st.table->find(msg.peer);
     if (msg.why.code == ec::shutting_down) {
       st.table->remove(msg.peer);
       return;
     }
     st.table->failed(msg.peer, now());
-    if (known && !known->addresses.empty()) {
-      st.lost.push_back(*known);
-      if (st.lost.size() > config.lost_peers_max)
-        st.lost.pop_front();
-    }
+    if (known && !known->addresses.empty())
+      st.ways_in->lost(*known);
   }
 
   // -- what other peers ask ----------------------------------------------------------------------
@@ -451,7 +393,8 @@ void on_search_expired(const router& r, std::uint64_t id) {
     case purpose::refresh:
       return r.end(id, s);
     case purpose::store:
-      s.report.failed += static_cast<std::uint32_t>(s.storing);
+      if (s.writing)
+        s.writing->give_up();
       return r.end_store(id, s);
   }
 }
@@ -465,6 +408,7 @@ dht_router_impl::behavior_type dht_router(self_pointer self, node_context ctx, d
   st.random = ctx.randomness("dht-router");
   st.table.emplace(ctx.record.id, config.routing, self->clock().now());
   st.store.emplace(config.store_bytes_max);
+  st.ways_in.emplace(config.joining);
   self->delayed_send(self, config.upkeep_interval, tend_table{});
   // Each handler makes its router from values that it owns.
   auto with = [self, ctx, config, switchboard](auto&& action) {
@@ -528,11 +472,8 @@ dht_router_impl::behavior_type dht_router(self_pointer self, node_context ctx, d
       });
     },
     [with, self](const bootstrap_from& msg) {
-      self->state.bootstrap = msg.addresses;
-      if (msg.addresses.empty())
-        self->state.joined = true;
-      else
-        with([](const router& r) { r.try_bootstrap(); });
+      self->state.ways_in->join_at(msg.addresses);
+      with([](const router& r) { r.dial(r.state().ways_in->dial()); });
     },
     [self](get_dht_status) {
       const auto& st = self->state;
@@ -540,9 +481,8 @@ dht_router_impl::behavior_type dht_router(self_pointer self, node_context ctx, d
       status.routing_entries = static_cast<std::uint32_t>(st.table->size());
       status.records = static_cast<std::uint32_t>(st.store->size());
       status.record_bytes = st.store->bytes();
-      status.bootstrapped = st.joined;
-      for (const auto& [where, why] : st.bootstrap_failures)
-        status.bootstrap_failures.push_back(to_string(where) + ": " + why);
+      status.bootstrapped = st.ways_in->joined();
+      status.bootstrap_failures = st.ways_in->failures();
       return status;
     },
     [with](const peer_connected& msg) { with([&](const router& r) { r.on_connected(msg.peer); }); },
@@ -552,11 +492,7 @@ dht_router_impl::behavior_type dht_router(self_pointer self, node_context ctx, d
     [with](const search_expired& msg) {
       with([&](const router& r) { on_search_expired(r, msg.search); });
     },
-    [with, self](retry_bootstrap) {
-      self->state.retry_due = false;
-      if (self->state.bootstrap_pending == 0)
-        with([](const router& r) { r.try_bootstrap(); });
-    },
+    [with](retry_bootstrap) { with([](const router& r) { r.dial(r.state().ways_in->retry()); }); },
     [with, self, config](tend_table again) {
       with([](const router& r) { r.tend(); });
       self->delayed_send(self, config.upkeep_interval, again);

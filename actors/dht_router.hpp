@@ -1,17 +1,16 @@
 #pragma once
 
-#include <deque>
 #include <map>
 #include <optional>
-#include <set>
-#include <vector>
 
 #include <caf/all.hpp>
 
 #include "actors/actors.hpp"
 #include "actors/node_context.hpp"
+#include "runtime/dht/bootstrap.hpp"
 #include "runtime/dht/lookup.hpp"
 #include "runtime/dht/record_store.hpp"
+#include "runtime/dht/replication.hpp"
 #include "runtime/dht/routing_table.hpp"
 
 namespace waggle {
@@ -27,15 +26,12 @@ struct dht_config {
   /// Lookups at once; more wait for ever-longer queues, so they fail with ec::overloaded.
   std::size_t searches_max = 512;
   std::uint64_t store_bytes_max = 64_MiB;
-  /// Back-off of the bootstrap while nobody is known.
-  milliseconds bootstrap_retry_min{1'000};
-  milliseconds bootstrap_retry_max{60'000};
+  /// Its pauses while nobody is known, and how many lost peers are tried again.
+  bootstrap::options joining;
   /// How often buckets are refreshed, expired records dropped and lost peers tried again.
   milliseconds upkeep_interval{10'000};
   /// A bucket without news for this long is looked up (Kademlia §2.3).
   milliseconds bucket_refresh{900'000};
-  /// Peers that were lost and may come back (a partition, a restart), tried in turn at each upkeep.
-  std::size_t lost_peers_max = 32;
 };
 
 /// To itself: a search's time is up.
@@ -63,11 +59,8 @@ struct dht_router_state {
 
     // store
     record entry;
-    store_report report;
-    std::deque<peer_record> replicas; // still to try
-    std::size_t storing = 0;
+    std::optional<replication> writing; // once it is known who is nearest
     caf::typed_response_promise<store_report> stored;
-    bool writing = false;
     // find
     record_kind kind = record_kind::open;
     bool latest = true;
@@ -82,17 +75,8 @@ struct dht_router_state {
   std::optional<record_store> store;
   std::map<std::uint64_t, search> searches;
   std::uint64_t last_search = 0;
+  std::optional<bootstrap> ways_in;
   std::optional<random_source> random;
-
-  std::vector<endpoint> bootstrap;
-  std::map<endpoint, peer_id> bootstrap_peers; // who answered there
-  std::map<endpoint, std::string> bootstrap_failures;
-  std::size_t bootstrap_pending = 0;
-  milliseconds retry{0};
-  bool retry_due = false; // a retry_bootstrap is on its way
-  bool joined = false;
-  std::set<peer_id> connected;
-  std::deque<peer_record> lost; // oldest first
 };
 
 using dht_router_impl =
