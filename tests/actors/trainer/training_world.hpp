@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -158,6 +159,27 @@ protected:
     spread();
   }
 
+  /// The accounts of every trainer that still runs are checked after every test.
+  void TearDown() override {
+    for (const auto& m : members) {
+      expect_epochs_in_order(*m);
+      if (!m->gone)
+        expect_balance(*m);
+    }
+  }
+  /// An epoch is followed by the next one, or by a later one with a state that was loaded (INV-1,
+  /// INV-7).
+  static void expect_epochs_in_order(const member& m) {
+    auto loaded = std::count_if(m.downloads.begin(), m.downloads.end(),
+                                [](const state_download_ended& d) { return d.ok; });
+    for (std::size_t i = 1; i < m.reports.size(); ++i) {
+      auto before = m.reports[i - 1].epoch;
+      auto after = m.reports[i].epoch;
+      EXPECT_GE(after, before);
+      if (after > before.next())
+        EXPECT_GE(--loaded, 0) << "from epoch " << before.value() << " to " << after.value();
+    }
+  }
   /// Every micro-step's samples are pending, used or dropped, here and in the metrics (INV-2).
   void expect_balance(const member& m, std::uint64_t micro_batch = 4) {
     auto s = status_of(m);

@@ -1,0 +1,174 @@
+#include <algorithm>
+
+#include "actors/trainer.hpp"
+#include "tests/actors/trainer/training_world.hpp"
+
+namespace waggle::testing {
+namespace {
+
+using Trainer = training_world;
+
+// -- joining -------------------------------------------------------------------------------------
+
+TEST_F(Trainer, AJoinerIsTheDonorBitForBitAndStaysIt) { // F10, INV-3
+  auto& donor = add_started();
+  pass_until([&] { return all_at(3); });
+  auto config = defaults();
+  config.join_timeout = 5s;
+  auto& joiner = add_started(config, toy_options{.init_seed = 99, .data_seed = 2});
+  spread();
+  pass_until([&] { return status_of(joiner).state_downloads == 1; });
+  EXPECT_TRUE(joiner.probe->applied.empty()); // nothing of its own before
+  auto state = ask<state_snapshot>(donor.actor, get_state_snapshot{});
+  ASSERT_TRUE(state.ok());
+  if (status_of(joiner).epoch == state->epoch) {
+    auto its = ask<state_snapshot>(joiner.actor, get_state_snapshot{});
+    ASSERT_TRUE(its.ok());
+    EXPECT_EQ(as_string_view(its->state.view()), as_string_view(state->state.view()));
+  }
+  auto later = status_of(donor).epoch.value() + 3;
+  pass_until([&] { return all_at(later); });
+  EXPECT_EQ(status_of(joiner).state_downloads, 1U);
+  EXPECT_EQ(status_of(joiner).parameters, status_of(donor).parameters);
+  EXPECT_EQ(joiner.probe->applied.back(), donor.probe->applied.back());
+  EXPECT_EQ(joiner.probe->rates.back(), donor.probe->rates.back());
+}
+
+TEST_F(Trainer, ADamagedStateChangesNothingAndAnotherDonorIsAsked) {
+  auto& a = add_started();
+  add_started();
+  pass_until([&] { return all_at(2); });
+  // The spoiled image has the hash that its donor announced, but is none inside.
+  auto first = members[0]->ctx.record.id < members[1]->ctx.record.id ? 0U : 1U;
+  spoil_state = [first](std::size_t donor, std::string& image) {
+    if (donor == first)
+      image[60] = static_cast<char>(image[60] ^ 1);
+  };
+  auto config = defaults();
+  config.join_timeout = 5s;
+  auto& joiner = add_started(config, toy_options{.init_seed = 99, .data_seed = 3});
+  spread();
+  pass_until([&] { return !joiner.downloads.empty(); });
+  ASSERT_FALSE(joiner.downloads[0].ok);
+  EXPECT_EQ(joiner.downloads[0].why.code, ec::hash_mismatch);
+  EXPECT_EQ(status_of(joiner).epoch, epoch_id{0});
+  pass_until([&] { return status_of(joiner).state_downloads == 1; });
+  pass_until([&] { return status_of(joiner).parameters == status_of(a).parameters; });
+}
+
+TEST_F(Trainer, AStateOfAnotherModelIsRefusedAndRetriedEverMoreSlowly) {
+  auto& donor = add_started();
+  pass_until([&] { return all_at(2); });
+  auto config = defaults();
+  config.join_timeout = 5s;
+  auto& joiner = add_started(config, toy_options{.parameters = 5});
+  spread();
+  pass(10s);
+  ASSERT_FALSE(joiner.downloads.empty());
+  EXPECT_EQ(joiner.downloads[0].why.code, ec::schema_mismatch);
+  EXPECT_EQ(status_of(joiner).epoch, epoch_id{0});
+  EXPECT_TRUE(joiner.probe->applied.empty());
+  EXPECT_LE(joiner.downloads.size(), 7U); // 0.5 + 1 + 2 + 4 + 8 s
+  EXPECT_GT(status_of(donor).epoch, epoch_id{2});
+}
+
+// -- checkpoints ---------------------------------------------------------------------------------
+
+struct TrainerCheckpoints : Trainer {
+  training_config with_checkpoints() {
+    auto config = defaults();
+    config.checkpoints.emplace(files, "/data");
+    return config;
+  }
+  training_status stop(const member& m) {
+    auto answer = ask<training_status>(m.actor, stop_training{});
+    EXPECT_TRUE(answer.ok());
+    return answer.ok() ? *answer : training_status{};
+  }
+
+  std::shared_ptr<memory_disk> files = std::make_shared<memory_disk>();
+};
+
+TEST_F(TrainerCheckpoints, StoppingWritesOneAndTheNextStartGoesOnFromIt) {
+  auto& m = add_started(with_checkpoints());
+  pass_until([&] { return all_at(4); });
+  pass(15ms);
+  auto before = stop(m);
+  EXPECT_EQ(before.phase, trainer_phase::stopped);
+  EXPECT_EQ(before.samples_used + before.samples_dropped, m.probe->micro_steps * 4);
+  auto steps = m.probe->micro_steps;
+  pass(1s);
+  EXPECT_EQ(m.probe->micro_steps, steps); // it stays stopped
+  end(m);
+
+  auto& again = add_started(with_checkpoints(), toy_options{.init_seed = 99});
+  settle();
+  EXPECT_EQ(again.reports.front().epoch, before.epoch); // INV-1
+  EXPECT_EQ(again.reports.front().parameters, before.parameters);
+  pass_until([&] { return all_at(before.epoch.value() + 1); });
+  EXPECT_EQ(again.probe->rates[0], defaults().schedule.at(before.epoch));
+}
+
+TEST_F(TrainerCheckpoints, ATornNewestFallsBackToTheOneBefore) {
+  auto& m = add_started(with_checkpoints());
+  pass_until([&] { return all_at(4); });
+  auto epoch = stop(m).epoch.value();
+  end(m);
+  files->corrupt("/data/checkpoint-" + std::to_string(epoch) + ".wgl", "WGGLST01 and no more");
+  auto& again = add_started(with_checkpoints());
+  EXPECT_EQ(again.reports.front().epoch, epoch_id{epoch - 1});
+}
+
+TEST_F(TrainerCheckpoints, AFullDiskIsCountedAndTrainingGoesOn) {
+  auto& m = add_started(with_checkpoints());
+  pass_until([&] { return all_at(2); });
+  auto names = *files->list("/data");
+  files->fail_writes(failure{ec::io_error, "no space left"});
+  pass_until([&] { return all_at(5); });
+  EXPECT_EQ(*files->list("/data"), names);
+  EXPECT_GE(exported(*m.ctx.metrics, R"(waggle_checkpoint_saves_total{outcome="failed")"), 3);
+  EXPECT_EQ(status_of(m).phase, trainer_phase::training);
+}
+
+TEST_F(TrainerCheckpoints, OneOfAnotherModelIsLeftAlone) {
+  auto& m = add_started(with_checkpoints(), toy_options{.parameters = 5});
+  pass_until([&] { return all_at(6); });
+  stop(m);
+  end(m);
+  auto theirs = *files->list("/data");
+  auto& other = add_started(with_checkpoints());
+  EXPECT_EQ(other.reports.front().epoch, epoch_id{0});
+  pass_until([&] { return status_of(other).epoch >= epoch_id{2}; });
+  auto names = *files->list("/data");
+  for (const auto& name : theirs)
+    EXPECT_NE(std::find(names.begin(), names.end(), name), names.end()) << name;
+  EXPECT_GT(names.size(), theirs.size());
+}
+
+TEST_F(TrainerCheckpoints, EveryZeroEpochsMeansOnlyAtTheEnd) {
+  auto config = with_checkpoints();
+  config.checkpoint_every = 0;
+  auto& m = add_started(config);
+  pass_until([&] { return all_at(3); });
+  EXPECT_TRUE(files->list("/data")->empty());
+  stop(m);
+  EXPECT_EQ(files->list("/data")->size(), 1U);
+}
+
+TEST_F(TrainerCheckpoints, StoppingInTheMiddleOfARoundDropsAndCountsItsSamples) {
+  hold_rounds = true;
+  auto& m = add_started(with_checkpoints());
+  add_started();
+  pass_until([&] { return !m.questions.empty(); });
+  auto s = stop(m);
+  EXPECT_EQ(s.samples_used, 0U);
+  EXPECT_EQ(s.samples_dropped, m.probe->micro_steps * 4);
+  round_report late;
+  late.outcome = round_outcome::complete;
+  late.values = std::make_shared<float_vector>(8, 1.0F);
+  answer_round(m, late);
+  EXPECT_TRUE(m.probe->applied.empty());
+}
+
+} // namespace
+} // namespace waggle::testing
