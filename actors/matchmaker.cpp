@@ -17,26 +17,6 @@ namespace {
 using self_pointer = matchmaker_impl::stateful_pointer<matchmaker_state>;
 
 constexpr auto tick_interval = 20ms;
-constexpr auto seeker_memory = 5s; // whoever still looks has asked again by then
-constexpr std::size_t seekers_max = 256;
-
-std::string addresses_text(const peer_record& peer) {
-  std::string text;
-  for (const auto& where : peer.addresses)
-    text += (text.empty() ? "" : ",") + to_string(where);
-  return text;
-}
-
-std::vector<endpoint> parse_addresses(std::string_view text) {
-  std::vector<endpoint> found;
-  while (!text.empty() && found.size() < addresses_max) {
-    auto comma = std::min(text.find(','), text.size());
-    if (auto where = parse_endpoint(text.substr(0, comma)))
-      found.push_back(*where);
-    text.remove_prefix(std::min(comma + 1, text.size()));
-  }
-  return found;
-}
 
 struct broker {
   self_pointer self;
@@ -100,33 +80,16 @@ struct broker {
   }
 
   void operator()(const group_search::declare& a) const {
-    auto& run = *state().current;
-    record entry;
-    entry.kind = record_kind::group_member;
-    entry.name = run.key.text();
-    entry.value = addresses_text(ctx.record);
-    entry.expiration = a.expiration;
-    publish(entry);
-    run.declared = entry;
+    auto& st = state();
+    publish(st.declaration->declare(st.current->key, a.expiration, ctx.wall->now()));
   }
 
   void operator()(const group_search::withdraw&) const {
-    auto& declared = state().current->declared;
-    if (!declared)
-      return;
-    auto entry = *std::exchange(declared, std::nullopt);
-    if (entry.expiration <= ctx.wall->now())
-      return; // gone by itself
-    entry.tombstone = true;
-    entry.value.clear();
-    publish(entry);
+    if (auto tombstone = state().declaration->withdraw(ctx.wall->now()))
+      publish(*tombstone);
   }
 
-  void publish(record& entry) const {
-    auto& st = state();
-    auto stamp = static_cast<std::uint64_t>(to_nanoseconds(ctx.wall->now()));
-    entry.sequence = st.last_sequence = std::max(stamp, st.last_sequence + 1);
-    sign_record(ctx.run_id, *ctx.self, entry);
+  void publish(const record& entry) const {
     self
       ->request(dht, config.min_matchmaking_time + 1s,
                 store_record{entry, config.min_matchmaking_time})
@@ -149,12 +112,11 @@ struct broker {
             return;
           current->looking_up = false;
           for (const auto& entry : found.records) {
-            auto id = peer_id::from_raw(entry.subkey);
-            if (!id || *id == ctx.record.id)
+            auto other = read_declaration(entry);
+            if (!other || other->who.id == ctx.record.id)
               continue;
-            peer_record peer{*id, entry.owner, parse_addresses(entry.value), false};
-            if (!peer.addresses.empty() || self->state.connected.count(*id) > 0)
-              current->search.candidate(peer, entry.expiration);
+            if (!other->who.addresses.empty() || self->state.connected.contains(other->who.id))
+              current->search.candidate(other->who, other->expiration);
           }
         },
         [self = self, number = state().searches](const caf::error&) {
@@ -292,7 +254,7 @@ struct broker {
     group_search::actions then;
     if (!current) {
       reply.code = ec::not_looking;
-      remember_seeker(msg.from.id, *join);
+      state().seekers.remember(msg.from.id, join->schema, join->group_key, now().steady);
     } else if (config.mode == member_mode::client) {
       reply.code = ec::protocol_violation;
     } else if (join->schema != current->schema) {
@@ -322,24 +284,9 @@ struct broker {
     return promise;
   }
 
-  void remember_seeker(const peer_id& peer, const wire::join_group& join) const {
-    auto& all = state().seekers;
-    auto when = self->clock().now();
-    std::erase_if(all, [&](const auto& entry) { return when - entry.second.when > seeker_memory; });
-    if (all.size() < seekers_max || all.count(peer) > 0)
-      all.insert_or_assign(peer,
-                           matchmaker_state::refused_seeker{join.schema, join.group_key, when});
-  }
-
-  seekers recent_seekers(const codec_plan& codecs) const {
-    seekers found;
-    auto schema = group_schema(config, codecs);
-    auto key = state().key->text();
-    for (const auto& [peer, asked] : state().seekers)
-      if (asked.schema == schema && asked.key == key
-          && self->clock().now() - asked.when <= seeker_memory)
-        found.peers.push_back(peer);
-    return found;
+  seekers who_seeks(const codec_plan& codecs) const {
+    return {
+      state().seekers.wanting(group_schema(config, codecs), state().key->text(), now().steady)};
   }
 
   void on_event(const inbound_event& msg) const {
@@ -452,6 +399,7 @@ matchmaker_impl::behavior_type matchmaker(self_pointer self, node_context ctx,
                                           dht_router_actor dht) {
   end_on_exception(self, ctx);
   self->state.random = ctx.randomness("matchmaker " + config.prefix);
+  self->state.declaration.emplace(ctx.run_id, ctx.record, ctx.self);
   if (auto valid = check_matchmaking_config(config, ctx.record.client_mode); !valid) {
     ctx.log->error("matchmaking cannot begin: {}", valid.error().detail);
     self->quit(to_caf(valid.error()));
@@ -473,7 +421,7 @@ matchmaker_impl::behavior_type matchmaker(self_pointer self, node_context ctx,
     },
     [with](const find_group& msg) { return with([&](const broker& b) { return b.begin(msg); }); },
     [with](const get_seekers& msg) {
-      return with([&](const broker& b) { return b.recent_seekers(msg.codecs); });
+      return with([&](const broker& b) { return b.who_seeks(msg.codecs); });
     },
     [self](get_group_bits) { return group_bits{self->state.key->bits()}; },
     [with](const set_group_bits& msg) {

@@ -1,16 +1,18 @@
 #pragma once
 
+#include <map>
 #include <optional>
-#include <set>
-#include <string>
+#include <utility>
 
 #include <caf/all.hpp>
 
 #include "actors/actors.hpp"
+#include "actors/group_declaration.hpp"
 #include "actors/matchmaking_config.hpp"
 #include "actors/node_context.hpp"
 #include "runtime/matchmaking/group_key.hpp"
 #include "runtime/matchmaking/group_search.hpp"
+#include "runtime/matchmaking/recent_seekers.hpp"
 
 namespace waggle {
 
@@ -33,7 +35,6 @@ struct matchmaker_state {
     digest schema;
     steady_time began;
     caf::typed_response_promise<group_formed> promise;
-    std::optional<record> declared;
     bool looking_up = false;
   };
 
@@ -43,13 +44,8 @@ struct matchmaker_state {
   std::uint64_t searches = 0;               // number of `current`
   std::pair<std::uint64_t, peer_id> led_by; // the last search that ended under a leader
   std::map<peer_id, peer_record> connected;
-  struct refused_seeker {
-    digest schema;
-    std::string key;
-    steady_time when;
-  };
-  std::map<peer_id, refused_seeker> seekers; // found us not looking; bounded by seekers_max
-  std::uint64_t last_sequence = 0;
+  recent_seekers seekers; // found us not looking
+  std::optional<group_declaration> declaration;
   std::optional<random_source> random;
 };
 
