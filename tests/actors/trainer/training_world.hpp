@@ -176,8 +176,9 @@ protected:
       auto before = m.reports[i - 1].epoch;
       auto after = m.reports[i].epoch;
       EXPECT_GE(after, before);
-      if (after > before.next())
+      if (after > before.next()) {
         EXPECT_GE(--loaded, 0) << "from epoch " << before.value() << " to " << after.value();
+      }
     }
   }
   /// Every micro-step's samples are pending, used or dropped, here and in the metrics (INV-2).
