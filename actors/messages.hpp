@@ -215,8 +215,8 @@ struct set_bandwidth {
 // -- averaging -----------------------------------------------------------------------------------
 
 /// Query: one round: find a group (or keep the standing one) and average. Answered with
-/// round_report, also when the round failed; a caller error (non-finite values, bad weight, times
-/// that contradict each other) fails with its code and starts nothing.
+/// round_report, also when the round failed; a caller error (bad weight, contradicting times, values
+/// that are not finite, unless a standing group finds out) fails with its code and starts nothing.
 struct average_vector {
   /// Must not change any more. Null if they come with the trigger, and for an auxiliary.
   std::shared_ptr<const float_vector> values;
