@@ -22,8 +22,9 @@ struct switchboard_config {
   /// Messages that wait for a dial to one peer; more are refused (calls) or dropped (events).
   std::size_t waiting_max = 1024;
   /// How long a connection that another one replaced stays open for what is under way on it: the
-  /// peer goes on using it until it knows of the other one. Several round trips.
-  milliseconds linger{2'000};
+  /// peer goes on using it until it knows of the other one, and what either has sent over it by then
+  /// may be the first parts of a round, on a slow line. What is not through when it ends is lost.
+  milliseconds linger{300'000};
   link_config link;
 };
 

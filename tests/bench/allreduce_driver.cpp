@@ -95,6 +95,11 @@ int run(std::size_t rank, std::size_t world, std::size_t bytes, int warmup, int 
   auto peer = (*process)->start(config, "");
   if (!peer)
     throw std::runtime_error(peer.error().detail);
+  // Also when a round fails: else the process would wait for its actors for ever.
+  struct farewell {
+    const node_actor& node;
+    ~farewell() { caf::anon_send(node, shut_down{"done"}); }
+  } at_the_end{peer->node};
   if (rank == 0)
     meet(folder, 0, peer->bound);
 
@@ -151,8 +156,6 @@ int run(std::size_t rank, std::size_t world, std::size_t bytes, int warmup, int 
   std::fprintf(out, "cpu %.6f\nsetup %.6f\nrss_kib %ld\nerror %g\n", cpu, setup, usage().ru_maxrss,
                worst);
   std::fclose(out);
-  self->request(peer->node, 5s, shut_down{"done"})
-    .receive([](const training_status&) {}, [](const caf::error&) {});
   return 0;
 }
 

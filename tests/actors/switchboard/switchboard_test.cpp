@@ -221,7 +221,7 @@ TEST_F(Switchboard, TwoThatDialEachOtherAtOnceEndWithOneConnectionAndLoseNothing
       tell(bob.board, leave(ann.ctx.record, "b"));
       run_for(2ms);
     }
-    run_for(5s);
+    run_for(switchboard_config{}.linger + 5s);
     for (const auto& each : asked)
       EXPECT_TRUE(each.get()) << to_string(each.get().error());
     EXPECT_EQ(at_ann->events.size(), static_cast<std::size_t>(rounds));
@@ -236,8 +236,10 @@ TEST_F(Switchboard, TwoThatDialEachOtherAtOnceEndWithOneConnectionAndLoseNothing
 }
 
 TEST_F(Switchboard, ANewerConnectionReplacesAnOlderOneOnceThatIsIdle) {
-  auto& ann = add_peer(1);
-  auto& bob = add_peer(2);
+  switchboard_config config;
+  config.linger = 2s;
+  auto& ann = add_peer(1, config);
+  auto& bob = add_peer(2, config);
   auto dht = serve_at(bob, service_topic::dht);
   auto heard = listen_at(bob);
   dht->silent = true;
