@@ -68,6 +68,32 @@ protected:
   average_vector what;
   std::vector<int> failures;     // who saw a round fail
   std::set<std::size_t> reduced; // who did, in the last round
+
+  /// A round after which the leader divides the next ones anew; the second one does not hear of it
+  /// until `tell_the_second`.
+  void divide_behind_the_back_of_the_second() {
+    watch([this](std::size_t from, const tell_peer& msg) {
+      if (!holds_ || !std::holds_alternative<wire::new_division>(msg.what)
+          || msg.to.id != peers[1]->ctx.record.id)
+        return true;
+      held_.emplace_back(from, msg);
+      return false;
+    });
+    pass(10s);
+    carry(0, fast);
+    carry(1, fast);
+    carry(2, slow);
+    expect_round();
+    ASSERT_FALSE(held_.empty());
+  }
+  void tell_the_second() {
+    holds_ = false;
+    for (const auto& [from, msg] : held_)
+      tell(peers[1]->averager, inbound_event{peers[from]->ctx.record, msg.what, {}, nullptr});
+  }
+
+  std::vector<std::pair<std::size_t, tell_peer>> held_;
+  bool holds_ = true;
 };
 
 TEST_F(AveragerLines, AStandingGroupDividesItsWorkAnewWithoutLookingForAGroup) {
@@ -129,22 +155,7 @@ TEST_F(AveragerLines, LinesThatAreNearlyEqualStayAsTheyAre) {
 }
 
 TEST_F(AveragerLines, WhoHearsOfANewDivisionTooLateBeginsAgain) {
-  // The word of the new division reaches the second one when it has begun the round by the old.
-  std::vector<std::pair<std::size_t, tell_peer>> held;
-  bool holds = true;
-  watch([&](std::size_t from, const tell_peer& msg) {
-    if (!holds || !std::holds_alternative<wire::new_division>(msg.what)
-        || msg.to.id != peers[1]->ctx.record.id)
-      return true;
-    held.emplace_back(from, msg);
-    return false;
-  });
-  pass(10s);
-  carry(0, fast);
-  carry(1, fast);
-  carry(2, slow);
-  expect_round();
-  ASSERT_FALSE(held.empty());
+  divide_behind_the_back_of_the_second();
   reduced.clear();
   std::vector<pending<round_report>> open;
   for (std::size_t who : {1U, 0U, 2U})
@@ -152,9 +163,7 @@ TEST_F(AveragerLines, WhoHearsOfANewDivisionTooLateBeginsAgain) {
   settle();
   for (const auto& report : open)
     EXPECT_FALSE(report.answered()) << "they are in different rounds";
-  holds = false;
-  for (const auto& [from, msg] : held)
-    tell(peers[1]->averager, inbound_event{peers[from]->ctx.record, msg.what, {}, nullptr});
+  tell_the_second();
   for (auto& report : open) {
     ASSERT_TRUE(report.answered()) << "without waiting for a timeout";
     EXPECT_EQ(report.get()->outcome, round_outcome::complete);
@@ -165,28 +174,13 @@ TEST_F(AveragerLines, WhoHearsOfANewDivisionTooLateBeginsAgain) {
 }
 
 TEST_F(AveragerLines, AStepThatAwaitsItsTriggerTakesTheNewDivision) {
-  std::vector<std::pair<std::size_t, tell_peer>> held;
-  bool holds = true;
-  watch([&](std::size_t from, const tell_peer& msg) {
-    if (!holds || !std::holds_alternative<wire::new_division>(msg.what)
-        || msg.to.id != peers[1]->ctx.record.id)
-      return true;
-    held.emplace_back(from, msg);
-    return false;
-  });
-  pass(10s);
-  carry(0, fast);
-  carry(1, fast);
-  carry(2, slow);
-  expect_round();
+  divide_behind_the_back_of_the_second();
   auto waits = what;
   waits.require_trigger = true;
   reduced.clear();
   std::vector<pending<round_report>> open{average(1, waits), average(0, what), average(2, what)};
   settle();
-  holds = false;
-  for (const auto& [from, msg] : held)
-    tell(peers[1]->averager, inbound_event{peers[from]->ctx.record, msg.what, {}, nullptr});
+  tell_the_second();
   EXPECT_EQ(stage(1), step_stage::awaiting_trigger);
   tell(peers[1]->averager, trigger_step{1, {}, {}});
   for (auto& report : open) {
