@@ -80,7 +80,7 @@ struct tell_over_link {
   wire::event what;
   payload body;
 };
-/// Command to a peer_link: close it, now, or (`when_idle`) as soon as no call is open on it.
+/// Command to a peer_link: close it, now, or (`when_idle`) once nobody has used it for a while.
 struct close_link {
   failure why;
   bool when_idle = false;
@@ -215,8 +215,9 @@ struct set_bandwidth {
 // -- averaging -----------------------------------------------------------------------------------
 
 /// Query: one round: find a group (or keep the standing one) and average. Answered with
-/// round_report, also when the round failed; a caller error (bad weight, contradicting times, values
-/// that are not finite, unless a standing group finds out) fails with its code and starts nothing.
+/// round_report, also when the round failed; a caller error (bad weight, contradicting times,
+/// values that are not finite, unless a standing group finds out) fails with its code and starts
+/// nothing.
 struct average_vector {
   /// Must not change any more. Null if they come with the trigger, and for an auxiliary.
   std::shared_ptr<const float_vector> values;

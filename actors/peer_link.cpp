@@ -27,15 +27,6 @@ void transmit(self_pointer self, const wire::message& what, payload body = {}) {
     st.link->close({ec::overloaded, "the peer does not keep up with what we send"});
 }
 
-void close_if_idle(self_pointer self) {
-  auto& st = self->state;
-  if (!st.close_when_idle || !st.calls.empty())
-    return;
-  auto wanted = [](const auto& call) { return call.second; };
-  if (std::none_of(st.inbound_calls.begin(), st.inbound_calls.end(), wanted))
-    st.link->close(*st.close_when_idle);
-}
-
 /// The service is done with a call of the peer. True if the peer still wants the answer.
 bool take_inbound(self_pointer self, std::uint64_t id) {
   auto found = self->state.inbound_calls.find(id);
@@ -53,7 +44,6 @@ void settle(self_pointer self, std::uint64_t id, const failure& why) {
   auto promise = std::move(found->second);
   self->state.calls.erase(found);
   promise.deliver(to_caf(why));
-  close_if_idle(self);
 }
 
 class receiver {
@@ -78,14 +68,12 @@ public:
         [self = self_, id](outbound_answer& answer) {
           if (take_inbound(self, id))
             transmit(self, wire::answer{id, std::move(answer.what)}, std::move(answer.body));
-          close_if_idle(self);
         },
         [self = self_, id](const caf::error& why) {
           auto reason = from_caf(why);
           reason.detail.resize(std::min(reason.detail.size(), wire::detail_bytes_max));
           if (take_inbound(self, id))
             transmit(self, wire::refusal{id, std::move(reason)});
-          close_if_idle(self);
         });
   }
 
@@ -100,7 +88,6 @@ public:
     // The receiver keeps at most one body per call that it makes, so the window can move on.
     if (bytes > 0)
       self_->state.link->grant(bytes);
-    close_if_idle(self_);
   }
 
   void operator()(const wire::refusal& refusal) { settle(self_, refusal.id, refusal.why); }
@@ -110,7 +97,6 @@ public:
     auto found = self_->state.inbound_calls.find(cancel.id);
     if (found != self_->state.inbound_calls.end())
       found->second = false;
-    close_if_idle(self_);
   }
 
   void operator()(const wire::ping& ping) { transmit(self_, wire::pong{ping.nonce}); }
@@ -178,6 +164,11 @@ public:
     // Control frames may come between a body's announcement and the body.
     auto message = announced_ && !f.body.empty() ? *std::exchange(announced_, std::nullopt)
                                                  : wire::decode(f.header, f.body.size);
+    bool sign_of_life = message
+                        && (std::holds_alternative<wire::ping>(*message)
+                            || std::holds_alternative<wire::pong>(*message));
+    if (!sign_of_life)
+      seen_->used.store(now.time_since_epoch().count());
     auto link = link_.lock();
     if (message && link)
       if (auto* event = std::get_if<wire::event>(&*message))
@@ -283,6 +274,17 @@ void plan_check(self_pointer self, steady_time now, steady_time when) {
   self->delayed_send(self, when - now, check_silence{});
 }
 
+/// Nobody has used this connection since it was given up.
+bool unused(self_pointer self, const link_config& config, steady_time now) {
+  auto& st = self->state;
+  auto wanted = [](const auto& call) { return call.second; };
+  if (!st.calls.empty() || !st.link->idle()
+      || std::any_of(st.inbound_calls.begin(), st.inbound_calls.end(), wanted))
+    st.last_use = now;
+  st.last_use = std::max(st.last_use, steady_time{steady_time::duration{st.seen->used.load()}});
+  return now - st.last_use >= config.unused_for;
+}
+
 void check(self_pointer self, const link_config& config) {
   auto& st = self->state;
   if (st.ended)
@@ -304,6 +306,10 @@ void check(self_pointer self, const link_config& config) {
     auto silent = std::chrono::duration_cast<milliseconds>(now - detector.last_heard());
     st.link->close(
       {ec::timeout, "the peer sent nothing for " + std::to_string(silent.count()) + " ms"});
+    return;
+  }
+  if (st.close_when_unused && unused(self, config, now)) {
+    st.link->close(*st.close_when_unused);
     return;
   }
   if (st.ping_nonce == 0 || now - detector.last_heard() >= config.ping_interval) {
@@ -409,8 +415,8 @@ peer_link_impl::behavior_type peer_link(self_pointer self, node_context ctx, lin
     [self](const close_link& msg) {
       if (!msg.when_idle)
         return self->state.link->close(msg.why);
-      self->state.close_when_idle = msg.why;
-      close_if_idle(self);
+      self->state.close_when_unused = msg.why;
+      self->state.last_use = self->clock().now();
     },
     [self, ctx, config](frame_arrived& msg) { on_frame(self, ctx, config, msg); },
     [self, owner, number](const connection_ended& msg) { on_end(self, owner, number, msg.why); },

@@ -24,6 +24,10 @@ struct link_config {
   /// How sure that is: a living peer is given up once in 10^suspicion looks. Raise it if links to
   /// peers that are well end with `timeout`.
   double suspicion = 8;
+  /// A connection that is not wanted any more ends after this long without a call, an event, or a
+  /// body under way. Both peers knew which connection to use long before; what they had sent over
+  /// this one by then may be the first parts of a round, and take minutes on a slow line.
+  milliseconds unused_for{10'000};
   /// Requests of the peer that we work on at once; more are refused with ec::overloaded.
   std::size_t inbound_calls_max = 256;
   /// Bytes of control frames received but not looked at yet; more close the link.
@@ -87,13 +91,14 @@ struct peer_link_state {
   /// The peer's calls that a service works on, and whether the peer still wants the answer. What it
   /// cancelled counts until the service is done: else cancelling would get around the limit.
   std::map<std::uint64_t, bool> inbound_calls;
-  std::optional<failure> close_when_idle;
+  std::optional<failure> close_when_unused;
+  steady_time last_use; // as far as `check` knows
   std::optional<failure> ended;
   bool said_goodbye = false;
   std::optional<net::failure_detector> detector;
   std::uint64_t frames_checked = 0;
   std::uint64_t reads_checked = 0;
-  steady_time check_due; // when the next look at the peer is planned
+  steady_time check_due;        // when the next look at the peer is planned
   std::uint64_t ping_nonce = 0; // of the ping under way; 0: none
   steady_time pinged;
   /// What the I/O thread tells us without a message.
@@ -101,6 +106,7 @@ struct peer_link_state {
     std::atomic<std::size_t> backlog{0}; // bytes of headers not looked at yet
     std::atomic<std::uint64_t> frames{0};
     std::atomic<steady_time::rep> heard{0}; // the last frame
+    std::atomic<steady_time::rep> used{0};  // the last one that was not about signs of life
   };
   std::shared_ptr<traffic> seen;
 };

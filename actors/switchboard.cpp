@@ -101,16 +101,14 @@ void enter(self_pointer self, const node_context& ctx, const switchboard_config&
     peer.record = remote;
   for (const auto& older : peer.connections)
     if (older.outbound == link->outbound())
-      self->delayed_send(older.actor, config.linger,
-                         close_link{{ec::peer_lost, "replaced by a newer connection"}, true});
+      self->send(older.actor, close_link{{ec::peer_lost, "replaced by a newer connection"}, true});
   peer.connections.push_back({number, link, actor, link->outbound()});
   if (peer.connections.size() > 1) {
     // Two sides dialled at once: whoever dialled the one that is not used lets it end.
     const auto& used = canonical(ctx.record.id, remote.id, peer.connections);
     for (const auto& c : peer.connections)
       if (c.number != used.number && c.outbound)
-        self->delayed_send(c.actor, config.linger,
-                           close_link{{ec::none, "one connection is enough"}, true});
+        self->send(c.actor, close_link{{ec::none, "one connection is enough"}, true});
   }
   ctx.links->set(remote.id, canonical(ctx.record.id, remote.id, peer.connections).link);
   count_connections(self, ctx);

@@ -21,10 +21,6 @@ struct switchboard_config {
   std::size_t links_max = 256;
   /// Messages that wait for a dial to one peer; more are refused (calls) or dropped (events).
   std::size_t waiting_max = 1024;
-  /// How long a connection that another one replaced stays open for what is under way on it: the
-  /// peer goes on using it until it knows of the other one, and what either has sent over it by then
-  /// may be the first parts of a round, on a slow line. What is not through when it ends is lost.
-  milliseconds linger{300'000};
   link_config link;
 };
 
@@ -106,8 +102,8 @@ using switchboard_impl =
 
 /// Holds the links to all peers. One peer has one entry, however many sockets: of two connections
 /// that both sides dialled at once, both sides use the one dialled by the smaller id and let the
-/// other end, a while later, when it is idle. A newer connection in the same direction replaces an
-/// older one in the same way.
+/// other end once nobody uses it (link_config::unused_for). A newer connection in the same
+/// direction replaces an older one in the same way.
 switchboard_impl::behavior_type
 switchboard(switchboard_impl::stateful_pointer<switchboard_state> self, node_context ctx,
             switchboard_config config, std::shared_ptr<net::transport> transport);

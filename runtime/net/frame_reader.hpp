@@ -64,6 +64,8 @@ public:
   /// Bodies that come another way than by this connection share the window.
   [[nodiscard]] receive_window& window() { return window_; }
 
+  /// A body has begun and is not whole yet.
+  [[nodiscard]] bool amid_body() const { return body_.has_value(); }
   /// Lets go of a body of which not all is here. REQUIRES: nobody writes to `room` any more;
   /// nothing but the destructor is called afterwards.
   void abandon_body() { body_.reset(); }

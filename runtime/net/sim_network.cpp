@@ -64,6 +64,12 @@ public:
     });
   }
 
+  /// Knows of bodies that have not arrived, as a socket's reader would by their first bytes.
+  [[nodiscard]] bool idle() const override {
+    auto peer = other_.lock();
+    return waiting_.empty() && bodies_under_way_ == 0 && (!peer || peer->bodies_under_way_ == 0);
+  }
+
   void close(failure why) override {
     if (closed_)
       return;
@@ -122,7 +128,9 @@ public:
   std::vector<frame> early_;  // arrived before start()
   std::deque<frame> waiting_; // for the window
   std::size_t window_;
-  steady_time last_arrival_[2]; // control, bulk: order within a lane
+  std::size_t bodies_under_way_ = 0; // from here to the other end
+  steady_time line_free_;            // when the line has taken the bodies sent so far
+  steady_time last_arrival_[2];      // control, bulk: order within a lane
 };
 
 class sim_network::node_transport final : public transport {
@@ -303,6 +311,8 @@ void sim_network::travel(node_index from, node_index to, event what) {
 void sim_network::transmit(const std::shared_ptr<sim_link>& from, frame f) {
   if (!nodes_[from->own_]->alive)
     return;
+  if (!f.body.empty())
+    ++from->bodies_under_way_;
   if (blocked(from->own_, from->peer_)) {
     held_.push_back(
       [this, from, f = std::move(f)]() mutable { schedule_arrival(from, std::move(f)); });
@@ -313,7 +323,15 @@ void sim_network::transmit(const std::shared_ptr<sim_link>& from, frame f) {
 
 void sim_network::schedule_arrival(const std::shared_ptr<sim_link>& from, frame f) {
   auto& last = from->last_arrival_[f.body.empty() ? 0 : 1];
-  last = std::max(last, random_arrival());
+  auto arrival = random_arrival();
+  if (options_.bytes_per_second > 0 && !f.body.empty()) {
+    std::chrono::duration<double> takes{static_cast<double>(f.body.size)
+                                        / static_cast<double>(options_.bytes_per_second)};
+    from->line_free_ =
+      std::max(from->line_free_, now_) + std::chrono::duration_cast<steady_time::duration>(takes);
+    arrival += from->line_free_ - now_;
+  }
+  last = std::max(last, arrival);
   at(last, [this, from, f = std::move(f)]() mutable { arrive(from, std::move(f)); });
 }
 
@@ -336,12 +354,15 @@ void sim_network::arrive(const std::shared_ptr<sim_link>& from, frame f) {
       [this, from, f = std::move(f)]() mutable { schedule_arrival(from, std::move(f)); });
     return;
   }
+  if (!f.body.empty())
+    --from->bodies_under_way_;
   auto to = from->other_.lock();
   if (!to || to->closed_ || !nodes_[to->own_]->alive)
     return;
   note(from->own_, to->own_, as_byte_span(f.header));
   note(from->own_, to->own_, f.body.view());
   ++frames_delivered_;
+  body_bytes_delivered_ += f.body.size;
   if (!to->started_) {
     to->early_.push_back(std::move(f));
     return;

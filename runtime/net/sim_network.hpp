@@ -33,6 +33,8 @@ public:
     double loss = 0;
     milliseconds retransmission{200};
     std::size_t window_bytes = 32_MiB;
+    /// What each direction of each link carries of bodies; 0: any amount at once.
+    std::size_t bytes_per_second = 0;
   };
 
   explicit sim_network(options opts, steady_time start);
@@ -70,6 +72,7 @@ public:
   /// Over all deliveries and link events so far: time, ends, bytes.
   [[nodiscard]] std::uint64_t trace_hash() const { return trace_; }
   [[nodiscard]] std::uint64_t frames_delivered() const { return frames_delivered_; }
+  [[nodiscard]] std::uint64_t body_bytes_delivered() const { return body_bytes_delivered_; }
 
 private:
   class node_transport;
@@ -102,6 +105,7 @@ private:
   std::vector<event> held_; // until heal
   std::uint64_t trace_ = 0xcbf29ce484222325U;
   std::uint64_t frames_delivered_ = 0;
+  std::uint64_t body_bytes_delivered_ = 0;
 };
 
 } // namespace waggle::net

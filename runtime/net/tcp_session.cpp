@@ -151,6 +151,7 @@ void tcp_session::deliver_all() {
     auto seen = reader_.next();
     if (!seen.ok())
       return fail(seen.error());
+    amid_body_ = reader_.amid_body();
     if (!*seen)
       return read_more();
     deliver(std::move(**seen));

@@ -66,6 +66,7 @@ public:
   bool send(frame f) override;
   void grant(std::size_t bytes) override;
   [[nodiscard]] std::uint64_t reads() const override { return reads_.load(); }
+  [[nodiscard]] bool idle() const override { return queue_.empty() && !amid_body_.load(); }
   void close(failure why) override;
 
 private:
@@ -108,6 +109,7 @@ private:
 
   frame_reader reader_;
   std::atomic<std::uint64_t> reads_{0};
+  std::atomic<bool> amid_body_{false};
   bool reading_ = false; // somebody writes to the reader's room
 
   write_queue queue_;

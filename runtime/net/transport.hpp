@@ -57,6 +57,10 @@ public:
   /// frames come in one piece may leave it be.
   [[nodiscard]] virtual std::uint64_t reads() const { return 0; }
 
+  /// Nothing waits here to be sent, and no body is half received. Of what was sent, some may still
+  /// be under way.
+  [[nodiscard]] virtual bool idle() const = 0;
+
   /// Sends what the control queue holds, if it can at once, then closes. on_close gets `why`.
   virtual void close(failure why) = 0;
 };

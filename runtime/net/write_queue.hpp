@@ -65,6 +65,10 @@ public:
 
   /// Bulk frames are not sent any more; of one that has begun the rest is not.
   void drop_bulk();
+  /// Everything that was offered or added was written. Any thread.
+  [[nodiscard]] bool empty() const {
+    return control_bytes_.load() == 0 && bulk_frames_.load() == 0;
+  }
   void clear();
 
   /// Bytes that one slice has now.

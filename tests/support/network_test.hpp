@@ -23,6 +23,8 @@ namespace waggle::testing {
 /// Frames move and timers run in `run_for` and `ask_for` alone.
 class network_test : public actor_test {
 protected:
+  explicit network_test(net::sim_network::options options = {})
+    : network(options, sched.clock().now()) {}
   ~network_test() override { end_actors(); } // their links point into the network
 
   struct peer {
@@ -86,7 +88,7 @@ protected:
     return answer.get();
   }
 
-  net::sim_network network{{}, sched.clock().now()};
+  net::sim_network network;
   std::vector<std::unique_ptr<peer>> peers;
 };
 

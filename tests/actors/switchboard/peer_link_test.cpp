@@ -28,6 +28,7 @@ public:
   }
   void grant(std::size_t bytes) override { granted += bytes; }
   [[nodiscard]] std::uint64_t reads() const override { return read; }
+  [[nodiscard]] bool idle() const override { return !busy; }
   void close(failure why) override {
     if (!closed)
       closed = std::move(why);
@@ -52,6 +53,7 @@ public:
   }
 
   bool full = false;
+  bool busy = false;
   std::vector<wire::message> sent;
   std::size_t granted = 0;
   std::uint64_t read = 0;
@@ -458,28 +460,66 @@ TEST_F(PeerLink, AGoodbyeIsTheReasonOfTheEnd) {
   EXPECT_EQ((*downs)[0].why.code, ec::shutting_down);
 }
 
-TEST_F(PeerLink, ClosesAtOnceOrWhenNoCallIsOpen) {
-  auto asked = call();
-  book(service_topic::dht).silent = true;
-  arrive(wire::call{1, 1'000, wire::dht_ping{}});
-  tell(link, close_link{{ec::none, "one is enough"}, true});
-  EXPECT_FALSE(wire_end->closed);
+TEST_F(PeerLink, AConnectionThatIsNotWantedStaysWhileItIsUsed) {
+  auto unwanted = [this] { tell(link, close_link{{ec::none, "one is enough"}, true}); };
+  auto live = [this](milliseconds time) {
+    for (milliseconds t = 0ms; t < time && !wire_end->closed; t += 500ms) {
+      arrive(wire::ping{1});
+      pass(500ms);
+    }
+  };
+  auto asked = call(60s);
+  unwanted();
+  live(2 * config.unused_for);
+  ASSERT_FALSE(wire_end->closed) << "we wait for an answer";
   arrive(wire::answer{last_call_id(), wire::dht_pong{}});
   EXPECT_TRUE(asked.get());
-  EXPECT_FALSE(wire_end->closed) << "the peer waits for an answer";
+
+  book(service_topic::dht).silent = true;
+  arrive(wire::call{1, 60'000, wire::dht_ping{}});
+  live(2 * config.unused_for);
+  ASSERT_FALSE(wire_end->closed) << "the peer waits for an answer";
   tell(book(service_topic::dht).service, answer_kept_calls{});
-  EXPECT_EQ(wire_end->sent_of<wire::answer>().size(), 1U);
+
+  wire_end->busy = true;
+  live(2 * config.unused_for);
+  ASSERT_FALSE(wire_end->closed) << "a body is under way";
+  wire_end->busy = false;
+
+  live(config.unused_for - 1s);
+  arrive(wire::event{wire::leave_group{"p"}});
+  live(config.unused_for - 1s);
+  ASSERT_FALSE(wire_end->closed) << "the peer has not seen that we use another one";
+  live(3s);
   ASSERT_TRUE(wire_end->closed);
   EXPECT_EQ(wire_end->closed->detail, "one is enough");
 }
 
-TEST_F(PeerLink, ACancelledCallDoesNotKeepItOpen) {
-  book(service_topic::dht).silent = true;
-  arrive(wire::call{1, 1'000, wire::dht_ping{}});
+TEST_F(PeerLink, AWordAboutARoundIsUse) {
   tell(link, close_link{{ec::none, {}}, true});
+  for (auto t = 0ms; t < 2 * config.unused_for; t += 500ms) {
+    arrive(wire::event{wire::round_prepared{}});
+    pass(500ms);
+  }
   EXPECT_FALSE(wire_end->closed);
+}
+
+TEST_F(PeerLink, ACancelledCallIsNoUse) {
+  book(service_topic::dht).silent = true;
+  arrive(wire::call{1, 60'000, wire::dht_ping{}});
   arrive(wire::cancel{1});
+  tell(link, close_link{{ec::none, {}}, true});
+  for (auto t = 0ms; t < config.unused_for + 1s; t += 500ms) {
+    arrive(wire::ping{1});
+    pass(500ms);
+  }
   EXPECT_TRUE(wire_end->closed);
+}
+
+TEST_F(PeerLink, ClosesAtOnceWhenTold) {
+  auto asked = call();
+  tell(link, close_link{{ec::shutting_down, {}}, false});
+  ASSERT_TRUE(wire_end->closed);
 }
 
 TEST_F(PeerLink, TakesItsConnectionAlongWhenItsOwnerDies) {

@@ -14,6 +14,8 @@ const endpoint nowhere{"nowhere", 1};
 
 class Switchboard : public network_test {
 protected:
+  using network_test::network_test;
+
   /// A service of `who` that answers and remembers.
   std::shared_ptr<heard_by_service> serve_at(const peer& who, service_topic topic) {
     auto book = std::make_shared<heard_by_service>();
@@ -221,7 +223,7 @@ TEST_F(Switchboard, TwoThatDialEachOtherAtOnceEndWithOneConnectionAndLoseNothing
       tell(bob.board, leave(ann.ctx.record, "b"));
       run_for(2ms);
     }
-    run_for(switchboard_config{}.linger + 5s);
+    run_for(link_config{}.unused_for + 5s);
     for (const auto& each : asked)
       EXPECT_TRUE(each.get()) << to_string(each.get().error());
     EXPECT_EQ(at_ann->events.size(), static_cast<std::size_t>(rounds));
@@ -235,11 +237,9 @@ TEST_F(Switchboard, TwoThatDialEachOtherAtOnceEndWithOneConnectionAndLoseNothing
   }
 }
 
-TEST_F(Switchboard, ANewerConnectionReplacesAnOlderOneOnceThatIsIdle) {
-  switchboard_config config;
-  config.linger = 2s;
-  auto& ann = add_peer(1, config);
-  auto& bob = add_peer(2, config);
+TEST_F(Switchboard, ANewerConnectionReplacesAnOlderOneOnceNobodyUsesThat) {
+  auto& ann = add_peer(1);
+  auto& bob = add_peer(2);
   auto dht = serve_at(bob, service_topic::dht);
   auto heard = listen_at(bob);
   dht->silent = true;
@@ -248,15 +248,61 @@ TEST_F(Switchboard, ANewerConnectionReplacesAnOlderOneOnceThatIsIdle) {
   ASSERT_EQ(dht->calls.size(), 1U);
   ASSERT_TRUE(
     ask_for<peer_connected>(1s, ann.board, connect_address{bob.ctx.record.addresses.front(), 1s}));
-  run_for(5s);
+  run_for(15s);
   EXPECT_EQ(connections(ann), 2U) << "a call is open on the older one";
   tell(dht->service, answer_kept_calls{});
-  run_for(1s);
+  run_for(link_config{}.unused_for + 2s);
   EXPECT_TRUE(asked.get());
   EXPECT_EQ(connections(ann), 1U);
   EXPECT_EQ(connections(bob), 1U);
   EXPECT_EQ(heard->connected.size(), 1U);
   EXPECT_TRUE(heard->disconnected.empty());
+}
+
+/// A megabyte takes ten seconds.
+class SwitchboardOnASlowLine : public Switchboard {
+protected:
+  SwitchboardOnASlowLine() : Switchboard(slow()) {}
+  static net::sim_network::options slow() {
+    net::sim_network::options options;
+    options.bytes_per_second = 100'000;
+    return options;
+  }
+};
+
+// As in the first round of two that found each other at the same time.
+TEST_F(SwitchboardOnASlowLine, WhatWasSentOverASurplusConnectionArrives) {
+  wire::part part;
+  part.round.bytes[0] = std::byte{1};
+  std::vector<std::byte> values(1'000'000, std::byte{7});
+  part.count = static_cast<std::uint32_t>(values.size() / sizeof(float));
+  constexpr std::size_t parts = 40;
+  int surplus_used = 0;
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    auto before = network.body_bytes_delivered();
+    auto& ann = add_peer(100 + seed);
+    auto& bob = add_peer(200 + seed);
+    auto heard = listen_at(ann);
+    // Both dial; what each has to say goes over the connection that it has first.
+    for (auto [from, to] : {std::pair{&ann, &bob}, std::pair{&bob, &ann}}) {
+      from->ctx.rounds->finish(part.round, {}, {}); // takes parts, and keeps none
+      for (std::size_t i = 0; i < parts; ++i)
+        tell(from->board, tell_peer{to->ctx.record, part, copy_to_payload(values)});
+    }
+    run_for(200ms);
+    EXPECT_EQ(connections(ann), 2U) << "they did not dial each other at once";
+    run_for(1min);
+    EXPECT_LT(network.body_bytes_delivered() - before, parts * values.size())
+      << "the line is not slow";
+    surplus_used += connections(ann) == 2U;
+    run_for(10min);
+    EXPECT_EQ(network.body_bytes_delivered() - before, 2 * parts * values.size());
+    EXPECT_EQ(connections(ann), 1U);
+    EXPECT_EQ(connections(bob), 1U);
+    EXPECT_TRUE(heard->disconnected.empty());
+  }
+  EXPECT_GT(surplus_used, 0) << "all went over the other one at once";
 }
 
 TEST_F(Switchboard, RefusesConnectionsOverItsLimit) {

@@ -35,6 +35,7 @@ public:
   void start(net::link_events) override {}
   bool send(net::frame) override { return false; }
   void grant(std::size_t bytes) override { granted += bytes; }
+  [[nodiscard]] bool idle() const override { return true; }
   void close(failure) override {}
 
   std::size_t granted = 0;

@@ -383,6 +383,43 @@ TEST(TcpTransport, ALinkMayEndInTheMiddleOfABody) {
   EXPECT_TRUE(bob.frames.empty());
 }
 
+TEST(TcpTransport, ALinkIsIdleBetweenBodies) {
+  peer bob{2};
+  rude_peer rude{bob.listen()};
+  rude.write_frame(frame_kind::opening, "part", 1'000);
+  rude.write_frame(frame_kind::slice, "", 400);
+  rude.write(std::string(400, 'x'));
+  rude.write_frame(frame_kind::message, "control", 0);
+  ASSERT_TRUE(bob.seen.wait([&] { return bob.frames.size() == 1 && bob.links.size() == 1; }));
+  EXPECT_FALSE(bob.links.at(0)->idle()) << "it has less than half of the body";
+  rude.write_frame(frame_kind::slice, "", 600);
+  rude.write(std::string(600, 'x'));
+  ASSERT_TRUE(bob.seen.wait([&] { return bob.frames.size() == 2; }));
+  EXPECT_TRUE(bob.links.at(0)->idle());
+}
+
+TEST(TcpTransport, ALinkIsIdleOnceEverythingIsWritten) {
+  peer ann{1};
+  peer bob{2};
+  bob.granting = false;
+  auto link = ann.dial(bob.listen());
+  ASSERT_TRUE(link.ok());
+  auto body = body_of(8_MiB, 3);
+  for (int i = 0; i < 5; ++i) // one more than the window holds
+    ASSERT_TRUE((*link)->send({"bulk", body}));
+  EXPECT_FALSE((*link)->idle());
+  ASSERT_TRUE(bob.seen.wait([&] { return bob.body_bytes == 32_MiB && bob.links.size() == 1; }));
+  EXPECT_FALSE((*link)->idle());
+  bob.links.at(0)->grant(32_MiB);
+  ASSERT_TRUE(bob.seen.wait([&] { return bob.body_bytes == 40_MiB; }));
+  // The socket has taken it; that ann knows so shows in what she says next.
+  for (std::size_t said = 0; said < 100 && !(*link)->idle(); ++said) {
+    ASSERT_TRUE(bob.links.at(0)->send({"go on", {}}));
+    ASSERT_TRUE(ann.seen.wait([&] { return ann.frames.size() == said + 1; }));
+  }
+  EXPECT_TRUE((*link)->idle());
+}
+
 TEST(TcpTransport, WhoDoesNotFinishIsCutOff) {
   peer bob{2, "demo", [](tcp_transport_config& c) {
              c.http_timeout = 100ms;

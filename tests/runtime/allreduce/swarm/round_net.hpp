@@ -65,6 +65,7 @@ public:
     void start(net::link_events) override {}
     bool send(net::frame) override { return false; }
     void grant(std::size_t bytes) override;
+    [[nodiscard]] bool idle() const override { return true; }
     void close(failure) override {}
 
   private:
