@@ -87,7 +87,7 @@ if [ "$short" = no ]; then
   search holds most 600 -DN=4 -DCRASHES=1 -DWRONG=0
   search holds most 600 -DN=5 -DSAFETY_ONLY -DLATE -DCRASHES=2 -DWRONG=0
   search holds sample 40 -DN=3 -DSAFETY_ONLY -DCRASHES=1 -DWRONG=3
-  search found sample 40 -DN=3 -DCRASHES=1 -DWRONG=2 # the duel of takeovers in actors/README.md
+  search holds sample 40 -DN=3 -DCRASHES=1 -DWRONG=2
   search holds sample 40 -DN=4 -DSAFETY_ONLY -DCRASHES=2 -DWRONG=2
   search holds sample 40 -DN=4 -DCRASHES=1 -DWRONG=1
 fi
@@ -99,4 +99,5 @@ search found sample 300 -DPLANT_ACCEPT_BELOW_PROMISE -DN=3 -DSAFETY_ONLY -DCRASH
 search found sample 300 -DPLANT_ADOPT_NOTHING -DN=3 -DSAFETY_ONLY -DCRASHES=0 -DWRONG=1
 search found sample 300 -DPLANT_SHRINK_WITHOUT_PROMISES -DN=3 -DSAFETY_ONLY -DCRASHES=0 -DWRONG=1
 search found sample 300 -DPLANT_PASS_TERMS -DN=3 -DSAFETY_ONLY -DCRASHES=0 -DWRONG=2
+search found sample 300 -DPLANT_NEVER_YIELD -DN=3 -DCRASHES=1 -DWRONG=2
 exit $bad

@@ -110,6 +110,8 @@ round_protocol::actions round_protocol::on_suspicion(std::size_t member, ec reas
   if (ended_ || member == self_ || member >= members_)
     return out;
   bool news = lost_.emplace(member, reason).second;
+  if (news && member == coordinator())
+    yields_to_.reset(); // it was well when it went ahead of us
   if (takeover_) {
     takeover_->waiting.erase(member);
     // What it promised is of no use any more, but that it heard of a decision is.
@@ -155,6 +157,8 @@ void round_protocol::recover(actions& out, steady_time now) {
       successor_.reset();
       return;
     }
+    if (yields_to_ == promised_)
+      return;
     auto alive = view_.participant_set();
     for (const auto& [member, reason] : lost_)
       alive.erase(member);
@@ -350,9 +354,9 @@ round_protocol::actions round_protocol::on_standing(std::size_t from,
   if (ended_ || standing.promised > view_number_max)
     return out;
   if (!takeover_ && standing.knows_view && standing.promised > promised_) {
-    // The answer to a view of ours that came too late: what we lead is over. If the one who is
-    // ahead is lost itself, `on_time` takes over from it.
+    // The answer to a view of ours that came too late: what we lead is over.
     promised_ = standing.promised;
+    yields_to_ = promised_;
     return out;
   }
   if (!takeover_ || !takeover_->waiting.contains(from))
@@ -361,6 +365,7 @@ round_protocol::actions round_protocol::on_standing(std::size_t from,
     return out; // the answer to an earlier question of ours; the one to this is on its way
   if (standing.knows_view && !standing.committed && standing.promised > takeover_->number) {
     promised_ = standing.promised; // somebody else is ahead and will tell us
+    yields_to_ = promised_;
     takeover_.reset();
     return out;
   }
@@ -382,8 +387,10 @@ round_protocol::actions round_protocol::on_time(steady_time now) {
     if (promised_ > view_.number) {
       if (!foreign_ || foreign_->number != promised_)
         foreign_ = foreign_takeover{promised_, now + 2 * options_.takeover_timeout};
-      else if (now >= foreign_->until)
+      if (now >= foreign_->until) {
         lost_.emplace(coordinator(), ec::timeout);
+        yields_to_.reset();
+      }
     }
     if (!lead())
       recover(out, now);

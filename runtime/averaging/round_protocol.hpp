@@ -40,7 +40,8 @@ struct takeover_standing {
 /// enough to agree on that set. It is decided like a value in Paxos whose acceptors are the
 /// members:
 ///
-/// - A *view* is a numbered attempt: contributors, participants, and a leader: whoever owns the term
+/// - A *view* is a numbered attempt: contributors, participants, and a leader: whoever owns the
+/// term
 ///   that the number is in. View 0 is implied by the plan.
 /// - A member *prepares* a view once it holds the result over its contributors, and tells all
 ///   participants. It never prepares a view below the highest number it promised.
@@ -224,6 +225,9 @@ private:
   std::optional<takeover> takeover_;
   std::optional<successor> successor_;      // whom we expect to take over
   std::optional<foreign_takeover> foreign_; // to whom we gave our promise
+  /// A takeover that was ahead of ours. Others reach whoever began it, even if we do not: it gets
+  /// the time that it needs, else two that lost each other might pass each other for ever.
+  std::optional<std::uint32_t> yields_to_;
   bool ended_ = false;
   bool committed_ = false;
 };

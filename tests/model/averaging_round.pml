@@ -77,6 +77,7 @@ typedef member_state {
   byte word[N];   /* the highest view that each member said it prepared, plus one */
   byte lost;
   byte successor; /* whom we expect to take over, plus one */
+  byte yields_to; /* a takeover that was ahead of ours; 0: none */
   /* a takeover of our own */
   byte asks;      /* its number; 0: none */
   byte waiting;
@@ -108,6 +109,7 @@ byte agreed; /* what has been committed; 0: nothing yet */
 #define FROM_TO(i, j) link[(i) * (N - 1) + (j) - ((j) > (i))]
 /* The k-th of the others. */
 #define OTHER(k) ((k) + ((k) >= m))
+#define yields() (ME.yields_to != 0 && ME.yields_to == ME.promised)
 #define lead() (leader_of(ME.number) == m && ME.promised == ME.number)
 
 /* Nobody reads what comes too late. A member that failed answers takeovers with nothing to say; that
@@ -139,6 +141,14 @@ byte agreed; /* what has been committed; 0: nothing yet */
   ((knows) * (KNOWS + PREPARED * (ME.has_prepared || ME.is == committed)                           \
               + COMMITTED * (ME.is == committed) + ADOPTED * ME.adopted))
 
+#ifdef PLANT_NEVER_YIELD
+#define YIELD_TO(ahead) ME.promised = ahead
+#else
+#define YIELD_TO(ahead)                                                                            \
+  ME.promised = ahead;                                                                             \
+  ME.yields_to = ahead
+#endif
+
 /* The first number of our next term above `floor`. */
 #define ours_at(term) ((term) - (term) % N + m)
 #define term_above(floor)                                                                          \
@@ -165,6 +175,7 @@ inline forget_takeover() {
 inline forget_all() {
   forget_takeover();
   ME.successor = 0;
+  ME.yields_to = 0;
   ME.lost = 0;
   x = 0;
   do
@@ -238,6 +249,7 @@ inline enter(number_, contributors_, participants_, adopted_) {
   ME.participants = participants_;
   ME.adopted = adopted_;
   ME.promised = ME.number;
+  ME.yields_to = 0;
   ME.has_prepared = 0;
   forget_takeover();
   do_prepare = ME.complete
@@ -253,6 +265,7 @@ inline consequences() {
      :: !lead() ->
         if
         :: !HAS(ME.lost, leader_of(ME.promised)) -> ME.successor = 0
+        :: HAS(ME.lost, leader_of(ME.promised)) && yields()
         :: else ->
            alive = alive | BIT(m);
            next = LOWEST(alive);
@@ -318,6 +331,7 @@ inline consequences() {
 #endif
   :: do_start && term_above(ME.promised) <= number_max ->
      ME.promised = term_above(ME.promised);
+     ME.yields_to = 0;
      forget_takeover();
      ME.asks = ME.promised;
      ME.waiting = WITHOUT(ALL - BIT(m), ME.lost);
@@ -458,6 +472,10 @@ inline on_suspicion(who) {
   :: !HAS(ME.lost, who) ->
      ME.lost = ME.lost | BIT(who);
      if
+     :: who == leader_of(ME.promised) -> ME.yields_to = 0
+     :: else
+     fi;
+     if
      :: ME.asks != 0 ->
         ME.waiting = WITHOUT(ME.waiting, BIT(who));
         ME.answered = WITHOUT(ME.answered, BIT(who));
@@ -544,6 +562,7 @@ inline on_word() {
      if
      :: ME.is == running && a > ME.promised ->
         ME.promised = a;
+        ME.yields_to = 0;
         forget_takeover()
      :: else
      fi;
@@ -554,14 +573,14 @@ inline on_word() {
      if
      :: ME.asks == 0 ->
         if
-        :: (e & KNOWS) && d > ME.promised -> ME.promised = d
+        :: (e & KNOWS) && d > ME.promised -> YIELD_TO(d)
         :: else
         fi
      :: ME.asks != 0 && HAS(ME.waiting, j) ->
         if
         :: (e & KNOWS) && !(e & COMMITTED) && d < ME.asks
         :: (e & KNOWS) && !(e & COMMITTED) && d > ME.asks ->
-           ME.promised = d;
+           YIELD_TO(d);
            forget_takeover()
         :: else ->
            ME.waiting = WITHOUT(ME.waiting, BIT(j));
@@ -700,16 +719,19 @@ in_round:
     goto act
   }
   :: atomic { /* whoever has our promise does not propose */
-    ME.asks == 0 && ME.promised > ME.number && !HAS(ME.lost, leader_of(ME.promised)) &&
+    ME.asks == 0 && ME.promised > ME.number &&
+    (!HAS(ME.lost, leader_of(ME.promised)) || yields()) &&
     leader_of(ME.promised) != m && patience_ends() -> d_step {
       early();
+      ME.yields_to = 0;
       ME.lost = ME.lost | BIT(leader_of(ME.promised));
       do_recover = 1
     };
     goto act
   }
   :: atomic { /* a look around: the one who is ahead is lost */
-    ME.asks == 0 && !lead() && HAS(ME.lost, leader_of(ME.promised)) && ME.successor == 0 ->
+    ME.asks == 0 && !lead() && HAS(ME.lost, leader_of(ME.promised)) && ME.successor == 0 &&
+    !yields() ->
     do_recover = 1;
     goto act
   }

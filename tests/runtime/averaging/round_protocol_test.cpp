@@ -240,6 +240,26 @@ TEST(RoundProtocol, ALeaderThatSleptThroughATakeoverIsToldSo) {
   EXPECT_GT(find<protocol::send_takeover>(again)->number, term(5));
 }
 
+// 0 and 1 have lost each other, and both reach 2. If each went ahead of the other at once, none of
+// their views would ever come in time.
+TEST(RoundProtocol, WhoeverIsBehindYieldsToATakeoverThatOthersReach) {
+  auto old = member(0, 3);
+  auto next = member(1, 3);
+  auto third = member(2, 3);
+  auto asked = find<protocol::send_takeover>(next.on_suspicion(0, ec::peer_lost, t0))->number;
+  auto promise = find<protocol::send_standing>(third.on_takeover(1, asked))->standing;
+  auto late = find<protocol::send_propose>(old.on_suspicion(1, ec::peer_lost, t0))->view;
+  auto refusal = find<protocol::send_standing>(third.on_propose(0, late))->standing;
+  EXPECT_TRUE(old.on_standing(2, refusal).empty());
+  EXPECT_EQ(old.coordinator(), 1U);
+  for (auto now = t0; now < t0 + 4s; now += 100ms)
+    ASSERT_TRUE(old.on_time(now).empty());
+  auto view = find<protocol::send_propose>(next.on_standing(2, promise))->view;
+  EXPECT_NE(find<protocol::enter_view>(third.on_propose(1, view)), nullptr);
+  // Had it died meanwhile, somebody must go on.
+  EXPECT_NE(find<protocol::send_takeover>(old.on_time(t0 + 4s)), nullptr);
+}
+
 // The two schedules below once ended with two results of one round.
 
 // The link between 0 and 1 breaks; 1 notices first, takes over, and decides with 2. Then 0 notices,
