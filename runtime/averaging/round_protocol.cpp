@@ -162,6 +162,7 @@ void round_protocol::recover(actions& out, steady_time now) {
     auto alive = view_.participant_set();
     for (const auto& [member, reason] : lost_)
       alive.erase(member);
+    alive = alive - passed_over_;
     alive.insert(self_);
     // Clients have no links with each other.
     alive = alive & leaders_;
@@ -174,7 +175,7 @@ void round_protocol::recover(actions& out, steady_time now) {
       successor_ = successor{next, now + options_.takeover_timeout};
       out.push_back(send_suspect{next, view_.number, owing->first, owing->second});
     } else if (now >= successor_->until) {
-      lost_.emplace(next, ec::timeout); // it is lost as well, and nobody noticed
+      passed_over_.insert(next);
       recover(out, now);
     }
     return;
@@ -211,6 +212,7 @@ void round_protocol::propose(actions& out, const round_view& next, member_set au
   prepared_ = false;
   result_complete_ = result_complete_ && same_sum;
   takeover_.reset();
+  passed_over_ = {};
   out.push_back(send_propose{others(audience), view_});
   out.push_back(enter_view{view_});
   if (result_complete_)
@@ -243,6 +245,7 @@ round_protocol::actions round_protocol::on_propose(std::size_t from, const round
   prepared_ = false;
   result_complete_ = result_complete_ && same_sum;
   takeover_.reset();
+  passed_over_ = {};
   (view_.participant_set() & member_set::first(members_)).for_each([&](std::size_t member) {
     lost_.erase(member); // the leader reaches it; if we do not, we shall notice again
   });
@@ -354,9 +357,7 @@ round_protocol::actions round_protocol::on_standing(std::size_t from,
   if (ended_ || standing.promised > view_number_max)
     return out;
   if (!takeover_ && standing.knows_view && standing.promised > promised_) {
-    // The answer to a view of ours that came too late: what we lead is over.
-    promised_ = standing.promised;
-    yields_to_ = promised_;
+    fall_behind(out, standing); // the answer to a view of ours that came too late
     return out;
   }
   if (!takeover_ || !takeover_->waiting.contains(from))
@@ -364,9 +365,7 @@ round_protocol::actions round_protocol::on_standing(std::size_t from,
   if (standing.knows_view && !standing.committed && standing.promised < takeover_->number)
     return out; // the answer to an earlier question of ours; the one to this is on its way
   if (standing.knows_view && !standing.committed && standing.promised > takeover_->number) {
-    promised_ = standing.promised; // somebody else is ahead and will tell us
-    yields_to_ = promised_;
-    takeover_.reset();
+    fall_behind(out, standing);
     return out;
   }
   takeover_->waiting.erase(from);
@@ -375,6 +374,16 @@ round_protocol::actions round_protocol::on_standing(std::size_t from,
   if (takeover_->waiting.empty())
     finish_takeover(out);
   return out;
+}
+
+void round_protocol::fall_behind(actions& out, const takeover_standing& standing) {
+  const auto& ahead = standing.view;
+  if (ahead.number > view_.number && !ahead.participant_set().contains(self_))
+    return end_with(out, {ec::excluded, "the other members went on without this peer"});
+  // What we led is over. Whoever is ahead will tell us how it goes on.
+  promised_ = standing.promised;
+  yields_to_ = promised_;
+  takeover_.reset();
 }
 
 round_protocol::actions round_protocol::on_time(steady_time now) {

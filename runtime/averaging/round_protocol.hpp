@@ -206,6 +206,8 @@ private:
   /// Whoever still works at a round that is committed here has missed a word.
   void pass_on_decision(actions& out, std::size_t to) const;
   void end_with(actions& out, failure why);
+  /// Somebody's promise is to a number above ours.
+  void fall_behind(actions& out, const takeover_standing& standing);
   void abort_all(actions& out, ec reason);
 
   std::size_t members_;
@@ -224,6 +226,7 @@ private:
   std::map<std::size_t, ec> lost_;
   std::optional<takeover> takeover_;
   std::optional<successor> successor_;      // whom we expect to take over
+  member_set passed_over_;                  // who did not, in this view: it may see no reason to
   std::optional<foreign_takeover> foreign_; // to whom we gave our promise
   /// A takeover that was ahead of ours. Others reach whoever began it, even if we do not: it gets
   /// the time that it needs, else two that lost each other might pass each other for ever.

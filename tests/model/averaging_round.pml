@@ -77,6 +77,7 @@ typedef member_state {
   byte word[N];   /* the highest view that each member said it prepared, plus one */
   byte lost;
   byte successor; /* whom we expect to take over, plus one */
+  byte passed_over; /* who did not, in this view */
   byte yields_to; /* a takeover that was ahead of ours; 0: none */
   /* a takeover of our own */
   byte asks;      /* its number; 0: none */
@@ -141,14 +142,6 @@ byte agreed; /* what has been committed; 0: nothing yet */
   ((knows) * (KNOWS + PREPARED * (ME.has_prepared || ME.is == committed)                           \
               + COMMITTED * (ME.is == committed) + ADOPTED * ME.adopted))
 
-#ifdef PLANT_NEVER_YIELD
-#define YIELD_TO(ahead) ME.promised = ahead
-#else
-#define YIELD_TO(ahead)                                                                            \
-  ME.promised = ahead;                                                                             \
-  ME.yields_to = ahead
-#endif
-
 /* The first number of our next term above `floor`. */
 #define ours_at(term) ((term) - (term) % N + m)
 #define term_above(floor)                                                                          \
@@ -175,6 +168,7 @@ inline forget_takeover() {
 inline forget_all() {
   forget_takeover();
   ME.successor = 0;
+  ME.passed_over = 0;
   ME.yields_to = 0;
   ME.lost = 0;
   x = 0;
@@ -249,6 +243,7 @@ inline enter(number_, contributors_, participants_, adopted_) {
   ME.participants = participants_;
   ME.adopted = adopted_;
   ME.promised = ME.number;
+  ME.passed_over = 0;
   ME.yields_to = 0;
   ME.has_prepared = 0;
   forget_takeover();
@@ -267,7 +262,7 @@ inline consequences() {
         :: !HAS(ME.lost, leader_of(ME.promised)) -> ME.successor = 0
         :: HAS(ME.lost, leader_of(ME.promised)) && yields()
         :: else ->
-           alive = alive | BIT(m);
+           alive = WITHOUT(alive, ME.passed_over) | BIT(m);
            next = LOWEST(alive);
            if
            :: next == m || leader_of(ME.number) == m -> do_start = 1
@@ -500,6 +495,19 @@ inline on_suspicion(who) {
   fi
 }
 
+/* Somebody's promise is to a number above ours. */
+inline fall_behind() {
+  if
+  :: a > ME.number && !HAS(c, m) -> end_failed()
+  :: else ->
+     ME.promised = d;
+#ifndef PLANT_NEVER_YIELD
+     ME.yields_to = d;
+#endif
+     forget_takeover()
+  fi
+}
+
 /* A word from member j: what(a, b, c, d, e). Runs also after the end. */
 inline on_word() {
   if
@@ -573,15 +581,14 @@ inline on_word() {
      if
      :: ME.asks == 0 ->
         if
-        :: (e & KNOWS) && d > ME.promised -> YIELD_TO(d)
+        :: (e & KNOWS) && d > ME.promised -> fall_behind()
         :: else
         fi
      :: ME.asks != 0 && HAS(ME.waiting, j) ->
         if
         :: (e & KNOWS) && !(e & COMMITTED) && d < ME.asks
         :: (e & KNOWS) && !(e & COMMITTED) && d > ME.asks ->
-           YIELD_TO(d);
-           forget_takeover()
+           fall_behind()
         :: else ->
            ME.waiting = WITHOUT(ME.waiting, BIT(j));
            if
@@ -740,7 +747,7 @@ in_round:
     ME.asks == 0 && !lead() && HAS(ME.lost, leader_of(ME.promised)) && ME.successor != 0 &&
     patience_ends() -> d_step {
       early();
-      ME.lost = ME.lost | BIT(ME.successor - 1);
+      ME.passed_over = ME.passed_over | BIT(ME.successor - 1);
       ME.successor = 0;
       do_recover = 1
     };

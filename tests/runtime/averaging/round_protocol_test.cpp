@@ -240,6 +240,37 @@ TEST(RoundProtocol, ALeaderThatSleptThroughATakeoverIsToldSo) {
   EXPECT_GT(find<protocol::send_takeover>(again)->number, term(5));
 }
 
+// 2 has lost the leader, nobody else has. When 1, of which it expected a takeover, sees no reason
+// for one, it is not lost for that.
+TEST(RoundProtocol, ASuccessorThatDoesNotTakeOverIsAskedAllTheSame) {
+  auto m = member(2);
+  auto told = m.on_suspicion(0, ec::peer_lost, t0);
+  ASSERT_NE(find<protocol::send_suspect>(told), nullptr);
+  EXPECT_EQ(find<protocol::send_suspect>(told)->to, 1U);
+  EXPECT_TRUE(m.on_time(t0 + 1'999ms).empty());
+  auto out = m.on_time(t0 + 2s);
+  ASSERT_NE(find<protocol::send_takeover>(out), nullptr);
+  EXPECT_EQ(find<protocol::send_takeover>(out)->to, members_of({1, 3}));
+  auto everybody = first_view(plan_for(4));
+  auto number = find<protocol::send_takeover>(out)->number;
+  (void)m.on_standing(1, {number, true, everybody, false, false});
+  out = m.on_standing(3, {number, true, everybody, false, false});
+  ASSERT_NE(find<protocol::send_propose>(out), nullptr);
+  EXPECT_EQ(find<protocol::send_propose>(out)->view.participant_set(), members_of({1, 2, 3}));
+}
+
+// The link between 0 and 2 breaks; 0 leads the others to a view without 2, which does not hear
+// that.
+TEST(RoundProtocol, ATakeoverByOneThatWasLeftOutEndsWithIt) {
+  auto m = member(2);
+  (void)m.on_suspicion(0, ec::peer_lost, t0);
+  (void)m.on_suspicion(1, ec::peer_lost, t0);
+  round_view ahead{term(4), 11, 11, false};
+  auto out = m.on_standing(3, {term(4), true, ahead, false, false});
+  ASSERT_NE(find<protocol::fail>(out), nullptr);
+  EXPECT_EQ(find<protocol::fail>(out)->why.code, ec::excluded);
+}
+
 // 0 and 1 have lost each other, and both reach 2. If each went ahead of the other at once, none of
 // their views would ever come in time.
 TEST(RoundProtocol, WhoeverIsBehindYieldsToATakeoverThatOthersReach) {
@@ -281,8 +312,9 @@ TEST(RoundProtocol, ALeaderWhoseTermIsOverCannotPassTheTermOfAnother) {
   EXPECT_EQ(find<protocol::enter_view>(out), nullptr)
     << "with 0 it would now decide that 0 and 2 contribute";
   ASSERT_NE(find<protocol::send_standing>(out), nullptr);
-  (void)old.on_standing(2, find<protocol::send_standing>(out)->standing);
-  EXPECT_EQ(old.coordinator(), 1U) << "0 knows now whose word counts";
+  auto told = old.on_standing(2, find<protocol::send_standing>(out)->standing);
+  ASSERT_NE(find<protocol::fail>(told), nullptr) << "the others went on without it";
+  EXPECT_EQ(find<protocol::fail>(told)->why.code, ec::excluded);
 }
 
 // 4 hears from all and applies the result; the others lose it before they hear from it. Their
