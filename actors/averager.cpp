@@ -7,12 +7,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "actors/allreduce_part.hpp"
 #include "actors/guard.hpp"
 #include "runtime/averaging/line_meter.hpp"
-#include "runtime/averaging/part_table.hpp"
 
 namespace waggle {
 
@@ -54,35 +52,21 @@ struct steward {
     return plan_codecs(config.codec, whole);
   }
 
-  milliseconds time_left() const {
-    const auto& step = *state().current;
-    auto left = step.began + step.what.deadline - now();
-    return std::max(std::chrono::duration_cast<milliseconds>(left), milliseconds{0});
+  milliseconds time_left() const { return state().current->time_left(now()); }
+
+  /// What to do with the answer to a question of the step that looks for a group; nothing, if that
+  /// is over by then.
+  template <class Answer, class Action>
+  auto while_searching(Action action) const {
+    return [self = self, ctx = ctx, config = config, board = switchboard, maker = matchmaker,
+            generation = state().steps, action = std::move(action)](const Answer& answer) {
+      const auto& st = self->state;
+      if (st.current && st.steps == generation && !st.current->plan)
+        action(steward{self, ctx, config, board, maker}, answer);
+    };
   }
 
   // -- one step -----------------------------------------------------------------------------------
-
-  /// What is wrong with the caller's order.
-  failure check(const average_vector& msg) const {
-    auto elements = msg.values ? msg.values->size() : msg.elements;
-    if (elements == 0)
-      return {ec::wrong_shape, "there is nothing to average"};
-    if (msg.values && msg.elements != 0 && msg.elements != elements)
-      return {ec::wrong_shape, "the vector does not have `elements` values"};
-    if (!msg.values && !msg.require_trigger && !config.auxiliary)
-      return {ec::wrong_shape, "values are missing, and no trigger will bring them"};
-    if (elements > plan_elements_max)
-      return {ec::oversize, "the vector has more values than a round may have"};
-    if (!is_weight(msg.weight))
-      return {ec::bad_weight, "a weight must be 0, or finite and positive"};
-    if (!std::isfinite(msg.alpha))
-      return {ec::bad_config, "alpha must be finite"};
-    if (msg.gather.size() > gather_bytes_max)
-      return {ec::oversize, "gather may have " + std::to_string(gather_bytes_max) + " bytes"};
-    if (msg.scheduled_in >= msg.deadline)
-      return {ec::bad_config, "the round would be scheduled after the step's deadline"};
-    return {};
-  }
 
   static failure not_finite() {
     return {ec::non_finite, "the vector holds NaN or infinite values"};
@@ -90,7 +74,7 @@ struct steward {
 
   caf::result<round_report> begin(average_vector& msg) const {
     auto& st = state();
-    if (auto wrong = check(msg); wrong.code != ec::none)
+    if (auto wrong = check_order(msg, config.auxiliary); wrong.code != ec::none)
       return to_caf(wrong);
     if (st.current)
       return to_caf(ec::overloaded, "one vector at a time");
@@ -125,13 +109,7 @@ struct steward {
   void attempt() const {
     auto& st = state();
     auto& step = *st.current;
-    step.attempt_began = now();
-    step.stage = step_stage::looking_for_group;
-    step.plan.reset();
-    step.round = nullptr;
-    step.follows = {};
-    step.scattered = false;
-    step.replaced = false;
+    step.begin_attempt(now());
     auto plan = standing_plan();
     if (!plan)
       return search();
@@ -140,27 +118,15 @@ struct steward {
     // Nobody told us how many to expect: a group must not stay among itself while others look for
     // one.
     self->request(matchmaker, 1s, get_seekers{step.codecs})
-      .then(
-        [self = self, ctx = ctx, config = config, board = switchboard, maker = matchmaker,
-         generation = st.steps](const seekers& found) {
-          steward s{self, ctx, config, board, maker};
-          if (!s.awaits_group(generation))
-            return;
-          auto plan = s.standing_plan(); // it may have fallen apart meanwhile
-          bool stays = plan
-                       && std::all_of(found.peers.begin(), found.peers.end(),
-                                      [&](const peer_id& peer) { return is_member(peer, *plan); });
-          if (stays)
-            s.keep_group(*plan);
-          else
-            s.search();
-        },
-        [self = self, ctx = ctx, config = config, board = switchboard, maker = matchmaker,
-         generation = st.steps](const caf::error&) {
-          steward s{self, ctx, config, board, maker};
-          if (s.awaits_group(generation))
-            s.search();
-        });
+      .then(while_searching<seekers>([](const steward& s, const seekers& found) {
+              auto plan = s.standing_plan(); // it may have fallen apart meanwhile
+              auto belongs = [&](const peer_id& peer) { return is_member(peer, *plan); };
+              if (plan && std::all_of(found.peers.begin(), found.peers.end(), belongs))
+                s.keep_group(*plan);
+              else
+                s.search();
+            }),
+            while_searching<caf::error>([](const steward& s, const caf::error&) { s.search(); }));
   }
 
   std::optional<round_plan> standing_plan() const {
@@ -182,12 +148,6 @@ struct steward {
     return true;
   }
 
-  /// True while the step of this generation has no group yet.
-  bool awaits_group(std::uint64_t generation) const {
-    const auto& st = state();
-    return st.current && st.steps == generation && !st.current->plan;
-  }
-
   void keep_group(const round_plan& plan) const {
     auto& st = state();
     st.current->follows = st.group.last()->id;
@@ -201,7 +161,7 @@ struct steward {
     auto& st = state();
     auto& step = *st.current;
     leave_standing_group();
-    if (!is_finite())
+    if (!step.is_finite())
       return deliver_failure(not_finite());
     tell_bandwidth();
     auto left = time_left();
@@ -211,34 +171,21 @@ struct steward {
     if (step.failures == 0)
       question.scheduled_in = step.what.scheduled_in;
     self->request(matchmaker, left + 2s, question)
-      .then(
-        [self = self, ctx = ctx, config = config, board = switchboard, maker = matchmaker,
-         generation = st.steps](const group_formed& formed) {
-          steward s{self, ctx, config, board, maker};
-          if (s.awaits_group(generation)) {
-            self->state.current->matchmaking_seconds +=
-              seconds_of(s.now() - self->state.current->attempt_began);
-            self->state.current->scattered = formed.scattered;
-            self->state.group.agree_on(formed.terms);
-            s.on_group(formed.plan);
-          }
-        },
-        [self = self, ctx = ctx, config = config, board = switchboard, maker = matchmaker,
-         generation = st.steps](const caf::error& why) {
-          steward s{self, ctx, config, board, maker};
-          if (!s.awaits_group(generation))
-            return;
-          auto& step = *self->state.current;
-          step.matchmaking_seconds += seconds_of(s.now() - step.attempt_began);
-          s.deliver_failure(from_caf(why));
-        });
+      .then(while_searching<group_formed>([](const steward& s, const group_formed& formed) {
+              s.on_search_over();
+              s.state().current->scattered = formed.scattered;
+              s.state().group.agree_on(formed.terms);
+              s.on_group(formed.plan);
+            }),
+            while_searching<caf::error>([](const steward& s, const caf::error& why) {
+              s.on_search_over();
+              s.deliver_failure(from_caf(why));
+            }));
   }
 
-  /// Looks at our vector unless somebody did.
-  bool is_finite() const {
+  void on_search_over() const {
     auto& step = *state().current;
-    step.known_finite = step.known_finite || !step.what.values || all_finite(*step.what.values);
-    return step.known_finite;
+    step.matchmaking_seconds += seconds_of(now() - step.attempt_began);
   }
 
   void on_group(const round_plan& plan) const {
@@ -260,8 +207,7 @@ struct steward {
                              [this](const round_member& m) { return m.peer.id == ctx.record.id; });
     auto settings = config.round;
     settings.deadline = std::min(settings.deadline, std::max(time_left(), milliseconds{1}));
-    if (!step.sent)
-      step.sent = with_feedback();
+    step.begin_sending(config.error_feedback ? &st.feedback : nullptr, *ctx.vectors);
     round_order order{plan, static_cast<std::size_t>(mine - plan.members.begin()), step.sent,
                       step.what.weight};
     ctx.log->debug("round {} begins with {} members", short_name(plan.id), plan.members.size());
@@ -272,34 +218,6 @@ struct steward {
       report_line(plan);
     if (!std::exchange(st.ticking, true))
       self->delayed_send(self, round_check_interval(config.round), check_rounds{});
-  }
-
-  /// Our vector, and what earlier rounds still owe of it.
-  std::shared_ptr<const float_vector> with_feedback() const {
-    auto& st = state();
-    const auto& step = *st.current;
-    bool exact = std::all_of(step.codecs.begin(), step.codecs.end(),
-                             [](const codec_run& run) { return run.codec == codec_id::none; });
-    if (!config.error_feedback || exact || !step.what.values)
-      return step.what.values;
-    auto sent = ctx.vectors->take(step.elements);
-    st.feedback.begin(*step.what.values, *sent);
-    return sent;
-  }
-
-  /// What was sent has counted, or it has not.
-  void settle_feedback(const round_report& report) const {
-    auto& st = state();
-    const auto& step = *st.current;
-    if (!st.feedback.in_round())
-      return;
-    bool counted =
-      report.values && step.what.weight > 0
-      && std::find(report.contributors.begin(), report.contributors.end(), ctx.record.id)
-           != report.contributors.end();
-    if (!counted)
-      return st.feedback.roll_back();
-    st.feedback.commit(*step.sent, coded_parts_of(*step.plan));
   }
 
   void on_finished(const round_finished& msg) const {
@@ -316,7 +234,7 @@ struct steward {
       st.group.dissolve();
     count(msg.report);
     // Whoever leaves us out because of our values cannot tell us so; we can see it.
-    if (failed && !is_finite())
+    if (failed && !step.is_finite())
       return deliver_failure(not_finite());
     // A standing group that did not come together cost next to nothing: that is no failure yet.
     if (failed && (step.follows.is_zero() || msg.report.why.code != ec::not_looking))
@@ -339,13 +257,12 @@ struct steward {
   }
 
   void deliver(round_report report) const {
-    settle_feedback(report);
-    auto step = std::move(*state().current);
-    state().current.reset();
+    auto& st = state();
+    auto step = std::move(*st.current);
+    st.current.reset();
+    step.settle(st.feedback, report, ctx.record.id);
     report.matchmaking_seconds = step.matchmaking_seconds;
-    if (report.values && step.what.values && report.weight_sum > 0
-        && (step.what.alpha != 1 || step.what.deltas))
-      report.values = towards(step, *report.values);
+    report.values = step.result(std::move(report.values), report.weight_sum, *ctx.vectors);
     step.promise.deliver(std::move(report));
   }
 
@@ -355,30 +272,6 @@ struct steward {
     if (state().current->plan)
       report.round = state().current->plan->id;
     deliver(std::move(report));
-  }
-
-  std::shared_ptr<const float_vector> towards(const averager_state::step& step,
-                                              const float_vector& mean) const {
-    const auto& own = *step.what.values;
-    auto out = ctx.vectors->take(own.size());
-    if (step.what.deltas && step.sent && step.plan)
-      write_carried(*step.sent, coded_parts_of(*step.plan), *out);
-    else
-      std::copy(own.begin(), own.end(), out->begin());
-    auto alpha = step.what.alpha;
-    for (std::size_t i = 0; i < own.size(); ++i) {
-      double delta = static_cast<double>(mean[i]) - (*out)[i];
-      (*out)[i] = static_cast<float>(own[i] + alpha * delta);
-    }
-    return out;
-  }
-
-  static std::vector<coded_part> coded_parts_of(const round_plan& plan) {
-    std::vector<coded_part> parts;
-    part_table table{plan};
-    for (std::size_t i = 0; i < table.size(); ++i)
-      parts.push_back({table[i].offset, table[i].count, table[i].codec});
-    return parts;
   }
 
   /// The round ended without a report.
@@ -391,8 +284,7 @@ struct steward {
     deliver(std::move(report));
   }
 
-  // -- control of the step
-  // --------------------------------------------------------------------------
+  // -- control of the step -----------------------------------------------------------------------
 
   bool is_current(std::uint64_t step) const {
     return state().current && state().current->what.step == step;
@@ -410,7 +302,7 @@ struct steward {
     wanted.weight = msg.weight.value_or(wanted.weight);
     wanted.elements = step.elements;
     wanted.require_trigger = false;
-    auto wrong = check(wanted);
+    auto wrong = check_order(wanted, config.auxiliary);
     if (wrong.code == ec::none && wanted.values && !all_finite(*wanted.values))
       wrong = not_finite();
     if (wrong.code != ec::none) {
@@ -502,8 +394,7 @@ struct steward {
     }
   }
 
-  // -- lines that change
-  // -------------------------------------------------------------------------------------------
+  // -- lines that change -------------------------------------------------------------------------
 
   /// The plan of the round that runs, or of the last one.
   const round_plan* latest_plan() const {

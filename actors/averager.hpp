@@ -10,6 +10,7 @@
 
 #include "actors/actors.hpp"
 #include "actors/allreduce_round.hpp"
+#include "actors/averaging_step.hpp"
 #include "actors/node_context.hpp"
 #include "runtime/averaging/standing_group.hpp"
 #include "runtime/codec/codec_choice.hpp"
@@ -58,28 +59,7 @@ struct step_expired {
 struct averager_state {
   static inline const char* name = "averager";
 
-  struct step {
-    caf::typed_response_promise<round_report> promise;
-    average_vector what;
-    std::uint64_t elements = 0;
-    codec_plan codecs;
-    std::shared_ptr<const float_vector> sent; // values, or with error feedback: and what is owed
-    steady_time began;
-    steady_time attempt_began;
-    std::uint32_t failures = 0;
-    double matchmaking_seconds = 0;
-    bool triggered = false;
-    bool cancelled = false;
-    bool known_finite = false; // all values of `what` were looked at, or there are none
-    step_stage stage = step_stage::looking_for_group;
-    std::optional<round_plan> plan; // of the group that was found
-    bool scattered = false;         // that group does not meet again at once
-    bool replaced = false;          // `plan`, by a new division while its round was running
-    round_id follows;               // the standing group's last round; zero: found by matchmaking
-    allreduce_round_impl round;
-  };
-
-  std::optional<step> current;
+  std::optional<averaging_step> current;
   std::uint64_t steps = 0; // generation of `current`
   standing_group group;
   std::optional<double>
