@@ -15,9 +15,10 @@ namespace waggle {
 
 round_engine::round_engine(round_order order, round_config config, const round_memory& memory,
                            std::shared_ptr<round_port> port, clock now)
-  : order_(std::move(order)), config_(config), encoded_(memory.encoded), port_(std::move(port)),
-    now_(std::move(now)), protocol_(order_.plan, order_.self_index,
-                                    {order_.plan.min_contributors, config.takeover_timeout}),
+  : order_(std::move(order)), config_(config), encoder_(order_.values, memory.encoded),
+    port_(std::move(port)), now_(std::move(now)),
+    protocol_(order_.plan, order_.self_index,
+              {order_.plan.min_contributors, config.takeover_timeout}),
     books_(order_.plan, order_.self_index, now_()), own_(books_.parts(), order_.plan.reduce_by),
     result_(books_.parts(), order_.self_index, memory.vectors->take(order_.plan.elements)),
     began_(now_()), completed_(began_) {
@@ -25,8 +26,7 @@ round_engine::round_engine(round_order order, round_config config, const round_m
     members_.emplace(plan().members[i].peer.id, i);
 }
 
-// -- what happens
-// ----------------------------------------------------------------------------------
+// -- what happens ---------------------------------------------------------------------------------
 
 void round_engine::begin() {
   std::lock_guard guard{mutex_};
@@ -106,8 +106,7 @@ void round_engine::check() {
     });
 }
 
-// -- sending
-// ---------------------------------------------------------------------------------------
+// -- sending --------------------------------------------------------------------------------------
 
 void round_engine::tell(std::size_t member, wire::event what, payload body) {
   bytes_sent_ += body.size;
@@ -133,26 +132,6 @@ wire::part round_engine::header(std::uint32_t index, wire::part_kind kind) const
   return head;
 }
 
-payload round_engine::encoded(const part_table::part& part, std::span<const float> values) const {
-  auto size = encoded_size(part.codec, part.count);
-  auto bytes = encoded_->take(size);
-  encode(part.codec, values, {bytes.get(), size});
-  return {std::move(bytes), size};
-}
-
-/// Our values of one part, encoded. Nothing: they cannot be, one is not finite. (Of values that are
-/// sent as they are, reducers say so.)
-std::optional<payload> round_engine::contribution(std::uint32_t index) const {
-  const auto& part = books_.parts()[index];
-  if (part.codec == codec_id::none)
-    return slice(payload_of(order_.values), part.offset * sizeof(float),
-                 part.count * sizeof(float));
-  auto values = std::span{*order_.values}.subspan(part.offset, part.count);
-  if (!all_finite(values))
-    return std::nullopt;
-  return encoded(part, values);
-}
-
 /// Finds out what the current view asks us to do, and reduces what can be.
 void round_engine::work() {
   const auto& view = books_.view();
@@ -166,7 +145,7 @@ void round_engine::work() {
 
 void round_engine::ship() {
   while (auto next = next_shipment()) {
-    auto bytes = contribution(next->part);
+    auto bytes = encoder_.contribution(books_.parts()[next->part]);
     std::lock_guard guard{mutex_};
     hand_over(*next, std::move(bytes));
   }
@@ -187,7 +166,7 @@ void round_engine::ship_all() {
   while (!to_ship_.empty()) {
     auto next = to_ship_.front();
     to_ship_.pop_front();
-    hand_over(next, contribution(next.part));
+    hand_over(next, encoder_.contribution(books_.parts()[next.part]));
   }
 }
 
@@ -206,8 +185,7 @@ void round_engine::hand_over(const round_books::shipment& shipment, std::optiona
   tell(shipment.owner, head, *std::move(bytes));
 }
 
-// -- parts that come in
-// ----------------------------------------------------------------------------
+// -- parts that come in ---------------------------------------------------------------------------
 
 bool round_engine::fits(const wire::part& head, std::size_t bytes) const {
   const auto& parts = books_.parts();
@@ -338,8 +316,7 @@ void round_engine::agree_on_weight(double weight_sum) {
     perform(protocol_.give_up({ec::bad_weight, "parts were summed over different weights"}));
 }
 
-// -- parts that we reduce
-// --------------------------------------------------------------------------
+// -- parts that we reduce -------------------------------------------------------------------------
 
 void round_engine::add(std::uint32_t index, std::size_t member, double weight, payload values) {
   auto added = own_.add(index, member, weight, std::move(values));
@@ -406,7 +383,7 @@ void round_engine::take_reduced(std::uint32_t index, member_set over,
     if (auto same = own_.reducer(index).unanimous(over)) {
       bytes = *same;
     } else {
-      bytes = encoded(part, {out.get(), part.count});
+      bytes = encoder_.encoded(part, {out.get(), part.count});
     }
     // What the others decode is what counts here, too.
     auto decoded = decode(part.codec, bytes.view(), std::span{out.get(), part.count});
@@ -431,8 +408,7 @@ void round_engine::collect() {
   perform(protocol_.on_result_complete(books_.view().number));
 }
 
-// -- the protocol
-// ----------------------------------------------------------------------------------
+// -- the protocol ---------------------------------------------------------------------------------
 
 void round_engine::on_word(std::size_t from, const wire::event& what) {
   if (const auto* word = std::get_if<wire::round_suspect>(&what)) {

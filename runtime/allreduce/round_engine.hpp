@@ -11,6 +11,7 @@
 
 #include "runtime/allreduce/inbound_event.hpp"
 #include "runtime/allreduce/own_parts.hpp"
+#include "runtime/allreduce/part_encoder.hpp"
 #include "runtime/allreduce/result_assembly.hpp"
 #include "runtime/allreduce/round_config.hpp"
 #include "runtime/allreduce/round_report.hpp"
@@ -101,8 +102,6 @@ private:
   void tell(std::size_t member, wire::event what, payload body = {});
   void tell_all(member_set members, const wire::event& what);
   [[nodiscard]] wire::part header(std::uint32_t index, wire::part_kind kind) const;
-  [[nodiscard]] payload encoded(const part_table::part& part, std::span<const float> values) const;
-  [[nodiscard]] std::optional<payload> contribution(std::uint32_t index) const;
   [[nodiscard]] bool fits(const wire::part& head, std::size_t bytes) const;
 
   void handle(const inbound_event& event);
@@ -132,7 +131,7 @@ private:
 
   const round_order order_;
   const round_config config_;
-  const std::shared_ptr<buffer_pool> encoded_;
+  const part_encoder encoder_;
   const std::shared_ptr<round_port> port_;
   const clock now_;
 

@@ -36,8 +36,7 @@ public:
   /// True once this peer is part of the run, alone or with others. Stays true.
   [[nodiscard]] bool joined() const { return joined_; }
 
-  // -- initial addresses
-  // ---------------------------------------------------------------------------
+  // -- initial addresses --------------------------------------------------------------------------
 
   /// Addresses to dial now: all but those of peers that are connected. Each owes a `reached` or a
   /// `failed`.
@@ -60,8 +59,7 @@ public:
   /// "host:port: reason" of every address that failed last time.
   [[nodiscard]] std::vector<std::string> failures() const;
 
-  // -- peers
-  // ----------------------------------------------------------------------------------------
+  // -- peers --------------------------------------------------------------------------------------
 
   /// True if this is how we joined.
   bool connected(const peer_id& peer);

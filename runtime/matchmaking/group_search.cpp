@@ -344,8 +344,7 @@ group_search::actions group_search::cancel(failure why) {
   return out;
 }
 
-// -- why there is no group
-// -------------------------------------------------------------------------
+// -- why there is no group ------------------------------------------------------------------------
 
 void group_search::note(known_peer& peer, ec said) const {
   peer.asked = true;

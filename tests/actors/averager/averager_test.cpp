@@ -40,8 +40,7 @@ protected:
   }
 };
 
-// -- what is averaged (spec/averaging.md §9.2)
-// ------------------------------------------------------
+// -- what is averaged (spec/averaging.md §9.2) ----------------------------------------------------
 
 TEST_F(Averager, EveryMixOfClientsAndAuxiliariesGetsThePlainMean) { // A1, A2
   struct mix {
@@ -237,8 +236,7 @@ TEST_F(Averager, ErrorFeedbackMakesRepeatedRoundsExact) {
   EXPECT_LT(exact, biased);
 }
 
-// -- control of a step (§1.4)
-// ------------------------------------------------------------------------
+// -- control of a step (§1.4) ---------------------------------------------------------------------
 
 TEST_F(Averager, AStepWaitsForItsTriggerWhileOthersRun) { // A8
   for (int i = 0; i < 4; ++i)
@@ -363,8 +361,7 @@ TEST_F(Averager, WithoutRetriesOneFailureIsTheEnd) {
   }
 }
 
-// -- refusals
-// ------------------------------------------------------------------------------------------
+// -- refusals -------------------------------------------------------------------------------------
 
 TEST_F(Averager, RefusesWhatCannotBeAveraged) {
   add();
@@ -409,8 +406,7 @@ TEST_F(Averager, ValuesThatComeWithTheTriggerAreCheckedToo) {
   EXPECT_EQ(open.get()->why.code, ec::non_finite);
 }
 
-// -- standing groups
-// -----------------------------------------------------------------------------------
+// -- standing groups ------------------------------------------------------------------------------
 
 TEST_F(Averager, AStandingGroupNeedsNoMatchmaking) {
   add();
