@@ -34,40 +34,49 @@ struct broker {
 
   caf::result<group_formed> begin(const find_group& msg) const {
     auto& st = state();
-    if (st.current)
+    if (st.current || st.next)
       return to_caf(ec::overloaded, "one search at a time");
     if (msg.gather.size() > gather_bytes_max)
       return to_caf(ec::oversize, "gather has " + std::to_string(msg.gather.size())
                                     + " bytes, at most " + std::to_string(gather_bytes_max)
                                     + " travel");
+    ++st.searches;
+    auto promise = self->make_response_promise<group_formed>();
+    matchmaker_state::waiting order{msg, promise, self->clock().now()};
+    if (st.loads)
+      look_at_loads(std::move(order));
+    else
+      start(std::move(order));
+    return promise;
+  }
+
+  void start(matchmaker_state::waiting order) const {
+    auto& st = state();
     group_search::options opts;
     opts.min_group_size = std::max<std::size_t>(config.min_group_size, config.min_contributors);
     opts.target_group_size = target_size();
-    opts.expected_peers = msg.expected_peers;
-    opts.min_matchmaking_time = std::max(config.min_matchmaking_time, msg.scheduled_in);
+    opts.expected_peers = order.what.expected_peers;
+    opts.min_matchmaking_time = std::max(config.min_matchmaking_time, order.what.scheduled_in);
     opts.request_timeout = config.request_timeout;
     opts.alone_after = config.alone_after;
     auto bandwidth = config.bandwidth ? config.bandwidth : st.measured;
     group_search::seeker me{ctx.record, config.mode == member_mode::client, bandwidth,
-                            static_cast<std::uint32_t>(config.mode), msg.gather};
-    auto began = self->clock().now();
-    auto number = ++st.searches;
-    st.current.emplace(group_search{std::move(me), opts, began + msg.deadline,
+                            static_cast<std::uint32_t>(config.mode), order.what.gather};
+    auto number = st.searches;
+    st.current.emplace(group_search{std::move(me), opts, order.began + order.what.deadline,
                                     st.random->fork(std::to_string(number))},
                        *st.key);
     auto& run = *st.current;
-    run.what = msg;
+    run.what = std::move(order.what);
     run.bandwidth = bandwidth;
-    run.schema = group_schema(config, msg.codecs);
-    run.began = began;
-    run.promise = self->make_response_promise<group_formed>();
-    auto promise = run.promise;
+    run.schema = group_schema(config, run.what.codecs);
+    run.began = order.began;
+    run.promise = std::move(order.promise);
     if (asks_connected())
       for (const auto& [id, peer] : st.connected)
         run.search.candidate(peer, std::nullopt);
     perform(run.search.start(now()));
     self->delayed_send(self, tick_interval, search_tick{number});
-    return promise;
   }
 
   /// With buckets, most of whom we are connected to are in another one.
@@ -115,6 +124,7 @@ struct broker {
             auto other = read_declaration(entry);
             if (!other || other->who.id == ctx.record.id)
               continue;
+            current->saw(other->who.id);
             if (!other->who.addresses.empty() || self->state.connected.contains(other->who.id))
               current->search.candidate(other->who, other->expiration);
           }
@@ -207,6 +217,7 @@ struct broker {
     }
     for (const auto& follower : a.followers)
       self->send(switchboard, tell_peer{follower.record, wire::begin_group{plan}, {}});
+    say_load();
     form(plan, std::move(terms));
   }
 
@@ -234,13 +245,62 @@ struct broker {
   }
 
   void end(const failure& why) const {
+    bool wanted = why.code == ec::cancelled || why.code == ec::shutting_down;
+    if (!wanted)
+      say_load();
     auto run = std::move(*state().current);
     state().current.reset();
     ctx.metrics->count_matchmaking(why.code, seconds_of(self->clock().now() - run.began), 0);
-    bool wanted = why.code == ec::cancelled || why.code == ec::shutting_down;
     ctx.log->log(wanted ? spdlog::level::debug : spdlog::level::info,
                  "matchmaking found no group under {}: {}", run.key.text(), to_string(why));
     run.promise.deliver(to_caf(why));
+  }
+
+  // -- how many buckets --------------------------------------------------------------------------
+
+  /// Begins the search once it is known how many bits the others' keys have, or cannot be.
+  void look_at_loads(matchmaker_state::waiting order) const {
+    auto& st = state();
+    st.next = std::move(order);
+    auto patience = std::min(config.request_timeout, milliseconds{st.next->what.deadline / 2});
+    find_records question{record_kind::group_member, st.loads->name(), true, patience};
+    auto go_on = [self = self, ctx = ctx, config = config, board = switchboard, table = dht,
+                  number = st.searches](const std::vector<record>& said) {
+      auto& st = self->state;
+      if (!st.next || st.searches != number)
+        return;
+      broker b{self, ctx, config, board, table};
+      b.follow(bucket_watch::read(said));
+      b.start(*std::exchange(st.next, std::nullopt));
+    };
+    self->request(dht, patience + 1s, question)
+      .then([go_on](const found_records& found) { go_on(found.records); },
+            [go_on, ctx = ctx](const caf::error& why) {
+              ctx.log->debug("could not ask how full buckets are: {}", to_string(from_caf(why)));
+              go_on({});
+            });
+  }
+
+  /// Our key gets as many bits as everybody else's.
+  void follow(const std::vector<bucket_load>& loads) const {
+    auto& key = *state().key;
+    auto length = elastic_length(loads, target_size());
+    if (!length || *length == key.bits().size())
+      return;
+    auto& random = *state().random;
+    key.resize(*length, [&] { return static_cast<unsigned>(random.below(2)); });
+    ctx.log->info("matchmaking under {} uses keys of {} bits from now on", config.prefix, *length);
+  }
+
+  /// Tells the others how many looked for a group in our bucket.
+  void say_load() const {
+    auto& st = state();
+    if (!st.loads)
+      return;
+    bucket_load seen{std::min(st.current->key.bits().size(), bucket_load::bits_max),
+                     st.current->seen.size() + 1};
+    auto now = ctx.wall->now();
+    publish(st.loads->say(seen, now + config.load_memory, now));
   }
 
   // -- what peers say ----------------------------------------------------------------------------
@@ -264,6 +324,7 @@ struct broker {
     } else if (join->epoch != current->what.epoch) {
       reply.code = ec::epoch_mismatch;
     } else {
+      current->saw(msg.from.id);
       group_search::seeker asker{msg.from, join->mode == member_mode::client, join->bandwidth,
                                  static_cast<std::uint32_t>(join->mode), join->gather};
       auto decided = current->search.on_join(asker, join->expiration, now());
@@ -407,6 +468,8 @@ matchmaker_impl::behavior_type matchmaker(self_pointer self, node_context ctx,
   }
   if (auto warning = matchmaking_warning(config))
     ctx.log->warn("{}", *warning);
+  if (config.elastic_bits)
+    self->state.loads.emplace(ctx.run_id, config.prefix, ctx.self);
   self->state.key = *group_key::make(config.prefix, config.initial_group_bits);
   auto with = [self, ctx, config, switchboard, dht](auto&& action) {
     return action(broker{self, ctx, config, switchboard, dht});
@@ -429,6 +492,10 @@ matchmaker_impl::behavior_type matchmaker(self_pointer self, node_context ctx,
     },
     [with](const set_bandwidth& msg) { with([&](const broker& b) { b.set_measured(msg); }); },
     [self, with](cancel_search) {
+      if (auto& next = self->state.next) {
+        next->promise.deliver(to_caf(ec::cancelled));
+        next.reset();
+      }
       if (self->state.current)
         with([&](const broker& b) {
           b.perform(self->state.current->search.cancel({ec::cancelled, {}}));

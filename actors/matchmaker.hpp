@@ -2,11 +2,13 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include <caf/all.hpp>
 
 #include "actors/actors.hpp"
+#include "actors/bucket_watch.hpp"
 #include "actors/group_declaration.hpp"
 #include "actors/matchmaking_config.hpp"
 #include "actors/node_context.hpp"
@@ -24,6 +26,8 @@ struct search_tick {
 struct matchmaker_state {
   static inline const char* name = "matchmaker";
 
+  static constexpr std::size_t seen_max = 4096;
+
   struct running {
     running(group_search machine, group_key bucket)
       : search(std::move(machine)), key(std::move(bucket)) {}
@@ -36,16 +40,32 @@ struct matchmaker_state {
     steady_time began;
     caf::typed_response_promise<group_formed> promise;
     bool looking_up = false;
+    std::set<peer_id> seen; // others that look for a group in this bucket
+
+    /// Strangers cannot make us remember any number of them.
+    void saw(const peer_id& other) {
+      if (seen.size() < seen_max)
+        seen.insert(other);
+    }
   };
+  /// A search that waits for what others say of their buckets.
+  struct waiting {
+    find_group what;
+    caf::typed_response_promise<group_formed> promise;
+    steady_time began;
+  };
+
+  std::optional<waiting> next;
 
   std::optional<running> current;
   std::optional<group_key> key;             // of the next search; there from the beginning
   std::optional<double> measured;           // our bandwidth, bytes per second
-  std::uint64_t searches = 0;               // number of `current`
+  std::uint64_t searches = 0;               // number of `next` or `current`
   std::pair<std::uint64_t, peer_id> led_by; // the last search that ended under a leader
   std::map<peer_id, peer_record> connected;
   recent_seekers seekers; // found us not looking
   std::optional<group_declaration> declaration;
+  std::optional<bucket_watch> loads; // none: the number of bits stays
   std::optional<random_source> random;
 };
 

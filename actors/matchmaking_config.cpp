@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "runtime/crypto/digest.hpp"
+#include "runtime/matchmaking/bucket_load.hpp"
 #include "runtime/matchmaking/group_key.hpp"
 
 namespace waggle {
@@ -46,6 +47,11 @@ status check_matchmaking_config(const matchmaking_config& config, bool client) {
     return bad("min_matchmaking_time must be positive: others need a chance to hear of the group");
   if (config.request_timeout <= 0ms)
     return bad("request_timeout must be positive");
+  if (config.load_memory <= 0ms || config.load_memory > 10min)
+    return bad("load_memory must be positive, and at most 10 minutes");
+  if (config.elastic_bits && config.initial_group_bits.size() > bucket_load::bits_max)
+    return bad("initial_group_bits: at most " + std::to_string(bucket_load::bits_max)
+               + " with elastic_bits");
   if (config.alone_after < 0ms)
     return bad("alone_after must not be negative");
   return done{};

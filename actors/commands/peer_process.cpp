@@ -225,7 +225,9 @@ node_config::averaging_parts averaging_from(const run_options& o, const std::str
     m.bandwidth = static_cast<double>(*o.bandwidth);
   parts.averaging.measures_bandwidth = !o.bandwidth;
   m.min_vector_size = o.min_vector_size;
-  m.initial_group_bits = o.group_bits;
+  m.elastic_bits = o.group_bits == "auto";
+  if (!m.elastic_bits)
+    m.initial_group_bits = o.group_bits;
   if (o.part_bytes)
     m.parts = {static_cast<std::uint32_t>(
                  std::min<std::uint64_t>(*o.part_bytes / sizeof(float), part_elements_max)),

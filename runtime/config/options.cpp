@@ -239,11 +239,13 @@ std::vector<option_spec> make_table() {
      "Congestion control of links to other machines; auto: cubic, and bbr where packets get lost.",
      "averaging", text(&o::congestion)},
     {"group-bits", "BITS", "",
-     "Bucket of 0 and 1 to look for partners in; it changes after every round. Empty: one bucket.",
+     "Bucket of 0 and 1 to look for partners in; it changes after every round. auto: as many "
+     "buckets "
+     "as the swarm is large for, by --target-group-size. Empty: one.",
      "averaging",
      [](o& x, std::string_view v) -> status {
-       if (v.find_first_not_of("01") != std::string_view::npos || v.size() > 64)
-         return failure{ec::bad_config, "is not a row of at most 64 0 and 1"};
+       if (v != "auto" && (v.find_first_not_of("01") != std::string_view::npos || v.size() > 64))
+         return failure{ec::bad_config, "is neither auto nor a row of at most 64 0 and 1"};
        x.group_bits = std::string{v};
        return done{};
      }},

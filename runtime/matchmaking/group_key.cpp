@@ -99,6 +99,14 @@ result<group_key> group_key::parse(std::string_view text) {
   return make(std::string{text.substr(0, dot)}, std::string{text.substr(dot + separator.size())});
 }
 
+void group_key::resize(std::size_t length, const std::function<unsigned()>& further) {
+  WAGGLE_CHECK(length <= bits_max, std::to_string(length));
+  if (bits_.size() > length)
+    bits_.erase(0, bits_.size() - length);
+  while (bits_.size() < length)
+    bits_.insert(bits_.begin(), further() == 0 ? '0' : '1');
+}
+
 void group_key::move_on(const round_id& group, std::size_t position, std::size_t members,
                         std::size_t buckets) {
   WAGGLE_CHECK(position < members && members <= buckets, "no bucket for this member");

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +34,10 @@ public:
   [[nodiscard]] const std::string& prefix() const { return prefix_; }
   [[nodiscard]] const std::string& bits() const { return bits_; }
   [[nodiscard]] std::string text() const { return prefix_ + ".0b" + bits_; }
+
+  /// Keeps the last `length` bits; where there are fewer, puts `further` ones before them.
+  /// REQUIRES: length <= bits_max; further() gives 0 or 1.
+  void resize(std::size_t length, const std::function<unsigned()>& further);
 
   /// To be called by every member when `group` has formed (§2.3): shifts the digits of the bucket
   /// that belongs to the member at `position` into the bits, whose number stays the same. Without

@@ -30,6 +30,8 @@ struct surroundings {
   std::vector<tell_peer> told;
   std::vector<record> stored;
   record_store* table = nullptr; // the swarm's, with the rules of the real one
+  bool finds = true;             // false: it does not answer questions
+  std::vector<caf::typed_response_promise<found_records>> unanswered;
   std::shared_ptr<testing::manual_clock> wall;
 };
 using world = std::shared_ptr<surroundings>;
@@ -76,7 +78,7 @@ inline dht_id key_of(const std::string& name) {
   return record_key("test", record_kind::group_member, name);
 }
 
-inline dht_router_actor::behavior_type fake_dht(dht_router_actor::pointer, world around) {
+inline dht_router_actor::behavior_type fake_dht(dht_router_actor::pointer self, world around) {
   return {
     [](const inbound_call&) -> caf::result<outbound_answer> { return to_caf(ec::not_ready); },
     [](const inbound_event&) {},
@@ -89,7 +91,11 @@ inline dht_router_actor::behavior_type fake_dht(dht_router_actor::pointer, world
         valid ? around->table->put(key_of(msg.entry.name), msg.entry, now) : valid.error().code;
       return code == ec::none ? store_report{1, 0, 0, ec::none} : store_report{0, 1, 0, code};
     },
-    [=](const find_records& msg) {
+    [=](const find_records& msg) -> caf::result<found_records> {
+      if (!around->finds) {
+        around->unanswered.push_back(self->make_response_promise<found_records>());
+        return around->unanswered.back();
+      }
       record_merge merge;
       auto now = around->wall->now();
       for (const auto& entry : around->table->get(key_of(msg.name), now))

@@ -1,0 +1,103 @@
+#include "runtime/matchmaking/bucket_load.hpp"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "runtime/core/random.hpp"
+#include "runtime/matchmaking/group_key.hpp"
+
+namespace waggle {
+namespace {
+
+TEST(BucketLoad, IsReadBack) {
+  for (bucket_load load : {bucket_load{0, 1}, {3, 17}, {20, 1'000'000}})
+    EXPECT_EQ(bucket_load::parse(load.text()), load) << load.text();
+}
+
+TEST(BucketLoad, NothingElseIsRead) {
+  for (const char* text :
+       {"", " ", "3", "3 ", " 17", "3  17", "3 17 ", "3,17", "03 17", "3 017", "-3 17", "3 -17",
+        "3 0", "21 1", "3 1000001", "3 99999999999999999999", "99999999999999999999 3", "a b"})
+    EXPECT_FALSE(bucket_load::parse(text)) << '"' << text << '"';
+}
+
+TEST(ElasticLength, NobodyKnowsNothing) {
+  EXPECT_FALSE(elastic_length({}, 8));
+}
+
+TEST(ElasticLength, SplitsWhatIsCrowdedAndMergesWhatIsEmpty) {
+  struct row {
+    bucket_load seen;
+    std::size_t length;
+  };
+  for (auto [seen, length] : {row{{0, 1}, 0},
+                              {{0, 16}, 0},
+                              {{0, 17}, 1},
+                              {{0, 64}, 2},
+                              {{0, 65}, 3},
+                              {{3, 8}, 3},
+                              {{3, 16}, 3},
+                              {{3, 17}, 4},
+                              {{3, 4}, 3},
+                              {{3, 3}, 2},
+                              {{3, 1}, 1},
+                              {{1, 1}, 0}})
+    EXPECT_EQ(elastic_length({seen}, 8), length) << seen.text();
+}
+
+TEST(ElasticLength, OneStepThereIsNoneBack) {
+  for (std::size_t peers = 1; peers < 500; ++peers) {
+    auto length = *elastic_length({{0, peers}}, 8);
+    auto in_a_bucket = std::max<std::size_t>(peers >> length, 1);
+    EXPECT_EQ(elastic_length({{length, in_a_bucket}}, 8), length) << peers;
+  }
+}
+
+// Peers with different lengths of their own come to the same one.
+TEST(ElasticLength, IsTheSameForAllWhoKnowTheSame) {
+  std::vector<bucket_load> loads{{2, 10}, {2, 14}, {2, 7}, {0, 1}, {0, 3}};
+  EXPECT_EQ(elastic_length(loads, 8), 2U);
+  std::reverse(loads.begin(), loads.end());
+  EXPECT_EQ(elastic_length(loads, 8), 2U);
+}
+
+TEST(ElasticLength, AFewThatLieChangeNothing) {
+  std::vector<bucket_load> loads(5, {2, 10});
+  auto honest = elastic_length(loads, 8);
+  for (bucket_load lie : {bucket_load{20, 1'000'000}, {0, 1}, {0, 1'000'000}, {20, 1}}) {
+    auto told = loads;
+    told.insert(told.end(), 4, lie);
+    EXPECT_EQ(elastic_length(told, 8), honest) << lie.text();
+  }
+}
+
+TEST(ElasticLength, NeverGrowsBeyondTheLimit) {
+  EXPECT_EQ(elastic_length({{20, 1'000'000}}, 2), bucket_load::bits_max);
+}
+
+TEST(GroupKeyResize, KeepsWhatItCanAndSplitsEvenly) {
+  auto key = *group_key::make("p", "1011");
+  key.resize(2, [] { return 0U; });
+  EXPECT_EQ(key.bits(), "11");
+  key.resize(4, [] { return 1U; });
+  EXPECT_EQ(key.bits(), "1111");
+  key.resize(0, [] { return 0U; });
+  EXPECT_EQ(key.bits(), "");
+  random_source random{1};
+  std::map<std::string, int> crowds;
+  for (int i = 0; i < 4'000; ++i) {
+    auto one = *group_key::make("p", "");
+    one.resize(2, [&] { return static_cast<unsigned>(random.below(2)); });
+    ++crowds[one.bits()];
+  }
+  ASSERT_EQ(crowds.size(), 4U);
+  for (const auto& [bits, peers] : crowds)
+    EXPECT_NEAR(peers, 1'000, 120) << bits; // four standard deviations
+}
+
+} // namespace
+} // namespace waggle
