@@ -239,9 +239,7 @@ std::vector<option_spec> make_table() {
      "Congestion control of links to other machines; auto: cubic, and bbr where packets get lost.",
      "averaging", text(&o::congestion)},
     {"group-bits", "BITS", "",
-     "Bucket of 0 and 1 to look for partners in; it changes after every round. auto: as many "
-     "buckets "
-     "as the swarm is large for, by --target-group-size. Empty: one.",
+     "Bucket of 0 and 1 to look for partners in, empty: one for all; auto: as the swarm grows.",
      "averaging",
      [](o& x, std::string_view v) -> status {
        if (v != "auto" && (v.find_first_not_of("01") != std::string_view::npos || v.size() > 64))
