@@ -52,6 +52,7 @@ struct broker {
 
   void start(matchmaker_state::waiting order) const {
     auto& st = state();
+    st.left_over.clear();
     group_search::options opts;
     opts.min_group_size = std::max<std::size_t>(config.min_group_size, config.min_contributors);
     opts.target_group_size = target_size();
@@ -150,6 +151,8 @@ struct broker {
           b.tell_leave(to);
         return;
       }
+      if (code == ec::schema_mismatch)
+        self->state.current->saw_other_kind(to.id);
       std::optional<peer_record> hint;
       if (!suggested.empty())
         hint = suggested.front();
@@ -232,6 +235,11 @@ struct broker {
     auto& st = state();
     auto run = std::move(*st.current);
     st.current.reset();
+    st.left_over = std::move(run.seen);
+    for (const auto& member : plan.members)
+      st.left_over.erase(member.peer.id);
+    for (const auto& other : run.other_kind)
+      st.left_over.erase(other);
     // Before the caller hears of the group, whatever becomes of its round: the next search must not
     // begin in the old bucket.
     bool scattered = !run.key.bits().empty();
@@ -319,6 +327,7 @@ struct broker {
       reply.code = ec::protocol_violation;
     } else if (join->schema != current->schema) {
       reply.code = ec::schema_mismatch;
+      current->saw_other_kind(msg.from.id);
     } else if (join->group_key != current->key.text()) {
       reply.code = ec::wrong_group_key;
     } else if (join->epoch != current->what.epoch) {
@@ -345,9 +354,13 @@ struct broker {
     return promise;
   }
 
+  /// Who would be left out if a group that was found here went on among itself.
   seekers who_seeks(const codec_plan& codecs) const {
-    return {
-      state().seekers.wanting(group_schema(config, codecs), state().key->text(), now().steady)};
+    const auto& st = state();
+    auto found = st.seekers.wanting(group_schema(config, codecs), st.key->text(), now().steady);
+    std::set<peer_id> all{found.begin(), found.end()};
+    all.insert(st.left_over.begin(), st.left_over.end());
+    return {{all.begin(), all.end()}};
   }
 
   void on_event(const inbound_event& msg) const {

@@ -40,12 +40,17 @@ struct matchmaker_state {
     steady_time began;
     caf::typed_response_promise<group_formed> promise;
     bool looking_up = false;
-    std::set<peer_id> seen; // others that look for a group in this bucket
+    std::set<peer_id> seen;       // others that look for a group in this bucket
+    std::set<peer_id> other_kind; // of those, as far as we know: for another vector
 
     /// Strangers cannot make us remember any number of them.
     void saw(const peer_id& other) {
       if (seen.size() < seen_max)
         seen.insert(other);
+    }
+    void saw_other_kind(const peer_id& other) {
+      if (other_kind.size() < seen_max)
+        other_kind.insert(other);
     }
   };
   /// A search that waits for what others say of their buckets.
@@ -64,6 +69,9 @@ struct matchmaker_state {
   std::pair<std::uint64_t, peer_id> led_by; // the last search that ended under a leader
   std::map<peer_id, peer_record> connected;
   recent_seekers seekers; // found us not looking
+  /// Who looked for a group where and when we found ours, and is not in it: the swarm has more
+  /// peers than a group. Until the next search.
+  std::set<peer_id> left_over;
   std::optional<group_declaration> declaration;
   std::optional<bucket_watch> loads; // none: the number of bits stays
   std::optional<random_source> random;

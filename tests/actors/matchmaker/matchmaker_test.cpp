@@ -51,6 +51,49 @@ TEST_F(Matchmaker, RemembersForAWhileWhoFoundItNotLooking) {
   EXPECT_FALSE(contains(100)) << "it would have asked again by now";
 }
 
+// Else a swarm larger than a group would fall into groups that never meet.
+TEST_F(Matchmaker, KnowsWhoIsLeftOverWhenItsGroupIsFull) {
+  matchmaking_config config;
+  config.target_group_size = 2;
+  std::vector<peer> peers;
+  std::vector<pending<group_formed>> groups;
+  for (std::uint64_t seed = 1; seed <= 4; ++seed)
+    peers.push_back(wire_up(seed, config));
+  auto another = config;
+  another.min_vector_size = 7;
+  auto stranger = wire_up(5, another);
+  for (const auto& p : peers)
+    groups.push_back(find(p, search(10s)));
+  find(stranger, search(10s));
+  pass(9s);
+  bool known = false; // whoever knows looks again, and asks the others
+  for (std::size_t i = 0; i < peers.size(); ++i) {
+    ASSERT_TRUE(groups[i].get()) << to_string(groups[i].get().error());
+    std::set<peer_id> outside;
+    for (const auto& p : peers)
+      outside.insert(p.ctx.record.id);
+    for (const auto& member : groups[i].get()->plan.members)
+      outside.erase(member.peer.id);
+    auto left = ask<seekers>(peers[i].maker, get_seekers{search().codecs});
+    ASSERT_TRUE(left);
+    for (const auto& id : left->peers)
+      EXPECT_TRUE(outside.contains(id)) << "of its own group, or of another kind";
+    known = known || !left->peers.empty();
+  }
+  EXPECT_TRUE(known);
+}
+
+TEST_F(Matchmaker, NobodyIsLeftOverWhenAllAreInTheGroup) {
+  auto a = wire_up(1);
+  auto b = wire_up(2);
+  auto first = find(a, search(10s));
+  auto second = find(b, search(10s));
+  pass(9s);
+  ASSERT_TRUE(first.get() && second.get());
+  for (const auto* p : {&a, &b})
+    EXPECT_TRUE(ask<seekers>(p->maker, get_seekers{search().codecs})->peers.empty());
+}
+
 TEST_F(Matchmaker, PeersThatOnlyShareTheTableMeetThere) {
   auto a = wire_up(1);
   auto b = wire_up(2);
