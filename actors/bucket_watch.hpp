@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,15 +27,19 @@ public:
   /// Replaces what this peer said before, also where the clock stands still.
   [[nodiscard]] record say(const bucket_load& seen, swarm_time expiration, swarm_time now);
 
-  /// What is said by records that have passed `validate_record`; those that make no sense count for
-  /// nothing.
-  static std::vector<bucket_load> read(const std::vector<record>& entries);
+  /// What is known by records that have passed `validate_record`, and what we said last, however
+  /// long ago. Those that make no sense count for nothing. Of many only the newest quarter counts:
+  /// of those who are gone some are still remembered.
+  [[nodiscard]] std::vector<bucket_load> known(std::vector<record> entries) const;
+
+  static constexpr std::size_t newest_min = 5;
 
 private:
   std::string run_id_;
   std::string name_;
   std::shared_ptr<const identity> signer_;
   std::uint64_t sequence_ = 0; // of the last record
+  std::optional<bucket_load> last_;
 };
 
 } // namespace waggle

@@ -30,6 +30,9 @@ struct broker {
 
   // -- one search ---------------------------------------------------------------------------------
 
+  std::size_t min_size() const {
+    return std::max<std::size_t>(config.min_group_size, config.min_contributors);
+  }
   std::size_t target_size() const { return std::min(config.target_group_size, round_members_max); }
 
   caf::result<group_formed> begin(const find_group& msg) const {
@@ -42,7 +45,7 @@ struct broker {
                                     + " travel");
     ++st.searches;
     auto promise = self->make_response_promise<group_formed>();
-    matchmaker_state::waiting order{msg, promise, self->clock().now()};
+    matchmaker_state::waiting order{msg, promise, self->clock().now(), *st.key};
     if (st.loads)
       look_at_loads(std::move(order));
     else
@@ -54,10 +57,12 @@ struct broker {
     auto& st = state();
     st.left_over.clear();
     group_search::options opts;
-    opts.min_group_size = std::max<std::size_t>(config.min_group_size, config.min_contributors);
+    opts.min_group_size = min_size();
     opts.target_group_size = target_size();
     opts.expected_peers = order.what.expected_peers;
-    opts.min_matchmaking_time = std::max(config.min_matchmaking_time, order.what.scheduled_in);
+    auto waited = std::chrono::duration_cast<milliseconds>(self->clock().now() - order.began);
+    opts.min_matchmaking_time =
+      std::max(config.min_matchmaking_time, order.what.scheduled_in - waited);
     opts.request_timeout = config.request_timeout;
     opts.alone_after = config.alone_after;
     auto bandwidth = config.bandwidth ? config.bandwidth : st.measured;
@@ -66,7 +71,7 @@ struct broker {
     auto number = st.searches;
     st.current.emplace(group_search{std::move(me), opts, order.began + order.what.deadline,
                                     st.random->fork(std::to_string(number))},
-                       *st.key);
+                       order.key);
     auto& run = *st.current;
     run.what = std::move(order.what);
     run.bandwidth = bandwidth;
@@ -151,8 +156,10 @@ struct broker {
           b.tell_leave(to);
         return;
       }
-      if (code == ec::schema_mismatch)
-        self->state.current->saw_other_kind(to.id);
+      // What a peer says only to those that want the same as it does.
+      if (code == ec::none || code == ec::not_a_leader || code == ec::group_full
+          || code == ec::bad_expiration || code == ec::duplicate_peer)
+        self->state.current->met(to.id);
       std::optional<peer_record> hint;
       if (!suggested.empty())
         hint = suggested.front();
@@ -235,11 +242,9 @@ struct broker {
     auto& st = state();
     auto run = std::move(*st.current);
     st.current.reset();
-    st.left_over = std::move(run.seen);
+    st.left_over = std::move(run.alike);
     for (const auto& member : plan.members)
       st.left_over.erase(member.peer.id);
-    for (const auto& other : run.other_kind)
-      st.left_over.erase(other);
     // Before the caller hears of the group, whatever becomes of its round: the next search must not
     // begin in the old bucket.
     bool scattered = !run.key.bits().empty();
@@ -278,8 +283,9 @@ struct broker {
       if (!st.next || st.searches != number)
         return;
       broker b{self, ctx, config, board, table};
-      b.follow(bucket_watch::read(said));
-      b.start(*std::exchange(st.next, std::nullopt));
+      auto order = *std::exchange(st.next, std::nullopt);
+      b.follow(st.loads->known(said), order.key);
+      b.start(std::move(order));
     };
     self->request(dht, patience + 1s, question)
       .then([go_on](const found_records& found) { go_on(found.records); },
@@ -289,14 +295,16 @@ struct broker {
             });
   }
 
-  /// Our key gets as many bits as everybody else's.
-  void follow(const std::vector<bucket_load>& loads) const {
-    auto& key = *state().key;
-    auto length = elastic_length(loads, target_size());
+  /// The key of the search that begins gets as many bits as everybody else's.
+  void follow(const std::vector<bucket_load>& loads, group_key& key) const {
+    auto length = elastic_length(loads, target_size(), min_size());
     if (!length || *length == key.bits().size())
       return;
+    bool is_ours = key == *state().key; // else others were set meanwhile, for the next one
     auto& random = *state().random;
     key.resize(*length, [&] { return static_cast<unsigned>(random.below(2)); });
+    if (is_ours)
+      state().key = key;
     ctx.log->info("matchmaking under {} uses keys of {} bits from now on", config.prefix, *length);
   }
 
@@ -305,8 +313,7 @@ struct broker {
     auto& st = state();
     if (!st.loads)
       return;
-    bucket_load seen{std::min(st.current->key.bits().size(), bucket_load::bits_max),
-                     st.current->seen.size() + 1};
+    bucket_load seen{st.current->key.bits().size(), st.current->seen.size() + 1};
     auto now = ctx.wall->now();
     publish(st.loads->say(seen, now + config.load_memory, now));
   }
@@ -327,13 +334,12 @@ struct broker {
       reply.code = ec::protocol_violation;
     } else if (join->schema != current->schema) {
       reply.code = ec::schema_mismatch;
-      current->saw_other_kind(msg.from.id);
     } else if (join->group_key != current->key.text()) {
       reply.code = ec::wrong_group_key;
     } else if (join->epoch != current->what.epoch) {
       reply.code = ec::epoch_mismatch;
     } else {
-      current->saw(msg.from.id);
+      current->met(msg.from.id);
       group_search::seeker asker{msg.from, join->mode == member_mode::client, join->bandwidth,
                                  static_cast<std::uint32_t>(join->mode), join->gather};
       auto decided = current->search.on_join(asker, join->expiration, now());
@@ -440,6 +446,9 @@ struct broker {
     auto key = group_key::make(config.prefix, msg.bits);
     if (!key)
       return to_caf(key.error());
+    if (config.elastic_bits && key->bits().size() > bucket_load::bits_max)
+      return to_caf(ec::bad_config, "at most " + std::to_string(bucket_load::bits_max)
+                                      + " group bits where their number is elastic");
     state().key = std::move(*key);
     return group_bits{state().key->bits()};
   }

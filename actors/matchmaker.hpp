@@ -40,17 +40,18 @@ struct matchmaker_state {
     steady_time began;
     caf::typed_response_promise<group_formed> promise;
     bool looking_up = false;
-    std::set<peer_id> seen;       // others that look for a group in this bucket
-    std::set<peer_id> other_kind; // of those, as far as we know: for another vector
+    std::set<peer_id> seen;  // others that look for a group in this bucket
+    std::set<peer_id> alike; // of those: proved to want the same, and reachable
 
     /// Strangers cannot make us remember any number of them.
     void saw(const peer_id& other) {
       if (seen.size() < seen_max)
         seen.insert(other);
     }
-    void saw_other_kind(const peer_id& other) {
-      if (other_kind.size() < seen_max)
-        other_kind.insert(other);
+    void met(const peer_id& other) {
+      saw(other);
+      if (alike.size() < seen_max)
+        alike.insert(other);
     }
   };
   /// A search that waits for what others say of their buckets.
@@ -58,6 +59,7 @@ struct matchmaker_state {
     find_group what;
     caf::typed_response_promise<group_formed> promise;
     steady_time began;
+    group_key key;
   };
 
   std::optional<waiting> next;

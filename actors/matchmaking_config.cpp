@@ -47,8 +47,8 @@ status check_matchmaking_config(const matchmaking_config& config, bool client) {
     return bad("min_matchmaking_time must be positive: others need a chance to hear of the group");
   if (config.request_timeout <= 0ms)
     return bad("request_timeout must be positive");
-  if (config.load_memory <= 0ms || config.load_memory > 10min)
-    return bad("load_memory must be positive, and at most 10 minutes");
+  if (config.load_memory <= 0ms || config.load_memory > 9min)
+    return bad("load_memory must be positive, and at most 9 minutes: the DHT keeps it for 10");
   if (config.elastic_bits && config.initial_group_bits.size() > bucket_load::bits_max)
     return bad("initial_group_bits: at most " + std::to_string(bucket_load::bits_max)
                + " with elastic_bits");

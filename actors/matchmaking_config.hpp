@@ -19,11 +19,11 @@ struct matchmaking_config {
   /// rounds (spec/averaging.md §2.4).
   std::string initial_group_bits;
   /// As many bits as the swarm needs: buckets with more than twice the target size are split, those
-  /// with less than half of it are merged. What peers saw of their buckets goes through the DHT;
+  /// with half of it or less are merged. What peers saw of their buckets goes through the DHT;
   /// each search looks there first. All peers of a run should have this alike.
   bool elastic_bits = false;
-  /// How long what one peer saw counts: longer than from one round to the next.
-  milliseconds load_memory{120'000};
+  /// How long what one peer saw counts at most; best longer than from one round to the next.
+  milliseconds load_memory{540'000};
   /// Over whatever else both sides must share (shapes, optimizer).
   digest schema;
   member_mode mode = member_mode::node;

@@ -187,8 +187,8 @@ struct group_formed {
 };
 /// Command: stop the current search. It fails with ec::cancelled.
 struct cancel_search {};
-/// Query: who wanted to join a group for a vector of this kind lately, and found us not
-/// looking for one? Answered with seekers.
+/// Query: who would be left out of a group that goes on among itself? Who asked us in vain lately,
+/// and who looked when our group formed. Answered with seekers.
 struct get_seekers {
   codec_plan codecs;
 };

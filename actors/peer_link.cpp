@@ -106,6 +106,7 @@ public:
     if (st.ping_nonce == 0 || pong.nonce != st.ping_nonce)
       return;
     st.ping_nonce = 0;
+    st.arrived_before = st.pinged;
     ctx_.metrics->observe_rtt(seconds_of(self_->clock().now() - st.pinged));
   }
 
@@ -282,7 +283,9 @@ bool unused(self_pointer self, const link_config& config, steady_time now) {
       || std::any_of(st.inbound_calls.begin(), st.inbound_calls.end(), wanted))
     st.last_use = now;
   st.last_use = std::max(st.last_use, steady_time{steady_time::duration{st.seen->used.load()}});
-  return now - st.last_use >= config.unused_for;
+  // What was written since the last look before that, the next ping came behind.
+  return now - st.last_use >= config.unused_for
+         && st.arrived_before >= st.last_use + config.ping_interval;
 }
 
 void check(self_pointer self, const link_config& config) {
@@ -418,6 +421,7 @@ peer_link_impl::behavior_type peer_link(self_pointer self, node_context ctx, lin
       self->state.close_when_unused = msg.why;
       self->state.last_use = self->clock().now();
     },
+    [self](keep_link) { self->state.close_when_unused.reset(); },
     [self, ctx, config](frame_arrived& msg) { on_frame(self, ctx, config, msg); },
     [self, owner, number](const connection_ended& msg) { on_end(self, owner, number, msg.why); },
     [self](const use_services& msg) { self->state.services = msg.services; },

@@ -64,6 +64,8 @@ struct connection_ended {
 struct use_services {
   service_table services;
 };
+/// Command to the link: after all, it is not to end once nobody has used it for a while.
+struct keep_link {};
 /// To itself: is the peer still there?
 struct check_silence {};
 /// To itself: this call's time is up.
@@ -93,6 +95,8 @@ struct peer_link_state {
   std::map<std::uint64_t, bool> inbound_calls;
   std::optional<failure> close_when_unused;
   steady_time last_use; // as far as `check` knows
+  /// When the last ping left that was answered: what was sent before it has arrived.
+  steady_time arrived_before;
   std::optional<failure> ended;
   bool said_goodbye = false;
   std::optional<net::failure_detector> detector;
@@ -113,8 +117,8 @@ struct peer_link_state {
 
 using peer_link_impl =
   peer_link_actor::extend<caf::reacts_to<frame_arrived>, caf::reacts_to<connection_ended>,
-                          caf::reacts_to<use_services>, caf::reacts_to<check_silence>,
-                          caf::reacts_to<call_expired>>;
+                          caf::reacts_to<use_services>, caf::reacts_to<keep_link>,
+                          caf::reacts_to<check_silence>, caf::reacts_to<call_expired>>;
 
 /// One connection: our calls and their deadlines, the peer's calls and their answers, signs of
 /// life.
@@ -136,6 +140,7 @@ std::string_view prefix_of(const wire::event& what);
 WAGGLE_LOCAL(frame_arrived)
 WAGGLE_LOCAL(connection_ended)
 WAGGLE_LOCAL(use_services)
+WAGGLE_LOCAL(keep_link)
 WAGGLE_LOCAL(check_silence)
 WAGGLE_LOCAL(call_expired)
 WAGGLE_LOCAL(link_down)

@@ -105,12 +105,20 @@ void enter(self_pointer self, const node_context& ctx, const switchboard_config&
   peer.connections.push_back({number, link, actor, link->outbound()});
   if (peer.connections.size() > 1) {
     // Two sides dialled at once: whoever dialled the one that is not used lets it end.
-    const auto& used = canonical(ctx.record.id, remote.id, peer.connections);
+    const auto& wanted = canonical(ctx.record.id, remote.id, peer.connections);
     for (const auto& c : peer.connections)
-      if (c.number != used.number && c.outbound)
+      if (c.number != wanted.number && c.outbound)
         self->send(c.actor, close_link{{ec::none, "one connection is enough"}, true});
   }
-  ctx.links->set(remote.id, canonical(ctx.record.id, remote.id, peer.connections).link);
+  const auto& used = canonical(ctx.record.id, remote.id, peer.connections);
+  ctx.links->set(remote.id, used.link);
+  // A peer that dials again and again must not hold all of our links.
+  if (peer.connections.size() > config.links_per_peer_max)
+    for (const auto& c : peer.connections)
+      if (c.number != used.number) {
+        self->send(c.actor, close_link{{ec::overloaded, "too many connections"}, false});
+        break;
+      }
   count_connections(self, ctx);
   if (is_new) {
     ctx.metrics->count_peer_join();
@@ -130,8 +138,11 @@ void on_link_down(self_pointer self, const node_context& ctx, const link_down& m
     return;
   std::erase_if(entry->second.connections,
                 [&](const connection& c) { return c.number == msg.link; });
-  if (!entry->second.connections.empty())
-    ctx.links->set(msg.peer, canonical(ctx.record.id, msg.peer, entry->second.connections).link);
+  if (!entry->second.connections.empty()) {
+    const auto& used = canonical(ctx.record.id, msg.peer, entry->second.connections);
+    ctx.links->set(msg.peer, used.link);
+    self->send(caf::actor_cast<peer_link_impl>(used.actor), keep_link{});
+  }
   if (entry->second.connections.empty()) {
     ctx.links->erase(msg.peer);
     st.peers.erase(entry);

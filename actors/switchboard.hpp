@@ -19,6 +19,8 @@ struct switchboard_config {
   milliseconds dial_timeout{5'000};
   /// Links at once, both directions; further inbound ones are closed with ec::overloaded.
   std::size_t links_max = 256;
+  /// Of those, with one peer: two that were dialled at once, and some that are about to end.
+  std::size_t links_per_peer_max = 4;
   /// Messages that wait for a dial to one peer; more are refused (calls) or dropped (events).
   std::size_t waiting_max = 1024;
   link_config link;

@@ -144,6 +144,8 @@ round_protocol::actions round_protocol::on_suspect(std::size_t from, std::uint32
     return out;
   if (view < view_.number && from != member)
     return out; // about a view that is over
+  if (from == member && member == coordinator())
+    yields_to_.reset(); // it is not ahead any more
   return on_suspicion(member, reason, now);
 }
 
@@ -378,12 +380,15 @@ round_protocol::actions round_protocol::on_standing(std::size_t from,
 
 void round_protocol::fall_behind(actions& out, const takeover_standing& standing) {
   const auto& ahead = standing.view;
-  if (ahead.number > view_.number && !ahead.participant_set().contains(self_))
+  // A later term is about to begin with whoever answers its leader, us included.
+  bool lasts = ahead.number / views_per_term == standing.promised / views_per_term;
+  if (lasts && ahead.number > view_.number && !ahead.participant_set().contains(self_))
     return end_with(out, {ec::excluded, "the other members went on without this peer"});
   // What we led is over. Whoever is ahead will tell us how it goes on.
   promised_ = standing.promised;
   yields_to_ = promised_;
   takeover_.reset();
+  successor_.reset();
 }
 
 round_protocol::actions round_protocol::on_time(steady_time now) {

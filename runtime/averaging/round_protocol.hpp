@@ -40,9 +40,8 @@ struct takeover_standing {
 /// enough to agree on that set. It is decided like a value in Paxos whose acceptors are the
 /// members:
 ///
-/// - A *view* is a numbered attempt: contributors, participants, and a leader: whoever owns the
-/// term
-///   that the number is in. View 0 is implied by the plan.
+/// - A *view* is a numbered attempt: contributors, participants, and a leader: whoever owns
+///   the term that the number is in. View 0 is implied by the plan.
 /// - A member *prepares* a view once it holds the result over its contributors, and tells all
 ///   participants. It never prepares a view below the highest number it promised.
 /// - A view is *committed* when all of its participants have prepared it, and they are a quorum.
@@ -65,7 +64,7 @@ struct takeover_standing {
 /// | running  | prepares (own data complete); loses the leader; is told a view, commit or abort |
 /// |          | all participants have prepared → ended, committed |
 /// | takeover | all standings in or timed out → running in a view of its own, or ended |
-/// |          | a higher promise → running |
+/// |          | a higher promise → running, or ended: that view goes on without us |
 /// | ended    | nobody: committed or failed, once |
 ///
 /// Not thread-safe. Every input returns what to do, in order.

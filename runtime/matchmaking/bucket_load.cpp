@@ -46,8 +46,8 @@ std::optional<bucket_load> bucket_load::parse(std::string_view text) {
   return load;
 }
 
-std::optional<std::size_t> elastic_length(const std::vector<bucket_load>& loads,
-                                          std::size_t target) {
+std::optional<std::size_t> elastic_length(const std::vector<bucket_load>& loads, std::size_t target,
+                                          std::size_t minimum) {
   if (loads.empty())
     return std::nullopt;
   std::vector<double> lengths;
@@ -62,7 +62,7 @@ std::optional<std::size_t> elastic_length(const std::vector<bucket_load>& loads,
   auto full = static_cast<double>(target);
   while (length < bucket_load::bits_max && in_a_bucket() > 2 * full)
     ++length;
-  while (length > 0 && in_a_bucket() < full / 2)
+  while (length > 0 && (in_a_bucket() <= full / 2 || in_a_bucket() < static_cast<double>(minimum)))
     --length;
   return length;
 }

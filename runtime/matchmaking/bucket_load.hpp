@@ -25,15 +25,16 @@ struct bucket_load {
 };
 
 /// How many bits the keys of all buckets are to have (spec/averaging.md §10, "elastic bit length"):
-/// a bucket is split when more than twice `target` peers meet there, two are merged when fewer than
-/// half of it do. Begins at the length that most have, so that whoever knows the same loads comes
-/// to the same length, whatever its own was. The medians are what counts: a few peers that see
-/// little, or say what is not so, change nothing.
+/// a bucket is split when more than twice `target` peers meet there, two are merged when half of it
+/// or fewer do, or too few for a group. Begins at the length that most have, so that
+/// whoever knows the same loads comes to the same length, whatever its own was. The medians are
+/// what counts: a few peers that see little, or say what is not so, change nothing.
 ///
 /// @param loads as known from others and ourselves, a peer's last word each. Nothing if there are
 /// none.
 /// @param target the size of a full group, at least 2.
-std::optional<std::size_t> elastic_length(const std::vector<bucket_load>& loads,
-                                          std::size_t target);
+/// @param minimum that of the smallest group that averages, at most `target`.
+std::optional<std::size_t> elastic_length(const std::vector<bucket_load>& loads, std::size_t target,
+                                          std::size_t minimum);
 
 } // namespace waggle

@@ -498,12 +498,13 @@ inline on_suspicion(who) {
 /* Somebody's promise is to a number above ours. */
 inline fall_behind() {
   if
-  :: a > ME.number && !HAS(c, m) -> end_failed()
+  :: a > ME.number && !HAS(c, m) && a / N == d / N -> end_failed()
   :: else ->
      ME.promised = d;
 #ifndef PLANT_NEVER_YIELD
      ME.yields_to = d;
 #endif
+     ME.successor = 0;
      forget_takeover()
   fi
 }
@@ -546,6 +547,10 @@ inline on_word() {
      :: ME.is == running && b != m &&
              (j == b ||
                  (!HAS(ME.lost, j) && HAS(ME.participants, j) && a >= ME.number)) ->
+        if
+        :: j == b && b == leader_of(ME.promised) -> ME.yields_to = 0
+        :: else
+        fi;
         on_suspicion(b)
      :: else
      fi

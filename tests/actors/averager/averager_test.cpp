@@ -75,7 +75,7 @@ TEST_F(Averager, EveryMixOfClientsAndAuxiliariesGetsThePlainMean) { // A1, A2
     settle();
     for (const auto& o : open) {
       ASSERT_TRUE(o.get()) << clients << " clients, " << auxiliaries << " auxiliaries";
-      const auto& report = *o.get();
+      const auto report = *o.get();
       EXPECT_EQ(report.outcome, round_outcome::complete);
       EXPECT_EQ(report.contributors.size(), inputs.size());
       EXPECT_EQ(report.gathered.size(), 4U) << "auxiliaries and clients gather, too";

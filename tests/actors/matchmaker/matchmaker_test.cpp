@@ -54,33 +54,33 @@ TEST_F(Matchmaker, RemembersForAWhileWhoFoundItNotLooking) {
 // Else a swarm larger than a group would fall into groups that never meet.
 TEST_F(Matchmaker, KnowsWhoIsLeftOverWhenItsGroupIsFull) {
   matchmaking_config config;
-  config.target_group_size = 2;
+  config.target_group_size = 3;
   std::vector<peer> peers;
-  std::vector<pending<group_formed>> groups;
-  for (std::uint64_t seed = 1; seed <= 4; ++seed)
+  for (std::uint64_t seed = 1; seed <= 3; ++seed)
     peers.push_back(wire_up(seed, config));
-  auto another = config;
-  another.min_vector_size = 7;
-  auto stranger = wire_up(5, another);
-  for (const auto& p : peers)
-    groups.push_back(find(p, search(10s)));
-  find(stranger, search(10s));
+  const auto& follower = peers[1];
+  auto wanted = question(start(4, config), config);
+  auto another = wanted;
+  another.schema.bytes[0] ^= std::byte{1};
+  std::vector<pending<group_formed>> groups{find(peers[0], search())};
+  pass(100ms); // who comes later follows
+  groups.push_back(find(follower, search()));
+  pass(100ms);
+  ASSERT_EQ(join(follower, wanted, 7)->code, ec::not_a_leader);
+  ASSERT_EQ(join(follower, another, 8)->code, ec::schema_mismatch);
+  groups.push_back(find(peers[2], search()));
   pass(9s);
-  bool known = false; // whoever knows looks again, and asks the others
-  for (std::size_t i = 0; i < peers.size(); ++i) {
-    ASSERT_TRUE(groups[i].get()) << to_string(groups[i].get().error());
-    std::set<peer_id> outside;
-    for (const auto& p : peers)
-      outside.insert(p.ctx.record.id);
-    for (const auto& member : groups[i].get()->plan.members)
-      outside.erase(member.peer.id);
-    auto left = ask<seekers>(peers[i].maker, get_seekers{search().codecs});
-    ASSERT_TRUE(left);
-    for (const auto& id : left->peers)
-      EXPECT_TRUE(outside.contains(id)) << "of its own group, or of another kind";
-    known = known || !left->peers.empty();
+  for (const auto& group : groups) {
+    ASSERT_TRUE(group.get()) << to_string(group.get().error());
+    EXPECT_EQ(group.get()->plan.members.size(), 3U);
   }
-  EXPECT_TRUE(known);
+  auto left_over = [&] {
+    return ask<seekers>(follower.maker, get_seekers{search().codecs})->peers;
+  };
+  EXPECT_EQ(left_over(), std::vector{testing::test_peer(7).id});
+  find(follower, search(200ms));
+  pass(1s);
+  EXPECT_TRUE(left_over().empty()) << "it has looked again";
 }
 
 TEST_F(Matchmaker, NobodyIsLeftOverWhenAllAreInTheGroup) {

@@ -40,7 +40,10 @@ public:
   void arrive_raw(std::string header, payload body = {}) {
     events_.on_frame({std::move(header), std::move(body)});
   }
-  void end(failure why) { events_.on_close(std::move(why)); }
+  void end(failure why) {
+    auto events = std::exchange(events_, {}); // they may own us
+    events.on_close(std::move(why));
+  }
 
   /// All messages of one kind that the link was given to send.
   template <class Message>
@@ -96,6 +99,10 @@ protected:
   void arrive(const wire::message& what, payload body = {}) {
     wire_end->arrive(what, std::move(body));
     settle();
+  }
+  void answer_pings() {
+    if (auto pings = wire_end->sent_of<wire::ping>(); !pings.empty())
+      arrive(wire::pong{pings.back().nonce});
   }
   void end_link(failure why) {
     wire_end->end(std::move(why));
@@ -465,6 +472,7 @@ TEST_F(PeerLink, AConnectionThatIsNotWantedStaysWhileItIsUsed) {
   auto live = [this](milliseconds time) {
     for (milliseconds t = 0ms; t < time && !wire_end->closed; t += 500ms) {
       arrive(wire::ping{1});
+      answer_pings();
       pass(500ms);
     }
   };
@@ -499,6 +507,34 @@ TEST_F(PeerLink, AWordAboutARoundIsUse) {
   tell(link, close_link{{ec::none, {}}, true});
   for (auto t = 0ms; t < 2 * config.unused_for; t += 500ms) {
     arrive(wire::event{wire::round_prepared{}});
+    answer_pings();
+    pass(500ms);
+  }
+  EXPECT_FALSE(wire_end->closed);
+  end_link({ec::peer_lost, {}});
+}
+
+// What the kernel holds has been written, and is not there yet.
+TEST_F(PeerLink, NothingIsCutOffBehindABodyThatIsStillOnItsWay) {
+  tell(link, close_link{{ec::none, {}}, true});
+  for (auto t = 0ms; t < 2 * config.unused_for; t += 500ms) {
+    arrive(wire::ping{1}); // the peer is well; what we sent has not reached it
+    pass(500ms);
+  }
+  ASSERT_FALSE(wire_end->closed);
+  for (auto t = 0ms; t < 3s; t += 500ms) {
+    answer_pings();
+    pass(500ms);
+  }
+  EXPECT_TRUE(wire_end->closed);
+}
+
+TEST_F(PeerLink, AConnectionThatIsWantedAgainStays) {
+  tell(link, close_link{{ec::none, {}}, true});
+  tell(link, keep_link{});
+  for (auto t = 0ms; t < 2 * config.unused_for; t += 500ms) {
+    arrive(wire::ping{1});
+    answer_pings();
     pass(500ms);
   }
   EXPECT_FALSE(wire_end->closed);
@@ -509,8 +545,9 @@ TEST_F(PeerLink, ACancelledCallIsNoUse) {
   arrive(wire::call{1, 60'000, wire::dht_ping{}});
   arrive(wire::cancel{1});
   tell(link, close_link{{ec::none, {}}, true});
-  for (auto t = 0ms; t < config.unused_for + 1s; t += 500ms) {
+  for (auto t = 0ms; t < config.unused_for + 2s; t += 500ms) {
     arrive(wire::ping{1});
+    answer_pings();
     pass(500ms);
   }
   EXPECT_TRUE(wire_end->closed);

@@ -305,6 +305,41 @@ TEST_F(SwitchboardOnASlowLine, WhatWasSentOverASurplusConnectionArrives) {
   EXPECT_GT(surplus_used, 0) << "all went over the other one at once";
 }
 
+TEST_F(Switchboard, OnePeerGetsOnlyAFewConnections) {
+  auto& ann = add_peer(1);
+  auto& bob = add_peer(2);
+  auto heard = listen_at(ann);
+  for (int i = 0; i < 12; ++i) {
+    ASSERT_TRUE(ask_for<peer_connected>(1s, bob.board,
+                                        connect_address{ann.ctx.record.addresses.front(), 1s}));
+    run_for(100ms);
+    EXPECT_LE(connections(ann), switchboard_config{}.links_per_peer_max);
+  }
+  EXPECT_TRUE(heard->disconnected.empty());
+}
+
+// The one that both used breaks before the other one has ended.
+TEST_F(Switchboard, ASurplusConnectionStaysIfItIsTheLastOne) {
+  auto& ann = add_peer(1);
+  auto& bob = add_peer(2);
+  serve_at(bob, service_topic::dht);
+  std::vector<std::shared_ptr<net::link>> at_ann;
+  (void)network.transport_of(ann.node)->listen({}, [&](std::shared_ptr<net::link> link) {
+    at_ann.push_back(link);
+    caf::anon_send(ann.board, link_arrived{std::move(link)});
+  });
+  auto heard = listen_at(ann);
+  for (int i = 0; i < 2; ++i)
+    ASSERT_TRUE(ask_for<peer_connected>(1s, bob.board,
+                                        connect_address{ann.ctx.record.addresses.front(), 1s}));
+  run_for(1s);
+  ASSERT_EQ(connections(ann), 2U);
+  at_ann.back()->close({ec::peer_lost, "broken"});
+  run_for(1min);
+  EXPECT_EQ(connections(ann), 1U);
+  EXPECT_TRUE(heard->disconnected.empty());
+}
+
 TEST_F(Switchboard, RefusesConnectionsOverItsLimit) {
   switchboard_config config;
   config.links_max = 1;

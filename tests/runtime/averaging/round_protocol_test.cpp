@@ -271,6 +271,19 @@ TEST(RoundProtocol, ATakeoverByOneThatWasLeftOutEndsWithIt) {
   EXPECT_EQ(find<protocol::fail>(out)->why.code, ec::excluded);
 }
 
+// The same, but 1 has begun a later term since, and asks everybody.
+TEST(RoundProtocol, ATakeoverByOneThatMayBeTakenInAgainWaits) {
+  auto m = member(2);
+  (void)m.on_suspicion(0, ec::peer_lost, t0);
+  (void)m.on_suspicion(1, ec::peer_lost, t0);
+  round_view over{term(4), 11, 11, false};
+  EXPECT_TRUE(m.on_standing(3, {term(5), true, over, false, false}).empty());
+  EXPECT_EQ(m.coordinator(), 1U);
+  // It gives up, and says so.
+  auto out = m.on_suspect(1, 0, 1, ec::excluded, t0);
+  EXPECT_NE(find<protocol::send_takeover>(out), nullptr) << "nobody is ahead any more";
+}
+
 // 0 and 1 have lost each other, and both reach 2. If each went ahead of the other at once, none of
 // their views would ever come in time.
 TEST(RoundProtocol, WhoeverIsBehindYieldsToATakeoverThatOthersReach) {

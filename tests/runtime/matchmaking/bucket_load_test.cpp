@@ -26,7 +26,7 @@ TEST(BucketLoad, NothingElseIsRead) {
 }
 
 TEST(ElasticLength, NobodyKnowsNothing) {
-  EXPECT_FALSE(elastic_length({}, 8));
+  EXPECT_FALSE(elastic_length({}, 8, 2));
 }
 
 TEST(ElasticLength, SplitsWhatIsCrowdedAndMergesWhatIsEmpty) {
@@ -42,41 +42,50 @@ TEST(ElasticLength, SplitsWhatIsCrowdedAndMergesWhatIsEmpty) {
                               {{3, 8}, 3},
                               {{3, 16}, 3},
                               {{3, 17}, 4},
-                              {{3, 4}, 3},
+                              {{3, 5}, 3},
+                              {{3, 4}, 2},
                               {{3, 3}, 2},
-                              {{3, 1}, 1},
+                              {{3, 1}, 0},
                               {{1, 1}, 0}})
-    EXPECT_EQ(elastic_length({seen}, 8), length) << seen.text();
+    EXPECT_EQ(elastic_length({seen}, 8, 2), length) << seen.text();
+}
+
+TEST(ElasticLength, NobodyStaysAloneInABucket) {
+  EXPECT_EQ(elastic_length({{2, 1}}, 2, 2), 1U) << "half of the target is one";
+  EXPECT_EQ(elastic_length({{2, 1}}, 2, 1), 1U);
+  EXPECT_EQ(elastic_length({{2, 11}}, 16, 12), 1U) << "no group comes together there";
+  EXPECT_EQ(elastic_length({{2, 12}}, 16, 12), 2U);
+  EXPECT_EQ(elastic_length({{2, 7}}, 8, 8), 1U);
 }
 
 TEST(ElasticLength, OneStepThereIsNoneBack) {
   for (std::size_t peers = 1; peers < 500; ++peers) {
-    auto length = *elastic_length({{0, peers}}, 8);
+    auto length = *elastic_length({{0, peers}}, 8, 2);
     auto in_a_bucket = std::max<std::size_t>(peers >> length, 1);
-    EXPECT_EQ(elastic_length({{length, in_a_bucket}}, 8), length) << peers;
+    EXPECT_EQ(elastic_length({{length, in_a_bucket}}, 8, 2), length) << peers;
   }
 }
 
 // Peers with different lengths of their own come to the same one.
 TEST(ElasticLength, IsTheSameForAllWhoKnowTheSame) {
   std::vector<bucket_load> loads{{2, 10}, {2, 14}, {2, 7}, {0, 1}, {0, 3}};
-  EXPECT_EQ(elastic_length(loads, 8), 2U);
+  EXPECT_EQ(elastic_length(loads, 8, 2), 2U);
   std::reverse(loads.begin(), loads.end());
-  EXPECT_EQ(elastic_length(loads, 8), 2U);
+  EXPECT_EQ(elastic_length(loads, 8, 2), 2U);
 }
 
 TEST(ElasticLength, AFewThatLieChangeNothing) {
   std::vector<bucket_load> loads(5, {2, 10});
-  auto honest = elastic_length(loads, 8);
+  auto honest = elastic_length(loads, 8, 2);
   for (bucket_load lie : {bucket_load{20, 1'000'000}, {0, 1}, {0, 1'000'000}, {20, 1}}) {
     auto told = loads;
     told.insert(told.end(), 4, lie);
-    EXPECT_EQ(elastic_length(told, 8), honest) << lie.text();
+    EXPECT_EQ(elastic_length(told, 8, 2), honest) << lie.text();
   }
 }
 
 TEST(ElasticLength, NeverGrowsBeyondTheLimit) {
-  EXPECT_EQ(elastic_length({{20, 1'000'000}}, 2), bucket_load::bits_max);
+  EXPECT_EQ(elastic_length({{20, 1'000'000}}, 2, 2), bucket_load::bits_max);
 }
 
 TEST(GroupKeyResize, KeepsWhatItCanAndSplitsEvenly) {
