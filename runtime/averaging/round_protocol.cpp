@@ -207,7 +207,7 @@ void round_protocol::recover(actions& out, steady_time now) {
   propose(out, next, alive | dropped);
 }
 
-void round_protocol::propose(actions& out, const round_view& next, member_set audience) {
+void round_protocol::enter(const round_view& next) {
   bool same_sum = next.contributors == view_.contributors;
   view_ = next;
   promised_ = next.number;
@@ -215,6 +215,10 @@ void round_protocol::propose(actions& out, const round_view& next, member_set au
   result_complete_ = result_complete_ && same_sum;
   takeover_.reset();
   passed_over_ = {};
+}
+
+void round_protocol::propose(actions& out, const round_view& next, member_set audience) {
+  enter(next);
   out.push_back(send_propose{others(audience), view_});
   out.push_back(enter_view{view_});
   if (result_complete_)
@@ -241,13 +245,7 @@ round_protocol::actions round_protocol::on_propose(std::size_t from, const round
     end_with(out, {ec::excluded, "the other members went on without this peer"});
     return out;
   }
-  bool same_sum = next.contributors == view_.contributors;
-  view_ = next;
-  promised_ = next.number;
-  prepared_ = false;
-  result_complete_ = result_complete_ && same_sum;
-  takeover_.reset();
-  passed_over_ = {};
+  enter(next);
   (view_.participant_set() & member_set::first(members_)).for_each([&](std::size_t member) {
     lost_.erase(member); // the leader reaches it; if we do not, we shall notice again
   });

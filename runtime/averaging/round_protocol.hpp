@@ -200,6 +200,7 @@ private:
   /// Who has prepared the current view, as far as we know.
   [[nodiscard]] member_set prepared_members() const;
   void prepare(actions& out);
+  void enter(const round_view& next);
   void propose(actions& out, const round_view& view, member_set audience);
   void commit_if_all_prepared(actions& out);
   /// Whoever still works at a round that is committed here has missed a word.
