@@ -23,7 +23,7 @@ std::vector<bucket_load> bucket_watch::known(std::vector<record> entries) const 
   std::vector<bucket_load> loads;
   if (last_)
     loads.push_back(*last_);
-  auto enough = std::max(newest_min, entries.size() / 4);
+  auto enough = std::max(newest_min, entries.size() / 2);
   for (const auto& entry : entries) {
     auto load = bucket_load::parse(entry.value);
     if (load && entry.owner != signer_->key() && loads.size() < enough)

@@ -28,7 +28,7 @@ public:
   [[nodiscard]] record say(const bucket_load& seen, swarm_time expiration, swarm_time now);
 
   /// What is known by records that have passed `validate_record`, and what we said last, however
-  /// long ago. Those that make no sense count for nothing. Of many only the newest quarter counts:
+  /// long ago. Those that make no sense count for nothing. Of many only the newest half counts:
   /// of those who are gone some are still remembered.
   [[nodiscard]] std::vector<bucket_load> known(std::vector<record> entries) const;
 
