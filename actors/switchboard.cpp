@@ -116,6 +116,7 @@ void enter(self_pointer self, const node_context& ctx, const switchboard_config&
   if (peer.connections.size() > config.links_per_peer_max)
     for (const auto& c : peer.connections)
       if (c.number != used.number) {
+        ctx.metrics->count_refused_input(ec::overloaded);
         self->send(c.actor, close_link{{ec::overloaded, "too many connections"}, false});
         break;
       }

@@ -315,6 +315,7 @@ TEST_F(Switchboard, OnePeerGetsOnlyAFewConnections) {
     run_for(100ms);
     EXPECT_LE(connections(ann), switchboard_config{}.links_per_peer_max);
   }
+  EXPECT_GT(exported(*ann.ctx.metrics, "waggle_network_refused_total{reason=\"overloaded\""), 0);
   EXPECT_TRUE(heard->disconnected.empty());
 }
 
