@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "runtime/training/plan.hpp"
+#include "runtime/training/strategy.hpp"
+#include "runtime/training/verdict.hpp"
+
+namespace waggle {
+
+/// The flights of a strategy's lanes, and where every sample went (INV-2): a sample that was added
+/// is either toward the next boundary, in flight, used or dropped, and ends in one of the last two
+/// exactly once. Not thread-safe.
+class flight_ledger {
+public:
+  explicit flight_ledger(const strategy& strategy);
+
+  /// Samples whose gradient was accumulated.
+  void add(std::uint64_t samples) { toward_boundary_ += samples; }
+  /// Samples whose gradient is unusable and was never accumulated.
+  void refuse(std::uint64_t samples) { dropped_ += samples; }
+  /// The optimizer has stepped with what was accumulated (inner_rule::step). Returns how many
+  /// samples that were.
+  std::uint64_t use_accumulated();
+  /// Drops what was accumulated. Returns how many samples that were.
+  std::uint64_t drop_accumulated();
+
+  /// A round of `lane` begins. A gradient lane takes what was accumulated with it. Returns how many
+  /// samples that are. REQUIRES: no flight of this lane is under way.
+  std::uint64_t begin(std::size_t lane, std::uint64_t own_step, std::uint64_t epoch);
+  /// The round of `lane` is over. REQUIRES: it is under way; `outcome` is not retry.
+  void end(std::size_t lane, verdict outcome);
+  /// What became of the samples of a flight.
+  struct settlement {
+    std::uint64_t used = 0;
+    std::uint64_t dropped = 0;
+  };
+  /// The flight of `lane` was merged or given up, according to its outcome. `contributed`: the mean
+  /// holds our samples, or others decided without them. REQUIRES: its round is over.
+  settlement settle(std::size_t lane, bool contributed = true);
+  /// Another state replaces ours: forgets all flights, drops all samples. Returns how many.
+  std::uint64_t drop_all();
+
+  /// For `situation`.
+  [[nodiscard]] const std::vector<lane_state>& lanes() const { return lanes_; }
+  [[nodiscard]] std::uint64_t toward_boundary() const { return toward_boundary_; }
+  [[nodiscard]] std::uint64_t in_flight(std::size_t lane) const { return in_flight_.at(lane); }
+  [[nodiscard]] std::uint64_t in_flight() const; // of all lanes
+  [[nodiscard]] std::uint64_t used() const { return used_; }
+  [[nodiscard]] std::uint64_t dropped() const { return dropped_; }
+
+private:
+  std::vector<bool> takes_samples_; // by lane
+  std::vector<lane_state> lanes_;
+  std::vector<std::uint64_t> in_flight_; // by lane
+  std::uint64_t toward_boundary_ = 0;
+  std::uint64_t used_ = 0;
+  std::uint64_t dropped_ = 0;
+};
+
+} // namespace waggle

@@ -1,0 +1,57 @@
+#include "runtime/training/strategy.hpp"
+
+#include "runtime/core/check.hpp"
+
+namespace waggle {
+
+strategy collaborative(std::uint64_t target_batch) {
+  lane gradients;
+  gradients.what = lane_content::gradient;
+  gradients.due = {lane_clock::unit::swarm_samples, target_batch, 0};
+  gradients.merge.how = lane_merge::rule::optimizer_step;
+  gradients.on_failure = failure_rule::own_gradient;
+  return {inner_rule::hold, {gradients}, consistency_rule::exact};
+}
+
+strategy delayed_gradients(std::uint64_t target_batch) {
+  auto result = collaborative(target_batch);
+  result.lanes.front().overlap.ends = lane_overlap::until::next_boundary;
+  return result;
+}
+
+strategy local_updates(std::uint64_t every, std::uint64_t phase) {
+  lane parameters;
+  parameters.what = lane_content::parameters;
+  parameters.due = {lane_clock::unit::own_steps, every, phase};
+  parameters.overlap.ends = lane_overlap::until::it_arrives;
+  parameters.merge.how = lane_merge::rule::add_change;
+  parameters.quorum = 2; // the mean of one peer's parameters changes nothing
+  parameters.on_failure = failure_rule::skip;
+  return {inner_rule::step, {parameters}, consistency_rule::approximate};
+}
+
+strategy streaming_diloco(const streaming_options& options) {
+  WAGGLE_CHECK(options.fragments > 0 && options.every % options.fragments == 0, "fragments");
+  WAGGLE_CHECK(options.overlap < options.every, "one flight per fragment");
+  strategy result{inner_rule::step, {}, consistency_rule::anchor};
+  auto gap = options.every / options.fragments;
+  for (std::uint32_t i = 0; i < options.fragments; ++i) {
+    lane fragment;
+    fragment.what = lane_content::progress;
+    fragment.part = {i, options.fragments};
+    // Merged, not begun, at a multiple of the gap.
+    auto phase = (gap * (i + 1) + options.every - options.overlap) % options.every;
+    fragment.due = {lane_clock::unit::own_steps, options.every, phase};
+    fragment.overlap = {lane_overlap::until::own_steps, options.overlap};
+    fragment.merge = {lane_merge::rule::outer_step, options.outer_rate, options.keep_local};
+    fragment.on_failure = failure_rule::skip;
+    result.lanes.push_back(fragment);
+  }
+  return result;
+}
+
+strategy on_boundary(strategy now, const training_history& /*history*/) {
+  return now;
+}
+
+} // namespace waggle

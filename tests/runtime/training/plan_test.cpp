@@ -1,0 +1,282 @@
+#include "runtime/training/plan.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace waggle {
+namespace {
+
+using kind = action::kind;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+action what(kind k, std::size_t lane = 0) {
+  return {k, lane, verdict::skip};
+}
+action give_up(verdict why, std::size_t lane = 0) {
+  return {kind::give_up, lane, why};
+}
+
+const auto hold = what(kind::hold);
+const auto begin = what(kind::begin);
+const auto await = what(kind::await);
+const auto merge = what(kind::merge);
+const auto end_epoch = what(kind::end_epoch);
+const auto finish = what(kind::finish);
+const auto inner_step = what(kind::inner_step);
+
+constexpr std::uint64_t target = 64;
+
+/// Two members at epoch 3 with nothing under way.
+situation quiet(const strategy& table) {
+  situation now;
+  now.own_steps = 10;
+  now.own_samples = 8;
+  now.swarm_samples = 24;
+  now.in_group = true;
+  now.members = 2;
+  now.epochs_done = 3;
+  now.lanes.resize(table.lanes.size());
+  return now;
+}
+
+void put_under_way(situation& now, std::optional<verdict> outcome, std::size_t lane = 0) {
+  now.lanes[lane] = {flight{now.own_steps, outcome}, now.own_steps, now.epochs_done};
+}
+
+class Collaborative : public testing::Test {
+protected:
+  const strategy table = collaborative(target);
+  situation now = quiet(table);
+  plan made() const { return on_offer(table, now); }
+};
+
+TEST_F(Collaborative, HoldsUntilTheSwarmHasItsSamples) {
+  EXPECT_THAT(made(), ElementsAre(hold));
+  now.swarm_samples = target - 1;
+  EXPECT_THAT(made(), ElementsAre(hold));
+}
+
+TEST_F(Collaborative, BeginsAtTheTargetAndBlocks) {
+  now.swarm_samples = target;
+  EXPECT_THAT(made(), ElementsAre(begin, await));
+}
+
+TEST_F(Collaborative, BeginsAtOnceWhenAnotherMemberHasCalled) {
+  now.round_called = true;
+  EXPECT_THAT(made(), ElementsAre(begin, await));
+  now.own_samples = 0;
+  EXPECT_THAT(made(), ElementsAre(begin, await));
+}
+
+TEST_F(Collaborative, NeverWaitsForAPass) {
+  now.pass_running = true;
+  EXPECT_THAT(made(), IsEmpty()); // no second pass beside it
+  now.round_called = true;
+  EXPECT_THAT(made(), ElementsAre(begin, await));
+  put_under_way(now, verdict::merge);
+  EXPECT_THAT(made(), ElementsAre(merge, end_epoch));
+}
+
+TEST_F(Collaborative, LetsNoOtherPassBeginWhileItsRoundIsUnderWay) {
+  now.swarm_samples = target;
+  put_under_way(now, std::nullopt);
+  EXPECT_THAT(made(), ElementsAre(await));
+}
+
+TEST_F(Collaborative, EndsTheEpochWithTheMean) {
+  now.swarm_samples = target;
+  put_under_way(now, verdict::merge);
+  EXPECT_THAT(made(), ElementsAre(merge, end_epoch, hold)); // no round for samples of this epoch
+}
+
+TEST_F(Collaborative, EndsTheEpochWithItsOwnGradientIfTheRoundFailed) {
+  now.swarm_samples = target;
+  put_under_way(now, verdict::own_gradient);
+  EXPECT_THAT(made(), ElementsAre(give_up(verdict::own_gradient), end_epoch, hold));
+}
+
+TEST_F(Collaborative, DoesNothingElseOnceItWasLeftOut) {
+  now.swarm_samples = target;
+  put_under_way(now, verdict::left_out);
+  EXPECT_THAT(made(), ElementsAre(give_up(verdict::left_out)));
+}
+
+TEST_F(Collaborative, NeedsSamplesForASecondTryInAnEpoch) {
+  now.swarm_samples = target;
+  now.own_samples = 0;
+  put_under_way(now, verdict::skip);
+  EXPECT_THAT(made(), ElementsAre(give_up(verdict::skip), hold));
+  now.lanes[0].under_way.reset();
+  EXPECT_THAT(made(), ElementsAre(hold));
+  now.own_samples = 8;
+  EXPECT_THAT(made(), ElementsAre(begin, await));
+  now.own_samples = 0;
+  now.epochs_done = 4;
+  EXPECT_THAT(made(), ElementsAre(begin, await));
+}
+
+TEST_F(Collaborative, AloneItNeverBeginsWithoutASample) {
+  now.swarm_samples = target;
+  now.members = 1;
+  EXPECT_THAT(made(), ElementsAre(begin, await));
+  now.own_samples = 0;
+  EXPECT_THAT(made(), ElementsAre(hold));
+}
+
+TEST_F(Collaborative, BeginsNothingOutsideOfAGroup) {
+  now.swarm_samples = target;
+  now.round_called = true;
+  now.in_group = false;
+  EXPECT_THAT(made(), ElementsAre(hold));
+}
+
+TEST_F(Collaborative, FinishesAfterItsLastEpoch) {
+  now.max_epochs = 4;
+  now.swarm_samples = target;
+  EXPECT_THAT(made(), ElementsAre(begin, await));
+  put_under_way(now, verdict::merge);
+  EXPECT_THAT(made(), ElementsAre(merge, end_epoch, finish));
+  now.epochs_done = 4;
+  now.lanes[0] = {};
+  EXPECT_THAT(made(), ElementsAre(finish)); // resumed from the last checkpoint
+}
+
+TEST(DelayedGradients, TrainsOnWhileTheRoundRunsAndMergesAtTheNextBoundary) {
+  auto table = delayed_gradients(target);
+  auto now = quiet(table);
+  now.swarm_samples = target;
+  EXPECT_THAT(on_offer(table, now), ElementsAre(begin, end_epoch, hold));
+  put_under_way(now, std::nullopt);
+  now.epochs_done = 4;
+  now.swarm_samples = 8;
+  EXPECT_THAT(on_offer(table, now), ElementsAre(hold));
+  now.lanes[0].under_way->outcome = verdict::merge;
+  EXPECT_THAT(on_offer(table, now), ElementsAre(hold));
+  now.swarm_samples = target;
+  EXPECT_THAT(on_offer(table, now), ElementsAre(merge, begin, end_epoch, hold));
+}
+
+TEST(DelayedGradients, IsNeverMoreThanOneRoundLate) {
+  auto table = delayed_gradients(target);
+  auto now = quiet(table);
+  put_under_way(now, std::nullopt);
+  now.epochs_done = 4;
+  now.swarm_samples = target;
+  EXPECT_THAT(on_offer(table, now), ElementsAre(await));
+}
+
+TEST(DelayedGradients, FallsBackOnTheGradientOfTheFailedRoundsEpoch) { // INV-6
+  auto table = delayed_gradients(target);
+  auto now = quiet(table);
+  put_under_way(now, verdict::own_gradient);
+  now.epochs_done = 4;
+  now.swarm_samples = target;
+  EXPECT_THAT(on_offer(table, now),
+              ElementsAre(give_up(verdict::own_gradient), begin, end_epoch, hold));
+}
+
+TEST(DelayedGradients, ActsAtOnceWhenItWasLeftOut) {
+  auto table = delayed_gradients(target);
+  auto now = quiet(table);
+  put_under_way(now, verdict::left_out);
+  EXPECT_THAT(on_offer(table, now), ElementsAre(give_up(verdict::left_out)));
+}
+
+TEST(DelayedGradients, SettlesItsLastRoundBeforeItFinishes) { // INV-2
+  auto table = delayed_gradients(target);
+  auto now = quiet(table);
+  now.max_epochs = 4;
+  now.swarm_samples = target;
+  EXPECT_THAT(on_offer(table, now), ElementsAre(begin, end_epoch, await));
+  put_under_way(now, std::nullopt);
+  now.epochs_done = 4;
+  now.swarm_samples = 0;
+  EXPECT_THAT(on_offer(table, now), ElementsAre(await));
+  now.lanes[0].under_way->outcome = verdict::merge;
+  EXPECT_THAT(on_offer(table, now), ElementsAre(merge, finish));
+}
+
+class LocalUpdates : public testing::Test {
+protected:
+  const strategy table = local_updates(5, 2);
+  situation now = quiet(table);
+  plan at(std::uint64_t step, bool offered = true) {
+    now.own_steps = step;
+    now.offered = offered;
+    return on_offer(table, now);
+  }
+};
+
+TEST_F(LocalUpdates, StepLocallyAndBeginOnTheirGrid) {
+  EXPECT_THAT(at(1), ElementsAre(inner_step, hold));
+  EXPECT_THAT(at(2), ElementsAre(inner_step, begin, hold));
+  put_under_way(now, std::nullopt);
+  EXPECT_THAT(at(2, false), ElementsAre(hold));
+  EXPECT_THAT(at(3), ElementsAre(inner_step, hold));
+}
+
+TEST_F(LocalUpdates, BeginOnceAtAGridPoint) {
+  at(2);
+  put_under_way(now, verdict::merge);
+  EXPECT_THAT(at(2, false), ElementsAre(merge, hold));
+  now.lanes[0].under_way.reset();
+  EXPECT_THAT(at(2, false), ElementsAre(hold));
+  EXPECT_THAT(at(6), ElementsAre(inner_step, hold));
+  EXPECT_THAT(at(7), ElementsAre(inner_step, begin, hold));
+}
+
+TEST_F(LocalUpdates, MergeAsTheMeanArrivesBeforeTheNextSnapshot) {
+  at(2);
+  put_under_way(now, std::nullopt);
+  EXPECT_THAT(at(7), ElementsAre(inner_step, hold)); // one flight per lane
+  now.lanes[0].under_way->outcome = verdict::merge;
+  EXPECT_THAT(at(8), ElementsAre(inner_step, merge, begin, hold)); // still due
+}
+
+TEST_F(LocalUpdates, HaveNothingToAverageAlone) {
+  now.members = 1;
+  EXPECT_THAT(at(2), ElementsAre(inner_step, hold));
+}
+
+class StreamingDiloco : public testing::Test {
+protected:
+  static strategy two_fragments() {
+    streaming_options options;
+    options.fragments = 2;
+    options.every = 6;
+    options.overlap = 3; // as long as the gap between the fragments
+    return streaming_diloco(options);
+  }
+  const strategy table = two_fragments();
+  situation now = quiet(table);
+  plan at(std::uint64_t step, bool offered = true) {
+    now.own_steps = step;
+    now.offered = offered;
+    return on_offer(table, now);
+  }
+};
+
+TEST_F(StreamingDiloco, MergesTheOlderFragmentBeforeTheNextSnapshot) {
+  EXPECT_THAT(at(3), ElementsAre(inner_step, what(kind::begin, 1), hold));
+  put_under_way(now, verdict::merge, 1);
+  EXPECT_THAT(at(5), ElementsAre(inner_step, hold)); // arrived, but not ripe
+  EXPECT_THAT(at(6), ElementsAre(inner_step, what(kind::merge, 1), what(kind::begin, 0), hold));
+}
+
+TEST_F(StreamingDiloco, BeginsNothingBeforeWhatIsRipeHasArrived) {
+  at(3);
+  put_under_way(now, std::nullopt, 1);
+  EXPECT_THAT(at(6), ElementsAre(inner_step, what(kind::await, 1)));
+  now.lanes[1].under_way->outcome = verdict::skip;
+  EXPECT_THAT(at(6, false),
+              ElementsAre(give_up(verdict::skip, 1), what(kind::begin, 0), hold)); // still due
+}
+
+TEST(Plan, NeedsAStateForEveryLane) {
+  auto table = collaborative(target);
+  EXPECT_DEATH(on_offer(table, situation{}), "a state for every lane");
+}
+
+} // namespace
+} // namespace waggle

@@ -1,0 +1,124 @@
+#include "runtime/training/strategy.hpp"
+
+#include <fstream>
+#include <map>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/runtime/training/lock_step.hpp"
+
+namespace waggle {
+namespace {
+
+/// What stands behind the name of a recorded trajectory.
+struct recorded {
+  strategy table;
+  std::size_t peers = 1;
+  lock_step::options how;
+};
+
+recorded streaming(std::uint64_t overlap, double keep_local) {
+  streaming_options options;
+  options.fragments = 2;
+  options.every = 6;
+  options.overlap = overlap;
+  options.outer_rate = 2;
+  options.keep_local = keep_local;
+  auto two = [](std::size_t, const doubles& theta) { return doubles(theta.size(), 2.0); };
+  return {streaming_diloco(options), 2, {{1, 1}, 1.0, 0, two}};
+}
+
+recorded gradients(strategy table) {
+  auto itself = [](std::size_t, const doubles& theta) { return theta; };
+  return {std::move(table), 1, {{1}, 0.1, 0, itself}};
+}
+
+recorded add_change(std::uint64_t latency) {
+  auto one = [](std::size_t, const doubles& theta) { return doubles(theta.size(), 1.0); };
+  return {local_updates(100, 1), 2, {{0}, 1.0, latency, one}};
+}
+
+std::map<std::string, recorded> rows() {
+  std::map<std::string, recorded> found;
+  for (std::uint64_t overlap : {0, 1})
+    for (const char* alpha : {"0.0", "0.5", "1.0"})
+      found["streaming_diloco fragments=2 H=6 overlap=" + std::to_string(overlap)
+            + " alpha=" + alpha + " outer=sgd(2.0) inner=sgd(1.0) gradient=2"] =
+        streaming(overlap, std::stod(alpha));
+  found["delayed_gradients sgd(0.1) gradient=theta"] = gradients(delayed_gradients(1));
+  found["synchronous sgd(0.1) gradient=theta"] = gradients(collaborative(1));
+  for (std::uint64_t latency : {1, 2, 5})
+    found["add_change latency=" + std::to_string(latency) + " sgd(1.0) gradient=1"] =
+      add_change(latency);
+  return found;
+}
+
+TEST(Strategies, FollowTheRecordedTrajectories) {
+  std::ifstream file{WAGGLE_SOURCE_DIR "/tests/runtime/training/strategy_vectors.json"};
+  auto vectors = nlohmann::json::parse(file);
+  auto known = rows();
+  ASSERT_EQ(vectors.size(), known.size());
+  for (const auto& vector : vectors) {
+    auto name = vector.at("name").get<std::string>();
+    SCOPED_TRACE(name);
+    ASSERT_TRUE(known.contains(name));
+    const auto& row = known.at(name);
+    lock_step run{row.table, row.peers, row.how};
+    auto expected = vector.at("theta").get<std::vector<doubles>>();
+    ASSERT_EQ(run.theta(0), expected.front());
+    for (std::size_t t = 1; t < expected.size(); ++t) {
+      run.step();
+      for (std::size_t k = 0; k < expected[t].size(); ++k)
+        ASSERT_NEAR(run.theta(0)[k], expected[t][k], 1e-12) << "step " << t << ", element " << k;
+    }
+    const auto& samples = run.samples(0);
+    EXPECT_EQ(samples.used() + samples.in_flight(), expected.size() - 1); // INV-2
+  }
+}
+
+TEST(Strategies, FourCollaboratingPeersAreOneProcess) {
+  auto target = [](std::size_t i) { return 0.25 * static_cast<double>(i) - 1; };
+  auto toward = [&](std::size_t i, const doubles& theta) { return doubles{theta[0] - target(i)}; };
+  lock_step run{collaborative(8), 4, {{0}, 0.1, 0, toward}};
+  double alone = 0;
+  for (int epoch = 0; epoch < 10; ++epoch) {
+    double mean = 0;
+    for (std::size_t i = 0; i < 4; ++i)
+      mean += (alone - target(i)) / 4;
+    alone -= 0.1 * mean;
+    run.step();
+    run.step();
+  }
+  EXPECT_EQ(run.epochs(), 10U);
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_NEAR(run.theta(i)[0], alone, 1e-12);
+    EXPECT_EQ(run.theta(i), run.theta(0)); // bitwise
+  }
+}
+
+TEST(Strategies, SayWhatAllPeersOfAnEpochShare) {
+  EXPECT_EQ(collaborative(64).consistency, consistency_rule::exact);
+  EXPECT_EQ(delayed_gradients(64).consistency, consistency_rule::exact);
+  EXPECT_EQ(local_updates(10).consistency, consistency_rule::approximate);
+  EXPECT_EQ(streaming_diloco({}).consistency, consistency_rule::anchor);
+}
+
+TEST(Strategies, StayAsTheyAreAtEveryBoundary) {
+  for (const auto& row :
+       {collaborative(64), delayed_gradients(64), local_updates(10, 3), streaming_diloco({})})
+    for (std::uint64_t epochs : {0, 1, 1000})
+      EXPECT_EQ(on_boundary(row, {epochs}), row);
+}
+
+TEST(Strategies, NeedFragmentsThatDivideThePeriod) {
+  streaming_options options;
+  options.every = 7;
+  EXPECT_DEATH(streaming_diloco(options), "fragments");
+  options.every = 6;
+  options.overlap = 6;
+  EXPECT_DEATH(streaming_diloco(options), "one flight per fragment");
+}
+
+} // namespace
+} // namespace waggle
