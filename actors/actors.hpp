@@ -95,20 +95,62 @@ using averager_actor = service_actor::extend<
   caf::reacts_to<cancel_step>,
   caf::replies_to<get_step_stage>::with<step_stage>>::extend_with<link_listener_actor>;
 
+/// Is told of what happens to our group between rounds.
+using group_listener_actor = caf::typed_actor<
+  caf::reacts_to<group_view>,
+  // Another member has begun the round of our group's next epoch.
+  caf::reacts_to<round_called>>;
+
+/// Averages round after round in one group that peers enter and leave between rounds, without
+/// matchmaking.
+using group_averager_actor = service_actor::extend<
+  caf::reacts_to<describe_vector>,
+  caf::replies_to<found_group>::with<group_view>,
+  caf::replies_to<enter_group>::with<group_view>,
+  caf::reacts_to<quit_group>,
+  caf::replies_to<average_in_group>::with<group_round>>::extend_with<link_listener_actor>;
+
 /// Serves the trainer's state to newcomers.
 using state_donor_actor = service_actor;
 
 /// Downloads a state; one per download.
 using state_fetcher_actor = caf::typed_actor<caf::replies_to<fetch_state>::with<fetched_state>>;
 
-/// Owns the learner: model, optimizer, device. Runs detached where the learner blocks.
+/// Computes: owns model, optimizer and device, runs passes and optimizer steps on a thread of its
+/// own, and tells the trainer what came of them.
+using model_worker_actor = caf::typed_actor<
+  caf::replies_to<make_model>::with<model_ready>,
+  caf::reacts_to<run_pass>,
+  caf::reacts_to<apply_update>,
+  caf::reacts_to<load_image>,
+  caf::reacts_to<rename_history>,
+  // Answered once it is on the disk; fails with ec::not_ready if none are kept.
+  caf::replies_to<save_checkpoint>::with<state_snapshot>,
+  // A copy, completed by the state_keeper: made between two passes, shared by all who ask in one
+  // epoch.
+  caf::replies_to<get_state_snapshot>::with<state_snapshot>>;
+
+/// Hashes states and writes checkpoints, on a thread of its own.
+using state_keeper_actor = caf::typed_actor<
+  caf::replies_to<seal_copy>::with<state_snapshot>>;
+
+/// Is told what the model_worker has done.
+using model_listener_actor = caf::typed_actor<
+  caf::reacts_to<pass_done>,
+  caf::reacts_to<update_applied>,
+  caf::reacts_to<image_loaded>>;
+
+/// Takes one peer through the epochs of the run: in a group or outside, in step or catching up.
+/// Never blocks: what computes is the model_worker.
 using trainer_actor = caf::typed_actor<
   caf::reacts_to<start_training>,
   // Answered when the last micro-step and the checkpoint are done.
   caf::replies_to<stop_training>::with<training_status>,
   caf::replies_to<get_training_status>::with<training_status>,
-  // A snapshot at the current epoch; taken between micro-steps, shared by all who ask in one epoch.
-  caf::replies_to<get_state_snapshot>::with<state_snapshot>>::extend_with<progress_listener_actor>;
+  // Passed on to the model_worker, if this peer holds a state that may be given away.
+  caf::replies_to<get_state_snapshot>::with<state_snapshot>>::
+    extend_with<progress_listener_actor>::extend_with<group_listener_actor>::
+    extend_with<link_listener_actor>;
 
 /// Turns what happens into gauges and counters, and keeps the documents that HTTP serves up to date.
 using metrics_exporter_actor = caf::typed_actor<

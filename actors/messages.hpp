@@ -23,6 +23,7 @@
 #include "runtime/dht/record.hpp"
 #include "runtime/net/transport.hpp"
 #include "runtime/progress/progress_ledger.hpp"
+#include "runtime/training/trained_model.hpp"
 #include "runtime/wire/messages.hpp"
 
 namespace waggle {
@@ -156,7 +157,9 @@ struct dht_status {
 struct report_progress {
   epoch_id epoch;
   std::uint64_t samples = 0; // accumulated toward the current epoch
-  digest parameters;         // digest of the parameters this epoch began with
+  digest parameters;         // digest of the parameters this epoch began with; zero: not known
+  history_claim claim;
+  double samples_per_second = 0; // while we compute; 0: to be measured by the reports
 };
 /// Query: what do we know of the run? Answered with swarm_progress (runtime/progress), which is
 /// also the event to subscribers whenever it changed.
@@ -283,14 +286,68 @@ struct reduce_part {
   std::function<void()> work;
 };
 
+// -- a group that stays together (runtime/averaging/open_group.hpp) ---------------------------------
+
+/// Command: this is what will be averaged. Sent once, before anything else.
+struct describe_vector {
+  std::uint64_t elements = 0;
+  std::shared_ptr<const std::vector<tensor_info>> tensors; // null: one tensor
+};
+/// Query: begin a group of one at this epoch, which others may enter. Answered with group_view.
+struct found_group {
+  epoch_id epoch;
+};
+/// Query: enter the group of one of these peers. Answered with group_view once its leader has let
+/// us in. Fails with the reason of the last peer asked, ec::cancelled after quit_group, ec::timeout
+/// at the deadline.
+struct enter_group {
+  std::vector<peer_record> through; // in order of preference
+  milliseconds deadline{30'000};
+};
+/// Command: leave the group, or stop entering one; the other members are told.
+struct quit_group {};
+/// What is known of our group: an answer, and an event to the group's listener when it changed
+/// between rounds.
+struct group_view {
+  bool member = false;
+  epoch_id epoch;               // of the next round
+  std::vector<peer_id> members; // of the next round, ourselves included; the first one leads
+};
+/// Query: the group's next round, with this vector. Answered with group_round, also when the round
+/// failed: then we are in no group any more. Fails with ec::epoch_mismatch or not_ready if we are
+/// in no group at this epoch, overloaded if a round runs, or with what is wrong with the values.
+struct average_in_group {
+  std::shared_ptr<const float_vector> values; // must not change any more
+  double weight = 0;                          // ≥ 0, finite
+  epoch_id epoch;
+  bool call = false; // tell the other members that the round begins
+  milliseconds deadline{60'000};
+};
+struct group_round {
+  round_report report;
+  /// False: most of those who decided the epoch before had no part in this one. They may have gone
+  /// on, too.
+  bool keeps_majority = true;
+  group_view group; // after the round
+};
+/// Event to the group's listener: a member has begun the round of this epoch. We are waited for.
+struct round_called {
+  epoch_id epoch;
+};
+
 // -- state (spec/averaging.md §6) ----------------------------------------------------------------
 
-/// Query to the trainer: a snapshot of the state at the current epoch. Fails with ec::not_ready.
-struct get_state_snapshot {};
+/// Query to the trainer: a snapshot of the state at the current epoch. Fails with ec::not_ready if
+/// there is none yet, wrong_run if it belongs to another history, epoch_mismatch if it is older.
+struct get_state_snapshot {
+  digest branch; // zero: any
+  epoch_id epoch_min;
+};
 struct state_snapshot {
   epoch_id epoch;
   digest parameters;
   payload state; // immutable: epoch and learner state, see runtime/training
+  history line;
 };
 
 /// Query to a state_fetcher: download from the first of `donors` that can give a state at
@@ -300,6 +357,7 @@ struct state_snapshot {
 /// …).
 struct fetch_state {
   std::vector<peer_record> donors; // in order of preference
+  digest branch;                   // of the history that it must belong to; zero: any
   epoch_id epoch_min;
   milliseconds deadline{600'000};
 };
@@ -369,6 +427,58 @@ struct training_status {
   double samples_per_second = 0;
   digest parameters;
   std::string last_outcome; // of the last round: "complete", "shrunk", "failed: reason", "alone"
+  std::uint64_t effective_batch = 0; // samples in the last epoch's update, of all contributors
+  history line;                      // that `epoch` belongs to
+  std::uint32_t group_size = 0;      // members of our group, ourselves included; 0: in none
+  bool provisional = false;          // we went on without most of our group
+  std::string waiting_for;           // empty: for nothing
+};
+
+/// Command from the trainer to the thread that computes: make the model, resume from the newest
+/// checkpoint. Answered with model_ready.
+struct make_model {};
+struct model_ready {
+  std::shared_ptr<learner> model; // its thread-safe half
+  epoch_id epoch;
+  history line;
+  digest parameters; // zero: too many to hash each time
+};
+/// Commands to the thread that computes, carried out in the order in which they come.
+struct run_pass {};
+struct apply_update {
+  std::shared_ptr<const float_vector> mean; // null: the epoch had no gradient
+  double rate = 0;
+  history after; // the history once it is applied
+};
+struct load_image {
+  payload image;
+};
+struct rename_history {
+  history line;
+};
+struct save_checkpoint {};
+/// Events from it.
+struct pass_done {
+  micro_step step;
+  double seconds = 0;
+};
+struct update_applied {
+  epoch_id epoch; // that begins
+  digest parameters; // zero: too many to hash each time
+  double seconds = 0;
+};
+struct image_loaded {
+  failure why; // ec::none: it is
+  epoch_id epoch;
+  history line;
+  digest parameters;
+};
+/// Command to whoever keeps states: complete this copy, and keep it as a checkpoint if asked to.
+/// Answered with state_snapshot.
+struct seal_copy {
+  std::shared_ptr<trained_model::copy> copied;
+  std::shared_ptr<learner> model;
+  bool keep = false;
 };
 struct get_training_status {};
 
@@ -444,10 +554,29 @@ WAGGLE_LOCAL(cancel_round)
 WAGGLE_LOCAL(round_finished)
 WAGGLE_LOCAL(group_word)
 WAGGLE_LOCAL(reduce_part)
+WAGGLE_LOCAL(describe_vector)
+WAGGLE_LOCAL(found_group)
+WAGGLE_LOCAL(enter_group)
+WAGGLE_LOCAL(quit_group)
+WAGGLE_LOCAL(group_view)
+WAGGLE_LOCAL(average_in_group)
+WAGGLE_LOCAL(group_round)
+WAGGLE_LOCAL(round_called)
 WAGGLE_LOCAL(get_state_snapshot)
 WAGGLE_LOCAL(state_snapshot)
 WAGGLE_LOCAL(fetch_state)
 WAGGLE_LOCAL(fetched_state)
+WAGGLE_LOCAL(make_model)
+WAGGLE_LOCAL(model_ready)
+WAGGLE_LOCAL(run_pass)
+WAGGLE_LOCAL(apply_update)
+WAGGLE_LOCAL(load_image)
+WAGGLE_LOCAL(rename_history)
+WAGGLE_LOCAL(save_checkpoint)
+WAGGLE_LOCAL(pass_done)
+WAGGLE_LOCAL(update_applied)
+WAGGLE_LOCAL(image_loaded)
+WAGGLE_LOCAL(seal_copy)
 WAGGLE_LOCAL(start_training)
 WAGGLE_LOCAL(stop_training)
 WAGGLE_LOCAL(training_status)

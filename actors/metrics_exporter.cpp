@@ -18,7 +18,7 @@ namespace {
 using self_pointer = metrics_exporter_impl::stateful_pointer<metrics_exporter_state>;
 using json = nlohmann::ordered_json;
 
-constexpr auto refresh_interval = 500ms;
+constexpr auto refresh_interval = 100ms;
 
 json number_or_null(double value) {
   return std::isfinite(value) ? json(value) : json(nullptr);

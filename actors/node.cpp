@@ -11,6 +11,8 @@
 #include <net/if.h>
 
 #include "actors/guard.hpp"
+#include "actors/group_averager.hpp"
+#include "actors/model_worker.hpp"
 #include "runtime/averaging/line_meter.hpp"
 #include "runtime/crypto/digest.hpp"
 
@@ -120,6 +122,8 @@ std::vector<caf::strong_actor_ptr> everybody(const node_parts& p) {
   };
   add(p.donor);
   add(p.trainer);
+  add(p.keeper);
+  add(p.group);
   for (const auto& pair : p.further) {
     add(pair.averager);
     add(pair.matchmaker);
@@ -150,11 +154,14 @@ void introduce(Sender send, const node_parts& p, const node_config& config) {
   serves(service_topic::progress, p.tracker);
   serves(service_topic::matchmaking, p.matchmaker);
   serves(service_topic::averaging, p.averager);
+  serves(service_topic::averaging, p.group);
   serves(service_topic::state, p.donor);
   listens(p.dht);
   listens(p.tracker);
   listens(p.matchmaker);
   listens(p.averager);
+  listens(p.group);
+  listens(p.trainer);
   listens(p.exporter);
   for (std::size_t i = 0; i < p.further.size(); ++i) {
     send(board,
@@ -164,8 +171,11 @@ void introduce(Sender send, const node_parts& p, const node_config& config) {
     listens(p.further[i].averager);
   }
   send(tracker, subscribe_progress{caf::actor_cast<progress_listener_actor>(p.exporter)});
-  if (p.trainer)
-    send(tracker, subscribe_progress{caf::actor_cast<progress_listener_actor>(p.trainer)});
+  if (!p.trainer)
+    return;
+  send(tracker, subscribe_progress{caf::actor_cast<progress_listener_actor>(p.trainer)});
+  send(caf::actor_cast<group_averager_wiring>(p.group),
+       listen_group{caf::actor_cast<group_listener_actor>(p.trainer)});
 }
 
 struct supervisor {
@@ -272,6 +282,8 @@ struct supervisor {
 /// Everything that would end an averager as soon as it begins. Peers that ask for a group under a
 /// prefix must find one matchmaker.
 status check_averaging(const node_config& config) {
+  if (config.training && !config.averaging)
+    return failure{ec::bad_config, "a peer that trains needs an averager"};
   if (!config.averaging)
     return config.further_averaging.empty()
              ? status{done{}}
@@ -383,7 +395,10 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   p.dht = system.spawn(dht_router, ctx, config.dht, p.switchboard);
   p.tracker = system.spawn(progress_tracker, ctx, config.progress, p.switchboard, p.dht);
   p.exporter = system.spawn(metrics_exporter, ctx, out.board);
-  if (config.averaging) {
+  if (config.averaging && config.training) {
+    p.group = system.spawn<group_averager>(ctx, config.averaging->averaging,
+                                           config.averaging->matchmaking, p.switchboard);
+  } else if (config.averaging) {
     p.matchmaker =
       system.spawn(matchmaker, ctx, config.averaging->matchmaking, p.switchboard, p.dht);
     p.averager =
@@ -395,12 +410,20 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     pair.averager = system.spawn(averager, ctx, parts.averaging, p.switchboard, pair.matchmaker);
   }
   if (config.training) {
-    trainer_peers peers{p.averager, p.tracker, p.switchboard, p.exporter};
+    trainer_peers peers{p.group, p.tracker, p.switchboard, p.exporter};
     const auto& training = *config.training;
-    p.trainer =
-      seams.detach_trainer
-        ? system.spawn<caf::detached>(trainer, ctx, training.training, training.make_learner, peers)
-        : system.spawn(trainer, ctx, training.training, training.make_learner, peers);
+    const auto& files = training.training.checkpoints;
+    p.keeper = seams.detach_workers ? system.spawn<state_keeper, caf::detached>(ctx, files)
+                                    : system.spawn<state_keeper>(ctx, files);
+    auto worker = [&system, ctx, training, files, keeper = p.keeper,
+                   detached = seams.detach_workers](model_listener_actor owner) {
+      const auto& make = training.make_learner;
+      return model_worker_actor{
+        detached
+          ? system.spawn<model_worker, caf::detached>(ctx, make, files, keeper, std::move(owner))
+          : system.spawn<model_worker>(ctx, make, files, keeper, std::move(owner))};
+    };
+    p.trainer = system.spawn<trainer>(ctx, training.training, worker, peers);
     p.donor = system.spawn(state_donor, ctx, training.donor, p.trainer);
   }
   if (!p.trainer)

@@ -73,8 +73,8 @@ struct node_seams {
   std::shared_ptr<std::pmr::memory_resource> memory;
   /// Empty: rounds meet the world as it is.
   round_port_decorator around_port;
-  /// The trainer blocks while it computes, so it gets a thread of its own. Not in simulations.
-  bool detach_trainer = true;
+  /// What computes, hashes or writes files blocks, so it gets threads of its own. Not in simulations.
+  bool detach_workers = true;
 };
 
 /// Who averages one vector.
@@ -92,6 +92,8 @@ struct node_parts {
   matchmaker_actor matchmaker;
   averager_actor averager;
   std::vector<averaging_actors> further; // in the order of node_config::further_averaging
+  group_averager_actor group; // of the trainer's gradients
+  state_keeper_actor keeper;
   trainer_actor trainer;
   state_donor_actor donor;
 };

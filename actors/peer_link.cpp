@@ -330,6 +330,7 @@ struct request_topic {
   service_topic operator()(const wire::join_group&) const { return service_topic::matchmaking; }
   service_topic operator()(const wire::open_state&) const { return service_topic::state; }
   service_topic operator()(const wire::get_state_chunk&) const { return service_topic::state; }
+  service_topic operator()(const wire::enter_group&) const { return service_topic::averaging; }
 };
 
 struct event_topic {
@@ -339,6 +340,7 @@ struct event_topic {
   topic operator()(const wire::disband_group&) const { return service_topic::matchmaking; }
   topic operator()(const wire::leave_group&) const { return service_topic::matchmaking; }
   topic operator()(const wire::progress_push&) const { return service_topic::progress; }
+  topic operator()(const wire::progress_note&) const { return service_topic::progress; }
   template <class RoundEvent>
   topic operator()(const RoundEvent&) const {
     return service_topic::averaging;

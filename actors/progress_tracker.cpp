@@ -38,7 +38,11 @@ struct clerk {
 
   void report(const report_progress& msg) const {
     auto& st = state();
-    bool new_epoch = !st.own || st.own->epoch != msg.epoch || st.own->parameters != msg.parameters;
+    bool new_epoch = !st.own || st.own->epoch != msg.epoch;
+    bool moved = !st.own || st.own->claim.line.branch != msg.claim.line.branch
+                 || st.own->claim.group_size != msg.claim.group_size
+                 || st.own->claim.ready != msg.claim.ready
+                 || st.own->claim.provisional != msg.claim.provisional;
     auto before = new_epoch ? 0 : st.own->samples;
     if (msg.samples > before && !new_epoch)
       st.speed.update(static_cast<double>(msg.samples - before), seconds_of(now() - st.measured));
@@ -47,15 +51,21 @@ struct clerk {
     own.who = ctx.record;
     own.epoch = msg.epoch;
     own.samples = msg.samples;
-    own.samples_per_second = st.speed.samples_per_second();
+    own.samples_per_second =
+      msg.samples_per_second > 0 ? msg.samples_per_second : st.speed.samples_per_second();
     own.time = ctx.wall->now();
     own.parameters = msg.parameters;
-    if (msg.samples > 0)
+    own.claim = msg.claim;
+    if (msg.samples > 0 || msg.claim.group_size > 0)
       st.active = view().global_epoch;
     st.push_due = true;
-    st.store_due = st.store_due || new_epoch;
-    if (new_epoch || now() - st.pushed >= config.push_interval)
+    st.store_due = st.store_due || new_epoch || moved;
+    if (moved || now() - st.pushed >= config.push_interval)
       push();
+    else if (now() - st.noted >= note_interval())
+      note();
+    else
+      st.note_due = true;
     tell_listeners();
   }
 
@@ -83,12 +93,34 @@ struct clerk {
   }
 
   void tell(const peer_record& peer, const record& entry) const {
-    self->send(switchboard, tell_peer{peer, wire::progress_push{entry}, {}});
+    // By the same way as notes, so that they arrive in order.
+    if (!ctx.links->tell(peer.id, wire::progress_push{entry}, {}))
+      self->send(switchboard, tell_peer{peer, wire::progress_push{entry}, {}});
+  }
+
+  /// The more peers are told, the less often: what they all read together stays bounded.
+  milliseconds note_interval() const {
+    auto peers = static_cast<std::int64_t>(state().connected.size());
+    return peers <= 8 ? 0ms : milliseconds{2 * peers};
+  }
+
+  void note() const {
+    auto& st = state();
+    st.note_due = false;
+    st.noted = now();
+    if (!st.own || st.left)
+      return;
+    wire::progress_note note{st.own->epoch, st.own->claim.line.branch, st.own->samples,
+                             st.own->samples_per_second};
+    for (const auto& [id, peer] : st.connected)
+      if (!ctx.links->tell(id, note, {}))
+        self->send(switchboard, tell_peer{peer, note, {}});
   }
 
   void push() const {
     auto& st = state();
-    st.push_due = false;
+    st.push_due = st.note_due = false;
+    st.noted = now();
     st.pushed = now();
     if (!st.own || st.left)
       return;
@@ -166,6 +198,8 @@ struct clerk {
     auto& st = state();
     if (st.push_due && now() - st.pushed >= config.push_interval)
       push();
+    else if (st.note_due && now() - st.noted >= note_interval())
+      note();
     if (now() - st.tended < upkeep_interval)
       return;
     st.tended = now();
@@ -211,12 +245,15 @@ progress_tracker_impl::behavior_type progress_tracker(self_pointer self, node_co
     },
     [with](const inbound_event& msg) {
       msg.release();
-      const auto* push = std::get_if<wire::progress_push>(&msg.what);
-      if (push == nullptr)
-        return;
       with([&](const clerk& c) {
-        if (c.take(push->entry, false))
-          c.tell_listeners();
+        if (const auto* push = std::get_if<wire::progress_push>(&msg.what)) {
+          if (c.take(push->entry, false))
+            c.tell_listeners();
+        } else if (const auto* note = std::get_if<wire::progress_note>(&msg.what)) {
+          if (c.state().ledger->note(msg.from.id, note->epoch, note->branch, note->samples,
+                                     note->samples_per_second, c.ctx.wall->now()))
+            c.tell_listeners();
+        }
       });
     },
     [with](const report_progress& msg) { with([&](const clerk& c) { c.report(msg); }); },

@@ -22,7 +22,7 @@ struct progress_config {
   /// How long a report counts after it was made, if its peer is not heard from by other ways.
   milliseconds report_ttl{60'000};
   /// Connected peers are told about new samples at most this often (a new epoch goes out at once).
-  /// Shorter makes epochs end closer to their target, and costs a signature each.
+  /// A signature each; samples go out unsigned meanwhile, over the links that prove who we are.
   milliseconds push_interval{100};
   /// The DHT, which unconnected peers read, is told at most this often.
   milliseconds store_interval{5'000};
@@ -53,6 +53,8 @@ struct progress_tracker_state {
   bool reading = false;
   bool left = false;
   bool told_ready = false; // the view that listeners have
+  bool note_due = false;
+  steady_time noted;
   std::map<peer_id, peer_record> connected;
   std::vector<progress_listener_actor> listeners;
 };

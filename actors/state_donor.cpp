@@ -33,12 +33,13 @@ void close(self_pointer self, const peer_id& reader) {
 
 caf::result<outbound_answer> open(self_pointer self, const node_context& ctx,
                                   const donor_config& config, const trainer_actor& trainer,
-                                  const peer_id& reader) {
+                                  const wire::open_state& wanted, const peer_id& reader) {
   if (readers(self->state, reader) >= config.downloads_max)
     return to_caf(ec::overloaded, "enough peers download from this one");
   self->state.opening.insert(reader);
   auto promise = self->make_response_promise<outbound_answer>();
-  self->request(trainer, config.snapshot_timeout, get_state_snapshot{})
+  self->request(trainer, config.snapshot_timeout,
+                get_state_snapshot{wanted.branch, wanted.epoch_min})
     .then(
       [self, ctx, config, reader, promise](state_snapshot& made) mutable {
         auto& snapshots = self->state.snapshots;
@@ -98,8 +99,8 @@ state_donor_impl::behavior_type state_donor(self_pointer self, node_context ctx,
   self->delayed_send(self, config.snapshot_idle / 4, drop_idle_snapshots{});
   return {
     [self, ctx, config, trainer](const inbound_call& msg) -> caf::result<outbound_answer> {
-      if (std::holds_alternative<wire::open_state>(msg.what))
-        return open(self, ctx, config, trainer, msg.from.id);
+      if (const auto* wanted = std::get_if<wire::open_state>(&msg.what))
+        return open(self, ctx, config, trainer, *wanted, msg.from.id);
       if (const auto* chunk = std::get_if<wire::get_state_chunk>(&msg.what))
         return read(self, ctx, config, *chunk, msg.from.id);
       return to_caf(ec::protocol_violation, "this is not for a donor");

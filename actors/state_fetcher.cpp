@@ -29,7 +29,8 @@ struct downloader {
     auto attempt = ++st.attempt;
     self
       ->request(switchboard, config.open_timeout + 1s,
-                call_peer{st.donor, wire::open_state{}, config.open_timeout})
+                call_peer{st.donor, wire::open_state{st.what.branch, st.what.epoch_min},
+                          config.open_timeout})
       .then(
         [self = self, ctx = ctx, config = config, board = switchboard,
          attempt](const peer_answer& answer) {

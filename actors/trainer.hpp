@@ -1,19 +1,27 @@
 #pragma once
 
+#include <deque>
 #include <functional>
+#include <memory>
 #include <optional>
+#include <set>
+#include <string>
 
 #include <caf/all.hpp>
 
 #include "actors/actors.hpp"
 #include "actors/node_context.hpp"
 #include "actors/state_fetcher.hpp"
+#include "runtime/progress/history_choice.hpp"
 #include "runtime/state/donor_choice.hpp"
 #include "runtime/training/checkpoint_store.hpp"
+#include "runtime/training/flight_ledger.hpp"
 #include "runtime/training/learner.hpp"
 #include "runtime/training/loss_record.hpp"
+#include "runtime/training/missed_updates.hpp"
+#include "runtime/training/pass_policy.hpp"
+#include "runtime/training/plan.hpp"
 #include "runtime/training/schedule.hpp"
-#include "runtime/training/trained_model.hpp"
 
 namespace waggle {
 
@@ -23,14 +31,20 @@ struct training_config {
   lr_schedule schedule;
   /// The least time from one micro-step to the next: leaves the machine to others. 0: none.
   milliseconds step_interval{0};
-  /// How long to look for others before training starts alone. 0: at once (the first peer).
+  /// How long to look for the run before beginning one. 0: at once (the first peer).
   milliseconds join_timeout{0};
-  /// Matchmaking, retries and all-reduce of one epoch together; afterwards our own gradient is
-  /// used.
+  /// Looking for the run, this peer has reached others, none of whom trains: how long they are
+  /// waited for.
+  milliseconds settle_time{500};
+  /// How long a peer that lost most of its group tries to reach it before it goes on alone.
+  milliseconds split_grace{1'500};
+  /// Without most of its group: go on provisionally, or wait.
+  bool continue_on_split = true;
+  /// Nobody was reached, and this peer holds no state of the run: begin one all the same?
+  bool may_start_alone = true;
+  /// One round; afterwards our own gradient is used.
   milliseconds averaging_timeout{60'000};
   milliseconds sync_timeout{600'000};
-  /// The last word on a round is awaited this long before a peer that was left out acts on its own.
-  milliseconds settle_time{2'000};
   fetch_config fetch;
   std::optional<checkpoint_store> checkpoints;
   std::uint64_t checkpoint_every = 1; // epochs; 0: only when stopped
@@ -38,61 +52,193 @@ struct training_config {
   /// would cost more than it saves. A peer that was killed takes what it missed from the others
   /// anyway.
   milliseconds checkpoint_interval{0};
+  /// Reduces for the others and follows their updates, but runs no passes.
+  bool auxiliary = false;
+  /// Updates that are kept while the state they belong to is downloaded, or a pass takes long.
+  std::uint64_t missed_bytes_max = 1ULL << 30U;
 };
 
 /// Whom the trainer works with.
 struct trainer_peers {
-  averager_actor averager;
+  group_averager_actor averager;
   progress_tracker_actor tracker;
   switchboard_actor switchboard;
   metrics_exporter_actor exporter;
 };
 
-/// To itself: do what is next.
-struct go_on {
-  std::uint64_t turn = 0;
+/// Makes the actor that computes for this trainer.
+using worker_factory = std::function<model_worker_actor(model_listener_actor)>;
+
+/// To itself: time passes. `again`: and goes on passing.
+struct look_around {
+  bool again = false;
 };
 
-struct trainer_state {
-  static inline const char* name = "trainer";
+using trainer_base =
+  trainer_actor::extend<caf::reacts_to<look_around>>::extend_with<model_listener_actor>::base;
 
-  std::optional<trained_model> model; // there from the phase of joining on
-  loss_record losses;
-  swarm_progress view;
-  training_status status; // what of it does not stand elsewhere in this state; see current_status
-  std::optional<checkpoint_store> checkpoints;
-  donor_choice donors;
-
-  std::uint64_t turn = 0; // generation of go_on and of what is under way
-  bool started = false;
-  bool stopping = false;
-  steady_time phase_began;
-  steady_time left_out_until;  // excluded from a round: wait for the run's word on it
-  steady_time reported;        // to the exporter
-  steady_time progress_told;   // to the tracker
-  steady_time progress_logged; // a line about loss and speed
-  steady_time checkpointed;    // began writing the last one
-};
-
-using trainer_impl = trainer_actor::extend<caf::reacts_to<go_on>>;
-
-/// Owns the learner and drives it through the epochs of the run: accumulates micro-steps, averages
-/// gradients once the swarm has its target batch, steps the optimizer, takes the run's state when
-/// it is behind or different, donates its own. Blocks while the learner computes, so production
-/// spawns it detached; between two micro-steps it hears messages.
+/// Takes one peer through the epochs of a run. It is told of everything (others' progress, calls
+/// for a round, results, passes, links) and after each event decides anew what can be begun: it
+/// waits for nothing that cannot come any more.
 ///
-/// | phase     | who may leave it, and how                                                        |
-/// |-----------|----------------------------------------------------------------------------------|
-/// | starting  | the learner is made → joining                                                    |
-/// | joining   | others are known, or join_timeout passed → training or syncing                   |
-/// | training  | target reached → averaging; behind or different → syncing; max_epochs → finished |
-/// | averaging | the round's report: applied, or our own gradient (INV-6) → training              |
-/// | syncing   | state loaded, or no donor → training                                             |
-/// | finished  | goes on donating; different from the run → syncing; stop → stopped               |
-trainer_impl::behavior_type trainer(trainer_impl::stateful_pointer<trainer_state> self,
-                                    node_context ctx, training_config config,
-                                    learner_factory make_learner, trainer_peers peers);
+/// | place    | who may leave it, and how                                                         |
+/// |----------|-----------------------------------------------------------------------------------|
+/// | outside  | a group with the run's history → entering; none, and ours is worth most → member   |
+/// | entering | let in → member; refused or lost → outside                                        |
+/// | member   | a round failed, or was decided without us → outside; another history → outside     |
+///
+/// A member whose model is not of its group's epoch (it has just entered) takes part in rounds
+/// without samples and keeps their results until the state that they belong to is here.
+class trainer final : public trainer_base {
+public:
+  trainer(caf::actor_config& cfg, node_context ctx, training_config config, worker_factory worker,
+          trainer_peers peers);
+
+  const char* name() const override { return "trainer"; }
+  void on_exit() override;
+
+protected:
+  behavior_type make_behavior() override;
+
+private:
+  enum class place : std::uint8_t { outside, entering, member };
+
+  /// What we gave, or will give again, to the round of an epoch.
+  struct contribution {
+    epoch_id epoch;
+    std::shared_ptr<const float_vector> own;
+    std::uint64_t samples = 0;
+    bool in_round = false; // false: its round failed, with us still at its epoch
+  };
+
+  [[nodiscard]] steady_time now() const { return clock().now(); }
+
+  // -- what is told of us
+  const training_status& current_status();
+  void publish(bool at_once);
+  void enter_phase(trainer_phase phase);
+  void show_phase();
+  void log_progress();
+  void tell_progress();
+  void wait_for(std::string what);
+
+  // -- life
+  void start();
+  void on_model(const model_ready& ready);
+  caf::result<training_status> stop();
+  void react();
+
+  // -- the group
+  void look_for_group();
+  void found();
+  void enter(const history_choice& choice);
+  void on_entered(const history_choice& choice, const group_view& group);
+  void leave(const std::string& why);
+  void yield_to(const history_choice& choice);
+  [[nodiscard]] history_choice choose() const;
+  [[nodiscard]] bool may_found(bool others_seen);
+
+  // -- the state
+  void fetch_if_needed();
+  void on_fetched(const fetched_state& fetched);
+  void on_no_state(const failure& why);
+  void on_loaded(const image_loaded& outcome);
+  void catch_up();
+  caf::result<state_snapshot> snapshot(const get_state_snapshot& wanted);
+
+  // -- epochs
+  [[nodiscard]] bool counts_here(const swarm_progress::peer& peer) const;
+  [[nodiscard]] std::uint64_t reported_samples() const;
+  [[nodiscard]] std::uint64_t own_samples() const;
+  [[nodiscard]] bool done() const;
+  [[nodiscard]] situation present() const;
+  [[nodiscard]] pass_decision next_pass() const;
+  void carry_out();
+  void begin_round(bool call);
+  void send_round(bool call);
+  void on_round(const group_round& round);
+  void on_round_failed(const round_report& report);
+  void end_epoch(const group_round& round);
+  void apply(const missed_update& update, const history& after);
+  void checkpoint_if_due();
+  void maybe_pass();
+  void on_pass(const pass_done& pass);
+  void count(const flight_ledger::settlement& samples, std::string_view why_dropped);
+  void drop_accumulated(std::string_view reason);
+  void drop_contribution(std::string_view reason);
+
+  const node_context ctx_;
+  const training_config config_;
+  const strategy strategy_;
+  const worker_factory make_worker_;
+  trainer_peers peers_;
+
+  model_worker_actor worker_;
+  std::shared_ptr<learner> model_; // its thread-safe half
+  random_source random_;
+  loss_record losses_;
+  swarm_progress view_;
+  std::set<peer_id> connected_;
+  training_status status_; // what of it does not stand elsewhere; see current_status
+  donor_choice donors_;
+
+  bool started_ = false;
+  bool stopping_ = false;
+  caf::typed_response_promise<training_status> stop_promise_;
+
+  place place_ = place::outside;
+  group_view group_;
+  history line_;
+  epoch_id epoch_;               // whose results are settled; of the next round
+  /// What the model holds once the updates under way to it are applied.
+  struct held_state {
+    history line;
+    epoch_id epoch;
+  };
+  held_state held_;
+  bool in_step_ = true;   // held_ is (line_, epoch_)
+  missed_updates missed_; // the group's epochs since it let us in, while we are not in step
+  std::optional<held_state> loaded_; // of our group's history, but not yet of its epoch
+  flight_ledger ledger_;
+  std::optional<contribution> given_;
+  std::optional<group_round> ended_; // the round of given_, to be merged
+  std::uint64_t rounds_ = 0;         // number of the last one begun
+  bool lost_group_ = false;      // most of it, without a word
+  bool called_ = false;          // another member has begun the next round
+  steady_time outside_since_;
+  steady_time enter_after_;
+  peer_id awaited_; // who is to found the group
+  steady_time awaited_since_;
+  std::set<peer_id> passed_over_; // who did not
+  bool provisional_ = false;      // without most of the group that we were in
+  bool fetching_ = false;
+  steady_time fetch_began_;
+  steady_time fetch_after_;
+  digest model_parameters_; // zero: not known
+  epoch_id model_epoch_;    // of the model itself
+  std::uint64_t since_fork_ = 0; // our samples used on this line since it began here
+  epoch_id line_began_;
+
+  peer_id last_donor_;
+  bool passing_ = false;
+  bool pass_planned_ = false; // a look_around is on its way for it
+  steady_time passed_;
+  std::uint64_t updates_under_way_ = 0;
+  double pass_seconds_ = 0; // smoothed
+  double own_rate_ = 0;     // samples a second, waiting between passes included
+  steady_time epoch_began_;
+  double epoch_seconds_ = 0; // smoothed
+
+  steady_time phase_began_;
+  steady_time told_exporter_;
+  steady_time told_tracker_;
+  std::uint64_t told_samples_ = 0;
+  steady_time logged_;
+  steady_time waiting_since_;
+  steady_time wait_logged_;
+  steady_time checkpointed_;
+};
 
 } // namespace waggle
 
-WAGGLE_LOCAL(go_on)
+WAGGLE_LOCAL(look_around)

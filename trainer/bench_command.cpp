@@ -58,17 +58,24 @@ public:
   [[nodiscard]] std::size_t parameter_count() const override { return inner_->parameter_count(); }
   [[nodiscard]] digest schema() const override { return inner_->schema(); }
   micro_step accumulate() override { return inner_->accumulate(); }
-  void mean_gradient(std::span<float> out) override { inner_->mean_gradient(out); }
+  std::uint64_t take_mean_gradient(std::span<float> out) override {
+    return inner_->take_mean_gradient(out);
+  }
+  std::uint64_t drop_gradient() override { return inner_->drop_gradient(); }
   [[nodiscard]] std::uint64_t accumulated_samples() const override {
     return inner_->accumulated_samples();
   }
-  void reset_accumulators() override { inner_->reset_accumulators(); }
   void apply(std::span<const float> gradient, double lr) override {
     inner_->apply(gradient, lr);
     watch_->mark();
   }
   [[nodiscard]] digest parameters_digest() const override { return inner_->parameters_digest(); }
-  [[nodiscard]] payload save_state() const override { return inner_->save_state(); }
+  [[nodiscard]] std::vector<std::byte> save_state(std::size_t headroom) const override {
+    return inner_->save_state(headroom);
+  }
+  [[nodiscard]] byte_span parameters_in(byte_span state) const override {
+    return inner_->parameters_in(state);
+  }
   status load_state(byte_span state) override { return inner_->load_state(state); }
 
 private:

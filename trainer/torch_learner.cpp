@@ -1,7 +1,9 @@
 #include "trainer/torch_learner.hpp"
 
+#include <atomic>
 #include <cmath>
 #include <cstring>
+#include <mutex>
 #include <optional>
 
 #include <torch/torch.h>
@@ -49,27 +51,38 @@ public:
     // The sum is finite only if every value is (opposite infinities give NaN).
     step.finite = std::isfinite(step.loss) && std::isfinite(gradient_.sum().item<double>());
     if (step.finite) {
+      std::lock_guard lock{accumulators_};
       accumulated_.add_(gradient_, static_cast<double>(batch));
-      samples_ += step.samples;
+      samples_.fetch_add(step.samples);
     }
     return step;
   }
 
-  void mean_gradient(std::span<float> out) override {
+  std::uint64_t take_mean_gradient(std::span<float> out) override {
     torch::NoGradGuard guard;
-    if (samples_ > 0)
-      view_of(out).copy_(accumulated_ / static_cast<double>(samples_));
-    else
-      std::fill(out.begin(), out.end(), 0.0F);
+    std::lock_guard lock{accumulators_};
+    auto samples = samples_.exchange(0);
+    auto to = view_of(out);
+    if (samples > 0) {
+      to.copy_(accumulated_);
+      to.div_(static_cast<double>(samples));
+      accumulated_.zero_();
+    } else {
+      to.zero_();
+    }
+    return samples;
   }
 
-  [[nodiscard]] std::uint64_t accumulated_samples() const override { return samples_; }
-
-  void reset_accumulators() override {
+  std::uint64_t drop_gradient() override {
     torch::NoGradGuard guard;
-    accumulated_.zero_();
-    samples_ = 0;
+    std::lock_guard lock{accumulators_};
+    auto samples = samples_.exchange(0);
+    if (samples > 0)
+      accumulated_.zero_();
+    return samples;
   }
+
+  [[nodiscard]] std::uint64_t accumulated_samples() const override { return samples_.load(); }
 
   void apply(std::span<const float> gradient, double lr) override {
     torch::NoGradGuard guard;
@@ -83,7 +96,7 @@ public:
     return sha256(bytes_of(host));
   }
 
-  [[nodiscard]] payload save_state() const override {
+  [[nodiscard]] std::vector<std::byte> save_state(std::size_t headroom) const override {
     auto& statistics = optimizer_->statistics();
     byte_writer header;
     header.put_raw(magic)
@@ -92,9 +105,9 @@ public:
       .put(static_cast<std::uint64_t>(statistics.size()))
       .put(optimizer_->steps());
     auto block = parameter_count() * sizeof(float);
-    auto image = std::make_shared<std::vector<std::byte>>(header.text().size()
-                                                          + block * (1 + statistics.size()));
-    auto* out = image->data();
+    std::vector<std::byte> image(headroom + header.text().size()
+                                 + block * (1 + statistics.size()));
+    auto* out = image.data() + headroom;
     auto append = [&out](byte_span bytes) {
       std::memcpy(out, bytes.data(), bytes.size());
       out += bytes.size();
@@ -103,7 +116,12 @@ public:
     append(bytes_of(flat_.to(torch::kCPU)));
     for (const auto& s : statistics)
       append(bytes_of(s.to(torch::kCPU)));
-    return payload_of(std::shared_ptr<const std::vector<std::byte>>{image});
+    return image;
+  }
+
+  [[nodiscard]] byte_span parameters_in(byte_span state) const override {
+    constexpr auto header = magic.size() + sizeof(digest) + 3 * sizeof(std::uint64_t);
+    return state.subspan(header, parameter_count() * sizeof(float));
   }
 
   status load_state(byte_span state) override {
@@ -192,7 +210,8 @@ private:
   torch::Tensor gradient_;
   torch::Tensor accumulated_; // Σ b·∇
   mutable std::optional<flat_optimizer> optimizer_;
-  std::uint64_t samples_ = 0;
+  std::mutex accumulators_; // of accumulated_
+  std::atomic<std::uint64_t> samples_{0};
   digest schema_;
 };
 

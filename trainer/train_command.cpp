@@ -90,6 +90,7 @@ void add_training(node_config& base, const run_options& o, const peer_id& peer,
   t.step_interval = o.step_interval;
   t.join_timeout = o.initial_peers.empty() ? 0ms : o.join_timeout;
   t.averaging_timeout = o.averaging_timeout;
+  t.auxiliary = o.auxiliary;
   t.checkpoint_interval = o.checkpoint_interval;
   if (o.resume)
     t.checkpoints.emplace(make_system_disk(), data_dir / "checkpoints");

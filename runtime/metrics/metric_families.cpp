@@ -194,6 +194,10 @@ struct metric_families::families {
   gauges& global_epoch = gauge("waggle_training_global_epoch", "The swarm's epoch.");
   counters& samples =
     counter("waggle_training_samples_total", "Samples that entered an update, or were dropped.");
+  counters& discarded = counter("waggle_training_samples_discarded_total",
+                                "Samples that entered no update, by reason.");
+  gauges& effective_batch = gauge("waggle_training_effective_batch_samples",
+                                  "Samples of all contributors in the last update.");
   histograms& step_seconds =
     histogram("waggle_training_step_duration_seconds", "Time of a step's phases.");
   gauges& batch_progress = gauge("waggle_training_target_batch_progress_ratio",
@@ -284,6 +288,8 @@ metric_families::metric_families(std::shared_ptr<prometheus::Registry> registry,
     f.checkpoints.Add({{"outcome", outcome}});
   for (const auto* outcome : {"used", "dropped"})
     f.samples.Add({{"outcome", outcome}});
+  for (const auto* why : {"left_out", "history_lost", "not_finite", "stopped"})
+    f.discarded.Add({{"reason", why}});
   for (const auto* where : {"loss", "gradient", "remote"})
     f.nonfinite.Add({{"where", where}});
   for (const auto* what : {"compute", "communicate", "wait", "sync"})
@@ -409,6 +415,9 @@ void metric_families::count_checkpoint(std::string_view outcome, double seconds,
 void metric_families::count_samples(std::string_view outcome, double n) {
   families_->samples.Add({{"outcome", text_of(outcome)}}).Increment(n);
 }
+void metric_families::count_discarded(std::string_view reason, double n) {
+  families_->discarded.Add({{"reason", text_of(reason)}}).Increment(n);
+}
 void metric_families::observe_step(std::string_view phase, double seconds) {
   families_->step_seconds.Add({{"phase", text_of(phase)}}, rpc_seconds).Observe(seconds);
 }
@@ -471,6 +480,9 @@ void metric_families::set_epochs(double own, double global) {
 }
 void metric_families::set_batch_progress(double ratio) {
   families_->batch_progress.Add({}).Set(ratio);
+}
+void metric_families::set_effective_batch(double samples) {
+  families_->effective_batch.Add({}).Set(samples);
 }
 void metric_families::set_training(double loss, double learning_rate, double gradient_norm) {
   families_->loss.Add({}).Set(loss);

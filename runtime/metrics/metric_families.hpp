@@ -65,6 +65,8 @@ public:
   void count_state_hash_check(std::string_view outcome /*equal minority majority_unknown*/);
   void count_checkpoint(std::string_view outcome /*ok failed*/, double seconds, double now_unix);
   void count_samples(std::string_view outcome /*used dropped*/, double n);
+  /// Samples that entered no update, and why: left_out history_lost not_finite stopped.
+  void count_discarded(std::string_view reason, double n);
   void observe_step(std::string_view phase /*forward_backward optimizer*/, double seconds);
   void count_nonfinite(std::string_view where /*loss gradient remote*/);
   void count_training_time(std::string_view activity /*compute communicate wait sync*/,
@@ -87,6 +89,8 @@ public:
   void set_connections(double in, double out);
   void set_epochs(double own, double global);
   void set_batch_progress(double ratio);
+  /// Samples of all contributors in the last update.
+  void set_effective_batch(double samples);
   void set_training(double loss, double learning_rate, double gradient_norm);
   void set_share_ratio(double ratio);
   /// What this peer's connection carries, as measured; 0: not known.

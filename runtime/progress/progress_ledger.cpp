@@ -43,6 +43,14 @@ std::string encode_progress(const progress_report& report) {
     auto text = to_string(report.who.addresses[i]);
     out.put(static_cast<std::uint16_t>(text.size())).put_raw(text);
   }
+  const auto& claim = report.claim;
+  auto flags = static_cast<std::uint8_t>((claim.ready ? 1U : 0U) | (claim.provisional ? 2U : 0U));
+  out.put(claim.line.branch)
+    .put(claim.line.parent)
+    .put(claim.line.forked_at.value())
+    .put(claim.line.work)
+    .put(claim.group_size)
+    .put(flags);
   return out.take();
 }
 
@@ -71,6 +79,17 @@ result<progress_report> decode_progress(const public_key& owner, const peer_id& 
       return failure{ec::malformed, "a progress record with a broken address"};
     report.who.addresses.push_back(*where);
   }
+  auto& claim = report.claim;
+  claim.line.branch = in.get<digest>();
+  claim.line.parent = in.get<digest>();
+  claim.line.forked_at = epoch_id{in.get<std::uint64_t>()};
+  claim.line.work = in.get<std::uint64_t>();
+  claim.group_size = in.get<std::uint32_t>();
+  auto flags = in.get<std::uint8_t>();
+  claim.ready = (flags & 1U) != 0;
+  claim.provisional = (flags & 2U) != 0;
+  if (!in.ok())
+    return failure{ec::malformed, "a progress record that says nothing of its history"};
   return report;
 }
 
@@ -87,6 +106,24 @@ bool progress_ledger::record(const progress_report& report, swarm_time expiratio
   if (report.time <= found->second.time)
     return false;
   found->second = {report, report.time, expiration, false};
+  return true;
+}
+
+bool progress_ledger::note(const peer_id& peer, epoch_id epoch, const digest& branch,
+                           std::uint64_t samples, double samples_per_second, swarm_time now) {
+  auto found = entries_.find(peer);
+  if (found == entries_.end() || !found->second.report)
+    return false;
+  auto& report = *found->second.report;
+  if (report.claim.line.branch != branch || epoch < report.epoch
+      || (epoch == report.epoch && samples <= report.samples))
+    return false;
+  if (epoch > report.epoch)
+    report.parameters = {}; // those of the epoch before
+  report.epoch = epoch;
+  report.samples = samples;
+  report.samples_per_second = samples_per_second;
+  report.time = now;
   return true;
 }
 
@@ -149,7 +186,8 @@ swarm_progress progress_ledger::view(const std::optional<progress_report>& own,
   double extrapolated = 0;
   std::map<digest, std::size_t> holders;
   for (const auto* p : valid) {
-    out.peers.push_back({p->who, p->epoch, p->samples, p->samples_per_second, p->parameters});
+    out.peers.push_back({p->who, p->epoch, p->samples, p->samples_per_second, p->parameters,
+                         p->claim, p->time});
     rate += p->samples_per_second; // those behind, too: they will catch up
     out.num_clients += p->who.client_mode ? 1 : 0;
     if (p->epoch != out.global_epoch)

@@ -8,11 +8,22 @@
 #include <vector>
 
 #include "runtime/core/endpoint.hpp"
+#include "runtime/core/history.hpp"
 #include "runtime/core/ids.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/core/time.hpp"
 
 namespace waggle {
+
+/// Where a peer stands in the run's history, as it says itself.
+struct history_claim {
+  history line;
+  std::uint32_t group_size = 0; // members of its group, itself included; 0: it is in none
+  bool ready = false;           // it holds the state of its epoch, and can give it
+  bool provisional = false;     // it went on without most of its group
+
+  friend bool operator==(const history_claim&, const history_claim&) = default;
+};
 
 /// How far one peer is, as it says itself.
 struct progress_report {
@@ -21,7 +32,8 @@ struct progress_report {
   std::uint64_t samples = 0; // accumulated toward `epoch`
   double samples_per_second = 0;
   swarm_time time{};
-  digest parameters; // of the parameters that the epoch began with; zero: it has none
+  digest parameters; // of the parameters that the epoch began with; zero: not known
+  history_claim claim;
 
   friend bool operator==(const progress_report&, const progress_report&) = default;
 };
@@ -41,6 +53,8 @@ struct swarm_progress {
     std::uint64_t samples = 0;
     double samples_per_second = 0;
     digest parameters;
+    history_claim claim;
+    swarm_time time{}; // of its report
   };
   epoch_id global_epoch;            // spec/optimizer.md §2.4: E
   std::uint64_t global_samples = 0; // S_reported, ours included
@@ -80,6 +94,10 @@ public:
 
   /// Keeps `report` if it is newer than what is known of the peer. False: it was not.
   bool record(const progress_report& report, swarm_time expiration);
+  /// What a peer said over its own link since its last report, `now`. Counts only for the branch
+  /// that it reported, and only forwards. True: it was news.
+  bool note(const peer_id& peer, epoch_id epoch, const digest& branch, std::uint64_t samples,
+            double samples_per_second, swarm_time now);
   /// The peer said goodbye at `time`: older reports of it do not count any more.
   bool forget(const peer_id& peer, swarm_time time, swarm_time expiration);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 
 namespace waggle {
 
@@ -12,45 +13,62 @@ constexpr std::string_view suffix = ".wgl";
 constexpr std::size_t kept = 2;
 constexpr std::uint64_t image_bytes_max = 64_GiB;
 
-std::optional<epoch_id> epoch_of(std::string_view name) {
-  if (!name.starts_with(stem) || !name.ends_with(suffix))
+std::optional<std::uint64_t> number_in(std::string_view digits) {
+  std::uint64_t number = 0;
+  auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (digits.empty() || error != std::errc{} || end != digits.data() + digits.size())
     return std::nullopt;
-  auto digits = name.substr(stem.size(), name.size() - stem.size() - suffix.size());
-  std::uint64_t epoch = 0;
-  auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), epoch);
-  if (error != std::errc{} || end != digits.data() + digits.size() || digits.empty())
-    return std::nullopt;
-  return epoch_id{epoch};
+  return number;
 }
 
 } // namespace
 
-result<std::vector<std::pair<epoch_id, std::filesystem::path>>> checkpoint_store::list() {
+result<std::vector<checkpoint_store::entry>> checkpoint_store::list() {
   auto names = files_->list(folder_);
   if (!names)
     return names.error();
-  std::vector<std::pair<epoch_id, std::filesystem::path>> found;
-  for (const auto& name : *names)
-    if (auto epoch = epoch_of(name))
-      found.emplace_back(*epoch, folder_ / name);
-  std::sort(found.rbegin(), found.rend()); // newest first
+  std::vector<entry> found;
+  for (std::string_view name : *names) {
+    if (!name.starts_with(stem) || !name.ends_with(suffix))
+      continue;
+    auto middle = name.substr(stem.size(), name.size() - stem.size() - suffix.size());
+    auto first = middle.find('-');
+    auto second = first == std::string_view::npos ? first : middle.find('-', first + 1);
+    if (second == std::string_view::npos)
+      continue;
+    auto serial = number_in(middle.substr(0, first));
+    if (serial && number_in(middle.substr(first + 1, second - first - 1)))
+      found.push_back({*serial, std::string{middle.substr(second + 1)}, folder_ / name});
+  }
+  std::sort(found.begin(), found.end(),
+            [](const entry& a, const entry& b) { return a.serial > b.serial; });
   return found;
 }
 
-status checkpoint_store::save(const training_state& state) {
-  auto header = encode_state_header(state);
-  auto file = folder_ / (std::string{stem} + to_string(state.epoch) + std::string{suffix});
-  if (auto written = files_->write(file, {as_byte_span(header), state.learner}); !written)
-    return written;
-  auto all = list();
-  if (!all)
-    return all.error();
-  auto ours = std::find_if(all->begin(), all->end(),
-                           [&](const auto& entry) { return entry.first <= state.epoch; });
-  for (std::size_t i = kept + static_cast<std::size_t>(ours - all->begin()); i < all->size(); ++i)
-    if (auto removed = files_->remove((*all)[i].second); !removed)
-      return removed;
-  return done{};
+result<std::filesystem::path> checkpoint_store::save(byte_span image) {
+  auto state = decode_state(image);
+  if (!state)
+    return state.error();
+  auto before = list();
+  if (!before)
+    return before.error();
+  auto serial = before->empty() ? std::uint64_t{1} : before->front().serial + 1;
+  auto branch = short_name(state->line.branch);
+  auto file = folder_
+              / (std::string{stem} + std::to_string(serial) + "-" + to_string(state->epoch) + "-"
+                 + branch + std::string{suffix});
+  if (auto written = files_->write(file, {image}); !written)
+    return written.error();
+  std::map<std::string, std::size_t> seen{{branch, 1}};
+  for (const auto& old : *before) { // newest first
+    auto count = ++seen[old.branch];
+    bool ours = old.branch == branch;
+    if (count <= (ours ? kept : 1) && seen.size() <= 1 + histories_max)
+      continue;
+    if (auto removed = files_->remove(old.file); !removed)
+      return removed.error();
+  }
+  return file;
 }
 
 result<checkpoint_store::search> checkpoint_store::load_newest(const digest& schema) {
@@ -58,7 +76,7 @@ result<checkpoint_store::search> checkpoint_store::load_newest(const digest& sch
   if (!all)
     return all.error();
   search outcome;
-  for (const auto& [epoch, file] : *all) {
+  for (const auto& [serial, branch, file] : *all) {
     auto image = files_->read(file, image_bytes_max);
     if (!image) {
       outcome.skipped.push_back(image.error());
@@ -74,10 +92,20 @@ result<checkpoint_store::search> checkpoint_store::load_newest(const digest& sch
         {ec::schema_mismatch, file.string() + ": it is of another model or optimizer"});
       continue;
     }
-    outcome.newest = found{state->epoch, std::move(*image)};
+    outcome.newest = found{state->epoch, state->line, file, std::move(*image)};
     break;
   }
   return outcome;
+}
+
+result<std::optional<std::filesystem::path>> checkpoint_store::last_of(const digest& branch) {
+  auto all = list();
+  if (!all)
+    return all.error();
+  for (const auto& e : *all)
+    if (e.branch == short_name(branch))
+      return std::optional{e.file};
+  return std::optional<std::filesystem::path>{};
 }
 
 } // namespace waggle

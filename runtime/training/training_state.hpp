@@ -1,9 +1,10 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "runtime/core/bytes.hpp"
-#include "runtime/core/ids.hpp"
+#include "runtime/core/history.hpp"
 #include "runtime/core/result.hpp"
 
 namespace waggle {
@@ -11,17 +12,24 @@ namespace waggle {
 /// What a peer needs to go on where another one is, or where it was itself before a restart: the
 /// image that donors send and checkpoints hold. The layout, little-endian:
 ///
-///     magic "WGGLST01" (8) | epoch (8) | schema (32) | parameters (32) | learner bytes (8)
+///     magic "WGGLST02" (8) | epoch (8) | schema (32) | parameters (32)
+///     | branch (32) | parent (32) | forked at (8) | work (8) | learner bytes (8)
 ///     | SHA-256 over all of the former and the learner's state (32) | the learner's state
 struct training_state {
   epoch_id epoch;
   digest schema;     // learner::schema()
   digest parameters; // learner::parameters_digest()
-  byte_span learner; // learner::save_state()
+  history line;      // that the epoch belongs to
+  byte_span learner; // learner::save_state(), without its headroom
 };
 
-/// Everything in front of the learner's state.
-std::string encode_state_header(const training_state& state);
+/// Bytes in front of the learner's state.
+constexpr std::size_t state_header_bytes = 8 + 8 + 32 + 32 + 32 + 32 + 8 + 8 + 8 + 32;
+
+/// Writes the header of `state` into the first state_header_bytes of `image`, whose rest is the
+/// learner's state: `state.learner` is not looked at. Hashes the whole.
+void seal_state(const training_state& state, std::vector<std::byte>& image);
+/// A copy, header and all.
 payload encode_state(const training_state& state);
 
 /// Checks lengths, magic and hash before anything is believed; the result points into `image`.

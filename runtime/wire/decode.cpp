@@ -62,8 +62,24 @@ failure read(const proto::JoinGroup& from, join_group& out) {
   return {};
 }
 
-failure read(const proto::OpenState&, open_state&) {
-  return {};
+failure read(const proto::OpenState& from, open_state& out) {
+  out.epoch_min = epoch_id{from.epoch_min()};
+  return read_id(from.branch(), out.branch) ? failure{} : violation("open_state");
+}
+
+failure read(const proto::EnterGroup& from, enter_group& out) {
+  if (from.prefix().size() > prefix_bytes_max)
+    return {ec::oversize, "enter_group: prefix"};
+  out.prefix = from.prefix();
+  if (from.has_bandwidth()) {
+    out.bandwidth = from.bandwidth();
+    if (!std::isfinite(*out.bandwidth))
+      return {ec::non_finite, "enter_group: bandwidth"};
+  }
+  return read_id(from.schema(), out.schema) && read_mode(from.mode(), out.mode)
+             && (!out.bandwidth || *out.bandwidth >= 0)
+           ? failure{}
+           : violation("enter_group");
 }
 
 failure read(const proto::GetStateChunk& from, get_state_chunk& out) {
@@ -150,6 +166,27 @@ failure read(const proto::LeaveGroup& from, leave_group& out) {
 
 failure read(const proto::ProgressPush& from, progress_push& out) {
   return read_record(from.entry(), out.entry) ? failure{} : violation("progress_push: record");
+}
+
+failure read(const proto::ProgressNote& from, progress_note& out) {
+  out.epoch = epoch_id{from.epoch()};
+  out.samples = from.samples();
+  out.samples_per_second = from.samples_per_second();
+  if (!std::isfinite(out.samples_per_second))
+    return {ec::non_finite, "progress_note: samples_per_second"};
+  return read_id(from.branch(), out.branch) && out.samples_per_second >= 0
+           ? failure{}
+           : violation("progress_note");
+}
+
+failure read(const proto::NextPlan& from, next_plan& out) {
+  return read_id(from.replaces(), out.replaces) && read_plan(from.plan(), out.plan)
+           ? failure{}
+           : violation("next_plan");
+}
+
+failure read(const proto::CallRound& from, call_round& out) {
+  return read_id(from.upcoming(), out.upcoming) ? failure{} : violation("call_round");
 }
 
 failure read(const proto::Part& from, part& out) {
@@ -280,6 +317,8 @@ result<message> read_content(const Header& header) {
       return as_call<open_state>(header, header.open_state());
     case Header::kGetStateChunk:
       return as_call<get_state_chunk>(header, header.get_state_chunk());
+    case Header::kEnterGroup:
+      return as_call<enter_group>(header, header.enter_group());
     case Header::kDhtPong:
       return as_answer<dht_pong>(header, header.dht_pong());
     case Header::kDhtFound:
@@ -322,6 +361,12 @@ result<message> read_content(const Header& header) {
       return as_event<line_report>(header.line_report());
     case Header::kNewDivision:
       return as_event<new_division>(header.new_division());
+    case Header::kNextPlan:
+      return as_event<next_plan>(header.next_plan());
+    case Header::kCallRound:
+      return as_event<call_round>(header.call_round());
+    case Header::kProgressNote:
+      return as_event<progress_note>(header.progress_note());
     case Header::kRefusal:
       return read_refusal(header);
     case Header::kCancel:

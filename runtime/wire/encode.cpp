@@ -40,8 +40,19 @@ void write(const join_group& x, Header& out) {
   write_peer(x.self, *to.mutable_self());
 }
 
-void write(const open_state&, Header& out) {
-  out.mutable_open_state();
+void write(const open_state& x, Header& out) {
+  auto& to = *out.mutable_open_state();
+  to.set_branch(write_id(x.branch));
+  to.set_epoch_min(x.epoch_min.value());
+}
+
+void write(const enter_group& x, Header& out) {
+  auto& to = *out.mutable_enter_group();
+  to.set_prefix(x.prefix);
+  to.set_schema(write_id(x.schema));
+  to.set_mode(static_cast<std::uint32_t>(x.mode));
+  if (x.bandwidth)
+    to.set_bandwidth(*x.bandwidth);
 }
 
 void write(const get_state_chunk& x, Header& out) {
@@ -116,6 +127,24 @@ void write(const leave_group& x, Header& out) {
 
 void write(const progress_push& x, Header& out) {
   write_record(x.entry, *out.mutable_progress_push()->mutable_entry());
+}
+
+void write(const progress_note& x, Header& out) {
+  auto& to = *out.mutable_progress_note();
+  to.set_epoch(x.epoch.value());
+  to.set_branch(write_id(x.branch));
+  to.set_samples(x.samples);
+  to.set_samples_per_second(x.samples_per_second);
+}
+
+void write(const next_plan& x, Header& out) {
+  auto& to = *out.mutable_next_plan();
+  to.set_replaces(write_id(x.replaces));
+  write_plan(x.plan, *to.mutable_plan());
+}
+
+void write(const call_round& x, Header& out) {
+  out.mutable_call_round()->set_upcoming(write_id(x.upcoming));
 }
 
 void write(const part& x, Header& out) {

@@ -94,11 +94,38 @@ struct leave_group {
   std::string prefix;
 };
 
-// -- progress: heard by the progress_tracker ----------------------------------------------------
+// -- groups that stay together: the averager's (runtime/averaging/open_group.hpp) -----------------
+
+/// "May I enter your group?" Answered with join_reply: accepted, and the leader's next_plan
+/// follows; or the reason, with ec::not_a_leader the leader.
+struct enter_group {
+  std::string prefix;
+  digest schema; // over everything both sides must share
+  member_mode mode = member_mode::node;
+  std::optional<double> bandwidth; // bytes a second; none: not known, 0: never reduces
+};
+/// Leader to all members, old and new: the plan of the next round is this one.
+struct next_plan {
+  round_id replaces; // the plan that would have been next
+  round_plan plan;
+};
+/// Member to the others: "the round of this plan has begun; contribute what you have."
+struct call_round {
+  round_id upcoming;
+};
+
+// -- progress: received by the progress_tracker --------------------------------------------------
 
 /// A progress record, pushed to connected peers beside its storing in the DHT.
 struct progress_push {
   record entry;
+};
+/// How far the sender is, between two records: only over its own link, so it needs no signature.
+struct progress_note {
+  epoch_id epoch;
+  digest branch;
+  std::uint64_t samples = 0;     // accumulated toward `epoch`
+  double samples_per_second = 0; // finite, not negative
 };
 
 // -- averaging: heard by the averager (runtime/averaging/round_protocol.hpp) ----------------------
@@ -179,8 +206,11 @@ struct new_division {
 
 // -- state: answered by the state_donor -----------------------------------------------------------
 
-/// "What state can you give me?" Answered with state_header.
-struct open_state {};
+/// "Can you give me the state of this branch, at this epoch or later?" Answered with state_header.
+struct open_state {
+  digest branch; // zero: any
+  epoch_id epoch_min;
+};
 struct state_header {
   epoch_id epoch;
   digest content;    // SHA-256 over all bytes
@@ -203,12 +233,13 @@ struct state_chunk {
 struct goodbye {};
 
 using request =
-  std::variant<dht_ping, dht_find, dht_store, join_group, open_state, get_state_chunk>;
+  std::variant<dht_ping, dht_find, dht_store, join_group, open_state, get_state_chunk, enter_group>;
 using response =
   std::variant<dht_pong, dht_found, dht_stored, join_reply, state_header, state_chunk>;
 using event = std::variant<goodbye, begin_group, disband_group, leave_group, progress_push, part,
                            round_propose, round_prepared, round_suspect, round_commit, round_abort,
-                           round_takeover, round_standing, line_report, new_division>;
+                           round_takeover, round_standing, line_report, new_division, next_plan,
+                           call_round, progress_note>;
 
 /// A request; the asker chose `id`, unique among its open calls on this link.
 struct call {

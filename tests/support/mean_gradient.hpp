@@ -6,9 +6,10 @@
 
 namespace waggle::testing {
 
+/// Takes what is accumulated.
 inline std::vector<float> mean_gradient_of(learner& model) {
   std::vector<float> mean(model.parameter_count());
-  model.mean_gradient(mean);
+  model.take_mean_gradient(mean);
   return mean;
 }
 

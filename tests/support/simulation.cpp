@@ -94,7 +94,7 @@ simulation::index simulation::start(node_config config, const std::vector<index>
   seams.registry = std::make_shared<prometheus::Registry>();
   seams.log = log_->clone(short_name(made->self->id()));
   seams.log->set_pattern("%n %l %v");
-  seams.detach_trainer = false;
+  seams.detach_workers = false;
   seams.make_transport = [this, &config](transport_order order) {
     auto node = network_.add_node(config.run_id, order.record);
     return network_.transport_of(node);
@@ -120,6 +120,8 @@ void simulation::crash(index who, bool silently) {
   const auto& parts = p.node.parts;
   kill(parts.donor);
   kill(parts.trainer);
+  kill(parts.keeper);
+  kill(parts.group);
   for (const auto& pair : parts.further) {
     kill(pair.averager);
     kill(pair.matchmaker);

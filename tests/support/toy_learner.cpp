@@ -51,14 +51,15 @@ public:
     return {loss / static_cast<double>(options_.micro_batch), options_.micro_batch, true};
   }
 
-  void mean_gradient(std::span<float> out) override {
+  std::uint64_t take_mean_gradient(std::span<float> out) override {
     for (std::size_t i = 0; i < sums_.size(); ++i)
       out[i] = samples_ == 0 ? 0 : static_cast<float>(sums_[i] / static_cast<double>(samples_));
+    return drop_gradient();
   }
   [[nodiscard]] std::uint64_t accumulated_samples() const override { return samples_; }
-  void reset_accumulators() override {
+  std::uint64_t drop_gradient() override {
     std::fill(sums_.begin(), sums_.end(), 0.0);
-    samples_ = 0;
+    return std::exchange(samples_, 0);
   }
 
   void apply(std::span<const float> gradient, double lr) override {
@@ -70,9 +71,16 @@ public:
 
   [[nodiscard]] digest parameters_digest() const override { return sha256(raw(weights_)); }
 
-  [[nodiscard]] payload save_state() const override {
-    auto text = std::string{raw(weights_)} + std::string{raw(velocity_)};
-    return copy_to_payload(as_byte_span(text));
+  [[nodiscard]] std::vector<std::byte> save_state(std::size_t headroom) const override {
+    std::vector<std::byte> image(headroom);
+    for (const auto& values : {weights_, velocity_}) {
+      auto bytes = std::as_bytes(std::span{values});
+      image.insert(image.end(), bytes.begin(), bytes.end());
+    }
+    return image;
+  }
+  [[nodiscard]] byte_span parameters_in(byte_span state) const override {
+    return state.first(weights_.size() * sizeof(float));
   }
   status load_state(byte_span state) override {
     auto bytes = weights_.size() * sizeof(float);

@@ -32,10 +32,9 @@ TEST_F(Trainer, AloneItIsTheOrdinaryLoop) { // F1 for one peer, bit for bit
     for (int i = 0; i < 8; ++i)
       plain->accumulate();
     plain->apply(mean_gradient_of(*plain), config.schedule.at(epoch_id{k}));
-    plain->reset_accumulators();
+    plain->drop_gradient();
   }
   EXPECT_EQ(status_of(m).parameters, plain->parameters_digest());
-  EXPECT_TRUE(m.questions.empty());
   EXPECT_EQ(status_of(m).last_outcome, "alone");
   EXPECT_EQ(status_of(m).samples_used, 160U);
 }
@@ -65,10 +64,9 @@ TEST_F(Trainer, AMeanThatIsNotFiniteIsNeverApplied) {
   tell(m.actor, start_training{});
   pass(200ms);
   EXPECT_TRUE(m.probe->applied.empty());
-  EXPECT_EQ(status_of(m).epoch, epoch_id{0});
   EXPECT_GT(status_of(m).samples_dropped, 0U);
   m.probe->infinite_mean = false;
-  pass_until([&] { return all_at(1); });
+  pass_until([&] { return !m.probe->applied.empty(); });
 }
 
 TEST_F(Trainer, FinishesAtItsLastEpochAndGoesOnDonating) {
@@ -86,12 +84,16 @@ TEST_F(Trainer, FinishesAtItsLastEpochAndGoesOnDonating) {
 }
 
 TEST_F(Trainer, AModelThatCannotBeMadeEndsItWithTheReason) {
-  auto ctx = test_context(1, wall);
   auto& m = add();
   learner_factory none = []() -> result<std::unique_ptr<learner>> {
     return failure{ec::bad_config, "no such model"};
   };
-  auto actor = spawn(trainer, ctx, defaults(), none, m.peers);
+  auto worker = [&](auto owner) {
+    auto made = sys.spawn<model_worker>(m.ctx, none, std::nullopt, m.keeper, owner);
+    keep(made);
+    return model_worker_actor{made};
+  };
+  trainer_actor actor = sys.spawn<trainer>(m.ctx, defaults(), worker, m.peers);
   tell(actor, start_training{});
   EXPECT_FALSE(alive(actor));
 }
@@ -126,7 +128,7 @@ TEST_F(Trainer, SaysHowItGoesEveryTenSecondsAndNotEveryEpoch) {
     return n;
   };
   EXPECT_EQ(count("trainer is training"), 1U) << text;
-  EXPECT_EQ(count("samples/s here, last round: alone"), 3U) << text;
+  EXPECT_EQ(count("last round: alone"), 3U) << text;
 }
 
 } // namespace

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "actors/model_worker.hpp"
 #include "actors/trainer.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/training/training_state.hpp"
@@ -26,7 +27,6 @@ struct learner_probe {
   std::uint64_t micro_steps = 0;
   std::uint64_t non_finite_steps = 0; // so many of the next micro-steps are not finite
   bool infinite_mean = false;
-  payload last_state; // as saved last
 };
 
 /// The toy learner, watched.
@@ -45,23 +45,27 @@ public:
     }
     return inner_->accumulate();
   }
-  void mean_gradient(std::span<float> out) override {
-    inner_->mean_gradient(out);
+  std::uint64_t take_mean_gradient(std::span<float> out) override {
+    auto samples = inner_->take_mean_gradient(out);
     if (probe_->infinite_mean)
       std::fill(out.begin(), out.end(), INFINITY);
+    return samples;
   }
+  std::uint64_t drop_gradient() override { return inner_->drop_gradient(); }
   [[nodiscard]] std::uint64_t accumulated_samples() const override {
     return inner_->accumulated_samples();
   }
-  void reset_accumulators() override { inner_->reset_accumulators(); }
   void apply(std::span<const float> gradient, double lr) override {
     probe_->applied.emplace_back(gradient.begin(), gradient.end());
     probe_->rates.push_back(lr);
     inner_->apply(gradient, lr);
   }
   [[nodiscard]] digest parameters_digest() const override { return inner_->parameters_digest(); }
-  [[nodiscard]] payload save_state() const override {
-    return probe_->last_state = inner_->save_state();
+  [[nodiscard]] std::vector<std::byte> save_state(std::size_t headroom) const override {
+    return inner_->save_state(headroom);
+  }
+  [[nodiscard]] byte_span parameters_in(byte_span state) const override {
+    return inner_->parameters_in(state);
   }
   status load_state(byte_span state) override { return inner_->load_state(state); }
 
@@ -70,14 +74,16 @@ private:
   std::shared_ptr<learner_probe> probe_;
 };
 
-/// Trainers with what they work with, as far as a trainer can tell: reports meet in real ledgers, a
-/// round takes everybody at once, states come from the other trainers. The test decides what fails.
+/// Trainers with what they work with, as far as a trainer can tell: reports meet in real ledgers,
+/// groups form as trainers ask for them, a round takes everybody in the group, states come from the
+/// other trainers. The test decides what fails.
 class training_world : public actor_test {
 protected:
   ~training_world() override { // before what they refer to is gone
     for (const auto& m : members) {
       for (const auto& one :
-           {caf::actor_cast<caf::actor>(m->actor), caf::actor_cast<caf::actor>(m->peers.averager),
+           {caf::actor_cast<caf::actor>(m->actor), caf::actor_cast<caf::actor>(m->keeper),
+            caf::actor_cast<caf::actor>(m->peers.averager),
             caf::actor_cast<caf::actor>(m->peers.tracker),
             caf::actor_cast<caf::actor>(m->peers.switchboard),
             caf::actor_cast<caf::actor>(m->peers.exporter)})
@@ -90,11 +96,13 @@ protected:
     node_context ctx;
     std::shared_ptr<learner_probe> probe = std::make_shared<learner_probe>();
     trainer_actor actor;
+    state_keeper_actor keeper;
     trainer_peers peers;
     std::vector<report_progress> reports;
-    std::vector<average_vector> questions;                          // asked of the averager
-    std::vector<caf::typed_response_promise<round_report>> answers; // that are owed
-    round_report answer;                                            // to be delivered next
+    std::vector<average_in_group> questions;                       // asked of the averager
+    std::vector<caf::typed_response_promise<group_round>> answers; // that are owed
+    std::size_t group = 0;                                         // number; 0: in none
+    group_round answer;                                            // to be delivered next
     std::vector<training_status> statuses;
     std::vector<state_download_ended> downloads;
     std::size_t state_requests = 0; // that this member's switchboard was asked for
@@ -115,7 +123,17 @@ protected:
     learner_factory factory = [options, probe = m.probe]() -> result<std::unique_ptr<learner>> {
       return std::unique_ptr<learner>{std::make_unique<probed_learner>(options, probe)};
     };
-    m.actor = spawn(trainer, m.ctx, config.value_or(defaults()), factory, m.peers);
+    auto settings = config.value_or(defaults());
+    m.keeper = sys.spawn<state_keeper>(m.ctx, settings.checkpoints);
+    keep(m.keeper);
+    auto worker = [this, ctx = m.ctx, factory, settings, keeper = m.keeper](auto owner) {
+      auto made = sys.spawn<model_worker>(ctx, factory, settings.checkpoints, keeper, owner);
+      keep(made);
+      return model_worker_actor{made};
+    };
+    m.actor = sys.spawn<trainer>(m.ctx, settings, worker, m.peers);
+    keep(m.actor);
+    settle();
     return m;
   }
   member& add_started(std::optional<training_config> config = {},
@@ -131,7 +149,8 @@ protected:
     config.schedule.peak = 0.1;
     config.step_interval = 10ms; // without it no virtual time would pass
     config.averaging_timeout = 5s;
-    config.settle_time = 300ms;
+    config.settle_time = 50ms;
+    config.split_grace = 300ms;
     return config;
   }
 
@@ -154,6 +173,7 @@ protected:
   /// The member's process is gone, and everybody knows.
   void end(member& m) {
     m.gone = true;
+    m.group = 0;
     caf::anon_send_exit(m.actor, caf::exit_reason::kill);
     settle();
     spread();
@@ -209,8 +229,8 @@ protected:
       if (m->gone || m->reports.empty())
         continue;
       const auto& last = m->reports.back();
-      progress_report report{m->ctx.record, last.epoch,  last.samples,
-                             100,           wall->now(), last.parameters};
+      progress_report report{m->ctx.record, last.epoch,      last.samples, 100,
+                             wall->now(),   last.parameters, last.claim};
       if (m.get() == &viewer)
         own = report;
       else
@@ -222,10 +242,13 @@ protected:
   /// Answers a member's open question.
   void answer_round(member& m, const round_report& report) {
     ASSERT_FALSE(m.answers.empty());
-    deliver(m, report);
+    deliver(m, {report, true, view_of_group(m)});
     settle();
   }
+  /// The epoch that the members of a group are at.
+  [[nodiscard]] epoch_id epoch_of(std::size_t group) const { return groups.at(group); }
 
+  std::map<std::size_t, epoch_id> groups; // by number
   std::vector<std::unique_ptr<member>> members;
   bool hold_views = false;  // trainers only see what a test tells them
   bool hold_rounds = false; // rounds are answered by the test
@@ -236,9 +259,9 @@ protected:
   std::function<void(std::size_t donor, std::string& image)> spoil_state;
 
 private:
-  averager_actor spawn_averager(std::size_t i) {
+  group_averager_actor spawn_averager(std::size_t i) {
     auto handle =
-      sys.spawn([this, i](averager_actor::pointer self) -> averager_actor::behavior_type {
+      sys.spawn([this, i](group_averager_actor::pointer self) -> group_averager_actor::behavior_type {
         return {
           [](const inbound_call&) -> caf::result<outbound_answer> { return to_caf(ec::internal); },
           [this, i](const inbound_event&) { // see deliver
@@ -249,41 +272,79 @@ private:
           },
           [](const peer_connected&) {},
           [](const peer_disconnected&) {},
-          [this, i, self](const average_vector& question) -> caf::result<round_report> {
+          [](const describe_vector&) {},
+          [this, i](const found_group& msg) {
             auto& m = *members[i];
+            m.group = ++last_group_;
+            groups[m.group] = msg.epoch;
+            return view_of_group(m);
+          },
+          [this, i](const enter_group& msg) -> caf::result<group_view> {
+            auto& m = *members[i];
+            for (const auto& other : members)
+              if (other->group != 0 && !other->gone && !msg.through.empty()
+                  && other->ctx.record.id == msg.through.front().id) {
+                m.group = other->group;
+                auto made = view_of_group(m);
+                for (const auto& one : members)
+                  if (one->group == m.group && one.get() != &m)
+                    caf::anon_send(one->actor, view_of_group(*one));
+                return made;
+              }
+            return to_caf(ec::unreachable);
+          },
+          [this, i](quit_group) { members[i]->group = 0; },
+          [this, i, self](const average_in_group& question) -> caf::result<group_round> {
+            auto& m = *members[i];
+            if (m.group == 0 || groups[m.group] != question.epoch)
+              return to_caf(ec::not_ready);
             m.questions.push_back(question);
-            auto promise = self->make_response_promise<round_report>();
+            auto promise = self->make_response_promise<group_round>();
             m.answers.push_back(promise);
+            if (question.call && !hold_rounds)
+              for (const auto& other : members)
+                if (other->group == m.group && other.get() != &m)
+                  caf::anon_send(other->actor, round_called{question.epoch});
             if (!hold_rounds)
-              run_round(question.epoch);
+              run_round(m.group, question.epoch);
             return promise;
           },
-          [](const trigger_step&) {},
-          [](const cancel_step&) {},
-          [](const get_step_stage&) { return step_stage::finished; },
         };
       });
     keep(handle);
     return handle;
   }
 
+  group_view view_of_group(const member& m) const {
+    group_view out;
+    if (m.group == 0)
+      return out;
+    out.member = true;
+    out.epoch = groups.at(m.group);
+    for (const auto& other : members)
+      if (other->group == m.group)
+        out.members.push_back(other->ctx.record.id);
+    return out;
+  }
+
   /// A promise can only be kept by the actor that gave it, while it runs.
-  static void deliver(member& m, round_report report) {
-    m.answer = std::move(report);
+  static void deliver(member& m, group_round round) {
+    m.answer = std::move(round);
     caf::anon_send(m.peers.averager, inbound_event{});
   }
 
-  /// Once all who are at this epoch (and take part) have asked: the weighted mean, for all.
-  void run_round(epoch_id epoch) {
+  /// Once all who are in the group have asked: the weighted mean, for all.
+  void run_round(std::size_t group, epoch_id epoch) {
     std::vector<member*> parts;
     for (const auto& m : members) {
-      if (m->gone || m->reports.empty() || m->reports.back().epoch != epoch)
+      if (m->gone || m->group != group)
         continue;
       if (m->answers.empty())
         return; // somebody is still on the way
       parts.push_back(m.get());
     }
     round_report report;
+    report.group_size = static_cast<std::uint32_t>(parts.size());
     std::vector<double> sums;
     for (auto* m : parts) {
       if (round_fault(*m, epoch) != ec::none)
@@ -301,17 +362,23 @@ private:
     report.values = mean;
     report.outcome =
       report.contributors.size() == parts.size() ? round_outcome::complete : round_outcome::shrunk;
+    groups[group] = epoch.next();
+    for (auto* m : parts)
+      if (round_fault(*m, epoch) != ec::none)
+        m->group = 0;
     for (auto* m : parts) {
       auto fault = round_fault(*m, epoch);
       if (fault == ec::none) {
-        deliver(*m, report);
+        deliver(*m, {report, true, view_of_group(*m)});
         continue;
       }
       round_report failed;
       failed.why = {fault, "as the test wants"};
-      deliver(*m, failed);
+      deliver(*m, {failed, true, {}});
     }
   }
+
+  std::size_t last_group_ = 0;
 
   progress_tracker_actor spawn_tracker(std::size_t i) {
     auto handle = sys.spawn(
@@ -345,7 +412,10 @@ private:
             if (donor == members.size() || members[donor]->gone)
               return to_caf(ec::unreachable);
             auto promise = self->make_response_promise<peer_answer>();
-            self->request(members[donor]->actor, 10s, get_state_snapshot{})
+            const auto* wanted = std::get_if<wire::open_state>(&call.what);
+            auto question = wanted ? get_state_snapshot{wanted->branch, wanted->epoch_min}
+                                   : get_state_snapshot{};
+            self->request(members[donor]->actor, 10s, question)
               .then(
                 [this, promise, call, donor](const state_snapshot& snapshot) mutable {
                   std::string image{as_string_view(snapshot.state.view())};

@@ -10,11 +10,18 @@ namespace {
 struct CheckpointStore : testing::Test {
   std::string text_of(std::uint64_t epoch) { return "learner at " + std::to_string(epoch); }
 
-  status save(std::uint64_t epoch, const digest& schema) {
+  status save(std::uint64_t epoch, const digest& schema, const std::string& branch = "ours") {
     auto text = text_of(epoch);
-    return store.save({epoch_id{epoch}, schema, sha256(text), as_byte_span(text)});
+    history line{sha256(branch), {}, {}, epoch};
+    auto image = encode_state({epoch_id{epoch}, schema, sha256(text), line, as_byte_span(text)});
+    auto saved = store.save(image.view());
+    return saved ? status{done{}} : status{saved.error()};
   }
   status save(std::uint64_t epoch) { return save(epoch, schema); }
+  static std::string name(int serial, std::uint64_t epoch, const std::string& branch = "ours") {
+    return "checkpoint-" + std::to_string(serial) + "-" + std::to_string(epoch) + "-"
+           + short_name(sha256(branch)) + ".wgl";
+  }
 
   std::uint64_t newest() {
     auto found = store.load_newest(schema);
@@ -44,42 +51,41 @@ TEST_F(CheckpointStore, AnEmptyFolderHoldsNoneAndThatIsNoError) {
   EXPECT_TRUE(found->skipped.empty());
 }
 
-TEST_F(CheckpointStore, KeepsTheLastTwoAndFindsTheNewestByNumber) {
+TEST_F(CheckpointStore, KeepsTheLastTwoAndFindsTheNewest) {
   for (std::uint64_t epoch : {8, 9, 10, 11})
     ASSERT_TRUE(save(epoch).ok());
-  EXPECT_EQ(names(), (std::vector<std::string>{"checkpoint-10.wgl", "checkpoint-11.wgl"}));
+  EXPECT_EQ(names(), (std::vector<std::string>{name(3, 10), name(4, 11)}));
   EXPECT_EQ(newest(), 11U);
 }
 
 TEST_F(CheckpointStore, ATornCheckpointFallsBackToTheOneBefore) {
   ASSERT_TRUE(save(1).ok());
   ASSERT_TRUE(save(2).ok());
-  for (std::size_t bytes : {0U, 7U, 60U, 130U}) {
-    cut("checkpoint-2.wgl", bytes);
+  for (std::size_t bytes : {190U, 130U, 60U, 7U, 0U}) {
+    cut(name(2, 2), bytes);
     EXPECT_EQ(newest(), 1U) << bytes << " bytes left";
-    ASSERT_TRUE(save(2).ok());
   }
 }
 
 TEST_F(CheckpointStore, ABadHashFallsBackAndIsReported) {
   ASSERT_TRUE(save(1).ok());
   ASSERT_TRUE(save(2).ok());
-  auto image = *files->read("/data/checkpoint-2.wgl", 1_MiB);
+  auto image = *files->read("/data/" + name(2, 2), 1_MiB);
   image.back() = static_cast<char>(image.back() ^ 1);
-  files->corrupt("/data/checkpoint-2.wgl", image);
+  files->corrupt("/data/" + name(2, 2), image);
   auto found = store.load_newest(schema);
   ASSERT_TRUE(found.ok() && found->newest);
   EXPECT_EQ(found->newest->epoch, epoch_id{1});
   ASSERT_EQ(found->skipped.size(), 1U);
   EXPECT_EQ(found->skipped[0].code, ec::hash_mismatch);
-  EXPECT_NE(found->skipped[0].detail.find("checkpoint-2.wgl"), std::string::npos);
+  EXPECT_NE(found->skipped[0].detail.find(name(2, 2)), std::string::npos);
 }
 
 TEST_F(CheckpointStore, AllDamagedIsNoneAndNoError) {
   ASSERT_TRUE(save(1).ok());
   ASSERT_TRUE(save(2).ok());
-  cut("checkpoint-1.wgl", 3);
-  cut("checkpoint-2.wgl", 3);
+  cut(name(1, 1), 3);
+  cut(name(2, 2), 3);
   auto found = store.load_newest(schema);
   ASSERT_TRUE(found.ok());
   EXPECT_FALSE(found->newest);
@@ -91,7 +97,7 @@ TEST_F(CheckpointStore, AFullDiskKeepsTheOldOnes) {
   ASSERT_TRUE(save(2).ok());
   files->fail_writes(failure{ec::io_error, "no space left"});
   EXPECT_EQ(save(3).error().code, ec::io_error);
-  EXPECT_EQ(names(), (std::vector<std::string>{"checkpoint-1.wgl", "checkpoint-2.wgl"}));
+  EXPECT_EQ(names(), (std::vector<std::string>{name(1, 1), name(2, 2)}));
   EXPECT_EQ(newest(), 2U);
 }
 
@@ -99,31 +105,45 @@ TEST_F(CheckpointStore, OtherFilesAreNeitherReadNorRemoved) {
   files->corrupt("/data/notes.txt", "mine");
   files->corrupt("/data/checkpoint-.wgl", "mine");
   files->corrupt("/data/checkpoint-9x.wgl", "mine");
-  files->corrupt("/data/checkpoint-9.wgl.new", "a draft");
+  files->corrupt("/data/checkpoint-9-9-a.wgl.new", "a draft");
   for (std::uint64_t epoch : {1, 2, 3})
     ASSERT_TRUE(save(epoch).ok());
   EXPECT_EQ(newest(), 3U);
   EXPECT_EQ(names().size(), 6U);
 }
 
-TEST_F(CheckpointStore, ACheckpointOfAnotherModelIsSkippedAndKept) {
-  ASSERT_TRUE(save(50, sha256("another model")).ok());
-  ASSERT_TRUE(save(51, sha256("another model")).ok());
-  for (std::uint64_t epoch : {1, 2, 3})
-    ASSERT_TRUE(save(epoch).ok());
-  EXPECT_EQ(newest(), 3U);
-  EXPECT_EQ(names(), (std::vector<std::string>{"checkpoint-2.wgl", "checkpoint-3.wgl",
-                                               "checkpoint-50.wgl", "checkpoint-51.wgl"}));
+TEST_F(CheckpointStore, ACheckpointOfAnotherModelIsSkipped) {
+  ASSERT_TRUE(save(1).ok());
+  ASSERT_TRUE(save(51, sha256("another model"), "theirs").ok());
+  EXPECT_EQ(newest(), 1U);
   auto theirs = store.load_newest(sha256("another model"));
   ASSERT_TRUE(theirs.ok() && theirs->newest);
   EXPECT_EQ(theirs->newest->epoch, epoch_id{51});
 }
 
-TEST_F(CheckpointStore, WhatWasJustWrittenSurvivesDamagedOnesOfLaterEpochs) {
-  files->corrupt("/data/checkpoint-50.wgl", "damaged");
-  files->corrupt("/data/checkpoint-51.wgl", "damaged");
-  ASSERT_TRUE(save(1).ok());
-  EXPECT_EQ(newest(), 1U);
+TEST_F(CheckpointStore, TheNewestIsTheOneWrittenLastWhateverItsEpoch) {
+  for (std::uint64_t epoch : {143, 144})
+    ASSERT_TRUE(save(epoch, schema, "an old history").ok());
+  for (std::uint64_t epoch : {62, 63, 64})
+    ASSERT_TRUE(save(epoch).ok());
+  EXPECT_EQ(newest(), 64U);
+  EXPECT_EQ(names(), (std::vector<std::string>{name(2, 144, "an old history"), name(4, 63),
+                                               name(5, 64)}))
+    << "the last one of a history that lost stays";
+}
+
+TEST_F(CheckpointStore, FindsTheLastOneOfAHistory) {
+  ASSERT_TRUE(save(143, schema, "an old history").ok());
+  ASSERT_TRUE(save(62).ok());
+  EXPECT_EQ(**store.last_of(sha256("an old history")), "/data/" + name(1, 143, "an old history"));
+  EXPECT_FALSE(*store.last_of(sha256("nobody's")));
+}
+
+TEST_F(CheckpointStore, HistoriesThatLostAreKeptUpToABound) {
+  for (int i = 0; i < 20; ++i)
+    ASSERT_TRUE(save(7, schema, "history " + std::to_string(i)).ok());
+  EXPECT_EQ(names().size(), 1 + checkpoint_store::histories_max);
+  EXPECT_EQ(newest(), 7U);
 }
 
 } // namespace

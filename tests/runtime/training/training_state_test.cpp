@@ -12,7 +12,8 @@ namespace {
 const std::string learner_bytes = "parameters and statistics";
 
 training_state example() {
-  return {epoch_id{7}, sha256("schema"), sha256("parameters"), as_byte_span(learner_bytes)};
+  history line{sha256("branch"), sha256("parent"), epoch_id{5}, 1234};
+  return {epoch_id{7}, sha256("schema"), sha256("parameters"), line, as_byte_span(learner_bytes)};
 }
 
 std::string image_of(const training_state& state) {
@@ -26,11 +27,18 @@ TEST(TrainingState, IsReadBack) {
   EXPECT_EQ(state->epoch, epoch_id{7});
   EXPECT_EQ(state->schema, sha256("schema"));
   EXPECT_EQ(state->parameters, sha256("parameters"));
+  EXPECT_EQ(state->line, example().line);
   EXPECT_EQ(as_string_view(state->learner), learner_bytes);
 }
 
-TEST(TrainingState, TheHeaderAndTheLearnersBytesAreTheImage) {
-  EXPECT_EQ(encode_state_header(example()) + learner_bytes, image_of(example()));
+TEST(TrainingState, SealingInPlaceGivesTheSameImage) {
+  std::vector<std::byte> image(state_header_bytes);
+  auto bytes = as_byte_span(learner_bytes);
+  image.insert(image.end(), bytes.begin(), bytes.end());
+  auto meta = example();
+  meta.learner = {};
+  seal_state(meta, image);
+  EXPECT_EQ(as_string_view(image), image_of(example()));
 }
 
 TEST(TrainingState, AnEmptyLearnerStateIsAllowed) {
@@ -65,7 +73,7 @@ TEST(TrainingState, EveryFlippedBitIsFoundAlsoInTheEpochAndTheDigests) {
 TEST(TrainingState, AnEnormousLengthIsMalformed) {
   auto image = image_of(example());
   auto huge = std::numeric_limits<std::uint64_t>::max();
-  std::memcpy(image.data() + 8 + 8 + 32 + 32, &huge, sizeof huge);
+  std::memcpy(image.data() + state_header_bytes - 32 - 8, &huge, sizeof huge);
   EXPECT_EQ(decode_state(as_byte_span(image)).error().code, ec::malformed);
 }
 

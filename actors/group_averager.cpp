@@ -1,0 +1,531 @@
+// enter_group ─► a member's leader: wire::enter_group ─► next_plan ─► member
+// average_in_group ─► the round of open_group::next() ─► committed ─► open_group::advance ─► report
+//                        └ with `call`: call_round to the others ─► round_called to their listeners
+// as the leader, between rounds: applicants, new bandwidths ─► next_plan to all members
+
+#include "actors/group_averager.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "actors/guard.hpp"
+#include "runtime/averaging/line_meter.hpp"
+#include "runtime/averaging/part_reducer.hpp"
+
+namespace waggle {
+
+namespace {
+
+open_group::terms terms_of(const matchmaking_config& members, const codec_plan& codecs) {
+  open_group::terms terms;
+  terms.prefix = members.prefix;
+  terms.schema = group_schema(members, codecs);
+  terms.codecs = codecs;
+  terms.reduce_by = members.reduce_by;
+  terms.min_contributors = members.min_contributors;
+  terms.members_max = std::min(members.target_group_size, round_members_max);
+  bool reduces = members.mode != member_mode::client && members.bandwidth.value_or(1) > 0;
+  terms.division = {members.parts, members.min_vector_size, reduces, {}};
+  return terms;
+}
+
+} // namespace
+
+group_averager::group_averager(caf::actor_config& cfg, node_context ctx, averaging_config averaging,
+                               matchmaking_config members, switchboard_actor switchboard)
+  : group_averager_base(cfg), ctx_(std::move(ctx)), config_(std::move(averaging)),
+    members_(std::move(members)), switchboard_(std::move(switchboard)),
+    random_(ctx_.randomness("group-averager " + members_.prefix)) {
+  end_on_exception(this, ctx_);
+}
+
+void group_averager::on_exit() {
+  switchboard_ = nullptr;
+  listener_ = nullptr;
+}
+
+group_averager::behavior_type group_averager::make_behavior() {
+  set_exit_handler([this](const caf::exit_msg& msg) {
+    if (current_ && current_->step.round)
+      send_exit(current_->step.round, msg.reason);
+    quit(msg.reason);
+  });
+  set_down_handler([this](const caf::down_msg& down) {
+    if (!current_ || !current_->step.round || current_->step.round.address() != down.source)
+      return;
+    round_finished ended; // without a report: it died
+    ended.report.round = current_->step.plan->id;
+    ended.report.why = from_caf(down.reason);
+    current_->replaced = false;
+    on_finished(ended);
+  });
+  delayed_send(this, 1s, forget_old{});
+  return {
+    [this](const inbound_call& msg) { return on_application(msg); },
+    [this](const inbound_event& msg) { on_event(msg); },
+    [this](const describe_vector& msg) { describe(msg); },
+    [this](const found_group& msg) { return found(msg); },
+    [this](enter_group& msg) { return enter(msg); },
+    [this](quit_group) { quit_from({ec::cancelled, {}}); },
+    [this](average_in_group& msg) { return average(msg); },
+    [this](const peer_connected& msg) { on_connected(msg.peer); },
+    [this](const peer_disconnected& msg) { on_disconnected(msg); },
+    [this](const listen_group& msg) { listener_ = msg.listener; },
+    [this](const round_finished& msg) { on_finished(msg); },
+    [this](const group_word& msg) { on_group_word(msg); },
+    [this](forget_old again) {
+      for (auto unwanted = ctx_.rounds->forget_old(now()); unwanted > 0; --unwanted)
+        ctx_.metrics->count_refused_input(ec::unknown_round);
+      delayed_send(this, 1s, again);
+    },
+    [this](check_rounds again) {
+      ticking_ = current_ && current_->step.round;
+      if (!ticking_)
+        return;
+      send(current_->step.round, check_round{});
+      delayed_send(this, round_check_interval(config_.round), again);
+    },
+    [this](const entry_expired& msg) {
+      if (entry_ && msg.attempt == attempts_)
+        end_entry({ec::timeout, "the group's leader did not let us in in time"});
+    },
+  };
+}
+
+void group_averager::describe(const describe_vector& what) {
+  std::array<tensor_info, 1> whole{{{"0", what.elements, config_.role}}};
+  auto codecs = what.tensors ? plan_codecs(config_.codec, *what.tensors)
+                             : plan_codecs(config_.codec, whole);
+  if (!codecs || elements_of(*codecs) != what.elements) {
+    ctx_.log->error("averaging cannot begin: {}", codecs ? "the tensors do not add up to the vector"
+                                                         : to_string(codecs.error()));
+    return quit(to_caf(ec::bad_config));
+  }
+  codecs_ = std::move(*codecs);
+  group_.emplace(round_member{ctx_.record, members_.mode}, terms_of(members_, codecs_),
+                 members_.bandwidth);
+}
+
+group_view group_averager::view() const {
+  group_view out;
+  if (!group_ || !group_->is_member())
+    return out;
+  out.member = true;
+  out.epoch = group_->next().epoch;
+  for (const auto& m : group_->next().members)
+    out.members.push_back(m.peer.id);
+  return out;
+}
+
+// -- letting others in -----------------------------------------------------------------------------
+
+caf::result<outbound_answer> group_averager::on_application(const inbound_call& call) {
+  const auto* question = std::get_if<wire::enter_group>(&call.what);
+  if (question == nullptr || question->prefix != members_.prefix)
+    return to_caf(ec::protocol_violation, "this is not for averaging");
+  wire::join_reply reply;
+  reply.code = ec::not_ready;
+  auto who = call.from.id;
+  if (group_) {
+    auto bandwidth = question->bandwidth;
+    reply.code = group_->apply({{call.from, question->mode}, question->schema, bandwidth});
+  }
+  if (reply.code == ec::not_a_leader)
+    reply.suggested.push_back(group_->next().members.front().peer);
+  if (reply.code != ec::none)
+    ctx_.metrics->count_join_refused(reply.code);
+  auto promise = make_response_promise<outbound_answer>();
+  promise.deliver(outbound_answer{reply, {}});
+  if (reply.code != ec::none)
+    return promise;
+  if (!round_runs()) {
+    between_rounds();
+  } else if (group_->contains(who) && current_->step.round) {
+    // Whoever asks again has lost what it had: its former self will not finish this round.
+    send(current_->step.round, peer_disconnected{who, {ec::peer_lost, "it has begun anew"}});
+  }
+  return promise;
+}
+
+/// As the leader, before the next round begins: lets applicants in, repartitions the work.
+void group_averager::between_rounds() {
+  if (!group_ || !group_->is_member())
+    return;
+  auto before = group_->next().members;
+  auto replaced = group_->next().id;
+  for (const auto& [who, bandwidth] : std::exchange(reported_, {}))
+    (void)group_->on_bandwidth(who, bandwidth); // next() says what came of it
+  (void)group_->admit();
+  const auto& plan = group_->next();
+  if (plan.id == replaced)
+    return;
+  for (std::size_t i = 0; i < plan.members.size(); ++i)
+    if (plan.gathered[i] == newcomer_mark)
+      gone_.erase(plan.members[i].peer.id);
+  announce(before, replaced, plan);
+  tell_listener();
+}
+
+void group_averager::announce(const std::vector<round_member>& before, const round_id& replaced,
+                              const round_plan& plan) {
+  ctx_.log->debug("the next round, of epoch {}, has {} members (before: {})", plan.epoch.value(),
+                  plan.members.size(), before.size());
+  for (const auto& m : plan.members)
+    if (m.peer.id != ctx_.record.id)
+      tell(m.peer, wire::next_plan{replaced, plan});
+}
+
+void group_averager::tell(const peer_record& to, wire::event what) {
+  if (!ctx_.links->tell(to.id, what, {}))
+    send(switchboard_, tell_peer{to, std::move(what), {}});
+}
+
+void group_averager::tell_listener() {
+  if (listener_)
+    send(listener_, view());
+}
+
+// -- what others say -------------------------------------------------------------------------------
+
+void group_averager::on_event(const inbound_event& event) {
+  if (const auto* plan = std::get_if<wire::next_plan>(&event.what)) {
+    event.release();
+    on_next_plan(event.from, *plan);
+  } else if (const auto* call = std::get_if<wire::call_round>(&event.what)) {
+    event.release();
+    on_call(call->upcoming);
+  } else {
+    ctx_.rounds->deliver(event, now());
+  }
+}
+
+void group_averager::on_next_plan(const peer_record& from, const wire::next_plan& message) {
+  auto refuse = [&](const failure& why) {
+    ctx_.log->warn("peer {} sent a plan that we refuse: {}", short_name(from.id), to_string(why));
+    ctx_.metrics->count_refused_input(why.code);
+    decline(message.plan);
+  };
+  if (!group_)
+    return decline(message.plan);
+  if (entry_ && entry_->leader.id == from.id) {
+    if (auto entered = group_->enter(from.id, message.plan); !entered)
+      return refuse(entered.error());
+    auto promise = std::move(entry_->promise);
+    entry_.reset();
+    ++attempts_;
+    gone_.clear();
+    feedback_ = {};
+    ctx_.log->debug("entered a group of {} at epoch {}", message.plan.members.size(),
+                    message.plan.epoch.value());
+    promise.deliver(view());
+    if (called_ == group_->next().id)
+      on_call(called_);
+    return;
+  }
+  if (!group_->is_member())
+    return decline(message.plan); // we have given up waiting for it
+  auto changed = group_->on_plan(from.id, message.replaces, message.plan);
+  if (!changed)
+    return refuse(changed.error());
+  if (!*changed)
+    return;
+  for (std::size_t i = 0; i < message.plan.members.size(); ++i)
+    if (message.plan.gathered[i] == newcomer_mark)
+      gone_.erase(message.plan.members[i].peer.id);
+  if (current_) {
+    current_->replaced = true;
+    if (current_->step.round)
+      send(current_->step.round, cancel_round{{ec::not_looking, "the group's plan has changed"}});
+  }
+  tell_listener();
+  if (called_ == group_->next().id)
+    on_call(called_);
+}
+
+void group_averager::on_call(const round_id& upcoming) {
+  called_ = upcoming;
+  if (!group_ || !group_->is_member() || group_->next().id != upcoming || current_)
+    return;
+  if (listener_)
+    send(listener_, round_called{group_->next().epoch});
+}
+
+/// A leader counts on us in vain: its round must not wait for us.
+void group_averager::decline(const round_plan& plan) {
+  for (std::uint32_t i = 0; i < plan.members.size(); ++i) {
+    if (plan.members[i].peer.id != ctx_.record.id)
+      continue;
+    wire::round_suspect message{plan.id, 0, i, ec::not_looking};
+    // Only over links that are up: a made-up plan must not make us dial whom it names.
+    for (const auto& m : plan.members)
+      if (m.peer.id != ctx_.record.id)
+        ctx_.links->tell(m.peer.id, message, {});
+  }
+}
+
+// -- entering and leaving --------------------------------------------------------------------------
+
+caf::result<group_view> group_averager::found(const found_group& msg) {
+  if (!group_)
+    return to_caf(ec::not_ready, "what is averaged is not known yet");
+  quit_from({ec::cancelled, {}});
+  round_id seed;
+  random_.fill(seed.bytes);
+  group_->found(msg.epoch, seed);
+  gone_.clear();
+  feedback_ = {};
+  return view();
+}
+
+caf::result<group_view> group_averager::enter(enter_group& msg) {
+  if (!group_)
+    return to_caf(ec::not_ready, "what is averaged is not known yet");
+  quit_from({ec::cancelled, {}});
+  auto& e = entry_.emplace();
+  e.promise = make_response_promise<group_view>();
+  e.candidates.assign(msg.through.begin(), msg.through.end());
+  delayed_send(this, msg.deadline, entry_expired{++attempts_});
+  auto promise = e.promise;
+  ask_next();
+  return promise;
+}
+
+void group_averager::ask_next() {
+  auto& e = *entry_;
+  while (!e.candidates.empty() && e.asked.contains(e.candidates.front().id))
+    e.candidates.pop_front();
+  if (e.candidates.empty())
+    return end_entry(e.last);
+  e.leader = std::move(e.candidates.front());
+  e.candidates.pop_front();
+  e.asked.insert(e.leader.id);
+  auto bandwidth = members_.bandwidth ? members_.bandwidth : told_bandwidth_;
+  wire::enter_group question{members_.prefix, group_->shared().schema, members_.mode, bandwidth};
+  auto attempt = attempts_;
+  auto to = e.leader.id;
+  request(switchboard_, members_.request_timeout + 1s,
+          call_peer{e.leader, question, members_.request_timeout})
+    .then(
+      [this, attempt, to](const peer_answer& answer) {
+        const auto* reply = std::get_if<wire::join_reply>(&answer.what);
+        if (!entry_ || entry_->leader.id != to)
+          return;
+        if (reply != nullptr)
+          on_reply(attempt, reply->code, reply->suggested, {reply->code, "it refused"});
+        else
+          on_reply(attempt, ec::protocol_violation, {}, {ec::protocol_violation, "no reply"});
+      },
+      [this, attempt, to](const caf::error& why) {
+        auto reason = from_caf(why);
+        if (entry_ && entry_->leader.id == to)
+          on_reply(attempt, reason.code, {}, reason);
+      });
+}
+
+void group_averager::on_reply(std::uint64_t attempt, ec code,
+                              const std::vector<peer_record>& suggested, const failure& why) {
+  if (!entry_ || attempt != attempts_ || code == ec::none)
+    return; // accepted: its plan follows, or its link breaks, or the deadline passes
+  auto& e = *entry_;
+  ctx_.log->debug("peer {} does not let us in: {}", short_name(e.leader.id), to_string(why));
+  e.last = why;
+  if (code == ec::not_a_leader && !suggested.empty() && suggested.front().id != ctx_.record.id
+      && !e.asked.contains(suggested.front().id))
+    e.candidates.push_front(suggested.front());
+  ask_next();
+}
+
+void group_averager::end_entry(const failure& why) {
+  ++attempts_;
+  auto promise = std::move(entry_->promise);
+  entry_.reset();
+  promise.deliver(to_caf(why));
+}
+
+void group_averager::quit_from(const failure& why) {
+  if (entry_)
+    end_entry(why);
+  if (!group_ || !group_->is_member())
+    return;
+  ctx_.rounds->finish(group_->next().id, {group_->next().id, 0, false, {}, false, false}, now());
+  decline(group_->next());
+  group_->leave();
+  if (!current_)
+    return;
+  if (current_->step.round)
+    send(current_->step.round, cancel_round{why});
+  group_round ended;
+  ended.report.round = current_->step.plan->id;
+  ended.report.why = why;
+  current_->step.settle(feedback_, ended.report, ctx_.record.id);
+  auto promise = std::move(current_->promise);
+  current_.reset();
+  promise.deliver(std::move(ended));
+}
+
+// -- rounds ----------------------------------------------------------------------------------------
+
+caf::result<group_round> group_averager::average(average_in_group& msg) {
+  if (!group_ || !group_->is_member())
+    return to_caf(ec::not_ready, "we are in no group");
+  if (group_->next().epoch != msg.epoch)
+    return to_caf(ec::epoch_mismatch, "our group is at another epoch");
+  if (current_)
+    return to_caf(ec::overloaded, "one round at a time");
+  if (!msg.values || msg.values->size() != elements_of(codecs_))
+    return to_caf(ec::wrong_shape, "the vector has another length than the group's");
+  if (!is_weight(msg.weight))
+    return to_caf(ec::bad_weight, "a weight must be 0, or finite and positive");
+  auto& run = current_.emplace();
+  run.promise = make_response_promise<group_round>();
+  auto& step = run.step;
+  step.what.values = std::move(msg.values);
+  step.what.weight = msg.weight;
+  step.what.epoch = msg.epoch;
+  step.what.deadline = msg.deadline;
+  step.elements = step.what.values->size();
+  step.codecs = codecs_;
+  step.began = now();
+  auto promise = run.promise;
+  start_round(msg.call);
+  return promise;
+}
+
+void group_averager::start_round(bool call) {
+  auto& run = *current_;
+  auto& step = run.step;
+  const auto& plan = group_->next();
+  run.replaced = false;
+  step.plan = plan;
+  if (plan.members.size() == 1) { // nobody to agree with
+    round_report report;
+    report.outcome = round_outcome::complete;
+    report.round = plan.id;
+    report.contributors = {ctx_.record.id};
+    report.group_size = 1;
+    report.weight_sum = step.what.weight;
+    report.values = step.what.values;
+    bool keeps_majority = true;
+    settle_group(report, keeps_majority);
+    return deliver(std::move(report), keeps_majority);
+  }
+  if (call)
+    for (const auto& m : plan.members)
+      if (m.peer.id != ctx_.record.id)
+        tell(m.peer, wire::call_round{plan.id});
+  auto settings = config_.round;
+  settings.deadline =
+    std::min(settings.deadline, std::max(step.time_left(now()), milliseconds{1}));
+  step.begin_sending(config_.error_feedback ? &feedback_ : nullptr, *ctx_.vectors);
+  round_order order{plan, group_->position(), step.sent, step.what.weight};
+  round_neighbours neighbours{switchboard_, caf::actor_cast<round_listener_actor>(this), {}};
+  ctx_.log->debug("round {} begins with {} members", short_name(plan.id), plan.members.size());
+  step.round =
+    spawn<caf::monitored>(allreduce_round, ctx_, settings, std::move(order), std::move(neighbours));
+  for (const auto& m : plan.members)
+    if (gone_.contains(m.peer.id))
+      send(step.round, peer_disconnected{m.peer.id, {ec::peer_lost, "its connection broke"}});
+  report_bandwidth(plan);
+  if (!std::exchange(ticking_, true))
+    delayed_send(this, round_check_interval(config_.round), check_rounds{});
+}
+
+void group_averager::on_finished(const round_finished& msg) {
+  if (!current_ || !current_->step.plan || current_->step.plan->id != msg.report.round)
+    return;
+  bool failed = msg.report.outcome == round_outcome::failed;
+  if (failed && current_->replaced && group_->is_member()
+      && current_->step.time_left(now()) > 0ms) {
+    current_->step.round = nullptr;
+    return start_round(true);
+  }
+  count(msg.report);
+  auto report = msg.report;
+  bool keeps_majority = true;
+  current_->step.settle(feedback_, report, ctx_.record.id);
+  if (failed) {
+    if (group_->is_member())
+      group_->leave();
+  } else {
+    settle_group(report, keeps_majority);
+  }
+  deliver(std::move(report), keeps_majority);
+}
+
+/// The round was committed: who is in the next one?
+void group_averager::settle_group(const round_report& report, bool& keeps_majority) {
+  if (!group_->is_member() || group_->next().id != report.round)
+    return group_->leave(); // decided by a plan that was replaced here
+  const auto& plan = group_->next();
+  member_set stayed;
+  for (std::size_t i = 0; i < plan.members.size(); ++i) {
+    const auto& m = plan.members[i];
+    if (m.mode == member_mode::auxiliary
+        || std::find(report.contributors.begin(), report.contributors.end(), m.peer.id)
+             != report.contributors.end())
+      stayed.insert(i);
+    else
+      gone_.erase(m.peer.id);
+  }
+  keeps_majority = group_->keeps_majority(stayed);
+  if (!stayed.contains(group_->position()) || !group_->advance(stayed))
+    group_->leave();
+}
+
+void group_averager::deliver(round_report report, bool keeps_majority) {
+  auto promise = std::move(current_->promise);
+  current_.reset();
+  between_rounds();
+  promise.deliver(group_round{std::move(report), keeps_majority, view()});
+  if (group_->is_member() && called_ == group_->next().id)
+    on_call(called_);
+}
+
+void group_averager::count(const round_report& report) {
+  if (config_.observer)
+    config_.observer(report);
+  ctx_.metrics->count_round(config_.kind, to_string(report.outcome), report.allreduce_seconds,
+                            static_cast<double>(report.contributors.size()),
+                            report.recovery_seconds);
+}
+
+// -- bandwidths and links --------------------------------------------------------------------------
+
+void group_averager::report_bandwidth(const round_plan& plan) {
+  if (!ctx_.line || !config_.measures_bandwidth)
+    return;
+  auto known = ctx_.line->bytes_per_second(now());
+  if (known == told_bandwidth_)
+    return;
+  told_bandwidth_ = known;
+  const auto& leader = plan.members.front().peer;
+  if (leader.id == ctx_.record.id)
+    reported_[leader.id] = known;
+  else
+    tell(leader, wire::line_report{plan.id, known});
+}
+
+void group_averager::on_group_word(const group_word& msg) {
+  if (const auto* report = std::get_if<wire::line_report>(&msg.what))
+    if (group_ && group_->contains(msg.who.id))
+      reported_[msg.who.id] = report->bandwidth;
+}
+
+void group_averager::on_connected(const peer_record&) {
+  // Who was lost stays in `gone_`: it has missed messages, and enters again.
+}
+
+void group_averager::on_disconnected(const peer_disconnected& msg) {
+  if (group_)
+    group_->withdraw(msg.peer);
+  if (group_ && group_->contains(msg.peer))
+    gone_.insert(msg.peer);
+  if (current_ && current_->step.round)
+    send(current_->step.round, msg);
+  if (entry_ && entry_->leader.id == msg.peer) {
+    entry_->last = msg.why;
+    ask_next();
+  }
+}
+
+} // namespace waggle

@@ -1,0 +1,129 @@
+#pragma once
+
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+
+#include <caf/all.hpp>
+
+#include "actors/actors.hpp"
+#include "actors/allreduce_round.hpp"
+#include "actors/averager.hpp"
+#include "actors/averaging_step.hpp"
+#include "actors/matchmaking_config.hpp"
+#include "actors/node_context.hpp"
+#include "runtime/averaging/open_group.hpp"
+#include "runtime/codec/error_feedback.hpp"
+
+namespace waggle {
+
+/// Command: `listener` is told of what happens to the group between rounds.
+struct listen_group {
+  group_listener_actor listener;
+};
+/// To itself: the deadline of this attempt to enter a group is over.
+struct entry_expired {
+  std::uint64_t attempt = 0;
+};
+
+/// What whoever wires actors together may send.
+using group_averager_wiring = caf::typed_actor<caf::reacts_to<listen_group>>;
+
+using group_averager_base = group_averager_actor::extend<
+  caf::reacts_to<listen_group>, caf::reacts_to<round_finished>, caf::reacts_to<group_word>,
+  caf::reacts_to<forget_old>, caf::reacts_to<check_rounds>, caf::reacts_to<entry_expired>>::base;
+
+/// Keeps this peer's place in one open_group and runs its rounds, one at a time. What others
+/// may ask: to be let in. What the leader says: the plan of the next round.
+///
+/// | state    | who leaves it, and how                                                            |
+/// |----------|-----------------------------------------------------------------------------------|
+/// | outside  | found_group → member; enter_group → entering                                      |
+/// | entering | the leader's plan → member; all refused, lost, deadline, quit_group → outside     |
+/// | member   | average_in_group → running; quit_group → outside                                  |
+/// | running  | committed → member (or outside, if it was decided without us); failed → outside   |
+class group_averager final : public group_averager_base {
+public:
+  group_averager(caf::actor_config& cfg, node_context ctx, averaging_config averaging,
+                 matchmaking_config members, switchboard_actor switchboard);
+
+  const char* name() const override { return "group-averager"; }
+  void on_exit() override;
+
+protected:
+  behavior_type make_behavior() override;
+
+private:
+  struct entry {
+    caf::typed_response_promise<group_view> promise;
+    std::deque<peer_record> candidates; // still to ask
+    std::set<peer_id> asked;
+    peer_record leader; // whom we asked last
+    failure last{ec::no_donor, "nobody was named"};
+  };
+  struct running {
+    averaging_step step;
+    caf::typed_response_promise<group_round> promise;
+    bool replaced = false; // the leader has another plan: begin again with that
+  };
+
+  [[nodiscard]] steady_time now() const { return clock().now(); }
+  [[nodiscard]] bool round_runs() const { return current_.has_value(); }
+  [[nodiscard]] group_view view() const;
+
+  void describe(const describe_vector& what);
+  caf::result<outbound_answer> on_application(const inbound_call& call);
+  void on_event(const inbound_event& event);
+  void on_next_plan(const peer_record& from, const wire::next_plan& message);
+  void on_call(const round_id& upcoming);
+
+  caf::result<group_view> found(const found_group& msg);
+  caf::result<group_view> enter(enter_group& msg);
+  void ask_next();
+  void on_reply(std::uint64_t attempt, ec code, const std::vector<peer_record>& suggested,
+                const failure& why);
+  void end_entry(const failure& why);
+  void quit_from(const failure& why);
+
+  caf::result<group_round> average(average_in_group& msg);
+  void start_round(bool call);
+  void on_finished(const round_finished& msg);
+  void deliver(round_report report, bool keeps_majority);
+  void settle_group(const round_report& report, bool& keeps_majority);
+  void between_rounds();
+  void announce(const std::vector<round_member>& before, const round_id& replaced,
+                const round_plan& plan);
+  void report_bandwidth(const round_plan& plan);
+  void on_group_word(const group_word& msg);
+  void on_connected(const peer_record& peer);
+  void on_disconnected(const peer_disconnected& msg);
+  void decline(const round_plan& plan);
+  void tell(const peer_record& to, wire::event what);
+  void tell_listener();
+  void count(const round_report& report);
+
+  const node_context ctx_;
+  const averaging_config config_;
+  const matchmaking_config members_;
+  switchboard_actor switchboard_;
+  group_listener_actor listener_;
+
+  codec_plan codecs_;
+  std::optional<open_group> group_; // there once the vector is described
+  std::optional<entry> entry_;
+  std::uint64_t attempts_ = 0; // generation of `entry_`'s questions
+  std::optional<running> current_;
+  error_feedback feedback_;
+  random_source random_;
+  round_id called_; // the last round that somebody called and we have not reached
+  std::map<peer_id, std::optional<double>> reported_; // bandwidths said during the round
+  std::optional<double> told_bandwidth_;
+  std::set<peer_id> gone_; // members whose link was lost since they entered
+  bool ticking_ = false;
+};
+
+} // namespace waggle
+
+WAGGLE_LOCAL(listen_group)
+WAGGLE_LOCAL(entry_expired)

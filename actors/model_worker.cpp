@@ -1,0 +1,204 @@
+// run_pass, apply_update, load_image, … ─► the model ─► pass_done, update_applied, image_loaded ─► trainer
+// get_state_snapshot, save_checkpoint ─► a copy ─► state_keeper: hash, file ─► state_snapshot
+
+#include "actors/model_worker.hpp"
+
+#include <chrono>
+
+#include "actors/guard.hpp"
+#include "runtime/crypto/digest.hpp"
+
+namespace waggle {
+
+namespace {
+
+constexpr auto seal_timeout = 120s;
+constexpr std::size_t hashed_each_epoch_max = 1_MiB; // of parameters: about a millisecond
+
+double unix_seconds(const node_context& ctx) {
+  return static_cast<double>(to_nanoseconds(ctx.wall->now())) / 1e9;
+}
+
+} // namespace
+
+// -- the keeper ------------------------------------------------------------------------------------
+
+state_keeper::state_keeper(caf::actor_config& cfg, node_context ctx,
+                           std::optional<checkpoint_store> checkpoints)
+  : state_keeper_actor::base(cfg), ctx_(std::move(ctx)), checkpoints_(std::move(checkpoints)) {
+  end_on_exception(this, ctx_);
+}
+
+state_keeper::behavior_type state_keeper::make_behavior() {
+  return {[this](seal_copy& msg) { return complete(msg); }};
+}
+
+caf::result<state_snapshot> state_keeper::complete(seal_copy& msg) {
+  auto& copied = *msg.copied;
+  auto meta = copied.state;
+  if (meta.parameters.is_zero())
+    meta.parameters = sha256(
+      msg.model->parameters_in(byte_span{copied.image}.subspan(state_header_bytes)));
+  copied.state.parameters = meta.parameters;
+  auto began = clock().now();
+  state_snapshot made{meta.epoch, meta.parameters, seal(std::move(copied)), meta.line};
+  if (msg.keep && checkpoints_) {
+    auto saved = checkpoints_->save(made.state.view());
+    ctx_.metrics->count_checkpoint(saved ? "ok" : "failed", seconds_of(clock().now() - began),
+                                   unix_seconds(ctx_));
+    if (!saved)
+      ctx_.log->error("could not write a checkpoint: {}", to_string(saved.error()));
+  }
+  return made;
+}
+
+// -- the worker ------------------------------------------------------------------------------------
+
+model_worker::model_worker(caf::actor_config& cfg, node_context ctx, learner_factory make,
+                           std::optional<checkpoint_store> checkpoints, state_keeper_actor keeper,
+                           model_listener_actor listener)
+  : model_worker_actor::base(cfg), ctx_(std::move(ctx)), make_(std::move(make)),
+    checkpoints_(std::move(checkpoints)), keeper_(std::move(keeper)),
+    listener_(std::move(listener)) {
+  end_on_exception(this, ctx_);
+}
+
+void model_worker::on_exit() {
+  keeper_ = nullptr;
+  listener_ = nullptr;
+}
+
+model_worker::behavior_type model_worker::make_behavior() {
+  return {
+    [this](make_model) { return prepare(); },
+    [this](run_pass) { pass(); },
+    [this](const apply_update& msg) { apply(msg); },
+    [this](const load_image& msg) { load(msg); },
+    [this](const rename_history& msg) {
+      if (model_)
+        model_->rename(msg.line);
+      last_.reset();
+    },
+    [this](save_checkpoint) { return checkpoint(); },
+    [this](const get_state_snapshot& msg) { return snapshot(msg); },
+  };
+}
+
+caf::result<model_ready> model_worker::prepare() {
+  auto made = make_();
+  if (!made) {
+    ctx_.log->error("cannot make the model: {}", to_string(made.error()));
+    return to_caf(made.error());
+  }
+  shared_ = std::move(*made);
+  model_.emplace(shared_);
+  resume();
+  return model_ready{shared_, model_->epoch(), model_->line(), cheap_digest()};
+}
+
+void model_worker::resume() {
+  if (!checkpoints_)
+    return;
+  auto search = checkpoints_->load_newest(shared_->schema());
+  if (!search)
+    return ctx_.log->warn("cannot look for checkpoints: {}", to_string(search.error()));
+  for (const auto& bad : search->skipped)
+    ctx_.log->warn("skipped a checkpoint: {}", to_string(bad));
+  if (!search->newest)
+    return;
+  const auto& newest = *search->newest;
+  if (auto loaded = model_->load(as_byte_span(newest.image)); !loaded)
+    return ctx_.log->warn("the checkpoint does not fit this model, starting anew: {}",
+                          to_string(loaded.error()));
+  ctx_.log->info("resumed from the checkpoint of epoch {} ({})", newest.epoch.value(),
+                 newest.file.string());
+}
+
+void model_worker::pass() {
+  if (!model_)
+    return;
+  auto began = clock().now();
+  auto step = model_->computes().accumulate();
+  auto seconds = seconds_of(clock().now() - began);
+  ctx_.metrics->observe_step("forward_backward", seconds);
+  send(listener_, pass_done{step, seconds});
+}
+
+digest model_worker::cheap_digest() {
+  bool cheap = shared_->parameter_count() * sizeof(float) <= hashed_each_epoch_max;
+  return cheap ? model_->parameters() : digest{};
+}
+
+void model_worker::apply(const apply_update& update) {
+  if (!model_)
+    return;
+  auto began = clock().now();
+  auto gradient = update.mean ? std::span<const float>{*update.mean} : std::span<const float>{};
+  model_->step(gradient, update.rate, update.after);
+  last_.reset();
+  auto seconds = seconds_of(clock().now() - began);
+  ctx_.metrics->observe_step("optimizer", seconds);
+  send(listener_, update_applied{model_->epoch(), cheap_digest(), seconds});
+}
+
+void model_worker::load(const load_image& msg) {
+  image_loaded outcome;
+  if (auto loaded = model_->load(msg.image.view()); !loaded)
+    outcome.why = loaded.error();
+  last_.reset();
+  outcome.epoch = model_->epoch();
+  outcome.line = model_->line();
+  outcome.parameters = cheap_digest();
+  send(listener_, std::move(outcome));
+}
+
+caf::result<state_snapshot> model_worker::checkpoint() {
+  if (!model_ || !checkpoints_)
+    return to_caf(ec::not_ready, "no checkpoints are kept");
+  auto copied = std::make_shared<trained_model::copy>(model_->copy_state());
+  auto promise = make_response_promise<state_snapshot>();
+  request(keeper_, seal_timeout, seal_copy{std::move(copied), shared_, true})
+    .then([promise](const state_snapshot& made) mutable { promise.deliver(made); },
+          [promise](const caf::error& why) mutable { promise.deliver(why); });
+  return promise;
+}
+
+caf::result<state_snapshot> model_worker::snapshot(const get_state_snapshot& wanted) {
+  if (!model_)
+    return to_caf(ec::not_ready, "there is no model yet");
+  const auto& line = model_->line();
+  if (!wanted.branch.is_zero() && wanted.branch != line.branch && wanted.branch != line.parent)
+    return to_caf(ec::wrong_run, "this peer's state is of another history");
+  if (model_->epoch() < wanted.epoch_min)
+    return to_caf(ec::epoch_mismatch, "this peer's state is older");
+  if (last_)
+    return *last_;
+  auto promise = make_response_promise<state_snapshot>();
+  auto epoch = model_->epoch();
+  if (making_ && making_->epoch == epoch) {
+    making_->promises.push_back(promise);
+    return promise;
+  }
+  making_ = std::make_shared<waiting_snapshot>(waiting_snapshot{epoch, {promise}});
+  auto copied = std::make_shared<trained_model::copy>(model_->copy_state());
+  // By then another epoch's may be asked for: each answers those who asked for it.
+  request(keeper_, seal_timeout, seal_copy{std::move(copied), shared_, false})
+    .then(
+      [this, asked = making_](const state_snapshot& made) {
+        if (making_ == asked)
+          making_.reset();
+        if (model_->epoch() == asked->epoch)
+          last_ = made;
+        for (auto& p : asked->promises)
+          p.deliver(made);
+      },
+      [this, asked = making_](const caf::error& why) {
+        if (making_ == asked)
+          making_.reset();
+        for (auto& p : asked->promises)
+          p.deliver(why);
+      });
+  return promise;
+}
+
+} // namespace waggle

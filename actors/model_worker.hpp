@@ -1,0 +1,73 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include <caf/all.hpp>
+
+#include "actors/actors.hpp"
+#include "actors/node_context.hpp"
+#include "runtime/training/checkpoint_store.hpp"
+#include "runtime/training/trained_model.hpp"
+
+namespace waggle {
+
+/// Hashes what is copied of the model, and writes checkpoints: neither holds up a pass.
+class state_keeper final : public state_keeper_actor::base {
+public:
+  state_keeper(caf::actor_config& cfg, node_context ctx,
+               std::optional<checkpoint_store> checkpoints);
+
+  const char* name() const override { return "state-keeper"; }
+
+protected:
+  behavior_type make_behavior() override;
+
+private:
+  caf::result<state_snapshot> complete(seal_copy& msg);
+
+  const node_context ctx_;
+  std::optional<checkpoint_store> checkpoints_;
+};
+
+/// Owns the model and does what its trainer says, in order: its mailbox is the queue of what is
+/// still to be computed. Blocks while it computes, so production spawns it detached.
+class model_worker final : public model_worker_actor::base {
+public:
+  model_worker(caf::actor_config& cfg, node_context ctx, learner_factory make,
+               std::optional<checkpoint_store> checkpoints, state_keeper_actor keeper,
+               model_listener_actor listener);
+
+  const char* name() const override { return "model-worker"; }
+  void on_exit() override;
+
+protected:
+  behavior_type make_behavior() override;
+
+private:
+  caf::result<model_ready> prepare();
+  void resume();
+  void pass();
+  void apply(const apply_update& update);
+  void load(const load_image& msg);
+  caf::result<state_snapshot> checkpoint();
+  caf::result<state_snapshot> snapshot(const get_state_snapshot& wanted);
+  /// Zero where hashing would take longer than a pass of such a model should.
+  digest cheap_digest();
+
+  const node_context ctx_;
+  const learner_factory make_;
+  std::optional<checkpoint_store> checkpoints_;
+  state_keeper_actor keeper_;
+  model_listener_actor listener_;
+  std::optional<trained_model> model_;
+  std::shared_ptr<learner> shared_;
+  std::optional<state_snapshot> last_; // of the present epoch
+  struct waiting_snapshot {
+    epoch_id epoch;
+    std::vector<caf::typed_response_promise<state_snapshot>> promises;
+  };
+  std::shared_ptr<waiting_snapshot> making_; // the keeper completes it
+};
+
+} // namespace waggle

@@ -1,0 +1,321 @@
+#include "runtime/averaging/open_group.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "runtime/averaging/round_protocol.hpp"
+#include "runtime/crypto/digest.hpp"
+
+namespace waggle {
+
+namespace {
+
+std::array<std::byte, 8> little_endian(std::uint64_t number) {
+  std::array<std::byte, 8> bytes{};
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = static_cast<std::byte>(number >> (8 * i));
+  return bytes;
+}
+
+round_id id_from(const digest& hash) {
+  round_id id;
+  std::copy_n(hash.bytes.begin(), round_id::size, id.bytes.begin());
+  return id;
+}
+
+round_id following(const round_id& last, member_set stayed) {
+  return id_from(sha256_stream{}
+                   .add("waggle open group")
+                   .add(last.view())
+                   .add(little_endian(stayed.bits()))
+                   .finish());
+}
+
+/// The id of a plan that its leader changed: over everything that may differ.
+round_id changed_id(const round_id& replaced, const round_plan& plan) {
+  sha256_stream stream;
+  stream.add("waggle changed plan").add(replaced.view());
+  for (std::size_t i = 0; i < plan.members.size(); ++i)
+    stream.add(plan.members[i].peer.id.view())
+      .add(plan.gathered[i])
+      .add(little_endian(plan.shares[i]));
+  stream.add(little_endian(plan.part_elements));
+  return id_from(stream.finish());
+}
+
+/// Gives the shares of those who are gone to the others, in proportion to their own. The same on
+/// every machine. False: nobody that stays may reduce.
+bool share_out(round_plan& plan) {
+  double kept = 0;
+  for (auto share : plan.shares)
+    kept += static_cast<double>(share);
+  if (kept == 0) {
+    for (std::size_t i = 0; i < plan.members.size(); ++i)
+      if (plan.members[i].mode != member_mode::client) {
+        plan.shares[i] = plan.elements;
+        return true;
+      }
+    return false;
+  }
+  std::uint64_t left = plan.elements;
+  std::size_t last = 0;
+  for (std::size_t i = 0; i < plan.shares.size(); ++i) {
+    if (plan.shares[i] == 0)
+      continue;
+    auto part = static_cast<double>(plan.shares[i]) / kept * static_cast<double>(plan.elements);
+    plan.shares[i] = std::min(static_cast<std::uint64_t>(part), left);
+    left -= plan.shares[i];
+    last = i;
+  }
+  plan.shares[last] += left;
+  return true;
+}
+
+template <class T>
+void keep(std::vector<T>& all, member_set stayed) {
+  std::vector<T> kept;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (stayed.contains(i))
+      kept.push_back(std::move(all[i]));
+  all = std::move(kept);
+}
+
+} // namespace
+
+open_group::open_group(round_member self, terms shared, std::optional<double> bandwidth)
+  : self_(std::move(self)), terms_(std::move(shared)) {
+  bandwidths_[self_.peer.id] = bandwidth;
+}
+
+std::size_t open_group::position() const {
+  auto found = std::find_if(next_->members.begin(), next_->members.end(),
+                            [&](const auto& m) { return m.peer.id == self_.peer.id; });
+  return static_cast<std::size_t>(found - next_->members.begin());
+}
+
+bool open_group::contains(const peer_id& peer) const {
+  return next_ && std::any_of(next_->members.begin(), next_->members.end(), [&](const auto& m) {
+           return m.peer.id == peer;
+         });
+}
+
+void open_group::found(epoch_id epoch, const round_id& seed) {
+  leave();
+  auto& plan = next_.emplace();
+  plan.id = seed;
+  plan.prefix = terms_.prefix;
+  plan.epoch = epoch;
+  plan.members.push_back(self_);
+  plan.gathered.emplace_back();
+  plan.elements = elements_of(terms_.codecs);
+  plan.part_elements = terms_.division.parts.largest;
+  plan.codecs = terms_.codecs;
+  plan.reduce_by = terms_.reduce_by;
+  plan.shares = {plan.elements};
+  plan.min_contributors = terms_.min_contributors;
+}
+
+void open_group::leave() {
+  next_.reset();
+  pending_.reset();
+  waiting_.clear();
+  std::erase_if(bandwidths_, [&](const auto& item) { return item.first != self_.peer.id; });
+}
+
+bool open_group::keeps_majority(member_set stayed) const {
+  std::size_t before = 0;
+  std::size_t after = 0;
+  bool first_stays = false;
+  for (std::size_t i = 0; i < next_->members.size(); ++i) {
+    if (next_->gathered[i] == newcomer_mark)
+      continue;
+    if (before++ == 0)
+      first_stays = stayed.contains(i);
+    after += stayed.contains(i) ? 1 : 0;
+  }
+  return 2 * after > before || (2 * after == before && first_stays);
+}
+
+bool open_group::advance(member_set stayed) {
+  auto plan = *next_;
+  plan.id = following(plan.id, stayed);
+  plan.epoch = plan.epoch.next();
+  bool smaller = stayed.size() < plan.members.size();
+  if (smaller) {
+    keep(plan.members, stayed);
+    keep(plan.gathered, stayed);
+    keep(plan.shares, stayed);
+  }
+  for (auto& text : plan.gathered)
+    text.clear();
+  plan.min_contributors =
+    std::min(plan.min_contributors, static_cast<std::uint32_t>(plan.members.size()));
+  auto leads =
+    std::find_if(plan.members.begin(), plan.members.end(),
+                 [](const round_member& m) { return m.mode != member_mode::client; });
+  if (leads == plan.members.end() || (smaller && !share_out(plan))) {
+    leave();
+    return false;
+  }
+  auto first = static_cast<std::ptrdiff_t>(leads - plan.members.begin());
+  std::rotate(plan.members.begin(), plan.members.begin() + first, plan.members.end());
+  std::rotate(plan.shares.begin(), plan.shares.begin() + first, plan.shares.end());
+  next_ = std::move(plan);
+  if (auto waiting = std::exchange(pending_, std::nullopt))
+    if (auto adopted = on_plan(waiting->from, waiting->replaces, waiting->plan); !adopted)
+      return true; // what was wrong with it concerns its leader's next words, not this round
+  return true;
+}
+
+// -- the leader ----------------------------------------------------------------------------------
+
+ec open_group::apply(const applicant& who) {
+  if (!is_member())
+    return ec::not_ready;
+  if (who.schema != terms_.schema)
+    return ec::schema_mismatch;
+  if (!leads())
+    return ec::not_a_leader;
+  auto limit = std::min(terms_.members_max, round_members_max);
+  bool counted = contains(who.member.peer.id) || waiting_.contains(who.member.peer.id);
+  std::size_t coming = 0;
+  for (const auto& [id, other] : waiting_)
+    coming += contains(id) ? 0 : 1;
+  if (!counted && next_->members.size() + coming >= limit)
+    return ec::group_full;
+  waiting_.insert_or_assign(who.member.peer.id, who);
+  return ec::none;
+}
+
+std::optional<round_plan> open_group::admit() {
+  if (!leads() || waiting_.empty())
+    return std::nullopt;
+  auto plan = *next_;
+  for (const auto& [id, who] : std::exchange(waiting_, {})) {
+    bandwidths_[id] = who.bandwidth;
+    auto known = std::find_if(plan.members.begin(), plan.members.end(),
+                              [&](const auto& m) { return m.peer.id == id; });
+    if (known != plan.members.end()) { // it was restarted before anybody missed it
+      *known = who.member;
+      plan.gathered[static_cast<std::size_t>(known - plan.members.begin())] = newcomer_mark;
+      continue;
+    }
+    plan.members.push_back(who.member);
+    plan.gathered.emplace_back(newcomer_mark);
+    plan.shares.push_back(0);
+  }
+  if (!partition(plan))
+    return std::nullopt;
+  plan.id = changed_id(next_->id, plan);
+  replace(plan);
+  return plan;
+}
+
+std::optional<round_plan> open_group::on_bandwidth(const peer_id& who,
+                                                   std::optional<double> bandwidth) {
+  if (!leads() || !contains(who))
+    return std::nullopt;
+  auto& known = bandwidths_[who];
+  if (known == 0.0 && who != self_.peer.id)
+    return std::nullopt; // whoever never reduces does not measure
+  known = bandwidth;
+  auto terms = terms_.division;
+  terms.lines = lines();
+  auto better = better_division(*next_, terms);
+  if (!better)
+    return std::nullopt;
+  auto plan = *next_;
+  plan.shares = std::move(better->shares);
+  plan.part_elements = better->part_elements;
+  plan.id = changed_id(next_->id, plan);
+  replace(plan);
+  return plan;
+}
+
+member_bandwidths open_group::lines() const {
+  member_bandwidths all;
+  for (const auto& m : next_->members) {
+    auto known = bandwidths_.find(m.peer.id);
+    all.push_back(known == bandwidths_.end() ? std::nullopt : known->second);
+  }
+  return all;
+}
+
+/// False: nobody may reduce.
+bool open_group::partition(round_plan& plan) const {
+  member_bandwidths all;
+  for (const auto& m : plan.members) {
+    auto known = bandwidths_.find(m.peer.id);
+    all.push_back(known == bandwidths_.end() ? std::nullopt : known->second);
+  }
+  auto how = divide(plan, all, terms_.division.parts, terms_.division.min_vector_size);
+  if (!how)
+    return false;
+  plan.shares = std::move(how->shares);
+  plan.part_elements = how->part_elements;
+  return true;
+}
+
+void open_group::replace(round_plan plan) {
+  next_ = std::move(plan);
+}
+
+// -- a member ------------------------------------------------------------------------------------
+
+status open_group::check(const peer_id& from, const round_plan& plan) const {
+  if (auto valid = validate_plan(plan); !valid)
+    return valid;
+  auto broken = [](const char* why) {
+    return failure{ec::protocol_violation, std::string{"plan: "} + why};
+  };
+  if (plan.members.front().peer.id != from)
+    return broken("its first member did not send it");
+  auto mine = std::find_if(plan.members.begin(), plan.members.end(),
+                           [&](const auto& m) { return m.peer.id == self_.peer.id; });
+  if (mine == plan.members.end() || mine->mode != self_.mode)
+    return broken("we are not one of its members");
+  auto share = plan.shares[static_cast<std::size_t>(mine - plan.members.begin())];
+  if (share != 0 && (!terms_.division.reduces || self_.mode == member_mode::client))
+    return broken("we said that we never reduce");
+  if (plan.members.size() > terms_.members_max)
+    return broken("the group is larger than agreed");
+  if (plan.prefix != terms_.prefix || plan.codecs != terms_.codecs
+      || plan.reduce_by != terms_.reduce_by
+      || !may_be_part(plan.part_elements, plan.codecs, terms_.division.parts))
+    return failure{ec::schema_mismatch, "plan: it is for another vector"};
+  return done{};
+}
+
+result<bool> open_group::on_plan(const peer_id& from, const round_id& replaces,
+                                 const round_plan& plan) {
+  if (auto valid = check(from, plan); !valid)
+    return valid.error();
+  if (!next_)
+    return failure{ec::protocol_violation, "plan: we are in no group"};
+  if (plan.id == next_->id)
+    return false; // passed on by somebody else as well
+  if (replaces != next_->id) {
+    pending_ = pending_plan{from, replaces, plan};
+    return false;
+  }
+  if (next_->members.front().peer.id != from || plan.epoch != next_->epoch)
+    return failure{ec::protocol_violation, "plan: not of our group's leader"};
+  for (const auto& m : next_->members)
+    if (std::none_of(plan.members.begin(), plan.members.end(),
+                     [&](const auto& other) { return other.peer.id == m.peer.id; }))
+      return failure{ec::protocol_violation, "plan: it leaves a member out"};
+  replace(plan);
+  return true;
+}
+
+status open_group::enter(const peer_id& from, const round_plan& plan) {
+  if (auto valid = check(from, plan); !valid)
+    return valid;
+  auto own = bandwidths_[self_.peer.id];
+  leave();
+  bandwidths_[self_.peer.id] = own;
+  next_ = plan;
+  return done{};
+}
+
+} // namespace waggle

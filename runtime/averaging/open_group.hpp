@@ -1,0 +1,120 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "runtime/averaging/division.hpp"
+#include "runtime/averaging/round_view.hpp"
+
+namespace waggle {
+
+/// A group that averages round after round without matchmaking, and that peers enter and leave
+/// between rounds.
+///
+/// Every member knows the plan of the next round before anybody begins it. After a committed round
+/// that plan follows from what was committed: its members are the participants of the committed
+/// view, so a member that was lost on the way is not expected again, and nobody has to be asked.
+/// Only the first member (the leader) changes it otherwise: to let peers in, or to partition the
+/// work anew. It says so to everybody before it begins the round. Whoever has begun the old plan's
+/// round by then cancels it: without the leader it would not have been complete.
+///
+/// The id of the next round is a hash of what it follows from, so members with different plans do
+/// not meet in one round.
+///
+/// A member whose plan does not come to a round has lost the group: it has to enter again.
+/// Not thread-safe.
+class open_group {
+public:
+  /// What all members have alike, and what concerns ourselves.
+  struct terms {
+    std::string prefix;
+    digest schema; // over everything that members must share; compared when a peer enters
+    codec_plan codecs;
+    aggregation reduce_by;
+    std::uint32_t min_contributors = 1;
+    std::size_t members_max = round_members_max;
+    division_terms division; // `lines` is ignored
+  };
+  /// A peer that wants to enter.
+  struct applicant {
+    round_member member;
+    digest schema;
+    std::optional<double> bandwidth; // bytes a second; none: not known, 0: never reduces
+  };
+
+  open_group(round_member self, terms shared, std::optional<double> bandwidth);
+
+  // -- membership ---------------------------------------------------------------------------------
+
+  [[nodiscard]] bool is_member() const { return next_.has_value(); }
+  /// The plan of the next round. REQUIRES: is_member().
+  [[nodiscard]] const round_plan& next() const { return *next_; }
+  [[nodiscard]] std::size_t position() const;
+  [[nodiscard]] bool leads() const { return is_member() && position() == 0; }
+  [[nodiscard]] bool contains(const peer_id& peer) const;
+
+  /// Begins a group of one. `seed`: drawn at random, so that no two groups are taken for one.
+  void found(epoch_id epoch, const round_id& seed);
+  /// Takes part in no further round; forgets applicants.
+  void leave();
+
+  // -- after a round ------------------------------------------------------------------------------
+
+  /// The round of `next()` was committed; `stayed`: positions of the committed view's participants.
+  /// False: nobody is left that may lead and reduce, so the group has ended.
+  bool advance(member_set stayed);
+  /// Whether those who stayed are a quorum of those who were members before the round's plan let
+  /// newcomers in. If not, others may have gone on, too: this is a fork. Ask before `advance`.
+  [[nodiscard]] bool keeps_majority(member_set stayed) const;
+
+  // -- as the leader ------------------------------------------------------------------------------
+
+  /// ec::none: it enters with the next plan. Else why not: not_ready (we are in no group),
+  /// not_a_leader (ask next().members.front()), schema_mismatch, group_full.
+  [[nodiscard]] ec apply(const applicant& who);
+  void withdraw(const peer_id& who) { waiting_.erase(who); }
+  /// The plan that lets all applicants in; nothing if there is none, or we do not lead. It is
+  /// next() from now on, and to be sent to its members and to `replaced`'s.
+  [[nodiscard]] std::optional<round_plan> admit();
+  /// A member's bandwidth is another one now. The plan that partitions the work anew, if that is
+  /// worth it; to be treated as that of `admit`.
+  [[nodiscard]] std::optional<round_plan> on_bandwidth(const peer_id& who,
+                                                       std::optional<double> bandwidth);
+
+  // -- as a member --------------------------------------------------------------------------------
+
+  /// The leader `from` says that `plan` takes the place of the one whose id is `replaces`. If that
+  /// one has not been reached here yet, the plan is kept until then. True: next() has changed.
+  /// Fails with ec::protocol_violation or schema_mismatch, and changes nothing.
+  result<bool> on_plan(const peer_id& from, const round_id& replaces, const round_plan& plan);
+  /// The leader `from`, whom we asked to let us in, sent the plan that does.
+  status enter(const peer_id& from, const round_plan& plan);
+
+  /// The schema that an applicant has to have.
+  [[nodiscard]] const terms& shared() const { return terms_; }
+
+private:
+  [[nodiscard]] status check(const peer_id& from, const round_plan& plan) const;
+  [[nodiscard]] member_bandwidths lines() const;
+  [[nodiscard]] bool partition(round_plan& plan) const;
+  void replace(round_plan plan);
+
+  struct pending_plan {
+    peer_id from;
+    round_id replaces;
+    round_plan plan;
+  };
+
+  round_member self_;
+  terms terms_;
+  std::map<peer_id, std::optional<double>> bandwidths_; // as far as they were said to us
+  std::optional<round_plan> next_;
+  std::map<peer_id, applicant> waiting_; // bounded by members_max
+  std::optional<pending_plan> pending_;
+};
+
+/// What `round_plan::gathered` holds for a member that has not finished a round of the group yet.
+inline constexpr std::string_view newcomer_mark = "new";
+
+} // namespace waggle

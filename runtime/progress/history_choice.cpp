@@ -1,0 +1,93 @@
+#include "runtime/progress/history_choice.hpp"
+
+#include <algorithm>
+#include <map>
+
+namespace waggle {
+
+namespace {
+
+struct support {
+  std::size_t voices = 0;
+  std::uint64_t work = 0;
+  std::vector<const swarm_progress::peer*> members;
+};
+
+/// Whether history a is to be preferred to b.
+bool outweighs(const digest& a, const support& of_a, const digest& b, const support& of_b) {
+  if (of_a.voices != of_b.voices)
+    return of_a.voices > of_b.voices;
+  if (of_a.work != of_b.work)
+    return of_a.work > of_b.work;
+  return a < b;
+}
+
+} // namespace
+
+history_choice choose_history(const history_standing& own,
+                              const std::vector<swarm_progress::peer>& others) {
+  std::map<digest, support> groups;
+  for (const auto& peer : others) {
+    if (peer.who.id == own.self || peer.claim.group_size == 0 || peer.claim.line.branch.is_zero())
+      continue;
+    auto& group = groups[peer.claim.line.branch];
+    ++group.voices;
+    group.work = std::max(group.work, peer.claim.line.work);
+    group.members.push_back(&peer);
+  }
+  // Our own voice counts for our history: also outside of a group, if there is work in it.
+  bool counts = own.in_group || own.line.work > 0;
+  if (counts) {
+    auto& ours = groups[own.line.branch];
+    ++ours.voices;
+    ours.work = std::max(ours.work, own.line.work);
+  }
+  const std::pair<const digest, support>* best = nullptr;
+  for (const auto& group : groups)
+    if (best == nullptr || outweighs(group.first, group.second, best->first, best->second))
+      best = &group;
+
+  history_choice choice;
+  auto enter = [&](const digest& branch, const support& group) {
+    choice.what = course::enter;
+    choice.branch = branch;
+    choice.work = group.work;
+    choice.voices = group.voices;
+    auto members = group.members;
+    std::stable_sort(members.begin(), members.end(), [](const auto* a, const auto* b) {
+      return a->claim.ready && !b->claim.ready;
+    });
+    for (const auto* m : members)
+      choice.through.push_back(m->who);
+    return choice;
+  };
+  bool ours = best != nullptr && counts && best->first == own.line.branch;
+  if (own.in_group)
+    return ours ? choice : enter(best->first, best->second);
+  if (best != nullptr && !best->second.members.empty())
+    return enter(best->first, best->second);
+
+  // Nobody that counts is in a group. Whose state is worth most?
+  using rank = std::pair<std::uint64_t, peer_id>;
+  auto before = [](const rank& a, const rank& b) {
+    return a.first != b.first ? a.first > b.first : a.second < b.second;
+  };
+  rank first{own.line.work, own.self};
+  choice.what = course::found;
+  choice.awaited = own.self;
+  bool undecided = !own.may_lead;
+  for (const auto& peer : others) {
+    if (peer.who.id == own.self || peer.who.client_mode || peer.claim.group_size != 0)
+      continue;
+    rank theirs{peer.claim.line.work, peer.who.id};
+    if (!undecided && !before(theirs, first))
+      continue;
+    undecided = false;
+    first = theirs;
+    choice.what = course::wait;
+    choice.awaited = peer.who.id;
+  }
+  return choice;
+}
+
+} // namespace waggle

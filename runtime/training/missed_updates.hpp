@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "runtime/core/float_vector.hpp"
+#include "runtime/core/history.hpp"
+
+namespace waggle {
+
+/// What ends an epoch: enough to follow it with the state at its beginning.
+struct missed_update {
+  epoch_id epoch;                           // that it ends
+  std::shared_ptr<const float_vector> mean; // null: nobody had a gradient
+  double rate = 0;
+  std::uint64_t work = 0; // samples times contributors
+  digest branch;          // of the epoch that begins: another one if the history forked there
+
+  /// The history once it is applied to a state of `before`.
+  [[nodiscard]] history after(history before) const {
+    before.work += work;
+    if (branch != before.branch) {
+      before.parent = before.branch;
+      before.branch = branch;
+      before.forked_at = epoch;
+    }
+    return before;
+  }
+};
+
+/// The updates of consecutive epochs, kept by a peer that takes part in rounds while it downloads
+/// the state that they belong to. Bounded by memory. Not thread-safe.
+class missed_updates {
+public:
+  explicit missed_updates(std::uint64_t bytes_max) : bytes_max_(bytes_max) {}
+
+  void clear() {
+    updates_.clear();
+    bytes_ = 0;
+  }
+  /// REQUIRES: it ends the epoch after the one before. False: there is no room, all are forgotten.
+  bool add(missed_update update) {
+    bytes_ += update.mean ? update.mean->size() * sizeof(float) : 0;
+    updates_.push_back(std::move(update));
+    if (bytes_ <= bytes_max_)
+      return true;
+    clear();
+    return false;
+  }
+  [[nodiscard]] std::size_t size() const { return updates_.size(); }
+  [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
+
+  /// What is to be applied to a state at the beginning of `epoch` to reach `target`; nothing if
+  /// some of it is not here. Forgets all.
+  std::optional<std::deque<missed_update>> take(epoch_id epoch, epoch_id target) {
+    auto all = std::exchange(updates_, {});
+    bytes_ = 0;
+    while (!all.empty() && all.front().epoch < epoch)
+      all.pop_front();
+    auto count = target < epoch ? 0 : target.value() - epoch.value();
+    if (target < epoch || all.size() != count || (count > 0 && all.front().epoch != epoch))
+      return std::nullopt;
+    return all;
+  }
+
+private:
+  std::uint64_t bytes_max_;
+  std::uint64_t bytes_ = 0;
+  std::deque<missed_update> updates_;
+};
+
+} // namespace waggle

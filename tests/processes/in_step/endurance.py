@@ -1,0 +1,189 @@
+"""Long runs: chaos, turns, ends."""
+import hashlib
+import random
+import signal
+import time
+
+import watch
+from joining import await_one_history
+from peers import Failed, Run, begun
+
+
+class Accounts:
+    """Samples and shares over all lives of all peers."""
+
+    def __init__(self, run):
+        self.run = run
+        self.away = {peer: [] for peer in run.peers}  # [(life, begin, end)] frozen
+
+    def used(self):
+        return sum(life.status["samples"]["used"] for p in self.run.peers for life in p.lives if life.status)
+
+    def missing(self):
+        """Samples that were computed and neither used, nor dropped, nor are pending, by peer and life."""
+        found = {}
+        for peer in self.run.peers:
+            for number, life in enumerate(peer.lives):
+                status = life.status
+                if not status:
+                    continue
+                samples = status["samples"]
+                gone = status["steps"] * peer.options["micro-batch"] - samples["used"] - samples["dropped"] \
+                    - (status["samples_toward_epoch"] or 0)
+                if gone != 0:
+                    found[f"{peer.name}.{number}"] = gone
+        return found
+
+
+def living_share(run, spans):
+    """Share of the time in which peers lived that they were in step; a freeze is not living."""
+    inside = whole = 0.0
+    for peer, life, begin, end in spans:
+        rest = [h for p in run.peers if p is not peer for h in p.lives]
+        a, b = watch.share_in_step(life, rest, begin, end)
+        inside, whole = inside + a, whole + b
+    return inside / whole if whole else 0.0
+
+
+def quiet_speed(settings, report):
+    """Samples a second of the run's updates among five that are left alone."""
+    with begun(settings, report, 5) as run:
+        before, began = Accounts(run).used(), time.monotonic()
+        time.sleep(settings.duration)
+        return (Accounts(run).used() - before) / (time.monotonic() - began)
+
+
+def chaos(settings, report):
+    """A kill, freeze or stop every six seconds on average among five; beside it a quiet run."""
+    for _ in range(settings.times):
+        quiet = quiet_speed(settings, report)
+        with begun(settings, report, 5, {"checkpoint-interval": "1s"}) as run:
+            peers = run.peers
+            peers[0].initial = peers[1:]
+            spans, alive_since = [], {p: (p.history, time.monotonic()) for p in peers}
+            pending = []  # [(when, peer, action)]
+            before, began = Accounts(run).used(), time.monotonic()
+            end, next_fault = began + settings.duration, began + random.expovariate(1 / settings.every)
+
+            def leave(peer):
+                life, since = alive_since.pop(peer)
+                spans.append((peer, life, since, time.monotonic()))
+
+            def come_back(peer, action):
+                action()
+                alive_since[peer] = (peer.history, time.monotonic())
+
+            while time.monotonic() < end:
+                time.sleep(0.02)
+                now = time.monotonic()
+                for item in [item for item in pending if item[0] <= now]:
+                    pending.remove(item)
+                    come_back(*item[1:])
+                if now < next_fault:
+                    continue
+                next_fault = now + random.expovariate(1 / settings.every)
+                standing = [p for p in peers if p in alive_since]
+                if len(standing) < 2:
+                    continue
+                victim, fault = random.choice(standing), random.choice(("kill", "freeze", "stop"))
+                leave(victim)
+                if fault == "freeze":
+                    victim.freeze()
+                    pending.append((now + random.uniform(3, 12), victim, victim.thaw))
+                else:
+                    victim.end(signal.SIGKILL if fault == "kill" else signal.SIGTERM)
+                    pending.append((time.monotonic() + 1, victim, victim.start))
+                report.note(f"{fault} of {victim.name}; " + ", ".join(p.where() for p in standing if p is not victim))
+            for _when, peer, action in pending:
+                come_back(peer, action)
+            speed = (Accounts(run).used() - before) / (time.monotonic() - began)
+            for peer in list(alive_since):
+                leave(peer)
+            share = living_share(run, spans)
+            await_one_history(settings, report, run, "after the chaos", peers, time.monotonic(),
+                              settings.patience)
+            report.fact("chaos", share_in_step=share, samples_a_second=speed, when_quiet=quiet, ratio=speed / quiet)
+            missing = Accounts(run).missing()
+            report.require(share >= 0.95, f"{share:.0%} of the living were in step")
+            report.require(speed >= 0.9 * quiet, f"{speed / quiet:.0%} of the quiet run's speed")
+            report.require(not missing, f"samples that were computed and not accounted for: {missing}")
+
+
+def turns(settings, report):
+    """Three peers are killed by turns: longest pause of a survivor, growth of resident sizes."""
+    for _ in range(settings.times):
+        with begun(settings, report, 3, {"checkpoint-interval": "1s"}) as run:
+            peers = run.peers
+            peers[0].initial = peers[1:]
+            sizes = {}  # (peer, life) -> [(when, MiB)]
+            begin = time.monotonic()
+            end, turn, pauses = begin + settings.duration, 0, []
+            while time.monotonic() < end:
+                victim = peers[turn % 3]
+                turn += 1
+                faulted = time.monotonic()
+                victim.end()
+                time.sleep(1)
+                victim.start()
+                until = faulted + settings.every
+                while time.monotonic() < until:
+                    for peer in peers:
+                        now = time.monotonic()
+                        size = peer.resident()
+                        if size and now - peer.began > 5:  # it has done everything once
+                            sizes.setdefault((peer.name, len(peer.lives)), []).append((now, size[0]))
+                    time.sleep(0.5)
+                survivors = [p for p in peers if p is not victim]
+                pauses.append(max(p.history.longest_pause(faulted, time.monotonic()) for p in survivors))
+                report.note(f"{victim.name} was killed; longest pause of a survivor {pauses[-1]:.2f} s; "
+                            + "; ".join(p.where() for p in peers))
+            growths = [20 * (b[1] - a[1]) / (b[0] - a[0]) for seen in sizes.values()
+                       if (b := seen[-1])[0] - (a := seen[0])[0] >= 6]
+            report.fact("killed by turns", kills=turn, longest_pause=max(pauses),
+                        growth_in_20_s_mib=max(growths, default=0.0))
+            report.trial("longest pause of survivors", max(pauses))
+            report.require(max(growths, default=0) < 2, f"a resident size grew by {max(growths, default=0):.1f} MiB in 20 s")
+
+
+def newest_checkpoint(peer):
+    files = sorted((peer.folder / "checkpoints").glob("checkpoint-*"))
+    return hashlib.sha256(files[-1].read_bytes()).hexdigest()[:12] + " " + files[-1].name if files else "none"
+
+
+def ends(settings, report):
+    """Three peers to an epoch that is given: exit codes, equal parameters, last lines of the logs."""
+    for number in range(settings.times):
+        with Run(settings, {"epochs": settings.epochs, "linger": "5s", "step-interval": "20ms"}) as run:
+            first = run.add().start()
+            first.address()
+            two = [run.add(via=first).start() for _ in range(2)]
+            # In every second trial one of them is frozen on the way.
+            if number % 2 == 1:
+                while (two[1].status or {}).get("epoch") in (None, *range(settings.epochs // 3)):
+                    time.sleep(0.05)
+                    if two[1].child.poll() is not None:
+                        raise Failed("it ended before it could be frozen")
+                two[1].freeze()
+                time.sleep(settings.freeze)
+                two[1].thaw()
+            kind = "ends" if number % 2 == 0 else "ends, one frozen on the way"
+            began = time.monotonic()
+            while time.monotonic() < began + 90 and any(p.child.poll() is None for p in run.peers):
+                time.sleep(0.1)
+            seconds = time.monotonic() - began
+            codes = [p.child.poll() for p in run.peers]
+            last = [p.status or {} for p in run.peers]
+            parameters = {s.get("parameters") for s in last}
+            checkpoints = {newest_checkpoint(p) for p in run.peers}
+            report.fact(kind, seconds=seconds, exit_codes=codes, epochs=[s.get("epoch") for s in last],
+                        parameters=[(s.get("parameters") or "")[:8] for s in last], checkpoints=sorted(checkpoints))
+            for peer in run.peers:
+                for line in peer.last_lines(3):
+                    report.note(f"  {peer.name}: {line}")
+            equal = len(parameters) == 1 and len(checkpoints) == 1
+            report.require(None not in codes, "somebody did not end")
+            report.require(equal or any(codes), "they ended with different bytes, and all with exit code 0")
+            report.require(equal or number % 2 == 1, "nothing was done to them, and they ended with different bytes")
+            told = [" ".join(p.last_lines(6)) for p in run.peers]
+            report.require(all("loss" in text and "samples" in text and "checkpoint" in text for text in told),
+                           "the last lines name not all of loss, samples and file")

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""Starts real peers, breaks them, and prints how long it takes until they are in step again.
+
+Each scenario is a subcommand; `in_step.py SCENARIO --help` lists what it takes. What the numbers mean is in
+the README beside this file. Ends with 1 if something was not as it must be, with 2 if it could not run.
+"""
+import argparse
+import inspect
+import random
+import signal
+import sys
+
+import endurance
+import joining
+import links
+import measures
+import peers
+import report as reports
+
+SCENARIOS = {
+    "joins": (joining.joins, []),
+    "returns": (joining.returns, ["faults", "freeze"]),
+    "restart-all": (joining.restart_all, []),
+    "cut": (links.cut, ["seconds"]),
+    "lost-first": (joining.lost_first, []),
+    "slow-join": (links.slow_join, ["rates", "model", "delay"]),
+    "clients": (links.clients, []),
+    "ends": (endurance.ends, ["epochs", "freeze"]),
+    "chaos": (endurance.chaos, ["duration", "every"]),
+    "batch-bound": (measures.batch_bound, ["peers", "epochs-ms", "duration"]),
+    "uneven": (measures.uneven, ["passes", "target", "duration"]),
+    "stale-folder": (joining.stale_folder, ["stale-epochs"]),
+    "turns": (endurance.turns, ["duration", "every"]),
+    "memory": (measures.memory, ["duration"]),
+}
+SPECIAL = {
+    "faults": dict(default="kill,freeze,stop", help="which, separated by commas"),
+    "freeze": dict(type=float, default=6, help="seconds that a peer is frozen"),
+    "seconds": dict(default="1,5,20,60", help="lengths of the cuts"),
+    "rates": dict(default="5,20,50", help="Mbit/s of each line"),
+    "model": dict(default="small,10MB", help=f"of {', '.join(peers.MODELS)}: the bytes of the parameters"),
+    "delay": dict(type=float, default=20, help="milliseconds each way"),
+    "epochs": dict(type=int, default=60, help="epochs of the run"),
+    "duration": dict(type=float, help="seconds that are measured"),
+    "every": dict(type=float, help="seconds between two faults"),
+    "peers": dict(default="2,4,8", help="how many peers"),
+    "epochs-ms": dict(default="20,80,400", help="wanted lengths of an epoch"),
+    "passes": dict(default="0.2,2", help="seconds that a pass of the slow one takes"),
+    "target": dict(type=int, default=1024, help="target batch size"),
+    "stale-epochs": dict(type=int, default=144, help="the epoch of the stale folder"),
+}
+DEFAULTS = {
+    "chaos": {"duration": 120, "every": 6},
+    "turns": {"duration": 200, "every": 5},
+    "batch-bound": {"duration": 10},
+    "uneven": {"duration": 15},
+    "memory": {"duration": 20},
+}
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="scenario", required=True, metavar="SCENARIO")
+    for name, (run, options) in SCENARIOS.items():
+        command = commands.add_parser(name, help=inspect.getdoc(run),
+                                      formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+        command.add_argument("--times", type=int, default=1, help="repetitions")
+        command.add_argument("--seed", type=int, default=None, help="of the faults; by default another each time")
+        command.add_argument("--binary", default=str(peers.ROOT / "build" / "bin" / "waggle"), help="the program")
+        command.add_argument("--json", metavar="FILE", help="write all trials to this file")
+        command.add_argument("--limit", type=float, default=5, help="seconds in which a peer must be in step")
+        command.add_argument("--hold", type=float, default=4, help="seconds for which it must stay so")
+        command.add_argument("--patience", type=float, default=20, help="seconds until a trial is given up")
+        command.add_argument("--data", default="synthetic", help="what is trained")
+        command.add_argument("--log-level", default="info", help="of the peers")
+        command.add_argument("--keep", metavar="FOLDER", help="keep the logs here")
+        for option in options:
+            given = dict(SPECIAL[option])
+            if option in DEFAULTS.get(name, {}):
+                given["default"] = DEFAULTS[name][option]
+            command.add_argument(f"--{option}", **given)
+    return parser.parse_args(arguments)
+
+
+def main():
+    settings = parse(sys.argv[1:])
+    if settings.seed is None:
+        settings.seed = random.SystemRandom().getrandbits(32)
+    random.seed(settings.seed)
+    # Ends as by an exception, so that all children end, too.
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: sys.exit(130))
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell ignores it for its jobs
+    report = reports.Report(settings.limit)
+    report.note(f"{settings.scenario}, seed {settings.seed}")
+    code = 0
+    try:
+        SCENARIOS[settings.scenario][0](settings, report)
+    except peers.Failed as why:
+        print(f"in_step.py: {why}", file=sys.stderr)
+        code = 2
+    except KeyboardInterrupt:
+        code = 130
+    report.print()
+    if settings.json:
+        report.write(settings.json, settings.scenario, vars(settings))
+    return code or (1 if report.failed() else 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,164 @@
+"""Joining and returning: joins, returns, restart-all, lost-first, stale-folder."""
+import random
+import signal
+import time
+
+import watch
+from peers import Failed, Run, begun
+
+
+def judge(settings, report, run, kind, since):
+    """Follows the peers in `since` (peer: when it began) until each has stayed in step, or time is over."""
+    verdicts = {}
+    last = max(since.values())
+    while time.monotonic() < last + settings.patience + settings.hold:
+        time.sleep(0.3)
+        now = time.monotonic()
+        living = run.living()
+        verdicts = {p: watch.verdict(p.history, watch.others(p, living), at, now, settings.hold)
+                    for p, at in since.items()}
+        late = now > last + settings.patience
+        if all(v.settled is not None or (late and not v.pending) for v in verdicts.values()):
+            break
+    for peer, found in verdicts.items():
+        seconds = None if found.settled is None else found.settled - since[peer]
+        detail = "" if seconds is not None and found.stays else "; ".join(p.where() for p in run.living())
+        report.trial(kind, seconds, found.stays, detail, log=[] if seconds is not None else peer.last_lines())
+    return all(v.settled is not None for v in verdicts.values())
+
+
+def joins(settings, report):
+    """Three trainers join a run of one, two seconds after it began."""
+    for _ in range(settings.times):
+        with Run(settings) as run:
+            first = run.add().start()
+            run.await_step([first])
+            time.sleep(2)
+            newcomers = [run.add(via=first).start() for _ in range(3)]
+            judge(settings, report, run, "join", {p: p.began for p in newcomers})
+
+
+FAULTS = ("kill", "freeze", "stop")
+
+
+def inject(settings, victim, fault):
+    """Injects a fault, and lets the peer come back. Returns when it began to."""
+    if fault == "freeze":
+        victim.freeze()
+        time.sleep(settings.freeze)
+        back = time.monotonic()
+        victim.thaw()
+        return back
+    victim.end(signal.SIGKILL if fault == "kill" else signal.SIGTERM)
+    time.sleep(random.uniform(0, 2))
+    return victim.start().began
+
+
+def returns(settings, report):
+    """One of four is killed, frozen or stopped, and comes back."""
+    faults = [fault for _ in range(settings.times) for fault in settings.faults.split(",")]
+    random.shuffle(faults)
+    while faults:
+        with begun(settings, report, 4) as run:
+            going = True
+            while going and faults:
+                fault = faults.pop()
+                # Of the first peer, too: who returns joins through those that it was told of.
+                victim = random.choice(run.peers)
+                if not victim.initial:
+                    victim.initial = [p for p in run.peers if p is not victim]
+                time.sleep(random.uniform(0, 0.5))
+                faulted = time.monotonic()
+                back = inject(settings, victim, fault)
+                going = judge(settings, report, run, fault, {victim: back})
+                pause = max(h.longest_pause(faulted, time.monotonic()) for h in watch.others(victim, run.peers))
+                report.trial(f"{fault}: longest pause of the others", pause)
+                going = going and pause < settings.limit  # else the next fault would be judged by this one
+
+
+def restart_all(settings, report):
+    """Three peers are killed and start again within a second, from different checkpoints."""
+    for _ in range(settings.times):
+        each = [{"checkpoint-interval": interval} for interval in ("200ms", "1s", "2s")]
+        with begun(settings, report, 3, each=each) as run:
+            peers = run.peers
+            time.sleep(random.uniform(3, 6))
+            for peer in random.sample(peers, 3):
+                peer.end()
+                time.sleep(random.uniform(0.1, 0.7))
+            for peer in random.sample(peers, 3):
+                peer.start()
+                time.sleep(random.uniform(0, 0.4))
+            last = max(p.began for p in peers)
+            judge(settings, report, run, "restart of all", {p: last for p in peers})
+            resumed = [line.rsplit(" ", 1)[-1] for p in peers for line in p.text().splitlines() if "resumed from" in line]
+            report.fact("resumed at epochs", epochs="/".join(resumed))
+
+
+def await_one_history(settings, report, run, kind, peers, since, patience):
+    """Until all of `peers` hold the same parameters at the same epoch for `hold`, and are in step."""
+    found = first = None
+    while (now := time.monotonic()) < since + patience + settings.hold:
+        time.sleep(0.3)
+        histories = [p.history for p in peers]
+        found = watch.one_history(histories, since)
+        first = first or found
+        verdicts = [watch.verdict(p.history, watch.others(p, peers), since, now, settings.hold) for p in peers]
+        if found is not None and now - found >= settings.hold and all(v.settled for v in verdicts):
+            break
+    detail = "; ".join(f"{p.where()} {(p.status or {}).get('parameters', '')[:8]}" for p in peers)
+    late = found is not None and found > since + patience
+    report.trial(f"{kind}: one history", None if found is None or late else found - since,
+                 found is not None and found == first, detail)
+    settled = [v.settled for v in verdicts]
+    report.trial(f"{kind}: all in step", None if None in settled else max(settled) - since,
+                 all(v.stays for v in verdicts), detail)
+
+
+def lost_first(settings, report):
+    """The first peer never returns; two others that knew each other come back, and at last the first one."""
+    for _ in range(settings.times):
+        with begun(settings, report, 3, {"checkpoint-interval": "500ms"}) as run:
+            first, *two = run.peers
+            time.sleep(3)
+            for peer in run.peers:
+                peer.end()
+            for peer in two:
+                peer.start()
+                time.sleep(random.uniform(0, 0.5))
+            last = max(p.began for p in two)
+            await_one_history(settings, report, run, "without the first", two, last, settings.patience)
+            back = first.start().began
+            await_one_history(settings, report, run, "the first returns", run.peers, back, settings.patience + 10)
+
+
+def stale_folder(settings, report):
+    """A data folder of another run with the same name, further ahead, starts beside two peers."""
+    for _ in range(settings.times):
+        with Run(settings, {"checkpoint-interval": "500ms"}) as run:
+            old = run.add().start()
+            run.await_step([old])
+            while (old.status or {}).get("epoch") < settings.stale_epochs:
+                time.sleep(0.1)
+            old.end(signal.SIGTERM)
+            stale = old.status["epoch"]
+            two = [run.add().start()]
+            two.append(run.add(via=two[0]).start())
+            run.await_step(two)
+            if two[0].status["epoch"] >= stale:
+                raise Failed(f"the two are at epoch {two[0].status['epoch']} already: raise --stale-epochs")
+            old.initial = [two[0]]
+            before = {p: (p.status["epoch"], p.status["samples"]["used"], len(p.text())) for p in two}
+            old.start()
+            await_one_history(settings, report, run, "stale folder", run.peers, old.began,
+                              settings.patience)
+            for peer, (epoch, used, said) in before.items():
+                told = [line for line in peer.text()[said:].splitlines() if "discard" in line or "dropped" in line]
+                said_since = peer.history.between(old.began, time.monotonic())
+                replaced = any(b.epoch - a.epoch > 20 for a, b in zip(said_since, said_since[1:]))
+                report.fact(f"{peer.name} beside the stale folder", epoch_before=epoch, stale_epoch=stale,
+                            replaced=replaced, dropped=peer.status["samples"]["dropped"], used_before=used)
+                for line in told[:3]:
+                    report.note(f"  {line}")
+                report.require(not replaced or any("discard" in line for line in told),
+                               f"{epoch} epochs of {peer.name} were replaced, and its log counts none of them")

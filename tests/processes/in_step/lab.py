@@ -1,0 +1,129 @@
+"""Peers in network namespaces, each behind a line of its own to a router; needs root and iproute2.
+
+Lines have a rate (tc tbf, a queue of 50 ms) and a delay (tests/bench/packet_delay.cpp, which needs iptables,
+for not every kernel has netem). A cut drops packets in silence, as a broken line does.
+"""
+import atexit
+import itertools
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import time
+
+from peers import ROOT, Failed, eventually
+
+QUEUE = 72
+numbers = itertools.count()
+
+
+def run(*words):
+    done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Failed(f"{' '.join(words)}: {done.stderr.strip()}")
+
+
+class Lab:
+    open_labs = set()
+
+    def __init__(self, settings, count, rate=None, delay_ms=0):
+        """`rate` of each line, as tc writes it; `delay_ms` each way between any two peers."""
+        if os.geteuid() != 0 or not shutil.which("ip"):
+            raise Failed("network namespaces need root and iproute2")
+        self.prefix = f"wis{os.getpid()}n{next(numbers)}"
+        self.router = f"{self.prefix}r"
+        self.spaces, self.delayer, self.cuts = [], None, []
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="waggle-lab-"))
+        Lab.open_labs.add(self)
+        self.make_space(self.router)
+        self.inside(self.router, "sysctl", "-qw", "net.ipv4.ip_forward=1")
+        for i in range(count):
+            self.attach(i, rate)
+        if delay_ms:
+            self.delay(settings, delay_ms)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def namespace(self, i):
+        return f"{self.prefix}p{i}"
+
+    @staticmethod
+    def host(i):
+        return f"10.77.{i}.2"
+
+    @staticmethod
+    def inside(space, *words):
+        run("ip", "netns", "exec", space, *words)
+
+    def make_space(self, name):
+        run("ip", "netns", "add", name)
+        self.spaces.append(name)
+        self.inside(name, "ip", "link", "set", "lo", "up")
+
+    def attach(self, i, rate):
+        space = self.namespace(i)
+        self.make_space(space)
+        run("ip", "link", "add", f"v{i}", "netns", self.router, "type", "veth", "peer", "name", "eth0", "netns", space)
+        for where, device, address in ((self.router, f"v{i}", f"10.77.{i}.1/24"), (space, "eth0", f"10.77.{i}.2/24")):
+            self.inside(where, "ip", "address", "add", address, "dev", device)
+            self.inside(where, "ip", "link", "set", device, "up")
+            if rate:
+                self.inside(where, "tc", "qdisc", "add", "dev", device, "root", "tbf", "rate", rate, "burst", "16k",
+                            "latency", "50ms")
+        self.inside(space, "ip", "route", "add", "default", "via", f"10.77.{i}.1")
+
+    def delay(self, settings, delay_ms):
+        program = pathlib.Path(settings.binary).resolve().parent / "packet_delay"
+        if not program.exists():
+            program = self.folder / "packet_delay"
+            run("g++", "-O2", "-std=c++20", "-o", str(program), str(ROOT / "tests" / "bench" / "packet_delay.cpp"))
+        self.inside(self.router, "iptables", "-A", "FORWARD", "-j", "NFQUEUE", "--queue-num", str(QUEUE))
+        self.delayer = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", "--", "ip", "netns", "exec", self.router, str(program), str(QUEUE),
+             str(int(delay_ms * 1000)), "0"], start_new_session=True)
+
+        def listens():
+            seen = subprocess.run(["ip", "netns", "exec", self.router, "cat", "/proc/net/netfilter/nfnetlink_queue"],
+                                  capture_output=True, text=True).stdout
+            return any(line.split()[:1] == [str(QUEUE)] for line in seen.splitlines())
+        eventually("packet_delay runs", listens, 10)
+
+    # -- cuts ----------------------------------------------------------------------------------------
+
+    def cut(self, here, there):
+        """No packet passes between a peer number in `here` and one in `there`. Returns when."""
+        for a, b in [(a, b) for a in here for b in there] + [(b, a) for a in here for b in there]:
+            rule = ("from", self.host(a), "to", self.host(b), "blackhole", "pref", "10")
+            self.inside(self.router, "ip", "rule", "add", *rule)
+            self.cuts.append(rule)
+        return time.monotonic()
+
+    def heal(self):
+        for rule in self.cuts:
+            self.inside(self.router, "ip", "rule", "del", *rule)
+        self.cuts = []
+        return time.monotonic()
+
+    def close(self):
+        if self not in Lab.open_labs:
+            return
+        Lab.open_labs.discard(self)
+        if self.delayer:
+            self.delayer.kill()
+            self.delayer.wait()
+        for space in self.spaces:
+            subprocess.run(["ip", "netns", "del", space], capture_output=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def close_all():
+    for lab in list(Lab.open_labs):
+        lab.close()
+
+
+atexit.register(close_all)

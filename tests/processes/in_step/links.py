@@ -1,0 +1,97 @@
+"""What depends on links: cut, slow-join, clients."""
+import random
+import time
+
+import watch
+from joining import await_one_history, judge
+from lab import Lab
+from peers import MODELS, Run, begun, parameters_of
+
+
+def cut(settings, report):
+    """One of three, and two of four, are cut off in the middle of training: from healing to one history."""
+    for _ in range(settings.times):
+        for seconds in (float(s) for s in settings.seconds.split(",")):
+            for count, away in ((3, 1), (4, 2)):
+                with Lab(settings, count) as lab, begun(settings, report, count, lab=lab) as run:
+                    peers = run.peers
+                    time.sleep(2 + random.random())
+                    side = random.sample(range(count), away)
+                    rest = [i for i in range(count) if i not in side]
+                    lab.cut(side, rest)
+                    time.sleep(seconds)
+                    report.note("at the end of the cut: " + "; ".join(p.where() for p in peers))
+                    healed = lab.heal()
+                    await_one_history(settings, report, run, f"cut of {seconds:g} s, {away} of {count}", peers,
+                                      healed, settings.patience)
+                    pause = max(p.history.longest_pause(healed, time.monotonic()) for p in peers)
+                    report.fact("since the cut", longest_pause=pause, histories=watch.histories_at_most(
+                        [p.history for p in peers], healed - seconds))
+
+
+def slow_join(settings, report):
+    """A newcomer behind a slow line, to two that train behind such lines."""
+    for rate in (float(r) for r in settings.rates.split(",")):
+        for name in settings.model.split(","):
+            model = MODELS[name]
+            state = parameters_of(model) * 12  # the parameters and two statistics of AdamW
+            download = state * 8 / (rate * 1e6)
+            options = {**model, "averaging-timeout": "10m"}
+            kind = f"{name} at {rate:g} Mbit/s"
+            with Lab(settings, 3, f"{rate:g}mbit", settings.delay) as lab, Run(settings, options, lab) as run:
+                first = run.add().start()
+                second = run.add(via=first).start()
+                run.await_step([first, second], 120 + 10 * download)
+                time.sleep(5)
+                epoch = first.history.epoch_seconds(time.monotonic())
+                newcomer = run.add(via=first).start()
+                limit = 1.5 * download + max(settings.limit, 3 * epoch)
+                patience, settings.patience = settings.patience, limit + settings.patience
+                report.limit, usual = limit, report.limit
+                try:
+                    judge(settings, report, run, kind, {newcomer: newcomer.began})
+                finally:
+                    settings.patience, report.limit = patience, usual
+                status = newcomer.status or {}
+                report.fact(kind, state_bytes=state, download_seconds=download, epoch_seconds=epoch,
+                            epoch_seconds_after=first.history.epoch_seconds(time.monotonic()),
+                            downloads=status.get("state_downloads"), bytes_in=status.get("bytes", {}).get("in"),
+                            rounds=status.get("rounds", {}).get("complete"))
+
+
+def rates_of(peers, seconds):
+    """Epochs a second of each over `seconds`, of clients as their logs say."""
+    def epochs():
+        return [p.epoch_of_log() if "client-mode" in p.options else (p.status or {}).get("epoch") for p in peers]
+    before = epochs()
+    time.sleep(seconds)
+    return [((b or 0) - (a or 0)) / seconds for a, b in zip(before, epochs())]
+
+
+def clients(settings, report):
+    """A node and two trainers that only dial; later a public trainer."""
+    settings.log_level = "debug"  # the epochs of clients are known by their logs
+    for _ in range(settings.times):
+        with Run(settings) as run:
+            node = run.add(command="node").start()
+            node.address()
+            two = [run.add(via=node, client_mode=None).start() for _ in range(2)]
+            time.sleep(8)
+            rates = rates_of(two, 12)
+            report.fact("two clients at a node", epochs_a_second=" ".join(f"{r:.2f}" for r in rates),
+                        epochs=" ".join(str(p.epoch_of_log()) for p in two))
+            alone = max(rates)
+            report.require(min(rates) > 0.5 * max(rates) > 0, "the two clients do not train together")
+            gap = abs((two[0].epoch_of_log() or 0) - (two[1].epoch_of_log() or 0))
+            report.require(gap <= max(2, alone), f"the clients are {gap} epochs apart")
+            public = run.add(via=node).start()
+            time.sleep(8)
+            rates = rates_of([*two, public], 12)
+            report.fact("and a public trainer", epochs_a_second=" ".join(f"{r:.2f}" for r in rates),
+                        epochs=" ".join(str(p.epoch_of_log()) for p in two) + f" {public.status['epoch']}")
+            report.require(min(rates) > 0.5 * max(rates), "not all three train together")
+            report.require(max(rates) > 0.3 * alone, f"{max(rates):.2f} epochs a second with three, {alone:.2f} with two")
+            rounds = public.status["rounds"]
+            report.require(rounds["complete"] > 0, "the public trainer completed no round")
+            for peer in (*two, public):
+                report.note(f"  {peer.name}: {peer.last_lines(1)}")

@@ -1,0 +1,267 @@
+"""Peers of a run as child processes: started, killed, frozen, started again, and followed meanwhile.
+
+Whatever happens to this program, its children end with it: each has a process group of its own that is
+killed when the run is closed, and the kernel kills it if this program is killed.
+"""
+import atexit
+import contextlib
+import os
+import pathlib
+import random
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+import watch
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+LISTENING = re.compile(r"listening on (\S+):(\d+)\n")
+EPOCH_IN_LOG = re.compile(r"epoch (\d+)")
+
+# Epochs of about a tenth of a second on one core.
+SMALL = {"width": 32, "context": 32, "layers": 1, "heads": 2, "micro-batch": 8, "target-batch-size": 128}
+MODELS = {
+    "small": SMALL,
+    "10MB": SMALL | {"width": 256, "context": 64, "layers": 3, "heads": 4},
+    "100MB": SMALL | {"width": 512, "context": 64, "layers": 8, "heads": 8},
+}
+
+
+def parameters_of(model):
+    """Of char-gpt with these options."""
+    width, layers = model["width"], model["layers"]
+    return layers * (12 * width * width + 13 * width) + (2 * 256 + model["context"] + 2) * width
+
+
+class Failed(Exception):
+    """A scenario cannot go on, with the reason."""
+
+
+def eventually(what, condition, limit, step=0.05):
+    """Waits until `condition` holds; raises Failed after `limit` seconds."""
+    until = time.monotonic() + limit
+    while not condition():
+        if time.monotonic() > until:
+            raise Failed(f"{what}: not within {limit:g} s")
+        time.sleep(step)
+
+
+class Peer:
+    """One peer. It keeps its data folder, and the port that it was given, over all its lives."""
+
+    def __init__(self, run, name, command, options, initial, namespace, host):
+        self.run, self.name, self.command, self.options, self.initial = run, name, command, options, initial
+        self.namespace, self.host = namespace, host
+        self.port = 0
+        self.folder = pathlib.Path(options.pop("data-dir", run.folder / name))
+        self.lives = []  # a watch.History each
+        self.child = self.observer = self.log = None
+        self.frozen = False
+
+    # -- life ----------------------------------------------------------------------------------------
+
+    def start(self):
+        self.log = self.run.folder / f"{self.name}.{len(self.lives)}.log"
+        line = [str(self.run.binary), self.command, "--data-dir", str(self.folder)]
+        options = dict(self.options)
+        if "client-mode" not in options:
+            options["listen"] = f"{self.host}:{self.port}"
+        if self.initial:
+            options["initial-peers"] = ",".join(peer.address() for peer in self.initial)
+        for name, value in options.items():
+            line += [f"--{name}"] + ([] if value is None else [str(value)])
+        # Ends with its parent, even if that is killed.
+        line = ["setpriv", "--pdeathsig", "KILL", "--", *line]
+        if self.namespace:
+            line = ["ip", "netns", "exec", self.namespace, *line]
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("WAGGLE_")}
+        with open(self.log, "w") as log:
+            self.child = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                          start_new_session=True, env=environment)
+        self.began = time.monotonic()
+        self.frozen = False
+        self.lives.append(watch.History())
+        self.observer = watch.Observer(self)
+        self.observer.start()
+        return self
+
+    def send(self, number):
+        if self.child and self.child.poll() is None:
+            os.killpg(self.child.pid, number)
+
+    def end(self, number=signal.SIGKILL, limit=15):
+        """Sends a signal that ends it. Returns the exit code."""
+        if self.observer:
+            self.observer.stop()
+        self.send(number)
+        if self.frozen:
+            self.send(signal.SIGCONT)
+        try:
+            return self.child.wait(limit)
+        except subprocess.TimeoutExpired:
+            self.send(signal.SIGKILL)
+            self.child.wait()
+            return None
+
+    def freeze(self):
+        self.frozen = True
+        self.send(signal.SIGSTOP)
+
+    def thaw(self):
+        self.send(signal.SIGCONT)
+        self.frozen = False
+
+    def lives_now(self):
+        return self.child is not None and self.child.poll() is None and not self.frozen
+
+    # -- what it says --------------------------------------------------------------------------------
+
+    def text(self):
+        return self.log.read_text(errors="replace") if self.log and self.log.exists() else ""
+
+    def look_for_address(self):
+        found = LISTENING.search(self.text())
+        if found:
+            self.port = int(found.group(2))
+        return found is not None
+
+    def address(self):
+        if not self.port:
+            def listens():
+                if self.child is None or self.child.poll() is not None:
+                    raise Failed(f"{self.name} ended at its start:\n{self.text()}")
+                return self.look_for_address()
+            eventually(f"{self.name} listens", listens, 30)
+        return f"{self.host}:{self.port}"
+
+    @property
+    def history(self):
+        return self.lives[-1]
+
+    @property
+    def status(self):
+        return self.history.status
+
+    def epoch_of_log(self):
+        """Of a peer whose status cannot be asked."""
+        found = EPOCH_IN_LOG.findall(self.text())
+        return int(found[-1]) if found else None
+
+    def resident(self):
+        """(VmRSS, VmHWM) in MiB."""
+        try:
+            lines = pathlib.Path(f"/proc/{self.child.pid}/status").read_text()
+        except OSError:
+            return None
+        sizes = [re.search(rf"{name}:\s+(\d+) kB", lines) for name in ("VmRSS", "VmHWM")]
+        return tuple(int(size.group(1)) / 1024 for size in sizes) if all(sizes) else None
+
+    def last_lines(self, count=3):
+        return self.text().strip().splitlines()[-count:]
+
+    def where(self):
+        status = self.status or {}
+        return f"{self.name}: {status.get('phase', 'no status')} at epoch {status.get('epoch')}"
+
+
+class Run:
+    """The peers of one run in a folder of their own; gone, with their processes, when it is closed."""
+
+    open_runs = set()
+
+    def __init__(self, settings, options=None, lab=None):
+        self.settings, self.lab = settings, lab
+        self.binary = pathlib.Path(settings.binary).resolve()
+        if not os.access(self.binary, os.X_OK):
+            raise Failed(f"there is no program {self.binary}: build it, or name it with --binary")
+        self.options = {**SMALL, "data": settings.data, "log-level": settings.log_level, **(options or {})}
+        self.name = f"in-step-{random.getrandbits(32):08x}"
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="waggle-in-step-"))
+        self.peers = []
+        Run.open_runs.add(self)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def add(self, via=(), command="train", **options):
+        """A peer that is not started yet. `via`: the peers that it joins through; none: it starts the run."""
+        number = len(self.peers)
+        host, namespace = (self.lab.host(number), self.lab.namespace(number)) if self.lab else ("127.0.0.1", None)
+        given = {name.replace("_", "-"): value for name, value in options.items()}
+        base = self.options if command == "train" else {"log-level": self.options["log-level"]}
+        peer = Peer(self, f"peer{number}", command, {"run-id": self.name, **base, **given},
+                    [via] if isinstance(via, Peer) else list(via), namespace, host)
+        self.peers.append(peer)
+        return peer
+
+    def begin(self, count, each=()):
+        """Starts `count` peers; `each`: options of the first, the second…"""
+        each = [*each, *[{}] * (count - len(each))]
+        first = self.add(**each[0]).start()
+        first.address()
+        for options in each[1:]:
+            self.add(via=first, **options).start()
+
+    def await_step(self, peers, limit=30):
+        """Until all of them have been in step for a second."""
+        def together():
+            now = time.monotonic()
+            verdicts = (watch.verdict(p.history, watch.others(p, peers), p.began, now, 1) for p in peers)
+            return all(v.settled is not None for v in verdicts)
+        if len(peers) > 1:
+            eventually("the peers train together", together, limit, 0.2)
+        else:
+            eventually("the first peer trains", lambda: (peers[0].status or {}).get("epoch"), limit)
+
+    def living(self):
+        return [peer for peer in self.peers if peer.lives_now()]
+
+    def close(self):
+        if self not in Run.open_runs:
+            return
+        Run.open_runs.discard(self)
+        for peer in self.peers:
+            if peer.observer:
+                peer.observer.stop()
+            peer.send(signal.SIGKILL)
+        for peer in self.peers:
+            if peer.child:
+                peer.child.wait()
+        if self.settings.keep:
+            target = pathlib.Path(self.settings.keep) / self.name
+            target.mkdir(parents=True, exist_ok=True)
+            for log in self.folder.glob("*.log"):
+                shutil.copy(log, target)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def begun(settings, report, count, options=None, lab=None, each=()):
+    """A run of `count` peers that train together. One that hangs at its start is a complaint; what comes after
+    is to be measured all the same, so it gets more time, and then another run is started."""
+    for _ in range(3):
+        with Run(settings, options, lab) as run:
+            run.begin(count, each)
+            for limit in (30, 60):
+                try:
+                    run.await_step(run.peers, limit)
+                except Failed as why:
+                    report.require(False, f"a start of {count}: {why}; " + "; ".join(p.where() for p in run.peers))
+                    continue
+                yield run
+                return
+    raise Failed("three runs in a row did not start")
+
+
+def close_all():
+    for run in list(Run.open_runs):
+        run.close()
+
+
+atexit.register(close_all)

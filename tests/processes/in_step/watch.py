@@ -1,0 +1,272 @@
+"""Follows peers through their status documents, and judges whether one is in step with the others.
+
+In step: the phase is training or averaging, the epoch is within one of the epoch that the furthest of the
+others has at the same moment, and a round was completed not long ago, as by the others. The judgement is
+made of samples alone (History, in_step, verdict, one_history), so that it can be tested without peers.
+"""
+import bisect
+import math
+import ctypes
+import json
+import socket
+import statistics
+import threading
+import time
+from typing import NamedTuple, Optional
+
+PERIOD = 0.05  # between two questions to a peer
+TIMEOUT = 0.5  # of one question; a frozen peer does not answer
+DOCUMENT_AGE = 0.3  # seconds: a peer refreshes its status every 0.1, and is asked on a busy machine
+FRESH = 1.0  # a peer that has not answered for so long is not counted among the others
+ROUND_AGE = 1.5  # in step means that the last round is no older, or than three epochs where they are long
+GRACE = 0.5  # shorter breaks do not end a spell: the machine is busy, and samples have gaps
+WORKING = ("training", "averaging")
+CLONE_NEWNET = 0x40000000
+
+
+class Sample(NamedTuple):
+    at: float
+    phase: str
+    epoch: Optional[int]
+    rounds: int
+    parameters: str = ""
+
+
+class History:
+    """What one life of a peer said, in order."""
+
+    def __init__(self):
+        self.samples, self.times = [], []
+        self.round_times, self.epoch_times = [], []
+        self.status = None  # the last document
+
+    def add(self, sample, status=None):
+        last = self.samples[-1] if self.samples else None
+        if last is None or sample.rounds > last.rounds:
+            if sample.rounds > 0:
+                self.round_times.append(sample.at)
+        if last is not None and sample.epoch != last.epoch:
+            self.epoch_times.append(sample.at)
+        self.status = status
+        self.samples.append(sample)
+        self.times.append(sample.at)  # last: readers in other threads go by it
+
+    def before(self, at):
+        place = bisect.bisect_right(self.times, at)
+        return self.samples[place - 1] if place else None
+
+    def after(self, at):
+        place = bisect.bisect_left(self.times, at)
+        return self.samples[place] if place < len(self.times) else None
+
+    def between(self, begin, end):
+        return self.samples[bisect.bisect_left(self.times, begin):bisect.bisect_right(self.times, end)]
+
+    def round_age(self, at):
+        place = bisect.bisect_right(self.round_times, at)
+        return at - self.round_times[place - 1] if place else float("inf")
+
+    def epoch_seconds(self, at):
+        """The median length of the last five epochs before `at`: one long pause does not make epochs long."""
+        place = bisect.bisect_right(self.epoch_times, at)
+        recent = self.epoch_times[max(0, place - 6):place]
+        return statistics.median(b - a for a, b in zip(recent, recent[1:])) if len(recent) > 1 else 0.0
+
+    def longest_pause(self, begin, end):
+        """The longest time within [begin, end] in which no round was completed."""
+        inside = [t for t in self.round_times if begin < t < end]
+        marks = [begin, *inside, end]
+        return max(b - a for a, b in zip(marks, marks[1:]))
+
+
+def others(peer, peers):
+    return [p.history for p in peers if p is not peer and p.lives]
+
+
+def in_step(sample, history, others_histories):
+    """Whether the peer of `history` was in step when it said `sample`. Alone, nobody is."""
+    at = sample.at
+    if sample.phase not in WORKING or sample.epoch is None:
+        return False
+    low = high = None
+    epoch_seconds = 0.0
+    took_part = False
+    for other in others_histories:
+        before, after = other.before(at), other.after(at)
+        if before is None or before.epoch is None or at - before.at > FRESH or before.phase not in WORKING:
+            continue
+        low = max(low or 0, before.epoch)
+        high = max(high or 0, (after or before).epoch or 0, before.epoch)
+        epoch_seconds = max(epoch_seconds, other.epoch_seconds(at))
+        took_part = took_part or other.round_age(at) <= round_age_max(epoch_seconds)
+    if low is None:
+        return False
+    # What two peers say at one moment was true up to DOCUMENT_AGE before, at a different moment for each.
+    slack = 1 + (math.floor(DOCUMENT_AGE / epoch_seconds) if epoch_seconds > 0 else 0)
+    close = low - slack <= sample.epoch <= high + slack
+    return close and took_part and history.round_age(at) <= round_age_max(epoch_seconds)
+
+
+def round_age_max(epoch_seconds):
+    return max(ROUND_AGE, 3 * epoch_seconds)
+
+
+class Verdict(NamedTuple):
+    first: Optional[float]  # when it was in step for the first time
+    settled: Optional[float]  # when the first spell began that lasted for `hold`
+    stays: bool  # the first spell was that one
+    pending: bool  # a spell is under way that may yet last
+
+
+def spells_of(history, others_histories, since, now):
+    """[(begin, end)] of the times in step; the last one may be still open, its end is then `now`."""
+    begin = out_since = previous = None
+    spells = []
+
+    def leave(at):
+        nonlocal begin, out_since
+        if begin is None:
+            return
+        out_since = at if out_since is None else out_since
+        if at - out_since > GRACE:
+            spells.append((begin, out_since))
+            begin = out_since = None
+
+    for sample in history.between(since, now):
+        if previous is not None and sample.at - previous > FRESH:  # it did not answer
+            leave(previous)
+            leave(sample.at)
+        previous = sample.at
+        # What was done before `since` proves nothing: it takes part when it has completed a round again.
+        if history.round_age(sample.at) > sample.at - since or not in_step(sample, history, others_histories):
+            leave(sample.at)
+        else:
+            begin = sample.at if begin is None else begin
+            out_since = None
+    if begin is not None:
+        if now - previous > FRESH:
+            leave(previous)
+            leave(now)
+        if begin is not None:
+            spells.append((begin, out_since or now))
+    return spells
+
+
+def verdict(history, others_histories, since, now, hold):
+    spells = spells_of(history, others_histories, since, now)
+    if not spells:
+        return Verdict(None, None, False, False)
+    lasting = [begin for begin, end in spells if end - begin >= hold]
+    begin, end = spells[-1]
+    return Verdict(spells[0][0], lasting[0] if lasting else None, bool(lasting) and lasting[0] == spells[0][0],
+                   not lasting and now - end < GRACE and now - begin < hold)
+
+
+def share_in_step(history, others_histories, begin, end):
+    """(seconds in step, seconds) of [begin, end]."""
+    if end <= begin:
+        return 0.0, 0.0
+    inside = sum(min(b, end) - a for a, b in spells_of(history, others_histories, begin, end))
+    return inside, end - begin
+
+
+# -- histories -----------------------------------------------------------------------------------------
+
+
+def digests_of(history, since, until=float("inf")):
+    """{epoch: {digest: first seen}}"""
+    found = {}
+    for sample in history.between(since, until):
+        if sample.epoch is not None and sample.parameters:
+            found.setdefault(sample.epoch, {}).setdefault(sample.parameters, sample.at)
+    return found
+
+
+def agreements(histories, since, until=float("inf")):
+    """When all had been seen with the same parameters at the same epoch: all such times, in order."""
+    seen = [digests_of(history, since, until) for history in histories]
+    moments = []
+    for epoch, digests in seen[0].items():
+        for digest in digests:
+            times = [one.get(epoch, {}).get(digest) for one in seen]
+            if None not in times:
+                moments.append(max(times))
+    return sorted(moments)
+
+
+def disagreements(histories, since, until=float("inf")):
+    """When an epoch had been seen with different parameters: all such times, in order."""
+    seen = {}
+    for history in histories:
+        for epoch, digests in digests_of(history, since, until).items():
+            for digest, at in digests.items():
+                known = seen.setdefault(epoch, {})
+                known[digest] = min(at, known.get(digest, at))
+    return sorted(max(digests.values()) for digests in seen.values() if len(digests) > 1)
+
+
+def one_history(histories, since, until=float("inf")):
+    """The first agreement after which nobody disagreed; None: not yet."""
+    last = max(disagreements(histories, since, until), default=since)
+    return next((at for at in agreements(histories, since, until) if at >= last), None)
+
+
+def histories_at_most(histories, since, until=float("inf")):
+    """The largest number of different parameters seen at one epoch."""
+    seen = {}
+    for history in histories:
+        for epoch, digests in digests_of(history, since, until).items():
+            seen.setdefault(epoch, set()).update(digests)
+    return max((len(digests) for digests in seen.values()), default=0)
+
+
+# -- asking --------------------------------------------------------------------------------------------
+
+
+def enter_namespace(name):
+    """For the calling thread alone."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with open(f"/run/netns/{name}") as file:
+        if libc.setns(file.fileno(), CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), f"cannot enter the network namespace {name}")
+
+
+def ask(host, port, page="/api/v1/status"):
+    with socket.create_connection((host, port), timeout=TIMEOUT) as connection:
+        connection.sendall(f"GET {page} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+        answer = bytearray()
+        while part := connection.recv(65536):
+            answer += part
+    return json.loads(answer.partition(b"\r\n\r\n")[2])
+
+
+class Observer(threading.Thread):
+    """Asks one peer for its status until it is stopped, from within the peer's network namespace."""
+
+    def __init__(self, peer):
+        super().__init__(daemon=True)
+        self.peer, self.history = peer, peer.history
+        self.stopped = threading.Event()
+
+    def stop(self):
+        self.stopped.set()
+
+    def run(self):
+        peer = self.peer
+        if peer.namespace:
+            enter_namespace(peer.namespace)
+        # The log of this life says it, also where the port is known from the life before.
+        while "client-mode" in peer.options or not peer.look_for_address():
+            if self.stopped.wait(PERIOD) or peer.child.poll() is not None:
+                return
+        while not self.stopped.wait(PERIOD):
+            if peer.frozen:
+                continue
+            try:
+                status = ask(peer.host, peer.port)
+                rounds = status["rounds"]
+                sample = Sample(time.monotonic(), status["phase"], status["epoch"],
+                                rounds["complete"] + rounds["shrunk"], status.get("parameters") or "")
+            except (OSError, ValueError, KeyError, TypeError):
+                continue
+            self.history.add(sample, status)

@@ -1,0 +1,286 @@
+#include "runtime/averaging/open_group.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include <gtest/gtest.h>
+
+#include "runtime/core/random.hpp"
+#include "runtime/crypto/digest.hpp"
+#include "tests/runtime/averaging/plans.hpp"
+
+namespace waggle {
+namespace {
+
+constexpr std::uint64_t elements = 1'000;
+
+open_group::terms terms() {
+  open_group::terms t;
+  t.prefix = "gradients";
+  t.schema = sha256("schema");
+  t.codecs = {{elements, codec_id::none}};
+  t.division.parts = {64, false};
+  return t;
+}
+
+/// Members of one swarm, each with its own group object; what a leader says reaches whom the test
+/// wants.
+struct OpenGroup : ::testing::Test {
+  OpenGroup() {
+    auto plan = plan_for(8);
+    for (const auto& m : plan.members)
+      all.emplace_back(m, terms(), std::nullopt);
+    for (const auto& m : plan.members)
+      records.push_back(m);
+  }
+
+  open_group::applicant applicant(std::size_t i) const {
+    return {records[i], sha256("schema"), std::nullopt};
+  }
+  static round_id seed() {
+    round_id id;
+    id.bytes.fill(std::byte{5});
+    return id;
+  }
+
+  /// The first founds, the others are let in one after another.
+  void form(std::size_t size) {
+    all[0].found(epoch_id{3}, seed());
+    for (std::size_t i = 1; i < size; ++i)
+      let_in(i, i);
+  }
+  void let_in(std::size_t newcomer, std::size_t members_before) {
+    ASSERT_EQ(all[0].apply(applicant(newcomer)), ec::none);
+    auto replaced = all[0].next().id;
+    auto plan = all[0].admit();
+    ASSERT_TRUE(plan);
+    for (std::size_t i = 1; i < members_before; ++i)
+      ASSERT_TRUE(all[i].on_plan(records[0].peer.id, replaced, *plan).ok());
+    ASSERT_TRUE(all[newcomer].enter(records[0].peer.id, *plan).ok());
+  }
+  void expect_same_plan(std::initializer_list<std::size_t> members) {
+    const auto& first = all[*members.begin()].next();
+    EXPECT_TRUE(validate_plan(first).ok()) << to_string(validate_plan(first).error());
+    EXPECT_EQ(std::accumulate(first.shares.begin(), first.shares.end(), std::uint64_t{0}),
+              elements);
+    for (auto i : members) {
+      ASSERT_TRUE(all[i].is_member()) << i;
+      EXPECT_EQ(all[i].next(), first) << i;
+    }
+  }
+
+  static round_id seed_of(std::uint64_t number) {
+    auto id = seed();
+    id.bytes[0] = static_cast<std::byte>(number);
+    id.bytes[1] = static_cast<std::byte>(number >> 8U);
+    return id;
+  }
+  std::size_t position_of(const std::vector<std::size_t>& in, const peer_id& who) const {
+    for (auto i : in)
+      if (records[i].peer.id == who)
+        return i;
+    return records.size();
+  }
+
+  std::vector<open_group> all;
+  std::vector<round_member> records;
+};
+
+TEST_F(OpenGroup, AGroupOfOneLetsOthersInOneAfterAnother) {
+  form(4);
+  expect_same_plan({0, 1, 2, 3});
+  EXPECT_EQ(all[0].next().members.size(), 4U);
+  EXPECT_TRUE(all[0].leads());
+  EXPECT_FALSE(all[3].leads());
+  EXPECT_EQ(all[3].next().epoch, epoch_id{3});
+}
+
+TEST_F(OpenGroup, ARoundEndsInTheSameNextPlanForAll) {
+  form(4);
+  auto before = all[0].next().id;
+  for (std::size_t i = 0; i < 4; ++i)
+    EXPECT_TRUE(all[i].advance(member_set::first(4)));
+  expect_same_plan({0, 1, 2, 3});
+  EXPECT_EQ(all[0].next().epoch, epoch_id{4});
+  EXPECT_NE(all[0].next().id, before);
+}
+
+TEST_F(OpenGroup, SurvivorsGoOnWithoutWhoeverWasLost) {
+  form(4);
+  for (std::size_t i : {0U, 1U, 3U})
+    EXPECT_TRUE(all[i].advance(members_of({0, 1, 3})));
+  expect_same_plan({0, 1, 3});
+  EXPECT_EQ(all[0].next().members.size(), 3U);
+  EXPECT_FALSE(all[0].contains(records[2].peer.id));
+}
+
+TEST_F(OpenGroup, WithoutItsLeaderTheNextMemberLeads) {
+  form(3);
+  for (std::size_t i : {1U, 2U})
+    EXPECT_TRUE(all[i].advance(members_of({1, 2})));
+  expect_same_plan({1, 2});
+  EXPECT_TRUE(all[1].leads());
+  EXPECT_EQ(all[2].apply(applicant(5)), ec::not_a_leader);
+  EXPECT_EQ(all[1].apply(applicant(5)), ec::none);
+}
+
+TEST_F(OpenGroup, AClientNeverLeadsAndNeverReduces) {
+  auto client = records[1];
+  client.mode = member_mode::client;
+  open_group joins{client, terms(), std::nullopt};
+  all[0].found(epoch_id{0}, seed());
+  ASSERT_EQ(all[0].apply({client, sha256("schema"), std::nullopt}), ec::none);
+  auto plan = all[0].admit();
+  ASSERT_TRUE(plan);
+  ASSERT_TRUE(joins.enter(records[0].peer.id, *plan).ok());
+  EXPECT_EQ(plan->shares[1], 0U);
+  EXPECT_FALSE(joins.advance(members_of({1}))) << "nobody is left that others could reach";
+  EXPECT_FALSE(joins.is_member());
+}
+
+TEST_F(OpenGroup, SaysWhyItDoesNotLetSomebodyIn) {
+  EXPECT_EQ(all[0].apply(applicant(1)), ec::not_ready);
+  auto small = terms();
+  small.members_max = 2;
+  open_group group{records[0], small, std::nullopt};
+  group.found(epoch_id{0}, seed());
+  auto foreign = applicant(1);
+  foreign.schema = sha256("another model");
+  EXPECT_EQ(group.apply(foreign), ec::schema_mismatch);
+  EXPECT_EQ(group.apply(applicant(1)), ec::none);
+  EXPECT_EQ(group.apply(applicant(1)), ec::none) << "asking twice is no second peer";
+  EXPECT_EQ(group.apply(applicant(2)), ec::group_full);
+  group.withdraw(records[1].peer.id);
+  EXPECT_EQ(group.apply(applicant(2)), ec::none);
+}
+
+TEST_F(OpenGroup, WhoeverWasRestartedIsLetInAnewWithoutBeingTwo) {
+  form(3);
+  let_in(2, 3);
+  expect_same_plan({0, 1, 2});
+  EXPECT_EQ(all[0].next().members.size(), 3U);
+  EXPECT_EQ(all[0].next().gathered[2], newcomer_mark);
+}
+
+TEST_F(OpenGroup, APlanForALaterMomentWaitsForIt) {
+  form(3);
+  // The leader has ended a round that member 1 has not: its next plan comes too early.
+  EXPECT_TRUE(all[0].advance(member_set::first(3)));
+  ASSERT_EQ(all[0].apply(applicant(3)), ec::none);
+  auto replaced = all[0].next().id;
+  auto plan = all[0].admit();
+  ASSERT_TRUE(plan);
+  auto early = all[1].on_plan(records[0].peer.id, replaced, *plan);
+  ASSERT_TRUE(early.ok());
+  EXPECT_FALSE(*early);
+  EXPECT_EQ(all[1].next().members.size(), 3U);
+  EXPECT_TRUE(all[1].advance(member_set::first(3)));
+  expect_same_plan({0, 1});
+  EXPECT_EQ(all[1].next().members.size(), 4U);
+}
+
+TEST_F(OpenGroup, RefusesPlansThatNoLeaderWouldMake) {
+  form(3);
+  auto replaced = all[0].next().id;
+  ASSERT_EQ(all[0].apply(applicant(3)), ec::none);
+  auto good = *all[0].admit();
+  auto refused = [&](const peer_id& from, const round_plan& plan) {
+    auto outcome = all[1].on_plan(from, replaced, plan);
+    return !outcome.ok();
+  };
+  EXPECT_TRUE(refused(records[2].peer.id, good)) << "not the leader";
+  auto other_leader = good;
+  std::swap(other_leader.members[0], other_leader.members[2]);
+  EXPECT_TRUE(refused(records[2].peer.id, other_leader)) << "a member makes itself the leader";
+  auto without = good;
+  without.members.erase(without.members.begin() + 2);
+  without.shares[0] += without.shares[2];
+  without.shares.erase(without.shares.begin() + 2);
+  without.gathered.pop_back();
+  EXPECT_TRUE(refused(records[0].peer.id, without)) << "only a round leaves members out";
+  auto later = good;
+  later.epoch = later.epoch.next();
+  EXPECT_TRUE(refused(records[0].peer.id, later)) << "another epoch";
+  auto other_vector = good;
+  other_vector.prefix = "statistics";
+  EXPECT_TRUE(refused(records[0].peer.id, other_vector));
+  EXPECT_TRUE(*all[1].on_plan(records[0].peer.id, replaced, good));
+}
+
+TEST_F(OpenGroup, NewcomersDoNotMakeAMajority) {
+  form(3);
+  for (std::size_t i = 0; i < 3; ++i)
+    EXPECT_TRUE(all[i].advance(member_set::first(3)));
+  for (std::size_t i : {3U, 4U, 5U}) // three newcomers beside three members
+    ASSERT_EQ(all[0].apply(applicant(i)), ec::none);
+  ASSERT_TRUE(all[0].admit());
+  EXPECT_TRUE(all[0].keeps_majority(members_of({0, 1})));
+  EXPECT_FALSE(all[0].keeps_majority(members_of({0, 3, 4, 5})));
+}
+
+TEST_F(OpenGroup, WorkIsPartitionedAnewWhenABandwidthChanges) {
+  form(3);
+  for (std::size_t i : {0U, 1U})
+    ASSERT_FALSE(all[0].on_bandwidth(records[i].peer.id, 4e6)) << "equal ones change nothing";
+  auto plan = all[0].on_bandwidth(records[2].peer.id, 1e6);
+  ASSERT_TRUE(plan);
+  EXPECT_GT(plan->shares[0], plan->shares[2]);
+  EXPECT_FALSE(all[1].on_bandwidth(records[0].peer.id, 1e6)) << "only the leader partitions";
+}
+
+/// Any order of losses and entries leaves all members of a round with one plan.
+TEST_F(OpenGroup, MembersAgreeWhateverHappens) {
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    random_source random{seed};
+    auto& swarm = all;
+    for (auto& g : swarm)
+      g.leave();
+    std::vector<std::size_t> in{0};
+    swarm[0].found(epoch_id{0}, seed_of(seed));
+    for (int round = 0; round < 30; ++round) {
+      auto leader = position_of(in, swarm[in[0]].next().members.front().peer.id);
+      if (random.below(2) == 0 && in.size() < swarm.size()) {
+        std::size_t who = 0;
+        while (std::find(in.begin(), in.end(), who) != in.end())
+          ++who;
+        ASSERT_EQ(swarm[leader].apply(applicant(who)), ec::none);
+        auto replaced = swarm[leader].next().id;
+        auto plan = swarm[leader].admit();
+        ASSERT_TRUE(plan);
+        for (auto i : in)
+          if (i != leader) {
+            auto taken = swarm[i].on_plan(records[leader].peer.id, replaced, *plan);
+            ASSERT_TRUE(taken.ok() && *taken);
+          }
+        ASSERT_TRUE(swarm[who].enter(records[leader].peer.id, *plan).ok());
+        in.push_back(who);
+      }
+      member_set stayed;
+      std::vector<std::size_t> left;
+      const auto members = swarm[in[0]].next().members;
+      for (std::size_t k = 0; k < members.size(); ++k)
+        if (random.below(4) != 0)
+          stayed.insert(k);
+      if (stayed.empty())
+        stayed.insert(0);
+      for (std::size_t k = 0; k < members.size(); ++k) {
+        auto i = position_of(in, members[k].peer.id);
+        if (stayed.contains(k)) {
+          ASSERT_TRUE(swarm[i].advance(stayed));
+          left.push_back(i);
+        } else {
+          swarm[i].leave();
+        }
+      }
+      in = left;
+      for (auto i : in) {
+        ASSERT_EQ(swarm[i].next(), swarm[in[0]].next());
+        ASSERT_TRUE(validate_plan(swarm[i].next()).ok());
+      }
+    }
+  }
+}
+
+} // namespace
+} // namespace waggle

@@ -1,0 +1,198 @@
+#include "runtime/progress/history_choice.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "runtime/core/random.hpp"
+#include "runtime/crypto/digest.hpp"
+
+namespace waggle {
+namespace {
+
+peer_id id_of(std::uint8_t n) {
+  peer_id id;
+  id.bytes[0] = std::byte{n};
+  return id;
+}
+
+digest branch(const std::string& name) {
+  return sha256(name);
+}
+
+swarm_progress::peer peer(std::uint8_t n, const std::string& line, std::uint64_t work,
+                          std::uint32_t group_size, bool ready = true) {
+  swarm_progress::peer p;
+  p.who.id = id_of(n);
+  p.claim.line = {line.empty() ? digest{} : branch(line), {}, {}, work};
+  p.claim.group_size = group_size;
+  p.claim.ready = ready;
+  return p;
+}
+
+history_standing standing(std::uint8_t n, const std::string& line, std::uint64_t work,
+                          bool in_group) {
+  return {id_of(n), {line.empty() ? digest{} : branch(line), {}, {}, work}, in_group, true};
+}
+
+TEST(HistoryChoice, AMemberStaysWithoutAReasonToLeave) {
+  EXPECT_EQ(choose_history(standing(1, "a", 10, true), {}).what, course::stay);
+  EXPECT_EQ(choose_history(standing(1, "a", 10, true), {peer(2, "a", 90, 2)}).what, course::stay);
+}
+
+TEST(HistoryChoice, OneVoiceNeverOutweighsTwo) {
+  // An old data folder of the same run, far ahead, beside two that train.
+  auto choice =
+    choose_history(standing(1, "live", 62, true), {peer(2, "live", 62, 2), peer(3, "old", 144, 1)});
+  EXPECT_EQ(choice.what, course::stay);
+  choice = choose_history(standing(3, "old", 144, true),
+                          {peer(1, "live", 62, 2), peer(2, "live", 62, 2)});
+  EXPECT_EQ(choice.what, course::enter);
+  EXPECT_EQ(choice.branch, branch("live"));
+  EXPECT_EQ(choice.voices, 2U);
+}
+
+TEST(HistoryChoice, AmongEquallyManyTheOneWithMoreWorkIsTheRuns) {
+  auto far = choose_history(standing(1, "a", 10, true), {peer(2, "b", 11, 1)});
+  EXPECT_EQ(far.what, course::enter);
+  EXPECT_EQ(choose_history(standing(2, "b", 11, true), {peer(1, "a", 10, 1)}).what, course::stay);
+  // Equal work: the smaller name, for both.
+  auto a = choose_history(standing(1, "a", 10, true), {peer(2, "b", 10, 1)});
+  auto b = choose_history(standing(2, "b", 10, true), {peer(1, "a", 10, 1)});
+  EXPECT_NE(a.what, b.what);
+}
+
+TEST(HistoryChoice, ANewcomerEntersThroughThoseThatHoldTheState) {
+  auto choice = choose_history(standing(9, "", 0, false),
+                               {peer(1, "a", 5, 3, false), peer(2, "a", 5, 3), peer(4, "", 0, 0)});
+  EXPECT_EQ(choice.what, course::enter);
+  ASSERT_EQ(choice.through.size(), 2U);
+  EXPECT_EQ(choice.through[0].id, id_of(2));
+}
+
+TEST(HistoryChoice, OfThoseThatComeBackTheOneWithTheMostWorkBegins) {
+  std::vector<swarm_progress::peer> others{peer(1, "a", 228, 0), peer(2, "a", 241, 0)};
+  EXPECT_EQ(choose_history(standing(3, "a", 246, false), others).what, course::found);
+  others[0] = peer(3, "a", 246, 0);
+  auto choice = choose_history(standing(1, "a", 228, false), others);
+  EXPECT_EQ(choice.what, course::wait);
+  EXPECT_EQ(choice.awaited, id_of(3));
+}
+
+TEST(HistoryChoice, OfNewPeersTheSmallestIdBegins) {
+  EXPECT_EQ(choose_history(standing(1, "", 0, false), {peer(2, "", 0, 0)}).what, course::found);
+  EXPECT_EQ(choose_history(standing(2, "", 0, false), {peer(1, "", 0, 0)}).what, course::wait);
+}
+
+TEST(HistoryChoice, AClientWaitsForSomebodyWhoCanBeReached) {
+  auto client = standing(1, "", 0, false);
+  client.may_lead = false;
+  auto choice = choose_history(client, {peer(2, "", 0, 0)});
+  EXPECT_EQ(choice.what, course::wait);
+  EXPECT_EQ(choice.awaited, id_of(2));
+}
+
+// Peers that follow the rule with views that are out of date, in any order: they come to hold one
+// history, and stay with it.
+struct world {
+  struct member {
+    std::string line;
+    std::uint64_t work = 0;
+    bool in_group = false;
+    std::map<std::size_t, swarm_progress::peer> view;
+  };
+
+  explicit world(std::uint64_t seed) : random(seed) {
+    auto count = 2 + random.below(5);
+    for (std::size_t i = 0; i < count; ++i) {
+      member m;
+      m.in_group = random.below(3) != 0;
+      m.work = random.below(4) * 10;
+      if (m.in_group || m.work > 0)
+        m.line = std::string(1, static_cast<char>('a' + random.below(3)));
+      if (m.line.empty())
+        m.in_group = false;
+      members.push_back(m);
+    }
+  }
+
+  swarm_progress::peer claim(std::size_t i) const {
+    const auto& m = members[i];
+    return peer(static_cast<std::uint8_t>(i + 1), m.line, m.work,
+                m.in_group ? static_cast<std::uint32_t>(1) : 0);
+  }
+  void tell(std::size_t from, std::size_t to) { members[to].view[from] = claim(from); }
+
+  /// True if anything changed but the work.
+  bool act(std::size_t i) {
+    auto& m = members[i];
+    std::vector<swarm_progress::peer> others;
+    for (const auto& [j, p] : m.view)
+      others.push_back(p);
+    auto own = standing(static_cast<std::uint8_t>(i + 1), m.line, m.work, m.in_group);
+    auto choice = choose_history(own, others);
+    switch (choice.what) {
+      case course::stay:
+        m.work += 1;
+        return false;
+      case course::wait:
+        return false;
+      case course::found:
+        m.line += std::to_string(++names);
+        m.in_group = true;
+        return true;
+      case course::enter: {
+        // Whoever is asked lets it in if it is still in that group.
+        for (std::size_t j = 0; j < members.size(); ++j)
+          if (j != i && members[j].in_group && branch(members[j].line) == choice.branch) {
+            m.line = members[j].line;
+            m.work = members[j].work;
+            m.in_group = true;
+            return true;
+          }
+        m.in_group = false; // nobody is there any more
+        return true;
+      }
+    }
+    return false;
+  }
+
+  random_source random;
+  std::vector<member> members;
+  int names = 0;
+};
+
+TEST(HistoryChoice, ConnectedPeersComeToHoldOneHistoryAndKeepIt) {
+  for (std::uint64_t seed = 1; seed <= 20'000; ++seed) {
+    world w{seed};
+    auto n = w.members.size();
+    int changes = 0;
+    for (int step = 0; step < 400; ++step) {
+      auto i = w.random.below(n);
+      if (w.random.below(3) == 0)
+        changes += w.act(i) ? 1 : 0;
+      else if (auto j = w.random.below(n); j != i)
+        w.tell(i, j);
+    }
+    // From now on everybody hears of everybody between two decisions.
+    for (int round = 0; round < 12; ++round)
+      for (std::size_t i = 0; i < n; ++i) {
+        for (std::size_t j = 0; j < n; ++j)
+          if (j != i)
+            w.tell(j, i);
+        w.act(i);
+      }
+    std::set<std::string> lines;
+    for (const auto& m : w.members) {
+      EXPECT_TRUE(m.in_group) << "seed " << seed;
+      lines.insert(m.line);
+    }
+    ASSERT_EQ(lines.size(), 1U) << "seed " << seed;
+    EXPECT_LT(changes, 100) << "seed " << seed; // nobody goes back and forth
+  }
+}
+
+} // namespace
+} // namespace waggle

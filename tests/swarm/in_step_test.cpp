@@ -1,0 +1,279 @@
+// Joining, returning, splits and endings: connected peers come to hold one history, and soon.
+
+#include "runtime/training/checkpoint_store.hpp"
+#include "tests/swarm/training_swarm.hpp"
+
+namespace waggle::testing {
+namespace {
+
+class InStep : public ::testing::Test {
+protected:
+  explicit InStep(std::uint64_t seed = 7) : sim(seed) {}
+
+  static node_config endless(std::uint64_t data_seed) {
+    auto config = training_node(data_seed);
+    config.training->training.max_epochs = 0;
+    return config;
+  }
+  static node_config with_checkpoints(std::uint64_t data_seed, std::shared_ptr<memory_disk> files) {
+    auto config = endless(data_seed);
+    config.training->training.checkpoints.emplace(std::move(files), "/data");
+    return config;
+  }
+  index add(node_config config, const std::vector<index>& through) {
+    if (through.empty())
+      config.training->training.join_timeout = 0ms;
+    return sim.start(std::move(config), through);
+  }
+  /// `size` peers that have trained together for a while.
+  void begin(std::size_t size) {
+    add(endless(1), {});
+    for (std::size_t i = 1; i < size; ++i)
+      add(endless(i + 1), {0});
+    ASSERT_TRUE(sim.run_until([&] { return together(); }, 10s)) << picture(sim);
+    sim.run_for(3s);
+  }
+
+  training_status status_of(index i) {
+    auto status = sim.ask<training_status>(sim[i].node.parts.trainer, get_training_status{});
+    return status.value_or(training_status{});
+  }
+  /// All living peers are in one group, at the same epoch or one apart, of one history.
+  bool together() { return together(sim.living()); }
+  bool together(const std::vector<index>& peers) {
+    std::optional<training_status> first;
+    for (auto i : peers) {
+      auto s = status_of(i);
+      bool works = s.phase == trainer_phase::training || s.phase == trainer_phase::averaging;
+      if (!works || s.group_size != peers.size())
+        return false;
+      if (first
+          && (s.line.branch != first->line.branch || s.epoch.value() > first->epoch.value() + 1
+              || first->epoch.value() > s.epoch.value() + 1))
+        return false;
+      if (!first)
+        first = s;
+    }
+    return true;
+  }
+  double seconds_until_together(std::chrono::nanoseconds limit = 30s) {
+    auto begin = sim.seconds();
+    EXPECT_TRUE(sim.run_until([&] { return together(); }, limit)) << picture(sim);
+    return sim.seconds() - begin;
+  }
+  /// Whoever is together takes part in the rounds of the next four seconds, too.
+  void expect_to_stay_together() {
+    for (int i = 0; i < 8; ++i) {
+      sim.run_for(500ms);
+      EXPECT_TRUE(together()) << picture(sim);
+    }
+  }
+
+  simulation sim;
+};
+
+TEST_F(InStep, EveryNewcomerIsInStepAtOnce) {
+  begin(2);
+  for (std::uint64_t n = 0; n < 10; ++n) {
+    add(endless(n + 10), {n % 2});
+    EXPECT_LT(seconds_until_together(), 1.0);
+  }
+  expect_to_stay_together();
+}
+
+TEST_F(InStep, SurvivorsGoOnAtOnceAndWhoeverReturnsIsInStepAgain) {
+  begin(5);
+  for (index victim : {0U, 3U, 1U}) {
+    auto epoch = status_of(4).epoch;
+    sim.crash(victim, false);
+    auto begin = sim.seconds();
+    ASSERT_TRUE(sim.run_until([&] { return status_of(4).epoch.value() > epoch.value() + 2; }, 5s))
+      << picture(sim);
+    EXPECT_LT(sim.seconds() - begin, 1.0) << "an epoch takes a fifth of a second";
+    add(endless(victim + 1), {4});
+    EXPECT_LT(seconds_until_together(), 1.0);
+  }
+}
+
+TEST_F(InStep, AFrozenPeerCostsItsDetectionAndComesBackByItself) {
+  begin(4);
+  sim.network().partition({2}); // silent, as a frozen process is
+  sim.run_for(6s);
+  auto others = sim.living();
+  others.erase(others.begin() + 2);
+  EXPECT_TRUE(together(others)) << picture(sim);
+  sim.network().heal();
+  EXPECT_LT(seconds_until_together(), 5.0);
+}
+
+TEST_F(InStep, AMajorityAndAMinorityComeToHoldTheMajoritysHistory) {
+  begin(3);
+  for (auto cut : {1s, 5s, 20s}) {
+    auto before = status_of(0).line.branch;
+    sim.network().partition({1});
+    sim.run_for(cut);
+    if (cut > 10s) {
+      EXPECT_TRUE(status_of(1).provisional);
+      EXPECT_GT(status_of(1).rounds_complete, 0U);
+    }
+    sim.network().heal();
+    EXPECT_LT(seconds_until_together(), 5.0) << cut.count() << " s";
+    EXPECT_EQ(status_of(1).line.branch, before);
+    EXPECT_FALSE(status_of(1).provisional);
+  }
+  expect_to_stay_together();
+}
+
+TEST_F(InStep, TwoHalvesComeToHoldOneHistory) {
+  begin(4);
+  for (auto cut : {5s, 20s}) {
+    sim.network().partition({1, 3});
+    sim.run_for(cut);
+    sim.network().heal();
+    EXPECT_LT(seconds_until_together(), 5.0);
+  }
+  expect_to_stay_together();
+}
+
+TEST_F(InStep, WithoutMostOfItsGroupAPeerWaitsIfItIsToldTo) {
+  auto careful = [](std::uint64_t seed) {
+    auto config = endless(seed);
+    config.training->training.continue_on_split = false;
+    return config;
+  };
+  add(careful(1), {});
+  add(careful(2), {0});
+  add(careful(3), {0});
+  ASSERT_TRUE(sim.run_until([&] { return together(); }, 10s));
+  sim.run_for(2s);
+  sim.network().partition({2});
+  sim.run_for(10s);
+  auto stopped = status_of(2);
+  sim.run_for(5s);
+  EXPECT_EQ(status_of(2).epoch, stopped.epoch);
+  EXPECT_FALSE(stopped.provisional);
+  EXPECT_NE(stopped.waiting_for, "");
+  sim.network().heal();
+  EXPECT_LT(seconds_until_together(), 5.0);
+}
+
+TEST_F(InStep, AllKilledAndStartedAgainGoOnFromTheFurthestCheckpoint) {
+  std::vector<std::shared_ptr<memory_disk>> disks;
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    disks.push_back(std::make_shared<memory_disk>());
+    add(with_checkpoints(i + 1, disks[i]), i == 0 ? std::vector<index>{} : std::vector<index>{0});
+  }
+  ASSERT_TRUE(sim.run_until([&] { return together(); }, 10s)) << picture(sim);
+  epoch_id last;
+  for (index i : {0U, 1U, 2U}) { // one after another, so that they have different ones
+    sim.run_for(2s);
+    last = status_of(i).epoch;
+    sim.crash(i, false);
+  }
+  auto first = add(with_checkpoints(1, disks[0]), {});
+  add(with_checkpoints(2, disks[1]), {first});
+  add(with_checkpoints(3, disks[2]), {first});
+  EXPECT_LT(seconds_until_together(), 5.0);
+  EXPECT_GE(status_of(first).epoch.value() + 1, last.value()) << "the furthest one's work counts";
+  expect_to_stay_together();
+}
+
+TEST_F(InStep, AnOldDataFolderDoesNotReplaceALiveRun) {
+  auto files = std::make_shared<memory_disk>();
+  auto old = add(with_checkpoints(9, files), {});
+  ASSERT_TRUE(sim.run_until([&] { return status_of(old).epoch >= epoch_id{40}; }, 200s));
+  sim.shut_down(old);
+  auto kept = *files->list("/data");
+
+  auto a = add(endless(1), {});
+  auto b = add(endless(2), {a});
+  ASSERT_TRUE(sim.run_until([&] { return together({a, b}); }, 10s)) << picture(sim);
+  sim.run_for(3s);
+  auto before = status_of(a);
+  ASSERT_LT(before.epoch, epoch_id{40});
+  auto stale = add(with_checkpoints(9, files), {a});
+  EXPECT_LT(seconds_until_together(), 2.0);
+  EXPECT_EQ(status_of(stale).line.branch, before.line.branch);
+  EXPECT_EQ(status_of(a).state_downloads, before.state_downloads);
+  sim.run_for(2s);
+  auto names = *files->list("/data");
+  EXPECT_NE(std::find(names.begin(), names.end(), kept.back()), names.end())
+    << "its last checkpoint stays on disk";
+}
+
+TEST_F(InStep, AllEndOnTheSameBytes) {
+  auto first = add(training_node(1), {});
+  for (std::uint64_t i = 2; i <= 3; ++i)
+    sim.start(training_node(i), {first});
+  sim.run_for(4s);
+  sim.network().partition({2}); // it misses the last epochs
+  sim.run_for(20s);
+  sim.network().heal();
+  EXPECT_TRUE(sim.run_until([&] { return all_finished_alike(sim); }, 30s)) << picture(sim);
+}
+
+TEST_F(InStep, WithADeadFirstPeerNobodyBeginsASecondRunInSilence) {
+  auto config = endless(1);
+  config.training->training.may_start_alone = false;
+  config.training->training.join_timeout = 2s;
+  auto nobody = sim.start(endless(5), {});
+  sim.crash(nobody, true);
+  config.initial_peers.push_back(net::sim_network::address_of(nobody));
+  auto lone = sim.start(config, {});
+  sim.run_for(20s);
+  EXPECT_EQ(status_of(lone).phase, trainer_phase::joining);
+  EXPECT_EQ(status_of(lone).steps, 0U);
+  EXPECT_NE(status_of(lone).waiting_for, "");
+}
+
+/// A peer that reports whatever it likes, with a valid signature.
+struct liar {
+  static progress_report report(const node_context& ctx, std::uint64_t epoch,
+                                const history_claim& claim) {
+    progress_report r;
+    r.who = ctx.record;
+    r.epoch = epoch_id{epoch};
+    r.claim = claim;
+    r.time = ctx.wall->now();
+    return r;
+  }
+};
+
+TEST_F(InStep, OneVoiceAboutAFarEpochStopsNobody) {
+  begin(3);
+  auto node = endless(9);
+  node.training.reset();
+  node.averaging.reset();
+  auto teller = sim.start(node, {0});
+  sim.run_for(1s);
+  const auto& ctx = sim[teller].node.ctx;
+  for (const auto& branch : {status_of(0).line.branch, sha256("made up")}) {
+    history_claim claim;
+    claim.line = {branch, {}, {}, ~std::uint64_t{0}};
+    claim.group_size = 64;
+    claim.ready = true;
+    record entry;
+    entry.kind = record_kind::progress;
+    entry.name = "progress";
+    entry.value = encode_progress(liar::report(ctx, 1'000'000'000, claim));
+    entry.expiration = ctx.wall->now() + 50s;
+    entry.sequence = static_cast<std::uint64_t>(to_nanoseconds(ctx.wall->now()));
+    sign_record(ctx.run_id, *ctx.self, entry);
+    for (index i : {0U, 1U, 2U})
+      sim.ask<peer_answer>(sim[teller].node.parts.switchboard,
+                           call_peer{sim[i].node.ctx.record, wire::dht_store{{entry}}, 1s});
+    for (index i : {0U, 1U, 2U})
+      caf::anon_send(sim[teller].node.parts.switchboard,
+                     tell_peer{sim[i].node.ctx.record, wire::progress_push{entry}, {}});
+    auto before = status_of(0);
+    sim.run_for(4s);
+    auto after = status_of(0);
+    EXPECT_GT(after.epoch.value(), before.epoch.value() + 10);
+    EXPECT_EQ(after.line.branch, before.line.branch);
+    EXPECT_EQ(after.state_downloads, before.state_downloads);
+    EXPECT_TRUE(together({0, 1, 2})) << picture(sim);
+  }
+}
+
+} // namespace
+} // namespace waggle::testing

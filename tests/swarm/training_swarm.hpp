@@ -1,0 +1,109 @@
+#pragma once
+
+// What the tests of whole swarms that train have alike.
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "runtime/crypto/digest.hpp"
+#include "tests/support/simulation.hpp"
+#include "tests/support/toy_learner.hpp"
+
+namespace waggle::testing {
+
+using namespace std::chrono_literals;
+using index = simulation::index;
+
+constexpr std::uint64_t last_epoch = 40;
+
+inline node_config training_node(std::uint64_t data_seed) {
+  node_config config;
+  config.run_id = "sim";
+  config.progress.ledger.target_batch_size = 256;
+  config.averaging.emplace();
+  config.averaging->matchmaking.prefix = "gradients";
+  config.averaging->matchmaking.parts.largest = 16;
+  config.averaging->matchmaking.min_matchmaking_time = 1500ms;
+  config.averaging->averaging.kind = "gradients";
+  config.averaging->averaging.round.stall_timeout = 2s;
+  auto& parts = config.training.emplace();
+  parts.training.target_batch_size = 256;
+  parts.training.max_epochs = last_epoch;
+  parts.training.schedule.peak = 0.05;
+  parts.training.step_interval = 100ms;
+  parts.training.join_timeout = 5s;
+  parts.training.averaging_timeout = 20s;
+  parts.training.sync_timeout = 30s;
+  parts.make_learner = [data_seed]() -> result<std::unique_ptr<learner>> {
+    return make_toy_learner({.parameters = 64, .micro_batch = 4, .data_seed = data_seed});
+  };
+  return config;
+}
+
+/// Every round that several members report ended alike on all that finished it.
+inline void expect_rounds_kept_the_contract(simulation& sim) {
+  struct outcome {
+    std::vector<peer_id> contributors;
+    double weight_sum;
+    digest values;
+  };
+  std::map<round_id, outcome> rounds;
+  for (index i = 0; i < sim.size(); ++i)
+    for (const auto& report : sim[i].rounds) {
+      if (report.outcome == round_outcome::failed) {
+        EXPECT_NE(report.why.code, ec::none) << "a round failed without a reason";
+        EXPECT_EQ(report.values, nullptr);
+        continue;
+      }
+      ASSERT_NE(report.values, nullptr);
+      outcome mine{report.contributors, report.weight_sum,
+                   sha256(as_string_view(std::as_bytes(std::span{*report.values})))};
+      auto [known, first] = rounds.emplace(report.round, mine);
+      if (first || report.weight_sum == 0)
+        continue;
+      EXPECT_EQ(known->second.contributors, mine.contributors)
+        << "round " << to_string(report.round);
+      EXPECT_EQ(known->second.weight_sum, mine.weight_sum) << "round " << to_string(report.round);
+      EXPECT_EQ(known->second.values, mine.values) << "round " << to_string(report.round);
+      EXPECT_EQ(report.outcome == round_outcome::complete,
+                report.contributors.size() == report.group_size);
+    }
+}
+
+/// Every sample that a peer computed entered an update, was dropped and counted, or waits.
+inline void expect_samples_accounted(const training_status& s) {
+  EXPECT_EQ(s.steps * 4, s.samples_used + s.samples_dropped + s.samples_toward_epoch);
+}
+
+inline bool all_finished_alike(simulation& sim) {
+  std::optional<digest> parameters;
+  for (auto i : sim.living()) {
+    auto status = sim.ask<training_status>(sim[i].node.parts.trainer, get_training_status{});
+    if (!status || status->phase != trainer_phase::finished || status->epoch.value() != last_epoch)
+      return false;
+    if (parameters && *parameters != status->parameters)
+      return false;
+    parameters = status->parameters;
+  }
+  return true;
+}
+
+inline std::string picture(simulation& sim) {
+  std::string text;
+  for (auto i : sim.living()) {
+    auto s = sim.ask<training_status>(sim[i].node.parts.trainer, get_training_status{});
+    text += "\n  " + std::to_string(i) + " " + short_name(sim[i].self->id());
+    if (s)
+      text += " " + std::string{to_string(s->phase)} + " epoch " + to_string(s->epoch) + " of "
+              + to_string(s->global_epoch) + " parameters " + short_name(s->parameters) + " last "
+              + s->last_outcome;
+  }
+  return text;
+}
+
+} // namespace waggle::testing
