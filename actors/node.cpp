@@ -14,7 +14,6 @@
 #include "actors/group_averager.hpp"
 #include "actors/model_worker.hpp"
 #include "runtime/averaging/line_meter.hpp"
-#include "runtime/crypto/digest.hpp"
 
 namespace waggle {
 
@@ -93,23 +92,29 @@ caf::actor_addr address_of(const caf::strong_actor_ptr& who) {
   return caf::actor_cast<caf::actor_addr>(who);
 }
 
+/// Tells the operator once per address of a peer that we do not link with because of how one of us
+/// was started. That an initial peer refused our options is told by whoever joins through it.
+std::function<void(const endpoint&, bool, const failure&)>
+tell_disagreement(std::shared_ptr<spdlog::logger> log, const std::vector<endpoint>& initial_peers) {
+  constexpr std::size_t addresses_told_max = 256;
+  return
+    [log = std::move(log), joins = std::set<endpoint>{initial_peers.begin(), initial_peers.end()},
+     told = std::set<endpoint>{}](const endpoint& where, bool outbound,
+                                  const failure& why) mutable {
+      bool known = why.code == ec::agreement_mismatch && joins.contains(where);
+      if (!known && told.size() < addresses_told_max && told.insert(where).second)
+        log->warn("no link with {}: {}",
+                  outbound ? to_string(where) : "a peer that came from " + where.host,
+                  to_string(why));
+    };
+}
+
 /// Shows what all peers of a run must have in common, as hashes that a dashboard can compare.
 void show_config(metric_families& metrics, const node_config& config) {
   if (!config.averaging)
     return metrics.set_config_info("", "", "none");
-  const auto& averaging = config.averaging->matchmaking;
-  std::string common = averaging.prefix + " " + to_string(config.averaging->averaging.codec) + " "
-                       + (averaging.parts.chosen ? "to " : "")
-                       + std::to_string(averaging.parts.largest);
-  if (config.training) {
-    const auto& training = config.training->training;
-    common += " " + std::to_string(training.target_batch_size) + " "
-              + std::to_string(static_cast<int>(training.schedule.kind)) + " "
-              + std::to_string(training.schedule.peak) + " "
-              + std::to_string(training.schedule.warmup_epochs) + " "
-              + std::to_string(training.schedule.total_epochs);
-  }
-  metrics.set_config_info(short_name(sha256(common)), short_name(averaging.schema),
+  metrics.set_config_info(config.agreement ? short_name(config.agreement->hash()) : "",
+                          short_name(config.averaging->matchmaking.schema),
                           config.training ? "collaborative" : "average");
 }
 
@@ -372,8 +377,10 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   out.board = std::make_shared<status_board>(ctx.metrics);
 
   transport_order order{
-    ctx.record, [board = out.board](const net::http_request& r) { return board->answer(r); },
+    ctx.record, config.agreement,
+    [board = out.board](const net::http_request& r) { return board->answer(r); },
     counting(ctx.metrics, out.board, ctx.line, system.clock())};
+  order.events.disagreed = tell_disagreement(ctx.log, config.initial_peers);
   auto transport = seams.make_transport(std::move(order));
   auto& p = out.parts;
   auto board = system.spawn(switchboard, ctx, config.switchboard, transport);

@@ -29,6 +29,9 @@ struct node_config {
   std::vector<endpoint> initial_peers;
   bool client_mode = false; // accepts no connections; only dials
   std::uint64_t seed = 0;
+  /// What all peers of the run must have alike; who has another one is refused. Null: links with
+  /// everybody, as a peer that neither trains nor averages may.
+  std::shared_ptr<const run_agreement> agreement;
 
   switchboard_config switchboard;
   dht_config dht;
@@ -57,6 +60,7 @@ struct node_config {
 /// What a transport is made for.
 struct transport_order {
   peer_record record;
+  std::shared_ptr<const run_agreement> agreement;
   net::http_handler http;
   net::net_events events;
 };

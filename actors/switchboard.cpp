@@ -2,6 +2,8 @@
 //                              └ no ─► dial (all addresses of the record in turn) ─► link ─► peer_link
 // transport ─► link_arrived ─► new peer_link ─► peer_connected to the listeners
 // peer_link ─► link_down ─► peer_disconnected, once the peer's last link is gone
+// link_arrived from a second process of a peer ─► call the first ─ answer ─► the second is closed
+//                                                               └ none ─► the second replaces it
 
 #include "actors/switchboard.hpp"
 
@@ -9,6 +11,7 @@
 #include <utility>
 
 #include "actors/guard.hpp"
+#include "runtime/net/refusals.hpp"
 
 namespace waggle {
 
@@ -25,6 +28,11 @@ const connection& canonical(const peer_id& self, const peer_id& peer,
     if (i->outbound == ours)
       return *i;
   return all.back();
+}
+
+/// Whether `peer` was not seen before; of more than fit, none is.
+bool first_time(std::set<peer_id>& seen, const peer_id& peer, const switchboard_config& config) {
+  return seen.size() < config.links_max && seen.insert(peer).second;
 }
 
 void count_connections(self_pointer self, const node_context& ctx) {
@@ -78,13 +86,27 @@ void refuse_waiting(switchboard_state::dial& dial, const failure& why) {
       call->promise.deliver(to_caf(why));
 }
 
-/// Enters an authenticated link. Nothing if it was refused.
+void ask_for_life(self_pointer self, const node_context& ctx, const switchboard_config& config,
+                  const peer_id& peer);
+
+/// Enters an authenticated link. Nothing if it was refused, or if it has to wait.
 void enter(self_pointer self, const node_context& ctx, const switchboard_config& config,
            const std::shared_ptr<net::link>& link) {
   auto& st = self->state;
   const auto& remote = link->remote();
+  auto instance = link->claims().instance;
   if (st.hung_up) {
     link->close({ec::shutting_down, "this peer is stopping"});
+    return;
+  }
+  if (auto known = st.peers.find(remote.id); known != st.peers.end() && instance != 0
+                                             && known->second.instance != 0
+                                             && instance != known->second.instance) {
+    auto older = std::exchange(known->second.newcomer, link);
+    if (older)
+      older->close({ec::peer_lost, "replaced by a newer connection"});
+    else
+      ask_for_life(self, ctx, config, remote.id);
     return;
   }
   if (connection_count(st) >= config.links_max) {
@@ -99,6 +121,8 @@ void enter(self_pointer self, const node_context& ctx, const switchboard_config&
   auto& peer = entry->second;
   if (is_new || !remote.addresses.empty())
     peer.record = remote;
+  if (instance != 0)
+    peer.instance = instance;
   for (const auto& older : peer.connections)
     if (older.outbound == link->outbound())
       self->send(older.actor, close_link{{ec::peer_lost, "replaced by a newer connection"}, true});
@@ -132,7 +156,8 @@ void enter(self_pointer self, const node_context& ctx, const switchboard_config&
     hand_over(self, actor, st.dials.at(dial->second));
 }
 
-void on_link_down(self_pointer self, const node_context& ctx, const link_down& msg) {
+void on_link_down(self_pointer self, const node_context& ctx, const switchboard_config& config,
+                  const link_down& msg) {
   auto& st = self->state;
   auto entry = st.peers.find(msg.peer);
   if (entry == st.peers.end())
@@ -145,14 +170,62 @@ void on_link_down(self_pointer self, const node_context& ctx, const link_down& m
     self->send(caf::actor_cast<peer_link_impl>(used.actor), keep_link{});
   }
   if (entry->second.connections.empty()) {
+    auto newcomer = std::move(entry->second.newcomer);
     ctx.links->erase(msg.peer);
     st.peers.erase(entry);
     ctx.metrics->count_peer_departure(msg.why.code);
-    ctx.log->info("lost peer {}: {}", short_name(msg.peer), to_string(msg.why));
+    // Refused because another process has our identity: each dial ends like this.
+    bool grave =
+      msg.why.code == ec::duplicate_identity && first_time(st.shared_identities, msg.peer, config);
+    ctx.log->log(grave ? spdlog::level::err : spdlog::level::info, "lost peer {}: {}",
+                 short_name(msg.peer), to_string(msg.why));
     for (const auto& listener : st.listeners)
       self->send(listener, peer_disconnected{msg.peer, msg.why});
+    if (newcomer)
+      enter(self, ctx, config, newcomer);
   }
   count_connections(self, ctx);
+}
+
+/// The connected process of `peer` said that it lives, or did not.
+void settle_identity(self_pointer self, const node_context& ctx, const switchboard_config& config,
+                     const peer_id& peer, bool alive) {
+  auto& st = self->state;
+  auto entry = st.peers.find(peer);
+  if (entry == st.peers.end() || !entry->second.newcomer)
+    return; // its links ended meanwhile, and the other one came in
+  auto newcomer = std::exchange(entry->second.newcomer, nullptr);
+  if (alive) {
+    ctx.metrics->count_refused_input(ec::duplicate_identity);
+    if (first_time(st.shared_identities, peer, config))
+      ctx.log->warn("refused a second process with the identity of peer {}, which is connected",
+                    short_name(peer));
+    newcomer->close({ec::duplicate_identity, std::string{net::identity_in_use}});
+    return;
+  }
+  failure why{ec::peer_lost, "the peer was started again"};
+  auto old = entry->second.connections;
+  for (const auto& c : old) {
+    self->send(c.actor, close_link{why, false});
+    on_link_down(self, ctx, config, {peer, c.number, why});
+  }
+  enter(self, ctx, config, newcomer);
+}
+
+/// Any answer is a sign of life, also one that refuses: what does not come is what tells.
+void ask_for_life(self_pointer self, const node_context& ctx, const switchboard_config& config,
+                  const peer_id& peer) {
+  const auto& connections = self->state.peers.at(peer).connections;
+  self
+    ->request(canonical(ctx.record.id, peer, connections).actor, config.identity_timeout + 1s,
+              call_over_link{wire::dht_ping{}, config.identity_timeout})
+    .then([self, ctx, config,
+           peer](const peer_answer&) { settle_identity(self, ctx, config, peer, true); },
+          [self, ctx, config, peer](const caf::error& error) {
+            auto why = from_caf(error).code;
+            bool gone = why == ec::timeout || why == ec::peer_lost || why == ec::shutting_down;
+            settle_identity(self, ctx, config, peer, !gone);
+          });
 }
 
 void try_next_address(self_pointer self, const switchboard_config& config, std::uint64_t number);
@@ -293,7 +366,7 @@ switchboard_impl::behavior_type switchboard(self_pointer self, node_context ctx,
                                             std::shared_ptr<net::transport> transport) {
   end_on_exception(self, ctx);
   self->state.transport = std::move(transport);
-  self->set_down_handler([self, ctx](const caf::down_msg& down) {
+  self->set_down_handler([self, ctx, config](const caf::down_msg& down) {
     std::erase_if(self->state.listeners, [&](const link_listener_actor& listener) {
       return listener.address() == down.source;
     });
@@ -301,12 +374,15 @@ switchboard_impl::behavior_type switchboard(self_pointer self, node_context ctx,
     for (auto& [id, peer] : self->state.peers)
       for (auto& c : peer.connections)
         if (c.actor.address() == down.source)
-          return on_link_down(self, ctx, {id, c.number, from_caf(down.reason)});
+          return on_link_down(self, ctx, config, {id, c.number, from_caf(down.reason)});
   });
   self->set_exit_handler([self](const caf::exit_msg& msg) {
-    for (auto& [id, peer] : self->state.peers)
+    for (auto& [id, peer] : self->state.peers) {
       for (auto& c : peer.connections)
         self->send_exit(c.actor, msg.reason);
+      if (peer.newcomer)
+        peer.newcomer->close({ec::shutting_down, {}});
+    }
     self->state.listeners.clear();
     self->state.services = {};
     self->quit(msg.reason);
@@ -353,15 +429,18 @@ switchboard_impl::behavior_type switchboard(self_pointer self, node_context ctx,
     [self](hang_up) {
       auto& st = self->state;
       st.hung_up = true;
-      for (auto& [id, peer] : st.peers)
+      for (auto& [id, peer] : st.peers) {
         for (auto& c : peer.connections) {
           self->send(c.actor, tell_over_link{wire::goodbye{}, {}});
           self->send(c.actor, close_link{{ec::shutting_down, "this peer is stopping"}, false});
         }
+        if (auto newcomer = std::exchange(peer.newcomer, nullptr))
+          newcomer->close({ec::shutting_down, "this peer is stopping"});
+      }
     },
     [self, ctx, config](const dial_ended& msg) { on_dial_ended(self, ctx, config, msg); },
     [self](const dial_overdue& msg) { on_dial_overdue(self, msg); },
-    [self, ctx](const link_down& msg) { on_link_down(self, ctx, msg); },
+    [self, ctx, config](const link_down& msg) { on_link_down(self, ctx, config, msg); },
   };
 }
 

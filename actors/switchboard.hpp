@@ -3,6 +3,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <variant>
 #include <vector>
 
@@ -21,6 +22,9 @@ struct switchboard_config {
   std::size_t links_max = 256;
   /// Of those, with one peer: two that were dialled at once, and some that are about to end.
   std::size_t links_per_peer_max = 4;
+  /// Another process with the identity of a connected peer comes in if that one does not answer
+  /// within this time. Raise it if a living peer is taken for one that was started again.
+  milliseconds identity_timeout{1'000};
   /// Messages that wait for a dial to one peer; more are refused (calls) or dropped (events).
   std::size_t waiting_max = 1024;
   link_config link;
@@ -65,7 +69,11 @@ struct switchboard_state {
   };
   struct peer_entry {
     peer_record record;
+    std::uint64_t instance = 0;          // of its process; 0: it did not say
     std::vector<connection> connections; // in order of arrival; never empty
+    /// From another process with this identity. Not null: the connected one is being asked whether
+    /// it still lives.
+    std::shared_ptr<net::link> newcomer;
   };
   /// What waits for a connection that is being made.
   struct waiting_call {
@@ -92,7 +100,8 @@ struct switchboard_state {
   std::map<peer_id, peer_entry> peers;
   std::map<std::uint64_t, dial> dials;
   std::map<peer_id, std::uint64_t> dialling;
-  std::uint64_t numbers = 0; // links and dials
+  std::uint64_t numbers = 0;           // links and dials
+  std::set<peer_id> shared_identities; // that were logged; bounded by links_max
   bool hung_up = false;
 };
 
@@ -106,6 +115,10 @@ using switchboard_impl =
 /// that both sides dialled at once, both sides use the one dialled by the smaller id and let the
 /// other end once nobody uses it (link_config::unused_for). A newer connection in the same
 /// direction replaces an older one in the same way.
+///
+/// Two processes with one identity are one that was started again before its old links were given
+/// up, or two that run side by side. The one that is connected is asked over its link: if it
+/// answers, the newcomer is refused, else it takes its place.
 switchboard_impl::behavior_type
 switchboard(switchboard_impl::stateful_pointer<switchboard_state> self, node_context ctx,
             switchboard_config config, std::shared_ptr<net::transport> transport);

@@ -120,7 +120,7 @@ result<bench_timing> run_peer(peer_process& process, const run_options& options,
       return made.error();
     return std::unique_ptr<learner>{std::make_unique<timed_learner>(std::move(*made), watch)};
   };
-  auto peer = process.start(config, "");
+  auto peer = process.start(config, false);
   if (!peer)
     return peer.error();
   auto exit_code = process.run_until_done(*peer, [&] { return watch->done.load(); });

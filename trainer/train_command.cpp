@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "actors/commands/peer_process.hpp"
+#include "runtime/config/agreed_options.hpp"
 #include "runtime/core/byte_io.hpp"
 #include "runtime/crypto/digest.hpp"
 
@@ -15,13 +16,6 @@ std::uint64_t seed_from(std::string_view text) {
   return byte_reader{hash.view()}.get<std::uint64_t>();
 }
 
-/// What all members of a group must have alike, beyond sizes and codec.
-digest model_schema(const learner_config& c) {
-  return sha256("waggle model/" + c.model + "/" + std::to_string(c.layers) + "/"
-                + std::to_string(c.width) + "/" + std::to_string(c.heads) + "/"
-                + std::to_string(c.context) + "/" + c.optimizer);
-}
-
 int run_train(const run_options& options) {
   if (auto usable = check_learner_config(learner_from(options, {})); !usable)
     return bad_usage(usable.error().detail);
@@ -30,8 +24,12 @@ int run_train(const run_options& options) {
     return bad_usage(process.error().detail);
   auto& p = **process;
   auto config = p.base_config();
+  auto agreement = training_agreement(options, net::protocol_version);
+  if (!agreement)
+    return bad_usage(agreement.error().detail);
+  config.agreement = std::make_shared<const run_agreement>(std::move(*agreement));
   add_training(config, options, p.self().id(), p.data_dir());
-  auto peer = p.start(config, "train");
+  auto peer = p.start(config);
   if (!peer)
     return bad_usage(peer.error().detail);
 
@@ -69,6 +67,9 @@ learner_config learner_from(const run_options& o, const peer_id& peer) {
   c.micro_batch = static_cast<std::int64_t>(o.micro_batch);
   c.optimizer = o.optimizer;
   c.momentum = o.momentum;
+  c.beta1 = o.beta1;
+  c.beta2 = o.beta2;
+  c.epsilon = o.epsilon;
   c.weight_decay = o.weight_decay;
   c.device = o.device;
   c.threads = static_cast<int>(o.threads);
@@ -80,7 +81,8 @@ learner_config learner_from(const run_options& o, const peer_id& peer) {
 void add_training(node_config& base, const run_options& o, const peer_id& peer,
                   const std::filesystem::path& data_dir) {
   auto learner = learner_from(o, peer);
-  base.averaging = averaging_from(o, "gradients", "gradients", model_schema(learner));
+  base.averaging =
+    averaging_from(o, "gradients", "gradients", base.agreement ? base.agreement->hash() : digest{});
   auto& parts = base.training.emplace();
   auto& t = parts.training;
   t.target_batch_size = o.target_batch_size;

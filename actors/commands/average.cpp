@@ -11,6 +11,7 @@
 #include "actors/commands/fault_port.hpp"
 #include "actors/commands/peer_process.hpp"
 #include "actors/guard.hpp"
+#include "runtime/config/agreed_options.hpp"
 #include "runtime/crypto/digest.hpp"
 
 namespace waggle {
@@ -115,11 +116,15 @@ int run_average(const run_options& options) {
     return bad_usage(process.error().detail);
   auto& p = **process;
   auto config = p.base_config();
-  config.averaging = averaging_from(options, "vector", "vector", {});
+  auto agreement = averaging_agreement(options, net::protocol_version);
+  if (!agreement)
+    return bad_usage(agreement.error().detail);
+  config.agreement = std::make_shared<const run_agreement>(std::move(*agreement));
+  config.averaging = averaging_from(options, "vector", "vector", config.agreement->hash());
   if (options.fault_at)
     p.around_rounds(break_in_round(options.fault_round, *options.fault_at,
                                    options.fault == "stop" ? SIGSTOP : SIGKILL));
-  auto peer = p.start(config, "average");
+  auto peer = p.start(config);
   if (!peer)
     return bad_usage(peer.error().detail);
   auto finished = std::make_shared<std::atomic<bool>>(false);

@@ -26,8 +26,11 @@ constexpr const char* about =
 
 std::vector<std::string> options_of(const command& what) {
   std::vector<std::string> names;
+  auto among = [](const std::vector<std::string>& groups, const std::string& group) {
+    return std::find(groups.begin(), groups.end(), group) != groups.end();
+  };
   for (const auto& spec : option_table())
-    if (std::find(what.groups.begin(), what.groups.end(), spec.group) != what.groups.end())
+    if (among(what.groups, spec.group) || (spec.agreed && among(what.agreed_groups, spec.group)))
       names.push_back(spec.name);
   return names;
 }

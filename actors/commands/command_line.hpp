@@ -27,6 +27,8 @@ struct command {
   std::vector<positional> arguments;
   std::function<int(const run_options&)> run;
   bool json_to_output = false; // --json takes no file: the answer goes to standard output
+  /// Of these groups, the options that all peers of a run must have alike.
+  std::vector<std::string> agreed_groups{};
 };
 
 /// Reads the arguments, the environment and --config, and runs the command. Whatever is wrong with

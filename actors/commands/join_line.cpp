@@ -1,22 +1,18 @@
 #include "actors/commands/join_line.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 
-#include "runtime/config/options.hpp"
+#include "runtime/config/agreed_options.hpp"
 
 namespace waggle {
 
 namespace {
 
-bool same_for_all(const std::string& name) {
-  constexpr std::array own{"device", "threads", "step-interval",      "join-timeout",
-                           "resume", "linger",  "checkpoint-interval"};
-  const auto* spec = find_option(name);
-  if (spec == nullptr || std::find(own.begin(), own.end(), name) != own.end())
-    return false;
-  return spec->group == "training" || spec->group == "averaging" || name == "elements";
+/// Which command a peer of the run is started with.
+std::string command_of(const run_agreement* agreement) {
+  const auto* strategy = agreement == nullptr ? nullptr : agreement->find("strategy");
+  return strategy != nullptr && strategy->value == "average" ? "average" : "train";
 }
 
 } // namespace
@@ -34,15 +30,15 @@ std::string shell_word(std::string_view text) {
   return word + "'";
 }
 
-std::string join_line(const run_options& options, const std::string& command_name,
+std::string join_line(const std::string& run_id, const run_agreement* agreement,
                       const std::vector<endpoint>& addresses, const endpoint& bound) {
   const auto& address = addresses.empty() ? bound : addresses.front();
-  std::string line = "waggle " + command_name + " --run-id " + shell_word(options.run_id)
+  std::string line = "waggle " + command_of(agreement) + " --run-id " + shell_word(run_id)
                      + " --initial-peers " + shell_word(to_string(address)) + " --listen 0.0.0.0:0";
   if (address.host == "127.0.0.1")
     line += " --announce 127.0.0.1:0"; // reached by loopback, it cannot reach more either
-  for (const auto& [name, value] : options.given)
-    if (same_for_all(name))
+  if (agreement != nullptr)
+    for (const auto& [name, value] : options_of(*agreement))
       line += " --" + name + " " + shell_word(value);
   return line;
 }

@@ -4,15 +4,15 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/config/run_options.hpp"
+#include "runtime/agreement/run_agreement.hpp"
+#include "runtime/core/endpoint.hpp"
 
 namespace waggle {
 
-/// The command with which others join a peer started with `options`: it says what all peers of a
-/// run have to say alike (run, model, sizes, codec, …) and leaves out what is this machine's own
-/// (device, threads, folders). `addresses` are the announced ones, `bound` stands in if there are
-/// none.
-std::string join_line(const run_options& options, const std::string& command_name,
+/// The command with which others join a peer of this run: its name, an address, and the options of
+/// the agreement (null: it has none) that are not the default. Nothing that is a machine's own.
+/// `addresses` are the announced ones, `bound` stands in if there are none.
+std::string join_line(const std::string& run_id, const run_agreement* agreement,
                       const std::vector<endpoint>& addresses, const endpoint& bound);
 
 /// `text` as one word of a POSIX shell, quoted where it has to be.

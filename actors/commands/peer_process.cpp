@@ -10,7 +10,9 @@
 #include <unistd.h>
 
 #include "actors/caf_error.hpp"
+#include "actors/commands/command_line.hpp"
 #include "actors/commands/join_line.hpp"
+#include "actors/commands/join_watch.hpp"
 #include "actors/commands/logging.hpp"
 #include "runtime/core/huge_pages.hpp"
 #include "runtime/net/tcp_transport.hpp"
@@ -71,6 +73,20 @@ struct peer_process::impl {
   system_config config;
   std::unique_ptr<caf::actor_system> system;
   round_port_decorator around_port;
+  std::shared_ptr<join_watch> watch;
+  bool agrees = false;    // the peer has an agreement of its own
+  bool knows_run = false; // it has none, and told the operator the run's
+
+  /// A peer without options of its own has learned those of the run.
+  void tell_join_line(const started_node& peer, const run_agreement& agreement) {
+    if (peer.ctx.record.addresses.empty())
+      return; // nobody can join through a client
+    auto line = join_line(options.run_id, &agreement, peer.ctx.record.addresses, peer.bound);
+    if (std::exchange(knows_run, true))
+      log->warn("peers of this run were started with different options; the others have: {}", line);
+    else
+      log->info("the run's options are known; join with: {}", line);
+  }
 };
 
 peer_process::peer_process(std::unique_ptr<impl> parts) : impl_(std::move(parts)) {}
@@ -133,9 +149,10 @@ void peer_process::around_rounds(round_port_decorator around_port) {
   impl_->around_port = std::move(around_port);
 }
 
-result<started_node> peer_process::start(const node_config& config,
-                                         const std::string& join_command) {
+result<started_node> peer_process::start(const node_config& config, bool joinable) {
   auto& p = *impl_;
+  p.watch = std::make_shared<join_watch>(config.initial_peers);
+  p.agrees = config.agreement != nullptr;
   node_seams seams;
   seams.self = p.self;
   seams.wall = std::make_shared<system_wall_clock>();
@@ -153,6 +170,15 @@ result<started_node> peer_process::start(const node_config& config,
     tcp.record = std::move(order.record);
     tcp.http = std::move(order.http);
     tcp.events = std::move(order.events);
+    tcp.agreement = std::move(order.agreement);
+    tcp.events.linked = [watch = p.watch](const net::peer_claims& claims) {
+      watch->linked(claims.agreement);
+    };
+    tcp.events.disagreed = [watch = p.watch, tell = std::move(tcp.events.disagreed)](
+                             const endpoint& where, bool outbound, const failure& why) {
+      watch->disagreed(where, why);
+      tell(where, outbound, why);
+    };
     tcp.shared_memory = p.options.shared_memory;
     tcp.arena = arena;
     tcp.congestion = p.options.congestion;
@@ -165,10 +191,11 @@ result<started_node> peer_process::start(const node_config& config,
     std::fprintf(stderr, "listening on %s\n", to_string(started->bound).c_str());
   std::fprintf(stderr, "peer %s of run %s, data in %s\n", to_string(p.self->id()).c_str(),
                config.run_id.c_str(), p.data_dir.c_str());
-  if (!config.client_mode && !join_command.empty())
-    std::fprintf(
-      stderr, "join with:\n%s\n",
-      join_line(p.options, join_command, started->ctx.record.addresses, started->bound).c_str());
+  if (!config.client_mode && joinable)
+    std::fprintf(stderr, "join with:\n%s\n",
+                 join_line(config.run_id, config.agreement.get(), started->ctx.record.addresses,
+                           started->bound)
+                   .c_str());
   std::fflush(stderr);
   return started;
 }
@@ -184,7 +211,15 @@ int peer_process::run_until_done(const started_node& peer, const std::function<b
   });
   auto began = std::chrono::steady_clock::now();
   std::string why = "a signal came";
+  std::optional<failure> refused;
   while (!*ended && !wait_for_signal(100ms)) {
+    refused = p.watch->refused_by_all();
+    if (refused) {
+      why = "all its initial peers refused it";
+      break;
+    }
+    if (auto news = p.watch->take_news(); news && !p.agrees)
+      p.tell_join_line(peer, *news);
     if (finished && finished()) {
       why = "its work is done";
       break;
@@ -204,7 +239,9 @@ int peer_process::run_until_done(const started_node& peer, const std::function<b
                  *bad_end = true;
                });
   }
-  return *bad_end ? 1 : 0;
+  if (refused)
+    return bad_usage("refused by all --initial-peers: " + refused->detail);
+  return *bad_end ? exit_failed : exit_clean;
 }
 
 node_config::averaging_parts averaging_from(const run_options& o, const std::string& prefix,

@@ -30,13 +30,13 @@ public:
   /// Every round of the peer that is started next goes through `around_port`.
   void around_rounds(round_port_decorator around_port);
 
-  /// Binds, starts the peer and prints the start-up block; `join_command` ("train") makes its last
-  /// line, which others can join with verbatim.
-  [[nodiscard]] result<started_node> start(const node_config& config,
-                                           const std::string& join_command);
+  /// Binds, starts the peer and prints the start-up block, whose last line others can join with
+  /// verbatim; none if the peer is not `joinable`.
+  [[nodiscard]] result<started_node> start(const node_config& config, bool joinable = true);
 
-  /// Returns when a signal came, --duration passed, `finished` says so, or the peer ended by
-  /// itself. Then ends the peer in order. Returns the process's exit code.
+  /// Returns when a signal came, --duration passed, `finished` says so, the peer ended by itself,
+  /// or all its initial peers refused its options. Then ends the peer in order. Returns the
+  /// process's exit code.
   int run_until_done(const started_node& peer, const std::function<bool()>& finished);
 
 private:
@@ -45,7 +45,8 @@ private:
   std::unique_ptr<impl> impl_;
 };
 
-/// The part of a node's configuration that averages, from the options.
+/// The part of a node's configuration that averages, from the options. `schema`: the agreement's
+/// hash, or whatever else groups of equal options should not mix in.
 node_config::averaging_parts averaging_from(const run_options& options, const std::string& prefix,
                                             const std::string& kind, const digest& schema);
 

@@ -4,6 +4,7 @@
 
 #include "actors/commands/commands.hpp"
 #include "actors/commands/peer_process.hpp"
+#include "runtime/config/agreed_options.hpp"
 #include "runtime/config/nearest.hpp"
 #include "runtime/config/options.hpp"
 
@@ -16,7 +17,15 @@ int run_node(const run_options& options) {
   if (!process)
     return bad_usage(process.error().detail);
   auto& p = **process;
-  auto peer = p.start(p.base_config(), "train");
+  auto config = p.base_config();
+  // What a peer is told about the training, it tells those who ask how to join.
+  if (says_agreed(options)) {
+    auto agreement = training_agreement(options, net::protocol_version);
+    if (!agreement)
+      return bad_usage(agreement.error().detail);
+    config.agreement = std::make_shared<const run_agreement>(std::move(*agreement));
+  }
+  auto peer = p.start(config);
   if (!peer)
     return bad_usage(peer.error().detail);
   return p.run_until_done(*peer, {});
@@ -48,12 +57,18 @@ int run_config(const run_options& options) {
 } // namespace
 
 command node_command() {
-  return {"node",
-          "A peer without a model: bootstrap, DHT, metrics.",
-          "Others join the run through it:\n  waggle node --listen 0.0.0.0:7700 --run-id demo\n",
-          {"run", "peer"},
-          {},
-          run_node};
+  return {
+    "node",
+    "A peer without a model: bootstrap, DHT, metrics.",
+    "Others join the run through it:\n  waggle node --listen 0.0.0.0:7700 --run-id demo\n"
+    "With the options of the training it prints the line that trainers join with, and refuses\n"
+    "those that were started with others:\n"
+    "  waggle node --listen 0.0.0.0:7700 --run-id demo --data /usr/share/common-licenses\n",
+    {"run", "peer"},
+    {},
+    run_node,
+    false,
+    {"training", "averaging"}};
 }
 
 command id_command() {

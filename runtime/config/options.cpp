@@ -5,6 +5,7 @@
 
 #include "runtime/averaging/round_plan.hpp"
 #include "runtime/codec/codec_choice.hpp"
+#include "runtime/config/agreed_values.hpp"
 #include "runtime/config/nearest.hpp"
 #include "runtime/config/values.hpp"
 
@@ -161,35 +162,37 @@ std::vector<option_spec> make_table() {
      path(&o::identity)},
 
     {"target-batch-size", "N", "256", "Samples of the whole swarm per optimizer step.", "training",
-     whole(&o::target_batch_size, 1, many, "an epoch needs at least one sample")},
+     whole(&o::target_batch_size, 1, many, "an epoch needs at least one sample"),
+     agreed::value(&o::target_batch_size)},
     {"micro-batch", "N", "8", "Samples of one forward and backward pass here.", "training",
      whole(&o::micro_batch, 1, 1U << 20U, "a step needs at least one sample")},
     {"epochs", "N", "0", "Optimizer steps of the run; 0: until stopped.", "training",
-     whole(&o::epochs, 0, many, "")},
+     whole(&o::epochs, 0, many, ""), agreed::value(&o::epochs)},
     {"model", "NAME", "char-gpt", "char-gpt or mlp.", "training",
-     one_of(&o::model, {"char-gpt", "mlp"})},
+     one_of(&o::model, {"char-gpt", "mlp"}), agreed::value(&o::model)},
     {"layers", "N", "2", "Blocks of char-gpt, hidden layers of mlp.", "training",
-     whole(&o::layers, 1, 256, "more does not fit a peer")},
+     whole(&o::layers, 1, 256, "more does not fit a peer"), agreed::value(&o::layers)},
     {"width", "N", "64", "Values per position (char-gpt) or per hidden layer (mlp).", "training",
-     whole(&o::width, 1, 65536, "more does not fit a peer")},
+     whole(&o::width, 1, 65536, "more does not fit a peer"), agreed::value(&o::width)},
     {"heads", "N", "4", "Attention heads of char-gpt; they divide --width.", "training",
-     whole(&o::heads, 1, 1024, "more does not fit a peer")},
+     whole(&o::heads, 1, 1024, "more does not fit a peer"), agreed::value(&o::heads)},
     {"context", "N", "64", "Bytes that char-gpt looks back.", "training",
-     whole(&o::context, 2, 65536, "a prediction needs something before it")},
+     whole(&o::context, 2, 65536, "a prediction needs something before it"),
+     agreed::value(&o::context)},
     {"data", "PATH", "synthetic", "A text file, a folder of them, or 'synthetic'.", "training",
-     text(&o::data)},
+     text(&o::data), agreed::data},
     {"optimizer", "NAME", "adamw", "sgd, adam or adamw.", "training",
-     one_of(&o::optimizer, {"sgd", "adam", "adamw"})},
+     one_of(&o::optimizer, {"sgd", "adam", "adamw"}), agreed::value(&o::optimizer)},
     {"lr", "X", "0.003", "Peak learning rate.", "training",
-     real(&o::lr, 0, 1e6, "a learning rate is not negative")},
+     real(&o::lr, 0, 1e6, "a learning rate is not negative"), agreed::value(&o::lr)},
     {"schedule", "NAME", "constant", "constant or warmup-cosine (which needs --epochs).",
-     "training", one_of(&o::schedule, {"constant", "warmup-cosine"})},
+     "training", one_of(&o::schedule, {"constant", "warmup-cosine"}), agreed::value(&o::schedule)},
     {"warmup-epochs", "N", "0", "Epochs in which the learning rate rises linearly.", "training",
-     whole(&o::warmup_epochs, 0, many, "")},
+     whole(&o::warmup_epochs, 0, many, ""), agreed::value(&o::warmup_epochs)},
     {"weight-decay", "X", "0", "Weight decay; decoupled for adamw.", "training",
-     real(&o::weight_decay, 0, 1e6, "it is not negative")},
+     real(&o::weight_decay, 0, 1e6, "it is not negative"), agreed::value(&o::weight_decay)},
     {"momentum", "X", "0", "Momentum of sgd.", "training",
-     real(&o::momentum, 0, 0.999999, "it lies in [0, 1)")},
+     real(&o::momentum, 0, 0.999999, "it lies in [0, 1)"), agreed::value(&o::momentum)},
     {"device", "NAME", "auto", "auto, cpu, cuda or cuda:N.", "training",
      [](o& x, std::string_view v) -> status {
        bool indexed = v.starts_with("cuda:") && parse_whole(v.substr(5)).ok();
@@ -231,7 +234,8 @@ std::vector<option_spec> make_table() {
        }
        x.codec = std::string{v};
        return done{};
-     }},
+     },
+     agreed::codec},
     {"shared-memory", "BOOL", "true",
      "Pass parts to peers on this host through memory instead of TCP.", "averaging",
      yes_no(&o::shared_memory)},
@@ -246,15 +250,18 @@ std::vector<option_spec> make_table() {
          return failure{ec::bad_config, "is neither auto nor a row of at most 64 0 and 1"};
        x.group_bits = std::string{v};
        return done{};
-     }},
+     },
+     agreed::group_bits},
     {"error-feedback", "BOOL", "false",
      "Carry what a lossy codec drops of our vector in one round into the next.", "averaging",
      yes_no(&o::error_feedback)},
     {"aggregator", "NAME", "mean",
      "mean; or, against members that lie: trimmed_mean, median, centered_clip, krum.", "averaging",
-     one_of(&o::aggregator, {"mean", "trimmed_mean", "median", "centered_clip", "krum"})},
+     one_of(&o::aggregator, {"mean", "trimmed_mean", "median", "centered_clip", "krum"}),
+     agreed::value(&o::aggregator)},
     {"faulty-max", "N", "0", "Members that may lie, for trimmed_mean and krum.", "averaging",
-     whole(&o::faulty_max, 0, 31, "fewer than half of a round's members")},
+     whole(&o::faulty_max, 0, 31, "fewer than half of a round's members"),
+     agreed::value(&o::faulty_max)},
     {"auxiliary", "BOOL", "false", "Only reduce for the others: contribute nothing.", "averaging",
      yes_no(&o::auxiliary)},
     {"bandwidth", "BYTES", "unknown",
@@ -273,7 +280,8 @@ std::vector<option_spec> make_table() {
        return done{};
      }},
     {"min-vector-size", "N", "0", "Members whose share would have fewer values reduce nothing.",
-     "averaging", whole(&o::min_vector_size, 0, std::uint64_t{1} << 33U, "")},
+     "averaging", whole(&o::min_vector_size, 0, std::uint64_t{1} << 33U, ""),
+     agreed::value(&o::min_vector_size)},
     {"reduce-threads", "N", "0",
      "Threads for large sums, beside the one that reads the network; worth it with cores to spare.",
      "averaging", whole(&o::reduce_threads, 0, 256, "")},
@@ -294,14 +302,17 @@ std::vector<option_spec> make_table() {
                                         "is worth a header (4KiB)"};
        x.part_bytes = *value;
        return done{};
-     }},
+     },
+     agreed::part_size},
     {"min-group-size", "N", "2", "Smaller groups do not average.", "averaging",
      whole(&o::min_group_size, 1, 64, "a round has at most 64 members")},
     {"target-group-size", "N", "64", "A group is complete with this many.", "averaging",
      whole(&o::target_group_size, 2, 64,
-           "a group of 1 averages nothing, a round has at most 64 members")},
+           "a group of 1 averages nothing, a round has at most 64 members"),
+     agreed::value(&o::target_group_size)},
     {"min-contributors", "N", "1", "A round with fewer contributors fails.", "averaging",
-     whole(&o::min_contributors, 1, 64, "a round has at most 64 members")},
+     whole(&o::min_contributors, 1, 64, "a round has at most 64 members"),
+     agreed::value(&o::min_contributors)},
     {"matchmaking-time", "TIME", "3s", "A group below its size begins after this long.",
      "averaging", duration(&o::matchmaking_time, 10ms, "others need a chance to hear of it")},
     {"averaging-timeout", "TIME", "60s", "Matchmaking and all-reduce of one epoch together.",
@@ -310,7 +321,8 @@ std::vector<option_spec> make_table() {
      "averaging", duration(&o::stall_timeout, 50ms, "shorter takes every hiccup for a failure")},
 
     {"elements", "N", "1048576", "float32 values in the vector of waggle average.", "average",
-     whole(&o::elements, 1, std::uint64_t{1} << 33U, "a round's vector has at most 2^33 values")},
+     whole(&o::elements, 1, std::uint64_t{1} << 33U, "a round's vector has at most 2^33 values"),
+     agreed::value(&o::elements)},
     {"rounds", "N", "0", "End after this many rounds; 0: when stopped.", "average",
      whole(&o::rounds, 0, many, "")},
     {"weight", "X", "1", "This peer's weight.", "average",
@@ -438,6 +450,9 @@ result<run_options> resolve(const settings& file, const settings& environment,
       break;
     }
   }
+  // Each peer's own matter: who joins with the run's options alone must not stumble over it.
+  if (!options.given.contains("micro-batch"))
+    options.micro_batch = std::min(options.micro_batch, options.target_batch_size);
   if (auto fits = check_combinations(options); !fits)
     return fits.error();
   return options;

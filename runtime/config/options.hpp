@@ -20,6 +20,9 @@ struct option_spec {
   std::string help;  // one sentence
   std::string group; // "run", "peer", "training", "averaging", …
   std::function<status(run_options&, std::string_view)> set;
+  /// Not empty: all peers of a run must have it alike (agreed_options.hpp). Returns what `options`
+  /// say, in one spelling; an empty text if that cannot be known on this machine.
+  std::function<std::string(const run_options&)> agreed{};
 };
 
 /// All options of all commands.

@@ -45,6 +45,9 @@ struct run_options {
   std::uint64_t warmup_epochs = 0;
   double weight_decay = 0;
   double momentum = 0;
+  double beta1 = 0.9; // of adam and adamw; no options of theirs
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
   std::string device = "auto";
   std::uint64_t threads = 1;
   bool strict_target = true;

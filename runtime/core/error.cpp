@@ -63,6 +63,8 @@ constexpr std::array<entry, ec_max + 1U> table{{
   {"not_ready", "The service is there but not ready (still starting, out of sync)."},
   {"implausible_norm",
    "A contribution is larger than those of the others by more than training explains."},
+  {"agreement_mismatch",
+   "The peer was started with other options than this one, of those that must be equal in a run."},
 }};
 
 } // namespace

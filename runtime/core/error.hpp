@@ -104,9 +104,11 @@ enum class ec : std::uint8_t {
   not_ready = 45,
   /// A contribution is larger than those of the others by more than training explains.
   implausible_norm = 46,
+  /// The peer was started with other options than this one, of those that must be equal in a run.
+  agreement_mismatch = 47,
 };
 
-constexpr std::uint8_t ec_max = 46;
+constexpr std::uint8_t ec_max = 47;
 
 /// The stable name, as in metrics: "peer_lost". "unknown" for a code of a newer version.
 std::string_view to_string(ec code);

@@ -24,6 +24,7 @@ enum class frame_kind : std::uint8_t {
   // A body in pieces, so that control frames can come between them:
   opening = 6, // header: wire::Header; the size of a body of which nothing follows yet
   slice = 7,   // no header; body: the next bytes of the body that was opened
+  denial = 8,  // header: why the sender ends the link (write_denial)
 };
 
 /// A body in memory that both ends map, little-endian:
@@ -58,6 +59,7 @@ inline memory_reference read_reference(std::string_view bytes) {
 }
 
 constexpr std::size_t offer_bytes_max = 128;
+constexpr std::size_t denial_bytes_max = 1024;
 /// Ids in one release frame.
 constexpr std::size_t releases_max = 1024;
 
@@ -89,7 +91,7 @@ inline result<frame_prefix> read_prefix(byte_span bytes) {
   std::memcpy(&magic, bytes.data(), 4);
   auto kind = std::to_integer<std::uint8_t>(bytes[4]);
   bool zeros = bytes[5] == std::byte{0} && bytes[6] == std::byte{0} && bytes[7] == std::byte{0};
-  if (magic != frame_prefix::magic || kind > 7 || !zeros)
+  if (magic != frame_prefix::magic || kind > 8 || !zeros)
     return failure{ec::malformed, "these bytes are no frame"};
   frame_prefix prefix{static_cast<frame_kind>(kind), 0, 0};
   std::memcpy(&prefix.header_bytes, bytes.data() + 8, 4);
@@ -106,6 +108,8 @@ inline result<frame_prefix> read_prefix(byte_span bytes) {
   if (pieces
       && (prefix.body_bytes == 0 || (prefix.kind == frame_kind::slice && prefix.header_bytes != 0)))
     return failure{ec::malformed, "a piece of a body of the wrong size"};
+  if (prefix.kind == frame_kind::denial && prefix.header_bytes > denial_bytes_max)
+    return failure{ec::malformed, "a denial that is too long"};
   if (prefix.kind == frame_kind::window && prefix.header_bytes != 8)
     return failure{ec::malformed, "a window update of the wrong size"};
   if ((prefix.kind == frame_kind::offer && prefix.header_bytes > offer_bytes_max)

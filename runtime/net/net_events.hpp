@@ -3,7 +3,9 @@
 #include <cstddef>
 #include <functional>
 
+#include "runtime/core/endpoint.hpp"
 #include "runtime/core/error.hpp"
+#include "runtime/net/peer_claims.hpp"
 
 namespace waggle::net {
 
@@ -19,6 +21,11 @@ struct net_events {
   std::function<void(bool outbound, std::size_t bytes)> shared;
   /// A peer on this host and we share memory from now on (ec::none), or why we do not.
   std::function<void(ec)> shared_memory;
+  /// A peer of the run and we do not link: the options of the two differ (ec::agreement_mismatch),
+  /// or both use one identity. `where`: what was dialled; inbound: the host it came from.
+  std::function<void(const endpoint& where, bool outbound, const failure& why)> disagreed;
+  /// A link was made with a peer that says this of itself.
+  std::function<void(const peer_claims&)> linked;
   std::function<void(bool outbound)> opened;
   std::function<void(bool outbound, ec why)> closed;
   std::function<void(ec)> dial_failed;

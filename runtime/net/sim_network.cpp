@@ -12,6 +12,7 @@ namespace waggle::net {
 struct sim_network::node {
   std::string run_id;
   peer_record record;
+  peer_claims claims;
   std::shared_ptr<node_transport> own;
   on_link accept;
   bool alive = true;
@@ -25,9 +26,11 @@ public:
   sim_link(sim_network& net, node_index own, node_index peer, bool outbound)
     : net_(net), own_(own), peer_(peer), outbound_(outbound), window_(net.options_.window_bytes) {
     remote_ = net.nodes_[peer]->record;
+    claims_ = net.nodes_[peer]->claims;
   }
 
   [[nodiscard]] const peer_record& remote() const override { return remote_; }
+  [[nodiscard]] peer_claims claims() const override { return claims_; }
   [[nodiscard]] bool outbound() const override { return outbound_; }
 
   void start(link_events events) override {
@@ -73,7 +76,7 @@ public:
   void close(failure why) override {
     if (closed_)
       return;
-    net_.schedule_close(shared_from_this());
+    net_.schedule_close(shared_from_this(), why);
     end(std::move(why));
   }
 
@@ -120,6 +123,7 @@ public:
   node_index peer_;
   bool outbound_;
   peer_record remote_;
+  peer_claims claims_;
   std::weak_ptr<sim_link> other_;
   link_events events_;
   bool started_ = false;
@@ -177,7 +181,8 @@ sim_network::~sim_network() {
         held->events_ = {};
 }
 
-sim_network::node_index sim_network::add_node(std::string run_id, peer_record record) {
+sim_network::node_index sim_network::add_node(std::string run_id, peer_record record,
+                                              std::shared_ptr<const run_agreement> agreement) {
   auto index = nodes_.size();
   record.addresses.clear();
   if (!record.client_mode)
@@ -185,6 +190,7 @@ sim_network::node_index sim_network::add_node(std::string run_id, peer_record re
   auto fresh = std::make_unique<node>();
   fresh->run_id = std::move(run_id);
   fresh->record = std::move(record);
+  fresh->claims = {index + 1, std::move(agreement)};
   fresh->own = std::make_shared<node_transport>(*this, index);
   nodes_.push_back(std::move(fresh));
   return index;
@@ -283,6 +289,10 @@ void sim_network::dial(node_index from, const endpoint& where, const peer_id& ex
       return fail_at(random_arrival(), ec::wrong_run, to_string(where) + ": another run");
     if (peer.record.id == nodes_[from]->record.id)
       return fail_at(random_arrival(), ec::duplicate_identity, to_string(where) + ": ourselves");
+    const auto& ours = nodes_[from]->claims.agreement;
+    if (auto why = ours && peer.claims.agreement ? disagreement(*ours, *peer.claims.agreement)
+                                                 : std::nullopt)
+      return fail_at(random_arrival(), ec::agreement_mismatch, to_string(where) + ": " + *why);
     if (!expected.is_zero() && peer.record.id != expected)
       return fail_at(random_arrival(), ec::bad_signature, to_string(where) + ": another peer");
     auto near = std::make_shared<sim_link>(*this, from, to, true);
@@ -335,16 +345,19 @@ void sim_network::schedule_arrival(const std::shared_ptr<sim_link>& from, frame 
   at(last, [this, from, f = std::move(f)]() mutable { arrive(from, std::move(f)); });
 }
 
-void sim_network::schedule_close(const std::shared_ptr<sim_link>& from) {
+void sim_network::schedule_close(const std::shared_ptr<sim_link>& from, const failure& why) {
   if (blocked(from->own_, from->peer_)) {
-    held_.push_back([this, from] { schedule_close(from); });
+    held_.push_back([this, from, why] { schedule_close(from, why); });
     return;
   }
+  failure told{ec::peer_lost, "the connection was closed"};
+  if (why.code == ec::duplicate_identity)
+    told = {why.code, "refused by the peer: " + why.detail};
   // Behind everything that was sent before.
   auto when = std::max({random_arrival(), from->last_arrival_[0], from->last_arrival_[1]});
-  at(when, [other = from->other_] {
+  at(when, [other = from->other_, told] {
     if (auto peer = other.lock())
-      peer->end({ec::peer_lost, "the connection was closed"});
+      peer->end(told);
   });
 }
 

@@ -45,7 +45,9 @@ public:
   using node_index = std::size_t;
 
   /// A new node that announces `record` with the address `address_of(index)` (none in client mode).
-  node_index add_node(std::string run_id, peer_record record);
+  /// Nodes with different agreements do not link; each node is a process of its own.
+  node_index add_node(std::string run_id, peer_record record,
+                      std::shared_ptr<const run_agreement> agreement = nullptr);
   [[nodiscard]] std::shared_ptr<transport> transport_of(node_index node);
   [[nodiscard]] static endpoint address_of(node_index node);
   [[nodiscard]] const peer_record& record_of(node_index node) const;
@@ -91,7 +93,7 @@ private:
   void transmit(const std::shared_ptr<sim_link>& from, frame f);
   void schedule_arrival(const std::shared_ptr<sim_link>& from, frame f);
   void arrive(const std::shared_ptr<sim_link>& from, frame f);
-  void schedule_close(const std::shared_ptr<sim_link>& from);
+  void schedule_close(const std::shared_ptr<sim_link>& from, const failure& why);
   void note(std::uint64_t a, std::uint64_t b, byte_span bytes);
 
   options options_;

@@ -73,6 +73,7 @@ void tcp_session::on_handshake(std::string_view bytes) {
   }
   if (step.peer) {
     remote_ = std::move(*step.peer);
+    claims_ = handshake_->claims();
     error_code error;
     auto seen = socket_.remote_endpoint(error);
     // A peer that listens on every interface cannot know by which address we reach it.
@@ -178,6 +179,8 @@ void tcp_session::deliver(arrival seen) {
   switch (seen.kind) {
     case frame_kind::handshake:
       return on_handshake(header);
+    case frame_kind::denial:
+      return fail(read_denial(header));
     case frame_kind::window: {
       std::uint64_t granted = 0;
       std::memcpy(&granted, header.data(), sizeof granted);
@@ -371,6 +374,8 @@ void tcp_session::close(failure why) {
     if (me->closed_)
       return;
     me->queue_.take_offered(); // a goodbye sent just before
+    if (why.code == ec::duplicate_identity)
+      me->queue_.add(frame_kind::denial, write_denial(why));
     me->close_after_write_ = true;
     me->close_reason_ = std::move(why);
     me->queue_.drop_bulk();

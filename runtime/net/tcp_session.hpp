@@ -61,6 +61,7 @@ public:
   void abandon(failure why) { fail(std::move(why)); }
 
   [[nodiscard]] const peer_record& remote() const override { return remote_; }
+  [[nodiscard]] peer_claims claims() const override { return claims_; }
   [[nodiscard]] bool outbound() const override { return outbound_; }
   void start(link_events events) override;
   bool send(frame f) override;
@@ -97,6 +98,7 @@ private:
   std::shared_ptr<local_host> host_; // null: no shared memory
   bool outbound_ = false;
   peer_record remote_;
+  peer_claims claims_;
 
   std::optional<handshake> handshake_;
   ready on_ready_;

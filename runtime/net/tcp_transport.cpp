@@ -12,6 +12,7 @@
 
 #include "runtime/core/check.hpp"
 #include "runtime/net/http_connection.hpp"
+#include "runtime/net/refusals.hpp"
 #include "runtime/net/tcp_session.hpp"
 
 namespace waggle::net {
@@ -37,7 +38,9 @@ public:
   explicit tcp_transport(tcp_transport_config config)
     : config_(std::move(config)), events_(std::make_shared<net_events>(config_.events)),
       pool_(buffer_pool::make(4 * config_.window_bytes)),
-      nonces_(config_.seed != 0 ? config_.seed : entropy_seed()), acceptor_(io_), back_off_(io_) {
+      nonces_(config_.seed != 0 ? config_.seed : entropy_seed()), claims_{nonces_.next(),
+                                                                          config_.agreement},
+      acceptor_(io_), back_off_(io_) {
     WAGGLE_CHECK(config_.window_bytes / 4 * 3 >= wire::body_bytes_max, "window too small");
     limits_.window_bytes = config_.window_bytes;
     limits_.handshake_timeout = config_.handshake_timeout;
@@ -202,7 +205,7 @@ private:
                     [me = shared_from_this()](result<std::shared_ptr<tcp_session>> outcome) {
                       if (!outcome.ok())
                         return me->finish(outcome.error());
-                      me->owner_->count_opened(true);
+                      me->owner_->tell_opened(**outcome);
                       me->finish(std::shared_ptr<link>{*outcome});
                     });
     }
@@ -219,6 +222,7 @@ private:
       if (!outcome.ok()) {
         if (owner_->events_->dial_failed)
           owner_->events_->dial_failed(outcome.error().code);
+        owner_->tell_refused(where_, true, outcome.error());
         auto why = outcome.error();
         why.detail = to_string(where_) + ": " + why.detail;
         return done(std::move(why));
@@ -249,7 +253,8 @@ private:
     handshake::setup with{dialled,          config_.run_id,
                           config_.self,     config_.record,
                           config_.verifier, {},
-                          expected,         host_ ? host_->token() : std::string{}};
+                          expected,         host_ ? host_->token() : std::string{},
+                          claims_};
     nonces_.fill(with.nonce.bytes);
     return with;
   }
@@ -263,9 +268,16 @@ private:
     return session;
   }
 
-  void count_opened(bool outbound) {
+  void tell_opened(const link& made) {
     if (events_->opened)
-      events_->opened(outbound);
+      events_->opened(made.outbound());
+    if (events_->linked)
+      events_->linked(made.claims());
+  }
+
+  void tell_refused(const endpoint& where, bool outbound, const failure& why) {
+    if (started_wrongly(why) && events_->disagreed)
+      events_->disagreed(where, outbound, why);
   }
 
   void accept_next() {
@@ -302,18 +314,21 @@ private:
         auto self = weak.lock();
         if (!self || self->stopping_)
           return;
+        error_code gone;
+        auto from = upgraded.remote_endpoint(gone).address().to_string();
         auto session = self->make_session(std::move(upgraded), std::move(early));
         session->run(self->handshake_setup(false, {}),
-                     [weak](result<std::shared_ptr<tcp_session>> outcome) {
+                     [weak, from](result<std::shared_ptr<tcp_session>> outcome) {
                        auto me = weak.lock();
                        if (!me)
                          return;
                        if (!outcome.ok()) {
                          if (me->events_->refused)
                            me->events_->refused(outcome.error().code);
+                         me->tell_refused({from, 0}, false, outcome.error());
                          return;
                        }
-                       me->count_opened(false);
+                       me->tell_opened(**outcome);
                        if (me->accept_)
                          me->accept_(*outcome);
                      });
@@ -328,6 +343,7 @@ private:
   std::shared_ptr<const net_events> events_;
   std::shared_ptr<buffer_pool> pool_;
   random_source nonces_;
+  peer_claims claims_; // ours
   session_limits limits_;
   std::shared_ptr<const http_settings> http_;
   std::shared_ptr<asio::io_context> context_ = std::make_shared<asio::io_context>(1);

@@ -17,7 +17,9 @@ struct tcp_transport_config {
   std::shared_ptr<const identity> self;
   std::shared_ptr<const signature_verifier> verifier;
   peer_record record; // announced in handshakes
-  http_handler http;  // answers what is not an upgrade; empty: 404
+  /// Who has another one is refused (ec::agreement_mismatch). Null: links with everybody.
+  std::shared_ptr<const run_agreement> agreement;
+  http_handler http; // answers what is not an upgrade; empty: 404
   net_events events;
   std::uint64_t seed = 0; // of the handshakes' nonces; 0: from the operating system
 

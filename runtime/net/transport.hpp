@@ -8,6 +8,7 @@
 #include "runtime/core/endpoint.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/core/time.hpp"
+#include "runtime/net/peer_claims.hpp"
 
 namespace waggle::net {
 
@@ -39,6 +40,8 @@ public:
 
   /// Who is at the other end: proved by the handshake. `addresses` is what the peer announced.
   [[nodiscard]] virtual const peer_record& remote() const = 0;
+  /// What the peer says of itself beyond that.
+  [[nodiscard]] virtual peer_claims claims() const { return {}; }
   /// True if we dialled.
   [[nodiscard]] virtual bool outbound() const = 0;
 
@@ -61,7 +64,8 @@ public:
   /// be under way.
   [[nodiscard]] virtual bool idle() const = 0;
 
-  /// Sends what the control queue holds, if it can at once, then closes. on_close gets `why`.
+  /// Sends what the control queue holds, if it can at once, then closes. on_close gets `why`. Of
+  /// ec::duplicate_identity the peer is told, with the detail: its operator has to know.
   virtual void close(failure why) = 0;
 };
 
@@ -79,7 +83,7 @@ public:
 
   /// Connects and proves both identities within `timeout`, then calls `done` once.
   /// `expected`: zero accepts whoever answers. Fails with ec::unreachable, timeout, wrong_run,
-  /// wrong_version, bad_signature, duplicate_identity, malformed.
+  /// wrong_version, bad_signature, duplicate_identity, agreement_mismatch, malformed.
   virtual void dial(const endpoint& where, const peer_id& expected, milliseconds timeout,
                     on_dialled done) = 0;
 

@@ -65,6 +65,7 @@ std::string runtime_folder(const std::string& path) {
 const std::map<std::string, std::set<std::string>> allowed{
   {"core", {}},
   {"crypto", {"core"}},
+  {"agreement", {"core", "crypto"}},
   {"codec", {"core"}},
   {"dht", {"core", "crypto"}},
   {"progress", {"core", "crypto"}},
@@ -73,10 +74,10 @@ const std::map<std::string, std::set<std::string>> allowed{
   {"state", {"core", "crypto"}},
   {"averaging", {"core", "crypto", "codec"}},
   {"wire", {"core", "crypto", "codec", "dht", "progress", "matchmaking", "averaging"}},
-  {"net", {"core", "crypto", "wire"}},
+  {"net", {"core", "crypto", "agreement", "wire"}},
   {"allreduce", {"core", "codec", "averaging", "wire", "net"}},
   {"metrics", {"core"}},
-  {"config", {"core", "codec", "averaging"}},
+  {"config", {"core", "crypto", "agreement", "codec", "averaging"}},
 };
 
 enum class library { caf, torch, boost, protobuf, none };

@@ -92,7 +92,7 @@ int run(std::size_t rank, std::size_t world, std::size_t bytes, int warmup, int 
     throw std::runtime_error(process.error().detail);
   auto config = (*process)->base_config();
   config.averaging = averaging_from(options, "bench", "vector", {});
-  auto peer = (*process)->start(config, "");
+  auto peer = (*process)->start(config, false);
   if (!peer)
     throw std::runtime_error(peer.error().detail);
   // Also when a round fails: else the process would wait for its actors for ever.

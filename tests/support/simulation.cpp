@@ -96,7 +96,7 @@ simulation::index simulation::start(node_config config, const std::vector<index>
   seams.log->set_pattern("%n %l %v");
   seams.detach_workers = false;
   seams.make_transport = [this, &config](transport_order order) {
-    auto node = network_.add_node(config.run_id, order.record);
+    auto node = network_.add_node(config.run_id, order.record, order.agreement);
     return network_.transport_of(node);
   };
   auto started = start_node(*system_, config, seams);

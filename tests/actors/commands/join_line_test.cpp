@@ -3,9 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/config/agreed_options.hpp"
+
 using namespace waggle;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 TEST(ShellWord, QuotesOnlyWhatASplitOrAShellWouldChange) {
   EXPECT_EQ(shell_word("a-b_c.d/e:1,2"), "a-b_c.d/e:1,2");
@@ -18,32 +19,45 @@ TEST(ShellWord, QuotesOnlyWhatASplitOrAShellWouldChange) {
 }
 
 TEST(JoinLine, NamesRunAndAnnouncedAddress) {
-  run_options options;
-  options.run_id = "demo";
   EXPECT_EQ(
-    join_line(options, "train", {{"192.0.2.1", 7700}, {"10.0.0.1", 7700}}, {"0.0.0.0", 7700}),
+    join_line("demo", nullptr, {{"192.0.2.1", 7700}, {"10.0.0.1", 7700}}, {"0.0.0.0", 7700}),
     "waggle train --run-id demo --initial-peers 192.0.2.1:7700 --listen 0.0.0.0:0");
 }
 
 TEST(JoinLine, OnLoopbackTheJoinerAnnouncesLoopback) {
-  EXPECT_THAT(join_line({}, "train", {{"127.0.0.1", 4000}}, {"127.0.0.1", 4000}),
+  EXPECT_THAT(join_line("demo", nullptr, {{"127.0.0.1", 4000}}, {"127.0.0.1", 4000}),
               HasSubstr(" --announce 127.0.0.1:0"));
-  EXPECT_THAT(join_line({}, "train", {}, {"127.0.0.1", 4000}),
+  EXPECT_THAT(join_line("demo", nullptr, {}, {"127.0.0.1", 4000}),
               HasSubstr("--initial-peers 127.0.0.1:4000"));
 }
 
-TEST(JoinLine, RepeatsWhatAllMustSayAlikeAndNothingElse) {
+TEST(JoinLine, HasTheAgreementsOptionsQuotedAndNothingElse) {
   run_options options;
-  options.given = {
-    {"width", "128"}, {"codec", "float16"},       {"data", "/a b/c"},    {"elements", "9"},
-    {"lr", "0.1"},    {"device", "cuda:1"},       {"threads", "8"},      {"data-dir", "/mine"},
-    {"seed", "3"},    {"identity", "/mine/key"},  {"resume", "true"},    {"linger", "1h"},
-    {"peers", "4"},   {"listen", "0.0.0.0:7700"}, {"join-timeout", "1s"}};
-  auto line = join_line(options, "train", {}, {"10.0.0.1", 1});
-  for (const char* shared :
-       {" --width 128", " --codec float16", " --data '/a b/c'", " --elements 9", " --lr 0.1"})
-    EXPECT_THAT(line, HasSubstr(shared));
-  for (const char* own : {"--device", "--threads", "--data-dir", "--seed", "--identity", "--resume",
-                          "--linger", "--peers", "7700", "--join-timeout"})
-    EXPECT_THAT(line, Not(HasSubstr(own)));
+  options.width = 128;
+  options.codec = "float16";
+  options.data = "/a b/c";
+  options.lr = 0.1;
+  options.device = "cuda:1";
+  options.auxiliary = true;
+  options.bandwidth = 5;
+  options.micro_batch = 2;
+  options.given = {{"width", "128"},   {"codec", "float16"}, {"data", "/a b/c"},
+                   {"lr", "0.1"},      {"device", "cuda:1"}, {"auxiliary", "true"},
+                   {"bandwidth", "5"}, {"micro-batch", "2"}, {"epochs", "0"},
+                   {"seed", "3"},      {"data-dir", "/mine"}};
+  auto agreement = training_agreement(options, 2);
+  ASSERT_TRUE(agreement);
+  EXPECT_EQ(join_line("demo", &*agreement, {}, {"10.0.0.1", 1}),
+            "waggle train --run-id demo --initial-peers 10.0.0.1:1 --listen 0.0.0.0:0 --width 128 "
+            "--data '/a b/c' --lr 0.1 --codec float16");
+}
+
+TEST(JoinLine, LeadsToTheCommandOfTheRun) {
+  run_options options;
+  options.elements = 9;
+  auto agreement = averaging_agreement(options, 2);
+  ASSERT_TRUE(agreement);
+  EXPECT_EQ(join_line("demo", &*agreement, {}, {"10.0.0.1", 1}),
+            "waggle average --run-id demo --initial-peers 10.0.0.1:1 --listen 0.0.0.0:0 "
+            "--elements 9");
 }

@@ -97,7 +97,9 @@ TEST(FrameReader, RefusesByThePrefixBeforeTheRestIsHere) {
   EXPECT_EQ(refused(frame_kind::opening, 4, wire::body_bytes_max + 1), ec::oversize);
   EXPECT_EQ(refused(frame_kind::slice, 1, 4), ec::malformed) << "a slice has no header";
   EXPECT_EQ(refused(frame_kind::slice, 0, 0), ec::malformed) << "nothing of a body";
-  EXPECT_EQ(refused(static_cast<frame_kind>(8), 0, 0), ec::malformed);
+  EXPECT_EQ(refused(static_cast<frame_kind>(9), 0, 0), ec::malformed);
+  EXPECT_EQ(refused(frame_kind::denial, denial_bytes_max + 1, 0), ec::malformed);
+  EXPECT_EQ(refused(frame_kind::denial, 4, 1), ec::malformed) << "a denial has no body";
   EXPECT_EQ(end_of(std::string(16, 'x')), ec::malformed);
   EXPECT_EQ(end_of(std::string(15, 'x')), ec::none) << "not a prefix yet";
 }

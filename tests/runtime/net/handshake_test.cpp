@@ -1,5 +1,6 @@
 #include "runtime/net/handshake.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "handshake.pb.h"
@@ -8,6 +9,8 @@
 
 namespace waggle::net {
 namespace {
+
+using ::testing::HasSubstr;
 
 handshake::setup setup_of(std::uint64_t who, bool dialled, std::string run = "demo",
                           int nonce = 0) {
@@ -21,6 +24,19 @@ handshake::setup setup_of(std::uint64_t who, bool dialled, std::string run = "de
                        {},
                        {}};
   out.nonce.bytes.fill(static_cast<std::byte>(nonce != 0 ? nonce : static_cast<int>(who)));
+  return out;
+}
+
+std::shared_ptr<const run_agreement> agreement_of(std::string lr) {
+  run_agreement out;
+  EXPECT_TRUE(out.add({"strategy", "collaborative", ""}));
+  EXPECT_TRUE(out.add({"lr", lr, lr}));
+  return std::make_shared<const run_agreement>(std::move(out));
+}
+
+handshake::setup setup_with(std::uint64_t who, bool dialled, peer_claims claims) {
+  auto out = setup_of(who, dialled);
+  out.claims = std::move(claims);
   return out;
 }
 
@@ -49,6 +65,80 @@ TEST(Handshake, BothEndsLearnWhoTheOtherIs) {
   EXPECT_EQ(ann_done.peer->id, identity::from_seed(2)->id());
   EXPECT_EQ(bob_done.peer->id, identity::from_seed(1)->id());
   EXPECT_EQ(bob_done.peer->addresses, (std::vector<endpoint>{{"10.0.0.1", 7700}}));
+}
+
+TEST(Handshake, BothEndsLearnWhatTheOtherSaysOfItself) {
+  handshake ann{setup_with(1, true, {17, agreement_of("0.003")})};
+  handshake bob{setup_with(2, false, {18, nullptr})};
+  auto from_bob = bob.on_message(ann.hello());
+  auto from_ann = ann.on_message(bob.hello());
+  ASSERT_TRUE(bob.on_message(from_ann.send.at(0)).peer) << "who has none links with everybody";
+  ASSERT_TRUE(ann.on_message(from_bob.send.at(0)).peer);
+  EXPECT_EQ(bob.claims().instance, 17U);
+  ASSERT_TRUE(bob.claims().agreement);
+  EXPECT_EQ(*bob.claims().agreement, *agreement_of("0.003"));
+  EXPECT_EQ(ann.claims().instance, 18U);
+  EXPECT_FALSE(ann.claims().agreement);
+}
+
+TEST(Handshake, OtherOptionsAreRefusedWithBothValuesAtBothEnds) {
+  handshake ann{setup_with(1, true, {1, agreement_of("0.01")})};
+  handshake bob{setup_with(2, false, {2, agreement_of("0.003")})};
+  auto from_bob = bob.on_message(ann.hello());
+  auto from_ann = ann.on_message(bob.hello());
+  auto at_bob = bob.on_message(from_ann.send.at(0));
+  auto at_ann = ann.on_message(from_bob.send.at(0));
+  EXPECT_FALSE(at_bob.peer);
+  EXPECT_FALSE(at_ann.peer);
+  EXPECT_EQ(at_bob.why.code, ec::agreement_mismatch);
+  EXPECT_THAT(at_bob.why.detail, HasSubstr("lr is 0.003 here and 0.01 there"));
+  EXPECT_EQ(at_ann.why.code, ec::agreement_mismatch);
+  EXPECT_THAT(at_ann.why.detail, HasSubstr("lr is 0.01 here and 0.003 there"));
+  // Also an end that would not look reads it from where it stands.
+  auto told = handshake{setup_of(1, true)}.on_message(at_bob.send.at(0));
+  EXPECT_EQ(told.why.code, ec::agreement_mismatch);
+  EXPECT_THAT(told.why.detail, HasSubstr("lr is 0.01 here and 0.003 there"));
+}
+
+TEST(Handshake, WhoDoesNotKnowTheRunIsNotToldItsOptions) {
+  handshake bob{setup_with(2, false, {2, agreement_of("0.00123")})};
+  auto all = bob.hello();
+  auto answer = bob.on_message(handshake{setup_of(1, true, "guessed")}.hello());
+  EXPECT_EQ(answer.why.code, ec::wrong_run);
+  for (const auto& message : answer.send)
+    all += message;
+  EXPECT_EQ(all.find("0.00123"), std::string::npos);
+}
+
+TEST(Handshake, AnAgreementThatTheProofDoesNotCoverIsRefused) {
+  handshake ann{setup_with(1, true, {1, agreement_of("0.003")})};
+  handshake bob{setup_with(2, false, {2, agreement_of("0.003")})};
+  (void)bob.on_message(ann.hello());
+  proto::HandshakeMessage proof;
+  ASSERT_TRUE(proof.ParseFromString(ann.on_message(bob.hello()).send.at(0)));
+  proof.mutable_proof()->clear_agreement();
+  expect_refused(bob.on_message(proof.SerializeAsString()), ec::bad_signature);
+}
+
+TEST(Handshake, ASecondProcessWithOurIdentityIsToldFromOurselves) {
+  handshake here{setup_with(1, false, {1, nullptr})};
+  auto step = here.on_message(handshake{setup_with(1, true, {2, nullptr})}.hello());
+  EXPECT_EQ(step.why.code, ec::duplicate_identity);
+  EXPECT_THAT(step.why.detail, HasSubstr("another process uses this identity"));
+}
+
+TEST(Handshake, AnAgreementAsLargeAsCanBeFitsIntoAMessage) {
+  auto largest = std::make_shared<run_agreement>();
+  for (int i = 0; i < 10; ++i)
+    (void)largest->add(
+      {"f" + std::to_string(i), std::string(run_agreement::text_bytes_max, 'x'), ""});
+  auto left = run_agreement::bytes_max - largest->encode().size();
+  ASSERT_TRUE(largest->add({"rest", std::string(left - 10, 'x'), ""}));
+  ASSERT_EQ(largest->encode().size(), run_agreement::bytes_max);
+  handshake ann{setup_with(1, true, {1, largest})};
+  handshake bob{setup_with(2, false, {2, largest})};
+  (void)bob.on_message(ann.hello());
+  EXPECT_TRUE(bob.on_message(ann.on_message(bob.hello()).send.at(0)).peer);
 }
 
 TEST(Handshake, AnotherRunIsRefused) {

@@ -97,6 +97,28 @@ TEST(SimNetwork, RefusesWhomTheRealOneRefuses) {
   EXPECT_EQ(s.dial(0, 9), ec::unreachable);
 }
 
+TEST(SimNetwork, RefusesPeersWithOtherOptions) {
+  sim_swarm s{{}, 1};
+  auto add = [&](std::uint64_t seed, const std::string& lr) {
+    auto agreement = std::make_shared<run_agreement>();
+    EXPECT_TRUE(agreement->add({"lr", lr, ""}));
+    auto self = identity::from_seed(seed);
+    auto node = s.net.add_node("demo", {self->id(), self->key(), {}, false}, agreement);
+    (void)s.net.transport_of(node)->listen(
+      {}, [&s, node](std::shared_ptr<link> l) { s.adopt(node, std::move(l)); });
+    s.seen.resize(node + 1);
+    return node;
+  };
+  auto ann = add(11, "0.1");
+  auto bob = add(12, "0.1");
+  auto eve = add(13, "0.2");
+  EXPECT_EQ(s.dial(ann, bob), ec::none);
+  EXPECT_EQ(s.dial(ann, eve), ec::agreement_mismatch);
+  EXPECT_EQ(s.dial(eve, 0), ec::none) << "who has none links with everybody";
+  EXPECT_EQ(s.seen[ann].links[0]->claims().instance, bob + 1);
+  EXPECT_NE(s.seen[ann].links[0]->claims().agreement, nullptr);
+}
+
 TEST(SimNetwork, APartitionHoldsEverythingUntilItHeals) {
   sim_swarm s{{}};
   ASSERT_EQ(s.dial(0, 1), ec::none);

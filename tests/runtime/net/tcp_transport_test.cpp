@@ -467,5 +467,64 @@ TEST(TcpTransport, StoppingEndsLinksAndDialsAndNothingIsCalledLater) {
   ann.reset();
 }
 
+// -- the agreement -------------------------------------------------------------------------------
+
+std::function<void(tcp_transport_config&)> with_rate(const std::string& lr) {
+  run_agreement agreement;
+  EXPECT_TRUE(agreement.add({"lr", lr, lr}));
+  return [shared = std::make_shared<const run_agreement>(agreement)](tcp_transport_config& c) {
+    c.agreement = shared;
+  };
+}
+
+TEST(TcpTransport, PeersWithOtherOptionsAreRefusedAndBothOperatorsReadBothValues) {
+  std::vector<std::string> at_ann;
+  std::vector<std::string> at_bob;
+  journal told;
+  auto telling = [&](const std::string& lr, std::vector<std::string>& to) {
+    return [&, lr](tcp_transport_config& c) {
+      with_rate(lr)(c);
+      c.events.disagreed = [&](const endpoint& where, bool outbound, const failure& why) {
+        told.note(
+          [&] { to.push_back((outbound ? "to " : "from ") + where.host + ": " + why.detail); });
+      };
+    };
+  };
+  peer ann{1, "demo", telling("0.01", at_ann)};
+  peer bob{2, "demo", telling("0.003", at_bob)};
+  auto dialled = ann.dial(bob.listen());
+  ASSERT_FALSE(dialled.ok());
+  EXPECT_EQ(dialled.error().code, ec::agreement_mismatch);
+  ASSERT_TRUE(told.wait([&] { return at_ann.size() == 1 && at_bob.size() == 1; }));
+  EXPECT_TRUE(at_ann[0].starts_with("to 127.0.0.1: lr is 0.01 here and 0.003 there")) << at_ann[0];
+  EXPECT_TRUE(at_bob[0].starts_with("from 127.0.0.1: lr is 0.003 here and 0.01 there"))
+    << at_bob[0];
+  EXPECT_TRUE(bob.waits_for_refusal(ec::agreement_mismatch));
+}
+
+TEST(TcpTransport, LinksKnowWhatThePeerSaysOfItself) {
+  peer ann{1, "demo", with_rate("0.01")};
+  peer bob{2, "demo"};
+  auto link = ann.dial(bob.listen());
+  ASSERT_TRUE(link.ok()) << to_string(link.error());
+  ASSERT_TRUE(bob.seen.wait([&] { return bob.links.size() == 1; }));
+  EXPECT_EQ((*link)->claims().agreement, nullptr);
+  ASSERT_NE(bob.links[0]->claims().agreement, nullptr);
+  EXPECT_EQ(bob.links[0]->claims().agreement->find("lr")->value, "0.01");
+  EXPECT_NE((*link)->claims().instance, 0U);
+  EXPECT_NE((*link)->claims().instance, bob.links[0]->claims().instance);
+}
+
+TEST(TcpTransport, APeerThatIsClosedForItsIdentityIsToldWhy) {
+  peer ann{1};
+  peer bob{2};
+  ASSERT_TRUE(ann.dial(bob.listen()).ok());
+  ASSERT_TRUE(bob.seen.wait([&] { return bob.links.size() == 1; }));
+  bob.links[0]->close({ec::duplicate_identity, "give each its own"});
+  ASSERT_TRUE(ann.seen.wait([&] { return !ann.closed.empty(); }));
+  EXPECT_EQ(ann.closed[0].code, ec::duplicate_identity);
+  EXPECT_NE(ann.closed[0].detail.find("give each its own"), std::string::npos);
+}
+
 } // namespace
 } // namespace waggle::net

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "runtime/agreement/run_agreement.hpp"
+#include "runtime/core/endpoint.hpp"
+
+namespace waggle {
+
+/// What handshakes teach a peer about the run that it joins. Thread-safe: the I/O thread tells, the
+/// main thread asks.
+class join_watch {
+public:
+  explicit join_watch(std::vector<endpoint> initial_peers)
+    : unheard_(initial_peers.begin(), initial_peers.end()) {}
+
+  /// A link was made; null: with a peer that has no agreement.
+  void linked(const std::shared_ptr<const run_agreement>& theirs);
+  /// The options keep us from this address.
+  void disagreed(const endpoint& where, const failure& why);
+
+  /// The last refusal, once every initial peer has refused our options and nobody has taken them.
+  [[nodiscard]] std::optional<failure> refused_by_all() const;
+  /// An agreement that was met for the first time; each once, and no more than a few.
+  [[nodiscard]] std::shared_ptr<const run_agreement> take_news();
+
+private:
+  mutable std::mutex mutex_;
+  std::set<endpoint> unheard_; // initial peers that did not refuse
+  bool linked_ = false;
+  std::optional<failure> refused_;
+  std::set<digest> met_;
+  std::vector<std::shared_ptr<const run_agreement>> news_;
+};
+
+} // namespace waggle

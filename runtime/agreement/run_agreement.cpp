@@ -1,0 +1,144 @@
+#include "runtime/agreement/run_agreement.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+#include "runtime/core/byte_io.hpp"
+#include "runtime/crypto/digest.hpp"
+
+namespace waggle {
+
+namespace {
+
+using text_size = std::uint16_t;
+constexpr std::size_t named_max = 2; // fields in one sentence
+constexpr std::size_t shown_bytes_max = 100;
+
+bool is_name(std::string_view text) {
+  return !text.empty() && text.size() <= run_agreement::name_bytes_max
+         && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+              return std::islower(c) != 0 || std::isdigit(c) != 0 || c == '-';
+            });
+}
+
+/// Can be shown in one line. Bytes above ASCII are those of other alphabets.
+bool is_line(std::string_view text) {
+  return text.size() <= run_agreement::text_bytes_max
+         && std::none_of(text.begin(), text.end(),
+                         [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+}
+
+std::size_t bytes_of(const agreed_field& f) {
+  return 3 * sizeof(text_size) + f.name.size() + f.value.size() + f.option.size();
+}
+
+void put_text(byte_writer& out, std::string_view text) {
+  out.put(static_cast<text_size>(text.size())).put_raw(text);
+}
+
+std::string get_text(byte_reader& in) {
+  auto size = in.get<text_size>();
+  return std::string{in.get_raw(size)};
+}
+
+std::string shown(const agreed_field* field, std::string_view where) {
+  if (field == nullptr)
+    return "not said " + std::string{where};
+  auto value = field->value;
+  if (value.size() > shown_bytes_max)
+    value.replace(shown_bytes_max, std::string::npos, "…");
+  return value + " " + std::string{where};
+}
+
+bool differ(const agreed_field* a, const agreed_field* b) {
+  if (a == nullptr || b == nullptr)
+    return a != b;
+  return a->value != b->value && !a->value.empty() && !b->value.empty();
+}
+
+} // namespace
+
+status run_agreement::add(agreed_field field) {
+  auto bad = [](std::string why) { return failure{ec::bad_config, std::move(why)}; };
+  if (!is_name(field.name))
+    return bad("a field of the run's agreement has a name out of its limits");
+  if (!is_line(field.value) || !is_line(field.option))
+    return bad("--" + field.name + " is longer than " + std::to_string(text_bytes_max)
+               + " bytes, or holds a control character: other peers cannot be told");
+  if (find(field.name) != nullptr)
+    return bad("the run's agreement names " + field.name + " twice");
+  if (fields_.size() == fields_max || bytes_ + bytes_of(field) > bytes_max)
+    return bad("the options that all peers must have alike are longer than "
+               + std::to_string(bytes_max) + " bytes together: other peers cannot be told");
+  bytes_ += bytes_of(field);
+  fields_.push_back(std::move(field));
+  return done{};
+}
+
+const agreed_field* run_agreement::find(std::string_view name) const {
+  auto found = std::find_if(fields_.begin(), fields_.end(),
+                            [&](const agreed_field& f) { return f.name == name; });
+  return found == fields_.end() ? nullptr : &*found;
+}
+
+digest run_agreement::hash() const {
+  byte_writer out;
+  for (const auto& f : fields_) {
+    put_text(out, f.name);
+    put_text(out, f.value);
+  }
+  return sha256(out.text());
+}
+
+std::string run_agreement::encode() const {
+  byte_writer out;
+  out.put(static_cast<text_size>(fields_.size()));
+  for (const auto& f : fields_) {
+    put_text(out, f.name);
+    put_text(out, f.value);
+    put_text(out, f.option);
+  }
+  return out.take();
+}
+
+result<run_agreement> run_agreement::decode(std::string_view bytes) {
+  failure bad{ec::malformed, "these bytes are no agreement"};
+  if (bytes.size() > bytes_max)
+    return bad;
+  byte_reader in{bytes};
+  run_agreement out;
+  for (auto left = in.get<text_size>(); left > 0; --left) {
+    agreed_field field;
+    field.name = get_text(in);
+    field.value = get_text(in);
+    field.option = get_text(in);
+    if (!in.ok() || !out.add(std::move(field)))
+      return bad;
+  }
+  if (!in.ok() || in.left() > 0)
+    return bad;
+  return out;
+}
+
+std::optional<std::string> disagreement(const run_agreement& here, const run_agreement& there) {
+  std::string sentence;
+  std::size_t count = 0;
+  auto compare = [&](const agreed_field* ours, const agreed_field* theirs) {
+    if (!differ(ours, theirs) || ++count > named_max)
+      return;
+    sentence += (count > 1 ? ", " : "") + (ours != nullptr ? ours : theirs)->name + " is "
+                + shown(ours, "here") + " and " + shown(theirs, "there");
+  };
+  for (const auto& ours : here.fields())
+    compare(&ours, there.find(ours.name));
+  for (const auto& theirs : there.fields())
+    if (here.find(theirs.name) == nullptr)
+      compare(nullptr, &theirs);
+  if (count == 0)
+    return std::nullopt;
+  if (count > named_max)
+    sentence += ", and " + std::to_string(count - named_max) + " more";
+  return sentence + "; start it with the run's options (the join line prints them)";
+}
+
+} // namespace waggle

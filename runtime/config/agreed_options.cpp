@@ -1,0 +1,79 @@
+#include "runtime/config/agreed_options.hpp"
+
+#include <algorithm>
+
+#include "runtime/config/agreed_values.hpp"
+
+namespace waggle {
+
+namespace {
+
+bool belongs(const option_spec& spec, const std::vector<std::string>& groups) {
+  return spec.agreed && std::find(groups.begin(), groups.end(), spec.group) != groups.end();
+}
+
+status add_options(run_agreement& to, const run_options& options,
+                   const std::vector<std::string>& groups) {
+  const run_options defaults;
+  for (const auto& spec : option_table()) {
+    if (!belongs(spec, groups))
+      continue;
+    agreed_field field{spec.name, spec.agreed(options), {}};
+    if (field.value.empty() || field.value != spec.agreed(defaults)) {
+      auto given = options.given.find(spec.name);
+      field.option = given != options.given.end() ? given->second : field.value;
+    }
+    if (auto added = to.add(std::move(field)); !added)
+      return added;
+  }
+  return done{};
+}
+
+} // namespace
+
+result<run_agreement> training_agreement(const run_options& options, std::uint32_t protocol) {
+  run_agreement all;
+  // No option sets betas and epsilon, but another version may choose others.
+  for (auto field :
+       {agreed_field{"protocol", std::to_string(protocol), {}},
+        {"strategy", "collaborative", {}},
+        {"betas", agreed::text_of(options.beta1) + " " + agreed::text_of(options.beta2), {}},
+        {"epsilon", agreed::text_of(options.epsilon), {}}})
+    if (auto added = all.add(std::move(field)); !added)
+      return added.error();
+  if (auto added = add_options(all, options, {"training", "averaging"}); !added)
+    return added.error();
+  return all;
+}
+
+result<run_agreement> averaging_agreement(const run_options& options, std::uint32_t protocol) {
+  run_agreement all;
+  for (auto field :
+       {agreed_field{"protocol", std::to_string(protocol), {}}, {"strategy", "average", {}}})
+    if (auto added = all.add(std::move(field)); !added)
+      return added.error();
+  if (auto added = add_options(all, options, {"averaging", "average"}); !added)
+    return added.error();
+  return all;
+}
+
+bool says_agreed(const run_options& options) {
+  return std::any_of(options.given.begin(), options.given.end(), [](const auto& given) {
+    const auto* spec = find_option(given.first);
+    return spec != nullptr && belongs(*spec, {"training", "averaging"});
+  });
+}
+
+std::vector<std::pair<std::string, std::string>> options_of(const run_agreement& agreement) {
+  std::vector<std::pair<std::string, std::string>> found;
+  for (const auto& field : agreement.fields()) {
+    const auto* spec = find_option(field.name);
+    run_options scratch;
+    if (!field.option.empty() && spec != nullptr && spec->agreed
+        && spec->set(scratch, field.option))
+      found.emplace_back(field.name, field.option);
+  }
+  return found;
+}
+
+} // namespace waggle

@@ -1,0 +1,220 @@
+// The line that a peer prints, run as it stands; and peers that were started with other options.
+
+#include <unistd.h>
+
+#include "tests/processes/peer.hpp"
+
+namespace waggle::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A small model that every epoch takes some milliseconds to learn from.
+const std::vector<std::string> small{"--run-id",
+                                     "agreed",
+                                     "--model",
+                                     "mlp",
+                                     "--width",
+                                     "16",
+                                     "--layers",
+                                     "1",
+                                     "--lr",
+                                     "1e-3",
+                                     "--target-batch-size",
+                                     "32",
+                                     "--matchmaking-time",
+                                     "300ms",
+                                     "--step-interval",
+                                     "10ms",
+                                     "--micro-batch",
+                                     "4",
+                                     "--bandwidth",
+                                     "10MiB",
+                                     "--auxiliary",
+                                     "false"};
+
+std::vector<std::string> with(std::vector<std::string> command,
+                              const std::vector<std::string>& more) {
+  command.insert(command.end(), more.begin(), more.end());
+  return command;
+}
+
+/// The last line of the start-up block.
+std::string join_line_of(const peer& who) {
+  auto text = who.log();
+  auto at = text.find("join with:\n");
+  auto begin = at == std::string::npos ? at : at + 11;
+  auto end = text.find('\n', begin);
+  return begin == std::string::npos || end == std::string::npos ? ""
+                                                                : text.substr(begin, end - begin);
+}
+
+/// What a shell makes of `line` in an empty folder, with this build's program first on the PATH.
+class shell_peer {
+public:
+  shell_peer(const scratch_folder& folder, const std::string& name, const std::string& line)
+    : log_(folder.path() / (name + ".log")) {
+    auto bin = folder.path() / (name + "-bin");
+    auto home = folder.path() / name;
+    fs::create_directories(bin);
+    fs::create_directories(home);
+    fs::create_symlink(WAGGLE_PROGRAM, bin / "waggle");
+    auto started = child_process::start(
+      {"/bin/sh", "-c",
+       "cd '" + home.string() + "' && PATH='" + bin.string() + "':$PATH && exec " + line},
+      log_);
+    if (started)
+      process_.emplace(std::move(*started));
+  }
+  [[nodiscard]] std::string log() const { return content_of(log_); }
+  [[nodiscard]] std::optional<endpoint> address() const {
+    auto text = log();
+    auto at = text.find("listening on 0.0.0.0:");
+    auto end = text.find('\n', at);
+    if (at == std::string::npos || end == std::string::npos)
+      return std::nullopt;
+    auto parsed = parse_endpoint("127.0.0.1:" + text.substr(at + 21, end - at - 21));
+    return parsed ? std::optional{*parsed} : std::nullopt;
+  }
+
+private:
+  fs::path log_;
+  std::optional<child_process> process_;
+};
+
+nlohmann::json status_of(const endpoint& where) {
+  auto answer = net::http_get(where, "/api/v1/status", 5s);
+  return answer ? nlohmann::json::parse(answer->body, nullptr, false) : nlohmann::json{};
+}
+
+/// Nothing while the model is not there yet.
+std::optional<std::uint64_t> epoch_of(const nlohmann::json& status) {
+  if (!status.is_object() || !status.contains("epoch") || !status["epoch"].is_number())
+    return std::nullopt;
+  return status["epoch"].get<std::uint64_t>();
+}
+
+class AgreementOfProcesses : public ::testing::Test {
+protected:
+  scratch_folder folder;
+};
+
+TEST_F(AgreementOfProcesses, TheJoinLineAsItStandsMakesAPeerThatTrainsInStep) {
+  peer first{folder, "first", with({"train", "--epochs", "150", "--linger", "5m"}, small)};
+  auto where = first.await_address();
+  ASSERT_TRUE(eventually([&] { return !join_line_of(first).empty(); })) << first.log();
+  auto line = join_line_of(first);
+  for (const char* own :
+       {"micro-batch", "bandwidth", "auxiliary", "step-interval", "matchmaking", "linger"})
+    EXPECT_EQ(line.find(own), std::string::npos) << line;
+  shell_peer second{folder, "second", line};
+  ASSERT_TRUE(eventually([&] { return second.address().has_value(); })) << second.log();
+  // Both end with the run's last epoch, on the same parameters; the second peer's are its own work,
+  // too.
+  nlohmann::json ours;
+  nlohmann::json theirs;
+  auto ended = [&] {
+    ours = status_of(where);
+    theirs = status_of(*second.address());
+    return epoch_of(ours) == 150U && epoch_of(theirs) == 150U;
+  };
+  ASSERT_TRUE(eventually(ended, 120s)) << second.log() << first.log();
+  EXPECT_EQ(ours["parameters"], theirs["parameters"]);
+  EXPECT_GE(theirs["rounds"]["complete"].get<int>(), 2) << second.log();
+}
+
+TEST_F(AgreementOfProcesses, AnotherRateIsRefusedWithBothValuesAtBothEnds) {
+  peer first{folder, "first", with({"train"}, small)};
+  auto where = to_string(first.await_address());
+  auto other = with({"train", "--initial-peers", where}, small);
+  *(std::find(other.begin(), other.end(), "1e-3")) = "0.01";
+  peer second{folder, "second", other};
+  EXPECT_EQ(second.await_exit(20s), 2) << second.log();
+  EXPECT_NE(
+    second.log().find("waggle: refused by all --initial-peers: lr is 0.01 here and 0.001 "
+                      "there; start it with the run's options (the join line prints them)\n"),
+    std::string::npos)
+    << second.log();
+  EXPECT_TRUE(eventually(
+    [&] { return first.log().find("lr is 0.001 here and 0.01 there") != std::string::npos; }))
+    << first.log();
+  EXPECT_TRUE(first.runs());
+}
+
+TEST_F(AgreementOfProcesses, ANodeWithTheOptionsPrintsTheLineAndRefusesOthers) {
+  peer node{folder, "node", {"node", "--run-id", "agreed", "--lr", "1e-3", "--elements"}};
+  EXPECT_EQ(node.await_exit(20s), 2) << "it takes what the run agrees on, and no more";
+  peer bootstrap{folder,
+                 "bootstrap",
+                 {"node", "--run-id", "agreed", "--model", "mlp", "--width", "16", "--layers", "1",
+                  "--lr", "1e-3", "--target-batch-size", "32"}};
+  auto where = to_string(bootstrap.await_address());
+  ASSERT_TRUE(eventually([&] { return !join_line_of(bootstrap).empty(); })) << bootstrap.log();
+  EXPECT_NE(
+    join_line_of(bootstrap).find(" --target-batch-size 32 --model mlp --layers 1 --width 16 "
+                                 "--lr 1e-3"),
+    std::string::npos)
+    << join_line_of(bootstrap);
+  shell_peer joined{folder, "joined", join_line_of(bootstrap)};
+  ASSERT_TRUE(eventually([&] { return joined.address().has_value(); })) << joined.log();
+  EXPECT_TRUE(eventually([&] { return epoch_of(status_of(*joined.address())).value_or(0) >= 2; }))
+    << joined.log();
+  auto other = with({"train", "--initial-peers", where}, small);
+  *(std::find(other.begin(), other.end(), "1e-3")) = "0.01";
+  peer refused{folder, "refused", other};
+  EXPECT_EQ(refused.await_exit(20s), 2) << refused.log();
+}
+
+TEST_F(AgreementOfProcesses, ANodeWithoutOptionsLearnsTheLineFromTheFirstTrainer) {
+  peer node{folder, "node", {"node", "--run-id", "agreed"}};
+  auto where = to_string(node.await_address());
+  peer first{folder, "first", with({"train", "--initial-peers", where}, small)};
+  auto line = "waggle train --run-id agreed --initial-peers " + where
+              + " --listen 0.0.0.0:0 --announce 127.0.0.1:0 --target-batch-size 32 --model mlp "
+                "--layers 1 --width 16 --lr 1e-3\n";
+  EXPECT_TRUE(eventually([&] { return node.log().find(line) != std::string::npos; }))
+    << node.log() << first.log();
+}
+
+TEST_F(AgreementOfProcesses, ASecondProcessWithAnIdentityIsRefusedAndTheFirstGoesOn) {
+  peer node{folder, "node", {"node", "--run-id", "agreed"}};
+  auto where = to_string(node.await_address());
+  auto key = (folder.path() / "key.pem").string();
+  std::vector<std::string> command{"node", "--run-id",        "agreed", "--identity",
+                                   key,    "--initial-peers", where};
+  peer first{folder, "first", command};
+  ASSERT_TRUE(
+    eventually([&] { return metric(first.await_address(), "waggle_network_connections") >= 1; }))
+    << first.log();
+  peer second{folder, "second", command};
+  EXPECT_TRUE(eventually([&] {
+    return second.log().find("another process uses this identity: give each its own --data-dir")
+           != std::string::npos;
+  }))
+    << second.log() << node.log();
+  EXPECT_TRUE(
+    eventually([&] { return metric(first.await_address(), "waggle_network_connections") >= 1; }))
+    << first.log();
+  EXPECT_EQ(node.log().find("lost peer"), std::string::npos) << node.log();
+  // Whoever would join through the first itself ends.
+  peer third{folder,
+             "third",
+             {"node", "--run-id", "agreed", "--identity", key, "--initial-peers",
+              to_string(first.await_address())}};
+  EXPECT_EQ(third.await_exit(20s), 2) << third.log();
+  EXPECT_NE(third.log().find("waggle: refused by all --initial-peers: another process uses this "
+                             "identity"),
+            std::string::npos)
+    << third.log();
+  // Gone and started again, it is let in as if nothing had been.
+  second.signal(SIGKILL);
+  first.signal(SIGKILL);
+  EXPECT_TRUE(first.await_signal());
+  peer again{folder, "again", command};
+  EXPECT_TRUE(
+    eventually([&] { return metric(again.await_address(), "waggle_network_connections") >= 1; }))
+    << again.log() << node.log();
+}
+
+} // namespace
+} // namespace waggle::testing

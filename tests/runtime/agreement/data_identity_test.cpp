@@ -1,0 +1,73 @@
+#include "runtime/agreement/data_identity.hpp"
+
+#include <cstdlib>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace waggle {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::StartsWith;
+
+class DataIdentity : public ::testing::Test {
+protected:
+  DataIdentity() {
+    auto pattern = (fs::temp_directory_path() / "waggle-data-XXXXXX").string();
+    folder_ = ::mkdtemp(pattern.data());
+  }
+  ~DataIdentity() override {
+    std::error_code error;
+    fs::remove_all(folder_, error);
+  }
+
+  /// A data set of these files: name, size.
+  fs::path make(const std::string& name,
+                const std::vector<std::pair<std::string, std::size_t>>& files) const {
+    auto path = folder_ / name;
+    fs::create_directories(path);
+    for (const auto& [file, size] : files)
+      std::ofstream{path / file} << std::string(size, 'x');
+    return path;
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(DataIdentity, DoesNotDependOnWhereTheFilesLie) {
+  auto a = make("a", {{"one.txt", 100}, {"two.txt", 200}});
+  auto b = make("b", {{"two.txt", 200}, {"one.txt", 100}});
+  EXPECT_EQ(data_identity(a, 10), data_identity(b, 10));
+  EXPECT_THAT(data_identity(a, 10), StartsWith("2 files of 300 bytes, "));
+  EXPECT_EQ(data_identity(a / "one.txt", 10), data_identity(b / "one.txt", 10));
+  EXPECT_EQ(data_identity(a / "one.txt", 10), "one.txt of 100 bytes");
+}
+
+TEST_F(DataIdentity, DependsOnNamesAndSizes) {
+  auto base = data_identity(make("a", {{"one", 100}, {"two", 200}}), 10);
+  EXPECT_NE(base, data_identity(make("b", {{"one", 200}, {"two", 100}}), 10));
+  EXPECT_NE(base, data_identity(make("c", {{"one", 100}, {"three", 200}}), 10));
+  EXPECT_NE(base, data_identity(make("d", {{"one", 100}, {"two", 200}, {"x", 10}}), 10));
+}
+
+TEST_F(DataIdentity, LeavesOutWhatIsNotLearnedFrom) {
+  auto base = data_identity(make("a", {{"one", 100}, {"two", 200}}), 65);
+  auto more = make("b", {{"one", 100}, {"two", 200}, {"short", 64}});
+  fs::create_symlink(more / "one", more / "link");
+  fs::create_directory(more / "folder");
+  EXPECT_EQ(data_identity(more, 65), base);
+}
+
+TEST_F(DataIdentity, IsEmptyWhereThereIsNothing) {
+  EXPECT_EQ(data_identity(folder_ / "none", 1), "");
+  EXPECT_EQ(data_identity(make("empty", {}), 1), "");
+}
+
+TEST_F(DataIdentity, CanAlwaysBeShownInOneLine) {
+  EXPECT_EQ(data_identity(make("a", {{"b\nc", 10}}), 1), "b?c of 10 bytes");
+}
+
+} // namespace
+} // namespace waggle

@@ -1,0 +1,175 @@
+#include "runtime/config/agreed_options.hpp"
+
+#include <cstdlib>
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace waggle {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+using values = std::map<std::string, std::string>;
+
+run_options options_with(const values& given) {
+  settings flags;
+  for (const auto& [name, value] : given)
+    flags[name] = {value, "--" + name};
+  auto options = resolve({}, {}, flags);
+  EXPECT_TRUE(options) << options.error().detail;
+  return options ? *options : run_options{};
+}
+
+run_agreement training(const values& given) {
+  auto agreement = training_agreement(options_with(given), 2);
+  EXPECT_TRUE(agreement) << agreement.error().detail;
+  return agreement ? *agreement : run_agreement{};
+}
+
+run_agreement averaging(const values& given) {
+  auto agreement = averaging_agreement(options_with(given), 2);
+  EXPECT_TRUE(agreement) << agreement.error().detail;
+  return agreement ? *agreement : run_agreement{};
+}
+
+std::string difference(const values& here, const values& there) {
+  return disagreement(training(here), training(there)).value_or("");
+}
+
+TEST(AgreedOptions, EachThatShapesTheTrainingIsCompared) {
+  const std::vector<values> others = {
+    {{"target-batch-size", "512"}},
+    {{"epochs", "7"}},
+    {{"model", "mlp"}},
+    {{"layers", "3"}},
+    {{"width", "128"}},
+    {{"heads", "2"}},
+    {{"context", "65"}},
+    {{"optimizer", "adam"}},
+    {{"lr", "0.0030000001"}}, // beyond six decimals
+    {{"weight-decay", "0.1"}},
+    {{"codec", "float16"}},
+    {{"aggregator", "median"}},
+    {{"min-contributors", "2"}},
+    {{"target-group-size", "8"}},
+    {{"min-vector-size", "9"}},
+    {{"group-bits", "auto"}},
+    {{"group-bits", "01"}},
+    {{"part-size", "64KiB"}},
+  };
+  for (const auto& other : others) {
+    const auto& name = other.begin()->first;
+    EXPECT_THAT(difference({}, other), HasSubstr(name + " is ")) << name;
+  }
+  EXPECT_THAT(difference({{"aggregator", "krum"}}, {{"aggregator", "krum"}, {"faulty-max", "1"}}),
+              HasSubstr("faulty-max is 0 here and 1 there"));
+  EXPECT_THAT(difference({{"epochs", "9"}}, {{"epochs", "9"}, {"schedule", "warmup-cosine"}}),
+              HasSubstr("schedule is constant here and warmup-cosine there"));
+  EXPECT_THAT(difference({{"epochs", "9"}}, {{"epochs", "9"}, {"warmup-epochs", "3"}}),
+              HasSubstr("warmup-epochs is 0 here and 3 there"));
+  EXPECT_THAT(difference({{"optimizer", "sgd"}}, {{"optimizer", "sgd"}, {"momentum", "0.9"}}),
+              HasSubstr("momentum is 0 here and 0.9 there"));
+}
+
+TEST(AgreedOptions, WhatIsAPeersOwnIsNotCompared) {
+  values own{{"listen", "127.0.0.1:0"},
+             {"bandwidth", "1MiB"},
+             {"micro-batch", "4"},
+             {"device", "cpu"},
+             {"threads", "3"},
+             {"step-interval", "1s"},
+             {"averaging-timeout", "9s"},
+             {"matchmaking-time", "1s"},
+             {"stall-timeout", "2s"},
+             {"auxiliary", "true"},
+             {"error-feedback", "true"},
+             {"shared-memory", "false"},
+             {"seed", "4"},
+             {"resume", "false"},
+             {"log-level", "debug"}};
+  EXPECT_EQ(difference({}, own), "");
+  EXPECT_FALSE(says_agreed(options_with(own)));
+  EXPECT_TRUE(says_agreed(options_with({{"lr", "0.1"}})));
+}
+
+TEST(AgreedOptions, AValueHasOneSpelling) {
+  EXPECT_EQ(difference({{"lr", "3e-3"}}, {{"lr", "0.00300"}}), "");
+  EXPECT_EQ(difference({{"part-size", "64KiB"}}, {{"part-size", "65536"}}), "");
+  EXPECT_EQ(difference({{"group-bits", "01"}}, {{"group-bits", "10"}}), "")
+    << "which bucket to begin in is each peer's own matter";
+}
+
+TEST(AgreedOptions, OfADataSetTheFilesCountAndNotTheirPath) {
+  auto pattern = (std::filesystem::temp_directory_path() / "waggle-agreed-XXXXXX").string();
+  std::filesystem::path folder = ::mkdtemp(pattern.data());
+  for (const char* name : {"a", "b", "c"}) {
+    std::filesystem::create_directory(folder / name);
+    std::ofstream{folder / name / "text"} << std::string(*name == 'c' ? 300 : 200, 'x');
+  }
+  auto at = [&](const char* name) { return values{{"data", (folder / name).string()}}; };
+  EXPECT_EQ(difference(at("a"), at("b")), "");
+  EXPECT_THAT(difference(at("a"), at("c")),
+              HasSubstr("data is text of 200 bytes here and text of 300 bytes there"));
+  EXPECT_THAT(difference(at("a"), {}), HasSubstr("and synthetic there"));
+  // A peer that has no data knows the path that others are told, and leaves the rest to them.
+  EXPECT_EQ(difference(at("none"), at("a")), "");
+  EXPECT_THAT(options_of(training(at("none"))),
+              ElementsAre(Pair("data", (folder / "none").string())));
+  std::filesystem::remove_all(folder);
+}
+
+TEST(AgreedOptions, LeadBackToTheCommandLineWithoutDefaultsAndWithoutAPeersOwn) {
+  EXPECT_THAT(options_of(training({})), IsEmpty());
+  EXPECT_THAT(options_of(training({{"lr", "3e-3"}, {"width", "64"}, {"micro-batch", "2"}})),
+              IsEmpty());
+  auto some =
+    training({{"lr", "1e-4"}, {"codec", "float16"}, {"part-size", "1MiB"}, {"bandwidth", "1MiB"}});
+  EXPECT_THAT(options_of(some),
+              ElementsAre(Pair("lr", "1e-4"), Pair("codec", "float16"), Pair("part-size", "1MiB")));
+  values again;
+  for (const auto& [name, value] : options_of(some))
+    again[name] = value;
+  EXPECT_EQ(training(again), some);
+}
+
+TEST(AgreedOptions, WhatAPeerMadeUpReachesNoCommandLine) {
+  run_agreement made_up;
+  for (auto field : {agreed_field{"lr", "1", "fast"},
+                     {"identity", "x", "x"},
+                     {"nothing", "x", "x"},
+                     {"epochs", "3", "3"}})
+    ASSERT_TRUE(made_up.add(field));
+  EXPECT_THAT(options_of(made_up), ElementsAre(Pair("epochs", "3")));
+}
+
+TEST(AgreedOptions, TrainersAndAveragersDoNotLink) {
+  auto why = disagreement(training({}), averaging({}));
+  ASSERT_TRUE(why);
+  EXPECT_THAT(*why, HasSubstr("strategy is collaborative here and average there"));
+  EXPECT_THAT(disagreement(averaging({}), averaging({{"elements", "9"}})).value_or(""),
+              HasSubstr("elements is 1048576 here and 9 there"));
+  EXPECT_FALSE(disagreement(averaging({}), averaging({{"weight", "9"}, {"lr", "9"}})));
+}
+
+TEST(AgreedOptions, ThoseThatCannotBeToldAreRefusedAtTheStart) {
+  run_options options;
+  options.data = std::string(5'000, 'd');
+  options.given["data"] = options.data;
+  auto agreement = training_agreement(options, 2);
+  ASSERT_FALSE(agreement);
+  EXPECT_EQ(agreement.error().code, ec::bad_config);
+  EXPECT_THAT(agreement.error().detail, HasSubstr("--data"));
+}
+
+TEST(Resolve, AMicroBatchThatNobodyChoseFitsTheTarget) {
+  EXPECT_EQ(options_with({{"target-batch-size", "4"}}).micro_batch, 4U);
+  EXPECT_EQ(options_with({{"target-batch-size", "400"}}).micro_batch, run_options{}.micro_batch);
+}
+
+} // namespace
+} // namespace waggle
