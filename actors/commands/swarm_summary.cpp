@@ -95,7 +95,7 @@ std::optional<bool> swarm_summary::compare_parameters() const {
 std::vector<std::string> swarm_summary::differences(std::uint64_t epochs) const {
   std::map<std::string, std::size_t> peers_with; // parameters → peers at the end that have them
   for (const auto& p : peers)
-    if (!p.killed && p.last.epoch == epochs)
+    if (!p.killed && p.last.epoch == epochs && !p.last.parameters.empty())
       ++peers_with[p.last.parameters];
   auto most = std::max_element(peers_with.begin(), peers_with.end(),
                                [](const auto& a, const auto& b) { return a.second < b.second; });
@@ -171,7 +171,7 @@ std::string swarm_summary::text(std::size_t width) const {
   if (parameters_equal)
     promise(*parameters_equal, "all parameters are byte-equal at the end");
   else
-    out += "unknown all parameters are byte-equal: the peers were never seen at one epoch\n";
+    out += "unknown all parameters are byte-equal: the peers were not all seen at one epoch\n";
   std::uint64_t used = 0;
   std::uint64_t dropped = 0;
   double moved = 0;

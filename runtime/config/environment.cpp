@@ -81,9 +81,8 @@ std::vector<std::string> unknown_variables(const char* const* variables) {
                           + ", which is ignored; the nearest is " + nearest(shown(name), names));
   }
   if (!of_kubernetes.empty())
-    sentences.push_back(of_kubernetes
-                        + " of the environment is ignored: it is no option, but looks "
-                          "like what Kubernetes sets for a service called waggle");
+    sentences.push_back("no options, and ignored in the environment: " + of_kubernetes
+                        + " (Kubernetes sets such for a service called waggle)");
   return sentences;
 }
 

@@ -153,7 +153,8 @@ TEST_F(Program, MisspeltVariablesAreToldAndThoseOfKubernetesKeepNothingFromStart
   EXPECT_THAT(started.err, HasSubstr("waggle: warning: there is no option for the environment's "
                                      "WAGGLE_DATA_DIRR, which is ignored; the nearest is "
                                      "WAGGLE_DATA_DIR\n"));
-  EXPECT_THAT(started.err, HasSubstr("waggle: warning: WAGGLE_PORT, WAGGLE_SERVICE_HOST of"));
+  EXPECT_THAT(started.err,
+              HasSubstr("ignored in the environment: WAGGLE_PORT, WAGGLE_SERVICE_HOST (Kube"));
 }
 
 TEST_F(Program, RefusesMissingArguments) {
