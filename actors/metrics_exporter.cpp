@@ -4,6 +4,7 @@
 #include "actors/metrics_exporter.hpp"
 
 #include <cmath>
+#include <limits>
 
 #include <nlohmann/json.hpp>
 
@@ -24,10 +25,29 @@ json number_or_null(double value) {
   return std::isfinite(value) ? json(value) : json(nullptr);
 }
 
+/// What a trainer says before it has anything to say.
+training_status not_started() {
+  training_status s;
+  s.loss = s.first_loss = std::numeric_limits<double>::quiet_NaN();
+  return s;
+}
+
+/// The speed that this peer reported last; null before its first report.
+json reported_speed(const metrics_exporter_state& st, const node_context& ctx) {
+  for (const auto& peer : st.run.peers)
+    if (peer.who.id == ctx.record.id)
+      return number_or_null(peer.samples_per_second);
+  return nullptr;
+}
+
 json status_document(const metrics_exporter_state& st, const node_context& ctx,
                      const status_board& board, double uptime, double bandwidth) {
   const auto& t = st.training;
   auto of_training = [&](auto field) { return t ? json(field(*t)) : json(nullptr); };
+  /// 0 stands for a value that the peer does not have before it did something itself.
+  auto of_work = [&](double value, std::uint64_t work) {
+    return value == 0 && work == 0 ? json(nullptr) : number_or_null(value);
+  };
   json doc;
   doc["peer"] = to_string(ctx.record.id);
   doc["run"] = ctx.run_id;
@@ -36,8 +56,9 @@ json status_document(const metrics_exporter_state& st, const node_context& ctx,
   doc["epoch"] = of_training([](const auto& s) { return s.epoch.value(); });
   doc["global_epoch"] = st.run.global_epoch.value();
   doc["samples_toward_epoch"] = of_training([](const auto& s) { return s.samples_toward_epoch; });
-  doc["target_batch_size"] = of_training([](const auto& s) { return s.target_batch_size; });
-  doc["loss"] = t ? number_or_null(t->loss) : json(nullptr);
+  doc["target_batch_size"] =
+    t && t->target_batch_size > 0 ? json(t->target_batch_size) : json(nullptr);
+  doc["loss"] = t ? of_work(t->loss, t->steps) : json(nullptr);
   doc["first_loss"] = t ? number_or_null(t->first_loss) : json(nullptr);
   doc["samples"] = {{"used", t ? t->samples_used : 0}, {"dropped", t ? t->samples_dropped : 0}};
   doc["rounds"] = {
@@ -45,11 +66,14 @@ json status_document(const metrics_exporter_state& st, const node_context& ctx,
   doc["local_fallbacks"] = t ? t->local_fallbacks : 0;
   doc["state_downloads"] = t ? t->state_downloads : 0;
   doc["steps"] = t ? t->steps : 0;
-  doc["samples_per_second"] = of_training([](const auto& s) { return s.samples_per_second; });
-  doc["learning_rate"] = of_training([](const auto& s) { return s.learning_rate; });
+  doc["samples_per_second"] = t ? reported_speed(st, ctx) : json(nullptr);
+  doc["compute_samples_per_second"] = t ? of_work(t->samples_per_second, t->steps) : json(nullptr);
+  doc["learning_rate"] = t ? of_work(t->learning_rate, t->samples_used) : json(nullptr);
   doc["last_outcome"] = t ? t->last_outcome : "";
-  doc["parameters"] = of_training([](const auto& s) { return to_string(s.parameters); });
-  doc["bytes"] = {{"in", board.bytes_in()}, {"out", board.bytes_out()}};
+  doc["parameters"] =
+    t && !t->parameters.is_zero() ? json(to_string(t->parameters)) : json(nullptr);
+  doc["bytes"] = {
+    {"in", board.bytes_in()}, {"out", board.bytes_out()}, {"shared", board.bytes_shared()}};
   doc["bandwidth"] = bandwidth > 0 ? json(bandwidth) : json(nullptr); // bytes a second
   doc["peers"] = st.run.num_peers;
   doc["uptime_seconds"] = uptime;
@@ -65,7 +89,7 @@ json peers_document(const metrics_exporter_state& st, const node_context& ctx) {
     all.push_back({{"id", to_string(peer.who.id)},
                    {"addresses", addresses},
                    {"epoch", peer.epoch.value()},
-                   {"samples", peer.samples},
+                   {"samples_toward_epoch", peer.samples},
                    {"samples_per_second", number_or_null(peer.samples_per_second)},
                    {"self", peer.who.id == ctx.record.id},
                    {"connected", st.connected.count(peer.who.id) > 0}});
@@ -105,8 +129,11 @@ void refresh(self_pointer self, const node_context& ctx, status_board& board) {
 } // namespace
 
 metrics_exporter_impl::behavior_type metrics_exporter(self_pointer self, node_context ctx,
-                                                      std::shared_ptr<status_board> board) {
+                                                      std::shared_ptr<status_board> board,
+                                                      bool trains) {
   end_on_exception(self, ctx);
+  if (trains)
+    self->state.training = not_started();
   self->state.began = self->clock().now();
   refresh(self, ctx, *board);
   self->delayed_send(self, refresh_interval, refresh_documents{});

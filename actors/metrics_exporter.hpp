@@ -34,13 +34,19 @@ using metrics_exporter_impl = metrics_exporter_actor::extend<caf::reacts_to<refr
 /// /api/v1/status: {"peer","run","version","phase","epoch","global_epoch","samples_toward_epoch",
 /// "target_batch_size","loss","first_loss","samples":{"used","dropped"},
 /// "rounds":{"complete","shrunk","failed"},"local_fallbacks","state_downloads","steps",
-/// "samples_per_second","learning_rate","last_outcome","parameters","bytes":{"in","out"},"peers",
-/// "uptime_seconds"}; null where it is not known.
+/// "samples_per_second","compute_samples_per_second","learning_rate","last_outcome","parameters",
+/// "bytes":{"in","out","shared"},"bandwidth","peers","uptime_seconds"}; null where it is not known,
+/// or has no value yet. "samples_per_second" is the speed that this peer tells others, waits
+/// included, as in /api/v1/peers; "compute_samples_per_second" that of its passes alone.
+/// "bytes": on the wire, and through memory shared with peers on this host (both ways).
 /// /api/v1/peers:
-/// {"peers":[{"id","addresses","epoch","samples","samples_per_second","self","connected"}]}
+/// {"peers":[{"id","addresses","epoch","samples_toward_epoch","samples_per_second","self",
+/// "connected"}]}
+///
+/// `trains`: a trainer will report; until then the documents say that it starts.
 metrics_exporter_impl::behavior_type
 metrics_exporter(metrics_exporter_impl::stateful_pointer<metrics_exporter_state> self,
-                 node_context ctx, std::shared_ptr<status_board> board);
+                 node_context ctx, std::shared_ptr<status_board> board, bool trains);
 
 } // namespace waggle
 

@@ -70,8 +70,9 @@ net::net_events counting(const std::shared_ptr<metric_families>& metrics,
                                  static_cast<double>(bytes));
     board->count_bytes(outbound, bytes);
   };
-  events.shared = [metrics](bool outbound, std::size_t bytes) {
+  events.shared = [metrics, board](bool outbound, std::size_t bytes) {
     metrics->count_network_bytes(outbound ? "out" : "in", "shared", static_cast<double>(bytes));
+    board->count_shared_bytes(bytes);
   };
   events.shared_memory = [metrics](ec why) { metrics->count_shared_memory(why); };
   events.carried = [line, &clock](bool outbound, std::size_t bytes) {
@@ -223,7 +224,8 @@ struct supervisor {
     auto board_handle = caf::actor_cast<switchboard_impl>(p.switchboard);
     auto tracker = caf::actor_cast<progress_tracker_impl>(p.tracker);
     if (exporter) {
-      p.exporter = self->spawn<caf::monitored>(metrics_exporter, ctx, board);
+      p.exporter =
+        self->spawn<caf::monitored>(metrics_exporter, ctx, board, config.training.has_value());
       self->send(board_handle, listen_links{caf::actor_cast<link_listener_actor>(p.exporter)});
       self->send(tracker, subscribe_progress{caf::actor_cast<progress_listener_actor>(p.exporter)});
     } else {
@@ -401,7 +403,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
 
   p.dht = system.spawn(dht_router, ctx, config.dht, p.switchboard);
   p.tracker = system.spawn(progress_tracker, ctx, config.progress, p.switchboard, p.dht);
-  p.exporter = system.spawn(metrics_exporter, ctx, out.board);
+  p.exporter = system.spawn(metrics_exporter, ctx, out.board, config.training.has_value());
   if (config.averaging && config.training) {
     p.group = system.spawn<group_averager>(ctx, config.averaging->averaging,
                                            config.averaging->matchmaking, p.switchboard);

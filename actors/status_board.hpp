@@ -24,13 +24,20 @@ public:
   /// Whether the peer may take part in rounds; if not, why.
   void show_readiness(bool ready, std::string why);
 
-  /// Bytes on the wire since the start, for the status document.
+  /// Bytes since the start, for the status document: on the wire, and through memory shared with
+  /// peers on this host (both ways).
   void count_bytes(bool outbound, std::size_t bytes) {
     (outbound ? bytes_out_ : bytes_in_).fetch_add(bytes, std::memory_order_relaxed);
+  }
+  void count_shared_bytes(std::size_t bytes) {
+    bytes_shared_.fetch_add(bytes, std::memory_order_relaxed);
   }
   [[nodiscard]] std::uint64_t bytes_in() const { return bytes_in_.load(std::memory_order_relaxed); }
   [[nodiscard]] std::uint64_t bytes_out() const {
     return bytes_out_.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] std::uint64_t bytes_shared() const {
+    return bytes_shared_.load(std::memory_order_relaxed);
   }
 
   /// GET /metrics, /healthz, /readyz, /api/v1/status, /api/v1/peers; anything else is 404 or 405
@@ -41,6 +48,7 @@ private:
   std::shared_ptr<metric_families> metrics_;
   std::atomic<std::uint64_t> bytes_in_{0};
   std::atomic<std::uint64_t> bytes_out_{0};
+  std::atomic<std::uint64_t> bytes_shared_{0};
   mutable std::mutex mutex_;
   std::string status_ = "{}\n";
   std::string peers_ = "{\"peers\":[]}\n";

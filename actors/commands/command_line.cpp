@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iostream>
+#include <thread>
 
 #include <CLI/CLI.hpp>
 #include <unistd.h>
@@ -123,8 +124,8 @@ int run_parsed(parsed_command& chosen) {
       bool is_switch = find_option(name)->value_name.empty() || chosen.what->json_to_output;
       flags[name] = {value.empty() && is_switch ? "true" : value, "--" + name};
     }
-  if (auto known = check_environment(environ); !known)
-    return bad_usage(known.error().detail);
+  for (const auto& sentence : unknown_variables(environ))
+    warn(sentence);
   if (const char* named = std::getenv("WAGGLE_CONFIG"); chosen.config.empty() && named != nullptr)
     chosen.config = named;
   settings file;
@@ -139,6 +140,13 @@ int run_parsed(parsed_command& chosen) {
   if (!options)
     return bad_usage(options.error().detail);
   options->arguments = chosen.arguments;
+  const auto& groups = chosen.what->groups;
+  auto takes = [&](const char* group) {
+    return std::find(groups.begin(), groups.end(), group) != groups.end();
+  };
+  if (takes("peer") && takes("training")) // a swarm has more peers, and says it itself
+    if (auto crowded = too_many_threads(*options, 1, std::thread::hardware_concurrency()))
+      warn(*crowded);
   return chosen.what->run(*options);
 }
 
@@ -147,6 +155,10 @@ int run_parsed(parsed_command& chosen) {
 int bad_usage(const std::string& sentence) {
   std::cerr << "waggle: " << sentence << "\n";
   return exit_bad_usage;
+}
+
+void warn(const std::string& sentence) {
+  std::cerr << "waggle: warning: " << sentence << "\n";
 }
 
 int run_command_line(int argc, const char* const* argv, const std::vector<command>& commands) {

@@ -38,4 +38,7 @@ int run_command_line(int argc, const char* const* argv, const std::vector<comman
 /// Says what is wrong and returns exit_bad_usage.
 int bad_usage(const std::string& sentence);
 
+/// Says on standard error what is probably not meant, but does not keep anything from starting.
+void warn(const std::string& sentence);
+
 } // namespace waggle

@@ -8,7 +8,9 @@
 #include <fstream>
 #include <iostream>
 #include <sstream>
+#include <thread>
 
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +19,8 @@
 #include "actors/commands/join_line.hpp"
 #include "actors/commands/peer_process.hpp"
 #include "actors/commands/swarm_summary.hpp"
+#include "actors/commands/swarm_table.hpp"
+#include "actors/commands/text_table.hpp"
 #include "runtime/config/options.hpp"
 #include "runtime/net/http_client.hpp"
 
@@ -45,9 +49,24 @@ void clear_environment() {
     ::unsetenv(name.c_str());
 }
 
-/// Ctrl-C ends everything within five seconds: one question to a hanging peer, then the shorter of
-/// these. At an end of its own a peer has the time that it gives itself, and a little more.
+/// Nothing if standard output is no terminal. A terminal that does not say its size is taken for a
+/// common one.
+std::optional<terminal_size> terminal() {
+  if (::isatty(STDOUT_FILENO) != 1)
+    return std::nullopt;
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0)
+    return terminal_size{80, 24};
+  return terminal_size{size.ws_col, size.ws_row};
+}
+
+constexpr terminal_size no_terminal{text_table::unlimited, text_table::unlimited};
+
+/// Ctrl-C ends everything within five seconds: a last question to all peers at once, then the
+/// shorter of these. At an end of its own a peer has the time that it gives itself, and a little
+/// more.
 constexpr auto question_timeout = 1s;
+constexpr auto last_question_timeout = 800ms;
 constexpr auto stop_timeout = 6s;
 constexpr auto hurried_stop_timeout = 3s;
 
@@ -61,6 +80,9 @@ public:
     if (auto ready = make_folder(); !ready)
       return bad_usage(ready.error().detail);
     clear_environment();
+    if (auto crowded =
+          too_many_threads(options_, options_.peers, std::thread::hardware_concurrency()))
+      warn(*crowded);
     std::printf("starting %llu peer%s; logs in %s\n",
                 static_cast<unsigned long long>(options_.peers), options_.peers == 1 ? "" : "s",
                 folder_.c_str());
@@ -201,11 +223,11 @@ private:
         ++summary_.kills;
         continue;
       }
-      look_at(m);
-      if (wait_for_signal(0ms)) {
-        stopped_ = true;
-        return done{};
-      }
+    }
+    look_at_all(question_timeout);
+    if (wait_for_signal(0ms)) {
+      stopped_ = true;
+      return done{};
     }
     auto alive = [](const member& m) { return !m.seen.killed; };
     if (std::none_of(members_.begin(), members_.end(), alive))
@@ -234,7 +256,7 @@ private:
   }
 
   static std::string name_of(const member& m) {
-    return m.seen.last.id.empty() ? "at " + to_string(m.where) : m.seen.last.id.substr(0, 8);
+    return m.seen.last.id.empty() ? "at " + to_string(m.where) : short_name(m.seen);
   }
 
   static std::string last_lines(const fs::path& log) {
@@ -242,14 +264,20 @@ private:
     return text.size() > 2000 ? text.substr(text.size() - 2000) : text;
   }
 
-  static bool look_at(member& m) {
-    auto answer = net::http_get(m.where, "/api/v1/status", question_timeout);
-    if (!answer)
-      return false;
-    auto snapshot = parse_snapshot(answer->body);
+  static void look_at(member& m, milliseconds timeout) {
+    auto answer = net::http_get(m.where, "/api/v1/status", timeout);
+    auto snapshot = answer ? parse_snapshot(answer->body) : std::nullopt;
+    m.seen.silent = !snapshot;
     if (snapshot)
       m.seen.last = *snapshot;
-    return snapshot.has_value();
+  }
+
+  /// Asks all living peers at once: one that hangs delays nobody, and the answers are of one time.
+  void look_at_all(milliseconds timeout) {
+    std::vector<std::jthread> questions; // all joined at the end: processes start without threads
+    for (auto& m : members_)
+      if (!m.seen.killed)
+        questions.emplace_back([&m, timeout] { look_at(m, timeout); });
   }
 
   [[nodiscard]] bool finished() const {
@@ -270,25 +298,31 @@ private:
     lines_shown_ = 0;
   }
 
-  void show() {
-    bool terminal = ::isatty(STDOUT_FILENO) == 1;
-    if (!terminal) {
-      if (seconds() < next_line_)
+  [[nodiscard]] std::vector<swarm_summary::peer> peers_seen() const {
+    std::vector<swarm_summary::peer> all;
+    for (const auto& m : members_)
+      all.push_back(m.seen);
+    return all;
+  }
+
+  /// `at_once`: also where the table is printed again and again, for the last time.
+  void show(bool at_once = false) {
+    auto room = terminal();
+    if (!room) {
+      if (!at_once && seconds() < next_line_)
         return;
       next_line_ = seconds() + 5;
-      auto text = table_head();
-      for (const auto& m : members_)
-        text += "\n         " + table_row(m.seen);
-      say(text);
-      return;
-    }
-    if (lines_shown_ > 0)
-      std::printf("\x1b[%zuA", lines_shown_);
-    std::printf("\x1b[2K%5.0fs  %s\n", seconds(), table_head().c_str());
-    for (const auto& m : members_)
-      std::printf("\x1b[2K        %s\n", table_row(m.seen).c_str());
+    } else if (lines_shown_ > 0 && *room == drawn_in_) {
+      std::printf("\r\x1b[%zuA", lines_shown_); // a ^C may stand before the cursor
+    } // else the terminal may have wrapped the last table anew: the next one stands below it
+    auto lines = live_table(seconds(), peers_seen(), room.value_or(no_terminal));
+    for (const auto& line : lines)
+      std::printf("%s%s\n", room ? "\r\x1b[2K" : "", line.c_str());
+    if (room)
+      std::printf("\x1b[J");
     std::fflush(stdout);
-    lines_shown_ = members_.size() + 1;
+    lines_shown_ = lines.size();
+    drawn_in_ = room.value_or(no_terminal);
   }
 
   // -- the end -----------------------------------------------------------------------------------
@@ -296,27 +330,11 @@ private:
   /// Looks until all living peers stand at one epoch, so that their parameters can be compared.
   void compare_parameters() {
     for (auto until = clock::now() + 10s; clock::now() < until && !stopped_;) {
-      std::string epoch;
-      std::string parameters;
-      bool one_epoch = true;
-      bool equal = true;
-      for (auto& m : members_) {
-        if (m.seen.killed)
-          continue;
-        stopped_ = stopped_ || wait_for_signal(0ms);
-        if (stopped_)
-          return;
-        one_epoch = look_at(m) && one_epoch;
-        const auto& s = m.seen.last;
-        auto number = std::to_string(s.epoch);
-        one_epoch = one_epoch && !s.parameters.empty() && (epoch.empty() || epoch == number);
-        equal = equal && (parameters.empty() || parameters == s.parameters);
-        epoch = number;
-        parameters = s.parameters;
-      }
-      if (one_epoch) {
+      look_at_all(question_timeout);
+      summary_.peers = peers_seen();
+      if (auto equal = summary_.compare_parameters()) {
         summary_.parameters_equal = equal;
-        if (equal)
+        if (*equal)
           return; // else: one may be just taking the state of the others
       }
       stopped_ = wait_for_signal(100ms);
@@ -343,11 +361,22 @@ private:
     bool interrupted = stopped_;
     if (!interrupted)
       compare_parameters();
+    if (stopped_)
+      look_at_all(last_question_timeout);
+    summary_.peers = peers_seen();
+    if (interrupted && summary_.compare_parameters() == true)
+      summary_.parameters_equal = true; // if not: one may be just taking the state of the others
     summary_.seconds = seconds();
+    // The summary below is of the moment that this table shows.
+    show(true);
     stop_all();
-    for (const auto& m : members_)
-      summary_.peers.push_back(m.seen);
-    std::printf("\n%s", summary_.text().c_str());
+    auto room = terminal();
+    std::printf("\n%s", summary_.text(room ? room->columns - 1 : text_table::unlimited).c_str());
+    std::fflush(stdout);
+    auto differences = options_.epochs > 0 && !stopped_ ? summary_.differences(options_.epochs)
+                                                        : std::vector<std::string>{};
+    for (const auto& difference : differences)
+      std::cerr << "waggle: " << difference << "\n";
     if (options_.json_file) {
       std::ofstream out{*options_.json_file};
       out << summary_.json();
@@ -356,7 +385,7 @@ private:
         return exit_failed;
       }
     }
-    return exit_clean;
+    return differences.empty() ? exit_clean : exit_failed;
   }
 
   int fail(const failure& why) {
@@ -373,7 +402,8 @@ private:
   bool stopped_ = false;
   bool kill_due_ = options_.kill_after > 0ms;
   bool join_due_ = options_.join_after > 0ms;
-  std::size_t lines_shown_ = 0;
+  std::size_t lines_shown_ = 0; // of the table that the cursor stands below
+  terminal_size drawn_in_;
   double next_line_ = 0;
 };
 

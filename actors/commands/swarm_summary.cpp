@@ -1,8 +1,12 @@
 #include "actors/commands/swarm_summary.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include <nlohmann/json.hpp>
+
+#include "actors/commands/readable.hpp"
+#include "actors/commands/swarm_table.hpp"
 
 namespace waggle {
 
@@ -14,13 +18,8 @@ json_value number(double value) {
   return std::isfinite(value) ? json_value(value) : json_value(nullptr);
 }
 
-std::string printed(const char* format, double value) {
-  if (!std::isfinite(value))
-    return "-";
-  char text[64];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
+/// Ids and digests are the longest texts that anything is done with.
+constexpr std::size_t text_max = 64;
 
 } // namespace
 
@@ -42,7 +41,7 @@ std::optional<peer_snapshot> parse_snapshot(const std::string& json) {
     return v.is_number() ? v.get<double>() : std::numeric_limits<double>::quiet_NaN();
   };
   auto text = [](const nlohmann::json& v) {
-    return v.is_string() ? v.get<std::string>() : std::string{};
+    return v.is_string() ? printable(v.get<std::string>(), text_max) : std::string{};
   };
   peer_snapshot s;
   s.id = text(at(doc, "peer"));
@@ -58,7 +57,9 @@ std::optional<peer_snapshot> parse_snapshot(const std::string& json) {
   s.failed = whole(at(at(doc, "rounds"), "failed"));
   s.last_outcome = text(at(doc, "last_outcome"));
   s.parameters = text(at(doc, "parameters"));
-  s.bytes = whole(at(at(doc, "bytes"), "in")) + whole(at(at(doc, "bytes"), "out"));
+  s.bytes_received = whole(at(at(doc, "bytes"), "in"));
+  s.bytes_sent = whole(at(at(doc, "bytes"), "out"));
+  s.bytes_shared = whole(at(at(doc, "bytes"), "shared"));
   return s;
 }
 
@@ -77,6 +78,48 @@ bool swarm_summary::losses_fell_below(double ratio) const {
          });
 }
 
+std::optional<bool> swarm_summary::compare_parameters() const {
+  const peer_snapshot* first = nullptr;
+  bool equal = true;
+  for (const auto& p : peers) {
+    if (p.killed)
+      continue;
+    if (p.silent || p.last.parameters.empty() || (first != nullptr && first->epoch != p.last.epoch))
+      return std::nullopt;
+    equal = equal && (first == nullptr || first->parameters == p.last.parameters);
+    first = &p.last;
+  }
+  return first == nullptr ? std::nullopt : std::optional{equal};
+}
+
+std::vector<std::string> swarm_summary::differences(std::uint64_t epochs) const {
+  std::map<std::string, std::size_t> peers_with; // parameters → peers at the end that have them
+  for (const auto& p : peers)
+    if (!p.killed && p.last.epoch == epochs && !p.last.parameters.empty())
+      ++peers_with[p.last.parameters];
+  auto most = std::max_element(peers_with.begin(), peers_with.end(),
+                               [](const auto& a, const auto& b) { return a.second < b.second; });
+  std::vector<std::string> out;
+  for (const auto& p : peers) {
+    if (p.killed)
+      continue;
+    auto who = "peer " + short_name(p);
+    const auto& s = p.last;
+    if (s.epoch != epochs)
+      out.push_back(who + " ended at epoch " + readable_count(s.epoch) + " of "
+                    + readable_count(epochs)
+                    + (p.silent          ? ": it did not answer at the end"
+                       : s.phase.empty() ? ""
+                                         : ", in phase " + state_of(p)));
+    else if (s.parameters.empty())
+      out.push_back(who + " did not say which parameters it ended with");
+    else if (s.parameters != most->first)
+      out.push_back(who + " ended with parameters " + s.parameters.substr(0, 8) + ", most with "
+                    + most->first.substr(0, 8));
+  }
+  return out;
+}
+
 std::string swarm_summary::json() const {
   json_value doc;
   doc["peers"] = json_value::array();
@@ -86,13 +129,16 @@ std::string swarm_summary::json() const {
   const peer_snapshot* most = nullptr;
   for (const auto& p : peers) {
     const auto& s = p.last;
-    doc["peers"].push_back({{"id", s.id},
-                            {"first_loss", number(s.first_loss)},
-                            {"last_loss", number(s.loss)},
-                            {"epoch", s.epoch},
-                            {"samples", s.used},
-                            {"killed", p.killed},
-                            {"joined_late", p.joined_late}});
+    doc["peers"].push_back(
+      {{"id", s.id},
+       {"first_loss", number(s.first_loss)},
+       {"last_loss", number(s.loss)},
+       {"epoch", s.epoch},
+       {"samples", s.used},
+       {"bytes",
+        {{"sent", s.bytes_sent}, {"received", s.bytes_received}, {"shared", s.bytes_shared}}},
+       {"killed", p.killed},
+       {"joined_late", p.joined_late}});
     used += s.used;
     dropped += s.dropped;
     if (most == nullptr
@@ -108,55 +154,36 @@ std::string swarm_summary::json() const {
   doc["joins"] = joins;
   doc["seconds"] = seconds;
   doc["parameters_equal"] = parameters_equal ? json_value(*parameters_equal) : json_value(nullptr);
+  doc["strategy"] = "collaborative";
   return doc.dump(2) + "\n";
 }
 
-std::string table_head() {
-  return "peer      state      epoch  samples    loss  MB moved  last round";
-}
-
-std::string table_row(const swarm_summary::peer& peer) {
-  const auto& s = peer.last;
-  char line[256];
-  std::snprintf(line, sizeof line, "%-8.8s  %-9.9s  %5llu  %7llu  %6s  %8.1f  %.20s",
-                s.id.empty() ? "?" : s.id.c_str(), peer.killed ? "killed" : s.phase.c_str(),
-                static_cast<unsigned long long>(s.epoch),
-                static_cast<unsigned long long>(s.samples_toward_epoch),
-                printed("%.3f", s.loss).c_str(), static_cast<double>(s.bytes) / 1e6,
-                s.last_outcome.c_str());
-  return line;
-}
-
-std::string swarm_summary::text() const {
-  std::string out =
-    "peer      epoch  first loss  last loss  samples  rounds complete  shrunk  failed  remarks\n";
-  for (const auto& p : peers) {
-    const auto& s = p.last;
-    char line[256];
-    std::snprintf(
-      line, sizeof line, "%-8.8s  %5llu  %10s  %9s  %7llu  %15llu  %6llu  %6llu  %s%s\n",
-      s.id.c_str(), static_cast<unsigned long long>(s.epoch), printed("%.3f", s.first_loss).c_str(),
-      printed("%.3f", s.loss).c_str(), static_cast<unsigned long long>(s.used),
-      static_cast<unsigned long long>(s.complete), static_cast<unsigned long long>(s.shrunk),
-      static_cast<unsigned long long>(s.failed), p.killed ? "killed " : "",
-      p.joined_late ? "joined later" : "");
-    out += line;
-  }
+std::string swarm_summary::text(std::size_t width) const {
+  std::string out;
+  for (const auto& line : summary_table(peers, width))
+    out += line + "\n";
   auto promise = [&out](bool held, const std::string& what) {
     out += (held ? "held    " : "BROKEN  ") + what + "\n";
   };
   out += "\n";
   promise(losses_fell_below(0.6), "the loss of every peer is below 60 % of the run's start ("
-                                    + printed("%.3f", start_loss()) + ")");
+                                    + readable_loss(start_loss()) + ")");
   if (parameters_equal)
     promise(*parameters_equal, "all parameters are byte-equal at the end");
   else
-    out += "unknown all parameters are byte-equal: the peers were never seen at one epoch\n";
-  char line[160];
-  std::snprintf(line, sizeof line, "%llu killed, %llu joined later, %.0f seconds\n",
-                static_cast<unsigned long long>(kills), static_cast<unsigned long long>(joins),
-                seconds);
-  return out + line;
+    out += "unknown all parameters are byte-equal: the peers were not all seen at one epoch\n";
+  std::uint64_t used = 0;
+  std::uint64_t dropped = 0;
+  double moved = 0;
+  for (const auto& p : peers) {
+    used += p.last.used;
+    dropped += p.last.dropped;
+    moved += static_cast<double>(p.last.bytes_moved());
+  }
+  out += readable_count(used) + " samples used, " + readable_count(dropped) + " dropped, "
+         + readable_bytes(moved) + " moved\n";
+  return out + readable_count(kills) + " killed, " + readable_count(joins) + " joined later, "
+         + readable_duration(seconds) + "\n";
 }
 
 } // namespace waggle

@@ -6,95 +6,13 @@
 #include "runtime/averaging/round_plan.hpp"
 #include "runtime/codec/codec_choice.hpp"
 #include "runtime/config/agreed_values.hpp"
-#include "runtime/config/nearest.hpp"
-#include "runtime/config/values.hpp"
+#include "runtime/config/option_setters.hpp"
 
 namespace waggle {
 
 namespace {
 
-using setter = std::function<status(run_options&, std::string_view)>;
-
-setter text(std::string run_options::*field) {
-  return [field](run_options& o, std::string_view v) -> status {
-    if (v.empty())
-      return failure{ec::bad_config, "must not be empty"};
-    o.*field = std::string{v};
-    return done{};
-  };
-}
-
-setter one_of(std::string run_options::*field, std::vector<std::string> names) {
-  return [field, names = std::move(names)](run_options& o, std::string_view v) -> status {
-    if (std::find(names.begin(), names.end(), v) == names.end()) {
-      std::string all;
-      for (const auto& name : names)
-        all += (all.empty() ? "" : ", ") + name;
-      return failure{ec::bad_config,
-                     "is not one of " + all + "; the nearest is " + nearest(v, names)};
-    }
-    o.*field = std::string{v};
-    return done{};
-  };
-}
-
-setter whole(std::uint64_t run_options::*field, std::uint64_t low, std::uint64_t high,
-             std::string reason) {
-  return [=](run_options& o, std::string_view v) -> status {
-    auto value = parse_whole(v);
-    if (!value)
-      return value.error();
-    if (*value < low || *value > high)
-      return failure{ec::bad_config, "must lie between " + std::to_string(low) + " and "
-                                       + std::to_string(high) + ": " + reason};
-    o.*field = *value;
-    return done{};
-  };
-}
-
-setter real(double run_options::*field, double low, double high, std::string reason) {
-  return [=](run_options& o, std::string_view v) -> status {
-    auto value = parse_real(v);
-    if (!value)
-      return value.error();
-    if (*value < low || *value > high)
-      return failure{ec::bad_config, "is out of range: " + reason};
-    o.*field = *value;
-    return done{};
-  };
-}
-
-setter yes_no(bool run_options::*field) {
-  return [field](run_options& o, std::string_view v) -> status {
-    auto value = parse_yes_no(v);
-    if (!value)
-      return value.error();
-    o.*field = *value;
-    return done{};
-  };
-}
-
-setter duration(milliseconds run_options::*field, milliseconds low, std::string reason) {
-  return [=](run_options& o, std::string_view v) -> status {
-    auto value = parse_duration(v);
-    if (!value)
-      return value.error();
-    if (*value < low)
-      return failure{ec::bad_config,
-                     "must be at least " + std::to_string(low.count()) + "ms: " + reason};
-    o.*field = *value;
-    return done{};
-  };
-}
-
-setter path(std::optional<std::filesystem::path> run_options::*field) {
-  return [field](run_options& o, std::string_view v) -> status {
-    if (v.empty())
-      return failure{ec::bad_config, "must name a file"};
-    o.*field = std::filesystem::path{v};
-    return done{};
-  };
-}
+using namespace option_setters;
 
 std::vector<option_spec> make_table() {
   using o = run_options;
@@ -184,15 +102,21 @@ std::vector<option_spec> make_table() {
     {"optimizer", "NAME", "adamw", "sgd, adam or adamw.", "training",
      one_of(&o::optimizer, {"sgd", "adam", "adamw"}), agreed::value(&o::optimizer)},
     {"lr", "X", "0.003", "Peak learning rate.", "training",
-     real(&o::lr, 0, 1e6, "a learning rate is not negative"), agreed::value(&o::lr)},
+     real(&o::lr, {0, 1e6, "a negative rate would climb the loss",
+                   "every optimizer diverges with a larger one"}),
+     agreed::value(&o::lr)},
     {"schedule", "NAME", "constant", "constant or warmup-cosine (which needs --epochs).",
      "training", one_of(&o::schedule, {"constant", "warmup-cosine"}), agreed::value(&o::schedule)},
     {"warmup-epochs", "N", "0", "Epochs in which the learning rate rises linearly.", "training",
      whole(&o::warmup_epochs, 0, many, ""), agreed::value(&o::warmup_epochs)},
     {"weight-decay", "X", "0", "Weight decay; decoupled for adamw.", "training",
-     real(&o::weight_decay, 0, 1e6, "it is not negative"), agreed::value(&o::weight_decay)},
+     real(&o::weight_decay, {0, 1e6, "a negative one would let the weights grow without end",
+                             "a larger one would erase the weights in one step"}),
+     agreed::value(&o::weight_decay)},
     {"momentum", "X", "0", "Momentum of sgd.", "training",
-     real(&o::momentum, 0, 0.999999, "it lies in [0, 1)"), agreed::value(&o::momentum)},
+     real(&o::momentum, {0, 1, "a negative one would work against the gradients",
+                         "from 1 on past gradients would never fade", true}),
+     agreed::value(&o::momentum)},
     {"device", "NAME", "auto", "auto, cpu, cuda or cuda:N.", "training",
      [](o& x, std::string_view v) -> status {
        bool indexed = v.starts_with("cuda:") && parse_whole(v.substr(5)).ok();
@@ -326,9 +250,11 @@ std::vector<option_spec> make_table() {
     {"rounds", "N", "0", "End after this many rounds; 0: when stopped.", "average",
      whole(&o::rounds, 0, many, "")},
     {"weight", "X", "1", "This peer's weight.", "average",
-     real(&o::weight, 0, 1e30, "a weight is finite and not negative")},
+     real(&o::weight, {0, 1e30, "contributions are not subtracted from a mean",
+                       "sums of a round's weights would overflow"})},
     {"alpha", "X", "1", "How far to go from the own vector towards the mean.", "average",
-     real(&o::alpha, -1e6, 1e6, "it is finite")},
+     real(&o::alpha, {-1e6, 1e6, "1 goes all the way to the mean, 0 stays",
+                      "1 goes all the way to the mean, 0 stays"})},
     {"deltas", "BOOL", "false",
      "Keep what the codec rounds away of the own vector: equal vectors stay as they are.",
      "average", yes_no(&o::deltas)},
@@ -379,13 +305,6 @@ std::vector<option_spec> make_table() {
   };
 }
 
-std::string environment_name(std::string_view option) {
-  std::string name = "WAGGLE_";
-  for (char c : option)
-    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  return name;
-}
-
 } // namespace
 
 const std::vector<option_spec>& option_table() {
@@ -398,40 +317,6 @@ const option_spec* find_option(std::string_view name) {
   auto found = std::find_if(table.begin(), table.end(),
                             [&](const option_spec& spec) { return spec.name == name; });
   return found == table.end() ? nullptr : &*found;
-}
-
-settings from_environment(const std::vector<std::string>& taken,
-                          const std::function<const char*(const char*)>& look_up) {
-  settings found;
-  for (const auto& name : taken) {
-    auto variable = environment_name(name);
-    const char* value = look_up(variable.c_str());
-    if (value == nullptr && name == "initial-peers") {
-      variable = "INITIAL_PEERS";
-      value = look_up(variable.c_str());
-    }
-    if (value != nullptr && *value != '\0')
-      found[name] = {value, variable};
-  }
-  return found;
-}
-
-status check_environment(const char* const* variables) {
-  std::vector<std::string> names{"WAGGLE_CONFIG"};
-  for (const auto& spec : option_table())
-    names.push_back(environment_name(spec.name));
-  for (; variables != nullptr && *variables != nullptr; ++variables) {
-    std::string_view variable{*variables};
-    auto name = variable.substr(0, variable.find('='));
-    // Kubernetes sets these in every container beside a service of the name waggle.
-    bool from_kubernetes = name.starts_with("WAGGLE_SERVICE_") || name.starts_with("WAGGLE_PORT");
-    if (!name.starts_with("WAGGLE_") || from_kubernetes
-        || std::find(names.begin(), names.end(), name) != names.end())
-      continue;
-    return failure{ec::bad_config, "there is no option for the environment's " + std::string{name}
-                                     + "; the nearest is " + nearest(name, names)};
-  }
-  return done{};
 }
 
 result<run_options> resolve(const settings& file, const settings& environment,
@@ -456,6 +341,23 @@ result<run_options> resolve(const settings& file, const settings& environment,
   if (auto fits = check_combinations(options); !fits)
     return fits.error();
   return options;
+}
+
+std::optional<std::string> too_many_threads(const run_options& options, std::uint64_t peers,
+                                            std::uint64_t cores) {
+  if (cores == 0 || peers * options.threads <= cores)
+    return std::nullopt;
+  auto count = [](std::uint64_t n, const char* what) {
+    return std::to_string(n) + " " + what + (n == 1 ? "" : "s");
+  };
+  auto who = peers == 1 ? "--threads " + std::to_string(options.threads)
+                        : count(peers, "peer") + " with " + count(options.threads, "compute thread")
+                            + " each";
+  auto cure = cores >= peers        ? "--threads " + std::to_string(cores / peers)
+              : options.threads > 1 ? "--threads 1 and --peers " + std::to_string(cores)
+                                    : "--peers " + std::to_string(cores);
+  return who + " on " + count(cores, "core")
+         + ": threads that share a core slow each other down; use " + cure;
 }
 
 status check_combinations(const run_options& o) {

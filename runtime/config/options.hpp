@@ -41,9 +41,11 @@ using settings = std::map<std::string, setting>;
 settings from_environment(const std::vector<std::string>& taken,
                           const std::function<const char*(const char*)>& look_up);
 
-/// Fails with ec::bad_config if a variable ("NAME=value", the list ends with nullptr, as environ
-/// does) begins with WAGGLE_ and belongs to no option: it was meant to do something.
-status check_environment(const char* const* variables);
+/// A sentence for each variable ("NAME=value", the list ends with nullptr, as environ does) that
+/// begins with WAGGLE_ and belongs to no option, and one for all that Kubernetes sets: a service
+/// called waggle must not keep a peer from starting, but what was mistyped should not do nothing in
+/// silence.
+std::vector<std::string> unknown_variables(const char* const* variables);
 
 /// What a TOML file sets. Keys may be written with - or _, at top level or in tables, whose names
 /// do not matter. Fails with ec::bad_config for a file that cannot be read or parsed, and for
@@ -56,5 +58,10 @@ result<run_options> resolve(const settings& file, const settings& environment,
 
 /// What only several options together can get wrong.
 status check_combinations(const run_options& options);
+
+/// A sentence with the cure if `peers` peers on this machine compute with more threads than it has
+/// cores (0: not known).
+std::optional<std::string> too_many_threads(const run_options& options, std::uint64_t peers,
+                                            std::uint64_t cores);
 
 } // namespace waggle

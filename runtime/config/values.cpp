@@ -46,6 +46,8 @@ result<std::uint64_t> parse_whole(std::string_view text) {
 result<double> parse_real(std::string_view text) {
   double value = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc::result_out_of_range)
+    return no("is too large, or too close to 0, for a number");
   if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value))
     return no("is no finite number");
   return value;

@@ -168,7 +168,7 @@ TEST_F(CommandLine, MissingValuesAreNamed) {
 
 TEST_F(CommandLine, WrongValuesAreSaidWithTheirOption) {
   EXPECT_THAT(refusal({"train", "--lr", "fast"}), HasSubstr("--lr: 'fast' is no finite number"));
-  EXPECT_THAT(refusal({"train", "--lr", "-1"}), HasSubstr("not negative"));
+  EXPECT_THAT(refusal({"train", "--lr", "-1"}), HasSubstr("between 0 and 1000000"));
   EXPECT_THAT(refusal({"train", "--listen", "7700"}), HasSubstr("the port is missing"));
   EXPECT_THAT(refusal({"train", "--listen", ""}), HasSubstr("HOST:PORT"));
   EXPECT_THAT(refusal({"train", "--duration", "5x"}), HasSubstr("write 500ms"));
@@ -178,9 +178,21 @@ TEST_F(CommandLine, WrongValuesAreSaidWithTheirOption) {
 TEST_F(CommandLine, AWrongEnvironmentIsSaidAsSuch) {
   ::setenv("WAGGLE_LR", "fast", 1);
   EXPECT_THAT(refusal({"train"}), HasSubstr("WAGGLE_LR: 'fast'"));
-  ::unsetenv("WAGGLE_LR");
+}
+
+TEST_F(CommandLine, AnUnknownVariableIsAWarning) {
   ::setenv("WAGGLE_RUN_IDD", "x", 1);
-  EXPECT_THAT(refusal({"train"}), HasSubstr("the nearest is WAGGLE_RUN_ID"));
+  EXPECT_EQ(run({"train"}), 7);
+  EXPECT_EQ(err_, "waggle: warning: there is no option for the environment's WAGGLE_RUN_IDD, which "
+                  "is ignored; the nearest is WAGGLE_RUN_ID\n");
+}
+
+TEST_F(CommandLine, MoreThreadsThanAnyMachineHasCoresAreAWarning) {
+  EXPECT_EQ(run({"train", "--threads", "1024"}), 7);
+  EXPECT_THAT(err_, StartsWith("waggle: warning: --threads 1024 on "));
+  EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << err_;
+  EXPECT_EQ(run({"train", "--threads", "1"}), 7);
+  EXPECT_EQ(err_, "");
 }
 
 TEST_F(CommandLine, AWrongRunFileIsSaidAsSuch) {

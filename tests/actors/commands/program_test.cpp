@@ -137,13 +137,24 @@ TEST_F(Program, RefusesImpossibleCombinations) {
   EXPECT_THAT(refusal("swarm --schedule warmup-cosine"), HasSubstr("--epochs"));
 }
 
-TEST_F(Program, RefusesMisspeltCommandsOptionsKeysAndVariables) {
+TEST_F(Program, RefusesMisspeltCommandsOptionsAndKeys) {
   EXPECT_THAT(refusal("nod"), HasSubstr("'node'"));
   EXPECT_THAT(refusal("node --run-idd x"), HasSubstr("--run-id"));
   write("run.toml", "[peer]\nlissten = \"127.0.0.1:0\"\n");
   EXPECT_THAT(refusal("node --config run.toml"), HasSubstr("run.toml:2"));
   EXPECT_THAT(refusal("config check run.toml"), HasSubstr("'listen'"));
-  EXPECT_THAT(refusal("node", "WAGGLE_LISTN=127.0.0.1:0"), HasSubstr("WAGGLE_LISTEN"));
+}
+
+TEST_F(Program, MisspeltVariablesAreToldAndThoseOfKubernetesKeepNothingFromStarting) {
+  auto started = run("id --data-dir d", "WAGGLE_DATA_DIRR=x WAGGLE_PORT=tcp://10.0.0.1:7700 "
+                                        "WAGGLE_SERVICE_HOST=10.0.0.1");
+  EXPECT_EQ(started.code, 0) << started.err;
+  EXPECT_EQ(started.out.size(), 65U) << started.out;
+  EXPECT_THAT(started.err, HasSubstr("waggle: warning: there is no option for the environment's "
+                                     "WAGGLE_DATA_DIRR, which is ignored; the nearest is "
+                                     "WAGGLE_DATA_DIR\n"));
+  EXPECT_THAT(started.err,
+              HasSubstr("ignored in the environment: WAGGLE_PORT, WAGGLE_SERVICE_HOST (Kube"));
 }
 
 TEST_F(Program, RefusesMissingArguments) {
@@ -162,7 +173,7 @@ TEST_F(Program, RefusesASummaryItCannotWriteBeforeItStartsAnything) {
 TEST_F(Program, RefusesTrainingInThePeersWords) {
   // Without LibTorch it says so; with it, that there is no such data.
   auto alone = refusal("train --listen 127.0.0.1:0 --data none.txt --data-dir mine");
-  auto ended = run("swarm --peers 2 --data none.txt --data-dir swarm");
+  auto ended = run("swarm --peers 1 --data none.txt --data-dir swarm");
   EXPECT_EQ(ended.code, 2) << ended.err;
   EXPECT_EQ(ended.err, alone);
 }
@@ -211,6 +222,26 @@ TEST_F(Program, APeerThatDoesNotAnswerIsAFailureNotAMisuse) {
   EXPECT_EQ(asked.code, 1);
   EXPECT_THAT(asked.err, HasSubstr(gone));
   EXPECT_EQ(std::count(asked.err.begin(), asked.err.end(), '\n'), 1) << asked.err;
+}
+
+TEST_F(Program, StatusIsForPeopleAndAsJsonForScripts) {
+  auto both = "cd " + shell_word(folder_.string()) + " || exit 7; " + shell_word(WAGGLE_PROGRAM)
+              + " node --listen 127.0.0.1:0 --run-id demo --data-dir d 2>peer & peer=$!; "
+                "until grep -q 'listening on' peer 2>/dev/null; do kill -0 $peer || exit 9; done; "
+                "address=$(sed -n 's/^listening on //p' peer); "
+              + shell_word(WAGGLE_PROGRAM) + " status $address >table || exit 6; "
+              + shell_word(WAGGLE_PROGRAM)
+              + " status --json $address >json; code=$?; kill -TERM $peer; wait $peer || exit 8; "
+                "exit $code";
+  auto status = std::system(both.c_str());
+  ASSERT_TRUE(WIFEXITED(status));
+  ASSERT_EQ(WEXITSTATUS(status), 0) << text_of("peer");
+  auto table = text_of("table");
+  EXPECT_THAT(table, HasSubstr("run                   demo\n"));
+  EXPECT_THAT(table, HasSubstr("epoch                 -\n")) << "a node has none";
+  EXPECT_THAT(table, HasSubstr("samples               used 0, dropped 0\n"));
+  EXPECT_EQ(table.find_first_of("{}\""), std::string::npos) << table;
+  EXPECT_THAT(text_of("json"), HasSubstr("\"peer_list\": ["));
 }
 
 TEST_F(Program, APeerEndsCleanlyAfterItsDurationAndPrintsTheJoinLineLast) {

@@ -29,7 +29,7 @@ struct MetricsExporter : testing::Test {
     ctx.log =
       std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::null_sink_mt>());
     board = std::make_shared<status_board>(ctx.metrics);
-    exporter = system.spawn(metrics_exporter, ctx, board);
+    exporter = system.spawn(metrics_exporter, ctx, board, false);
     pass(0ms);
   }
   ~MetricsExporter() override {
@@ -81,6 +81,70 @@ TEST_F(MetricsExporter, ShowsAPeerWithoutAModelAsNode) {
   EXPECT_TRUE(doc["loss"].is_null());
   EXPECT_TRUE(doc["epoch"].is_null());
   EXPECT_EQ(get("/readyz").status, 200U);
+}
+
+TEST_F(MetricsExporter, APeerWithATrainerStartsAtEpochZeroWithoutValues) {
+  caf::anon_send_exit(exporter, caf::exit_reason::user_shutdown);
+  exporter = system.spawn(metrics_exporter, ctx, board, true);
+  pass(0ms);
+  auto doc = status();
+  EXPECT_EQ(doc["phase"], "starting");
+  EXPECT_EQ(doc["epoch"], 0);
+  EXPECT_EQ(doc["samples"], (json{{"used", 0}, {"dropped", 0}}));
+  for (const char* name : {"loss", "first_loss", "learning_rate", "samples_per_second",
+                           "compute_samples_per_second", "target_batch_size", "parameters"})
+    EXPECT_TRUE(doc[name].is_null()) << name;
+  EXPECT_EQ(get("/readyz").status, 503U);
+}
+
+TEST_F(MetricsExporter, ValuesThatThereAreNotYetAreNull) {
+  auto report = training();
+  report.loss = report.first_loss = std::numeric_limits<double>::quiet_NaN();
+  report.samples_used = 0;
+  report.steps = 3; // no update yet, so no rate was used
+  tell(report);
+  pass(1s);
+  EXPECT_TRUE(status()["learning_rate"].is_null());
+  EXPECT_EQ(status()["compute_samples_per_second"], 0);
+  report.learning_rate = 0.003;
+  report.loss = 0;
+  tell(report);
+  pass(1s);
+  EXPECT_EQ(status()["learning_rate"], 0.003);
+  EXPECT_EQ(status()["loss"], 0) << "a loss of 0 after a pass is one";
+  report.learning_rate = 0;
+  report.samples_used = 256;
+  tell(report);
+  pass(1s);
+  EXPECT_EQ(status()["learning_rate"], 0) << "a schedule may begin or end there";
+}
+
+TEST_F(MetricsExporter, TellsTheSpeedThatOthersSeeFromThatOfThePasses) {
+  auto report = training();
+  report.steps = 10;
+  report.samples_per_second = 5000;
+  tell(report);
+  swarm_progress run;
+  run.peers.resize(2);
+  run.peers[0].who = {identity::from_seed(2)->id(), identity::from_seed(2)->key(), {}, false};
+  run.peers[0].samples_per_second = 77;
+  run.peers[1].who = ctx.record;
+  run.peers[1].samples_per_second = 14;
+  tell(run);
+  pass(1s);
+  EXPECT_EQ(status()["samples_per_second"], 14);
+  EXPECT_EQ(status()["compute_samples_per_second"], 5000);
+  auto peers = json::parse(get("/api/v1/peers").body)["peers"];
+  EXPECT_EQ(peers[1]["samples_per_second"], status()["samples_per_second"]);
+}
+
+TEST_F(MetricsExporter, CountsBytesOnTheWireAndThroughMemoryApart) {
+  board->count_bytes(false, 10);
+  board->count_bytes(true, 20);
+  board->count_shared_bytes(30);
+  board->count_shared_bytes(5);
+  pass(1s);
+  EXPECT_EQ(status()["bytes"], (json{{"in", 10}, {"out", 20}, {"shared", 35}}));
 }
 
 TEST_F(MetricsExporter, ShowsWhatTheTrainerReports) {
@@ -137,6 +201,7 @@ TEST_F(MetricsExporter, ListsPeersAndWhoIsConnected) {
   run.global_epoch = epoch_id{9};
   run.peers.resize(1);
   run.peers[0].who = {ann->id(), ann->key(), {{"10.0.0.2", 7700}}, false};
+  run.peers[0].samples = 128;
   tell(run);
   tell(peer_connected{run.peers[0].who});
   pass(1s);
@@ -144,6 +209,7 @@ TEST_F(MetricsExporter, ListsPeersAndWhoIsConnected) {
   ASSERT_EQ(peers.size(), 1U);
   EXPECT_EQ(peers[0]["id"], to_string(ann->id()));
   EXPECT_EQ(peers[0]["addresses"], json::array({"10.0.0.2:7700"}));
+  EXPECT_EQ(peers[0]["samples_toward_epoch"], 128);
   EXPECT_EQ(peers[0]["connected"], true);
   EXPECT_EQ(peers[0]["self"], false);
   EXPECT_EQ(status()["global_epoch"], 9);

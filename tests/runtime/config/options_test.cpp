@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 using namespace waggle;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 namespace {
 
@@ -167,12 +169,55 @@ TEST(Resolve, RefusesValuesOutOfBoundsWithTheReason) {
   EXPECT_THAT(refusal({{"part-size", "32MiB"}}), HasSubstr("frame"));
   EXPECT_THAT(refusal({{"target-group-size", "65"}}), HasSubstr("64 members"));
   EXPECT_THAT(refusal({{"target-group-size", "1"}}), HasSubstr("a group of 1"));
-  EXPECT_THAT(refusal({{"lr", "-1"}}), HasSubstr("not negative"));
-  EXPECT_THAT(refusal({{"momentum", "1"}}), HasSubstr("[0, 1)"));
-  EXPECT_THAT(refusal({{"weight", "-0.5"}}), HasSubstr("not negative"));
   EXPECT_THAT(refusal({{"stall-timeout", "1ms"}}), HasSubstr("50ms"));
   EXPECT_THAT(refusal({{"peers", "1000"}}), HasSubstr("one machine"));
   EXPECT_THAT(refusal({{"elements", "0"}}), HasSubstr("between 1 and"));
+}
+
+TEST(Resolve, RefusesRealNumbersOutOfBoundsWithTheReasonOfThatSide) {
+  EXPECT_EQ(refusal({{"lr", "-1"}}), "--lr: '-1' must lie between 0 and 1000000: a negative rate "
+                                     "would climb the loss");
+  EXPECT_EQ(refusal({{"lr", "1e9"}}), "--lr: '1e9' must lie between 0 and 1000000: every optimizer "
+                                      "diverges with a larger one");
+  EXPECT_THAT(refusal({{"weight-decay", "-1"}}), HasSubstr("grow without end"));
+  EXPECT_THAT(refusal({{"weight-decay", "1e9"}}), HasSubstr("erase"));
+  EXPECT_THAT(refusal({{"momentum", "1"}, {"optimizer", "sgd"}}),
+              HasSubstr("in [0, 1): from 1 on"));
+  EXPECT_THAT(refusal({{"momentum", "-0.1"}}), HasSubstr("in [0, 1): a negative"));
+  EXPECT_EQ(refusal({{"momentum", "0.9999999"}, {"optimizer", "sgd"}}), "");
+  EXPECT_THAT(refusal({{"weight", "-0.5"}}), HasSubstr("between 0 and 1e+30: contributions"));
+  EXPECT_THAT(refusal({{"weight", "1e31"}}), HasSubstr("overflow"));
+  EXPECT_THAT(refusal({{"alpha", "1e7"}}), HasSubstr("between -1000000 and 1000000"));
+}
+
+TEST(Resolve, NoOptionTakesWhatIsNoFiniteNumber) {
+  for (const char* name : {"lr", "weight-decay", "momentum", "weight", "alpha"})
+    for (const char* text : {"nan", "-nan", "inf", "-inf", "infinity", ""})
+      EXPECT_THAT(refusal({{name, text}}), HasSubstr("is no finite number")) << name << " " << text;
+}
+
+TEST(Resolve, NumbersThatADoubleCannotHoldAreRefusedAsSuch) {
+  EXPECT_THAT(refusal({{"lr", "1e999"}}), HasSubstr("is too large, or too close to 0"));
+  EXPECT_THAT(refusal({{"lr", "1e-999"}}), HasSubstr("is too large, or too close to 0"));
+}
+
+TEST(Threads, MoreThanCoresAreToldWithTheCure) {
+  run_options o;
+  EXPECT_EQ(too_many_threads(o, 1, 1), std::nullopt);
+  EXPECT_EQ(too_many_threads(o, 4, 4), std::nullopt);
+  EXPECT_EQ(too_many_threads(o, 4, 0), std::nullopt) << "nobody knows how many cores there are";
+  o.threads = 8;
+  EXPECT_THAT(*too_many_threads(o, 1, 2), HasSubstr("--threads 8 on 2 cores"));
+  EXPECT_THAT(*too_many_threads(o, 1, 2), ::testing::EndsWith("use --threads 2"));
+  EXPECT_EQ(too_many_threads(o, 2, 16), std::nullopt);
+  EXPECT_THAT(*too_many_threads(o, 3, 16),
+              HasSubstr("3 peers with 8 compute threads each on 16 cores"));
+  EXPECT_THAT(*too_many_threads(o, 3, 16), ::testing::EndsWith("use --threads 5"));
+  EXPECT_THAT(*too_many_threads(o, 3, 2), ::testing::EndsWith("use --threads 1 and --peers 2"));
+  o.threads = 1;
+  EXPECT_THAT(*too_many_threads(o, 3, 2),
+              HasSubstr("3 peers with 1 compute thread each on 2 cores"));
+  EXPECT_THAT(*too_many_threads(o, 3, 2), ::testing::EndsWith("use --peers 2"));
 }
 
 TEST(Resolve, RefusesUnknownNamesWithTheNearest) {
@@ -258,15 +303,48 @@ TEST(Environment, InitialPeersNeedNoPrefixButPreferIt) {
   EXPECT_TRUE(from_environment({"lr"}, look_up).empty());
 }
 
-TEST(Environment, AVariableThatMeansNothingIsAnErrorWithTheNearest) {
-  const char* wrong[] = {"HOME=/root", "WAGGLE_INITAL_PEERS=a:1", nullptr};
-  auto checked = check_environment(wrong);
-  ASSERT_FALSE(checked);
-  EXPECT_THAT(checked.error().detail, HasSubstr("the nearest is WAGGLE_INITIAL_PEERS"));
+TEST(Environment, AVariableThatMeansNothingIsToldWithTheNearest) {
+  const char* wrong[] = {"HOME=/root", "WAGGLE_INITAL_PEERS=a:1", "WAGGLE_", nullptr};
+  EXPECT_THAT(unknown_variables(wrong),
+              ElementsAre(HasSubstr("WAGGLE_INITAL_PEERS, which is ignored; the nearest is "
+                                    "WAGGLE_INITIAL_PEERS"),
+                          HasSubstr("the nearest is")));
   const char* right[] = {"HOME=/root", "WAGGLE_INITIAL_PEERS=a:1", "WAGGLE_CONFIG=run.toml",
                          "INITIAL_PEERS=", nullptr};
-  EXPECT_TRUE(check_environment(right));
-  const char* kubernetes[] = {"WAGGLE_SERVICE_HOST=10.0.0.1",
-                              "WAGGLE_PORT_7700_TCP=tcp://10.0.0.1:7700", nullptr};
-  EXPECT_TRUE(check_environment(kubernetes)) << "set by others, not by the user";
+  EXPECT_THAT(unknown_variables(right), IsEmpty());
+  EXPECT_THAT(unknown_variables(nullptr), IsEmpty());
+}
+
+TEST(Environment, VariablesOfKubernetesAreToldTogetherWithoutAGuess) {
+  const char* variables[] = {"WAGGLE_SERVICE_HOST=10.0.0.1",
+                             "WAGGLE_SERVICE_PORT=7700",
+                             "WAGGLE_SERVICE_PORT_HTTP=7700",
+                             "WAGGLE_PORT=tcp://10.0.0.1:7700",
+                             "WAGGLE_PORT_7700_TCP=tcp://10.0.0.1:7700",
+                             "WAGGLE_PORT_7700_TCP_ADDR=10.0.0.1",
+                             "WAGGLE_METRICS_PORT_53_UDP_PROTO=udp",
+                             nullptr};
+  auto told = unknown_variables(variables);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_THAT(told[0], HasSubstr("WAGGLE_SERVICE_HOST, WAGGLE_SERVICE_PORT, "));
+  EXPECT_THAT(told[0], HasSubstr("WAGGLE_METRICS_PORT_53_UDP_PROTO"));
+  EXPECT_THAT(told[0], HasSubstr("Kubernetes"));
+  EXPECT_THAT(told[0], ::testing::Not(HasSubstr("nearest")));
+}
+
+TEST(Environment, OnlyWhatKubernetesSetsLooksLikeIt) {
+  const char* variables[] = {"WAGGLE_PORT_RANGE=1", "WAGGLE_PORTS=1", "WAGGLE_PORT_TCP=1", nullptr};
+  auto told = unknown_variables(variables);
+  EXPECT_EQ(told.size(), 3U);
+  for (const auto& sentence : told)
+    EXPECT_THAT(sentence, HasSubstr("the nearest is"));
+}
+
+TEST(Environment, NamesThatComeFromOutsideAreShortAndPrintable) {
+  auto name = "WAGGLE_\x1b[2J" + std::string(1000, 'X') + "=1";
+  const char* variables[] = {name.c_str(), nullptr};
+  auto told = unknown_variables(variables);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_THAT(told[0], HasSubstr("WAGGLE_?[2JXXX"));
+  EXPECT_LT(told[0].size(), 200U);
 }

@@ -1,0 +1,89 @@
+// What the environment sets, and what in it was probably meant to.
+
+#include <algorithm>
+#include <cctype>
+
+#include "runtime/config/nearest.hpp"
+#include "runtime/config/options.hpp"
+
+namespace waggle {
+
+namespace {
+
+std::string environment_name(std::string_view option) {
+  std::string name = "WAGGLE_";
+  for (char c : option)
+    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return name;
+}
+
+/// Kubernetes describes each service of a namespace in variables of all containers. For services
+/// named waggle or waggle-metrics: WAGGLE_SERVICE_HOST, WAGGLE_SERVICE_PORT_HTTP, WAGGLE_PORT,
+/// WAGGLE_METRICS_PORT_9090_TCP_ADDR, ….
+bool from_kubernetes(std::string_view name) {
+  if (name.ends_with("_PORT") || name.find("_SERVICE_HOST") != std::string_view::npos
+      || name.find("_SERVICE_PORT") != std::string_view::npos)
+    return true;
+  for (auto at = name.find("_PORT_"); at != std::string_view::npos;
+       at = name.find("_PORT_", at + 1)) {
+    auto rest = name.substr(at + 6);
+    auto digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
+    rest.remove_prefix(digits);
+    if (digits > 0
+        && (rest.starts_with("_TCP") || rest.starts_with("_UDP") || rest.starts_with("_SCTP")))
+      return true;
+  }
+  return false;
+}
+
+/// A name that comes from outside, short and without what could drive a terminal.
+std::string shown(std::string_view name) {
+  constexpr std::size_t length_max = 64;
+  std::string out{name.substr(0, length_max)};
+  std::replace_if(
+    out.begin(), out.end(), [](char c) { return c < '!' || c > '~'; }, '?');
+  return name.size() > length_max ? out + "..." : out;
+}
+
+} // namespace
+
+settings from_environment(const std::vector<std::string>& taken,
+                          const std::function<const char*(const char*)>& look_up) {
+  settings found;
+  for (const auto& name : taken) {
+    auto variable = environment_name(name);
+    const char* value = look_up(variable.c_str());
+    if (value == nullptr && name == "initial-peers") {
+      variable = "INITIAL_PEERS";
+      value = look_up(variable.c_str());
+    }
+    if (value != nullptr && *value != '\0')
+      found[name] = {value, variable};
+  }
+  return found;
+}
+
+std::vector<std::string> unknown_variables(const char* const* variables) {
+  std::vector<std::string> names{"WAGGLE_CONFIG"};
+  for (const auto& spec : option_table())
+    names.push_back(environment_name(spec.name));
+  std::vector<std::string> sentences;
+  std::string of_kubernetes;
+  for (; variables != nullptr && *variables != nullptr; ++variables) {
+    std::string_view variable{*variables};
+    auto name = variable.substr(0, variable.find('='));
+    if (!name.starts_with("WAGGLE_") || std::find(names.begin(), names.end(), name) != names.end())
+      continue;
+    if (from_kubernetes(name))
+      of_kubernetes += (of_kubernetes.empty() ? "" : ", ") + shown(name);
+    else
+      sentences.push_back("there is no option for the environment's " + shown(name)
+                          + ", which is ignored; the nearest is " + nearest(shown(name), names));
+  }
+  if (!of_kubernetes.empty())
+    sentences.push_back("no options, and ignored in the environment: " + of_kubernetes
+                        + " (Kubernetes sets such for a service called waggle)");
+  return sentences;
+}
+
+} // namespace waggle
