@@ -73,7 +73,8 @@ struct join_group {
   /// Bytes per second; none: not known. 0: never reduce.
   std::optional<double> bandwidth;
   peer_record self;
-  std::string gather; // for the whole group to read; at most gather_bytes_max
+  std::string gather;              // for the whole group to read; at most gather_bytes_max
+  bool bandwidth_declared = false; // by the operator; else measured
 };
 struct join_reply {
   ec code = ec::none;                 // ec::none: accepted
