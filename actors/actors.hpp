@@ -44,6 +44,11 @@ using switchboard_actor = caf::typed_actor<
   caf::replies_to<connect_address>::with<peer_connected>,
   caf::replies_to<get_connected_peers>::with<connected_peers>>;
 
+/// Hears how joining the run goes.
+using dht_listener_actor = caf::typed_actor<
+  // It changed whether we have joined, or why we could not. The present one first.
+  caf::reacts_to<dht_status>>;
+
 /// The peer's part of the distributed hash table (spec/dht.md): routing table, record store, lookups.
 using dht_router_actor = service_actor::extend<
   caf::replies_to<store_record>::with<store_report>,

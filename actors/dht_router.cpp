@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "actors/dht_answers.hpp"
 #include "actors/guard.hpp"
 
 namespace waggle {
@@ -16,6 +17,8 @@ namespace {
 using self_pointer = dht_router_impl::stateful_pointer<dht_router_state>;
 using search = dht_router_state::search;
 using purpose = dht_router_state::search::purpose;
+
+constexpr std::uint64_t unheard_bytes_max = 1_MiB;
 
 /// Everything a handler needs, so that the functions below read as what they do.
 struct router {
@@ -34,6 +37,7 @@ struct router {
       return;
     if (auto oldest = state().table->heard_from(peer, now()))
       ping(*oldest);
+    store_unheard();
   }
 
   void ping(const peer_record& peer) const {
@@ -245,82 +249,72 @@ struct router {
       store_report{result.accepted, result.rejected, result.failed, result.last_rejection});
   }
 
-  // -- bootstrap ----------------------------------------------------------------------------------
-
-  void dial(const std::vector<endpoint>& addresses) const {
-    for (const auto& where : addresses) {
-      auto done = [self = self, ctx = ctx, config = config, board = switchboard] {
-        if (!self->state.ways_in->dialling())
-          router{self, ctx, config, board}.after_bootstrap();
-      };
-      self->request(switchboard, 6s, connect_address{where, 5s})
-        .then(
-          [self = self, where, done](const peer_connected& up) {
-            self->state.ways_in->reached(where, up.peer.id);
-            done();
-          },
-          [self = self, ctx = ctx, where, done](const caf::error& error) {
-            auto why = from_caf(error);
-            if (self->state.ways_in->failed(where, why))
-              ctx.log->warn("could not join through {}: {}", to_string(where), to_string(why));
-            done();
-          });
-    }
-  }
-
-  void after_bootstrap() const {
+  /// What was stored while nobody was known is stored again, now that there is somebody to keep it.
+  void store_unheard() const {
     auto& st = state();
-    bool alone = st.table->size() == 0 && !st.ways_in->any_connected();
-    if (auto pause = st.ways_in->pause(alone, *st.random))
-      self->delayed_send(self, *pause, retry_bootstrap{});
-    if (!alone)
-      refresh(dht_id_of(ctx.record.id));
+    if (st.unheard->size() == 0 || st.table->size() == 0 || overloaded())
+      return;
+    auto waiting = *std::exchange(st.unheard, record_store{unheard_bytes_max});
+    for (const auto& key : waiting.keys())
+      for (auto& entry : waiting.get(key, ctx.wall->now())) {
+        auto id = begin(purpose::store, key, 10s);
+        st.searches.at(id).entry = std::move(entry);
+        advance(id);
+      }
   }
+
+  /// So that those near us know us. One at a time is enough, however many we reach at once.
+  void look_up_self() const {
+    auto& st = state();
+    if (overloaded() || st.searches.contains(st.self_lookup))
+      return;
+    st.self_lookup = begin(purpose::refresh, dht_id_of(ctx.record.id), 10s);
+    advance(st.self_lookup);
+  }
+
+  // -- links ------------------------------------------------------------------------------------
+
+  void on_connected(const peer_record& peer) const {
+    bool joins = state().joining->on_connected(peer);
+    heard_from(peer);
+    ping(peer);
+    if (joins)
+      look_up_self();
+  }
+
+  void on_disconnected(const peer_disconnected& msg) const {
+    auto& st = state();
+    if (msg.why.code == ec::shutting_down)
+      st.table->remove(msg.peer);
+    else
+      st.table->failed(msg.peer, now());
+    st.joining->on_disconnected(msg);
+  }
+
+  // -- upkeep -------------------------------------------------------------------------------------
 
   void refresh(const dht_id& target) const {
     if (!overloaded())
       advance(begin(purpose::refresh, target, 10s));
   }
 
-  // -- upkeep -------------------------------------------------------------------------------------
+  dht_status status() const {
+    const auto& st = state();
+    auto out = st.joining->status();
+    out.routing_entries = static_cast<std::uint32_t>(st.table->size());
+    out.records = static_cast<std::uint32_t>(st.store->size());
+    out.record_bytes = st.store->bytes();
+    return out;
+  }
 
-  void tend() const {
+  void on_tick() const {
     auto& st = state();
     st.store->purge(ctx.wall->now());
     for (const auto& target : st.table->stale_targets(now() - config.bucket_refresh, *st.random))
       refresh(target);
-    // A partition that healed, a peer that came back: try whom we lost, and where we came from.
-    if (auto peer = st.ways_in->next_lost())
-      self->request(switchboard, 6s, connect_address{peer->addresses.front(), 5s})
-        .then([](const peer_connected&) { /* the link event says the rest */ },
-              [ctx = ctx](const caf::error& why) {
-                ctx.log->debug("a lost peer is still away: {}", to_string(from_caf(why)));
-              });
-    dial(st.ways_in->look_in());
     ctx.metrics->set_dht(static_cast<double>(st.table->size()),
                          static_cast<double>(st.store->size()),
                          static_cast<double>(st.store->bytes()));
-  }
-
-  void on_connected(const peer_record& peer) const {
-    bool joins = state().ways_in->connected(peer.id);
-    heard_from(peer);
-    ping(peer);
-    if (joins)
-      refresh(dht_id_of(ctx.record.id));
-  }
-
-  void on_disconnected(const peer_disconnected& msg) const {
-    auto& st = state();
-    st.ways_in->disconnected(msg.peer);
-    auto known = st.table->find(msg.peer);
-    if (msg.why.code == ec::shutting_down) {
-      st.table->remove(msg.peer);
-      return;
-    }
-    st.table->failed(msg.peer, now());
-    if (known && !known->addresses.empty())
-      st.ways_in->lost(*known);
   }
 
   // -- what other peers ask ----------------------------------------------------------------------
@@ -333,50 +327,14 @@ struct router {
     }
     if (const auto* find = std::get_if<wire::dht_find>(&msg.what)) {
       ctx.metrics->count_dht_request("find", "in", ec::none);
-      return outbound_answer{look_up(*find, msg.from.id), {}};
+      return outbound_answer{
+        answer_find(*find, msg.from.id, *state().table, *state().store, ctx.wall->now()), {}};
     }
     if (const auto* put = std::get_if<wire::dht_store>(&msg.what)) {
       ctx.metrics->count_dht_request("store", "in", ec::none);
-      return outbound_answer{keep(*put), {}};
+      return outbound_answer{answer_store(*put, ctx, *state().store), {}};
     }
     return to_caf(ec::protocol_violation, "this is not for the DHT");
-  }
-
-  wire::dht_found look_up(const wire::dht_find& question, const peer_id& asker) const {
-    // A message has to stay under its limits whatever is stored here; what does not fit is left
-    // out, the asker merges the answers of several peers.
-    std::size_t records_left = wire::records_per_message_max;
-    std::size_t bytes_left = wire::header_bytes_max / 2;
-    wire::dht_found found;
-    for (const auto& key : question.keys) {
-      wire::dht_found::answer answer;
-      answer.nearest = state().table->nearest(key, wire::nearest_per_key_max, asker);
-      if (!question.nodes_only)
-        for (auto& entry : state().store->get(key, ctx.wall->now())) {
-          auto bytes = entry.name.size() + entry.subkey.size() + entry.value.size() + 160;
-          if (records_left == 0 || bytes_left < bytes)
-            break;
-          --records_left;
-          bytes_left -= bytes;
-          answer.records.push_back(std::move(entry));
-        }
-      found.answers.push_back(std::move(answer));
-    }
-    return found;
-  }
-
-  wire::dht_stored keep(const wire::dht_store& put) const {
-    wire::dht_stored stored;
-    for (const auto& entry : put.records) {
-      auto valid = validate_record(ctx.run_id, entry, ctx.wall->now(), *ctx.verifier);
-      auto outcome = valid ? state().store->put(record_key(ctx.run_id, entry.kind, entry.name),
-                                                entry, ctx.wall->now())
-                           : valid.error().code;
-      if (outcome != ec::none)
-        ctx.metrics->count_dht_rejected(outcome);
-      stored.outcomes.push_back(outcome);
-    }
-    return stored;
   }
 };
 
@@ -408,8 +366,13 @@ dht_router_impl::behavior_type dht_router(self_pointer self, node_context ctx, d
   st.random = ctx.randomness("dht-router");
   st.table.emplace(ctx.record.id, config.routing, self->clock().now());
   st.store.emplace(config.store_bytes_max);
-  st.ways_in.emplace(config.joining);
+  st.joining.emplace(self, ctx, config.joining, switchboard, [self, ctx, config, switchboard] {
+    router{self, ctx, config, switchboard}.look_up_self();
+  });
+  st.unheard.emplace(unheard_bytes_max);
   self->delayed_send(self, config.upkeep_interval, tend_table{});
+  self->set_down_handler(
+    [self](const caf::down_msg& down) { self->state.joining->on_down(down.source); });
   // Each handler makes its router from values that it owns.
   auto with = [self, ctx, config, switchboard](auto&& action) {
     return action(router{self, ctx, config, switchboard});
@@ -427,6 +390,8 @@ dht_router_impl::behavior_type dht_router(self_pointer self, node_context ctx, d
         if (r.overloaded())
           return to_caf(ec::overloaded, "too many lookups at once");
         auto key = record_key(r.ctx.run_id, msg.entry.kind, msg.entry.name);
+        if (self->state.table->size() == 0)
+          (void)self->state.unheard->put(key, msg.entry, r.ctx.wall->now());
         auto id = r.begin(purpose::store, key, msg.timeout);
         auto& s = self->state.searches.at(id);
         s.entry = std::move(msg.entry);
@@ -471,20 +436,9 @@ dht_router_impl::behavior_type dht_router(self_pointer self, node_context ctx, d
         return promise;
       });
     },
-    [with, self](const bootstrap_from& msg) {
-      self->state.ways_in->join_at(msg.addresses);
-      with([](const router& r) { r.dial(r.state().ways_in->dial()); });
-    },
-    [self](get_dht_status) {
-      const auto& st = self->state;
-      dht_status status;
-      status.routing_entries = static_cast<std::uint32_t>(st.table->size());
-      status.records = static_cast<std::uint32_t>(st.store->size());
-      status.record_bytes = st.store->bytes();
-      status.bootstrapped = st.ways_in->joined();
-      status.bootstrap_failures = st.ways_in->failures();
-      return status;
-    },
+    [self](const bootstrap_from& msg) { self->state.joining->begin(msg); },
+    [with](get_dht_status) { return with([](const router& r) { return r.status(); }); },
+    [self](const subscribe_dht_status& msg) { self->state.joining->subscribe(msg.listener); },
     [with](const peer_connected& msg) { with([&](const router& r) { r.on_connected(msg.peer); }); },
     [with](const peer_disconnected& msg) {
       with([&](const router& r) { r.on_disconnected(msg); });
@@ -492,9 +446,9 @@ dht_router_impl::behavior_type dht_router(self_pointer self, node_context ctx, d
     [with](const search_expired& msg) {
       with([&](const router& r) { on_search_expired(r, msg.search); });
     },
-    [with](retry_bootstrap) { with([](const router& r) { r.dial(r.state().ways_in->retry()); }); },
+    [self](const retry_bootstrap& msg) { self->state.joining->on_retry(msg); },
     [with, self, config](tend_table again) {
-      with([](const router& r) { r.tend(); });
+      with([](const router& r) { r.on_tick(); });
       self->delayed_send(self, config.upkeep_interval, again);
     },
   };

@@ -5,9 +5,8 @@
 
 #include <caf/all.hpp>
 
-#include "actors/actors.hpp"
+#include "actors/dht_joining.hpp"
 #include "actors/node_context.hpp"
-#include "runtime/dht/bootstrap.hpp"
 #include "runtime/dht/lookup.hpp"
 #include "runtime/dht/record_store.hpp"
 #include "runtime/dht/replication.hpp"
@@ -26,22 +25,12 @@ struct dht_config {
   /// Lookups at once; more wait for ever-longer queues, so they fail with ec::overloaded.
   std::size_t searches_max = 512;
   std::uint64_t store_bytes_max = 64_MiB;
-  /// Its pauses while nobody is known, and how many lost peers are tried again.
-  bootstrap::options joining;
-  /// How often buckets are refreshed, expired records dropped and lost peers tried again.
+  joining_config joining;
+  /// How often buckets are refreshed and expired records dropped.
   milliseconds upkeep_interval{10'000};
   /// A bucket without news for this long is looked up (Kademlia §2.3).
   milliseconds bucket_refresh{900'000};
 };
-
-/// To itself: a search's time is up.
-struct search_expired {
-  std::uint64_t search = 0;
-};
-/// To itself: try the bootstrap addresses (again).
-struct retry_bootstrap {};
-/// To itself: periodic upkeep.
-struct tend_table {};
 
 struct dht_router_state {
   static inline const char* name = "dht-router";
@@ -75,13 +64,13 @@ struct dht_router_state {
   std::optional<record_store> store;
   std::map<std::uint64_t, search> searches;
   std::uint64_t last_search = 0;
-  std::optional<bootstrap> ways_in;
   std::optional<random_source> random;
-};
 
-using dht_router_impl =
-  dht_router_actor::extend<caf::reacts_to<search_expired>, caf::reacts_to<retry_bootstrap>,
-                           caf::reacts_to<tend_table>>;
+  std::optional<dht_joining> joining;
+  std::uint64_t self_lookup = 0; // the last one of our own place
+  /// Our own records that were stored while there was nobody to keep them.
+  std::optional<record_store> unheard;
+};
 
 /// Owns the routing table and the record store; answers other peers' pings, finds and stores; runs
 /// lookups for this peer.
@@ -90,7 +79,3 @@ dht_router_impl::behavior_type dht_router(dht_router_impl::stateful_pointer<dht_
                                           switchboard_actor switchboard);
 
 } // namespace waggle
-
-WAGGLE_LOCAL(search_expired)
-WAGGLE_LOCAL(retry_bootstrap)
-WAGGLE_LOCAL(tend_table)

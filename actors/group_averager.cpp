@@ -103,7 +103,7 @@ void group_averager::describe(const describe_vector& what) {
   }
   codecs_ = std::move(*codecs);
   group_.emplace(round_member{ctx_.record, members_.mode}, terms_of(members_, codecs_),
-                 members_.bandwidth);
+                 member_bandwidth{members_.bandwidth, members_.bandwidth.has_value()});
 }
 
 group_view group_averager::view() const {
@@ -127,7 +127,7 @@ caf::result<outbound_answer> group_averager::on_application(const inbound_call& 
   reply.code = ec::not_ready;
   auto who = call.from.id;
   if (group_) {
-    auto bandwidth = question->bandwidth;
+    member_bandwidth bandwidth{question->bandwidth, question->bandwidth_declared};
     reply.code = group_->apply({{call.from, question->mode}, question->schema, bandwidth});
   }
   if (reply.code == ec::not_a_leader)
@@ -299,8 +299,9 @@ void group_averager::ask_next() {
   e.leader = std::move(e.candidates.front());
   e.candidates.pop_front();
   e.asked.insert(e.leader.id);
-  auto bandwidth = members_.bandwidth ? members_.bandwidth : told_bandwidth_;
-  wire::enter_group question{members_.prefix, group_->shared().schema, members_.mode, bandwidth};
+  bool declared = members_.bandwidth.has_value();
+  wire::enter_group question{members_.prefix, group_->shared().schema, members_.mode,
+                             declared ? members_.bandwidth : told_bandwidth_, declared};
   auto attempt = attempts_;
   auto to = e.leader.id;
   request(switchboard_, members_.request_timeout + 1s,

@@ -66,8 +66,9 @@ struct broker {
     opts.request_timeout = config.request_timeout;
     opts.alone_after = config.alone_after;
     auto bandwidth = config.bandwidth ? config.bandwidth : st.measured;
-    group_search::seeker me{ctx.record, config.mode == member_mode::client, bandwidth,
-                            static_cast<std::uint32_t>(config.mode), order.what.gather};
+    group_search::seeker me{ctx.record,        config.mode == member_mode::client,
+                            bandwidth,         static_cast<std::uint32_t>(config.mode),
+                            order.what.gather, config.bandwidth.has_value()};
     auto number = st.searches;
     st.current.emplace(group_search{std::move(me), opts, order.began + order.what.deadline,
                                     st.random->fork(std::to_string(number))},
@@ -143,9 +144,9 @@ struct broker {
 
   void operator()(const group_search::ask& a) const {
     auto& run = *state().current;
-    wire::join_group question{config.prefix,  run.key.text(), run.schema,
-                              run.what.epoch, a.expiration,   config.mode,
-                              run.bandwidth,  ctx.record,     run.what.gather};
+    wire::join_group question{
+      config.prefix, run.key.text(), run.schema, run.what.epoch,  a.expiration,
+      config.mode,   run.bandwidth,  ctx.record, run.what.gather, config.bandwidth.has_value()};
     auto answer = [self = self, ctx = ctx, config = config, board = switchboard, table = dht,
                    number = state().searches,
                    to = a.to](ec code, const std::vector<peer_record>& suggested) {
@@ -194,7 +195,8 @@ struct broker {
   void operator()(const group_search::begin& a) const {
     auto& st = state();
     round_plan plan;
-    member_bandwidths bandwidths{st.current->bandwidth};
+    member_bandwidths bandwidths;
+    bandwidths.emplace_back(st.current->bandwidth, config.bandwidth.has_value());
     st.random->fill(plan.id.bytes);
     plan.prefix = config.prefix;
     plan.epoch = st.current->what.epoch;
@@ -204,7 +206,7 @@ struct broker {
       auto mode = static_cast<member_mode>(follower.mode);
       plan.members.push_back({follower.record, mode});
       plan.gathered.push_back(follower.gather);
-      bandwidths.push_back(follower.bandwidth);
+      bandwidths.emplace_back(follower.bandwidth, follower.bandwidth_declared);
     }
     plan.elements = elements_of(st.current->what.codecs);
     plan.codecs = st.current->what.codecs;
@@ -340,8 +342,9 @@ struct broker {
       reply.code = ec::epoch_mismatch;
     } else {
       current->met(msg.from.id);
-      group_search::seeker asker{msg.from, join->mode == member_mode::client, join->bandwidth,
-                                 static_cast<std::uint32_t>(join->mode), join->gather};
+      group_search::seeker asker{msg.from,        join->mode == member_mode::client,
+                                 join->bandwidth, static_cast<std::uint32_t>(join->mode),
+                                 join->gather,    join->bandwidth_declared};
       auto decided = current->search.on_join(asker, join->expiration, now());
       reply.code = decided.code;
       if (decided.suggested)

@@ -20,6 +20,7 @@
 #include "runtime/core/error.hpp"
 #include "runtime/core/ids.hpp"
 #include "runtime/core/time.hpp"
+#include "runtime/dht/known_peers.hpp"
 #include "runtime/dht/record.hpp"
 #include "runtime/net/transport.hpp"
 #include "runtime/progress/progress_ledger.hpp"
@@ -128,10 +129,11 @@ struct found_records {
   std::vector<record> records; // newest per subkey, tombstones left out, ascending subkey
 };
 
-/// Command: join through these addresses and keep trying with back-off (1 s to 60 s, jittered) as
-/// long as nobody is known. Not answered; see dht_status.
+/// Command: join through these addresses, or through peers known from earlier, and keep trying,
+/// with back-off (runtime/dht/bootstrap). Not answered; see dht_status.
 struct bootstrap_from {
   std::vector<endpoint> addresses;
+  std::vector<known_peer> known{}; // newest first
 };
 /// Query: where does this peer id live? Fails with ec::not_found.
 struct find_peer {
@@ -141,13 +143,22 @@ struct find_peer {
 struct found_peer {
   peer_record peer;
 };
+/// Query: answered with dht_status. Listeners hear it, too, whenever what it says about joining
+/// changes.
 struct get_dht_status {};
+/// Whoever has addresses_known and is not bootstrapped does not know whether the run exists: it
+/// must not begin one of its own without saying so.
 struct dht_status {
   std::uint32_t routing_entries = 0;
   std::uint32_t records = 0;
   std::uint64_t record_bytes = 0;
-  bool bootstrapped = false; // at least one other peer answered, or none was given
-  std::vector<std::string> bootstrap_failures; // "host:port: reason" of the last attempt
+  /// Another peer of the run answered, or there is nobody to ask. Stays true.
+  bool bootstrapped = false;
+  /// There was an address besides our own to join at: an initial one, or of a peer known from
+  /// earlier.
+  bool addresses_known = false;
+  std::uint32_t initial_peers = 0;             // addresses that the operator gave, without our own
+  std::vector<std::string> bootstrap_failures; // "host:port: reason" of those that failed last time
 };
 
 // -- progress (spec/optimizer.md §2) -------------------------------------------------------------

@@ -1,10 +1,12 @@
 // trainer ─► training_status, round_ended   tracker ─► swarm_progress   switchboard ─► links
+// DHT ─► dht_status
 //                       └──────────────► documents ─► status_board ◄─ HTTP (I/O thread)
 
 #include "actors/metrics_exporter.hpp"
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -97,9 +99,24 @@ json peers_document(const metrics_exporter_state& st, const node_context& ctx) {
   return {{"peers", all}};
 }
 
+std::string why_not_joined(const std::optional<dht_status>& dht) {
+  if (!dht)
+    return "starting";
+  if (dht->bootstrapped || dht->initial_peers == 0)
+    return {};
+  if (dht->bootstrap_failures.size() < dht->initial_peers)
+    return "waiting for the first of " + std::to_string(dht->initial_peers)
+           + " initial peers to answer";
+  std::string reason = "none of the initial peers answers";
+  auto separator = ": ";
+  for (const auto& why : dht->bootstrap_failures)
+    reason += std::exchange(separator, "; ") + why;
+  return reason;
+}
+
 std::string why_not_ready(const metrics_exporter_state& st) {
   if (!st.training)
-    return {};
+    return why_not_joined(st.dht);
   switch (st.training->phase) {
     case trainer_phase::training:
     case trainer_phase::averaging:
@@ -165,6 +182,10 @@ metrics_exporter_impl::behavior_type metrics_exporter(self_pointer self, node_co
                        to_string(msg.why));
     },
     [self](const swarm_progress& msg) { self->state.run = msg; },
+    [self, ctx, board](const dht_status& msg) {
+      self->state.dht = msg;
+      refresh(self, ctx, *board);
+    },
     [self](const peer_connected& msg) { self->state.connected.insert(msg.peer.id); },
     [self](const peer_disconnected& msg) { self->state.connected.erase(msg.peer); },
     [self, ctx, board](refresh_documents again) {

@@ -19,6 +19,7 @@ struct metrics_exporter_state {
   static inline const char* name = "metrics-exporter";
 
   std::optional<training_status> training; // nothing: a peer without a model
+  std::optional<dht_status> dht;           // nothing: the DHT has not said yet
   swarm_progress run;
   std::set<peer_id> connected;
   std::uint64_t rounds_complete = 0;
@@ -27,9 +28,13 @@ struct metrics_exporter_state {
   steady_time began;
 };
 
-using metrics_exporter_impl = metrics_exporter_actor::extend<caf::reacts_to<refresh_documents>>;
+using metrics_exporter_impl = metrics_exporter_actor::extend<
+  caf::reacts_to<refresh_documents>>::extend_with<dht_listener_actor>;
 
 /// Keeps /api/v1/status, /api/v1/peers and /readyz up to date with what the other actors report.
+///
+/// /readyz: a trainer is ready while it is in step; a peer without one once it is part of the run.
+/// That is at once if it has no initial peers, else when another peer has answered.
 ///
 /// /api/v1/status: {"peer","run","version","phase","epoch","global_epoch","samples_toward_epoch",
 /// "target_batch_size","loss","first_loss","samples":{"used","dropped"},

@@ -1,5 +1,6 @@
-// birth: transport ─► switchboard ─► (listening) ─► dht ─► tracker ─► matchmaker ─► averager
-//        ─► exporter ─► trainer ─► donor ─► services and listeners are told of each other ─► bootstrap
+// birth: transport ─► switchboard ─► (listening) ─► dht ─► address book ─► tracker ─► matchmaker
+//        ─► averager ─► exporter ─► trainer ─► donor ─► services and listeners are told of each other
+//        ─► bootstrap
 // death: trainer: checkpoint ─► tracker: goodbye ─► switchboard: hang up ─► everybody ─► transport
 
 #include "actors/node.hpp"
@@ -138,6 +139,7 @@ std::vector<caf::strong_actor_ptr> everybody(const node_parts& p) {
   add(p.matchmaker);
   add(p.tracker);
   add(p.exporter);
+  add(p.addresses);
   add(p.dht);
   add(p.switchboard);
   return all;
@@ -163,6 +165,7 @@ void introduce(Sender send, const node_parts& p, const node_config& config) {
   serves(service_topic::averaging, p.group);
   serves(service_topic::state, p.donor);
   listens(p.dht);
+  listens(p.addresses);
   listens(p.tracker);
   listens(p.matchmaker);
   listens(p.averager);
@@ -228,6 +231,8 @@ struct supervisor {
         self->spawn<caf::monitored>(metrics_exporter, ctx, board, config.training.has_value());
       self->send(board_handle, listen_links{caf::actor_cast<link_listener_actor>(p.exporter)});
       self->send(tracker, subscribe_progress{caf::actor_cast<progress_listener_actor>(p.exporter)});
+      self->send(caf::actor_cast<dht_router_impl>(p.dht),
+                 subscribe_dht_status{caf::actor_cast<dht_listener_actor>(p.exporter)});
     } else {
       p.donor = self->spawn<caf::monitored>(state_donor, ctx, config.training->donor, p.trainer);
       self->send(board_handle,
@@ -402,6 +407,14 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   }
 
   p.dht = system.spawn(dht_router, ctx, config.dht, p.switchboard);
+  known_peers known;
+  if (seams.files && !config.addresses.file.empty()) {
+    known = load_known_peers(*seams.files, config.addresses.file, ctx);
+    p.addresses =
+      seams.detach_workers
+        ? system.spawn<caf::detached>(address_book, ctx, config.addresses, seams.files, known)
+        : system.spawn(address_book, ctx, config.addresses, seams.files, known);
+  }
   p.tracker = system.spawn(progress_tracker, ctx, config.progress, p.switchboard, p.dht);
   p.exporter = system.spawn(metrics_exporter, ctx, out.board, config.training.has_value());
   if (config.averaging && config.training) {
@@ -440,7 +453,10 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   show_config(*ctx.metrics, config);
   introduce([](const auto& to, auto msg) { caf::anon_send(to, std::move(msg)); }, p, config);
   out.node = system.spawn(node, ctx, config, p, transport, out.board);
-  caf::anon_send(p.dht, bootstrap_from{config.initial_peers});
+  caf::anon_send(p.dht, bootstrap_from{config.initial_peers, known.newest_first()});
+  // Later, so that nobody hears of a DHT that has not begun to join.
+  caf::anon_send(caf::actor_cast<dht_router_impl>(p.dht),
+                 subscribe_dht_status{caf::actor_cast<dht_listener_actor>(p.exporter)});
   if (p.trainer)
     caf::anon_send(p.trainer, start_training{});
   return out;

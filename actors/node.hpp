@@ -8,6 +8,7 @@
 
 #include <caf/all.hpp>
 
+#include "actors/address_book.hpp"
 #include "actors/averager.hpp"
 #include "actors/dht_router.hpp"
 #include "actors/matchmaker.hpp"
@@ -35,6 +36,7 @@ struct node_config {
 
   switchboard_config switchboard;
   dht_config dht;
+  address_book_config addresses; // needs node_seams::files
   progress_config progress;
   /// Peers that average; nothing: a helper that only keeps the DHT and watches.
   struct averaging_parts {
@@ -77,6 +79,8 @@ struct node_seams {
   std::shared_ptr<std::pmr::memory_resource> memory;
   /// Empty: rounds meet the world as it is.
   round_port_decorator around_port;
+  /// Where known peers are kept; null: nowhere.
+  std::shared_ptr<disk> files;
   /// What computes, hashes or writes files blocks, so it gets threads of its own. Not in simulations.
   bool detach_workers = true;
 };
@@ -91,6 +95,7 @@ struct averaging_actors {
 struct node_parts {
   switchboard_actor switchboard;
   dht_router_actor dht;
+  address_book_impl addresses;
   progress_tracker_actor tracker;
   metrics_exporter_actor exporter;
   matchmaker_actor matchmaker;

@@ -125,6 +125,7 @@ node_config peer_process::base_config() const {
   config.listen = o.listen;
   config.announce = o.announce;
   config.initial_peers = o.initial_peers;
+  config.addresses.file = impl_->data_dir / "known_peers";
   config.client_mode = o.client_mode;
   config.seed = o.seed != 0 ? o.seed : entropy_seed();
   config.progress.ledger.target_batch_size = o.target_batch_size;
@@ -162,6 +163,7 @@ result<started_node> peer_process::start(const node_config& config, bool joinabl
   auto arena = p.options.shared_memory ? net::shared_arena::make() : nullptr;
   seams.memory = vector_memory(arena);
   seams.around_port = p.around_port;
+  seams.files = make_system_disk();
   seams.make_transport = [&p, &config, &seams, &arena](transport_order order) {
     net::tcp_transport_config tcp;
     tcp.run_id = config.run_id;

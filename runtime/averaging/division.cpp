@@ -28,24 +28,24 @@ double bytes_per_element(const codec_plan& codecs) {
   return elements > 0 ? bytes / elements : 0;
 }
 
-/// Lines that differ by no more than measuring does are equal: each counts as the mean of those
-/// that are at most `nearly_equal` slower than the fastest of them. Else the noise of each would be
-/// a larger share for somebody, and the round as long as that takes.
+/// Measured lines that differ by no more than measuring does are equal: each counts as the mean of
+/// those that are at most `nearly_equal` slower than the fastest of them. Else the noise of each
+/// would be a larger share for somebody, and the round as long as that takes. What was declared is
+/// not noise.
 member_bandwidths leveled(member_bandwidths lines) {
-  std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < lines.size(); ++i)
-    if (lines[i].value_or(0) > 0)
-      order.push_back(i);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return *lines[a] > *lines[b]; });
-  for (auto from = order.begin(); from != order.end();) {
-    auto slowest = *lines[*from] * (1 - nearly_equal);
-    auto to = std::find_if(from, order.end(), [&](std::size_t i) { return *lines[i] < slowest; });
+  std::vector<double*> measured;
+  for (auto& line : lines)
+    if (!line.declared && line.bytes_per_second.value_or(0) > 0)
+      measured.push_back(&*line.bytes_per_second);
+  std::stable_sort(measured.begin(), measured.end(), [](auto* a, auto* b) { return *a > *b; });
+  for (auto from = measured.begin(); from != measured.end();) {
+    auto slowest = **from * (1 - nearly_equal);
+    auto to = std::find_if(from, measured.end(), [&](auto* line) { return *line < slowest; });
     double sum = 0;
     for (auto i = from; i != to; ++i)
-      sum += *lines[*i];
+      sum += **i;
     for (auto i = from; i != to; ++i)
-      lines[*i] = sum / static_cast<double>(to - from);
+      **i = sum / static_cast<double>(to - from);
     from = to;
   }
   return lines;
@@ -76,11 +76,12 @@ double seconds(const round_plan& plan, const member_bandwidths& bandwidths, cons
   double elements_a_second = 1 / std::max(bytes_per_element(plan.codecs), 1.0);
   double longest = 0;
   for (std::size_t i = 0; i < bandwidths.size(); ++i) {
-    if (bandwidths[i].value_or(0) <= 0)
+    auto line = bandwidths[i].bytes_per_second.value_or(0);
+    if (line <= 0)
       continue;
     auto load = load_of(i, plan, how);
-    longest = std::max(longest, (load.carried + (with_idle ? load.idle : 0))
-                                  / (*bandwidths[i] * elements_a_second));
+    longest =
+      std::max(longest, (load.carried + (with_idle ? load.idle : 0)) / (line * elements_a_second));
   }
   return longest;
 }
@@ -125,7 +126,7 @@ result<division> divide(const round_plan& plan, const member_bandwidths& bandwid
   std::vector<share_bid> bids;
   auto known = leveled(bandwidths);
   for (std::size_t i = 0; i < known.size(); ++i)
-    bids.push_back({plan.members[i].mode, known[i]});
+    bids.push_back({plan.members[i].mode, known[i].bytes_per_second});
   auto shares = balanced_shares(bids, plan.elements, min_vector_size);
   if (!shares)
     return shares.error();

@@ -25,9 +25,21 @@ struct division {
   friend bool operator==(const division&, const division&) = default;
 };
 
-/// Bytes a second of each member, in the order of a plan's members; none: not known, 0: never
-/// reduce.
-using member_bandwidths = std::vector<std::optional<double>>;
+/// What the line of a member carries.
+struct member_bandwidth {
+  std::optional<double> bytes_per_second; // none: not known, 0: never reduce
+  /// By the operator, so taken as it is. What a peer measures of itself is noisy.
+  bool declared = false;
+
+  member_bandwidth() = default;
+  member_bandwidth(double measured) : bytes_per_second(measured) {}
+  member_bandwidth(std::optional<double> value, bool is_declared = false)
+    : bytes_per_second(value), declared(is_declared) {}
+
+  friend bool operator==(const member_bandwidth&, const member_bandwidth&) = default;
+};
+/// In the order of a plan's members.
+using member_bandwidths = std::vector<member_bandwidth>;
 
 /// What a group's members agreed on about dividing their rounds.
 struct division_terms {
@@ -39,8 +51,9 @@ struct division_terms {
   friend bool operator==(const division_terms&, const division_terms&) = default;
 };
 
-/// Divides the vector of `plan`: shares by bandwidth (`balanced_shares`; lines within a tenth are
-/// equal), and the largest parts that cost nothing to speak of.
+/// Divides the vector of `plan`: shares by bandwidth (`balanced_shares`; measured lines within a
+/// tenth are equal, declared ones are what they are), and the largest parts that cost nothing to
+/// speak of.
 ///
 /// Whoever reduces little has sent its vector when its last contributions are under way to each
 /// reducer, but results of these come back only afterwards: a part of every reducer's over its line

@@ -82,7 +82,7 @@ void keep(std::vector<T>& all, member_set stayed) {
 
 } // namespace
 
-open_group::open_group(round_member self, terms shared, std::optional<double> bandwidth)
+open_group::open_group(round_member self, terms shared, member_bandwidth bandwidth)
   : self_(std::move(self)), terms_(std::move(shared)) {
   bandwidths_[self_.peer.id] = bandwidth;
 }
@@ -216,11 +216,11 @@ std::optional<round_plan> open_group::on_bandwidth(const peer_id& who,
   if (!leads() || !contains(who))
     return std::nullopt;
   auto& known = bandwidths_[who];
-  if (known == 0.0 && who != self_.peer.id)
+  if (known.declared || known.bytes_per_second == 0.0)
     return std::nullopt; // whoever never reduces does not measure
   known = bandwidth;
   auto terms = terms_.division;
-  terms.lines = lines();
+  terms.lines = lines(*next_);
   auto better = better_division(*next_, terms);
   if (!better)
     return std::nullopt;
@@ -232,23 +232,18 @@ std::optional<round_plan> open_group::on_bandwidth(const peer_id& who,
   return plan;
 }
 
-member_bandwidths open_group::lines() const {
+member_bandwidths open_group::lines(const round_plan& plan) const {
   member_bandwidths all;
-  for (const auto& m : next_->members) {
+  for (const auto& m : plan.members) {
     auto known = bandwidths_.find(m.peer.id);
-    all.push_back(known == bandwidths_.end() ? std::nullopt : known->second);
+    all.push_back(known == bandwidths_.end() ? member_bandwidth{} : known->second);
   }
   return all;
 }
 
 /// False: nobody may reduce.
 bool open_group::partition(round_plan& plan) const {
-  member_bandwidths all;
-  for (const auto& m : plan.members) {
-    auto known = bandwidths_.find(m.peer.id);
-    all.push_back(known == bandwidths_.end() ? std::nullopt : known->second);
-  }
-  auto how = divide(plan, all, terms_.division.parts, terms_.division.min_vector_size);
+  auto how = divide(plan, lines(plan), terms_.division.parts, terms_.division.min_vector_size);
   if (!how)
     return false;
   plan.shares = std::move(how->shares);

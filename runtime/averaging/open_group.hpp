@@ -40,10 +40,10 @@ public:
   struct applicant {
     round_member member;
     digest schema;
-    std::optional<double> bandwidth; // bytes a second; none: not known, 0: never reduces
+    member_bandwidth bandwidth;
   };
 
-  open_group(round_member self, terms shared, std::optional<double> bandwidth);
+  open_group(round_member self, terms shared, member_bandwidth bandwidth);
 
   // -- membership ---------------------------------------------------------------------------------
 
@@ -96,7 +96,7 @@ public:
 
 private:
   [[nodiscard]] status check(const peer_id& from, const round_plan& plan) const;
-  [[nodiscard]] member_bandwidths lines() const;
+  [[nodiscard]] member_bandwidths lines(const round_plan& plan) const;
   [[nodiscard]] bool partition(round_plan& plan) const;
   void replace(round_plan plan);
 
@@ -108,7 +108,7 @@ private:
 
   round_member self_;
   terms terms_;
-  std::map<peer_id, std::optional<double>> bandwidths_; // as far as they were said to us
+  std::map<peer_id, member_bandwidth> bandwidths_; // as far as they were said to us
   std::optional<round_plan> next_;
   std::map<peer_id, applicant> waiting_; // bounded by members_max
   std::optional<pending_plan> pending_;

@@ -64,7 +64,8 @@ std::optional<division> standing_group::on_line(const round_plan& plan, std::siz
                                                 std::optional<double> bandwidth) {
   auto& lines = terms_.lines;
   // Whoever never reduces does not measure.
-  if (lines.size() != plan.members.size() || member >= lines.size() || lines[member] == 0.0)
+  if (lines.size() != plan.members.size() || member >= lines.size()
+      || lines[member].bytes_per_second == 0.0)
     return std::nullopt;
   lines[member] = bandwidth;
   auto next = plan;

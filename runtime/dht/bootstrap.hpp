@@ -1,9 +1,7 @@
 #pragma once
 
-#include <deque>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -11,76 +9,108 @@
 #include "runtime/core/error.hpp"
 #include "runtime/core/random.hpp"
 #include "runtime/core/time.hpp"
+#include "runtime/dht/known_peers.hpp"
 
 namespace waggle {
 
-/// How a peer gets into a run, and back into it after a split (spec/dht.md §4.2): the addresses
-/// that it was given, and the peers that it lost. Says whom to dial, and when to try again; has no
-/// network and no clock. Not thread-safe.
+/// How a peer gets into a run, and back into it after a split or a restart (spec/dht.md §4.2): the
+/// addresses that it was given, the peers that it knew when it was last there, and those that it
+/// has lost since. Says whom to dial and when; has no network and no clock. Not thread-safe.
 ///
-/// While nobody is known, attempts follow each other with growing pauses, one retry at a time.
-/// Later every upkeep looks in on initial peers and lost peers that are not connected: two halves
-/// of a run find each other again through either.
+/// Each of them has its own back-off, so that an address that hangs delays no other. Pauses begin
+/// short and double up to `retry_quick`; later they are a thirty-second of the time that the other
+/// side has been away. So a cut of a minute is over a few seconds after it heals, and an address
+/// that has been dead for half an hour is dialled once a minute.
 class bootstrap {
 public:
   struct options {
-    milliseconds retry_min{1'000};
-    milliseconds retry_max{60'000};
-    std::size_t lost_max = 32; // the oldest is forgotten first
+    milliseconds retry_min{250};     // after the first failure
+    milliseconds redial_after{200};  // after a link broke
+    milliseconds retry_quick{1'000}; // at most, while the other side has not been away for long
+    milliseconds retry_max{60'000};  // at most, for ever
+    /// After links that broke sooner the pauses grow up to `retry_max`: somebody accepts us and
+    /// then drops us, again and again.
+    milliseconds settled_after{10'000};
+    std::size_t lost_max = 64; // the one that has been away longest is forgotten first
+    /// Of the peers known from earlier so many are dialled each second, until as many are
+    /// connected: that is enough to find the others.
+    std::size_t known_at_once = 8;
   };
 
-  explicit bootstrap(options opts) : options_(opts) {}
+  bootstrap(options opts, random_source random) : options_(opts), random_(std::move(random)) {}
 
-  /// Where to join. None: the run begins here.
-  void join_at(std::vector<endpoint> addresses);
-  /// True once this peer is part of the run, alone or with others. Stays true.
+  /// Where to join: addresses that the operator gave, and peers known from earlier, newest first.
+  /// No address at all: the run begins here.
+  void join_at(const std::vector<endpoint>& initial, const std::vector<known_peer>& known,
+               steady_time now);
+
+  /// True once this peer is part of the run: another one answered; or there is no address to join
+  /// at; or one of the initial addresses is our own, and all others failed. Stays true.
   [[nodiscard]] bool joined() const { return joined_; }
-
-  // -- initial addresses --------------------------------------------------------------------------
-
-  /// Addresses to dial now: all but those of peers that are connected. Each owes a `reached` or a
-  /// `failed`.
-  [[nodiscard]] std::vector<endpoint> dial();
-  /// The same at upkeep, and when a retry's time has come: none if an attempt is under way, or its
-  /// turn comes later.
-  [[nodiscard]] std::vector<endpoint> look_in();
-  [[nodiscard]] std::vector<endpoint> retry();
-
-  void reached(const endpoint& where, const peer_id& who);
-  /// True if this address failed for the first time since it was last reached. Our own address
-  /// (ec::duplicate_identity) is not dialled again: there is nobody to join there.
-  bool failed(const endpoint& where, const failure& why);
-  [[nodiscard]] bool dialling() const { return owed_ > 0; }
-
-  /// To be called when an attempt is over. `alone`: nobody is known still. Returns the pause before
-  /// `retry`, jittered by a quarter; nothing if there is no need, or if one is due already.
-  [[nodiscard]] std::optional<milliseconds> pause(bool alone, random_source& random);
-
-  /// "host:port: reason" of every address that failed last time.
+  /// Whether there was an address to join at, given or known, besides our own.
+  [[nodiscard]] bool addresses_known() const { return addresses_known_; }
+  /// How many initial addresses there are, without our own.
+  [[nodiscard]] std::size_t initial_addresses() const;
+  /// "host:port: reason" of every initial address that failed last time.
   [[nodiscard]] std::vector<std::string> failures() const;
 
-  // -- peers --------------------------------------------------------------------------------------
+  // -- dialling -----------------------------------------------------------------------------------
+
+  /// Addresses to dial now. Each owes a `reached` or a `failed`.
+  [[nodiscard]] std::vector<endpoint> due(steady_time now);
+  /// When somebody is due next; nothing if nobody is.
+  [[nodiscard]] std::optional<steady_time> next() const;
+
+  void reached(const endpoint& where, const peer_id& who, steady_time now);
+  /// True if this is an initial address that failed for the first time since it was last reached.
+  /// An address that leads to ourselves (ec::duplicate_identity) is not dialled again.
+  bool failed(const endpoint& where, const failure& why, steady_time now);
+
+  // -- links --------------------------------------------------------------------------------------
 
   /// True if this is how we joined.
-  bool connected(const peer_id& peer);
-  void disconnected(const peer_id& peer) { connected_.erase(peer); }
-  [[nodiscard]] bool any_connected() const { return !connected_.empty(); }
-  /// It may come back. Has an address.
-  void lost(const peer_record& peer);
-  /// The lost peer whose turn it is to be dialled; each in turn, until it is connected.
-  [[nodiscard]] std::optional<peer_record> next_lost();
+  bool connected(const peer_record& peer, steady_time now);
+  /// Dialled again soon, unless it said goodbye (ec::shutting_down) and was no initial peer.
+  void disconnected(const peer_id& peer, ec why, steady_time now);
 
 private:
+  /// Somebody to dial whenever there is no link: an initial address, or a peer.
+  struct target {
+    bool initial = false;
+    bool from_earlier = false; // known from an earlier life, not met since
+    peer_id peer;              // zero: an initial address where nobody has answered yet
+    std::vector<endpoint> addresses;
+    std::size_t turn = 0; // which of them is, or was, dialled
+    bool dialling = false;
+    unsigned failures = 0;    // to reach it, in a row
+    unsigned short_links = 0; // in a row: broken before they had settled
+    std::string why;          // of the last one; empty: none since it was last reached
+    steady_time away_since;
+    steady_time due;
+
+    [[nodiscard]] const endpoint& address() const { return addresses[turn % addresses.size()]; }
+  };
+  struct connection {
+    std::vector<endpoint> addresses;
+    steady_time since;
+  };
+
+  [[nodiscard]] bool waits(const target& t) const;
+  [[nodiscard]] bool dialling(const endpoint& where) const;
+  [[nodiscard]] target* dialled(const endpoint& where);
+  [[nodiscard]] milliseconds jittered(milliseconds pause);
+  void back_off(target& t, steady_time now);
+  void link_broke(target& t, bool settled, steady_time now);
+  void remember_lost(const peer_id& peer, const connection& link, bool settled, steady_time now);
+  void join_if_alone();
+
   options options_;
-  std::vector<endpoint> addresses_;
-  std::map<endpoint, peer_id> found_; // who answered there
-  std::map<endpoint, std::string> failures_;
-  std::size_t owed_ = 0;
-  milliseconds pause_{0};
-  bool retry_due_ = false;
+  random_source random_;
+  std::vector<target> targets_; // the initial addresses, and at most lost_max peers
+  std::map<peer_id, connection> connected_;
   bool joined_ = false;
-  std::set<peer_id> connected_;
-  std::deque<peer_record> lost_; // oldest first; bounded by lost_max
+  bool addresses_known_ = false;
+  bool ourselves_ = false; // one of the initial addresses is our own
 };
 
 } // namespace waggle

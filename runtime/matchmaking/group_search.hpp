@@ -55,6 +55,7 @@ public:
     std::optional<double> bandwidth;
     std::uint32_t mode = 0;
     std::string gather;
+    bool bandwidth_declared = false; // else measured
   };
   struct moment {
     steady_time steady;

@@ -12,6 +12,7 @@
 
 #include "runtime/core/check.hpp"
 #include "runtime/net/http_connection.hpp"
+#include "runtime/net/name_resolver.hpp"
 #include "runtime/net/refusals.hpp"
 #include "runtime/net/tcp_session.hpp"
 
@@ -33,6 +34,13 @@ std::optional<socket_tuning> tuning_for(const tcp::socket& socket,
   return socket_tuning{config.congestion};
 }
 
+/// Nothing for a name. A number needs nobody who resolves it.
+std::optional<asio::ip::address> numeric(const std::string& host) {
+  error_code error;
+  auto address = asio::ip::make_address(host, error);
+  return error ? std::nullopt : std::optional{address};
+}
+
 class tcp_transport final : public transport, public std::enable_shared_from_this<tcp_transport> {
 public:
   explicit tcp_transport(tcp_transport_config config)
@@ -40,6 +48,7 @@ public:
       pool_(buffer_pool::make(4 * config_.window_bytes)),
       nonces_(config_.seed != 0 ? config_.seed : entropy_seed()), claims_{nonces_.next(),
                                                                           config_.agreement},
+      names_(io_, config_.lookup),
       acceptor_(io_), back_off_(io_) {
     WAGGLE_CHECK(config_.window_bytes / 4 * 3 >= wire::body_bytes_max, "window too small");
     limits_.window_bytes = config_.window_bytes;
@@ -59,13 +68,17 @@ public:
         return failure{ec::bad_config, "cannot listen on " + to_string(where) + ": " + why};
       };
       error_code error;
-      tcp::resolver resolver{io_};
-      auto found = resolver.resolve(where.host, std::to_string(where.port),
-                                    tcp::resolver::passive | tcp::resolver::numeric_service, error);
-      if (error || found.empty())
-        return sentence("'" + where.host + "' is no address of this machine (" + error.message()
-                        + ")");
-      tcp::endpoint address = found.begin()->endpoint();
+      tcp::endpoint address{asio::ip::address{}, where.port};
+      if (auto number = numeric(where.host)) {
+        address.address(*number);
+      } else {
+        // A name of our own, asked once and before there is anybody to keep waiting.
+        auto found = tcp::resolver{io_}.resolve(where.host, std::string{}, error);
+        if (error || found.empty())
+          return sentence("'" + where.host + "' is no address of this machine (" + error.message()
+                          + ")");
+        address.address(found.begin()->endpoint().address());
+      }
       acceptor_.open(address.protocol(), error);
       if (!error)
         acceptor_.set_option(tcp::acceptor::reuse_address{true}, error);
@@ -121,6 +134,7 @@ public:
         if (auto attempt = weak.lock())
           attempt->expire(ec::shutting_down);
       dialling_.clear();
+      names_.stop();
       if (host_)
         host_->stop();
       guard_.reset();
@@ -140,8 +154,7 @@ private:
     dialler(std::shared_ptr<tcp_transport> owner, endpoint where, const peer_id& expected,
             milliseconds timeout, on_dialled done)
       : owner_(std::move(owner)), where_(std::move(where)), expected_(expected), timeout_(timeout),
-        done_(std::move(done)), resolver_(owner_->io_), socket_(owner_->io_),
-        deadline_(owner_->io_) {}
+        done_(std::move(done)), socket_(owner_->io_), deadline_(owner_->io_) {}
 
     void run() {
       if (owner_->stopping_)
@@ -151,33 +164,36 @@ private:
         if (!error)
           me->expire(ec::timeout);
       });
-      resolver_.async_resolve(
-        where_.host, std::to_string(where_.port), tcp::resolver::numeric_service,
-        [me = shared_from_this()](const error_code& error,
-                                  const tcp::resolver::results_type& found) {
-          if (error)
-            return me->finish(
-              failure{ec::unreachable,
-                      "the name '" + me->where_.host + "' is not found (" + error.message() + ")"});
-          me->connect(found);
+      if (auto number = numeric(where_.host))
+        return connect({*number});
+      name_ = owner_->names_.resolve(
+        where_.host, [me = shared_from_this()](const result<host_addresses>& found) {
+          me->name_.reset();
+          if (!found.ok())
+            return me->finish(found.error());
+          me->connect(*found);
         });
     }
 
     void expire(ec reason) {
       error_code ignored;
-      resolver_.cancel();
       socket_.close(ignored);
       auto session = session_;
-      finish(failure{reason, "no link within " + std::to_string(timeout_.count()) + " ms"});
+      finish(failure{reason, (name_ ? "the name '" + where_.host + "' was not resolved within "
+                                    : "no link within ")
+                               + std::to_string(timeout_.count()) + " ms"});
       if (session)
         session->abandon({reason, {}});
     }
 
   private:
-    void connect(const tcp::resolver::results_type& found) {
+    void connect(const host_addresses& found) {
       if (!done_)
         return;
-      asio::async_connect(socket_, found,
+      std::vector<tcp::endpoint> endpoints;
+      for (const auto& address : found)
+        endpoints.emplace_back(address, where_.port);
+      asio::async_connect(socket_, endpoints,
                           [me = shared_from_this()](const error_code& error, const tcp::endpoint&) {
                             if (error)
                               return me->finish(failure{ec::unreachable, error.message()});
@@ -219,6 +235,8 @@ private:
       }
       deadline_.cancel();
       session_.reset();
+      if (name_)
+        owner_->names_.cancel(*name_);
       if (!outcome.ok()) {
         if (owner_->events_->dial_failed)
           owner_->events_->dial_failed(outcome.error().code);
@@ -235,7 +253,7 @@ private:
     peer_id expected_;
     milliseconds timeout_;
     on_dialled done_;
-    tcp::resolver resolver_;
+    std::optional<name_resolver::ticket> name_; // while it is looked up
     tcp::socket socket_;
     asio::steady_timer deadline_;
     std::shared_ptr<tcp_session> session_;
@@ -350,6 +368,7 @@ private:
   asio::io_context& io_ = *context_;
   asio::executor_work_guard<asio::io_context::executor_type> guard_{io_.get_executor()};
   std::shared_ptr<local_host> host_; // null: no shared memory
+  name_resolver names_;
   tcp::acceptor acceptor_;
   asio::steady_timer back_off_;
   on_link accept_;

@@ -6,6 +6,7 @@
 #include "runtime/core/random.hpp"
 #include "runtime/crypto/identity.hpp"
 #include "runtime/net/http.hpp"
+#include "runtime/net/name_resolver.hpp"
 #include "runtime/net/net_events.hpp"
 #include "runtime/net/shared_arena.hpp"
 #include "runtime/net/transport.hpp"
@@ -43,6 +44,8 @@ struct tcp_transport_config {
   /// keep-alive connection, too.
   milliseconds http_timeout{10'000};
   milliseconds handshake_timeout{5'000};
+  /// Finds the addresses of names that are dialled; empty: the system does.
+  host_lookup lookup;
   /// Accepted connections, HTTP and peers together. Further ones are closed at once.
   std::size_t connections_max = 512;
 };

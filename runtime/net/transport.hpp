@@ -83,7 +83,7 @@ public:
 
   /// Connects and proves both identities within `timeout`, then calls `done` once.
   /// `expected`: zero accepts whoever answers. Fails with ec::unreachable, timeout, wrong_run,
-  /// wrong_version, bad_signature, duplicate_identity, agreement_mismatch, malformed.
+  /// wrong_version, bad_signature, duplicate_identity, agreement_mismatch, malformed, overloaded.
   virtual void dial(const endpoint& where, const peer_id& expected, milliseconds timeout,
                     on_dialled done) = 0;
 

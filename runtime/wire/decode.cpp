@@ -55,6 +55,7 @@ failure read(const proto::JoinGroup& from, join_group& out) {
     if (!std::isfinite(*out.bandwidth))
       return {ec::non_finite, "join_group: bandwidth"};
   }
+  out.bandwidth_declared = from.bandwidth_declared();
   if (!read_id(from.schema(), out.schema) || !read_mode(from.mode(), out.mode)
       || (out.bandwidth && *out.bandwidth < 0) || !from.has_self()
       || !read_peer(from.self(), out.self))
@@ -76,6 +77,7 @@ failure read(const proto::EnterGroup& from, enter_group& out) {
     if (!std::isfinite(*out.bandwidth))
       return {ec::non_finite, "enter_group: bandwidth"};
   }
+  out.bandwidth_declared = from.bandwidth_declared();
   return read_id(from.schema(), out.schema) && read_mode(from.mode(), out.mode)
              && (!out.bandwidth || *out.bandwidth >= 0)
            ? failure{}

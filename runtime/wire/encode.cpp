@@ -36,6 +36,7 @@ void write(const join_group& x, Header& out) {
   to.set_mode(static_cast<std::uint32_t>(x.mode));
   if (x.bandwidth)
     to.set_bandwidth(*x.bandwidth);
+  to.set_bandwidth_declared(x.bandwidth_declared);
   to.set_gather(x.gather);
   write_peer(x.self, *to.mutable_self());
 }
@@ -53,6 +54,7 @@ void write(const enter_group& x, Header& out) {
   to.set_mode(static_cast<std::uint32_t>(x.mode));
   if (x.bandwidth)
     to.set_bandwidth(*x.bandwidth);
+  to.set_bandwidth_declared(x.bandwidth_declared);
 }
 
 void write(const get_state_chunk& x, Header& out) {

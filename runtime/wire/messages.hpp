@@ -73,7 +73,8 @@ struct join_group {
   /// Bytes per second; none: not known. 0: never reduce.
   std::optional<double> bandwidth;
   peer_record self;
-  std::string gather; // for the whole group to read; at most gather_bytes_max
+  std::string gather;              // for the whole group to read; at most gather_bytes_max
+  bool bandwidth_declared = false; // by the operator; else measured
 };
 struct join_reply {
   ec code = ec::none;                 // ec::none: accepted
@@ -103,6 +104,7 @@ struct enter_group {
   digest schema; // over everything both sides must share
   member_mode mode = member_mode::node;
   std::optional<double> bandwidth; // bytes a second; none: not known, 0: never reduces
+  bool bandwidth_declared = false; // by the operator, not measured
 };
 /// Leader to all members, old and new: the plan of the next round is this one.
 struct next_plan {

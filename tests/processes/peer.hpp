@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -75,15 +76,15 @@ private:
   std::filesystem::path path_;
 };
 
-/// A peer in a process of its own, on a free port of the loopback.
+/// A peer in a process of its own, on a free port of the loopback unless `arguments` say where.
 class peer {
 public:
   peer(const scratch_folder& folder, const std::string& name, std::vector<std::string> arguments)
     : log_(folder.path() / (name + ".log")) {
     arguments.insert(arguments.begin(), WAGGLE_PROGRAM);
-    for (const auto& more : {std::string{"--listen"}, std::string{"127.0.0.1:0"},
-                             std::string{"--data-dir"}, (folder.path() / name).string()})
-      arguments.push_back(more);
+    if (std::find(arguments.begin(), arguments.end(), "--listen") == arguments.end())
+      arguments.insert(arguments.end(), {"--listen", "127.0.0.1:0"});
+    arguments.insert(arguments.end(), {"--data-dir", (folder.path() / name).string()});
     auto started = child_process::start(arguments, log_);
     if (started)
       process_.emplace(std::move(*started));

@@ -73,7 +73,8 @@ simulation::~simulation() {
   system_.reset();
 }
 
-simulation::index simulation::start(node_config config, const std::vector<index>& through) {
+simulation::index simulation::start(node_config config, const std::vector<index>& through,
+                                    std::shared_ptr<disk> files) {
   auto who = peers_.size();
   auto entry = std::make_unique<peer>();
   auto* made = entry.get();
@@ -95,6 +96,7 @@ simulation::index simulation::start(node_config config, const std::vector<index>
   seams.log = log_->clone(short_name(made->self->id()));
   seams.log->set_pattern("%n %l %v");
   seams.detach_workers = false;
+  seams.files = std::move(files);
   seams.make_transport = [this, &config](transport_order order) {
     auto node = network_.add_node(config.run_id, order.record, order.agreement);
     return network_.transport_of(node);
@@ -130,6 +132,7 @@ void simulation::crash(index who, bool silently) {
   kill(parts.matchmaker);
   kill(parts.tracker);
   kill(parts.exporter);
+  kill(parts.addresses);
   kill(parts.dht);
   kill(parts.switchboard);
   settle();

@@ -34,8 +34,9 @@ public:
     std::vector<round_report> rounds; // with values
   };
 
-  /// A new peer that joins through the living peers `through`.
-  index start(node_config config, const std::vector<index>& through);
+  /// A new peer that joins through the peers `through`. It keeps `files`; null: none.
+  index start(node_config config, const std::vector<index>& through,
+              std::shared_ptr<disk> files = nullptr);
   /// Its process is gone: with its connections reset, or without a word.
   void crash(index who, bool silently);
   /// In good order.

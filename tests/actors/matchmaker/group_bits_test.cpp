@@ -267,6 +267,20 @@ TEST_F(GroupBandwidth, WhatIsDeclaredBeatsWhatIsMeasured) {
   EXPECT_EQ(share_of(group_with(a, {1e6, 1e6}, {}), 1), 0u);
 }
 
+TEST_F(GroupBandwidth, WhatIsDeclaredIsNotTakenForNoise) {
+  auto shares_apart = [this](const matchmaking_config& config, std::uint64_t seed) {
+    auto a = start(seed, config);
+    if (!config.bandwidth)
+      tell(a.maker, set_bandwidth{6e6});
+    auto plan = group_with(a, {4.4e6, 4.0e6}, config); // declared, if `config` declares
+    return share_of(plan, 10) - share_of(plan, 11);
+  };
+  matchmaking_config config;
+  EXPECT_LE(shares_apart(config, 1), 1u);
+  config.bandwidth = 6e6;
+  EXPECT_GT(shares_apart(config, 2), 3u);
+}
+
 TEST_F(GroupBandwidth, NonsenseIsNotMeasured) {
   auto a = start(1);
   tell(a.maker, set_bandwidth{1e6});

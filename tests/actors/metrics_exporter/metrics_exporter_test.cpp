@@ -44,7 +44,7 @@ struct MetricsExporter : testing::Test {
   }
   template <class Event>
   void tell(Event event) {
-    caf::anon_send(exporter, std::move(event));
+    caf::anon_send(caf::actor_cast<metrics_exporter_impl>(exporter), std::move(event));
     scheduler.run();
   }
   net::http_response get(const std::string& target, const std::string& method = "GET") const {
@@ -80,6 +80,37 @@ TEST_F(MetricsExporter, ShowsAPeerWithoutAModelAsNode) {
   EXPECT_EQ(doc["peer"], to_string(ctx.self->id()));
   EXPECT_TRUE(doc["loss"].is_null());
   EXPECT_TRUE(doc["epoch"].is_null());
+}
+
+TEST_F(MetricsExporter, ANodeWithoutInitialPeersIsReadyAtOnce) {
+  EXPECT_EQ(get("/readyz").status, 503U) << "the DHT has not said anything";
+  dht_status status;
+  status.bootstrapped = true;
+  tell(status);
+  EXPECT_EQ(get("/readyz").status, 200U);
+  status.bootstrapped = false;
+  status.addresses_known = true; // peers known from earlier, none of which is there
+  tell(status);
+  EXPECT_EQ(get("/readyz").status, 200U);
+}
+
+TEST_F(MetricsExporter, ANodeWhoseInitialPeersDoNotAnswerIsNotReadyAndSaysWhy) {
+  dht_status status;
+  status.addresses_known = true;
+  status.initial_peers = 2;
+  status.bootstrap_failures = {"first:7700: unreachable: refused"};
+  tell(status);
+  EXPECT_EQ(get("/readyz").status, 503U);
+  EXPECT_EQ(get("/readyz").body, "not ready: waiting for the first of 2 initial peers to answer\n");
+  status.bootstrap_failures.emplace_back("second:7700: timeout: no link within 5000 ms");
+  tell(status);
+  EXPECT_EQ(get("/readyz").status, 503U);
+  EXPECT_EQ(get("/readyz").body,
+            "not ready: none of the initial peers answers: first:7700: "
+            "unreachable: refused; second:7700: timeout: no link within 5000 ms\n");
+  EXPECT_EQ(get("/healthz").status, 200U);
+  status.bootstrapped = true;
+  tell(status);
   EXPECT_EQ(get("/readyz").status, 200U);
 }
 

@@ -94,6 +94,30 @@ TEST(Division, EachKindOfLineIsEqualAmongItself) {
   EXPECT_EQ(shares[5], 0u);
 }
 
+member_bandwidth declared(double bytes_per_second) {
+  return {bytes_per_second, true};
+}
+
+// By these bandwidths the shares are 35, 16 and 9; with at least 10 for whoever reduces, the
+// slowest one reduces nothing. Taken for equal, the two slower ones had 13 and 12.
+TEST(Division, DeclaredLinesAreWhatTheyAre) {
+  auto plan = round_of(3, 60);
+  auto exact = divide(plan, {declared(0.55), declared(0.44), declared(0.40)}, {}, 10);
+  ASSERT_TRUE(exact) << to_string(exact.error());
+  EXPECT_THAT(exact->shares, ElementsAre(41, 19, 0));
+  auto noisy = divide(plan, {0.55, 0.44, 0.40}, {}, 10);
+  ASSERT_TRUE(noisy) << to_string(noisy.error());
+  EXPECT_GT(noisy->shares[2], 10U);
+}
+
+TEST(Division, ADeclaredLineIsNoPartOfWhatMeasuredOnesLevelTo) {
+  auto shares = divided(round_of(4, mebi), {10.0, 9.6, declared(9.8), declared(9.4)}).shares;
+  auto apart = [](auto a, auto b) { return a > b ? a - b : b - a; };
+  EXPECT_LE(apart(shares[0], shares[1]), 1u);
+  EXPECT_LE(apart(shares[0], shares[2]), 1u) << "9.8 is their mean";
+  EXPECT_LT(shares[3] + 1000, shares[2]);
+}
+
 TEST(Division, OneUnknownLineChangesNothing) {
   auto plan = round_of(4, mebi);
   EXPECT_EQ(divided(plan, {fast, {}, fast, slow}), divided(plan, {fast, fast, {}, slow}));

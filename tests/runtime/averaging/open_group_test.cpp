@@ -29,13 +29,13 @@ struct OpenGroup : ::testing::Test {
   OpenGroup() {
     auto plan = plan_for(8);
     for (const auto& m : plan.members)
-      all.emplace_back(m, terms(), std::nullopt);
+      all.emplace_back(m, terms(), member_bandwidth{});
     for (const auto& m : plan.members)
       records.push_back(m);
   }
 
   open_group::applicant applicant(std::size_t i) const {
-    return {records[i], sha256("schema"), std::nullopt};
+    return {records[i], sha256("schema"), {}};
   }
   static round_id seed() {
     round_id id;
@@ -127,9 +127,9 @@ TEST_F(OpenGroup, WithoutItsLeaderTheNextMemberLeads) {
 TEST_F(OpenGroup, AClientNeverLeadsAndNeverReduces) {
   auto client = records[1];
   client.mode = member_mode::client;
-  open_group joins{client, terms(), std::nullopt};
+  open_group joins{client, terms(), {}};
   all[0].found(epoch_id{0}, seed());
-  ASSERT_EQ(all[0].apply({client, sha256("schema"), std::nullopt}), ec::none);
+  ASSERT_EQ(all[0].apply({client, sha256("schema"), {}}), ec::none);
   auto plan = all[0].admit();
   ASSERT_TRUE(plan);
   ASSERT_TRUE(joins.enter(records[0].peer.id, *plan).ok());
@@ -142,7 +142,7 @@ TEST_F(OpenGroup, SaysWhyItDoesNotLetSomebodyIn) {
   EXPECT_EQ(all[0].apply(applicant(1)), ec::not_ready);
   auto small = terms();
   small.members_max = 2;
-  open_group group{records[0], small, std::nullopt};
+  open_group group{records[0], small, {}};
   group.found(epoch_id{0}, seed());
   auto foreign = applicant(1);
   foreign.schema = sha256("another model");

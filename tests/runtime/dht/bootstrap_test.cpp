@@ -11,157 +11,363 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
+using testing::UnorderedElementsAre;
 
 const endpoint first{"first", 7700};
 const endpoint second{"second", 7700};
 const failure refused{ec::unreachable, "refused"};
+const failure ourselves{ec::duplicate_identity, {}};
+
+/// The peer whose only address tells its number.
+peer_record numbered(unsigned n) {
+  auto peer = peer_at(n);
+  peer.addresses = {{"peer-" + std::to_string(n), 7700}};
+  return peer;
+}
+known_peer known(unsigned n) {
+  return {numbered(n).id, numbered(n).addresses};
+}
+endpoint address(unsigned n) {
+  return numbered(n).addresses.front();
+}
 
 struct Bootstrap : testing::Test {
-  /// Every address of an attempt fails; the pause until the next one.
-  std::optional<milliseconds> fail_all(const std::vector<endpoint>& dialled, bool alone = true) {
-    for (const auto& where : dialled)
-      joins.failed(where, refused);
-    EXPECT_FALSE(joins.dialling());
-    return joins.pause(alone, random);
+  /// Lets time pass until somebody is due; how long that took.
+  milliseconds wait() {
+    auto next = joins.next();
+    if (!next) {
+      ADD_FAILURE() << "nobody is due";
+      return {};
+    }
+    auto took = std::max(*next, now) - now;
+    now = std::max(*next, now);
+    return std::chrono::duration_cast<milliseconds>(took);
+  }
+  /// Everybody that is due fails.
+  void fail_due() {
+    for (const auto& where : joins.due(now))
+      joins.failed(where, refused, now);
+  }
+  void link(unsigned n) { joins.connected(numbered(n), now); }
+  void lose(unsigned n, ec why = ec::peer_lost) { joins.disconnected(numbered(n).id, why, now); }
+  /// With a link that lasts.
+  void link_for_a_while(unsigned n) {
+    link(n);
+    now += 60s;
   }
 
-  bootstrap joins{{1s, 60s, 3}};
-  random_source random{5};
+  bootstrap::options options;
+  bootstrap joins{options, random_source{5}};
+  steady_time now{std::chrono::hours{1}};
 };
+
+// Pauses are jittered by a quarter.
+#define EXPECT_PAUSE(pause, expected)                                                              \
+  do {                                                                                             \
+    auto seconds = seconds_of(pause);                                                              \
+    EXPECT_GE(seconds, 0.74 * seconds_of(expected));                                               \
+    EXPECT_LE(seconds, 1.26 * seconds_of(expected));                                               \
+  } while (false)
 
 // -- initial addresses ---------------------------------------------------------------------------
 
 TEST_F(Bootstrap, WithoutAnAddressTheRunBeginsHere) {
   EXPECT_FALSE(joins.joined());
-  joins.join_at({});
+  joins.join_at({}, {}, now);
   EXPECT_TRUE(joins.joined());
-  EXPECT_THAT(joins.dial(), IsEmpty());
+  EXPECT_FALSE(joins.addresses_known());
+  EXPECT_THAT(joins.due(now), IsEmpty());
+  EXPECT_FALSE(joins.next());
 }
 
 TEST_F(Bootstrap, JoinsThroughWhoeverAnswersAndSaysWhyOthersDidNot) {
-  joins.join_at({first, second});
-  EXPECT_THAT(joins.dial(), ElementsAre(first, second));
-  EXPECT_TRUE(joins.failed(first, refused));
-  EXPECT_TRUE(joins.dialling());
+  joins.join_at({first, second}, {}, now);
+  EXPECT_TRUE(joins.addresses_known());
+  EXPECT_EQ(joins.initial_addresses(), 2U);
+  EXPECT_THAT(joins.due(now), ElementsAre(first, second));
+  EXPECT_THAT(joins.due(now), IsEmpty()) << "under way";
+  EXPECT_FALSE(joins.next());
+  EXPECT_TRUE(joins.failed(first, refused, now));
   EXPECT_FALSE(joins.joined());
-  joins.reached(second, peer_at(2).id);
-  EXPECT_FALSE(joins.dialling());
+  joins.reached(second, numbered(2).id, now);
   EXPECT_TRUE(joins.joined());
   EXPECT_THAT(joins.failures(), ElementsAre("first:7700: unreachable: refused"));
 }
 
 TEST_F(Bootstrap, OnlyTheFirstOfSeveralFailuresIsNews) {
-  joins.join_at({first});
-  (void)joins.dial();
-  EXPECT_TRUE(joins.failed(first, refused));
-  (void)joins.dial();
-  EXPECT_FALSE(joins.failed(first, {ec::wrong_run, ""}));
+  joins.join_at({first}, {}, now);
+  (void)joins.due(now);
+  EXPECT_TRUE(joins.failed(first, refused, now));
+  wait();
+  (void)joins.due(now);
+  EXPECT_FALSE(joins.failed(first, {ec::wrong_run, ""}, now));
   EXPECT_THAT(joins.failures(), ElementsAre(testing::HasSubstr("wrong_run")));
-  (void)joins.dial();
-  joins.reached(first, peer_at(2).id);
+  wait();
+  (void)joins.due(now);
+  joins.reached(first, numbered(2).id, now);
   EXPECT_THAT(joins.failures(), IsEmpty());
-  (void)joins.dial();
-  EXPECT_TRUE(joins.failed(first, refused)) << "it was there in between";
+  link_for_a_while(2);
+  lose(2);
+  wait();
+  (void)joins.due(now);
+  EXPECT_TRUE(joins.failed(first, refused, now)) << "it was there in between";
+}
+
+TEST_F(Bootstrap, AnAddressThatHangsDelaysNoOther) {
+  joins.join_at({first, second}, {}, now);
+  EXPECT_THAT(joins.due(now), SizeIs(2)); // the first one never answers
+  for (auto pause : {250ms, 500ms, 1'000ms}) {
+    joins.failed(second, refused, now);
+    EXPECT_PAUSE(wait(), pause);
+    EXPECT_THAT(joins.due(now), ElementsAre(second));
+  }
 }
 
 TEST_F(Bootstrap, ItsOwnAddressIsNobodyToWaitFor) {
-  joins.join_at({first});
-  (void)joins.dial();
-  EXPECT_FALSE(joins.failed(first, {ec::duplicate_identity, ""}));
+  joins.join_at({first}, {}, now);
+  (void)joins.due(now);
+  EXPECT_FALSE(joins.failed(first, ourselves, now));
   EXPECT_TRUE(joins.joined());
+  EXPECT_FALSE(joins.addresses_known());
+  EXPECT_EQ(joins.initial_addresses(), 0U);
   EXPECT_THAT(joins.failures(), IsEmpty());
-  EXPECT_THAT(joins.dial(), IsEmpty());
+  EXPECT_FALSE(joins.next());
+}
+
+// Everybody is given the same list, and is on it.
+TEST_F(Bootstrap, AnInitialPeerBeginsTheRunOnceTheOthersFailed) {
+  joins.join_at({first, second}, {}, now);
+  (void)joins.due(now);
+  joins.failed(first, ourselves, now);
+  EXPECT_FALSE(joins.joined()) << "the other one may be there";
+  joins.failed(second, refused, now);
+  EXPECT_TRUE(joins.joined());
+  EXPECT_TRUE(joins.addresses_known());
+  wait();
+  EXPECT_THAT(joins.due(now), ElementsAre(second));
 }
 
 TEST_F(Bootstrap, DialsNobodyItIsConnectedTo) {
-  joins.join_at({first, second});
-  (void)joins.dial();
-  joins.reached(first, peer_at(1).id);
-  joins.reached(second, peer_at(2).id);
-  joins.connected(peer_at(1).id);
-  EXPECT_THAT(joins.look_in(), ElementsAre(second));
-  joins.reached(second, peer_at(2).id);
-  joins.connected(peer_at(2).id);
-  EXPECT_THAT(joins.look_in(), IsEmpty());
-  joins.disconnected(peer_at(1).id);
-  EXPECT_THAT(joins.look_in(), ElementsAre(first));
+  joins.join_at({first, second}, {}, now);
+  (void)joins.due(now);
+  joins.reached(first, numbered(1).id, now);
+  joins.reached(second, numbered(2).id, now);
+  link(1);
+  wait();
+  EXPECT_THAT(joins.due(now), ElementsAre(second));
+  joins.reached(second, numbered(2).id, now);
+  link(2);
+  EXPECT_FALSE(joins.next());
+}
+
+TEST_F(Bootstrap, AnInitialPeerThatSaidGoodbyeIsTriedAgain) {
+  joins.join_at({first}, {}, now);
+  (void)joins.due(now);
+  joins.reached(first, numbered(1).id, now);
+  link_for_a_while(1);
+  lose(1, ec::shutting_down);
+  EXPECT_PAUSE(wait(), 200ms);
+  EXPECT_THAT(joins.due(now), ElementsAre(first));
 }
 
 // -- when ----------------------------------------------------------------------------------------
 
-TEST_F(Bootstrap, PausesDoubleWithinTheirBoundsAndAreJitteredByAQuarter) {
-  joins.join_at({first});
-  auto dialled = joins.dial();
-  for (double seconds : {1, 2, 4, 8, 16, 32, 60, 60}) {
-    auto pause = fail_all(dialled);
-    ASSERT_TRUE(pause);
-    EXPECT_GE(seconds_of(*pause), 0.74 * seconds);
-    EXPECT_LE(seconds_of(*pause), 1.26 * seconds);
-    dialled = joins.retry();
-    EXPECT_THAT(dialled, SizeIs(1));
+TEST_F(Bootstrap, PausesDoubleAreJitteredAndStayShortAtFirst) {
+  joins.join_at({first}, {}, now);
+  fail_due();
+  for (auto pause : {250ms, 500ms, 1'000ms, 1'000ms, 1'000ms}) {
+    EXPECT_PAUSE(wait(), pause);
+    fail_due();
   }
 }
 
-TEST_F(Bootstrap, PausesBeginAgainOnceSomebodyIsKnown) {
-  joins.join_at({first});
-  (void)fail_all(joins.dial());
-  (void)fail_all(joins.retry());
-  EXPECT_FALSE(fail_all(joins.retry(), false)) << "no need to hurry";
-  auto pause = fail_all(joins.dial());
-  ASSERT_TRUE(pause);
-  EXPECT_LE(seconds_of(*pause), 1.26);
+TEST_F(Bootstrap, WhoHasBeenAwayForAMinuteIsTriedEveryOtherSecond) {
+  joins.join_at({first}, {}, now);
+  for (auto began = now; now < began + 60s; wait())
+    fail_due();
+  fail_due();
+  EXPECT_LE(wait(), 2'500ms);
 }
 
-TEST_F(Bootstrap, OneRetryIsDueAtATime) {
-  joins.join_at({first});
-  EXPECT_TRUE(fail_all(joins.dial()));
-  EXPECT_FALSE(fail_all(joins.dial())) << "the first is still to come";
-  auto dialled = joins.retry();
-  EXPECT_THAT(dialled, SizeIs(1));
-  EXPECT_THAT(joins.retry(), IsEmpty()) << "an attempt is under way";
-  EXPECT_TRUE(fail_all(dialled));
+TEST_F(Bootstrap, WhoHasBeenAwayForLongIsTriedOnceAMinute) {
+  joins.join_at({first}, {}, now);
+  auto began = now;
+  std::size_t attempts = 0;
+  for (; now < began + std::chrono::minutes{33}; ++attempts) {
+    fail_due();
+    EXPECT_LE(wait(), 75s);
+  }
+  EXPECT_LE(attempts, 200U);
+  for (int i = 0; i < 5; ++i) {
+    fail_due();
+    EXPECT_PAUSE(wait(), 60s);
+  }
 }
 
-TEST_F(Bootstrap, LooksInOnlyAfterItJoinedAndBetweenAttempts) {
-  joins.join_at({first});
-  EXPECT_THAT(joins.look_in(), IsEmpty()) << "not joined: retries are for that";
-  joins.connected(peer_at(7).id);
-  EXPECT_THAT(joins.look_in(), SizeIs(1));
-  EXPECT_THAT(joins.look_in(), IsEmpty()) << "under way";
-  ASSERT_TRUE(fail_all({first}));
-  EXPECT_THAT(joins.look_in(), IsEmpty()) << "a retry is due";
-  EXPECT_THAT(joins.retry(), SizeIs(1));
+TEST_F(Bootstrap, PausesBeginAgainAfterALinkThatLasted) {
+  joins.join_at({first}, {}, now);
+  for (int i = 0; i < 30; ++i) {
+    fail_due();
+    wait();
+  }
+  (void)joins.due(now);
+  joins.reached(first, numbered(1).id, now);
+  link_for_a_while(1);
+  lose(1);
+  for (auto pause : {200ms, 250ms, 500ms}) {
+    EXPECT_PAUSE(wait(), pause);
+    fail_due();
+  }
 }
 
-// -- peers ---------------------------------------------------------------------------------------
+// -- peers that were lost ------------------------------------------------------------------------
 
 TEST_F(Bootstrap, TheFirstConnectionIsTheOneThatJoins) {
-  joins.join_at({first});
-  EXPECT_TRUE(joins.connected(peer_at(1).id));
-  EXPECT_FALSE(joins.connected(peer_at(2).id));
-  EXPECT_TRUE(joins.any_connected());
-  joins.disconnected(peer_at(1).id);
-  joins.disconnected(peer_at(2).id);
-  EXPECT_FALSE(joins.any_connected());
+  joins.join_at({first}, {}, now);
+  EXPECT_TRUE(joins.connected(numbered(1), now));
+  EXPECT_FALSE(joins.connected(numbered(2), now));
+  lose(1);
+  lose(2);
   EXPECT_TRUE(joins.joined());
 }
 
-TEST_F(Bootstrap, LostPeersHaveTheirTurnsUntilTheyAreBack) {
-  EXPECT_FALSE(joins.next_lost());
-  joins.lost(peer_at(1));
-  joins.lost(peer_at(2));
-  for (unsigned expected : {1U, 2U, 1U})
-    EXPECT_EQ(joins.next_lost(), peer_at(expected));
-  joins.connected(peer_at(2).id);
-  EXPECT_EQ(joins.next_lost(), peer_at(1));
-  EXPECT_EQ(joins.next_lost(), peer_at(1));
+TEST_F(Bootstrap, APeerWhoseLinkBrokeIsDialledSoonAndThenWithGrowingPauses) {
+  joins.join_at({}, {}, now);
+  link_for_a_while(1);
+  EXPECT_FALSE(joins.next());
+  lose(1);
+  for (auto pause : {200ms, 200ms, 400ms, 800ms, 1'000ms, 1'000ms}) {
+    EXPECT_PAUSE(wait(), pause);
+    EXPECT_THAT(joins.due(now), ElementsAre(address(1)));
+    joins.failed(address(1), refused, now);
+  }
+  link(1);
+  EXPECT_FALSE(joins.next()) << "it is back";
 }
 
-TEST_F(Bootstrap, OfTooManyLostPeersTheOldestIsForgotten) {
-  for (unsigned i : {1U, 2U, 3U, 4U})
-    joins.lost(peer_at(i));
-  for (unsigned expected : {2U, 3U, 4U, 2U})
-    EXPECT_EQ(joins.next_lost(), peer_at(expected));
+TEST_F(Bootstrap, WhoSaidGoodbyeIsLeftAlone) {
+  joins.join_at({}, {}, now);
+  link_for_a_while(1);
+  lose(1);
+  link_for_a_while(1);
+  lose(1, ec::shutting_down);
+  EXPECT_FALSE(joins.next());
+}
+
+TEST_F(Bootstrap, WhoCannotBeDialledIsLeftAlone) {
+  joins.join_at({}, {}, now);
+  auto client = numbered(1);
+  client.addresses.clear();
+  joins.connected(client, now);
+  joins.disconnected(client.id, ec::peer_lost, now);
+  EXPECT_FALSE(joins.next());
+}
+
+TEST_F(Bootstrap, LinksThatBreakAtOnceAreMadeLessAndLessOften) {
+  joins.join_at({}, {}, now);
+  link_for_a_while(1);
+  for (auto pause : {200ms, 200ms, 400ms, 800ms, 1'600ms, 3'200ms, 6'400ms}) {
+    lose(1);
+    EXPECT_PAUSE(wait(), pause);
+    EXPECT_THAT(joins.due(now), ElementsAre(address(1)));
+    joins.reached(address(1), numbered(1).id, now);
+    link(1);
+  }
+  now += 60s; // at last
+  lose(1);
+  EXPECT_PAUSE(wait(), 200ms);
+}
+
+TEST_F(Bootstrap, AllAddressesOfAPeerHaveTheirTurn) {
+  joins.join_at({}, {}, now);
+  auto peer = numbered(1);
+  peer.addresses = {first, second};
+  joins.connected(peer, now);
+  joins.disconnected(peer.id, ec::peer_lost, now);
+  for (const auto& expected : {first, second, first}) {
+    wait();
+    EXPECT_THAT(joins.due(now), ElementsAre(expected));
+    joins.failed(expected, refused, now);
+  }
+}
+
+TEST_F(Bootstrap, OfTooManyLostPeersTheOneAwayLongestIsForgotten) {
+  options.lost_max = 3;
+  joins = bootstrap{options, random_source{5}};
+  joins.join_at({first}, {}, now);
+  for (unsigned n : {1U, 2U, 3U, 4U}) {
+    link(n);
+    lose(n);
+    now += 1ms;
+  }
+  now += 5s;
+  EXPECT_THAT(joins.due(now), UnorderedElementsAre(first, address(2), address(3), address(4)));
+}
+
+TEST_F(Bootstrap, AnAddressThatBelongsToSomebodyElseByNowIsForgotten) {
+  joins.join_at({}, {}, now);
+  link_for_a_while(1);
+  lose(1);
+  wait();
+  EXPECT_THAT(joins.due(now), ElementsAre(address(1)));
+  joins.reached(address(1), numbered(2).id, now);
+  EXPECT_FALSE(joins.next());
+  link_for_a_while(3);
+  lose(3);
+  wait();
+  EXPECT_THAT(joins.due(now), ElementsAre(address(3)));
+  joins.failed(address(3), {ec::wrong_run, {}}, now);
+  EXPECT_FALSE(joins.next());
+}
+
+// -- peers known from earlier --------------------------------------------------------------------
+
+TEST_F(Bootstrap, KnownPeersAreTriedBesideInitialOnes) {
+  joins.join_at({first}, {known(1), known(2)}, now);
+  EXPECT_THAT(joins.due(now), ElementsAre(first, address(1), address(2)));
+  joins.failed(first, refused, now);
+  joins.failed(address(1), refused, now);
+  EXPECT_FALSE(joins.joined());
+  EXPECT_THAT(joins.failures(), SizeIs(1)) << "of what the operator gave";
+  joins.reached(address(2), numbered(2).id, now);
+  EXPECT_TRUE(joins.joined());
+}
+
+TEST_F(Bootstrap, KnownPeersAloneAreAddressesToJoinAt) {
+  joins.join_at({}, {known(1)}, now);
+  EXPECT_FALSE(joins.joined());
+  EXPECT_TRUE(joins.addresses_known());
+  EXPECT_EQ(joins.initial_addresses(), 0U);
+}
+
+TEST_F(Bootstrap, AnAddressIsDialledOnceHoweverManyHaveIt) {
+  known_peer twin{numbered(2).id, {first, second}};
+  known_peer other{numbered(3).id, {second}};
+  joins.join_at({first}, {twin, other}, now);
+  EXPECT_THAT(joins.due(now), ElementsAre(first, second));
+}
+
+TEST_F(Bootstrap, ManyKnownPeersAreTriedAFewAtATimeUntilEnoughAreConnected) {
+  options.known_at_once = 2;
+  joins = bootstrap{options, random_source{5}};
+  joins.join_at({}, {known(1), known(2), known(3), known(4), known(5)}, now);
+  EXPECT_THAT(joins.due(now), ElementsAre(address(1), address(2)));
+  link(1);
+  joins.reached(address(1), numbered(1).id, now);
+  EXPECT_EQ(wait(), 1s);
+  EXPECT_THAT(joins.due(now), ElementsAre(address(3), address(4)));
+  link(4);
+  joins.reached(address(4), numbered(4).id, now);
+  EXPECT_EQ(wait(), 1s);
+  EXPECT_THAT(joins.due(now), IsEmpty());
+  joins.failed(address(2), refused, now);
+  joins.failed(address(3), refused, now);
+  EXPECT_THAT(joins.due(now), IsEmpty());
+  EXPECT_FALSE(joins.next()) << "those two know the others";
+  now += 60s;
+  lose(4);
+  wait();
+  EXPECT_THAT(joins.due(now), ElementsAre(address(4))) << "met since";
 }
 
 } // namespace

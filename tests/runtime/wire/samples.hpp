@@ -58,12 +58,12 @@ inline std::vector<sample> samples() {
   call_of("dht_ping", dht_ping{});
   call_of("dht_find", dht_find{{dht_id{sample_digest(1).bytes}, dht_id{}}, true});
   call_of("dht_store", dht_store{{sample_record(), plain}});
-  call_of("join_group",
-          join_group{"demo_grad", "demo_grad.0b01", sample_digest(2), epoch_id{77},
-                     swarm_time_from(123), member_mode::auxiliary, 1.5e6, sample_peer(1), "{}"});
+  call_of("join_group", join_group{"demo_grad", "demo_grad.0b01", sample_digest(2), epoch_id{77},
+                                   swarm_time_from(123), member_mode::auxiliary, 1.5e6,
+                                   sample_peer(1), "{}", true});
   call_of("open_state", open_state{sample_digest(6), epoch_id{8}});
   call_of("get_state_chunk", get_state_chunk{sample_digest(3), 12});
-  call_of("enter_group", enter_group{"demo_grad", sample_digest(2), member_mode::client, 2e6});
+  call_of("enter_group", enter_group{"demo_grad", sample_digest(2), member_mode::client, 2e6, true});
   answer_of("dht_pong", dht_pong{swarm_time_from(-5)});
   answer_of("dht_found",
             dht_found{{{{sample_record(), plain}, {sample_peer(1), sample_peer(2)}}, {}}});

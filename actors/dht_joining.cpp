@@ -1,0 +1,106 @@
+#include "actors/dht_joining.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+#include "actors/caf_error.hpp"
+
+namespace waggle {
+
+dht_joining::dht_joining(dht_router_impl::pointer self, node_context ctx, joining_config config,
+                         switchboard_actor switchboard, std::function<void()> reached)
+  : self_(self), ctx_(std::move(ctx)), config_(config), switchboard_(std::move(switchboard)),
+    reached_(std::move(reached)), bootstrap_(config.pauses, ctx_.randomness("bootstrap")) {}
+
+void dht_joining::begin(const bootstrap_from& msg) {
+  bootstrap_.join_at(msg.addresses, msg.known, now());
+  dial_due();
+}
+
+void dht_joining::on_retry(const retry_bootstrap& msg) {
+  if (msg.number != retries_)
+    return;
+  retry_at_.reset();
+  dial_due();
+}
+
+bool dht_joining::on_connected(const peer_record& peer) {
+  bool joins = bootstrap_.connected(peer, now());
+  dial_due();
+  return joins;
+}
+
+void dht_joining::on_disconnected(const peer_disconnected& msg) {
+  bootstrap_.disconnected(msg.peer, msg.why.code, now());
+  dial_due();
+}
+
+/// Dials whoever is due, and comes back when the next one is.
+void dht_joining::dial_due() {
+  for (const auto& where : bootstrap_.due(now()))
+    dial(where);
+  auto next = bootstrap_.next();
+  if (next && (!retry_at_ || *next < *retry_at_)) {
+    retry_at_ = next;
+    self_->delayed_send(self_, std::max(*next - now(), steady_time::duration{}),
+                        retry_bootstrap{++retries_});
+  }
+  tell_listeners();
+}
+
+void dht_joining::dial(const endpoint& where) {
+  self_
+    ->request(switchboard_, config_.dial_timeout + 1s, connect_address{where, config_.dial_timeout})
+    .then(
+      [this, where](const peer_connected& up) {
+        bootstrap_.reached(where, up.peer.id, now());
+        reached_();
+        dial_due();
+      },
+      [this, where](const caf::error& error) {
+        auto why = from_caf(error);
+        auto prefix = to_string(where) + ": "; // the transport's; we say it ourselves
+        if (why.detail.starts_with(prefix))
+          why.detail.erase(0, prefix.size());
+        auto level =
+          bootstrap_.failed(where, why, now()) ? spdlog::level::warn : spdlog::level::debug;
+        ctx_.log->log(level, "could not join through {}: {}", to_string(where), to_string(why));
+        dial_due();
+      });
+}
+
+// -- listeners -----------------------------------------------------------------------------------
+
+void dht_joining::subscribe(const dht_listener_actor& listener) {
+  listeners_.push_back(listener);
+  self_->monitor(listener);
+  self_->send(listener, status());
+}
+
+void dht_joining::on_down(const caf::actor_addr& source) {
+  std::erase_if(listeners_,
+                [&](const dht_listener_actor& listener) { return listener.address() == source; });
+}
+
+void dht_joining::tell_listeners() {
+  auto content = [](const dht_status& s) {
+    return std::tie(s.bootstrapped, s.addresses_known, s.initial_peers, s.bootstrap_failures);
+  };
+  auto present = status();
+  if (content(present) == content(told_))
+    return;
+  told_ = present;
+  for (const auto& listener : listeners_)
+    self_->send(listener, present);
+}
+
+dht_status dht_joining::status() const {
+  dht_status out;
+  out.bootstrapped = bootstrap_.joined();
+  out.addresses_known = bootstrap_.addresses_known();
+  out.initial_peers = static_cast<std::uint32_t>(bootstrap_.initial_addresses());
+  out.bootstrap_failures = bootstrap_.failures();
+  return out;
+}
+
+} // namespace waggle

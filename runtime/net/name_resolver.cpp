@@ -1,0 +1,97 @@
+#include "runtime/net/name_resolver.hpp"
+
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/post.hpp>
+
+namespace waggle::net {
+
+namespace asio = boost::asio;
+using tcp = asio::ip::tcp;
+
+struct name_resolver::inbox {
+  std::mutex mutex;
+  name_resolver* owner = nullptr; // null once it has stopped
+};
+
+host_lookup system_lookup() {
+  return [](const std::string& host) -> result<host_addresses> {
+    asio::io_context io;
+    boost::system::error_code error;
+    host_addresses addresses;
+    for (const auto& found : tcp::resolver{io}.resolve(host, std::string{}, error))
+      addresses.push_back(found.endpoint().address());
+    if (addresses.empty())
+      return failure{ec::unreachable,
+                     "the name '" + host + "' is not found (" + error.message() + ")"};
+    return addresses;
+  };
+}
+
+name_resolver::name_resolver(asio::io_context& io, host_lookup lookup, std::size_t names_max)
+  : io_(io), lookup_(lookup ? std::move(lookup) : system_lookup()), names_max_(names_max),
+    inbox_(std::make_shared<inbox>()) {
+  inbox_->owner = this;
+}
+
+name_resolver::ticket name_resolver::resolve(const std::string& host, on_resolved done) {
+  auto number = ++last_ticket_;
+  auto refuse = [&](failure why) {
+    asio::post(io_, [done = std::move(done), why = std::move(why)] { done(why); });
+    return number;
+  };
+  if (auto known = pending_.find(host); known != pending_.end()) {
+    known->second.emplace(number, std::move(done));
+    return number;
+  }
+  if (pending_.size() >= names_max_)
+    return refuse({ec::overloaded, "the name '" + host
+                                     + "' has to wait: " + std::to_string(pending_.size())
+                                     + " others are being looked up without an answer"});
+  try {
+    std::thread{[to = inbox_, lookup = lookup_, host] {
+      result<host_addresses> found = failure{ec::internal, "looking up a name failed"};
+      try {
+        found = lookup(host);
+      } catch (const std::exception& error) {
+        found = failure{ec::internal, error.what()};
+      }
+      std::lock_guard guard{to->mutex};
+      if (to->owner != nullptr)
+        asio::post(to->owner->io_, [to, host, found = std::move(found)] {
+          if (to->owner != nullptr) // only this thread makes it null
+            to->owner->deliver(host, found);
+        });
+    }}.detach();
+  } catch (const std::system_error& error) {
+    return refuse({ec::overloaded, "no thread to look up '" + host + "': " + error.what()});
+  }
+  pending_[host].emplace(number, std::move(done));
+  return number;
+}
+
+void name_resolver::cancel(ticket number) {
+  for (auto& [host, waiting] : pending_)
+    waiting.erase(number);
+}
+
+void name_resolver::stop() {
+  {
+    std::lock_guard guard{inbox_->mutex};
+    inbox_->owner = nullptr;
+  }
+  pending_.clear();
+}
+
+void name_resolver::deliver(const std::string& host, const result<host_addresses>& found) {
+  auto waiting = pending_.extract(host);
+  if (!waiting.empty())
+    for (const auto& [number, done] : waiting.mapped())
+      done(found);
+}
+
+} // namespace waggle::net

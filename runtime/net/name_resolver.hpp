@@ -1,0 +1,68 @@
+#pragma once
+
+// Internal to runtime/net: host names to addresses, without ever blocking the I/O thread.
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/address.hpp>
+
+#include "runtime/core/result.hpp"
+
+namespace waggle::net {
+
+using host_addresses = std::vector<boost::asio::ip::address>;
+
+/// Seam: asks for the addresses of a name, at least one, or fails with ec::unreachable. May block,
+/// even for ever: each call has a thread of its own that nobody waits for. So it must own what it
+/// uses.
+using host_lookup = std::function<result<host_addresses>(const std::string& host)>;
+
+/// The system's resolver (getaddrinfo).
+host_lookup system_lookup();
+
+/// Resolves host names side by side: a name whose lookup hangs delays no other one.
+///
+/// getaddrinfo cannot be cancelled, and it may take half a minute where a name server is down. So
+/// each name has a thread while it is looked up, at most `names_max` of them; who asks for such a
+/// name again waits for the same lookup. All members are called on the io_context's only thread, or
+/// after it has ended.
+class name_resolver {
+public:
+  using on_resolved = std::function<void(const result<host_addresses>&)>;
+  using ticket = std::uint64_t;
+
+  /// An empty `lookup` is the system's.
+  name_resolver(boost::asio::io_context& io, host_lookup lookup, std::size_t names_max = 16);
+  ~name_resolver() { stop(); }
+  name_resolver(const name_resolver&) = delete;
+  name_resolver& operator=(const name_resolver&) = delete;
+
+  /// Calls `done` once, later, on the I/O thread. Fails with ec::unreachable, or with
+  /// ec::overloaded if too many other names are being looked up.
+  ticket resolve(const std::string& host, on_resolved done);
+  /// `done` will not be called. The lookup goes on.
+  void cancel(ticket number);
+  /// Nobody is called any more. Does not wait for lookups.
+  void stop();
+
+private:
+  /// Where threads leave what they found; outlives us if one of them does.
+  struct inbox;
+
+  void deliver(const std::string& host, const result<host_addresses>& found);
+
+  boost::asio::io_context& io_;
+  host_lookup lookup_;
+  std::size_t names_max_;
+  std::shared_ptr<inbox> inbox_;
+  std::map<std::string, std::map<ticket, on_resolved>> pending_; // a thread for each name
+  ticket last_ticket_ = 0;
+};
+
+} // namespace waggle::net

@@ -1,0 +1,221 @@
+// Names whose lookup hangs, and what goes on beside them. Nothing sleeps: lookups hang until the
+// test lets them go.
+
+#include "runtime/net/name_resolver.hpp"
+
+#include <algorithm>
+#include <future>
+#include <set>
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/runtime/net/test_peers.hpp"
+
+namespace waggle::net {
+namespace {
+
+using testing::HasSubstr;
+
+/// A resolver that knows "here", and hangs over every other name.
+class hanging_names {
+public:
+  hanging_names() : state_(std::make_shared<state>()) {}
+  ~hanging_names() { let_go(); }
+
+  [[nodiscard]] host_lookup lookup() const {
+    return [state = state_](const std::string& host) -> result<host_addresses> {
+      state->seen.note([&] {
+        state->asked.insert(host);
+        ++state->running;
+      });
+      if (host != "here")
+        state->released.wait();
+      state->seen.note([&] { --state->running; });
+      if (host == "here")
+        return host_addresses{asio::ip::address_v4::loopback()};
+      return failure{ec::unreachable, "nobody knows '" + host + "'"};
+    };
+  }
+  /// True once all of `hosts` have been asked for, and no others.
+  [[nodiscard]] bool waits_for(const std::multiset<std::string>& hosts) const {
+    return state_->seen.wait([&] { return state_->asked == hosts; });
+  }
+  [[nodiscard]] bool waits_until_none_runs() const {
+    return state_->seen.wait([&] { return state_->running == 0; });
+  }
+  void let_go() {
+    if (!std::exchange(went_, true))
+      state_->release.set_value();
+  }
+
+private:
+  struct state {
+    journal seen;
+    std::multiset<std::string> asked;
+    int running = 0;
+    std::promise<void> release;
+    std::shared_future<void> released{release.get_future()};
+  };
+  std::shared_ptr<state> state_;
+  bool went_ = false;
+};
+
+// -- the resolver alone --------------------------------------------------------------------------
+
+struct NameResolver : testing::Test {
+  name_resolver::on_resolved note(const std::string& as) {
+    return [this, as](const result<host_addresses>& found) {
+      heard.push_back(as + ": " + (found.ok() ? "found" : to_string(found.error())));
+    };
+  }
+  /// Runs what was posted until `count` were called.
+  void run_until(std::size_t count) {
+    auto until = std::chrono::steady_clock::now() + 30s;
+    while (heard.size() < count && std::chrono::steady_clock::now() < until)
+      io.run_one_for(100ms);
+    EXPECT_EQ(heard.size(), count);
+  }
+
+  hanging_names names;
+  asio::io_context io;
+  asio::executor_work_guard<asio::io_context::executor_type> work{io.get_executor()};
+  std::vector<std::string> heard;
+};
+
+TEST_F(NameResolver, ANameThatHangsDelaysNoOther) {
+  name_resolver resolver{io, names.lookup()};
+  resolver.resolve("dead", note("dead"));
+  ASSERT_TRUE(names.waits_for({"dead"}));
+  resolver.resolve("here", note("here"));
+  run_until(1);
+  EXPECT_THAT(heard, testing::ElementsAre("here: found"));
+  names.let_go();
+  run_until(2);
+  EXPECT_EQ(heard.back(), "dead: unreachable: nobody knows 'dead'");
+}
+
+TEST_F(NameResolver, WhoAsksAgainWaitsForTheSameLookup) {
+  name_resolver resolver{io, names.lookup()};
+  for (auto as : {"first", "second", "third"})
+    resolver.resolve("dead", note(as));
+  resolver.resolve("other", note("other"));
+  ASSERT_TRUE(names.waits_for({"dead", "other"}));
+  names.let_go();
+  run_until(4);
+}
+
+TEST_F(NameResolver, TooManyNamesAtOnceAreRefusedAndKnownOnesAreNot) {
+  name_resolver resolver{io, names.lookup(), 2};
+  resolver.resolve("one", note("one"));
+  resolver.resolve("two", note("two"));
+  resolver.resolve("here", note("here"));
+  resolver.resolve("one", note("one again"));
+  run_until(1);
+  EXPECT_THAT(heard[0], HasSubstr("here: overloaded: the name 'here' has to wait: 2 others"));
+  names.let_go();
+  run_until(4);
+  resolver.resolve("here", note("here"));
+  run_until(5);
+  EXPECT_EQ(heard.back(), "here: found") << "there is room again";
+}
+
+TEST_F(NameResolver, WhoCancelledIsNotCalled) {
+  name_resolver resolver{io, names.lookup()};
+  auto number = resolver.resolve("dead", note("cancelled"));
+  resolver.resolve("dead", note("waits"));
+  resolver.cancel(number);
+  names.let_go();
+  run_until(1);
+  EXPECT_THAT(heard[0], HasSubstr("waits: "));
+}
+
+TEST_F(NameResolver, AfterItsEndLookupsReachNobody) {
+  {
+    name_resolver resolver{io, names.lookup()};
+    resolver.resolve("dead", note("dead"));
+    ASSERT_TRUE(names.waits_for({"dead"}));
+  }
+  names.let_go();
+  ASSERT_TRUE(names.waits_until_none_runs());
+  io.poll();
+  EXPECT_TRUE(heard.empty());
+}
+
+TEST_F(NameResolver, WhatALookupThrowsIsAFailure) {
+  name_resolver resolver{io, [](const std::string&) -> result<host_addresses> {
+                           throw std::runtime_error{"out of memory"};
+                         }};
+  resolver.resolve("any", note("any"));
+  run_until(1);
+  EXPECT_EQ(heard[0], "any: internal: out of memory");
+}
+
+TEST_F(NameResolver, TheSystemKnowsLocalhostAndNotWhatCannotExist) {
+  auto found = system_lookup()("localhost");
+  ASSERT_TRUE(found.ok()) << to_string(found.error());
+  EXPECT_TRUE(std::all_of(found->begin(), found->end(), [](auto a) { return a.is_loopback(); }));
+  auto never = system_lookup()("two..dots");
+  ASSERT_FALSE(never.ok());
+  EXPECT_EQ(never.error().code, ec::unreachable);
+  EXPECT_THAT(never.error().detail, HasSubstr("the name 'two..dots' is not found"));
+}
+
+// -- peers that dial names -----------------------------------------------------------------------
+
+struct DiallingNames : testing::Test {
+  /// A dial whose outcome comes later.
+  std::future<failure> dial_later(const peer& from, const endpoint& where,
+                                  milliseconds timeout = 60s) {
+    auto answer = std::make_shared<std::promise<failure>>();
+    from.wire->dial(where, {}, timeout, [answer](result<std::shared_ptr<link>> outcome) {
+      answer->set_value(outcome.ok() ? failure{} : outcome.error());
+    });
+    return answer->get_future();
+  }
+
+  hanging_names names;
+  peer ann{1, "demo", [this](tcp_transport_config& c) { c.lookup = names.lookup(); }};
+  peer bob{2};
+};
+
+TEST_F(DiallingNames, NumbersAndOtherNamesAreLinkedWhileANameHangs) {
+  auto where = bob.listen();
+  auto dead = dial_later(ann, {"dead", where.port});
+  ASSERT_TRUE(names.waits_for({"dead"}));
+  auto by_number = ann.dial(where, bob.id);
+  EXPECT_TRUE(by_number.ok()) << to_string(by_number.error());
+  auto by_name = ann.dial({"here", where.port}, bob.id);
+  EXPECT_TRUE(by_name.ok()) << to_string(by_name.error());
+  EXPECT_EQ(dead.wait_for(0s), std::future_status::timeout);
+  names.let_go();
+  EXPECT_EQ(dead.get().code, ec::unreachable);
+}
+
+TEST_F(DiallingNames, NumbersAreNotLookedUp) {
+  auto where = bob.listen();
+  EXPECT_TRUE(ann.dial({"127.0.0.1", where.port}).ok());
+  EXPECT_TRUE(ann.dial({"::ffff:127.0.0.1", where.port}).ok());
+  EXPECT_TRUE(names.waits_for({}));
+}
+
+TEST_F(DiallingNames, TheDeadlineCoversTheLookupAndTheReasonNamesIt) {
+  auto outcome = ann.dial({"dead", 1}, {}, 50ms);
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.error().code, ec::timeout);
+  EXPECT_THAT(outcome.error().detail, HasSubstr("the name 'dead' was not resolved within 50 ms"));
+}
+
+TEST_F(DiallingNames, StoppingDoesNotWaitForALookup) {
+  auto dead = dial_later(ann, {"dead", 1});
+  ASSERT_TRUE(names.waits_for({"dead"}));
+  ann.wire->stop(); // would never return
+  ASSERT_EQ(dead.wait_for(30s), std::future_status::ready);
+  EXPECT_EQ(dead.get().code, ec::shutting_down);
+  names.let_go();
+  EXPECT_TRUE(names.waits_until_none_runs());
+}
+
+} // namespace
+} // namespace waggle::net
