@@ -155,7 +155,7 @@ using trainer_actor = caf::typed_actor<
   // Passed on to the model_worker, if this peer holds a state that may be given away.
   caf::replies_to<get_state_snapshot>::with<state_snapshot>>::
     extend_with<progress_listener_actor>::extend_with<group_listener_actor>::
-    extend_with<link_listener_actor>;
+    extend_with<link_listener_actor>::extend_with<dht_listener_actor>;
 
 /// Turns what happens into gauges and counters, and keeps the documents that HTTP serves up to date.
 using metrics_exporter_actor = caf::typed_actor<

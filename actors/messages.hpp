@@ -443,6 +443,7 @@ struct training_status {
   std::uint32_t group_size = 0;      // members of our group, ourselves included; 0: in none
   bool provisional = false;          // we went on without most of our group
   std::string waiting_for;           // empty: for nothing
+  std::uint32_t peers_behind = 0;    // that train and are not at our epoch
 };
 
 /// Command from the trainer to the thread that computes: make the model, resume from the newest

@@ -71,6 +71,13 @@ json status_document(const metrics_exporter_state& st, const node_context& ctx,
   doc["samples_per_second"] = t ? reported_speed(st, ctx) : json(nullptr);
   doc["compute_samples_per_second"] = t ? of_work(t->samples_per_second, t->steps) : json(nullptr);
   doc["learning_rate"] = t ? of_work(t->learning_rate, t->samples_used) : json(nullptr);
+  doc["effective_batch"] =
+    t && t->effective_batch > 0 ? json(t->effective_batch) : json(nullptr);
+  doc["history"] = t && !t->line.branch.is_zero() ? json(short_name(t->line.branch)) : json(nullptr);
+  doc["work"] = t ? t->line.work : 0; // samples times contributors since the run's start
+  doc["group_size"] = t ? t->group_size : 0;
+  doc["provisional"] = t && t->provisional;
+  doc["waiting_for"] = t && !t->waiting_for.empty() ? json(t->waiting_for) : json(nullptr);
   doc["last_outcome"] = t ? t->last_outcome : "";
   doc["parameters"] =
     t && !t->parameters.is_zero() ? json(to_string(t->parameters)) : json(nullptr);
@@ -121,12 +128,17 @@ std::string why_not_ready(const metrics_exporter_state& st) {
     case trainer_phase::training:
     case trainer_phase::averaging:
     case trainer_phase::finished:
-      return {};
+      return st.training->provisional
+               ? "provisional: cut off from most of the group, going on without it"
+               : std::string{};
     case trainer_phase::starting:
     case trainer_phase::joining:
     case trainer_phase::syncing:
-    case trainer_phase::stopped:
-      return std::string{to_string(st.training->phase)};
+    case trainer_phase::stopped: {
+      const auto& why = st.training->waiting_for;
+      return std::string{to_string(st.training->phase)}
+             + (why.empty() ? "" : ", waiting for " + why);
+    }
   }
   return "unknown";
 }

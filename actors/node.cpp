@@ -457,8 +457,11 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   // Later, so that nobody hears of a DHT that has not begun to join.
   caf::anon_send(caf::actor_cast<dht_router_impl>(p.dht),
                  subscribe_dht_status{caf::actor_cast<dht_listener_actor>(p.exporter)});
-  if (p.trainer)
+  if (p.trainer) {
+    caf::anon_send(caf::actor_cast<dht_router_impl>(p.dht),
+                   subscribe_dht_status{caf::actor_cast<dht_listener_actor>(p.trainer)});
     caf::anon_send(p.trainer, start_training{});
+  }
   return out;
 }
 

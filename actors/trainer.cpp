@@ -99,6 +99,10 @@ trainer::behavior_type trainer::make_behavior() {
       called_ = called_ || (place_ == place::member && msg.epoch == epoch_);
       react();
     },
+    [this](const dht_status& msg) {
+      dht_ = msg;
+      react();
+    },
     [this](const peer_connected& msg) { connected_.insert(msg.peer.id); },
     [this](const peer_disconnected& msg) {
       connected_.erase(msg.peer);
@@ -147,6 +151,11 @@ const training_status& trainer::current_status() {
   s.line = line_;
   s.group_size = place_ == place::member ? static_cast<std::uint32_t>(group_.members.size()) : 0;
   s.provisional = provisional_;
+  s.peers_behind = 0;
+  for (const auto& peer : view_.peers)
+    if (peer.who.id != ctx_.record.id
+        && (peer.claim.line.branch != line_.branch || peer.epoch < epoch_ || !peer.claim.ready))
+      ++s.peers_behind;
   return s;
 }
 
@@ -370,7 +379,7 @@ bool trainer::may_found(bool others_seen) {
     }
     return true;
   }
-  if (config_.join_timeout == 0ms)
+  if (config_.join_timeout == 0ms || (dht_ && !dht_->addresses_known)) // the run's first peer
     return connected_.empty() || waited >= config_.settle_time;
   if (others_seen)
     return waited >= config_.settle_time;

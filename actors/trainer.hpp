@@ -31,7 +31,8 @@ struct training_config {
   lr_schedule schedule;
   /// The least time from one micro-step to the next: leaves the machine to others. 0: none.
   milliseconds step_interval{0};
-  /// How long to look for the run before beginning one. 0: at once (the first peer).
+  /// How long to look for the run before beginning one, where there are addresses to look at. 0: not
+  /// at all.
   milliseconds join_timeout{0};
   /// Looking for the run, this peer has reached others, none of whom trains: how long they are
   /// waited for.
@@ -179,6 +180,7 @@ private:
   loss_record losses_;
   swarm_progress view_;
   std::set<peer_id> connected_;
+  std::optional<dht_status> dht_; // nothing: it has not begun to join
   training_status status_; // what of it does not stand elsewhere; see current_status
   donor_choice donors_;
 

@@ -1,6 +1,8 @@
 #include "trainer/train_command.hpp"
 
 #include <chrono>
+#include <cstdio>
+#include <iostream>
 
 #include "actors/commands/peer_process.hpp"
 #include "runtime/config/agreed_options.hpp"
@@ -16,7 +18,37 @@ std::uint64_t seed_from(std::string_view text) {
   return byte_reader{hash.view()}.get<std::uint64_t>();
 }
 
+/// How it ended, and what remains.
+std::string summary_of(const training_status& s, const run_options& options,
+                       const std::filesystem::path& data_dir) {
+  char numbers[256];
+  std::snprintf(numbers, sizeof numbers,
+                "epoch %llu%s, loss %.4f, %llu samples used and %llu dropped here, %llu rounds",
+                static_cast<unsigned long long>(s.epoch.value()),
+                s.phase == trainer_phase::finished ? " (the last)" : "", s.loss,
+                static_cast<unsigned long long>(s.samples_used),
+                static_cast<unsigned long long>(s.samples_dropped),
+                static_cast<unsigned long long>(s.rounds_complete + s.rounds_shrunk));
+  if (s.steps == 0)
+    return "ended before it trained";
+  std::string out = numbers;
+  if (options.resume)
+    out += "; the checkpoints in " + (data_dir / "checkpoints").string()
+           + " are where the same command goes on";
+  return out;
+}
+
+/// One run is one group whose members hold equal parameters.
+std::optional<std::string> not_one_group(const run_options& options) {
+  if (!options.group_bits.empty())
+    return "--group-bits is for waggle average: the peers of a training run are one group, or their "
+           "parameters would drift apart";
+  return std::nullopt;
+}
+
 int run_train(const run_options& options) {
+  if (auto why = not_one_group(options))
+    return bad_usage(*why);
   if (auto usable = check_learner_config(learner_from(options, {})); !usable)
     return bad_usage(usable.error().detail);
   auto process = peer_process::prepare(options);
@@ -36,22 +68,36 @@ int run_train(const run_options& options) {
   using clock = std::chrono::steady_clock;
   caf::scoped_actor asker{p.system()};
   std::optional<clock::time_point> finished_at;
+  std::optional<clock::time_point> all_finished_at;
   auto asked = clock::now();
-  return p.run_until_done(*peer, [&] {
-    if (options.epochs == 0)
+  training_status last;
+  auto ask = [&] {
+    asked = clock::now();
+    asker->request(peer->parts.trainer, 500ms, get_training_status{})
+      .receive([&](const training_status& status) { last = status; },
+               [](const caf::error&) { /* it is ending */ });
+  };
+  auto code = p.run_until_done(*peer, [&] {
+    if (clock::now() - asked < 500ms)
       return false;
-    if (!finished_at && clock::now() - asked >= 1s) {
-      asked = clock::now();
-      asker->request(peer->parts.trainer, 500ms, get_training_status{})
-        .receive(
-          [&](const training_status& status) {
-            if (status.phase == trainer_phase::finished)
-              finished_at = clock::now();
-          },
-          [](const caf::error&) { /* it is computing: ask again in a second */ });
-    }
-    return finished_at && clock::now() - *finished_at >= options.linger;
+    ask();
+    if (options.epochs == 0 || last.phase != trainer_phase::finished)
+      return false;
+    finished_at = finished_at.value_or(clock::now());
+    // Whoever is behind takes the last state from those who are done.
+    if (last.peers_behind > 0 && clock::now() - *finished_at < options.averaging_timeout)
+      all_finished_at.reset();
+    else
+      all_finished_at = all_finished_at.value_or(clock::now());
+    return all_finished_at && clock::now() - *all_finished_at >= options.linger;
   });
+  std::cerr << summary_of(last, options, p.data_dir()) << "\n";
+  if (code == exit_clean && finished_at && last.peers_behind > 0) {
+    std::cerr << "waggle: " << last.peers_behind
+              << " peers of the run did not reach its last epoch with this one\n";
+    return exit_failed;
+  }
+  return code;
 }
 
 } // namespace
@@ -90,7 +136,9 @@ void add_training(node_config& base, const run_options& o, const peer_id& peer,
   auto shape = parse_schedule(o.schedule);
   t.schedule = {shape ? *shape : lr_schedule::shape::constant, o.lr, o.warmup_epochs, o.epochs, 0};
   t.step_interval = o.step_interval;
-  t.join_timeout = o.initial_peers.empty() ? 0ms : o.join_timeout;
+  t.join_timeout = o.join_timeout; // counts where there is an address to look at
+  t.may_start_alone = o.start_alone;
+  t.continue_on_split = o.on_split == "continue";
   t.averaging_timeout = o.averaging_timeout;
   t.auxiliary = o.auxiliary;
   t.checkpoint_interval = o.checkpoint_interval;

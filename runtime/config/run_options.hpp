@@ -53,6 +53,8 @@ struct run_options {
   bool strict_target = true;
   milliseconds step_interval{0};
   milliseconds join_timeout{15'000};
+  bool start_alone = false;
+  std::string on_split = "continue";
   bool resume = true;
   milliseconds linger{10'000};
   milliseconds checkpoint_interval{5'000};
