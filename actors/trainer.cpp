@@ -103,7 +103,11 @@ trainer::behavior_type trainer::make_behavior() {
       dht_ = msg;
       react();
     },
-    [this](const peer_connected& msg) { connected_.insert(msg.peer.id); },
+    [this](const peer_connected& msg) {
+      connected_.insert(msg.peer.id);
+      unreachable_.erase(msg.peer.id);
+      react();
+    },
     [this](const peer_disconnected& msg) {
       connected_.erase(msg.peer);
       react();
@@ -307,6 +311,10 @@ void trainer::react() {
         yield_to(choice);
         break;
       }
+      if (left_behind() && !(given_ && given_->in_round)) {
+        leave("the others have gone on without us");
+        break;
+      }
       fetch_if_needed();
       carry_out();
       break;
@@ -326,10 +334,31 @@ history_choice trainer::choose() const {
   history_standing own{ctx_.record.id, line_, place_ == place::member, !ctx_.record.client_mode};
   std::vector<swarm_progress::peer> others;
   for (const auto& peer : view_.peers)
-    if (peer.who.id != ctx_.record.id
-        && (peer.claim.group_size > 0 || !passed_over_.contains(peer.who.id)))
+    if (is_heard(peer.who.id) && (peer.claim.group_size > 0 || !passed_over_.contains(peer.who.id)))
       others.push_back(peer);
   return choose_history(own, others);
+}
+
+/// Whether what a peer reported says something of the present. Records outlive their peers: to a
+/// member only those count that it is connected to, to others also those that may be reached.
+bool trainer::is_heard(const peer_id& peer) const {
+  if (peer == ctx_.record.id)
+    return false;
+  return connected_.contains(peer)
+         || (place_ != place::member && !unreachable_.contains(peer));
+}
+
+/// Most of the group have ended epochs without us: whatever we wait for here does not come.
+bool trainer::left_behind() const {
+  std::size_t ahead = 0;
+  for (const auto& peer : view_.peers)
+    ahead += peer.who.id != ctx_.record.id && peer.claim.line.branch == line_.branch
+                 && peer.epoch.value() > epoch_.value() + 1
+                 && std::find(group_.members.begin(), group_.members.end(), peer.who.id)
+                      != group_.members.end()
+               ? 1
+               : 0;
+  return ahead > 0 && 2 * ahead > group_.members.size() - 1;
 }
 
 void trainer::look_for_group() {
@@ -446,9 +475,13 @@ void trainer::enter(const history_choice& choice) {
   request(peers_.averager, config_.averaging_timeout + 5s,
           enter_group{choice.through, config_.averaging_timeout})
     .then([this, choice](const group_view& group) { on_entered(choice, group); },
-          [this](const caf::error& why) {
+          [this, choice](const caf::error& why) {
             auto reason = from_caf(why);
             ctx_.log->debug("could not enter the run's group: {}", to_string(reason));
+            if (reason.code == ec::unreachable || reason.code == ec::timeout
+                || reason.code == ec::peer_lost)
+              for (const auto& peer : choice.through)
+                unreachable_.insert(peer.id); // until it is connected
             place_ = place::outside;
             enter_after_ = now() + entry_pause;
             if (reason.code == ec::group_full || reason.code == ec::schema_mismatch)

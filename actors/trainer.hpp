@@ -137,6 +137,8 @@ private:
   void leave(const std::string& why);
   void yield_to(const history_choice& choice);
   [[nodiscard]] history_choice choose() const;
+  [[nodiscard]] bool is_heard(const peer_id& peer) const;
+  [[nodiscard]] bool left_behind() const;
   [[nodiscard]] bool may_found(bool others_seen);
 
   // -- the state
@@ -180,6 +182,7 @@ private:
   loss_record losses_;
   swarm_progress view_;
   std::set<peer_id> connected_;
+  std::set<peer_id> unreachable_; // whom we could not enter through; bounded by the ledger
   std::optional<dht_status> dht_; // nothing: it has not begun to join
   training_status status_; // what of it does not stand elsewhere; see current_status
   donor_choice donors_;

@@ -127,6 +127,8 @@ node_config peer_process::base_config() const {
   config.initial_peers = o.initial_peers;
   config.addresses.file = impl_->data_dir / "known_peers";
   config.client_mode = o.client_mode;
+  // A frozen peer holds up everybody's round until it is given up: after about 2.7 of these.
+  config.switchboard.link.ping_interval = 400ms;
   config.seed = o.seed != 0 ? o.seed : entropy_seed();
   config.progress.ledger.target_batch_size = o.target_batch_size;
   config.progress.ledger.strict_target = o.strict_target;

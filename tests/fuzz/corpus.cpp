@@ -116,6 +116,6 @@ int main(int argc, char** argv) {
   report.samples_per_second = 20;
   report.time = swarm_time_from(1'700'000'000'000'000'000);
   write(root / "progress", "report", encode_progress(report));
-  auto state = encode_state({epoch_id{3}, {}, {}, as_byte_span("weights")});
+  auto state = encode_state({epoch_id{3}, {}, {}, {}, as_byte_span("weights")});
   write(root / "progress", "state", as_string_view(state.view()));
 }

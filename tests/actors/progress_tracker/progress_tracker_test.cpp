@@ -114,6 +114,15 @@ struct ProgressTracker : actor_test {
     EXPECT_TRUE(got);
     return got ? *got : progress_report{};
   }
+  /// What was told of one kind.
+  template <class Event>
+  std::vector<Event> told() const {
+    std::vector<Event> all;
+    for (const auto& one : world->told)
+      if (const auto* event = std::get_if<Event>(&one.what))
+        all.push_back(*event);
+    return all;
+  }
   static record pushed(const tell_peer& told) {
     const auto* push = std::get_if<wire::progress_push>(&told.what);
     return push ? push->entry : record{};
@@ -141,30 +150,65 @@ TEST_F(ProgressTracker, ANewcomerHearsHowFarWeAreAtOnce) {
   EXPECT_EQ(said.who.addresses, ctx.record.addresses);
 }
 
-TEST_F(ProgressTracker, ANewEpochGoesOutAtOnceAndSamplesAtALimitedRate) {
+TEST_F(ProgressTracker, EverythingGoesOutAtOnceAndIsSignedAtALimitedRate) {
   connect(2);
   report(3, 0);
   ASSERT_EQ(world->told.size(), 1U);
   for (int i = 1; i <= 50; ++i) {
     report(3, static_cast<std::uint64_t>(i));
+    EXPECT_GE(world->told.size(), static_cast<std::size_t>(1 + i));
     pass(10ms);
   }
-  // Half a second: five pushes at one in 100 ms.
-  EXPECT_GE(world->told.size(), 4U);
-  EXPECT_LE(world->told.size(), 7U);
+  // Half a second: five signed ones at one in 100 ms.
+  EXPECT_GE(told<wire::progress_push>().size(), 4U);
+  EXPECT_LE(told<wire::progress_push>().size(), 7U);
   auto before = world->told.size();
   report(4, 0);
   EXPECT_EQ(world->told.size(), before + 1);
+}
+
+TEST_F(ProgressTracker, AnotherHistoryOrGroupIsSignedAtOnce) {
+  connect(2);
+  report_progress said{epoch_id{3}, 0, sha256("p"), {}};
+  tell(tracker, said);
+  said.claim.line.branch = sha256("a");
+  tell(tracker, said);
+  said.claim.group_size = 2;
+  tell(tracker, said);
+  EXPECT_EQ(told<wire::progress_push>().size(), 3U);
+  EXPECT_EQ(read(told<wire::progress_push>().back().entry).claim, said.claim);
+}
+
+TEST_F(ProgressTracker, ANoteCountsForTheHistoryThatItsPeerReported) {
+  push(2, record_of(2, 3, 10));
+  auto note = [&](std::uint64_t epoch, const digest& branch, std::uint64_t samples) {
+    wire::progress_note what{epoch_id{epoch}, branch, samples, 5};
+    tell(tracker, inbound_event{test_peer(2), what, {}, nullptr});
+    auto seen = view().peers;
+    return seen.empty() ? std::pair<std::uint64_t, std::uint64_t>{}
+                        : std::pair{seen[0].epoch.value(), seen[0].samples};
+  };
+  using at = std::pair<std::uint64_t, std::uint64_t>;
+  EXPECT_EQ(note(3, {}, 18), (at{3, 18}));
+  EXPECT_EQ(note(3, {}, 12), (at{3, 18})) << "an older one";
+  EXPECT_EQ(note(4, sha256("another"), 2), (at{3, 18}));
+  EXPECT_EQ(note(4, {}, 2), (at{4, 2}));
+}
+
+TEST_F(ProgressTracker, ANoteOfAPeerThatNeverReportedIsNothing) {
+  tell(tracker, inbound_event{test_peer(2), wire::progress_note{epoch_id{9}, {}, 5, 1}, {}, nullptr});
+  EXPECT_TRUE(view().peers.empty());
 }
 
 TEST_F(ProgressTracker, TheLastSamplesGoOutEvenIfNothingFollows) {
   connect(2);
   report(3, 0);
   report(3, 7);
-  EXPECT_EQ(world->told.size(), 1U);
+  ASSERT_EQ(told<wire::progress_note>().size(), 1U);
+  EXPECT_EQ(told<wire::progress_note>()[0].samples, 7U);
   pass(200ms);
-  ASSERT_EQ(world->told.size(), 2U);
-  EXPECT_EQ(read(pushed(world->told.back())).samples, 7U);
+  ASSERT_EQ(told<wire::progress_push>().size(), 2U) << "signed, for the DHT's readers and after a loss";
+  EXPECT_EQ(read(told<wire::progress_push>().back().entry).samples, 7U);
 }
 
 TEST_F(ProgressTracker, EveryReportIsNewsToWhoeverReadsIt) {
@@ -176,7 +220,11 @@ TEST_F(ProgressTracker, EveryReportIsNewsToWhoeverReadsIt) {
   ASSERT_EQ(world->told.size(), 3U);
   progress_ledger other{test_peer(2).id, {}};
   for (const auto& told : world->told)
-    EXPECT_TRUE(other.record(read(pushed(told)), wall->now() + 60s));
+    if (const auto* note = std::get_if<wire::progress_note>(&told.what))
+      EXPECT_TRUE(other.note(ctx.record.id, note->epoch, note->branch, note->samples,
+                             note->samples_per_second, wall->now()));
+    else
+      EXPECT_TRUE(other.record(read(pushed(told)), wall->now() + 60s));
 }
 
 TEST_F(ProgressTracker, StoresInTheDhtAtALimitedRate) {

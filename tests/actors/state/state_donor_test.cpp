@@ -12,6 +12,7 @@ struct trainer_script {
   failure refuse;        // if its code is set
   milliseconds takes{0}; // for a snapshot
   int asked = 0;
+  get_state_snapshot wanted; // the last question
 };
 struct deliver_later {
   std::shared_ptr<caf::typed_response_promise<state_snapshot>> promise;
@@ -31,8 +32,9 @@ slow_trainer::behavior_type fake_trainer(slow_trainer::pointer self,
     [](start_training) {},
     [](stop_training) -> training_status { return {}; },
     [](get_training_status) -> training_status { return {}; },
-    [self, script](get_state_snapshot) -> caf::result<state_snapshot> {
+    [self, script](const get_state_snapshot& wanted) -> caf::result<state_snapshot> {
       ++script->asked;
+      script->wanted = wanted;
       if (script->refuse.code != ec::none)
         return to_caf(script->refuse);
       if (script->takes.count() == 0)
@@ -43,6 +45,11 @@ slow_trainer::behavior_type fake_trainer(slow_trainer::pointer self,
       return *promise;
     },
     [](const swarm_progress&) {},
+    [](const group_view&) {},
+    [](const round_called&) {},
+    [](const peer_connected&) {},
+    [](const peer_disconnected&) {},
+    [](const dht_status&) {},
     [script](const deliver_later& msg) { msg.promise->deliver(script->snapshot); },
   };
 }
@@ -66,7 +73,7 @@ struct StateDonor : actor_test {
   }
 
   void become(std::uint64_t epoch, std::size_t size) {
-    script->snapshot = {epoch_id{epoch}, sha256("p"), payload_of(content_of(size, epoch))};
+    script->snapshot = {epoch_id{epoch}, sha256("p"), payload_of(content_of(size, epoch)), {}};
   }
   auto open(std::uint64_t reader) {
     return ask_later<outbound_answer>(donor, inbound_call{test_peer(reader), wire::open_state{}});
@@ -220,6 +227,13 @@ TEST_F(StateDonor, ATrainerThatDoesNotAnswerIsATimeout) {
   script->takes = 0ms;
   EXPECT_TRUE(open(4).get());
   EXPECT_TRUE(open(5).get());
+}
+
+TEST_F(StateDonor, AsksForTheHistoryAndTheEpochThatItsReaderWants) {
+  auto question = wire::open_state{sha256("branch"), epoch_id{6}};
+  ASSERT_TRUE(ask<outbound_answer>(donor, inbound_call{test_peer(2), question}).ok());
+  EXPECT_EQ(script->wanted.branch, sha256("branch"));
+  EXPECT_EQ(script->wanted.epoch_min, epoch_id{6});
 }
 
 } // namespace
