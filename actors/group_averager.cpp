@@ -235,7 +235,7 @@ void group_averager::on_next_plan(const peer_record& from, const wire::next_plan
   if (current_) {
     current_->replaced = true;
     if (current_->step.round)
-      send(current_->step.round, cancel_round{{ec::not_looking, "the group's plan has changed"}});
+      send(current_->step.round, cancel_round{{ec::cancelled, "the group's plan has changed"}});
   }
   tell_listener();
   if (called_ == group_->next().id)
@@ -255,7 +255,8 @@ void group_averager::decline(const round_plan& plan) {
   for (std::uint32_t i = 0; i < plan.members.size(); ++i) {
     if (plan.members[i].peer.id != ctx_.record.id)
       continue;
-    wire::round_suspect message{plan.id, 0, i, ec::not_looking};
+    // Not ec::not_looking, which tells a group found by matchmaking to fall apart.
+    wire::round_suspect message{plan.id, 0, i, ec::cancelled};
     // Only over links that are up: a made-up plan must not make us dial whom it names.
     for (const auto& m : plan.members)
       if (m.peer.id != ctx_.record.id)
@@ -336,7 +337,7 @@ void group_averager::on_reply(std::uint64_t attempt, ec code,
   ask_next();
 }
 
-void group_averager::end_entry(const failure& why) {
+void group_averager::end_entry(failure why) {
   ++attempts_;
   auto promise = std::move(entry_->promise);
   entry_.reset();

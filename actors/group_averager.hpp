@@ -83,7 +83,7 @@ private:
   void ask_next();
   void on_reply(std::uint64_t attempt, ec code, const std::vector<peer_record>& suggested,
                 const failure& why);
-  void end_entry(const failure& why);
+  void end_entry(failure why); // a copy: it may be what the entry holds
   void quit_from(const failure& why);
 
   caf::result<group_round> average(average_in_group& msg);

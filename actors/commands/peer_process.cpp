@@ -126,6 +126,7 @@ node_config peer_process::base_config() const {
   config.announce = o.announce;
   config.initial_peers = o.initial_peers;
   config.addresses.file = impl_->data_dir / "known_peers";
+  config.addresses.save_interval = 1s; // a peer that is killed soon has known somebody, too
   config.client_mode = o.client_mode;
   // A frozen peer holds up everybody's round until it is given up: after about 2.7 of these.
   config.switchboard.link.ping_interval = 400ms;

@@ -72,7 +72,7 @@ struct ProgressTracker : actor_test {
   }
 
   void report(std::uint64_t epoch, std::uint64_t samples, std::string_view parameters = "p") {
-    tell(tracker, report_progress{epoch_id{epoch}, samples, sha256(parameters)});
+    tell(tracker, report_progress{epoch_id{epoch}, samples, sha256(parameters), {}, 0});
   }
   void connect(std::uint64_t seed) { tell(tracker, peer_connected{test_peer(seed)}); }
   void disconnect(std::uint64_t seed) {
@@ -169,7 +169,7 @@ TEST_F(ProgressTracker, EverythingGoesOutAtOnceAndIsSignedAtALimitedRate) {
 
 TEST_F(ProgressTracker, AnotherHistoryOrGroupIsSignedAtOnce) {
   connect(2);
-  report_progress said{epoch_id{3}, 0, sha256("p"), {}};
+  report_progress said{epoch_id{3}, 0, sha256("p"), {}, 0};
   tell(tracker, said);
   said.claim.line.branch = sha256("a");
   tell(tracker, said);

@@ -146,8 +146,11 @@ def turns(settings, report):
 
 
 def newest_checkpoint(peer):
-    files = sorted((peer.folder / "checkpoints").glob("checkpoint-*"))
-    return hashlib.sha256(files[-1].read_bytes()).hexdigest()[:12] + " " + files[-1].name if files else "none"
+    # checkpoint-<serial>-<epoch>-<history>.wgl: the newest has the highest serial, which is each peer's own.
+    files = sorted((peer.folder / "checkpoints").glob("checkpoint-*"), key=lambda f: int(f.name.split("-")[1]))
+    if not files:
+        return "none"
+    return hashlib.sha256(files[-1].read_bytes()).hexdigest()[:12] + " " + files[-1].name.split("-", 2)[2]
 
 
 def ends(settings, report):

@@ -106,7 +106,7 @@ def await_one_history(settings, report, run, kind, peers, since, patience):
         verdicts = [watch.verdict(p.history, watch.others(p, peers), since, now, settings.hold) for p in peers]
         if found is not None and now - found >= settings.hold and all(v.settled for v in verdicts):
             break
-    detail = "; ".join(f"{p.where()} {(p.status or {}).get('parameters', '')[:8]}" for p in peers)
+    detail = "; ".join(f"{p.where()} {((p.status or {}).get('parameters') or '')[:8]}" for p in peers)
     late = found is not None and found > since + patience
     report.trial(f"{kind}: one history", None if found is None or late else found - since,
                  found is not None and found == first, detail)

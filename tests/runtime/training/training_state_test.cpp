@@ -1,5 +1,6 @@
 #include "runtime/training/training_state.hpp"
 
+#include <cstring>
 #include <limits>
 
 #include <gtest/gtest.h>
@@ -32,9 +33,8 @@ TEST(TrainingState, IsReadBack) {
 }
 
 TEST(TrainingState, SealingInPlaceGivesTheSameImage) {
-  std::vector<std::byte> image(state_header_bytes);
-  auto bytes = as_byte_span(learner_bytes);
-  image.insert(image.end(), bytes.begin(), bytes.end());
+  std::vector<std::byte> image(state_header_bytes + learner_bytes.size());
+  std::memcpy(image.data() + state_header_bytes, learner_bytes.data(), learner_bytes.size());
   auto meta = example();
   meta.learner = {};
   seal_state(meta, image);
