@@ -584,9 +584,7 @@ void trainer::fetch_if_needed() {
 }
 
 void trainer::on_fetched(const fetched_state& fetched) {
-  send(peers_.exporter, state_download_ended{
-                          true, {}, fetched.state.size, seconds_of(now() - fetch_began_)});
-  status_.last_outcome = "state loaded";
+  fetched_bytes_ = fetched.state.size;
   last_donor_ = fetched.donor;
   send(worker_, load_image{fetched.state});
 }
@@ -611,6 +609,9 @@ void trainer::on_loaded(const image_loaded& outcome) {
   held_ = {outcome.line, outcome.epoch};
   donors_.succeeded();
   ++status_.state_downloads;
+  status_.last_outcome = "state loaded";
+  send(peers_.exporter,
+       state_download_ended{true, {}, fetched_bytes_, seconds_of(now() - fetch_began_)});
   ctx_.log->info("took the state of epoch {} from peer {}; the group is at epoch {}",
                  outcome.epoch.value(), short_name(last_donor_), epoch_.value());
   if (place_ == place::member && !in_step_) {

@@ -225,6 +225,7 @@ private:
   epoch_id line_began_;
 
   peer_id last_donor_;
+  std::uint64_t fetched_bytes_ = 0;
   bool passing_ = false;
   bool pass_planned_ = false; // a look_around is on its way for it
   steady_time passed_;
