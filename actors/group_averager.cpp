@@ -66,7 +66,9 @@ group_averager::behavior_type group_averager::make_behavior() {
     [this](const describe_vector& msg) { describe(msg); },
     [this](const found_group& msg) { return found(msg); },
     [this](enter_group& msg) { return enter(msg); },
-    [this](quit_group) { quit_from({ec::cancelled, {}}); },
+    [this](quit_group) {
+      quit_from({ec::cancelled, {}});
+    },
     [this](average_in_group& msg) { return average(msg); },
     [this](const peer_connected& msg) { on_connected(msg.peer); },
     [this](const peer_disconnected& msg) { on_disconnected(msg); },
@@ -94,11 +96,11 @@ group_averager::behavior_type group_averager::make_behavior() {
 
 void group_averager::describe(const describe_vector& what) {
   std::array<tensor_info, 1> whole{{{"0", what.elements, config_.role}}};
-  auto codecs = what.tensors ? plan_codecs(config_.codec, *what.tensors)
-                             : plan_codecs(config_.codec, whole);
+  auto codecs =
+    what.tensors ? plan_codecs(config_.codec, *what.tensors) : plan_codecs(config_.codec, whole);
   if (!codecs || elements_of(*codecs) != what.elements) {
-    ctx_.log->error("averaging cannot begin: {}", codecs ? "the tensors do not add up to the vector"
-                                                         : to_string(codecs.error()));
+    ctx_.log->error("averaging cannot begin: {}",
+                    codecs ? "the tensors do not add up to the vector" : to_string(codecs.error()));
     return quit(to_caf(ec::bad_config));
   }
   codecs_ = std::move(*codecs);
@@ -117,7 +119,8 @@ group_view group_averager::view() const {
   return out;
 }
 
-// -- letting others in -----------------------------------------------------------------------------
+// -- letting others in
+// -----------------------------------------------------------------------------
 
 caf::result<outbound_answer> group_averager::on_application(const inbound_call& call) {
   const auto* question = std::get_if<wire::enter_group>(&call.what);
@@ -185,7 +188,8 @@ void group_averager::tell_listener() {
     send(listener_, view());
 }
 
-// -- what others say -------------------------------------------------------------------------------
+// -- what others say
+// -------------------------------------------------------------------------------
 
 void group_averager::on_event(const inbound_event& event) {
   if (const auto* plan = std::get_if<wire::next_plan>(&event.what)) {
@@ -264,7 +268,8 @@ void group_averager::decline(const round_plan& plan) {
   }
 }
 
-// -- entering and leaving --------------------------------------------------------------------------
+// -- entering and leaving
+// --------------------------------------------------------------------------
 
 caf::result<group_view> group_averager::found(const found_group& msg) {
   if (!group_)
@@ -365,7 +370,8 @@ void group_averager::quit_from(const failure& why) {
   promise.deliver(std::move(ended));
 }
 
-// -- rounds ----------------------------------------------------------------------------------------
+// -- rounds
+// ----------------------------------------------------------------------------------------
 
 caf::result<group_round> group_averager::average(average_in_group& msg) {
   if (!group_ || !group_->is_member())
@@ -416,8 +422,7 @@ void group_averager::start_round(bool call) {
       if (m.peer.id != ctx_.record.id)
         tell(m.peer, wire::call_round{plan.id});
   auto settings = config_.round;
-  settings.deadline =
-    std::min(settings.deadline, std::max(step.time_left(now()), milliseconds{1}));
+  settings.deadline = std::min(settings.deadline, std::max(step.time_left(now()), milliseconds{1}));
   step.begin_sending(config_.error_feedback ? &feedback_ : nullptr, *ctx_.vectors);
   round_order order{plan, group_->position(), step.sent, step.what.weight};
   round_neighbours neighbours{switchboard_, caf::actor_cast<round_listener_actor>(this), {}};
@@ -491,7 +496,8 @@ void group_averager::count(const round_report& report) {
                             report.recovery_seconds);
 }
 
-// -- bandwidths and links --------------------------------------------------------------------------
+// -- bandwidths and links
+// --------------------------------------------------------------------------
 
 void group_averager::report_bandwidth(const round_plan& plan) {
   if (!ctx_.line || !config_.measures_bandwidth)

@@ -30,9 +30,10 @@ struct entry_expired {
 /// What whoever wires actors together may send.
 using group_averager_wiring = caf::typed_actor<caf::reacts_to<listen_group>>;
 
-using group_averager_base = group_averager_actor::extend<
-  caf::reacts_to<listen_group>, caf::reacts_to<round_finished>, caf::reacts_to<group_word>,
-  caf::reacts_to<forget_old>, caf::reacts_to<check_rounds>, caf::reacts_to<entry_expired>>::base;
+using group_averager_base =
+  group_averager_actor::extend<caf::reacts_to<listen_group>, caf::reacts_to<round_finished>,
+                               caf::reacts_to<group_word>, caf::reacts_to<forget_old>,
+                               caf::reacts_to<check_rounds>, caf::reacts_to<entry_expired>>::base;
 
 /// Keeps this peer's place in one open_group and runs its rounds, one at a time. What others
 /// may ask: to be let in. What the leader says: the plan of the next round.

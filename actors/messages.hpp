@@ -297,7 +297,8 @@ struct reduce_part {
   std::function<void()> work;
 };
 
-// -- a group that stays together (runtime/averaging/open_group.hpp) ---------------------------------
+// -- a group that stays together (runtime/averaging/open_group.hpp)
+// ---------------------------------
 
 /// Command: this is what will be averaged. Sent once, before anything else.
 struct describe_vector {
@@ -475,7 +476,7 @@ struct pass_done {
   double seconds = 0;
 };
 struct update_applied {
-  epoch_id epoch; // that begins
+  epoch_id epoch;    // that begins
   digest parameters; // zero: too many to hash each time
   double seconds = 0;
 };

@@ -71,9 +71,9 @@ json status_document(const metrics_exporter_state& st, const node_context& ctx,
   doc["samples_per_second"] = t ? reported_speed(st, ctx) : json(nullptr);
   doc["compute_samples_per_second"] = t ? of_work(t->samples_per_second, t->steps) : json(nullptr);
   doc["learning_rate"] = t ? of_work(t->learning_rate, t->samples_used) : json(nullptr);
-  doc["effective_batch"] =
-    t && t->effective_batch > 0 ? json(t->effective_batch) : json(nullptr);
-  doc["history"] = t && !t->line.branch.is_zero() ? json(short_name(t->line.branch)) : json(nullptr);
+  doc["effective_batch"] = t && t->effective_batch > 0 ? json(t->effective_batch) : json(nullptr);
+  doc["history"] =
+    t && !t->line.branch.is_zero() ? json(short_name(t->line.branch)) : json(nullptr);
   doc["work"] = t ? t->line.work : 0; // samples times contributors since the run's start
   doc["group_size"] = t ? t->group_size : 0;
   doc["provisional"] = t && t->provisional;

@@ -21,7 +21,8 @@ double unix_seconds(const node_context& ctx) {
 
 } // namespace
 
-// -- the keeper ------------------------------------------------------------------------------------
+// -- the keeper
+// ------------------------------------------------------------------------------------
 
 state_keeper::state_keeper(caf::actor_config& cfg, node_context ctx,
                            std::optional<checkpoint_store> checkpoints)
@@ -37,8 +38,8 @@ caf::result<state_snapshot> state_keeper::complete(seal_copy& msg) {
   auto& copied = *msg.copied;
   auto meta = copied.state;
   if (meta.parameters.is_zero())
-    meta.parameters = sha256(
-      msg.model->parameters_in(byte_span{copied.image}.subspan(state_header_bytes)));
+    meta.parameters =
+      sha256(msg.model->parameters_in(byte_span{copied.image}.subspan(state_header_bytes)));
   copied.state.parameters = meta.parameters;
   auto began = clock().now();
   state_snapshot made{meta.epoch, meta.parameters, seal(std::move(copied)), meta.line};
@@ -52,7 +53,8 @@ caf::result<state_snapshot> state_keeper::complete(seal_copy& msg) {
   return made;
 }
 
-// -- the worker ------------------------------------------------------------------------------------
+// -- the worker
+// ------------------------------------------------------------------------------------
 
 model_worker::model_worker(caf::actor_config& cfg, node_context ctx, learner_factory make,
                            std::optional<checkpoint_store> checkpoints, state_keeper_actor keeper,

@@ -11,8 +11,8 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 
-#include "actors/guard.hpp"
 #include "actors/group_averager.hpp"
+#include "actors/guard.hpp"
 #include "actors/model_worker.hpp"
 #include "runtime/averaging/line_meter.hpp"
 

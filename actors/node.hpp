@@ -81,7 +81,8 @@ struct node_seams {
   round_port_decorator around_port;
   /// Where known peers are kept; null: nowhere.
   std::shared_ptr<disk> files;
-  /// What computes, hashes or writes files blocks, so it gets threads of its own. Not in simulations.
+  /// What computes, hashes or writes files blocks, so it gets threads of its own. Not in
+  /// simulations.
   bool detach_workers = true;
 };
 
@@ -101,7 +102,7 @@ struct node_parts {
   matchmaker_actor matchmaker;
   averager_actor averager;
   std::vector<averaging_actors> further; // in the order of node_config::further_averaging
-  group_averager_actor group; // of the trainer's gradients
+  group_averager_actor group;            // of the trainer's gradients
   state_keeper_actor keeper;
   trainer_actor trainer;
   state_donor_actor donor;

@@ -38,8 +38,8 @@ caf::result<outbound_answer> open(self_pointer self, const node_context& ctx,
     return to_caf(ec::overloaded, "enough peers download from this one");
   self->state.opening.insert(reader);
   auto promise = self->make_response_promise<outbound_answer>();
-  self->request(trainer, config.snapshot_timeout,
-                get_state_snapshot{wanted.branch, wanted.epoch_min})
+  self
+    ->request(trainer, config.snapshot_timeout, get_state_snapshot{wanted.branch, wanted.epoch_min})
     .then(
       [self, ctx, config, reader, promise](state_snapshot& made) mutable {
         auto& snapshots = self->state.snapshots;

@@ -132,7 +132,8 @@ trainer::behavior_type trainer::make_behavior() {
   };
 }
 
-// -- what is told of us ----------------------------------------------------------------------------
+// -- what is told of us
+// ----------------------------------------------------------------------------
 
 std::uint64_t trainer::own_samples() const {
   return model_ ? model_->accumulated_samples() : 0;
@@ -201,9 +202,9 @@ void trainer::enter_phase(trainer_phase phase) {
   ctx_.metrics->count_training_time(activity(status_.phase), seconds_of(now() - phase_began_));
   phase_began_ = now();
   status_.phase = phase;
-  ctx_.metrics->set_peer_state(
-    phase == trainer_phase::finished || phase == trainer_phase::stopped ? "paused"
-                                                                        : to_string(phase));
+  ctx_.metrics->set_peer_state(phase == trainer_phase::finished || phase == trainer_phase::stopped
+                                 ? "paused"
+                                 : to_string(phase));
   ctx_.log->log(often ? spdlog::level::debug : spdlog::level::info, "trainer is {} at epoch {}",
                 to_string(phase), epoch_.value());
   if (!often)
@@ -215,10 +216,10 @@ void trainer::log_progress() {
     return;
   logged_ = now();
   const auto& s = current_status();
-  ctx_.log->info("epoch {}: loss {:.3f}, {:.0f} samples/s here, {} samples in the last update of {} "
-                 "peers, last round: {}",
-                 s.epoch.value(), s.loss, s.samples_per_second, s.effective_batch, s.group_size,
-                 s.last_outcome);
+  ctx_.log->info(
+    "epoch {}: loss {:.3f}, {:.0f} samples/s here, {} samples in the last update of {} "
+    "peers, last round: {}",
+    s.epoch.value(), s.loss, s.samples_per_second, s.effective_batch, s.group_size, s.last_outcome);
 }
 
 void trainer::wait_for(std::string what) {
@@ -250,7 +251,8 @@ void trainer::tell_progress() {
   send(peers_.tracker, report_progress{epoch_, told_samples_, parameters, claim, own_rate_});
 }
 
-// -- life ------------------------------------------------------------------------------------------
+// -- life
+// ------------------------------------------------------------------------------------------
 
 void trainer::start() {
   if (std::exchange(started_, true))
@@ -328,7 +330,8 @@ bool trainer::done() const {
   return config_.max_epochs != 0 && epoch_.value() >= config_.max_epochs;
 }
 
-// -- the group -------------------------------------------------------------------------------------
+// -- the group
+// -------------------------------------------------------------------------------------
 
 history_choice trainer::choose() const {
   history_standing own{ctx_.record.id, line_, place_ == place::member, !ctx_.record.client_mode};
@@ -344,8 +347,7 @@ history_choice trainer::choose() const {
 bool trainer::is_heard(const peer_id& peer) const {
   if (peer == ctx_.record.id)
     return false;
-  return connected_.contains(peer)
-         || (place_ != place::member && !unreachable_.contains(peer));
+  return connected_.contains(peer) || (place_ != place::member && !unreachable_.contains(peer));
 }
 
 /// Most of the group have ended epochs without us: whatever we wait for here does not come.
@@ -375,12 +377,12 @@ void trainer::look_for_group() {
       } else if (now() - awaited_since_ >= patience_with_founder) {
         passed_over_.insert(awaited_);
       }
-      return wait_for("peer " + short_name(choice.awaited) + ", which holds the run's state, to "
-                      "begin");
+      return wait_for("peer " + short_name(choice.awaited)
+                      + ", which holds the run's state, to "
+                        "begin");
     case course::found: {
-      bool others = std::any_of(view_.peers.begin(), view_.peers.end(), [&](const auto& peer) {
-        return peer.who.id != ctx_.record.id;
-      });
+      bool others = std::any_of(view_.peers.begin(), view_.peers.end(),
+                                [&](const auto& peer) { return peer.who.id != ctx_.record.id; });
       if (may_found(others))
         found();
       return;
@@ -552,7 +554,8 @@ void trainer::yield_to(const history_choice& choice) {
   enter(choice);
 }
 
-// -- the state -------------------------------------------------------------------------------------
+// -- the state
+// -------------------------------------------------------------------------------------
 
 void trainer::fetch_if_needed() {
   if (in_step_ || fetching_ || loaded_ || now() < fetch_after_)
@@ -592,8 +595,7 @@ void trainer::on_fetched(const fetched_state& fetched) {
 void trainer::on_no_state(const failure& why) {
   fetching_ = false;
   ctx_.log->warn("could not take the run's state: {}", to_string(why));
-  send(peers_.exporter,
-       state_download_ended{false, why, 0, seconds_of(now() - fetch_began_)});
+  send(peers_.exporter, state_download_ended{false, why, 0, seconds_of(now() - fetch_began_)});
   fetch_after_ = now() + donors_.failed();
   react();
 }
@@ -668,7 +670,8 @@ void trainer::checkpoint_if_due() {
           });
 }
 
-// -- epochs ----------------------------------------------------------------------------------------
+// -- epochs
+// ----------------------------------------------------------------------------------------
 
 /// Whether what this peer reports is toward our group's epoch.
 bool trainer::counts_here(const swarm_progress::peer& peer) const {
@@ -770,8 +773,7 @@ void trainer::on_round(const group_round& round) {
   if (report.outcome == round_outcome::failed) {
     on_round_failed(report);
   } else {
-    ++(report.outcome == round_outcome::complete ? status_.rounds_complete
-                                                 : status_.rounds_shrunk);
+    ++(report.outcome == round_outcome::complete ? status_.rounds_complete : status_.rounds_shrunk);
     status_.last_outcome = report.group_size == 1 ? "alone" : to_string(report.outcome);
     round_facts facts;
     facts.contributors = static_cast<std::uint32_t>(report.contributors.size());
@@ -863,7 +865,7 @@ pass_decision trainer::next_pass() const {
   pass_situation situation;
   situation.target = config_.target_batch_size;
   situation.own_samples = own_samples();
-  situation.own_pass = std::max(pass_seconds_, seconds_of(config_.step_interval));
+  situation.own_pass = pass_seconds_;
   situation.epoch = epoch_seconds_;
   auto wall = ctx_.wall->now();
   for (const auto& peer : view_.peers)
@@ -884,7 +886,10 @@ void trainer::maybe_pass() {
   auto next = passed_ + config_.step_interval;
   if (now() < next)
     return plan_look(next - now());
-  auto decided = next_pass();
+  // Peers that sleep between passes are not in the middle of one: nothing is to be expected of them
+  // that their reports do not say.
+  bool sleeps = seconds_of(config_.step_interval) > pass_seconds_;
+  auto decided = sleeps ? pass_decision{} : next_pass();
   if (!decided.begin)
     return plan_look(std::chrono::nanoseconds{
       static_cast<std::int64_t>(std::clamp(decided.wait, 0.0005, 1.0) * 1e9)});
@@ -917,7 +922,8 @@ void trainer::on_pass(const pass_done& pass) {
   react();
 }
 
-// -- samples ---------------------------------------------------------------------------------------
+// -- samples
+// ---------------------------------------------------------------------------------------
 
 /// Tells the world what the ledger has settled.
 void trainer::count(const flight_ledger::settlement& samples, std::string_view why_dropped) {

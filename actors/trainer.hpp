@@ -31,8 +31,8 @@ struct training_config {
   lr_schedule schedule;
   /// The least time from one micro-step to the next: leaves the machine to others. 0: none.
   milliseconds step_interval{0};
-  /// How long to look for the run before beginning one, where there are addresses to look at. 0: not
-  /// at all.
+  /// How long to look for the run before beginning one, where there are addresses to look at. 0:
+  /// not at all.
   milliseconds join_timeout{0};
   /// Looking for the run, this peer has reached others, none of whom trains: how long they are
   /// waited for.
@@ -184,7 +184,7 @@ private:
   std::set<peer_id> connected_;
   std::set<peer_id> unreachable_; // whom we could not enter through; bounded by the ledger
   std::optional<dht_status> dht_; // nothing: it has not begun to join
-  training_status status_; // what of it does not stand elsewhere; see current_status
+  training_status status_;        // what of it does not stand elsewhere; see current_status
   donor_choice donors_;
 
   bool started_ = false;
@@ -194,7 +194,7 @@ private:
   place place_ = place::outside;
   group_view group_;
   history line_;
-  epoch_id epoch_;               // whose results are settled; of the next round
+  epoch_id epoch_; // whose results are settled; of the next round
   /// What the model holds once the updates under way to it are applied.
   struct held_state {
     history line;
@@ -208,8 +208,8 @@ private:
   std::optional<contribution> given_;
   std::optional<group_round> ended_; // the round of given_, to be merged
   std::uint64_t rounds_ = 0;         // number of the last one begun
-  bool lost_group_ = false;      // most of it, without a word
-  bool called_ = false;          // another member has begun the next round
+  bool lost_group_ = false;          // most of it, without a word
+  bool called_ = false;              // another member has begun the next round
   steady_time outside_since_;
   steady_time enter_after_;
   peer_id awaited_; // who is to found the group
@@ -219,8 +219,8 @@ private:
   bool fetching_ = false;
   steady_time fetch_began_;
   steady_time fetch_after_;
-  digest model_parameters_; // zero: not known
-  epoch_id model_epoch_;    // of the model itself
+  digest model_parameters_;      // zero: not known
+  epoch_id model_epoch_;         // of the model itself
   std::uint64_t since_fork_ = 0; // our samples used on this line since it began here
   epoch_id line_began_;
 

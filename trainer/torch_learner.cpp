@@ -105,8 +105,7 @@ public:
       .put(static_cast<std::uint64_t>(statistics.size()))
       .put(optimizer_->steps());
     auto block = parameter_count() * sizeof(float);
-    std::vector<std::byte> image(headroom + header.text().size()
-                                 + block * (1 + statistics.size()));
+    std::vector<std::byte> image(headroom + header.text().size() + block * (1 + statistics.size()));
     auto* out = image.data() + headroom;
     auto append = [&out](byte_span bytes) {
       std::memcpy(out, bytes.data(), bytes.size());

@@ -41,7 +41,8 @@ std::string summary_of(const training_status& s, const run_options& options,
 /// One run is one group whose members hold equal parameters.
 std::optional<std::string> not_one_group(const run_options& options) {
   if (!options.group_bits.empty())
-    return "--group-bits is for waggle average: the peers of a training run are one group, or their "
+    return "--group-bits is for waggle average: the peers of a training run are one group, or "
+           "their "
            "parameters would drift apart";
   return std::nullopt;
 }

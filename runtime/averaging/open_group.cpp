@@ -150,9 +150,8 @@ bool open_group::advance(member_set stayed) {
     text.clear();
   plan.min_contributors =
     std::min(plan.min_contributors, static_cast<std::uint32_t>(plan.members.size()));
-  auto leads =
-    std::find_if(plan.members.begin(), plan.members.end(),
-                 [](const round_member& m) { return m.mode != member_mode::client; });
+  auto leads = std::find_if(plan.members.begin(), plan.members.end(),
+                            [](const round_member& m) { return m.mode != member_mode::client; });
   if (leads == plan.members.end() || (smaller && !share_out(plan))) {
     leave();
     return false;

@@ -136,7 +136,8 @@ std::vector<option_spec> make_table() {
      "With addresses of other peers: look for the run this long before training alone.", "training",
      duration(&o::join_timeout, 0ms, "")},
     {"start-alone", "BOOL", "false",
-     "Begin to train if no address answers within --join-timeout, also without any state of the run.",
+     "Begin to train if no address answers within --join-timeout, also without any state of the "
+     "run.",
      "training", yes_no(&o::start_alone)},
     {"on-split", "WHAT", "continue",
      "Cut off from most of the group: continue provisionally, or pause until it is back.",

@@ -14,9 +14,9 @@ namespace waggle {
 /// begins a branch with a name of its own, so that two peers at the same epoch of the same branch
 /// hold the same parameters, and a fork is seen as such.
 struct history {
-  digest branch;        // this line's name; zero: no state of any run yet
-  digest parent;        // the branch that this one left; zero: none, it is the run's start
-  epoch_id forked_at;   // the epoch at which it left it
+  digest branch;      // this line's name; zero: no state of any run yet
+  digest parent;      // the branch that this one left; zero: none, it is the run's start
+  epoch_id forked_at; // the epoch at which it left it
   /// Over all epochs since the run's start, parents' included: samples times contributors. What two
   /// branches did before they parted counts for both, so the difference is what each did since.
   std::uint64_t work = 0;

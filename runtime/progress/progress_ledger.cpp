@@ -186,8 +186,8 @@ swarm_progress progress_ledger::view(const std::optional<progress_report>& own,
   double extrapolated = 0;
   std::map<digest, std::size_t> holders;
   for (const auto* p : valid) {
-    out.peers.push_back({p->who, p->epoch, p->samples, p->samples_per_second, p->parameters,
-                         p->claim, p->time});
+    out.peers.push_back(
+      {p->who, p->epoch, p->samples, p->samples_per_second, p->parameters, p->claim, p->time});
     rate += p->samples_per_second; // those behind, too: they will catch up
     out.num_clients += p->who.client_mode ? 1 : 0;
     if (p->epoch != out.global_epoch)

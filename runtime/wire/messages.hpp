@@ -238,10 +238,10 @@ using request =
   std::variant<dht_ping, dht_find, dht_store, join_group, open_state, get_state_chunk, enter_group>;
 using response =
   std::variant<dht_pong, dht_found, dht_stored, join_reply, state_header, state_chunk>;
-using event = std::variant<goodbye, begin_group, disband_group, leave_group, progress_push, part,
-                           round_propose, round_prepared, round_suspect, round_commit, round_abort,
-                           round_takeover, round_standing, line_report, new_division, next_plan,
-                           call_round, progress_note>;
+using event =
+  std::variant<goodbye, begin_group, disband_group, leave_group, progress_push, part, round_propose,
+               round_prepared, round_suspect, round_commit, round_abort, round_takeover,
+               round_standing, line_report, new_division, next_plan, call_round, progress_note>;
 
 /// A request; the asker chose `id`, unique among its open calls on this link.
 struct call {

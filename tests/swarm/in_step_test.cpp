@@ -13,6 +13,9 @@ protected:
   static node_config endless(std::uint64_t data_seed) {
     auto config = training_node(data_seed);
     config.training->training.max_epochs = 0;
+    // A fifth of a second for four peers.
+    config.training->training.target_batch_size = 32;
+    config.progress.ledger.target_batch_size = 32;
     return config;
   }
   static node_config with_checkpoints(std::uint64_t data_seed, std::shared_ptr<memory_disk> files) {
@@ -89,7 +92,7 @@ TEST_F(InStep, SurvivorsGoOnAtOnceAndWhoeverReturnsIsInStepAgain) {
     auto begin = sim.seconds();
     ASSERT_TRUE(sim.run_until([&] { return status_of(4).epoch.value() > epoch.value() + 2; }, 5s))
       << picture(sim);
-    EXPECT_LT(sim.seconds() - begin, 1.0) << "an epoch takes a fifth of a second";
+    EXPECT_LT(sim.seconds() - begin, 1.5) << "three epochs of a fifth of a second, and the loss";
     add(endless(victim + 1), {4});
     EXPECT_LT(seconds_until_together(), 1.0);
   }
@@ -209,7 +212,7 @@ TEST_F(InStep, AllEndOnTheSameBytes) {
   sim.network().partition({2}); // it misses the last epochs
   sim.run_for(20s);
   sim.network().heal();
-  EXPECT_TRUE(sim.run_until([&] { return all_finished_alike(sim); }, 30s)) << picture(sim);
+  EXPECT_TRUE(sim.run_until([&] { return all_finished_alike(sim); }, 150s)) << picture(sim);
 }
 
 TEST_F(InStep, WithADeadFirstPeerNobodyBeginsASecondRunInSilence) {
@@ -241,6 +244,9 @@ struct liar {
 
 TEST_F(InStep, OneVoiceAboutAFarEpochStopsNobody) {
   begin(3);
+  auto quiet = status_of(0).epoch.value();
+  sim.run_for(4s);
+  quiet = status_of(0).epoch.value() - quiet;
   auto node = endless(9);
   node.training.reset();
   node.averaging.reset();
@@ -268,7 +274,7 @@ TEST_F(InStep, OneVoiceAboutAFarEpochStopsNobody) {
     auto before = status_of(0);
     sim.run_for(4s);
     auto after = status_of(0);
-    EXPECT_GT(after.epoch.value(), before.epoch.value() + 10);
+    EXPECT_GE(after.epoch.value() + 2, before.epoch.value() + quiet);
     EXPECT_EQ(after.line.branch, before.line.branch);
     EXPECT_EQ(after.state_downloads, before.state_downloads);
     EXPECT_TRUE(together({0, 1, 2})) << picture(sim);

@@ -196,7 +196,8 @@ TEST_F(ProgressTracker, ANoteCountsForTheHistoryThatItsPeerReported) {
 }
 
 TEST_F(ProgressTracker, ANoteOfAPeerThatNeverReportedIsNothing) {
-  tell(tracker, inbound_event{test_peer(2), wire::progress_note{epoch_id{9}, {}, 5, 1}, {}, nullptr});
+  tell(tracker,
+       inbound_event{test_peer(2), wire::progress_note{epoch_id{9}, {}, 5, 1}, {}, nullptr});
   EXPECT_TRUE(view().peers.empty());
 }
 
@@ -207,7 +208,8 @@ TEST_F(ProgressTracker, TheLastSamplesGoOutEvenIfNothingFollows) {
   ASSERT_EQ(told<wire::progress_note>().size(), 1U);
   EXPECT_EQ(told<wire::progress_note>()[0].samples, 7U);
   pass(200ms);
-  ASSERT_EQ(told<wire::progress_push>().size(), 2U) << "signed, for the DHT's readers and after a loss";
+  ASSERT_EQ(told<wire::progress_push>().size(), 2U)
+    << "signed, for the DHT's readers and after a loss";
   EXPECT_EQ(read(told<wire::progress_push>().back().entry).samples, 7U);
 }
 

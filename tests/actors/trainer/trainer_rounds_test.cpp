@@ -30,9 +30,8 @@ TEST_F(Trainer, TwoPeersFollowTheTrajectoryOfOneProcess) { // F1
   auto& a = add_started();
   auto& b = add_started();
   pass_until([&] { return all_at(6); });
-  pass_until([&] {
-    return status_of(a).epoch == status_of(b).epoch && !status_of(b).parameters.is_zero();
-  });
+  pass_until(
+    [&] { return status_of(a).epoch == status_of(b).epoch && !status_of(b).parameters.is_zero(); });
   auto snapshot = ask<state_snapshot>(a.actor, get_state_snapshot{});
   ASSERT_TRUE(snapshot.ok());
   auto epochs = snapshot->epoch.value();

@@ -274,8 +274,8 @@ protected:
 
 private:
   group_averager_actor spawn_averager(std::size_t i) {
-    auto handle =
-      sys.spawn([this, i](group_averager_actor::pointer self) -> group_averager_actor::behavior_type {
+    auto handle = sys.spawn(
+      [this, i](group_averager_actor::pointer self) -> group_averager_actor::behavior_type {
         return {
           [](const inbound_call&) -> caf::result<outbound_answer> { return to_caf(ec::internal); },
           [this, i](const inbound_event&) { // see deliver
@@ -427,8 +427,8 @@ private:
               return to_caf(ec::unreachable);
             auto promise = self->make_response_promise<peer_answer>();
             const auto* wanted = std::get_if<wire::open_state>(&call.what);
-            auto question = wanted ? get_state_snapshot{wanted->branch, wanted->epoch_min}
-                                   : get_state_snapshot{};
+            auto question =
+              wanted ? get_state_snapshot{wanted->branch, wanted->epoch_min} : get_state_snapshot{};
             self->request(members[donor]->actor, 10s, question)
               .then(
                 [this, promise, call, donor](const state_snapshot& snapshot) mutable {

@@ -47,8 +47,8 @@ TEST(HistoryChoice, OneVoiceNeverOutweighsTwo) {
   auto choice =
     choose_history(standing(1, "live", 62, true), {peer(2, "live", 62, 2), peer(3, "old", 144, 1)});
   EXPECT_EQ(choice.what, course::stay);
-  choice = choose_history(standing(3, "old", 144, true),
-                          {peer(1, "live", 62, 2), peer(2, "live", 62, 2)});
+  choice =
+    choose_history(standing(3, "old", 144, true), {peer(1, "live", 62, 2), peer(2, "live", 62, 2)});
   EXPECT_EQ(choice.what, course::enter);
   EXPECT_EQ(choice.branch, branch("live"));
   EXPECT_EQ(choice.voices, 2U);

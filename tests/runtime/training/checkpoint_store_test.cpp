@@ -127,8 +127,8 @@ TEST_F(CheckpointStore, TheNewestIsTheOneWrittenLastWhateverItsEpoch) {
   for (std::uint64_t epoch : {62, 63, 64})
     ASSERT_TRUE(save(epoch).ok());
   EXPECT_EQ(newest(), 64U);
-  EXPECT_EQ(names(), (std::vector<std::string>{name(2, 144, "an old history"), name(4, 63),
-                                               name(5, 64)}))
+  EXPECT_EQ(names(),
+            (std::vector<std::string>{name(2, 144, "an old history"), name(4, 63), name(5, 64)}))
     << "the last one of a history that lost stays";
 }
 

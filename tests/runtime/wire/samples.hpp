@@ -63,7 +63,8 @@ inline std::vector<sample> samples() {
                                    sample_peer(1), "{}", true});
   call_of("open_state", open_state{sample_digest(6), epoch_id{8}});
   call_of("get_state_chunk", get_state_chunk{sample_digest(3), 12});
-  call_of("enter_group", enter_group{"demo_grad", sample_digest(2), member_mode::client, 2e6, true});
+  call_of("enter_group",
+          enter_group{"demo_grad", sample_digest(2), member_mode::client, 2e6, true});
   answer_of("dht_pong", dht_pong{swarm_time_from(-5)});
   answer_of("dht_found",
             dht_found{{{{sample_record(), plain}, {sample_peer(1), sample_peer(2)}}, {}}});
