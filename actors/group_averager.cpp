@@ -119,8 +119,7 @@ group_view group_averager::view() const {
   return out;
 }
 
-// -- letting others in
-// -----------------------------------------------------------------------------
+// -- letting others in ----------------------------------------------------------------------------
 
 caf::result<outbound_answer> group_averager::on_application(const inbound_call& call) {
   const auto* question = std::get_if<wire::enter_group>(&call.what);
@@ -188,8 +187,7 @@ void group_averager::tell_listener() {
     send(listener_, view());
 }
 
-// -- what others say
-// -------------------------------------------------------------------------------
+// -- what others say ------------------------------------------------------------------------------
 
 void group_averager::on_event(const inbound_event& event) {
   if (const auto* plan = std::get_if<wire::next_plan>(&event.what)) {
@@ -268,8 +266,7 @@ void group_averager::decline(const round_plan& plan) {
   }
 }
 
-// -- entering and leaving
-// --------------------------------------------------------------------------
+// -- entering and leaving -------------------------------------------------------------------------
 
 caf::result<group_view> group_averager::found(const found_group& msg) {
   if (!group_)
@@ -370,8 +367,7 @@ void group_averager::quit_from(const failure& why) {
   promise.deliver(std::move(ended));
 }
 
-// -- rounds
-// ----------------------------------------------------------------------------------------
+// -- rounds ---------------------------------------------------------------------------------------
 
 caf::result<group_round> group_averager::average(average_in_group& msg) {
   if (!group_ || !group_->is_member())
@@ -496,8 +492,7 @@ void group_averager::count(const round_report& report) {
                             report.recovery_seconds);
 }
 
-// -- bandwidths and links
-// --------------------------------------------------------------------------
+// -- bandwidths and links -------------------------------------------------------------------------
 
 void group_averager::report_bandwidth(const round_plan& plan) {
   if (!ctx_.line || !config_.measures_bandwidth)

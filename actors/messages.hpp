@@ -297,8 +297,7 @@ struct reduce_part {
   std::function<void()> work;
 };
 
-// -- a group that stays together (runtime/averaging/open_group.hpp)
-// ---------------------------------
+// -- a group that stays together (runtime/averaging/open_group.hpp) -------------------------------
 
 /// Command: this is what will be averaged. Sent once, before anything else.
 struct describe_vector {

@@ -21,8 +21,7 @@ double unix_seconds(const node_context& ctx) {
 
 } // namespace
 
-// -- the keeper
-// ------------------------------------------------------------------------------------
+// -- the keeper -----------------------------------------------------------------------------------
 
 state_keeper::state_keeper(caf::actor_config& cfg, node_context ctx,
                            std::optional<checkpoint_store> checkpoints)
@@ -53,8 +52,7 @@ caf::result<state_snapshot> state_keeper::complete(seal_copy& msg) {
   return made;
 }
 
-// -- the worker
-// ------------------------------------------------------------------------------------
+// -- the worker -----------------------------------------------------------------------------------
 
 model_worker::model_worker(caf::actor_config& cfg, node_context ctx, learner_factory make,
                            std::optional<checkpoint_store> checkpoints, state_keeper_actor keeper,

@@ -114,7 +114,7 @@ private:
 
   [[nodiscard]] steady_time now() const { return clock().now(); }
 
-  // -- what is told of us
+  // -- what is told of us (trainer_status.cpp)
   const training_status& current_status();
   void publish(bool at_once);
   void enter_phase(trainer_phase phase);
@@ -129,7 +129,7 @@ private:
   caf::result<training_status> stop();
   void react();
 
-  // -- the group
+  // -- the group (trainer_group.cpp)
   void look_for_group();
   void found();
   void enter(const history_choice& choice);
@@ -141,7 +141,7 @@ private:
   [[nodiscard]] bool left_behind() const;
   [[nodiscard]] bool may_found(bool others_seen);
 
-  // -- the state
+  // -- the state (trainer_state.cpp)
   void fetch_if_needed();
   void on_fetched(const fetched_state& fetched);
   void on_no_state(const failure& why);

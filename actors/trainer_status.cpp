@@ -1,0 +1,150 @@
+// What a trainer tells of itself: status and metrics, log lines, its report to the tracker.
+
+#include <algorithm>
+
+#include "actors/trainer.hpp"
+
+namespace waggle {
+
+namespace {
+
+constexpr auto status_interval = 100ms;
+constexpr auto progress_log_interval = 10s;
+constexpr auto wait_log_interval = 10s;
+
+std::string_view activity(trainer_phase phase) {
+  switch (phase) {
+    case trainer_phase::training:
+      return "compute";
+    case trainer_phase::averaging:
+      return "communicate";
+    case trainer_phase::syncing:
+      return "sync";
+    case trainer_phase::starting:
+    case trainer_phase::joining:
+    case trainer_phase::finished:
+    case trainer_phase::stopped:
+      return "wait";
+  }
+  return "wait";
+}
+
+} // namespace
+
+std::uint64_t trainer::own_samples() const {
+  return model_ ? model_->accumulated_samples() : 0;
+}
+
+const training_status& trainer::current_status() {
+  auto& s = status_;
+  s.epoch = place_ == place::member && !in_step_ ? held_.epoch : epoch_;
+  s.parameters = updates_under_way_ == 0 ? model_parameters_ : digest{};
+  s.samples_toward_epoch = own_samples() + ledger_.in_flight();
+  s.samples_used = ledger_.used();
+  s.samples_dropped = ledger_.dropped();
+  s.global_epoch = std::max(s.epoch, epoch_);
+  for (const auto& peer : view_.peers)
+    if (peer.claim.group_size > 0 && peer.claim.line.branch == line_.branch)
+      s.global_epoch = std::max(s.global_epoch, peer.epoch);
+  s.target_batch_size = config_.target_batch_size;
+  s.loss = losses_.smoothed();
+  s.first_loss = losses_.of_first_epoch();
+  s.line = line_;
+  s.group_size = place_ == place::member ? static_cast<std::uint32_t>(group_.members.size()) : 0;
+  s.provisional = provisional_;
+  s.peers_behind = 0;
+  for (const auto& peer : view_.peers)
+    if (peer.who.id != ctx_.record.id
+        && (peer.claim.line.branch != line_.branch || peer.epoch < epoch_ || !peer.claim.ready))
+      ++s.peers_behind;
+  return s;
+}
+
+void trainer::publish(bool at_once) {
+  if (!at_once && now() - told_exporter_ < status_interval)
+    return;
+  told_exporter_ = now();
+  const auto& s = current_status();
+  ctx_.metrics->set_epochs(static_cast<double>(s.epoch.value()),
+                           static_cast<double>(s.global_epoch.value()));
+  ctx_.metrics->set_batch_progress(static_cast<double>(own_samples() + reported_samples())
+                                   / static_cast<double>(config_.target_batch_size));
+  ctx_.metrics->set_training(s.loss, s.learning_rate, s.gradient_norm);
+  send(peers_.exporter, s);
+}
+
+void trainer::show_phase() {
+  if (stopping_)
+    return enter_phase(trainer_phase::stopped);
+  if (!model_)
+    return enter_phase(trainer_phase::starting);
+  if (place_ != place::member)
+    return enter_phase(done() && in_step_ ? trainer_phase::finished : trainer_phase::joining);
+  if (!in_step_)
+    return enter_phase(trainer_phase::syncing);
+  if (given_ && given_->in_round)
+    return enter_phase(trainer_phase::averaging);
+  enter_phase(done() && updates_under_way_ == 0 ? trainer_phase::finished
+                                                : trainer_phase::training);
+}
+
+void trainer::enter_phase(trainer_phase phase) {
+  if (status_.phase == phase)
+    return;
+  auto routine = [](trainer_phase p) {
+    return p == trainer_phase::training || p == trainer_phase::averaging;
+  };
+  bool often = routine(status_.phase) && routine(phase); // twice an epoch
+  ctx_.metrics->count_training_time(activity(status_.phase), seconds_of(now() - phase_began_));
+  phase_began_ = now();
+  status_.phase = phase;
+  ctx_.metrics->set_peer_state(phase == trainer_phase::finished || phase == trainer_phase::stopped
+                                 ? "paused"
+                                 : to_string(phase));
+  ctx_.log->log(often ? spdlog::level::debug : spdlog::level::info, "trainer is {} at epoch {}",
+                to_string(phase), epoch_.value());
+  if (!often)
+    publish(true);
+}
+
+void trainer::log_progress() {
+  if (now() - logged_ < progress_log_interval)
+    return;
+  logged_ = now();
+  const auto& s = current_status();
+  ctx_.log->info(
+    "epoch {}: loss {:.3f}, {:.0f} samples/s here, {} samples in the last update of {} "
+    "peers, last round: {}",
+    s.epoch.value(), s.loss, s.samples_per_second, s.effective_batch, s.group_size, s.last_outcome);
+}
+
+void trainer::wait_for(std::string what) {
+  if (what == status_.waiting_for) {
+    if (!what.empty() && now() - wait_logged_ >= wait_log_interval) {
+      wait_logged_ = now();
+      ctx_.log->info("for {:.0f} s now waiting for {}", seconds_of(now() - waiting_since_), what);
+    }
+    return;
+  }
+  if (!what.empty())
+    ctx_.log->info("waiting for {}", what);
+  status_.waiting_for = std::move(what);
+  waiting_since_ = wait_logged_ = now();
+}
+
+void trainer::tell_progress() {
+  if (!model_)
+    return;
+  told_tracker_ = now();
+  told_samples_ = own_samples();
+  history_claim claim;
+  claim.line = line_;
+  claim.group_size =
+    place_ == place::member ? static_cast<std::uint32_t>(group_.members.size()) : 0;
+  claim.ready = in_step_ && (place_ == place::member || line_.work > 0);
+  claim.provisional = provisional_;
+  auto parameters = in_step_ && updates_under_way_ == 0 ? model_parameters_ : digest{};
+  send(peers_.tracker, report_progress{epoch_, told_samples_, parameters, claim, own_rate_});
+}
+
+} // namespace waggle
