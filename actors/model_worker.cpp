@@ -167,7 +167,8 @@ caf::result<state_snapshot> model_worker::snapshot(const get_state_snapshot& wan
   if (!model_)
     return to_caf(ec::not_ready, "there is no model yet");
   const auto& line = model_->line();
-  if (!wanted.branch.is_zero() && wanted.branch != line.branch && wanted.branch != line.parent)
+  // Not of a branch that left the wanted one, either: it may have done so before the wanted epoch.
+  if (!wanted.branch.is_zero() && wanted.branch != line.branch)
     return to_caf(ec::wrong_run, "this peer's state is of another history");
   if (model_->epoch() < wanted.epoch_min)
     return to_caf(ec::epoch_mismatch, "this peer's state is older");

@@ -18,7 +18,7 @@ namespace {
 
 constexpr auto look_interval = 20ms;
 constexpr auto report_interval = 2ms;
-constexpr auto model_timeout = 1h; // a large model, and a checkpoint from a slow disk
+constexpr milliseconds model_timeout = 1h; // a large model, and a checkpoint from a slow disk
 constexpr double report_delay = 0.002; // seconds, from one peer's report to another's decision
 constexpr std::size_t gradients = 0;   // the only lane of the collaborative strategy
 

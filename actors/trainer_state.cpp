@@ -53,10 +53,12 @@ void trainer::on_loaded(const image_loaded& outcome) {
     donors_.refuse(last_donor_);
     return on_no_state(outcome.why);
   }
-  fetching_ = false;
   model_epoch_ = outcome.epoch;
   model_parameters_ = outcome.parameters;
   held_ = {outcome.line, outcome.epoch};
+  if (place_ == place::member && !in_step_ && outcome.line.branch != line_.branch)
+    return on_no_state({ec::wrong_run, "the state is of another history than our group's"});
+  fetching_ = false;
   donors_.succeeded();
   ++status_.state_downloads;
   status_.last_outcome = "state loaded";

@@ -100,7 +100,8 @@ inline std::string picture(simulation& sim) {
     text += "\n  " + std::to_string(i) + " " + short_name(sim[i].self->id());
     if (s)
       text += " " + std::string{to_string(s->phase)} + " epoch " + to_string(s->epoch) + " of "
-              + to_string(s->global_epoch) + " parameters " + short_name(s->parameters) + " last "
+              + to_string(s->global_epoch) + " parameters " + short_name(s->parameters) + " history "
+              + short_name(s->line.branch) + " group of " + std::to_string(s->group_size) + " last "
               + s->last_outcome;
   }
   return text;
