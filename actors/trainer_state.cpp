@@ -5,6 +5,12 @@
 
 namespace waggle {
 
+namespace {
+
+constexpr auto patience_without_state = 2s;
+
+} // namespace
+
 void trainer::fetch_if_needed() {
   if (in_step_ || fetching_ || loaded_ || now() < fetch_after_)
     return;
@@ -13,8 +19,12 @@ void trainer::fetch_if_needed() {
     if (peer.who.id != ctx_.record.id && peer.claim.ready && peer.claim.group_size > 0
         && peer.claim.line.branch == line_.branch)
       holders.push_back(peer.who);
-  if (holders.empty())
-    return wait_for("a peer that can give the state of history " + short_name(line_.branch));
+  if (holders.empty()) {
+    wait_for("a peer that can give the state of history " + short_name(line_.branch));
+    if (now() - waiting_since_ >= patience_without_state) // whoever had it has left
+      leave("nobody holds the state of its history");
+    return;
+  }
   wait_for({});
   fetching_ = true;
   fetch_began_ = now();

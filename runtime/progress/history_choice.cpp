@@ -10,6 +10,7 @@ namespace {
 struct support {
   std::size_t voices = 0;
   std::uint64_t work = 0;
+  bool held = false; // somebody has its state: else there is nothing to go on from
   std::vector<const swarm_progress::peer*> members;
 };
 
@@ -33,6 +34,7 @@ history_choice choose_history(const history_standing& own,
     auto& group = groups[peer.claim.line.branch];
     ++group.voices;
     group.work = std::max(group.work, peer.claim.line.work);
+    group.held = group.held || peer.claim.ready;
     group.members.push_back(&peer);
   }
   // Our own voice counts for our history: also outside of a group, if there is work in it.
@@ -40,11 +42,13 @@ history_choice choose_history(const history_standing& own,
   if (counts) {
     auto& ours = groups[own.line.branch];
     ++ours.voices;
+    ours.held = true;
     ours.work = std::max(ours.work, own.line.work);
   }
   const std::pair<const digest, support>* best = nullptr;
   for (const auto& group : groups)
-    if (best == nullptr || outweighs(group.first, group.second, best->first, best->second))
+    if (group.second.held
+        && (best == nullptr || outweighs(group.first, group.second, best->first, best->second)))
       best = &group;
 
   history_choice choice;
