@@ -8,6 +8,7 @@
 #include <caf/typed_actor.hpp>
 
 #include "actors/messages.hpp"
+#include "actors/training_messages.hpp"
 
 namespace waggle {
 
@@ -115,7 +116,12 @@ using group_averager_actor = service_actor::extend<
   caf::reacts_to<quit_group>,
   caf::replies_to<average_in_group>::with<group_round>>::extend_with<link_listener_actor>;
 
-/// Serves the trainer's state to newcomers.
+/// Has the state that this peer can give away.
+using snapshot_source_actor = caf::typed_actor<
+  // Fails with ec::not_ready, wrong_run or epoch_mismatch.
+  caf::replies_to<get_state_snapshot>::with<state_snapshot>>;
+
+/// Serves a state to newcomers.
 using state_donor_actor = service_actor;
 
 /// Downloads a state; one per download.

@@ -37,8 +37,8 @@ caf::result<state_snapshot> state_keeper::complete(seal_copy& msg) {
   auto& copied = *msg.copied;
   auto meta = copied.state;
   if (meta.parameters.is_zero())
-    meta.parameters =
-      sha256(msg.model->parameters_in(byte_span{copied.image}.subspan(state_header_bytes)));
+    meta.parameters = sha256(
+      msg.model->tensors().parameters_in(byte_span{copied.image}.subspan(state_header_bytes)));
   copied.state.parameters = meta.parameters;
   auto began = clock().now();
   state_snapshot made{meta.epoch, meta.parameters, seal(std::move(copied)), meta.line};
@@ -155,7 +155,7 @@ void model_worker::load(const load_image& msg) {
 caf::result<state_snapshot> model_worker::checkpoint() {
   if (!model_ || !checkpoints_)
     return to_caf(ec::not_ready, "no checkpoints are kept");
-  auto copied = std::make_shared<trained_model::copy>(model_->copy_state());
+  auto copied = std::make_shared<model_copy>(model_->copy_state());
   auto promise = make_response_promise<state_snapshot>();
   request(keeper_, seal_timeout, seal_copy{std::move(copied), shared_, true})
     .then([promise](const state_snapshot& made) mutable { promise.deliver(made); },
@@ -181,7 +181,7 @@ caf::result<state_snapshot> model_worker::snapshot(const get_state_snapshot& wan
     return promise;
   }
   making_ = std::make_shared<waiting_snapshot>(waiting_snapshot{epoch, {promise}});
-  auto copied = std::make_shared<trained_model::copy>(model_->copy_state());
+  auto copied = std::make_shared<model_copy>(model_->copy_state());
   // By then another epoch's may be asked for: each answers those who asked for it.
   request(keeper_, seal_timeout, seal_copy{std::move(copied), shared_, false})
     .then(

@@ -1,4 +1,4 @@
-// open_state ─► trainer: get_state_snapshot ─► hash ─► state_header
+// open_state ─► source: get_state_snapshot ─► hash ─► state_header
 // get_state_chunk ─► a slice of the snapshot, not copied ─► state_chunk + body
 
 #include "actors/state_donor.hpp"
@@ -32,19 +32,19 @@ void close(self_pointer self, const peer_id& reader) {
 }
 
 caf::result<outbound_answer> open(self_pointer self, const node_context& ctx,
-                                  const donor_config& config, const trainer_actor& trainer,
+                                  const donor_config& config, const snapshot_source_actor& source,
                                   const wire::open_state& wanted, const peer_id& reader) {
   if (readers(self->state, reader) >= config.downloads_max)
     return to_caf(ec::overloaded, "enough peers download from this one");
   self->state.opening.insert(reader);
   auto promise = self->make_response_promise<outbound_answer>();
   self
-    ->request(trainer, config.snapshot_timeout, get_state_snapshot{wanted.branch, wanted.epoch_min})
+    ->request(source, config.snapshot_timeout, get_state_snapshot{wanted.branch, wanted.epoch_min})
     .then(
       [self, ctx, config, reader, promise](state_snapshot& made) mutable {
         auto& snapshots = self->state.snapshots;
         close(self, reader);
-        // The trainer shares one snapshot among all who ask in one epoch: hash it once.
+        // The source shares one snapshot among all who ask in one epoch: hash it once.
         auto known = std::find_if(snapshots.begin(), snapshots.end(), [&](const auto& entry) {
           return entry.second.content.state.data == made.state.data;
         });
@@ -94,13 +94,13 @@ caf::result<outbound_answer> read(self_pointer self, const node_context& ctx,
 } // namespace
 
 state_donor_impl::behavior_type state_donor(self_pointer self, node_context ctx,
-                                            donor_config config, trainer_actor trainer) {
+                                            donor_config config, snapshot_source_actor source) {
   end_on_exception(self, ctx);
   self->delayed_send(self, config.snapshot_idle / 4, drop_idle_snapshots{});
   return {
-    [self, ctx, config, trainer](const inbound_call& msg) -> caf::result<outbound_answer> {
+    [self, ctx, config, source](const inbound_call& msg) -> caf::result<outbound_answer> {
       if (const auto* wanted = std::get_if<wire::open_state>(&msg.what))
-        return open(self, ctx, config, trainer, *wanted, msg.from.id);
+        return open(self, ctx, config, source, *wanted, msg.from.id);
       if (const auto* chunk = std::get_if<wire::get_state_chunk>(&msg.what))
         return read(self, ctx, config, *chunk, msg.from.id);
       return to_caf(ec::protocol_violation, "this is not for a donor");

@@ -16,7 +16,7 @@ struct donor_config {
   std::size_t downloads_max = 4;
   /// A snapshot that nobody asked a chunk of for this long is let go.
   milliseconds snapshot_idle{30'000};
-  milliseconds snapshot_timeout{30'000}; // for the trainer to make one
+  milliseconds snapshot_timeout{30'000}; // for the source to make one
 };
 
 /// To itself: let go of what nobody downloads.
@@ -36,11 +36,11 @@ struct state_donor_state {
 
 using state_donor_impl = state_donor_actor::extend<caf::reacts_to<drop_idle_snapshots>>;
 
-/// Serves the trainer's state to newcomers in chunks. A snapshot is immutable and shared by all who
-/// download it; the trainer goes on meanwhile.
+/// Serves the state of `source` to newcomers in chunks. A snapshot is immutable and shared by all
+/// who download it; the trainer goes on meanwhile.
 state_donor_impl::behavior_type
 state_donor(state_donor_impl::stateful_pointer<state_donor_state> self, node_context ctx,
-            donor_config config, trainer_actor trainer);
+            donor_config config, snapshot_source_actor source);
 
 } // namespace waggle
 

@@ -55,7 +55,7 @@ public:
   timed_learner(std::unique_ptr<learner> inner, std::shared_ptr<stopwatch> watch)
     : inner_(std::move(inner)), watch_(std::move(watch)) {}
 
-  [[nodiscard]] std::size_t parameter_count() const override { return inner_->parameter_count(); }
+  [[nodiscard]] const state_table& tensors() const override { return inner_->tensors(); }
   [[nodiscard]] digest schema() const override { return inner_->schema(); }
   micro_step accumulate() override { return inner_->accumulate(); }
   std::uint64_t take_mean_gradient(std::span<float> out) override {
@@ -69,14 +69,14 @@ public:
     inner_->apply(gradient, lr);
     watch_->mark();
   }
-  [[nodiscard]] digest parameters_digest() const override { return inner_->parameters_digest(); }
-  [[nodiscard]] std::vector<std::byte> save_state(std::size_t headroom) const override {
-    return inner_->save_state(headroom);
+  void read_tensor(std::size_t which, std::span<float> out) const override {
+    inner_->read_tensor(which, out);
   }
-  [[nodiscard]] byte_span parameters_in(byte_span state) const override {
-    return inner_->parameters_in(state);
+  void write_tensor(std::size_t which, std::span<const float> values) override {
+    inner_->write_tensor(which, values);
   }
-  status load_state(byte_span state) override { return inner_->load_state(state); }
+  [[nodiscard]] std::uint64_t optimizer_steps() const override { return inner_->optimizer_steps(); }
+  void set_optimizer_steps(std::uint64_t steps) override { inner_->set_optimizer_steps(steps); }
 
 private:
   std::unique_ptr<learner> inner_;

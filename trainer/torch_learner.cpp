@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <cmath>
-#include <cstring>
 #include <mutex>
 #include <optional>
 
@@ -18,12 +17,6 @@ namespace waggle {
 
 namespace {
 
-constexpr std::string_view magic = "WGGLTL01";
-/// Which block of a state, if there are that many: parameters, first moment, second moment.
-constexpr std::size_t second_moment = 2;
-/// More steps than any run has; bias correction still counts them exactly in a double.
-constexpr std::uint64_t steps_max = std::uint64_t{1} << 53U;
-
 class torch_learner final : public learner {
 public:
   torch_learner(const learner_config& config, torch::Device device,
@@ -33,12 +26,11 @@ public:
     flatten();
     optimizer_.emplace(config, flat_);
     accumulated_ = torch::zeros_like(flat_);
+    tensors_ = name_tensors();
     schema_ = describe();
   }
 
-  [[nodiscard]] std::size_t parameter_count() const override {
-    return static_cast<std::size_t>(flat_.numel());
-  }
+  [[nodiscard]] const state_table& tensors() const override { return tensors_; }
   [[nodiscard]] digest schema() const override { return schema_; }
 
   micro_step accumulate() override {
@@ -86,76 +78,19 @@ public:
 
   void apply(std::span<const float> gradient, double lr) override {
     torch::NoGradGuard guard;
-    auto given = torch::from_blob(const_cast<float*>(gradient.data()),
-                                  {static_cast<std::int64_t>(gradient.size())});
-    optimizer_->step(flat_, given.to(device_), lr);
+    optimizer_->step(flat_, view_of(gradient).to(device_), lr);
   }
 
-  [[nodiscard]] digest parameters_digest() const override {
-    auto host = flat_.to(torch::kCPU);
-    return sha256(bytes_of(host));
-  }
-
-  [[nodiscard]] std::vector<std::byte> save_state(std::size_t headroom) const override {
-    auto& statistics = optimizer_->statistics();
-    byte_writer header;
-    header.put_raw(magic)
-      .put(schema_)
-      .put(static_cast<std::uint64_t>(parameter_count()))
-      .put(static_cast<std::uint64_t>(statistics.size()))
-      .put(optimizer_->steps());
-    auto block = parameter_count() * sizeof(float);
-    std::vector<std::byte> image(headroom + header.text().size() + block * (1 + statistics.size()));
-    auto* out = image.data() + headroom;
-    auto append = [&out](byte_span bytes) {
-      std::memcpy(out, bytes.data(), bytes.size());
-      out += bytes.size();
-    };
-    append(as_byte_span(header.text()));
-    append(bytes_of(flat_.to(torch::kCPU)));
-    for (const auto& s : statistics)
-      append(bytes_of(s.to(torch::kCPU)));
-    return image;
-  }
-
-  [[nodiscard]] byte_span parameters_in(byte_span state) const override {
-    constexpr auto header = magic.size() + sizeof(digest) + 3 * sizeof(std::uint64_t);
-    return state.subspan(header, parameter_count() * sizeof(float));
-  }
-
-  status load_state(byte_span state) override {
-    byte_reader in{state};
-    if (in.get_raw(magic.size()) != magic)
-      return failure{ec::malformed, "this is no learner state"};
-    if (in.get<digest>() != schema_)
-      return failure{ec::schema_mismatch, "the state is of another model or optimizer"};
-    auto& statistics = optimizer_->statistics();
-    auto block = parameter_count() * sizeof(float);
-    auto values = in.get<std::uint64_t>();
-    auto blocks = in.get<std::uint64_t>();
-    auto steps = in.get<std::uint64_t>();
-    if (!in.ok() || values != parameter_count() || blocks != statistics.size() || steps > steps_max
-        || in.left() != block * (1 + statistics.size()))
-      return failure{ec::malformed, "the learner state is cut off, or too long"};
-    // Everything is checked before the first value changes.
-    std::vector<torch::Tensor> fresh;
-    for (std::size_t i = 0; i <= statistics.size(); ++i) {
-      auto bytes = in.get_raw(block);
-      auto tensor = torch::empty({flat_.numel()});
-      std::memcpy(tensor.data_ptr<float>(), bytes.data(), block);
-      if (!std::isfinite(tensor.sum().item<double>()))
-        return failure{ec::non_finite, "the learner state holds NaN or infinite values"};
-      if (i == second_moment && tensor.lt(0).any().item<bool>())
-        return failure{ec::malformed, "the learner state holds negative second moments"};
-      fresh.push_back(tensor);
-    }
+  void read_tensor(std::size_t which, std::span<float> out) const override {
     torch::NoGradGuard guard;
-    flat_.copy_(fresh[0]);
-    for (std::size_t i = 0; i < statistics.size(); ++i)
-      statistics[i].copy_(fresh[i + 1]);
-    optimizer_->set_steps(steps);
-    return done{};
+    view_of(out).copy_(tensor(which));
   }
+  void write_tensor(std::size_t which, std::span<const float> values) override {
+    torch::NoGradGuard guard;
+    tensor(which).copy_(view_of(values));
+  }
+  [[nodiscard]] std::uint64_t optimizer_steps() const override { return optimizer_->steps(); }
+  void set_optimizer_steps(std::uint64_t steps) override { optimizer_->set_steps(steps); }
 
 private:
   /// Makes every parameter, and its gradient, a view of one flat tensor.
@@ -178,6 +113,29 @@ private:
     }
   }
 
+  /// Parameters as LibTorch names them; behind them the optimizer's, under its own names.
+  [[nodiscard]] state_table name_tensors() const {
+    std::vector<state_tensor> all;
+    for (const auto& item : model_->named_parameters()) {
+      auto sizes = item.value().sizes();
+      all.push_back({item.key(), {sizes.begin(), sizes.end()}, state_tensor::kind::parameter});
+    }
+    auto parameters = all;
+    for (const auto& [name, kind] : optimizer_->statistic_names())
+      for (const auto& p : parameters)
+        all.push_back({name + "/" + p.name, p.shape, kind});
+    return state_table{std::move(all)};
+  }
+
+  /// Where a tensor of the table lies. The blocks (parameters, each statistic) are alike.
+  [[nodiscard]] torch::Tensor tensor(std::size_t which) const {
+    auto block = tensors_.offset(which) / tensors_.parameter_count();
+    auto within = tensors_.offset(which) % tensors_.parameter_count();
+    const auto& flat = block == 0 ? flat_ : optimizer_->statistics()[block - 1];
+    return flat.narrow(0, static_cast<std::int64_t>(within),
+                       static_cast<std::int64_t>(tensors_[which].elements()));
+  }
+
   [[nodiscard]] digest describe() const {
     sha256_stream hash;
     hash.add("waggle torch learner 1").add(config_.model).add("/").add(config_.optimizer);
@@ -196,9 +154,8 @@ private:
   static torch::Tensor view_of(std::span<float> values) {
     return torch::from_blob(values.data(), {static_cast<std::int64_t>(values.size())});
   }
-  static byte_span bytes_of(const torch::Tensor& host) {
-    return {reinterpret_cast<const std::byte*>(host.data_ptr<float>()),
-            static_cast<std::size_t>(host.numel()) * sizeof(float)};
+  static torch::Tensor view_of(std::span<const float> values) { // which torch cannot say
+    return view_of(std::span<float>{const_cast<float*>(values.data()), values.size()});
   }
 
   learner_config config_;
@@ -211,6 +168,7 @@ private:
   mutable std::optional<flat_optimizer> optimizer_;
   std::mutex accumulators_; // of accumulated_
   std::atomic<std::uint64_t> samples_{0};
+  state_table tensors_;
   digest schema_;
 };
 

@@ -198,6 +198,17 @@ struct metric_families::families {
                                 "Samples that entered no update, by reason.");
   gauges& effective_batch = gauge("waggle_training_effective_batch_samples",
                                   "Samples of all contributors in the last update.");
+  gauges& histories = gauge("waggle_training_histories",
+                            "Histories that live peers train; 1 in a run that is whole.");
+  gauges& differing =
+    gauge("waggle_training_differing_peers",
+          "Peers at our epoch of our history with other parameters; 0 in a run that is well.");
+  gauges& provisional =
+    gauge("waggle_training_provisional", "1 while this peer goes on without most of its group.");
+  gauges& first_round = gauge("waggle_training_first_round_seconds",
+                              "From this peer's start to the end of its first round.");
+  gauges& updates_waiting =
+    gauge("waggle_training_updates_waiting", "Averaged updates that the model has not taken yet.");
   histograms& step_seconds =
     histogram("waggle_training_step_duration_seconds", "Time of a step's phases.");
   gauges& batch_progress = gauge("waggle_training_target_batch_progress_ratio",
@@ -288,7 +299,7 @@ metric_families::metric_families(std::shared_ptr<prometheus::Registry> registry,
     f.checkpoints.Add({{"outcome", outcome}});
   for (const auto* outcome : {"used", "dropped"})
     f.samples.Add({{"outcome", outcome}});
-  for (const auto* why : {"left_out", "history_lost", "not_finite", "stopped"})
+  for (const auto* why : {"left_out", "history_lost", "not_finite", "behind", "stopped"})
     f.discarded.Add({{"reason", why}});
   for (const auto* where : {"loss", "gradient", "remote"})
     f.nonfinite.Add({{"where", where}});
@@ -481,6 +492,26 @@ void metric_families::set_epochs(double own, double global) {
 void metric_families::set_batch_progress(double ratio) {
   families_->batch_progress.Add({}).Set(ratio);
 }
+void metric_families::set_histories(double n) {
+  families_->histories.Add({}).Set(n);
+}
+
+void metric_families::set_differing_peers(double n) {
+  families_->differing.Add({}).Set(n);
+}
+
+void metric_families::set_provisional(bool provisional) {
+  families_->provisional.Add({}).Set(provisional ? 1 : 0);
+}
+
+void metric_families::set_first_round(double seconds) {
+  families_->first_round.Add({}).Set(seconds);
+}
+
+void metric_families::set_updates_waiting(double n) {
+  families_->updates_waiting.Add({}).Set(n);
+}
+
 void metric_families::set_effective_batch(double samples) {
   families_->effective_batch.Add({}).Set(samples);
 }

@@ -65,7 +65,8 @@ public:
   void count_state_hash_check(std::string_view outcome /*equal minority majority_unknown*/);
   void count_checkpoint(std::string_view outcome /*ok failed*/, double seconds, double now_unix);
   void count_samples(std::string_view outcome /*used dropped*/, double n);
-  /// Samples that entered no update, and why: left_out history_lost not_finite stopped.
+  /// Samples that entered no update, and why: left_out history_lost not_finite
+  /// behind stopped.
   void count_discarded(std::string_view reason, double n);
   void observe_step(std::string_view phase /*forward_backward optimizer*/, double seconds);
   void count_nonfinite(std::string_view where /*loss gradient remote*/);
@@ -91,6 +92,16 @@ public:
   void set_batch_progress(double ratio);
   /// Samples of all contributors in the last update.
   void set_effective_batch(double samples);
+  /// Names of histories among the live reports; 1 in a run that is whole.
+  void set_histories(double n);
+  /// Peers at our epoch of our history with other parameters: 0 unless something is broken.
+  void set_differing_peers(double n);
+  /// We went on without most of our group.
+  void set_provisional(bool provisional);
+  /// From the start of this peer to its first round.
+  void set_first_round(double seconds);
+  /// Averaged updates that the computing thread has not applied yet.
+  void set_updates_waiting(double n);
   void set_training(double loss, double learning_rate, double gradient_norm);
   void set_share_ratio(double ratio);
   /// What this peer's connection carries, as measured; 0: not known.

@@ -44,7 +44,8 @@ std::string encode_progress(const progress_report& report) {
     out.put(static_cast<std::uint16_t>(text.size())).put_raw(text);
   }
   const auto& claim = report.claim;
-  auto flags = static_cast<std::uint8_t>((claim.ready ? 1U : 0U) | (claim.provisional ? 2U : 0U));
+  auto flags = static_cast<std::uint8_t>((claim.ready ? 1U : 0U) | (claim.provisional ? 2U : 0U)
+                                         | (claim.auxiliary ? 4U : 0U));
   out.put(claim.line.branch)
     .put(claim.line.parent)
     .put(claim.line.forked_at.value())
@@ -88,6 +89,7 @@ result<progress_report> decode_progress(const public_key& owner, const peer_id& 
   auto flags = in.get<std::uint8_t>();
   claim.ready = (flags & 1U) != 0;
   claim.provisional = (flags & 2U) != 0;
+  claim.auxiliary = (flags & 4U) != 0;
   if (!in.ok())
     return failure{ec::malformed, "a progress record that says nothing of its history"};
   return report;

@@ -21,6 +21,8 @@ struct history_claim {
   std::uint32_t group_size = 0; // members of its group, itself included; 0: it is in none
   bool ready = false;           // it holds the state of its epoch, and can give it
   bool provisional = false;     // it went on without most of its group
+  /// It trains nothing and reduces for those who cannot reach each other.
+  bool auxiliary = false;
 
   friend bool operator==(const history_claim&, const history_claim&) = default;
 };

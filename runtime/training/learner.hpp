@@ -10,18 +10,13 @@
 #include "runtime/core/bytes.hpp"
 #include "runtime/core/ids.hpp"
 #include "runtime/core/result.hpp"
+#include "runtime/training/micro_step.hpp"
+#include "runtime/training/state_table.hpp"
 
 namespace waggle {
 
-/// What one micro-step did.
-struct micro_step {
-  double loss = 0;           // mean over the micro-batch
-  std::uint64_t samples = 0; // micro-batch size
-  bool finite = true;        // false: loss or gradient was NaN or infinite; nothing was accumulated
-};
-
-/// Seam between the trainer and what computes: LibTorch in trainer/, a closed-form model in tests.
-/// Owns parameters, optimizer state, data and accumulators.
+/// Seam between the trainer and what computes: LibTorch in trainer/, a user's own loop, a
+/// closed-form model in tests. Owns parameters, optimizer state, data and accumulators.
 ///
 /// One thread computes: it alone may call the methods of the first group. The accumulated gradient
 /// can be taken from any thread while that one is in the middle of a pass, so that a round never
@@ -37,18 +32,19 @@ public:
   virtual micro_step accumulate() = 0;
   /// One optimizer step with `gradient` (parameter_count values) and learning rate `lr`.
   virtual void apply(std::span<const float> gradient, double lr) = 0;
-  /// SHA-256 over the parameters' bytes: equal exactly for equal models.
-  [[nodiscard]] virtual digest parameters_digest() const = 0;
-  /// A copy of parameters and optimizer state, without learning rates or epoch, behind `headroom`
-  /// bytes that the caller fills.
-  [[nodiscard]] virtual std::vector<std::byte> save_state(std::size_t headroom) const = 0;
-  /// All or nothing: fails with ec::schema_mismatch or ec::malformed and changes nothing.
-  virtual status load_state(byte_span state) = 0;
+  /// Copies the tensor at place `which` of `tensors()`, row by row. `out` has as many values as it.
+  virtual void read_tensor(std::size_t which, std::span<float> out) const = 0;
+  /// Replaces it.
+  virtual void write_tensor(std::size_t which, std::span<const float> values) = 0;
+  /// Optimizer steps that the statistics come from.
+  [[nodiscard]] virtual std::uint64_t optimizer_steps() const = 0;
+  virtual void set_optimizer_steps(std::uint64_t steps) = 0;
 
   // -- any thread ---------------------------------------------------------------------------------
 
-  /// float32 values in the flat parameter vector, and so in a gradient. Fixed (INV-8).
-  [[nodiscard]] virtual std::size_t parameter_count() const = 0;
+  /// All tensors of the state by name: the parameters, in the order in which they lie in the flat
+  /// vector that is averaged, then what the optimizer keeps of them. Fixed (INV-8).
+  [[nodiscard]] virtual const state_table& tensors() const = 0;
   /// Names, shapes, optimizer and its statistics: equal exactly for peers that may average and
   /// exchange state.
   [[nodiscard]] virtual digest schema() const = 0;
@@ -59,8 +55,21 @@ public:
   virtual std::uint64_t drop_gradient() = 0;
   /// Σb of what is accumulated.
   [[nodiscard]] virtual std::uint64_t accumulated_samples() const = 0;
-  /// Where the parameters lie in what `save_state` wrote behind its headroom.
-  [[nodiscard]] virtual byte_span parameters_in(byte_span state) const = 0;
+
+  /// float32 values in the flat parameter vector, and so in a gradient.
+  [[nodiscard]] std::size_t parameter_count() const {
+    return static_cast<std::size_t>(tensors().parameter_count());
+  }
+
+  // -- whole states; the computing thread ---------------------------------------------------------
+
+  /// SHA-256 over the parameters' bytes: equal exactly for equal models.
+  [[nodiscard]] digest parameters_digest() const;
+  /// A copy of all tensors, without learning rates or epoch, behind `headroom` bytes that the
+  /// caller fills (layout: state_table.hpp).
+  [[nodiscard]] std::vector<std::byte> save_state(std::size_t headroom) const;
+  /// All or nothing: fails with ec::schema_mismatch, malformed or non_finite and changes nothing.
+  status load_state(byte_span state);
 };
 
 /// Makes the learner on the thread that will use it. Fails with a sentence for the operator.

@@ -32,12 +32,12 @@ status trained_model::load(byte_span image) {
   return done{};
 }
 
-trained_model::copy trained_model::copy_state() {
+model_copy trained_model::copy_state() {
   training_state state{epoch_, learner_->schema(), parameters_.value_or(digest{}), line_, {}};
   return {state, learner_->save_state(state_header_bytes)};
 }
 
-payload seal(trained_model::copy from) {
+payload seal(model_copy from) {
   auto image = std::make_shared<std::vector<std::byte>>(std::move(from.image));
   seal_state(from.state, *image);
   return payload_of(std::shared_ptr<const std::vector<std::byte>>{image});

@@ -9,6 +9,12 @@
 
 namespace waggle {
 
+/// A copy of the state of a model that `seal` turns into an image.
+struct model_copy {
+  training_state state; // without `learner`
+  std::vector<std::byte> image;
+};
+
 /// A learner, and where in which history its parameters are.
 ///
 /// Invariants after every call:
@@ -37,12 +43,8 @@ public:
   /// (ec::malformed, hash_mismatch).
   status load(byte_span image);
 
-  /// A copy of the state that `seal` turns into an image: the part that has to be done here.
-  struct copy {
-    training_state state; // without `learner`
-    std::vector<std::byte> image;
-  };
-  [[nodiscard]] copy copy_state();
+  /// The part of an image that has to be made on this thread.
+  [[nodiscard]] model_copy copy_state();
 
 private:
   std::shared_ptr<learner> learner_;
@@ -52,6 +54,6 @@ private:
 };
 
 /// Hashes and completes what `copy_state` made; any thread.
-payload seal(trained_model::copy from);
+payload seal(model_copy from);
 
 } // namespace waggle

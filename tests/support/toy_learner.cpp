@@ -1,9 +1,8 @@
 #include "tests/support/toy_learner.hpp"
 
+#include <algorithm>
 #include <cmath>
-#include <cstring>
 
-#include "runtime/core/byte_io.hpp"
 #include "runtime/core/random.hpp"
 #include "runtime/crypto/digest.hpp"
 
@@ -11,15 +10,13 @@ namespace waggle::testing {
 
 namespace {
 
-std::string_view raw(const std::vector<float>& values) {
-  return as_string_view(std::as_bytes(std::span{values}));
-}
-
 class toy_learner final : public learner {
 public:
   explicit toy_learner(const toy_options& o)
     : options_(o), weights_(o.parameters), velocity_(o.parameters), sums_(o.parameters),
-      truth_(o.parameters), data_(o.data_seed) {
+      truth_(o.parameters), data_(o.data_seed),
+      tensors_({{"weights", {o.parameters}, state_tensor::kind::parameter},
+                {"momentum_buffer/weights", {o.parameters}, state_tensor::kind::statistic}}) {
     random_source init{o.init_seed};
     for (auto& w : weights_)
       w = static_cast<float>(init.unit() - 0.5);
@@ -28,7 +25,7 @@ public:
       t = static_cast<float>(world.unit() * 2 - 1);
   }
 
-  [[nodiscard]] std::size_t parameter_count() const override { return weights_.size(); }
+  [[nodiscard]] const state_table& tensors() const override { return tensors_; }
   [[nodiscard]] digest schema() const override {
     return sha256("toy/" + std::to_string(weights_.size()) + "/"
                   + std::to_string(options_.momentum));
@@ -67,29 +64,19 @@ public:
       velocity_[i] = static_cast<float>(options_.momentum) * velocity_[i] + gradient[i];
       weights_[i] -= static_cast<float>(lr) * velocity_[i];
     }
+    ++steps_;
   }
 
-  [[nodiscard]] digest parameters_digest() const override { return sha256(raw(weights_)); }
-
-  [[nodiscard]] std::vector<std::byte> save_state(std::size_t headroom) const override {
-    std::vector<std::byte> image(headroom);
-    for (const auto& values : {weights_, velocity_}) {
-      auto bytes = std::as_bytes(std::span{values});
-      image.insert(image.end(), bytes.begin(), bytes.end());
-    }
-    return image;
+  void read_tensor(std::size_t which, std::span<float> out) const override {
+    const auto& values = which == 0 ? weights_ : velocity_;
+    std::copy(values.begin(), values.end(), out.begin());
   }
-  [[nodiscard]] byte_span parameters_in(byte_span state) const override {
-    return state.first(weights_.size() * sizeof(float));
+  void write_tensor(std::size_t which, std::span<const float> values) override {
+    auto& to = which == 0 ? weights_ : velocity_;
+    std::copy(values.begin(), values.end(), to.begin());
   }
-  status load_state(byte_span state) override {
-    auto bytes = weights_.size() * sizeof(float);
-    if (state.size() != 2 * bytes)
-      return failure{ec::malformed, "a toy's state of the wrong length"};
-    std::memcpy(weights_.data(), state.data(), bytes);
-    std::memcpy(velocity_.data(), state.data() + bytes, bytes);
-    return done{};
-  }
+  [[nodiscard]] std::uint64_t optimizer_steps() const override { return steps_; }
+  void set_optimizer_steps(std::uint64_t steps) override { steps_ = steps; }
 
 private:
   toy_options options_;
@@ -99,6 +86,8 @@ private:
   std::vector<float> truth_;
   random_source data_;
   std::uint64_t samples_ = 0;
+  std::uint64_t steps_ = 0;
+  state_table tensors_;
 };
 
 } // namespace

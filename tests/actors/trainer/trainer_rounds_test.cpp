@@ -12,8 +12,11 @@ namespace {
 using Trainer = training_world;
 
 std::vector<float> weights_of(byte_span learner_state) {
-  std::vector<float> values(learner_state.size() / sizeof(float) / 2);
-  std::memcpy(values.data(), learner_state.data(), values.size() * sizeof(float));
+  auto table = read_state_table(learner_state);
+  EXPECT_TRUE(table.ok());
+  auto bytes = table->parameters_in(learner_state);
+  std::vector<float> values(table->parameter_count());
+  std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
 }
 

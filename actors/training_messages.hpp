@@ -1,0 +1,210 @@
+#pragma once
+
+// Messages of training: states, the trainer, the thread that computes, and who watches them. The
+// others are in messages.hpp.
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "actors/messages.hpp"
+#include "runtime/core/history.hpp"
+#include "runtime/training/micro_step.hpp"
+
+namespace waggle {
+
+class learner;     // runtime/training/learner.hpp
+struct model_copy; // runtime/training/trained_model.hpp
+
+// -- state (spec/averaging.md §6) ----------------------------------------------------------------
+
+/// Query to the trainer: a snapshot of the state at the current epoch. Fails with ec::not_ready if
+/// there is none yet, wrong_run if it belongs to another history, epoch_mismatch if it is older.
+struct get_state_snapshot {
+  digest branch; // zero: any
+  epoch_id epoch_min;
+};
+struct state_snapshot {
+  epoch_id epoch;
+  digest parameters;
+  payload state; // immutable: epoch and learner state, see runtime/training
+  history line;
+};
+
+/// Query to a state_fetcher: download from the first of `donors` that can give a state at
+/// `epoch_min` or later, resuming at the next one. Answered with fetched_state only when every byte
+/// was received and the hash is right. Fails with ec::no_donor if none was named, ec::timeout at
+/// the deadline, else with the reason of the last donor (ec::hash_mismatch, oversize, overloaded,
+/// …).
+struct fetch_state {
+  std::vector<peer_record> donors; // in order of preference
+  digest branch;                   // of the history that it must belong to; zero: any
+  epoch_id epoch_min;
+  milliseconds deadline{600'000};
+};
+struct fetched_state {
+  epoch_id epoch;
+  digest parameters;
+  payload state;
+  peer_id donor;
+};
+
+// -- training ------------------------------------------------------------------------------------
+
+/// Command: begin or go on training.
+struct start_training {};
+/// Command: finish the current micro-step, write a checkpoint, stop. Answered when done.
+struct stop_training {};
+
+enum class trainer_phase : std::uint8_t {
+  starting = 0,
+  joining,
+  syncing,
+  training,
+  averaging,
+  finished,
+  stopped
+};
+constexpr std::string_view to_string(trainer_phase x) {
+  switch (x) {
+    case trainer_phase::starting:
+      return "starting";
+    case trainer_phase::joining:
+      return "joining";
+    case trainer_phase::syncing:
+      return "syncing";
+    case trainer_phase::training:
+      return "training";
+    case trainer_phase::averaging:
+      return "averaging";
+    case trainer_phase::finished:
+      return "finished";
+    case trainer_phase::stopped:
+      return "stopped";
+  }
+  return "unknown";
+}
+
+/// Event to the metrics exporter at every change worth seeing (at most a few a second); also the
+/// answer to get_training_status.
+struct training_status {
+  trainer_phase phase = trainer_phase::starting;
+  epoch_id epoch;
+  epoch_id global_epoch;
+  double loss = 0;       // smoothed (EMA); NaN before the first micro-step
+  double first_loss = 0; // mean of the first epoch's micro-steps here; NaN before its end
+  double learning_rate = 0;
+  double gradient_norm = 0;               // of the last applied gradient
+  std::uint64_t samples_toward_epoch = 0; // ours
+  std::uint64_t target_batch_size = 0;
+  std::uint64_t samples_used = 0;    // entered an optimizer update (INV-2)
+  std::uint64_t samples_dropped = 0; // dropped and counted (INV-2)
+  std::uint64_t rounds_complete = 0;
+  std::uint64_t rounds_shrunk = 0;
+  std::uint64_t rounds_failed = 0;
+  std::uint64_t local_fallbacks = 0; // epochs that ended with our own gradient after a failed round
+  std::uint64_t state_downloads = 0;
+  std::uint64_t steps = 0; // micro-steps
+  double samples_per_second = 0;
+  digest parameters;
+  std::string last_outcome; // of the last round: "complete", "shrunk", "failed: reason", "alone"
+  std::uint64_t effective_batch = 0; // samples in the last epoch's update, of all contributors
+  history line;                      // that `epoch` belongs to
+  std::uint32_t group_size = 0;      // members of our group, ourselves included; 0: in none
+  bool provisional = false;          // we went on without most of our group
+  std::string waiting_for;           // empty: for nothing
+  std::uint32_t peers_behind = 0;    // that train and are not at our epoch
+  std::uint32_t histories = 0;       // that live peers train, ours included
+  std::uint32_t differing_peers = 0; // at our epoch of our history with other parameters
+  double first_round_seconds = 0;    // from our start to the end of our first round; 0: none yet
+  std::string notice;                // what the operator should do something about; empty: nothing
+};
+
+/// Command from the trainer to the thread that computes: make the model, resume from the newest
+/// checkpoint. Answered with model_ready.
+struct make_model {};
+struct model_ready {
+  std::shared_ptr<learner> model; // its thread-safe half
+  epoch_id epoch;
+  history line;
+  digest parameters; // zero: too many to hash each time
+};
+/// Commands to the thread that computes, carried out in the order in which they come.
+struct run_pass {};
+struct apply_update {
+  std::shared_ptr<const float_vector> mean; // null: the epoch had no gradient
+  double rate = 0;
+  history after; // the history once it is applied
+};
+struct load_image {
+  payload image;
+};
+struct rename_history {
+  history line;
+};
+struct save_checkpoint {};
+/// Events from it.
+struct pass_done {
+  micro_step step;
+  double seconds = 0;
+};
+struct update_applied {
+  epoch_id epoch;    // that begins
+  digest parameters; // zero: too many to hash each time
+  double seconds = 0;
+};
+struct image_loaded {
+  failure why; // ec::none: it is
+  epoch_id epoch;
+  history line;
+  digest parameters;
+};
+/// Command to whoever keeps states: complete this copy, and keep it as a checkpoint if asked to.
+/// Answered with state_snapshot.
+struct seal_copy {
+  std::shared_ptr<model_copy> copied;
+  std::shared_ptr<learner> model;
+  bool keep = false;
+};
+struct get_training_status {};
+
+// -- watching ------------------------------------------------------------------------------------
+
+/// Event to the metrics exporter: a round ended. `kind`: gradients, params, state, vector.
+struct round_ended {
+  std::string kind;
+  round_report report; // without values
+};
+/// Event to the metrics exporter.
+struct state_download_ended {
+  bool ok = false;
+  failure why;
+  std::uint64_t bytes = 0;
+  double seconds = 0;
+};
+
+} // namespace waggle
+
+WAGGLE_LOCAL(get_state_snapshot)
+WAGGLE_LOCAL(state_snapshot)
+WAGGLE_LOCAL(fetch_state)
+WAGGLE_LOCAL(fetched_state)
+WAGGLE_LOCAL(make_model)
+WAGGLE_LOCAL(model_ready)
+WAGGLE_LOCAL(run_pass)
+WAGGLE_LOCAL(apply_update)
+WAGGLE_LOCAL(load_image)
+WAGGLE_LOCAL(rename_history)
+WAGGLE_LOCAL(save_checkpoint)
+WAGGLE_LOCAL(pass_done)
+WAGGLE_LOCAL(update_applied)
+WAGGLE_LOCAL(image_loaded)
+WAGGLE_LOCAL(seal_copy)
+WAGGLE_LOCAL(start_training)
+WAGGLE_LOCAL(stop_training)
+WAGGLE_LOCAL(training_status)
+WAGGLE_LOCAL(get_training_status)
+WAGGLE_LOCAL(round_ended)
+WAGGLE_LOCAL(state_download_ended)

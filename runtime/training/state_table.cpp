@@ -1,0 +1,171 @@
+#include "runtime/training/state_table.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "runtime/core/byte_io.hpp"
+#include "runtime/core/check.hpp"
+
+namespace waggle {
+
+namespace {
+
+constexpr std::string_view magic = "WGGLTB01";
+constexpr std::size_t fixed_bytes = 8 + digest::size + 8 + 8;
+constexpr std::size_t alignment = 64;
+constexpr std::size_t name_bytes_max = 4096;
+constexpr std::size_t dimensions_max = 16;
+constexpr std::size_t tensors_max = 1U << 20U;
+/// More steps than any run has; bias correction still counts them exactly in a double.
+constexpr std::uint64_t steps_max = std::uint64_t{1} << 53U;
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+failure malformed(const char* why) {
+  return {ec::malformed, std::string{"learner state: "} + why};
+}
+
+/// Checks all values in pieces that stay in the cache. The sum of a piece is finite only if every
+/// value is (opposite infinities give NaN), and floats cannot overflow a double.
+status check_values(byte_span bytes, const state_tensor& tensor) {
+  constexpr std::size_t piece = 4096;
+  float values[piece];
+  for (std::size_t at = 0; at < bytes.size(); at += sizeof values) {
+    auto size = std::min(sizeof values, bytes.size() - at);
+    std::memcpy(values, bytes.data() + at, size);
+    double sum = 0;
+    bool negative = false;
+    for (std::size_t i = 0; i < size / sizeof(float); ++i) {
+      sum += static_cast<double>(values[i]);
+      negative = negative || values[i] < 0;
+    }
+    if (!std::isfinite(sum))
+      return failure{ec::non_finite, tensor.name + " holds NaN or infinite values"};
+    if (negative && tensor.what == state_tensor::kind::square)
+      return failure{ec::malformed, tensor.name + " holds negative values"};
+  }
+  return done{};
+}
+
+} // namespace
+
+std::uint64_t state_tensor::elements() const {
+  std::uint64_t n = 1;
+  for (auto size : shape) {
+    if (size != 0 && n > std::numeric_limits<std::uint64_t>::max() / size)
+      return 0;
+    n *= size;
+  }
+  return n;
+}
+
+state_table::state_table(std::vector<state_tensor> tensors) : tensors_(std::move(tensors)) {
+  byte_writer rows;
+  bool statistics = false;
+  for (const auto& t : tensors_) {
+    WAGGLE_CHECK(t.elements() > 0, t.name);
+    statistics = statistics || t.what != state_tensor::kind::parameter;
+    WAGGLE_CHECK(statistics == (t.what != state_tensor::kind::parameter), t.name);
+    offsets_.push_back(values_);
+    values_ += t.elements();
+    if (!statistics)
+      parameters_ = values_;
+    rows.put(static_cast<std::uint8_t>(t.what)).put(static_cast<std::uint16_t>(t.name.size()));
+    rows.put_raw(t.name).put(static_cast<std::uint8_t>(t.shape.size()));
+    for (auto size : t.shape)
+      rows.put(size);
+  }
+  rows_ = rows.take();
+}
+
+std::size_t state_table::header_bytes() const {
+  return aligned(fixed_bytes + rows_.size());
+}
+
+std::size_t state_table::image_bytes() const {
+  return header_bytes() + values_ * sizeof(float);
+}
+
+std::string state_table::header(const digest& schema, std::uint64_t optimizer_steps) const {
+  byte_writer out;
+  out.put_raw(magic).put(schema).put(optimizer_steps);
+  out.put(static_cast<std::uint64_t>(rows_.size())).put_raw(rows_);
+  auto text = out.take();
+  text.resize(header_bytes());
+  return text;
+}
+
+result<std::uint64_t> state_table::check(byte_span image, const digest& schema) const {
+  byte_reader in{image};
+  if (in.get_raw(magic.size()) != magic)
+    return malformed("it is none of this version");
+  auto theirs = in.get<digest>();
+  auto steps = in.get<std::uint64_t>();
+  auto bytes = in.get<std::uint64_t>();
+  if (!in.ok())
+    return malformed("it is cut off");
+  if (theirs != schema)
+    return failure{ec::schema_mismatch, "the state is of another model or optimizer"};
+  if (bytes != rows_.size() || in.get_raw(rows_.size()) != rows_)
+    return malformed("it has other tensors");
+  if (image.size() != image_bytes())
+    return malformed("it is cut off, or too long");
+  if (steps > steps_max)
+    return malformed("it has taken more steps than any run does");
+  for (std::size_t i = 0; i < tensors_.size(); ++i)
+    if (auto good = check_values(values_in(image, i), tensors_[i]); !good)
+      return good.error();
+  return steps;
+}
+
+byte_span state_table::parameters_in(byte_span image) const {
+  return image.subspan(header_bytes(), parameters_ * sizeof(float));
+}
+
+byte_span state_table::values_in(byte_span image, std::size_t i) const {
+  return image.subspan(header_bytes() + offsets_[i] * sizeof(float),
+                       tensors_[i].elements() * sizeof(float));
+}
+
+result<state_table> read_state_table(byte_span image) {
+  byte_reader in{image};
+  if (in.get_raw(magic.size()) != magic)
+    return malformed("it is none of this version");
+  (void)in.get<digest>();
+  (void)in.get<std::uint64_t>();
+  auto bytes = in.get<std::uint64_t>();
+  byte_reader rows{in.get_raw(static_cast<std::size_t>(bytes))};
+  if (!in.ok())
+    return malformed("it is cut off");
+  std::vector<state_tensor> tensors;
+  std::uint64_t values = 0;
+  while (rows.left() > 0) {
+    state_tensor t;
+    auto kind = rows.get<std::uint8_t>();
+    t.what = static_cast<state_tensor::kind>(kind);
+    auto length = rows.get<std::uint16_t>();
+    t.name = std::string{rows.get_raw(length)};
+    auto dimensions = rows.get<std::uint8_t>();
+    if (!rows.ok() || kind > 2 || length > name_bytes_max || dimensions > dimensions_max
+        || tensors.size() == tensors_max)
+      return malformed("a row of its table is damaged");
+    for (std::uint8_t i = 0; i < dimensions; ++i)
+      t.shape.push_back(rows.get<std::uint64_t>());
+    auto elements = t.elements();
+    if (!rows.ok() || elements == 0 || elements > image.size() / sizeof(float)
+        || (!tensors.empty() && t.what == state_tensor::kind::parameter
+            && tensors.back().what != state_tensor::kind::parameter))
+      return malformed("a row of its table is damaged");
+    values += elements;
+    tensors.push_back(std::move(t));
+  }
+  state_table table{std::move(tensors)};
+  if (values > image.size() / sizeof(float) || image.size() != table.image_bytes())
+    return malformed("it is cut off, or too long");
+  return table;
+}
+
+} // namespace waggle

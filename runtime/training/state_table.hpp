@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/core/bytes.hpp"
+#include "runtime/core/ids.hpp"
+#include "runtime/core/result.hpp"
+
+namespace waggle {
+
+/// One float32 tensor of a state.
+struct state_tensor {
+  enum class kind : std::uint8_t {
+    parameter = 0,
+    statistic, // that the optimizer keeps, one value for each of a parameter's
+    square     // a statistic that is never negative: the optimizer takes its root
+  };
+  std::string name;                 // "head.weight"; of a statistic "exp_avg/head.weight"
+  std::vector<std::uint64_t> shape; // none: one value
+  kind what = kind::parameter;
+
+  /// The number of values; 0 if that does not fit in 64 bits.
+  [[nodiscard]] std::uint64_t elements() const;
+
+  friend bool operator==(const state_tensor&, const state_tensor&) = default;
+};
+
+/// What a learner's state consists of, in order. In the image of a state (donors send it,
+/// checkpoints hold it) the table stands in front of the values, little-endian:
+///
+///     magic "WGGLTB01" (8) | schema (32) | optimizer steps (8) | bytes of the table (8) | the
+///     table | zeros, until the offset can be divided by 64 | the values of all tensors, one after
+///     another
+///
+/// and the table has a row for each tensor:
+///
+///     kind (1) | bytes of the name (2) | the name | dimensions (1) | the sizes (8 each)
+class state_table {
+public:
+  state_table() = default;
+  /// REQUIRES: parameters come first; every tensor has values.
+  explicit state_table(std::vector<state_tensor> tensors);
+
+  [[nodiscard]] const std::vector<state_tensor>& tensors() const { return tensors_; }
+  [[nodiscard]] std::size_t size() const { return tensors_.size(); }
+  [[nodiscard]] const state_tensor& operator[](std::size_t i) const { return tensors_[i]; }
+  /// Where tensor i begins among all values.
+  [[nodiscard]] std::uint64_t offset(std::size_t i) const { return offsets_[i]; }
+  [[nodiscard]] std::uint64_t parameter_count() const { return parameters_; }
+  [[nodiscard]] std::uint64_t value_count() const { return values_; }
+
+  // -- the image ----------------------------------------------------------------------------------
+
+  /// Bytes in front of the values.
+  [[nodiscard]] std::size_t header_bytes() const;
+  [[nodiscard]] std::size_t image_bytes() const;
+  [[nodiscard]] std::string header(const digest& schema, std::uint64_t optimizer_steps) const;
+  /// The number of optimizer steps, if `image` is a whole one of this table with values that can be
+  /// used. Fails with ec::malformed, schema_mismatch or non_finite.
+  [[nodiscard]] result<std::uint64_t> check(byte_span image, const digest& schema) const;
+  /// Where the parameters lie in an image. REQUIRES: `check` succeeded.
+  [[nodiscard]] byte_span parameters_in(byte_span image) const;
+  /// Where tensor i lies in an image. REQUIRES: `check` succeeded.
+  [[nodiscard]] byte_span values_in(byte_span image, std::size_t i) const;
+
+private:
+  std::vector<state_tensor> tensors_;
+  std::vector<std::uint64_t> offsets_;
+  std::uint64_t parameters_ = 0;
+  std::uint64_t values_ = 0;
+  std::string rows_; // encoded
+};
+
+/// The table of an image of which nothing else is known, e.g. to export it. Fails with
+/// ec::malformed for anything that `header` would not write.
+result<state_table> read_state_table(byte_span image);
+
+} // namespace waggle

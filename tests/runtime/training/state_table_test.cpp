@@ -1,0 +1,132 @@
+#include "runtime/training/state_table.hpp"
+
+#include <cmath>
+#include <cstring>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/crypto/digest.hpp"
+#include "tests/support/toy_learner.hpp"
+
+namespace waggle::testing {
+namespace {
+
+using kind = state_tensor::kind;
+
+struct StateTable : ::testing::Test {
+  state_table table{{{"embedding.weight", {4, 3}, kind::parameter},
+                     {"scale", {}, kind::parameter},
+                     {"exp_avg/scale", {}, kind::statistic},
+                     {"exp_avg_sq/scale", {}, kind::square}}};
+  digest schema = sha256("schema");
+
+  [[nodiscard]] std::vector<std::byte> image() const {
+    auto header = table.header(schema, 7);
+    std::vector<std::byte> out(table.image_bytes());
+    std::memcpy(out.data(), header.data(), header.size());
+    for (std::size_t i = 0; i < table.value_count(); ++i)
+      put(out, i, static_cast<float>(i));
+    return out;
+  }
+  void put(std::vector<std::byte>& to, std::size_t value, float what) const {
+    std::memcpy(to.data() + table.header_bytes() + value * sizeof(float), &what, sizeof what);
+  }
+};
+
+TEST_F(StateTable, KnowsWhereEachTensorLies) {
+  EXPECT_EQ(table.parameter_count(), 13u);
+  EXPECT_EQ(table.value_count(), 15u);
+  EXPECT_EQ(table.offset(1), 12u);
+  EXPECT_EQ(table.offset(3), 14u);
+  EXPECT_EQ(table.header_bytes() % 64, 0u); // values can be mapped
+  auto bytes = image();
+  EXPECT_EQ(table.parameters_in(bytes).size(), 13 * sizeof(float));
+  float last = 0;
+  std::memcpy(&last, table.values_in(bytes, 3).data(), sizeof last);
+  EXPECT_EQ(last, 14.0F);
+}
+
+TEST_F(StateTable, AWholeImageSaysHowManyStepsItHasTaken) {
+  auto steps = table.check(image(), schema);
+  ASSERT_TRUE(steps.ok());
+  EXPECT_EQ(*steps, 7u);
+}
+
+TEST_F(StateTable, AnImageTellsItsTensorsToWhoeverKnowsNothingOfIt) {
+  auto bytes = image();
+  auto read = read_state_table(bytes);
+  ASSERT_TRUE(read.ok());
+  EXPECT_EQ(read->tensors(), table.tensors());
+}
+
+TEST_F(StateTable, AnotherSchemaIsSaidToBeThat) {
+  EXPECT_EQ(table.check(image(), sha256("other")).error().code, ec::schema_mismatch);
+}
+
+TEST_F(StateTable, TheSameSchemaWithOtherTensorsIsRefused) {
+  state_table other{{{"embedding.weight", {3, 4}, kind::parameter},
+                     {"scale", {}, kind::parameter},
+                     {"exp_avg/scale", {}, kind::statistic},
+                     {"exp_avg_sq/scale", {}, kind::square}}};
+  EXPECT_EQ(other.check(image(), schema).error().code, ec::malformed);
+}
+
+TEST_F(StateTable, CutOffAnywhereOrTooLongItIsRefused) {
+  auto whole = image();
+  for (std::size_t size = 0; size < whole.size(); ++size) {
+    byte_span part{whole.data(), size};
+    EXPECT_EQ(table.check(part, schema).error().code, ec::malformed) << size;
+    EXPECT_FALSE(read_state_table(part).ok()) << size;
+  }
+  whole.push_back(std::byte{0});
+  EXPECT_FALSE(table.check(whole, schema).ok());
+  EXPECT_FALSE(read_state_table(whole).ok());
+}
+
+TEST_F(StateTable, ValuesThatWouldRuinAModelAreRefusedByName) {
+  for (float value : {std::nanf(""), INFINITY, -INFINITY})
+    for (std::size_t at : {0U, 12U, 13U, 14U}) {
+      auto bytes = image();
+      put(bytes, at, value);
+      EXPECT_EQ(table.check(bytes, schema).error().code, ec::non_finite) << at;
+    }
+  auto bytes = image();
+  put(bytes, 14, -1.0F);
+  auto negative = table.check(bytes, schema);
+  EXPECT_EQ(negative.error().code, ec::malformed);
+  EXPECT_THAT(negative.error().detail, ::testing::HasSubstr("exp_avg_sq/scale"));
+  put(bytes, 14, 1.0F);
+  put(bytes, 13, -1.0F); // a first moment may be
+  EXPECT_TRUE(table.check(bytes, schema).ok());
+}
+
+TEST_F(StateTable, AnyDamageToTheTableIsRefusedOrGivesATableThatFits) {
+  auto whole = image();
+  for (std::size_t at = 0; at < table.header_bytes(); ++at)
+    for (auto bit : {0x01, 0x80}) {
+      auto bytes = whole;
+      bytes[at] ^= static_cast<std::byte>(bit);
+      auto read = read_state_table(bytes);
+      EXPECT_TRUE(!read.ok() || read->image_bytes() == bytes.size()) << at;
+    }
+}
+
+TEST_F(StateTable, ShapesThatOverflowHaveNoElements) {
+  state_tensor huge{"huge", {1ULL << 40U, 1ULL << 40U}, kind::parameter};
+  EXPECT_EQ(huge.elements(), 0u);
+}
+
+TEST(LearnerState, ALearnerTakesTheStateThatAnotherSaved) {
+  auto donor = make_toy_learner({});
+  for (int i = 0; i < 3; ++i)
+    donor->apply(std::vector<float>(donor->parameter_count(), 0.25F), 0.1);
+  auto joiner = make_toy_learner({.init_seed = 77});
+  ASSERT_TRUE(joiner->load_state(donor->save_state(0)).ok());
+  EXPECT_EQ(joiner->parameters_digest(), donor->parameters_digest());
+  EXPECT_EQ(joiner->optimizer_steps(), 3u);
+  EXPECT_EQ(joiner->save_state(0), donor->save_state(0));
+}
+
+} // namespace
+} // namespace waggle::testing
