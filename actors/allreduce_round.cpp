@@ -81,7 +81,12 @@ allreduce_round_impl::behavior_type allreduce_round(self_pointer self, node_cont
   });
   return {
     [ctx, now](const inbound_event& msg) { ctx.rounds->deliver(msg, now()); },
-    [engine](const cancel_round& msg) { engine->cancel(msg.why); },
+    [engine](const cancel_round& msg) {
+      if (msg.unless_prepared)
+        engine->cancel_unless_prepared(msg.why);
+      else
+        engine->cancel(msg.why);
+    },
     [](const peer_connected&) { /* who reconnects has lost frames: the round goes on without */ },
     [engine](const peer_disconnected& msg) { engine->on_lost(msg.peer, msg.why.code); },
     [engine](check_round) { engine->check(); },

@@ -16,6 +16,10 @@ namespace waggle {
 
 namespace {
 
+/// How long after it accepted us a leader is asked again. It lets us in between two rounds; asking
+/// it anew costs nothing, and a leader that has left its group meanwhile says so.
+constexpr auto ask_again_after = 2s;
+
 open_group::terms terms_of(const matchmaking_config& members, const codec_plan& codecs) {
   open_group::terms terms;
   terms.prefix = members.prefix;
@@ -27,6 +31,20 @@ open_group::terms terms_of(const matchmaking_config& members, const codec_plan& 
   bool reduces = members.mode != member_mode::client && members.bandwidth.value_or(1) > 0;
   terms.division = {members.parts, members.min_vector_size, reduces, {}};
   return terms;
+}
+
+/// Which members of the round's plan are in the next one: those whose vectors counted, and the
+/// auxiliaries that were not lost.
+member_set stayed_of(const round_plan& plan, const round_report& report) {
+  member_set stayed;
+  for (std::size_t i = 0; i < plan.members.size(); ++i) {
+    const auto& m = plan.members[i];
+    const auto& named =
+      m.mode == member_mode::auxiliary ? report.participants : report.contributors;
+    if (std::find(named.begin(), named.end(), m.peer.id) != named.end())
+      stayed.insert(i);
+  }
+  return stayed;
 }
 
 } // namespace
@@ -91,6 +109,10 @@ group_averager::behavior_type group_averager::make_behavior() {
       if (entry_ && msg.attempt == attempts_)
         end_entry({ec::timeout, "the group's leader did not let us in in time"});
     },
+    [this](const ask_again& msg) {
+      if (entry_ && msg.attempt == attempts_ && entry_->leader.id == msg.leader)
+        ask_leader();
+    },
   };
 }
 
@@ -114,6 +136,7 @@ group_view group_averager::view() const {
     return out;
   out.member = true;
   out.epoch = group_->next().epoch;
+  out.branch = group_->branch();
   for (const auto& m : group_->next().members)
     out.members.push_back(m.peer.id);
   return out;
@@ -130,7 +153,8 @@ caf::result<outbound_answer> group_averager::on_application(const inbound_call& 
   auto who = call.from.id;
   if (group_) {
     member_bandwidth bandwidth{question->bandwidth, question->bandwidth_declared};
-    reply.code = group_->apply({{call.from, question->mode}, question->schema, bandwidth});
+    reply.code =
+      group_->apply({{call.from, question->mode}, question->schema, question->branch, bandwidth});
   }
   if (reply.code == ec::not_a_leader)
     reply.suggested.push_back(group_->next().members.front().peer);
@@ -161,11 +185,16 @@ void group_averager::between_rounds() {
   const auto& plan = group_->next();
   if (plan.id == replaced)
     return;
-  for (std::size_t i = 0; i < plan.members.size(); ++i)
-    if (plan.gathered[i] == newcomer_mark)
-      gone_.erase(plan.members[i].peer.id);
+  welcome_back(plan);
   announce(before, replaced, plan);
   tell_listener();
+}
+
+/// Who has entered anew is not missed any more.
+void group_averager::welcome_back(const round_plan& plan) {
+  for (std::size_t i = 0; i < plan.members.size(); ++i)
+    if (has_just_entered(plan.gathered[i]))
+      gone_.erase(plan.members[i].peer.id);
 }
 
 void group_averager::announce(const std::vector<round_member>& before, const round_id& replaced,
@@ -174,7 +203,7 @@ void group_averager::announce(const std::vector<round_member>& before, const rou
                   plan.members.size(), before.size());
   for (const auto& m : plan.members)
     if (m.peer.id != ctx_.record.id)
-      tell(m.peer, wire::next_plan{replaced, plan});
+      tell(m.peer, wire::next_plan{replaced, plan, group_->branch()});
 }
 
 void group_averager::tell(const peer_record& to, wire::event what) {
@@ -195,7 +224,9 @@ void group_averager::on_event(const inbound_event& event) {
     on_next_plan(event.from, *plan);
   } else if (const auto* call = std::get_if<wire::call_round>(&event.what)) {
     event.release();
-    on_call(call->upcoming);
+    // Also of a plan that is still on its way to us; but who is no member calls nothing.
+    if (!group_ || !group_->is_member() || group_->contains(event.from.id))
+      on_call(call->upcoming);
   } else {
     ctx_.rounds->deliver(event, now());
   }
@@ -210,7 +241,12 @@ void group_averager::on_next_plan(const peer_record& from, const wire::next_plan
   if (!group_)
     return decline(message.plan);
   if (entry_ && entry_->leader.id == from.id) {
-    if (auto entered = group_->enter(from.id, message.plan); !entered)
+    if (message.branch != entry_->branch) {
+      entry_->last = {ec::wrong_run, "its group has gone over to another history"};
+      refuse(entry_->last);
+      return ask_next();
+    }
+    if (auto entered = group_->enter(from.id, message.plan, message.branch); !entered)
       return refuse(entered.error());
     auto promise = std::move(entry_->promise);
     entry_.reset();
@@ -231,13 +267,12 @@ void group_averager::on_next_plan(const peer_record& from, const wire::next_plan
     return refuse(changed.error());
   if (!*changed)
     return;
-  for (std::size_t i = 0; i < message.plan.members.size(); ++i)
-    if (message.plan.gathered[i] == newcomer_mark)
-      gone_.erase(message.plan.members[i].peer.id);
+  welcome_back(message.plan);
   if (current_) {
     current_->replaced = true;
     if (current_->step.round)
-      send(current_->step.round, cancel_round{{ec::cancelled, "the group's plan has changed"}});
+      send(current_->step.round,
+           cancel_round{{ec::cancelled, "the group's plan has changed"}, true});
   }
   tell_listener();
   if (called_ == group_->next().id)
@@ -274,7 +309,7 @@ caf::result<group_view> group_averager::found(const found_group& msg) {
   quit_from({ec::cancelled, {}});
   round_id seed;
   random_.fill(seed.bytes);
-  group_->found(msg.epoch, seed);
+  group_->found(msg.epoch, msg.branch, seed);
   gone_.clear();
   feedback_ = {};
   return view();
@@ -286,6 +321,7 @@ caf::result<group_view> group_averager::enter(enter_group& msg) {
   quit_from({ec::cancelled, {}});
   auto& e = entry_.emplace();
   e.promise = make_response_promise<group_view>();
+  e.branch = msg.branch;
   e.candidates.assign(msg.through.begin(), msg.through.end());
   delayed_send(this, msg.deadline, entry_expired{++attempts_});
   auto promise = e.promise;
@@ -302,9 +338,15 @@ void group_averager::ask_next() {
   e.leader = std::move(e.candidates.front());
   e.candidates.pop_front();
   e.asked.insert(e.leader.id);
+  ask_leader();
+}
+
+void group_averager::ask_leader() {
+  auto& e = *entry_;
   bool declared = members_.bandwidth.has_value();
-  wire::enter_group question{members_.prefix, group_->shared().schema, members_.mode,
-                             declared ? members_.bandwidth : told_bandwidth_, declared};
+  wire::enter_group question{members_.prefix, group_->shared().schema,
+                             members_.mode,   declared ? members_.bandwidth : told_bandwidth_,
+                             declared,        e.branch};
   auto attempt = attempts_;
   auto to = e.leader.id;
   request(switchboard_, members_.request_timeout + 1s,
@@ -328,9 +370,13 @@ void group_averager::ask_next() {
 
 void group_averager::on_reply(std::uint64_t attempt, ec code,
                               const std::vector<peer_record>& suggested, const failure& why) {
-  if (!entry_ || attempt != attempts_ || code == ec::none)
-    return; // accepted: its plan follows, or its link breaks, or the deadline passes
+  if (!entry_ || attempt != attempts_)
+    return;
   auto& e = *entry_;
+  if (code == ec::none) { // its plan follows, or its link breaks, or the deadline passes
+    delayed_send(this, ask_again_after, ask_again{attempt, e.leader.id});
+    return;
+  }
   ctx_.log->debug("peer {} does not let us in: {}", short_name(e.leader.id), to_string(why));
   e.last = why;
   if (code == ec::not_a_leader && !suggested.empty() && suggested.front().id != ctx_.record.id
@@ -381,6 +427,7 @@ caf::result<group_round> group_averager::average(average_in_group& msg) {
   if (!is_weight(msg.weight))
     return to_caf(ec::bad_weight, "a weight must be 0, or finite and positive");
   auto& run = current_.emplace();
+  run.branch = group_->branch();
   run.promise = make_response_promise<group_round>();
   auto& step = run.step;
   step.what.values = std::move(msg.values);
@@ -405,13 +452,12 @@ void group_averager::start_round(bool call) {
     round_report report;
     report.outcome = round_outcome::complete;
     report.round = plan.id;
-    report.contributors = {ctx_.record.id};
+    report.contributors = report.participants = {ctx_.record.id};
     report.group_size = 1;
     report.weight_sum = step.what.weight;
     report.values = step.what.values;
-    bool keeps_majority = true;
-    settle_group(report, keeps_majority);
-    return deliver(std::move(report), keeps_majority);
+    settle_group(report);
+    return deliver(std::move(report));
   }
   if (call)
     for (const auto& m : plan.members)
@@ -437,49 +483,51 @@ void group_averager::on_finished(const round_finished& msg) {
   if (!current_ || !current_->step.plan || current_->step.plan->id != msg.report.round)
     return;
   bool failed = msg.report.outcome == round_outcome::failed;
-  if (failed && current_->replaced && group_->is_member()
+  // Whoever has said once that it holds the result does not decide about the epoch again: the
+  // others may have committed.
+  if (failed && current_->replaced && !msg.was_prepared && group_->is_member()
       && current_->step.time_left(now()) > 0ms) {
     current_->step.round = nullptr;
     return start_round(true);
   }
   count(msg.report);
   auto report = msg.report;
-  bool keeps_majority = true;
   current_->step.settle(feedback_, report, ctx_.record.id);
-  if (failed) {
-    if (group_->is_member())
-      group_->leave();
-  } else {
-    settle_group(report, keeps_majority);
-  }
-  deliver(std::move(report), keeps_majority);
+  if (!failed)
+    settle_group(report);
+  else if (group_->is_member())
+    group_->leave();
+  deliver(std::move(report));
 }
 
 /// The round was committed: who is in the next one?
-void group_averager::settle_group(const round_report& report, bool& keeps_majority) {
+void group_averager::settle_group(const round_report& report) {
   if (!group_->is_member() || group_->next().id != report.round)
     return group_->leave(); // decided by a plan that was replaced here
-  const auto& plan = group_->next();
-  member_set stayed;
-  for (std::size_t i = 0; i < plan.members.size(); ++i) {
-    const auto& m = plan.members[i];
-    if (m.mode == member_mode::auxiliary
-        || std::find(report.contributors.begin(), report.contributors.end(), m.peer.id)
-             != report.contributors.end())
-      stayed.insert(i);
-    else
-      gone_.erase(m.peer.id);
-  }
-  keeps_majority = group_->keeps_majority(stayed);
+  auto stayed = stayed_of(group_->next(), report);
+  for (std::size_t i = 0; i < group_->next().members.size(); ++i)
+    if (!stayed.contains(i))
+      gone_.erase(group_->next().members[i].peer.id);
   if (!stayed.contains(group_->position()) || !group_->advance(stayed))
     group_->leave();
+  else
+    welcome_back(group_->next()); // by a plan that had come early
 }
 
-void group_averager::deliver(round_report report, bool keeps_majority) {
-  auto promise = std::move(current_->promise);
+void group_averager::deliver(round_report report) {
+  auto run = std::move(*current_);
   current_.reset();
   between_rounds();
-  promise.deliver(group_round{std::move(report), keeps_majority, view()});
+  group_round ended;
+  ended.branch = run.branch;
+  if (report.outcome != round_outcome::failed) {
+    ended.keeps_majority = keeps_majority(*run.step.plan, stayed_of(*run.step.plan, report));
+    if (!ended.keeps_majority)
+      ended.branch = forked(run.branch, report.round);
+  }
+  ended.report = std::move(report);
+  ended.group = view();
+  run.promise.deliver(std::move(ended));
   if (group_->is_member() && called_ == group_->next().id)
     on_call(called_);
 }

@@ -26,6 +26,11 @@ struct listen_group {
 struct entry_expired {
   std::uint64_t attempt = 0;
 };
+/// To itself: the leader has accepted us, and no plan has come. Has it forgotten us?
+struct ask_again {
+  std::uint64_t attempt = 0;
+  peer_id leader;
+};
 
 /// What whoever wires actors together may send.
 using group_averager_wiring = caf::typed_actor<caf::reacts_to<listen_group>>;
@@ -33,7 +38,8 @@ using group_averager_wiring = caf::typed_actor<caf::reacts_to<listen_group>>;
 using group_averager_base =
   group_averager_actor::extend<caf::reacts_to<listen_group>, caf::reacts_to<round_finished>,
                                caf::reacts_to<group_word>, caf::reacts_to<forget_old>,
-                               caf::reacts_to<check_rounds>, caf::reacts_to<entry_expired>>::base;
+                               caf::reacts_to<check_rounds>, caf::reacts_to<entry_expired>,
+                               caf::reacts_to<ask_again>>::base;
 
 /// Keeps this peer's place in one open_group and runs its rounds, one at a time. What others
 /// may ask: to be let in. What the leader says: the plan of the next round.
@@ -61,11 +67,13 @@ private:
     std::deque<peer_record> candidates; // still to ask
     std::set<peer_id> asked;
     peer_record leader; // whom we asked last
+    digest branch;
     failure last{ec::no_donor, "nobody was named"};
   };
   struct running {
     averaging_step step;
     caf::typed_response_promise<group_round> promise;
+    digest branch;         // of the round
     bool replaced = false; // the leader has another plan: begin again with that
   };
 
@@ -78,10 +86,12 @@ private:
   void on_event(const inbound_event& event);
   void on_next_plan(const peer_record& from, const wire::next_plan& message);
   void on_call(const round_id& upcoming);
+  void welcome_back(const round_plan& plan);
 
   caf::result<group_view> found(const found_group& msg);
   caf::result<group_view> enter(enter_group& msg);
   void ask_next();
+  void ask_leader();
   void on_reply(std::uint64_t attempt, ec code, const std::vector<peer_record>& suggested,
                 const failure& why);
   void end_entry(failure why); // a copy: it may be what the entry holds
@@ -90,8 +100,8 @@ private:
   caf::result<group_round> average(average_in_group& msg);
   void start_round(bool call);
   void on_finished(const round_finished& msg);
-  void deliver(round_report report, bool keeps_majority);
-  void settle_group(const round_report& report, bool& keeps_majority);
+  void deliver(round_report report);
+  void settle_group(const round_report& report);
   void between_rounds();
   void announce(const std::vector<round_member>& before, const round_id& replaced,
                 const round_plan& plan);
@@ -128,3 +138,4 @@ private:
 
 WAGGLE_LOCAL(listen_group)
 WAGGLE_LOCAL(entry_expired)
+WAGGLE_LOCAL(ask_again)

@@ -284,6 +284,7 @@ enum class step_stage : std::uint8_t {
 /// Command to a round: end now; it reports failed with `why`.
 struct cancel_round {
   failure why{ec::cancelled, {}};
+  bool unless_prepared = false; // go on if others may count on our having the result
 };
 /// Event to whoever started a round: what one of its members, present or past, says about the
 /// group (round_registry::group_listener).
@@ -303,15 +304,18 @@ struct describe_vector {
   std::uint64_t elements = 0;
   std::shared_ptr<const std::vector<tensor_info>> tensors; // null: one tensor
 };
-/// Query: begin a group of one at this epoch, which others may enter. Answered with group_view.
+/// Query: begin a group of one at this epoch of this branch, which others may enter. Answered with
+/// group_view.
 struct found_group {
   epoch_id epoch;
+  digest branch;
 };
 /// Query: enter the group of one of these peers. Answered with group_view once its leader has let
 /// us in. Fails with the reason of the last peer asked, ec::cancelled after quit_group, ec::timeout
 /// at the deadline.
 struct enter_group {
   std::vector<peer_record> through; // in order of preference
+  digest branch;                    // that the group must train
   milliseconds deadline{30'000};
 };
 /// Command: leave the group, or stop entering one; the other members are told.
@@ -321,6 +325,7 @@ struct quit_group {};
 struct group_view {
   bool member = false;
   epoch_id epoch;               // of the next round
+  digest branch;                // of the history that it belongs to
   std::vector<peer_id> members; // of the next round, ourselves included; the first one leads
 };
 /// Query: the group's next round, with this vector. Answered with group_round, also when the round
@@ -338,6 +343,7 @@ struct group_round {
   /// False: most of those who decided the epoch before had no part in this one. They may have gone
   /// on, too.
   bool keeps_majority = true;
+  digest branch;    // of the epoch that begins: another one without the majority
   group_view group; // after the round
 };
 /// Event to the group's listener: a member has begun the round of this epoch. We are waited for.

@@ -12,7 +12,7 @@ namespace waggle {
 
 namespace {
 
-constexpr auto seal_timeout = 120s;
+constexpr milliseconds seal_timeout = 1h; // a large model, and a checkpoint to a slow disk
 constexpr std::size_t hashed_each_epoch_max = 1_MiB; // of parameters: about a millisecond
 
 double unix_seconds(const node_context& ctx) {
@@ -143,7 +143,7 @@ void model_worker::apply(const apply_update& update) {
 
 void model_worker::load(const load_image& msg) {
   image_loaded outcome;
-  if (auto loaded = model_->load(msg.image.view()); !loaded)
+  if (auto loaded = model_->load(msg.image.view(), {msg.branch, msg.epoch_max}); !loaded)
     outcome.why = loaded.error();
   last_.reset();
   outcome.epoch = model_->epoch();
@@ -176,11 +176,11 @@ caf::result<state_snapshot> model_worker::snapshot(const get_state_snapshot& wan
     return *last_;
   auto promise = make_response_promise<state_snapshot>();
   auto epoch = model_->epoch();
-  if (making_ && making_->epoch == epoch) {
+  if (making_ && making_->epoch == epoch && making_->line == line) {
     making_->promises.push_back(promise);
     return promise;
   }
-  making_ = std::make_shared<waiting_snapshot>(waiting_snapshot{epoch, {promise}});
+  making_ = std::make_shared<waiting_snapshot>(waiting_snapshot{epoch, line, {promise}});
   auto copied = std::make_shared<model_copy>(model_->copy_state());
   // By then another epoch's may be asked for: each answers those who asked for it.
   request(keeper_, seal_timeout, seal_copy{std::move(copied), shared_, false})
@@ -188,7 +188,7 @@ caf::result<state_snapshot> model_worker::snapshot(const get_state_snapshot& wan
       [this, asked = making_](const state_snapshot& made) {
         if (making_ == asked)
           making_.reset();
-        if (model_->epoch() == asked->epoch)
+        if (model_->epoch() == asked->epoch && model_->line() == asked->line)
           last_ = made;
         for (auto& p : asked->promises)
           p.deliver(made);

@@ -65,6 +65,7 @@ private:
   std::optional<state_snapshot> last_; // of the present epoch
   struct waiting_snapshot {
     epoch_id epoch;
+    history line;
     std::vector<caf::typed_response_promise<state_snapshot>> promises;
   };
   std::shared_ptr<waiting_snapshot> making_; // the keeper completes it

@@ -64,6 +64,8 @@ struct downloader {
                       header.chunk_bytes};
     if (auto accepted = st.download->accept(offer); !accepted)
       return leave_donor(accepted.error());
+    if (st.what.meter)
+      st.what.meter->total = header.bytes;
     st.resumed = st.download->progress() > 0;
     st.heard = self->clock().now();
     self->delayed_send(self, config.chunk_timeout, look_after_donor{st.attempt});
@@ -109,6 +111,8 @@ struct downloader {
     if (auto taken = st.download->chunk(chunk->index, answer.body.view()); !taken)
       return leave_donor(taken.error());
     st.heard = self->clock().now();
+    if (st.what.meter)
+      st.what.meter->received += answer.body.size;
     ctx.metrics->count_state_bytes("in", static_cast<double>(answer.body.size));
     ctx.metrics->set_state_download_progress(st.download->progress());
     if (!st.download->complete())

@@ -10,7 +10,6 @@
 #include <cmath>
 
 #include "actors/guard.hpp"
-#include "runtime/crypto/digest.hpp"
 
 namespace waggle {
 
@@ -19,8 +18,11 @@ namespace {
 constexpr auto look_interval = 20ms;
 constexpr auto report_interval = 2ms;
 constexpr milliseconds model_timeout = 1h; // a large model, and a checkpoint from a slow disk
-constexpr double report_delay = 0.002; // seconds, from one peer's report to another's decision
-constexpr std::size_t gradients = 0;   // the only lane of the collaborative strategy
+constexpr auto pause_after_distrust = 500ms;
+constexpr double report_delay = 0.002;     // seconds, from one peer's report to another's decision
+constexpr std::size_t gradients = 0;       // the only lane of the collaborative strategy
+/// More samples than any epoch has, and few enough for sums of them: weights are what others say.
+constexpr double samples_max = 0x1p40;
 
 double norm_of(std::span<const float> values) {
   double sum = 0;
@@ -29,13 +31,17 @@ double norm_of(std::span<const float> values) {
   return std::sqrt(sum);
 }
 
-void smooth(double& average, double value) {
-  average = average == 0 ? value : 0.8 * average + 0.2 * value;
+/// What a gradient is made of, for codecs that go by tensor.
+std::shared_ptr<const std::vector<tensor_info>> gradient_of(const learner& model) {
+  auto out = std::make_shared<std::vector<tensor_info>>();
+  for (const auto& t : model.tensors().tensors())
+    if (t.what == state_tensor::kind::parameter)
+      out->push_back({t.name, t.elements(), tensor_role::gradient});
+  return out;
 }
 
-/// The name of a branch that begins where a quorum is lost: the same for all who go on.
-digest forked(const digest& parent, const round_id& round) {
-  return sha256_stream{}.add("waggle fork").add(parent.view()).add(round.view()).finish();
+void smooth(double& average, double value) {
+  average = average == 0 ? value : 0.8 * average + 0.2 * value;
 }
 
 } // namespace
@@ -44,20 +50,21 @@ trainer::trainer(caf::actor_config& cfg, node_context ctx, training_config confi
                  worker_factory worker, trainer_peers peers)
   : trainer_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)),
     strategy_(collaborative(config_.target_batch_size)), make_worker_(std::move(worker)),
-    peers_(std::move(peers)), random_(ctx_.randomness("trainer")),
-    missed_(config_.missed_bytes_max), ledger_(strategy_) {
+    peers_(std::move(peers)), random_(ctx_.randomness("trainer")), at_(config_.missed_bytes_max),
+    ledger_(strategy_) {
   end_on_exception(this, ctx_);
 }
 
 void trainer::on_exit() {
   if (worker_)
     send_exit(worker_, caf::exit_reason::user_shutdown);
+  stop_fetching();
   worker_ = nullptr;
   peers_ = {};
 }
 
 trainer::behavior_type trainer::make_behavior() {
-  phase_began_ = told_exporter_ = checkpointed_ = now();
+  started_at_ = phase_began_ = told_exporter_ = checkpointed_ = now();
   return {
     [this](start_training) { start(); },
     [this](stop_training) { return stop(); },
@@ -68,13 +75,13 @@ trainer::behavior_type trainer::make_behavior() {
       react();
     },
     [this](const group_view& msg) {
-      if (place_ == place::member && msg.member && msg.epoch == epoch_)
+      if (place_ == place::member && msg.member && msg.epoch == at_.epoch())
         group_ = msg;
       tell_progress();
       react();
     },
     [this](const round_called& msg) {
-      called_ = called_ || (place_ == place::member && msg.epoch == epoch_);
+      called_ = called_ || (place_ == place::member && msg.epoch == at_.epoch());
       react();
     },
     [this](const dht_status& msg) {
@@ -83,7 +90,7 @@ trainer::behavior_type trainer::make_behavior() {
     },
     [this](const peer_connected& msg) {
       connected_.insert(msg.peer.id);
-      unreachable_.erase(msg.peer.id);
+      avoided_.erase(msg.peer.id);
       react();
     },
     [this](const peer_disconnected& msg) {
@@ -99,10 +106,13 @@ trainer::behavior_type trainer::make_behavior() {
     },
     [this](const pass_done& msg) { on_pass(msg); },
     [this](const update_applied& msg) {
-      updates_under_way_ -= updates_under_way_ > 0 ? 1 : 0;
+      if (!under_way_.empty()) {
+        bytes_under_way_ -= under_way_.front();
+        under_way_.pop_front();
+      }
       model_epoch_ = msg.epoch;
       model_parameters_ = msg.parameters;
-      if (updates_under_way_ == 0)
+      if (under_way_.empty())
         tell_progress();
       react();
     },
@@ -124,12 +134,11 @@ void trainer::start() {
 
 void trainer::on_model(const model_ready& ready) {
   model_ = ready.model;
-  epoch_ = model_epoch_ = ready.epoch;
+  model_epoch_ = ready.epoch;
   model_parameters_ = ready.parameters;
-  line_ = ready.line;
-  held_ = {line_, epoch_};
+  at_.begin(ready.line, ready.epoch);
   outside_since_ = epoch_began_ = now();
-  send(peers_.averager, describe_vector{model_->parameter_count(), nullptr});
+  send(peers_.averager, describe_vector{model_->parameter_count(), gradient_of(*model_)});
   tell_progress();
   delayed_send(this, look_interval, look_around{true});
   react();
@@ -171,8 +180,14 @@ void trainer::react() {
         yield_to(choice);
         break;
       }
-      if (left_behind() && !(given_ && given_->in_round)) {
+      if (left_behind()) {
         leave("the others have gone on without us");
+        break;
+      }
+      if (differs_from_most()) {
+        leave("our parameters are not those of the others");
+        at_.distrust();
+        enter_after_ = now() + pause_after_distrust;
         break;
       }
       fetch_if_needed();
@@ -185,7 +200,7 @@ void trainer::react() {
 }
 
 bool trainer::done() const {
-  return config_.max_epochs != 0 && epoch_.value() >= config_.max_epochs;
+  return config_.max_epochs != 0 && at_.epoch().value() >= config_.max_epochs;
 }
 
 // -- epochs ---------------------------------------------------------------------------------------
@@ -193,8 +208,8 @@ bool trainer::done() const {
 /// Whether what this peer reports is toward our group's epoch.
 bool trainer::counts_here(const swarm_progress::peer& peer) const {
   const auto& in = group_.members;
-  return peer.who.id != ctx_.record.id && peer.epoch == epoch_
-         && peer.claim.line.branch == line_.branch && peer.claim.group_size > 0
+  return peer.who.id != ctx_.record.id && peer.epoch == at_.epoch()
+         && peer.claim.line.branch == at_.line().branch && peer.claim.group_size > 0
          && std::find(in.begin(), in.end(), peer.who.id) != in.end();
 }
 
@@ -211,13 +226,13 @@ std::uint64_t trainer::reported_samples() const {
 situation trainer::present() const {
   situation now;
   now.own_steps = status_.steps;
-  now.own_samples = in_step_ ? own_samples() : 0;
-  now.swarm_samples = in_step_ ? own_samples() + reported_samples() : 0;
+  now.own_samples = at_.in_step() ? own_samples() : 0;
+  now.swarm_samples = at_.in_step() ? own_samples() + reported_samples() : 0;
   now.round_called = called_;
   now.in_group = place_ == place::member;
   now.members = static_cast<std::uint32_t>(group_.members.size());
   now.pass_running = passing_;
-  now.epochs_done = epoch_.value();
+  now.epochs_done = at_.epoch().value();
   now.max_epochs = config_.max_epochs;
   now.lanes = ledger_.lanes();
   return now;
@@ -248,14 +263,14 @@ void trainer::carry_out() {
 
 void trainer::begin_round(bool call) {
   auto own = ctx_.vectors->take(model_->parameter_count());
-  contribution given{epoch_, nullptr, 0, false};
-  if (in_step_)
+  contribution given{at_.epoch(), nullptr, 0, false};
+  if (at_.in_step())
     given.samples = model_->take_mean_gradient(*own);
   else
     std::fill(own->begin(), own->end(), 0.0F);
   given.own = std::move(own);
   ledger_.add(given.samples);
-  (void)ledger_.begin(gradients, status_.steps, epoch_.value());
+  (void)ledger_.begin(gradients, status_.steps, at_.epoch().value());
   given_ = std::move(given);
   send_round(call);
 }
@@ -263,7 +278,7 @@ void trainer::begin_round(bool call) {
 void trainer::send_round(bool call) {
   called_ = false;
   given_->in_round = true;
-  average_in_group question{given_->own, static_cast<double>(given_->samples), epoch_, call,
+  average_in_group question{given_->own, static_cast<double>(given_->samples), at_.epoch(), call,
                             config_.averaging_timeout};
   auto number = ++rounds_;
   request(peers_.averager, config_.averaging_timeout + 5s, std::move(question))
@@ -292,6 +307,10 @@ void trainer::on_round(const group_round& round) {
   } else {
     ++(report.outcome == round_outcome::complete ? status_.rounds_complete : status_.rounds_shrunk);
     status_.last_outcome = report.group_size == 1 ? "alone" : to_string(report.outcome);
+    if (status_.first_round_seconds == 0) {
+      status_.first_round_seconds = seconds_of(now() - started_at_);
+      ctx_.metrics->set_first_round(status_.first_round_seconds);
+    }
     round_facts facts;
     facts.contributors = static_cast<std::uint32_t>(report.contributors.size());
     facts.own_samples = given_->samples;
@@ -305,15 +324,16 @@ void trainer::on_round(const group_round& round) {
 void trainer::on_round_failed(const round_report& report) {
   ++status_.rounds_failed;
   status_.last_outcome = "failed: " + std::string{to_string(report.why.code)};
-  ctx_.log->info("epoch {} was not averaged: {}", epoch_.value(), to_string(report.why));
+  ctx_.log->info("epoch {} was not averaged: {}", at_.epoch().value(), to_string(report.why));
   round_facts facts;
   facts.excluded = report.why.code == ec::excluded;
   facts.others_remain = facts.time_left = true; // in the group that we shall be in next
   facts.own_samples = given_->samples;
-  if (waggle::on_round(strategy_.lanes[gradients], facts) != verdict::retry || !in_step_)
+  if (waggle::on_round(strategy_.lanes[gradients], facts) != verdict::retry || !at_.in_step())
     drop_contribution("left_out");
   // Whoever was left out alone knows that the others go on.
   lost_group_ = !facts.excluded;
+  lost_members_ = group_.members;
   leave({});
   tell_progress();
 }
@@ -322,21 +342,7 @@ void trainer::end_epoch(const group_round& round) {
   const auto& report = round.report;
   auto given = *std::exchange(given_, std::nullopt);
   group_ = round.group;
-  missed_update update;
-  update.epoch = epoch_;
-  update.rate = config_.schedule.at(epoch_);
-  update.work = static_cast<std::uint64_t>(report.weight_sum) * report.contributors.size();
-  update.branch = round.keeps_majority ? line_.branch : forked(line_.branch, report.round);
-  double norm = 0;
-  if (report.weight_sum > 0 && report.values) {
-    norm = norm_of(*report.values);
-    update.mean = report.values;
-    if (!std::isfinite(norm)) { // each pass was finite, but their sum need not be
-      ctx_.metrics->count_nonfinite("gradient");
-      ctx_.log->warn("the mean gradient of epoch {} is not finite, it is dropped", epoch_.value());
-      update.mean = nullptr;
-    }
-  }
+  auto update = update_of(round);
   const auto& in = report.contributors;
   bool counted = update.mean && std::find(in.begin(), in.end(), ctx_.record.id) != in.end();
   count(ledger_.settle(gradients, counted), update.mean ? "left_out" : "not_finite");
@@ -345,37 +351,49 @@ void trainer::end_epoch(const group_round& round) {
     ctx_.log->warn("most of the group is gone: going on provisionally as history {}",
                    short_name(update.branch));
   }
-  line_ = update.after(line_);
-  epoch_ = epoch_.next();
   called_ = false;
   losses_.end_epoch();
-  status_.effective_batch = static_cast<std::uint64_t>(report.weight_sum);
-  ctx_.metrics->set_effective_batch(report.weight_sum);
-  status_.learning_rate = update.rate;
-  status_.gradient_norm = norm;
   smooth(epoch_seconds_, seconds_of(now() - epoch_began_));
   epoch_began_ = now();
-  if (in_step_) {
-    held_ = {line_, epoch_};
-    apply(update, line_);
-    checkpoint_if_due();
-  } else if (!missed_.add(std::move(update))) {
-    ctx_.log->warn("the state takes longer to download than {} bytes of updates: starting over; a "
-                   "larger target batch makes epochs longer",
-                   config_.missed_bytes_max);
-    fetch_after_ = now() + donors_.failed();
-  } else {
-    catch_up();
-  }
-  if (!group_.member)
-    leave("the round was decided without us");
+  carry(at_.end_epoch(std::move(update)));
+  if (place_ == place::member && !group_.member)
+    leave("the group has ended, or its last round was decided without us");
   tell_progress();
   log_progress();
 }
 
-void trainer::apply(const missed_update& update, const history& after) {
-  ++updates_under_way_;
-  send(worker_, apply_update{update.mean, update.rate, after});
+/// What a round says about the epoch that it ends; shows it, too.
+missed_update trainer::update_of(const group_round& round) {
+  const auto& report = round.report;
+  auto samples = static_cast<std::uint64_t>(std::clamp(report.weight_sum, 0.0, samples_max));
+  missed_update update;
+  update.epoch = at_.epoch();
+  update.rate = config_.schedule.at(at_.epoch());
+  update.work = samples * report.contributors.size();
+  update.branch = round.branch;
+  double norm = 0;
+  if (report.weight_sum > 0 && report.values) {
+    norm = norm_of(*report.values);
+    update.mean = report.values;
+    if (!std::isfinite(norm)) { // each pass was finite, but their sum need not be
+      ctx_.metrics->count_nonfinite("gradient");
+      ctx_.log->warn("the mean gradient of epoch {} is not finite, it is dropped",
+                     at_.epoch().value());
+      update.mean = nullptr;
+    }
+  }
+  status_.effective_batch = samples;
+  ctx_.metrics->set_effective_batch(report.weight_sum);
+  status_.learning_rate = update.rate;
+  status_.gradient_norm = norm;
+  return update;
+}
+
+void trainer::apply(const run_position::step& step) {
+  const auto& update = step.update;
+  under_way_.push_back(update.mean ? update.mean->size() * sizeof(float) : 0);
+  bytes_under_way_ += under_way_.back();
+  send(worker_, apply_update{update.mean, update.rate, step.after});
 }
 
 pass_decision trainer::next_pass() const {
@@ -394,7 +412,7 @@ pass_decision trainer::next_pass() const {
 }
 
 void trainer::maybe_pass() {
-  if (passing_ || !in_step_ || config_.auxiliary)
+  if (passing_ || !at_.in_step() || config_.auxiliary)
     return;
   auto plan_look = [this](std::chrono::nanoseconds pause) {
     if (!std::exchange(pass_planned_, true))
@@ -434,7 +452,7 @@ void trainer::on_pass(const pass_done& pass) {
   bool reached = own_samples() + reported_samples() >= config_.target_batch_size;
   if (own_samples() != told_samples_ && (reached || now() - told_tracker_ >= report_interval))
     tell_progress();
-  if (!in_step_) // it belongs to a state that we are about to give up
+  if (!at_.in_step()) // it belongs to a state that we are about to give up
     drop_accumulated("left_out");
   react();
 }

@@ -18,9 +18,9 @@
 #include "runtime/training/flight_ledger.hpp"
 #include "runtime/training/learner.hpp"
 #include "runtime/training/loss_record.hpp"
-#include "runtime/training/missed_updates.hpp"
 #include "runtime/training/pass_policy.hpp"
 #include "runtime/training/plan.hpp"
+#include "runtime/training/run_position.hpp"
 #include "runtime/training/schedule.hpp"
 
 namespace waggle {
@@ -55,7 +55,8 @@ struct training_config {
   milliseconds checkpoint_interval{0};
   /// Reduces for the others and follows their updates, but runs no passes.
   bool auxiliary = false;
-  /// Updates that are kept while the state they belong to is downloaded, or a pass takes long.
+  /// Updates that are kept while the state they belong to is downloaded, or a pass takes long: so
+  /// many of each.
   std::uint64_t missed_bytes_max = 1ULL << 30U;
 };
 
@@ -138,15 +139,19 @@ private:
   void yield_to(const history_choice& choice);
   [[nodiscard]] history_choice choose() const;
   [[nodiscard]] bool is_heard(const peer_id& peer) const;
-  [[nodiscard]] bool left_behind() const;
-  [[nodiscard]] bool may_found(bool others_seen);
+  [[nodiscard]] bool left_behind();
+  [[nodiscard]] bool most_are_back() const;
+  [[nodiscard]] bool may_found();
 
   // -- the state (trainer_state.cpp)
   void fetch_if_needed();
   void on_fetched(const fetched_state& fetched);
   void on_no_state(const failure& why);
   void on_loaded(const image_loaded& outcome);
-  void catch_up();
+  void carry(const run_position::outcome& what);
+  void cannot_keep_up();
+  void stop_fetching();
+  [[nodiscard]] bool differs_from_most();
   caf::result<state_snapshot> snapshot(const get_state_snapshot& wanted);
 
   // -- epochs
@@ -162,7 +167,8 @@ private:
   void on_round(const group_round& round);
   void on_round_failed(const round_report& report);
   void end_epoch(const group_round& round);
-  void apply(const missed_update& update, const history& after);
+  [[nodiscard]] missed_update update_of(const group_round& round);
+  void apply(const run_position::step& step);
   void checkpoint_if_due();
   void maybe_pass();
   void on_pass(const pass_done& pass);
@@ -182,7 +188,7 @@ private:
   loss_record losses_;
   swarm_progress view_;
   std::set<peer_id> connected_;
-  std::set<peer_id> unreachable_; // whom we could not enter through; bounded by the ledger
+  std::set<peer_id> avoided_;     // whom we could not enter through since we were last in a group
   std::optional<dht_status> dht_; // nothing: it has not begun to join
   training_status status_;        // what of it does not stand elsewhere; see current_status
   donor_choice donors_;
@@ -193,30 +199,27 @@ private:
 
   place place_ = place::outside;
   group_view group_;
-  history line_;
-  epoch_id epoch_; // whose results are settled; of the next round
-  /// What the model holds once the updates under way to it are applied.
-  struct held_state {
-    history line;
-    epoch_id epoch;
-  };
-  held_state held_;
-  bool in_step_ = true;   // held_ is (line_, epoch_)
-  missed_updates missed_; // the group's epochs since it let us in, while we are not in step
-  std::optional<held_state> loaded_; // of our group's history, but not yet of its epoch
+  run_position at_;
   flight_ledger ledger_;
   std::optional<contribution> given_;
-  std::optional<group_round> ended_; // the round of given_, to be merged
-  std::uint64_t rounds_ = 0;         // number of the last one begun
-  bool lost_group_ = false;          // most of it, without a word
-  bool called_ = false;              // another member has begun the next round
+  std::optional<group_round> ended_;  // the round of given_, to be merged
+  std::uint64_t rounds_ = 0;          // number of the last one begun
+  bool lost_group_ = false;           // most of it, without a word
+  std::vector<peer_id> lost_members_; // of that group
+  steady_time behind_since_;          // most of our group have ended our epoch; zero: they have not
+  bool called_ = false;               // another member has begun the next round
   steady_time outside_since_;
   steady_time enter_after_;
   peer_id awaited_; // who is to found the group
   steady_time awaited_since_;
   std::set<peer_id> passed_over_; // who did not
   bool provisional_ = false;      // without most of the group that we were in
-  bool fetching_ = false;
+  state_fetcher_actor fetcher_;   // of the download under way
+  std::uint64_t fetches_ = 0;     // number of the last one begun
+  bool loading_ = false;          // the worker replaces its model
+  std::shared_ptr<download_meter> meter_;
+  milliseconds slow_pause_{0}; // after a download that the run outran
+  steady_time loaded_at_;
   steady_time fetch_began_;
   steady_time fetch_after_;
   digest model_parameters_;      // zero: not known
@@ -229,12 +232,16 @@ private:
   bool passing_ = false;
   bool pass_planned_ = false; // a look_around is on its way for it
   steady_time passed_;
-  std::uint64_t updates_under_way_ = 0;
+  std::deque<std::uint64_t> under_way_; // bytes of each update that the worker has yet to apply
+  std::uint64_t bytes_under_way_ = 0;
   double pass_seconds_ = 0; // smoothed
   double own_rate_ = 0;     // samples a second, waiting between passes included
   steady_time epoch_began_;
   double epoch_seconds_ = 0; // smoothed
 
+  std::uint32_t differing_ = 0; // peers at our epoch with other parameters, when last compared
+  bool checkpointing_ = false;
+  steady_time started_at_;
   steady_time phase_began_;
   steady_time told_exporter_;
   steady_time told_tracker_;

@@ -10,6 +10,7 @@
 #include "actors/guard.hpp"
 #include "actors/trainer.hpp"
 #include "runtime/crypto/digest.hpp"
+#include "runtime/training/founding.hpp"
 
 namespace waggle {
 
@@ -17,43 +18,78 @@ namespace {
 
 constexpr auto entry_pause = 200ms;
 constexpr auto patience_with_founder = 3s;
-constexpr auto alone_among_nodes = 3s;
+constexpr auto patience_behind = 2s;
+/// A peer that is in no group and not connected either may be gone: how long it counts.
+constexpr auto patience_with_records = 2s;
+constexpr std::size_t avoided_max = 1'000; // ids are free
 
 } // namespace
 
 history_choice trainer::choose() const {
-  history_standing own{ctx_.record.id, line_, place_ == place::member, !ctx_.record.client_mode};
+  history_standing own{ctx_.record.id, at_.line(), place_ == place::member,
+                       !ctx_.record.client_mode};
   std::vector<swarm_progress::peer> others;
-  for (const auto& peer : view_.peers)
-    if (is_heard(peer.who.id) && (peer.claim.group_size > 0 || !passed_over_.contains(peer.who.id)))
+  bool reached = std::any_of(view_.peers.begin(), view_.peers.end(), [this](const auto& peer) {
+    return peer.claim.group_size > 0 && connected_.contains(peer.who.id);
+  });
+  for (const auto& peer : view_.peers) {
+    bool in_group = peer.claim.group_size > 0;
+    // Records can be made up, and outlive their peers: connected ones are believed first.
+    bool connected = connected_.contains(peer.who.id);
+    bool counts = in_group ? connected || !reached
+                           : connected || now() - outside_since_ < patience_with_records;
+    if (counts && is_heard(peer.who.id) && (in_group || !passed_over_.contains(peer.who.id)))
       others.push_back(peer);
-  return choose_history(own, others);
+  }
+  auto choice = choose_history(own, others);
+  std::stable_partition(choice.through.begin(), choice.through.end(),
+                        [this](const auto& peer) { return !avoided_.contains(peer.id); });
+  return choice;
 }
 
-/// Whether what a peer reported says something of the present. Records outlive their peers: to a
-/// member only those count that it is connected to, to others also those that may be reached.
+/// Whether what a peer reported says something of the present: to a member only those count that
+/// it is connected to, to others also those that may be reached.
 bool trainer::is_heard(const peer_id& peer) const {
   if (peer == ctx_.record.id)
     return false;
-  return connected_.contains(peer) || (place_ != place::member && !unreachable_.contains(peer));
+  return connected_.contains(peer) || (place_ != place::member && !avoided_.contains(peer));
 }
 
 /// Most of the group have ended epochs without us: whatever we wait for here does not come.
-bool trainer::left_behind() const {
+bool trainer::left_behind() {
   std::size_t ahead = 0;
-  for (const auto& peer : view_.peers)
-    ahead += peer.who.id != ctx_.record.id && peer.claim.line.branch == line_.branch
-                 && peer.epoch.value() > epoch_.value() + 1
-                 && std::find(group_.members.begin(), group_.members.end(), peer.who.id)
-                      != group_.members.end()
-               ? 1
-               : 0;
-  return ahead > 0 && 2 * ahead > group_.members.size() - 1;
+  std::size_t far = 0;
+  for (const auto& peer : view_.peers) {
+    const auto& in = group_.members;
+    if (peer.who.id == ctx_.record.id || peer.claim.line.branch != at_.line().branch
+        || peer.epoch <= at_.epoch() || std::find(in.begin(), in.end(), peer.who.id) == in.end())
+      continue;
+    ++ahead;
+    far += peer.epoch > at_.epoch().next() ? 1 : 0;
+  }
+  auto most = [this](std::size_t n) { return n > 0 && 2 * n > group_.members.size() - 1; };
+  if ((given_ && given_->in_round) || !most(ahead)) { // its end tells us what became of it
+    behind_since_ = {};
+    return false;
+  }
+  if (behind_since_ == steady_time{})
+    behind_since_ = now();
+  return most(far) || now() - behind_since_ >= patience_behind;
+}
+
+/// Whether most of the group that we lost can be reached again.
+bool trainer::most_are_back() const {
+  std::size_t back = 1; // ourselves
+  for (const auto& peer : lost_members_)
+    back += peer != ctx_.record.id && connected_.contains(peer) ? 1 : 0;
+  return 2 * back > lost_members_.size();
 }
 
 void trainer::look_for_group() {
-  if (now() < enter_after_)
+  if (now() < enter_after_ || loading_)
     return;
+  if (bytes_under_way_ > config_.missed_bytes_max)
+    return wait_for("the pass that is under way, which lasts longer than the others' epochs");
   auto choice = choose();
   switch (choice.what) {
     case course::enter:
@@ -68,83 +104,72 @@ void trainer::look_for_group() {
       return wait_for("peer " + short_name(choice.awaited)
                       + ", which holds the run's state, to "
                         "begin");
-    case course::found: {
-      bool others = std::any_of(view_.peers.begin(), view_.peers.end(),
-                                [&](const auto& peer) { return peer.who.id != ctx_.record.id; });
-      if (may_found(others))
+    case course::found:
+      if (may_found())
         found();
       return;
-    }
     case course::stay:
       return;
   }
 }
 
 /// Nobody else is to be followed: is it time to go on by ourselves?
-bool trainer::may_found(bool others_seen) {
-  auto waited = now() - outside_since_;
-  if (ctx_.record.client_mode && config_.join_timeout > 0ms && waited < config_.join_timeout) {
-    wait_for("a peer of the run that others can reach");
-    return false;
+bool trainer::may_found() {
+  founding_situation facts;
+  facts.waited = std::chrono::duration_cast<milliseconds>(now() - outside_since_);
+  facts.join_timeout = config_.join_timeout;
+  facts.settle_time = config_.settle_time;
+  facts.split_grace = config_.split_grace;
+  facts.client = ctx_.record.client_mode;
+  facts.lost_group = lost_group_ && !most_are_back();
+  facts.continue_on_split = config_.continue_on_split;
+  facts.addresses_known = !dht_ || dht_->addresses_known;
+  facts.connected = !connected_.empty();
+  facts.has_work = at_.line().work > 0;
+  facts.may_start_alone = config_.may_start_alone;
+  for (const auto& peer : view_.peers) {
+    facts.trainers_heard |= !peer.claim.auxiliary && is_heard(peer.who.id);
+    facts.reducer_connected |= peer.claim.auxiliary && connected_.contains(peer.who.id);
   }
-  if (lost_group_) {
-    if (!config_.continue_on_split) {
-      wait_for("most of the group, which cannot be reached (on-split is pause)");
-      return false;
-    }
-    if (waited < config_.split_grace) {
-      wait_for("most of the group, which cannot be reached");
-      return false;
-    }
-    return true;
-  }
-  if (config_.join_timeout == 0ms || (dht_ && !dht_->addresses_known)) // the run's first peer
-    return connected_.empty() || waited >= config_.settle_time;
-  if (others_seen)
-    return waited >= config_.settle_time;
-  if (!connected_.empty()) {
-    wait_for("a peer that trains: those reached do not");
-    return waited >= std::min<milliseconds>(config_.join_timeout, alone_among_nodes);
-  }
-  if (waited >= config_.join_timeout && (line_.work > 0 || config_.may_start_alone)) {
+  auto decided = decide_founding(facts);
+  if (!decided.now)
+    wait_for(decided.waiting_for);
+  else if (decided.alone_after_looking)
     ctx_.log->warn("nobody of the run was reached within {:.0f} s: training alone",
                    seconds_of(config_.join_timeout));
-    return true;
-  }
-  wait_for("any peer of the run: none of the addresses answers");
-  return false;
+  return decided.now;
 }
 
 void trainer::found() {
   place_ = place::entering;
   wait_for({});
-  request(peers_.averager, 5s, found_group{epoch_})
+  digest random;
+  random_.fill(random.bytes);
+  auto line = at_.line();
+  line.parent = line.branch;
+  line.forked_at = at_.epoch();
+  line.branch = sha256_stream{}.add("waggle branch").add(ctx_.run_id).add(random.view()).finish();
+  request(peers_.averager, 5s, found_group{at_.epoch(), line.branch})
     .then(
-      [this](const group_view& group) {
-        digest random;
-        random_.fill(random.bytes);
-        auto parent = line_;
-        line_.parent = parent.branch;
-        line_.forked_at = epoch_;
-        line_.branch =
-          sha256_stream{}.add("waggle branch").add(ctx_.run_id).add(random.view()).finish();
-        provisional_ = std::exchange(lost_group_, false);
-        held_ = {line_, epoch_};
+      [this, line](const group_view& group) {
+        provisional_ = std::exchange(lost_group_, false) && !most_are_back();
+        at_.found(line);
         place_ = place::member;
         group_ = group;
         called_ = false;
         passed_over_.clear();
+        avoided_.clear();
         since_fork_ = 0;
-        line_began_ = epoch_;
-        send(worker_, rename_history{line_});
-        if (parent.branch.is_zero())
-          ctx_.log->info("began the run's history {} at epoch {}", short_name(line_.branch),
-                         epoch_.value());
+        line_began_ = at_.epoch();
+        send(worker_, rename_history{line});
+        if (line.parent.is_zero())
+          ctx_.log->info("began the run's history {} at epoch {}", short_name(line.branch),
+                         at_.epoch().value());
         else
           ctx_.log->info("{} as history {}, from epoch {} of {}",
                          provisional_ ? "cut off from most of the group: going on provisionally"
                                       : "going on",
-                         short_name(line_.branch), epoch_.value(), short_name(parent.branch));
+                         short_name(line.branch), at_.epoch().value(), short_name(line.parent));
         if (given_) { // the epoch ends with our own mean gradient (INV-6)
           ctx_.metrics->count_local_fallback();
           ++status_.local_fallbacks;
@@ -161,21 +186,24 @@ void trainer::found() {
 
 void trainer::enter(const history_choice& choice) {
   place_ = place::entering;
-  wait_for({});
   request(peers_.averager, config_.averaging_timeout + 5s,
-          enter_group{choice.through, config_.averaging_timeout})
+          enter_group{choice.through, choice.branch, config_.averaging_timeout})
     .then([this, choice](const group_view& group) { on_entered(choice, group); },
           [this, choice](const caf::error& why) {
             auto reason = from_caf(why);
             ctx_.log->debug("could not enter the run's group: {}", to_string(reason));
             if (reason.code == ec::unreachable || reason.code == ec::timeout
-                || reason.code == ec::peer_lost)
-              for (const auto& peer : choice.through)
-                unreachable_.insert(peer.id); // until it is connected
+                || reason.code == ec::peer_lost) {
+              if (avoided_.size() >= avoided_max)
+                avoided_.clear();
+              avoided_.insert(choice.through.front().id); // the first one that was asked
+            }
             place_ = place::outside;
             enter_after_ = now() + entry_pause;
-            if (reason.code == ec::group_full || reason.code == ec::schema_mismatch)
+            if (reason.code == ec::group_full)
               wait_for("room in the run's group: " + to_string(reason));
+            else if (reason.code == ec::schema_mismatch)
+              wait_for("a group that averages what we do: " + to_string(reason));
             react();
           });
 }
@@ -187,26 +215,25 @@ void trainer::on_entered(const history_choice& choice, const group_view& group) 
   lost_group_ = false;
   provisional_ = false;
   passed_over_.clear();
+  avoided_.clear();
   outside_since_ = now();
-  in_step_ = line_.branch == choice.branch && epoch_ == group.epoch;
-  if (!in_step_) {
-    held_ = {line_, epoch_};
-    bool other = !line_.branch.is_zero() && line_.branch != choice.branch;
+  wait_for({});
+  auto before = at_.line();
+  auto epoch_before = at_.epoch();
+  at_.enter(choice.branch, choice.work, group.epoch);
+  if (!at_.in_step()) {
+    bool other = !before.branch.is_zero() && before.branch != choice.branch;
     if (other && since_fork_ > 0) {
       ctx_.log->warn("history {} (epochs {} to {}, {} of our samples) gives way to {}, which {} "
                      "peers hold; its last checkpoint stays on disk",
-                     short_name(line_.branch), line_began_.value(), epoch_.value(), since_fork_,
-                     short_name(choice.branch), choice.voices);
+                     short_name(before.branch), line_began_.value(), epoch_before.value(),
+                     since_fork_, short_name(choice.branch), choice.voices);
       ctx_.metrics->count_discarded("history_lost", static_cast<double>(since_fork_));
     }
     drop_accumulated(other ? "history_lost" : "left_out");
     drop_contribution(other ? "history_lost" : "left_out");
     since_fork_ = 0;
-    line_ = {choice.branch, {}, {}, choice.work};
-    epoch_ = group.epoch;
-    line_began_ = epoch_;
-    missed_.clear();
-    loaded_.reset();
+    line_began_ = at_.epoch();
   }
   epoch_began_ = now();
   tell_progress();
@@ -216,18 +243,14 @@ void trainer::on_entered(const history_choice& choice, const group_view& group) 
 /// Back to what the model holds.
 void trainer::leave(const std::string& why) {
   if (!why.empty())
-    ctx_.log->info("left the group of epoch {}: {}", epoch_.value(), why);
+    ctx_.log->info("left the group of epoch {}: {}", at_.epoch().value(), why);
   send(peers_.averager, quit_group{});
-  if (!in_step_) {
-    line_ = held_.line;
-    epoch_ = held_.epoch;
-    in_step_ = true;
-    missed_.clear();
-    loaded_.reset();
-  }
+  stop_fetching();
+  at_.leave();
   place_ = place::outside;
   group_ = {};
   called_ = false;
+  behind_since_ = {};
   ++rounds_; // what a round of this group still reports does not count
   if (given_)
     given_->in_round = false;

@@ -1,57 +1,85 @@
 // How a trainer takes the state of its group, catches up, gives its own away and keeps it.
 
+#include <algorithm>
+#include <map>
+
 #include "actors/guard.hpp"
 #include "actors/trainer.hpp"
+#include "runtime/training/keeping_up.hpp"
 
 namespace waggle {
 
 namespace {
 
 constexpr auto patience_without_state = 2s;
+constexpr milliseconds checkpoint_timeout = 1h; // to a slow disk
+constexpr std::uint64_t epochs_ahead = 2;
+constexpr milliseconds slow_pause_min{15'000};
+constexpr milliseconds slow_pause_max{600'000};
 
 } // namespace
 
 void trainer::fetch_if_needed() {
-  if (in_step_ || fetching_ || loaded_ || now() < fetch_after_)
+  if (at_.in_step() || fetcher_ || loading_)
+    return;
+  if (at_.waits_for_group()) {
+    // The donor was ahead, and the rounds until then end without us. If they do not, it has left.
+    if (now() - loaded_at_ >= patience_without_state && !(given_ && given_->in_round))
+      leave("our group does not get to the epoch of the state that we took");
+    return;
+  }
+  if (now() < fetch_after_)
     return;
   std::vector<peer_record> holders;
   for (const auto& peer : view_.peers)
     if (peer.who.id != ctx_.record.id && peer.claim.ready && peer.claim.group_size > 0
-        && peer.claim.line.branch == line_.branch)
+        && peer.claim.line.branch == at_.line().branch)
       holders.push_back(peer.who);
   if (holders.empty()) {
-    wait_for("a peer that can give the state of history " + short_name(line_.branch));
+    wait_for("a peer that can give the state of history " + short_name(at_.line().branch));
     if (now() - waiting_since_ >= patience_without_state) // whoever had it has left
       leave("nobody holds the state of its history");
     return;
   }
   wait_for({});
-  fetching_ = true;
   fetch_began_ = now();
-  epoch_id first{epoch_.value() - missed_.size()};
-  fetch_state question{donors_.among(std::move(holders)), line_.branch, first,
-                       config_.sync_timeout};
-  auto fetcher = spawn(state_fetcher, ctx_, config_.fetch, peers_.switchboard);
-  auto branch = line_.branch;
-  request(fetcher, config_.sync_timeout + 5s, std::move(question))
+  meter_ = std::make_shared<download_meter>();
+  fetch_state question{donors_.among(std::move(holders)), at_.line().branch, at_.first_kept(),
+                       config_.sync_timeout, meter_};
+  fetcher_ = spawn(state_fetcher, ctx_, config_.fetch, peers_.switchboard);
+  request(fetcher_, config_.sync_timeout + 5s, std::move(question))
     .then(
-      [this, branch](const fetched_state& fetched) {
-        if (place_ == place::member && !in_step_ && line_.branch == branch)
-          return on_fetched(fetched);
-        fetching_ = false;
-        react();
+      [this, number = ++fetches_](const fetched_state& fetched) {
+        if (number == fetches_)
+          on_fetched(fetched);
       },
-      [this](const caf::error& why) { on_no_state(from_caf(why)); });
+      [this, number = fetches_ + 1](const caf::error& why) {
+        if (number == fetches_)
+          on_no_state(from_caf(why));
+      });
+}
+
+/// Whatever is still downloaded is of no use any more.
+void trainer::stop_fetching() {
+  if (!fetcher_)
+    return;
+  send_exit(fetcher_, caf::exit_reason::user_shutdown);
+  fetcher_ = nullptr;
+  ++fetches_;
 }
 
 void trainer::on_fetched(const fetched_state& fetched) {
+  fetcher_ = nullptr;
+  loading_ = true;
   fetched_bytes_ = fetched.state.size;
   last_donor_ = fetched.donor;
-  send(worker_, load_image{fetched.state});
+  // Its donor may have ended an epoch or two that have not ended here yet.
+  send(worker_,
+       load_image{fetched.state, at_.line().branch, epoch_id{at_.epoch().value() + epochs_ahead}});
 }
 
 void trainer::on_no_state(const failure& why) {
-  fetching_ = false;
+  fetcher_ = nullptr;
   ctx_.log->warn("could not take the run's state: {}", to_string(why));
   send(peers_.exporter, state_download_ended{false, why, 0, seconds_of(now() - fetch_began_)});
   fetch_after_ = now() + donors_.failed();
@@ -59,73 +87,130 @@ void trainer::on_no_state(const failure& why) {
 }
 
 void trainer::on_loaded(const image_loaded& outcome) {
-  if (outcome.why.code != ec::none) {
+  loading_ = false;
+  if (outcome.why.code != ec::none) { // the model is as it was
     donors_.refuse(last_donor_);
     return on_no_state(outcome.why);
   }
   model_epoch_ = outcome.epoch;
   model_parameters_ = outcome.parameters;
-  held_ = {outcome.line, outcome.epoch};
-  if (place_ == place::member && !in_step_ && outcome.line.branch != line_.branch)
-    return on_no_state({ec::wrong_run, "the state is of another history than our group's"});
-  fetching_ = false;
+  loaded_at_ = now();
   donors_.succeeded();
+  slow_pause_ = 0ms;
   ++status_.state_downloads;
   status_.last_outcome = "state loaded";
   send(peers_.exporter,
        state_download_ended{true, {}, fetched_bytes_, seconds_of(now() - fetch_began_)});
   ctx_.log->info("took the state of epoch {} from peer {}; the group is at epoch {}",
-                 outcome.epoch.value(), short_name(last_donor_), epoch_.value());
-  if (place_ == place::member && !in_step_) {
-    loaded_ = held_;
-    catch_up();
-  } else {
-    line_ = held_.line;
-    epoch_ = held_.epoch;
-  }
+                 outcome.epoch.value(), short_name(last_donor_), at_.epoch().value());
+  carry(at_.take_state(outcome.line, outcome.epoch));
   react();
 }
 
-/// Applies what the group did since the state that we have loaded.
-void trainer::catch_up() {
-  if (!loaded_ || loaded_->epoch > epoch_)
-    return; // the donor was ahead: the rounds until then end without us
-  auto from = *std::exchange(loaded_, std::nullopt);
-  auto updates = missed_.take(from.epoch, epoch_);
-  if (!updates) {
-    ctx_.log->info("the state of epoch {} does not lead to epoch {}: taking another one",
-                   from.epoch.value(), epoch_.value());
-    fetch_after_ = now() + donors_.failed();
-    return;
+/// Does what follows from an epoch's end or a state: updates to apply, or another attempt.
+void trainer::carry(const run_position::outcome& what) {
+  for (const auto& step : what.apply)
+    apply(step);
+  switch (what.what) {
+    case run_position::trouble::none:
+      break;
+    case run_position::trouble::no_room:
+      return cannot_keep_up();
+    case run_position::trouble::gap:
+      ctx_.log->info("the state that we took does not lead to epoch {}: taking another one",
+                     at_.epoch().value());
+      fetch_after_ = now() + donors_.failed();
+      return;
   }
-  auto line = from.line;
-  for (const auto& update : *updates) {
-    line = update.after(line);
-    apply(update, line);
+  if (what.caught_up) {
+    wait_for({});
+    status_.notice.clear();
+    ctx_.log->info("in step at epoch {} after {} missed epochs", at_.epoch().value(),
+                   what.apply.size());
+    tell_progress();
+  } else if (at_.in_step() && !what.apply.empty()) {
+    checkpoint_if_due();
   }
-  line_ = line;
-  held_ = {line_, epoch_};
-  in_step_ = true;
-  wait_for({});
-  ctx_.log->info("in step at epoch {} after {} missed epochs", epoch_.value(), updates->size());
-  tell_progress();
+  if (bytes_under_way_ > config_.missed_bytes_max && place_ == place::member && !what.caught_up) {
+    drop_accumulated("behind");
+    leave("a pass of ours lasts longer than the updates that can be kept meanwhile");
+  }
+}
+
+/// The run ends epochs faster than its state gets here. Says what would help, and gives the line
+/// back to the others for a while.
+void trainer::cannot_keep_up() {
+  slow_download sum;
+  if (meter_) {
+    sum.state_bytes = meter_->total;
+    sum.received_bytes = meter_->received;
+  }
+  sum.seconds = seconds_of(now() - fetch_began_);
+  sum.epoch_seconds = epoch_seconds_;
+  sum.update_bytes = model_->parameter_count() * sizeof(float);
+  sum.kept_bytes_max = config_.missed_bytes_max;
+  sum.target_batch_size = config_.target_batch_size;
+  auto said = waggle::cannot_keep_up(sum);
+  if (status_.notice.empty())
+    ctx_.log->warn("{}", said);
+  status_.notice = std::move(said);
+  send(peers_.exporter, state_download_ended{false,
+                                             {ec::timeout, "the run was faster than the download"},
+                                             sum.received_bytes,
+                                             sum.seconds});
+  leave("it ends epochs faster than we can take its state");
+  slow_pause_ = std::clamp<milliseconds>(2 * slow_pause_, slow_pause_min, slow_pause_max);
+  enter_after_ = now() + slow_pause_;
+}
+
+/// Peers at the same epoch of the same history hold the same parameters, or something is broken:
+/// then those that fewer hold are given up. Models whose parameters are not hashed each epoch
+/// cannot be compared.
+bool trainer::differs_from_most() {
+  if (!at_.in_step() || !under_way_.empty() || model_epoch_ != at_.epoch()
+      || model_parameters_.is_zero())
+    return false;
+  std::map<digest, std::size_t> holders{{model_parameters_, 1}};
+  std::uint32_t others = 0;
+  for (const auto& peer : view_.peers) {
+    if (!connected_.contains(peer.who.id) || peer.epoch != model_epoch_
+        || peer.claim.line.branch != at_.line().branch || !peer.claim.ready
+        || peer.parameters.is_zero())
+      continue;
+    ++holders[peer.parameters];
+    others += peer.parameters != model_parameters_ ? 1 : 0;
+  }
+  if (others != differing_) {
+    differing_ = others;
+    ctx_.metrics->set_differing_peers(others);
+    if (others > 0)
+      ctx_.log->error("{} peers hold other parameters than we at epoch {} of history {}", others,
+                      model_epoch_.value(), short_name(at_.line().branch));
+  }
+  auto most = std::max_element(holders.begin(), holders.end(), [](const auto& a, const auto& b) {
+    return a.second != b.second ? a.second < b.second : b.first < a.first;
+  });
+  return most->first != model_parameters_;
 }
 
 caf::result<state_snapshot> trainer::snapshot(const get_state_snapshot& wanted) {
-  if (!model_ || !in_step_ || stopping_ || (place_ != place::member && line_.work == 0))
+  if (!model_ || !at_.in_step() || stopping_ || (place_ != place::member && at_.line().work == 0))
     return to_caf(ec::not_ready, "this peer has no state of the run yet");
   return delegate(worker_, wanted);
 }
 
 void trainer::checkpoint_if_due() {
-  if (!config_.checkpoints || config_.checkpoint_every == 0 || !in_step_
-      || epoch_.value() % config_.checkpoint_every != 0
+  if (!config_.checkpoints || config_.checkpoint_every == 0 || !at_.in_step()
+      || at_.epoch().value() % config_.checkpoint_every != 0
       || now() - checkpointed_ < config_.checkpoint_interval)
     return;
+  if (std::exchange(checkpointing_, true)) // the disk is slower: copies must not pile up
+    return;
   checkpointed_ = now();
-  request(worker_, config_.sync_timeout, save_checkpoint{})
-    .then([](const state_snapshot&) { /* it is on the disk, or the keeper said why not */ },
+  request(worker_, checkpoint_timeout, save_checkpoint{})
+    .then([this](const state_snapshot&) { checkpointing_ = false; }, // or the keeper said why not
           [this](const caf::error& why) {
+            checkpointing_ = false;
             ctx_.log->warn("no checkpoint was written: {}", to_string(from_caf(why)));
           });
 }

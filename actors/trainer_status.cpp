@@ -1,6 +1,8 @@
 // What a trainer tells of itself: status and metrics, log lines, its report to the tracker.
 
 #include <algorithm>
+#include <cmath>
+#include <set>
 
 #include "actors/trainer.hpp"
 
@@ -37,25 +39,34 @@ std::uint64_t trainer::own_samples() const {
 
 const training_status& trainer::current_status() {
   auto& s = status_;
-  s.epoch = place_ == place::member && !in_step_ ? held_.epoch : epoch_;
-  s.parameters = updates_under_way_ == 0 ? model_parameters_ : digest{};
+  s.epoch = place_ == place::member && !at_.in_step() ? at_.held_epoch() : at_.epoch();
+  s.parameters = under_way_.empty() ? model_parameters_ : digest{};
   s.samples_toward_epoch = own_samples() + ledger_.in_flight();
   s.samples_used = ledger_.used();
   s.samples_dropped = ledger_.dropped();
-  s.global_epoch = std::max(s.epoch, epoch_);
+  s.global_epoch = std::max(s.epoch, at_.epoch());
   for (const auto& peer : view_.peers)
-    if (peer.claim.group_size > 0 && peer.claim.line.branch == line_.branch)
+    if (peer.claim.group_size > 0 && peer.claim.line.branch == at_.line().branch)
       s.global_epoch = std::max(s.global_epoch, peer.epoch);
   s.target_batch_size = config_.target_batch_size;
   s.loss = losses_.smoothed();
   s.first_loss = losses_.of_first_epoch();
-  s.line = line_;
+  s.line = at_.line();
   s.group_size = place_ == place::member ? static_cast<std::uint32_t>(group_.members.size()) : 0;
   s.provisional = provisional_;
   s.peers_behind = 0;
+  s.differing_peers = differing_;
+  std::set<digest> histories;
+  if (s.group_size > 0)
+    histories.insert(at_.line().branch);
   for (const auto& peer : view_.peers)
-    if (peer.who.id != ctx_.record.id
-        && (peer.claim.line.branch != line_.branch || peer.epoch < epoch_ || !peer.claim.ready))
+    if (peer.claim.group_size > 0 && connected_.contains(peer.who.id))
+      histories.insert(peer.claim.line.branch);
+  s.histories = static_cast<std::uint32_t>(histories.size());
+  for (const auto& peer : view_.peers)
+    if (peer.who.id != ctx_.record.id && !peer.claim.auxiliary
+        && (peer.claim.line.branch != at_.line().branch || peer.epoch < at_.epoch()
+            || !peer.claim.ready))
       ++s.peers_behind;
   return s;
 }
@@ -69,6 +80,9 @@ void trainer::publish(bool at_once) {
                            static_cast<double>(s.global_epoch.value()));
   ctx_.metrics->set_batch_progress(static_cast<double>(own_samples() + reported_samples())
                                    / static_cast<double>(config_.target_batch_size));
+  ctx_.metrics->set_histories(s.histories);
+  ctx_.metrics->set_provisional(s.provisional);
+  ctx_.metrics->set_updates_waiting(static_cast<double>(under_way_.size()));
   ctx_.metrics->set_training(s.loss, s.learning_rate, s.gradient_norm);
   send(peers_.exporter, s);
 }
@@ -79,13 +93,12 @@ void trainer::show_phase() {
   if (!model_)
     return enter_phase(trainer_phase::starting);
   if (place_ != place::member)
-    return enter_phase(done() && in_step_ ? trainer_phase::finished : trainer_phase::joining);
-  if (!in_step_)
+    return enter_phase(done() && at_.in_step() ? trainer_phase::finished : trainer_phase::joining);
+  if (!at_.in_step())
     return enter_phase(trainer_phase::syncing);
   if (given_ && given_->in_round)
     return enter_phase(trainer_phase::averaging);
-  enter_phase(done() && updates_under_way_ == 0 ? trainer_phase::finished
-                                                : trainer_phase::training);
+  enter_phase(done() && under_way_.empty() ? trainer_phase::finished : trainer_phase::training);
 }
 
 void trainer::enter_phase(trainer_phase phase) {
@@ -102,7 +115,7 @@ void trainer::enter_phase(trainer_phase phase) {
                                  ? "paused"
                                  : to_string(phase));
   ctx_.log->log(often ? spdlog::level::debug : spdlog::level::info, "trainer is {} at epoch {}",
-                to_string(phase), epoch_.value());
+                to_string(phase), at_.epoch().value());
   if (!often)
     publish(true);
 }
@@ -112,10 +125,11 @@ void trainer::log_progress() {
     return;
   logged_ = now();
   const auto& s = current_status();
-  ctx_.log->info(
-    "epoch {}: loss {:.3f}, {:.0f} samples/s here, {} samples in the last update of {} "
-    "peers, last round: {}",
-    s.epoch.value(), s.loss, s.samples_per_second, s.effective_batch, s.group_size, s.last_outcome);
+  auto loss = std::isfinite(s.loss) ? fmt::format("loss {:.3f}", s.loss) : "no loss yet";
+  ctx_.log->info("epoch {}: {}, {:.0f} samples/s here, {} samples in the last update of {} "
+                 "peers, last round: {}",
+                 s.epoch.value(), loss, s.samples_per_second, s.effective_batch, s.group_size,
+                 s.last_outcome);
 }
 
 void trainer::wait_for(std::string what) {
@@ -138,13 +152,13 @@ void trainer::tell_progress() {
   told_tracker_ = now();
   told_samples_ = own_samples();
   history_claim claim;
-  claim.line = line_;
+  claim.line = at_.line();
   claim.group_size =
     place_ == place::member ? static_cast<std::uint32_t>(group_.members.size()) : 0;
-  claim.ready = in_step_ && (place_ == place::member || line_.work > 0);
+  claim.ready = at_.in_step() && (place_ == place::member || at_.line().work > 0);
   claim.provisional = provisional_;
-  auto parameters = in_step_ && updates_under_way_ == 0 ? model_parameters_ : digest{};
-  send(peers_.tracker, report_progress{epoch_, told_samples_, parameters, claim, own_rate_});
+  auto parameters = at_.in_step() && under_way_.empty() ? model_parameters_ : digest{};
+  send(peers_.tracker, report_progress{at_.epoch(), told_samples_, parameters, claim, own_rate_});
 }
 
 } // namespace waggle

@@ -3,6 +3,7 @@
 // Messages of training: states, the trainer, the thread that computes, and who watches them. The
 // others are in messages.hpp.
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -33,6 +34,11 @@ struct state_snapshot {
   history line;
 };
 
+/// How far a download is, for whoever waits for it. Thread-safe.
+struct download_meter {
+  std::atomic<std::uint64_t> received{0}; // bytes
+  std::atomic<std::uint64_t> total{0};    // 0: not known yet
+};
 /// Query to a state_fetcher: download from the first of `donors` that can give a state at
 /// `epoch_min` or later, resuming at the next one. Answered with fetched_state only when every byte
 /// was received and the hash is right. Fails with ec::no_donor if none was named, ec::timeout at
@@ -43,6 +49,7 @@ struct fetch_state {
   digest branch;                   // of the history that it must belong to; zero: any
   epoch_id epoch_min;
   milliseconds deadline{600'000};
+  std::shared_ptr<download_meter> meter; // may be null
 };
 struct fetched_state {
   epoch_id epoch;
@@ -140,6 +147,8 @@ struct apply_update {
 };
 struct load_image {
   payload image;
+  digest branch;      // that it must belong to
+  epoch_id epoch_max; // that it may be of
 };
 struct rename_history {
   history line;

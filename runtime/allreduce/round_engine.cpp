@@ -62,6 +62,12 @@ void round_engine::cancel(failure why) {
   perform(protocol_.give_up(std::move(why)));
 }
 
+void round_engine::cancel_unless_prepared(failure why) {
+  std::lock_guard guard{mutex_};
+  if (!protocol_.was_prepared())
+    perform(protocol_.give_up(std::move(why)));
+}
+
 void round_engine::break_off(failure why) {
   std::lock_guard guard{mutex_};
   round_report report;
@@ -466,6 +472,8 @@ void round_engine::commit(const round_view& view) {
                                                                         : round_outcome::shrunk;
   view.contributor_set().for_each(
     [&](std::size_t member) { report.contributors.push_back(plan().members[member].peer.id); });
+  view.participant_set().for_each(
+    [&](std::size_t member) { report.participants.push_back(plan().members[member].peer.id); });
   report.weight_sum = weight_sum_.value_or(0);
   if (report.weight_sum == 0)
     report.values = order_.values; // INV-4: nobody had anything to say
@@ -507,6 +515,7 @@ void round_engine::finish(round_report report) {
   own_.clear();
   round_finished how;
   how.standing = standing_now();
+  how.was_prepared = protocol_.was_prepared();
   how.all_took_part = report.outcome == round_outcome::complete && protocol_.lost().empty()
                       && books_.view().participant_set().size() == plan().members.size();
   how.report = std::move(report);

@@ -87,6 +87,8 @@ public:
   /// link soon: if a later view has the member take part, whoever leads it is told.
   void on_lost(const peer_id& peer, ec reason);
   void cancel(failure why);
+  /// Ends the round, unless this member has ever said that it holds the result.
+  void cancel_unless_prepared(failure why);
   /// A bug, or memory that ran out: ends with `why`, without a word to the others.
   void break_off(failure why);
   /// What those are answered that missed the end.

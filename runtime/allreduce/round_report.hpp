@@ -37,6 +37,7 @@ struct round_report {
   failure why;                       // none unless failed or shrunk
   round_id round;                    // zero if no group was found
   std::vector<peer_id> contributors; // canonical order
+  std::vector<peer_id> participants; // who was not lost on the way, auxiliaries included
   std::uint32_t group_size = 0;
   double weight_sum = 0;
   std::shared_ptr<const float_vector> values; // the weighted mean; null if failed. If Σ weights is
@@ -58,6 +59,9 @@ struct round_finished {
   round_report report;
   wire::round_standing standing; // what later takeover requests are answered with
   bool all_took_part = false;    // complete, and nobody was lost on the way
+  /// This member has said once that it holds the result: others may have committed, whatever became
+  /// of the round here.
+  bool was_prepared = false;
 };
 
 } // namespace waggle

@@ -99,8 +99,9 @@ bool open_group::contains(const peer_id& peer) const {
          });
 }
 
-void open_group::found(epoch_id epoch, const round_id& seed) {
+void open_group::found(epoch_id epoch, const digest& branch, const round_id& seed) {
   leave();
+  branch_ = branch;
   auto& plan = next_.emplace();
   plan.id = seed;
   plan.prefix = terms_.prefix;
@@ -122,22 +123,29 @@ void open_group::leave() {
   std::erase_if(bandwidths_, [&](const auto& item) { return item.first != self_.peer.id; });
 }
 
-bool open_group::keeps_majority(member_set stayed) const {
+bool keeps_majority(const round_plan& plan, member_set stayed) {
   std::size_t before = 0;
   std::size_t after = 0;
   bool first_stays = false;
-  for (std::size_t i = 0; i < next_->members.size(); ++i) {
-    if (next_->gathered[i] == newcomer_mark)
+  for (std::size_t i = 0; i < plan.members.size(); ++i) {
+    if (plan.gathered[i] == newcomer_mark)
       continue;
+    bool counts = stayed.contains(i) && plan.gathered[i] != returned_mark;
     if (before++ == 0)
-      first_stays = stayed.contains(i);
-    after += stayed.contains(i) ? 1 : 0;
+      first_stays = counts;
+    after += counts ? 1 : 0;
   }
   return 2 * after > before || (2 * after == before && first_stays);
 }
 
+digest forked(const digest& parent, const round_id& round) {
+  return sha256_stream{}.add("waggle fork").add(parent.view()).add(round.view()).finish();
+}
+
 bool open_group::advance(member_set stayed) {
   auto plan = *next_;
+  if (!keeps_majority(plan, stayed))
+    branch_ = forked(branch_, plan.id);
   plan.id = following(plan.id, stayed);
   plan.epoch = plan.epoch.next();
   bool smaller = stayed.size() < plan.members.size();
@@ -148,15 +156,20 @@ bool open_group::advance(member_set stayed) {
   }
   for (auto& text : plan.gathered)
     text.clear();
+  if (plan.members.size() == 1)
+    plan.shares = {plan.elements};
   plan.min_contributors =
     std::min(plan.min_contributors, static_cast<std::uint32_t>(plan.members.size()));
   auto leads = std::find_if(plan.members.begin(), plan.members.end(),
                             [](const round_member& m) { return m.mode != member_mode::client; });
-  if (leads == plan.members.end() || (smaller && !share_out(plan))) {
+  bool alone = plan.members.size() == 1; // also a client: it has nobody to lead
+  if (plan.members.empty() || (!alone && leads == plan.members.end())
+      || (smaller && !share_out(plan) && !alone)) {
     leave();
     return false;
   }
-  auto first = static_cast<std::ptrdiff_t>(leads - plan.members.begin());
+  auto first =
+    alone ? std::ptrdiff_t{0} : static_cast<std::ptrdiff_t>(leads - plan.members.begin());
   std::rotate(plan.members.begin(), plan.members.begin() + first, plan.members.end());
   std::rotate(plan.shares.begin(), plan.shares.begin() + first, plan.shares.end());
   next_ = std::move(plan);
@@ -173,6 +186,8 @@ ec open_group::apply(const applicant& who) {
     return ec::not_ready;
   if (who.schema != terms_.schema)
     return ec::schema_mismatch;
+  if (who.branch != branch_)
+    return ec::wrong_run;
   if (!leads())
     return ec::not_a_leader;
   auto limit = std::min(terms_.members_max, round_members_max);
@@ -196,7 +211,9 @@ std::optional<round_plan> open_group::admit() {
                               [&](const auto& m) { return m.peer.id == id; });
     if (known != plan.members.end()) { // it was restarted before anybody missed it
       *known = who.member;
-      plan.gathered[static_cast<std::size_t>(known - plan.members.begin())] = newcomer_mark;
+      auto& mark = plan.gathered[static_cast<std::size_t>(known - plan.members.begin())];
+      if (mark != newcomer_mark)
+        mark = returned_mark;
       continue;
     }
     plan.members.push_back(who.member);
@@ -302,11 +319,12 @@ result<bool> open_group::on_plan(const peer_id& from, const round_id& replaces,
   return true;
 }
 
-status open_group::enter(const peer_id& from, const round_plan& plan) {
+status open_group::enter(const peer_id& from, const round_plan& plan, const digest& branch) {
   if (auto valid = check(from, plan); !valid)
     return valid;
   auto own = bandwidths_[self_.peer.id];
   leave();
+  branch_ = branch;
   bandwidths_[self_.peer.id] = own;
   next_ = plan;
   return done{};

@@ -17,7 +17,11 @@ namespace waggle {
 /// view, so a member that was lost on the way is not expected again, and nobody has to be asked.
 /// Only the first member (the leader) changes it otherwise: to let peers in, or to partition the
 /// work anew. It says so to everybody before it begins the round. Whoever has begun the old plan's
-/// round by then cancels it: without the leader it would not have been complete.
+/// round by then cancels it, unless it has already said that it holds the result: the others may
+/// have taken the leader for lost and committed.
+///
+/// A group belongs to a branch of the run's history. Where a round is decided without a majority
+/// of those who decided the one before, the branch gets another name: others may have gone on, too.
 ///
 /// The id of the next round is a hash of what it follows from, so members with different plans do
 /// not meet in one round.
@@ -40,6 +44,7 @@ public:
   struct applicant {
     round_member member;
     digest schema;
+    digest branch; // that it wants to take part in
     member_bandwidth bandwidth;
   };
 
@@ -53,9 +58,11 @@ public:
   [[nodiscard]] std::size_t position() const;
   [[nodiscard]] bool leads() const { return is_member() && position() == 0; }
   [[nodiscard]] bool contains(const peer_id& peer) const;
+  /// Of the next round.
+  [[nodiscard]] const digest& branch() const { return branch_; }
 
   /// Begins a group of one. `seed`: drawn at random, so that no two groups are taken for one.
-  void found(epoch_id epoch, const round_id& seed);
+  void found(epoch_id epoch, const digest& branch, const round_id& seed);
   /// Takes part in no further round; forgets applicants.
   void leave();
 
@@ -64,14 +71,12 @@ public:
   /// The round of `next()` was committed; `stayed`: positions of the committed view's participants.
   /// False: nobody is left that may lead and reduce, so the group has ended.
   bool advance(member_set stayed);
-  /// Whether those who stayed are a quorum of those who were members before the round's plan let
-  /// newcomers in. If not, others may have gone on, too: this is a fork. Ask before `advance`.
-  [[nodiscard]] bool keeps_majority(member_set stayed) const;
 
   // -- as the leader ------------------------------------------------------------------------------
 
   /// ec::none: it enters with the next plan. Else why not: not_ready (we are in no group),
-  /// not_a_leader (ask next().members.front()), schema_mismatch, group_full.
+  /// not_a_leader (ask next().members.front()), wrong_run (another branch), schema_mismatch,
+  /// group_full.
   [[nodiscard]] ec apply(const applicant& who);
   void withdraw(const peer_id& who) { waiting_.erase(who); }
   /// The plan that lets all applicants in; nothing if there is none, or we do not lead. It is
@@ -89,7 +94,7 @@ public:
   /// Fails with ec::protocol_violation or schema_mismatch, and changes nothing.
   result<bool> on_plan(const peer_id& from, const round_id& replaces, const round_plan& plan);
   /// The leader `from`, whom we asked to let us in, sent the plan that does.
-  status enter(const peer_id& from, const round_plan& plan);
+  status enter(const peer_id& from, const round_plan& plan, const digest& branch);
 
   /// The schema that an applicant has to have.
   [[nodiscard]] const terms& shared() const { return terms_; }
@@ -110,11 +115,25 @@ private:
   terms terms_;
   std::map<peer_id, member_bandwidth> bandwidths_; // as far as they were said to us
   std::optional<round_plan> next_;
+  digest branch_;
   std::map<peer_id, applicant> waiting_; // bounded by members_max
   std::optional<pending_plan> pending_;
 };
 
 /// What `round_plan::gathered` holds for a member that has not finished a round of the group yet.
 inline constexpr std::string_view newcomer_mark = "new";
+/// And for a member that has entered again since the last round. It may have taken part in another
+/// decision about the epoch, so its voice does not count for this one.
+inline constexpr std::string_view returned_mark = "again";
+inline bool has_just_entered(std::string_view gathered) {
+  return gathered == newcomer_mark || gathered == returned_mark;
+}
+
+/// Whether the members at positions `stayed` of a round's plan are a quorum of those who were
+/// members before that plan let newcomers in. If not, others may have gone on, too: a fork.
+bool keeps_majority(const round_plan& plan, member_set stayed);
+/// The name of the branch that begins where a round of `parent` was decided without a majority: the
+/// same for all who go on.
+digest forked(const digest& parent, const round_id& round);
 
 } // namespace waggle

@@ -70,6 +70,7 @@ round_protocol::actions round_protocol::on_result_complete(std::uint32_t number)
 
 void round_protocol::prepare(actions& out) {
   prepared_ = true;
+  was_prepared_ = true;
   prepared_numbers_[self_] = view_.number + 1;
   if (auto audience = others(view_.participant_set()); !audience.empty())
     out.push_back(send_prepared{audience, view_.number});

@@ -165,6 +165,8 @@ public:
   }
   [[nodiscard]] bool ended() const { return ended_; }
   [[nodiscard]] bool committed() const { return committed_; }
+  /// Whether we have ever said that we hold the result of a view.
+  [[nodiscard]] bool was_prepared() const { return was_prepared_; }
   [[nodiscard]] std::optional<steady_time> wake_at() const;
   /// Members we have given up, and why: for the report.
   [[nodiscard]] const std::map<std::size_t, ec>& lost() const { return lost_; }
@@ -219,6 +221,7 @@ private:
   round_view view_;
   std::uint32_t promised_ = 0;   // invariant: ≥ view_.number
   bool prepared_ = false;        // for view_, and while promised_ was view_.number
+  bool was_prepared_ = false;    // for any view
   bool result_complete_ = false; // we hold the result over view_.contributors
   /// The highest view that each member said it has prepared, plus one. Word of a view may come
   /// before the view does.

@@ -1,6 +1,7 @@
 #include "runtime/progress/history_choice.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 
 namespace waggle {
@@ -14,12 +15,23 @@ struct support {
   std::vector<const swarm_progress::peer*> members;
 };
 
+/// Work in steps of some 3 %. What others report of theirs is older than what we know of ours: two
+/// histories that grow side by side would each see themselves ahead for ever.
+std::uint32_t step_of(std::uint64_t work) {
+  constexpr std::uint32_t steps_an_octave = 32;
+  if (work < steps_an_octave)
+    return static_cast<std::uint32_t>(work);
+  auto octave = static_cast<std::uint32_t>(std::bit_width(work)) - 1;
+  auto within = (work >> (octave - 5)) - steps_an_octave; // the five bits after the first
+  return octave * steps_an_octave + static_cast<std::uint32_t>(within);
+}
+
 /// Whether history a is to be preferred to b.
 bool outweighs(const digest& a, const support& of_a, const digest& b, const support& of_b) {
   if (of_a.voices != of_b.voices)
     return of_a.voices > of_b.voices;
-  if (of_a.work != of_b.work)
-    return of_a.work > of_b.work;
+  if (step_of(of_a.work) != step_of(of_b.work))
+    return step_of(of_a.work) > step_of(of_b.work);
   return a < b;
 }
 

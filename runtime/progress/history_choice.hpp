@@ -38,7 +38,8 @@ struct history_choice {
 /// 1. the one that more live peers train together, counting each peer once. One peer alone, with
 ///    whatever it claims, never outweighs two; an old data folder does not replace a live run;
 /// 2. then the one with more work (samples times contributors since the run's start), which is the
-///    one that more was done for since the two parted;
+///    one that more was done for since the two parted. Differences below some 3 % do not count:
+///    reports are older than what a peer knows of itself;
 /// 3. then the one with the smaller name.
 ///
 /// A peer that is in no group counts for none. If nobody is in one, the peer with the most work,

@@ -21,7 +21,8 @@ struct missed_update {
 
   /// The history once it is applied to a state of `before`.
   [[nodiscard]] history after(history before) const {
-    before.work += work;
+    // What others say may be anything: a sum that wraps would make the furthest history the last.
+    before.work = before.work > ~std::uint64_t{0} - work ? ~std::uint64_t{0} : before.work + work;
     if (branch != before.branch) {
       before.parent = before.branch;
       before.branch = branch;

@@ -128,7 +128,8 @@ private:
     if (ended_ || !at_boundary(i)) // the samples in `now_` are those of the epoch that ended
       return false;
     bool first_try = now_.lanes[i].last_epoch != now_.epochs_done;
-    return now_.own_samples > 0 || (now_.members > 1 && first_try);
+    // A call is always answered: it may be of another group than the one that we tried with.
+    return now_.own_samples > 0 || (now_.members > 1 && (first_try || now_.round_called));
   }
 
   /// The newest step at which the lane was due has not seen its begin. It is not lost if something

@@ -67,7 +67,7 @@ using plan = std::vector<action>;
 ///   stays due.
 /// - With fewer members than a lane's quorum, or outside of a group, nothing begins.
 /// - A round of gradients begins when the swarm has its samples, or when another member has begun
-///   it. A peer without samples takes part once in an epoch: if that round fails, it needs some.
+///   it. A peer without samples begins one once in an epoch, and answers every call.
 /// - Whatever ends an epoch adds exactly one to `epochs_done` (INV-7).
 ///
 /// REQUIRES: as many lane states as lanes.

@@ -18,12 +18,16 @@ void trained_model::step(std::span<const float> gradient, double learning_rate,
   line_ = after;
 }
 
-status trained_model::load(byte_span image) {
+status trained_model::load(byte_span image, const wanted_state& wanted) {
   auto state = decode_state(image);
   if (!state)
     return state.error();
   if (state->schema != learner_->schema())
     return failure{ec::schema_mismatch, "the state is of another model or optimizer"};
+  if (!wanted.branch.is_zero() && state->line.branch != wanted.branch)
+    return failure{ec::wrong_run, "the state is of another history than our group's"};
+  if (state->epoch > wanted.epoch_max)
+    return failure{ec::epoch_mismatch, "the state is of an epoch that our group has not reached"};
   if (auto loaded = learner_->load_state(state->learner); !loaded)
     return loaded;
   epoch_ = state->epoch;

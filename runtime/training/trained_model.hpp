@@ -15,6 +15,12 @@ struct model_copy {
   std::vector<std::byte> image;
 };
 
+/// What an image has to be, to be loaded.
+struct wanted_state {
+  digest branch; // that it belongs to; zero: any
+  epoch_id epoch_max{~std::uint64_t{0}};
+};
+
 /// A learner, and where in which history its parameters are.
 ///
 /// Invariants after every call:
@@ -39,9 +45,9 @@ public:
   void rename(const history& line) { line_ = line; }
 
   /// Takes epoch, history, parameters and optimizer state of an image, all or nothing. Fails with
-  /// ec::schema_mismatch if it is another model's, or with what is wrong with its bytes
-  /// (ec::malformed, hash_mismatch).
-  status load(byte_span image);
+  /// ec::schema_mismatch if it is another model's, wrong_run or epoch_mismatch if it is not what is
+  /// wanted, or with what is wrong with its bytes (ec::malformed, hash_mismatch, non_finite).
+  status load(byte_span image, const wanted_state& wanted = wanted_state{});
 
   /// The part of an image that has to be made on this thread.
   [[nodiscard]] model_copy copy_state();

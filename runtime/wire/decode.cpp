@@ -79,7 +79,7 @@ failure read(const proto::EnterGroup& from, enter_group& out) {
   }
   out.bandwidth_declared = from.bandwidth_declared();
   return read_id(from.schema(), out.schema) && read_mode(from.mode(), out.mode)
-             && (!out.bandwidth || *out.bandwidth >= 0)
+             && read_id(from.branch(), out.branch) && (!out.bandwidth || *out.bandwidth >= 0)
            ? failure{}
            : violation("enter_group");
 }
@@ -183,6 +183,7 @@ failure read(const proto::ProgressNote& from, progress_note& out) {
 
 failure read(const proto::NextPlan& from, next_plan& out) {
   return read_id(from.replaces(), out.replaces) && read_plan(from.plan(), out.plan)
+             && read_id(from.branch(), out.branch)
            ? failure{}
            : violation("next_plan");
 }

@@ -55,6 +55,7 @@ void write(const enter_group& x, Header& out) {
   if (x.bandwidth)
     to.set_bandwidth(*x.bandwidth);
   to.set_bandwidth_declared(x.bandwidth_declared);
+  to.set_branch(write_id(x.branch));
 }
 
 void write(const get_state_chunk& x, Header& out) {
@@ -143,6 +144,7 @@ void write(const next_plan& x, Header& out) {
   auto& to = *out.mutable_next_plan();
   to.set_replaces(write_id(x.replaces));
   write_plan(x.plan, *to.mutable_plan());
+  to.set_branch(write_id(x.branch));
 }
 
 void write(const call_round& x, Header& out) {

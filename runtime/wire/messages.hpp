@@ -105,11 +105,13 @@ struct enter_group {
   member_mode mode = member_mode::node;
   std::optional<double> bandwidth; // bytes a second; none: not known, 0: never reduces
   bool bandwidth_declared = false; // by the operator, not measured
+  digest branch;                   // of the history whose group it wants to be in
 };
 /// Leader to all members, old and new: the plan of the next round is this one.
 struct next_plan {
   round_id replaces; // the plan that would have been next
   round_plan plan;
+  digest branch; // of the history that the round belongs to
 };
 /// Member to the others: "the round of this plan has begun; contribute what you have."
 struct call_round {

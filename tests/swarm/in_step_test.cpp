@@ -6,28 +6,10 @@
 namespace waggle::testing {
 namespace {
 
-class InStep : public ::testing::Test {
+class InStep : public ::testing::Test, protected trainers {
 protected:
-  explicit InStep(std::uint64_t seed = 7) : sim(seed) {}
+  InStep() : trainers(7) {}
 
-  static node_config endless(std::uint64_t data_seed) {
-    auto config = training_node(data_seed);
-    config.training->training.max_epochs = 0;
-    // A fifth of a second for four peers.
-    config.training->training.target_batch_size = 32;
-    config.progress.ledger.target_batch_size = 32;
-    return config;
-  }
-  static node_config with_checkpoints(std::uint64_t data_seed, std::shared_ptr<memory_disk> files) {
-    auto config = endless(data_seed);
-    config.training->training.checkpoints.emplace(std::move(files), "/data");
-    return config;
-  }
-  index add(node_config config, const std::vector<index>& through) {
-    if (through.empty())
-      config.training->training.join_timeout = 0ms;
-    return sim.start(std::move(config), through);
-  }
   /// `size` peers that have trained together for a while.
   void begin(std::size_t size) {
     add(endless(1), {});
@@ -37,28 +19,6 @@ protected:
     sim.run_for(3s);
   }
 
-  training_status status_of(index i) {
-    auto status = sim.ask<training_status>(sim[i].node.parts.trainer, get_training_status{});
-    return status.value_or(training_status{});
-  }
-  /// All living peers are in one group, at the same epoch or one apart, of one history.
-  bool together() { return together(sim.living()); }
-  bool together(const std::vector<index>& peers) {
-    std::optional<training_status> first;
-    for (auto i : peers) {
-      auto s = status_of(i);
-      bool works = s.phase == trainer_phase::training || s.phase == trainer_phase::averaging;
-      if (!works || s.group_size != peers.size())
-        return false;
-      if (first
-          && (s.line.branch != first->line.branch || s.epoch.value() > first->epoch.value() + 1
-              || first->epoch.value() > s.epoch.value() + 1))
-        return false;
-      if (!first)
-        first = s;
-    }
-    return true;
-  }
   double seconds_until_together(std::chrono::nanoseconds limit = 30s) {
     auto begin = sim.seconds();
     EXPECT_TRUE(sim.run_until([&] { return together(); }, limit)) << picture(sim);
@@ -71,8 +31,6 @@ protected:
       EXPECT_TRUE(together()) << picture(sim);
     }
   }
-
-  simulation sim;
 };
 
 TEST_F(InStep, EveryNewcomerIsInStepAtOnce) {
@@ -229,19 +187,6 @@ TEST_F(InStep, WithADeadFirstPeerNobodyBeginsASecondRunInSilence) {
   EXPECT_NE(status_of(lone).waiting_for, "");
 }
 
-/// A peer that reports whatever it likes, with a valid signature.
-struct liar {
-  static progress_report report(const node_context& ctx, std::uint64_t epoch,
-                                const history_claim& claim) {
-    progress_report r;
-    r.who = ctx.record;
-    r.epoch = epoch_id{epoch};
-    r.claim = claim;
-    r.time = ctx.wall->now();
-    return r;
-  }
-};
-
 TEST_F(InStep, OneVoiceAboutAFarEpochStopsNobody) {
   begin(3);
   auto quiet = status_of(0).epoch.value();
@@ -252,25 +197,8 @@ TEST_F(InStep, OneVoiceAboutAFarEpochStopsNobody) {
   node.averaging.reset();
   auto teller = sim.start(node, {0});
   sim.run_for(1s);
-  const auto& ctx = sim[teller].node.ctx;
   for (const auto& branch : {status_of(0).line.branch, sha256("made up")}) {
-    history_claim claim;
-    claim.line = {branch, {}, {}, ~std::uint64_t{0}};
-    claim.group_size = 64;
-    claim.ready = true;
-    record entry;
-    entry.kind = record_kind::progress;
-    entry.name = "progress";
-    entry.value = encode_progress(liar::report(ctx, 1'000'000'000, claim));
-    entry.expiration = ctx.wall->now() + 50s;
-    entry.sequence = static_cast<std::uint64_t>(to_nanoseconds(ctx.wall->now()));
-    sign_record(ctx.run_id, *ctx.self, entry);
-    for (index i : {0U, 1U, 2U})
-      sim.ask<peer_answer>(sim[teller].node.parts.switchboard,
-                           call_peer{sim[i].node.ctx.record, wire::dht_store{{entry}}, 1s});
-    for (index i : {0U, 1U, 2U})
-      caf::anon_send(sim[teller].node.parts.switchboard,
-                     tell_peer{sim[i].node.ctx.record, wire::progress_push{entry}, {}});
+    lie(teller, branch, epoch_id{1'000'000'000});
     auto before = status_of(0);
     sim.run_for(4s);
     auto after = status_of(0);

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/crypto/digest.hpp"
+#include "runtime/training/checkpoint_store.hpp"
 #include "tests/support/simulation.hpp"
 #include "tests/support/toy_learner.hpp"
 
@@ -100,11 +101,86 @@ inline std::string picture(simulation& sim) {
     text += "\n  " + std::to_string(i) + " " + short_name(sim[i].self->id());
     if (s)
       text += " " + std::string{to_string(s->phase)} + " epoch " + to_string(s->epoch) + " of "
-              + to_string(s->global_epoch) + " parameters " + short_name(s->parameters) + " history "
-              + short_name(s->line.branch) + " group of " + std::to_string(s->group_size) + " last "
-              + s->last_outcome;
+              + to_string(s->global_epoch) + " parameters " + short_name(s->parameters)
+              + " history " + short_name(s->line.branch) + " group of "
+              + std::to_string(s->group_size) + " last " + s->last_outcome;
   }
   return text;
 }
+
+/// A swarm whose peers train without end, in epochs of a fifth of a second for four.
+struct trainers {
+  explicit trainers(std::uint64_t seed, net::sim_network::options weather = {})
+    : sim(seed, weather) {}
+
+  static node_config endless(std::uint64_t data_seed) {
+    auto config = training_node(data_seed);
+    config.training->training.max_epochs = 0;
+    // A fifth of a second for four peers.
+    config.training->training.target_batch_size = 32;
+    config.progress.ledger.target_batch_size = 32;
+    return config;
+  }
+  static node_config with_checkpoints(std::uint64_t data_seed, std::shared_ptr<memory_disk> files) {
+    auto config = endless(data_seed);
+    config.training->training.checkpoints.emplace(std::move(files), "/data");
+    return config;
+  }
+  index add(node_config config, const std::vector<index>& through) {
+    if (through.empty())
+      config.training->training.join_timeout = 0ms;
+    return sim.start(std::move(config), through);
+  }
+  training_status status_of(index i) {
+    auto status = sim.ask<training_status>(sim[i].node.parts.trainer, get_training_status{});
+    return status.value_or(training_status{});
+  }
+  /// All living peers are in one group, at the same epoch or one apart, of one history.
+  bool together() { return together(sim.living()); }
+  bool together(const std::vector<index>& peers) {
+    std::optional<training_status> first;
+    for (auto i : peers) {
+      auto s = status_of(i);
+      bool works = s.phase == trainer_phase::training || s.phase == trainer_phase::averaging;
+      if (!works || s.group_size != peers.size())
+        return false;
+      if (first
+          && (s.line.branch != first->line.branch || s.epoch.value() > first->epoch.value() + 1
+              || first->epoch.value() > s.epoch.value() + 1))
+        return false;
+      if (!first)
+        first = s;
+    }
+    return true;
+  }
+  /// A peer that says of itself whatever it likes, with a valid signature, to all.
+  void lie(index teller, const digest& branch, epoch_id epoch) {
+    const auto& ctx = sim[teller].node.ctx;
+    progress_report report;
+    report.who = ctx.record;
+    report.epoch = epoch;
+    report.time = ctx.wall->now();
+    report.claim.line = {branch, {}, {}, ~std::uint64_t{0}};
+    report.claim.group_size = 64;
+    report.claim.ready = true;
+    record entry;
+    entry.kind = record_kind::progress;
+    entry.name = "progress";
+    entry.value = encode_progress(report);
+    entry.expiration = ctx.wall->now() + 50s;
+    entry.sequence = static_cast<std::uint64_t>(to_nanoseconds(ctx.wall->now()));
+    sign_record(ctx.run_id, *ctx.self, entry);
+    for (auto i : sim.living())
+      if (i != teller) {
+        caf::anon_send(sim[teller].node.parts.switchboard,
+                       tell_peer{sim[i].node.ctx.record, wire::progress_push{entry}, {}});
+        sim.later<peer_answer>(sim[teller].node.parts.switchboard,
+                               call_peer{sim[i].node.ctx.record, wire::dht_store{{entry}}, 1s},
+                               [](const peer_answer&) {});
+      }
+  }
+
+  simulation sim;
+};
 
 } // namespace waggle::testing

@@ -284,7 +284,7 @@ TEST_F(StateFetcher, EndsAtItsDeadlineWhateverHappens) {
 TEST_F(StateFetcher, ASecondQuestionIsRefused) {
   donor(2).chunk_takes = 1s;
   auto pending = fetch({2});
-  auto second = ask<fetched_state>(fetcher, fetch_state{{test_peer(2)}, {}, {}, 10s});
+  auto second = ask<fetched_state>(fetcher, fetch_state{{test_peer(2)}, {}, {}, 10s, nullptr});
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, ec::overloaded);
   pass(30s);

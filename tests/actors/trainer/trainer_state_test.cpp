@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "actors/trainer.hpp"
+#include "runtime/crypto/digest.hpp"
 #include "tests/actors/trainer/training_world.hpp"
 
 namespace waggle::testing {
@@ -69,6 +70,82 @@ TEST_F(Trainer, AStateOfAnotherModelIsRefusedAndRetriedEverMoreSlowly) {
   EXPECT_TRUE(joiner.probe->applied.empty());
   EXPECT_LE(joiner.downloads.size(), 7U); // 0.5 + 1 + 2 + 4 + 8 s
   EXPECT_GT(status_of(donor).epoch, epoch_id{2});
+}
+
+TEST_F(Trainer, AStateIsGivenOnlyToReadersOfItsOwnHistory) {
+  auto& donor = add_started();
+  pass_until([&] { return all_at(2); });
+  auto branch = status_of(donor).line.branch;
+  EXPECT_TRUE(ask<state_snapshot>(donor.actor, get_state_snapshot{branch, {}}).ok());
+  auto other = ask<state_snapshot>(donor.actor, get_state_snapshot{sha256("other"), {}});
+  EXPECT_EQ(other.error().code, ec::wrong_run);
+}
+
+TEST_F(Trainer, AStateOfAnotherHistoryChangesNothingAndAnotherDonorIsAsked) {
+  auto& a = add_started();
+  add_started();
+  pass_until([&] { return all_at(2); });
+  auto first = members[0]->ctx.record.id < members[1]->ctx.record.id ? 0U : 1U;
+  spoil_state = [first](std::size_t donor, std::string& image) {
+    auto state = decode_state(as_byte_span(image));
+    if (donor != first || !state.ok())
+      return;
+    state->line.branch = sha256("a fork");
+    image = std::string{as_string_view(encode_state(*state).view())};
+  };
+  auto config = defaults();
+  config.join_timeout = 5s;
+  auto& joiner = add_started(config, toy_options{.init_seed = 99, .data_seed = 3});
+  spread();
+  pass_until([&] { return !joiner.downloads.empty(); });
+  ASSERT_FALSE(joiner.downloads[0].ok);
+  EXPECT_EQ(joiner.downloads[0].why.code, ec::wrong_run);
+  EXPECT_TRUE(joiner.probe->applied.empty());
+  pass_until([&] { return status_of(joiner).state_downloads == 1; });
+  pass_until([&] { return status_of(joiner).parameters == status_of(a).parameters; });
+  EXPECT_EQ(joiner.downloads.size(), 2U) << "the first donor is not asked again";
+}
+
+TEST_F(Trainer, AHistoryWhoseStateNobodyHoldsAnyMoreIsLeft) {
+  auto& donor = add_started();
+  pass_until([&] { return all_at(2); });
+  spoil_state = [](std::size_t, std::string& image) {
+    image[60] = static_cast<char>(image[60] ^ 1);
+  };
+  auto config = defaults();
+  config.join_timeout = 1s;
+  auto& joiner = add_started(config, toy_options{.init_seed = 99, .data_seed = 3});
+  spread();
+  pass_until([&] { return !joiner.downloads.empty(); });
+  EXPECT_EQ(status_of(joiner).phase, trainer_phase::syncing);
+  end(donor);
+  pass_until([&] { return status_of(joiner).epoch >= epoch_id{2}; }, 10s);
+  EXPECT_EQ(status_of(joiner).state_downloads, 0U);
+}
+
+TEST_F(Trainer, PeersThatHoldOtherParametersThanMostTakeTheStateOfTheOthers) {
+  for (int i = 0; i < 3; ++i)
+    add_started();
+  pass_until([&] { return all_at(3); });
+  auto& odd = *members[2];
+  auto downloads = status_of(odd).state_downloads;
+  hold_views = true;
+  // As the others would tell of themselves if `odd` were wrong.
+  for (int tries = 0; tries < 200 && status_of(odd).state_downloads == downloads; ++tries) {
+    pass(5ms);
+    auto view = view_of(odd);
+    for (auto& peer : view.peers)
+      if (peer.who.id != odd.ctx.record.id && !peer.parameters.is_zero())
+        peer.parameters = sha256("what most hold");
+    caf::anon_send(odd.actor, view);
+    settle();
+  }
+  EXPECT_EQ(status_of(odd).state_downloads, downloads + 1);
+  hold_views = false;
+  spread();
+  auto later = status_of(odd).epoch.value() + 3;
+  pass_until([&] { return all_at(later); });
+  EXPECT_EQ(status_of(odd).parameters, status_of(*members[0]).parameters);
 }
 
 // -- checkpoints ---------------------------------------------------------------------------------

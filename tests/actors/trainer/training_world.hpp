@@ -256,13 +256,14 @@ protected:
   /// Answers a member's open question.
   void answer_round(member& m, const round_report& report) {
     ASSERT_FALSE(m.answers.empty());
-    deliver(m, {report, true, view_of_group(m)});
+    deliver(m, {report, true, branches[m.group], view_of_group(m)});
     settle();
   }
   /// The epoch that the members of a group are at.
   [[nodiscard]] epoch_id epoch_of(std::size_t group) const { return groups.at(group); }
 
   std::map<std::size_t, epoch_id> groups; // by number
+  std::map<std::size_t, digest> branches;
   std::vector<std::unique_ptr<member>> members;
   bool hold_views = false;  // trainers only see what a test tells them
   bool hold_rounds = false; // rounds are answered by the test
@@ -291,6 +292,7 @@ private:
             auto& m = *members[i];
             m.group = ++last_group_;
             groups[m.group] = msg.epoch;
+            branches[m.group] = msg.branch;
             return view_of_group(m);
           },
           [this, i](const enter_group& msg) -> caf::result<group_view> {
@@ -298,6 +300,8 @@ private:
             for (const auto& other : members)
               if (other->group != 0 && !other->gone && !msg.through.empty()
                   && other->ctx.record.id == msg.through.front().id) {
+                if (branches[other->group] != msg.branch)
+                  return to_caf(ec::wrong_run);
                 m.group = other->group;
                 auto made = view_of_group(m);
                 for (const auto& one : members)
@@ -335,6 +339,7 @@ private:
       return out;
     out.member = true;
     out.epoch = groups.at(m.group);
+    out.branch = branches.at(m.group);
     for (const auto& other : members)
       if (other->group == m.group)
         out.members.push_back(other->ctx.record.id);
@@ -383,12 +388,12 @@ private:
     for (auto* m : parts) {
       auto fault = round_fault(*m, epoch);
       if (fault == ec::none) {
-        deliver(*m, {report, true, view_of_group(*m)});
+        deliver(*m, {report, true, branches[group], view_of_group(*m)});
         continue;
       }
       round_report failed;
       failed.why = {fault, "as the test wants"};
-      deliver(*m, {failed, true, {}});
+      deliver(*m, {failed, true, branches[group], {}});
     }
   }
 

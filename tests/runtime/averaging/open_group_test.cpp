@@ -13,6 +13,7 @@ namespace waggle {
 namespace {
 
 constexpr std::uint64_t elements = 1'000;
+const digest branch = sha256("branch");
 
 open_group::terms terms() {
   open_group::terms t;
@@ -35,7 +36,7 @@ struct OpenGroup : ::testing::Test {
   }
 
   open_group::applicant applicant(std::size_t i) const {
-    return {records[i], sha256("schema"), {}};
+    return {records[i], sha256("schema"), branch, {}};
   }
   static round_id seed() {
     round_id id;
@@ -45,7 +46,7 @@ struct OpenGroup : ::testing::Test {
 
   /// The first founds, the others are let in one after another.
   void form(std::size_t size) {
-    all[0].found(epoch_id{3}, seed());
+    all[0].found(epoch_id{3}, branch, seed());
     for (std::size_t i = 1; i < size; ++i)
       let_in(i, i);
   }
@@ -56,7 +57,7 @@ struct OpenGroup : ::testing::Test {
     ASSERT_TRUE(plan);
     for (std::size_t i = 1; i < members_before; ++i)
       ASSERT_TRUE(all[i].on_plan(records[0].peer.id, replaced, *plan).ok());
-    ASSERT_TRUE(all[newcomer].enter(records[0].peer.id, *plan).ok());
+    ASSERT_TRUE(all[newcomer].enter(records[0].peer.id, *plan, branch).ok());
   }
   void expect_same_plan(std::initializer_list<std::size_t> members) {
     const auto& first = all[*members.begin()].next();
@@ -116,6 +117,8 @@ TEST_F(OpenGroup, SurvivorsGoOnWithoutWhoeverWasLost) {
 
 TEST_F(OpenGroup, WithoutItsLeaderTheNextMemberLeads) {
   form(3);
+  for (std::size_t i : {0U, 1U, 2U})
+    EXPECT_TRUE(all[i].advance(member_set::first(3)));
   for (std::size_t i : {1U, 2U})
     EXPECT_TRUE(all[i].advance(members_of({1, 2})));
   expect_same_plan({1, 2});
@@ -128,14 +131,34 @@ TEST_F(OpenGroup, AClientNeverLeadsAndNeverReduces) {
   auto client = records[1];
   client.mode = member_mode::client;
   open_group joins{client, terms(), {}};
-  all[0].found(epoch_id{0}, seed());
-  ASSERT_EQ(all[0].apply({client, sha256("schema"), {}}), ec::none);
+  all[0].found(epoch_id{0}, branch, seed());
+  ASSERT_EQ(all[0].apply({client, sha256("schema"), branch, {}}), ec::none);
   auto plan = all[0].admit();
   ASSERT_TRUE(plan);
-  ASSERT_TRUE(joins.enter(records[0].peer.id, *plan).ok());
+  ASSERT_TRUE(joins.enter(records[0].peer.id, *plan, branch).ok());
   EXPECT_EQ(plan->shares[1], 0U);
-  EXPECT_FALSE(joins.advance(members_of({1}))) << "nobody is left that others could reach";
-  EXPECT_FALSE(joins.is_member());
+  EXPECT_TRUE(joins.advance(members_of({1}))) << "alone it needs nobody";
+  EXPECT_EQ(joins.next().members.size(), 1U);
+  EXPECT_EQ(joins.next().shares[0], elements);
+}
+
+TEST_F(OpenGroup, ClientsAloneAreNoGroup) {
+  open_group lead{records[0], terms(), {}};
+  lead.found(epoch_id{0}, branch, seed());
+  std::vector<open_group> clients;
+  for (std::size_t i : {1U, 2U}) {
+    auto client = records[i];
+    client.mode = member_mode::client;
+    clients.emplace_back(client, terms(), member_bandwidth{});
+    ASSERT_EQ(lead.apply({client, sha256("schema"), branch, {}}), ec::none);
+  }
+  auto plan = lead.admit();
+  ASSERT_TRUE(plan);
+  for (auto& client : clients) {
+    ASSERT_TRUE(client.enter(records[0].peer.id, *plan, branch).ok());
+    EXPECT_FALSE(client.advance(members_of({1, 2}))) << "nobody is left that both can reach";
+    EXPECT_FALSE(client.is_member());
+  }
 }
 
 TEST_F(OpenGroup, SaysWhyItDoesNotLetSomebodyIn) {
@@ -143,7 +166,7 @@ TEST_F(OpenGroup, SaysWhyItDoesNotLetSomebodyIn) {
   auto small = terms();
   small.members_max = 2;
   open_group group{records[0], small, {}};
-  group.found(epoch_id{0}, seed());
+  group.found(epoch_id{0}, branch, seed());
   auto foreign = applicant(1);
   foreign.schema = sha256("another model");
   EXPECT_EQ(group.apply(foreign), ec::schema_mismatch);
@@ -214,8 +237,53 @@ TEST_F(OpenGroup, NewcomersDoNotMakeAMajority) {
   for (std::size_t i : {3U, 4U, 5U}) // three newcomers beside three members
     ASSERT_EQ(all[0].apply(applicant(i)), ec::none);
   ASSERT_TRUE(all[0].admit());
-  EXPECT_TRUE(all[0].keeps_majority(members_of({0, 1})));
-  EXPECT_FALSE(all[0].keeps_majority(members_of({0, 3, 4, 5})));
+  EXPECT_TRUE(keeps_majority(all[0].next(), members_of({0, 1})));
+  EXPECT_FALSE(keeps_majority(all[0].next(), members_of({0, 3, 4, 5})));
+}
+
+// A member that comes again may have decided the epoch with others before.
+TEST_F(OpenGroup, AMemberThatCameAgainIsMissedByTheMajorityAndDoesNotMakeOne) {
+  form(3);
+  for (std::size_t i = 0; i < 3; ++i)
+    EXPECT_TRUE(all[i].advance(member_set::first(3)));
+  auto before = all[0].branch();
+  ASSERT_EQ(all[0].apply(applicant(1)), ec::none);
+  ASSERT_TRUE(all[0].admit());
+  EXPECT_EQ(all[0].next().gathered[1], returned_mark);
+  EXPECT_FALSE(keeps_majority(all[0].next(), members_of({0, 1})));
+  EXPECT_TRUE(keeps_majority(all[0].next(), members_of({0, 1, 2})));
+  EXPECT_TRUE(all[0].advance(members_of({0, 1})));
+  EXPECT_NE(all[0].branch(), before);
+}
+
+TEST_F(OpenGroup, ANewcomerThatAsksAgainIsStillOne) {
+  form(1);
+  ASSERT_EQ(all[0].apply(applicant(1)), ec::none);
+  ASSERT_TRUE(all[0].admit());
+  ASSERT_EQ(all[0].apply(applicant(1)), ec::none);
+  ASSERT_TRUE(all[0].admit());
+  EXPECT_EQ(all[0].next().gathered[1], newcomer_mark);
+}
+
+TEST_F(OpenGroup, WhoWantsAnotherHistoryIsSentAway) {
+  form(2);
+  auto other = applicant(4);
+  other.branch = sha256("another branch");
+  EXPECT_EQ(all[0].apply(other), ec::wrong_run);
+}
+
+TEST_F(OpenGroup, AMinorityGoesOnUnderTheSameNewNameOnAllItsMembers) {
+  form(5);
+  for (std::size_t i = 0; i < 5; ++i)
+    EXPECT_TRUE(all[i].advance(member_set::first(5)));
+  auto round = all[0].next().id;
+  for (std::size_t i : {3U, 4U})
+    EXPECT_TRUE(all[i].advance(members_of({3, 4})));
+  for (std::size_t i : {0U, 1U, 2U})
+    EXPECT_TRUE(all[i].advance(members_of({0, 1, 2})));
+  EXPECT_EQ(all[0].branch(), branch);
+  EXPECT_EQ(all[3].branch(), forked(branch, round));
+  EXPECT_EQ(all[4].branch(), all[3].branch());
 }
 
 TEST_F(OpenGroup, WorkIsPartitionedAnewWhenABandwidthChanges) {
@@ -237,14 +305,16 @@ TEST_F(OpenGroup, MembersAgreeWhateverHappens) {
     for (auto& g : swarm)
       g.leave();
     std::vector<std::size_t> in{0};
-    swarm[0].found(epoch_id{0}, seed_of(seed));
+    swarm[0].found(epoch_id{0}, branch, seed_of(seed));
     for (int round = 0; round < 30; ++round) {
       auto leader = position_of(in, swarm[in[0]].next().members.front().peer.id);
       if (random.below(2) == 0 && in.size() < swarm.size()) {
         std::size_t who = 0;
         while (std::find(in.begin(), in.end(), who) != in.end())
           ++who;
-        ASSERT_EQ(swarm[leader].apply(applicant(who)), ec::none);
+        auto asks = applicant(who);
+        asks.branch = swarm[leader].branch();
+        ASSERT_EQ(swarm[leader].apply(asks), ec::none);
         auto replaced = swarm[leader].next().id;
         auto plan = swarm[leader].admit();
         ASSERT_TRUE(plan);
@@ -253,7 +323,7 @@ TEST_F(OpenGroup, MembersAgreeWhateverHappens) {
             auto taken = swarm[i].on_plan(records[leader].peer.id, replaced, *plan);
             ASSERT_TRUE(taken.ok() && *taken);
           }
-        ASSERT_TRUE(swarm[who].enter(records[leader].peer.id, *plan).ok());
+        ASSERT_TRUE(swarm[who].enter(records[leader].peer.id, *plan, swarm[leader].branch()).ok());
         in.push_back(who);
       }
       member_set stayed;
@@ -276,6 +346,7 @@ TEST_F(OpenGroup, MembersAgreeWhateverHappens) {
       in = left;
       for (auto i : in) {
         ASSERT_EQ(swarm[i].next(), swarm[in[0]].next());
+        ASSERT_EQ(swarm[i].branch(), swarm[in[0]].branch());
         ASSERT_TRUE(validate_plan(swarm[i].next()).ok());
       }
     }

@@ -69,6 +69,15 @@ TEST_F(Collaborative, BeginsAtOnceWhenAnotherMemberHasCalled) {
   EXPECT_THAT(made(), ElementsAre(begin, await));
 }
 
+// It tried with another group, of another history, whose epoch had the same number.
+TEST_F(Collaborative, AnswersACallAlsoForAnEpochThatItHasTried) {
+  now.own_samples = 0;
+  now.lanes[0].last_epoch = now.epochs_done;
+  EXPECT_THAT(made(), ElementsAre(hold));
+  now.round_called = true;
+  EXPECT_THAT(made(), ElementsAre(begin, await));
+}
+
 TEST_F(Collaborative, NeverWaitsForAPass) {
   now.pass_running = true;
   EXPECT_THAT(made(), IsEmpty()); // no second pass beside it

@@ -67,6 +67,21 @@ TEST_F(TrainedModel, AStateIsTakenWholeWithItsHistory) {
   EXPECT_EQ(image_of(joiner), image_of(donor));
 }
 
+TEST_F(TrainedModel, AStateOfAnotherHistoryOrOfAnEpochThatCannotBeChangesNothing) {
+  trained_model donor{make()};
+  for (std::uint64_t k = 1; k <= 3; ++k)
+    donor.step(gradient, 0.1, line(k));
+  auto image = image_of(donor);
+  trained_model joiner{make({.init_seed = 99})};
+  auto before = image_of(joiner);
+  EXPECT_EQ(joiner.load(as_byte_span(image), {sha256("other"), epoch_id{9}}).error().code,
+            ec::wrong_run);
+  EXPECT_EQ(joiner.load(as_byte_span(image), {sha256("branch"), epoch_id{2}}).error().code,
+            ec::epoch_mismatch);
+  EXPECT_EQ(image_of(joiner), before);
+  EXPECT_TRUE(joiner.load(as_byte_span(image), {sha256("branch"), epoch_id{3}}).ok());
+}
+
 TEST_F(TrainedModel, AStateThatIsForeignOrDamagedChangesNothing) {
   trained_model foreign{make({.parameters = 5})};
   foreign.step(std::vector<float>(5, 0.5F), 0.1, line(9));

@@ -1,0 +1,47 @@
+#include "runtime/training/founding.hpp"
+
+#include <algorithm>
+
+namespace waggle {
+
+namespace {
+
+/// Peers were reached, and none of them trains: how long one of them gets to begin.
+constexpr milliseconds alone_among_nodes{3'000};
+
+founding wait_for(std::string what) {
+  return {false, std::move(what), false};
+}
+
+} // namespace
+
+founding decide_founding(const founding_situation& now) {
+  const founding go{true, {}, false};
+  if (now.client && !now.reducer_connected && now.waited < now.join_timeout)
+    return wait_for(
+      "a peer of the run that others can reach: clients reach each other only through "
+      "one, a trainer without --client-mode or a `waggle node`");
+  if (now.lost_group) {
+    if (!now.continue_on_split)
+      return wait_for("most of the group, which cannot be reached (on-split is pause)");
+    return now.waited < now.split_grace ? wait_for("most of the group, which cannot be reached")
+                                        : go;
+  }
+  if (now.join_timeout == milliseconds{0} || !now.addresses_known) // the run's first peer
+    return !now.connected || now.waited >= now.settle_time
+             ? go
+             : wait_for("the peers that were reached to say whether they train");
+  if (now.trainers_heard)
+    return now.waited >= now.settle_time
+             ? go
+             : wait_for("the others that begin to say how far they are");
+  if (now.connected)
+    return now.waited >= std::min(now.join_timeout, alone_among_nodes)
+             ? go
+             : wait_for("a peer that trains: those reached do not");
+  if (now.waited >= now.join_timeout && (now.has_work || now.may_start_alone))
+    return {true, {}, true};
+  return wait_for("any peer of the run: none of the addresses answers");
+}
+
+} // namespace waggle

@@ -1,0 +1,90 @@
+#include "runtime/training/run_position.hpp"
+
+#include "runtime/core/check.hpp"
+
+namespace waggle {
+
+void run_position::begin(const history& line, epoch_id epoch) {
+  line_ = line;
+  epoch_ = epoch;
+  held_ = {line, epoch};
+  in_step_ = true;
+}
+
+void run_position::found(const history& line) {
+  line_ = line;
+  held_ = {line_, epoch_};
+}
+
+void run_position::enter(const digest& branch, std::uint64_t work, epoch_id epoch) {
+  in_step_ = !branch.is_zero() && held_.line.branch == branch && held_.epoch == epoch;
+  if (in_step_)
+    return;
+  line_ = {branch, {}, {}, work};
+  epoch_ = epoch;
+  missed_.clear();
+  loaded_.reset();
+}
+
+void run_position::leave() {
+  line_ = held_.line;
+  epoch_ = held_.epoch;
+  in_step_ = true;
+  missed_.clear();
+  loaded_.reset();
+}
+
+void run_position::distrust() {
+  held_.line = {};
+  leave();
+}
+
+run_position::outcome run_position::end_epoch(missed_update update) {
+  WAGGLE_CHECK(update.epoch == epoch_, std::to_string(update.epoch.value()));
+  line_ = update.after(line_);
+  epoch_ = epoch_.next();
+  if (in_step_) {
+    held_ = {line_, epoch_};
+    outcome out;
+    out.apply.push_back({std::move(update), line_});
+    return out;
+  }
+  if (!missed_.add(std::move(update)))
+    return {{}, trouble::no_room, false};
+  return catch_up();
+}
+
+run_position::outcome run_position::take_state(const history& line, epoch_id epoch) {
+  held_ = {line, epoch};
+  if (in_step_) { // we are in no group, or need none of it any more
+    line_ = line;
+    epoch_ = epoch;
+    return {};
+  }
+  loaded_ = held_;
+  return catch_up();
+}
+
+/// Applies what the group did since the state that was loaded.
+run_position::outcome run_position::catch_up() {
+  if (!loaded_ || loaded_->epoch > epoch_)
+    return {}; // the donor was ahead: the rounds until then end without us
+  auto from = *std::exchange(loaded_, std::nullopt);
+  auto updates = missed_.take(from.epoch, epoch_);
+  outcome out;
+  auto line = from.line;
+  if (updates)
+    for (auto& update : *updates) {
+      line = update.after(line);
+      out.apply.push_back({std::move(update), line});
+    }
+  if (!updates || line.branch != line_.branch)
+    return {{}, trouble::gap, false};
+  line_ = line;
+  held_ = {line_, epoch_};
+  in_step_ = true;
+  out.caught_up = true;
+  return out;
+}
+
+} // namespace waggle

@@ -1,0 +1,99 @@
+#include "runtime/training/founding.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace waggle {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// A peer with initial peers, that has reached nobody yet.
+founding_situation looking() {
+  founding_situation s;
+  s.join_timeout = milliseconds{15'000};
+  s.settle_time = milliseconds{500};
+  s.split_grace = milliseconds{1'500};
+  return s;
+}
+
+TEST(Founding, TheRunsFirstPeerBeginsAtOnce) {
+  auto s = looking();
+  s.join_timeout = milliseconds{0};
+  EXPECT_TRUE(decide_founding(s).now);
+  s = looking();
+  s.addresses_known = false;
+  EXPECT_TRUE(decide_founding(s).now);
+  s.connected = true; // somebody came: does it train?
+  EXPECT_FALSE(decide_founding(s).now);
+  s.waited = s.settle_time;
+  EXPECT_TRUE(decide_founding(s).now);
+}
+
+TEST(Founding, WhoReachesNobodyLooksAsLongAsItWasToldAndSaysSo) {
+  auto s = looking();
+  s.waited = milliseconds{14'999};
+  auto before = decide_founding(s);
+  EXPECT_FALSE(before.now);
+  EXPECT_THAT(before.waiting_for, HasSubstr("none of the addresses answers"));
+  s.waited = s.join_timeout;
+  auto after = decide_founding(s);
+  EXPECT_TRUE(after.now);
+  EXPECT_TRUE(after.alone_after_looking);
+}
+
+TEST(Founding, WithoutLeaveToStartAloneOnlyAStateOfTheRunGoesOnAlone) {
+  auto s = looking();
+  s.may_start_alone = false;
+  s.waited = milliseconds{1'000'000};
+  EXPECT_FALSE(decide_founding(s).now);
+  s.has_work = true;
+  EXPECT_TRUE(decide_founding(s).now);
+}
+
+TEST(Founding, TrainersThatWereHeardAreGivenTimeToSayMore) {
+  auto s = looking();
+  s.connected = s.trainers_heard = true;
+  EXPECT_FALSE(decide_founding(s).now);
+  s.waited = s.settle_time;
+  EXPECT_TRUE(decide_founding(s).now);
+}
+
+TEST(Founding, NodesThatDoNotTrainAreNotWaitedForLong) {
+  auto s = looking();
+  s.connected = true;
+  s.waited = milliseconds{2'999};
+  EXPECT_FALSE(decide_founding(s).now);
+  s.waited = milliseconds{3'000};
+  EXPECT_TRUE(decide_founding(s).now);
+}
+
+TEST(Founding, ALostGroupIsLookedForAndThenTheOperatorDecides) {
+  auto s = looking();
+  s.lost_group = true;
+  EXPECT_FALSE(decide_founding(s).now);
+  s.waited = s.split_grace;
+  EXPECT_TRUE(decide_founding(s).now);
+  s.continue_on_split = false;
+  s.waited = milliseconds{1'000'000};
+  auto paused = decide_founding(s);
+  EXPECT_FALSE(paused.now);
+  EXPECT_THAT(paused.waiting_for, HasSubstr("on-split is pause"));
+}
+
+TEST(Founding, AClientWaitsForSomebodyWhoReducesForIt) {
+  auto s = looking();
+  s.client = s.connected = true;
+  s.waited = milliseconds{10'000};
+  auto alone = decide_founding(s);
+  EXPECT_FALSE(alone.now);
+  EXPECT_THAT(alone.waiting_for, HasSubstr("clients reach each other only through"));
+  s.reducer_connected = true;
+  EXPECT_TRUE(decide_founding(s).now);
+  s.reducer_connected = false;
+  s.waited = s.join_timeout;
+  EXPECT_TRUE(decide_founding(s).now);
+}
+
+} // namespace
+} // namespace waggle

@@ -1,0 +1,173 @@
+#include "runtime/training/run_position.hpp"
+
+#include <gtest/gtest.h>
+
+#include "runtime/crypto/digest.hpp"
+
+namespace waggle {
+namespace {
+
+using trouble = run_position::trouble;
+
+struct RunPosition : ::testing::Test {
+  static constexpr std::size_t values = 10;
+  run_position at{5 * values * sizeof(float)}; // room for five updates
+  digest branch = sha256("branch");
+  history line{branch, {}, {}, 100};
+
+  missed_update update(std::uint64_t epoch, digest of) const {
+    return {epoch_id{epoch}, std::make_shared<float_vector>(values), 0.1, 7, of};
+  }
+  missed_update update(std::uint64_t epoch) const { return update(epoch, branch); }
+};
+
+TEST_F(RunPosition, BeginsInStepWithWhatTheModelHolds) {
+  at.begin(line, epoch_id{4});
+  EXPECT_TRUE(at.in_step());
+  EXPECT_EQ(at.line(), line);
+  EXPECT_EQ(at.epoch(), epoch_id{4});
+  EXPECT_EQ(at.held_epoch(), epoch_id{4});
+}
+
+TEST_F(RunPosition, InStepEveryEpochIsAppliedAtOnce) {
+  at.begin(line, epoch_id{4});
+  auto out = at.end_epoch(update(4));
+  ASSERT_EQ(out.apply.size(), 1U);
+  EXPECT_EQ(out.apply[0].after, at.line());
+  EXPECT_EQ(at.line().work, 107U);
+  EXPECT_EQ(at.epoch(), epoch_id{5});
+  EXPECT_EQ(at.held_epoch(), epoch_id{5});
+  EXPECT_FALSE(out.caught_up);
+}
+
+TEST_F(RunPosition, EntersInStepOnlyAtTheSameEpochOfTheSameBranch) {
+  at.begin(line, epoch_id{4});
+  at.enter(branch, 200, epoch_id{4});
+  EXPECT_TRUE(at.in_step());
+  EXPECT_EQ(at.line(), line) << "what we know of it ourselves";
+  at.enter(branch, 200, epoch_id{5});
+  EXPECT_FALSE(at.in_step());
+  EXPECT_EQ(at.held_epoch(), epoch_id{4});
+  at.leave();
+  at.enter(sha256("other"), 200, epoch_id{4});
+  EXPECT_FALSE(at.in_step());
+}
+
+TEST_F(RunPosition, WithoutAStateOfAnyRunNothingIsInStep) {
+  at.begin({}, epoch_id{0});
+  at.enter({}, 0, epoch_id{0});
+  EXPECT_FALSE(at.in_step());
+}
+
+TEST_F(RunPosition, WhatTheGroupDoesWhileTheStateIsDownloadedIsAppliedToIt) {
+  at.begin({}, epoch_id{0});
+  at.enter(branch, 100, epoch_id{8});
+  EXPECT_EQ(at.first_kept(), epoch_id{8});
+  for (std::uint64_t epoch : {8U, 9U, 10U})
+    EXPECT_TRUE(at.end_epoch(update(epoch)).apply.empty());
+  EXPECT_EQ(at.epoch(), epoch_id{11});
+  EXPECT_EQ(at.first_kept(), epoch_id{8});
+  EXPECT_EQ(at.held_epoch(), epoch_id{0});
+  auto out = at.take_state({branch, {}, {}, 107}, epoch_id{9});
+  EXPECT_TRUE(out.caught_up);
+  ASSERT_EQ(out.apply.size(), 2U);
+  EXPECT_EQ(out.apply[0].update.epoch, epoch_id{9});
+  EXPECT_EQ(out.apply[1].after.work, 121U);
+  EXPECT_TRUE(at.in_step());
+  EXPECT_EQ(at.held_epoch(), epoch_id{11});
+  EXPECT_EQ(at.line().work, 121U);
+}
+
+TEST_F(RunPosition, ADonorThatIsAheadIsWaitedFor) {
+  at.begin({}, epoch_id{0});
+  at.enter(branch, 100, epoch_id{8});
+  auto out = at.take_state({branch, {}, {}, 107}, epoch_id{9});
+  EXPECT_TRUE(out.apply.empty());
+  EXPECT_TRUE(at.waits_for_group());
+  EXPECT_FALSE(at.in_step());
+  out = at.end_epoch(update(8));
+  EXPECT_TRUE(out.caught_up);
+  EXPECT_TRUE(out.apply.empty());
+  EXPECT_FALSE(at.waits_for_group());
+  EXPECT_EQ(at.held_epoch(), epoch_id{9});
+}
+
+TEST_F(RunPosition, LeavingGoesBackToWhatTheModelHolds) {
+  at.begin(line, epoch_id{4});
+  at.enter(branch, 200, epoch_id{8});
+  at.end_epoch(update(8));
+  at.leave();
+  EXPECT_TRUE(at.in_step());
+  EXPECT_EQ(at.line(), line);
+  EXPECT_EQ(at.epoch(), epoch_id{4});
+}
+
+TEST_F(RunPosition, AStateThatCameTooLateForItsGroupIsHeldAllTheSame) {
+  at.begin(line, epoch_id{4});
+  at.enter(branch, 200, epoch_id{8});
+  at.leave();
+  EXPECT_TRUE(at.take_state({branch, {}, {}, 150}, epoch_id{8}).apply.empty());
+  EXPECT_EQ(at.epoch(), epoch_id{8});
+  at.enter(branch, 200, epoch_id{8});
+  EXPECT_TRUE(at.in_step());
+}
+
+TEST_F(RunPosition, AStateThatIsTooOldLeavesAGap) {
+  at.begin({}, epoch_id{0});
+  at.enter(branch, 100, epoch_id{8});
+  at.end_epoch(update(8));
+  auto out = at.take_state({branch, {}, {}, 50}, epoch_id{7});
+  EXPECT_EQ(out.what, trouble::gap);
+  EXPECT_FALSE(at.in_step());
+}
+
+// The group forked after the donor's snapshot of a later epoch was taken on the old branch.
+TEST_F(RunPosition, AStateOfTheBranchThatTheGroupHasLeftIsNoUse) {
+  at.begin({}, epoch_id{0});
+  at.enter(branch, 100, epoch_id{8});
+  at.take_state({branch, {}, {}, 107}, epoch_id{9}); // ahead
+  auto out = at.end_epoch(update(8, sha256("fork")));
+  EXPECT_EQ(out.what, trouble::gap);
+  EXPECT_FALSE(at.in_step());
+  EXPECT_EQ(at.line().branch, sha256("fork"));
+}
+
+TEST_F(RunPosition, AForkOnTheWayIsFollowed) {
+  at.begin({}, epoch_id{0});
+  at.enter(branch, 100, epoch_id{8});
+  at.end_epoch(update(8, sha256("fork")));
+  at.end_epoch(update(9, sha256("fork")));
+  auto out = at.take_state({branch, {}, {}, 100}, epoch_id{8});
+  EXPECT_TRUE(out.caught_up);
+  EXPECT_EQ(at.line().branch, sha256("fork"));
+  EXPECT_EQ(at.line().parent, branch);
+  EXPECT_EQ(at.line().forked_at, epoch_id{8});
+}
+
+TEST_F(RunPosition, WithoutRoomForAnotherUpdateAllAreForgotten) {
+  at.begin({}, epoch_id{0});
+  at.enter(branch, 100, epoch_id{8});
+  for (std::uint64_t epoch = 8; epoch < 13; ++epoch)
+    EXPECT_EQ(at.end_epoch(update(epoch)).what, trouble::none);
+  EXPECT_EQ(at.end_epoch(update(13)).what, trouble::no_room);
+  EXPECT_EQ(at.kept_bytes(), 0U);
+  EXPECT_EQ(at.first_kept(), epoch_id{14});
+}
+
+TEST_F(RunPosition, WhatIsDistrustedIsNoStateOfAnyBranch) {
+  at.begin(line, epoch_id{4});
+  at.distrust();
+  EXPECT_TRUE(at.line().branch.is_zero());
+  EXPECT_EQ(at.line().work, 0U);
+  at.enter(branch, 200, epoch_id{4});
+  EXPECT_FALSE(at.in_step());
+}
+
+TEST_F(RunPosition, WorkThatOthersMadeUpDoesNotWrapAround) {
+  at.begin({branch, {}, {}, ~std::uint64_t{0} - 3}, epoch_id{4});
+  at.end_epoch(update(4));
+  EXPECT_EQ(at.line().work, ~std::uint64_t{0});
+}
+
+} // namespace
+} // namespace waggle
