@@ -51,7 +51,7 @@ const training_status& trainer::current_status() {
   s.target_batch_size = config_.target_batch_size;
   s.loss = losses_.smoothed();
   s.first_loss = losses_.of_first_epoch();
-  s.line = at_.line();
+  s.line = at_.in_step() ? at_.line() : at_.held_line();
   s.group_size = place_ == place::member ? static_cast<std::uint32_t>(group_.members.size()) : 0;
   s.provisional = provisional_;
   s.peers_behind = 0;
