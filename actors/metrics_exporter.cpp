@@ -78,6 +78,11 @@ json status_document(const metrics_exporter_state& st, const node_context& ctx,
   doc["group_size"] = t ? t->group_size : 0;
   doc["provisional"] = t && t->provisional;
   doc["waiting_for"] = t && !t->waiting_for.empty() ? json(t->waiting_for) : json(nullptr);
+  doc["notice"] = t && !t->notice.empty() ? json(t->notice) : json(nullptr);
+  doc["histories"] = t ? t->histories : 0; // that live peers train
+  doc["differing_peers"] = t ? t->differing_peers : 0;
+  doc["first_round_seconds"] =
+    t && t->first_round_seconds > 0 ? json(t->first_round_seconds) : json(nullptr);
   doc["last_outcome"] = t ? t->last_outcome : "";
   doc["parameters"] =
     t && !t->parameters.is_zero() ? json(to_string(t->parameters)) : json(nullptr);

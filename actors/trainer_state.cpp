@@ -171,6 +171,7 @@ bool trainer::differs_from_most() {
       || model_parameters_.is_zero())
     return false;
   std::map<digest, std::size_t> holders{{model_parameters_, 1}};
+  std::uint32_t compared = 0;
   std::uint32_t others = 0;
   for (const auto& peer : view_.peers) {
     if (!connected_.contains(peer.who.id) || peer.epoch != model_epoch_
@@ -178,6 +179,7 @@ bool trainer::differs_from_most() {
         || peer.parameters.is_zero())
       continue;
     ++holders[peer.parameters];
+    ++compared;
     others += peer.parameters != model_parameters_ ? 1 : 0;
   }
   if (others != differing_) {
@@ -187,10 +189,15 @@ bool trainer::differs_from_most() {
       ctx_.log->error("{} peers hold other parameters than we at epoch {} of history {}", others,
                       model_epoch_.value(), short_name(at_.line().branch));
   }
+  if (compared > 0 && std::exchange(compared_, model_epoch_) != model_epoch_)
+    ctx_.metrics->count_state_hash_check(others == 0 ? "equal" : "majority_unknown");
   auto most = std::max_element(holders.begin(), holders.end(), [](const auto& a, const auto& b) {
     return a.second != b.second ? a.second < b.second : b.first < a.first;
   });
-  return most->first != model_parameters_;
+  if (most->first == model_parameters_)
+    return false;
+  ctx_.metrics->count_state_hash_check("minority");
+  return true;
 }
 
 caf::result<state_snapshot> trainer::snapshot(const get_state_snapshot& wanted) {
