@@ -1,21 +1,14 @@
 #include "runtime/averaging/open_group.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include "runtime/averaging/round_protocol.hpp"
+#include "runtime/core/byte_io.hpp"
 #include "runtime/crypto/digest.hpp"
 
 namespace waggle {
 
 namespace {
-
-std::array<std::byte, 8> little_endian(std::uint64_t number) {
-  std::array<std::byte, 8> bytes{};
-  for (std::size_t i = 0; i < bytes.size(); ++i)
-    bytes[i] = static_cast<std::byte>(number >> (8 * i));
-  return bytes;
-}
 
 round_id id_from(const digest& hash) {
   round_id id;

@@ -1,20 +1,13 @@
 #include "runtime/averaging/standing_group.hpp"
 
 #include <algorithm>
-#include <array>
 
+#include "runtime/core/byte_io.hpp"
 #include "runtime/crypto/digest.hpp"
 
 namespace waggle {
 
 namespace {
-
-std::array<std::byte, 8> little_endian(std::uint64_t number) {
-  std::array<std::byte, 8> bytes{};
-  for (std::size_t i = 0; i < bytes.size(); ++i)
-    bytes[i] = static_cast<std::byte>(number >> (8 * i));
-  return bytes;
-}
 
 round_id following(const round_id& last, epoch_id epoch, const division* how) {
   sha256_stream stream;

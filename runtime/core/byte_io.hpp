@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -13,6 +15,13 @@ namespace waggle {
 
 static_assert(std::endian::native == std::endian::little,
               "formats are little-endian; a big-endian machine needs byte swaps here");
+
+/// For hashes over numbers.
+inline std::array<std::byte, 8> little_endian(std::uint64_t number) {
+  std::array<std::byte, 8> bytes{};
+  std::memcpy(bytes.data(), &number, sizeof number);
+  return bytes;
+}
 
 /// Writes fixed-width little-endian fields one after another.
 class byte_writer {

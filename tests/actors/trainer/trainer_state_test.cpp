@@ -44,10 +44,7 @@ TEST_F(Trainer, ADamagedStateChangesNothingAndAnotherDonorIsAsked) {
     if (donor == first)
       image[60] = static_cast<char>(image[60] ^ 1);
   };
-  auto config = defaults();
-  config.join_timeout = 5s;
-  auto& joiner = add_started(config, toy_options{.init_seed = 99, .data_seed = 3});
-  spread();
+  auto& joiner = add_joiner();
   pass_until([&] { return !joiner.downloads.empty(); });
   ASSERT_FALSE(joiner.downloads[0].ok);
   EXPECT_EQ(joiner.downloads[0].why.code, ec::hash_mismatch);
@@ -93,10 +90,7 @@ TEST_F(Trainer, AStateOfAnotherHistoryChangesNothingAndAnotherDonorIsAsked) {
     state->line.branch = sha256("a fork");
     image = std::string{as_string_view(encode_state(*state).view())};
   };
-  auto config = defaults();
-  config.join_timeout = 5s;
-  auto& joiner = add_started(config, toy_options{.init_seed = 99, .data_seed = 3});
-  spread();
+  auto& joiner = add_joiner();
   pass_until([&] { return !joiner.downloads.empty(); });
   ASSERT_FALSE(joiner.downloads[0].ok);
   EXPECT_EQ(joiner.downloads[0].why.code, ec::wrong_run);
@@ -112,10 +106,7 @@ TEST_F(Trainer, AHistoryWhoseStateNobodyHoldsAnyMoreIsLeft) {
   spoil_state = [](std::size_t, std::string& image) {
     image[60] = static_cast<char>(image[60] ^ 1);
   };
-  auto config = defaults();
-  config.join_timeout = 1s;
-  auto& joiner = add_started(config, toy_options{.init_seed = 99, .data_seed = 3});
-  spread();
+  auto& joiner = add_joiner();
   pass_until([&] { return !joiner.downloads.empty(); });
   EXPECT_EQ(status_of(joiner).phase, trainer_phase::syncing);
   end(donor);

@@ -150,6 +150,15 @@ protected:
     return m;
   }
 
+  /// A newcomer with parameters of its own, which sees the others at once.
+  member& add_joiner() {
+    auto config = defaults();
+    config.join_timeout = 5s;
+    auto& m = add_started(config, toy_options{.init_seed = 99, .data_seed = members.size() + 1});
+    spread();
+    return m;
+  }
+
   static training_config defaults() {
     training_config config;
     config.target_batch_size = 32;
