@@ -79,15 +79,13 @@ step_outcome loop_port::offer(loop_model& model, std::span<const float> gradient
   WAGGLE_CHECK(gradient.size() == tensors_.parameter_count(), std::to_string(gradient.size()));
   guard lock{mutex_};
   account_.offered += step.samples;
+  account_.outdated += step.samples; // unless it is given, also if this throws
   auto before = changes_;
-  if (!serve_until_pass(lock, model, over)) {
-    account_.outdated += step.samples;
+  if (!serve_until_pass(lock, model, over))
     return step_outcome::finished;
-  }
-  if (changes_ != before) {
-    account_.outdated += step.samples;
+  if (changes_ != before)
     return changes_.loaded != before.loaded ? step_outcome::synced : step_outcome::dropped;
-  }
+  account_.outdated -= step.samples;
   account_.given += step.samples;
   if (step.finite) {
     accumulate(gradient, step.samples);

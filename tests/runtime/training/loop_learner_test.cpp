@@ -213,6 +213,7 @@ TEST_F(LoopLearner, WhatTheLookoutThrowsReachesTheLoop) {
   EXPECT_THROW(port->offer(model, std::vector<float>{1, 1}, {1, 4, true},
                            []() -> bool { throw std::runtime_error{"refused"}; }),
                std::runtime_error);
+  EXPECT_EQ(port->samples().outdated, 4u);
 }
 
 // -- the end --------------------------------------------------------------------------------------
