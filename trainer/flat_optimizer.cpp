@@ -15,15 +15,6 @@ flat_optimizer::flat_optimizer(const learner_config& config, const torch::Tensor
     statistics_.push_back(torch::zeros_like(like));
 }
 
-std::vector<std::pair<std::string, state_tensor::kind>> flat_optimizer::statistic_names() const {
-  using kind = state_tensor::kind;
-  if (rule_ != rule::sgd)
-    return {{"exp_avg", kind::statistic}, {"exp_avg_sq", kind::square}};
-  if (statistics_.empty())
-    return {};
-  return {{"momentum_buffer", kind::statistic}};
-}
-
 void flat_optimizer::step(torch::Tensor& parameters, const torch::Tensor& gradient, double lr) {
   torch::NoGradGuard guard;
   ++steps_;

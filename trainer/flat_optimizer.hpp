@@ -20,10 +20,9 @@ public:
 
   void step(torch::Tensor& parameters, const torch::Tensor& gradient, double lr);
 
-  /// None for plain SGD, momentum for SGD with it, first and second moment for Adam and AdamW.
+  /// None for plain SGD, momentum for SGD with it, first and second moment for Adam and AdamW: in
+  /// the order of `statistics_of` (state_schema.hpp).
   std::vector<torch::Tensor>& statistics() { return statistics_; }
-  /// As torch::optim calls them, in the same order.
-  [[nodiscard]] std::vector<std::pair<std::string, state_tensor::kind>> statistic_names() const;
   [[nodiscard]] std::uint64_t steps() const { return steps_; }
   void set_steps(std::uint64_t steps) { steps_ = steps; }
 

@@ -7,11 +7,10 @@
 
 #include <torch/torch.h>
 
-#include "runtime/core/byte_io.hpp"
-#include "runtime/crypto/digest.hpp"
 #include "trainer/compute_setup.hpp"
 #include "trainer/flat_optimizer.hpp"
 #include "trainer/models.hpp"
+#include "trainer/state_schema.hpp"
 
 namespace waggle {
 
@@ -27,7 +26,7 @@ public:
     optimizer_.emplace(config, flat_);
     accumulated_ = torch::zeros_like(flat_);
     tensors_ = name_tensors();
-    schema_ = describe();
+    schema_ = schema_of(tensors_, identity_of(config_), function_of(config_.model, config_.heads));
   }
 
   [[nodiscard]] const state_table& tensors() const override { return tensors_; }
@@ -115,16 +114,13 @@ private:
 
   /// Parameters as LibTorch names them; behind them the optimizer's, under its own names.
   [[nodiscard]] state_table name_tensors() const {
-    std::vector<state_tensor> all;
+    std::vector<state_tensor> parameters;
     for (const auto& item : model_->named_parameters()) {
       auto sizes = item.value().sizes();
-      all.push_back({item.key(), {sizes.begin(), sizes.end()}, state_tensor::kind::parameter});
+      parameters.push_back(
+        {item.key(), {sizes.begin(), sizes.end()}, state_tensor::kind::parameter});
     }
-    auto parameters = all;
-    for (const auto& [name, kind] : optimizer_->statistic_names())
-      for (const auto& p : parameters)
-        all.push_back({name + "/" + p.name, p.shape, kind});
-    return state_table{std::move(all)};
+    return table_of(std::move(parameters), identity_of(config_));
   }
 
   /// Where a tensor of the table lies. The blocks (parameters, each statistic) are alike.
@@ -134,21 +130,6 @@ private:
     const auto& flat = block == 0 ? flat_ : optimizer_->statistics()[block - 1];
     return flat.narrow(0, static_cast<std::int64_t>(within),
                        static_cast<std::int64_t>(tensors_[which].elements()));
-  }
-
-  [[nodiscard]] digest describe() const {
-    sha256_stream hash;
-    hash.add("waggle torch learner 1").add(config_.model).add("/").add(config_.optimizer);
-    byte_writer numbers;
-    numbers.put(config_.momentum).put(config_.beta1).put(config_.beta2).put(config_.epsilon);
-    numbers.put(config_.weight_decay).put(config_.heads).put(config_.context);
-    hash.add(numbers.text());
-    for (const auto& item : model_->named_parameters()) {
-      hash.add(item.key());
-      for (auto size : item.value().sizes())
-        hash.add("," + std::to_string(size));
-    }
-    return hash.finish();
   }
 
   static torch::Tensor view_of(std::span<float> values) {

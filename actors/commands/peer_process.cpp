@@ -205,6 +205,10 @@ result<started_node> peer_process::start(const node_config& config, bool joinabl
   return started;
 }
 
+std::optional<failure> peer_process::refused_by_all() const {
+  return impl_->watch ? impl_->watch->refused_by_all() : std::nullopt;
+}
+
 int peer_process::run_until_done(const started_node& peer, const std::function<bool()>& finished) {
   auto& p = *impl_;
   auto ended = std::make_shared<std::atomic<bool>>(false);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "actors/node.hpp"
@@ -33,6 +34,9 @@ public:
   /// Binds, starts the peer and prints the start-up block, whose last line others can join with
   /// verbatim; none if the peer is not `joinable`.
   [[nodiscard]] result<started_node> start(const node_config& config, bool joinable = true);
+
+  /// Why, if all initial peers refused the options of the peer that was started.
+  [[nodiscard]] std::optional<failure> refused_by_all() const;
 
   /// Returns when a signal came, --duration passed, `finished` says so, the peer ended by itself,
   /// or all its initial peers refused its options. Then ends the peer in order. Returns the

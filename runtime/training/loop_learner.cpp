@@ -1,0 +1,253 @@
+#include "runtime/training/loop_learner.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "runtime/core/check.hpp"
+
+namespace waggle {
+
+namespace {
+
+class loop_learner final : public learner {
+public:
+  explicit loop_learner(std::shared_ptr<loop_port> port) : port_(std::move(port)) {}
+
+  micro_step accumulate() override { return port_->pass(); }
+  void apply(std::span<const float> gradient, double lr) override {
+    port_->call(loop_port::effect::applied, [&](loop_model& m) { m.apply(gradient, lr); });
+  }
+  void read_tensor(std::size_t which, std::span<float> out) const override {
+    port_->call(loop_port::effect::none, [&](loop_model& m) { m.read_tensor(which, out); });
+  }
+  void write_tensor(std::size_t which, std::span<const float> values) override {
+    port_->call(loop_port::effect::loaded, [&](loop_model& m) { m.write_tensor(which, values); });
+  }
+  [[nodiscard]] std::uint64_t optimizer_steps() const override {
+    std::uint64_t steps = 0;
+    port_->call(loop_port::effect::none, [&](loop_model& m) { steps = m.optimizer_steps(); });
+    return steps;
+  }
+  void set_optimizer_steps(std::uint64_t steps) override {
+    port_->call(loop_port::effect::loaded, [&](loop_model& m) { m.set_optimizer_steps(steps); });
+  }
+
+  [[nodiscard]] const state_table& tensors() const override { return port_->tensors(); }
+  [[nodiscard]] digest schema() const override { return port_->schema(); }
+  std::uint64_t take_mean_gradient(std::span<float> out) override {
+    return port_->take_mean_gradient(out);
+  }
+  std::uint64_t drop_gradient() override { return port_->drop_gradient(); }
+  [[nodiscard]] std::uint64_t accumulated_samples() const override {
+    return port_->accumulated_samples();
+  }
+
+private:
+  std::shared_ptr<loop_port> port_;
+};
+
+} // namespace
+
+std::string_view to_string(step_outcome x) {
+  switch (x) {
+    case step_outcome::held:
+      return "held";
+    case step_outcome::stepped:
+      return "stepped";
+    case step_outcome::synced:
+      return "synced";
+    case step_outcome::dropped:
+      return "dropped";
+    case step_outcome::finished:
+      return "finished";
+  }
+  return "unknown";
+}
+
+loop_closed::loop_closed() : std::runtime_error("the training loop has ended") {}
+
+loop_port::loop_port(state_table tensors, digest schema)
+  : tensors_(std::move(tensors)), schema_(schema),
+    last_loss_(std::numeric_limits<double>::quiet_NaN()) {}
+
+// -- the loop's thread ----------------------------------------------------------------------------
+
+step_outcome loop_port::offer(loop_model& model, std::span<const float> gradient,
+                              const micro_step& step, const is_over& over) {
+  WAGGLE_CHECK(gradient.size() == tensors_.parameter_count(), std::to_string(gradient.size()));
+  guard lock{mutex_};
+  account_.offered += step.samples;
+  account_.outdated += step.samples; // unless it is given, also if this throws
+  auto before = changes_;
+  if (!serve_until_pass(lock, model, over))
+    return step_outcome::finished;
+  if (changes_ != before)
+    return changes_.loaded != before.loaded ? step_outcome::synced : step_outcome::dropped;
+  account_.outdated -= step.samples;
+  account_.given += step.samples;
+  if (step.finite) {
+    accumulate(gradient, step.samples);
+    last_loss_ = step.loss;
+  }
+  pass_wanted_ = false;
+  handed_ = step;
+  worker_.notify_one();
+  if (!serve_until_pass(lock, model, over))
+    return step_outcome::finished;
+  if (changes_.loaded != before.loaded)
+    return step_outcome::synced;
+  if (!step.finite)
+    return step_outcome::dropped;
+  return changes_ != before ? step_outcome::stepped : step_outcome::held;
+}
+
+/// False: there is nothing to wait for any more.
+bool loop_port::serve_until_pass(guard& lock, loop_model& model, const is_over& over) {
+  while (!closed_ && !ended_) {
+    if (task_ != nullptr) {
+      carry_out(lock, model);
+    } else if (pass_wanted_) {
+      return true;
+    } else if (!loop_.wait_for(lock, slice, [this] { return task_ != nullptr || pass_wanted_; })) {
+      lock.unlock();
+      bool is = over();
+      lock.lock();
+      if (is && task_ == nullptr && !pass_wanted_)
+        return false;
+    }
+  }
+  return false;
+}
+
+void loop_port::serve(loop_model& model, std::chrono::milliseconds look_every,
+                      const is_over& over) {
+  guard lock{mutex_};
+  ended_ = true;
+  worker_.notify_one();
+  while (!closed_) {
+    lock.unlock();
+    bool is = over();
+    lock.lock();
+    if (is)
+      return;
+    loop_.wait_for(lock, look_every, [this] { return task_ != nullptr; });
+    while (task_ != nullptr)
+      carry_out(lock, model);
+  }
+}
+
+void loop_port::carry_out(guard& lock, loop_model& model) {
+  auto& now = *std::exchange(task_, nullptr);
+  lock.unlock();
+  std::exception_ptr thrown;
+  try {
+    (*now.work)(model);
+  } catch (const std::exception& e) {
+    thrown = std::current_exception();
+    now.failed = e.what();
+  } catch (...) {
+    thrown = std::current_exception();
+    now.failed = "an unknown exception";
+  }
+  lock.lock();
+  if (now.what == effect::applied)
+    ++changes_.applied;
+  else if (now.what == effect::loaded)
+    ++changes_.loaded;
+  now.done = true;
+  worker_.notify_one();
+  if (thrown)
+    std::rethrow_exception(thrown);
+}
+
+void loop_port::close() {
+  guard lock{mutex_};
+  ended_ = closed_ = true;
+  worker_.notify_one();
+}
+
+loop_port::account loop_port::samples() const {
+  guard lock{mutex_};
+  return account_;
+}
+
+// -- the worker's thread --------------------------------------------------------------------------
+
+micro_step loop_port::pass() {
+  guard lock{mutex_};
+  if (!ended_) {
+    pass_wanted_ = true;
+    loop_.notify_one();
+    worker_.wait(lock, [this] { return handed_ || ended_; });
+  } else {
+    // Its trainer would ask again at once.
+    worker_.wait_for(lock, empty_pass_pause, [this] { return closed_; });
+  }
+  pass_wanted_ = false;
+  if (handed_)
+    return *std::exchange(handed_, std::nullopt);
+  return {last_loss_, 0, true}; // changes no mean of losses by much, and no sum of samples
+}
+
+void loop_port::call(effect what, const std::function<void(loop_model&)>& work) {
+  task own{what, &work, false, {}};
+  guard lock{mutex_};
+  if (closed_)
+    throw loop_closed{};
+  task_ = &own;
+  loop_.notify_one();
+  // Once it is begun it refers to this frame, so it has to end even if the port is closed.
+  worker_.wait(lock, [&] { return own.done || (closed_ && task_ == &own); });
+  if (!own.done) {
+    task_ = nullptr;
+    throw loop_closed{};
+  }
+  if (own.failed)
+    throw std::runtime_error{*own.failed};
+}
+
+// -- the accumulated gradient ---------------------------------------------------------------------
+
+/// A single gradient is kept as it is: scaled and divided again it would not be the same bits.
+void loop_port::accumulate(std::span<const float> gradient, std::uint64_t samples) {
+  std::lock_guard lock{accumulators_};
+  auto before = accumulated_samples_.load();
+  if (before == 0) {
+    sum_.assign(gradient.begin(), gradient.end());
+    single_ = true;
+  } else {
+    if (std::exchange(single_, false))
+      for (auto& v : sum_)
+        v *= static_cast<float>(before);
+    for (std::size_t i = 0; i < sum_.size(); ++i)
+      sum_[i] += gradient[i] * static_cast<float>(samples);
+  }
+  accumulated_samples_.store(before + samples);
+}
+
+std::uint64_t loop_port::take_mean_gradient(std::span<float> out) {
+  std::lock_guard lock{accumulators_};
+  auto samples = accumulated_samples_.exchange(0);
+  if (samples == 0) {
+    std::fill(out.begin(), out.end(), 0.0F);
+  } else if (single_) {
+    std::copy(sum_.begin(), sum_.end(), out.begin());
+  } else {
+    for (std::size_t i = 0; i < out.size(); ++i)
+      out[i] = sum_[i] / static_cast<float>(samples);
+  }
+  return samples;
+}
+
+std::uint64_t loop_port::drop_gradient() {
+  std::lock_guard lock{accumulators_};
+  return accumulated_samples_.exchange(0);
+}
+
+std::unique_ptr<learner> make_loop_learner(std::shared_ptr<loop_port> port) {
+  return std::make_unique<loop_learner>(std::move(port));
+}
+
+} // namespace waggle

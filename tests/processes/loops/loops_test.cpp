@@ -1,0 +1,276 @@
+// Training loops of users as peers: beside `waggle train`, and beside the loop that they came from.
+
+#include <regex>
+
+#include <gmock/gmock.h>
+
+#include "tests/processes/peer.hpp"
+
+namespace waggle::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// A run of the model that examples/bytes.hpp has, to its last update.
+constexpr std::uint64_t epochs = 200;
+constexpr std::uint64_t target = 64;
+constexpr std::uint64_t batch = 8;
+const std::vector<std::string> same_run{"--run-id",
+                                        "loops",
+                                        "--model",
+                                        "mlp",
+                                        "--layers",
+                                        "1",
+                                        "--width",
+                                        "32",
+                                        "--context",
+                                        "16",
+                                        "--target-batch-size",
+                                        std::to_string(target),
+                                        "--epochs",
+                                        std::to_string(epochs)};
+
+/// A program of examples/.
+class loop {
+public:
+  loop(const scratch_folder& folder, const std::string& name, std::vector<std::string> command)
+    : log_(folder.path() / (name + ".log")) {
+    auto started = child_process::start(command, log_);
+    if (started)
+      process_.emplace(std::move(*started));
+  }
+  [[nodiscard]] std::string log() const { return content_of(log_); }
+  [[nodiscard]] bool runs() { return !process_->ended().has_value(); }
+  std::optional<int> await_exit(std::chrono::seconds limit) {
+    if (!eventually([this] { return process_->ended().has_value(); }, limit))
+      return std::nullopt;
+    auto status = *process_->ended();
+    return WIFEXITED(status) ? std::optional{WEXITSTATUS(status)} : std::nullopt;
+  }
+  void signal(int number) { process_->signal(number); }
+
+private:
+  std::filesystem::path log_;
+  std::optional<child_process> process_;
+};
+
+/// The line with which a loop's peer ends.
+struct ending {
+  std::uint64_t epoch = 0;
+  bool last = false;
+  std::uint64_t offered = 0;
+  std::uint64_t used = 0;
+  std::uint64_t dropped = 0;
+  std::string parameters;
+};
+std::optional<ending> ending_in(const std::string& log) {
+  static const std::regex line{
+    "ended at epoch (\\d+)( \\(the last\\))?: (\\d+) samples offered, (\\d+) used, (\\d+) dropped; "
+    "\\d+ rounds; parameters ([0-9a-f]+)"};
+  std::smatch found;
+  if (!std::regex_search(log, found, line))
+    return std::nullopt;
+  return ending{std::stoull(found[1]), found[2].matched,      std::stoull(found[3]),
+                std::stoull(found[4]), std::stoull(found[5]), found[6]};
+}
+
+nlohmann::json status_of(const endpoint& where) {
+  auto answer = net::http_get(where, "/api/v1/status", 5s);
+  return answer ? nlohmann::json::parse(answer->body, nullptr, false) : nlohmann::json{};
+}
+
+class LoopsOfUsers : public ::testing::Test {
+protected:
+  std::unique_ptr<loop> start(const std::string& name, const std::string& through,
+                              std::vector<std::string> more = {}) const {
+    std::vector<std::string> command{WAGGLE_EXAMPLE_SWARM,
+                                     "--run",
+                                     "loops",
+                                     "--data-dir",
+                                     (folder.path() / name).string(),
+                                     "--steps",
+                                     "1000000",
+                                     "--target",
+                                     std::to_string(target),
+                                     "--epochs",
+                                     std::to_string(epochs),
+                                     "--batch",
+                                     std::to_string(batch)};
+    if (!through.empty())
+      command.insert(command.end(), {"--peer", through});
+    command.insert(command.end(), more.begin(), more.end());
+    return std::make_unique<loop>(folder, name, command);
+  }
+  std::unique_ptr<peer> train(std::vector<std::string> more) const {
+    std::vector<std::string> command{"train"};
+    command.insert(command.end(), same_run.begin(), same_run.end());
+    command.insert(command.end(), more.begin(), more.end());
+    return std::make_unique<peer>(folder, "train", command);
+  }
+  scratch_folder folder;
+};
+
+TEST_F(LoopsOfUsers, TwoLoopsAndWaggleTrainEndARunWithEqualParameters) {
+  // Slow enough alone that both loops find it at work.
+  auto first = train({"--step-interval", "30ms", "--micro-batch", "8", "--linger", "5m"});
+  auto where = first->await_address();
+  auto second = start("second", to_string(where), {"--seed", "2"});
+  auto third = start("third", to_string(where), {"--seed", "3"});
+  EXPECT_EQ(second->await_exit(150s), 0) << second->log() << first->log();
+  EXPECT_EQ(third->await_exit(60s), 0) << third->log() << first->log();
+  auto a = ending_in(second->log());
+  auto b = ending_in(third->log());
+  ASSERT_TRUE(a && b) << second->log() << third->log();
+  nlohmann::json ours;
+  ASSERT_TRUE(eventually([&] {
+    ours = status_of(where);
+    return ours.is_object() && ours.value("epoch", 0U) == epochs;
+  }))
+    << ours;
+
+  for (const auto& each : {*a, *b}) {
+    EXPECT_EQ(each.epoch, epochs);
+    EXPECT_TRUE(each.last);
+    EXPECT_EQ(each.parameters, ours["parameters"].get<std::string>());
+    EXPECT_GT(each.used, 0U);
+    EXPECT_EQ(each.offered, each.used + each.dropped);
+  }
+  // Every update has at least its target, and all samples in it are somebody's. Above it are at
+  // most the passes that each peer had under way.
+  auto used = a->used + b->used + ours["samples"]["used"].get<std::uint64_t>();
+  EXPECT_GT(ours["samples"]["used"].get<std::uint64_t>(), 0U);
+  EXPECT_GE(used, epochs * target) << ours;
+  EXPECT_LE(used, epochs * (target + 3 * 2 * batch)) << ours;
+  first->signal(SIGTERM);
+  EXPECT_EQ(first->await_exit(), 0) << first->log();
+}
+
+TEST_F(LoopsOfUsers, ALoopThatIsAnotherModelIsRefusedWithBothValues) {
+  auto first = train({"--weight-decay", "0.5"});
+  auto where = to_string(first->await_address());
+  auto second = start("second", where);
+  EXPECT_EQ(second->await_exit(60s), 1) << second->log();
+  EXPECT_THAT(second->log(), HasSubstr("refused by all initial peers: weight-decay is 0 here and "
+                                       "0.5 there"));
+}
+
+TEST_F(LoopsOfUsers, ALoopThatIsKilledLeavesTheOthersAtWork) {
+  auto first = train({"--step-interval", "20ms", "--micro-batch", "8", "--linger", "5m"});
+  auto where = first->await_address();
+  auto second = start("second", to_string(where));
+  ASSERT_TRUE(
+    eventually([&] { return second->log().find("in step at epoch") != std::string::npos; }))
+    << second->log();
+  second->signal(SIGKILL);
+  auto epoch = [&] {
+    auto now = status_of(where);
+    return now.is_object() ? now.value("epoch", std::uint64_t{0}) : 0;
+  };
+  auto then = epoch();
+  EXPECT_TRUE(eventually([&] { return epoch() >= std::min(then + 20, epochs); }, 150s))
+    << first->log();
+}
+
+TEST_F(LoopsOfUsers, ThePlainLoopRuns) {
+  loop plain{folder, "plain", {WAGGLE_EXAMPLE_PLAIN, "--steps", "300"}};
+  EXPECT_EQ(plain.await_exit(120s), 0) << plain.log();
+  EXPECT_THAT(plain.log(), HasSubstr("step 200: loss "));
+}
+
+// -- what a loop has to change --------------------------------------------------------------------
+
+/// Up to ';', '{' or '}', comments and spaces left out; for( … ; … ; … ) is one. `#include` lines
+/// are apart.
+struct source {
+  std::vector<std::string> statements;
+  std::vector<std::string> includes;
+};
+source read_source(const std::filesystem::path& file) {
+  source out;
+  std::ifstream in{file};
+  std::string code;
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with("#include"))
+      out.includes.push_back(line);
+    else
+      code += line.substr(0, line.find("//")) + " ";
+  }
+  std::string now;
+  int round = 0;
+  int braces = 0; // of an initializer
+  auto end = [&] {
+    if (!now.empty())
+      out.statements.push_back(std::exchange(now, {}));
+  };
+  for (std::size_t i = 0; i < code.size(); ++i) {
+    char c = code[i];
+    if (std::isspace(static_cast<unsigned char>(c)) != 0)
+      continue;
+    now += c;
+    round += c == '(' ? 1 : c == ')' ? -1 : 0;
+    if (c == '{' && round == 0) {
+      // A block follows ')' or "try" and a space; anything else is an initializer.
+      auto before = code.find_last_not_of(' ', i - 1);
+      bool block = code[before] == ')' || code.compare(before - 2, 3, "try") == 0;
+      if (!block)
+        ++braces;
+      else if (braces == 0)
+        end();
+    } else if (c == '}' && round == 0) {
+      if (braces > 0)
+        --braces;
+      else
+        end();
+    } else if (c == ';' && round == 0 && braces == 0) {
+      end();
+    }
+  }
+  end();
+  return out;
+}
+
+/// How many of the one list the longest common part leaves out, and how many of the other.
+std::pair<std::size_t, std::size_t> changed(const std::vector<std::string>& a,
+                                            const std::vector<std::string>& b) {
+  std::vector<std::vector<std::size_t>> common(a.size() + 1,
+                                               std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i < a.size(); ++i)
+    for (std::size_t j = 0; j < b.size(); ++j)
+      common[i + 1][j + 1] =
+        a[i] == b[j] ? common[i][j] + 1 : std::max(common[i][j + 1], common[i + 1][j]);
+  return {a.size() - common.back().back(), b.size() - common.back().back()};
+}
+
+TEST(Examples, TheLoopOfASwarmDiffersFromThePlainOneInThreeStatements) {
+  std::filesystem::path examples{WAGGLE_SOURCE_DIR "/examples"};
+  auto plain = read_source(examples / "plain.cpp");
+  auto swarm = read_source(examples / "swarm.cpp");
+  ASSERT_GT(plain.statements.size(), 12U);
+  auto [before, after] = changed(plain.statements, swarm.statements);
+  EXPECT_EQ(before, 2U);
+  EXPECT_EQ(after, 3U) << ::testing::PrintToString(swarm.statements);
+  EXPECT_EQ(changed(plain.includes, swarm.includes), (std::pair<std::size_t, std::size_t>{0, 1}));
+}
+
+/// Every line of the README's diff is a line of the file that it says.
+TEST(Examples, TheReadmeShowsTheDifferenceAsItIs) {
+  std::filesystem::path examples{WAGGLE_SOURCE_DIR "/examples"};
+  std::istringstream readme{content_of(examples / "README.md")};
+  auto plain = content_of(examples / "plain.cpp");
+  auto swarm = content_of(examples / "swarm.cpp");
+  bool inside = false;
+  std::size_t lines = 0;
+  for (std::string line; std::getline(readme, line);) {
+    if (line.starts_with("```")) {
+      inside = line == "```diff";
+    } else if (inside && (line.starts_with("+") || line.starts_with("-"))) {
+      const auto& file = line.front() == '+' ? swarm : plain;
+      EXPECT_NE(file.find("\n" + line.substr(1) + "\n"), std::string::npos) << line;
+      ++lines;
+    }
+  }
+  EXPECT_GT(lines, 10U);
+}
+
+} // namespace
+} // namespace waggle::testing

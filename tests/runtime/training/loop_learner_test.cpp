@@ -1,0 +1,268 @@
+// The loop's thread is the test's; the worker's is another one.
+
+#include "runtime/training/loop_learner.hpp"
+
+#include <cmath>
+#include <future>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/mean_gradient.hpp"
+
+namespace waggle {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::mean_gradient_of;
+
+/// Plain gradient descent on two values. Remembers who called.
+class small_model final : public loop_model {
+public:
+  void apply(std::span<const float> gradient, double lr) override {
+    see();
+    if (broken)
+      throw std::runtime_error{"out of memory"};
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] -= static_cast<float>(lr) * gradient[i];
+    ++steps;
+  }
+  void read_tensor(std::size_t, std::span<float> out) const override {
+    see();
+    std::copy(values.begin(), values.end(), out.begin());
+  }
+  void write_tensor(std::size_t, std::span<const float> from) override {
+    see();
+    values.assign(from.begin(), from.end());
+  }
+  [[nodiscard]] std::uint64_t optimizer_steps() const override { return steps; }
+  void set_optimizer_steps(std::uint64_t n) override { steps = n; }
+
+  std::vector<float> values{1, 2};
+  std::uint64_t steps = 0;
+  bool broken = false;
+  mutable std::vector<std::thread::id> callers;
+
+private:
+  void see() const { callers.push_back(std::this_thread::get_id()); }
+};
+
+state_table two_values() {
+  return state_table{{{"x", {2}, state_tensor::kind::parameter}}};
+}
+
+class LoopLearner : public ::testing::Test {
+protected:
+  ~LoopLearner() override {
+    port->close();
+    if (work.valid())
+      work.wait();
+    for (auto who : model.callers)
+      EXPECT_EQ(who, std::this_thread::get_id());
+  }
+
+  /// Has `body` run as the worker.
+  void worker(std::function<void(learner&)> body) {
+    work = std::async(std::launch::async, [this, body = std::move(body)] { body(*learns); });
+  }
+  void await_worker() {
+    ASSERT_EQ(work.wait_for(20s), std::future_status::ready);
+    work.get();
+  }
+  step_outcome offer(std::vector<float> gradient, std::uint64_t samples = 4, double loss = 1) {
+    return port->offer(model, gradient, {loss, samples, std::isfinite(loss)},
+                       [this] { return over.load(); });
+  }
+
+  small_model model;
+  std::shared_ptr<loop_port> port = std::make_shared<loop_port>(two_values(), digest{});
+  std::unique_ptr<learner> learns = make_loop_learner(port);
+  std::atomic<bool> over{false};
+  std::future<void> work;
+};
+
+TEST_F(LoopLearner, AGradientIsHeldUntilTheNextPassIsAskedFor) {
+  worker([](learner& l) {
+    auto first = l.accumulate();
+    EXPECT_EQ(first.samples, 4u);
+    EXPECT_EQ(first.loss, 1.0);
+    EXPECT_EQ(l.accumulated_samples(), 4u);
+    l.accumulate();
+  });
+  EXPECT_EQ(offer({1, 1}), step_outcome::held);
+  over = true;
+  EXPECT_EQ(offer({1, 1}), step_outcome::finished);
+  await_worker();
+  EXPECT_EQ(port->samples().given, 8u);
+}
+
+TEST_F(LoopLearner, TheLoopGoesOnFromTheUpdateThatItsGradientWasPartOf) {
+  worker([](learner& l) {
+    l.accumulate();
+    l.apply(mean_gradient_of(l), 0.5);
+    l.accumulate();
+  });
+  EXPECT_EQ(offer({2, 4}), step_outcome::stepped);
+  EXPECT_EQ(model.values, (std::vector<float>{0, 0}));
+  over = true;
+  EXPECT_EQ(offer({0, 0}), step_outcome::finished);
+  await_worker();
+}
+
+TEST_F(LoopLearner, TheFirstGradientIsDroppedIfTheRunsStateIsLoaded) {
+  worker([](learner& l) {
+    l.write_tensor(0, std::vector<float>{7, 8});
+    l.set_optimizer_steps(3);
+    l.accumulate();
+  });
+  EXPECT_EQ(offer({1, 1}), step_outcome::synced);
+  EXPECT_EQ(model.values, (std::vector<float>{7, 8}));
+  EXPECT_EQ(port->accumulated_samples(), 0u);
+  EXPECT_EQ(port->samples().outdated, 4u);
+  over = true;
+  EXPECT_EQ(offer({1, 1}), step_outcome::finished); // computed from the new state: it counts
+  EXPECT_EQ(port->samples().given, 4u);
+  await_worker();
+}
+
+TEST_F(LoopLearner, AGradientFromParametersThatWereUpdatedMeanwhileIsDropped) {
+  worker([](learner& l) {
+    l.apply(std::vector<float>{1, 1}, 1);
+    l.accumulate();
+  });
+  EXPECT_EQ(offer({1, 1}), step_outcome::dropped);
+  over = true;
+  offer({1, 1});
+  await_worker();
+}
+
+TEST_F(LoopLearner, ReadingChangesNothing) {
+  worker([](learner& l) {
+    (void)l.parameters_digest();
+    l.accumulate();
+    (void)l.save_state(0);
+    l.accumulate();
+  });
+  EXPECT_EQ(offer({1, 1}), step_outcome::held);
+  over = true;
+  offer({1, 1});
+  await_worker();
+}
+
+TEST_F(LoopLearner, NonFiniteGradientsAreToldAndNotAccumulated) {
+  worker([](learner& l) {
+    auto step = l.accumulate();
+    EXPECT_FALSE(step.finite);
+    EXPECT_EQ(step.samples, 4u);
+    EXPECT_EQ(l.accumulated_samples(), 0u);
+    l.accumulate();
+  });
+  EXPECT_EQ(offer({1, 1}, 4, std::nan("")), step_outcome::dropped);
+  over = true;
+  offer({1, 1});
+  await_worker();
+}
+
+TEST_F(LoopLearner, OneGradientComesBackBitByBitAndSeveralByTheirSamples) {
+  auto odd = std::vector<float>{0.1F, 1.0F / 3};
+  worker([odd](learner& l) {
+    l.accumulate();
+    EXPECT_EQ(mean_gradient_of(l), odd);
+    l.accumulate();
+    l.accumulate();
+    EXPECT_EQ(mean_gradient_of(l), (std::vector<float>{4, 7}));
+    EXPECT_EQ(mean_gradient_of(l), (std::vector<float>{0, 0}));
+    l.accumulate();
+    EXPECT_EQ(l.drop_gradient(), 3u);
+    EXPECT_EQ(l.drop_gradient(), 0u);
+    l.accumulate();
+  });
+  offer(odd, 7);
+  offer({1, 1}, 1);
+  offer({5, 9}, 3);
+  offer({1, 1}, 3);
+  over = true;
+  offer({0, 0}, 1);
+  await_worker();
+}
+
+TEST_F(LoopLearner, ALoopThatStopsCallingHoldsUpNobodyWhoTakesTheGradient) {
+  std::promise<void> handed;
+  worker([&](learner& l) {
+    l.accumulate();
+    handed.set_value();
+    l.accumulate(); // the loop never comes again
+  });
+  auto loop_again = std::thread{[&] { EXPECT_EQ(offer({2, 2}, 4), step_outcome::held); }};
+  handed.get_future().wait();
+  loop_again.join();
+  EXPECT_EQ(mean_gradient_of(*learns), (std::vector<float>{2, 2}));
+  EXPECT_EQ(learns->accumulated_samples(), 0u);
+}
+
+TEST_F(LoopLearner, WhatTheModelThrowsReachesBothSides) {
+  model.broken = true;
+  worker([](learner& l) {
+    EXPECT_THROW(l.apply(std::vector<float>{1, 1}, 1), std::runtime_error);
+  });
+  EXPECT_THROW(offer({1, 1}), std::runtime_error);
+  await_worker();
+}
+
+TEST_F(LoopLearner, WhatTheLookoutThrowsReachesTheLoop) {
+  EXPECT_THROW(port->offer(model, std::vector<float>{1, 1}, {1, 4, true},
+                           []() -> bool { throw std::runtime_error{"refused"}; }),
+               std::runtime_error);
+  EXPECT_EQ(port->samples().outdated, 4u);
+}
+
+// -- the end --------------------------------------------------------------------------------------
+
+TEST_F(LoopLearner, ClosingReleasesAPassAndLaterOnesAreEmpty) {
+  worker([](learner& l) {
+    for (int i = 0; i < 3; ++i)
+      EXPECT_EQ(l.accumulate().samples, 0u);
+  });
+  port->close();
+  await_worker();
+}
+
+TEST_F(LoopLearner, ClosingReleasesACallThatNobodyCarriesOut) {
+  worker([](learner& l) {
+    EXPECT_THROW(l.write_tensor(0, std::vector<float>{1, 1}), loop_closed);
+    EXPECT_THROW(l.apply(std::vector<float>{1, 1}, 1), loop_closed);
+  });
+  port->close();
+  await_worker();
+  EXPECT_EQ(model.values, (std::vector<float>{1, 2}));
+}
+
+TEST_F(LoopLearner, ALoopThatEndsStillCarriesOutTheLastCheckpoint) {
+  worker([](learner& l) {
+    EXPECT_EQ(l.accumulate().samples, 0u); // the loop has ended
+    EXPECT_EQ(l.accumulate().samples, 0u);
+    l.apply(std::vector<float>{1, 1}, 1);
+    EXPECT_FALSE(l.save_state(0).empty());
+  });
+  bool ended = false;
+  port->serve(model, 5ms, [&] { return ended = work.wait_for(0s) == std::future_status::ready; });
+  EXPECT_TRUE(ended);
+  EXPECT_EQ(model.steps, 1u);
+}
+
+TEST_F(LoopLearner, AnEmptyPassRepeatsTheLastLossAndCountsNothing) {
+  worker([](learner& l) {
+    EXPECT_EQ(l.accumulate().loss, 2.5);
+    auto empty = l.accumulate();
+    EXPECT_EQ(empty.loss, 2.5);
+    EXPECT_TRUE(empty.finite);
+    EXPECT_EQ(empty.samples, 0u);
+  });
+  EXPECT_EQ(offer({1, 1}, 4, 2.5), step_outcome::held);
+  port->close();
+  await_worker();
+  EXPECT_EQ(offer({1, 1}), step_outcome::finished);
+}
+
+} // namespace
+} // namespace waggle

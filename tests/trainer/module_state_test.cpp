@@ -1,0 +1,274 @@
+#include "trainer/module_state.hpp"
+
+#include <cstring>
+#include <cmath>
+#include <future>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/mean_gradient.hpp"
+#include "trainer/models.hpp"
+
+namespace waggle {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+using testing::mean_gradient_of;
+namespace optim = torch::optim;
+
+learner_config configuration(const std::string& optimizer, double momentum = 0) {
+  learner_config c;
+  c.model = "mlp";
+  c.layers = 1;
+  c.width = 19; // no multiple of a vector register
+  c.context = 5;
+  c.optimizer = optimizer;
+  c.momentum = momentum;
+  c.weight_decay = 0.01;
+  c.device = "cpu";
+  return c;
+}
+
+std::unique_ptr<optim::Optimizer> optimizer_for(const learner_config& c, const torch::nn::Module& m,
+                                                double lr = 1e-2) {
+  if (c.optimizer == "sgd")
+    return std::make_unique<optim::SGD>(
+      m.parameters(), optim::SGDOptions(lr).momentum(c.momentum).weight_decay(c.weight_decay));
+  if (c.optimizer == "adam")
+    return std::make_unique<optim::Adam>(m.parameters(),
+                                         optim::AdamOptions(lr).weight_decay(c.weight_decay));
+  return std::make_unique<optim::AdamW>(m.parameters(),
+                                        optim::AdamWOptions(lr).weight_decay(c.weight_decay));
+}
+
+torch::Tensor windows(std::uint64_t seed, const learner_config& c) {
+  auto generator = at::detail::createCPUGenerator(seed);
+  return torch::randint(0, 256, {7, c.context + 1}, generator, torch::kInt64);
+}
+
+std::vector<float> all_of(const torch::nn::Module& module) {
+  std::vector<float> values;
+  for (const auto& p : module.parameters()) {
+    auto flat = p.detach().contiguous();
+    values.insert(values.end(), flat.data_ptr<float>(), flat.data_ptr<float>() + flat.numel());
+  }
+  return values;
+}
+
+const std::vector<std::pair<std::string, double>> optimizers{
+  {"sgd", 0}, {"sgd", 0.9}, {"adam", 0}, {"adamw", 0}};
+
+// -- the same state as waggle train's -------------------------------------------------------------
+
+TEST(ModuleState, IsTheStateOfTheSameModelInWaggleTrain) {
+  for (const auto& [name, momentum] : optimizers) {
+    auto config = configuration(name, momentum);
+    auto ours = make_torch_learner(config);
+    ASSERT_TRUE(ours);
+    auto model = make_model(config);
+    module_state theirs{*model, optimizer_for(config, *model), rate_owner::optimizer};
+    EXPECT_EQ((*ours)->tensors().tensors(), theirs.table().tensors());
+    EXPECT_EQ((*ours)->schema(), schema_of(theirs.table(), theirs.identity(), "")) << name;
+  }
+  auto config = configuration("adamw");
+  auto model = make_model(config);
+  auto other = config;
+  other.weight_decay = 0.02;
+  module_state state{*model, optimizer_for(other, *model), rate_owner::optimizer};
+  auto ours = make_torch_learner(config);
+  EXPECT_NE((*ours)->schema(), schema_of(state.table(), state.identity(), ""));
+}
+
+/// A learner of `state` whose calls this thread carries out when `work` is done by another one.
+void with_learner(module_state& state, const std::function<void(learner&)>& work) {
+  auto port =
+    std::make_shared<loop_port>(state.table(), schema_of(state.table(), state.identity(), ""));
+  auto learns = make_loop_learner(port);
+  auto done = std::async(std::launch::async, [&] { work(*learns); });
+  auto end = std::chrono::steady_clock::now() + 60s;
+  port->serve(state, 5ms, [&] {
+    return done.wait_for(0s) == std::future_status::ready || std::chrono::steady_clock::now() > end;
+  });
+  port->close();
+  done.get();
+}
+
+TEST(ModuleState, TakesAndGivesStatesOfWaggleTrainAndGoesTheSameWay) {
+  for (const auto& [name, momentum] : optimizers) {
+    auto config = configuration(name, momentum);
+    auto ours = std::move(*make_torch_learner(config));
+    auto train = [&](learner& with, int steps) {
+      for (int i = 0; i < steps; ++i) {
+        ours->accumulate();
+        auto gradient = mean_gradient_of(*ours);
+        ours->apply(gradient, 1e-2);
+        if (&with != ours.get())
+          with.apply(gradient, 1e-2);
+      }
+    };
+    train(*ours, 3);
+    config.init_seed = 99;
+    auto model = make_model(config);
+    module_state theirs{*model, optimizer_for(config, *model), rate_owner::optimizer};
+    with_learner(theirs, [&](learner& loop) {
+      auto loaded = loop.load_state(ours->save_state(0));
+      ASSERT_TRUE(loaded) << loaded.error().detail;
+      EXPECT_EQ(loop.save_state(0), ours->save_state(0)) << name;
+      train(loop, 20);
+      EXPECT_EQ(loop.parameters_digest(), ours->parameters_digest()) << name;
+      EXPECT_EQ(loop.optimizer_steps(), 23u);
+      ASSERT_TRUE(ours->load_state(loop.save_state(0)));
+      EXPECT_EQ(loop.save_state(0), ours->save_state(0)) << name;
+    });
+  }
+}
+
+TEST(ModuleState, StatisticsBeforeTheFirstStepAreZerosAndLoadingThemChangesNothing) {
+  auto config = configuration("sgd", 0.9);
+  auto model = make_model(config);
+  module_state state{*model, optimizer_for(config, *model), rate_owner::optimizer};
+  std::vector<float> values(state.table()[state.table().size() - 1].elements(), 1.0F);
+  state.read_tensor(state.table().size() - 1, values);
+  EXPECT_THAT(values, ::testing::Each(0.0F));
+  EXPECT_TRUE(state.inner().state().empty());
+}
+
+// -- a swarm of one -------------------------------------------------------------------------------
+
+TEST(ModuleState, ASwarmOfOneIsBitByBitThePlainLoop) {
+  for (const auto& [name, momentum] : optimizers) {
+    auto config = configuration(name, momentum);
+    constexpr int steps = 60;
+    auto plain = make_model(config);
+    auto plain_optimizer = optimizer_for(config, *plain);
+    auto alone = make_model(config);
+    module_state state{*alone, optimizer_for(config, *alone), rate_owner::optimizer};
+    auto port = std::make_shared<loop_port>(state.table(), digest{});
+    auto worker = std::async(std::launch::async, [port] {
+      auto learns = make_loop_learner(port);
+      for (int i = 0; i < steps; ++i) {
+        learns->accumulate();
+        learns->apply(mean_gradient_of(*learns), 0.5); // the loop's optimizer has its own rate
+      }
+    });
+    for (int i = 0; i < steps; ++i) {
+      plain_optimizer->zero_grad();
+      plain->loss(windows(i, config)).backward();
+      plain_optimizer->step();
+      state.inner().zero_grad();
+      auto loss = alone->loss(windows(i, config));
+      loss.backward();
+      auto outcome = port->offer(state, state.gradient(), {loss.item<double>(), 7, true},
+                                 [&] { return worker.wait_for(0s) == std::future_status::ready; });
+      ASSERT_EQ(outcome, i + 1 < steps ? step_outcome::stepped : step_outcome::finished);
+      ASSERT_EQ(all_of(*alone), all_of(*plain)) << name << ", step " << i;
+    }
+    port->close();
+    worker.get();
+  }
+}
+
+TEST(ModuleState, TheRunsRateCountsWhereItOwnsIt) {
+  auto config = configuration("sgd");
+  auto model = make_model(config);
+  module_state state{*model, optimizer_for(config, *model), rate_owner::run};
+  std::vector<float> gradient(state.table().parameter_count(), 1.0F);
+  state.apply(gradient, 0.125);
+  EXPECT_EQ(state.learning_rate(), 0.125);
+}
+
+// -- refusals -------------------------------------------------------------------------------------
+
+struct two_layers : torch::nn::Module {
+  torch::nn::Linear first = register_module("first", torch::nn::Linear(3, 3));
+  torch::nn::Linear second = register_module("second", torch::nn::Linear(3, 3));
+};
+
+std::string refusal(torch::nn::Module& module, std::unique_ptr<optim::Optimizer> optimizer) {
+  try {
+    module_state state{module, std::move(optimizer), rate_owner::optimizer};
+  } catch (const std::invalid_argument& e) {
+    return e.what();
+  }
+  return {};
+}
+
+TEST(ModuleState, OptimizersThatCannotTakePartAreRefusedWithTheOnesThatCan) {
+  two_layers m;
+  EXPECT_THAT(refusal(m, std::make_unique<optim::RMSprop>(m.parameters())),
+              HasSubstr("SGD, Adam and AdamW"));
+  EXPECT_THAT(
+    refusal(m, std::make_unique<optim::Adam>(m.parameters(), optim::AdamOptions(1).amsgrad(true))),
+    HasSubstr("amsgrad"));
+  EXPECT_THAT(refusal(m, std::make_unique<optim::SGD>(
+                           m.parameters(), optim::SGDOptions(1).momentum(0.5).dampening(0.5))),
+              HasSubstr("dampening"));
+  EXPECT_THAT(refusal(m, std::make_unique<optim::SGD>(m.first->parameters(), 0.1)),
+              HasSubstr("second.weight"));
+  EXPECT_THAT(refusal(*m.first, std::make_unique<optim::SGD>(m.parameters(), 0.1)),
+              HasSubstr("9 values"));
+  m.second->to(torch::kDouble);
+  EXPECT_THAT(refusal(m, std::make_unique<optim::SGD>(m.parameters(), 0.1)),
+              HasSubstr("second.weight is of type Double"));
+}
+
+TEST(ModuleState, FrozenParametersAreLeftOutAndTiedOnesCountedAndSteppedOnce) {
+  two_layers m;
+  m.first->bias.set_requires_grad(false);
+  m.second->weight = m.second->register_parameter("tied", m.first->weight);
+  std::vector<torch::Tensor> trained{m.first->weight, m.first->weight, m.second->bias};
+  for (auto& item : m.second->named_parameters())
+    if (item.key() == "weight")
+      trained.push_back(item.value());
+  module_state state{m, std::make_unique<optim::SGD>(trained, 1.0), rate_owner::optimizer};
+  std::vector<std::string> names;
+  for (const auto& t : state.table().tensors())
+    names.push_back(t.name);
+  EXPECT_THAT(names, ::testing::ElementsAre("first.weight", "second.weight", "second.bias"));
+  auto before = m.first->weight.detach().clone();
+  state.apply(std::vector<float>(state.table().parameter_count(), 1.0F), 0);
+  EXPECT_TRUE(torch::equal(m.first->weight.detach(), before - 1));
+}
+
+std::string change(const std::function<void(two_layers&)>& how) {
+  two_layers m;
+  module_state state{m, std::make_unique<optim::SGD>(m.parameters(), 0.1), rate_owner::optimizer};
+  state.check_unchanged(m);
+  how(m);
+  try {
+    state.check_unchanged(m);
+  } catch (const std::runtime_error& e) {
+    return e.what();
+  }
+  return {};
+}
+
+TEST(ModuleState, AParameterThatChangedLaterIsNamed) {
+  EXPECT_THAT(change([](two_layers& m) { m.register_module("third", torch::nn::Linear(1, 1)); }),
+              HasSubstr("third.weight was added"));
+  EXPECT_THAT(change([](two_layers& m) { m.second->to(torch::kHalf); }),
+              HasSubstr("second.weight became float16"));
+  EXPECT_THAT(change([](two_layers& m) { m.second->bias.set_requires_grad(false); }),
+              HasSubstr("second.bias was removed, frozen"));
+  EXPECT_THAT(change([](two_layers& m) { m.first->bias.set_requires_grad(false); }),
+              HasSubstr("second.weight took the place of first.bias"));
+  EXPECT_EQ(change([](two_layers& m) { m.zero_grad(); }), "");
+}
+
+TEST(ModuleState, WhatTheLossDoesNotReachHasAGradientOfZeros) {
+  two_layers m;
+  module_state state{m, std::make_unique<optim::SGD>(m.parameters(), 0.1), rate_owner::optimizer};
+  m.first->forward(torch::ones({1, 3})).sum().backward();
+  auto gradient = state.gradient();
+  EXPECT_EQ(gradient[0], 1.0F);
+  EXPECT_EQ(gradient.back(), 0.0F);
+  EXPECT_TRUE(state.gradient_is_finite());
+  m.first->bias.mutable_grad().fill_(std::nanf(""));
+  (void)state.gradient();
+  EXPECT_FALSE(state.gradient_is_finite());
+}
+
+} // namespace
+} // namespace waggle

@@ -1,0 +1,205 @@
+// Loops as peers, within this process: real sockets on free ports of the loopback.
+
+#include "trainer/swarm.hpp"
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "trainer/optimizer.hpp"
+
+namespace waggle {
+namespace {
+
+using namespace std::chrono_literals;
+using steady = std::chrono::steady_clock;
+using ::testing::HasSubstr;
+namespace fs = std::filesystem;
+
+/// y = w·x + b.
+class SwarmOfOne : public ::testing::Test {
+protected:
+  SwarmOfOne() {
+    auto name = (fs::temp_directory_path() / "waggle-test-XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+  }
+  ~SwarmOfOne() override {
+    std::error_code error;
+    fs::remove_all(folder_, error);
+  }
+
+  [[nodiscard]] swarm_options options(std::uint64_t max_epochs = 0) const {
+    swarm_options o;
+    o.run = "one";
+    o.listen = "127.0.0.1:0";
+    o.data_dir = folder_ / "peer";
+    o.log_level = "error";
+    o.target_batch_size = 4;
+    o.max_epochs = max_epochs;
+    return o;
+  }
+  static std::unique_ptr<torch::optim::Optimizer> adam(const torch::nn::Linear& m) {
+    return std::make_unique<torch::optim::AdamW>(m->parameters(), 1e-2);
+  }
+  static torch::nn::Linear line() {
+    torch::nn::Linear m{3, 2};
+    torch::NoGradGuard guard;
+    m->weight.fill_(0.25);
+    m->bias.fill_(-0.5);
+    return m;
+  }
+  static torch::Tensor loss_of(torch::nn::Linear& m, std::uint64_t step) {
+    auto x = torch::rand({4, 3}, at::detail::createCPUGenerator(step));
+    return (m(x) - x.narrow(1, 0, 2)).pow(2).mean();
+  }
+  template <class Optimizer>
+  static step_outcome train(torch::nn::Linear& m, Optimizer& with, std::uint64_t step) {
+    with.zero_grad();
+    auto loss = loss_of(m, step);
+    loss.backward();
+    return with.step(4, loss);
+  }
+  static std::string refusal(const swarm_options& o) {
+    auto joined = join(o);
+    return joined ? "" : joined.error().detail;
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(SwarmOfOne, IsBitByBitThePlainLoopAndEndsAtItsLastEpoch) {
+  constexpr std::uint64_t steps = 50;
+  auto plain = line();
+  auto own = adam(plain);
+  auto ours = line();
+  auto swarm = join(options(steps));
+  ASSERT_TRUE(swarm) << swarm.error().detail;
+  {
+    optimizer with{swarm, *ours, adam(ours)};
+    for (std::uint64_t i = 0; i < steps; ++i) {
+      own->zero_grad();
+      loss_of(plain, i).backward();
+      own->step();
+      auto outcome = train(ours, with, i);
+      ASSERT_EQ(outcome, i + 1 < steps ? step_outcome::stepped : step_outcome::finished) << i;
+      ASSERT_TRUE(torch::equal(ours->weight, plain->weight)) << i;
+      ASSERT_TRUE(torch::equal(ours->bias, plain->bias)) << i;
+    }
+    EXPECT_TRUE(swarm->finished());
+    EXPECT_EQ(train(ours, with, steps), step_outcome::finished);
+    EXPECT_TRUE(torch::equal(ours->weight, plain->weight));
+  }
+  auto last = swarm->status();
+  EXPECT_EQ(last.epoch, steps);
+  EXPECT_EQ(last.samples_offered, 4 * steps);
+  EXPECT_EQ(last.samples_used, 4 * steps);
+  EXPECT_EQ(last.samples_dropped, 0U);
+}
+
+TEST_F(SwarmOfOne, TakesUpItsCheckpoint) {
+  torch::Tensor left;
+  {
+    auto m = line();
+    auto swarm = join(options());
+    optimizer with{swarm, *m, adam(m)};
+    for (std::uint64_t i = 0; i < 5; ++i)
+      EXPECT_EQ(train(m, with, i), step_outcome::stepped);
+    left = m->weight.detach().clone();
+  }
+  auto m = line();
+  auto swarm = join(options());
+  optimizer with{swarm, *m, adam(m)};
+  EXPECT_EQ(train(m, with, 0), step_outcome::synced);
+  EXPECT_TRUE(torch::equal(m->weight, left));
+  EXPECT_EQ(swarm->epoch(), 5U);
+}
+
+TEST_F(SwarmOfOne, EndsInOrderWithoutASingleStep) {
+  auto m = line();
+  auto swarm = join(options());
+  { optimizer with{swarm, *m, adam(m)}; }
+  EXPECT_EQ(swarm->status().samples_offered, 0U);
+}
+
+TEST_F(SwarmOfOne, OutlivesTheHandleItWasJoinedWith) {
+  auto m = line();
+  std::optional<result<swarm>> swarm = join(options(3));
+  optimizer with{*swarm, *m, adam(m)};
+  swarm.reset();
+  for (std::uint64_t i = 0; i < 3; ++i)
+    EXPECT_NE(train(m, with, i), step_outcome::dropped);
+}
+
+TEST_F(SwarmOfOne, LeavesWithinASecondOrSoOfAnException) {
+  auto m = line();
+  steady::time_point thrown;
+  auto swarm = join(options());
+  try {
+    optimizer with{swarm, *m, adam(m)};
+    train(m, with, 0);
+    thrown = steady::now();
+    throw std::logic_error{"the user's"};
+  } catch (const std::logic_error& e) {
+    EXPECT_STREQ(e.what(), "the user's");
+  }
+  // Goodbye after the checkpoint; twice 0.3 s for it to arrive. The rest is for a busy machine.
+  EXPECT_LT(steady::now() - thrown, 5s);
+}
+
+TEST_F(SwarmOfOne, AParameterThatIsAddedEndsTheLoopWithItsName) {
+  auto m = line();
+  auto swarm = join(options());
+  optimizer with{swarm, *m, adam(m)};
+  train(m, with, 0);
+  m->register_parameter("extra", torch::zeros({1}));
+  try {
+    train(m, with, 1);
+    FAIL();
+  } catch (const std::runtime_error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("extra was added"));
+  }
+}
+
+TEST_F(SwarmOfOne, NonFiniteGradientsAreDroppedAndCounted) {
+  auto m = line();
+  auto swarm = join(options());
+  optimizer with{swarm, *m, adam(m)};
+  EXPECT_EQ(train(m, with, 0), step_outcome::stepped);
+  m->bias.mutable_grad().fill_(std::nanf(""));
+  EXPECT_EQ(with.step(4, 1.0), step_outcome::dropped);
+  EXPECT_EQ(swarm->status().samples_dropped, 4U);
+  EXPECT_EQ(train(m, with, 1), step_outcome::stepped);
+}
+
+TEST_F(SwarmOfOne, WhatCannotBeIsRefusedInASentence) {
+  auto o = options();
+  o.more["pace"] = "1";
+  EXPECT_THAT(refusal(o), HasSubstr("no option pace"));
+  o = options();
+  o.more["micro-batch"] = "1";
+  EXPECT_THAT(refusal(o), HasSubstr("micro-batch is the loop's own"));
+  o = options();
+  o.more["lr"] = "1";
+  EXPECT_THAT(refusal(o), HasSubstr("rate_owner::run"));
+  o = options();
+  o.initial_peers = {"nowhere"};
+  EXPECT_THAT(refusal(o), HasSubstr("swarm_options::initial_peers: 'nowhere'"));
+  o = options();
+  o.target_batch_size = 0;
+  EXPECT_THAT(refusal(o), HasSubstr("swarm_options::target_batch_size: '0'"));
+  auto first = join(options());
+  ASSERT_TRUE(first);
+  EXPECT_THAT(refusal(options()), HasSubstr("another peer uses"));
+  auto m = line();
+  optimizer with{first, *m, adam(m)};
+  EXPECT_THROW((optimizer{first, *m, adam(m)}), std::runtime_error);
+  EXPECT_THROW(with.step(0, 1.0), std::invalid_argument);
+}
+
+} // namespace
+} // namespace waggle

@@ -1,0 +1,75 @@
+#pragma once
+
+// Internal to trainer/: what torch sees.
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <torch/torch.h>
+
+#include "runtime/training/loop_learner.hpp"
+#include "trainer/state_schema.hpp"
+#include "trainer/swarm.hpp"
+
+namespace waggle {
+
+/// A user's module and optimizer as named float32 tensors: its trainable parameters in the module's
+/// order, tied ones once (by where their values lie), and the optimizer's statistics as it keeps
+/// them. Parameters stay the tensors that they are; values are written in place. Statistics that do
+/// not exist before the optimizer's first step read as zeros.
+///
+/// Not thread-safe: of the loop's thread. Keeps the module's tensors alive, not the module.
+class module_state final : public loop_model {
+public:
+  /// Takes tied parameters that the optimizer has several times out of it, all but the first: it
+  /// would step as often with them. Throws std::invalid_argument with a sentence for an optimizer
+  /// or a parameter that cannot take part.
+  module_state(torch::nn::Module& module, std::unique_ptr<torch::optim::Optimizer> optimizer,
+               rate_owner owner);
+
+  [[nodiscard]] const optimizer_identity& identity() const { return identity_; }
+  /// Of the first parameter group.
+  [[nodiscard]] double learning_rate() const;
+  [[nodiscard]] const state_table& table() const { return table_; }
+  [[nodiscard]] torch::optim::Optimizer& inner() { return *optimizer_; }
+
+  /// Throws std::runtime_error that names the first parameter of `module` that was added, removed,
+  /// replaced, cast or moved since the constructor.
+  void check_unchanged(const torch::nn::Module& module) const;
+  /// What lies in .grad, zeros where there is none; valid until the next call.
+  std::span<const float> gradient();
+  /// Whether all values of the last `gradient()` are finite.
+  [[nodiscard]] bool gradient_is_finite() const;
+
+  // -- loop_model
+  void apply(std::span<const float> gradient, double lr) override;
+  void read_tensor(std::size_t which, std::span<float> out) const override;
+  void write_tensor(std::size_t which, std::span<const float> values) override;
+  [[nodiscard]] std::uint64_t optimizer_steps() const override { return steps_; }
+  void set_optimizer_steps(std::uint64_t steps) override;
+
+private:
+  struct parameter {
+    std::string name;
+    torch::Tensor tensor;
+    torch::Device device;
+    std::vector<std::int64_t> sizes;
+  };
+
+  void take_parameters(const torch::nn::Module& module);
+  void match_optimizer();
+  [[nodiscard]] torch::Tensor* statistic(std::size_t block, const torch::Tensor& of) const;
+  torch::Tensor& make_statistic(std::size_t block, const torch::Tensor& of);
+
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
+  rate_owner owner_;
+  optimizer_identity identity_;
+  std::vector<parameter> parameters_;
+  state_table table_;
+  std::vector<float> gradient_;
+  std::uint64_t steps_ = 0;
+};
+
+} // namespace waggle

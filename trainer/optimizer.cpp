@@ -1,0 +1,69 @@
+#include "trainer/optimizer.hpp"
+
+#include <cmath>
+#include <exception>
+#include <stdexcept>
+
+#include "trainer/module_state.hpp"
+#include "trainer/swarm_session.hpp"
+
+namespace waggle {
+
+namespace {
+
+const swarm& usable(const result<swarm>& joined) {
+  if (!joined)
+    throw std::runtime_error{joined.error().detail};
+  return *joined;
+}
+
+} // namespace
+
+optimizer::optimizer(const swarm& in, torch::nn::Module& module,
+                     std::unique_ptr<torch::optim::Optimizer> inner)
+  : session_(in.shared_session()), module_(module),
+    state_(
+      std::make_unique<module_state>(module, std::move(inner), session_->given().learning_rate)),
+    exceptions_(std::uncaught_exceptions()) {
+  auto schema = schema_of(state_->table(), state_->identity(), session_->model_function());
+  port_ = std::make_shared<loop_port>(state_->table(), schema);
+  if (auto started = session_->start(port_, state_->identity(), state_->learning_rate()); !started)
+    throw std::runtime_error{started.error().detail};
+}
+
+optimizer::optimizer(const result<swarm>& joined, torch::nn::Module& module,
+                     std::unique_ptr<torch::optim::Optimizer> inner)
+  : optimizer(usable(joined), module, std::move(inner)) {}
+
+optimizer::~optimizer() {
+  session_->stop(*state_, std::uncaught_exceptions() > exceptions_);
+}
+
+step_outcome optimizer::step(std::uint64_t samples, const torch::Tensor& loss) {
+  return step(samples, loss.item<double>());
+}
+
+step_outcome optimizer::step(std::uint64_t samples, double loss) {
+  if (samples == 0)
+    throw std::invalid_argument{"a gradient over no samples is none"};
+  state_->check_unchanged(module_);
+  if (session_->was_over())
+    return last_ = step_outcome::finished;
+  auto gradient = state_->gradient();
+  bool finite = std::isfinite(loss) && state_->gradient_is_finite();
+  auto before = port_->samples().outdated;
+  last_ =
+    port_->offer(*state_, gradient, {loss, samples, finite}, [this] { return session_->over(); });
+  session_->count_outdated(port_->samples().outdated - before);
+  return last_;
+}
+
+void optimizer::zero_grad() {
+  state_->inner().zero_grad();
+}
+
+torch::optim::Optimizer& optimizer::inner() {
+  return state_->inner();
+}
+
+} // namespace waggle

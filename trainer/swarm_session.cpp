@@ -1,0 +1,310 @@
+#include "trainer/swarm_session.hpp"
+
+#include <map>
+#include <stdexcept>
+
+#include "actors/caf_error.hpp"
+#include "runtime/config/agreed_options.hpp"
+#include "runtime/net/handshake.hpp"
+#include "trainer/train_command.hpp"
+
+namespace waggle {
+
+namespace {
+
+using steady = std::chrono::steady_clock;
+
+constexpr auto question_timeout = 500ms;
+constexpr auto look_every = 20ms;
+constexpr auto hurry_time = 300ms; // for the checkpoint, before the goodbye
+constexpr auto stop_timeout = 10s; // more than a node takes for its checkpoint and goodbyes
+constexpr auto release_timeout = 5s;
+
+failure bad(std::string why) {
+  return {ec::bad_config, std::move(why)};
+}
+
+/// Options of `waggle train` that are something else here, and what.
+const std::map<std::string, std::string>& not_here() {
+  static const std::map<std::string, std::string> table{
+    {"run-id", "swarm_options::run"},
+    {"initial-peers", "swarm_options::initial_peers"},
+    {"listen", "swarm_options::listen"},
+    {"announce", "swarm_options::announce"},
+    {"data-dir", "swarm_options::data_dir"},
+    {"log-level", "swarm_options::log_level"},
+    {"target-batch-size", "swarm_options::target_batch_size"},
+    {"epochs", "swarm_options::max_epochs"},
+    {"model", "swarm_options::model"},
+    {"data", "swarm_options::data"},
+    {"join-timeout", "swarm_options::join_timeout"},
+    {"start-alone", "swarm_options::start_alone"},
+    {"resume", "swarm_options::resume"},
+    {"optimizer", "the optimizer's own"},
+    {"momentum", "the optimizer's own"},
+    {"weight-decay", "the optimizer's own"},
+    {"micro-batch", "the loop's own"},
+    {"device", "the module's own"},
+    {"threads", "the process's own"},
+    {"duration", "the loop's own"},
+    {"auxiliary", "not for a loop that computes"},
+    {"group-bits", "for waggle average: the peers of a training run are one group"},
+  };
+  return table;
+}
+
+result<run_options> run_options_of(const swarm_options& o) {
+  settings flags;
+  auto set = [&flags](const std::string& name, std::string value, const std::string& from) {
+    flags[name] = {std::move(value), from};
+  };
+  for (const auto& [name, value] : o.more) {
+    if (auto other = not_here().find(name); other != not_here().end())
+      return bad("swarm_options::more: " + name + " is " + other->second);
+    if (find_option(name) == nullptr)
+      return bad("swarm_options::more: waggle train has no option " + name);
+    if (o.learning_rate == rate_owner::optimizer
+        && (name == "lr" || name == "schedule" || name == "warmup-epochs"))
+      return bad("swarm_options::more: " + name
+                 + " counts where learning_rate is rate_owner::run; the optimizer has its own");
+    set(name, value, "swarm_options::more: " + name);
+  }
+  std::string peers;
+  for (const auto& where : o.initial_peers)
+    peers += (peers.empty() ? "" : ",") + where;
+  set("run-id", o.run, "swarm_options::run");
+  if (!peers.empty())
+    set("initial-peers", peers, "swarm_options::initial_peers");
+  set("listen", o.listen, "swarm_options::listen");
+  if (!o.announce.empty())
+    set("announce", o.announce, "swarm_options::announce");
+  if (!o.data_dir.empty())
+    set("data-dir", o.data_dir.string(), "swarm_options::data_dir");
+  set("log-level", o.log_level, "swarm_options::log_level");
+  set("target-batch-size", std::to_string(o.target_batch_size), "swarm_options::target_batch_size");
+  set("epochs", std::to_string(o.max_epochs), "swarm_options::max_epochs");
+  set("join-timeout", std::to_string(o.join_timeout.count()) + "ms", "swarm_options::join_timeout");
+  set("start-alone", o.start_alone ? "true" : "false", "swarm_options::start_alone");
+  set("resume", o.resume ? "true" : "false", "swarm_options::resume");
+  return resolve({}, {}, flags);
+}
+
+bool is_built_in(const std::string& model) {
+  return model == "mlp" || model == "char-gpt";
+}
+
+/// A model of which nothing is known but its parameters.
+std::string describe(const state_table& table) {
+  std::size_t tensors = 0;
+  while (tensors < table.size() && table[tensors].what == state_tensor::kind::parameter)
+    ++tensors;
+  std::vector<state_tensor> parameters{
+    table.tensors().begin(), table.tensors().begin() + static_cast<std::ptrdiff_t>(tensors)};
+  auto hash = schema_of(state_table{std::move(parameters)}, {}, {});
+  return std::to_string(tensors) + " tensors of " + std::to_string(table.parameter_count())
+         + " values, " + to_string(hash).substr(0, 16);
+}
+
+} // namespace
+
+result<std::shared_ptr<swarm_session>> swarm_session::prepare(const swarm_options& options) {
+  std::shared_ptr<swarm_session> session{new swarm_session{options}};
+  auto resolved = run_options_of(options);
+  if (!resolved)
+    return resolved.error();
+  session->options_ = std::move(*resolved);
+  auto process = peer_process::prepare(session->options_);
+  if (!process)
+    return process.error();
+  session->process_ = std::move(*process);
+  return session;
+}
+
+swarm_session::~swarm_session() {
+  if (port_)
+    port_->close(); // whoever computes may not outlive the actor system
+}
+
+std::string swarm_session::model_function() const {
+  return function_of(given_.model, static_cast<std::int64_t>(options_.heads));
+}
+
+/// What `waggle train` would compare for the same model, optimizer and data.
+result<run_agreement> swarm_session::agreement(const loop_port& port) const {
+  auto base = training_agreement(options_, net::protocol_version);
+  if (!base)
+    return base.error();
+  std::map<std::string, std::string> other{{"data", given_.data}};
+  if (given_.learning_rate == rate_owner::optimizer)
+    other["schedule"] = given_.schedule;
+  if (!is_built_in(given_.model)) {
+    other["model"] = given_.model.empty() ? describe(port.tensors()) : given_.model;
+    for (const char* detail : {"layers", "width", "heads", "context"})
+      if (!given_.more.contains(detail))
+        other[detail] = "its own";
+  }
+  run_agreement all;
+  for (auto field : base->fields()) {
+    if (auto found = other.find(field.name); found != other.end()) {
+      field.value = found->second;
+      field.option.clear(); // no command line leads there
+    }
+    if (auto added = all.add(std::move(field)); !added)
+      return added.error();
+  }
+  return all;
+}
+
+status swarm_session::start(std::shared_ptr<loop_port> port, const optimizer_identity& optimizer,
+                            double learning_rate) {
+  if (port_)
+    return bad("this swarm has an optimizer already: join once for each");
+  auto& o = options_;
+  o.optimizer = optimizer.kind;
+  o.momentum = optimizer.momentum;
+  o.weight_decay = optimizer.weight_decay;
+  o.beta1 = optimizer.beta1;
+  o.beta2 = optimizer.beta2;
+  o.epsilon = optimizer.epsilon;
+  o.model = given_.model;
+  if (given_.learning_rate == rate_owner::optimizer)
+    o.lr = learning_rate;
+  auto agreed = agreement(*port);
+  if (!agreed)
+    return agreed.error();
+  if (optimizer.nesterov) {
+    if (auto added = agreed->add({"nesterov", "true", {}}); !added)
+      return added.error();
+  }
+  auto config = process_->base_config();
+  config.agreement = std::make_shared<const run_agreement>(std::move(*agreed));
+  add_training(config, o, process_->self().id(), process_->data_dir());
+  config.training->make_learner = [port]() -> result<std::unique_ptr<learner>> {
+    return make_loop_learner(port);
+  };
+  auto started = process_->start(config, is_built_in(given_.model));
+  if (!started)
+    return started.error();
+  port_ = std::move(port);
+  node_ = std::move(*started);
+  caf::actor_cast<caf::actor>(node_->node)
+    ->attach_functor([ended = node_ended_](const caf::error&) { ended->store(true); });
+  return done{};
+}
+
+std::optional<training_status> swarm_session::ask() const {
+  if (!node_ || node_ended_->load())
+    return last_;
+  std::optional<training_status> answer;
+  caf::scoped_actor asker{process_->system()};
+  asker->request(node_->parts.trainer, question_timeout, get_training_status{})
+    .receive([&](const training_status& s) { answer = s; },
+             [](const caf::error&) { /* it is busy, or ending: `over` sees that */ });
+  return answer;
+}
+
+bool swarm_session::over() {
+  if (over_ || !node_)
+    return true;
+  if (node_ended_->load())
+    throw std::runtime_error{"this peer of the run has ended: its log says why"};
+  if (auto refused = process_->refused_by_all())
+    throw std::runtime_error{"refused by all initial peers: " + refused->detail};
+  if (auto now = ask()) {
+    last_ = now;
+    over_ = now->phase == trainer_phase::finished;
+  }
+  return over_;
+}
+
+void swarm_session::stop(loop_model& model, bool in_a_hurry) noexcept {
+  if (!node_)
+    return;
+  try {
+    stop_running(model, in_a_hurry);
+  } catch (const std::exception& e) {
+    process_->log().error("the end of this peer was not orderly: {}", e.what());
+  }
+  port_->close();
+  node_.reset();
+}
+
+/// Carries out what the peer still wants of `model`, until `done` or `limit`.
+void swarm_session::serve(loop_model& model, std::chrono::milliseconds limit,
+                          const std::function<bool()>& done) {
+  auto end = steady::now() + limit;
+  try {
+    port_->serve(model, look_every, [&] { return steady::now() >= end || done(); });
+  } catch (const std::exception& e) {
+    process_->log().error("the model cannot do what its peer wants: {}", e.what());
+    port_->close();
+  }
+}
+
+void swarm_session::stop_running(loop_model& model, bool in_a_hurry) {
+  if (!in_a_hurry)
+    serve(model, drain_time, [&] {
+      auto now = ask();
+      bool owes_round = now && now->phase == trainer_phase::averaging;
+      bool owes_state = now && now->phase == trainer_phase::finished && now->peers_behind > 0;
+      return node_ended_->load() || !(owes_round || owes_state);
+    });
+  {
+    caf::scoped_actor self{process_->system()};
+    auto stopped = self->request(
+      node_->node, stop_timeout,
+      shut_down{in_a_hurry ? "its loop ended by an exception" : "its loop has ended"});
+    // The checkpoint is copied by this thread.
+    serve(model, in_a_hurry ? milliseconds{hurry_time} : milliseconds{stop_timeout},
+          [&] { return node_ended_->load(); });
+    if (in_a_hurry)
+      port_->close();
+    stopped.receive([&](const training_status& s) { last_ = s; },
+                    [&](const caf::error& why) {
+                      process_->log().error("this peer did not stop in time: {}",
+                                            to_string(from_caf(why)));
+                    });
+  }
+  // What the computing thread has begun, e.g. another peer's snapshot, it ends.
+  serve(model, release_timeout, [&] { return process_->system().registry().running() == 0; });
+  if (!last_)
+    return;
+  auto s = status_now();
+  process_->log().info("this peer's loop ended at epoch {}{}: {} samples offered, {} used, {} "
+                       "dropped; {} rounds; parameters {}",
+                       s.epoch, s.finished ? " (the last)" : "", s.samples_offered, s.samples_used,
+                       s.samples_dropped, s.rounds, to_string(last_->parameters));
+}
+
+swarm_status swarm_session::summary(const training_status& s) const {
+  swarm_status out;
+  out.epoch = s.epoch.value();
+  out.finished = over_ || s.phase == trainer_phase::finished;
+  out.group_size = s.group_size;
+  out.samples_used = s.samples_used;
+  out.samples_dropped = s.samples_dropped;
+  out.state_downloads = s.state_downloads;
+  out.rounds = s.rounds_complete + s.rounds_shrunk;
+  out.waiting_for = s.waiting_for;
+  return out;
+}
+
+swarm_status swarm_session::status_now() const {
+  auto s = ask();
+  auto out = summary(s.value_or(last_.value_or(training_status{})));
+  if (port_) {
+    auto samples = port_->samples();
+    out.samples_offered = samples.offered;
+    out.samples_dropped += samples.outdated;
+  }
+  return out;
+}
+
+void swarm_session::count_outdated(std::uint64_t samples) const {
+  if (!node_ || samples == 0)
+    return;
+  node_->ctx.metrics->count_samples("dropped", static_cast<double>(samples));
+  node_->ctx.metrics->count_discarded("behind", static_cast<double>(samples));
+}
+
+} // namespace waggle
