@@ -103,9 +103,35 @@ void group_averager::describe(const describe_vector& what) {
                     codecs ? "the tensors do not add up to the vector" : to_string(codecs.error()));
     return quit(to_caf(ec::bad_config));
   }
+  described_ = true;
   codecs_ = std::move(*codecs);
   group_.emplace(round_member{ctx_.record, members_.mode}, terms_of(members_, codecs_),
                  member_bandwidth{members_.bandwidth, members_.bandwidth.has_value()});
+}
+
+/// What to reduce, and how, from whoever lets us in.
+status group_averager::adopt_terms(const wire::next_plan& message) {
+  const auto& plan = message.plan;
+  if (auto valid = validate_plan(plan); !valid)
+    return valid;
+  if (plan.prefix != members_.prefix)
+    return failure{ec::schema_mismatch, "plan: it is for another vector"};
+  if (message.schema.is_zero())
+    return failure{ec::schema_mismatch, "plan: it does not say what its members have alike"};
+  if (plan.elements > config_.elements_max)
+    return failure{ec::oversize, "its vectors have " + std::to_string(plan.elements)
+                                   + " values, we reduce up to "
+                                   + std::to_string(config_.elements_max)};
+  auto terms = terms_of(members_, plan.codecs);
+  terms.schema = message.schema;
+  terms.reduce_by = plan.reduce_by;
+  terms.min_contributors = plan.min_contributors;
+  terms.members_max = message.members_max == 0 ? round_members_max : message.members_max;
+  terms.division.parts = {plan.part_elements, false}; // within what its members agreed on
+  codecs_ = plan.codecs;
+  group_.emplace(round_member{ctx_.record, members_.mode}, std::move(terms),
+                 member_bandwidth{members_.bandwidth, members_.bandwidth.has_value()});
+  return waggle::done{};
 }
 
 group_view group_averager::view() const {
@@ -174,7 +200,8 @@ void group_averager::announce(const std::vector<round_member>& before, const rou
                   plan.members.size(), before.size());
   for (const auto& m : plan.members)
     if (m.peer.id != ctx_.record.id)
-      tell(m.peer, wire::next_plan{replaced, plan});
+      tell(m.peer, wire::next_plan{replaced, plan, group_->shared().schema,
+                                   static_cast<std::uint32_t>(group_->shared().members_max)});
 }
 
 void group_averager::tell(const peer_record& to, wire::event what) {
@@ -207,9 +234,15 @@ void group_averager::on_next_plan(const peer_record& from, const wire::next_plan
     ctx_.metrics->count_refused_input(why.code);
     decline(message.plan);
   };
+  bool entering = entry_ && entry_->leader.id == from.id;
+  if (entering && takes_any_group())
+    if (auto adopted = adopt_terms(message); !adopted) {
+      refuse(adopted.error());
+      return end_entry(adopted.error());
+    }
   if (!group_)
     return decline(message.plan);
-  if (entry_ && entry_->leader.id == from.id) {
+  if (entering) {
     if (auto entered = group_->enter(from.id, message.plan); !entered)
       return refuse(entered.error());
     auto promise = std::move(entry_->promise);
@@ -269,7 +302,7 @@ void group_averager::decline(const round_plan& plan) {
 // -- entering and leaving -------------------------------------------------------------------------
 
 caf::result<group_view> group_averager::found(const found_group& msg) {
-  if (!group_)
+  if (!described_)
     return to_caf(ec::not_ready, "what is averaged is not known yet");
   quit_from({ec::cancelled, {}});
   round_id seed;
@@ -281,7 +314,7 @@ caf::result<group_view> group_averager::found(const found_group& msg) {
 }
 
 caf::result<group_view> group_averager::enter(enter_group& msg) {
-  if (!group_)
+  if (!described_ && !takes_any_group())
     return to_caf(ec::not_ready, "what is averaged is not known yet");
   quit_from({ec::cancelled, {}});
   auto& e = entry_.emplace();
@@ -303,8 +336,9 @@ void group_averager::ask_next() {
   e.candidates.pop_front();
   e.asked.insert(e.leader.id);
   bool declared = members_.bandwidth.has_value();
-  wire::enter_group question{members_.prefix, group_->shared().schema, members_.mode,
-                             declared ? members_.bandwidth : told_bandwidth_, declared};
+  wire::enter_group question{members_.prefix, described_ ? group_->shared().schema : digest{},
+                             members_.mode, declared ? members_.bandwidth : told_bandwidth_,
+                             declared};
   auto attempt = attempts_;
   auto to = e.leader.id;
   request(switchboard_, members_.request_timeout + 1s,
@@ -376,7 +410,7 @@ caf::result<group_round> group_averager::average(average_in_group& msg) {
     return to_caf(ec::epoch_mismatch, "our group is at another epoch");
   if (current_)
     return to_caf(ec::overloaded, "one round at a time");
-  if (!msg.values || msg.values->size() != elements_of(codecs_))
+  if (msg.values ? msg.values->size() != elements_of(codecs_) : !takes_any_group())
     return to_caf(ec::wrong_shape, "the vector has another length than the group's");
   if (!is_weight(msg.weight))
     return to_caf(ec::bad_weight, "a weight must be 0, or finite and positive");
@@ -387,7 +421,7 @@ caf::result<group_round> group_averager::average(average_in_group& msg) {
   step.what.weight = msg.weight;
   step.what.epoch = msg.epoch;
   step.what.deadline = msg.deadline;
-  step.elements = step.what.values->size();
+  step.elements = elements_of(codecs_);
   step.codecs = codecs_;
   step.began = now();
   auto promise = run.promise;
@@ -410,7 +444,7 @@ void group_averager::start_round(bool call) {
     report.weight_sum = step.what.weight;
     report.values = step.what.values;
     bool keeps_majority = true;
-    settle_group(report, keeps_majority);
+    settle_group(report, member_set::first(1), keeps_majority);
     return deliver(std::move(report), keeps_majority);
   }
   if (call)
@@ -450,22 +484,27 @@ void group_averager::on_finished(const round_finished& msg) {
     if (group_->is_member())
       group_->leave();
   } else {
-    settle_group(report, keeps_majority);
+    settle_group(report, msg.participants, keeps_majority);
   }
   deliver(std::move(report), keeps_majority);
 }
 
 /// The round was committed: who is in the next one?
-void group_averager::settle_group(const round_report& report, bool& keeps_majority) {
+void group_averager::settle_group(const round_report& report, member_set participants,
+                                  bool& keeps_majority) {
   if (!group_->is_member() || group_->next().id != report.round)
     return group_->leave(); // decided by a plan that was replaced here
   const auto& plan = group_->next();
   member_set stayed;
   for (std::size_t i = 0; i < plan.members.size(); ++i) {
     const auto& m = plan.members[i];
-    if (m.mode == member_mode::auxiliary
-        || std::find(report.contributors.begin(), report.contributors.end(), m.peer.id)
-             != report.contributors.end())
+    // Who contributed is the same everywhere, also where a leader was lost amid the decision.
+    bool takes_part =
+      m.mode == member_mode::auxiliary
+        ? participants.contains(i)
+        : std::find(report.contributors.begin(), report.contributors.end(), m.peer.id)
+            != report.contributors.end();
+    if (takes_part)
       stayed.insert(i);
     else
       gone_.erase(m.peer.id);

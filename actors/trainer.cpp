@@ -10,7 +10,7 @@
 #include <cmath>
 
 #include "actors/guard.hpp"
-#include "runtime/crypto/digest.hpp"
+#include "runtime/training/forked_branch.hpp"
 
 namespace waggle {
 
@@ -19,8 +19,8 @@ namespace {
 constexpr auto look_interval = 20ms;
 constexpr auto report_interval = 2ms;
 constexpr milliseconds model_timeout = 1h; // a large model, and a checkpoint from a slow disk
-constexpr double report_delay = 0.002; // seconds, from one peer's report to another's decision
-constexpr std::size_t gradients = 0;   // the only lane of the collaborative strategy
+constexpr double report_delay = 0.002;     // seconds, from one peer's report to another's decision
+constexpr std::size_t gradients = 0;       // the only lane of the collaborative strategy
 
 double norm_of(std::span<const float> values) {
   double sum = 0;
@@ -31,11 +31,6 @@ double norm_of(std::span<const float> values) {
 
 void smooth(double& average, double value) {
   average = average == 0 ? value : 0.8 * average + 0.2 * value;
-}
-
-/// The name of a branch that begins where a quorum is lost: the same for all who go on.
-digest forked(const digest& parent, const round_id& round) {
-  return sha256_stream{}.add("waggle fork").add(parent.view()).add(round.view()).finish();
 }
 
 } // namespace
@@ -326,7 +321,7 @@ void trainer::end_epoch(const group_round& round) {
   update.epoch = epoch_;
   update.rate = config_.schedule.at(epoch_);
   update.work = static_cast<std::uint64_t>(report.weight_sum) * report.contributors.size();
-  update.branch = round.keeps_majority ? line_.branch : forked(line_.branch, report.round);
+  update.branch = round.keeps_majority ? line_.branch : forked_branch(line_.branch, report.round);
   double norm = 0;
   if (report.weight_sum > 0 && report.values) {
     norm = norm_of(*report.values);

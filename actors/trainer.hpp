@@ -140,6 +140,7 @@ private:
   [[nodiscard]] bool is_heard(const peer_id& peer) const;
   [[nodiscard]] bool left_behind() const;
   [[nodiscard]] bool may_found(bool others_seen);
+  [[nodiscard]] bool client_may_found(std::chrono::nanoseconds waited);
 
   // -- the state (trainer_state.cpp)
   void fetch_if_needed();

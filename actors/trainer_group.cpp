@@ -22,7 +22,8 @@ constexpr auto alone_among_nodes = 3s;
 } // namespace
 
 history_choice trainer::choose() const {
-  history_standing own{ctx_.record.id, line_, place_ == place::member, !ctx_.record.client_mode};
+  history_standing own{ctx_.record.id, line_, place_ == place::member, !ctx_.record.client_mode,
+                       place_ == place::member && group_.members.size() == 1};
   std::vector<swarm_progress::peer> others;
   for (const auto& peer : view_.peers)
     if (is_heard(peer.who.id) && (peer.claim.group_size > 0 || !passed_over_.contains(peer.who.id)))
@@ -69,8 +70,9 @@ void trainer::look_for_group() {
                       + ", which holds the run's state, to "
                         "begin");
     case course::found: {
-      bool others = std::any_of(view_.peers.begin(), view_.peers.end(),
-                                [&](const auto& peer) { return peer.who.id != ctx_.record.id; });
+      bool others = std::any_of(view_.peers.begin(), view_.peers.end(), [&](const auto& peer) {
+        return peer.who.id != ctx_.record.id && !peer.claim.auxiliary;
+      });
       if (may_found(others))
         found();
       return;
@@ -83,10 +85,6 @@ void trainer::look_for_group() {
 /// Nobody else is to be followed: is it time to go on by ourselves?
 bool trainer::may_found(bool others_seen) {
   auto waited = now() - outside_since_;
-  if (ctx_.record.client_mode && config_.join_timeout > 0ms && waited < config_.join_timeout) {
-    wait_for("a peer of the run that others can reach");
-    return false;
-  }
   if (lost_group_) {
     if (!config_.continue_on_split) {
       wait_for("most of the group, which cannot be reached (on-split is pause)");
@@ -98,6 +96,8 @@ bool trainer::may_found(bool others_seen) {
     }
     return true;
   }
+  if (ctx_.record.client_mode && config_.join_timeout > 0ms && !connected_.empty())
+    return client_may_found(waited);
   if (config_.join_timeout == 0ms || (dht_ && !dht_->addresses_known)) // the run's first peer
     return connected_.empty() || waited >= config_.settle_time;
   if (others_seen)
@@ -113,6 +113,20 @@ bool trainer::may_found(bool others_seen) {
   }
   wait_for("any peer of the run: none of the addresses answers");
   return false;
+}
+
+/// A client that is connected, but with nobody who trains: who shall reduce for it?
+bool trainer::client_may_found(std::chrono::nanoseconds waited) {
+  for (const auto& peer : view_.peers)
+    if (peer.claim.auxiliary && connected_.contains(peer.who.id))
+      return waited >= config_.settle_time; // it comes in where it is needed
+  if (waited < config_.join_timeout) {
+    wait_for("a peer that others can reach: clients average through a trainer that is none, or a "
+             "waggle node that reduces for them");
+    return false;
+  }
+  ctx_.log->warn("no peer that others can reach trains or reduces for clients: training alone");
+  return true;
 }
 
 void trainer::found() {

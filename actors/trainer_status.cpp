@@ -54,7 +54,7 @@ const training_status& trainer::current_status() {
   s.provisional = provisional_;
   s.peers_behind = 0;
   for (const auto& peer : view_.peers)
-    if (peer.who.id != ctx_.record.id
+    if (peer.who.id != ctx_.record.id && !peer.claim.auxiliary
         && (peer.claim.line.branch != line_.branch || peer.epoch < epoch_ || !peer.claim.ready))
       ++s.peers_behind;
   return s;
@@ -143,6 +143,7 @@ void trainer::tell_progress() {
     place_ == place::member ? static_cast<std::uint32_t>(group_.members.size()) : 0;
   claim.ready = in_step_ && (place_ == place::member || line_.work > 0);
   claim.provisional = provisional_;
+  claim.target_batch_size = config_.target_batch_size;
   auto parameters = in_step_ && updates_under_way_ == 0 ? model_parameters_ : digest{};
   send(peers_.tracker, report_progress{epoch_, told_samples_, parameters, claim, own_rate_});
 }

@@ -35,6 +35,7 @@ void round_engine::begin() {
     round_report report;
     report.outcome = round_outcome::complete;
     report.values = order_.values;
+    participants_ = books_.view().participant_set();
     return finish(std::move(report));
   }
   work();
@@ -473,6 +474,7 @@ void round_engine::commit(const round_view& view) {
     report.values = result_.whole();
   if (report.outcome == round_outcome::shrunk && !protocol_.lost().empty())
     report.why = {protocol_.lost().begin()->second, "members were lost"};
+  participants_ = view.participant_set();
   finish(std::move(report));
 }
 
@@ -509,6 +511,7 @@ void round_engine::finish(round_report report) {
   how.standing = standing_now();
   how.all_took_part = report.outcome == round_outcome::complete && protocol_.lost().empty()
                       && books_.view().participant_set().size() == plan().members.size();
+  how.participants = participants_;
   how.report = std::move(report);
   port_->finished(std::move(how));
 }

@@ -152,6 +152,7 @@ private:
   std::uint64_t bytes_sent_ = 0;
   std::uint64_t bytes_received_ = 0;
   bool reported_ = false;
+  member_set participants_; // of the committed view
 };
 
 } // namespace waggle

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/averaging/round_view.hpp"
 #include "runtime/core/error.hpp"
 #include "runtime/core/float_vector.hpp"
 #include "runtime/core/ids.hpp"
@@ -58,6 +59,8 @@ struct round_finished {
   round_report report;
   wire::round_standing standing; // what later takeover requests are answered with
   bool all_took_part = false;    // complete, and nobody was lost on the way
+  /// Positions of those who hold the result, as the committed view has it; empty if it failed.
+  member_set participants;
 };
 
 } // namespace waggle

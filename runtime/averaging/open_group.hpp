@@ -19,6 +19,9 @@ namespace waggle {
 /// work anew. It says so to everybody before it begins the round. Whoever has begun the old plan's
 /// round by then cancels it: without the leader it would not have been complete.
 ///
+/// A client leads only where it is alone, as a group of one. With the plan that lets somebody else
+/// in, the first member that others can reach leads.
+///
 /// The id of the next round is a hash of what it follows from, so members with different plans do
 /// not meet in one round.
 ///
@@ -39,7 +42,7 @@ public:
   /// A peer that wants to enter.
   struct applicant {
     round_member member;
-    digest schema;
+    digest schema; // zero: an auxiliary that takes the terms from the group
     member_bandwidth bandwidth;
   };
 

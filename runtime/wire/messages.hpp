@@ -110,6 +110,9 @@ struct enter_group {
 struct next_plan {
   round_id replaces; // the plan that would have been next
   round_plan plan;
+  /// What an auxiliary that knew nothing of the vector needs to lead this group.
+  digest schema;                 // zero: not said
+  std::uint32_t members_max = 0; // 0: not said
 };
 /// Member to the others: "the round of this plan has begun; contribute what you have."
 struct call_round {

@@ -138,6 +138,71 @@ TEST_F(OpenGroup, AClientNeverLeadsAndNeverReduces) {
   EXPECT_FALSE(joins.is_member());
 }
 
+/// A client alone, as group 1, and an auxiliary that knows nothing of the vector, as group 0.
+struct OpenGroupOfClients : OpenGroup {
+  OpenGroupOfClients() {
+    records[0].mode = member_mode::auxiliary;
+    for (std::size_t i : {1U, 2U})
+      records[i].mode = member_mode::client;
+    for (std::size_t i = 0; i < 3; ++i)
+      all[i] = open_group{records[i], terms(), {}};
+    all[1].found(epoch_id{3}, seed());
+  }
+  round_plan let_auxiliary_in() {
+    EXPECT_EQ(all[1].apply({records[0], digest{}, {}}), ec::none);
+    auto plan = all[1].admit();
+    EXPECT_TRUE(plan);
+    EXPECT_TRUE(all[0].enter(records[1].peer.id, *plan).ok());
+    return *plan;
+  }
+};
+
+TEST_F(OpenGroupOfClients, AloneAClientGoesOn) {
+  EXPECT_TRUE(all[1].advance(member_set::first(1)));
+  EXPECT_TRUE(all[1].is_member());
+  EXPECT_EQ(all[1].next().epoch, epoch_id{4});
+}
+
+TEST_F(OpenGroupOfClients, AnAuxiliaryEntersWithoutASchemaAndLeads) {
+  let_auxiliary_in();
+  expect_same_plan({0, 1});
+  EXPECT_TRUE(all[0].leads());
+  EXPECT_FALSE(all[1].leads());
+  EXPECT_EQ(all[0].next().shares[0], elements);
+  EXPECT_EQ(all[1].apply(applicant(2)), ec::not_a_leader);
+  let_in(2, 2);
+  expect_same_plan({0, 1, 2});
+}
+
+TEST_F(OpenGroupOfClients, OnlyAnAuxiliaryMayComeWithoutASchema) {
+  EXPECT_EQ(all[1].apply({records[2], digest{}, {}}), ec::schema_mismatch);
+  EXPECT_EQ(all[1].apply({records[3], digest{}, {}}), ec::schema_mismatch);
+  EXPECT_EQ(all[1].apply({records[0], sha256("another"), {}}), ec::schema_mismatch);
+}
+
+TEST_F(OpenGroupOfClients, AClientCannotLetAnotherOneIn) {
+  ASSERT_EQ(all[1].apply(applicant(2)), ec::none);
+  EXPECT_FALSE(all[1].admit()) << "nobody would reduce";
+  EXPECT_EQ(all[1].next().members.size(), 1U);
+}
+
+TEST_F(OpenGroupOfClients, WithoutTheAuxiliaryTheGroupHasEnded) {
+  let_auxiliary_in();
+  let_in(2, 2);
+  EXPECT_FALSE(all[1].advance(members_of({1, 2})));
+  EXPECT_FALSE(all[1].is_member());
+}
+
+TEST_F(OpenGroupOfClients, AClientThatDoesNotLeadCannotChangeThePlan) {
+  let_auxiliary_in();
+  let_in(2, 2);
+  auto plan = all[0].next();
+  plan.id = seed_of(99);
+  auto taken = all[1].on_plan(records[2].peer.id, all[1].next().id, plan);
+  EXPECT_FALSE(taken.ok());
+  EXPECT_FALSE(all[3].enter(records[0].peer.id, plan).ok()) << "it is none of its members";
+}
+
 TEST_F(OpenGroup, SaysWhyItDoesNotLetSomebodyIn) {
   EXPECT_EQ(all[0].apply(applicant(1)), ec::not_ready);
   auto small = terms();

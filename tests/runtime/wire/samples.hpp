@@ -89,7 +89,8 @@ inline std::vector<sample> samples() {
   event_of("round_standing", round_standing{round, 99, true, view, true, true});
   event_of("line_report", line_report{round, 3e6});
   event_of("new_division", new_division{round, {{70, 0, 30}, 8192}});
-  event_of("next_plan", next_plan{round, plan_for(4)});
+  event_of("next_plan", next_plan{round, plan_for(4), {}, 0});
+  event_of("next_plan", next_plan{round, plan_for(4), sample_digest(8), 16});
   event_of("call_round", call_round{round});
   event_of("progress_note", progress_note{epoch_id{5}, sample_digest(7), 96, 123.5});
   out.push_back({"refusal", refusal{8, {ec::overloaded, "later, please"}}});
