@@ -121,6 +121,11 @@ using snapshot_source_actor = caf::typed_actor<
   // Fails with ec::not_ready, wrong_run or epoch_mismatch.
   caf::replies_to<get_state_snapshot>::with<state_snapshot>>;
 
+/// Reduces for clients, which cannot reach each other, and passes their state on to newcomers. Has
+/// no model.
+using group_helper_actor = snapshot_source_actor::extend_with<progress_listener_actor>::
+  extend_with<group_listener_actor>::extend_with<link_listener_actor>;
+
 /// Serves a state to newcomers.
 using state_donor_actor = service_actor;
 
@@ -166,6 +171,7 @@ using trainer_actor = caf::typed_actor<
 /// Turns what happens into gauges and counters, and keeps the documents that HTTP serves up to date.
 using metrics_exporter_actor = caf::typed_actor<
   caf::reacts_to<training_status>,
+  caf::reacts_to<helper_status>,
   caf::reacts_to<round_ended>,
   caf::reacts_to<state_download_ended>>::extend_with<progress_listener_actor>::
     extend_with<link_listener_actor>;

@@ -28,6 +28,8 @@ struct averaging_config {
   bool error_feedback = false;
   /// Reduces only: its own vector is neither sent nor changed (spec/averaging.md §1.2).
   bool auxiliary = false;
+  /// Of an auxiliary that takes a group's terms as they are: longer vectors are none of its.
+  std::uint64_t elements_max = plan_elements_max;
   round_config round; // its deadline is cut to what the step has left
   /// Tells matchmaking what was measured of our line (node_context::line). Off where the
   /// configuration declares a bandwidth.

@@ -125,9 +125,35 @@ void group_averager::describe(const describe_vector& what) {
                     codecs ? "the tensors do not add up to the vector" : to_string(codecs.error()));
     return quit(to_caf(ec::bad_config));
   }
+  described_ = true;
   codecs_ = std::move(*codecs);
   group_.emplace(round_member{ctx_.record, members_.mode}, terms_of(members_, codecs_),
                  member_bandwidth{members_.bandwidth, members_.bandwidth.has_value()});
+}
+
+/// What to reduce, and how, from whoever lets us in.
+status group_averager::adopt_terms(const wire::next_plan& message) {
+  const auto& plan = message.plan;
+  if (auto valid = validate_plan(plan); !valid)
+    return valid;
+  if (plan.prefix != members_.prefix)
+    return failure{ec::schema_mismatch, "plan: it is for another vector"};
+  if (message.schema.is_zero())
+    return failure{ec::schema_mismatch, "plan: it does not say what its members have alike"};
+  if (plan.elements > config_.elements_max)
+    return failure{ec::oversize, "its vectors have " + std::to_string(plan.elements)
+                                   + " values, we reduce up to "
+                                   + std::to_string(config_.elements_max)};
+  auto terms = terms_of(members_, plan.codecs);
+  terms.schema = message.schema;
+  terms.reduce_by = plan.reduce_by;
+  terms.min_contributors = plan.min_contributors;
+  terms.members_max = message.members_max == 0 ? round_members_max : message.members_max;
+  terms.division.parts = {plan.part_elements, false}; // within what its members agreed on
+  codecs_ = plan.codecs;
+  group_.emplace(round_member{ctx_.record, members_.mode}, std::move(terms),
+                 member_bandwidth{members_.bandwidth, members_.bandwidth.has_value()});
+  return waggle::done{};
 }
 
 group_view group_averager::view() const {
@@ -203,7 +229,8 @@ void group_averager::announce(const std::vector<round_member>& before, const rou
                   plan.members.size(), before.size());
   for (const auto& m : plan.members)
     if (m.peer.id != ctx_.record.id)
-      tell(m.peer, wire::next_plan{replaced, plan, group_->branch()});
+      tell(m.peer, wire::next_plan{replaced, plan, group_->branch(), group_->shared().schema,
+                                   static_cast<std::uint32_t>(group_->shared().members_max)});
 }
 
 void group_averager::tell(const peer_record& to, wire::event what) {
@@ -238,9 +265,15 @@ void group_averager::on_next_plan(const peer_record& from, const wire::next_plan
     ctx_.metrics->count_refused_input(why.code);
     decline(message.plan);
   };
+  bool entering = entry_ && entry_->leader.id == from.id;
+  if (entering && takes_any_group())
+    if (auto adopted = adopt_terms(message); !adopted) {
+      refuse(adopted.error());
+      return end_entry(adopted.error());
+    }
   if (!group_)
     return decline(message.plan);
-  if (entry_ && entry_->leader.id == from.id) {
+  if (entering) {
     if (message.branch != entry_->branch) {
       entry_->last = {ec::wrong_run, "its group has gone over to another history"};
       refuse(entry_->last);
@@ -304,7 +337,7 @@ void group_averager::decline(const round_plan& plan) {
 // -- entering and leaving -------------------------------------------------------------------------
 
 caf::result<group_view> group_averager::found(const found_group& msg) {
-  if (!group_)
+  if (!described_)
     return to_caf(ec::not_ready, "what is averaged is not known yet");
   quit_from({ec::cancelled, {}});
   round_id seed;
@@ -316,7 +349,7 @@ caf::result<group_view> group_averager::found(const found_group& msg) {
 }
 
 caf::result<group_view> group_averager::enter(enter_group& msg) {
-  if (!group_)
+  if (!described_ && !takes_any_group())
     return to_caf(ec::not_ready, "what is averaged is not known yet");
   quit_from({ec::cancelled, {}});
   auto& e = entry_.emplace();
@@ -344,7 +377,7 @@ void group_averager::ask_next() {
 void group_averager::ask_leader() {
   auto& e = *entry_;
   bool declared = members_.bandwidth.has_value();
-  wire::enter_group question{members_.prefix, group_->shared().schema,
+  wire::enter_group question{members_.prefix, described_ ? group_->shared().schema : digest{},
                              members_.mode,   declared ? members_.bandwidth : told_bandwidth_,
                              declared,        e.branch};
   auto attempt = attempts_;
@@ -422,7 +455,7 @@ caf::result<group_round> group_averager::average(average_in_group& msg) {
     return to_caf(ec::epoch_mismatch, "our group is at another epoch");
   if (current_)
     return to_caf(ec::overloaded, "one round at a time");
-  if (!msg.values || msg.values->size() != elements_of(codecs_))
+  if (msg.values ? msg.values->size() != elements_of(codecs_) : !takes_any_group())
     return to_caf(ec::wrong_shape, "the vector has another length than the group's");
   if (!is_weight(msg.weight))
     return to_caf(ec::bad_weight, "a weight must be 0, or finite and positive");
@@ -434,7 +467,7 @@ caf::result<group_round> group_averager::average(average_in_group& msg) {
   step.what.weight = msg.weight;
   step.what.epoch = msg.epoch;
   step.what.deadline = msg.deadline;
-  step.elements = step.what.values->size();
+  step.elements = elements_of(codecs_);
   step.codecs = codecs_;
   step.began = now();
   auto promise = run.promise;

@@ -44,6 +44,9 @@ using group_averager_base =
 /// Keeps this peer's place in one open_group and runs its rounds, one at a time. What others
 /// may ask: to be let in. What the leader says: the plan of the next round.
 ///
+/// An auxiliary needs no vector: undescribed, it takes part in rounds without values, and takes the
+/// terms of whatever group it enters from the plan that lets it in. It can found none.
+///
 /// | state    | who leaves it, and how                                                            |
 /// |----------|-----------------------------------------------------------------------------------|
 /// | outside  | found_group → member; enter_group → entering                                      |
@@ -82,6 +85,8 @@ private:
   [[nodiscard]] group_view view() const;
 
   void describe(const describe_vector& what);
+  [[nodiscard]] bool takes_any_group() const { return config_.auxiliary && !described_; }
+  status adopt_terms(const wire::next_plan& message);
   caf::result<outbound_answer> on_application(const inbound_call& call);
   void on_event(const inbound_event& event);
   void on_next_plan(const peer_record& from, const wire::next_plan& message);
@@ -120,8 +125,9 @@ private:
   switchboard_actor switchboard_;
   group_listener_actor listener_;
 
+  bool described_ = false;
   codec_plan codecs_;
-  std::optional<open_group> group_; // there once the vector is described
+  std::optional<open_group> group_; // there once the vector is described, or a group's terms known
   std::optional<entry> entry_;
   std::uint64_t attempts_ = 0; // generation of `entry_`'s questions
   std::optional<running> current_;

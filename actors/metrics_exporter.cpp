@@ -75,7 +75,7 @@ json status_document(const metrics_exporter_state& st, const node_context& ctx,
   doc["history"] =
     t && !t->line.branch.is_zero() ? json(short_name(t->line.branch)) : json(nullptr);
   doc["work"] = t ? t->line.work : 0; // samples times contributors since the run's start
-  doc["group_size"] = t ? t->group_size : 0;
+  doc["group_size"] = t ? t->group_size : st.helper ? st.helper->group_size : 0;
   doc["provisional"] = t && t->provisional;
   doc["waiting_for"] = t && !t->waiting_for.empty() ? json(t->waiting_for) : json(nullptr);
   doc["notice"] = t && !t->notice.empty() ? json(t->notice) : json(nullptr);
@@ -90,6 +90,8 @@ json status_document(const metrics_exporter_state& st, const node_context& ctx,
     {"in", board.bytes_in()}, {"out", board.bytes_out()}, {"shared", board.bytes_shared()}};
   doc["bandwidth"] = bandwidth > 0 ? json(bandwidth) : json(nullptr); // bytes a second
   doc["peers"] = st.run.num_peers;
+  doc["auxiliaries"] = st.run.num_auxiliaries;
+  doc["reduces_for_clients"] = st.helper ? json(st.helper->clients) : json(nullptr);
   doc["uptime_seconds"] = uptime;
   return doc;
 }
@@ -106,7 +108,10 @@ json peers_document(const metrics_exporter_state& st, const node_context& ctx) {
                    {"samples_toward_epoch", peer.samples},
                    {"samples_per_second", number_or_null(peer.samples_per_second)},
                    {"self", peer.who.id == ctx.record.id},
-                   {"connected", st.connected.count(peer.who.id) > 0}});
+                   {"connected", st.connected.count(peer.who.id) > 0},
+                   {"role", peer.claim.auxiliary   ? "auxiliary"
+                            : peer.who.client_mode ? "client"
+                                                   : "node"}});
   }
   return {{"peers", all}};
 }
@@ -148,6 +153,14 @@ std::string why_not_ready(const metrics_exporter_state& st) {
   return "unknown";
 }
 
+/// What a peer without a model that is ready does for others; empty: nothing to speak of.
+std::string beside_training(const metrics_exporter_state& st) {
+  if (!st.helper || st.helper->clients == 0)
+    return {};
+  return "reduces for " + std::to_string(st.helper->clients)
+         + (st.helper->clients == 1 ? " client" : " clients");
+}
+
 void refresh(self_pointer self, const node_context& ctx, status_board& board) {
   const auto& st = self->state;
   auto now = self->clock().now();
@@ -157,7 +170,7 @@ void refresh(self_pointer self, const node_context& ctx, status_board& board) {
   board.show_status(status_document(st, ctx, board, uptime, bandwidth).dump() + "\n");
   board.show_peers(peers_document(st, ctx).dump() + "\n");
   auto reason = why_not_ready(st);
-  board.show_readiness(reason.empty(), reason);
+  board.show_readiness(reason.empty(), reason.empty() ? beside_training(st) : reason);
 }
 
 } // namespace
@@ -177,6 +190,13 @@ metrics_exporter_impl::behavior_type metrics_exporter(self_pointer self, node_co
       bool new_phase = !training || training->phase != msg.phase;
       training = msg;
       if (new_phase) // the rest can wait for the next refresh
+        refresh(self, ctx, *board);
+    },
+    [self, ctx, board](const helper_status& msg) {
+      auto& helper = self->state.helper;
+      bool news = !helper || helper->clients != msg.clients;
+      helper = msg;
+      if (news)
         refresh(self, ctx, *board);
     },
     [self](const round_ended& msg) {

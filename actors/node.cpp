@@ -129,6 +129,7 @@ std::vector<caf::strong_actor_ptr> everybody(const node_parts& p) {
   };
   add(p.donor);
   add(p.trainer);
+  add(p.helper);
   add(p.keeper);
   add(p.group);
   for (const auto& pair : p.further) {
@@ -143,6 +144,11 @@ std::vector<caf::strong_actor_ptr> everybody(const node_parts& p) {
   add(p.dht);
   add(p.switchboard);
   return all;
+}
+
+/// Who has the state that the donor gives away.
+snapshot_source_actor snapshot_source(const node_parts& p) {
+  return p.trainer ? snapshot_source_actor{p.trainer} : snapshot_source_actor{p.helper};
 }
 
 /// Tells who serves what and who wants to know what.
@@ -171,6 +177,7 @@ void introduce(Sender send, const node_parts& p, const node_config& config) {
   listens(p.averager);
   listens(p.group);
   listens(p.trainer);
+  listens(p.helper);
   listens(p.exporter);
   for (std::size_t i = 0; i < p.further.size(); ++i) {
     send(board,
@@ -180,6 +187,11 @@ void introduce(Sender send, const node_parts& p, const node_config& config) {
     listens(p.further[i].averager);
   }
   send(tracker, subscribe_progress{caf::actor_cast<progress_listener_actor>(p.exporter)});
+  if (p.helper) {
+    send(tracker, subscribe_progress{caf::actor_cast<progress_listener_actor>(p.helper)});
+    send(caf::actor_cast<group_averager_wiring>(p.group),
+         listen_group{caf::actor_cast<group_listener_actor>(p.helper)});
+  }
   if (!p.trainer)
     return;
   send(tracker, subscribe_progress{caf::actor_cast<progress_listener_actor>(p.trainer)});
@@ -234,7 +246,10 @@ struct supervisor {
       self->send(caf::actor_cast<dht_router_impl>(p.dht),
                  subscribe_dht_status{caf::actor_cast<dht_listener_actor>(p.exporter)});
     } else {
-      p.donor = self->spawn<caf::monitored>(state_donor, ctx, config.training->donor, p.trainer);
+      p.donor = p.trainer ? self->spawn<caf::monitored>(state_donor, ctx, config.training->donor,
+                                                        snapshot_source(p))
+                          : self->spawn<caf::monitored>(state_donor, ctx, config.helping->donor,
+                                                        snapshot_source(p));
       self->send(board_handle,
                  serve{service_topic::state, caf::actor_cast<service_actor>(p.donor)});
     }
@@ -248,6 +263,8 @@ struct supervisor {
       return;
     ctx.metrics->set_peer_state("leaving");
     board->show_readiness(false, "leaving");
+    if (st.parts.helper) // clients go on by themselves at once
+      self->send(st.parts.group, quit_group{});
     if (!st.parts.trainer)
       return advance(1);
     self->request(st.parts.trainer, config.stop_training_timeout, stop_training{})
@@ -296,6 +313,18 @@ struct supervisor {
 status check_averaging(const node_config& config) {
   if (config.training && !config.averaging)
     return failure{ec::bad_config, "a peer that trains needs an averager"};
+  if (config.helping) {
+    if (config.averaging || config.training || config.client_mode)
+      return failure{ec::bad_config,
+                     "only a peer without a model that others can reach reduces for "
+                     "clients"};
+    const auto& parts = config.helping->averaging;
+    if (parts.matchmaking.mode != member_mode::auxiliary || !parts.averaging.auxiliary)
+      return failure{ec::bad_config, "whoever reduces for clients is an auxiliary"};
+    if (auto valid = check_averaging_config(parts.averaging); !valid)
+      return valid;
+    return check_matchmaking_config(parts.matchmaking, false);
+  }
   if (!config.averaging)
     return config.further_averaging.empty()
              ? status{done{}}
@@ -370,14 +399,16 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   ctx.around_port = seams.around_port;
   ctx.links = std::make_shared<net::link_table>();
   ctx.rounds = make_round_registry(ctx.links);
-  if (!config.averaging) {
+  if (!config.averaging && !config.helping) {
     // Nobody here would ever begin a round, or drop what waits for one.
     round_registry::limits none;
     none.parked_events_max = 0;
     ctx.rounds = std::make_shared<round_registry>(none, [](const peer_record&, wire::event) {});
   }
-  ctx.vectors = vector_pool::make(config.averaging ? config.averaging->averaging.vectors_kept : 0,
-                                  seams.memory);
+  auto vectors_kept = config.averaging ? config.averaging->averaging.vectors_kept
+                      : config.helping ? config.helping->averaging.averaging.vectors_kept
+                                       : 0;
+  ctx.vectors = vector_pool::make(vectors_kept, seams.memory);
   ctx.encoded_parts = buffer_pool::make(32_MiB, seams.memory);
   ctx.line = std::make_shared<line_meter>();
   ctx.seed = config.seed;
@@ -392,16 +423,18 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   auto& p = out.parts;
   auto board = system.spawn(switchboard, ctx, config.switchboard, transport);
   p.switchboard = board;
+  auto bound = config.client_mode
+                 ? transport->serve_http(config.listen)
+                 : transport->listen(config.listen, [board](std::shared_ptr<net::link> link) {
+                     caf::anon_send(board, link_arrived{std::move(link)});
+                   });
+  if (!bound) {
+    caf::anon_send_exit(board, caf::exit_reason::user_shutdown);
+    transport->stop();
+    return bound.error();
+  }
+  out.bound = *bound;
   if (!config.client_mode) {
-    auto bound = transport->listen(config.listen, [board](std::shared_ptr<net::link> link) {
-      caf::anon_send(board, link_arrived{std::move(link)});
-    });
-    if (!bound) {
-      caf::anon_send_exit(board, caf::exit_reason::user_shutdown);
-      transport->stop();
-      return bound.error();
-    }
-    out.bound = *bound;
     ctx.record.addresses = announced(config, out.bound);
     transport->announce(ctx.record);
   }
@@ -417,7 +450,13 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   }
   p.tracker = system.spawn(progress_tracker, ctx, config.progress, p.switchboard, p.dht);
   p.exporter = system.spawn(metrics_exporter, ctx, out.board, config.training.has_value());
-  if (config.averaging && config.training) {
+  if (config.helping) {
+    const auto& parts = config.helping->averaging;
+    p.group = system.spawn<group_averager>(ctx, parts.averaging, parts.matchmaking, p.switchboard);
+    p.helper = system.spawn<group_helper>(
+      ctx, config.helping->help, helper_peers{p.group, p.tracker, p.switchboard, p.exporter});
+    p.donor = system.spawn(state_donor, ctx, config.helping->donor, snapshot_source(p));
+  } else if (config.averaging && config.training) {
     p.group = system.spawn<group_averager>(ctx, config.averaging->averaging,
                                            config.averaging->matchmaking, p.switchboard);
   } else if (config.averaging) {
@@ -446,7 +485,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
           : system.spawn<model_worker>(ctx, make, files, keeper, std::move(owner))};
     };
     p.trainer = system.spawn<trainer>(ctx, training.training, worker, peers);
-    p.donor = system.spawn(state_donor, ctx, training.donor, p.trainer);
+    p.donor = system.spawn(state_donor, ctx, training.donor, snapshot_source(p));
   }
   if (!p.trainer)
     ctx.metrics->set_peer_state("serving");

@@ -11,6 +11,7 @@
 #include "actors/address_book.hpp"
 #include "actors/averager.hpp"
 #include "actors/dht_router.hpp"
+#include "actors/group_helper.hpp"
 #include "actors/matchmaker.hpp"
 #include "actors/metrics_exporter.hpp"
 #include "actors/progress_tracker.hpp"
@@ -28,7 +29,8 @@ struct node_config {
   endpoint listen{"0.0.0.0", 7700};
   std::optional<endpoint> announce; // how others reach us, if not at the address we bind
   std::vector<endpoint> initial_peers;
-  bool client_mode = false; // accepts no connections; only dials
+  /// Accepts no connections, only dials; `listen` is where it answers HTTP. Best on loopback.
+  bool client_mode = false;
   std::uint64_t seed = 0;
   /// What all peers of the run must have alike; who has another one is refused. Null: links with
   /// everybody, as a peer that neither trains nor averages may.
@@ -53,6 +55,14 @@ struct node_config {
     donor_config donor;
   };
   std::optional<training_parts> training;
+  /// A peer without a model that reduces for clients and passes on their state. Not beside
+  /// `averaging` and `training`, nor in client mode. `averaging.mode` and `.auxiliary`: auxiliary.
+  struct helping_parts {
+    averaging_parts averaging;
+    help_config help;
+    donor_config donor;
+  };
+  std::optional<helping_parts> helping;
 
   /// After a command to stop: for the trainer's checkpoint, then for the goodbyes.
   milliseconds stop_training_timeout{3'000};
@@ -102,16 +112,17 @@ struct node_parts {
   matchmaker_actor matchmaker;
   averager_actor averager;
   std::vector<averaging_actors> further; // in the order of node_config::further_averaging
-  group_averager_actor group;            // of the trainer's gradients
+  group_averager_actor group;            // of the trainer's gradients, or of the helper's clients
   state_keeper_actor keeper;
   trainer_actor trainer;
+  group_helper_actor helper;
   state_donor_actor donor;
 };
 
 struct started_node {
   node_actor node;
   node_parts parts;
-  endpoint bound; // meaningless in client mode
+  endpoint bound; // in client mode: of HTTP alone
   node_context ctx;
   std::shared_ptr<status_board> board;
 };

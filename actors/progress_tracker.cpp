@@ -223,7 +223,8 @@ struct clerk {
     if (!st.reading && seconds_of(now() - st.read) >= current.refresh_seconds)
       read();
     ctx.metrics->set_peers(static_cast<double>(current.num_peers - current.num_clients),
-                           static_cast<double>(current.num_clients), 0);
+                           static_cast<double>(current.num_clients),
+                           static_cast<double>(current.num_auxiliaries));
   }
 };
 

@@ -26,10 +26,10 @@ void status_board::show_peers(std::string text) {
   peers_ = std::move(text);
 }
 
-void status_board::show_readiness(bool ready, std::string why) {
+void status_board::show_readiness(bool ready, std::string text) {
   std::lock_guard guard{mutex_};
   ready_ = ready;
-  not_ready_because_ = std::move(why);
+  readiness_ = std::move(text);
 }
 
 net::http_response status_board::answer(const net::http_request& request) const {
@@ -46,7 +46,8 @@ net::http_response status_board::answer(const net::http_request& request) const 
   std::lock_guard guard{mutex_};
   if (route == "/readyz")
     return {ready_ ? 200U : 503U, "text/plain; charset=utf-8",
-            ready_ ? std::string{"ready\n"} : "not ready: " + not_ready_because_ + "\n"};
+            (ready_ ? "ready" : "not ready") + (readiness_.empty() ? "" : ": " + readiness_)
+              + "\n"};
   return json(200, route == "/api/v1/status" ? status_ : peers_);
 }
 

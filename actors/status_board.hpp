@@ -21,8 +21,9 @@ public:
 
   void show_status(std::string json);
   void show_peers(std::string json);
-  /// Whether the peer may take part in rounds; if not, why.
-  void show_readiness(bool ready, std::string why);
+  /// Whether the peer may take part in rounds; if not, why; if it may, what is to be said beside
+  /// that, if anything.
+  void show_readiness(bool ready, std::string text);
 
   /// Bytes since the start, for the status document: on the wire, and through memory shared with
   /// peers on this host (both ways).
@@ -53,7 +54,7 @@ private:
   std::string status_ = "{}\n";
   std::string peers_ = "{\"peers\":[]}\n";
   bool ready_ = false;
-  std::string not_ready_because_ = "starting";
+  std::string readiness_ = "starting";
 };
 
 } // namespace waggle

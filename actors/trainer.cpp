@@ -19,10 +19,8 @@ constexpr auto look_interval = 20ms;
 constexpr auto report_interval = 2ms;
 constexpr milliseconds model_timeout = 1h; // a large model, and a checkpoint from a slow disk
 constexpr auto pause_after_distrust = 500ms;
-constexpr double report_delay = 0.002;     // seconds, from one peer's report to another's decision
-constexpr std::size_t gradients = 0;       // the only lane of the collaborative strategy
-/// More samples than any epoch has, and few enough for sums of them: weights are what others say.
-constexpr double samples_max = 0x1p40;
+constexpr double report_delay = 0.002; // seconds, from one peer's report to another's decision
+constexpr std::size_t gradients = 0;   // the only lane of the collaborative strategy
 
 double norm_of(std::span<const float> values) {
   double sum = 0;
@@ -365,7 +363,7 @@ void trainer::end_epoch(const group_round& round) {
 /// What a round says about the epoch that it ends; shows it, too.
 missed_update trainer::update_of(const group_round& round) {
   const auto& report = round.report;
-  auto samples = static_cast<std::uint64_t>(std::clamp(report.weight_sum, 0.0, samples_max));
+  auto samples = samples_of(report.weight_sum);
   missed_update update;
   update.epoch = at_.epoch();
   update.rate = config_.schedule.at(at_.epoch());

@@ -240,7 +240,7 @@ private:
   double epoch_seconds_ = 0; // smoothed
 
   std::uint32_t differing_ = 0; // peers at our epoch with other parameters, when last compared
-  epoch_id compared_; // of the last comparison
+  epoch_id compared_;           // of the last comparison
   bool checkpointing_ = false;
   steady_time started_at_;
   steady_time phase_began_;

@@ -27,7 +27,8 @@ constexpr std::size_t avoided_max = 1'000; // ids are free
 
 history_choice trainer::choose() const {
   history_standing own{ctx_.record.id, at_.line(), place_ == place::member,
-                       !ctx_.record.client_mode};
+                       !ctx_.record.client_mode,
+                       place_ == place::member && group_.members.size() == 1};
   std::vector<swarm_progress::peer> others;
   bool reached = std::any_of(view_.peers.begin(), view_.peers.end(), [this](const auto& peer) {
     return peer.claim.group_size > 0 && connected_.contains(peer.who.id);

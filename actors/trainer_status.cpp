@@ -157,6 +157,7 @@ void trainer::tell_progress() {
     place_ == place::member ? static_cast<std::uint32_t>(group_.members.size()) : 0;
   claim.ready = at_.in_step() && (place_ == place::member || at_.line().work > 0);
   claim.provisional = provisional_;
+  claim.target_batch_size = config_.target_batch_size;
   auto parameters = at_.in_step() && under_way_.empty() ? model_parameters_ : digest{};
   send(peers_.tracker, report_progress{at_.epoch(), told_samples_, parameters, claim, own_rate_});
 }

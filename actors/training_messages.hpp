@@ -179,6 +179,14 @@ struct seal_copy {
 };
 struct get_training_status {};
 
+/// Event to the metrics exporter: what a peer without a model does for clients.
+struct helper_status {
+  std::uint32_t clients = 0;    // of our group
+  std::uint32_t group_size = 0; // 0: in none
+  epoch_id epoch;               // of our group
+  history line;                 // of our group
+};
+
 // -- watching ------------------------------------------------------------------------------------
 
 /// Event to the metrics exporter: a round ended. `kind`: gradients, params, state, vector.
@@ -215,5 +223,6 @@ WAGGLE_LOCAL(start_training)
 WAGGLE_LOCAL(stop_training)
 WAGGLE_LOCAL(training_status)
 WAGGLE_LOCAL(get_training_status)
+WAGGLE_LOCAL(helper_status)
 WAGGLE_LOCAL(round_ended)
 WAGGLE_LOCAL(state_download_ended)

@@ -128,6 +128,8 @@ node_config peer_process::base_config() const {
   config.addresses.file = impl_->data_dir / "known_peers";
   config.addresses.save_interval = 1s; // a peer that is killed soon has known somebody, too
   config.client_mode = o.client_mode;
+  if (o.client_mode) // for those on this machine who ask how it is doing
+    config.listen = {"127.0.0.1", o.given.contains("listen") ? o.listen.port : std::uint16_t{0}};
   // A frozen peer holds up everybody's round until it is given up: after about 2.7 of these.
   config.switchboard.link.ping_interval = 400ms;
   config.seed = o.seed != 0 ? o.seed : entropy_seed();
@@ -194,6 +196,9 @@ result<started_node> peer_process::start(const node_config& config, bool joinabl
     return started.error();
   if (!config.client_mode)
     std::fprintf(stderr, "listening on %s\n", to_string(started->bound).c_str());
+  else
+    std::fprintf(stderr, "accepts no peers; status and metrics on %s\n",
+                 to_string(started->bound).c_str());
   std::fprintf(stderr, "peer %s of run %s, data in %s\n", to_string(p.self->id()).c_str(),
                config.run_id.c_str(), p.data_dir.c_str());
   if (!config.client_mode && joinable)
@@ -288,6 +293,16 @@ node_config::averaging_parts averaging_from(const run_options& o, const std::str
   parts.averaging.part_workers = o.reduce_threads;
   parts.averaging.round.stall_timeout = o.stall_timeout;
   parts.averaging.round.deadline = o.averaging_timeout;
+  return parts;
+}
+
+node_config::helping_parts helping_from(const run_options& o) {
+  node_config::helping_parts parts;
+  parts.averaging = averaging_from(o, "gradients", "gradients", {});
+  parts.averaging.matchmaking.mode = member_mode::auxiliary;
+  parts.averaging.averaging.auxiliary = true;
+  parts.averaging.averaging.elements_max = o.reduce_elements_max;
+  parts.help.round_timeout = o.averaging_timeout;
   return parts;
 }
 

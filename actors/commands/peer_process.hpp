@@ -54,6 +54,9 @@ private:
 node_config::averaging_parts averaging_from(const run_options& options, const std::string& prefix,
                                             const std::string& kind, const digest& schema);
 
+/// The part of a node's configuration that reduces for clients.
+node_config::helping_parts helping_from(const run_options& options);
+
 /// Where a peer's vectors lie: in `arena`, unless that is null.
 std::shared_ptr<std::pmr::memory_resource>
 vector_memory(const std::shared_ptr<net::shared_arena>& arena);

@@ -25,6 +25,8 @@ int run_node(const run_options& options) {
       return bad_usage(agreement.error().detail);
     config.agreement = std::make_shared<const run_agreement>(std::move(*agreement));
   }
+  if (options.reduce_for_clients)
+    config.helping = helping_from(options);
   auto peer = p.start(config);
   if (!peer)
     return bad_usage(peer.error().detail);
@@ -59,12 +61,14 @@ int run_config(const run_options& options) {
 command node_command() {
   return {
     "node",
-    "A peer without a model: bootstrap, DHT, metrics.",
+    "A peer without a model: bootstrap, DHT, metrics; reduces for clients.",
     "Others join the run through it:\n  waggle node --listen 0.0.0.0:7700 --run-id demo\n"
     "With the options of the training it prints the line that trainers join with, and refuses\n"
     "those that were started with others:\n"
-    "  waggle node --listen 0.0.0.0:7700 --run-id demo --data /usr/share/common-licenses\n",
-    {"run", "peer"},
+    "  waggle node --listen 0.0.0.0:7700 --run-id demo --data /usr/share/common-licenses\n"
+    "Trainers in client mode cannot reach each other. Where none of the run can be reached, they\n"
+    "average through this node.\n",
+    {"run", "peer", "helping"},
     {},
     run_node,
     false,

@@ -35,6 +35,8 @@ void round_engine::begin() {
     round_report report;
     report.outcome = round_outcome::complete;
     report.values = order_.values;
+    for (const auto& m : plan().members)
+      report.participants.push_back(m.peer.id);
     return finish(std::move(report));
   }
   work();

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/averaging/round_view.hpp"
 #include "runtime/core/error.hpp"
 #include "runtime/core/float_vector.hpp"
 #include "runtime/core/ids.hpp"

@@ -65,6 +65,24 @@ bool share_out(round_plan& plan) {
 }
 
 template <class T>
+void rotate_to_front(std::vector<T>& all, std::ptrdiff_t first) {
+  std::rotate(all.begin(), all.begin() + first, all.end());
+}
+
+/// The first member that others can reach becomes the first one. False: there is none.
+bool lead_by_reachable(round_plan& plan) {
+  auto leads = std::find_if(plan.members.begin(), plan.members.end(),
+                            [](const round_member& m) { return m.mode != member_mode::client; });
+  if (leads == plan.members.end())
+    return false;
+  auto first = leads - plan.members.begin();
+  rotate_to_front(plan.members, first);
+  rotate_to_front(plan.shares, first);
+  rotate_to_front(plan.gathered, first);
+  return true;
+}
+
+template <class T>
 void keep(std::vector<T>& all, member_set stayed) {
   std::vector<T> kept;
   for (std::size_t i = 0; i < all.size(); ++i)
@@ -153,18 +171,12 @@ bool open_group::advance(member_set stayed) {
     plan.shares = {plan.elements};
   plan.min_contributors =
     std::min(plan.min_contributors, static_cast<std::uint32_t>(plan.members.size()));
-  auto leads = std::find_if(plan.members.begin(), plan.members.end(),
-                            [](const round_member& m) { return m.mode != member_mode::client; });
-  bool alone = plan.members.size() == 1; // also a client: it has nobody to lead
-  if (plan.members.empty() || (!alone && leads == plan.members.end())
-      || (smaller && !share_out(plan) && !alone)) {
+  bool alone = plan.members.size() == 1; // with or without the others' links
+  if (plan.members.empty() || (smaller && !alone && !share_out(plan))
+      || (!alone && !lead_by_reachable(plan))) {
     leave();
     return false;
   }
-  auto first =
-    alone ? std::ptrdiff_t{0} : static_cast<std::ptrdiff_t>(leads - plan.members.begin());
-  std::rotate(plan.members.begin(), plan.members.begin() + first, plan.members.end());
-  std::rotate(plan.shares.begin(), plan.shares.begin() + first, plan.shares.end());
   next_ = std::move(plan);
   if (auto waiting = std::exchange(pending_, std::nullopt))
     if (auto adopted = on_plan(waiting->from, waiting->replaces, waiting->plan); !adopted)
@@ -177,7 +189,8 @@ bool open_group::advance(member_set stayed) {
 ec open_group::apply(const applicant& who) {
   if (!is_member())
     return ec::not_ready;
-  if (who.schema != terms_.schema)
+  bool takes_any = who.member.mode == member_mode::auxiliary && who.schema.is_zero();
+  if (!takes_any && who.schema != terms_.schema)
     return ec::schema_mismatch;
   if (who.branch != branch_)
     return ec::wrong_run;
@@ -213,7 +226,7 @@ std::optional<round_plan> open_group::admit() {
     plan.gathered.emplace_back(newcomer_mark);
     plan.shares.push_back(0);
   }
-  if (!partition(plan))
+  if (!lead_by_reachable(plan) || !partition(plan))
     return std::nullopt;
   plan.id = changed_id(next_->id, plan);
   replace(plan);
@@ -272,7 +285,11 @@ status open_group::check(const peer_id& from, const round_plan& plan) const {
   auto broken = [](const char* why) {
     return failure{ec::protocol_violation, std::string{"plan: "} + why};
   };
-  if (plan.members.front().peer.id != from)
+  auto sender = std::find_if(plan.members.begin(), plan.members.end(),
+                             [&](const auto& m) { return m.peer.id == from; });
+  // A client that was alone hands the lead over with the plan that ends that.
+  if (sender == plan.members.end()
+      || (sender != plan.members.begin() && sender->mode != member_mode::client))
     return broken("its first member did not send it");
   auto mine = std::find_if(plan.members.begin(), plan.members.end(),
                            [&](const auto& m) { return m.peer.id == self_.peer.id; });

@@ -23,6 +23,9 @@ namespace waggle {
 /// A group belongs to a branch of the run's history. Where a round is decided without a majority
 /// of those who decided the one before, the branch gets another name: others may have gone on, too.
 ///
+/// A client leads only where it is alone, as a group of one. With the plan that lets somebody else
+/// in, the first member that others can reach leads.
+///
 /// The id of the next round is a hash of what it follows from, so members with different plans do
 /// not meet in one round.
 ///
@@ -43,7 +46,7 @@ public:
   /// A peer that wants to enter.
   struct applicant {
     round_member member;
-    digest schema;
+    digest schema; // zero: an auxiliary that takes the terms from the group
     digest branch; // that it wants to take part in
     member_bandwidth bandwidth;
   };

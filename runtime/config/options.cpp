@@ -73,8 +73,11 @@ std::vector<option_spec> make_table() {
        x.initial_peers = *all;
        return done{};
      }},
-    {"client-mode", "", "false", "Accept no connections, only dial: for peers behind NAT.", "peer",
-     yes_no(&o::client_mode)},
+    {"client-mode", "", "false",
+     "Accept no connections, only dial: for peers behind NAT. Status and metrics stay on "
+     "127.0.0.1, at "
+     "the port of --listen if that is given.",
+     "peer", yes_no(&o::client_mode)},
     {"identity", "FILE", "",
      "The peer's key; by default identity.pem in --data-dir, made when missing.", "peer",
      path(&o::identity)},
@@ -195,6 +198,17 @@ std::vector<option_spec> make_table() {
      agreed::value(&o::faulty_max)},
     {"auxiliary", "BOOL", "false", "Only reduce for the others: contribute nothing.", "averaging",
      yes_no(&o::auxiliary)},
+    {"reduce-for-clients", "BOOL", "true",
+     "Average for trainers in client mode, which cannot reach each other, where none of the run "
+     "can "
+     "be reached, and pass their state on.",
+     "helping", yes_no(&o::reduce_for_clients)},
+    {"reduce-elements-max", "N", "268435456",
+     "The longest gradient, in float32 values, that --reduce-for-clients takes: memory for about "
+     "three of them.",
+     "helping",
+     whole(&o::reduce_elements_max, 1, plan_elements_max,
+           "a round has at least one value and at most 2^33")},
     {"bandwidth", "BYTES", "unknown",
      "What this peer can send and receive a second: who has more reduces more. unknown: as "
      "measured from its transfers, before that as much as the mean. 0: never reduce for others.",

@@ -75,7 +75,9 @@ struct run_options {
   std::string aggregator = "mean";
   std::uint64_t faulty_max = 0;
   bool auxiliary = false;
-  std::optional<std::uint64_t> bandwidth; // bytes a second; none: not known
+  bool reduce_for_clients = true;                              // of a node
+  std::uint64_t reduce_elements_max = std::uint64_t{1} << 28U; // of a node
+  std::optional<std::uint64_t> bandwidth;                      // bytes a second; none: not known
   std::uint64_t min_vector_size = 0;
   std::uint64_t reduce_threads = 0;
 

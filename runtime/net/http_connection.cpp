@@ -81,6 +81,10 @@ private:
   void answer() {
     auto request = parser_->release();
     if (http::token_list{request[http::field::connection]}.exists("upgrade")) {
+      if (!upgraded_) {
+        count(ec::unreachable);
+        return respond(plain(403, "This peer accepts no peers: it is in client mode.\n"), false);
+      }
       if (request.method() == http::verb::get
           && beast::iequals(request[http::field::upgrade], upgrade_protocol)
           && request.version() == 11)

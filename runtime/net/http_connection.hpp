@@ -27,7 +27,7 @@ struct http_settings {
 using on_upgrade = std::function<void(boost::asio::ip::tcp::socket, std::string early)>;
 
 /// Serves HTTP on an accepted socket until it is closed, errs, idles or is upgraded. `finished` is
-/// called when the socket is no longer ours, in all cases.
+/// called when the socket is no longer ours, in all cases. `upgraded` may be empty: no upgrades.
 void serve_http(boost::asio::ip::tcp::socket socket, std::shared_ptr<const http_settings> settings,
                 on_upgrade upgraded, std::function<void()> finished);
 

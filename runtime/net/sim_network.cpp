@@ -146,6 +146,9 @@ public:
     return address_of(own_);
   }
 
+  /// There is no HTTP in the simulation.
+  result<endpoint> serve_http(const endpoint& where) override { return where; }
+
   void dial(const endpoint& where, const peer_id& expected, milliseconds timeout,
             on_dialled done) override {
     net_.dial(own_, where, expected, timeout, std::move(done));

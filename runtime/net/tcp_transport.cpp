@@ -62,44 +62,10 @@ public:
   ~tcp_transport() override { stop(); }
 
   result<endpoint> listen(const endpoint& where, on_link accept) override {
-    return on_thread<result<endpoint>>([&]() -> result<endpoint> {
-      auto sentence = [&](const std::string& why) {
-        return failure{ec::bad_config, "cannot listen on " + to_string(where) + ": " + why};
-      };
-      error_code error;
-      tcp::endpoint address{asio::ip::address{}, where.port};
-      if (auto number = numeric(where.host)) {
-        address.address(*number);
-      } else {
-        // A name of our own, asked once and before there is anybody to keep waiting.
-        auto found = tcp::resolver{io_}.resolve(where.host, std::string{}, error);
-        if (error || found.empty())
-          return sentence("'" + where.host + "' is no address of this machine (" + error.message()
-                          + ")");
-        address.address(found.begin()->endpoint().address());
-      }
-      acceptor_.open(address.protocol(), error);
-      if (!error)
-        acceptor_.set_option(tcp::acceptor::reuse_address{true}, error);
-      if (!error)
-        acceptor_.bind(address, error);
-      if (!error)
-        acceptor_.listen(tcp::acceptor::max_listen_connections, error);
-      if (error) {
-        error_code ignored;
-        acceptor_.close(ignored);
-        if (error == asio::error::address_in_use)
-          return sentence("the port is taken; choose another with --listen, or 0 for any");
-        if (error == asio::error::access_denied)
-          return sentence("ports below 1024 need privileges; choose another with --listen");
-        return sentence(error.message());
-      }
-      accept_ = std::move(accept);
-      accept_next();
-      auto bound = acceptor_.local_endpoint(error);
-      return endpoint{where.host, bound.port()};
-    });
+    return bind(where, std::move(accept));
   }
+
+  result<endpoint> serve_http(const endpoint& where) override { return bind(where, nullptr); }
 
   void dial(const endpoint& where, const peer_id& expected, milliseconds timeout,
             on_dialled done) override {
@@ -147,6 +113,47 @@ public:
   }
 
 private:
+  /// @param accept null: no links, only HTTP.
+  result<endpoint> bind(const endpoint& where, on_link accept) {
+    return on_thread<result<endpoint>>([&]() -> result<endpoint> {
+      auto sentence = [&](const std::string& why) {
+        return failure{ec::bad_config, "cannot listen on " + to_string(where) + ": " + why};
+      };
+      error_code error;
+      tcp::endpoint address{asio::ip::address{}, where.port};
+      if (auto number = numeric(where.host)) {
+        address.address(*number);
+      } else {
+        // A name of our own, asked once and before there is anybody to keep waiting.
+        auto found = tcp::resolver{io_}.resolve(where.host, std::string{}, error);
+        if (error || found.empty())
+          return sentence("'" + where.host + "' is no address of this machine (" + error.message()
+                          + ")");
+        address.address(found.begin()->endpoint().address());
+      }
+      acceptor_.open(address.protocol(), error);
+      if (!error)
+        acceptor_.set_option(tcp::acceptor::reuse_address{true}, error);
+      if (!error)
+        acceptor_.bind(address, error);
+      if (!error)
+        acceptor_.listen(tcp::acceptor::max_listen_connections, error);
+      if (error) {
+        error_code ignored;
+        acceptor_.close(ignored);
+        if (error == asio::error::address_in_use)
+          return sentence("the port is taken; choose another with --listen, or 0 for any");
+        if (error == asio::error::access_denied)
+          return sentence("ports below 1024 need privileges; choose another with --listen");
+        return sentence(error.message());
+      }
+      accept_ = std::move(accept);
+      accept_next();
+      auto bound = acceptor_.local_endpoint(error);
+      return endpoint{where.host, bound.port()};
+    });
+  }
+
   /// One attempt to reach a peer: resolve, connect, upgrade, shake hands; one deadline over all.
   class dialler : public std::enable_shared_from_this<dialler> {
   public:
@@ -325,7 +332,13 @@ private:
     }
     ++accepted_;
     auto weak = weak_from_this();
-    serve_http(
+    auto finished = [weak] {
+      if (auto self = weak.lock())
+        --self->accepted_;
+    };
+    if (!accept_)
+      return net::serve_http(std::move(socket), http_, nullptr, std::move(finished));
+    net::serve_http(
       std::move(socket), http_,
       [weak](tcp::socket upgraded, std::string early) {
         auto self = weak.lock();
@@ -350,10 +363,7 @@ private:
                          me->accept_(*outcome);
                      });
       },
-      [weak] {
-        if (auto self = weak.lock())
-          --self->accepted_;
-      });
+      std::move(finished));
   }
 
   tcp_transport_config config_;

@@ -81,6 +81,10 @@ public:
   /// Fails with ec::bad_config and a sentence for the operator (port taken, no such address).
   virtual result<endpoint> listen(const endpoint& where, on_link accept) = 0;
 
+  /// For a peer that accepts no links: answers HTTP at `where`, and nothing else. The result is the
+  /// address that was bound. Fails as `listen` does. Not beside `listen`.
+  virtual result<endpoint> serve_http(const endpoint& where) = 0;
+
   /// Connects and proves both identities within `timeout`, then calls `done` once.
   /// `expected`: zero accepts whoever answers. Fails with ec::unreachable, timeout, wrong_run,
   /// wrong_version, bad_signature, duplicate_identity, agreement_mismatch, malformed, overloaded.

@@ -51,9 +51,15 @@ history_choice choose_history(const history_standing& own,
   }
   // Our own voice counts for our history: also outside of a group, if there is work in it.
   bool counts = own.in_group || own.line.work > 0;
+  bool helped_elsewhere =
+    std::any_of(others.begin(), others.end(), [&](const swarm_progress::peer& peer) {
+      return peer.claim.auxiliary && peer.claim.group_size > 0
+             && peer.claim.line.branch != own.line.branch;
+    });
+  bool lonely = !own.may_lead && (own.alone || !own.in_group);
   if (counts) {
     auto& ours = groups[own.line.branch];
-    ++ours.voices;
+    ours.voices += lonely && helped_elsewhere ? 0 : 1;
     ours.held = true;
     ours.work = std::max(ours.work, own.line.work);
   }
@@ -71,7 +77,9 @@ history_choice choose_history(const history_standing& own,
     choice.voices = group.voices;
     auto members = group.members;
     std::stable_sort(members.begin(), members.end(), [](const auto* a, const auto* b) {
-      return a->claim.ready && !b->claim.ready;
+      if (a->claim.ready != b->claim.ready)
+        return a->claim.ready;
+      return !a->who.client_mode && b->who.client_mode;
     });
     for (const auto* m : members)
       choice.through.push_back(m->who);
@@ -93,8 +101,9 @@ history_choice choose_history(const history_standing& own,
   choice.awaited = own.self;
   bool undecided = !own.may_lead;
   for (const auto& peer : others) {
-    if (peer.who.id == own.self || peer.who.client_mode || peer.claim.group_size != 0)
-      continue;
+    if (peer.who.id == own.self || peer.who.client_mode || peer.claim.auxiliary
+        || peer.claim.group_size != 0)
+      continue; // who cannot be entered through, or has nothing to begin with
     rank theirs{peer.claim.line.work, peer.who.id};
     if (!undecided && !before(theirs, first))
       continue;

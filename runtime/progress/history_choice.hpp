@@ -13,7 +13,8 @@ struct history_standing {
   peer_id self;
   history line;
   bool in_group = false;
-  bool may_lead = true; // false: a client, whom nobody could enter through
+  bool may_lead = true; // false: a client, whom only an auxiliary could enter through
+  bool alone = false;   // nobody else is in our group
 };
 
 enum class course : std::uint8_t {
@@ -41,6 +42,9 @@ struct history_choice {
 ///    one that more was done for since the two parted. Differences below some 3 % do not count:
 ///    reports are older than what a peer knows of itself;
 /// 3. then the one with the smaller name.
+///
+/// A client with nobody beside it counts for none where an auxiliary trains with others: nobody but
+/// an auxiliary could come to it.
 ///
 /// A peer that is in no group counts for none. If nobody is in one, the peer with the most work,
 /// then the smallest id, founds it: it holds the state that is worth most.

@@ -10,7 +10,8 @@ namespace waggle {
 
 namespace {
 
-constexpr std::uint8_t record_version = 1;
+constexpr std::uint8_t record_version = 2;
+constexpr std::uint8_t record_version_min = 1; // does not say the target batch size
 constexpr double nothing = 1e-20; // spec §2.4: keeps the ETA finite while nobody reports
 
 /// Names and addresses only: what a peer calls itself ends up in logs and on pages.
@@ -51,7 +52,8 @@ std::string encode_progress(const progress_report& report) {
     .put(claim.line.forked_at.value())
     .put(claim.line.work)
     .put(claim.group_size)
-    .put(flags);
+    .put(flags)
+    .put(claim.target_batch_size);
   return out.take();
 }
 
@@ -61,7 +63,8 @@ result<progress_report> decode_progress(const public_key& owner, const peer_id& 
   progress_report report;
   report.who.id = who;
   report.who.key = owner;
-  if (in.get<std::uint8_t>() < record_version)
+  auto version = in.get<std::uint8_t>();
+  if (version < record_version_min)
     return failure{ec::malformed, "a progress record of no version"};
   report.who.client_mode = in.get<std::uint8_t>() != 0;
   report.epoch = epoch_id{in.get<std::uint64_t>()};
@@ -90,6 +93,8 @@ result<progress_report> decode_progress(const public_key& owner, const peer_id& 
   claim.ready = (flags & 1U) != 0;
   claim.provisional = (flags & 2U) != 0;
   claim.auxiliary = (flags & 4U) != 0;
+  if (version >= 2)
+    claim.target_batch_size = in.get<std::uint64_t>();
   if (!in.ok())
     return failure{ec::malformed, "a progress record that says nothing of its history"};
   return report;
@@ -181,7 +186,7 @@ swarm_progress progress_ledger::view(const std::optional<progress_report>& own,
   if (own)
     out.global_epoch = own->epoch;
   for (const auto* p : valid)
-    if (!p->who.client_mode)
+    if (!p->who.client_mode && (!p->claim.auxiliary || p->claim.group_size > 0))
       out.global_epoch = std::max(out.global_epoch, p->epoch);
 
   double rate = nothing;
@@ -190,6 +195,11 @@ swarm_progress progress_ledger::view(const std::optional<progress_report>& own,
   for (const auto* p : valid) {
     out.peers.push_back(
       {p->who, p->epoch, p->samples, p->samples_per_second, p->parameters, p->claim, p->time});
+    if (p->claim.auxiliary) { // it trains nothing
+      ++out.num_auxiliaries;
+      continue;
+    }
+    ++out.num_peers;
     rate += p->samples_per_second; // those behind, too: they will catch up
     out.num_clients += p->who.client_mode ? 1 : 0;
     if (p->epoch != out.global_epoch)
@@ -201,7 +211,6 @@ swarm_progress progress_ledger::view(const std::optional<progress_report>& own,
     if (!p->parameters.is_zero())
       ++holders[p->parameters];
   }
-  out.num_peers = static_cast<std::uint32_t>(valid.size());
   out.samples_per_second = rate;
   auto target = static_cast<double>(options_.target_batch_size);
   out.eta_seconds = std::max(0.0, target - extrapolated) / rate;
@@ -230,7 +239,7 @@ swarm_progress progress_ledger::view(const std::optional<progress_report>& own,
     return out;
   for (const auto* p : valid)
     if (p->epoch == out.global_epoch && p->parameters == most->first && p->who.id != self_
-        && !p->who.client_mode)
+        && !p->who.client_mode && !p->claim.auxiliary)
       out.donors.push_back(p->who);
   out.parameters_differ = own && own->epoch == out.global_epoch && !own->parameters.is_zero()
                           && own->parameters != most->first;

@@ -21,8 +21,11 @@ struct history_claim {
   std::uint32_t group_size = 0; // members of its group, itself included; 0: it is in none
   bool ready = false;           // it holds the state of its epoch, and can give it
   bool provisional = false;     // it went on without most of its group
-  /// It trains nothing and reduces for those who cannot reach each other.
+  /// It trains nothing and reduces for those who cannot reach each other. Holds no state of its
+  /// own: `ready` says that it can pass one on.
   bool auxiliary = false;
+  /// Samples of the whole swarm per epoch, for auxiliaries, which are not told; 0: not said.
+  std::uint64_t target_batch_size = 0;
 
   friend bool operator==(const history_claim&, const history_claim&) = default;
 };
@@ -63,14 +66,15 @@ struct swarm_progress {
   double samples_per_second = 0;
   double eta_seconds = 0;      // until the target is reached; infinite if never
   double refresh_seconds = 0;  // when to read the others' reports again
-  std::uint32_t num_peers = 0; // with a live report, ourselves included
+  std::uint32_t num_peers = 0; // that train, with a live report, ourselves included
   std::uint32_t num_clients = 0;
-  std::uint32_t peers_at_epoch = 0; // num_peers whose epoch is the global one
-  bool ready = false;               // the epoch may be ended now
-  bool in_sync = true;              // own epoch ≥ E − 1
-  bool parameters_differ = false;   // at the global epoch most peers hold other parameters than we
-  std::vector<peer> peers;          // ascending id, ourselves included
-  std::vector<peer_record> donors;  // at the global epoch with most peers' parameters, not we
+  std::uint32_t num_auxiliaries = 0; // with a live report; not of num_peers
+  std::uint32_t peers_at_epoch = 0;  // num_peers whose epoch is the global one
+  bool ready = false;                // the epoch may be ended now
+  bool in_sync = true;               // own epoch ≥ E − 1
+  bool parameters_differ = false;    // at the global epoch most peers hold other parameters than we
+  std::vector<peer> peers;           // ascending id, ourselves included
+  std::vector<peer_record> donors;   // at the global epoch with most peers' parameters, not we
 };
 
 struct ledger_options {

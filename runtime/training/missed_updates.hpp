@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -10,6 +11,12 @@
 #include "runtime/core/history.hpp"
 
 namespace waggle {
+
+/// The samples that a round's sum of weights stands for. Weights are what others say: at most as
+/// many as no epoch has, and few enough for sums of them.
+inline std::uint64_t samples_of(double weight_sum) {
+  return static_cast<std::uint64_t>(std::clamp(weight_sum, 0.0, 0x1p40));
+}
 
 /// What ends an epoch: enough to follow it with the state at its beginning.
 struct missed_update {

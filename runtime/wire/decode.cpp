@@ -182,8 +182,11 @@ failure read(const proto::ProgressNote& from, progress_note& out) {
 }
 
 failure read(const proto::NextPlan& from, next_plan& out) {
+  out.members_max = from.members_max();
   return read_id(from.replaces(), out.replaces) && read_plan(from.plan(), out.plan)
              && read_id(from.branch(), out.branch)
+             && (from.schema().empty() || read_id(from.schema(), out.schema))
+             && out.members_max <= round_members_max
            ? failure{}
            : violation("next_plan");
 }

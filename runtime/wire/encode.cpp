@@ -145,6 +145,9 @@ void write(const next_plan& x, Header& out) {
   to.set_replaces(write_id(x.replaces));
   write_plan(x.plan, *to.mutable_plan());
   to.set_branch(write_id(x.branch));
+  if (!x.schema.is_zero())
+    to.set_schema(write_id(x.schema));
+  to.set_members_max(x.members_max);
 }
 
 void write(const call_round& x, Header& out) {

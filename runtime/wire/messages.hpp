@@ -112,6 +112,9 @@ struct next_plan {
   round_id replaces; // the plan that would have been next
   round_plan plan;
   digest branch; // of the history that the round belongs to
+  /// What an auxiliary that knew nothing of the vector needs to lead this group.
+  digest schema;                 // zero: not said
+  std::uint32_t members_max = 0; // 0: not said
 };
 /// Member to the others: "the round of this plan has begun; contribute what you have."
 struct call_round {

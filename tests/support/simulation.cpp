@@ -122,6 +122,7 @@ void simulation::crash(index who, bool silently) {
   const auto& parts = p.node.parts;
   kill(parts.donor);
   kill(parts.trainer);
+  kill(parts.helper);
   kill(parts.keeper);
   kill(parts.group);
   for (const auto& pair : parts.further) {

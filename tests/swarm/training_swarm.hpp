@@ -137,12 +137,14 @@ struct trainers {
   }
   /// All living peers are in one group, at the same epoch or one apart, of one history.
   bool together() { return together(sim.living()); }
-  bool together(const std::vector<index>& peers) {
+  bool together(const std::vector<index>& peers) { return together(peers, peers.size()); }
+  /// `members`: of the group, with those who do not train.
+  bool together(const std::vector<index>& peers, std::size_t members) {
     std::optional<training_status> first;
     for (auto i : peers) {
       auto s = status_of(i);
       bool works = s.phase == trainer_phase::training || s.phase == trainer_phase::averaging;
-      if (!works || s.group_size != peers.size())
+      if (!works || s.group_size != members)
         return false;
       if (first
           && (s.line.branch != first->line.branch || s.epoch.value() > first->epoch.value() + 1

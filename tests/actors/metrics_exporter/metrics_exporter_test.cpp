@@ -94,6 +94,20 @@ TEST_F(MetricsExporter, ANodeWithoutInitialPeersIsReadyAtOnce) {
   EXPECT_EQ(get("/readyz").status, 200U);
 }
 
+TEST_F(MetricsExporter, ANodeSaysForHowManyClientsItReduces) {
+  EXPECT_TRUE(status()["reduces_for_clients"].is_null()) << "it does not at all";
+  dht_status joined;
+  joined.bootstrapped = true;
+  tell(joined);
+  tell(helper_status{});
+  EXPECT_EQ(get("/readyz").body, "ready\n");
+  tell(helper_status{2, 3, epoch_id{7}, {}});
+  EXPECT_EQ(get("/readyz").status, 200U);
+  EXPECT_EQ(get("/readyz").body, "ready: reduces for 2 clients\n");
+  EXPECT_EQ(status()["reduces_for_clients"], 2);
+  EXPECT_EQ(status()["group_size"], 3);
+}
+
 TEST_F(MetricsExporter, ANodeWhoseInitialPeersDoNotAnswerIsNotReadyAndSaysWhy) {
   dht_status status;
   status.addresses_known = true;

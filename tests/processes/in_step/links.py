@@ -60,38 +60,50 @@ def slow_join(settings, report):
 
 
 def rates_of(peers, seconds):
-    """Epochs a second of each over `seconds`, of clients as their logs say."""
+    """Epochs a second of each over `seconds`."""
     def epochs():
-        return [p.epoch_of_log() if "client-mode" in p.options else (p.status or {}).get("epoch") for p in peers]
+        return [(p.status or {}).get("epoch") for p in peers]
     before = epochs()
     time.sleep(seconds)
     return [((b or 0) - (a or 0)) / seconds for a, b in zip(before, epochs())]
 
 
+def told(report, kind, peers, seconds=12):
+    rates = rates_of(peers, seconds)
+    report.fact(kind, epochs_a_second=" ".join(f"{r:.2f}" for r in rates),
+                epochs=" ".join(str((p.status or {}).get("epoch")) for p in peers))
+    report.require(min(rates) > 0.9 * max(rates) > 0, f"{kind}: not all train together")
+    return min(rates)
+
+
 def clients(settings, report):
-    """A node and two trainers that only dial; later a public trainer."""
-    settings.log_level = "debug"  # the epochs of clients are known by their logs
+    """A node and two trainers that only dial; a public trainer comes and goes; the node goes and comes back."""
     for _ in range(settings.times):
+        with begun(settings, report, 2) as run:
+            public_rate = told(report, "two that reach each other", run.peers)
         with Run(settings) as run:
             node = run.add(command="node").start()
             node.address()
             two = [run.add(via=node, client_mode=None).start() for _ in range(2)]
-            time.sleep(8)
-            rates = rates_of(two, 12)
-            report.fact("two clients at a node", epochs_a_second=" ".join(f"{r:.2f}" for r in rates),
-                        epochs=" ".join(str(p.epoch_of_log()) for p in two))
-            alone = max(rates)
-            report.require(min(rates) > 0.5 * max(rates) > 0, "the two clients do not train together")
-            gap = abs((two[0].epoch_of_log() or 0) - (two[1].epoch_of_log() or 0))
-            report.require(gap <= max(2, alone), f"the clients are {gap} epochs apart")
+            await_one_history(settings, report, run, "two clients at a node", two, max(p.began for p in two),
+                              settings.patience)
+            rate = told(report, "two clients at a node", two)
+            report.require(rate > 0.5 * public_rate, f"{rate:.2f} epochs a second through the node, {public_rate:.2f} without")
+            helped = watch.ask(node.host, node.port).get("reduces_for_clients")
+            report.require(helped == 2, f"the node says that it reduces for {helped} clients")
             public = run.add(via=node).start()
+            await_one_history(settings, report, run, "a public trainer comes", [*two, public], public.began,
+                              settings.patience)
+            told(report, "and a public trainer", [*two, public])
+            public.end()
+            await_one_history(settings, report, run, "it is killed", two, time.monotonic(), settings.patience)
+            node.end()
             time.sleep(8)
-            rates = rates_of([*two, public], 12)
-            report.fact("and a public trainer", epochs_a_second=" ".join(f"{r:.2f}" for r in rates),
-                        epochs=" ".join(str(p.epoch_of_log()) for p in two) + f" {public.status['epoch']}")
-            report.require(min(rates) > 0.5 * max(rates), "not all three train together")
-            report.require(max(rates) > 0.3 * alone, f"{max(rates):.2f} epochs a second with three, {alone:.2f} with two")
-            rounds = public.status["rounds"]
-            report.require(rounds["complete"] > 0, "the public trainer completed no round")
-            for peer in (*two, public):
+            rates = rates_of(two, 8)
+            report.fact("without the node", epochs_a_second=" ".join(f"{r:.2f}" for r in rates),
+                        provisional=[(p.status or {}).get("provisional") for p in two])
+            report.require(min(rates) > 0, "a client stopped when the node was gone")
+            node.start()
+            await_one_history(settings, report, run, "the node is back", two, node.began, settings.patience)
+            for peer in two:
                 report.note(f"  {peer.name}: {peer.last_lines(1)}")

@@ -18,8 +18,7 @@ import time
 import watch
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-LISTENING = re.compile(r"listening on (\S+):(\d+)\n")
-EPOCH_IN_LOG = re.compile(r"epoch (\d+)")
+LISTENING = re.compile(r"(?:listening|status and metrics) on (\S+):(\d+)\n")  # of a client, HTTP alone
 
 # Epochs of about a tenth of a second on one core.
 SMALL = {"width": 32, "context": 32, "layers": 1, "heads": 2, "micro-batch": 8, "target-batch-size": 128}
@@ -67,8 +66,9 @@ class Peer:
         self.log = self.run.folder / f"{self.name}.{len(self.lives)}.log"
         line = [str(self.run.binary), self.command, "--data-dir", str(self.folder)]
         options = dict(self.options)
-        if "client-mode" not in options:
-            options["listen"] = f"{self.host}:{self.port}"
+        if "client-mode" in options:
+            self.host = "127.0.0.1"
+        options["listen"] = f"{self.host}:{self.port}"
         if self.initial:
             options["initial-peers"] = ",".join(peer.address() for peer in self.initial)
         for name, value in options.items():
@@ -144,11 +144,6 @@ class Peer:
     @property
     def status(self):
         return self.history.status
-
-    def epoch_of_log(self):
-        """Of a peer whose status cannot be asked."""
-        found = EPOCH_IN_LOG.findall(self.text())
-        return int(found[-1]) if found else None
 
     def resident(self):
         """(VmRSS, VmHWM) in MiB."""

@@ -256,7 +256,7 @@ class Observer(threading.Thread):
         if peer.namespace:
             enter_namespace(peer.namespace)
         # The log of this life says it, also where the port is known from the life before.
-        while "client-mode" in peer.options or not peer.look_for_address():
+        while not peer.look_for_address():
             if self.stopped.wait(PERIOD) or peer.child.poll() is not None:
                 return
         while not self.stopped.wait(PERIOD):

@@ -142,23 +142,69 @@ TEST_F(OpenGroup, AClientNeverLeadsAndNeverReduces) {
   EXPECT_EQ(joins.next().shares[0], elements);
 }
 
-TEST_F(OpenGroup, ClientsAloneAreNoGroup) {
-  open_group lead{records[0], terms(), {}};
-  lead.found(epoch_id{0}, branch, seed());
-  std::vector<open_group> clients;
-  for (std::size_t i : {1U, 2U}) {
-    auto client = records[i];
-    client.mode = member_mode::client;
-    clients.emplace_back(client, terms(), member_bandwidth{});
-    ASSERT_EQ(lead.apply({client, sha256("schema"), branch, {}}), ec::none);
+/// A client alone, as group 1, and an auxiliary that knows nothing of the vector, as group 0.
+struct OpenGroupOfClients : OpenGroup {
+  OpenGroupOfClients() {
+    records[0].mode = member_mode::auxiliary;
+    for (std::size_t i : {1U, 2U})
+      records[i].mode = member_mode::client;
+    for (std::size_t i = 0; i < 3; ++i)
+      all[i] = open_group{records[i], terms(), {}};
+    all[1].found(epoch_id{3}, branch, seed());
   }
-  auto plan = lead.admit();
-  ASSERT_TRUE(plan);
-  for (auto& client : clients) {
-    ASSERT_TRUE(client.enter(records[0].peer.id, *plan, branch).ok());
-    EXPECT_FALSE(client.advance(members_of({1, 2}))) << "nobody is left that both can reach";
-    EXPECT_FALSE(client.is_member());
+  round_plan let_auxiliary_in() {
+    EXPECT_EQ(all[1].apply({records[0], digest{}, branch, {}}), ec::none);
+    auto plan = all[1].admit();
+    EXPECT_TRUE(plan);
+    EXPECT_TRUE(all[0].enter(records[1].peer.id, *plan, branch).ok());
+    return *plan;
   }
+};
+
+TEST_F(OpenGroupOfClients, AloneAClientGoesOn) {
+  EXPECT_TRUE(all[1].advance(member_set::first(1)));
+  EXPECT_TRUE(all[1].is_member());
+  EXPECT_EQ(all[1].next().epoch, epoch_id{4});
+}
+
+TEST_F(OpenGroupOfClients, AnAuxiliaryEntersWithoutASchemaAndLeads) {
+  let_auxiliary_in();
+  expect_same_plan({0, 1});
+  EXPECT_TRUE(all[0].leads());
+  EXPECT_FALSE(all[1].leads());
+  EXPECT_EQ(all[0].next().shares[0], elements);
+  EXPECT_EQ(all[1].apply(applicant(2)), ec::not_a_leader);
+  let_in(2, 2);
+  expect_same_plan({0, 1, 2});
+}
+
+TEST_F(OpenGroupOfClients, OnlyAnAuxiliaryMayComeWithoutASchema) {
+  EXPECT_EQ(all[1].apply({records[2], digest{}, branch, {}}), ec::schema_mismatch);
+  EXPECT_EQ(all[1].apply({records[3], digest{}, branch, {}}), ec::schema_mismatch);
+  EXPECT_EQ(all[1].apply({records[0], sha256("another"), branch, {}}), ec::schema_mismatch);
+}
+
+TEST_F(OpenGroupOfClients, AClientCannotLetAnotherOneIn) {
+  ASSERT_EQ(all[1].apply(applicant(2)), ec::none);
+  EXPECT_FALSE(all[1].admit()) << "nobody would reduce";
+  EXPECT_EQ(all[1].next().members.size(), 1U);
+}
+
+TEST_F(OpenGroupOfClients, WithoutTheAuxiliaryTheGroupHasEnded) {
+  let_auxiliary_in();
+  let_in(2, 2);
+  EXPECT_FALSE(all[1].advance(members_of({1, 2})));
+  EXPECT_FALSE(all[1].is_member());
+}
+
+TEST_F(OpenGroupOfClients, AClientThatDoesNotLeadCannotChangeThePlan) {
+  let_auxiliary_in();
+  let_in(2, 2);
+  auto plan = all[0].next();
+  plan.id = seed_of(99);
+  auto taken = all[1].on_plan(records[2].peer.id, all[1].next().id, plan);
+  EXPECT_FALSE(taken.ok());
+  EXPECT_FALSE(all[3].enter(records[0].peer.id, plan, branch).ok()) << "it is none of its members";
 }
 
 TEST_F(OpenGroup, SaysWhyItDoesNotLetSomebodyIn) {

@@ -196,6 +196,23 @@ TEST(TcpTransport, StrangersAreRefusedAndToldWhy) {
   EXPECT_EQ(code(ann.dial(where, bob.id)), ec::none);
 }
 
+TEST(TcpTransport, AClientAnswersHttpAndAcceptsNoPeers) {
+  peer client{2};
+  auto where = client.wire->serve_http({"127.0.0.1", 0});
+  ASSERT_TRUE(where.ok()) << to_string(where.error());
+  ASSERT_NE(where->port, 0);
+  auto page = http_get(*where, "/metrics", 5s);
+  ASSERT_TRUE(page.ok()) << to_string(page.error());
+  EXPECT_EQ(page->body, "GET /metrics");
+  peer ann{1};
+  auto outcome = ann.dial(*where);
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_TRUE(client.links.empty());
+  EXPECT_TRUE(http_get(*where, "/metrics", 5s).ok()) << "it serves on";
+  auto other = ann.listen();
+  EXPECT_TRUE(client.dial(other).ok()) << "it dials as before";
+}
+
 TEST(TcpTransport, DiallingNobodyFailsWithAReason) {
   peer ann{1};
   endpoint gone;

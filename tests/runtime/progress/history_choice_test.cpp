@@ -37,6 +37,31 @@ history_standing standing(std::uint8_t n, const std::string& line, std::uint64_t
   return {id_of(n), {line.empty() ? digest{} : branch(line), {}, {}, work}, in_group, true};
 }
 
+swarm_progress::peer auxiliary(std::uint8_t n, const std::string& line, std::uint32_t group_size) {
+  auto p = peer(n, line, 0, group_size);
+  p.claim.auxiliary = true;
+  return p;
+}
+
+TEST(HistoryChoice, AnAuxiliaryOutsideFoundsNothing) {
+  auto choice = choose_history(standing(2, "", 0, false), {auxiliary(1, "", 0)});
+  EXPECT_EQ(choice.what, course::found) << "nobody waits for it to begin";
+}
+
+TEST(HistoryChoice, AClientAloneComesToWhereAnAuxiliaryReduces) {
+  auto own = standing(1, "mine", 99, true);
+  own.may_lead = false;
+  own.alone = true;
+  EXPECT_EQ(choose_history(own, {auxiliary(2, "", 0)}).what, course::stay);
+  auto choice = choose_history(own, {auxiliary(2, "theirs", 2)});
+  EXPECT_EQ(choice.what, course::enter);
+  EXPECT_EQ(choice.branch, branch("theirs"));
+  own.alone = false;
+  EXPECT_EQ(choose_history(own, {auxiliary(2, "theirs", 2)}).what, course::stay);
+  own.in_group = false; // it has just lost its group
+  EXPECT_EQ(choose_history(own, {auxiliary(2, "theirs", 2)}).what, course::enter);
+}
+
 TEST(HistoryChoice, AMemberStaysWithoutAReasonToLeave) {
   EXPECT_EQ(choose_history(standing(1, "a", 10, true), {}).what, course::stay);
   EXPECT_EQ(choose_history(standing(1, "a", 10, true), {peer(2, "a", 90, 2)}).what, course::stay);

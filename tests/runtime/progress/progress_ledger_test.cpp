@@ -149,6 +149,25 @@ TEST_F(ProgressLedger, ClientsNeverAdvanceTheRun) {
   EXPECT_EQ(view.num_peers, 3U);
 }
 
+TEST_F(ProgressLedger, AnAuxiliaryIsNoTrainer) {
+  auto idle = report(1, 90, 7, 5);
+  idle.claim.auxiliary = true;
+  add(idle);
+  add(report(2, 3, 10, 20));
+  auto view = ledger.view(report(0, 3, 10, 20), now);
+  EXPECT_EQ(view.num_peers, 2U);
+  EXPECT_EQ(view.num_auxiliaries, 1U);
+  EXPECT_EQ(view.peers_at_epoch, 2U);
+  EXPECT_EQ(view.global_samples, 20U);
+  EXPECT_DOUBLE_EQ(view.samples_per_second, 40);
+  EXPECT_EQ(view.global_epoch, epoch_id{3}) << "it is in no group";
+  EXPECT_EQ(view.peers.size(), 3U) << "but it is known";
+  idle.claim.group_size = 2;
+  idle.time = now + 1s;
+  add(idle);
+  EXPECT_EQ(ledger.view(report(0, 3, 10, 20), now).global_epoch, epoch_id{90});
+}
+
 TEST_F(ProgressLedger, AClientAtTheGlobalEpochContributesSamples) {
   add(client(report(1, 3, 100)));
   EXPECT_EQ(ledger.view(report(0, 3, 10), now).global_samples, 110U);
@@ -329,6 +348,8 @@ TEST(ProgressRecord, ComesBackAsItWasWritten) {
   auto written = holding(report(7, 12, 345, 6.5), "p");
   written.who.client_mode = true;
   written.who.addresses = {{"example.org", 7700}, {"::1", 1}, {"10.0.0.1", 65535}};
+  written.claim.auxiliary = true;
+  written.claim.target_batch_size = 4096;
   auto read = decode_progress(written.who.key, written.who.id, encode_progress(written));
   ASSERT_TRUE(read) << to_string(read.error());
   EXPECT_EQ(*read, written);

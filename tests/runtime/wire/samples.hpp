@@ -63,9 +63,8 @@ inline std::vector<sample> samples() {
                                    sample_peer(1), "{}", true});
   call_of("open_state", open_state{sample_digest(6), epoch_id{8}});
   call_of("get_state_chunk", get_state_chunk{sample_digest(3), 12});
-  call_of("enter_group",
-          enter_group{"demo_grad", sample_digest(2), member_mode::client, 2e6, true,
-                      sample_digest(9)});
+  call_of("enter_group", enter_group{"demo_grad", sample_digest(2), member_mode::client, 2e6, true,
+                                     sample_digest(9)});
   answer_of("dht_pong", dht_pong{swarm_time_from(-5)});
   answer_of("dht_found",
             dht_found{{{{sample_record(), plain}, {sample_peer(1), sample_peer(2)}}, {}}});
@@ -90,7 +89,8 @@ inline std::vector<sample> samples() {
   event_of("round_standing", round_standing{round, 99, true, view, true, true});
   event_of("line_report", line_report{round, 3e6});
   event_of("new_division", new_division{round, {{70, 0, 30}, 8192}});
-  event_of("next_plan", next_plan{round, plan_for(4), sample_digest(9)});
+  event_of("next_plan", next_plan{round, plan_for(4), sample_digest(9), {}, 0});
+  event_of("next_plan", next_plan{round, plan_for(4), sample_digest(9), sample_digest(8), 16});
   event_of("call_round", call_round{round});
   event_of("progress_note", progress_note{epoch_id{5}, sample_digest(7), 96, 123.5});
   out.push_back({"refusal", refusal{8, {ec::overloaded, "later, please"}}});

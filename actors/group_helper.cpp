@@ -1,0 +1,288 @@
+// progress, links, time ─► choose_help ─► enter_group │ quit_group
+//   member: samples reach the target, or a member calls ─► average_in_group, without values
+// get_state_snapshot ─► the state kept ─ none of this epoch? ─► state_fetcher: a member's ─► passed on
+
+#include "actors/group_helper.hpp"
+
+#include <algorithm>
+
+#include "actors/guard.hpp"
+#include "runtime/training/missed_updates.hpp"
+#include "runtime/training/training_state.hpp"
+
+namespace waggle {
+
+namespace {
+
+constexpr auto look_interval = 100ms;
+
+} // namespace
+
+group_helper::group_helper(caf::actor_config& cfg, node_context ctx, help_config config,
+                           helper_peers peers)
+  : group_helper_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)),
+    peers_(std::move(peers)) {
+  own_.self = ctx_.record.id;
+  end_on_exception(this, ctx_);
+}
+
+void group_helper::on_exit() {
+  peers_ = {};
+  readers_.clear();
+}
+
+group_helper::behavior_type group_helper::make_behavior() {
+  delayed_send(this, look_interval, look_for_clients{});
+  return {
+    [this](const get_state_snapshot& msg) { return snapshot(msg); },
+    [this](const swarm_progress& msg) {
+      view_ = msg;
+      react();
+    },
+    [this](const group_view& msg) {
+      if (place_ != place::member || !msg.member || msg.epoch != own_.epoch)
+        return;
+      take_members(msg);
+      react();
+    },
+    [this](const round_called& msg) {
+      if (place_ == place::member && msg.epoch == own_.epoch)
+        begin_round();
+    },
+    [this](const peer_connected& msg) {
+      own_.links.insert(msg.peer.id);
+      react();
+    },
+    [this](const peer_disconnected& msg) {
+      own_.links.erase(msg.peer);
+      refused_.erase(msg.peer);
+      react();
+    },
+    [this](look_for_clients again) {
+      delayed_send(this, look_interval, again);
+      if (state_ && !fetching_ && now() - state_used_ >= config_.state_idle)
+        state_.reset();
+      react();
+    },
+  };
+}
+
+/// Looks at everything that is known now, and begins what can be begun.
+void group_helper::react() {
+  connected_.clear();
+  for (const auto& peer : view_.peers)
+    if (own_.links.contains(peer.who.id) && !refused_.contains(peer.who.id))
+      connected_.push_back(peer);
+  if (place_ == place::entering || now() < enter_after_)
+    return tell();
+  auto choice = choose_help(own_, connected_);
+  switch (choice.what) {
+    case help::enter:
+      if (place_ == place::member)
+        leave("history " + short_name(choice.line.branch) + " is worth more");
+      enter(choice);
+      break;
+    case help::none:
+      if (place_ != place::member)
+        break;
+      clientless_since_ = clientless_since_.value_or(now());
+      if (now() - *clientless_since_ >= config_.patience_without_clients)
+        leave("nobody needs us there");
+      break;
+    case help::stay:
+      clientless_since_.reset();
+      if (samples_toward(own_, connected_).full())
+        begin_round();
+      break;
+  }
+  tell();
+}
+
+void group_helper::enter(const help_choice& choice) {
+  place_ = place::entering;
+  request(peers_.averager, config_.entry_timeout + 5s,
+          enter_group{choice.through, choice.line.branch, config_.entry_timeout})
+    .then(
+      [this, line = choice.line](const group_view& group) {
+        place_ = place::member;
+        in_round_ = false;
+        own_.line = line;
+        own_.epoch = group.epoch;
+        clientless_since_.reset();
+        take_members(group);
+        ctx_.log->info("reduces for clients: in a group of {} at epoch {} of history {}",
+                       group.members.size(), group.epoch.value(), short_name(line.branch));
+        react();
+      },
+      [this, through = choice.through](const caf::error& error) {
+        auto why = from_caf(error);
+        place_ = place::outside;
+        enter_after_ = now() + config_.entry_pause;
+        if (why.code != ec::oversize)
+          return ctx_.log->debug("could not enter a group of clients: {}", to_string(why));
+        // Each attempt costs them a round.
+        for (const auto& peer : through)
+          refused_.insert(peer.id);
+        ctx_.log->warn("does not reduce for peer {}: {} (--reduce-elements-max)",
+                       short_name(through.front().id), to_string(why));
+      });
+}
+
+void group_helper::leave(const std::string& why) {
+  ctx_.log->info("left the group of epoch {}: {}", own_.epoch.value(), why);
+  send(peers_.averager, quit_group{});
+  place_ = place::outside;
+  in_round_ = false;
+  ++rounds_; // what a round of this group still reports does not count
+  own_.members.clear();
+  own_.line = {};
+  own_.epoch = {};
+  clientless_since_.reset();
+  enter_after_ = now() + config_.entry_pause;
+}
+
+void group_helper::take_members(const group_view& group) {
+  own_.members = {group.members.begin(), group.members.end()};
+}
+
+// -- rounds ---------------------------------------------------------------------------------------
+
+void group_helper::begin_round() {
+  if (in_round_)
+    return;
+  in_round_ = true;
+  // Clients reach nobody but us: whoever called, the others hear it from here.
+  average_in_group question{nullptr, 0, own_.epoch, true, config_.round_timeout};
+  auto number = ++rounds_;
+  request(peers_.averager, config_.round_timeout + 5s, std::move(question))
+    .then(
+      [this, number](const group_round& round) {
+        if (number == rounds_)
+          on_round(round);
+      },
+      [this, number](const caf::error& why) {
+        if (number == rounds_)
+          leave(to_string(from_caf(why)));
+      });
+}
+
+void group_helper::on_round(const group_round& round) {
+  in_round_ = false;
+  const auto& report = round.report;
+  round_ended event{"gradients", report};
+  event.report.values.reset();
+  send(peers_.exporter, std::move(event));
+  if (report.outcome == round_outcome::failed) {
+    leave(to_string(report.why));
+    return tell();
+  }
+  missed_update update;
+  update.epoch = own_.epoch;
+  update.work = samples_of(report.weight_sum) * report.contributors.size();
+  update.branch = round.branch;
+  own_.line = update.after(own_.line);
+  own_.epoch = own_.epoch.next();
+  if (!round.group.member) {
+    leave("the round was decided without us");
+    return tell();
+  }
+  take_members(round.group);
+  react();
+}
+
+// -- what is told of us ---------------------------------------------------------------------------
+
+void group_helper::tell() {
+  history_claim claim;
+  claim.auxiliary = true;
+  claim.line = own_.line;
+  claim.group_size = static_cast<std::uint32_t>(own_.members.size());
+  claim.ready = place_ == place::member && !holders_of(own_, connected_).empty();
+  auto clients = clients_among(own_, connected_);
+  bool due = !told_at_ || now() - *told_at_ >= config_.report_interval;
+  if (clients != told_clients_)
+    ctx_.log->info("reduces for {} {}", clients, clients == 1 ? "client" : "clients");
+  if (!due && claim == told_ && own_.epoch == told_epoch_ && clients == told_clients_)
+    return;
+  told_at_ = now();
+  told_ = claim;
+  told_epoch_ = own_.epoch;
+  told_clients_ = clients;
+  send(peers_.tracker, report_progress{own_.epoch, 0, {}, claim, 0});
+  send(peers_.exporter, helper_status{clients, claim.group_size, own_.epoch, own_.line});
+}
+
+// -- the state of the clients ---------------------------------------------------------------------
+
+bool group_helper::answers(const get_state_snapshot& wanted) const {
+  return state_ && state_->line.branch == own_.line.branch && state_->epoch >= wanted.epoch_min;
+}
+
+caf::result<state_snapshot> group_helper::snapshot(const get_state_snapshot& wanted) {
+  if (place_ != place::member)
+    return to_caf(ec::not_ready, "this peer reduces for nobody now");
+  if (!wanted.branch.is_zero() && wanted.branch != own_.line.branch)
+    return to_caf(ec::wrong_run, "our group has another history");
+  // Nobody has that yet; and it must not keep others from what there is.
+  if (wanted.epoch_min.value() > own_.epoch.value() + 1)
+    return to_caf(ec::epoch_mismatch, "our group is not that far");
+  state_used_ = now();
+  if (answers(wanted))
+    return *state_;
+  if (readers_.size() >= config_.waiting_max)
+    return to_caf(ec::overloaded, "enough peers wait for this state");
+  readers_.push_back({wanted, make_response_promise<state_snapshot>()});
+  auto promise = readers_.back().promise;
+  fetch();
+  return promise;
+}
+
+/// One download at a time. Whoever loses patience meanwhile asks again, and gets what came.
+void group_helper::fetch() {
+  if (fetching_)
+    return;
+  auto holders = holders_of(own_, connected_);
+  if (holders.empty())
+    return refuse_readers({ec::not_ready, "no member of our group can give its state"});
+  fetching_ = true;
+  fetch_state question{std::move(holders), own_.line.branch, {}, config_.fetch_timeout, nullptr};
+  for (const auto& reader : readers_)
+    question.epoch_min = std::max(question.epoch_min, reader.wanted.epoch_min);
+  auto fetcher = spawn(state_fetcher, ctx_, config_.fetch, peers_.switchboard);
+  request(fetcher, config_.fetch_timeout + 5s, std::move(question))
+    .then([this](const fetched_state& fetched) { on_fetched(fetched); },
+          [this](const caf::error& error) {
+            fetching_ = false;
+            auto why = from_caf(error);
+            ctx_.log->warn("could not take a client's state to pass it on: {}", to_string(why));
+            refuse_readers(why);
+          });
+}
+
+void group_helper::on_fetched(const fetched_state& fetched) {
+  fetching_ = false;
+  auto state = decode_state(fetched.state.view());
+  if (!state)
+    return refuse_readers(state.error());
+  if (state->epoch != fetched.epoch)
+    return refuse_readers({ec::malformed, "the state is not what was offered"});
+  state_ = state_snapshot{state->epoch, state->parameters, fetched.state, state->line};
+  state_used_ = now();
+  for (auto& reader : std::exchange(readers_, {})) {
+    if (place_ != place::member || state->line.branch != own_.line.branch)
+      reader.promise.deliver(to_caf(ec::wrong_run, "our group has another history now"));
+    else if (answers(reader.wanted))
+      reader.promise.deliver(*state_);
+    else
+      readers_.push_back(std::move(reader)); // it asked while an older state was under way
+  }
+  if (!readers_.empty())
+    fetch();
+}
+
+void group_helper::refuse_readers(const failure& why) {
+  for (auto& reader : std::exchange(readers_, {}))
+    reader.promise.deliver(to_caf(why));
+}
+
+} // namespace waggle

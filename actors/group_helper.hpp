@@ -1,0 +1,118 @@
+#pragma once
+
+#include <optional>
+#include <set>
+#include <vector>
+
+#include <caf/all.hpp>
+
+#include "actors/actors.hpp"
+#include "actors/node_context.hpp"
+#include "actors/state_fetcher.hpp"
+#include "runtime/progress/help_choice.hpp"
+
+namespace waggle {
+
+struct help_config {
+  /// For the group's leader, a client, to let us in.
+  milliseconds entry_timeout{5'000};
+  milliseconds round_timeout{60'000};
+  /// After an entry that failed, or a group that was lost.
+  milliseconds entry_pause{200};
+  /// A group without a client is left after this long: a link may have broken for a moment.
+  milliseconds patience_without_clients{1'000};
+  /// What we say of ourselves is repeated: reports expire (progress_config::report_ttl).
+  milliseconds report_interval{10'000};
+  fetch_config fetch;
+  milliseconds fetch_timeout{600'000};
+  /// A state that nobody asked for again is let go.
+  milliseconds state_idle{30'000};
+  /// Peers that wait for one state.
+  std::size_t waiting_max = 16;
+};
+
+/// Whom the helper works with.
+struct helper_peers {
+  group_averager_actor averager; // an auxiliary that takes any group's terms
+  progress_tracker_actor tracker;
+  switchboard_actor switchboard;
+  metrics_exporter_actor exporter;
+};
+
+/// To itself: time passes.
+struct look_for_clients {};
+
+using group_helper_base = group_helper_actor::extend<caf::reacts_to<look_for_clients>>::base;
+
+/// Takes a peer without a model into groups of clients, which cannot reach each other, and leads
+/// and reduces there (runtime/progress/help_choice.hpp says when). Clients do not hear each other's
+/// progress: when their samples reach the target, this actor calls the round. It has no state of
+/// the run, but passes one on: whoever asks gets what a member of the group holds.
+///
+/// | place    | who may leave it, and how                                                        |
+/// |----------|----------------------------------------------------------------------------------|
+/// | outside  | clients alone in a group → entering                                              |
+/// | entering | let in → member; refused, lost, too late → outside                               |
+/// | member   | no client left, another history, a round that failed or went on without us → outside |
+class group_helper final : public group_helper_base {
+public:
+  group_helper(caf::actor_config& cfg, node_context ctx, help_config config, helper_peers peers);
+
+  const char* name() const override { return "group-helper"; }
+  void on_exit() override;
+
+protected:
+  behavior_type make_behavior() override;
+
+private:
+  enum class place : std::uint8_t { outside, entering, member };
+  struct waiting_reader {
+    get_state_snapshot wanted;
+    caf::typed_response_promise<state_snapshot> promise;
+  };
+
+  [[nodiscard]] steady_time now() const { return clock().now(); }
+
+  void react();
+  void enter(const help_choice& choice);
+  void leave(const std::string& why);
+  void begin_round();
+  void on_round(const group_round& round);
+  void take_members(const group_view& group);
+  void tell();
+
+  caf::result<state_snapshot> snapshot(const get_state_snapshot& wanted);
+  [[nodiscard]] bool answers(const get_state_snapshot& wanted) const;
+  void fetch();
+  void on_fetched(const fetched_state& fetched);
+  void refuse_readers(const failure& why);
+
+  const node_context ctx_;
+  const help_config config_;
+  helper_peers peers_;
+
+  /// What those say whom we have a link with, and whose vectors we can take.
+  std::vector<swarm_progress::peer> connected_;
+  swarm_progress view_;
+  help_standing own_; // members empty: outside
+  place place_ = place::outside;
+  bool in_round_ = false;
+  std::uint64_t rounds_ = 0; // number of the last one begun
+  steady_time enter_after_;
+  std::optional<steady_time> clientless_since_;
+  std::set<peer_id> refused_; // clients whose vectors are too long for us, while connected
+
+  history_claim told_;
+  std::uint32_t told_clients_ = 0;
+  epoch_id told_epoch_;
+  std::optional<steady_time> told_at_;
+
+  std::optional<state_snapshot> state_; // as a member gave it
+  steady_time state_used_;
+  std::vector<waiting_reader> readers_; // bounded by waiting_max
+  bool fetching_ = false;
+};
+
+} // namespace waggle
+
+WAGGLE_LOCAL(look_for_clients)

@@ -1,0 +1,149 @@
+#include "runtime/progress/help_choice.hpp"
+
+#include <gtest/gtest.h>
+
+#include "runtime/crypto/digest.hpp"
+
+namespace waggle {
+namespace {
+
+constexpr std::uint8_t helper = 9;
+
+peer_id id_of(std::uint8_t n) {
+  peer_id id;
+  id.bytes[0] = std::byte{n};
+  return id;
+}
+
+swarm_progress::peer trainer(std::uint8_t n, const std::string& line, std::uint64_t work,
+                             std::uint32_t group_size) {
+  swarm_progress::peer p;
+  p.who.id = id_of(n);
+  p.who.addresses = {{"10.0.0.1", 7700}};
+  p.epoch = epoch_id{4};
+  p.claim.line = {sha256(line), {}, {}, work};
+  p.claim.group_size = group_size;
+  p.claim.ready = true;
+  p.claim.target_batch_size = 100;
+  return p;
+}
+swarm_progress::peer client(std::uint8_t n, const std::string& line, std::uint64_t work,
+                            std::uint32_t group_size, std::uint64_t samples = 0) {
+  auto p = trainer(n, line, work, group_size);
+  p.who.client_mode = true;
+  p.who.addresses.clear();
+  p.samples = samples;
+  return p;
+}
+swarm_progress::peer auxiliary(std::uint8_t n, const std::string& line, std::uint32_t group_size) {
+  auto p = trainer(n, line, 0, group_size);
+  p.claim.auxiliary = true;
+  return p;
+}
+
+help_standing outside() {
+  return {id_of(helper), {}, {}, {}, {}};
+}
+help_standing in_group(const std::string& line, const std::vector<std::uint8_t>& others) {
+  help_standing own{id_of(helper), {sha256(line), {}, {}, 10}, epoch_id{4}, {}, {}};
+  own.members.insert(own.self);
+  for (auto n : others) {
+    own.members.insert(id_of(n));
+    own.links.insert(id_of(n));
+  }
+  return own;
+}
+
+TEST(HelpChoice, EntersAGroupThatHasOnlyClients) {
+  auto choice = choose_help(outside(), {client(1, "a", 10, 1)});
+  EXPECT_EQ(choice.what, help::enter);
+  EXPECT_EQ(choice.line.branch, sha256("a"));
+  EXPECT_EQ(choice.line.work, 10U);
+  ASSERT_EQ(choice.through.size(), 1U);
+  EXPECT_EQ(choice.through.front().id, id_of(1));
+}
+
+TEST(HelpChoice, StaysOutWhereNobodyNeedsIt) {
+  EXPECT_EQ(choose_help(outside(), {}).what, help::none);
+  EXPECT_EQ(choose_help(outside(), {client(1, "a", 10, 0)}).what, help::none) << "in no group";
+  EXPECT_EQ(choose_help(outside(), {trainer(1, "a", 10, 1)}).what, help::none);
+  EXPECT_EQ(choose_help(outside(), {trainer(1, "a", 10, 2), client(2, "a", 10, 2)}).what,
+            help::none);
+  EXPECT_EQ(choose_help(outside(), {auxiliary(1, "a", 2), client(2, "a", 10, 2)}).what, help::none)
+    << "another one is there";
+}
+
+TEST(HelpChoice, DoesNotStrengthenAHistoryThatGivesWay) {
+  // The client will find the two; with us in its group it would be two against two.
+  auto choice = choose_help(
+    outside(), {client(1, "old", 99, 1), trainer(2, "live", 10, 2), trainer(3, "live", 10, 2)});
+  EXPECT_EQ(choice.what, help::none);
+}
+
+TEST(HelpChoice, OfClientsThatTrainAloneItTakesTheOneWithMostWork) {
+  auto choice = choose_help(outside(), {client(1, "a", 10, 1), client(2, "b", 11, 1)});
+  EXPECT_EQ(choice.what, help::enter);
+  EXPECT_EQ(choice.line.branch, sha256("b"));
+}
+
+TEST(HelpChoice, StaysWithItsClients) {
+  EXPECT_EQ(choose_help(in_group("a", {1}), {client(1, "a", 10, 2)}).what, help::stay);
+  EXPECT_EQ(choose_help(in_group("a", {1}), {client(1, "a", 10, 2), client(2, "b", 99, 1)}).what,
+            help::stay)
+    << "the other one comes to us";
+  EXPECT_EQ(
+    choose_help(in_group("a", {1, 2}), {client(1, "a", 10, 3), trainer(2, "a", 10, 3)}).what,
+    help::stay);
+  EXPECT_EQ(choose_help(in_group("a", {1}), {}).what, help::stay)
+    << "connected, it has only said nothing yet";
+}
+
+TEST(HelpChoice, LeavesWhenThereIsNoClientAnyMore) {
+  EXPECT_EQ(choose_help(in_group("a", {2}), {trainer(2, "a", 10, 2)}).what, help::none);
+  auto lost = in_group("a", {1});
+  lost.links.clear();
+  EXPECT_EQ(choose_help(lost, {}).what, help::none);
+}
+
+TEST(HelpChoice, LeavesForAHistoryThatOutweighsItsOwn) {
+  std::vector<swarm_progress::peer> seen{client(1, "a", 10, 2), trainer(2, "b", 10, 3),
+                                         trainer(3, "b", 10, 3), trainer(4, "b", 10, 3)};
+  EXPECT_EQ(choose_help(in_group("a", {1}), seen).what, help::none);
+}
+
+TEST(HelpChoice, CountsWhatItsMembersHaveTowardTheEpoch) {
+  auto own = in_group("a", {1, 2, 3});
+  auto behind = client(3, "a", 10, 4, 50);
+  behind.epoch = epoch_id{3};
+  std::vector<swarm_progress::peer> seen{client(1, "a", 10, 4, 60), client(2, "a", 10, 4, 39),
+                                         behind, client(4, "a", 10, 1, 99),
+                                         client(5, "b", 10, 1, 99)};
+  EXPECT_EQ(samples_toward(own, seen).samples, 99U);
+  EXPECT_FALSE(samples_toward(own, seen).full());
+  seen[1].samples = 40;
+  EXPECT_TRUE(samples_toward(own, seen).full());
+}
+
+TEST(HelpChoice, ClaimsBeyondAllReasonDoNotWrapAround) {
+  auto own = in_group("a", {1, 2});
+  auto most = ~std::uint64_t{0};
+  std::vector<swarm_progress::peer> seen{client(1, "a", 10, 3, most), client(2, "a", 10, 3, most)};
+  seen[0].claim.target_batch_size = most;
+  EXPECT_EQ(samples_toward(own, seen).target, 100U);
+  EXPECT_TRUE(samples_toward(own, seen).full());
+  seen[1].claim.target_batch_size = 0;
+  EXPECT_FALSE(samples_toward(own, seen).full()) << "nobody says a target that can be";
+}
+
+TEST(HelpChoice, TakesTheStateFromMembersOfItsHistory) {
+  auto own = in_group("a", {1, 2});
+  auto learning = client(2, "a", 10, 3);
+  learning.claim.ready = false;
+  auto holders =
+    holders_of(own, {client(1, "a", 10, 3), learning, client(3, "b", 10, 1), auxiliary(4, "a", 3)});
+  ASSERT_EQ(holders.size(), 1U);
+  EXPECT_EQ(holders.front().id, id_of(1));
+}
+
+} // namespace
+} // namespace waggle

@@ -1,0 +1,225 @@
+// Trainers that accept no connections, and the node that averages for them.
+
+#include <gmock/gmock.h>
+
+#include "runtime/training/training_state.hpp"
+#include "tests/swarm/in_step.hpp"
+
+namespace waggle::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Clients : public InStep {
+protected:
+  static node_config plain_node() {
+    node_config config;
+    config.run_id = "sim";
+    return config;
+  }
+  static node_config helping_node() {
+    auto config = plain_node();
+    auto& parts = config.helping.emplace();
+    parts.averaging = *training_node(0).averaging;
+    parts.averaging.matchmaking.mode = member_mode::auxiliary;
+    parts.averaging.averaging.auxiliary = true;
+    return config;
+  }
+  static node_config client(std::uint64_t data_seed) {
+    auto config = endless(data_seed);
+    config.client_mode = true;
+    config.averaging->matchmaking.mode = member_mode::client;
+    config.training->training.join_timeout = 15s; // as the program has it
+    return config;
+  }
+
+  /// A node, and two clients that have trained together for a while.
+  void begin_with_two() {
+    node = sim.start(helping_node(), {});
+    a = sim.start(client(1), {node});
+    b = sim.start(client(2), {node});
+    ASSERT_TRUE(sim.run_until([&] { return together({a, b}, 3); }, 5s)) << picture(sim);
+    sim.run_for(3s);
+    ASSERT_TRUE(together({a, b}, 3)) << picture(sim);
+  }
+  std::string page(index who, const std::string& target) {
+    return sim[who].node.board->answer({"GET", target}).body;
+  }
+  /// The parameters of an epoch that all of `peers` are at.
+  bool equal_parameters(const std::vector<index>& peers) {
+    std::set<digest> seen;
+    auto same_epoch = [&] {
+      seen.clear();
+      std::set<std::uint64_t> epochs;
+      for (auto i : peers) {
+        auto s = status_of(i);
+        epochs.insert(s.epoch.value());
+        seen.insert(s.parameters);
+      }
+      return epochs.size() == 1 && !seen.contains(digest{});
+    };
+    return sim.run_until(same_epoch, 5s) && seen.size() == 1;
+  }
+  void expect_to_stay(const std::vector<index>& peers, std::size_t members) {
+    for (int i = 0; i < 8; ++i) {
+      sim.run_for(500ms);
+      EXPECT_TRUE(together(peers, members)) << picture(sim);
+    }
+  }
+  double epochs_a_second(index who) {
+    auto before = status_of(who).epoch.value();
+    sim.run_for(5s);
+    return static_cast<double>(status_of(who).epoch.value() - before) / 5;
+  }
+
+  index node = 0;
+  index a = 0;
+  index b = 0;
+};
+
+TEST_F(Clients, TrainTogetherThroughANode) {
+  begin_with_two();
+  expect_to_stay({a, b}, 3);
+  EXPECT_TRUE(equal_parameters({a, b})) << picture(sim);
+  EXPECT_EQ(status_of(a).rounds_failed + status_of(b).rounds_failed, 0U);
+  EXPECT_THAT(page(node, "/readyz"), HasSubstr("ready: reduces for 2 clients"));
+  EXPECT_THAT(page(node, "/api/v1/status"), HasSubstr("\"reduces_for_clients\":2"));
+  EXPECT_THAT(page(a, "/api/v1/peers"), HasSubstr("auxiliary"));
+}
+
+TEST_F(Clients, AreAsFastAsTwoThatReachEachOther) {
+  begin_with_two();
+  auto clients = epochs_a_second(a);
+  for (auto i : {a, b, node})
+    sim.shut_down(i);
+  a = add(endless(1), {});
+  b = add(endless(2), {a});
+  ASSERT_TRUE(sim.run_until([&] { return together({a, b}); }, 5s));
+  EXPECT_GT(clients, 0.9 * epochs_a_second(a));
+}
+
+TEST_F(Clients, ManyTrainTogether) {
+  begin_with_two();
+  std::vector<index> all{a, b};
+  for (std::uint64_t n = 0; n < 6; ++n) {
+    all.push_back(sim.start(client(10 + n), {node}));
+    EXPECT_TRUE(sim.run_until([&] { return together(all, all.size() + 1); }, 5s)) << picture(sim);
+  }
+  EXPECT_TRUE(equal_parameters(all));
+}
+
+TEST_F(Clients, ATrainerThatCanBeReachedComesIntoTheirHistory) {
+  begin_with_two();
+  auto before = status_of(a);
+  auto open = sim.start(endless(3), {node});
+  ASSERT_TRUE(sim.run_until([&] { return together({a, b, open}, 4); }, 5s)) << picture(sim);
+  expect_to_stay({a, b, open}, 4);
+  EXPECT_EQ(status_of(open).line.branch, before.line.branch);
+  EXPECT_TRUE(equal_parameters({a, b, open}));
+  sim.crash(open, false);
+  ASSERT_TRUE(sim.run_until([&] { return together({a, b}, 3); }, 5s)) << picture(sim);
+  expect_to_stay({a, b}, 3);
+  EXPECT_EQ(status_of(a).line.branch, before.line.branch);
+}
+
+TEST_F(Clients, TheNodeStaysOutWhereATrainerCanBeReached) {
+  node = sim.start(helping_node(), {});
+  auto open = sim.start(endless(3), {node});
+  a = sim.start(client(1), {node});
+  b = sim.start(client(2), {node});
+  ASSERT_TRUE(sim.run_until([&] { return together({a, b, open}, 3); }, 10s)) << picture(sim);
+  expect_to_stay({a, b, open}, 3);
+  sim.crash(open, true);
+  ASSERT_TRUE(sim.run_until([&] { return together({a, b}, 3); }, 15s)) << picture(sim);
+  EXPECT_TRUE(equal_parameters({a, b}));
+}
+
+TEST_F(Clients, OneThatDiesIsDropped) {
+  begin_with_two();
+  sim.crash(b, false);
+  EXPECT_TRUE(sim.run_until([&] { return together({a}, 2); }, 5s)) << picture(sim);
+  auto c = sim.start(client(5), {node});
+  EXPECT_TRUE(sim.run_until([&] { return together({a, c}, 3); }, 5s)) << picture(sim);
+  sim.crash(a, true); // without a word
+  EXPECT_TRUE(sim.run_until([&] { return together({c}, 2); }, 10s)) << picture(sim);
+  sim.crash(c, false);
+  sim.run_for(3s);
+  EXPECT_THAT(page(node, "/api/v1/status"), HasSubstr("\"reduces_for_clients\":0"));
+}
+
+TEST_F(Clients, GoOnAloneWithoutTheNode) {
+  for (bool silently : {false, true}) {
+    begin_with_two();
+    sim.crash(node, silently);
+    auto lost = sim.seconds();
+    ASSERT_TRUE(sim.run_until(
+      [&] { return status_of(a).group_size == 1 && status_of(b).group_size == 1; }, 20s))
+      << picture(sim);
+    EXPECT_LT(sim.seconds() - lost, 8.0);
+    auto epoch = status_of(a).epoch;
+    sim.run_for(3s);
+    EXPECT_GT(status_of(a).epoch.value(), epoch.value() + 1);
+    EXPECT_TRUE(status_of(a).provisional);
+    sim.shut_down(a);
+    sim.shut_down(b);
+  }
+}
+
+TEST_F(Clients, TwoThatTrainAloneComeTogetherWhenTheNodeIsReachedAgain) {
+  begin_with_two();
+  sim.network().partition({node});
+  sim.run_for(10s);
+  EXPECT_TRUE(status_of(a).provisional) << picture(sim);
+  EXPECT_TRUE(status_of(b).provisional) << picture(sim);
+  EXPECT_GT(epochs_a_second(a), 0.5);
+  sim.network().heal();
+  EXPECT_TRUE(sim.run_until([&] { return together({a, b}, 3); }, 5s)) << picture(sim);
+  expect_to_stay({a, b}, 3);
+  EXPECT_TRUE(equal_parameters({a, b}));
+}
+
+TEST_F(Clients, WithoutSomebodyWhoReducesOneSaysSoAndTrainsAloneAtLast) {
+  node = sim.start(plain_node(), {});
+  a = sim.start(client(1), {node});
+  sim.run_for(5s);
+  EXPECT_EQ(status_of(a).phase, trainer_phase::joining);
+  EXPECT_THAT(status_of(a).waiting_for, HasSubstr("a waggle node that reduces"));
+  EXPECT_THAT(page(a, "/readyz"), HasSubstr("a waggle node that reduces"));
+  sim.run_for(15s);
+  EXPECT_EQ(status_of(a).group_size, 1U);
+  auto epoch = status_of(a).epoch;
+  auto branch = status_of(a).line.branch;
+  sim.run_for(5s);
+  EXPECT_GT(status_of(a).epoch.value(), epoch.value() + 2);
+  EXPECT_EQ(status_of(a).line.branch, branch);
+}
+
+TEST_F(Clients, VectorsLongerThanTheNodeTakesAreAveragedByNobody) {
+  auto small = helping_node();
+  small.helping->averaging.averaging.elements_max = 63;
+  node = sim.start(small, {});
+  a = sim.start(client(1), {node});
+  sim.run_for(5s);
+  EXPECT_EQ(status_of(a).group_size, 1U);
+  EXPECT_GT(status_of(a).epoch.value(), 2U) << "it goes on alone";
+  EXPECT_THAT(page(node, "/api/v1/status"), HasSubstr("\"reduces_for_clients\":0"));
+}
+
+TEST_F(Clients, TwoNodesThatReduceAreNoObstacle) {
+  node = sim.start(helping_node(), {});
+  auto second = sim.start(helping_node(), {node});
+  a = sim.start(client(1), {node});
+  b = sim.start(client(2), {second});
+  EXPECT_TRUE(sim.run_until(
+    [&] {
+      return together({a, b}, 3) || together({a, b}, 4);
+    },
+    10s))
+    << picture(sim);
+  sim.run_for(3s);
+  EXPECT_TRUE(together({a, b}, 3) || together({a, b}, 4)) << picture(sim);
+  EXPECT_TRUE(equal_parameters({a, b}));
+}
+
+} // namespace
+} // namespace waggle::testing
