@@ -153,7 +153,7 @@ state_fetcher_impl::behavior_type state_fetcher(self_pointer self, node_context 
       st.what = msg;
       st.donors = {msg.donors.begin(), msg.donors.end()};
       st.began = self->clock().now();
-      st.download.emplace(config.download);
+      st.download.emplace(config.download, ctx.make_store);
       auto promise = self->make_response_promise<fetched_state>();
       st.promise = promise;
       self->delayed_send(self, msg.deadline, fetch_expired{});

@@ -45,7 +45,7 @@ void trainer::fetch_if_needed() {
 }
 
 void trainer::on_fetched(const fetched_state& fetched) {
-  fetched_bytes_ = fetched.state.size;
+  fetched_bytes_ = fetched.state->size();
   last_donor_ = fetched.donor;
   send(worker_, load_image{fetched.state});
 }

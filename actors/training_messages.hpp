@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "actors/messages.hpp"
+#include "runtime/core/byte_store.hpp"
 #include "runtime/core/history.hpp"
 #include "runtime/training/micro_step.hpp"
 
@@ -29,8 +30,9 @@ struct get_state_snapshot {
 struct state_snapshot {
   epoch_id epoch;
   digest parameters;
-  payload state; // immutable: epoch and learner state, see runtime/training
+  std::shared_ptr<const byte_source> state; // epoch and learner state, see runtime/training
   history line;
+  digest content; // SHA-256 over `state`; zero: not asked for (a checkpoint)
 };
 
 /// Query to a state_fetcher: download from the first of `donors` that can give a state at
@@ -47,7 +49,7 @@ struct fetch_state {
 struct fetched_state {
   epoch_id epoch;
   digest parameters;
-  payload state;
+  std::shared_ptr<const byte_source> state;
   peer_id donor;
 };
 
@@ -139,7 +141,7 @@ struct apply_update {
   history after; // the history once it is applied
 };
 struct load_image {
-  payload image;
+  std::shared_ptr<const byte_source> image;
 };
 struct rename_history {
   history line;

@@ -12,7 +12,7 @@ namespace waggle {
 /// A copy of the state of a model that `seal` turns into an image.
 struct model_copy {
   training_state state; // without `learner`
-  std::vector<std::byte> image;
+  std::shared_ptr<byte_store> image;
 };
 
 /// A learner, and where in which history its parameters are.
@@ -40,11 +40,13 @@ public:
 
   /// Takes epoch, history, parameters and optimizer state of an image, all or nothing. Fails with
   /// ec::schema_mismatch if it is another model's, or with what is wrong with its bytes
-  /// (ec::malformed, hash_mismatch).
-  status load(byte_span image);
+  /// (ec::malformed, hash_mismatch, io_error). Throws as learner::load_state_from does.
+  status load_from(const byte_source& image);
+  status load(byte_span image) { return load_from(borrowed_bytes{image}); }
 
-  /// The part of an image that has to be made on this thread.
-  [[nodiscard]] model_copy copy_state();
+  /// The part of an image that has to be made on this thread, in `to`, which is empty. Fails with
+  /// ec::io_error.
+  [[nodiscard]] result<model_copy> copy_state(std::shared_ptr<byte_store> to);
 
 private:
   std::shared_ptr<learner> learner_;
@@ -53,7 +55,7 @@ private:
   std::optional<digest> parameters_; // nothing: not hashed since they changed
 };
 
-/// Hashes and completes what `copy_state` made; any thread.
-payload seal(model_copy from);
+/// Hashes and completes what `copy_state` made; any thread. Fails with ec::io_error.
+result<std::shared_ptr<const byte_source>> seal(model_copy from);
 
 } // namespace waggle
