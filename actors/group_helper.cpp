@@ -261,12 +261,13 @@ void group_helper::fetch() {
 
 void group_helper::on_fetched(const fetched_state& fetched) {
   fetching_ = false;
-  auto state = decode_state(fetched.state.view());
+  auto state = check_state(*fetched.state);
   if (!state)
     return refuse_readers(state.error());
   if (state->epoch != fetched.epoch)
     return refuse_readers({ec::malformed, "the state is not what was offered"});
-  state_ = state_snapshot{state->epoch, state->parameters, fetched.state, state->line};
+  state_ =
+    state_snapshot{state->epoch, state->parameters, fetched.state, state->line, fetched.content};
   state_used_ = now();
   for (auto& reader : std::exchange(readers_, {})) {
     if (place_ != place::member || state->line.branch != own_.line.branch)

@@ -36,14 +36,27 @@ state_keeper::behavior_type state_keeper::make_behavior() {
 caf::result<state_snapshot> state_keeper::complete(seal_copy& msg) {
   auto& copied = *msg.copied;
   auto meta = copied.state;
-  if (meta.parameters.is_zero())
-    meta.parameters = sha256(
-      msg.model->tensors().parameters_in(byte_span{copied.image}.subspan(state_header_bytes)));
+  const auto& table = msg.model->tensors();
+  if (meta.parameters.is_zero()) {
+    auto hash = sha256_of(*copied.image, state_header_bytes + table.header_bytes(),
+                          table.parameter_count() * sizeof(float));
+    if (!hash)
+      return to_caf(hash.error());
+    meta.parameters = *hash;
+  }
   copied.state.parameters = meta.parameters;
   auto began = clock().now();
-  state_snapshot made{meta.epoch, meta.parameters, seal(std::move(copied)), meta.line};
-  if (msg.keep && checkpoints_) {
-    auto saved = checkpoints_->save(made.state.view());
+  auto sealed = seal(std::move(copied));
+  if (!sealed)
+    return to_caf(sealed.error());
+  state_snapshot made{meta.epoch, meta.parameters, *sealed, meta.line, {}};
+  if (!msg.keep) {
+    auto hash = sha256_of(*made.state, 0, made.state->size());
+    if (!hash)
+      return to_caf(hash.error());
+    made.content = *hash;
+  } else if (checkpoints_) {
+    auto saved = checkpoints_->save(*made.state);
     ctx_.metrics->count_checkpoint(saved ? "ok" : "failed", seconds_of(clock().now() - began),
                                    unix_seconds(ctx_));
     if (!saved)
@@ -91,6 +104,7 @@ caf::result<model_ready> model_worker::prepare() {
     return to_caf(made.error());
   }
   shared_ = std::move(*made);
+  shared_->use_vectors(ctx_.vectors);
   model_.emplace(shared_);
   resume();
   return model_ready{shared_, model_->epoch(), model_->line(), cheap_digest()};
@@ -143,7 +157,7 @@ void model_worker::apply(const apply_update& update) {
 
 void model_worker::load(const load_image& msg) {
   image_loaded outcome;
-  if (auto loaded = model_->load(msg.image.view(), {msg.branch, msg.epoch_max}); !loaded)
+  if (auto loaded = model_->load_from(*msg.image, {msg.branch, msg.epoch_max}); !loaded)
     outcome.why = loaded.error();
   last_.reset();
   outcome.epoch = model_->epoch();
@@ -152,12 +166,29 @@ void model_worker::load(const load_image& msg) {
   send(listener_, std::move(outcome));
 }
 
+/// Fails where there is no room for it.
+result<std::shared_ptr<model_copy>> model_worker::copy() {
+  auto store = ctx_.make_store();
+  if (!store)
+    return store.error();
+  auto began = clock().now();
+  auto copied = model_->copy_state(std::move(*store));
+  ctx_.metrics->observe_step("state_copy", seconds_of(clock().now() - began));
+  if (!copied)
+    return copied.error();
+  return std::make_shared<model_copy>(*std::move(copied));
+}
+
 caf::result<state_snapshot> model_worker::checkpoint() {
   if (!model_ || !checkpoints_)
     return to_caf(ec::not_ready, "no checkpoints are kept");
-  auto copied = std::make_shared<model_copy>(model_->copy_state());
+  auto copied = copy();
+  if (!copied) {
+    ctx_.metrics->count_checkpoint("failed", 0, unix_seconds(ctx_));
+    return to_caf(copied.error());
+  }
   auto promise = make_response_promise<state_snapshot>();
-  request(keeper_, seal_timeout, seal_copy{std::move(copied), shared_, true})
+  request(keeper_, seal_timeout, seal_copy{std::move(*copied), shared_, true})
     .then([promise](const state_snapshot& made) mutable { promise.deliver(made); },
           [promise](const caf::error& why) mutable { promise.deliver(why); });
   return promise;
@@ -180,10 +211,15 @@ caf::result<state_snapshot> model_worker::snapshot(const get_state_snapshot& wan
     making_->promises.push_back(promise);
     return promise;
   }
+  auto copied = copy();
+  if (!copied) {
+    ctx_.log->warn("cannot copy the state for others: {}", to_string(copied.error()));
+    promise.deliver(to_caf(copied.error()));
+    return promise;
+  }
   making_ = std::make_shared<waiting_snapshot>(waiting_snapshot{epoch, line, {promise}});
-  auto copied = std::make_shared<model_copy>(model_->copy_state());
   // By then another epoch's may be asked for: each answers those who asked for it.
-  request(keeper_, seal_timeout, seal_copy{std::move(copied), shared_, false})
+  request(keeper_, seal_timeout, seal_copy{std::move(*copied), shared_, false})
     .then(
       [this, asked = making_](const state_snapshot& made) {
         if (making_ == asked)

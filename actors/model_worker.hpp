@@ -50,6 +50,7 @@ private:
   void pass();
   void apply(const apply_update& update);
   void load(const load_image& msg);
+  result<std::shared_ptr<model_copy>> copy();
   caf::result<state_snapshot> checkpoint();
   caf::result<state_snapshot> snapshot(const get_state_snapshot& wanted);
   /// Zero where hashing would take longer than a pass of such a model should.

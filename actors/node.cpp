@@ -411,6 +411,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   ctx.vectors = vector_pool::make(vectors_kept, seams.memory);
   ctx.encoded_parts = buffer_pool::make(32_MiB, seams.memory);
   ctx.line = std::make_shared<line_meter>();
+  ctx.make_store = seams.make_store ? seams.make_store : [] { return make_memory_store(); };
   ctx.seed = config.seed;
   out.board = std::make_shared<status_board>(ctx.metrics);
 

@@ -91,6 +91,9 @@ struct node_seams {
   round_port_decorator around_port;
   /// Where known peers are kept; null: nowhere.
   std::shared_ptr<disk> files;
+  /// Where copies of states are kept while somebody reads them; empty: in memory, as simulations
+  /// do.
+  byte_store_factory make_store;
   /// What computes, hashes or writes files blocks, so it gets threads of its own. Not in
   /// simulations.
   bool detach_workers = true;

@@ -10,6 +10,7 @@
 #include "runtime/allreduce/round_engine.hpp"
 #include "runtime/allreduce/round_registry.hpp"
 #include "runtime/core/buffer_pool.hpp"
+#include "runtime/core/byte_store.hpp"
 #include "runtime/core/endpoint.hpp"
 #include "runtime/core/random.hpp"
 #include "runtime/core/time.hpp"
@@ -53,6 +54,8 @@ struct node_context {
   /// The same for parts that are encoded.
   std::shared_ptr<buffer_pool> encoded_parts;
   round_port_decorator around_port; // may be empty
+  /// For copies of states, which are too large to be kept in memory.
+  byte_store_factory make_store;
   /// What our connection to other machines carries. Null: nobody measures it.
   std::shared_ptr<line_meter> line;
   std::uint64_t seed = 0;

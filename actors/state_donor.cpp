@@ -1,12 +1,11 @@
-// open_state ─► source: get_state_snapshot ─► hash ─► state_header
-// get_state_chunk ─► a slice of the snapshot, not copied ─► state_chunk + body
+// open_state ─► source: get_state_snapshot ─► state_header
+// get_state_chunk ─► a piece of the snapshot, read from its file ─► state_chunk + body
 
 #include "actors/state_donor.hpp"
 
 #include <algorithm>
 
 #include "actors/guard.hpp"
-#include "runtime/crypto/digest.hpp"
 
 namespace waggle {
 
@@ -44,14 +43,10 @@ caf::result<outbound_answer> open(self_pointer self, const node_context& ctx,
       [self, ctx, config, reader, promise](state_snapshot& made) mutable {
         auto& snapshots = self->state.snapshots;
         close(self, reader);
-        // The source shares one snapshot among all who ask in one epoch: hash it once.
-        auto known = std::find_if(snapshots.begin(), snapshots.end(), [&](const auto& entry) {
-          return entry.second.content.state.data == made.state.data;
-        });
-        auto content = known != snapshots.end() ? known->first : sha256(made.state.view());
-        wire::state_header header{made.epoch, content, made.parameters, made.state.size,
+        const auto content = made.content;
+        wire::state_header header{made.epoch, content, made.parameters, made.state->size(),
                                   config.chunk_bytes};
-        // Older snapshots go with their last reader: each holds a model's worth of memory.
+        // Older snapshots go with their last reader: each holds a model's worth of memory or disk.
         std::erase_if(snapshots, [&](const auto& entry) {
           return entry.first != content && entry.second.readers.empty();
         });
@@ -78,17 +73,22 @@ caf::result<outbound_answer> read(self_pointer self, const node_context& ctx,
   auto& snapshot = found->second;
   const auto& bytes = snapshot.content.state;
   auto begin = std::uint64_t{what.index} * config.chunk_bytes;
-  if (begin >= bytes.size)
+  if (begin >= bytes->size())
     return to_caf(ec::protocol_violation, "there is no such chunk");
   if (!snapshot.readers.contains(reader) && readers(self->state, reader) >= config.downloads_max)
     return to_caf(ec::overloaded, "enough peers download from this one");
   snapshot.used = snapshot.readers[reader] = self->clock().now();
-  auto size = std::min<std::size_t>(config.chunk_bytes, bytes.size - begin);
+  auto size = std::min<std::size_t>(config.chunk_bytes, bytes->size() - begin);
+  auto body = bytes->piece(begin, size, *ctx.encoded_parts);
+  if (!body) {
+    ctx.log->error("cannot read the copy of our state: {}", to_string(body.error()));
+    return to_caf(body.error());
+  }
   // Chunks are asked for in ascending order: who gets the last one makes room for another peer.
-  if (begin + size == bytes.size)
+  if (begin + size == bytes->size())
     snapshot.readers.erase(reader);
   ctx.metrics->count_state_bytes("out", static_cast<double>(size));
-  return outbound_answer{wire::state_chunk{what.index}, slice(bytes, begin, size)};
+  return outbound_answer{wire::state_chunk{what.index}, *std::move(body)};
 }
 
 } // namespace

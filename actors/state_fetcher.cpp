@@ -128,7 +128,8 @@ struct downloader {
     ctx.log->info("downloaded the state of epoch {} ({} bytes) from peer {}", offer.epoch.value(),
                   offer.bytes, short_name(st.donor.id));
     ++st.attempt;
-    st.promise.deliver(fetched_state{offer.epoch, offer.parameters, *whole, st.donor.id});
+    st.promise.deliver(
+      fetched_state{offer.epoch, offer.parameters, *whole, st.donor.id, offer.content});
     self->quit();
   }
 
@@ -157,7 +158,7 @@ state_fetcher_impl::behavior_type state_fetcher(self_pointer self, node_context 
       st.what = msg;
       st.donors = {msg.donors.begin(), msg.donors.end()};
       st.began = self->clock().now();
-      st.download.emplace(config.download);
+      st.download.emplace(config.download, ctx.make_store);
       auto promise = self->make_response_promise<fetched_state>();
       st.promise = promise;
       self->delayed_send(self, msg.deadline, fetch_expired{});

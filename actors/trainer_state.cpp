@@ -71,7 +71,7 @@ void trainer::stop_fetching() {
 void trainer::on_fetched(const fetched_state& fetched) {
   fetcher_ = nullptr;
   loading_ = true;
-  fetched_bytes_ = fetched.state.size;
+  fetched_bytes_ = fetched.state->size();
   last_donor_ = fetched.donor;
   // Its donor may have ended an epoch or two that have not ended here yet.
   send(worker_,

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "actors/messages.hpp"
+#include "runtime/core/byte_store.hpp"
 #include "runtime/core/history.hpp"
 #include "runtime/training/micro_step.hpp"
 
@@ -30,8 +31,9 @@ struct get_state_snapshot {
 struct state_snapshot {
   epoch_id epoch;
   digest parameters;
-  payload state; // immutable: epoch and learner state, see runtime/training
+  std::shared_ptr<const byte_source> state; // epoch and learner state, see runtime/training
   history line;
+  digest content; // SHA-256 over `state`; zero: not asked for (a checkpoint)
 };
 
 /// How far a download is, for whoever waits for it. Thread-safe.
@@ -54,8 +56,9 @@ struct fetch_state {
 struct fetched_state {
   epoch_id epoch;
   digest parameters;
-  payload state;
+  std::shared_ptr<const byte_source> state;
   peer_id donor;
+  digest content; // SHA-256 over `state`
 };
 
 // -- training ------------------------------------------------------------------------------------
@@ -146,7 +149,7 @@ struct apply_update {
   history after; // the history once it is applied
 };
 struct load_image {
-  payload image;
+  std::shared_ptr<const byte_source> image;
   digest branch;      // that it must belong to
   epoch_id epoch_max; // that it may be of
 };

@@ -57,6 +57,9 @@ public:
 
   [[nodiscard]] const state_table& tensors() const override { return inner_->tensors(); }
   [[nodiscard]] digest schema() const override { return inner_->schema(); }
+  void use_vectors(std::shared_ptr<vector_pool> vectors) override {
+    inner_->use_vectors(std::move(vectors));
+  }
   micro_step accumulate() override { return inner_->accumulate(); }
   std::uint64_t take_mean_gradient(std::span<float> out) override {
     return inner_->take_mean_gradient(out);
@@ -71,6 +74,9 @@ public:
   }
   void read_tensor(std::size_t which, std::span<float> out) const override {
     inner_->read_tensor(which, out);
+  }
+  [[nodiscard]] std::span<const float> values_of(std::size_t which) const override {
+    return inner_->values_of(which);
   }
   void write_tensor(std::size_t which, std::span<const float> values) override {
     inner_->write_tensor(which, values);

@@ -1,8 +1,17 @@
 #include "trainer/flat_optimizer.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 namespace waggle {
+
+namespace {
+
+/// 1 MiB of each vector. A multiple of what a vector instruction takes, so that a value is computed
+/// by the same instructions as without slices.
+constexpr std::int64_t slice_values = std::int64_t{1} << 18U;
+
+} // namespace
 
 flat_optimizer::flat_optimizer(const learner_config& config, const torch::Tensor& like)
   : rule_(config.optimizer == "sgd"    ? rule::sgd
@@ -18,7 +27,17 @@ flat_optimizer::flat_optimizer(const learner_config& config, const torch::Tensor
 void flat_optimizer::step(torch::Tensor& parameters, const torch::Tensor& gradient, double lr) {
   torch::NoGradGuard guard;
   ++steps_;
-  auto g = gradient;
+  // Every operation is element by element, so that slices give the same values; what an operation
+  // needs for itself is then as long as a slice, and in the cache still.
+  auto length = parameters.is_cpu() ? slice_values : parameters.numel();
+  for (std::int64_t at = 0; at < parameters.numel(); at += length)
+    step_slice(parameters, gradient, lr, at, std::min(length, parameters.numel() - at));
+}
+
+void flat_optimizer::step_slice(const torch::Tensor& all, const torch::Tensor& gradient, double lr,
+                                std::int64_t at, std::int64_t length) {
+  auto parameters = all.narrow(0, at, length);
+  auto g = gradient.narrow(0, at, length);
   if (weight_decay_ != 0) {
     if (rule_ == rule::adamw)
       parameters.mul_(1 - lr * weight_decay_);
@@ -27,15 +46,15 @@ void flat_optimizer::step(torch::Tensor& parameters, const torch::Tensor& gradie
   }
   if (rule_ == rule::sgd) {
     if (momentum_ > 0) {
-      auto& velocity = statistics_[0];
+      auto velocity = statistics_[0].narrow(0, at, length);
       velocity.mul_(momentum_).add_(g);
       g = velocity;
     }
     parameters.add_(g, -lr);
     return;
   }
-  auto& first = statistics_[0];
-  auto& second = statistics_[1];
+  auto first = statistics_[0].narrow(0, at, length);
+  auto second = statistics_[1].narrow(0, at, length);
   first.mul_(beta1_).add_(g, 1 - beta1_);
   second.mul_(beta2_).addcmul_(g, g, 1 - beta2_);
   auto t = static_cast<double>(steps_);

@@ -18,6 +18,7 @@ class flat_optimizer {
 public:
   flat_optimizer(const learner_config& config, const torch::Tensor& like);
 
+  /// In slices on a CPU: needs no memory of the parameters' size.
   void step(torch::Tensor& parameters, const torch::Tensor& gradient, double lr);
 
   /// None for plain SGD, momentum for SGD with it, first and second moment for Adam and AdamW: in
@@ -28,6 +29,9 @@ public:
 
 private:
   enum class rule : std::uint8_t { sgd, adam, adamw };
+
+  void step_slice(const torch::Tensor& all, const torch::Tensor& gradient, double lr,
+                  std::int64_t at, std::int64_t length);
 
   rule rule_;
   double momentum_;

@@ -24,7 +24,6 @@ public:
       sampler_(std::move(data), window_of(config), random_source{config.data_seed}) {
     flatten();
     optimizer_.emplace(config, flat_);
-    accumulated_ = torch::zeros_like(flat_);
     tensors_ = name_tensors();
     schema_ = schema_of(tensors_, identity_of(config_), function_of(config_.model, config_.heads));
   }
@@ -32,10 +31,12 @@ public:
   [[nodiscard]] const state_table& tensors() const override { return tensors_; }
   [[nodiscard]] digest schema() const override { return schema_; }
 
+  void use_vectors(std::shared_ptr<vector_pool> vectors) override { vectors_ = std::move(vectors); }
+
   micro_step accumulate() override {
     auto batch = config_.micro_batch;
     auto loss = model_->loss(next_windows(sampler_, batch, device_));
-    gradient_.zero_();
+    clear_gradient();
     loss.backward();
     micro_step step{loss.item<double>(), static_cast<std::uint64_t>(batch), true};
     torch::NoGradGuard guard;
@@ -43,7 +44,7 @@ public:
     step.finite = std::isfinite(step.loss) && std::isfinite(gradient_.sum().item<double>());
     if (step.finite) {
       std::lock_guard lock{accumulators_};
-      accumulated_.add_(gradient_, static_cast<double>(batch));
+      last_pass_ = step.samples;
       samples_.fetch_add(step.samples);
     }
     return step;
@@ -55,21 +56,19 @@ public:
     auto samples = samples_.exchange(0);
     auto to = view_of(out);
     if (samples > 0) {
-      to.copy_(accumulated_);
+      write_sum(to);
       to.div_(static_cast<double>(samples));
-      accumulated_.zero_();
     } else {
       to.zero_();
     }
+    empty_accumulators();
     return samples;
   }
 
   std::uint64_t drop_gradient() override {
-    torch::NoGradGuard guard;
     std::lock_guard lock{accumulators_};
     auto samples = samples_.exchange(0);
-    if (samples > 0)
-      accumulated_.zero_();
+    empty_accumulators();
     return samples;
   }
 
@@ -83,6 +82,12 @@ public:
   void read_tensor(std::size_t which, std::span<float> out) const override {
     torch::NoGradGuard guard;
     view_of(out).copy_(tensor(which));
+  }
+  [[nodiscard]] std::span<const float> values_of(std::size_t which) const override {
+    if (!device_.is_cpu())
+      return {};
+    auto values = tensor(which);
+    return {values.data_ptr<float>(), static_cast<std::size_t>(values.numel())};
   }
   void write_tensor(std::size_t which, std::span<const float> values) override {
     torch::NoGradGuard guard;
@@ -132,6 +137,58 @@ private:
                        static_cast<std::int64_t>(tensors_[which].elements()));
   }
 
+  // -- accumulators -------------------------------------------------------------------------------
+  //
+  // The gradient of the last pass stays where it is, and counts, until the next pass needs the
+  // place; so there is a vector for earlier passes only while an epoch has more than one. Between
+  // two rounds that vector and the one that is sent, in a round the latter and its result: of the
+  // pool's vectors two are in use at a time.
+
+  /// As the computing thread, right before a pass writes its gradient.
+  void clear_gradient() {
+    torch::NoGradGuard guard;
+    {
+      std::lock_guard lock{accumulators_};
+      if (last_pass_ > 0) {
+        if (!earlier_.defined()) {
+          earlier_ = new_accumulator();
+          earlier_.copy_(gradient_).mul_(static_cast<double>(last_pass_));
+        } else {
+          earlier_.add_(gradient_, static_cast<double>(last_pass_));
+        }
+        last_pass_ = 0;
+      }
+    }
+    gradient_.zero_(); // nobody else looks at it any more
+  }
+
+  /// Σ b·∇ of all passes. REQUIRES: the lock; there is one.
+  void write_sum(torch::Tensor& to) {
+    auto last = static_cast<double>(last_pass_);
+    if (!earlier_.defined())
+      to.copy_(gradient_).mul_(last);
+    else if (last_pass_ == 0)
+      to.copy_(earlier_);
+    else if (device_.is_cpu())
+      torch::add_out(to, earlier_, gradient_, last);
+    else
+      to.copy_(earlier_.add_(gradient_, last));
+  }
+
+  /// REQUIRES: the lock.
+  void empty_accumulators() {
+    last_pass_ = 0;
+    earlier_.reset();
+    earlier_memory_.reset();
+  }
+
+  [[nodiscard]] torch::Tensor new_accumulator() {
+    if (!vectors_ || !device_.is_cpu())
+      return torch::empty_like(gradient_);
+    earlier_memory_ = vectors_->take(static_cast<std::size_t>(gradient_.numel()));
+    return view_of(std::span<float>{*earlier_memory_});
+  }
+
   static torch::Tensor view_of(std::span<float> values) {
     return torch::from_blob(values.data(), {static_cast<std::int64_t>(values.size())});
   }
@@ -145,9 +202,12 @@ private:
   window_sampler sampler_;
   torch::Tensor flat_;
   torch::Tensor gradient_;
-  torch::Tensor accumulated_; // Σ b·∇
+  torch::Tensor earlier_;                        // Σ b·∇ without the last pass; undefined: 0
+  std::shared_ptr<float_vector> earlier_memory_; // where it lies, if that is in vectors_
+  std::uint64_t last_pass_ = 0;                  // its samples: gradient_ counts; 0: it does not
+  std::shared_ptr<vector_pool> vectors_;         // null: the heap
   mutable std::optional<flat_optimizer> optimizer_;
-  std::mutex accumulators_; // of accumulated_
+  std::mutex accumulators_; // of the above, and of gradient_ while it counts
   std::atomic<std::uint64_t> samples_{0};
   state_table tensors_;
   digest schema_;

@@ -130,6 +130,8 @@ void add_training(node_config& base, const run_options& o, const peer_id& peer,
   auto learner = learner_from(o, peer);
   base.averaging =
     averaging_from(o, "gradients", "gradients", base.agreement ? base.agreement->hash() : digest{});
+  // What was sent, and what came of it: the next round begins when both have been used.
+  base.averaging->averaging.vectors_kept = 2;
   auto& parts = base.training.emplace();
   auto& t = parts.training;
   t.target_batch_size = o.target_batch_size;

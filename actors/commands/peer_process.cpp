@@ -169,6 +169,9 @@ result<started_node> peer_process::start(const node_config& config, bool joinabl
   seams.memory = vector_memory(arena);
   seams.around_port = p.around_port;
   seams.files = make_system_disk();
+  seams.make_store = [files = seams.files, folder = p.data_dir] {
+    return files->make_store(folder);
+  };
   seams.make_transport = [&p, &config, &seams, &arena](transport_order order) {
     net::tcp_transport_config tcp;
     tcp.run_id = config.run_id;

@@ -1,9 +1,11 @@
 #include "runtime/core/disk.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <functional>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -46,6 +48,61 @@ bool write_all(int file, byte_span bytes) {
   return true;
 }
 
+/// Writes and reads by position, so that any number of threads may. Reading is from the page cache,
+/// as a rule.
+class file_store final : public byte_store {
+public:
+  file_store(int file, fs::path folder) : file_(file), folder_(std::move(folder)) {}
+
+  [[nodiscard]] std::uint64_t size() const override { return size_.load(); }
+
+  status read(std::uint64_t at, std::span<std::byte> out) const override {
+    while (!out.empty()) {
+      auto n = ::pread(file_.get(), out.data(), out.size(), static_cast<off_t>(at));
+      if (n < 0 && errno == EINTR)
+        continue;
+      if (n <= 0)
+        return broken("cannot read a temporary file in", folder_, n < 0 ? errno : EIO);
+      out = out.subspan(static_cast<std::size_t>(n));
+      at += static_cast<std::uint64_t>(n);
+    }
+    return done{};
+  }
+
+  status write(std::uint64_t at, byte_span bytes) override {
+    while (!bytes.empty()) {
+      auto n = ::pwrite(file_.get(), bytes.data(), bytes.size(), static_cast<off_t>(at));
+      if (n < 0 && errno == EINTR)
+        continue;
+      if (n <= 0)
+        return broken("cannot write a temporary file in", folder_, n < 0 ? errno : EIO);
+      bytes = bytes.subspan(static_cast<std::size_t>(n));
+      at += static_cast<std::uint64_t>(n);
+    }
+    auto known = size_.load();
+    while (known < at && !size_.compare_exchange_weak(known, at)) {
+    }
+    return done{};
+  }
+
+private:
+  file_handle file_;
+  fs::path folder_; // for what is said of failures
+  std::atomic<std::uint64_t> size_{0};
+};
+
+/// A file that no folder lists. Not all file systems know how to make one at once.
+int open_unnamed(const fs::path& folder) {
+  auto file = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (file >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT))
+    return file;
+  auto name = (folder / "temporary-XXXXXX").string();
+  file = ::mkostemp(name.data(), O_CLOEXEC);
+  if (file >= 0)
+    ::unlink(name.c_str());
+  return file;
+}
+
 class system_disk final : public disk {
 public:
   result<std::string> read(const fs::path& file, std::uint64_t bytes_max) override {
@@ -63,29 +120,31 @@ public:
   }
 
   status write(const fs::path& file, std::initializer_list<byte_span> pieces) override {
-    auto folder = file.has_parent_path() ? file.parent_path() : fs::path{"."};
-    std::error_code error;
-    fs::create_directories(folder, error);
-    if (error)
-      return broken("cannot make folder", folder, error.value());
-    auto draft = file;
-    draft += ".new";
-    {
-      file_handle out{::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
-      if (out.get() < 0)
-        return broken("cannot write", draft, errno);
+    return replace(file, [&](int out) -> status {
       for (auto piece : pieces)
-        if (!write_all(out.get(), piece))
-          return abandon(draft, errno);
-      if (::fsync(out.get()) != 0)
-        return abandon(draft, errno);
-    }
-    if (::rename(draft.c_str(), file.c_str()) != 0)
-      return abandon(draft, errno);
-    file_handle parent{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
-    if (parent.get() < 0 || ::fsync(parent.get()) != 0)
-      return broken("cannot sync", folder, errno);
-    return done{};
+        if (!write_all(out, piece))
+          return broken("cannot write", file, errno);
+      return done{};
+    });
+  }
+
+  status write_from(const fs::path& file, const byte_source& content) override {
+    return replace(file, [&](int out) {
+      return for_each_piece(content, 0, content.size(), [&](byte_span piece) -> status {
+        if (!write_all(out, piece))
+          return broken("cannot write", file, errno);
+        return done{};
+      });
+    });
+  }
+
+  result<std::shared_ptr<byte_store>> make_store(const fs::path& folder) override {
+    if (auto made = make_folder(folder); !made)
+      return made.error();
+    auto file = open_unnamed(folder);
+    if (file < 0)
+      return broken("cannot make a temporary file in", folder, errno);
+    return std::shared_ptr<byte_store>{std::make_shared<file_store>(file, folder)};
   }
 
   result<std::vector<std::string>> list(const fs::path& folder) override {
@@ -112,6 +171,40 @@ public:
   }
 
 private:
+  static status make_folder(const fs::path& folder) {
+    std::error_code error;
+    fs::create_directories(folder, error);
+    if (error)
+      return broken("cannot make folder", folder, error.value());
+    return done{};
+  }
+
+  /// Lets `fill` write a draft that takes the place of `file` once it is on the medium.
+  static status replace(const fs::path& file, const std::function<status(int)>& fill) {
+    auto folder = file.has_parent_path() ? file.parent_path() : fs::path{"."};
+    if (auto made = make_folder(folder); !made)
+      return made;
+    auto draft = file;
+    draft += ".new";
+    {
+      file_handle out{::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
+      if (out.get() < 0)
+        return broken("cannot write", draft, errno);
+      if (auto filled = fill(out.get()); !filled) {
+        ::unlink(draft.c_str());
+        return filled;
+      }
+      if (::fsync(out.get()) != 0)
+        return abandon(draft, errno);
+    }
+    if (::rename(draft.c_str(), file.c_str()) != 0)
+      return abandon(draft, errno);
+    file_handle parent{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+    if (parent.get() < 0 || ::fsync(parent.get()) != 0)
+      return broken("cannot sync", folder, errno);
+    return done{};
+  }
+
   static status abandon(const fs::path& draft, int error) {
     ::unlink(draft.c_str());
     return broken("cannot write", draft, error);
@@ -143,6 +236,18 @@ status memory_disk::write(const fs::path& file, std::initializer_list<byte_span>
     content += as_string_view(piece);
   files_[file] = std::move(content);
   return done{};
+}
+
+status memory_disk::write_from(const fs::path& file, const byte_source& content) {
+  auto all = read_all(content);
+  return all ? write(file, {all->view()}) : status{all.error()};
+}
+
+result<std::shared_ptr<byte_store>> memory_disk::make_store(const fs::path&) {
+  std::lock_guard guard{mutex_};
+  if (write_fault_)
+    return *write_fault_;
+  return make_memory_store();
 }
 
 result<std::vector<std::string>> memory_disk::list(const fs::path& folder) {

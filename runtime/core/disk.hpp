@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/core/byte_store.hpp"
 #include "runtime/core/bytes.hpp"
 #include "runtime/core/result.hpp"
 
@@ -26,6 +27,11 @@ public:
   /// also if the machine loses power. Makes missing folders.
   virtual status write(const std::filesystem::path& file,
                        std::initializer_list<byte_span> pieces) = 0;
+  /// The same with all of `content`, which is never in memory as a whole.
+  virtual status write_from(const std::filesystem::path& file, const byte_source& content) = 0;
+  /// A store without a name, in a file of this folder that vanishes with it, however this process
+  /// ends: what is written there costs no memory. Makes missing folders.
+  virtual result<std::shared_ptr<byte_store>> make_store(const std::filesystem::path& folder) = 0;
   /// Names of the files in a folder, ascending; none if there is no such folder.
   virtual result<std::vector<std::string>> list(const std::filesystem::path& folder) = 0;
   virtual status remove(const std::filesystem::path& file) = 0;
@@ -39,6 +45,8 @@ class memory_disk final : public disk {
 public:
   result<std::string> read(const std::filesystem::path& file, std::uint64_t bytes_max) override;
   status write(const std::filesystem::path& file, std::initializer_list<byte_span> pieces) override;
+  status write_from(const std::filesystem::path& file, const byte_source& content) override;
+  result<std::shared_ptr<byte_store>> make_store(const std::filesystem::path& folder) override;
   result<std::vector<std::string>> list(const std::filesystem::path& folder) override;
   status remove(const std::filesystem::path& file) override;
 

@@ -46,4 +46,15 @@ digest sha256(byte_span bytes) {
   return sha256_stream{}.add(bytes).finish();
 }
 
+result<digest> sha256_of(const byte_source& from, std::uint64_t at, std::uint64_t bytes) {
+  sha256_stream hash;
+  auto read = for_each_piece(from, at, bytes, [&](byte_span piece) -> status {
+    hash.add(piece);
+    return done{};
+  });
+  if (!read)
+    return read.error();
+  return hash.finish();
+}
+
 } // namespace waggle

@@ -3,7 +3,9 @@
 #include <memory>
 #include <string_view>
 
+#include "runtime/core/byte_store.hpp"
 #include "runtime/core/ids.hpp"
+#include "runtime/core/result.hpp"
 
 namespace waggle {
 
@@ -26,6 +28,8 @@ private:
 };
 
 digest sha256(byte_span bytes);
+/// Of the bytes [at, at + bytes) of `from`, read piece by piece. Fails with ec::io_error.
+result<digest> sha256_of(const byte_source& from, std::uint64_t at, std::uint64_t bytes);
 inline digest sha256(std::string_view bytes) {
   return sha256(as_byte_span(bytes));
 }

@@ -325,7 +325,7 @@ metric_families::metric_families(std::shared_ptr<prometheus::Registry> registry,
     f.http_requests.Add({{"route", text_of(route)}, {"code", "200"}});
     f.http_seconds.Add({{"route", text_of(route)}}, http_answer_seconds);
   }
-  for (const auto* phase : {"forward_backward", "optimizer"})
+  for (const auto* phase : {"forward_backward", "optimizer", "state_copy"})
     f.step_seconds.Add({{"phase", phase}}, rpc_seconds);
 }
 

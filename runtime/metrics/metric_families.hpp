@@ -68,7 +68,8 @@ public:
   /// Samples that entered no update, and why: left_out history_lost not_finite
   /// behind stopped.
   void count_discarded(std::string_view reason, double n);
-  void observe_step(std::string_view phase /*forward_backward optimizer*/, double seconds);
+  void observe_step(std::string_view phase /*forward_backward optimizer state_copy*/,
+                    double seconds);
   void count_nonfinite(std::string_view where /*loss gradient remote*/);
   void count_training_time(std::string_view activity /*compute communicate wait sync*/,
                            double seconds);

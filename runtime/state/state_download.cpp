@@ -1,7 +1,7 @@
 #include "runtime/state/state_download.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <utility>
 
 #include "runtime/crypto/digest.hpp"
 
@@ -15,15 +15,17 @@ status state_download::accept(const state_offer& offer) {
     return failure{ec::oversize, "a state of " + std::to_string(offer.bytes) + " bytes"};
   if (offer_ && offer_->content == offer.content && offer_->bytes == offer.bytes
       && offer_->chunk_bytes == offer.chunk_bytes)
-    return done{}; // another donor of the same
+    return done{};           // another donor of the same
+  auto made = make_store_(); // grows with what arrives, so that an offer alone costs nothing
+  if (!made)
+    return made.error();
+  bytes_ = std::move(*made);
   offer_ = offer;
   auto count = (offer.bytes + offer.chunk_bytes - 1) / offer.chunk_bytes;
   chunks_.assign(count, chunk_state::missing);
   missing_ = count;
   first_missing_ = 0;
   asked_ = 0;
-  // Grows with what arrives, so that an offer alone costs nothing.
-  bytes_ = std::make_shared<std::vector<std::byte>>();
   return done{};
 }
 
@@ -49,10 +51,8 @@ status state_download::chunk(std::uint32_t index, byte_span bytes) {
   if (!offer_ || index >= chunks_.size() || chunks_[index] != chunk_state::asked
       || bytes.size() != size_of(index))
     return failure{ec::wrong_shape, "a chunk that nobody asked for, or of the wrong length"};
-  auto begin = std::size_t{index} * offer_->chunk_bytes;
-  if (bytes_->size() < begin + bytes.size())
-    bytes_->resize(begin + bytes.size());
-  std::memcpy(bytes_->data() + begin, bytes.data(), bytes.size());
+  if (auto written = bytes_->write(std::uint64_t{index} * offer_->chunk_bytes, bytes); !written)
+    return written;
   chunks_[index] = chunk_state::here;
   --asked_;
   --missing_;
@@ -65,14 +65,16 @@ void state_download::interrupted() {
   asked_ = 0;
 }
 
-result<payload> state_download::finish() {
+result<std::shared_ptr<const byte_source>> state_download::finish() {
   auto offer = *offer_;
-  auto whole = payload_of(std::shared_ptr<const std::vector<std::byte>>{bytes_});
+  std::shared_ptr<const byte_source> whole = std::exchange(bytes_, nullptr);
   offer_.reset();
-  bytes_.reset();
   chunks_.clear();
   missing_ = 0;
-  if (sha256(whole.view()) != offer.content)
+  auto hash = sha256_of(*whole, 0, whole->size());
+  if (!hash)
+    return hash.error();
+  if (*hash != offer.content)
     return failure{ec::hash_mismatch, "the bytes are not the ones that were announced"};
   return whole;
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/core/byte_store.hpp"
 #include "runtime/core/bytes.hpp"
 #include "runtime/core/ids.hpp"
 #include "runtime/core/result.hpp"
@@ -35,22 +36,26 @@ public:
     std::size_t window = 8; // chunks asked for at once
   };
 
-  explicit state_download(options opts) : options_(opts) {}
+  /// @param make_store where the bytes are put together.
+  state_download(options opts, byte_store_factory make_store)
+    : options_(opts), make_store_(std::move(make_store)) {}
 
   /// Begins with this offer, or goes on if the content is the one that we have parts of.
-  /// Fails with ec::oversize or protocol_violation.
+  /// Fails with ec::oversize, protocol_violation or io_error.
   status accept(const state_offer& offer);
 
   /// The chunks to ask for now; they count as asked.
   std::vector<std::uint32_t> next();
-  /// Fails with ec::wrong_shape if the chunk has the wrong length or was not asked for.
+  /// Fails with ec::wrong_shape if the chunk has the wrong length or was not asked for, or with
+  /// ec::io_error.
   status chunk(std::uint32_t index, byte_span bytes);
   /// The donor is gone: what was asked for is not coming.
   void interrupted();
 
   [[nodiscard]] bool complete() const { return offer_ && missing_ == 0; }
-  /// The whole, checked against its hash. Fails with ec::hash_mismatch and forgets everything.
-  result<payload> finish();
+  /// The whole, checked against its hash. Fails with ec::hash_mismatch or io_error and forgets
+  /// everything.
+  result<std::shared_ptr<const byte_source>> finish();
 
   [[nodiscard]] const std::optional<state_offer>& offer() const { return offer_; }
   [[nodiscard]] double progress() const;
@@ -61,8 +66,9 @@ private:
   [[nodiscard]] std::size_t size_of(std::uint32_t index) const;
 
   options options_;
+  byte_store_factory make_store_;
   std::optional<state_offer> offer_;
-  std::shared_ptr<std::vector<std::byte>> bytes_;
+  std::shared_ptr<byte_store> bytes_;
   std::vector<chunk_state> chunks_;
   std::size_t missing_ = 0;         // not here
   std::uint32_t first_missing_ = 0; // no chunk before it is missing

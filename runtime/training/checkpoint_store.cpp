@@ -45,8 +45,8 @@ result<std::vector<checkpoint_store::entry>> checkpoint_store::list() {
   return found;
 }
 
-result<std::filesystem::path> checkpoint_store::save(byte_span image) {
-  auto state = decode_state(image);
+result<std::filesystem::path> checkpoint_store::save(const byte_source& image) {
+  auto state = check_state(image);
   if (!state)
     return state.error();
   auto before = list();
@@ -57,7 +57,7 @@ result<std::filesystem::path> checkpoint_store::save(byte_span image) {
   auto file = folder_
               / (std::string{stem} + std::to_string(serial) + "-" + to_string(state->epoch) + "-"
                  + branch + std::string{suffix});
-  if (auto written = files_->write(file, {image}); !written)
+  if (auto written = files_->write_from(file, image); !written)
     return written.error();
   std::map<std::string, std::size_t> seen{{branch, 1}};
   for (const auto& old : *before) { // newest first

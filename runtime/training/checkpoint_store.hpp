@@ -25,7 +25,7 @@ public:
   static constexpr std::size_t histories_max = 8;
 
   /// Writes a sealed image, then drops what is not kept. Returns the file's name.
-  result<std::filesystem::path> save(byte_span image);
+  result<std::filesystem::path> save(const byte_source& image);
 
   struct found {
     epoch_id epoch;

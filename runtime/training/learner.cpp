@@ -1,6 +1,7 @@
 #include "runtime/training/learner.hpp"
 
 #include <cstring>
+#include <stdexcept>
 
 #include "runtime/core/check.hpp"
 #include "runtime/core/float_vector.hpp"
@@ -8,16 +9,67 @@
 
 namespace waggle {
 
+namespace {
+
+/// The values of one tensor after another, copied only where they have to be.
+class tensor_reader {
+public:
+  explicit tensor_reader(const learner& from) : from_(from) {}
+
+  /// Until the next call.
+  std::span<const float> operator()(std::size_t which) {
+    if (auto values = from_.values_of(which); !values.empty())
+      return values;
+    copy_.resize(from_.tensors()[which].elements());
+    from_.read_tensor(which, copy_);
+    return copy_;
+  }
+
+private:
+  const learner& from_;
+  float_vector copy_;
+};
+
+} // namespace
+
 digest learner::parameters_digest() const {
   const auto& table = tensors();
   sha256_stream hash;
-  float_vector values;
-  for (std::size_t i = 0; i < table.size() && table[i].what == state_tensor::kind::parameter; ++i) {
-    values.resize(table[i].elements());
-    read_tensor(i, values);
-    hash.add(std::as_bytes(std::span<const float>{values}));
-  }
+  tensor_reader values{*this};
+  for (std::size_t i = 0; i < table.size() && table[i].what == state_tensor::kind::parameter; ++i)
+    hash.add(std::as_bytes(values(i)));
   return hash.finish();
+}
+
+status learner::save_state_to(byte_store& to, std::uint64_t at) const {
+  const auto& table = tensors();
+  auto header = table.header(schema(), optimizer_steps());
+  if (auto written = to.write(at, as_byte_span(header)); !written)
+    return written;
+  tensor_reader values{*this};
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    auto begin = at + header.size() + table.offset(i) * sizeof(float);
+    if (auto written = to.write(begin, std::as_bytes(values(i))); !written)
+      return written;
+  }
+  return done{};
+}
+
+status learner::load_state_from(const byte_source& from, std::uint64_t at) {
+  const auto& table = tensors();
+  auto steps = table.check_in(from, at, schema());
+  if (!steps)
+    return steps.error();
+  float_vector values;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    values.resize(table[i].elements());
+    auto begin = at + table.header_bytes() + table.offset(i) * sizeof(float);
+    if (auto read = from.read(begin, std::as_writable_bytes(std::span{values})); !read)
+      throw std::runtime_error{"half a state was loaded: " + to_string(read.error())};
+    write_tensor(i, values);
+  }
+  set_optimizer_steps(*steps);
+  return done{};
 }
 
 std::vector<std::byte> learner::save_state(std::size_t headroom) const {
@@ -30,22 +82,6 @@ std::vector<std::byte> learner::save_state(std::size_t headroom) const {
   for (std::size_t i = 0; i < table.size(); ++i)
     read_tensor(i, {values + table.offset(i), static_cast<std::size_t>(table[i].elements())});
   return image;
-}
-
-status learner::load_state(byte_span state) {
-  const auto& table = tensors();
-  auto steps = table.check(state, schema());
-  if (!steps)
-    return steps.error();
-  float_vector values;
-  for (std::size_t i = 0; i < table.size(); ++i) {
-    auto bytes = table.values_in(state, i);
-    values.resize(table[i].elements());
-    std::memcpy(values.data(), bytes.data(), bytes.size());
-    write_tensor(i, values);
-  }
-  set_optimizer_steps(*steps);
-  return done{};
 }
 
 } // namespace waggle

@@ -7,9 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "runtime/core/byte_store.hpp"
 #include "runtime/core/bytes.hpp"
 #include "runtime/core/ids.hpp"
 #include "runtime/core/result.hpp"
+#include "runtime/core/vector_pool.hpp"
 #include "runtime/training/micro_step.hpp"
 #include "runtime/training/state_table.hpp"
 
@@ -25,6 +27,10 @@ class learner {
 public:
   virtual ~learner() = default;
 
+  /// Where vectors of parameter_count values come from that are needed for a while only: those of
+  /// rounds come from there, too. Called at most once, before everything else.
+  virtual void use_vectors(std::shared_ptr<vector_pool> /*vectors*/) {}
+
   // -- the computing thread -----------------------------------------------------------------------
 
   /// Forward and backward of the next micro-batch: acc += b·∇, so that unequal micro-batches are
@@ -34,6 +40,9 @@ public:
   virtual void apply(std::span<const float> gradient, double lr) = 0;
   /// Copies the tensor at place `which` of `tensors()`, row by row. `out` has as many values as it.
   virtual void read_tensor(std::size_t which, std::span<float> out) const = 0;
+  /// The same values where they lie, until the next step. Empty: not in one piece of this machine's
+  /// memory; then `read_tensor` has to copy them.
+  [[nodiscard]] virtual std::span<const float> values_of(std::size_t /*which*/) const { return {}; }
   /// Replaces it.
   virtual void write_tensor(std::size_t which, std::span<const float> values) = 0;
   /// Optimizer steps that the statistics come from.
@@ -65,11 +74,18 @@ public:
 
   /// SHA-256 over the parameters' bytes: equal exactly for equal models.
   [[nodiscard]] digest parameters_digest() const;
-  /// A copy of all tensors, without learning rates or epoch, behind `headroom` bytes that the
-  /// caller fills (layout: state_table.hpp).
+  /// Writes a copy of all tensors, without learning rates or epoch, to `to` from `at` on (layout:
+  /// state_table.hpp). Fails with ec::io_error.
+  status save_state_to(byte_store& to, std::uint64_t at) const;
+  /// Takes the state that begins at `at` of `from` and ends with it. All or nothing: fails with
+  /// ec::schema_mismatch, malformed, non_finite or io_error and changes nothing.
+  /// Throws if what was read and checked cannot be read a second time (a disk that breaks at that
+  /// moment): the learner then holds half a state and must not be used any more.
+  status load_state_from(const byte_source& from, std::uint64_t at);
+
+  /// The same in memory, for small ones; behind `headroom` bytes that the caller fills.
   [[nodiscard]] std::vector<std::byte> save_state(std::size_t headroom) const;
-  /// All or nothing: fails with ec::schema_mismatch, malformed or non_finite and changes nothing.
-  status load_state(byte_span state);
+  status load_state(byte_span state) { return load_state_from(borrowed_bytes{state}, 0); }
 };
 
 /// Makes the learner on the thread that will use it. Fails with a sentence for the operator.

@@ -1,5 +1,6 @@
 #include "runtime/training/state_table.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -28,8 +29,8 @@ failure malformed(const char* why) {
   return {ec::malformed, std::string{"learner state: "} + why};
 }
 
-/// Checks all values in pieces that stay in the cache. The sum of a piece is finite only if every
-/// value is (opposite infinities give NaN), and floats cannot overflow a double.
+/// The sum of a piece that stays in the cache is finite only if every value is (opposite infinities
+/// give NaN), and floats cannot overflow a double.
 status check_values(byte_span bytes, const state_tensor& tensor) {
   constexpr std::size_t piece = 4096;
   float values[piece];
@@ -99,7 +100,17 @@ std::string state_table::header(const digest& schema, std::uint64_t optimizer_st
 }
 
 result<std::uint64_t> state_table::check(byte_span image, const digest& schema) const {
-  byte_reader in{image};
+  return check_in(borrowed_bytes{image}, 0, schema);
+}
+
+result<std::uint64_t> state_table::check_in(const byte_source& from, std::uint64_t at,
+                                            const digest& schema) const {
+  WAGGLE_CHECK(at <= from.size(), std::to_string(at) + " of " + std::to_string(from.size()));
+  auto size = from.size() - at;
+  std::vector<std::byte> header(std::min<std::size_t>(header_bytes(), size));
+  if (auto read = from.read(at, header); !read)
+    return read.error();
+  byte_reader in{byte_span{header}};
   if (in.get_raw(magic.size()) != magic)
     return malformed("it is none of this version");
   auto theirs = in.get<digest>();
@@ -111,13 +122,17 @@ result<std::uint64_t> state_table::check(byte_span image, const digest& schema) 
     return failure{ec::schema_mismatch, "the state is of another model or optimizer"};
   if (bytes != rows_.size() || in.get_raw(rows_.size()) != rows_)
     return malformed("it has other tensors");
-  if (image.size() != image_bytes())
+  if (size != image_bytes())
     return malformed("it is cut off, or too long");
   if (steps > steps_max)
     return malformed("it has taken more steps than any run does");
-  for (std::size_t i = 0; i < tensors_.size(); ++i)
-    if (auto good = check_values(values_in(image, i), tensors_[i]); !good)
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    auto good = for_each_piece(from, at + header_bytes() + offsets_[i] * sizeof(float),
+                               tensors_[i].elements() * sizeof(float),
+                               [&](byte_span piece) { return check_values(piece, tensors_[i]); });
+    if (!good)
       return good.error();
+  }
   return steps;
 }
 

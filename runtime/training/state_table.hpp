@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/core/byte_store.hpp"
 #include "runtime/core/bytes.hpp"
 #include "runtime/core/ids.hpp"
 #include "runtime/core/result.hpp"
@@ -60,6 +61,10 @@ public:
   /// The number of optimizer steps, if `image` is a whole one of this table with values that can be
   /// used. Fails with ec::malformed, schema_mismatch or non_finite.
   [[nodiscard]] result<std::uint64_t> check(byte_span image, const digest& schema) const;
+  /// The same of the image that begins at `at` of `from` and ends with it. Fails with ec::io_error,
+  /// too.
+  [[nodiscard]] result<std::uint64_t> check_in(const byte_source& from, std::uint64_t at,
+                                               const digest& schema) const;
   /// Where the parameters lie in an image. REQUIRES: `check` succeeded.
   [[nodiscard]] byte_span parameters_in(byte_span image) const;
   /// Where tensor i lies in an image. REQUIRES: `check` succeeded.

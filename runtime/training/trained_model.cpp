@@ -18,8 +18,8 @@ void trained_model::step(std::span<const float> gradient, double learning_rate,
   line_ = after;
 }
 
-status trained_model::load(byte_span image, const wanted_state& wanted) {
-  auto state = decode_state(image);
+status trained_model::load_from(const byte_source& image, const wanted_state& wanted) {
+  auto state = check_state(image);
   if (!state)
     return state.error();
   if (state->schema != learner_->schema())
@@ -28,7 +28,7 @@ status trained_model::load(byte_span image, const wanted_state& wanted) {
     return failure{ec::wrong_run, "the state is of another history than our group's"};
   if (state->epoch > wanted.epoch_max)
     return failure{ec::epoch_mismatch, "the state is of an epoch that our group has not reached"};
-  if (auto loaded = learner_->load_state(state->learner); !loaded)
+  if (auto loaded = learner_->load_state_from(image, state_header_bytes); !loaded)
     return loaded;
   epoch_ = state->epoch;
   line_ = state->line;
@@ -36,15 +36,17 @@ status trained_model::load(byte_span image, const wanted_state& wanted) {
   return done{};
 }
 
-model_copy trained_model::copy_state() {
+result<model_copy> trained_model::copy_state(std::shared_ptr<byte_store> to) {
+  if (auto copied = learner_->save_state_to(*to, state_header_bytes); !copied)
+    return copied.error();
   training_state state{epoch_, learner_->schema(), parameters_.value_or(digest{}), line_, {}};
-  return {state, learner_->save_state(state_header_bytes)};
+  return model_copy{state, std::move(to)};
 }
 
-payload seal(model_copy from) {
-  auto image = std::make_shared<std::vector<std::byte>>(std::move(from.image));
-  seal_state(from.state, *image);
-  return payload_of(std::shared_ptr<const std::vector<std::byte>>{image});
+result<std::shared_ptr<const byte_source>> seal(model_copy from) {
+  if (auto sealed = seal_state_in(from.state, *from.image); !sealed)
+    return sealed.error();
+  return std::shared_ptr<const byte_source>{std::move(from.image)};
 }
 
 } // namespace waggle

@@ -12,7 +12,7 @@ namespace waggle {
 /// A copy of the state of a model that `seal` turns into an image.
 struct model_copy {
   training_state state; // without `learner`
-  std::vector<std::byte> image;
+  std::shared_ptr<byte_store> image;
 };
 
 /// What an image has to be, to be loaded.
@@ -46,11 +46,16 @@ public:
 
   /// Takes epoch, history, parameters and optimizer state of an image, all or nothing. Fails with
   /// ec::schema_mismatch if it is another model's, wrong_run or epoch_mismatch if it is not what is
-  /// wanted, or with what is wrong with its bytes (ec::malformed, hash_mismatch, non_finite).
-  status load(byte_span image, const wanted_state& wanted = wanted_state{});
+  /// wanted, or with what is wrong with its bytes (ec::malformed, hash_mismatch, non_finite,
+  /// io_error). Throws as learner::load_state_from does.
+  status load_from(const byte_source& image, const wanted_state& wanted = wanted_state{});
+  status load(byte_span image, const wanted_state& wanted = wanted_state{}) {
+    return load_from(borrowed_bytes{image}, wanted);
+  }
 
-  /// The part of an image that has to be made on this thread.
-  [[nodiscard]] model_copy copy_state();
+  /// The part of an image that has to be made on this thread, in `to`, which is empty. Fails with
+  /// ec::io_error.
+  [[nodiscard]] result<model_copy> copy_state(std::shared_ptr<byte_store> to);
 
 private:
   std::shared_ptr<learner> learner_;
@@ -59,7 +64,7 @@ private:
   std::optional<digest> parameters_; // nothing: not hashed since they changed
 };
 
-/// Hashes and completes what `copy_state` made; any thread.
-payload seal(model_copy from);
+/// Hashes and completes what `copy_state` made; any thread. Fails with ec::io_error.
+result<std::shared_ptr<const byte_source>> seal(model_copy from);
 
 } // namespace waggle

@@ -1,5 +1,6 @@
 #include "runtime/training/training_state.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "runtime/core/byte_io.hpp"
@@ -12,12 +13,8 @@ namespace {
 
 constexpr std::string_view magic = "WGGLST02";
 
-/// Covers the epoch and the digests, too: a flipped bit there would resume at the wrong place.
-digest hash_of(std::string_view fields, byte_span learner) {
-  return sha256_stream{}.add(fields).add(learner).finish();
-}
-
-std::string header_of(const training_state& state) {
+/// The header without its hash.
+std::string fields_of(const training_state& state, std::uint64_t learner_bytes) {
   byte_writer out;
   out.put_raw(magic)
     .put(state.epoch.value())
@@ -27,21 +24,47 @@ std::string header_of(const training_state& state) {
     .put(state.line.parent)
     .put(state.line.forked_at.value())
     .put(state.line.work)
-    .put(static_cast<std::uint64_t>(state.learner.size()));
-  auto hash = hash_of(out.text(), state.learner);
-  out.put(hash);
+    .put(learner_bytes);
   return out.take();
+}
+
+/// Covers the epoch and the digests, too: a flipped bit there would resume at the wrong place.
+result<digest> hash_of(std::string_view fields, const byte_source& image) {
+  sha256_stream hash;
+  hash.add(fields);
+  auto read = for_each_piece(image, state_header_bytes, image.size() - state_header_bytes,
+                             [&](byte_span piece) -> status {
+                               hash.add(piece);
+                               return done{};
+                             });
+  if (!read)
+    return read.error();
+  return hash.finish();
+}
+
+result<std::string> header_of(const training_state& state, const byte_source& image) {
+  WAGGLE_CHECK(image.size() >= state_header_bytes, "no room for the header");
+  auto header = fields_of(state, image.size() - state_header_bytes);
+  auto hash = hash_of(header, image);
+  if (!hash)
+    return hash.error();
+  header += hash->raw();
+  WAGGLE_CHECK(header.size() == state_header_bytes, std::to_string(header.size()));
+  return header;
 }
 
 } // namespace
 
 void seal_state(const training_state& state, std::vector<std::byte>& image) {
-  WAGGLE_CHECK(image.size() >= state_header_bytes, "no room for the header");
-  auto whole = state;
-  whole.learner = byte_span{image}.subspan(state_header_bytes);
-  auto header = header_of(whole);
-  WAGGLE_CHECK(header.size() == state_header_bytes, std::to_string(header.size()));
-  std::memcpy(image.data(), header.data(), header.size());
+  auto header = header_of(state, borrowed_bytes{image});
+  std::memcpy(image.data(), header->data(), header->size());
+}
+
+status seal_state_in(const training_state& state, byte_store& image) {
+  auto header = header_of(state, image);
+  if (!header)
+    return header.error();
+  return image.write(0, as_byte_span(*header));
 }
 
 payload encode_state(const training_state& state) {
@@ -53,7 +76,18 @@ payload encode_state(const training_state& state) {
 }
 
 result<training_state> decode_state(byte_span image) {
-  byte_reader in{image};
+  auto state = check_state(borrowed_bytes{image});
+  if (state)
+    state->learner = image.subspan(state_header_bytes);
+  return state;
+}
+
+result<training_state> check_state(const byte_source& image) {
+  std::byte header[state_header_bytes];
+  std::span<std::byte> known{header, std::min<std::size_t>(state_header_bytes, image.size())};
+  if (auto read = image.read(0, known); !read)
+    return read.error();
+  byte_reader in{byte_span{known}};
   training_state state;
   if (in.get_raw(magic.size()) != magic)
     return failure{ec::malformed, "this is no training state of this version"};
@@ -65,12 +99,14 @@ result<training_state> decode_state(byte_span image) {
   state.line.forked_at = epoch_id{in.get<std::uint64_t>()};
   state.line.work = in.get<std::uint64_t>();
   auto bytes = in.get<std::uint64_t>();
-  auto fields = image.first(image.size() - in.left());
+  auto fields = byte_span{known}.first(known.size() - in.left());
   auto hash = in.get<digest>();
-  if (!in.ok() || bytes != in.left())
+  if (!in.ok() || bytes != image.size() - state_header_bytes)
     return failure{ec::malformed, "the training state is cut off, or too long"};
-  state.learner = image.last(in.left());
-  if (hash_of(as_string_view(fields), state.learner) != hash)
+  auto found = hash_of(as_string_view(fields), image);
+  if (!found)
+    return found.error();
+  if (*found != hash)
     return failure{ec::hash_mismatch, "the training state is damaged"};
   return state;
 }

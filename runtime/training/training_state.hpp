@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/core/byte_store.hpp"
 #include "runtime/core/bytes.hpp"
 #include "runtime/core/history.hpp"
 #include "runtime/core/result.hpp"
@@ -29,11 +30,16 @@ constexpr std::size_t state_header_bytes = 8 + 8 + 32 + 32 + 32 + 32 + 8 + 8 + 8
 /// Writes the header of `state` into the first state_header_bytes of `image`, whose rest is the
 /// learner's state: `state.learner` is not looked at. Hashes the whole.
 void seal_state(const training_state& state, std::vector<std::byte>& image);
+/// The same in a store. Fails with ec::io_error.
+status seal_state_in(const training_state& state, byte_store& image);
 /// A copy, header and all.
 payload encode_state(const training_state& state);
 
 /// Checks lengths, magic and hash before anything is believed; the result points into `image`.
 /// Fails with ec::malformed or hash_mismatch.
 result<training_state> decode_state(byte_span image);
+/// The same without the learner's state, which is what follows the header. Reads the whole once.
+/// Fails with ec::io_error, too.
+result<training_state> check_state(const byte_source& image);
 
 } // namespace waggle

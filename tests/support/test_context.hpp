@@ -53,6 +53,7 @@ inline node_context test_context(std::uint64_t seed, std::shared_ptr<const wall_
   ctx.rounds = make_round_registry(ctx.links);
   ctx.vectors = vector_pool::make(4);
   ctx.encoded_parts = buffer_pool::make(4_MiB);
+  ctx.make_store = [] { return make_memory_store(); };
   ctx.seed = seed;
   return ctx;
 }

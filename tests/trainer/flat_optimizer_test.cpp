@@ -81,6 +81,28 @@ INSTANTIATE_TEST_SUITE_P(AllRules, AgainstTorch,
                                            rule{"adamw", 0, 0.1}),
                          [](const auto& info) { return name_of(info.param); });
 
+TEST_P(AgainstTorch, AStepOfALongVectorIsThatOfItsPieces) {
+  learner_config config;
+  config.optimizer = GetParam().optimizer;
+  config.momentum = GetParam().momentum;
+  config.weight_decay = GetParam().weight_decay;
+  constexpr std::int64_t cut = 700'000; // at another place than the optimizer's own slices
+  auto generator = at::detail::createCPUGenerator(5);
+  auto whole = torch::randn({1'000'003}, generator);
+  auto head = whole.narrow(0, 0, cut).clone();
+  auto tail = whole.narrow(0, cut, whole.numel() - cut).clone();
+  flat_optimizer of_whole{config, whole};
+  flat_optimizer of_head{config, head};
+  flat_optimizer of_tail{config, tail};
+  for (int step = 0; step < 3; ++step) {
+    auto gradient = torch::randn({whole.numel()}, generator);
+    of_whole.step(whole, gradient, 0.01);
+    of_head.step(head, gradient.narrow(0, 0, cut), 0.01);
+    of_tail.step(tail, gradient.narrow(0, cut, tail.numel()), 0.01);
+    ASSERT_TRUE(torch::equal(whole, torch::cat({head, tail}))) << "step " << step;
+  }
+}
+
 TEST(FlatOptimizer, KeepsNoStatisticsItDoesNotNeed) {
   auto count = [](const char* name, double momentum) {
     learner_config config;

@@ -253,6 +253,27 @@ TEST(TorchLearner, FourPeersFollowOneProcessWithTheWholeBatch) {
   }
 }
 
+TEST(TorchLearner, NeedsAVectorForEarlierPassesOnlyFromTheSecondPassOn) {
+  auto model = make(small());
+  auto plain = make(small());
+  auto pool = vector_pool::make(2);
+  model->use_vectors(pool);
+  for (int passes = 1; passes <= 4; ++passes) {
+    for (int i = 0; i < passes; ++i) {
+      model->accumulate();
+      plain->accumulate();
+      EXPECT_EQ(pool->lent(), i == 0 ? 0U : 1U);
+    }
+    EXPECT_EQ(mean_gradient_of(*model), mean_gradient_of(*plain)) << passes << " passes";
+    EXPECT_EQ(pool->lent(), 0U);
+  }
+  model->accumulate();
+  model->accumulate();
+  EXPECT_EQ(model->drop_gradient(), 2 * small().micro_batch);
+  EXPECT_EQ(pool->lent(), 0U);
+  EXPECT_EQ(model->accumulated_samples(), 0U);
+}
+
 // -- state ---------------------------------------------------------------------------------------
 
 TEST(TorchLearner, StateCarriesParametersAndStatisticsToAnotherPeerExactly) { // F10
@@ -273,6 +294,22 @@ TEST(TorchLearner, StateCarriesParametersAndStatisticsToAnotherPeerExactly) { //
     joiner->apply(next, 1e-2);
     EXPECT_EQ(copy_of(joiner->save_state(0)), copy_of(donor->save_state(0))) << optimizer;
   }
+}
+
+TEST(TorchLearner, AStoreHoldsTheSameStateAsMemory) {
+  auto model = make(small("char-gpt", "adamw"));
+  train(*model, 2);
+  auto store = make_memory_store();
+  ASSERT_TRUE(model->save_state_to(*store, 200).ok());
+  auto whole = read_all(*store);
+  ASSERT_TRUE(whole.ok());
+  auto image = model->save_state(0);
+  EXPECT_EQ(as_string_view(whole->view().subspan(200)), as_string_view(image));
+  auto config = small("char-gpt", "adamw");
+  config.init_seed = 99;
+  auto other = make(config);
+  ASSERT_TRUE(other->load_state_from(*store, 200).ok());
+  EXPECT_EQ(other->save_state(0), image);
 }
 
 TEST(TorchLearner, SavedStateDoesNotFollowTheModel) {

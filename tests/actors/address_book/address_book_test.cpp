@@ -21,6 +21,13 @@ public:
     ++writes;
     return files.write(file, pieces);
   }
+  status write_from(const std::filesystem::path& file, const byte_source& content) override {
+    ++writes;
+    return files.write_from(file, content);
+  }
+  result<std::shared_ptr<byte_store>> make_store(const std::filesystem::path& folder) override {
+    return files.make_store(folder);
+  }
   result<std::vector<std::string>> list(const std::filesystem::path& folder) override {
     return files.list(folder);
   }

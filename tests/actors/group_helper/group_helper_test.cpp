@@ -287,7 +287,7 @@ TEST_F(GroupHelper, PassesOnTheStateOfAClient) {
   ASSERT_TRUE(got.ok()) << to_string(got.error());
   EXPECT_EQ(got->epoch, epoch_id{4});
   EXPECT_EQ(got->line.branch, sha256("a"));
-  EXPECT_EQ(got->state.size, image.size);
+  EXPECT_EQ(got->state->size(), image.size);
   ASSERT_EQ(opened.size(), 1U);
   EXPECT_EQ(opened.front().branch, sha256("a"));
   EXPECT_EQ(opened.front().epoch_min, epoch_id{4});

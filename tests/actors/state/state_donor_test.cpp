@@ -62,6 +62,7 @@ std::shared_ptr<const std::vector<std::byte>> content_of(std::size_t size, std::
 
 struct StateDonor : actor_test {
   std::shared_ptr<trainer_script> script = std::make_shared<trainer_script>();
+  payload bytes; // of the snapshot
   node_context ctx = test_context(1, wall);
   donor_config config{.chunk_bytes = 4096, .downloads_max = 2};
   slow_trainer trainer = spawn(fake_trainer, script);
@@ -73,7 +74,8 @@ struct StateDonor : actor_test {
   }
 
   void become(std::uint64_t epoch, std::size_t size) {
-    script->snapshot = {epoch_id{epoch}, sha256("p"), payload_of(content_of(size, epoch)), {}};
+    bytes = payload_of(content_of(size, epoch));
+    script->snapshot = {epoch_id{epoch}, sha256("p"), source_of(bytes), {}, sha256(bytes.view())};
   }
   auto open(std::uint64_t reader) {
     return ask_later<outbound_answer>(donor, inbound_call{test_peer(reader), wire::open_state{}});
@@ -95,21 +97,54 @@ TEST_F(StateDonor, OffersWhatTheTrainerHasWithItsHash) {
   EXPECT_EQ(offer.epoch, epoch_id{7});
   EXPECT_EQ(offer.bytes, 3 * 4096U + 5);
   EXPECT_EQ(offer.chunk_bytes, 4096U);
-  EXPECT_EQ(offer.content, sha256(script->snapshot.state.view()));
+  EXPECT_EQ(offer.content, sha256(bytes.view()));
   EXPECT_EQ(offer.parameters, sha256("p"));
   EXPECT_EQ(answer->body.size, 0U);
 }
 
-TEST_F(StateDonor, GivesSlicesOfTheSnapshotWithoutACopy) {
+TEST_F(StateDonor, GivesSlicesOfASnapshotInMemoryWithoutACopy) {
   auto content = header(*open(2).get()).content;
   for (std::uint32_t index = 0; index < 4; ++index) {
     auto answer = chunk(2, content, index);
     ASSERT_TRUE(answer) << index;
     EXPECT_EQ(std::get<wire::state_chunk>(answer->what).index, index);
-    EXPECT_EQ(answer->body.data.get(), script->snapshot.state.data.get() + index * 4096);
+    EXPECT_EQ(answer->body.data.get(), bytes.data.get() + index * 4096);
     EXPECT_EQ(answer->body.size, index < 3 ? 4096U : 5U);
   }
   EXPECT_EQ(exported(*ctx.metrics, "waggle_state_bytes_total{direction=\"out\""), 3 * 4096 + 5);
+}
+
+/// As from a file: it is copied when a piece of it is wanted.
+class stored final : public byte_source {
+public:
+  stored(payload bytes, std::shared_ptr<bool> broken)
+    : bytes_(std::move(bytes)), broken_(std::move(broken)) {}
+  [[nodiscard]] std::uint64_t size() const override { return bytes_.size; }
+  status read(std::uint64_t at, std::span<std::byte> out) const override {
+    if (*broken_)
+      return failure{ec::io_error, "the disk is broken"};
+    return borrowed_bytes{bytes_.view()}.read(at, out);
+  }
+
+private:
+  payload bytes_;
+  std::shared_ptr<bool> broken_;
+};
+
+TEST_F(StateDonor, GivesPiecesOfASnapshotInAFileAndSaysIfItCannotBeRead) {
+  auto broken = std::make_shared<bool>(false);
+  script->snapshot.state = std::make_shared<stored>(bytes, broken);
+  auto content = header(*open(2).get()).content;
+  for (std::uint32_t index = 0; index < 3; ++index) {
+    auto answer = chunk(2, content, index);
+    ASSERT_TRUE(answer) << index;
+    EXPECT_EQ(as_string_view(answer->body.view()),
+              as_string_view(bytes.view().subspan(index * 4096, 4096)));
+  }
+  *broken = true;
+  auto failed = chunk(2, content, 3);
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().code, ec::io_error);
 }
 
 TEST_F(StateDonor, RefusesChunksOfWhatItDoesNotHave) {
@@ -171,7 +206,7 @@ TEST_F(StateDonor, WhoGotTheLastChunkMakesRoom) {
 TEST_F(StateDonor, ASilentReaderMakesRoomAndItsSnapshotIsLetGo) {
   auto content = header(*open(2).get()).content;
   ASSERT_TRUE(open(3).get());
-  std::weak_ptr<const std::byte> held = script->snapshot.state.data;
+  std::weak_ptr<const byte_source> held = script->snapshot.state;
   script->snapshot = {};
   pass(20s);
   EXPECT_TRUE(chunk(2, content, 0)) << "still offered";
@@ -195,10 +230,10 @@ TEST_F(StateDonor, KeepsASnapshotThatIsReadWhileTheTrainerGoesOn) {
 }
 
 TEST_F(StateDonor, APeerThatOpensAgainAndAgainHoldsOneSnapshot) {
-  std::vector<std::weak_ptr<const std::byte>> held;
+  std::vector<std::weak_ptr<const byte_source>> held;
   for (std::uint64_t epoch = 10; epoch < 20; ++epoch) {
     become(epoch, 4096);
-    held.push_back(script->snapshot.state.data);
+    held.push_back(script->snapshot.state);
     ASSERT_TRUE(open(2).get());
   }
   for (std::size_t i = 0; i + 1 < held.size(); ++i)

@@ -142,7 +142,7 @@ TEST_F(StateFetcher, FetchesTheWholeStateFromTheFirstDonorAndEnds) {
   EXPECT_EQ(got->donor, test_peer(2).id);
   EXPECT_EQ(got->epoch, epoch_id{5});
   EXPECT_EQ(got->parameters, sha256("p"));
-  EXPECT_TRUE(std::ranges::equal(got->state.view(), *content));
+  EXPECT_TRUE(std::ranges::equal(read_all(*got->state)->view(), *content));
   EXPECT_EQ(donor(3).opened, 0);
   EXPECT_EQ(ended("complete"), 1);
   EXPECT_EQ(exported(*ctx.metrics, "waggle_state_bytes_total{direction=\"in\""),
@@ -156,7 +156,7 @@ TEST_F(StateFetcher, GoesOnAtTheNextDonorWhereTheFirstWasLost) {
   auto got = fetch({2, 3}).get();
   ASSERT_TRUE(got) << to_string(got.error());
   EXPECT_EQ(got->donor, test_peer(3).id);
-  EXPECT_TRUE(std::ranges::equal(got->state.view(), *content));
+  EXPECT_TRUE(std::ranges::equal(read_all(*got->state)->view(), *content));
   EXPECT_LT(donor(3).asked.size(), 21U) << "what was here already is not asked for again";
   EXPECT_EQ(ended("resumed"), 1);
   EXPECT_EQ(ended("complete"), 0);
@@ -169,7 +169,7 @@ TEST_F(StateFetcher, StartsAnewAtADonorOfAnotherState) {
   auto got = fetch({2, 3}).get();
   ASSERT_TRUE(got);
   EXPECT_EQ(got->epoch, epoch_id{6});
-  EXPECT_TRUE(std::ranges::equal(got->state.view(), *donor(3).content));
+  EXPECT_TRUE(std::ranges::equal(read_all(*got->state)->view(), *donor(3).content));
   EXPECT_EQ(ended("complete"), 1) << "nothing of the first was of use";
 }
 
@@ -213,7 +213,7 @@ TEST_F(StateFetcher, ACorruptStateIsFoundCountedAndFetchedElsewhere) {
   auto got = fetch({2, 3}).get();
   ASSERT_TRUE(got);
   EXPECT_EQ(got->donor, test_peer(3).id);
-  EXPECT_TRUE(std::ranges::equal(got->state.view(), *content));
+  EXPECT_TRUE(std::ranges::equal(read_all(*got->state)->view(), *content));
   EXPECT_EQ(ended("hash_mismatch"), 1);
   EXPECT_EQ(ended("complete"), 1);
 }

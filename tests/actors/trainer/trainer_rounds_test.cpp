@@ -65,7 +65,9 @@ TEST_F(Trainer, TwoPeersFollowTheTrajectoryOfOneProcess) { // F1
       one->apply(mean, 0.1);
   }
   EXPECT_TRUE(together);
-  auto state = decode_state(snapshot->state.view());
+  auto image = read_all(*snapshot->state);
+  ASSERT_TRUE(image.ok());
+  auto state = decode_state(image->view());
   ASSERT_TRUE(state.ok());
   auto swarm = weights_of(state->learner);
   auto single = weights_of(plain->save_state(0));

@@ -24,7 +24,8 @@ TEST_F(Trainer, AJoinerIsTheDonorBitForBitAndStaysIt) { // F10, INV-3
   if (status_of(joiner).epoch == state->epoch) {
     auto its = ask<state_snapshot>(joiner.actor, get_state_snapshot{});
     ASSERT_TRUE(its.ok());
-    EXPECT_EQ(as_string_view(its->state.view()), as_string_view(state->state.view()));
+    EXPECT_EQ(as_string_view(read_all(*its->state)->view()),
+              as_string_view(read_all(*state->state)->view()));
   }
   auto later = status_of(donor).epoch.value() + 3;
   pass_until([&] { return all_at(later); });
@@ -51,6 +52,19 @@ TEST_F(Trainer, ADamagedStateChangesNothingAndAnotherDonorIsAsked) {
   EXPECT_TRUE(joiner.probe->applied.empty());
   pass_until([&] { return status_of(joiner).state_downloads == 1; });
   pass_until([&] { return status_of(joiner).parameters == status_of(a).parameters; });
+}
+
+TEST_F(Trainer, WithoutRoomForACopyNobodyGetsTheStateAndTrainingGoesOn) {
+  auto& donor = add_started();
+  pass_until([&] { return all_at(3); });
+  store_fault = failure{ec::io_error, "no space left"};
+  auto refused = ask<state_snapshot>(donor.actor, get_state_snapshot{});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ec::io_error);
+  auto later = status_of(donor).epoch.value() + 2;
+  pass_until([&] { return all_at(later); });
+  store_fault.reset();
+  EXPECT_TRUE(ask<state_snapshot>(donor.actor, get_state_snapshot{}).ok());
 }
 
 TEST_F(Trainer, AStateOfAnotherModelIsRefusedAndRetriedEverMoreSlowly) {

@@ -115,6 +115,11 @@ protected:
     members.push_back(std::make_unique<member>());
     auto& m = *members.back();
     m.ctx = test_context(i + 1, wall);
+    m.ctx.make_store = [this]() -> result<std::shared_ptr<byte_store>> {
+      if (store_fault)
+        return *store_fault;
+      return make_memory_store();
+    };
     m.peers.averager = spawn_averager(i);
     m.peers.tracker = spawn_tracker(i);
     m.peers.switchboard = spawn_switchboard(i);
@@ -281,6 +286,8 @@ protected:
     return ec::none;
   };
   std::function<void(std::size_t donor, std::string& image)> spoil_state;
+  /// Why no copy of a state can be kept; nothing: it can.
+  std::optional<failure> store_fault;
 
 private:
   group_averager_actor spawn_averager(std::size_t i) {
@@ -446,7 +453,7 @@ private:
             self->request(members[donor]->actor, 10s, question)
               .then(
                 [this, promise, call, donor](const state_snapshot& snapshot) mutable {
-                  std::string image{as_string_view(snapshot.state.view())};
+                  std::string image{as_string_view(read_all(*snapshot.state)->view())};
                   if (spoil_state)
                     spoil_state(donor, image);
                   peer_answer answer{call.to.id, {}, {}};

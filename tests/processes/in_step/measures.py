@@ -114,7 +114,11 @@ def one_core_speed(fast):
 
 
 def memory(settings, report):
-    """Resident sizes of two trainers of 25 M parameters, and of a plain loop of the same model."""
+    """Resident sizes of two trainers of 25 M parameters, of a third that takes their state, and of a plain loop.
+
+    What is compared is VmRSS, or its peak, which counts pages that two peers on this machine share in each of them;
+    `proportional_of_three` (Pss) is what one of the three costs the machine.
+    """
     model = MODELS["100MB"] | {"target-batch-size": 16}
     parameters = processes.parameters_of(model)
     plain = plain_loop_size(settings, model)
@@ -132,15 +136,20 @@ def memory(settings, report):
             processes.eventually("a third takes the state", lambda: (late.status or {}).get("state_downloads"), 60)
         except processes.Failed as why:
             report.note(str(why))
+        time.sleep(3)  # it catches up
         peak = max(p.resident()[1] for p in two)
+        taker = late.resident()[1]
+        proportional = max(p.proportional() for p in two)
         steady = max(size[0] for size in sizes[-1])
         moved = first.status["bytes"]
         rounds = first.status["rounds"]["complete"]
-    report.fact("resident, MiB", plain_loop=plain, steady=steady, peak=peak, ratio_steady=steady / plain,
-                ratio_peak=peak / plain, model_and_optimizer=parameters * 16 / 2 ** 20)
+    report.fact("resident, MiB", plain_loop=plain, steady=steady, peak=peak, peak_of_the_third=taker,
+                ratio_steady=steady / plain, ratio_peak=peak / plain, ratio_third=taker / plain,
+                model_and_optimizer=parameters * 16 / 2 ** 20, proportional_of_three=proportional)
     report.fact("moved by the first", bytes_in=moved["in"], bytes_out=moved["out"], rounds=rounds,
                 bytes_of_the_vector=parameters * 4)
-    report.require(peak <= 1.5 * plain, f"{peak / plain:.2f} of the plain loop's resident size")
+    worst = max(peak, taker)
+    report.require(worst <= 1.5 * plain, f"{worst / plain:.2f} of the plain loop's resident size")
 
 
 def plain_loop_size(settings, model):

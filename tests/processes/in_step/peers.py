@@ -154,6 +154,11 @@ class Peer:
         sizes = [re.search(rf"{name}:\s+(\d+) kB", lines) for name in ("VmRSS", "VmHWM")]
         return tuple(int(size.group(1)) / 1024 for size in sizes) if all(sizes) else None
 
+    def proportional(self):
+        """Pss in MiB: pages that several processes map are divided among them."""
+        rollup = pathlib.Path(f"/proc/{self.child.pid}/smaps_rollup").read_text()
+        return int(re.search(r"^Pss:\s+(\d+) kB", rollup, re.MULTILINE).group(1)) / 1024
+
     def last_lines(self, count=3):
         return self.text().strip().splitlines()[-count:]
 

@@ -2,10 +2,13 @@
 
 #include <csignal>
 #include <fstream>
+#include <span>
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
+
+#include "runtime/core/buffer_pool.hpp"
 
 namespace waggle {
 namespace {
@@ -81,6 +84,51 @@ TEST_P(Disk, RemovesAndDoesNotMindWhatIsGone) {
 INSTANTIATE_TEST_SUITE_P(All, Disk, testing::Bool(),
                          [](const auto& which) { return which.param ? "System" : "Memory"; });
 
+std::string text_of(const byte_source& from) {
+  return std::string{as_string_view(read_all(from)->view())};
+}
+
+TEST_P(Disk, AStoreIsPutTogetherInAnyOrder) {
+  auto store = files->make_store(folder / "made");
+  ASSERT_TRUE(store.ok()) << store.error().detail;
+  EXPECT_EQ((*store)->size(), 0U);
+  ASSERT_TRUE((*store)->write(6, bytes("world")).ok());
+  ASSERT_TRUE((*store)->write(0, bytes("hello ")).ok());
+  EXPECT_EQ(text_of(**store), "hello world");
+  std::string part(3, ' ');
+  ASSERT_TRUE((*store)->read(4, std::as_writable_bytes(std::span{part})).ok());
+  EXPECT_EQ(part, "o w");
+  auto pool = buffer_pool::make(1_MiB);
+  EXPECT_EQ(as_string_view((*store)->piece(6, 5, *pool)->view()), "world");
+  EXPECT_TRUE(files->list(folder / "made")->empty()) << "it has no name";
+}
+
+TEST_P(Disk, BytesOfAStoreThatNobodyWroteAreZero) {
+  auto store = files->make_store(folder);
+  ASSERT_TRUE(store.ok());
+  ASSERT_TRUE((*store)->write(2, bytes("x")).ok());
+  EXPECT_EQ(text_of(**store), (std::string{"\0\0x", 3}));
+}
+
+TEST_P(Disk, AFileIsWrittenFromAStoreOfSeveralPieces) {
+  auto store = files->make_store(folder);
+  ASSERT_TRUE(store.ok());
+  std::string whole;
+  for (std::size_t i = 0; whole.size() < 2 * byte_source_piece + 17; ++i)
+    whole += std::to_string(i);
+  ASSERT_TRUE((*store)->write(0, bytes(whole)).ok());
+  ASSERT_TRUE(files->write_from(folder / "a" / "copy", **store).ok());
+  EXPECT_EQ(*files->read(folder / "a" / "copy", 16_MiB), whole);
+  std::string seen;
+  auto read = for_each_piece(**store, 5, whole.size() - 5, [&](byte_span piece) -> status {
+    EXPECT_LE(piece.size(), byte_source_piece);
+    seen += as_string_view(piece);
+    return done{};
+  });
+  EXPECT_TRUE(read.ok());
+  EXPECT_EQ(seen, whole.substr(5));
+}
+
 class SystemDisk : public Disk {};
 INSTANTIATE_TEST_SUITE_P(Only, SystemDisk, testing::Values(true),
                          [](const auto&) { return "System"; });
@@ -115,6 +163,20 @@ TEST_P(SystemDisk, AFullDiskLeavesTheOldFileAndNoDraft) {
     EXPECT_EQ(written.error().code, ec::io_error);
   }
   EXPECT_EQ(*files->read(file, 100), "old");
+  EXPECT_EQ(*files->list(folder), std::vector<std::string>{"state"});
+}
+
+TEST_P(SystemDisk, AFullDiskFailsAStoreAndWhatIsWrittenFromIt) {
+  auto store = files->make_store(folder);
+  ASSERT_TRUE(store.ok());
+  ASSERT_TRUE((*store)->write(0, bytes("longer than ten bytes")).ok());
+  ASSERT_TRUE(files->write(folder / "state", {bytes("old")}).ok());
+  file_size_limit limit{10};
+  auto written = (*store)->write(8, bytes("more"));
+  ASSERT_FALSE(written.ok());
+  EXPECT_EQ(written.error().code, ec::io_error);
+  EXPECT_EQ(files->write_from(folder / "state", **store).error().code, ec::io_error);
+  EXPECT_EQ(*files->read(folder / "state", 100), "old");
   EXPECT_EQ(*files->list(folder), std::vector<std::string>{"state"});
 }
 

@@ -24,7 +24,7 @@ struct StateDownload : ::testing::Test {
 
   bytes whole = content_of(10 * chunk_bytes + 17, 1);
   state_download::options options{.window = 4};
-  state_download download{options};
+  state_download download{options, [] { return make_memory_store(); }};
 
   static state_offer offer_of(const bytes& content) {
     return {epoch_id{5}, sha256(byte_span{content}), sha256("parameters"), content.size(),
@@ -56,7 +56,7 @@ TEST_F(StateDownload, GivesTheWholeWhenEveryChunkCame) {
   EXPECT_DOUBLE_EQ(download.progress(), 1);
   auto got = download.finish();
   ASSERT_TRUE(got);
-  EXPECT_TRUE(std::ranges::equal(got->view(), whole));
+  EXPECT_TRUE(std::ranges::equal(read_all(**got)->view(), whole));
 }
 
 TEST_F(StateDownload, AsksForAWindowOfChunksAndNoneTwice) {
@@ -82,7 +82,7 @@ TEST_F(StateDownload, TakesChunksInAnyOrder) {
   }
   auto got = download.finish();
   ASSERT_TRUE(got);
-  EXPECT_TRUE(std::ranges::equal(got->view(), whole));
+  EXPECT_TRUE(std::ranges::equal(read_all(**got)->view(), whole));
 }
 
 TEST_F(StateDownload, RefusesOversizeBeforeAnythingIsAllocated) {
@@ -96,6 +96,21 @@ TEST_F(StateDownload, RefusesOversizeBeforeAnythingIsAllocated) {
   offer.bytes = options.bytes_max;
   offer.chunk_bytes = 1U << 20U;
   EXPECT_TRUE(download.accept(offer));
+}
+
+TEST_F(StateDownload, SaysWhyNothingCanBeKept) {
+  bool full = true;
+  state_download without{options, [&]() -> result<std::shared_ptr<byte_store>> {
+                           if (full)
+                             return failure{ec::io_error, "no space left"};
+                           return make_memory_store();
+                         }};
+  auto refused = without.accept(offer_of(whole));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ec::io_error);
+  EXPECT_FALSE(without.offer());
+  full = false;
+  EXPECT_TRUE(without.accept(offer_of(whole)));
 }
 
 TEST_F(StateDownload, RefusesEmptyStatesAndOddChunkSizes) {
@@ -163,7 +178,7 @@ TEST_F(StateDownload, GoesOnAtTheNextDonorOfTheSameContent) {
   serve(whole);
   auto got = download.finish();
   ASSERT_TRUE(got);
-  EXPECT_TRUE(std::ranges::equal(got->view(), whole));
+  EXPECT_TRUE(std::ranges::equal(read_all(**got)->view(), whole));
 }
 
 TEST_F(StateDownload, StartsAnewForAnotherContent) {
@@ -176,7 +191,7 @@ TEST_F(StateDownload, StartsAnewForAnotherContent) {
   serve(other);
   auto got = download.finish();
   ASSERT_TRUE(got);
-  EXPECT_TRUE(std::ranges::equal(got->view(), other));
+  EXPECT_TRUE(std::ranges::equal(read_all(**got)->view(), other));
 }
 
 } // namespace

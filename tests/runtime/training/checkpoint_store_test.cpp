@@ -14,7 +14,7 @@ struct CheckpointStore : testing::Test {
     auto text = text_of(epoch);
     history line{sha256(branch), {}, {}, epoch};
     auto image = encode_state({epoch_id{epoch}, schema, sha256(text), line, as_byte_span(text)});
-    auto saved = store.save(image.view());
+    auto saved = store.save(borrowed_bytes{image.view()});
     return saved ? status{done{}} : status{saved.error()};
   }
   status save(std::uint64_t epoch) { return save(epoch, schema); }

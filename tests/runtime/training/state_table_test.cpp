@@ -128,5 +128,57 @@ TEST(LearnerState, ALearnerTakesTheStateThatAnotherSaved) {
   EXPECT_EQ(joiner->save_state(0), donor->save_state(0));
 }
 
+/// Breaks after so many reads.
+class breaking_source final : public byte_source {
+public:
+  breaking_source(byte_span bytes, int reads) : bytes_(bytes), reads_(reads) {}
+  [[nodiscard]] std::uint64_t size() const override { return bytes_.size(); }
+  status read(std::uint64_t at, std::span<std::byte> out) const override {
+    if (reads_-- <= 0)
+      return failure{ec::io_error, "the disk is broken"};
+    return bytes_.read(at, out);
+  }
+  [[nodiscard]] int left() const { return reads_; }
+
+private:
+  borrowed_bytes bytes_;
+  mutable int reads_;
+};
+
+struct StoredState : ::testing::Test {
+  std::unique_ptr<learner> donor = make_toy_learner({.init_seed = 3});
+  std::unique_ptr<learner> joiner = make_toy_learner({.init_seed = 77});
+  std::vector<std::byte> image = donor->save_state(0);
+  std::vector<std::byte> before = joiner->save_state(0);
+};
+
+TEST_F(StoredState, IsTheOneInMemoryBehindWhatTheCallerWrites) {
+  auto store = make_memory_store();
+  ASSERT_TRUE(donor->save_state_to(*store, 5).ok());
+  auto whole = read_all(*store);
+  ASSERT_TRUE(whole.ok());
+  EXPECT_EQ(as_string_view(whole->view().subspan(5)), as_string_view(image));
+  ASSERT_TRUE(joiner->load_state_from(*store, 5).ok());
+  EXPECT_EQ(joiner->save_state(0), image);
+}
+
+TEST_F(StoredState, ThatCannotBeReadChangesNothing) {
+  breaking_source whole{image, 1000};
+  ASSERT_TRUE(donor->tensors().check_in(whole, 0, donor->schema()).ok());
+  for (int reads = 0; reads < 1000 - whole.left(); ++reads) {
+    auto loaded = joiner->load_state_from(breaking_source{image, reads}, 0);
+    ASSERT_FALSE(loaded.ok()) << reads;
+    EXPECT_EQ(loaded.error().code, ec::io_error);
+    EXPECT_EQ(joiner->save_state(0), before);
+  }
+}
+
+TEST_F(StoredState, ThatBreaksAfterItWasCheckedEndsTheLearner) {
+  breaking_source whole{image, 1000};
+  ASSERT_TRUE(donor->tensors().check_in(whole, 0, donor->schema()).ok());
+  breaking_source broken{image, 1000 - whole.left() + 1};
+  EXPECT_THROW((void)joiner->load_state_from(broken, 0), std::runtime_error);
+}
+
 } // namespace
 } // namespace waggle::testing

@@ -16,7 +16,8 @@ struct TrainedModel : ::testing::Test {
   }
   static history line(std::uint64_t work) { return {sha256("branch"), {}, {}, work}; }
   static std::string image_of(trained_model& model) {
-    return std::string{as_string_view(seal(model.copy_state()).view())};
+    auto sealed = seal(*model.copy_state(make_memory_store()));
+    return std::string{as_string_view(read_all(**sealed)->view())};
   }
 
   std::vector<float> gradient = std::vector<float>(toy_options{}.parameters, 0.5F);
@@ -100,14 +101,16 @@ TEST_F(TrainedModel, AStateThatIsForeignOrDamagedChangesNothing) {
 
 TEST_F(TrainedModel, ACopyDoesNotFollowTheModel) {
   trained_model model{make()};
-  auto copied = model.copy_state();
+  auto copied = model.copy_state(make_memory_store());
+  ASSERT_TRUE(copied.ok());
   model.step(gradient, 0.1, line(1));
-  auto image = seal(std::move(copied));
-  auto state = decode_state(image.view());
+  auto image = seal(*std::move(copied));
+  ASSERT_TRUE(image.ok());
+  auto state = check_state(**image);
   ASSERT_TRUE(state.ok());
   EXPECT_EQ(state->epoch, epoch_id{0});
   trained_model other{make({.init_seed = 99})};
-  ASSERT_TRUE(other.load(image.view()).ok());
+  ASSERT_TRUE(other.load_from(**image).ok());
   EXPECT_EQ(other.parameters(), make()->parameters_digest());
 }
 
