@@ -39,8 +39,16 @@ history_choice trainer::choose() const {
     bool connected = connected_.contains(peer.who.id);
     bool counts = in_group ? connected || !reached
                            : connected || now() - outside_since_ < patience_with_records;
-    if (counts && is_heard(peer.who.id) && (in_group || !passed_over_.contains(peer.who.id)))
-      others.push_back(peer);
+    if (!counts || !is_heard(peer.who.id) || (!in_group && passed_over_.contains(peer.who.id)))
+      continue;
+    others.push_back(peer);
+    // Members that have not said yet that our group forked are no reason to leave it.
+    const auto& ours = at_.line();
+    const auto& in = group_.members;
+    auto& branch = others.back().claim.line.branch;
+    if (place_ == place::member && !ours.parent.is_zero() && branch == ours.parent
+        && std::find(in.begin(), in.end(), peer.who.id) != in.end())
+      branch = ours.branch;
   }
   auto choice = choose_history(own, others);
   std::stable_partition(choice.through.begin(), choice.through.end(),

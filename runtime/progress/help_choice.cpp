@@ -15,7 +15,13 @@ help_choice choose_help(const help_standing& own,
                         const std::vector<swarm_progress::peer>& connected) {
   bool in_group = !own.members.empty();
   history_standing as_trainer{own.self, in_group ? own.line : history{}, in_group, true, false};
-  auto preferred = choose_history(as_trainer, connected);
+  // Members that have not said yet that their group forked are no reason to leave it.
+  auto present = connected;
+  for (auto& peer : present)
+    if (in_group && own.members.contains(peer.who.id) && !own.line.parent.is_zero()
+        && peer.claim.line.branch == own.line.parent)
+      peer.claim.line = own.line;
+  auto preferred = choose_history(as_trainer, present);
   help_choice choice;
   if (preferred.what == course::stay) {
     choice.what = clients_among(own, connected) > 0 ? help::stay : help::none;

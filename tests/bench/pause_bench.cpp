@@ -24,6 +24,7 @@
 #include <prometheus/registry.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
+#include "actors/caf_error.hpp"
 #include "actors/model_worker.hpp"
 #include "runtime/core/disk.hpp"
 #include "trainer/torch_learner.hpp"
@@ -32,6 +33,7 @@ namespace {
 
 using namespace waggle;
 using clock_type = std::chrono::steady_clock;
+constexpr std::chrono::minutes patience{60};
 
 double since(clock_type::time_point then) {
   return std::chrono::duration<double>(clock_type::now() - then).count();
@@ -90,10 +92,10 @@ void take_copies(caf::actor_system& system, const model_worker_actor& worker, bu
     std::exit(1);
   };
   while (!stop) {
-    self->request(worker, caf::infinite, save_checkpoint{})
+    self->request(worker, patience, save_checkpoint{})
       .receive([&](const state_snapshot&) { ++checkpoints; }, fail);
     self->send(worker, apply_update{nullptr, 0, {}}); // a snapshot is shared within an epoch
-    self->request(worker, caf::infinite, get_state_snapshot{})
+    self->request(worker, patience, get_state_snapshot{})
       .receive(
         [&](const state_snapshot& made) {
           ++snapshots;
@@ -127,7 +129,7 @@ int run(const learner_config& model, double seconds, const std::filesystem::path
     ctx, [model] { return make_torch_learner(model); }, kept, keeper,
     caf::actor_cast<model_listener_actor>(self));
   bool ready = false;
-  self->request(worker, caf::infinite, make_model{})
+  self->request(worker, patience, make_model{})
     .receive(
       [&](const model_ready& made) {
         ready = true;

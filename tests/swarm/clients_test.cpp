@@ -66,6 +66,13 @@ protected:
       EXPECT_TRUE(together(peers, members)) << picture(sim);
     }
   }
+  /// Epochs end when all together have the target, though the clients do not hear each other.
+  void expect_batches_near_the_target(const std::vector<index>& peers) {
+    for (int i = 0; i < 5; ++i) {
+      sim.run_for(300ms);
+      EXPECT_LE(status_of(peers.front()).effective_batch, 32U + 4 * peers.size()) << picture(sim);
+    }
+  }
   double epochs_a_second(index who) {
     auto before = status_of(who).epoch.value();
     sim.run_for(5s);
@@ -82,6 +89,7 @@ TEST_F(Clients, TrainTogetherThroughANode) {
   expect_to_stay({a, b}, 3);
   EXPECT_TRUE(equal_parameters({a, b})) << picture(sim);
   EXPECT_EQ(status_of(a).rounds_failed + status_of(b).rounds_failed, 0U);
+  expect_batches_near_the_target({a, b});
   EXPECT_THAT(page(node, "/readyz"), HasSubstr("ready: reduces for 2 clients"));
   EXPECT_THAT(page(node, "/api/v1/status"), HasSubstr("\"reduces_for_clients\":2"));
   EXPECT_THAT(page(a, "/api/v1/peers"), HasSubstr("auxiliary"));
@@ -106,6 +114,7 @@ TEST_F(Clients, ManyTrainTogether) {
     EXPECT_TRUE(sim.run_until([&] { return together(all, all.size() + 1); }, 5s)) << picture(sim);
   }
   EXPECT_TRUE(equal_parameters(all));
+  expect_batches_near_the_target(all);
 }
 
 TEST_F(Clients, ATrainerThatCanBeReachedComesIntoTheirHistory) {
@@ -176,6 +185,7 @@ TEST_F(Clients, TwoThatTrainAloneComeTogetherWhenTheNodeIsReachedAgain) {
   EXPECT_TRUE(sim.run_until([&] { return together({a, b}, 3); }, 5s)) << picture(sim);
   expect_to_stay({a, b}, 3);
   EXPECT_TRUE(equal_parameters({a, b}));
+  expect_batches_near_the_target({a, b});
 }
 
 TEST_F(Clients, WithoutSomebodyWhoReducesOneSaysSoAndTrainsAloneAtLast) {

@@ -485,6 +485,7 @@ private:
       [this, i](metrics_exporter_actor::pointer) -> metrics_exporter_actor::behavior_type {
         return {
           [this, i](const training_status& status) { members[i]->statuses.push_back(status); },
+          [](const helper_status&) {},
           [](const round_ended&) {},
           [this, i](const state_download_ended& ended) { members[i]->downloads.push_back(ended); },
           [](const swarm_progress&) {},

@@ -78,10 +78,11 @@ def told(report, kind, peers, seconds=12):
 
 def clients(settings, report):
     """A node and two trainers that only dial; a public trainer comes and goes; the node goes and comes back."""
+    slower = {"target-batch-size": 512}  # all have to be seen at one epoch
     for _ in range(settings.times):
-        with begun(settings, report, 2) as run:
+        with begun(settings, report, 2, slower) as run:
             public_rate = told(report, "two that reach each other", run.peers)
-        with Run(settings) as run:
+        with Run(settings, slower) as run:
             node = run.add(command="node").start()
             node.address()
             two = [run.add(via=node, client_mode=None).start() for _ in range(2)]
