@@ -143,7 +143,9 @@ bool trainer::may_found() {
   auto decided = decide_founding(facts);
   if (!decided.now)
     wait_for(decided.waiting_for);
-  else if (decided.alone_after_looking)
+  else if (decided.alone == why_alone::no_reducer)
+    ctx_.log->warn("no peer that others can reach trains or reduces for clients: training alone");
+  else if (decided.alone == why_alone::nobody_reached)
     ctx_.log->warn("nobody of the run was reached within {:.0f} s: training alone",
                    seconds_of(config_.join_timeout));
   return decided.now;

@@ -10,22 +10,26 @@ namespace {
 constexpr milliseconds alone_among_nodes{3'000};
 
 founding wait_for(std::string what) {
-  return {false, std::move(what), false};
+  return {false, std::move(what), why_alone::not_alone};
 }
 
 } // namespace
 
 founding decide_founding(const founding_situation& now) {
-  const founding go{true, {}, false};
-  if (now.client && !now.reducer_connected && now.waited < now.join_timeout)
-    return wait_for(
-      "a peer of the run that others can reach: clients reach each other only through "
-      "one, a trainer without --client-mode or a `waggle node`");
+  const founding go{true, {}, why_alone::not_alone};
   if (now.lost_group) {
     if (!now.continue_on_split)
       return wait_for("most of the group, which cannot be reached (on-split is pause)");
     return now.waited < now.split_grace ? wait_for("most of the group, which cannot be reached")
                                         : go;
+  }
+  if (now.client && now.connected && now.join_timeout > milliseconds{0}) {
+    if (now.reducer_connected) // it comes in where it is needed
+      return now.waited >= now.settle_time ? go : wait_for("the others to say how far they are");
+    if (now.waited < now.join_timeout)
+      return wait_for("a peer that others can reach: clients average through a trainer without "
+                      "--client-mode, or a waggle node that reduces for them");
+    return {true, {}, why_alone::no_reducer};
   }
   if (now.join_timeout == milliseconds{0} || !now.addresses_known) // the run's first peer
     return !now.connected || now.waited >= now.settle_time
@@ -40,7 +44,7 @@ founding decide_founding(const founding_situation& now) {
              ? go
              : wait_for("a peer that trains: those reached do not");
   if (now.waited >= now.join_timeout && (now.has_work || now.may_start_alone))
-    return {true, {}, true};
+    return {true, {}, why_alone::nobody_reached};
   return wait_for("any peer of the run: none of the addresses answers");
 }
 

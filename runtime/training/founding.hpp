@@ -24,11 +24,14 @@ struct founding_situation {
   bool may_start_alone = true;
 };
 
+/// What the operator is warned of when a peer begins alone.
+enum class why_alone : std::uint8_t { not_alone, nobody_reached, no_reducer };
+
 /// Whether to go on by ourselves, and if not, for whom or what we wait.
 struct founding {
   bool now = false;
-  std::string waiting_for;          // empty with `now`
-  bool alone_after_looking = false; // nobody was reached within join_timeout: worth a warning
+  std::string waiting_for; // empty with `now`
+  why_alone alone = why_alone::not_alone;
 };
 
 /// Is it time to begin a group of our own? Waits are as long as there is evidence for somebody to

@@ -39,7 +39,7 @@ TEST(Founding, WhoReachesNobodyLooksAsLongAsItWasToldAndSaysSo) {
   s.waited = s.join_timeout;
   auto after = decide_founding(s);
   EXPECT_TRUE(after.now);
-  EXPECT_TRUE(after.alone_after_looking);
+  EXPECT_EQ(after.alone, why_alone::nobody_reached);
 }
 
 TEST(Founding, WithoutLeaveToStartAloneOnlyAStateOfTheRunGoesOnAlone) {
@@ -87,11 +87,17 @@ TEST(Founding, AClientWaitsForSomebodyWhoReducesForIt) {
   s.waited = milliseconds{10'000};
   auto alone = decide_founding(s);
   EXPECT_FALSE(alone.now);
-  EXPECT_THAT(alone.waiting_for, HasSubstr("clients reach each other only through"));
+  EXPECT_THAT(alone.waiting_for, HasSubstr("a waggle node that reduces"));
   s.reducer_connected = true;
   EXPECT_TRUE(decide_founding(s).now);
   s.reducer_connected = false;
   s.waited = s.join_timeout;
+  auto at_last = decide_founding(s);
+  EXPECT_TRUE(at_last.now);
+  EXPECT_EQ(at_last.alone, why_alone::no_reducer);
+  s.waited = s.settle_time;
+  s.lost_group = true; // who reduced for it is gone: it goes on as others do
+  s.split_grace = s.settle_time;
   EXPECT_TRUE(decide_founding(s).now);
 }
 
