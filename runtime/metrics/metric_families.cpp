@@ -259,6 +259,8 @@ metric_families::metric_families(std::shared_ptr<prometheus::Registry> registry,
   set_bandwidth(0);
   f.peer_joins.Add({});
   f.fallbacks.Add({});
+  f.histories.Add({});
+  f.provisional.Add({});
   for (auto why : {ec::shutting_down, ec::timeout, ec::peer_lost})
     f.peer_departures.Add({{"reason", reason(why)}});
   for (const auto* op : {"ping", "find", "store"})
