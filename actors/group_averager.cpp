@@ -279,8 +279,11 @@ void group_averager::on_next_plan(const peer_record& from, const wire::next_plan
       refuse(entry_->last);
       return ask_next();
     }
-    if (auto entered = group_->enter(from.id, message.plan, message.branch); !entered)
-      return refuse(entered.error());
+    if (auto entered = group_->enter(from.id, message.plan, message.branch); !entered) {
+      entry_->last = entered.error();
+      refuse(entry_->last);
+      return ask_next();
+    }
     auto promise = std::move(entry_->promise);
     entry_.reset();
     ++attempts_;

@@ -27,8 +27,8 @@ group_helper::group_helper(caf::actor_config& cfg, node_context ctx, help_config
 }
 
 void group_helper::on_exit() {
+  stop_fetching({ec::shutting_down, {}});
   peers_ = {};
-  readers_.clear();
 }
 
 group_helper::behavior_type group_helper::make_behavior() {
@@ -60,7 +60,7 @@ group_helper::behavior_type group_helper::make_behavior() {
     },
     [this](look_for_clients again) {
       delayed_send(this, look_interval, again);
-      if (state_ && !fetching_ && now() - state_used_ >= config_.state_idle)
+      if (state_ && !fetcher_ && now() - state_used_ >= config_.state_idle)
         state_.reset();
       react();
     },
@@ -131,6 +131,7 @@ void group_helper::enter(const help_choice& choice) {
 void group_helper::leave(const std::string& why) {
   ctx_.log->info("left the group of epoch {}: {}", own_.epoch.value(), why);
   send(peers_.averager, quit_group{});
+  stop_fetching({ec::not_ready, "we have left that group"});
   place_ = place::outside;
   in_round_ = false;
   ++rounds_; // what a round of this group still reports does not count
@@ -180,6 +181,7 @@ void group_helper::on_round(const group_round& round) {
   update.epoch = own_.epoch;
   update.work = samples_of(report.weight_sum) * report.contributors.size();
   update.branch = round.branch;
+  update.before = own_.line.branch;
   own_.line = update.after(own_.line);
   own_.epoch = own_.epoch.next();
   if (!round.group.member) {
@@ -239,28 +241,44 @@ caf::result<state_snapshot> group_helper::snapshot(const get_state_snapshot& wan
 
 /// One download at a time. Whoever loses patience meanwhile asks again, and gets what came.
 void group_helper::fetch() {
-  if (fetching_)
+  if (fetcher_)
     return;
   auto holders = holders_of(own_, connected_);
   if (holders.empty())
     return refuse_readers({ec::not_ready, "no member of our group can give its state"});
-  fetching_ = true;
   fetch_state question{std::move(holders), own_.line.branch, {}, config_.fetch_timeout, nullptr};
   for (const auto& reader : readers_)
     question.epoch_min = std::max(question.epoch_min, reader.wanted.epoch_min);
-  auto fetcher = spawn(state_fetcher, ctx_, config_.fetch, peers_.switchboard);
-  request(fetcher, config_.fetch_timeout + 5s, std::move(question))
-    .then([this](const fetched_state& fetched) { on_fetched(fetched); },
-          [this](const caf::error& error) {
-            fetching_ = false;
-            auto why = from_caf(error);
-            ctx_.log->warn("could not take a client's state to pass it on: {}", to_string(why));
-            refuse_readers(why);
-          });
+  fetcher_ = spawn(state_fetcher, ctx_, config_.fetch, peers_.switchboard);
+  auto number = ++fetches_;
+  request(fetcher_, config_.fetch_timeout + 5s, std::move(question))
+    .then(
+      [this, number](const fetched_state& fetched) {
+        if (number == fetches_)
+          on_fetched(fetched);
+      },
+      [this, number](const caf::error& error) {
+        if (number != fetches_)
+          return;
+        fetcher_ = nullptr;
+        auto why = from_caf(error);
+        ctx_.log->warn("could not take a client's state to pass it on: {}", to_string(why));
+        refuse_readers(why);
+      });
+}
+
+/// What is downloaded was for a group that we are in no more.
+void group_helper::stop_fetching(const failure& why) {
+  if (fetcher_) {
+    send_exit(fetcher_, caf::exit_reason::user_shutdown);
+    fetcher_ = nullptr;
+    ++fetches_;
+  }
+  refuse_readers(why);
 }
 
 void group_helper::on_fetched(const fetched_state& fetched) {
-  fetching_ = false;
+  fetcher_ = nullptr;
   auto state = check_state(*fetched.state);
   if (!state)
     return refuse_readers(state.error());

@@ -84,6 +84,7 @@ private:
   caf::result<state_snapshot> snapshot(const get_state_snapshot& wanted);
   [[nodiscard]] bool answers(const get_state_snapshot& wanted) const;
   void fetch();
+  void stop_fetching(const failure& why);
   void on_fetched(const fetched_state& fetched);
   void refuse_readers(const failure& why);
 
@@ -110,7 +111,8 @@ private:
   std::optional<state_snapshot> state_; // as a member gave it
   steady_time state_used_;
   std::vector<waiting_reader> readers_; // bounded by waiting_max
-  bool fetching_ = false;
+  state_fetcher_actor fetcher_;         // of the download under way
+  std::uint64_t fetches_ = 0;           // number of the last one begun
 };
 
 } // namespace waggle

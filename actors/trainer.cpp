@@ -260,13 +260,16 @@ void trainer::carry_out() {
 }
 
 void trainer::begin_round(bool call) {
-  auto own = ctx_.vectors->take(model_->parameter_count());
   contribution given{at_.epoch(), nullptr, 0, false};
-  if (at_.in_step())
-    given.samples = model_->take_mean_gradient(*own);
-  else
-    std::fill(own->begin(), own->end(), 0.0F);
-  given.own = std::move(own);
+  if (at_.in_step()) {
+    auto mean = model_->take_mean_vector(*ctx_.vectors);
+    given.own = std::move(mean.values);
+    given.samples = mean.samples;
+  } else {
+    auto zeros = ctx_.vectors->take(model_->parameter_count());
+    std::fill(zeros->begin(), zeros->end(), 0.0F);
+    given.own = std::move(zeros);
+  }
   ledger_.add(given.samples);
   (void)ledger_.begin(gradients, status_.steps, at_.epoch().value());
   given_ = std::move(given);
@@ -369,6 +372,7 @@ missed_update trainer::update_of(const group_round& round) {
   update.rate = config_.schedule.at(at_.epoch());
   update.work = samples * report.contributors.size();
   update.branch = round.branch;
+  update.before = at_.line().branch;
   double norm = 0;
   if (report.weight_sum > 0 && report.values) {
     norm = norm_of(*report.values);
@@ -450,8 +454,8 @@ void trainer::on_pass(const pass_done& pass) {
   bool reached = own_samples() + reported_samples() >= config_.target_batch_size;
   if (own_samples() != told_samples_ && (reached || now() - told_tracker_ >= report_interval))
     tell_progress();
-  if (!at_.in_step()) // it belongs to a state that we are about to give up
-    drop_accumulated("left_out");
+  if (stopping_ || !at_.in_step()) // it belongs to a state that we are about to give up
+    drop_accumulated(stopping_ ? "stopped" : "left_out");
   react();
 }
 

@@ -257,6 +257,8 @@ void trainer::leave(const std::string& why) {
     ctx_.log->info("left the group of epoch {}: {}", at_.epoch().value(), why);
   send(peers_.averager, quit_group{});
   stop_fetching();
+  if (!at_.in_step()) // what we gave was for a state that we do not have
+    drop_contribution("left_out");
   at_.leave();
   place_ = place::outside;
   group_ = {};
@@ -273,7 +275,8 @@ void trainer::yield_to(const history_choice& choice) {
   leave("history " + short_name(choice.branch) + " is held by " + std::to_string(choice.voices)
         + (choice.voices == 1 ? " peer" : " peers") + " and has more work");
   tell_progress();
-  enter(choice);
+  if (!loading_) // else once the model is whole again, see look_for_group
+    enter(choice);
 }
 
 } // namespace waggle

@@ -47,13 +47,14 @@ void trainer::fetch_if_needed() {
   fetch_state question{donors_.among(std::move(holders)), at_.line().branch, at_.first_kept(),
                        config_.sync_timeout, meter_};
   fetcher_ = spawn(state_fetcher, ctx_, config_.fetch, peers_.switchboard);
+  auto number = ++fetches_;
   request(fetcher_, config_.sync_timeout + 5s, std::move(question))
     .then(
-      [this, number = ++fetches_](const fetched_state& fetched) {
+      [this, number](const fetched_state& fetched) {
         if (number == fetches_)
           on_fetched(fetched);
       },
-      [this, number = fetches_ + 1](const caf::error& why) {
+      [this, number](const caf::error& why) {
         if (number == fetches_)
           on_no_state(from_caf(why));
       });
@@ -92,6 +93,7 @@ void trainer::on_loaded(const image_loaded& outcome) {
     donors_.refuse(last_donor_);
     return on_no_state(outcome.why);
   }
+  drop_accumulated("left_out"); // it belongs to the state that was replaced
   model_epoch_ = outcome.epoch;
   model_parameters_ = outcome.parameters;
   loaded_at_ = now();

@@ -64,6 +64,9 @@ public:
   std::uint64_t take_mean_gradient(std::span<float> out) override {
     return inner_->take_mean_gradient(out);
   }
+  mean_gradient take_mean_vector(vector_pool& vectors) override {
+    return inner_->take_mean_vector(vectors);
+  }
   std::uint64_t drop_gradient() override { return inner_->drop_gradient(); }
   [[nodiscard]] std::uint64_t accumulated_samples() const override {
     return inner_->accumulated_samples();

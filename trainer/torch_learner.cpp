@@ -65,6 +65,22 @@ public:
     return samples;
   }
 
+  mean_gradient take_mean_vector(vector_pool& vectors) override {
+    torch::NoGradGuard guard;
+    std::unique_lock lock{accumulators_};
+    if (!earlier_memory_) {
+      lock.unlock();
+      return learner::take_mean_vector(vectors);
+    }
+    auto samples = samples_.exchange(0);
+    if (last_pass_ > 0)
+      earlier_.add_(gradient_, static_cast<double>(last_pass_));
+    earlier_.div_(static_cast<double>(samples));
+    mean_gradient mean{std::move(earlier_memory_), samples};
+    empty_accumulators();
+    return mean;
+  }
+
   std::uint64_t drop_gradient() override {
     std::lock_guard lock{accumulators_};
     auto samples = samples_.exchange(0);
@@ -140,9 +156,10 @@ private:
   // -- accumulators -------------------------------------------------------------------------------
   //
   // The gradient of the last pass stays where it is, and counts, until the next pass needs the
-  // place; so there is a vector for earlier passes only while an epoch has more than one. Between
-  // two rounds that vector and the one that is sent, in a round the latter and its result: of the
-  // pool's vectors two are in use at a time.
+  // place; so there is a vector for earlier passes only while an epoch has more than one. It comes
+  // from the pool of the rounds and is what the round sends, so that two of the pool's vectors are
+  // in use at a time (this one, and a result), and each always for the same: peers on this machine
+  // map the places that they have read from.
 
   /// As the computing thread, right before a pass writes its gradient.
   void clear_gradient() {

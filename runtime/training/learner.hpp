@@ -5,10 +5,12 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/core/byte_store.hpp"
 #include "runtime/core/bytes.hpp"
+#include "runtime/core/float_vector.hpp"
 #include "runtime/core/ids.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/core/vector_pool.hpp"
@@ -60,6 +62,16 @@ public:
   /// Takes what is accumulated: writes acc / Σb to `out` (parameter_count values; zeros if Σb = 0),
   /// empties the accumulators, returns Σb.
   virtual std::uint64_t take_mean_gradient(std::span<float> out) = 0;
+  /// The same in a vector of `vectors`, for who can spare the copy.
+  struct mean_gradient {
+    std::shared_ptr<const float_vector> values;
+    std::uint64_t samples = 0;
+  };
+  virtual mean_gradient take_mean_vector(vector_pool& vectors) {
+    auto out = vectors.take(parameter_count());
+    auto samples = take_mean_gradient(*out);
+    return {std::move(out), samples};
+  }
   /// Empties the accumulators, returns Σb.
   virtual std::uint64_t drop_gradient() = 0;
   /// Σb of what is accumulated.

@@ -25,6 +25,7 @@ struct missed_update {
   double rate = 0;
   std::uint64_t work = 0; // samples times contributors
   digest branch;          // of the epoch that begins: another one if the history forked there
+  digest before;          // branch of the epoch that it ends
 
   /// The history once it is applied to a state of `before`.
   [[nodiscard]] history after(history before) const {

@@ -73,12 +73,16 @@ run_position::outcome run_position::catch_up() {
   auto updates = missed_.take(from.epoch, epoch_);
   outcome out;
   auto line = from.line;
-  if (updates)
-    for (auto& update : *updates) {
-      line = update.after(line);
-      out.apply.push_back({std::move(update), line});
-    }
-  if (!updates || line.branch != line_.branch)
+  // The state may be of another history than these updates: what was loaded while we went over from
+  // one group to another, or a donor's that the fork parted from us.
+  bool leads = updates.has_value();
+  for (std::size_t i = 0; leads && i < updates->size(); ++i) {
+    auto& update = (*updates)[i];
+    leads = update.before == line.branch;
+    line = update.after(line);
+    out.apply.push_back({std::move(update), line});
+  }
+  if (!leads || line.branch != line_.branch)
     return {{}, trouble::gap, false};
   line_ = line;
   held_ = {line_, epoch_};

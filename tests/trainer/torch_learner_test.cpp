@@ -267,6 +267,26 @@ TEST(TorchLearner, NeedsAVectorForEarlierPassesOnlyFromTheSecondPassOn) {
     EXPECT_EQ(mean_gradient_of(*model), mean_gradient_of(*plain)) << passes << " passes";
     EXPECT_EQ(pool->lent(), 0U);
   }
+  for (int passes = 1; passes <= 3; ++passes) {
+    for (int i = 0; i < passes; ++i) {
+      model->accumulate();
+      plain->accumulate();
+    }
+    auto samples = plain->accumulated_samples();
+    auto mean = model->take_mean_vector(*pool);
+    EXPECT_EQ(mean.samples, samples);
+    EXPECT_EQ((std::vector<float>{mean.values->begin(), mean.values->end()}),
+              mean_gradient_of(*plain));
+    EXPECT_EQ(pool->lent(), 1U) << "what was accumulated is what is given";
+    EXPECT_EQ(model->accumulated_samples(), 0U);
+    model->accumulate(); // while the vector is being sent
+    plain->accumulate();
+    EXPECT_EQ(mean_gradient_of(*model), mean_gradient_of(*plain));
+  }
+  auto nothing = model->take_mean_vector(*pool);
+  EXPECT_EQ(nothing.samples, 0U);
+  EXPECT_EQ(*nothing.values, float_vector(model->parameter_count()));
+  nothing = {};
   model->accumulate();
   model->accumulate();
   EXPECT_EQ(model->drop_gradient(), 2 * small().micro_batch);

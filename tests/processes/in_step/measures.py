@@ -133,7 +133,7 @@ def memory(settings, report):
         # A snapshot under way is part of it.
         late = run.add(via=first).start()
         try:
-            processes.eventually("a third takes the state", lambda: (late.status or {}).get("state_downloads"), 60)
+            processes.eventually("a third takes the state", lambda: (late.status or {}).get("state_downloads"), 180)
         except processes.Failed as why:
             report.note(str(why))
         time.sleep(3)  # it catches up
@@ -160,9 +160,15 @@ def plain_loop_size(settings, model):
     child = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "--", *line], stdout=subprocess.DEVNULL,
                              start_new_session=True)
     try:
-        time.sleep(20)  # it has made its first optimizer step
-        text = pathlib.Path(f"/proc/{child.pid}/status").read_text()
-        return int(text.split("VmHWM:")[1].split()[0]) / 1024
+        # Until it has made optimizer steps, which no output tells, and so has all that it will ever need.
+        sizes = []
+        while len(sizes) < 20 or sizes[-1] != sizes[-20]:
+            if len(sizes) > 180:
+                raise processes.Failed(f"the plain loop still grows after {len(sizes)} s")
+            time.sleep(1)
+            text = pathlib.Path(f"/proc/{child.pid}/status").read_text()
+            sizes.append(int(text.split("VmHWM:")[1].split()[0]) / 1024)
+        return sizes[-1]
     finally:
         os.killpg(child.pid, signal.SIGKILL)
         child.wait()

@@ -16,7 +16,7 @@ struct RunPosition : ::testing::Test {
   history line{branch, {}, {}, 100};
 
   missed_update update(std::uint64_t epoch, digest of) const {
-    return {epoch_id{epoch}, std::make_shared<float_vector>(values), 0.1, 7, of};
+    return {epoch_id{epoch}, std::make_shared<float_vector>(values), 0.1, 7, of, at.line().branch};
   }
   missed_update update(std::uint64_t epoch) const { return update(epoch, branch); }
 };
@@ -130,6 +130,29 @@ TEST_F(RunPosition, AStateOfTheBranchThatTheGroupHasLeftIsNoUse) {
   EXPECT_EQ(out.what, trouble::gap);
   EXPECT_FALSE(at.in_step());
   EXPECT_EQ(at.line().branch, sha256("fork"));
+}
+
+// It was being loaded when we went over to another group.
+TEST_F(RunPosition, AStateOfAnotherHistoryIsNotMadeOneOfOursByItsUpdates) {
+  at.begin({}, epoch_id{0});
+  at.enter(sha256("other"), 100, epoch_id{9});
+  at.end_epoch(update(9, sha256("other")));
+  at.end_epoch(update(10, sha256("other")));
+  auto out = at.take_state({branch, {}, {}, 107}, epoch_id{10});
+  EXPECT_EQ(out.what, trouble::gap);
+  EXPECT_TRUE(out.apply.empty());
+  EXPECT_FALSE(at.in_step());
+}
+
+// The donor is in the part that kept the name; its epoch 8 is not the one that our part ended 7
+// with.
+TEST_F(RunPosition, AStateFromTheOtherSideOfAForkDoesNotLeadToOurs) {
+  at.begin({}, epoch_id{0});
+  at.enter(branch, 100, epoch_id{7});
+  at.end_epoch(update(7, sha256("fork")));
+  at.end_epoch(update(8, sha256("fork")));
+  auto out = at.take_state({branch, {}, {}, 107}, epoch_id{8});
+  EXPECT_EQ(out.what, trouble::gap);
 }
 
 TEST_F(RunPosition, AForkOnTheWayIsFollowed) {
