@@ -110,7 +110,7 @@ group_averager::behavior_type group_averager::make_behavior() {
         end_entry({ec::timeout, "the group's leader did not let us in in time"});
     },
     [this](const ask_again& msg) {
-      if (entry_ && msg.attempt == attempts_ && entry_->leader.id == msg.leader)
+      if (entry_ && msg.attempt == attempts_ && entry_->search.asks(msg.leader))
         ask_leader();
     },
   };
@@ -265,7 +265,7 @@ void group_averager::on_next_plan(const peer_record& from, const wire::next_plan
     ctx_.metrics->count_refused_input(why.code);
     decline(message.plan);
   };
-  bool entering = entry_ && entry_->leader.id == from.id;
+  bool entering = entry_ && entry_->search.asks(from.id);
   if (entering && takes_any_group())
     if (auto adopted = adopt_terms(message); !adopted) {
       refuse(adopted.error());
@@ -274,15 +274,12 @@ void group_averager::on_next_plan(const peer_record& from, const wire::next_plan
   if (!group_)
     return decline(message.plan);
   if (entering) {
-    if (message.branch != entry_->branch) {
-      entry_->last = {ec::wrong_run, "its group has gone over to another history"};
-      refuse(entry_->last);
-      return ask_next();
-    }
-    if (auto entered = group_->enter(from.id, message.plan, message.branch); !entered) {
-      entry_->last = entered.error();
-      refuse(entry_->last);
-      return ask_next();
+    auto entered = message.branch == entry_->search.branch()
+                     ? group_->enter(from.id, message.plan, message.branch)
+                     : failure{ec::wrong_run, "its group has gone over to another history"};
+    if (!entered) {
+      refuse(entered.error());
+      return on_refusal(entered.error());
     }
     auto promise = std::move(entry_->promise);
     entry_.reset();
@@ -355,69 +352,54 @@ caf::result<group_view> group_averager::enter(enter_group& msg) {
   if (!described_ && !takes_any_group())
     return to_caf(ec::not_ready, "what is averaged is not known yet");
   quit_from({ec::cancelled, {}});
-  auto& e = entry_.emplace();
-  e.promise = make_response_promise<group_view>();
-  e.branch = msg.branch;
-  e.candidates.assign(msg.through.begin(), msg.through.end());
+  auto promise = make_response_promise<group_view>();
+  entry_ = entry{promise, {std::move(msg.through), msg.branch, ctx_.record.id}};
   delayed_send(this, msg.deadline, entry_expired{++attempts_});
-  auto promise = e.promise;
   ask_next();
   return promise;
 }
 
 void group_averager::ask_next() {
-  auto& e = *entry_;
-  while (!e.candidates.empty() && e.asked.contains(e.candidates.front().id))
-    e.candidates.pop_front();
-  if (e.candidates.empty())
-    return end_entry(e.last);
-  e.leader = std::move(e.candidates.front());
-  e.candidates.pop_front();
-  e.asked.insert(e.leader.id);
-  ask_leader();
+  if (entry_->search.next())
+    ask_leader();
+  else
+    end_entry(entry_->search.why());
 }
 
 void group_averager::ask_leader() {
-  auto& e = *entry_;
+  const auto& leader = entry_->search.asked();
   bool declared = members_.bandwidth.has_value();
   wire::enter_group question{members_.prefix, described_ ? group_->shared().schema : digest{},
                              members_.mode,   declared ? members_.bandwidth : told_bandwidth_,
-                             declared,        e.branch};
-  auto attempt = attempts_;
-  auto to = e.leader.id;
+                             declared,        entry_->search.branch()};
   request(switchboard_, members_.request_timeout + 1s,
-          call_peer{e.leader, question, members_.request_timeout})
+          call_peer{leader, question, members_.request_timeout})
     .then(
-      [this, attempt, to](const peer_answer& answer) {
+      [this, attempt = attempts_, from = leader.id](const peer_answer& answer) {
         const auto* reply = std::get_if<wire::join_reply>(&answer.what);
-        if (!entry_ || entry_->leader.id != to)
-          return;
-        if (reply != nullptr)
-          on_reply(attempt, reply->code, reply->suggested, {reply->code, "it refused"});
-        else
-          on_reply(attempt, ec::protocol_violation, {}, {ec::protocol_violation, "no reply"});
+        on_reply(attempt, from,
+                 reply != nullptr ? *reply : wire::join_reply{ec::protocol_violation, {}});
       },
-      [this, attempt, to](const caf::error& why) {
-        auto reason = from_caf(why);
-        if (entry_ && entry_->leader.id == to)
-          on_reply(attempt, reason.code, {}, reason);
+      [this, attempt = attempts_, from = leader.id](const caf::error& why) {
+        if (entry_ && attempt == attempts_ && entry_->search.asks(from))
+          on_refusal(from_caf(why));
       });
 }
 
-void group_averager::on_reply(std::uint64_t attempt, ec code,
-                              const std::vector<peer_record>& suggested, const failure& why) {
-  if (!entry_ || attempt != attempts_)
+void group_averager::on_reply(std::uint64_t attempt, const peer_id& from,
+                              const wire::join_reply& reply) {
+  if (!entry_ || attempt != attempts_ || !entry_->search.asks(from))
     return;
-  auto& e = *entry_;
-  if (code == ec::none) { // its plan follows, or its link breaks, or the deadline passes
-    delayed_send(this, ask_again_after, ask_again{attempt, e.leader.id});
-    return;
-  }
-  ctx_.log->debug("peer {} does not let us in: {}", short_name(e.leader.id), to_string(why));
-  e.last = why;
-  if (code == ec::not_a_leader && !suggested.empty() && suggested.front().id != ctx_.record.id
-      && !e.asked.contains(suggested.front().id))
-    e.candidates.push_front(suggested.front());
+  if (reply.code == ec::none) // its plan follows, or its link breaks, or the deadline passes
+    delayed_send(this, ask_again_after, ask_again{attempt, from});
+  else
+    on_refusal({reply.code, "it refused"}, reply.suggested);
+}
+
+void group_averager::on_refusal(failure why, const std::vector<peer_record>& suggested) {
+  ctx_.log->debug("peer {} does not let us in: {}", short_name(entry_->search.asked().id),
+                  to_string(why));
+  entry_->search.refused(std::move(why), suggested);
   ask_next();
 }
 
@@ -609,10 +591,8 @@ void group_averager::on_disconnected(const peer_disconnected& msg) {
     gone_.insert(msg.peer);
   if (current_ && current_->step.round)
     send(current_->step.round, msg);
-  if (entry_ && entry_->leader.id == msg.peer) {
-    entry_->last = msg.why;
-    ask_next();
-  }
+  if (entry_ && entry_->search.asks(msg.peer))
+    on_refusal(msg.why);
 }
 
 } // namespace waggle

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -13,6 +12,7 @@
 #include "actors/averaging_step.hpp"
 #include "actors/matchmaking_config.hpp"
 #include "actors/node_context.hpp"
+#include "runtime/averaging/entry_search.hpp"
 #include "runtime/averaging/open_group.hpp"
 #include "runtime/codec/error_feedback.hpp"
 
@@ -67,11 +67,7 @@ protected:
 private:
   struct entry {
     caf::typed_response_promise<group_view> promise;
-    std::deque<peer_record> candidates; // still to ask
-    std::set<peer_id> asked;
-    peer_record leader; // whom we asked last
-    digest branch;
-    failure last{ec::no_donor, "nobody was named"};
+    entry_search search;
   };
   struct running {
     averaging_step step;
@@ -97,8 +93,8 @@ private:
   caf::result<group_view> enter(enter_group& msg);
   void ask_next();
   void ask_leader();
-  void on_reply(std::uint64_t attempt, ec code, const std::vector<peer_record>& suggested,
-                const failure& why);
+  void on_reply(std::uint64_t attempt, const peer_id& from, const wire::join_reply& reply);
+  void on_refusal(failure why, const std::vector<peer_record>& suggested = {});
   void end_entry(failure why); // a copy: it may be what the entry holds
   void quit_from(const failure& why);
 

@@ -47,7 +47,7 @@ history_choice trainer::choose() const {
     const auto& in = group_.members;
     auto& branch = others.back().claim.line.branch;
     if (place_ == place::member && !ours.parent.is_zero() && branch == ours.parent
-        && std::find(in.begin(), in.end(), peer.who.id) != in.end())
+        && peer.epoch <= ours.forked_at && std::find(in.begin(), in.end(), peer.who.id) != in.end())
       branch = ours.branch;
   }
   auto choice = choose_history(own, others);

@@ -122,7 +122,7 @@ private:
       total += p.numel();
     auto options = torch::TensorOptions{}.dtype(torch::kFloat32).device(device_);
     flat_ = torch::empty({total}, options);
-    gradient_ = torch::zeros({total}, options);
+    gradient_ = torch::empty({total}, options); // costs nothing before the first pass clears it
     std::int64_t offset = 0;
     for (auto& p : model_->parameters()) {
       auto view = flat_.narrow(0, offset, p.numel()).view(p.sizes());

@@ -19,7 +19,7 @@ help_choice choose_help(const help_standing& own,
   auto present = connected;
   for (auto& peer : present)
     if (in_group && own.members.contains(peer.who.id) && !own.line.parent.is_zero()
-        && peer.claim.line.branch == own.line.parent)
+        && peer.claim.line.branch == own.line.parent && peer.epoch <= own.line.forked_at)
       peer.claim.line = own.line;
   auto preferred = choose_history(as_trainer, present);
   help_choice choice;

@@ -62,7 +62,7 @@ public:
   /// Takes what is accumulated: writes acc / Σb to `out` (parameter_count values; zeros if Σb = 0),
   /// empties the accumulators, returns Σb.
   virtual std::uint64_t take_mean_gradient(std::span<float> out) = 0;
-  /// The same in a vector of `vectors`, for who can spare the copy.
+  /// The same in a vector of `vectors`; saves a copy where the learner accumulates in one.
   struct mean_gradient {
     std::shared_ptr<const float_vector> values;
     std::uint64_t samples = 0;

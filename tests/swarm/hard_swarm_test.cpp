@@ -49,6 +49,7 @@ private:
     watch(2s + milliseconds{random_.below(2'000)});
   }
 
+  /// Newcomers know all who are there: whose only address is of a peer that dies is rightly alone.
   index start(const std::vector<index>& through, std::shared_ptr<memory_disk> files = nullptr) {
     if (!files)
       files = std::make_shared<memory_disk>();
@@ -83,7 +84,7 @@ private:
     switch (random_.below(8)) {
       case 0:
         if (many < 8)
-          start({anyone()});
+          start(honest());
         return;
       case 1:
         if (many > 2)
@@ -96,7 +97,7 @@ private:
           return;
         sim.crash(who, random_.below(2) == 0);
         watch(milliseconds{random_.below(3'000)});
-        start({anyone()}, files);
+        start(honest(), files);
         return;
       }
       case 3: { // one sleeps
@@ -122,7 +123,7 @@ private:
         auto old = copy_of(*disks_[who]);
         watch(milliseconds{random_.below(8'000)});
         if (many < 8)
-          start({anyone()}, old);
+          start(honest(), old);
         return;
       }
       case 6: { // somebody who says anything

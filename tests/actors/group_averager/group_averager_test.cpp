@@ -200,6 +200,23 @@ TEST_F(GroupAverager, AnAcceptedApplicantThatIsForgottenGetsInByAskingAgain) {
   EXPECT_TRUE(entered.get().ok());
 }
 
+// Else it would be let in again and again, and each time all others would begin anew.
+TEST_F(GroupAverager, AnEntryEndsWithAPlanThatIsRefused) {
+  auto& a = add();
+  auto& b = add();
+  answer_entry = [] { return ec::none; };
+  auto entered = enter(b, {&a});
+  EXPECT_FALSE(entered.answered());
+  round_plan without_us;
+  without_us.members = {{a.ctx.record, member_mode::node}};
+  tell(b.actor,
+       inbound_event{a.ctx.record, wire::next_plan{{}, without_us, branch, {}, 0}, {}, nullptr});
+  ASSERT_TRUE(entered.answered());
+  EXPECT_EQ(entered.get().error().code, ec::protocol_violation);
+  pass(10s);
+  EXPECT_EQ(asked.size(), 1U);
+}
+
 TEST_F(GroupAverager, SurvivorsGoOnAndKeepTheNameAsLongAsTheyAreMost) {
   auto& a = add();
   auto& b = add();

@@ -70,27 +70,32 @@ struct GroupHelper : actor_test {
   }
   /// Its peers give `image`, in one chunk.
   switchboard_actor spawn_switchboard() {
-    auto handle = sys.spawn([this](switchboard_actor::pointer) -> switchboard_actor::behavior_type {
-      return {
-        [this](const call_peer& msg) -> caf::result<peer_answer> {
-          if (image.empty())
+    auto handle =
+      sys.spawn([this](switchboard_actor::pointer self) -> switchboard_actor::behavior_type {
+        return {
+          [this, self](const call_peer& msg) -> caf::result<peer_answer> {
+            if (silent) {
+              unanswered.push_back(self->make_response_promise<peer_answer>());
+              return unanswered.back();
+            }
+            if (image.empty())
+              return to_caf(ec::unreachable);
+            if (const auto* open = std::get_if<wire::open_state>(&msg.what)) {
+              opened.push_back(*open);
+              return peer_answer{
+                msg.to.id,
+                wire::state_header{image_epoch, sha256(image.view()), {}, image.size, 1U << 16U},
+                {}};
+            }
+            return peer_answer{msg.to.id, wire::state_chunk{0}, image};
+          },
+          [](const tell_peer&) {},
+          [](const connect_address&) -> caf::result<peer_connected> {
             return to_caf(ec::unreachable);
-          if (const auto* open = std::get_if<wire::open_state>(&msg.what)) {
-            opened.push_back(*open);
-            return peer_answer{
-              msg.to.id,
-              wire::state_header{image_epoch, sha256(image.view()), {}, image.size, 1U << 16U},
-              {}};
-          }
-          return peer_answer{msg.to.id, wire::state_chunk{0}, image};
-        },
-        [](const tell_peer&) {},
-        [](const connect_address&) -> caf::result<peer_connected> {
-          return to_caf(ec::unreachable);
-        },
-        [](get_connected_peers) { return connected_peers{}; },
-      };
-    });
+          },
+          [](get_connected_peers) { return connected_peers{}; },
+        };
+      });
     keep(handle);
     return handle;
   }
@@ -183,6 +188,8 @@ struct GroupHelper : actor_test {
   std::vector<report_progress> reports;
   helper_status told;
   payload image;
+  bool silent = false; // no peer answers
+  std::vector<caf::typed_response_promise<peer_answer>> unanswered;
   epoch_id image_epoch;
   std::vector<wire::open_state> opened;
 };
@@ -301,6 +308,28 @@ TEST_F(GroupHelper, PassesOnTheStateOfAClient) {
   pass(31s);
   ASSERT_TRUE(ask<state_snapshot>(helper, get_state_snapshot{sha256("a"), epoch_id{4}}).ok());
   EXPECT_EQ(opened.size(), 2U) << "not kept for ever";
+}
+
+// Whoever waits for it asks somebody else; and the next group's readers do not wait for it.
+TEST_F(GroupHelper, ADownloadEndsWithTheGroupThatItWasFor) {
+  help_two();
+  silent = true;
+  auto waiting = ask_later<state_snapshot>(helper, get_state_snapshot{sha256("a"), epoch_id{4}});
+  EXPECT_FALSE(waiting.answered());
+  tell(helper, round_called{epoch_id{4}});
+  group_round failed;
+  failed.report.why = {ec::lost_quorum, "test"};
+  end_round(failed);
+  ASSERT_TRUE(waiting.answered());
+  EXPECT_EQ(waiting.get().error().code, ec::not_ready);
+
+  silent = false;
+  group = group_of(4, {2});
+  see({client(2, "a", 4, 1)});
+  pass(1s);
+  ASSERT_EQ(entered.size(), 2U);
+  hold_state("a", 4);
+  EXPECT_TRUE(ask<state_snapshot>(helper, get_state_snapshot{sha256("a"), epoch_id{4}}).ok());
 }
 
 TEST_F(GroupHelper, GivesNoStateThatIsNotOfItsGroup) {

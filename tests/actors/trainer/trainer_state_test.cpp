@@ -190,6 +190,17 @@ TEST_F(TrainerCheckpoints, StoppingWritesOneAndTheNextStartGoesOnFromIt) {
   EXPECT_EQ(again.probe->rates[0], defaults().schedule.at(before.epoch));
 }
 
+TEST_F(TrainerCheckpoints, APassUnderWayWhenItStopsIsCounted) { // INV-2
+  auto& m = add_started(with_checkpoints());
+  pass_until([&] { return all_at(4); });
+  auto steps = m.probe->micro_steps;
+  sched.advance_time(
+    defaults().step_interval); // the next pass is due, and the stop right behind it
+  auto after = stop(m);
+  ASSERT_GT(m.probe->micro_steps, steps);
+  EXPECT_EQ(after.samples_used + after.samples_dropped, m.probe->micro_steps * 4);
+}
+
 TEST_F(TrainerCheckpoints, ATornNewestFallsBackToTheOneBefore) {
   auto& m = add_started(with_checkpoints());
   pass_until([&] { return all_at(4); });

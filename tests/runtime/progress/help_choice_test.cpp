@@ -105,6 +105,18 @@ TEST(HelpChoice, LeavesWhenThereIsNoClientAnyMore) {
   EXPECT_EQ(choose_help(lost, {}).what, help::none);
 }
 
+TEST(HelpChoice, StaysWithMembersThatHaveNotSaidYetThatTheirGroupForked) {
+  auto own = in_group("fork", {1, 2, 3});
+  own.line.parent = sha256("a");
+  own.line.forked_at = epoch_id{4};
+  std::vector<swarm_progress::peer> seen{client(1, "a", 10, 8), client(2, "a", 10, 8),
+                                         client(3, "a", 10, 8)};
+  EXPECT_EQ(choose_help(own, seen).what, help::stay);
+  for (auto& peer : seen)
+    peer.epoch = epoch_id{5}; // they went on with the old one
+  EXPECT_EQ(choose_help(own, seen).what, help::enter);
+}
+
 TEST(HelpChoice, LeavesForAHistoryThatOutweighsItsOwn) {
   std::vector<swarm_progress::peer> seen{client(1, "a", 10, 2), trainer(2, "b", 10, 3),
                                          trainer(3, "b", 10, 3), trainer(4, "b", 10, 3)};

@@ -1,0 +1,79 @@
+#include "runtime/averaging/entry_search.hpp"
+
+#include <gtest/gtest.h>
+
+#include "runtime/crypto/digest.hpp"
+#include "tests/runtime/averaging/plans.hpp"
+
+namespace waggle {
+namespace {
+
+struct EntrySearch : ::testing::Test {
+  peer_record peer(std::size_t i) const { return plan.members[i].peer; }
+  entry_search among(std::initializer_list<std::size_t> named) const {
+    std::vector<peer_record> through;
+    for (auto i : named)
+      through.push_back(peer(i));
+    return {through, sha256("branch"), peer(0).id};
+  }
+  static failure not_a_leader() { return {ec::not_a_leader, "it refused"}; }
+
+  round_plan plan = plan_for(40);
+};
+
+TEST_F(EntrySearch, AsksOneAfterAnotherAndSaysWhyTheLastOneRefused) {
+  auto search = among({1, 2});
+  ASSERT_TRUE(search.next());
+  EXPECT_TRUE(search.asks(peer(1).id));
+  search.refused({ec::group_full, "full"});
+  ASSERT_TRUE(search.next());
+  EXPECT_TRUE(search.asks(peer(2).id));
+  EXPECT_FALSE(search.asks(peer(1).id));
+  search.refused({ec::timeout, "silent"});
+  EXPECT_FALSE(search.next());
+  EXPECT_EQ(search.why().code, ec::timeout);
+}
+
+TEST_F(EntrySearch, WithoutAnybodyItSaysSo) {
+  auto search = among({});
+  EXPECT_FALSE(search.next());
+  EXPECT_EQ(search.why().code, ec::no_donor);
+}
+
+TEST_F(EntrySearch, TheLeaderThatAMemberNamesIsAskedFirst) {
+  auto search = among({1, 2});
+  ASSERT_TRUE(search.next());
+  search.refused(not_a_leader(), {peer(5), peer(6)});
+  ASSERT_TRUE(search.next());
+  EXPECT_TRUE(search.asks(peer(5).id));
+}
+
+TEST_F(EntrySearch, OnlyWhoIsNoLeaderSendsUsOn) {
+  auto search = among({1});
+  ASSERT_TRUE(search.next());
+  search.refused({ec::schema_mismatch, "another model"}, {peer(5)});
+  EXPECT_FALSE(search.next());
+}
+
+TEST_F(EntrySearch, NobodyIsAskedTwiceAndNeverWeOurselves) {
+  auto search = among({1, 2, 1, 0});
+  ASSERT_TRUE(search.next());
+  search.refused(not_a_leader(), {peer(0)});
+  ASSERT_TRUE(search.next());
+  EXPECT_TRUE(search.asks(peer(2).id));
+  search.refused(not_a_leader(), {peer(1)});
+  EXPECT_FALSE(search.next());
+}
+
+TEST_F(EntrySearch, NobodyIsSentOnForEver) {
+  auto search = among({1});
+  std::size_t asked = 0;
+  for (std::size_t i = 2; search.next(); ++i, ++asked) {
+    ASSERT_LT(i, plan.members.size());
+    search.refused(not_a_leader(), {peer(i)});
+  }
+  EXPECT_EQ(asked, 1 + entry_search::suggestions_max);
+}
+
+} // namespace
+} // namespace waggle
