@@ -64,6 +64,7 @@ void trainer::fetch_if_needed() {
 void trainer::stop_fetching() {
   if (!fetcher_)
     return;
+  ctx_.metrics->count_state_download("failed", seconds_of(now() - fetch_began_));
   send_exit(fetcher_, caf::exit_reason::user_shutdown);
   fetcher_ = nullptr;
   ++fetches_;

@@ -196,7 +196,8 @@ TEST_F(TrainerCheckpoints, APassUnderWayWhenItStopsIsCounted) { // INV-2
   auto steps = m.probe->micro_steps;
   sched.advance_time(
     defaults().step_interval); // the next pass is due, and the stop right behind it
-  auto after = stop(m);
+  tell(m.actor, stop_training{});
+  auto after = status_of(m);
   ASSERT_GT(m.probe->micro_steps, steps);
   EXPECT_EQ(after.samples_used + after.samples_dropped, m.probe->micro_steps * 4);
 }
