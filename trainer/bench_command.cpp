@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 
 #include <nlohmann/json.hpp>
 #include <unistd.h>
@@ -21,8 +22,9 @@ namespace {
 namespace fs = std::filesystem;
 using json = nlohmann::ordered_json;
 
-/// Pairs of runs: enough for quartiles.
-constexpr int iterations = 7;
+/// Pairs of runs. Many short ones: a machine's speed drifts by 10 % within a minute, and a pair
+/// only shares its speed when it is short.
+constexpr int iterations = 15;
 
 /// Marks of the first optimizer step (the warm-up) and of the last one. Written by the trainer's
 /// thread before `done` is set, read by others after.
@@ -159,8 +161,9 @@ void print(const json& report) {
     report["optimizer_steps"].get<unsigned long long>(), iterations);
   line("plain loop", report["plain"]);
   line("swarm of one peer", report);
-  std::printf("the peer makes %.3f of the plain loop's steps per second\n",
-              report["ratio"].get<double>());
+  std::printf("the peer makes %.3f (%.3f … %.3f) of the plain loop's steps per second\n",
+              report["ratio"].get<double>(), report["ratio_p25"].get<double>(),
+              report["ratio_p75"].get<double>());
 }
 
 int bench_train(run_options options) {
@@ -190,11 +193,14 @@ int bench_train(run_options options) {
   std::vector<bench_timing> swarm;
   std::vector<double> ratios;
   for (int i = 0; i < iterations; ++i) {
+    auto run = [&] {
+      return run_peer(**process, options, (*folder)->path() / ("run-" + std::to_string(i)), steps);
+    };
+    auto peer_first = i % 2 == 1 ? std::optional{run()} : std::nullopt;
     auto loop = run_plain_loop(config, options.target_batch_size, options.lr, steps);
     if (!loop)
       return bad_usage(loop.error().detail);
-    auto peer =
-      run_peer(**process, options, (*folder)->path() / ("run-" + std::to_string(i)), steps);
+    auto peer = peer_first ? std::move(*peer_first) : run();
     if (!peer) {
       std::fprintf(stderr, "waggle: %s\n", peer.error().detail.c_str());
       return exit_failed;
@@ -208,8 +214,10 @@ int bench_train(run_options options) {
   json report{{"name", "train"}};
   report.update(train_summary(swarm, micro_steps));
   report["plain"] = train_summary(plain, micro_steps);
-  report["ratio"] =
-    report["plain"]["median_seconds"].get<double>() / report["median_seconds"].get<double>();
+  // Of pairs, not of medians: what drifts between pairs cancels.
+  report["ratio"] = quantile(ratios, 0.5);
+  report["ratio_p25"] = quantile(ratios, 0.25);
+  report["ratio_p75"] = quantile(ratios, 0.75);
   report["ratios"] = ratios;
   report["steps"] = micro_steps;
   report["optimizer_steps"] = steps;
