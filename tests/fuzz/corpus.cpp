@@ -7,6 +7,7 @@
 #include "runtime/codec/codec.hpp"
 #include "runtime/net/handshake.hpp"
 #include "runtime/progress/progress_ledger.hpp"
+#include "runtime/training/state_table.hpp"
 #include "runtime/training/training_state.hpp"
 #include "runtime/wire/fields.hpp"
 #include "tests/runtime/net/stream_oracle.hpp"
@@ -56,6 +57,22 @@ void write_framing(const std::filesystem::path& folder, const std::string& hello
   write(folder, "script_handshake", scripted({7, 8, 9, 2, 90, 0, 0, 2, 9, 0, 0, 0, 4, 9, 0}));
   write(folder, "script_large_header", scripted({5, 15, 255, 8, 250, 9, 0, 8, 255, 0, 0}));
   write(folder, "script_shifted", scripted({5, 6, 20, 6, 4, 44, 1, 23, 0, 200, 0, 0, 4, 0, 0}));
+}
+
+/// A whole image with the tensors that fuzz_state.cpp expects, and one with others.
+void write_states(const std::filesystem::path& folder) {
+  using kind = state_tensor::kind;
+  auto image_of = [](const state_table& table) {
+    auto image = table.header({}, 7);
+    image.resize(table.image_bytes());
+    return image;
+  };
+  write(folder, "own",
+        image_of(state_table{{{"embedding.weight", {4, 3}, kind::parameter},
+                              {"scale", {}, kind::parameter},
+                              {"exp_avg/scale", {}, kind::statistic},
+                              {"exp_avg_sq/scale", {}, kind::square}}}));
+  write(folder, "other", image_of(state_table{{{"w", {2, 2, 2}, kind::parameter}}}));
 }
 
 } // namespace
@@ -118,4 +135,5 @@ int main(int argc, char** argv) {
   write(root / "progress", "report", encode_progress(report));
   auto state = encode_state({epoch_id{3}, {}, {}, {}, as_byte_span("weights")});
   write(root / "progress", "state", as_string_view(state.view()));
+  write_states(root / "state");
 }

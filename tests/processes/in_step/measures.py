@@ -1,4 +1,5 @@
 """Numbers beside a baseline: batch-bound, uneven, memory."""
+import contextlib
 import os
 import pathlib
 import signal
@@ -85,8 +86,8 @@ def uneven(settings, report):
                     pin(peer, cores[0])
                 time.sleep(3)
                 own = speed_of(fast, settings.duration)
-                # Alone on its core, a peer's pass takes as long as its samples.
-                micro = max(8, int(seconds * one_core_speed(fast)))
+                # A pass may have half a target; what it is still too short by, others on its core make up for.
+                micro = max(8, min(settings.target // 2, int(2.5 * seconds * one_core_speed(fast))))
                 slow = run.add(via=fast[0], micro_batch=micro).start()
                 pin(slow, cores[1])
                 name = f"one with passes of {seconds:g} s"
@@ -96,16 +97,37 @@ def uneven(settings, report):
                 except processes.Failed as why:
                     report.require(False, f"{name}: {why}; {slow.where()}; {fast[0].where()}")
                     continue
-                time.sleep(3 * seconds)
-                used, steps, began = slow.status["samples"]["used"], slow.status["steps"], time.monotonic()
-                beside = speed_of(fast, max(settings.duration, 4 * seconds))
-                took = time.monotonic() - began
+                time.sleep(3)
+                with busy(cores[1], round(seconds / seconds_a_pass(slow, 3)) - 1):
+                    time.sleep(3 * seconds)
+                    used, steps, began = slow.status["samples"]["used"], slow.status["steps"], time.monotonic()
+                    beside = speed_of(fast, max(settings.duration, 6 * seconds))
+                    took = time.monotonic() - began
                 passes = slow.status["steps"] - steps
                 report.fact(name, fast_alone=own, fast_beside=beside, ratio=beside / own, micro_batch=micro,
                             seconds_a_pass=took / max(1, passes), slow_used=slow.status["samples"]["used"] - used,
                             slow_dropped=slow.status["samples"]["dropped"], slow_phase=slow.status["phase"])
                 report.require(beside >= 0.95 * own, f"{name}: the fast ones make {beside / own:.0%} of their own speed")
                 report.require(slow.status["samples"]["used"] > used, f"{name}: no sample of the slow one is used")
+
+
+def seconds_a_pass(peer, seconds):
+    before, began = peer.status["steps"], time.monotonic()
+    time.sleep(seconds)
+    return (time.monotonic() - began) / max(1, peer.status["steps"] - before)
+
+
+@contextlib.contextmanager
+def busy(core, others):
+    """So many others compute on that core. Each in a session of its own, as the scheduler shares a core by sessions."""
+    loops = [subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "taskset", "-c", str(core), "sh", "-c", "while :; do :; done"],
+                              start_new_session=True) for _ in range(others)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
 
 
 def one_core_speed(fast):

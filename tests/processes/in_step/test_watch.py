@@ -121,6 +121,25 @@ class Histories(unittest.TestCase):
         self.assertEqual(histories_at_most([STEADY, late], 1), 2)
         self.assertEqual(histories_at_most([STEADY, late], 8), 1)
 
+    def test_one_history_is_also_the_same_branch_where_no_epoch_shows_all(self):
+        def branched(until, parity):
+            made = History()
+            for sample in STEADY.samples:
+                seen = sample.parameters if sample.epoch % 2 == parity else ""
+                made.add(sample._replace(parameters=seen, branch="run" if sample.at >= until else f"own{parity}"))
+            return made
+        self.assertAlmostEqual(one_history([branched(0, 0), branched(7, 1)], 1), 7, delta=0.2)
+        self.assertIsNone(one_history([branched(30, 0), branched(30, 1)], 1))
+
+    def test_a_state_that_is_not_trained_on_is_no_history(self):
+        stale = History()
+        for sample in STEADY.samples:
+            old = sample.at < 3
+            stale.add(sample._replace(phase="joining" if old else "training", epoch=100 if old else sample.epoch,
+                                      parameters="old" if old else sample.parameters))
+        self.assertAlmostEqual(one_history([STEADY, stale], 0), 3, delta=0.2)
+        self.assertEqual(histories_at_most([STEADY, stale], 0), 1)
+
     def test_an_agreement_before_a_split_is_none(self):
         split = History()
         for sample in STEADY.samples:

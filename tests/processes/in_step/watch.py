@@ -30,6 +30,7 @@ class Sample(NamedTuple):
     epoch: Optional[int]
     rounds: int
     parameters: str = ""
+    branch: str = ""  # of the run's history
 
 
 class History:
@@ -177,13 +178,18 @@ def digests_of(history, since, until=float("inf")):
     """{epoch: {digest: first seen}}"""
     found = {}
     for sample in history.between(since, until):
-        if sample.epoch is not None and sample.parameters:
+        # A state that is loaded, and not trained on, is none of the run's.
+        if sample.epoch is not None and sample.parameters and sample.phase in WORKING:
             found.setdefault(sample.epoch, {}).setdefault(sample.parameters, sample.at)
     return found
 
 
 def agreements(histories, since, until=float("inf")):
-    """When all had been seen with the same parameters at the same epoch: all such times, in order."""
+    """When all had been seen with the same parameters at the same epoch, or trained on the same branch: in order.
+
+    With many peers and short epochs hardly a sample shows all of them at one epoch; of one branch they hold the same
+    parameters at the same epoch, which `disagreements` looks after.
+    """
     seen = [digests_of(history, since, until) for history in histories]
     moments = []
     for epoch, digests in seen[0].items():
@@ -191,6 +197,11 @@ def agreements(histories, since, until=float("inf")):
             times = [one.get(epoch, {}).get(digest) for one in seen]
             if None not in times:
                 moments.append(max(times))
+    for sample in histories[0].between(since, until):
+        latest = [history.before(sample.at) for history in histories]
+        if sample.branch and all(one is not None and one.at >= max(since, sample.at - GRACE) and one.phase in WORKING
+                                 and one.branch == sample.branch for one in latest):
+            moments.append(sample.at)
     return sorted(moments)
 
 
@@ -266,7 +277,8 @@ class Observer(threading.Thread):
                 status = ask(peer.host, peer.port)
                 rounds = status["rounds"]
                 sample = Sample(time.monotonic(), status["phase"], status["epoch"],
-                                rounds["complete"] + rounds["shrunk"], status.get("parameters") or "")
+                                rounds["complete"] + rounds["shrunk"], status.get("parameters") or "",
+                                status.get("history") or "")
             except (OSError, ValueError, KeyError, TypeError):
                 continue
             self.history.add(sample, status)
