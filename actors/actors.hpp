@@ -84,7 +84,7 @@ using allreduce_part_actor = caf::typed_actor<caf::reacts_to<reduce_part>>;
 /// Hears how a round ended.
 using round_listener_actor = caf::typed_actor<
   caf::reacts_to<round_finished>,
-  caf::reacts_to<group_word>>;
+  caf::reacts_to<group_message>>;
 
 /// One group, one round: owns the round_engine, watches its time, reports once. The engine hears of
 /// parts from the thread that read them; what comes here takes the longer way.

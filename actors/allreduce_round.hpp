@@ -20,7 +20,7 @@ struct check_round {};
 struct round_over {};
 
 /// Whom a round needs.
-struct round_neighbours {
+struct round_handles {
   switchboard_actor switchboard;
   round_listener_actor listener;
   std::vector<allreduce_part_actor> parts; // may be empty: sums are done where they fall due
@@ -45,8 +45,8 @@ using allreduce_round_impl =
 /// report, once.
 allreduce_round_impl::behavior_type
 allreduce_round(allreduce_round_impl::stateful_pointer<allreduce_round_state> self,
-                node_context ctx, round_config config, round_order order,
-                round_neighbours neighbours);
+                node_context ctx, round_config config, round_request order,
+                round_handles neighbours);
 
 } // namespace waggle
 

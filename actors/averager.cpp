@@ -1,4 +1,4 @@
-// average_vector ─► standing group? ─ yes ──► trigger? ─► allreduce_round ─► round_finished ─► report
+// average_vector ─► persistent group? ─ yes ──► trigger? ─► allreduce_round ─► round_finished ─► report
 //                        └ no ─► matchmaker ─► group_formed ┘       │
 //                    ▲                                              └ failed, and time is left ─┐
 //                    └──────────────────────────────────────────────────────────────────────────┘
@@ -10,7 +10,7 @@
 
 #include "actors/allreduce_part.hpp"
 #include "actors/guard.hpp"
-#include "runtime/averaging/line_meter.hpp"
+#include "runtime/averaging/bandwidth_estimator.hpp"
 
 namespace waggle {
 
@@ -74,14 +74,14 @@ struct steward {
 
   caf::result<round_report> begin(average_vector& msg) const {
     auto& st = state();
-    if (auto wrong = check_order(msg, config.auxiliary); wrong.code != ec::none)
+    if (auto wrong = check_request(msg, config.auxiliary); wrong.code != ec::none)
       return to_caf(wrong);
     if (st.current)
       return to_caf(ec::overloaded, "one vector at a time");
-    // A standing group begins at once: looking at every value first would cost a small round a
+    // A persistent group begins at once: looking at every value first would cost a small round a
     // tenth of its time, and its reducers look anyway (not at what weighs nothing). Nobody new is
     // bothered with what cannot be averaged.
-    bool known_finite = !msg.values || !(msg.standing && msg.weight > 0 && st.group.last());
+    bool known_finite = !msg.values || !(msg.reuse_group && msg.weight > 0 && st.group.last());
     if (known_finite && msg.values && !all_finite(*msg.values))
       return to_caf(not_finite());
     auto elements = msg.values ? msg.values->size() : msg.elements;
@@ -110,7 +110,7 @@ struct steward {
     auto& st = state();
     auto& step = *st.current;
     step.begin_attempt(now());
-    auto plan = standing_plan();
+    auto plan = persistent_plan();
     if (!plan)
       return search();
     if (step.what.expected_peers != 0)
@@ -119,7 +119,7 @@ struct steward {
     // one.
     self->request(matchmaker, 1s, get_seekers{step.codecs})
       .then(while_searching<seekers>([](const steward& s, const seekers& found) {
-              auto plan = s.standing_plan(); // it may have fallen apart meanwhile
+              auto plan = s.persistent_plan(); // it may have fallen apart meanwhile
               auto belongs = [&](const peer_id& peer) { return is_member(peer, *plan); };
               if (plan && std::all_of(found.peers.begin(), found.peers.end(), belongs))
                 s.keep_group(*plan);
@@ -129,9 +129,9 @@ struct steward {
             while_searching<caf::error>([](const steward& s, const caf::error&) { s.search(); }));
   }
 
-  std::optional<round_plan> standing_plan() const {
+  std::optional<round_plan> persistent_plan() const {
     const auto& step = *state().current;
-    return step.what.standing
+    return step.what.reuse_group
              ? state().group.next(step.what.epoch, step.codecs, step.what.expected_peers)
              : std::nullopt;
   }
@@ -151,7 +151,7 @@ struct steward {
   void keep_group(const round_plan& plan) const {
     auto& st = state();
     st.current->follows = st.group.last()->id;
-    // Whoever began it has not heard yet, or will not finish it: see standing_group.
+    // Whoever began it has not heard yet, or will not finish it: see persistent_group.
     if (auto replaced = st.group.replaced(plan.epoch))
       will_not_begin(*replaced);
     on_group(plan);
@@ -160,7 +160,7 @@ struct steward {
   void search() const {
     auto& st = state();
     auto& step = *st.current;
-    leave_standing_group();
+    leave_persistent_group();
     if (!step.is_finite())
       return deliver_failure(not_finite());
     tell_bandwidth();
@@ -173,7 +173,7 @@ struct steward {
     self->request(matchmaker, left + 2s, question)
       .then(while_searching<group_formed>([](const steward& s, const group_formed& formed) {
               s.on_search_over();
-              s.state().current->scattered = formed.scattered;
+              s.state().current->regrouped = formed.regrouped;
               s.state().group.agree_on(formed.terms);
               s.on_group(formed.plan);
             }),
@@ -208,13 +208,13 @@ struct steward {
     auto settings = config.round;
     settings.deadline = std::min(settings.deadline, std::max(time_left(), milliseconds{1}));
     step.begin_sending(config.error_feedback ? &st.feedback : nullptr, *ctx.vectors);
-    round_order order{plan, static_cast<std::size_t>(mine - plan.members.begin()), step.sent,
-                      step.what.weight};
+    round_request order{plan, static_cast<std::size_t>(mine - plan.members.begin()), step.sent,
+                        step.what.weight};
     ctx.log->debug("round {} begins with {} members", short_name(plan.id), plan.members.size());
-    round_neighbours neighbours{switchboard, caf::actor_cast<round_listener_actor>(self), st.parts};
+    round_handles neighbours{switchboard, caf::actor_cast<round_listener_actor>(self), st.parts};
     step.round = self->spawn<caf::monitored>(allreduce_round, ctx, settings, std::move(order),
                                              std::move(neighbours));
-    if (step.what.standing && !step.scattered && tell_bandwidth())
+    if (step.what.reuse_group && !step.regrouped && tell_bandwidth())
       report_line(plan);
     if (!std::exchange(st.ticking, true))
       self->delayed_send(self, round_check_interval(config.round), check_rounds{});
@@ -227,8 +227,8 @@ struct steward {
     auto& step = *st.current;
     bool failed = msg.report.outcome == round_outcome::failed;
     if (failed && step.replaced && !step.cancelled && time_left() > 0ms)
-      return attempt(); // the standing group goes on, as its leader said
-    if (msg.all_took_part && !step.scattered)
+      return attempt(); // the persistent group goes on, as its leader said
+    if (msg.all_took_part && !step.regrouped)
       st.group.establish(*step.plan);
     else
       st.group.dissolve();
@@ -236,7 +236,7 @@ struct steward {
     // Whoever leaves us out because of our values cannot tell us so; we can see it.
     if (failed && !step.is_finite())
       return deliver_failure(not_finite());
-    // A standing group that did not come together cost next to nothing: that is no failure yet.
+    // A persistent group that did not come together cost next to nothing: that is no failure yet.
     if (failed && (step.follows.is_zero() || msg.report.why.code != ec::not_looking))
       ++step.failures;
     if (failed && !step.cancelled && step.what.allow_retries && may_retry(msg.report.why.code)
@@ -302,7 +302,7 @@ struct steward {
     wanted.weight = msg.weight.value_or(wanted.weight);
     wanted.elements = step.elements;
     wanted.require_trigger = false;
-    auto wrong = check_order(wanted, config.auxiliary);
+    auto wrong = check_request(wanted, config.auxiliary);
     if (wrong.code == ec::none && wanted.values && !all_finite(*wanted.values))
       wrong = not_finite();
     if (wrong.code != ec::none) {
@@ -357,9 +357,10 @@ struct steward {
                        tell_peer{member.peer, wire::round_suspect{plan.id, 0, i, why}, {}});
   }
 
-  // -- the standing group ------------------------------------------------------------------------
+  // -- the persistent group
+  // ------------------------------------------------------------------------
 
-  void leave_standing_group() const {
+  void leave_persistent_group() const {
     auto& group = state().group;
     if (!group.last())
       return;
@@ -368,16 +369,16 @@ struct steward {
     tell_members(plan, ec::not_looking);
   }
 
-  void on_word(const group_word& msg) const {
-    if (const auto* line = std::get_if<wire::line_report>(&msg.what))
-      on_line(msg.who, *line);
-    else if (const auto* anew = std::get_if<wire::new_division>(&msg.what))
-      on_new_division(msg.who, *anew);
+  void on_word(const group_message& msg) const {
+    if (const auto* line = std::get_if<wire::bandwidth_report>(&msg.what))
+      on_bandwidth(msg.who, *line);
+    else if (const auto* anew = std::get_if<wire::new_partition>(&msg.what))
+      on_new_partition(msg.who, *anew);
     else if (const auto* left = std::get_if<wire::round_suspect>(&msg.what))
       on_departed(msg.who, left->round);
   }
 
-  /// A member of our standing group, or of the round that follows it, wants another group.
+  /// A member of our persistent group, or of the round that follows it, wants another group.
   void on_departed(const peer_record& who, const round_id& round) const {
     auto& st = state();
     if (st.group.last() && st.group.last()->id == round && st.group.contains(who.id))
@@ -406,32 +407,32 @@ struct steward {
 
   void report_line(const round_plan& plan) const {
     const auto& leader = plan.members.front().peer;
-    wire::line_report word{plan.id, state().told_bandwidth};
+    wire::bandwidth_report word{plan.id, state().told_bandwidth};
     if (leader.id == ctx.record.id)
-      on_line(leader, word);
+      on_bandwidth(leader, word);
     else
       self->send(switchboard, tell_peer{leader, word, {}});
   }
 
-  /// We lead the group of `word.round`: is its work to be divided anew from the next round on?
-  void on_line(const peer_record& who, const wire::line_report& word) const {
+  /// We lead the group of `word.round`: is its work to be repartitioned from the next round on?
+  void on_bandwidth(const peer_record& who, const wire::bandwidth_report& word) const {
     auto& st = state();
     const auto* plan = latest_plan();
     bool known = plan != nullptr
                  && (plan->id == word.round || (st.current && st.current->follows == word.round));
     if (!known || plan->members.front().peer.id != ctx.record.id)
       return;
-    auto better = st.group.on_line(*plan, position_of(who.id, *plan), word.bandwidth);
+    auto better = st.group.on_bandwidth(*plan, position_of(who.id, *plan), word.bandwidth);
     if (!better)
       return;
-    ctx.log->debug("rounds after {} are divided anew", short_name(plan->id));
+    ctx.log->debug("rounds after {} are repartitioned", short_name(plan->id));
     for (const auto& other : plan->members)
       if (other.peer.id != ctx.record.id)
-        self->send(switchboard, tell_peer{other.peer, wire::new_division{plan->id, *better}, {}});
+        self->send(switchboard, tell_peer{other.peer, wire::new_partition{plan->id, *better}, {}});
   }
 
   /// The leader of our group divides the rounds after this one anew.
-  void on_new_division(const peer_record& who, const wire::new_division& word) const {
+  void on_new_partition(const peer_record& who, const wire::new_partition& word) const {
     auto& st = state();
     auto& step = st.current;
     bool late = step && step->plan && step->follows == word.round;
@@ -440,7 +441,7 @@ struct steward {
         || plan->members.front().peer.id != who.id)
       return;
     auto valid =
-      st.group.on_division(word.round, *plan, word.how, position_of(ctx.record.id, *plan));
+      st.group.on_partition(word.round, *plan, word.how, position_of(ctx.record.id, *plan));
     if (!valid) {
       ctx.log->warn("peer {} divides rounds in a way that we refuse: {}", short_name(who.id),
                     to_string(valid.error()));
@@ -450,7 +451,7 @@ struct steward {
       return;
     if (step->round) {
       step->replaced = true;
-      self->send(step->round, cancel_round{{ec::not_looking, "the work is divided anew"}});
+      self->send(step->round, cancel_round{{ec::not_looking, "the work is repartitioned"}});
     } else {
       will_not_begin(step->plan->id);
       attempt();
@@ -523,7 +524,7 @@ averager_impl::behavior_type averager(self_pointer self, node_context ctx, avera
         self->send(st.current->round, msg);
     },
     [with](const round_finished& msg) { with([&](const steward& s) { s.on_finished(msg); }); },
-    [with](const group_word& msg) { with([&](const steward& s) { s.on_word(msg); }); },
+    [with](const group_message& msg) { with([&](const steward& s) { s.on_word(msg); }); },
     [self, ctx](forget_old again) {
       for (auto unwanted = ctx.rounds->forget_old(self->clock().now()); unwanted > 0; --unwanted)
         ctx.metrics->count_refused_input(ec::unknown_round);

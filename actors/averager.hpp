@@ -12,7 +12,7 @@
 #include "actors/allreduce_round.hpp"
 #include "actors/averaging_step.hpp"
 #include "actors/node_context.hpp"
-#include "runtime/averaging/standing_group.hpp"
+#include "runtime/averaging/persistent_group.hpp"
 #include "runtime/codec/codec_choice.hpp"
 #include "runtime/codec/error_feedback.hpp"
 
@@ -63,7 +63,7 @@ struct averager_state {
 
   std::optional<averaging_step> current;
   std::uint64_t steps = 0; // generation of `current`
-  standing_group group;
+  persistent_group group;
   std::optional<double>
     told_bandwidth; // what matchmaking, and the group's leader, know of our line
   error_feedback feedback;
@@ -72,11 +72,11 @@ struct averager_state {
 };
 
 using averager_impl =
-  averager_actor::extend<caf::reacts_to<round_finished>, caf::reacts_to<group_word>,
+  averager_actor::extend<caf::reacts_to<round_finished>, caf::reacts_to<group_message>,
                          caf::reacts_to<forget_old>, caf::reacts_to<check_rounds>,
                          caf::reacts_to<step_expired>>;
 
-/// Averages one vector at a time: finds a group (or keeps the standing one), waits for the trigger
+/// Averages one vector at a time: finds a group (or keeps the last one), waits for the trigger
 /// if there is one, runs an allreduce_round, tries again while there is time.
 ///
 /// | stage             | who leaves it, and how |
@@ -86,11 +86,11 @@ using averager_impl =
 /// | running_allreduce | round_finished → finished, or looking again                           |
 /// | finished          | the next average_vector                                               |
 ///
-/// A member of a standing group that needs another group (somebody new is there) says so to the
+/// A member of a persistent group that needs another group (somebody new is there) says so to the
 /// others under the id of their last round, so that nobody waits for it in vain.
 ///
 /// While a round runs, a member whose line turned out to carry something else tells the group's
-/// leader. If another division of the work is worth it, the leader tells all, and the next round
+/// leader. If another partition of the work is worth it, the leader tells all, and the next round
 /// begins with it: no data waits for that, and nobody looks for a group.
 averager_impl::behavior_type averager(averager_impl::stateful_pointer<averager_state> self,
                                       node_context ctx, averaging_config config,

@@ -28,11 +28,11 @@ struct retry_bootstrap {
   std::uint64_t number = 0; // only the one set last counts
 };
 /// To itself: periodic upkeep.
-struct tend_table {};
+struct table_tick {};
 
 using dht_router_impl =
   dht_router_actor::extend<caf::reacts_to<subscribe_dht_status>, caf::reacts_to<search_expired>,
-                           caf::reacts_to<retry_bootstrap>, caf::reacts_to<tend_table>>;
+                           caf::reacts_to<retry_bootstrap>, caf::reacts_to<table_tick>>;
 
 // -- joining -------------------------------------------------------------------------------------
 
@@ -89,4 +89,4 @@ private:
 WAGGLE_LOCAL(subscribe_dht_status)
 WAGGLE_LOCAL(search_expired)
 WAGGLE_LOCAL(retry_bootstrap)
-WAGGLE_LOCAL(tend_table)
+WAGGLE_LOCAL(table_tick)

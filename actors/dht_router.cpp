@@ -18,7 +18,7 @@ using self_pointer = dht_router_impl::stateful_pointer<dht_router_state>;
 using search = dht_router_state::search;
 using purpose = dht_router_state::search::purpose;
 
-constexpr std::uint64_t unheard_bytes_max = 1_MiB;
+constexpr std::uint64_t unread_bytes_max = 1_MiB;
 
 /// Everything a handler needs, so that the functions below read as what they do.
 struct router {
@@ -32,12 +32,12 @@ struct router {
 
   // -- routing table ----------------------------------------------------------------------------
 
-  void heard_from(const peer_record& peer) const {
+  void seen(const peer_record& peer) const {
     if (peer.client_mode || peer.addresses.empty() || peer.id == ctx.record.id)
       return;
-    if (auto oldest = state().table->heard_from(peer, now()))
+    if (auto oldest = state().table->seen(peer, now()))
       ping(*oldest);
-    store_unheard();
+    store_unread();
   }
 
   void ping(const peer_record& peer) const {
@@ -48,7 +48,7 @@ struct router {
       .then(
         [self = self, peer, sent, ctx = ctx, config = config,
          board = switchboard](const peer_answer& answer) {
-          router{self, ctx, config, board}.heard_from(peer);
+          router{self, ctx, config, board}.seen(peer);
           ctx.metrics->count_dht_request("ping", "out", ec::none);
           if (const auto* pong = std::get_if<wire::dht_pong>(&answer.what)) {
             auto received = ctx.wall->now();
@@ -112,7 +112,7 @@ struct router {
       return on_find_failed(id, peer, {ec::protocol_violation, {}});
     ctx.metrics->count_dht_request("find", "out", ec::none);
     ctx.metrics->observe_dht_request("find", seconds_of(now() - began));
-    heard_from(peer);
+    seen(peer);
     auto found = state().searches.find(id);
     if (found == state().searches.end() || found->second.ended)
       return;
@@ -250,11 +250,11 @@ struct router {
   }
 
   /// What was stored while nobody was known is stored again, now that there is somebody to keep it.
-  void store_unheard() const {
+  void store_unread() const {
     auto& st = state();
     if (st.unheard->size() == 0 || st.table->size() == 0 || overloaded())
       return;
-    auto waiting = *std::exchange(st.unheard, record_store{unheard_bytes_max});
+    auto waiting = *std::exchange(st.unheard, record_store{unread_bytes_max});
     for (const auto& key : waiting.keys())
       for (auto& entry : waiting.get(key, ctx.wall->now())) {
         auto id = begin(purpose::store, key, 10s);
@@ -276,7 +276,7 @@ struct router {
 
   void on_connected(const peer_record& peer) const {
     bool joins = state().joining->on_connected(peer);
-    heard_from(peer);
+    seen(peer);
     ping(peer);
     if (joins)
       look_up_self();
@@ -320,7 +320,7 @@ struct router {
   // -- what other peers ask ----------------------------------------------------------------------
 
   caf::result<outbound_answer> answer(const inbound_call& msg) const {
-    heard_from(msg.from);
+    seen(msg.from);
     if (std::holds_alternative<wire::dht_ping>(msg.what)) {
       ctx.metrics->count_dht_request("ping", "in", ec::none);
       return outbound_answer{wire::dht_pong{ctx.wall->now()}, {}};
@@ -369,8 +369,8 @@ dht_router_impl::behavior_type dht_router(self_pointer self, node_context ctx, d
   st.joining.emplace(self, ctx, config.joining, switchboard, [self, ctx, config, switchboard] {
     router{self, ctx, config, switchboard}.look_up_self();
   });
-  st.unheard.emplace(unheard_bytes_max);
-  self->delayed_send(self, config.upkeep_interval, tend_table{});
+  st.unheard.emplace(unread_bytes_max);
+  self->delayed_send(self, config.upkeep_interval, table_tick{});
   self->set_down_handler(
     [self](const caf::down_msg& down) { self->state.joining->on_down(down.source); });
   // Each handler makes its router from values that it owns.
@@ -447,7 +447,7 @@ dht_router_impl::behavior_type dht_router(self_pointer self, node_context ctx, d
       with([&](const router& r) { on_search_expired(r, msg.search); });
     },
     [self](const retry_bootstrap& msg) { self->state.joining->on_retry(msg); },
-    [with, self, config](tend_table again) {
+    [with, self, config](table_tick again) {
       with([](const router& r) { r.on_tick(); });
       self->delayed_send(self, config.upkeep_interval, again);
     },

@@ -37,7 +37,7 @@ using group_averager_wiring = caf::typed_actor<caf::reacts_to<listen_group>>;
 
 using group_averager_base =
   group_averager_actor::extend<caf::reacts_to<listen_group>, caf::reacts_to<round_finished>,
-                               caf::reacts_to<group_word>, caf::reacts_to<forget_old>,
+                               caf::reacts_to<group_message>, caf::reacts_to<forget_old>,
                                caf::reacts_to<check_rounds>, caf::reacts_to<entry_expired>,
                                caf::reacts_to<ask_again>>::base;
 
@@ -107,7 +107,7 @@ private:
   void announce(const std::vector<round_member>& before, const round_id& replaced,
                 const round_plan& plan);
   void report_bandwidth(const round_plan& plan);
-  void on_group_word(const group_word& msg);
+  void on_group_message(const group_message& msg);
   void on_connected(const peer_record& peer);
   void on_disconnected(const peer_disconnected& msg);
   void decline(const round_plan& plan);

@@ -55,7 +55,7 @@ struct broker {
 
   void start(matchmaker_state::waiting order) const {
     auto& st = state();
-    st.left_over.clear();
+    st.unmatched.clear();
     group_search::options opts;
     opts.min_group_size = min_size();
     opts.target_group_size = target_size();
@@ -160,7 +160,7 @@ struct broker {
       // What a peer says only to those that want the same as it does.
       if (code == ec::none || code == ec::not_a_leader || code == ec::group_full
           || code == ec::bad_expiration || code == ec::duplicate_peer)
-        self->state.current->met(to.id);
+        self->state.current->add_known(to.id);
       std::optional<peer_record> hint;
       if (!suggested.empty())
         hint = suggested.front();
@@ -214,7 +214,7 @@ struct broker {
     plan.min_contributors = config.min_contributors;
     auto terms = terms_of(*st.current);
     terms.lines = std::move(bandwidths);
-    auto divided = divide(plan, terms.lines, config.parts, config.min_vector_size);
+    auto divided = make_partition(plan, terms.lines, config.parts, config.min_vector_size);
     if (divided) {
       plan.shares = std::move(divided->shares);
       plan.part_elements = divided->part_elements;
@@ -233,30 +233,30 @@ struct broker {
     form(plan, std::move(terms));
   }
 
-  division_terms terms_of(const matchmaker_state::running& run) const {
+  partition_terms terms_of(const matchmaker_state::running& run) const {
     bool reduces = config.mode != member_mode::client && run.bandwidth.value_or(1) > 0;
     return {config.parts, config.min_vector_size, reduces, {}};
   }
 
   void operator()(const group_search::failed& a) const { end(a.why); }
 
-  void form(const round_plan& plan, division_terms terms) const {
+  void form(const round_plan& plan, partition_terms terms) const {
     auto& st = state();
     auto run = std::move(*st.current);
     st.current.reset();
-    st.left_over = std::move(run.alike);
+    st.unmatched = std::move(run.compatible);
     for (const auto& member : plan.members)
-      st.left_over.erase(member.peer.id);
+      st.unmatched.erase(member.peer.id);
     // Before the caller hears of the group, whatever becomes of its round: the next search must not
     // begin in the old bucket.
-    bool scattered = !run.key.bits().empty();
+    bool regrouped = !run.key.bits().empty();
     if (run.key == *st.key)
       st.key->move_on(plan.id, position_in(plan), plan.members.size(), target_size());
     auto size = static_cast<double>(plan.members.size());
     ctx.metrics->count_matchmaking(ec::none, seconds_of(self->clock().now() - run.began), size);
     ctx.log->debug("matchmaking formed a group of {} for round {} under {}", plan.members.size(),
                    short_name(plan.id), run.key.text());
-    run.promise.deliver(group_formed{plan, scattered, std::move(terms)});
+    run.promise.deliver(group_formed{plan, regrouped, std::move(terms)});
   }
 
   void end(const failure& why) const {
@@ -341,7 +341,7 @@ struct broker {
     } else if (join->epoch != current->what.epoch) {
       reply.code = ec::epoch_mismatch;
     } else {
-      current->met(msg.from.id);
+      current->add_known(msg.from.id);
       group_search::seeker asker{msg.from,        join->mode == member_mode::client,
                                  join->bandwidth, static_cast<std::uint32_t>(join->mode),
                                  join->gather,    join->bandwidth_declared};
@@ -368,7 +368,7 @@ struct broker {
     const auto& st = state();
     auto found = st.seekers.wanting(group_schema(config, codecs), st.key->text(), now().steady);
     std::set<peer_id> all{found.begin(), found.end()};
-    all.insert(st.left_over.begin(), st.left_over.end());
+    all.insert(st.unmatched.begin(), st.unmatched.end());
     return {{all.begin(), all.end()}};
   }
 

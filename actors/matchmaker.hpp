@@ -40,18 +40,18 @@ struct matchmaker_state {
     steady_time began;
     caf::typed_response_promise<group_formed> promise;
     bool looking_up = false;
-    std::set<peer_id> seen;  // others that look for a group in this bucket
-    std::set<peer_id> alike; // of those: proved to want the same, and reachable
+    std::set<peer_id> seen;       // others that look for a group in this bucket
+    std::set<peer_id> compatible; // of those: proved to want the same, and reachable
 
     /// Strangers cannot make us remember any number of them.
     void saw(const peer_id& other) {
       if (seen.size() < seen_max)
         seen.insert(other);
     }
-    void met(const peer_id& other) {
+    void add_known(const peer_id& other) {
       saw(other);
-      if (alike.size() < seen_max)
-        alike.insert(other);
+      if (compatible.size() < seen_max)
+        compatible.insert(other);
     }
   };
   /// A search that waits for what others say of their buckets.
@@ -73,7 +73,7 @@ struct matchmaker_state {
   recent_seekers seekers; // found us not looking
   /// Who looked for a group where and when we found ours, and is not in it: the swarm has more
   /// peers than a group. Until the next search.
-  std::set<peer_id> left_over;
+  std::set<peer_id> unmatched;
   std::optional<group_declaration> declaration;
   std::optional<bucket_watch> loads; // none: the number of bits stays
   std::optional<random_source> random;

@@ -195,8 +195,8 @@ struct find_group {
 struct group_formed {
   round_plan plan; // complete and verified; we are one of its members
   /// The members have gone on to different buckets: they are not to meet again at once.
-  bool scattered = false;
-  division_terms terms; // with the members' bandwidths, if we lead the group
+  bool regrouped = false;
+  partition_terms terms; // with the members' bandwidths, if we lead the group
 };
 /// Command: stop the current search. It fails with ec::cancelled.
 struct cancel_search {};
@@ -227,9 +227,9 @@ struct set_bandwidth {
 
 // -- averaging -----------------------------------------------------------------------------------
 
-/// Query: one round: find a group (or keep the standing one) and average. Answered with
+/// Query: one round: find a group (or keep the last one) and average. Answered with
 /// round_report, also when the round failed; a caller error (bad weight, contradicting times,
-/// values that are not finite, unless a standing group finds out) fails with its code and starts
+/// values that are not finite, unless a persistent group finds out) fails with its code and starts
 /// nothing.
 struct average_vector {
   /// Must not change any more. Null if they come with the trigger, and for an auxiliary.
@@ -238,7 +238,8 @@ struct average_vector {
   epoch_id epoch;
   milliseconds deadline{60'000};    // matchmaking, retries and all-reduce together
   std::uint32_t expected_peers = 0; // see find_group
-  bool standing = false; // start at once with the members of the last complete round, if all agree
+  bool reuse_group =
+    false; // start at once with the members of the last complete round, if all agree
 
   std::uint64_t elements = 0; // of `values`, where they are null
   /// What the vector is made of, in order, for codecs that go by tensor. Null: one tensor.
@@ -288,7 +289,7 @@ struct cancel_round {
 };
 /// Event to whoever started a round: what one of its members, present or past, says about the
 /// group (round_registry::group_listener).
-struct group_word {
+struct group_message {
   peer_record who;
   wire::event what;
 };
@@ -406,7 +407,7 @@ WAGGLE_LOCAL(step_stage)
 WAGGLE_LOCAL(round_report)
 WAGGLE_LOCAL(cancel_round)
 WAGGLE_LOCAL(round_finished)
-WAGGLE_LOCAL(group_word)
+WAGGLE_LOCAL(group_message)
 WAGGLE_LOCAL(reduce_part)
 WAGGLE_LOCAL(describe_vector)
 WAGGLE_LOCAL(found_group)

@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "actors/guard.hpp"
-#include "runtime/averaging/line_meter.hpp"
+#include "runtime/averaging/bandwidth_estimator.hpp"
 #include "runtime/core/version.hpp"
 
 namespace waggle {

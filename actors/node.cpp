@@ -14,7 +14,7 @@
 #include "actors/group_averager.hpp"
 #include "actors/guard.hpp"
 #include "actors/model_worker.hpp"
-#include "runtime/averaging/line_meter.hpp"
+#include "runtime/averaging/bandwidth_estimator.hpp"
 
 namespace waggle {
 
@@ -63,7 +63,8 @@ std::vector<endpoint> announced(const node_config& config, const endpoint& bound
 
 net::net_events counting(const std::shared_ptr<metric_families>& metrics,
                          const std::shared_ptr<status_board>& board,
-                         const std::shared_ptr<line_meter>& line, caf::actor_clock& clock) {
+                         const std::shared_ptr<bandwidth_estimator>& line,
+                         caf::actor_clock& clock) {
   net::net_events events;
   events.refused = [metrics](ec why) { metrics->count_refused_input(why); };
   events.transferred = [metrics, board](bool outbound, bool data, std::size_t bytes) {
@@ -382,7 +383,7 @@ node_impl::behavior_type node(self_pointer self, node_context ctx, node_config c
 }
 
 result<started_node> start_node(caf::actor_system& system, const node_config& config,
-                                const node_seams& seams) {
+                                const node_dependencies& dependencies) {
   if (auto checked = check_averaging(config); !checked)
     return checked.error();
   if (auto checked = check_link_config(config.switchboard.link); !checked)
@@ -390,13 +391,13 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   started_node out;
   auto& ctx = out.ctx;
   ctx.run_id = config.run_id;
-  ctx.self = seams.self;
-  ctx.record = {seams.self->id(), seams.self->key(), {}, config.client_mode};
-  ctx.wall = seams.wall;
-  ctx.verifier = seams.verifier;
-  ctx.metrics = std::make_shared<metric_families>(seams.registry, config.run_id);
-  ctx.log = seams.log;
-  ctx.around_port = seams.around_port;
+  ctx.self = dependencies.self;
+  ctx.record = {dependencies.self->id(), dependencies.self->key(), {}, config.client_mode};
+  ctx.wall = dependencies.wall;
+  ctx.verifier = dependencies.verifier;
+  ctx.metrics = std::make_shared<metric_families>(dependencies.registry, config.run_id);
+  ctx.log = dependencies.log;
+  ctx.port_decorator = dependencies.port_decorator;
   ctx.links = std::make_shared<net::link_table>();
   ctx.rounds = make_round_registry(ctx.links);
   if (!config.averaging && !config.helping) {
@@ -408,19 +409,20 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   auto vectors_kept = config.averaging ? config.averaging->averaging.vectors_kept
                       : config.helping ? config.helping->averaging.averaging.vectors_kept
                                        : 0;
-  ctx.vectors = vector_pool::make(vectors_kept, seams.memory);
-  ctx.encoded_parts = buffer_pool::make(32_MiB, seams.memory);
-  ctx.line = std::make_shared<line_meter>();
-  ctx.make_store = seams.make_store ? seams.make_store : [] { return make_memory_store(); };
+  ctx.vectors = vector_pool::make(vectors_kept, dependencies.memory);
+  ctx.encoded_parts = buffer_pool::make(32_MiB, dependencies.memory);
+  ctx.line = std::make_shared<bandwidth_estimator>();
+  ctx.make_store =
+    dependencies.make_store ? dependencies.make_store : [] { return make_memory_store(); };
   ctx.seed = config.seed;
   out.board = std::make_shared<status_board>(ctx.metrics);
 
-  transport_order order{
+  transport_request order{
     ctx.record, config.agreement,
     [board = out.board](const net::http_request& r) { return board->answer(r); },
     counting(ctx.metrics, out.board, ctx.line, system.clock())};
   order.events.disagreed = tell_disagreement(ctx.log, config.initial_peers);
-  auto transport = seams.make_transport(std::move(order));
+  auto transport = dependencies.make_transport(std::move(order));
   auto& p = out.parts;
   auto board = system.spawn(switchboard, ctx, config.switchboard, transport);
   p.switchboard = board;
@@ -442,12 +444,12 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
 
   p.dht = system.spawn(dht_router, ctx, config.dht, p.switchboard);
   known_peers known;
-  if (seams.files && !config.addresses.file.empty()) {
-    known = load_known_peers(*seams.files, config.addresses.file, ctx);
-    p.addresses =
-      seams.detach_workers
-        ? system.spawn<caf::detached>(address_book, ctx, config.addresses, seams.files, known)
-        : system.spawn(address_book, ctx, config.addresses, seams.files, known);
+  if (dependencies.files && !config.addresses.file.empty()) {
+    known = load_known_peers(*dependencies.files, config.addresses.file, ctx);
+    p.addresses = dependencies.detach_workers
+                    ? system.spawn<caf::detached>(address_book, ctx, config.addresses,
+                                                  dependencies.files, known)
+                    : system.spawn(address_book, ctx, config.addresses, dependencies.files, known);
   }
   p.tracker = system.spawn(progress_tracker, ctx, config.progress, p.switchboard, p.dht);
   p.exporter = system.spawn(metrics_exporter, ctx, out.board, config.training.has_value());
@@ -475,10 +477,10 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     trainer_peers peers{p.group, p.tracker, p.switchboard, p.exporter};
     const auto& training = *config.training;
     const auto& files = training.training.checkpoints;
-    p.keeper = seams.detach_workers ? system.spawn<state_keeper, caf::detached>(ctx, files)
-                                    : system.spawn<state_keeper>(ctx, files);
+    p.keeper = dependencies.detach_workers ? system.spawn<state_keeper, caf::detached>(ctx, files)
+                                           : system.spawn<state_keeper>(ctx, files);
     auto worker = [&system, ctx, training, files, keeper = p.keeper,
-                   detached = seams.detach_workers](model_listener_actor owner) {
+                   detached = dependencies.detach_workers](model_listener_actor owner) {
       const auto& make = training.make_learner;
       return model_worker_actor{
         detached

@@ -38,7 +38,7 @@ struct node_config {
 
   switchboard_config switchboard;
   dht_config dht;
-  address_book_config addresses; // needs node_seams::files
+  address_book_config addresses; // needs node_dependencies::files
   progress_config progress;
   /// Peers that average; nothing: a helper that only keeps the DHT and watches.
   struct averaging_parts {
@@ -70,7 +70,7 @@ struct node_config {
 };
 
 /// What a transport is made for.
-struct transport_order {
+struct transport_request {
   peer_record record;
   std::shared_ptr<const run_agreement> agreement;
   net::http_handler http;
@@ -78,17 +78,17 @@ struct transport_order {
 };
 
 /// The world as one peer sees it (product.md §2.5).
-struct node_seams {
+struct node_dependencies {
   std::shared_ptr<const identity> self;
   std::shared_ptr<const wall_clock> wall;
   std::shared_ptr<const signature_verifier> verifier;
   std::shared_ptr<prometheus::Registry> registry;
   std::shared_ptr<spdlog::logger> log;
-  std::function<std::shared_ptr<net::transport>(transport_order)> make_transport;
+  std::function<std::shared_ptr<net::transport>(transport_request)> make_transport;
   /// Where vectors lie that are averaged; null: on the heap.
   std::shared_ptr<std::pmr::memory_resource> memory;
   /// Empty: rounds meet the world as it is.
-  round_port_decorator around_port;
+  round_port_decorator port_decorator;
   /// Where known peers are kept; null: nowhere.
   std::shared_ptr<disk> files;
   /// Where copies of states are kept while somebody reads them; empty: in memory, as simulations
@@ -134,7 +134,7 @@ struct started_node {
 /// progress, metrics, and what the configuration asks for. Nothing runs if it fails
 /// (ec::bad_config).
 result<started_node> start_node(caf::actor_system& system, const node_config& config,
-                                const node_seams& seams);
+                                const node_dependencies& dependencies);
 
 /// To itself: the next step of an orderly end.
 struct continue_shutdown {

@@ -153,9 +153,9 @@ public:
     return part == nullptr ? nullptr : rounds_->destination(remote_.id, *part, bytes);
   }
 
-  bool reads_shared(const std::string& header, std::size_t bytes) {
+  bool zero_copy_ok(const std::string& header, std::size_t bytes) {
     const auto* part = announced_part(header, bytes);
-    return part != nullptr && rounds_->takes_what_may_change(*part);
+    return part != nullptr && rounds_->zero_copy_ok(*part);
   }
 
   void on_frame(net::frame f) {
@@ -217,8 +217,8 @@ void start_link(self_pointer self, const node_context& ctx, std::size_t backlog_
   events.body_memory = [reader](const std::string& header, std::size_t bytes) {
     return reader->body_memory(header, bytes);
   };
-  events.reads_shared = [reader](const std::string& header, std::size_t bytes) {
-    return reader->reads_shared(header, bytes);
+  events.zero_copy_ok = [reader](const std::string& header, std::size_t bytes) {
+    return reader->zero_copy_ok(header, bytes);
   };
   events.on_frame = [reader](net::frame f) { reader->on_frame(std::move(f)); };
   events.on_close = [address](failure why) {
@@ -306,7 +306,7 @@ void check(self_pointer self, const link_config& config) {
   else if (more)
     detector.heard(now); // of a frame that is not whole yet
   if (detector.suspects(now)) {
-    auto silent = std::chrono::duration_cast<milliseconds>(now - detector.last_heard());
+    auto silent = std::chrono::duration_cast<milliseconds>(now - detector.last_seen());
     st.link->close(
       {ec::timeout, "the peer sent nothing for " + std::to_string(silent.count()) + " ms"});
     return;
@@ -315,7 +315,7 @@ void check(self_pointer self, const link_config& config) {
     st.link->close(*st.close_when_unused);
     return;
   }
-  if (st.ping_nonce == 0 || now - detector.last_heard() >= config.ping_interval) {
+  if (st.ping_nonce == 0 || now - detector.last_seen() >= config.ping_interval) {
     st.ping_nonce = st.ping_nonce == 0 ? ++st.last_call : st.ping_nonce;
     st.pinged = now;
     transmit(self, wire::ping{st.ping_nonce});

@@ -197,7 +197,7 @@ struct clerk {
         });
   }
 
-  void tend() const {
+  void on_tick() const {
     auto& st = state();
     if (st.push_due && now() - st.pushed >= config.push_interval)
       push();
@@ -239,7 +239,7 @@ progress_tracker_impl::behavior_type progress_tracker(self_pointer self, node_co
   st.ledger.emplace(ctx.record.id, config.ledger);
   st.speed = throughput{config.performance_ema_alpha};
   st.measured = st.pushed = st.stored = st.read = self->clock().now();
-  self->delayed_send(self, tick_interval, tend_progress{});
+  self->delayed_send(self, tick_interval, progress_tick{});
   auto with = [self, ctx, config, switchboard, dht](auto&& action) {
     return action(clerk{self, ctx, config, switchboard, dht});
   };
@@ -280,8 +280,8 @@ progress_tracker_impl::behavior_type progress_tracker(self_pointer self, node_co
       self->state.listeners.push_back(msg.listener);
       with([&](const clerk& c) { self->send(msg.listener, c.view()); });
     },
-    [self, with](tend_progress again) {
-      with([](const clerk& c) { c.tend(); });
+    [self, with](progress_tick again) {
+      with([](const clerk& c) { c.on_tick(); });
       self->delayed_send(self, tick_interval, again);
     },
   };

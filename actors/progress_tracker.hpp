@@ -33,7 +33,7 @@ struct subscribe_progress {
   progress_listener_actor listener;
 };
 /// To itself: publish what is due, read what is due, forget what expired.
-struct tend_progress {};
+struct progress_tick {};
 
 struct progress_tracker_state {
   static inline const char* name = "progress-tracker";
@@ -60,7 +60,7 @@ struct progress_tracker_state {
 };
 
 using progress_tracker_impl =
-  progress_tracker_actor::extend<caf::reacts_to<subscribe_progress>, caf::reacts_to<tend_progress>>;
+  progress_tracker_actor::extend<caf::reacts_to<subscribe_progress>, caf::reacts_to<progress_tick>>;
 
 /// Knows how far every peer is: reads signed reports from the DHT, hears them from connected peers,
 /// publishes ours both ways. Never blocks anybody on the network (spec/optimizer.md §2).
@@ -72,4 +72,4 @@ progress_tracker(progress_tracker_impl::stateful_pointer<progress_tracker_state>
 } // namespace waggle
 
 WAGGLE_LOCAL(subscribe_progress)
-WAGGLE_LOCAL(tend_progress)
+WAGGLE_LOCAL(progress_tick)

@@ -68,23 +68,23 @@ struct downloader {
       st.what.meter->total = header.bytes;
     st.resumed = st.download->progress() > 0;
     st.heard = self->clock().now();
-    self->delayed_send(self, config.chunk_timeout, look_after_donor{st.attempt});
+    self->delayed_send(self, config.chunk_timeout, check_donor{st.attempt});
     ask();
   }
 
-  void look_after(std::uint64_t attempt) const {
+  void check_deadline(std::uint64_t attempt) const {
     auto& st = state();
     if (attempt != st.attempt)
       return;
     auto silent = self->clock().now() - st.heard;
     if (silent >= config.chunk_timeout)
       return leave_donor({ec::timeout, "no chunk for too long"});
-    self->delayed_send(self, config.chunk_timeout - silent, look_after_donor{attempt});
+    self->delayed_send(self, config.chunk_timeout - silent, check_donor{attempt});
   }
 
   void ask() const {
     auto& st = state();
-    // A chunk waits for those before it: what ends a download is silence, see look_after.
+    // A chunk waits for those before it: what ends a download is silence, see check_deadline.
     auto patience = config.chunk_timeout * static_cast<int>(config.download.window);
     for (auto index : st.download->next()) {
       wire::get_state_chunk question{st.download->offer()->content, index};
@@ -165,8 +165,8 @@ state_fetcher_impl::behavior_type state_fetcher(self_pointer self, node_context 
       downloader{self, ctx, config, switchboard}.next_donor();
       return promise;
     },
-    [self, ctx, config, switchboard](const look_after_donor& msg) {
-      downloader{self, ctx, config, switchboard}.look_after(msg.attempt);
+    [self, ctx, config, switchboard](const check_donor& msg) {
+      downloader{self, ctx, config, switchboard}.check_deadline(msg.attempt);
     },
     [self, ctx, config, switchboard](fetch_expired) {
       downloader{self, ctx, config, switchboard}.end(

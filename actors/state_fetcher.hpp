@@ -39,11 +39,11 @@ struct state_fetcher_state {
 /// To itself: the whole download's time is up.
 struct fetch_expired {};
 /// To itself: does this donor still deliver?
-struct look_after_donor {
+struct check_donor {
   std::uint64_t attempt = 0;
 };
 using state_fetcher_impl =
-  state_fetcher_actor::extend<caf::reacts_to<fetch_expired>, caf::reacts_to<look_after_donor>>;
+  state_fetcher_actor::extend<caf::reacts_to<fetch_expired>, caf::reacts_to<check_donor>>;
 
 /// Downloads one state from the first donor that delivers it, whole and checked, going on at the
 /// next donor where one is lost. Ends itself after its answer.
@@ -54,4 +54,4 @@ state_fetcher(state_fetcher_impl::stateful_pointer<state_fetcher_state> self, no
 } // namespace waggle
 
 WAGGLE_LOCAL(fetch_expired)
-WAGGLE_LOCAL(look_after_donor)
+WAGGLE_LOCAL(check_donor)

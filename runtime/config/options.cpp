@@ -289,8 +289,8 @@ std::vector<option_spec> make_table() {
      }},
     {"expected-peers", "N", "0", "Begin as soon as this many are in the group; 0: not known.",
      "average", whole(&o::expected_peers, 0, 64, "a round has at most 64 members")},
-    {"standing", "BOOL", "true", "Keep the group of the last complete round.", "average",
-     yes_no(&o::standing)},
+    {"reuse-group", "BOOL", "true", "Keep the group of the last complete round.", "average",
+     yes_no(&o::reuse_group)},
     {"fault-at", "MOMENT", "",
      "Break this peer within a round, here: sent:K, received:K (parts), result:K, prepared or "
      "committed.",

@@ -89,7 +89,7 @@ struct run_options {
   bool deltas = false;
   std::string gather;
   std::uint64_t expected_peers = 0;
-  bool standing = true;
+  bool reuse_group = true;
   std::optional<fault_point> fault_at; // for tests: where this peer breaks, how, in which round
   std::string fault = "kill";
   std::uint64_t fault_round = 1;

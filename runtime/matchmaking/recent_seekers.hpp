@@ -9,7 +9,7 @@
 
 namespace waggle {
 
-/// Who asked for a group while we were not looking for one. A standing group that goes on among
+/// Who asked for a group while we were not looking for one. A persistent group that goes on among
 /// itself asks whether somebody stands outside. Not thread-safe.
 class recent_seekers {
 public:

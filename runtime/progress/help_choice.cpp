@@ -11,10 +11,10 @@ constexpr std::uint64_t target_max = std::uint64_t{1} << 56U;
 
 } // namespace
 
-help_choice choose_help(const help_standing& own,
+help_choice choose_help(const helper_state& own,
                         const std::vector<swarm_progress::peer>& connected) {
   bool in_group = !own.members.empty();
-  history_standing as_trainer{own.self, in_group ? own.line : history{}, in_group, true, false};
+  history_view as_trainer{own.self, in_group ? own.line : history{}, in_group, true, false};
   // Members that have not said yet that their group forked are no reason to leave it.
   auto present = connected;
   for (auto& peer : present)
@@ -40,7 +40,7 @@ help_choice choose_help(const help_standing& own,
   return choice;
 }
 
-std::uint32_t clients_among(const help_standing& own,
+std::uint32_t clients_among(const helper_state& own,
                             const std::vector<swarm_progress::peer>& connected) {
   std::uint32_t clients = 0;
   for (const auto& member : own.members) {
@@ -52,7 +52,7 @@ std::uint32_t clients_among(const help_standing& own,
   return clients;
 }
 
-group_samples samples_toward(const help_standing& own,
+group_samples samples_toward(const helper_state& own,
                              const std::vector<swarm_progress::peer>& connected) {
   group_samples sum;
   for (const auto& peer : connected) {
@@ -71,7 +71,7 @@ group_samples samples_toward(const help_standing& own,
   return sum;
 }
 
-std::vector<peer_record> holders_of(const help_standing& own,
+std::vector<peer_record> holders_of(const helper_state& own,
                                     const std::vector<swarm_progress::peer>& connected) {
   std::vector<peer_record> holders;
   for (const auto& peer : connected)

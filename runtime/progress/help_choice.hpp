@@ -9,7 +9,7 @@
 namespace waggle {
 
 /// Where an auxiliary without a model stands when it looks whether clients need it.
-struct help_standing {
+struct helper_state {
   peer_id self;
   history line;              // of its group
   epoch_id epoch;            // of its group's next round
@@ -37,12 +37,12 @@ struct help_choice {
 /// preferred, also if trainers that can be reached come, so that nothing changes when they go.
 ///
 /// `connected`: those of whom the auxiliary hears by a link of its own.
-help_choice choose_help(const help_standing& own,
+help_choice choose_help(const helper_state& own,
                         const std::vector<swarm_progress::peer>& connected);
 
 /// How many members of its group are clients. A member that is connected and has said nothing of
 /// itself yet is taken for one.
-std::uint32_t clients_among(const help_standing& own,
+std::uint32_t clients_among(const helper_state& own,
                             const std::vector<swarm_progress::peer>& connected);
 
 /// The samples that the members of the auxiliary's group have toward its epoch, as they said, and
@@ -54,11 +54,11 @@ struct group_samples {
 
   [[nodiscard]] bool full() const { return target > 0 && samples >= target; }
 };
-group_samples samples_toward(const help_standing& own,
+group_samples samples_toward(const helper_state& own,
                              const std::vector<swarm_progress::peer>& connected);
 
 /// Those of the auxiliary's history who can give it the history's state.
-std::vector<peer_record> holders_of(const help_standing& own,
+std::vector<peer_record> holders_of(const helper_state& own,
                                     const std::vector<swarm_progress::peer>& connected);
 
 } // namespace waggle

@@ -9,7 +9,7 @@ namespace waggle {
 namespace {
 
 struct support {
-  std::size_t voices = 0;
+  std::size_t supporters = 0;
   std::uint64_t work = 0;
   bool held = false; // somebody has its state: else there is nothing to go on from
   std::vector<const swarm_progress::peer*> members;
@@ -28,8 +28,8 @@ std::uint32_t step_of(std::uint64_t work) {
 
 /// Whether history a is to be preferred to b.
 bool outweighs(const digest& a, const support& of_a, const digest& b, const support& of_b) {
-  if (of_a.voices != of_b.voices)
-    return of_a.voices > of_b.voices;
+  if (of_a.supporters != of_b.supporters)
+    return of_a.supporters > of_b.supporters;
   if (step_of(of_a.work) != step_of(of_b.work))
     return step_of(of_a.work) > step_of(of_b.work);
   return a < b;
@@ -37,19 +37,19 @@ bool outweighs(const digest& a, const support& of_a, const digest& b, const supp
 
 } // namespace
 
-history_choice choose_history(const history_standing& own,
+history_choice choose_history(const history_view& own,
                               const std::vector<swarm_progress::peer>& others) {
   std::map<digest, support> groups;
   for (const auto& peer : others) {
     if (peer.who.id == own.self || peer.claim.group_size == 0 || peer.claim.line.branch.is_zero())
       continue;
     auto& group = groups[peer.claim.line.branch];
-    ++group.voices;
+    ++group.supporters;
     group.work = std::max(group.work, peer.claim.line.work);
     group.held = group.held || peer.claim.ready;
     group.members.push_back(&peer);
   }
-  // Our own voice counts for our history: also outside of a group, if there is work in it.
+  // Our own contribution counts for our history: also outside of a group, if there is work in it.
   bool counts = own.in_group || own.line.work > 0;
   bool helped_elsewhere =
     std::any_of(others.begin(), others.end(), [&](const swarm_progress::peer& peer) {
@@ -59,7 +59,7 @@ history_choice choose_history(const history_standing& own,
   bool lonely = !own.may_lead && (own.alone || !own.in_group);
   if (counts) {
     auto& ours = groups[own.line.branch];
-    ours.voices += lonely && helped_elsewhere ? 0 : 1;
+    ours.supporters += lonely && helped_elsewhere ? 0 : 1;
     ours.held = true;
     ours.work = std::max(ours.work, own.line.work);
   }
@@ -74,7 +74,7 @@ history_choice choose_history(const history_standing& own,
     choice.what = course::enter;
     choice.branch = branch;
     choice.work = group.work;
-    choice.voices = group.voices;
+    choice.supporters = group.supporters;
     auto members = group.members;
     std::stable_sort(members.begin(), members.end(), [](const auto* a, const auto* b) {
       if (a->claim.ready != b->claim.ready)

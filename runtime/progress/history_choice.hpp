@@ -9,7 +9,7 @@
 namespace waggle {
 
 /// Where a peer stands when it looks at what others claim.
-struct history_standing {
+struct history_view {
   peer_id self;
   history line;
   bool in_group = false;
@@ -28,7 +28,7 @@ struct history_choice {
   course what = course::stay;
   digest branch;                    // of the group to enter
   std::uint64_t work = 0;           // that its members claim
-  std::size_t voices = 0;           // how many they are
+  std::size_t supporters = 0;       // how many they are
   std::vector<peer_record> through; // its members, those who hold its state first
   peer_id awaited;
 };
@@ -48,7 +48,7 @@ struct history_choice {
 ///
 /// A peer that is in no group counts for none. If nobody is in one, the peer with the most work,
 /// then the smallest id, founds it: it holds the state that is worth most.
-history_choice choose_history(const history_standing& own,
+history_choice choose_history(const history_view& own,
                               const std::vector<swarm_progress::peer>& others);
 
 } // namespace waggle

@@ -35,7 +35,7 @@ founding decide_founding(const founding_situation& now) {
     return !now.connected || now.waited >= now.settle_time
              ? go
              : wait_for("the peers that were reached to say whether they train");
-  if (now.trainers_heard)
+  if (now.trainers_seen)
     return now.waited >= now.settle_time
              ? go
              : wait_for("the others that begin to say how far they are");

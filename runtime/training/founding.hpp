@@ -18,7 +18,7 @@ struct founding_situation {
   bool lost_group = false;        // most of our group went silent, and is not back
   bool continue_on_split = true;
   bool addresses_known = true; // there is, or may be, somebody to ask for the run
-  bool trainers_heard = false; // others of the run train, or want to
+  bool trainers_seen = false;  // others of the run train, or want to
   bool connected = false;      // to anybody
   bool has_work = false;       // our state is of the run
   bool may_start_alone = true;

@@ -95,7 +95,7 @@ protected:
 using recording_service_actor = service_actor::extend<caf::reacts_to<answer_kept_calls>>;
 
 /// A service that answers calls with `answer` and keeps what it hears.
-struct heard_by_service {
+struct received_by_service {
   std::vector<inbound_call> calls;
   std::vector<inbound_event> events;
   result<outbound_answer> answer = outbound_answer{wire::dht_pong{}, {}};
@@ -105,7 +105,8 @@ struct heard_by_service {
 };
 
 inline recording_service_actor::behavior_type
-recording_service(recording_service_actor::pointer self, std::shared_ptr<heard_by_service> book) {
+recording_service(recording_service_actor::pointer self,
+                  std::shared_ptr<received_by_service> book) {
   book->service = caf::actor_cast<recording_service_actor>(self);
   auto answer = [book]() -> caf::result<outbound_answer> {
     if (!book->answer)
@@ -132,13 +133,13 @@ recording_service(recording_service_actor::pointer self, std::shared_ptr<heard_b
 }
 
 /// Who came and went, in order.
-struct heard_by_listener {
+struct received_by_listener {
   std::vector<peer_record> connected;
   std::vector<peer_disconnected> disconnected;
 };
 
 inline link_listener_actor::behavior_type
-recording_link_listener(link_listener_actor::pointer, std::shared_ptr<heard_by_listener> book) {
+recording_link_listener(link_listener_actor::pointer, std::shared_ptr<received_by_listener> book) {
   return {
     [book](const peer_connected& msg) { book->connected.push_back(msg.peer); },
     [book](const peer_disconnected& msg) { book->disconnected.push_back(msg); },

@@ -88,20 +88,20 @@ simulation::index simulation::start(node_config config, const std::vector<index>
     config.averaging->averaging.observer = [made](const round_report& r) {
       made->rounds.push_back(r);
     };
-  node_seams seams;
-  seams.self = made->self;
-  seams.wall = wall_;
-  seams.verifier = verifier_;
-  seams.registry = std::make_shared<prometheus::Registry>();
-  seams.log = log_->clone(short_name(made->self->id()));
-  seams.log->set_pattern("%n %l %v");
-  seams.detach_workers = false;
-  seams.files = std::move(files);
-  seams.make_transport = [this, &config](transport_order order) {
+  node_dependencies dependencies;
+  dependencies.self = made->self;
+  dependencies.wall = wall_;
+  dependencies.verifier = verifier_;
+  dependencies.registry = std::make_shared<prometheus::Registry>();
+  dependencies.log = log_->clone(short_name(made->self->id()));
+  dependencies.log->set_pattern("%n %l %v");
+  dependencies.detach_workers = false;
+  dependencies.files = std::move(files);
+  dependencies.make_transport = [this, &config](transport_request order) {
     auto node = network_.add_node(config.run_id, order.record, order.agreement);
     return network_.transport_of(node);
   };
-  auto started = start_node(*system_, config, seams);
+  auto started = start_node(*system_, config, dependencies);
   WAGGLE_CHECK(started.ok(), to_string(started.error()));
   made->node = *started;
   settle();

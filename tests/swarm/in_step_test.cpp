@@ -142,7 +142,7 @@ TEST_F(InStep, AllEndOnTheSameBytes) {
   sim.network().partition({2}); // it misses the last epochs
   sim.run_for(20s);
   sim.network().heal();
-  EXPECT_TRUE(sim.run_until([&] { return all_finished_alike(sim); }, 150s)) << picture(sim);
+  EXPECT_TRUE(sim.run_until([&] { return all_finished_equal(sim); }, 150s)) << picture(sim);
 }
 
 TEST_F(InStep, WithADeadFirstPeerNobodyBeginsASecondRunInSilence) {

@@ -40,7 +40,7 @@ std::uint64_t run_faulty_swarm(std::uint64_t seed) {
   bool alike = false;
   for (int half_seconds = 0; half_seconds < 600 && !alike; ++half_seconds) {
     sim.run_for(500ms);
-    alike = all_finished_alike(sim);
+    alike = all_finished_equal(sim);
   }
   EXPECT_TRUE(alike) << "after " << sim.seconds() << " s:" << picture(sim);
   expect_rounds_kept_the_contract(sim);

@@ -81,7 +81,7 @@ inline void expect_samples_accounted(const training_status& s) {
   EXPECT_EQ(s.steps * 4, s.samples_used + s.samples_dropped + s.samples_toward_epoch);
 }
 
-inline bool all_finished_alike(simulation& sim) {
+inline bool all_finished_equal(simulation& sim) {
   std::optional<digest> parameters;
   for (auto i : sim.living()) {
     auto status = sim.ask<training_status>(sim[i].node.parts.trainer, get_training_status{});

@@ -36,7 +36,7 @@ struct steps {
 
 /// Why the peer does not even begin to start.
 std::string refusal(simulation& sim, const node_config& config) {
-  auto started = start_node(sim.system(), config, node_seams{});
+  auto started = start_node(sim.system(), config, node_dependencies{});
   EXPECT_FALSE(started);
   if (started)
     return {};

@@ -84,14 +84,14 @@ protected:
     config.inbound_backlog_bytes = 1_KiB;
     service_table services;
     for (std::size_t topic = 0; topic < service_topics; ++topic) {
-      books.push_back(std::make_shared<heard_by_service>());
+      books.push_back(std::make_shared<received_by_service>());
       services.by_topic[topic] = spawn(recording_service, books.back());
     }
     owner = spawn(recording_owner, downs);
     link = spawn(peer_link, ctx, config, wire_end, std::uint64_t{42}, owner, services);
   }
 
-  heard_by_service& book(service_topic topic) { return *books[static_cast<std::size_t>(topic)]; }
+  received_by_service& book(service_topic topic) { return *books[static_cast<std::size_t>(topic)]; }
 
   pending<peer_answer> call(milliseconds timeout = 3s) {
     return ask_later<peer_answer>(link, call_over_link{wire::dht_ping{}, timeout});
@@ -116,7 +116,7 @@ protected:
   node_context ctx = test_context(1, wall);
   link_config config;
   std::shared_ptr<scripted_link> wire_end = std::make_shared<scripted_link>(test_peer(2));
-  std::vector<std::shared_ptr<heard_by_service>> books;
+  std::vector<std::shared_ptr<received_by_service>> books;
   std::shared_ptr<std::vector<link_down>> downs = std::make_shared<std::vector<link_down>>();
   link_owner_actor owner;
   peer_link_impl link;
@@ -233,7 +233,7 @@ TEST_F(PeerLink, SendsEventsToTheServiceOfTheTopic) {
 }
 
 TEST_F(PeerLink, AsksTheMatchmakerOfThePrefix) {
-  auto other = std::make_shared<heard_by_service>();
+  auto other = std::make_shared<received_by_service>();
   service_table services;
   services.by_topic[static_cast<std::size_t>(service_topic::matchmaking)] =
     spawn(recording_service, books[static_cast<std::size_t>(service_topic::matchmaking)]);

@@ -92,7 +92,7 @@ TEST(OptionTable, SaysTheDefaultsThatTheStructHas) {
   EXPECT_EQ(set->rounds, untouched.rounds);
   EXPECT_EQ(set->weight, untouched.weight);
   EXPECT_EQ(set->expected_peers, untouched.expected_peers);
-  EXPECT_EQ(set->standing, untouched.standing);
+  EXPECT_EQ(set->reuse_group, untouched.reuse_group);
   EXPECT_EQ(set->peers, untouched.peers);
   EXPECT_EQ(set->kill_after, untouched.kill_after);
   EXPECT_EQ(set->join_after, untouched.join_after);
@@ -141,7 +141,7 @@ TEST(Resolve, ReadsWhatIsTyped) {
                                 {"identity", "/k.pem"},
                                 {"json", "out.json"},
                                 {"device", "cuda:3"},
-                                {"standing", "false"}}));
+                                {"reuse-group", "false"}}));
   ASSERT_TRUE(options) << options.error().detail;
   EXPECT_EQ(options->listen, (endpoint{"::1", 0}));
   EXPECT_EQ(options->announce, (endpoint{"example.org", 7701}));
@@ -151,7 +151,7 @@ TEST(Resolve, ReadsWhatIsTyped) {
   EXPECT_EQ(options->identity, std::filesystem::path{"/k.pem"});
   EXPECT_TRUE(options->json);
   EXPECT_EQ(options->json_file, std::filesystem::path{"out.json"});
-  EXPECT_FALSE(options->standing);
+  EXPECT_FALSE(options->reuse_group);
 }
 
 TEST(Resolve, AutomaticPartsCanBeAskedForOverAFixedSize) {

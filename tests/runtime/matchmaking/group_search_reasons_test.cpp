@@ -81,7 +81,7 @@ protected:
     return reason_of(search, search.start(now));
   }
 
-  scripted_neighbours others;
+  scripted_peers others;
 };
 
 TEST_F(GroupSearchReasons, NobodyDeclared) {

@@ -51,7 +51,7 @@ inline unsigned asked(const group_search::actions& actions) {
 
 /// Everybody around a search. Each gives the same answer whenever it is asked: ec::none, "come in",
 /// if a test does not say otherwise.
-class scripted_neighbours {
+class scripted_peers {
 public:
   void say(unsigned number, ec answer) { answers_[number] = answer; }
 

@@ -41,11 +41,11 @@ swarm_progress::peer auxiliary(std::uint8_t n, const std::string& line, std::uin
   return p;
 }
 
-help_standing outside() {
+helper_state outside() {
   return {id_of(helper), {}, {}, {}, {}};
 }
-help_standing in_group(const std::string& line, const std::vector<std::uint8_t>& others) {
-  help_standing own{id_of(helper), {sha256(line), {}, {}, 10}, epoch_id{4}, {}, {}};
+helper_state in_group(const std::string& line, const std::vector<std::uint8_t>& others) {
+  helper_state own{id_of(helper), {sha256(line), {}, {}, 10}, epoch_id{4}, {}, {}};
   own.members.insert(own.self);
   for (auto n : others) {
     own.members.insert(id_of(n));

@@ -32,8 +32,7 @@ swarm_progress::peer peer(std::uint8_t n, const std::string& line, std::uint64_t
   return p;
 }
 
-history_standing standing(std::uint8_t n, const std::string& line, std::uint64_t work,
-                          bool in_group) {
+history_view view_of(std::uint8_t n, const std::string& line, std::uint64_t work, bool in_group) {
   return {id_of(n), {line.empty() ? digest{} : branch(line), {}, {}, work}, in_group, true};
 }
 
@@ -44,12 +43,12 @@ swarm_progress::peer auxiliary(std::uint8_t n, const std::string& line, std::uin
 }
 
 TEST(HistoryChoice, AnAuxiliaryOutsideFoundsNothing) {
-  auto choice = choose_history(standing(2, "", 0, false), {auxiliary(1, "", 0)});
+  auto choice = choose_history(view_of(2, "", 0, false), {auxiliary(1, "", 0)});
   EXPECT_EQ(choice.what, course::found) << "nobody waits for it to begin";
 }
 
 TEST(HistoryChoice, AClientAloneComesToWhereAnAuxiliaryReduces) {
-  auto own = standing(1, "mine", 99, true);
+  auto own = view_of(1, "mine", 99, true);
   own.may_lead = false;
   own.alone = true;
   EXPECT_EQ(choose_history(own, {auxiliary(2, "", 0)}).what, course::stay);
@@ -63,34 +62,34 @@ TEST(HistoryChoice, AClientAloneComesToWhereAnAuxiliaryReduces) {
 }
 
 TEST(HistoryChoice, AMemberStaysWithoutAReasonToLeave) {
-  EXPECT_EQ(choose_history(standing(1, "a", 10, true), {}).what, course::stay);
-  EXPECT_EQ(choose_history(standing(1, "a", 10, true), {peer(2, "a", 90, 2)}).what, course::stay);
+  EXPECT_EQ(choose_history(view_of(1, "a", 10, true), {}).what, course::stay);
+  EXPECT_EQ(choose_history(view_of(1, "a", 10, true), {peer(2, "a", 90, 2)}).what, course::stay);
 }
 
 TEST(HistoryChoice, OneVoiceNeverOutweighsTwo) {
   // An old data folder of the same run, far ahead, beside two that train.
   auto choice =
-    choose_history(standing(1, "live", 62, true), {peer(2, "live", 62, 2), peer(3, "old", 144, 1)});
+    choose_history(view_of(1, "live", 62, true), {peer(2, "live", 62, 2), peer(3, "old", 144, 1)});
   EXPECT_EQ(choice.what, course::stay);
   choice =
-    choose_history(standing(3, "old", 144, true), {peer(1, "live", 62, 2), peer(2, "live", 62, 2)});
+    choose_history(view_of(3, "old", 144, true), {peer(1, "live", 62, 2), peer(2, "live", 62, 2)});
   EXPECT_EQ(choice.what, course::enter);
   EXPECT_EQ(choice.branch, branch("live"));
-  EXPECT_EQ(choice.voices, 2U);
+  EXPECT_EQ(choice.supporters, 2U);
 }
 
 TEST(HistoryChoice, AmongEquallyManyTheOneWithMoreWorkIsTheRuns) {
-  auto far = choose_history(standing(1, "a", 10, true), {peer(2, "b", 11, 1)});
+  auto far = choose_history(view_of(1, "a", 10, true), {peer(2, "b", 11, 1)});
   EXPECT_EQ(far.what, course::enter);
-  EXPECT_EQ(choose_history(standing(2, "b", 11, true), {peer(1, "a", 10, 1)}).what, course::stay);
+  EXPECT_EQ(choose_history(view_of(2, "b", 11, true), {peer(1, "a", 10, 1)}).what, course::stay);
   // Equal work: the smaller name, for both.
-  auto a = choose_history(standing(1, "a", 10, true), {peer(2, "b", 10, 1)});
-  auto b = choose_history(standing(2, "b", 10, true), {peer(1, "a", 10, 1)});
+  auto a = choose_history(view_of(1, "a", 10, true), {peer(2, "b", 10, 1)});
+  auto b = choose_history(view_of(2, "b", 10, true), {peer(1, "a", 10, 1)});
   EXPECT_NE(a.what, b.what);
 }
 
 TEST(HistoryChoice, ANewcomerEntersThroughThoseThatHoldTheState) {
-  auto choice = choose_history(standing(9, "", 0, false),
+  auto choice = choose_history(view_of(9, "", 0, false),
                                {peer(1, "a", 5, 3, false), peer(2, "a", 5, 3), peer(4, "", 0, 0)});
   EXPECT_EQ(choice.what, course::enter);
   ASSERT_EQ(choice.through.size(), 2U);
@@ -99,20 +98,20 @@ TEST(HistoryChoice, ANewcomerEntersThroughThoseThatHoldTheState) {
 
 TEST(HistoryChoice, OfThoseThatComeBackTheOneWithTheMostWorkBegins) {
   std::vector<swarm_progress::peer> others{peer(1, "a", 228, 0), peer(2, "a", 241, 0)};
-  EXPECT_EQ(choose_history(standing(3, "a", 246, false), others).what, course::found);
+  EXPECT_EQ(choose_history(view_of(3, "a", 246, false), others).what, course::found);
   others[0] = peer(3, "a", 246, 0);
-  auto choice = choose_history(standing(1, "a", 228, false), others);
+  auto choice = choose_history(view_of(1, "a", 228, false), others);
   EXPECT_EQ(choice.what, course::wait);
   EXPECT_EQ(choice.awaited, id_of(3));
 }
 
 TEST(HistoryChoice, OfNewPeersTheSmallestIdBegins) {
-  EXPECT_EQ(choose_history(standing(1, "", 0, false), {peer(2, "", 0, 0)}).what, course::found);
-  EXPECT_EQ(choose_history(standing(2, "", 0, false), {peer(1, "", 0, 0)}).what, course::wait);
+  EXPECT_EQ(choose_history(view_of(1, "", 0, false), {peer(2, "", 0, 0)}).what, course::found);
+  EXPECT_EQ(choose_history(view_of(2, "", 0, false), {peer(1, "", 0, 0)}).what, course::wait);
 }
 
 TEST(HistoryChoice, AClientWaitsForSomebodyWhoCanBeReached) {
-  auto client = standing(1, "", 0, false);
+  auto client = view_of(1, "", 0, false);
   client.may_lead = false;
   auto choice = choose_history(client, {peer(2, "", 0, 0)});
   EXPECT_EQ(choice.what, course::wait);
@@ -156,7 +155,7 @@ struct world {
     std::vector<swarm_progress::peer> others;
     for (const auto& [j, p] : m.view)
       others.push_back(p);
-    auto own = standing(static_cast<std::uint8_t>(i + 1), m.line, m.work, m.in_group);
+    auto own = view_of(static_cast<std::uint8_t>(i + 1), m.line, m.work, m.in_group);
     auto choice = choose_history(own, others);
     switch (choice.what) {
       case course::stay:

@@ -134,7 +134,7 @@ public:
     now.max_epochs = max_epochs;
     now.lanes = ledger_.lanes();
     auto next = on_offer(table_, now);
-    check_order(next);
+    check_request(next);
     for (const auto& a : next)
       carry_out(a);
     ASSERT_EQ(added_,
@@ -179,7 +179,7 @@ private:
       ledger_.end(lane, outcome);
   }
 
-  void check_order(const plan& next) const {
+  void check_request(const plan& next) const {
     int before = 0;
     for (const auto& a : next) {
       EXPECT_GE(place_in_a_plan(a), before);

@@ -53,7 +53,7 @@ TEST(Founding, WithoutLeaveToStartAloneOnlyAStateOfTheRunGoesOnAlone) {
 
 TEST(Founding, TrainersThatWereHeardAreGivenTimeToSayMore) {
   auto s = looking();
-  s.connected = s.trainers_heard = true;
+  s.connected = s.trainers_seen = true;
   EXPECT_FALSE(decide_founding(s).now);
   s.waited = s.settle_time;
   EXPECT_TRUE(decide_founding(s).now);
