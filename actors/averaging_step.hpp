@@ -40,7 +40,7 @@ struct averaging_step {
   bool regrouped = false;         // that group does not meet again at once
   bool replaced = false;          // `plan`, by a new partition while its round was running
   round_id follows;               // the persistent group's last round; zero: found by matchmaking
-  allreduce_round_impl round;
+  allreduce_round_actor round;
 
   void begin_attempt(steady_time now);
   [[nodiscard]] milliseconds time_left(steady_time now) const;

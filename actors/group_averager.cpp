@@ -488,7 +488,7 @@ void group_averager::start_round(bool call) {
   round_handles neighbours{switchboard_, caf::actor_cast<round_listener_actor>(this), {}};
   ctx_.log->debug("round {} begins with {} members", short_name(plan.id), plan.members.size());
   step.round =
-    spawn<caf::monitored>(allreduce_round, ctx_, settings, std::move(order), std::move(neighbours));
+    spawn<allreduce_round, caf::monitored>(ctx_, settings, std::move(order), std::move(neighbours));
   for (const auto& m : plan.members)
     if (gone_.contains(m.peer.id))
       send(step.round, peer_disconnected{m.peer.id, {ec::peer_lost, "its connection broke"}});

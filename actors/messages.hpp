@@ -87,6 +87,15 @@ struct close_link {
   bool when_idle = false;
 };
 
+/// Command to a peer_link: do not end because of an earlier close_link{when_idle}.
+struct keep_link {};
+/// Event to a link's owner: the link is down.
+struct link_down {
+  peer_id peer;
+  std::uint64_t link = 0; // the owner's number for it
+  failure why;
+};
+
 /// Which service a message of a peer is for.
 enum class service_topic : std::uint8_t { dht = 0, progress, matchmaking, averaging, state };
 constexpr std::size_t service_topics = 5;
@@ -282,6 +291,10 @@ enum class step_stage : std::uint8_t {
   finished
 };
 
+/// Command to a round, from its listener: look for members that stall, and at the clock. One clock
+/// for all rounds of an averager is cheaper than one each: waking the timer thread costs more than
+/// a small round.
+struct check_round {};
 /// Command to a round: end now; it reports failed with `why`.
 struct cancel_round {
   failure why{ec::cancelled, {}};
@@ -374,6 +387,8 @@ WAGGLE_LOCAL(connected_peers)
 WAGGLE_LOCAL(call_over_link)
 WAGGLE_LOCAL(tell_over_link)
 WAGGLE_LOCAL(close_link)
+WAGGLE_LOCAL(keep_link)
+WAGGLE_LOCAL(link_down)
 WAGGLE_LOCAL(inbound_call)
 WAGGLE_LOCAL(outbound_answer)
 WAGGLE_LOCAL(inbound_event)
@@ -405,6 +420,7 @@ WAGGLE_LOCAL(cancel_step)
 WAGGLE_LOCAL(get_step_stage)
 WAGGLE_LOCAL(step_stage)
 WAGGLE_LOCAL(round_report)
+WAGGLE_LOCAL(check_round)
 WAGGLE_LOCAL(cancel_round)
 WAGGLE_LOCAL(round_finished)
 WAGGLE_LOCAL(group_message)

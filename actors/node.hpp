@@ -107,15 +107,15 @@ struct averaging_actors {
 
 /// Handles of a running peer. Empty where the configuration did not ask for that part.
 struct node_parts {
-  switchboard_actor switchboard;
-  dht_router_actor dht;
-  address_book_impl addresses;
-  progress_tracker_actor tracker;
-  metrics_exporter_actor exporter;
+  wired_switchboard_actor switchboard;
+  wired_dht_router_actor dht;
+  link_listener_actor addresses;
+  wired_progress_tracker_actor tracker;
+  wired_metrics_exporter_actor exporter;
   matchmaker_actor matchmaker;
   averager_actor averager;
   std::vector<averaging_actors> further; // in the order of node_config::further_averaging
-  group_averager_actor group;            // of the trainer's gradients, or of the helper's clients
+  wired_group_averager_actor group;      // of the trainer's gradients, or of the helper's clients
   state_keeper_actor keeper;
   trainer_actor trainer;
   group_helper_actor helper;
@@ -136,39 +136,10 @@ struct started_node {
 result<started_node> start_node(caf::actor_system& system, const node_config& config,
                                 const node_dependencies& dependencies);
 
-/// To itself: the next step of an orderly end.
-struct continue_shutdown {
-  int stage = 0;
-};
-/// To itself: what may restart, does.
-struct restart_leaf {
-  bool exporter = false; // else the donor
-};
+/// All actors that are alive, in the order in which they end.
+std::vector<caf::strong_actor_ptr> everybody(const node_parts& parts);
 
-struct node_state {
-  static inline const char* name = "node";
-
-  node_parts parts;
-  std::shared_ptr<net::transport> transport;
-  bool stopping = false;
-  failure ended_because; // not none: something died that a peer cannot do without
-  training_status last_status;
-  std::vector<caf::typed_response_promise<training_status>> waiting;
-  unsigned restarts = 0;
-};
-
-using node_impl =
-  node_actor::extend<caf::reacts_to<continue_shutdown>, caf::reacts_to<restart_leaf>>;
-
-/// Supervises a peer's actors. The metrics exporter and the state donor hold nothing that is lost
-/// with them, so they are started again; without any other the peer ends, orderly, with the reason.
-/// Death goes from the trainer (checkpoint) over goodbyes to the links, then everything else.
-node_impl::behavior_type node(node_impl::stateful_pointer<node_state> self, node_context ctx,
-                              node_config config, node_parts parts,
-                              std::shared_ptr<net::transport> transport,
-                              std::shared_ptr<status_board> board);
+/// The actor that has the state that the donor gives away.
+snapshot_source_actor snapshot_source(const node_parts& parts);
 
 } // namespace waggle
-
-WAGGLE_LOCAL(continue_shutdown)
-WAGGLE_LOCAL(restart_leaf)

@@ -53,6 +53,15 @@ protected:
     return handle;
   }
 
+  /// The same for an actor that is a class.
+  template <class Actor, class... Arguments>
+  auto spawn(Arguments&&... arguments) {
+    auto handle = sys.spawn<Actor>(std::forward<Arguments>(arguments)...);
+    keep(handle);
+    settle();
+    return handle;
+  }
+
   /// Ends with the fixture what was spawned by other means.
   template <class Handle>
   void keep(const Handle& handle) {

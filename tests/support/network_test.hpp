@@ -30,7 +30,7 @@ protected:
   struct peer {
     net::sim_network::node_index node = 0;
     node_context ctx;
-    switchboard_impl board;
+    wired_switchboard_actor board;
 
     [[nodiscard]] const peer_id& id() const { return ctx.record.id; }
   };
@@ -44,7 +44,7 @@ protected:
     made->node = network.add_node(run_id, made->ctx.record);
     made->ctx.record = network.record_of(made->node);
     auto transport = network.transport_of(made->node);
-    made->board = spawn(switchboard, made->ctx, config, transport);
+    made->board = spawn<switchboard>(made->ctx, config, transport);
     listen(*made);
     peers.push_back(std::move(made));
     return *peers.back();

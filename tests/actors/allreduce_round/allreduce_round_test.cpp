@@ -54,7 +54,7 @@ protected:
     order.values = std::make_shared<float_vector>(float_vector{1, 1, 1, 1, 1, 1});
     auto board = spawn(recording_switchboard, log);
     auto listener = spawn(recording_listener, log);
-    round = spawn(allreduce_round, ctx, round_config{}, order, round_handles{board, listener, {}});
+    round = spawn<allreduce_round>(ctx, round_config{}, order, round_handles{board, listener, {}});
     settle();
   }
 
@@ -121,7 +121,7 @@ protected:
   round_plan plan;
   codec_id codec = codec_id::none;
   round_request order;
-  allreduce_round_impl round;
+  allreduce_round_actor round;
 };
 
 TEST_F(AllreduceRound, AppliesNothingBeforeEverybodyHoldsTheResult) {

@@ -44,7 +44,7 @@ protected:
       return matchmaker_of(self, index);
     });
     p.maker = maker;
-    p.averager = spawn(averager, p.ctx, config, board, maker);
+    p.averager = spawn<averager>(p.ctx, config, board, maker);
     return p;
   }
 
