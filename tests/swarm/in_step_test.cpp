@@ -1,4 +1,4 @@
-// Joining, returning, splits and endings: connected peers come to hold one history, and soon.
+// Joining, returning, splits and endings: connected peers agree on one history, and soon.
 
 #include "tests/swarm/in_step.hpp"
 
@@ -98,7 +98,7 @@ TEST_F(InStep, AllKilledAndStartedAgainGoOnFromTheFurthestCheckpoint) {
   }
   ASSERT_TRUE(sim.run_until([&] { return together(); }, 10s)) << picture(sim);
   epoch_id last;
-  for (index i : {0U, 1U, 2U}) { // one after another, so that they have different ones
+  for (index i : {0U, 1U, 2U}) { // one after another, so that their checkpoints differ
     sim.run_for(2s);
     last = status_of(i).epoch;
     sim.crash(i, false);
@@ -107,7 +107,8 @@ TEST_F(InStep, AllKilledAndStartedAgainGoOnFromTheFurthestCheckpoint) {
   add(with_checkpoints(2, disks[1]), {first});
   add(with_checkpoints(3, disks[2]), {first});
   EXPECT_LT(seconds_until_together(), 5.0);
-  EXPECT_GE(status_of(first).epoch.value() + 1, last.value()) << "the furthest one's work counts";
+  EXPECT_GE(status_of(first).epoch.value() + 1, last.value())
+    << "the run continues from the checkpoint with the most work";
   expect_to_stay_together();
 }
 

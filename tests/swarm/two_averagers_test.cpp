@@ -1,5 +1,5 @@
-// Peers that average two vectors at a time, each with its own group (spec/averaging.md §1.1,
-// "prefix").
+// Peers that average two vectors at the same time, each with its own group, which the prefix tells
+// apart.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ node_config::averaging_parts averaging_of(const std::string& prefix) {
   return parts;
 }
 
-/// What a step of each peer ended with; filled while the simulation runs.
+/// The outcome of a step of each peer; filled while the simulation runs.
 struct steps {
   std::vector<std::optional<round_report>> ended;
 
@@ -34,7 +34,7 @@ struct steps {
   }
 };
 
-/// Why the peer does not even begin to start.
+/// Why the peer is refused before it starts.
 std::string refusal(simulation& sim, const node_config& config) {
   auto started = start_node(sim.system(), config, node_dependencies{});
   EXPECT_FALSE(started);

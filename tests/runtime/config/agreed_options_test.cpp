@@ -102,7 +102,7 @@ TEST(AgreedOptions, AValueHasOneSpelling) {
   EXPECT_EQ(difference({{"lr", "3e-3"}}, {{"lr", "0.00300"}}), "");
   EXPECT_EQ(difference({{"part-size", "64KiB"}}, {{"part-size", "65536"}}), "");
   EXPECT_EQ(difference({{"group-bits", "01"}}, {{"group-bits", "10"}}), "")
-    << "which bucket to begin in is each peer's own matter";
+    << "each peer chooses its first bucket itself";
 }
 
 TEST(AgreedOptions, OfADataSetTheFilesCountAndNotTheirPath) {
@@ -117,7 +117,8 @@ TEST(AgreedOptions, OfADataSetTheFilesCountAndNotTheirPath) {
   EXPECT_THAT(difference(at("a"), at("c")),
               HasSubstr("data is text of 200 bytes here and text of 300 bytes there"));
   EXPECT_THAT(difference(at("a"), {}), HasSubstr("and synthetic there"));
-  // A peer that has no data knows the path that others are told, and leaves the rest to them.
+  // A peer without the data knows the path that others are sent, and leaves the rest of the
+  // identity to them.
   EXPECT_EQ(difference(at("none"), at("a")), "");
   EXPECT_THAT(options_of(training(at("none"))),
               ElementsAre(Pair("data", (folder / "none").string())));

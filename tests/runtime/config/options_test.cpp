@@ -19,7 +19,7 @@ settings flags(std::initializer_list<std::pair<const std::string, std::string>> 
   return found;
 }
 
-/// Why these flags are refused; empty if they are not.
+/// Why these flags are refused; empty if they are accepted.
 std::string refusal(std::initializer_list<std::pair<const std::string, std::string>> values) {
   auto options = resolve({}, {}, flags(values));
   if (options)
@@ -205,7 +205,7 @@ TEST(Threads, MoreThanCoresAreToldWithTheCure) {
   run_options o;
   EXPECT_EQ(too_many_threads(o, 1, 1), std::nullopt);
   EXPECT_EQ(too_many_threads(o, 4, 4), std::nullopt);
-  EXPECT_EQ(too_many_threads(o, 4, 0), std::nullopt) << "nobody knows how many cores there are";
+  EXPECT_EQ(too_many_threads(o, 4, 0), std::nullopt) << "the number of cores is not known";
   o.threads = 8;
   EXPECT_THAT(*too_many_threads(o, 1, 2), HasSubstr("--threads 8 on 2 cores"));
   EXPECT_THAT(*too_many_threads(o, 1, 2), ::testing::EndsWith("use --threads 2"));

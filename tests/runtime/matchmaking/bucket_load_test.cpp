@@ -25,7 +25,7 @@ TEST(BucketLoad, NothingElseIsRead) {
     EXPECT_FALSE(bucket_load::parse(text)) << '"' << text << '"';
 }
 
-TEST(ElasticLength, NobodyKnowsNothing) {
+TEST(ElasticLength, WithoutLoadsThereIsNoLength) {
   EXPECT_FALSE(elastic_length({}, 8, 2));
 }
 
@@ -53,7 +53,7 @@ TEST(ElasticLength, SplitsWhatIsCrowdedAndMergesWhatIsEmpty) {
 TEST(ElasticLength, NobodyStaysAloneInABucket) {
   EXPECT_EQ(elastic_length({{2, 1}}, 2, 2), 1U) << "half of the target is one";
   EXPECT_EQ(elastic_length({{2, 1}}, 2, 1), 1U);
-  EXPECT_EQ(elastic_length({{2, 11}}, 16, 12), 1U) << "no group comes together there";
+  EXPECT_EQ(elastic_length({{2, 11}}, 16, 12), 1U) << "too few peers for a group";
   EXPECT_EQ(elastic_length({{2, 12}}, 16, 12), 2U);
   EXPECT_EQ(elastic_length({{2, 7}}, 8, 8), 1U);
 }
@@ -66,15 +66,15 @@ TEST(ElasticLength, OneStepThereIsNoneBack) {
   }
 }
 
-// Peers with different lengths of their own come to the same one.
-TEST(ElasticLength, IsTheSameForAllWhoKnowTheSame) {
+// Peers that begin with different lengths choose the same one.
+TEST(ElasticLength, IsTheSameForAllPeersWithTheSameLoads) {
   std::vector<bucket_load> loads{{2, 10}, {2, 14}, {2, 7}, {0, 1}, {0, 3}};
   EXPECT_EQ(elastic_length(loads, 8, 2), 2U);
   std::reverse(loads.begin(), loads.end());
   EXPECT_EQ(elastic_length(loads, 8, 2), 2U);
 }
 
-TEST(ElasticLength, AFewThatLieChangeNothing) {
+TEST(ElasticLength, AFewFalseClaimsChangeNothing) {
   std::vector<bucket_load> loads(5, {2, 10});
   auto honest = elastic_length(loads, 8, 2);
   for (bucket_load lie : {bucket_load{20, 1'000'000}, {0, 1}, {0, 1'000'000}, {20, 1}}) {

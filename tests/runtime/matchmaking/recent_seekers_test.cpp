@@ -59,7 +59,7 @@ TEST(RecentSeekers, AFloodOfPeersIsBoundedAndPushesNobodyOut) {
   auto known = seekers.wanting(ours, "bucket", t0);
   EXPECT_EQ(known.size(), recent_seekers::peers_max);
   EXPECT_EQ(known.front(), peer_number(0));
-  seekers.remember(peer_number(0), ours, "another", t0); // who is known may change its mind
+  seekers.remember(peer_number(0), ours, "another", t0); // a known peer may change its request
   EXPECT_THAT(seekers.wanting(ours, "another", t0), ElementsAre(peer_number(0)));
   auto later = t0 + recent_seekers::memory + 1ms;
   seekers.remember(peer_number(9'999), ours, "bucket", later);

@@ -9,7 +9,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// 100 MB at 0.5 MB/s take 200 s; in that time 400 epochs bring 13.3 GB, of which 1 GB is kept.
+/// 100 MB at 0.5 MB/s take 200 s; meanwhile 400 epochs produce 13.3 GB of updates, of which 1 GB is
+/// kept.
 slow_download slow() {
   slow_download s;
   s.state_bytes = 100'000'000;

@@ -1,4 +1,4 @@
-// The loop's thread is the test's; the worker's is another one.
+// The loop's thread is the test's thread; the worker runs on another one.
 
 #include "runtime/training/loop_learner.hpp"
 
@@ -16,7 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::mean_gradient_of;
 
-/// Plain gradient descent on two values. Remembers who called.
+/// Plain gradient descent on two values. Remembers its callers.
 class small_model final : public loop_model {
 public:
   void apply(std::span<const float> gradient, double lr) override {
@@ -61,7 +61,7 @@ protected:
       EXPECT_EQ(who, std::this_thread::get_id());
   }
 
-  /// Has `body` run as the worker.
+  /// Runs `body` as the worker.
   void worker(std::function<void(learner&)> body) {
     work = std::async(std::launch::async, [this, body = std::move(body)] { body(*learns); });
   }
@@ -191,7 +191,7 @@ TEST_F(LoopLearner, ALoopThatStopsCallingHoldsUpNobodyWhoTakesTheGradient) {
   worker([&](learner& l) {
     l.accumulate();
     handed.set_value();
-    l.accumulate(); // the loop never comes again
+    l.accumulate(); // the loop never calls again
   });
   auto loop_again = std::thread{[&] { EXPECT_EQ(offer({2, 2}, 4), step_outcome::held); }};
   handed.get_future().wait();

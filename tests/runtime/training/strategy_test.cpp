@@ -11,7 +11,7 @@
 namespace waggle {
 namespace {
 
-/// What stands behind the name of a recorded trajectory.
+/// The run that a recorded trajectory belongs to.
 struct recorded {
   strategy table;
   std::size_t peers = 1;

@@ -20,7 +20,7 @@ TEST(Verdict, AMeanIsMergedWithAndWithoutOwnSamples) {
     auto facts = failed(samples);
     facts.contributors = 2;
     EXPECT_EQ(on_round(gradients, facts), verdict::merge);
-    facts.run_moved_on = true; // the result came first
+    facts.run_moved_on = true; // the result arrived first
     EXPECT_EQ(on_round(gradients, facts), verdict::merge);
   }
 }
@@ -47,9 +47,9 @@ TEST(Verdict, WhomTheOthersWentOnWithoutNeverStepsByItself) {
       auto facts = failed(samples);
       facts.excluded = excluded;
       facts.run_moved_on = !excluded;
-      facts.others_remain = facts.time_left = true; // no other try either
+      facts.others_remain = facts.time_left = true; // even if a retry were possible
       EXPECT_EQ(on_round(gradients, facts), verdict::left_out);
-      EXPECT_EQ(on_round(fragment, facts), verdict::left_out); // anchors differ now
+      EXPECT_EQ(on_round(fragment, facts), verdict::left_out); // the anchors differ now
     }
 }
 
