@@ -357,21 +357,21 @@ void group_search::note(known_peer& peer, ec said) const {
 }
 
 void group_search::turned_away(const peer_id& asker, ec why) {
-  bool tells = why == ec::schema_mismatch || why == ec::wrong_group_key || why == ec::epoch_mismatch
-               || why == ec::clock_skew;
-  if (!tells) // the other codes are normal steps on the way to a group
+  bool is_reason = why == ec::schema_mismatch || why == ec::wrong_group_key
+                   || why == ec::epoch_mismatch || why == ec::clock_skew;
+  if (!is_reason) // the other codes are normal steps on the way to a group
     return;
   if (turned_away_.size() < candidates_max || turned_away_.count(asker) > 0)
     turned_away_.insert_or_assign(asker, why);
 }
 
 std::string group_search::summary(moment now) const {
-  std::map<ec, std::size_t> said;
+  std::map<ec, std::size_t> answers;
   std::size_t over = 0;
   std::size_t not_asked = 0;
   for (const auto& [id, peer] : known_) {
     if (peer.asked)
-      ++said[peer.said];
+      ++answers[peer.said];
     else if (peer.expiration && *peer.expiration < now.swarm)
       ++over;
     else
@@ -383,7 +383,7 @@ std::string group_search::summary(moment now) const {
   auto number = [](std::size_t n) { return std::to_string(n); };
   auto name = [](ec code) { return " (" + std::string{to_string(code)} + ")"; };
   auto text = number(known_.size()) + (known_.size() == 1 ? " candidate seen" : " candidates seen");
-  for (const auto& [code, count] : said) {
+  for (const auto& [code, count] : answers) {
     switch (code) {
       case ec::none:
         text += ", " + number(count) + " took us in but never began";
@@ -440,23 +440,23 @@ std::string_view advice(ec code) {
 } // namespace
 
 failure group_search::reason(moment now) const {
-  std::set<ec> said;
+  std::set<ec> codes;
   for (const auto& [id, peer] : known_)
     if (peer.asked && peer.said != ec::none)
-      said.insert(peer.said);
+      codes.insert(peer.said);
   for (const auto& [id, why] : turned_away_)
-    said.insert(why);
+    codes.insert(why);
   // A peer that was not searching at first may have begun later.
-  said.erase(ec::not_looking);
-  auto code = said.count(ec::timeout) > 0
+  codes.erase(ec::not_looking);
+  auto code = codes.count(ec::timeout) > 0
                 ? ec::timeout // that peer may have been the only one missing
                 : ec::too_few;
   if (known_.empty() && largest_group_ == 1 && turned_away_.empty())
     code = ec::nobody_declared;
-  else if (said.size() == 1)
+  else if (codes.size() == 1)
     for (auto decisive : {ec::schema_mismatch, ec::epoch_mismatch, ec::wrong_group_key,
                           ec::clock_skew, ec::unreachable})
-      if (said.count(decisive) > 0)
+      if (codes.count(decisive) > 0)
         code = decisive;
   auto tenths = std::chrono::duration_cast<milliseconds>(now.steady - began_).count() / 100;
   return {code, "could not find a group in " + std::to_string(tenths / 10) + "."

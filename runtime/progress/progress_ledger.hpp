@@ -73,9 +73,8 @@ struct swarm_progress {
   std::uint32_t peers_at_epoch = 0;  // of num_peers, those at the global epoch
   bool ready = false;                // the epoch may be ended now
   bool in_sync = true;               // own epoch ≥ E − 1
-  bool parameters_differ =
-    false;                 // at the global epoch, most peers hold other parameters than we do
-  std::vector<peer> peers; // in ascending order of id, including ourselves
+  bool parameters_differ = false;    // at the global epoch, most peers hold other parameters
+  std::vector<peer> peers;           // in ascending order of id, including ourselves
   std::vector<peer_record> donors; // other peers at the global epoch with the majority's parameters
 };
 

@@ -13,8 +13,8 @@ namespace waggle {
 
 /// Checkpoints in one folder, "checkpoint-<serial>-<epoch>-<branch>.wgl". The serial number counts
 /// checkpoints, regardless of their content: the newest is the one written last, not the one with
-/// the highest epoch, which may belong to a history that was abandoned. Kept are the last two
-/// checkpoints of the history that is being written, and the last one of each other history. A
+/// the highest epoch, which may belong to a history that was abandoned. The store keeps the last
+/// two checkpoints of the history that is being written, and the last one of each other history. A
 /// checkpoint is written atomically. Not thread-safe.
 class checkpoint_store {
 public:

@@ -150,7 +150,7 @@ private:
   account account_;
   double last_loss_; // NaN before the first
 
-  std::mutex accumulators_; // locked alone or while holding mutex_, never before it
+  std::mutex accumulators_; // may be locked while holding mutex_, not the other way round
   std::vector<float> sum_;  // Σ b·∇; while `single_`, the one gradient, unscaled
   bool single_ = false;
   std::atomic<std::uint64_t> accumulated_samples_{0};

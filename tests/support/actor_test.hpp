@@ -81,8 +81,8 @@ protected:
 
   /// Sends without a sender, then runs.
   template <class Handle, class Message>
-  void tell(const Handle& whom, Message message) {
-    caf::anon_send(whom, std::move(message));
+  void tell(const Handle& receiver, Message message) {
+    caf::anon_send(receiver, std::move(message));
     settle();
   }
 
@@ -101,10 +101,10 @@ protected:
 
   /// Sends a request and runs; the answer may arrive while time advances later.
   template <class Answer, class Handle, class Question>
-  pending<Answer> ask_later(const Handle& whom, Question question) {
+  pending<Answer> ask_later(const Handle& receiver, Question question) {
     pending<Answer> out;
-    keep(sys.spawn([cell = out.answer, whom, question](caf::event_based_actor* self) {
-      self->request(whom, std::chrono::minutes{24 * 60}, question)
+    keep(sys.spawn([cell = out.answer, receiver, question](caf::event_based_actor* self) {
+      self->request(receiver, std::chrono::minutes{24 * 60}, question)
         .then([cell](const Answer& a) { cell->emplace(a); },
               [cell](const caf::error& why) { cell->emplace(from_caf(why)); });
     }));
@@ -114,8 +114,8 @@ protected:
 
   /// Sends a request that is answered without advancing the time.
   template <class Answer, class Handle, class Question>
-  result<Answer> ask(const Handle& whom, Question question) {
-    return ask_later<Answer>(whom, std::move(question)).get();
+  result<Answer> ask(const Handle& receiver, Question question) {
+    return ask_later<Answer>(receiver, std::move(question)).get();
   }
 
   template <class Handle>

@@ -80,8 +80,9 @@ protected:
 
   /// Sends a request and advances the time by at most `limit`, until there is an answer.
   template <class Answer, class Handle, class Question>
-  result<Answer> ask_for(std::chrono::nanoseconds limit, const Handle& whom, Question question) {
-    auto answer = ask_later<Answer>(whom, std::move(question));
+  result<Answer> ask_for(std::chrono::nanoseconds limit, const Handle& receiver,
+                         Question question) {
+    auto answer = ask_later<Answer>(receiver, std::move(question));
     auto until = network.now() + limit;
     while (!answer.answered() && network.now() < until)
       run_for(std::chrono::milliseconds{1});

@@ -48,10 +48,10 @@ public:
 
   /// Sends a request to an actor and runs until it answers (for at most 10 virtual seconds).
   template <class Answer, class Handle, class Question>
-  std::optional<Answer> ask(const Handle& whom, Question question) {
+  std::optional<Answer> ask(const Handle& receiver, Question question) {
     std::optional<Answer> answer;
-    auto asker = system_->spawn([&answer, whom, question](caf::event_based_actor* self) {
-      self->request(whom, std::chrono::seconds{10}, question)
+    auto asker = system_->spawn([&answer, receiver, question](caf::event_based_actor* self) {
+      self->request(receiver, std::chrono::seconds{10}, question)
         .then([&answer](const Answer& a) { answer = a; }, [](const caf::error&) {});
     });
     run_until([&] { return answer.has_value(); }, std::chrono::seconds{11});
@@ -61,9 +61,9 @@ public:
   /// Sends a request to an actor; `then` receives the answer while the simulation runs on. Refusals
   /// are ignored.
   template <class Answer, class Handle, class Question>
-  void later(const Handle& whom, Question question, std::function<void(const Answer&)> then) {
-    system_->spawn([then, whom, question](caf::event_based_actor* self) {
-      self->request(whom, std::chrono::seconds{60}, question)
+  void later(const Handle& receiver, Question question, std::function<void(const Answer&)> then) {
+    system_->spawn([then, receiver, question](caf::event_based_actor* self) {
+      self->request(receiver, std::chrono::seconds{60}, question)
         .then([then](const Answer& a) { then(a); }, [](const caf::error&) {});
     });
   }

@@ -189,7 +189,7 @@ TEST_F(Clients, TwoThatTrainAloneComeTogetherWhenTheNodeIsReachedAgain) {
   expect_batches_near_the_target({a, b});
 }
 
-TEST_F(Clients, WithoutSomebodyWhoReducesOneSaysSoAndTrainsAloneAtLast) {
+TEST_F(Clients, WithoutAReducerAClientReportsItAndFinallyTrainsAlone) {
   node = sim.start(plain_node(), {});
   a = sim.start(client(1), {node});
   sim.run_for(5s);
@@ -205,7 +205,7 @@ TEST_F(Clients, WithoutSomebodyWhoReducesOneSaysSoAndTrainsAloneAtLast) {
   EXPECT_EQ(status_of(a).line.branch, branch);
 }
 
-TEST_F(Clients, VectorsLongerThanTheNodeTakesAreAveragedByNobody) {
+TEST_F(Clients, VectorsLongerThanTheNodeAcceptsAreNotAveraged) {
   auto small = helping_node();
   small.helping->averaging.averaging.elements_max = 63;
   node = sim.start(small, {});

@@ -92,7 +92,7 @@ TEST_F(ComingBack, TwoThatKnewEachOtherMeetWithoutTheirInitialPeer) {
   }
 }
 
-TEST_F(ComingBack, WhoForgotEverybodyKeepsTryingAndSaysSo) {
+TEST_F(ComingBack, APeerThatForgotAllOthersKeepsTryingAndReportsIt) {
   simulation sim{7};
   come_back(sim);
   sim.run_for(60s);

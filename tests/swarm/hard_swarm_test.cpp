@@ -196,7 +196,7 @@ double run(std::uint64_t seed) {
 
 class HardSwarms : public ::testing::TestWithParam<int> {};
 
-TEST_P(HardSwarms, EndInOneHistoryWithEverybodyInStep) {
+TEST_P(HardSwarms, EndInOneHistoryWithAllPeersInStep) {
   if (const char* chosen = std::getenv("WAGGLE_HARD_SEEDS")) {
     unsigned long from = 0;
     unsigned long count = 0;

@@ -14,7 +14,7 @@ TEST_F(InStep, EveryNewcomerIsInStepAtOnce) {
   expect_to_stay_together();
 }
 
-TEST_F(InStep, SurvivorsGoOnAtOnceAndWhoeverReturnsIsInStepAgain) {
+TEST_F(InStep, SurvivorsContinueAtOnceAndAPeerThatReturnsIsInStepAgain) {
   begin(5);
   for (index victim : {0U, 3U, 1U}) {
     auto epoch = status_of(4).epoch;
@@ -39,7 +39,7 @@ TEST_F(InStep, AFrozenPeerCostsItsDetectionAndComesBackByItself) {
   EXPECT_LT(seconds_until_together(), 5.0);
 }
 
-TEST_F(InStep, AMajorityAndAMinorityComeToHoldTheMajoritysHistory) {
+TEST_F(InStep, AMajorityAndAMinorityConvergeToTheMajoritysHistory) {
   begin(3);
   for (auto cut : {1s, 5s, 20s}) {
     auto before = status_of(0).line.branch;
@@ -57,7 +57,7 @@ TEST_F(InStep, AMajorityAndAMinorityComeToHoldTheMajoritysHistory) {
   expect_to_stay_together();
 }
 
-TEST_F(InStep, TwoHalvesComeToHoldOneHistory) {
+TEST_F(InStep, TwoHalvesConvergeToOneHistory) {
   begin(4);
   for (auto cut : {5s, 20s}) {
     sim.network().partition({1, 3});
@@ -68,7 +68,7 @@ TEST_F(InStep, TwoHalvesComeToHoldOneHistory) {
   expect_to_stay_together();
 }
 
-TEST_F(InStep, WithoutMostOfItsGroupAPeerWaitsIfItIsToldTo) {
+TEST_F(InStep, WithoutMostOfItsGroupAPeerWaitsIfConfigured) {
   auto careful = [](std::uint64_t seed) {
     auto config = endless(seed);
     config.training->training.continue_on_split = false;
@@ -146,13 +146,13 @@ TEST_F(InStep, AllEndOnTheSameBytes) {
   EXPECT_TRUE(sim.run_until([&] { return all_finished_equal(sim); }, 150s)) << picture(sim);
 }
 
-TEST_F(InStep, WithADeadFirstPeerNobodyBeginsASecondRunInSilence) {
+TEST_F(InStep, WithADeadFirstPeerNoPeerSilentlyBeginsASecondRun) {
   auto config = endless(1);
   config.training->training.may_start_alone = false;
   config.training->training.join_timeout = 2s;
-  auto nobody = sim.start(endless(5), {});
-  sim.crash(nobody, true);
-  config.initial_peers.push_back(net::sim_network::address_of(nobody));
+  auto dead = sim.start(endless(5), {});
+  sim.crash(dead, true);
+  config.initial_peers.push_back(net::sim_network::address_of(dead));
   auto lone = sim.start(config, {});
   sim.run_for(20s);
   EXPECT_EQ(status_of(lone).phase, trainer_phase::joining);
@@ -160,7 +160,7 @@ TEST_F(InStep, WithADeadFirstPeerNobodyBeginsASecondRunInSilence) {
   EXPECT_NE(status_of(lone).waiting_for, "");
 }
 
-TEST_F(InStep, OneVoiceAboutAFarEpochStopsNobody) {
+TEST_F(InStep, OneClaimOfAFarEpochStopsNoPeer) {
   begin(3);
   auto quiet = status_of(0).epoch.value();
   sim.run_for(4s);

@@ -56,13 +56,13 @@ TEST(TwoAveragers, OfOnePeerAverageAtTheSameTimeWithGroupsOfTheirOwn) {
     sim.start(config, i == 0 ? std::vector<std::size_t>{} : std::vector<std::size_t>{0});
   }
   sim.run_for(2s);
-  auto average = [&](const averager_actor& whom, std::size_t elements, float value,
+  auto average = [&](const averager_actor& averager, std::size_t elements, float value,
                      std::size_t slot) {
     average_vector question;
     question.values = std::make_shared<const float_vector>(elements, value);
     question.deadline = 30s;
     question.expected_peers = peers;
-    sim.later<round_report>(whom, question,
+    sim.later<round_report>(averager, question,
                             [found, slot](const round_report& r) { found->ended[slot] = r; });
   };
   for (std::size_t i = 0; i < peers; ++i) {

@@ -158,7 +158,7 @@ TEST(AgreedOptions, TrainersAndAveragersDoNotLink) {
   EXPECT_FALSE(disagreement(averaging({}), averaging({{"weight", "9"}, {"lr", "9"}})));
 }
 
-TEST(AgreedOptions, ThoseThatCannotBeToldAreRefusedAtTheStart) {
+TEST(AgreedOptions, ThoseThatAreTooLongToSendAreRefusedAtTheStart) {
   run_options options;
   options.data = std::string(5'000, 'd');
   options.given["data"] = options.data;
@@ -168,7 +168,7 @@ TEST(AgreedOptions, ThoseThatCannotBeToldAreRefusedAtTheStart) {
   EXPECT_THAT(agreement.error().detail, HasSubstr("--data"));
 }
 
-TEST(Resolve, AMicroBatchThatNobodyChoseFitsTheTarget) {
+TEST(Resolve, ADefaultMicroBatchFitsTheTarget) {
   EXPECT_EQ(options_with({{"target-batch-size", "4"}}).micro_batch, 4U);
   EXPECT_EQ(options_with({{"target-batch-size", "400"}}).micro_batch, run_options{}.micro_batch);
 }

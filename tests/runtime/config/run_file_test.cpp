@@ -68,7 +68,7 @@ TEST_F(RunFile, TakesDurationsAndSizesAsTextOrNumbers) {
   EXPECT_EQ(options->matchmaking_time, 500ms);
 }
 
-TEST_F(RunFile, SaysWhereEachValueStands) {
+TEST_F(RunFile, ReportsTheSourceOfEachValue) {
   auto found = read("\n\nlr = 1\n");
   ASSERT_TRUE(found);
   EXPECT_THAT(found->at("lr").source, EndsWith("run.toml:3"));

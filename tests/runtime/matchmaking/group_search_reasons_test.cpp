@@ -94,7 +94,7 @@ TEST_F(GroupSearchReasons, TheAnswerOfAllPeersIsTheReason) {
     EXPECT_EQ(end_with(code).code, code);
 }
 
-TEST_F(GroupSearchReasons, WhatAPeerSaidBeforeItSearchedIsNoReason) {
+TEST_F(GroupSearchReasons, TheAnswerOfAPeerBeforeItSearchedIsNoReason) {
   auto search = make();
   search.candidate(peer(1), std::nullopt);
   ASSERT_EQ(asked(search.start(now)), 1u);
@@ -156,7 +156,7 @@ TEST_F(GroupSearchReasons, AStepOnTheWayToAGroupIsNoReason) {
   EXPECT_EQ(reason_of(search, actions).code, ec::nobody_declared);
 }
 
-TEST_F(GroupSearchReasons, ItSaysHowManyWereTogether) {
+TEST_F(GroupSearchReasons, TheDetailHasTheSizeOfTheLargestGroup) {
   opts.min_group_size = 3;
   auto search = leading({9});
   auto why = reason_of(search, {});

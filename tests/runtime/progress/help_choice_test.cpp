@@ -63,7 +63,7 @@ TEST(HelpChoice, EntersAGroupThatHasOnlyClients) {
   EXPECT_EQ(choice.through.front().id, id_of(1));
 }
 
-TEST(HelpChoice, StaysOutWhereNobodyNeedsIt) {
+TEST(HelpChoice, StaysOutWhereItIsNotNeeded) {
   EXPECT_EQ(choose_help(outside(), {}).what, help::none);
   EXPECT_EQ(choose_help(outside(), {client(1, "a", 10, 0)}).what, help::none) << "in no group";
   EXPECT_EQ(choose_help(outside(), {trainer(1, "a", 10, 1)}).what, help::none);
@@ -105,7 +105,7 @@ TEST(HelpChoice, LeavesWhenThereIsNoClientAnyMore) {
   EXPECT_EQ(choose_help(lost, {}).what, help::none);
 }
 
-TEST(HelpChoice, StaysWithMembersThatHaveNotSaidYetThatTheirGroupForked) {
+TEST(HelpChoice, StaysWithMembersThatHaveNotReportedTheForkYet) {
   auto own = in_group("fork", {1, 2, 3});
   own.line.parent = sha256("a");
   own.line.forked_at = epoch_id{4};

@@ -66,7 +66,7 @@ TEST(HistoryChoice, AMemberStaysWithoutAReasonToLeave) {
   EXPECT_EQ(choose_history(view_of(1, "a", 10, true), {peer(2, "a", 90, 2)}).what, course::stay);
 }
 
-TEST(HistoryChoice, OneVoiceNeverOutweighsTwo) {
+TEST(HistoryChoice, OneSupporterNeverOutweighsTwo) {
   // A peer with an old data folder of the same run, far ahead, and two peers that train.
   auto choice =
     choose_history(view_of(1, "live", 62, true), {peer(2, "live", 62, 2), peer(3, "old", 144, 1)});
@@ -110,7 +110,7 @@ TEST(HistoryChoice, OfNewPeersTheSmallestIdBegins) {
   EXPECT_EQ(choose_history(view_of(2, "", 0, false), {peer(1, "", 0, 0)}).what, course::wait);
 }
 
-TEST(HistoryChoice, AClientWaitsForSomebodyWhoCanBeReached) {
+TEST(HistoryChoice, AClientWaitsForAPeerThatCanBeReached) {
   auto client = view_of(1, "", 0, false);
   client.may_lead = false;
   auto choice = choose_history(client, {peer(2, "", 0, 0)});
@@ -188,7 +188,7 @@ struct world {
   int names = 0;
 };
 
-TEST(HistoryChoice, ConnectedPeersComeToHoldOneHistoryAndKeepIt) {
+TEST(HistoryChoice, ConnectedPeersConvergeToOneHistoryAndKeepIt) {
   for (std::uint64_t seed = 1; seed <= 20'000; ++seed) {
     world w{seed};
     auto n = w.members.size();

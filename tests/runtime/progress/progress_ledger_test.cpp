@@ -85,7 +85,7 @@ TEST_F(ProgressLedger, AloneKnowsItselfAndLooksAgainAfterTheDefaultPeriod) {
   EXPECT_TRUE(view.in_sync);
 }
 
-TEST_F(ProgressLedger, OfNobodyStillGivesFiniteNumbers) {
+TEST_F(ProgressLedger, WithoutPeersStillGivesFiniteNumbers) {
   auto view = ledger.view(std::nullopt, now);
   EXPECT_EQ(view.num_peers, 0U);
   EXPECT_TRUE(std::isfinite(view.eta_seconds));
@@ -218,7 +218,7 @@ TEST_F(ProgressLedger, AReportCountsUntilItExpiresAndNotLonger) {
   EXPECT_EQ(ledger.size(), 0U);
 }
 
-TEST_F(ProgressLedger, WhatComesBackAboutOurselvesIsNotNews) {
+TEST_F(ProgressLedger, RecordsAboutOurselvesAreIgnored) {
   EXPECT_FALSE(ledger.record(report(0, 9, 10), later));
   EXPECT_EQ(ledger.view(report(0, 1, 0), now).global_epoch, epoch_id{1});
 }
@@ -239,7 +239,7 @@ TEST_F(ProgressLedger, AnExpiredGoodbyeIsNoNews) {
   EXPECT_FALSE(ledger.purge(later + 1ns));
 }
 
-TEST_F(ProgressLedger, ALostPeerDoesNotCountUntilItReportsAnew) {
+TEST_F(ProgressLedger, ALostPeerDoesNotCountUntilItReportsAgain) {
   add(report(1, 0, 10, 1, 5s));
   EXPECT_TRUE(ledger.lose(id_of(1), now, later));
   EXPECT_FALSE(ledger.lose(id_of(1), now, later));
@@ -322,7 +322,7 @@ TEST_F(ProgressLedger, EverySideOfATieChoosesTheSame) {
   }
 }
 
-TEST_F(ProgressLedger, PeersBehindHaveNoSayAndAreNoDonors) {
+TEST_F(ProgressLedger, PeersBehindDoNotDecideAndAreNoDonors) {
   add(holding(report(1, 3, 0), "old"));
   add(holding(report(2, 3, 0), "old"));
   add(holding(report(3, 4, 0), "new"));

@@ -161,11 +161,11 @@ private:
 
   void report(std::size_t i) {
     const auto& p = peers_[i];
-    view said{p.epoch, p.samples, now_, static_cast<double>(how_.peers[i].micro) / p.pass_mean};
-    broadcast(i, [this, i, said](std::size_t to) {
+    view newest{p.epoch, p.samples, now_, static_cast<double>(how_.peers[i].micro) / p.pass_mean};
+    broadcast(i, [this, i, newest](std::size_t to) {
       auto& known = peers_[to].views[i];
-      if (said.written > known.written)
-        known = said;
+      if (newest.written > known.written)
+        known = newest;
       consider(to);
     });
   }

@@ -144,7 +144,7 @@ TEST(EpochSimulation, AStoppedPeerDelaysTheOthersByAFewPassesAtMost) {
   EXPECT_TRUE(delayed) << "no peer ever waited for another: this test shows nothing";
 }
 
-TEST(EpochSimulation, ASlowPeerSlowsNobodyAndItsSamplesCount) {
+TEST(EpochSimulation, ASlowPeerSlowsNoOtherAndItsSamplesCount) {
   epoch_simulation::options fast;
   fast.peers = {{0.0107, 16}, {0.0107, 16}};
   epoch_simulation without{fast};

@@ -30,7 +30,7 @@ TEST(Founding, TheRunsFirstPeerBeginsAtOnce) {
   EXPECT_TRUE(decide_founding(s).now);
 }
 
-TEST(Founding, WhoReachesNobodyLooksAsLongAsItWasToldAndSaysSo) {
+TEST(Founding, APeerThatReachesNoOtherSearchesForTheJoinTimeoutAndReportsIt) {
   auto s = looking();
   s.waited = milliseconds{14'999};
   auto before = decide_founding(s);
@@ -51,7 +51,7 @@ TEST(Founding, WithoutLeaveToStartAloneOnlyAStateOfTheRunGoesOnAlone) {
   EXPECT_TRUE(decide_founding(s).now);
 }
 
-TEST(Founding, TrainersThatWereHeardAreGivenTimeToSayMore) {
+TEST(Founding, TrainersThatWereSeenAreGivenTimeToReport) {
   auto s = looking();
   s.connected = s.trainers_seen = true;
   EXPECT_FALSE(decide_founding(s).now);
@@ -81,7 +81,7 @@ TEST(Founding, ALostGroupIsLookedForAndThenTheOperatorDecides) {
   EXPECT_THAT(paused.waiting_for, HasSubstr("on-split is pause"));
 }
 
-TEST(Founding, AClientWaitsForSomebodyWhoReducesForIt) {
+TEST(Founding, AClientWaitsForAPeerThatReducesForIt) {
   auto s = looking();
   s.client = s.connected = true;
   s.waited = milliseconds{10'000};

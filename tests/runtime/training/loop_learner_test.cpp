@@ -149,7 +149,7 @@ TEST_F(LoopLearner, ReadingChangesNothing) {
   await_worker();
 }
 
-TEST_F(LoopLearner, NonFiniteGradientsAreToldAndNotAccumulated) {
+TEST_F(LoopLearner, NonFiniteGradientsAreReportedAndNotAccumulated) {
   worker([](learner& l) {
     auto step = l.accumulate();
     EXPECT_FALSE(step.finite);
@@ -186,7 +186,7 @@ TEST_F(LoopLearner, OneGradientComesBackBitByBitAndSeveralByTheirSamples) {
   await_worker();
 }
 
-TEST_F(LoopLearner, ALoopThatStopsCallingHoldsUpNobodyWhoTakesTheGradient) {
+TEST_F(LoopLearner, ALoopThatStopsCallingDoesNotBlockTakingTheGradient) {
   std::promise<void> handed;
   worker([&](learner& l) {
     l.accumulate();
@@ -200,7 +200,7 @@ TEST_F(LoopLearner, ALoopThatStopsCallingHoldsUpNobodyWhoTakesTheGradient) {
   EXPECT_EQ(learns->accumulated_samples(), 0u);
 }
 
-TEST_F(LoopLearner, WhatTheModelThrowsReachesBothSides) {
+TEST_F(LoopLearner, AnExceptionOfTheModelReachesBothSides) {
   model.broken = true;
   worker([](learner& l) {
     EXPECT_THROW(l.apply(std::vector<float>{1, 1}, 1), std::runtime_error);
@@ -209,7 +209,7 @@ TEST_F(LoopLearner, WhatTheModelThrowsReachesBothSides) {
   await_worker();
 }
 
-TEST_F(LoopLearner, WhatTheLookoutThrowsReachesTheLoop) {
+TEST_F(LoopLearner, AnExceptionOfIsOverReachesTheLoop) {
   EXPECT_THROW(port->offer(model, std::vector<float>{1, 1}, {1, 4, true},
                            []() -> bool { throw std::runtime_error{"refused"}; }),
                std::runtime_error);
@@ -227,7 +227,7 @@ TEST_F(LoopLearner, ClosingReleasesAPassAndLaterOnesAreEmpty) {
   await_worker();
 }
 
-TEST_F(LoopLearner, ClosingReleasesACallThatNobodyCarriesOut) {
+TEST_F(LoopLearner, ClosingReleasesACallThatIsNotCarriedOut) {
   worker([](learner& l) {
     EXPECT_THROW(l.write_tensor(0, std::vector<float>{1, 1}), loop_closed);
     EXPECT_THROW(l.apply(std::vector<float>{1, 1}, 1), loop_closed);

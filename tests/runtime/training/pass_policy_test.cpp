@@ -60,7 +60,7 @@ TEST(PassPolicy, ExpectsOnlyOneMicroBatchOfAPeerThatIsOverdue) {
   EXPECT_TRUE(decide_pass(now).begin);
 }
 
-TEST(PassPolicy, WaitsForNobodyWhoseReportIsThreePassesOld) {
+TEST(PassPolicy, WaitsForNoPeerWhoseReportIsThreePassesOld) {
   auto now = pair();
   now.others[0].age = 0.309; // 3 · 100 ms, plus 2 · 5 ms of delay
   EXPECT_FALSE(decide_pass(now).begin);
@@ -68,7 +68,7 @@ TEST(PassPolicy, WaitsForNobodyWhoseReportIsThreePassesOld) {
   EXPECT_TRUE(decide_pass(now).begin);
 }
 
-TEST(PassPolicy, CountsWhatShortPassesLeaveOnTheWay) {
+TEST(PassPolicy, CountsReportsInFlightOfShortPasses) {
   auto now = pair();
   now.own_pass = 0.002;
   now.target = 16 + 40;

@@ -47,20 +47,20 @@ TEST_F(StateTable, KnowsWhereEachTensorLies) {
   EXPECT_EQ(last, 14.0F);
 }
 
-TEST_F(StateTable, AWholeImageSaysHowManyStepsItHasTaken) {
+TEST_F(StateTable, AWholeImageHasItsNumberOfSteps) {
   auto steps = table.check(image(), schema);
   ASSERT_TRUE(steps.ok());
   EXPECT_EQ(*steps, 7u);
 }
 
-TEST_F(StateTable, AnImageTellsItsTensorsToWhoeverKnowsNothingOfIt) {
+TEST_F(StateTable, TheTableOfAnUnknownImageCanBeRead) {
   auto bytes = image();
   auto read = read_state_table(bytes);
   ASSERT_TRUE(read.ok());
   EXPECT_EQ(read->tensors(), table.tensors());
 }
 
-TEST_F(StateTable, AnotherSchemaIsSaidToBeThat) {
+TEST_F(StateTable, AnotherSchemaIsReportedAsSuch) {
   EXPECT_EQ(table.check(image(), sha256("other")).error().code, ec::schema_mismatch);
 }
 

@@ -97,7 +97,7 @@ TEST(Strategies, FourCollaboratingPeersAreOneProcess) {
   }
 }
 
-TEST(Strategies, SayWhatAllPeersOfAnEpochShare) {
+TEST(Strategies, DefineWhatAllPeersOfAnEpochShare) {
   EXPECT_EQ(collaborative(64).consistency, consistency_rule::exact);
   EXPECT_EQ(delayed_gradients(64).consistency, consistency_rule::exact);
   EXPECT_EQ(local_updates(10).consistency, consistency_rule::approximate);

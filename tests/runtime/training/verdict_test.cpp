@@ -35,13 +35,13 @@ TEST(Verdict, AMeanOfFewerThanTheQuorumIsNone) {
   EXPECT_EQ(on_round(parameters, facts), verdict::merge);
 }
 
-TEST(Verdict, AMeanOfNobodyIsNoneWhateverTheQuorum) { // INV-4
+TEST(Verdict, WithoutContributorsThereIsNoMeanWhateverTheQuorum) { // INV-4
   auto lane = gradients;
   lane.quorum = 0;
   EXPECT_EQ(on_round(lane, failed(8)), verdict::own_gradient);
 }
 
-TEST(Verdict, WhomTheOthersWentOnWithoutNeverStepsByItself) {
+TEST(Verdict, APeerThatWasLeftOutNeverStepsByItself) {
   for (std::uint64_t samples : {0, 8})
     for (bool excluded : {false, true}) {
       auto facts = failed(samples);
@@ -70,7 +70,7 @@ TEST(Verdict, AfterARoundThatFailedForGoodTheEpochsOwnMeanCounts) { // INV-6
   EXPECT_EQ(on_round(gradients, failed(8)), verdict::own_gradient);
 }
 
-TEST(Verdict, WhoHadNoSamplesHasNothingToFallBackOn) {
+TEST(Verdict, WithoutSamplesThereIsNoGradientToFallBackOn) {
   EXPECT_EQ(on_round(gradients, failed(0)), verdict::skip);
 }
 
