@@ -176,7 +176,6 @@ TEST(Moshpit, GridOfEightPeersInPairs) {
 
 // If every peer draws a new bucket in every round, the squared distance from the mean shrinks per
 // round by (r - 1)/N + r/N², for N peers in r groups.
-// - 1)/N + r/N² per round, for N peers in r groups.
 TEST(Moshpit, RandomGroupsConvergeAtTheRateOfTheFormula) {
   constexpr std::size_t peers = 64;
   constexpr std::size_t groups = 8;
