@@ -19,8 +19,8 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(waggle::testing::answer_kept_calls)
 
 namespace waggle::testing {
 
-/// Switchboards of several peers on one in-memory network, all on one thread and one virtual clock.
-/// Frames move and timers run in `run_for` and `ask_for` alone.
+/// Switchboards of several peers on one in-memory network, on one thread and one virtual clock.
+/// Frames move and timers run only in `run_for` and `ask_for`.
 class network_test : public actor_test {
 protected:
   explicit network_test(net::sim_network::options options = {})
@@ -58,7 +58,7 @@ protected:
                                                        std::move(accept)));
   }
 
-  /// Lets frames, timers and actors run for `dt`.
+  /// Runs frames, timers and actors for `dt`.
   void run_for(std::chrono::nanoseconds dt) {
     auto until = network.now() + dt;
     for (bool more = true; more;) {
@@ -78,10 +78,11 @@ protected:
     }
   }
 
-  /// Asks and lets at most `limit` pass until there is an answer.
+  /// Sends a request and advances the time by at most `limit`, until there is an answer.
   template <class Answer, class Handle, class Question>
-  result<Answer> ask_for(std::chrono::nanoseconds limit, const Handle& whom, Question question) {
-    auto answer = ask_later<Answer>(whom, std::move(question));
+  result<Answer> ask_for(std::chrono::nanoseconds limit, const Handle& receiver,
+                         Question question) {
+    auto answer = ask_later<Answer>(receiver, std::move(question));
     auto until = network.now() + limit;
     while (!answer.answered() && network.now() < until)
       run_for(std::chrono::milliseconds{1});
@@ -94,7 +95,7 @@ protected:
 
 using recording_service_actor = service_actor::extend<caf::reacts_to<answer_kept_calls>>;
 
-/// A service that answers calls with `answer` and keeps what it hears.
+/// A service that answers calls with `answer` and keeps the messages it receives.
 struct received_by_service {
   std::vector<inbound_call> calls;
   std::vector<inbound_event> events;
@@ -132,7 +133,7 @@ recording_service(recording_service_actor::pointer self,
   };
 }
 
-/// Who came and went, in order.
+/// The peers that connected and disconnected, in order.
 struct received_by_listener {
   std::vector<peer_record> connected;
   std::vector<peer_disconnected> disconnected;

@@ -7,7 +7,7 @@
 
 namespace waggle::testing {
 
-/// Wall time that passes with the network's.
+/// Wall time that advances with the network's virtual time.
 class simulation::clock final : public wall_clock {
 public:
   clock(const net::sim_network& network, steady_time start) : network_(network), start_(start) {}
@@ -35,7 +35,7 @@ net::sim_network::options seeded(net::sim_network::options options, std::uint64_
   return options;
 }
 
-/// Virtual time beside every line, on standard output, if WAGGLE_TEST_LOG is set.
+/// Logs to standard output with the virtual time on every line, if WAGGLE_TEST_LOG is set.
 std::shared_ptr<spdlog::logger> make_log() {
   if (const char* level = std::getenv("WAGGLE_TEST_LOG")) {
     auto log =
@@ -64,7 +64,7 @@ simulation::~simulation() {
     if (peers_[i]->alive)
       crash(i, true);
   settle();
-  // What is still scheduled holds actors that are gone.
+  // Pending timeouts hold references to actors that have ended.
   while (coordinator_.has_pending_timeout()) {
     coordinator_.trigger_timeouts();
     settle();
@@ -112,7 +112,8 @@ void simulation::crash(index who, bool silently) {
   auto& p = *peers_[who];
   p.alive = false;
   network_.crash(who, silently);
-  // The supervisor first: it must not take the others' death for a reason to say goodbye.
+  // The node actor first: otherwise it would take the death of the others as a reason to shut down
+  // in good order.
   auto kill = [](const auto& handle) {
     if (handle)
       caf::anon_send_exit(handle, caf::exit_reason::kill);

@@ -44,7 +44,7 @@ swarm_progress::peer auxiliary(std::uint8_t n, const std::string& line, std::uin
 
 TEST(HistoryChoice, AnAuxiliaryOutsideFoundsNothing) {
   auto choice = choose_history(view_of(2, "", 0, false), {auxiliary(1, "", 0)});
-  EXPECT_EQ(choice.what, course::found) << "nobody waits for it to begin";
+  EXPECT_EQ(choice.what, course::found) << "no peer waits for it to begin";
 }
 
 TEST(HistoryChoice, AClientAloneComesToWhereAnAuxiliaryReduces) {
@@ -66,8 +66,8 @@ TEST(HistoryChoice, AMemberStaysWithoutAReasonToLeave) {
   EXPECT_EQ(choose_history(view_of(1, "a", 10, true), {peer(2, "a", 90, 2)}).what, course::stay);
 }
 
-TEST(HistoryChoice, OneVoiceNeverOutweighsTwo) {
-  // An old data folder of the same run, far ahead, beside two that train.
+TEST(HistoryChoice, OneSupporterNeverOutweighsTwo) {
+  // A peer with an old data folder of the same run, far ahead, and two peers that train.
   auto choice =
     choose_history(view_of(1, "live", 62, true), {peer(2, "live", 62, 2), peer(3, "old", 144, 1)});
   EXPECT_EQ(choice.what, course::stay);
@@ -82,7 +82,7 @@ TEST(HistoryChoice, AmongEquallyManyTheOneWithMoreWorkIsTheRuns) {
   auto far = choose_history(view_of(1, "a", 10, true), {peer(2, "b", 11, 1)});
   EXPECT_EQ(far.what, course::enter);
   EXPECT_EQ(choose_history(view_of(2, "b", 11, true), {peer(1, "a", 10, 1)}).what, course::stay);
-  // Equal work: the smaller name, for both.
+  // Equal work: both choose the smaller name.
   auto a = choose_history(view_of(1, "a", 10, true), {peer(2, "b", 10, 1)});
   auto b = choose_history(view_of(2, "b", 10, true), {peer(1, "a", 10, 1)});
   EXPECT_NE(a.what, b.what);
@@ -110,7 +110,7 @@ TEST(HistoryChoice, OfNewPeersTheSmallestIdBegins) {
   EXPECT_EQ(choose_history(view_of(2, "", 0, false), {peer(1, "", 0, 0)}).what, course::wait);
 }
 
-TEST(HistoryChoice, AClientWaitsForSomebodyWhoCanBeReached) {
+TEST(HistoryChoice, AClientWaitsForAPeerThatCanBeReached) {
   auto client = view_of(1, "", 0, false);
   client.may_lead = false;
   auto choice = choose_history(client, {peer(2, "", 0, 0)});
@@ -118,8 +118,8 @@ TEST(HistoryChoice, AClientWaitsForSomebodyWhoCanBeReached) {
   EXPECT_EQ(choice.awaited, id_of(2));
 }
 
-// Peers that follow the rule with views that are out of date, in any order: they come to hold one
-// history, and stay with it.
+// Peers that apply the rule to outdated views, in any order: they converge to one history and keep
+// it.
 struct world {
   struct member {
     std::string line;
@@ -149,7 +149,7 @@ struct world {
   }
   void tell(std::size_t from, std::size_t to) { members[to].view[from] = claim(from); }
 
-  /// True if anything changed but the work.
+  /// Returns true if anything but the work changed.
   bool act(std::size_t i) {
     auto& m = members[i];
     std::vector<swarm_progress::peer> others;
@@ -168,7 +168,7 @@ struct world {
         m.in_group = true;
         return true;
       case course::enter: {
-        // Whoever is asked lets it in if it is still in that group.
+        // A peer that is asked admits it if it is still in that group.
         for (std::size_t j = 0; j < members.size(); ++j)
           if (j != i && members[j].in_group && branch(members[j].line) == choice.branch) {
             m.line = members[j].line;
@@ -176,7 +176,7 @@ struct world {
             m.in_group = true;
             return true;
           }
-        m.in_group = false; // nobody is there any more
+        m.in_group = false; // the group has no members any more
         return true;
       }
     }
@@ -188,7 +188,7 @@ struct world {
   int names = 0;
 };
 
-TEST(HistoryChoice, ConnectedPeersComeToHoldOneHistoryAndKeepIt) {
+TEST(HistoryChoice, ConnectedPeersConvergeToOneHistoryAndKeepIt) {
   for (std::uint64_t seed = 1; seed <= 20'000; ++seed) {
     world w{seed};
     auto n = w.members.size();
@@ -200,7 +200,7 @@ TEST(HistoryChoice, ConnectedPeersComeToHoldOneHistoryAndKeepIt) {
       else if (auto j = w.random.below(n); j != i)
         w.tell(i, j);
     }
-    // From now on everybody hears of everybody between two decisions.
+    // From now on, every peer receives the reports of all others between two decisions.
     for (int round = 0; round < 12; ++round)
       for (std::size_t i = 0; i < n; ++i) {
         for (std::size_t j = 0; j < n; ++j)
@@ -214,7 +214,7 @@ TEST(HistoryChoice, ConnectedPeersComeToHoldOneHistoryAndKeepIt) {
       lines.insert(m.line);
     }
     ASSERT_EQ(lines.size(), 1U) << "seed " << seed;
-    EXPECT_LT(changes, 100) << "seed " << seed; // nobody goes back and forth
+    EXPECT_LT(changes, 100) << "seed " << seed; // no peer switches back and forth
   }
 }
 
