@@ -29,12 +29,41 @@ using service_actor = caf::typed_actor<
   // Hears a peer's event. Never answers, never fails because of what a peer sent.
   caf::reacts_to<inbound_event>>;
 
+// -- wiring: what the node sends once, while it connects actors with each other -------------------
+// A `wired_…` actor takes these beside its own messages. Whoever only uses the actor holds the
+// narrower handle.
+
+/// Command: messages of peers about `topic` go to `service` from now on.
+struct serve {
+  service_topic topic = service_topic::dht;
+  service_actor service;
+  /// Not empty: only messages about matchmaking that name this prefix.
+  std::string prefix{};
+};
+/// Command: notify `listener` of peers that come and go; of those already connected at once.
+struct listen_links {
+  link_listener_actor listener;
+};
+/// Event: a peer connected to us. Sent by the transport's accept callback.
+struct link_arrived {
+  std::shared_ptr<net::link> link;
+};
+/// Command: send goodbye to all peers and close all links.
+struct hang_up {};
+
 /// One connection with one peer: call ids, deadlines, liveness. Closes itself when the peer is silent,
 /// and tells the switchboard.
 using peer_link_actor = caf::typed_actor<
   caf::replies_to<call_over_link>::with<peer_answer>,
   caf::reacts_to<tell_over_link>,
   caf::reacts_to<close_link>>;
+
+using wired_peer_link_actor = peer_link_actor::extend<
+  caf::reacts_to<serve>,
+  caf::reacts_to<keep_link>>;
+
+/// Is notified when a link ends.
+using link_owner_actor = caf::typed_actor<caf::reacts_to<link_down>>;
 
 /// Holds the links to all peers; the only way to talk to one. Dials when asked to reach a peer that
 /// is not connected, hands inbound calls and events to the service they belong to.
@@ -44,6 +73,12 @@ using switchboard_actor = caf::typed_actor<
   // Fails with the reason of the dial.
   caf::replies_to<connect_address>::with<peer_connected>,
   caf::replies_to<get_connected_peers>::with<connected_peers>>;
+
+using wired_switchboard_actor = switchboard_actor::extend<
+  caf::reacts_to<serve>,
+  caf::reacts_to<listen_links>,
+  caf::reacts_to<link_arrived>,
+  caf::reacts_to<hang_up>>;
 
 /// Hears how joining the run goes.
 using dht_listener_actor = caf::typed_actor<
@@ -58,6 +93,13 @@ using dht_router_actor = service_actor::extend<
   caf::reacts_to<bootstrap_from>,
   caf::replies_to<get_dht_status>::with<dht_status>>::extend_with<link_listener_actor>;
 
+/// Command: notify `listener` whenever dht_status changes in what it says about joining; of the
+/// present one at once.
+struct subscribe_dht_status {
+  dht_listener_actor listener;
+};
+using wired_dht_router_actor = dht_router_actor::extend<caf::reacts_to<subscribe_dht_status>>;
+
 /// Hears when the view of the run changed.
 using progress_listener_actor = caf::typed_actor<caf::reacts_to<swarm_progress>>;
 
@@ -67,6 +109,12 @@ using progress_tracker_actor = service_actor::extend<
   // Answers from memory, never from the network.
   caf::replies_to<get_swarm_progress>::with<swarm_progress>,
   caf::reacts_to<say_goodbye>>::extend_with<link_listener_actor>;
+
+/// Command: send `listener` the view of the run now and whenever it changes.
+struct subscribe_progress {
+  progress_listener_actor listener;
+};
+using wired_progress_tracker_actor = progress_tracker_actor::extend<caf::reacts_to<subscribe_progress>>;
 
 /// Leads or joins a group for one round (spec/averaging.md §3).
 using matchmaker_actor = service_actor::extend<
@@ -84,13 +132,14 @@ using allreduce_part_actor = caf::typed_actor<caf::reacts_to<reduce_part>>;
 /// Hears how a round ended.
 using round_listener_actor = caf::typed_actor<
   caf::reacts_to<round_finished>,
-  caf::reacts_to<group_word>>;
+  caf::reacts_to<group_message>>;
 
 /// One group, one round: owns the round_engine, watches its time, reports once. The engine hears of
 /// parts from the thread that read them; what comes here takes the longer way.
 using allreduce_round_actor = caf::typed_actor<
   // Parts and round_* events of this round.
   caf::reacts_to<inbound_event>,
+  caf::reacts_to<check_round>,
   caf::reacts_to<cancel_round>>::extend_with<link_listener_actor>;
 
 /// Averages a vector with whoever is there: matchmaking, then one all-reduce round.
@@ -115,6 +164,12 @@ using group_averager_actor = service_actor::extend<
   caf::replies_to<enter_group>::with<group_view>,
   caf::reacts_to<quit_group>,
   caf::replies_to<average_in_group>::with<group_round>>::extend_with<link_listener_actor>;
+
+/// Command: notify `listener` of what happens to the group between rounds.
+struct listen_group {
+  group_listener_actor listener;
+};
+using wired_group_averager_actor = group_averager_actor::extend<caf::reacts_to<listen_group>>;
 
 /// Has the state that this peer can give away.
 using snapshot_source_actor = caf::typed_actor<
@@ -175,6 +230,7 @@ using metrics_exporter_actor = caf::typed_actor<
   caf::reacts_to<round_ended>,
   caf::reacts_to<state_download_ended>>::extend_with<progress_listener_actor>::
     extend_with<link_listener_actor>;
+using wired_metrics_exporter_actor = metrics_exporter_actor::extend_with<dht_listener_actor>;
 
 /// Supervises all of the above: order of birth and death, restarts, the reason of the end.
 using node_actor = caf::typed_actor<
@@ -184,3 +240,11 @@ using node_actor = caf::typed_actor<
 // clang-format on
 
 } // namespace waggle
+
+WAGGLE_LOCAL(serve)
+WAGGLE_LOCAL(listen_links)
+WAGGLE_LOCAL(link_arrived)
+WAGGLE_LOCAL(hang_up)
+WAGGLE_LOCAL(subscribe_dht_status)
+WAGGLE_LOCAL(subscribe_progress)
+WAGGLE_LOCAL(listen_group)

@@ -9,37 +9,6 @@
 
 namespace waggle {
 
-namespace {
-
-using self_pointer = address_book_impl::stateful_pointer<address_book_state>;
-
-void save(self_pointer self, const node_context& ctx, const address_book_config& config,
-          disk& files) {
-  auto& st = self->state;
-  if (!st.changed)
-    return;
-  auto text = st.peers.text(ctx.run_id);
-  auto written = files.write(config.file, {as_byte_span(text)});
-  if (!written && !st.disk_fails)
-    ctx.log->warn("known peers are not kept: {}", to_string(written.error()));
-  st.disk_fails = !written;
-  st.changed = !written;
-}
-
-void save_later(self_pointer self, const address_book_config& config) {
-  if (!std::exchange(self->state.save_due, true))
-    self->delayed_send(self, config.save_interval, save_known_peers{});
-}
-
-void linked(self_pointer self, const address_book_config& config, const peer_record& peer) {
-  if (!self->state.peers.linked(peer))
-    return;
-  self->state.changed = true;
-  save_later(self, config);
-}
-
-} // namespace
-
 known_peers load_known_peers(disk& files, const std::filesystem::path& file,
                              const node_context& ctx) {
   auto names = files.list(file.parent_path());
@@ -54,29 +23,57 @@ known_peers load_known_peers(disk& files, const std::filesystem::path& file,
   return {};
 }
 
-address_book_impl::behavior_type address_book(self_pointer self, node_context ctx,
-                                              address_book_config config,
-                                              std::shared_ptr<disk> files, known_peers loaded) {
-  end_on_exception(self, ctx);
-  self->state.peers = std::move(loaded);
-  self->set_exit_handler([self, ctx, config, files](const caf::exit_msg& msg) {
-    save(self, ctx, config, *files);
-    self->quit(msg.reason);
+address_book::address_book(caf::actor_config& cfg, node_context ctx, address_book_config config,
+                           std::shared_ptr<disk> files, known_peers loaded)
+  : address_book_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)),
+    files_(std::move(files)), peers_(std::move(loaded)) {
+  end_on_exception(this, ctx_);
+}
+
+address_book::behavior_type address_book::make_behavior() {
+  set_exit_handler([this](const caf::exit_msg& msg) {
+    save();
+    quit(msg.reason);
   });
   return {
-    [self, config](const peer_connected& msg) { linked(self, config, msg.peer); },
-    [self, config](const peer_disconnected& msg) {
-      for (const auto& peer : self->state.peers.newest_first())
-        if (peer.id == msg.peer)
-          return linked(self, config, {peer.id, {}, peer.addresses, false});
-    },
-    [self, ctx, config, files](save_known_peers) {
-      self->state.save_due = false;
-      save(self, ctx, config, *files);
-      if (self->state.changed) // the disk failed
-        save_later(self, config);
+    [this](const peer_connected& msg) { linked(msg.peer); },
+    [this](const peer_disconnected& msg) { unlinked(msg.peer); },
+    [this](save_known_peers) {
+      save_due_ = false;
+      save();
+      if (changed_) // the disk failed
+        save_later();
     },
   };
+}
+
+void address_book::linked(const peer_record& peer) {
+  if (!peers_.linked(peer))
+    return;
+  changed_ = true;
+  save_later();
+}
+
+void address_book::unlinked(const peer_id& peer) {
+  for (const auto& known : peers_.newest_first())
+    if (known.id == peer)
+      return linked({known.id, {}, known.addresses, false});
+}
+
+void address_book::save_later() {
+  if (!std::exchange(save_due_, true))
+    delayed_send(this, config_.save_interval, save_known_peers{});
+}
+
+void address_book::save() {
+  if (!changed_)
+    return;
+  auto text = peers_.text(ctx_.run_id);
+  auto written = files_->write(config_.file, {as_byte_span(text)});
+  if (!written && !disk_fails_)
+    ctx_.log->warn("known peers are not kept: {}", to_string(written.error()));
+  disk_fails_ = !written;
+  changed_ = !written;
 }
 
 } // namespace waggle

@@ -28,22 +28,34 @@ known_peers load_known_peers(disk& files, const std::filesystem::path& file,
 /// To itself: write what is new.
 struct save_known_peers {};
 
-struct address_book_state {
-  static inline const char* name = "address-book";
+using address_book_base = link_listener_actor::extend<caf::reacts_to<save_known_peers>>::base;
 
-  known_peers peers;
-  bool changed = false;    // since the last write
-  bool save_due = false;   // save_known_peers is under way to us
-  bool disk_fails = false; // said so
+/// Keeps on the disk which peers were connected last, for the time after a restart. Blocks while it
+/// writes.
+class address_book final : public address_book_base {
+public:
+  address_book(caf::actor_config& cfg, node_context ctx, address_book_config config,
+               std::shared_ptr<disk> files, known_peers loaded);
+
+  const char* name() const override { return "address-book"; }
+
+protected:
+  behavior_type make_behavior() override;
+
+private:
+  void linked(const peer_record& peer);
+  void unlinked(const peer_id& peer);
+  void save();
+  void save_later();
+
+  const node_context ctx_;
+  const address_book_config config_;
+  const std::shared_ptr<disk> files_;
+  known_peers peers_;
+  bool changed_ = false;    // since the last write
+  bool save_due_ = false;   // save_known_peers is under way to us
+  bool disk_fails_ = false; // logged
 };
-
-using address_book_impl = link_listener_actor::extend<caf::reacts_to<save_known_peers>>;
-
-/// Keeps on the disk whom we were connected with last, for the time after a restart. Blocks while
-/// it writes.
-address_book_impl::behavior_type
-address_book(address_book_impl::stateful_pointer<address_book_state> self, node_context ctx,
-             address_book_config config, std::shared_ptr<disk> files, known_peers loaded);
 
 } // namespace waggle
 

@@ -4,10 +4,12 @@
 
 namespace waggle {
 
-allreduce_part_actor::behavior_type
-allreduce_part(allreduce_part_actor::stateful_pointer<allreduce_part_state> self,
-               node_context ctx) {
-  end_on_exception(self, ctx);
+allreduce_part::allreduce_part(caf::actor_config& cfg, const node_context& ctx)
+  : allreduce_part_actor::base(cfg) {
+  end_on_exception(this, ctx);
+}
+
+allreduce_part::behavior_type allreduce_part::make_behavior() {
   return {[](const reduce_part& msg) { msg.work(); }};
 }
 

@@ -7,13 +7,16 @@
 
 namespace waggle {
 
-struct allreduce_part_state {
-  static inline const char* name = "allreduce-part";
-};
+/// Does the sums that rounds pass to it, one after the other, on the actor system's threads. A peer
+/// has as many of these as there are sums worth doing at once.
+class allreduce_part final : public allreduce_part_actor::base {
+public:
+  allreduce_part(caf::actor_config& cfg, const node_context& ctx);
 
-/// Does the sums that rounds hand over, one after the other, on the actor system's threads. A peer
-/// has as many of these as sums are worth doing at once.
-allreduce_part_actor::behavior_type
-allreduce_part(allreduce_part_actor::stateful_pointer<allreduce_part_state> self, node_context ctx);
+  const char* name() const override { return "allreduce-part"; }
+
+protected:
+  behavior_type make_behavior() override;
+};
 
 } // namespace waggle

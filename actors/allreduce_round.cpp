@@ -13,26 +13,22 @@ namespace waggle {
 
 namespace {
 
-using self_pointer = allreduce_round_impl::stateful_pointer<allreduce_round_state>;
-
 /// How a round reaches the world: over the members' links, or, where there is none, by the
 /// switchboard, which dials.
 class live_port final : public round_port {
 public:
-  live_port(self_pointer self, const node_context& ctx, round_neighbours neighbours,
+  live_port(caf::weak_actor_ptr round, const node_context& ctx, round_handles handles,
             const round_id& id)
-    : ctx_(ctx), neighbours_(std::move(neighbours)), name_(short_name(id)),
-      address_(caf::actor_cast<caf::weak_actor_ptr>(self)) {}
+    : ctx_(ctx), handles_(std::move(handles)), name_(short_name(id)), round_(std::move(round)) {}
 
   void send(const peer_record& to, wire::event what, payload body) override {
     if (!ctx_.links->tell(to.id, what, body))
-      caf::anon_send(neighbours_.switchboard, tell_peer{to, std::move(what), std::move(body)});
+      caf::anon_send(handles_.switchboard, tell_peer{to, std::move(what), std::move(body)});
   }
   bool offload(std::function<void()> job) override {
-    if (neighbours_.parts.empty())
+    if (handles_.parts.empty())
       return false;
-    caf::anon_send(neighbours_.parts[next_++ % neighbours_.parts.size()],
-                   reduce_part{std::move(job)});
+    caf::anon_send(handles_.parts[next_++ % handles_.parts.size()], reduce_part{std::move(job)});
     return true;
   }
   void count_part() override { ctx_.metrics->count_part("ok"); }
@@ -41,56 +37,61 @@ public:
   void finished(round_finished how) override {
     for (const auto& fault : how.report.faults)
       ctx_.metrics->count_peer_fault(fault.reason);
-    caf::anon_send(neighbours_.listener, std::move(how));
-    if (auto round = caf::actor_cast<caf::strong_actor_ptr>(address_))
-      caf::anon_send(caf::actor_cast<allreduce_round_impl>(round), round_over{});
+    caf::anon_send(handles_.listener, std::move(how));
+    if (auto round = caf::actor_cast<caf::strong_actor_ptr>(round_))
+      caf::anon_send(caf::actor_cast<round_end_actor>(round), round_over{});
   }
 
 private:
   const node_context ctx_;
-  const round_neighbours neighbours_;
+  const round_handles handles_;
   const std::string name_;
-  const caf::weak_actor_ptr address_;
+  const caf::weak_actor_ptr round_;
   std::size_t next_ = 0; // under the round's lock
 };
 
 } // namespace
 
-allreduce_round_impl::behavior_type allreduce_round(self_pointer self, node_context ctx,
-                                                    round_config config, round_order order,
-                                                    round_neighbours neighbours) {
-  end_on_exception(self, ctx);
-  self->monitor(neighbours.listener); // nobody would hear how it ends
-  self->set_down_handler([self](const caf::down_msg&) { self->quit(); });
-  auto now = [&clock = self->home_system().clock()] { return clock.now(); };
-  std::shared_ptr<round_port> port =
-    std::make_shared<live_port>(self, ctx, neighbours, order.plan.id);
-  if (ctx.around_port)
-    port = ctx.around_port(std::move(port));
-  auto engine = std::make_shared<round_engine>(
-    std::move(order), config, round_memory{ctx.vectors, ctx.encoded_parts}, std::move(port), now);
-  self->state.engine = engine;
-  self->attach_functor([engine, now, rounds = ctx.rounds] {
-    engine->cancel({ec::shutting_down, {}}); // nothing, if the round is over
-    rounds->finish(engine->plan().id, engine->standing(), now());
-  });
-  auto listener = caf::actor_cast<caf::weak_actor_ptr>(neighbours.listener);
-  ctx.rounds->begin(engine, [listener](const peer_record& who, const wire::event& word) {
+allreduce_round::allreduce_round(caf::actor_config& cfg, node_context ctx, round_config config,
+                                 round_request request, round_handles peers)
+  : allreduce_round_base(cfg), ctx_(std::move(ctx)), listener_(peers.listener) {
+  end_on_exception(this, ctx_);
+  std::shared_ptr<round_port> port = std::make_shared<live_port>(
+    caf::actor_cast<caf::weak_actor_ptr>(this), ctx_, std::move(peers), request.plan.id);
+  if (ctx_.port_decorator)
+    port = ctx_.port_decorator(std::move(port));
+  engine_ = std::make_shared<round_engine>(
+    std::move(request), config, round_memory{ctx_.vectors, ctx_.encoded_parts}, std::move(port),
+    [&time = home_system().clock()] { return time.now(); });
+}
+
+void allreduce_round::on_exit() {
+  engine_->cancel({ec::shutting_down, {}}); // nothing, if the round is over
+  ctx_.rounds->finish(engine_->plan().id, engine_->promise(), clock().now());
+  listener_ = nullptr;
+}
+
+allreduce_round::behavior_type allreduce_round::make_behavior() {
+  monitor(listener_); // without it the report would go nowhere
+  set_down_handler([this](const caf::down_msg&) { quit(); });
+  auto listener = caf::actor_cast<caf::weak_actor_ptr>(listener_);
+  ctx_.rounds->begin(engine_, [listener](const peer_record& who, const wire::event& message) {
     if (auto target = caf::actor_cast<caf::strong_actor_ptr>(listener))
-      caf::anon_send(caf::actor_cast<round_listener_actor>(target), group_word{who, word});
+      caf::anon_send(caf::actor_cast<round_listener_actor>(target), group_message{who, message});
   });
   return {
-    [ctx, now](const inbound_event& msg) { ctx.rounds->deliver(msg, now()); },
-    [engine](const cancel_round& msg) {
+    [this](const inbound_event& msg) { ctx_.rounds->deliver(msg, clock().now()); },
+    [this](check_round) { engine_->check(); },
+    [this](const cancel_round& msg) {
       if (msg.unless_prepared)
-        engine->cancel_unless_prepared(msg.why);
+        engine_->cancel_unless_prepared(msg.why);
       else
-        engine->cancel(msg.why);
+        engine_->cancel(msg.why);
     },
-    [](const peer_connected&) { /* who reconnects has lost frames: the round goes on without */ },
-    [engine](const peer_disconnected& msg) { engine->on_lost(msg.peer, msg.why.code); },
-    [engine](check_round) { engine->check(); },
-    [self](round_over) { self->quit(); },
+    [](const peer_connected&) { /* a peer that reconnects has lost frames: the round excludes it */
+    },
+    [this](const peer_disconnected& msg) { engine_->on_lost(msg.peer, msg.why.code); },
+    [this](round_over) { quit(); },
   };
 }
 

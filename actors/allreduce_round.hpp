@@ -12,15 +12,12 @@
 
 namespace waggle {
 
-/// Command from the listener: look for members that stall, and at the clock. One clock for all
-/// rounds of an averager is cheaper than one each: waking the timer thread costs more than a small
-/// round.
-struct check_round {};
-/// To itself: the report is out.
+/// To itself, from the engine: the report is out.
 struct round_over {};
+using round_end_actor = caf::typed_actor<caf::reacts_to<round_over>>;
 
 /// Whom a round needs.
-struct round_neighbours {
+struct round_handles {
   switchboard_actor switchboard;
   round_listener_actor listener;
   std::vector<allreduce_part_actor> parts; // may be empty: sums are done where they fall due
@@ -31,24 +28,28 @@ constexpr milliseconds round_check_interval(const round_config& config) {
   return std::clamp(config.stall_timeout / 8, milliseconds{20}, milliseconds{500});
 }
 
-struct allreduce_round_state {
-  static inline const char* name = "allreduce-round";
+using allreduce_round_base = allreduce_round_actor::extend_with<round_end_actor>::base;
 
-  std::shared_ptr<round_engine> engine;
+/// One round of one group: registers a round_engine with `ctx.rounds`, reports lost links to it,
+/// and ends with it. The listener sends check_round every round_check_interval, and gets the report
+/// once.
+class allreduce_round final : public allreduce_round_base {
+public:
+  allreduce_round(caf::actor_config& cfg, node_context ctx, round_config config,
+                  round_request request, round_handles peers);
+
+  const char* name() const override { return "allreduce-round"; }
+  void on_exit() override;
+
+protected:
+  behavior_type make_behavior() override;
+
+private:
+  const node_context ctx_;
+  round_listener_actor listener_;
+  std::shared_ptr<round_engine> engine_;
 };
-
-using allreduce_round_impl =
-  allreduce_round_actor::extend<caf::reacts_to<check_round>, caf::reacts_to<round_over>>;
-
-/// One round of one group: registers a round_engine with `ctx.rounds`, tells it of links that are
-/// lost, and ends with it. The listener sends check_round every round_check_interval, and gets the
-/// report, once.
-allreduce_round_impl::behavior_type
-allreduce_round(allreduce_round_impl::stateful_pointer<allreduce_round_state> self,
-                node_context ctx, round_config config, round_order order,
-                round_neighbours neighbours);
 
 } // namespace waggle
 
-WAGGLE_LOCAL(check_round)
 WAGGLE_LOCAL(round_over)

@@ -1,4 +1,4 @@
-// average_vector ─► standing group? ─ yes ──► trigger? ─► allreduce_round ─► round_finished ─► report
+// average_vector ─► persistent group? ─ yes ──► trigger? ─► allreduce_round ─► round_finished ─► report
 //                        └ no ─► matchmaker ─► group_formed ┘       │
 //                    ▲                                              └ failed, and time is left ─┐
 //                    └──────────────────────────────────────────────────────────────────────────┘
@@ -10,13 +10,11 @@
 
 #include "actors/allreduce_part.hpp"
 #include "actors/guard.hpp"
-#include "runtime/averaging/line_meter.hpp"
+#include "runtime/averaging/bandwidth_estimator.hpp"
 
 namespace waggle {
 
 namespace {
-
-using self_pointer = averager_impl::stateful_pointer<averager_state>;
 
 /// Whether trying again with another group may help.
 bool may_retry(ec why) {
@@ -35,435 +33,15 @@ bool is_member(const peer_id& peer, const round_plan& plan) {
                      [&](const round_member& m) { return m.peer.id == peer; });
 }
 
-struct steward {
-  self_pointer self;
-  const node_context& ctx;
-  const averaging_config& config;
-  const switchboard_actor& switchboard;
-  const matchmaker_actor& matchmaker;
+failure not_finite() {
+  return {ec::non_finite, "the vector holds NaN or infinite values"};
+}
 
-  averager_state& state() const { return self->state; }
-  steady_time now() const { return self->clock().now(); }
-
-  result<codec_plan> codecs_of(const average_vector& msg, std::uint64_t elements) const {
-    if (msg.tensors)
-      return plan_codecs(config.codec, *msg.tensors);
-    std::array<tensor_info, 1> whole{{{"0", elements, config.role}}};
-    return plan_codecs(config.codec, whole);
-  }
-
-  milliseconds time_left() const { return state().current->time_left(now()); }
-
-  /// What to do with the answer to a question of the step that looks for a group; nothing, if that
-  /// is over by then.
-  template <class Answer, class Action>
-  auto while_searching(Action action) const {
-    return [self = self, ctx = ctx, config = config, board = switchboard, maker = matchmaker,
-            generation = state().steps, action = std::move(action)](const Answer& answer) {
-      const auto& st = self->state;
-      if (st.current && st.steps == generation && !st.current->plan)
-        action(steward{self, ctx, config, board, maker}, answer);
-    };
-  }
-
-  // -- one step -----------------------------------------------------------------------------------
-
-  static failure not_finite() {
-    return {ec::non_finite, "the vector holds NaN or infinite values"};
-  }
-
-  caf::result<round_report> begin(average_vector& msg) const {
-    auto& st = state();
-    if (auto wrong = check_order(msg, config.auxiliary); wrong.code != ec::none)
-      return to_caf(wrong);
-    if (st.current)
-      return to_caf(ec::overloaded, "one vector at a time");
-    // A standing group begins at once: looking at every value first would cost a small round a
-    // tenth of its time, and its reducers look anyway (not at what weighs nothing). Nobody new is
-    // bothered with what cannot be averaged.
-    bool known_finite = !msg.values || !(msg.standing && msg.weight > 0 && st.group.last());
-    if (known_finite && msg.values && !all_finite(*msg.values))
-      return to_caf(not_finite());
-    auto elements = msg.values ? msg.values->size() : msg.elements;
-    auto codecs = codecs_of(msg, elements);
-    if (!codecs)
-      return to_caf(codecs.error());
-    if (elements_of(*codecs) != elements)
-      return to_caf(ec::wrong_shape, "the tensors do not add up to the vector");
-    ++st.steps;
-    auto& step = st.current.emplace();
-    step.promise = self->make_response_promise<round_report>();
-    step.what = std::move(msg);
-    step.elements = elements;
-    step.codecs = std::move(*codecs);
-    step.triggered = !step.what.require_trigger;
-    step.known_finite = known_finite;
-    step.began = now();
-    auto promise = step.promise;
-    if (step.what.require_trigger)
-      self->delayed_send(self, step.what.deadline, step_expired{st.steps});
-    attempt();
-    return promise;
-  }
-
-  void attempt() const {
-    auto& st = state();
-    auto& step = *st.current;
-    step.begin_attempt(now());
-    auto plan = standing_plan();
-    if (!plan)
-      return search();
-    if (step.what.expected_peers != 0)
-      return keep_group(*plan);
-    // Nobody told us how many to expect: a group must not stay among itself while others look for
-    // one.
-    self->request(matchmaker, 1s, get_seekers{step.codecs})
-      .then(while_searching<seekers>([](const steward& s, const seekers& found) {
-              auto plan = s.standing_plan(); // it may have fallen apart meanwhile
-              auto belongs = [&](const peer_id& peer) { return is_member(peer, *plan); };
-              if (plan && std::all_of(found.peers.begin(), found.peers.end(), belongs))
-                s.keep_group(*plan);
-              else
-                s.search();
-            }),
-            while_searching<caf::error>([](const steward& s, const caf::error&) { s.search(); }));
-  }
-
-  std::optional<round_plan> standing_plan() const {
-    const auto& step = *state().current;
-    return step.what.standing
-             ? state().group.next(step.what.epoch, step.codecs, step.what.expected_peers)
-             : std::nullopt;
-  }
-
-  /// Matchmaking learns what was measured of our line. True if it is something else than before.
-  bool tell_bandwidth() const {
-    if (!ctx.line || !config.measures_bandwidth)
-      return false;
-    auto known = ctx.line->bytes_per_second(now());
-    if (known == state().told_bandwidth)
-      return false;
-    state().told_bandwidth = known;
-    self->send(matchmaker, set_bandwidth{known});
-    return true;
-  }
-
-  void keep_group(const round_plan& plan) const {
-    auto& st = state();
-    st.current->follows = st.group.last()->id;
-    // Whoever began it has not heard yet, or will not finish it: see standing_group.
-    if (auto replaced = st.group.replaced(plan.epoch))
-      will_not_begin(*replaced);
-    on_group(plan);
-  }
-
-  void search() const {
-    auto& st = state();
-    auto& step = *st.current;
-    leave_standing_group();
-    if (!step.is_finite())
-      return deliver_failure(not_finite());
-    tell_bandwidth();
-    auto left = time_left();
-    find_group question{step.what.epoch,         step.codecs, step.what.gather, {}, left,
-                        step.what.expected_peers};
-    // Said again in a retry, it would only hold the group up.
-    if (step.failures == 0)
-      question.scheduled_in = step.what.scheduled_in;
-    self->request(matchmaker, left + 2s, question)
-      .then(while_searching<group_formed>([](const steward& s, const group_formed& formed) {
-              s.on_search_over();
-              s.state().current->scattered = formed.scattered;
-              s.state().group.agree_on(formed.terms);
-              s.on_group(formed.plan);
-            }),
-            while_searching<caf::error>([](const steward& s, const caf::error& why) {
-              s.on_search_over();
-              s.deliver_failure(from_caf(why));
-            }));
-  }
-
-  void on_search_over() const {
-    auto& step = *state().current;
-    step.matchmaking_seconds += seconds_of(now() - step.attempt_began);
-  }
-
-  void on_group(const round_plan& plan) const {
-    auto& step = *state().current;
-    if (!is_member(ctx.record.id, plan) || plan.elements != step.elements)
-      return deliver_failure({ec::internal, "matchmaking made a plan that does not fit"});
-    step.plan = plan;
-    step.stage = step_stage::awaiting_trigger;
-    if (step.triggered)
-      start_round();
-  }
-
-  void start_round() const {
-    auto& st = state();
-    auto& step = *st.current;
-    const auto& plan = *step.plan;
-    step.stage = step_stage::running_allreduce;
-    auto mine = std::find_if(plan.members.begin(), plan.members.end(),
-                             [this](const round_member& m) { return m.peer.id == ctx.record.id; });
-    auto settings = config.round;
-    settings.deadline = std::min(settings.deadline, std::max(time_left(), milliseconds{1}));
-    step.begin_sending(config.error_feedback ? &st.feedback : nullptr, *ctx.vectors);
-    round_order order{plan, static_cast<std::size_t>(mine - plan.members.begin()), step.sent,
-                      step.what.weight};
-    ctx.log->debug("round {} begins with {} members", short_name(plan.id), plan.members.size());
-    round_neighbours neighbours{switchboard, caf::actor_cast<round_listener_actor>(self), st.parts};
-    step.round = self->spawn<caf::monitored>(allreduce_round, ctx, settings, std::move(order),
-                                             std::move(neighbours));
-    if (step.what.standing && !step.scattered && tell_bandwidth())
-      report_line(plan);
-    if (!std::exchange(st.ticking, true))
-      self->delayed_send(self, round_check_interval(config.round), check_rounds{});
-  }
-
-  void on_finished(const round_finished& msg) const {
-    auto& st = state();
-    if (!st.current || !st.current->plan || st.current->plan->id != msg.report.round)
-      return;
-    auto& step = *st.current;
-    bool failed = msg.report.outcome == round_outcome::failed;
-    if (failed && step.replaced && !step.cancelled && time_left() > 0ms)
-      return attempt(); // the standing group goes on, as its leader said
-    if (msg.all_took_part && !step.scattered)
-      st.group.establish(*step.plan);
-    else
-      st.group.dissolve();
-    count(msg.report);
-    // Whoever leaves us out because of our values cannot tell us so; we can see it.
-    if (failed && !step.is_finite())
-      return deliver_failure(not_finite());
-    // A standing group that did not come together cost next to nothing: that is no failure yet.
-    if (failed && (step.follows.is_zero() || msg.report.why.code != ec::not_looking))
-      ++step.failures;
-    if (failed && !step.cancelled && step.what.allow_retries && may_retry(msg.report.why.code)
-        && step.failures <= config.retries_max && time_left() > 0ms) {
-      ctx.log->info("round {} failed, trying again: {}", short_name(msg.report.round),
-                    to_string(msg.report.why));
-      return attempt();
-    }
-    deliver(msg.report);
-  }
-
-  void count(const round_report& report) const {
-    if (config.observer)
-      config.observer(report);
-    ctx.metrics->count_round(config.kind, to_string(report.outcome), report.allreduce_seconds,
-                             static_cast<double>(report.contributors.size()),
-                             report.recovery_seconds);
-  }
-
-  void deliver(round_report report) const {
-    auto& st = state();
-    auto step = std::move(*st.current);
-    st.current.reset();
-    step.settle(st.feedback, report, ctx.record.id);
-    report.matchmaking_seconds = step.matchmaking_seconds;
-    report.values = step.result(std::move(report.values), report.weight_sum, *ctx.vectors);
-    step.promise.deliver(std::move(report));
-  }
-
-  void deliver_failure(failure why) const {
-    round_report report;
-    report.why = std::move(why);
-    if (state().current->plan)
-      report.round = state().current->plan->id;
-    deliver(std::move(report));
-  }
-
-  /// The round ended without a report.
-  void on_round_down(const caf::error& why) const {
-    state().group.dissolve();
-    round_report report;
-    report.round = state().current->plan->id;
-    report.why = from_caf(why);
-    count(report);
-    deliver(std::move(report));
-  }
-
-  // -- control of the step -----------------------------------------------------------------------
-
-  bool is_current(std::uint64_t step) const {
-    return state().current && state().current->what.step == step;
-  }
-
-  void trigger(const trigger_step& msg) const {
-    if (!is_current(msg.step))
-      return;
-    auto& step = *state().current;
-    if (step.triggered || step.stage == step_stage::running_allreduce)
-      return ctx.log->debug("step {} was triggered again", msg.step);
-    auto wanted = step.what;
-    if (msg.values)
-      wanted.values = msg.values;
-    wanted.weight = msg.weight.value_or(wanted.weight);
-    wanted.elements = step.elements;
-    wanted.require_trigger = false;
-    auto wrong = check_order(wanted, config.auxiliary);
-    if (wrong.code == ec::none && wanted.values && !all_finite(*wanted.values))
-      wrong = not_finite();
-    if (wrong.code != ec::none) {
-      leave_group(wrong.code);
-      return deliver_failure(wrong);
-    }
-    step.what = std::move(wanted);
-    step.known_finite = true;
-    step.triggered = true;
-    if (step.stage == step_stage::awaiting_trigger)
-      start_round();
-  }
-
-  void cancel(const failure& why) const {
-    auto& step = *state().current;
-    step.cancelled = true;
-    switch (step.stage) {
-      case step_stage::looking_for_group:
-        self->send(matchmaker, cancel_search{});
-        return deliver_failure(why);
-      case step_stage::awaiting_trigger:
-        leave_group(why.code);
-        return deliver_failure(why);
-      case step_stage::running_allreduce:
-        self->send(step.round, cancel_round{why});
-        return; // the round reports
-      case step_stage::finished:
-        return;
-    }
-  }
-
-  /// Tells the group that was found, and whose round we did not begin, to go on without us.
-  void leave_group(ec why) const {
-    auto& step = *state().current;
-    if (!step.plan)
-      return;
-    will_not_begin(step.plan->id);
-    tell_members(*step.plan, why);
-  }
-
-  /// What comes for this round is answered, not kept.
-  void will_not_begin(const round_id& round) const {
-    ctx.rounds->finish(round, {round, 0, false, {}, false, false}, now());
-  }
-
-  void tell_members(const round_plan& plan, ec why) const {
-    for (std::uint32_t i = 0; i < plan.members.size(); ++i)
-      if (plan.members[i].peer.id == ctx.record.id)
-        for (const auto& member : plan.members)
-          if (member.peer.id != ctx.record.id)
-            self->send(switchboard,
-                       tell_peer{member.peer, wire::round_suspect{plan.id, 0, i, why}, {}});
-  }
-
-  // -- the standing group ------------------------------------------------------------------------
-
-  void leave_standing_group() const {
-    auto& group = state().group;
-    if (!group.last())
-      return;
-    auto plan = *group.last();
-    group.dissolve();
-    tell_members(plan, ec::not_looking);
-  }
-
-  void on_word(const group_word& msg) const {
-    if (const auto* line = std::get_if<wire::line_report>(&msg.what))
-      on_line(msg.who, *line);
-    else if (const auto* anew = std::get_if<wire::new_division>(&msg.what))
-      on_new_division(msg.who, *anew);
-    else if (const auto* left = std::get_if<wire::round_suspect>(&msg.what))
-      on_departed(msg.who, left->round);
-  }
-
-  /// A member of our standing group, or of the round that follows it, wants another group.
-  void on_departed(const peer_record& who, const round_id& round) const {
-    auto& st = state();
-    if (st.group.last() && st.group.last()->id == round && st.group.contains(who.id))
-      st.group.dissolve();
-    auto& step = st.current;
-    if (!step || !step->plan || step->follows != round || !is_member(who.id, *step->plan))
-      return;
-    failure why{ec::not_looking, "a member looks for another group"};
-    if (step->round) {
-      self->send(step->round, cancel_round{why});
-    } else {
-      leave_group(ec::not_looking);
-      attempt();
-    }
-  }
-
-  // -- lines that change -------------------------------------------------------------------------
-
-  /// The plan of the round that runs, or of the last one.
-  const round_plan* latest_plan() const {
-    const auto& st = state();
-    if (st.current && st.current->plan)
-      return &*st.current->plan;
-    return st.group.last() ? &*st.group.last() : nullptr;
-  }
-
-  void report_line(const round_plan& plan) const {
-    const auto& leader = plan.members.front().peer;
-    wire::line_report word{plan.id, state().told_bandwidth};
-    if (leader.id == ctx.record.id)
-      on_line(leader, word);
-    else
-      self->send(switchboard, tell_peer{leader, word, {}});
-  }
-
-  /// We lead the group of `word.round`: is its work to be divided anew from the next round on?
-  void on_line(const peer_record& who, const wire::line_report& word) const {
-    auto& st = state();
-    const auto* plan = latest_plan();
-    bool known = plan != nullptr
-                 && (plan->id == word.round || (st.current && st.current->follows == word.round));
-    if (!known || plan->members.front().peer.id != ctx.record.id)
-      return;
-    auto better = st.group.on_line(*plan, position_of(who.id, *plan), word.bandwidth);
-    if (!better)
-      return;
-    ctx.log->debug("rounds after {} are divided anew", short_name(plan->id));
-    for (const auto& other : plan->members)
-      if (other.peer.id != ctx.record.id)
-        self->send(switchboard, tell_peer{other.peer, wire::new_division{plan->id, *better}, {}});
-  }
-
-  /// The leader of our group divides the rounds after this one anew.
-  void on_new_division(const peer_record& who, const wire::new_division& word) const {
-    auto& st = state();
-    auto& step = st.current;
-    bool late = step && step->plan && step->follows == word.round;
-    const auto* plan = late ? &*step->plan : latest_plan();
-    if (plan == nullptr || (!late && plan->id != word.round)
-        || plan->members.front().peer.id != who.id)
-      return;
-    auto valid =
-      st.group.on_division(word.round, *plan, word.how, position_of(ctx.record.id, *plan));
-    if (!valid) {
-      ctx.log->warn("peer {} divides rounds in a way that we refuse: {}", short_name(who.id),
-                    to_string(valid.error()));
-      ctx.metrics->count_refused_input(valid.error().code);
-    }
-    if (!late)
-      return;
-    if (step->round) {
-      step->replaced = true;
-      self->send(step->round, cancel_round{{ec::not_looking, "the work is divided anew"}});
-    } else {
-      will_not_begin(step->plan->id);
-      attempt();
-    }
-  }
-
-  static std::size_t position_of(const peer_id& peer, const round_plan& plan) {
-    auto found = std::find_if(plan.members.begin(), plan.members.end(),
-                              [&](const round_member& m) { return m.peer.id == peer; });
-    return static_cast<std::size_t>(found - plan.members.begin());
-  }
-};
-
+std::size_t position_of(const peer_id& peer, const round_plan& plan) {
+  auto found = std::find_if(plan.members.begin(), plan.members.end(),
+                            [&](const round_member& m) { return m.peer.id == peer; });
+  return static_cast<std::size_t>(found - plan.members.begin());
+}
 } // namespace
 
 status check_averaging_config(const averaging_config& config) {
@@ -472,78 +50,460 @@ status check_averaging_config(const averaging_config& config) {
   return check_round_config(config.round);
 }
 
-averager_impl::behavior_type averager(self_pointer self, node_context ctx, averaging_config config,
-                                      switchboard_actor switchboard, matchmaker_actor matchmaker) {
-  end_on_exception(self, ctx);
-  if (auto valid = check_averaging_config(config); !valid) {
-    ctx.log->error("averaging cannot begin: {}", valid.error().detail);
-    self->quit(to_caf(valid.error()));
-    return averager_impl::behavior_type::make_empty_behavior();
+averager::averager(caf::actor_config& cfg, node_context ctx, averaging_config config,
+                   switchboard_actor switchboard, matchmaker_actor matchmaker)
+  : averager_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)),
+    switchboard_(std::move(switchboard)), matchmaker_(std::move(matchmaker)) {
+  end_on_exception(this, ctx_);
+}
+
+void averager::on_exit() {
+  switchboard_ = nullptr;
+  matchmaker_ = nullptr;
+  parts_.clear();
+}
+
+averager::behavior_type averager::make_behavior() {
+  if (auto valid = check_averaging_config(config_); !valid) {
+    ctx_.log->error("averaging cannot begin: {}", valid.error().detail);
+    quit(to_caf(valid.error()));
+    return behavior_type::make_empty_behavior();
   }
-  for (std::size_t i = 0; i < config.part_workers; ++i)
-    self->state.parts.push_back(self->spawn<caf::linked>(allreduce_part, ctx));
-  auto with = [self, ctx, config, switchboard, matchmaker](auto&& action) {
-    return action(steward{self, ctx, config, switchboard, matchmaker});
-  };
-  self->set_down_handler([self, with](const caf::down_msg& down) {
-    auto& current = self->state.current;
-    if (current && current->round && current->round.address() == down.source)
-      with([&](const steward& s) { s.on_round_down(down.reason); });
+  for (std::size_t i = 0; i < config_.part_workers; ++i)
+    parts_.push_back(spawn<allreduce_part, caf::linked>(ctx_));
+  set_down_handler([this](const caf::down_msg& down) {
+    if (current_ && current_->round && current_->round.address() == down.source)
+      on_round_down(down.reason);
   });
-  self->set_exit_handler([self](const caf::exit_msg& msg) {
-    if (self->state.current && self->state.current->round)
-      self->send_exit(self->state.current->round, msg.reason);
-    self->quit(msg.reason);
+  set_exit_handler([this](const caf::exit_msg& msg) {
+    if (current_ && current_->round)
+      send_exit(current_->round, msg.reason);
+    quit(msg.reason);
   });
-  self->delayed_send(self, 1s, forget_old{});
+  delayed_send(this, 1s, forget_old{});
   return {
     [](const inbound_call&) -> caf::result<outbound_answer> {
       return to_caf(ec::protocol_violation, "averaging answers no requests");
     },
-    [self, ctx](const inbound_event& msg) { ctx.rounds->deliver(msg, self->clock().now()); },
-    [with](average_vector& msg) { return with([&](const steward& s) { return s.begin(msg); }); },
-    [with](const trigger_step& msg) { with([&](const steward& s) { s.trigger(msg); }); },
-    [with](const cancel_step& msg) {
-      with([&](const steward& s) {
-        if (s.is_current(msg.step))
-          s.cancel({ec::cancelled, {}});
-      });
+    [this](const inbound_event& msg) { ctx_.rounds->deliver(msg, now()); },
+    [this](average_vector& msg) { return begin(msg); },
+    [this](const trigger_step& msg) { trigger(msg); },
+    [this](const cancel_step& msg) {
+      if (is_current(msg.step))
+        cancel({ec::cancelled, {}});
     },
-    [with](const get_step_stage& msg) {
-      return with([&](const steward& s) {
-        return s.is_current(msg.step) ? s.state().current->stage : step_stage::finished;
-      });
+    [this](const get_step_stage& msg) {
+      return is_current(msg.step) ? current_->stage : step_stage::finished;
     },
-    [](const peer_connected&) { /* who comes is met by matchmaking */ },
-    [self](const peer_disconnected& msg) {
-      auto& st = self->state;
-      if (st.group.contains(msg.peer))
-        st.group.dissolve();
-      if (st.current && st.current->round)
-        self->send(st.current->round, msg);
+    [](const peer_connected&) { /* matchmaking meets who comes */ },
+    [this](const peer_disconnected& msg) { on_disconnected(msg); },
+    [this](const round_finished& msg) { on_finished(msg); },
+    [this](const group_message& msg) { on_group_message(msg); },
+    [this](forget_old again) {
+      for (auto unwanted = ctx_.rounds->forget_old(now()); unwanted > 0; --unwanted)
+        ctx_.metrics->count_refused_input(ec::unknown_round);
+      delayed_send(this, 1s, again);
     },
-    [with](const round_finished& msg) { with([&](const steward& s) { s.on_finished(msg); }); },
-    [with](const group_word& msg) { with([&](const steward& s) { s.on_word(msg); }); },
-    [self, ctx](forget_old again) {
-      for (auto unwanted = ctx.rounds->forget_old(self->clock().now()); unwanted > 0; --unwanted)
-        ctx.metrics->count_refused_input(ec::unknown_round);
-      self->delayed_send(self, 1s, again);
-    },
-    [self, config](check_rounds again) {
-      auto& st = self->state;
-      st.ticking = st.current && st.current->round;
-      if (!st.ticking)
+    [this](check_rounds again) {
+      ticking_ = current_ && current_->round;
+      if (!ticking_)
         return;
-      self->send(st.current->round, check_round{});
-      self->delayed_send(self, round_check_interval(config.round), again);
+      send(current_->round, check_round{});
+      delayed_send(this, round_check_interval(config_.round), again);
     },
-    [self, with](const step_expired& msg) {
-      auto& st = self->state;
-      if (st.current && st.steps == msg.generation
-          && st.current->stage == step_stage::awaiting_trigger)
-        with([](const steward& s) { s.cancel({ec::timeout, "nobody triggered the step"}); });
+    [this](const step_expired& msg) {
+      if (current_ && steps_ == msg.generation && current_->stage == step_stage::awaiting_trigger)
+        cancel({ec::timeout, "nobody triggered the step"});
     },
   };
+}
+
+result<codec_plan> averager::codecs_of(const average_vector& msg, std::uint64_t elements) const {
+  if (msg.tensors)
+    return plan_codecs(config_.codec, *msg.tensors);
+  std::array<tensor_info, 1> whole{{{"0", elements, config_.role}}};
+  return plan_codecs(config_.codec, whole);
+}
+
+// -- one step -----------------------------------------------------------------------------------
+
+caf::result<round_report> averager::begin(average_vector& msg) {
+  if (auto wrong = check_request(msg, config_.auxiliary); wrong.code != ec::none)
+    return to_caf(wrong);
+  if (current_)
+    return to_caf(ec::overloaded, "one vector at a time");
+  // A persistent group begins at once: looking at every value first would cost a small round a
+  // tenth of its time, and its reducers look anyway (not at what weighs nothing). Nobody new is
+  // bothered with what cannot be averaged.
+  bool known_finite = !msg.values || !(msg.reuse_group && msg.weight > 0 && group_.last());
+  if (known_finite && msg.values && !all_finite(*msg.values))
+    return to_caf(not_finite());
+  auto elements = msg.values ? msg.values->size() : msg.elements;
+  auto codecs = codecs_of(msg, elements);
+  if (!codecs)
+    return to_caf(codecs.error());
+  if (elements_of(*codecs) != elements)
+    return to_caf(ec::wrong_shape, "the tensors do not add up to the vector");
+  ++steps_;
+  auto& step = current_.emplace();
+  step.promise = make_response_promise<round_report>();
+  step.what = std::move(msg);
+  step.elements = elements;
+  step.codecs = std::move(*codecs);
+  step.triggered = !step.what.require_trigger;
+  step.known_finite = known_finite;
+  step.began = now();
+  auto promise = step.promise;
+  if (step.what.require_trigger)
+    delayed_send(this, step.what.deadline, step_expired{steps_});
+  attempt();
+  return promise;
+}
+
+void averager::attempt() {
+  auto& step = *current_;
+  step.begin_attempt(now());
+  auto plan = persistent_plan();
+  if (!plan)
+    return search();
+  if (step.what.expected_peers != 0)
+    return keep_group(*plan);
+  // Nobody told us how many to expect: a group must not stay among itself while others look for
+  // one.
+  request(matchmaker_, 1s, get_seekers{step.codecs})
+    .then(while_searching<seekers>([this](const seekers& found) {
+            auto plan = persistent_plan(); // it may have fallen apart meanwhile
+            auto belongs = [&](const peer_id& peer) { return is_member(peer, *plan); };
+            if (plan && std::all_of(found.peers.begin(), found.peers.end(), belongs))
+              keep_group(*plan);
+            else
+              search();
+          }),
+          while_searching<caf::error>([this](const caf::error&) { search(); }));
+}
+
+std::optional<round_plan> averager::persistent_plan() const {
+  const auto& step = *current_;
+  return step.what.reuse_group ? group_.next(step.what.epoch, step.codecs, step.what.expected_peers)
+                               : std::nullopt;
+}
+
+/// Matchmaking learns what was measured of our line. True if it is something else than before.
+bool averager::tell_bandwidth() {
+  if (!ctx_.line || !config_.measures_bandwidth)
+    return false;
+  auto known = ctx_.line->bytes_per_second(now());
+  if (known == told_bandwidth_)
+    return false;
+  told_bandwidth_ = known;
+  send(matchmaker_, set_bandwidth{known});
+  return true;
+}
+
+void averager::keep_group(const round_plan& plan) {
+  current_->follows = group_.last()->id;
+  // Whoever began it has not heard yet, or will not finish it: see persistent_group.
+  if (auto replaced = group_.replaced(plan.epoch))
+    will_not_begin(*replaced);
+  on_group(plan);
+}
+
+void averager::search() {
+  auto& step = *current_;
+  leave_persistent_group();
+  if (!step.is_finite())
+    return deliver_failure(not_finite());
+  tell_bandwidth();
+  auto left = time_left();
+  find_group question{step.what.epoch,         step.codecs, step.what.gather, {}, left,
+                      step.what.expected_peers};
+  // Said again in a retry, it would only hold the group up.
+  if (step.failures == 0)
+    question.scheduled_in = step.what.scheduled_in;
+  request(matchmaker_, left + 2s, question)
+    .then(while_searching<group_formed>([this](const group_formed& formed) {
+            on_search_over();
+            current_->regrouped = formed.regrouped;
+            group_.agree_on(formed.terms);
+            on_group(formed.plan);
+          }),
+          while_searching<caf::error>([this](const caf::error& why) {
+            on_search_over();
+            deliver_failure(from_caf(why));
+          }));
+}
+
+void averager::on_search_over() {
+  auto& step = *current_;
+  step.matchmaking_seconds += seconds_of(now() - step.attempt_began);
+}
+
+void averager::on_group(const round_plan& plan) {
+  auto& step = *current_;
+  if (!is_member(ctx_.record.id, plan) || plan.elements != step.elements)
+    return deliver_failure({ec::internal, "matchmaking made a plan that does not fit"});
+  step.plan = plan;
+  step.stage = step_stage::awaiting_trigger;
+  if (step.triggered)
+    start_round();
+}
+
+void averager::start_round() {
+  auto& step = *current_;
+  const auto& plan = *step.plan;
+  step.stage = step_stage::running_allreduce;
+  auto mine = std::find_if(plan.members.begin(), plan.members.end(),
+                           [this](const round_member& m) { return m.peer.id == ctx_.record.id; });
+  auto settings = config_.round;
+  settings.deadline = std::min(settings.deadline, std::max(time_left(), milliseconds{1}));
+  step.begin_sending(config_.error_feedback ? &feedback_ : nullptr, *ctx_.vectors);
+  round_request order{plan, static_cast<std::size_t>(mine - plan.members.begin()), step.sent,
+                      step.what.weight};
+  ctx_.log->debug("round {} begins with {} members", short_name(plan.id), plan.members.size());
+  round_handles neighbours{switchboard_, caf::actor_cast<round_listener_actor>(this), parts_};
+  step.round =
+    spawn<allreduce_round, caf::monitored>(ctx_, settings, std::move(order), std::move(neighbours));
+  if (step.what.reuse_group && !step.regrouped && tell_bandwidth())
+    report_bandwidth(plan);
+  if (!std::exchange(ticking_, true))
+    delayed_send(this, round_check_interval(config_.round), check_rounds{});
+}
+
+void averager::on_finished(const round_finished& msg) {
+  if (!current_ || !current_->plan || current_->plan->id != msg.report.round)
+    return;
+  auto& step = *current_;
+  bool failed = msg.report.outcome == round_outcome::failed;
+  if (failed && step.replaced && !step.cancelled && time_left() > 0ms)
+    return attempt(); // the persistent group goes on, as its leader said
+  if (msg.all_took_part && !step.regrouped)
+    group_.establish(*step.plan);
+  else
+    group_.dissolve();
+  count(msg.report);
+  // Whoever leaves us out because of our values cannot tell us so; we can see it.
+  if (failed && !step.is_finite())
+    return deliver_failure(not_finite());
+  // A persistent group that did not come together cost next to nothing: that is no failure yet.
+  if (failed && (step.follows.is_zero() || msg.report.why.code != ec::not_looking))
+    ++step.failures;
+  if (failed && !step.cancelled && step.what.allow_retries && may_retry(msg.report.why.code)
+      && step.failures <= config_.retries_max && time_left() > 0ms) {
+    ctx_.log->info("round {} failed, trying again: {}", short_name(msg.report.round),
+                   to_string(msg.report.why));
+    return attempt();
+  }
+  deliver(msg.report);
+}
+
+void averager::count(const round_report& report) const {
+  if (config_.observer)
+    config_.observer(report);
+  ctx_.metrics->count_round(config_.kind, to_string(report.outcome), report.allreduce_seconds,
+                            static_cast<double>(report.contributors.size()),
+                            report.recovery_seconds);
+}
+
+void averager::deliver(round_report report) {
+  auto step = std::move(*current_);
+  current_.reset();
+  step.settle(feedback_, report, ctx_.record.id);
+  report.matchmaking_seconds = step.matchmaking_seconds;
+  report.values = step.result(std::move(report.values), report.weight_sum, *ctx_.vectors);
+  step.promise.deliver(std::move(report));
+}
+
+void averager::deliver_failure(failure why) {
+  round_report report;
+  report.why = std::move(why);
+  if (current_->plan)
+    report.round = current_->plan->id;
+  deliver(std::move(report));
+}
+
+/// The round ended without a report.
+void averager::on_round_down(const caf::error& why) {
+  group_.dissolve();
+  round_report report;
+  report.round = current_->plan->id;
+  report.why = from_caf(why);
+  count(report);
+  deliver(std::move(report));
+}
+
+// -- control of the step -----------------------------------------------------------------------
+
+bool averager::is_current(std::uint64_t step) const {
+  return current_ && current_->what.step == step;
+}
+
+void averager::trigger(const trigger_step& msg) {
+  if (!is_current(msg.step))
+    return;
+  auto& step = *current_;
+  if (step.triggered || step.stage == step_stage::running_allreduce)
+    return ctx_.log->debug("step {} was triggered again", msg.step);
+  auto wanted = step.what;
+  if (msg.values)
+    wanted.values = msg.values;
+  wanted.weight = msg.weight.value_or(wanted.weight);
+  wanted.elements = step.elements;
+  wanted.require_trigger = false;
+  auto wrong = check_request(wanted, config_.auxiliary);
+  if (wrong.code == ec::none && wanted.values && !all_finite(*wanted.values))
+    wrong = not_finite();
+  if (wrong.code != ec::none) {
+    leave_group(wrong.code);
+    return deliver_failure(wrong);
+  }
+  step.what = std::move(wanted);
+  step.known_finite = true;
+  step.triggered = true;
+  if (step.stage == step_stage::awaiting_trigger)
+    start_round();
+}
+
+void averager::cancel(const failure& why) {
+  auto& step = *current_;
+  step.cancelled = true;
+  switch (step.stage) {
+    case step_stage::looking_for_group:
+      send(matchmaker_, cancel_search{});
+      return deliver_failure(why);
+    case step_stage::awaiting_trigger:
+      leave_group(why.code);
+      return deliver_failure(why);
+    case step_stage::running_allreduce:
+      send(step.round, cancel_round{why});
+      return; // the round reports
+    case step_stage::finished:
+      return;
+  }
+}
+
+/// Tells the group that was found, and whose round we did not begin, to go on without us.
+void averager::leave_group(ec why) {
+  auto& step = *current_;
+  if (!step.plan)
+    return;
+  will_not_begin(step.plan->id);
+  tell_members(*step.plan, why);
+}
+
+/// What comes for this round is answered, not kept.
+void averager::will_not_begin(const round_id& round) {
+  ctx_.rounds->finish(round, {round, 0, false, {}, false, false}, now());
+}
+
+void averager::tell_members(const round_plan& plan, ec why) {
+  for (std::uint32_t i = 0; i < plan.members.size(); ++i)
+    if (plan.members[i].peer.id == ctx_.record.id)
+      for (const auto& member : plan.members)
+        if (member.peer.id != ctx_.record.id)
+          send(switchboard_, tell_peer{member.peer, wire::round_suspect{plan.id, 0, i, why}, {}});
+}
+
+void averager::on_disconnected(const peer_disconnected& msg) {
+  if (group_.contains(msg.peer))
+    group_.dissolve();
+  if (current_ && current_->round)
+    send(current_->round, msg);
+}
+
+// -- the persistent group
+// ------------------------------------------------------------------------
+
+void averager::leave_persistent_group() {
+  auto& group = group_;
+  if (!group.last())
+    return;
+  auto plan = *group.last();
+  group.dissolve();
+  tell_members(plan, ec::not_looking);
+}
+
+void averager::on_group_message(const group_message& msg) {
+  if (const auto* line = std::get_if<wire::bandwidth_report>(&msg.what))
+    on_bandwidth(msg.who, *line);
+  else if (const auto* anew = std::get_if<wire::new_partition>(&msg.what))
+    on_new_partition(msg.who, *anew);
+  else if (const auto* left = std::get_if<wire::round_suspect>(&msg.what))
+    on_departed(msg.who, left->round);
+}
+
+/// A member of our persistent group, or of the round that follows it, wants another group.
+void averager::on_departed(const peer_record& who, const round_id& round) {
+  if (group_.last() && group_.last()->id == round && group_.contains(who.id))
+    group_.dissolve();
+  auto& step = current_;
+  if (!step || !step->plan || step->follows != round || !is_member(who.id, *step->plan))
+    return;
+  failure why{ec::not_looking, "a member looks for another group"};
+  if (step->round) {
+    send(step->round, cancel_round{why});
+  } else {
+    leave_group(ec::not_looking);
+    attempt();
+  }
+}
+
+// -- lines that change -------------------------------------------------------------------------
+
+/// The plan of the round that runs, or of the last one.
+const round_plan* averager::latest_plan() const {
+  if (current_ && current_->plan)
+    return &*current_->plan;
+  return group_.last() ? &*group_.last() : nullptr;
+}
+
+void averager::report_bandwidth(const round_plan& plan) {
+  const auto& leader = plan.members.front().peer;
+  wire::bandwidth_report word{plan.id, told_bandwidth_};
+  if (leader.id == ctx_.record.id)
+    on_bandwidth(leader, word);
+  else
+    send(switchboard_, tell_peer{leader, word, {}});
+}
+
+/// We lead the group of `word.round`: is its work to be repartitioned from the next round on?
+void averager::on_bandwidth(const peer_record& who, const wire::bandwidth_report& word) {
+  const auto* plan = latest_plan();
+  bool known =
+    plan != nullptr && (plan->id == word.round || (current_ && current_->follows == word.round));
+  if (!known || plan->members.front().peer.id != ctx_.record.id)
+    return;
+  auto better = group_.on_bandwidth(*plan, position_of(who.id, *plan), word.bandwidth);
+  if (!better)
+    return;
+  ctx_.log->debug("rounds after {} are repartitioned", short_name(plan->id));
+  for (const auto& other : plan->members)
+    if (other.peer.id != ctx_.record.id)
+      send(switchboard_, tell_peer{other.peer, wire::new_partition{plan->id, *better}, {}});
+}
+
+/// The leader of our group divides the rounds after this one anew.
+void averager::on_new_partition(const peer_record& who, const wire::new_partition& word) {
+  auto& step = current_;
+  bool late = step && step->plan && step->follows == word.round;
+  const auto* plan = late ? &*step->plan : latest_plan();
+  if (plan == nullptr || (!late && plan->id != word.round)
+      || plan->members.front().peer.id != who.id)
+    return;
+  auto valid = group_.on_partition(word.round, *plan, word.how, position_of(ctx_.record.id, *plan));
+  if (!valid) {
+    ctx_.log->warn("peer {} divides rounds in a way that we refuse: {}", short_name(who.id),
+                   to_string(valid.error()));
+    ctx_.metrics->count_refused_input(valid.error().code);
+  }
+  if (!late)
+    return;
+  if (step->round) {
+    step->replaced = true;
+    send(step->round, cancel_round{{ec::not_looking, "the work is repartitioned"}});
+  } else {
+    will_not_begin(step->plan->id);
+    attempt();
+  }
 }
 
 } // namespace waggle

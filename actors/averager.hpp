@@ -12,7 +12,7 @@
 #include "actors/allreduce_round.hpp"
 #include "actors/averaging_step.hpp"
 #include "actors/node_context.hpp"
-#include "runtime/averaging/standing_group.hpp"
+#include "runtime/averaging/persistent_group.hpp"
 #include "runtime/codec/codec_choice.hpp"
 #include "runtime/codec/error_feedback.hpp"
 
@@ -58,25 +58,12 @@ struct step_expired {
   std::uint64_t generation = 0;
 };
 
-struct averager_state {
-  static inline const char* name = "averager";
-
-  std::optional<averaging_step> current;
-  std::uint64_t steps = 0; // generation of `current`
-  standing_group group;
-  std::optional<double>
-    told_bandwidth; // what matchmaking, and the group's leader, know of our line
-  error_feedback feedback;
-  std::vector<allreduce_part_actor> parts;
-  bool ticking = false; // a check_rounds is under way to us
-};
-
-using averager_impl =
-  averager_actor::extend<caf::reacts_to<round_finished>, caf::reacts_to<group_word>,
+using averager_base =
+  averager_actor::extend<caf::reacts_to<round_finished>, caf::reacts_to<group_message>,
                          caf::reacts_to<forget_old>, caf::reacts_to<check_rounds>,
-                         caf::reacts_to<step_expired>>;
+                         caf::reacts_to<step_expired>>::base;
 
-/// Averages one vector at a time: finds a group (or keeps the standing one), waits for the trigger
+/// Averages one vector at a time: finds a group (or keeps the last one), waits for the trigger
 /// if there is one, runs an allreduce_round, tries again while there is time.
 ///
 /// | stage             | who leaves it, and how |
@@ -86,15 +73,87 @@ using averager_impl =
 /// | running_allreduce | round_finished → finished, or looking again                           |
 /// | finished          | the next average_vector                                               |
 ///
-/// A member of a standing group that needs another group (somebody new is there) says so to the
+/// A member of a persistent group that needs another group (somebody new is there) says so to the
 /// others under the id of their last round, so that nobody waits for it in vain.
 ///
 /// While a round runs, a member whose line turned out to carry something else tells the group's
-/// leader. If another division of the work is worth it, the leader tells all, and the next round
+/// leader. If another partition of the work is worth it, the leader tells all, and the next round
 /// begins with it: no data waits for that, and nobody looks for a group.
-averager_impl::behavior_type averager(averager_impl::stateful_pointer<averager_state> self,
-                                      node_context ctx, averaging_config config,
-                                      switchboard_actor switchboard, matchmaker_actor matchmaker);
+class averager final : public averager_base {
+public:
+  averager(caf::actor_config& cfg, node_context ctx, averaging_config config,
+           switchboard_actor switchboard, matchmaker_actor matchmaker);
+
+  const char* name() const override { return "averager"; }
+  void on_exit() override;
+
+protected:
+  behavior_type make_behavior() override;
+
+private:
+  [[nodiscard]] steady_time now() const { return clock().now(); }
+  [[nodiscard]] milliseconds time_left() const { return current_->time_left(now()); }
+  [[nodiscard]] result<codec_plan> codecs_of(const average_vector& msg,
+                                             std::uint64_t elements) const;
+
+  // One step.
+  caf::result<round_report> begin(average_vector& msg);
+  void attempt();
+  [[nodiscard]] std::optional<round_plan> persistent_plan() const;
+  void keep_group(const round_plan& plan);
+  void search();
+  /// The handler of an answer to a question of the step that looks for a group. Nothing, if the
+  /// search is over when the answer comes.
+  template <class Answer, class Action>
+  auto while_searching(Action action) {
+    return [this, generation = steps_, action = std::move(action)](const Answer& answer) {
+      if (current_ && steps_ == generation && !current_->plan)
+        action(answer);
+    };
+  }
+  void on_search_over();
+  void on_group(const round_plan& plan);
+  void start_round();
+  void on_finished(const round_finished& msg);
+  void on_round_down(const caf::error& why);
+  void count(const round_report& report) const;
+  void deliver(round_report report);
+  void deliver_failure(failure why);
+
+  // Control of the step.
+  [[nodiscard]] bool is_current(std::uint64_t step) const;
+  void trigger(const trigger_step& msg);
+  void cancel(const failure& why);
+  void leave_group(ec why);
+  void will_not_begin(const round_id& round);
+  void tell_members(const round_plan& plan, ec why);
+
+  // The persistent group.
+  void leave_persistent_group();
+  void on_group_message(const group_message& msg);
+  void on_departed(const peer_record& who, const round_id& round);
+  void on_disconnected(const peer_disconnected& msg);
+
+  // Bandwidths that change.
+  [[nodiscard]] const round_plan* latest_plan() const;
+  bool tell_bandwidth();
+  void report_bandwidth(const round_plan& plan);
+  void on_bandwidth(const peer_record& who, const wire::bandwidth_report& report);
+  void on_new_partition(const peer_record& who, const wire::new_partition& announced);
+
+  const node_context ctx_;
+  const averaging_config config_;
+  switchboard_actor switchboard_;
+  matchmaker_actor matchmaker_;
+
+  std::optional<averaging_step> current_;
+  std::uint64_t steps_ = 0; // generation of `current_`
+  persistent_group group_;
+  std::optional<double> told_bandwidth_; // what matchmaking and the group's leader know of ours
+  error_feedback feedback_;
+  std::vector<allreduce_part_actor> parts_;
+  bool ticking_ = false; // a check_rounds is under way to us
+};
 
 } // namespace waggle
 

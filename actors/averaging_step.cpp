@@ -20,7 +20,7 @@ std::vector<coded_part> coded_parts_of(const round_plan& plan) {
 
 } // namespace
 
-failure check_order(const average_vector& order, bool auxiliary) {
+failure check_request(const average_vector& order, bool auxiliary) {
   auto elements = order.values ? order.values->size() : order.elements;
   if (elements == 0)
     return {ec::wrong_shape, "there is nothing to average"};
@@ -45,7 +45,7 @@ void averaging_step::begin_attempt(steady_time now) {
   stage = step_stage::looking_for_group;
   attempt_began = now;
   plan.reset();
-  scattered = false;
+  regrouped = false;
   replaced = false;
   follows = {};
   round = nullptr;
@@ -70,9 +70,9 @@ void averaging_step::begin_sending(error_feedback* feedback, vector_pool& vector
     sent = what.values;
     return;
   }
-  auto with_debts = vectors.take(elements);
-  feedback->begin(*what.values, *with_debts);
-  sent = std::move(with_debts);
+  auto with_residual = vectors.take(elements);
+  feedback->begin(*what.values, *with_residual);
+  sent = std::move(with_residual);
 }
 
 void averaging_step::settle(error_feedback& feedback, const round_report& report,

@@ -16,7 +16,7 @@ namespace waggle {
 
 /// What is wrong with a caller's order; ec::none: nothing. Does not look at the values themselves.
 /// @param auxiliary the peer reduces only, and needs no vector of its own.
-failure check_order(const average_vector& order, bool auxiliary);
+failure check_request(const average_vector& order, bool auxiliary);
 
 /// One vector on its way through the averager: what was ordered, how far it is, what is sent of it,
 /// and what the caller gets. Not thread-safe.
@@ -37,10 +37,10 @@ struct averaging_step {
   step_stage stage = step_stage::looking_for_group;
   steady_time attempt_began;
   std::optional<round_plan> plan; // of the group that was found
-  bool scattered = false;         // that group does not meet again at once
-  bool replaced = false;          // `plan`, by a new division while its round was running
-  round_id follows;               // the standing group's last round; zero: found by matchmaking
-  allreduce_round_impl round;
+  bool regrouped = false;         // that group does not meet again at once
+  bool replaced = false;          // `plan`, by a new partition while its round was running
+  round_id follows;               // the persistent group's last round; zero: found by matchmaking
+  allreduce_round_actor round;
 
   void begin_attempt(steady_time now);
   [[nodiscard]] milliseconds time_left(steady_time now) const;

@@ -7,7 +7,7 @@
 
 namespace waggle {
 
-dht_joining::dht_joining(dht_router_impl::pointer self, node_context ctx, joining_config config,
+dht_joining::dht_joining(dht_router_base* self, node_context ctx, joining_config config,
                          switchboard_actor switchboard, std::function<void()> reached)
   : self_(self), ctx_(std::move(ctx)), config_(config), switchboard_(std::move(switchboard)),
     reached_(std::move(reached)), bootstrap_(config.pauses, ctx_.randomness("bootstrap")) {}

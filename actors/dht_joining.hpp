@@ -12,13 +12,6 @@
 
 namespace waggle {
 
-// -- what the DHT router is told beside what actors.hpp says -------------------------------------
-
-/// Command: tell `listener` whenever dht_status changes in what it says about joining; it hears the
-/// present one at once.
-struct subscribe_dht_status {
-  dht_listener_actor listener;
-};
 /// To itself: a search's time is up.
 struct search_expired {
   std::uint64_t search = 0;
@@ -28,11 +21,11 @@ struct retry_bootstrap {
   std::uint64_t number = 0; // only the one set last counts
 };
 /// To itself: periodic upkeep.
-struct tend_table {};
+struct table_tick {};
 
-using dht_router_impl =
-  dht_router_actor::extend<caf::reacts_to<subscribe_dht_status>, caf::reacts_to<search_expired>,
-                           caf::reacts_to<retry_bootstrap>, caf::reacts_to<tend_table>>;
+using dht_router_base =
+  wired_dht_router_actor::extend<caf::reacts_to<search_expired>, caf::reacts_to<retry_bootstrap>,
+                                 caf::reacts_to<table_tick>>::base;
 
 // -- joining -------------------------------------------------------------------------------------
 
@@ -49,7 +42,7 @@ struct joining_config {
 class dht_joining {
 public:
   /// `reached` is called whenever an address that was dialled has answered.
-  dht_joining(dht_router_impl::pointer self, node_context ctx, joining_config config,
+  dht_joining(dht_router_base* self, node_context ctx, joining_config config,
               switchboard_actor switchboard, std::function<void()> reached);
   dht_joining(const dht_joining&) = delete;
   dht_joining& operator=(const dht_joining&) = delete;
@@ -72,7 +65,7 @@ private:
   void tell_listeners();
   [[nodiscard]] steady_time now() const { return self_->clock().now(); }
 
-  dht_router_impl::pointer self_;
+  dht_router_base* self_;
   node_context ctx_;
   joining_config config_;
   switchboard_actor switchboard_;
@@ -86,7 +79,6 @@ private:
 
 } // namespace waggle
 
-WAGGLE_LOCAL(subscribe_dht_status)
 WAGGLE_LOCAL(search_expired)
 WAGGLE_LOCAL(retry_bootstrap)
-WAGGLE_LOCAL(tend_table)
+WAGGLE_LOCAL(table_tick)

@@ -32,9 +32,20 @@ struct dht_config {
   milliseconds bucket_refresh{900'000};
 };
 
-struct dht_router_state {
-  static inline const char* name = "dht-router";
+/// Owns the routing table and the record store; answers other peers' pings, finds and stores; runs
+/// lookups for this peer.
+class dht_router final : public dht_router_base {
+public:
+  dht_router(caf::actor_config& cfg, node_context ctx, dht_config config,
+             switchboard_actor switchboard);
 
+  const char* name() const override { return "dht-router"; }
+  void on_exit() override { switchboard_ = nullptr; }
+
+protected:
+  behavior_type make_behavior() override;
+
+private:
   struct search {
     enum class purpose : std::uint8_t { store, find, locate, refresh };
     search(purpose what, const dht_id& target, lookup path, steady_time now)
@@ -60,22 +71,62 @@ struct dht_router_state {
     caf::typed_response_promise<found_peer> located;
   };
 
-  std::optional<routing_table> table;
-  std::optional<record_store> store;
-  std::map<std::uint64_t, search> searches;
-  std::uint64_t last_search = 0;
-  std::optional<random_source> random;
+  [[nodiscard]] steady_time now() const { return clock().now(); }
 
-  std::optional<dht_joining> joining;
-  std::uint64_t self_lookup = 0; // the last one of our own place
+  // The routing table, and who is connected.
+  void seen(const peer_record& peer);
+  void ping(const peer_record& peer);
+  void on_connected(const peer_record& peer);
+  void on_disconnected(const peer_disconnected& msg);
+
+  // What our own actors ask.
+  caf::result<store_report> store(store_record& msg);
+  caf::result<found_records> find(const find_records& msg);
+  caf::result<found_peer> locate(const find_peer& msg);
+
+  // Searches.
+  [[nodiscard]] bool overloaded() const { return searches_.size() >= config_.searches_max; }
+  std::uint64_t begin(search::purpose why, const dht_id& key, milliseconds timeout);
+  void advance(std::uint64_t id);
+  void ask(std::uint64_t id, const search& s, const peer_record& peer);
+  void on_found(std::uint64_t id, const peer_record& peer, steady_time began, peer_answer& answer);
+  void on_find_failed(std::uint64_t id, const peer_record& peer, const failure& why);
+  void take(search& s, const record& entry);
+  void arrive(std::uint64_t id, search& s);
+  void on_search_expired(std::uint64_t id);
+  void end(std::uint64_t id, search& s);
+  void end_find(std::uint64_t id, search& s);
+  void end_locate(std::uint64_t id, search& s, std::optional<peer_record> where);
+
+  // Writing to the peers that a search has found.
+  void begin_writing(std::uint64_t id, search& s);
+  void go_on_writing(std::uint64_t id, search& s);
+  void write(std::uint64_t id, const search& s, const peer_record& peer);
+  void on_written(std::uint64_t id, std::optional<ec> outcome, ec why);
+  void end_store(std::uint64_t id, search& s);
+  void store_unread();
+
+  void look_up_self();
+  void refresh(const dht_id& target);
+  [[nodiscard]] dht_status status() const;
+  void on_tick();
+
+  /// Answers what other peers ask.
+  caf::result<outbound_answer> answer(const inbound_call& msg);
+
+  const node_context ctx_;
+  const dht_config config_;
+  switchboard_actor switchboard_;
+
+  routing_table table_;
+  record_store store_;
+  random_source random_;
+  dht_joining joining_;
+  std::map<std::uint64_t, search> searches_;
+  std::uint64_t last_search_ = 0;
+  std::uint64_t self_lookup_ = 0; // the last one of our own place
   /// Our own records that were stored while there was nobody to keep them.
-  std::optional<record_store> unheard;
+  record_store unread_;
 };
-
-/// Owns the routing table and the record store; answers other peers' pings, finds and stores; runs
-/// lookups for this peer.
-dht_router_impl::behavior_type dht_router(dht_router_impl::stateful_pointer<dht_router_state> self,
-                                          node_context ctx, dht_config config,
-                                          switchboard_actor switchboard);
 
 } // namespace waggle

@@ -9,7 +9,7 @@
 #include <array>
 
 #include "actors/guard.hpp"
-#include "runtime/averaging/line_meter.hpp"
+#include "runtime/averaging/bandwidth_estimator.hpp"
 #include "runtime/averaging/part_reducer.hpp"
 
 namespace waggle {
@@ -29,7 +29,7 @@ open_group::terms terms_of(const matchmaking_config& members, const codec_plan& 
   terms.min_contributors = members.min_contributors;
   terms.members_max = std::min(members.target_group_size, round_members_max);
   bool reduces = members.mode != member_mode::client && members.bandwidth.value_or(1) > 0;
-  terms.division = {members.parts, members.min_vector_size, reduces, {}};
+  terms.partition = {members.parts, members.min_vector_size, reduces, {}};
   return terms;
 }
 
@@ -92,7 +92,7 @@ group_averager::behavior_type group_averager::make_behavior() {
     [this](const peer_disconnected& msg) { on_disconnected(msg); },
     [this](const listen_group& msg) { listener_ = msg.listener; },
     [this](const round_finished& msg) { on_finished(msg); },
-    [this](const group_word& msg) { on_group_word(msg); },
+    [this](const group_message& msg) { on_group_message(msg); },
     [this](forget_old again) {
       for (auto unwanted = ctx_.rounds->forget_old(now()); unwanted > 0; --unwanted)
         ctx_.metrics->count_refused_input(ec::unknown_round);
@@ -149,7 +149,7 @@ status group_averager::adopt_terms(const wire::next_plan& message) {
   terms.reduce_by = plan.reduce_by;
   terms.min_contributors = plan.min_contributors;
   terms.members_max = message.members_max == 0 ? round_members_max : message.members_max;
-  terms.division.parts = {plan.part_elements, false}; // within what its members agreed on
+  terms.partition.parts = {plan.part_elements, false}; // within what its members agreed on
   codecs_ = plan.codecs;
   group_.emplace(round_member{ctx_.record, members_.mode}, std::move(terms),
                  member_bandwidth{members_.bandwidth, members_.bandwidth.has_value()});
@@ -484,11 +484,11 @@ void group_averager::start_round(bool call) {
   auto settings = config_.round;
   settings.deadline = std::min(settings.deadline, std::max(step.time_left(now()), milliseconds{1}));
   step.begin_sending(config_.error_feedback ? &feedback_ : nullptr, *ctx_.vectors);
-  round_order order{plan, group_->position(), step.sent, step.what.weight};
-  round_neighbours neighbours{switchboard_, caf::actor_cast<round_listener_actor>(this), {}};
+  round_request order{plan, group_->position(), step.sent, step.what.weight};
+  round_handles neighbours{switchboard_, caf::actor_cast<round_listener_actor>(this), {}};
   ctx_.log->debug("round {} begins with {} members", short_name(plan.id), plan.members.size());
   step.round =
-    spawn<caf::monitored>(allreduce_round, ctx_, settings, std::move(order), std::move(neighbours));
+    spawn<allreduce_round, caf::monitored>(ctx_, settings, std::move(order), std::move(neighbours));
   for (const auto& m : plan.members)
     if (gone_.contains(m.peer.id))
       send(step.round, peer_disconnected{m.peer.id, {ec::peer_lost, "its connection broke"}});
@@ -571,11 +571,11 @@ void group_averager::report_bandwidth(const round_plan& plan) {
   if (leader.id == ctx_.record.id)
     reported_[leader.id] = known;
   else
-    tell(leader, wire::line_report{plan.id, known});
+    tell(leader, wire::bandwidth_report{plan.id, known});
 }
 
-void group_averager::on_group_word(const group_word& msg) {
-  if (const auto* report = std::get_if<wire::line_report>(&msg.what))
+void group_averager::on_group_message(const group_message& msg) {
+  if (const auto* report = std::get_if<wire::bandwidth_report>(&msg.what))
     if (group_ && group_->contains(msg.who.id))
       reported_[msg.who.id] = report->bandwidth;
 }

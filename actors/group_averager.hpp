@@ -18,10 +18,6 @@
 
 namespace waggle {
 
-/// Command: `listener` is told of what happens to the group between rounds.
-struct listen_group {
-  group_listener_actor listener;
-};
 /// To itself: the deadline of this attempt to enter a group is over.
 struct entry_expired {
   std::uint64_t attempt = 0;
@@ -32,14 +28,9 @@ struct ask_again {
   peer_id leader;
 };
 
-/// What whoever wires actors together may send.
-using group_averager_wiring = caf::typed_actor<caf::reacts_to<listen_group>>;
-
-using group_averager_base =
-  group_averager_actor::extend<caf::reacts_to<listen_group>, caf::reacts_to<round_finished>,
-                               caf::reacts_to<group_word>, caf::reacts_to<forget_old>,
-                               caf::reacts_to<check_rounds>, caf::reacts_to<entry_expired>,
-                               caf::reacts_to<ask_again>>::base;
+using group_averager_base = wired_group_averager_actor::extend<
+  caf::reacts_to<round_finished>, caf::reacts_to<group_message>, caf::reacts_to<forget_old>,
+  caf::reacts_to<check_rounds>, caf::reacts_to<entry_expired>, caf::reacts_to<ask_again>>::base;
 
 /// Keeps this peer's place in one open_group and runs its rounds, one at a time. What others
 /// may ask: to be let in. What the leader says: the plan of the next round.
@@ -107,7 +98,7 @@ private:
   void announce(const std::vector<round_member>& before, const round_id& replaced,
                 const round_plan& plan);
   void report_bandwidth(const round_plan& plan);
-  void on_group_word(const group_word& msg);
+  void on_group_message(const group_message& msg);
   void on_connected(const peer_record& peer);
   void on_disconnected(const peer_disconnected& msg);
   void decline(const round_plan& plan);
@@ -138,6 +129,5 @@ private:
 
 } // namespace waggle
 
-WAGGLE_LOCAL(listen_group)
 WAGGLE_LOCAL(entry_expired)
 WAGGLE_LOCAL(ask_again)

@@ -249,7 +249,7 @@ void group_helper::fetch() {
   fetch_state question{std::move(holders), own_.line.branch, {}, config_.fetch_timeout, nullptr};
   for (const auto& reader : readers_)
     question.epoch_min = std::max(question.epoch_min, reader.wanted.epoch_min);
-  fetcher_ = spawn(state_fetcher, ctx_, config_.fetch, peers_.switchboard);
+  fetcher_ = spawn<state_fetcher>(ctx_, config_.fetch, peers_.switchboard);
   auto number = ++fetches_;
   request(fetcher_, config_.fetch_timeout + 5s, std::move(question))
     .then(

@@ -95,7 +95,7 @@ private:
   /// What those say whom we have a link with, and whose vectors we can take.
   std::vector<swarm_progress::peer> connected_;
   swarm_progress view_;
-  help_standing own_; // members empty: outside
+  helper_state own_; // members empty: outside
   place place_ = place::outside;
   bool in_round_ = false;
   std::uint64_t rounds_ = 0; // number of the last one begun

@@ -14,538 +14,523 @@ namespace waggle {
 
 namespace {
 
-using self_pointer = matchmaker_impl::stateful_pointer<matchmaker_state>;
-
 constexpr auto tick_interval = 20ms;
-
-struct broker {
-  self_pointer self;
-  const node_context& ctx;
-  const matchmaking_config& config;
-  const switchboard_actor& switchboard;
-  const dht_router_actor& dht;
-
-  matchmaker_state& state() const { return self->state; }
-  group_search::moment now() const { return {self->clock().now(), ctx.wall->now()}; }
-
-  // -- one search ---------------------------------------------------------------------------------
-
-  std::size_t min_size() const {
-    return std::max<std::size_t>(config.min_group_size, config.min_contributors);
-  }
-  std::size_t target_size() const { return std::min(config.target_group_size, round_members_max); }
-
-  caf::result<group_formed> begin(const find_group& msg) const {
-    auto& st = state();
-    if (st.current || st.next)
-      return to_caf(ec::overloaded, "one search at a time");
-    if (msg.gather.size() > gather_bytes_max)
-      return to_caf(ec::oversize, "gather has " + std::to_string(msg.gather.size())
-                                    + " bytes, at most " + std::to_string(gather_bytes_max)
-                                    + " travel");
-    ++st.searches;
-    auto promise = self->make_response_promise<group_formed>();
-    matchmaker_state::waiting order{msg, promise, self->clock().now(), *st.key};
-    if (st.loads)
-      look_at_loads(std::move(order));
-    else
-      start(std::move(order));
-    return promise;
-  }
-
-  void start(matchmaker_state::waiting order) const {
-    auto& st = state();
-    st.left_over.clear();
-    group_search::options opts;
-    opts.min_group_size = min_size();
-    opts.target_group_size = target_size();
-    opts.expected_peers = order.what.expected_peers;
-    auto waited = std::chrono::duration_cast<milliseconds>(self->clock().now() - order.began);
-    opts.min_matchmaking_time =
-      std::max(config.min_matchmaking_time, order.what.scheduled_in - waited);
-    opts.request_timeout = config.request_timeout;
-    opts.alone_after = config.alone_after;
-    auto bandwidth = config.bandwidth ? config.bandwidth : st.measured;
-    group_search::seeker me{ctx.record,        config.mode == member_mode::client,
-                            bandwidth,         static_cast<std::uint32_t>(config.mode),
-                            order.what.gather, config.bandwidth.has_value()};
-    auto number = st.searches;
-    st.current.emplace(group_search{std::move(me), opts, order.began + order.what.deadline,
-                                    st.random->fork(std::to_string(number))},
-                       order.key);
-    auto& run = *st.current;
-    run.what = std::move(order.what);
-    run.bandwidth = bandwidth;
-    run.schema = group_schema(config, run.what.codecs);
-    run.began = order.began;
-    run.promise = std::move(order.promise);
-    if (asks_connected())
-      for (const auto& [id, peer] : st.connected)
-        run.search.candidate(peer, std::nullopt);
-    perform(run.search.start(now()));
-    self->delayed_send(self, tick_interval, search_tick{number});
-  }
-
-  /// With buckets, most of whom we are connected to are in another one.
-  bool asks_connected() const { return state().current && state().current->key.bits().empty(); }
-
-  void perform(const group_search::actions& actions) const {
-    for (const auto& action : actions)
-      if (state().current)
-        std::visit([this](const auto& a) { (*this)(a); }, action);
-  }
-
-  void operator()(const group_search::declare& a) const {
-    auto& st = state();
-    publish(st.declaration->declare(st.current->key, a.expiration, ctx.wall->now()));
-  }
-
-  void operator()(const group_search::withdraw&) const {
-    if (auto tombstone = state().declaration->withdraw(ctx.wall->now()))
-      publish(*tombstone);
-  }
-
-  void publish(const record& entry) const {
-    self
-      ->request(dht, config.min_matchmaking_time + 1s,
-                store_record{entry, config.min_matchmaking_time})
-      .then([](const store_report&) { /* connected peers are asked without it */ },
-            [ctx = ctx](const caf::error& why) {
-              ctx.log->debug("could not declare for a group: {}", to_string(from_caf(why)));
-            });
-  }
-
-  void operator()(const group_search::look_up&) const {
-    auto& run = *state().current;
-    if (std::exchange(run.looking_up, true))
-      return;
-    find_records question{record_kind::group_member, run.key.text(), true, config.request_timeout};
-    self->request(dht, config.request_timeout + 1s, question)
-      .then(
-        [self = self, ctx = ctx, number = state().searches](const found_records& found) {
-          auto& current = self->state.current;
-          if (!current || self->state.searches != number)
-            return;
-          current->looking_up = false;
-          for (const auto& entry : found.records) {
-            auto other = read_declaration(entry);
-            if (!other || other->who.id == ctx.record.id)
-              continue;
-            current->saw(other->who.id);
-            if (!other->who.addresses.empty() || self->state.connected.contains(other->who.id))
-              current->search.candidate(other->who, other->expiration);
-          }
-        },
-        [self = self, number = state().searches](const caf::error&) {
-          if (self->state.current && self->state.searches == number)
-            self->state.current->looking_up = false; // the next interval tries again
-        });
-  }
-
-  void operator()(const group_search::ask& a) const {
-    auto& run = *state().current;
-    wire::join_group question{
-      config.prefix, run.key.text(), run.schema, run.what.epoch,  a.expiration,
-      config.mode,   run.bandwidth,  ctx.record, run.what.gather, config.bandwidth.has_value()};
-    auto answer = [self = self, ctx = ctx, config = config, board = switchboard, table = dht,
-                   number = state().searches,
-                   to = a.to](ec code, const std::vector<peer_record>& suggested) {
-      broker b{self, ctx, config, board, table};
-      if (!self->state.current || self->state.searches != number) {
-        bool in_its_group = self->state.led_by == std::pair{number, to.id};
-        if (code == ec::none && !in_its_group) // it counts on us, but we are not there any more
-          b.tell_leave(to);
-        return;
-      }
-      // What a peer says only to those that want the same as it does.
-      if (code == ec::none || code == ec::not_a_leader || code == ec::group_full
-          || code == ec::bad_expiration || code == ec::duplicate_peer)
-        self->state.current->met(to.id);
-      std::optional<peer_record> hint;
-      if (!suggested.empty())
-        hint = suggested.front();
-      b.perform(self->state.current->search.on_answer(to.id, code, hint, b.now()));
-    };
-    self
-      ->request(switchboard, config.request_timeout + 1s,
-                call_peer{a.to, std::move(question), config.request_timeout})
-      .then(
-        [answer](const peer_answer& reply) {
-          if (const auto* join = std::get_if<wire::join_reply>(&reply.what))
-            answer(join->code, join->suggested);
-          else
-            answer(ec::protocol_violation, {});
-        },
-        [answer](const caf::error& why) { answer(from_caf(why).code, {}); });
-  }
-
-  void tell_leave(const peer_record& to) const {
-    self->send(switchboard, tell_peer{to, wire::leave_group{config.prefix}, {}});
-  }
-  void operator()(const group_search::leave& a) const { tell_leave(a.leader); }
-
-  void operator()(const group_search::disband& a) const {
-    wire::disband_group word{config.prefix, {}};
-    if (a.suggested)
-      word.suggested.push_back(*a.suggested);
-    for (const auto& follower : a.followers)
-      self->send(switchboard, tell_peer{follower, word, {}});
-  }
-
-  void operator()(const group_search::begin& a) const {
-    auto& st = state();
-    round_plan plan;
-    member_bandwidths bandwidths;
-    bandwidths.emplace_back(st.current->bandwidth, config.bandwidth.has_value());
-    st.random->fill(plan.id.bytes);
-    plan.prefix = config.prefix;
-    plan.epoch = st.current->what.epoch;
-    plan.members.push_back({ctx.record, config.mode});
-    plan.gathered.push_back(st.current->what.gather);
-    for (const auto& follower : a.followers) {
-      auto mode = static_cast<member_mode>(follower.mode);
-      plan.members.push_back({follower.record, mode});
-      plan.gathered.push_back(follower.gather);
-      bandwidths.emplace_back(follower.bandwidth, follower.bandwidth_declared);
-    }
-    plan.elements = elements_of(st.current->what.codecs);
-    plan.codecs = st.current->what.codecs;
-    plan.reduce_by = config.reduce_by;
-    plan.min_contributors = config.min_contributors;
-    auto terms = terms_of(*st.current);
-    terms.lines = std::move(bandwidths);
-    auto divided = divide(plan, terms.lines, config.parts, config.min_vector_size);
-    if (divided) {
-      plan.shares = std::move(divided->shares);
-      plan.part_elements = divided->part_elements;
-    }
-    auto valid = divided ? validate_plan(plan) : status{divided.error()};
-    if (!valid) {
-      group_search::disband word;
-      for (const auto& follower : a.followers)
-        word.followers.push_back(follower.record);
-      (*this)(word);
-      return end(valid.error());
-    }
-    for (const auto& follower : a.followers)
-      self->send(switchboard, tell_peer{follower.record, wire::begin_group{plan}, {}});
-    say_load();
-    form(plan, std::move(terms));
-  }
-
-  division_terms terms_of(const matchmaker_state::running& run) const {
-    bool reduces = config.mode != member_mode::client && run.bandwidth.value_or(1) > 0;
-    return {config.parts, config.min_vector_size, reduces, {}};
-  }
-
-  void operator()(const group_search::failed& a) const { end(a.why); }
-
-  void form(const round_plan& plan, division_terms terms) const {
-    auto& st = state();
-    auto run = std::move(*st.current);
-    st.current.reset();
-    st.left_over = std::move(run.alike);
-    for (const auto& member : plan.members)
-      st.left_over.erase(member.peer.id);
-    // Before the caller hears of the group, whatever becomes of its round: the next search must not
-    // begin in the old bucket.
-    bool scattered = !run.key.bits().empty();
-    if (run.key == *st.key)
-      st.key->move_on(plan.id, position_in(plan), plan.members.size(), target_size());
-    auto size = static_cast<double>(plan.members.size());
-    ctx.metrics->count_matchmaking(ec::none, seconds_of(self->clock().now() - run.began), size);
-    ctx.log->debug("matchmaking formed a group of {} for round {} under {}", plan.members.size(),
-                   short_name(plan.id), run.key.text());
-    run.promise.deliver(group_formed{plan, scattered, std::move(terms)});
-  }
-
-  void end(const failure& why) const {
-    bool wanted = why.code == ec::cancelled || why.code == ec::shutting_down;
-    if (!wanted)
-      say_load();
-    auto run = std::move(*state().current);
-    state().current.reset();
-    ctx.metrics->count_matchmaking(why.code, seconds_of(self->clock().now() - run.began), 0);
-    ctx.log->log(wanted ? spdlog::level::debug : spdlog::level::info,
-                 "matchmaking found no group under {}: {}", run.key.text(), to_string(why));
-    run.promise.deliver(to_caf(why));
-  }
-
-  // -- how many buckets --------------------------------------------------------------------------
-
-  /// Begins the search once it is known how many bits the others' keys have, or cannot be.
-  void look_at_loads(matchmaker_state::waiting order) const {
-    auto& st = state();
-    st.next = std::move(order);
-    auto patience = std::min(config.request_timeout, milliseconds{st.next->what.deadline / 2});
-    find_records question{record_kind::group_member, st.loads->name(), true, patience};
-    auto go_on = [self = self, ctx = ctx, config = config, board = switchboard, table = dht,
-                  number = st.searches](const std::vector<record>& said) {
-      auto& st = self->state;
-      if (!st.next || st.searches != number)
-        return;
-      broker b{self, ctx, config, board, table};
-      auto order = *std::exchange(st.next, std::nullopt);
-      b.follow(st.loads->known(said), order.key);
-      b.start(std::move(order));
-    };
-    self->request(dht, patience + 1s, question)
-      .then([go_on](const found_records& found) { go_on(found.records); },
-            [go_on, ctx = ctx](const caf::error& why) {
-              ctx.log->debug("could not ask how full buckets are: {}", to_string(from_caf(why)));
-              go_on({});
-            });
-  }
-
-  /// The key of the search that begins gets as many bits as everybody else's.
-  void follow(const std::vector<bucket_load>& loads, group_key& key) const {
-    auto length = elastic_length(loads, target_size(), min_size());
-    if (!length || *length == key.bits().size())
-      return;
-    bool is_ours = key == *state().key; // else others were set meanwhile, for the next one
-    auto& random = *state().random;
-    key.resize(*length, [&] { return static_cast<unsigned>(random.below(2)); });
-    if (is_ours)
-      state().key = key;
-    ctx.log->info("matchmaking under {} uses keys of {} bits from now on", config.prefix, *length);
-  }
-
-  /// Tells the others how many looked for a group in our bucket.
-  void say_load() const {
-    auto& st = state();
-    if (!st.loads)
-      return;
-    bucket_load seen{st.current->key.bits().size(), st.current->seen.size() + 1};
-    auto now = ctx.wall->now();
-    publish(st.loads->say(seen, now + config.load_memory, now));
-  }
-
-  // -- what peers say ----------------------------------------------------------------------------
-
-  caf::result<outbound_answer> answer(const inbound_call& msg) const {
-    const auto* join = std::get_if<wire::join_group>(&msg.what);
-    if (join == nullptr)
-      return to_caf(ec::protocol_violation, "this is not for matchmaking");
-    wire::join_reply reply;
-    auto& current = state().current;
-    group_search::actions then;
-    if (!current) {
-      reply.code = ec::not_looking;
-      state().seekers.remember(msg.from.id, join->schema, join->group_key, now().steady);
-    } else if (config.mode == member_mode::client) {
-      reply.code = ec::protocol_violation;
-    } else if (join->schema != current->schema) {
-      reply.code = ec::schema_mismatch;
-    } else if (join->group_key != current->key.text()) {
-      reply.code = ec::wrong_group_key;
-    } else if (join->epoch != current->what.epoch) {
-      reply.code = ec::epoch_mismatch;
-    } else {
-      current->met(msg.from.id);
-      group_search::seeker asker{msg.from,        join->mode == member_mode::client,
-                                 join->bandwidth, static_cast<std::uint32_t>(join->mode),
-                                 join->gather,    join->bandwidth_declared};
-      auto decided = current->search.on_join(asker, join->expiration, now());
-      reply.code = decided.code;
-      if (decided.suggested)
-        reply.suggested.push_back(*decided.suggested);
-      then = std::move(decided.then);
-    }
-    if (reply.code != ec::none) {
-      ctx.metrics->count_join_refused(reply.code);
-      if (current)
-        current->search.turned_away(msg.from.id, reply.code);
-    }
-    // The answer has to leave before a begin_group that it leads to: both take the same way.
-    auto promise = self->make_response_promise<outbound_answer>();
-    promise.deliver(outbound_answer{reply, {}});
-    perform(then);
-    return promise;
-  }
-
-  /// Who would be left out if a group that was found here went on among itself.
-  seekers who_seeks(const codec_plan& codecs) const {
-    const auto& st = state();
-    auto found = st.seekers.wanting(group_schema(config, codecs), st.key->text(), now().steady);
-    std::set<peer_id> all{found.begin(), found.end()};
-    all.insert(st.left_over.begin(), st.left_over.end());
-    return {{all.begin(), all.end()}};
-  }
-
-  void on_event(const inbound_event& msg) const {
-    if (const auto* begun = std::get_if<wire::begin_group>(&msg.what))
-      return on_begin(msg.from, begun->plan);
-    auto& current = state().current;
-    if (const auto* disbanded = std::get_if<wire::disband_group>(&msg.what)) {
-      std::optional<peer_record> hint;
-      if (!disbanded->suggested.empty())
-        hint = disbanded->suggested.front();
-      if (current && disbanded->prefix == config.prefix)
-        perform(current->search.on_disband(msg.from.id, hint, now()));
-    } else if (const auto* left = std::get_if<wire::leave_group>(&msg.what)) {
-      if (current && left->prefix == config.prefix)
-        current->search.on_leave(msg.from.id);
-    }
-  }
-
-  void on_begin(const peer_record& from, const round_plan& plan) const {
-    auto& current = state().current;
-    auto valid = check(from, plan);
-    if (!valid) {
-      auto why = valid.error();
-      // Our search ended while its word was on the way: nobody's fault.
-      bool late = why.code == ec::not_looking || why.code == ec::epoch_mismatch;
-      ctx.log->log(late ? spdlog::level::debug : spdlog::level::warn,
-                   "peer {} sent a plan that we refuse: {}", short_name(from.id), to_string(why));
-      ctx.metrics->count_refused_input(why.code);
-      return decline(from, plan);
-    }
-    if (!current->search.on_begin(from.id))
-      return decline(from, plan);
-    if (auto orphans = current->search.take_followers(); !orphans.empty())
-      (*this)(group_search::disband{std::move(orphans), from});
-    state().led_by = {state().searches, from.id};
-    (*this)(group_search::withdraw{});
-    form(plan, terms_of(*current));
-  }
-
-  status check(const peer_record& from, const round_plan& plan) const {
-    if (auto valid = validate_plan(plan); !valid)
-      return valid;
-    const auto& current = state().current;
-    if (!current)
-      return failure{ec::not_looking, "no search is going on"};
-    if (plan.members[0].peer.id != from.id)
-      return failure{ec::protocol_violation, "its first member did not send it"};
-    auto mine = position_in(plan);
-    if (mine == plan.members.size() || plan.members[mine].mode != config.mode)
-      return failure{ec::protocol_violation, "we are not one of its members"};
-    if (plan.gathered[mine] != current->what.gather)
-      return failure{ec::protocol_violation, "it changes what we gave to the group"};
-    if (plan.shares[mine] != 0 && current->bandwidth && *current->bandwidth <= 0)
-      return failure{ec::protocol_violation, "we said that we never reduce"};
-    if (plan.members.size() > target_size())
-      return failure{ec::protocol_violation, "its group is larger than the target size"};
-    if (plan.prefix != config.prefix || plan.codecs != current->what.codecs
-        || plan.reduce_by != config.reduce_by
-        || !may_be_part(plan.part_elements, plan.codecs, config.parts)
-        || plan.min_contributors != config.min_contributors)
-      return failure{ec::schema_mismatch, "it is for another vector"};
-    if (plan.epoch != current->what.epoch)
-      return failure{ec::epoch_mismatch, "it is for another epoch"};
-    return done{};
-  }
-
-  /// Our index in it; the number of members if we are none.
-  std::size_t position_in(const round_plan& plan) const {
-    auto mine = std::find_if(plan.members.begin(), plan.members.end(),
-                             [this](const auto& m) { return m.peer.id == ctx.record.id; });
-    return static_cast<std::size_t>(mine - plan.members.begin());
-  }
-
-  // -- settings ----------------------------------------------------------------------------------
-
-  caf::result<group_bits> set_bits(const set_group_bits& msg) const {
-    auto key = group_key::make(config.prefix, msg.bits);
-    if (!key)
-      return to_caf(key.error());
-    if (config.elastic_bits && key->bits().size() > bucket_load::bits_max)
-      return to_caf(ec::bad_config, "at most " + std::to_string(bucket_load::bits_max)
-                                      + " group bits where their number is elastic");
-    state().key = std::move(*key);
-    return group_bits{state().key->bits()};
-  }
-
-  void set_measured(const set_bandwidth& msg) const {
-    auto value = msg.bytes_per_second;
-    if (value && !(std::isfinite(*value) && *value > 0))
-      return ctx.log->warn("matchmaking ignores a measured bandwidth of {}", *value);
-    state().measured = value;
-  }
-
-  /// A leader counts on us in vain: its round must not wait for us.
-  void decline(const peer_record& from, const round_plan& plan) const {
-    for (std::uint32_t i = 0; i < plan.members.size(); ++i) {
-      if (plan.members[i].peer.id != ctx.record.id)
-        continue;
-      wire::round_suspect word{plan.id, 0, i, ec::not_looking};
-      self->send(switchboard, tell_peer{from, word, {}});
-      // Others only over a link that is up: a made-up plan must not make us dial whom it names.
-      for (const auto& member : plan.members)
-        if (member.peer.id != from.id && state().connected.count(member.peer.id) > 0)
-          self->send(switchboard, tell_peer{member.peer, word, {}});
-    }
-  }
-};
 
 } // namespace
 
-matchmaker_impl::behavior_type matchmaker(self_pointer self, node_context ctx,
-                                          matchmaking_config config, switchboard_actor switchboard,
-                                          dht_router_actor dht) {
-  end_on_exception(self, ctx);
-  self->state.random = ctx.randomness("matchmaker " + config.prefix);
-  self->state.declaration.emplace(ctx.run_id, ctx.record, ctx.self);
-  if (auto valid = check_matchmaking_config(config, ctx.record.client_mode); !valid) {
-    ctx.log->error("matchmaking cannot begin: {}", valid.error().detail);
-    self->quit(to_caf(valid.error()));
-    return matchmaker_impl::behavior_type::make_empty_behavior();
+matchmaker::matchmaker(caf::actor_config& cfg, node_context ctx, matchmaking_config config,
+                       switchboard_actor switchboard, dht_router_actor dht)
+  : matchmaker_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)),
+    switchboard_(std::move(switchboard)), dht_(std::move(dht)),
+    random_(ctx_.randomness("matchmaker " + config_.prefix)),
+    declaration_(ctx_.run_id, ctx_.record, ctx_.self) {
+  end_on_exception(this, ctx_);
+  if (config_.elastic_bits)
+    loads_.emplace(ctx_.run_id, config_.prefix, ctx_.self);
+  if (auto key = group_key::make(config_.prefix, config_.initial_group_bits))
+    key_ = std::move(*key);
+}
+
+void matchmaker::on_exit() {
+  switchboard_ = nullptr;
+  dht_ = nullptr;
+}
+
+matchmaker::behavior_type matchmaker::make_behavior() {
+  if (auto valid = check_matchmaking_config(config_, ctx_.record.client_mode); !valid) {
+    ctx_.log->error("matchmaking cannot begin: {}", valid.error().detail);
+    quit(to_caf(valid.error()));
+    return behavior_type::make_empty_behavior();
   }
-  if (auto warning = matchmaking_warning(config))
-    ctx.log->warn("{}", *warning);
-  if (config.elastic_bits)
-    self->state.loads.emplace(ctx.run_id, config.prefix, ctx.self);
-  self->state.key = *group_key::make(config.prefix, config.initial_group_bits);
-  auto with = [self, ctx, config, switchboard, dht](auto&& action) {
-    return action(broker{self, ctx, config, switchboard, dht});
-  };
+  if (auto warning = matchmaking_warning(config_))
+    ctx_.log->warn("{}", *warning);
   return {
-    [with](const inbound_call& msg) -> caf::result<outbound_answer> {
-      return with([&](const broker& b) { return b.answer(msg); });
-    },
-    [with](const inbound_event& msg) {
+    [this](const inbound_call& msg) { return answer(msg); },
+    [this](const inbound_event& msg) {
       msg.release();
-      with([&](const broker& b) { b.on_event(msg); });
+      on_event(msg);
     },
-    [with](const find_group& msg) { return with([&](const broker& b) { return b.begin(msg); }); },
-    [with](const get_seekers& msg) {
-      return with([&](const broker& b) { return b.who_seeks(msg.codecs); });
-    },
-    [self](get_group_bits) { return group_bits{self->state.key->bits()}; },
-    [with](const set_group_bits& msg) {
-      return with([&](const broker& b) { return b.set_bits(msg); });
-    },
-    [with](const set_bandwidth& msg) { with([&](const broker& b) { b.set_measured(msg); }); },
-    [self, with](cancel_search) {
-      if (auto& next = self->state.next) {
-        next->promise.deliver(to_caf(ec::cancelled));
-        next.reset();
-      }
-      if (self->state.current)
-        with([&](const broker& b) {
-          b.perform(self->state.current->search.cancel({ec::cancelled, {}}));
-        });
-    },
-    [self, with](const peer_connected& msg) {
-      self->state.connected[msg.peer.id] = msg.peer;
-      if (with([](const broker& b) { return b.asks_connected(); }))
-        self->state.current->search.candidate(msg.peer, std::nullopt);
-    },
-    [self, with](const peer_disconnected& msg) {
-      self->state.connected.erase(msg.peer);
-      if (self->state.current)
-        with([&](const broker& b) {
-          b.perform(self->state.current->search.on_lost(msg.peer, b.now()));
-        });
-    },
-    [self, with](const search_tick& msg) {
-      if (!self->state.current || self->state.searches != msg.search)
-        return;
-      with([&](const broker& b) { b.perform(self->state.current->search.on_time(b.now())); });
-      if (self->state.current && self->state.searches == msg.search)
-        self->delayed_send(self, tick_interval, msg);
-    },
+    [this](const find_group& msg) { return begin(msg); },
+    [this](const get_seekers& msg) { return who_seeks(msg.codecs); },
+    [this](get_group_bits) { return group_bits{key_->bits()}; },
+    [this](const set_group_bits& msg) { return set_bits(msg); },
+    [this](const set_bandwidth& msg) { set_measured(msg); },
+    [this](cancel_search) { cancel(); },
+    [this](const peer_connected& msg) { on_connected(msg.peer); },
+    [this](const peer_disconnected& msg) { on_disconnected(msg.peer); },
+    [this](const search_tick& msg) { on_time(msg); },
   };
+}
+
+// -- one search ---------------------------------------------------------------------------------
+
+std::size_t matchmaker::min_size() const {
+  return std::max<std::size_t>(config_.min_group_size, config_.min_contributors);
+}
+std::size_t matchmaker::target_size() const {
+  return std::min(config_.target_group_size, round_members_max);
+}
+
+caf::result<group_formed> matchmaker::begin(const find_group& msg) {
+  if (current_ || next_)
+    return to_caf(ec::overloaded, "one search at a time");
+  if (msg.gather.size() > gather_bytes_max)
+    return to_caf(ec::oversize, "gather has " + std::to_string(msg.gather.size())
+                                  + " bytes, at most " + std::to_string(gather_bytes_max)
+                                  + " travel");
+  ++searches_;
+  auto promise = make_response_promise<group_formed>();
+  waiting order{msg, promise, clock().now(), *key_};
+  if (loads_)
+    look_at_loads(std::move(order));
+  else
+    start(std::move(order));
+  return promise;
+}
+
+void matchmaker::start(waiting order) {
+  unmatched_.clear();
+  group_search::options opts;
+  opts.min_group_size = min_size();
+  opts.target_group_size = target_size();
+  opts.expected_peers = order.what.expected_peers;
+  auto waited = std::chrono::duration_cast<milliseconds>(clock().now() - order.began);
+  opts.min_matchmaking_time =
+    std::max(config_.min_matchmaking_time, order.what.scheduled_in - waited);
+  opts.request_timeout = config_.request_timeout;
+  opts.alone_after = config_.alone_after;
+  auto bandwidth = config_.bandwidth ? config_.bandwidth : measured_;
+  group_search::seeker me{ctx_.record,       config_.mode == member_mode::client,
+                          bandwidth,         static_cast<std::uint32_t>(config_.mode),
+                          order.what.gather, config_.bandwidth.has_value()};
+  auto number = searches_;
+  current_.emplace(group_search{std::move(me), opts, order.began + order.what.deadline,
+                                random_.fork(std::to_string(number))},
+                   order.key);
+  auto& run = *current_;
+  run.what = std::move(order.what);
+  run.bandwidth = bandwidth;
+  run.schema = group_schema(config_, run.what.codecs);
+  run.began = order.began;
+  run.promise = std::move(order.promise);
+  if (asks_connected())
+    for (const auto& [id, peer] : connected_)
+      run.search.candidate(peer, std::nullopt);
+  perform(run.search.start(now()));
+  delayed_send(this, tick_interval, search_tick{number});
+}
+
+void matchmaker::cancel() {
+  if (next_) {
+    next_->promise.deliver(to_caf(ec::cancelled));
+    next_.reset();
+  }
+  if (current_)
+    perform(current_->search.cancel({ec::cancelled, {}}));
+}
+
+void matchmaker::on_time(const search_tick& msg) {
+  if (!current_ || searches_ != msg.search)
+    return;
+  perform(current_->search.on_time(now()));
+  if (current_ && searches_ == msg.search)
+    delayed_send(this, tick_interval, msg);
+}
+
+/// With buckets, most of whom we are connected to are in another one.
+bool matchmaker::asks_connected() const {
+  return current_ && current_->key.bits().empty();
+}
+
+void matchmaker::perform(const group_search::actions& actions) {
+  for (const auto& action : actions)
+    if (current_)
+      std::visit([this](const auto& a) { (*this)(a); }, action);
+}
+
+void matchmaker::operator()(const group_search::declare& a) {
+  publish(declaration_.declare(current_->key, a.expiration, ctx_.wall->now()));
+}
+
+void matchmaker::operator()(const group_search::withdraw&) {
+  if (auto tombstone = declaration_.withdraw(ctx_.wall->now()))
+    publish(*tombstone);
+}
+
+void matchmaker::publish(const record& entry) {
+  request(dht_, config_.min_matchmaking_time + 1s,
+          store_record{entry, config_.min_matchmaking_time})
+    .then([](const store_report&) { /* connected peers are asked without it */ },
+          [this](const caf::error& why) {
+            ctx_.log->debug("could not declare for a group: {}", to_string(from_caf(why)));
+          });
+}
+
+void matchmaker::operator()(const group_search::look_up&) {
+  auto& run = *current_;
+  if (std::exchange(run.looking_up, true))
+    return;
+  find_records question{record_kind::group_member, run.key.text(), true, config_.request_timeout};
+  request(dht_, config_.request_timeout + 1s, question)
+    .then(
+      [this, number = searches_](const found_records& found) {
+        if (!current_ || searches_ != number)
+          return;
+        current_->looking_up = false;
+        for (const auto& entry : found.records) {
+          auto other = read_declaration(entry);
+          if (!other || other->who.id == ctx_.record.id)
+            continue;
+          current_->saw(other->who.id);
+          if (!other->who.addresses.empty() || connected_.contains(other->who.id))
+            current_->search.candidate(other->who, other->expiration);
+        }
+      },
+      [this, number = searches_](const caf::error&) {
+        if (current_ && searches_ == number)
+          current_->looking_up = false; // the next interval tries again
+      });
+}
+
+void matchmaker::operator()(const group_search::ask& a) {
+  auto& run = *current_;
+  wire::join_group question{
+    config_.prefix, run.key.text(), run.schema,  run.what.epoch,  a.expiration,
+    config_.mode,   run.bandwidth,  ctx_.record, run.what.gather, config_.bandwidth.has_value()};
+  request(switchboard_, config_.request_timeout + 1s,
+          call_peer{a.to, std::move(question), config_.request_timeout})
+    .then(
+      [this, search = searches_, to = a.to](const peer_answer& reply) {
+        if (const auto* join = std::get_if<wire::join_reply>(&reply.what))
+          on_reply(search, to, join->code, join->suggested);
+        else
+          on_reply(search, to, ec::protocol_violation, {});
+      },
+      [this, search = searches_, to = a.to](const caf::error& why) {
+        on_reply(search, to, from_caf(why).code, {});
+      });
+}
+
+/// `to` has answered what search number `search` asked it.
+void matchmaker::on_reply(std::uint64_t search, const peer_record& to, ec code,
+                          const std::vector<peer_record>& suggested) {
+  if (!current_ || searches_ != search) {
+    bool in_its_group = led_by_ == std::pair{search, to.id};
+    if (code == ec::none && !in_its_group) // it counts on us, but we are not there any more
+      tell_leave(to);
+    return;
+  }
+  // Codes that a peer sends only to those that want the same as it does.
+  if (code == ec::none || code == ec::not_a_leader || code == ec::group_full
+      || code == ec::bad_expiration || code == ec::duplicate_peer)
+    current_->add_known(to.id);
+  std::optional<peer_record> hint;
+  if (!suggested.empty())
+    hint = suggested.front();
+  perform(current_->search.on_answer(to.id, code, hint, now()));
+}
+
+void matchmaker::tell_leave(const peer_record& to) {
+  send(switchboard_, tell_peer{to, wire::leave_group{config_.prefix}, {}});
+}
+void matchmaker::operator()(const group_search::leave& a) {
+  tell_leave(a.leader);
+}
+
+void matchmaker::operator()(const group_search::disband& a) {
+  wire::disband_group word{config_.prefix, {}};
+  if (a.suggested)
+    word.suggested.push_back(*a.suggested);
+  for (const auto& follower : a.followers)
+    send(switchboard_, tell_peer{follower, word, {}});
+}
+
+void matchmaker::operator()(const group_search::begin& a) {
+  round_plan plan;
+  member_bandwidths bandwidths;
+  bandwidths.emplace_back(current_->bandwidth, config_.bandwidth.has_value());
+  random_.fill(plan.id.bytes);
+  plan.prefix = config_.prefix;
+  plan.epoch = current_->what.epoch;
+  plan.members.push_back({ctx_.record, config_.mode});
+  plan.gathered.push_back(current_->what.gather);
+  for (const auto& follower : a.followers) {
+    auto mode = static_cast<member_mode>(follower.mode);
+    plan.members.push_back({follower.record, mode});
+    plan.gathered.push_back(follower.gather);
+    bandwidths.emplace_back(follower.bandwidth, follower.bandwidth_declared);
+  }
+  plan.elements = elements_of(current_->what.codecs);
+  plan.codecs = current_->what.codecs;
+  plan.reduce_by = config_.reduce_by;
+  plan.min_contributors = config_.min_contributors;
+  auto terms = terms_of(*current_);
+  terms.lines = std::move(bandwidths);
+  auto partition = make_partition(plan, terms.lines, config_.parts, config_.min_vector_size);
+  if (partition) {
+    plan.shares = std::move(partition->shares);
+    plan.part_elements = partition->part_elements;
+  }
+  auto valid = partition ? validate_plan(plan) : status{partition.error()};
+  if (!valid) {
+    group_search::disband word;
+    for (const auto& follower : a.followers)
+      word.followers.push_back(follower.record);
+    (*this)(word);
+    return end(valid.error());
+  }
+  for (const auto& follower : a.followers)
+    send(switchboard_, tell_peer{follower.record, wire::begin_group{plan}, {}});
+  say_load();
+  form(plan, std::move(terms));
+}
+
+partition_terms matchmaker::terms_of(const running& run) const {
+  bool reduces = config_.mode != member_mode::client && run.bandwidth.value_or(1) > 0;
+  return {config_.parts, config_.min_vector_size, reduces, {}};
+}
+
+void matchmaker::operator()(const group_search::failed& a) {
+  end(a.why);
+}
+
+void matchmaker::form(const round_plan& plan, partition_terms terms) {
+  auto run = std::move(*current_);
+  current_.reset();
+  unmatched_ = std::move(run.compatible);
+  for (const auto& member : plan.members)
+    unmatched_.erase(member.peer.id);
+  // Before the caller hears of the group, whatever becomes of its round: the next search must not
+  // begin in the old bucket.
+  bool regrouped = !run.key.bits().empty();
+  if (run.key == *key_)
+    key_->move_on(plan.id, position_in(plan), plan.members.size(), target_size());
+  auto size = static_cast<double>(plan.members.size());
+  ctx_.metrics->count_matchmaking(ec::none, seconds_of(clock().now() - run.began), size);
+  ctx_.log->debug("matchmaking formed a group of {} for round {} under {}", plan.members.size(),
+                  short_name(plan.id), run.key.text());
+  run.promise.deliver(group_formed{plan, regrouped, std::move(terms)});
+}
+
+void matchmaker::end(const failure& why) {
+  bool wanted = why.code == ec::cancelled || why.code == ec::shutting_down;
+  if (!wanted)
+    say_load();
+  auto run = std::move(*current_);
+  current_.reset();
+  ctx_.metrics->count_matchmaking(why.code, seconds_of(clock().now() - run.began), 0);
+  ctx_.log->log(wanted ? spdlog::level::debug : spdlog::level::info,
+                "matchmaking found no group under {}: {}", run.key.text(), to_string(why));
+  run.promise.deliver(to_caf(why));
+}
+
+// -- how many buckets --------------------------------------------------------------------------
+
+/// Begins the search once it is known how many bits the others' keys have, or cannot be.
+void matchmaker::look_at_loads(waiting order) {
+  next_ = std::move(order);
+  auto patience = std::min(config_.request_timeout, milliseconds{next_->what.deadline / 2});
+  find_records question{record_kind::group_member, loads_->name(), true, patience};
+  request(dht_, patience + 1s, question)
+    .then(
+      [this, search = searches_](const found_records& found) { on_loads(search, found.records); },
+      [this, search = searches_](const caf::error& why) {
+        ctx_.log->debug("could not ask how full buckets are: {}", to_string(from_caf(why)));
+        on_loads(search, {});
+      });
+}
+
+void matchmaker::on_loads(std::uint64_t search, const std::vector<record>& reported) {
+  if (!next_ || searches_ != search)
+    return;
+  auto order = *std::exchange(next_, std::nullopt);
+  follow(loads_->known(reported), order.key);
+  start(std::move(order));
+}
+
+/// The key of the search that begins gets as many bits as everybody else's.
+void matchmaker::follow(const std::vector<bucket_load>& loads, group_key& key) {
+  auto length = elastic_length(loads, target_size(), min_size());
+  if (!length || *length == key.bits().size())
+    return;
+  bool is_ours = key == *key_; // else others were set meanwhile, for the next one
+  key.resize(*length, [this] { return static_cast<unsigned>(random_.below(2)); });
+  if (is_ours)
+    key_ = key;
+  ctx_.log->info("matchmaking under {} uses keys of {} bits from now on", config_.prefix, *length);
+}
+
+/// Tells the others how many looked for a group in our bucket.
+void matchmaker::say_load() {
+  if (!loads_)
+    return;
+  bucket_load seen{current_->key.bits().size(), current_->seen.size() + 1};
+  auto now = ctx_.wall->now();
+  publish(loads_->say(seen, now + config_.load_memory, now));
+}
+
+// -- what peers say ----------------------------------------------------------------------------
+
+caf::result<outbound_answer> matchmaker::answer(const inbound_call& msg) {
+  const auto* join = std::get_if<wire::join_group>(&msg.what);
+  if (join == nullptr)
+    return to_caf(ec::protocol_violation, "this is not for matchmaking");
+  wire::join_reply reply;
+  group_search::actions then;
+  if (!current_) {
+    reply.code = ec::not_looking;
+    seekers_.remember(msg.from.id, join->schema, join->group_key, now().steady);
+  } else if (config_.mode == member_mode::client) {
+    reply.code = ec::protocol_violation;
+  } else if (join->schema != current_->schema) {
+    reply.code = ec::schema_mismatch;
+  } else if (join->group_key != current_->key.text()) {
+    reply.code = ec::wrong_group_key;
+  } else if (join->epoch != current_->what.epoch) {
+    reply.code = ec::epoch_mismatch;
+  } else {
+    current_->add_known(msg.from.id);
+    group_search::seeker asker{msg.from,        join->mode == member_mode::client,
+                               join->bandwidth, static_cast<std::uint32_t>(join->mode),
+                               join->gather,    join->bandwidth_declared};
+    auto decided = current_->search.on_join(asker, join->expiration, now());
+    reply.code = decided.code;
+    if (decided.suggested)
+      reply.suggested.push_back(*decided.suggested);
+    then = std::move(decided.then);
+  }
+  if (reply.code != ec::none) {
+    ctx_.metrics->count_join_refused(reply.code);
+    if (current_)
+      current_->search.turned_away(msg.from.id, reply.code);
+  }
+  // The answer has to leave before a begin_group that it leads to: both take the same way.
+  auto promise = make_response_promise<outbound_answer>();
+  promise.deliver(outbound_answer{reply, {}});
+  perform(then);
+  return promise;
+}
+
+/// Who would be left out if a group that was found here went on among itself.
+seekers matchmaker::who_seeks(const codec_plan& codecs) const {
+  auto found = seekers_.wanting(group_schema(config_, codecs), key_->text(), now().steady);
+  std::set<peer_id> all{found.begin(), found.end()};
+  all.insert(unmatched_.begin(), unmatched_.end());
+  return {{all.begin(), all.end()}};
+}
+
+void matchmaker::on_event(const inbound_event& msg) {
+  if (const auto* begun = std::get_if<wire::begin_group>(&msg.what))
+    return on_begin(msg.from, begun->plan);
+  if (const auto* disbanded = std::get_if<wire::disband_group>(&msg.what)) {
+    std::optional<peer_record> hint;
+    if (!disbanded->suggested.empty())
+      hint = disbanded->suggested.front();
+    if (current_ && disbanded->prefix == config_.prefix)
+      perform(current_->search.on_disband(msg.from.id, hint, now()));
+  } else if (const auto* left = std::get_if<wire::leave_group>(&msg.what)) {
+    if (current_ && left->prefix == config_.prefix)
+      current_->search.on_leave(msg.from.id);
+  }
+}
+
+void matchmaker::on_begin(const peer_record& from, const round_plan& plan) {
+  auto valid = check(from, plan);
+  if (!valid) {
+    auto why = valid.error();
+    // Our search ended while its word was on the way: nobody's fault.
+    bool late = why.code == ec::not_looking || why.code == ec::epoch_mismatch;
+    ctx_.log->log(late ? spdlog::level::debug : spdlog::level::warn,
+                  "peer {} sent a plan that we refuse: {}", short_name(from.id), to_string(why));
+    ctx_.metrics->count_refused_input(why.code);
+    return decline(from, plan);
+  }
+  if (!current_->search.on_begin(from.id))
+    return decline(from, plan);
+  if (auto orphans = current_->search.take_followers(); !orphans.empty())
+    (*this)(group_search::disband{std::move(orphans), from});
+  led_by_ = {searches_, from.id};
+  (*this)(group_search::withdraw{});
+  form(plan, terms_of(*current_));
+}
+
+status matchmaker::check(const peer_record& from, const round_plan& plan) const {
+  if (auto valid = validate_plan(plan); !valid)
+    return valid;
+  if (!current_)
+    return failure{ec::not_looking, "no search is going on"};
+  if (plan.members[0].peer.id != from.id)
+    return failure{ec::protocol_violation, "its first member did not send it"};
+  auto mine = position_in(plan);
+  if (mine == plan.members.size() || plan.members[mine].mode != config_.mode)
+    return failure{ec::protocol_violation, "we are not one of its members"};
+  if (plan.gathered[mine] != current_->what.gather)
+    return failure{ec::protocol_violation, "it changes what we gave to the group"};
+  if (plan.shares[mine] != 0 && current_->bandwidth && *current_->bandwidth <= 0)
+    return failure{ec::protocol_violation, "we said that we never reduce"};
+  if (plan.members.size() > target_size())
+    return failure{ec::protocol_violation, "its group is larger than the target size"};
+  if (plan.prefix != config_.prefix || plan.codecs != current_->what.codecs
+      || plan.reduce_by != config_.reduce_by
+      || !may_be_part(plan.part_elements, plan.codecs, config_.parts)
+      || plan.min_contributors != config_.min_contributors)
+    return failure{ec::schema_mismatch, "it is for another vector"};
+  if (plan.epoch != current_->what.epoch)
+    return failure{ec::epoch_mismatch, "it is for another epoch"};
+  return done{};
+}
+
+/// Our index in it; the number of members if we are none.
+std::size_t matchmaker::position_in(const round_plan& plan) const {
+  auto mine = std::find_if(plan.members.begin(), plan.members.end(),
+                           [this](const auto& m) { return m.peer.id == ctx_.record.id; });
+  return static_cast<std::size_t>(mine - plan.members.begin());
+}
+
+void matchmaker::on_connected(const peer_record& peer) {
+  connected_[peer.id] = peer;
+  if (asks_connected())
+    current_->search.candidate(peer, std::nullopt);
+}
+
+void matchmaker::on_disconnected(const peer_id& peer) {
+  connected_.erase(peer);
+  if (current_)
+    perform(current_->search.on_lost(peer, now()));
+}
+
+// -- settings ----------------------------------------------------------------------------------
+
+caf::result<group_bits> matchmaker::set_bits(const set_group_bits& msg) {
+  auto key = group_key::make(config_.prefix, msg.bits);
+  if (!key)
+    return to_caf(key.error());
+  if (config_.elastic_bits && key->bits().size() > bucket_load::bits_max)
+    return to_caf(ec::bad_config, "at most " + std::to_string(bucket_load::bits_max)
+                                    + " group bits where their number is elastic");
+  key_ = std::move(*key);
+  return group_bits{key_->bits()};
+}
+
+void matchmaker::set_measured(const set_bandwidth& msg) {
+  auto value = msg.bytes_per_second;
+  if (value && !(std::isfinite(*value) && *value > 0))
+    return ctx_.log->warn("matchmaking ignores a measured bandwidth of {}", *value);
+  measured_ = value;
+}
+
+/// A leader counts on us in vain: its round must not wait for us.
+void matchmaker::decline(const peer_record& from, const round_plan& plan) {
+  for (std::uint32_t i = 0; i < plan.members.size(); ++i) {
+    if (plan.members[i].peer.id != ctx_.record.id)
+      continue;
+    wire::round_suspect word{plan.id, 0, i, ec::not_looking};
+    send(switchboard_, tell_peer{from, word, {}});
+    // Others only over a link that is up: a made-up plan must not make us dial whom it names.
+    for (const auto& member : plan.members)
+      if (member.peer.id != from.id && connected_.count(member.peer.id) > 0)
+        send(switchboard_, tell_peer{member.peer, word, {}});
+  }
 }
 
 } // namespace waggle

@@ -23,9 +23,33 @@ struct search_tick {
   std::uint64_t search = 0;
 };
 
-struct matchmaker_state {
-  static inline const char* name = "matchmaker";
+using matchmaker_base = matchmaker_actor::extend<caf::reacts_to<search_tick>>::base;
 
+/// Leads or joins a group for one round, as group_search decides: declares itself in the DHT under
+/// the group key, asks candidates found there and, as long as all peers share one bucket, peers
+/// that are connected anyway. Ends at once with ec::bad_config if the configuration is no good.
+class matchmaker final : public matchmaker_base {
+public:
+  matchmaker(caf::actor_config& cfg, node_context ctx, matchmaking_config config,
+             switchboard_actor switchboard, dht_router_actor dht);
+
+  const char* name() const override { return "matchmaker"; }
+  void on_exit() override;
+
+  // What group_search asks for.
+  void operator()(const group_search::declare& a);
+  void operator()(const group_search::withdraw& a);
+  void operator()(const group_search::look_up& a);
+  void operator()(const group_search::ask& a);
+  void operator()(const group_search::leave& a);
+  void operator()(const group_search::disband& a);
+  void operator()(const group_search::begin& a);
+  void operator()(const group_search::failed& a);
+
+protected:
+  behavior_type make_behavior() override;
+
+private:
   static constexpr std::size_t seen_max = 4096;
 
   struct running {
@@ -40,18 +64,18 @@ struct matchmaker_state {
     steady_time began;
     caf::typed_response_promise<group_formed> promise;
     bool looking_up = false;
-    std::set<peer_id> seen;  // others that look for a group in this bucket
-    std::set<peer_id> alike; // of those: proved to want the same, and reachable
+    std::set<peer_id> seen;       // others that look for a group in this bucket
+    std::set<peer_id> compatible; // of those: proved to want the same, and reachable
 
     /// Strangers cannot make us remember any number of them.
     void saw(const peer_id& other) {
       if (seen.size() < seen_max)
         seen.insert(other);
     }
-    void met(const peer_id& other) {
+    void add_known(const peer_id& other) {
       saw(other);
-      if (alike.size() < seen_max)
-        alike.insert(other);
+      if (compatible.size() < seen_max)
+        compatible.insert(other);
     }
   };
   /// A search that waits for what others say of their buckets.
@@ -62,31 +86,65 @@ struct matchmaker_state {
     group_key key;
   };
 
-  std::optional<waiting> next;
+  [[nodiscard]] group_search::moment now() const { return {clock().now(), ctx_.wall->now()}; }
+  [[nodiscard]] std::size_t min_size() const;
+  [[nodiscard]] std::size_t target_size() const;
 
-  std::optional<running> current;
-  std::optional<group_key> key;             // of the next search; there from the beginning
-  std::optional<double> measured;           // our bandwidth, bytes per second
-  std::uint64_t searches = 0;               // number of `next` or `current`
-  std::pair<std::uint64_t, peer_id> led_by; // the last search that ended under a leader
-  std::map<peer_id, peer_record> connected;
-  recent_seekers seekers; // found us not looking
-  /// Who looked for a group where and when we found ours, and is not in it: the swarm has more
-  /// peers than a group. Until the next search.
-  std::set<peer_id> left_over;
-  std::optional<group_declaration> declaration;
-  std::optional<bucket_watch> loads; // none: the number of bits stays
-  std::optional<random_source> random;
+  // One search.
+  caf::result<group_formed> begin(const find_group& msg);
+  void start(waiting order);
+  void cancel();
+  void on_time(const search_tick& msg);
+  [[nodiscard]] bool asks_connected() const;
+  void perform(const group_search::actions& actions);
+  void publish(const record& entry);
+  void on_reply(std::uint64_t search, const peer_record& to, ec code,
+                const std::vector<peer_record>& suggested);
+  void tell_leave(const peer_record& to);
+  [[nodiscard]] partition_terms terms_of(const running& run) const;
+  void form(const round_plan& plan, partition_terms terms);
+  void end(const failure& why);
+
+  // How many buckets.
+  void look_at_loads(waiting order);
+  void on_loads(std::uint64_t search, const std::vector<record>& reported);
+  void follow(const std::vector<bucket_load>& loads, group_key& key);
+  void say_load();
+
+  // What peers send.
+  caf::result<outbound_answer> answer(const inbound_call& msg);
+  [[nodiscard]] seekers who_seeks(const codec_plan& codecs) const;
+  void on_event(const inbound_event& msg);
+  void on_begin(const peer_record& from, const round_plan& plan);
+  [[nodiscard]] status check(const peer_record& from, const round_plan& plan) const;
+  [[nodiscard]] std::size_t position_in(const round_plan& plan) const;
+  void decline(const peer_record& from, const round_plan& plan);
+  void on_connected(const peer_record& peer);
+  void on_disconnected(const peer_id& peer);
+
+  caf::result<group_bits> set_bits(const set_group_bits& msg);
+  void set_measured(const set_bandwidth& msg);
+
+  const node_context ctx_;
+  const matchmaking_config config_;
+  switchboard_actor switchboard_;
+  dht_router_actor dht_;
+
+  random_source random_;
+  std::optional<group_key> key_; // of the next search; none: the configuration is no good
+  std::optional<waiting> next_;
+  std::optional<running> current_;
+  std::optional<double> measured_;           // our bandwidth, bytes per second
+  std::uint64_t searches_ = 0;               // number of `next_` or `current_`
+  std::pair<std::uint64_t, peer_id> led_by_; // the last search that ended under a leader
+  std::map<peer_id, peer_record> connected_;
+  recent_seekers seekers_; // asked us while we were not looking
+  /// Peers that looked for a group where and when we found ours, and are not in it: the swarm has
+  /// more peers than a group. Until the next search.
+  std::set<peer_id> unmatched_;
+  group_declaration declaration_;
+  std::optional<bucket_watch> loads_; // none: the number of bits stays
 };
-
-using matchmaker_impl = matchmaker_actor::extend<caf::reacts_to<search_tick>>;
-
-/// Leads or joins a group for one round, as group_search decides: declares itself in the DHT under
-/// the group key, asks candidates found there and, as long as all peers share one bucket, peers
-/// that are connected anyway. Ends at once with ec::bad_config if the configuration is no good.
-matchmaker_impl::behavior_type matchmaker(matchmaker_impl::stateful_pointer<matchmaker_state> self,
-                                          node_context ctx, matchmaking_config config,
-                                          switchboard_actor switchboard, dht_router_actor dht);
 
 } // namespace waggle
 

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "runtime/averaging/division.hpp"
+#include "runtime/averaging/partition.hpp"
 #include "runtime/core/time.hpp"
 #include "runtime/net/handshake.hpp"
 

@@ -87,6 +87,15 @@ struct close_link {
   bool when_idle = false;
 };
 
+/// Command to a peer_link: do not end because of an earlier close_link{when_idle}.
+struct keep_link {};
+/// Event to a link's owner: the link is down.
+struct link_down {
+  peer_id peer;
+  std::uint64_t link = 0; // the owner's number for it
+  failure why;
+};
+
 /// Which service a message of a peer is for.
 enum class service_topic : std::uint8_t { dht = 0, progress, matchmaking, averaging, state };
 constexpr std::size_t service_topics = 5;
@@ -195,8 +204,8 @@ struct find_group {
 struct group_formed {
   round_plan plan; // complete and verified; we are one of its members
   /// The members have gone on to different buckets: they are not to meet again at once.
-  bool scattered = false;
-  division_terms terms; // with the members' bandwidths, if we lead the group
+  bool regrouped = false;
+  partition_terms terms; // with the members' bandwidths, if we lead the group
 };
 /// Command: stop the current search. It fails with ec::cancelled.
 struct cancel_search {};
@@ -227,9 +236,9 @@ struct set_bandwidth {
 
 // -- averaging -----------------------------------------------------------------------------------
 
-/// Query: one round: find a group (or keep the standing one) and average. Answered with
+/// Query: one round: find a group (or keep the last one) and average. Answered with
 /// round_report, also when the round failed; a caller error (bad weight, contradicting times,
-/// values that are not finite, unless a standing group finds out) fails with its code and starts
+/// values that are not finite, unless a persistent group finds out) fails with its code and starts
 /// nothing.
 struct average_vector {
   /// Must not change any more. Null if they come with the trigger, and for an auxiliary.
@@ -238,7 +247,8 @@ struct average_vector {
   epoch_id epoch;
   milliseconds deadline{60'000};    // matchmaking, retries and all-reduce together
   std::uint32_t expected_peers = 0; // see find_group
-  bool standing = false; // start at once with the members of the last complete round, if all agree
+  bool reuse_group =
+    false; // start at once with the members of the last complete round, if all agree
 
   std::uint64_t elements = 0; // of `values`, where they are null
   /// What the vector is made of, in order, for codecs that go by tensor. Null: one tensor.
@@ -281,6 +291,10 @@ enum class step_stage : std::uint8_t {
   finished
 };
 
+/// Command to a round, from its listener: look for members that stall, and at the clock. One clock
+/// for all rounds of an averager is cheaper than one each: waking the timer thread costs more than
+/// a small round.
+struct check_round {};
 /// Command to a round: end now; it reports failed with `why`.
 struct cancel_round {
   failure why{ec::cancelled, {}};
@@ -288,7 +302,7 @@ struct cancel_round {
 };
 /// Event to whoever started a round: what one of its members, present or past, says about the
 /// group (round_registry::group_listener).
-struct group_word {
+struct group_message {
   peer_record who;
   wire::event what;
 };
@@ -373,6 +387,8 @@ WAGGLE_LOCAL(connected_peers)
 WAGGLE_LOCAL(call_over_link)
 WAGGLE_LOCAL(tell_over_link)
 WAGGLE_LOCAL(close_link)
+WAGGLE_LOCAL(keep_link)
+WAGGLE_LOCAL(link_down)
 WAGGLE_LOCAL(inbound_call)
 WAGGLE_LOCAL(outbound_answer)
 WAGGLE_LOCAL(inbound_event)
@@ -404,9 +420,10 @@ WAGGLE_LOCAL(cancel_step)
 WAGGLE_LOCAL(get_step_stage)
 WAGGLE_LOCAL(step_stage)
 WAGGLE_LOCAL(round_report)
+WAGGLE_LOCAL(check_round)
 WAGGLE_LOCAL(cancel_round)
 WAGGLE_LOCAL(round_finished)
-WAGGLE_LOCAL(group_word)
+WAGGLE_LOCAL(group_message)
 WAGGLE_LOCAL(reduce_part)
 WAGGLE_LOCAL(describe_vector)
 WAGGLE_LOCAL(found_group)

@@ -38,7 +38,7 @@ struct node_config {
 
   switchboard_config switchboard;
   dht_config dht;
-  address_book_config addresses; // needs node_seams::files
+  address_book_config addresses; // needs node_dependencies::files
   progress_config progress;
   /// Peers that average; nothing: a helper that only keeps the DHT and watches.
   struct averaging_parts {
@@ -70,7 +70,7 @@ struct node_config {
 };
 
 /// What a transport is made for.
-struct transport_order {
+struct transport_request {
   peer_record record;
   std::shared_ptr<const run_agreement> agreement;
   net::http_handler http;
@@ -78,17 +78,17 @@ struct transport_order {
 };
 
 /// The world as one peer sees it (product.md §2.5).
-struct node_seams {
+struct node_dependencies {
   std::shared_ptr<const identity> self;
   std::shared_ptr<const wall_clock> wall;
   std::shared_ptr<const signature_verifier> verifier;
   std::shared_ptr<prometheus::Registry> registry;
   std::shared_ptr<spdlog::logger> log;
-  std::function<std::shared_ptr<net::transport>(transport_order)> make_transport;
+  std::function<std::shared_ptr<net::transport>(transport_request)> make_transport;
   /// Where vectors lie that are averaged; null: on the heap.
   std::shared_ptr<std::pmr::memory_resource> memory;
   /// Empty: rounds meet the world as it is.
-  round_port_decorator around_port;
+  round_port_decorator port_decorator;
   /// Where known peers are kept; null: nowhere.
   std::shared_ptr<disk> files;
   /// Where copies of states are kept while somebody reads them; empty: in memory, as simulations
@@ -107,15 +107,15 @@ struct averaging_actors {
 
 /// Handles of a running peer. Empty where the configuration did not ask for that part.
 struct node_parts {
-  switchboard_actor switchboard;
-  dht_router_actor dht;
-  address_book_impl addresses;
-  progress_tracker_actor tracker;
-  metrics_exporter_actor exporter;
+  wired_switchboard_actor switchboard;
+  wired_dht_router_actor dht;
+  link_listener_actor addresses;
+  wired_progress_tracker_actor tracker;
+  wired_metrics_exporter_actor exporter;
   matchmaker_actor matchmaker;
   averager_actor averager;
   std::vector<averaging_actors> further; // in the order of node_config::further_averaging
-  group_averager_actor group;            // of the trainer's gradients, or of the helper's clients
+  wired_group_averager_actor group;      // of the trainer's gradients, or of the helper's clients
   state_keeper_actor keeper;
   trainer_actor trainer;
   group_helper_actor helper;
@@ -134,41 +134,12 @@ struct started_node {
 /// progress, metrics, and what the configuration asks for. Nothing runs if it fails
 /// (ec::bad_config).
 result<started_node> start_node(caf::actor_system& system, const node_config& config,
-                                const node_seams& seams);
+                                const node_dependencies& dependencies);
 
-/// To itself: the next step of an orderly end.
-struct continue_shutdown {
-  int stage = 0;
-};
-/// To itself: what may restart, does.
-struct restart_leaf {
-  bool exporter = false; // else the donor
-};
+/// All actors that are alive, in the order in which they end.
+std::vector<caf::strong_actor_ptr> everybody(const node_parts& parts);
 
-struct node_state {
-  static inline const char* name = "node";
-
-  node_parts parts;
-  std::shared_ptr<net::transport> transport;
-  bool stopping = false;
-  failure ended_because; // not none: something died that a peer cannot do without
-  training_status last_status;
-  std::vector<caf::typed_response_promise<training_status>> waiting;
-  unsigned restarts = 0;
-};
-
-using node_impl =
-  node_actor::extend<caf::reacts_to<continue_shutdown>, caf::reacts_to<restart_leaf>>;
-
-/// Supervises a peer's actors. The metrics exporter and the state donor hold nothing that is lost
-/// with them, so they are started again; without any other the peer ends, orderly, with the reason.
-/// Death goes from the trainer (checkpoint) over goodbyes to the links, then everything else.
-node_impl::behavior_type node(node_impl::stateful_pointer<node_state> self, node_context ctx,
-                              node_config config, node_parts parts,
-                              std::shared_ptr<net::transport> transport,
-                              std::shared_ptr<status_board> board);
+/// The actor that has the state that the donor gives away.
+snapshot_source_actor snapshot_source(const node_parts& parts);
 
 } // namespace waggle
-
-WAGGLE_LOCAL(continue_shutdown)
-WAGGLE_LOCAL(restart_leaf)

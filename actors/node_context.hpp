@@ -21,7 +21,7 @@
 
 namespace waggle {
 
-class line_meter; // runtime/averaging/line_meter.hpp
+class bandwidth_estimator; // runtime/averaging/bandwidth_estimator.hpp
 
 /// A registry that answers those who missed the end of a round over their link.
 inline std::shared_ptr<round_registry> make_round_registry(std::shared_ptr<net::link_table> links) {
@@ -36,9 +36,9 @@ inline std::shared_ptr<round_registry> make_round_registry(std::shared_ptr<net::
 using round_port_decorator =
   std::function<std::shared_ptr<round_port>(std::shared_ptr<round_port>)>;
 
-/// What every actor of one peer is given: who we are and the seams to the world. Immutable, shared
-/// by value; everything it points to is thread-safe. There are no globals, so that several peers
-/// live in one process.
+/// What every actor of one peer is given: who we are and the dependencies to the world. Immutable,
+/// shared by value; everything it points to is thread-safe. There are no globals, so that several
+/// peers live in one process.
 struct node_context {
   std::string run_id;
   std::shared_ptr<const identity> self;
@@ -53,11 +53,11 @@ struct node_context {
   std::shared_ptr<vector_pool> vectors;
   /// The same for parts that are encoded.
   std::shared_ptr<buffer_pool> encoded_parts;
-  round_port_decorator around_port; // may be empty
+  round_port_decorator port_decorator; // may be empty
   /// For copies of states, which are too large to be kept in memory.
   byte_store_factory make_store;
   /// What our connection to other machines carries. Null: nobody measures it.
-  std::shared_ptr<line_meter> line;
+  std::shared_ptr<bandwidth_estimator> line;
   std::uint64_t seed = 0;
 
   /// The source of randomness for the actor that `name` names.

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <array>
-#include <atomic>
 #include <map>
 #include <memory>
 #include <optional>
@@ -9,7 +7,9 @@
 #include <caf/all.hpp>
 
 #include "actors/actors.hpp"
+#include "actors/link_reader.hpp"
 #include "actors/node_context.hpp"
+#include "actors/service_table.hpp"
 #include "runtime/net/failure_detector.hpp"
 
 namespace waggle {
@@ -39,33 +39,6 @@ struct link_config {
 /// Fails with ec::bad_config and what to change.
 status check_link_config(const link_config& config);
 
-/// Where the messages of peers go.
-struct service_table {
-  std::array<service_actor, service_topics> by_topic; // null: nobody serves it (yet)
-  /// Matchmakers by prefix. What comes under another prefix is for the one in `by_topic`, which
-  /// has the words to refuse it.
-  std::map<std::string, service_actor, std::less<>> matchmakers;
-
-  /// `prefix`: of messages about matchmaking.
-  [[nodiscard]] const service_actor& find(service_topic topic, std::string_view prefix) const;
-};
-
-/// Event to the link: a frame came in that is no word about a round.
-struct frame_arrived {
-  result<wire::message> message;
-  payload body;
-  std::size_t header_bytes = 0;
-};
-/// Event to the link: the connection ended.
-struct connection_ended {
-  failure why;
-};
-/// Command to the link: messages go to these services from now on.
-struct use_services {
-  service_table services;
-};
-/// Command to the link: after all, it is not to end once nobody has used it for a while.
-struct keep_link {};
 /// To itself: is the peer still there?
 struct check_silence {};
 /// To itself: this call's time is up.
@@ -73,74 +46,80 @@ struct call_expired {
   std::uint64_t id = 0;
 };
 
-/// Event to the switchboard: a link is down.
-struct link_down {
-  peer_id peer;
-  std::uint64_t link = 0; // the switchboard's number for it
-  failure why;
-};
-using link_owner_actor = caf::typed_actor<caf::reacts_to<link_down>>;
-
-struct peer_link_state {
-  static inline const char* name = "peer-link";
-
-  using answer_promise = caf::typed_response_promise<peer_answer>;
-
-  std::shared_ptr<net::link> link;
-  service_table services;
-  std::map<std::uint64_t, answer_promise> calls; // ours, open
-  std::uint64_t last_call = 0;
-  /// The peer's calls that a service works on, and whether the peer still wants the answer. What it
-  /// cancelled counts until the service is done: else cancelling would get around the limit.
-  std::map<std::uint64_t, bool> inbound_calls;
-  std::optional<failure> close_when_unused;
-  steady_time last_use; // as far as `check` knows
-  /// When the last ping left that was answered: what was sent before it has arrived.
-  steady_time arrived_before;
-  std::optional<failure> ended;
-  bool said_goodbye = false;
-  std::optional<net::failure_detector> detector;
-  std::uint64_t frames_checked = 0;
-  std::uint64_t reads_checked = 0;
-  steady_time check_due;        // when the next look at the peer is planned
-  std::uint64_t ping_nonce = 0; // of the ping under way; 0: none
-  steady_time pinged;
-  /// What the I/O thread tells us without a message.
-  struct traffic {
-    std::atomic<std::size_t> backlog{0}; // bytes of headers not looked at yet
-    std::atomic<std::uint64_t> frames{0};
-    std::atomic<steady_time::rep> heard{0}; // the last frame
-    std::atomic<steady_time::rep> used{0};  // the last one that was not about signs of life
-  };
-  std::shared_ptr<traffic> seen;
-};
-
-using peer_link_impl =
-  peer_link_actor::extend<caf::reacts_to<frame_arrived>, caf::reacts_to<connection_ended>,
-                          caf::reacts_to<use_services>, caf::reacts_to<keep_link>,
-                          caf::reacts_to<check_silence>, caf::reacts_to<call_expired>>;
+using peer_link_base =
+  wired_peer_link_actor::extend<caf::reacts_to<check_silence>, caf::reacts_to<call_expired>>::
+    extend_with<frame_listener_actor>::base;
 
 /// One connection: our calls and their deadlines, the peer's calls and their answers, signs of
 /// life.
-/// @param number what the switchboard calls this link in link_down.
-peer_link_impl::behavior_type peer_link(peer_link_impl::stateful_pointer<peer_link_state> self,
-                                        node_context ctx, link_config config,
-                                        std::shared_ptr<net::link> link, std::uint64_t number,
-                                        link_owner_actor owner, service_table services);
+class peer_link final : public peer_link_base {
+public:
+  /// @param number what the switchboard calls this link in link_down.
+  peer_link(caf::actor_config& cfg, node_context ctx, link_config config,
+            std::shared_ptr<net::link> link, std::uint64_t number, link_owner_actor owner,
+            service_table services);
 
-/// The service that a request or event of a peer is for; nothing for what the link itself handles.
-service_topic topic_of(const wire::request& what);
-std::optional<service_topic> topic_of(const wire::event& what);
-/// The prefix that a message about matchmaking names; empty for others.
-std::string_view prefix_of(const wire::request& what);
-std::string_view prefix_of(const wire::event& what);
+  const char* name() const override { return "peer-link"; }
+  void on_exit() override;
+
+protected:
+  behavior_type make_behavior() override;
+
+private:
+  [[nodiscard]] steady_time now() const { return clock().now(); }
+  void transmit(const wire::message& what, payload body = {});
+
+  // Our calls.
+  caf::result<peer_answer> call(call_over_link& msg);
+  void on_answer(wire::answer& answer, const payload& body);
+  void fail_call(std::uint64_t id, const failure& why);
+  void on_call_expired(std::uint64_t id);
+
+  // What the peer sends.
+  void on_frame(frame_arrived& content);
+  void on_call(wire::call& call);
+  void on_event(wire::event& event, payload body);
+  void on_pong(const wire::pong& pong);
+  bool take_inbound(std::uint64_t id);
+  void refuse(std::uint64_t id, failure why);
+  void violate(std::string what);
+
+  // Signs of life, and the end.
+  void plan_check(steady_time when);
+  void check();
+  [[nodiscard]] bool is_unused();
+  void close(const close_link& msg);
+  void on_end(failure why);
+
+  const node_context ctx_;
+  const link_config config_;
+  const std::shared_ptr<net::link> link_;
+  const std::uint64_t number_;
+  link_owner_actor owner_;
+  service_table services_;
+
+  std::map<std::uint64_t, caf::typed_response_promise<peer_answer>> calls_; // ours, open
+  std::uint64_t last_call_ = 0;
+  /// The peer's calls that a service works on, and whether the peer still wants the answer. What it
+  /// cancelled counts until the service is done: else cancelling would get around the limit.
+  std::map<std::uint64_t, bool> inbound_calls_;
+
+  std::shared_ptr<link_traffic> traffic_ = std::make_shared<link_traffic>();
+  net::failure_detector detector_;
+  std::uint64_t frames_checked_ = 0;
+  std::uint64_t reads_checked_ = 0;
+  steady_time check_due_;        // when the next check is planned
+  std::uint64_t ping_nonce_ = 0; // of the ping under way; 0: none
+  steady_time pinged_;
+  /// When the last ping left that was answered: what was sent before it has arrived.
+  steady_time arrived_before_;
+  std::optional<failure> close_when_unused_;
+  steady_time last_use_; // as far as `check` knows
+  bool said_goodbye_ = false;
+  std::optional<failure> ended_;
+};
 
 } // namespace waggle
 
-WAGGLE_LOCAL(frame_arrived)
-WAGGLE_LOCAL(connection_ended)
-WAGGLE_LOCAL(use_services)
-WAGGLE_LOCAL(keep_link)
 WAGGLE_LOCAL(check_silence)
 WAGGLE_LOCAL(call_expired)
-WAGGLE_LOCAL(link_down)

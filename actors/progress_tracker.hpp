@@ -28,48 +28,77 @@ struct progress_config {
   milliseconds store_interval{5'000};
 };
 
-/// Command: tell `listener` whenever the view of the run changes; it hears the present one at once.
-struct subscribe_progress {
-  progress_listener_actor listener;
-};
 /// To itself: publish what is due, read what is due, forget what expired.
-struct tend_progress {};
+struct progress_tick {};
 
-struct progress_tracker_state {
-  static inline const char* name = "progress-tracker";
+using progress_tracker_base =
+  wired_progress_tracker_actor::extend<caf::reacts_to<progress_tick>>::base;
 
-  std::optional<progress_ledger> ledger;
-  throughput speed;
-  std::optional<progress_report> own;
-  std::optional<epoch_id> active; // global epoch when we last had samples (spec §2.3)
-  steady_time measured;           // until when `speed` has seen our samples
-  std::uint64_t last_sequence = 0;
-  steady_time pushed;
-  steady_time stored;
-  steady_time tended;
-  bool push_due = false;
-  bool store_due = false;
-  steady_time read;
-  bool reading = false;
-  bool left = false;
-  bool told_ready = false; // the view that listeners have
-  bool note_due = false;
-  steady_time noted;
-  std::map<peer_id, peer_record> connected;
-  std::vector<progress_listener_actor> listeners;
+/// Knows how far every peer is: reads signed reports from the DHT, receives them from connected
+/// peers, and publishes ours both ways. Never waits for the network before it answers.
+class progress_tracker final : public progress_tracker_base {
+public:
+  progress_tracker(caf::actor_config& cfg, node_context ctx, progress_config config,
+                   switchboard_actor switchboard, dht_router_actor dht);
+
+  const char* name() const override { return "progress-tracker"; }
+  void on_exit() override;
+
+protected:
+  behavior_type make_behavior() override;
+
+private:
+  [[nodiscard]] steady_time now() const { return clock().now(); }
+  [[nodiscard]] swarm_progress view() const { return ledger_.view(own_, ctx_.wall->now()); }
+  void tell_listeners();
+
+  // Our own report.
+  void report(const report_progress& msg);
+  [[nodiscard]] bool publishes() const;
+  record sign(bool tombstone);
+  void tell(const peer_record& peer, const record& entry);
+  [[nodiscard]] milliseconds note_interval() const;
+  void note();
+  void push();
+  void store(const record& entry);
+  void leave();
+
+  // What others report.
+  void on_event(const inbound_event& msg);
+  bool take(const record& entry, bool verified);
+  bool refuse(ec reason) const;
+  void read();
+
+  void on_connected(const peer_record& peer);
+  void on_disconnected(const peer_id& peer);
+  void on_tick();
+
+  const node_context ctx_;
+  const progress_config config_;
+  switchboard_actor switchboard_;
+  dht_router_actor dht_;
+
+  progress_ledger ledger_;
+  throughput speed_;
+  std::optional<progress_report> own_;
+  std::optional<epoch_id> active_; // global epoch when we last had samples
+  steady_time measured_;           // until when `speed_` has seen our samples
+  std::uint64_t last_sequence_ = 0;
+  steady_time pushed_;
+  steady_time stored_;
+  steady_time upkept_;
+  steady_time read_;
+  steady_time noted_;
+  bool push_due_ = false;
+  bool store_due_ = false;
+  bool note_due_ = false;
+  bool reading_ = false;
+  bool left_ = false;
+  bool told_ready_ = false; // in the view that listeners have
+  std::map<peer_id, peer_record> connected_;
+  std::vector<progress_listener_actor> listeners_;
 };
-
-using progress_tracker_impl =
-  progress_tracker_actor::extend<caf::reacts_to<subscribe_progress>, caf::reacts_to<tend_progress>>;
-
-/// Knows how far every peer is: reads signed reports from the DHT, hears them from connected peers,
-/// publishes ours both ways. Never blocks anybody on the network (spec/optimizer.md §2).
-progress_tracker_impl::behavior_type
-progress_tracker(progress_tracker_impl::stateful_pointer<progress_tracker_state> self,
-                 node_context ctx, progress_config config, switchboard_actor switchboard,
-                 dht_router_actor dht);
 
 } // namespace waggle
 
-WAGGLE_LOCAL(subscribe_progress)
-WAGGLE_LOCAL(tend_progress)
+WAGGLE_LOCAL(progress_tick)

@@ -9,115 +9,117 @@
 
 namespace waggle {
 
-namespace {
+state_donor::state_donor(caf::actor_config& cfg, node_context ctx, donor_config config,
+                         snapshot_source_actor source)
+  : state_donor_base(cfg), ctx_(std::move(ctx)), config_(config), source_(std::move(source)) {
+  end_on_exception(this, ctx_);
+}
 
-using self_pointer = state_donor_impl::stateful_pointer<state_donor_state>;
+state_donor::behavior_type state_donor::make_behavior() {
+  delayed_send(this, config_.snapshot_idle / 4, drop_idle_snapshots{});
+  return {
+    [this](const inbound_call& msg) { return answer(msg); },
+    [](const inbound_event& msg) { msg.release(); },
+    [this](drop_idle_snapshots again) {
+      drop_idle();
+      delayed_send(this, config_.snapshot_idle / 4, again);
+    },
+  };
+}
 
-std::size_t readers(const state_donor_state& st, const peer_id& except) {
-  auto n = st.opening.size();
-  for (const auto& [content, snapshot] : st.snapshots)
+caf::result<outbound_answer> state_donor::answer(const inbound_call& msg) {
+  if (const auto* wanted = std::get_if<wire::open_state>(&msg.what))
+    return open(*wanted, msg.from.id);
+  if (const auto* chunk = std::get_if<wire::get_state_chunk>(&msg.what))
+    return read(*chunk, msg.from.id);
+  return to_caf(ec::protocol_violation, "this is not for a donor");
+}
+
+std::size_t state_donor::readers(const peer_id& except) const {
+  auto n = opening_.size();
+  for (const auto& [content, snapshot] : snapshots_)
     for (const auto& [peer, when] : snapshot.readers)
       n += peer == except ? 0 : 1;
   return n;
 }
 
-/// One opening of `reader` is over, and with it whatever it read before.
-void close(self_pointer self, const peer_id& reader) {
-  auto& opening = self->state.opening;
-  if (auto found = opening.find(reader); found != opening.end())
-    opening.erase(found);
-  for (auto& [content, snapshot] : self->state.snapshots)
-    snapshot.readers.erase(reader);
-}
-
-caf::result<outbound_answer> open(self_pointer self, const node_context& ctx,
-                                  const donor_config& config, const snapshot_source_actor& source,
-                                  const wire::open_state& wanted, const peer_id& reader) {
-  if (readers(self->state, reader) >= config.downloads_max)
+caf::result<outbound_answer> state_donor::open(const wire::open_state& wanted,
+                                               const peer_id& reader) {
+  if (readers(reader) >= config_.downloads_max)
     return to_caf(ec::overloaded, "enough peers download from this one");
-  self->state.opening.insert(reader);
-  auto promise = self->make_response_promise<outbound_answer>();
-  self
-    ->request(source, config.snapshot_timeout, get_state_snapshot{wanted.branch, wanted.epoch_min})
+  opening_.insert(reader);
+  auto promise = make_response_promise<outbound_answer>();
+  request(source_, config_.snapshot_timeout, get_state_snapshot{wanted.branch, wanted.epoch_min})
     .then(
-      [self, ctx, config, reader, promise](state_snapshot& made) mutable {
-        auto& snapshots = self->state.snapshots;
-        close(self, reader);
-        const auto content = made.content;
-        wire::state_header header{made.epoch, content, made.parameters, made.state->size(),
-                                  config.chunk_bytes};
-        // Older snapshots go with their last reader: each holds a model's worth of memory or disk.
-        std::erase_if(snapshots, [&](const auto& entry) {
-          return entry.first != content && entry.second.readers.empty();
-        });
-        auto& snapshot = snapshots[content];
-        snapshot.content = std::move(made);
-        snapshot.used = snapshot.readers[reader] = self->clock().now();
-        ctx.log->info("peer {} downloads our state of epoch {}", short_name(reader),
-                      header.epoch.value());
-        promise.deliver(outbound_answer{header, {}});
+      [this, reader, promise](state_snapshot& made) mutable {
+        promise.deliver(outbound_answer{offer(std::move(made), reader), {}});
       },
-      [self, reader, promise](caf::error& why) mutable {
-        close(self, reader);
+      [this, reader, promise](caf::error& why) mutable {
+        close(reader);
         promise.deliver(std::move(why));
       });
   return promise;
 }
 
-caf::result<outbound_answer> read(self_pointer self, const node_context& ctx,
-                                  const donor_config& config, const wire::get_state_chunk& what,
-                                  const peer_id& reader) {
-  auto found = self->state.snapshots.find(what.content);
-  if (found == self->state.snapshots.end())
+/// The source has made a snapshot for `reader`.
+wire::state_header state_donor::offer(state_snapshot made, const peer_id& reader) {
+  close(reader);
+  const auto content = made.content;
+  wire::state_header header{made.epoch, content, made.parameters, made.state->size(),
+                            config_.chunk_bytes};
+  // Older snapshots go with their last reader: each holds a model's worth of memory or disk.
+  std::erase_if(snapshots_, [&](const auto& entry) {
+    return entry.first != content && entry.second.readers.empty();
+  });
+  auto& snapshot = snapshots_[content];
+  snapshot.content = std::move(made);
+  snapshot.used = snapshot.readers[reader] = now();
+  ctx_.log->info("peer {} downloads our state of epoch {}", short_name(reader),
+                 header.epoch.value());
+  return header;
+}
+
+/// One request of `reader` to open a state is done, and with it whatever it read before.
+void state_donor::close(const peer_id& reader) {
+  if (auto found = opening_.find(reader); found != opening_.end())
+    opening_.erase(found);
+  for (auto& [content, snapshot] : snapshots_)
+    snapshot.readers.erase(reader);
+}
+
+caf::result<outbound_answer> state_donor::read(const wire::get_state_chunk& what,
+                                               const peer_id& reader) {
+  auto found = snapshots_.find(what.content);
+  if (found == snapshots_.end())
     return to_caf(ec::not_found, "this state is not offered any more");
   auto& snapshot = found->second;
   const auto& bytes = snapshot.content.state;
-  auto begin = std::uint64_t{what.index} * config.chunk_bytes;
+  auto begin = std::uint64_t{what.index} * config_.chunk_bytes;
   if (begin >= bytes->size())
     return to_caf(ec::protocol_violation, "there is no such chunk");
-  if (!snapshot.readers.contains(reader) && readers(self->state, reader) >= config.downloads_max)
+  if (!snapshot.readers.contains(reader) && readers(reader) >= config_.downloads_max)
     return to_caf(ec::overloaded, "enough peers download from this one");
-  snapshot.used = snapshot.readers[reader] = self->clock().now();
-  auto size = std::min<std::size_t>(config.chunk_bytes, bytes->size() - begin);
-  auto body = bytes->piece(begin, size, *ctx.encoded_parts);
+  snapshot.used = snapshot.readers[reader] = now();
+  auto size = std::min<std::size_t>(config_.chunk_bytes, bytes->size() - begin);
+  auto body = bytes->piece(begin, size, *ctx_.encoded_parts);
   if (!body) {
-    ctx.log->error("cannot read the copy of our state: {}", to_string(body.error()));
+    ctx_.log->error("cannot read the copy of our state: {}", to_string(body.error()));
     return to_caf(body.error());
   }
-  // Chunks are asked for in ascending order: who gets the last one makes room for another peer.
+  // Chunks are asked for in ascending order: a peer that gets the last one makes room for another.
   if (begin + size == bytes->size())
     snapshot.readers.erase(reader);
-  ctx.metrics->count_state_bytes("out", static_cast<double>(size));
+  ctx_.metrics->count_state_bytes("out", static_cast<double>(size));
   return outbound_answer{wire::state_chunk{what.index}, *std::move(body)};
 }
 
-} // namespace
-
-state_donor_impl::behavior_type state_donor(self_pointer self, node_context ctx,
-                                            donor_config config, snapshot_source_actor source) {
-  end_on_exception(self, ctx);
-  self->delayed_send(self, config.snapshot_idle / 4, drop_idle_snapshots{});
-  return {
-    [self, ctx, config, source](const inbound_call& msg) -> caf::result<outbound_answer> {
-      if (const auto* wanted = std::get_if<wire::open_state>(&msg.what))
-        return open(self, ctx, config, source, *wanted, msg.from.id);
-      if (const auto* chunk = std::get_if<wire::get_state_chunk>(&msg.what))
-        return read(self, ctx, config, *chunk, msg.from.id);
-      return to_caf(ec::protocol_violation, "this is not for a donor");
-    },
-    [](const inbound_event& msg) { msg.release(); },
-    [self, config](drop_idle_snapshots again) {
-      auto now = self->clock().now();
-      for (auto& [content, snapshot] : self->state.snapshots)
-        std::erase_if(snapshot.readers, [&](const auto& reader) {
-          return now - reader.second >= config.snapshot_idle;
-        });
-      std::erase_if(self->state.snapshots, [&](const auto& entry) {
-        return entry.second.readers.empty() && now - entry.second.used >= config.snapshot_idle;
-      });
-      self->delayed_send(self, config.snapshot_idle / 4, again);
-    },
-  };
+void state_donor::drop_idle() {
+  auto idle = [this](steady_time since) { return now() - since >= config_.snapshot_idle; };
+  for (auto& [content, snapshot] : snapshots_)
+    std::erase_if(snapshot.readers, [&](const auto& reader) { return idle(reader.second); });
+  std::erase_if(snapshots_, [&](const auto& entry) {
+    return entry.second.readers.empty() && idle(entry.second.used);
+  });
 }
 
 } // namespace waggle

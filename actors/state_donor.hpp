@@ -22,25 +22,43 @@ struct donor_config {
 /// To itself: let go of what nobody downloads.
 struct drop_idle_snapshots {};
 
-struct state_donor_state {
-  static inline const char* name = "state-donor";
+using state_donor_base = state_donor_actor::extend<caf::reacts_to<drop_idle_snapshots>>::base;
 
+/// Serves the state of `source` to newcomers in chunks. A snapshot is immutable and shared by all
+/// who download it; the trainer goes on meanwhile.
+class state_donor final : public state_donor_base {
+public:
+  state_donor(caf::actor_config& cfg, node_context ctx, donor_config config,
+              snapshot_source_actor source);
+
+  const char* name() const override { return "state-donor"; }
+  void on_exit() override { source_ = nullptr; }
+
+protected:
+  behavior_type make_behavior() override;
+
+private:
   struct snapshot {
     state_snapshot content;
     std::map<peer_id, steady_time> readers; // who still downloads, and when it asked last
     steady_time used;                       // when anybody asked last
   };
-  std::map<digest, snapshot> snapshots; // by content hash; a peer reads at most one
-  std::multiset<peer_id> opening;       // the trainer makes them a snapshot
+
+  [[nodiscard]] steady_time now() const { return clock().now(); }
+  [[nodiscard]] std::size_t readers(const peer_id& except) const;
+  caf::result<outbound_answer> answer(const inbound_call& msg);
+  caf::result<outbound_answer> open(const wire::open_state& wanted, const peer_id& reader);
+  wire::state_header offer(state_snapshot made, const peer_id& reader);
+  void close(const peer_id& reader);
+  caf::result<outbound_answer> read(const wire::get_state_chunk& what, const peer_id& reader);
+  void drop_idle();
+
+  const node_context ctx_;
+  const donor_config config_;
+  snapshot_source_actor source_;
+  std::map<digest, snapshot> snapshots_; // by content hash; a peer reads at most one
+  std::multiset<peer_id> opening_;       // the source makes them a snapshot
 };
-
-using state_donor_impl = state_donor_actor::extend<caf::reacts_to<drop_idle_snapshots>>;
-
-/// Serves the state of `source` to newcomers in chunks. A snapshot is immutable and shared by all
-/// who download it; the trainer goes on meanwhile.
-state_donor_impl::behavior_type
-state_donor(state_donor_impl::stateful_pointer<state_donor_state> self, node_context ctx,
-            donor_config config, snapshot_source_actor source);
 
 } // namespace waggle
 

@@ -7,172 +7,141 @@
 
 namespace waggle {
 
-namespace {
+state_fetcher::state_fetcher(caf::actor_config& cfg, node_context ctx, fetch_config config,
+                             switchboard_actor switchboard)
+  : state_fetcher_base(cfg), ctx_(std::move(ctx)), config_(config),
+    switchboard_(std::move(switchboard)), download_(config.download, ctx_.make_store) {
+  end_on_exception(this, ctx_);
+}
 
-using self_pointer = state_fetcher_impl::stateful_pointer<state_fetcher_state>;
-
-struct downloader {
-  self_pointer self;
-  const node_context& ctx;
-  const fetch_config& config;
-  const switchboard_actor& switchboard;
-
-  state_fetcher_state& state() const { return self->state; }
-
-  void next_donor() const {
-    auto& st = state();
-    st.download->interrupted();
-    if (st.donors.empty())
-      return end(st.last);
-    st.donor = st.donors.front();
-    st.donors.pop_front();
-    auto attempt = ++st.attempt;
-    self
-      ->request(switchboard, config.open_timeout + 1s,
-                call_peer{st.donor, wire::open_state{st.what.branch, st.what.epoch_min},
-                          config.open_timeout})
-      .then(
-        [self = self, ctx = ctx, config = config, board = switchboard,
-         attempt](const peer_answer& answer) {
-          downloader d{self, ctx, config, board};
-          const auto* header = std::get_if<wire::state_header>(&answer.what);
-          if (attempt == self->state.attempt)
-            header != nullptr ? d.on_offer(*header)
-                              : d.leave_donor({ec::protocol_violation, "no header"});
-        },
-        [self = self, ctx = ctx, config = config, board = switchboard,
-         attempt](const caf::error& why) {
-          if (attempt == self->state.attempt)
-            downloader{self, ctx, config, board}.leave_donor(from_caf(why));
-        });
-  }
-
-  void leave_donor(const failure& why) const {
-    auto& st = state();
-    ctx.log->info("peer {} does not give us its state: {}", short_name(st.donor.id),
-                  to_string(why));
-    st.last = why;
-    ++st.attempt;
-    next_donor();
-  }
-
-  void on_offer(const wire::state_header& header) const {
-    auto& st = state();
-    if (header.epoch < st.what.epoch_min)
-      return leave_donor({ec::epoch_mismatch, "its state is older than the run"});
-    state_offer offer{header.epoch, header.content, header.parameters, header.bytes,
-                      header.chunk_bytes};
-    if (auto accepted = st.download->accept(offer); !accepted)
-      return leave_donor(accepted.error());
-    if (st.what.meter)
-      st.what.meter->total = header.bytes;
-    st.resumed = st.download->progress() > 0;
-    st.heard = self->clock().now();
-    self->delayed_send(self, config.chunk_timeout, look_after_donor{st.attempt});
-    ask();
-  }
-
-  void look_after(std::uint64_t attempt) const {
-    auto& st = state();
-    if (attempt != st.attempt)
-      return;
-    auto silent = self->clock().now() - st.heard;
-    if (silent >= config.chunk_timeout)
-      return leave_donor({ec::timeout, "no chunk for too long"});
-    self->delayed_send(self, config.chunk_timeout - silent, look_after_donor{attempt});
-  }
-
-  void ask() const {
-    auto& st = state();
-    // A chunk waits for those before it: what ends a download is silence, see look_after.
-    auto patience = config.chunk_timeout * static_cast<int>(config.download.window);
-    for (auto index : st.download->next()) {
-      wire::get_state_chunk question{st.download->offer()->content, index};
-      self->request(switchboard, patience + 1s, call_peer{st.donor, question, patience})
-        .then(
-          [self = self, ctx = ctx, config = config, board = switchboard,
-           attempt = st.attempt](const peer_answer& answer) {
-            if (attempt == self->state.attempt)
-              downloader{self, ctx, config, board}.on_chunk(answer);
-          },
-          [self = self, ctx = ctx, config = config, board = switchboard,
-           attempt = st.attempt](const caf::error& why) {
-            if (attempt == self->state.attempt)
-              downloader{self, ctx, config, board}.leave_donor(from_caf(why));
-          });
-    }
-  }
-
-  void on_chunk(const peer_answer& answer) const {
-    auto& st = state();
-    const auto* chunk = std::get_if<wire::state_chunk>(&answer.what);
-    if (chunk == nullptr)
-      return leave_donor({ec::protocol_violation, "no chunk"});
-    if (auto taken = st.download->chunk(chunk->index, answer.body.view()); !taken)
-      return leave_donor(taken.error());
-    st.heard = self->clock().now();
-    if (st.what.meter)
-      st.what.meter->received += answer.body.size;
-    ctx.metrics->count_state_bytes("in", static_cast<double>(answer.body.size));
-    ctx.metrics->set_state_download_progress(st.download->progress());
-    if (!st.download->complete())
-      return ask();
-    auto offer = *st.download->offer();
-    auto whole = st.download->finish();
-    if (!whole) {
-      ctx.metrics->count_state_download("hash_mismatch", 0);
-      return leave_donor(whole.error());
-    }
-    auto seconds = seconds_of(self->clock().now() - st.began);
-    ctx.metrics->count_state_download(st.resumed ? "resumed" : "complete", seconds);
-    ctx.log->info("downloaded the state of epoch {} ({} bytes) from peer {}", offer.epoch.value(),
-                  offer.bytes, short_name(st.donor.id));
-    ++st.attempt;
-    st.promise.deliver(
-      fetched_state{offer.epoch, offer.parameters, *whole, st.donor.id, offer.content});
-    self->quit();
-  }
-
-  void end(const failure& why) const {
-    auto& st = state();
-    ++st.attempt;
-    ctx.metrics->count_state_download("failed", seconds_of(self->clock().now() - st.began));
-    st.promise.deliver(to_caf(why));
-    self->quit();
-  }
-};
-
-} // namespace
-
-state_fetcher_impl::behavior_type state_fetcher(self_pointer self, node_context ctx,
-                                                fetch_config config,
-                                                switchboard_actor switchboard) {
-  end_on_exception(self, ctx);
-  self->set_down_handler([self](const caf::down_msg&) { self->quit(); });
+state_fetcher::behavior_type state_fetcher::make_behavior() {
+  set_down_handler([this](const caf::down_msg&) { quit(); });
   return {
-    [self, ctx, config, switchboard](const fetch_state& msg) -> caf::result<fetched_state> {
-      auto& st = self->state;
-      if (std::exchange(st.busy, true))
-        return to_caf(ec::overloaded, "one download at a time");
-      self->monitor(self->current_sender()); // nobody would want the state
-      st.what = msg;
-      st.donors = {msg.donors.begin(), msg.donors.end()};
-      st.began = self->clock().now();
-      st.download.emplace(config.download, ctx.make_store);
-      auto promise = self->make_response_promise<fetched_state>();
-      st.promise = promise;
-      self->delayed_send(self, msg.deadline, fetch_expired{});
-      downloader{self, ctx, config, switchboard}.next_donor();
-      return promise;
-    },
-    [self, ctx, config, switchboard](const look_after_donor& msg) {
-      downloader{self, ctx, config, switchboard}.look_after(msg.attempt);
-    },
-    [self, ctx, config, switchboard](fetch_expired) {
-      downloader{self, ctx, config, switchboard}.end(
-        {ec::timeout, "the download did not end by its deadline"});
+    [this](const fetch_state& msg) { return fetch(msg); },
+    [this](const check_donor& msg) { check_deadline(msg.attempt); },
+    [this](fetch_expired) {
+      end({ec::timeout, "the download did not end by its deadline"});
     },
   };
+}
+
+caf::result<fetched_state> state_fetcher::fetch(const fetch_state& msg) {
+  if (std::exchange(busy_, true))
+    return to_caf(ec::overloaded, "one download at a time");
+  monitor(current_sender()); // nobody else wants the state
+  what_ = msg;
+  donors_ = {msg.donors.begin(), msg.donors.end()};
+  began_ = clock().now();
+  auto promise = promise_ = make_response_promise<fetched_state>();
+  delayed_send(this, msg.deadline, fetch_expired{});
+  next_donor();
+  return promise;
+}
+
+void state_fetcher::next_donor() {
+  download_.interrupted();
+  if (donors_.empty())
+    return end(last_);
+  donor_ = donors_.front();
+  donors_.pop_front();
+  auto attempt = ++attempt_;
+  request(switchboard_, config_.open_timeout + 1s,
+          call_peer{donor_, wire::open_state{what_.branch, what_.epoch_min}, config_.open_timeout})
+    .then(
+      [this, attempt](const peer_answer& answer) {
+        const auto* header = std::get_if<wire::state_header>(&answer.what);
+        if (attempt == attempt_)
+          header != nullptr ? on_offer(*header)
+                            : leave_donor({ec::protocol_violation, "no header"});
+      },
+      [this, attempt](const caf::error& why) {
+        if (attempt == attempt_)
+          leave_donor(from_caf(why));
+      });
+}
+
+void state_fetcher::leave_donor(const failure& why) {
+  ctx_.log->info("peer {} does not give us its state: {}", short_name(donor_.id), to_string(why));
+  last_ = why;
+  ++attempt_;
+  next_donor();
+}
+
+void state_fetcher::on_offer(const wire::state_header& header) {
+  if (header.epoch < what_.epoch_min)
+    return leave_donor({ec::epoch_mismatch, "its state is older than the run"});
+  state_offer offer{header.epoch, header.content, header.parameters, header.bytes,
+                    header.chunk_bytes};
+  if (auto accepted = download_.accept(offer); !accepted)
+    return leave_donor(accepted.error());
+  if (what_.meter)
+    what_.meter->total = header.bytes;
+  resumed_ = download_.progress() > 0;
+  last_chunk_ = clock().now();
+  delayed_send(this, config_.chunk_timeout, check_donor{attempt_});
+  ask();
+}
+
+void state_fetcher::check_deadline(std::uint64_t attempt) {
+  if (attempt != attempt_)
+    return;
+  auto silent = clock().now() - last_chunk_;
+  if (silent >= config_.chunk_timeout)
+    return leave_donor({ec::timeout, "no chunk for too long"});
+  delayed_send(this, config_.chunk_timeout - silent, check_donor{attempt});
+}
+
+void state_fetcher::ask() {
+  // A chunk waits for those before it: what ends a download is silence, see check_deadline.
+  auto patience = config_.chunk_timeout * static_cast<int>(config_.download.window);
+  for (auto index : download_.next()) {
+    wire::get_state_chunk question{download_.offer()->content, index};
+    request(switchboard_, patience + 1s, call_peer{donor_, question, patience})
+      .then(
+        [this, attempt = attempt_](const peer_answer& answer) {
+          if (attempt == attempt_)
+            on_chunk(answer);
+        },
+        [this, attempt = attempt_](const caf::error& why) {
+          if (attempt == attempt_)
+            leave_donor(from_caf(why));
+        });
+  }
+}
+
+void state_fetcher::on_chunk(const peer_answer& answer) {
+  const auto* chunk = std::get_if<wire::state_chunk>(&answer.what);
+  if (chunk == nullptr)
+    return leave_donor({ec::protocol_violation, "no chunk"});
+  if (auto taken = download_.chunk(chunk->index, answer.body.view()); !taken)
+    return leave_donor(taken.error());
+  last_chunk_ = clock().now();
+  if (what_.meter)
+    what_.meter->received += answer.body.size;
+  ctx_.metrics->count_state_bytes("in", static_cast<double>(answer.body.size));
+  ctx_.metrics->set_state_download_progress(download_.progress());
+  if (!download_.complete())
+    return ask();
+  auto offer = *download_.offer();
+  auto whole = download_.finish();
+  if (!whole) {
+    ctx_.metrics->count_state_download("hash_mismatch", 0);
+    return leave_donor(whole.error());
+  }
+  auto seconds = seconds_of(clock().now() - began_);
+  ctx_.metrics->count_state_download(resumed_ ? "resumed" : "complete", seconds);
+  ctx_.log->info("downloaded the state of epoch {} ({} bytes) from peer {}", offer.epoch.value(),
+                 offer.bytes, short_name(donor_.id));
+  ++attempt_;
+  promise_.deliver(fetched_state{offer.epoch, offer.parameters, *whole, donor_.id, offer.content});
+  quit();
+}
+
+void state_fetcher::end(const failure& why) {
+  ++attempt_;
+  ctx_.metrics->count_state_download("failed", seconds_of(clock().now() - began_));
+  promise_.deliver(to_caf(why));
+  quit();
 }
 
 } // namespace waggle

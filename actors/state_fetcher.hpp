@@ -20,38 +20,57 @@ struct fetch_config {
   milliseconds chunk_timeout{10'000};
 };
 
-struct state_fetcher_state {
-  static inline const char* name = "state-fetcher";
-
-  std::optional<state_download> download;
-  fetch_state what;
-  std::deque<peer_record> donors; // still to try
-  peer_record donor;
-  std::uint64_t attempt = 0; // generation: answers of donors that we left do not count
-  steady_time heard;         // when the donor last delivered something
-  bool resumed = false;      // parts of it came from another donor
-  steady_time began;
-  failure last{ec::no_donor, "nobody was named"};
-  caf::typed_response_promise<fetched_state> promise;
-  bool busy = false;
-};
-
-/// To itself: the whole download's time is up.
+/// To itself: the time for the whole download is up.
 struct fetch_expired {};
 /// To itself: does this donor still deliver?
-struct look_after_donor {
+struct check_donor {
   std::uint64_t attempt = 0;
 };
-using state_fetcher_impl =
-  state_fetcher_actor::extend<caf::reacts_to<fetch_expired>, caf::reacts_to<look_after_donor>>;
 
-/// Downloads one state from the first donor that delivers it, whole and checked, going on at the
-/// next donor where one is lost. Ends itself after its answer.
-state_fetcher_impl::behavior_type
-state_fetcher(state_fetcher_impl::stateful_pointer<state_fetcher_state> self, node_context ctx,
-              fetch_config config, switchboard_actor switchboard);
+using state_fetcher_base =
+  state_fetcher_actor::extend<caf::reacts_to<fetch_expired>, caf::reacts_to<check_donor>>::base;
+
+/// Downloads one state from the first donor that delivers it whole, and checks it. Where a donor is
+/// lost, the next one continues with the chunks that are missing. Ends itself after its answer.
+class state_fetcher final : public state_fetcher_base {
+public:
+  state_fetcher(caf::actor_config& cfg, node_context ctx, fetch_config config,
+                switchboard_actor switchboard);
+
+  const char* name() const override { return "state-fetcher"; }
+  void on_exit() override { switchboard_ = nullptr; }
+
+protected:
+  behavior_type make_behavior() override;
+
+private:
+  caf::result<fetched_state> fetch(const fetch_state& msg);
+  void next_donor();
+  void leave_donor(const failure& why);
+  void on_offer(const wire::state_header& header);
+  void check_deadline(std::uint64_t attempt);
+  void ask();
+  void on_chunk(const peer_answer& answer);
+  void end(const failure& why);
+
+  const node_context ctx_;
+  const fetch_config config_;
+  switchboard_actor switchboard_;
+
+  bool busy_ = false;
+  fetch_state what_;
+  state_download download_;
+  std::deque<peer_record> donors_; // still to try
+  peer_record donor_;
+  std::uint64_t attempt_ = 0; // generation: answers of earlier donors are ignored
+  steady_time last_chunk_;    // when the donor last delivered something
+  bool resumed_ = false;      // parts of it came from another donor
+  steady_time began_;
+  failure last_{ec::no_donor, "nobody was named"};
+  caf::typed_response_promise<fetched_state> promise_;
+};
 
 } // namespace waggle
 
 WAGGLE_LOCAL(fetch_expired)
-WAGGLE_LOCAL(look_after_donor)
+WAGGLE_LOCAL(check_donor)

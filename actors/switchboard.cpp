@@ -15,109 +15,259 @@
 
 namespace waggle {
 
-namespace {
+switchboard::switchboard(caf::actor_config& cfg, node_context ctx, switchboard_config config,
+                         std::shared_ptr<net::transport> transport)
+  : switchboard_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)),
+    transport_(std::move(transport)) {
+  end_on_exception(this, ctx_);
+}
 
-using self_pointer = switchboard_impl::stateful_pointer<switchboard_state>;
-using connection = switchboard_state::connection;
+void switchboard::on_exit() {
+  listeners_.clear();
+  services_ = {};
+}
 
-/// The connection that both sides agree to use.
-const connection& canonical(const peer_id& self, const peer_id& peer,
-                            const std::vector<connection>& all) {
-  bool ours = self < peer; // the smaller id's dial wins
+switchboard::behavior_type switchboard::make_behavior() {
+  set_down_handler([this](const caf::down_msg& down) { on_down(down); });
+  set_exit_handler([this](const caf::exit_msg& msg) {
+    for (auto& [id, peer] : peers_) {
+      for (auto& c : peer.connections)
+        send_exit(c.actor, msg.reason);
+      if (peer.newcomer)
+        peer.newcomer->close({ec::shutting_down, {}});
+    }
+    quit(msg.reason);
+  });
+  return {
+    [this](call_peer& msg) { return call(msg); },
+    [this](tell_peer& msg) { tell(msg); },
+    [this](const connect_address& msg) { return connect(msg); },
+    [this](get_connected_peers) { return connected(); },
+    [this](const serve& msg) { set_service(msg); },
+    [this](const listen_links& msg) { add_listener(msg); },
+    [this](const link_arrived& msg) { enter(msg.link); },
+    [this](hang_up) { hang_up_all(); },
+    [this](const dial_overdue& msg) { on_dial_overdue(msg); },
+    [this](const dial_ended& msg) { on_dial_ended(msg); },
+    [this](const link_down& msg) { on_link_down(msg); },
+  };
+}
+
+// -- what our own actors want of peers ------------------------------------------------------------
+
+caf::result<peer_answer> switchboard::call(call_peer& msg) {
+  if (msg.timeout <= 0ms)
+    return to_caf(ec::timeout, "no time was left to ask");
+  if (auto peer = peers_.find(msg.to.id); peer != peers_.end())
+    return delegate(used(peer->first, peer->second.connections).actor,
+                    call_over_link{std::move(msg.what), msg.timeout});
+  auto* dial = reach(msg.to, msg.timeout);
+  if (dial == nullptr)
+    return to_caf(ec::unreachable, "not connected, and no address to dial is known");
+  if (dial->waiting.size() >= config_.waiting_max)
+    return to_caf(ec::overloaded, "too much waits for this connection");
+  auto promise = make_response_promise<peer_answer>();
+  dial->waiting.emplace_back(waiting_call{promise, std::move(msg.what), now() + msg.timeout});
+  delayed_send(this, msg.timeout, dial_overdue{dialling_.at(msg.to.id)});
+  return promise;
+}
+
+void switchboard::tell(tell_peer& msg) {
+  if (auto peer = peers_.find(msg.to.id); peer != peers_.end()) {
+    send(used(peer->first, peer->second.connections).actor,
+         tell_over_link{std::move(msg.what), std::move(msg.body)});
+    return;
+  }
+  auto* dial = reach(msg.to, config_.dial_timeout);
+  if (dial != nullptr && dial->waiting.size() < config_.waiting_max)
+    dial->waiting.emplace_back(waiting_event{std::move(msg.what), std::move(msg.body)});
+}
+
+void switchboard::call_over(const peer_link_actor& link,
+                            caf::typed_response_promise<peer_answer> promise, wire::request what,
+                            milliseconds timeout) {
+  // The link enforces the deadline; ours is only there in case that it ends without a word.
+  request(link, timeout + 1s, call_over_link{std::move(what), timeout})
+    .then([promise](peer_answer& answer) mutable { promise.deliver(std::move(answer)); },
+          [promise](caf::error& why) mutable { promise.deliver(std::move(why)); });
+}
+
+caf::result<peer_connected> switchboard::connect(const connect_address& msg) {
+  if (hung_up_)
+    return to_caf(ec::shutting_down);
+  auto number = ++numbers_;
+  auto& dial = dials_[number];
+  dial.addresses = {msg.where};
+  dial.deadline = now() + msg.timeout;
+  auto promise = make_response_promise<peer_connected>();
+  dial.connects.push_back(promise);
+  try_next_address(number);
+  return promise;
+}
+
+connected_peers switchboard::connected() const {
+  connected_peers all;
+  for (const auto& [id, peer] : peers_)
+    all.peers.push_back(peer.record);
+  return all;
+}
+
+// -- dials ----------------------------------------------------------------------------------------
+
+/// The dial to `to`, begun if there is none; null if it cannot be dialled.
+switchboard::dial_attempt* switchboard::reach(const peer_record& to, milliseconds timeout) {
+  if (auto known = dialling_.find(to.id); known != dialling_.end()) {
+    auto& dial = dials_.at(known->second);
+    dial.deadline = std::max(dial.deadline, now() + timeout);
+    return &dial;
+  }
+  if (to.addresses.empty() || hung_up_)
+    return nullptr;
+  auto number = ++numbers_;
+  auto& dial = dials_[number];
+  dial.peer = to.id;
+  dial.addresses = {to.addresses.begin(), to.addresses.end()};
+  dial.deadline = now() + timeout;
+  dialling_.emplace(to.id, number);
+  try_next_address(number);
+  return &dial;
+}
+
+void switchboard::try_next_address(std::uint64_t number) {
+  auto& dial = dials_.at(number);
+  dial.current = dial.addresses.front();
+  dial.addresses.pop_front();
+  auto left = std::chrono::duration_cast<milliseconds>(dial.deadline - now());
+  auto timeout = std::clamp(left, milliseconds{1}, config_.dial_timeout);
+  auto address = caf::actor_cast<caf::weak_actor_ptr>(this);
+  transport_->dial(
+    dial.current, dial.peer, timeout, [address, number](result<std::shared_ptr<net::link>> made) {
+      auto target = caf::actor_cast<caf::strong_actor_ptr>(address);
+      dial_ended ended{number, made ? *made : nullptr, made ? failure{} : made.error()};
+      if (target)
+        caf::anon_send(caf::actor_cast<dial_listener_actor>(target), std::move(ended));
+      else if (made)
+        (*made)->close({ec::shutting_down, {}});
+    });
+}
+
+void switchboard::on_dial_ended(const dial_ended& msg) {
+  auto found = dials_.find(msg.dial);
+  if (found == dials_.end()) {
+    if (msg.link)
+      msg.link->close({ec::shutting_down, {}});
+    return;
+  }
+  if (!msg.link) {
+    if (found->second.addresses.empty() || now() >= found->second.deadline)
+      return give_up(msg.dial, msg.why);
+    return try_next_address(msg.dial);
+  }
+  auto dial = std::move(found->second);
+  dials_.erase(found);
+  if (!dial.peer.is_zero())
+    dialling_.erase(dial.peer);
+  enter(msg.link);
+  auto peer = peers_.find(msg.link->remote().id);
+  if (peer == peers_.end())
+    return refuse_waiting(
+      dial, hung_up_ ? failure{ec::shutting_down, "this peer is stopping"}
+                     : failure{ec::overloaded, "this peer has all the links it wants"});
+  for (auto& promise : dial.connects)
+    promise.deliver(peer_connected{peer->second.record});
+  send_waiting(used(peer->first, peer->second.connections).actor, dial);
+}
+
+void switchboard::give_up(std::uint64_t number, const failure& why) {
+  auto dial = std::move(dials_.at(number));
+  dials_.erase(number);
+  if (!dial.peer.is_zero())
+    dialling_.erase(dial.peer);
+  refuse_waiting(dial, why);
+  ctx_.log->debug("could not reach {}: {}", to_string(dial.current), to_string(why));
+}
+
+/// A call's deadline covers the dial that it waits for, however long others are ready to wait.
+void switchboard::on_dial_overdue(const dial_overdue& msg) {
+  auto found = dials_.find(msg.dial);
+  if (found == dials_.end())
+    return;
+  auto time = now();
+  std::erase_if(found->second.waiting, [&](auto& item) {
+    auto* call = std::get_if<waiting_call>(&item);
+    if (call == nullptr || call->deadline > time)
+      return false;
+    call->promise.deliver(to_caf(ec::timeout, "connecting took too long"));
+    return true;
+  });
+}
+
+/// Sends over `link`, in order, what waited for it.
+void switchboard::send_waiting(const peer_link_actor& link, dial_attempt& dial) {
+  auto time = now();
+  for (auto& item : std::exchange(dial.waiting, {})) {
+    if (auto* call = std::get_if<waiting_call>(&item)) {
+      auto left = std::chrono::duration_cast<milliseconds>(call->deadline - time);
+      if (left <= 0ms)
+        call->promise.deliver(to_caf(ec::timeout, "connecting took too long"));
+      else
+        call_over(link, std::move(call->promise), std::move(call->what), left);
+    } else {
+      auto& event = std::get<waiting_event>(item);
+      send(link, tell_over_link{std::move(event.what), std::move(event.body)});
+    }
+  }
+}
+
+/// Answers everybody who waits for `dial` with the reason why it failed.
+void switchboard::refuse_waiting(dial_attempt& dial, const failure& why) {
+  for (auto& promise : std::exchange(dial.connects, {}))
+    promise.deliver(to_caf(why));
+  for (auto& item : std::exchange(dial.waiting, {}))
+    if (auto* call = std::get_if<waiting_call>(&item))
+      call->promise.deliver(to_caf(why));
+}
+
+// -- links ----------------------------------------------------------------------------------------
+
+/// The connection that both sides agree to use: of two that were dialled at once, that of the
+/// smaller id.
+const switchboard::connection& switchboard::used(const peer_id& peer,
+                                                 const std::vector<connection>& all) const {
+  bool ours = ctx_.record.id < peer;
   for (auto i = all.rbegin(); i != all.rend(); ++i)
     if (i->outbound == ours)
       return *i;
   return all.back();
 }
 
-/// Whether `peer` was not seen before; of more than fit, none is.
-bool first_time(std::set<peer_id>& seen, const peer_id& peer, const switchboard_config& config) {
-  return seen.size() < config.links_max && seen.insert(peer).second;
-}
-
-void count_connections(self_pointer self, const node_context& ctx) {
-  double in = 0;
-  double out = 0;
-  for (const auto& [id, peer] : self->state.peers)
-    for (const auto& c : peer.connections)
-      (c.outbound ? out : in) += 1;
-  ctx.metrics->set_connections(in, out);
-}
-
-std::size_t connection_count(const switchboard_state& st) {
-  std::size_t n = 0;
-  for (const auto& [id, peer] : st.peers)
-    n += peer.connections.size();
-  return n;
-}
-
-void call_over(self_pointer self, const peer_link_actor& link,
-               caf::typed_response_promise<peer_answer> promise, wire::request what,
-               milliseconds timeout) {
-  // The link enforces the deadline; ours is only there in case that it ends without a word.
-  self->request(link, timeout + 1s, call_over_link{std::move(what), timeout})
-    .then([promise](peer_answer& answer) mutable { promise.deliver(std::move(answer)); },
-          [promise](caf::error& why) mutable { promise.deliver(std::move(why)); });
-}
-
-/// Sends over `link`, in order, what waited for it.
-void hand_over(self_pointer self, const peer_link_actor& link, switchboard_state::dial& dial) {
-  auto now = self->clock().now();
-  for (auto& item : std::exchange(dial.waiting, {})) {
-    if (auto* call = std::get_if<switchboard_state::waiting_call>(&item)) {
-      auto left = std::chrono::duration_cast<milliseconds>(call->deadline - now);
-      if (left <= 0ms)
-        call->promise.deliver(to_caf(ec::timeout, "connecting took too long"));
-      else
-        call_over(self, link, std::move(call->promise), std::move(call->what), left);
-    } else {
-      auto& event = std::get<switchboard_state::waiting_event>(item);
-      self->send(link, tell_over_link{std::move(event.what), std::move(event.body)});
-    }
-  }
-}
-
-/// Everybody who waits for `dial` hears why it came to nothing.
-void refuse_waiting(switchboard_state::dial& dial, const failure& why) {
-  for (auto& promise : std::exchange(dial.connects, {}))
-    promise.deliver(to_caf(why));
-  for (auto& item : std::exchange(dial.waiting, {}))
-    if (auto* call = std::get_if<switchboard_state::waiting_call>(&item))
-      call->promise.deliver(to_caf(why));
-}
-
-void ask_for_life(self_pointer self, const node_context& ctx, const switchboard_config& config,
-                  const peer_id& peer);
-
 /// Enters an authenticated link. Nothing if it was refused, or if it has to wait.
-void enter(self_pointer self, const node_context& ctx, const switchboard_config& config,
-           const std::shared_ptr<net::link>& link) {
-  auto& st = self->state;
+void switchboard::enter(const std::shared_ptr<net::link>& link) {
   const auto& remote = link->remote();
   auto instance = link->claims().instance;
-  if (st.hung_up) {
+  if (hung_up_) {
     link->close({ec::shutting_down, "this peer is stopping"});
     return;
   }
-  if (auto known = st.peers.find(remote.id); known != st.peers.end() && instance != 0
-                                             && known->second.instance != 0
-                                             && instance != known->second.instance) {
+  if (auto known = peers_.find(remote.id); known != peers_.end() && instance != 0
+                                           && known->second.instance != 0
+                                           && instance != known->second.instance) {
     auto older = std::exchange(known->second.newcomer, link);
     if (older)
       older->close({ec::peer_lost, "replaced by a newer connection"});
     else
-      ask_for_life(self, ctx, config, remote.id);
+      ask_for_life(remote.id);
     return;
   }
-  if (connection_count(st) >= config.links_max) {
-    ctx.metrics->count_refused_input(ec::overloaded);
+  if (connection_count() >= config_.links_max) {
+    ctx_.metrics->count_refused_input(ec::overloaded);
     link->close({ec::overloaded, "this peer has all the links it wants"});
     return;
   }
-  auto number = ++st.numbers;
-  auto actor = self->spawn<caf::monitored>(peer_link, ctx, config.link, link, number,
-                                           caf::actor_cast<link_owner_actor>(self), st.services);
-  auto [entry, is_new] = st.peers.try_emplace(remote.id);
+  auto number = ++numbers_;
+  auto actor = spawn<peer_link, caf::monitored>(ctx_, config_.link, link, number,
+                                                caf::actor_cast<link_owner_actor>(this), services_);
+  auto [entry, is_new] = peers_.try_emplace(remote.id);
   auto& peer = entry->second;
   if (is_new || !remote.addresses.empty())
     peer.record = remote;
@@ -125,323 +275,161 @@ void enter(self_pointer self, const node_context& ctx, const switchboard_config&
     peer.instance = instance;
   for (const auto& older : peer.connections)
     if (older.outbound == link->outbound())
-      self->send(older.actor, close_link{{ec::peer_lost, "replaced by a newer connection"}, true});
+      send(older.actor, close_link{{ec::peer_lost, "replaced by a newer connection"}, true});
   peer.connections.push_back({number, link, actor, link->outbound()});
   if (peer.connections.size() > 1) {
     // Two sides dialled at once: whoever dialled the one that is not used lets it end.
-    const auto& wanted = canonical(ctx.record.id, remote.id, peer.connections);
+    const auto& wanted = used(remote.id, peer.connections);
     for (const auto& c : peer.connections)
       if (c.number != wanted.number && c.outbound)
-        self->send(c.actor, close_link{{ec::none, "one connection is enough"}, true});
+        send(c.actor, close_link{{ec::none, "one connection is enough"}, true});
   }
-  const auto& used = canonical(ctx.record.id, remote.id, peer.connections);
-  ctx.links->set(remote.id, used.link);
+  const auto& in_use = used(remote.id, peer.connections);
+  ctx_.links->set(remote.id, in_use.link);
   // A peer that dials again and again must not hold all of our links.
-  if (peer.connections.size() > config.links_per_peer_max)
+  if (peer.connections.size() > config_.links_per_peer_max)
     for (const auto& c : peer.connections)
-      if (c.number != used.number) {
-        ctx.metrics->count_refused_input(ec::overloaded);
-        self->send(c.actor, close_link{{ec::overloaded, "too many connections"}, false});
+      if (c.number != in_use.number) {
+        ctx_.metrics->count_refused_input(ec::overloaded);
+        send(c.actor, close_link{{ec::overloaded, "too many connections"}, false});
         break;
       }
-  count_connections(self, ctx);
+  count_connections();
   if (is_new) {
-    ctx.metrics->count_peer_join();
-    ctx.log->info("connected to peer {}", short_name(remote.id));
-    for (const auto& listener : st.listeners)
-      self->send(listener, peer_connected{peer.record});
+    ctx_.metrics->count_peer_join();
+    ctx_.log->info("connected to peer {}", short_name(remote.id));
+    for (const auto& listener : listeners_)
+      send(listener, peer_connected{peer.record});
   }
   // It was quicker to reach us than we to reach it, or we cannot.
-  if (auto dial = st.dialling.find(remote.id); dial != st.dialling.end())
-    hand_over(self, actor, st.dials.at(dial->second));
+  if (auto known = dialling_.find(remote.id); known != dialling_.end())
+    send_waiting(actor, dials_.at(known->second));
 }
 
-void on_link_down(self_pointer self, const node_context& ctx, const switchboard_config& config,
-                  const link_down& msg) {
-  auto& st = self->state;
-  auto entry = st.peers.find(msg.peer);
-  if (entry == st.peers.end())
+void switchboard::on_link_down(const link_down& msg) {
+  auto entry = peers_.find(msg.peer);
+  if (entry == peers_.end())
     return;
   std::erase_if(entry->second.connections,
                 [&](const connection& c) { return c.number == msg.link; });
   if (!entry->second.connections.empty()) {
-    const auto& used = canonical(ctx.record.id, msg.peer, entry->second.connections);
-    ctx.links->set(msg.peer, used.link);
-    self->send(caf::actor_cast<peer_link_impl>(used.actor), keep_link{});
+    const auto& in_use = used(msg.peer, entry->second.connections);
+    ctx_.links->set(msg.peer, in_use.link);
+    send(in_use.actor, keep_link{});
   }
   if (entry->second.connections.empty()) {
     auto newcomer = std::move(entry->second.newcomer);
-    ctx.links->erase(msg.peer);
-    st.peers.erase(entry);
-    ctx.metrics->count_peer_departure(msg.why.code);
+    ctx_.links->erase(msg.peer);
+    peers_.erase(entry);
+    ctx_.metrics->count_peer_departure(msg.why.code);
     // Refused because another process has our identity: each dial ends like this.
-    bool grave =
-      msg.why.code == ec::duplicate_identity && first_time(st.shared_identities, msg.peer, config);
-    ctx.log->log(grave ? spdlog::level::err : spdlog::level::info, "lost peer {}: {}",
-                 short_name(msg.peer), to_string(msg.why));
-    for (const auto& listener : st.listeners)
-      self->send(listener, peer_disconnected{msg.peer, msg.why});
+    bool grave = msg.why.code == ec::duplicate_identity && first_time(msg.peer);
+    ctx_.log->log(grave ? spdlog::level::err : spdlog::level::info, "lost peer {}: {}",
+                  short_name(msg.peer), to_string(msg.why));
+    for (const auto& listener : listeners_)
+      send(listener, peer_disconnected{msg.peer, msg.why});
     if (newcomer)
-      enter(self, ctx, config, newcomer);
+      enter(newcomer);
   }
-  count_connections(self, ctx);
+  count_connections();
+}
+
+std::size_t switchboard::connection_count() const {
+  std::size_t n = 0;
+  for (const auto& [id, peer] : peers_)
+    n += peer.connections.size();
+  return n;
+}
+
+void switchboard::count_connections() {
+  double in = 0;
+  double out = 0;
+  for (const auto& [id, peer] : peers_)
+    for (const auto& c : peer.connections)
+      (c.outbound ? out : in) += 1;
+  ctx_.metrics->set_connections(in, out);
+}
+
+// -- two processes with one identity --------------------------------------------------------------
+
+/// Whether `peer` is logged for the first time; of more than fit, none is.
+bool switchboard::first_time(const peer_id& peer) {
+  return shared_identities_.size() < config_.links_max && shared_identities_.insert(peer).second;
+}
+
+/// Any answer is a sign of life, also one that refuses: what does not come is what tells.
+void switchboard::ask_for_life(const peer_id& peer) {
+  const auto& connections = peers_.at(peer).connections;
+  request(used(peer, connections).actor, config_.identity_timeout + 1s,
+          call_over_link{wire::dht_ping{}, config_.identity_timeout})
+    .then([this, peer](const peer_answer&) { settle_identity(peer, true); },
+          [this, peer](const caf::error& error) {
+            auto why = from_caf(error).code;
+            bool gone = why == ec::timeout || why == ec::peer_lost || why == ec::shutting_down;
+            settle_identity(peer, !gone);
+          });
 }
 
 /// The connected process of `peer` said that it lives, or did not.
-void settle_identity(self_pointer self, const node_context& ctx, const switchboard_config& config,
-                     const peer_id& peer, bool alive) {
-  auto& st = self->state;
-  auto entry = st.peers.find(peer);
-  if (entry == st.peers.end() || !entry->second.newcomer)
+void switchboard::settle_identity(const peer_id& peer, bool alive) {
+  auto entry = peers_.find(peer);
+  if (entry == peers_.end() || !entry->second.newcomer)
     return; // its links ended meanwhile, and the other one came in
   auto newcomer = std::exchange(entry->second.newcomer, nullptr);
   if (alive) {
-    ctx.metrics->count_refused_input(ec::duplicate_identity);
-    if (first_time(st.shared_identities, peer, config))
-      ctx.log->warn("refused a second process with the identity of peer {}, which is connected",
-                    short_name(peer));
+    ctx_.metrics->count_refused_input(ec::duplicate_identity);
+    if (first_time(peer))
+      ctx_.log->warn("refused a second process with the identity of peer {}, which is connected",
+                     short_name(peer));
     newcomer->close({ec::duplicate_identity, std::string{net::identity_in_use}});
     return;
   }
   failure why{ec::peer_lost, "the peer was started again"};
   auto old = entry->second.connections;
   for (const auto& c : old) {
-    self->send(c.actor, close_link{why, false});
-    on_link_down(self, ctx, config, {peer, c.number, why});
+    send(c.actor, close_link{why, false});
+    on_link_down({peer, c.number, why});
   }
-  enter(self, ctx, config, newcomer);
+  enter(newcomer);
 }
 
-/// Any answer is a sign of life, also one that refuses: what does not come is what tells.
-void ask_for_life(self_pointer self, const node_context& ctx, const switchboard_config& config,
-                  const peer_id& peer) {
-  const auto& connections = self->state.peers.at(peer).connections;
-  self
-    ->request(canonical(ctx.record.id, peer, connections).actor, config.identity_timeout + 1s,
-              call_over_link{wire::dht_ping{}, config.identity_timeout})
-    .then([self, ctx, config,
-           peer](const peer_answer&) { settle_identity(self, ctx, config, peer, true); },
-          [self, ctx, config, peer](const caf::error& error) {
-            auto why = from_caf(error).code;
-            bool gone = why == ec::timeout || why == ec::peer_lost || why == ec::shutting_down;
-            settle_identity(self, ctx, config, peer, !gone);
-          });
+// -- wiring ---------------------------------------------------------------------------------------
+
+void switchboard::set_service(const serve& msg) {
+  services_.set(msg);
+  for (auto& [id, peer] : peers_)
+    for (auto& c : peer.connections)
+      send(c.actor, msg);
 }
 
-void try_next_address(self_pointer self, const switchboard_config& config, std::uint64_t number);
-
-void finish_dial(self_pointer self, const node_context& ctx, std::uint64_t number,
-                 const failure& why) {
-  auto& st = self->state;
-  auto dial = std::move(st.dials.at(number));
-  st.dials.erase(number);
-  if (!dial.peer.is_zero())
-    st.dialling.erase(dial.peer);
-  refuse_waiting(dial, why);
-  ctx.log->debug("could not reach {}: {}", to_string(dial.current), to_string(why));
+void switchboard::add_listener(const listen_links& msg) {
+  listeners_.push_back(msg.listener);
+  monitor(msg.listener);
+  for (const auto& [id, peer] : peers_)
+    send(msg.listener, peer_connected{peer.record});
 }
 
-void on_dial_ended(self_pointer self, const node_context& ctx, const switchboard_config& config,
-                   const dial_ended& msg) {
-  auto& st = self->state;
-  auto found = st.dials.find(msg.dial);
-  if (found == st.dials.end()) {
-    if (msg.link)
-      msg.link->close({ec::shutting_down, {}});
-    return;
-  }
-  if (!msg.link) {
-    if (found->second.addresses.empty() || self->clock().now() >= found->second.deadline)
-      return finish_dial(self, ctx, msg.dial, msg.why);
-    return try_next_address(self, config, msg.dial);
-  }
-  auto dial = std::move(found->second);
-  st.dials.erase(found);
-  if (!dial.peer.is_zero())
-    st.dialling.erase(dial.peer);
-  enter(self, ctx, config, msg.link);
-  auto peer = st.peers.find(msg.link->remote().id);
-  if (peer == st.peers.end())
-    return refuse_waiting(
-      dial, st.hung_up ? failure{ec::shutting_down, "this peer is stopping"}
-                       : failure{ec::overloaded, "this peer has all the links it wants"});
-  for (auto& promise : dial.connects)
-    promise.deliver(peer_connected{peer->second.record});
-  hand_over(self, canonical(ctx.record.id, peer->first, peer->second.connections).actor, dial);
-}
-
-/// A call's deadline covers the dial that it waits for, however long others are ready to wait.
-void on_dial_overdue(self_pointer self, const dial_overdue& msg) {
-  auto found = self->state.dials.find(msg.dial);
-  if (found == self->state.dials.end())
-    return;
-  auto now = self->clock().now();
-  std::erase_if(found->second.waiting, [&](auto& item) {
-    auto* call = std::get_if<switchboard_state::waiting_call>(&item);
-    if (call == nullptr || call->deadline > now)
-      return false;
-    call->promise.deliver(to_caf(ec::timeout, "connecting took too long"));
-    return true;
-  });
-}
-
-void try_next_address(self_pointer self, const switchboard_config& config, std::uint64_t number) {
-  auto& st = self->state;
-  auto& dial = st.dials.at(number);
-  dial.current = dial.addresses.front();
-  dial.addresses.pop_front();
-  auto left = std::chrono::duration_cast<milliseconds>(dial.deadline - self->clock().now());
-  auto timeout = std::clamp(left, milliseconds{1}, config.dial_timeout);
-  auto address = caf::actor_cast<caf::weak_actor_ptr>(self);
-  st.transport->dial(
-    dial.current, dial.peer, timeout, [address, number](result<std::shared_ptr<net::link>> made) {
-      auto target = caf::actor_cast<caf::strong_actor_ptr>(address);
-      dial_ended ended{number, made ? *made : nullptr, made ? failure{} : made.error()};
-      if (target)
-        caf::anon_send(caf::actor_cast<switchboard_impl>(target), std::move(ended));
-      else if (made)
-        (*made)->close({ec::shutting_down, {}});
-    });
-}
-
-/// The dial to `to`, begun if there is none; null if it cannot be dialled.
-switchboard_state::dial* reach(self_pointer self, const switchboard_config& config,
-                               const peer_record& to, milliseconds timeout) {
-  auto& st = self->state;
-  if (auto known = st.dialling.find(to.id); known != st.dialling.end()) {
-    auto& dial = st.dials.at(known->second);
-    dial.deadline = std::max(dial.deadline, self->clock().now() + timeout);
-    return &dial;
-  }
-  if (to.addresses.empty() || st.hung_up)
-    return nullptr;
-  auto number = ++st.numbers;
-  auto& dial = st.dials[number];
-  dial.peer = to.id;
-  dial.addresses = {to.addresses.begin(), to.addresses.end()};
-  dial.deadline = self->clock().now() + timeout;
-  st.dialling.emplace(to.id, number);
-  try_next_address(self, config, number);
-  return &dial;
-}
-
-caf::result<peer_answer> on_call(self_pointer self, const node_context& ctx,
-                                 const switchboard_config& config, call_peer& msg) {
-  auto& st = self->state;
-  if (msg.timeout <= 0ms)
-    return to_caf(ec::timeout, "no time was left to ask");
-  if (auto peer = st.peers.find(msg.to.id); peer != st.peers.end())
-    return self->delegate(canonical(ctx.record.id, peer->first, peer->second.connections).actor,
-                          call_over_link{std::move(msg.what), msg.timeout});
-  auto* dial = reach(self, config, msg.to, msg.timeout);
-  if (dial == nullptr)
-    return to_caf(ec::unreachable, "not connected, and no address to dial is known");
-  if (dial->waiting.size() >= config.waiting_max)
-    return to_caf(ec::overloaded, "too much waits for this connection");
-  auto promise = self->make_response_promise<peer_answer>();
-  dial->waiting.emplace_back(switchboard_state::waiting_call{promise, std::move(msg.what),
-                                                             self->clock().now() + msg.timeout});
-  self->delayed_send(self, msg.timeout, dial_overdue{st.dialling.at(msg.to.id)});
-  return promise;
-}
-
-void on_tell(self_pointer self, const node_context& ctx, const switchboard_config& config,
-             tell_peer& msg) {
-  auto& st = self->state;
-  if (auto peer = st.peers.find(msg.to.id); peer != st.peers.end()) {
-    self->send(canonical(ctx.record.id, peer->first, peer->second.connections).actor,
-               tell_over_link{std::move(msg.what), std::move(msg.body)});
-    return;
-  }
-  auto* dial = reach(self, config, msg.to, config.dial_timeout);
-  if (dial != nullptr && dial->waiting.size() < config.waiting_max)
-    dial->waiting.emplace_back(
-      switchboard_state::waiting_event{std::move(msg.what), std::move(msg.body)});
-}
-
-} // namespace
-
-switchboard_impl::behavior_type switchboard(self_pointer self, node_context ctx,
-                                            switchboard_config config,
-                                            std::shared_ptr<net::transport> transport) {
-  end_on_exception(self, ctx);
-  self->state.transport = std::move(transport);
-  self->set_down_handler([self, ctx, config](const caf::down_msg& down) {
-    std::erase_if(self->state.listeners, [&](const link_listener_actor& listener) {
-      return listener.address() == down.source;
-    });
-    // A link that ended in good order has told us already; this is for one that did not.
-    for (auto& [id, peer] : self->state.peers)
-      for (auto& c : peer.connections)
-        if (c.actor.address() == down.source)
-          return on_link_down(self, ctx, config, {id, c.number, from_caf(down.reason)});
-  });
-  self->set_exit_handler([self](const caf::exit_msg& msg) {
-    for (auto& [id, peer] : self->state.peers) {
-      for (auto& c : peer.connections)
-        self->send_exit(c.actor, msg.reason);
-      if (peer.newcomer)
-        peer.newcomer->close({ec::shutting_down, {}});
+void switchboard::hang_up_all() {
+  hung_up_ = true;
+  for (auto& [id, peer] : peers_) {
+    for (auto& c : peer.connections) {
+      send(c.actor, tell_over_link{wire::goodbye{}, {}});
+      send(c.actor, close_link{{ec::shutting_down, "this peer is stopping"}, false});
     }
-    self->state.listeners.clear();
-    self->state.services = {};
-    self->quit(msg.reason);
+    if (auto newcomer = std::exchange(peer.newcomer, nullptr))
+      newcomer->close({ec::shutting_down, "this peer is stopping"});
+  }
+}
+
+void switchboard::on_down(const caf::down_msg& down) {
+  std::erase_if(listeners_, [&](const link_listener_actor& listener) {
+    return listener.address() == down.source;
   });
-  return {
-    [self, ctx, config](call_peer& msg) { return on_call(self, ctx, config, msg); },
-    [self, ctx, config](tell_peer& msg) { on_tell(self, ctx, config, msg); },
-    [self, config](const connect_address& msg) -> caf::result<peer_connected> {
-      auto& st = self->state;
-      if (st.hung_up)
-        return to_caf(ec::shutting_down);
-      auto number = ++st.numbers;
-      auto& dial = st.dials[number];
-      dial.addresses = {msg.where};
-      dial.deadline = self->clock().now() + msg.timeout;
-      auto promise = self->make_response_promise<peer_connected>();
-      dial.connects.push_back(promise);
-      try_next_address(self, config, number);
-      return promise;
-    },
-    [self](get_connected_peers) {
-      connected_peers all;
-      for (const auto& [id, peer] : self->state.peers)
-        all.peers.push_back(peer.record);
-      return all;
-    },
-    [self](const serve& msg) {
-      auto& st = self->state;
-      if (msg.prefix.empty())
-        st.services.by_topic[static_cast<std::size_t>(msg.topic)] = msg.service;
-      else
-        st.services.matchmakers.insert_or_assign(msg.prefix, msg.service);
-      for (auto& [id, peer] : st.peers)
-        for (auto& c : peer.connections)
-          self->send(caf::actor_cast<peer_link_impl>(c.actor), use_services{st.services});
-    },
-    [self](const listen_links& msg) {
-      self->state.listeners.push_back(msg.listener);
-      self->monitor(msg.listener);
-      for (const auto& [id, peer] : self->state.peers)
-        self->send(msg.listener, peer_connected{peer.record});
-    },
-    [self, ctx, config](const link_arrived& msg) { enter(self, ctx, config, msg.link); },
-    [self](hang_up) {
-      auto& st = self->state;
-      st.hung_up = true;
-      for (auto& [id, peer] : st.peers) {
-        for (auto& c : peer.connections) {
-          self->send(c.actor, tell_over_link{wire::goodbye{}, {}});
-          self->send(c.actor, close_link{{ec::shutting_down, "this peer is stopping"}, false});
-        }
-        if (auto newcomer = std::exchange(peer.newcomer, nullptr))
-          newcomer->close({ec::shutting_down, "this peer is stopping"});
-      }
-    },
-    [self, ctx, config](const dial_ended& msg) { on_dial_ended(self, ctx, config, msg); },
-    [self](const dial_overdue& msg) { on_dial_overdue(self, msg); },
-    [self, ctx, config](const link_down& msg) { on_link_down(self, ctx, config, msg); },
-  };
+  // A link that ended in good order has sent link_down before; this is for one that did not.
+  for (auto& [id, peer] : peers_)
+    for (auto& c : peer.connections)
+      if (c.actor.address() == down.source)
+        return on_link_down({id, c.number, from_caf(down.reason)});
 }
 
 } // namespace waggle

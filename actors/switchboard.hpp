@@ -30,23 +30,6 @@ struct switchboard_config {
   link_config link;
 };
 
-/// Command: messages of peers about `topic` go to `service` from now on.
-struct serve {
-  service_topic topic = service_topic::dht;
-  service_actor service;
-  /// Not empty: only messages about matchmaking that name this prefix.
-  std::string prefix{};
-};
-/// Command: tell `listener` about peers that come and go; it hears of those already here at once.
-struct listen_links {
-  link_listener_actor listener;
-};
-/// Event: somebody connected to us (the transport's accept callback sends it).
-struct link_arrived {
-  std::shared_ptr<net::link> link;
-};
-/// Command: say goodbye to everybody and close all links.
-struct hang_up {};
 /// To itself: the transport is done with a dial.
 struct dial_ended {
   std::uint64_t dial = 0;
@@ -58,13 +41,35 @@ struct dial_overdue {
   std::uint64_t dial = 0;
 };
 
-struct switchboard_state {
-  static inline const char* name = "switchboard";
+using dial_listener_actor = caf::typed_actor<caf::reacts_to<dial_ended>>;
 
+using switchboard_base = wired_switchboard_actor::extend<caf::reacts_to<dial_overdue>>::extend_with<
+  dial_listener_actor>::extend_with<link_owner_actor>::base;
+
+/// Holds the links to all peers. One peer has one entry, however many sockets: of two connections
+/// that both sides dialled at once, both sides use the one dialled by the smaller id and let the
+/// other end once nobody uses it (link_config::unused_for). A newer connection in the same
+/// direction replaces an older one in the same way.
+///
+/// Two processes with one identity are one that was started again before its old links were given
+/// up, or two that run side by side. The one that is connected is asked over its link: if it
+/// answers, the newcomer is refused, else it takes its place.
+class switchboard final : public switchboard_base {
+public:
+  switchboard(caf::actor_config& cfg, node_context ctx, switchboard_config config,
+              std::shared_ptr<net::transport> transport);
+
+  const char* name() const override { return "switchboard"; }
+  void on_exit() override;
+
+protected:
+  behavior_type make_behavior() override;
+
+private:
   struct connection {
     std::uint64_t number = 0;
     std::shared_ptr<net::link> link;
-    peer_link_actor actor;
+    wired_peer_link_actor actor;
     bool outbound = false;
   };
   struct peer_entry {
@@ -85,7 +90,7 @@ struct switchboard_state {
     wire::event what;
     payload body;
   };
-  struct dial {
+  struct dial_attempt {
     peer_id peer;                   // zero: connect_address
     std::deque<endpoint> addresses; // still to try
     endpoint current;
@@ -94,40 +99,58 @@ struct switchboard_state {
     std::vector<caf::typed_response_promise<peer_connected>> connects;
   };
 
-  std::shared_ptr<net::transport> transport;
-  service_table services;
-  std::vector<link_listener_actor> listeners;
-  std::map<peer_id, peer_entry> peers;
-  std::map<std::uint64_t, dial> dials;
-  std::map<peer_id, std::uint64_t> dialling;
-  std::uint64_t numbers = 0;           // links and dials
-  std::set<peer_id> shared_identities; // that were logged; bounded by links_max
-  bool hung_up = false;
+  [[nodiscard]] steady_time now() const { return clock().now(); }
+
+  // What our own actors want of peers.
+  caf::result<peer_answer> call(call_peer& msg);
+  void tell(tell_peer& msg);
+  caf::result<peer_connected> connect(const connect_address& msg);
+  [[nodiscard]] connected_peers connected() const;
+  void call_over(const peer_link_actor& link, caf::typed_response_promise<peer_answer> promise,
+                 wire::request what, milliseconds timeout);
+
+  // Dials.
+  dial_attempt* reach(const peer_record& to, milliseconds timeout);
+  void try_next_address(std::uint64_t number);
+  void on_dial_ended(const dial_ended& msg);
+  void on_dial_overdue(const dial_overdue& msg);
+  void give_up(std::uint64_t number, const failure& why);
+  static void refuse_waiting(dial_attempt& dial, const failure& why);
+  void send_waiting(const peer_link_actor& link, dial_attempt& dial);
+
+  // Links.
+  void enter(const std::shared_ptr<net::link>& link);
+  void on_link_down(const link_down& msg);
+  [[nodiscard]] const connection& used(const peer_id& peer,
+                                       const std::vector<connection>& all) const;
+  [[nodiscard]] std::size_t connection_count() const;
+  void count_connections();
+
+  // Two processes with one identity.
+  void ask_for_life(const peer_id& peer);
+  void settle_identity(const peer_id& peer, bool alive);
+  bool first_time(const peer_id& peer);
+
+  // Wiring.
+  void set_service(const serve& msg);
+  void add_listener(const listen_links& msg);
+  void hang_up_all();
+  void on_down(const caf::down_msg& down);
+
+  const node_context ctx_;
+  const switchboard_config config_;
+  const std::shared_ptr<net::transport> transport_;
+  service_table services_;
+  std::vector<link_listener_actor> listeners_;
+  std::map<peer_id, peer_entry> peers_;
+  std::map<std::uint64_t, dial_attempt> dials_;
+  std::map<peer_id, std::uint64_t> dialling_;
+  std::uint64_t numbers_ = 0;           // links and dials
+  std::set<peer_id> shared_identities_; // that were logged; bounded by links_max
+  bool hung_up_ = false;
 };
-
-using switchboard_impl =
-  switchboard_actor::extend<caf::reacts_to<serve>, caf::reacts_to<listen_links>,
-                            caf::reacts_to<link_arrived>, caf::reacts_to<hang_up>,
-                            caf::reacts_to<dial_ended>, caf::reacts_to<dial_overdue>,
-                            caf::reacts_to<link_down>>;
-
-/// Holds the links to all peers. One peer has one entry, however many sockets: of two connections
-/// that both sides dialled at once, both sides use the one dialled by the smaller id and let the
-/// other end once nobody uses it (link_config::unused_for). A newer connection in the same
-/// direction replaces an older one in the same way.
-///
-/// Two processes with one identity are one that was started again before its old links were given
-/// up, or two that run side by side. The one that is connected is asked over its link: if it
-/// answers, the newcomer is refused, else it takes its place.
-switchboard_impl::behavior_type
-switchboard(switchboard_impl::stateful_pointer<switchboard_state> self, node_context ctx,
-            switchboard_config config, std::shared_ptr<net::transport> transport);
 
 } // namespace waggle
 
-WAGGLE_LOCAL(serve)
-WAGGLE_LOCAL(listen_links)
-WAGGLE_LOCAL(link_arrived)
-WAGGLE_LOCAL(hang_up)
 WAGGLE_LOCAL(dial_ended)
 WAGGLE_LOCAL(dial_overdue)

@@ -95,7 +95,7 @@ trainer::behavior_type trainer::make_behavior() {
       connected_.erase(msg.peer);
       react();
     },
-    [this](const look_around& msg) {
+    [this](const check_swarm& msg) {
       if (msg.again)
         delayed_send(this, look_interval, msg);
       else
@@ -138,7 +138,7 @@ void trainer::on_model(const model_ready& ready) {
   outside_since_ = epoch_began_ = now();
   send(peers_.averager, describe_vector{model_->parameter_count(), gradient_of(*model_)});
   tell_progress();
-  delayed_send(this, look_interval, look_around{true});
+  delayed_send(this, look_interval, check_swarm{true});
   react();
 }
 
@@ -418,7 +418,7 @@ void trainer::maybe_pass() {
     return;
   auto plan_look = [this](std::chrono::nanoseconds pause) {
     if (!std::exchange(pass_planned_, true))
-      delayed_send(this, pause, look_around{false});
+      delayed_send(this, pause, check_swarm{false});
   };
   auto next = passed_ + config_.step_interval;
   if (now() < next)

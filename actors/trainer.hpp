@@ -72,12 +72,12 @@ struct trainer_peers {
 using worker_factory = std::function<model_worker_actor(model_listener_actor)>;
 
 /// To itself: time passes. `again`: and goes on passing.
-struct look_around {
+struct check_swarm {
   bool again = false;
 };
 
 using trainer_base =
-  trainer_actor::extend<caf::reacts_to<look_around>>::extend_with<model_listener_actor>::base;
+  trainer_actor::extend<caf::reacts_to<check_swarm>>::extend_with<model_listener_actor>::base;
 
 /// Takes one peer through the epochs of a run. It is told of everything (others' progress, calls
 /// for a round, results, passes, links) and after each event decides anew what can be begun: it
@@ -138,7 +138,7 @@ private:
   void leave(const std::string& why);
   void yield_to(const history_choice& choice);
   [[nodiscard]] history_choice choose() const;
-  [[nodiscard]] bool is_heard(const peer_id& peer) const;
+  [[nodiscard]] bool is_live(const peer_id& peer) const;
   [[nodiscard]] bool left_behind();
   [[nodiscard]] bool most_are_back() const;
   [[nodiscard]] bool may_found();
@@ -230,7 +230,7 @@ private:
   peer_id last_donor_;
   std::uint64_t fetched_bytes_ = 0;
   bool passing_ = false;
-  bool pass_planned_ = false; // a look_around is on its way for it
+  bool pass_planned_ = false; // a check_swarm is on its way for it
   steady_time passed_;
   std::deque<std::uint64_t> under_way_; // bytes of each update that the worker has yet to apply
   std::uint64_t bytes_under_way_ = 0;
@@ -255,4 +255,4 @@ private:
 
 } // namespace waggle
 
-WAGGLE_LOCAL(look_around)
+WAGGLE_LOCAL(check_swarm)

@@ -26,9 +26,8 @@ constexpr std::size_t avoided_max = 1'000; // ids are free
 } // namespace
 
 history_choice trainer::choose() const {
-  history_standing own{ctx_.record.id, at_.line(), place_ == place::member,
-                       !ctx_.record.client_mode,
-                       place_ == place::member && group_.members.size() == 1};
+  history_view own{ctx_.record.id, at_.line(), place_ == place::member, !ctx_.record.client_mode,
+                   place_ == place::member && group_.members.size() == 1};
   std::vector<swarm_progress::peer> others;
   bool reached = std::any_of(view_.peers.begin(), view_.peers.end(), [this](const auto& peer) {
     return peer.claim.group_size > 0 && connected_.contains(peer.who.id);
@@ -39,7 +38,7 @@ history_choice trainer::choose() const {
     bool connected = connected_.contains(peer.who.id);
     bool counts = in_group ? connected || !reached
                            : connected || now() - outside_since_ < patience_with_records;
-    if (!counts || !is_heard(peer.who.id) || (!in_group && passed_over_.contains(peer.who.id)))
+    if (!counts || !is_live(peer.who.id) || (!in_group && passed_over_.contains(peer.who.id)))
       continue;
     others.push_back(peer);
     // Members that have not said yet that our group forked are no reason to leave it.
@@ -58,7 +57,7 @@ history_choice trainer::choose() const {
 
 /// Whether what a peer reported says something of the present: to a member only those count that
 /// it is connected to, to others also those that may be reached.
-bool trainer::is_heard(const peer_id& peer) const {
+bool trainer::is_live(const peer_id& peer) const {
   if (peer == ctx_.record.id)
     return false;
   return connected_.contains(peer) || (place_ != place::member && !avoided_.contains(peer));
@@ -137,7 +136,7 @@ bool trainer::may_found() {
   facts.has_work = at_.line().work > 0;
   facts.may_start_alone = config_.may_start_alone;
   for (const auto& peer : view_.peers) {
-    facts.trainers_heard |= !peer.claim.auxiliary && is_heard(peer.who.id);
+    facts.trainers_seen |= !peer.claim.auxiliary && is_live(peer.who.id);
     facts.reducer_connected |= peer.claim.auxiliary && connected_.contains(peer.who.id);
   }
   auto decided = decide_founding(facts);
@@ -238,7 +237,7 @@ void trainer::on_entered(const history_choice& choice, const group_view& group) 
       ctx_.log->warn("history {} (epochs {} to {}, {} of our samples) gives way to {}, which {} "
                      "peers hold; its last checkpoint stays on disk",
                      short_name(before.branch), line_began_.value(), epoch_before.value(),
-                     since_fork_, short_name(choice.branch), choice.voices);
+                     since_fork_, short_name(choice.branch), choice.supporters);
       ctx_.metrics->count_discarded("history_lost", static_cast<double>(since_fork_));
     }
     drop_accumulated(other ? "history_lost" : "left_out");
@@ -272,8 +271,8 @@ void trainer::leave(const std::string& why) {
 }
 
 void trainer::yield_to(const history_choice& choice) {
-  leave("history " + short_name(choice.branch) + " is held by " + std::to_string(choice.voices)
-        + (choice.voices == 1 ? " peer" : " peers") + " and has more work");
+  leave("history " + short_name(choice.branch) + " is held by " + std::to_string(choice.supporters)
+        + (choice.supporters == 1 ? " peer" : " peers") + " and has more work");
   tell_progress();
   if (!loading_) // else once the model is whole again, see look_for_group
     enter(choice);

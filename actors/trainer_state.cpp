@@ -46,7 +46,7 @@ void trainer::fetch_if_needed() {
   meter_ = std::make_shared<download_meter>();
   fetch_state question{donors_.among(std::move(holders)), at_.line().branch, at_.first_kept(),
                        config_.sync_timeout, meter_};
-  fetcher_ = spawn(state_fetcher, ctx_, config_.fetch, peers_.switchboard);
+  fetcher_ = spawn<state_fetcher>(ctx_, config_.fetch, peers_.switchboard);
   auto number = ++fetches_;
   request(fetcher_, config_.sync_timeout + 5s, std::move(question))
     .then(

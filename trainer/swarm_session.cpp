@@ -245,9 +245,9 @@ void swarm_session::stop_running(loop_model& model, bool in_a_hurry) {
   if (!in_a_hurry)
     serve(model, drain_time, [&] {
       auto now = ask();
-      bool owes_round = now && now->phase == trainer_phase::averaging;
-      bool owes_state = now && now->phase == trainer_phase::finished && now->peers_behind > 0;
-      return node_ended_->load() || !(owes_round || owes_state);
+      bool needs_round = now && now->phase == trainer_phase::averaging;
+      bool needs_state = now && now->phase == trainer_phase::finished && now->peers_behind > 0;
+      return node_ended_->load() || !(needs_round || needs_state);
     });
   {
     caf::scoped_actor self{process_->system()};

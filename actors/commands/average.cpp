@@ -91,7 +91,7 @@ driver_actor::behavior_type driver(driver_actor::stateful_pointer<driver_state> 
     question.weight = options.weight;
     question.deadline = options.averaging_timeout;
     question.expected_peers = static_cast<std::uint32_t>(options.expected_peers);
-    question.standing = options.standing;
+    question.reuse_group = options.reuse_group;
     question.alpha = options.alpha;
     question.deltas = options.deltas;
     question.gather = options.gather;
@@ -122,8 +122,8 @@ int run_average(const run_options& options) {
   config.agreement = std::make_shared<const run_agreement>(std::move(*agreement));
   config.averaging = averaging_from(options, "vector", "vector", config.agreement->hash());
   if (options.fault_at)
-    p.around_rounds(break_in_round(options.fault_round, *options.fault_at,
-                                   options.fault == "stop" ? SIGSTOP : SIGKILL));
+    p.decorate_rounds(break_in_round(options.fault_round, *options.fault_at,
+                                     options.fault == "stop" ? SIGSTOP : SIGKILL));
   auto peer = p.start(config);
   if (!peer)
     return bad_usage(peer.error().detail);

@@ -48,18 +48,18 @@ public:
       if (!peers_.empty())
         config.initial_peers = {peers_.front().bound};
       config.averaging = averaging_from(options_, "bench", "vector", {});
-      node_seams seams;
-      seams.self = identity::from_seed(config.seed);
-      seams.wall = std::make_shared<system_wall_clock>();
-      seams.verifier = verifier_;
-      seams.registry = std::make_shared<prometheus::Registry>();
-      seams.log = log_;
+      node_dependencies dependencies;
+      dependencies.self = identity::from_seed(config.seed);
+      dependencies.wall = std::make_shared<system_wall_clock>();
+      dependencies.verifier = verifier_;
+      dependencies.registry = std::make_shared<prometheus::Registry>();
+      dependencies.log = log_;
       auto arena = options_.shared_memory ? net::shared_arena::make() : nullptr;
-      seams.memory = vector_memory(arena);
-      seams.make_transport = [&](transport_order order) {
+      dependencies.memory = vector_memory(arena);
+      dependencies.make_transport = [&](transport_request order) {
         net::tcp_transport_config tcp;
         tcp.run_id = config.run_id;
-        tcp.self = seams.self;
+        tcp.self = dependencies.self;
         tcp.verifier = verifier_;
         tcp.record = std::move(order.record);
         tcp.http = std::move(order.http);
@@ -68,7 +68,7 @@ public:
         tcp.arena = arena;
         return net::make_tcp_transport(std::move(tcp));
       };
-      auto started = start_node(system_, config, seams);
+      auto started = start_node(system_, config, dependencies);
       if (!started)
         return started.error();
       peers_.push_back(*started);
@@ -145,7 +145,7 @@ int bench_allreduce(const run_options& options) {
   if (options.given.count("peers") > 0)
     counts = {options.peers};
   auto report = json::array();
-  std::printf("rounds of a standing group in this process, codec %s\n", options.codec.c_str());
+  std::printf("rounds of a persistent group in this process, codec %s\n", options.codec.c_str());
   std::printf("%6s %10s %12s %12s %12s %14s\n", "peers", "vector", "median", "25 %", "75 %",
               "MB/s a peer");
   for (auto count : counts) {
@@ -154,7 +154,7 @@ int bench_allreduce(const run_options& options) {
       return failed(added.error());
     for (auto bytes : sizes) {
       auto question = question_of(bytes);
-      question.standing = true;
+      question.reuse_group = true;
       std::vector<bench_timing> runs;
       auto wanted = bytes >= 16_MiB ? 11U : 101U;
       for (unsigned i = 0; i < wanted + 2; ++i) {

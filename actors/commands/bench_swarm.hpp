@@ -4,7 +4,8 @@
 
 namespace waggle {
 
-/// `waggle bench allreduce`: rounds of a standing group, by number of peers and size of the vector.
+/// `waggle bench allreduce`: rounds of a persistent group, by number of peers and size of the
+/// vector.
 bench_entry allreduce_benchmark();
 
 /// `waggle bench matchmaking`: how long peers need to find each other.

@@ -34,8 +34,8 @@ private:
   std::uint64_t reached_ = 0; // under the round's lock
 };
 
-/// For `node_seams::around_port`: breaks this process (`signal`) once, at `where`, in the first of
-/// its rounds that comes so far; its `round`-th, counted from 1, at the earliest.
+/// For `node_dependencies::port_decorator`: breaks this process (`signal`) once, at `where`, in the
+/// first of its rounds that comes so far; its `round`-th, counted from 1, at the earliest.
 std::function<std::shared_ptr<round_port>(std::shared_ptr<round_port>)>
 break_in_round(std::uint64_t round, fault_point where, int signal);
 

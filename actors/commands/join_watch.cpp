@@ -11,19 +11,19 @@ constexpr std::size_t agreements_max = 4;
 void join_watch::linked(const std::shared_ptr<const run_agreement>& theirs) {
   std::lock_guard lock{mutex_};
   linked_ = true;
-  if (theirs && met_.size() < agreements_max && met_.insert(theirs->hash()).second)
+  if (theirs && known_.size() < agreements_max && known_.insert(theirs->hash()).second)
     news_.push_back(theirs);
 }
 
 void join_watch::disagreed(const endpoint& where, const failure& why) {
   std::lock_guard lock{mutex_};
-  if (unheard_.erase(where) > 0)
+  if (silent_.erase(where) > 0)
     refused_ = why;
 }
 
 std::optional<failure> join_watch::refused_by_all() const {
   std::lock_guard lock{mutex_};
-  return linked_ || !unheard_.empty() ? std::nullopt : refused_;
+  return linked_ || !silent_.empty() ? std::nullopt : refused_;
 }
 
 std::shared_ptr<const run_agreement> join_watch::take_news() {

@@ -16,7 +16,7 @@ namespace waggle {
 class join_watch {
 public:
   explicit join_watch(std::vector<endpoint> initial_peers)
-    : unheard_(initial_peers.begin(), initial_peers.end()) {}
+    : silent_(initial_peers.begin(), initial_peers.end()) {}
 
   /// A link was made; null: with a peer that has no agreement.
   void linked(const std::shared_ptr<const run_agreement>& theirs);
@@ -30,10 +30,10 @@ public:
 
 private:
   mutable std::mutex mutex_;
-  std::set<endpoint> unheard_; // initial peers that did not refuse
+  std::set<endpoint> silent_; // initial peers that did not refuse
   bool linked_ = false;
   std::optional<failure> refused_;
-  std::set<digest> met_;
+  std::set<digest> known_;
   std::vector<std::shared_ptr<const run_agreement>> news_;
 };
 

@@ -72,7 +72,7 @@ struct peer_process::impl {
   std::shared_ptr<spdlog::logger> log;
   system_config config;
   std::unique_ptr<caf::actor_system> system;
-  round_port_decorator around_port;
+  round_port_decorator port_decorator;
   std::shared_ptr<join_watch> watch;
   bool agrees = false;    // the peer has an agreement of its own
   bool knows_run = false; // it has none, and told the operator the run's
@@ -151,32 +151,32 @@ spdlog::logger& peer_process::log() {
   return *impl_->log;
 }
 
-void peer_process::around_rounds(round_port_decorator around_port) {
-  impl_->around_port = std::move(around_port);
+void peer_process::decorate_rounds(round_port_decorator port_decorator) {
+  impl_->port_decorator = std::move(port_decorator);
 }
 
 result<started_node> peer_process::start(const node_config& config, bool joinable) {
   auto& p = *impl_;
   p.watch = std::make_shared<join_watch>(config.initial_peers);
   p.agrees = config.agreement != nullptr;
-  node_seams seams;
-  seams.self = p.self;
-  seams.wall = std::make_shared<system_wall_clock>();
-  seams.verifier = make_caching_verifier(4096);
-  seams.registry = std::make_shared<prometheus::Registry>();
-  seams.log = p.log;
+  node_dependencies dependencies;
+  dependencies.self = p.self;
+  dependencies.wall = std::make_shared<system_wall_clock>();
+  dependencies.verifier = make_caching_verifier(4096);
+  dependencies.registry = std::make_shared<prometheus::Registry>();
+  dependencies.log = p.log;
   auto arena = p.options.shared_memory ? net::shared_arena::make() : nullptr;
-  seams.memory = vector_memory(arena);
-  seams.around_port = p.around_port;
-  seams.files = make_system_disk();
-  seams.make_store = [files = seams.files, folder = p.data_dir] {
+  dependencies.memory = vector_memory(arena);
+  dependencies.port_decorator = p.port_decorator;
+  dependencies.files = make_system_disk();
+  dependencies.make_store = [files = dependencies.files, folder = p.data_dir] {
     return files->make_store(folder);
   };
-  seams.make_transport = [&p, &config, &seams, &arena](transport_order order) {
+  dependencies.make_transport = [&p, &config, &dependencies, &arena](transport_request order) {
     net::tcp_transport_config tcp;
     tcp.run_id = config.run_id;
     tcp.self = p.self;
-    tcp.verifier = seams.verifier;
+    tcp.verifier = dependencies.verifier;
     tcp.record = std::move(order.record);
     tcp.http = std::move(order.http);
     tcp.events = std::move(order.events);
@@ -194,7 +194,7 @@ result<started_node> peer_process::start(const node_config& config, bool joinabl
     tcp.congestion = p.options.congestion;
     return net::make_tcp_transport(std::move(tcp));
   };
-  auto started = start_node(*p.system, config, seams);
+  auto started = start_node(*p.system, config, dependencies);
   if (!started)
     return started.error();
   if (!config.client_mode)

@@ -28,8 +28,8 @@ public:
   [[nodiscard]] caf::actor_system& system();
   [[nodiscard]] spdlog::logger& log();
 
-  /// Every round of the peer that is started next goes through `around_port`.
-  void around_rounds(round_port_decorator around_port);
+  /// Every round of the peer that is started next goes through `port_decorator`.
+  void decorate_rounds(round_port_decorator port_decorator);
 
   /// Binds, starts the peer and prints the start-up block, whose last line others can join with
   /// verbatim; none if the peer is not `joinable`.

@@ -71,7 +71,7 @@ std::string number_of(const json& value, quantity what) {
 }
 
 /// "samples_toward_epoch" → "samples toward epoch"
-std::string words_of(std::string name) {
+std::string spaced(std::string name) {
   std::replace(name.begin(), name.end(), '_', ' ');
   return printable(name, text_max / 2);
 }
@@ -100,7 +100,7 @@ std::string value_of(const json& value, const std::string& name, std::size_t dep
       break;
     }
     if (value.is_object())
-      all += words_of(key) + " ";
+      all += spaced(key) + " ";
     bool own_unit = value.is_object() && quantity_of(key) != quantity::plain;
     all += value_of(item, own_unit ? key : name, depth + 1);
   }
@@ -115,10 +115,10 @@ json field(const json& object, const char* name) {
 std::string label_of(const std::string& name) {
   // The value says the unit.
   if (name.ends_with("samples_per_second"))
-    return words_of(name.substr(0, name.size() - std::string_view{"samples_per_second"}.size())
-                    + "speed");
+    return spaced(name.substr(0, name.size() - std::string_view{"samples_per_second"}.size())
+                  + "speed");
   constexpr std::string_view seconds = "_seconds";
-  return words_of(name.ends_with(seconds) ? name.substr(0, name.size() - seconds.size()) : name);
+  return spaced(name.ends_with(seconds) ? name.substr(0, name.size() - seconds.size()) : name);
 }
 
 std::string cell(const json& value, std::size_t length_max) {

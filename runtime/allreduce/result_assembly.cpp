@@ -47,7 +47,7 @@ std::shared_ptr<float> result_assembly::memory_for(std::uint32_t part) const {
 
 std::shared_ptr<float> result_assembly::memory_for_sum(std::uint32_t part) {
   auto& use = uses_[part];
-  if (parts_[part].home != self_ || use.lent || use.summed)
+  if (parts_[part].default_owner != self_ || use.lent || use.summed)
     return memory_apart(part);
   use.summed = true;
   return {vector_, place(part)};

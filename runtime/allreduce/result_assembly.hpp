@@ -37,7 +37,8 @@ public:
   /// Where a part may be written that does not come in its place: `parts[part].count` values.
   [[nodiscard]] std::shared_ptr<float> memory_for(std::uint32_t part) const;
   /// The same for a sum of ours, which is going to be sent from there, also after the round. Only
-  /// the place of a part whose home is here is used: others' parts may have their results already.
+  /// the place of a part whose default owner is here is used: others' parts may have their results
+  /// already.
   std::shared_ptr<float> memory_for_sum(std::uint32_t part);
   /// The part is what `values` holds, which one of the above gave.
   void put(std::uint32_t part, std::shared_ptr<const float> values);

@@ -8,19 +8,20 @@
 #include <algorithm>
 #include <cstring>
 
-#include "runtime/allreduce/round_words.hpp"
+#include "runtime/allreduce/round_messages.hpp"
 #include "runtime/core/check.hpp"
 
 namespace waggle {
 
-round_engine::round_engine(round_order order, round_config config, const round_memory& memory,
+round_engine::round_engine(round_request order, round_config config, const round_memory& memory,
                            std::shared_ptr<round_port> port, clock now)
   : order_(std::move(order)), config_(config), encoder_(order_.values, memory.encoded),
     port_(std::move(port)), now_(std::move(now)),
     protocol_(order_.plan, order_.self_index,
               {order_.plan.min_contributors, config.takeover_timeout}),
-    books_(order_.plan, order_.self_index, now_()), own_(books_.parts(), order_.plan.reduce_by),
-    result_(books_.parts(), order_.self_index, memory.vectors->take(order_.plan.elements)),
+    transfers_(order_.plan, order_.self_index, now_()),
+    own_(transfers_.parts(), order_.plan.reduce_by),
+    result_(transfers_.parts(), order_.self_index, memory.vectors->take(order_.plan.elements)),
     began_(now_()), completed_(began_) {
   for (std::size_t i = 0; i < plan().members.size(); ++i)
     members_.emplace(plan().members[i].peer.id, i);
@@ -30,7 +31,7 @@ round_engine::round_engine(round_order order, round_config config, const round_m
 
 void round_engine::begin() {
   std::lock_guard guard{mutex_};
-  if (books_.view().contributors == 0) {
+  if (transfers_.view().contributors == 0) {
     // All are auxiliaries: there is nothing to sum, and nothing to agree on.
     round_report report;
     report.outcome = round_outcome::complete;
@@ -77,13 +78,13 @@ void round_engine::break_off(failure why) {
   finish(std::move(report));
 }
 
-wire::round_standing round_engine::standing() const {
+wire::round_promise round_engine::promise() const {
   std::lock_guard guard{mutex_};
-  return standing_now();
+  return current_promise();
 }
 
-wire::round_standing round_engine::standing_now() const {
-  auto s = protocol_.standing();
+wire::round_promise round_engine::current_promise() const {
+  auto s = protocol_.promise();
   return {plan().id, s.promised, s.knows_view, s.view, s.prepared, s.committed};
 }
 
@@ -97,8 +98,8 @@ void round_engine::check() {
   perform(protocol_.on_time(now));
   if (reported_)
     return;
-  if (!books_.complete()) {
-    for (auto member : books_.stalled(now, config_.stall_timeout))
+  if (!transfers_.complete()) {
+    for (auto member : transfers_.stalled(now, config_.stall_timeout))
       if (!reported_)
         suspect(member, ec::stalled);
     return;
@@ -129,10 +130,10 @@ void round_engine::tell_all(member_set members, const wire::event& what) {
 }
 
 wire::part round_engine::header(std::uint32_t index, wire::part_kind kind) const {
-  const auto& part = books_.parts()[index];
+  const auto& part = transfers_.parts()[index];
   wire::part head;
   head.round = plan().id;
-  head.view = books_.view().number;
+  head.view = transfers_.view().number;
   head.kind = kind;
   head.index = index;
   head.offset = part.offset;
@@ -142,61 +143,63 @@ wire::part round_engine::header(std::uint32_t index, wire::part_kind kind) const
 
 /// Finds out what the current view asks us to do, and reduces what can be.
 void round_engine::work() {
-  const auto& view = books_.view();
-  for (auto index : books_.owned())
+  const auto& view = transfers_.view();
+  for (auto index : transfers_.owned())
     own_.want(index, view.contributor_set());
-  auto shipments = books_.take_shipments();
-  to_ship_.insert(to_ship_.end(), shipments.begin(), shipments.end());
-  for (auto index : books_.owned())
+  auto outgoing = transfers_.take_outgoing();
+  outgoing_.insert(outgoing_.end(), outgoing.begin(), outgoing.end());
+  for (auto index : transfers_.owned())
     reduce_if_complete(index);
 }
 
 void round_engine::ship() {
-  while (auto next = next_shipment()) {
-    auto bytes = encoder_.contribution(books_.parts()[next->part]);
+  while (auto next = next_outgoing()) {
+    auto bytes = encoder_.contribution(transfers_.parts()[next->part]);
     std::lock_guard guard{mutex_};
-    hand_over(*next, std::move(bytes));
+    send_part(*next, std::move(bytes));
   }
 }
 
-std::optional<round_books::shipment> round_engine::next_shipment() {
+std::optional<transfer_state::outgoing_part> round_engine::next_outgoing() {
   std::lock_guard guard{mutex_};
-  if (to_ship_.empty())
+  if (outgoing_.empty())
     return std::nullopt;
-  auto next = to_ship_.front();
-  to_ship_.pop_front();
+  auto next = outgoing_.front();
+  outgoing_.pop_front();
   return next;
 }
 
 /// For a new view, and with the lock: few parts change their owner, unless the view comes while
 /// `ship` is still at work, and others wait for them.
 void round_engine::ship_all() {
-  while (!to_ship_.empty()) {
-    auto next = to_ship_.front();
-    to_ship_.pop_front();
-    hand_over(next, encoder_.contribution(books_.parts()[next.part]));
+  while (!outgoing_.empty()) {
+    auto next = outgoing_.front();
+    outgoing_.pop_front();
+    send_part(next, encoder_.contribution(transfers_.parts()[next.part]));
   }
 }
 
 /// @param bytes nothing: they could not be encoded.
-void round_engine::hand_over(const round_books::shipment& shipment, std::optional<payload> bytes) {
+void round_engine::send_part(const transfer_state::outgoing_part& outgoing_part,
+                             std::optional<payload> bytes) {
   if (reported_)
     return;
   if (!bytes)
     return perform(protocol_.give_up({ec::non_finite, "our vector cannot be encoded"}));
-  if (shipment.owner == order_.self_index) {
-    books_.contribution(shipment.part, order_.self_index, books_.view().number, now_());
-    return add(shipment.part, order_.self_index, order_.weight, *std::move(bytes));
+  if (outgoing_part.owner == order_.self_index) {
+    transfers_.contribution(outgoing_part.part, order_.self_index, transfers_.view().number,
+                            now_());
+    return add(outgoing_part.part, order_.self_index, order_.weight, *std::move(bytes));
   }
-  auto head = header(shipment.part, wire::part_kind::contribution);
+  auto head = header(outgoing_part.part, wire::part_kind::contribution);
   head.weight = order_.weight;
-  tell(shipment.owner, head, *std::move(bytes));
+  tell(outgoing_part.owner, head, *std::move(bytes));
 }
 
 // -- parts that come in ---------------------------------------------------------------------------
 
 bool round_engine::fits(const wire::part& head, std::size_t bytes) const {
-  const auto& parts = books_.parts();
+  const auto& parts = transfers_.parts();
   return head.index < parts.size() && head.offset == parts[head.index].offset
          && head.count == parts[head.index].count
          && bytes == encoded_size(parts[head.index].codec, head.count);
@@ -207,18 +210,18 @@ std::shared_ptr<std::byte> round_engine::destination(const peer_id& from, const 
   std::lock_guard guard{mutex_};
   auto member = members_.find(from);
   if (reported_ || member == members_.end() || head.kind != wire::part_kind::result
-      || !fits(head, bytes) || books_.parts()[head.index].codec != codec_id::none)
+      || !fits(head, bytes) || transfers_.parts()[head.index].codec != codec_id::none)
     return nullptr;
-  if (!books_.awaits_result(head.index, member->second, head.contributors))
+  if (!transfers_.awaits_result(head.index, member->second, head.contributors))
     return nullptr;
   return result_.lend(head.index);
 }
 
 /// What is read once. Else a member could show the guards other values than it has counted.
-bool round_engine::takes_what_may_change(const wire::part& head) const {
-  if (head.index >= books_.parts().size())
+bool round_engine::zero_copy_ok(const wire::part& head) const {
+  if (head.index >= transfers_.parts().size())
     return false;
-  auto codec = books_.parts()[head.index].codec;
+  auto codec = transfers_.parts()[head.index].codec;
   return head.kind == wire::part_kind::result ? codec == codec_id::none
                                               : part_reducer::reads_once(codec, plan().reduce_by);
 }
@@ -252,12 +255,12 @@ void round_engine::suspect(std::size_t member, ec reason) {
 /// Whoever made this view may not know, and what was lost on the way would be waited for. Of an
 /// adopted set everybody holds the result; and whoever leads has just reached us.
 void round_engine::suspect_cut_off() {
-  if (books_.view().adopted)
+  if (transfers_.view().adopted)
     return;
-  auto number = books_.view().number;
+  auto number = transfers_.view().number;
   for (const auto& [member, reason] : std::map{cut_off_})
-    if (!reported_ && books_.view().number == number && member != protocol_.leader()
-        && books_.view().participant_set().contains(member))
+    if (!reported_ && transfers_.view().number == number && member != protocol_.leader()
+        && transfers_.view().participant_set().contains(member))
       suspect(member, reason);
 }
 
@@ -268,12 +271,12 @@ void round_engine::on_part(std::size_t from, const inbound_event& event, const w
   }
   bool in_place = result_.is_place(head.index, event.body.data.get());
   auto said = head.kind == wire::part_kind::contribution
-                ? books_.contribution(head.index, from, head.view, now_())
-                : books_.result(head.index, from, head.contributors, head.view, now_());
+                ? transfers_.contribution(head.index, from, head.view, now_())
+                : transfers_.result(head.index, from, head.contributors, head.view, now_());
   if (said == verdict::later) {
     // Bodies that are not released hold the sender's window, but small ones are many. Nobody has
     // more to say than a contribution and a result of each part, for a view or two.
-    if (++parked_from_[from] > 4 * books_.parts().size()) {
+    if (++parked_from_[from] > 4 * transfers_.parts().size()) {
       event.release();
       return refuse(from, ec::overloaded);
     }
@@ -301,13 +304,13 @@ void round_engine::accept(std::size_t from, const payload& body, const wire::par
   } else {
     auto memory = result_.memory_for(head.index);
     std::span<float> out{memory.get(), head.count};
-    auto codec = books_.parts()[head.index].codec;
+    auto codec = transfers_.parts()[head.index].codec;
     if (codec == codec_id::none ? copy_finite(body.view(), out)
                                 : decode(codec, body.view(), out) && all_finite(out))
       values = std::move(memory);
   }
   if (!values) {
-    books_.forget_result(head.index);
+    transfers_.forget_result(head.index);
     return refuse(from, ec::non_finite);
   }
   result_.put(head.index, std::move(values));
@@ -343,7 +346,7 @@ void round_engine::reduce_if_complete(std::uint32_t index) {
     return;
   auto over = *due;
   const auto& reducer = own_.reducer(index);
-  const auto& part = books_.parts()[index];
+  const auto& part = transfers_.parts()[index];
   auto out = result_.memory_for_sum(index);
   if (part.count >= config_.offload_elements) {
     auto job = [me = shared_from_this(), index, over, out, count = part.count, reducer] {
@@ -373,15 +376,15 @@ void round_engine::take_reduced(std::uint32_t index, member_set over,
     }
     return;
   }
-  const auto& view = books_.view();
+  const auto& view = transfers_.view();
   if (over != view.contributor_set())
     return; // of a view that is over
-  auto said = books_.result(index, order_.self_index, over.bits(), view.number, now_());
+  auto said = transfers_.result(index, order_.self_index, over.bits(), view.number, now_());
   // We may have had it from a member that reduced it before us and was lost; not all others may.
   bool had = said == verdict::ignore;
   if ((said != verdict::accept && !had) || !own_.mark_sent(index, over.bits()))
     return;
-  const auto& part = books_.parts()[index];
+  const auto& part = transfers_.parts()[index];
   if (!had)
     result_.put(index, out);
   payload bytes{
@@ -410,10 +413,10 @@ void round_engine::take_reduced(std::uint32_t index, member_set over,
 }
 
 void round_engine::collect() {
-  if (reported_ || !books_.complete() || protocol_.ended())
+  if (reported_ || !transfers_.complete() || protocol_.ended())
     return;
   completed_ = now_();
-  perform(protocol_.on_result_complete(books_.view().number));
+  perform(protocol_.on_result_complete(transfers_.view().number));
 }
 
 // -- the protocol ---------------------------------------------------------------------------------
@@ -431,7 +434,7 @@ void round_engine::on_word(std::size_t from, const wire::event& what) {
 
 void round_engine::perform(const round_protocol::actions& actions) {
   for (const auto& action : actions) {
-    if (auto word = word_of(plan().id, action))
+    if (auto word = message_of(plan().id, action))
       tell_all(word->to, word->what);
     else if (const auto* entered = std::get_if<round_protocol::enter_view>(&action))
       enter(entered->view);
@@ -443,20 +446,20 @@ void round_engine::perform(const round_protocol::actions& actions) {
 }
 
 void round_engine::enter(const round_view& view) {
-  bool other_sum = view.contributors != books_.view().contributors;
+  bool other_sum = view.contributors != transfers_.view().contributors;
   if (other_sum) {
     weight_sum_.reset();
     result_.start_over();
   }
   // Who starts over, too, or comes by way of a view that we skipped, has dropped what we sent. Of
   // an adopted set everybody holds the result.
-  if (other_sum || !(view.adopted || view.follows(books_.view())))
+  if (other_sum || !(view.adopted || view.follows(transfers_.view())))
     own_.forget_sent();
   port_->say("goes on as view " + std::to_string(view.number) + " with "
              + std::to_string(view.contributor_set().size()) + " contributors");
-  for (const auto& unsent : std::exchange(to_ship_, {}))
-    books_.give_back(unsent);
-  books_.enter(view, now_());
+  for (const auto& unsent : std::exchange(outgoing_, {}))
+    transfers_.give_back(unsent);
+  transfers_.enter(view, now_());
   completed_ = now_();
   work();
   ship_all();
@@ -502,7 +505,7 @@ void round_engine::finish(round_report report) {
   for (std::size_t i = 0; i < plan().members.size(); ++i)
     report.gathered.emplace_back(plan().members[i].peer.id, plan().gathered[i]);
   report.allreduce_seconds = seconds_of(now - began_);
-  if (books_.complete())
+  if (transfers_.complete())
     report.agreement_seconds = seconds_of(now - completed_);
   if (first_fault_)
     report.recovery_seconds = seconds_of(now - *first_fault_);
@@ -513,13 +516,13 @@ void round_engine::finish(round_report report) {
   for (const auto& event : parked_)
     event.release();
   parked_.clear();
-  to_ship_.clear();
+  outgoing_.clear();
   own_.clear();
   round_finished how;
-  how.standing = standing_now();
+  how.promise = current_promise();
   how.was_prepared = protocol_.was_prepared();
   how.all_took_part = report.outcome == round_outcome::complete && protocol_.lost().empty()
-                      && books_.view().participant_set().size() == plan().members.size();
+                      && transfers_.view().participant_set().size() == plan().members.size();
   how.report = std::move(report);
   port_->finished(std::move(how));
 }

@@ -16,9 +16,9 @@
 #include "runtime/allreduce/round_config.hpp"
 #include "runtime/allreduce/round_report.hpp"
 #include "runtime/averaging/part_reducer.hpp"
-#include "runtime/averaging/round_books.hpp"
 #include "runtime/averaging/round_plan.hpp"
 #include "runtime/averaging/round_protocol.hpp"
+#include "runtime/averaging/transfer_state.hpp"
 #include "runtime/core/buffer_pool.hpp"
 #include "runtime/core/time.hpp"
 #include "runtime/core/vector_pool.hpp"
@@ -26,7 +26,7 @@
 namespace waggle {
 
 /// What a round is about.
-struct round_order {
+struct round_request {
   round_plan plan; // validated; this peer is member `self_index`
   std::size_t self_index = 0;
   /// plan.elements values. If one is not finite, the round goes on without us.
@@ -66,7 +66,7 @@ class round_engine : public std::enable_shared_from_this<round_engine> {
 public:
   using clock = std::function<steady_time()>;
 
-  round_engine(round_order order, round_config config, const round_memory& memory,
+  round_engine(round_request order, round_config config, const round_memory& memory,
                std::shared_ptr<round_port> port, clock now);
 
   /// Called once, before anything else.
@@ -81,8 +81,8 @@ public:
   /// or is gone.
   std::shared_ptr<std::byte> destination(const peer_id& from, const wire::part& head,
                                          std::size_t bytes);
-  /// True if the part's body may be one that may_change.
-  [[nodiscard]] bool takes_what_may_change(const wire::part& head) const;
+  /// True if the part's body may be one that sender_can_write.
+  [[nodiscard]] bool zero_copy_ok(const wire::part& head) const;
   /// The last link to a member is gone, and what was on its way is lost, also if there is a new
   /// link soon: if a later view has the member take part, whoever leads it is told.
   void on_lost(const peer_id& peer, ec reason);
@@ -92,14 +92,14 @@ public:
   /// A bug, or memory that ran out: ends with `why`, without a word to the others.
   void break_off(failure why);
   /// What those are answered that missed the end.
-  [[nodiscard]] wire::round_standing standing() const;
+  [[nodiscard]] wire::round_promise promise() const;
   /// To be called every stall_timeout / 8 or so.
   void check();
 
   [[nodiscard]] const round_plan& plan() const { return order_.plan; }
 
 private:
-  using verdict = round_books::verdict;
+  using verdict = transfer_state::verdict;
 
   void tell(std::size_t member, wire::event what, payload body = {});
   void tell_all(member_set members, const wire::event& what);
@@ -109,8 +109,8 @@ private:
   void handle(const inbound_event& event);
   void work();
   void ship_all();
-  [[nodiscard]] std::optional<round_books::shipment> next_shipment();
-  void hand_over(const round_books::shipment& shipment, std::optional<payload> bytes);
+  [[nodiscard]] std::optional<transfer_state::outgoing_part> next_outgoing();
+  void send_part(const transfer_state::outgoing_part& outgoing_part, std::optional<payload> bytes);
   void suspect_cut_off();
   void refuse(std::size_t member, ec reason);
   void suspect(std::size_t member, ec reason);
@@ -125,13 +125,13 @@ private:
   void on_word(std::size_t from, const wire::event& what);
   void perform(const round_protocol::actions& actions);
   void finish(round_report report);
-  [[nodiscard]] wire::round_standing standing_now() const;
+  [[nodiscard]] wire::round_promise current_promise() const;
 
   void enter(const round_view& view);
   void commit(const round_view& view);
   void fail(const failure& why);
 
-  const round_order order_;
+  const round_request order_;
   const round_config config_;
   const part_encoder encoder_;
   const std::shared_ptr<round_port> port_;
@@ -139,8 +139,8 @@ private:
 
   mutable std::mutex mutex_; // guards everything below
   round_protocol protocol_;
-  round_books books_;
-  std::deque<round_books::shipment> to_ship_;
+  transfer_state transfers_;
+  std::deque<transfer_state::outgoing_part> outgoing_;
   own_parts own_;
   result_assembly result_;
   std::map<peer_id, std::size_t> members_;

@@ -21,8 +21,8 @@ bool says_departure(const inbound_event& event) {
 
 /// Of no interest to the round itself.
 bool is_about_lines(const inbound_event& event) {
-  return std::holds_alternative<wire::line_report>(event.what)
-         || std::holds_alternative<wire::new_division>(event.what);
+  return std::holds_alternative<wire::bandwidth_report>(event.what)
+         || std::holds_alternative<wire::new_partition>(event.what);
 }
 
 } // namespace
@@ -52,13 +52,13 @@ void round_registry::begin(const std::shared_ptr<round_engine>& round, group_lis
   round->ship(); // encoding takes its time
 }
 
-void round_registry::finish(const round_id& id, const wire::round_standing& standing,
+void round_registry::finish(const round_id& id, const wire::round_promise& promise,
                             steady_time now) {
   std::shared_ptr<round_engine> ended; // its buffers are freed without the lock
   std::lock_guard guard{mutex_};
   auto& entry = rounds_[id];
   ended = std::exchange(entry.running, nullptr);
-  entry.standing = standing;
+  entry.promise = promise;
   entry.since = now;
   // Something is here only if the round is over before it began.
   auto waiting = std::exchange(entry.parked, {});
@@ -85,7 +85,7 @@ bool round_registry::deliver(const inbound_event& event, steady_time now) {
         return true;
       }
     }
-    if (found != rounds_.end() && found->second.standing) {
+    if (found != rounds_.end() && found->second.promise) {
       event.release();
       answer_late(found->second, event);
       return true;
@@ -113,21 +113,21 @@ bool round_registry::deliver(const inbound_event& event, steady_time now) {
 }
 
 void round_registry::answer_late(const entry& over, const inbound_event& event) const {
-  auto standing = *over.standing;
+  auto promise = *over.promise;
   if (const auto* takeover = std::get_if<wire::round_takeover>(&event.what)) {
-    if (standing.committed)
-      standing.promised = takeover->number;
+    if (promise.committed)
+      promise.promised = takeover->number;
     else
-      standing.knows_view = false; // we failed: we neither hold nor promise anything
-    answer_(event.from, standing);
+      promise.knows_view = false; // we failed: we neither hold nor promise anything
+    answer_(event.from, promise);
     return;
   }
   // Whoever still works at a round that is committed here has missed a word.
   bool asks =
     std::holds_alternative<wire::round_propose>(event.what)
     || (std::holds_alternative<wire::round_suspect>(event.what) && !says_departure(event));
-  if (asks && standing.committed)
-    answer_(event.from, wire::round_commit{standing.round, standing.view});
+  if (asks && promise.committed)
+    answer_(event.from, wire::round_commit{promise.round, promise.view});
 }
 
 std::shared_ptr<round_engine> round_registry::running(const round_id& id) {
@@ -142,9 +142,9 @@ std::shared_ptr<std::byte> round_registry::destination(const peer_id& from, cons
   return round ? round->destination(from, head, bytes) : nullptr;
 }
 
-bool round_registry::takes_what_may_change(const wire::part& head) {
+bool round_registry::zero_copy_ok(const wire::part& head) {
   auto round = running(head.round);
-  return round && round->takes_what_may_change(head);
+  return round && round->zero_copy_ok(head);
 }
 
 std::size_t round_registry::forget_old(steady_time now) {
@@ -155,7 +155,7 @@ std::size_t round_registry::forget_old(steady_time now) {
     if (entry.running)
       return false;
     auto age = now - entry.since;
-    if (entry.standing)
+    if (entry.promise)
       return age >= limits_.remembered_for;
     if (age < limits_.parked_for)
       return false;

@@ -31,7 +31,7 @@ public:
   /// Answers a peer.
   using reply = std::function<void(const peer_record& to, wire::event what)>;
   /// Hears what a member of a round says about the group, also after the end: that it looks for
-  /// another one (round_suspect with ec::not_looking), line_report, new_division.
+  /// another one (round_suspect with ec::not_looking), bandwidth_report, new_partition.
   using group_listener = std::function<void(const peer_record& who, const wire::event& word)>;
 
   round_registry(limits limits, reply answer) : limits_(limits), answer_(std::move(answer)) {}
@@ -39,15 +39,15 @@ public:
   /// Registers `round`, begins it, and hands it what has come for it already.
   void begin(const std::shared_ptr<round_engine>& round, group_listener on_group);
   /// The round reported how it ended, or will not begin here.
-  void finish(const round_id& id, const wire::round_standing& standing, steady_time now);
+  void finish(const round_id& id, const wire::round_promise& promise, steady_time now);
 
   /// A part or round_* event. False: dropped, not about a round or no room.
   bool deliver(const inbound_event& event, steady_time now);
   /// See round_engine::destination.
   std::shared_ptr<std::byte> destination(const peer_id& from, const wire::part& head,
                                          std::size_t bytes);
-  /// See round_engine::takes_what_may_change.
-  bool takes_what_may_change(const wire::part& head);
+  /// See round_engine::zero_copy_ok.
+  bool zero_copy_ok(const wire::part& head);
 
   /// Drops what is too old. Returns how many events nobody wanted.
   std::size_t forget_old(steady_time now);
@@ -60,11 +60,11 @@ public:
 
 private:
   struct entry {
-    std::shared_ptr<round_engine> running;        // null: over, or not begun
-    std::optional<wire::round_standing> standing; // over
-    group_listener on_group;                      // unless not begun
-    std::vector<inbound_event> parked;            // not begun
-    steady_time since;                            // first parked, or over
+    std::shared_ptr<round_engine> running;      // null: over, or not begun
+    std::optional<wire::round_promise> promise; // over
+    group_listener on_group;                    // unless not begun
+    std::vector<inbound_event> parked;          // not begun
+    steady_time since;                          // first parked, or over
   };
 
   std::shared_ptr<round_engine> running(const round_id& id);

@@ -58,8 +58,8 @@ struct round_report {
 /// How a round ended, for whoever started it.
 struct round_finished {
   round_report report;
-  wire::round_standing standing; // what later takeover requests are answered with
-  bool all_took_part = false;    // complete, and nobody was lost on the way
+  wire::round_promise promise; // what later takeover requests are answered with
+  bool all_took_part = false;  // complete, and nobody was lost on the way
   /// This member has said once that it holds the result: others may have committed, whatever became
   /// of the round here.
   bool was_prepared = false;

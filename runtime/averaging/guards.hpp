@@ -11,25 +11,25 @@
 namespace waggle {
 
 /// What a contributor with a weight above 0 says about a part.
-struct voice {
+struct contribution_view {
   std::size_t member;
   double weight;
   const part_reader* values;
 };
 
 /// Why a contributor should not count in this round, with the numbers that show it.
-struct evidence {
+struct outlier {
   std::size_t member;
   /// ec::non_finite, ec::implausible_norm or ec::bad_weight.
   ec reason;
   double observed;
   double bound;
 
-  friend bool operator==(const evidence&, const evidence&) = default;
+  friend bool operator==(const outlier&, const outlier&) = default;
 };
 
 /// "root mean square 3.1e+12, bound 1e+06".
-std::string describe(const evidence& what);
+std::string describe(const outlier& what);
 
 /// A part's root mean square is nonsense if it is more than this many times the median of the
 /// others', which counts as 1 if it is less. So nobody is excluded for values below a million,
@@ -43,15 +43,15 @@ constexpr double weight_ratio_max = 1e9;
 
 /// Both comparisons need two others that could agree; for an even number of others the larger of
 /// the middle two is their median, so that doubt acquits.
-constexpr std::size_t voices_to_compare = 3;
+constexpr std::size_t contributions_to_compare = 3;
 
 /// Contributors whose weights are nonsense beside the others'. Cheap: does not look at values.
-std::vector<evidence> judge_weights(std::span<const voice> voices);
+std::vector<outlier> judge_weights(std::span<const contribution_view> contributions);
 
 /// Contributors whose values are nonsense: not finite, or implausibly large beside those of the
-/// others that are finite. `squares` are the sums of the squared values of each voice's part of
-/// `elements` values. Ascending member.
-std::vector<evidence> judge_values(std::span<const voice> voices, std::span<const double> squares,
-                                   std::size_t elements);
+/// others that are finite. `squares` are the sums of the squared values of each contribution's part
+/// of `elements` values. Ascending member.
+std::vector<outlier> judge_values(std::span<const contribution_view> contributions,
+                                  std::span<const double> squares, std::size_t elements);
 
 } // namespace waggle

@@ -120,7 +120,7 @@ void open_group::found(epoch_id epoch, const digest& branch, const round_id& see
   plan.members.push_back(self_);
   plan.gathered.emplace_back();
   plan.elements = elements_of(terms_.codecs);
-  plan.part_elements = terms_.division.parts.largest;
+  plan.part_elements = terms_.partition.parts.largest;
   plan.codecs = terms_.codecs;
   plan.reduce_by = terms_.reduce_by;
   plan.shares = {plan.elements};
@@ -241,9 +241,9 @@ std::optional<round_plan> open_group::on_bandwidth(const peer_id& who,
   if (known.declared || known.bytes_per_second == 0.0)
     return std::nullopt; // whoever never reduces does not measure
   known = bandwidth;
-  auto terms = terms_.division;
+  auto terms = terms_.partition;
   terms.lines = lines(*next_);
-  auto better = better_division(*next_, terms);
+  auto better = better_partition(*next_, terms);
   if (!better)
     return std::nullopt;
   auto plan = *next_;
@@ -265,7 +265,8 @@ member_bandwidths open_group::lines(const round_plan& plan) const {
 
 /// False: nobody may reduce.
 bool open_group::partition(round_plan& plan) const {
-  auto how = divide(plan, lines(plan), terms_.division.parts, terms_.division.min_vector_size);
+  auto how =
+    make_partition(plan, lines(plan), terms_.partition.parts, terms_.partition.min_vector_size);
   if (!how)
     return false;
   plan.shares = std::move(how->shares);
@@ -296,13 +297,13 @@ status open_group::check(const peer_id& from, const round_plan& plan) const {
   if (mine == plan.members.end() || mine->mode != self_.mode)
     return broken("we are not one of its members");
   auto share = plan.shares[static_cast<std::size_t>(mine - plan.members.begin())];
-  if (share != 0 && (!terms_.division.reduces || self_.mode == member_mode::client))
+  if (share != 0 && (!terms_.partition.reduces || self_.mode == member_mode::client))
     return broken("we said that we never reduce");
   if (plan.members.size() > terms_.members_max)
     return broken("the group is larger than agreed");
   if (plan.prefix != terms_.prefix || plan.codecs != terms_.codecs
       || plan.reduce_by != terms_.reduce_by
-      || !may_be_part(plan.part_elements, plan.codecs, terms_.division.parts))
+      || !may_be_part(plan.part_elements, plan.codecs, terms_.partition.parts))
     return failure{ec::schema_mismatch, "plan: it is for another vector"};
   return done{};
 }

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/averaging/division.hpp"
+#include "runtime/averaging/partition.hpp"
 #include "runtime/averaging/round_view.hpp"
 
 namespace waggle {
@@ -41,7 +41,7 @@ public:
     aggregation reduce_by;
     std::uint32_t min_contributors = 1;
     std::size_t members_max = round_members_max;
-    division_terms division; // `lines` is ignored
+    partition_terms partition; // `lines` is ignored
   };
   /// A peer that wants to enter.
   struct applicant {
@@ -126,7 +126,7 @@ private:
 /// What `round_plan::gathered` holds for a member that has not finished a round of the group yet.
 inline constexpr std::string_view newcomer_mark = "new";
 /// And for a member that has entered again since the last round. It may have taken part in another
-/// decision about the epoch, so its voice does not count for this one.
+/// decision about the epoch, so its contribution does not count for this one.
 inline constexpr std::string_view returned_mark = "again";
 inline bool has_just_entered(std::string_view gathered) {
   return gathered == newcomer_mark || gathered == returned_mark;

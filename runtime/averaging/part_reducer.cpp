@@ -65,7 +65,8 @@ bool is_weight(double weight) {
 }
 
 status part_reducer::add(std::size_t member, double weight, payload values) {
-  WAGGLE_CHECK(!values.may_change || reads_once(codec_, reduce_by_), "values that may change");
+  WAGGLE_CHECK(!values.sender_can_write || reads_once(codec_, reduce_by_),
+               "values that may change");
   if (present_.contains(member))
     return ec::duplicate_peer;
   if (!is_weight(weight))
@@ -80,19 +81,20 @@ status part_reducer::add(std::size_t member, double weight, payload values) {
   return done{};
 }
 
-std::vector<part_reducer::contribution> part_reducer::fix(std::vector<voice>& voices) const {
+std::vector<part_reducer::contribution>
+part_reducer::fix(std::vector<contribution_view>& views) const {
   std::vector<contribution> copies;
-  copies.reserve(voices.size()); // voices point into it
+  copies.reserve(views.size()); // views point into it
   for (const auto& c : contributions_) {
-    auto speaker = std::find_if(voices.begin(), voices.end(),
-                                [&](const voice& v) { return v.member == c.member; });
-    if (speaker == voices.end() || !c.bytes.may_change)
+    auto sender = std::find_if(views.begin(), views.end(),
+                               [&](const contribution_view& v) { return v.member == c.member; });
+    if (sender == views.end() || !c.bytes.sender_can_write)
       continue;
     auto copy = copy_to_payload(c.bytes.view());
     auto reader = part_reader::open(codec_, copy.view(), elements_);
     WAGGLE_CHECK(reader.ok(), "bytes without a header cannot be malformed");
     copies.push_back({c.member, c.weight, std::move(copy), *reader});
-    speaker->values = &copies.back().values;
+    sender->values = &copies.back().values;
   }
   return copies;
 }
@@ -101,37 +103,37 @@ part_reducer::reduction part_reducer::reduce(member_set contributors, std::span<
   WAGGLE_CHECK(present_.contains(contributors) && out.size() == elements_,
                std::to_string(contributors.bits()) + " of " + std::to_string(present_.bits()));
   reduction outcome;
-  std::vector<voice> voices;
+  std::vector<contribution_view> views;
   std::vector<double> weights;
   for (const auto& c : contributions_) {
     if (!contributors.contains(c.member) || c.weight == 0)
       continue;
     outcome.weight_sum += c.weight;
-    voices.push_back({c.member, c.weight, &c.values});
+    views.push_back({c.member, c.weight, &c.values});
     weights.push_back(c.weight);
   }
-  if (voices.empty()) {
+  if (views.empty()) {
     std::fill(out.begin(), out.end(), 0.0F);
     return outcome;
   }
-  auto how = effective_aggregator(reduce_by_, voices.size());
+  auto how = effective_aggregator(reduce_by_, views.size());
   std::vector<double> squares;
   if (how != aggregator::mean)
-    squares = write_robust(how, reduce_by_.faulty_max, voices, out);
-  else if (write_weighted_sum(voices, weights, 1.0 / outcome.weight_sum, out) >= look_twice_bits) {
-    auto fixed = fix(voices);
+    squares = write_robust(how, reduce_by_.faulty_max, views, out);
+  else if (write_weighted_sum(views, weights, 1.0 / outcome.weight_sum, out) >= look_twice_bits) {
+    auto fixed = fix(views);
     if (fixed.empty()
-        || write_weighted_sum(voices, weights, 1.0 / outcome.weight_sum, out) >= look_twice_bits)
-      squares = sums_of_squares(voices, elements_);
+        || write_weighted_sum(views, weights, 1.0 / outcome.weight_sum, out) >= look_twice_bits)
+      squares = sums_of_squares(views, elements_);
   }
   if (!squares.empty())
-    outcome.excluded = judge_values(voices, squares, elements_);
+    outcome.excluded = judge_values(views, squares, elements_);
   for (const auto& e : outcome.excluded)
     if (e.reason == ec::non_finite)
       outcome.poisoned.insert(e.member);
-  for (const auto& e : judge_weights(voices)) {
+  for (const auto& e : judge_weights(views)) {
     auto at = std::find_if(outcome.excluded.begin(), outcome.excluded.end(),
-                           [&](const evidence& other) { return other.member >= e.member; });
+                           [&](const outlier& other) { return other.member >= e.member; });
     if (at == outcome.excluded.end() || at->member != e.member)
       outcome.excluded.insert(at, e);
   }

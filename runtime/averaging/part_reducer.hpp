@@ -61,7 +61,7 @@ public:
     /// Weights and finiteness are always looked at. Implausibly large values are found whenever
     /// they show in a mean (beyond 4096; what cancels out or weighs nothing harms nobody), and
     /// always by the robust aggregators, which see more of the contributions than their sum.
-    std::vector<evidence> excluded;
+    std::vector<outlier> excluded;
   };
   /// Writes the aggregate over `contributors` to `out` (elements values). Contributions with
   /// weight 0 do not take part, so that it is bitwise what it is without them. If the weights sum
@@ -86,8 +86,8 @@ private:
     part_reader values; // opened once, when the contribution came
   };
 
-  /// Lets `voices` speak from copies where their bytes may change; the copies.
-  [[nodiscard]] std::vector<contribution> fix(std::vector<voice>& voices) const;
+  /// Lets `views` speak from copies where their bytes may change; the copies.
+  [[nodiscard]] std::vector<contribution> fix(std::vector<contribution_view>& views) const;
 
   codec_id codec_;
   std::uint32_t elements_;

@@ -31,14 +31,14 @@ bool part_table::can_reduce(const round_view& view) const {
 }
 
 std::size_t part_table::owner(std::size_t index, const round_view& view) const {
-  auto home = parts_[index].home;
-  if (view.participant_set().contains(home))
-    return home;
+  auto default_owner = parts_[index].default_owner;
+  if (view.participant_set().contains(default_owner))
+    return default_owner;
   WAGGLE_CHECK(can_reduce(view), "no reducer among the participants");
   // Around all reducers, those that are lost included, so that another loss moves no part but the
   // lost member's own.
   auto others = reducers_;
-  others.erase(home);
+  others.erase(default_owner);
   auto turn = index % others.size();
   std::optional<std::size_t> before;
   std::optional<std::size_t> from;

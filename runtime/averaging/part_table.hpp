@@ -19,7 +19,7 @@ public:
   struct part {
     std::uint64_t offset = 0;
     std::uint32_t count = 0;
-    std::uint32_t home = 0; // the member that reduces it unless it is lost
+    std::uint32_t default_owner = 0; // the member that reduces it unless it is lost
     codec_id codec = codec_id::none;
   };
 
@@ -29,10 +29,9 @@ public:
   [[nodiscard]] std::size_t size() const { return parts_.size(); }
   [[nodiscard]] const part& operator[](std::size_t index) const { return parts_[index]; }
 
-  /// Who reduces part `index` in `view`: its home while that takes part, else one of the other
-  /// participants that may reduce, taken in turn so that a lost member's parts are spread, and
-  /// always the same one while it takes part.
-  /// REQUIRES: `can_reduce(view)`.
+  /// Who reduces part `index` in `view`: its default owner while that takes part, else one of the
+  /// other participants that may reduce, taken in turn so that a lost member's parts are spread,
+  /// and always the same one while it takes part. REQUIRES: `can_reduce(view)`.
   [[nodiscard]] std::size_t owner(std::size_t index, const round_view& view) const;
 
   /// False if no participant of `view` may reduce (all are clients).

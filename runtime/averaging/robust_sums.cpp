@@ -32,25 +32,26 @@ bool finite(std::span<const double> values) {
 
 /// Calls f(begin, n, rows) for every block.
 template <class F>
-void for_each_block(std::span<const voice> voices, std::size_t elements, F f) {
-  block_rows rows{voices, block_elements};
+void for_each_block(std::span<const contribution_view> contributions, std::size_t elements, F f) {
+  block_rows rows{contributions, block_elements};
   for (std::size_t begin = 0; begin < elements; begin += block_elements) {
     auto n = std::min(block_elements, elements - begin);
     f(begin, n, rows.at(begin, n));
   }
 }
 
-/// The same, adding up the squares of each voice on the way.
+/// The same, adding up the squares of each contribution on the way.
 template <class F>
-std::vector<double> for_each_block_at_first(std::span<const voice> voices, std::size_t elements,
-                                            F f) {
-  std::vector<double> squares(voices.size(), 0.0);
+std::vector<double> for_each_block_at_first(std::span<const contribution_view> contributions,
+                                            std::size_t elements, F f) {
+  std::vector<double> squares(contributions.size(), 0.0);
   auto path = best_instructions();
-  for_each_block(voices, elements, [&](std::size_t begin, std::size_t n, kernels::row_span rows) {
-    for (std::size_t i = 0; i < rows.size(); ++i)
-      squares[i] += codecs::lane_sum_of_squares(path, rows[i], n, 0.0);
-    f(begin, n, rows);
-  });
+  for_each_block(contributions, elements,
+                 [&](std::size_t begin, std::size_t n, kernels::row_span rows) {
+                   for (std::size_t i = 0; i < rows.size(); ++i)
+                     squares[i] += codecs::lane_sum_of_squares(path, rows[i], n, 0.0);
+                   f(begin, n, rows);
+                 });
   return squares;
 }
 
@@ -62,51 +63,54 @@ std::vector<std::int32_t> shares_of(std::span<const double> capped) {
   return shares;
 }
 
-std::vector<double> write_median(std::span<const voice> voices, std::span<float> out) {
+std::vector<double> write_median(std::span<const contribution_view> contributions,
+                                 std::span<float> out) {
   auto path = best_instructions();
-  auto shares = shares_of(capped_weights(voices));
+  auto shares = shares_of(capped_weights(contributions));
   return for_each_block_at_first(
-    voices, out.size(), [&](std::size_t begin, std::size_t n, kernels::row_span rows) {
+    contributions, out.size(), [&](std::size_t begin, std::size_t n, kernels::row_span rows) {
       kernels::median(path, rows, shares.data(), out.data() + begin, n);
     });
 }
 
-std::vector<double> write_trimmed_mean(std::size_t trim, std::span<const voice> voices,
+std::vector<double> write_trimmed_mean(std::size_t trim,
+                                       std::span<const contribution_view> contributions,
                                        std::span<float> out) {
   auto path = best_instructions();
-  auto weights = capped_weights(voices);
+  auto weights = capped_weights(contributions);
   return for_each_block_at_first(
-    voices, out.size(), [&](std::size_t begin, std::size_t n, kernels::row_span rows) {
+    contributions, out.size(), [&](std::size_t begin, std::size_t n, kernels::row_span rows) {
       kernels::trimmed_mean(path, rows, weights.data(), trim, out.data() + begin, n);
     });
 }
 
-std::vector<double> write_centered_clip(std::span<const voice> voices, std::span<float> out) {
+std::vector<double> write_centered_clip(std::span<const contribution_view> contributions,
+                                        std::span<float> out) {
   auto path = best_instructions();
-  auto weights = capped_weights(voices);
+  auto weights = capped_weights(contributions);
   auto shares = shares_of(weights);
   auto total = std::accumulate(weights.begin(), weights.end(), 0.0);
-  std::vector<double> squared(voices.size(), 0.0); // distances to the centre, which is `out`
+  std::vector<double> squared(contributions.size(), 0.0); // distances to the centre, which is `out`
   auto measure = [&](std::size_t begin, std::size_t n, kernels::row_span rows) {
     for (std::size_t i = 0; i < rows.size(); ++i)
       squared[i] += codecs::lane_sum_of_squared_distances(path, rows[i], out.data() + begin, n);
   };
   auto squares = for_each_block_at_first(
-    voices, out.size(), [&](std::size_t begin, std::size_t n, kernels::row_span rows) {
+    contributions, out.size(), [&](std::size_t begin, std::size_t n, kernels::row_span rows) {
       kernels::median(path, rows, shares.data(), out.data() + begin, n);
       measure(begin, n, rows);
     });
   if (!finite(squares))
     return squares;
-  std::vector<double> factors(voices.size());
+  std::vector<double> factors(contributions.size());
   for (std::size_t step = 1; step <= clip_steps; ++step) {
     auto radius = std::sqrt(lower_median(squared));
-    for (std::size_t i = 0; i < voices.size(); ++i) {
+    for (std::size_t i = 0; i < contributions.size(); ++i) {
       auto distance = std::sqrt(squared[i]);
       factors[i] = weights[i] / total * (distance > radius ? radius / distance : 1.0);
     }
     std::fill(squared.begin(), squared.end(), 0.0);
-    for_each_block(voices, out.size(),
+    for_each_block(contributions, out.size(),
                    [&](std::size_t begin, std::size_t n, kernels::row_span rows) {
                      kernels::pull(path, rows, factors.data(), out.data() + begin, n);
                      if (step < clip_steps)
@@ -116,8 +120,8 @@ std::vector<double> write_centered_clip(std::span<const voice> voices, std::span
   return squares;
 }
 
-/// The indices of the voices with the least scores, ascending. `squared` holds their distances to
-/// each other, row by row.
+/// The indices of the contributions with the least scores, ascending. `squared` holds their
+/// distances to each other, row by row.
 std::vector<std::size_t> choose(const std::vector<double>& squared, std::size_t n, std::size_t f) {
   std::vector<std::pair<double, std::size_t>> scores;
   for (std::size_t i = 0; i < n; ++i) {
@@ -137,13 +141,14 @@ std::vector<std::size_t> choose(const std::vector<double>& squared, std::size_t 
   return chosen;
 }
 
-std::vector<double> write_krum(std::size_t faulty_max, std::span<const voice> voices,
+std::vector<double> write_krum(std::size_t faulty_max,
+                               std::span<const contribution_view> contributions,
                                std::span<float> out) {
   auto path = best_instructions();
-  auto count = voices.size();
+  auto count = contributions.size();
   std::vector<double> squared(count * count, 0.0);
   auto squares = for_each_block_at_first(
-    voices, out.size(), [&](std::size_t, std::size_t n, kernels::row_span rows) {
+    contributions, out.size(), [&](std::size_t, std::size_t n, kernels::row_span rows) {
       for (std::size_t i = 0; i < count; ++i)
         for (std::size_t j = 0; j < i; ++j)
           squared[i * count + j] +=
@@ -154,11 +159,11 @@ std::vector<double> write_krum(std::size_t faulty_max, std::span<const voice> vo
   for (std::size_t i = 0; i < count; ++i)
     for (std::size_t j = 0; j < i; ++j)
       squared[j * count + i] = squared[i * count + j];
-  auto capped = capped_weights(voices);
-  std::vector<voice> chosen;
+  auto capped = capped_weights(contributions);
+  std::vector<contribution_view> chosen;
   std::vector<double> weights;
   for (auto i : choose(squared, count, faulty_max)) {
-    chosen.push_back(voices[i]);
+    chosen.push_back(contributions[i]);
     weights.push_back(capped[i]);
   }
   auto total = std::accumulate(weights.begin(), weights.end(), 0.0);
@@ -168,21 +173,22 @@ std::vector<double> write_krum(std::size_t faulty_max, std::span<const voice> vo
 
 } // namespace
 
-block_rows::block_rows(std::span<const voice> voices, std::size_t block_elements)
-  : voices_(voices), block_elements_(block_elements),
-    decoded_(std::make_unique_for_overwrite<float[]>(voices.size() * block_elements)),
-    rows_(voices.size()) {}
+block_rows::block_rows(std::span<const contribution_view> contributions, std::size_t block_elements)
+  : contributions_(contributions), block_elements_(block_elements),
+    decoded_(std::make_unique_for_overwrite<float[]>(contributions.size() * block_elements)),
+    rows_(contributions.size()) {}
 
 kernels::row_span block_rows::at(std::size_t begin, std::size_t n) {
-  for (std::size_t i = 0; i < voices_.size(); ++i)
-    rows_[i] = voices_[i].values->view(begin, {decoded_.get() + i * block_elements_, n});
+  for (std::size_t i = 0; i < contributions_.size(); ++i)
+    rows_[i] = contributions_[i].values->view(begin, {decoded_.get() + i * block_elements_, n});
   return rows_;
 }
 
-std::uint32_t write_weighted_sum(std::span<const voice> voices, std::span<const double> weights,
-                                 double factor, std::span<float> out) {
+std::uint32_t write_weighted_sum(std::span<const contribution_view> contributions,
+                                 std::span<const double> weights, double factor,
+                                 std::span<float> out) {
   auto path = best_instructions();
-  block_rows rows{voices, mean_block_elements};
+  block_rows rows{contributions, mean_block_elements};
   std::uint32_t top = 0;
   for (std::size_t begin = 0; begin < out.size(); begin += mean_block_elements) {
     auto n = std::min(mean_block_elements, out.size() - begin);
@@ -192,14 +198,15 @@ std::uint32_t write_weighted_sum(std::span<const voice> voices, std::span<const 
   return top;
 }
 
-std::vector<double> sums_of_squares(std::span<const voice> voices, std::size_t elements) {
-  return for_each_block_at_first(voices, elements,
+std::vector<double> sums_of_squares(std::span<const contribution_view> contributions,
+                                    std::size_t elements) {
+  return for_each_block_at_first(contributions, elements,
                                  [](std::size_t, std::size_t, kernels::row_span) {});
 }
 
-std::vector<double> capped_weights(std::span<const voice> voices) {
+std::vector<double> capped_weights(std::span<const contribution_view> contributions) {
   std::vector<double> weights;
-  for (const auto& v : voices)
+  for (const auto& v : contributions)
     weights.push_back(v.weight);
   auto cap = lower_median(weights);
   for (auto& weight : weights)
@@ -208,19 +215,20 @@ std::vector<double> capped_weights(std::span<const voice> voices) {
 }
 
 std::vector<double> write_robust(aggregator how, std::size_t faulty_max,
-                                 std::span<const voice> voices, std::span<float> out) {
+                                 std::span<const contribution_view> contributions,
+                                 std::span<float> out) {
   switch (how) {
     case aggregator::trimmed_mean:
-      return write_trimmed_mean(faulty_max, voices, out);
+      return write_trimmed_mean(faulty_max, contributions, out);
     case aggregator::centered_clip:
-      return write_centered_clip(voices, out);
+      return write_centered_clip(contributions, out);
     case aggregator::krum:
-      return write_krum(faulty_max, voices, out);
+      return write_krum(faulty_max, contributions, out);
     case aggregator::mean:
     case aggregator::median:
       break;
   }
-  return write_median(voices, out);
+  return write_median(contributions, out);
 }
 
 } // namespace waggle

@@ -12,44 +12,48 @@
 
 // What part_reducer computes over the contributions to one part: values are decoded block by block,
 // as often as an aggregator needs to see them, so that memory is a block per contributor. The bytes
-// are a function of the voices alone.
+// are a function of the contributions alone.
 namespace waggle {
 
-/// The values of all voices at the same place, decoded where they have to be.
+/// The values of all contributions at the same place, decoded where they have to be.
 class block_rows {
 public:
-  block_rows(std::span<const voice> voices, std::size_t block_elements);
+  block_rows(std::span<const contribution_view> contributions, std::size_t block_elements);
 
-  /// The values [begin, begin + n) of each voice; valid until the next call. REQUIRES: n ≤
+  /// The values [begin, begin + n) of each contribution; valid until the next call. REQUIRES: n ≤
   /// block_elements.
   kernels::row_span at(std::size_t begin, std::size_t n);
 
 private:
-  std::span<const voice> voices_;
+  std::span<const contribution_view> contributions_;
   std::size_t block_elements_;
   std::unique_ptr<float[]> decoded_; // written where the bytes are not floats already
   std::vector<const float*> rows_;
 };
 
 /// out = (Σ weights[i]·x_i)·factor. Returns the largest magnitude in `out` as bits of a float.
-std::uint32_t write_weighted_sum(std::span<const voice> voices, std::span<const double> weights,
-                                 double factor, std::span<float> out);
+std::uint32_t write_weighted_sum(std::span<const contribution_view> contributions,
+                                 std::span<const double> weights, double factor,
+                                 std::span<float> out);
 
-/// The voices' weights, none above the lower median of them. A weight is as unproven as the values
-/// that come with it: without a cap one liar outweighs everybody by claiming many samples. A peer
-/// that really is that fast counts for less than it did; that is the price of a robust aggregator.
-std::vector<double> capped_weights(std::span<const voice> voices);
+/// The contributions' weights, none above the lower median of them. A weight is as unproven as the
+/// values that come with it: without a cap one liar outweighs everybody by claiming many samples. A
+/// peer that really is that fast counts for less than it did; that is the price of a robust
+/// aggregator.
+std::vector<double> capped_weights(std::span<const contribution_view> contributions);
 
-/// Σ x² of each voice; finite if and only if all its values are.
-std::vector<double> sums_of_squares(std::span<const voice> voices, std::size_t elements);
+/// Σ x² of each contribution; finite if and only if all its values are.
+std::vector<double> sums_of_squares(std::span<const contribution_view> contributions,
+                                    std::size_t elements);
 
 /// Steps of centered_clip after the median. The first removes most of what is left of the liars.
 constexpr std::size_t clip_steps = 3;
 
 /// Writes the aggregate of `how` (see aggregation.hpp for the formulas) to `out`. Returns Σ x² of
-/// each voice; if one of them is not finite, `out` is nonsense.
-/// REQUIRES: `how` is not the mean; enough voices for it (effective_aggregator).
+/// each contribution; if one of them is not finite, `out` is nonsense.
+/// REQUIRES: `how` is not the mean; enough contributions for it (effective_aggregator).
 std::vector<double> write_robust(aggregator how, std::size_t faulty_max,
-                                 std::span<const voice> voices, std::span<float> out);
+                                 std::span<const contribution_view> contributions,
+                                 std::span<float> out);
 
 } // namespace waggle

@@ -42,7 +42,7 @@ std::uint32_t round_protocol::term_above(std::uint32_t floor) const {
   return (ours > term ? ours : ours + members) * views_per_term;
 }
 
-takeover_standing round_protocol::standing() const {
+takeover_promise round_protocol::promise() const {
   return {promised_, true, view_, prepared_ || committed_, committed_};
 }
 
@@ -116,9 +116,9 @@ round_protocol::actions round_protocol::on_suspicion(std::size_t member, ec reas
   if (takeover_) {
     takeover_->waiting.erase(member);
     // What it promised is of no use any more, but that it heard of a decision is.
-    if (auto said = takeover_->standings.find(member);
-        said != takeover_->standings.end() && !said->second.committed)
-      takeover_->standings.erase(said);
+    if (auto said = takeover_->promises.find(member);
+        said != takeover_->promises.end() && !said->second.committed)
+      takeover_->promises.erase(said);
     if (takeover_->waiting.empty())
       finish_takeover(out);
     return out;
@@ -236,7 +236,7 @@ round_protocol::actions round_protocol::on_propose(std::size_t from, const round
     return out;
   if (next.number < promised_) {
     // It does not know of a takeover and would wait for us in vain.
-    out.push_back(send_standing{from, standing()});
+    out.push_back(send_promise{from, promise()});
     return out;
   }
   if (!everybody.contains(next.participant_set()) || !senders_.contains(next.contributor_set())
@@ -343,48 +343,48 @@ round_protocol::actions round_protocol::on_takeover(std::size_t from, std::uint3
     promised_ = number;
     takeover_.reset();
   }
-  auto mine = standing();
+  auto mine = promise();
   if (ended_ && !committed_)
     mine.knows_view = false; // we failed: we neither hold nor promise anything
   else if (ended_)
     mine.promised = number;
-  out.push_back(send_standing{from, mine});
+  out.push_back(send_promise{from, mine});
   return out;
 }
 
-round_protocol::actions round_protocol::on_standing(std::size_t from,
-                                                    const takeover_standing& standing) {
+round_protocol::actions round_protocol::on_promise(std::size_t from,
+                                                   const takeover_promise& promise) {
   actions out;
-  if (ended_ || standing.promised > view_number_max)
+  if (ended_ || promise.promised > view_number_max)
     return out;
-  if (!takeover_ && standing.knows_view && standing.promised > promised_) {
-    fall_behind(out, standing); // the answer to a view of ours that came too late
+  if (!takeover_ && promise.knows_view && promise.promised > promised_) {
+    fall_behind(out, promise); // the answer to a view of ours that came too late
     return out;
   }
   if (!takeover_ || !takeover_->waiting.contains(from))
     return out;
-  if (standing.knows_view && !standing.committed && standing.promised < takeover_->number)
+  if (promise.knows_view && !promise.committed && promise.promised < takeover_->number)
     return out; // the answer to an earlier question of ours; the one to this is on its way
-  if (standing.knows_view && !standing.committed && standing.promised > takeover_->number) {
-    fall_behind(out, standing);
+  if (promise.knows_view && !promise.committed && promise.promised > takeover_->number) {
+    fall_behind(out, promise);
     return out;
   }
   takeover_->waiting.erase(from);
-  if (standing.knows_view)
-    takeover_->standings[from] = standing;
+  if (promise.knows_view)
+    takeover_->promises[from] = promise;
   if (takeover_->waiting.empty())
     finish_takeover(out);
   return out;
 }
 
-void round_protocol::fall_behind(actions& out, const takeover_standing& standing) {
-  const auto& ahead = standing.view;
+void round_protocol::fall_behind(actions& out, const takeover_promise& promise) {
+  const auto& ahead = promise.view;
   // A later term is about to begin with whoever answers its leader, us included.
-  bool lasts = ahead.number / views_per_term == standing.promised / views_per_term;
+  bool lasts = ahead.number / views_per_term == promise.promised / views_per_term;
   if (lasts && ahead.number > view_.number && !ahead.participant_set().contains(self_))
     return end_with(out, {ec::excluded, "the other members went on without this peer"});
   // What we led is over. Whoever is ahead will tell us how it goes on.
-  promised_ = standing.promised;
+  promised_ = promise.promised;
   yields_to_ = promised_;
   takeover_.reset();
   successor_.reset();
@@ -418,13 +418,13 @@ round_protocol::actions round_protocol::on_time(steady_time now) {
 
 void round_protocol::finish_takeover(actions& out) {
   auto number = takeover_->number;
-  auto standings = takeover_->standings;
-  standings[self_] = standing();
-  standings[self_].promised = number;
+  auto promises = takeover_->promises;
+  promises[self_] = promise();
+  promises[self_].promised = number;
 
   member_set answered;
   const round_view* highest = nullptr;
-  for (const auto& [member, s] : standings) {
+  for (const auto& [member, s] : promises) {
     answered.insert(member);
     if (s.committed) {
       // Decided already; whoever did not hear of it holds the result, or fails.
@@ -455,7 +455,7 @@ void round_protocol::finish_takeover(actions& out) {
   // they that prepared it there hold the result as well.
   member_set holders;
   bool all_prepared = true;
-  for (const auto& [member, s] : standings) {
+  for (const auto& [member, s] : promises) {
     if (s.prepared && s.view.contributors == highest->contributors)
       holders.insert(member);
     if (highest->participant_set().contains(member)

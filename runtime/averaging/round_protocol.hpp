@@ -25,7 +25,7 @@ constexpr std::uint32_t view_number_max = 1U << 24U;
 static_assert(views_per_term >= round_members_max);
 
 /// What a member tells a would-be leader, see `round_protocol::on_takeover`.
-struct takeover_standing {
+struct takeover_promise {
   std::uint32_t promised = 0;
   bool knows_view = false; // false: this member does not know the round (any more)
   round_view view;
@@ -34,7 +34,7 @@ struct takeover_standing {
 };
 
 /// How the members of one round agree on the contributors: a state machine without data, clock or
-/// network. It decides *which* vectors are summed; `round_books` keeps track of the sums.
+/// network. It decides *which* vectors are summed; `transfer_state` keeps track of the sums.
 ///
 /// The result of a round is a function of its set of contributors alone (part_reducer), so it is
 /// enough to agree on that set. It is decided like a value in Paxos whose acceptors are the
@@ -63,7 +63,7 @@ struct takeover_standing {
 /// |----------|------------------------------------------------------------------------------------|
 /// | running  | prepares (own data complete); loses the leader; is told a view, commit or abort |
 /// |          | all participants have prepared → ended, committed |
-/// | takeover | all standings in or timed out → running in a view of its own, or ended |
+/// | takeover | all promises in or timed out → running in a view of its own, or ended |
 /// |          | a higher promise → running, or ended: that view goes on without us |
 /// | ended    | nobody: committed or failed, once |
 ///
@@ -72,7 +72,7 @@ class round_protocol {
 public:
   struct options {
     std::uint32_t min_contributors = 1;
-    milliseconds takeover_timeout{2'000}; // for the standings of members that are not known lost
+    milliseconds takeover_timeout{2'000}; // for the promises of members that are not known lost
   };
 
   // -- outputs ------------------------------------------------------------------------------------
@@ -103,9 +103,9 @@ public:
     member_set to;
     std::uint32_t number;
   };
-  struct send_standing {
+  struct send_promise {
     std::size_t to;
-    takeover_standing standing;
+    takeover_promise promise;
   };
   /// The current view changed: reduce, send and collect for it.
   struct enter_view {
@@ -120,7 +120,7 @@ public:
     failure why;
   };
   using action = std::variant<send_propose, send_prepared, send_suspect, send_commit, send_abort,
-                              send_takeover, send_standing, enter_view, commit, fail>;
+                              send_takeover, send_promise, enter_view, commit, fail>;
   using actions = std::vector<action>;
 
   round_protocol(const round_plan& plan, std::size_t self, options opts);
@@ -141,7 +141,7 @@ public:
   [[nodiscard]] actions on_commit(std::size_t from, const round_view& view);
   [[nodiscard]] actions on_abort(std::size_t from, ec reason);
   [[nodiscard]] actions on_takeover(std::size_t from, std::uint32_t number);
-  [[nodiscard]] actions on_standing(std::size_t from, const takeover_standing& standing);
+  [[nodiscard]] actions on_promise(std::size_t from, const takeover_promise& promise);
   /// To be called at `wake_at()` or later.
   [[nodiscard]] actions on_time(steady_time now);
 
@@ -171,13 +171,13 @@ public:
   /// Members we have given up, and why: for the report.
   [[nodiscard]] const std::map<std::size_t, ec>& lost() const { return lost_; }
   /// What to answer to takeovers, also after the end.
-  [[nodiscard]] takeover_standing standing() const;
+  [[nodiscard]] takeover_promise promise() const;
 
 private:
   struct takeover {
     std::uint32_t number = 0;
     member_set waiting;
-    std::map<std::size_t, takeover_standing> standings;
+    std::map<std::size_t, takeover_promise> promises;
     steady_time until{};
   };
 
@@ -209,7 +209,7 @@ private:
   void pass_on_decision(actions& out, std::size_t to) const;
   void end_with(actions& out, failure why);
   /// Somebody's promise is to a number above ours.
-  void fall_behind(actions& out, const takeover_standing& standing);
+  void fall_behind(actions& out, const takeover_promise& promise);
   void abort_all(actions& out, ec reason);
 
   std::size_t members_;

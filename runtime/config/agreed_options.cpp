@@ -33,7 +33,7 @@ status add_options(run_agreement& to, const run_options& options,
 
 result<run_agreement> training_agreement(const run_options& options, std::uint32_t protocol) {
   run_agreement all;
-  // No option sets betas and epsilon, but another version may choose others.
+  // No option sets betas and epsilon, but another version may use other defaults.
   for (auto field :
        {agreed_field{"protocol", std::to_string(protocol), {}},
         {"strategy", "collaborative", {}},

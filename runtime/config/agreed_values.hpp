@@ -1,7 +1,7 @@
 #pragma once
 
-// Internal to config/: how the option table reads back what the peers of a run must have alike, in
-// one spelling, however it was written.
+// Internal to config/: how the option table reads back the values that all peers of a run must
+// agree on. Each value has one spelling, however the user wrote it.
 
 #include <charconv>
 #include <functional>
@@ -23,7 +23,7 @@ inline getter value(std::uint64_t run_options::*field) {
   return [field](const run_options& o) { return std::to_string(o.*field); };
 }
 
-/// The shortest text that reads as the same number.
+/// The shortest text that parses to the same number.
 inline std::string text_of(double number) {
   char text[32];
   auto end = std::to_chars(text, text + sizeof text, number);
@@ -35,7 +35,7 @@ inline getter value(double run_options::*field) {
 }
 
 inline std::string data(const run_options& o) {
-  // As many bytes as one sample needs: the context, and what follows it.
+  // The bytes that one sample needs: the context and the byte after it.
   return o.data == "synthetic" ? o.data : data_identity(o.data, o.context + 1);
 }
 
@@ -48,7 +48,7 @@ inline std::string part_size(const run_options& o) {
   return o.part_bytes ? std::to_string(*o.part_bytes) : "auto";
 }
 
-/// How many bits there are; which ones is each peer's own matter.
+/// The number of bits. The bits themselves differ between peers.
 inline std::string group_bits(const run_options& o) {
   return o.group_bits == "auto" ? o.group_bits : std::to_string(o.group_bits.size()) + " bits";
 }

@@ -1,4 +1,4 @@
-// What the environment sets, and what in it was probably meant to.
+// Reads options from the environment, and finds variables that were probably meant as options.
 
 #include <algorithm>
 #include <cctype>
@@ -36,7 +36,7 @@ bool from_kubernetes(std::string_view name) {
   return false;
 }
 
-/// A name that comes from outside, short and without what could drive a terminal.
+/// A name from outside, truncated, and without characters that could control a terminal.
 std::string shown(std::string_view name) {
   constexpr std::size_t length_max = 64;
   std::string out{name.substr(0, length_max)};
@@ -82,7 +82,7 @@ std::vector<std::string> unknown_variables(const char* const* variables) {
   }
   if (!of_kubernetes.empty())
     sentences.push_back("no options, and ignored in the environment: " + of_kubernetes
-                        + " (Kubernetes sets such for a service called waggle)");
+                        + " (Kubernetes sets them for a service called waggle)");
   return sentences;
 }
 

@@ -7,18 +7,18 @@
 
 namespace waggle {
 
-/// A moment within a round, as this peer lives it. Tests let a peer break there: unlike a moment on
-/// the clock it lies within the round on every machine.
+/// A moment within a round, counted in this peer's events. Tests break a peer there: unlike a time,
+/// it lies within the round on every machine.
 struct fault_point {
   enum class moment : std::uint8_t {
-    sent,      // has handed its count-th contribution to a link
-    received,  // has taken in the count-th part, a contribution or a result
-    result,    // has handed the count-th copy of a part it reduced to a link
-    prepared,  // holds the whole result and is about to say so
-    committed, // has applied the result, and has not reported it yet
+    sent,      // its count-th contribution was given to a link
+    received,  // the count-th part, a contribution or a result, was processed
+    result,    // the count-th copy of a part that it reduced was given to a link
+    prepared,  // it holds the whole result and is about to announce it
+    committed, // it has applied the result and has not reported it yet
   };
   moment when = moment::sent;
-  std::uint64_t count = 1; // ≥ 1; without meaning for prepared and committed
+  std::uint64_t count = 1; // ≥ 1; unused for prepared and committed
 
   friend bool operator==(const fault_point&, const fault_point&) = default;
 };

@@ -9,7 +9,7 @@
 
 namespace waggle {
 
-/// How many letters have to be put in, taken out or replaced to make `b` of `a` (Levenshtein).
+/// The number of letters to insert, delete or replace to turn `a` into `b` (Levenshtein).
 inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -24,7 +24,7 @@ inline std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-/// The name most like `wrong`; empty if there is none at all.
+/// The name with the smallest edit distance to `wrong`; empty if `names` is empty.
 inline std::string nearest(std::string_view wrong, const std::vector<std::string>& names) {
   auto best = std::min_element(names.begin(), names.end(), [&](const auto& a, const auto& b) {
     return edit_distance(wrong, a) < edit_distance(wrong, b);

@@ -15,8 +15,8 @@
 #include "runtime/config/values.hpp"
 #include "runtime/core/result.hpp"
 
-/// What the option table is written with: functions that read a text into a field of run_options,
-/// or fail with half a sentence that follows the option's name.
+/// Building blocks of the option table: functions that parse a text into a field of run_options, or
+/// fail with half a sentence that follows the option's name.
 namespace waggle::option_setters {
 
 /// "0.003", "1000000", "1e+30"
@@ -66,7 +66,7 @@ inline setter whole(std::uint64_t run_options::*field, std::uint64_t low, std::u
   };
 }
 
-/// What a real number may be, and what is wrong with numbers beyond.
+/// The bounds of a real number, and why values outside them are refused.
 struct real_bounds {
   double low = 0;
   double high = 0;

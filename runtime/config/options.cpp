@@ -40,7 +40,7 @@ std::vector<option_spec> make_table() {
      one_of(&o::log_level, {"debug", "info", "warn", "error"})},
     {"log-format", "FORMAT", "text", "text or json.", "run",
      one_of(&o::log_format, {"text", "json"})},
-    {"duration", "TIME", "0", "End after this long; 0: when stopped.", "run",
+    {"duration", "TIME", "0", "Stop after this long; 0: run until stopped.", "run",
      duration(&o::duration, 0ms, "")},
     {"seed", "N", "0", "Makes random choices repeatable; 0: from the operating system.", "run",
      whole(&o::seed, 0, ~std::uint64_t{0}, "")},
@@ -55,7 +55,7 @@ std::vector<option_spec> make_table() {
        return done{};
      }},
     {"announce", "HOST:PORT", "",
-     "What others are told to dial, where that differs from --listen (port 0: the bound port).",
+     "The address that other peers dial, if it differs from --listen (port 0: the bound port).",
      "peer",
      [](o& x, std::string_view v) -> status {
        auto where = parse_address(v);
@@ -65,7 +65,7 @@ std::vector<option_spec> make_table() {
        return done{};
      }},
     {"initial-peers", "A,B", "",
-     "Peers of the run to join through; any one that answers will do. None: start the run.", "peer",
+     "Peers of the run to join through; one that answers is enough. None: start the run.", "peer",
      [](o& x, std::string_view v) -> status {
        auto all = parse_endpoints(v);
        if (!all)
@@ -75,17 +75,16 @@ std::vector<option_spec> make_table() {
      }},
     {"client-mode", "", "false",
      "Accept no connections, only dial: for peers behind NAT. Status and metrics stay on "
-     "127.0.0.1, at "
-     "the port of --listen if that is given.",
+     "127.0.0.1, at the port of --listen if that is given.",
      "peer", yes_no(&o::client_mode)},
     {"identity", "FILE", "",
-     "The peer's key; by default identity.pem in --data-dir, made when missing.", "peer",
+     "File with the peer's key; by default identity.pem in --data-dir, created if missing.", "peer",
      path(&o::identity)},
 
-    {"target-batch-size", "N", "256", "Samples of the whole swarm per optimizer step.", "training",
-     whole(&o::target_batch_size, 1, many, "an epoch needs at least one sample"),
+    {"target-batch-size", "N", "256", "Samples per optimizer step, summed over all peers.",
+     "training", whole(&o::target_batch_size, 1, many, "an epoch needs at least one sample"),
      agreed::value(&o::target_batch_size)},
-    {"micro-batch", "N", "8", "Samples of one forward and backward pass here.", "training",
+    {"micro-batch", "N", "8", "Samples of one forward and backward pass of this peer.", "training",
      whole(&o::micro_batch, 1, 1U << 20U, "a step needs at least one sample")},
     {"epochs", "N", "0", "Optimizer steps of the run; 0: until stopped.", "training",
      whole(&o::epochs, 0, many, ""), agreed::value(&o::epochs)},
@@ -95,13 +94,13 @@ std::vector<option_spec> make_table() {
      whole(&o::layers, 1, 256, "more does not fit a peer"), agreed::value(&o::layers)},
     {"width", "N", "64", "Values per position (char-gpt) or per hidden layer (mlp).", "training",
      whole(&o::width, 1, 65536, "more does not fit a peer"), agreed::value(&o::width)},
-    {"heads", "N", "4", "Attention heads of char-gpt; they divide --width.", "training",
+    {"heads", "N", "4", "Attention heads of char-gpt; must divide --width.", "training",
      whole(&o::heads, 1, 1024, "more does not fit a peer"), agreed::value(&o::heads)},
-    {"context", "N", "64", "Bytes that char-gpt looks back.", "training",
+    {"context", "N", "64", "Context length of char-gpt in bytes.", "training",
      whole(&o::context, 2, 65536, "a prediction needs something before it"),
      agreed::value(&o::context)},
-    {"data", "PATH", "synthetic", "A text file, a folder of them, or 'synthetic'.", "training",
-     text(&o::data), agreed::data},
+    {"data", "PATH", "synthetic", "A text file, a folder of text files, or 'synthetic'.",
+     "training", text(&o::data), agreed::data},
     {"optimizer", "NAME", "adamw", "sgd, adam or adamw.", "training",
      one_of(&o::optimizer, {"sgd", "adam", "adamw"}), agreed::value(&o::optimizer)},
     {"lr", "X", "0.003", "Peak learning rate.", "training",
@@ -110,7 +109,7 @@ std::vector<option_spec> make_table() {
      agreed::value(&o::lr)},
     {"schedule", "NAME", "constant", "constant or warmup-cosine (which needs --epochs).",
      "training", one_of(&o::schedule, {"constant", "warmup-cosine"}), agreed::value(&o::schedule)},
-    {"warmup-epochs", "N", "0", "Epochs in which the learning rate rises linearly.", "training",
+    {"warmup-epochs", "N", "0", "Epochs during which the learning rate rises linearly.", "training",
      whole(&o::warmup_epochs, 0, many, ""), agreed::value(&o::warmup_epochs)},
     {"weight-decay", "X", "0", "Weight decay; decoupled for adamw.", "training",
      real(&o::weight_decay, {0, 1e6, "a negative one would let the weights grow without end",
@@ -133,29 +132,29 @@ std::vector<option_spec> make_table() {
     {"strict-target", "BOOL", "true",
      "End an epoch only on samples that were reported, not on extrapolated ones.", "training",
      yes_no(&o::strict_target)},
-    {"step-interval", "TIME", "0", "Least time between two passes: leaves the machine to others.",
-     "training", duration(&o::step_interval, 0ms, "")},
+    {"step-interval", "TIME", "0",
+     "Minimum time between two passes: leaves the machine to other programs.", "training",
+     duration(&o::step_interval, 0ms, "")},
     {"join-timeout", "TIME", "15s",
-     "With addresses of other peers: look for the run this long before training alone.", "training",
-     duration(&o::join_timeout, 0ms, "")},
+     "If addresses of other peers are known: search for the run this long before training alone.",
+     "training", duration(&o::join_timeout, 0ms, "")},
     {"start-alone", "BOOL", "false",
-     "Begin to train if no address answers within --join-timeout, also without any state of the "
-     "run.",
+     "Start training if no address answers within --join-timeout, even without a state of the run.",
      "training", yes_no(&o::start_alone)},
     {"on-split", "WHAT", "continue",
-     "Cut off from most of the group: continue provisionally, or pause until it is back.",
+     "When cut off from most of the group: continue provisionally, or pause until it is back.",
      "training", one_of(&o::on_split, {"continue", "pause"})},
-    {"resume", "BOOL", "true", "Keep checkpoints in --data-dir, and go on from the newest one.",
+    {"resume", "BOOL", "true", "Keep checkpoints in --data-dir and resume from the newest one.",
      "training", yes_no(&o::resume)},
     {"checkpoint-interval", "TIME", "5s",
-     "Least time between two checkpoints, which are written at epoch ends.", "training",
+     "Minimum time between two checkpoints, which are written at the end of an epoch.", "training",
      duration(&o::checkpoint_interval, 0ms, "")},
-    {"linger", "TIME", "10s", "After --epochs: go on giving the state to others this long.",
+    {"linger", "TIME", "10s", "After --epochs: keep serving the state to other peers this long.",
      "training", duration(&o::linger, 0ms, "")},
 
     {"codec", "CHOICE", "none",
-     "How parts travel: none (float32), float16, bfloat16, scaled_float16, uniform8, quantile8, "
-     "blockwise8, or by tensor: size:65536,float16,blockwise8.",
+     "Encoding of parts on the network: none (float32), float16, bfloat16, scaled_float16, "
+     "uniform8, quantile8, blockwise8, or per tensor: size:65536,float16,blockwise8.",
      "averaging",
      [](o& x, std::string_view v) -> status {
        auto choice = parse_codec_choice(v);
@@ -171,47 +170,48 @@ std::vector<option_spec> make_table() {
      },
      agreed::codec},
     {"shared-memory", "BOOL", "true",
-     "Pass parts to peers on this host through memory instead of TCP.", "averaging",
+     "Send parts to peers on this host through shared memory instead of TCP.", "averaging",
      yes_no(&o::shared_memory)},
     {"congestion", "NAME", "auto",
-     "Congestion control of links to other machines; auto: cubic, and bbr where packets get lost.",
+     "Congestion control of links to other machines; auto: cubic, or bbr where packets are lost.",
      "averaging", text(&o::congestion)},
     {"group-bits", "BITS", "",
-     "Bucket of 0 and 1 to look for partners in, empty: one for all; auto: as the swarm grows.",
+     "Bucket in which to look for partners, as digits 0 and 1. empty: one bucket for all peers; "
+     "auto: more digits as the swarm grows.",
      "averaging",
      [](o& x, std::string_view v) -> status {
        if (v != "auto" && (v.find_first_not_of("01") != std::string_view::npos || v.size() > 64))
-         return failure{ec::bad_config, "is neither auto nor a row of at most 64 0 and 1"};
+         return failure{ec::bad_config, "is neither auto nor at most 64 digits 0 and 1"};
        x.group_bits = std::string{v};
        return done{};
      },
      agreed::group_bits},
     {"error-feedback", "BOOL", "false",
-     "Carry what a lossy codec drops of our vector in one round into the next.", "averaging",
-     yes_no(&o::error_feedback)},
+     "Add what a lossy codec drops of this peer's vector in one round to the next round.",
+     "averaging", yes_no(&o::error_feedback)},
     {"aggregator", "NAME", "mean",
-     "mean; or, against members that lie: trimmed_mean, median, centered_clip, krum.", "averaging",
+     "mean; or, against Byzantine members: trimmed_mean, median, centered_clip, krum.", "averaging",
      one_of(&o::aggregator, {"mean", "trimmed_mean", "median", "centered_clip", "krum"}),
      agreed::value(&o::aggregator)},
-    {"faulty-max", "N", "0", "Members that may lie, for trimmed_mean and krum.", "averaging",
-     whole(&o::faulty_max, 0, 31, "fewer than half of a round's members"),
+    {"faulty-max", "N", "0", "Byzantine members to tolerate, for trimmed_mean and krum.",
+     "averaging", whole(&o::faulty_max, 0, 31, "fewer than half of a round's members"),
      agreed::value(&o::faulty_max)},
-    {"auxiliary", "BOOL", "false", "Only reduce for the others: contribute nothing.", "averaging",
+    {"auxiliary", "BOOL", "false", "Only reduce for other peers: contribute nothing.", "averaging",
      yes_no(&o::auxiliary)},
     {"reduce-for-clients", "BOOL", "true",
-     "Average for trainers in client mode, which cannot reach each other, where none of the run "
-     "can "
-     "be reached, and pass their state on.",
+     "If all trainers of the run are in client mode, so that they cannot reach each other: reduce "
+     "for them and relay their state.",
      "helping", yes_no(&o::reduce_for_clients)},
     {"reduce-elements-max", "N", "268435456",
-     "The longest gradient, in float32 values, that --reduce-for-clients takes: memory for about "
-     "three of them.",
+     "The longest gradient, in float32 values, that --reduce-for-clients accepts. It needs memory "
+     "for about three of them.",
      "helping",
      whole(&o::reduce_elements_max, 1, plan_elements_max,
            "a round has at least one value and at most 2^33")},
     {"bandwidth", "BYTES", "unknown",
-     "What this peer can send and receive a second: who has more reduces more. unknown: as "
-     "measured from its transfers, before that as much as the mean. 0: never reduce for others.",
+     "Bytes per second that this peer can send and receive; peers with more reduce more. unknown: "
+     "as measured from its transfers, and the mean of the group until then. 0: never reduce for "
+     "others.",
      "averaging",
      [](o& x, std::string_view v) -> status {
        if (v == "unknown") {
@@ -224,15 +224,15 @@ std::vector<option_spec> make_table() {
        x.bandwidth = *value;
        return done{};
      }},
-    {"min-vector-size", "N", "0", "Members whose share would have fewer values reduce nothing.",
+    {"min-vector-size", "N", "0", "A member whose share would have fewer values reduces nothing.",
      "averaging", whole(&o::min_vector_size, 0, std::uint64_t{1} << 33U, ""),
      agreed::value(&o::min_vector_size)},
     {"reduce-threads", "N", "0",
-     "Threads for large sums, beside the one that reads the network; worth it with cores to spare.",
+     "Extra threads for large sums, beside the one that reads the network; needs spare cores.",
      "averaging", whole(&o::reduce_threads, 0, 256, "")},
     {"part-size", "BYTES", "auto",
-     "Bytes of a part as float32, the unit of transfer and reduction. auto: 512KiB, and less "
-     "where the line of a member is known to be slow enough to gain by it.",
+     "Bytes of a part as float32, the unit of transfer and reduction. auto: 512KiB, or less where "
+     "a member's link is known to be so slow that smaller parts help.",
      "averaging",
      [](o& x, std::string_view v) -> status {
        if (v == "auto") {
@@ -243,43 +243,46 @@ std::vector<option_spec> make_table() {
        if (!value)
          return value.error();
        if (*value < 4096 || *value > 16U << 20U)
-         return failure{ec::bad_config, "is out of range: a part fits into one frame (16MiB) and "
-                                        "is worth a header (4KiB)"};
+         return failure{ec::bad_config, "is out of range: a part must fit into one frame (16MiB) "
+                                        "and be much larger than its header (4KiB)"};
        x.part_bytes = *value;
        return done{};
      },
      agreed::part_size},
     {"min-group-size", "N", "2", "Smaller groups do not average.", "averaging",
      whole(&o::min_group_size, 1, 64, "a round has at most 64 members")},
-    {"target-group-size", "N", "64", "A group is complete with this many.", "averaging",
+    {"target-group-size", "N", "64", "A group with this many members is complete.", "averaging",
      whole(&o::target_group_size, 2, 64,
            "a group of 1 averages nothing, a round has at most 64 members"),
      agreed::value(&o::target_group_size)},
     {"min-contributors", "N", "1", "A round with fewer contributors fails.", "averaging",
      whole(&o::min_contributors, 1, 64, "a round has at most 64 members"),
      agreed::value(&o::min_contributors)},
-    {"matchmaking-time", "TIME", "3s", "A group below its size begins after this long.",
-     "averaging", duration(&o::matchmaking_time, 10ms, "others need a chance to hear of it")},
-    {"averaging-timeout", "TIME", "60s", "Matchmaking and all-reduce of one epoch together.",
-     "averaging", duration(&o::averaging_timeout, 100ms, "a round needs a few round trips")},
-    {"stall-timeout", "TIME", "5s", "A member that sends nothing for this long is left behind.",
-     "averaging", duration(&o::stall_timeout, 50ms, "shorter takes every hiccup for a failure")},
+    {"matchmaking-time", "TIME", "3s", "A group that is not complete begins after this long.",
+     "averaging", duration(&o::matchmaking_time, 10ms, "other peers need time to find it")},
+    {"averaging-timeout", "TIME", "60s",
+     "Time limit of matchmaking and all-reduce of one epoch together.", "averaging",
+     duration(&o::averaging_timeout, 100ms, "a round needs a few round trips")},
+    {"stall-timeout", "TIME", "5s",
+     "A member that sends nothing for this long is excluded from the round.", "averaging",
+     duration(&o::stall_timeout, 50ms, "a shorter one would take every hiccup for a failure")},
 
     {"elements", "N", "1048576", "float32 values in the vector of waggle average.", "average",
      whole(&o::elements, 1, std::uint64_t{1} << 33U, "a round's vector has at most 2^33 values"),
      agreed::value(&o::elements)},
-    {"rounds", "N", "0", "End after this many rounds; 0: when stopped.", "average",
+    {"rounds", "N", "0", "Stop after this many rounds; 0: run until stopped.", "average",
      whole(&o::rounds, 0, many, "")},
-    {"weight", "X", "1", "This peer's weight.", "average",
+    {"weight", "X", "1", "Weight of this peer's vector in the mean.", "average",
      real(&o::weight, {0, 1e30, "contributions are not subtracted from a mean",
                        "sums of a round's weights would overflow"})},
-    {"alpha", "X", "1", "How far to go from the own vector towards the mean.", "average",
+    {"alpha", "X", "1", "How far the own vector moves towards the mean: 1 replaces it, 0 keeps it.",
+     "average",
      real(&o::alpha, {-1e6, 1e6, "1 goes all the way to the mean, 0 stays",
                       "1 goes all the way to the mean, 0 stays"})},
     {"deltas", "BOOL", "false",
-     "Keep what the codec rounds away of the own vector: equal vectors stay as they are.",
+     "Keep the codec's rounding error out of the own vector: equal vectors stay unchanged.",
      "average", yes_no(&o::deltas)},
-    {"gather", "TEXT", "", "A text for all members of the group to read.", "average",
+    {"gather", "TEXT", "", "A text that is sent to all members of the group.", "average",
      [](o& x, std::string_view v) -> status {
        if (v.size() > gather_bytes_max)
          return failure{ec::bad_config,
@@ -287,12 +290,12 @@ std::vector<option_spec> make_table() {
        x.gather = std::string{v};
        return done{};
      }},
-    {"expected-peers", "N", "0", "Begin as soon as this many are in the group; 0: not known.",
+    {"expected-peers", "N", "0", "Begin as soon as the group has this many members; 0: not known.",
      "average", whole(&o::expected_peers, 0, 64, "a round has at most 64 members")},
-    {"standing", "BOOL", "true", "Keep the group of the last complete round.", "average",
-     yes_no(&o::standing)},
+    {"reuse-group", "BOOL", "true", "Reuse the group of the last complete round.", "average",
+     yes_no(&o::reuse_group)},
     {"fault-at", "MOMENT", "",
-     "Break this peer within a round, here: sent:K, received:K (parts), result:K, prepared or "
+     "Break this peer at this point of a round: sent:K, received:K (parts), result:K, prepared or "
      "committed.",
      "For tests",
      [](o& x, std::string_view v) -> status {
@@ -304,14 +307,14 @@ std::vector<option_spec> make_table() {
      }},
     {"fault", "NAME", "kill", "How --fault-at breaks it: kill or stop (SIGKILL, SIGSTOP).",
      "For tests", one_of(&o::fault, {"kill", "stop"})},
-    {"fault-round", "N", "1", "The first of its rounds in which --fault-at may break it.",
+    {"fault-round", "N", "1", "The first round of this peer in which --fault-at may break it.",
      "For tests", whole(&o::fault_round, 1, many, "rounds count from 1")},
 
     {"peers", "N", "4", "Peers that waggle swarm starts.", "swarm",
      whole(&o::peers, 1, 64, "they run on one machine")},
-    {"kill-after", "TIME", "0", "Kill one peer (SIGKILL) after this long; 0: do not.", "swarm",
+    {"kill-after", "TIME", "0", "Kill one peer (SIGKILL) after this long; 0: never.", "swarm",
      duration(&o::kill_after, 0ms, "")},
-    {"join-after", "TIME", "0", "Let a new peer join after this long; 0: do not.", "swarm",
+    {"join-after", "TIME", "0", "Start another peer after this long; 0: never.", "swarm",
      duration(&o::join_after, 0ms, "")},
 
     {"json", "FILE", "", "Write the result as JSON to this file.", "output",
@@ -356,7 +359,8 @@ result<run_options> resolve(const settings& file, const settings& environment,
       break;
     }
   }
-  // Each peer's own matter: who joins with the run's options alone must not stumble over it.
+  // The micro-batch is not part of the run's agreement: a peer that joins with only the run's
+  // options must not fail on its default.
   if (!options.given.contains("micro-batch"))
     options.micro_batch = std::min(options.micro_batch, options.target_batch_size);
   if (auto fits = check_combinations(options); !fits)
@@ -384,13 +388,15 @@ std::optional<std::string> too_many_threads(const run_options& options, std::uin
 status check_combinations(const run_options& o) {
   auto bad = [](std::string why) { return failure{ec::bad_config, std::move(why)}; };
   if (o.client_mode && o.initial_peers.empty())
-    return bad("--client-mode needs --initial-peers: nobody can reach this peer, so it has to know "
-               "whom to dial");
+    return bad(
+      "--client-mode needs --initial-peers: other peers cannot reach this one, so it has to "
+      "know which ones to dial");
   if (o.client_mode && o.announce)
-    return bad("--client-mode and --announce exclude each other: a client is not dialled");
+    return bad("--client-mode and --announce exclude each other: other peers do not dial a client");
   if (o.client_mode && o.auxiliary)
-    return bad("--client-mode and --auxiliary exclude each other: an auxiliary reduces for others, "
-               "who have to reach it");
+    return bad(
+      "--client-mode and --auxiliary exclude each other: an auxiliary reduces for other peers, "
+      "which have to reach it");
   auto how = parse_aggregator(o.aggregator);
   if (how)
     if (auto promise =
@@ -412,11 +418,11 @@ status check_combinations(const run_options& o) {
     return bad("--heads must divide --width");
   if (o.expected_peers > o.target_group_size)
     return bad(
-      "--expected-peers is larger than --target-group-size: that many never come together");
+      "--expected-peers is larger than --target-group-size: no group ever has that many members");
   if (o.momentum != 0 && o.optimizer != "sgd")
     return bad("--momentum belongs to --optimizer sgd; " + o.optimizer + " has its own");
   if (o.kill_after > 0ms && o.peers < 2)
-    return bad("--kill-after needs --peers 2 or more: nobody would be left");
+    return bad("--kill-after needs --peers 2 or more: no peer would be left");
   if (o.duration > 0ms && o.kill_after >= o.duration)
     return bad("--kill-after must be shorter than --duration: it would never happen");
   if (o.duration > 0ms && o.join_after >= o.duration)

@@ -27,7 +27,7 @@ std::string text_of(const toml::value& value) {
   return out.str();
 }
 
-/// What toml11 has to say, without its drawing of the place.
+/// The message of toml11, without its drawing of the position.
 std::string first_line(std::string what) {
   what = what.substr(0, what.find('\n'));
   constexpr std::string_view mark = "[error] ";
@@ -64,7 +64,7 @@ result<settings> from_file(const std::filesystem::path& file) {
   std::ifstream in{file, std::ios::binary};
   if (!in)
     return failure{ec::bad_config, "cannot read the run file " + file.string()
-                                     + ": it does not exist, or is not ours to read"};
+                                     + ": it does not exist, or this user may not read it"};
   if (std::error_code ignored; std::filesystem::is_directory(file, ignored))
     return failure{ec::bad_config, "the run file " + file.string() + " is a folder"};
   settings found;

@@ -13,8 +13,9 @@
 
 namespace waggle {
 
-/// Everything that a user can set, typed and within its bounds. One struct for all commands; each
-/// reads what it takes. The option table (options.hpp) says names, units, defaults and bounds.
+/// Everything that a user can set, typed and within its bounds. All commands share this struct;
+/// each reads the fields that it uses. The option table (options.hpp) has the names, units,
+/// defaults and bounds.
 struct run_options {
   // -- the peer
   std::string run_id = "waggle";
@@ -45,7 +46,7 @@ struct run_options {
   std::uint64_t warmup_epochs = 0;
   double weight_decay = 0;
   double momentum = 0;
-  double beta1 = 0.9; // of adam and adamw; no options of theirs
+  double beta1 = 0.9; // of adam and adamw; not settable
   double beta2 = 0.999;
   double epsilon = 1e-8;
   std::string device = "auto";
@@ -61,7 +62,7 @@ struct run_options {
 
   // -- averaging
   std::string codec = "none";
-  std::optional<std::uint64_t> part_bytes; // none: the leader of a round chooses
+  std::optional<std::uint64_t> part_bytes; // none: the leader of a round chooses it
   std::uint64_t min_group_size = 2;
   std::uint64_t target_group_size = 64;
   std::uint64_t min_contributors = 1;
@@ -77,7 +78,7 @@ struct run_options {
   bool auxiliary = false;
   bool reduce_for_clients = true;                              // of a node
   std::uint64_t reduce_elements_max = std::uint64_t{1} << 28U; // of a node
-  std::optional<std::uint64_t> bandwidth;                      // bytes a second; none: not known
+  std::optional<std::uint64_t> bandwidth;                      // bytes per second; none: not known
   std::uint64_t min_vector_size = 0;
   std::uint64_t reduce_threads = 0;
 
@@ -89,7 +90,7 @@ struct run_options {
   bool deltas = false;
   std::string gather;
   std::uint64_t expected_peers = 0;
-  bool standing = true;
+  bool reuse_group = true;
   std::optional<fault_point> fault_at; // for tests: where this peer breaks, how, in which round
   std::string fault = "kill";
   std::uint64_t fault_round = 1;
@@ -104,8 +105,8 @@ struct run_options {
   bool json = false;
   std::uint64_t steps = 50; // waggle bench train
 
-  std::map<std::string, std::string>
-    given;                            // what was set, as text: for the line that others join with
+  /// The options that were set, as text: for the command line with which other peers join.
+  std::map<std::string, std::string> given;
   std::vector<std::string> arguments; // positional: ADDR, FILE, NAME
 };
 

@@ -62,7 +62,7 @@ result<bool> parse_yes_no(std::string_view text) {
 }
 
 result<milliseconds> parse_duration(std::string_view text) {
-  // Thirty years: deadlines are counted in nanoseconds, of which 2^63 are no more than 292 years.
+  // Thirty years: deadlines are counted in nanoseconds, and 2^63 ns are 292 years.
   constexpr double longest_ms = 1e12;
   constexpr unit units[] = {{"ms", 1}, {"s", 1e3}, {"", 1e3}, {"m", 60e3}, {"h", 3600e3}};
   auto value = with_unit(text, units);
@@ -83,7 +83,7 @@ result<std::uint64_t> parse_bytes(std::string_view text) {
 result<endpoint> parse_address(std::string_view text) {
   auto where = parse_endpoint(text);
   if (!where) {
-    // It begins with the text in quotes, which here is said by the caller.
+    // The detail begins with the text in quotes; the caller prints that itself.
     auto why = where.error().detail;
     auto quoted = text.size() + 3;
     return no(why.size() > quoted ? why.substr(quoted) : why);

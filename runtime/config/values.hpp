@@ -10,8 +10,8 @@
 
 namespace waggle {
 
-// What people write for values. Each fails with ec::bad_config and half a sentence ("is no
-// duration: write 500ms, 5s, 2m or 1h") that follows the option's name.
+// Parsers for the values that users write. Each fails with ec::bad_config and half a sentence ("is
+// no duration: write 500ms, 5s, 2m or 1h") that follows the option's name.
 
 result<std::uint64_t> parse_whole(std::string_view text);
 result<double> parse_real(std::string_view text);

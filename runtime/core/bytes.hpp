@@ -37,7 +37,7 @@ struct payload {
   std::size_t size = 0; // bytes
   /// The bytes lie in memory that another process can still write to, against its word: whoever
   /// reads them twice may read different ones. False after a copy.
-  bool may_change = false;
+  bool sender_can_write = false;
 
   [[nodiscard]] byte_span view() const { return {data.get(), size}; }
   [[nodiscard]] bool empty() const { return size == 0; }
@@ -56,7 +56,7 @@ payload payload_of(std::shared_ptr<const Container> values) {
 /// The bytes [offset, offset + size) of `whole`, sharing its memory. REQUIRES: they lie within it.
 inline payload slice(const payload& whole, std::size_t offset, std::size_t size) {
   return {std::shared_ptr<const std::byte>{whole.data, whole.data.get() + offset}, size,
-          whole.may_change};
+          whole.sender_can_write};
 }
 
 namespace literals {

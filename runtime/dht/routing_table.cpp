@@ -92,7 +92,7 @@ void routing_table::split(std::size_t index) {
   buckets_.insert(buckets_.begin() + static_cast<std::ptrdiff_t>(index) + 1, std::move(high));
 }
 
-std::optional<peer_record> routing_table::heard_from(const peer_record& peer, steady_time now) {
+std::optional<peer_record> routing_table::seen(const peer_record& peer, steady_time now) {
   if (peer.id == self_ || peer.client_mode || peer.addresses.empty())
     return std::nullopt;
   if (auto recent = recent_.find(peer.id); recent != recent_.end())

@@ -48,7 +48,7 @@ public:
 
   /// News from `peer`. Returns a peer to ping if its bucket is full: if that one does not answer
   /// (`failed`), the newcomer may take its place.
-  std::optional<peer_record> heard_from(const peer_record& peer, steady_time now);
+  std::optional<peer_record> seen(const peer_record& peer, steady_time now);
 
   /// A request to `peer` failed. It is dropped after `strikes_max` failures in a row, and the
   /// newest replacement takes its place; but not while most peers fail, which means that the

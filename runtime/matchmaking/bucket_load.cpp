@@ -8,7 +8,8 @@ namespace waggle {
 
 namespace {
 
-/// The digits at the beginning of `text`, which they leave; nothing if there are none, or too many.
+/// Parses and removes the digits at the beginning of `text`; nothing if there are none, or too
+/// many.
 std::optional<std::size_t> take_number(std::string_view& text) {
   std::size_t value = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -18,7 +19,7 @@ std::optional<std::size_t> take_number(std::string_view& text) {
   return value;
 }
 
-/// The upper one of two in the middle. REQUIRES: there are any.
+/// The upper median. REQUIRES: `values` is not empty.
 double median(std::vector<double> values) {
   auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());

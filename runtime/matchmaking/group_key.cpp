@@ -19,8 +19,8 @@ failure bad(std::string why) {
   return {ec::bad_config, std::move(why)};
 }
 
-/// Uniform 64-bit words: the first eight bytes, little endian, of SHA-256(seed ‖ counter), for the
-/// counters 0, 1, 2, … as eight bytes, little endian.
+/// Uniform 64-bit words: the first eight bytes, little-endian, of SHA-256(seed ‖ counter), for the
+/// counters 0, 1, 2, … as eight bytes, little-endian.
 class hash_words {
 public:
   explicit hash_words(const round_id& seed) : seed_(seed) {}
@@ -37,8 +37,8 @@ public:
     return word;
   }
 
-  /// Words of the last, incomplete run of `bound` numbers are drawn again: else small results would
-  /// be likelier than large ones.
+  /// Rejects words of the last, incomplete run of `bound` numbers: with them, small results would
+  /// be more likely than large ones.
   std::uint64_t below(std::uint64_t bound) {
     auto rest = (UINT64_MAX % bound + 1) % bound; // 2^64 mod bound
     for (;;) {
@@ -85,7 +85,7 @@ result<group_key> group_key::make(std::string prefix, std::string bits) {
   if (prefix.find('.') != std::string::npos)
     return bad("the prefix of a group key must not contain \".\": " + prefix);
   if (bits.find_first_not_of("01") != std::string::npos)
-    return bad("group bits are a row of 0 and 1, not \"" + bits.substr(0, bits_max) + "\"");
+    return bad("group bits consist of 0 and 1, not \"" + bits.substr(0, bits_max) + "\"");
   if (bits.size() > bits_max)
     return bad("at most " + std::to_string(bits_max) + " group bits, not "
                + std::to_string(bits.size()));

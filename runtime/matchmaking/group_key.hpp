@@ -12,12 +12,12 @@
 
 namespace waggle {
 
-/// Where a peer looks for partners: `prefix + ".0b" + bits`, e.g. "demo_grad.0b0110"
-/// (spec/averaging.md §2.1). Peers of one prefix with equal bits share a bucket; without bits all
-/// share one.
+/// The bucket in which a peer searches for partners: `prefix + ".0b" + bits`, e.g.
+/// "demo_grad.0b0110". Peers with the same prefix and equal bits share a bucket; without bits, all
+/// peers of a prefix share one.
 ///
-/// After each group the bits of its members drift apart (`move_on`), so that those who met do not
-/// meet again before everybody has met everybody's average: Moshpit SGD, spec §2.4.
+/// After each group the bits of its members change (`move_on`), so that members of one group do not
+/// meet again before averages have mixed through the whole swarm: Moshpit SGD (arXiv:2103.03239).
 ///
 /// Invariant: a key that exists is valid. Not thread-safe.
 class group_key {
@@ -35,13 +35,13 @@ public:
   [[nodiscard]] const std::string& bits() const { return bits_; }
   [[nodiscard]] std::string text() const { return prefix_ + ".0b" + bits_; }
 
-  /// Keeps the last `length` bits; where there are fewer, puts `further` ones before them.
-  /// REQUIRES: length <= bits_max; further() gives 0 or 1.
+  /// Keeps the last `length` bits; if there are fewer, prepends bits from `further`. REQUIRES:
+  /// length <= bits_max; further() returns 0 or 1.
   void resize(std::size_t length, const std::function<unsigned()>& further);
 
-  /// To be called by every member when `group` has formed (§2.3): shifts the digits of the bucket
-  /// that belongs to the member at `position` into the bits, whose number stays the same. Without
-  /// bits nothing changes. REQUIRES: position < members ≤ buckets.
+  /// Called by every member when `group` has formed: shifts the digits of the bucket of the member
+  /// at `position` into the bits; their number stays the same. Without bits nothing changes.
+  /// REQUIRES: position < members ≤ buckets.
   void move_on(const round_id& group, std::size_t position, std::size_t members,
                std::size_t buckets);
 
@@ -55,12 +55,12 @@ private:
   std::string bits_;
 };
 
-/// `draws` distinct numbers below `bound`, uniform, from nothing but `seed`: a Fisher–Yates shuffle
-/// driven by SHA-256(seed ‖ counter). The same on every machine. REQUIRES: draws ≤ bound.
+/// `draws` distinct numbers below `bound`, uniform and determined by `seed` alone: a Fisher–Yates
+/// shuffle driven by SHA-256(seed ‖ counter). The same on every machine. REQUIRES: draws ≤ bound.
 std::vector<std::uint32_t> distinct_indices(const round_id& seed, std::size_t draws,
                                             std::size_t bound);
 
-/// `index` in exactly as many binary digits as the largest number below `buckets` needs, at least
+/// `index` in binary, with as many digits as the largest number below `buckets` needs, at least
 /// one.
 std::string bucket_digits(std::uint32_t index, std::size_t buckets);
 

@@ -6,10 +6,10 @@ namespace waggle {
 
 namespace {
 
-// Bounds what a crowded key, or somebody who floods it, can make us remember.
+// Bounds the memory that a crowded key, or a peer that floods it, can use.
 constexpr std::size_t candidates_max = 1024;
 
-// Peers' clocks agree within this (spec/averaging.md §1.5).
+// Peers' clocks are expected to agree within this.
 constexpr auto clock_skew_max = 3s;
 
 } // namespace
@@ -63,7 +63,7 @@ void group_search::candidate(const peer_record& peer, std::optional<swarm_time> 
     found->second.record = peer;
   if (expiration && found->second.expiration != expiration) {
     found->second.expiration = expiration;
-    found->second.again.reset(); // it declared anew: what it said before is out of date
+    found->second.again.reset(); // it declared again: its earlier answer is out of date
     if (found->second.hopeless == ec::wrong_group_key)
       found->second.hopeless.reset(); // it moved into our bucket
   }
@@ -75,7 +75,7 @@ void group_search::send_ask(actions& out, const peer_record& to, moment now) {
   asking_ = to;
   asked_ = now.steady;
   disbanded_ = false;
-  // A client declares nothing, so it waits longer than anybody: it never comes before its leader.
+  // A client declares nothing, so it uses the largest expiration: it never ranks before its leader.
   auto expiration = self_.client ? swarm_time::max() : expiration_;
   out.push_back(ask{to, expiration});
 }
@@ -89,7 +89,8 @@ void group_search::ask_next(actions& out, moment now) {
   }
   const known_peer* best = nullptr;
   auto comes_before = [](const known_peer& a, const known_peer& b) {
-    // Those of whom we know that they declared come first, the smallest leads; then by id.
+    // Peers that are known to have declared come first, the one that leads before the others; then
+    // by id.
     auto key = [](const known_peer& p) {
       return std::pair{rank{p.expiration.value_or(swarm_time::max()), p.record.id}, 0};
     };
@@ -99,7 +100,7 @@ void group_search::ask_next(actions& out, moment now) {
     if (peer.hopeless || (peer.again && now.steady < *peer.again) || followers_.count(id) > 0)
       continue;
     if (peer.expiration && *peer.expiration < now.swarm)
-      continue; // over
+      continue; // its search is over
     if (!self_.client && peer.expiration && own_rank() < rank{*peer.expiration, id})
       continue; // it will ask us
     if (best == nullptr || comes_before(peer, *best))
@@ -115,7 +116,7 @@ group_search::actions group_search::on_answer(const peer_id& from, ec code,
   actions out;
   if (done_ || !asking_ || asking_->id != from) {
     if (code == ec::none && !done_ && !(leader_ && leader_->id == from)) {
-      // Too late: we went on. It must not count on us.
+      // Too late: we have moved on. It must not count on us.
       peer_record leader;
       leader.id = from;
       out.push_back(leave{leader});
@@ -130,7 +131,7 @@ group_search::actions group_search::on_answer(const peer_id& from, ec code,
     leader_ = peer;
     if (auto known = known_.find(peer.id); known != known_.end())
       note(known->second, ec::none);
-    if (self_.client) // its leader may have begun to search at any time up to now
+    if (self_.client) // its leader may have begun its search at any time until now
       expiration_ = now.swarm + wait_max(now);
     give_up_followers(out, leader_);
     return out;
@@ -157,12 +158,12 @@ group_search::actions group_search::on_answer(const peer_id& from, ec code,
       break;
     case ec::bad_expiration:
       pause *= 5;
-      break; // it knows of us now and will ask
+      break; // it knows us now and will ask
     default:
       break;
   }
   known.again = now.steady + pause;
-  // The smallest leads, so a hint can only name a peer that is smaller than the one who gave it.
+  // The smallest peer leads, so a hint can only name a peer that is smaller than its sender.
   if (code == ec::not_a_leader && suggested && suggested->id != self_.record.id)
     suggested_ = suggested;
   ask_next(out, now);
@@ -173,13 +174,14 @@ group_search::actions group_search::on_answer(const peer_id& from, ec code,
 
 group_search::join_answer group_search::on_join(const seeker& asker, swarm_time expiration,
                                                 moment now) {
-  // The order of the checks is that of spec/averaging.md §3.4.
+  // The first check that fails determines the code; the order of the checks is part of the
+  // protocol.
   if (done_ || !started_)
     return {ec::not_looking, {}, {}};
   if (self_.client)
     return {ec::protocol_violation, {}, {}};
   const auto& id = asker.record.id;
-  // Whoever asks is still searching, so its expiration lies ahead by its own clock.
+  // A peer that asks is still searching, so its expiration is in the future by its own clock.
   if (!asker.client && expiration + clock_skew_max + options_.request_timeout < now.swarm)
     return {ec::clock_skew, {}, {}};
   if (own_rank() > rank{expiration, id} && !asker.client) {
@@ -197,7 +199,7 @@ group_search::join_answer group_search::on_join(const seeker& asker, swarm_time 
   followers_.emplace(id, asker);
   largest_group_ = std::max(largest_group_, followers_.size() + 1);
   join_answer answer;
-  // If we asked a peer meanwhile and it accepts, we hand our followers on to it.
+  // If we asked a peer meanwhile and it accepts, our followers are redirected to it.
   if (complete())
     begin_group(answer.then);
   return answer;
@@ -225,7 +227,7 @@ void group_search::begin_group(actions& out) {
 // -- following -----------------------------------------------------------------------------------
 
 bool group_search::on_begin(const peer_id& from) {
-  // The word that the group begins may overtake the word that it took us.
+  // The message that the group begins may overtake the answer that accepted us.
   bool follows = leader_ ? leader_->id == from : asking_ && asking_->id == from;
   if (done_ || !follows)
     return false;
@@ -248,7 +250,7 @@ group_search::actions group_search::on_disband(const peer_id& from,
   if (done_)
     return out;
   if (asking_ && asking_->id == from) {
-    // The word that the group is over may overtake the word that it took us.
+    // The message that the group disbanded may overtake the answer that accepted us.
     disbanded_ = true;
     if (suggested && suggested->id != self_.record.id)
       suggested_ = suggested;
@@ -284,14 +286,14 @@ group_search::actions group_search::on_time(moment now) {
   if (done_ || !started_)
     return out;
   if (asking_ && now.steady - asked_ > options_.request_timeout + 1s) {
-    // The network layer owes us an answer by now; never wait for it for ever.
+    // The network layer should have answered by now; do not wait forever.
     auto peer = asking_->id;
     auto more = on_answer(peer, ec::timeout, std::nullopt, now);
     out.insert(out.end(), more.begin(), more.end());
   }
   bool expired = now.swarm >= expiration_;
   if (leader_ && now.swarm >= expiration_ + options_.request_timeout) {
-    // Its expiration was before ours, so the verdict is overdue.
+    // Its expiration was before ours, so its decision is overdue.
     out.push_back(leave{*leader_});
     if (auto known = known_.find(leader_->id); known != known_.end()) {
       note(known->second, ec::timeout);
@@ -348,27 +350,28 @@ group_search::actions group_search::cancel(failure why) {
 
 void group_search::note(known_peer& peer, ec said) const {
   peer.asked = true;
-  // Whoever was not looking yet may have begun later; what it said before or then counts.
+  // A peer that was not searching yet may have begun later: that code does not replace another
+  // answer.
   if (said != ec::not_looking || peer.said == ec::none)
     peer.said = said;
 }
 
 void group_search::turned_away(const peer_id& asker, ec why) {
-  bool tells = why == ec::schema_mismatch || why == ec::wrong_group_key || why == ec::epoch_mismatch
-               || why == ec::clock_skew;
-  if (!tells) // the rest are steps on the way to a group
+  bool is_reason = why == ec::schema_mismatch || why == ec::wrong_group_key
+                   || why == ec::epoch_mismatch || why == ec::clock_skew;
+  if (!is_reason) // the other codes are normal steps on the way to a group
     return;
   if (turned_away_.size() < candidates_max || turned_away_.count(asker) > 0)
     turned_away_.insert_or_assign(asker, why);
 }
 
 std::string group_search::summary(moment now) const {
-  std::map<ec, std::size_t> said;
+  std::map<ec, std::size_t> answers;
   std::size_t over = 0;
   std::size_t not_asked = 0;
   for (const auto& [id, peer] : known_) {
     if (peer.asked)
-      ++said[peer.said];
+      ++answers[peer.said];
     else if (peer.expiration && *peer.expiration < now.swarm)
       ++over;
     else
@@ -380,7 +383,7 @@ std::string group_search::summary(moment now) const {
   auto number = [](std::size_t n) { return std::to_string(n); };
   auto name = [](ec code) { return " (" + std::string{to_string(code)} + ")"; };
   auto text = number(known_.size()) + (known_.size() == 1 ? " candidate seen" : " candidates seen");
-  for (const auto& [code, count] : said) {
+  for (const auto& [code, count] : answers) {
     switch (code) {
       case ec::none:
         text += ", " + number(count) + " took us in but never began";
@@ -412,7 +415,7 @@ std::string group_search::summary(moment now) const {
 
 namespace {
 
-/// What an operator can do about it.
+/// What the operator can do about it.
 std::string_view advice(ec code) {
   switch (code) {
     case ec::nobody_declared:
@@ -437,22 +440,23 @@ std::string_view advice(ec code) {
 } // namespace
 
 failure group_search::reason(moment now) const {
-  std::set<ec> said;
+  std::set<ec> codes;
   for (const auto& [id, peer] : known_)
     if (peer.asked && peer.said != ec::none)
-      said.insert(peer.said);
+      codes.insert(peer.said);
   for (const auto& [id, why] : turned_away_)
-    said.insert(why);
-  // Whoever was not looking at first may have begun later.
-  said.erase(ec::not_looking);
-  auto code = said.count(ec::timeout) > 0 ? ec::timeout // it may have been all that was missing
-                                          : ec::too_few;
+    codes.insert(why);
+  // A peer that was not searching at first may have begun later.
+  codes.erase(ec::not_looking);
+  auto code = codes.count(ec::timeout) > 0
+                ? ec::timeout // that peer may have been the only one missing
+                : ec::too_few;
   if (known_.empty() && largest_group_ == 1 && turned_away_.empty())
     code = ec::nobody_declared;
-  else if (said.size() == 1)
+  else if (codes.size() == 1)
     for (auto decisive : {ec::schema_mismatch, ec::epoch_mismatch, ec::wrong_group_key,
                           ec::clock_skew, ec::unreachable})
-      if (said.count(decisive) > 0)
+      if (codes.count(decisive) > 0)
         code = decisive;
   auto tenths = std::chrono::duration_cast<milliseconds>(now.steady - began_).count() / 100;
   return {code, "could not find a group in " + std::to_string(tenths / 10) + "."

@@ -16,22 +16,20 @@
 
 namespace waggle {
 
-/// Finds a group for one round: the rules of spec/averaging.md §3 as a state machine without
-/// network.
+/// Finds a group for one round: a state machine without a network.
 ///
-/// Everybody who searches has an expiration, the moment when it will make do with whom it has. The
-/// peer with the smallest (expiration, id) leads: a peer only follows one that is smaller, so that
-/// nobody ever follows in a circle, and whoever is asked by a smaller one learns of it and asks
-/// back.
+/// Every searching peer has an expiration: the moment when it starts with the members it has. The
+/// peer with the smallest (expiration, id) leads. A peer only follows a smaller one, so that there
+/// are no cycles. A peer that is asked by a smaller one learns of it that way and asks it in turn.
 ///
-/// | state  | who may leave it, and how |
+/// | state  | transitions |
 /// |--------|--------------------------------------------------------------------------------------|
 /// | seek   | asks one candidate at a time; accepted → follow; the group is complete, or expires |
 /// |        | with min_group_size members → done. Others may join meanwhile |
 /// | follow | the leader begins → done; disbands, leaves, is lost or silent → seek |
-/// | done   | nobody |
+/// | done   | none |
 ///
-/// Every input returns what to do, in order. Not thread-safe.
+/// Every input returns the actions to take, in order. Not thread-safe.
 class group_search {
 public:
   struct options {
@@ -40,22 +38,21 @@ public:
     std::size_t expected_peers = 0;     // or this many; 0: not known
     milliseconds min_matchmaking_time{5'000};
     milliseconds request_timeout{3'000};
-    /// A candidate that refused for a reason that may pass is asked again after this long,
-    /// jittered.
+    /// A candidate that refused for a temporary reason is asked again after this long, jittered.
     milliseconds retry{100};
     milliseconds look_up_interval{500};
-    /// Whoever has seen nobody at all for this long gives up; 0: never before the deadline.
+    /// A search that has seen no other peer for this long gives up; 0: only at the deadline.
     milliseconds alone_after{0};
   };
-  /// Who wants a group.
+  /// A peer that wants a group.
   struct seeker {
     peer_record record;
-    bool client = false; // never leads, accepts nobody
-    // The caller's, passed on:
+    bool client = false; // never leads, accepts no peer
+    // Not used by the search; passed on:
     std::optional<double> bandwidth;
     std::uint32_t mode = 0;
     std::string gather;
-    bool bandwidth_declared = false; // else measured
+    bool bandwidth_declared = false; // otherwise measured
   };
   struct moment {
     steady_time steady;
@@ -67,8 +64,8 @@ public:
   struct declare {
     swarm_time expiration;
   };
-  struct withdraw {}; // the declaration
-  struct look_up {};  // whoever declared
+  struct withdraw {}; // withdraw the declaration
+  struct look_up {};  // read the declarations of other peers
   struct ask {
     peer_record to;
     swarm_time expiration;
@@ -80,7 +77,7 @@ public:
     std::vector<peer_record> followers;
     std::optional<peer_record> suggested;
   };
-  /// We lead a complete group: ourselves and these, in random order.
+  /// We lead a group that begins now: ourselves and these, in random order.
   struct begin {
     std::vector<seeker> followers;
   };
@@ -95,9 +92,9 @@ public:
   // -- inputs -------------------------------------------------------------------------------------
 
   [[nodiscard]] actions start(moment now);
-  /// Somebody who declared, or (no expiration) is connected and may be searching, too.
+  /// A peer that declared, or (without expiration) is connected and may be searching, too.
   void candidate(const peer_record& peer, std::optional<swarm_time> expiration);
-  /// To be called often enough that nothing is late: every 20 ms or so.
+  /// Must be called regularly, about every 20 ms; deadlines are checked here.
   [[nodiscard]] actions on_time(moment now);
   [[nodiscard]] actions cancel(failure why);
 
@@ -106,16 +103,17 @@ public:
     std::optional<peer_record> suggested;
     actions then;
   };
-  /// "May I join your group?" The caller has checked that both want the same kind of group.
+  /// A request to join our group. The caller has checked that both want the same kind of group.
   [[nodiscard]] join_answer on_join(const seeker& asker, swarm_time expiration, moment now);
-  /// It asked and was refused, by `on_join` or before: a reason if this search finds nobody.
+  /// `asker` asked and was refused, by `on_join` or before: reported as a reason if this search
+  /// finds no group.
   void turned_away(const peer_id& asker, ec why);
-  /// The answer to `ask`, or why there is none.
+  /// The answer to `ask`, or why there is no answer.
   [[nodiscard]] actions on_answer(const peer_id& from, ec code,
                                   const std::optional<peer_record>& suggested, moment now);
-  /// True if `from` is the leader that we follow, or asked to: the search is over.
+  /// Returns true if `from` is the leader that we follow or asked: the search is over.
   [[nodiscard]] bool on_begin(const peer_id& from);
-  /// Those who follow us: after on_begin they need another leader.
+  /// Our followers: after on_begin they need another leader.
   [[nodiscard]] std::vector<peer_record> take_followers();
   [[nodiscard]] actions on_disband(const peer_id& from, const std::optional<peer_record>& suggested,
                                    moment now);
@@ -130,16 +128,16 @@ private:
   struct known_peer {
     peer_record record;
     std::optional<swarm_time> expiration;
-    std::optional<steady_time> again; // not before; nothing: at once
-    std::optional<ec> hopeless;       // will refuse with this for as long as this search lasts
+    std::optional<steady_time> again; // ask it again not before this; nothing: at once
+    std::optional<ec> hopeless;       // it will refuse with this for the rest of this search
     bool asked = false;
-    ec said = ec::none; // last; "not looking" never hides another word
+    ec said = ec::none; // its last answer; ec::not_looking never replaces another one
   };
   using rank = std::pair<swarm_time, peer_id>;
 
   [[nodiscard]] rank own_rank() const { return {expiration_, self_.record.id}; }
   [[nodiscard]] bool complete() const;
-  /// From now to the moment when we make do with whom we have.
+  /// The time from now until our expiration, when the group starts with the members it has.
   [[nodiscard]] steady_time::duration wait_max(moment now) const;
   void redeclare(actions& out, moment now);
   void begin_group(actions& out);

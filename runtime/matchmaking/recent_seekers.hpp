@@ -9,18 +9,20 @@
 
 namespace waggle {
 
-/// Who asked for a group while we were not looking for one. A standing group that goes on among
-/// itself asks whether somebody stands outside. Not thread-safe.
+/// The peers that asked for a group while we were not searching. A persistent group whose members
+/// start the next round without matchmaking checks here whether other peers want to join. Not
+/// thread-safe.
 class recent_seekers {
 public:
-  /// Whoever still looks has asked again by then.
+  /// A peer that still searches has asked again within this time.
   static constexpr milliseconds memory{5'000};
-  static constexpr std::size_t peers_max = 256; // newcomers beyond are not remembered
+  static constexpr std::size_t peers_max = 256; // further peers are not remembered
 
-  /// `peer` wants a group of this kind (the hash over what its members have alike) in this bucket.
+  /// `peer` wants a group of this kind (`schema`: the hash over what its members have in common) in
+  /// this bucket.
   void remember(const peer_id& peer, const digest& schema, const std::string& bucket,
                 steady_time now);
-  /// Those who lately wanted just this, in the order of their ids.
+  /// The peers that recently wanted exactly this, in the order of their ids.
   [[nodiscard]] std::vector<peer_id> wanting(const digest& schema, const std::string& bucket,
                                              steady_time now) const;
 

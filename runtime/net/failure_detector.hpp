@@ -48,7 +48,7 @@ public:
   /// The moment at which silence becomes death. Not before the last sign of life plus `expected`.
   [[nodiscard]] steady_time suspect_at() const;
   [[nodiscard]] bool suspects(steady_time now) const { return now >= suspect_at(); }
-  [[nodiscard]] steady_time last_heard() const { return last_; }
+  [[nodiscard]] steady_time last_seen() const { return last_; }
 
 private:
   [[nodiscard]] double mean() const;

@@ -15,7 +15,7 @@ namespace {
 namespace beast = boost::beast;
 namespace http = beast::http;
 
-std::string left_over(beast::flat_buffer& buffer) {
+std::string remaining_bytes(beast::flat_buffer& buffer) {
   auto data = buffer.data();
   return {static_cast<const char*>(data.data()), data.size()};
 }
@@ -143,7 +143,7 @@ private:
                         if (error)
                           return;
                         me->stream_.expires_never();
-                        me->upgraded_(me->stream_.release_socket(), left_over(me->buffer_));
+                        me->upgraded_(me->stream_.release_socket(), remaining_bytes(me->buffer_));
                       });
   }
 
@@ -162,7 +162,7 @@ struct upgrade_request : std::enable_shared_from_this<upgrade_request> {
     if (why.code != ec::none)
       return done(std::move(why), tcp::socket{stream.get_executor()}, {});
     stream.expires_never();
-    done({}, stream.release_socket(), left_over(buffer));
+    done({}, stream.release_socket(), remaining_bytes(buffer));
   }
 
   beast::tcp_stream stream;

@@ -246,7 +246,7 @@ void tcp_session::on_reference(std::string header) {
   if (!seen)
     return fail(seen.error());
   auto body = std::move(*seen);
-  if (!handlers_.reads_shared || !handlers_.reads_shared(header, body.size)) {
+  if (!handlers_.zero_copy_ok || !handlers_.zero_copy_ok(header, body.size)) {
     auto own = memory_for(header, body.size);
     std::memcpy(own.get(), body.data.get(), body.size);
     body = {std::move(own), body.size};

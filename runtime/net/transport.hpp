@@ -28,9 +28,9 @@ struct link_events {
   std::function<void(frame)> on_frame;
   std::function<void(failure)> on_close; // exactly once, last, also after close()
   /// May be empty, which is a no. Whether the body that follows `header` may be handed out where
-  /// the peer (one on this host) has it, so that it `may_change`. Else it is copied first, to where
-  /// body_memory says.
-  std::function<bool(const std::string& header, std::size_t bytes)> reads_shared;
+  /// the peer (one on this host) has it, so that it `sender_can_write`. Else it is copied first, to
+  /// where body_memory says.
+  std::function<bool(const std::string& header, std::size_t bytes)> zero_copy_ok;
 };
 
 /// An authenticated connection with one peer. Every member is thread-safe.

@@ -6,16 +6,16 @@ namespace waggle {
 
 namespace {
 
-/// No run's epoch has more; 64 members' together are no overflow.
+/// Larger than the target of any run; the sum over 64 members does not overflow.
 constexpr std::uint64_t target_max = std::uint64_t{1} << 56U;
 
 } // namespace
 
-help_choice choose_help(const help_standing& own,
+help_choice choose_help(const helper_state& own,
                         const std::vector<swarm_progress::peer>& connected) {
   bool in_group = !own.members.empty();
-  history_standing as_trainer{own.self, in_group ? own.line : history{}, in_group, true, false};
-  // Members that have not said yet that their group forked are no reason to leave it.
+  history_view as_trainer{own.self, in_group ? own.line : history{}, in_group, true, false};
+  // A member that has not reported yet that our group forked is no reason to leave the group.
   auto present = connected;
   for (auto& peer : present)
     if (in_group && own.members.contains(peer.who.id) && !own.line.parent.is_zero()
@@ -32,7 +32,7 @@ help_choice choose_help(const help_standing& own,
   for (const auto& peer : connected)
     if (peer.claim.group_size > 0 && peer.claim.line.branch == preferred.branch
         && peer.who.id != own.self && !peer.who.client_mode)
-      return choice; // it has somebody who can be reached
+      return choice; // it has a member that can be reached
   choice.what = help::enter;
   choice.line.branch = preferred.branch;
   choice.line.work = preferred.work;
@@ -40,7 +40,7 @@ help_choice choose_help(const help_standing& own,
   return choice;
 }
 
-std::uint32_t clients_among(const help_standing& own,
+std::uint32_t clients_among(const helper_state& own,
                             const std::vector<swarm_progress::peer>& connected) {
   std::uint32_t clients = 0;
   for (const auto& member : own.members) {
@@ -52,14 +52,14 @@ std::uint32_t clients_among(const help_standing& own,
   return clients;
 }
 
-group_samples samples_toward(const help_standing& own,
+group_samples samples_toward(const helper_state& own,
                              const std::vector<swarm_progress::peer>& connected) {
   group_samples sum;
   for (const auto& peer : connected) {
     if (!own.members.contains(peer.who.id) || peer.who.id == own.self || peer.claim.auxiliary
         || peer.claim.line.branch != own.line.branch)
       continue;
-    // The smallest: whoever says less than the others can call a round itself.
+    // The smallest target: a peer with a smaller one than the others can call a round itself.
     auto target = peer.claim.target_batch_size;
     if (target > 0 && target <= target_max)
       sum.target = sum.target == 0 ? target : std::min(sum.target, target);
@@ -71,7 +71,7 @@ group_samples samples_toward(const help_standing& own,
   return sum;
 }
 
-std::vector<peer_record> holders_of(const help_standing& own,
+std::vector<peer_record> holders_of(const helper_state& own,
                                     const std::vector<swarm_progress::peer>& connected) {
   std::vector<peer_record> holders;
   for (const auto& peer : connected)

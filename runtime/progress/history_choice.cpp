@@ -9,14 +9,15 @@ namespace waggle {
 namespace {
 
 struct support {
-  std::size_t voices = 0;
+  std::size_t supporters = 0;
   std::uint64_t work = 0;
-  bool held = false; // somebody has its state: else there is nothing to go on from
+  bool held = false; // a peer has its state: without it the history cannot continue
   std::vector<const swarm_progress::peer*> members;
 };
 
-/// Work in steps of some 3 %. What others report of theirs is older than what we know of ours: two
-/// histories that grow side by side would each see themselves ahead for ever.
+/// Quantizes work into steps of about 3 %. The work that others report is older than what we know
+/// of our own: without steps, each of two histories that grow side by side would always see itself
+/// ahead.
 std::uint32_t step_of(std::uint64_t work) {
   constexpr std::uint32_t steps_an_octave = 32;
   if (work < steps_an_octave)
@@ -26,10 +27,10 @@ std::uint32_t step_of(std::uint64_t work) {
   return octave * steps_an_octave + static_cast<std::uint32_t>(within);
 }
 
-/// Whether history a is to be preferred to b.
+/// Whether history a is preferred to history b.
 bool outweighs(const digest& a, const support& of_a, const digest& b, const support& of_b) {
-  if (of_a.voices != of_b.voices)
-    return of_a.voices > of_b.voices;
+  if (of_a.supporters != of_b.supporters)
+    return of_a.supporters > of_b.supporters;
   if (step_of(of_a.work) != step_of(of_b.work))
     return step_of(of_a.work) > step_of(of_b.work);
   return a < b;
@@ -37,19 +38,19 @@ bool outweighs(const digest& a, const support& of_a, const digest& b, const supp
 
 } // namespace
 
-history_choice choose_history(const history_standing& own,
+history_choice choose_history(const history_view& own,
                               const std::vector<swarm_progress::peer>& others) {
   std::map<digest, support> groups;
   for (const auto& peer : others) {
     if (peer.who.id == own.self || peer.claim.group_size == 0 || peer.claim.line.branch.is_zero())
       continue;
     auto& group = groups[peer.claim.line.branch];
-    ++group.voices;
+    ++group.supporters;
     group.work = std::max(group.work, peer.claim.line.work);
     group.held = group.held || peer.claim.ready;
     group.members.push_back(&peer);
   }
-  // Our own voice counts for our history: also outside of a group, if there is work in it.
+  // We support our own history, even outside of a group if it contains work.
   bool counts = own.in_group || own.line.work > 0;
   bool helped_elsewhere =
     std::any_of(others.begin(), others.end(), [&](const swarm_progress::peer& peer) {
@@ -59,7 +60,7 @@ history_choice choose_history(const history_standing& own,
   bool lonely = !own.may_lead && (own.alone || !own.in_group);
   if (counts) {
     auto& ours = groups[own.line.branch];
-    ours.voices += lonely && helped_elsewhere ? 0 : 1;
+    ours.supporters += lonely && helped_elsewhere ? 0 : 1;
     ours.held = true;
     ours.work = std::max(ours.work, own.line.work);
   }
@@ -74,7 +75,7 @@ history_choice choose_history(const history_standing& own,
     choice.what = course::enter;
     choice.branch = branch;
     choice.work = group.work;
-    choice.voices = group.voices;
+    choice.supporters = group.supporters;
     auto members = group.members;
     std::stable_sort(members.begin(), members.end(), [](const auto* a, const auto* b) {
       if (a->claim.ready != b->claim.ready)
@@ -91,7 +92,7 @@ history_choice choose_history(const history_standing& own,
   if (best != nullptr && !best->second.members.empty())
     return enter(best->first, best->second);
 
-  // Nobody that counts is in a group. Whose state is worth most?
+  // No supporter is in a group. Find the peer whose state is worth most.
   using rank = std::pair<std::uint64_t, peer_id>;
   auto before = [](const rank& a, const rank& b) {
     return a.first != b.first ? a.first > b.first : a.second < b.second;
@@ -103,7 +104,7 @@ history_choice choose_history(const history_standing& own,
   for (const auto& peer : others) {
     if (peer.who.id == own.self || peer.who.client_mode || peer.claim.auxiliary
         || peer.claim.group_size != 0)
-      continue; // who cannot be entered through, or has nothing to begin with
+      continue; // cannot be joined, or has no state to begin with
     rank theirs{peer.claim.line.work, peer.who.id};
     if (!undecided && !before(theirs, first))
       continue;

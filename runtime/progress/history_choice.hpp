@@ -8,47 +8,50 @@
 
 namespace waggle {
 
-/// Where a peer stands when it looks at what others claim.
-struct history_standing {
+/// The position of a peer when it compares the histories that others claim.
+struct history_view {
   peer_id self;
   history line;
   bool in_group = false;
-  bool may_lead = true; // false: a client, whom only an auxiliary could enter through
-  bool alone = false;   // nobody else is in our group
+  bool may_lead = true; // false: a client, through which only an auxiliary could enter
+  bool alone = false;   // our group has no other member
 };
 
 enum class course : std::uint8_t {
-  stay,  // in our group
-  enter, // the group of `through`
-  found, // a group of our own: ours is the state to go on from
-  wait,  // for `awaited` to found one
+  stay,  // stay in our group
+  enter, // enter the group of `through`
+  found, // begin a group of our own: the run continues from our state
+  wait,  // wait until `awaited` founds a group
 };
 
 struct history_choice {
   course what = course::stay;
   digest branch;                    // of the group to enter
-  std::uint64_t work = 0;           // that its members claim
-  std::size_t voices = 0;           // how many they are
-  std::vector<peer_record> through; // its members, those who hold its state first
+  std::uint64_t work = 0;           // claimed by its members
+  std::size_t supporters = 0;       // the number of its supporters
+  std::vector<peer_record> through; // its members; those that hold its state come first
   peer_id awaited;
 };
 
-/// Which of the histories that are claimed is the run's. The same question gets the same answer
-/// everywhere, so peers that are connected come to hold one history:
+/// Decides which of the claimed histories is the run's. The same inputs give the same answer on
+/// every peer, so connected peers converge to one history. In this order:
 ///
-/// 1. the one that more live peers train together, counting each peer once. One peer alone, with
+/// 1. the history that more live peers train together, counting each peer once. One peer alone,
 ///    whatever it claims, never outweighs two; an old data folder does not replace a live run;
-/// 2. then the one with more work (samples times contributors since the run's start), which is the
+///    whatever it claims, never outweighs two; an old data folder does not replace a live run;
+/// 2. then the history with more work (samples times contributors since the run's start), i.e. with
+///    more work since the two histories forked. Differences below about 3 % do not count: reports
+///    are older than what a peer knows of itself;
 ///    one that more was done for since the two parted. Differences below some 3 % do not count:
 ///    reports are older than what a peer knows of itself;
-/// 3. then the one with the smaller name.
+/// 3. then the history with the smaller name.
 ///
-/// A client with nobody beside it counts for none where an auxiliary trains with others: nobody but
-/// an auxiliary could come to it.
+/// A client without other members does not count as a supporter if an auxiliary trains with others:
+/// only an auxiliary could join it.
 ///
-/// A peer that is in no group counts for none. If nobody is in one, the peer with the most work,
-/// then the smallest id, founds it: it holds the state that is worth most.
-history_choice choose_history(const history_standing& own,
+/// A peer that is in no group does not count as a supporter. If no peer is in a group, the peer
+/// with the most work, then the smallest id, founds one, because its state is worth most.
+history_choice choose_history(const history_view& own,
                               const std::vector<swarm_progress::peer>& others);
 
 } // namespace waggle

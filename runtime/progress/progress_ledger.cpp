@@ -11,10 +11,10 @@ namespace waggle {
 namespace {
 
 constexpr std::uint8_t record_version = 2;
-constexpr std::uint8_t record_version_min = 1; // does not say the target batch size
-constexpr double nothing = 1e-20; // spec §2.4: keeps the ETA finite while nobody reports
+constexpr std::uint8_t record_version_min = 1; // has no target batch size
+constexpr double nothing = 1e-20; // samples per second: keeps the ETA finite while no peer reports
 
-/// Names and addresses only: what a peer calls itself ends up in logs and on pages.
+/// Host names and addresses only: the text ends up in logs and on web pages.
 bool plain_host(std::string_view host) {
   return std::all_of(host.begin(), host.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.'
@@ -22,7 +22,7 @@ bool plain_host(std::string_view host) {
   });
 }
 
-/// Peers may claim any number: a sum must not wrap around to a small one.
+/// Peers may report any number: a sum must not wrap around to a small one.
 std::uint64_t add_saturated(std::uint64_t a, std::uint64_t b) {
   constexpr auto most = std::numeric_limits<std::uint64_t>::max();
   return a > most - b ? most : a + b;
@@ -96,13 +96,13 @@ result<progress_report> decode_progress(const public_key& owner, const peer_id& 
   if (version >= 2)
     claim.target_batch_size = in.get<std::uint64_t>();
   if (!in.ok())
-    return failure{ec::malformed, "a progress record that says nothing of its history"};
+    return failure{ec::malformed, "a progress record without its history"};
   return report;
 }
 
 bool progress_ledger::record(const progress_report& report, swarm_time expiration) {
   if (report.who.id == self_)
-    return false; // what we say ourselves is newer than what comes back
+    return false; // our own state is newer than a record of it
   auto found = entries_.find(report.who.id);
   if (found == entries_.end()) {
     if (entries_.size() >= options_.peers_max)
@@ -126,7 +126,7 @@ bool progress_ledger::note(const peer_id& peer, epoch_id epoch, const digest& br
       || (epoch == report.epoch && samples <= report.samples))
     return false;
   if (epoch > report.epoch)
-    report.parameters = {}; // those of the epoch before
+    report.parameters = {}; // they belong to the previous epoch
   report.epoch = epoch;
   report.samples = samples;
   report.samples_per_second = samples_per_second;
@@ -147,7 +147,7 @@ bool progress_ledger::lose(const peer_id& peer, swarm_time now, swarm_time expir
   auto found = entries_.find(peer);
   if (found == entries_.end() || !found->second.report)
     return false;
-  // Its clock may be ahead of ours: nothing that it said so far counts, whatever time it wore.
+  // Its clock may be ahead of ours: none of its reports so far counts, whatever their timestamps.
   found->second = {std::nullopt, std::max(now, found->second.time), expiration, true};
   return true;
 }
@@ -182,7 +182,7 @@ swarm_progress progress_ledger::view(const std::optional<progress_report>& own,
       &*own);
 
   swarm_progress out;
-  // Clients never advance the run: nobody could download a state from them.
+  // Clients never advance the global epoch: no peer could download a state from them.
   if (own)
     out.global_epoch = own->epoch;
   for (const auto* p : valid)
@@ -195,12 +195,12 @@ swarm_progress progress_ledger::view(const std::optional<progress_report>& own,
   for (const auto* p : valid) {
     out.peers.push_back(
       {p->who, p->epoch, p->samples, p->samples_per_second, p->parameters, p->claim, p->time});
-    if (p->claim.auxiliary) { // it trains nothing
+    if (p->claim.auxiliary) { // it does not train
       ++out.num_auxiliaries;
       continue;
     }
     ++out.num_peers;
-    rate += p->samples_per_second; // those behind, too: they will catch up
+    rate += p->samples_per_second; // includes peers behind: they will catch up
     out.num_clients += p->who.client_mode ? 1 : 0;
     if (p->epoch != out.global_epoch)
       continue;
@@ -230,7 +230,8 @@ swarm_progress progress_ledger::view(const std::optional<progress_report>& own,
   out.ready = out.global_epoch > own_epoch || out.global_samples >= options_.target_batch_size
               || (!options_.strict_target && out.eta_seconds <= 0);
 
-  // Most peers' parameters are the run's; of equally many the smaller digest, so that all agree.
+  // The parameters of most peers are the run's. A tie goes to the smaller digest, so that all peers
+  // agree.
   const std::pair<const digest, std::size_t>* most = nullptr;
   for (const auto& h : holders)
     if (most == nullptr || h.second > most->second)

@@ -15,29 +15,30 @@
 
 namespace waggle {
 
-/// Where a peer stands in the run's history, as it says itself.
+/// The position in the run's history that a peer claims.
 struct history_claim {
   history line;
-  std::uint32_t group_size = 0; // members of its group, itself included; 0: it is in none
-  bool ready = false;           // it holds the state of its epoch, and can give it
-  bool provisional = false;     // it went on without most of its group
-  /// It trains nothing and reduces for those who cannot reach each other. Holds no state of its
-  /// own: `ready` says that it can pass one on.
+  std::uint32_t group_size = 0; // members of its group, including itself; 0: it is in none
+  bool ready = false;           // it holds the state of its epoch and can send it
+  bool provisional = false;     // it continued without most of its group
+  /// It does not train, and reduces for peers that cannot reach each other. It has no state of its
+  /// own: `ready` means that it can relay one.
   bool auxiliary = false;
-  /// Samples of the whole swarm per epoch, for auxiliaries, which are not told; 0: not said.
+  /// Samples of the whole swarm per epoch, for auxiliaries, which are not configured with it; 0:
+  /// not reported.
   std::uint64_t target_batch_size = 0;
 
   friend bool operator==(const history_claim&, const history_claim&) = default;
 };
 
-/// How far one peer is, as it says itself.
+/// The progress that a peer reports of itself.
 struct progress_report {
   peer_record who;
   epoch_id epoch;
   std::uint64_t samples = 0; // accumulated toward `epoch`
   double samples_per_second = 0;
   swarm_time time{};
-  digest parameters; // of the parameters that the epoch began with; zero: not known
+  digest parameters; // of the parameters at the beginning of the epoch; zero: not known
   history_claim claim;
 
   friend bool operator==(const progress_report&, const progress_report&) = default;
@@ -45,12 +46,12 @@ struct progress_report {
 
 /// The value of a progress record. The peer's id and key are the record's subkey and owner.
 std::string encode_progress(const progress_report& report);
-/// Fails with ec::malformed for anything that `encode_progress` would not write, also for numbers
+/// Fails with ec::malformed for anything that `encode_progress` would not write, including numbers
 /// out of range. Later versions may append fields.
 result<progress_report> decode_progress(const public_key& owner, const peer_id& who,
                                         std::string_view value);
 
-/// The view of the run that one peer has.
+/// The view that one peer has of the run.
 struct swarm_progress {
   struct peer {
     peer_record who;
@@ -61,70 +62,70 @@ struct swarm_progress {
     history_claim claim;
     swarm_time time{}; // of its report
   };
-  epoch_id global_epoch;            // spec/optimizer.md §2.4: E
-  std::uint64_t global_samples = 0; // S_reported, ours included
+  epoch_id global_epoch;            // E, the newest one: ours, or of a peer that is no client
+  std::uint64_t global_samples = 0; // reported at E, including ours
   double samples_per_second = 0;
   double eta_seconds = 0;      // until the target is reached; infinite if never
-  double refresh_seconds = 0;  // when to read the others' reports again
-  std::uint32_t num_peers = 0; // that train, with a live report, ourselves included
+  double refresh_seconds = 0;  // until the others' reports are read again
+  std::uint32_t num_peers = 0; // that train, with a live report, including ourselves
   std::uint32_t num_clients = 0;
-  std::uint32_t num_auxiliaries = 0; // with a live report; not of num_peers
-  std::uint32_t peers_at_epoch = 0;  // num_peers whose epoch is the global one
+  std::uint32_t num_auxiliaries = 0; // with a live report; not counted in num_peers
+  std::uint32_t peers_at_epoch = 0;  // of num_peers, those at the global epoch
   bool ready = false;                // the epoch may be ended now
   bool in_sync = true;               // own epoch ≥ E − 1
-  bool parameters_differ = false;    // at the global epoch most peers hold other parameters than we
-  std::vector<peer> peers;           // ascending id, ourselves included
-  std::vector<peer_record> donors;   // at the global epoch with most peers' parameters, not we
+  bool parameters_differ = false;    // at the global epoch, most peers hold other parameters
+  std::vector<peer> peers;           // in ascending order of id, including ourselves
+  std::vector<peer_record> donors; // other peers at the global epoch with the majority's parameters
 };
 
 struct ledger_options {
   std::uint64_t target_batch_size = 256;
-  /// End an epoch only on samples that were reported, not on extrapolated ones (spec §2.4, ≠D).
+  /// End an epoch only on samples that were reported, not on extrapolated ones.
   bool strict_target = true;
   double expected_drift_peers = 3;
   double expected_drift_rate = 0.2;
   milliseconds refresh_min{500};
   milliseconds refresh_max{10'000};
-  milliseconds refresh_default{3'000}; // while nobody else is known
-  std::size_t peers_max = 4096;        // more are not remembered
+  milliseconds refresh_default{3'000}; // while no other peer is known
+  std::size_t peers_max = 4096;        // further peers are ignored
 };
 
-/// Folds the last report of every live peer into one view of the run (spec/optimizer.md §2.4,
-/// §2.6).
+/// Combines the last report of every live peer into one view of the run.
 ///
-/// A report lives until its expiration. A peer behind the newest epoch is live, but its samples do
-/// not count: it will resynchronize and contribute to the new epoch instead. Not thread-safe.
+/// A report is live until its expiration. A peer behind the newest epoch is live, but its samples
+/// do not count: it will resynchronize and contribute to the new epoch instead. Not thread-safe.
 class progress_ledger {
 public:
   progress_ledger(const peer_id& self, ledger_options options) : self_(self), options_(options) {}
 
-  /// Keeps `report` if it is newer than what is known of the peer. False: it was not.
+  /// Keeps `report` if it is newer than the known report of the peer. Returns whether it was.
   bool record(const progress_report& report, swarm_time expiration);
-  /// What a peer said over its own link since its last report, `now`. Counts only for the branch
-  /// that it reported, and only forwards. True: it was news.
+  /// Progress that a peer sent over its own link since its last report, received at `now`. Accepted
+  /// only for the branch that it reported, and only if it is ahead of the known progress. Returns
+  /// whether it was accepted.
   bool note(const peer_id& peer, epoch_id epoch, const digest& branch, std::uint64_t samples,
             double samples_per_second, swarm_time now);
-  /// The peer said goodbye at `time`: older reports of it do not count any more.
+  /// The peer left at `time`: its older reports do not count any more.
   bool forget(const peer_id& peer, swarm_time time, swarm_time expiration);
 
-  /// The view, given what we ourselves would report now (nothing: we only watch).
+  /// The view of the run. `own`: what this peer would report now; nothing if it only observes.
   [[nodiscard]] swarm_progress view(const std::optional<progress_report>& own,
                                     swarm_time now) const;
 
-  /// The connection to the peer broke: what it reported so far does not count, as nobody should
-  /// wait for a peer that was killed. True if it counted before.
+  /// The connection to the peer broke: its reports so far do not count, because no peer should wait
+  /// for one that was killed. Returns whether a report counted before.
   bool lose(const peer_id& peer, swarm_time now, swarm_time expiration);
-  /// A lost peer is connected again: its reports count, whatever its clock says.
+  /// A lost peer is connected again: its reports count, regardless of its clock.
   void found_again(const peer_id& peer);
 
-  /// Drops what expired. True if a report was among it, so that the view changed.
+  /// Drops expired entries. Returns whether a report was among them, so that the view changed.
   bool purge(swarm_time now);
   [[nodiscard]] std::size_t size() const { return entries_.size(); }
 
 private:
   struct entry {
-    std::optional<progress_report> report; // nothing: said goodbye, or lost
-    swarm_time time{};                     // older reports are not news
+    std::optional<progress_report> report; // nothing: the peer left or was lost
+    swarm_time time{};                     // older reports are ignored
     swarm_time expiration{};
     bool lost = false;
   };

@@ -8,8 +8,8 @@
 
 namespace waggle {
 
-/// Samples per second as an exponential moving average of seconds per sample, corrected for its
-/// start at zero (spec/optimizer.md §2.5). Not thread-safe.
+/// Samples per second, from an exponential moving average of seconds per sample with bias
+/// correction for its start at zero. Not thread-safe.
 class throughput {
 public:
   explicit throughput(double alpha = 0.1) : alpha_(alpha) {}

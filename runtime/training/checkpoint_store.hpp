@@ -12,19 +12,20 @@
 namespace waggle {
 
 /// Checkpoints in one folder, "checkpoint-<serial>-<epoch>-<branch>.wgl". The serial number counts
-/// checkpoints, whatever they hold: the newest is the one written last, not the one with the
-/// highest epoch, which may belong to a history that lost. The last two of the history that is
-/// written are kept, and the last one of each other. A checkpoint is there whole or not at all.
-/// Not thread-safe.
+/// checkpoints, regardless of their content: the newest is the one written last, not the one with
+/// the highest epoch, which may belong to a history that was abandoned. The store keeps the last
+/// two checkpoints of the history that is being written, and the last one of each other history. A
+/// checkpoint is written atomically. Not thread-safe.
 class checkpoint_store {
 public:
   checkpoint_store(std::shared_ptr<disk> files, std::filesystem::path folder)
     : files_(std::move(files)), folder_(std::move(folder)) {}
 
-  /// Histories besides the current one whose last checkpoint is kept; of more, the oldest goes.
+  /// The number of other histories whose last checkpoint is kept; beyond it, the oldest is deleted.
   static constexpr std::size_t histories_max = 8;
 
-  /// Writes a sealed image, then drops what is not kept. Returns the file's name.
+  /// Writes a sealed image, then deletes the checkpoints that are not kept. Returns the file's
+  /// name.
   result<std::filesystem::path> save(const byte_source& image);
 
   struct found {
@@ -37,7 +38,7 @@ public:
     std::optional<found> newest;
     std::vector<failure> skipped; // checkpoints that are damaged or do not fit, newest first
   };
-  /// The newest checkpoint that is whole and of a learner with this schema.
+  /// The newest checkpoint that is undamaged and belongs to a learner with this schema.
   result<search> load_newest(const digest& schema);
 
   /// The last checkpoint of this history, if there is one.

@@ -10,9 +10,9 @@
 
 namespace waggle {
 
-/// The flights of a strategy's lanes, and where every sample went (INV-2): a sample that was added
-/// is either toward the next boundary, in flight, used or dropped, and ends in one of the last two
-/// exactly once. Not thread-safe.
+/// The flights of a strategy's lanes, and what became of every sample (INV-2): a sample that was
+/// added counts toward the next boundary, is in flight, was used or was dropped. It ends in exactly
+/// one of the last two. Not thread-safe.
 class flight_ledger {
 public:
   explicit flight_ledger(const strategy& strategy);
@@ -21,14 +21,14 @@ public:
   void add(std::uint64_t samples) { toward_boundary_ += samples; }
   /// Samples whose gradient is unusable and was never accumulated.
   void refuse(std::uint64_t samples) { dropped_ += samples; }
-  /// The optimizer has stepped with what was accumulated (inner_rule::step). Returns how many
-  /// samples that were.
+  /// The optimizer has stepped with the accumulated gradient (inner_rule::step). Returns the number
+  /// of its samples.
   std::uint64_t use_accumulated();
-  /// Drops what was accumulated. Returns how many samples that were.
+  /// Drops the accumulated gradient. Returns the number of its samples.
   std::uint64_t drop_accumulated();
 
-  /// A round of `lane` begins. A gradient lane takes what was accumulated with it. Returns how many
-  /// samples that are. REQUIRES: no flight of this lane is under way.
+  /// A round of `lane` begins. A gradient lane takes the accumulated gradient with it. Returns the
+  /// number of its samples. REQUIRES: no flight of this lane is under way.
   std::uint64_t begin(std::size_t lane, std::uint64_t own_step, std::uint64_t epoch);
   /// The round of `lane` is over. REQUIRES: it is under way; `outcome` is not retry.
   void end(std::size_t lane, verdict outcome);
@@ -37,13 +37,15 @@ public:
     std::uint64_t used = 0;
     std::uint64_t dropped = 0;
   };
-  /// The flight of `lane` was merged or given up, according to its outcome. `contributed`: the mean
-  /// holds our samples, or others decided without them. REQUIRES: its round is over.
+  /// The flight of `lane` was merged or given up, according to its outcome. `contributed`: true if
+  /// the mean contains our samples; false if the others decided without them. REQUIRES: its round
+  /// is over.
   settlement settle(std::size_t lane, bool contributed = true);
-  /// Another state replaces ours: forgets all flights, drops all samples. Returns how many.
+  /// Another state replaces ours: forgets all flights and drops all samples. Returns the number of
+  /// dropped samples.
   std::uint64_t drop_all();
 
-  /// For `situation`.
+  /// The lane states that a `situation` needs.
   [[nodiscard]] const std::vector<lane_state>& lanes() const { return lanes_; }
   [[nodiscard]] std::uint64_t toward_boundary() const { return toward_boundary_; }
   [[nodiscard]] std::uint64_t in_flight(std::size_t lane) const { return in_flight_.at(lane); }

@@ -6,7 +6,7 @@ namespace waggle {
 
 namespace {
 
-/// Peers were reached, and none of them trains: how long one of them gets to begin.
+/// How long one of the connected peers may take to begin, if none of them trains yet.
 constexpr milliseconds alone_among_nodes{3'000};
 
 founding wait_for(std::string what) {
@@ -24,8 +24,8 @@ founding decide_founding(const founding_situation& now) {
                                         : go;
   }
   if (now.client && now.connected && now.join_timeout > milliseconds{0}) {
-    if (now.reducer_connected) // it comes in where it is needed
-      return now.waited >= now.settle_time ? go : wait_for("the others to say how far they are");
+    if (now.reducer_connected) // it enters the group that needs it
+      return now.waited >= now.settle_time ? go : wait_for("the others to report their progress");
     if (now.waited < now.join_timeout)
       return wait_for("a peer that others can reach: clients average through a trainer without "
                       "--client-mode, or a waggle node that reduces for them");
@@ -34,11 +34,11 @@ founding decide_founding(const founding_situation& now) {
   if (now.join_timeout == milliseconds{0} || !now.addresses_known) // the run's first peer
     return !now.connected || now.waited >= now.settle_time
              ? go
-             : wait_for("the peers that were reached to say whether they train");
-  if (now.trainers_heard)
+             : wait_for("the peers that were reached to report whether they train");
+  if (now.trainers_seen)
     return now.waited >= now.settle_time
              ? go
-             : wait_for("the others that begin to say how far they are");
+             : wait_for("the others that begin to report their progress");
   if (now.connected)
     return now.waited >= std::min(now.join_timeout, alone_among_nodes)
              ? go

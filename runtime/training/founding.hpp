@@ -7,36 +7,36 @@
 
 namespace waggle {
 
-/// What a peer outside of any group knows when nobody is to be followed.
+/// What a peer that is in no group knows, when there is no group to enter.
 struct founding_situation {
-  milliseconds waited{0};         // since it looks for a group
+  milliseconds waited{0};         // since it began to look for a group
   milliseconds join_timeout{0};   // how long to look for the run; 0: it may begin one at once
-  milliseconds settle_time{0};    // how long peers that were reached get to say that they train
+  milliseconds settle_time{0};    // how long connected peers get to report that they train
   milliseconds split_grace{0};    // how long to look for a group that was lost
   bool client = false;            // others cannot reach us
-  bool reducer_connected = false; // somebody who reduces for clients is connected
-  bool lost_group = false;        // most of our group went silent, and is not back
+  bool reducer_connected = false; // a peer that reduces for clients is connected
+  bool lost_group = false;        // most of our group went silent and has not come back
   bool continue_on_split = true;
-  bool addresses_known = true; // there is, or may be, somebody to ask for the run
-  bool trainers_heard = false; // others of the run train, or want to
-  bool connected = false;      // to anybody
-  bool has_work = false;       // our state is of the run
+  bool addresses_known = true; // there are, or may be, peers to ask for the run
+  bool trainers_seen = false;  // other peers of the run train, or want to
+  bool connected = false;      // to any peer
+  bool has_work = false;       // our state belongs to the run
   bool may_start_alone = true;
 };
 
-/// What the operator is warned of when a peer begins alone.
+/// Why a peer begins alone, for a warning to the operator.
 enum class why_alone : std::uint8_t { not_alone, nobody_reached, no_reducer };
 
-/// Whether to go on by ourselves, and if not, for whom or what we wait.
+/// Whether to begin a group of our own now, and if not, what we wait for.
 struct founding {
   bool now = false;
   std::string waiting_for; // empty with `now`
   why_alone alone = why_alone::not_alone;
 };
 
-/// Is it time to begin a group of our own? Waits are as long as there is evidence for somebody to
-/// wait for, and each has an end but for two that the operator has asked for: `pause` on a split,
-/// and not to start alone.
+/// Decides whether it is time to begin a group of our own. A wait lasts only as long as there is
+/// evidence that a group may appear, and each wait ends, except for two that the operator has
+/// requested: `pause` on a split, and not to start alone.
 founding decide_founding(const founding_situation& now);
 
 } // namespace waggle

@@ -8,7 +8,7 @@ namespace waggle {
 
 namespace {
 
-/// "12.3": with that many digits behind the point.
+/// "12.3": with `digits` digits after the point.
 std::string number(double value, int digits) {
   char text[40];
   std::snprintf(text, sizeof text, "%.*f", digits, value);
@@ -19,7 +19,7 @@ std::string megabytes(double bytes, int digits = 1) {
   return number(bytes / 1e6, digits) + " MB";
 }
 
-/// Seconds that the whole state takes on this line; 0: not known.
+/// The seconds that the whole state takes at this bandwidth; 0: not known.
 double whole_seconds(const slow_download& what) {
   if (what.received_bytes == 0 || what.state_bytes == 0)
     return 0;
@@ -51,7 +51,8 @@ std::string cannot_keep_up(const slow_download& what) {
           + megabytes(static_cast<double>(what.update_bytes)) + " of updates, of which "
           + megabytes(static_cast<double>(what.kept_bytes_max), 0) + " are kept";
   if (auto target = sufficient_target_batch(what); target > 0)
-    text += ". A target batch size of " + std::to_string(target) + " or a faster line would do";
+    text +=
+      ". A target batch size of " + std::to_string(target) + " or a faster link would be enough";
   return text;
 }
 

@@ -5,7 +5,7 @@
 
 namespace waggle {
 
-/// A download that was given up because the updates that came meanwhile do not fit in memory.
+/// A download that was given up because the updates received meanwhile do not fit in memory.
 struct slow_download {
   std::uint64_t state_bytes = 0; // 0: not known
   std::uint64_t received_bytes = 0;
@@ -16,11 +16,11 @@ struct slow_download {
   std::uint64_t target_batch_size = 0;
 };
 
-/// The target batch size with which the updates of a whole download would fit, with a quarter to
-/// spare; 0: not known.
+/// The target batch size with which the updates received during a whole download would fit, with a
+/// quarter to spare; 0: not known.
 std::uint64_t sufficient_target_batch(const slow_download& what);
 
-/// Says so, with the sum: state, line, epoch, what would help.
+/// A message for the operator, with the numbers: state, bandwidth, epoch, and what would help.
 std::string cannot_keep_up(const slow_download& what);
 
 } // namespace waggle

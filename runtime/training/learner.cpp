@@ -11,12 +11,12 @@ namespace waggle {
 
 namespace {
 
-/// The values of one tensor after another, copied only where they have to be.
+/// Reads the values of one tensor after another; copies them only if necessary.
 class tensor_reader {
 public:
   explicit tensor_reader(const learner& from) : from_(from) {}
 
-  /// Until the next call.
+  /// Valid until the next call.
   std::span<const float> operator()(std::size_t which) {
     if (auto values = from_.values_of(which); !values.empty())
       return values;

@@ -19,18 +19,18 @@
 
 namespace waggle {
 
-/// Seam between the trainer and what computes: LibTorch in trainer/, a user's own loop, a
+/// Interface between the trainer and the computation: LibTorch in trainer/, a user's own loop, a
 /// closed-form model in tests. Owns parameters, optimizer state, data and accumulators.
 ///
-/// One thread computes: it alone may call the methods of the first group. The accumulated gradient
-/// can be taken from any thread while that one is in the middle of a pass, so that a round never
-/// waits for a pass.
+/// Only the computing thread may call the methods of the first group. Any thread can take the
+/// accumulated gradient while the computing thread is in the middle of a pass, so that a round
+/// never waits for a pass.
 class learner {
 public:
   virtual ~learner() = default;
 
-  /// Where vectors of parameter_count values come from that are needed for a while only: those of
-  /// rounds come from there, too. Called at most once, before everything else.
+  /// The pool for temporary vectors of parameter_count values; the vectors of rounds come from it,
+  /// too. Called at most once, before everything else.
   virtual void use_vectors(std::shared_ptr<vector_pool> /*vectors*/) {}
 
   // -- the computing thread -----------------------------------------------------------------------
@@ -40,29 +40,29 @@ public:
   virtual micro_step accumulate() = 0;
   /// One optimizer step with `gradient` (parameter_count values) and learning rate `lr`.
   virtual void apply(std::span<const float> gradient, double lr) = 0;
-  /// Copies the tensor at place `which` of `tensors()`, row by row. `out` has as many values as it.
+  /// Copies tensor `which` of `tensors()`, row by row. `out` has as many values as the tensor.
   virtual void read_tensor(std::size_t which, std::span<float> out) const = 0;
-  /// The same values where they lie, until the next step. Empty: not in one piece of this machine's
-  /// memory; then `read_tensor` has to copy them.
+  /// The same values without a copy, valid until the next step. Empty if they are not contiguous in
+  /// host memory; use `read_tensor` then.
   [[nodiscard]] virtual std::span<const float> values_of(std::size_t /*which*/) const { return {}; }
-  /// Replaces it.
+  /// Replaces the values of the tensor.
   virtual void write_tensor(std::size_t which, std::span<const float> values) = 0;
-  /// Optimizer steps that the statistics come from.
+  /// The number of optimizer steps that the statistics have accumulated.
   [[nodiscard]] virtual std::uint64_t optimizer_steps() const = 0;
   virtual void set_optimizer_steps(std::uint64_t steps) = 0;
 
   // -- any thread ---------------------------------------------------------------------------------
 
-  /// All tensors of the state by name: the parameters, in the order in which they lie in the flat
-  /// vector that is averaged, then what the optimizer keeps of them. Fixed (INV-8).
+  /// All tensors of the state by name: first the parameters, in the order of the flat vector that
+  /// is averaged, then the optimizer's statistics. Fixed (INV-8).
   [[nodiscard]] virtual const state_table& tensors() const = 0;
-  /// Names, shapes, optimizer and its statistics: equal exactly for peers that may average and
-  /// exchange state.
+  /// Hash of names, shapes, optimizer and its statistics: equal exactly for peers that may average
+  /// and exchange state.
   [[nodiscard]] virtual digest schema() const = 0;
-  /// Takes what is accumulated: writes acc / Σb to `out` (parameter_count values; zeros if Σb = 0),
-  /// empties the accumulators, returns Σb.
+  /// Takes the accumulated gradient: writes acc / Σb to `out` (parameter_count values; zeros if Σb
+  /// = 0), empties the accumulators, returns Σb.
   virtual std::uint64_t take_mean_gradient(std::span<float> out) = 0;
-  /// The same in a vector of `vectors`; saves a copy where the learner accumulates in one.
+  /// The same in a vector of `vectors`; saves a copy if the learner accumulates in such a vector.
   struct mean_gradient {
     std::shared_ptr<const float_vector> values;
     std::uint64_t samples = 0;
@@ -74,10 +74,10 @@ public:
   }
   /// Empties the accumulators, returns Σb.
   virtual std::uint64_t drop_gradient() = 0;
-  /// Σb of what is accumulated.
+  /// Σb of the accumulated gradient.
   [[nodiscard]] virtual std::uint64_t accumulated_samples() const = 0;
 
-  /// float32 values in the flat parameter vector, and so in a gradient.
+  /// The number of float32 values in the flat parameter vector, and so in a gradient.
   [[nodiscard]] std::size_t parameter_count() const {
     return static_cast<std::size_t>(tensors().parameter_count());
   }
@@ -86,21 +86,22 @@ public:
 
   /// SHA-256 over the parameters' bytes: equal exactly for equal models.
   [[nodiscard]] digest parameters_digest() const;
-  /// Writes a copy of all tensors, without learning rates or epoch, to `to` from `at` on (layout:
+  /// Writes a copy of all tensors, without learning rates or epoch, to `to` at offset `at` (layout:
   /// state_table.hpp). Fails with ec::io_error.
   status save_state_to(byte_store& to, std::uint64_t at) const;
-  /// Takes the state that begins at `at` of `from` and ends with it. All or nothing: fails with
-  /// ec::schema_mismatch, malformed, non_finite or io_error and changes nothing.
-  /// Throws if what was read and checked cannot be read a second time (a disk that breaks at that
-  /// moment): the learner then holds half a state and must not be used any more.
+  /// Loads the state that begins at `at` of `from` and ends with it. All or nothing: on
+  /// ec::schema_mismatch, malformed, non_finite or io_error nothing changes. Throws if bytes that
+  /// were read and checked cannot be read a second time (a disk that fails at that moment): the
+  /// learner then holds half a state and must not be used any more.
   status load_state_from(const byte_source& from, std::uint64_t at);
 
-  /// The same in memory, for small ones; behind `headroom` bytes that the caller fills.
+  /// The same in memory, for small states; `headroom` bytes in front of the state are left for the
+  /// caller to fill.
   [[nodiscard]] std::vector<std::byte> save_state(std::size_t headroom) const;
   status load_state(byte_span state) { return load_state_from(borrowed_bytes{state}, 0); }
 };
 
-/// Makes the learner on the thread that will use it. Fails with a sentence for the operator.
+/// Creates the learner on the thread that will use it. Fails with a sentence for the operator.
 using learner_factory = std::function<result<std::unique_ptr<learner>>()>;
 
 } // namespace waggle

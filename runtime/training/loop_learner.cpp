@@ -79,7 +79,7 @@ step_outcome loop_port::offer(loop_model& model, std::span<const float> gradient
   WAGGLE_CHECK(gradient.size() == tensors_.parameter_count(), std::to_string(gradient.size()));
   guard lock{mutex_};
   account_.offered += step.samples;
-  account_.outdated += step.samples; // unless it is given, also if this throws
+  account_.outdated += step.samples; // unless it is given below; also if this throws
   auto before = changes_;
   if (!serve_until_pass(lock, model, over))
     return step_outcome::finished;
@@ -103,7 +103,7 @@ step_outcome loop_port::offer(loop_model& model, std::span<const float> gradient
   return changes_ != before ? step_outcome::stepped : step_outcome::held;
 }
 
-/// False: there is nothing to wait for any more.
+/// Returns false if there is nothing more to wait for.
 bool loop_port::serve_until_pass(guard& lock, loop_model& model, const is_over& over) {
   while (!closed_ && !ended_) {
     if (task_ != nullptr) {
@@ -182,13 +182,13 @@ micro_step loop_port::pass() {
     loop_.notify_one();
     worker_.wait(lock, [this] { return handed_ || ended_; });
   } else {
-    // Its trainer would ask again at once.
+    // The trainer would request the next pass at once.
     worker_.wait_for(lock, empty_pass_pause, [this] { return closed_; });
   }
   pass_wanted_ = false;
   if (handed_)
     return *std::exchange(handed_, std::nullopt);
-  return {last_loss_, 0, true}; // changes no mean of losses by much, and no sum of samples
+  return {last_loss_, 0, true}; // hardly changes the mean loss, and no sum of samples
 }
 
 void loop_port::call(effect what, const std::function<void(loop_model&)>& work) {
@@ -198,7 +198,8 @@ void loop_port::call(effect what, const std::function<void(loop_model&)>& work) 
     throw loop_closed{};
   task_ = &own;
   loop_.notify_one();
-  // Once it is begun it refers to this frame, so it has to end even if the port is closed.
+  // A task that was started refers to this frame, so this waits for its end even if the port is
+  // closed.
   worker_.wait(lock, [&] { return own.done || (closed_ && task_ == &own); });
   if (!own.done) {
     task_ = nullptr;
@@ -210,7 +211,7 @@ void loop_port::call(effect what, const std::function<void(loop_model&)>& work) 
 
 // -- the accumulated gradient ---------------------------------------------------------------------
 
-/// A single gradient is kept as it is: scaled and divided again it would not be the same bits.
+/// A single gradient is kept unscaled: multiplying and dividing it would change its bits.
 void loop_port::accumulate(std::span<const float> gradient, std::uint64_t samples) {
   std::lock_guard lock{accumulators_};
   auto before = accumulated_samples_.load();

@@ -18,15 +18,15 @@
 
 namespace waggle {
 
-/// The model of a training loop that is not ours, as its thread sees it: parameters, optimizer and
-/// the optimizer's statistics. Called on the loop's thread only, with the tensors of the table that
-/// its loop_port was made with.
+/// The model of a user's training loop, as its thread sees it: parameters, optimizer and the
+/// optimizer's statistics. Called on the loop's thread only, with the tensors of the table that its
+/// loop_port was constructed with.
 class loop_model {
 public:
   virtual ~loop_model() = default;
 
-  /// One optimizer step with `gradient` (all parameters' values). `lr`: what the run's schedule
-  /// says; the loop's optimizer may have a rate of its own.
+  /// One optimizer step with `gradient` (all parameters' values). `lr`: the rate of the run's
+  /// schedule; the loop's optimizer may use a rate of its own.
   virtual void apply(std::span<const float> gradient, double lr) = 0;
   virtual void read_tensor(std::size_t which, std::span<float> out) const = 0;
   virtual void write_tensor(std::size_t which, std::span<const float> values) = 0;
@@ -38,22 +38,22 @@ public:
 enum class step_outcome : std::uint8_t {
   held = 0, // it counts toward the run's next update
   stepped,  // it counts, and the run's update was applied
-  synced,   // the run's state was loaded; the gradient belonged to another one and was dropped
-  dropped,  // it was not finite, or computed from parameters that the run has left
+  synced,   // the run's state was loaded; the gradient belonged to the old state and was dropped
+  dropped,  // it was not finite, or computed from outdated parameters
   finished  // the run is over, or this peer is leaving it
 };
 std::string_view to_string(step_outcome x);
 
-/// Thrown to the computing thread where a loop has ended: there is nobody left to compute.
+/// Thrown on the computing thread when the loop has ended and nothing computes any more.
 class loop_closed final : public std::runtime_error {
 public:
   loop_closed();
 };
 
-/// Where a training loop and the thread that computes for the trainer (a model_worker) meet. The
-/// worker's calls are carried out by the loop's thread while that one is in `offer` or `serve`, so
-/// that only the loop's thread ever touches a tensor. Gradients go the other way: `pass` returns
-/// when the loop has offered one.
+/// Connects a training loop with the thread that computes for the trainer (a model_worker). The
+/// loop's thread executes the worker's calls while it is in `offer` or `serve`, so that only the
+/// loop's thread ever touches a tensor. Gradients go the other way: `pass` returns when the loop
+/// has offered one.
 ///
 ///     loop's thread   offer(gradient) ──── carries out calls ──── until the next pass is asked for
 ///                        │    ▲   │ result                                  ▲
@@ -61,8 +61,9 @@ public:
 ///                        ▼    │   ▼                                         │
 ///     worker's thread  pass()  call(apply, read, write, …)  ─────────────  pass()
 ///
-/// Both sides wait as long as the other one computes. The loop's thread looks up every `slice`;
-/// `close` releases the worker's from wherever it waits, for good.
+/// Each side waits as long as the other one computes. The loop's thread wakes up every `slice` to
+/// check whether the run is over; `close` releases the worker's thread permanently, wherever it
+/// waits.
 class loop_port {
 public:
   static constexpr std::chrono::milliseconds slice{100};
@@ -75,25 +76,25 @@ public:
 
   // -- the loop's thread --------------------------------------------------------------------------
 
-  /// Whether there is still something to wait for. Asked every `slice` without anything to do, and
-  /// may throw.
+  /// Whether the run is over, so that there is nothing to wait for. Called every `slice` while
+  /// there is nothing to do; may throw.
   using is_over = std::function<bool()>;
 
-  /// The mean gradient over `step.samples` samples, in the order of the table, computed from the
-  /// parameters as the last call left them. Returns when the next gradient is wanted, so that this
-  /// one is computed from the newest parameters. What `model` throws reaches the loop and, as an
-  /// error, the worker.
+  /// Offers the mean gradient over `step.samples` samples, in the order of the table, computed from
+  /// the parameters as the last call left them. Returns when the next gradient is wanted, so that
+  /// this one is computed from the newest parameters. An exception that `model` throws reaches the
+  /// loop and, as an error, the worker.
   step_outcome offer(loop_model& model, std::span<const float> gradient, const micro_step& step,
                      const is_over& over);
-  /// Carries out the worker's calls until `over`. Passes are answered with nothing from the first
-  /// such call on: the loop has ended.
+  /// Executes the worker's calls until `over`. From the first such call on, passes return without a
+  /// gradient: the loop has ended.
   void serve(loop_model& model, std::chrono::milliseconds look_every, const is_over& over);
   /// From now on every call of the worker fails with loop_closed and every pass is empty. REQUIRES:
   /// no call is being carried out, i.e. this is the loop's thread.
   void close();
 
-  /// Samples of gradients that were offered, that count or counted toward an update, and that the
-  /// run never heard of because their parameters were out of date.
+  /// Samples of gradients that were offered; that count or counted toward an update; and that were
+  /// never passed to the run because their parameters were out of date.
   struct account {
     std::uint64_t offered = 0;
     std::uint64_t given = 0;
@@ -106,8 +107,8 @@ public:
   /// Waits for the loop's next gradient.
   micro_step pass();
   enum class effect : std::uint8_t { none, applied, loaded };
-  /// Has `work` carried out by the loop's thread and waits for it. Throws loop_closed, or a
-  /// std::runtime_error with the text of what `work` threw.
+  /// Runs `work` on the loop's thread and waits for it. Throws loop_closed, or a std::runtime_error
+  /// with the text of the exception that `work` threw.
   void call(effect what, const std::function<void(loop_model&)>& work);
 
   // -- any thread ---------------------------------------------------------------------------------
@@ -137,25 +138,25 @@ private:
   const state_table tensors_;
   const digest schema_;
 
-  mutable std::mutex mutex_; // of everything up to the accumulators
+  mutable std::mutex mutex_; // guards everything up to the accumulators
   std::condition_variable loop_;
   std::condition_variable worker_;
-  task* task_ = nullptr; // the worker's call that nobody has begun to carry out
+  task* task_ = nullptr; // the worker's call that has not been started
   bool pass_wanted_ = false;
-  std::optional<micro_step> handed_; // over to the pass that waits
-  bool ended_ = false;               // there are no gradients any more
+  std::optional<micro_step> handed_; // to the pass that waits
+  bool ended_ = false;               // there will be no more gradients
   bool closed_ = false;
   change_count changes_; // of the parameters
   account account_;
   double last_loss_; // NaN before the first
 
-  std::mutex accumulators_; // taken alone or inside mutex_, never around it
-  std::vector<float> sum_;  // Σ b·∇; of a single gradient, while `single_`, that itself
+  std::mutex accumulators_; // may be locked while holding mutex_, not the other way round
+  std::vector<float> sum_;  // Σ b·∇; while `single_`, the one gradient, unscaled
   bool single_ = false;
   std::atomic<std::uint64_t> accumulated_samples_{0};
 };
 
-/// The worker's end of `port`.
+/// The learner that the worker uses, on top of `port`.
 std::unique_ptr<learner> make_loop_learner(std::shared_ptr<loop_port> port);
 
 } // namespace waggle

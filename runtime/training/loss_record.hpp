@@ -6,8 +6,8 @@
 
 namespace waggle {
 
-/// The losses of the micro-steps, for people: where they are now, and where they began. Holds
-/// finite losses only. Not thread-safe.
+/// The losses of the micro-steps, for display: a moving average, and the mean of the first epoch.
+/// Holds finite losses only. Not thread-safe.
 class loss_record {
 public:
   /// The weight of the newest loss in the moving average.
@@ -21,8 +21,7 @@ public:
     }
   }
 
-  /// An epoch to which losses were noted ended with a step; without any, the first is still to
-  /// come.
+  /// An epoch ended with a step. If no loss was noted in it, the next epoch counts as the first.
   void end_epoch() {
     if (steps_ > 0 && std::isnan(of_first_epoch_))
       of_first_epoch_ = sum_ / static_cast<double>(steps_);

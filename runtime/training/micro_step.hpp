@@ -4,7 +4,7 @@
 
 namespace waggle {
 
-/// What one pass over a micro-batch did.
+/// The result of one pass over a micro-batch.
 struct micro_step {
   double loss = 0;           // mean over the micro-batch
   std::uint64_t samples = 0; // micro-batch size

@@ -12,24 +12,27 @@
 
 namespace waggle {
 
-/// The samples that a round's sum of weights stands for. Weights are what others say: at most as
-/// many as no epoch has, and few enough for sums of them.
+/// The number of samples that a round's sum of weights stands for. Weights are claims of other
+/// peers, so the number is clamped to 2^40: more than any epoch has, and small enough that sums do
+/// not overflow.
 inline std::uint64_t samples_of(double weight_sum) {
   return static_cast<std::uint64_t>(std::clamp(weight_sum, 0.0, 0x1p40));
 }
 
-/// What ends an epoch: enough to follow it with the state at its beginning.
+/// The update that ends an epoch: enough to compute the next state from the state at the epoch's
+/// beginning.
 struct missed_update {
-  epoch_id epoch;                           // that it ends
-  std::shared_ptr<const float_vector> mean; // null: nobody had a gradient
+  epoch_id epoch;                           // the epoch that it ends
+  std::shared_ptr<const float_vector> mean; // null: no peer had a gradient
   double rate = 0;
   std::uint64_t work = 0; // samples times contributors
-  digest branch;          // of the epoch that begins: another one if the history forked there
-  digest before;          // branch of the epoch that it ends
+  digest branch;          // of the epoch that begins; differs from `before` if the history forked
+  digest before;          // of the epoch that it ends
 
-  /// The history once it is applied to a state of `before`.
+  /// The history after it is applied to a state of `before`.
   [[nodiscard]] history after(history before) const {
-    // What others say may be anything: a sum that wraps would make the furthest history the last.
+    // `work` is a claim of other peers: a sum that wraps around would rank the longest history
+    // last.
     before.work = before.work > ~std::uint64_t{0} - work ? ~std::uint64_t{0} : before.work + work;
     if (branch != before.branch) {
       before.parent = before.branch;
@@ -41,7 +44,7 @@ struct missed_update {
 };
 
 /// The updates of consecutive epochs, kept by a peer that takes part in rounds while it downloads
-/// the state that they belong to. Bounded by memory. Not thread-safe.
+/// the state to which they apply. Bounded in memory. Not thread-safe.
 class missed_updates {
 public:
   explicit missed_updates(std::uint64_t bytes_max) : bytes_max_(bytes_max) {}
@@ -50,7 +53,8 @@ public:
     updates_.clear();
     bytes_ = 0;
   }
-  /// REQUIRES: it ends the epoch after the one before. False: there is no room, all are forgotten.
+  /// REQUIRES: it ends the epoch after the one of the last update. False: there is no room, and all
+  /// updates were dropped.
   bool add(missed_update update) {
     bytes_ += update.mean ? update.mean->size() * sizeof(float) : 0;
     updates_.push_back(std::move(update));
@@ -62,8 +66,8 @@ public:
   [[nodiscard]] std::size_t size() const { return updates_.size(); }
   [[nodiscard]] std::uint64_t bytes() const { return bytes_; }
 
-  /// What is to be applied to a state at the beginning of `epoch` to reach `target`; nothing if
-  /// some of it is not here. Forgets all.
+  /// The updates to apply to a state at the beginning of `epoch` to reach `target`; nothing if some
+  /// of them are missing. Forgets all updates.
   std::optional<std::deque<missed_update>> take(epoch_id epoch, epoch_id target) {
     auto all = std::exchange(updates_, {});
     bytes_ = 0;

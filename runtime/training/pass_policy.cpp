@@ -12,7 +12,7 @@ constexpr double never = std::numeric_limits<double>::infinity();
 
 /// When a member is expected to finish its next passes.
 struct forecast {
-  double next = never; // seconds from now; negative: done, and its report is on the way
+  double next = never; // seconds from now; negative: done, and the report is in flight
   double pass = never; // seconds
   double samples = 0;  // of one pass
 

@@ -29,7 +29,7 @@ public:
     if (ended_)
       add(kind::end_epoch);
     if (left_out_)
-      return std::move(plan_); // the state that we take decides everything else
+      return std::move(plan_); // everything else depends on the state that is downloaded
     bool awaiting = settle_what_blocks();
     if (!awaiting && finishing())
       add(kind::finish);
@@ -41,7 +41,7 @@ public:
 private:
   struct track {
     std::optional<flight> under_way;
-    bool awaited = false; // ripe, and its round is not over
+    bool awaited = false; // it is ripe and its round is not over
   };
 
   void add(kind what, std::size_t lane = 0, verdict why = verdict::skip) {
@@ -60,7 +60,7 @@ private:
     return now_.round_called || now_.swarm_samples >= lanes_[i].due.every;
   }
 
-  /// To be merged now, or given up; awaited if its round is not over.
+  /// Whether the flight must be merged or given up now; it is awaited if its round is not over.
   [[nodiscard]] bool is_ripe(std::size_t i) const {
     const auto& round = tracks_[i].under_way;
     if (!round)
@@ -125,15 +125,16 @@ private:
   }
 
   [[nodiscard]] bool epoch_is_due(std::size_t i) const {
-    if (ended_ || !at_boundary(i)) // the samples in `now_` are those of the epoch that ended
+    if (ended_ || !at_boundary(i)) // the samples in `now_` belong to the epoch that ended
       return false;
     bool first_try = now_.lanes[i].last_epoch != now_.epochs_done;
-    // A call is always answered: it may be of another group than the one that we tried with.
+    // A round that another member called is always joined: it may be in another group than the one
+    // of our first try.
     return now_.own_samples > 0 || (now_.members > 1 && (first_try || now_.round_called));
   }
 
-  /// The newest step at which the lane was due has not seen its begin. It is not lost if something
-  /// was awaited then.
+  /// No round was begun at the newest step at which the lane was due. If a round was awaited at
+  /// that step, the lane begins later.
   [[nodiscard]] bool grid_is_due(std::size_t i) const {
     const auto& due = lanes_[i].due;
     if (now_.own_steps < due.phase)
@@ -152,7 +153,7 @@ private:
   const situation& now_;
   std::vector<track> tracks_;
   plan plan_;
-  bool stalled_ = false; // something that is ripe has not arrived
+  bool stalled_ = false; // a ripe flight has no result yet
   bool ended_ = false;
   bool left_out_ = false;
 };

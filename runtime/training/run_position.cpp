@@ -56,7 +56,7 @@ run_position::outcome run_position::end_epoch(missed_update update) {
 
 run_position::outcome run_position::take_state(const history& line, epoch_id epoch) {
   held_ = {line, epoch};
-  if (in_step_) { // we are in no group, or need none of it any more
+  if (in_step_) { // we are in no group, or need no state any more
     line_ = line;
     epoch_ = epoch;
     return {};
@@ -65,16 +65,16 @@ run_position::outcome run_position::take_state(const history& line, epoch_id epo
   return catch_up();
 }
 
-/// Applies what the group did since the state that was loaded.
+/// Applies the updates of the group since the state that was loaded.
 run_position::outcome run_position::catch_up() {
   if (!loaded_ || loaded_->epoch > epoch_)
-    return {}; // the donor was ahead: the rounds until then end without us
+    return {}; // the donor was ahead: the rounds until its epoch end without us
   auto from = *std::exchange(loaded_, std::nullopt);
   auto updates = missed_.take(from.epoch, epoch_);
   outcome out;
   auto line = from.line;
-  // The state may be of another history than these updates: what was loaded while we went over from
-  // one group to another, or a donor's that the fork parted from us.
+  // The state may be of another history than these updates: it was loaded while we changed from one
+  // group to another, or its donor is on the other side of a fork.
   bool leads = updates.has_value();
   for (std::size_t i = 0; leads && i < updates->size(); ++i) {
     auto& update = (*updates)[i];

@@ -9,12 +9,12 @@
 
 namespace waggle {
 
-/// Where a peer stands in the run: the epoch of which history its group is at, and which one its
-/// own model holds. The two are the same while it is in step. A peer that has just entered a group
-/// keeps what the group decides until it has the state that this belongs to.
+/// The position of a peer in the run: the epoch and history of its group, and those that its own
+/// model holds. The two are equal while the peer is in step. A peer that has just entered a group
+/// keeps the updates that the group decides until it has downloaded the state to which they apply.
 ///
-/// "Held" is what the model holds once the updates that were handed out are applied to it.
-/// Not thread-safe.
+/// "Held" is the state of the model after all updates that were returned for application. Not
+/// thread-safe.
 class run_position {
 public:
   /// An update to apply now, in this order.
@@ -24,41 +24,41 @@ public:
   };
   enum class trouble : std::uint8_t {
     none,
-    no_room, // for another update: all are forgotten, a later state is needed
-    gap      // the state does not lead to the group's epoch: another one is needed
+    no_room, // for another update: all were dropped, a later state is needed
+    gap      // the updates do not lead from the state to the group's epoch: another state is needed
   };
   struct outcome {
     std::vector<step> apply;
     trouble what = trouble::none;
-    bool caught_up = false; // from not in step to in step
+    bool caught_up = false; // the peer was not in step and is now
   };
 
   explicit run_position(std::uint64_t missed_bytes_max) : missed_(missed_bytes_max) {}
 
-  /// Of the next round.
+  /// The history and epoch of the next round.
   [[nodiscard]] const history& line() const { return line_; }
   [[nodiscard]] epoch_id epoch() const { return epoch_; }
   [[nodiscard]] const history& held_line() const { return held_.line; }
   [[nodiscard]] epoch_id held_epoch() const { return held_.epoch; }
   [[nodiscard]] bool in_step() const { return in_step_; }
-  /// The epoch from which on all updates are here. REQUIRES: not in step.
+  /// The first epoch from which all updates are kept. REQUIRES: not in step.
   [[nodiscard]] epoch_id first_kept() const { return epoch_id{epoch_.value() - missed_.size()}; }
   [[nodiscard]] std::uint64_t kept_bytes() const { return missed_.bytes(); }
-  /// A state is here that is ahead of the group.
+  /// A state was loaded that is ahead of the group.
   [[nodiscard]] bool waits_for_group() const { return loaded_.has_value(); }
 
-  /// The model was made, or resumed from a checkpoint.
+  /// The model was created, or resumed from a checkpoint.
   void begin(const history& line, epoch_id epoch);
-  /// Our own state goes on as `line`, in a group that begins with us.
+  /// Our own state continues as `line`, in a group that we begin.
   void found(const history& line);
-  /// A group let us in. In step if our state is of its epoch.
+  /// We entered a group. In step if our state belongs to its epoch.
   void enter(const digest& branch, std::uint64_t work, epoch_id epoch);
-  /// Out of the group, back to what the model holds.
+  /// We left the group: the position is again that of the model.
   void leave();
-  /// What the model holds cannot be relied on: a state has to be taken.
+  /// The state of the model cannot be relied on: another one has to be downloaded.
   void distrust();
 
-  /// The group ended its epoch. REQUIRES: it is the update of epoch().
+  /// The group ended its epoch. REQUIRES: `update` ends epoch().
   outcome end_epoch(missed_update update);
   /// The model holds this state now.
   outcome take_state(const history& line, epoch_id epoch);

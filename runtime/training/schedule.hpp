@@ -8,8 +8,8 @@
 
 namespace waggle {
 
-/// The learning rate as a pure function of the epoch, so that every peer that is at an epoch has
-/// the same one, however it got there (INV-3; spec/optimizer.md §9, F11).
+/// The learning rate as a pure function of the epoch, so that all peers at an epoch have the same
+/// rate, regardless of how they reached it (INV-3).
 struct lr_schedule {
   enum class shape : std::uint8_t { constant, warmup_cosine };
 

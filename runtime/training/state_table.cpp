@@ -18,7 +18,7 @@ constexpr std::size_t alignment = 64;
 constexpr std::size_t name_bytes_max = 4096;
 constexpr std::size_t dimensions_max = 16;
 constexpr std::size_t tensors_max = 1U << 20U;
-/// More steps than any run has; bias correction still counts them exactly in a double.
+/// More steps than any run has; bias correction can still represent the count exactly in a double.
 constexpr std::uint64_t steps_max = std::uint64_t{1} << 53U;
 
 std::size_t aligned(std::size_t bytes) {
@@ -29,8 +29,8 @@ failure malformed(const char* why) {
   return {ec::malformed, std::string{"learner state: "} + why};
 }
 
-/// The sum of a piece that stays in the cache is finite only if every value is (opposite infinities
-/// give NaN), and floats cannot overflow a double.
+/// The sum of a piece (small enough to stay in the cache) is finite only if every value is:
+/// opposite infinities give NaN, and a sum of floats cannot overflow a double.
 status check_values(byte_span bytes, const state_tensor& tensor) {
   constexpr std::size_t piece = 4096;
   float values[piece];

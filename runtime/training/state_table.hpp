@@ -15,10 +15,10 @@ namespace waggle {
 struct state_tensor {
   enum class kind : std::uint8_t {
     parameter = 0,
-    statistic, // that the optimizer keeps, one value for each of a parameter's
+    statistic, // kept by the optimizer, one value for each value of a parameter
     square     // a statistic that is never negative: the optimizer takes its root
   };
-  std::string name;                 // "head.weight"; of a statistic "exp_avg/head.weight"
+  std::string name;                 // "head.weight"; for a statistic "exp_avg/head.weight"
   std::vector<std::uint64_t> shape; // none: one value
   kind what = kind::parameter;
 
@@ -28,11 +28,11 @@ struct state_tensor {
   friend bool operator==(const state_tensor&, const state_tensor&) = default;
 };
 
-/// What a learner's state consists of, in order. In the image of a state (donors send it,
-/// checkpoints hold it) the table stands in front of the values, little-endian:
+/// The tensors of a learner's state, in order. In the image of a state (sent by donors, stored in
+/// checkpoints) the table precedes the values, little-endian:
 ///
 ///     magic "WGGLTB01" (8) | schema (32) | optimizer steps (8) | bytes of the table (8) | the
-///     table | zeros, until the offset can be divided by 64 | the values of all tensors, one after
+///     table | zeros, until the offset is a multiple of 64 | the values of all tensors, one after
 ///     another
 ///
 /// and the table has a row for each tensor:
@@ -47,27 +47,27 @@ public:
   [[nodiscard]] const std::vector<state_tensor>& tensors() const { return tensors_; }
   [[nodiscard]] std::size_t size() const { return tensors_.size(); }
   [[nodiscard]] const state_tensor& operator[](std::size_t i) const { return tensors_[i]; }
-  /// Where tensor i begins among all values.
+  /// The index of the first value of tensor i among all values.
   [[nodiscard]] std::uint64_t offset(std::size_t i) const { return offsets_[i]; }
   [[nodiscard]] std::uint64_t parameter_count() const { return parameters_; }
   [[nodiscard]] std::uint64_t value_count() const { return values_; }
 
   // -- the image ----------------------------------------------------------------------------------
 
-  /// Bytes in front of the values.
+  /// The number of bytes in front of the values.
   [[nodiscard]] std::size_t header_bytes() const;
   [[nodiscard]] std::size_t image_bytes() const;
   [[nodiscard]] std::string header(const digest& schema, std::uint64_t optimizer_steps) const;
-  /// The number of optimizer steps, if `image` is a whole one of this table with values that can be
-  /// used. Fails with ec::malformed, schema_mismatch or non_finite.
+  /// The number of optimizer steps, if `image` is a complete image of this table with usable
+  /// values. Fails with ec::malformed, schema_mismatch or non_finite.
   [[nodiscard]] result<std::uint64_t> check(byte_span image, const digest& schema) const;
-  /// The same of the image that begins at `at` of `from` and ends with it. Fails with ec::io_error,
-  /// too.
+  /// The same for the image that begins at `at` of `from` and ends with it. Fails with
+  /// ec::io_error, too.
   [[nodiscard]] result<std::uint64_t> check_in(const byte_source& from, std::uint64_t at,
                                                const digest& schema) const;
-  /// Where the parameters lie in an image. REQUIRES: `check` succeeded.
+  /// The parameters in an image. REQUIRES: `check` succeeded.
   [[nodiscard]] byte_span parameters_in(byte_span image) const;
-  /// Where tensor i lies in an image. REQUIRES: `check` succeeded.
+  /// The values of tensor i in an image. REQUIRES: `check` succeeded.
   [[nodiscard]] byte_span values_in(byte_span image, std::size_t i) const;
 
 private:

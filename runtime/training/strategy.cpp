@@ -25,7 +25,7 @@ strategy local_updates(std::uint64_t every, std::uint64_t phase) {
   parameters.due = {lane_clock::unit::own_steps, every, phase};
   parameters.overlap.ends = lane_overlap::until::it_arrives;
   parameters.merge.how = lane_merge::rule::add_change;
-  parameters.quorum = 2; // the mean of one peer's parameters changes nothing
+  parameters.quorum = 2; // the mean of a single peer's parameters changes nothing
   parameters.on_failure = failure_rule::skip;
   return {inner_rule::step, {parameters}, consistency_rule::approximate};
 }
@@ -39,7 +39,7 @@ strategy streaming_diloco(const streaming_options& options) {
     lane fragment;
     fragment.what = lane_content::progress;
     fragment.part = {i, options.fragments};
-    // Merged, not begun, at a multiple of the gap.
+    // The merge, not the begin, is at a multiple of the gap.
     auto phase = (gap * (i + 1) + options.every - options.overlap) % options.every;
     fragment.due = {lane_clock::unit::own_steps, options.every, phase};
     fragment.overlap = {lane_overlap::until::own_steps, options.overlap};

@@ -24,7 +24,7 @@ struct lane_part {
 /// When a round of a lane is due.
 struct lane_clock {
   enum class unit : std::uint8_t {
-    swarm_samples, // of all peers toward the next boundary; such a lane makes the boundaries
+    swarm_samples, // of all peers toward the next boundary; such a lane defines the boundaries
     own_steps,     // micro-steps of this peer
   };
   unit counts = unit::swarm_samples;
@@ -34,10 +34,10 @@ struct lane_clock {
   friend bool operator==(const lane_clock&, const lane_clock&) = default;
 };
 
-/// When the result of a round is merged: how much this peer learns while the round runs.
+/// When the result of a round is merged, i.e. how long this peer trains on while the round runs.
 struct lane_overlap {
   enum class until : std::uint8_t {
-    own_steps,     // `steps` after the begin; 0: the round blocks
+    own_steps,     // `steps` after it began; 0: the round blocks
     next_boundary, // before the next round of the lane begins
     it_arrives,
   };
@@ -49,8 +49,8 @@ struct lane_overlap {
   friend bool operator==(const lane_overlap&, const lane_overlap&) = default;
 };
 
-/// How a mean is merged. Everything is relative to the snapshot taken when the round began, so that
-/// nothing that was learned since is lost (INV-5).
+/// How a mean is merged. The merge is relative to the snapshot taken when the round began, so that
+/// nothing learned since is lost (INV-5).
 struct lane_merge {
   enum class rule : std::uint8_t {
     optimizer_step, // with the mean as gradient
@@ -64,13 +64,14 @@ struct lane_merge {
   friend bool operator==(const lane_merge&, const lane_merge&) = default;
 };
 
-/// What a round that failed for good means.
+/// What happens when a round failed permanently.
 enum class failure_rule : std::uint8_t {
   own_gradient, // an optimizer step with this peer's own mean gradient of the same epoch (INV-6)
-  skip,         // as if it had not been due; what was learned counts in the next round
+  skip,         // as if it had not been due; local progress enters the next round
 };
 
-/// One row of a strategy: what is averaged, when, who waits, and what becomes of the result.
+/// One row of a strategy: what is averaged, when, whether training waits, and how the result is
+/// used.
 struct lane {
   lane_content what = lane_content::gradient;
   lane_part part;
@@ -85,18 +86,18 @@ struct lane {
 
 /// What happens to the gradient of a micro-step.
 enum class inner_rule : std::uint8_t {
-  hold, // it is accumulated for a lane
-  step, // the optimizer steps with it at once
+  hold, // accumulated for a lane
+  step, // the optimizer steps with it immediately
 };
 
-/// Which bytes all peers of an epoch share: these are hashed, compared and donated.
+/// Which bytes all peers of an epoch share: these are hashed, compared and sent to newcomers.
 enum class consistency_rule : std::uint8_t {
   exact,       // all parameters
   anchor,      // the anchor and the outer optimizer's state
   approximate, // none
 };
 
-/// How a run trains. The same on all its peers.
+/// How a run trains. Equal on all its peers.
 struct strategy {
   inner_rule inner = inner_rule::hold;
   std::vector<lane> lanes;
@@ -105,22 +106,22 @@ struct strategy {
   friend bool operator==(const strategy&, const strategy&) = default;
 };
 
-/// Gradients at `target_batch` samples of the swarm; everybody waits for the mean (hivemind's
-/// Optimizer as it comes).
+/// Gradients are averaged every `target_batch` samples of the swarm; all peers wait for the mean
+/// (the default of hivemind's Optimizer).
 strategy collaborative(std::uint64_t target_batch);
 
-/// The same, but training goes on while a round runs: its mean is the optimizer step at the next
-/// boundary (`delay_grad_averaging`).
+/// The same, but training continues while a round runs: its mean is used for the optimizer step at
+/// the next boundary (`delay_grad_averaging`).
 strategy delayed_gradients(std::uint64_t target_batch);
 
 /// The optimizer steps locally; parameters are averaged at own steps phase, phase + every, … and
-/// their change is added when it arrives (decentralized SGD, `delay_state_averaging`).
+/// the change is added when the mean arrives (decentralized SGD, `delay_state_averaging`).
 strategy local_updates(std::uint64_t every, std::uint64_t phase = 0);
 
 struct streaming_options {
   std::uint32_t fragments = 2;
   std::uint64_t every = 100; // own steps between two rounds of one fragment
-  std::uint64_t overlap = 0; // own steps from a round's begin to its merge; 0: rounds block
+  std::uint64_t overlap = 0; // own steps from the start of a round to its merge; 0: rounds block
   double outer_rate = 0.7;
   double keep_local = 0; // share of the local parameters that an outer step keeps
 };
@@ -129,12 +130,12 @@ struct streaming_options {
 /// REQUIRES: every is a multiple of fragments, and overlap < every: one flight per fragment.
 strategy streaming_diloco(const streaming_options& options);
 
-/// What a strategy may depend on when it changes at a boundary.
+/// The inputs on which a strategy may depend when it changes at a boundary.
 struct training_history {
   std::uint64_t epochs_done = 0;
 };
 
-/// The strategy from this boundary on. All rows above stay as they are.
+/// The strategy from this boundary on. The strategies above never change.
 strategy on_boundary(strategy now, const training_history& history);
 
 } // namespace waggle

@@ -15,20 +15,21 @@ struct model_copy {
   std::shared_ptr<byte_store> image;
 };
 
-/// What an image has to be, to be loaded.
+/// The conditions that an image must meet to be loaded.
 struct wanted_state {
-  digest branch; // that it belongs to; zero: any
+  digest branch; // of its history; zero: any
   epoch_id epoch_max{~std::uint64_t{0}};
 };
 
-/// A learner, and where in which history its parameters are.
+/// A learner, with the epoch and history of its parameters.
 ///
 /// Invariants after every call:
-/// - INV-1, INV-7: the epoch goes up by one with a step, and changes otherwise only with a state
-///   that was loaded whole.
-/// - `parameters()` are of this epoch: nobody is told of parameters that changed since.
+/// - INV-1, INV-7: the epoch increases by one with a step, and changes otherwise only when a whole
+///   state is loaded.
+/// - `parameters()` belongs to this epoch: a digest of parameters that have changed since is never
+///   returned.
 ///
-/// Knows no time, metrics or network. Not thread-safe: of the thread that computes.
+/// Has no clock, metrics or network. Not thread-safe: use it on the computing thread only.
 class trained_model {
 public:
   explicit trained_model(std::shared_ptr<learner> learns) : learner_(std::move(learns)) {}
@@ -36,35 +37,35 @@ public:
   [[nodiscard]] epoch_id epoch() const { return epoch_; }
   [[nodiscard]] const history& line() const { return line_; }
   [[nodiscard]] learner& computes() const { return *learner_; }
-  /// Of the parameters that this epoch began with. Hashed when it is first asked for.
+  /// The digest of the parameters at the beginning of this epoch. Computed on first use.
   [[nodiscard]] const digest& parameters();
 
   /// Ends the epoch: one optimizer step, if there is a gradient at all.
   void step(std::span<const float> gradient, double learning_rate, const history& after);
-  /// The same state, from now on on another line.
+  /// Keeps the state and changes its history to `line`.
   void rename(const history& line) { line_ = line; }
 
-  /// Takes epoch, history, parameters and optimizer state of an image, all or nothing. Fails with
-  /// ec::schema_mismatch if it is another model's, wrong_run or epoch_mismatch if it is not what is
-  /// wanted, or with what is wrong with its bytes (ec::malformed, hash_mismatch, non_finite,
-  /// io_error). Throws as learner::load_state_from does.
+  /// Loads epoch, history, parameters and optimizer state of an image, all or nothing. Fails with
+  /// ec::schema_mismatch if it belongs to another model, wrong_run or epoch_mismatch if it does not
+  /// match `wanted`, or with the reason why its bytes are invalid (ec::malformed, hash_mismatch,
+  /// non_finite, io_error). Throws as learner::load_state_from does.
   status load_from(const byte_source& image, const wanted_state& wanted = wanted_state{});
   status load(byte_span image, const wanted_state& wanted = wanted_state{}) {
     return load_from(borrowed_bytes{image}, wanted);
   }
 
-  /// The part of an image that has to be made on this thread, in `to`, which is empty. Fails with
-  /// ec::io_error.
+  /// The part of making an image that must run on this thread; written to `to`, which is empty.
+  /// Fails with ec::io_error.
   [[nodiscard]] result<model_copy> copy_state(std::shared_ptr<byte_store> to);
 
 private:
   std::shared_ptr<learner> learner_;
   epoch_id epoch_;
   history line_;
-  std::optional<digest> parameters_; // nothing: not hashed since they changed
+  std::optional<digest> parameters_; // nothing: not hashed since the last change
 };
 
-/// Hashes and completes what `copy_state` made; any thread. Fails with ec::io_error.
+/// Hashes and completes the image that `copy_state` began. Any thread. Fails with ec::io_error.
 result<std::shared_ptr<const byte_source>> seal(model_copy from);
 
 } // namespace waggle

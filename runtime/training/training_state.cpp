@@ -28,7 +28,7 @@ std::string fields_of(const training_state& state, std::uint64_t learner_bytes) 
   return out.take();
 }
 
-/// Covers the epoch and the digests, too: a flipped bit there would resume at the wrong place.
+/// Covers the epoch and the digests, too: a flipped bit there would resume at the wrong position.
 result<digest> hash_of(std::string_view fields, const byte_source& image) {
   sha256_stream hash;
   hash.add(fields);

@@ -10,35 +10,35 @@
 
 namespace waggle {
 
-/// What a peer needs to go on where another one is, or where it was itself before a restart: the
-/// image that donors send and checkpoints hold. The layout, little-endian:
+/// What a peer needs to continue from the position of another peer, or from its own position before
+/// a restart: the image that donors send and checkpoints store. The layout, little-endian:
 ///
 ///     magic "WGGLST02" (8) | epoch (8) | schema (32) | parameters (32)
 ///     | branch (32) | parent (32) | forked at (8) | work (8) | learner bytes (8)
-///     | SHA-256 over all of the former and the learner's state (32) | the learner's state
+///     | SHA-256 over the fields above and the learner's state (32) | the learner's state
 struct training_state {
   epoch_id epoch;
   digest schema;     // learner::schema()
   digest parameters; // learner::parameters_digest()
-  history line;      // that the epoch belongs to
+  history line;      // of the epoch
   byte_span learner; // learner::save_state(), without its headroom
 };
 
-/// Bytes in front of the learner's state.
+/// The number of bytes in front of the learner's state.
 constexpr std::size_t state_header_bytes = 8 + 8 + 32 + 32 + 32 + 32 + 8 + 8 + 8 + 32;
 
-/// Writes the header of `state` into the first state_header_bytes of `image`, whose rest is the
-/// learner's state: `state.learner` is not looked at. Hashes the whole.
+/// Writes the header of `state` into the first state_header_bytes of `image`, whose remaining bytes
+/// are the learner's state; `state.learner` is ignored. Hashes the whole image.
 void seal_state(const training_state& state, std::vector<std::byte>& image);
 /// The same in a store. Fails with ec::io_error.
 status seal_state_in(const training_state& state, byte_store& image);
-/// A copy, header and all.
+/// A copy, including the header.
 payload encode_state(const training_state& state);
 
-/// Checks lengths, magic and hash before anything is believed; the result points into `image`.
-/// Fails with ec::malformed or hash_mismatch.
+/// Checks lengths, magic and hash before any field is used; the result points into `image`. Fails
+/// with ec::malformed or hash_mismatch.
 result<training_state> decode_state(byte_span image);
-/// The same without the learner's state, which is what follows the header. Reads the whole once.
+/// The same without the learner's state, which follows the header. Reads the whole image once.
 /// Fails with ec::io_error, too.
 result<training_state> check_state(const byte_source& image);
 

@@ -5,9 +5,10 @@
 namespace waggle {
 
 verdict on_round(const lane& lane, const round_facts& round) {
-  if (round.contributors >= std::max(lane.quorum, 1U)) // a mean of nothing is none (INV-4)
+  if (round.contributors
+      >= std::max(lane.quorum, 1U)) // without contributors there is no mean (INV-4)
     return verdict::merge;
-  // Parameters that are averaged differ between peers anyway: nothing was lost but one round.
+  // Averaged parameters differ between peers anyway: only one round was lost.
   bool others_are_ahead = round.excluded || round.run_moved_on;
   if (others_are_ahead && lane.what != lane_content::parameters)
     return verdict::left_out;

@@ -247,34 +247,34 @@ failure read(const proto::RoundTakeover& from, round_takeover& out) {
   return read_id(from.round(), out.round) ? failure{} : violation("round_takeover");
 }
 
-failure read(const proto::RoundStanding& from, round_standing& out) {
+failure read(const proto::RoundPromise& from, round_promise& out) {
   out.promised = from.promised();
   out.knows_view = from.knows_view();
   out.prepared = from.prepared();
   out.committed = from.committed();
   if (!read_id(from.round(), out.round) || (out.knows_view && !read_view(from.view(), out.view))
       || ((out.prepared || out.committed) && !out.knows_view))
-    return violation("round_standing");
+    return violation("round_promise");
   return {};
 }
 
-failure read(const proto::LineReport& from, line_report& out) {
+failure read(const proto::BandwidthReport& from, bandwidth_report& out) {
   if (from.has_bandwidth()) {
     out.bandwidth = from.bandwidth();
     if (!std::isfinite(*out.bandwidth))
-      return {ec::non_finite, "line_report: bandwidth"};
+      return {ec::non_finite, "bandwidth_report: bandwidth"};
   }
   return read_id(from.round(), out.round) && (!out.bandwidth || *out.bandwidth > 0)
            ? failure{}
-           : violation("line_report");
+           : violation("bandwidth_report");
 }
 
-failure read(const proto::NewDivision& from, new_division& out) {
+failure read(const proto::NewPartition& from, new_partition& out) {
   if (static_cast<std::size_t>(from.shares_size()) > round_members_max)
-    return {ec::oversize, "new_division: shares"};
+    return {ec::oversize, "new_partition: shares"};
   out.how.shares.assign(from.shares().begin(), from.shares().end());
   out.how.part_elements = from.part_elements();
-  return read_id(from.round(), out.round) ? failure{} : violation("new_division");
+  return read_id(from.round(), out.round) ? failure{} : violation("new_partition");
 }
 
 template <class Struct, class Proto>
@@ -362,11 +362,11 @@ result<message> read_content(const Header& header) {
     case Header::kRoundTakeover:
       return as_event<round_takeover>(header.round_takeover());
     case Header::kRoundStanding:
-      return as_event<round_standing>(header.round_standing());
+      return as_event<round_promise>(header.round_promise());
     case Header::kLineReport:
-      return as_event<line_report>(header.line_report());
+      return as_event<bandwidth_report>(header.bandwidth_report());
     case Header::kNewDivision:
-      return as_event<new_division>(header.new_division());
+      return as_event<new_partition>(header.new_partition());
     case Header::kNextPlan:
       return as_event<next_plan>(header.next_plan());
     case Header::kCallRound:

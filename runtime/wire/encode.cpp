@@ -204,8 +204,8 @@ void write(const round_takeover& x, Header& out) {
   to.set_number(x.number);
 }
 
-void write(const round_standing& x, Header& out) {
-  auto& to = *out.mutable_round_standing();
+void write(const round_promise& x, Header& out) {
+  auto& to = *out.mutable_round_promise();
   to.set_round(write_id(x.round));
   to.set_promised(x.promised);
   to.set_knows_view(x.knows_view);
@@ -215,14 +215,14 @@ void write(const round_standing& x, Header& out) {
   to.set_committed(x.committed);
 }
 
-void write(const line_report& x, Header& out) {
-  auto& to = *out.mutable_line_report();
+void write(const bandwidth_report& x, Header& out) {
+  auto& to = *out.mutable_bandwidth_report();
   to.set_round(write_id(x.round));
   if (x.bandwidth)
     to.set_bandwidth(*x.bandwidth);
 }
 
-void write(const new_division& x, Header& out) {
+void write(const new_partition& x, Header& out) {
   auto& to = *out.mutable_new_division();
   to.set_round(write_id(x.round));
   for (auto share : x.how.shares)

@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "runtime/averaging/division.hpp"
+#include "runtime/averaging/partition.hpp"
 #include "runtime/averaging/round_plan.hpp"
 #include "runtime/averaging/round_view.hpp"
 #include "runtime/core/endpoint.hpp"
@@ -188,7 +188,7 @@ struct round_takeover {
   std::uint32_t number = 0;
 };
 /// Answer to a takeover.
-struct round_standing {
+struct round_promise {
   round_id round;
   std::uint32_t promised = 0; // the takeover's number, or a higher one that was promised before
   bool knows_view = false;    // false: no view heard of yet
@@ -197,18 +197,18 @@ struct round_standing {
   bool committed = false;     // `view` was committed here
 };
 
-// Between rounds of a group that stays together (runtime/averaging/standing_group.hpp).
+// Between rounds of a group that stays together (runtime/averaging/persistent_group.hpp).
 
 /// Member of `round` to its plan's first: "this is what my line carries now", in bytes a second;
 /// none: not known any more.
-struct line_report {
+struct bandwidth_report {
   round_id round;
   std::optional<double> bandwidth; // finite and positive
 };
 /// A plan's first member to the others: "the rounds that follow `round` are divided like this."
-struct new_division {
+struct new_partition {
   round_id round;
-  division how;
+  vector_partition how;
 };
 
 // -- state: answered by the state_donor -----------------------------------------------------------
@@ -243,10 +243,10 @@ using request =
   std::variant<dht_ping, dht_find, dht_store, join_group, open_state, get_state_chunk, enter_group>;
 using response =
   std::variant<dht_pong, dht_found, dht_stored, join_reply, state_header, state_chunk>;
-using event =
-  std::variant<goodbye, begin_group, disband_group, leave_group, progress_push, part, round_propose,
-               round_prepared, round_suspect, round_commit, round_abort, round_takeover,
-               round_standing, line_report, new_division, next_plan, call_round, progress_note>;
+using event = std::variant<goodbye, begin_group, disband_group, leave_group, progress_push, part,
+                           round_propose, round_prepared, round_suspect, round_commit, round_abort,
+                           round_takeover, round_promise, bandwidth_report, new_partition,
+                           next_plan, call_round, progress_note>;
 
 /// A request; the asker chose `id`, unique among its open calls on this link.
 struct call {

@@ -1,5 +1,5 @@
-// Reads every #include of the source tree and fails when one points the wrong way. What may include
-// what is the table below; nothing includes upward: runtime ← actors ← trainer.
+// Reads every #include of the source tree and fails if one violates the table of allowed
+// dependencies below. Nothing includes upward: runtime ← actors ← trainer.
 
 #include <algorithm>
 #include <filesystem>
@@ -61,7 +61,7 @@ std::string runtime_folder(const std::string& path) {
 }
 
 /// The folders of runtime/ that each folder may include besides itself. Folders of logic do not
-/// know each other; averaging encodes parts.
+/// depend on each other, except that averaging encodes parts.
 const std::map<std::string, std::set<std::string>> allowed{
   {"core", {}},
   {"crypto", {"core"}},
@@ -107,7 +107,7 @@ TEST(Architecture, FoldersOfTheRuntimeIncludeOnlyWhatStandsBelowThem) {
     auto from = runtime_folder(i.file);
     auto rules = allowed.find(from);
     ASSERT_NE(rules, allowed.end())
-      << "runtime/" << from << " is new: say here what it may include";
+      << "runtime/" << from << " is new: add to this table what it may include";
     if (!begins(i.what, "runtime/"))
       continue;
     auto to = runtime_folder(i.what);

@@ -111,7 +111,7 @@ int run(std::size_t rank, std::size_t world, std::size_t bytes, int warmup, int 
   question.values = values;
   question.deadline = 60s;
   question.expected_peers = static_cast<std::uint32_t>(world);
-  question.standing = true;
+  question.reuse_group = true;
 
   caf::scoped_actor self{(*process)->system()};
   std::vector<std::pair<double, double>> times;

@@ -62,7 +62,7 @@
 #define LOWEST(set) (HAS(set, 0) -> 0 : (HAS(set, 1) -> 1 : (HAS(set, 2) -> 2 : (HAS(set, 3) -> 3 : 4))))
 
 mtype = { running, committed, failed, dead };
-mtype = { propose, prepared, suspect, commit, abort, takeover, standing };
+mtype = { propose, prepared, suspect, commit, abort, takeover, promise };
 
 typedef member_state {
   mtype is;
@@ -138,7 +138,7 @@ byte agreed; /* what has been committed; 0: nothing yet */
   od;                                                                                              \
   x = 0
 
-#define STANDING_FLAGS(knows)                                                                      \
+#define PROMISE_FLAGS(knows)                                                                      \
   ((knows) * (KNOWS + PREPARED * (ME.has_prepared || ME.is == committed)                           \
               + COMMITTED * (ME.is == committed) + ADOPTED * ME.adopted))
 
@@ -522,7 +522,7 @@ inline on_word() {
 #else
         :: a < ME.number ->
 #endif
-           TELL(j, standing, ME.number, ME.contributors, ME.participants, ME.promised, STANDING_FLAGS(1))
+           TELL(j, promise, ME.number, ME.contributors, ME.participants, ME.promised, PROMISE_FLAGS(1))
         :: else ->
            if
            :: !HAS(c, m) -> end_failed()
@@ -579,10 +579,10 @@ inline on_word() {
         forget_takeover()
      :: else
      fi;
-     TELL(j, standing, ME.number, ME.contributors, ME.participants,
-          (ME.is == committed -> a : ME.promised), STANDING_FLAGS(1))
+     TELL(j, promise, ME.number, ME.contributors, ME.participants,
+          (ME.is == committed -> a : ME.promised), PROMISE_FLAGS(1))
 
-  :: what == standing && ME.is == running ->
+  :: what == promise && ME.is == running ->
      if
      :: ME.asks == 0 ->
         if

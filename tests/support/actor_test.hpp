@@ -17,9 +17,8 @@
 
 namespace waggle::testing {
 
-/// Actors on one thread and a virtual clock: nothing runs but in `settle`, `pass` and `ask`. Swarm
-/// time
-/// (`wall`) moves with the virtual clock.
+/// Actors on one thread and a virtual clock: nothing runs outside `settle`, `pass` and `ask`. Swarm
+/// time (`wall`) moves with the virtual clock.
 class actor_test : public ::testing::Test {
 protected:
   struct config_type : caf::actor_system_config {
@@ -28,15 +27,15 @@ protected:
 
   ~actor_test() override { end_actors(); }
 
-  /// Ends everything that was spawned. For fixtures whose own members the actors use: their
-  /// destructors call it first.
+  /// Ends all spawned actors. For fixtures whose own members the actors use: their destructors call
+  /// it first.
   void end_actors() {
-    // ~actor_system would wait for ever for what is still alive or unprocessed.
+    // ~actor_system would wait forever for actors that are alive and messages that are unprocessed.
     for (const auto& handle : spawned_)
       if (auto alive = caf::actor_cast<caf::strong_actor_ptr>(handle))
         caf::anon_send_exit(alive, caf::exit_reason::kill);
     settle();
-    // What is still scheduled holds actors that are gone.
+    // Pending timeouts hold references to actors that have ended.
     while (sched.has_pending_timeout()) {
       sched.trigger_timeouts();
       settle();
@@ -44,7 +43,7 @@ protected:
     spawned_.clear();
   }
 
-  /// Spawns an actor that the fixture ends with itself.
+  /// Spawns an actor that ends together with the fixture.
   template <class Function, class... Arguments>
   auto spawn(Function behaviour, Arguments&&... arguments) {
     auto handle = sys.spawn(behaviour, std::forward<Arguments>(arguments)...);
@@ -53,16 +52,25 @@ protected:
     return handle;
   }
 
-  /// Ends with the fixture what was spawned by other means.
+  /// The same for an actor that is a class.
+  template <class Actor, class... Arguments>
+  auto spawn(Arguments&&... arguments) {
+    auto handle = sys.spawn<Actor>(std::forward<Arguments>(arguments)...);
+    keep(handle);
+    settle();
+    return handle;
+  }
+
+  /// Makes the fixture end an actor that was spawned by other means.
   template <class Handle>
   void keep(const Handle& handle) {
     spawned_.push_back(handle.address());
   }
 
-  /// Runs everything that can run without time passing.
+  /// Runs everything that can run without advancing the time.
   void settle() { sched.run(); }
 
-  /// Lets `dt` pass, stopping at every timer on the way.
+  /// Advances the time by `dt`, stopping at every timer on the way.
   void pass(std::chrono::nanoseconds dt) {
     settle();
     auto until = sched.clock().now() + dt;
@@ -80,32 +88,32 @@ protected:
     }
   }
 
-  /// Sends without a sender and runs.
+  /// Sends without a sender, then runs.
   template <class Handle, class Message>
-  void tell(const Handle& whom, Message message) {
-    caf::anon_send(whom, std::move(message));
+  void tell(const Handle& receiver, Message message) {
+    caf::anon_send(receiver, std::move(message));
     settle();
   }
 
-  /// A question that is on its way; see `ask_later`.
+  /// A pending request; see `ask_later`.
   template <class Answer>
   struct pending {
     std::shared_ptr<std::optional<result<Answer>>> answer =
       std::make_shared<std::optional<result<Answer>>>();
 
     [[nodiscard]] bool answered() const { return answer->has_value(); }
-    /// A question without an answer yet counts as ec::not_ready.
+    /// A request without an answer yet counts as ec::not_ready.
     [[nodiscard]] result<Answer> get() const {
       return answered() ? **answer : result<Answer>{failure{ec::not_ready, "not answered yet"}};
     }
   };
 
-  /// Asks and runs; the answer may come while time passes later.
+  /// Sends a request and runs; the answer may arrive while time advances later.
   template <class Answer, class Handle, class Question>
-  pending<Answer> ask_later(const Handle& whom, Question question) {
+  pending<Answer> ask_later(const Handle& receiver, Question question) {
     pending<Answer> out;
-    keep(sys.spawn([cell = out.answer, whom, question](caf::event_based_actor* self) {
-      self->request(whom, std::chrono::minutes{24 * 60}, question)
+    keep(sys.spawn([cell = out.answer, receiver, question](caf::event_based_actor* self) {
+      self->request(receiver, std::chrono::minutes{24 * 60}, question)
         .then([cell](const Answer& a) { cell->emplace(a); },
               [cell](const caf::error& why) { cell->emplace(from_caf(why)); });
     }));
@@ -113,10 +121,10 @@ protected:
     return out;
   }
 
-  /// Asks something that is answered without time passing.
+  /// Sends a request that is answered without advancing the time.
   template <class Answer, class Handle, class Question>
-  result<Answer> ask(const Handle& whom, Question question) {
-    return ask_later<Answer>(whom, std::move(question)).get();
+  result<Answer> ask(const Handle& receiver, Question question) {
+    return ask_later<Answer>(receiver, std::move(question)).get();
   }
 
   template <class Handle>

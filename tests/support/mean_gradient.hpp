@@ -6,7 +6,7 @@
 
 namespace waggle::testing {
 
-/// Takes what is accumulated.
+/// Takes the accumulated gradient.
 inline std::vector<float> mean_gradient_of(learner& model) {
   std::vector<float> mean(model.parameter_count());
   model.take_mean_gradient(mean);

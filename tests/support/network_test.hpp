@@ -19,8 +19,8 @@ CAF_ALLOW_UNSAFE_MESSAGE_TYPE(waggle::testing::answer_kept_calls)
 
 namespace waggle::testing {
 
-/// Switchboards of several peers on one in-memory network, all on one thread and one virtual clock.
-/// Frames move and timers run in `run_for` and `ask_for` alone.
+/// Switchboards of several peers on one in-memory network, on one thread and one virtual clock.
+/// Frames move and timers run only in `run_for` and `ask_for`.
 class network_test : public actor_test {
 protected:
   explicit network_test(net::sim_network::options options = {})
@@ -30,7 +30,7 @@ protected:
   struct peer {
     net::sim_network::node_index node = 0;
     node_context ctx;
-    switchboard_impl board;
+    wired_switchboard_actor board;
 
     [[nodiscard]] const peer_id& id() const { return ctx.record.id; }
   };
@@ -44,7 +44,7 @@ protected:
     made->node = network.add_node(run_id, made->ctx.record);
     made->ctx.record = network.record_of(made->node);
     auto transport = network.transport_of(made->node);
-    made->board = spawn(switchboard, made->ctx, config, transport);
+    made->board = spawn<switchboard>(made->ctx, config, transport);
     listen(*made);
     peers.push_back(std::move(made));
     return *peers.back();
@@ -58,7 +58,7 @@ protected:
                                                        std::move(accept)));
   }
 
-  /// Lets frames, timers and actors run for `dt`.
+  /// Runs frames, timers and actors for `dt`.
   void run_for(std::chrono::nanoseconds dt) {
     auto until = network.now() + dt;
     for (bool more = true; more;) {
@@ -78,10 +78,11 @@ protected:
     }
   }
 
-  /// Asks and lets at most `limit` pass until there is an answer.
+  /// Sends a request and advances the time by at most `limit`, until there is an answer.
   template <class Answer, class Handle, class Question>
-  result<Answer> ask_for(std::chrono::nanoseconds limit, const Handle& whom, Question question) {
-    auto answer = ask_later<Answer>(whom, std::move(question));
+  result<Answer> ask_for(std::chrono::nanoseconds limit, const Handle& receiver,
+                         Question question) {
+    auto answer = ask_later<Answer>(receiver, std::move(question));
     auto until = network.now() + limit;
     while (!answer.answered() && network.now() < until)
       run_for(std::chrono::milliseconds{1});
@@ -94,8 +95,8 @@ protected:
 
 using recording_service_actor = service_actor::extend<caf::reacts_to<answer_kept_calls>>;
 
-/// A service that answers calls with `answer` and keeps what it hears.
-struct heard_by_service {
+/// A service that answers calls with `answer` and keeps the messages it receives.
+struct received_by_service {
   std::vector<inbound_call> calls;
   std::vector<inbound_event> events;
   result<outbound_answer> answer = outbound_answer{wire::dht_pong{}, {}};
@@ -105,7 +106,8 @@ struct heard_by_service {
 };
 
 inline recording_service_actor::behavior_type
-recording_service(recording_service_actor::pointer self, std::shared_ptr<heard_by_service> book) {
+recording_service(recording_service_actor::pointer self,
+                  std::shared_ptr<received_by_service> book) {
   book->service = caf::actor_cast<recording_service_actor>(self);
   auto answer = [book]() -> caf::result<outbound_answer> {
     if (!book->answer)
@@ -131,14 +133,14 @@ recording_service(recording_service_actor::pointer self, std::shared_ptr<heard_b
   };
 }
 
-/// Who came and went, in order.
-struct heard_by_listener {
+/// The peers that connected and disconnected, in order.
+struct received_by_listener {
   std::vector<peer_record> connected;
   std::vector<peer_disconnected> disconnected;
 };
 
 inline link_listener_actor::behavior_type
-recording_link_listener(link_listener_actor::pointer, std::shared_ptr<heard_by_listener> book) {
+recording_link_listener(link_listener_actor::pointer, std::shared_ptr<received_by_listener> book) {
   return {
     [book](const peer_connected& msg) { book->connected.push_back(msg.peer); },
     [book](const peer_disconnected& msg) { book->disconnected.push_back(msg); },

@@ -7,7 +7,7 @@
 
 namespace waggle::testing {
 
-/// Wall time that passes with the network's.
+/// Wall time that advances with the network's virtual time.
 class simulation::clock final : public wall_clock {
 public:
   clock(const net::sim_network& network, steady_time start) : network_(network), start_(start) {}
@@ -35,7 +35,7 @@ net::sim_network::options seeded(net::sim_network::options options, std::uint64_
   return options;
 }
 
-/// Virtual time beside every line, on standard output, if WAGGLE_TEST_LOG is set.
+/// Logs to standard output with the virtual time on every line, if WAGGLE_TEST_LOG is set.
 std::shared_ptr<spdlog::logger> make_log() {
   if (const char* level = std::getenv("WAGGLE_TEST_LOG")) {
     auto log =
@@ -64,7 +64,7 @@ simulation::~simulation() {
     if (peers_[i]->alive)
       crash(i, true);
   settle();
-  // What is still scheduled holds actors that are gone.
+  // Pending timeouts hold references to actors that have ended.
   while (coordinator_.has_pending_timeout()) {
     coordinator_.trigger_timeouts();
     settle();
@@ -88,20 +88,20 @@ simulation::index simulation::start(node_config config, const std::vector<index>
     config.averaging->averaging.observer = [made](const round_report& r) {
       made->rounds.push_back(r);
     };
-  node_seams seams;
-  seams.self = made->self;
-  seams.wall = wall_;
-  seams.verifier = verifier_;
-  seams.registry = std::make_shared<prometheus::Registry>();
-  seams.log = log_->clone(short_name(made->self->id()));
-  seams.log->set_pattern("%n %l %v");
-  seams.detach_workers = false;
-  seams.files = std::move(files);
-  seams.make_transport = [this, &config](transport_order order) {
+  node_dependencies dependencies;
+  dependencies.self = made->self;
+  dependencies.wall = wall_;
+  dependencies.verifier = verifier_;
+  dependencies.registry = std::make_shared<prometheus::Registry>();
+  dependencies.log = log_->clone(short_name(made->self->id()));
+  dependencies.log->set_pattern("%n %l %v");
+  dependencies.detach_workers = false;
+  dependencies.files = std::move(files);
+  dependencies.make_transport = [this, &config](transport_request order) {
     auto node = network_.add_node(config.run_id, order.record, order.agreement);
     return network_.transport_of(node);
   };
-  auto started = start_node(*system_, config, seams);
+  auto started = start_node(*system_, config, dependencies);
   WAGGLE_CHECK(started.ok(), to_string(started.error()));
   made->node = *started;
   settle();
@@ -112,7 +112,8 @@ void simulation::crash(index who, bool silently) {
   auto& p = *peers_[who];
   p.alive = false;
   network_.crash(who, silently);
-  // The supervisor first: it must not take the others' death for a reason to say goodbye.
+  // The node actor first: otherwise it would take the death of the others as a reason to shut down
+  // in good order.
   auto kill = [](const auto& handle) {
     if (handle)
       caf::anon_send_exit(handle, caf::exit_reason::kill);

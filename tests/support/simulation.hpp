@@ -16,7 +16,7 @@
 
 namespace waggle::testing {
 
-/// Many whole peers in one process and one thread, on virtual time and an in-memory network. The
+/// Many complete peers in one process and one thread, on virtual time and an in-memory network. The
 /// same seed and the same calls give the same trace.
 class simulation {
 public:
@@ -34,35 +34,36 @@ public:
     std::vector<round_report> rounds; // with values
   };
 
-  /// A new peer that joins through the peers `through`. It keeps `files`; null: none.
+  /// Starts a peer that joins through the peers `through`. Its disk is `files`; null: none.
   index start(node_config config, const std::vector<index>& through,
               std::shared_ptr<disk> files = nullptr);
-  /// Its process is gone: with its connections reset, or without a word.
+  /// Kills the peer: its connections are reset, or (`silently`) just stop.
   void crash(index who, bool silently);
-  /// In good order.
+  /// Shuts the peer down in good order.
   void shut_down(index who);
 
   void run_for(std::chrono::nanoseconds time);
-  /// False: `what` did not become true within `limit` of virtual time.
+  /// Returns false if `what` did not become true within `limit` of virtual time.
   bool run_until(const std::function<bool()>& what, std::chrono::nanoseconds limit);
 
-  /// Asks an actor and runs until it answers (or for at most 10 virtual seconds).
+  /// Sends a request to an actor and runs until it answers (for at most 10 virtual seconds).
   template <class Answer, class Handle, class Question>
-  std::optional<Answer> ask(const Handle& whom, Question question) {
+  std::optional<Answer> ask(const Handle& receiver, Question question) {
     std::optional<Answer> answer;
-    auto asker = system_->spawn([&answer, whom, question](caf::event_based_actor* self) {
-      self->request(whom, std::chrono::seconds{10}, question)
+    auto asker = system_->spawn([&answer, receiver, question](caf::event_based_actor* self) {
+      self->request(receiver, std::chrono::seconds{10}, question)
         .then([&answer](const Answer& a) { answer = a; }, [](const caf::error&) {});
     });
     run_until([&] { return answer.has_value(); }, std::chrono::seconds{11});
     return answer;
   }
 
-  /// Asks an actor; `then` gets the answer while the simulation runs on. A refusal is never heard.
+  /// Sends a request to an actor; `then` receives the answer while the simulation runs on. Refusals
+  /// are ignored.
   template <class Answer, class Handle, class Question>
-  void later(const Handle& whom, Question question, std::function<void(const Answer&)> then) {
-    system_->spawn([then, whom, question](caf::event_based_actor* self) {
-      self->request(whom, std::chrono::seconds{60}, question)
+  void later(const Handle& receiver, Question question, std::function<void(const Answer&)> then) {
+    system_->spawn([then, receiver, question](caf::event_based_actor* self) {
+      self->request(receiver, std::chrono::seconds{60}, question)
         .then([then](const Answer& a) { then(a); }, [](const caf::error&) {});
     });
   }

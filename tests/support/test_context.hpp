@@ -12,7 +12,7 @@
 
 namespace waggle::testing {
 
-/// Swarm time that stands still until a test moves it. Not thread-safe: for tests on one thread.
+/// Swarm time that changes only when a test sets it. Not thread-safe: for tests on one thread.
 class manual_clock final : public wall_clock {
 public:
   [[nodiscard]] swarm_time now() const override { return now_; }
@@ -36,8 +36,8 @@ inline peer_record test_peer(std::uint64_t seed) {
   return {who->id(), who->key(), {{"peer-" + std::to_string(seed), 7700}}, false};
 }
 
-/// What an actor of the peer with the identity of `seed` is given: that peer's record, the clock
-/// that the test moves, a registry of its own, no log.
+/// The context of an actor of the peer with the identity of `seed`: the record of that peer, the
+/// clock that the test moves, a registry of its own, no log.
 inline node_context test_context(std::uint64_t seed, std::shared_ptr<const wall_clock> wall,
                                  std::string run_id = "test") {
   node_context ctx;
@@ -59,8 +59,8 @@ inline node_context test_context(std::uint64_t seed, std::shared_ptr<const wall_
 }
 
 /// The value of the exported series with this name and, if given, this label, e.g.
-/// `waggle_network_refused_total{reason="malformed"`; the sum if there are several, 0 if there is
-/// none.
+/// `waggle_network_refused_total{reason="malformed"`; the sum if several series match, 0 if none
+/// does.
 inline double exported(const metric_families& metrics, const std::string& series) {
   auto brace = series.find('{');
   auto name = series.substr(0, brace);

@@ -15,9 +15,9 @@ struct toy_options {
   double momentum = 0.9;
 };
 
-/// Linear regression with momentum SGD: the loss of a sample (x, y) is (w·x − y)²/2. The truth is
-/// the same for everybody, the samples depend on `data_seed`. Small, exact, deterministic: what
-/// stands in for a model where the model is not the point.
+/// Linear regression with momentum SGD: the loss of a sample (x, y) is (w·x − y)²/2. The true
+/// weights are the same for all peers; the samples depend on `data_seed`. Small, exact,
+/// deterministic: for tests in which the model does not matter.
 std::unique_ptr<learner> make_toy_learner(const toy_options& options);
 
 } // namespace waggle::testing

@@ -1,4 +1,4 @@
-// Trainers that accept no connections, and the node that averages for them.
+// Trainers that accept no connections, and the node that reduces for them.
 
 #include <gmock/gmock.h>
 
@@ -29,7 +29,7 @@ protected:
     auto config = endless(data_seed);
     config.client_mode = true;
     config.averaging->matchmaking.mode = member_mode::client;
-    config.training->training.join_timeout = 15s; // as the program has it
+    config.training->training.join_timeout = 15s; // as in the program
     return config;
   }
 
@@ -45,7 +45,7 @@ protected:
   std::string page(index who, const std::string& target) {
     return sim[who].node.board->answer({"GET", target}).body;
   }
-  /// The parameters of an epoch that all of `peers` are at.
+  /// Whether `peers` have equal parameters at an epoch that all of them are at.
   bool equal_parameters(const std::vector<index>& peers) {
     std::set<digest> seen;
     auto same_epoch = [&] {
@@ -66,7 +66,8 @@ protected:
       EXPECT_TRUE(together(peers, members)) << picture(sim);
     }
   }
-  /// Epochs end when all together have the target, though the clients do not hear each other.
+  /// Epochs end when all peers together have reached the target, although the clients do not
+  /// receive each other's reports.
   void expect_batches_near_the_target(const std::vector<index>& peers) {
     for (int i = 0; i < 5; ++i) {
       sim.run_for(300ms);
@@ -149,7 +150,7 @@ TEST_F(Clients, OneThatDiesIsDropped) {
   EXPECT_TRUE(sim.run_until([&] { return together({a}, 2); }, 5s)) << picture(sim);
   auto c = sim.start(client(5), {node});
   EXPECT_TRUE(sim.run_until([&] { return together({a, c}, 3); }, 5s)) << picture(sim);
-  sim.crash(a, true); // without a word
+  sim.crash(a, true); // silently
   EXPECT_TRUE(sim.run_until([&] { return together({c}, 2); }, 10s)) << picture(sim);
   sim.crash(c, false);
   sim.run_for(3s);
@@ -188,7 +189,7 @@ TEST_F(Clients, TwoThatTrainAloneComeTogetherWhenTheNodeIsReachedAgain) {
   expect_batches_near_the_target({a, b});
 }
 
-TEST_F(Clients, WithoutSomebodyWhoReducesOneSaysSoAndTrainsAloneAtLast) {
+TEST_F(Clients, WithoutAReducerAClientReportsItAndFinallyTrainsAlone) {
   node = sim.start(plain_node(), {});
   a = sim.start(client(1), {node});
   sim.run_for(5s);
@@ -204,14 +205,14 @@ TEST_F(Clients, WithoutSomebodyWhoReducesOneSaysSoAndTrainsAloneAtLast) {
   EXPECT_EQ(status_of(a).line.branch, branch);
 }
 
-TEST_F(Clients, VectorsLongerThanTheNodeTakesAreAveragedByNobody) {
+TEST_F(Clients, VectorsLongerThanTheNodeAcceptsAreNotAveraged) {
   auto small = helping_node();
   small.helping->averaging.averaging.elements_max = 63;
   node = sim.start(small, {});
   a = sim.start(client(1), {node});
   sim.run_for(5s);
   EXPECT_EQ(status_of(a).group_size, 1U);
-  EXPECT_GT(status_of(a).epoch.value(), 2U) << "it goes on alone";
+  EXPECT_GT(status_of(a).epoch.value(), 2U) << "it continues alone";
   EXPECT_THAT(page(node, "/api/v1/status"), HasSubstr("\"reduces_for_clients\":0"));
 }
 

@@ -1,5 +1,5 @@
-// Whole peers that lose each other, or come back after everything went down: who finds whom, how
-// soon. Times are virtual.
+// Complete peers that lose each other, or come back after all of them went down: which peers find
+// each other, and how soon. Times are virtual.
 
 #include <algorithm>
 
@@ -31,7 +31,7 @@ bool connected(simulation& sim, index a, index b) {
          });
 }
 
-/// Whether all of `who` come to be connected with each other within `limit`.
+/// Whether all of `who` are connected with each other within `limit`.
 bool meet(simulation& sim, const std::vector<index>& who, std::chrono::nanoseconds limit) {
   auto until = sim.network().now() + limit;
   auto all = [&] {
@@ -53,7 +53,7 @@ std::optional<dht_status> joining(simulation& sim, index who) {
   return sim.ask<dht_status>(sim[who].node.parts.dht, get_dht_status{});
 }
 
-/// Three peers that met through the first; all die without a word.
+/// Three peers that met through the first; all die silently.
 struct ComingBack : ::testing::Test {
   void live_and_die() {
     simulation sim{7};
@@ -61,11 +61,12 @@ struct ComingBack : ::testing::Test {
     sim.start(plain_node(), {0}, second);
     sim.start(plain_node(), {0}, third);
     ASSERT_TRUE(meet(sim, {0, 1, 2}, 5s));
-    sim.run_for(10s); // known peers are written once in a while
+    sim.run_for(10s); // known peers are written periodically
     for (index who : {0U, 1U, 2U})
       sim.crash(who, true);
   }
-  /// The second and the third, at their old addresses, sent to the first, which is gone for good.
+  /// Starts the second and the third at their old addresses, with the first, which is gone
+  /// permanently, as initial peer.
   void come_back(simulation& sim) {
     sim.start(plain_node(), {});
     sim.crash(0, false);
@@ -91,7 +92,7 @@ TEST_F(ComingBack, TwoThatKnewEachOtherMeetWithoutTheirInitialPeer) {
   }
 }
 
-TEST_F(ComingBack, WhoForgotEverybodyKeepsTryingAndSaysSo) {
+TEST_F(ComingBack, APeerThatForgotAllOthersKeepsTryingAndReportsIt) {
   simulation sim{7};
   come_back(sim);
   sim.run_for(60s);
@@ -137,7 +138,7 @@ TEST(LostLinks, ALinkThatBreaksIsMadeAgainWithinASecond) {
   EXPECT_TRUE(meet(sim, {0, 1, 2}, 1s));
 }
 
-/// After a cut however long everybody is connected again within five seconds.
+/// After a cut of any length all peers are connected again within five seconds.
 class Cuts : public ::testing::TestWithParam<int> {};
 
 TEST_P(Cuts, HealWithinFiveSeconds) {
@@ -145,8 +146,8 @@ TEST_P(Cuts, HealWithinFiveSeconds) {
     SCOPED_TRACE(seed);
     simulation sim{seed};
     auto config = plain_node();
-    // Where TCP repeats the packet that opens a connection, the simulated network waits for the
-    // end.
+    // TCP would repeat the packet that opens a connection; the simulated network waits for the
+    // timeout.
     config.dht.joining.dial_timeout = 2s;
     sim.start(config, {});
     for (index who : {1U, 2U, 3U})

@@ -1,7 +1,9 @@
-// Everything that happens to swarms, in random order: joins, deaths, splits, sleeping peers, slow
-// lines, checkpoints of long ago, liars about epochs. Then it is quiet, and soon all are in step.
+// Everything that can happen to a swarm, in random order: joins, deaths, splits, sleeping peers,
+// slow links, old checkpoints, false claims about epochs. After the trouble ends, all peers are
+// soon in step.
 //
-// WAGGLE_HARD_SEEDS=FROM:COUNT runs other seeds than the test's own, and says how long each took.
+// WAGGLE_HARD_SEEDS=FROM:COUNT runs other seeds than the default ones, and prints how long each
+// took.
 
 #include <cstdio>
 #include <cstdlib>
@@ -16,7 +18,8 @@ public:
   hard_swarm(std::uint64_t seed, net::sim_network::options weather)
     : trainers(seed, weather), random_(seed) {}
 
-  /// Virtual seconds from the end of all trouble until everybody is in step; negative: never.
+  /// Returns the virtual seconds from the end of all trouble until all peers are in step; negative:
+  /// never.
   double run() {
     begin();
     auto events = 5 + random_.below(6);
@@ -31,8 +34,7 @@ public:
       watch(100ms);
     auto took = honest_together() ? sim.seconds() - quiet : -1;
     watch(4s);
-    EXPECT_TRUE(honest_together())
-      << "seed's last picture, after " << took << " s:" << picture(sim);
+    EXPECT_TRUE(honest_together()) << "final state, after " << took << " s:" << picture(sim);
     expect_rounds_kept_the_contract(sim);
     for (auto i : honest())
       expect_samples_accounted(status_of(i));
@@ -49,7 +51,8 @@ private:
     watch(2s + milliseconds{random_.below(2'000)});
   }
 
-  /// Newcomers know all who are there: whose only address is of a peer that dies is rightly alone.
+  /// Newcomers know the addresses of all peers: a peer whose only known address belongs to a peer
+  /// that dies would correctly be alone.
   index start(const std::vector<index>& through, std::shared_ptr<memory_disk> files = nullptr) {
     if (!files)
       files = std::make_shared<memory_disk>();
@@ -90,7 +93,7 @@ private:
         if (many > 2)
           sim.crash(anyone(), random_.below(2) == 0);
         return;
-      case 2: { // killed, and started again from what it had saved
+      case 2: { // killed, and started again from its checkpoint
         auto who = anyone();
         auto files = disks_[who];
         if (many < 2)
@@ -100,7 +103,7 @@ private:
         start(honest(), files);
         return;
       }
-      case 3: { // one sleeps
+      case 3: { // a peer sleeps
         sim.network().partition({anyone()});
         watch(1s + milliseconds{random_.below(10'000)});
         sim.network().heal();
@@ -116,7 +119,7 @@ private:
         sim.network().heal();
         return;
       }
-      case 5: { // a folder of long ago
+      case 5: { // a peer with an old data folder
         auto who = anyone();
         if (many < 3)
           return;
@@ -126,7 +129,7 @@ private:
           start(honest(), old);
         return;
       }
-      case 6: { // somebody who says anything
+      case 6: { // a peer with false claims
         if (liars_.size() < 2) {
           auto config = endless(++started_);
           config.training.reset();
@@ -140,7 +143,7 @@ private:
         lie(*liars_.begin(), branch, epoch_id{random_.below(2) == 0 ? 1'000'000U : ~0ULL});
         return;
       }
-      default: // all at once start again
+      default: // all restart at once
         if (many > 3)
           return;
         auto all = honest();
@@ -156,7 +159,7 @@ private:
     }
   }
 
-  /// Lets time pass, and looks: two peers at one epoch of one history hold the same parameters.
+  /// Advances the time and checks: two peers at one epoch of one history hold the same parameters.
   void watch(std::chrono::nanoseconds time) {
     constexpr std::chrono::nanoseconds look = 250ms;
     for (; time.count() > 0; time -= std::min(time, look)) {
@@ -185,7 +188,7 @@ double run(std::uint64_t seed) {
   net::sim_network::options weather;
   weather.loss = seed % 3 == 0 ? 0.01 : 0;
   if (seed % 4 == 1)
-    weather.bytes_per_second = 20e3; // a state takes a good part of an epoch
+    weather.bytes_per_second = 20e3; // a state takes a large part of an epoch
   auto took = hard_swarm{seed, weather}.run();
   EXPECT_GE(took, 0) << "not in step after a minute";
   return took;
@@ -193,11 +196,11 @@ double run(std::uint64_t seed) {
 
 class HardSwarms : public ::testing::TestWithParam<int> {};
 
-TEST_P(HardSwarms, EndInOneHistoryWithEverybodyInStep) {
+TEST_P(HardSwarms, EndInOneHistoryWithAllPeersInStep) {
   if (const char* chosen = std::getenv("WAGGLE_HARD_SEEDS")) {
     unsigned long from = 0;
     unsigned long count = 0;
-    ASSERT_EQ(std::sscanf(chosen, "%lu:%lu", &from, &count), 2) << "FROM:COUNT is wanted";
+    ASSERT_EQ(std::sscanf(chosen, "%lu:%lu", &from, &count), 2) << "must be FROM:COUNT";
     for (auto seed = from + static_cast<unsigned long>(GetParam()); seed < from + count;
          seed += 4) {
       auto took = run(seed);

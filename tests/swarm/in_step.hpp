@@ -1,6 +1,6 @@
 #pragma once
 
-// Swarms whose connected peers have to come to hold one history, and soon.
+// Swarms whose connected peers have to agree on one history, and soon.
 
 #include "tests/swarm/training_swarm.hpp"
 
@@ -24,7 +24,7 @@ protected:
     EXPECT_TRUE(sim.run_until([&] { return together(); }, limit)) << picture(sim);
     return sim.seconds() - begin;
   }
-  /// Whoever is together takes part in the rounds of the next four seconds, too.
+  /// All peers that are together also take part in the rounds of the next four seconds.
   void expect_to_stay_together() {
     for (int i = 0; i < 8; ++i) {
       sim.run_for(500ms);

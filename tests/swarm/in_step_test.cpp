@@ -1,4 +1,4 @@
-// Joining, returning, splits and endings: connected peers come to hold one history, and soon.
+// Joining, returning, splits and endings: connected peers agree on one history, and soon.
 
 #include "tests/swarm/in_step.hpp"
 
@@ -14,7 +14,7 @@ TEST_F(InStep, EveryNewcomerIsInStepAtOnce) {
   expect_to_stay_together();
 }
 
-TEST_F(InStep, SurvivorsGoOnAtOnceAndWhoeverReturnsIsInStepAgain) {
+TEST_F(InStep, SurvivorsContinueAtOnceAndAPeerThatReturnsIsInStepAgain) {
   begin(5);
   for (index victim : {0U, 3U, 1U}) {
     auto epoch = status_of(4).epoch;
@@ -39,7 +39,7 @@ TEST_F(InStep, AFrozenPeerCostsItsDetectionAndComesBackByItself) {
   EXPECT_LT(seconds_until_together(), 5.0);
 }
 
-TEST_F(InStep, AMajorityAndAMinorityComeToHoldTheMajoritysHistory) {
+TEST_F(InStep, AMajorityAndAMinorityConvergeToTheMajoritysHistory) {
   begin(3);
   for (auto cut : {1s, 5s, 20s}) {
     auto before = status_of(0).line.branch;
@@ -57,7 +57,7 @@ TEST_F(InStep, AMajorityAndAMinorityComeToHoldTheMajoritysHistory) {
   expect_to_stay_together();
 }
 
-TEST_F(InStep, TwoHalvesComeToHoldOneHistory) {
+TEST_F(InStep, TwoHalvesConvergeToOneHistory) {
   begin(4);
   for (auto cut : {5s, 20s}) {
     sim.network().partition({1, 3});
@@ -68,7 +68,7 @@ TEST_F(InStep, TwoHalvesComeToHoldOneHistory) {
   expect_to_stay_together();
 }
 
-TEST_F(InStep, WithoutMostOfItsGroupAPeerWaitsIfItIsToldTo) {
+TEST_F(InStep, WithoutMostOfItsGroupAPeerWaitsIfConfigured) {
   auto careful = [](std::uint64_t seed) {
     auto config = endless(seed);
     config.training->training.continue_on_split = false;
@@ -98,7 +98,7 @@ TEST_F(InStep, AllKilledAndStartedAgainGoOnFromTheFurthestCheckpoint) {
   }
   ASSERT_TRUE(sim.run_until([&] { return together(); }, 10s)) << picture(sim);
   epoch_id last;
-  for (index i : {0U, 1U, 2U}) { // one after another, so that they have different ones
+  for (index i : {0U, 1U, 2U}) { // one after another, so that their checkpoints differ
     sim.run_for(2s);
     last = status_of(i).epoch;
     sim.crash(i, false);
@@ -107,7 +107,8 @@ TEST_F(InStep, AllKilledAndStartedAgainGoOnFromTheFurthestCheckpoint) {
   add(with_checkpoints(2, disks[1]), {first});
   add(with_checkpoints(3, disks[2]), {first});
   EXPECT_LT(seconds_until_together(), 5.0);
-  EXPECT_GE(status_of(first).epoch.value() + 1, last.value()) << "the furthest one's work counts";
+  EXPECT_GE(status_of(first).epoch.value() + 1, last.value())
+    << "the run continues from the checkpoint with the most work";
   expect_to_stay_together();
 }
 
@@ -142,16 +143,16 @@ TEST_F(InStep, AllEndOnTheSameBytes) {
   sim.network().partition({2}); // it misses the last epochs
   sim.run_for(20s);
   sim.network().heal();
-  EXPECT_TRUE(sim.run_until([&] { return all_finished_alike(sim); }, 150s)) << picture(sim);
+  EXPECT_TRUE(sim.run_until([&] { return all_finished_equal(sim); }, 150s)) << picture(sim);
 }
 
-TEST_F(InStep, WithADeadFirstPeerNobodyBeginsASecondRunInSilence) {
+TEST_F(InStep, WithADeadFirstPeerNoPeerSilentlyBeginsASecondRun) {
   auto config = endless(1);
   config.training->training.may_start_alone = false;
   config.training->training.join_timeout = 2s;
-  auto nobody = sim.start(endless(5), {});
-  sim.crash(nobody, true);
-  config.initial_peers.push_back(net::sim_network::address_of(nobody));
+  auto dead = sim.start(endless(5), {});
+  sim.crash(dead, true);
+  config.initial_peers.push_back(net::sim_network::address_of(dead));
   auto lone = sim.start(config, {});
   sim.run_for(20s);
   EXPECT_EQ(status_of(lone).phase, trainer_phase::joining);
@@ -159,7 +160,7 @@ TEST_F(InStep, WithADeadFirstPeerNobodyBeginsASecondRunInSilence) {
   EXPECT_NE(status_of(lone).waiting_for, "");
 }
 
-TEST_F(InStep, OneVoiceAboutAFarEpochStopsNobody) {
+TEST_F(InStep, OneClaimOfAFarEpochStopsNoPeer) {
   begin(3);
   auto quiet = status_of(0).epoch.value();
   sim.run_for(4s);

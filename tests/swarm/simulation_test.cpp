@@ -1,4 +1,5 @@
-// Whole swarms in one thread: what product.md §2.1, 2.2, 2.3 and 2.5 promise, under seeded faults.
+// Whole swarms in one thread, under seeded faults: the contract of rounds holds, no sample is lost,
+// and all peers end in sync.
 
 #include <cstdlib>
 
@@ -7,7 +8,7 @@
 namespace waggle::testing {
 namespace {
 
-/// Eight peers; one is killed, one joins, the net splits and heals.
+/// Eight peers; one is killed, one joins, the network splits and heals.
 std::uint64_t run_faulty_swarm(std::uint64_t seed) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   random_source random{seed};
@@ -37,12 +38,12 @@ std::uint64_t run_faulty_swarm(std::uint64_t seed) {
   sim.run_for(2s + milliseconds{random.below(8000)});
   sim.network().heal();
 
-  bool alike = false;
-  for (int half_seconds = 0; half_seconds < 600 && !alike; ++half_seconds) {
+  bool all_equal = false;
+  for (int half_seconds = 0; half_seconds < 600 && !all_equal; ++half_seconds) {
     sim.run_for(500ms);
-    alike = all_finished_alike(sim);
+    all_equal = all_finished_equal(sim);
   }
-  EXPECT_TRUE(alike) << "after " << sim.seconds() << " s:" << picture(sim);
+  EXPECT_TRUE(all_equal) << "after " << sim.seconds() << " s:" << picture(sim);
   expect_rounds_kept_the_contract(sim);
   for (auto i : sim.living())
     if (auto status = sim.ask<training_status>(sim[i].node.parts.trainer, get_training_status{}))
@@ -56,7 +57,7 @@ TEST(Simulation, TheSameSeedGivesTheSameTrace) {
   EXPECT_NE(run_faulty_swarm(2), first);
 }
 
-/// Seeds a shard: WAGGLE_TEST_SEEDS, for builds in which a seed takes minutes, else ten.
+/// Seeds per shard: WAGGLE_TEST_SEEDS, for builds in which a seed takes minutes; otherwise ten.
 int seeds_per_shard() {
   const char* chosen = std::getenv("WAGGLE_TEST_SEEDS");
   return chosen != nullptr ? std::clamp(std::atoi(chosen), 1, 10) : 10;

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the tests of whole swarms that train have alike.
+// Shared by the tests of whole swarms that train.
 
 #include <algorithm>
 #include <map>
@@ -46,7 +46,7 @@ inline node_config training_node(std::uint64_t data_seed) {
   return config;
 }
 
-/// Every round that several members report ended alike on all that finished it.
+/// Every round that several members report ended equally on all members that finished it.
 inline void expect_rounds_kept_the_contract(simulation& sim) {
   struct outcome {
     std::vector<peer_id> contributors;
@@ -76,12 +76,12 @@ inline void expect_rounds_kept_the_contract(simulation& sim) {
     }
 }
 
-/// Every sample that a peer computed entered an update, was dropped and counted, or waits.
+/// Every sample that a peer computed entered an update, was dropped and counted, or is pending.
 inline void expect_samples_accounted(const training_status& s) {
   EXPECT_EQ(s.steps * 4, s.samples_used + s.samples_dropped + s.samples_toward_epoch);
 }
 
-inline bool all_finished_alike(simulation& sim) {
+inline bool all_finished_equal(simulation& sim) {
   std::optional<digest> parameters;
   for (auto i : sim.living()) {
     auto status = sim.ask<training_status>(sim[i].node.parts.trainer, get_training_status{});
@@ -108,7 +108,7 @@ inline std::string picture(simulation& sim) {
   return text;
 }
 
-/// A swarm whose peers train without end, in epochs of a fifth of a second for four.
+/// A swarm whose peers train without end. With four peers an epoch takes a fifth of a second.
 struct trainers {
   explicit trainers(std::uint64_t seed, net::sim_network::options weather = {})
     : sim(seed, weather) {}
@@ -138,7 +138,7 @@ struct trainers {
   /// All living peers are in one group, at the same epoch or one apart, of one history.
   bool together() { return together(sim.living()); }
   bool together(const std::vector<index>& peers) { return together(peers, peers.size()); }
-  /// `members`: of the group, with those who do not train.
+  /// `members`: the size of the group, including members that do not train.
   bool together(const std::vector<index>& peers, std::size_t members) {
     std::optional<training_status> first;
     for (auto i : peers) {
@@ -155,7 +155,8 @@ struct trainers {
     }
     return true;
   }
-  /// A peer that says of itself whatever it likes, with a valid signature, to all.
+  /// Makes a Byzantine peer send an arbitrary claim about itself, with a valid signature, to all
+  /// peers.
   void lie(index teller, const digest& branch, epoch_id epoch) {
     const auto& ctx = sim[teller].node.ctx;
     progress_report report;

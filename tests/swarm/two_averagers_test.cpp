@@ -1,5 +1,5 @@
-// Peers that average two vectors at a time, each with its own group (spec/averaging.md §1.1,
-// "prefix").
+// Peers that average two vectors at the same time, each with its own group, which the prefix tells
+// apart.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ node_config::averaging_parts averaging_of(const std::string& prefix) {
   return parts;
 }
 
-/// What a step of each peer ended with; filled while the simulation runs.
+/// The outcome of a step of each peer; filled while the simulation runs.
 struct steps {
   std::vector<std::optional<round_report>> ended;
 
@@ -34,9 +34,9 @@ struct steps {
   }
 };
 
-/// Why the peer does not even begin to start.
+/// Why the peer is refused before it starts.
 std::string refusal(simulation& sim, const node_config& config) {
-  auto started = start_node(sim.system(), config, node_seams{});
+  auto started = start_node(sim.system(), config, node_dependencies{});
   EXPECT_FALSE(started);
   if (started)
     return {};
@@ -56,13 +56,13 @@ TEST(TwoAveragers, OfOnePeerAverageAtTheSameTimeWithGroupsOfTheirOwn) {
     sim.start(config, i == 0 ? std::vector<std::size_t>{} : std::vector<std::size_t>{0});
   }
   sim.run_for(2s);
-  auto average = [&](const averager_actor& whom, std::size_t elements, float value,
+  auto average = [&](const averager_actor& averager, std::size_t elements, float value,
                      std::size_t slot) {
     average_vector question;
     question.values = std::make_shared<const float_vector>(elements, value);
     question.deadline = 30s;
     question.expected_peers = peers;
-    sim.later<round_report>(whom, question,
+    sim.later<round_report>(averager, question,
                             [found, slot](const round_report& r) { found->ended[slot] = r; });
   };
   for (std::size_t i = 0; i < peers; ++i) {

@@ -1,7 +1,7 @@
 #include "trainer/module_state.hpp"
 
-#include <cstring>
 #include <cmath>
+#include <cstring>
 #include <future>
 
 #include <gmock/gmock.h>

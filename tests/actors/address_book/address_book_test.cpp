@@ -43,7 +43,7 @@ protected:
   void SetUp() override { start(); }
 
   void start() {
-    book = spawn(address_book, ctx, with, files, load_known_peers(*files, with.file, ctx));
+    book = spawn<address_book>(ctx, with, files, load_known_peers(*files, with.file, ctx));
   }
   void connect(std::uint64_t seed) { tell(book, peer_connected{test_peer(seed)}); }
   void disconnect(std::uint64_t seed) {
@@ -61,7 +61,7 @@ protected:
   std::shared_ptr<counting_disk> files = std::make_shared<counting_disk>();
   address_book_config with{"data/known_peers", 5s};
   node_context ctx = test_context(1, wall);
-  address_book_impl book;
+  link_listener_actor book;
 };
 
 TEST_F(AddressBook, KeepsWhomItWasConnectedWithLast) {

@@ -29,7 +29,8 @@ switchboard_actor::behavior_type recording_switchboard(switchboard_actor::pointe
 
 round_listener_actor::behavior_type recording_listener(round_listener_actor::pointer,
                                                        log_book log) {
-  return {[=](const round_finished& msg) { log->ended.push_back(msg); }, [](const group_word&) {}};
+  return {[=](const round_finished& msg) { log->ended.push_back(msg); },
+          [](const group_message&) {}};
 }
 
 /// Three members; we are the first, lead, and reduce all three parts of six values.
@@ -53,8 +54,7 @@ protected:
     order.values = std::make_shared<float_vector>(float_vector{1, 1, 1, 1, 1, 1});
     auto board = spawn(recording_switchboard, log);
     auto listener = spawn(recording_listener, log);
-    round =
-      spawn(allreduce_round, ctx, round_config{}, order, round_neighbours{board, listener, {}});
+    round = spawn<allreduce_round>(ctx, round_config{}, order, round_handles{board, listener, {}});
     settle();
   }
 
@@ -120,8 +120,8 @@ protected:
   node_context ctx;
   round_plan plan;
   codec_id codec = codec_id::none;
-  round_order order;
-  allreduce_round_impl round;
+  round_request order;
+  allreduce_round_actor round;
 };
 
 TEST_F(AllreduceRound, AppliesNothingBeforeEverybodyHoldsTheResult) {

@@ -406,13 +406,14 @@ TEST_F(Averager, ValuesThatComeWithTheTriggerAreCheckedToo) {
   EXPECT_EQ(open.get()->why.code, ec::non_finite);
 }
 
-// -- standing groups ------------------------------------------------------------------------------
+// -- persistent groups
+// ------------------------------------------------------------------------------
 
 TEST_F(Averager, AStandingGroupNeedsNoMatchmaking) {
   add();
   add();
   auto what = question({1});
-  what.standing = true;
+  what.reuse_group = true;
   what.expected_peers = 2;
   average_all({what, what});
   auto formed = groups;
@@ -429,7 +430,7 @@ TEST_F(Averager, AVectorThatIsNotFiniteOnlyHarmsItsOwnerInAStandingGroup) {
       averaging_config config;
       config.codec = codec;
       auto what = question({1, 1, 1, 1, 1, 1});
-      what.standing = true;
+      what.reuse_group = true;
       what.expected_peers = 3;
       std::vector<pending_report> open;
       group_size = 3;
@@ -469,21 +470,21 @@ TEST_F(Averager, AVectorThatWeighsNothingIsLookedAtInAStandingGroup) {
   add();
   add();
   auto what = question({1, 1});
-  what.standing = true;
+  what.reuse_group = true;
   what.expected_peers = 2;
   average_all({what, what});
   auto bad = question({1, std::nanf("")}, 0);
-  bad.standing = true;
+  bad.reuse_group = true;
   bad.expected_peers = 2;
   EXPECT_EQ(refusal(bad), ec::non_finite) << "reducers would not look";
 }
 
 TEST_F(Averager, AGroupOfABucketDoesNotStand) {
-  scattered = true;
+  regrouped = true;
   add();
   add();
   auto what = question({1});
-  what.standing = true;
+  what.reuse_group = true;
   what.expected_peers = 2;
   for (int round = 1; round <= 3; ++round) {
     average_all({what, what});
@@ -495,9 +496,10 @@ TEST_F(Averager, AMemberThatLeavesTheStandingGroupHoldsNobodyUp) {
   for (int i = 0; i < 3; ++i)
     add();
   auto what = question({1});
-  what.standing = true;
+  what.reuse_group = true;
   average_all({what, what, what});
-  // The first one wants a group of two, and searches; the others begin their standing round.
+  // The first one wants a group of two, and searches; the others begin the persistent group's
+  // round.
   group_size = 2;
   auto two = what;
   two.expected_peers = 2;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "actors/averager.hpp"
-#include "runtime/averaging/line_meter.hpp"
+#include "runtime/averaging/bandwidth_estimator.hpp"
 #include "runtime/averaging/shares.hpp"
 #include "tests/support/actor_test.hpp"
 
@@ -36,7 +36,7 @@ protected:
     auto index = peers.size();
     auto& p = *peers.emplace_back(std::make_unique<peer>());
     p.ctx = test_context(index + 1, wall);
-    p.ctx.line = std::make_shared<line_meter>();
+    p.ctx.line = std::make_shared<bandwidth_estimator>();
     p.mode = mode;
     config.auxiliary = mode == member_mode::auxiliary;
     auto board = spawn([this, index](switchboard_actor::pointer) { return switchboard_of(index); });
@@ -44,7 +44,7 @@ protected:
       return matchmaker_of(self, index);
     });
     p.maker = maker;
-    p.averager = spawn(averager, p.ctx, config, board, maker);
+    p.averager = spawn<averager>(p.ctx, config, board, maker);
     return p;
   }
 
@@ -68,7 +68,7 @@ protected:
   std::vector<std::unique_ptr<peer>> peers;
   std::vector<search> searches;
   std::size_t group_size = 2;
-  bool scattered = false; // every group is one of a bucket
+  bool regrouped = false; // every group is one of a bucket
   /// What else the plans say.
   std::function<void(round_plan&)> change_plan = [](round_plan&) {};
   std::uint64_t groups = 0;
@@ -143,10 +143,10 @@ private:
       self->state.open.erase(found);
       if (v.outcome) {
         // Only who leads knows the others' lines.
-        division_terms terms{{v.outcome->part_elements, false}, 0, true, {}};
+        partition_terms terms{{v.outcome->part_elements, false}, 0, true, {}};
         if (v.leads)
           terms.lines.resize(v.outcome->members.size());
-        promise.deliver(group_formed{*v.outcome, scattered, std::move(terms)});
+        promise.deliver(group_formed{*v.outcome, regrouped, std::move(terms)});
       } else {
         promise.deliver(to_caf(v.outcome.error()));
       }

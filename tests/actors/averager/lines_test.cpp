@@ -1,4 +1,5 @@
-// A standing group whose lines turn out to carry something else (runtime/averaging/division.hpp).
+// A persistent group whose lines turn out to carry something else
+// (runtime/averaging/partition.hpp).
 
 #include <functional>
 #include <set>
@@ -13,7 +14,7 @@ protected:
   static constexpr double fast = 12e6;
   static constexpr double slow = 3e6;
 
-  /// Three peers in a standing group that the first one leads, after a round.
+  /// Three peers in a persistent group that the first one leads, after a round.
   void SetUp() override {
     for (int i = 0; i < 3; ++i) {
       averaging_config config;
@@ -26,7 +27,7 @@ protected:
     group_size = 3;
     change_plan = [](round_plan& plan) { plan.part_elements = 1; };
     what = question(std::vector<float>(30, 1));
-    what.standing = true;
+    what.reuse_group = true;
     what.expected_peers = 3;
     expect_round();
     ASSERT_EQ(groups, 1U);
@@ -69,11 +70,11 @@ protected:
   std::vector<int> failures;     // who saw a round fail
   std::set<std::size_t> reduced; // who did, in the last round
 
-  /// A round after which the leader divides the next ones anew; the second one does not hear of it
+  /// A round after which the leader repartitions the next ones; the second one does not hear of it
   /// until `tell_the_second`.
-  void divide_behind_the_back_of_the_second() {
+  void repartition_behind_the_back_of_the_second() {
     watch([this](std::size_t from, const tell_peer& msg) {
-      if (!holds_ || !std::holds_alternative<wire::new_division>(msg.what)
+      if (!holds_ || !std::holds_alternative<wire::new_partition>(msg.what)
           || msg.to.id != peers[1]->ctx.record.id)
         return true;
       held_.emplace_back(from, msg);
@@ -142,7 +143,7 @@ TEST_F(AveragerLines, WhatIsDeclaredIsNotMeasured) {
 TEST_F(AveragerLines, LinesThatAreNearlyEqualStayAsTheyAre) {
   int said = 0;
   watch([&](std::size_t, const tell_peer& msg) {
-    said += std::holds_alternative<wire::new_division>(msg.what) ? 1 : 0;
+    said += std::holds_alternative<wire::new_partition>(msg.what) ? 1 : 0;
     return true;
   });
   pass(10s);
@@ -155,7 +156,7 @@ TEST_F(AveragerLines, LinesThatAreNearlyEqualStayAsTheyAre) {
 }
 
 TEST_F(AveragerLines, WhoHearsOfANewDivisionTooLateBeginsAgain) {
-  divide_behind_the_back_of_the_second();
+  repartition_behind_the_back_of_the_second();
   reduced.clear();
   std::vector<pending<round_report>> open;
   for (std::size_t who : {1U, 0U, 2U})
@@ -174,7 +175,7 @@ TEST_F(AveragerLines, WhoHearsOfANewDivisionTooLateBeginsAgain) {
 }
 
 TEST_F(AveragerLines, AStepThatAwaitsItsTriggerTakesTheNewDivision) {
-  divide_behind_the_back_of_the_second();
+  repartition_behind_the_back_of_the_second();
   auto waits = what;
   waits.require_trigger = true;
   reduced.clear();
@@ -193,7 +194,7 @@ TEST_F(AveragerLines, AStepThatAwaitsItsTriggerTakesTheNewDivision) {
 
 TEST_F(AveragerLines, ADivisionThatIsRefusedEndsTheGroupAfterItsRound) {
   auto last = expect_round();
-  wire::new_division word{last, {{30, 0, 1}, 1}};
+  wire::new_partition word{last, {{30, 0, 1}, 1}};
   tell(peers[1]->averager, inbound_event{peers[0]->ctx.record, word, {}, nullptr});
   EXPECT_EQ(testing::exported(*peers[1]->ctx.metrics,
                               "waggle_network_refused_total{reason=\"protocol_violation\""),
@@ -205,10 +206,10 @@ TEST_F(AveragerLines, ADivisionThatIsRefusedEndsTheGroupAfterItsRound) {
 TEST_F(AveragerLines, OnlyTheLeaderIsBelieved) {
   watch();
   auto last = expect_round();
-  wire::new_division word{last, {{30, 0, 0}, 1}};
+  wire::new_partition word{last, {{30, 0, 0}, 1}};
   tell(peers[1]->averager, inbound_event{peers[2]->ctx.record, word, {}, nullptr});
   tell(peers[1]->averager,
-       inbound_event{peers[2]->ctx.record, wire::line_report{last, slow}, {}, nullptr});
+       inbound_event{peers[2]->ctx.record, wire::bandwidth_report{last, slow}, {}, nullptr});
   expect_round();
   EXPECT_EQ(reduced, (std::set<std::size_t>{0, 1, 2}));
   EXPECT_EQ(groups, 1U);
@@ -218,7 +219,7 @@ TEST_F(AveragerLines, WordsOfRoundsLongPastChangeNothing) {
   watch();
   auto past = expect_round();
   expect_round();
-  wire::new_division word{past, {{30, 0, 0}, 1}};
+  wire::new_partition word{past, {{30, 0, 0}, 1}};
   tell(peers[1]->averager, inbound_event{peers[0]->ctx.record, word, {}, nullptr});
   expect_round();
   EXPECT_EQ(reduced, (std::set<std::size_t>{0, 1, 2}));

@@ -75,7 +75,7 @@ class DhtRouter : public actor_test {
 protected:
   void start(dht_config with = {}) {
     config = with;
-    router = spawn(dht_router, ctx, config, spawn(scripted_switchboard, world));
+    router = spawn<dht_router>(ctx, config, spawn(scripted_switchboard, world));
   }
   void SetUp() override { start(); }
 
@@ -129,7 +129,7 @@ protected:
   std::shared_ptr<surroundings> world = std::make_shared<surroundings>();
   node_context ctx = test_context(1, wall);
   dht_config config;
-  dht_router_impl router;
+  wired_dht_router_actor router;
 };
 
 // -- answering other peers -----------------------------------------------------------------------

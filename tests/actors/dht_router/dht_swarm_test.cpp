@@ -17,7 +17,7 @@ class DhtSwarm : public network_test {
 protected:
   struct member {
     peer* who = nullptr;
-    dht_router_impl router;
+    wired_dht_router_actor router;
   };
 
   /// A peer that joins through `through` (members' numbers).
@@ -33,7 +33,7 @@ protected:
     auto number = members.size();
     auto& who = add_peer(number + 1, {}, run_id);
     auto board = caf::actor_cast<switchboard_actor>(who.board);
-    auto router = spawn(dht_router, who.ctx, config, board);
+    auto router = spawn<dht_router>(who.ctx, config, board);
     tell(who.board, serve{service_topic::dht, caf::actor_cast<service_actor>(router)});
     tell(who.board, listen_links{caf::actor_cast<link_listener_actor>(router)});
     members.push_back({&who, router});
@@ -187,7 +187,7 @@ TEST_F(DhtSwarm, ANewcomerWaitsForItsInitialPeerAndSaysWhyMeanwhile) {
   EXPECT_THAT(status(early).bootstrap_failures[0], HasSubstr("unreachable"));
   auto ctx = test_context(100, wall);
   ctx.record = network.record_of(late);
-  auto board = spawn(switchboard, ctx, switchboard_config{}, network.transport_of(late));
+  auto board = spawn<switchboard>(ctx, switchboard_config{}, network.transport_of(late));
   listen({late, ctx, board});
   run_for(20s);
   EXPECT_TRUE(status(early).bootstrapped);

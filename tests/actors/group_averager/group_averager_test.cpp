@@ -20,7 +20,7 @@ const digest branch = sha256("branch");
 struct GroupAverager : actor_test {
   struct peer {
     node_context ctx;
-    group_averager_actor actor;
+    wired_group_averager_actor actor;
     std::vector<group_view> views;
     std::vector<epoch_id> calls; // of rounds that others began
   };
@@ -75,7 +75,7 @@ struct GroupAverager : actor_test {
           [&p](const round_called& call) { p.calls.push_back(call.epoch); },
         };
       });
-    tell(caf::actor_cast<group_averager_wiring>(p.actor), listen_group{listener});
+    tell(p.actor, listen_group{listener});
     tell(p.actor, describe_vector{values, nullptr});
     return p;
   }

@@ -130,7 +130,7 @@ protected:
     p.around->wall = wall;
     auto board = spawn(fake_switchboard, p.around);
     auto dht = spawn(fake_dht, p.around);
-    p.maker = spawn(matchmaker, p.ctx, config, board, dht);
+    p.maker = spawn<matchmaker>(p.ctx, config, board, dht);
     return p;
   }
   peer wire_up(std::uint64_t seed, matchmaking_config config = {}) {

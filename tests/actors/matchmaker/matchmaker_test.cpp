@@ -74,13 +74,13 @@ TEST_F(Matchmaker, KnowsWhoIsLeftOverWhenItsGroupIsFull) {
     ASSERT_TRUE(group.get()) << to_string(group.get().error());
     EXPECT_EQ(group.get()->plan.members.size(), 3U);
   }
-  auto left_over = [&] {
+  auto unmatched = [&] {
     return ask<seekers>(follower.maker, get_seekers{search().codecs})->peers;
   };
-  EXPECT_EQ(left_over(), std::vector{testing::test_peer(7).id});
+  EXPECT_EQ(unmatched(), std::vector{testing::test_peer(7).id});
   find(follower, search(200ms));
   pass(1s);
-  EXPECT_TRUE(left_over().empty()) << "it has looked again";
+  EXPECT_TRUE(unmatched().empty()) << "it has looked again";
 }
 
 TEST_F(Matchmaker, NobodyIsLeftOverWhenAllAreInTheGroup) {

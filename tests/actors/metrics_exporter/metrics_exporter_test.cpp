@@ -29,7 +29,7 @@ struct MetricsExporter : testing::Test {
     ctx.log =
       std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::null_sink_mt>());
     board = std::make_shared<status_board>(ctx.metrics);
-    exporter = system.spawn(metrics_exporter, ctx, board, false);
+    exporter = system.spawn<metrics_exporter>(ctx, board, false);
     pass(0ms);
   }
   ~MetricsExporter() override {
@@ -44,7 +44,7 @@ struct MetricsExporter : testing::Test {
   }
   template <class Event>
   void tell(Event event) {
-    caf::anon_send(caf::actor_cast<metrics_exporter_impl>(exporter), std::move(event));
+    caf::anon_send(exporter, std::move(event));
     scheduler.run();
   }
   net::http_response get(const std::string& target, const std::string& method = "GET") const {
@@ -70,7 +70,7 @@ struct MetricsExporter : testing::Test {
   caf::actor_system system{config};
   caf::scheduler::test_coordinator& scheduler =
     dynamic_cast<caf::scheduler::test_coordinator&>(system.scheduler());
-  metrics_exporter_actor exporter;
+  wired_metrics_exporter_actor exporter;
 };
 
 TEST_F(MetricsExporter, ShowsAPeerWithoutAModelAsNode) {
@@ -130,7 +130,7 @@ TEST_F(MetricsExporter, ANodeWhoseInitialPeersDoNotAnswerIsNotReadyAndSaysWhy) {
 
 TEST_F(MetricsExporter, APeerWithATrainerStartsAtEpochZeroWithoutValues) {
   caf::anon_send_exit(exporter, caf::exit_reason::user_shutdown);
-  exporter = system.spawn(metrics_exporter, ctx, board, true);
+  exporter = system.spawn<metrics_exporter>(ctx, board, true);
   pass(0ms);
   auto doc = status();
   EXPECT_EQ(doc["phase"], "starting");

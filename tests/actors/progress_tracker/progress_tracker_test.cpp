@@ -62,12 +62,12 @@ struct ProgressTracker : actor_test {
   progress_config config;
   switchboard_actor board = spawn(fake_switchboard, world);
   dht_router_actor dht = spawn(fake_dht, world);
-  progress_tracker_impl tracker;
+  wired_progress_tracker_actor tracker;
 
   void SetUp() override { start(); }
 
   void start() {
-    tracker = spawn(progress_tracker, ctx, config, board, dht);
+    tracker = spawn<progress_tracker>(ctx, config, board, dht);
     tell(tracker, subscribe_progress{spawn(listener, world)});
   }
 

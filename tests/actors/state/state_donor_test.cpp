@@ -66,11 +66,11 @@ struct StateDonor : actor_test {
   node_context ctx = test_context(1, wall);
   donor_config config{.chunk_bytes = 4096, .downloads_max = 2};
   slow_trainer trainer = spawn(fake_trainer, script);
-  state_donor_impl donor;
+  state_donor_actor donor;
 
   void SetUp() override {
     become(7, 3 * 4096 + 5);
-    donor = spawn(state_donor, ctx, config, caf::actor_cast<trainer_actor>(trainer));
+    donor = spawn<state_donor>(ctx, config, snapshot_source_actor{trainer});
   }
 
   void become(std::uint64_t epoch, std::size_t size) {

@@ -111,7 +111,7 @@ struct StateFetcher : actor_test {
   fetch_config config;
   fake_board board = spawn(fake_switchboard, world);
   std::shared_ptr<const std::vector<std::byte>> content = content_of(20 * 4096 + 9, 1);
-  state_fetcher_impl fetcher;
+  state_fetcher_actor fetcher;
 
   scripted_donor& donor(std::uint64_t seed) {
     auto& made = world->all[test_peer(seed).id];
@@ -121,7 +121,7 @@ struct StateFetcher : actor_test {
   }
   auto fetch(std::vector<std::uint64_t> seeds, std::uint64_t epoch_min = 5,
              milliseconds deadline = 600s) {
-    fetcher = spawn(state_fetcher, ctx, config, caf::actor_cast<switchboard_actor>(board));
+    fetcher = spawn<state_fetcher>(ctx, config, switchboard_actor{board});
     fetch_state question;
     for (auto seed : seeds)
       question.donors.push_back(test_peer(seed));

@@ -84,14 +84,14 @@ protected:
     config.inbound_backlog_bytes = 1_KiB;
     service_table services;
     for (std::size_t topic = 0; topic < service_topics; ++topic) {
-      books.push_back(std::make_shared<heard_by_service>());
+      books.push_back(std::make_shared<received_by_service>());
       services.by_topic[topic] = spawn(recording_service, books.back());
     }
     owner = spawn(recording_owner, downs);
-    link = spawn(peer_link, ctx, config, wire_end, std::uint64_t{42}, owner, services);
+    link = spawn<peer_link>(ctx, config, wire_end, std::uint64_t{42}, owner, services);
   }
 
-  heard_by_service& book(service_topic topic) { return *books[static_cast<std::size_t>(topic)]; }
+  received_by_service& book(service_topic topic) { return *books[static_cast<std::size_t>(topic)]; }
 
   pending<peer_answer> call(milliseconds timeout = 3s) {
     return ask_later<peer_answer>(link, call_over_link{wire::dht_ping{}, timeout});
@@ -116,10 +116,10 @@ protected:
   node_context ctx = test_context(1, wall);
   link_config config;
   std::shared_ptr<scripted_link> wire_end = std::make_shared<scripted_link>(test_peer(2));
-  std::vector<std::shared_ptr<heard_by_service>> books;
+  std::vector<std::shared_ptr<received_by_service>> books;
   std::shared_ptr<std::vector<link_down>> downs = std::make_shared<std::vector<link_down>>();
   link_owner_actor owner;
-  peer_link_impl link;
+  wired_peer_link_actor link;
 };
 
 // -- our calls -----------------------------------------------------------------------------------
@@ -233,12 +233,8 @@ TEST_F(PeerLink, SendsEventsToTheServiceOfTheTopic) {
 }
 
 TEST_F(PeerLink, AsksTheMatchmakerOfThePrefix) {
-  auto other = std::make_shared<heard_by_service>();
-  service_table services;
-  services.by_topic[static_cast<std::size_t>(service_topic::matchmaking)] =
-    spawn(recording_service, books[static_cast<std::size_t>(service_topic::matchmaking)]);
-  services.matchmakers.emplace("states", spawn(recording_service, other));
-  tell(link, use_services{services});
+  auto other = std::make_shared<received_by_service>();
+  tell(link, serve{service_topic::matchmaking, spawn(recording_service, other), "states"});
   wire::join_group join;
   join.self = test_peer(2);
   for (const auto* prefix : {"states", "gradients", "unknown"}) {
@@ -274,7 +270,8 @@ TEST_F(PeerLink, PartsOfARoundNeitherWaitForServicesNorCountAsBacklog) {
 }
 
 TEST_F(PeerLink, RefusesWhatNobodyServes) {
-  tell(link, use_services{});
+  for (std::size_t topic = 0; topic < service_topics; ++topic)
+    tell(link, serve{static_cast<service_topic>(topic), nullptr});
   arrive(wire::call{1, 1'000, wire::open_state{}});
   auto refusals = wire_end->sent_of<wire::refusal>();
   ASSERT_EQ(refusals.size(), 1U);

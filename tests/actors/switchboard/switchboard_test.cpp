@@ -17,13 +17,13 @@ protected:
   using network_test::network_test;
 
   /// A service of `who` that answers and remembers.
-  std::shared_ptr<heard_by_service> serve_at(const peer& who, service_topic topic) {
-    auto book = std::make_shared<heard_by_service>();
+  std::shared_ptr<received_by_service> serve_at(const peer& who, service_topic topic) {
+    auto book = std::make_shared<received_by_service>();
     tell(who.board, serve{topic, spawn(recording_service, book)});
     return book;
   }
-  std::shared_ptr<heard_by_listener> listen_at(const peer& who) {
-    auto book = std::make_shared<heard_by_listener>();
+  std::shared_ptr<received_by_listener> listen_at(const peer& who) {
+    auto book = std::make_shared<received_by_listener>();
     tell(who.board, listen_links{spawn(recording_link_listener, book)});
     return book;
   }
@@ -207,8 +207,8 @@ TEST_F(Switchboard, TwoThatDialEachOtherAtOnceEndWithOneConnectionAndLoseNothing
     SCOPED_TRACE("seed " + std::to_string(seed));
     auto& ann = add_peer(100 + seed);
     auto& bob = add_peer(200 + seed);
-    auto ann_heard = listen_at(ann);
-    auto bob_heard = listen_at(bob);
+    auto ann_received = listen_at(ann);
+    auto bob_received = listen_at(bob);
     auto at_ann = serve_at(ann, service_topic::matchmaking);
     auto at_bob = serve_at(bob, service_topic::matchmaking);
     serve_at(ann, service_topic::dht);
@@ -230,7 +230,7 @@ TEST_F(Switchboard, TwoThatDialEachOtherAtOnceEndWithOneConnectionAndLoseNothing
     EXPECT_EQ(at_bob->events.size(), static_cast<std::size_t>(rounds));
     EXPECT_EQ(connections(ann), 1U);
     EXPECT_EQ(connections(bob), 1U);
-    for (const auto& heard : {ann_heard, bob_heard}) {
+    for (const auto& heard : {ann_received, bob_received}) {
       EXPECT_EQ(heard->connected.size(), 1U);
       EXPECT_TRUE(heard->disconnected.empty());
     }
@@ -376,7 +376,7 @@ protected:
   }
 
   peer& ann = add_peer(1);
-  std::shared_ptr<heard_by_listener> heard = listen_at(ann);
+  std::shared_ptr<received_by_listener> heard = listen_at(ann);
 };
 
 TEST_F(SwitchboardOfAnIdentity, TheSecondIsRefusedWhileTheFirstLives) {
@@ -387,12 +387,12 @@ TEST_F(SwitchboardOfAnIdentity, TheSecondIsRefusedWhileTheFirstLives) {
       serve_at(first, service_topic::dht);
     auto before = heard->connected.size();
     auto& second = add_peer(2);
-    auto heard_by_second = listen_at(second);
+    auto received_by_second = listen_at(second);
     connect(second);
     run_for(1s);
-    ASSERT_EQ(heard_by_second->disconnected.size(), 1U);
-    EXPECT_EQ(heard_by_second->disconnected[0].why.code, ec::duplicate_identity);
-    EXPECT_THAT(heard_by_second->disconnected[0].why.detail,
+    ASSERT_EQ(received_by_second->disconnected.size(), 1U);
+    EXPECT_EQ(received_by_second->disconnected[0].why.code, ec::duplicate_identity);
+    EXPECT_THAT(received_by_second->disconnected[0].why.detail,
                 HasSubstr("another process uses this identity: give each its own --data-dir"));
     EXPECT_EQ(connected(second), std::vector<peer_id>{});
     EXPECT_EQ(connected(first), std::vector{ann.id()});

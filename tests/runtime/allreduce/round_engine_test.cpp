@@ -68,8 +68,8 @@ protected:
   }
   void make(std::size_t self) {
     port_->sent.clear();
-    round_order order{plan_, self, std::make_shared<const float_vector>(40, value_of(self)),
-                      weight_of(self)};
+    round_request order{plan_, self, std::make_shared<const float_vector>(40, value_of(self)),
+                        weight_of(self)};
     engine_ = std::make_shared<round_engine>(
       order, round_config{}, round_memory{vector_pool::make(2), buffer_pool::make(0)}, port_,
       [this] { return now_; });
@@ -121,7 +121,7 @@ protected:
   /// A part of `lost` that `heir` reduces once it is gone.
   std::uint32_t inherited(const round_view& view) const {
     for (std::uint32_t i = 0; i < table_->size(); ++i)
-      if ((*table_)[i].home == lost && table_->owner(i, view) == heir)
+      if ((*table_)[i].default_owner == lost && table_->owner(i, view) == heir)
         return i;
     ADD_FAILURE() << "the heir inherits nothing";
     return 0;

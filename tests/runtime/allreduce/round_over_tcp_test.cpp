@@ -138,8 +138,8 @@ public:
   }
 
   void begin(const round_plan& plan, std::size_t self_index, std::vector<float> values) {
-    round_order order{plan, self_index,
-                      std::make_shared<const float_vector>(values.begin(), values.end()), 1.0};
+    round_request order{plan, self_index,
+                        std::make_shared<const float_vector>(values.begin(), values.end()), 1.0};
     round_config config;
     config.offload_elements = 1;
     // Losses are what links tell. However slowly these threads run (instrumented, on a machine that
@@ -161,7 +161,7 @@ public:
     if (!book_.wait([&] { return report_.has_value(); }, [&] { engine->check(); }))
       return std::nullopt;
     auto how = book_.with([&] { return *std::exchange(report_, std::nullopt); });
-    rounds_.finish(how.report.round, how.standing, now());
+    rounds_.finish(how.report.round, how.promise, now());
     return how.report;
   }
 

@@ -10,7 +10,7 @@
 namespace waggle {
 namespace {
 
-inbound_event word_of(std::uint8_t round) {
+inbound_event message_of(std::uint8_t round) {
   wire::round_prepared what;
   what.round.bytes[0] = std::byte{round};
   return {{}, what, {}, nullptr};
@@ -20,11 +20,11 @@ TEST(RoundRegistry, KeepsNoMoreForUnknownRoundsThanItsLimit) {
   round_registry::limits limits;
   limits.parked_events_max = 2;
   round_registry rounds{limits, [](const peer_record&, wire::event) {}};
-  EXPECT_TRUE(rounds.deliver(word_of(1), {}));
-  EXPECT_TRUE(rounds.deliver(word_of(2), {}));
-  EXPECT_FALSE(rounds.deliver(word_of(3), {})) << "the caller counts what was dropped";
+  EXPECT_TRUE(rounds.deliver(message_of(1), {}));
+  EXPECT_TRUE(rounds.deliver(message_of(2), {}));
+  EXPECT_FALSE(rounds.deliver(message_of(3), {})) << "the caller counts what was dropped";
   EXPECT_EQ(rounds.forget_old(steady_time{} + limits.parked_for), 2U);
-  EXPECT_TRUE(rounds.deliver(word_of(3), {})) << "there is room again";
+  EXPECT_TRUE(rounds.deliver(message_of(3), {})) << "there is room again";
 }
 
 /// Counts what is given back to a peer's window.
@@ -55,7 +55,7 @@ TEST(RoundRegistry, KeepsATakeoverForARoundThatMayBegin) {
   // The round will not begin here.
   rounds.finish(what.round, {what.round, 0, false, {}, false, false}, {});
   ASSERT_EQ(said.size(), 1U);
-  EXPECT_FALSE(std::get<wire::round_standing>(said[0]).knows_view) << "we promise nothing";
+  EXPECT_FALSE(std::get<wire::round_promise>(said[0]).knows_view) << "we promise nothing";
 }
 
 TEST(RoundRegistry, ReleasesWhatCameForARoundThatWillNotBegin) {
@@ -70,7 +70,7 @@ TEST(RoundRegistry, ReleasesWhatCameForARoundThatWillNotBegin) {
   EXPECT_EQ(link->granted, 0U);
   rounds.finish(part.round, {part.round, 0, false, {}, false, false}, {});
   EXPECT_EQ(link->granted, 40U);
-  EXPECT_TRUE(rounds.deliver(word_of(4), {})) << "there is room for others again";
+  EXPECT_TRUE(rounds.deliver(message_of(4), {})) << "there is room for others again";
 }
 
 /// A round's world that takes everything and answers nothing.
@@ -90,7 +90,7 @@ TEST(RoundRegistry, WordsAboutTheGroupReachItsListenerBeforeWhileAndAfterARound)
   auto other = plan.members[1].peer;
   auto values = std::make_shared<const float_vector>(plan.elements, 1.0F);
   auto engine =
-    std::make_shared<round_engine>(round_order{plan, 0, values, 1}, round_config{},
+    std::make_shared<round_engine>(round_request{plan, 0, values, 1}, round_config{},
                                    round_memory{vector_pool::make(1), buffer_pool::make(0)},
                                    std::make_shared<quiet_port>(), [] { return steady_time{}; });
   std::vector<std::size_t> heard; // the alternatives' numbers
@@ -98,8 +98,8 @@ TEST(RoundRegistry, WordsAboutTheGroupReachItsListenerBeforeWhileAndAfterARound)
     EXPECT_EQ(who, other);
     heard.push_back(word.index());
   };
-  const wire::event line = wire::line_report{plan.id, 3e6};
-  const wire::event anew = wire::new_division{plan.id, {{10, 10}, 4}};
+  const wire::event line = wire::bandwidth_report{plan.id, 3e6};
+  const wire::event anew = wire::new_partition{plan.id, {{10, 10}, 4}};
   const wire::event left = wire::round_suspect{plan.id, 0, 1, ec::not_looking};
   auto deliver = [&](const wire::event& word) {
     EXPECT_TRUE(rounds.deliver({other, word, {}, nullptr}, {}));
@@ -110,8 +110,8 @@ TEST(RoundRegistry, WordsAboutTheGroupReachItsListenerBeforeWhileAndAfterARound)
   EXPECT_EQ(std::exchange(heard, {}), std::vector{line.index()});
   deliver(anew);
   EXPECT_EQ(std::exchange(heard, {}), std::vector{anew.index()});
-  EXPECT_FALSE(engine->standing().committed);
-  rounds.finish(plan.id, engine->standing(), {});
+  EXPECT_FALSE(engine->promise().committed);
+  rounds.finish(plan.id, engine->promise(), {});
   for (const auto& word : {line, anew, left})
     deliver(word);
   EXPECT_EQ(heard, (std::vector{line.index(), anew.index(), left.index()}));

@@ -171,7 +171,7 @@ TEST(Guards, AWeightThatNoPeerCouldEarnIsEvidence) {
   all[2].weight = 1e12;
   auto outcome = reduced(all);
   ASSERT_EQ(outcome.excluded.size(), 1U);
-  EXPECT_EQ(outcome.excluded[0], (evidence{2, ec::bad_weight, 1e12, 1e9}));
+  EXPECT_EQ(outcome.excluded[0], (outlier{2, ec::bad_weight, 1e12, 1e9}));
   EXPECT_THAT(describe(outcome.excluded[0]), HasSubstr("weight 1e+12"));
   all[2].weight = 1e9;
   EXPECT_THAT(reduced(all).excluded, IsEmpty());

@@ -20,7 +20,7 @@ open_group::terms terms() {
   t.prefix = "gradients";
   t.schema = sha256("schema");
   t.codecs = {{elements, codec_id::none}};
-  t.division.parts = {64, false};
+  t.partition.parts = {64, false};
   return t;
 }
 

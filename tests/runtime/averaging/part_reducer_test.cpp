@@ -223,7 +223,7 @@ TEST(PartReducer, WhoeverChangesSharedValuesMeanwhileHurtsOnlyItself) {
   for (int round = 0; round < 300; ++round) {
     part_reducer reducer{codec_id::none, n};
     auto shared = payload_of(std::shared_ptr<const std::vector<float>>{memory});
-    shared.may_change = true;
+    shared.sender_can_write = true;
     ASSERT_TRUE(reducer.add(0, 1, encoded(codec_id::none, std::vector<float>(n, 3.0F))).ok());
     ASSERT_TRUE(reducer.add(1, 1, shared).ok());
     std::vector<float> out(n);

@@ -33,7 +33,7 @@ TEST(PartTable, PartsCoverTheVectorInOrderWithinTheirShares) {
       ASSERT_GT(table[i].count, 0u);
       ASSERT_LE(table[i].count, plan.part_elements);
       next += table[i].count;
-      per_member[table[i].home] += table[i].count;
+      per_member[table[i].default_owner] += table[i].count;
     }
     ASSERT_EQ(next, plan.elements);
     for (auto [member, sum] : per_member)
@@ -45,7 +45,7 @@ TEST(PartTable, APartStaysWithItsHomeWhileThatTakesPart) {
   auto plan = plan_for(4);
   part_table table{plan};
   for (std::size_t i = 0; i < table.size(); ++i)
-    EXPECT_EQ(table.owner(i, first_view(plan)), table[i].home);
+    EXPECT_EQ(table.owner(i, first_view(plan)), table[i].default_owner);
 }
 
 TEST(PartTable, PartsOfALostMemberAreSpreadOverTheOthersAndNeverGoToClients) {
@@ -57,10 +57,10 @@ TEST(PartTable, PartsOfALostMemberAreSpreadOverTheOthersAndNeverGoToClients) {
   std::map<std::size_t, int> taken;
   for (std::size_t i = 0; i < table.size(); ++i) {
     auto owner = table.owner(i, view);
-    if (table[i].home == 2)
+    if (table[i].default_owner == 2)
       ++taken[owner];
     else
-      EXPECT_EQ(owner, table[i].home);
+      EXPECT_EQ(owner, table[i].default_owner);
   }
   EXPECT_EQ(taken, (std::map<std::size_t, int>{{0, 10}, {1, 10}}));
   EXPECT_FALSE(table.can_reduce({8, 8, 8, false}));

@@ -268,10 +268,9 @@ private:
   void act(std::size_t who, member&, const protocol::send_takeover& a) {
     broadcast(who, a.to, [who, a](protocol& p) { return p.on_takeover(who, a.number); });
   }
-  void act(std::size_t who, member&, const protocol::send_standing& a) {
-    auto standing = a.standing;
-    broadcast(who, just(a.to),
-              [who, standing](protocol& p) { return p.on_standing(who, standing); });
+  void act(std::size_t who, member&, const protocol::send_promise& a) {
+    auto promise = a.promise;
+    broadcast(who, just(a.to), [who, promise](protocol& p) { return p.on_promise(who, promise); });
   }
   void act(std::size_t, member& m, const protocol::enter_view& a) {
     if (m.decided || m.failed)

@@ -66,8 +66,8 @@ TEST(RoundProtocol, ALeaderThatHasPreparedAsksBeforeItChangesTheContributors) {
   ASSERT_NE(find<protocol::send_takeover>(out), nullptr);
   EXPECT_EQ(find<protocol::send_takeover>(out)->to, members_of({1, 2}));
   auto number = find<protocol::send_takeover>(out)->number;
-  (void)leader.on_standing(1, {number, true, first_view(plan_for(4)), true, false});
-  out = leader.on_standing(2, {number, true, first_view(plan_for(4)), true, false});
+  (void)leader.on_promise(1, {number, true, first_view(plan_for(4)), true, false});
+  out = leader.on_promise(2, {number, true, first_view(plan_for(4)), true, false});
   ASSERT_NE(find<protocol::enter_view>(out), nullptr);
   EXPECT_EQ(find<protocol::enter_view>(out)->view.contributor_set(), members_of({0, 1, 2, 3}));
 }
@@ -145,8 +145,8 @@ TEST(RoundProtocol, TheLowestMemberThatIsNotLostTakesOver) {
 TEST(RoundProtocol, AMemberThatPromisedAHigherNumberPreparesNoLowerView) {
   auto m = member(2);
   auto out = m.on_takeover(1, term(1));
-  ASSERT_NE(find<protocol::send_standing>(out), nullptr);
-  EXPECT_EQ(find<protocol::send_standing>(out)->standing.promised, term(1));
+  ASSERT_NE(find<protocol::send_promise>(out), nullptr);
+  EXPECT_EQ(find<protocol::send_promise>(out)->promise.promised, term(1));
   EXPECT_TRUE(m.on_result_complete(0).empty());
 }
 
@@ -155,8 +155,8 @@ TEST(RoundProtocol, ATakeoverAdoptsWhatMayHaveBeenCommitted) {
   (void)next.on_result_complete(0);
   (void)next.on_suspicion(0, ec::peer_lost, t0);
   auto everybody = first_view(plan_for(4));
-  (void)next.on_standing(2, {term(1), true, everybody, true, false});
-  auto out = next.on_standing(3, {term(1), true, everybody, true, false});
+  (void)next.on_promise(2, {term(1), true, everybody, true, false});
+  auto out = next.on_promise(3, {term(1), true, everybody, true, false});
   const auto* view = find<protocol::enter_view>(out);
   ASSERT_NE(view, nullptr);
   EXPECT_EQ(view->view.contributors, everybody.contributors);
@@ -168,8 +168,8 @@ TEST(RoundProtocol, ATakeoverIsFreeWhenAParticipantHadNotPrepared) {
   (void)next.on_result_complete(0);
   (void)next.on_suspicion(0, ec::peer_lost, t0);
   auto everybody = first_view(plan_for(4));
-  (void)next.on_standing(2, {term(1), true, everybody, true, false});
-  auto out = next.on_standing(3, {term(1), true, everybody, false, false});
+  (void)next.on_promise(2, {term(1), true, everybody, true, false});
+  auto out = next.on_promise(3, {term(1), true, everybody, false, false});
   const auto* view = find<protocol::enter_view>(out);
   ASSERT_NE(view, nullptr);
   EXPECT_EQ(view->view.contributor_set(), members_of({1, 2, 3}));
@@ -180,10 +180,10 @@ TEST(RoundProtocol, WhoeverCannotLeadToAnAdoptedSetStepsAsideForSomebodyWhoCan) 
   (void)next.on_suspicion(0, ec::peer_lost, t0);
   // Its leader had left us out before we lost it.
   auto all = first_view(plan_for(5));
-  takeover_standing holds{term(1), true, {1, all.contributors, 0b11101, true}, true, false};
-  (void)next.on_standing(2, holds);
-  (void)next.on_standing(3, holds);
-  auto out = next.on_standing(4, holds);
+  takeover_promise holds{term(1), true, {1, all.contributors, 0b11101, true}, true, false};
+  (void)next.on_promise(2, holds);
+  (void)next.on_promise(3, holds);
+  auto out = next.on_promise(4, holds);
   ASSERT_NE(find<protocol::fail>(out), nullptr);
   EXPECT_EQ(find<protocol::fail>(out)->why.code, ec::excluded);
   EXPECT_EQ(find<protocol::send_abort>(out), nullptr) << "the others have all that they need";
@@ -209,8 +209,8 @@ TEST(RoundProtocol, ATakeoverPassesOnADecision) {
   (void)next.on_result_complete(0);
   (void)next.on_suspicion(0, ec::peer_lost, t0);
   auto everybody = first_view(plan_for(4));
-  (void)next.on_standing(2, {term(1), true, everybody, true, true});
-  auto out = next.on_standing(3, {term(1), true, everybody, true, false});
+  (void)next.on_promise(2, {term(1), true, everybody, true, true});
+  auto out = next.on_promise(3, {term(1), true, everybody, true, false});
   EXPECT_NE(find<protocol::commit>(out), nullptr);
   EXPECT_NE(find<protocol::send_commit>(out), nullptr);
 }
@@ -228,12 +228,12 @@ TEST(RoundProtocol, ALeaderThatSleptThroughATakeoverIsToldSo) {
   auto m = member(2);
   (void)m.on_takeover(1, term(5));
   auto out = m.on_propose(0, {1, 7, 7, false});
-  ASSERT_NE(find<protocol::send_standing>(out), nullptr);
-  EXPECT_EQ(find<protocol::send_standing>(out)->to, 0u);
+  ASSERT_NE(find<protocol::send_promise>(out), nullptr);
+  EXPECT_EQ(find<protocol::send_promise>(out)->to, 0u);
   auto leader = member(0);
   (void)leader.on_suspicion(3, ec::peer_lost, t0);
   EXPECT_EQ(leader.coordinator(), 0u);
-  (void)leader.on_standing(2, {term(5), true, first_view(plan_for(4)), false, false});
+  (void)leader.on_promise(2, {term(5), true, first_view(plan_for(4)), false, false});
   EXPECT_EQ(leader.coordinator(), 1u);
   auto again = leader.on_suspicion(1, ec::stalled, t0);
   ASSERT_NE(find<protocol::send_takeover>(again), nullptr);
@@ -253,8 +253,8 @@ TEST(RoundProtocol, ASuccessorThatDoesNotTakeOverIsAskedAllTheSame) {
   EXPECT_EQ(find<protocol::send_takeover>(out)->to, members_of({1, 3}));
   auto everybody = first_view(plan_for(4));
   auto number = find<protocol::send_takeover>(out)->number;
-  (void)m.on_standing(1, {number, true, everybody, false, false});
-  out = m.on_standing(3, {number, true, everybody, false, false});
+  (void)m.on_promise(1, {number, true, everybody, false, false});
+  out = m.on_promise(3, {number, true, everybody, false, false});
   ASSERT_NE(find<protocol::send_propose>(out), nullptr);
   EXPECT_EQ(find<protocol::send_propose>(out)->view.participant_set(), members_of({1, 2, 3}));
 }
@@ -266,7 +266,7 @@ TEST(RoundProtocol, ATakeoverByOneThatWasLeftOutEndsWithIt) {
   (void)m.on_suspicion(0, ec::peer_lost, t0);
   (void)m.on_suspicion(1, ec::peer_lost, t0);
   round_view ahead{term(4), 11, 11, false};
-  auto out = m.on_standing(3, {term(4), true, ahead, false, false});
+  auto out = m.on_promise(3, {term(4), true, ahead, false, false});
   ASSERT_NE(find<protocol::fail>(out), nullptr);
   EXPECT_EQ(find<protocol::fail>(out)->why.code, ec::excluded);
 }
@@ -277,7 +277,7 @@ TEST(RoundProtocol, ATakeoverByOneThatMayBeTakenInAgainWaits) {
   (void)m.on_suspicion(0, ec::peer_lost, t0);
   (void)m.on_suspicion(1, ec::peer_lost, t0);
   round_view over{term(4), 11, 11, false};
-  EXPECT_TRUE(m.on_standing(3, {term(5), true, over, false, false}).empty());
+  EXPECT_TRUE(m.on_promise(3, {term(5), true, over, false, false}).empty());
   EXPECT_EQ(m.coordinator(), 1U);
   // It gives up, and says so.
   auto out = m.on_suspect(1, 0, 1, ec::excluded, t0);
@@ -291,14 +291,14 @@ TEST(RoundProtocol, WhoeverIsBehindYieldsToATakeoverThatOthersReach) {
   auto next = member(1, 3);
   auto third = member(2, 3);
   auto asked = find<protocol::send_takeover>(next.on_suspicion(0, ec::peer_lost, t0))->number;
-  auto promise = find<protocol::send_standing>(third.on_takeover(1, asked))->standing;
+  auto promise = find<protocol::send_promise>(third.on_takeover(1, asked))->promise;
   auto late = find<protocol::send_propose>(old.on_suspicion(1, ec::peer_lost, t0))->view;
-  auto refusal = find<protocol::send_standing>(third.on_propose(0, late))->standing;
-  EXPECT_TRUE(old.on_standing(2, refusal).empty());
+  auto refusal = find<protocol::send_promise>(third.on_propose(0, late))->promise;
+  EXPECT_TRUE(old.on_promise(2, refusal).empty());
   EXPECT_EQ(old.coordinator(), 1U);
   for (auto now = t0; now < t0 + 4s; now += 100ms)
     ASSERT_TRUE(old.on_time(now).empty());
-  auto view = find<protocol::send_propose>(next.on_standing(2, promise))->view;
+  auto view = find<protocol::send_propose>(next.on_promise(2, promise))->view;
   EXPECT_NE(find<protocol::enter_view>(third.on_propose(1, view)), nullptr);
   // Had it died meanwhile, somebody must go on.
   EXPECT_NE(find<protocol::send_takeover>(old.on_time(t0 + 4s)), nullptr);
@@ -313,8 +313,8 @@ TEST(RoundProtocol, ALeaderWhoseTermIsOverCannotPassTheTermOfAnother) {
   auto next = member(1, 3);
   auto third = member(2, 3);
   auto asked = find<protocol::send_takeover>(next.on_suspicion(0, ec::peer_lost, t0))->number;
-  auto standing = find<protocol::send_standing>(third.on_takeover(1, asked))->standing;
-  auto decided = find<protocol::send_propose>(next.on_standing(2, standing))->view;
+  auto promise = find<protocol::send_promise>(third.on_takeover(1, asked))->promise;
+  auto decided = find<protocol::send_propose>(next.on_promise(2, promise))->view;
   EXPECT_EQ(decided.contributor_set(), members_of({1, 2}));
   (void)third.on_propose(1, decided);
   (void)third.on_result_complete(decided.number);
@@ -324,8 +324,8 @@ TEST(RoundProtocol, ALeaderWhoseTermIsOverCannotPassTheTermOfAnother) {
   auto out = third.on_propose(0, late);
   EXPECT_EQ(find<protocol::enter_view>(out), nullptr)
     << "with 0 it would now decide that 0 and 2 contribute";
-  ASSERT_NE(find<protocol::send_standing>(out), nullptr);
-  auto told = old.on_standing(2, find<protocol::send_standing>(out)->standing);
+  ASSERT_NE(find<protocol::send_promise>(out), nullptr);
+  auto told = old.on_promise(2, find<protocol::send_promise>(out)->promise);
   ASSERT_NE(find<protocol::fail>(told), nullptr) << "the others went on without it";
   EXPECT_EQ(find<protocol::fail>(told)->why.code, ec::excluded);
 }
@@ -352,9 +352,9 @@ TEST(RoundProtocol, ATakeoverKeepsWhatADroppedMemberMayHaveApplied) {
   ASSERT_NE(asked, nullptr);
   auto out = protocol::actions{};
   for (std::size_t i : {2, 3})
-    out = members[1].on_standing(
-      i, find<protocol::send_standing>(members[i].on_takeover(1, asked->number))->standing);
-  (void)members[1].on_standing(4, {0, false, {}, false, false});
+    out = members[1].on_promise(
+      i, find<protocol::send_promise>(members[i].on_takeover(1, asked->number))->promise);
+  (void)members[1].on_promise(4, {0, false, {}, false, false});
   const auto* view = find<protocol::enter_view>(out);
   ASSERT_NE(view, nullptr);
   EXPECT_EQ(view->view.contributor_set(), members_of({0, 1, 2, 3, 4}));
@@ -367,9 +367,9 @@ TEST(RoundProtocol, AnAnswerToAnEarlierQuestionDoesNotCountAsTheAnswerToThisOne)
   (void)m.on_takeover(2, term(2)); // ahead of us; then it is lost as well
   auto asked = find<protocol::send_takeover>(m.on_suspicion(2, ec::peer_lost, t0))->number;
   auto everybody = first_view(plan_for(5));
-  EXPECT_TRUE(m.on_standing(3, {term(1), true, everybody, false, false}).empty());
-  EXPECT_TRUE(m.on_standing(4, {asked, true, everybody, false, false}).empty());
-  auto out = m.on_standing(3, {asked, true, everybody, false, false});
+  EXPECT_TRUE(m.on_promise(3, {term(1), true, everybody, false, false}).empty());
+  EXPECT_TRUE(m.on_promise(4, {asked, true, everybody, false, false}).empty());
+  auto out = m.on_promise(3, {asked, true, everybody, false, false});
   ASSERT_NE(find<protocol::enter_view>(out), nullptr);
   EXPECT_EQ(find<protocol::enter_view>(out)->view.contributor_set(), members_of({1, 3, 4}));
 }
@@ -409,8 +409,8 @@ TEST(RoundProtocol, AFailureIsFinal) {
   EXPECT_TRUE(m.on_propose(0, {4, 15, 15, false}).empty());
   EXPECT_FALSE(m.committed());
   auto asked = m.on_takeover(2, term(2));
-  ASSERT_NE(find<protocol::send_standing>(asked), nullptr);
-  EXPECT_FALSE(find<protocol::send_standing>(asked)->standing.knows_view);
+  ASSERT_NE(find<protocol::send_promise>(asked), nullptr);
+  EXPECT_FALSE(find<protocol::send_promise>(asked)->promise.knows_view);
 }
 
 TEST(RoundProtocol, ACommitOfAResultThatIsNotHereIsAFailure) {
@@ -496,11 +496,11 @@ TEST(RoundProtocol, AMemberThatIsLostAfterItsPromiseDoesNotTakePart) {
   auto m = member(1, 5);
   auto out = m.on_suspicion(0, ec::peer_lost, t0);
   auto number = find<protocol::send_takeover>(out)->number;
-  takeover_standing fresh{number, true, first_view(plan_for(5)), false, false};
-  (void)m.on_standing(2, fresh);
+  takeover_promise fresh{number, true, first_view(plan_for(5)), false, false};
+  (void)m.on_promise(2, fresh);
   (void)m.on_suspicion(2, ec::peer_lost, t0);
-  (void)m.on_standing(3, fresh);
-  out = m.on_standing(4, fresh);
+  (void)m.on_promise(3, fresh);
+  out = m.on_promise(4, fresh);
   ASSERT_NE(find<protocol::enter_view>(out), nullptr);
   EXPECT_EQ(find<protocol::enter_view>(out)->view.participant_set(), members_of({1, 3, 4}));
 }
@@ -514,9 +514,9 @@ TEST(RoundProtocol, ATakeoverCountsHoldersOfTheAdoptedSetInAnyView) {
   auto number = find<protocol::send_takeover>(out)->number;
   auto all = first_view(plan_for(5));
   // Member 2 had proposed a view to member 3 alone.
-  (void)m.on_standing(
+  (void)m.on_promise(
     3, {number, true, {2 * views_per_term, all.contributors, 0b11110, true}, true, false});
-  out = m.on_standing(4, {number, true, all, true, false});
+  out = m.on_promise(4, {number, true, all, true, false});
   ASSERT_NE(find<protocol::enter_view>(out), nullptr) << "three of five hold the result";
   EXPECT_EQ(find<protocol::enter_view>(out)->view.contributors, all.contributors);
   EXPECT_EQ(find<protocol::enter_view>(out)->view.participant_set(), members_of({1, 3, 4}));

@@ -102,7 +102,7 @@ TEST(AgreedOptions, AValueHasOneSpelling) {
   EXPECT_EQ(difference({{"lr", "3e-3"}}, {{"lr", "0.00300"}}), "");
   EXPECT_EQ(difference({{"part-size", "64KiB"}}, {{"part-size", "65536"}}), "");
   EXPECT_EQ(difference({{"group-bits", "01"}}, {{"group-bits", "10"}}), "")
-    << "which bucket to begin in is each peer's own matter";
+    << "each peer chooses its first bucket itself";
 }
 
 TEST(AgreedOptions, OfADataSetTheFilesCountAndNotTheirPath) {
@@ -117,7 +117,8 @@ TEST(AgreedOptions, OfADataSetTheFilesCountAndNotTheirPath) {
   EXPECT_THAT(difference(at("a"), at("c")),
               HasSubstr("data is text of 200 bytes here and text of 300 bytes there"));
   EXPECT_THAT(difference(at("a"), {}), HasSubstr("and synthetic there"));
-  // A peer that has no data knows the path that others are told, and leaves the rest to them.
+  // A peer without the data knows the path that others are sent, and leaves the rest of the
+  // identity to them.
   EXPECT_EQ(difference(at("none"), at("a")), "");
   EXPECT_THAT(options_of(training(at("none"))),
               ElementsAre(Pair("data", (folder / "none").string())));
@@ -157,7 +158,7 @@ TEST(AgreedOptions, TrainersAndAveragersDoNotLink) {
   EXPECT_FALSE(disagreement(averaging({}), averaging({{"weight", "9"}, {"lr", "9"}})));
 }
 
-TEST(AgreedOptions, ThoseThatCannotBeToldAreRefusedAtTheStart) {
+TEST(AgreedOptions, ThoseThatAreTooLongToSendAreRefusedAtTheStart) {
   run_options options;
   options.data = std::string(5'000, 'd');
   options.given["data"] = options.data;
@@ -167,7 +168,7 @@ TEST(AgreedOptions, ThoseThatCannotBeToldAreRefusedAtTheStart) {
   EXPECT_THAT(agreement.error().detail, HasSubstr("--data"));
 }
 
-TEST(Resolve, AMicroBatchThatNobodyChoseFitsTheTarget) {
+TEST(Resolve, ADefaultMicroBatchFitsTheTarget) {
   EXPECT_EQ(options_with({{"target-batch-size", "4"}}).micro_batch, 4U);
   EXPECT_EQ(options_with({{"target-batch-size", "400"}}).micro_batch, run_options{}.micro_batch);
 }

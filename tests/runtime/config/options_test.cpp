@@ -19,7 +19,7 @@ settings flags(std::initializer_list<std::pair<const std::string, std::string>> 
   return found;
 }
 
-/// Why these flags are refused; empty if they are not.
+/// Why these flags are refused; empty if they are accepted.
 std::string refusal(std::initializer_list<std::pair<const std::string, std::string>> values) {
   auto options = resolve({}, {}, flags(values));
   if (options)
@@ -92,7 +92,7 @@ TEST(OptionTable, SaysTheDefaultsThatTheStructHas) {
   EXPECT_EQ(set->rounds, untouched.rounds);
   EXPECT_EQ(set->weight, untouched.weight);
   EXPECT_EQ(set->expected_peers, untouched.expected_peers);
-  EXPECT_EQ(set->standing, untouched.standing);
+  EXPECT_EQ(set->reuse_group, untouched.reuse_group);
   EXPECT_EQ(set->peers, untouched.peers);
   EXPECT_EQ(set->kill_after, untouched.kill_after);
   EXPECT_EQ(set->join_after, untouched.join_after);
@@ -141,7 +141,7 @@ TEST(Resolve, ReadsWhatIsTyped) {
                                 {"identity", "/k.pem"},
                                 {"json", "out.json"},
                                 {"device", "cuda:3"},
-                                {"standing", "false"}}));
+                                {"reuse-group", "false"}}));
   ASSERT_TRUE(options) << options.error().detail;
   EXPECT_EQ(options->listen, (endpoint{"::1", 0}));
   EXPECT_EQ(options->announce, (endpoint{"example.org", 7701}));
@@ -151,7 +151,7 @@ TEST(Resolve, ReadsWhatIsTyped) {
   EXPECT_EQ(options->identity, std::filesystem::path{"/k.pem"});
   EXPECT_TRUE(options->json);
   EXPECT_EQ(options->json_file, std::filesystem::path{"out.json"});
-  EXPECT_FALSE(options->standing);
+  EXPECT_FALSE(options->reuse_group);
 }
 
 TEST(Resolve, AutomaticPartsCanBeAskedForOverAFixedSize) {
@@ -201,11 +201,11 @@ TEST(Resolve, NumbersThatADoubleCannotHoldAreRefusedAsSuch) {
   EXPECT_THAT(refusal({{"lr", "1e-999"}}), HasSubstr("is too large, or too close to 0"));
 }
 
-TEST(Threads, MoreThanCoresAreToldWithTheCure) {
+TEST(Threads, MoreThanCoresAreReportedWithTheRemedy) {
   run_options o;
   EXPECT_EQ(too_many_threads(o, 1, 1), std::nullopt);
   EXPECT_EQ(too_many_threads(o, 4, 4), std::nullopt);
-  EXPECT_EQ(too_many_threads(o, 4, 0), std::nullopt) << "nobody knows how many cores there are";
+  EXPECT_EQ(too_many_threads(o, 4, 0), std::nullopt) << "the number of cores is not known";
   o.threads = 8;
   EXPECT_THAT(*too_many_threads(o, 1, 2), HasSubstr("--threads 8 on 2 cores"));
   EXPECT_THAT(*too_many_threads(o, 1, 2), ::testing::EndsWith("use --threads 2"));
@@ -303,7 +303,7 @@ TEST(Environment, InitialPeersNeedNoPrefixButPreferIt) {
   EXPECT_TRUE(from_environment({"lr"}, look_up).empty());
 }
 
-TEST(Environment, AVariableThatMeansNothingIsToldWithTheNearest) {
+TEST(Environment, AnUnknownVariableIsReportedWithTheNearest) {
   const char* wrong[] = {"HOME=/root", "WAGGLE_INITAL_PEERS=a:1", "WAGGLE_", nullptr};
   EXPECT_THAT(unknown_variables(wrong),
               ElementsAre(HasSubstr("WAGGLE_INITAL_PEERS, which is ignored; the nearest is "
@@ -315,7 +315,7 @@ TEST(Environment, AVariableThatMeansNothingIsToldWithTheNearest) {
   EXPECT_THAT(unknown_variables(nullptr), IsEmpty());
 }
 
-TEST(Environment, VariablesOfKubernetesAreToldTogetherWithoutAGuess) {
+TEST(Environment, VariablesOfKubernetesAreReportedTogetherWithoutAGuess) {
   const char* variables[] = {"WAGGLE_SERVICE_HOST=10.0.0.1",
                              "WAGGLE_SERVICE_PORT=7700",
                              "WAGGLE_SERVICE_PORT_HTTP=7700",
@@ -324,27 +324,27 @@ TEST(Environment, VariablesOfKubernetesAreToldTogetherWithoutAGuess) {
                              "WAGGLE_PORT_7700_TCP_ADDR=10.0.0.1",
                              "WAGGLE_METRICS_PORT_53_UDP_PROTO=udp",
                              nullptr};
-  auto told = unknown_variables(variables);
-  ASSERT_EQ(told.size(), 1U);
-  EXPECT_THAT(told[0], HasSubstr("WAGGLE_SERVICE_HOST, WAGGLE_SERVICE_PORT, "));
-  EXPECT_THAT(told[0], HasSubstr("WAGGLE_METRICS_PORT_53_UDP_PROTO"));
-  EXPECT_THAT(told[0], HasSubstr("Kubernetes"));
-  EXPECT_THAT(told[0], ::testing::Not(HasSubstr("nearest")));
+  auto warnings = unknown_variables(variables);
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_THAT(warnings[0], HasSubstr("WAGGLE_SERVICE_HOST, WAGGLE_SERVICE_PORT, "));
+  EXPECT_THAT(warnings[0], HasSubstr("WAGGLE_METRICS_PORT_53_UDP_PROTO"));
+  EXPECT_THAT(warnings[0], HasSubstr("Kubernetes"));
+  EXPECT_THAT(warnings[0], ::testing::Not(HasSubstr("nearest")));
 }
 
 TEST(Environment, OnlyWhatKubernetesSetsLooksLikeIt) {
   const char* variables[] = {"WAGGLE_PORT_RANGE=1", "WAGGLE_PORTS=1", "WAGGLE_PORT_TCP=1", nullptr};
-  auto told = unknown_variables(variables);
-  EXPECT_EQ(told.size(), 3U);
-  for (const auto& sentence : told)
+  auto warnings = unknown_variables(variables);
+  EXPECT_EQ(warnings.size(), 3U);
+  for (const auto& sentence : warnings)
     EXPECT_THAT(sentence, HasSubstr("the nearest is"));
 }
 
 TEST(Environment, NamesThatComeFromOutsideAreShortAndPrintable) {
   auto name = "WAGGLE_\x1b[2J" + std::string(1000, 'X') + "=1";
   const char* variables[] = {name.c_str(), nullptr};
-  auto told = unknown_variables(variables);
-  ASSERT_EQ(told.size(), 1U);
-  EXPECT_THAT(told[0], HasSubstr("WAGGLE_?[2JXXX"));
-  EXPECT_LT(told[0].size(), 200U);
+  auto warnings = unknown_variables(variables);
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_THAT(warnings[0], HasSubstr("WAGGLE_?[2JXXX"));
+  EXPECT_LT(warnings[0].size(), 200U);
 }

@@ -68,7 +68,7 @@ TEST_F(RunFile, TakesDurationsAndSizesAsTextOrNumbers) {
   EXPECT_EQ(options->matchmaking_time, 500ms);
 }
 
-TEST_F(RunFile, SaysWhereEachValueStands) {
+TEST_F(RunFile, ReportsTheSourceOfEachValue) {
   auto found = read("\n\nlr = 1\n");
   ASSERT_TRUE(found);
   EXPECT_THAT(found->at("lr").source, EndsWith("run.toml:3"));
@@ -81,7 +81,7 @@ TEST_F(RunFile, RefusesUnknownKeysWithPlaceAndNearest) {
 }
 
 TEST_F(RunFile, RefusesKeysThatAreSetTwice) {
-  // toml11 notices within a table; across tables nobody could tell which one counts.
+  // toml11 detects duplicates within a table; across tables it would be unclear which value counts.
   EXPECT_THAT(refusal("lr = 1\n[training]\nlr = 2\n"), HasSubstr("second time"));
   EXPECT_THAT(refusal("part-size = 65536\npart_size = 65536\n"), HasSubstr("second time"));
   EXPECT_NE(refusal("lr = 1\nlr = 2\n"), "");

@@ -23,7 +23,7 @@ TEST(Values, DurationsRefuseWhatIsNone) {
     ASSERT_FALSE(value) << text;
     EXPECT_EQ(value.error().code, ec::bad_config);
     EXPECT_NE(value.error().detail.find("500ms"), std::string::npos)
-      << "the cure is not named: " << text;
+      << "the sentence does not say what to write: " << text;
   }
 }
 

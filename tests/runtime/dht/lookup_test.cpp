@@ -24,7 +24,7 @@ struct swarm {
       auto others = peers;
       random.shuffle(others);
       for (const auto& other : others)
-        (void)table.heard_from(other, t0);
+        (void)table.seen(other, t0);
     }
   }
 

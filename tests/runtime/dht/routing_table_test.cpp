@@ -22,7 +22,7 @@ struct filled {
     : random(seed), table(self(random), options, t0) {
     for (std::size_t i = 0; i < n; ++i) {
       offered.push_back(random_peer(random));
-      (void)table.heard_from(offered.back(), t0);
+      (void)table.seen(offered.back(), t0);
     }
   }
   static peer_id self(random_source& random) { return random_peer(random).id; }
@@ -142,9 +142,9 @@ TEST(RoutingTable, ThePeerInTheMiddleOfTheSpaceCanBeAddedAndRemoved) { // C8
   options.bucket_size = 2;
   routing_table table{peer_at(0x00, 1).id, options, t0};
   for (unsigned i = 0; i < 12; ++i)
-    (void)table.heard_from(peer_at(0x10 * i, 2), t0);
+    (void)table.seen(peer_at(0x10 * i, 2), t0);
   auto middle = peer_at(0x80);
-  (void)table.heard_from(middle, t0);
+  (void)table.seen(middle, t0);
   ASSERT_TRUE(table.find(middle.id));
   table.remove(middle.id);
   EXPECT_FALSE(table.find(middle.id));
@@ -152,13 +152,13 @@ TEST(RoutingTable, ThePeerInTheMiddleOfTheSpaceCanBeAddedAndRemoved) { // C8
 
 TEST(RoutingTable, HoldsNeitherItselfNorClientsNorPeersWithoutAnAddress) {
   routing_table table{peer_at(1).id, {}, t0};
-  (void)table.heard_from(peer_at(1), t0);
+  (void)table.seen(peer_at(1), t0);
   auto client = peer_at(2);
   client.client_mode = true;
-  (void)table.heard_from(client, t0);
+  (void)table.seen(client, t0);
   auto nowhere = peer_at(3);
   nowhere.addresses.clear();
-  (void)table.heard_from(nowhere, t0);
+  (void)table.seen(nowhere, t0);
   EXPECT_EQ(table.size(), 0u);
 }
 
@@ -166,9 +166,9 @@ TEST(RoutingTable, HoldsNeitherItselfNorClientsNorPeersWithoutAnAddress) {
 struct full_bucket {
   full_bucket() : table(peer_at(0x00, 1).id, options(), t0) {
     for (unsigned i = 0; i < 3; ++i)
-      (void)table.heard_from(peer_at(0x01 + i), t0); // our half
+      (void)table.seen(peer_at(0x01 + i), t0); // our half
     for (unsigned i = 0; i < 3; ++i)
-      (void)table.heard_from(peer_at(0x80 + i), t0);
+      (void)table.seen(peer_at(0x80 + i), t0);
   }
   static routing_options options() {
     routing_options out;
@@ -181,24 +181,24 @@ struct full_bucket {
 
 TEST(RoutingTable, AFullBucketAsksItsOldestBeforeANewcomerGetsIn) {
   full_bucket f;
-  auto ping = f.table.heard_from(peer_at(0x90), t0);
+  auto ping = f.table.seen(peer_at(0x90), t0);
   ASSERT_TRUE(ping);
   EXPECT_EQ(ping->id, peer_at(0x80).id);
-  auto second = f.table.heard_from(peer_at(0x91), t0);
+  auto second = f.table.seen(peer_at(0x91), t0);
   ASSERT_TRUE(second);
   EXPECT_EQ(second->id, peer_at(0x81).id) << "one ping a peer at a time";
   EXPECT_EQ(f.table.replacements(), 2u);
-  (void)f.table.heard_from(peer_at(0x80), t0); // it answers
+  (void)f.table.seen(peer_at(0x80), t0); // it answers
   EXPECT_TRUE(f.table.find(peer_at(0x80).id));
 }
 
 TEST(RoutingTable, AfterTwoFailuresInARowTheNewestOfThoseThatWaitTakesThePlace) {
   full_bucket f;
-  (void)f.table.heard_from(peer_at(0x90), t0);
-  (void)f.table.heard_from(peer_at(0x91), t0);
+  (void)f.table.seen(peer_at(0x90), t0);
+  (void)f.table.seen(peer_at(0x91), t0);
   f.table.failed(peer_at(0x80).id, t0);
   EXPECT_TRUE(f.table.find(peer_at(0x80).id)) << "one failure is no death";
-  (void)f.table.heard_from(peer_at(0x80), t0);
+  (void)f.table.seen(peer_at(0x80), t0);
   f.table.failed(peer_at(0x80).id, t0);
   EXPECT_TRUE(f.table.find(peer_at(0x80).id)) << "in a row";
   f.table.failed(peer_at(0x80).id, t0);

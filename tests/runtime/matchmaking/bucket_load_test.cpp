@@ -25,7 +25,7 @@ TEST(BucketLoad, NothingElseIsRead) {
     EXPECT_FALSE(bucket_load::parse(text)) << '"' << text << '"';
 }
 
-TEST(ElasticLength, NobodyKnowsNothing) {
+TEST(ElasticLength, WithoutLoadsThereIsNoLength) {
   EXPECT_FALSE(elastic_length({}, 8, 2));
 }
 
@@ -50,10 +50,10 @@ TEST(ElasticLength, SplitsWhatIsCrowdedAndMergesWhatIsEmpty) {
     EXPECT_EQ(elastic_length({seen}, 8, 2), length) << seen.text();
 }
 
-TEST(ElasticLength, NobodyStaysAloneInABucket) {
+TEST(ElasticLength, NoPeerStaysAloneInABucket) {
   EXPECT_EQ(elastic_length({{2, 1}}, 2, 2), 1U) << "half of the target is one";
   EXPECT_EQ(elastic_length({{2, 1}}, 2, 1), 1U);
-  EXPECT_EQ(elastic_length({{2, 11}}, 16, 12), 1U) << "no group comes together there";
+  EXPECT_EQ(elastic_length({{2, 11}}, 16, 12), 1U) << "too few peers for a group";
   EXPECT_EQ(elastic_length({{2, 12}}, 16, 12), 2U);
   EXPECT_EQ(elastic_length({{2, 7}}, 8, 8), 1U);
 }
@@ -66,21 +66,21 @@ TEST(ElasticLength, OneStepThereIsNoneBack) {
   }
 }
 
-// Peers with different lengths of their own come to the same one.
-TEST(ElasticLength, IsTheSameForAllWhoKnowTheSame) {
+// Peers that begin with different lengths choose the same one.
+TEST(ElasticLength, IsTheSameForAllPeersWithTheSameLoads) {
   std::vector<bucket_load> loads{{2, 10}, {2, 14}, {2, 7}, {0, 1}, {0, 3}};
   EXPECT_EQ(elastic_length(loads, 8, 2), 2U);
   std::reverse(loads.begin(), loads.end());
   EXPECT_EQ(elastic_length(loads, 8, 2), 2U);
 }
 
-TEST(ElasticLength, AFewThatLieChangeNothing) {
+TEST(ElasticLength, AFewFalseClaimsChangeNothing) {
   std::vector<bucket_load> loads(5, {2, 10});
   auto honest = elastic_length(loads, 8, 2);
-  for (bucket_load lie : {bucket_load{20, 1'000'000}, {0, 1}, {0, 1'000'000}, {20, 1}}) {
-    auto told = loads;
-    told.insert(told.end(), 4, lie);
-    EXPECT_EQ(elastic_length(told, 8, 2), honest) << lie.text();
+  for (bucket_load false_claim : {bucket_load{20, 1'000'000}, {0, 1}, {0, 1'000'000}, {20, 1}}) {
+    auto claims = loads;
+    claims.insert(claims.end(), 4, false_claim);
+    EXPECT_EQ(elastic_length(claims, 8, 2), honest) << false_claim.text();
   }
 }
 

@@ -21,7 +21,7 @@ std::string why(const result<group_key>& key) {
   return key ? "" : key.error().detail;
 }
 
-// -- the text (spec/averaging.md §2.1) ----------------------------------------------------------
+// -- the text ------------------------------------------------------------------------------------
 
 TEST(GroupKey, IsPrefixAndBits) {
   EXPECT_EQ(group_key::make("bert_avg", "0110")->text(), "bert_avg.0b0110");
@@ -53,7 +53,7 @@ TEST(GroupKey, ReadsNothingElse) {
     EXPECT_FALSE(group_key::parse(text)) << text;
 }
 
-// -- re-keying (§2.3) ---------------------------------------------------------------------------
+// -- re-keying -----------------------------------------------------------------------------------
 
 TEST(GroupKey, DigitsHaveTheWidthOfTheBuckets) {
   EXPECT_EQ(bucket_digits(0, 2), "0");
@@ -115,7 +115,7 @@ TEST(GroupKey, WithoutBitsItStaysWithoutBits) {
   EXPECT_EQ(key.bits(), "");
 }
 
-TEST(GroupKey, ThoseWhoMetDoNotMeetAgainBeforeTheirDigitsAreGone) {
+TEST(GroupKey, MembersOfAGroupDoNotMeetAgainBeforeTheirDigitsAreGone) {
   std::set<std::string> keys;
   for (std::size_t position = 0; position < 8; ++position) {
     auto key = *group_key::make("p", "010010");

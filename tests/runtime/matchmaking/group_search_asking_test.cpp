@@ -1,4 +1,4 @@
-// A search by itself: whom it asks, and what it makes of the answers.
+// A search on its own: which peers it asks, and how it handles the answers.
 
 #include <gmock/gmock.h>
 
@@ -8,9 +8,9 @@
 namespace waggle {
 namespace {
 
-// -- declaring and looking up (§2.2) ------------------------------------------------------------
+// -- declaring and looking up --------------------------------------------------------------------
 
-TEST_F(GroupSearch, DeclaresWhenItWillMakeDoAndLooksUp) {
+TEST_F(GroupSearch, DeclaresItsExpirationAndLooksUp) {
   auto search = make();
   auto actions = search.start(now);
   auto declared = all<group_search::declare>(actions);
@@ -42,7 +42,7 @@ TEST_F(GroupSearch, LooksUpAgainAtEveryInterval) {
   EXPECT_EQ(count<group_search::look_up>(search.on_time(now)), 0u);
 }
 
-TEST_F(GroupSearch, DeclaresAnewWhenItExpiresAlone) {
+TEST_F(GroupSearch, DeclaresAgainWhenItExpiresAlone) {
   auto search = started();
   pass(opts.min_matchmaking_time);
   auto actions = search.on_time(now);
@@ -51,7 +51,7 @@ TEST_F(GroupSearch, DeclaresAnewWhenItExpiresAlone) {
   EXPECT_EQ(declared[0].expiration, own());
 }
 
-// -- whom to ask (§3.2) -------------------------------------------------------------------------
+// -- which peer to ask ---------------------------------------------------------------------------
 
 TEST_F(GroupSearch, AsksTheEarliestExpirationFirst) {
   auto search = make();
@@ -67,7 +67,7 @@ TEST_F(GroupSearch, BreaksTiesOfTimeByPeerId) {
   EXPECT_EQ(asked(search.start(now)), 2u);
 }
 
-TEST_F(GroupSearch, AsksNobodyWhoComesAfterItself) {
+TEST_F(GroupSearch, AsksNoPeerThatRanksAfterItself) {
   auto search = make();
   search.candidate(peer(9), own());
   search.candidate(peer(1), own() + 1ns);
@@ -80,13 +80,13 @@ TEST_F(GroupSearch, AsksASmallerIdWithTheSameExpiration) {
   EXPECT_EQ(asked(search.start(now)), 4u);
 }
 
-TEST_F(GroupSearch, AsksNobodyWhoseExpirationPassed) {
+TEST_F(GroupSearch, AsksNoPeerWhoseExpirationPassed) {
   auto search = make();
   search.candidate(peer(1), now.swarm - 1ns);
   EXPECT_EQ(asked(search.start(now)), 0u);
 }
 
-TEST_F(GroupSearch, ClientAsksWhoeverDeclared) {
+TEST_F(GroupSearch, ClientAsksAnyPeerThatDeclared) {
   auto search = make(true);
   search.candidate(peer(9), own() + 1h);
   auto actions = search.start(now);
@@ -108,7 +108,7 @@ TEST_F(GroupSearch, AsksConnectedPeersWithoutWaitingForTheTable) {
   EXPECT_EQ(asked(search.start(now)), 7u);
 }
 
-TEST_F(GroupSearch, PrefersThoseWhoDeclaredToThoseWhoAreOnlyConnected) {
+TEST_F(GroupSearch, PrefersPeersThatDeclaredToThoseThatAreOnlyConnected) {
   auto search = make();
   search.candidate(peer(1), std::nullopt);
   search.candidate(peer(4), at(300ms));
@@ -139,9 +139,9 @@ TEST_F(GroupSearch, RemembersABoundedNumberOfCandidates) {
   EXPECT_THAT(failed[0].why.detail, testing::HasSubstr("1024 candidates"));
 }
 
-// -- the answer (§3.3) --------------------------------------------------------------------------
+// -- the answer ----------------------------------------------------------------------------------
 
-TEST_F(GroupSearch, FollowsWhoAcceptsAndAsksNobodyElse) {
+TEST_F(GroupSearch, FollowsThePeerThatAcceptsAndAsksNoOther) {
   auto search = make();
   search.candidate(peer(1), at(300ms));
   search.candidate(peer(2), at(300ms));
@@ -163,7 +163,7 @@ TEST_F(GroupSearch, AsksTheNextOneWhenRefused) {
   EXPECT_EQ(asked(search.on_answer(peer(1).id, ec::group_full, {}, now)), 2u);
 }
 
-TEST_F(GroupSearch, AsksAgainSoonWhoWasNotLookingYet) {
+TEST_F(GroupSearch, SoonAsksAgainAPeerThatWasNotLookingYet) {
   auto search = make();
   search.candidate(peer(1), std::nullopt);
   (void)search.start(now);
@@ -174,7 +174,7 @@ TEST_F(GroupSearch, AsksAgainSoonWhoWasNotLookingYet) {
   EXPECT_EQ(asked(search.on_time(now)), 1u);
 }
 
-TEST_F(GroupSearch, NeverAsksAgainWhoWantsAnotherKindOfGroup) {
+TEST_F(GroupSearch, NeverAsksAgainAPeerThatWantsAnotherKindOfGroup) {
   for (auto code : {ec::schema_mismatch, ec::wrong_group_key, ec::protocol_violation}) {
     auto search = make();
     search.candidate(peer(1), std::nullopt);
@@ -187,7 +187,7 @@ TEST_F(GroupSearch, NeverAsksAgainWhoWantsAnotherKindOfGroup) {
   }
 }
 
-TEST_F(GroupSearch, ANewDeclarationWipesOutWhatItsPeerSaidBefore) {
+TEST_F(GroupSearch, ANewDeclarationReplacesThePeersEarlierAnswer) {
   auto search = make();
   search.candidate(peer(1), at(300ms));
   (void)search.start(now);
@@ -197,7 +197,7 @@ TEST_F(GroupSearch, ANewDeclarationWipesOutWhatItsPeerSaidBefore) {
   EXPECT_EQ(asked(search.on_time(now)), 1u);
 }
 
-TEST_F(GroupSearch, FollowsTheHintOfWhoIsNotALeader) {
+TEST_F(GroupSearch, FollowsTheHintOfAPeerThatIsNotALeader) {
   auto search = make();
   search.candidate(peer(3), std::nullopt);
   (void)search.start(now);
@@ -211,7 +211,7 @@ TEST_F(GroupSearch, IgnoresAHintThatNamesItself) {
   EXPECT_EQ(asked(search.on_answer(peer(3).id, ec::not_a_leader, peer(5), now)), 0u);
 }
 
-TEST_F(GroupSearch, TakesBackItsQuestionWhenTheAnswerIsOverdue) {
+TEST_F(GroupSearch, WithdrawsItsRequestWhenTheAnswerIsOverdue) {
   auto search = make();
   search.candidate(peer(1), std::nullopt);
   search.candidate(peer(2), std::nullopt);
@@ -223,7 +223,7 @@ TEST_F(GroupSearch, TakesBackItsQuestionWhenTheAnswerIsOverdue) {
   EXPECT_EQ(asked(actions), 2u);
 }
 
-TEST_F(GroupSearch, DoesNotWaitForEverForAnAnswerThatNobodyReports) {
+TEST_F(GroupSearch, DoesNotWaitForeverForAnAnswerThatIsNeverReported) {
   auto search = make();
   search.candidate(peer(1), std::nullopt);
   search.candidate(peer(2), std::nullopt);
@@ -251,7 +251,7 @@ TEST_F(GroupSearch, IgnoresAnswersOfPeersItDidNotAsk) {
   EXPECT_FALSE(search.leader());
 }
 
-TEST_F(GroupSearch, AsksAgainWhoMovedIntoItsBucket) {
+TEST_F(GroupSearch, AsksAgainAPeerThatMovedIntoItsBucket) {
   auto search = make();
   search.candidate(peer(1), std::nullopt);
   ASSERT_EQ(asked(search.start(now)), 1u);
@@ -260,7 +260,7 @@ TEST_F(GroupSearch, AsksAgainWhoMovedIntoItsBucket) {
   EXPECT_EQ(asked(search.on_time(now)), 1u);
   (void)search.on_answer(peer(1).id, ec::schema_mismatch, {}, now);
   search.candidate(peer(1), at(500ms));
-  EXPECT_EQ(asked(search.on_time(now)), 0u) << "its vector stays another";
+  EXPECT_EQ(asked(search.on_time(now)), 0u) << "its vector is still a different one";
 }
 
 } // namespace

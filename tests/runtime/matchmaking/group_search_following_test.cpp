@@ -1,4 +1,4 @@
-// A search that somebody else took in.
+// A search that was accepted by a leader.
 
 #include <gmock/gmock.h>
 
@@ -8,9 +8,9 @@
 namespace waggle {
 namespace {
 
-// -- following (§3.3) ---------------------------------------------------------------------------
+// -- following -----------------------------------------------------------------------------------
 
-TEST_F(GroupSearch, TheLeadersWordEndsTheSearch) {
+TEST_F(GroupSearch, TheLeadersBeginEndsTheSearch) {
   auto search = following(1);
   EXPECT_FALSE(search.on_begin(peer(2).id));
   EXPECT_TRUE(search.on_begin(peer(1).id));
@@ -69,7 +69,7 @@ TEST_F(GroupSearch, SearchesOnWhenItsLeaderIsLost) {
   EXPECT_EQ(asked(search.on_lost(peer(1).id, now)), 2u);
 }
 
-TEST_F(GroupSearch, GivesUpALeaderWhoseVerdictIsOverdue) {
+TEST_F(GroupSearch, GivesUpALeaderWhoseDecisionIsOverdue) {
   auto search = following(1);
   pass(opts.min_matchmaking_time + opts.request_timeout - 1ms);
   EXPECT_EQ(count<group_search::leave>(search.on_time(now)), 0u);

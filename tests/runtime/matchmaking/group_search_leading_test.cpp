@@ -1,4 +1,4 @@
-// A search that others ask: whom it accepts, and when its group begins.
+// A search that others ask: which peers it accepts, and when its group begins.
 
 #include <gmock/gmock.h>
 
@@ -8,7 +8,7 @@
 namespace waggle {
 namespace {
 
-// -- the checks on a request, in their order (§3.4) ---------------------------------------------
+// -- the checks on a request, in their order -----------------------------------------------------
 
 TEST_F(GroupSearch, RefusesToBeJoinedBeforeItSearchesAndAfterwards) {
   auto search = make();
@@ -18,12 +18,12 @@ TEST_F(GroupSearch, RefusesToBeJoinedBeforeItSearchesAndAfterwards) {
   EXPECT_EQ(search.on_join(seeker(9), own(), now).code, ec::not_looking);
 }
 
-TEST_F(GroupSearch, ClientAcceptsNobody) {
+TEST_F(GroupSearch, ClientAcceptsNoPeer) {
   auto search = started(true);
   EXPECT_EQ(search.on_join(seeker(9), own() + 1h, now).code, ec::protocol_violation);
 }
 
-TEST_F(GroupSearch, RefusesWhoExpiresBeforeItAndAsksItBack) {
+TEST_F(GroupSearch, RefusesAPeerThatExpiresBeforeItAndAsksThatPeer) {
   auto search = started();
   auto answer = search.on_join(seeker(1), at(300ms), now);
   EXPECT_EQ(answer.code, ec::bad_expiration);
@@ -41,7 +41,7 @@ TEST_F(GroupSearch, EqualExpirationsAreDecidedByPeerId) {
   EXPECT_EQ(search.on_join(seeker(6), own(), now).code, ec::none);
 }
 
-TEST_F(GroupSearch, FollowerNamesItsLeaderToWhoAsksIt) {
+TEST_F(GroupSearch, FollowerNamesItsLeaderToAPeerThatAsks) {
   auto search = following(1);
   auto answer = search.on_join(seeker(9), own(), now);
   EXPECT_EQ(answer.code, ec::not_a_leader);
@@ -57,7 +57,7 @@ TEST_F(GroupSearch, RefusesADuplicateAndItself) {
   EXPECT_EQ(search.followers(), 1u);
 }
 
-TEST_F(GroupSearch, ACompleteGroupLooksForNobodyElse) {
+TEST_F(GroupSearch, ACompleteGroupLooksForNoOtherPeer) {
   opts.target_group_size = 2;
   auto search = started();
   EXPECT_EQ(search.on_join(seeker(8), own(), now).code, ec::none);
@@ -69,7 +69,7 @@ TEST_F(GroupSearch, AcceptsAClientWhateverItsExpiration) {
   EXPECT_EQ(search.on_join(seeker(1, true), at(1ms), now).code, ec::none);
 }
 
-TEST_F(GroupSearch, AnswersJoinsWhileItsOwnQuestionIsPending) {
+TEST_F(GroupSearch, AnswersJoinsWhileItsOwnRequestIsPending) {
   auto search = make();
   search.candidate(peer(1), at(300ms));
   ASSERT_EQ(asked(search.start(now)), 1u);
@@ -77,8 +77,8 @@ TEST_F(GroupSearch, AnswersJoinsWhileItsOwnQuestionIsPending) {
   EXPECT_EQ(search.followers(), 1u);
 }
 
-TEST_F(GroupSearch, OfTwoWhoAskEachOtherTheSmallerAccepts) {
-  // 5 asks 7 without knowing its expiration while 7 asks 5: 5 comes first.
+TEST_F(GroupSearch, OfTwoPeersThatAskEachOtherTheSmallerAccepts) {
+  // 5 asks 7 without knowing its expiration while 7 asks 5: 5 ranks first.
   auto search = make();
   search.candidate(peer(7), std::nullopt);
   ASSERT_EQ(asked(search.start(now)), 7u);
@@ -88,7 +88,7 @@ TEST_F(GroupSearch, OfTwoWhoAskEachOtherTheSmallerAccepts) {
   EXPECT_EQ(search.followers(), 1u);
 }
 
-TEST_F(GroupSearch, RefusesWhoseClockIsBehind) {
+TEST_F(GroupSearch, RefusesAPeerWhoseClockIsBehind) {
   auto search = started();
   auto late = now.swarm - 3s - opts.request_timeout;
   auto answer = search.on_join(seeker(9), late - 1ns, now);
@@ -97,7 +97,7 @@ TEST_F(GroupSearch, RefusesWhoseClockIsBehind) {
   EXPECT_EQ(search.on_join(seeker(9), late, now).code, ec::bad_expiration);
 }
 
-// -- leading (§3.3) -----------------------------------------------------------------------------
+// -- leading -------------------------------------------------------------------------------------
 
 TEST_F(GroupSearch, BeginsAtOnceAtTheTargetSize) {
   opts.target_group_size = 3;
@@ -172,7 +172,7 @@ TEST_F(GroupSearch, ALeaderKeepsItsFollowersWhileItAsksABetterOne) {
   EXPECT_EQ(search.followers(), 1u);
 }
 
-TEST_F(GroupSearch, HandsItsFollowersToTheLeaderThatAcceptsIt) {
+TEST_F(GroupSearch, RedirectsItsFollowersToTheLeaderThatAcceptsIt) {
   auto search = leading({9});
   search.candidate(peer(1), at(300ms));
   (void)search.on_time(now);
@@ -184,7 +184,7 @@ TEST_F(GroupSearch, HandsItsFollowersToTheLeaderThatAcceptsIt) {
   EXPECT_EQ(search.followers(), 0u);
 }
 
-TEST_F(GroupSearch, TakesBackItsQuestionWhenItsOwnGroupBegins) {
+TEST_F(GroupSearch, WithdrawsItsRequestWhenItsOwnGroupBegins) {
   opts.target_group_size = 2;
   auto search = make();
   search.candidate(peer(1), at(300ms));
@@ -195,7 +195,7 @@ TEST_F(GroupSearch, TakesBackItsQuestionWhenItsOwnGroupBegins) {
   EXPECT_EQ(number_of(leaves[0].leader), 1u);
 }
 
-TEST_F(GroupSearch, DropsFollowersWhoLeaveOrAreLost) {
+TEST_F(GroupSearch, DropsFollowersThatLeaveOrAreLost) {
   opts.min_group_size = 2;
   auto search = leading({8, 9});
   search.on_leave(peer(8).id);

@@ -1,4 +1,4 @@
-// How a search ends without a group, and what it says then.
+// How a search ends without a group, and the reason that it reports.
 
 #include <gmock/gmock.h>
 
@@ -8,7 +8,7 @@
 namespace waggle {
 namespace {
 
-// -- the end (§3.3, reasons) --------------------------------------------------------------------
+// -- the end -------------------------------------------------------------------------------------
 
 TEST_F(GroupSearch, CancelLeavesDisbandsWithdrawsAndReports) {
   auto search = leading({9});
@@ -26,7 +26,7 @@ TEST_F(GroupSearch, AFollowerThatCancelsLeavesItsLeader) {
   EXPECT_EQ(count<group_search::leave>(search.cancel({ec::cancelled, {}})), 1u);
 }
 
-TEST_F(GroupSearch, ALeaderBeginsWithWhomItHasAtItsDeadline) {
+TEST_F(GroupSearch, ALeaderBeginsWithTheMembersItHasAtItsDeadline) {
   patience = 1s;
   auto search = leading({9});
   pass(1s);
@@ -48,7 +48,7 @@ TEST_F(GroupSearch, GivesUpEarlyWhenAloneOnlyIfItShould) {
   }
 }
 
-TEST_F(GroupSearch, WhoeverHasSeenSomebodyIsNotAlone) {
+TEST_F(GroupSearch, ASearchThatHasSeenAPeerIsNotAlone) {
   opts.alone_after = 2s;
   auto known = make();
   known.candidate(peer(1), std::nullopt);
@@ -67,13 +67,13 @@ TEST_F(GroupSearch, WhoeverHasSeenSomebodyIsNotAlone) {
 
 // -- reasons -------------------------------------------------------------------------------------
 
-/// The others answer as the test has told them to; a reason is the last word of the search.
+/// The other peers answer as the test specifies; the reason is the last action of the search.
 class GroupSearchReasons : public GroupSearch {
 protected:
   failure reason_of(group_search& search, const group_search::actions& actions) {
     return others.reason_of(search, actions, now);
   }
-  /// Searches while peer 1 gives every question the same answer.
+  /// Searches while peer 1 answers every request with `code`.
   failure end_with(ec code) {
     others.say(1, code);
     auto search = make();
@@ -81,7 +81,7 @@ protected:
     return reason_of(search, search.start(now));
   }
 
-  scripted_neighbours others;
+  scripted_peers others;
 };
 
 TEST_F(GroupSearchReasons, NobodyDeclared) {
@@ -89,12 +89,12 @@ TEST_F(GroupSearchReasons, NobodyDeclared) {
   EXPECT_EQ(reason_of(search, search.start(now)).code, ec::nobody_declared);
 }
 
-TEST_F(GroupSearchReasons, WhatEverybodyAnsweredIsTheReason) {
+TEST_F(GroupSearchReasons, TheAnswerOfAllPeersIsTheReason) {
   for (auto code : {ec::schema_mismatch, ec::epoch_mismatch, ec::unreachable, ec::timeout})
     EXPECT_EQ(end_with(code).code, code);
 }
 
-TEST_F(GroupSearchReasons, WhatAPeerSaidBeforeItSearchedIsNoReason) {
+TEST_F(GroupSearchReasons, TheAnswerOfAPeerBeforeItSearchedIsNoReason) {
   auto search = make();
   search.candidate(peer(1), std::nullopt);
   ASSERT_EQ(asked(search.start(now)), 1u);
@@ -137,7 +137,7 @@ TEST_F(GroupSearchReasons, EveryReasonSaysWhatToDo) {
   }
 }
 
-TEST_F(GroupSearchReasons, WhomWeTurnedAwayIsAReason) {
+TEST_F(GroupSearchReasons, APeerThatWeTurnedAwayIsAReason) {
   for (auto code : {ec::schema_mismatch, ec::epoch_mismatch, ec::wrong_group_key, ec::clock_skew}) {
     auto search = make();
     auto actions = search.start(now);
@@ -156,7 +156,7 @@ TEST_F(GroupSearchReasons, AStepOnTheWayToAGroupIsNoReason) {
   EXPECT_EQ(reason_of(search, actions).code, ec::nobody_declared);
 }
 
-TEST_F(GroupSearchReasons, ItSaysHowManyWereTogether) {
+TEST_F(GroupSearchReasons, TheDetailHasTheSizeOfTheLargestGroup) {
   opts.min_group_size = 3;
   auto search = leading({9});
   auto why = reason_of(search, {});
@@ -164,7 +164,7 @@ TEST_F(GroupSearchReasons, ItSaysHowManyWereTogether) {
   EXPECT_THAT(why.detail, testing::HasSubstr("at most 2 of 3 together"));
 }
 
-TEST_F(GroupSearchReasons, WhoeverTookUsInAndNeverBeganIsNamed) {
+TEST_F(GroupSearchReasons, APeerThatTookUsInAndNeverBeganIsNamed) {
   patience = 4s;
   auto search = following(1);
   auto why = reason_of(search, {});

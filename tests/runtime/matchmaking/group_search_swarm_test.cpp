@@ -1,5 +1,5 @@
-// Several searches that exchange messages through a seeded network: whatever is lost, every search
-// ends, and those who are in a group agree on it.
+// Several searches that exchange messages through a seeded network: whatever messages are lost,
+// every search ends, and the members of a group agree on it.
 
 #include <algorithm>
 #include <array>
@@ -94,8 +94,8 @@ TEST(GroupSearchSwarm, OnlyClientsFindNobody) {
     EXPECT_EQ(m.failed.value_or(failure{}).code, ec::nobody_declared);
 }
 
-// A7 of spec/averaging.md §9.2: 16 peers in one bucket, groups of 2, five rounds.
-TEST(GroupSearchSwarm, A7CrowdedBucketSplitsIntoPairsEveryRound) {
+// 16 peers in one bucket, groups of 2, five rounds.
+TEST(GroupSearchSwarm, CrowdedBucketSplitsIntoPairsEveryRound) {
   for (bool connected : {true, false})
     for (std::uint64_t seed = 1; seed <= 20; ++seed)
       for (std::uint64_t round = 1; round <= 5; ++round) {
@@ -118,8 +118,8 @@ TEST(GroupSearchSwarm, A7CrowdedBucketSplitsIntoPairsEveryRound) {
       }
 }
 
-// A6: nobody meets anybody, and everybody learns so in time.
-TEST(GroupSearchSwarm, A6PeersAloneInTheirBucketsFail) {
+// No peer finds another, and every peer learns that in time.
+TEST(GroupSearchSwarm, PeersAloneInTheirBucketsFail) {
   conditions given;
   given.connected = false;
   given.keys = {"p.0b00", "p.0b01", "p.0b10", "p.0b11"};

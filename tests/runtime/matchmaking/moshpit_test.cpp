@@ -1,5 +1,5 @@
-// Averaging in a grid of buckets (spec/averaging.md §2.4): whoever was in a group moves on to
-// another bucket, and so everybody's value reaches everybody in a few rounds.
+// Averaging in a grid of buckets: after each group its members move to other buckets, so that the
+// value of every peer reaches all peers in a few rounds.
 
 #include <array>
 #include <cmath>
@@ -21,7 +21,7 @@ using testing::swarm;
 
 constexpr std::size_t dimensions = 16;
 
-/// Peers with a vector each that look for groups, average in them, and move on.
+/// Peers with one vector each that search for groups, average in them, and move to other buckets.
 class moshpit {
 public:
   moshpit(std::uint64_t seed, std::size_t peers, std::size_t target, const std::string& bits = "")
@@ -43,7 +43,7 @@ public:
     keys_[peer] = *group_key::make("p", bits);
   }
 
-  /// One round without the absent; the sizes of its groups.
+  /// One round without the absent peers; returns the sizes of its groups.
   std::multiset<std::size_t> round(const std::set<std::size_t>& absent = {}) {
     ++rounds_;
     given_.absent = absent;
@@ -71,7 +71,7 @@ public:
         out[d] += v[d] / static_cast<double>(values_.size());
     return out;
   }
-  /// The mean squared distance of a peer's vector to the mean.
+  /// The mean squared distance of a peer's vector from the mean.
   [[nodiscard]] double spread() const {
     auto middle = mean();
     double sum = 0;
@@ -152,8 +152,7 @@ TEST(Moshpit, SixtyFourPeersInGroupsOfFourNeedThreeRounds) {
   expect_same_mean(swarm, mean);
 }
 
-// A4 of spec/averaging.md §9.2.
-TEST(Moshpit, A4GridOfEightPeersInPairs) {
+TEST(Moshpit, GridOfEightPeersInPairs) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     moshpit swarm{seed, 8, 2};
@@ -175,8 +174,8 @@ TEST(Moshpit, A4GridOfEightPeersInPairs) {
   }
 }
 
-// With a new bucket drawn for each peer and round, the squared distance to the mean shrinks by
-// (r - 1)/N + r/N² a round, for N peers in r groups.
+// If every peer draws a new bucket in every round, the squared distance from the mean shrinks per
+// round by (r - 1)/N + r/N², for N peers in r groups.
 TEST(Moshpit, RandomGroupsConvergeAtTheRateOfTheFormula) {
   constexpr std::size_t peers = 64;
   constexpr std::size_t groups = 8;
@@ -202,9 +201,9 @@ TEST(Moshpit, RandomGroupsConvergeAtTheRateOfTheFormula) {
   EXPECT_NEAR(sum / rounds / ((r - 1) / n + r / (n * n)), 1.0, 0.1);
 }
 
-// A fifth of the peers misses each round. What remains is no grid any more, but no worse than
-// groups drawn at random: k groups (whoever is alone counts as one) of N peers leave (k - 1)/(N -
-// 1) of the squared distance.
+// A fifth of the peers misses each round. The rest is no grid any more, but no worse than groups
+// drawn at random: k groups (a peer alone counts as one) of N peers leave (k - 1)/(N - 1) of the
+// squared distance.
 TEST(Moshpit, UnderChurnItConvergesAsFastAsRandomGroups) {
   constexpr std::size_t peers = 64;
   double ours = 0;

@@ -25,7 +25,7 @@ digest schema_number(unsigned number) {
 const steady_time t0{1000h};
 const auto ours = schema_number(1);
 
-TEST(RecentSeekers, KnowsWhoWantedJustThis) {
+TEST(RecentSeekers, KnowsThePeersThatWantedExactlyThis) {
   recent_seekers seekers;
   seekers.remember(peer_number(3), ours, "bucket", t0);
   seekers.remember(peer_number(1), ours, "bucket", t0);
@@ -42,7 +42,7 @@ TEST(RecentSeekers, ItsLastWishIsWhatAPeerWants) {
   EXPECT_THAT(seekers.wanting(ours, "another", t0), ElementsAre(peer_number(1)));
 }
 
-TEST(RecentSeekers, ForgetsWhoDoesNotAskAgain) {
+TEST(RecentSeekers, ForgetsPeersThatDoNotAskAgain) {
   recent_seekers seekers;
   seekers.remember(peer_number(1), ours, "bucket", t0);
   seekers.remember(peer_number(2), ours, "bucket", t0);
@@ -52,14 +52,14 @@ TEST(RecentSeekers, ForgetsWhoDoesNotAskAgain) {
   EXPECT_THAT(seekers.wanting(ours, "bucket", end + 1ms), ElementsAre(peer_number(2)));
 }
 
-TEST(RecentSeekers, AFloodOfPeersIsBoundedAndPushesNobodyOut) {
+TEST(RecentSeekers, AFloodOfPeersIsBoundedAndEvictsNoPeer) {
   recent_seekers seekers;
   for (unsigned i = 0; i < 2 * recent_seekers::peers_max; ++i)
     seekers.remember(peer_number(i), ours, "bucket", t0);
   auto known = seekers.wanting(ours, "bucket", t0);
   EXPECT_EQ(known.size(), recent_seekers::peers_max);
   EXPECT_EQ(known.front(), peer_number(0));
-  seekers.remember(peer_number(0), ours, "another", t0); // who is known may change its mind
+  seekers.remember(peer_number(0), ours, "another", t0); // a known peer may change its request
   EXPECT_THAT(seekers.wanting(ours, "another", t0), ElementsAre(peer_number(0)));
   auto later = t0 + recent_seekers::memory + 1ms;
   seekers.remember(peer_number(9'999), ours, "bucket", later);

@@ -11,7 +11,7 @@
 
 namespace waggle {
 
-/// Peers are known by their numbers; whoever has the smaller one has the smaller id.
+/// Peers are identified by their numbers; a smaller number means a smaller id.
 inline peer_record peer(unsigned number, bool client = false) {
   peer_record out;
   out.id.bytes.back() = static_cast<std::byte>(number);
@@ -43,19 +43,19 @@ std::size_t count(const group_search::actions& actions) {
   return all<Action>(actions).size();
 }
 
-/// Whom the actions ask; zero: nobody.
+/// The peer that the actions ask; zero: none.
 inline unsigned asked(const group_search::actions& actions) {
   auto asks = all<group_search::ask>(actions);
   return asks.empty() ? 0U : number_of(asks.front().to);
 }
 
-/// Everybody around a search. Each gives the same answer whenever it is asked: ec::none, "come in",
-/// if a test does not say otherwise.
-class scripted_neighbours {
+/// All peers around a search. Each gives the same answer whenever it is asked: ec::none (accepted),
+/// unless a test specifies another one.
+class scripted_peers {
 public:
   void say(unsigned number, ec answer) { answers_[number] = answer; }
 
-  /// Does what `search` wants from here on, while time passes, until it gives up.
+  /// Carries out the actions of `search` from here on, while time passes, until it gives up.
   failure reason_of(group_search& search, group_search::actions actions,
                     group_search::moment& now) const {
     for (auto latest = now.steady + 1min; now.steady < latest;) {
@@ -104,14 +104,14 @@ protected:
     (void)search.start(now);
     return search;
   }
-  /// Took these in.
+  /// A search that has accepted these followers.
   group_search leading(std::initializer_list<unsigned> followers) const {
     auto search = started();
     for (auto number : followers)
       EXPECT_EQ(search.on_join(seeker(number), own(), now).code, ec::none);
     return search;
   }
-  /// Was taken in by this one.
+  /// A search that was accepted by this leader.
   group_search following(unsigned leader) const {
     auto search = make();
     search.candidate(peer(leader), std::nullopt);

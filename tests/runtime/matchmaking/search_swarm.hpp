@@ -23,9 +23,9 @@ struct conditions {
   std::size_t clients = 0;
   double loss = 0;               // of every message
   milliseconds delay_max{2};     // of every message
-  milliseconds start_spread{20}; // between the first and the last to search
-  bool connected = true;         // else they only meet in the table
-  std::size_t crashes = 0;       // without a word; others hear of it a second later
+  milliseconds start_spread{20}; // between the first and the last search
+  bool connected = true;         // otherwise they only find each other through the table
+  std::size_t crashes = 0;       // silent; the others notice a second later
   std::vector<std::string> keys; // of the peers' buckets; empty: one for all
   std::set<std::size_t> absent;  // these do not search
   milliseconds patience{15'000};
@@ -60,7 +60,7 @@ public:
       later(random_below(2s), [this, i] { crash(i); });
   }
 
-  /// Until nothing is left to happen.
+  /// Runs until there are no more events.
   void run() {
     while (!events_.empty()) {
       auto next = events_.begin();
@@ -82,7 +82,7 @@ private:
   [[nodiscard]] bool is_client(std::size_t i) const { return i < given_.clients; }
   [[nodiscard]] seeker who(std::size_t i) const {
     seeker out;
-    // Ids in an order of their own, so that clients are not always the smallest.
+    // Ids in a different order than indices, so that clients are not always the smallest.
     out.record.id.bytes[0] = static_cast<std::byte>((i * 97 + 31) % 251);
     out.record.id.bytes[31] = static_cast<std::byte>(i);
     out.client = out.record.client_mode = is_client(i);
@@ -103,7 +103,7 @@ private:
     events_.emplace(std::pair{now_ + after, ++sequence_}, std::move(what));
   }
 
-  /// In order per pair of peers, like frames of one link; false: lost.
+  /// Delivers in order per pair of peers, like frames of one link. False: lost.
   bool transmit(std::size_t from, std::size_t to, std::function<void(member&)> deliver) {
     if (members_[from].crashed || random_.unit() < given_.loss)
       return false;
@@ -250,7 +250,7 @@ private:
   std::vector<member> members_;
 };
 
-/// What holds whatever happens.
+/// The properties that hold under all conditions.
 inline void expect_contract(const swarm& s, const conditions& given) {
   const auto& members = s.members();
   for (std::size_t i = 0; i < members.size(); ++i) {

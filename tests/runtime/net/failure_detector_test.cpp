@@ -22,11 +22,11 @@ failure_detector after(int n, milliseconds jitter = 0ms, failure_detector_option
 
 TEST(FailureDetector, GivesAPunctualPeerUpAfterALittleLessThanThreeIntervals) {
   auto detector = after(40);
-  auto patience = detector.suspect_at() - detector.last_heard();
+  auto patience = detector.suspect_at() - detector.last_seen();
   EXPECT_GE(patience, 2'500ms);
   EXPECT_LE(patience, 3'000ms);
-  EXPECT_FALSE(detector.suspects(detector.last_heard() + 2'500ms));
-  EXPECT_TRUE(detector.suspects(detector.last_heard() + 3'000ms));
+  EXPECT_FALSE(detector.suspects(detector.last_seen() + 2'500ms));
+  EXPECT_TRUE(detector.suspects(detector.last_seen() + 3'000ms));
 }
 
 TEST(FailureDetector, IsNoQuickerWithAPeerThatItHasJustMet) {
@@ -39,38 +39,38 @@ TEST(FailureDetector, IsNoQuickerWithAPeerThatNeverStopsTalking) {
   failure_detector detector{{}, t0};
   for (int i = 1; i <= 1'000; ++i)
     detector.heard(t0 + i * 1ms);
-  EXPECT_GE(detector.suspect_at() - detector.last_heard(), 2'500ms)
+  EXPECT_GE(detector.suspect_at() - detector.last_seen(), 2'500ms)
     << "dense traffic ends without a farewell";
 }
 
 TEST(FailureDetector, WaitsLongerForAPeerThatIsUnpunctual) {
   auto punctual = after(40);
   auto unpunctual = after(40, 900ms);
-  EXPECT_GT(unpunctual.suspect_at() - unpunctual.last_heard(),
-            punctual.suspect_at() - punctual.last_heard() + 300ms);
+  EXPECT_GT(unpunctual.suspect_at() - unpunctual.last_seen(),
+            punctual.suspect_at() - punctual.last_seen() + 300ms);
 }
 
 TEST(FailureDetector, NeverWaitsLongerThanItsUpperBound) {
   failure_detector detector{{}, t0};
   for (int i = 1; i <= 40; ++i)
     detector.heard(t0 + i * 4s + (i % 2) * 2s);
-  EXPECT_EQ(detector.suspect_at() - detector.last_heard(), 5s);
+  EXPECT_EQ(detector.suspect_at() - detector.last_seen(), 5s);
 }
 
 TEST(FailureDetector, ForgetsWhatIsOlderThanItsWindow) {
   auto detector = after(2, 900ms);
-  auto last = detector.last_heard();
+  auto last = detector.last_seen();
   for (int i = 1; i <= 32; ++i)
     detector.heard(last + i * 1s);
-  EXPECT_EQ(detector.suspect_at() - detector.last_heard(),
-            after(40).suspect_at() - after(40).last_heard());
+  EXPECT_EQ(detector.suspect_at() - detector.last_seen(),
+            after(40).suspect_at() - after(40).last_seen());
 }
 
 TEST(FailureDetector, SuspicionGrowsWithSilenceAndReachesTheThresholdWhenItSaysSo) {
   auto detector = after(40, 300ms);
   double before = -1;
   for (auto silence = 0ms; silence <= 3'000ms; silence += 100ms) {
-    auto phi = detector.phi(detector.last_heard() + silence);
+    auto phi = detector.phi(detector.last_seen() + silence);
     EXPECT_GT(phi, before);
     before = phi;
   }

@@ -104,7 +104,7 @@ TEST(SharedMemory, WhoCannotBearChangesGetsACopyAndWhoCanSeesThem) {
   payload body{block, 500'000};
   ASSERT_TRUE(c.link->send({"copied", body}));
   auto copied = c.next_at_bob();
-  c.bob.reads_shared = true;
+  c.bob.zero_copy_ok = true;
   ASSERT_TRUE(c.link->send({"seen", body}));
   auto seen = c.next_at_bob();
   block.get()[499'999] = std::byte{2}; // against the rules: shows who looks at what
@@ -132,8 +132,8 @@ TEST(SharedMemory, AReceiversOwnPlaceIsUsed) {
 TEST(SharedMemory, ABodyForManyIsCopiedOnce) {
   couple c;
   peer cid{3};
-  cid.reads_shared = true;
-  c.bob.reads_shared = true;
+  cid.zero_copy_ok = true;
+  c.bob.zero_copy_ok = true;
   ASSERT_TRUE(c.ann.dial(cid.listen()).ok());
   ASSERT_TRUE(cid.waits_for_path());
   ASSERT_TRUE(c.ann.seen.wait([&] { return c.ann.paths.size() == 2; }));
@@ -173,7 +173,7 @@ TEST(SharedMemory, AFullArenaMeansTheWire) {
 
 TEST(SharedMemory, SegmentsThatComeLaterAreUsedToo) {
   couple c{shared_arena::make({1_MiB, 16_MiB, 16_MiB})};
-  c.bob.reads_shared = true;
+  c.bob.zero_copy_ok = true;
   for (int i = 0; i < 8; ++i) { // Bob keeps them all
     ASSERT_TRUE(c.link->send({"more", body_of(600_KiB, 10)}));
     ASSERT_TRUE(c.bob.seen.wait(
@@ -193,7 +193,7 @@ TEST(SharedMemory, SegmentsThatComeLaterAreUsedToo) {
 
 TEST(SharedMemory, WhatAPeerStillLooksAtStaysAfterTheLink) {
   couple c;
-  c.bob.reads_shared = true;
+  c.bob.zero_copy_ok = true;
   auto body = body_of(1_MiB, 11);
   ASSERT_TRUE(c.link->send({"kept", body}));
   auto kept = c.next_at_bob();
@@ -214,7 +214,7 @@ TEST(SharedMemory, APayloadOutlivesBothTransports) {
   auto body = body_of(1_MiB, 12);
   {
     couple c;
-    c.bob.reads_shared = true;
+    c.bob.zero_copy_ok = true;
     ASSERT_TRUE(c.link->send({"kept", body}));
     kept = c.next_at_bob().body;
   }

@@ -89,7 +89,7 @@ struct peer {
     };
     events.on_close = [this](failure why) { seen.note([&] { closed.push_back(std::move(why)); }); };
     events.body_memory = body_memory;
-    events.reads_shared = [this](const std::string&, std::size_t) { return reads_shared.load(); };
+    events.zero_copy_ok = [this](const std::string&, std::size_t) { return zero_copy_ok.load(); };
     l->start(std::move(events));
     seen.note([&] { links.push_back(std::move(l)); });
   }
@@ -124,7 +124,7 @@ struct peer {
   std::size_t shared_in = 0;
   std::atomic<std::size_t> wire_out{0};
   std::atomic<bool> granting{true};
-  std::atomic<bool> reads_shared{false};
+  std::atomic<bool> zero_copy_ok{false};
   std::function<std::shared_ptr<std::byte>(const std::string&, std::size_t)> body_memory;
   std::shared_ptr<transport> wire;
 };

@@ -41,11 +41,11 @@ swarm_progress::peer auxiliary(std::uint8_t n, const std::string& line, std::uin
   return p;
 }
 
-help_standing outside() {
+helper_state outside() {
   return {id_of(helper), {}, {}, {}, {}};
 }
-help_standing in_group(const std::string& line, const std::vector<std::uint8_t>& others) {
-  help_standing own{id_of(helper), {sha256(line), {}, {}, 10}, epoch_id{4}, {}, {}};
+helper_state in_group(const std::string& line, const std::vector<std::uint8_t>& others) {
+  helper_state own{id_of(helper), {sha256(line), {}, {}, 10}, epoch_id{4}, {}, {}};
   own.members.insert(own.self);
   for (auto n : others) {
     own.members.insert(id_of(n));
@@ -63,18 +63,18 @@ TEST(HelpChoice, EntersAGroupThatHasOnlyClients) {
   EXPECT_EQ(choice.through.front().id, id_of(1));
 }
 
-TEST(HelpChoice, StaysOutWhereNobodyNeedsIt) {
+TEST(HelpChoice, StaysOutWhereItIsNotNeeded) {
   EXPECT_EQ(choose_help(outside(), {}).what, help::none);
   EXPECT_EQ(choose_help(outside(), {client(1, "a", 10, 0)}).what, help::none) << "in no group";
   EXPECT_EQ(choose_help(outside(), {trainer(1, "a", 10, 1)}).what, help::none);
   EXPECT_EQ(choose_help(outside(), {trainer(1, "a", 10, 2), client(2, "a", 10, 2)}).what,
             help::none);
   EXPECT_EQ(choose_help(outside(), {auxiliary(1, "a", 2), client(2, "a", 10, 2)}).what, help::none)
-    << "another one is there";
+    << "another auxiliary is there";
 }
 
 TEST(HelpChoice, DoesNotStrengthenAHistoryThatGivesWay) {
-  // The client will find the two; with us in its group it would be two against two.
+  // The client will join the two trainers; with us in its group it would be two against two.
   auto choice = choose_help(
     outside(), {client(1, "old", 99, 1), trainer(2, "live", 10, 2), trainer(3, "live", 10, 2)});
   EXPECT_EQ(choice.what, help::none);
@@ -90,12 +90,12 @@ TEST(HelpChoice, StaysWithItsClients) {
   EXPECT_EQ(choose_help(in_group("a", {1}), {client(1, "a", 10, 2)}).what, help::stay);
   EXPECT_EQ(choose_help(in_group("a", {1}), {client(1, "a", 10, 2), client(2, "b", 99, 1)}).what,
             help::stay)
-    << "the other one comes to us";
+    << "the other client will join us";
   EXPECT_EQ(
     choose_help(in_group("a", {1, 2}), {client(1, "a", 10, 3), trainer(2, "a", 10, 3)}).what,
     help::stay);
   EXPECT_EQ(choose_help(in_group("a", {1}), {}).what, help::stay)
-    << "connected, it has only said nothing yet";
+    << "it is connected and has not reported yet";
 }
 
 TEST(HelpChoice, LeavesWhenThereIsNoClientAnyMore) {
@@ -105,7 +105,7 @@ TEST(HelpChoice, LeavesWhenThereIsNoClientAnyMore) {
   EXPECT_EQ(choose_help(lost, {}).what, help::none);
 }
 
-TEST(HelpChoice, StaysWithMembersThatHaveNotSaidYetThatTheirGroupForked) {
+TEST(HelpChoice, StaysWithMembersThatHaveNotReportedTheForkYet) {
   auto own = in_group("fork", {1, 2, 3});
   own.line.parent = sha256("a");
   own.line.forked_at = epoch_id{4};
@@ -113,7 +113,7 @@ TEST(HelpChoice, StaysWithMembersThatHaveNotSaidYetThatTheirGroupForked) {
                                          client(3, "a", 10, 8)};
   EXPECT_EQ(choose_help(own, seen).what, help::stay);
   for (auto& peer : seen)
-    peer.epoch = epoch_id{5}; // they went on with the old one
+    peer.epoch = epoch_id{5}; // they continued the old history
   EXPECT_EQ(choose_help(own, seen).what, help::enter);
 }
 
@@ -144,7 +144,7 @@ TEST(HelpChoice, ClaimsBeyondAllReasonDoNotWrapAround) {
   EXPECT_EQ(samples_toward(own, seen).target, 100U);
   EXPECT_TRUE(samples_toward(own, seen).full());
   seen[1].claim.target_batch_size = 0;
-  EXPECT_FALSE(samples_toward(own, seen).full()) << "nobody says a target that can be";
+  EXPECT_FALSE(samples_toward(own, seen).full()) << "no member reports a possible target";
 }
 
 TEST(HelpChoice, TakesTheStateFromMembersOfItsHistory) {

@@ -32,8 +32,7 @@ swarm_progress::peer peer(std::uint8_t n, const std::string& line, std::uint64_t
   return p;
 }
 
-history_standing standing(std::uint8_t n, const std::string& line, std::uint64_t work,
-                          bool in_group) {
+history_view view_of(std::uint8_t n, const std::string& line, std::uint64_t work, bool in_group) {
   return {id_of(n), {line.empty() ? digest{} : branch(line), {}, {}, work}, in_group, true};
 }
 
@@ -44,12 +43,12 @@ swarm_progress::peer auxiliary(std::uint8_t n, const std::string& line, std::uin
 }
 
 TEST(HistoryChoice, AnAuxiliaryOutsideFoundsNothing) {
-  auto choice = choose_history(standing(2, "", 0, false), {auxiliary(1, "", 0)});
-  EXPECT_EQ(choice.what, course::found) << "nobody waits for it to begin";
+  auto choice = choose_history(view_of(2, "", 0, false), {auxiliary(1, "", 0)});
+  EXPECT_EQ(choice.what, course::found) << "no peer waits for it to begin";
 }
 
 TEST(HistoryChoice, AClientAloneComesToWhereAnAuxiliaryReduces) {
-  auto own = standing(1, "mine", 99, true);
+  auto own = view_of(1, "mine", 99, true);
   own.may_lead = false;
   own.alone = true;
   EXPECT_EQ(choose_history(own, {auxiliary(2, "", 0)}).what, course::stay);
@@ -63,34 +62,34 @@ TEST(HistoryChoice, AClientAloneComesToWhereAnAuxiliaryReduces) {
 }
 
 TEST(HistoryChoice, AMemberStaysWithoutAReasonToLeave) {
-  EXPECT_EQ(choose_history(standing(1, "a", 10, true), {}).what, course::stay);
-  EXPECT_EQ(choose_history(standing(1, "a", 10, true), {peer(2, "a", 90, 2)}).what, course::stay);
+  EXPECT_EQ(choose_history(view_of(1, "a", 10, true), {}).what, course::stay);
+  EXPECT_EQ(choose_history(view_of(1, "a", 10, true), {peer(2, "a", 90, 2)}).what, course::stay);
 }
 
-TEST(HistoryChoice, OneVoiceNeverOutweighsTwo) {
-  // An old data folder of the same run, far ahead, beside two that train.
+TEST(HistoryChoice, OneSupporterNeverOutweighsTwo) {
+  // A peer with an old data folder of the same run, far ahead, and two peers that train.
   auto choice =
-    choose_history(standing(1, "live", 62, true), {peer(2, "live", 62, 2), peer(3, "old", 144, 1)});
+    choose_history(view_of(1, "live", 62, true), {peer(2, "live", 62, 2), peer(3, "old", 144, 1)});
   EXPECT_EQ(choice.what, course::stay);
   choice =
-    choose_history(standing(3, "old", 144, true), {peer(1, "live", 62, 2), peer(2, "live", 62, 2)});
+    choose_history(view_of(3, "old", 144, true), {peer(1, "live", 62, 2), peer(2, "live", 62, 2)});
   EXPECT_EQ(choice.what, course::enter);
   EXPECT_EQ(choice.branch, branch("live"));
-  EXPECT_EQ(choice.voices, 2U);
+  EXPECT_EQ(choice.supporters, 2U);
 }
 
 TEST(HistoryChoice, AmongEquallyManyTheOneWithMoreWorkIsTheRuns) {
-  auto far = choose_history(standing(1, "a", 10, true), {peer(2, "b", 11, 1)});
+  auto far = choose_history(view_of(1, "a", 10, true), {peer(2, "b", 11, 1)});
   EXPECT_EQ(far.what, course::enter);
-  EXPECT_EQ(choose_history(standing(2, "b", 11, true), {peer(1, "a", 10, 1)}).what, course::stay);
-  // Equal work: the smaller name, for both.
-  auto a = choose_history(standing(1, "a", 10, true), {peer(2, "b", 10, 1)});
-  auto b = choose_history(standing(2, "b", 10, true), {peer(1, "a", 10, 1)});
+  EXPECT_EQ(choose_history(view_of(2, "b", 11, true), {peer(1, "a", 10, 1)}).what, course::stay);
+  // Equal work: both choose the smaller name.
+  auto a = choose_history(view_of(1, "a", 10, true), {peer(2, "b", 10, 1)});
+  auto b = choose_history(view_of(2, "b", 10, true), {peer(1, "a", 10, 1)});
   EXPECT_NE(a.what, b.what);
 }
 
 TEST(HistoryChoice, ANewcomerEntersThroughThoseThatHoldTheState) {
-  auto choice = choose_history(standing(9, "", 0, false),
+  auto choice = choose_history(view_of(9, "", 0, false),
                                {peer(1, "a", 5, 3, false), peer(2, "a", 5, 3), peer(4, "", 0, 0)});
   EXPECT_EQ(choice.what, course::enter);
   ASSERT_EQ(choice.through.size(), 2U);
@@ -99,28 +98,28 @@ TEST(HistoryChoice, ANewcomerEntersThroughThoseThatHoldTheState) {
 
 TEST(HistoryChoice, OfThoseThatComeBackTheOneWithTheMostWorkBegins) {
   std::vector<swarm_progress::peer> others{peer(1, "a", 228, 0), peer(2, "a", 241, 0)};
-  EXPECT_EQ(choose_history(standing(3, "a", 246, false), others).what, course::found);
+  EXPECT_EQ(choose_history(view_of(3, "a", 246, false), others).what, course::found);
   others[0] = peer(3, "a", 246, 0);
-  auto choice = choose_history(standing(1, "a", 228, false), others);
+  auto choice = choose_history(view_of(1, "a", 228, false), others);
   EXPECT_EQ(choice.what, course::wait);
   EXPECT_EQ(choice.awaited, id_of(3));
 }
 
 TEST(HistoryChoice, OfNewPeersTheSmallestIdBegins) {
-  EXPECT_EQ(choose_history(standing(1, "", 0, false), {peer(2, "", 0, 0)}).what, course::found);
-  EXPECT_EQ(choose_history(standing(2, "", 0, false), {peer(1, "", 0, 0)}).what, course::wait);
+  EXPECT_EQ(choose_history(view_of(1, "", 0, false), {peer(2, "", 0, 0)}).what, course::found);
+  EXPECT_EQ(choose_history(view_of(2, "", 0, false), {peer(1, "", 0, 0)}).what, course::wait);
 }
 
-TEST(HistoryChoice, AClientWaitsForSomebodyWhoCanBeReached) {
-  auto client = standing(1, "", 0, false);
+TEST(HistoryChoice, AClientWaitsForAPeerThatCanBeReached) {
+  auto client = view_of(1, "", 0, false);
   client.may_lead = false;
   auto choice = choose_history(client, {peer(2, "", 0, 0)});
   EXPECT_EQ(choice.what, course::wait);
   EXPECT_EQ(choice.awaited, id_of(2));
 }
 
-// Peers that follow the rule with views that are out of date, in any order: they come to hold one
-// history, and stay with it.
+// Peers that apply the rule to outdated views, in any order: they converge to one history and keep
+// it.
 struct world {
   struct member {
     std::string line;
@@ -150,13 +149,13 @@ struct world {
   }
   void tell(std::size_t from, std::size_t to) { members[to].view[from] = claim(from); }
 
-  /// True if anything changed but the work.
+  /// Returns true if anything but the work changed.
   bool act(std::size_t i) {
     auto& m = members[i];
     std::vector<swarm_progress::peer> others;
     for (const auto& [j, p] : m.view)
       others.push_back(p);
-    auto own = standing(static_cast<std::uint8_t>(i + 1), m.line, m.work, m.in_group);
+    auto own = view_of(static_cast<std::uint8_t>(i + 1), m.line, m.work, m.in_group);
     auto choice = choose_history(own, others);
     switch (choice.what) {
       case course::stay:
@@ -169,7 +168,7 @@ struct world {
         m.in_group = true;
         return true;
       case course::enter: {
-        // Whoever is asked lets it in if it is still in that group.
+        // A peer that is asked admits it if it is still in that group.
         for (std::size_t j = 0; j < members.size(); ++j)
           if (j != i && members[j].in_group && branch(members[j].line) == choice.branch) {
             m.line = members[j].line;
@@ -177,7 +176,7 @@ struct world {
             m.in_group = true;
             return true;
           }
-        m.in_group = false; // nobody is there any more
+        m.in_group = false; // the group has no members any more
         return true;
       }
     }
@@ -189,7 +188,7 @@ struct world {
   int names = 0;
 };
 
-TEST(HistoryChoice, ConnectedPeersComeToHoldOneHistoryAndKeepIt) {
+TEST(HistoryChoice, ConnectedPeersConvergeToOneHistoryAndKeepIt) {
   for (std::uint64_t seed = 1; seed <= 20'000; ++seed) {
     world w{seed};
     auto n = w.members.size();
@@ -201,7 +200,7 @@ TEST(HistoryChoice, ConnectedPeersComeToHoldOneHistoryAndKeepIt) {
       else if (auto j = w.random.below(n); j != i)
         w.tell(i, j);
     }
-    // From now on everybody hears of everybody between two decisions.
+    // From now on, every peer receives the reports of all others between two decisions.
     for (int round = 0; round < 12; ++round)
       for (std::size_t i = 0; i < n; ++i) {
         for (std::size_t j = 0; j < n; ++j)
@@ -215,7 +214,7 @@ TEST(HistoryChoice, ConnectedPeersComeToHoldOneHistoryAndKeepIt) {
       lines.insert(m.line);
     }
     ASSERT_EQ(lines.size(), 1U) << "seed " << seed;
-    EXPECT_LT(changes, 100) << "seed " << seed; // nobody goes back and forth
+    EXPECT_LT(changes, 100) << "seed " << seed; // no peer switches back and forth
   }
 }
 

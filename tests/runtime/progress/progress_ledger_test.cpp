@@ -48,10 +48,9 @@ struct ProgressLedger : ::testing::Test {
   void add(const progress_report& r) { ASSERT_TRUE(ledger.record(r, later)); }
 };
 
-// -- estimating: spec/optimizer.md §2.4 ----------------------------------------------------------
+// -- estimates -----------------------------------------------------------------------------------
 
-// Statement F18.
-TEST_F(ProgressLedger, FollowsTheVectorOfTheSpecification) {
+TEST_F(ProgressLedger, MatchesTheReferenceValues) {
   add(report(1, 3, 100, 20, 1s));
   add(report(2, 3, 50, 10, 2s));
   add(report(3, 2, 40, 30));
@@ -86,7 +85,7 @@ TEST_F(ProgressLedger, AloneKnowsItselfAndLooksAgainAfterTheDefaultPeriod) {
   EXPECT_TRUE(view.in_sync);
 }
 
-TEST_F(ProgressLedger, OfNobodyStillGivesFiniteNumbers) {
+TEST_F(ProgressLedger, WithoutPeersStillGivesFiniteNumbers) {
   auto view = ledger.view(std::nullopt, now);
   EXPECT_EQ(view.num_peers, 0U);
   EXPECT_TRUE(std::isfinite(view.eta_seconds));
@@ -117,7 +116,7 @@ TEST_F(ProgressLedger, ClampsTheRefreshPeriodAtBothEnds) {
 }
 
 TEST_F(ProgressLedger, ExpectsAFractionOfALargeSwarmToChange) {
-  // 20 peers: the rate of 0.2 (24) says more than the number 3 (23).
+  // 20 peers: the rate of 0.2 (24) exceeds the number 3 (23).
   for (std::uint8_t i = 1; i <= 19; ++i)
     add(report(i, 0, 0, 2));
   auto view = ledger.view(report(0, 0, 0, 2), now);
@@ -200,13 +199,13 @@ TEST_F(ProgressLedger, EndsAnEpochOnExtrapolatedSamplesOnlyIfNotStrict) {
   EXPECT_FALSE(ledger.view(report(0, 0, 0), now).ready);
 }
 
-// -- whose word counts ---------------------------------------------------------------------------
+// -- which report counts -------------------------------------------------------------------------
 
 TEST_F(ProgressLedger, TheNewestReportOfAPeerWins) {
   EXPECT_TRUE(ledger.record(report(1, 0, 10, 1, 5s), later));
   EXPECT_TRUE(ledger.record(report(1, 0, 20, 1, 2s), later));
   EXPECT_FALSE(ledger.record(report(1, 0, 10, 1, 5s), later)) << "a replay";
-  EXPECT_FALSE(ledger.record(report(1, 0, 99, 1, 2s), later)) << "of the same time";
+  EXPECT_FALSE(ledger.record(report(1, 0, 99, 1, 2s), later)) << "with the same time";
   EXPECT_EQ(ledger.view(std::nullopt, now).global_samples, 20U);
 }
 
@@ -219,7 +218,7 @@ TEST_F(ProgressLedger, AReportCountsUntilItExpiresAndNotLonger) {
   EXPECT_EQ(ledger.size(), 0U);
 }
 
-TEST_F(ProgressLedger, WhatComesBackAboutOurselvesIsNotNews) {
+TEST_F(ProgressLedger, RecordsAboutOurselvesAreIgnored) {
   EXPECT_FALSE(ledger.record(report(0, 9, 10), later));
   EXPECT_EQ(ledger.view(report(0, 1, 0), now).global_epoch, epoch_id{1});
 }
@@ -240,7 +239,7 @@ TEST_F(ProgressLedger, AnExpiredGoodbyeIsNoNews) {
   EXPECT_FALSE(ledger.purge(later + 1ns));
 }
 
-TEST_F(ProgressLedger, ALostPeerDoesNotCountUntilItReportsAnew) {
+TEST_F(ProgressLedger, ALostPeerDoesNotCountUntilItReportsAgain) {
   add(report(1, 0, 10, 1, 5s));
   EXPECT_TRUE(ledger.lose(id_of(1), now, later));
   EXPECT_FALSE(ledger.lose(id_of(1), now, later));
@@ -275,7 +274,8 @@ TEST_F(ProgressLedger, RemembersNoMorePeersThanItIsAllowed) {
   EXPECT_TRUE(small.record(report(1, 0, 0), later));
   EXPECT_TRUE(small.record(report(2, 0, 0), later));
   EXPECT_FALSE(small.record(report(3, 0, 0), later));
-  EXPECT_TRUE(small.record(report(2, 0, 1, 1, -1s), later)) << "known peers are still heard";
+  EXPECT_TRUE(small.record(report(2, 0, 1, 1, -1s), later))
+    << "reports of known peers are still accepted";
   EXPECT_EQ(small.size(), 2U);
 }
 
@@ -286,7 +286,7 @@ TEST_F(ProgressLedger, MostPeersAtTheEpochDecideWhichParametersAreTheRuns) {
   add(holding(report(2, 4, 0), "theirs"));
   add(holding(report(3, 4, 0), "theirs"));
   auto view = ledger.view(holding(report(0, 4, 0), "ours"), now);
-  // Two hold each: the smaller digest.
+  // Each is held by two peers: the smaller digest wins.
   auto expected = sha256("ours") < sha256("theirs");
   EXPECT_EQ(view.parameters_differ, !expected);
   add(holding(report(4, 4, 0), "theirs"));
@@ -322,7 +322,7 @@ TEST_F(ProgressLedger, EverySideOfATieChoosesTheSame) {
   }
 }
 
-TEST_F(ProgressLedger, PeersBehindHaveNoSayAndAreNoDonors) {
+TEST_F(ProgressLedger, PeersBehindDoNotDecideAndAreNoDonors) {
   add(holding(report(1, 3, 0), "old"));
   add(holding(report(2, 3, 0), "old"));
   add(holding(report(3, 4, 0), "new"));
@@ -339,7 +339,7 @@ TEST_F(ProgressLedger, ClientsAndPeersWithoutParametersAreNoDonors) {
   auto view = ledger.view(report(0, 2, 0), now);
   ASSERT_EQ(view.donors.size(), 1U);
   EXPECT_EQ(view.donors[0].id, id_of(3));
-  EXPECT_FALSE(view.parameters_differ) << "behind is another matter than different";
+  EXPECT_FALSE(view.parameters_differ) << "being behind is not the same as being different";
 }
 
 // -- the record's value --------------------------------------------------------------------------

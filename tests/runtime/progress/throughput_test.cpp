@@ -5,8 +5,7 @@
 namespace waggle {
 namespace {
 
-// spec/optimizer.md §2.5, statement F18.
-TEST(Throughput, FollowsTheVectorOfTheSpecification) {
+TEST(Throughput, MatchesTheReferenceValues) {
   throughput speed{0.1};
   speed.update(10, 1);
   EXPECT_NEAR(speed.samples_per_second(), 10.0, 1e-9);

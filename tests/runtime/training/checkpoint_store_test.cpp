@@ -129,7 +129,7 @@ TEST_F(CheckpointStore, TheNewestIsTheOneWrittenLastWhateverItsEpoch) {
   EXPECT_EQ(newest(), 64U);
   EXPECT_EQ(names(),
             (std::vector<std::string>{name(2, 144, "an old history"), name(4, 63), name(5, 64)}))
-    << "the last one of a history that lost stays";
+    << "the last checkpoint of an abandoned history is kept";
 }
 
 TEST_F(CheckpointStore, FindsTheLastOneOfAHistory) {

@@ -15,8 +15,8 @@
 namespace waggle {
 
 /// Peers that accumulate toward a target and end epochs together, on a virtual clock in seconds:
-/// each pass is reported, reports and calls take their time, a round begins with what every peer
-/// has when it hears of it, and no pass begins while it is under way.
+/// each pass is reported, reports and calls take time to arrive, a round begins with what every
+/// peer has when the call reaches it, and no pass begins while the round is under way.
 class epoch_simulation {
 public:
   struct peer_options {
@@ -29,9 +29,9 @@ public:
     double delay_min = 0.001;
     double delay_max = 0.010;
     double jitter = 0.2;       // of every pass: uniform in ± this share
-    double round = 0.002;      // from the last begin to the result
+    double round = 0.002;      // from the begin of the last member to the result
     double clock_error = 0;    // of report ages: fixed per pair, uniform in ± this
-    bool always_begin = false; // what it was like without a policy
+    bool always_begin = false; // the behaviour without the policy
     std::uint64_t seed = 1;
   };
 
@@ -40,7 +40,7 @@ public:
     double seconds = 0;
   };
   struct totals {
-    double waiting = 0;   // peer-seconds without pass and round
+    double waiting = 0;   // peer-seconds with neither pass nor round
     double in_rounds = 0; // peer-seconds
     double all = 0;
     std::uint64_t passes = 0;
@@ -64,7 +64,7 @@ public:
       });
   }
 
-  /// Until so many epochs are done, or none ends for `patience` seconds.
+  /// Runs until `epochs` epochs are done, or no epoch ends for `patience` seconds.
   void run(std::size_t epochs, double patience = 60) {
     while (done_.size() < epochs && now_ < last_end_ + patience)
       next_event();
@@ -75,7 +75,7 @@ public:
       next_event();
   }
 
-  /// From now on the peer does nothing, and rounds do without it. What it reported stays.
+  /// From now on the peer does nothing, and rounds continue without it. Its reports stay.
   void stop(std::size_t i) {
     peers_[i].alive = false;
     complete_if_all_began(peers_[i].epoch);
@@ -115,7 +115,8 @@ private:
     bool alive = true;
     std::uint64_t epoch = 0;
     std::uint64_t samples = 0;
-    std::uint64_t called = std::numeric_limits<std::uint64_t>::max(); // newest epoch called for
+    std::uint64_t called =
+      std::numeric_limits<std::uint64_t>::max(); // newest epoch whose round was called
     bool in_round = false;
     bool running = false;
     double waiting_since = -1;
@@ -160,11 +161,11 @@ private:
 
   void report(std::size_t i) {
     const auto& p = peers_[i];
-    view said{p.epoch, p.samples, now_, static_cast<double>(how_.peers[i].micro) / p.pass_mean};
-    broadcast(i, [this, i, said](std::size_t to) {
+    view newest{p.epoch, p.samples, now_, static_cast<double>(how_.peers[i].micro) / p.pass_mean};
+    broadcast(i, [this, i, newest](std::size_t to) {
       auto& known = peers_[to].views[i];
-      if (said.written > known.written)
-        known = said;
+      if (newest.written > known.written)
+        known = newest;
       consider(to);
     });
   }
@@ -235,7 +236,7 @@ private:
       p.running = false;
       p.samples += how_.peers[i].micro;
       p.pass_mean = 0.9 * p.pass_mean + 0.1 * seconds;
-      if (!p.in_round) // else they count toward the next epoch, and are reported with it
+      if (!p.in_round) // otherwise they count toward the next epoch and are reported with it
         report(i);
       consider(i);
     });
@@ -261,7 +262,7 @@ private:
   void complete_if_all_began(std::uint64_t epoch) {
     auto round = rounds_.find(epoch);
     if (round == rounds_.end())
-      return; // nobody has begun, or it is complete
+      return; // no peer has begun, or the round is complete
     for (const auto& p : peers_)
       if (p.alive && !(p.epoch == epoch && p.in_round))
         return;

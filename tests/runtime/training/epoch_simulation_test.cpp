@@ -1,5 +1,5 @@
-// What the pass policy makes of whole epochs: their sums, the time that is lost, and what stopped
-// and slow peers do to the others.
+// The effect of the pass policy on whole epochs: their sums, the time lost, and the effect of
+// stopped and slow peers on the others.
 
 #include "tests/runtime/training/epoch_simulation.hpp"
 
@@ -15,7 +15,8 @@ constexpr std::uint64_t micro = 8;
 
 enum class speeds { equal, up_to_half, one_slow };
 
-/// Peers that need about `epoch` seconds for the target, a peer of full speed with `passes` passes.
+/// Peers that need about `epoch` seconds for the target. A peer of full speed needs `passes`
+/// passes.
 epoch_simulation::options swarm(double epoch, std::size_t n, std::size_t passes, speeds mix) {
   epoch_simulation::options result;
   auto pass = epoch / static_cast<double>(passes);
@@ -93,8 +94,8 @@ TEST(EpochSimulation, StandsErrorsOfTheClocks) {
   }
 }
 
-// One pass of every peer per step, as in data-parallel training: the only time lost is that of the
-// slowest pass of each step, and no gradient is of older parameters.
+// One pass of every peer per step, as in data-parallel training: the only time lost is waiting for
+// the slowest pass of each step, and no gradient comes from older parameters.
 TEST(EpochSimulation, EqualPeersWithOnePassPerEpochComputeNothingStale) {
   for (std::size_t n : {2, 4, 8}) {
     auto how = swarm(0.400, n, 1, speeds::equal);
@@ -107,7 +108,8 @@ TEST(EpochSimulation, EqualPeersWithOnePassPerEpochComputeNothingStale) {
     auto times = run.times();
     EXPECT_EQ(times.stale, 0U);
     auto peers = static_cast<double>(n);
-    auto slowest = how.jitter * (peers - 1) / (peers + 1); // of n uniform ones, above the mean
+    auto slowest = how.jitter * (peers - 1)
+                   / (peers + 1); // expected maximum of n uniform passes, above the mean
     EXPECT_LT(times.waiting / times.all, slowest + 0.02);
     how.always_begin = true;
     epoch_simulation hasty{how};
@@ -139,10 +141,10 @@ TEST(EpochSimulation, AStoppedPeerDelaysTheOthersByAFewPassesAtMost) {
         EXPECT_LT(with_stop, usual + late_after * pass + 2 * how.delay_max);
         delayed |= with_stop > usual + pass;
       }
-  EXPECT_TRUE(delayed) << "no peer was ever waited for: this test shows nothing";
+  EXPECT_TRUE(delayed) << "no peer ever waited for another: this test shows nothing";
 }
 
-TEST(EpochSimulation, ASlowPeerSlowsNobodyAndItsSamplesCount) {
+TEST(EpochSimulation, ASlowPeerSlowsNoOtherAndItsSamplesCount) {
   epoch_simulation::options fast;
   fast.peers = {{0.0107, 16}, {0.0107, 16}};
   epoch_simulation without{fast};

@@ -52,7 +52,7 @@ TEST(FlightLedger, OnlyGradientsTakeSamplesWithThem) {
   samples.add(8);
   EXPECT_EQ(samples.begin(0, 5, 0), 0U);
   EXPECT_EQ(samples.use_accumulated(), 8U);
-  EXPECT_EQ(samples.use_accumulated(), 0U); // never twice
+  EXPECT_EQ(samples.use_accumulated(), 0U); // not counted twice
   EXPECT_EQ(samples.used(), 8U);
 }
 
@@ -80,7 +80,8 @@ TEST(FlightLedger, RefusesASecondFlightOfALane) {
 
 // -- one peer under random events ----------------------------------------------------------------
 
-/// Gradients that block and parameters that arrive when they arrive: two flights at once.
+/// A lane of blocking gradients, and a lane of parameters that are merged whenever they arrive: two
+/// flights at once.
 strategy gradients_and_parameters() {
   auto both = collaborative(24);
   both.lanes.push_back(local_updates(3).lanes.front());
@@ -120,7 +121,7 @@ public:
       if (random_.below(4) == 0)
         end_round(i);
     if (random_.below(200) == 0)
-      ledger_.drop_all(); // a state was taken
+      ledger_.drop_all(); // a state was loaded
     situation now;
     now.offered = offered;
     now.own_steps = steps_;
@@ -134,7 +135,7 @@ public:
     now.max_epochs = max_epochs;
     now.lanes = ledger_.lanes();
     auto next = on_offer(table_, now);
-    check_order(next);
+    check_request(next);
     for (const auto& a : next)
       carry_out(a);
     ASSERT_EQ(added_,
@@ -179,7 +180,7 @@ private:
       ledger_.end(lane, outcome);
   }
 
-  void check_order(const plan& next) const {
+  void check_request(const plan& next) const {
     int before = 0;
     for (const auto& a : next) {
       EXPECT_GE(place_in_a_plan(a), before);

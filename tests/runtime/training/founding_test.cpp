@@ -8,7 +8,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// A peer with initial peers, that has reached nobody yet.
+/// A peer with initial peers that has reached none of them yet.
 founding_situation looking() {
   founding_situation s;
   s.join_timeout = milliseconds{15'000};
@@ -24,13 +24,13 @@ TEST(Founding, TheRunsFirstPeerBeginsAtOnce) {
   s = looking();
   s.addresses_known = false;
   EXPECT_TRUE(decide_founding(s).now);
-  s.connected = true; // somebody came: does it train?
+  s.connected = true; // a peer has connected: does it train?
   EXPECT_FALSE(decide_founding(s).now);
   s.waited = s.settle_time;
   EXPECT_TRUE(decide_founding(s).now);
 }
 
-TEST(Founding, WhoReachesNobodyLooksAsLongAsItWasToldAndSaysSo) {
+TEST(Founding, APeerThatReachesNoOtherSearchesForTheJoinTimeoutAndReportsIt) {
   auto s = looking();
   s.waited = milliseconds{14'999};
   auto before = decide_founding(s);
@@ -51,9 +51,9 @@ TEST(Founding, WithoutLeaveToStartAloneOnlyAStateOfTheRunGoesOnAlone) {
   EXPECT_TRUE(decide_founding(s).now);
 }
 
-TEST(Founding, TrainersThatWereHeardAreGivenTimeToSayMore) {
+TEST(Founding, TrainersThatWereSeenAreGivenTimeToReport) {
   auto s = looking();
-  s.connected = s.trainers_heard = true;
+  s.connected = s.trainers_seen = true;
   EXPECT_FALSE(decide_founding(s).now);
   s.waited = s.settle_time;
   EXPECT_TRUE(decide_founding(s).now);
@@ -81,7 +81,7 @@ TEST(Founding, ALostGroupIsLookedForAndThenTheOperatorDecides) {
   EXPECT_THAT(paused.waiting_for, HasSubstr("on-split is pause"));
 }
 
-TEST(Founding, AClientWaitsForSomebodyWhoReducesForIt) {
+TEST(Founding, AClientWaitsForAPeerThatReducesForIt) {
   auto s = looking();
   s.client = s.connected = true;
   s.waited = milliseconds{10'000};
@@ -96,7 +96,7 @@ TEST(Founding, AClientWaitsForSomebodyWhoReducesForIt) {
   EXPECT_TRUE(at_last.now);
   EXPECT_EQ(at_last.alone, why_alone::no_reducer);
   s.waited = s.settle_time;
-  s.lost_group = true; // who reduced for it is gone: it goes on as others do
+  s.lost_group = true; // its reducer is gone: it continues as other peers do
   s.split_grace = s.settle_time;
   EXPECT_TRUE(decide_founding(s).now);
 }

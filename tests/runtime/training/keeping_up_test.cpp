@@ -9,7 +9,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// 100 MB at 0.5 MB/s take 200 s; in that time 400 epochs bring 13.3 GB, of which 1 GB is kept.
+/// 100 MB at 0.5 MB/s take 200 s; meanwhile 400 epochs produce 13.3 GB of updates, of which 1 GB is
+/// kept.
 slow_download slow() {
   slow_download s;
   s.state_bytes = 100'000'000;
@@ -22,7 +23,7 @@ slow_download slow() {
   return s;
 }
 
-TEST(KeepingUp, SaysTheWholeSum) {
+TEST(KeepingUp, ReportsAllNumbers) {
   EXPECT_THAT(cannot_keep_up(slow()),
               AllOf(HasSubstr("after 30 s"), HasSubstr("15.0 MB of a state of 100.0 MB"),
                     HasSubstr("0.50 MB/s"), HasSubstr("takes the others 0.50 s"),
@@ -30,7 +31,7 @@ TEST(KeepingUp, SaysTheWholeSum) {
                     HasSubstr("target batch size of 2112")));
 }
 
-TEST(KeepingUp, WhatIsSaidToSufficeDoes) {
+TEST(KeepingUp, TheSufficientTargetSuffices) {
   auto s = slow();
   auto target = sufficient_target_batch(s);
   s.epoch_seconds *= static_cast<double>(target) / static_cast<double>(s.target_batch_size);

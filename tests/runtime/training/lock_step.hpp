@@ -14,14 +14,14 @@ namespace waggle {
 
 using doubles = std::vector<double>;
 
-/// Peers that train in lock step, in memory: carries out what `on_offer` and `on_round` decide, and
-/// decides nothing itself.
+/// Peers that train in lock step, in memory. Carries out the decisions of `on_offer` and
+/// `on_round`; makes none itself.
 class lock_step {
 public:
   struct options {
     doubles start;
     double rate = 0.1;         // of the inner optimizer, plain SGD
-    std::uint64_t latency = 0; // own steps from a round's begin to its end
+    std::uint64_t latency = 0; // own steps from the start of a round to its end
     std::function<doubles(std::size_t peer, const doubles& theta)> gradient;
   };
 
@@ -36,13 +36,13 @@ public:
                             std::vector<round>(table_.lanes.size())});
   }
 
-  /// One micro-step of every peer, and all that follows from it.
+  /// One micro-step of every peer, and everything that follows from it.
   void step() {
     ++steps_;
     for (std::size_t i = 0; i < peers_.size(); ++i)
       offer(i);
     deliver();
-    // All peers decide on what they have now, as they would at the same time.
+    // All peers decide on their present state, as they would if they acted at the same time.
     plan_all(true);
     while (deliver())
       plan_all(false);
@@ -54,7 +54,7 @@ public:
 
 private:
   struct round {
-    doubles snapshot; // of what the lane is about
+    doubles snapshot; // of the lane's content
     doubles sent;
     doubles mean;
   };
@@ -177,7 +177,7 @@ private:
     }
   }
 
-  /// Ends the rounds whose time has come. True if there were any.
+  /// Ends the rounds that are due. Returns whether there were any.
   bool deliver() {
     bool ended = false;
     for (std::size_t i = 0; i < table_.lanes.size(); ++i) {

@@ -1,4 +1,4 @@
-// The loop's thread is the test's; the worker's is another one.
+// The loop's thread is the test's thread; the worker runs on another one.
 
 #include "runtime/training/loop_learner.hpp"
 
@@ -16,7 +16,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::mean_gradient_of;
 
-/// Plain gradient descent on two values. Remembers who called.
+/// Plain gradient descent on two values. Remembers its callers.
 class small_model final : public loop_model {
 public:
   void apply(std::span<const float> gradient, double lr) override {
@@ -61,7 +61,7 @@ protected:
       EXPECT_EQ(who, std::this_thread::get_id());
   }
 
-  /// Has `body` run as the worker.
+  /// Runs `body` as the worker.
   void worker(std::function<void(learner&)> body) {
     work = std::async(std::launch::async, [this, body = std::move(body)] { body(*learns); });
   }
@@ -149,7 +149,7 @@ TEST_F(LoopLearner, ReadingChangesNothing) {
   await_worker();
 }
 
-TEST_F(LoopLearner, NonFiniteGradientsAreToldAndNotAccumulated) {
+TEST_F(LoopLearner, NonFiniteGradientsAreReportedAndNotAccumulated) {
   worker([](learner& l) {
     auto step = l.accumulate();
     EXPECT_FALSE(step.finite);
@@ -186,12 +186,12 @@ TEST_F(LoopLearner, OneGradientComesBackBitByBitAndSeveralByTheirSamples) {
   await_worker();
 }
 
-TEST_F(LoopLearner, ALoopThatStopsCallingHoldsUpNobodyWhoTakesTheGradient) {
+TEST_F(LoopLearner, ALoopThatStopsCallingDoesNotBlockTakingTheGradient) {
   std::promise<void> handed;
   worker([&](learner& l) {
     l.accumulate();
     handed.set_value();
-    l.accumulate(); // the loop never comes again
+    l.accumulate(); // the loop never calls again
   });
   auto loop_again = std::thread{[&] { EXPECT_EQ(offer({2, 2}, 4), step_outcome::held); }};
   handed.get_future().wait();
@@ -200,7 +200,7 @@ TEST_F(LoopLearner, ALoopThatStopsCallingHoldsUpNobodyWhoTakesTheGradient) {
   EXPECT_EQ(learns->accumulated_samples(), 0u);
 }
 
-TEST_F(LoopLearner, WhatTheModelThrowsReachesBothSides) {
+TEST_F(LoopLearner, AnExceptionOfTheModelReachesBothSides) {
   model.broken = true;
   worker([](learner& l) {
     EXPECT_THROW(l.apply(std::vector<float>{1, 1}, 1), std::runtime_error);
@@ -209,7 +209,7 @@ TEST_F(LoopLearner, WhatTheModelThrowsReachesBothSides) {
   await_worker();
 }
 
-TEST_F(LoopLearner, WhatTheLookoutThrowsReachesTheLoop) {
+TEST_F(LoopLearner, AnExceptionOfIsOverReachesTheLoop) {
   EXPECT_THROW(port->offer(model, std::vector<float>{1, 1}, {1, 4, true},
                            []() -> bool { throw std::runtime_error{"refused"}; }),
                std::runtime_error);
@@ -227,7 +227,7 @@ TEST_F(LoopLearner, ClosingReleasesAPassAndLaterOnesAreEmpty) {
   await_worker();
 }
 
-TEST_F(LoopLearner, ClosingReleasesACallThatNobodyCarriesOut) {
+TEST_F(LoopLearner, ClosingReleasesACallThatIsNotCarriedOut) {
   worker([](learner& l) {
     EXPECT_THROW(l.write_tensor(0, std::vector<float>{1, 1}), loop_closed);
     EXPECT_THROW(l.apply(std::vector<float>{1, 1}, 1), loop_closed);

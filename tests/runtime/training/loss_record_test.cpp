@@ -22,7 +22,7 @@ TEST(LossRecord, MovesTowardsEachLossFromTheFirstOne) {
 
 TEST(LossRecord, TheFirstEpochsMeanStandsOnceThatEpochEnded) {
   loss_record losses;
-  losses.end_epoch(); // tagged along: nothing to remember yet
+  losses.end_epoch(); // an epoch without a loss of its own: nothing to record yet
   losses.note(4);
   losses.note(2);
   EXPECT_TRUE(std::isnan(losses.of_first_epoch()));

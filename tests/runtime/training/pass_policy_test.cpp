@@ -5,7 +5,7 @@
 namespace waggle {
 namespace {
 
-/// We have done a pass of 100 ms, and one other peer of the same speed has as much to do as we.
+/// We have done a pass of 100 ms; another peer of the same speed has as much left to do as we have.
 pass_situation pair() {
   pass_situation now;
   now.target = 32;
@@ -19,7 +19,7 @@ pass_situation pair() {
 TEST(PassPolicy, WaitsForTheOtherPeersPassThatEndsTheEpoch) {
   auto decision = decide_pass(pair());
   EXPECT_FALSE(decision.begin);
-  EXPECT_DOUBLE_EQ(decision.wait, 0.055); // half a pass, and a report's way
+  EXPECT_DOUBLE_EQ(decision.wait, 0.055); // half a pass, plus a report's delay
 }
 
 TEST(PassPolicy, BeginsWhileTheTargetIsFartherAwayThanHalfAPass) {
@@ -60,19 +60,19 @@ TEST(PassPolicy, ExpectsOnlyOneMicroBatchOfAPeerThatIsOverdue) {
   EXPECT_TRUE(decide_pass(now).begin);
 }
 
-TEST(PassPolicy, WaitsForNobodyWhoseReportIsThreePassesOld) {
+TEST(PassPolicy, WaitsForNoPeerWhoseReportIsThreePassesOld) {
   auto now = pair();
-  now.others[0].age = 0.309; // 3 · 100 ms, and 2 · 5 ms on the way
+  now.others[0].age = 0.309; // 3 · 100 ms, plus 2 · 5 ms of delay
   EXPECT_FALSE(decide_pass(now).begin);
   now.others[0].age = 0.311;
   EXPECT_TRUE(decide_pass(now).begin);
 }
 
-TEST(PassPolicy, CountsWhatShortPassesLeaveOnTheWay) {
+TEST(PassPolicy, CountsReportsInFlightOfShortPasses) {
   auto now = pair();
   now.own_pass = 0.002;
   now.target = 16 + 40;
-  now.others = {{0, 0.005, 0.005, 4000, 8}}; // reported every 2 ms, 5 to 10 ms on the way
+  now.others = {{0, 0.005, 0.005, 4000, 8}}; // reported every 2 ms, 5 to 10 ms in flight
   EXPECT_TRUE(decide_pass(now).begin);
   now.others[0].age = 0.011;
   EXPECT_FALSE(decide_pass(now).begin);

@@ -27,7 +27,7 @@ const auto inner_step = what(kind::inner_step);
 
 constexpr std::uint64_t target = 64;
 
-/// Two members at epoch 3 with nothing under way.
+/// Two members at epoch 3 without any flight.
 situation quiet(const strategy& table) {
   situation now;
   now.own_steps = 10;
@@ -69,7 +69,7 @@ TEST_F(Collaborative, BeginsAtOnceWhenAnotherMemberHasCalled) {
   EXPECT_THAT(made(), ElementsAre(begin, await));
 }
 
-// It tried with another group, of another history, whose epoch had the same number.
+// Its first try was with another group, of another history, at an epoch with the same number.
 TEST_F(Collaborative, AnswersACallAlsoForAnEpochThatItHasTried) {
   now.own_samples = 0;
   now.lanes[0].last_epoch = now.epochs_done;
@@ -80,7 +80,7 @@ TEST_F(Collaborative, AnswersACallAlsoForAnEpochThatItHasTried) {
 
 TEST_F(Collaborative, NeverWaitsForAPass) {
   now.pass_running = true;
-  EXPECT_THAT(made(), IsEmpty()); // no second pass beside it
+  EXPECT_THAT(made(), IsEmpty()); // no second pass at the same time
   now.round_called = true;
   EXPECT_THAT(made(), ElementsAre(begin, await));
   put_under_way(now, verdict::merge);
@@ -96,7 +96,8 @@ TEST_F(Collaborative, LetsNoOtherPassBeginWhileItsRoundIsUnderWay) {
 TEST_F(Collaborative, EndsTheEpochWithTheMean) {
   now.swarm_samples = target;
   put_under_way(now, verdict::merge);
-  EXPECT_THAT(made(), ElementsAre(merge, end_epoch, hold)); // no round for samples of this epoch
+  EXPECT_THAT(made(),
+              ElementsAre(merge, end_epoch, hold)); // no round for the samples of this epoch
 }
 
 TEST_F(Collaborative, EndsTheEpochWithItsOwnGradientIfTheRoundFailed) {

@@ -44,7 +44,7 @@ TEST_F(RunPosition, EntersInStepOnlyAtTheSameEpochOfTheSameBranch) {
   at.begin(line, epoch_id{4});
   at.enter(branch, 200, epoch_id{4});
   EXPECT_TRUE(at.in_step());
-  EXPECT_EQ(at.line(), line) << "what we know of it ourselves";
+  EXPECT_EQ(at.line(), line) << "our own knowledge of the history is kept";
   at.enter(branch, 200, epoch_id{5});
   EXPECT_FALSE(at.in_step());
   EXPECT_EQ(at.held_epoch(), epoch_id{4});
@@ -132,7 +132,7 @@ TEST_F(RunPosition, AStateOfTheBranchThatTheGroupHasLeftIsNoUse) {
   EXPECT_EQ(at.line().branch, sha256("fork"));
 }
 
-// It was being loaded when we went over to another group.
+// The state was being loaded when we changed to another group.
 TEST_F(RunPosition, AStateOfAnotherHistoryIsNotMadeOneOfOursByItsUpdates) {
   at.begin({}, epoch_id{0});
   at.enter(sha256("other"), 100, epoch_id{9});
@@ -144,8 +144,8 @@ TEST_F(RunPosition, AStateOfAnotherHistoryIsNotMadeOneOfOursByItsUpdates) {
   EXPECT_FALSE(at.in_step());
 }
 
-// The donor is in the part that kept the name; its epoch 8 is not the one that our part ended 7
-// with.
+// The donor is in the part that kept the name of the branch; its epoch 8 is not the one with which
+// our part ended epoch 7.
 TEST_F(RunPosition, AStateFromTheOtherSideOfAForkDoesNotLeadToOurs) {
   at.begin({}, epoch_id{0});
   at.enter(branch, 100, epoch_id{7});

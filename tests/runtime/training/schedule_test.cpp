@@ -40,11 +40,11 @@ TEST(Schedule, AWarmupLongerThanTheRunDoesNotDivideByZero) {
   EXPECT_DOUBLE_EQ(s.at(epoch_id{8}), 1.0);
 }
 
-TEST(Schedule, IsThePureFunctionThatMakesJoinersEqual) { // INV-3, F11: same epoch, same bits
+TEST(Schedule, IsThePureFunctionThatMakesJoinersEqual) { // INV-3: same epoch, same bits
   lr_schedule a{shape::warmup_cosine, 0.1, 3, 40};
   auto b = a;
   for (std::uint64_t k = 0; k < 50; ++k)
-    EXPECT_GE(b.at(epoch_id{k}), 0.0); // one that was there from the start
+    EXPECT_GE(b.at(epoch_id{k}), 0.0); // a peer that was there from the start
   EXPECT_EQ(a.at(epoch_id{33}), b.at(epoch_id{33}));
 }
 

@@ -47,20 +47,20 @@ TEST_F(StateTable, KnowsWhereEachTensorLies) {
   EXPECT_EQ(last, 14.0F);
 }
 
-TEST_F(StateTable, AWholeImageSaysHowManyStepsItHasTaken) {
+TEST_F(StateTable, AWholeImageHasItsNumberOfSteps) {
   auto steps = table.check(image(), schema);
   ASSERT_TRUE(steps.ok());
   EXPECT_EQ(*steps, 7u);
 }
 
-TEST_F(StateTable, AnImageTellsItsTensorsToWhoeverKnowsNothingOfIt) {
+TEST_F(StateTable, TheTableOfAnUnknownImageCanBeRead) {
   auto bytes = image();
   auto read = read_state_table(bytes);
   ASSERT_TRUE(read.ok());
   EXPECT_EQ(read->tensors(), table.tensors());
 }
 
-TEST_F(StateTable, AnotherSchemaIsSaidToBeThat) {
+TEST_F(StateTable, AnotherSchemaIsReportedAsSuch) {
   EXPECT_EQ(table.check(image(), sha256("other")).error().code, ec::schema_mismatch);
 }
 
@@ -97,7 +97,7 @@ TEST_F(StateTable, ValuesThatWouldRuinAModelAreRefusedByName) {
   EXPECT_EQ(negative.error().code, ec::malformed);
   EXPECT_THAT(negative.error().detail, ::testing::HasSubstr("exp_avg_sq/scale"));
   put(bytes, 14, 1.0F);
-  put(bytes, 13, -1.0F); // a first moment may be
+  put(bytes, 13, -1.0F); // a first moment may be negative
   EXPECT_TRUE(table.check(bytes, schema).ok());
 }
 
@@ -128,7 +128,7 @@ TEST(LearnerState, ALearnerTakesTheStateThatAnotherSaved) {
   EXPECT_EQ(joiner->save_state(0), donor->save_state(0));
 }
 
-/// Breaks after so many reads.
+/// Fails after a number of reads.
 class breaking_source final : public byte_source {
 public:
   breaking_source(byte_span bytes, int reads) : bytes_(bytes), reads_(reads) {}

@@ -11,7 +11,7 @@
 namespace waggle {
 namespace {
 
-/// What stands behind the name of a recorded trajectory.
+/// The run that a recorded trajectory belongs to.
 struct recorded {
   strategy table;
   std::size_t peers = 1;
@@ -97,7 +97,7 @@ TEST(Strategies, FourCollaboratingPeersAreOneProcess) {
   }
 }
 
-TEST(Strategies, SayWhatAllPeersOfAnEpochShare) {
+TEST(Strategies, DefineWhatAllPeersOfAnEpochShare) {
   EXPECT_EQ(collaborative(64).consistency, consistency_rule::exact);
   EXPECT_EQ(delayed_gradients(64).consistency, consistency_rule::exact);
   EXPECT_EQ(local_updates(10).consistency, consistency_rule::approximate);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes strategy_vectors.json: trajectories of training strategies, each computed in the plainest way.
+"""Writes strategy_vectors.json: trajectories of training strategies, each computed as directly as possible.
 
-All peers of a run compute the same gradients, so a mean is what each of them sent. `theta` is a peer's
+All peers of a run compute the same gradients, so the mean equals what each of them sent. `theta` is a peer's
 parameters at the start and after every micro-step. Usage: strategy_vectors.py > strategy_vectors.json
 """
 import json

@@ -20,7 +20,7 @@ TEST(Verdict, AMeanIsMergedWithAndWithoutOwnSamples) {
     auto facts = failed(samples);
     facts.contributors = 2;
     EXPECT_EQ(on_round(gradients, facts), verdict::merge);
-    facts.run_moved_on = true; // the result came first
+    facts.run_moved_on = true; // the result arrived first
     EXPECT_EQ(on_round(gradients, facts), verdict::merge);
   }
 }
@@ -35,21 +35,21 @@ TEST(Verdict, AMeanOfFewerThanTheQuorumIsNone) {
   EXPECT_EQ(on_round(parameters, facts), verdict::merge);
 }
 
-TEST(Verdict, AMeanOfNobodyIsNoneWhateverTheQuorum) { // INV-4
+TEST(Verdict, WithoutContributorsThereIsNoMeanWhateverTheQuorum) { // INV-4
   auto lane = gradients;
   lane.quorum = 0;
   EXPECT_EQ(on_round(lane, failed(8)), verdict::own_gradient);
 }
 
-TEST(Verdict, WhomTheOthersWentOnWithoutNeverStepsByItself) {
+TEST(Verdict, APeerThatWasLeftOutNeverStepsByItself) {
   for (std::uint64_t samples : {0, 8})
     for (bool excluded : {false, true}) {
       auto facts = failed(samples);
       facts.excluded = excluded;
       facts.run_moved_on = !excluded;
-      facts.others_remain = facts.time_left = true; // no other try either
+      facts.others_remain = facts.time_left = true; // even if a retry were possible
       EXPECT_EQ(on_round(gradients, facts), verdict::left_out);
-      EXPECT_EQ(on_round(fragment, facts), verdict::left_out); // anchors differ now
+      EXPECT_EQ(on_round(fragment, facts), verdict::left_out); // the anchors differ now
     }
 }
 
@@ -70,7 +70,7 @@ TEST(Verdict, AfterARoundThatFailedForGoodTheEpochsOwnMeanCounts) { // INV-6
   EXPECT_EQ(on_round(gradients, failed(8)), verdict::own_gradient);
 }
 
-TEST(Verdict, WhoHadNoSamplesHasNothingToFallBackOn) {
+TEST(Verdict, WithoutSamplesThereIsNoGradientToFallBackOn) {
   EXPECT_EQ(on_round(gradients, failed(0)), verdict::skip);
 }
 

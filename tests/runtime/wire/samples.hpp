@@ -86,9 +86,9 @@ inline std::vector<sample> samples() {
   event_of("round_commit", round_commit{round, view});
   event_of("round_abort", round_abort{round, ec::lost_quorum});
   event_of("round_takeover", round_takeover{round, 99});
-  event_of("round_standing", round_standing{round, 99, true, view, true, true});
-  event_of("line_report", line_report{round, 3e6});
-  event_of("new_division", new_division{round, {{70, 0, 30}, 8192}});
+  event_of("round_promise", round_promise{round, 99, true, view, true, true});
+  event_of("bandwidth_report", bandwidth_report{round, 3e6});
+  event_of("new_partition", new_partition{round, {{70, 0, 30}, 8192}});
   event_of("next_plan", next_plan{round, plan_for(4), sample_digest(9), {}, 0});
   event_of("next_plan", next_plan{round, plan_for(4), sample_digest(9), sample_digest(8), 16});
   event_of("call_round", call_round{round});

@@ -26,10 +26,10 @@ bool same_bytes(const float_vector& a, const float_vector& b) {
 void round_swarm::check_quorum(std::size_t finisher) {
   if (first_view(plan()).contributors == 0)
     return; // nothing to agree on
-  auto decided = standing_of(finisher).view;
+  auto decided = promise_of(finisher).view;
   member_set holders;
   for (std::size_t i = 0; i < members_.size(); ++i) {
-    auto s = standing_of(i);
+    auto s = promise_of(i);
     if (s.view.contributors == decided.contributors && (s.prepared || s.committed))
       holders.insert(i);
   }
@@ -178,8 +178,8 @@ round_swarm::duration round_swarm::transfer_bound() const {
   std::size_t most = 0;
   std::vector<std::size_t> count(members_.size());
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    bytes[parts[i].home] += 4.0 * parts[i].count;
-    most = std::max(most, ++count[parts[i].home]);
+    bytes[parts[i].default_owner] += 4.0 * parts[i].count;
+    most = std::max(most, ++count[parts[i].default_owner]);
   }
   auto busiest = *std::max_element(bytes.begin(), bytes.end());
   auto sending = std::chrono::duration<double>(4 * busiest / scene_.net.bytes_per_second);

@@ -164,10 +164,10 @@ void round_net::arrive(const parcel_ptr& p) {
     l.held.push_back([this, p] { arrive(p); });
     return;
   }
-  run_on(p->to, [this, p] { hand_over(*p); });
+  run_on(p->to, [this, p] { send_part(*p); });
 }
 
-void round_net::hand_over(parcel& p) {
+void round_net::send_part(parcel& p) {
   if (checksum(p.body.view()) != p.checksum)
     listener_.violated("the bytes of a part changed while they were under way");
   for (auto x : {static_cast<std::uint64_t>(now_.time_since_epoch().count()), std::uint64_t{p.from},

@@ -160,7 +160,7 @@ private:
   [[nodiscard]] bool under_way(const parcel& p);
   void announce(const parcel_ptr& p);
   void arrive(const parcel_ptr& p);
-  void hand_over(parcel& p);
+  void send_part(parcel& p);
   void widen(std::size_t from, std::size_t to, std::size_t bytes, std::uint64_t generation);
 
   void block(std::size_t from, std::size_t to) { ++link(from, to).blocked; }

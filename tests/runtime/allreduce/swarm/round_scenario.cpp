@@ -18,7 +18,7 @@ constexpr std::array<const char*, fault_kinds> kind_names{
   "crash", "vanish", "nap",   "freeze", "hiccup",    "partition", "half_open", "cut",
   "reset", "slow",   "stuck", "cancel", "break_off", "leave",     "absent"};
 constexpr std::array<const char*, moments> moment_names{"deliveries", "prepared", "proposals",
-                                                        "standings", "finishes"};
+                                                        "promises", "finishes"};
 /// How often each kind is drawn.
 constexpr std::array<std::uint64_t, fault_kinds> kind_weights{4, 4, 1, 3, 1, 2, 2, 1,
                                                               3, 1, 1, 2, 1, 1, 1};
@@ -114,7 +114,7 @@ void choose_moment(dice& roll, const round_scenario& scene, fault& f) {
     if (roll.percent(60))
       f.who = the_finisher;
   } else if (point < 50 && !scene.faults.empty()) {
-    f.when = roll.percent(50) ? moment::proposal : moment::standing;
+    f.when = roll.percent(50) ? moment::proposal : moment::promise;
     f.count = roll.below(n);
   } else if (point < 65 && !scene.faults.empty() && scene.faults.back().when == moment::delivery) {
     f.count = scene.faults.back().count + roll.below(60);
@@ -145,7 +145,7 @@ fault random_fault(dice& roll, const round_scenario& scene) {
       std::size_t largest = 1;
       part_table table{scene.plan};
       for (std::size_t i = 0; i < table.size(); ++i) {
-        if (table[i].home == f.who || table[i].home == f.other)
+        if (table[i].default_owner == f.who || table[i].default_owner == f.other)
           ++parts;
         largest = std::max(largest, encoded_size(table[i].codec, table[i].count));
       }

@@ -34,7 +34,7 @@ enum class moment : std::uint8_t {
   delivery, // of anything
   prepared, // deliveries of round_prepared
   proposal, // deliveries of round_propose
-  standing, // deliveries of round_standing
+  promise,  // deliveries of round_promise
   finish,   // members that have finished
 };
 constexpr std::size_t moments = 5;

@@ -77,7 +77,7 @@ round_swarm::~round_swarm() = default;
 
 void round_swarm::begin(std::size_t who) {
   auto& m = members_[who];
-  round_order order{plan(), who, m.values, scene_.weights[who]};
+  round_request order{plan(), who, m.values, scene_.weights[who]};
   m.engine = std::make_shared<round_engine>(std::move(order), scene_.config, m.memory,
                                             std::make_shared<port>(*this, who),
                                             [this] { return net_.now(); });
@@ -110,7 +110,7 @@ void round_swarm::on_finished(std::size_t who, round_finished how) {
   // As the round's actor does, when it hears that the report is out.
   net_.on_member(who, 1ms, [this, who] {
     auto& m = members_[who];
-    m.rounds->finish(plan().id, m.engine->standing(), net_.now());
+    m.rounds->finish(plan().id, m.engine->promise(), net_.now());
     m.engine.reset();
   });
 }
@@ -135,8 +135,8 @@ void round_swarm::arrived(std::size_t to, std::size_t from, wire::event what, pa
     count(moment::prepared);
   else if (std::holds_alternative<wire::round_propose>(what))
     count(moment::proposal);
-  else if (std::holds_alternative<wire::round_standing>(what))
-    count(moment::standing);
+  else if (std::holds_alternative<wire::round_promise>(what))
+    count(moment::promise);
   if (journal_)
     note(to, from, what);
   inbound_event event{plan().members[from].peer, std::move(what), std::move(body), via};
@@ -164,11 +164,11 @@ bool round_swarm::is_running(std::size_t member) const {
   return m.engine && !m.end;
 }
 
-wire::round_standing round_swarm::standing_of(std::size_t member) const {
+wire::round_promise round_swarm::promise_of(std::size_t member) const {
   const auto& m = members_[member];
   if (m.end)
-    return m.end->standing;
-  return m.engine ? m.engine->standing() : wire::round_standing{};
+    return m.end->promise;
+  return m.engine ? m.engine->promise() : wire::round_promise{};
 }
 
 // -- the round -----------------------------------------------------------------------------------
@@ -379,10 +379,10 @@ void round_swarm::note(std::size_t to, std::size_t from, const wire::event& what
     said = "commit " + view(commit->view);
   else if (const auto* takeover = std::get_if<wire::round_takeover>(&what))
     said = "takeover " + std::to_string(takeover->number);
-  else if (const auto* standing = std::get_if<wire::round_standing>(&what))
-    said = "standing promised " + std::to_string(standing->promised) + " view "
-           + view(standing->view) + (standing->knows_view ? "" : " unknown")
-           + (standing->prepared ? " prepared" : "") + (standing->committed ? " committed" : "");
+  else if (const auto* promise = std::get_if<wire::round_promise>(&what))
+    said = "promise promised " + std::to_string(promise->promised) + " view " + view(promise->view)
+           + (promise->knows_view ? "" : " unknown") + (promise->prepared ? " prepared" : "")
+           + (promise->committed ? " committed" : "");
   else
     said = "abort";
   *journal_ += std::to_string(seconds_of(net_.now().time_since_epoch())) + " "
@@ -396,13 +396,13 @@ std::string round_swarm::describe() const {
     out += "; " + testing::describe(f);
   for (std::size_t i = 0; i < members_.size(); ++i) {
     const auto& m = members_[i];
-    auto standing = standing_of(i);
+    auto promise = promise_of(i);
     out += "\n  " + std::to_string(i) + " mode "
            + std::to_string(static_cast<int>(plan().members[i].mode))
            + (net_.alive(i) ? "" : " dead") + (excused_.contains(i) ? " excused" : "") + " view "
-           + std::to_string(standing.view.number) + " of "
-           + std::to_string(standing.view.contributors) + " promised "
-           + std::to_string(standing.promised) + (standing.prepared ? " prepared" : "");
+           + std::to_string(promise.view.number) + " of "
+           + std::to_string(promise.view.contributors) + " promised "
+           + std::to_string(promise.promised) + (promise.prepared ? " prepared" : "");
     if (!m.end)
       continue;
     out += " at " + std::to_string(seconds_of(m.ended_at.time_since_epoch())) + " s "

@@ -76,7 +76,7 @@ public:
   // -- for saboteurs ------------------------------------------------------------------------------
 
   [[nodiscard]] const round_plan& plan() const { return scene_.plan; }
-  [[nodiscard]] wire::round_standing standing_of(std::size_t member) const;
+  [[nodiscard]] wire::round_promise promise_of(std::size_t member) const;
   [[nodiscard]] bool is_running(std::size_t member) const;
   float_vector& values_of(std::size_t member) { return *members_[member].values; }
   [[nodiscard]] member_set blameless() const { return everybody() - excused_; }

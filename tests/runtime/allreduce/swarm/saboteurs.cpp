@@ -22,7 +22,7 @@ public:
     const auto* word = get<wire::round_prepared>(event.what);
     if (word == nullptr)
       return true;
-    auto& heard = heard_[{to, word->view}];
+    auto& heard = received_[{to, word->view}];
     heard.insert(from);
     auto members = swarm.plan().members.size();
     if (2 * heard.size() <= members || !invented_.insert({to, word->view}).second)
@@ -34,7 +34,7 @@ public:
   }
 
 private:
-  std::map<std::pair<std::size_t, std::uint32_t>, member_set> heard_;
+  std::map<std::pair<std::size_t, std::uint32_t>, member_set> received_;
   std::set<std::pair<std::size_t, std::uint32_t>> invented_;
 };
 
@@ -46,7 +46,7 @@ public:
     const auto* word = get<wire::round_takeover>(event.what);
     if (word == nullptr || !swarm.is_running(to))
       return true;
-    auto mine = swarm.standing_of(to);
+    auto mine = swarm.promise_of(to);
     mine.promised = word->number;
     swarm.inject(to, from, mine);
     return false;
@@ -57,7 +57,7 @@ public:
 class ignores_what_is_prepared final : public saboteur {
 public:
   bool on_send(round_swarm&, std::size_t, std::size_t, wire::event& what, payload&) override {
-    if (auto* word = get<wire::round_standing>(what))
+    if (auto* word = get<wire::round_promise>(what))
       word->prepared = word->committed = word->view.adopted = false;
     return true;
   }
@@ -74,9 +74,9 @@ public:
     const auto* word = get<wire::round_takeover>(what);
     if (word == nullptr || from != leader_)
       return true;
-    swarm.inject(to, from,
-                 wire::round_standing{word->round, word->number, true, first_view(swarm.plan()),
-                                      false, false});
+    swarm.inject(
+      to, from,
+      wire::round_promise{word->round, word->number, true, first_view(swarm.plan()), false, false});
     return false;
   }
 
@@ -92,7 +92,7 @@ public:
     auto* part = get<wire::part>(event.what);
     if (part == nullptr || part->kind != wire::part_kind::result || !swarm.is_running(to))
       return true;
-    auto now = swarm.standing_of(to).view;
+    auto now = swarm.promise_of(to).view;
     if (part->contributors == now.contributors || part->view > now.number
         || part_table{swarm.plan()}.owner(part->index, now) != from)
       return true;
@@ -110,7 +110,7 @@ class forgets_its_commit final : public saboteur {
 public:
   bool on_send(round_swarm& swarm, std::size_t from, std::size_t, wire::event& what,
                payload&) override {
-    if (auto* word = get<wire::round_standing>(what); word != nullptr && word->committed) {
+    if (auto* word = get<wire::round_promise>(what); word != nullptr && word->committed) {
       word->view = first_view(swarm.plan());
       word->prepared = word->committed = false;
     }

@@ -1,4 +1,4 @@
-#include "runtime/allreduce/round_words.hpp"
+#include "runtime/allreduce/round_messages.hpp"
 
 #include <deque>
 
@@ -20,7 +20,7 @@ protected:
   }
   void perform(std::size_t who, const round_protocol::actions& actions) {
     for (const auto& action : actions) {
-      if (auto word = word_of(plan_.id, action)) {
+      if (auto word = message_of(plan_.id, action)) {
         word->to.for_each([&](std::size_t to) {
           if (to != who && to != silent_)
             under_way_.push_back({who, to, word->what});
@@ -34,25 +34,25 @@ protected:
     while (!under_way_.empty()) {
       auto word = under_way_.front();
       under_way_.pop_front();
-      ++heard_[word.what.index()];
+      ++received_[word.what.index()];
       perform(word.to, hear(members_[word.to], word.from, word.what, t0));
     }
   }
   template <class Word>
   std::size_t heard() {
-    return heard_[wire::event{Word{}}.index()];
+    return received_[wire::event{Word{}}.index()];
   }
 
-  struct word_under_way {
+  struct message_under_way {
     std::size_t from;
     std::size_t to;
     wire::event what;
   };
   const round_plan plan_ = plan_for(4);
   std::vector<round_protocol> members_;
-  std::deque<word_under_way> under_way_;
-  std::map<std::size_t, std::size_t> heard_; // words by kind
-  std::size_t silent_ = 4;                   // nothing arrives there; 4: nobody
+  std::deque<message_under_way> under_way_;
+  std::map<std::size_t, std::size_t> received_; // words by kind
+  std::size_t silent_ = 4;                      // nothing arrives there; 4: nobody
 };
 
 TEST_F(RoundWords, MembersThatHearEachOtherAgree) {
@@ -83,7 +83,7 @@ TEST_F(RoundWords, CarryATakeoverAndWhatIsKnownBack) {
     perform(i, members_[i].on_suspicion(0, ec::peer_lost, t0));
   talk();
   EXPECT_EQ(heard<wire::round_takeover>(), 2U);
-  EXPECT_EQ(heard<wire::round_standing>(), 2U);
+  EXPECT_EQ(heard<wire::round_promise>(), 2U);
   for (std::size_t i = 1; i < 4; ++i)
     EXPECT_TRUE(members_[i].committed());
 }

@@ -18,11 +18,11 @@ struct part_size {
 };
 
 /// How the members of a round divide its work: who reduces how many values, in parts of which size.
-struct division {
+struct vector_partition {
   std::vector<std::uint64_t> shares;
   std::uint32_t part_elements = 0;
 
-  friend bool operator==(const division&, const division&) = default;
+  friend bool operator==(const vector_partition&, const vector_partition&) = default;
 };
 
 /// What the line of a member carries.
@@ -42,13 +42,13 @@ struct member_bandwidth {
 using member_bandwidths = std::vector<member_bandwidth>;
 
 /// What a group's members agreed on about dividing their rounds.
-struct division_terms {
+struct partition_terms {
   part_size parts;
   std::uint64_t min_vector_size = 0;
-  bool reduces = true;     // we do; else a division with a share for us is none
+  bool reduces = true;     // we do; else a partition with a share for us is none
   member_bandwidths lines; // as the group's leader knows them; empty: we do not lead
 
-  friend bool operator==(const division_terms&, const division_terms&) = default;
+  friend bool operator==(const partition_terms&, const partition_terms&) = default;
 };
 
 /// Divides the vector of `plan`: shares by bandwidth (`balanced_shares`; measured lines within a
@@ -65,23 +65,24 @@ struct division_terms {
 ///
 /// Reads from `plan`: members, elements, codecs, reduce_by. Fails like balanced_shares.
 /// REQUIRES: as many bandwidths as members.
-result<division> divide(const round_plan& plan, const member_bandwidths& bandwidths,
-                        const part_size& parts, std::uint64_t min_vector_size);
+result<vector_partition> make_partition(const round_plan& plan, const member_bandwidths& bandwidths,
+                                        const part_size& parts, std::uint64_t min_vector_size);
 
 /// How the rounds after that of `plan` are to be divided, if that is worth saying: they take by
 /// `terms.lines` a twentieth less than divided as in `plan`.
 /// REQUIRES: `terms.lines` has as many as there are members.
-std::optional<division> better_division(const round_plan& plan, const division_terms& terms);
+std::optional<vector_partition> better_partition(const round_plan& plan,
+                                                 const partition_terms& terms);
 
-/// What member `self` checks before it takes another division of `plan` from its leader. Fails with
-/// ec::protocol_violation and the reason.
-status check_division(const round_plan& plan, const division& how, const division_terms& terms,
-                      std::size_t self);
+/// What member `self` checks before it takes another partition of `plan` from its leader. Fails
+/// with ec::protocol_violation and the reason.
+status check_partition(const round_plan& plan, const vector_partition& how,
+                       const partition_terms& terms, std::size_t self);
 
-/// What a division of `plan` would take by the lines that are known, in seconds without delays; 0
+/// What a partition of `plan` would take by the lines that are known, in seconds without delays; 0
 /// if none is.
-double line_seconds(const round_plan& plan, const member_bandwidths& bandwidths,
-                    const division& how);
+double transfer_seconds(const round_plan& plan, const member_bandwidths& bandwidths,
+                        const vector_partition& how);
 
 /// The least that a part may have under these codecs: 32 KiB on the wire, of which headers and
 /// codebooks are a few hundredths. A multiple of every codec's block. At most `parts.largest`.

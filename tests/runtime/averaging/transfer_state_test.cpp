@@ -1,4 +1,4 @@
-#include "runtime/averaging/round_books.hpp"
+#include "runtime/averaging/transfer_state.hpp"
 
 #include <set>
 
@@ -9,36 +9,36 @@
 namespace waggle {
 namespace {
 
-using verdict = round_books::verdict;
+using verdict = transfer_state::verdict;
 const steady_time t0{};
 const auto all3 = member_set::first(3).bits();
 
 // 3 members × 10 elements in parts of 4: parts 0-2 of member 0, 3-5 of member 1, 6-8 of member 2.
-round_books books(std::size_t self) {
+transfer_state books(std::size_t self) {
   return {plan_for(3), self, t0};
 }
 
 TEST(RoundBooks, ShipsEachContributionOnceBeginningBehindItself) {
   auto b = books(1);
-  auto shipments = b.take_shipments();
-  ASSERT_EQ(shipments.size(), 9u);
-  EXPECT_EQ(shipments[0].owner, 2u);
-  EXPECT_EQ(shipments[1].owner, 0u);
-  EXPECT_EQ(shipments[2].owner, 1u);
+  auto outgoing = b.take_outgoing();
+  ASSERT_EQ(outgoing.size(), 9u);
+  EXPECT_EQ(outgoing[0].owner, 2u);
+  EXPECT_EQ(outgoing[1].owner, 0u);
+  EXPECT_EQ(outgoing[2].owner, 1u);
   std::set<std::uint32_t> parts;
-  for (const auto& s : shipments) {
+  for (const auto& s : outgoing) {
     parts.insert(s.part);
-    EXPECT_EQ(s.owner, b.parts()[s.part].home);
+    EXPECT_EQ(s.owner, b.parts()[s.part].default_owner);
   }
   EXPECT_EQ(parts.size(), 9u);
-  EXPECT_TRUE(b.take_shipments().empty());
+  EXPECT_TRUE(b.take_outgoing().empty());
 }
 
 TEST(RoundBooks, WhatIsGivenBackIsShippedLater) {
   auto b = books(0);
-  auto taken = b.take_shipments();
+  auto taken = b.take_outgoing();
   b.give_back(taken[2]);
-  auto again = b.take_shipments();
+  auto again = b.take_outgoing();
   ASSERT_EQ(again.size(), 1U);
   EXPECT_EQ(again[0].part, taken[2].part);
   EXPECT_EQ(again[0].owner, taken[2].owner);
@@ -81,7 +81,7 @@ TEST(RoundBooks, AViewWithFewerContributorsForgetsResultsAndKeepsContributions) 
   auto b = books(0);
   EXPECT_EQ(b.contribution(0, 1, 0, t0), verdict::accept);
   EXPECT_EQ(b.result(3, 1, all3, 0, t0), verdict::accept);
-  auto shipped = b.take_shipments().size();
+  auto shipped = b.take_outgoing().size();
   EXPECT_EQ(shipped, 9u);
   b.enter({3, 3, 3, false}, t0 + 1s); // member 2 is lost
   EXPECT_EQ(b.result(3, 1, all3, 0, t0), verdict::ignore) << "of the view before";
@@ -89,7 +89,7 @@ TEST(RoundBooks, AViewWithFewerContributorsForgetsResultsAndKeepsContributions) 
   EXPECT_EQ(b.contribution(0, 1, 3, t0), verdict::refuse) << "it was not asked again";
   // Parts 6-8 are spread over members 0 and 1.
   std::set<std::size_t> owners;
-  for (const auto& s : b.take_shipments()) {
+  for (const auto& s : b.take_outgoing()) {
     EXPECT_GE(s.part, 6u);
     owners.insert(s.owner);
   }
@@ -124,28 +124,28 @@ TEST(RoundBooks, AViewOfClientsAloneCannotComplete) {
   auto plan = plan_for(3);
   plan.members[1].mode = plan.members[2].mode = member_mode::client;
   plan.shares = {30, 0, 0};
-  round_books b{plan, 1, t0};
+  transfer_state b{plan, 1, t0};
   b.enter({3, 6, 6, false}, t0);
-  EXPECT_TRUE(b.take_shipments().empty());
+  EXPECT_TRUE(b.take_outgoing().empty());
   EXPECT_TRUE(b.owned().empty());
   EXPECT_FALSE(b.complete());
   EXPECT_EQ(b.result(0, 0, 6, 3, t0), verdict::refuse);
 }
 
 TEST(RoundBooks, AContributionGoesAgainToWhoeverReducesThePartAgain) {
-  round_books b{plan_for(4), 0, t0};
-  (void)b.take_shipments();
+  transfer_state b{plan_for(4), 0, t0};
+  (void)b.take_outgoing();
   round_view without3{4, 0b0111, 0b0111, false};
   b.enter(without3, t0);
-  auto moved = b.take_shipments();
+  auto moved = b.take_outgoing();
   ASSERT_EQ(moved.size(), 3U) << "the parts of member 3";
   // Another leader, who never heard of that view, has member 3 in and leaves out member 2.
   b.enter({5, 0b1011, 0b1011, false}, t0);
-  (void)b.take_shipments();
+  (void)b.take_outgoing();
   b.enter({8, 0b0111, 0b0111, false}, t0);
-  std::erase_if(moved, [](const auto& shipment) { return shipment.owner == 0; });
+  std::erase_if(moved, [](const auto& outgoing_part) { return outgoing_part.owner == 0; });
   EXPECT_EQ(moved.size(), 2U);
-  auto again = b.take_shipments();
+  auto again = b.take_outgoing();
   ASSERT_EQ(again.size(), moved.size()) << "whoever skipped the first of these views dropped them; "
                                            "what we gave ourselves is still here";
   for (std::size_t i = 0; i < moved.size(); ++i) {
@@ -155,18 +155,18 @@ TEST(RoundBooks, AContributionGoesAgainToWhoeverReducesThePartAgain) {
 }
 
 TEST(RoundBooks, AContributionGoesAgainToWhoeverMayHaveComeByAnotherWay) {
-  round_books b{plan_for(5), 0, t0};
-  (void)b.take_shipments();
+  transfer_state b{plan_for(5), 0, t0};
+  (void)b.take_outgoing();
   b.enter({1, 0b01111, 0b01111, false}, t0);
-  auto first = b.take_shipments();
-  std::erase_if(first, [](const auto& shipment) { return shipment.owner == 0; });
+  auto first = b.take_outgoing();
+  std::erase_if(first, [](const auto& outgoing_part) { return outgoing_part.owner == 0; });
   EXPECT_EQ(first.size(), 2U) << "three parts of member 4, of which we reduce one";
   b.enter({2, 0b01111, 0b01111, false}, t0);
-  EXPECT_TRUE(b.take_shipments().empty()) << "the leader's next view: everybody was in the last";
+  EXPECT_TRUE(b.take_outgoing().empty()) << "the leader's next view: everybody was in the last";
   b.enter({5 * views_per_term, 0b01111, 0b01111, true}, t0);
-  EXPECT_TRUE(b.take_shipments().empty()) << "nothing is summed any more";
+  EXPECT_TRUE(b.take_outgoing().empty()) << "nothing is summed any more";
   b.enter({10 * views_per_term, 0b01111, 0b01111, false}, t0);
-  auto again = b.take_shipments();
+  auto again = b.take_outgoing();
   ASSERT_EQ(again.size(), first.size());
   for (std::size_t i = 0; i < again.size(); ++i)
     EXPECT_EQ(again[i].part, first[i].part);

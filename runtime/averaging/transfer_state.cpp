@@ -1,10 +1,10 @@
-#include "runtime/averaging/round_books.hpp"
+#include "runtime/averaging/transfer_state.hpp"
 
 #include <algorithm>
 
 namespace waggle {
 
-round_books::round_books(const round_plan& plan, std::size_t self, steady_time now)
+transfer_state::transfer_state(const round_plan& plan, std::size_t self, steady_time now)
   : parts_(plan), self_(self), members_(plan.members.size()), view_(first_view(plan)),
     part_states_(parts_.size()), member_states_(plan.members.size()) {
   for (auto& member : member_states_)
@@ -12,7 +12,7 @@ round_books::round_books(const round_plan& plan, std::size_t self, steady_time n
   recount();
 }
 
-void round_books::enter(const round_view& view, steady_time now) {
+void transfer_state::enter(const round_view& view, steady_time now) {
   if (view.contributors != view_.contributors)
     for (auto& part : part_states_)
       part.have_result = false;
@@ -24,12 +24,12 @@ void round_books::enter(const round_view& view, steady_time now) {
   recount();
 }
 
-void round_books::forget_passing_owners(bool in_order) {
+void transfer_state::forget_passing_owners(bool in_order) {
   if (!parts_.can_reduce(view_))
     return;
   for (std::size_t i = 0; i < part_states_.size(); ++i) {
     member_set stay;
-    stay.insert(parts_[i].home);
+    stay.insert(parts_[i].default_owner);
     if (in_order)
       stay.insert(parts_.owner(i, view_));
     stay.insert(self_); // what we have of ours is not dropped
@@ -37,7 +37,7 @@ void round_books::forget_passing_owners(bool in_order) {
   }
 }
 
-void round_books::recount() {
+void transfer_state::recount() {
   missing_results_ = 0;
   for (auto& member : member_states_)
     member.missing_contributions = member.missing_results = 0;
@@ -59,8 +59,8 @@ void round_books::recount() {
   }
 }
 
-std::vector<round_books::shipment> round_books::take_shipments() {
-  std::vector<shipment> out;
+std::vector<transfer_state::outgoing_part> transfer_state::take_outgoing() {
+  std::vector<outgoing_part> out;
   if (!view_.contributor_set().contains(self_) || !parts_.can_reduce(view_))
     return out;
   std::vector<std::vector<std::uint32_t>> by_owner(members_);
@@ -82,7 +82,7 @@ std::vector<round_books::shipment> round_books::take_shipments() {
   return out;
 }
 
-std::vector<std::uint32_t> round_books::owned() const {
+std::vector<std::uint32_t> transfer_state::owned() const {
   std::vector<std::uint32_t> out;
   if (!parts_.can_reduce(view_))
     return out;
@@ -92,14 +92,14 @@ std::vector<std::uint32_t> round_books::owned() const {
   return out;
 }
 
-round_books::verdict round_books::contribution(std::uint32_t part, std::size_t from,
-                                               std::uint32_t number, steady_time now) {
+transfer_state::verdict transfer_state::contribution(std::uint32_t part, std::size_t from,
+                                                     std::uint32_t number, steady_time now) {
   if (part >= part_states_.size() || from >= members_)
     return verdict::refuse;
   auto& state = part_states_[part];
   if (state.contributed.contains(from)) {
-    // Nobody is asked to send twice to a part's home, see forget_passing_owners.
-    bool again = number > 0 && parts_[part].home != self_;
+    // Nobody is asked to send twice to a part's default owner, see forget_passing_owners.
+    bool again = number > 0 && parts_[part].default_owner != self_;
     return from == self_ || again ? verdict::ignore : verdict::refuse;
   }
   if (!parts_.can_reduce(view_) || parts_.owner(part, view_) != self_)
@@ -111,9 +111,9 @@ round_books::verdict round_books::contribution(std::uint32_t part, std::size_t f
   return verdict::accept;
 }
 
-round_books::verdict round_books::result(std::uint32_t part, std::size_t from,
-                                         std::uint64_t contributors, std::uint32_t number,
-                                         steady_time now) {
+transfer_state::verdict transfer_state::result(std::uint32_t part, std::size_t from,
+                                               std::uint64_t contributors, std::uint32_t number,
+                                               steady_time now) {
   if (part >= part_states_.size() || from >= members_)
     return verdict::refuse;
   if (number > view_.number)
@@ -132,19 +132,20 @@ round_books::verdict round_books::result(std::uint32_t part, std::size_t from,
   return verdict::accept;
 }
 
-bool round_books::awaits_result(std::uint32_t part, std::size_t from,
-                                std::uint64_t contributors) const {
+bool transfer_state::awaits_result(std::uint32_t part, std::size_t from,
+                                   std::uint64_t contributors) const {
   return part < part_states_.size() && contributors == view_.contributors
          && !part_states_[part].have_result && parts_.can_reduce(view_)
          && parts_.owner(part, view_) == from;
 }
 
-void round_books::forget_result(std::uint32_t part) {
+void transfer_state::forget_result(std::uint32_t part) {
   part_states_[part].have_result = false;
   recount();
 }
 
-std::vector<std::size_t> round_books::stalled(steady_time now, milliseconds stall_timeout) const {
+std::vector<std::size_t> transfer_state::stalled(steady_time now,
+                                                 milliseconds stall_timeout) const {
   std::vector<std::size_t> out;
   for (std::size_t i = 0; i < members_; ++i) {
     const auto& member = member_states_[i];

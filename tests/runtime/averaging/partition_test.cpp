@@ -1,4 +1,4 @@
-#include "runtime/averaging/division.hpp"
+#include "runtime/averaging/partition.hpp"
 
 #include <cmath>
 
@@ -27,40 +27,41 @@ round_plan round_of(std::size_t members, std::uint64_t elements, codec_id codec 
   return plan;
 }
 
-division divided(const round_plan& plan, const member_bandwidths& bandwidths,
-                 const part_size& parts = {}) {
-  auto found = divide(plan, bandwidths, parts, 0);
+vector_partition partitioned(const round_plan& plan, const member_bandwidths& bandwidths,
+                             const part_size& parts = {}) {
+  auto found = make_partition(plan, bandwidths, parts, 0);
   EXPECT_TRUE(found) << to_string(found.error());
-  return found ? *found : division{};
+  return found ? *found : vector_partition{};
 }
 
 /// What parts cost beyond what the slowest line needs anyway.
-double excess(const round_plan& plan, const member_bandwidths& bandwidths, const division& how) {
+double excess(const round_plan& plan, const member_bandwidths& bandwidths,
+              const vector_partition& how) {
   auto tiny = how;
   tiny.part_elements = 1;
-  return line_seconds(plan, bandwidths, how) / line_seconds(plan, bandwidths, tiny) - 1;
+  return transfer_seconds(plan, bandwidths, how) / transfer_seconds(plan, bandwidths, tiny) - 1;
 }
 
-TEST(Division, PartsAreLargeWhereNoLineIsKnown) {
-  auto how = divided(round_of(4, mebi), {{}, {}, {}, {}});
+TEST(Partition, PartsAreLargeWhereNoLineIsKnown) {
+  auto how = partitioned(round_of(4, mebi), {{}, {}, {}, {}});
   EXPECT_EQ(how.part_elements, whole);
   EXPECT_THAT(how.shares, Each(mebi / 4));
 }
 
-TEST(Division, PartsAreLargeAmongEqualLinesHoweverSlow) {
+TEST(Partition, PartsAreLargeAmongEqualLinesHoweverSlow) {
   for (std::size_t members : {2U, 3U, 4U, 8U, 64U})
     for (std::uint64_t elements : {1000U, mebi, 64 * mebi})
       for (double line : {1e4, slow, fast, 1e10})
         EXPECT_EQ(
-          divided(round_of(members, elements), member_bandwidths(members, line)).part_elements,
+          partitioned(round_of(members, elements), member_bandwidths(members, line)).part_elements,
           whole)
           << members << " members, " << elements << " values, " << line;
 }
 
-TEST(Division, ASlowLineOfFourGetsSmallParts) {
+TEST(Partition, ASlowLineOfFourGetsSmallParts) {
   auto plan = round_of(4, mebi);
   member_bandwidths lines{fast, fast, fast, slow};
-  auto how = divided(plan, lines);
+  auto how = partitioned(plan, lines);
   EXPECT_EQ(how.shares.back(), 0u);
   EXPECT_EQ(how.part_elements, 16'384u) << "64 KiB";
   EXPECT_LT(excess(plan, lines, how), 1.0 / 16);
@@ -70,7 +71,7 @@ TEST(Division, ASlowLineOfFourGetsSmallParts) {
   EXPECT_NEAR(excess(plan, lines, large), 0.375, 0.01);
 }
 
-TEST(Division, LinesThatAreNearlyEqualHaveEqualShares) {
+TEST(Partition, LinesThatAreNearlyEqualHaveEqualShares) {
   constexpr std::uint64_t seed = 5;
   SCOPED_TRACE(seed);
   random_source random{seed};
@@ -78,14 +79,14 @@ TEST(Division, LinesThatAreNearlyEqualHaveEqualShares) {
     member_bandwidths lines;
     for (int i = 0; i < 4; ++i)
       lines.emplace_back(fast * (0.95 + 0.1 * random.unit()));
-    auto how = divided(round_of(4, mebi), lines);
+    auto how = partitioned(round_of(4, mebi), lines);
     EXPECT_THAT(how.shares, Each(mebi / 4));
     EXPECT_EQ(how.part_elements, whole);
   }
 }
 
-TEST(Division, EachKindOfLineIsEqualAmongItself) {
-  auto shares = divided(round_of(6, mebi), {10.0, 7.0, 9.6, 6.8, 10.4, 2.0}).shares;
+TEST(Partition, EachKindOfLineIsEqualAmongItself) {
+  auto shares = partitioned(round_of(6, mebi), {10.0, 7.0, 9.6, 6.8, 10.4, 2.0}).shares;
   auto apart = [](auto a, auto b) { return a > b ? a - b : b - a; };
   EXPECT_LE(apart(shares[0], shares[2]), 1u);
   EXPECT_LE(apart(shares[0], shares[4]), 1u);
@@ -100,76 +101,77 @@ member_bandwidth declared(double bytes_per_second) {
 
 // By these bandwidths the shares are 35, 16 and 9; with at least 10 for whoever reduces, the
 // slowest one reduces nothing. Taken for equal, the two slower ones had 13 and 12.
-TEST(Division, DeclaredLinesAreWhatTheyAre) {
+TEST(Partition, DeclaredLinesAreWhatTheyAre) {
   auto plan = round_of(3, 60);
-  auto exact = divide(plan, {declared(0.55), declared(0.44), declared(0.40)}, {}, 10);
+  auto exact = make_partition(plan, {declared(0.55), declared(0.44), declared(0.40)}, {}, 10);
   ASSERT_TRUE(exact) << to_string(exact.error());
   EXPECT_THAT(exact->shares, ElementsAre(41, 19, 0));
-  auto noisy = divide(plan, {0.55, 0.44, 0.40}, {}, 10);
+  auto noisy = make_partition(plan, {0.55, 0.44, 0.40}, {}, 10);
   ASSERT_TRUE(noisy) << to_string(noisy.error());
   EXPECT_GT(noisy->shares[2], 10U);
 }
 
-TEST(Division, ADeclaredLineIsNoPartOfWhatMeasuredOnesLevelTo) {
-  auto shares = divided(round_of(4, mebi), {10.0, 9.6, declared(9.8), declared(9.4)}).shares;
+TEST(Partition, ADeclaredLineIsNoPartOfWhatMeasuredOnesLevelTo) {
+  auto shares = partitioned(round_of(4, mebi), {10.0, 9.6, declared(9.8), declared(9.4)}).shares;
   auto apart = [](auto a, auto b) { return a > b ? a - b : b - a; };
   EXPECT_LE(apart(shares[0], shares[1]), 1u);
   EXPECT_LE(apart(shares[0], shares[2]), 1u) << "9.8 is their mean";
   EXPECT_LT(shares[3] + 1000, shares[2]);
 }
 
-TEST(Division, OneUnknownLineChangesNothing) {
+TEST(Partition, OneUnknownLineChangesNothing) {
   auto plan = round_of(4, mebi);
-  EXPECT_EQ(divided(plan, {fast, {}, fast, slow}), divided(plan, {fast, fast, {}, slow}));
+  EXPECT_EQ(partitioned(plan, {fast, {}, fast, slow}), partitioned(plan, {fast, fast, {}, slow}));
 }
 
-TEST(Division, LongVectorsKeepLargeParts) {
-  EXPECT_EQ(divided(round_of(4, 16 * mebi), {fast, fast, fast, slow}).part_elements, whole);
+TEST(Partition, LongVectorsKeepLargeParts) {
+  EXPECT_EQ(partitioned(round_of(4, 16 * mebi), {fast, fast, fast, slow}).part_elements, whole);
 }
 
-TEST(Division, LinesOfATenthOfAMillisecondKeepLargeParts) {
-  EXPECT_EQ(divided(round_of(4, mebi), {1e11, 1e11, 1e11, 2.5e10}).part_elements, whole);
+TEST(Partition, LinesOfATenthOfAMillisecondKeepLargeParts) {
+  EXPECT_EQ(partitioned(round_of(4, mebi), {1e11, 1e11, 1e11, 2.5e10}).part_elements, whole);
 }
 
-TEST(Division, AClientWithAKnownLineGetsSmallParts) {
+TEST(Partition, AClientWithAKnownLineGetsSmallParts) {
   auto plan = round_of(2, mebi + 4096);
   plan.members[1].mode = member_mode::client;
   member_bandwidths lines{{}, slow};
-  auto how = divided(plan, lines);
+  auto how = partitioned(plan, lines);
   EXPECT_THAT(how.shares, ElementsAre(mebi + 4096, 0));
   EXPECT_EQ(how.part_elements, 65'536u);
   EXPECT_LE(excess(plan, lines, how), 1.0 / 16);
 }
 
-TEST(Division, AnAuxiliaryWaitsForNoResults) {
+TEST(Partition, AnAuxiliaryWaitsForNoResults) {
   auto plan = round_of(3, mebi);
   plan.members[2].mode = member_mode::auxiliary;
-  EXPECT_EQ(divided(plan, {fast, fast, slow / 100}).part_elements, whole);
+  EXPECT_EQ(partitioned(plan, {fast, fast, slow / 100}).part_elements, whole);
 }
 
-TEST(Division, AFixedSizeStays) {
+TEST(Partition, AFixedSizeStays) {
   for (std::uint32_t fixed : {5000U, whole})
-    EXPECT_EQ(divided(round_of(4, mebi), {fast, fast, fast, slow}, {fixed, false}).part_elements,
-              fixed);
+    EXPECT_EQ(
+      partitioned(round_of(4, mebi), {fast, fast, fast, slow}, {fixed, false}).part_elements,
+      fixed);
 }
 
-TEST(Division, AggregatorsThatCompareWholePartsKeepThem) {
+TEST(Partition, AggregatorsThatCompareWholePartsKeepThem) {
   for (auto how : {aggregator::mean, aggregator::trimmed_mean, aggregator::median,
                    aggregator::centered_clip, aggregator::krum}) {
     auto plan = round_of(4, mebi);
     plan.reduce_by = {how, 1};
     bool keeps = how == aggregator::centered_clip || how == aggregator::krum;
-    EXPECT_EQ(divided(plan, {fast, fast, fast, slow}).part_elements == whole, keeps)
+    EXPECT_EQ(partitioned(plan, {fast, fast, fast, slow}).part_elements == whole, keeps)
       << to_string(how);
   }
 }
 
-TEST(Division, PartsAreNeverTooSmallForTheirCodec) {
+TEST(Partition, PartsAreNeverTooSmallForTheirCodec) {
   for (auto codec : all_codecs()) {
     auto plan = round_of(16, mebi / 16, codec);
     member_bandwidths lines(16, fast);
     lines.back() = 1e4;
-    auto how = divided(plan, lines);
+    auto how = partitioned(plan, lines);
     EXPECT_EQ(how.part_elements, smallest_part(plan.codecs, {})) << to_string(codec);
     EXPECT_GE(encoded_size(codec, how.part_elements), 32_KiB);
     EXPECT_LE(encoded_size(codec, how.part_elements), 34_KiB);
@@ -177,14 +179,14 @@ TEST(Division, PartsAreNeverTooSmallForTheirCodec) {
   }
 }
 
-TEST(Division, TheNarrowestOfMixedCodecsSetsTheLimit) {
+TEST(Partition, TheNarrowestOfMixedCodecsSetsTheLimit) {
   codec_plan mixed{{100, codec_id::none}, {100, codec_id::uniform8}, {5, codec_id::float16}};
   EXPECT_EQ(smallest_part(mixed, {}), 32'768u);
   EXPECT_EQ(smallest_part(mixed, {1000, true}), 1000u) << "never above the largest";
   EXPECT_EQ(smallest_part(mixed, {1000, false}), 1000u);
 }
 
-TEST(Division, AMemberTakesWhatALeaderMayChoose) {
+TEST(Partition, AMemberTakesWhatALeaderMayChoose) {
   codec_plan exact{{mebi, codec_id::none}};
   EXPECT_TRUE(may_be_part(whole, exact, {}));
   EXPECT_TRUE(may_be_part(8192, exact, {}));
@@ -194,13 +196,13 @@ TEST(Division, AMemberTakesWhatALeaderMayChoose) {
   EXPECT_TRUE(may_be_part(1000, exact, {1000, false}));
 }
 
-TEST(Division, FailsWhereNobodyMayReduce) {
-  auto none = divide(round_of(2, 10), {0.0, 0.0}, {}, 0);
+TEST(Partition, FailsWhereNobodyMayReduce) {
+  auto none = make_partition(round_of(2, 10), {0.0, 0.0}, {}, 0);
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().code, ec::bad_config);
 }
 
-TEST(Division, AnyDivisionMakesAValidPlan) {
+TEST(Partition, AnyDivisionMakesAValidPlan) {
   constexpr std::uint64_t seed = 20'261'121;
   SCOPED_TRACE(seed);
   random_source random{seed};
@@ -217,17 +219,17 @@ TEST(Division, AnyDivisionMakesAValidPlan) {
       else
         lines.emplace_back();
     }
-    auto how = divided(plan, lines);
+    auto how = partitioned(plan, lines);
     plan.shares = how.shares;
     plan.part_elements = how.part_elements;
     auto valid = validate_plan(plan);
     ASSERT_TRUE(valid) << to_string(valid.error()) << ", trial " << trial;
     EXPECT_TRUE(may_be_part(how.part_elements, plan.codecs, {}));
-    EXPECT_EQ(how, divided(plan, lines));
+    EXPECT_EQ(how, partitioned(plan, lines));
   }
 }
 
-TEST(Division, TheMeanDoesNotDependOnThePartSize) {
+TEST(Partition, TheMeanDoesNotDependOnThePartSize) {
   constexpr std::size_t elements = 40'000;
   random_source random{7};
   std::vector<std::vector<float>> vectors(3, std::vector<float>(elements));

@@ -1,4 +1,4 @@
-#include "runtime/averaging/standing_group.hpp"
+#include "runtime/averaging/persistent_group.hpp"
 
 #include <set>
 #include <tuple>
@@ -30,7 +30,7 @@ round_plan two_members() {
 }
 
 TEST(StandingGroup, StandsOnlyAfterARound) {
-  standing_group group;
+  persistent_group group;
   EXPECT_FALSE(group.next(epoch_id{4}, vector_of(10), 0));
   group.establish(two_members());
   EXPECT_TRUE(group.next(epoch_id{4}, vector_of(10), 0));
@@ -39,8 +39,8 @@ TEST(StandingGroup, StandsOnlyAfterARound) {
 }
 
 TEST(StandingGroup, AllMembersDeriveTheSameNextRound) {
-  standing_group mine;
-  standing_group theirs;
+  persistent_group mine;
+  persistent_group theirs;
   mine.establish(two_members());
   theirs.establish(two_members());
   auto next = mine.next(epoch_id{4}, vector_of(10), 2);
@@ -52,7 +52,7 @@ TEST(StandingGroup, AllMembersDeriveTheSameNextRound) {
 }
 
 TEST(StandingGroup, EveryRoundAndEpochHasAnIdOfItsOwn) {
-  standing_group group;
+  persistent_group group;
   group.establish(two_members());
   auto first = group.next(epoch_id{4}, vector_of(10), 0);
   EXPECT_NE(first->id, two_members().id);
@@ -62,7 +62,7 @@ TEST(StandingGroup, EveryRoundAndEpochHasAnIdOfItsOwn) {
 }
 
 TEST(StandingGroup, DoesNotFitAnotherVectorOrAnotherNumberOfPeers) {
-  standing_group group;
+  persistent_group group;
   group.establish(two_members());
   EXPECT_FALSE(group.next(epoch_id{4}, vector_of(11), 0));
   EXPECT_FALSE(group.next(epoch_id{4}, vector_of(10), 3));
@@ -81,24 +81,24 @@ round_plan four_members() {
   return plan;
 }
 
-division_terms leading(member_bandwidths lines) {
-  division_terms terms;
+partition_terms leading(member_bandwidths lines) {
+  partition_terms terms;
   terms.lines = std::move(lines);
   return terms;
 }
 
 TEST(StandingGroup, DividesTheNextRoundAnewForASlowLine) {
-  standing_group leader;
-  standing_group member;
+  persistent_group leader;
+  persistent_group member;
   leader.agree_on(leading(member_bandwidths(4, fast)));
   member.agree_on({});
   auto first = four_members();
   // While the first round runs.
-  auto how = leader.on_line(first, 3, slow);
+  auto how = leader.on_bandwidth(first, 3, slow);
   ASSERT_TRUE(how);
   EXPECT_EQ(how->shares[3], 0U);
   EXPECT_LT(how->part_elements, first.part_elements);
-  EXPECT_TRUE(member.on_division(first.id, first, *how, 1));
+  EXPECT_TRUE(member.on_partition(first.id, first, *how, 1));
   leader.establish(first);
   member.establish(first);
   auto next = leader.next(epoch_id{4}, first.codecs, 4);
@@ -116,13 +116,13 @@ TEST(StandingGroup, DividesTheNextRoundAnewForASlowLine) {
 }
 
 TEST(StandingGroup, RoundsByTheOldDivisionHaveAnotherId) {
-  standing_group knows;
-  standing_group late;
+  persistent_group knows;
+  persistent_group late;
   knows.agree_on({});
   late.agree_on({});
   auto first = four_members();
-  division how{{elements, 0, 0, 0}, 8192};
-  ASSERT_TRUE(knows.on_division(first.id, first, how, 1));
+  vector_partition how{{elements, 0, 0, 0}, 8192};
+  ASSERT_TRUE(knows.on_partition(first.id, first, how, 1));
   knows.establish(first);
   late.establish(first);
   auto old = late.next(epoch_id{4}, first.codecs, 4);
@@ -130,97 +130,97 @@ TEST(StandingGroup, RoundsByTheOldDivisionHaveAnotherId) {
   EXPECT_EQ(knows.replaced(epoch_id{4}), old->id);
   EXPECT_FALSE(late.replaced(epoch_id{4}));
   // It hears of it when it has begun.
-  ASSERT_TRUE(late.on_division(first.id, *old, how, 1));
+  ASSERT_TRUE(late.on_partition(first.id, *old, how, 1));
   EXPECT_EQ(late.next(epoch_id{4}, first.codecs, 4), knows.next(epoch_id{4}, first.codecs, 4));
-  // Other divisions, other rounds.
+  // Other partitions, other rounds.
   auto once = knows.next(epoch_id{4}, first.codecs, 4)->id;
   how.part_elements = 16'384;
-  ASSERT_TRUE(knows.on_division(first.id, first, how, 1));
+  ASSERT_TRUE(knows.on_partition(first.id, first, how, 1));
   auto twice = knows.next(epoch_id{4}, first.codecs, 4)->id;
   how.shares = {0, elements, 0, 0};
-  ASSERT_TRUE(knows.on_division(first.id, first, how, 1));
+  ASSERT_TRUE(knows.on_partition(first.id, first, how, 1));
   auto thrice = knows.next(epoch_id{4}, first.codecs, 4)->id;
   EXPECT_EQ((std::set<round_id>{old->id, once, twice, thrice}.size()), 4U);
 }
 
 TEST(StandingGroup, SaysNothingForSoLittle) {
-  standing_group leader;
+  persistent_group leader;
   leader.agree_on(leading(member_bandwidths(4, fast)));
   auto plan = four_members();
-  EXPECT_FALSE(leader.on_line(plan, 2, fast * 0.97));
-  EXPECT_FALSE(leader.on_line(plan, 2, fast * 1.08));
-  auto how = leader.on_line(plan, 3, slow);
+  EXPECT_FALSE(leader.on_bandwidth(plan, 2, fast * 0.97));
+  EXPECT_FALSE(leader.on_bandwidth(plan, 2, fast * 1.08));
+  auto how = leader.on_bandwidth(plan, 3, slow);
   ASSERT_TRUE(how);
-  EXPECT_FALSE(leader.on_line(plan, 3, slow * 0.97)) << "compared with what was said already";
-  EXPECT_TRUE(leader.on_line(plan, 3, fast)) << "and it may be taken back";
+  EXPECT_FALSE(leader.on_bandwidth(plan, 3, slow * 0.97)) << "compared with what was said already";
+  EXPECT_TRUE(leader.on_bandwidth(plan, 3, fast)) << "and it may be taken back";
 }
 
 TEST(StandingGroup, OnlyTheLeaderDivides) {
-  standing_group member;
+  persistent_group member;
   member.agree_on({});
-  EXPECT_FALSE(member.on_line(four_members(), 3, slow));
+  EXPECT_FALSE(member.on_bandwidth(four_members(), 3, slow));
 }
 
 TEST(StandingGroup, WhoNeverReducesIsNotTalkedIntoIt) {
-  standing_group leader;
+  persistent_group leader;
   leader.agree_on(leading({fast, fast, fast, 0.0}));
   auto plan = four_members();
   plan.shares = {elements / 2, elements / 4, elements / 4, 0};
-  EXPECT_FALSE(leader.on_line(plan, 3, fast * 10));
-  EXPECT_FALSE(leader.on_line(plan, 4, fast)) << "not one of the members";
-  auto how = leader.on_line(plan, 1, slow);
+  EXPECT_FALSE(leader.on_bandwidth(plan, 3, fast * 10));
+  EXPECT_FALSE(leader.on_bandwidth(plan, 4, fast)) << "not one of the members";
+  auto how = leader.on_bandwidth(plan, 1, slow);
   ASSERT_TRUE(how);
   EXPECT_EQ(how->shares[3], 0U);
 }
 
 TEST(StandingGroup, EndsWithADivisionThatIsRefused) {
-  division_terms never;
+  partition_terms never;
   never.reduces = false;
-  division_terms fixed;
+  partition_terms fixed;
   fixed.parts.chosen = false;
   auto plan = four_members();
   plan.shares = {elements, 0, 0, 0};
-  const division good{{elements / 2, 0, elements / 2, 0}, 8192};
+  const partition good{{elements / 2, 0, elements / 2, 0}, 8192};
   auto with = [&](auto&& change) {
     auto how = good;
     change(how);
     return how;
   };
-  const std::vector<std::tuple<const char*, division_terms, division>> refused{
-    {"does not cover", {}, with([](division& how) { how.shares[0] -= 1; })},
-    {"too few shares", {}, with([](division& how) { how.shares.pop_back(); })},
-    {"no parts", {}, with([](division& how) { how.part_elements = 0; })},
-    {"tiny parts", {}, with([](division& how) { how.part_elements = 8191; })},
-    {"large parts", {}, with([](division& how) { how.part_elements <<= 5U; })},
+  const std::vector<std::tuple<const char*, partition_terms, partition>> refused{
+    {"does not cover", {}, with([](partition& how) { how.shares[0] -= 1; })},
+    {"too few shares", {}, with([](partition& how) { how.shares.pop_back(); })},
+    {"no parts", {}, with([](partition& how) { how.part_elements = 0; })},
+    {"tiny parts", {}, with([](partition& how) { how.part_elements = 8191; })},
+    {"large parts", {}, with([](partition& how) { how.part_elements <<= 5U; })},
     {"another fixed size", fixed, good},
     {"we never reduce", never,
-     with([](division& how) { std::swap(how.shares[1], how.shares[2]); })}};
+     with([](partition& how) { std::swap(how.shares[1], how.shares[2]); })}};
   for (const auto& [why, terms, how] : refused) {
-    standing_group member;
+    persistent_group member;
     member.agree_on(terms);
-    auto valid = member.on_division(plan.id, plan, how, 1);
+    auto valid = member.on_partition(plan.id, plan, how, 1);
     ASSERT_FALSE(valid) << why;
     EXPECT_EQ(valid.error().code, ec::protocol_violation) << why;
     member.establish(plan);
     EXPECT_FALSE(member.next(epoch_id{4}, plan.codecs, 4)) << why;
   }
-  standing_group member;
+  persistent_group member;
   member.agree_on({});
-  EXPECT_TRUE(member.on_division(plan.id, plan, good, 1));
+  EXPECT_TRUE(member.on_partition(plan.id, plan, good, 1));
 }
 
 TEST(StandingGroup, ADivisionAfterAnotherRoundDoesNotCount) {
-  standing_group member;
+  persistent_group member;
   member.agree_on({});
   auto plan = four_members();
-  ASSERT_TRUE(member.on_division(plan.id, plan, {{elements, 0, 0, 0}, 8192}, 1));
+  ASSERT_TRUE(member.on_partition(plan.id, plan, {{elements, 0, 0, 0}, 8192}, 1));
   plan.id.bytes[0] = std::byte{1};
   member.establish(plan);
   EXPECT_EQ(member.next(epoch_id{4}, plan.codecs, 4)->shares, plan.shares);
 }
 
 TEST(StandingGroup, KnowsItsMembers) {
-  standing_group group;
+  persistent_group group;
   auto plan = two_members();
   EXPECT_FALSE(group.contains(plan.members[1].peer.id));
   group.establish(plan);

@@ -20,7 +20,7 @@ namespace waggle {
 ///
 /// Feed it with links to other machines only: on loopback it would measure the processor.
 /// Thread-safe.
-class line_meter {
+class bandwidth_estimator {
 public:
   struct direction_options {
     milliseconds stretch_min; // a stretch has at least this long and so much
@@ -41,8 +41,8 @@ public:
     double change_min = 0.15;
   };
 
-  explicit line_meter(options opts) : options_(opts), in_(opts.in), out_(opts.out) {}
-  line_meter() : line_meter(options{}) {}
+  explicit bandwidth_estimator(options opts) : options_(opts), in_(opts.in), out_(opts.out) {}
+  bandwidth_estimator() : bandwidth_estimator(options{}) {}
 
   /// `bytes` left or came.
   void carried(bool outbound, std::uint64_t bytes, steady_time now);

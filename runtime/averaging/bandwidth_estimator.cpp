@@ -1,4 +1,4 @@
-#include "runtime/averaging/line_meter.hpp"
+#include "runtime/averaging/bandwidth_estimator.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -12,12 +12,12 @@ constexpr std::size_t marks_max = 256;
 
 } // namespace
 
-void line_meter::carried(bool outbound, std::uint64_t bytes, steady_time now) {
+void bandwidth_estimator::carried(bool outbound, std::uint64_t bytes, steady_time now) {
   std::lock_guard guard{mutex_};
   (outbound ? out_ : in_).carried(bytes, now, options_);
 }
 
-std::optional<double> line_meter::bytes_per_second(steady_time now) {
+std::optional<double> bandwidth_estimator::bytes_per_second(steady_time now) {
   std::lock_guard guard{mutex_};
   auto in = in_.bytes_per_second(now, options_);
   auto out = out_.bytes_per_second(now, options_);
@@ -31,7 +31,8 @@ std::optional<double> line_meter::bytes_per_second(steady_time now) {
   return announced_;
 }
 
-void line_meter::direction::carried(std::uint64_t bytes, steady_time now, const options& all) {
+void bandwidth_estimator::direction::carried(std::uint64_t bytes, steady_time now,
+                                             const options& all) {
   bool paused = now - last_ >= all.pause;
   if (paused || now - began_ >= all.burst_max) {
     end_burst(all);
@@ -63,7 +64,7 @@ void line_meter::direction::carried(std::uint64_t bytes, steady_time now, const 
                             / std::chrono::duration<double>(now - from.at).count());
 }
 
-void line_meter::direction::end_burst(const options& all) {
+void bandwidth_estimator::direction::end_burst(const options& all) {
   auto best = std::exchange(best_, 0);
   if (best <= 0)
     return;
@@ -72,7 +73,8 @@ void line_meter::direction::end_burst(const options& all) {
     bursts_.pop_front();
 }
 
-std::optional<double> line_meter::direction::bytes_per_second(steady_time now, const options& all) {
+std::optional<double> bandwidth_estimator::direction::bytes_per_second(steady_time now,
+                                                                       const options& all) {
   if (now - last_ >= all.pause) {
     end_burst(all);
     fresh_ = true;

@@ -17,9 +17,9 @@ namespace waggle {
 ///
 /// A contribution is the same in every view, so it is accepted once and kept. A result part counts
 /// only for the set of contributors that it sums.
-class round_books {
+class transfer_state {
 public:
-  round_books(const round_plan& plan, std::size_t self, steady_time now);
+  transfer_state(const round_plan& plan, std::size_t self, steady_time now);
 
   [[nodiscard]] const part_table& parts() const { return parts_; }
   [[nodiscard]] const round_view& view() const { return view_; }
@@ -27,16 +27,18 @@ public:
   /// Goes over to `view`. Result parts over other contributors are missing again.
   void enter(const round_view& view, steady_time now);
 
-  struct shipment {
+  struct outgoing_part {
     std::uint32_t part;
     std::size_t owner;
   };
   /// Our contributions that their owners in this view have not been sent yet, in the order in which
   /// to send them: owners in turn, beginning behind ourselves, so that not everybody sends to the
   /// same member first. Ourselves included. Marks them as sent.
-  std::vector<shipment> take_shipments();
+  std::vector<outgoing_part> take_outgoing();
   /// It was taken, and not sent.
-  void give_back(const shipment& unsent) { part_states_[unsent.part].sent_to.erase(unsent.owner); }
+  void give_back(const outgoing_part& unsent) {
+    part_states_[unsent.part].sent_to.erase(unsent.owner);
+  }
 
   /// Parts that we reduce in this view.
   [[nodiscard]] std::vector<std::uint32_t> owned() const;

@@ -1,4 +1,4 @@
-#include "runtime/averaging/line_meter.hpp"
+#include "runtime/averaging/bandwidth_estimator.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@ namespace {
 
 /// A line that carries at most `rate` bytes a second, one packet after the other.
 struct line {
-  line_meter meter;
+  bandwidth_estimator meter;
   steady_time now = steady_time{} + 1h;
 
   void carry(bool outbound, double rate, double seconds, double share = 1) {

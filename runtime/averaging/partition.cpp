@@ -1,4 +1,4 @@
-#include "runtime/averaging/division.hpp"
+#include "runtime/averaging/partition.hpp"
 
 #include <algorithm>
 
@@ -57,7 +57,7 @@ struct load {
   double idle = 0;    // before the last results come, of the time that these take
 };
 
-load load_of(std::size_t i, const round_plan& plan, const division& how) {
+load load_of(std::size_t i, const round_plan& plan, const vector_partition& how) {
   auto n = static_cast<double>(plan.members.size());
   auto own = static_cast<double>(how.shares[i]);
   // Of an auxiliary's own: contributions of n - 1 come, as many results leave.
@@ -70,8 +70,8 @@ load load_of(std::size_t i, const round_plan& plan, const division& how) {
   return {static_cast<double>(plan.elements) + (n - 2) * own, std::max(last - (n - 1) * own, 0.0)};
 }
 
-double seconds(const round_plan& plan, const member_bandwidths& bandwidths, const division& how,
-               bool with_idle) {
+double seconds(const round_plan& plan, const member_bandwidths& bandwidths,
+               const vector_partition& how, bool with_idle) {
   WAGGLE_CHECK(bandwidths.size() == plan.members.size(), "a bandwidth for each member");
   double elements_a_second = 1 / std::max(bytes_per_element(plan.codecs), 1.0);
   double longest = 0;
@@ -102,8 +102,8 @@ bool by_value(aggregator how) {
 
 } // namespace
 
-double line_seconds(const round_plan& plan, const member_bandwidths& bandwidths,
-                    const division& how) {
+double transfer_seconds(const round_plan& plan, const member_bandwidths& bandwidths,
+                        const vector_partition& how) {
   return seconds(plan, bandwidths, how, true);
 }
 
@@ -120,8 +120,8 @@ bool may_be_part(std::uint32_t elements, const codec_plan& codecs, const part_si
   return elements >= smallest_part(codecs, parts) && elements <= parts.largest;
 }
 
-result<division> divide(const round_plan& plan, const member_bandwidths& bandwidths,
-                        const part_size& parts, std::uint64_t min_vector_size) {
+result<vector_partition> make_partition(const round_plan& plan, const member_bandwidths& bandwidths,
+                                        const part_size& parts, std::uint64_t min_vector_size) {
   WAGGLE_CHECK(bandwidths.size() == plan.members.size(), "a bandwidth for each member");
   std::vector<share_bid> bids;
   auto known = leveled(bandwidths);
@@ -130,38 +130,39 @@ result<division> divide(const round_plan& plan, const member_bandwidths& bandwid
   auto shares = balanced_shares(bids, plan.elements, min_vector_size);
   if (!shares)
     return shares.error();
-  division how{std::move(*shares), parts.largest};
+  vector_partition how{std::move(*shares), parts.largest};
   if (!parts.chosen || !by_value(plan.reduce_by.how))
     return how;
   auto needed = seconds(plan, bandwidths, how, false);
   auto allowed = needed + std::max(needed * gain_worth_it, seconds_worth_it);
   auto floor = smallest_part(plan.codecs, parts);
-  while (line_seconds(plan, bandwidths, how) > allowed && how.part_elements / 2 >= floor)
+  while (transfer_seconds(plan, bandwidths, how) > allowed && how.part_elements / 2 >= floor)
     how.part_elements /= 2;
   return how;
 }
 
-std::optional<division> better_division(const round_plan& plan, const division_terms& terms) {
-  auto how = divide(plan, terms.lines, terms.parts, terms.min_vector_size);
+std::optional<vector_partition> better_partition(const round_plan& plan,
+                                                 const partition_terms& terms) {
+  auto how = make_partition(plan, terms.lines, terms.parts, terms.min_vector_size);
   if (!how)
     return std::nullopt; // a group that got together has somebody who reduces
-  auto now = line_seconds(plan, terms.lines, {plan.shares, plan.part_elements});
-  if (line_seconds(plan, terms.lines, *how) >= now * (1 - change_worth_it))
+  auto now = transfer_seconds(plan, terms.lines, {plan.shares, plan.part_elements});
+  if (transfer_seconds(plan, terms.lines, *how) >= now * (1 - change_worth_it))
     return std::nullopt;
   return std::move(*how);
 }
 
-status check_division(const round_plan& plan, const division& how, const division_terms& terms,
-                      std::size_t self) {
+status check_partition(const round_plan& plan, const vector_partition& how,
+                       const partition_terms& terms, std::size_t self) {
   auto other = plan;
   other.shares = how.shares;
   other.part_elements = how.part_elements;
   if (auto valid = validate_plan(other); !valid)
     return valid;
   if (!may_be_part(how.part_elements, plan.codecs, terms.parts))
-    return failure{ec::protocol_violation, "division: parts of a size that nobody agreed on"};
+    return failure{ec::protocol_violation, "partition: parts of a size that nobody agreed on"};
   if (how.shares[self] != 0 && !terms.reduces)
-    return failure{ec::protocol_violation, "division: we said that we never reduce"};
+    return failure{ec::protocol_violation, "partition: we said that we never reduce"};
   return done{};
 }
 

@@ -1,4 +1,4 @@
-#include "runtime/averaging/standing_group.hpp"
+#include "runtime/averaging/persistent_group.hpp"
 
 #include <algorithm>
 
@@ -9,9 +9,9 @@ namespace waggle {
 
 namespace {
 
-round_id following(const round_id& last, epoch_id epoch, const division* how) {
+round_id following(const round_id& last, epoch_id epoch, const vector_partition* how) {
   sha256_stream stream;
-  stream.add("waggle standing group").add(last.view()).add(little_endian(epoch.value()));
+  stream.add("waggle persistent group").add(last.view()).add(little_endian(epoch.value()));
   if (how != nullptr) {
     stream.add(little_endian(how->part_elements));
     for (auto share : how->shares)
@@ -25,14 +25,14 @@ round_id following(const round_id& last, epoch_id epoch, const division* how) {
 
 } // namespace
 
-std::optional<round_plan> standing_group::next(epoch_id epoch, const codec_plan& codecs,
-                                               std::uint32_t expected_peers) const {
+std::optional<round_plan> persistent_group::next(epoch_id epoch, const codec_plan& codecs,
+                                                 std::uint32_t expected_peers) const {
   if (!last_ || last_->codecs != codecs)
     return std::nullopt;
   if (expected_peers != 0 && expected_peers != last_->members.size())
     return std::nullopt;
-  const division* how = nullptr;
-  if (is_divided_anew()) {
+  const vector_partition* how = nullptr;
+  if (is_repartitioned()) {
     if (!anew_->how)
       return std::nullopt;
     how = &*anew_->how;
@@ -47,14 +47,15 @@ std::optional<round_plan> standing_group::next(epoch_id epoch, const codec_plan&
   return plan;
 }
 
-std::optional<round_id> standing_group::replaced(epoch_id epoch) const {
-  if (!is_divided_anew())
+std::optional<round_id> persistent_group::replaced(epoch_id epoch) const {
+  if (!is_repartitioned())
     return std::nullopt;
   return following(last_->id, epoch, nullptr);
 }
 
-std::optional<division> standing_group::on_line(const round_plan& plan, std::size_t member,
-                                                std::optional<double> bandwidth) {
+std::optional<vector_partition> persistent_group::on_bandwidth(const round_plan& plan,
+                                                               std::size_t member,
+                                                               std::optional<double> bandwidth) {
   auto& lines = terms_.lines;
   // Whoever never reduces does not measure.
   if (lines.size() != plan.members.size() || member >= lines.size()
@@ -66,20 +67,20 @@ std::optional<division> standing_group::on_line(const round_plan& plan, std::siz
     next.shares = anew_->how->shares;
     next.part_elements = anew_->how->part_elements;
   }
-  auto better = better_division(next, terms_);
+  auto better = better_partition(next, terms_);
   if (better)
     anew_ = {plan.id, better};
   return better;
 }
 
-status standing_group::on_division(const round_id& round, const round_plan& plan, division how,
-                                   std::size_t self) {
-  auto valid = check_division(plan, how, terms_, self);
+status persistent_group::on_partition(const round_id& round, const round_plan& plan,
+                                      vector_partition how, std::size_t self) {
+  auto valid = check_partition(plan, how, terms_, self);
   anew_ = {round, valid ? std::optional{std::move(how)} : std::nullopt};
   return valid;
 }
 
-bool standing_group::contains(const peer_id& peer) const {
+bool persistent_group::contains(const peer_id& peer) const {
   return last_
          && std::any_of(last_->members.begin(), last_->members.end(),
                         [&](const round_member& m) { return m.peer.id == peer; });

@@ -1,4 +1,4 @@
-#include "runtime/allreduce/round_words.hpp"
+#include "runtime/allreduce/round_messages.hpp"
 
 namespace waggle {
 
@@ -12,10 +12,10 @@ member_set only(std::size_t member) {
   return set;
 }
 
-struct speaker {
+struct sender {
   round_id round;
 
-  using word = std::optional<round_word>;
+  using word = std::optional<round_message>;
 
   word operator()(const protocol::send_propose& a) const {
     return {{a.to, wire::round_propose{round, a.view}}};
@@ -36,10 +36,10 @@ struct speaker {
   word operator()(const protocol::send_takeover& a) const {
     return {{a.to, wire::round_takeover{round, a.number}}};
   }
-  word operator()(const protocol::send_standing& a) const {
-    const auto& s = a.standing;
-    return {{only(a.to), wire::round_standing{round, s.promised, s.knows_view, s.view, s.prepared,
-                                              s.committed}}};
+  word operator()(const protocol::send_promise& a) const {
+    const auto& s = a.promise;
+    return {{only(a.to), wire::round_promise{round, s.promised, s.knows_view, s.view, s.prepared,
+                                             s.committed}}};
   }
   word operator()(const protocol::enter_view&) const { return {}; }
   word operator()(const protocol::commit&) const { return {}; }
@@ -47,30 +47,30 @@ struct speaker {
 };
 
 struct listener {
-  protocol& heard_by;
+  protocol& receiver;
   std::size_t from;
   steady_time now;
 
   protocol::actions operator()(const wire::round_propose& word) const {
-    return heard_by.on_propose(from, word.view);
+    return receiver.on_propose(from, word.view);
   }
   protocol::actions operator()(const wire::round_prepared& word) const {
-    return heard_by.on_prepared(from, word.view);
+    return receiver.on_prepared(from, word.view);
   }
   protocol::actions operator()(const wire::round_suspect& word) const {
-    return heard_by.on_suspect(from, word.view, word.member, word.reason, now);
+    return receiver.on_suspect(from, word.view, word.member, word.reason, now);
   }
   protocol::actions operator()(const wire::round_commit& word) const {
-    return heard_by.on_commit(from, word.view);
+    return receiver.on_commit(from, word.view);
   }
   protocol::actions operator()(const wire::round_abort& word) const {
-    return heard_by.on_abort(from, word.reason);
+    return receiver.on_abort(from, word.reason);
   }
   protocol::actions operator()(const wire::round_takeover& word) const {
-    return heard_by.on_takeover(from, word.number);
+    return receiver.on_takeover(from, word.number);
   }
-  protocol::actions operator()(const wire::round_standing& word) const {
-    return heard_by.on_standing(
+  protocol::actions operator()(const wire::round_promise& word) const {
+    return receiver.on_promise(
       from, {word.promised, word.knows_view, word.view, word.prepared, word.committed});
   }
   template <class NoWord>
@@ -81,8 +81,8 @@ struct listener {
 
 } // namespace
 
-std::optional<round_word> word_of(const round_id& round, const protocol::action& action) {
-  return std::visit(speaker{round}, action);
+std::optional<round_message> message_of(const round_id& round, const protocol::action& action) {
+  return std::visit(sender{round}, action);
 }
 
 protocol::actions hear(round_protocol& protocol, std::size_t from, const wire::event& word,

@@ -10,14 +10,15 @@
 namespace waggle {
 
 /// What a member says to others about a round.
-struct round_word {
-  member_set to; // may contain the speaker, who need not be told
+struct round_message {
+  member_set to; // may contain the sender, who need not be told
   wire::event what;
 };
 
 /// The word that an action of the protocol asks for. Nothing: the action is about this member alone
 /// (enter_view, commit, fail).
-std::optional<round_word> word_of(const round_id& round, const round_protocol::action& action);
+std::optional<round_message> message_of(const round_id& round,
+                                        const round_protocol::action& action);
 
 /// Hands the word of member `from` to the protocol. What is no word of its does nothing.
 round_protocol::actions hear(round_protocol& protocol, std::size_t from, const wire::event& word,

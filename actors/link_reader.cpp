@@ -1,0 +1,84 @@
+// I/O thread: frame ─► decode ─ part, round_* ─► round_registry
+//                            └ everything else ─► frame_arrived ─► peer_link
+
+#include "actors/link_reader.hpp"
+
+#include "runtime/wire/convert.hpp"
+
+namespace waggle {
+
+link_reader::link_reader(caf::weak_actor_ptr link, std::shared_ptr<net::link> connection,
+                         const node_context& ctx, caf::actor_clock& clock,
+                         std::shared_ptr<link_traffic> traffic, std::size_t backlog_max)
+  : link_(std::move(link)), connection_(connection), remote_(connection->remote()),
+    rounds_(ctx.rounds), metrics_(ctx.metrics), clock_(clock), traffic_(std::move(traffic)),
+    backlog_max_(backlog_max) {}
+
+std::shared_ptr<std::byte> link_reader::body_memory(const std::string& header, std::size_t bytes) {
+  const auto* part = announced_part(header, bytes);
+  return part == nullptr ? nullptr : rounds_->destination(remote_.id, *part, bytes);
+}
+
+bool link_reader::zero_copy_ok(const std::string& header, std::size_t bytes) {
+  const auto* part = announced_part(header, bytes);
+  return part != nullptr && rounds_->zero_copy_ok(*part);
+}
+
+void link_reader::on_frame(net::frame f) {
+  auto now = clock_.now();
+  traffic_->received.store(now.time_since_epoch().count());
+  traffic_->frames.fetch_add(1);
+  // Control frames may come between a body's announcement and the body.
+  auto message = announced_ && !f.body.empty() ? *std::exchange(announced_, std::nullopt)
+                                               : wire::decode(f.header, f.body.size);
+  bool sign_of_life = message
+                      && (std::holds_alternative<wire::ping>(*message)
+                          || std::holds_alternative<wire::pong>(*message));
+  if (!sign_of_life)
+    traffic_->used.store(now.time_since_epoch().count());
+  auto connection = connection_.lock();
+  if (message && connection)
+    if (auto* event = std::get_if<wire::event>(&*message))
+      if (round_of(*event) != nullptr) {
+        if (!rounds_->deliver(
+              {remote_, std::move(*event), std::move(f.body), std::move(connection)}, now))
+          metrics_->count_refused_input(ec::unknown_round);
+        return;
+      }
+  auto waiting = traffic_->backlog.fetch_add(f.header.size()) + f.header.size();
+  if (waiting > backlog_max_ && connection)
+    connection->close({ec::overloaded, "the peer sends more than we can look at"});
+  if (auto target = caf::actor_cast<caf::strong_actor_ptr>(link_))
+    caf::anon_send(caf::actor_cast<frame_listener_actor>(target),
+                   frame_arrived{std::move(message), std::move(f.body), f.header.size()});
+}
+
+void link_reader::on_close(failure why) {
+  if (auto target = caf::actor_cast<caf::strong_actor_ptr>(link_))
+    caf::anon_send(caf::actor_cast<frame_listener_actor>(target), connection_ended{std::move(why)});
+}
+
+/// The part whose body comes next; null: it is something else.
+const wire::part* link_reader::announced_part(const std::string& header, std::size_t bytes) {
+  if (!announced_)
+    announced_.emplace(wire::decode(header, bytes));
+  if (!*announced_)
+    return nullptr;
+  const auto* event = std::get_if<wire::event>(&**announced_);
+  return event == nullptr ? nullptr : std::get_if<wire::part>(event);
+}
+
+net::link_events events_of(std::shared_ptr<link_reader> reader) {
+  net::link_events events;
+  events.body_memory = [reader](const std::string& header, std::size_t bytes) {
+    return reader->body_memory(header, bytes);
+  };
+  events.zero_copy_ok = [reader](const std::string& header, std::size_t bytes) {
+    return reader->zero_copy_ok(header, bytes);
+  };
+  events.on_frame = [reader](net::frame f) { reader->on_frame(std::move(f)); };
+  events.on_close = [reader](failure why) { reader->on_close(std::move(why)); };
+  return events;
+}
+
+} // namespace waggle

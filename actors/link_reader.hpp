@@ -1,0 +1,73 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <caf/all.hpp>
+
+#include "actors/actors.hpp"
+#include "actors/node_context.hpp"
+
+namespace waggle {
+
+/// Event to the link: a frame came in that is not about a round.
+struct frame_arrived {
+  result<wire::message> message;
+  payload body;
+  std::size_t header_bytes = 0;
+};
+/// Event to the link: the connection ended.
+struct connection_ended {
+  failure why;
+};
+using frame_listener_actor =
+  caf::typed_actor<caf::reacts_to<frame_arrived>, caf::reacts_to<connection_ended>>;
+
+/// What the I/O thread tells a peer_link without a message. Thread-safe.
+struct link_traffic {
+  std::atomic<std::size_t> backlog{0}; // bytes of headers that the link has not looked at yet
+  std::atomic<std::uint64_t> frames{0};
+  std::atomic<steady_time::rep> received{0}; // the last frame
+  std::atomic<steady_time::rep> used{0};     // the last one that was not a ping or pong
+};
+
+/// Distributes the frames of one connection, on the I/O thread. Frames about a round go straight to
+/// the round_registry, everything else to `link`, which is held weakly: the connection may outlive
+/// it.
+class link_reader {
+public:
+  /// @param backlog_max more bytes that `link` has not looked at close the connection.
+  link_reader(caf::weak_actor_ptr link, std::shared_ptr<net::link> connection,
+              const node_context& ctx, caf::actor_clock& clock,
+              std::shared_ptr<link_traffic> traffic, std::size_t backlog_max);
+
+  /// Where the body that `header` announces is to be written; null: wherever the transport likes.
+  std::shared_ptr<std::byte> body_memory(const std::string& header, std::size_t bytes);
+  /// Whether the body may stay in memory that the sender can still write to.
+  bool zero_copy_ok(const std::string& header, std::size_t bytes);
+  void on_frame(net::frame f);
+  void on_close(failure why);
+
+private:
+  const wire::part* announced_part(const std::string& header, std::size_t bytes);
+
+  caf::weak_actor_ptr link_;
+  std::weak_ptr<net::link> connection_;
+  peer_record remote_;
+  std::shared_ptr<round_registry> rounds_;
+  std::shared_ptr<metric_families> metrics_;
+  caf::actor_clock& clock_;
+  std::shared_ptr<link_traffic> traffic_;
+  std::size_t backlog_max_;
+  std::optional<result<wire::message>> announced_; // of the body that is being read
+};
+
+/// The transport's callbacks, all to `reader`.
+net::link_events events_of(std::shared_ptr<link_reader> reader);
+
+} // namespace waggle
+
+WAGGLE_LOCAL(frame_arrived)
+WAGGLE_LOCAL(connection_ended)
