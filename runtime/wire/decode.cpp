@@ -361,11 +361,11 @@ result<message> read_content(const Header& header) {
       return as_event<round_abort>(header.round_abort());
     case Header::kRoundTakeover:
       return as_event<round_takeover>(header.round_takeover());
-    case Header::kRoundStanding:
+    case Header::kRoundPromise:
       return as_event<round_promise>(header.round_promise());
-    case Header::kLineReport:
+    case Header::kBandwidthReport:
       return as_event<bandwidth_report>(header.bandwidth_report());
-    case Header::kNewDivision:
+    case Header::kNewPartition:
       return as_event<new_partition>(header.new_partition());
     case Header::kNextPlan:
       return as_event<next_plan>(header.next_plan());

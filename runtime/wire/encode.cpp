@@ -223,7 +223,7 @@ void write(const bandwidth_report& x, Header& out) {
 }
 
 void write(const new_partition& x, Header& out) {
-  auto& to = *out.mutable_new_division();
+  auto& to = *out.mutable_new_partition();
   to.set_round(write_id(x.round));
   for (auto share : x.how.shares)
     to.add_shares(share);
