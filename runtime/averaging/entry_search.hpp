@@ -40,7 +40,7 @@ private:
   std::set<peer_id> seen_; // asked, or ourselves
   peer_record asked_;
   std::size_t suggestions_ = 0;
-  failure why_{ec::no_donor, "nobody was named"};
+  failure why_{ec::no_donor, "no peer was named"};
 };
 
 } // namespace waggle

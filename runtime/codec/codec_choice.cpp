@@ -120,7 +120,7 @@ result<std::map<std::string, codec_choice>> parse_named(const std::vector<std::s
     if (!choice)
       return choice.error();
     if (!named.emplace(*name, *choice).second)
-      return wrong("'" + *name + "' is there twice");
+      return wrong("'" + *name + "' is listed twice");
   }
   return named;
 }
@@ -170,7 +170,7 @@ result<codec_choice> parse(std::string_view text, int depth) {
     if (one || text.find_first_of(",=") == std::string_view::npos)
       return one;
     return wrong("'" + std::string{text}
-                 + "' does not say by what to choose: size:, role:, list: or "
+                 + "' does not name a criterion; use size:, role:, list: or "
                    "map:");
   }
   auto items = items_of(text.substr(colon + 1));
@@ -188,10 +188,11 @@ result<codec_choice> parse(std::string_view text, int depth) {
       return named.error();
     return codec_choice::per_key({named->begin(), named->end()});
   }
-  return wrong("'" + std::string{kind}
-               + ":' is no way to choose; there are: CODEC, size:THRESHOLD,LESS,GREATER_OR_EQUAL, "
-                 "role:ROLE=CODEC,…, list:CODEC,…, map:NAME=CODEC,…, where CODEC is one of "
-               + codec_names() + ", or again a choice in parentheses");
+  return wrong(
+    "'" + std::string{kind}
+    + ":' is not a kind of choice; there are: CODEC, size:THRESHOLD,LESS,GREATER_OR_EQUAL, "
+      "role:ROLE=CODEC,…, list:CODEC,…, map:NAME=CODEC,…, where CODEC is one of "
+    + codec_names() + ", or again a choice in parentheses");
 }
 
 } // namespace
@@ -284,7 +285,7 @@ result<codec_id> codec_choice::choose(const tensor_info& tensor, std::size_t ind
       return choices_[static_cast<std::size_t>(at - names_.begin())].choose(tensor, index);
     }
   }
-  return wrong("a choice by nothing known");
+  return wrong("a choice by an unknown criterion");
 }
 
 std::string to_string(const codec_choice& choice) {

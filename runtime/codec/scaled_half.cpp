@@ -133,7 +133,7 @@ result<half_scale> read_half_scale(const std::byte* header) {
   bool sound = std::isfinite(out.mean) && out.deviation >= deviation_min
                && out.deviation <= float_max; // false for NaN
   if (!poisoned && !sound)
-    return failure{ec::malformed, "mean or deviation of a scaled part is nonsense"};
+    return failure{ec::malformed, "mean or deviation of a scaled part is not valid"};
   return out;
 }
 
