@@ -15,7 +15,7 @@ constexpr std::array roles_in_order{tensor_role::unspecified, tensor_role::activ
                                     tensor_role::optimizer};
 constexpr std::string_view otherwise_name = "default";
 
-// A run file is written by people: deeper than this is a mistake.
+// A run file is written by people: deeper nesting is a mistake.
 constexpr int depth_max = 8;
 
 failure wrong(std::string why) {
@@ -26,7 +26,7 @@ failure wrong(std::string why) {
 
 constexpr std::string_view special = ",=()%";
 
-/// Bytes with a meaning in the text form, and those that do not print, as %2C.
+/// Escapes bytes with a meaning in the text form, and non-printable ones, as %2C.
 std::string escape(std::string_view name) {
   std::string out;
   for (char c : name) {
@@ -54,7 +54,7 @@ result<std::string> unescape(std::string_view text) {
 
 // -- parsing --------------------------------------------------------------------------------------
 
-/// Cut at the commas that no parentheses enclose. Nothing for parentheses that do not match.
+/// Splits at the commas outside parentheses. Fails for parentheses that do not match.
 result<std::vector<std::string_view>> items_of(std::string_view text) {
   std::vector<std::string_view> items;
   int open = 0;
@@ -164,7 +164,7 @@ result<codec_choice> parse(std::string_view text, int depth) {
     return wrong("more than " + std::to_string(depth_max) + " choices within each other");
   auto colon = text.find(':');
   auto kind = text.substr(0, colon);
-  // A colon may also belong to a key, after an opening parenthesis or an equals sign.
+  // A colon after an opening parenthesis or an equals sign belongs to a key.
   if (colon == std::string_view::npos || kind.find_first_of("(=,") != std::string_view::npos) {
     auto one = parse_item(text, depth);
     if (one || text.find_first_of(",=") == std::string_view::npos)
@@ -235,7 +235,7 @@ codec_choice codec_choice::by_role(std::map<tensor_role, codec_choice> roles,
   out.by_ = by::role;
   for (auto& [role, choice] : roles) {
     if (role == tensor_role::unspecified)
-      continue; // that is what `otherwise` is for
+      continue; // these roles use `otherwise`
     out.names_.emplace_back(to_string(role));
     out.choices_.push_back(std::move(choice));
   }

@@ -6,7 +6,8 @@
 
 #include "runtime/codec/instructions.hpp"
 
-// The two 16-bit floats, one value at a time and in bulk. For codec.cpp and the other families.
+// The two 16-bit floats, for single values and for arrays. Used by codec.cpp and the other
+// families.
 namespace waggle::codecs {
 
 static_assert(std::endian::native == std::endian::little,

@@ -13,7 +13,7 @@ std::shared_ptr<buffer_pool> buffer_pool::make(std::size_t bytes_max,
 }
 
 std::shared_ptr<std::byte> buffer_pool::take(std::size_t size) {
-  // Small ones come from malloc's own caches at the same price.
+  // For small buffers malloc's own caches are as fast.
   if (size < 64_KiB)
     return {new std::byte[size], std::default_delete<std::byte[]>{}};
   block found;
@@ -37,7 +37,7 @@ std::shared_ptr<std::byte> buffer_pool::take(std::size_t size) {
           }};
 }
 
-/// A piece of a new slab whose other pieces are given back at once, or a block of its own.
+/// A piece of a new slab, whose other pieces go to the pool at once, or an allocation of its own.
 buffer_pool::block buffer_pool::make_block(std::size_t size) {
   auto take = [this](std::size_t bytes) {
     return std::shared_ptr<std::byte>{
