@@ -1,7 +1,7 @@
 // begin ─► our contributions ──► owners of the parts (ourselves included)
 //   peers' contributions ─► part_reducer ─ all here? ─► sum ── result ──► all participants
 //   peers' results ─► result vector ─ complete? ─► round_protocol ─► prepared … commit ─► report
-//   links lost, members stalled, nonsense ─► round_protocol ─► a new view ─► ship, reduce, collect
+//   lost links, stalls, invalid data ─► round_protocol ─► a new view ─► ship, reduce, collect
 
 #include "runtime/allreduce/round_engine.hpp"
 
@@ -426,9 +426,9 @@ void round_engine::collect() {
 // -- the protocol ---------------------------------------------------------------------------------
 
 void round_engine::on_word(std::size_t from, const wire::event& what) {
-  if (const auto* word = std::get_if<wire::round_suspect>(&what)) {
+  if (const auto* message = std::get_if<wire::round_suspect>(&what)) {
     // The member is not in a round with us and does not want to be; that is not a fault.
-    if (word->member == from && word->reason == ec::not_looking)
+    if (message->member == from && message->reason == ec::not_looking)
       return perform(protocol_.give_up({ec::not_looking, "a member looks for another group"}));
     if (!first_fault_)
       first_fault_ = now_();
@@ -438,8 +438,8 @@ void round_engine::on_word(std::size_t from, const wire::event& what) {
 
 void round_engine::perform(const round_protocol::actions& actions) {
   for (const auto& action : actions) {
-    if (auto word = message_of(plan().id, action))
-      tell_all(word->to, word->what);
+    if (auto message = message_of(plan().id, action))
+      tell_all(message->to, message->what);
     else if (const auto* entered = std::get_if<round_protocol::enter_view>(&action))
       enter(entered->view);
     else if (const auto* decided = std::get_if<round_protocol::commit>(&action))

@@ -15,8 +15,8 @@ struct find_round {
 };
 
 bool says_departure(const inbound_event& event) {
-  const auto* word = std::get_if<wire::round_suspect>(&event.what);
-  return word != nullptr && word->reason == ec::not_looking;
+  const auto* message = std::get_if<wire::round_suspect>(&event.what);
+  return message != nullptr && message->reason == ec::not_looking;
 }
 
 /// For the group; not for the round itself.

@@ -32,7 +32,7 @@ public:
   /// Receives messages of a round's members about the group, also after the end of the round: that
   /// a member looks for another group (round_suspect with ec::not_looking), bandwidth_report,
   /// new_partition.
-  using group_listener = std::function<void(const peer_record& who, const wire::event& word)>;
+  using group_listener = std::function<void(const peer_record& who, const wire::event& message)>;
 
   round_registry(limits limits, reply answer) : limits_(limits), answer_(std::move(answer)) {}
 

@@ -28,16 +28,13 @@ struct outlier {
   friend bool operator==(const outlier&, const outlier&) = default;
 };
 
+/// "root mean square 3.1e+12, bound 1e+06".
+std::string describe(const outlier& what);
+
 /// A part's root mean square is implausible if it is more than this many times the median of the
 /// others', where a median below 1 counts as 1. So no member is excluded for values below a
 /// million, whatever the others sent (for example a part for which only one peer has gradients).
 /// Robust aggregators handle Byzantine contributions below this bound.
-std::string describe(const outlier& what);
-
-/// A part's root mean square is nonsense if it is more than this many times the median of the
-/// others', which counts as 1 if it is less. So nobody is excluded for values below a million,
-/// whatever the others sent (a part that only one peer has gradients for, say); it takes nonsense
-/// of absolute size. Liars below it are what robust aggregators are for.
 constexpr double norm_ratio_max = 1e6;
 
 /// A weight is a number of samples of one epoch. It is implausible if it exceeds this many times

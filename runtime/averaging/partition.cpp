@@ -76,12 +76,12 @@ double seconds(const round_plan& plan, const member_bandwidths& bandwidths,
   double elements_a_second = 1 / std::max(bytes_per_element(plan.codecs), 1.0);
   double longest = 0;
   for (std::size_t i = 0; i < bandwidths.size(); ++i) {
-    auto line = bandwidths[i].bytes_per_second.value_or(0);
-    if (line <= 0)
+    auto bandwidth = bandwidths[i].bytes_per_second.value_or(0);
+    if (bandwidth <= 0)
       continue;
     auto load = load_of(i, plan, how);
-    longest =
-      std::max(longest, (load.carried + (with_idle ? load.idle : 0)) / (line * elements_a_second));
+    longest = std::max(longest, (load.carried + (with_idle ? load.idle : 0))
+                                  / (bandwidth * elements_a_second));
   }
   return longest;
 }

@@ -278,11 +278,11 @@ void round_protocol::commit_if_all_prepared(actions& out) {
     return;
   // A member that does not receive messages from all others, such as a client, waits for our commit
   // message, even if we were just asking for promises.
-  bool tell = (leader() == self_ || coordinator() == self_) && needed.size() > 1;
+  bool notify = (leader() == self_ || coordinator() == self_) && needed.size() > 1;
   committed_ = true;
   ended_ = true;
   takeover_.reset();
-  if (tell)
+  if (notify)
     out.push_back(send_commit{others(needed), view_});
   out.push_back(commit{view_});
 }

@@ -204,7 +204,7 @@ private:
   void recover(actions& out, steady_time now);
   void start_takeover(actions& out, steady_time now);
   void finish_takeover(actions& out);
-  /// Who has prepared the current view, as far as we know.
+  /// The members that have prepared the current view, as far as we know.
   [[nodiscard]] member_set prepared_members() const;
   void prepare(actions& out);
   void enter(const round_view& next);

@@ -32,8 +32,8 @@ std::shared_ptr<std::byte> buffer_pool::take(std::size_t size) {
   auto* raw = found.bytes.get();
   return {raw,
           [pool = weak_from_this(), held = std::make_shared<block>(std::move(found))](std::byte*) {
-            if (auto home = pool.lock())
-              home->give_back(std::move(*held));
+            if (auto owner = pool.lock())
+              owner->give_back(std::move(*held));
           }};
 }
 

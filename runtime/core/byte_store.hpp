@@ -38,7 +38,7 @@ using byte_store_factory = std::function<result<std::shared_ptr<byte_store>>()>;
 
 /// On the heap: for simulations and tests, and where there is no folder.
 std::shared_ptr<byte_store> make_memory_store();
-/// On the heap: for simulations and tests, and where there is no folder.
+/// Shares the bytes.
 std::shared_ptr<const byte_source> source_of(payload bytes);
 
 /// Bytes that it does not own; they must outlive it.

@@ -40,9 +40,9 @@ public:
       std::lock_guard guard{mutex_};
       ++lent_;
     }
-    return {found.release(), [home = weak_from_this(), memory = memory_](float_vector* v) {
+    return {found.release(), [owner = weak_from_this(), memory = memory_](float_vector* v) {
               std::unique_ptr<float_vector> back{v};
-              if (auto pool = home.lock())
+              if (auto pool = owner.lock())
                 pool->give_back(std::move(back));
             }};
   }
