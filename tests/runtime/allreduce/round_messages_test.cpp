@@ -11,7 +11,7 @@ namespace {
 
 const steady_time t0{};
 
-/// Members that hear each other's words, as they are sent, in order.
+/// Members that receive each other's messages in the order of sending.
 class RoundWords : public ::testing::Test {
 protected:
   RoundWords() {
@@ -51,8 +51,8 @@ protected:
   const round_plan plan_ = plan_for(4);
   std::vector<round_protocol> members_;
   std::deque<message_under_way> under_way_;
-  std::map<std::size_t, std::size_t> received_; // words by kind
-  std::size_t silent_ = 4;                      // nothing arrives there; 4: nobody
+  std::map<std::size_t, std::size_t> received_; // messages by kind
+  std::size_t silent_ = 4;                      // the member that receives nothing; 4: none
 };
 
 TEST_F(RoundWords, MembersThatHearEachOtherAgree) {
@@ -93,7 +93,7 @@ TEST_F(RoundWords, CarryTheEndOfARound) {
     perform(0, members_[0].on_suspicion(lost, ec::peer_lost, t0));
     under_way_.clear();
   }
-  perform(0, members_[0].on_suspicion(1, ec::peer_lost, t0)); // nobody is left
+  perform(0, members_[0].on_suspicion(1, ec::peer_lost, t0)); // no other member is left
   talk();
   EXPECT_EQ(heard<wire::round_abort>(), 3U);
   EXPECT_TRUE(members_[1].ended());

@@ -7,7 +7,7 @@
 namespace waggle {
 namespace {
 
-/// A line that carries at most `rate` bytes a second, one packet after the other.
+/// A link that carries at most `rate` bytes per second, one packet after the other.
 struct line {
   bandwidth_estimator meter;
   steady_time now = steady_time{} + 1h;
@@ -42,7 +42,7 @@ TEST(LineMeter, KnowsNothingBeforeAFewBursts) {
 TEST(LineMeter, WaitingForOthersDoesNotMakeTheLineSlow) {
   line l;
   for (int round = 0; round < 5; ++round) {
-    l.carry(false, 12.5e6, 0.2, 0.1); // somebody slow
+    l.carry(false, 12.5e6, 0.2, 0.1); // a slow peer
     l.carry(false, 12.5e6, 0.3);
     l.carry(false, 12.5e6, 0.3, 0.05);
     l.pause(300ms);

@@ -27,7 +27,7 @@ struct said {
   double weight = 1;
 };
 
-/// What a reduction over all of them says; member i says contributions[i].
+/// The result of a reduction over all contributions; member i sends contributions[i].
 part_reducer::reduction reduced(const std::vector<said>& contributions,
                                 const aggregation& how = {}) {
   auto n = contributions.front().values.size();
@@ -134,7 +134,7 @@ TEST(Guards, BetweenTwoNobodyCanTellWhoLies) {
     scale(two[0], 1e20F);
     two[1].weight = 1e50;
     EXPECT_THAT(reduced(two, how).excluded, IsEmpty());
-    // A third whose word weighs nothing does not help.
+    // A third contribution with weight 0 does not help.
     two.push_back({std::vector<float>(64, 1.0F), 0});
     EXPECT_THAT(reduced(two, how).excluded, IsEmpty());
   }

@@ -34,7 +34,8 @@ vector_partition partitioned(const round_plan& plan, const member_bandwidths& ba
   return found ? *found : vector_partition{};
 }
 
-/// What parts cost beyond what the slowest line needs anyway.
+/// The extra time due to the size of parts, relative to the time that the slowest link needs
+/// anyway.
 double excess(const round_plan& plan, const member_bandwidths& bandwidths,
               const vector_partition& how) {
   auto tiny = how;
@@ -99,8 +100,8 @@ member_bandwidth declared(double bytes_per_second) {
   return {bytes_per_second, true};
 }
 
-// By these bandwidths the shares are 35, 16 and 9; with at least 10 for whoever reduces, the
-// slowest one reduces nothing. Taken for equal, the two slower ones had 13 and 12.
+// With these bandwidths the shares are 35, 16 and 9; with a minimum of 10 per reducer, the slowest
+// reduces nothing. Treated as equal, the two slower ones would have 13 and 12.
 TEST(Partition, DeclaredLinesAreWhatTheyAre) {
   auto plan = round_of(3, 60);
   auto exact = make_partition(plan, {declared(0.55), declared(0.44), declared(0.40)}, {}, 10);

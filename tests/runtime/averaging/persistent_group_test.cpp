@@ -68,13 +68,13 @@ TEST(StandingGroup, DoesNotFitAnotherVectorOrAnotherNumberOfPeers) {
   EXPECT_FALSE(group.next(epoch_id{4}, vector_of(10), 3));
 }
 
-// -- lines that change --------------------------------------------------------------------------
+// -- changing bandwidths --------------------------------------------------------------------------
 
 constexpr double fast = 12e6;
 constexpr double slow = 3e6;
 constexpr std::uint64_t elements = 1U << 20U;
 
-/// A round of four, divided evenly.
+/// A round of four members with equal shares.
 round_plan four_members() {
   auto plan = plan_for(4, elements / 4, part_size{}.largest);
   plan.epoch = epoch_id{3};
@@ -108,7 +108,7 @@ TEST(StandingGroup, DividesTheNextRoundAnewForASlowLine) {
   EXPECT_EQ(next->members, first.members);
   EXPECT_TRUE(validate_plan(*next));
   EXPECT_EQ(next, member.next(epoch_id{4}, first.codecs, 0));
-  // The rounds after that go on like it.
+  // The following rounds use the same partition.
   leader.establish(*next);
   auto third = leader.next(epoch_id{5}, first.codecs, 4);
   EXPECT_EQ(third->shares, how->shares);
@@ -129,10 +129,10 @@ TEST(StandingGroup, RoundsByTheOldDivisionHaveAnotherId) {
   EXPECT_NE(knows.next(epoch_id{4}, first.codecs, 4)->id, old->id);
   EXPECT_EQ(knows.replaced(epoch_id{4}), old->id);
   EXPECT_FALSE(late.replaced(epoch_id{4}));
-  // It hears of it when it has begun.
+  // It receives the partition after it has begun the round.
   ASSERT_TRUE(late.on_partition(first.id, *old, how, 1));
   EXPECT_EQ(late.next(epoch_id{4}, first.codecs, 4), knows.next(epoch_id{4}, first.codecs, 4));
-  // Other partitions, other rounds.
+  // Different partitions give different rounds.
   auto once = knows.next(epoch_id{4}, first.codecs, 4)->id;
   how.part_elements = 16'384;
   ASSERT_TRUE(knows.on_partition(first.id, first, how, 1));
@@ -151,8 +151,9 @@ TEST(StandingGroup, SaysNothingForSoLittle) {
   EXPECT_FALSE(leader.on_bandwidth(plan, 2, fast * 1.08));
   auto how = leader.on_bandwidth(plan, 3, slow);
   ASSERT_TRUE(how);
-  EXPECT_FALSE(leader.on_bandwidth(plan, 3, slow * 0.97)) << "compared with what was said already";
-  EXPECT_TRUE(leader.on_bandwidth(plan, 3, fast)) << "and it may be taken back";
+  EXPECT_FALSE(leader.on_bandwidth(plan, 3, slow * 0.97))
+    << "compared with the bandwidth announced before";
+  EXPECT_TRUE(leader.on_bandwidth(plan, 3, fast)) << "a change back is announced, too";
 }
 
 TEST(StandingGroup, OnlyTheLeaderDivides) {

@@ -86,7 +86,7 @@ TEST(RoundBooks, AViewWithFewerContributorsForgetsResultsAndKeepsContributions) 
   b.enter({3, 3, 3, false}, t0 + 1s); // member 2 is lost
   EXPECT_EQ(b.result(3, 1, all3, 0, t0), verdict::ignore) << "of the view before";
   EXPECT_EQ(b.result(3, 1, 3, 3, t0), verdict::accept);
-  EXPECT_EQ(b.contribution(0, 1, 3, t0), verdict::refuse) << "it was not asked again";
+  EXPECT_EQ(b.contribution(0, 1, 3, t0), verdict::refuse) << "it must not be sent again";
   // Parts 6-8 are spread over members 0 and 1.
   std::set<std::size_t> owners;
   for (const auto& s : b.take_outgoing()) {
@@ -139,15 +139,16 @@ TEST(RoundBooks, AContributionGoesAgainToWhoeverReducesThePartAgain) {
   b.enter(without3, t0);
   auto moved = b.take_outgoing();
   ASSERT_EQ(moved.size(), 3U) << "the parts of member 3";
-  // Another leader, who never heard of that view, has member 3 in and leaves out member 2.
+  // Another leader, which never received that view, includes member 3 and leaves out member 2.
   b.enter({5, 0b1011, 0b1011, false}, t0);
   (void)b.take_outgoing();
   b.enter({8, 0b0111, 0b0111, false}, t0);
   std::erase_if(moved, [](const auto& outgoing_part) { return outgoing_part.owner == 0; });
   EXPECT_EQ(moved.size(), 2U);
   auto again = b.take_outgoing();
-  ASSERT_EQ(again.size(), moved.size()) << "whoever skipped the first of these views dropped them; "
-                                           "what we gave ourselves is still here";
+  ASSERT_EQ(again.size(), moved.size())
+    << "a member that skipped the first of these views dropped them; "
+       "what we gave ourselves is still here";
   for (std::size_t i = 0; i < moved.size(); ++i) {
     EXPECT_EQ(again[i].part, moved[i].part);
     EXPECT_EQ(again[i].owner, moved[i].owner);
@@ -162,7 +163,7 @@ TEST(RoundBooks, AContributionGoesAgainToWhoeverMayHaveComeByAnotherWay) {
   std::erase_if(first, [](const auto& outgoing_part) { return outgoing_part.owner == 0; });
   EXPECT_EQ(first.size(), 2U) << "three parts of member 4, of which we reduce one";
   b.enter({2, 0b01111, 0b01111, false}, t0);
-  EXPECT_TRUE(b.take_outgoing().empty()) << "the leader's next view: everybody was in the last";
+  EXPECT_TRUE(b.take_outgoing().empty()) << "the leader's next view: all members were in the last";
   b.enter({5 * views_per_term, 0b01111, 0b01111, true}, t0);
   EXPECT_TRUE(b.take_outgoing().empty()) << "nothing is summed any more";
   b.enter({10 * views_per_term, 0b01111, 0b01111, false}, t0);
