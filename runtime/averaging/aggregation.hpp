@@ -8,7 +8,8 @@
 
 namespace waggle {
 
-/// How the contributions to one part are combined into one result. Values travel: append only.
+/// How the contributions to one part are combined into one result. The values are sent to peers:
+/// append only.
 ///
 /// All aggregators work on one part at a time, so that a round has as many independent decisions as
 /// parts (butterfly all-reduce; Gorbunov et al. 2022, arXiv:2106.11257), and none needs more memory

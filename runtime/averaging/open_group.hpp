@@ -30,8 +30,8 @@ namespace waggle {
 /// The id of the next round is a hash of what it follows from, so members with different plans do
 /// not meet in one round.
 ///
-/// A member whose plan does not come to a round has lost the group and must enter again. Not
-/// thread-safe.
+/// A member whose plan never leads to a round has lost the group and must enter again.
+/// Not thread-safe.
 class open_group {
 public:
   /// What all members share, and some settings of our own.

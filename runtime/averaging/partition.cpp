@@ -34,13 +34,14 @@ double bytes_per_element(const codec_plan& codecs) {
 /// member takes. Declared bandwidths are not noisy and are kept.
 member_bandwidths leveled(member_bandwidths lines) {
   std::vector<double*> measured;
-  for (auto& line : lines)
-    if (!line.declared && line.bytes_per_second.value_or(0) > 0)
-      measured.push_back(&*line.bytes_per_second);
+  for (auto& bandwidth : lines)
+    if (!bandwidth.declared && bandwidth.bytes_per_second.value_or(0) > 0)
+      measured.push_back(&*bandwidth.bytes_per_second);
   std::stable_sort(measured.begin(), measured.end(), [](auto* a, auto* b) { return *a > *b; });
   for (auto from = measured.begin(); from != measured.end();) {
     auto slowest = **from * (1 - nearly_equal);
-    auto to = std::find_if(from, measured.end(), [&](auto* line) { return *line < slowest; });
+    auto to =
+      std::find_if(from, measured.end(), [&](auto* bandwidth) { return *bandwidth < slowest; });
     double sum = 0;
     for (auto i = from; i != to; ++i)
       sum += **i;

@@ -40,7 +40,7 @@ public:
   status on_partition(const round_id& round, const round_plan& plan, vector_partition how,
                       std::size_t self);
 
-  /// The next round for a vector that travels by `codecs`, if the group persists and fits.
+  /// The next round for a vector that is encoded by `codecs`, if the group persists and fits.
   /// `expected_peers`: the number of peers that the caller expects, itself included; 0: any number.
   [[nodiscard]] std::optional<round_plan> next(epoch_id epoch, const codec_plan& codecs,
                                                std::uint32_t expected_peers) const;

@@ -12,7 +12,7 @@
 
 namespace waggle {
 
-/// What a member does in a round. Values travel.
+/// What a member does in a round. The values are sent to peers: append only.
 enum class member_mode : std::uint8_t {
   node = 0,      // contributes and reduces
   client = 1,    // contributes only; accepts no connections

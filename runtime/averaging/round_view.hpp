@@ -71,10 +71,9 @@ constexpr std::size_t leader_of(std::uint32_t number, std::size_t members) {
 /// plan: all members contribute and participate.
 struct round_view {
   std::uint32_t number = 0;
-  std::uint64_t contributors = 0; // bitmap: whose vectors are summed
-  std::uint64_t participants =
-    0;                  // bitmap: members that must hold the result before it is committed
-  bool adopted = false; // contributors kept from an earlier view that may be committed
+  std::uint64_t contributors = 0; // bitmap: members whose vectors are summed
+  std::uint64_t participants = 0; // bitmap: members that must hold the result before the commit
+  bool adopted = false;           // contributors kept from an earlier view that may be committed
 
   [[nodiscard]] member_set contributor_set() const { return member_set{contributors}; }
   [[nodiscard]] member_set participant_set() const { return member_set{participants}; }

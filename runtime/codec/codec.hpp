@@ -12,8 +12,8 @@
 
 namespace waggle {
 
-/// How a part is encoded on the wire. Values travel: append only. Formulas and layouts are in the
-/// headers of the codec families.
+/// How a part is encoded on the wire. The values are sent to peers: append only. Formulas and
+/// layouts are in the headers of the codec families.
 enum class codec_id : std::uint8_t {
   none = 0,           // float32, little-endian
   float16 = 1,        // IEEE half, nearest even; finite values clamped to ±65504 (half.hpp)

@@ -11,7 +11,7 @@
 namespace waggle::codecs {
 
 static_assert(std::endian::native == std::endian::little,
-              "parts travel as little-endian floats straight from memory");
+              "parts are sent as little-endian floats straight from memory");
 
 constexpr float half_max = 65504.0F;
 

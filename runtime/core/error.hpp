@@ -8,7 +8,7 @@
 namespace waggle {
 
 /// Everything that can go wrong without being a bug. The names are the `reason` label of metrics,
-/// the `reason` field of logs and JSON. Values travel: append, never renumber.
+/// the `reason` field of logs and JSON. The values are sent to peers: append, never renumber.
 enum class ec : std::uint8_t {
   /// Not an error.
   none = 0,

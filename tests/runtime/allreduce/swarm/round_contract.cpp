@@ -172,9 +172,9 @@ void round_swarm::check_blameless() {
   });
 }
 
-/// A generous bound on the duration of a round: the parts of the busiest link and of its ends'
-/// other links, in both directions, if every part waits for the window; and the intervals of clock
-/// checks.
+/// A generous bound on the duration of a round: the transfer of the busiest member's parts four
+/// times (its own and the others', in both directions), the delays if every part waits for the
+/// window, and the intervals of clock checks.
 round_swarm::duration round_swarm::transfer_bound() const {
   part_table parts{plan()};
   std::vector<double> bytes(members_.size());

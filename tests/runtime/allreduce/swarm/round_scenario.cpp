@@ -149,7 +149,7 @@ fault random_fault(dice& roll, const round_scenario& scene) {
           ++parts;
         largest = std::max(largest, encoded_size(table[i].codec, table[i].count));
       }
-      // All of the bytes within two stall timeouts; or none within one.
+      // All parts within two stall timeouts; or none within one.
       auto takes = f.kind == fault_kind::slow
                      ? std::min(2.0, 8.0 / static_cast<double>(2 * parts + 1)) * roll.unit() + 0.01
                      : 10 + 10 * roll.unit();
