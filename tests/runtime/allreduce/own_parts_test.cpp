@@ -51,7 +51,7 @@ TEST_F(OwnParts, ASumThatWasSentIsNotWantedAgainUnlessOthersMayHaveDroppedIt) {
   EXPECT_EQ(own_.due(0), all);
 }
 
-TEST_F(OwnParts, TheFirstWordOfAMemberCounts) {
+TEST_F(OwnParts, TheFirstContributionOfAMemberCounts) {
   come({1});
   auto again = own_.add(0, 1, 1, values(7));
   ASSERT_FALSE(again);

@@ -229,7 +229,7 @@ TEST_F(RoundEngineLateBody, ThatNeverArrivesMayStillBeWrittenWhenTheRoundIsOver)
   expect_the_survivors_mean();
 }
 
-TEST_F(RoundEngine, TellsEveryNewLeaderWhoseLinkWasLost) {
+TEST_F(RoundEngine, NotifiesEveryNewLeaderOfLostLinks) {
   begin_as(1);
   auto about_the_heir = [](const wire::round_suspect& word) { return word.member == heir; };
   engine_->on_lost(peer(heir).id, ec::peer_lost);
@@ -249,7 +249,7 @@ TEST_F(RoundEngine, DoesNotSuspectALeaderThatReachesIt) {
   EXPECT_EQ(count_sent<wire::round_takeover>([](const auto&) { return true; }), 0U);
 }
 
-TEST_F(RoundEngine, SendsResultsAgainToWhoeverMayHaveDroppedThem) {
+TEST_F(RoundEngine, SendsResultsAgainToMembersThatMayHaveDroppedThem) {
   begin_as(1);
   auto is_result = [](const wire::part& part) { return part.kind == wire::part_kind::result; };
   for (std::uint32_t i : {1U, 2U})
@@ -263,7 +263,7 @@ TEST_F(RoundEngine, SendsResultsAgainToWhoeverMayHaveDroppedThem) {
   EXPECT_EQ(count_sent<wire::part>(is_result), 0U) << "all participants hold an adopted result";
 }
 
-TEST_F(RoundEngine, HearsOthersWhileItEncodesWhatItSends) {
+TEST_F(RoundEngine, ReceivesWhileItEncodesItsContributions) {
   make(us);
   engine_->begin();
   EXPECT_EQ(count_sent<wire::part>([](const auto&) { return true; }), 0U);

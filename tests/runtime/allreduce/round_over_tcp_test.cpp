@@ -282,7 +282,7 @@ protected:
   std::vector<std::unique_ptr<peer>> peers;
 };
 
-TEST_F(RoundOverTcp, EverybodyEndsWithTheSameBytesWhateverTheCodec) {
+TEST_F(RoundOverTcp, AllMembersEndWithTheSameBytesForEveryCodec) {
   connect(4);
   constexpr std::uint64_t elements = 300'001;
   std::uint8_t number = 0;

@@ -84,7 +84,7 @@ public:
   void finished(round_finished) override {}
 };
 
-TEST(RoundRegistry, WordsAboutTheGroupReachItsListenerBeforeWhileAndAfterARound) {
+TEST(RoundRegistry, GroupMessagesReachTheListenerBeforeDuringAndAfterARound) {
   round_registry rounds{{}, [](const peer_record&, wire::event) {}};
   auto plan = plan_for(2);
   auto other = plan.members[1].peer;

@@ -50,7 +50,7 @@ TEST(Aggregation, ARoundThatShrankTooMuchEndsWithTheMedian) {
   EXPECT_EQ(effective_aggregator({aggregator::median, 2}, 1), aggregator::median);
 }
 
-TEST(Aggregation, WhatContradictsItselfIsToldSo) {
+TEST(Aggregation, ContradictorySettingsAreRefused) {
   EXPECT_TRUE(check_aggregation({}, 1));
   auto mean = check_aggregation({aggregator::mean, 2}, 10);
   ASSERT_FALSE(mean);

@@ -280,7 +280,7 @@ TEST_F(Attack, AMeanDoesNotSurviveWhatTheOthersDo) { // otherwise this suite wou
   }
 }
 
-TEST_F(Attack, GuardsKeepNonsenseOutOfAMean) {
+TEST_F(Attack, GuardsKeepImplausibleValuesOutOfAMean) {
   for (const auto& lie : {times(1e12F), attack{not_numbers}}) {
     auto ended = train(*swarm_, {}, lie);
     EXPECT_LT(ended.loss, 1.05 * clean_);

@@ -106,7 +106,7 @@ TEST_F(OpenGroup, ARoundEndsInTheSameNextPlanForAll) {
   EXPECT_NE(all[0].next().id, before);
 }
 
-TEST_F(OpenGroup, SurvivorsGoOnWithoutWhoeverWasLost) {
+TEST_F(OpenGroup, SurvivorsGoOnWithoutLostMembers) {
   form(4);
   for (std::size_t i : {0U, 1U, 3U})
     EXPECT_TRUE(all[i].advance(members_of({0, 1, 3})));
@@ -208,7 +208,7 @@ TEST_F(OpenGroupOfClients, AClientThatDoesNotLeadCannotChangeThePlan) {
     << "it is not one of the members";
 }
 
-TEST_F(OpenGroup, SaysWhyItDoesNotLetSomebodyIn) {
+TEST_F(OpenGroup, RefusesApplicantsWithAReason) {
   EXPECT_EQ(all[0].apply(applicant(1)), ec::not_ready);
   auto small = terms();
   small.members_max = 2;
@@ -225,7 +225,7 @@ TEST_F(OpenGroup, SaysWhyItDoesNotLetSomebodyIn) {
   EXPECT_EQ(group.apply(applicant(2)), ec::none);
 }
 
-TEST_F(OpenGroup, WhoeverWasRestartedIsLetInAnewWithoutBeingTwo) {
+TEST_F(OpenGroup, ARestartedMemberIsAdmittedAgainOnce) {
   form(3);
   let_in(2, 3);
   expect_same_plan({0, 1, 2});
@@ -313,7 +313,7 @@ TEST_F(OpenGroup, ANewcomerThatAsksAgainIsStillOne) {
   EXPECT_EQ(all[0].next().gathered[1], newcomer_mark);
 }
 
-TEST_F(OpenGroup, WhoWantsAnotherHistoryIsSentAway) {
+TEST_F(OpenGroup, AnApplicantOfAnotherHistoryIsRefused) {
   form(2);
   auto other = applicant(4);
   other.branch = sha256("another branch");
@@ -334,7 +334,7 @@ TEST_F(OpenGroup, AMinorityGoesOnUnderTheSameNewNameOnAllItsMembers) {
   EXPECT_EQ(all[4].branch(), all[3].branch());
 }
 
-TEST_F(OpenGroup, WorkIsPartitionedAnewWhenABandwidthChanges) {
+TEST_F(OpenGroup, WorkIsRepartitionedWhenABandwidthChanges) {
   form(3);
   for (std::size_t i : {0U, 1U})
     ASSERT_FALSE(all[0].on_bandwidth(records[i].peer.id, 4e6)) << "equal ones change nothing";

@@ -134,7 +134,7 @@ TEST(PartReducer, WeightsThatSumToZeroGiveZerosAndNoNaN) {
   EXPECT_EQ(out, (std::vector<float>{0, 0}));
 }
 
-TEST(PartReducer, FindsOutWhoSentWhatIsNotFinite) {
+TEST(PartReducer, FindsTheSendersOfNonFiniteValues) {
   for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                     -std::numeric_limits<float>::infinity()})
     for (std::size_t at :
@@ -172,7 +172,7 @@ TEST(PartReducer, WeightsThatWouldLeaveTheDoublesAreNotTaken) {
   }
 }
 
-TEST(PartReducer, NonsenseIsNotTaken) {
+TEST(PartReducer, InvalidContributionsAreRefused) {
   part_reducer reducer{codec_id::none, 2};
   auto good = encoded(codec_id::none, {1, 2});
   EXPECT_EQ(reducer.add(0, -1, good).error().code, ec::bad_weight);
@@ -214,7 +214,7 @@ WAGGLE_UNSEEN void flicker(std::vector<float>& memory, const std::atomic<bool>& 
   }
 }
 
-TEST(PartReducer, WhoeverChangesSharedValuesMeanwhileHurtsOnlyItself) {
+TEST(PartReducer, ASenderThatChangesSharedValuesHurtsOnlyItself) {
   constexpr std::uint32_t n = 4096;
   auto memory = std::make_shared<std::vector<float>>(n, 1.0F);
   std::atomic<bool> done{false};

@@ -29,7 +29,7 @@ round_plan two_members() {
   return plan;
 }
 
-TEST(StandingGroup, StandsOnlyAfterARound) {
+TEST(PersistentGroup, StandsOnlyAfterARound) {
   persistent_group group;
   EXPECT_FALSE(group.next(epoch_id{4}, vector_of(10), 0));
   group.establish(two_members());
@@ -38,7 +38,7 @@ TEST(StandingGroup, StandsOnlyAfterARound) {
   EXPECT_FALSE(group.next(epoch_id{4}, vector_of(10), 0));
 }
 
-TEST(StandingGroup, AllMembersDeriveTheSameNextRound) {
+TEST(PersistentGroup, AllMembersDeriveTheSameNextRound) {
   persistent_group mine;
   persistent_group theirs;
   mine.establish(two_members());
@@ -51,7 +51,7 @@ TEST(StandingGroup, AllMembersDeriveTheSameNextRound) {
   EXPECT_TRUE(validate_plan(*next));
 }
 
-TEST(StandingGroup, EveryRoundAndEpochHasAnIdOfItsOwn) {
+TEST(PersistentGroup, EveryRoundAndEpochHasAnIdOfItsOwn) {
   persistent_group group;
   group.establish(two_members());
   auto first = group.next(epoch_id{4}, vector_of(10), 0);
@@ -61,7 +61,7 @@ TEST(StandingGroup, EveryRoundAndEpochHasAnIdOfItsOwn) {
   EXPECT_NE(first->id, group.next(epoch_id{4}, vector_of(10), 0)->id);
 }
 
-TEST(StandingGroup, DoesNotFitAnotherVectorOrAnotherNumberOfPeers) {
+TEST(PersistentGroup, DoesNotFitAnotherVectorOrAnotherNumberOfPeers) {
   persistent_group group;
   group.establish(two_members());
   EXPECT_FALSE(group.next(epoch_id{4}, vector_of(11), 0));
@@ -87,7 +87,7 @@ partition_terms leading(member_bandwidths lines) {
   return terms;
 }
 
-TEST(StandingGroup, DividesTheNextRoundAnewForASlowLine) {
+TEST(PersistentGroup, RepartitionsTheNextRoundForASlowLink) {
   persistent_group leader;
   persistent_group member;
   leader.agree_on(leading(member_bandwidths(4, fast)));
@@ -115,7 +115,7 @@ TEST(StandingGroup, DividesTheNextRoundAnewForASlowLine) {
   EXPECT_FALSE(leader.replaced(epoch_id{5}));
 }
 
-TEST(StandingGroup, RoundsByTheOldDivisionHaveAnotherId) {
+TEST(PersistentGroup, RoundsByTheOldDivisionHaveAnotherId) {
   persistent_group knows;
   persistent_group late;
   knows.agree_on({});
@@ -143,7 +143,7 @@ TEST(StandingGroup, RoundsByTheOldDivisionHaveAnotherId) {
   EXPECT_EQ((std::set<round_id>{old->id, once, twice, thrice}.size()), 4U);
 }
 
-TEST(StandingGroup, SaysNothingForSoLittle) {
+TEST(PersistentGroup, DoesNotAnnounceSmallChanges) {
   persistent_group leader;
   leader.agree_on(leading(member_bandwidths(4, fast)));
   auto plan = four_members();
@@ -156,13 +156,13 @@ TEST(StandingGroup, SaysNothingForSoLittle) {
   EXPECT_TRUE(leader.on_bandwidth(plan, 3, fast)) << "a change back is announced, too";
 }
 
-TEST(StandingGroup, OnlyTheLeaderDivides) {
+TEST(PersistentGroup, OnlyTheLeaderDivides) {
   persistent_group member;
   member.agree_on({});
   EXPECT_FALSE(member.on_bandwidth(four_members(), 3, slow));
 }
 
-TEST(StandingGroup, WhoNeverReducesIsNotTalkedIntoIt) {
+TEST(PersistentGroup, AMemberThatNeverReducesRefusesAShare) {
   persistent_group leader;
   leader.agree_on(leading({fast, fast, fast, 0.0}));
   auto plan = four_members();
@@ -174,7 +174,7 @@ TEST(StandingGroup, WhoNeverReducesIsNotTalkedIntoIt) {
   EXPECT_EQ(how->shares[3], 0U);
 }
 
-TEST(StandingGroup, EndsWithADivisionThatIsRefused) {
+TEST(PersistentGroup, EndsWithADivisionThatIsRefused) {
   partition_terms never;
   never.reduces = false;
   partition_terms fixed;
@@ -210,7 +210,7 @@ TEST(StandingGroup, EndsWithADivisionThatIsRefused) {
   EXPECT_TRUE(member.on_partition(plan.id, plan, good, 1));
 }
 
-TEST(StandingGroup, ADivisionAfterAnotherRoundDoesNotCount) {
+TEST(PersistentGroup, ADivisionAfterAnotherRoundDoesNotCount) {
   persistent_group member;
   member.agree_on({});
   auto plan = four_members();
@@ -220,7 +220,7 @@ TEST(StandingGroup, ADivisionAfterAnotherRoundDoesNotCount) {
   EXPECT_EQ(member.next(epoch_id{4}, plan.codecs, 4)->shares, plan.shares);
 }
 
-TEST(StandingGroup, KnowsItsMembers) {
+TEST(PersistentGroup, KnowsItsMembers) {
   persistent_group group;
   auto plan = two_members();
   EXPECT_FALSE(group.contains(plan.members[1].peer.id));

@@ -237,7 +237,7 @@ TEST(RobustSums, EncodedContributionsCountAsWhatTheyDecodeTo) {
   }
 }
 
-TEST(RobustSums, WithAsManyLiarsAsPromisedEveryValueLiesBetweenHonestOnes) {
+TEST(RobustSums, WithAtMostFaultyMaxByzantineEveryValueLiesBetweenHonestOnes) {
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     random_source random{seed};
     auto faulty = 1 + random.below(4);
@@ -271,7 +271,7 @@ TEST(RobustSums, WithAsManyLiarsAsPromisedEveryValueLiesBetweenHonestOnes) {
   }
 }
 
-TEST(RobustSums, FarLiarsMoveTheCentreByLessThanAnHonestPeerIsAway) {
+TEST(RobustSums, FarOutliersMoveTheCentreByLessThanAnHonestPeersDistance) {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     random_source random{seed};
     auto values = noisy(random, 10, 400);
@@ -294,7 +294,7 @@ TEST(RobustSums, FarLiarsMoveTheCentreByLessThanAnHonestPeerIsAway) {
   }
 }
 
-TEST(RobustSums, KrumIsTheMeanOfThoseThatAreLeftWhenLiarsStandApart) {
+TEST(RobustSums, KrumIsTheMeanOfTheOthersWhenByzantinePeersAreOutliers) {
   random_source random{9};
   auto values = noisy(random, 10, 600);
   for (std::size_t i : {1U, 4U, 9U})
@@ -308,7 +308,7 @@ TEST(RobustSums, KrumIsTheMeanOfThoseThatAreLeftWhenLiarsStandApart) {
   EXPECT_TRUE(same_bytes(reduced({aggregator::krum, 3}, values), honest));
 }
 
-TEST(RobustSums, OneLiarMoreThanPromisedWins) { // the guarantee is tight
+TEST(RobustSums, OneByzantinePeerMoreThanFaultyMaxWins) { // the guarantee is tight
   random_source random{4};
   auto values = noisy(random, 5, 50);
   for (std::size_t i : {0U, 1U, 2U})
@@ -369,7 +369,7 @@ TEST(RobustSums, SmallWeightsCountForLessAndLargeOnesForTheMedianWeight) {
   EXPECT_EQ(reduced({aggregator::trimmed_mean, 1}, {{0}, {1}, {3}, {4}}, {1, 1, 1e8, 1})[0], 2.0F);
 }
 
-TEST(RobustSums, WithNobodyToWithstandTheyAreTheMeanToTheBit) {
+TEST(RobustSums, WithFaultyMaxZeroTheyAreTheMeanBitForBit) {
   random_source random{6};
   auto values = noisy(random, 6, 900);
   values[0][0] = values[1][0] = values[2][0] = -0.0F;

@@ -350,7 +350,7 @@ tally run_many(std::uint64_t seeds, std::size_t members_min, std::size_t members
   return out;
 }
 
-TEST(RoundModel, WithoutFaultsEverybodyCommitsTheWholeGroup) {
+TEST(RoundModel, WithoutFaultsAllMembersCommitTheWholeGroup) {
   for (std::uint64_t seed = 1; seed <= 500; ++seed) {
     auto n = 1 + seed % 8;
     round_model model{seed, n, {}};

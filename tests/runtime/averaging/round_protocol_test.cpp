@@ -48,7 +48,7 @@ TEST(RoundProtocol, TheLeaderCommitsWhenEveryParticipantHasPrepared) {
   EXPECT_TRUE(leader.committed());
 }
 
-TEST(RoundProtocol, AMemberThatHeardFromAllCommitsWithoutTheLeadersWord) {
+TEST(RoundProtocol, AMemberThatHasAllPreparedMessagesCommitsWithoutTheLeader) {
   auto m = member(2);
   for (std::size_t other : {0, 1, 3})
     EXPECT_TRUE(m.on_prepared(other, 0).empty()) << "it does not hold the result itself";
@@ -72,7 +72,7 @@ TEST(RoundProtocol, ALeaderThatHasPreparedAsksBeforeItChangesTheContributors) {
   EXPECT_EQ(find<protocol::enter_view>(out)->view.contributor_set(), members_of({0, 1, 2, 3}));
 }
 
-TEST(RoundProtocol, WordOfAViewMayComeBeforeTheView) {
+TEST(RoundProtocol, AMessageOfAViewMayArriveBeforeTheView) {
   auto m = member(2);
   (void)m.on_result_complete(0);
   round_view next{1, 15, 7, true};
@@ -81,7 +81,7 @@ TEST(RoundProtocol, WordOfAViewMayComeBeforeTheView) {
   EXPECT_NE(find<protocol::commit>(m.on_propose(0, next)), nullptr);
 }
 
-TEST(RoundProtocol, AMemberThatHoldsTheResultTellsEverybodyOnce) {
+TEST(RoundProtocol, AMemberThatHoldsTheResultNotifiesAllOnce) {
   auto m = member(2);
   auto out = m.on_result_complete(0);
   ASSERT_NE(find<protocol::send_prepared>(out), nullptr);
@@ -176,7 +176,7 @@ TEST(RoundProtocol, ATakeoverIsFreeWhenAParticipantHadNotPrepared) {
   EXPECT_EQ(view->view.contributor_set(), members_of({1, 2, 3}));
 }
 
-TEST(RoundProtocol, WhoeverCannotLeadToAnAdoptedSetStepsAsideForSomebodyWhoCan) {
+TEST(RoundProtocol, AMemberThatLacksTheAdoptedResultYieldsToOneThatHasIt) {
   auto next = member(1, 5);
   (void)next.on_suspicion(0, ec::peer_lost, t0);
   // The leader had left us out before we lost it.
@@ -225,7 +225,7 @@ TEST(RoundProtocol, ATakeoverWithoutAnswersEndsAtItsDeadline) {
   EXPECT_EQ(find<protocol::fail>(out)->why.code, ec::lost_quorum);
 }
 
-TEST(RoundProtocol, ALeaderThatSleptThroughATakeoverIsToldSo) {
+TEST(RoundProtocol, ALeaderThatMissedATakeoverIsNotified) {
   auto m = member(2);
   (void)m.on_takeover(1, term(5));
   auto out = m.on_propose(0, {1, 7, 7, false});
@@ -287,7 +287,7 @@ TEST(RoundProtocol, ATakeoverByOneThatMayBeTakenInAgainWaits) {
 
 // 0 and 1 have lost each other, and both reach 2. If each immediately began a term above the
 // other's, none of their views would ever arrive in time.
-TEST(RoundProtocol, WhoeverIsBehindYieldsToATakeoverThatOthersReach) {
+TEST(RoundProtocol, AMemberThatIsBehindYieldsToATakeoverThatOthersReach) {
   auto old = member(0, 3);
   auto next = member(1, 3);
   auto third = member(2, 3);
@@ -446,7 +446,7 @@ TEST(RoundProtocol, AuxiliariesDoNotContribute) {
     << "nor may a view contain it";
 }
 
-TEST(RoundProtocol, ALeaderThatGivesUpTellsEverybodyToGoOnWithoutIt) {
+TEST(RoundProtocol, ALeaderThatGivesUpNotifiesAllToGoOnWithoutIt) {
   auto leader = member(0);
   auto out = leader.give_up({ec::cancelled, {}});
   member_set told;
@@ -474,7 +474,7 @@ TEST(RoundProtocol, AClientNeverTakesOver) {
   EXPECT_NE(find<protocol::send_takeover>(next.on_suspicion(0, ec::peer_lost, t0)), nullptr);
 }
 
-TEST(RoundProtocol, ALeaderThatIsToldTheDecisionPassesItOn) {
+TEST(RoundProtocol, ALeaderThatReceivesTheDecisionPassesItOn) {
   auto leader = member(0);
   (void)leader.on_result_complete(0);
   (void)leader.on_suspicion(3, ec::peer_lost, t0); // it asks for promises
@@ -485,7 +485,7 @@ TEST(RoundProtocol, ALeaderThatIsToldTheDecisionPassesItOn) {
   EXPECT_TRUE(find<protocol::send_commit>(out)->to.contains(members_of({1, 2})));
 }
 
-TEST(RoundProtocol, ALeaderThatHearsFromAllWhileItAsksStillTells) {
+TEST(RoundProtocol, ALeaderThatReceivesAllPreparedDuringATakeoverStillSendsTheCommit) {
   auto leader = member(0);
   (void)leader.on_result_complete(0);
   (void)leader.on_prepared(1, 0);

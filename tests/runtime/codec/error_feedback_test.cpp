@@ -160,7 +160,7 @@ TEST(ErrorFeedback, ALosslessVectorCostsNoMemory) {
   EXPECT_TRUE(feedback.residual().empty());
 }
 
-TEST(ErrorFeedback, OnlyLossyStretchesOweAnything) {
+TEST(ErrorFeedback, OnlyLossyRangesHaveAResidual) {
   auto values = bells(77, 2'000);
   error_feedback feedback;
   std::vector<float> sent(2'000);

@@ -74,7 +74,7 @@ private:
   }
 };
 
-TEST(BufferPool, TakesItsMemoryWhereItIsToldAndGivesItBack) {
+TEST(BufferPool, UsesTheGivenMemoryResourceAndReturnsItsMemory) {
   auto memory = std::make_shared<counting_resource>();
   auto pool = buffer_pool::make(4_MiB, memory);
   auto small = pool->take(1_KiB);

@@ -103,7 +103,7 @@ TEST_P(Disk, AStoreIsPutTogetherInAnyOrder) {
   EXPECT_TRUE(files->list(folder / "made")->empty()) << "it has no name";
 }
 
-TEST_P(Disk, BytesOfAStoreThatNobodyWroteAreZero) {
+TEST_P(Disk, UnwrittenBytesOfAStoreAreZero) {
   auto store = files->make_store(folder);
   ASSERT_TRUE(store.ok());
   ASSERT_TRUE((*store)->write(2, bytes("x")).ok());
