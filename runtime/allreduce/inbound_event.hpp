@@ -9,8 +9,8 @@
 
 namespace waggle {
 
-/// A peer's event, for the service that it concerns. Whoever handled (or dropped) one with a body
-/// calls `release()`: it returns the bytes to the peer's send window.
+/// An event from a peer, for the service that it concerns. The code that handled (or dropped) an
+/// event with a body calls `release()`, which returns the bytes to the peer's send window.
 struct inbound_event {
   peer_record from;
   wire::event what;

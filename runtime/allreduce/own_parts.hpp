@@ -10,8 +10,8 @@
 
 namespace waggle {
 
-/// The parts that this member reduces, or did in an earlier view: what came for them, over whom
-/// each is to be summed next, and which sum the others have been sent.
+/// The parts that this member reduces, or did in an earlier view: the contributions that arrived,
+/// the contributors of each part's next sum, and which sum was sent to the others.
 ///
 /// Contributions stay until the round ends; a part may be summed again over fewer members. Not
 /// thread-safe.
@@ -22,26 +22,26 @@ public:
     : parts_(parts), reduce_by_(reduce_by) {}
 
   /// The part is ours in a view over `contributors`: it is due once all of them are here, unless
-  /// that is what the others were sent already.
+  /// that sum was sent to the others already.
   void want(std::uint32_t part, member_set contributors);
   /// As part_reducer::add.
   status add(std::uint32_t part, std::size_t member, double weight, payload values);
-  /// Over whom the part is to be summed now. Says so once for each time that it is wanted.
+  /// The contributors to sum the part over now. Returns a value once per call of `want`.
   std::optional<member_set> due(std::uint32_t part);
   /// A copy shares the contributions.
   [[nodiscard]] const part_reducer& reducer(std::uint32_t part) { return at(part).reducer; }
 
-  /// The sum over `contributors` is going to be sent. False: it was.
+  /// The sum over `contributors` is going to be sent. False: it was sent already.
   bool mark_sent(std::uint32_t part, std::uint64_t contributors);
-  /// The others may have dropped what they were sent.
+  /// The others may have dropped the sums that they received.
   void forget_sent();
   void clear() { known_.clear(); }
 
 private:
   struct own_part {
     part_reducer reducer;
-    member_set wanted;           // empty: nothing is
-    std::uint64_t sent_over = 0; // 0: nothing was
+    member_set wanted;           // empty: no sum is wanted
+    std::uint64_t sent_over = 0; // 0: none was sent
   };
 
   own_part& at(std::uint32_t part);

@@ -10,16 +10,16 @@
 
 namespace waggle {
 
-/// Values as they travel: this member's own, and the sums that it sends. Every member is
-/// thread-safe.
+/// Encodes what this member sends: its own values, and the sums that it computed. All member
+/// functions are thread-safe.
 class part_encoder {
 public:
   /// @param own this member's vector; null: it has none (auxiliary).
   part_encoder(std::shared_ptr<const float_vector> own, std::shared_ptr<buffer_pool> memory)
     : own_(std::move(own)), memory_(std::move(memory)) {}
 
-  /// Our values of `part`, encoded, or where they lie if they are sent as they are. Nothing: they
-  /// cannot be encoded, one is not finite. (Of values that are sent as they are, reducers say so.)
+  /// Our values of `part`, encoded; without a copy if the codec is none. Nothing: they cannot be
+  /// encoded because one is not finite. (With codec none, the reducer detects that.)
   [[nodiscard]] std::optional<payload> contribution(const part_table::part& part) const;
 
   /// @param values finite; part.count of them

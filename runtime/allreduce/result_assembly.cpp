@@ -64,7 +64,7 @@ std::shared_ptr<const float_vector> result_assembly::whole() const {
   bool lent = std::any_of(uses_.begin(), uses_.end(), [](const use& u) { return u.lent; });
   if (apart_.empty() && !lent)
     return vector_;
-  // Parts cannot join the others in a vector that somebody still writes to, or is sent from.
+  // Parts cannot be copied into a vector that is still written to or sent from.
   auto copy = std::make_shared<float_vector>(vector_->size());
   for (std::uint32_t i = 0; i < parts_.size(); ++i) {
     auto found = apart_.find(i);

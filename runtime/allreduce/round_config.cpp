@@ -6,7 +6,7 @@ namespace waggle {
 
 namespace {
 
-// Longer than anybody waits; the sums of a few of them stay far from where a clock overflows.
+// Longer than any sensible wait; sums of a few of them do not overflow a clock.
 constexpr milliseconds wait_max = std::chrono::hours{24 * 365};
 
 status check_wait(const char* name, milliseconds wait, const char* why) {
@@ -20,7 +20,7 @@ status check_wait(const char* name, milliseconds wait, const char* why) {
 
 status check_round_config(const round_config& config) {
   if (auto valid = check_wait("stall_timeout", config.stall_timeout,
-                              "a member that sends nothing is given up after that long");
+                              "a member that sends nothing is considered lost after that long");
       !valid)
     return valid;
   if (auto valid = check_wait("takeover_timeout", config.takeover_timeout,

@@ -1,7 +1,7 @@
 // begin ─► our contributions ──► owners of the parts (ourselves included)
 //   peers' contributions ─► part_reducer ─ all here? ─► sum ── result ──► all participants
 //   peers' results ─► result vector ─ complete? ─► round_protocol ─► prepared … commit ─► report
-//   links lost, members stalled, nonsense ─► round_protocol ─► a new view ─► ship, reduce, collect
+//   lost links, stalls, invalid data ─► round_protocol ─► a new view ─► ship, reduce, collect
 
 #include "runtime/allreduce/round_engine.hpp"
 
@@ -27,12 +27,12 @@ round_engine::round_engine(round_request order, round_config config, const round
     members_.emplace(plan().members[i].peer.id, i);
 }
 
-// -- what happens ---------------------------------------------------------------------------------
+// -- events ---------------------------------------------------------------------------------------
 
 void round_engine::begin() {
   std::lock_guard guard{mutex_};
   if (transfers_.view().contributors == 0) {
-    // All are auxiliaries: there is nothing to sum, and nothing to agree on.
+    // All members are auxiliaries: there is nothing to sum, and nothing to agree on.
     round_report report;
     report.outcome = round_outcome::complete;
     report.values = order_.values;
@@ -41,7 +41,7 @@ void round_engine::begin() {
     return finish(std::move(report));
   }
   work();
-  collect(); // a vector without parts of ours to wait for
+  collect(); // the vector may have no part to wait for
 }
 
 void round_engine::on_event(const inbound_event& event) {
@@ -104,9 +104,9 @@ void round_engine::check() {
         suspect(member, ec::stalled);
     return;
   }
-  // Others may wait for results up to twice the stall timeout before they are done, or complain.
-  // The leader loses patience first: it may be waiting for a frozen member itself, and must not
-  // be taken for the one that is frozen.
+  // Other members may wait for results up to twice the stall timeout before they finish or report a
+  // stall. The leader gives up earlier than its followers: it may be waiting for a stalled member
+  // itself and must not be mistaken for the stalled one.
   auto patience = protocol_.coordinator() == order_.self_index ? 3 : 5;
   if (now - completed_ >= patience * config_.stall_timeout)
     protocol_.awaited().for_each([&](std::size_t member) {
@@ -141,7 +141,7 @@ wire::part round_engine::header(std::uint32_t index, wire::part_kind kind) const
   return head;
 }
 
-/// Finds out what the current view asks us to do, and reduces what can be.
+/// Determines the work of the current view, and reduces the parts that are complete.
 void round_engine::work() {
   const auto& view = transfers_.view();
   for (auto index : transfers_.owned())
@@ -169,8 +169,8 @@ std::optional<transfer_state::outgoing_part> round_engine::next_outgoing() {
   return next;
 }
 
-/// For a new view, and with the lock: few parts change their owner, unless the view comes while
-/// `ship` is still at work, and others wait for them.
+/// Sends after a view change, with the lock held: few parts change their owner, unless the view
+/// changes while `ship` is still running, and other members wait for these parts.
 void round_engine::ship_all() {
   while (!outgoing_.empty()) {
     auto next = outgoing_.front();
@@ -196,7 +196,7 @@ void round_engine::send_part(const transfer_state::outgoing_part& outgoing_part,
   tell(outgoing_part.owner, head, *std::move(bytes));
 }
 
-// -- parts that come in ---------------------------------------------------------------------------
+// -- incoming parts -------------------------------------------------------------------------------
 
 bool round_engine::fits(const wire::part& head, std::size_t bytes) const {
   const auto& parts = transfers_.parts();
@@ -217,7 +217,8 @@ std::shared_ptr<std::byte> round_engine::destination(const peer_id& from, const 
   return result_.lend(head.index);
 }
 
-/// What is read once. Else a member could show the guards other values than it has counted.
+/// Only single-pass reads may use shared memory: otherwise a peer could change bytes between
+/// validation and use (TOCTOU).
 bool round_engine::zero_copy_ok(const wire::part& head) const {
   if (head.index >= transfers_.parts().size())
     return false;
@@ -252,8 +253,9 @@ void round_engine::suspect(std::size_t member, ec reason) {
   perform(protocol_.on_suspicion(member, reason, now_()));
 }
 
-/// Whoever made this view may not know, and what was lost on the way would be waited for. Of an
-/// adopted set everybody holds the result; and whoever leads has just reached us.
+/// The view's leader may not know of the lost link, and would wait for the messages lost with it.
+/// In an adopted view all participants hold the result. The leader itself is not suspected: it has
+/// just reached us.
 void round_engine::suspect_cut_off() {
   if (transfers_.view().adopted)
     return;
@@ -274,8 +276,8 @@ void round_engine::on_part(std::size_t from, const inbound_event& event, const w
                 ? transfers_.contribution(head.index, from, head.view, now_())
                 : transfers_.result(head.index, from, head.contributors, head.view, now_());
   if (said == verdict::later) {
-    // Bodies that are not released hold the sender's window, but small ones are many. Nobody has
-    // more to say than a contribution and a result of each part, for a view or two.
+    // Unreleased bodies hold back the sender's window, but many small ones fit into it. No correct
+    // member sends more than one contribution and one result of each part, for a view or two.
     if (++parked_from_[from] > 4 * transfers_.parts().size()) {
       event.release();
       return refuse(from, ec::overloaded);
@@ -318,7 +320,7 @@ void round_engine::accept(std::size_t from, const payload& body, const wire::par
   collect();
 }
 
-/// All parts must be sums over the same weights. If they are not, somebody told different weights
+/// All parts must be sums over the same weights. If they are not, a member sent different weights
 /// to different reducers, and there is no result.
 void round_engine::agree_on_weight(double weight_sum) {
   if (!weight_sum_)
@@ -378,9 +380,10 @@ void round_engine::take_reduced(std::uint32_t index, member_set over,
   }
   const auto& view = transfers_.view();
   if (over != view.contributor_set())
-    return; // of a view that is over
+    return; // of a previous view
   auto said = transfers_.result(index, order_.self_index, over.bits(), view.number, now_());
-  // We may have had it from a member that reduced it before us and was lost; not all others may.
+  // We may have received this result from another reducer that was lost since; the other members
+  // may not have.
   bool had = said == verdict::ignore;
   if ((said != verdict::accept && !had) || !own_.mark_sent(index, over.bits()))
     return;
@@ -396,14 +399,15 @@ void round_engine::take_reduced(std::uint32_t index, member_set over,
     } else {
       bytes = encoder_.encoded(part, {out.get(), part.count});
     }
-    // What the others decode is what counts here, too.
+    // Use the values that the other members decode.
     auto decoded = decode(part.codec, bytes.view(), std::span{out.get(), part.count});
     WAGGLE_CHECK(decoded.ok(), "our own encoding does not decode");
   }
   auto head = header(index, wire::part_kind::result);
   head.weight = outcome.weight_sum;
   head.contributors = over.bits();
-  // Each reducer begins with the next member, so that not all of them send to one at a time.
+  // Each reducer begins with the next member, so that the reducers do not all send to the same one
+  // first.
   auto members = plan().members.size();
   for (std::size_t step = 1; step < members; ++step)
     if (auto member = (order_.self_index + step) % members; view.participant_set().contains(member))
@@ -422,9 +426,9 @@ void round_engine::collect() {
 // -- the protocol ---------------------------------------------------------------------------------
 
 void round_engine::on_word(std::size_t from, const wire::event& what) {
-  if (const auto* word = std::get_if<wire::round_suspect>(&what)) {
-    // It is in no round with us, and wants none: nobody is to blame.
-    if (word->member == from && word->reason == ec::not_looking)
+  if (const auto* message = std::get_if<wire::round_suspect>(&what)) {
+    // The member is not in a round with us and does not want to be; that is not a fault.
+    if (message->member == from && message->reason == ec::not_looking)
       return perform(protocol_.give_up({ec::not_looking, "a member looks for another group"}));
     if (!first_fault_)
       first_fault_ = now_();
@@ -434,8 +438,8 @@ void round_engine::on_word(std::size_t from, const wire::event& what) {
 
 void round_engine::perform(const round_protocol::actions& actions) {
   for (const auto& action : actions) {
-    if (auto word = message_of(plan().id, action))
-      tell_all(word->to, word->what);
+    if (auto message = message_of(plan().id, action))
+      tell_all(message->to, message->what);
     else if (const auto* entered = std::get_if<round_protocol::enter_view>(&action))
       enter(entered->view);
     else if (const auto* decided = std::get_if<round_protocol::commit>(&action))
@@ -451,8 +455,8 @@ void round_engine::enter(const round_view& view) {
     weight_sum_.reset();
     result_.start_over();
   }
-  // Who starts over, too, or comes by way of a view that we skipped, has dropped what we sent. Of
-  // an adopted set everybody holds the result.
+  // Members that start over, too, or that skipped a view, have dropped what we sent. In an adopted
+  // view all participants hold the result.
   if (other_sum || !(view.adopted || view.follows(transfers_.view())))
     own_.forget_sent();
   port_->say("goes on as view " + std::to_string(view.number) + " with "
@@ -481,7 +485,7 @@ void round_engine::commit(const round_view& view) {
     [&](std::size_t member) { report.participants.push_back(plan().members[member].peer.id); });
   report.weight_sum = weight_sum_.value_or(0);
   if (report.weight_sum == 0)
-    report.values = order_.values; // INV-4: nobody had anything to say
+    report.values = order_.values; // nobody contributed: INV-4 in runtime/training/README.md
   else
     report.values = result_.whole();
   if (report.outcome == round_outcome::shrunk && !protocol_.lost().empty())

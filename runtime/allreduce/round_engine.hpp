@@ -25,7 +25,7 @@
 
 namespace waggle {
 
-/// What a round is about.
+/// The input of a round.
 struct round_request {
   round_plan plan; // validated; this peer is member `self_index`
   std::size_t self_index = 0;
@@ -34,20 +34,20 @@ struct round_request {
   double weight = 1;
 };
 
-/// Where a round's result and what it encodes lie. Neither is null.
+/// Memory for a round's result and for encoded parts. Neither is null.
 struct round_memory {
   std::shared_ptr<vector_pool> vectors;
   std::shared_ptr<buffer_pool> encoded;
 };
 
-/// Seam: what a round needs from the world. Called with the round's lock held: must not block and
-/// must not call the round.
+/// Interface: what a round needs from its environment. Called with the round's lock held: must not
+/// block and must not call the round.
 class round_port {
 public:
   virtual ~round_port() = default;
 
   virtual void send(const peer_record& to, wire::event what, payload body) = 0;
-  /// Runs `job` on another thread soon. False: there is none, the caller does it itself.
+  /// Runs `job` on another thread soon. False: there is none, and the caller runs it.
   virtual bool offload(std::function<void()> job) = 0;
   virtual void count_part() = 0;
   virtual void count_refused(ec why) = 0;
@@ -56,12 +56,12 @@ public:
   virtual void finished(round_finished how) = 0;
 };
 
-/// One round of one group: ships our parts, reduces those that are ours to reduce, collects the
-/// result, obeys the round protocol, and reports once.
+/// One round of one group: sends our contributions, reduces the parts that this member owns,
+/// collects the result, follows the round protocol, and reports once.
 ///
-/// Thread-safe, and meant to be called by whichever thread has news: usually the I/O thread that
-/// read a frame, so that a part on its way through this peer changes threads at most for its sum.
-/// Nothing here blocks.
+/// Thread-safe. Called by the thread that receives an event, usually the I/O thread that read a
+/// frame, so that a part changes threads at most once in this peer, for its sum. Nothing here
+/// blocks.
 class round_engine : public std::enable_shared_from_this<round_engine> {
 public:
   using clock = std::function<steady_time()>;
@@ -72,26 +72,27 @@ public:
   /// Called once, before anything else.
   void begin();
   /// Encodes and sends our contributions. Called once, after `begin`, with no lock held: others'
-  /// parts may come in meanwhile.
+  /// parts may arrive meanwhile.
   void ship();
-  /// A member's part, or its word about the round. Releases the event.
+  /// A member's part, or its message about the round. Releases the event.
   void on_event(const inbound_event& event);
-  /// Where the values of a part that is announced by `head` may be written: null if nowhere in
-  /// particular. Whoever asks writes there, and nowhere else, until it hands the part to on_event
-  /// or is gone.
+  /// Where the values of the part announced by `head` may be written; null if there is no
+  /// designated place. The caller writes only there, and only until it passes the part to on_event
+  /// or its link ends.
   std::shared_ptr<std::byte> destination(const peer_id& from, const wire::part& head,
                                          std::size_t bytes);
-  /// True if the part's body may be one that sender_can_write.
+  /// True if the part's body may lie in memory that its sender can still write to
+  /// (`sender_can_write`).
   [[nodiscard]] bool zero_copy_ok(const wire::part& head) const;
-  /// The last link to a member is gone, and what was on its way is lost, also if there is a new
-  /// link soon: if a later view has the member take part, whoever leads it is told.
+  /// The last link to a member is lost, and with it the messages in transit, even if a new link
+  /// follows soon. If the member participates in a later view, the leader of that view is notified.
   void on_lost(const peer_id& peer, ec reason);
   void cancel(failure why);
-  /// Ends the round, unless this member has ever said that it holds the result.
+  /// Ends the round, unless this member has ever reported that it holds the result.
   void cancel_unless_prepared(failure why);
-  /// A bug, or memory that ran out: ends with `why`, without a word to the others.
+  /// A bug, or out of memory: ends with `why`, without notifying the others.
   void break_off(failure why);
-  /// What those are answered that missed the end.
+  /// The answer to members that missed the end.
   [[nodiscard]] wire::round_promise promise() const;
   /// To be called every stall_timeout / 8 or so.
   void check();
@@ -145,9 +146,9 @@ private:
   result_assembly result_;
   std::map<peer_id, std::size_t> members_;
   std::map<std::size_t, ec> cut_off_; // members whose link was lost in this round, and why
-  std::vector<inbound_event> parked_; // parts of a view that we have not heard of yet
+  std::vector<inbound_event> parked_; // parts of a view that we have not received yet
   std::map<std::size_t, std::size_t> parked_from_; // how many, by member
-  std::optional<double> weight_sum_; // of the current contributors, as the results say
+  std::optional<double> weight_sum_; // of the current contributors, as reported with the results
   steady_time began_;
   steady_time completed_; // when the result of the view was complete here
   std::optional<steady_time> first_fault_;

@@ -51,27 +51,27 @@ struct listener {
   std::size_t from;
   steady_time now;
 
-  protocol::actions operator()(const wire::round_propose& word) const {
-    return receiver.on_propose(from, word.view);
+  protocol::actions operator()(const wire::round_propose& message) const {
+    return receiver.on_propose(from, message.view);
   }
-  protocol::actions operator()(const wire::round_prepared& word) const {
-    return receiver.on_prepared(from, word.view);
+  protocol::actions operator()(const wire::round_prepared& message) const {
+    return receiver.on_prepared(from, message.view);
   }
-  protocol::actions operator()(const wire::round_suspect& word) const {
-    return receiver.on_suspect(from, word.view, word.member, word.reason, now);
+  protocol::actions operator()(const wire::round_suspect& message) const {
+    return receiver.on_suspect(from, message.view, message.member, message.reason, now);
   }
-  protocol::actions operator()(const wire::round_commit& word) const {
-    return receiver.on_commit(from, word.view);
+  protocol::actions operator()(const wire::round_commit& message) const {
+    return receiver.on_commit(from, message.view);
   }
-  protocol::actions operator()(const wire::round_abort& word) const {
-    return receiver.on_abort(from, word.reason);
+  protocol::actions operator()(const wire::round_abort& message) const {
+    return receiver.on_abort(from, message.reason);
   }
-  protocol::actions operator()(const wire::round_takeover& word) const {
-    return receiver.on_takeover(from, word.number);
+  protocol::actions operator()(const wire::round_takeover& message) const {
+    return receiver.on_takeover(from, message.number);
   }
-  protocol::actions operator()(const wire::round_promise& word) const {
-    return receiver.on_promise(
-      from, {word.promised, word.knows_view, word.view, word.prepared, word.committed});
+  protocol::actions operator()(const wire::round_promise& message) const {
+    return receiver.on_promise(from, {message.promised, message.knows_view, message.view,
+                                      message.prepared, message.committed});
   }
   template <class NoWord>
   protocol::actions operator()(const NoWord&) const {
@@ -85,9 +85,9 @@ std::optional<round_message> message_of(const round_id& round, const protocol::a
   return std::visit(sender{round}, action);
 }
 
-protocol::actions hear(round_protocol& protocol, std::size_t from, const wire::event& word,
+protocol::actions hear(round_protocol& protocol, std::size_t from, const wire::event& message,
                        steady_time now) {
-  return std::visit(listener{protocol, from, now}, word);
+  return std::visit(listener{protocol, from, now}, message);
 }
 
 } // namespace waggle

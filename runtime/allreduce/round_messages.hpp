@@ -9,19 +9,19 @@
 
 namespace waggle {
 
-/// What a member says to others about a round.
+/// A message from one member to others about a round.
 struct round_message {
-  member_set to; // may contain the sender, who need not be told
+  member_set to; // may contain the sender, which receives no message
   wire::event what;
 };
 
-/// The word that an action of the protocol asks for. Nothing: the action is about this member alone
+/// The message for an action of the protocol. Nothing: the action concerns this member alone
 /// (enter_view, commit, fail).
 std::optional<round_message> message_of(const round_id& round,
                                         const round_protocol::action& action);
 
-/// Hands the word of member `from` to the protocol. What is no word of its does nothing.
-round_protocol::actions hear(round_protocol& protocol, std::size_t from, const wire::event& word,
+/// Passes the message of member `from` to the protocol. Ignores events that are not round messages.
+round_protocol::actions hear(round_protocol& protocol, std::size_t from, const wire::event& message,
                              steady_time now);
 
 } // namespace waggle

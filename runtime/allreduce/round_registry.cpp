@@ -15,11 +15,11 @@ struct find_round {
 };
 
 bool says_departure(const inbound_event& event) {
-  const auto* word = std::get_if<wire::round_suspect>(&event.what);
-  return word != nullptr && word->reason == ec::not_looking;
+  const auto* message = std::get_if<wire::round_suspect>(&event.what);
+  return message != nullptr && message->reason == ec::not_looking;
 }
 
-/// Of no interest to the round itself.
+/// For the group; not for the round itself.
 bool is_about_lines(const inbound_event& event) {
   return std::holds_alternative<wire::bandwidth_report>(event.what)
          || std::holds_alternative<wire::new_partition>(event.what);
@@ -40,7 +40,7 @@ void round_registry::begin(const std::shared_ptr<round_engine>& round, group_lis
     entry.running = round;
     entry.on_group = std::move(on_group);
     round->begin();
-    // With the lock held, so that nothing overtakes what came earlier.
+    // With the lock held, so that later events do not overtake earlier ones.
     for (const auto& event : waiting)
       if (is_about_lines(event)) {
         event.release();
@@ -49,7 +49,7 @@ void round_registry::begin(const std::shared_ptr<round_engine>& round, group_lis
         round->on_event(event);
       }
   }
-  round->ship(); // encoding takes its time
+  round->ship(); // without the lock: encoding takes long
 }
 
 void round_registry::finish(const round_id& id, const wire::round_promise& promise,
@@ -60,7 +60,7 @@ void round_registry::finish(const round_id& id, const wire::round_promise& promi
   ended = std::exchange(entry.running, nullptr);
   entry.promise = promise;
   entry.since = now;
-  // Something is here only if the round is over before it began.
+  // Events are parked here only if the round ended before it began.
   auto waiting = std::exchange(entry.parked, {});
   parked_ -= waiting.size();
   for (const auto& event : waiting) {
@@ -106,7 +106,7 @@ bool round_registry::deliver(const inbound_event& event, steady_time now) {
   }
   try {
     running->on_event(event);
-  } catch (const std::exception& e) { // the thread is not the round's
+  } catch (const std::exception& e) { // this thread does not belong to the round
     running->break_off({ec::internal, e.what()});
   }
   return true;
@@ -118,11 +118,11 @@ void round_registry::answer_late(const entry& over, const inbound_event& event) 
     if (promise.committed)
       promise.promised = takeover->number;
     else
-      promise.knows_view = false; // we failed: we neither hold nor promise anything
+      promise.knows_view = false; // the round failed here: we neither hold nor promise anything
     answer_(event.from, promise);
     return;
   }
-  // Whoever still works at a round that is committed here has missed a word.
+  // A member that still works on a round that is committed here has missed a message.
   bool asks =
     std::holds_alternative<wire::round_propose>(event.what)
     || (std::holds_alternative<wire::round_suspect>(event.what) && !says_departure(event));

@@ -12,31 +12,31 @@
 
 namespace waggle {
 
-/// All rounds of one peer by id: those that run, those that are over, and word of those that have
-/// not begun here. What peers say about rounds goes through here, straight from the thread that
-/// read it.
+/// All rounds of one peer by id: running rounds, finished rounds, and messages for rounds that have
+/// not begun here. All messages about rounds pass through here, on the thread that read them.
 ///
 /// Thread-safe.
 class round_registry {
 public:
   struct limits {
-    /// A group's leader may begin before a member's own word of the group is through: what arrives
-    /// for an unknown round waits this long, takeovers included: to answer at once that we know
-    /// nothing would have us left out of a round that we are about to begin.
+    /// A group's leader may begin a round before a member has received the plan. Events for an
+    /// unknown round are kept this long. That includes takeovers: if this peer answered at once
+    /// that it does not know the round, it would be left out of a round that it is about to begin.
     milliseconds parked_for{10'000};
     std::size_t parked_events_max = 4096;
-    /// How long a finished round still answers those that missed its end.
+    /// How long a finished round still answers members that missed its end.
     milliseconds remembered_for{60'000};
   };
-  /// Answers a peer.
+  /// Sends an answer to a peer.
   using reply = std::function<void(const peer_record& to, wire::event what)>;
-  /// Hears what a member of a round says about the group, also after the end: that it looks for
-  /// another one (round_suspect with ec::not_looking), bandwidth_report, new_partition.
-  using group_listener = std::function<void(const peer_record& who, const wire::event& word)>;
+  /// Receives messages of a round's members about the group, also after the end of the round: that
+  /// a member looks for another group (round_suspect with ec::not_looking), bandwidth_report,
+  /// new_partition.
+  using group_listener = std::function<void(const peer_record& who, const wire::event& message)>;
 
   round_registry(limits limits, reply answer) : limits_(limits), answer_(std::move(answer)) {}
 
-  /// Registers `round`, begins it, and hands it what has come for it already.
+  /// Registers `round`, begins it, and passes on the events that have arrived for it already.
   void begin(const std::shared_ptr<round_engine>& round, group_listener on_group);
   /// The round reported how it ended, or will not begin here.
   void finish(const round_id& id, const wire::round_promise& promise, steady_time now);
@@ -49,10 +49,10 @@ public:
   /// See round_engine::zero_copy_ok.
   bool zero_copy_ok(const wire::part& head);
 
-  /// Drops what is too old. Returns how many events nobody wanted.
+  /// Drops expired entries. Returns how many events were dropped undelivered.
   std::size_t forget_old(steady_time now);
 
-  /// Rounds that something is remembered of.
+  /// The number of rounds that are remembered.
   [[nodiscard]] std::size_t size() const {
     std::lock_guard guard{mutex_};
     return rounds_.size();
@@ -60,11 +60,11 @@ public:
 
 private:
   struct entry {
-    std::shared_ptr<round_engine> running;      // null: over, or not begun
-    std::optional<wire::round_promise> promise; // over
-    group_listener on_group;                    // unless not begun
-    std::vector<inbound_event> parked;          // not begun
-    steady_time since;                          // first parked, or over
+    std::shared_ptr<round_engine> running;      // null: ended, or not begun
+    std::optional<wire::round_promise> promise; // set once the round has ended
+    group_listener on_group;                    // empty if not begun
+    std::vector<inbound_event> parked;          // events for a round that has not begun
+    steady_time since;                          // first event parked, or round ended
   };
 
   std::shared_ptr<round_engine> running(const round_id& id);

@@ -28,7 +28,8 @@ constexpr std::string_view to_string(round_outcome x) {
 }
 
 /// How a round ended. With complete or shrunk, `values` is byte-equal on every member that finished
-/// it, and so are round, contributors and weight_sum. With failed nothing changed anywhere here.
+/// it, and so are round, contributors and weight_sum. With failed, nothing has changed on this
+/// member.
 struct round_report {
   struct fault {
     peer_id peer;
@@ -38,30 +39,31 @@ struct round_report {
   failure why;                       // none unless failed or shrunk
   round_id round;                    // zero if no group was found
   std::vector<peer_id> contributors; // canonical order
-  std::vector<peer_id> participants; // who was not lost on the way, auxiliaries included
+  std::vector<peer_id> participants; // members that were not lost, auxiliaries included
   std::uint32_t group_size = 0;
   double weight_sum = 0;
-  std::shared_ptr<const float_vector> values; // the weighted mean; null if failed. If Σ weights is
-                                              // 0: the caller's own vector (INV-4)
-  /// What each member gave in matchmaking, itself included, by peer; also of members that were
+  /// The weighted mean; null if failed. If Σ weights is 0: the caller's own vector (INV-4 in
+  /// runtime/training/README.md).
+  std::shared_ptr<const float_vector> values;
+  /// What each member gave in matchmaking, itself included, by peer; also for members that were
   /// lost.
   std::vector<std::pair<peer_id, std::string>> gathered;
   double matchmaking_seconds = 0;
   double allreduce_seconds = 0;
   double agreement_seconds = 0; // the part of allreduce_seconds after the result was complete here
-  double recovery_seconds = 0;  // from the first failure seen to the end; 0: none seen
+  double recovery_seconds = 0;  // from the first failure detected to the end; 0: none
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
   std::vector<fault> faults;
 };
 
-/// How a round ended, for whoever started it.
+/// How a round ended, for the code that started it.
 struct round_finished {
   round_report report;
   wire::round_promise promise; // what later takeover requests are answered with
-  bool all_took_part = false;  // complete, and nobody was lost on the way
-  /// This member has said once that it holds the result: others may have committed, whatever became
-  /// of the round here.
+  bool all_took_part = false;  // complete, and no member was lost
+  /// This member has reported at least once that it holds the result: others may have committed,
+  /// whatever the outcome of the round is here.
   bool was_prepared = false;
 };
 

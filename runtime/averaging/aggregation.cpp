@@ -51,15 +51,18 @@ status check_aggregation(const aggregation& how, std::size_t contributors) {
                                      + std::to_string(static_cast<unsigned>(how.how))};
   bool faulty = how.faulty_max > 0;
   if (how.how == aggregator::mean && faulty)
-    return wrong(how, "cannot be: one liar moves a mean anywhere; use trimmed_mean, median, "
-                      "centered_clip or krum");
+    return wrong(
+      how,
+      "is not possible: one Byzantine contributor moves a mean anywhere; use trimmed_mean, median, "
+      "centered_clip or krum");
   if ((how.how == aggregator::trimmed_mean || how.how == aggregator::krum) && !faulty)
-    return wrong(how, "is a mean: say how many contributors may lie");
+    return wrong(how,
+                 "is a mean: set faulty_max to the number of contributors that may be Byzantine");
   if (auto needed = contributors_needed(how); contributors < needed)
     return wrong(how, "needs " + std::to_string(needed) + " contributors; there are "
                         + std::to_string(contributors)
                         + (how.how == aggregator::trimmed_mean || how.how == aggregator::krum
-                             ? ", over which it is the median"
+                             ? ", for which the median is used"
                              : ""));
   return done{};
 }

@@ -42,7 +42,7 @@ void bandwidth_estimator::direction::carried(std::uint64_t bytes, steady_time no
     marks_.clear();
   }
   last_ = now;
-  // The bytes came before `now`: those of a burst's first event, before its beginning.
+  // The bytes arrived before `now`, so those of a burst's first event belong to the time before it.
   if (!marks_.empty() || now != began_)
     total_ += bytes;
   if (!marks_.empty() && now - marks_.back().at < mark_every)
@@ -52,7 +52,7 @@ void bandwidth_estimator::direction::carried(std::uint64_t bytes, steady_time no
   marks_.push_back({now, total_});
   if (marks_.size() > marks_max)
     marks_.pop_front();
-  // The shortest stretch up to now that is long enough: marks rise in time and in bytes.
+  // The shortest stretch up to now that is long enough: marks ascend in time and in bytes.
   auto enough = [&](const mark& from) {
     return now - from.at >= options_.stretch_min && total_ - from.total >= options_.bytes_min;
   };

@@ -60,8 +60,8 @@ std::vector<outlier> judge_weights(std::span<const contribution_view> contributi
 std::vector<outlier> judge_values(std::span<const contribution_view> contributions,
                                   std::span<const double> squares, std::size_t elements) {
   std::vector<outlier> found;
-  std::vector<double> sizes;        // root mean squares of the finite
-  std::vector<std::size_t> members; // to whom they belong
+  std::vector<double> sizes;        // root mean squares of the finite contributions
+  std::vector<std::size_t> members; // their members
   for (std::size_t i = 0; i < contributions.size(); ++i) {
     if (!std::isfinite(squares[i])) {
       found.push_back({contributions[i].member, ec::non_finite, squares[i],

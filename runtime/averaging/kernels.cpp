@@ -18,7 +18,7 @@ double widen(float x) {
   return static_cast<double>(x);
 }
 
-// -- the portable twins: values [begin, n) -------------------------------------------------------
+// -- portable versions: values [begin, n) ---------------------------------------------------------
 
 std::uint32_t weighted_sum_portable(row_span rows, const double* weights, double factor, float* out,
                                     std::size_t begin, std::size_t n) {
@@ -86,7 +86,7 @@ void pull_portable(row_span rows, const double* factors, float* centre, std::siz
   }
 }
 
-// -- the twins for AVX2: values [0, as many as fill registers), whose number they return ---------
+// -- AVX2 versions: values [0, as many as fill registers), whose number they return ---------------
 
 #if defined(__x86_64__)
 
@@ -106,8 +106,8 @@ WAGGLE_AVX2 inline __m256 narrow(__m256d low, __m256d high) {
   return _mm256_set_m128(_mm256_cvtpd_ps(high), _mm256_cvtpd_ps(low));
 }
 
-// More streams than this at a time are more than the processor follows (64 at once ran at half the
-// speed): then the sums of a block wait in the first-level cache for the next rows.
+// The processor cannot prefetch more streams than this at a time (64 at once ran at half the
+// speed). With more rows, the sums of a block stay in the first-level cache between groups of rows.
 constexpr std::size_t rows_at_once = 16;
 constexpr std::size_t carried_max = 1024;
 
@@ -131,8 +131,8 @@ WAGGLE_AVX2 inline void add_scaled(sixteen_sums& sums, const double* weight, con
   sums.d = _mm256_add_pd(sums.d, _mm256_mul_pd(w, load_wide(x + 12)));
 }
 
-/// The sums over `rows` at e, on top of `carried` if there is any. They stay in registers: a value
-/// is read once and written once.
+/// The sums over `rows` at e, added to `carried` if it is not null. They stay in registers: each
+/// value is read once and written once.
 WAGGLE_AVX2 inline void sum_up(sixteen_sums& sums, row_span rows, const double* weights,
                                std::size_t e, const double* carried) {
   if (carried == nullptr)

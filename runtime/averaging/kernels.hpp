@@ -7,15 +7,15 @@
 #include "runtime/codec/instructions.hpp"
 
 // The inner loops of part_reducer, over a block of n values of each contributor. All arithmetic is
-// in double precision, one value after the other in the order of the rows, without fused
-// operations: both paths and every machine get the same bits. Tests compare the paths.
+// in double precision, adds the rows in order, and uses no fused operations: both paths and every
+// machine produce the same bits. Tests compare the paths.
 namespace waggle::kernels {
 
 /// One row per contributor: `rows[i]` points to n values.
 using row_span = std::span<const float* const>;
 
-/// out = (Σ weights[i]·rows[i])·factor. Returns the largest magnitude among `out` as bits of a
-/// float, so that from 0x7f800000 on something is not finite. REQUIRES: at least one row.
+/// out = (Σ weights[i]·rows[i])·factor. Returns the largest magnitude in `out` as the bits of a
+/// float: 0x7f800000 or more means that a value is not finite. REQUIRES: at least one row.
 std::uint32_t weighted_sum(instructions path, row_span rows, const double* weights, double factor,
                            float* out, std::size_t n);
 
@@ -25,7 +25,7 @@ void median(instructions path, row_span rows, const std::int32_t* shares, float*
             std::size_t n);
 
 /// out = for each value the weighted mean of the rows without its `trim` smallest and `trim`
-/// largest; of equal values that of the lower row is the smaller. REQUIRES: 2·trim < rows.
+/// largest; among equal values the one of the lower row is the smaller. REQUIRES: 2·trim < rows.
 void trimmed_mean(instructions path, row_span rows, const double* weights, std::size_t trim,
                   float* out, std::size_t n);
 

@@ -24,7 +24,7 @@ round_id following(const round_id& last, member_set stayed) {
                    .finish());
 }
 
-/// The id of a plan that its leader changed: over everything that may differ.
+/// The id of a plan that its leader changed: a hash over everything that may differ.
 round_id changed_id(const round_id& replaced, const round_plan& plan) {
   sha256_stream stream;
   stream.add("waggle changed plan").add(replaced.view());
@@ -36,8 +36,8 @@ round_id changed_id(const round_id& replaced, const round_plan& plan) {
   return id_from(stream.finish());
 }
 
-/// Gives the shares of those who are gone to the others, in proportion to their own. The same on
-/// every machine. False: nobody that stays may reduce.
+/// Distributes the shares of the lost members to the others, in proportion to their own. The same
+/// on every machine. False: no remaining member may reduce.
 bool share_out(round_plan& plan) {
   double kept = 0;
   for (auto share : plan.shares)
@@ -69,7 +69,7 @@ void rotate_to_front(std::vector<T>& all, std::ptrdiff_t first) {
   std::rotate(all.begin(), all.begin() + first, all.end());
 }
 
-/// The first member that others can reach becomes the first one. False: there is none.
+/// Moves the first member that others can reach to the front. False: there is none.
 bool lead_by_reachable(round_plan& plan) {
   auto leads = std::find_if(plan.members.begin(), plan.members.end(),
                             [](const round_member& m) { return m.mode != member_mode::client; });
@@ -171,7 +171,7 @@ bool open_group::advance(member_set stayed) {
     plan.shares = {plan.elements};
   plan.min_contributors =
     std::min(plan.min_contributors, static_cast<std::uint32_t>(plan.members.size()));
-  bool alone = plan.members.size() == 1; // with or without the others' links
+  bool alone = plan.members.size() == 1; // does not depend on links to others
   if (plan.members.empty() || (smaller && !alone && !share_out(plan))
       || (!alone && !lead_by_reachable(plan))) {
     leave();
@@ -180,7 +180,7 @@ bool open_group::advance(member_set stayed) {
   next_ = std::move(plan);
   if (auto waiting = std::exchange(pending_, std::nullopt))
     if (auto adopted = on_plan(waiting->from, waiting->replaces, waiting->plan); !adopted)
-      return true; // what was wrong with it concerns its leader's next words, not this round
+      return true; // an invalid plan concerns later messages of its leader, not this round
   return true;
 }
 
@@ -215,7 +215,7 @@ std::optional<round_plan> open_group::admit() {
     bandwidths_[id] = who.bandwidth;
     auto known = std::find_if(plan.members.begin(), plan.members.end(),
                               [&](const auto& m) { return m.peer.id == id; });
-    if (known != plan.members.end()) { // it was restarted before anybody missed it
+    if (known != plan.members.end()) { // it was restarted before its loss was noticed
       *known = who.member;
       auto& mark = plan.gathered[static_cast<std::size_t>(known - plan.members.begin())];
       if (mark != newcomer_mark)
@@ -239,7 +239,7 @@ std::optional<round_plan> open_group::on_bandwidth(const peer_id& who,
     return std::nullopt;
   auto& known = bandwidths_[who];
   if (known.declared || known.bytes_per_second == 0.0)
-    return std::nullopt; // whoever never reduces does not measure
+    return std::nullopt; // a peer that never reduces does not measure
   known = bandwidth;
   auto terms = terms_.partition;
   terms.lines = lines(*next_);
@@ -263,7 +263,7 @@ member_bandwidths open_group::lines(const round_plan& plan) const {
   return all;
 }
 
-/// False: nobody may reduce.
+/// False: no member may reduce.
 bool open_group::partition(round_plan& plan) const {
   auto how =
     make_partition(plan, lines(plan), terms_.partition.parts, terms_.partition.min_vector_size);
@@ -288,7 +288,7 @@ status open_group::check(const peer_id& from, const round_plan& plan) const {
   };
   auto sender = std::find_if(plan.members.begin(), plan.members.end(),
                              [&](const auto& m) { return m.peer.id == from; });
-  // A client that was alone hands the lead over with the plan that ends that.
+  // A client that was alone gives up the lead with the plan that admits another member.
   if (sender == plan.members.end()
       || (sender != plan.members.begin() && sender->mode != member_mode::client))
     return broken("its first member did not send it");
@@ -298,7 +298,7 @@ status open_group::check(const peer_id& from, const round_plan& plan) const {
     return broken("we are not one of its members");
   auto share = plan.shares[static_cast<std::size_t>(mine - plan.members.begin())];
   if (share != 0 && (!terms_.partition.reduces || self_.mode == member_mode::client))
-    return broken("we said that we never reduce");
+    return broken("it has a share for us, but we never reduce");
   if (plan.members.size() > terms_.members_max)
     return broken("the group is larger than agreed");
   if (plan.prefix != terms_.prefix || plan.codecs != terms_.codecs
@@ -315,13 +315,13 @@ result<bool> open_group::on_plan(const peer_id& from, const round_id& replaces,
   if (!next_)
     return failure{ec::protocol_violation, "plan: we are in no group"};
   if (plan.id == next_->id)
-    return false; // passed on by somebody else as well
+    return false; // received from another member already
   if (replaces != next_->id) {
     pending_ = pending_plan{from, replaces, plan};
     return false;
   }
   if (next_->members.front().peer.id != from || plan.epoch != next_->epoch)
-    return failure{ec::protocol_violation, "plan: not of our group's leader"};
+    return failure{ec::protocol_violation, "plan: it was not sent by our group's leader"};
   for (const auto& m : next_->members)
     if (std::none_of(plan.members.begin(), plan.members.end(),
                      [&](const auto& other) { return other.peer.id == m.peer.id; }))

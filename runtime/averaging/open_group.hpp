@@ -12,28 +12,29 @@ namespace waggle {
 /// A group that averages round after round without matchmaking, and that peers enter and leave
 /// between rounds.
 ///
-/// Every member knows the plan of the next round before anybody begins it. After a committed round
-/// that plan follows from what was committed: its members are the participants of the committed
-/// view, so a member that was lost on the way is not expected again, and nobody has to be asked.
-/// Only the first member (the leader) changes it otherwise: to let peers in, or to partition the
-/// work anew. It says so to everybody before it begins the round. Whoever has begun the old plan's
-/// round by then cancels it, unless it has already said that it holds the result: the others may
-/// have taken the leader for lost and committed.
+/// Every member knows the plan of the next round before any member begins it. After a committed
+/// round that plan follows from what was committed: its members are the participants of the
+/// committed view, so a member that was lost in the round is not expected again, and no messages
+/// are needed. Only the first member (the leader) changes the plan otherwise: to admit peers, or to
+/// repartition the work. It sends the changed plan to all members before it begins the round. A
+/// member that has begun the round of the old plan by then cancels it, unless it has already
+/// reported that it holds the result: the others may have considered the leader lost and committed.
 ///
-/// A group belongs to a branch of the run's history. Where a round is decided without a majority
-/// of those who decided the one before, the branch gets another name: others may have gone on, too.
+/// A group belongs to a branch of the run's history. If a round is decided without a majority of
+/// the members that decided the one before, the branch gets another name: the others may have gone
+/// on, too.
 ///
-/// A client leads only where it is alone, as a group of one. With the plan that lets somebody else
-/// in, the first member that others can reach leads.
+/// A client leads only where it is alone, as a group of one. With the plan that admits another
+/// peer, the first member that others can reach becomes the leader.
 ///
 /// The id of the next round is a hash of what it follows from, so members with different plans do
 /// not meet in one round.
 ///
-/// A member whose plan does not come to a round has lost the group: it has to enter again.
+/// A member whose plan never leads to a round has lost the group and must enter again.
 /// Not thread-safe.
 class open_group {
 public:
-  /// What all members have alike, and what concerns ourselves.
+  /// What all members share, and some settings of our own.
   struct terms {
     std::string prefix;
     digest schema; // over everything that members must share; compared when a peer enters
@@ -47,7 +48,7 @@ public:
   struct applicant {
     round_member member;
     digest schema; // zero: an auxiliary that takes the terms from the group
-    digest branch; // that it wants to take part in
+    digest branch; // the branch that it wants to take part in
     member_bandwidth bandwidth;
   };
 
@@ -61,45 +62,45 @@ public:
   [[nodiscard]] std::size_t position() const;
   [[nodiscard]] bool leads() const { return is_member() && position() == 0; }
   [[nodiscard]] bool contains(const peer_id& peer) const;
-  /// Of the next round.
+  /// The branch of the next round.
   [[nodiscard]] const digest& branch() const { return branch_; }
 
-  /// Begins a group of one. `seed`: drawn at random, so that no two groups are taken for one.
+  /// Begins a group of one. `seed` is random, so that two groups never have the same id.
   void found(epoch_id epoch, const digest& branch, const round_id& seed);
-  /// Takes part in no further round; forgets applicants.
+  /// Leaves the group; forgets applicants.
   void leave();
 
   // -- after a round ------------------------------------------------------------------------------
 
-  /// The round of `next()` was committed; `stayed`: positions of the committed view's participants.
-  /// False: nobody is left that may lead and reduce, so the group has ended.
+  /// The round of `next()` was committed; `stayed` are the positions of the committed view's
+  /// participants. False: no member is left that may lead and reduce, so the group has ended.
   bool advance(member_set stayed);
 
   // -- as the leader ------------------------------------------------------------------------------
 
-  /// ec::none: it enters with the next plan. Else why not: not_ready (we are in no group),
+  /// ec::none: it enters with the next plan. Otherwise the reason: not_ready (we are in no group),
   /// not_a_leader (ask next().members.front()), wrong_run (another branch), schema_mismatch,
   /// group_full.
   [[nodiscard]] ec apply(const applicant& who);
   void withdraw(const peer_id& who) { waiting_.erase(who); }
-  /// The plan that lets all applicants in; nothing if there is none, or we do not lead. It is
-  /// next() from now on, and to be sent to its members and to `replaced`'s.
+  /// The plan that admits all applicants; nothing if there are none, or we do not lead. It becomes
+  /// next() and must be sent to its members and to the members of the plan that it replaces.
   [[nodiscard]] std::optional<round_plan> admit();
-  /// A member's bandwidth is another one now. The plan that partitions the work anew, if that is
-  /// worth it; to be treated as that of `admit`.
+  /// A member's bandwidth has changed. Returns the plan that repartitions the work, if that is
+  /// worth it; handle it like that of `admit`.
   [[nodiscard]] std::optional<round_plan> on_bandwidth(const peer_id& who,
                                                        std::optional<double> bandwidth);
 
   // -- as a member --------------------------------------------------------------------------------
 
-  /// The leader `from` says that `plan` takes the place of the one whose id is `replaces`. If that
-  /// one has not been reached here yet, the plan is kept until then. True: next() has changed.
-  /// Fails with ec::protocol_violation or schema_mismatch, and changes nothing.
+  /// The leader `from` replaces the plan whose id is `replaces` by `plan`. If the round of the
+  /// replaced plan has not been reached here yet, the new plan is kept until then. True: next() has
+  /// changed. Fails with ec::protocol_violation or schema_mismatch, and then changes nothing.
   result<bool> on_plan(const peer_id& from, const round_id& replaces, const round_plan& plan);
-  /// The leader `from`, whom we asked to let us in, sent the plan that does.
+  /// The leader `from`, to which we applied, sent the plan that admits us.
   status enter(const peer_id& from, const round_plan& plan, const digest& branch);
 
-  /// The schema that an applicant has to have.
+  /// The terms, with the schema that an applicant must have.
   [[nodiscard]] const terms& shared() const { return terms_; }
 
 private:
@@ -116,27 +117,27 @@ private:
 
   round_member self_;
   terms terms_;
-  std::map<peer_id, member_bandwidth> bandwidths_; // as far as they were said to us
+  std::map<peer_id, member_bandwidth> bandwidths_; // as far as reported to us
   std::optional<round_plan> next_;
   digest branch_;
   std::map<peer_id, applicant> waiting_; // bounded by members_max
   std::optional<pending_plan> pending_;
 };
 
-/// What `round_plan::gathered` holds for a member that has not finished a round of the group yet.
+/// The value of `round_plan::gathered` for a member that has not finished a round of the group yet.
 inline constexpr std::string_view newcomer_mark = "new";
-/// And for a member that has entered again since the last round. It may have taken part in another
-/// decision about the epoch, so its contribution does not count for this one.
+/// The value for a member that has entered again since the last round. It may have taken part in
+/// another decision about the epoch, so its contribution does not count for this one.
 inline constexpr std::string_view returned_mark = "again";
 inline bool has_just_entered(std::string_view gathered) {
   return gathered == newcomer_mark || gathered == returned_mark;
 }
 
-/// Whether the members at positions `stayed` of a round's plan are a quorum of those who were
-/// members before that plan let newcomers in. If not, others may have gone on, too: a fork.
+/// Whether the members at positions `stayed` of a round's plan are a quorum of the members before
+/// that plan admitted newcomers. If not, others may have gone on, too: a fork.
 bool keeps_majority(const round_plan& plan, member_set stayed);
 /// The name of the branch that begins where a round of `parent` was decided without a majority: the
-/// same for all who go on.
+/// same for all members that go on.
 digest forked(const digest& parent, const round_id& round);
 
 } // namespace waggle

@@ -12,7 +12,7 @@ namespace waggle {
 
 namespace {
 
-// Counting is compiled twice where GCC can; the results are the same.
+// Counting is compiled for two instruction sets where GCC can; the results are the same.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__SANITIZE_ADDRESS__)                     \
   && !defined(__SANITIZE_THREAD__) && !defined(__clang__)
 #define WAGGLE_VECTORIZED __attribute__((target_clones("avx2", "default"), optimize("O3")))
@@ -22,8 +22,8 @@ namespace {
 
 constexpr std::uint32_t infinity_bits = 0x7f800000U;
 
-// Sums that stay below need no second look. 64 contributors of equal weight, one of them with
-// values of norm_ratio_max, have a mean of 15 625.
+// Sums below this need no second pass. 64 contributors of equal weight, one of them with values of
+// norm_ratio_max, have a mean of 15 625.
 constexpr std::uint32_t look_twice_bits = std::bit_cast<std::uint32_t>(4096.0F);
 static_assert(norm_ratio_max / 64 > 2 * 4096.0);
 
@@ -49,7 +49,7 @@ bool all_finite(std::span<const float> values) {
 
 bool copy_finite(byte_span values, std::span<float> out) {
   WAGGLE_CHECK(values.size() == out.size_bytes(), std::to_string(values.size()));
-  // Each piece is looked at while it is in the first-level cache.
+  // Each piece is checked while it is in the first-level cache.
   constexpr std::size_t piece = 1U << 12U;
   for (std::size_t i = 0; i < out.size(); i += piece) {
     auto n = std::min(piece, out.size() - i);
@@ -66,7 +66,7 @@ bool is_weight(double weight) {
 
 status part_reducer::add(std::size_t member, double weight, payload values) {
   WAGGLE_CHECK(!values.sender_can_write || reads_once(codec_, reduce_by_),
-               "values that may change");
+               "values in memory that their sender can change");
   if (present_.contains(member))
     return ec::duplicate_peer;
   if (!is_weight(weight))
@@ -148,7 +148,7 @@ std::optional<payload> part_reducer::unanimous(member_set contributors) const {
     if (first == nullptr)
       first = &c.bytes;
     else if (std::memcmp(first->data.get(), c.bytes.data.get(), first->size) != 0)
-      return std::nullopt; // all are as long as the codec makes them
+      return std::nullopt; // cannot be: all have the length that the codec gives
   }
   return first == nullptr ? std::nullopt : std::optional{*first};
 }

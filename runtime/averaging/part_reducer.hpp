@@ -15,20 +15,20 @@
 
 namespace waggle {
 
-/// Weights are 0 or within these bounds. They are far from where 64 of them times the largest float
-/// overflow a double, or their reciprocal does: with them the mean of finite values is finite, so
-/// that a mean that is not has a culprit.
+/// Weights are 0 or within these bounds. With these bounds neither the sum of 64 weighted floats
+/// nor the reciprocal of a weight overflows a double. The mean of finite values is therefore
+/// finite, and a mean that is not finite can be traced to a contributor.
 constexpr double weight_min = 1e-60;
 constexpr double weight_max = 1e60;
 bool is_weight(double weight);
 
-/// Collects what the members contribute to one part and computes their mean, or what else
-/// aggregation.hpp has.
+/// Collects what the members contribute to one part and computes their mean, or another aggregate
+/// of aggregation.hpp.
 ///
-/// Everything runs over the contributors in ascending member order, in double precision, without
-/// fused operations: the bytes are the same on every machine and whoever reduces the part.
-/// Contributions are kept, encoded, until the round ends, so that a part can be reduced again over
-/// fewer members when one is lost, without asking anybody to send again.
+/// All computation runs over the contributors in ascending member order, in double precision,
+/// without fused operations: the bytes are the same on every machine, whichever member reduces the
+/// part. Contributions are kept, encoded, until the round ends, so that a part can be reduced again
+/// over fewer members when one is lost, without another transfer.
 ///
 /// A copy shares the contributions. Not thread-safe; `reduce` is const.
 class part_reducer {
@@ -36,41 +36,43 @@ public:
   part_reducer(codec_id codec, std::uint32_t elements, aggregation reduce_by = {})
     : codec_(codec), elements_(elements), reduce_by_(reduce_by) {}
 
-  /// True if a reducer like that takes payloads that may change. It looks at each value once, and
-  /// where it has to look again, at a copy.
+  /// True if a reducer with these settings accepts payloads in shared memory. Only single-pass
+  /// reads may use shared memory: otherwise a peer could change bytes between validation and use
+  /// (TOCTOU). Where a second pass is needed, the reducer reads a copy.
   static bool reads_once(codec_id codec, const aggregation& reduce_by) {
     return codec == codec_id::none && reduce_by.how == aggregator::mean;
   }
 
-  /// Keeps `values` (encoded) as the contribution of `member`. REQUIRES: they may not change, or
-  /// we read them once. The first word counts: fails with
-  /// ec::duplicate_peer if there is one, ec::wrong_shape, ec::bad_weight or ec::malformed for
-  /// nonsense.
+  /// Keeps `values` (encoded) as the contribution of `member`. REQUIRES: the bytes do not change,
+  /// or reads_once() is true. The first contribution of a member counts: fails with
+  /// ec::duplicate_peer for a second one, and with ec::wrong_shape, ec::bad_weight or ec::malformed
+  /// for an invalid one.
   status add(std::size_t member, double weight, payload values);
 
-  /// The members whose contributions are here.
+  /// The members whose contributions have arrived.
   [[nodiscard]] member_set present() const { return present_; }
 
   struct reduction {
-    double weight_sum = 0; // of the contributors, as they said it
-    /// Members that sent NaN or infinite values. If not empty, `out` is nonsense.
+    double weight_sum = 0; // of the contributors, as they reported it
+    /// Members that sent NaN or infinite values. If not empty, `out` is not usable.
     member_set poisoned;
-    /// Everybody who should not count, the poisoned among them, with the reason; ascending member.
-    /// Whoever runs the round should leave them out and reduce again.
+    /// All members that should not count, those in `poisoned` included, with the reason; sorted by
+    /// member. The caller should leave them out and reduce again.
     ///
-    /// Weights and finiteness are always looked at. Implausibly large values are found whenever
-    /// they show in a mean (beyond 4096; what cancels out or weighs nothing harms nobody), and
-    /// always by the robust aggregators, which see more of the contributions than their sum.
+    /// Weights and finiteness are always checked. A mean detects implausibly large values only if
+    /// they show in the result (beyond 4096; values that cancel out or have no weight do no harm).
+    /// The robust aggregators always detect them, because they read more of the contributions than
+    /// their sum.
     std::vector<outlier> excluded;
   };
-  /// Writes the aggregate over `contributors` to `out` (elements values). Contributions with
-  /// weight 0 do not take part, so that it is bitwise what it is without them. If the weights sum
-  /// to 0, `out` is zeros (INV-4: the caller keeps its own vector then).
+  /// Writes the aggregate over `contributors` to `out` (elements values). Contributions with weight
+  /// 0 are skipped: the result is bitwise the same as without them. If the weights sum to 0, `out`
+  /// is zeros (the caller keeps its own vector then: INV-4 in runtime/training/README.md).
   /// REQUIRES: `present()` contains `contributors`.
   reduction reduce(member_set contributors, std::span<float> out) const;
 
-  /// The bytes that all `contributors` sent with a weight above 0, if they are equal. They are
-  /// their own mean: encoding that again would round it again (F6 of spec optimizer.md §10).
+  /// The bytes that all `contributors` with a weight above 0 sent, if they are equal. They are
+  /// their own mean; decoding, averaging and encoding them again would add a rounding error.
   /// REQUIRES: `present()` contains `contributors`.
   [[nodiscard]] std::optional<payload> unanimous(member_set contributors) const;
 
@@ -82,25 +84,25 @@ private:
   struct contribution {
     std::size_t member;
     double weight;
-    payload bytes;      // what `values` reads
-    part_reader values; // opened once, when the contribution came
+    payload bytes;      // the bytes that `values` reads
+    part_reader values; // opened once, when the contribution arrived
   };
 
-  /// Lets `views` speak from copies where their bytes may change; the copies.
+  /// Redirects `views` to copies where the sender can still change the bytes; returns the copies.
   [[nodiscard]] std::vector<contribution> fix(std::vector<contribution_view>& views) const;
 
   codec_id codec_;
   std::uint32_t elements_;
   aggregation reduce_by_;
   member_set present_;
-  std::vector<contribution> contributions_; // ascending member
+  std::vector<contribution> contributions_; // sorted by member
 };
 
-/// True if every value is neither NaN nor infinite.
+/// True if no value is NaN or infinite.
 bool all_finite(std::span<const float> values);
 
-/// Copies the bytes of `out.size()` values, and says of the copies what `all_finite` does; stops
-/// where one is not. REQUIRES: equal sizes.
+/// Copies the bytes of `out.size()` values and returns `all_finite` of the copies; stops at the
+/// first value that is not finite. REQUIRES: equal sizes.
 bool copy_finite(byte_span values, std::span<float> out);
 
 } // namespace waggle

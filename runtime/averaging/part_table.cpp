@@ -35,7 +35,7 @@ std::size_t part_table::owner(std::size_t index, const round_view& view) const {
   if (view.participant_set().contains(default_owner))
     return default_owner;
   WAGGLE_CHECK(can_reduce(view), "no reducer among the participants");
-  // Around all reducers, those that are lost included, so that another loss moves no part but the
+  // Choose among all reducers, lost ones included, so that another loss moves no part except the
   // lost member's own.
   auto others = reducers_;
   others.erase(default_owner);

@@ -8,8 +8,8 @@
 
 namespace waggle {
 
-/// How the plan's vector is cut into parts, and who reduces each. A pure function of the plan, so
-/// that all members have the same table.
+/// How the plan's vector is cut into parts, and which member reduces each. A pure function of the
+/// plan, so that all members have the same table.
 ///
 /// Invariant: parts are in ascending order, disjoint, never empty, and cover the vector. Each lies
 /// within one member's share and one run of codecs; the last of either may be short. Unit:
@@ -29,9 +29,10 @@ public:
   [[nodiscard]] std::size_t size() const { return parts_.size(); }
   [[nodiscard]] const part& operator[](std::size_t index) const { return parts_[index]; }
 
-  /// Who reduces part `index` in `view`: its default owner while that takes part, else one of the
-  /// other participants that may reduce, taken in turn so that a lost member's parts are spread,
-  /// and always the same one while it takes part. REQUIRES: `can_reduce(view)`.
+  /// The member that reduces part `index` in `view`: its default owner while that is a participant,
+  /// else one of the other participants that may reduce. Those are taken in turn, so that a lost
+  /// member's parts are spread; a part keeps its owner while that owner participates. REQUIRES:
+  /// `can_reduce(view)`.
   [[nodiscard]] std::size_t owner(std::size_t index, const round_view& view) const;
 
   /// False if no participant of `view` may reduce (all are clients).
@@ -42,7 +43,7 @@ private:
   member_set reducers_; // members that accept connections
 };
 
-/// The view that every round starts with.
+/// The view with which every round starts.
 round_view first_view(const round_plan& plan);
 
 } // namespace waggle

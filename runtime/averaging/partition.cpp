@@ -15,9 +15,9 @@ static_assert(part_bytes_min / sizeof(float) % codecs::block_values == 0);
 constexpr double gain_worth_it = 1.0 / 16;
 constexpr double seconds_worth_it = 0.002;
 constexpr double nearly_equal = 0.1;
-constexpr double change_worth_it = 0.05; // lines are measured within a few hundredths
+constexpr double change_worth_it = 0.05; // bandwidths are measured within a few hundredths
 
-/// Encoded, on the average.
+/// Encoded, on average.
 double bytes_per_element(const codec_plan& codecs) {
   double bytes = 0;
   double elements = 0;
@@ -28,19 +28,20 @@ double bytes_per_element(const codec_plan& codecs) {
   return elements > 0 ? bytes / elements : 0;
 }
 
-/// Measured lines that differ by no more than measuring does are equal: each counts as the mean of
-/// those that are at most `nearly_equal` slower than the fastest of them. Else the noise of each
-/// would be a larger share for somebody, and the round as long as that takes. What was declared is
-/// not noise.
+/// Measured bandwidths that differ by no more than the measuring noise count as equal: each is
+/// replaced by the mean of those that are at most `nearly_equal` slower than the fastest of them.
+/// Otherwise noise would give some member a larger share, and the round would last as long as that
+/// member takes. Declared bandwidths are not noisy and are kept.
 member_bandwidths leveled(member_bandwidths lines) {
   std::vector<double*> measured;
-  for (auto& line : lines)
-    if (!line.declared && line.bytes_per_second.value_or(0) > 0)
-      measured.push_back(&*line.bytes_per_second);
+  for (auto& bandwidth : lines)
+    if (!bandwidth.declared && bandwidth.bytes_per_second.value_or(0) > 0)
+      measured.push_back(&*bandwidth.bytes_per_second);
   std::stable_sort(measured.begin(), measured.end(), [](auto* a, auto* b) { return *a > *b; });
   for (auto from = measured.begin(); from != measured.end();) {
     auto slowest = **from * (1 - nearly_equal);
-    auto to = std::find_if(from, measured.end(), [&](auto* line) { return *line < slowest; });
+    auto to =
+      std::find_if(from, measured.end(), [&](auto* bandwidth) { return *bandwidth < slowest; });
     double sum = 0;
     for (auto i = from; i != to; ++i)
       sum += **i;
@@ -51,19 +52,19 @@ member_bandwidths leveled(member_bandwidths lines) {
   return lines;
 }
 
-/// What the line of member `i` is busy with in each direction, in elements.
+/// The load of member `i`'s link in each direction, in elements.
 struct load {
-  double carried = 0; // whatever the parts are
-  double idle = 0;    // before the last results come, of the time that these take
+  double carried = 0; // independent of the size of parts
+  double idle = 0;    // to receive the last results, while it has nothing else to carry
 };
 
 load load_of(std::size_t i, const round_plan& plan, const vector_partition& how) {
   auto n = static_cast<double>(plan.members.size());
   auto own = static_cast<double>(how.shares[i]);
-  // Of an auxiliary's own: contributions of n - 1 come, as many results leave.
+  // An auxiliary has no vector: it receives n - 1 contributions and sends as many results.
   if (plan.members[i].mode == member_mode::auxiliary)
     return {(n - 1) * own, 0};
-  double last = 0; // a part of each other reducer
+  double last = 0; // one part of each other reducer
   for (std::size_t j = 0; j < how.shares.size(); ++j)
     if (j != i)
       last += static_cast<double>(std::min<std::uint64_t>(how.shares[j], how.part_elements));
@@ -76,17 +77,17 @@ double seconds(const round_plan& plan, const member_bandwidths& bandwidths,
   double elements_a_second = 1 / std::max(bytes_per_element(plan.codecs), 1.0);
   double longest = 0;
   for (std::size_t i = 0; i < bandwidths.size(); ++i) {
-    auto line = bandwidths[i].bytes_per_second.value_or(0);
-    if (line <= 0)
+    auto bandwidth = bandwidths[i].bytes_per_second.value_or(0);
+    if (bandwidth <= 0)
       continue;
     auto load = load_of(i, plan, how);
-    longest =
-      std::max(longest, (load.carried + (with_idle ? load.idle : 0)) / (line * elements_a_second));
+    longest = std::max(longest, (load.carried + (with_idle ? load.idle : 0))
+                                  / (bandwidth * elements_a_second));
   }
   return longest;
 }
 
-/// Whether the values of a part are reduced without looking at each other.
+/// Whether each value of a part is reduced independently of the others.
 bool by_value(aggregator how) {
   switch (how) {
     case aggregator::mean:
@@ -145,7 +146,7 @@ std::optional<vector_partition> better_partition(const round_plan& plan,
                                                  const partition_terms& terms) {
   auto how = make_partition(plan, terms.lines, terms.parts, terms.min_vector_size);
   if (!how)
-    return std::nullopt; // a group that got together has somebody who reduces
+    return std::nullopt; // a formed group has a member that reduces
   auto now = transfer_seconds(plan, terms.lines, {plan.shares, plan.part_elements});
   if (transfer_seconds(plan, terms.lines, *how) >= now * (1 - change_worth_it))
     return std::nullopt;
@@ -160,9 +161,9 @@ status check_partition(const round_plan& plan, const vector_partition& how,
   if (auto valid = validate_plan(other); !valid)
     return valid;
   if (!may_be_part(how.part_elements, plan.codecs, terms.parts))
-    return failure{ec::protocol_violation, "partition: parts of a size that nobody agreed on"};
+    return failure{ec::protocol_violation, "partition: the size of its parts was not agreed on"};
   if (how.shares[self] != 0 && !terms.reduces)
-    return failure{ec::protocol_violation, "partition: we said that we never reduce"};
+    return failure{ec::protocol_violation, "partition: it has a share for us, but we never reduce"};
   return done{};
 }
 

@@ -57,13 +57,13 @@ std::optional<vector_partition> persistent_group::on_bandwidth(const round_plan&
                                                                std::size_t member,
                                                                std::optional<double> bandwidth) {
   auto& lines = terms_.lines;
-  // Whoever never reduces does not measure.
+  // A peer that never reduces does not measure.
   if (lines.size() != plan.members.size() || member >= lines.size()
       || lines[member].bytes_per_second == 0.0)
     return std::nullopt;
   lines[member] = bandwidth;
   auto next = plan;
-  if (anew_ && anew_->after == plan.id && anew_->how) { // said before
+  if (anew_ && anew_->after == plan.id && anew_->how) { // announced before
     next.shares = anew_->how->shares;
     next.part_elements = anew_->how->part_elements;
   }

@@ -6,13 +6,15 @@
 
 namespace waggle {
 
-/// Members that finished a round together may start the next one without matchmaking: everybody
-/// derives the same plan from the last one. Nothing is agreed on beforehand, so everybody also has
-/// to notice when somebody does not come along: the round then fails or shrinks like any other.
+/// Members that finished a round together may start the next one without matchmaking: each of them
+/// derives the same plan from the last one. They exchange no messages for this, so each of them
+/// must also detect that a member does not take part: the round then fails or shrinks like any
+/// other.
 ///
-/// The leader may repartition the rounds that follow one when lines have changed, and is the only
-/// one to say so. It says so before it begins the next one, which therefore nobody can finish by
-/// the old partition with it; whoever hears of it late gives up what it began.
+/// When bandwidths have changed, the leader may repartition the following rounds; only the leader
+/// may announce that. It does so before it begins the next round, so no member can finish that
+/// round with the leader under the old partition. A member that receives the announcement late
+/// cancels the round that it began.
 ///
 /// The next round's id is a hash of the last one's, of the epoch, and of a new partition, so that
 /// members with different plans do not meet in one round. Not thread-safe.
@@ -25,24 +27,25 @@ public:
     anew_.reset();
   }
 
-  /// What matchmaking agreed on; counts for the rounds from now on.
+  /// The terms that matchmaking agreed on; they apply to the rounds from now on.
   void agree_on(partition_terms terms) { terms_ = std::move(terms); }
-  /// We lead the group whose last round is, or will be, `plan`'s: what the line of a member carries
-  /// now. Returns how the rounds after `plan` are divided now, if that is to be said to all.
+  /// For the leader of the group whose last round is, or will be, that of `plan`: the current
+  /// bandwidth of a member. Returns the new partition of the rounds after `plan`, if it must be
+  /// announced to all.
   std::optional<vector_partition> on_bandwidth(const round_plan& plan, std::size_t member,
                                                std::optional<double> bandwidth);
-  /// The leader said that the rounds after `round`, which may still run, are divided like this;
-  /// `plan`: that of `round`, or of the next one. If `check_partition` refuses it, the group ends
-  /// after `round`: its next round is none that we know.
+  /// The leader announced this partition for the rounds after `round`, which may still run. `plan`:
+  /// that of `round`, or of the next one. If `check_partition` refuses it, the group ends after
+  /// `round`, because its next round is not known here.
   status on_partition(const round_id& round, const round_plan& plan, vector_partition how,
                       std::size_t self);
 
-  /// The next round for a vector that travels by `codecs`, if the group stands and fits.
-  /// `expected_peers`: how many the caller wants to meet, itself included; 0: whoever is there.
+  /// The next round for a vector that is encoded by `codecs`, if the group persists and fits.
+  /// `expected_peers`: the number of peers that the caller expects, itself included; 0: any number.
   [[nodiscard]] std::optional<round_plan> next(epoch_id epoch, const codec_plan& codecs,
                                                std::uint32_t expected_peers) const;
 
-  /// What the next round would have been without a new partition; nothing if there is none.
+  /// The id that the next round would have without a new partition; nothing if there is none.
   [[nodiscard]] std::optional<round_id> replaced(epoch_id epoch) const;
 
   /// The plan of the last round; its id names the group to its members.

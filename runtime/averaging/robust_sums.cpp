@@ -10,16 +10,16 @@ namespace waggle {
 
 namespace {
 
-// One block of each of a few contributors fits into the first-level cache. Part of what the result
-// is: distances are summed block by block.
+// One block of each of a few contributors fits into the first-level cache. The result depends on
+// this value: distances are summed block by block.
 constexpr std::size_t block_elements = 512;
-// A page of floats: long enough for the processor to see the streams of the contributors coming.
+// A page of floats: long enough for the processor to prefetch the contributors' streams.
 constexpr std::size_t mean_block_elements = 1024;
 
 // Shares of the total weight as integers, whose sums are exact in any order.
 constexpr double share_of_cap = 1U << 23U;
 
-/// The lower one where two are in the middle.
+/// For an even count: the lower of the two in the middle.
 double lower_median(std::vector<double> values) {
   auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -40,7 +40,7 @@ void for_each_block(std::span<const contribution_view> contributions, std::size_
   }
 }
 
-/// The same, adding up the squares of each contribution on the way.
+/// The same, and sums the squares of each contribution.
 template <class F>
 std::vector<double> for_each_block_at_first(std::span<const contribution_view> contributions,
                                             std::size_t elements, F f) {
@@ -120,8 +120,8 @@ std::vector<double> write_centered_clip(std::span<const contribution_view> contr
   return squares;
 }
 
-/// The indices of the contributions with the least scores, ascending. `squared` holds their
-/// distances to each other, row by row.
+/// The indices of the contributions with the lowest scores, ascending. `squared` holds the squared
+/// distances between contributions, row by row.
 std::vector<std::size_t> choose(const std::vector<double>& squared, std::size_t n, std::size_t f) {
   std::vector<std::pair<double, std::size_t>> scores;
   for (std::size_t i = 0; i < n; ++i) {

@@ -12,7 +12,7 @@
 
 namespace waggle {
 
-/// What a member does in a round (spec/averaging.md §1.2). Values travel.
+/// What a member does in a round. The values are sent to peers: append only.
 enum class member_mode : std::uint8_t {
   node = 0,      // contributes and reduces
   client = 1,    // contributes only; accepts no connections
@@ -26,22 +26,22 @@ struct round_member {
   friend bool operator==(const round_member&, const round_member&) = default;
 };
 
-/// Everything the members of a round must agree on before a byte moves. The leader makes it and
-/// ships it whole; every member verifies it (`validate_plan`) instead of deriving its own
-/// (spec/averaging.md §4.1 [DO], §4.5).
+/// Everything that the members of a round must agree on before any data is sent. The leader makes
+/// the plan and sends all of it; every member verifies it (`validate_plan`) instead of deriving its
+/// own.
 struct round_plan {
   round_id id;
-  std::string prefix;                // which averager: "<run id>_grad", …
+  std::string prefix;                // name of the averager: "<run id>_grad", …
   epoch_id epoch;                    // the members' common epoch; 0 where there is none
   std::vector<round_member> members; // canonical order: summation, member index; [0] leads
   std::uint64_t elements = 0;        // float32 values in the vector
   std::uint32_t part_elements = 0;   // values per part; the last of a share may be short
-  codec_plan codecs;                 // how parts travel; covers `elements`
+  codec_plan codecs;                 // encoding of the parts; covers `elements`
   aggregation reduce_by;
   std::vector<std::uint64_t> shares;  // elements reduced by each member; sums to `elements`
-  std::uint32_t min_contributors = 1; // fewer make the round fail
-  /// What each member gave in matchmaking for the others to read, in the order of `members`; opaque
-  /// (spec/averaging.md §1.3). At most gather_bytes_max each.
+  std::uint32_t min_contributors = 1; // the round fails with fewer
+  /// Opaque data that each member published in matchmaking for the others, in the order of
+  /// `members`. At most gather_bytes_max each.
   std::vector<std::string> gathered;
 
   friend bool operator==(const round_plan&, const round_plan&) = default;
@@ -54,11 +54,11 @@ constexpr std::uint64_t plan_elements_max = std::uint64_t{1} << 33U;
 /// A part's bytes must fit into one frame's body (wire::body_bytes_max).
 constexpr std::uint32_t part_elements_max = 1U << 22U;
 constexpr std::size_t gather_bytes_max = 1024;
-/// Bounds the books that every member keeps.
+/// Bounds the transfer state that every member keeps.
 constexpr std::uint64_t parts_max = 1U << 20U;
 
-/// What a member checks before it believes a plan: limits, distinct members, shares that cover the
-/// vector, a leader that can be reached. Fails with ec::protocol_violation and the reason.
+/// What a member checks before it accepts a plan: limits, distinct members, shares that cover the
+/// vector, a reachable leader. Fails with ec::protocol_violation and the reason.
 status validate_plan(const round_plan& plan);
 
 } // namespace waggle

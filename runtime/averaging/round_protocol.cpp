@@ -54,14 +54,14 @@ std::optional<steady_time> round_protocol::wake_at() const {
   return std::nullopt;
 }
 
-// -- the data side -------------------------------------------------------------------------------
+// -- own data -------------------------------------------------------------------------------------
 
 round_protocol::actions round_protocol::on_result_complete(std::uint32_t number) {
   actions out;
   if (ended_ || number != view_.number)
     return out;
   result_complete_ = true;
-  // After a promise to a higher number this view is not ours to prepare any more.
+  // After a promise to a higher number this member must not prepare this view any more.
   if (promised_ != view_.number || prepared_)
     return out;
   prepare(out);
@@ -81,7 +81,7 @@ round_protocol::actions round_protocol::give_up(failure why) {
   actions out;
   if (ended_)
     return out;
-  // Whoever leads tells everybody, so that another takes over at once.
+  // The leader notifies all members, so that another one takes over at once.
   auto audience = others(view_.participant_set());
   if (coordinator() != self_)
     audience = member_set{std::uint64_t{1} << coordinator()};
@@ -112,10 +112,10 @@ round_protocol::actions round_protocol::on_suspicion(std::size_t member, ec reas
     return out;
   bool news = lost_.emplace(member, reason).second;
   if (news && member == coordinator())
-    yields_to_.reset(); // it was well when it went ahead of us
+    yields_to_.reset(); // it was alive when it overtook us
   if (takeover_) {
     takeover_->waiting.erase(member);
-    // What it promised is of no use any more, but that it heard of a decision is.
+    // Its promise is void, but a report that the round is decided stays valid.
     if (auto said = takeover_->promises.find(member);
         said != takeover_->promises.end() && !said->second.committed)
       takeover_->promises.erase(said);
@@ -123,10 +123,10 @@ round_protocol::actions round_protocol::on_suspicion(std::size_t member, ec reas
       finish_takeover(out);
     return out;
   }
-  // A would-be leader that we gave our promise to may not be part of the view.
+  // A candidate leader that we gave our promise to may not be part of the view.
   if (!view_.participant_set().contains(member) && member != coordinator())
     return out;
-  // Somebody else decides. It may still hear from a member that we cannot reach.
+  // The coordinator decides. It may still reach a member that we cannot reach.
   if (!lead() && member != coordinator() && news && !lost_.contains(coordinator()))
     out.push_back(send_suspect{coordinator(), view_.number, member, reason});
   recover(out, now);
@@ -140,21 +140,21 @@ round_protocol::actions round_protocol::on_suspect(std::size_t from, std::uint32
     pass_on_decision(out, from);
   if (ended_ || from >= members_ || member >= members_ || member == self_)
     return out;
-  // Word from members that are lost themselves does not count, except about themselves.
+  // Reports from members that are lost themselves do not count, except about themselves.
   if (from != member && (lost_.contains(from) || !view_.participant_set().contains(from)))
     return out;
   if (view < view_.number && from != member)
-    return out; // about a view that is over
+    return out; // about a previous view
   if (from == member && member == coordinator())
-    yields_to_.reset(); // it is not ahead any more
+    yields_to_.reset(); // it is no longer ahead
   return on_suspicion(member, reason, now);
 }
 
 void round_protocol::recover(actions& out, steady_time now) {
   if (!lead()) {
-    // The view's leader, or a would-be leader that we gave our promise to, owes us a view. When it
-    // is lost, the lowest participant that is not, and can, takes over; everybody else waits to be
-    // asked.
+    // The view's leader, or a candidate leader that we gave our promise to, must send us a view.
+    // When it is lost, the lowest participant that is not lost and may lead takes over. The others
+    // wait for its takeover message.
     auto owing = lost_.find(coordinator());
     if (owing == lost_.end()) {
       successor_.reset();
@@ -189,10 +189,12 @@ void round_protocol::recover(actions& out, steady_time now) {
   if (alive == view_.participant_set())
     return;
   auto contributors = view_.contributor_set();
-  // If all that remain hold the result already, nothing has to be summed again, and whoever is
-  // dropped may have committed it. An adopted set may have been committed before; it cannot change.
+  // If all remaining participants hold the result already, nothing has to be summed again, and a
+  // dropped participant may have committed it. An adopted set may have been committed before; it
+  // cannot change.
   bool keep = view_.adopted || prepared_members().contains(alive);
-  // Nobody commits what we have not prepared. After that, somebody may have heard from all.
+  // No member commits a view that we have not prepared. Once we have, a member may have received
+  // `prepared` from all participants.
   if (!keep && prepared_)
     return start_takeover(out, now);
   if (!keep)
@@ -202,8 +204,9 @@ void round_protocol::recover(actions& out, steady_time now) {
   if (contributors.size() < options_.min_contributors)
     return abort_all(out, ec::too_few_contributors);
   auto dropped = view_.participant_set() - alive;
-  // The next number of our own term: whoever promised somebody else a term after it refuses, and we
-  // learn of that. Those left out are told, too, so that they need not wait for their deadline.
+  // The next number of our own term: a member that promised another member a later term refuses it,
+  // and its answer reaches us. Members that are left out receive it, too, so that they need not
+  // wait for their deadline.
   round_view next{view_.number + 1, contributors.bits(), alive.bits(), keep};
   propose(out, next, alive | dropped);
 }
@@ -235,7 +238,7 @@ round_protocol::actions round_protocol::on_propose(std::size_t from, const round
       || next.number > view_number_max || next.number == view_.number)
     return out;
   if (next.number < promised_) {
-    // It does not know of a takeover and would wait for us in vain.
+    // The sender does not know of a takeover and would wait for us in vain.
     out.push_back(send_promise{from, promise()});
     return out;
   }
@@ -248,7 +251,7 @@ round_protocol::actions round_protocol::on_propose(std::size_t from, const round
   }
   enter(next);
   (view_.participant_set() & member_set::first(members_)).for_each([&](std::size_t member) {
-    lost_.erase(member); // the leader reaches it; if we do not, we shall notice again
+    lost_.erase(member); // the leader reaches it; if we cannot, we shall notice again
   });
   out.push_back(enter_view{view_});
   if (result_complete_)
@@ -269,17 +272,17 @@ round_protocol::actions round_protocol::on_prepared(std::size_t from, std::uint3
 
 void round_protocol::commit_if_all_prepared(actions& out) {
   auto needed = view_.participant_set();
-  // Also after a promise to a higher number: all had prepared before they gave theirs, so whoever
-  // asks for it learns that this view may have been committed.
+  // This also holds after a promise to a higher number: all had prepared before they gave theirs,
+  // so the candidate that asks for them learns that this view may have been committed.
   if (!prepared_ || !prepared_members().contains(needed) || !is_quorum(needed, members_))
     return;
-  // Who does not hear from all, as clients do not, waits for our word, also if we were just asking
-  // for promises.
-  bool tell = (leader() == self_ || coordinator() == self_) && needed.size() > 1;
+  // A member that does not receive messages from all others, such as a client, waits for our commit
+  // message, even if we were just asking for promises.
+  bool notify = (leader() == self_ || coordinator() == self_) && needed.size() > 1;
   committed_ = true;
   ended_ = true;
   takeover_.reset();
-  if (tell)
+  if (notify)
     out.push_back(send_commit{others(needed), view_});
   out.push_back(commit{view_});
 }
@@ -294,8 +297,8 @@ round_protocol::actions round_protocol::on_commit(std::size_t from, const round_
   actions out;
   if (ended_ || from >= members_)
     return out;
-  // Sent by the view's leader, or passed on by somebody who heard of the decision. Those who wait
-  // for a word of ours will get no other.
+  // Sent by the view's leader, or passed on by a member that learned of the decision. Members that
+  // wait for a message from us will get no other.
   if (coordinator() == self_)
     out.push_back(send_commit{others(member_set::first(members_)), decided});
   if (decided.contributors == view_.contributors && result_complete_) {
@@ -314,7 +317,7 @@ round_protocol::actions round_protocol::on_abort(std::size_t from, ec reason) {
   actions out;
   if (ended_ || (from != leader() && from != coordinator()))
     return out;
-  end_with(out, {reason == ec::none ? ec::cancelled : reason, "the round's leader gave it up"});
+  end_with(out, {reason == ec::none ? ec::cancelled : reason, "the round's leader cancelled it"});
   return out;
 }
 
@@ -345,7 +348,7 @@ round_protocol::actions round_protocol::on_takeover(std::size_t from, std::uint3
   }
   auto mine = promise();
   if (ended_ && !committed_)
-    mine.knows_view = false; // we failed: we neither hold nor promise anything
+    mine.knows_view = false; // the round failed here: we neither hold nor promise anything
   else if (ended_)
     mine.promised = number;
   out.push_back(send_promise{from, mine});
@@ -358,13 +361,13 @@ round_protocol::actions round_protocol::on_promise(std::size_t from,
   if (ended_ || promise.promised > view_number_max)
     return out;
   if (!takeover_ && promise.knows_view && promise.promised > promised_) {
-    fall_behind(out, promise); // the answer to a view of ours that came too late
+    fall_behind(out, promise); // the answer to a view of ours that arrived too late
     return out;
   }
   if (!takeover_ || !takeover_->waiting.contains(from))
     return out;
   if (promise.knows_view && !promise.committed && promise.promised < takeover_->number)
-    return out; // the answer to an earlier question of ours; the one to this is on its way
+    return out; // the answer to an earlier takeover of ours; this one's is still to come
   if (promise.knows_view && !promise.committed && promise.promised > takeover_->number) {
     fall_behind(out, promise);
     return out;
@@ -379,11 +382,11 @@ round_protocol::actions round_protocol::on_promise(std::size_t from,
 
 void round_protocol::fall_behind(actions& out, const takeover_promise& promise) {
   const auto& ahead = promise.view;
-  // A later term is about to begin with whoever answers its leader, us included.
+  // Otherwise a later term is about to begin with the members that answer its leader, us included.
   bool lasts = ahead.number / views_per_term == promise.promised / views_per_term;
   if (lasts && ahead.number > view_.number && !ahead.participant_set().contains(self_))
     return end_with(out, {ec::excluded, "the other members went on without this peer"});
-  // What we led is over. Whoever is ahead will tell us how it goes on.
+  // Our own lead is over. The member that is ahead will send us the next view.
   promised_ = promise.promised;
   yields_to_ = promised_;
   takeover_.reset();
@@ -395,8 +398,7 @@ round_protocol::actions round_protocol::on_time(steady_time now) {
   if (ended_)
     return out;
   if (!takeover_) {
-    // A takeover of somebody else that we promised to may last as long as one of ours, and then
-    // some.
+    // A takeover by another member that we promised to may last twice as long as one of ours.
     if (promised_ > view_.number) {
       if (!foreign_ || foreign_->number != promised_)
         foreign_ = foreign_takeover{promised_, now + 2 * options_.takeover_timeout};
@@ -427,7 +429,7 @@ void round_protocol::finish_takeover(actions& out) {
   for (const auto& [member, s] : promises) {
     answered.insert(member);
     if (s.committed) {
-      // Decided already; whoever did not hear of it holds the result, or fails.
+      // Decided already. A member that did not learn of it holds the result, or fails.
       auto decided = s.view;
       out.push_back(send_commit{others(member_set::first(members_)), decided});
       if (decided.contributors == view_.contributors && result_complete_) {
@@ -447,12 +449,13 @@ void round_protocol::finish_takeover(actions& out) {
   if (!is_quorum(answered, members_))
     return abort_all(out, ec::lost_quorum);
 
-  // Who was left out is told so, if it can be reached, and need not wait for its deadline.
+  // Members that were left out receive the view, too, if they can be reached, and need not wait for
+  // their deadline.
   auto everybody = member_set::first(members_);
 
-  // May `highest` have been committed? Only if all its participants prepared it, and all of those
-  // that answer say so. An adopted set may have been committed under an earlier number, and then
-  // they that prepared it there hold the result as well.
+  // May `highest` have been committed? Only if all its participants prepared it, so only if all of
+  // those that answer report that. An adopted set may have been committed under an earlier number;
+  // the members that prepared it there hold the result as well.
   member_set holders;
   bool all_prepared = true;
   for (const auto& [member, s] : promises) {
@@ -465,9 +468,9 @@ void round_protocol::finish_takeover(actions& out) {
   if (highest->adopted || (all_prepared && !holders.empty())) {
     if (!is_quorum(holders, members_))
       return abort_all(out, ec::lost_quorum);
-    // If we do not hold it ourselves, we cannot lead to it; somebody who does may.
+    // If we do not hold it ourselves, we cannot lead; a member that holds it can.
     if (!holders.contains(self_)) {
-      auto aside = give_up({ec::excluded, "the others hold a result that is not here"});
+      auto aside = give_up({ec::excluded, "the other members hold a result that this peer lacks"});
       out.insert(out.end(), aside.begin(), aside.end());
       return;
     }

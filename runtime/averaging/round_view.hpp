@@ -57,29 +57,30 @@ private:
   std::uint64_t bits_ = 0;
 };
 
-/// View numbers come in terms of this many: term t is numbers t·64 … t·64+63 and belongs to member
-/// t % members. Within its term a leader may follow up its own view with the next number. To pass
-/// anybody else's number it has to begin a term, and for that it asks for promises.
+/// View numbers are grouped into terms of this many: term t is numbers t·64 … t·64+63 and belongs
+/// to member t % members. Within its term a leader may follow its own view with the next number. To
+/// exceed another member's number it must begin a new term, and for that it must ask for promises.
 constexpr std::uint32_t views_per_term = 64;
 
-/// Who leads the view `number` in a round of `members` members.
+/// The leader of view `number` in a round of `members` members.
 constexpr std::size_t leader_of(std::uint32_t number, std::size_t members) {
   return number / views_per_term % members;
 }
 
 /// One attempt at deciding a round. A higher number replaces a lower one. View 0 is implied by the
-/// plan: everybody contributes, everybody takes part.
+/// plan: all members contribute and participate.
 struct round_view {
   std::uint32_t number = 0;
-  std::uint64_t contributors = 0; // bitmap: whose vectors are summed
-  std::uint64_t participants = 0; // bitmap: who has to hold the result before it is committed
+  std::uint64_t contributors = 0; // bitmap: members whose vectors are summed
+  std::uint64_t participants = 0; // bitmap: members that must hold the result before the commit
   bool adopted = false;           // contributors kept from an earlier view that may be committed
 
   [[nodiscard]] member_set contributor_set() const { return member_set{contributors}; }
   [[nodiscard]] member_set participant_set() const { return member_set{participants}; }
 
-  /// True if this is the leader's next word after `before`. Its words come in order: whoever obeys
-  /// this one has been in `before`. Otherwise others may come here by way of views that we skipped.
+  /// True if this is the leader's next view after `before`. A leader's messages arrive in order: a
+  /// member that enters this view has been in `before`. Otherwise members may arrive here through
+  /// views that we skipped.
   [[nodiscard]] bool follows(const round_view& before) const {
     return number == before.number + 1 && number / views_per_term == before.number / views_per_term;
   }

@@ -9,14 +9,14 @@ namespace waggle {
 
 namespace {
 
-// Fractions are kept to nine decimals, as integers: equal inputs in another unit, or in another
-// order of summation, must not end in other integers.
+// Fractions are rounded to nine decimals and kept as integers, so that inputs that differ only in
+// their unit or in the order of summation give the same integers.
 constexpr double one = 1e9;
-// Slower than this part of the fastest makes no difference any more, and keeps 1/b finite.
+// Bandwidths below this fraction of the fastest make no difference, and the bound keeps 1/b finite.
 constexpr double bandwidth_min = 1e-12;
 
-/// What each member may do, as a multiple of the largest bandwidth; 0: never reduce. Empty if
-/// nobody gave a positive bandwidth.
+/// Each member's bandwidth as a fraction of the largest; 0: never reduce. Empty if no member gave a
+/// positive bandwidth.
 std::vector<double> normalised(const std::vector<share_bid>& members) {
   double largest = 0;
   for (const auto& m : members)
@@ -28,7 +28,7 @@ std::vector<double> normalised(const std::vector<share_bid>& members) {
   for (const auto& m : members)
     if (m.mode != member_mode::client && m.bandwidth.value_or(0) > 0)
       known.push_back(std::max(*m.bandwidth / largest, bandwidth_min));
-  // Ascending: the mean must not depend on the order of the members.
+  // Sorted, so that the mean does not depend on the order of the members.
   std::sort(known.begin(), known.end());
   auto mean = std::accumulate(known.begin(), known.end(), 0.0) / static_cast<double>(known.size());
   std::vector<double> out;
@@ -41,14 +41,14 @@ std::vector<double> normalised(const std::vector<share_bid>& members) {
   return out;
 }
 
-/// The smallest ξ that makes the fractions sum to one, but not below 1/min b: below it the slowest
-/// could not even send its own vector in time. REQUIRES: a positive bandwidth, n > 2.
+/// The smallest ξ that makes the fractions sum to one, but at least 1/min b: below that the slowest
+/// member could not even send its own vector in time. REQUIRES: a positive bandwidth, n > 2.
 double water_level(const std::vector<double>& bandwidths, double n) {
   std::vector<double> b;
   std::copy_if(bandwidths.begin(), bandwidths.end(), std::back_inserter(b),
                [](double x) { return x > 0; });
   std::sort(b.begin(), b.end(), std::greater{});
-  // With only the k fastest reducing, Σ (ξ·bᵢ - 1) / (n-2) = 1. That holds as long as the next one
+  // If only the k fastest reduce, Σ (ξ·bᵢ - 1) / (n-2) = 1. That holds as long as the next one
   // would have a negative fraction.
   double sum = 0;
   double level = 0;
@@ -64,7 +64,7 @@ double water_level(const std::vector<double>& bandwidths, double n) {
 std::vector<std::uint64_t> fractions(const std::vector<share_bid>& members) {
   auto bandwidths = normalised(members);
   std::vector<std::uint64_t> out(members.size(), 0);
-  if (bandwidths.empty()) { // equal for all who do not refuse
+  if (bandwidths.empty()) { // equal for all members that may reduce
     for (std::size_t i = 0; i < members.size(); ++i)
       if (members[i].mode != member_mode::client && !members[i].bandwidth)
         out[i] = static_cast<std::uint64_t>(one);
@@ -75,7 +75,7 @@ std::vector<std::uint64_t> fractions(const std::vector<share_bid>& members) {
   for (std::size_t i = 0; i < members.size(); ++i) {
     if (bandwidths[i] <= 0)
       continue;
-    // Between two members both send and receive the whole vector, whoever reduces what.
+    // Between two members both send and receive the whole vector, whatever the shares are.
     auto w = members.size() > 2 ? (level * bandwidths[i] - 1) / (n - 2) : 1.0;
     out[i] = static_cast<std::uint64_t>(std::llround(std::clamp(w, 0.0, 1.0) * one));
   }
@@ -93,7 +93,7 @@ result<std::vector<std::uint64_t>> balanced_shares(const std::vector<share_bid>&
   auto largest = scores.empty() ? 0 : *std::max_element(scores.begin(), scores.end());
   if (largest == 0)
     return failure{ec::bad_config,
-                   "nobody of this group may reduce: all are clients or have bandwidth 0"};
+                   "no member of this group may reduce: all are clients or have bandwidth 0"};
   if (elements != 0) {
     auto smallest = static_cast<double>(min_vector_size) / static_cast<double>(elements) * one;
     auto too_small = [&](std::uint64_t score) { return static_cast<double>(score) + 1 < smallest; };

@@ -32,7 +32,7 @@ void transfer_state::forget_passing_owners(bool in_order) {
     stay.insert(parts_[i].default_owner);
     if (in_order)
       stay.insert(parts_.owner(i, view_));
-    stay.insert(self_); // what we have of ours is not dropped
+    stay.insert(self_); // our own contributions are never dropped
     part_states_[i].sent_to = part_states_[i].sent_to & stay;
   }
 }
@@ -42,7 +42,7 @@ void transfer_state::recount() {
   for (auto& member : member_states_)
     member.missing_contributions = member.missing_results = 0;
   if (!parts_.can_reduce(view_)) {
-    missing_results_ = part_states_.size(); // nobody may reduce: this view cannot complete
+    missing_results_ = part_states_.size(); // no participant may reduce: this view cannot complete
     return;
   }
   for (std::size_t i = 0; i < part_states_.size(); ++i) {
@@ -98,7 +98,7 @@ transfer_state::verdict transfer_state::contribution(std::uint32_t part, std::si
     return verdict::refuse;
   auto& state = part_states_[part];
   if (state.contributed.contains(from)) {
-    // Nobody is asked to send twice to a part's default owner, see forget_passing_owners.
+    // No member is asked to send again to a part's default owner, see forget_passing_owners.
     bool again = number > 0 && parts_[part].default_owner != self_;
     return from == self_ || again ? verdict::ignore : verdict::refuse;
   }

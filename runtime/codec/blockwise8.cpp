@@ -38,11 +38,11 @@ constexpr std::array<float, 256> make_codebook() {
 }
 constexpr auto codebook = make_codebook();
 
-// Finding the nearest entry needs no search: within a decade the cells are equal, so that the cell
-// of y is the whole part of y·slope − start. Level 0 is the entry 0, level d the decade d − 1,
-// whose first magnitude is number 2^(d−1) and whose cells are as many.
+// The nearest entry is computed without a search: within a decade the cells are equal, so that the
+// cell of y is the integer part of y·slope − start. Level 0 is the entry 0, level d is decade d −
+// 1, which has 2^(d−1) cells and whose first magnitude has the number 2^(d−1).
 struct level_table {
-  std::array<float, 8> above{}; // a magnitude beyond above[k] is past level k
+  std::array<float, 8> above{}; // a magnitude above above[k] belongs to a level above k
   std::array<float, 8> slope{};
   std::array<float, 8> start{};
   std::array<float, 8> cells{};
@@ -57,7 +57,7 @@ constexpr level_table make_levels() {
     auto last_below = d == 1 ? 0.0 : centre(d - 2, (std::size_t{1} << (d - 2)) - 1);
     out.above[d - 1] = static_cast<float>((last_below + centre(d - 1, 0)) / 2);
   }
-  out.above[7] = static_cast<float>((centre(6, 63) + 1) / 2); // past it only 1 itself is left
+  out.above[7] = static_cast<float>((centre(6, 63) + 1) / 2); // above it only the entry 1 is left
   return out;
 }
 constexpr auto levels = make_levels();
@@ -132,7 +132,7 @@ WAGGLE_AVX2 inline __m256i codes_of_eight(const float* values, __m256 scale) {
 WAGGLE_AVX2 std::size_t codes_avx2(const float* values, std::size_t n, float scale,
                                    std::byte* codes) {
   const auto s = _mm256_set1_ps(scale);
-  // The packing instructions work on halves of a register: this order undoes it.
+  // The packing instructions work on halves of a register; this permutation restores the order.
   const auto order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
   std::size_t i = 0;
   for (; i + 32 <= n; i += 32) {
@@ -201,7 +201,7 @@ status check_block_maxima(const std::byte* bytes, std::size_t n) {
   for (std::size_t block = 0; block < blocks_of(n); ++block) {
     std::uint32_t bits = 0;
     std::memcpy(&bits, bytes + 4 * block, 4);
-    if (bits >= infinity_bits && bits != nan_bits) // negative ones are larger still
+    if (bits >= infinity_bits && bits != nan_bits) // negative values have larger bits still
       return failure{ec::malformed, "the maximum of block " + std::to_string(block)
                                       + " is negative or not finite"};
   }

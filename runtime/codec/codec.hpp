@@ -12,8 +12,8 @@
 
 namespace waggle {
 
-/// How a part is written on the wire; spec averaging.md §7.2 has the formulas. Values travel:
-/// append only. The layouts are in the headers of the families.
+/// How a part is encoded on the wire. The values are sent to peers: append only. Formulas and
+/// layouts are in the headers of the codec families.
 enum class codec_id : std::uint8_t {
   none = 0,           // float32, little-endian
   float16 = 1,        // IEEE half, nearest even; finite values clamped to ±65504 (half.hpp)
@@ -24,7 +24,7 @@ enum class codec_id : std::uint8_t {
   blockwise8 = 6,     // nearest of 256 fixed fractions of a block's largest (blockwise8.hpp)
 };
 
-/// All of them, in the order of their numbers.
+/// All codecs, in the order of their numbers.
 std::span<const codec_id> all_codecs();
 
 std::string_view to_string(codec_id codec);
@@ -34,30 +34,31 @@ result<codec_id> parse_codec(std::string_view name);
 std::string codec_names();
 bool is_known(codec_id codec);
 
-/// Bytes of a value without what a part costs besides: 4, 2 or 1.
+/// Bytes per value without the fixed cost of a part: 4, 2 or 1.
 std::size_t bytes_per_value(codec_id codec);
 
-/// How many values make a part of `part_bytes` encoded bytes, headers and codebooks not counted
+/// How many values fit into a part of `part_bytes` encoded bytes, headers and codebooks not counted
 /// (they are under 2 KiB up to a million values). 0 if the bytes do not hold one value.
 std::size_t values_per_part(codec_id codec, std::size_t part_bytes);
 
-/// How `codec` writes a part of `elements` values: as `none` where that is no longer. A part of a
-/// table codec up to 341 values is therefore exact and never larger than its floats.
+/// The codec with which `codec` writes a part of `elements` values: `none` if that is no longer. So
+/// a part of a table codec with up to 341 values is exact and never larger than its floats.
 codec_id written_as(codec_id codec, std::size_t elements);
 
-/// Bytes of `elements` values under `codec`, exactly. At most 4·elements; 0 for an empty part.
+/// The exact number of bytes of `elements` values under `codec`. At most 4·elements; 0 for an empty
+/// part.
 std::size_t encoded_size(codec_id codec, std::size_t elements);
 
 /// Writes `values` to `out`, whose size is `encoded_size`. The bytes are a function of the values
-/// alone, on every machine: a part that another member reduces again gets the same ones. What is
-/// NaN or infinite is not finite after decoding either, and finite values stay finite. `path` is
-/// there for tests.
+/// alone, on every machine: a part that another member reduces again has the same bytes. NaN and
+/// infinite values are not finite after decoding either, and finite values stay finite. `path` is
+/// for tests.
 void encode(codec_id codec, std::span<const float> values, std::span<std::byte> out,
             instructions path = best_instructions());
 
-/// The inverse; fails with ec::wrong_shape if `bytes` is not `encoded_size(codec, out.size())` long
-/// and with ec::malformed if its header or codebook is nonsense. See part_reader for parts of a
-/// part.
+/// The inverse. Fails with ec::wrong_shape if `bytes` is not `encoded_size(codec, out.size())`
+/// long, and with ec::malformed if its header or codebook is not valid. part_reader reads ranges of
+/// a part.
 status decode(codec_id codec, byte_span bytes, std::span<float> out,
               instructions path = best_instructions());
 

@@ -15,7 +15,7 @@ constexpr std::array roles_in_order{tensor_role::unspecified, tensor_role::activ
                                     tensor_role::optimizer};
 constexpr std::string_view otherwise_name = "default";
 
-// A run file is written by people: deeper than this is a mistake.
+// A run file is written by people: deeper nesting is a mistake.
 constexpr int depth_max = 8;
 
 failure wrong(std::string why) {
@@ -26,7 +26,7 @@ failure wrong(std::string why) {
 
 constexpr std::string_view special = ",=()%";
 
-/// Bytes with a meaning in the text form, and those that do not print, as %2C.
+/// Escapes bytes with a meaning in the text form, and non-printable ones, as %2C.
 std::string escape(std::string_view name) {
   std::string out;
   for (char c : name) {
@@ -54,7 +54,7 @@ result<std::string> unescape(std::string_view text) {
 
 // -- parsing --------------------------------------------------------------------------------------
 
-/// Cut at the commas that no parentheses enclose. Nothing for parentheses that do not match.
+/// Splits at the commas outside parentheses. Fails for parentheses that do not match.
 result<std::vector<std::string_view>> items_of(std::string_view text) {
   std::vector<std::string_view> items;
   int open = 0;
@@ -120,7 +120,7 @@ result<std::map<std::string, codec_choice>> parse_named(const std::vector<std::s
     if (!choice)
       return choice.error();
     if (!named.emplace(*name, *choice).second)
-      return wrong("'" + *name + "' is there twice");
+      return wrong("'" + *name + "' is listed twice");
   }
   return named;
 }
@@ -164,13 +164,13 @@ result<codec_choice> parse(std::string_view text, int depth) {
     return wrong("more than " + std::to_string(depth_max) + " choices within each other");
   auto colon = text.find(':');
   auto kind = text.substr(0, colon);
-  // A colon may also belong to a key, after an opening parenthesis or an equals sign.
+  // A colon after an opening parenthesis or an equals sign belongs to a key.
   if (colon == std::string_view::npos || kind.find_first_of("(=,") != std::string_view::npos) {
     auto one = parse_item(text, depth);
     if (one || text.find_first_of(",=") == std::string_view::npos)
       return one;
     return wrong("'" + std::string{text}
-                 + "' does not say by what to choose: size:, role:, list: or "
+                 + "' does not name a criterion; use size:, role:, list: or "
                    "map:");
   }
   auto items = items_of(text.substr(colon + 1));
@@ -188,10 +188,11 @@ result<codec_choice> parse(std::string_view text, int depth) {
       return named.error();
     return codec_choice::per_key({named->begin(), named->end()});
   }
-  return wrong("'" + std::string{kind}
-               + ":' is no way to choose; there are: CODEC, size:THRESHOLD,LESS,GREATER_OR_EQUAL, "
-                 "role:ROLE=CODEC,…, list:CODEC,…, map:NAME=CODEC,…, where CODEC is one of "
-               + codec_names() + ", or again a choice in parentheses");
+  return wrong(
+    "'" + std::string{kind}
+    + ":' is not a kind of choice; there are: CODEC, size:THRESHOLD,LESS,GREATER_OR_EQUAL, "
+      "role:ROLE=CODEC,…, list:CODEC,…, map:NAME=CODEC,…, where CODEC is one of "
+    + codec_names() + ", or again a choice in parentheses");
 }
 
 } // namespace
@@ -234,7 +235,7 @@ codec_choice codec_choice::by_role(std::map<tensor_role, codec_choice> roles,
   out.by_ = by::role;
   for (auto& [role, choice] : roles) {
     if (role == tensor_role::unspecified)
-      continue; // that is what `otherwise` is for
+      continue; // these roles use `otherwise`
     out.names_.emplace_back(to_string(role));
     out.choices_.push_back(std::move(choice));
   }
@@ -284,7 +285,7 @@ result<codec_id> codec_choice::choose(const tensor_info& tensor, std::size_t ind
       return choices_[static_cast<std::size_t>(at - names_.begin())].choose(tensor, index);
     }
   }
-  return wrong("a choice by nothing known");
+  return wrong("a choice by an unknown criterion");
 }
 
 std::string to_string(const codec_choice& choice) {

@@ -11,35 +11,34 @@
 
 namespace waggle {
 
-/// What a tensor is to the training. `unspecified` is what nobody said anything about.
+/// The role of a tensor in the training. `unspecified`: no role was given.
 enum class tensor_role : std::uint8_t { unspecified, activation, parameter, gradient, optimizer };
 
 /// "unspecified", "activation", …
 std::string_view to_string(tensor_role role);
 
-/// What a choice may depend on.
+/// The properties that a choice may depend on.
 struct tensor_info {
   std::string key;            // its name
   std::uint64_t elements = 0; // of the whole tensor, not of a part
   tensor_role role = tensor_role::unspecified;
 };
 
-/// Tensors of which nothing but the lengths is known: named "0", "1", …
+/// Tensors of which only the lengths are known: named "0", "1", …
 std::vector<tensor_info> unnamed_tensors(std::span<const std::uint64_t> elements);
 
-/// Which codec each tensor of a vector gets: one for all, or by size, role, place or name; a choice
-/// may lead to another one (spec averaging.md §7.4). Plain data: compares, copies, and has a text
-/// form for configuration:
+/// The codec of each tensor of a vector: one for all, or by size, role, index or name; a choice may
+/// contain further choices. Plain data: compares, copies, and has a text form for configuration:
 ///
 ///   float16                                              one for all
-///   size:65536,float16,blockwise8                        fewer values than 65536, and from there
-///   on role:gradient=uniform8,parameter=float16             by role; others get `default`, or none
+///   size:65536,float16,blockwise8                        below 65536 values, and from there on
+///   role:gradient=uniform8,parameter=float16             by role; others get `default`, or none
 ///   list:float16,none,uniform8                           the first tensor, the second, …
 ///   map:embedding=uniform8,head=float16                  by name
 ///   role:gradient=(size:1000,float16,uniform8)           a choice within a choice, in parentheses
 class codec_choice {
 public:
-  /// One codec for all. Implicit: a codec is the simplest choice.
+  /// One codec for all. Implicit, because a codec is the simplest choice.
   codec_choice(codec_id codec = codec_id::none) : codec_(codec) {}
 
   /// By the number of values of the whole tensor.
@@ -48,12 +47,12 @@ public:
   /// Roles that are not in the map, `unspecified` among them, get `otherwise`.
   static codec_choice by_role(std::map<tensor_role, codec_choice> roles,
                               codec_choice otherwise = codec_id::none);
-  /// By the tensor's place in the vector.
+  /// By the tensor's index in the vector.
   static codec_choice per_index(std::vector<codec_choice> choices);
   /// By the tensor's key.
   static codec_choice per_key(std::vector<std::pair<std::string, codec_choice>> choices);
 
-  /// The codec of the tensor at place `index`. Fails with ec::bad_config if it is not listed.
+  /// The codec of the tensor with this `index`. Fails with ec::bad_config if it is not listed.
   [[nodiscard]] result<codec_id> choose(const tensor_info& tensor, std::size_t index) const;
 
   friend bool operator==(const codec_choice&, const codec_choice&) = default;
@@ -72,11 +71,11 @@ private:
 /// The text form, which parse_codec_choice reads back.
 std::string to_string(const codec_choice& choice);
 
-/// Fails with ec::bad_config and a sentence that says what is wrong and what is valid.
+/// Fails with ec::bad_config and a sentence that names the error and the valid forms.
 result<codec_choice> parse_codec_choice(std::string_view text);
 
-/// The codecs of a vector made of these tensors, one after another; neighbours with the same codec
-/// are one run, empty tensors are none. Fails with ec::bad_config if a tensor is not listed, or if
+/// The codecs of a vector that consists of these tensors. Adjacent tensors with the same codec form
+/// one run; empty tensors form none. Fails with ec::bad_config if a tensor is not listed, or if
 /// there are more than codec_runs_max runs.
 result<codec_plan> plan_codecs(const codec_choice& choice, std::span<const tensor_info> tensors);
 

@@ -7,7 +7,7 @@
 
 namespace waggle {
 
-/// A stretch of the flat vector whose parts all travel under one codec.
+/// A range of the flat vector whose parts all use one codec.
 struct codec_run {
   std::uint64_t elements = 0;
   codec_id codec = codec_id::none;
@@ -15,7 +15,7 @@ struct codec_run {
   friend bool operator==(const codec_run&, const codec_run&) = default;
 };
 
-/// The whole vector, in order. Invariant: no run is empty, neighbours differ.
+/// The whole vector, in order. Invariant: no run is empty, adjacent runs differ.
 using codec_plan = std::vector<codec_run>;
 
 /// How many values the vector has.
@@ -26,7 +26,7 @@ constexpr std::uint64_t elements_of(const codec_plan& plan) {
   return sum;
 }
 
-/// More runs than this are refused in a plan from a peer.
+/// A plan from a peer with more runs is refused.
 constexpr std::size_t codec_runs_max = 4096;
 
 } // namespace waggle

@@ -7,14 +7,14 @@
 
 namespace waggle {
 
-/// A stretch of a vector that is encoded as one part.
+/// A range of a vector that is encoded as one part.
 struct coded_part {
   std::uint64_t offset = 0; // in values
   std::uint32_t count = 0;
   codec_id codec = codec_id::none;
 };
 
-/// Writes to `carried` what whoever decodes the parts of `values` gets: decode(encode(part)) of
+/// Writes to `carried` what a receiver of the parts of `values` decodes: decode(encode(part)) of
 /// each. REQUIRES: equal lengths; no overlap; `parts` are in order and cover `values`, which are
 /// finite.
 void write_carried(std::span<const float> values, std::span<const coded_part> parts,

@@ -11,7 +11,7 @@ namespace waggle {
 
 namespace {
 
-// Both loops without branches, so that they become vectors.
+// Both loops are free of branches, so that the compiler vectorizes them.
 
 bool is_finite(float x) {
   return (std::bit_cast<std::uint32_t>(x) & 0x7f800000U) != 0x7f800000U;
@@ -29,7 +29,7 @@ void add_finite(const float* values, const float* residual, std::size_t n, float
   }
 }
 
-/// values − decoded, in place of `decoded`; 0 where that is not finite.
+/// Replaces `decoded` by values − decoded; 0 where that is not finite.
 void subtract_finite(const float* values, std::size_t n, float* decoded) {
   for (std::size_t i = 0; i < n; ++i) {
     auto lost = values[i] - decoded[i];
@@ -58,7 +58,7 @@ void error_feedback::commit(std::span<const float> sent, std::span<const coded_p
   begun_ = false;
   if (std::all_of(parts.begin(), parts.end(),
                   [](const coded_part& p) { return p.codec == codec_id::none; })) {
-    residual_ = {}; // nothing is ever lost: no need for the memory
+    residual_ = {}; // no codec is lossy: free the memory
     return;
   }
   residual_.resize(sent.size());

@@ -8,46 +8,46 @@
 
 namespace waggle {
 
-/// Carries what a lossy codec dropped of a vector in one round into the next, so that the sum over
-/// the rounds of what was sent stays within one round's error of the sum of the vectors (1-bit
-/// SGD's error feedback; spec averaging.md §10, fifth point).
+/// Adds the error of a lossy codec in one round to the vector of the next, so that the sum over the
+/// rounds of the sent values stays within one round's error of the sum of the vectors (error
+/// feedback of 1-bit SGD).
 ///
-///   feedback.begin(values, sent);   // sent = values + residual: this goes into the encoder
+///   feedback.begin(values, sent);   // sent = values + residual: this is encoded
 ///   … the round …
 ///   feedback.commit(sent, parts);   // it counted: residual = sent − decode(encode(sent))
 ///   feedback.roll_back();           // or it did not: the residual stays as it was
 ///
-/// A contribution that did not enter the result did not count: of a failed round, of a round that
-/// went on without us, with weight zero, of an auxiliary peer (F8, F9 of spec optimizer.md §10).
+/// Call roll_back if the contribution did not enter the result: the round failed, it went on
+/// without us, our weight was zero, or we are an auxiliary.
 ///
-/// Holds one vector, the residual, whatever happens in the round: what decoding lost is found out
-/// in `commit` by encoding again, which gives the same bytes. Not thread-safe.
+/// Holds one vector, the residual. The error is computed in `commit` by encoding again, which gives
+/// the same bytes. Not thread-safe.
 class error_feedback {
 public:
-  /// Writes values + residual to `sent`, which may be `values` itself. A residual of a vector of
-  /// another length is forgotten, and a round that was neither committed nor rolled back is rolled
-  /// back. Finite values stay finite; others pass through, for whoever looks for them.
+  /// Writes values + residual to `sent`, which may be `values` itself. A residual of another length
+  /// is dropped, and a round that was neither committed nor rolled back is rolled back. Finite
+  /// values stay finite; others are passed on unchanged, so that later checks find them.
   /// REQUIRES: equal lengths.
   void begin(std::span<const float> values, std::span<float> sent);
 
-  /// Takes over what the codecs lose of `sent`, cut as it was for the round. Where that is not
-  /// finite it is forgotten. Encodes and decodes the whole vector once.
-  /// REQUIRES: begun; the length begun with; `parts` are in order and cover it.
+  /// Sets the residual to the codecs' error on `sent`, cut into the parts of the round. Where the
+  /// error is not finite the residual is 0. Encodes and decodes the whole vector once.
+  /// REQUIRES: begun; the length given to `begin`; `parts` are in order and cover it.
   void commit(std::span<const float> sent, std::span<const coded_part> parts);
 
-  /// The round did not count. Without a round: does nothing.
+  /// The round did not count. Without a round: no effect.
   void roll_back() { begun_ = false; }
 
-  /// Drops the residual, too: the vector now means something else (a state was loaded).
+  /// Drops the residual, too: the vector has another meaning now (a state was loaded).
   void forget();
 
-  /// What is owed: as long as the vector, or empty if that is nothing.
+  /// The residual: as long as the vector, or empty if it is zero.
   [[nodiscard]] std::span<const float> residual() const { return residual_; }
   [[nodiscard]] bool in_round() const { return begun_; }
 
 private:
   std::vector<float> residual_; // finite
-  std::size_t length_ = 0;      // of the vector begun with
+  std::size_t length_ = 0;      // of the vector given to `begin`
   bool begun_ = false;
 };
 

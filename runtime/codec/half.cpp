@@ -8,7 +8,7 @@
 
 namespace waggle::codecs {
 
-// Selections instead of branches, so that the loops below become vectors.
+// Selections instead of branches, so that the compiler vectorizes the loops below.
 
 std::uint16_t to_half(float value) {
   auto bits = std::bit_cast<std::uint32_t>(value);
@@ -91,7 +91,7 @@ WAGGLE_AVX2 std::size_t to_halves_avx2(const float* values, std::size_t n, std::
   std::size_t i = 0;
   for (; i + 8 <= n; i += 8) {
     auto x = _mm256_loadu_ps(values + i);
-    // min/max return their second operand for NaN: NaN goes through.
+    // min/max return their second operand for NaN: NaN is preserved.
     auto clamped = _mm256_max_ps(bottom, _mm256_min_ps(top, x));
     auto infinite = _mm256_cmp_ps(_mm256_and_ps(x, magnitude), infinity, _CMP_EQ_OQ);
     clamped = _mm256_blendv_ps(clamped, x, infinite);
@@ -117,7 +117,7 @@ WAGGLE_AVX2 inline __m256i bfloats_of_eight(const float* values) {
   auto magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(0x7fffffff));
   auto odd = _mm256_and_si256(_mm256_srli_epi32(magnitude, 16), _mm256_set1_epi32(1));
   auto rounded = _mm256_add_epi32(_mm256_add_epi32(magnitude, _mm256_set1_epi32(0x7fff)), odd);
-  // Unsigned: what is past the sign bit came from a NaN, which is replaced below.
+  // Unsigned: values above the sign bit came from a NaN, which is replaced below.
   auto finite = _mm256_cmpgt_epi32(infinity, magnitude);
   rounded = _mm256_blendv_epi8(rounded, _mm256_min_epu32(rounded, largest), finite);
   auto quiet = _mm256_or_si256(magnitude, _mm256_set1_epi32(0x400000));
@@ -131,7 +131,7 @@ WAGGLE_AVX2 std::size_t to_bfloats_avx2(const float* values, std::size_t n, std:
   for (; i + 16 <= n; i += 16) {
     auto packed =
       _mm256_packus_epi32(bfloats_of_eight(values + i), bfloats_of_eight(values + i + 8));
-    // The packing instruction works on halves of a register: this undoes it.
+    // The packing instruction works on halves of a register; this restores the order.
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + 2 * i),
                         _mm256_permute4x64_epi64(packed, 0xd8));
   }

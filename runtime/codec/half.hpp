@@ -6,11 +6,12 @@
 
 #include "runtime/codec/instructions.hpp"
 
-// The two 16-bit floats, one value at a time and in bulk. For codec.cpp and the other families.
+// The two 16-bit floats, for single values and for arrays. Used by codec.cpp and the other
+// families.
 namespace waggle::codecs {
 
 static_assert(std::endian::native == std::endian::little,
-              "parts travel as little-endian floats straight from memory");
+              "parts are sent as little-endian floats straight from memory");
 
 constexpr float half_max = 65504.0F;
 

@@ -8,8 +8,8 @@ namespace waggle {
 
 instructions best_instructions() {
 #if defined(__x86_64__)
-  // clang 14 does not know the name "f16c"; "avx2" includes that the operating system saves the
-  // registers.
+  // clang 14 does not know the name "f16c"; the check for "avx2" includes that the operating system
+  // saves the registers.
   static const bool has_avx2 = [] {
     unsigned a = 0;
     unsigned b = 0;

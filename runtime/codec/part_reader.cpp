@@ -13,7 +13,7 @@ namespace waggle {
 
 result<part_reader> part_reader::open(codec_id codec, byte_span bytes, std::size_t elements,
                                       instructions path) {
-  // The comparison of sizes also bounds `elements` by what was really sent.
+  // The comparison of sizes also bounds `elements` by the number of bytes received.
   if (!is_known(codec) || elements > 4 * bytes.size()
       || bytes.size() != encoded_size(codec, elements))
     return ec::wrong_shape;

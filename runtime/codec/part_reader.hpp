@@ -6,18 +6,18 @@
 
 namespace waggle {
 
-/// Random access to the values of an encoded part, for sums that go through many parts block by
-/// block. Opening validates once what a stranger sent; reading cannot fail, allocates nothing and
-/// copies no more than what is asked for.
+/// Random access to the values of an encoded part, for sums that read many parts block by block.
+/// Opening validates the untrusted bytes once; reading cannot fail, allocates nothing and copies
+/// only the requested values.
 ///
-/// The reader does not own the bytes: they must outlive it and stay as they are. Reading is const
+/// The reader does not own the bytes: they must outlive it and must not change. Reading is const
 /// and safe from several threads.
 class part_reader {
 public:
   /// Fails with ec::wrong_shape if `bytes` is not `encoded_size(codec, elements)` long or the codec
-  /// is unknown, with ec::malformed if its header or codebook is what no encoder writes. A part
-  /// whose values are not finite opens: they are seen when they are read. `path` is there for
-  /// tests.
+  /// is unknown, and with ec::malformed if no encoder writes its header or codebook. A part with
+  /// values that are not finite opens successfully: they are found when they are read. `path` is
+  /// for tests.
   static result<part_reader> open(codec_id codec, byte_span bytes, std::size_t elements,
                                   instructions path = best_instructions());
 
@@ -27,9 +27,9 @@ public:
   /// Any split into ranges gives the same bits as `decode` of the whole.
   void read(std::size_t begin, std::span<float> out) const;
 
-  /// The same values without a copy where the bytes are floats already (codec none or a
-  /// part too small to gain from another, aligned);
-  /// otherwise they are read into `scratch`, whose size says how many.
+  /// The same values, without a copy if the bytes are aligned floats already (codec none, or a part
+  /// that is too small to gain from another codec). Otherwise they are read into `scratch`, whose
+  /// size is the number of values.
   [[nodiscard]] const float* view(std::size_t begin, std::span<float> scratch) const;
 
 private:
@@ -38,7 +38,7 @@ private:
 
   void check_range(std::size_t begin, std::size_t count) const;
 
-  codec_id form_; // how the bytes are written: see written_as
+  codec_id form_; // how the bytes are encoded: see written_as
   instructions path_;
   float mean_ = 0; // scaled_float16
   float deviation_ = 0;

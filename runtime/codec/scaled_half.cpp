@@ -31,12 +31,12 @@ void scale_portable(const float* values, std::size_t n, double mean, double inve
     out[i] = static_cast<float>((static_cast<double>(values[i]) - mean) * inverse);
 }
 
-/// mean + deviation·q, clamped: rounding of q may lead past the largest float.
+/// mean + deviation·q, clamped: the rounding of q may exceed the largest float.
 void unscale_portable(float* values, std::size_t n, double mean, double deviation) {
   constexpr double top = float_max;
   for (std::size_t i = 0; i < n; ++i) {
     auto x = mean + deviation * static_cast<double>(values[i]);
-    x = x > top ? top : (x < -top ? -top : x); // NaN goes through
+    x = x > top ? top : (x < -top ? -top : x); // NaN is preserved
     values[i] = static_cast<float>(x);
   }
 }
@@ -64,7 +64,8 @@ WAGGLE_AVX2 std::size_t unscale_avx2(float* values, std::size_t n, double mean, 
   for (; i + 4 <= n; i += 4) {
     auto q = _mm256_cvtps_pd(_mm_loadu_ps(values + i));
     auto x = _mm256_add_pd(m, _mm256_mul_pd(s, q));
-    x = _mm256_max_pd(bottom, _mm256_min_pd(top, x)); // their second operand for NaN
+    // min and max return their second operand for NaN.
+    x = _mm256_max_pd(bottom, _mm256_min_pd(top, x));
     _mm_storeu_ps(values + i, _mm256_cvtpd_ps(x));
   }
   return i;
@@ -133,7 +134,7 @@ result<half_scale> read_half_scale(const std::byte* header) {
   bool sound = std::isfinite(out.mean) && out.deviation >= deviation_min
                && out.deviation <= float_max; // false for NaN
   if (!poisoned && !sound)
-    return failure{ec::malformed, "mean or deviation of a scaled part is nonsense"};
+    return failure{ec::malformed, "mean or deviation of a scaled part is not valid"};
   return out;
 }
 

@@ -20,7 +20,7 @@ double fold(lane_array& sums) {
   return sums[0];
 }
 
-// All start at a multiple of 16.
+// All calls begin at a multiple of 16.
 void add_portable(lane_array& sums, const float* values, std::size_t n) {
   for (std::size_t i = 0; i < n; ++i)
     sums[i % lanes] += static_cast<double>(values[i]);

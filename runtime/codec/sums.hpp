@@ -5,9 +5,9 @@
 #include "runtime/codec/instructions.hpp"
 
 // Sums for the codecs that scale by mean and deviation, and for the aggregators that measure
-// distances, in an order that is part of the format:
-// value i goes to lane i mod 16, in double precision without fused operations, and the lanes are
-// folded in halves (16 to 8 to 4 to 2 to 1). Every machine gets the same bits.
+// distances. The order of summation is part of the format: value i goes to lane i mod 16, in double
+// precision without fused operations, and the lanes are folded in halves (16 to 8 to 4 to 2 to 1).
+// Every machine gets the same bits.
 namespace waggle::codecs {
 
 /// Σ x. Finite if and only if every value is: floats cannot overflow a double.

@@ -29,8 +29,7 @@ void write_poisoned(std::byte* bytes, std::size_t n) {
 // -- codebook -------------------------------------------------------------------------------------
 
 /// Writes the mean of the values of each code. Value i is added to table i mod 4, then ((0 + 1) +
-/// (2 + 3)): an order that is part of the format, and four chains of additions that do not wait for
-/// each other.
+/// (2 + 3)): this order is part of the format, and gives four independent chains of additions.
 void write_means(const float* values, const std::byte* codes, std::size_t n, std::byte* codebook) {
   struct alignas(16) cell {
     double sum = 0;
@@ -104,7 +103,7 @@ WAGGLE_AVX2 std::size_t uniform_codes_avx2(const float* values, std::size_t n, d
 /// 255 borders in ascending order and an infinite one: 16 rows of 16.
 using border_array = std::array<float, table_entries>;
 
-/// Keys in the order of the floats.
+/// Integer keys with the same order as the floats.
 std::uint32_t key_of(float x) {
   auto bits = std::bit_cast<std::uint32_t>(x);
   return (bits & 0x80000000U) != 0 ? ~bits : bits | 0x80000000U;
@@ -115,7 +114,7 @@ float float_of(std::uint32_t key) {
 
 using key_array = std::array<std::uint32_t, quantile_samples>;
 
-/// Ascending, by 11 bits at a time. The keys end in `sorted`; `keys` is overwritten.
+/// Sorts ascending, 11 bits per pass. The result is in `sorted`; `keys` is overwritten.
 void radix_sort(key_array& keys, key_array& sorted, std::size_t count) {
   constexpr std::size_t digits = 1U << 11U;
   std::array<std::array<std::uint32_t, digits>, 3> places{};
@@ -162,7 +161,7 @@ border_array find_borders(const float* values, std::size_t n) {
   radix_sort(sample, keys, count);
   border_array borders{};
   for (std::size_t k = 1; k < table_entries; ++k) {
-    // Position k/256·(count − 1), between the two next to it by linear interpolation.
+    // The value at position k/256·(count − 1), interpolated linearly between its two neighbours.
     auto position = k * (count - 1);
     auto below = static_cast<double>(float_of(keys[position / table_entries]));
     auto above =
@@ -197,8 +196,8 @@ WAGGLE_AVX2 inline unsigned twice_below(__m256 first, __m256 second, __m256 x) {
 
 WAGGLE_AVX2 std::size_t quantile_codes_avx2(const float* values, std::size_t n,
                                             const border_array& borders, std::byte* codes) {
-  // The last of each row of 16 says which row it is; then the same within the row, whose last one
-  // is not below.
+  // The last borders of each row of 16 select the row; the same search within the row then ignores
+  // its last border, which is not below the value.
   std::array<float, 16> rows{};
   for (std::size_t r = 0; r < 16; ++r)
     rows[r] = borders[16 * r + 15];
@@ -226,7 +225,7 @@ void to_uniform8(instructions path, const float* values, std::size_t n, std::byt
   auto mean = sum / static_cast<double>(n);
   auto squares = lane_sum_of_squares(path, values, n, mean);
   if (n == 1 || squares == 0) {
-    // All alike, or so close that their distances vanish: one cell, whose mean is exact.
+    // All values are equal, or so close that their distances vanish: one cell, whose mean is exact.
     std::memset(codes, 128, n);
   } else {
     auto deviation = std::sqrt(squares / static_cast<double>(n - 1));
@@ -269,7 +268,7 @@ status check_codebook(const std::byte* codebook) {
   return done{};
 }
 
-// One load a value; gathering eight with AVX2 was slower.
+// One load per value; gathering eight with AVX2 was slower.
 
 void look_up(const std::byte* codebook, const std::byte* codes, std::size_t n, float* values) {
   std::array<float, table_entries> table;

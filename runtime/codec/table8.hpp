@@ -6,10 +6,10 @@
 #include "runtime/core/bytes.hpp"
 #include "runtime/core/result.hpp"
 
-// Eight bits a value and a codebook of 256 floats (spec averaging.md §7.2). What a code stands for
-// is the mean of the values that got it, 0 if none did, so that the sum of a part survives.
-// Layout: 256 float32, then n codes. A part with a value that is not finite is written with a
-// codebook of NaN and comes back as NaN throughout.
+// Eight bits per value and a codebook of 256 floats. A code stands for the mean of the values that
+// were assigned to it (0 if there are none), so that the sum of a part is preserved. Layout: 256
+// float32, then n codes. A part with a value that is not finite is written with a codebook of NaN,
+// and all its values are decoded as NaN.
 namespace waggle::codecs {
 
 constexpr std::size_t table_entries = 256;
@@ -20,19 +20,21 @@ constexpr std::size_t table8_size(std::size_t n) {
 }
 
 /// Cells of equal width 6σ/256 around the mean, code clamp(round((x − mean)/width) + 128, 0, 255),
-/// ties to even. The two outer cells take everything beyond ±3σ.
+/// ties to even. The two outer cells contain everything beyond ±3σ.
 /// REQUIRES: n > 0; `bytes` holds table8_size(n).
 void to_uniform8(instructions path, const float* values, std::size_t n, std::byte* bytes);
 
-/// Cells between the quantiles 1/256 … 255/256, estimated from `quantile_samples` values when there
-/// are more: one of each of as many equal stretches, where a hash of the stretch's number says, so
-/// that no period of the data meets one of the sample. A value on a border goes below it.
+/// Cells between the quantiles 1/256 … 255/256. If there are more than `quantile_samples` values,
+/// the quantiles are estimated from one value of each of that many equal ranges; a hash of the
+/// range's number selects the value, so that the sample does not alias with a period of the data. A
+/// value on a border goes to the cell below it.
 /// REQUIRES: n > 0; `bytes` holds table8_size(n).
 void to_quantile8(instructions path, const float* values, std::size_t n, std::byte* bytes);
 
 constexpr std::size_t quantile_samples = 1U << 14U;
 
-/// Judges the codebook: all finite, or all the NaN that the encoders write. Else ec::malformed.
+/// Checks the codebook: all finite, or all the NaN that the encoders write. Otherwise
+/// ec::malformed.
 status check_codebook(const std::byte* codebook);
 
 /// codebook[code]; neither needs alignment.

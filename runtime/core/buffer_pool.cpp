@@ -13,7 +13,7 @@ std::shared_ptr<buffer_pool> buffer_pool::make(std::size_t bytes_max,
 }
 
 std::shared_ptr<std::byte> buffer_pool::take(std::size_t size) {
-  // Small ones come from malloc's own caches at the same price.
+  // For small buffers malloc's own caches are as fast.
   if (size < 64_KiB)
     return {new std::byte[size], std::default_delete<std::byte[]>{}};
   block found;
@@ -32,12 +32,12 @@ std::shared_ptr<std::byte> buffer_pool::take(std::size_t size) {
   auto* raw = found.bytes.get();
   return {raw,
           [pool = weak_from_this(), held = std::make_shared<block>(std::move(found))](std::byte*) {
-            if (auto home = pool.lock())
-              home->give_back(std::move(*held));
+            if (auto owner = pool.lock())
+              owner->give_back(std::move(*held));
           }};
 }
 
-/// A piece of a new slab whose other pieces are given back at once, or a block of its own.
+/// A piece of a new slab, whose other pieces go to the pool at once, or an allocation of its own.
 buffer_pool::block buffer_pool::make_block(std::size_t size) {
   auto take = [this](std::size_t bytes) {
     return std::shared_ptr<std::byte>{

@@ -9,13 +9,14 @@
 
 namespace waggle {
 
-/// Keeps the last few buffers for what comes in, or goes out encoded, next: fresh memory costs a
-/// page fault every 4 KiB. Medium ones are pieces of slabs of one huge page. Buffers are handed out
-/// as shared pointers that come back by themselves, also after the pool is gone. Thread-safe.
+/// Keeps the last few buffers for the next incoming or encoded data: fresh memory costs a page
+/// fault every 4 KiB. Medium-sized buffers are pieces of slabs of one huge page. Buffers are shared
+/// pointers that return to the pool when released, also after the pool is destroyed. Thread-safe.
 class buffer_pool : public std::enable_shared_from_this<buffer_pool> {
 public:
-  /// Keeps at most `bytes_max` of unused buffers. `memory` is where those from 64 KiB on lie (null:
-  /// the heap, in huge pages); it must be thread-safe, and lives as long as any of them.
+  /// Keeps at most `bytes_max` of unused buffers. `memory` provides buffers of 64 KiB and more
+  /// (null: the heap, in huge pages). It must be thread-safe, and lives as long as any of the
+  /// buffers.
   static std::shared_ptr<buffer_pool>
   make(std::size_t bytes_max, std::shared_ptr<std::pmr::memory_resource> memory = nullptr);
 
@@ -24,7 +25,7 @@ public:
 
 private:
   struct block {
-    std::shared_ptr<std::byte> bytes; // of a slab, or alone
+    std::shared_ptr<std::byte> bytes; // part of a slab, or an allocation of its own
     std::size_t capacity = 0;
   };
 

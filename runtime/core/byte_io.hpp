@@ -48,8 +48,8 @@ private:
   std::string text_;
 };
 
-/// Reads them back. A read past the end yields zeros and makes `ok()` false for good, so that a
-/// parser checks once, at its end.
+/// Reads them back. A read past the end returns zeros and makes `ok()` false permanently, so that a
+/// parser needs only one check, at its end.
 class byte_reader {
 public:
   explicit byte_reader(std::string_view bytes) : rest_(bytes) {}

@@ -12,8 +12,8 @@ namespace waggle {
 
 class buffer_pool;
 
-/// Bytes that are read in ranges, so that they need not lie in memory: a state may be as large as
-/// the model itself. Nobody changes them while they are shared as const. Thread-safe.
+/// Bytes that are read in ranges, so that they need not be in memory: a state may be as large as
+/// the model itself. They do not change while they are shared as const. Thread-safe.
 class byte_source {
 public:
   virtual ~byte_source() = default;
@@ -21,15 +21,16 @@ public:
   [[nodiscard]] virtual std::uint64_t size() const = 0;
   /// Copies the bytes [at, at + out.size()). Fails with ec::io_error. REQUIRES: they lie within.
   virtual status read(std::uint64_t at, std::span<std::byte> out) const = 0;
-  /// The same bytes to be sent: in a buffer of `buffers`, or where they lie if that is in memory.
+  /// The same bytes for sending: in a buffer of `buffers`, or without a copy if they are in memory.
   virtual result<payload> piece(std::uint64_t at, std::size_t bytes, buffer_pool& buffers) const;
 };
 
-/// Bytes that are put together in any order, and never leave this process: the copy of a state, a
+/// Bytes that are written in any order and are local to this process: the copy of a state, a
 /// download. Thread-safe.
 class byte_store : public byte_source {
 public:
-  /// Grows to what is written last; bytes that nobody wrote are zero. Fails with ec::io_error.
+  /// Grows to the end of the last write; bytes that were never written are zero. Fails with
+  /// ec::io_error.
   virtual status write(std::uint64_t at, byte_span bytes) = 0;
 };
 
@@ -40,7 +41,7 @@ std::shared_ptr<byte_store> make_memory_store();
 /// Shares the bytes.
 std::shared_ptr<const byte_source> source_of(payload bytes);
 
-/// Bytes of somebody else, for as long as they are there.
+/// Bytes that it does not own; they must outlive it.
 class borrowed_bytes final : public byte_source {
 public:
   explicit borrowed_bytes(byte_span bytes) : bytes_(bytes) {}
@@ -56,7 +57,7 @@ private:
 constexpr std::size_t byte_source_piece = 1_MiB;
 status for_each_piece(const byte_source& from, std::uint64_t at, std::uint64_t bytes,
                       const std::function<status(byte_span)>& take);
-/// All of it in memory.
+/// Reads everything into memory.
 result<payload> read_all(const byte_source& from);
 
 } // namespace waggle

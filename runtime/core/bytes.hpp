@@ -14,7 +14,7 @@ namespace waggle {
 
 using byte_span = std::span<const std::byte>;
 
-/// Opaque bytes in a std::string: what protobuf `bytes` fields hold and what values of records are.
+/// Opaque bytes in a std::string: the type of protobuf `bytes` fields and of record values.
 inline byte_span as_byte_span(std::string_view text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
@@ -29,14 +29,14 @@ std::string to_hex(byte_span bytes);
 /// The inverse of `to_hex`; accepts both cases. Nothing for an odd length or another character.
 std::optional<std::string> from_hex(std::string_view hex);
 
-/// Bulk bytes that several owners share and nobody changes after they were handed out. `data` may
-/// alias a larger buffer (shared_ptr's aliasing constructor), so that a part of a vector travels
+/// Bulk bytes that several owners share and that do not change once they are shared. `data` may
+/// alias a larger buffer (shared_ptr's aliasing constructor), so that a part of a vector is sent
 /// without a copy.
 struct payload {
   std::shared_ptr<const std::byte> data;
   std::size_t size = 0; // bytes
-  /// The bytes lie in memory that another process can still write to, against its word: whoever
-  /// reads them twice may read different ones. False after a copy.
+  /// The bytes lie in memory that another process can still write to, although it must not: reading
+  /// them twice may give different values. False after a copy.
   bool sender_can_write = false;
 
   [[nodiscard]] byte_span view() const { return {data.get(), size}; }

@@ -4,14 +4,14 @@
 
 namespace waggle {
 
-/// Ends the process after printing what was checked and where. For broken invariants only: what a
-/// peer, a file or a user sends is never a bug.
+/// Ends the process after printing the expression and its place. For broken invariants only: input
+/// from a peer, a file or a user is never a bug.
 [[noreturn]] void check_failed(const char* file, int line, const char* expression,
                                std::string_view values);
 
 } // namespace waggle
 
-/// An invariant of ours; `values` is a string with what a post-mortem needs.
+/// An invariant; `values` is a string with the values that help to find the bug.
 #define WAGGLE_CHECK(expression, values)                                                           \
   do {                                                                                             \
     if (!(expression)) [[unlikely]]                                                                \

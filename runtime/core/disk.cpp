@@ -48,8 +48,8 @@ bool write_all(int file, byte_span bytes) {
   return true;
 }
 
-/// Writes and reads by position, so that any number of threads may. Reading is from the page cache,
-/// as a rule.
+/// Reads and writes by position, so that several threads may use it. Reads normally come from the
+/// page cache.
 class file_store final : public byte_store {
 public:
   file_store(int file, fs::path folder) : file_(file), folder_(std::move(folder)) {}
@@ -87,11 +87,11 @@ public:
 
 private:
   file_handle file_;
-  fs::path folder_; // for what is said of failures
+  fs::path folder_; // for error messages
   std::atomic<std::uint64_t> size_{0};
 };
 
-/// A file that no folder lists. Not all file systems know how to make one at once.
+/// A file without a name in its folder. Not all file systems support creating one directly.
 int open_unnamed(const fs::path& folder) {
   auto file = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (file >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT))
@@ -179,7 +179,7 @@ private:
     return done{};
   }
 
-  /// Lets `fill` write a draft that takes the place of `file` once it is on the medium.
+  /// Lets `fill` write a draft, which replaces `file` once it is on the medium.
   static status replace(const fs::path& file, const std::function<status(int)>& fill) {
     auto folder = file.has_parent_path() ? file.parent_path() : fs::path{"."};
     if (auto made = make_folder(folder); !made)

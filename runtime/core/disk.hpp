@@ -15,22 +15,22 @@
 
 namespace waggle {
 
-/// Seam: where a peer keeps files. Implementations are thread-safe; every failure is ec::io_error
-/// with a sentence that names the file.
+/// Interface to the file system; tests replace it. Implementations are thread-safe; every failure
+/// is ec::io_error with a sentence that names the file.
 class disk {
 public:
   virtual ~disk() = default;
 
   /// The whole file; fails with ec::oversize if it is larger than `bytes_max`.
   virtual result<std::string> read(const std::filesystem::path& file, std::uint64_t bytes_max) = 0;
-  /// All pieces, one after another. Afterwards the file is either the old one or the whole new one,
-  /// also if the machine loses power. Makes missing folders.
+  /// Writes all pieces, one after another. Afterwards the file is either the old one or the
+  /// complete new one, even if the machine loses power. Creates missing folders.
   virtual status write(const std::filesystem::path& file,
                        std::initializer_list<byte_span> pieces) = 0;
   /// The same with all of `content`, which is never in memory as a whole.
   virtual status write_from(const std::filesystem::path& file, const byte_source& content) = 0;
-  /// A store without a name, in a file of this folder that vanishes with it, however this process
-  /// ends: what is written there costs no memory. Makes missing folders.
+  /// A store in an unnamed file of this folder, which disappears with the store, however this
+  /// process ends. Its content needs no memory. Creates missing folders.
   virtual result<std::shared_ptr<byte_store>> make_store(const std::filesystem::path& folder) = 0;
   /// Names of the files in a folder, ascending; none if there is no such folder.
   virtual result<std::vector<std::string>> list(const std::filesystem::path& folder) = 0;
@@ -50,9 +50,9 @@ public:
   result<std::vector<std::string>> list(const std::filesystem::path& folder) override;
   status remove(const std::filesystem::path& file) override;
 
-  /// Every write fails with this until it is taken back.
+  /// Every write fails with this until it is reset.
   void fail_writes(std::optional<failure> why);
-  /// Replaces what a file holds, as a broken medium would.
+  /// Replaces the content of a file, as a broken medium would.
   void corrupt(const std::filesystem::path& file, std::string content);
 
 private:

@@ -16,7 +16,7 @@ result<endpoint> parse_endpoint(std::string_view text) {
     return failure{ec::bad_config, "'" + std::string{text} + "' is not HOST:PORT: " + why};
   };
   if (auto scheme = text.find("://"); scheme != std::string_view::npos)
-    return bad("leave out what stands before the host");
+    return bad("remove the part before the host");
   auto colon = text.rfind(':');
   if (colon == std::string_view::npos)
     return bad("the port is missing");

@@ -30,8 +30,8 @@ constexpr std::size_t host_bytes_max = 253;
 /// More addresses than this in one peer record are refused.
 constexpr std::size_t addresses_max = 4;
 
-/// Who a peer is and how to reach it. `id` is the SHA-256 of `key`; whoever reads one from the
-/// network checks that first (wire/convert does).
+/// The identity and the addresses of a peer. `id` is the SHA-256 of `key`; code that reads a record
+/// from the network must check that first (wire/convert does).
 struct peer_record {
   peer_id id;
   public_key key;

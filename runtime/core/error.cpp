@@ -19,7 +19,7 @@ constexpr std::array<entry, ec_max + 1U> table{{
   {"peer_lost", "The connection to the peer is gone (closed, reset, process died)."},
   {"unreachable", "No connection could be made (refused, no route, name not found)."},
   {"shutting_down", "We are stopping."},
-  {"cancelled", "The caller took the request back."},
+  {"cancelled", "The caller cancelled the request."},
   {"overloaded", "Queue, window or table is full. Retry later."},
   {"protocol_violation",
    "The peer broke the protocol: wrong message for the state, a field out of its range."},
@@ -38,16 +38,16 @@ constexpr std::array<entry, ec_max + 1U> table{{
   {"not_looking", "Not looking for a group now."},
   {"not_declared", "Not declared in the DHT yet."},
   {"not_a_leader", "Follows another leader; the reply names it."},
-  {"bad_expiration", "The asker expires before us, so it should lead."},
-  {"duplicate_peer", "The asker is a member already."},
+  {"bad_expiration", "The asking peer expires before us, so it should lead."},
+  {"duplicate_peer", "The asking peer is a member already."},
   {"group_full", "The group has its target size."},
-  {"group_disbanded", "The leader gave the group up; the message may name another."},
-  {"wrong_group_key", "Another group key."},
+  {"group_disbanded", "The leader disbanded the group; the message may name another."},
+  {"wrong_group_key", "The group has another key."},
   {"nobody_declared", "Nobody else declared under the group key before the deadline."},
   {"too_few", "Fewer members than min_group_size by the deadline."},
-  {"unknown_round", "No group by this id."},
+  {"unknown_round", "There is no group with this id."},
   {"lost_quorum", "The round lost the majority that may decide it."},
-  {"excluded", "The members went on without us."},
+  {"excluded", "The other members went on without us."},
   {"stalled", "The peer sent nothing we wait for within its progress deadline."},
   {"bad_expiry", "A record is expired, or expires too late."},
   {"stale_record", "A stored record is newer."},
@@ -62,9 +62,9 @@ constexpr std::array<entry, ec_max + 1U> table{{
   {"too_few_contributors", "Fewer contributors than min_contributors."},
   {"not_ready", "The service is there but not ready (still starting, out of sync)."},
   {"implausible_norm",
-   "A contribution is larger than those of the others by more than training explains."},
+   "A contribution is implausibly large compared with those of the other members."},
   {"agreement_mismatch",
-   "The peer was started with other options than this one, of those that must be equal in a run."},
+   "The peer was started with different values for options that must be equal in a run."},
 }};
 
 } // namespace
@@ -76,7 +76,7 @@ std::string_view to_string(ec code) {
 
 std::string_view explain(ec code) {
   auto index = static_cast<std::size_t>(code);
-  return index < table.size() ? table[index].sentence : "A reason that this version does not know.";
+  return index < table.size() ? table[index].sentence : "This version does not know the reason.";
 }
 
 ec ec_from_wire(std::uint32_t value) {

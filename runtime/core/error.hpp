@@ -8,7 +8,7 @@
 namespace waggle {
 
 /// Everything that can go wrong without being a bug. The names are the `reason` label of metrics,
-/// the `reason` field of logs and JSON. Values travel: append, never renumber.
+/// the `reason` field of logs and JSON. The values are sent to peers: append, never renumber.
 enum class ec : std::uint8_t {
   /// Not an error.
   none = 0,
@@ -20,7 +20,7 @@ enum class ec : std::uint8_t {
   unreachable = 3,
   /// We are stopping.
   shutting_down = 4,
-  /// The caller took the request back.
+  /// The caller cancelled the request.
   cancelled = 5,
   /// Queue, window or table is full. Retry later.
   overloaded = 6,
@@ -56,25 +56,25 @@ enum class ec : std::uint8_t {
   not_declared = 21,
   /// Follows another leader; the reply names it.
   not_a_leader = 22,
-  /// The asker expires before us, so it should lead.
+  /// The asking peer expires before us, so it should lead.
   bad_expiration = 23,
-  /// The asker is a member already.
+  /// The asking peer is a member already.
   duplicate_peer = 24,
   /// The group has its target size.
   group_full = 25,
-  /// The leader gave the group up; the message may name another.
+  /// The leader disbanded the group; the message may name another.
   group_disbanded = 26,
-  /// Another group key.
+  /// The group has another key.
   wrong_group_key = 27,
   /// Nobody else declared under the group key before the deadline.
   nobody_declared = 28,
   /// Fewer members than min_group_size by the deadline.
   too_few = 29,
-  /// No group by this id.
+  /// There is no group with this id.
   unknown_round = 30,
   /// The round lost the majority that may decide it.
   lost_quorum = 31,
-  /// The members went on without us.
+  /// The other members went on without us.
   excluded = 32,
   /// The peer sent nothing we wait for within its progress deadline.
   stalled = 33,
@@ -102,9 +102,9 @@ enum class ec : std::uint8_t {
   too_few_contributors = 44,
   /// The service is there but not ready (still starting, out of sync).
   not_ready = 45,
-  /// A contribution is larger than those of the others by more than training explains.
+  /// A contribution is implausibly large compared with those of the other members.
   implausible_norm = 46,
-  /// The peer was started with other options than this one, of those that must be equal in a run.
+  /// The peer was started with different values for options that must be equal in a run.
   agreement_mismatch = 47,
 };
 
@@ -119,7 +119,7 @@ std::string_view explain(ec code);
 /// From a byte of the wire; codes of a newer version become `ec::internal`.
 ec ec_from_wire(std::uint32_t value);
 
-/// A code and what a person wants to know beyond it (which peer, which limit, which file).
+/// A code and the details for a person (which peer, which limit, which file).
 struct failure {
   ec code = ec::none;
   std::string detail;

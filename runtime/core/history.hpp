@@ -7,18 +7,19 @@
 
 namespace waggle {
 
-/// Which line of epochs a state belongs to.
+/// The history (sequence of epochs) that a state belongs to.
 ///
-/// A run has one history as long as each epoch is decided by a quorum of those who decided the one
-/// before. Where a smaller part goes on by itself (a network split, a restart from checkpoints), it
-/// begins a branch with a name of its own, so that two peers at the same epoch of the same branch
-/// hold the same parameters, and a fork is seen as such.
+/// A run has one history as long as each epoch is decided by a quorum of the members that decided
+/// the one before. Where a smaller part goes on by itself (a network split, a restart from
+/// checkpoints), it begins a branch with a name of its own, so that two peers at the same epoch of
+/// the same branch hold the same parameters, and a fork can be detected.
 struct history {
-  digest branch;      // this line's name; zero: no state of any run yet
-  digest parent;      // the branch that this one left; zero: none, it is the run's start
-  epoch_id forked_at; // the epoch at which it left it
-  /// Over all epochs since the run's start, parents' included: samples times contributors. What two
-  /// branches did before they parted counts for both, so the difference is what each did since.
+  digest branch;      // the name of this branch; zero: no state of any run yet
+  digest parent;      // the branch that this one forked from; zero: none, it is the run's start
+  epoch_id forked_at; // the epoch of the fork
+  /// Over all epochs since the run's start, those of the parent branches included: samples times
+  /// contributors. Work before a fork counts for both branches, so the difference of two branches
+  /// is their work since the fork.
   std::uint64_t work = 0;
 
   friend bool operator==(const history&, const history&) = default;

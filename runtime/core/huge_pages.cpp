@@ -20,7 +20,7 @@ void prefer_huge_pages(void* at, std::size_t bytes) {
   auto skip = (huge_page_bytes - address % huge_page_bytes) % huge_page_bytes;
   if (bytes < skip + huge_page_bytes)
     return;
-  // A hint: without it everything works, too.
+  // Only a hint: failure is harmless.
   (void)::madvise(static_cast<char*>(at) + skip, (bytes - skip) / huge_page_bytes * huge_page_bytes,
                   MADV_HUGEPAGE);
 }

@@ -5,8 +5,8 @@
 
 namespace waggle {
 
-/// Asks the kernel to back the whole huge pages in [at, at + bytes) with such, where it can: large
-/// copies spend a tenth of their time on looking small pages up.
+/// Asks the kernel to back the whole huge pages in [at, at + bytes) with huge pages, where it can:
+/// large copies of small pages spend a tenth of their time on page-table lookups.
 void prefer_huge_pages(void* at, std::size_t bytes);
 
 constexpr std::size_t huge_page_bytes = std::size_t{2} << 20U;

@@ -61,12 +61,13 @@ std::string short_name(const byte_id<Tag, Size>& id) {
 using public_key = byte_id<struct public_key_tag, 32>;
 /// SHA-256 of a peer's public key: its name in the DHT, in groups and in logs. Self-certifying.
 using peer_id = byte_id<struct peer_id_tag, 32>;
-/// SHA-256 of whatever it names.
+/// SHA-256 of any content.
 using digest = byte_id<struct digest_tag, 32>;
 /// Names one all-reduce round; the same on all its members.
 using round_id = byte_id<struct round_tag, 16>;
 
-/// Virtual steps done so far, see spec/optimizer.md §1. Not a pass over a data set.
+/// The number of virtual steps (optimizer steps of the whole swarm) so far. Not a pass over a data
+/// set.
 using epoch_id = strong<struct epoch_tag, std::uint64_t>;
 
 } // namespace waggle

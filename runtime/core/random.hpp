@@ -8,9 +8,9 @@
 
 namespace waggle {
 
-/// Seam: all randomness of a peer (xoshiro256**, seeded). The same seed gives the same sequence on
-/// every machine, which std::uniform_*_distribution does not promise. Not for keys: those come from
-/// the operating system. Not thread-safe: each owner has its own, see `fork`.
+/// The interface for all randomness of a peer (xoshiro256**, seeded). The same seed gives the same
+/// sequence on every machine, which std::uniform_*_distribution does not guarantee. Not for keys:
+/// those come from the operating system. Not thread-safe: each owner has its own, see `fork`.
 class random_source {
 public:
   explicit random_source(std::uint64_t seed);
@@ -22,7 +22,7 @@ public:
   double unit();
   void fill(std::span<std::byte> out);
 
-  /// An independent source for the part of the peer that `name` names.
+  /// An independent source for the component with this `name`.
   [[nodiscard]] random_source fork(std::string_view name) const;
 
   template <class Range>

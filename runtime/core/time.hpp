@@ -12,9 +12,9 @@ using namespace std::chrono_literals;
 using steady_time = std::chrono::steady_clock::time_point;
 using milliseconds = std::chrono::milliseconds;
 
-/// The clock that peers share: nanoseconds since the Unix epoch. It only appears in what peers read
-/// from each other (expirations, report times), never in a local timeout. It has no `now()`: the
-/// current time comes from a `wall_clock`, so that a simulation decides it.
+/// The clock that peers share: nanoseconds since the Unix epoch. It is used only for values that
+/// peers read from each other (expirations, report times), never for a local timeout. It has no
+/// `now()`: the current time comes from a `wall_clock`, so that a simulation can control it.
 struct swarm_clock {
   using rep = std::int64_t;
   using period = std::nano;
@@ -30,8 +30,7 @@ constexpr std::int64_t to_nanoseconds(swarm_time t) {
 constexpr swarm_time swarm_time_from(std::int64_t nanoseconds) {
   return swarm_time{swarm_clock::duration{nanoseconds}};
 }
-/// a − b, or the nearest duration that there is: a time that a peer sent may be anything, and to
-/// subtract it plainly may overflow.
+/// a − b, saturating: a time from a peer may have any value, and a plain subtraction may overflow.
 constexpr swarm_clock::duration difference(swarm_time a, swarm_time b) {
   std::int64_t out = 0;
   if (!__builtin_sub_overflow(to_nanoseconds(a), to_nanoseconds(b), &out))
@@ -42,7 +41,7 @@ inline double seconds_of(std::chrono::nanoseconds d) {
   return std::chrono::duration<double>(d).count();
 }
 
-/// Seam: where a peer reads the swarm's time. Implementations are thread-safe.
+/// Interface to the swarm's time. Implementations are thread-safe.
 class wall_clock {
 public:
   virtual ~wall_clock() = default;

@@ -9,18 +9,19 @@
 
 namespace waggle {
 
-/// Keeps the last vectors for the next rounds: fresh memory costs a page fault every 4 KiB. Vectors
-/// come back by themselves when their last user lets go, also after the pool is gone. Thread-safe.
+/// Keeps the last vectors for the next rounds: fresh memory costs a page fault every 4 KiB. A
+/// vector returns to the pool when its last user releases it, also after the pool is destroyed.
+/// Thread-safe.
 class vector_pool : public std::enable_shared_from_this<vector_pool> {
 public:
-  /// Keeps at most `vectors_max` unused vectors. `memory` is where they lie (null: the heap), it
-  /// must be thread-safe, and lives as long as any of them.
+  /// Keeps at most `vectors_max` unused vectors. `memory` provides their storage (null: the heap).
+  /// It must be thread-safe, and lives as long as any of the vectors.
   static std::shared_ptr<vector_pool>
   make(std::size_t vectors_max, std::shared_ptr<std::pmr::memory_resource> memory = nullptr) {
     return std::shared_ptr<vector_pool>{new vector_pool{vectors_max, std::move(memory)}};
   }
 
-  /// A vector of `size` values; which values is not specified.
+  /// A vector of `size` unspecified values.
   std::shared_ptr<float_vector> take(std::size_t size) {
     std::unique_ptr<float_vector> found;
     {
@@ -39,15 +40,15 @@ public:
       std::lock_guard guard{mutex_};
       ++lent_;
     }
-    return {found.release(), [home = weak_from_this(), memory = memory_](float_vector* v) {
+    return {found.release(), [owner = weak_from_this(), memory = memory_](float_vector* v) {
               std::unique_ptr<float_vector> back{v};
-              if (auto pool = home.lock())
+              if (auto pool = owner.lock())
                 pool->give_back(std::move(back));
             }};
   }
 
-  /// Vectors that were taken and did not come back yet: what rounds that are not over, and results
-  /// that somebody holds, keep in memory.
+  /// The number of vectors that were taken and not returned yet: the memory of running rounds, and
+  /// of results that are still in use.
   [[nodiscard]] std::size_t lent() const {
     std::lock_guard guard{mutex_};
     return lent_;
@@ -68,7 +69,8 @@ private:
   }
 
   const std::size_t vectors_max_;
-  const std::shared_ptr<std::pmr::memory_resource> memory_; // before what lies in it
+  /// Declared before the vectors that use it, so destroyed after them.
+  const std::shared_ptr<std::pmr::memory_resource> memory_;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<float_vector>> unused_;
   std::size_t lent_ = 0;

@@ -2,7 +2,7 @@
 
 namespace waggle {
 
-/// Semantic version of this build; CMakeLists.txt has the same (a test compares them).
+/// Semantic version of this build. CMakeLists.txt has the same value; a test compares them.
 constexpr const char* version = "0.1.0";
 
 } // namespace waggle

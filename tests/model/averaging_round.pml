@@ -1,24 +1,24 @@
 /*
  * How the members of an averaging round agree on the contributors: a model of
- * runtime/averaging/round_protocol for Spin. Each handler below has the name of the function it
- * models. scripts/model.sh says how to run it; actors/README.md, "The averaging round", what it
- * covers and what it leaves out.
+ * runtime/averaging/round_protocol for Spin. Each handler below has the name of the function that it
+ * models. `scripts/model.sh --help` explains how to run it; actors/README.md, "The averaging round",
+ * lists what the model covers and what it leaves out.
  *
  * N          members (3 … 5)
- * CRASHES    members that die, at any moment; the end of what they sent on each link may be lost
- * WRONG      suspicions of members that are well, and timeouts that come too early
- * LOST_LINKS of those, how many also lose what was under way from the suspect (a broken link)
+ * CRASHES    members that die, at any moment; their last messages on each link may be lost
+ * WRONG      suspicions of live members, and timeouts that fire too early
+ * LOST_LINKS how many of those also lose the messages in transit from the suspect (a broken link)
  * GIVE_UPS   members that end by themselves (a deadline)
- * TERMS      terms that are modelled; the search does not go on beyond
+ * TERMS      number of modelled terms; the search stops beyond them
  * SAFETY_ONLY  a result may be complete at any moment, which is more than can happen, and members may
- *            wait for ever. Without it a result is complete only when all that it takes is there.
- * LATE       begins when all members hold the result and said so, and only the last member's words
- *            are still under way; it has heard from all, and committed
- * PLANT_…    an omission that the search has to find
+ *            wait forever. Without it a result is complete only when all its inputs are available.
+ * LATE       begins when all members hold the result and have reported that, and only the last
+ *            member's messages are still in transit; it has received all others' and committed
+ * PLANT_…    an omitted rule; the search must find a violation
  *
  * Safety: assert(agreed) in `commit`. Liveness: no invalid end state. Every run is finite, because
- * faults are counted, and time passes (`timeout`) only when nothing else can happen; so a run that
- * does not end well stops in a state in which some member is still in its round.
+ * faults are counted, and time passes (`timeout`) only when nothing else can happen. A run that
+ * violates liveness therefore stops in a state in which some member is still in its round.
  */
 #ifndef N
 #define N 3
@@ -73,27 +73,27 @@ typedef member_state {
   byte promised;
   bit has_prepared;
   bit complete;
-  bit left_all;   /* dead: all of its parts had left */
-  byte word[N];   /* the highest view that each member said it prepared, plus one */
+  bit left_all;   /* dead: all of its parts had been sent */
+  byte word[N];   /* the highest view that each member reported as prepared, plus one */
   byte lost;
-  byte successor; /* whom we expect to take over, plus one */
-  byte passed_over; /* who did not, in this view */
-  byte yields_to; /* a takeover that was ahead of ours; 0: none */
+  byte successor; /* the member that we expect to take over, plus one */
+  byte passed_over; /* members that did not take over in this view */
+  byte yields_to; /* the number of a takeover above ours; 0: none */
   /* a takeover of our own */
   byte asks;      /* its number; 0: none */
   byte waiting;
   byte answered;
-  byte high;      /* the highest view that was answered */
+  byte high;      /* the highest view in the answers */
   byte high_contributors;
   byte high_participants;
   bit high_adopted;
-  byte decided;   /* contributors that somebody has committed */
+  byte decided;   /* contributors that a member has committed */
   byte view_of[N];
-  byte holds[N];  /* over whose vectors each holds the result and has prepared it; 0: none */
+  byte holds[N];  /* the contributors whose result each holds and has prepared; 0: none */
 }
 member_state mem[N];
 
-/* From i to j: what, view number, contributors, participants, promised, flags. */
+/* From i to j: kind, view number, contributors, participants, promised, flags. */
 chan link[N * (N - 1)] = [QUEUE] of { mtype, byte, byte, byte, byte, byte };
 #define KNOWS 1
 #define PREPARED 2
@@ -104,17 +104,17 @@ byte crashes = CRASHES;
 byte wrong = WRONG;
 byte lost_links = LOST_LINKS;
 byte give_ups = GIVE_UPS;
-byte agreed; /* what has been committed; 0: nothing yet */
+byte agreed; /* the committed contributors; 0: none yet */
 
 #define ME mem[m]
 #define FROM_TO(i, j) link[(i) * (N - 1) + (j) - ((j) > (i))]
-/* The k-th of the others. */
+/* The k-th other member. */
 #define OTHER(k) ((k) + ((k) >= m))
 #define yields() (ME.yields_to != 0 && ME.yields_to == ME.promised)
 #define lead() (leader_of(ME.number) == m && ME.promised == ME.number)
 
-/* Nobody reads what comes too late. A member that failed answers takeovers with nothing to say; that
- * is as good as its silence here. */
+/* Messages to a member that has ended are not modelled unless it answers them. A member that failed
+ * answers a takeover without a view; in this model that has the same effect as no answer. */
 #define hears(j, what)                                                                             \
   (mem[j].is == running                                                                            \
    || (mem[j].is == committed && (what == propose || what == suspect || what == takeover)))
@@ -164,7 +164,7 @@ inline forget_takeover() {
   x = 0
 }
 
-/* What does not matter any more is the same in all states. */
+/* Resets variables that have no effect any more, so that equal states compare equal. */
 inline forget_all() {
   forget_takeover();
   ME.successor = 0;
@@ -227,7 +227,7 @@ inline abort_all() {
   end_failed()
 }
 
-/* Whoever leads tells everybody, so that another takes over at once. */
+/* The leader notifies all members, so that another one takes over at once. */
 inline give_up() {
   if
   :: leader_of(ME.promised) == m -> TELL_ALL(ME.participants, suspect, ME.number, m, 0, 0, 0)
@@ -250,7 +250,7 @@ inline enter(number_, contributors_, participants_, adopted_) {
   do_prepare = ME.complete
 }
 
-/* What follows from an event, in the order of the calls: recover → start_takeover →
+/* The consequences of an event, in the order of the calls: recover → start_takeover →
  * finish_takeover → propose → prepare → commit_if_all_prepared. */
 inline consequences() {
   if
@@ -279,7 +279,7 @@ inline consequences() {
         if
         :: alive == ME.participants
         :: else ->
-           y = 1; /* have all that remain prepared? */
+           y = 1; /* have all remaining participants prepared? */
            x = 0;
            do
            :: x < N -> y = y && (!HAS(alive, x) || ME.word[x] == ME.number + 1); x++
@@ -322,7 +322,7 @@ inline consequences() {
 #ifdef SAFETY_ONLY
      beyond = 1
 #else
-     assert(false) /* they take over from each other for ever, or TERMS is too small */
+     assert(false) /* members take over from each other forever, or TERMS is too small */
 #endif
   :: do_start && term_above(ME.promised) <= number_max ->
      ME.promised = term_above(ME.promised);
@@ -358,7 +358,7 @@ inline consequences() {
      :: !is_quorum(ME.answered) -> abort_all()
      :: else ->
         y = 1; /* all of its participants that answer have prepared it */
-        alive = 0; /* who holds its result */
+        alive = 0; /* members that hold its result */
         x = 0;
         do
         :: x < N ->
@@ -495,7 +495,7 @@ inline on_suspicion(who) {
   fi
 }
 
-/* Somebody's promise is to a number above ours. */
+/* Another member's promise is to a number above ours. */
 inline fall_behind() {
   if
   :: a > ME.number && !HAS(c, m) && a / N == d / N -> end_failed()
@@ -509,7 +509,7 @@ inline fall_behind() {
   fi
 }
 
-/* A word from member j: what(a, b, c, d, e). Runs also after the end. */
+/* A message from member j: what(a, b, c, d, e). Runs also after the end. */
 inline on_word() {
   if
   :: what == propose ->
@@ -621,7 +621,7 @@ inline on_word() {
   fi
 }
 
-/* Is all there that the result takes? Members that left the view for another do not help. */
+/* Are all inputs of the result available? Members that have entered another view do not count. */
 #ifdef SAFETY_ONLY
 #define can_complete() (1)
 #else
@@ -638,7 +638,7 @@ inline on_word() {
 #endif
 #endif
 
-/* Time passes when nothing else can happen, or too early, which is a fault. */
+/* Time passes when nothing else can happen. If it passes earlier, that counts as a fault. */
 #ifdef SAFETY_ONLY
 #define time_passes() 0
 #else
@@ -651,7 +651,7 @@ inline on_word() {
   :: else                                                                                          \
   fi
 
-/* Whoever this member waits for: it does not go on without them. */
+/* The members that this member waits for: it cannot proceed without them. */
 #define awaits(i)                                                                                  \
   (ME.asks == 0                                                                                    \
    && (ME.complete                                                                                 \
@@ -664,12 +664,12 @@ inline on_word() {
 
 #define DELIVER(i)                                                                                 \
   :: atomic { FROM_TO(i, m)?what(a, b, c, d, e) -> j = i; goto act }                               \
-  :: atomic { /* the rest of what a dead member sent was lost with it */                           \
+  :: atomic { /* the remaining messages of a dead member are lost */                               \
     mem[i].is == dead && nempty(FROM_TO(i, m)) -> d_step { flush(i, m) }; goto act                 \
   }
 
 #define LOSE(i)                                                                                    \
-  :: atomic { /* nothing comes any more from who is dead or has failed */                          \
+  :: atomic { /* a member that is dead or has failed sends no more messages */                     \
     gone(i) && empty(FROM_TO(i, m)) && !HAS(ME.lost, i) -> suspects = i + 1; goto act              \
   }                                                                                                \
   :: atomic { /* a wrong suspicion */                                                              \
@@ -721,7 +721,7 @@ in_round:
   DELIVER(OTHER(3))
   LOSE(OTHER(3))
 #endif
-  :: atomic { /* the answers do not come */
+  :: atomic { /* the answers do not arrive */
     ME.asks != 0 && patience_ends() -> d_step {
       early();
       ME.lost = ME.lost | ME.waiting;
@@ -730,7 +730,7 @@ in_round:
     };
     goto act
   }
-  :: atomic { /* whoever has our promise does not propose */
+  :: atomic { /* the member that has our promise does not propose */
     ME.asks == 0 && ME.promised > ME.number &&
     (!HAS(ME.lost, leader_of(ME.promised)) || yields()) &&
     leader_of(ME.promised) != m && patience_ends() -> d_step {
@@ -741,7 +741,7 @@ in_round:
     };
     goto act
   }
-  :: atomic { /* a look around: the one who is ahead is lost */
+  :: atomic { /* the member that has our promise is lost */
     ME.asks == 0 && !lead() && HAS(ME.lost, leader_of(ME.promised)) && ME.successor == 0 &&
     !yields() ->
     do_recover = 1;
@@ -777,7 +777,7 @@ in_round:
 #endif
   fi;
 
-  /* After the end: whoever asks is answered; a member that committed may still die. */
+  /* After the end: requests are answered; a member that committed may still die. */
 end_of_round:
   if
   DELIVER(OTHER(0))
@@ -812,7 +812,7 @@ act:
   }
 }
 
-/* Faults end at some time, and then time passes. */
+/* Faults stop at some time; after that, time passes. */
 #ifndef SAFETY_ONLY
 proctype faults() {
   atomic {

@@ -34,9 +34,9 @@ TEST_F(OwnParts, APartIsDueOnceAllThatAreWantedAreHere) {
 
 TEST_F(OwnParts, WhatCameBeforeThePartIsWantedCounts) {
   come({0, 1, 2});
-  EXPECT_FALSE(own_.due(0)) << "nobody wants it yet";
+  EXPECT_FALSE(own_.due(0)) << "it is not wanted yet";
   own_.want(0, members_of({0, 2}));
-  EXPECT_EQ(own_.due(0), members_of({0, 2})) << "also fewer than are here";
+  EXPECT_EQ(own_.due(0), members_of({0, 2})) << "also over fewer than have arrived";
 }
 
 TEST_F(OwnParts, ASumThatWasSentIsNotWantedAgainUnlessOthersMayHaveDroppedIt) {
@@ -51,7 +51,7 @@ TEST_F(OwnParts, ASumThatWasSentIsNotWantedAgainUnlessOthersMayHaveDroppedIt) {
   EXPECT_EQ(own_.due(0), all);
 }
 
-TEST_F(OwnParts, TheFirstWordOfAMemberCounts) {
+TEST_F(OwnParts, TheFirstContributionOfAMemberCounts) {
   come({1});
   auto again = own_.add(0, 1, 1, values(7));
   ASSERT_FALSE(again);

@@ -25,7 +25,7 @@ protected:
   static void fill(const std::shared_ptr<std::byte>& at, float value) {
     fill(reinterpret_cast<float*>(at.get()), value);
   }
-  /// The part as it comes if its place cannot be lent.
+  /// Puts the part as if its place could not be lent.
   void put(std::uint32_t part, float value) {
     auto memory = result.memory_for(part);
     fill(memory.get(), value);
@@ -59,7 +59,7 @@ TEST_F(ResultAssembly, AMemberThatStillWritesCannotChangeTheResult) {
   EXPECT_EQ(result.lend(3), nullptr) << "one writer a place";
   for (std::uint32_t part : {0, 1, 2})
     put(part, 5);
-  put(3, 7); // its new owner's
+  put(3, 7); // from its new owner
   auto whole = result.whole();
   fill(abandoned, 666);
   EXPECT_THAT(*whole, ElementsAre(5, 5, 5, 5, 5, 5, 7, 7));
@@ -70,7 +70,7 @@ TEST_F(ResultAssembly, WhatALinkWroteInVainDoesNotReplaceThePart) {
   for (std::uint32_t part : {0, 1, 2, 3})
     put(part, 5);
   fill(late, 666);
-  result.returned(3); // over other contributors: not put
+  result.returned(3); // over other contributors, so not put
   EXPECT_THAT(*result.whole(), ElementsAre(5, 5, 5, 5, 5, 5, 5, 5));
 }
 
@@ -90,8 +90,8 @@ TEST_F(ResultAssembly, ASecondSumLeavesTheFirstAloneWhichMayBeBeingSent) {
 TEST_F(ResultAssembly, WhatIsSummedForALostMemberDoesNotTouchItsResult) {
   for (std::uint32_t part : {0, 1, 2, 3})
     put(part, 5);
-  auto again = result.memory_for_sum(2); // for those who have not got it
-  fill(again.get(), 666);                // not put: we have the part
+  auto again = result.memory_for_sum(2); // for members that have not received it
+  fill(again.get(), 666);                // not put: the part is there already
   EXPECT_THAT(*result.whole(), ElementsAre(5, 5, 5, 5, 5, 5, 5, 5));
 }
 

@@ -1,5 +1,5 @@
-// One engine among three members whose other two are played by hand, for what needs an order of
-// events that the simulated rounds (swarm/) hardly ever meet.
+// One engine among three members; the test plays the other two. For orders of events that the
+// simulated rounds (swarm/) rarely produce.
 
 #include "runtime/allreduce/round_engine.hpp"
 
@@ -16,7 +16,7 @@
 namespace waggle {
 namespace {
 
-/// Keeps what the round said, and how it ended.
+/// Records the messages of the round, and how it ended.
 class recorder final : public round_port {
 public:
   void send(const peer_record& to, wire::event what, payload body) override {
@@ -38,8 +38,8 @@ public:
   std::optional<round_finished> end;
 };
 
-/// We are member 0 and lead. Member m contributes m + 1 everywhere; the heir weighs 3, the others
-/// 1: the mean of the survivors is 2.5.
+/// We are member 0 and lead. Member m contributes m + 1 everywhere; the heir has weight 3, the
+/// others 1: the mean of the survivors is 2.5.
 class RoundEngine : public ::testing::Test {
 protected:
   static constexpr std::size_t us = 0;
@@ -105,7 +105,7 @@ protected:
     engine_->on_event({peer(member), what, filled(value_of(member)), nullptr});
   }
 
-  /// A result as a link hands it over: written to its place if there is one. False: there was none.
+  /// Delivers a result as a link does: written to its place if there is one. False: there was none.
   bool deliver_result(std::size_t from, const wire::part& what, float value) {
     auto bytes = plan_.part_elements * sizeof(float);
     auto body = filled(value);
@@ -118,16 +118,16 @@ protected:
     return place != nullptr;
   }
 
-  /// A part of `lost` that `heir` reduces once it is gone.
+  /// A part of `lost` that `heir` reduces after the loss.
   std::uint32_t inherited(const round_view& view) const {
     for (std::uint32_t i = 0; i < table_->size(); ++i)
       if ((*table_)[i].default_owner == lost && table_->owner(i, view) == heir)
         return i;
-    ADD_FAILURE() << "the heir inherits nothing";
+    ADD_FAILURE() << "the heir reduces no part of the lost member";
     return 0;
   }
 
-  /// How often we sent a message like this since we last looked.
+  /// How many such messages we sent since the last call.
   template <class Message, class Predicate>
   std::size_t count_sent(Predicate like) {
     std::size_t found = 0;
@@ -151,7 +151,7 @@ protected:
     return {};
   }
 
-  /// What the heir says in `view`, but for part `except`, and its word that it is ready.
+  /// Delivers the heir's messages of `view`, except for part `except`, and its `prepared` message.
   void finish_with_heir(const round_view& view, std::uint32_t except) {
     for (std::uint32_t i = 0; i < table_->size(); ++i) {
       if (table_->owner(i, view) == us)
@@ -168,7 +168,7 @@ protected:
     const auto& values = *port_->end->report.values;
     EXPECT_EQ(std::vector<float>(values.begin(), values.end()), std::vector<float>(40, 2.5F));
     EXPECT_EQ(port_->end->report.weight_sum, 4);
-    EXPECT_TRUE(port_->refused.empty()) << "nobody broke a rule";
+    EXPECT_TRUE(port_->refused.empty()) << "no member broke a rule";
   }
 
   round_plan plan_ = plan_for(3, 10, 10);
@@ -229,15 +229,16 @@ TEST_F(RoundEngineLateBody, ThatNeverArrivesMayStillBeWrittenWhenTheRoundIsOver)
   expect_the_survivors_mean();
 }
 
-TEST_F(RoundEngine, TellsEveryNewLeaderWhoseLinkWasLost) {
+TEST_F(RoundEngine, NotifiesEveryNewLeaderOfLostLinks) {
   begin_as(1);
   auto about_the_heir = [](const wire::round_suspect& word) { return word.member == heir; };
   engine_->on_lost(peer(heir).id, ec::peer_lost);
   EXPECT_EQ(count_sent<wire::round_suspect>(about_the_heir), 1U);
   lead_anew(1);
-  EXPECT_EQ(count_sent<wire::round_suspect>(about_the_heir), 1U) << "it may not have heard of it";
+  EXPECT_EQ(count_sent<wire::round_suspect>(about_the_heir), 1U) << "it may not know of the loss";
   lead_anew(2, true);
-  EXPECT_EQ(count_sent<wire::round_suspect>(about_the_heir), 0U) << "it needs nothing of the heir";
+  EXPECT_EQ(count_sent<wire::round_suspect>(about_the_heir), 0U)
+    << "it needs nothing from the heir";
 }
 
 TEST_F(RoundEngine, DoesNotSuspectALeaderThatReachesIt) {
@@ -248,7 +249,7 @@ TEST_F(RoundEngine, DoesNotSuspectALeaderThatReachesIt) {
   EXPECT_EQ(count_sent<wire::round_takeover>([](const auto&) { return true; }), 0U);
 }
 
-TEST_F(RoundEngine, SendsResultsAgainToWhoeverMayHaveDroppedThem) {
+TEST_F(RoundEngine, SendsResultsAgainToMembersThatMayHaveDroppedThem) {
   begin_as(1);
   auto is_result = [](const wire::part& part) { return part.kind == wire::part_kind::result; };
   for (std::uint32_t i : {1U, 2U})
@@ -259,10 +260,10 @@ TEST_F(RoundEngine, SendsResultsAgainToWhoeverMayHaveDroppedThem) {
   EXPECT_EQ(count_sent<wire::part>(is_result), 4U)
     << "others may come here from a view of fewer contributors";
   lead_anew(2, true);
-  EXPECT_EQ(count_sent<wire::part>(is_result), 0U) << "what is adopted is held by all";
+  EXPECT_EQ(count_sent<wire::part>(is_result), 0U) << "all participants hold an adopted result";
 }
 
-TEST_F(RoundEngine, HearsOthersWhileItEncodesWhatItSends) {
+TEST_F(RoundEngine, ReceivesWhileItEncodesItsContributions) {
   make(us);
   engine_->begin();
   EXPECT_EQ(count_sent<wire::part>([](const auto&) { return true; }), 0U);
@@ -287,7 +288,7 @@ TEST_F(RoundEngine, WhatIsNotSentWhenAMemberIsLostGoesToItsHeirs) {
   for (const auto& message : port_->sent)
     if (std::holds_alternative<wire::part>(message.what))
       ++parts_to[message.to];
-  EXPECT_EQ(parts_to[peer(lost).id], 0U) << "nobody is there";
+  EXPECT_EQ(parts_to[peer(lost).id], 0U) << "it is lost";
   EXPECT_EQ(parts_to[peer(heir).id], 2U) << "its own, and one of two of the lost member";
   auto before = port_->sent.size();
   engine_->ship();

@@ -11,10 +11,10 @@ namespace {
 
 const steady_time t0{};
 
-/// Members that hear each other's words, as they are sent, in order.
-class RoundWords : public ::testing::Test {
+/// Members that receive each other's messages in the order of sending.
+class RoundMessages : public ::testing::Test {
 protected:
-  RoundWords() {
+  RoundMessages() {
     for (std::size_t i = 0; i < 4; ++i)
       members_.emplace_back(plan_, i, round_protocol::options{});
   }
@@ -51,11 +51,11 @@ protected:
   const round_plan plan_ = plan_for(4);
   std::vector<round_protocol> members_;
   std::deque<message_under_way> under_way_;
-  std::map<std::size_t, std::size_t> received_; // words by kind
-  std::size_t silent_ = 4;                      // nothing arrives there; 4: nobody
+  std::map<std::size_t, std::size_t> received_; // messages by kind
+  std::size_t silent_ = 4;                      // the member that receives nothing; 4: none
 };
 
-TEST_F(RoundWords, MembersThatHearEachOtherAgree) {
+TEST_F(RoundMessages, MembersThatReceiveEachOthersMessagesAgree) {
   for (std::size_t i = 0; i < 4; ++i)
     perform(i, members_[i].on_result_complete(0));
   talk();
@@ -65,7 +65,7 @@ TEST_F(RoundWords, MembersThatHearEachOtherAgree) {
   EXPECT_GT(heard<wire::round_commit>(), 0U);
 }
 
-TEST_F(RoundWords, CarryALossToTheLeaderAndItsViewToTheOthers) {
+TEST_F(RoundMessages, CarryALossToTheLeaderAndItsViewToTheOthers) {
   silent_ = 3;
   perform(2, members_[2].on_suspicion(3, ec::stalled, t0));
   talk();
@@ -77,7 +77,7 @@ TEST_F(RoundWords, CarryALossToTheLeaderAndItsViewToTheOthers) {
   EXPECT_EQ(members_[0].lost().at(3), ec::stalled) << "with the reason";
 }
 
-TEST_F(RoundWords, CarryATakeoverAndWhatIsKnownBack) {
+TEST_F(RoundMessages, CarryATakeoverAndItsPromises) {
   silent_ = 0;
   for (std::size_t i = 1; i < 4; ++i)
     perform(i, members_[i].on_suspicion(0, ec::peer_lost, t0));
@@ -88,19 +88,19 @@ TEST_F(RoundWords, CarryATakeoverAndWhatIsKnownBack) {
     EXPECT_TRUE(members_[i].committed());
 }
 
-TEST_F(RoundWords, CarryTheEndOfARound) {
+TEST_F(RoundMessages, CarryTheEndOfARound) {
   for (std::size_t lost : {3U, 2U}) {
     perform(0, members_[0].on_suspicion(lost, ec::peer_lost, t0));
     under_way_.clear();
   }
-  perform(0, members_[0].on_suspicion(1, ec::peer_lost, t0)); // nobody is left
+  perform(0, members_[0].on_suspicion(1, ec::peer_lost, t0)); // no other member is left
   talk();
   EXPECT_EQ(heard<wire::round_abort>(), 3U);
   EXPECT_TRUE(members_[1].ended());
   EXPECT_FALSE(members_[1].committed());
 }
 
-TEST_F(RoundWords, APartIsNone) {
+TEST_F(RoundMessages, APartIsNoRoundMessage) {
   EXPECT_TRUE(hear(members_[0], 1, wire::part{}, t0).empty());
 }
 

@@ -1,6 +1,6 @@
-// Rounds as threads see them: every peer has an I/O thread that reads parts, workers that sum, and
-// somebody who looks at the clock, all over real sockets. No actors: what the thread sanitizer
-// finds here is ours.
+// Rounds with real threads: every peer has an I/O thread that reads parts, workers that sum, and a
+// thread that checks the clock, all over real sockets. No actors: what the thread sanitizer finds
+// here is in this repository's code.
 
 #include <atomic>
 #include <condition_variable>
@@ -22,10 +22,10 @@ steady_time now() {
   return std::chrono::steady_clock::now();
 }
 
-/// What only a failure waits for.
+/// How long the test waits; only a failing test waits that long.
 constexpr milliseconds patience{100'000};
 
-/// What several threads note and the test waits for.
+/// Shared state that several threads change and the test waits for.
 class journal {
 public:
   template <class F>
@@ -34,7 +34,7 @@ public:
     changed_.notify_all();
     return f();
   }
-  /// False: `what` did not become true while there was patience. Calls `meanwhile` now and then.
+  /// False: `what` did not become true within `patience`. Calls `meanwhile` now and then.
   template <class F, class G>
   bool wait(F what, G meanwhile) {
     auto until = now() + patience;
@@ -55,7 +55,7 @@ private:
   std::condition_variable changed_;
 };
 
-/// Threads that do what they are handed.
+/// Threads that run submitted jobs.
 class workers {
 public:
   explicit workers(std::size_t threads) {
@@ -142,8 +142,8 @@ public:
                         std::make_shared<const float_vector>(values.begin(), values.end()), 1.0};
     round_config config;
     config.offload_elements = 1;
-    // Losses are what links tell. However slowly these threads run (instrumented, on a machine that
-    // does other work), nobody is to be given up for it.
+    // Losses are reported by links only. However slowly these threads run (instrumented, on a
+    // loaded machine), no member may be considered lost for that.
     config.stall_timeout = config.takeover_timeout = patience;
     config.deadline = 2 * patience;
     auto engine =
@@ -227,7 +227,7 @@ private:
                            links->tell(to.id, what, {});
                          }};
   const round_memory memory_{vector_pool::make(2), buffer_pool::make(4_MiB)};
-  journal book_; // guards what follows
+  journal book_; // guards everything below
   std::size_t connected_ = 0;
   std::shared_ptr<round_engine> engine_;
   std::optional<round_finished> report_;
@@ -282,7 +282,7 @@ protected:
   std::vector<std::unique_ptr<peer>> peers;
 };
 
-TEST_F(RoundOverTcp, EverybodyEndsWithTheSameBytesWhateverTheCodec) {
+TEST_F(RoundOverTcp, AllMembersEndWithTheSameBytesForEveryCodec) {
   connect(4);
   constexpr std::uint64_t elements = 300'001;
   std::uint8_t number = 0;

@@ -27,7 +27,7 @@ TEST(RoundRegistry, KeepsNoMoreForUnknownRoundsThanItsLimit) {
   EXPECT_TRUE(rounds.deliver(message_of(3), {})) << "there is room again";
 }
 
-/// Counts what is given back to a peer's window.
+/// Counts the bytes that are returned to a peer's window.
 class counting_link final : public net::link {
 public:
   [[nodiscard]] const peer_record& remote() const override { return nobody_; }
@@ -51,7 +51,7 @@ TEST(RoundRegistry, KeepsATakeoverForARoundThatMayBegin) {
   wire::round_takeover what;
   what.round.bytes[0] = std::byte{9};
   EXPECT_TRUE(rounds.deliver({{}, what, {}, nullptr}, {}));
-  EXPECT_TRUE(said.empty()) << "whoever says that it knows nothing is left out";
+  EXPECT_TRUE(said.empty()) << "a peer that reports the round as unknown is left out";
   // The round will not begin here.
   rounds.finish(what.round, {what.round, 0, false, {}, false, false}, {});
   ASSERT_EQ(said.size(), 1U);
@@ -73,7 +73,7 @@ TEST(RoundRegistry, ReleasesWhatCameForARoundThatWillNotBegin) {
   EXPECT_TRUE(rounds.deliver(message_of(4), {})) << "there is room for others again";
 }
 
-/// A round's world that takes everything and answers nothing.
+/// A round_port that accepts everything and does nothing.
 class quiet_port final : public round_port {
 public:
   void send(const peer_record&, wire::event, payload) override {}
@@ -84,7 +84,7 @@ public:
   void finished(round_finished) override {}
 };
 
-TEST(RoundRegistry, WordsAboutTheGroupReachItsListenerBeforeWhileAndAfterARound) {
+TEST(RoundRegistry, GroupMessagesReachTheListenerBeforeDuringAndAfterARound) {
   round_registry rounds{{}, [](const peer_record&, wire::event) {}};
   auto plan = plan_for(2);
   auto other = plan.members[1].peer;
@@ -93,7 +93,7 @@ TEST(RoundRegistry, WordsAboutTheGroupReachItsListenerBeforeWhileAndAfterARound)
     std::make_shared<round_engine>(round_request{plan, 0, values, 1}, round_config{},
                                    round_memory{vector_pool::make(1), buffer_pool::make(0)},
                                    std::make_shared<quiet_port>(), [] { return steady_time{}; });
-  std::vector<std::size_t> heard; // the alternatives' numbers
+  std::vector<std::size_t> heard; // the alternatives' indices
   auto listener = [&](const peer_record& who, const wire::event& word) {
     EXPECT_EQ(who, other);
     heard.push_back(word.index());
@@ -105,7 +105,7 @@ TEST(RoundRegistry, WordsAboutTheGroupReachItsListenerBeforeWhileAndAfterARound)
     EXPECT_TRUE(rounds.deliver({other, word, {}, nullptr}, {}));
   };
   deliver(line);
-  EXPECT_TRUE(heard.empty()) << "there is nobody yet";
+  EXPECT_TRUE(heard.empty()) << "no round has begun yet";
   rounds.begin(engine, listener);
   EXPECT_EQ(std::exchange(heard, {}), std::vector{line.index()});
   deliver(anew);

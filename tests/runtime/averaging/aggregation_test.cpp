@@ -50,15 +50,15 @@ TEST(Aggregation, ARoundThatShrankTooMuchEndsWithTheMedian) {
   EXPECT_EQ(effective_aggregator({aggregator::median, 2}, 1), aggregator::median);
 }
 
-TEST(Aggregation, WhatContradictsItselfIsToldSo) {
+TEST(Aggregation, ContradictorySettingsAreRefused) {
   EXPECT_TRUE(check_aggregation({}, 1));
   auto mean = check_aggregation({aggregator::mean, 2}, 10);
   ASSERT_FALSE(mean);
-  EXPECT_THAT(mean.error().detail, HasSubstr("one liar"));
+  EXPECT_THAT(mean.error().detail, HasSubstr("one Byzantine contributor"));
   for (auto how : {aggregator::trimmed_mean, aggregator::krum}) {
     auto nobody = check_aggregation({how, 0}, 10);
     ASSERT_FALSE(nobody);
-    EXPECT_THAT(nobody.error().detail, HasSubstr("how many contributors may lie"));
+    EXPECT_THAT(nobody.error().detail, HasSubstr("contributors that may be Byzantine"));
     EXPECT_EQ(effective_aggregator({how, 0}, 10), aggregator::mean);
   }
   EXPECT_TRUE(check_aggregation({aggregator::median, 0}, 1));

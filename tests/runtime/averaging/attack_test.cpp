@@ -1,8 +1,9 @@
-// Ten peers train one logistic regression, three of them lie. What each aggregator makes of it.
+// Ten peers train one logistic regression; three of them are Byzantine. Measures the loss with each
+// aggregator.
 //
-// Liars that stay within the spread of the honest, or push them all to one side, leave an error
-// that is a part of that spread: no aggregator can tell it from noise. Batches are therefore as
-// large as one would choose them where liars are expected.
+// Byzantine peers that stay within the spread of the honest ones, or push them all to one side,
+// leave an error that is a part of that spread: no aggregator can distinguish it from noise.
+// Batches are therefore as large as one would choose them where attacks are expected.
 
 #include <algorithm>
 #include <cmath>
@@ -45,7 +46,7 @@ using vector = std::vector<float>;
 
 struct sample {
   vector x;
-  double y; // 0 or 1, the less probable one for some
+  double y; // 0 or 1; for some samples the less probable one
 };
 
 struct world {
@@ -88,7 +89,7 @@ struct world {
     return {sum.begin(), sum.end()};
   }
 
-  /// Mean loss over the data of everybody; infinite where training blew up.
+  /// Mean loss over the data of all peers; infinite if the training diverged.
   [[nodiscard]] double loss(const vector& weights) const {
     double sum = 0;
     for (const auto& shard : shards)
@@ -101,7 +102,7 @@ struct world {
   }
 };
 
-/// Replaces what the liars say; they know what everybody else says.
+/// Replaces the contributions of the Byzantine peers, which know all the others.
 using attack = std::function<void(std::vector<vector>& said, random_source& random)>;
 
 struct training {
@@ -134,7 +135,7 @@ training train(const world& world, const aggregation& how, const attack& lie,
         encode(codec, values, bytes);
         EXPECT_TRUE(reducer.add(i, batch, copy_to_payload(bytes)));
       }
-      // As a round does it: without those that there is evidence against, once more.
+      // As in a round: reduces again without the excluded contributors.
       auto contributors = reducer.present();
       auto values = std::span{step}.subspan(p * size, size);
       for (auto outcome = reducer.reduce(contributors, values); !outcome.excluded.empty();
@@ -153,7 +154,7 @@ training train(const world& world, const aggregation& how, const attack& lie,
   return out;
 }
 
-// -- the lies ------------------------------------------------------------------------------------
+// -- attacks --------------------------------------------------------------------------------------
 
 attack times(float factor) {
   return [factor](std::vector<vector>& said, random_source&) {
@@ -179,7 +180,7 @@ void not_numbers(std::vector<vector>& said, random_source& random) {
           i == 4 ? std::numeric_limits<float>::infinity() : std::nanf("");
 }
 
-/// Mean and deviation of what the honest say about value e.
+/// Mean and deviation of the honest contributions to value e.
 std::pair<double, double> honest(const std::vector<vector>& said, std::size_t e) {
   double mean = 0;
   double square = 0;
@@ -192,7 +193,7 @@ std::pair<double, double> honest(const std::vector<vector>& said, std::size_t e)
   return {mean, std::sqrt(square)};
 }
 
-/// All liars say the same: the honest mean, moved by some of its deviations.
+/// All Byzantine peers send the same: the honest mean, moved by some of its deviations.
 attack collude(double deviations) {
   return [deviations](std::vector<vector>& said, random_source&) {
     for (std::size_t e = 0; e < features; ++e) {
@@ -237,7 +238,7 @@ protected:
   static void TearDownTestSuite() { swarm_.reset(); }
 
   static std::unique_ptr<world> swarm_;
-  static double clean_; // what the seven honest alone reach with a mean
+  static double clean_; // the loss of the seven honest peers alone with a mean
 };
 std::unique_ptr<world> Attack::swarm_;
 double Attack::clean_ = 0;
@@ -267,7 +268,7 @@ TEST_F(Attack, WithoutLiarsRobustAggregatorsLoseNothingToSpeakOf) {
   }
 }
 
-TEST_F(Attack, AMeanDoesNotSurviveWhatTheOthersDo) { // or this suite would prove nothing
+TEST_F(Attack, AMeanDoesNotSurviveWhatTheOthersDo) { // otherwise this suite would prove nothing
   for (const auto& [name, lie] : attacks()) {
     auto ended = train(*swarm_, {}, lie);
     std::cout << "mean, " << name << ": " << ended.loss / clean_ << '\n';
@@ -279,7 +280,7 @@ TEST_F(Attack, AMeanDoesNotSurviveWhatTheOthersDo) { // or this suite would prov
   }
 }
 
-TEST_F(Attack, GuardsKeepNonsenseOutOfAMean) {
+TEST_F(Attack, GuardsKeepImplausibleValuesOutOfAMean) {
   for (const auto& lie : {times(1e12F), attack{not_numbers}}) {
     auto ended = train(*swarm_, {}, lie);
     EXPECT_LT(ended.loss, 1.05 * clean_);

@@ -7,7 +7,7 @@
 namespace waggle {
 namespace {
 
-/// A line that carries at most `rate` bytes a second, one packet after the other.
+/// A link that carries at most `rate` bytes per second, one packet after the other.
 struct line {
   bandwidth_estimator meter;
   steady_time now = steady_time{} + 1h;
@@ -26,7 +26,7 @@ struct line {
   double known() { return meter.bytes_per_second(now).value_or(0); }
 };
 
-TEST(LineMeter, KnowsNothingBeforeAFewBursts) {
+TEST(BandwidthEstimator, KnowsNothingBeforeAFewBursts) {
   line l;
   EXPECT_FALSE(l.meter.bytes_per_second(l.now));
   l.carry(false, 12.5e6, 0.3);
@@ -39,10 +39,10 @@ TEST(LineMeter, KnowsNothingBeforeAFewBursts) {
   EXPECT_NEAR(l.known(), 12.5e6, 0.5e6);
 }
 
-TEST(LineMeter, WaitingForOthersDoesNotMakeTheLineSlow) {
+TEST(BandwidthEstimator, WaitingForOthersDoesNotLowerTheEstimate) {
   line l;
   for (int round = 0; round < 5; ++round) {
-    l.carry(false, 12.5e6, 0.2, 0.1); // somebody slow
+    l.carry(false, 12.5e6, 0.2, 0.1); // a slow peer
     l.carry(false, 12.5e6, 0.3);
     l.carry(false, 12.5e6, 0.3, 0.05);
     l.pause(300ms);
@@ -50,7 +50,7 @@ TEST(LineMeter, WaitingForOthersDoesNotMakeTheLineSlow) {
   EXPECT_NEAR(l.known(), 12.5e6, 1e6);
 }
 
-TEST(LineMeter, NeitherDoBurstsThatOnlyWait) {
+TEST(BandwidthEstimator, BurstsThatOnlyWaitDoNotLowerTheEstimate) {
   line l;
   for (int round = 0; round < 5; ++round) {
     l.carry(true, 12.5e6, 0.4);
@@ -60,7 +60,7 @@ TEST(LineMeter, NeitherDoBurstsThatOnlyWait) {
   EXPECT_NEAR(l.known(), 12.5e6, 1e6);
 }
 
-TEST(LineMeter, TheSlowerDirectionCounts) {
+TEST(BandwidthEstimator, TheSlowerDirectionCounts) {
   line l;
   for (int round = 0; round < 4; ++round) {
     l.carry(false, 12.5e6, 0.5);
@@ -70,7 +70,7 @@ TEST(LineMeter, TheSlowerDirectionCounts) {
   EXPECT_NEAR(l.known(), 1.25e6, 0.1e6);
 }
 
-TEST(LineMeter, WhatFillsBuffersIsNotWhatLeaves) {
+TEST(BandwidthEstimator, BytesThatOnlyFillBuffersDoNotCount) {
   line l;
   for (int round = 0; round < 4; ++round) {
     l.meter.carried(true, 400'000, l.now);
@@ -80,13 +80,13 @@ TEST(LineMeter, WhatFillsBuffersIsNotWhatLeaves) {
   EXPECT_NEAR(l.known(), 3e6, 0.2e6);
 }
 
-TEST(LineMeter, MeasuresWithoutPausesToo) {
+TEST(BandwidthEstimator, AlsoMeasuresTrafficWithoutPauses) {
   line l;
   l.carry(false, 12.5e6, 5);
   EXPECT_NEAR(l.known(), 12.5e6, 0.5e6);
 }
 
-TEST(LineMeter, SmallBurstsTellNothing) {
+TEST(BandwidthEstimator, SmallBurstsDoNotCount) {
   line l;
   for (int round = 0; round < 50; ++round) {
     l.carry(false, 12.5e6, 0.005); // 64 KiB
@@ -96,7 +96,7 @@ TEST(LineMeter, SmallBurstsTellNothing) {
   EXPECT_EQ(l.known(), 0);
 }
 
-TEST(LineMeter, SlowLinesAreMeasuredOverLongerStretches) {
+TEST(BandwidthEstimator, SlowLinksAreMeasuredOverLongerStretches) {
   line l;
   l.carry(false, 50e3, 40);
   l.pause(1s);
@@ -106,7 +106,7 @@ TEST(LineMeter, SlowLinesAreMeasuredOverLongerStretches) {
   EXPECT_NEAR(faster.known(), 125e3, 15e3);
 }
 
-TEST(LineMeter, AnnouncesNoSmallChanges) {
+TEST(BandwidthEstimator, AnnouncesNoSmallChanges) {
   line l;
   l.carry(false, 12.5e6, 5);
   auto before = l.known();
@@ -123,7 +123,7 @@ TEST(LineMeter, AnnouncesNoSmallChanges) {
   EXPECT_NEAR(l.known(), 3e6, 0.25 * 3e6);
 }
 
-TEST(LineMeter, ForgetsWhatIsTooOld) {
+TEST(BandwidthEstimator, ForgetsOldBursts) {
   line l;
   l.carry(false, 12.5e6, 5);
   EXPECT_GT(l.known(), 0);

@@ -21,7 +21,7 @@ struct EntrySearch : ::testing::Test {
   round_plan plan = plan_for(40);
 };
 
-TEST_F(EntrySearch, AsksOneAfterAnotherAndSaysWhyTheLastOneRefused) {
+TEST_F(EntrySearch, AsksOneAfterAnotherAndKeepsTheLastRefusal) {
   auto search = among({1, 2});
   ASSERT_TRUE(search.next());
   EXPECT_TRUE(search.asks(peer(1).id));
@@ -34,7 +34,7 @@ TEST_F(EntrySearch, AsksOneAfterAnotherAndSaysWhyTheLastOneRefused) {
   EXPECT_EQ(search.why().code, ec::timeout);
 }
 
-TEST_F(EntrySearch, WithoutAnybodyItSaysSo) {
+TEST_F(EntrySearch, WithoutPeersItFails) {
   auto search = among({});
   EXPECT_FALSE(search.next());
   EXPECT_EQ(search.why().code, ec::no_donor);
@@ -48,14 +48,14 @@ TEST_F(EntrySearch, TheLeaderThatAMemberNamesIsAskedFirst) {
   EXPECT_TRUE(search.asks(peer(5).id));
 }
 
-TEST_F(EntrySearch, OnlyWhoIsNoLeaderSendsUsOn) {
+TEST_F(EntrySearch, OnlyANonLeaderRefersToAnotherPeer) {
   auto search = among({1});
   ASSERT_TRUE(search.next());
   search.refused({ec::schema_mismatch, "another model"}, {peer(5)});
   EXPECT_FALSE(search.next());
 }
 
-TEST_F(EntrySearch, NobodyIsAskedTwiceAndNeverWeOurselves) {
+TEST_F(EntrySearch, NoPeerIsAskedTwiceAndNeverThisOne) {
   auto search = among({1, 2, 1, 0});
   ASSERT_TRUE(search.next());
   search.refused(not_a_leader(), {peer(0)});
@@ -65,7 +65,7 @@ TEST_F(EntrySearch, NobodyIsAskedTwiceAndNeverWeOurselves) {
   EXPECT_FALSE(search.next());
 }
 
-TEST_F(EntrySearch, NobodyIsSentOnForEver) {
+TEST_F(EntrySearch, ReferralsAreBounded) {
   auto search = among({1});
   std::size_t asked = 0;
   for (std::size_t i = 2; search.next(); ++i, ++asked) {

@@ -27,7 +27,7 @@ struct said {
   double weight = 1;
 };
 
-/// What a reduction over all of them says; member i says contributions[i].
+/// The result of a reduction over all contributions; member i sends contributions[i].
 part_reducer::reduction reduced(const std::vector<said>& contributions,
                                 const aggregation& how = {}) {
   auto n = contributions.front().values.size();
@@ -54,7 +54,7 @@ void scale(said& peer, float factor) {
     x *= factor;
 }
 
-TEST(Guards, ValuesThatAreHugeBesideAllOthersAreEvidence) {
+TEST(Guards, ValuesFarAboveAllOthersAreExcluded) {
   for (const auto& how : every_aggregation) {
     SCOPED_TRACE(to_string(how.how));
     auto all = peers(5, 1'500, 0.01F);
@@ -82,7 +82,7 @@ TEST(Guards, ANormIsComparedWithTheOthersNotWithAFixedNumber) {
   EXPECT_GT(outcome.excluded[0].bound, 1e9);
 }
 
-TEST(Guards, TwoLiarsOfFiveAreBothNamed) {
+TEST(Guards, TwoByzantinePeersOfFiveAreBothNamed) {
   for (const auto& how : every_aggregation) {
     auto all = peers(5, 100, 1.0F);
     scale(all[0], 1e20F);
@@ -114,7 +114,7 @@ TEST(Guards, HealthyPeersDifferAndStay) {
   }
 }
 
-TEST(Guards, RandomHealthyRoundsExcludeNobody) {
+TEST(Guards, RandomHealthyRoundsExcludeNoMember) {
   for (std::uint64_t seed = 1; seed <= 200; ++seed) {
     random_source random{seed};
     auto all = peers(1 + random.below(10), 1 + random.below(300), 1.0F, seed);
@@ -128,19 +128,19 @@ TEST(Guards, RandomHealthyRoundsExcludeNobody) {
   }
 }
 
-TEST(Guards, BetweenTwoNobodyCanTellWhoLies) {
+TEST(Guards, TwoContributionsCannotBeCompared) {
   for (const auto& how : every_aggregation) {
     auto two = peers(2, 64, 1.0F);
     scale(two[0], 1e20F);
     two[1].weight = 1e50;
     EXPECT_THAT(reduced(two, how).excluded, IsEmpty());
-    // A third whose word weighs nothing does not help.
+    // A third contribution with weight 0 does not help.
     two.push_back({std::vector<float>(64, 1.0F), 0});
     EXPECT_THAT(reduced(two, how).excluded, IsEmpty());
   }
 }
 
-TEST(Guards, AMajorityOfNonsenseExcludesNoHonestPeer) {
+TEST(Guards, AMajorityOfImplausibleValuesExcludesNoHonestPeer) {
   auto all = peers(5, 64, 1.0F);
   for (std::size_t i : {0U, 1U, 2U})
     scale(all[i], 1e20F);
@@ -148,7 +148,7 @@ TEST(Guards, AMajorityOfNonsenseExcludesNoHonestPeer) {
     EXPECT_LT(found.member, 3U);
 }
 
-TEST(Guards, NaNAndHugeValuesAreToldApart) {
+TEST(Guards, NaNAndHugeValuesAreDistinguished) {
   for (const auto& how : every_aggregation) {
     SCOPED_TRACE(to_string(how.how));
     auto all = peers(6, 3'000, 1.0F);
@@ -166,7 +166,7 @@ TEST(Guards, NaNAndHugeValuesAreToldApart) {
   }
 }
 
-TEST(Guards, AWeightThatNoPeerCouldEarnIsEvidence) {
+TEST(Guards, AnImplausibleWeightIsExcluded) {
   auto all = peers(4, 10, 1.0F);
   all[2].weight = 1e12;
   auto outcome = reduced(all);

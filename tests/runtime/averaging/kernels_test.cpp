@@ -77,7 +77,7 @@ TEST(Kernels, BothPathsGiveTheSameBits) {
   }
 }
 
-TEST(Kernels, AWeightedSumTellsItsLargestMagnitude) {
+TEST(Kernels, AWeightedSumReturnsItsLargestMagnitude) {
   std::vector<float> x(50, 1.0F);
   std::vector<const float*> rows{x.data()};
   double weight = 1;

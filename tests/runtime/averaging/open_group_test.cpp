@@ -24,8 +24,8 @@ open_group::terms terms() {
   return t;
 }
 
-/// Members of one swarm, each with its own group object; what a leader says reaches whom the test
-/// wants.
+/// Members of one swarm, each with its own group object. The test decides which members receive the
+/// leader's plans.
 struct OpenGroup : ::testing::Test {
   OpenGroup() {
     auto plan = plan_for(8);
@@ -44,7 +44,7 @@ struct OpenGroup : ::testing::Test {
     return id;
   }
 
-  /// The first founds, the others are let in one after another.
+  /// The first founds the group; the others are admitted one after another.
   void form(std::size_t size) {
     all[0].found(epoch_id{3}, branch, seed());
     for (std::size_t i = 1; i < size; ++i)
@@ -106,7 +106,7 @@ TEST_F(OpenGroup, ARoundEndsInTheSameNextPlanForAll) {
   EXPECT_NE(all[0].next().id, before);
 }
 
-TEST_F(OpenGroup, SurvivorsGoOnWithoutWhoeverWasLost) {
+TEST_F(OpenGroup, SurvivorsGoOnWithoutLostMembers) {
   form(4);
   for (std::size_t i : {0U, 1U, 3U})
     EXPECT_TRUE(all[i].advance(members_of({0, 1, 3})));
@@ -137,12 +137,12 @@ TEST_F(OpenGroup, AClientNeverLeadsAndNeverReduces) {
   ASSERT_TRUE(plan);
   ASSERT_TRUE(joins.enter(records[0].peer.id, *plan, branch).ok());
   EXPECT_EQ(plan->shares[1], 0U);
-  EXPECT_TRUE(joins.advance(members_of({1}))) << "alone it needs nobody";
+  EXPECT_TRUE(joins.advance(members_of({1}))) << "alone it needs no other member";
   EXPECT_EQ(joins.next().members.size(), 1U);
   EXPECT_EQ(joins.next().shares[0], elements);
 }
 
-/// A client alone, as group 1, and an auxiliary that knows nothing of the vector, as group 0.
+/// A single client as group 1, and an auxiliary that knows nothing of the vector as group 0.
 struct OpenGroupOfClients : OpenGroup {
   OpenGroupOfClients() {
     records[0].mode = member_mode::auxiliary;
@@ -186,7 +186,7 @@ TEST_F(OpenGroupOfClients, OnlyAnAuxiliaryMayComeWithoutASchema) {
 
 TEST_F(OpenGroupOfClients, AClientCannotLetAnotherOneIn) {
   ASSERT_EQ(all[1].apply(applicant(2)), ec::none);
-  EXPECT_FALSE(all[1].admit()) << "nobody would reduce";
+  EXPECT_FALSE(all[1].admit()) << "no member would reduce";
   EXPECT_EQ(all[1].next().members.size(), 1U);
 }
 
@@ -204,10 +204,11 @@ TEST_F(OpenGroupOfClients, AClientThatDoesNotLeadCannotChangeThePlan) {
   plan.id = seed_of(99);
   auto taken = all[1].on_plan(records[2].peer.id, all[1].next().id, plan);
   EXPECT_FALSE(taken.ok());
-  EXPECT_FALSE(all[3].enter(records[0].peer.id, plan, branch).ok()) << "it is none of its members";
+  EXPECT_FALSE(all[3].enter(records[0].peer.id, plan, branch).ok())
+    << "it is not one of the members";
 }
 
-TEST_F(OpenGroup, SaysWhyItDoesNotLetSomebodyIn) {
+TEST_F(OpenGroup, RefusesApplicantsWithAReason) {
   EXPECT_EQ(all[0].apply(applicant(1)), ec::not_ready);
   auto small = terms();
   small.members_max = 2;
@@ -217,13 +218,14 @@ TEST_F(OpenGroup, SaysWhyItDoesNotLetSomebodyIn) {
   foreign.schema = sha256("another model");
   EXPECT_EQ(group.apply(foreign), ec::schema_mismatch);
   EXPECT_EQ(group.apply(applicant(1)), ec::none);
-  EXPECT_EQ(group.apply(applicant(1)), ec::none) << "asking twice is no second peer";
+  EXPECT_EQ(group.apply(applicant(1)), ec::none)
+    << "a repeated application does not count as another peer";
   EXPECT_EQ(group.apply(applicant(2)), ec::group_full);
   group.withdraw(records[1].peer.id);
   EXPECT_EQ(group.apply(applicant(2)), ec::none);
 }
 
-TEST_F(OpenGroup, WhoeverWasRestartedIsLetInAnewWithoutBeingTwo) {
+TEST_F(OpenGroup, ARestartedMemberIsAdmittedAgainOnce) {
   form(3);
   let_in(2, 3);
   expect_same_plan({0, 1, 2});
@@ -233,7 +235,7 @@ TEST_F(OpenGroup, WhoeverWasRestartedIsLetInAnewWithoutBeingTwo) {
 
 TEST_F(OpenGroup, APlanForALaterMomentWaitsForIt) {
   form(3);
-  // The leader has ended a round that member 1 has not: its next plan comes too early.
+  // The leader has ended a round that member 1 has not ended: its next plan arrives too early.
   EXPECT_TRUE(all[0].advance(member_set::first(3)));
   ASSERT_EQ(all[0].apply(applicant(3)), ec::none);
   auto replaced = all[0].next().id;
@@ -280,14 +282,14 @@ TEST_F(OpenGroup, NewcomersDoNotMakeAMajority) {
   form(3);
   for (std::size_t i = 0; i < 3; ++i)
     EXPECT_TRUE(all[i].advance(member_set::first(3)));
-  for (std::size_t i : {3U, 4U, 5U}) // three newcomers beside three members
+  for (std::size_t i : {3U, 4U, 5U}) // three newcomers and three members
     ASSERT_EQ(all[0].apply(applicant(i)), ec::none);
   ASSERT_TRUE(all[0].admit());
   EXPECT_TRUE(keeps_majority(all[0].next(), members_of({0, 1})));
   EXPECT_FALSE(keeps_majority(all[0].next(), members_of({0, 3, 4, 5})));
 }
 
-// A member that comes again may have decided the epoch with others before.
+// A member that enters again may have decided the epoch with others before.
 TEST_F(OpenGroup, AMemberThatCameAgainIsMissedByTheMajorityAndDoesNotMakeOne) {
   form(3);
   for (std::size_t i = 0; i < 3; ++i)
@@ -311,7 +313,7 @@ TEST_F(OpenGroup, ANewcomerThatAsksAgainIsStillOne) {
   EXPECT_EQ(all[0].next().gathered[1], newcomer_mark);
 }
 
-TEST_F(OpenGroup, WhoWantsAnotherHistoryIsSentAway) {
+TEST_F(OpenGroup, AnApplicantOfAnotherHistoryIsRefused) {
   form(2);
   auto other = applicant(4);
   other.branch = sha256("another branch");
@@ -332,7 +334,7 @@ TEST_F(OpenGroup, AMinorityGoesOnUnderTheSameNewNameOnAllItsMembers) {
   EXPECT_EQ(all[4].branch(), all[3].branch());
 }
 
-TEST_F(OpenGroup, WorkIsPartitionedAnewWhenABandwidthChanges) {
+TEST_F(OpenGroup, WorkIsRepartitionedWhenABandwidthChanges) {
   form(3);
   for (std::size_t i : {0U, 1U})
     ASSERT_FALSE(all[0].on_bandwidth(records[i].peer.id, 4e6)) << "equal ones change nothing";
@@ -342,7 +344,7 @@ TEST_F(OpenGroup, WorkIsPartitionedAnewWhenABandwidthChanges) {
   EXPECT_FALSE(all[1].on_bandwidth(records[0].peer.id, 1e6)) << "only the leader partitions";
 }
 
-/// Any order of losses and entries leaves all members of a round with one plan.
+/// After any order of losses and entries, all members of a round have the same plan.
 TEST_F(OpenGroup, MembersAgreeWhateverHappens) {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

@@ -97,7 +97,7 @@ TEST(PartReducer, APartReducedAgainOverFewerIsWhatThoseAloneWouldHaveMade) {
   EXPECT_TRUE(same_bytes(from_three, from_two));
 }
 
-TEST(PartReducer, WeighsGradientsByTheSamplesBehindThem) { // spec/optimizer.md §10, F3
+TEST(PartReducer, WeighsGradientsByTheSamplesBehindThem) {
   part_reducer reducer{codec_id::none, 1};
   ASSERT_TRUE(reducer.add(0, 8, encoded(codec_id::none, {-0.08F})));
   ASSERT_TRUE(reducer.add(1, 18, encoded(codec_id::none, {0.08F})));
@@ -134,7 +134,7 @@ TEST(PartReducer, WeightsThatSumToZeroGiveZerosAndNoNaN) {
   EXPECT_EQ(out, (std::vector<float>{0, 0}));
 }
 
-TEST(PartReducer, FindsOutWhoSentWhatIsNotFinite) {
+TEST(PartReducer, FindsTheSendersOfNonFiniteValues) {
   for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
                     -std::numeric_limits<float>::infinity()})
     for (std::size_t at :
@@ -172,7 +172,7 @@ TEST(PartReducer, WeightsThatWouldLeaveTheDoublesAreNotTaken) {
   }
 }
 
-TEST(PartReducer, NonsenseIsNotTaken) {
+TEST(PartReducer, InvalidContributionsAreRefused) {
   part_reducer reducer{codec_id::none, 2};
   auto good = encoded(codec_id::none, {1, 2});
   EXPECT_EQ(reducer.add(0, -1, good).error().code, ec::bad_weight);
@@ -205,7 +205,7 @@ TEST(CopyFinite, CopiesAndFindsWhatIsNot) {
 #define WAGGLE_UNSEEN
 #endif
 
-/// Another process that writes to memory which it had promised not to change.
+/// Imitates another process that writes to shared memory which it must not change.
 WAGGLE_UNSEEN void flicker(std::vector<float>& memory, const std::atomic<bool>& done) {
   auto* at = static_cast<volatile float*>(memory.data());
   for (std::size_t i = 0; !done; i = (i + 7) % memory.size()) {
@@ -214,7 +214,7 @@ WAGGLE_UNSEEN void flicker(std::vector<float>& memory, const std::atomic<bool>& 
   }
 }
 
-TEST(PartReducer, WhoeverChangesSharedValuesMeanwhileHurtsOnlyItself) {
+TEST(PartReducer, ASenderThatChangesSharedValuesHurtsOnlyItself) {
   constexpr std::uint32_t n = 4096;
   auto memory = std::make_shared<std::vector<float>>(n, 1.0F);
   std::atomic<bool> done{false};
@@ -229,7 +229,7 @@ TEST(PartReducer, WhoeverChangesSharedValuesMeanwhileHurtsOnlyItself) {
     std::vector<float> out(n);
     auto ended = reducer.reduce(member_set::first(2), out);
     if (ended.excluded.empty()) {
-      EXPECT_TRUE(all_finite(out)) << "a result that nobody is to blame for";
+      EXPECT_TRUE(all_finite(out)) << "a result that is not finite without an excluded member";
       continue;
     }
     ++caught;

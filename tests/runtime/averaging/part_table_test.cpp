@@ -41,7 +41,7 @@ TEST(PartTable, PartsCoverTheVectorInOrderWithinTheirShares) {
   }
 }
 
-TEST(PartTable, APartStaysWithItsHomeWhileThatTakesPart) {
+TEST(PartTable, APartStaysWithItsDefaultOwnerWhileThatParticipates) {
   auto plan = plan_for(4);
   part_table table{plan};
   for (std::size_t i = 0; i < table.size(); ++i)

@@ -34,7 +34,8 @@ vector_partition partitioned(const round_plan& plan, const member_bandwidths& ba
   return found ? *found : vector_partition{};
 }
 
-/// What parts cost beyond what the slowest line needs anyway.
+/// The extra time due to the size of parts, relative to the time that the slowest link needs
+/// anyway.
 double excess(const round_plan& plan, const member_bandwidths& bandwidths,
               const vector_partition& how) {
   auto tiny = how;
@@ -42,13 +43,13 @@ double excess(const round_plan& plan, const member_bandwidths& bandwidths,
   return transfer_seconds(plan, bandwidths, how) / transfer_seconds(plan, bandwidths, tiny) - 1;
 }
 
-TEST(Partition, PartsAreLargeWhereNoLineIsKnown) {
+TEST(Partition, PartsAreLargeWhereNoBandwidthIsKnown) {
   auto how = partitioned(round_of(4, mebi), {{}, {}, {}, {}});
   EXPECT_EQ(how.part_elements, whole);
   EXPECT_THAT(how.shares, Each(mebi / 4));
 }
 
-TEST(Partition, PartsAreLargeAmongEqualLinesHoweverSlow) {
+TEST(Partition, PartsAreLargeForEqualBandwidthsHoweverLow) {
   for (std::size_t members : {2U, 3U, 4U, 8U, 64U})
     for (std::uint64_t elements : {1000U, mebi, 64 * mebi})
       for (double line : {1e4, slow, fast, 1e10})
@@ -58,7 +59,7 @@ TEST(Partition, PartsAreLargeAmongEqualLinesHoweverSlow) {
           << members << " members, " << elements << " values, " << line;
 }
 
-TEST(Partition, ASlowLineOfFourGetsSmallParts) {
+TEST(Partition, OneSlowLinkOfFourGetsSmallParts) {
   auto plan = round_of(4, mebi);
   member_bandwidths lines{fast, fast, fast, slow};
   auto how = partitioned(plan, lines);
@@ -71,7 +72,7 @@ TEST(Partition, ASlowLineOfFourGetsSmallParts) {
   EXPECT_NEAR(excess(plan, lines, large), 0.375, 0.01);
 }
 
-TEST(Partition, LinesThatAreNearlyEqualHaveEqualShares) {
+TEST(Partition, NearlyEqualBandwidthsGetEqualShares) {
   constexpr std::uint64_t seed = 5;
   SCOPED_TRACE(seed);
   random_source random{seed};
@@ -85,7 +86,7 @@ TEST(Partition, LinesThatAreNearlyEqualHaveEqualShares) {
   }
 }
 
-TEST(Partition, EachKindOfLineIsEqualAmongItself) {
+TEST(Partition, EachClassOfBandwidthsGetsEqualShares) {
   auto shares = partitioned(round_of(6, mebi), {10.0, 7.0, 9.6, 6.8, 10.4, 2.0}).shares;
   auto apart = [](auto a, auto b) { return a > b ? a - b : b - a; };
   EXPECT_LE(apart(shares[0], shares[2]), 1u);
@@ -99,9 +100,9 @@ member_bandwidth declared(double bytes_per_second) {
   return {bytes_per_second, true};
 }
 
-// By these bandwidths the shares are 35, 16 and 9; with at least 10 for whoever reduces, the
-// slowest one reduces nothing. Taken for equal, the two slower ones had 13 and 12.
-TEST(Partition, DeclaredLinesAreWhatTheyAre) {
+// With these bandwidths the shares are 35, 16 and 9; with a minimum of 10 per reducer, the slowest
+// reduces nothing. Treated as equal, the two slower ones would have 13 and 12.
+TEST(Partition, DeclaredBandwidthsAreUsedAsTheyAre) {
   auto plan = round_of(3, 60);
   auto exact = make_partition(plan, {declared(0.55), declared(0.44), declared(0.40)}, {}, 10);
   ASSERT_TRUE(exact) << to_string(exact.error());
@@ -111,7 +112,7 @@ TEST(Partition, DeclaredLinesAreWhatTheyAre) {
   EXPECT_GT(noisy->shares[2], 10U);
 }
 
-TEST(Partition, ADeclaredLineIsNoPartOfWhatMeasuredOnesLevelTo) {
+TEST(Partition, ADeclaredBandwidthDoesNotAffectMeasuredOnes) {
   auto shares = partitioned(round_of(4, mebi), {10.0, 9.6, declared(9.8), declared(9.4)}).shares;
   auto apart = [](auto a, auto b) { return a > b ? a - b : b - a; };
   EXPECT_LE(apart(shares[0], shares[1]), 1u);
@@ -119,7 +120,7 @@ TEST(Partition, ADeclaredLineIsNoPartOfWhatMeasuredOnesLevelTo) {
   EXPECT_LT(shares[3] + 1000, shares[2]);
 }
 
-TEST(Partition, OneUnknownLineChangesNothing) {
+TEST(Partition, OneUnknownBandwidthChangesNothing) {
   auto plan = round_of(4, mebi);
   EXPECT_EQ(partitioned(plan, {fast, {}, fast, slow}), partitioned(plan, {fast, fast, {}, slow}));
 }
@@ -128,11 +129,11 @@ TEST(Partition, LongVectorsKeepLargeParts) {
   EXPECT_EQ(partitioned(round_of(4, 16 * mebi), {fast, fast, fast, slow}).part_elements, whole);
 }
 
-TEST(Partition, LinesOfATenthOfAMillisecondKeepLargeParts) {
+TEST(Partition, LinksOfATenthOfAMillisecondKeepLargeParts) {
   EXPECT_EQ(partitioned(round_of(4, mebi), {1e11, 1e11, 1e11, 2.5e10}).part_elements, whole);
 }
 
-TEST(Partition, AClientWithAKnownLineGetsSmallParts) {
+TEST(Partition, AClientWithAKnownBandwidthGetsSmallParts) {
   auto plan = round_of(2, mebi + 4096);
   plan.members[1].mode = member_mode::client;
   member_bandwidths lines{{}, slow};
@@ -196,7 +197,7 @@ TEST(Partition, AMemberTakesWhatALeaderMayChoose) {
   EXPECT_TRUE(may_be_part(1000, exact, {1000, false}));
 }
 
-TEST(Partition, FailsWhereNobodyMayReduce) {
+TEST(Partition, FailsWhereNoMemberMayReduce) {
   auto none = make_partition(round_of(2, 10), {0.0, 0.0}, {}, 0);
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().code, ec::bad_config);

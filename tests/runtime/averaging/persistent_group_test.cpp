@@ -29,7 +29,7 @@ round_plan two_members() {
   return plan;
 }
 
-TEST(StandingGroup, StandsOnlyAfterARound) {
+TEST(PersistentGroup, StandsOnlyAfterARound) {
   persistent_group group;
   EXPECT_FALSE(group.next(epoch_id{4}, vector_of(10), 0));
   group.establish(two_members());
@@ -38,7 +38,7 @@ TEST(StandingGroup, StandsOnlyAfterARound) {
   EXPECT_FALSE(group.next(epoch_id{4}, vector_of(10), 0));
 }
 
-TEST(StandingGroup, AllMembersDeriveTheSameNextRound) {
+TEST(PersistentGroup, AllMembersDeriveTheSameNextRound) {
   persistent_group mine;
   persistent_group theirs;
   mine.establish(two_members());
@@ -51,7 +51,7 @@ TEST(StandingGroup, AllMembersDeriveTheSameNextRound) {
   EXPECT_TRUE(validate_plan(*next));
 }
 
-TEST(StandingGroup, EveryRoundAndEpochHasAnIdOfItsOwn) {
+TEST(PersistentGroup, EveryRoundAndEpochHasAnIdOfItsOwn) {
   persistent_group group;
   group.establish(two_members());
   auto first = group.next(epoch_id{4}, vector_of(10), 0);
@@ -61,20 +61,20 @@ TEST(StandingGroup, EveryRoundAndEpochHasAnIdOfItsOwn) {
   EXPECT_NE(first->id, group.next(epoch_id{4}, vector_of(10), 0)->id);
 }
 
-TEST(StandingGroup, DoesNotFitAnotherVectorOrAnotherNumberOfPeers) {
+TEST(PersistentGroup, DoesNotFitAnotherVectorOrAnotherNumberOfPeers) {
   persistent_group group;
   group.establish(two_members());
   EXPECT_FALSE(group.next(epoch_id{4}, vector_of(11), 0));
   EXPECT_FALSE(group.next(epoch_id{4}, vector_of(10), 3));
 }
 
-// -- lines that change --------------------------------------------------------------------------
+// -- changing bandwidths --------------------------------------------------------------------------
 
 constexpr double fast = 12e6;
 constexpr double slow = 3e6;
 constexpr std::uint64_t elements = 1U << 20U;
 
-/// A round of four, divided evenly.
+/// A round of four members with equal shares.
 round_plan four_members() {
   auto plan = plan_for(4, elements / 4, part_size{}.largest);
   plan.epoch = epoch_id{3};
@@ -87,7 +87,7 @@ partition_terms leading(member_bandwidths lines) {
   return terms;
 }
 
-TEST(StandingGroup, DividesTheNextRoundAnewForASlowLine) {
+TEST(PersistentGroup, RepartitionsTheNextRoundForASlowLink) {
   persistent_group leader;
   persistent_group member;
   leader.agree_on(leading(member_bandwidths(4, fast)));
@@ -108,14 +108,14 @@ TEST(StandingGroup, DividesTheNextRoundAnewForASlowLine) {
   EXPECT_EQ(next->members, first.members);
   EXPECT_TRUE(validate_plan(*next));
   EXPECT_EQ(next, member.next(epoch_id{4}, first.codecs, 0));
-  // The rounds after that go on like it.
+  // The following rounds use the same partition.
   leader.establish(*next);
   auto third = leader.next(epoch_id{5}, first.codecs, 4);
   EXPECT_EQ(third->shares, how->shares);
   EXPECT_FALSE(leader.replaced(epoch_id{5}));
 }
 
-TEST(StandingGroup, RoundsByTheOldDivisionHaveAnotherId) {
+TEST(PersistentGroup, RoundsByTheOldDivisionHaveAnotherId) {
   persistent_group knows;
   persistent_group late;
   knows.agree_on({});
@@ -129,10 +129,10 @@ TEST(StandingGroup, RoundsByTheOldDivisionHaveAnotherId) {
   EXPECT_NE(knows.next(epoch_id{4}, first.codecs, 4)->id, old->id);
   EXPECT_EQ(knows.replaced(epoch_id{4}), old->id);
   EXPECT_FALSE(late.replaced(epoch_id{4}));
-  // It hears of it when it has begun.
+  // It receives the partition after it has begun the round.
   ASSERT_TRUE(late.on_partition(first.id, *old, how, 1));
   EXPECT_EQ(late.next(epoch_id{4}, first.codecs, 4), knows.next(epoch_id{4}, first.codecs, 4));
-  // Other partitions, other rounds.
+  // Different partitions give different rounds.
   auto once = knows.next(epoch_id{4}, first.codecs, 4)->id;
   how.part_elements = 16'384;
   ASSERT_TRUE(knows.on_partition(first.id, first, how, 1));
@@ -143,7 +143,7 @@ TEST(StandingGroup, RoundsByTheOldDivisionHaveAnotherId) {
   EXPECT_EQ((std::set<round_id>{old->id, once, twice, thrice}.size()), 4U);
 }
 
-TEST(StandingGroup, SaysNothingForSoLittle) {
+TEST(PersistentGroup, DoesNotAnnounceSmallChanges) {
   persistent_group leader;
   leader.agree_on(leading(member_bandwidths(4, fast)));
   auto plan = four_members();
@@ -151,17 +151,18 @@ TEST(StandingGroup, SaysNothingForSoLittle) {
   EXPECT_FALSE(leader.on_bandwidth(plan, 2, fast * 1.08));
   auto how = leader.on_bandwidth(plan, 3, slow);
   ASSERT_TRUE(how);
-  EXPECT_FALSE(leader.on_bandwidth(plan, 3, slow * 0.97)) << "compared with what was said already";
-  EXPECT_TRUE(leader.on_bandwidth(plan, 3, fast)) << "and it may be taken back";
+  EXPECT_FALSE(leader.on_bandwidth(plan, 3, slow * 0.97))
+    << "compared with the bandwidth announced before";
+  EXPECT_TRUE(leader.on_bandwidth(plan, 3, fast)) << "a change back is announced, too";
 }
 
-TEST(StandingGroup, OnlyTheLeaderDivides) {
+TEST(PersistentGroup, OnlyTheLeaderDivides) {
   persistent_group member;
   member.agree_on({});
   EXPECT_FALSE(member.on_bandwidth(four_members(), 3, slow));
 }
 
-TEST(StandingGroup, WhoNeverReducesIsNotTalkedIntoIt) {
+TEST(PersistentGroup, AMemberThatNeverReducesRefusesAShare) {
   persistent_group leader;
   leader.agree_on(leading({fast, fast, fast, 0.0}));
   auto plan = four_members();
@@ -173,7 +174,7 @@ TEST(StandingGroup, WhoNeverReducesIsNotTalkedIntoIt) {
   EXPECT_EQ(how->shares[3], 0U);
 }
 
-TEST(StandingGroup, EndsWithADivisionThatIsRefused) {
+TEST(PersistentGroup, EndsWithADivisionThatIsRefused) {
   partition_terms never;
   never.reduces = false;
   partition_terms fixed;
@@ -209,7 +210,7 @@ TEST(StandingGroup, EndsWithADivisionThatIsRefused) {
   EXPECT_TRUE(member.on_partition(plan.id, plan, good, 1));
 }
 
-TEST(StandingGroup, ADivisionAfterAnotherRoundDoesNotCount) {
+TEST(PersistentGroup, ADivisionAfterAnotherRoundDoesNotCount) {
   persistent_group member;
   member.agree_on({});
   auto plan = four_members();
@@ -219,7 +220,7 @@ TEST(StandingGroup, ADivisionAfterAnotherRoundDoesNotCount) {
   EXPECT_EQ(member.next(epoch_id{4}, plan.codecs, 4)->shares, plan.shares);
 }
 
-TEST(StandingGroup, KnowsItsMembers) {
+TEST(PersistentGroup, KnowsItsMembers) {
   persistent_group group;
   auto plan = two_members();
   EXPECT_FALSE(group.contains(plan.members[1].peer.id));

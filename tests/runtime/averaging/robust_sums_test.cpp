@@ -26,7 +26,7 @@ payload encoded(codec_id codec, const std::vector<float>& values) {
   return copy_to_payload(bytes);
 }
 
-/// What all of `values` reduce to; they come in `order`.
+/// The aggregate of all `values`, which are added in `order`.
 std::vector<float> reduced(const aggregation& how, const vectors& values,
                            const std::vector<double>& weights, codec_id codec = codec_id::none,
                            std::vector<std::size_t> order = {}) {
@@ -75,7 +75,7 @@ std::vector<double> random_weights(random_source& random, std::size_t count) {
   return out;
 }
 
-// -- the definitions, once more, as one would write them down ------------------------------------
+// -- the definitions, restated directly -----------------------------------------------------------
 
 std::vector<double> naive_caps(std::vector<double> weights) {
   auto sorted = weights;
@@ -191,7 +191,7 @@ TEST(RobustSums, TheyAreWhatTheirDefinitionsSay) {
     for (auto how : robust) {
       auto got = reduced({how, faulty}, values, weights);
       auto want = naive({how, faulty}, values, weights);
-      // Of tied values it does not matter to anybody whose is trimmed, but the weights differ.
+      // Among tied values it does not matter which is trimmed, but their weights differ.
       if (how == aggregator::trimmed_mean && seed % 5 == 0)
         continue;
       for (std::size_t e = 0; e < got.size(); ++e)
@@ -237,7 +237,7 @@ TEST(RobustSums, EncodedContributionsCountAsWhatTheyDecodeTo) {
   }
 }
 
-TEST(RobustSums, WithAsManyLiarsAsPromisedEveryValueLiesBetweenHonestOnes) {
+TEST(RobustSums, WithAtMostFaultyMaxByzantineEveryValueLiesBetweenHonestOnes) {
   for (std::uint64_t seed = 1; seed <= 100; ++seed) {
     random_source random{seed};
     auto faulty = 1 + random.below(4);
@@ -247,7 +247,7 @@ TEST(RobustSums, WithAsManyLiarsAsPromisedEveryValueLiesBetweenHonestOnes) {
     std::vector<std::size_t> members(count);
     std::iota(members.begin(), members.end(), std::size_t{0});
     random.shuffle(members);
-    // They all say the same huge, tiny or random thing, and that it weighs more than anything.
+    // All Byzantine peers send the same huge, tiny or random value, and claim the largest weight.
     auto lie = std::pow(10.0, 12 * random.unit() - 7) * (random.below(2) == 0 ? 1 : -1);
     std::vector<double> weights(count, 1.0);
     for (std::size_t k = 0; k < faulty; ++k) {
@@ -271,7 +271,7 @@ TEST(RobustSums, WithAsManyLiarsAsPromisedEveryValueLiesBetweenHonestOnes) {
   }
 }
 
-TEST(RobustSums, FarLiarsMoveTheCentreByLessThanAnHonestPeerIsAway) {
+TEST(RobustSums, FarOutliersMoveTheCentreByLessThanAnHonestPeersDistance) {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
     random_source random{seed};
     auto values = noisy(random, 10, 400);
@@ -294,7 +294,7 @@ TEST(RobustSums, FarLiarsMoveTheCentreByLessThanAnHonestPeerIsAway) {
   }
 }
 
-TEST(RobustSums, KrumIsTheMeanOfThoseThatAreLeftWhenLiarsStandApart) {
+TEST(RobustSums, KrumIsTheMeanOfTheOthersWhenByzantinePeersAreOutliers) {
   random_source random{9};
   auto values = noisy(random, 10, 600);
   for (std::size_t i : {1U, 4U, 9U})
@@ -308,7 +308,7 @@ TEST(RobustSums, KrumIsTheMeanOfThoseThatAreLeftWhenLiarsStandApart) {
   EXPECT_TRUE(same_bytes(reduced({aggregator::krum, 3}, values), honest));
 }
 
-TEST(RobustSums, OneLiarMoreThanPromisedWins) { // the promise is sharp
+TEST(RobustSums, OneByzantinePeerMoreThanFaultyMaxWins) { // the guarantee is tight
   random_source random{4};
   auto values = noisy(random, 5, 50);
   for (std::size_t i : {0U, 1U, 2U})
@@ -334,7 +334,7 @@ TEST(RobustSums, ScaledContributionsGiveTheScaledResultToTheBit) {
       auto want = plain;
       for (auto& x : want)
         x *= factor;
-      // A negative factor reverses who is smaller; of this data no two values are equal.
+      // A negative factor reverses the order; no two values of this data are equal.
       EXPECT_TRUE(same_bytes(reduced({how, 2}, scaled, weights), want))
         << to_string(how) << " " << factor;
     }
@@ -355,21 +355,21 @@ TEST(RobustSums, EqualContributionsAreTheirResult) {
 TEST(RobustSums, TheMedianOfAnEvenNumberIsTheMiddle) {
   EXPECT_EQ(reduced({aggregator::median, 0}, {{1}, {100}, {3}, {2}}), (std::vector<float>{2.5F}));
   EXPECT_EQ(reduced({aggregator::median, 0}, {{1}, {3}}), (std::vector<float>{2}));
-  // Shrunk below what was promised, the others are the median, too.
+  // With fewer contributors than the guarantee needs, the other aggregators use the median, too.
   EXPECT_EQ(reduced({aggregator::trimmed_mean, 2}, {{1}, {100}, {3}, {2}}),
             (std::vector<float>{2.5F}));
   EXPECT_EQ(reduced({aggregator::krum, 1}, {{1}, {100}, {3}, {2}}), (std::vector<float>{2.5F}));
 }
 
 TEST(RobustSums, SmallWeightsCountForLessAndLargeOnesForTheMedianWeight) {
-  // 1 weighs half of what the others do: it does not take part in the middle.
+  // The value 1 has half of the others' weight, so it does not count for the middle.
   EXPECT_EQ(reduced({aggregator::median, 0}, {{1}, {5}, {9}, {9}}, {1, 2, 2, 2})[0], 9.0F);
   EXPECT_EQ(reduced({aggregator::median, 0}, {{1}, {5}, {9}}, {1, 1e6, 1})[0], 5.0F);
   EXPECT_EQ(reduced({aggregator::median, 0}, {{1e4F}, {5}, {9}}, {1e8, 1, 1})[0], 9.0F);
   EXPECT_EQ(reduced({aggregator::trimmed_mean, 1}, {{0}, {1}, {3}, {4}}, {1, 1, 1e8, 1})[0], 2.0F);
 }
 
-TEST(RobustSums, WithNobodyToWithstandTheyAreTheMeanToTheBit) {
+TEST(RobustSums, WithFaultyMaxZeroTheyAreTheMeanBitForBit) {
   random_source random{6};
   auto values = noisy(random, 6, 900);
   values[0][0] = values[1][0] = values[2][0] = -0.0F;

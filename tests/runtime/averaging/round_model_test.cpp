@@ -1,5 +1,5 @@
-// Whole rounds of state machines that talk over a queue with random delays: thousands of seeds with
-// crashes, links that break, peers that are suspected wrongly, and takeovers that collide.
+// Whole rounds of state machines that communicate over a queue with random delays: thousands of
+// seeds with crashes, broken links, wrong suspicions, and concurrent takeovers.
 
 #include <functional>
 #include <map>
@@ -17,10 +17,10 @@ namespace {
 using protocol = round_protocol;
 
 struct faults {
-  std::size_t crashes_max = 0;    // at random times; what they sent last may be lost
-  std::size_t suspicions_max = 0; // of members that are well
+  std::size_t crashes_max = 0;    // at random times; their last messages may be lost
+  std::size_t suspicions_max = 0; // of members that are alive
   std::size_t give_ups_max = 0;   // members that end by themselves
-  bool silent = false;            // crashes are noticed by silence alone
+  bool silent = false;            // crashes are detected by timeouts only
 };
 
 /// One round. Time is in milliseconds.
@@ -33,7 +33,7 @@ public:
     round_view view;
     bool alive = true;
     bool complete = false;  // holds the result over the view's contributors
-    std::int64_t since = 0; // entered the view
+    std::int64_t since = 0; // when it entered the view
     std::int64_t completed = 0;
     bool contributed = false;
     std::optional<round_view> decided;
@@ -88,7 +88,7 @@ public:
     return true;
   }
 
-  /// The first broken promise; empty if there is none.
+  /// The first violation; empty if there is none.
   [[nodiscard]] std::string violation() const {
     if (!violation_.empty())
       return violation_;
@@ -154,7 +154,8 @@ private:
       perform(by, members_[by].machine.on_suspicion(whom, reason, clock()));
   }
 
-  /// The data: the result is complete after a while, if all contributions and reducers are there.
+  /// Simulates the data: the result is complete after a while, if all contributors and reducers are
+  /// there.
   void try_to_complete(std::size_t who) {
     at(1 + static_cast<std::int64_t>(random_.below(300)), [this, who] {
       auto& m = members_[who];
@@ -254,7 +255,7 @@ private:
   }
   void act(std::size_t who, member&, const protocol::send_suspect& a) {
     if (a.to == who)
-      return; // heard already
+      return; // received already
     broadcast(who, just(a.to), [this, who, a](protocol& p) {
       return p.on_suspect(who, a.view, a.member, a.reason, clock());
     });
@@ -284,7 +285,7 @@ private:
   void act(std::size_t who, member& m, const protocol::commit& a) {
     if (!m.complete || m.view.contributors != a.view.contributors)
       violation_ = "a member committed a result that it does not hold";
-    prepared_[{a.view.number, a.view.contributors}].insert(who); // alone, nobody had to be told
+    prepared_[{a.view.number, a.view.contributors}].insert(who); // alone, no messages were needed
     m.decided = a.view;
     m.ended_at = now_;
   }
@@ -349,7 +350,7 @@ tally run_many(std::uint64_t seeds, std::size_t members_min, std::size_t members
   return out;
 }
 
-TEST(RoundModel, WithoutFaultsEverybodyCommitsTheWholeGroup) {
+TEST(RoundModel, WithoutFaultsAllMembersCommitTheWholeGroup) {
   for (std::uint64_t seed = 1; seed <= 500; ++seed) {
     auto n = 1 + seed % 8;
     round_model model{seed, n, {}};

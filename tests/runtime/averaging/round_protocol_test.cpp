@@ -40,7 +40,7 @@ TEST(RoundProtocol, TheLeaderCommitsWhenEveryParticipantHasPrepared) {
   auto leader = member(0);
   EXPECT_EQ(find<protocol::commit>(leader.on_result_complete(0)), nullptr);
   EXPECT_TRUE(leader.on_prepared(1, 0).empty());
-  EXPECT_TRUE(leader.on_prepared(1, 0).empty()) << "a word said twice counts once";
+  EXPECT_TRUE(leader.on_prepared(1, 0).empty()) << "a repeated message counts once";
   EXPECT_TRUE(leader.on_prepared(2, 0).empty());
   auto out = leader.on_prepared(3, 0);
   ASSERT_NE(find<protocol::commit>(out), nullptr);
@@ -48,20 +48,20 @@ TEST(RoundProtocol, TheLeaderCommitsWhenEveryParticipantHasPrepared) {
   EXPECT_TRUE(leader.committed());
 }
 
-TEST(RoundProtocol, AMemberThatHeardFromAllCommitsWithoutTheLeadersWord) {
+TEST(RoundProtocol, AMemberThatHasAllPreparedMessagesCommitsWithoutTheLeader) {
   auto m = member(2);
   for (std::size_t other : {0, 1, 3})
     EXPECT_TRUE(m.on_prepared(other, 0).empty()) << "it does not hold the result itself";
   auto out = m.on_result_complete(0);
   EXPECT_NE(find<protocol::commit>(out), nullptr);
-  EXPECT_EQ(find<protocol::send_commit>(out), nullptr) << "that is the leader's";
+  EXPECT_EQ(find<protocol::send_commit>(out), nullptr) << "only the leader sends it";
 }
 
 TEST(RoundProtocol, ALeaderThatHasPreparedAsksBeforeItChangesTheContributors) {
   auto leader = member(0);
   (void)leader.on_result_complete(0);
   (void)leader.on_prepared(1, 0);
-  // Member 2 may have heard from all, member 3 included, and applied the result.
+  // Member 2 may have received `prepared` from all, member 3 included, and applied the result.
   auto out = leader.on_suspicion(3, ec::peer_lost, t0);
   ASSERT_NE(find<protocol::send_takeover>(out), nullptr);
   EXPECT_EQ(find<protocol::send_takeover>(out)->to, members_of({1, 2}));
@@ -72,7 +72,7 @@ TEST(RoundProtocol, ALeaderThatHasPreparedAsksBeforeItChangesTheContributors) {
   EXPECT_EQ(find<protocol::enter_view>(out)->view.contributor_set(), members_of({0, 1, 2, 3}));
 }
 
-TEST(RoundProtocol, WordOfAViewMayComeBeforeTheView) {
+TEST(RoundProtocol, AMessageOfAViewMayArriveBeforeTheView) {
   auto m = member(2);
   (void)m.on_result_complete(0);
   round_view next{1, 15, 7, true};
@@ -81,7 +81,7 @@ TEST(RoundProtocol, WordOfAViewMayComeBeforeTheView) {
   EXPECT_NE(find<protocol::commit>(m.on_propose(0, next)), nullptr);
 }
 
-TEST(RoundProtocol, AMemberThatHoldsTheResultTellsEverybodyOnce) {
+TEST(RoundProtocol, AMemberThatHoldsTheResultNotifiesAllOnce) {
   auto m = member(2);
   auto out = m.on_result_complete(0);
   ASSERT_NE(find<protocol::send_prepared>(out), nullptr);
@@ -96,7 +96,7 @@ TEST(RoundProtocol, ALostMemberIsLeftOutOfTheNextView) {
   ASSERT_NE(view, nullptr);
   EXPECT_EQ(view->view.contributor_set(), members_of({0, 1, 2}));
   EXPECT_EQ(view->view.participant_set(), members_of({0, 1, 2}));
-  EXPECT_EQ(view->view.number, 1u) << "in the term that it has";
+  EXPECT_EQ(view->view.number, 1u) << "in its own term";
   EXPECT_FALSE(view->view.adopted);
   EXPECT_EQ(leader.lost().at(3), ec::peer_lost);
 }
@@ -111,14 +111,15 @@ TEST(RoundProtocol, AMemberLostAfterTheOthersPreparedStaysAContributor) {
   ASSERT_NE(view, nullptr);
   EXPECT_EQ(view->view.contributor_set(), members_of({0, 1, 2, 3}));
   EXPECT_EQ(view->view.participant_set(), members_of({0, 1, 2}));
-  EXPECT_TRUE(view->view.adopted) << "member 3 may have heard from all";
+  EXPECT_TRUE(view->view.adopted) << "member 3 may have received `prepared` from all";
 }
 
 TEST(RoundProtocol, LosingTheMajorityFailsTheRound) {
   auto leader = member(0);
   (void)leader.on_suspicion(3, ec::peer_lost, t0);
   auto two = leader.on_suspicion(2, ec::peer_lost, t0);
-  EXPECT_NE(find<protocol::enter_view>(two), nullptr) << "half with member 0 decides";
+  EXPECT_NE(find<protocol::enter_view>(two), nullptr)
+    << "half of the members with member 0 are a quorum";
   auto out = leader.on_suspicion(1, ec::stalled, t0);
   ASSERT_NE(find<protocol::fail>(out), nullptr);
   EXPECT_EQ(find<protocol::fail>(out)->why.code, ec::lost_quorum);
@@ -175,10 +176,10 @@ TEST(RoundProtocol, ATakeoverIsFreeWhenAParticipantHadNotPrepared) {
   EXPECT_EQ(view->view.contributor_set(), members_of({1, 2, 3}));
 }
 
-TEST(RoundProtocol, WhoeverCannotLeadToAnAdoptedSetStepsAsideForSomebodyWhoCan) {
+TEST(RoundProtocol, AMemberThatLacksTheAdoptedResultYieldsToOneThatHasIt) {
   auto next = member(1, 5);
   (void)next.on_suspicion(0, ec::peer_lost, t0);
-  // Its leader had left us out before we lost it.
+  // The leader had left us out before we lost it.
   auto all = first_view(plan_for(5));
   takeover_promise holds{term(1), true, {1, all.contributors, 0b11101, true}, true, false};
   (void)next.on_promise(2, holds);
@@ -201,7 +202,7 @@ TEST(RoundProtocol, WhoeverCannotLeadToAnAdoptedSetStepsAsideForSomebodyWhoCan) 
   (void)other.on_takeover(1, term(1));
   (void)other.on_suspicion(0, ec::peer_lost, t0);
   out = other.on_suspect(1, 0, 1, ec::excluded, t0);
-  EXPECT_NE(find<protocol::send_takeover>(out), nullptr) << "it is the next";
+  EXPECT_NE(find<protocol::send_takeover>(out), nullptr) << "it is the lowest member left";
 }
 
 TEST(RoundProtocol, ATakeoverPassesOnADecision) {
@@ -224,7 +225,7 @@ TEST(RoundProtocol, ATakeoverWithoutAnswersEndsAtItsDeadline) {
   EXPECT_EQ(find<protocol::fail>(out)->why.code, ec::lost_quorum);
 }
 
-TEST(RoundProtocol, ALeaderThatSleptThroughATakeoverIsToldSo) {
+TEST(RoundProtocol, ALeaderThatMissedATakeoverIsNotified) {
   auto m = member(2);
   (void)m.on_takeover(1, term(5));
   auto out = m.on_propose(0, {1, 7, 7, false});
@@ -240,8 +241,8 @@ TEST(RoundProtocol, ALeaderThatSleptThroughATakeoverIsToldSo) {
   EXPECT_GT(find<protocol::send_takeover>(again)->number, term(5));
 }
 
-// 2 has lost the leader, nobody else has. When 1, of which it expected a takeover, sees no reason
-// for one, it is not lost for that.
+// Only member 2 has lost the leader. It expects a takeover by member 1, which sees no reason for
+// one; member 1 must not count as lost for that.
 TEST(RoundProtocol, ASuccessorThatDoesNotTakeOverIsAskedAllTheSame) {
   auto m = member(2);
   auto told = m.on_suspicion(0, ec::peer_lost, t0);
@@ -259,8 +260,8 @@ TEST(RoundProtocol, ASuccessorThatDoesNotTakeOverIsAskedAllTheSame) {
   EXPECT_EQ(find<protocol::send_propose>(out)->view.participant_set(), members_of({1, 2, 3}));
 }
 
-// The link between 0 and 2 breaks; 0 leads the others to a view without 2, which does not hear
-// that.
+// The link between 0 and 2 breaks; 0 leads the others to a view without 2, which does not learn of
+// it.
 TEST(RoundProtocol, ATakeoverByOneThatWasLeftOutEndsWithIt) {
   auto m = member(2);
   (void)m.on_suspicion(0, ec::peer_lost, t0);
@@ -271,7 +272,7 @@ TEST(RoundProtocol, ATakeoverByOneThatWasLeftOutEndsWithIt) {
   EXPECT_EQ(find<protocol::fail>(out)->why.code, ec::excluded);
 }
 
-// The same, but 1 has begun a later term since, and asks everybody.
+// The same, but 1 has begun a later term since, and asks all members.
 TEST(RoundProtocol, ATakeoverByOneThatMayBeTakenInAgainWaits) {
   auto m = member(2);
   (void)m.on_suspicion(0, ec::peer_lost, t0);
@@ -279,14 +280,14 @@ TEST(RoundProtocol, ATakeoverByOneThatMayBeTakenInAgainWaits) {
   round_view over{term(4), 11, 11, false};
   EXPECT_TRUE(m.on_promise(3, {term(5), true, over, false, false}).empty());
   EXPECT_EQ(m.coordinator(), 1U);
-  // It gives up, and says so.
+  // It gives up and reports that.
   auto out = m.on_suspect(1, 0, 1, ec::excluded, t0);
-  EXPECT_NE(find<protocol::send_takeover>(out), nullptr) << "nobody is ahead any more";
+  EXPECT_NE(find<protocol::send_takeover>(out), nullptr) << "no member is ahead any more";
 }
 
-// 0 and 1 have lost each other, and both reach 2. If each went ahead of the other at once, none of
-// their views would ever come in time.
-TEST(RoundProtocol, WhoeverIsBehindYieldsToATakeoverThatOthersReach) {
+// 0 and 1 have lost each other, and both reach 2. If each immediately began a term above the
+// other's, none of their views would ever arrive in time.
+TEST(RoundProtocol, AMemberThatIsBehindYieldsToATakeoverThatOthersReach) {
   auto old = member(0, 3);
   auto next = member(1, 3);
   auto third = member(2, 3);
@@ -300,14 +301,14 @@ TEST(RoundProtocol, WhoeverIsBehindYieldsToATakeoverThatOthersReach) {
     ASSERT_TRUE(old.on_time(now).empty());
   auto view = find<protocol::send_propose>(next.on_promise(2, promise))->view;
   EXPECT_NE(find<protocol::enter_view>(third.on_propose(1, view)), nullptr);
-  // Had it died meanwhile, somebody must go on.
+  // If it had died meanwhile, another member must go on.
   EXPECT_NE(find<protocol::send_takeover>(old.on_time(t0 + 4s)), nullptr);
 }
 
 // The two schedules below once ended with two results of one round.
 
-// The link between 0 and 1 breaks; 1 notices first, takes over, and decides with 2. Then 0 notices,
-// which has not heard of that.
+// The link between 0 and 1 breaks; 1 notices first, takes over, and decides with 2. Then 0, which
+// does not know of that, notices.
 TEST(RoundProtocol, ALeaderWhoseTermIsOverCannotPassTheTermOfAnother) {
   auto old = member(0, 3);
   auto next = member(1, 3);
@@ -323,15 +324,16 @@ TEST(RoundProtocol, ALeaderWhoseTermIsOverCannotPassTheTermOfAnother) {
   auto late = find<protocol::send_propose>(old.on_suspicion(1, ec::peer_lost, t0))->view;
   auto out = third.on_propose(0, late);
   EXPECT_EQ(find<protocol::enter_view>(out), nullptr)
-    << "with 0 it would now decide that 0 and 2 contribute";
+    << "otherwise it would decide with 0 that 0 and 2 contribute";
   ASSERT_NE(find<protocol::send_promise>(out), nullptr);
   auto told = old.on_promise(2, find<protocol::send_promise>(out)->promise);
   ASSERT_NE(find<protocol::fail>(told), nullptr) << "the others went on without it";
   EXPECT_EQ(find<protocol::fail>(told)->why.code, ec::excluded);
 }
 
-// 4 hears from all and applies the result; the others lose it before they hear from it. Their
-// leader keeps the contributors, but only 1 hears so before the leader is lost, too.
+// 4 receives `prepared` from all and applies the result; the others lose it before they receive
+// that from it. Their leader keeps the contributors, but only 1 learns of that before the leader is
+// lost, too.
 TEST(RoundProtocol, ATakeoverKeepsWhatADroppedMemberMayHaveApplied) {
   std::vector<protocol> members;
   for (std::size_t i = 0; i < 5; ++i) {
@@ -382,7 +384,8 @@ TEST(RoundProtocol, ViewsThatMakeNoSenseAreNotEntered) {
   EXPECT_TRUE(m.on_propose(0, {1, 31, 15, false}).empty()) << "a contributor that is no member";
   EXPECT_TRUE(m.on_propose(0, {1, 15, 31, false}).empty()) << "a participant that is no member";
   EXPECT_TRUE(m.on_propose(0, {1, 8, 8, false}).empty()) << "no quorum";
-  EXPECT_TRUE(m.on_propose(9, {term(9), 15, 15, false}).empty()) << "from nobody";
+  EXPECT_TRUE(m.on_propose(9, {term(9), 15, 15, false}).empty())
+    << "from an index that is no member";
   EXPECT_TRUE(m.on_propose(0, {0xffffff00U, 15, 15, false}).empty())
     << "numbers must not wrap around";
   EXPECT_TRUE(m.on_takeover(2, term(0x3fffffeU)).empty());
@@ -440,10 +443,10 @@ TEST(RoundProtocol, AuxiliariesDoNotContribute) {
   EXPECT_EQ(leader.view().contributor_set(), members_of({0, 1}));
   EXPECT_EQ(leader.view().participant_set(), members_of({0, 1, 2}));
   EXPECT_TRUE((protocol{plan, 1, {}}.on_propose(0, {1, 7, 7, false}).empty()))
-    << "nor may a view say so";
+    << "nor may a view contain it";
 }
 
-TEST(RoundProtocol, ALeaderThatGivesUpTellsEverybodyToGoOnWithoutIt) {
+TEST(RoundProtocol, ALeaderThatGivesUpNotifiesAllToGoOnWithoutIt) {
   auto leader = member(0);
   auto out = leader.give_up({ec::cancelled, {}});
   member_set told;
@@ -471,17 +474,18 @@ TEST(RoundProtocol, AClientNeverTakesOver) {
   EXPECT_NE(find<protocol::send_takeover>(next.on_suspicion(0, ec::peer_lost, t0)), nullptr);
 }
 
-TEST(RoundProtocol, ALeaderThatIsToldTheDecisionPassesItOn) {
+TEST(RoundProtocol, ALeaderThatReceivesTheDecisionPassesItOn) {
   auto leader = member(0);
   (void)leader.on_result_complete(0);
   (void)leader.on_suspicion(3, ec::peer_lost, t0); // it asks for promises
   auto out = leader.on_commit(2, first_view(plan_for(4)));
   EXPECT_NE(find<protocol::commit>(out), nullptr);
-  ASSERT_NE(find<protocol::send_commit>(out), nullptr) << "those who promised wait for its word";
+  ASSERT_NE(find<protocol::send_commit>(out), nullptr)
+    << "members that promised wait for its message";
   EXPECT_TRUE(find<protocol::send_commit>(out)->to.contains(members_of({1, 2})));
 }
 
-TEST(RoundProtocol, ALeaderThatHearsFromAllWhileItAsksStillTells) {
+TEST(RoundProtocol, ALeaderThatReceivesAllPreparedDuringATakeoverStillSendsTheCommit) {
   auto leader = member(0);
   (void)leader.on_result_complete(0);
   (void)leader.on_prepared(1, 0);

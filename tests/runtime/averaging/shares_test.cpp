@@ -31,7 +31,7 @@ shares split(std::uint64_t elements, const bandwidths& all, std::uint64_t min_ve
   return found ? *found : shares{};
 }
 
-/// How long the slowest takes, in units of one element at bandwidth 1 (spec/averaging.md §9.4).
+/// The time of the slowest member, in units of one element at bandwidth 1.
 double cost(std::uint64_t elements, const bandwidths& all, const shares& given) {
   double longest = 0;
   for (std::size_t i = 0; i < given.size(); ++i)
@@ -42,7 +42,7 @@ double cost(std::uint64_t elements, const bandwidths& all, const shares& given) 
   return longest;
 }
 
-// -- spec/averaging.md §9.4 ---------------------------------------------------------------------
+// -- cost and optimality --------------------------------------------------------------------------
 
 TEST(BalancedShares, L1AreNoSlowerThanTheReference) {
   struct example {
@@ -139,7 +139,7 @@ TEST(BalancedShares, AreNeverSlowerThanEqualShares) {
     auto b = random_bandwidths(random, members);
     auto elements = members * (1000 + random.below(100'000));
     auto ours = split(elements, b);
-    // One more value than ideal may be a whole value late.
+    // Rounding up may delay a member by one whole value.
     auto rounding = static_cast<double>(elements + members) / static_cast<double>(elements);
     EXPECT_LE(cost(elements, b, ours),
               cost(elements, b, shares(members, elements / members)) * rounding);

@@ -18,7 +18,7 @@ transfer_state books(std::size_t self) {
   return {plan_for(3), self, t0};
 }
 
-TEST(RoundBooks, ShipsEachContributionOnceBeginningBehindItself) {
+TEST(TransferState, ShipsEachContributionOnceBeginningBehindItself) {
   auto b = books(1);
   auto outgoing = b.take_outgoing();
   ASSERT_EQ(outgoing.size(), 9u);
@@ -34,7 +34,7 @@ TEST(RoundBooks, ShipsEachContributionOnceBeginningBehindItself) {
   EXPECT_TRUE(b.take_outgoing().empty());
 }
 
-TEST(RoundBooks, WhatIsGivenBackIsShippedLater) {
+TEST(TransferState, WhatIsGivenBackIsShippedLater) {
   auto b = books(0);
   auto taken = b.take_outgoing();
   b.give_back(taken[2]);
@@ -44,7 +44,7 @@ TEST(RoundBooks, WhatIsGivenBackIsShippedLater) {
   EXPECT_EQ(again[0].owner, taken[2].owner);
 }
 
-TEST(RoundBooks, ContributionsAreKeptAndCountOnce) {
+TEST(TransferState, ContributionsAreKeptAndCountOnce) {
   auto b = books(0);
   EXPECT_EQ(b.contribution(0, 1, 0, t0), verdict::accept);
   EXPECT_EQ(b.contribution(0, 1, 0, t0), verdict::refuse);
@@ -54,7 +54,7 @@ TEST(RoundBooks, ContributionsAreKeptAndCountOnce) {
   EXPECT_EQ(b.contribution(0, 3, 0, t0), verdict::refuse) << "no such member";
 }
 
-TEST(RoundBooks, IsCompleteWhenEveryPartOfTheResultIsHere) {
+TEST(TransferState, IsCompleteWhenEveryPartOfTheResultIsHere) {
   auto b = books(2);
   for (std::uint32_t part = 0; part < 9; ++part) {
     EXPECT_FALSE(b.complete());
@@ -68,7 +68,7 @@ TEST(RoundBooks, IsCompleteWhenEveryPartOfTheResultIsHere) {
   EXPECT_TRUE(b.complete());
 }
 
-TEST(RoundBooks, ResultsOfTheWrongOwnerOrSetAreRefused) {
+TEST(TransferState, ResultsOfTheWrongOwnerOrSetAreRefused) {
   auto b = books(2);
   EXPECT_EQ(b.result(0, 1, all3, 0, t0), verdict::refuse);
   EXPECT_EQ(b.result(0, 0, 3, 0, t0), verdict::refuse);
@@ -77,7 +77,7 @@ TEST(RoundBooks, ResultsOfTheWrongOwnerOrSetAreRefused) {
   EXPECT_EQ(b.result(0, 77, all3, 0, t0), verdict::refuse);
 }
 
-TEST(RoundBooks, AViewWithFewerContributorsForgetsResultsAndKeepsContributions) {
+TEST(TransferState, AViewWithFewerContributorsForgetsResultsAndKeepsContributions) {
   auto b = books(0);
   EXPECT_EQ(b.contribution(0, 1, 0, t0), verdict::accept);
   EXPECT_EQ(b.result(3, 1, all3, 0, t0), verdict::accept);
@@ -86,7 +86,7 @@ TEST(RoundBooks, AViewWithFewerContributorsForgetsResultsAndKeepsContributions) 
   b.enter({3, 3, 3, false}, t0 + 1s); // member 2 is lost
   EXPECT_EQ(b.result(3, 1, all3, 0, t0), verdict::ignore) << "of the view before";
   EXPECT_EQ(b.result(3, 1, 3, 3, t0), verdict::accept);
-  EXPECT_EQ(b.contribution(0, 1, 3, t0), verdict::refuse) << "it was not asked again";
+  EXPECT_EQ(b.contribution(0, 1, 3, t0), verdict::refuse) << "it must not be sent again";
   // Parts 6-8 are spread over members 0 and 1.
   std::set<std::size_t> owners;
   for (const auto& s : b.take_outgoing()) {
@@ -96,14 +96,14 @@ TEST(RoundBooks, AViewWithFewerContributorsForgetsResultsAndKeepsContributions) 
   EXPECT_EQ(owners, (std::set<std::size_t>{0, 1}));
 }
 
-TEST(RoundBooks, AViewWithTheSameContributorsKeepsResults) {
+TEST(TransferState, AViewWithTheSameContributorsKeepsResults) {
   auto b = books(1);
   EXPECT_EQ(b.result(0, 0, all3, 0, t0), verdict::accept);
   b.enter({3, all3, 3, false}, t0);
   EXPECT_EQ(b.result(0, 0, all3, 3, t0), verdict::ignore);
 }
 
-TEST(RoundBooks, ContributorsAreStalledAfterTheTimeoutAndReducersAfterTwice) {
+TEST(TransferState, ContributorsAreStalledAfterTheTimeoutAndReducersAfterTwice) {
   auto b = books(0);
   for (std::uint32_t part = 0; part < 3; ++part)
     EXPECT_EQ(b.contribution(part, 1, 0, t0), verdict::accept);
@@ -114,13 +114,13 @@ TEST(RoundBooks, ContributorsAreStalledAfterTheTimeoutAndReducersAfterTwice) {
   EXPECT_EQ(b.stalled(t0 + 2s, 1s), (std::vector<std::size_t>{2})) << "progress counts";
 }
 
-TEST(RoundBooks, NobodyWaitsForItself) {
+TEST(TransferState, NobodyWaitsForItself) {
   auto b = books(0);
   for (auto i : b.stalled(t0 + 1h, 1s))
     EXPECT_NE(i, 0u);
 }
 
-TEST(RoundBooks, AViewOfClientsAloneCannotComplete) {
+TEST(TransferState, AViewOfClientsAloneCannotComplete) {
   auto plan = plan_for(3);
   plan.members[1].mode = plan.members[2].mode = member_mode::client;
   plan.shares = {30, 0, 0};
@@ -132,29 +132,30 @@ TEST(RoundBooks, AViewOfClientsAloneCannotComplete) {
   EXPECT_EQ(b.result(0, 0, 6, 3, t0), verdict::refuse);
 }
 
-TEST(RoundBooks, AContributionGoesAgainToWhoeverReducesThePartAgain) {
+TEST(TransferState, AContributionIsSentAgainToAnOwnerThatReducesThePartAgain) {
   transfer_state b{plan_for(4), 0, t0};
   (void)b.take_outgoing();
   round_view without3{4, 0b0111, 0b0111, false};
   b.enter(without3, t0);
   auto moved = b.take_outgoing();
   ASSERT_EQ(moved.size(), 3U) << "the parts of member 3";
-  // Another leader, who never heard of that view, has member 3 in and leaves out member 2.
+  // Another leader, which never received that view, includes member 3 and leaves out member 2.
   b.enter({5, 0b1011, 0b1011, false}, t0);
   (void)b.take_outgoing();
   b.enter({8, 0b0111, 0b0111, false}, t0);
   std::erase_if(moved, [](const auto& outgoing_part) { return outgoing_part.owner == 0; });
   EXPECT_EQ(moved.size(), 2U);
   auto again = b.take_outgoing();
-  ASSERT_EQ(again.size(), moved.size()) << "whoever skipped the first of these views dropped them; "
-                                           "what we gave ourselves is still here";
+  ASSERT_EQ(again.size(), moved.size())
+    << "a member that skipped the first of these views dropped them; "
+       "what we gave ourselves is still here";
   for (std::size_t i = 0; i < moved.size(); ++i) {
     EXPECT_EQ(again[i].part, moved[i].part);
     EXPECT_EQ(again[i].owner, moved[i].owner);
   }
 }
 
-TEST(RoundBooks, AContributionGoesAgainToWhoeverMayHaveComeByAnotherWay) {
+TEST(TransferState, AContributionIsSentAgainToAnOwnerThatMayHaveSkippedAView) {
   transfer_state b{plan_for(5), 0, t0};
   (void)b.take_outgoing();
   b.enter({1, 0b01111, 0b01111, false}, t0);
@@ -162,7 +163,7 @@ TEST(RoundBooks, AContributionGoesAgainToWhoeverMayHaveComeByAnotherWay) {
   std::erase_if(first, [](const auto& outgoing_part) { return outgoing_part.owner == 0; });
   EXPECT_EQ(first.size(), 2U) << "three parts of member 4, of which we reduce one";
   b.enter({2, 0b01111, 0b01111, false}, t0);
-  EXPECT_TRUE(b.take_outgoing().empty()) << "the leader's next view: everybody was in the last";
+  EXPECT_TRUE(b.take_outgoing().empty()) << "the leader's next view: all members were in the last";
   b.enter({5 * views_per_term, 0b01111, 0b01111, true}, t0);
   EXPECT_TRUE(b.take_outgoing().empty()) << "nothing is summed any more";
   b.enter({10 * views_per_term, 0b01111, 0b01111, false}, t0);
@@ -172,7 +173,7 @@ TEST(RoundBooks, AContributionGoesAgainToWhoeverMayHaveComeByAnotherWay) {
     EXPECT_EQ(again[i].part, first[i].part);
 }
 
-TEST(RoundBooks, AContributionMayComeTwiceToAPartThatIsReducedForAnother) {
+TEST(TransferState, AContributionMayComeTwiceToAPartThatIsReducedForAnother) {
   auto b = books(0);
   b.enter({3, 0b011, 0b011, false}, t0);
   EXPECT_EQ(b.contribution(6, 1, 3, t0), verdict::accept) << "a part of member 2";

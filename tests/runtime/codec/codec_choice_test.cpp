@@ -95,8 +95,8 @@ TEST(CodecPlan, MoreRunsThanAPlanMayHaveAreRefused) {
   EXPECT_TRUE(plan_codecs(codec_choice::by_size(1'000, half, eight), tensors).ok());
 }
 
-// Restated C5 of spec averaging.md §9.7: Adam with six parameters, parts of 5000 bytes, halves for
-// parameters and for small gradients, eight bits for large gradients, floats for the statistics.
+// Adam with six parameters, parts of 5000 bytes, halves for parameters and for small gradients,
+// eight bits for large gradients, floats for the statistics.
 TEST(CodecPlan, AnAdaptiveChoiceForAdamCutsTheSpecifiedParts) {
   auto choice = parse_codec_choice("role:parameter=float16,gradient=(size:1000,float16,uniform8)");
   ASSERT_TRUE(choice.ok());

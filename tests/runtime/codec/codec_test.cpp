@@ -18,7 +18,7 @@ std::vector<std::byte> halves(const std::vector<float>& values) {
   encode(codec_id::float16, values, out);
   return out;
 }
-/// One at a time takes the portable path, eight together the processor's.
+/// Single values take the portable path, eight together the processor's.
 std::uint16_t half_alone(float x) {
   auto bytes = halves({x});
   std::uint16_t out = 0;
@@ -114,7 +114,8 @@ TEST(Float16, RoundsToTheNearestAndTiesToEven) {
 TEST(Float16, ClampsFiniteValuesAndKeepsInfinityAndNaN) {
   auto infinity = std::numeric_limits<float>::infinity();
   EXPECT_EQ(float_alone(half_alone(1e30F)), 65'504.0F);
-  EXPECT_EQ(float_alone(half_alone(-infinity)), -infinity) << "a poisoned part must be recognized";
+  EXPECT_EQ(float_alone(half_alone(-infinity)), -infinity)
+    << "a part that is not finite must be recognized";
   EXPECT_TRUE(std::isnan(float_alone(half_alone(std::nanf("")))));
   auto eight =
     halves(std::vector<float>{infinity, -infinity, 65'519, 65'520, std::nanf(""), 1e9F, -1e9F, 0});
@@ -151,7 +152,7 @@ TEST(Codec, NamesAreReadBack) {
   EXPECT_NE(wrong.error().detail.find("none, float16, bfloat16"), std::string::npos);
 }
 
-TEST(Codec, APartHoldsWhatItsBytesHoldAfterEncoding) { // spec averaging.md §4.2
+TEST(Codec, APartHoldsWhatItsBytesHoldAfterEncoding) {
   EXPECT_EQ(values_per_part(codec_id::none, 524'288), 131'072U);
   EXPECT_EQ(values_per_part(codec_id::float16, 524'288), 262'144U);
   EXPECT_EQ(values_per_part(codec_id::bfloat16, 524'288), 262'144U);

@@ -38,7 +38,7 @@ INSTANTIATE_TEST_SUITE_P(ErrorFeedback, Lossy,
                          ::testing::ValuesIn(all_codecs().begin() + 1, all_codecs().end()),
                          [](const auto& info) { return std::string{to_string(info.param)}; });
 
-// The mean over many rounds of what the others see comes to the vector itself; without feedback
+// The mean over many rounds of the decoded values converges to the vector itself; without feedback
 // every round has the same error.
 TEST_P(Lossy, TheMeanOverManyRoundsComesToTheVector) {
   constexpr std::size_t n = 3'000;
@@ -73,7 +73,7 @@ TEST_P(Lossy, TheMeanOverManyRoundsComesToTheVector) {
   RecordProperty("without", std::to_string(std::sqrt(without_square / n)));
   RecordProperty("largest_residual", std::to_string(largest));
   EXPECT_LT(std::sqrt(with_square), std::sqrt(without_square) / 20) << "seed 71";
-  // What was sent in all is what was meant in all but for the last residual.
+  // The sum of the sent values is the sum of the vectors except for the last residual.
   EXPECT_LE(worst, largest / rounds + 1e-5) << "seed 71";
   EXPECT_GT(without_square, 0) << "else there is nothing to feed back";
 }
@@ -85,7 +85,7 @@ TEST_P(Lossy, TheResidualIsWhatDecodingLost) {
   error_feedback feedback;
   std::vector<float> sent(values.size());
   feedback.begin(values, sent);
-  EXPECT_EQ(sent, values) << "the first round owes nothing";
+  EXPECT_EQ(sent, values) << "the first round has no residual";
   feedback.commit(sent, parts);
   auto seen = decoded(sent, parts);
   ASSERT_EQ(feedback.residual().size(), values.size());
@@ -112,8 +112,8 @@ TEST(ErrorFeedback, ARoundThatDidNotCountLeavesTheResidualAlone) {
   EXPECT_FALSE(feedback.in_round());
   EXPECT_EQ(copy(feedback.residual()), owed);
   feedback.begin(values, sent);
-  EXPECT_EQ(sent, first) << "the next round owes the same";
-  feedback.begin(values, sent); // the one before ended without a word
+  EXPECT_EQ(sent, first) << "the next round has the same residual";
+  feedback.begin(values, sent); // the previous round was neither committed nor rolled back
   EXPECT_EQ(sent, first);
 }
 
@@ -160,7 +160,7 @@ TEST(ErrorFeedback, ALosslessVectorCostsNoMemory) {
   EXPECT_TRUE(feedback.residual().empty());
 }
 
-TEST(ErrorFeedback, OnlyLossyStretchesOweAnything) {
+TEST(ErrorFeedback, OnlyLossyRangesHaveAResidual) {
   auto values = bells(77, 2'000);
   error_feedback feedback;
   std::vector<float> sent(2'000);
@@ -197,7 +197,7 @@ TEST(ErrorFeedback, FiniteValuesStayFiniteAndOthersAreSeen) {
   EXPECT_EQ(sent[8], std::numeric_limits<float>::infinity());
   feedback.commit(sent, parts);
   for (auto r : feedback.residual())
-    ASSERT_TRUE(std::isfinite(r)) << "the poison must not stay";
+    ASSERT_TRUE(std::isfinite(r)) << "values that are not finite must not stay in the residual";
 }
 
 } // namespace

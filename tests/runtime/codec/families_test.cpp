@@ -1,4 +1,4 @@
-// What each family of codecs promises: spec averaging.md §7.2.
+// The guarantees of each family of codecs. The formulas are in the headers.
 
 #include <algorithm>
 #include <cstring>
@@ -99,7 +99,7 @@ TEST(ScaledFloat16, TheErrorIsSmallAgainstTheDeviation) {
       for (std::size_t i = 0; i < n; ++i) {
         auto x = static_cast<double>(values[i]);
         auto q = std::fabs(x - mean) / s;
-        // The mean's own rounding costs at most as much as that of the value.
+        // The rounding of the mean costs at most as much as that of the value.
         auto bound = s * 0x1p-11 * std::max(1.0, q) + (std::fabs(x) + std::fabs(mean)) * 0x1p-23;
         ASSERT_LE(std::fabs(static_cast<double>(back[i]) - x), bound)
           << kind << ", seed 33, " << n << " values, " << x;
@@ -127,7 +127,8 @@ TEST(ScaledFloat16, AnHeaderThatNoEncoderWritesIsRefused) {
     return !decoded.ok() && decoded.error().code == ec::malformed;
   };
   EXPECT_FALSE(refuses(0, 1));
-  EXPECT_FALSE(refuses(std::bit_cast<float>(0x7fc00000U), 0)) << "the mark of a poisoned part";
+  EXPECT_FALSE(refuses(std::bit_cast<float>(0x7fc00000U), 0))
+    << "the mark of a part that is not finite";
   EXPECT_TRUE(refuses(infinity, 1));
   EXPECT_TRUE(refuses(std::nanf(""), 1));
   EXPECT_TRUE(refuses(0, infinity));
@@ -166,7 +167,7 @@ TEST(Uniform8, CodesAndCodebookFollowTheFormula) {
     for (std::size_t i = 0; i < n; ++i) {
       auto code = std::to_integer<std::size_t>(bytes[1'024 + i]);
       auto steps = (static_cast<double>(values[i]) - mean) / step;
-      // Half a step either way, a little more on a border.
+      // Half a step either way, slightly more at a border.
       auto nearest = std::clamp(steps, -128.0, 127.0) + 128;
       ASSERT_LE(std::fabs(static_cast<double>(code) - nearest), 0.5 + 1e-6)
         << kind << ", seed 41, value " << i;
@@ -198,8 +199,8 @@ TEST(Uniform8, TheErrorIsAtMostOneStepWithinThreeDeviations) {
   EXPECT_GT(inside, 99'000U);
 }
 
-/// The codes by the definition: sorted values, 257 quantiles by linear interpolation, borders
-/// below.
+/// The codes by definition: sorted values, 257 quantiles by linear interpolation; a value on a
+/// border goes below it.
 std::vector<std::size_t> quantile_codes(const std::vector<float>& values) {
   auto sorted = values;
   std::sort(sorted.begin(), sorted.end());
@@ -237,7 +238,7 @@ TEST(Quantile8, CodesAreThoseOfTheDefinitionWhileEveryValueIsSampled) {
 TEST(Quantile8, TheCellsOfASampleHoldAboutAsManyValuesEach) {
   constexpr std::size_t n = 400'000;
   for (const auto* kind : {"bell", "offset", "tails"}) {
-    // Offset so far only that there are many floats in a cell.
+    // The offset is small enough that a cell contains many floats.
     auto values = kind == std::string{"offset"} ? bells(44, n, 100) : of_kind(kind, 44, n);
     auto bytes = encoded(codec_id::quantile8, values);
     std::array<std::size_t, 256> counts{};
@@ -250,12 +251,13 @@ TEST(Quantile8, TheCellsOfASampleHoldAboutAsManyValuesEach) {
 }
 
 TEST(Quantile8, APeriodInTheDataDoesNotFoolTheSample) {
-  // Every 32nd value is large: a sample of every 32nd would see nothing else, or nothing of it.
+  // Every 32nd value is large: a sample of every 32nd value would consist of these only, or of
+  // none.
   std::vector<float> values = bells(45, 1U << 19U);
   for (std::size_t i = 0; i < values.size(); i += 32)
     values[i] += 100;
   auto bytes = encoded(codec_id::quantile8, values);
-  int large = 0; // a 32nd of the 256 cells are theirs
+  int large = 0; // a 32nd of the 256 cells are for these values
   for (std::size_t k = 0; k < 256; ++k)
     large += static_cast<int>(read_at<float>(bytes, 4 * k) > 90);
   EXPECT_GE(large, 6) << "seed 45";
@@ -322,7 +324,7 @@ TEST(Blockwise8, TheCodeIsTheNearestEntry) {
   std::vector<float> values(codecs::block_values);
   for (auto& x : values)
     x = static_cast<float>(std::ldexp(random.unit() * 2 - 1, -static_cast<int>(random.below(26))));
-  for (std::size_t k = 0; k + 1 < codebook.size(); ++k) // near the borders, too
+  for (std::size_t k = 0; k + 1 < codebook.size(); ++k) // also near the borders
     values[k] = std::nextafter((codebook[k] + codebook[k + 1]) / 2, random.below(2) == 0 ? -2 : 2);
   values.back() = 1;
   auto bytes = encoded(codec_id::blockwise8, values);
@@ -333,7 +335,7 @@ TEST(Blockwise8, TheCodeIsTheNearestEntry) {
     };
     auto best = *std::min_element(codebook.begin(), codebook.end(),
                                   [&](float a, float b) { return distance(a) < distance(b); });
-    // On a border either side will do.
+    // On a border both sides are correct.
     ASSERT_LE(distance(codebook[code]), distance(best) + std::fabs(values[i]) * 1e-6)
       << "seed 51, " << values[i];
   }

@@ -1,5 +1,4 @@
-// Several codecs in one vector: C4 of spec averaging.md §9.7, restated for two peers whose parts
-// are averaged here.
+// Several codecs in one vector, for two peers whose parts are averaged here.
 
 #include <cstring>
 
@@ -26,7 +25,7 @@ std::vector<float> vector_of(int peer) {
   return values;
 }
 
-/// What both peers end with: each part is sent encoded, and its mean comes back encoded.
+/// The vector that both peers receive: each part is sent encoded, and its mean is returned encoded.
 std::vector<float> averaged(const codec_choice& choice) {
   std::vector<std::uint64_t> lengths{roots, normals};
   auto plan = plan_codecs(choice, unnamed_tensors(lengths));

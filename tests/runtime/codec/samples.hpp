@@ -10,8 +10,8 @@
 #include "runtime/codec/codec.hpp"
 #include "runtime/core/random.hpp"
 
-// Vectors of every kind that a gradient or a parameter can be, and worse. Made with exact
-// arithmetic (no logarithm), so that they are the same on every machine.
+// Vectors of all kinds of values that gradients and parameters can have, and of worse ones.
+// Computed with exact arithmetic (no logarithm), so that they are the same on every machine.
 namespace waggle::codec_samples {
 
 /// Nearly N(0, 1): twelve uniform values, less six.
@@ -49,7 +49,8 @@ inline std::vector<float> of_kind(const std::string& kind, std::uint64_t seed, s
     else if (kind == "offset")
       x = 1'000.0F + 0.01F * bell(random);
     else if (kind == "tails") {
-      auto exponent = static_cast<int>(random.below(40)) - 20; // first: compilers order arguments
+      // A separate statement: compilers evaluate arguments in different orders.
+      auto exponent = static_cast<int>(random.below(40)) - 20;
       x = std::ldexp(bell(random), exponent);
     } else if (kind == "tiny")
       x = std::bit_cast<float>(static_cast<std::uint32_t>(random.below(2'000)));
@@ -80,7 +81,7 @@ inline std::vector<std::byte> encoded(codec_id codec, const std::vector<float>& 
   return out;
 }
 
-/// There and back; empty if it is refused.
+/// Encodes and decodes; empty if decoding fails.
 inline std::vector<float> travelled(codec_id codec, const std::vector<float>& values) {
   std::vector<float> out(values.size());
   return decode(codec, encoded(codec, values), out).ok() ? out : std::vector<float>{};

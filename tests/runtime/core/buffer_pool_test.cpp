@@ -55,7 +55,7 @@ TEST(BufferPool, BuffersOutliveThePool) {
   std::memset(block.get(), 1, 3_MiB);
 }
 
-/// Counts what is taken from it and not given back.
+/// Counts bytes that are allocated and not deallocated.
 class counting_resource final : public std::pmr::memory_resource {
 public:
   std::size_t bytes = 0;
@@ -74,7 +74,7 @@ private:
   }
 };
 
-TEST(BufferPool, TakesItsMemoryWhereItIsToldAndGivesItBack) {
+TEST(BufferPool, UsesTheGivenMemoryResourceAndReturnsItsMemory) {
   auto memory = std::make_shared<counting_resource>();
   auto pool = buffer_pool::make(4_MiB, memory);
   auto small = pool->take(1_KiB);

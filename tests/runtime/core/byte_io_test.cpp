@@ -31,7 +31,7 @@ TEST(ByteIo, AReadPastTheEndYieldsZerosAndStaysNotOk) {
   byte_reader in{std::string_view{"abc"}};
   EXPECT_EQ(in.get<std::uint32_t>(), 0U);
   EXPECT_FALSE(in.ok());
-  in.get<std::uint8_t>(); // there is a byte, but the parse has failed
+  in.get<std::uint8_t>(); // a byte is left, but the parse has failed
   EXPECT_FALSE(in.ok());
 }
 

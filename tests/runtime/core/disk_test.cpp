@@ -19,7 +19,7 @@ byte_span bytes(std::string_view text) {
   return as_byte_span(text);
 }
 
-/// What both kinds of disk promise.
+/// The common contract of both kinds of disk.
 class Disk : public testing::TestWithParam<bool> {
 protected:
   Disk() {
@@ -103,7 +103,7 @@ TEST_P(Disk, AStoreIsPutTogetherInAnyOrder) {
   EXPECT_TRUE(files->list(folder / "made")->empty()) << "it has no name";
 }
 
-TEST_P(Disk, BytesOfAStoreThatNobodyWroteAreZero) {
+TEST_P(Disk, UnwrittenBytesOfAStoreAreZero) {
   auto store = files->make_store(folder);
   ASSERT_TRUE(store.ok());
   ASSERT_TRUE((*store)->write(2, bytes("x")).ok());
@@ -133,7 +133,7 @@ class SystemDisk : public Disk {};
 INSTANTIATE_TEST_SUITE_P(Only, SystemDisk, testing::Values(true),
                          [](const auto&) { return "System"; });
 
-/// No file of this process may grow beyond `bytes` while it lives: the disk is full.
+/// While it lives, no file of this process may grow beyond `bytes`: simulates a full disk.
 class file_size_limit {
 public:
   explicit file_size_limit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {

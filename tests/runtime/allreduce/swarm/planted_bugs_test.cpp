@@ -1,22 +1,24 @@
-// Do the checks of round_swarm see anything? Each of these bugs is planted in all members, one at a
-// time, and has to be found within the seeds that the sound protocol passes:
+// Tests the checks of round_swarm themselves: each of these bugs is planted in all members, one at
+// a time, and must be found within the seeds that the correct protocol passes. For each bug, the
+// rule that it breaks (see actors/README.md, "The averaging round"):
 //
-// | bug                   | what it breaks (actors/README.md, "The averaging round")              |
-// |-----------------------|-----------------------------------------------------------------------|
-// | CommitsByMajority     | a view is committed when *all* of its participants have prepared it |
-// | BreaksPromises        | nobody prepares a view below the highest number it has promised | |
-// IgnoresWhatIsPrepared | a new leader adopts what may have been committed                       |
-// | AsksForNoPromises     | a leader that has prepared asks before it changes the contributors | |
-// TakesOldResults       | a part of the result counts only for the contributors that it sums     |
-// | ForgetsItsCommit      | whoever has committed says so when asked, and to those who still work |
-// | SendsUnequalResults   | a part's owner sends the same bytes to everybody | | AveragesInPlace |
-// a round that is not over has changed nothing                           | | DoesNotLookAtItsClock
-// | every wait ends                                                        | | Slanders | only who
-// does something wrong is left out                              | | ReleasesTwice         | a
-// body's room in the window is given back once                         | | ForgetsToRelease      |
-// … and it is given back                                                 |
+// - CommitsByMajority: a view is committed when *all* of its participants have prepared it
+// - BreaksPromises: no member prepares a view below the highest number that it has promised
+// - IgnoresWhatIsPrepared: a new leader adopts what may have been committed
+// - AsksForNoPromises: a leader that has prepared asks for promises before it changes the
+//   contributors
+// - TakesOldResults: a part of the result counts only for the contributors that it sums
+// - ForgetsItsCommit: a member that has committed reports that when asked, and to members that
+//   still work
+// - SendsUnequalResults: a part's owner sends the same bytes to all members
+// - AveragesInPlace: a round that has not ended has changed nothing
+// - DoesNotLookAtItsClock: every wait ends
+// - Slanders: a member is left out only if it does something wrong
+// - ReleasesTwice: a body's bytes are returned to the window only once
+// - ForgetsToRelease: a body's bytes are returned to the window
 //
-// The bugs live in what members say and hear, not in the product's code: `saboteur` bends it.
+// The bugs change the messages that members send and receive, through `saboteur`; the product's
+// code is unchanged.
 
 #include <gtest/gtest.h>
 

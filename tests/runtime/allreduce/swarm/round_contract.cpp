@@ -1,4 +1,4 @@
-// What must hold when a round is over: see round_swarm.
+// What must hold when a round has ended: see round_swarm.
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@ namespace waggle::testing {
 
 namespace {
 
-/// A part's values as the others see them.
+/// A part's values as the others decode them.
 payload encoded(codec_id codec, std::span<const float> values) {
   auto bytes = std::make_shared<std::vector<std::byte>>(encoded_size(codec, values.size()));
   encode(codec, values, *bytes);
@@ -22,7 +22,8 @@ bool same_bytes(const float_vector& a, const float_vector& b) {
 
 } // namespace
 
-/// Somebody applies the result over a set: then a quorum holds it, whoever is lost next.
+/// A member applies the result over a set. Then a quorum must hold that result, whichever member is
+/// lost next.
 void round_swarm::check_quorum(std::size_t finisher) {
   if (first_view(plan()).contributors == 0)
     return; // nothing to agree on
@@ -57,7 +58,8 @@ void round_swarm::check_end(const member& m) {
     [&](std::size_t i) { all.push_back(plan().members[i].peer.id); });
   bool whole = report.contributors == all || all.empty();
   if (whole != (report.outcome == round_outcome::complete))
-    violated("a round is called " + std::string{waggle::to_string(report.outcome)} + " and is not");
+    violated("a round is reported as " + std::string{waggle::to_string(report.outcome)}
+             + " and is not");
 }
 
 void round_swarm::check_agreement() {
@@ -68,7 +70,7 @@ void round_swarm::check_agreement() {
     const auto& mine = m.end->report;
     if (mine.weight_sum == 0) {
       if (!same_bytes(*mine.values, m.values_before))
-        violated("nobody had anything to say, and a member has other values than its own");
+        violated("nobody contributed, and a member has other values than its own");
     } else if (first == nullptr) {
       check_values(mine);
     }
@@ -86,7 +88,7 @@ void round_swarm::check_agreement() {
   }
 }
 
-/// The values are those of the set that is reported, from the inputs, by the rules of the plan.
+/// The values must be the aggregate over the reported set, computed from the inputs and the plan.
 void round_swarm::check_values(const round_report& report) {
   part_table parts{plan()};
   bool plain = plan().reduce_by.how == aggregator::mean;
@@ -108,7 +110,7 @@ void round_swarm::check_values(const round_report& report) {
     auto sum = again.reduce(over, expected);
     if (sum.weight_sum != report.weight_sum)
       violated("the weight is not that of the contributors");
-    // Equal contributions are passed on as they are: to encode them again would change them.
+    // Equal contributions are passed on unchanged: encoding them again would change them.
     auto same = again.unanimous(over);
     auto sent = same ? *same : encoded(part.codec, expected);
     if (part.codec != codec_id::none && !decode(part.codec, sent.view(), expected))
@@ -146,7 +148,7 @@ void round_swarm::check_blameless() {
   if (!is_quorum(good, members_.size()) || !reducible || senders.empty())
     return;
   if (finished() == 0 && struck_.size() > 1)
-    return; // nobody was excluded: there was no round
+    return; // no member was excluded: there was no round
   auto bound = transfer_bound();
   for (const auto& f : struck_)
     bound += recovery_bound(f, scene_);
@@ -170,8 +172,9 @@ void round_swarm::check_blameless() {
   });
 }
 
-/// What a round takes, generously: the busiest link's parts and theirs again, in both directions,
-/// if every part waits for the window; and the looks at the clock.
+/// A generous bound on the duration of a round: the transfer of the busiest member's parts four
+/// times (its own and the others', in both directions), the delays if every part waits for the
+/// window, and the intervals of clock checks.
 round_swarm::duration round_swarm::transfer_bound() const {
   part_table parts{plan()};
   std::vector<double> bytes(members_.size());

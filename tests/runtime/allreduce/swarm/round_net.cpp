@@ -65,7 +65,7 @@ void round_net::run_on(std::size_t member, std::function<void()> what) {
   auto& m = members_[member];
   if (!m.alive)
     return;
-  // Also what comes in the very moment of the thaw, before what is waiting was dealt with.
+  // Also holds back events at the very time of the thaw, before the backlog was processed.
   if (frozen(member) || !m.backlog.empty())
     m.backlog.push_back(std::move(what));
   else
@@ -100,7 +100,7 @@ void round_net::send(std::size_t from, std::size_t to, wire::event what, payload
   if (!members_[from].alive || l.down)
     return;
   if (now_ < l.ready_at) {
-    // Sent as soon as there is a connection; its order is that of the events.
+    // Sent as soon as there is a connection, in the order of the events.
     if_still_linked(from, to, l.ready_at - now_,
                     [this, from, to, what, body] { send(from, to, what, body); });
     return;
@@ -144,7 +144,7 @@ bool round_net::under_way(const parcel& p) {
   return p.generation == l.generation || (p.generation + 1 == l.generation && now_ <= l.cutoff);
 }
 
-/// The header is there, and half of the body.
+/// The header and half of the body have arrived.
 void round_net::announce(const parcel_ptr& p) {
   const auto* head = std::get_if<wire::part>(&p->what);
   const auto& to = members_[p->to];
@@ -205,7 +205,7 @@ void round_net::widen(std::size_t from, std::size_t to, std::size_t bytes,
   });
 }
 
-// -- links that break ----------------------------------------------------------------------------
+// -- broken links ---------------------------------------------------------------------------------
 
 void round_net::unblock(std::size_t from, std::size_t to) {
   auto& l = link(from, to);

@@ -15,12 +15,14 @@
 
 namespace waggle::testing {
 
-/// The members' network, on virtual time: a link each way between any two, with its own delay, a
-/// bandwidth, a window and two lanes, each in order, of which control overtakes bulk. Bodies that
-/// have a place at the receiver are written there in two halves, as from a socket.
+/// The members' network, on virtual time: a link in each direction between any two members, with
+/// its own delay, bandwidth, window and two lanes. Each lane keeps its order; control overtakes
+/// bulk. Bodies that have a place at the receiver are written there in two halves, as from a
+/// socket.
 ///
-/// A link is lost at both ends: by a reset at once, by silence when the failure detector of an end
-/// says so. What is under way when it is lost still arrives up to some moment, and not beyond.
+/// A link is lost at both ends: at once by a reset, or, if it is silent, when the failure detector
+/// of an end fires. Messages in transit when it is lost still arrive up to some time, and not after
+/// that.
 ///
 /// Single-threaded. The same seed and the same calls give the same trace.
 class round_net {
@@ -33,7 +35,8 @@ public:
     duration delay_max = 20ms;
     double bytes_per_second = 1e6;
     std::size_t window_bytes = 0; // at least the largest body
-    /// Silence that is taken for death; each link's detector is up to a fifth early or late.
+    /// How long a link must be silent to count as dead; each link's detector is up to a fifth early
+    /// or late.
     duration detector = 2'500ms;
   };
 
@@ -49,7 +52,7 @@ public:
     virtual void violated(const std::string& what) = 0;
   };
 
-  /// What became of a body: the link that it came over, as far as the receiver can see.
+  /// The fate of a body: stands for the link over which it arrived, as far as the receiver can see.
   class receipt final : public net::link {
   public:
     receipt(round_net& net, std::size_t from, std::size_t to, std::size_t bytes,
@@ -87,19 +90,19 @@ public:
   /// Runs the next event. False: there is none.
   bool step();
   void at(duration delay, std::function<void()> what);
-  /// On this member: later if it is frozen then, never if it is dead.
+  /// Runs `what` on this member: later if it is frozen then, never if it is dead.
   void on_member(std::size_t member, duration delay, std::function<void()> what);
 
   // -- traffic ------------------------------------------------------------------------------------
 
   void send(std::size_t from, std::size_t to, wire::event what, payload body);
-  /// Two clients have no link, and nobody expects one.
+  /// For two clients: they have no link, and none is expected.
   void never_link(std::size_t a, std::size_t b);
 
   // -- faults -------------------------------------------------------------------------------------
 
   void crash(std::size_t who, bool silently);
-  /// Neither reads nor writes nor looks at its clock.
+  /// The member neither reads nor writes nor checks its clock.
   void freeze(std::size_t who, duration lasts);
   /// Nothing gets through between `side` and the others.
   void partition(member_set side, duration lasts);
@@ -107,7 +110,7 @@ public:
   void half_open(std::size_t a, std::size_t b);
   /// Nothing gets through between them any more.
   void cut(std::size_t a, std::size_t b);
-  /// The connection is reset; there is a new one soon.
+  /// The connection is reset; a new one follows soon.
   void reset(std::size_t a, std::size_t b);
   void slow_down(std::size_t a, std::size_t b, double bytes_per_second);
 
@@ -115,7 +118,7 @@ public:
 
   [[nodiscard]] bool alive(std::size_t who) const { return members_[who].alive; }
   [[nodiscard]] const std::vector<std::shared_ptr<receipt>>& receipts() const { return receipts_; }
-  /// Over all deliveries so far: time, ends, kinds, bytes.
+  /// A hash over all deliveries so far: time, ends, kinds, bytes.
   [[nodiscard]] std::uint64_t trace_hash() const { return trace_; }
 
 private:
@@ -140,11 +143,11 @@ private:
     std::size_t window = 0;
     std::deque<parcel_ptr> waiting;
     bool sending = false;
-    int blocked = 0;   // what arrives is held; by how many faults
-    bool down = false; // nobody could connect
+    int blocked = 0;   // number of faults that hold back arriving messages
+    bool down = false; // connections cannot be made
     std::vector<std::function<void()>> held;
     steady_time last_control{};
-    steady_time ready_at{}; // connected again
+    steady_time ready_at{}; // when it is connected again
     std::uint64_t generation = 0;
     steady_time cutoff{}; // for what was sent over the link before this one
   };
@@ -165,11 +168,11 @@ private:
 
   void block(std::size_t from, std::size_t to) { ++link(from, to).blocked; }
   void unblock(std::size_t from, std::size_t to);
-  /// Both directions; what is under way arrives for `grace` still.
+  /// Both directions; messages in transit still arrive for `grace`.
   void break_link(std::size_t a, std::size_t b, duration grace, bool for_good);
   void reconnect(std::size_t a, std::size_t b, duration after);
   void tell_lost(std::size_t at, std::size_t whom, duration after);
-  /// Runs `what` if the link between them is still the one that there is now.
+  /// Runs `what` if the link between them is still the same one then.
   void if_still_linked(std::size_t a, std::size_t b, duration after, std::function<void()> what);
 
   random_source random_;

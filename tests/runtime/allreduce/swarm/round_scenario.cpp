@@ -19,7 +19,7 @@ constexpr std::array<const char*, fault_kinds> kind_names{
   "reset", "slow",   "stuck", "cancel", "break_off", "leave",     "absent"};
 constexpr std::array<const char*, moments> moment_names{"deliveries", "prepared", "proposals",
                                                         "promises", "finishes"};
-/// How often each kind is drawn.
+/// The relative frequency of each kind.
 constexpr std::array<std::uint64_t, fault_kinds> kind_weights{4, 4, 1, 3, 1, 2, 2, 1,
                                                               3, 1, 1, 2, 1, 1, 1};
 
@@ -149,7 +149,7 @@ fault random_fault(dice& roll, const round_scenario& scene) {
           ++parts;
         largest = std::max(largest, encoded_size(table[i].codec, table[i].count));
       }
-      // All of them within two stall timeouts; or none within one.
+      // All parts within two stall timeouts; or none within one.
       auto takes = f.kind == fault_kind::slow
                      ? std::min(2.0, 8.0 / static_cast<double>(2 * parts + 1)) * roll.unit() + 0.01
                      : 10 + 10 * roll.unit();
@@ -222,7 +222,7 @@ round_scenario random_scenario(std::uint64_t seed) {
   scene.config.offload_elements = scene.offload ? 1 : 1U << 30U;
   scene.net.members = n;
   scene.net.delay_max = roll.span(200us, roll.percent(30) ? 150ms : 5ms);
-  // From "the parts trickle in" to "all is there at once".
+  // From "the parts trickle in" to "everything arrives at once".
   scene.net.bytes_per_second = 1e4 * std::pow(10.0, 3 * roll.unit());
   auto largest = std::size_t{4} * scene.plan.part_elements;
   scene.net.window_bytes = roll.percent(40) ? largest * roll.between(1, 4) : 32_MiB;

@@ -11,27 +11,27 @@ namespace waggle::testing {
 
 enum class fault_kind : std::uint8_t {
   crash,     // the process dies, its connections are reset
-  vanish,    // the machine dies: only silence tells
-  nap,       // frozen, but too briefly for anybody to mind
+  vanish,    // the machine dies: only silence shows it
+  nap,       // frozen, but too briefly to be noticed
   freeze,    // frozen until all have noticed
-  hiccup,    // the network splits, too briefly for anybody to mind
+  hiccup,    // the network splits, too briefly to be noticed
   partition, // the network splits until all have noticed
   half_open, // one direction of one link is dead
   cut,       // one link is dead
-  reset,     // one connection is reset, and made again
+  reset,     // one connection is reset and made again
   slow,      // one link takes long for a part, but not as long as the stall timeout
   stuck,     // one link takes several stall timeouts for a part
-  cancel,    // the caller takes its step back
-  break_off, // a bug: the round ends at one member, without a word
-  leave,     // the member does not begin, and says so
-  absent,    // the member does not begin, and says nothing
+  cancel,    // the caller cancels its round
+  break_off, // a bug: the round ends at one member without a message
+  leave,     // the member does not begin, and reports that
+  absent,    // the member does not begin, and is silent
 };
 constexpr std::size_t fault_kinds = 15;
 const char* to_string(fault_kind kind);
 
-/// What is counted until a fault strikes.
+/// The event that is counted until a fault strikes.
 enum class moment : std::uint8_t {
-  delivery, // of anything
+  delivery, // of any message
   prepared, // deliveries of round_prepared
   proposal, // deliveries of round_propose
   promise,  // deliveries of round_promise
@@ -45,16 +45,16 @@ constexpr std::size_t the_finisher = 64;
 struct fault {
   fault_kind kind = fault_kind::crash;
   moment when = moment::delivery;
-  std::uint64_t count = 0; // strikes after so many
+  std::uint64_t count = 0; // strikes after this many
   std::size_t who = 0;
-  std::size_t other = 0;       // the other end, where the fault is a link's
+  std::size_t other = 0;       // the other end, if the fault concerns a link
   member_set side;             // of a split
   round_net::duration lasts{}; // of a freeze or a split
   double bytes_per_second = 0; // of a slow link
 };
 std::string describe(const fault& f);
 
-/// One round, whole: who takes part with what, over which network, and what goes wrong.
+/// A complete round: the members and their inputs, the network, and the faults.
 struct round_scenario {
   std::uint64_t seed = 0;
   round_plan plan;
@@ -63,14 +63,15 @@ struct round_scenario {
   round_config config;
   round_net::options net;
   std::vector<fault> faults;
-  bool offload = false; // sums are done later, as by other threads
+  bool offload = false; // sums are computed later, as by other threads
 };
 
 /// 4 to 16 members of all modes, with weights, codecs and an aggregator, and up to three faults at
-/// random points, the delicate ones more often. A pure function of the seed.
+/// random points; points at which the protocol is most vulnerable are more frequent. A pure
+/// function of the seed.
 round_scenario random_scenario(std::uint64_t seed);
 
-/// How long the survivors may take from this fault on, beside the transfer itself.
+/// How long the survivors may take from this fault on, in addition to the transfer itself.
 round_net::duration recovery_bound(const fault& f, const round_scenario& scene);
 
 } // namespace waggle::testing

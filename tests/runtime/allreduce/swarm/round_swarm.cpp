@@ -16,7 +16,7 @@ float_vector random_values(random_source random, std::size_t n) {
 
 } // namespace
 
-/// One member's way out.
+/// The round_port of one member.
 class round_swarm::port final : public round_port {
 public:
   port(round_swarm& swarm, std::size_t self) : swarm_(swarm), self_(self) {}
@@ -36,7 +36,7 @@ public:
   }
   void count_part() override {}
   void count_refused(ec why) override {
-    // All members are honest; what is refused was bent, or is our bug.
+    // All members are honest: a refused message was changed by a saboteur, or is a bug.
     if (swarm_.planted_ == nullptr)
       swarm_.violated("member " + std::to_string(self_)
                       + " refused what another sent: " + waggle::to_string(failure{why, {}}));
@@ -107,7 +107,7 @@ void round_swarm::on_finished(std::size_t who, round_finished how) {
   m.ended_at = net_.now();
   if (m.end->report.outcome != round_outcome::failed)
     new_finishers_.push_back(who);
-  // As the round's actor does, when it hears that the report is out.
+  // As the round's actor does when the report has been delivered.
   net_.on_member(who, 1ms, [this, who] {
     auto& m = members_[who];
     m.rounds->finish(plan().id, m.engine->promise(), net_.now());
@@ -202,7 +202,8 @@ void round_swarm::run() {
   check_left_behind();
 }
 
-/// Until nothing is under way: what members keep that never began holds up what is behind it.
+/// Runs until nothing is in transit: events that members park for rounds that never begin hold up
+/// the messages behind them.
 void round_swarm::forget_all() {
   std::size_t unwanted = 1;
   while (unwanted > 0) {
@@ -223,7 +224,8 @@ bool round_swarm::all_ended() const {
   return true;
 }
 
-/// When the last member is done at the latest: it may begin late, or sleep through its deadline.
+/// The latest time at which all members have ended: a member may begin late, or be frozen at its
+/// deadline.
 steady_time round_swarm::latest_end() const {
   auto frozen = 0ns;
   for (const auto& f : scene_.faults)

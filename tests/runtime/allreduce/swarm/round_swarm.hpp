@@ -14,42 +14,42 @@ namespace waggle::testing {
 
 class round_swarm;
 
-/// A bug planted in the members: what they say and hear is bent as if they had it. All members have
-/// it. Does nothing by itself.
+/// A bug planted in the members: changes the messages that they send and receive as if they had it.
+/// All members have it. This base class does nothing.
 class saboteur {
 public:
   virtual ~saboteur() = default;
-  /// A message that `from` is about to send; false: it does not. Called by its engine: must not
+  /// A message that `from` is about to send; false: it is not sent. Called by its engine: must not
   /// call it.
   virtual bool on_send(round_swarm&, std::size_t /*from*/, std::size_t /*to*/, wire::event&,
                        payload&) {
     return true;
   }
-  /// A message that `to` is about to hear; false: it does not.
+  /// A message that `to` is about to receive; false: it is dropped.
   virtual bool on_arrival(round_swarm&, std::size_t /*to*/, std::size_t /*from*/, inbound_event&) {
     return true;
   }
-  /// Whether this member looks at its clock.
+  /// Whether this member checks its clock.
   virtual bool ticks(std::size_t /*member*/) { return true; }
 };
 
-/// The engines of one round, on virtual time, in one thread, over a network with faults; and what
-/// must hold whatever happens:
+/// The engines of one round, on virtual time, in one thread, over a network with faults. In all
+/// cases the following must hold:
 ///
-/// 1. *No mixed round.* All who finish have the same contributors, weight and bytes, and these are
-///    the aggregate over that set, computed again from the inputs. At the moment anybody finishes,
-///    a quorum of the members has prepared that set. The first view's set is reported as complete,
-///    any other as shrunk.
-/// 2. *No hang.* Every member that lives reports, once, by its deadline.
-/// 3. *Nobody is excluded without cause.* A member is blameless if it is neither crashed, frozen
-///    beyond the detectors' time, cancelled, broken off, absent or gone, nor at the end of a link
-///    that was lost or slower than the stall timeout, nor on the side of a split that is no quorum.
-///    If the blameless are a quorum and anybody finished, all of them finish, and contribute unless
+/// 1. *No mixed round.* All members that finish have the same contributors, weight and bytes, and
+///    these are the aggregate over that set, computed again from the inputs. When any member
+///    finishes, a quorum of the members has prepared that set. The first view's set is reported as
+///    complete, any other as shrunk.
+/// 2. *No hang.* Every live member reports, once, by its deadline.
+/// 3. *No exclusion without cause.* A member is blameless if it is neither crashed, frozen beyond
+///    the detectors' time, cancelled, broken off, absent or gone, nor at the end of a link that was
+///    lost or slower than the stall timeout, nor on the side of a split that is no quorum. If the
+///    blameless are a quorum and any member finished, all of them finish, and contribute unless
 ///    they are auxiliaries. With at most one fault they finish in any case.
-/// 4. *Recovery in time.* The blameless are done within the sum of the faults' `recovery_bound` and
+/// 4. *Recovery in time.* The blameless finish within the sum of the faults' `recovery_bound` and
 ///    the transfer, from the last fault on.
-/// 5. *Failing costs nothing.* Who fails has a reason and no values; inputs never change; every
-///    body is released exactly once; engines and their buffers are freed.
+/// 5. *Failure has no effect.* A member that fails has a reason and no values; inputs never change;
+///    every body is released exactly once; engines and their buffers are freed.
 class round_swarm final : private round_net::listener {
 public:
   explicit round_swarm(round_scenario scene, saboteur* planted = nullptr);
@@ -58,11 +58,11 @@ public:
   round_swarm& operator=(const round_swarm&) = delete;
 
   void run();
-  /// To be called before: writes down every word about the round, not only the first violation.
+  /// To be called before the run: records every event of the round, not only the first violation.
   void keep_journal() { journal_.emplace(); }
   [[nodiscard]] std::string journal() const { return journal_.value_or(""); }
 
-  /// The first promise that was broken; empty if none was.
+  /// The first violation; empty if there was none.
   [[nodiscard]] const std::string& violation() const { return violation_; }
   [[nodiscard]] std::string describe() const;
   [[nodiscard]] const round_scenario& scene() const { return scene_; }
@@ -70,7 +70,7 @@ public:
   [[nodiscard]] std::size_t finished() const;
   [[nodiscard]] bool shrunk() const;
   [[nodiscard]] const std::vector<fault>& struck() const { return struck_; }
-  /// Of the blameless, from the last fault to their end; zero if they were done before.
+  /// From the last fault until the blameless have ended; zero if they ended before it.
   [[nodiscard]] round_net::duration recovery() const { return recovery_; }
 
   // -- for saboteurs ------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ public:
   [[nodiscard]] bool is_running(std::size_t member) const;
   float_vector& values_of(std::size_t member) { return *members_[member].values; }
   [[nodiscard]] member_set blameless() const { return everybody() - excused_; }
-  /// `to` hears this from `from` soon; nobody bends it.
+  /// `to` receives this from `from` soon; no saboteur changes it.
   void inject(std::size_t from, std::size_t to, wire::event what);
 
 private:
@@ -91,7 +91,7 @@ private:
     std::unique_ptr<round_registry> rounds;
     std::shared_ptr<float_vector> values;
     float_vector values_before;
-    std::shared_ptr<round_engine> engine; // kept of the dead, to be looked at
+    std::shared_ptr<round_engine> engine; // kept after a crash, for inspection
     std::weak_ptr<round_engine> engine_alive;
     bool takes_part = true;
     bool broken_off = false;
@@ -139,7 +139,7 @@ private:
   std::vector<fault> struck_;
   steady_time last_strike_{};
   member_set excused_;
-  member_set delayed_; // briefly; twice is an excuse
+  member_set delayed_; // briefly; a second delay excuses the member
   std::array<std::uint64_t, moments> counts_{};
   std::vector<std::size_t> new_finishers_;
   std::size_t last_finisher_ = 0;

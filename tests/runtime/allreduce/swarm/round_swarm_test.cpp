@@ -1,5 +1,5 @@
 // Two thousand rounds of real engines and registries, each with its own members, parts, network and
-// faults: product.md §2.1, spec/averaging.md §5.7 and the F+ line of §9.5.
+// faults. The contract is in round_swarm.hpp.
 
 #include "tests/runtime/allreduce/swarm/round_swarm.hpp"
 
@@ -15,10 +15,10 @@ namespace {
 constexpr std::uint64_t all_seeds = 2'000;
 constexpr std::uint64_t shards = 8;
 
-/// What a number of rounds came to.
+/// Statistics of a number of rounds.
 struct tally {
   std::size_t rounds = 0;
-  std::size_t finished = 0; // by anybody
+  std::size_t finished = 0; // by at least one member
   std::size_t shrunk = 0;
   std::map<fault_kind, double> slowest; // seconds from a round's only fault on
 };
@@ -44,7 +44,7 @@ TEST_P(RoundSwarm, NeverMixesHangsOrExcludesTheBlameless) {
   tally sums;
   for (std::uint64_t i = 0; i < all_seeds / shards && !HasFailure(); ++i)
     run_one(1 + GetParam() + i * shards, sums);
-  // Most rounds have a result in spite of their faults, and many had to do without somebody.
+  // Most rounds have a result in spite of their faults, and many had to exclude a member.
   EXPECT_GT(sums.finished, sums.rounds * 8 / 10);
   EXPECT_GT(sums.shrunk, sums.rounds / 4);
   for (const auto& [kind, seconds] : sums.slowest)
@@ -64,8 +64,8 @@ TEST(RoundSwarms, TheSameSeedGivesTheSameTrace) {
   EXPECT_NE(trace(1), trace(2));
 }
 
-/// By hand: WAGGLE_SWARM_SEEDS=from-to, e.g. one seed that failed, or a night's worth. A few when
-/// nobody asks, so that asking works.
+/// Run manually: WAGGLE_SWARM_SEEDS=from-to, for example one seed that failed, or many seeds
+/// overnight. Without the variable it runs a few seeds, so that this path stays tested.
 TEST(RoundSwarms, KeepTheirPromisesForTheSeedsThatAreAskedFor) {
   const char* asked = std::getenv("WAGGLE_SWARM_SEEDS");
   if (asked == nullptr)

@@ -14,7 +14,7 @@ Word* get(wire::event& what) {
   return std::get_if<Word>(&what);
 }
 
-/// Commits as soon as most participants have prepared, not all: the missing words are made up.
+/// Commits as soon as most participants have prepared, instead of all: forges the missing messages.
 class commits_by_majority final : public saboteur {
 public:
   bool on_arrival(round_swarm& swarm, std::size_t to, std::size_t from,
@@ -38,7 +38,7 @@ private:
   std::set<std::pair<std::size_t, std::uint32_t>> invented_;
 };
 
-/// Answers a takeover and forgets at once what it promised: prepares below it later.
+/// Answers a takeover and forgets its promise at once: prepares below it later.
 class breaks_promises final : public saboteur {
 public:
   bool on_arrival(round_swarm& swarm, std::size_t to, std::size_t from,
@@ -53,7 +53,7 @@ public:
   }
 };
 
-/// A new leader takes no notice of what others have prepared, nor of what they have decided.
+/// A new leader ignores what others have prepared or decided.
 class ignores_what_is_prepared final : public saboteur {
 public:
   bool on_send(round_swarm&, std::size_t, std::size_t, wire::event& what, payload&) override {
@@ -63,8 +63,8 @@ public:
   }
 };
 
-/// A view's leader that has prepared changes the contributors without asking for promises: what it
-/// asks is answered on the spot, in the others' name.
+/// A view's leader that has prepared changes the contributors without asking for promises: its
+/// requests are answered at once in the others' name.
 class asks_for_no_promises final : public saboteur {
 public:
   bool on_send(round_swarm& swarm, std::size_t from, std::size_t to, wire::event& what,
@@ -84,7 +84,7 @@ private:
   std::size_t leader_ = 0;
 };
 
-/// A part summed over the last view's contributors passes for one of this view's.
+/// A part summed over the last view's contributors is accepted for this view's.
 class takes_old_results final : public saboteur {
 public:
   bool on_arrival(round_swarm& swarm, std::size_t to, std::size_t from,
@@ -105,7 +105,7 @@ public:
   }
 };
 
-/// Whoever has committed answers a takeover as if it knew nothing of that.
+/// A member that has committed answers a takeover as if it had not.
 class forgets_its_commit final : public saboteur {
 public:
   bool on_send(round_swarm& swarm, std::size_t from, std::size_t, wire::event& what,
@@ -114,13 +114,13 @@ public:
       word->view = first_view(swarm.plan());
       word->prepared = word->committed = false;
     }
-    // Nor does it speak of it to those who ask otherwise.
+    // Nor does it send its commit to members that ask otherwise.
     const auto* commit = get<wire::round_commit>(what);
     return commit == nullptr || leader_of(commit->view.number, swarm.plan().members.size()) == from;
   }
 };
 
-/// A reducer that sends some members other bytes than others.
+/// A reducer sends different bytes to some members.
 class sends_unequal_results final : public saboteur {
 public:
   bool on_send(round_swarm&, std::size_t, std::size_t to, wire::event& what,
@@ -135,7 +135,7 @@ public:
   }
 };
 
-/// Results are written over the caller's own vector as they come.
+/// Results are written over the caller's own vector as they arrive.
 class averages_in_place final : public saboteur {
 public:
   bool on_arrival(round_swarm& swarm, std::size_t to, std::size_t, inbound_event& event) override {
@@ -146,13 +146,13 @@ public:
   }
 };
 
-/// One member in four never looks at its clock.
+/// One member in four never checks its clock.
 class does_not_look_at_its_clock final : public saboteur {
 public:
   bool ticks(std::size_t member) override { return member % 4 != 1; }
 };
 
-/// Blames a member that has done nothing.
+/// Reports a member that has done nothing wrong.
 class slanders final : public saboteur {
 public:
   bool on_arrival(round_swarm& swarm, std::size_t to, std::size_t from,
@@ -168,7 +168,7 @@ public:
   }
 };
 
-/// Gives a part's room in the sender's window back twice.
+/// Returns a part's bytes to the sender's window twice.
 class releases_twice final : public saboteur {
 public:
   bool on_arrival(round_swarm&, std::size_t, std::size_t, inbound_event& event) override {
@@ -179,7 +179,7 @@ public:
   }
 };
 
-/// Loses a part without giving its room back.
+/// Loses a part without returning its bytes to the window.
 class forgets_to_release final : public saboteur {
 public:
   bool on_arrival(round_swarm&, std::size_t, std::size_t, inbound_event& event) override {

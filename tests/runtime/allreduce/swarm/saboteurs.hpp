@@ -9,11 +9,11 @@
 
 namespace waggle::testing {
 
-/// A bug that the round's contract has to bring to light.
+/// A bug that the checks of round_swarm must find.
 struct planted_bug {
   std::string name;
   std::function<std::unique_ptr<saboteur>()> make;
-  std::string betrayed_by; // part of the violation that it leads to
+  std::string betrayed_by; // part of the violation that it causes
 };
 
 /// See planted_bugs_test.cpp.
