@@ -18,12 +18,12 @@ enum class frame_kind : std::uint8_t {
   window = 1,    // header: 8 bytes, the number of body bytes granted, little-endian
   handshake = 2, // header: HandshakeMessage; never a body
   // Between two peers on one host (runtime/net/local_path.hpp):
-  offer = 3,     // header: where the other end may connect to, and by which nonce it is known
+  offer = 3,     // header: where the other end may connect, and the nonce that identifies it there
   reference = 4, // header: memory_reference, then wire::Header; the body lies in shared memory
-  release = 5,   // header: 8 bytes for each reference whose memory is no longer looked at
-  // A body in pieces, so that control frames can come between them:
-  opening = 6, // header: wire::Header; the size of a body of which nothing follows yet
-  slice = 7,   // no header; body: the next bytes of the body that was opened
+  release = 5,   // header: an 8-byte id for each reference whose memory is no longer read
+  // A body in pieces, so that control frames can be sent between them:
+  opening = 6, // header: wire::Header; `body bytes` is the body's size, none of it follows here
+  slice = 7,   // no header; body: the next bytes of the opened body
   denial = 8,  // header: why the sender ends the link (write_denial)
 };
 
@@ -63,7 +63,7 @@ constexpr std::size_t denial_bytes_max = 1024;
 /// Ids in one release frame.
 constexpr std::size_t releases_max = 1024;
 
-/// The sixteen bytes in front of every frame, little-endian:
+/// The sixteen bytes before every frame, little-endian:
 ///
 ///     magic "WGG1" (4) | kind (1) | zero (3) | header bytes (4) | body bytes (4)
 struct frame_prefix {
@@ -84,7 +84,7 @@ inline std::array<std::byte, frame_prefix::size> write_prefix(const frame_prefix
   return out;
 }
 
-/// Checks magic, kind and sizes before anybody allocates for them. REQUIRES: 16 bytes.
+/// Checks magic, kind and sizes, so that nothing is allocated for a bad frame. REQUIRES: 16 bytes.
 /// Fails with ec::malformed or ec::oversize.
 inline result<frame_prefix> read_prefix(byte_span bytes) {
   std::uint32_t magic = 0;
