@@ -92,7 +92,7 @@ inline result<frame_prefix> read_prefix(byte_span bytes) {
   auto kind = std::to_integer<std::uint8_t>(bytes[4]);
   bool zeros = bytes[5] == std::byte{0} && bytes[6] == std::byte{0} && bytes[7] == std::byte{0};
   if (magic != frame_prefix::magic || kind > 8 || !zeros)
-    return failure{ec::malformed, "these bytes are no frame"};
+    return failure{ec::malformed, "these bytes are not a frame"};
   frame_prefix prefix{static_cast<frame_kind>(kind), 0, 0};
   std::memcpy(&prefix.header_bytes, bytes.data() + 8, 4);
   std::memcpy(&prefix.body_bytes, bytes.data() + 12, 4);
@@ -104,7 +104,7 @@ inline result<frame_prefix> read_prefix(byte_span bytes) {
                                    + std::to_string(prefix.body_bytes) + " bytes"};
   bool pieces = prefix.kind == frame_kind::opening || prefix.kind == frame_kind::slice;
   if (prefix.kind != frame_kind::message && !pieces && prefix.body_bytes != 0)
-    return failure{ec::malformed, "a body where none belongs"};
+    return failure{ec::malformed, "a body in a frame of a kind without one"};
   if (pieces
       && (prefix.body_bytes == 0 || (prefix.kind == frame_kind::slice && prefix.header_bytes != 0)))
     return failure{ec::malformed, "a piece of a body of the wrong size"};

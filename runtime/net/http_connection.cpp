@@ -117,7 +117,7 @@ private:
     out.keep_alive(keep_alive);
     out.prepare_payload();
     if (head)
-      out.body().clear(); // Content-Length stays what GET would say
+      out.body().clear(); // Content-Length stays that of GET
     auto shared = std::make_shared<response>(std::move(out));
     stream_.expires_after(settings_->timeout);
     http::async_write(stream_, *shared,

@@ -73,7 +73,7 @@ public:
 
 private:
   void read_more();
-  /// Delivers what was read, if the owner has called `start`.
+  /// Delivers what was read; after the handshake only once the owner has called `start`.
   void deliver_all();
   std::shared_ptr<std::byte> memory_for(const std::string& header, std::size_t bytes);
   void count(bool outbound, bool data, std::size_t bytes);

@@ -50,7 +50,7 @@ public:
 
   /// Queues `f`. False: closed, or over the queue's limit; the frame is dropped.
   /// Bulk frames wait for the peer's window (body bytes that it is ready to hold), so that memory
-  /// on both sides is bounded. The payload is written in place, without a copy, and must not change.
+  /// on both sides is bounded. The payload is written without a copy and must not change.
   virtual bool send(frame f) = 0;
 
   /// Returns `bytes` body bytes to the peer's window: the frames that held them were processed.

@@ -44,9 +44,9 @@ TEST(RunAgreement, NamesTheFirstTwoAndCountsTheRest) {
 TEST(RunAgreement, WhatOnlyOneSideSaysDiffers) {
   auto theirs = agreement({{"strategy", "collaborative", ""}, {"lr", "0.003", ""}});
   EXPECT_THAT(disagreement(ours, theirs).value_or(""),
-              StartsWith("epochs is 9 here and not said there;"));
+              StartsWith("epochs is 9 here and not given there;"));
   EXPECT_THAT(disagreement(theirs, ours).value_or(""),
-              StartsWith("epochs is not said here and 9 there;"));
+              StartsWith("epochs is not given here and 9 there;"));
 }
 
 TEST(RunAgreement, WhatIsNotKnownHereIsEqualToEverything) {
