@@ -271,15 +271,15 @@ void tcp_session::return_borrowed() {
 bool tcp_session::send(frame f) {
   if (closed_ || f.header.size() > wire::header_bytes_max || f.body.size > wire::body_bytes_max)
     return false;
-  auto said = queue_.offer(std::move(f));
-  if (said == write_queue::admission::first)
+  auto admitted = queue_.offer(std::move(f));
+  if (admitted == write_queue::admission::first)
     asio::post(socket_.get_executor(), [me = shared_from_this()] {
       if (me->closed_)
         return;
       me->queue_.take_offered();
       me->write_more();
     });
-  return said != write_queue::admission::refused;
+  return admitted != write_queue::admission::refused;
 }
 
 void tcp_session::enqueue(frame_kind kind, std::string header) {

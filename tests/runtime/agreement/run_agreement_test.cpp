@@ -84,7 +84,7 @@ TEST(RunAgreement, RefusesWhatIsOutOfItsLimits) {
     return added ? ec::none : added.error().code;
   };
   std::string longest(run_agreement::text_bytes_max, 'x');
-  EXPECT_EQ(refusal({"lr", "1", ""}), ec::bad_config) << "it is there already";
+  EXPECT_EQ(refusal({"lr", "1", ""}), ec::bad_config) << "the name exists already";
   EXPECT_EQ(refusal({"", "1", ""}), ec::bad_config);
   EXPECT_EQ(refusal({"Width", "1", ""}), ec::bad_config);
   EXPECT_EQ(refusal({"a b", "1", ""}), ec::bad_config);

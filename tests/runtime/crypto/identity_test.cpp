@@ -96,7 +96,7 @@ TEST_F(identity_files, AnExistingFileIsNeverReplaced) {
   EXPECT_EQ(outcome.error().code, ec::io_error);
   EXPECT_EQ((*identity::load(path))->id(), identity::from_seed(1)->id());
   EXPECT_EQ(std::distance(fs::directory_iterator{folder}, fs::directory_iterator{}), 1)
-    << "nothing is left behind";
+    << "no temporary file is left";
 }
 
 TEST_F(identity_files, WhatIsNoKeyIsRefusedWithASentence) {

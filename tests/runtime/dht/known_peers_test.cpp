@@ -30,7 +30,7 @@ TEST(KnownPeers, TheNewestComesFirst) {
   known_peers all;
   EXPECT_TRUE(all.linked(peer_at(1)));
   EXPECT_TRUE(all.linked(peer_at(2)));
-  EXPECT_FALSE(all.linked(peer_at(2))) << "nothing to write";
+  EXPECT_FALSE(all.linked(peer_at(2))) << "nothing changed";
   EXPECT_TRUE(all.linked(peer_at(1)));
   EXPECT_THAT(ids(all), ElementsAre(peer_at(1).id, peer_at(2).id));
 }

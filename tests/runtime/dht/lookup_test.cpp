@@ -42,13 +42,13 @@ struct swarm {
     outcome out;
     while (!search.finished()) {
       for (auto& p : search.next()) {
-        EXPECT_TRUE(ever.insert(p.id).second) << "nobody is asked twice";
+        EXPECT_TRUE(ever.insert(p.id).second) << "no peer is queried twice";
         asked.push_back(p);
         ++out.asked;
       }
       out.at_once_max = std::max(out.at_once_max, asked.size());
       if (asked.empty()) {
-        ADD_FAILURE() << "the lookup neither asks nor ends";
+        ADD_FAILURE() << "the lookup neither queries nor finishes";
         break;
       }
       std::swap(asked.front(), asked[random.below(asked.size())]);
@@ -77,7 +77,7 @@ struct swarm {
   std::set<peer_id> dead;
 };
 
-TEST(Lookup, FindsTheNearestPeersOfTheSwarm) { // C20, C21
+TEST(Lookup, FindsTheNearestPeersOfTheSwarm) {
   swarm s{200, 4};
   std::size_t right = 0;
   for (int turn = 0; turn < 40; ++turn) {

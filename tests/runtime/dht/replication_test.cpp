@@ -73,8 +73,8 @@ TEST(Replication, TheNextNearestTakesThePlaceOfOneThatDoesNotAnswer) {
   EXPECT_FALSE(writing.finished());
   EXPECT_EQ(writing.next(), nearest({3}));
   writing.failed();
-  EXPECT_TRUE(writing.next().empty()) << "nobody is left";
-  EXPECT_FALSE(writing.finished()) << "one still owes its answer";
+  EXPECT_TRUE(writing.next().empty()) << "no peer is left";
+  EXPECT_FALSE(writing.finished()) << "one answer is pending";
   writing.answered(ec::none);
   EXPECT_TRUE(writing.finished());
   EXPECT_EQ(writing.result().accepted, 1U);
