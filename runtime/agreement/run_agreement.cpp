@@ -61,7 +61,7 @@ bool differ(const agreed_field* a, const agreed_field* b) {
 status run_agreement::add(agreed_field field) {
   auto bad = [](std::string why) { return failure{ec::bad_config, std::move(why)}; };
   if (!is_name(field.name))
-    return bad("a field of the run's agreement has a name out of its limits");
+    return bad("a field of the run's agreement has an invalid name");
   if (!is_line(field.value) || !is_line(field.option))
     return bad("--" + field.name + " is longer than " + std::to_string(text_bytes_max)
                + " bytes, or contains a control character: it cannot be sent to other peers");
@@ -69,8 +69,7 @@ status run_agreement::add(agreed_field field) {
     return bad("the run's agreement names " + field.name + " twice");
   if (fields_.size() == fields_max || bytes_ + bytes_of(field) > bytes_max)
     return bad("the options that must be equal on all peers are longer than "
-               + std::to_string(bytes_max)
-               + " bytes together: they cannot be sent to other peers");
+               + std::to_string(bytes_max) + " bytes together: they cannot be sent to other peers");
   bytes_ += bytes_of(field);
   fields_.push_back(std::move(field));
   return done{};

@@ -46,7 +46,7 @@ private:
   bool stored_here_;
   std::deque<peer_record> left_; // still to try, nearest first
   std::size_t wanted_;           // replicas still to assign to a peer
-  std::size_t owed_ = 0; // pending answers
+  std::size_t owed_ = 0;         // pending answers
   tally result_;
 };
 

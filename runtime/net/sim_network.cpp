@@ -353,14 +353,14 @@ void sim_network::schedule_close(const std::shared_ptr<sim_link>& from, const fa
     held_.push_back([this, from, why] { schedule_close(from, why); });
     return;
   }
-  failure told{ec::peer_lost, "the connection was closed"};
+  failure reported{ec::peer_lost, "the connection was closed"};
   if (why.code == ec::duplicate_identity)
-    told = {why.code, "refused by the peer: " + why.detail};
+    reported = {why.code, "refused by the peer: " + why.detail};
   // After everything that was sent before.
   auto when = std::max({random_arrival(), from->last_arrival_[0], from->last_arrival_[1]});
-  at(when, [other = from->other_, told] {
+  at(when, [other = from->other_, reported] {
     if (auto peer = other.lock())
-      peer->end(told);
+      peer->end(reported);
   });
 }
 

@@ -22,8 +22,8 @@ namespace waggle::wire {
 
 // -- limits ------------------------------------------------------------------------------------
 
-constexpr std::size_t header_bytes_max = 256_KiB;    // a frame's protobuf header
-constexpr std::size_t body_bytes_max = 16_MiB;       // a frame's raw payload
+constexpr std::size_t header_bytes_max = 256_KiB; // a frame's protobuf header
+constexpr std::size_t body_bytes_max = 16_MiB;    // a frame's raw payload
 constexpr std::size_t keys_per_find_max = 64;
 constexpr std::size_t records_per_message_max = 256;
 constexpr std::size_t nearest_per_key_max = 20;

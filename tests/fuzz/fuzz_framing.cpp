@@ -22,8 +22,8 @@ namespace {
 constexpr std::size_t script_frames_max = 32; // more are slow and find nothing new
 
 /// Four bytes per frame: its kind; its header's size; its body's size in two bytes. With a script
-/// the fuzzer need not discover the prefix format. In the kind's byte, bit 8 means a header above
-/// the limit, and bit 16 a missing byte.
+/// the fuzzer need not discover the prefix format. In the kind's byte, 0x08 means a header above
+/// the limit, and 0x10 a missing byte.
 std::string stream_of(std::span<const std::uint8_t> script) {
   std::string out;
   auto fill = [&, next = '\0'](std::size_t bytes) mutable {

@@ -41,7 +41,7 @@ TEST(RunAgreement, NamesTheFirstTwoAndCountsTheRest) {
                          "there, and 2 more;"));
 }
 
-TEST(RunAgreement, WhatOnlyOneSideSaysDiffers) {
+TEST(RunAgreement, AFieldThatOnlyOneSideHasDiffers) {
   auto theirs = agreement({{"strategy", "collaborative", ""}, {"lr", "0.003", ""}});
   EXPECT_THAT(disagreement(ours, theirs).value_or(""),
               StartsWith("epochs is 9 here and not given there;"));
@@ -112,7 +112,7 @@ TEST(RunAgreement, NeverGrowsBeyondWhatAHandshakeCarries) {
   EXPECT_TRUE(run_agreement::decode(many.encode()));
 }
 
-TEST(RunAgreement, BytesThatAreNoneAreRefused) {
+TEST(RunAgreement, BytesThatAreNotAnAgreementAreRefused) {
   auto bytes = ours.encode();
   for (std::size_t size = 0; size < bytes.size(); ++size)
     EXPECT_FALSE(run_agreement::decode(bytes.substr(0, size))) << size;

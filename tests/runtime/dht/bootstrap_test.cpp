@@ -80,7 +80,7 @@ TEST_F(Bootstrap, WithoutAnAddressTheRunBeginsHere) {
   EXPECT_FALSE(joins.next());
 }
 
-TEST_F(Bootstrap, JoinsThroughWhoeverAnswersAndSaysWhyOthersDidNot) {
+TEST_F(Bootstrap, JoinsThroughAnyPeerThatAnswersAndReportsWhyOthersDidNot) {
   joins.join_at({first, second}, {}, now);
   EXPECT_TRUE(joins.addresses_known());
   EXPECT_EQ(joins.initial_addresses(), 2U);
@@ -94,7 +94,7 @@ TEST_F(Bootstrap, JoinsThroughWhoeverAnswersAndSaysWhyOthersDidNot) {
   EXPECT_THAT(joins.failures(), ElementsAre("first:7700: unreachable: refused"));
 }
 
-TEST_F(Bootstrap, OnlyTheFirstOfSeveralFailuresIsNews) {
+TEST_F(Bootstrap, OnlyTheFirstOfSeveralFailuresIsReported) {
   joins.join_at({first}, {}, now);
   (void)joins.due(now);
   EXPECT_TRUE(joins.failed(first, refused, now));
@@ -123,7 +123,7 @@ TEST_F(Bootstrap, AnAddressThatHangsDelaysNoOther) {
   }
 }
 
-TEST_F(Bootstrap, ItsOwnAddressIsNobodyToWaitFor) {
+TEST_F(Bootstrap, DoesNotWaitForItsOwnAddress) {
   joins.join_at({first}, {}, now);
   (void)joins.due(now);
   EXPECT_FALSE(joins.failed(first, ourselves, now));
@@ -147,7 +147,7 @@ TEST_F(Bootstrap, AnInitialPeerBeginsTheRunOnceTheOthersFailed) {
   EXPECT_THAT(joins.due(now), ElementsAre(second));
 }
 
-TEST_F(Bootstrap, DialsNobodyItIsConnectedTo) {
+TEST_F(Bootstrap, DoesNotDialConnectedPeers) {
   joins.join_at({first, second}, {}, now);
   (void)joins.due(now);
   joins.reached(first, numbered(1).id, now);
@@ -160,7 +160,7 @@ TEST_F(Bootstrap, DialsNobodyItIsConnectedTo) {
   EXPECT_FALSE(joins.next());
 }
 
-TEST_F(Bootstrap, AnInitialPeerThatSaidGoodbyeIsTriedAgain) {
+TEST_F(Bootstrap, AnInitialPeerThatSentAGoodbyeIsTriedAgain) {
   joins.join_at({first}, {}, now);
   (void)joins.due(now);
   joins.reached(first, numbered(1).id, now);
@@ -181,7 +181,7 @@ TEST_F(Bootstrap, PausesDoubleAreJitteredAndStayShortAtFirst) {
   }
 }
 
-TEST_F(Bootstrap, WhoHasBeenAwayForAMinuteIsTriedEveryOtherSecond) {
+TEST_F(Bootstrap, APeerAwayForAMinuteIsTriedEveryOtherSecond) {
   joins.join_at({first}, {}, now);
   for (auto began = now; now < began + 60s; wait())
     fail_due();
@@ -189,7 +189,7 @@ TEST_F(Bootstrap, WhoHasBeenAwayForAMinuteIsTriedEveryOtherSecond) {
   EXPECT_LE(wait(), 2'500ms);
 }
 
-TEST_F(Bootstrap, WhoHasBeenAwayForLongIsTriedOnceAMinute) {
+TEST_F(Bootstrap, APeerAwayForLongIsTriedOnceAMinute) {
   joins.join_at({first}, {}, now);
   auto began = now;
   std::size_t attempts = 0;
@@ -245,7 +245,7 @@ TEST_F(Bootstrap, APeerWhoseLinkBrokeIsDialledSoonAndThenWithGrowingPauses) {
   EXPECT_FALSE(joins.next()) << "it is connected again";
 }
 
-TEST_F(Bootstrap, WhoSaidGoodbyeIsLeftAlone) {
+TEST_F(Bootstrap, APeerThatSentAGoodbyeIsNotDialled) {
   joins.join_at({}, {}, now);
   link_for_a_while(1);
   lose(1);
@@ -254,7 +254,7 @@ TEST_F(Bootstrap, WhoSaidGoodbyeIsLeftAlone) {
   EXPECT_FALSE(joins.next());
 }
 
-TEST_F(Bootstrap, WhoCannotBeDialledIsLeftAlone) {
+TEST_F(Bootstrap, APeerWithoutAnAddressIsNotDialled) {
   joins.join_at({}, {}, now);
   auto client = numbered(1);
   client.addresses.clear();
@@ -263,7 +263,7 @@ TEST_F(Bootstrap, WhoCannotBeDialledIsLeftAlone) {
   EXPECT_FALSE(joins.next());
 }
 
-TEST_F(Bootstrap, LinksThatBreakAtOnceAreMadeLessAndLessOften) {
+TEST_F(Bootstrap, LinksThatBreakAtOnceAreDialledLessAndLessOften) {
   joins.join_at({}, {}, now);
   link_for_a_while(1);
   for (auto pause : {200ms, 200ms, 400ms, 800ms, 1'600ms, 3'200ms, 6'400ms}) {
@@ -304,7 +304,7 @@ TEST_F(Bootstrap, OfTooManyLostPeersTheOneAwayLongestIsForgotten) {
   EXPECT_THAT(joins.due(now), UnorderedElementsAre(first, address(2), address(3), address(4)));
 }
 
-TEST_F(Bootstrap, AnAddressThatBelongsToSomebodyElseByNowIsForgotten) {
+TEST_F(Bootstrap, AnAddressThatNowBelongsToAnotherPeerIsForgotten) {
   joins.join_at({}, {}, now);
   link_for_a_while(1);
   lose(1);

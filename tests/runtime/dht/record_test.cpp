@@ -54,7 +54,7 @@ TEST(Record, IsAcceptedWithItsOwnersSignatureOnly) {
   EXPECT_EQ(bad([](record& r) { r.by = {}, r.owner = {}; }), ec::not_owner) << "unsigned";
 }
 
-TEST(Record, NobodyWritesUnderAnothersName) {
+TEST(Record, CannotBeWrittenUnderAnotherPeersId) {
   auto bob = identity::from_seed(1);
   auto mallory = identity::from_seed(2);
   auto forged = progress_of(*bob);
@@ -167,7 +167,7 @@ TEST_F(RecordStore, SubkeysExpireEachOnItsOwn) {
   EXPECT_EQ(store.get(key, now + 1s).size(), 1u);
 }
 
-TEST_F(RecordStore, OverItsQuotaWhatExpiresFirstGoes) {
+TEST_F(RecordStore, OverItsQuotaItEvictsWhatExpiresFirst) {
   record_store small{3 * (sizeof(record) + 1'100)};
   std::string big(1'000, 'x');
   EXPECT_EQ(small.put(key, open_record("1", big, 1s), now), ec::none);

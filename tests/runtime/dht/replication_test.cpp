@@ -66,7 +66,7 @@ TEST(Replication, WithNobodyToWriteToItIsFinishedWithoutAResult) {
   EXPECT_EQ(writing.result().accepted, 0U);
 }
 
-TEST(Replication, TheNextNearestTakesThePlaceOfOneThatDoesNotAnswer) {
+TEST(Replication, APeerThatDoesNotAnswerIsReplacedByTheNextNearest) {
   replication writing{key, far_away, nearest({1, 2, 3}), 2};
   (void)writing.next();
   writing.failed();
@@ -81,7 +81,7 @@ TEST(Replication, TheNextNearestTakesThePlaceOfOneThatDoesNotAnswer) {
   EXPECT_EQ(writing.result().failed, 2U);
 }
 
-TEST(Replication, NobodyTakesThePlaceOfOneThatRefuses) {
+TEST(Replication, APeerThatRefusesIsNotReplaced) {
   replication writing{key, far_away, nearest({1, 2, 3}), 2};
   (void)writing.next();
   writing.answered(ec::stale_record);
@@ -92,7 +92,7 @@ TEST(Replication, NobodyTakesThePlaceOfOneThatRefuses) {
   EXPECT_EQ(writing.result().last_rejection, ec::stale_record);
 }
 
-TEST(Replication, WhatIsOwedWhenTimeIsUpHasFailed) {
+TEST(Replication, PendingAnswersCountAsFailedWhenGivenUp) {
   replication writing{key, far_away, nearest({1, 2, 3, 4}), 3};
   (void)writing.next();
   writing.answered(ec::none);

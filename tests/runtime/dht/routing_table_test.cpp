@@ -76,7 +76,7 @@ TEST(DhtDistance, CommonPrefixesAreThoseOfTheBitStrings) {
   }
 }
 
-TEST(RoutingTable, HundredPeersAreAllThereAndNoneWaits) {
+TEST(RoutingTable, HundredPeersAreAllActive) {
   filled f{100, {}};
   EXPECT_EQ(f.table.size(), 100u);
   EXPECT_EQ(f.table.replacements(), 0u);
@@ -86,7 +86,7 @@ TEST(RoutingTable, HundredPeersAreAllThereAndNoneWaits) {
     EXPECT_TRUE(f.table.find(p.id));
 }
 
-TEST(RoutingTable, TenThousandPeersMakeAsManyBucketsAsTheRuleSays) {
+TEST(RoutingTable, TenThousandPeersMakeTheExpectedNumberOfBuckets) {
   auto buckets = [](std::size_t k, std::size_t b) {
     routing_options options;
     options.bucket_size = k;
@@ -103,7 +103,7 @@ TEST(RoutingTable, TenThousandPeersMakeAsManyBucketsAsTheRuleSays) {
   EXPECT_LE(buckets(20, 1), 15u);
 }
 
-TEST(RoutingTable, KeepsSoManyOfTenThousandAndBoundsThoseThatWait) {
+TEST(RoutingTable, BoundsActivePeersAndReplacementsOfTenThousand) {
   EXPECT_EQ(filled(10, {}).table.size(), 10u);
   filled f{10'000, {}};
   EXPECT_GE(f.table.size(), 800u);
@@ -179,7 +179,7 @@ struct full_bucket {
   routing_table table;
 };
 
-TEST(RoutingTable, AFullBucketAsksItsOldestBeforeANewcomerGetsIn) {
+TEST(RoutingTable, AFullBucketPingsItsOldestPeerBeforeItAddsANewOne) {
   full_bucket f;
   auto ping = f.table.seen(peer_at(0x90), t0);
   ASSERT_TRUE(ping);
@@ -192,7 +192,7 @@ TEST(RoutingTable, AFullBucketAsksItsOldestBeforeANewcomerGetsIn) {
   EXPECT_TRUE(f.table.find(peer_at(0x80).id));
 }
 
-TEST(RoutingTable, AfterTwoFailuresInARowTheNewestOfThoseThatWaitTakesThePlace) {
+TEST(RoutingTable, AfterTwoConsecutiveFailuresTheNewestReplacementIsActive) {
   full_bucket f;
   (void)f.table.seen(peer_at(0x90), t0);
   (void)f.table.seen(peer_at(0x91), t0);
@@ -207,7 +207,7 @@ TEST(RoutingTable, AfterTwoFailuresInARowTheNewestOfThoseThatWaitTakesThePlace) 
   EXPECT_EQ(now.front(), peer_at(0x91).id);
 }
 
-TEST(RoutingTable, OnesOwnNetworkFailureEvictsNobody) {
+TEST(RoutingTable, AFailureOfOurOwnNetworkEvictsNoPeer) {
   filled f{30, {}};
   for (int twice = 0; twice < 3; ++twice)
     for (const auto& p : f.offered)
