@@ -32,7 +32,7 @@ std::map<std::string, std::uintmax_t> files_of(const fs::path& path, std::size_t
   return files;
 }
 
-/// A file's name may hold anything but the agreement's values only what can be shown.
+/// A file name may hold any byte, but the agreement's values only printable ones.
 std::string printable(std::string text) {
   for (auto& c : text)
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
@@ -52,7 +52,7 @@ std::string data_identity(const fs::path& path, std::size_t shortest) {
   sha256_stream hash;
   std::uintmax_t bytes = 0;
   for (const auto& [name, size] : files) {
-    // A name has no /, so the list can be read in one way only.
+    // A name contains no '/', so the list is unambiguous.
     hash.add(name + "/" + std::to_string(size) + "\n");
     bytes += size;
   }

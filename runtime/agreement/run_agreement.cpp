@@ -11,7 +11,7 @@ namespace waggle {
 namespace {
 
 using text_size = std::uint16_t;
-constexpr std::size_t named_max = 2; // fields in one sentence
+constexpr std::size_t named_max = 2; // fields named in one sentence
 constexpr std::size_t shown_bytes_max = 100;
 
 bool is_name(std::string_view text) {
@@ -21,7 +21,7 @@ bool is_name(std::string_view text) {
             });
 }
 
-/// Can be shown in one line. Bytes above ASCII are those of other alphabets.
+/// True if the text can be printed in one line. Bytes above ASCII are allowed (UTF-8).
 bool is_line(std::string_view text) {
   return text.size() <= run_agreement::text_bytes_max
          && std::none_of(text.begin(), text.end(),
@@ -43,7 +43,7 @@ std::string get_text(byte_reader& in) {
 
 std::string shown(const agreed_field* field, std::string_view where) {
   if (field == nullptr)
-    return "not said " + std::string{where};
+    return "not given " + std::string{where};
   auto value = field->value;
   if (value.size() > shown_bytes_max)
     value.replace(shown_bytes_max, std::string::npos, "…");
@@ -61,15 +61,15 @@ bool differ(const agreed_field* a, const agreed_field* b) {
 status run_agreement::add(agreed_field field) {
   auto bad = [](std::string why) { return failure{ec::bad_config, std::move(why)}; };
   if (!is_name(field.name))
-    return bad("a field of the run's agreement has a name out of its limits");
+    return bad("a field of the run's agreement has an invalid name");
   if (!is_line(field.value) || !is_line(field.option))
     return bad("--" + field.name + " is longer than " + std::to_string(text_bytes_max)
-               + " bytes, or holds a control character: other peers cannot be told");
+               + " bytes, or contains a control character: it cannot be sent to other peers");
   if (find(field.name) != nullptr)
     return bad("the run's agreement names " + field.name + " twice");
   if (fields_.size() == fields_max || bytes_ + bytes_of(field) > bytes_max)
-    return bad("the options that all peers must have alike are longer than "
-               + std::to_string(bytes_max) + " bytes together: other peers cannot be told");
+    return bad("the options that must be equal on all peers are longer than "
+               + std::to_string(bytes_max) + " bytes together: they cannot be sent to other peers");
   bytes_ += bytes_of(field);
   fields_.push_back(std::move(field));
   return done{};
@@ -102,7 +102,7 @@ std::string run_agreement::encode() const {
 }
 
 result<run_agreement> run_agreement::decode(std::string_view bytes) {
-  failure bad{ec::malformed, "these bytes are no agreement"};
+  failure bad{ec::malformed, "these bytes are not a run agreement"};
   if (bytes.size() > bytes_max)
     return bad;
   byte_reader in{bytes};

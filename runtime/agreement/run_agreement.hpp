@@ -11,21 +11,21 @@
 
 namespace waggle {
 
-/// One thing that all peers of a run must have alike.
+/// One setting that must be equal on all peers of a run.
 struct agreed_field {
-  std::string name; // as the option is called, where it is one: "lr"
-  /// In one spelling, however it was written. Empty: not known here, equal to everything.
+  std::string name; // the option's name, if it is an option: "lr"
+  /// In canonical form. Empty: not known here; equal to every value.
   std::string value;
-  /// What follows --NAME in the line with which others join; empty: it is the default, or no
-  /// option. Not compared: a data set has its own path on each machine.
+  /// What follows --NAME in the command line that other peers join with; empty: the default value,
+  /// or not an option. Not compared: a data set has its own path on each machine.
   std::string option;
 
   friend bool operator==(const agreed_field&, const agreed_field&) = default;
 };
 
-/// What the peers of a run must have alike, as text: model, optimizer, schedule, target batch,
-/// data, codec, … Peers compare it when a link is made, before anything is averaged. Bounded, so
-/// that it fits into a handshake message.
+/// The settings that must be equal on all peers of a run, as text: model, optimizer, schedule,
+/// target batch, data, codec, … Peers compare it when a link is opened, before anything is
+/// averaged. Its size is bounded, so that it fits into a handshake message.
 class run_agreement {
 public:
   static constexpr std::size_t fields_max = 64;
@@ -33,8 +33,8 @@ public:
   static constexpr std::size_t text_bytes_max = 1024; // of a value, or an option
   static constexpr std::size_t bytes_max = 3072;      // of encode()
 
-  /// Appends a field. Fails with ec::bad_config if a limit is passed, the name is there already, or
-  /// a text holds a control character (values are shown to people, and come from the network).
+  /// Appends a field. Fails with ec::bad_config if a limit is exceeded, the name exists already, or
+  /// a text contains a control character (values are printed, and come from the network).
   [[nodiscard]] status add(agreed_field field);
 
   [[nodiscard]] const std::vector<agreed_field>& fields() const { return fields_; }
@@ -54,8 +54,8 @@ private:
   std::size_t bytes_ = 2; // of encode()
 };
 
-/// What differs, as a sentence for the operator `here`: "lr is 0.003 here and 0.01 there; …". The
-/// first two fields are named. Nothing: a link can be made.
+/// The differences as a sentence for the local operator: "lr is 0.003 here and 0.01 there; …".
+/// Names the first two fields. Nothing: no difference, a link can be opened.
 std::optional<std::string> disagreement(const run_agreement& here, const run_agreement& there);
 
 } // namespace waggle

@@ -9,7 +9,7 @@
 
 namespace waggle {
 
-/// SHA-256 over bytes that come in pieces. Not thread-safe.
+/// SHA-256 over bytes that are added in pieces. Not thread-safe.
 class sha256_stream {
 public:
   sha256_stream();
@@ -28,7 +28,7 @@ private:
 };
 
 digest sha256(byte_span bytes);
-/// Of the bytes [at, at + bytes) of `from`, read piece by piece. Fails with ec::io_error.
+/// SHA-256 of the bytes [at, at + bytes) of `from`, read in pieces. Fails with ec::io_error.
 result<digest> sha256_of(const byte_source& from, std::uint64_t at, std::uint64_t bytes);
 inline digest sha256(std::string_view bytes) {
   return sha256(as_byte_span(bytes));

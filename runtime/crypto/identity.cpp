@@ -71,8 +71,7 @@ public:
   }
 };
 
-/// Two generations: when the young one is full it becomes the old one, and the old one is
-/// forgotten.
+/// Two generations: when the young one is full, it replaces the old one.
 class caching_verifier final : public signature_verifier {
 public:
   explicit caching_verifier(std::size_t entries_max)
@@ -144,7 +143,7 @@ result<std::shared_ptr<const identity>> identity::load(const std::filesystem::pa
   std::ifstream file{path, std::ios::binary};
   if (!file)
     return file_failure(path, "cannot read the identity file");
-  std::string pem(16_KiB, '\0'); // far more than any key file
+  std::string pem(16_KiB, '\0'); // larger than any key file
   file.read(pem.data(), static_cast<std::streamsize>(pem.size()));
   pem.resize(static_cast<std::size_t>(file.gcount()));
   bio_ptr bio{BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size()))};
@@ -175,7 +174,7 @@ status identity::save(const std::filesystem::path& path) const {
   bool written =
     ::write(fd, pem.data(), pem.size()) == static_cast<ssize_t>(pem.size()) && ::fsync(fd) == 0;
   ::close(fd);
-  // link(2), unlike rename(2), does not replace an identity that somebody else made meanwhile.
+  // link(2), unlike rename(2), does not replace an identity that another process made meanwhile.
   if (!written || ::link(temporary.c_str(), path.c_str()) != 0) {
     auto why = file_failure(path, "cannot write the identity file");
     ::unlink(temporary.c_str());

@@ -12,7 +12,7 @@ namespace waggle {
 /// Ed25519 signature (RFC 8032).
 using signature = byte_id<struct signature_tag, 64>;
 
-/// A peer's name: the SHA-256 of its public key (spec/dht.md §1.1 [REQ]).
+/// A peer's id: the SHA-256 of its public key.
 peer_id peer_id_of(const public_key& key);
 
 /// A peer's Ed25519 key pair. Immutable and thread-safe.
@@ -47,7 +47,7 @@ private:
   peer_id id_;
 };
 
-/// Seam: checks signatures. Implementations are thread-safe.
+/// Checks signatures. Implementations are thread-safe.
 class signature_verifier {
 public:
   virtual ~signature_verifier() = default;
@@ -55,10 +55,10 @@ public:
                                     const signature& by) const = 0;
 };
 
-/// Verifies each signature anew, about 0.1 ms each.
+/// Verifies every signature each time, about 0.1 ms each.
 std::shared_ptr<const signature_verifier> make_plain_verifier();
 
-/// Remembers the last `entries_max` triples that verified (spec/dht.md §5.4: cached by digest).
+/// Remembers the digests of the last `entries_max` triples (key, message, signature) that verified.
 std::shared_ptr<const signature_verifier> make_caching_verifier(std::size_t entries_max);
 
 } // namespace waggle

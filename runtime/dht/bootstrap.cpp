@@ -7,7 +7,8 @@ namespace waggle {
 
 namespace {
 
-/// Of the time that somebody has been away: the pause until the next attempt, once it is long.
+/// The pause until the next attempt is this fraction (1/32) of the time since the target was lost,
+/// once that is long.
 constexpr int away_parts = 32;
 
 milliseconds doubled(milliseconds first, unsigned times, milliseconds longest) {
@@ -77,7 +78,7 @@ std::vector<endpoint> bootstrap::due(steady_time now) {
   for (auto& t : targets_) {
     if (!waits(t) || t.due > now)
       continue;
-    if (dialling(t.address())) { // for another target: its outcome is news for this one, too
+    if (dialling(t.address())) { // for another target; wait for that outcome
       t.due = now + jittered(options_.retry_min);
       continue;
     }
@@ -109,11 +110,11 @@ void bootstrap::reached(const endpoint& where, const peer_id& who, steady_time n
   t->dialling = false;
   t->from_earlier = false;
   t->why.clear();
-  // The link may be gone by the time that we hear of it.
+  // The link may be closed again before `connected` is called.
   t->due = now + jittered(options_.retry_min);
   if (t->initial)
     t->peer = who;
-  else if (t->peer != who) // its address belongs to another peer of the run by now
+  else if (t->peer != who) // the address now belongs to another peer of the run
     targets_.erase(targets_.begin() + (t - targets_.data()));
 }
 
@@ -126,7 +127,7 @@ bool bootstrap::failed(const endpoint& where, const failure& why, steady_time no
   bool ourselves = why.code == ec::duplicate_identity;
   if (ourselves || (why.code == ec::wrong_run && !t->initial)) {
     ourselves_ = ourselves_ || (ourselves && t->initial);
-    // A peer may have other addresses; this one is not among them any more.
+    // This address is no longer the peer's; it may have others.
     std::erase(t->addresses, where);
     if (t->addresses.empty())
       targets_.erase(targets_.begin() + (t - targets_.data()));
@@ -141,7 +142,7 @@ bool bootstrap::failed(const endpoint& where, const failure& why, steady_time no
   return is_news;
 }
 
-/// Whoever is itself one of the initial peers may begin the run if none of the others is there.
+/// A peer that is itself one of the initial peers may start the run if no other one is reachable.
 void bootstrap::join_if_alone() {
   auto untried = [](const target& t) { return t.initial && t.why.empty(); };
   if ((ourselves_ && std::none_of(targets_.begin(), targets_.end(), untried)) || targets_.empty())
@@ -205,7 +206,7 @@ void bootstrap::remember_lost(const peer_id& peer, const connection& link, bool 
   if (known != targets_.end()) {
     if (!link.addresses.empty() && known->addresses != link.addresses) {
       known->addresses = link.addresses;
-      known->dialling = false; // of an address that may not be its own any more
+      known->dialling = false; // that attempt is to an address that may no longer be the peer's
     }
     return link_broke(*known, settled, now);
   }

@@ -14,7 +14,7 @@ std::string run_line(std::string_view run_id) {
   return "run " + to_string(sha256(run_id));
 }
 
-/// What stands before `separator`, which is taken off `rest`, too.
+/// The text before `separator`; both are removed from `rest`.
 std::string_view cut(std::string_view& rest, char separator) {
   auto end = std::min(rest.find(separator), rest.size());
   auto piece = rest.substr(0, end);
@@ -22,7 +22,7 @@ std::string_view cut(std::string_view& rest, char separator) {
   return piece;
 }
 
-/// Hosts come from the network: one with a space or a line break would read as something else.
+/// Hosts come from the network: one with a space or a line break would corrupt the file.
 bool writable(const endpoint& where) {
   return where.port != 0 && !where.host.empty() && where.host.size() <= host_bytes_max
          && std::all_of(where.host.begin(), where.host.end(),

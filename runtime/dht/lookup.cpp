@@ -21,7 +21,7 @@ void lookup::learn(const peer_record& peer, unsigned depth) {
 }
 
 std::optional<dht_distance> lookup::next_viable() const {
-  std::size_t nearer = 0; // that answered, or still may
+  std::size_t nearer = 0; // nearer candidates that answered or still may
   for (const auto& [d, c] : candidates_) {
     if (nearer >= options_.beam)
       break;
@@ -69,7 +69,7 @@ void lookup::failed(const peer_id& peer) {
 
 bool lookup::finished() const {
   if (pending_ > 0) {
-    // What is pending matters only if it may be among the nearest.
+    // A pending query matters only if its peer may be among the nearest.
     std::size_t answered = 0;
     for (const auto& [d, c] : candidates_) {
       if (c.now == state::asked || c.now == state::known)

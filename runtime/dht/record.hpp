@@ -11,31 +11,33 @@
 
 namespace waggle {
 
-/// A point of the DHT's 256-bit space: the hash of a key, or a peer id (spec/dht.md §1.1).
+/// A point of the DHT's 256-bit space: the hash of a key, or a peer id.
 using dht_id = byte_id<struct dht_id_tag, 32>;
 
 inline dht_id dht_id_of(const peer_id& peer) {
   return {peer.bytes};
 }
 
-/// What a record is about, and so who may write it and how large it may be. Travels: append only.
+/// The kind of a record; it determines who may write it and how large it may be. Sent on the wire:
+/// only append values.
 enum class record_kind : std::uint8_t {
-  /// Dictionary open to all, unsigned. For tests, benchmarks and embedding applications.
+  /// A dictionary that any peer may write, unsigned. For tests, benchmarks and embedding
+  /// applications.
   open = 0,
   /// One peer's training progress; the subkey is its peer id, signed by it.
   progress = 1,
-  /// "I look for a group under this key"; the subkey is the peer id, signed by it.
+  /// The peer is looking for a group under this key; the subkey is its peer id, signed by it.
   group_member = 2,
 };
 
-/// One value in the DHT. Several records of one (kind, name) with different subkeys make up a
-/// dictionary; a regular value is a record with an empty subkey.
+/// One value in the DHT. Records of one (kind, name) with different subkeys form a dictionary; a
+/// regular value is a record with an empty subkey.
 ///
 /// Of two records for the same (kind, name, subkey) the one with the later (sequence, expiration)
-/// wins. A tombstone hides older records until it expires itself.
+/// wins. A tombstone hides older records until it expires.
 struct record {
   record_kind kind = record_kind::open;
-  std::string name;   // application key in clear, e.g. "demo_progress"
+  std::string name;   // application key, unhashed, e.g. "demo_progress"
   std::string subkey; // raw bytes; the owner's raw peer id for owned kinds
   std::string value;  // raw bytes
   swarm_time expiration{};
@@ -47,16 +49,16 @@ struct record {
   friend bool operator==(const record&, const record&) = default;
 };
 
-/// Where a record lives: SHA-256 over run id, kind and name, each length-prefixed.
+/// The DHT key of a record: SHA-256 over run id, kind and name, each length-prefixed.
 dht_id record_key(std::string_view run_id, record_kind kind, std::string_view name);
 
-/// What the owner signs: a domain string, the run id and every field but the signature.
+/// What the owner signs: a domain string, the run id and every field except the signature.
 std::string signed_bytes(std::string_view run_id, const record& entry);
 
 /// Fills `owner` and `by`; for owned kinds also `subkey`.
 void sign_record(std::string_view run_id, const identity& owner, record& entry);
 
-/// Limits of a kind (spec/dht.md §3.3, §5.4).
+/// Ownership rule and limits of a kind.
 struct record_rules {
   bool owned = true; // signed, and the subkey is the owner's peer id
   std::size_t name_bytes_max = 256;
@@ -66,11 +68,11 @@ struct record_rules {
   std::chrono::seconds time_to_live_max{86'400};
 };
 
-/// Nothing for a kind that this version does not know: such records are refused.
+/// Null for a kind that this version does not know: such records are refused.
 const record_rules* rules_of(record_kind kind);
 
-/// Everything a storer or reader checks before it believes `entry`: kind, limits, finite and future
-/// expiration, owner rule, signature.
+/// All checks before `entry` is stored or used: kind, limits, finite and future expiration, owner
+/// rule, signature.
 status validate_record(std::string_view run_id, const record& entry, swarm_time now,
                        const signature_verifier& verifier);
 

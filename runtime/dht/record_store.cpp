@@ -45,8 +45,8 @@ ec record_store::put(const dht_id& key, const record& entry, swarm_time now) {
       return ec::overloaded;
     }
   }
-  // Over the quota the records that expire first go; that may be the new one. Nothing is erased
-  // before it is certain that the new one fits.
+  // Over the quota, the records that expire first are evicted; that may be the new one. Nothing is
+  // erased before it is certain that the new one fits.
   std::vector<by_expiry> evicted;
   for (auto next = expiry_.begin(); room < size; ++next) {
     if (next == expiry_.end() || next->expiration >= entry.expiration)

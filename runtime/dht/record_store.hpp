@@ -11,9 +11,9 @@
 
 namespace waggle {
 
-/// The records that this peer keeps for the run: values that expire (spec/dht.md §3). Checks the
-/// accept rule and the limits; whether a record is genuine is `validate_record`'s to say, before.
-/// Not thread-safe.
+/// The records that this peer stores for the run: values that expire. Checks which record is newer
+/// and the storage limits. REQUIRES: records were checked with `validate_record` before. Not
+/// thread-safe.
 class record_store {
 public:
   explicit record_store(std::uint64_t bytes_max = 64_MiB) : bytes_max_(bytes_max) {}
@@ -23,10 +23,10 @@ public:
   /// or the store is full and nothing in it expires earlier). A refused record changes nothing.
   [[nodiscard]] ec put(const dht_id& key, const record& entry, swarm_time now);
 
-  /// Everything alive under `key`, tombstones included, ascending subkey.
+  /// All unexpired records under `key`, including tombstones, by ascending subkey.
   [[nodiscard]] std::vector<record> get(const dht_id& key, swarm_time now) const;
 
-  /// Forgets what expired.
+  /// Removes expired records.
   void purge(swarm_time now);
 
   [[nodiscard]] std::size_t size() const { return entries_; }
@@ -59,7 +59,7 @@ bool is_newer(const record& a, const record& b);
 class record_merge {
 public:
   void add(const record& entry);
-  /// Without tombstones and what expired by `now`.
+  /// Without tombstones and records that expired by `now`.
   [[nodiscard]] std::vector<record> live(swarm_time now) const;
   [[nodiscard]] bool empty() const { return newest_.empty(); }
 

@@ -75,7 +75,7 @@ void routing_table::split(std::size_t index) {
   auto whole = std::move(buckets_[index]);
   bucket low{whole.lower, whole.depth + 1, {}, {}, whole.updated};
   bucket high = low;
-  // The middle id begins the upper half.
+  // The middle id is the first of the upper half.
   high.lower.bytes[whole.depth / 8] |=
     std::byte{static_cast<unsigned char>(0x80U >> whole.depth % 8)};
   auto half_of = [&](const entry& e) -> bucket& {
@@ -173,7 +173,7 @@ void routing_table::remove(const peer_id& peer) {
 
 std::vector<peer_record> routing_table::nearest(const dht_id& target, std::size_t k,
                                                 const peer_id& exclude) const {
-  // A table holds some hundred peers; walking all of them is cheaper than being clever.
+  // A table holds a few hundred peers, so a linear scan is fast enough.
   std::vector<peer_record> out;
   for (const auto& b : buckets_)
     for (const auto& e : b.active)

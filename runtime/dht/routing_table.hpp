@@ -14,7 +14,7 @@
 
 namespace waggle {
 
-/// Distance in the DHT: XOR, compared like a big-endian unsigned integer (spec/dht.md §1.2).
+/// Distance in the DHT: XOR, compared as a big-endian unsigned integer.
 struct dht_distance {
   std::array<std::byte, 32> bytes{};
   friend auto operator<=>(const dht_distance&, const dht_distance&) = default;
@@ -31,30 +31,30 @@ std::size_t common_prefix_bits(const std::vector<dht_id>& ids);
 void sort_nearest(const dht_id& target, std::vector<peer_record>& peers, std::size_t k);
 
 struct routing_options {
-  std::size_t bucket_size = 20; // k: active peers a bucket, and replacements a bucket
-  std::size_t depth_modulo = 5; // b: buckets off our own path split until their depth divides by it
-  unsigned strikes_max = 2;     // failures in a row until a peer is dropped
+  std::size_t bucket_size = 20; // k: maximum of active peers, and of replacements, per bucket
+  std::size_t depth_modulo = 5; // b: buckets off our own path split until b divides their depth
+  unsigned strikes_max = 2;     // consecutive failures until a peer is dropped
   milliseconds failure_window{10'000}; // see `suspended`
 };
 
-/// The peers that we know, in k-buckets (Kademlia §2.2, §2.4; spec/dht.md §1.3–1.5). Holds no peer
-/// in client mode, never ourselves. Not thread-safe.
+/// The known peers, in k-buckets (Kademlia §2.2, §2.4). Contains neither peers in client mode nor
+/// ourselves. Not thread-safe.
 ///
 /// Invariants: buckets are sorted by range, disjoint, and cover the space; a bucket holds at most
-/// `bucket_size` active peers, oldest news first, and as many replacements.
+/// `bucket_size` active peers, least recently seen first, and as many replacements.
 class routing_table {
 public:
   routing_table(const peer_id& self, routing_options options, steady_time now);
 
-  /// News from `peer`. Returns a peer to ping if its bucket is full: if that one does not answer
-  /// (`failed`), the newcomer may take its place.
+  /// A sign of life from `peer`. If its bucket is full, returns a peer to ping: if that one does
+  /// not answer (`failed`), `peer` may take its place.
   std::optional<peer_record> seen(const peer_record& peer, steady_time now);
 
-  /// A request to `peer` failed. It is dropped after `strikes_max` failures in a row, and the
-  /// newest replacement takes its place; but not while most peers fail, which means that the
-  /// network of this machine is down (spec/dht.md §1.5 [REQ]).
+  /// A request to `peer` failed. After `strikes_max` consecutive failures it is dropped, and the
+  /// newest replacement takes its place. No peer is dropped while most peers fail, because then the
+  /// network of this machine is probably down.
   void failed(const peer_id& peer, steady_time now);
-  /// It left: dropped at once.
+  /// The peer left: drops it at once.
   void remove(const peer_id& peer);
 
   /// Up to `k` active peers by ascending distance to `target`, without `exclude`.
@@ -62,26 +62,26 @@ public:
                                                  const peer_id& exclude = {}) const;
   [[nodiscard]] std::optional<peer_record> find(const peer_id& peer) const;
 
-  /// A random id in the range of each bucket without news since `before`.
+  /// A random id in the range of each bucket that was not updated since `before`.
   [[nodiscard]] std::vector<dht_id> stale_targets(steady_time before, random_source& random) const;
 
   [[nodiscard]] std::size_t size() const;
   [[nodiscard]] std::size_t replacements() const;
   [[nodiscard]] std::size_t buckets() const { return buckets_.size(); }
-  /// True while more than half of the peers asked within the failure window failed.
+  /// True while more than half of the peers queried within the failure window failed.
   [[nodiscard]] bool suspended(steady_time now) const;
 
 private:
   struct entry {
     peer_record peer;
     unsigned strikes = 0;
-    bool pinging = false; // offered to the caller as the one to ping
+    bool pinging = false; // returned to the caller as the peer to ping
   };
   struct bucket {
     dht_id lower;                   // first id of the range
     std::size_t depth = 0;          // the range has 2^(256 − depth) ids
-    std::deque<entry> active;       // oldest news first
-    std::deque<entry> replacements; // oldest news first
+    std::deque<entry> active;       // least recently seen first
+    std::deque<entry> replacements; // least recently seen first
     steady_time updated{};
   };
 

@@ -22,7 +22,7 @@ using buckets = prometheus::Histogram::BucketBoundaries;
 
 const buckets rpc_seconds{0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10};
 const buckets round_seconds{0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300};
-const buckets http_answer_seconds{0.005, 0.02, 0.05, 0.2, 1}; // a scrape has 50 ms
+const buckets http_answer_seconds{0.005, 0.02, 0.05, 0.2, 1}; // scrape budget: 50 ms
 const buckets small_counts{1, 2, 4, 8, 16, 32, 64};
 
 std::string text_of(std::string_view x) {
@@ -58,7 +58,7 @@ public:
     std::ifstream stat{"/proc/self/stat"};
     std::string line;
     std::getline(stat, line);
-    // The name, field 2, may hold spaces; field[0] is what proc(5) numbers 3.
+    // The name, field 2, may contain spaces; field[0] is field 3 of proc(5).
     auto name_end = line.rfind(')');
     std::istringstream fields{name_end == std::string::npos ? std::string{}
                                                             : line.substr(name_end + 1)};
@@ -109,20 +109,19 @@ struct metric_families::families {
     return prometheus::BuildHistogram().Name(name).Help(help).Labels(run_labels).Register(registry);
   }
 
-  // The order is that of spec/observability.md §2.
-  gauges& build_info = gauge("waggle_build_info", "Always 1; the labels say what runs.");
+  gauges& build_info = gauge("waggle_build_info", "Always 1; the labels identify the build.");
   gauges& config_info =
     gauge("waggle_config_info", "Always 1; peers of one run must have equal labels.");
   gauges& start_timestamp =
     gauge("waggle_start_timestamp_seconds", "When the process started, Unix time.");
   gauges& peer_state =
     gauge("waggle_peer_state", "1 for the state that this peer is in, 0 for the others.");
-  gauges& peers = gauge("waggle_peers", "Peers that this one believes alive, itself included.");
+  gauges& peers = gauge("waggle_peers", "Peers believed to be alive, including this one.");
   counters& peer_joins = counter("waggle_peer_joins_total", "Peers that appeared.");
   counters& peer_departures =
-    counter("waggle_peer_departures_total", "Peers that went, by reason.");
+    counter("waggle_peer_departures_total", "Peers that left or were lost, by reason.");
   gauges& clock_skew =
-    gauge("waggle_clock_skew_seconds", "Estimated offset of this clock to the swarm's.");
+    gauge("waggle_clock_skew_seconds", "Estimated offset between this clock and the swarm's.");
   gauges& dht_entries = gauge("waggle_dht_routing_table_entries", "Peers in the routing table.");
   gauges& dht_records = gauge("waggle_dht_records", "Records stored here.");
   gauges& dht_bytes = gauge("waggle_dht_storage_bytes", "Bytes of the records stored here.");
@@ -131,9 +130,9 @@ struct metric_families::families {
   histograms& dht_request_seconds =
     histogram("waggle_dht_request_duration_seconds", "Time to the answer of one DHT request.");
   histograms& dht_lookup_seconds =
-    histogram("waggle_dht_lookup_duration_seconds", "Time of a whole lookup.");
+    histogram("waggle_dht_lookup_duration_seconds", "Time of a complete lookup.");
   histograms& dht_lookup_hops =
-    histogram("waggle_dht_lookup_hops", "Rounds of asking that a lookup took.");
+    histogram("waggle_dht_lookup_hops", "Rounds of queries that a lookup took.");
   counters& dht_rejected = counter("waggle_dht_records_rejected_total",
                                    "Records from the network that were refused, by reason.");
   counters& matchmaking =
@@ -154,16 +153,16 @@ struct metric_families::families {
   counters& peer_faults =
     counter("waggle_averaging_peer_faults_total", "Members given up in a round, by reason.");
   gauges& bandwidth = gauge("waggle_bandwidth_bytes_per_second",
-                            "What this peer's connection carries, as measured; 0: not known.");
+                            "Measured bandwidth of this peer's connection; 0: not known.");
   gauges& share_ratio =
     gauge("waggle_averaging_share_ratio", "Share of the vector that this peer reduces.");
   counters& network_bytes =
     counter("waggle_network_bytes_total",
-            "Bytes by direction and plane; shared ones are read by a peer on this host instead of "
-            "crossing the wire.");
+            "Bytes by direction and plane; shared: exchanged with a peer on this host through "
+            "shared memory instead of TCP.");
   counters& shared_memory =
     counter("waggle_network_shared_memory_total",
-            "Links to peers on this host that can use shared memory (reason none), or cannot.");
+            "Links to peers on this host that use shared memory (reason none), or why not.");
   gauges& connections = gauge("waggle_network_connections", "Open connections to peers.");
   counters& opened =
     counter("waggle_network_connections_opened_total", "Connections made, by direction.");
@@ -180,9 +179,9 @@ struct metric_families::families {
   histograms& download_seconds =
     histogram("waggle_state_download_duration_seconds", "Time of a state download.");
   gauges& download_progress =
-    gauge("waggle_state_download_progress_ratio", "Of the download in progress, 0 to 1.");
+    gauge("waggle_state_download_progress_ratio", "Progress of the current download, 0 to 1.");
   counters& state_bytes =
-    counter("waggle_state_bytes_total", "Bytes of state moved, by direction.");
+    counter("waggle_state_bytes_total", "Bytes of state transferred, by direction.");
   counters& hash_checks = counter("waggle_state_hash_checks_total",
                                   "Comparisons of the parameters' hash with the other peers'.");
   counters& checkpoints = counter("waggle_checkpoint_saves_total", "Checkpoints by outcome.");
@@ -195,25 +194,25 @@ struct metric_families::families {
   counters& samples =
     counter("waggle_training_samples_total", "Samples that entered an update, or were dropped.");
   counters& discarded = counter("waggle_training_samples_discarded_total",
-                                "Samples that entered no update, by reason.");
+                                "Samples that did not enter an update, by reason.");
   gauges& effective_batch = gauge("waggle_training_effective_batch_samples",
                                   "Samples of all contributors in the last update.");
   gauges& histories = gauge("waggle_training_histories",
-                            "Histories that live peers train; 1 in a run that is whole.");
+                            "Histories that live peers train; 1 unless the run has forked.");
   gauges& differing =
     gauge("waggle_training_differing_peers",
-          "Peers at our epoch of our history with other parameters; 0 in a run that is well.");
+          "Peers with our epoch and history but different parameters; 0 in a healthy run.");
   gauges& provisional =
-    gauge("waggle_training_provisional", "1 while this peer goes on without most of its group.");
+    gauge("waggle_training_provisional", "1 while this peer continues without most of its group.");
   gauges& first_round = gauge("waggle_training_first_round_seconds",
                               "From this peer's start to the end of its first round.");
   gauges& updates_waiting =
-    gauge("waggle_training_updates_waiting", "Averaged updates that the model has not taken yet.");
+    gauge("waggle_training_updates_waiting", "Averaged updates not applied to the model yet.");
   histograms& step_seconds =
     histogram("waggle_training_step_duration_seconds", "Time of a step's phases.");
   gauges& batch_progress = gauge("waggle_training_target_batch_progress_ratio",
                                  "The swarm's progress toward the target batch size.");
-  gauges& loss = gauge("waggle_training_loss", "Smoothed loss here.");
+  gauges& loss = gauge("waggle_training_loss", "Smoothed loss of this peer.");
   gauges& learning_rate =
     gauge("waggle_training_learning_rate", "Learning rate of the current epoch.");
   gauges& gradient_norm =
@@ -444,7 +443,7 @@ void metric_families::count_local_fallback() {
   families_->fallbacks.Add({}).Increment();
 }
 void metric_families::count_http_request(std::string_view target, int code, double seconds) {
-  // A target is whatever a stranger wrote; a label is one of ours.
+  // The target comes from an untrusted client; labels come only from the known routes.
   target = target.substr(0, target.find('?'));
   auto known = std::find(http_routes.begin(), http_routes.end(), target);
   std::string_view route = known == http_routes.end() ? "other" : *known;

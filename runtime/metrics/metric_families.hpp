@@ -1,8 +1,7 @@
 #pragma once
 
-// Every metric that a peer exports: name, help text, labels and their closed sets of values
-// (spec/observability.md §2). Nothing else in the project spells a metric's name, except
-// dashboards/, which a test compares with this file.
+// Every metric that a peer exports: name, help text, labels and their closed sets of values. No
+// other code contains a metric's name, except dashboards/, which a test compares with this file.
 
 #include <memory>
 #include <string>
@@ -18,7 +17,7 @@
 
 namespace waggle {
 
-/// The metric families of one peer in one registry, with `run` as constant label. Thread-safe.
+/// The metric families of one peer in one registry, with the constant label `run`. Thread-safe.
 /// Label values come from closed sets, never from the network.
 class metric_families {
 public:
@@ -26,14 +25,14 @@ public:
   using gauges = prometheus::Family<prometheus::Gauge>;
   using histograms = prometheus::Family<prometheus::Histogram>;
 
-  /// Registers everything and creates the children that must export zero from the start.
+  /// Registers all families and creates the children that must export zero from the start.
   metric_families(std::shared_ptr<prometheus::Registry> registry, const std::string& run_id);
 
   /// Text exposition format 0.0.4 of the whole registry.
   [[nodiscard]] std::string text() const;
   [[nodiscard]] const std::shared_ptr<prometheus::Registry>& registry() const { return registry_; }
 
-  // -- increments: the label sets in one place ---------------------------------------------------
+  // -- increments (these signatures document the label sets) -------------------------------------
 
   void count_dht_request(std::string_view op /*ping find store*/,
                          std::string_view direction /*in out*/, ec outcome);
@@ -54,7 +53,7 @@ public:
   void connection_opened(std::string_view direction /*in out*/);
   void connection_closed(std::string_view direction /*in out*/, ec reason);
   void count_dial_error(ec reason);
-  /// An inbound connection, handshake, frame or message that was refused.
+  /// Counts a refused inbound connection, handshake, frame or message.
   void count_refused_input(ec reason);
   void observe_rtt(double seconds);
   void count_peer_join();
@@ -65,8 +64,8 @@ public:
   void count_state_hash_check(std::string_view outcome /*equal minority majority_unknown*/);
   void count_checkpoint(std::string_view outcome /*ok failed*/, double seconds, double now_unix);
   void count_samples(std::string_view outcome /*used dropped*/, double n);
-  /// Samples that entered no update, and why: left_out history_lost not_finite
-  /// behind stopped.
+  /// Samples that did not enter an update, by reason: left_out history_lost not_finite behind
+  /// stopped.
   void count_discarded(std::string_view reason, double n);
   void observe_step(std::string_view phase /*forward_backward optimizer state_copy*/,
                     double seconds);
@@ -74,7 +73,7 @@ public:
   void count_training_time(std::string_view activity /*compute communicate wait sync*/,
                            double seconds);
   void count_local_fallback();
-  /// `target` may be anything; what is no route of ours counts as "other".
+  /// `target` may be any string; an unknown route counts as "other".
   void count_http_request(std::string_view target, int code, double seconds);
   void count_actor_restart(std::string_view actor);
 
@@ -91,21 +90,21 @@ public:
   void set_connections(double in, double out);
   void set_epochs(double own, double global);
   void set_batch_progress(double ratio);
-  /// Samples of all contributors in the last update.
+  /// Number of samples of all contributors in the last update.
   void set_effective_batch(double samples);
-  /// Names of histories among the live reports; 1 in a run that is whole.
+  /// Number of distinct histories in the live reports; 1 unless the run has forked.
   void set_histories(double n);
-  /// Peers at our epoch of our history with other parameters: 0 unless something is broken.
+  /// Peers with our epoch and history but different parameters: 0 unless something is broken.
   void set_differing_peers(double n);
-  /// We went on without most of our group.
+  /// Whether this peer continued without most of its group.
   void set_provisional(bool provisional);
-  /// From the start of this peer to its first round.
+  /// Time from the start of this peer to the end of its first round.
   void set_first_round(double seconds);
   /// Averaged updates that the computing thread has not applied yet.
   void set_updates_waiting(double n);
   void set_training(double loss, double learning_rate, double gradient_norm);
   void set_share_ratio(double ratio);
-  /// What this peer's connection carries, as measured; 0: not known.
+  /// Measured bandwidth of this peer's connection; 0: not known.
   void set_bandwidth(double bytes_per_second);
   void set_state_download_progress(double ratio);
 

@@ -1,3 +1,3 @@
-// The one file that compiles Asio's and Beast's own code; the others only declare it.
+// The only file that compiles the code of Asio and Beast; the others only declare it.
 #include <boost/asio/impl/src.hpp>
 #include <boost/beast/src.hpp>

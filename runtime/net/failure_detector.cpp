@@ -9,12 +9,13 @@ namespace waggle::net {
 
 namespace {
 
-/// −log10 of the chance that a normal variable lies so many deviations above its mean, or farther.
+/// −log10 of the probability that a normal variable lies at least so many deviations above its
+/// mean.
 double surprise(double deviations) {
   return -std::log10(0.5 * std::erfc(deviations / std::numbers::sqrt2));
 }
 
-/// The inverse. `surprise` grows; 12 deviations are a surprise of 33.
+/// The inverse. `surprise` is increasing; 12 deviations are a surprise of 33.
 double deviations_of(double surprised) {
   double low = 0;
   double high = 12;
@@ -79,7 +80,7 @@ double failure_detector::phi(steady_time now) const {
 }
 
 steady_time failure_detector::suspect_at() const {
-  // Whole milliseconds, so that the last bit of a logarithm decides nothing.
+  // Whole milliseconds, so that the result does not depend on the last bit of a logarithm.
   auto patience = milliseconds{std::llround(1e3 * (mean() + deviations_ * deviation()))};
   return last_ + std::min(patience, options_.silence_max);
 }

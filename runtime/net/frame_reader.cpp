@@ -10,7 +10,7 @@ namespace waggle::net {
 
 namespace {
 
-// Small frames share a read; of a large body at most this much is copied once more.
+// Small frames share a read. At most this much of a large body is copied one extra time.
 constexpr std::size_t read_buffer_bytes = 20_KiB;
 
 } // namespace
@@ -28,7 +28,7 @@ std::span<std::byte> frame_reader::room() {
     begin_ = end_ = 0;
   if (end_ == buffer_.size()) {
     if (begin_ == 0)
-      buffer_.resize(2 * buffer_.size()); // a header that does not fit: at most header_bytes_max
+      buffer_.resize(2 * buffer_.size()); // a longer header: at most header_bytes_max
     std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
     end_ -= begin_;
     begin_ = 0;
@@ -72,14 +72,14 @@ const char* frame_reader::misplaced(const frame_prefix& prefix) const {
     return "a frame before the handshake";
   if (prefix.kind == frame_kind::slice) {
     if (!body_ || prefix.body_bytes > body_->size - body_->here)
-      return "a slice of no body";
+      return "a slice without an open body";
   } else if (body_ && (prefix.body_bytes > 0 || prefix.kind == frame_kind::reference)) {
     return "a body within a body";
   }
   return nullptr;
 }
 
-/// A frame without a body, or an opening; nothing: it is not here yet, or its body follows.
+/// A frame without a body, or an opening; nothing: it has not arrived, or its body follows.
 result<std::optional<arrival>> frame_reader::begin_frame() {
   auto available = end_ - begin_;
   if (available < frame_prefix::size)
@@ -99,7 +99,7 @@ result<std::optional<arrival>> frame_reader::begin_frame() {
   if (body_bytes == 0)
     return std::optional{arrival{prefix->kind, {std::move(header), {}}, bytes, false}};
   if (prefix->kind != frame_kind::slice) {
-    // Before memory is taken: the peer may have this much in flight and no more.
+    // Checked before memory is allocated: the peer may not have more than the window in flight.
     if (!window_.take(body_bytes))
       return failure{ec::protocol_violation, "the peer overran its window"};
     auto memory = memory_(header, body_bytes);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to runtime/net: what the bytes of one connection say.
+// Internal to runtime/net: parses the bytes of one connection into frames.
 
 #include <cstddef>
 #include <functional>
@@ -20,54 +20,55 @@ namespace waggle::net {
 
 /// A frame that was read, or a piece of one.
 struct arrival {
-  /// opening, slice: of a body that is not whole yet; `content` is empty. Its last slice comes as
-  /// the message that it makes whole.
+  /// opening, slice: part of an incomplete body; `content` is empty. The last slice of a body is
+  /// reported as the complete message.
   frame_kind kind = frame_kind::message;
   frame content;
-  std::size_t wire_bytes = 0; // with prefixes; of a sliced body: of this piece
-  bool data = false;          // bytes of a body are among them
+  std::size_t wire_bytes = 0; // with prefixes; for a sliced body, only this piece
+  bool data = false;          // wire_bytes includes bytes of a body
 };
 
-/// Turns a stranger's bytes into frames, without a socket: whoever has one fills `room`, says so
-/// with `filled`, and takes what `next` gives until that is nothing.
+/// Turns untrusted bytes into frames. It has no socket: the caller fills `room`, reports it with
+/// `filled`, and calls `next` until it returns nothing.
 ///
 ///     handshake frames ── open() ──► all others
 ///                                      │  message with a body: window, memory, then its bytes
 ///                                      │  opening: window and memory; its bytes come in slices,
 ///                                      ▼  between which only frames without a body may come
 ///
-/// Headers are read to a buffer; bodies, but for what came with their header, to where they stay.
-/// What frames say of their sizes is checked before anything is allocated for them: at most one
-/// header (header_bytes_max) and a window of bodies are held. Not thread-safe.
+/// Headers are read into a buffer. Bodies are read directly into their final memory, except for the
+/// bytes that arrived together with the header. Sizes are checked before anything is allocated: at
+/// most one header (header_bytes_max) and one window of bodies are held. Not thread-safe.
 class frame_reader {
 public:
-  /// Where a body of `bytes` is to lie. Never null.
+  /// Returns the memory for a body of `bytes` bytes. Never null.
   using memory_source =
     std::function<std::shared_ptr<std::byte>(const std::string& header, std::size_t bytes)>;
 
-  /// `early`: what was read before there was a reader. `window_bytes`: of bodies that the peer may
-  /// send without being granted more.
+  /// `early`: what was read before the reader existed. `window_bytes`: how many body bytes the peer
+  /// may send without a further grant.
   frame_reader(std::string_view early, std::size_t window_bytes, memory_source memory);
 
-  /// The handshake is over. Called once.
+  /// The handshake is done; accept all other frames. Called once.
   void open() { open_ = true; }
 
-  /// Where the next bytes belong, never empty. REQUIRES: `next` gave nothing since `filled`.
+  /// Where to write the next bytes; never empty.
+  /// REQUIRES: `next` returned nothing since the last `filled`.
   [[nodiscard]] std::span<std::byte> room();
-  /// The first `bytes` of `room` are there. REQUIRES: no more than it has.
+  /// The first `bytes` bytes of `room` were written. REQUIRES: not more than its size.
   void filled(std::size_t bytes);
 
-  /// What comes next; nothing: more bytes are needed. Fails with ec::malformed, oversize or
-  /// protocol_violation: then the connection is of no use any more.
+  /// The next frame or piece; nothing: more bytes are needed. Fails with ec::malformed, oversize or
+  /// protocol_violation; the connection is unusable afterwards.
   [[nodiscard]] result<std::optional<arrival>> next();
 
-  /// Bodies that come another way than by this connection share the window.
+  /// Bodies that arrive through shared memory count against the same window.
   [[nodiscard]] receive_window& window() { return window_; }
 
-  /// A body has begun and is not whole yet.
+  /// A body has begun and is not complete.
   [[nodiscard]] bool amid_body() const { return body_.has_value(); }
-  /// Lets go of a body of which not all is here. REQUIRES: nobody writes to `room` any more;
-  /// nothing but the destructor is called afterwards.
+  /// Releases an incomplete body. REQUIRES: nothing writes to `room` any more, and only the
+  /// destructor is called afterwards.
   void abandon_body() { body_.reset(); }
 
 private:
@@ -78,7 +79,7 @@ private:
     std::size_t here = 0; // bytes that were read
   };
 
-  /// Why a frame may not come now; null: it may.
+  /// Why a frame is not allowed now; null: it is allowed.
   [[nodiscard]] const char* misplaced(const frame_prefix& prefix) const;
   result<std::optional<arrival>> begin_frame();
   arrival end_piece();
@@ -87,14 +88,14 @@ private:
   receive_window window_;
   bool open_ = false;
 
-  std::vector<std::byte> buffer_; // read, not looked at: [begin_, end_)
+  std::vector<std::byte> buffer_; // [begin_, end_) is read but not parsed
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
 
   std::optional<partial_body> body_;
-  // Of the frame whose body, or piece of one, is being read; 0: between two frames.
+  // Size of the frame whose body (or piece of one) is being read; 0: between two frames.
   std::size_t wire_bytes_ = 0;
-  std::size_t due_ = 0; // bytes of it that are still to come
+  std::size_t due_ = 0; // bytes of it that have not arrived
 };
 
 } // namespace waggle::net

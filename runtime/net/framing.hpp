@@ -18,12 +18,12 @@ enum class frame_kind : std::uint8_t {
   window = 1,    // header: 8 bytes, the number of body bytes granted, little-endian
   handshake = 2, // header: HandshakeMessage; never a body
   // Between two peers on one host (runtime/net/local_path.hpp):
-  offer = 3,     // header: where the other end may connect to, and by which nonce it is known
+  offer = 3,     // header: where the other end may connect, and the nonce that identifies it there
   reference = 4, // header: memory_reference, then wire::Header; the body lies in shared memory
-  release = 5,   // header: 8 bytes for each reference whose memory is no longer looked at
-  // A body in pieces, so that control frames can come between them:
-  opening = 6, // header: wire::Header; the size of a body of which nothing follows yet
-  slice = 7,   // no header; body: the next bytes of the body that was opened
+  release = 5,   // header: an 8-byte id for each reference whose memory is no longer read
+  // A body in pieces, so that control frames can be sent between them:
+  opening = 6, // header: wire::Header; `body bytes` is the body's size, none of it follows here
+  slice = 7,   // no header; body: the next bytes of the opened body
   denial = 8,  // header: why the sender ends the link (write_denial)
 };
 
@@ -63,7 +63,7 @@ constexpr std::size_t denial_bytes_max = 1024;
 /// Ids in one release frame.
 constexpr std::size_t releases_max = 1024;
 
-/// The sixteen bytes in front of every frame, little-endian:
+/// The sixteen bytes before every frame, little-endian:
 ///
 ///     magic "WGG1" (4) | kind (1) | zero (3) | header bytes (4) | body bytes (4)
 struct frame_prefix {
@@ -84,7 +84,7 @@ inline std::array<std::byte, frame_prefix::size> write_prefix(const frame_prefix
   return out;
 }
 
-/// Checks magic, kind and sizes before anybody allocates for them. REQUIRES: 16 bytes.
+/// Checks magic, kind and sizes, so that nothing is allocated for a bad frame. REQUIRES: 16 bytes.
 /// Fails with ec::malformed or ec::oversize.
 inline result<frame_prefix> read_prefix(byte_span bytes) {
   std::uint32_t magic = 0;
@@ -92,7 +92,7 @@ inline result<frame_prefix> read_prefix(byte_span bytes) {
   auto kind = std::to_integer<std::uint8_t>(bytes[4]);
   bool zeros = bytes[5] == std::byte{0} && bytes[6] == std::byte{0} && bytes[7] == std::byte{0};
   if (magic != frame_prefix::magic || kind > 8 || !zeros)
-    return failure{ec::malformed, "these bytes are no frame"};
+    return failure{ec::malformed, "these bytes are not a frame"};
   frame_prefix prefix{static_cast<frame_kind>(kind), 0, 0};
   std::memcpy(&prefix.header_bytes, bytes.data() + 8, 4);
   std::memcpy(&prefix.body_bytes, bytes.data() + 12, 4);
@@ -104,7 +104,7 @@ inline result<frame_prefix> read_prefix(byte_span bytes) {
                                    + std::to_string(prefix.body_bytes) + " bytes"};
   bool pieces = prefix.kind == frame_kind::opening || prefix.kind == frame_kind::slice;
   if (prefix.kind != frame_kind::message && !pieces && prefix.body_bytes != 0)
-    return failure{ec::malformed, "a body where none belongs"};
+    return failure{ec::malformed, "a body in a frame of a kind without one"};
   if (pieces
       && (prefix.body_bytes == 0 || (prefix.kind == frame_kind::slice && prefix.header_bytes != 0)))
     return failure{ec::malformed, "a piece of a body of the wrong size"};

@@ -50,7 +50,7 @@ failure read_denial(std::string_view bytes) {
   if (bytes.size() > handshake_bytes_max
       || !message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))
       || !message.has_denial())
-    return {ec::malformed, "a denial that does not parse"};
+    return {ec::malformed, "a denial that cannot be parsed"};
   return reason_of(message.denial());
 }
 
@@ -101,7 +101,7 @@ handshake::step handshake::on_message(std::string_view bytes) {
   proto::HandshakeMessage message;
   if (bytes.size() > handshake_bytes_max
       || !message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
-    return refuse(ec::malformed, "a handshake message that does not parse");
+    return refuse(ec::malformed, "a handshake message that cannot be parsed");
   if (message.has_denial())
     return {{}, std::nullopt, reason_of(message.denial())};
   if (message.has_hello() && !peer_)
@@ -118,7 +118,7 @@ handshake::step handshake::on_hello(const proto::Hello& hello) {
   auto nonce = handshake_nonce::from_raw(hello.nonce());
   auto claim = read_claim(hello);
   if (!nonce || !claim || hello.run_id().size() > run_id_bytes_max)
-    return refuse(ec::malformed, "a hello with a field out of its limits");
+    return refuse(ec::malformed, "a hello with a field out of bounds");
   if (hello.run_id() != with_.run_id)
     return refuse(ec::wrong_run, "this peer belongs to the run '" + with_.run_id + "'");
   if (claim->id == with_.self->id())

@@ -18,32 +18,32 @@ class Proof;
 
 namespace waggle::net {
 
-/// Peers of different versions do not talk.
+/// Peers of different versions do not link.
 constexpr std::uint32_t protocol_version = 2;
 
 /// A handshake message is never larger.
 constexpr std::size_t handshake_bytes_max = 4096;
 static_assert(run_agreement::bytes_max + 512 < handshake_bytes_max, "a proof holds an agreement");
 
-/// Tells the peer why an open link ends: the message of a denial frame.
+/// The content of a denial frame, which tells the peer why an open link ends.
 std::string write_denial(const failure& why);
-/// The peer's reason; ec::malformed if it is none.
+/// The reason in a denial frame; ec::malformed if it cannot be parsed.
 failure read_denial(std::string_view bytes);
 
 using handshake_nonce = byte_id<struct handshake_nonce_tag, 32>;
 
-/// Proves to each other who both ends of a connection are, and that they belong together:
+/// Both ends of a connection prove their identity and check that they belong to the same run:
 ///
 ///     both → hello: version, run id, public key, fresh nonce, addresses, instance of the process
 ///     both → proof: the agreement, and a signature over domain, role, run id, both keys, both
-///                   nonces, the maker's instance and its agreement
+///                   nonces, the signer's instance and its agreement
 ///
-/// The nonces make each proof good for this connection only; the role keeps one from being sent
-/// back to its maker. The agreement is only sent to who named the right run. Both ends compare it,
-/// so that the operator of each reads what is "here" and what is "there". Whoever refuses says why
-/// in a last message.
+/// The nonces make each proof valid for this connection only. The role prevents a proof from being
+/// reflected to its signer. The agreement is only sent to a peer that named the right run. Both
+/// ends compare it, so that the log of each names the difference as "here" and "there". A peer that
+/// refuses sends its reason in a last message.
 ///
-/// No sockets, no time: give it what arrives, send what it returns. Not thread-safe.
+/// Uses no sockets and no clock: pass in what arrives, send what it returns. Not thread-safe.
 class handshake {
 public:
   struct setup {
@@ -53,9 +53,9 @@ public:
     peer_record record; // what we announce
     std::shared_ptr<const signature_verifier> verifier;
     handshake_nonce nonce;
-    peer_id expected; // zero: whoever it is
-    /// Of this host, network and user (host_token); empty: shares no memory. A hint: what follows
-    /// from it is proved by the kernel.
+    peer_id expected; // zero: any peer
+    /// Identifies this host, network namespace and user (host_token); empty: shares no memory. Only
+    /// a hint: the kernel proves the other process's user before memory is shared.
     std::string host;
     peer_claims claims{}; // ours
   };
@@ -67,15 +67,15 @@ public:
 
   struct step {
     std::vector<std::string> send;   // in order
-    std::optional<peer_record> peer; // set: done, and who it is
-    failure why;                     // not none: close, after sending
+    std::optional<peer_record> peer; // set: the handshake is done, with this peer
+    failure why;                     // not none: close after sending
   };
   [[nodiscard]] step on_message(std::string_view bytes);
 
-  /// Whether both said the same `host`.
+  /// Whether both sent the same `host`.
   [[nodiscard]] bool same_host() const { return same_host_; }
 
-  /// What the peer said of itself; whole once the handshake is done.
+  /// The peer's claims; complete once the handshake is done.
   [[nodiscard]] const peer_claims& claims() const { return claims_; }
 
 private:
@@ -85,7 +85,7 @@ private:
   [[nodiscard]] step on_proof(const proto::Proof& proof);
 
   setup with_;
-  std::optional<peer_record> peer_; // claimed until the proof verified
+  std::optional<peer_record> peer_; // unproved until the proof is verified
   handshake_nonce peer_nonce_;
   peer_claims claims_; // the peer's
   bool same_host_ = false;

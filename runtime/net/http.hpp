@@ -7,7 +7,7 @@ namespace waggle::net {
 
 struct http_request {
   std::string method; // "GET"
-  std::string target; // "/metrics"; the query string, if any, is still on it
+  std::string target; // "/metrics"; includes the query string, if any
 };
 
 struct http_response {

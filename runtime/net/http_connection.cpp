@@ -117,7 +117,7 @@ private:
     out.keep_alive(keep_alive);
     out.prepare_payload();
     if (head)
-      out.body().clear(); // Content-Length stays what GET would say
+      out.body().clear(); // Content-Length stays that of GET
     auto shared = std::make_shared<response>(std::move(out));
     stream_.expires_after(settings_->timeout);
     http::async_write(stream_, *shared,
@@ -176,7 +176,7 @@ failure upgrade_failure(const beast::error_code& error) {
   if (error == beast::error::timeout)
     return {ec::timeout, "no answer to the upgrade request"};
   if (error.category() == http::make_error_code(http::error::bad_method).category())
-    return {ec::malformed, "what answers there does not speak HTTP"};
+    return {ec::malformed, "the server there does not speak HTTP"};
   return failure_of(error);
 }
 
@@ -204,7 +204,7 @@ void request_upgrade(tcp::socket socket, const std::string& host, milliseconds t
       if (e)
         return x->finish(upgrade_failure(e));
       if (x->parser.get().result() != http::status::switching_protocols)
-        return x->finish({ec::wrong_version, "what answers there is no waggle peer (HTTP status "
+        return x->finish({ec::wrong_version, "the server there is not a waggle peer (HTTP status "
                                                + std::to_string(x->parser.get().result_int())
                                                + ")"});
       x->finish({});

@@ -23,16 +23,16 @@ struct http_settings {
   milliseconds timeout{10'000};
 };
 
-/// Takes over an upgraded socket and the bytes that came behind the request.
+/// Takes an upgraded socket and the bytes that followed the request.
 using on_upgrade = std::function<void(boost::asio::ip::tcp::socket, std::string early)>;
 
-/// Serves HTTP on an accepted socket until it is closed, errs, idles or is upgraded. `finished` is
-/// called when the socket is no longer ours, in all cases. `upgraded` may be empty: no upgrades.
+/// Serves HTTP on an accepted socket until it is closed, fails, is idle for too long or is
+/// upgraded. `finished` is called in each of these cases. `upgraded` may be empty: no upgrades.
 void serve_http(boost::asio::ip::tcp::socket socket, std::shared_ptr<const http_settings> settings,
                 on_upgrade upgraded, std::function<void()> finished);
 
-/// Asks for the upgrade on a connected socket. `done` gets the socket and early bytes, or the
-/// reason.
+/// Requests the upgrade on a connected socket. `done` gets the socket and the early bytes, or the
+/// reason of the failure.
 void request_upgrade(boost::asio::ip::tcp::socket socket, const std::string& host,
                      milliseconds timeout,
                      std::function<void(failure, boost::asio::ip::tcp::socket, std::string)> done);

@@ -9,7 +9,7 @@
 
 namespace waggle::net {
 
-/// The link to use for each connected peer, for those who send from any thread. Thread-safe.
+/// The link to use for each connected peer, for senders on any thread. Thread-safe.
 class link_table {
 public:
   void set(const peer_id& peer, std::shared_ptr<link> link) {
@@ -31,7 +31,8 @@ public:
     auto link = find(peer);
     if (!link)
       return false;
-    // A link that no longer takes frames would lose them silently: nobody could tell what arrived.
+    // A link that refuses a frame is closed: otherwise the frame would be lost silently, and the
+    // peers could not know what arrived.
     if (!link->send({wire::encode(wire::message{what}), std::move(body)}))
       link->close({ec::overloaded, "the peer does not keep up with what we send"});
     return true;

@@ -20,10 +20,10 @@ using boost::system::error_code;
 constexpr std::size_t nonce_bytes = 32;
 constexpr std::string_view name_prefix = "waggle/";
 constexpr std::size_t name_bytes_max = 64;
-// Who connects and says nothing is forgotten when so many came after it.
+// A visitor that sends no nonce is dropped after so many later ones.
 constexpr std::size_t visitors_max = 16;
-// Ended links whose peers may still look at our memory: each holds at most what was lent to it. A
-// peer that is frozen loses its claim when so many came after it.
+// Ended links whose peers may still read our memory: each holds at most what was lent to it. The
+// path of a frozen peer is dropped after so many later ones.
 constexpr std::size_t retired_max = 8;
 constexpr std::size_t remembered_copies = 256;
 
@@ -44,7 +44,7 @@ struct abstract_address {
   socklen_t size = 0;
 };
 
-/// The process at the other end runs as the same user: it could look into our memory anyway.
+/// The process at the other end runs as the same user, which may read our memory anyway.
 bool is_ours(int socket) {
   ucred who{};
   socklen_t size = sizeof who;
@@ -77,7 +77,7 @@ std::optional<arena_lender::loan> arena_lender::lend(const payload& body) {
   auto known = copies_.find(body.data.get());
   if (known != copies_.end() && known->second.bytes == body.size
       && same(known->second.original, body.data))
-    if (auto copy = known->second.copy.lock()) // then a loan holds the original, too
+    if (auto copy = known->second.copy.lock()) // then a loan also holds the original
       return loan{body, copy, *arena_->locate(copy.get(), body.size)};
   std::shared_ptr<const std::byte> copy;
   if (auto block = arena_->take(body.size)) {
@@ -123,7 +123,7 @@ bool local_path::tell(const note& what, int descriptor) {
     rights->cmsg_len = CMSG_LEN(sizeof(int));
     std::memcpy(CMSG_DATA(rights), &descriptor, sizeof descriptor);
   }
-  // Few and small: a peer that lets them pile up does without.
+  // These messages are few and small. A peer that does not read them gets no shared memory.
   return ::sendmsg(socket_.native_handle(), &message, MSG_NOSIGNAL) == sizeof content;
 }
 
@@ -157,7 +157,7 @@ bool local_path::read_note() {
   message.msg_iov = &data;
   message.msg_iovlen = 1;
   message.msg_control = control.data();
-  message.msg_controllen = CMSG_LEN(sizeof(int)); // of more descriptors the kernel closes the rest
+  message.msg_controllen = CMSG_LEN(sizeof(int)); // the kernel closes further descriptors
   auto bytes = ::recvmsg(socket_.native_handle(), &message, MSG_CMSG_CLOEXEC);
   if (bytes < 0 && (errno == EAGAIN || errno == EINTR))
     return false;
@@ -171,7 +171,7 @@ bool local_path::read_note() {
       file = unique_fd{received};
     }
   if (bytes <= 0) {
-    // The other end looks at nothing any more.
+    // The other end no longer reads our memory.
     error_code ignored;
     socket_.close(ignored);
     lent_.clear();
@@ -246,7 +246,7 @@ void local_path::on_release(std::string_view ids) {
 bool local_path::end(std::function<void()> idle) {
   usable_ = false;
   told_ = {};
-  theirs_.reset(); // payloads that are still out hold it
+  theirs_.reset(); // payloads still in use hold it
   if (!socket_.is_open() || lent_.empty())
     return false;
   idle_ = std::move(idle);
@@ -257,7 +257,7 @@ bool local_path::end(std::function<void()> idle) {
 
 struct local_host::visitor {
   visitor(asio::io_context& io, unique_fd from) : socket(io) { socket.assign(from.release()); }
-  void leave() { // ends what waits for a word, which holds this
+  void leave() { // cancels the wait for the nonce, which holds this object
     error_code ignored;
     socket.close(ignored);
   }
@@ -303,7 +303,7 @@ void local_host::accept_next() {
       unique_fd from{
         ::accept4(me->acceptor_.native_handle(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)};
       if (!from && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED)
-        return; // out of descriptors, most likely: who comes from now on does without
+        return; // most likely out of descriptors: later peers get no shared memory
       if (from && is_ours(from.get())) {
         auto guest = std::make_shared<visitor>(me->io_, std::move(from));
         me->visitors_.push_back(guest);
@@ -345,7 +345,7 @@ result<unique_fd> local_host::connect(std::string_view offer) {
   if (offer.size() <= nonce_bytes + name_prefix.size()
       || offer.size() > nonce_bytes + name_bytes_max
       || offer.substr(nonce_bytes, name_prefix.size()) != name_prefix)
-    return failure{ec::malformed, "an offer of shared memory that makes no sense"};
+    return failure{ec::malformed, "a malformed offer of shared memory"};
   auto socket = make_socket();
   abstract_address address{offer.substr(nonce_bytes)};
   if (!socket || ::connect(socket.get(), address.get(), address.size) != 0)

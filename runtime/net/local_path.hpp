@@ -5,15 +5,14 @@
 //   acceptor                    dialler
 //      │ ◄── Hello.host ──► │            TCP: equal tokens, both identities proved
 //      │ ── offer ────────► │            TCP: name of an abstract socket, nonce
-//      │ ◄──────── nonce ── │            that socket; the kernel tells both whose process it is
+//      │ ◄──────── nonce ── │            that socket; the kernel reports the other process's user
 //      │ ◄── segments ────► │            that socket: descriptors of memory files, both ways
 //      │ ◄── mapped ──────► │            that socket: how many of them can be referred to
 //      │ ◄── reference ───► │            TCP, instead of a body
-//      │ ◄── release ─────► │            TCP: the body's memory is no longer looked at
+//      │ ◄── release ─────► │            TCP: the body's memory is no longer read
 //
-// Whatever goes wrong before `mapped`, or later on that socket, means that bodies go over TCP. The
-// socket's end says that the other looks at nothing of ours any more, even if the link ended
-// before.
+// After any error before `mapped`, or later on that socket, bodies go over TCP. When the peer
+// closes that socket, it no longer reads our memory, even if the link ended earlier.
 
 #include <array>
 #include <cstdint>
@@ -37,12 +36,12 @@ namespace waggle::net {
 
 namespace asio = boost::asio;
 
-/// Equal for processes of one user in one network namespace of one running kernel, and for no
-/// others. Empty: cannot tell.
+/// Equal for processes of one user in one network namespace of one running kernel, and different
+/// for all others. Empty: could not be determined.
 std::string host_token();
 
-/// Bodies that lie in the arena already, or are copied there once for however many peers. I/O
-/// thread only.
+/// Lends bodies from the arena. A body that is not in the arena is copied there once, for any
+/// number of peers. I/O thread only.
 class arena_lender {
 public:
   explicit arena_lender(std::shared_ptr<shared_arena> arena) : arena_(std::move(arena)) {}
@@ -52,7 +51,7 @@ public:
     std::shared_ptr<const std::byte> copy; // null: the original lies in the arena
     shared_arena::place place;
   };
-  /// Nothing: the arena is full.
+  /// Returns nothing if the arena is full.
   std::optional<loan> lend(const payload& body);
   [[nodiscard]] const shared_arena& arena() const { return *arena_; }
 
@@ -67,29 +66,29 @@ private:
   std::unordered_map<const std::byte*, copied> copies_; // by address of the original
 };
 
-/// The path of one link, from the moment its socket is connected. I/O thread only.
+/// The shared-memory path of one link, once its socket is connected. I/O thread only.
 class local_path : public std::enable_shared_from_this<local_path> {
 public:
   struct events {
-    std::function<void()> returned; // any thread: `take_returned` has something
-    std::function<void(ec)> state;  // ec::none: can be used from now on; else: no longer, and why
+    std::function<void()> returned; // any thread: `take_returned` has ids
+    std::function<void(ec)> state;  // ec::none: usable from now on; else: why it no longer is
   };
   local_path(asio::io_context& io, unique_fd socket, std::shared_ptr<arena_lender> lender,
              events told);
 
-  /// Tells the peer our segments, listens for its own.
+  /// Sends our segments to the peer and begins to receive its segments.
   void open();
 
-  /// Where the peer finds `body` from now on, until it returns the id. Nothing: send the bytes.
+  /// Where the peer can read `body` until it returns the id. Nothing: send the bytes over TCP.
   std::optional<memory_reference> lend(const payload& body);
-  /// The peer returned these. Ids that are not lent are of no consequence.
+  /// The peer returned these ids. Ids that are not lent are ignored.
   void on_release(std::string_view ids);
 
   result<payload> borrow(const memory_reference& reference) { return theirs_->borrow(reference); }
   std::vector<std::uint64_t> take_returned() { return theirs_->take_returned(); }
 
-  /// The link has ended: lends no more. True if the peer may still look at something of ours, so
-  /// that this must be kept until `idle`.
+  /// The link has ended: lends no more. True if the peer may still read our memory; then this
+  /// object must be kept until `idle` is called.
   bool end(std::function<void()> idle);
 
 private:
@@ -103,7 +102,7 @@ private:
   void announce();
   bool tell(const note& what, int descriptor);
   void listen();
-  /// False: there is nothing to read at the moment, or it is over.
+  /// False: nothing to read at the moment, or the socket is closed.
   bool read_note();
   void broken(ec why);
 
@@ -113,21 +112,21 @@ private:
   events told_;
   bool usable_ = true;
   bool said_usable_ = false;
-  std::size_t announced_ = 0; // segments of ours
-  std::size_t mapped_ = 0;    // of those: what the peer can see
+  std::size_t announced_ = 0; // how many of our segments were sent to the peer
+  std::size_t mapped_ = 0;    // how many of those the peer has mapped
   std::unordered_map<std::uint64_t, arena_lender::loan> lent_;
   std::size_t lent_bytes_ = 0;
   std::uint64_t next_id_ = 1;
   std::function<void()> idle_;
 };
 
-/// What the links of one transport have in common: the socket that peers on this host connect to,
-/// the arena, and the paths that outlive their links. I/O thread only.
+/// Shared by all links of one transport: the socket that peers on this host connect to, the arena,
+/// and the paths that outlive their links. I/O thread only.
 class local_host : public std::enable_shared_from_this<local_host> {
 public:
   using connected = std::function<void(unique_fd)>;
 
-  /// Null: this system has no such thing.
+  /// Null: not supported by this system.
   static std::shared_ptr<local_host> make(asio::io_context& io,
                                           std::shared_ptr<shared_arena> arena);
 
@@ -137,7 +136,7 @@ public:
     std::string nonce;
     std::string bytes; // what is sent
   };
-  /// Lets the other end of a link connect: `then` gets the socket, once, if it does.
+  /// Allows the other end of a link to connect. If it does, `then` gets the socket, once.
   offer expect(connected then);
   void forget(const std::string& nonce) { expected_.erase(nonce); }
   /// Connects to the sender of an offer. Fails with a reason.
@@ -149,7 +148,7 @@ public:
   void stop();
 
 private:
-  struct visitor; // connected, has not said its nonce yet
+  struct visitor; // connected, has not sent its nonce yet
 
   local_host(asio::io_context& io, std::shared_ptr<shared_arena> arena);
   bool bind();

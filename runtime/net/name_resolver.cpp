@@ -63,7 +63,7 @@ name_resolver::ticket name_resolver::resolve(const std::string& host, on_resolve
       std::lock_guard guard{to->mutex};
       if (to->owner != nullptr)
         asio::post(to->owner->io_, [to, host, found = std::move(found)] {
-          if (to->owner != nullptr) // only this thread makes it null
+          if (to->owner != nullptr) // only this thread sets it to null
             to->owner->deliver(host, found);
         });
     }}.detach();

@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to runtime/net: host names to addresses, without ever blocking the I/O thread.
+// Internal to runtime/net: resolves host names without blocking the I/O thread.
 
 #include <cstdint>
 #include <functional>
@@ -18,26 +18,26 @@ namespace waggle::net {
 
 using host_addresses = std::vector<boost::asio::ip::address>;
 
-/// Seam: asks for the addresses of a name, at least one, or fails with ec::unreachable. May block,
-/// even for ever: each call has a thread of its own that nobody waits for. So it must own what it
-/// uses.
+/// Returns the addresses of a name, at least one, or fails with ec::unreachable. Replaceable in
+/// tests. May block, even forever: each call has a thread of its own that is never joined. So the
+/// function must own everything that it uses.
 using host_lookup = std::function<result<host_addresses>(const std::string& host)>;
 
 /// The system's resolver (getaddrinfo).
 host_lookup system_lookup();
 
-/// Resolves host names side by side: a name whose lookup hangs delays no other one.
+/// Resolves host names concurrently: a lookup that hangs does not delay other names.
 ///
-/// getaddrinfo cannot be cancelled, and it may take half a minute where a name server is down. So
-/// each name has a thread while it is looked up, at most `names_max` of them; who asks for such a
-/// name again waits for the same lookup. All members are called on the io_context's only thread, or
-/// after it has ended.
+/// getaddrinfo cannot be cancelled, and it may take half a minute if a name server is down. So
+/// each name has a thread while it is looked up, at most `names_max` of them. A second request for
+/// the same name waits for the same lookup. All members are called on the io_context's only thread,
+/// or after that thread has ended.
 class name_resolver {
 public:
   using on_resolved = std::function<void(const result<host_addresses>&)>;
   using ticket = std::uint64_t;
 
-  /// An empty `lookup` is the system's.
+  /// An empty `lookup` means the system's resolver.
   name_resolver(boost::asio::io_context& io, host_lookup lookup, std::size_t names_max = 16);
   ~name_resolver() { stop(); }
   name_resolver(const name_resolver&) = delete;
@@ -48,11 +48,11 @@ public:
   ticket resolve(const std::string& host, on_resolved done);
   /// `done` will not be called. The lookup goes on.
   void cancel(ticket number);
-  /// Nobody is called any more. Does not wait for lookups.
+  /// No callback is called any more. Does not wait for lookups.
   void stop();
 
 private:
-  /// Where threads leave what they found; outlives us if one of them does.
+  /// Where threads store their results; it lives as long as the last of them.
   struct inbox;
 
   void deliver(const std::string& host, const result<host_addresses>& found);
@@ -61,7 +61,7 @@ private:
   host_lookup lookup_;
   std::size_t names_max_;
   std::shared_ptr<inbox> inbox_;
-  std::map<std::string, std::map<ticket, on_resolved>> pending_; // a thread for each name
+  std::map<std::string, std::map<ticket, on_resolved>> pending_; // one thread per name
   ticket last_ticket_ = 0;
 };
 

@@ -7,12 +7,12 @@
 
 namespace waggle::net {
 
-/// What a peer says of itself in the handshake, beside who it is and where it listens.
+/// What a peer claims in the handshake besides its identity and its addresses.
 struct peer_claims {
-  /// Drawn when its process began; 0: it does not say. Two numbers of one identity are two
-  /// processes, one after the other or side by side.
+  /// Drawn when its process started; 0: not announced. Two different numbers for one identity are
+  /// two processes, consecutive or concurrent.
   std::uint64_t instance = 0;
-  /// Null: it has none, as a peer that neither trains nor averages.
+  /// Null: it has none, because it neither trains nor averages.
   std::shared_ptr<const run_agreement> agreement;
 };
 

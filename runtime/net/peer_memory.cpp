@@ -29,10 +29,10 @@ status peer_memory::add(unique_fd file, std::uint64_t bytes) {
     return refused("a shared segment whose size may change");
   struct stat what {};
   struct statfs where {};
-  // Not huge pages: touching those fails when the system runs out of them.
+  // No huge pages: touching them fails when the system runs out of them.
   if (::fstat(file.get(), &what) != 0 || ::fstatfs(file.get(), &where) != 0
       || where.f_type != TMPFS_MAGIC || static_cast<std::uint64_t>(what.st_size) != bytes)
-    return refused("a shared segment that is not what it is said to be");
+    return refused("a shared segment that is not a memory file of the announced size");
   auto* memory = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED | MAP_NORESERVE, file.get(), 0);
   if (memory == MAP_FAILED)
     return failure{ec::overloaded, "no address space for a shared segment"};
@@ -54,7 +54,7 @@ result<payload> peer_memory::borrow(const memory_reference& reference) {
     const auto& segment = segments_[reference.segment];
     if (reference.bytes == 0 || reference.offset > segment.bytes
         || reference.bytes > segment.bytes - reference.offset)
-      return failure{ec::protocol_violation, "a reference out of its segment"};
+      return failure{ec::protocol_violation, "a reference outside its segment"};
     begin = segment.memory + reference.offset;
   }
   return payload{

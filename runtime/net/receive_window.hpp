@@ -5,13 +5,13 @@
 
 namespace waggle::net {
 
-/// How much of bodies a peer may send before we have dealt with what it sent. Bounds what a link
-/// makes us hold. Not thread-safe.
+/// How many body bytes a peer may send before we have processed earlier ones. Bounds the memory
+/// that a link can use. Not thread-safe.
 class receive_window {
 public:
   explicit receive_window(std::size_t bytes) : bytes_(bytes) {}
 
-  /// A body of `bytes` is about to come. False: the peer overran its window; nothing was taken.
+  /// A body of `bytes` bytes is about to arrive. False: it exceeds the window; nothing was taken.
   [[nodiscard]] bool take(std::size_t bytes) {
     if (bytes > bytes_ - taken_)
       return false;
@@ -19,9 +19,9 @@ public:
     return true;
   }
 
-  /// `bytes` of what was taken were dealt with; more than was taken is all of it. What the peer is
-  /// to be granted now: few large steps, 0 in between. At least three quarters are the peer's when
-  /// everything was dealt with.
+  /// `bytes` of what was taken were processed; a larger number counts as everything taken. Returns
+  /// how much to grant the peer now: few large steps, 0 in between. When everything was processed,
+  /// the peer may send at least three quarters of the window.
   [[nodiscard]] std::size_t give_back(std::size_t bytes) {
     untold_ += std::min(bytes, taken_ - untold_);
     if (untold_ == 0 || untold_ < bytes_ / 4)
@@ -35,8 +35,8 @@ public:
 private:
   // Invariant: untold_ <= taken_ <= bytes_.
   const std::size_t bytes_;
-  std::size_t taken_ = 0;  // sent, and not granted again
-  std::size_t untold_ = 0; // of those: dealt with
+  std::size_t taken_ = 0;  // sent by the peer and not granted again
+  std::size_t untold_ = 0; // of those: processed, but not granted yet
 };
 
 } // namespace waggle::net

@@ -20,7 +20,7 @@ constexpr std::size_t granules_of(std::size_t bytes) {
 
 std::shared_ptr<shared_arena> shared_arena::make(limits with) {
   auto arena = std::shared_ptr<shared_arena>{new shared_arena{with}};
-  // The first segment is there from the beginning, so that peers know it before it is used.
+  // The first segment is created at once, so that peers have mapped it before it is used.
   return arena->grow(granule_bytes) ? arena : nullptr;
 }
 
@@ -53,7 +53,7 @@ bool shared_arena::grow(std::size_t bytes) {
   return true;
 }
 
-/// The lowest place that is large enough: what was used before is used again, pages and all.
+/// First fit: memory that was used before, with its pages, is used again.
 std::byte* shared_arena::take_from(segment_state& from, std::size_t granules) {
   std::size_t run = 0;
   for (auto i = from.first_free; i < from.taken.size(); ++i) {
@@ -112,7 +112,7 @@ void shared_arena::give(std::byte* block, std::size_t bytes) {
   segment->first_free = std::min(segment->first_free, begin);
   if (idle_granules_ * granule_bytes <= limits_.idle_bytes_max)
     return;
-  // Peers that still look there see zeros: they hold no reference, or were given up.
+  // Peers that still read there see zeros: they hold no reference, or were given up.
   if (::fallocate(segment->file.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                   static_cast<off_t>(begin * granule_bytes),
                   static_cast<off_t>(granules * granule_bytes))

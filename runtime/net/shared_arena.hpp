@@ -13,12 +13,12 @@
 
 namespace waggle::net {
 
-/// Memory that peers on this host may read: what lies here travels between processes without being
-/// copied. Large blocks out of few segments; a segment is one memory file (memfd), sealed against
-/// changes of its size, that vanishes with the last process that maps it.
+/// Memory that peers on this host may read: data in it is shared between processes without a copy.
+/// Large blocks are allocated from a few segments. A segment is one memory file (memfd), sealed
+/// against changes of its size; it disappears with the last process that maps it.
 ///
-/// A segment is address space; pages cost memory once they are touched, and are given back when
-/// more than `idle_bytes_max` of them are in no block. Thread-safe.
+/// A segment reserves address space. Its pages cost memory once they are touched, and are returned
+/// to the system when more than `idle_bytes_max` of them belong to no block. Thread-safe.
 class shared_arena : public std::enable_shared_from_this<shared_arena> {
 public:
   struct limits {
@@ -36,11 +36,11 @@ public:
   static std::shared_ptr<shared_arena> make() { return make(limits{}); }
   ~shared_arena();
 
-  /// At least `bytes`, aligned to `block_alignment`, of unspecified content; they come back by
-  /// themselves. Null: there is no room.
+  /// At least `bytes` bytes, aligned to `block_alignment`, of unspecified content. The block is
+  /// freed when the pointer is released. Null: the arena is full.
   std::shared_ptr<std::byte> take(std::size_t bytes);
 
-  /// The same for who counts by himself: `give` gets what `take_raw` returned for as many bytes.
+  /// The same with explicit ownership: pass what `take_raw` returned, and the same size, to `give`.
   std::byte* take_raw(std::size_t bytes);
   void give(std::byte* block, std::size_t bytes);
 
@@ -48,7 +48,7 @@ public:
     std::uint32_t segment = 0;
     std::uint64_t offset = 0;
   };
-  /// Where [at, at + bytes) lies. Nothing: not here.
+  /// Where [at, at + bytes) lies. Nothing: not in this arena.
   [[nodiscard]] std::optional<place> locate(const void* at, std::size_t bytes) const;
 
   struct segment_view {
@@ -61,7 +61,7 @@ public:
   [[nodiscard]] std::size_t segment_count() const;
   [[nodiscard]] segment_view segment(std::size_t index) const;
 
-  /// Bytes in blocks, and bytes in none whose pages still cost memory.
+  /// Bytes in blocks, and bytes in no block whose pages still cost memory.
   struct use {
     std::size_t taken = 0;
     std::size_t idle = 0;
@@ -91,9 +91,9 @@ private:
   std::size_t idle_granules_ = 0; // touched, not taken
 };
 
-/// Puts large blocks into an arena, and small ones on the heap; those for which the arena has no
-/// room, too. What a round sends from such a vector to a peer on this host is not copied; so nobody
-/// may change it while a payload refers to it. Thread-safe.
+/// Allocates large blocks in an arena, and small ones on the heap. If the arena is full, large
+/// blocks go to the heap, too. What a round sends from such a vector to a peer on this host is not
+/// copied, so it must not change while a payload refers to it. Thread-safe.
 class arena_resource final : public std::pmr::memory_resource {
 public:
   /// REQUIRES: not null.

@@ -58,7 +58,7 @@ public:
   }
 
   void grant(std::size_t bytes) override {
-    // Travels like a frame; the peer's end may send more when it arrives.
+    // Delivered like a frame; then the peer's end may send more.
     if (closed_ || !other_.lock())
       return;
     net_.travel(own_, peer_, [other = other_, bytes] {
@@ -67,7 +67,7 @@ public:
     });
   }
 
-  /// Knows of bodies that have not arrived, as a socket's reader would by their first bytes.
+  /// Includes bodies that have not arrived: a socket's reader would know them by their first bytes.
   [[nodiscard]] bool idle() const override {
     auto peer = other_.lock();
     return waiting_.empty() && bodies_under_way_ == 0 && (!peer || peer->bodies_under_way_ == 0);
@@ -89,7 +89,7 @@ public:
     }
   }
 
-  /// This end learns that the link is over.
+  /// This end learns that the link has ended.
   void end(failure why) {
     if (closed_)
       return;
@@ -130,10 +130,10 @@ public:
   bool closed_ = false;
   std::optional<failure> close_why_;
   std::vector<frame> early_;  // arrived before start()
-  std::deque<frame> waiting_; // for the window
+  std::deque<frame> waiting_; // bulk frames that wait for the window
   std::size_t window_;
   std::size_t bodies_under_way_ = 0; // from here to the other end
-  steady_time line_free_;            // when the line has taken the bodies sent so far
+  steady_time line_free_;            // when the link has carried the bodies sent so far
   steady_time last_arrival_[2];      // control, bulk: order within a lane
 };
 
@@ -176,8 +176,8 @@ sim_network::sim_network(options opts, steady_time start)
   : options_(opts), random_(random_source{opts.seed}.fork("network")), now_(start) {}
 
 sim_network::~sim_network() {
-  // What a link tells its owner about may own the link; closing it would end that, but nobody
-  // lets time pass any more.
+  // The handlers of a link may own the link. Normally on_close releases them, but no more events
+  // run here.
   for (const auto& each : nodes_)
     for (const auto& weak : each->links)
       if (auto held = weak.lock())
@@ -353,14 +353,14 @@ void sim_network::schedule_close(const std::shared_ptr<sim_link>& from, const fa
     held_.push_back([this, from, why] { schedule_close(from, why); });
     return;
   }
-  failure told{ec::peer_lost, "the connection was closed"};
+  failure reported{ec::peer_lost, "the connection was closed"};
   if (why.code == ec::duplicate_identity)
-    told = {why.code, "refused by the peer: " + why.detail};
-  // Behind everything that was sent before.
+    reported = {why.code, "refused by the peer: " + why.detail};
+  // After everything that was sent before.
   auto when = std::max({random_arrival(), from->last_arrival_[0], from->last_arrival_[1]});
-  at(when, [other = from->other_, told] {
+  at(when, [other = from->other_, reported] {
     if (auto peer = other.lock())
-      peer->end(told);
+      peer->end(reported);
   });
 }
 

@@ -14,12 +14,12 @@
 
 namespace waggle::net {
 
-/// A network in memory, on virtual time, for deterministic simulation (product.md §2.5). The same
-/// seed and the same calls give the same deliveries, and so the same `trace_hash`.
+/// A network in memory, on virtual time, for deterministic simulation. The same seed and the same
+/// calls give the same deliveries, and so the same `trace_hash`.
 ///
-/// Links are what TCP makes of a bad network: frames arrive whole and in order within a lane
-/// (control, bulk), late by a random delay; a lost segment shows as a longer delay; different links
-/// overtake each other. Windows and size limits are those of the real transport.
+/// Links behave like TCP over a bad network: frames arrive complete and in order within a lane
+/// (control, bulk), after a random delay; a lost segment appears as a longer delay; frames of
+/// different links may be reordered. Windows and size limits are those of the real transport.
 ///
 /// Single-threaded: everything, the transports included, is called from the harness's thread. The
 /// harness alternates between running the actors and `run_until`.
@@ -29,11 +29,11 @@ public:
     std::uint64_t seed = 1;
     milliseconds delay_min{1};
     milliseconds delay_max{20};
-    /// Of a frame to be lost once and sent again.
+    /// Probability that a frame is lost once and sent again.
     double loss = 0;
     milliseconds retransmission{200};
     std::size_t window_bytes = 32_MiB;
-    /// What each direction of each link carries of bodies; 0: any amount at once.
+    /// Bandwidth for bodies in each direction of each link; 0: unlimited.
     std::size_t bytes_per_second = 0;
   };
 
@@ -45,7 +45,7 @@ public:
   using node_index = std::size_t;
 
   /// A new node that announces `record` with the address `address_of(index)` (none in client mode).
-  /// Nodes with different agreements do not link; each node is a process of its own.
+  /// Nodes with different agreements do not link. Each node counts as a separate process.
   node_index add_node(std::string run_id, peer_record record,
                       std::shared_ptr<const run_agreement> agreement = nullptr);
   [[nodiscard]] std::shared_ptr<transport> transport_of(node_index node);
@@ -61,9 +61,9 @@ public:
 
   // -- faults ------------------------------------------------------------------------------------
 
-  /// The node's process is gone. Its links are reset, or (silently) just never answer again.
+  /// The node's process has ended. Its links are reset, or (silently) never answer again.
   void crash(node_index node, bool silently = false);
-  /// Nothing gets through between `side` and the others until `heal`; what was sent waits.
+  /// No frames pass between `side` and the other nodes until `heal`; frames sent meanwhile wait.
   void partition(const std::set<node_index>& side);
   void heal();
   /// Breaks all links between two nodes once.
@@ -88,7 +88,8 @@ private:
   [[nodiscard]] bool blocked(node_index a, node_index b) const;
   void dial(node_index from, const endpoint& where, const peer_id& expected, milliseconds timeout,
             on_dialled done);
-  /// A sign that is not a frame (window), one random delay later, or held by a partition.
+  /// Delivers something that is not a frame (a window update) after one random delay, or after the
+  /// partition has healed.
   void travel(node_index from, node_index to, event what);
   void transmit(const std::shared_ptr<sim_link>& from, frame f);
   void schedule_arrival(const std::shared_ptr<sim_link>& from, frame f);
@@ -104,7 +105,7 @@ private:
   std::vector<std::unique_ptr<node>> nodes_;
   std::set<node_index> side_;
   bool partitioned_ = false;
-  std::vector<event> held_; // until heal
+  std::vector<event> held_; // delivered after `heal`
   std::uint64_t trace_ = 0xcbf29ce484222325U;
   std::uint64_t frames_delivered_ = 0;
   std::uint64_t body_bytes_delivered_ = 0;

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <utility>
 
-// Not netinet/tcp.h, whose tcp_info ends before what we need.
+// Not netinet/tcp.h: its tcp_info lacks the fields that we need.
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -15,7 +15,7 @@ namespace waggle::net {
 
 namespace {
 
-/// Of bytes that the kernel holds but has not sent: a control frame waits for them, too.
+/// Limits the bytes that the kernel holds but has not sent: a control frame waits for them, too.
 constexpr std::size_t unsent_bytes_min = 64_KiB;
 
 bool set_congestion(int socket, const std::string& name) {
@@ -35,7 +35,7 @@ bool loss_watch::update(const sample& now) {
   }
   auto sent = now.sent - last_->sent;
   if (sent < packets_min)
-    return false; // goes on counting from the last sample
+    return false; // the next call counts from the same sample
   auto lost = now.retransmitted - last_->retransmitted;
   last_ = now;
   bool no_queue = now.rtt < now.rtt_min + now.rtt_min / 4 + std::chrono::milliseconds{2};
@@ -62,7 +62,7 @@ void socket_tuning::follow(int socket, std::size_t slice_bytes, steady_time now)
   socklen_t size = sizeof info;
   if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &size) != 0
       || size < offsetof(tcp_info, tcpi_data_segs_out) + sizeof info.tcpi_data_segs_out) {
-    watching_ = false; // a kernel that does not tell
+    watching_ = false; // this kernel does not report it
     return;
   }
   if (losses_.update({info.tcpi_total_retrans, info.tcpi_data_segs_out,

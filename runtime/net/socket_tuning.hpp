@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to runtime/net: what the kernel is told about a connection to another machine.
+// Internal to runtime/net: kernel settings of a connection to another machine.
 
 #include <cstdint>
 #include <optional>
@@ -10,17 +10,17 @@
 
 namespace waggle::net {
 
-/// Tells loss on the way from loss that our own sending causes.
+/// Distinguishes packet loss of the link from loss caused by our own sending.
 ///
-/// A connection that fills its line makes a queue before packets are dropped: its round trips take
-/// longer than they need. Packets that are lost while there is no queue are lost by the line, or by
-/// a queue too short to be seen. Congestion control that takes them for congestion (cubic, reno)
-/// leaves such a line idle, and one that models the line instead (bbr) does not. Without such
-/// losses cubic is the better one for us: what one connection leaves the next one takes at once,
-/// where bbr probes its way up (tests/bench/README.md).
+/// A connection that fills its link builds a queue before packets are dropped, so its round-trip
+/// times are above the minimum. Packets lost while there is no queue are lost by the link itself,
+/// or by a queue too short to be measured. Congestion control that treats such losses as congestion
+/// (cubic, reno) leaves the link idle; one that models the link instead (bbr) does not. Without
+/// such losses cubic is better here: bandwidth that one connection frees is used by the next one
+/// at once, while bbr has to probe for it (tests/bench/README.md).
 class loss_watch {
 public:
-  /// What the kernel counts for a connection. Counters wrap.
+  /// The kernel's counters for a connection. Counters wrap.
   struct sample {
     std::uint32_t retransmitted = 0;
     std::uint32_t sent = 0; // packets with data
@@ -29,11 +29,11 @@ public:
   };
 
   static constexpr auto pause = std::chrono::milliseconds{100}; // between two samples
-  static constexpr std::uint32_t packets_min = 20;              // fewer tell nothing
+  static constexpr std::uint32_t packets_min = 20;              // fewer are not significant
   static constexpr double loss_min = 0.001;
-  static constexpr int findings_min = 3; // one may be chance, or a queue that has just emptied
+  static constexpr int findings_min = 3; // one may be chance, or a queue that has just drained
 
-  /// True from the sample on with which the line is found to be lossy.
+  /// True from the first sample with which the link is found to be lossy.
   bool update(const sample& now);
 
 private:
@@ -41,14 +41,14 @@ private:
   int findings_ = 0;
 };
 
-/// One connection's settings. Nothing depends on the kernel having any of them.
+/// One connection's settings. Each is optional: the connection also works if the kernel lacks it.
 class socket_tuning {
 public:
   /// `congestion` as in tcp_transport_config.
   explicit socket_tuning(std::string congestion) : congestion_(std::move(congestion)) {}
 
   void begin(int socket);
-  /// After a write: slices have `slice_bytes` now.
+  /// Call after a write. `slice_bytes`: the current size of slices.
   void follow(int socket, std::size_t slice_bytes, steady_time now);
 
 private:

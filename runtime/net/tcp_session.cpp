@@ -65,7 +65,7 @@ void tcp_session::on_handshake(std::string_view bytes) {
   for (auto& message : step.send)
     enqueue(frame_kind::handshake, std::move(message));
   if (step.why.code != ec::none) {
-    // Told to the peer by the last message; close once that is written.
+    // The last message tells the peer the reason; close once it is written.
     close_after_write_ = true;
     close_reason_ = std::move(step.why);
     write_more();
@@ -76,7 +76,7 @@ void tcp_session::on_handshake(std::string_view bytes) {
     claims_ = handshake_->claims();
     error_code error;
     auto seen = socket_.remote_endpoint(error);
-    // A peer that listens on every interface cannot know by which address we reach it.
+    // A peer that listens on every interface does not know the address by which we reach it.
     for (auto& address : remote_.addresses)
       if (!error && (address.host.empty() || address.host == "0.0.0.0" || address.host == "::")) {
         auto from = seen.address();
@@ -146,9 +146,9 @@ void tcp_session::read_more() {
 void tcp_session::deliver_all() {
   while (!closed_) {
     if (handshake_ && close_after_write_)
-      return; // refused: what the peer sent before it knows does not matter
+      return; // refused: frames that the peer sent before it knows are ignored
     if (!handshake_ && !started_)
-      return; // the owner is not there yet: the socket's buffer holds what comes
+      return; // start() was not called yet: data waits in the socket's buffer
     auto seen = reader_.next();
     if (!seen.ok())
       return fail(seen.error());
@@ -196,7 +196,7 @@ void tcp_session::deliver(arrival seen) {
       if (path_)
         path_->on_release(header);
       return;
-    case frame_kind::opening: // of a body that is not whole yet
+    case frame_kind::opening: // part of an incomplete body
     case frame_kind::slice:
       return;
     case frame_kind::message:
@@ -209,7 +209,7 @@ void tcp_session::deliver(arrival seen) {
 
 void tcp_session::on_offer(std::string_view offer) {
   if (!host_ || !outbound_ || path_)
-    return fail({ec::protocol_violation, "an offer of shared memory that nobody asked for"});
+    return fail({ec::protocol_violation, "an unexpected offer of shared memory"});
   auto socket = local_host::connect(offer);
   if (socket)
     return open_path(std::move(*socket));
@@ -239,7 +239,7 @@ void tcp_session::on_reference(std::string header) {
     return fail({ec::protocol_violation, "a reference without shared memory"});
   auto reference = read_reference(header);
   header.erase(0, memory_reference::size);
-  // The same window as for bodies on the wire: it bounds what the peer can make us deal with.
+  // The same window as for bodies on the wire: it bounds what the peer can make us process.
   if (reference.bytes > wire::body_bytes_max || !reader_.window().take(reference.bytes))
     return fail({ec::protocol_violation, "the peer overran its window"});
   auto seen = path_->borrow(reference);
@@ -257,7 +257,7 @@ void tcp_session::on_reference(std::string header) {
     handlers_.on_frame({std::move(header), std::move(body)});
 }
 
-/// Tells the peer which of its memory is no longer looked at, before whatever else is written.
+/// Tells the peer which of its memory is no longer read, before anything else is written.
 void tcp_session::return_borrowed() {
   for (auto ids = path_->take_returned(); !ids.empty(); ids = path_->take_returned()) {
     std::string header(8 * ids.size(), '\0');
@@ -271,15 +271,15 @@ void tcp_session::return_borrowed() {
 bool tcp_session::send(frame f) {
   if (closed_ || f.header.size() > wire::header_bytes_max || f.body.size > wire::body_bytes_max)
     return false;
-  auto said = queue_.offer(std::move(f));
-  if (said == write_queue::admission::first)
+  auto admitted = queue_.offer(std::move(f));
+  if (admitted == write_queue::admission::first)
     asio::post(socket_.get_executor(), [me = shared_from_this()] {
       if (me->closed_)
         return;
       me->queue_.take_offered();
       me->write_more();
     });
-  return said != write_queue::admission::refused;
+  return admitted != write_queue::admission::refused;
 }
 
 void tcp_session::enqueue(frame_kind kind, std::string header) {
@@ -289,7 +289,7 @@ void tcp_session::enqueue(frame_kind kind, std::string header) {
   write_more();
 }
 
-/// Replaces a body by a reference to it, if the peer can follow it.
+/// Replaces a body with a reference to it, if the peer can resolve it.
 void tcp_session::refer(outgoing& out) {
   auto& content = out.content;
   if (!path_ || content.body.size < limits_.shared_bytes_min)
@@ -373,13 +373,13 @@ void tcp_session::close(failure why) {
   asio::post(socket_.get_executor(), [me = shared_from_this(), why = std::move(why)]() mutable {
     if (me->closed_)
       return;
-    me->queue_.take_offered(); // a goodbye sent just before
+    me->queue_.take_offered(); // may include a goodbye sent just before
     if (why.code == ec::duplicate_identity)
       me->queue_.add(frame_kind::denial, write_denial(why));
     me->close_after_write_ = true;
     me->close_reason_ = std::move(why);
     me->queue_.drop_bulk();
-    // A peer that does not read must not keep us: what it did not take within this time is lost.
+    // A peer that does not read must not delay us: what it has not read by then is lost.
     me->deadline_.expires_after(std::chrono::milliseconds{500});
     me->deadline_.async_wait([me](const error_code& error) {
       if (!error)
@@ -396,7 +396,7 @@ void tcp_session::fail(failure why) {
   error_code ignored;
   socket_.shutdown(tcp::socket::shutdown_both, ignored);
   socket_.close(ignored);
-  queue_.clear(); // writing_ is released when its operation ends; so is a body that is being read
+  queue_.clear(); // writing_ and a body being read are released when their operations end
   if (!reading_)
     reader_.abandon_body();
   if (host_ && !offered_.empty())

@@ -31,33 +31,34 @@ using boost::system::error_code;
 struct session_limits {
   std::size_t window_bytes = 32_MiB; // bulk bodies in flight each way
   milliseconds handshake_timeout{5'000};
-  /// Smaller bodies are copied faster than referred to. Measured with tests/bench/allreduce_driver:
-  /// bodies of 64 KiB gain nothing, of 128 KiB a fifth.
+  /// Sending smaller bodies over TCP is faster than by reference. Measured with
+  /// tests/bench/allreduce_driver: bodies of 64 KiB gain nothing, of 128 KiB a fifth.
   std::size_t shared_bytes_min = 128_KiB;
 };
 static_assert(
   32_MiB / 4 * 3 >= wire::body_bytes_max,
-  "the largest body must fit into a window of which up to a quarter is not returned yet");
+  "the largest body must fit into the window while up to a quarter of it is not granted yet");
 
-/// Frames in two lanes over one socket. To a peer on this host, bodies go through shared memory
-/// beside it (local_path.hpp), if both want that. `send`, `grant`, `close` and the constructor may
-/// be called from any thread; everything else runs on the io_context's only thread.
+/// Frames in two lanes over one socket. Bodies to a peer on this host go through shared memory
+/// (local_path.hpp), if both sides want that. `send`, `grant`, `close` and the constructor may be
+/// called from any thread; everything else runs on the io_context's only thread.
 ///
-/// handshaking → open → closed: `run` ends the first with `on_ready` (once, also on failure).
+/// States: handshaking → open → closed. `run` leaves the first with `on_ready` (called once, also
+/// on failure).
 class tcp_session final : public link, public std::enable_shared_from_this<tcp_session> {
 public:
   using ready = std::function<void(result<std::shared_ptr<tcp_session>>)>;
 
-  /// `context` is where the socket lives: a link may outlive the transport that made it.
-  /// `tuning`: of links to other machines; none: to this one, where nothing needs tuning.
+  /// `context` is the socket's; it is shared because a link may outlive its transport.
+  /// `tuning`: for links to other machines; none: a link within this host.
   tcp_session(std::shared_ptr<asio::io_context> context, tcp::socket socket, std::string early,
               session_limits limits, std::optional<socket_tuning> tuning,
               std::shared_ptr<const net_events> events, std::shared_ptr<buffer_pool> pool,
               std::shared_ptr<local_host> host);
 
-  /// Shakes hands, then reports. I/O thread.
+  /// Performs the handshake, then calls `on_ready`. I/O thread.
   void run(handshake::setup setup, ready on_ready);
-  /// Stops at once, whatever state it is in. I/O thread.
+  /// Stops at once, in any state. I/O thread.
   void abandon(failure why) { fail(std::move(why)); }
 
   [[nodiscard]] const peer_record& remote() const override { return remote_; }
@@ -72,7 +73,7 @@ public:
 
 private:
   void read_more();
-  /// Delivers what was read, as far as the owner takes it.
+  /// Delivers what was read; after the handshake only once the owner has called `start`.
   void deliver_all();
   std::shared_ptr<std::byte> memory_for(const std::string& header, std::size_t bytes);
   void count(bool outbound, bool data, std::size_t bytes);
@@ -104,15 +105,15 @@ private:
   ready on_ready_;
   link_events handlers_;
   bool started_ = false;
-  std::optional<failure> closed_why_; // closed before start(): told then
+  std::optional<failure> closed_why_; // closed before start(), which then reports it
 
-  std::shared_ptr<local_path> path_; // null: not to this peer, or not yet
-  std::string offered_;              // the nonce by which the peer may come; empty: none is out
+  std::shared_ptr<local_path> path_; // null: not with this peer, or not yet
+  std::string offered_;              // nonce of our offer to the peer; empty: no offer is open
 
   frame_reader reader_;
   std::atomic<std::uint64_t> reads_{0};
   std::atomic<bool> amid_body_{false};
-  bool reading_ = false; // somebody writes to the reader's room
+  bool reading_ = false; // a read into the reader's room is pending
 
   write_queue queue_;
   std::vector<outgoing> writing_;
@@ -124,7 +125,7 @@ private:
   std::atomic<bool> closed_{false};
 };
 
-/// The failure that an Asio error means.
+/// Maps an Asio error to a failure.
 failure failure_of(const error_code& error);
 
 } // namespace waggle::net

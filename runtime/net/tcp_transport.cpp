@@ -20,7 +20,7 @@ namespace waggle::net {
 
 namespace {
 
-/// Nothing for loopback, where there is no queue to keep short, and no loss.
+/// Nothing for loopback, which has no queue to keep short and no loss.
 std::optional<socket_tuning> tuning_for(const tcp::socket& socket,
                                         const tcp_transport_config& config) {
   if (config.loopback_is_far)
@@ -34,7 +34,7 @@ std::optional<socket_tuning> tuning_for(const tcp::socket& socket,
   return socket_tuning{config.congestion};
 }
 
-/// Nothing for a name. A number needs nobody who resolves it.
+/// Parses a numeric address, which needs no resolver. Nothing for a host name.
 std::optional<asio::ip::address> numeric(const std::string& host) {
   error_code error;
   auto address = asio::ip::make_address(host, error);
@@ -106,7 +106,7 @@ public:
       io_.stop(); // does not wait for HTTP clients
     });
     thread_.join();
-    // What was cancelled above ends here, on this thread, so that nothing is called later.
+    // Runs the handlers cancelled above on this thread, so that nothing is called later.
     io_.restart();
     io_.poll();
     accept_ = nullptr;
@@ -124,11 +124,11 @@ private:
       if (auto number = numeric(where.host)) {
         address.address(*number);
       } else {
-        // A name of our own, asked once and before there is anybody to keep waiting.
+        // Blocking is fine here: it is our own name, resolved once, before there are any links.
         auto found = tcp::resolver{io_}.resolve(where.host, std::string{}, error);
         if (error || found.empty())
-          return sentence("'" + where.host + "' is no address of this machine (" + error.message()
-                          + ")");
+          return sentence("'" + where.host + "' is not an address of this machine ("
+                          + error.message() + ")");
         address.address(found.begin()->endpoint().address());
       }
       acceptor_.open(address.protocol(), error);
@@ -154,7 +154,7 @@ private:
     });
   }
 
-  /// One attempt to reach a peer: resolve, connect, upgrade, shake hands; one deadline over all.
+  /// One attempt to reach a peer: resolve, connect, upgrade, handshake; one deadline for all.
   class dialler : public std::enable_shared_from_this<dialler> {
   public:
     dialler(std::shared_ptr<tcp_transport> owner, endpoint where, const peer_id& expected,
@@ -310,7 +310,7 @@ private:
       if (!self || self->stopping_ || error == asio::error::operation_aborted)
         return;
       if (error) {
-        // Out of descriptors, most likely: give the open connections time to end.
+        // Most likely out of descriptors: give the open connections time to end.
         self->back_off_.expires_after(std::chrono::milliseconds{100});
         self->back_off_.async_wait([me](const error_code& e) {
           auto again = me.lock();
@@ -328,7 +328,7 @@ private:
     if (accepted_ >= config_.connections_max) {
       if (events_->refused)
         events_->refused(ec::rate_limited);
-      return; // closes it
+      return; // closes the socket
     }
     ++accepted_;
     auto weak = weak_from_this();

@@ -6,7 +6,7 @@
 
 namespace waggle::net {
 
-/// A file descriptor that somebody owns; -1: none.
+/// Owns a file descriptor; -1: none.
 class unique_fd {
 public:
   unique_fd() = default;

@@ -6,11 +6,11 @@ namespace waggle::net {
 
 namespace {
 
-// Frames that go into one system call; Asio passes at most 64 buffers on, three a frame.
+// Frames written by one system call; Asio passes at most 64 buffers, three per frame.
 constexpr std::size_t frames_per_write = 20;
 constexpr std::size_t bulk_frames_per_write = 4;
 
-// How long one slice may take: what a control frame waits for, against system calls.
+// How long one slice may take: a control frame waits that long; shorter costs more system calls.
 constexpr auto slice_time_min = std::chrono::milliseconds{2};
 constexpr auto slice_time_max = std::chrono::milliseconds{8};
 
@@ -72,7 +72,7 @@ void write_queue::next(std::vector<outgoing>& batch, bool bulk_too,
   }
   if (!bulk_too)
     return;
-  auto room = slice_bytes_; // of this write, if it is sliced
+  auto room = slice_bytes_; // for slices in this write
   for (std::size_t n = 0; n < bulk_frames_per_write && room > 0; ++n) {
     if (!unsent_.empty()) {
       auto size = std::min(room, unsent_.size);
@@ -91,7 +91,7 @@ void write_queue::next(std::vector<outgoing>& batch, bool bulk_too,
     window_ -= size;
     refer(out);
     if (settings_.slices && out.content.body.size > room) {
-      // Announced here, with its whole size; the slices follow, the first in this write.
+      // The opening announces the whole size; the slices follow, the first in this write.
       unsent_ = std::exchange(out.content.body, {});
       out.prefix =
         write_prefix({frame_kind::opening, static_cast<std::uint32_t>(out.content.header.size()),
@@ -113,7 +113,7 @@ void write_queue::written(const std::vector<outgoing>& batch, steady_time::durat
       --bulk_frames_;
     bytes += out.content.body.size;
   }
-  // Only full slices tell how fast the link is.
+  // Only full slices show how fast the link is.
   if (!settings_.slices || bytes < slice_bytes_)
     return;
   if (took < slice_time_min)

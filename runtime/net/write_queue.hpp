@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to runtime/net: what waits to be written to one connection.
+// Internal to runtime/net: the frames that wait to be written to one connection.
 
 #include <array>
 #include <atomic>
@@ -16,28 +16,28 @@
 
 namespace waggle::net {
 
-/// One frame, or a slice of a body, on its way out.
+/// One outgoing frame, or a slice of a body.
 struct outgoing {
   std::array<std::byte, frame_prefix::size> prefix{};
   frame content;
-  std::size_t lent = 0;   // bytes of a body that was referred to, not in `content`
-  bool bulk = false;      // of the bulk lane
-  bool completes = false; // nothing of its frame is left to be written
+  std::size_t lent = 0;   // bytes of a body that is sent by reference, not in `content`
+  bool bulk = false;      // belongs to the bulk lane
+  bool completes = false; // the last piece of its frame
 };
 
 /// Two lanes: control frames overtake bulk frames, which wait for the peer's window.
 ///
-/// On a long link a large body is written in slices, so that a control frame waits for one slice,
-/// not for the body. A slice is as much as the link takes in a few milliseconds, found out by how
-/// long the last ones took. On links within a host bodies are written whole.
+/// On a link to another machine a large body is written in slices, so that a control frame waits
+/// for one slice, not for the whole body. A slice is what the link carries in a few milliseconds,
+/// estimated from how long the last ones took. On links within a host, bodies are written whole.
 ///
 /// `offer` may be called from any thread; everything else runs on the I/O thread.
 class write_queue {
 public:
   struct settings {
-    std::size_t control_bytes_max = 16_MiB; // more: offer() says no
+    std::size_t control_bytes_max = 16_MiB; // beyond it, offer() refuses
     std::size_t bulk_frames_max = 65'536;
-    std::size_t window_bytes = 32_MiB; // of bodies that the peer takes without granting more
+    std::size_t window_bytes = 32_MiB; // body bytes that the peer accepts without a further grant
     bool slices = false;
   };
   enum class admission { refused, admitted, first }; // first: take_offered() must be called soon
@@ -48,43 +48,43 @@ public:
   explicit write_queue(settings s) : settings_(s), window_(s.window_bytes) {}
 
   admission offer(frame f);
-  /// Moves what was offered into the lanes.
+  /// Moves the offered frames into the lanes.
   void take_offered();
-  /// A control frame of the connection's own.
+  /// Adds a control frame of the connection itself.
   void add(frame_kind kind, std::string header);
-  /// The peer takes `bytes` more. False: more than it ever may.
+  /// The peer grants `bytes` more. False: the window would exceed its maximum.
   [[nodiscard]] bool open_window(std::size_t bytes);
 
-  /// Puts into `batch` what to write next, in one go; nothing: nothing may be written now.
-  /// @param bulk_too false: control frames only, and whatever began stays unfinished.
-  /// @param refer may replace a body by a reference to it, before it is written.
+  /// Fills `batch` with what to write next in one operation; empty: nothing may be written now.
+  /// @param bulk_too false: control frames only; a body that has begun stays unfinished.
+  /// @param refer may replace a body with a reference to it before it is written.
   void next(std::vector<outgoing>& batch, bool bulk_too,
             const std::function<void(outgoing&)>& refer);
-  /// `batch` was written, `took` after next() gave it.
+  /// `batch` was written, `took` after next() returned it.
   void written(const std::vector<outgoing>& batch, steady_time::duration took);
 
-  /// Bulk frames are not sent any more; of one that has begun the rest is not.
+  /// Bulk frames are not sent any more, nor is the rest of one that has begun.
   void drop_bulk();
-  /// Everything that was offered or added was written. Any thread.
+  /// True if everything that was offered or added was written. Any thread.
   [[nodiscard]] bool empty() const {
     return control_bytes_.load() == 0 && bulk_frames_.load() == 0;
   }
   void clear();
 
-  /// Bytes that one slice has now.
+  /// The current size of a slice, in bytes.
   [[nodiscard]] std::size_t slice_bytes() const { return slice_bytes_; }
 
 private:
   const settings settings_;
   std::deque<outgoing> control_;
   std::deque<outgoing> bulk_;
-  payload unsent_; // of the body that is being sliced: what no slice has had yet
+  payload unsent_; // the rest of the body that is being sliced
   std::size_t window_;
   std::size_t slice_bytes_ = 64_KiB;
 
   std::mutex offered_mutex_;
   std::vector<frame> offered_; // guarded by offered_mutex_
-  bool announced_ = false;     // guarded by offered_mutex_: take_offered() is going to be called
+  bool announced_ = false;     // guarded by offered_mutex_: a call of take_offered() is pending
   std::atomic<std::size_t> control_bytes_{0};
   std::atomic<std::size_t> bulk_frames_{0};
 };

@@ -7,7 +7,7 @@ namespace waggle {
 std::vector<peer_record> donor_choice::among(std::vector<peer_record> donors) {
   auto refused = [this](const peer_record& donor) { return refused_.contains(donor.id); };
   if (std::all_of(donors.begin(), donors.end(), refused))
-    refused_.clear(); // a second chance is better than none
+    refused_.clear(); // all were refused: ask them again
   std::erase_if(donors, refused);
   return donors;
 }

@@ -8,25 +8,26 @@
 
 namespace waggle {
 
-/// Whom to ask for the run's state, and how soon after an attempt that failed. A donor whose state
-/// was refused is passed over until a state was taken or nobody else is left. Not thread-safe.
+/// Chooses the donors to ask for the run's state, and the pause after a failed attempt. A donor
+/// whose state was refused is skipped until a state was accepted or no other donor is left. Not
+/// thread-safe.
 class donor_choice {
 public:
   static constexpr milliseconds pause_min{500};
   static constexpr milliseconds pause_max{8'000};
 
-  /// Those of `donors` to ask now, in their order; empty only if `donors` is.
+  /// The subset of `donors` to ask now, in their order; empty only if `donors` is empty.
   [[nodiscard]] std::vector<peer_record> among(std::vector<peer_record> donors);
-  /// What this donor gave could not be used.
+  /// The state from this donor could not be used.
   void refuse(const peer_id& donor) { refused_.insert(donor); }
-  /// A state was taken.
+  /// A state was accepted.
   void succeeded();
-  /// The attempt is over without a state. Returns how long to wait before the next one: twice as
-  /// long as the last time, within the bounds above.
+  /// The attempt ended without a state. Returns how long to wait before the next one: twice the
+  /// last pause, within the bounds above.
   [[nodiscard]] milliseconds failed();
 
 private:
-  std::set<peer_id> refused_; // since a state was last taken; each cost it a whole transfer
+  std::set<peer_id> refused_; // since a state was last accepted; each entry cost a full transfer
   milliseconds pause_{0};
 };
 

@@ -10,12 +10,12 @@ namespace waggle {
 status state_download::accept(const state_offer& offer) {
   if (offer.bytes == 0 || offer.chunk_bytes < options_.chunk_bytes_min
       || offer.chunk_bytes > options_.chunk_bytes_max)
-    return failure{ec::protocol_violation, "a state of no bytes, or in chunks of an odd size"};
+    return failure{ec::protocol_violation, "an empty state, or a chunk size out of bounds"};
   if (offer.bytes > options_.bytes_max)
     return failure{ec::oversize, "a state of " + std::to_string(offer.bytes) + " bytes"};
   if (offer_ && offer_->content == offer.content && offer_->bytes == offer.bytes
       && offer_->chunk_bytes == offer.chunk_bytes)
-    return done{};           // another donor of the same
+    return done{};           // another donor of the same state
   auto made = make_store_(); // grows with what arrives, so that an offer alone costs nothing
   if (!made)
     return made.error();
@@ -50,7 +50,7 @@ std::vector<std::uint32_t> state_download::next() {
 status state_download::chunk(std::uint32_t index, byte_span bytes) {
   if (!offer_ || index >= chunks_.size() || chunks_[index] != chunk_state::asked
       || bytes.size() != size_of(index))
-    return failure{ec::wrong_shape, "a chunk that nobody asked for, or of the wrong length"};
+    return failure{ec::wrong_shape, "a chunk that was not requested, or of the wrong length"};
   if (auto written = bytes_->write(std::uint64_t{index} * offer_->chunk_bytes, bytes); !written)
     return written;
   chunks_[index] = chunk_state::here;
@@ -75,7 +75,7 @@ result<std::shared_ptr<const byte_source>> state_download::finish() {
   if (!hash)
     return hash.error();
   if (*hash != offer.content)
-    return failure{ec::hash_mismatch, "the bytes are not the ones that were announced"};
+    return failure{ec::hash_mismatch, "the bytes do not have the announced hash"};
   return whole;
 }
 

@@ -24,37 +24,38 @@ struct state_offer {
   friend bool operator==(const state_offer&, const state_offer&) = default;
 };
 
-/// One state on its way here: which chunks are asked for, which have come, and whether the whole is
-/// what was announced. Chunks of another donor with the same content count: a download that lost
-/// its donor goes on where it stopped. No network, no time. Not thread-safe.
+/// The download of one state: which chunks are requested, which have arrived, and whether the hash
+/// of the whole is the announced one. Chunks from another donor with the same content count as
+/// well: a download that lost its donor resumes with another. Uses no network and no clock. Not
+/// thread-safe.
 class state_download {
 public:
   struct options {
     std::uint64_t bytes_max = 16_GiB; // larger offers are refused before anything is allocated
     std::uint32_t chunk_bytes_min = 4096;
     std::uint32_t chunk_bytes_max = 16U << 20U;
-    std::size_t window = 8; // chunks asked for at once
+    std::size_t window = 8; // chunks requested at the same time
   };
 
-  /// @param make_store where the bytes are put together.
+  /// @param make_store makes the store in which the bytes are assembled.
   state_download(options opts, byte_store_factory make_store)
     : options_(opts), make_store_(std::move(make_store)) {}
 
-  /// Begins with this offer, or goes on if the content is the one that we have parts of.
+  /// Begins with this offer, or resumes if its content is the one that is partly downloaded.
   /// Fails with ec::oversize, protocol_violation or io_error.
   status accept(const state_offer& offer);
 
-  /// The chunks to ask for now; they count as asked.
+  /// The chunks to request now; they count as requested.
   std::vector<std::uint32_t> next();
-  /// Fails with ec::wrong_shape if the chunk has the wrong length or was not asked for, or with
-  /// ec::io_error.
+  /// A chunk arrived. Fails with ec::wrong_shape if it has the wrong length or was not requested,
+  /// or with ec::io_error.
   status chunk(std::uint32_t index, byte_span bytes);
-  /// The donor is gone: what was asked for is not coming.
+  /// The donor is lost: the requested chunks will not arrive.
   void interrupted();
 
   [[nodiscard]] bool complete() const { return offer_ && missing_ == 0; }
-  /// The whole, checked against its hash. Fails with ec::hash_mismatch or io_error and forgets
-  /// everything.
+  /// The complete state, checked against its hash. On ec::hash_mismatch or io_error everything is
+  /// discarded.
   result<std::shared_ptr<const byte_source>> finish();
 
   [[nodiscard]] const std::optional<state_offer>& offer() const { return offer_; }
@@ -70,7 +71,7 @@ private:
   std::optional<state_offer> offer_;
   std::shared_ptr<byte_store> bytes_;
   std::vector<chunk_state> chunks_;
-  std::size_t missing_ = 0;         // not here
+  std::size_t missing_ = 0;         // chunks that have not arrived
   std::uint32_t first_missing_ = 0; // no chunk before it is missing
   std::size_t asked_ = 0;
 };

@@ -13,7 +13,7 @@ failure violation(const char* what) {
   return {ec::protocol_violation, what};
 }
 
-// Each reader fills `out` and returns what is wrong, ec::none if nothing is.
+// Each reader fills `out` and returns the error, ec::none if there is none.
 
 failure read(const proto::DhtPing&, dht_ping&) {
   return {};
@@ -409,7 +409,7 @@ result<message> decode(std::string_view header, std::size_t body_bytes) {
   auto out = read_content(parsed);
   if (out.ok() && has_body(*out) != (body_bytes > 0))
     return failure{ec::protocol_violation,
-                   body_bytes > 0 ? "a body that does not belong there" : "the body is missing"};
+                   body_bytes > 0 ? "a message of this kind has no body" : "the body is missing"};
   return out;
 }
 

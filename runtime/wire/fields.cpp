@@ -8,7 +8,7 @@ bool read_peer(const proto::Peer& from, peer_record& out) {
   if (!read_id(from.key(), out.key)
       || static_cast<std::size_t>(from.addresses_size()) > addresses_max)
     return false;
-  out.id = peer_id_of(out.key); // derived, so that it cannot be claimed
+  out.id = peer_id_of(out.key); // derived from the key, so that it cannot be forged
   out.client_mode = from.client_mode();
   out.addresses.clear();
   for (const auto& address : from.addresses()) {

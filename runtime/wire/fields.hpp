@@ -1,7 +1,8 @@
 #pragma once
 
-// Single fields and small messages, protobuf to struct and back: shared by the convert_*.cpp files.
-// Readers return false (or a reason) for anything out of bounds; they allocate nothing unbounded.
+// Single fields and small messages, protobuf to struct and back: shared by encode.cpp and
+// decode.cpp. Readers return false (or a reason) for anything out of bounds; what they allocate is
+// bounded.
 
 #include <cmath>
 #include <string>
@@ -37,7 +38,7 @@ inline bool read_mode(std::uint32_t value, member_mode& out) {
 bool read_peer(const proto::Peer& from, peer_record& out);
 void write_peer(const peer_record& from, proto::Peer& out);
 
-/// Bounds only; whether to believe a record is `validate_record`'s to say.
+/// Checks bounds only; `validate_record` checks whether a record is genuine.
 bool read_record(const proto::Record& from, record& out);
 void write_record(const record& from, proto::Record& out);
 

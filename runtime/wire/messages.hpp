@@ -1,7 +1,7 @@
 #pragma once
 
-// Everything one peer may say to another, as plain structs. `convert.hpp` turns them into protobuf
-// and back, and validates: a struct that came out of `decode` respects every limit stated here.
+// All messages between peers, as plain structs. `convert.hpp` converts them to protobuf and back,
+// and validates: a struct returned by `decode` respects every limit stated here.
 
 #include <cstdint>
 #include <optional>
@@ -22,37 +22,37 @@ namespace waggle::wire {
 
 // -- limits ------------------------------------------------------------------------------------
 
-constexpr std::size_t header_bytes_max = 256_KiB;    // a frame's protobuf header
-constexpr std::size_t body_bytes_max = 16_MiB;       // a frame's raw payload
-constexpr std::size_t keys_per_find_max = 64;        // spec/dht.md §8
-constexpr std::size_t records_per_message_max = 256; // spec/dht.md §8
-constexpr std::size_t nearest_per_key_max = 20;      // spec/dht.md §2.2
-constexpr std::size_t detail_bytes_max = 512;        // a refusal's text
+constexpr std::size_t header_bytes_max = 256_KiB; // a frame's protobuf header
+constexpr std::size_t body_bytes_max = 16_MiB;    // a frame's raw payload
+constexpr std::size_t keys_per_find_max = 64;
+constexpr std::size_t records_per_message_max = 256;
+constexpr std::size_t nearest_per_key_max = 20;
+constexpr std::size_t detail_bytes_max = 512; // a refusal's text
 constexpr std::size_t prefix_bytes_max = 128;
 constexpr std::size_t group_key_bytes_max = 256;
 
 // -- dht: answered by the dht_router ------------------------------------------------------------
 
-/// "Are you there, and what time is it?"
+/// Asks whether the peer is alive, and for its clock.
 struct dht_ping {};
 struct dht_pong {
   swarm_time now{};
 };
 
-/// "What do you hold under these keys, and whom do you know near them?"
+/// Asks for the records stored under these keys, and for the peers known nearest to them.
 struct dht_find {
   std::vector<dht_id> keys;
-  bool nodes_only = false; // leave the records out
+  bool nodes_only = false; // without records
 };
 struct dht_found {
   struct answer {
     std::vector<record> records;
     std::vector<peer_record> nearest; // ascending distance to the key
   };
-  std::vector<answer> answers; // one per key asked, in order
+  std::vector<answer> answers; // one per requested key, in order
 };
 
-/// "Keep these." One flag per record comes back.
+/// Asks the peer to store these records. The answer has one outcome per record.
 struct dht_store {
   std::vector<record> records;
 };
@@ -60,28 +60,28 @@ struct dht_stored {
   std::vector<ec> outcomes; // ec::none: stored
 };
 
-// -- matchmaking: answered by the matchmaker (spec/averaging.md §3) ------------------------------
+// -- matchmaking: answered by the matchmaker -----------------------------------------------------
 
-/// "May I join your group?"
+/// Asks to join the receiver's group.
 struct join_group {
   std::string prefix;
   std::string group_key;
-  digest schema; // over everything both sides must share
+  digest schema; // hash over everything that must be equal on both sides
   epoch_id epoch;
-  swarm_time expiration{}; // my declared expiration
+  swarm_time expiration{}; // the sender's declared expiration
   member_mode mode = member_mode::node;
-  /// Bytes per second; none: not known. 0: never reduce.
+  /// Bytes per second; none: not known. 0: the sender never reduces.
   std::optional<double> bandwidth;
   peer_record self;
-  std::string gather;              // for the whole group to read; at most gather_bytes_max
-  bool bandwidth_declared = false; // by the operator; else measured
+  std::string gather;              // sent to the whole group; at most gather_bytes_max
+  bool bandwidth_declared = false; // true: set by the operator; false: measured
 };
 struct join_reply {
   ec code = ec::none;                 // ec::none: accepted
-  std::vector<peer_record> suggested; // at most one: "ask my leader instead"
+  std::vector<peer_record> suggested; // at most one: the leader to ask instead
 };
 
-/// Leader to its followers: the group is complete, this is the round.
+/// Leader to its followers: the group is complete; this is the plan of the round.
 struct begin_group {
   round_plan plan;
 };
@@ -90,44 +90,45 @@ struct disband_group {
   std::string prefix;
   std::vector<peer_record> suggested;
 };
-/// Follower to its leader: count me out.
+/// Follower to its leader: the sender leaves the group.
 struct leave_group {
   std::string prefix;
 };
 
-// -- groups that stay together: the averager's (runtime/averaging/open_group.hpp) -----------------
+// -- open groups: received by the averager (runtime/averaging/open_group.hpp) ---------------------
 
-/// "May I enter your group?" Answered with join_reply: accepted, and the leader's next_plan
-/// follows; or the reason, with ec::not_a_leader the leader.
+/// Asks to enter the receiver's group. Answered with join_reply. If it is accepted, the leader's
+/// next_plan follows; else the reply has the reason, and for ec::not_a_leader the leader.
 struct enter_group {
   std::string prefix;
-  digest schema; // over everything both sides must share
+  digest schema; // hash over everything that must be equal on both sides
   member_mode mode = member_mode::node;
-  std::optional<double> bandwidth; // bytes a second; none: not known, 0: never reduces
-  bool bandwidth_declared = false; // by the operator, not measured
-  digest branch;                   // of the history whose group it wants to be in
+  std::optional<double> bandwidth; // bytes per second; none: not known, 0: never reduces
+  bool bandwidth_declared = false; // true: set by the operator; false: measured
+  digest branch;                   // the history whose group the sender wants to enter
 };
-/// Leader to all members, old and new: the plan of the next round is this one.
+/// Leader to all members, old and new: the plan of the next round.
 struct next_plan {
   round_id replaces; // the plan that would have been next
   round_plan plan;
-  digest branch; // of the history that the round belongs to
-  /// What an auxiliary that knew nothing of the vector needs to lead this group.
-  digest schema;                 // zero: not said
-  std::uint32_t members_max = 0; // 0: not said
+  digest branch; // the history that the round belongs to
+  /// What an auxiliary without prior knowledge of the vector needs to lead this group.
+  digest schema;                 // zero: not given
+  std::uint32_t members_max = 0; // 0: not given
 };
-/// Member to the others: "the round of this plan has begun; contribute what you have."
+/// Member to the others: the round of this plan has begun; contribute what is accumulated so far.
 struct call_round {
   round_id upcoming;
 };
 
 // -- progress: received by the progress_tracker --------------------------------------------------
 
-/// A progress record, pushed to connected peers beside its storing in the DHT.
+/// A progress record, pushed to connected peers in addition to storing it in the DHT.
 struct progress_push {
   record entry;
 };
-/// How far the sender is, between two records: only over its own link, so it needs no signature.
+/// The sender's progress between two records. Sent only over its own link, so it needs no
+/// signature.
 struct progress_note {
   epoch_id epoch;
   digest branch;
@@ -135,7 +136,7 @@ struct progress_note {
   double samples_per_second = 0; // finite, not negative
 };
 
-// -- averaging: heard by the averager (runtime/averaging/round_protocol.hpp) ----------------------
+// -- averaging: received by the averager (runtime/averaging/round_protocol.hpp) -------------------
 
 enum class part_kind : std::uint8_t {
   contribution = 0, // sender to the part's owner
@@ -155,34 +156,35 @@ struct part {
 };
 
 using round_view = waggle::round_view;
-/// Leader: "this is the view now."
+/// Leader to the members: the current view.
 struct round_propose {
   round_id round;
   round_view view;
 };
-/// Member to the leader: "I hold every part of view `view`."
+/// Member to the leader: the sender holds every part of view `view`.
 struct round_prepared {
   round_id round;
   std::uint32_t view = 0;
 };
-/// Member to the leader: "I cannot go on with this member."
+/// Member to the leader: the sender cannot continue with this member.
 struct round_suspect {
   round_id round;
   std::uint32_t view = 0;
   std::uint32_t member = 0;
   ec reason = ec::none;
 };
-/// Leader: "the result of `view` is final; apply it."
+/// Leader to the members: the result of `view` is final; apply it.
 struct round_commit {
   round_id round;
   round_view view;
 };
-/// Leader: "nothing happened, and why."
+/// Leader to the members: the round is aborted without a result.
 struct round_abort {
   round_id round;
   ec reason = ec::none;
 };
-/// Would-be leader after the leader was lost: "promise me not to prepare views below `number`."
+/// From a candidate after the leader was lost: asks for a promise not to prepare views below
+/// `number`.
 struct round_takeover {
   round_id round;
   std::uint32_t number = 0;
@@ -191,21 +193,21 @@ struct round_takeover {
 struct round_promise {
   round_id round;
   std::uint32_t promised = 0; // the takeover's number, or a higher one that was promised before
-  bool knows_view = false;    // false: no view heard of yet
-  round_view view;            // the highest view heard of
-  bool prepared = false;      // holds every part of `view`
-  bool committed = false;     // `view` was committed here
+  bool knows_view = false;    // false: no view received yet
+  round_view view;            // the highest view received
+  bool prepared = false;      // the sender holds every part of `view`
+  bool committed = false;     // the sender has committed `view`
 };
 
-// Between rounds of a group that stays together (runtime/averaging/persistent_group.hpp).
+// Between rounds of a persistent group (runtime/averaging/persistent_group.hpp).
 
-/// Member of `round` to its plan's first: "this is what my line carries now", in bytes a second;
-/// none: not known any more.
+/// Member of `round` to the first member of its plan: the sender's current bandwidth, in bytes per
+/// second; none: no longer known.
 struct bandwidth_report {
   round_id round;
   std::optional<double> bandwidth; // finite and positive
 };
-/// A plan's first member to the others: "the rounds that follow `round` are divided like this."
+/// First member of a plan to the others: the partition of the vector in the rounds after `round`.
 struct new_partition {
   round_id round;
   vector_partition how;
@@ -213,7 +215,7 @@ struct new_partition {
 
 // -- state: answered by the state_donor -----------------------------------------------------------
 
-/// "Can you give me the state of this branch, at this epoch or later?" Answered with state_header.
+/// Asks for the state of this branch, at this epoch or later. Answered with state_header.
 struct open_state {
   digest branch; // zero: any
   epoch_id epoch_min;
@@ -225,7 +227,8 @@ struct state_header {
   std::uint64_t bytes = 0;
   std::uint32_t chunk_bytes = 0;
 };
-/// "Give me chunk `index` of the state whose hash is `content`." Answered with state_chunk + body.
+/// Asks for chunk `index` of the state whose hash is `content`. Answered with state_chunk and a
+/// body.
 struct get_state_chunk {
   digest content;
   std::uint32_t index = 0;
@@ -236,7 +239,7 @@ struct state_chunk {
 
 // -- the envelope --------------------------------------------------------------------------------
 
-/// "I am leaving; do not wait for me."
+/// The sender is leaving; do not wait for it.
 struct goodbye {};
 
 using request =
@@ -248,22 +251,22 @@ using event = std::variant<goodbye, begin_group, disband_group, leave_group, pro
                            round_takeover, round_promise, bandwidth_report, new_partition,
                            next_plan, call_round, progress_note>;
 
-/// A request; the asker chose `id`, unique among its open calls on this link.
+/// A request; its sender chooses `id`, unique among its open calls on this link.
 struct call {
   std::uint64_t id = 0;
-  std::uint32_t deadline_ms = 0; // the answerer may give up after this long
+  std::uint32_t deadline_ms = 0; // the receiver may give up after this time
   request what;
 };
 struct answer {
   std::uint64_t id = 0;
   response what;
 };
-/// Instead of an answer.
+/// Sent instead of an answer.
 struct refusal {
   std::uint64_t id = 0;
   failure why;
 };
-/// The asker no longer waits for the answer.
+/// The caller no longer waits for the answer.
 struct cancel {
   std::uint64_t id = 0;
 };
@@ -274,7 +277,7 @@ struct pong {
   std::uint64_t nonce = 0;
 };
 
-/// One frame's header. A `part` event and a `state_chunk` answer have a body, nothing else has.
+/// One frame's header. Only a `part` event and a `state_chunk` answer have a body.
 using message = std::variant<call, answer, refusal, cancel, ping, pong, event>;
 
 } // namespace waggle::wire

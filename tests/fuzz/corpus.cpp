@@ -1,4 +1,4 @@
-// fuzz_corpus FOLDER: a few valid inputs for each fuzz target to start from.
+// fuzz_corpus FOLDER: writes a few valid inputs for each fuzz target, as a seed corpus.
 
 #include <cstdio>
 #include <filesystem>
@@ -22,7 +22,7 @@ void write(const std::filesystem::path& folder, const std::string& name, std::st
   std::ofstream{folder / name, std::ios::binary} << bytes;
 }
 
-/// Streams, and scripts of streams: see fuzz_framing.cpp.
+/// Streams and scripts of frames; fuzz_framing.cpp has the format.
 void write_framing(const std::filesystem::path& folder, const std::string& hello) {
   using net::frame_kind;
   auto part = net::frame_bytes(frame_kind::message, "part", std::string(100, 'p'));
@@ -33,7 +33,7 @@ void write_framing(const std::filesystem::path& folder, const std::string& hello
     return net::frame_bytes(frame_kind::slice, "", std::string(n, 's'));
   };
   auto reference = net::frame_bytes(frame_kind::reference, net::write_reference({1, 2, 3, 4}));
-  // Terms: a window of 1 KiB, cut into pieces of up to 20 bytes.
+  // Settings: a window of 1 KiB; the stream is cut into pieces of up to 20 bytes.
   const std::string dealt_with{"\x04\x06\x14"};
   write(folder, "frames", dealt_with + ping + part + window + reference + part);
   write(folder, "handshake", std::string{"\x02\x06\x14"} + hello + hello + ping);

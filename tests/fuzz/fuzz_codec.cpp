@@ -21,7 +21,8 @@ bool same(const std::vector<float>& a, const std::vector<float>& b) {
   return a.empty() || std::memcmp(a.data(), b.data(), 4 * a.size()) == 0;
 }
 
-/// What a stranger calls a part of so many values: refused, or the same values by every path.
+/// Untrusted bytes as an encoded part of so many values: refused, or decoded to the same values by
+/// every path.
 void decode_as(codec_id codec, byte_span bytes, std::size_t elements) {
   auto reader = part_reader::open(codec, bytes, elements);
   auto portable = part_reader::open(codec, bytes, elements, instructions::portable);
@@ -39,7 +40,7 @@ void decode_as(codec_id codec, byte_span bytes, std::size_t elements) {
   must(same(rest, {whole.begin() + static_cast<std::ptrdiff_t>(middle), whole.end()}));
 }
 
-/// Any floats: the same bytes by every path; finite ones stay finite, others are seen.
+/// Any floats: every path encodes the same bytes; finite values stay finite, others are detected.
 void there_and_back(codec_id codec, const std::vector<float>& values) {
   std::vector<std::byte> bytes(encoded_size(codec, values.size()));
   auto portable = bytes;
@@ -59,11 +60,12 @@ void there_and_back(codec_id codec, const std::vector<float>& values) {
 
 } // namespace
 
-// The first byte says codec and what to do, the others are a part, floats, or a choice as text.
+// The first byte selects the codec and the direction; the rest is a part, floats, or a choice of
+// codecs as text.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0)
     return 0;
-  auto codec = static_cast<codec_id>(data[0] % 8); // one more than there are
+  auto codec = static_cast<codec_id>(data[0] % 8); // includes one invalid value
   auto rest = std::as_bytes(std::span{data + 1, size - 1});
   if ((data[0] & 0x80U) != 0) {
     if (auto choice = parse_codec_choice(as_string_view(rest)))

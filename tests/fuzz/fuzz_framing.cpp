@@ -1,8 +1,8 @@
-// What a connection reads: whatever the stream and however it is cut, frame_reader has to see what
-// somebody sees who has the whole stream at hand.
+// For any stream, cut in any way, frame_reader must return the same frames as an oracle that sees
+// the whole stream.
 //
 //     first byte   1: the rest is a script (below), else a stream | 2: two handshake frames come
-//                  first, else none | 4: bodies are dealt with at once, else never
+//                  first, else none | 4: bodies are granted again at once, else never
 //     second byte  the window: 2 to the power of 4 to 19
 //     third byte   how the stream is cut: 0 not at all, else at random into pieces of up to so many
 //                  bytes (more if it is long)
@@ -19,11 +19,11 @@ using namespace waggle;
 
 namespace {
 
-constexpr std::size_t script_frames_max = 32; // more are slow, and say nothing new
+constexpr std::size_t script_frames_max = 32; // more are slow and find nothing new
 
-/// Four bytes a frame: its kind; its header's size; its body's size in two bytes. So the target
-/// gets behind prefixes without finding out how they are spelt. Of the kind's byte, 8 is for a
-/// header beyond what one may be, and 16 for a byte that is missing.
+/// Four bytes per frame: its kind; its header's size; its body's size in two bytes. With a script
+/// the fuzzer need not discover the prefix format. In the kind's byte, 0x08 means a header above
+/// the limit, and 0x10 a missing byte.
 std::string stream_of(std::span<const std::uint8_t> script) {
   std::string out;
   auto fill = [&, next = '\0'](std::size_t bytes) mutable {
@@ -77,7 +77,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
   }
   random_source random{data[2]};
-  // Long streams in longer pieces: a header of 256 KiB byte by byte takes its time.
+  // Long streams are cut into longer pieces: reading a header of 256 KiB byte by byte is slow.
   auto piece = data[2] * (1 + stream.size() / 4096);
   auto cut = [&]() -> std::size_t { return piece == 0 ? 1_MiB : 1 + random.below(piece); };
   auto seen = net::read_in_pieces(stream, terms, cut, data[2] % 32);

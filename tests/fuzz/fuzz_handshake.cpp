@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       {dialled, "demo", self, {self->id(), self->key(), {}, false}, verifier, {}, {}, {}}};
     for (int twice = 0; twice < 2; ++twice)
       if (talk.on_message(bytes).peer)
-        std::abort(); // one message, said twice, proves nothing
+        std::abort(); // one message, sent twice, must not prove an identity
   }
   return 0;
 }

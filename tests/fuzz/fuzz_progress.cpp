@@ -1,4 +1,4 @@
-// The value of a progress record whose signature was right: its owner may write what it likes.
+// The value of a progress record with a valid signature: its owner may write any bytes.
 
 #include <cmath>
 #include <cstdint>
@@ -11,7 +11,7 @@ using namespace waggle;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   byte_span bytes{reinterpret_cast<const std::byte*>(data), size};
-  (void)decode_state(bytes); // a donor's state is no more to be trusted
+  (void)decode_state(bytes); // a donor's state is untrusted as well
   peer_id who;
   who.bytes[0] = std::byte{1};
   auto report = decode_progress({}, who, as_string_view(bytes));

@@ -1,4 +1,4 @@
-// A stranger's bytes on a real port: a socket each, so that the whole path is the one in use.
+// Untrusted bytes on a real port, one socket per input, so that the real code path is tested.
 
 #include <cstdint>
 #include <cstdlib>

@@ -41,12 +41,12 @@ TEST(RunAgreement, NamesTheFirstTwoAndCountsTheRest) {
                          "there, and 2 more;"));
 }
 
-TEST(RunAgreement, WhatOnlyOneSideSaysDiffers) {
+TEST(RunAgreement, AFieldThatOnlyOneSideHasDiffers) {
   auto theirs = agreement({{"strategy", "collaborative", ""}, {"lr", "0.003", ""}});
   EXPECT_THAT(disagreement(ours, theirs).value_or(""),
-              StartsWith("epochs is 9 here and not said there;"));
+              StartsWith("epochs is 9 here and not given there;"));
   EXPECT_THAT(disagreement(theirs, ours).value_or(""),
-              StartsWith("epochs is not said here and 9 there;"));
+              StartsWith("epochs is not given here and 9 there;"));
 }
 
 TEST(RunAgreement, WhatIsNotKnownHereIsEqualToEverything) {
@@ -84,7 +84,7 @@ TEST(RunAgreement, RefusesWhatIsOutOfItsLimits) {
     return added ? ec::none : added.error().code;
   };
   std::string longest(run_agreement::text_bytes_max, 'x');
-  EXPECT_EQ(refusal({"lr", "1", ""}), ec::bad_config) << "it is there already";
+  EXPECT_EQ(refusal({"lr", "1", ""}), ec::bad_config) << "the name exists already";
   EXPECT_EQ(refusal({"", "1", ""}), ec::bad_config);
   EXPECT_EQ(refusal({"Width", "1", ""}), ec::bad_config);
   EXPECT_EQ(refusal({"a b", "1", ""}), ec::bad_config);
@@ -112,7 +112,7 @@ TEST(RunAgreement, NeverGrowsBeyondWhatAHandshakeCarries) {
   EXPECT_TRUE(run_agreement::decode(many.encode()));
 }
 
-TEST(RunAgreement, BytesThatAreNoneAreRefused) {
+TEST(RunAgreement, BytesThatAreNotAnAgreementAreRefused) {
   auto bytes = ours.encode();
   for (std::size_t size = 0; size < bytes.size(); ++size)
     EXPECT_FALSE(run_agreement::decode(bytes.substr(0, size))) << size;

@@ -64,7 +64,7 @@ TEST(Identity, OnlyItsOwnSignatureOfTheSameBytesVerifies) {
   }
 }
 
-TEST(Identity, TheCacheForgetsAndStillTellsTheTruth) {
+TEST(Identity, TheCacheEvictsEntriesAndStaysCorrect) {
   auto verifier = make_caching_verifier(2);
   auto ann = identity::from_seed(1);
   for (int i = 0; i < 20; ++i) {
@@ -96,10 +96,10 @@ TEST_F(identity_files, AnExistingFileIsNeverReplaced) {
   EXPECT_EQ(outcome.error().code, ec::io_error);
   EXPECT_EQ((*identity::load(path))->id(), identity::from_seed(1)->id());
   EXPECT_EQ(std::distance(fs::directory_iterator{folder}, fs::directory_iterator{}), 1)
-    << "nothing is left behind";
+    << "no temporary file is left";
 }
 
-TEST_F(identity_files, WhatIsNoKeyIsRefusedWithASentence) {
+TEST_F(identity_files, AFileThatIsNotAKeyIsRefusedWithASentence) {
   auto path = folder / "id.pem";
   std::ofstream{path} << "-----BEGIN PRIVATE KEY-----\nnonsense\n-----END PRIVATE KEY-----\n";
   auto outcome = identity::load_or_create(path);

@@ -18,7 +18,7 @@ const endpoint second{"second", 7700};
 const failure refused{ec::unreachable, "refused"};
 const failure ourselves{ec::duplicate_identity, {}};
 
-/// The peer whose only address tells its number.
+/// A peer whose only address contains its number.
 peer_record numbered(unsigned n) {
   auto peer = peer_at(n);
   peer.addresses = {{"peer-" + std::to_string(n), 7700}};
@@ -32,25 +32,25 @@ endpoint address(unsigned n) {
 }
 
 struct Bootstrap : testing::Test {
-  /// Lets time pass until somebody is due; how long that took.
+  /// Advances time until the next target is due. Returns how long that took.
   milliseconds wait() {
     auto next = joins.next();
     if (!next) {
-      ADD_FAILURE() << "nobody is due";
+      ADD_FAILURE() << "no target is due";
       return {};
     }
     auto took = std::max(*next, now) - now;
     now = std::max(*next, now);
     return std::chrono::duration_cast<milliseconds>(took);
   }
-  /// Everybody that is due fails.
+  /// All due attempts fail.
   void fail_due() {
     for (const auto& where : joins.due(now))
       joins.failed(where, refused, now);
   }
   void link(unsigned n) { joins.connected(numbered(n), now); }
   void lose(unsigned n, ec why = ec::peer_lost) { joins.disconnected(numbered(n).id, why, now); }
-  /// With a link that lasts.
+  /// Connects with a link that lasts.
   void link_for_a_while(unsigned n) {
     link(n);
     now += 60s;
@@ -80,12 +80,12 @@ TEST_F(Bootstrap, WithoutAnAddressTheRunBeginsHere) {
   EXPECT_FALSE(joins.next());
 }
 
-TEST_F(Bootstrap, JoinsThroughWhoeverAnswersAndSaysWhyOthersDidNot) {
+TEST_F(Bootstrap, JoinsThroughAnyPeerThatAnswersAndReportsWhyOthersDidNot) {
   joins.join_at({first, second}, {}, now);
   EXPECT_TRUE(joins.addresses_known());
   EXPECT_EQ(joins.initial_addresses(), 2U);
   EXPECT_THAT(joins.due(now), ElementsAre(first, second));
-  EXPECT_THAT(joins.due(now), IsEmpty()) << "under way";
+  EXPECT_THAT(joins.due(now), IsEmpty()) << "already being dialled";
   EXPECT_FALSE(joins.next());
   EXPECT_TRUE(joins.failed(first, refused, now));
   EXPECT_FALSE(joins.joined());
@@ -94,7 +94,7 @@ TEST_F(Bootstrap, JoinsThroughWhoeverAnswersAndSaysWhyOthersDidNot) {
   EXPECT_THAT(joins.failures(), ElementsAre("first:7700: unreachable: refused"));
 }
 
-TEST_F(Bootstrap, OnlyTheFirstOfSeveralFailuresIsNews) {
+TEST_F(Bootstrap, OnlyTheFirstOfSeveralFailuresIsReported) {
   joins.join_at({first}, {}, now);
   (void)joins.due(now);
   EXPECT_TRUE(joins.failed(first, refused, now));
@@ -110,7 +110,7 @@ TEST_F(Bootstrap, OnlyTheFirstOfSeveralFailuresIsNews) {
   lose(2);
   wait();
   (void)joins.due(now);
-  EXPECT_TRUE(joins.failed(first, refused, now)) << "it was there in between";
+  EXPECT_TRUE(joins.failed(first, refused, now)) << "it was reached in between";
 }
 
 TEST_F(Bootstrap, AnAddressThatHangsDelaysNoOther) {
@@ -123,7 +123,7 @@ TEST_F(Bootstrap, AnAddressThatHangsDelaysNoOther) {
   }
 }
 
-TEST_F(Bootstrap, ItsOwnAddressIsNobodyToWaitFor) {
+TEST_F(Bootstrap, DoesNotWaitForItsOwnAddress) {
   joins.join_at({first}, {}, now);
   (void)joins.due(now);
   EXPECT_FALSE(joins.failed(first, ourselves, now));
@@ -134,12 +134,12 @@ TEST_F(Bootstrap, ItsOwnAddressIsNobodyToWaitFor) {
   EXPECT_FALSE(joins.next());
 }
 
-// Everybody is given the same list, and is on it.
+// All peers are given the same list, and are on it.
 TEST_F(Bootstrap, AnInitialPeerBeginsTheRunOnceTheOthersFailed) {
   joins.join_at({first, second}, {}, now);
   (void)joins.due(now);
   joins.failed(first, ourselves, now);
-  EXPECT_FALSE(joins.joined()) << "the other one may be there";
+  EXPECT_FALSE(joins.joined()) << "the other one may be reachable";
   joins.failed(second, refused, now);
   EXPECT_TRUE(joins.joined());
   EXPECT_TRUE(joins.addresses_known());
@@ -147,7 +147,7 @@ TEST_F(Bootstrap, AnInitialPeerBeginsTheRunOnceTheOthersFailed) {
   EXPECT_THAT(joins.due(now), ElementsAre(second));
 }
 
-TEST_F(Bootstrap, DialsNobodyItIsConnectedTo) {
+TEST_F(Bootstrap, DoesNotDialConnectedPeers) {
   joins.join_at({first, second}, {}, now);
   (void)joins.due(now);
   joins.reached(first, numbered(1).id, now);
@@ -160,7 +160,7 @@ TEST_F(Bootstrap, DialsNobodyItIsConnectedTo) {
   EXPECT_FALSE(joins.next());
 }
 
-TEST_F(Bootstrap, AnInitialPeerThatSaidGoodbyeIsTriedAgain) {
+TEST_F(Bootstrap, AnInitialPeerThatSentAGoodbyeIsTriedAgain) {
   joins.join_at({first}, {}, now);
   (void)joins.due(now);
   joins.reached(first, numbered(1).id, now);
@@ -181,7 +181,7 @@ TEST_F(Bootstrap, PausesDoubleAreJitteredAndStayShortAtFirst) {
   }
 }
 
-TEST_F(Bootstrap, WhoHasBeenAwayForAMinuteIsTriedEveryOtherSecond) {
+TEST_F(Bootstrap, APeerAwayForAMinuteIsTriedEveryOtherSecond) {
   joins.join_at({first}, {}, now);
   for (auto began = now; now < began + 60s; wait())
     fail_due();
@@ -189,7 +189,7 @@ TEST_F(Bootstrap, WhoHasBeenAwayForAMinuteIsTriedEveryOtherSecond) {
   EXPECT_LE(wait(), 2'500ms);
 }
 
-TEST_F(Bootstrap, WhoHasBeenAwayForLongIsTriedOnceAMinute) {
+TEST_F(Bootstrap, APeerAwayForLongIsTriedOnceAMinute) {
   joins.join_at({first}, {}, now);
   auto began = now;
   std::size_t attempts = 0;
@@ -242,10 +242,10 @@ TEST_F(Bootstrap, APeerWhoseLinkBrokeIsDialledSoonAndThenWithGrowingPauses) {
     joins.failed(address(1), refused, now);
   }
   link(1);
-  EXPECT_FALSE(joins.next()) << "it is back";
+  EXPECT_FALSE(joins.next()) << "it is connected again";
 }
 
-TEST_F(Bootstrap, WhoSaidGoodbyeIsLeftAlone) {
+TEST_F(Bootstrap, APeerThatSentAGoodbyeIsNotDialled) {
   joins.join_at({}, {}, now);
   link_for_a_while(1);
   lose(1);
@@ -254,7 +254,7 @@ TEST_F(Bootstrap, WhoSaidGoodbyeIsLeftAlone) {
   EXPECT_FALSE(joins.next());
 }
 
-TEST_F(Bootstrap, WhoCannotBeDialledIsLeftAlone) {
+TEST_F(Bootstrap, APeerWithoutAnAddressIsNotDialled) {
   joins.join_at({}, {}, now);
   auto client = numbered(1);
   client.addresses.clear();
@@ -263,7 +263,7 @@ TEST_F(Bootstrap, WhoCannotBeDialledIsLeftAlone) {
   EXPECT_FALSE(joins.next());
 }
 
-TEST_F(Bootstrap, LinksThatBreakAtOnceAreMadeLessAndLessOften) {
+TEST_F(Bootstrap, LinksThatBreakAtOnceAreDialledLessAndLessOften) {
   joins.join_at({}, {}, now);
   link_for_a_while(1);
   for (auto pause : {200ms, 200ms, 400ms, 800ms, 1'600ms, 3'200ms, 6'400ms}) {
@@ -273,7 +273,7 @@ TEST_F(Bootstrap, LinksThatBreakAtOnceAreMadeLessAndLessOften) {
     joins.reached(address(1), numbered(1).id, now);
     link(1);
   }
-  now += 60s; // at last
+  now += 60s; // a link that lasts
   lose(1);
   EXPECT_PAUSE(wait(), 200ms);
 }
@@ -304,7 +304,7 @@ TEST_F(Bootstrap, OfTooManyLostPeersTheOneAwayLongestIsForgotten) {
   EXPECT_THAT(joins.due(now), UnorderedElementsAre(first, address(2), address(3), address(4)));
 }
 
-TEST_F(Bootstrap, AnAddressThatBelongsToSomebodyElseByNowIsForgotten) {
+TEST_F(Bootstrap, AnAddressThatNowBelongsToAnotherPeerIsForgotten) {
   joins.join_at({}, {}, now);
   link_for_a_while(1);
   lose(1);
@@ -328,7 +328,7 @@ TEST_F(Bootstrap, KnownPeersAreTriedBesideInitialOnes) {
   joins.failed(first, refused, now);
   joins.failed(address(1), refused, now);
   EXPECT_FALSE(joins.joined());
-  EXPECT_THAT(joins.failures(), SizeIs(1)) << "of what the operator gave";
+  EXPECT_THAT(joins.failures(), SizeIs(1)) << "only of the addresses that the operator gave";
   joins.reached(address(2), numbered(2).id, now);
   EXPECT_TRUE(joins.joined());
 }
@@ -367,7 +367,7 @@ TEST_F(Bootstrap, ManyKnownPeersAreTriedAFewAtATimeUntilEnoughAreConnected) {
   now += 60s;
   lose(4);
   wait();
-  EXPECT_THAT(joins.due(now), ElementsAre(address(4))) << "met since";
+  EXPECT_THAT(joins.due(now), ElementsAre(address(4))) << "reached since";
 }
 
 } // namespace

@@ -30,7 +30,7 @@ TEST(KnownPeers, TheNewestComesFirst) {
   known_peers all;
   EXPECT_TRUE(all.linked(peer_at(1)));
   EXPECT_TRUE(all.linked(peer_at(2)));
-  EXPECT_FALSE(all.linked(peer_at(2))) << "nothing to write";
+  EXPECT_FALSE(all.linked(peer_at(2))) << "nothing changed";
   EXPECT_TRUE(all.linked(peer_at(1)));
   EXPECT_THAT(ids(all), ElementsAre(peer_at(1).id, peer_at(2).id));
 }
@@ -44,7 +44,7 @@ TEST(KnownPeers, APeerThatMovedIsKnownAtItsNewAddresses) {
               ElementsAre(endpoint{"new", 2}, endpoint{"10.0.0.1", 3}));
 }
 
-TEST(KnownPeers, WhoCannotBeDialledIsNotKept) {
+TEST(KnownPeers, APeerWithoutAnAddressIsNotKept) {
   known_peers all;
   EXPECT_FALSE(all.linked(peer_with(1, {})));
   EXPECT_FALSE(all.linked(peer_with(2, {{"two words", 1}, {"two\nlines", 1}, {"portless", 0}})));
@@ -83,7 +83,7 @@ TEST(KnownPeers, TheLargestListFitsIntoItsBounds) {
   EXPECT_TRUE(known_peers::parse(all.text("demo"), "demo"));
 }
 
-TEST(KnownPeers, PeersOfAnotherRunAreNobody) {
+TEST(KnownPeers, PeersOfAnotherRunAreIgnored) {
   known_peers all;
   all.linked(peer_at(1));
   auto read = known_peers::parse(all.text("demo"), "another");

@@ -42,13 +42,13 @@ struct swarm {
     outcome out;
     while (!search.finished()) {
       for (auto& p : search.next()) {
-        EXPECT_TRUE(ever.insert(p.id).second) << "nobody is asked twice";
+        EXPECT_TRUE(ever.insert(p.id).second) << "no peer is queried twice";
         asked.push_back(p);
         ++out.asked;
       }
       out.at_once_max = std::max(out.at_once_max, asked.size());
       if (asked.empty()) {
-        ADD_FAILURE() << "the lookup neither asks nor ends";
+        ADD_FAILURE() << "the lookup neither queries nor finishes";
         break;
       }
       std::swap(asked.front(), asked[random.below(asked.size())]);
@@ -77,7 +77,7 @@ struct swarm {
   std::set<peer_id> dead;
 };
 
-TEST(Lookup, FindsTheNearestPeersOfTheSwarm) { // C20, C21
+TEST(Lookup, FindsTheNearestPeersOfTheSwarm) {
   swarm s{200, 4};
   std::size_t right = 0;
   for (int turn = 0; turn < 40; ++turn) {
@@ -101,7 +101,7 @@ TEST(Lookup, FindsTheNearestPeersOfTheSwarm) { // C20, C21
   EXPECT_GE(right, 40 * 20 * 95 / 100u);
 }
 
-TEST(Lookup, ReturnsNobodyThatDidNotAnswer) {
+TEST(Lookup, ReturnsOnlyPeersThatAnswered) {
   swarm s{120, 9};
   for (std::size_t i = 0; i < 40; ++i)
     s.dead.insert(s.peers[i].id);
@@ -128,7 +128,7 @@ TEST(Lookup, EndsWhenNobodyAnswers) {
   EXPECT_TRUE(s.find(dht_id{}, s.peers[0]).nearest.empty());
 }
 
-TEST(Lookup, LiarsCannotMakeItRememberEverything) {
+TEST(Lookup, ByzantinePeersCannotMakeItRememberEverything) {
   lookup::options options;
   options.known_max = 64;
   random_source random{3};
@@ -147,7 +147,7 @@ TEST(Lookup, LiarsCannotMakeItRememberEverything) {
   EXPECT_LT(asked, 2'000u);
 }
 
-TEST(Lookup, AnswersThatNobodyAskedForChangeNothing) {
+TEST(Lookup, UnrequestedAnswersChangeNothing) {
   lookup search{dht_id{}, peer_at(1).id, {}, {peer_at(0x40)}};
   search.answered(peer_at(0x50).id, {peer_at(0x51)});
   search.failed(peer_at(0x40).id);

@@ -5,7 +5,7 @@
 
 namespace waggle {
 
-/// A peer with a random id. Its key does not matter here.
+/// A peer with a random id and an arbitrary key.
 inline peer_record random_peer(random_source& random) {
   peer_record peer;
   random.fill(peer.id.bytes);

@@ -33,7 +33,7 @@ ec verdict(const record& entry, std::string_view run = "demo") {
   return out.ok() ? ec::none : out.error().code;
 }
 
-TEST(Record, IsAcceptedWithItsOwnersSignatureOnly) { // C35
+TEST(Record, IsAcceptedWithItsOwnersSignatureOnly) {
   auto bob = identity::from_seed(1);
   auto good = progress_of(*bob);
   EXPECT_EQ(verdict(good), ec::none);
@@ -45,7 +45,7 @@ TEST(Record, IsAcceptedWithItsOwnersSignatureOnly) { // C35
   };
   EXPECT_EQ(bad([](record& r) { r.value = "epoch 8"; }), ec::bad_signature);
   EXPECT_EQ(bad([](record& r) { r.expiration += 1s; }), ec::bad_signature)
-    << "nobody else prolongs it";
+    << "only the owner can extend its lifetime";
   EXPECT_EQ(bad([](record& r) { ++r.sequence; }), ec::bad_signature);
   EXPECT_EQ(bad([](record& r) { r.tombstone = true; }), ec::bad_signature);
   EXPECT_EQ(bad([](record& r) { r.name = "demo_progresss"; }), ec::bad_signature);
@@ -54,7 +54,7 @@ TEST(Record, IsAcceptedWithItsOwnersSignatureOnly) { // C35
   EXPECT_EQ(bad([](record& r) { r.by = {}, r.owner = {}; }), ec::not_owner) << "unsigned";
 }
 
-TEST(Record, NobodyWritesUnderAnothersName) { // C36
+TEST(Record, CannotBeWrittenUnderAnotherPeersId) {
   auto bob = identity::from_seed(1);
   auto mallory = identity::from_seed(2);
   auto forged = progress_of(*bob);
@@ -63,7 +63,7 @@ TEST(Record, NobodyWritesUnderAnothersName) { // C36
   EXPECT_EQ(verdict(forged), ec::not_owner);
 }
 
-TEST(Record, LivesNeitherInThePastNorTooLong) { // C16
+TEST(Record, LivesNeitherInThePastNorTooLong) {
   auto who = identity::from_seed(1);
   auto with = [&](auto life) {
     auto entry = progress_of(*who);
@@ -90,7 +90,7 @@ TEST(Record, LivesNeitherInThePastNorTooLong) { // C16
     << "the difference does not overflow";
 }
 
-TEST(Record, LimitsOfItsKindHold) { // C37
+TEST(Record, LimitsOfItsKindHold) {
   auto long_one = open_record("", "", 1s);
   long_one.value.assign(64_KiB, 'x');
   EXPECT_EQ(verdict(long_one), ec::none);
@@ -119,7 +119,7 @@ struct RecordStore : testing::Test {
   record_store store;
 };
 
-TEST_F(RecordStore, KeepsAValueUntilItExpires) { // C9
+TEST_F(RecordStore, KeepsAValueUntilItExpires) {
   EXPECT_TRUE(store.get(key, now).empty());
   EXPECT_EQ(store.put(key, open_record("", "v", 100ms), now), ec::none);
   EXPECT_EQ(store.get(key, now + 99ms).size(), 1u);
@@ -130,14 +130,14 @@ TEST_F(RecordStore, KeepsAValueUntilItExpires) { // C9
   EXPECT_TRUE(store.keys().empty());
 }
 
-TEST_F(RecordStore, ALaterExpirationReplaces) { // C10
+TEST_F(RecordStore, ALaterExpirationReplaces) {
   EXPECT_EQ(store.put(key, open_record("", "old", 1s), now), ec::none);
   EXPECT_EQ(store.put(key, open_record("", "new", 2s), now), ec::none);
   EXPECT_EQ(store.get(key, now + 1s).at(0).value, "new");
   EXPECT_EQ(store.size(), 1u);
 }
 
-TEST_F(RecordStore, ARefusedOlderRecordChangesNothing) { // C15
+TEST_F(RecordStore, ARefusedOlderRecordChangesNothing) {
   EXPECT_EQ(store.put(key, open_record("", "v", 10s), now), ec::none);
   EXPECT_EQ(store.put(key, open_record("", "x", 1s), now), ec::stale_record);
   EXPECT_EQ(store.put(key, open_record("", "x", 10s), now), ec::stale_record)
@@ -152,12 +152,12 @@ TEST_F(RecordStore, ASequenceBeatsAnExpiration) {
   EXPECT_EQ(store.put(key, open_record("", "second", 5s, 2), now), ec::none);
   EXPECT_EQ(store.put(key, open_record("", "third", 20s, 1), now), ec::stale_record);
   EXPECT_EQ(store.get(key, now).at(0).value, "second");
-  EXPECT_TRUE(store.get(key, now + 5s).empty()) << "and takes its lifetime along";
+  EXPECT_TRUE(store.get(key, now + 5s).empty()) << "the newer record's lifetime counts";
   store.purge(now + 5s);
   EXPECT_EQ(store.size(), 0u);
 }
 
-TEST_F(RecordStore, SubkeysExpireEachOnItsOwn) { // C13, C19
+TEST_F(RecordStore, SubkeysExpireEachOnItsOwn) {
   EXPECT_EQ(store.put(key, open_record("b", "2", 5s), now), ec::none);
   EXPECT_EQ(store.put(key, open_record("a", "1", 1s), now), ec::none);
   auto both = store.get(key, now);
@@ -167,7 +167,7 @@ TEST_F(RecordStore, SubkeysExpireEachOnItsOwn) { // C13, C19
   EXPECT_EQ(store.get(key, now + 1s).size(), 1u);
 }
 
-TEST_F(RecordStore, OverItsQuotaWhatExpiresFirstGoes) { // C11
+TEST_F(RecordStore, OverItsQuotaItEvictsWhatExpiresFirst) {
   record_store small{3 * (sizeof(record) + 1'100)};
   std::string big(1'000, 'x');
   EXPECT_EQ(small.put(key, open_record("1", big, 1s), now), ec::none);
@@ -180,7 +180,7 @@ TEST_F(RecordStore, OverItsQuotaWhatExpiresFirstGoes) { // C11
     left += r.subkey;
   EXPECT_EQ(left, "134");
   EXPECT_EQ(small.put(key, open_record("5", big, 1s), now), ec::overloaded)
-    << "it would be the first to go";
+    << "it would be the first to be evicted";
   EXPECT_LE(small.bytes(), 3 * (sizeof(record) + 1'100));
 }
 
@@ -207,14 +207,14 @@ TEST_F(RecordStore, ADictionaryIsBounded) {
     ASSERT_EQ(large.put(key, open_record(std::to_string(i), "", 1s), now), ec::none);
   EXPECT_EQ(large.put(key, open_record("one more", "", 100s), now), ec::overloaded);
   EXPECT_EQ(large.put(key, open_record("7", "", 100s), now), ec::none)
-    << "what is there may be renewed";
+    << "stored records may be renewed";
 }
 
 TEST_F(RecordStore, ExpiredRecordsAreNotTaken) {
   EXPECT_EQ(store.put(key, open_record("", "", 0s), now), ec::bad_expiry);
 }
 
-TEST_F(RecordStore, ATombstoneHidesOlderRecordsOfOtherSources) { // K2
+TEST_F(RecordStore, ATombstoneHidesOlderRecordsOfOtherSources) {
   record_merge merge;
   auto dead = open_record("a", "", 10s, 5);
   dead.tombstone = true;

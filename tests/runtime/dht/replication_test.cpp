@@ -66,22 +66,22 @@ TEST(Replication, WithNobodyToWriteToItIsFinishedWithoutAResult) {
   EXPECT_EQ(writing.result().accepted, 0U);
 }
 
-TEST(Replication, TheNextNearestTakesThePlaceOfOneThatDoesNotAnswer) {
+TEST(Replication, APeerThatDoesNotAnswerIsReplacedByTheNextNearest) {
   replication writing{key, far_away, nearest({1, 2, 3}), 2};
   (void)writing.next();
   writing.failed();
   EXPECT_FALSE(writing.finished());
   EXPECT_EQ(writing.next(), nearest({3}));
   writing.failed();
-  EXPECT_TRUE(writing.next().empty()) << "nobody is left";
-  EXPECT_FALSE(writing.finished()) << "one still owes its answer";
+  EXPECT_TRUE(writing.next().empty()) << "no peer is left";
+  EXPECT_FALSE(writing.finished()) << "one answer is pending";
   writing.answered(ec::none);
   EXPECT_TRUE(writing.finished());
   EXPECT_EQ(writing.result().accepted, 1U);
   EXPECT_EQ(writing.result().failed, 2U);
 }
 
-TEST(Replication, NobodyTakesThePlaceOfOneThatRefuses) {
+TEST(Replication, APeerThatRefusesIsNotReplaced) {
   replication writing{key, far_away, nearest({1, 2, 3}), 2};
   (void)writing.next();
   writing.answered(ec::stale_record);
@@ -92,7 +92,7 @@ TEST(Replication, NobodyTakesThePlaceOfOneThatRefuses) {
   EXPECT_EQ(writing.result().last_rejection, ec::stale_record);
 }
 
-TEST(Replication, WhatIsOwedWhenTimeIsUpHasFailed) {
+TEST(Replication, PendingAnswersCountAsFailedWhenGivenUp) {
   replication writing{key, far_away, nearest({1, 2, 3, 4}), 3};
   (void)writing.next();
   writing.answered(ec::none);

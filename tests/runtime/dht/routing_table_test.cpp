@@ -31,7 +31,7 @@ struct filled {
   std::vector<peer_record> offered;
 };
 
-TEST(DhtDistance, IsXorComparedAsABigEndianNumber) { // C1
+TEST(DhtDistance, IsXorComparedAsABigEndianNumber) {
   random_source random{5};
   for (int i = 0; i < 100; ++i) {
     auto a = dht_id_of(random_peer(random).id);
@@ -44,7 +44,7 @@ TEST(DhtDistance, IsXorComparedAsABigEndianNumber) { // C1
   EXPECT_LT(distance(zero, peer_at(0x01).id), distance(zero, peer_at(0x80).id));
 }
 
-TEST(DhtDistance, CommonPrefixesAreThoseOfTheBitStrings) { // C2
+TEST(DhtDistance, CommonPrefixesAreThoseOfTheBitStrings) {
   random_source random{6};
   auto bits = [](const dht_id& id) {
     std::string out;
@@ -76,7 +76,7 @@ TEST(DhtDistance, CommonPrefixesAreThoseOfTheBitStrings) { // C2
   }
 }
 
-TEST(RoutingTable, HundredPeersAreAllThereAndNoneWaits) { // C3
+TEST(RoutingTable, HundredPeersAreAllActive) {
   filled f{100, {}};
   EXPECT_EQ(f.table.size(), 100u);
   EXPECT_EQ(f.table.replacements(), 0u);
@@ -86,7 +86,7 @@ TEST(RoutingTable, HundredPeersAreAllThereAndNoneWaits) { // C3
     EXPECT_TRUE(f.table.find(p.id));
 }
 
-TEST(RoutingTable, TenThousandPeersMakeAsManyBucketsAsTheRuleSays) { // C4
+TEST(RoutingTable, TenThousandPeersMakeTheExpectedNumberOfBuckets) {
   auto buckets = [](std::size_t k, std::size_t b) {
     routing_options options;
     options.bucket_size = k;
@@ -103,7 +103,7 @@ TEST(RoutingTable, TenThousandPeersMakeAsManyBucketsAsTheRuleSays) { // C4
   EXPECT_LE(buckets(20, 1), 15u);
 }
 
-TEST(RoutingTable, KeepsSoManyOfTenThousandAndBoundsThoseThatWait) { // C5, C8
+TEST(RoutingTable, BoundsActivePeersAndReplacementsOfTenThousand) {
   EXPECT_EQ(filled(10, {}).table.size(), 10u);
   filled f{10'000, {}};
   EXPECT_GE(f.table.size(), 800u);
@@ -111,7 +111,7 @@ TEST(RoutingTable, KeepsSoManyOfTenThousandAndBoundsThoseThatWait) { // C5, C8
   EXPECT_LE(f.table.replacements(), 20 * f.table.buckets());
 }
 
-TEST(RoutingTable, TheNearestAreThoseThatBruteForceFinds) { // C7
+TEST(RoutingTable, TheNearestAreThoseThatBruteForceFinds) {
   filled f{1'000, {}};
   std::vector<peer_record> active;
   for (const auto& p : f.table.nearest(dht_id{}, 100'000))
@@ -137,7 +137,7 @@ TEST(RoutingTable, TheNearestAreThoseThatBruteForceFinds) { // C7
   }
 }
 
-TEST(RoutingTable, ThePeerInTheMiddleOfTheSpaceCanBeAddedAndRemoved) { // C8
+TEST(RoutingTable, ThePeerInTheMiddleOfTheSpaceCanBeAddedAndRemoved) {
   routing_options options;
   options.bucket_size = 2;
   routing_table table{peer_at(0x00, 1).id, options, t0};
@@ -162,7 +162,7 @@ TEST(RoutingTable, HoldsNeitherItselfNorClientsNorPeersWithoutAnAddress) {
   EXPECT_EQ(table.size(), 0u);
 }
 
-/// A table of one bucket that cannot split: ourselves far away, b = 1.
+/// A table with a bucket that cannot split: our own id is far away, b = 1.
 struct full_bucket {
   full_bucket() : table(peer_at(0x00, 1).id, options(), t0) {
     for (unsigned i = 0; i < 3; ++i)
@@ -179,35 +179,35 @@ struct full_bucket {
   routing_table table;
 };
 
-TEST(RoutingTable, AFullBucketAsksItsOldestBeforeANewcomerGetsIn) {
+TEST(RoutingTable, AFullBucketPingsItsOldestPeerBeforeItAddsANewOne) {
   full_bucket f;
   auto ping = f.table.seen(peer_at(0x90), t0);
   ASSERT_TRUE(ping);
   EXPECT_EQ(ping->id, peer_at(0x80).id);
   auto second = f.table.seen(peer_at(0x91), t0);
   ASSERT_TRUE(second);
-  EXPECT_EQ(second->id, peer_at(0x81).id) << "one ping a peer at a time";
+  EXPECT_EQ(second->id, peer_at(0x81).id) << "one pending ping per peer";
   EXPECT_EQ(f.table.replacements(), 2u);
   (void)f.table.seen(peer_at(0x80), t0); // it answers
   EXPECT_TRUE(f.table.find(peer_at(0x80).id));
 }
 
-TEST(RoutingTable, AfterTwoFailuresInARowTheNewestOfThoseThatWaitTakesThePlace) {
+TEST(RoutingTable, AfterTwoConsecutiveFailuresTheNewestReplacementIsActive) {
   full_bucket f;
   (void)f.table.seen(peer_at(0x90), t0);
   (void)f.table.seen(peer_at(0x91), t0);
   f.table.failed(peer_at(0x80).id, t0);
-  EXPECT_TRUE(f.table.find(peer_at(0x80).id)) << "one failure is no death";
+  EXPECT_TRUE(f.table.find(peer_at(0x80).id)) << "one failure is not enough";
   (void)f.table.seen(peer_at(0x80), t0);
   f.table.failed(peer_at(0x80).id, t0);
-  EXPECT_TRUE(f.table.find(peer_at(0x80).id)) << "in a row";
+  EXPECT_TRUE(f.table.find(peer_at(0x80).id)) << "the failures were not consecutive";
   f.table.failed(peer_at(0x80).id, t0);
   EXPECT_FALSE(f.table.find(peer_at(0x80).id));
   auto now = ids(f.table.nearest(dht_id_of(peer_at(0x91).id), 1));
   EXPECT_EQ(now.front(), peer_at(0x91).id);
 }
 
-TEST(RoutingTable, OnesOwnNetworkFailureEvictsNobody) {
+TEST(RoutingTable, AFailureOfOurOwnNetworkEvictsNoPeer) {
   filled f{30, {}};
   for (int twice = 0; twice < 3; ++twice)
     for (const auto& p : f.offered)

@@ -9,8 +9,7 @@ namespace {
 
 const steady_time t0 = steady_time{} + 1h;
 
-/// A peer that has answered `n` pings, one a second, each `late` after the last answer but for
-/// `jitter`.
+/// A detector after `n` answered pings, one per second, each late by a random time up to `jitter`.
 failure_detector after(int n, milliseconds jitter = 0ms, failure_detector_options options = {}) {
   failure_detector detector{options, t0};
   random_source random{7};
@@ -29,18 +28,18 @@ TEST(FailureDetector, GivesAPunctualPeerUpAfterALittleLessThanThreeIntervals) {
   EXPECT_TRUE(detector.suspects(detector.last_seen() + 3'000ms));
 }
 
-TEST(FailureDetector, IsNoQuickerWithAPeerThatItHasJustMet) {
+TEST(FailureDetector, IsNoQuickerWithANewPeer) {
   auto patience = after(0).suspect_at() - t0;
   EXPECT_GE(patience, 2'500ms);
   EXPECT_LE(patience, 3'000ms);
 }
 
-TEST(FailureDetector, IsNoQuickerWithAPeerThatNeverStopsTalking) {
+TEST(FailureDetector, IsNoQuickerAfterDenseTraffic) {
   failure_detector detector{{}, t0};
   for (int i = 1; i <= 1'000; ++i)
     detector.heard(t0 + i * 1ms);
   EXPECT_GE(detector.suspect_at() - detector.last_seen(), 2'500ms)
-    << "dense traffic ends without a farewell";
+    << "dense traffic stops without a goodbye";
 }
 
 TEST(FailureDetector, WaitsLongerForAPeerThatIsUnpunctual) {
@@ -77,7 +76,7 @@ TEST(FailureDetector, SuspicionGrowsWithSilenceAndReachesTheThresholdWhenItSaysS
   EXPECT_NEAR(detector.phi(detector.suspect_at()), 8, 0.1);
 }
 
-TEST(FailureDetector, DoesNotBlameThePeerForOurOwnSleep) {
+TEST(FailureDetector, DoesNotCountTheTimeInWhichThisProcessWasSuspended) {
   auto detector = after(40);
   auto before = detector.suspect_at();
   detector.slept(10s);

@@ -18,7 +18,7 @@ std::size_t everything() {
   return static_cast<std::size_t>(-1);
 }
 
-/// Reads `stream` in three ways that have to agree.
+/// Reads `stream` in three ways that must agree.
 reading read(std::string_view stream, const stream_terms& terms = {}) {
   auto whole = read_in_pieces(stream, terms, everything);
   auto single = read_in_pieces(stream, terms, [] { return std::size_t{1}; });
@@ -47,7 +47,7 @@ TEST(FrameReader, ReadsFramesWithAndWithoutABody) {
   EXPECT_EQ(seen.ended, ec::none);
 }
 
-TEST(FrameReader, PutsSlicesTogetherAndLetsControlFramesPass) {
+TEST(FrameReader, AssemblesSlicesAndDeliversControlFramesBetweenThem) {
   auto body = text_of(1000, 2);
   std::string_view bytes = body;
   auto seen =
@@ -63,7 +63,7 @@ TEST(FrameReader, PutsSlicesTogetherAndLetsControlFramesPass) {
   EXPECT_EQ(seen.frames[3].kind, frame_kind::release);
   EXPECT_EQ(seen.frames[4].kind, frame_kind::slice);
   EXPECT_EQ(seen.frames[5], (seen_frame{frame_kind::message, "part", body, 17, true}))
-    << "the last slice makes it whole; the others were counted before";
+    << "the last slice completes it; the others were counted before";
   EXPECT_EQ(seen.frames[6].body, "body");
 }
 
@@ -73,7 +73,7 @@ TEST(FrameReader, RefusesPiecesThatDoNotFit) {
   auto slice_of = [](std::size_t n) {
     return frame_bytes(frame_kind::slice, "", std::string(n, 'x'));
   };
-  EXPECT_EQ(ends(slice_of(1)), ec::protocol_violation) << "of nothing";
+  EXPECT_EQ(ends(slice_of(1)), ec::protocol_violation) << "no body is open";
   EXPECT_EQ(ends(opens + slice_of(101)), ec::protocol_violation) << "too large";
   EXPECT_EQ(ends(opens + slice_of(60) + slice_of(41)), ec::protocol_violation) << "too large";
   EXPECT_EQ(ends(opens + slice_of(100) + slice_of(1)), ec::protocol_violation) << "one too many";
@@ -84,7 +84,7 @@ TEST(FrameReader, RefusesPiecesThatDoNotFit) {
   EXPECT_EQ(ends(opens + slice_of(100) + opens + slice_of(100)), ec::none) << "one after another";
 }
 
-TEST(FrameReader, RefusesByThePrefixBeforeTheRestIsHere) {
+TEST(FrameReader, RefusesByThePrefixBeforeTheRestArrives) {
   auto prefix = [](frame_kind kind, std::uint32_t header, std::uint32_t body) {
     return std::string{as_string_view(write_prefix({kind, header, body}))};
   };
@@ -93,10 +93,10 @@ TEST(FrameReader, RefusesByThePrefixBeforeTheRestIsHere) {
   };
   EXPECT_EQ(refused(frame_kind::message, wire::header_bytes_max + 1, 0), ec::oversize);
   EXPECT_EQ(refused(frame_kind::message, 0, wire::body_bytes_max + 1), ec::oversize);
-  EXPECT_EQ(refused(frame_kind::opening, 4, 0), ec::malformed) << "of nothing";
+  EXPECT_EQ(refused(frame_kind::opening, 4, 0), ec::malformed) << "a body of no bytes";
   EXPECT_EQ(refused(frame_kind::opening, 4, wire::body_bytes_max + 1), ec::oversize);
   EXPECT_EQ(refused(frame_kind::slice, 1, 4), ec::malformed) << "a slice has no header";
-  EXPECT_EQ(refused(frame_kind::slice, 0, 0), ec::malformed) << "nothing of a body";
+  EXPECT_EQ(refused(frame_kind::slice, 0, 0), ec::malformed) << "an empty slice";
   EXPECT_EQ(refused(static_cast<frame_kind>(9), 0, 0), ec::malformed);
   EXPECT_EQ(refused(frame_kind::denial, denial_bytes_max + 1, 0), ec::malformed);
   EXPECT_EQ(refused(frame_kind::denial, 4, 1), ec::malformed) << "a denial has no body";
@@ -104,13 +104,13 @@ TEST(FrameReader, RefusesByThePrefixBeforeTheRestIsHere) {
   EXPECT_EQ(end_of(std::string(15, 'x')), ec::none) << "not a prefix yet";
 }
 
-TEST(FrameReader, BeforeTheHandshakeIsOverNothingElseMayComeAndNotMuchOfThat) {
+TEST(FrameReader, BeforeTheHandshakeIsDoneOnlySmallHandshakeFramesAreAllowed) {
   stream_terms two{4096, 2, true};
   auto shake = frame_bytes(frame_kind::handshake, "hello");
-  auto word = frame_bytes(frame_kind::message, "ping");
-  EXPECT_EQ(end_of(shake + shake + word, two), ec::none);
-  EXPECT_EQ(end_of(word, two), ec::protocol_violation);
-  EXPECT_EQ(end_of(shake + word, two), ec::protocol_violation);
+  auto message = frame_bytes(frame_kind::message, "ping");
+  EXPECT_EQ(end_of(shake + shake + message, two), ec::none);
+  EXPECT_EQ(end_of(message, two), ec::protocol_violation);
+  EXPECT_EQ(end_of(shake + message, two), ec::protocol_violation);
   EXPECT_EQ(end_of(shake + opening_bytes("part", 1), two), ec::protocol_violation);
   EXPECT_EQ(end_of(shake + shake + shake, two), ec::protocol_violation) << "a second handshake";
   auto most = frame_bytes(frame_kind::handshake, std::string(handshake_bytes_max, 'h'));
@@ -128,7 +128,7 @@ TEST(FrameReader, HoldsAWindowOfBodiesAndNoMore) {
   EXPECT_EQ(end_of(sent(1001), stingy), ec::protocol_violation);
   EXPECT_EQ(end_of(sent(600) + sent(401), stingy), ec::protocol_violation);
   EXPECT_EQ(end_of(sent(600) + opening_bytes("part", 401), stingy), ec::protocol_violation)
-    << "an opening counts with all of its body";
+    << "an opening counts with the size of its whole body";
   stream_terms generous{1000, 0, true};
   std::string many;
   for (int i = 0; i < 10; ++i)
@@ -136,7 +136,7 @@ TEST(FrameReader, HoldsAWindowOfBodiesAndNoMore) {
   EXPECT_EQ(read(many, generous).frames.size(), 10u);
 }
 
-TEST(FrameReader, BodiesThatComeAnotherWayShareTheWindow) {
+TEST(FrameReader, BodiesThroughSharedMemoryShareTheWindow) {
   frame_reader reader{
     frame_bytes(frame_kind::message, "part", "0123456789"), 100,
     [](const std::string&, std::size_t bytes) {
@@ -166,7 +166,7 @@ TEST(FrameReader, AsksForMemoryWithTheHeaderAndReadsStraightIntoIt) {
   reader.filled(prefix.size());
   ASSERT_FALSE(reader.next()->has_value());
   EXPECT_EQ(reader.room().data(), own.get()) << "no copy in between";
-  EXPECT_EQ(reader.room().size(), 50'000u) << "and not a byte of what comes behind it";
+  EXPECT_EQ(reader.room().size(), 50'000u) << "and not a byte of the next frame";
   reader.filled(20'000);
   ASSERT_FALSE(reader.next()->has_value());
   EXPECT_EQ(reader.room().data(), own.get() + 20'000);
@@ -176,7 +176,7 @@ TEST(FrameReader, AsksForMemoryWithTheHeaderAndReadsStraightIntoIt) {
   EXPECT_EQ((**whole).content.body.data.get(), own.get());
 }
 
-TEST(FrameReader, LetsGoOfABodyThatWillNeverBeWhole) {
+TEST(FrameReader, ReleasesABodyThatWillNotBeCompleted) {
   auto own = std::shared_ptr<std::byte>{new std::byte[100], std::default_delete<std::byte[]>{}};
   frame_reader reader{opening_bytes("part", 100), 1_MiB,
                       [&](const std::string&, std::size_t) { return own; }};
@@ -198,10 +198,10 @@ TEST(FrameReader, TheLargestHeaderFitsAndTheBufferGrowsNoFurther) {
 
 // -- at random -----------------------------------------------------------------------------------
 
-/// Frames as a peer may send them; sometimes one that it may not.
+/// Random valid frames; sometimes an invalid one.
 std::string random_stream(random_source& random) {
   std::string out;
-  std::size_t open = 0; // bytes of a body that were announced and not sent
+  std::size_t open = 0; // bytes of the open body that were announced and not sent yet
   auto mistaken = [&] { return random.below(20) == 0; };
   auto header = [&] { return text_of(random.below(40), random.next()); };
   auto body = [&](std::size_t most) {

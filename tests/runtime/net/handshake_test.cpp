@@ -40,24 +40,24 @@ handshake::setup setup_with(std::uint64_t who, bool dialled, peer_claims claims)
   return out;
 }
 
-/// What the end of a refused handshake says, here and at the other end.
+/// Checks the reason of a refused handshake, at both ends.
 void expect_refused(const handshake::step& step, ec code) {
   EXPECT_EQ(step.why.code, code) << to_string(step.why);
   EXPECT_FALSE(step.peer);
   ASSERT_EQ(step.send.size(), 1u);
-  auto told = handshake{setup_of(99, true)}.on_message(step.send[0]);
-  EXPECT_EQ(told.why.code, code) << "the other side reads the reason";
-  EXPECT_TRUE(told.send.empty());
+  auto received = handshake{setup_of(99, true)}.on_message(step.send[0]);
+  EXPECT_EQ(received.why.code, code) << "the other side receives the reason";
+  EXPECT_TRUE(received.send.empty());
 }
 
-TEST(Handshake, BothEndsLearnWhoTheOtherIs) {
+TEST(Handshake, BothEndsLearnTheOthersIdentity) {
   handshake ann{setup_of(1, true)};
   handshake bob{setup_of(2, false)};
   auto from_bob = bob.on_message(ann.hello());
   auto from_ann = ann.on_message(bob.hello());
   ASSERT_EQ(from_bob.send.size(), 1u);
   ASSERT_EQ(from_ann.send.size(), 1u);
-  EXPECT_FALSE(from_bob.peer) << "a claim is no proof";
+  EXPECT_FALSE(from_bob.peer) << "a claim is not a proof";
   auto bob_done = bob.on_message(from_ann.send[0]);
   auto ann_done = ann.on_message(from_bob.send[0]);
   ASSERT_TRUE(ann_done.peer);
@@ -67,12 +67,13 @@ TEST(Handshake, BothEndsLearnWhoTheOtherIs) {
   EXPECT_EQ(bob_done.peer->addresses, (std::vector<endpoint>{{"10.0.0.1", 7700}}));
 }
 
-TEST(Handshake, BothEndsLearnWhatTheOtherSaysOfItself) {
+TEST(Handshake, BothEndsLearnTheOthersClaims) {
   handshake ann{setup_with(1, true, {17, agreement_of("0.003")})};
   handshake bob{setup_with(2, false, {18, nullptr})};
   auto from_bob = bob.on_message(ann.hello());
   auto from_ann = ann.on_message(bob.hello());
-  ASSERT_TRUE(bob.on_message(from_ann.send.at(0)).peer) << "who has none links with everybody";
+  ASSERT_TRUE(bob.on_message(from_ann.send.at(0)).peer)
+    << "without an agreement any peer is accepted";
   ASSERT_TRUE(ann.on_message(from_bob.send.at(0)).peer);
   EXPECT_EQ(bob.claims().instance, 17U);
   ASSERT_TRUE(bob.claims().agreement);
@@ -94,13 +95,13 @@ TEST(Handshake, OtherOptionsAreRefusedWithBothValuesAtBothEnds) {
   EXPECT_THAT(at_bob.why.detail, HasSubstr("lr is 0.003 here and 0.01 there"));
   EXPECT_EQ(at_ann.why.code, ec::agreement_mismatch);
   EXPECT_THAT(at_ann.why.detail, HasSubstr("lr is 0.01 here and 0.003 there"));
-  // Also an end that would not look reads it from where it stands.
-  auto told = handshake{setup_of(1, true)}.on_message(at_bob.send.at(0));
-  EXPECT_EQ(told.why.code, ec::agreement_mismatch);
-  EXPECT_THAT(told.why.detail, HasSubstr("lr is 0.01 here and 0.003 there"));
+  // An end that has not compared yet gets the reason from its own point of view as well.
+  auto received = handshake{setup_of(1, true)}.on_message(at_bob.send.at(0));
+  EXPECT_EQ(received.why.code, ec::agreement_mismatch);
+  EXPECT_THAT(received.why.detail, HasSubstr("lr is 0.01 here and 0.003 there"));
 }
 
-TEST(Handshake, WhoDoesNotKnowTheRunIsNotToldItsOptions) {
+TEST(Handshake, APeerThatDoesNotKnowTheRunDoesNotGetItsOptions) {
   handshake bob{setup_with(2, false, {2, agreement_of("0.00123")})};
   auto all = bob.hello();
   auto answer = bob.on_message(handshake{setup_of(1, true, "guessed")}.hello());
@@ -120,7 +121,7 @@ TEST(Handshake, AnAgreementThatTheProofDoesNotCoverIsRefused) {
   expect_refused(bob.on_message(proof.SerializeAsString()), ec::bad_signature);
 }
 
-TEST(Handshake, ASecondProcessWithOurIdentityIsToldFromOurselves) {
+TEST(Handshake, ASecondProcessWithOurIdentityIsDistinguishedFromOurselves) {
   handshake here{setup_with(1, false, {1, nullptr})};
   auto step = here.on_message(handshake{setup_with(1, true, {2, nullptr})}.hello());
   EXPECT_EQ(step.why.code, ec::duplicate_identity);
@@ -154,12 +155,12 @@ TEST(Handshake, AnotherVersionIsRefused) {
                  ec::wrong_version);
 }
 
-TEST(Handshake, OneselfIsRefused) {
+TEST(Handshake, AConnectionToOneselfIsRefused) {
   expect_refused(handshake{setup_of(1, false)}.on_message(handshake{setup_of(1, true)}.hello()),
                  ec::duplicate_identity);
 }
 
-TEST(Handshake, SomebodyElseThanExpectedIsRefused) {
+TEST(Handshake, AnotherPeerThanExpectedIsRefused) {
   auto setup = setup_of(1, true);
   setup.expected = identity::from_seed(3)->id();
   handshake ann{setup};
@@ -175,22 +176,22 @@ TEST(Handshake, AProofOfAnotherConnectionIsRefused) {
   auto recorded = ann.hello();
   handshake ann_again{setup_of(1, true)};
   auto proof = ann_again.on_message(bob.hello()).send[0];
-  // The eavesdropper replays hello and proof to a connection with another nonce.
+  // An eavesdropper replays hello and proof on a connection with another nonce.
   handshake later{setup_of(2, false, "demo", 77)};
   ASSERT_EQ(later.on_message(recorded).send.size(), 1u);
   expect_refused(later.on_message(proof), ec::bad_signature);
 }
 
 TEST(Handshake, OnesOwnProofSentBackIsRefused) {
-  // The attacker claims Ann's key is its own: refused as oneself. With its own key and Ann's nonce,
-  // Ann's proof is still that of a dialler.
+  // An attacker that claims Ann's key is refused as a connection to oneself. With its own key and
+  // Ann's nonce, Ann's proof still names the role of a dialler.
   handshake ann{setup_of(1, true)};
   auto attacker = setup_of(5, false, "demo", 1);
   auto proof = ann.on_message(handshake{attacker}.hello()).send[0];
   expect_refused(ann.on_message(proof), ec::bad_signature);
 }
 
-TEST(Handshake, ASignatureOfSomebodyElseIsRefused) {
+TEST(Handshake, ASignatureOfAnotherPeerIsRefused) {
   handshake bob{setup_of(2, false)};
   (void)bob.on_message(handshake{setup_of(1, true)}.hello());
   proto::HandshakeMessage proof;
@@ -213,7 +214,7 @@ TEST(Handshake, MessagesOutOfTurnAreRefused) {
   expect_refused(handshake{setup_of(2, false)}.on_message(""), ec::protocol_violation);
 }
 
-TEST(Handshake, FieldsOutOfTheirLimitsAreRefused) {
+TEST(Handshake, FieldsOutOfBoundsAreRefused) {
   auto with = [](auto change) {
     proto::HandshakeMessage message;
     EXPECT_TRUE(message.ParseFromString(handshake{setup_of(1, true)}.hello()));
@@ -276,7 +277,7 @@ TEST(Framing, APrefixIsReadAsItIsWritten) {
   }
 }
 
-TEST(Framing, WhatIsNoFrameIsRefusedBeforeMemoryIsTaken) {
+TEST(Framing, BytesThatAreNotAFrameAreRefusedBeforeMemoryIsAllocated) {
   auto code = [](frame_prefix prefix, auto change) {
     auto bytes = write_prefix(prefix);
     change(bytes);

@@ -1,5 +1,5 @@
-// Names whose lookup hangs, and what goes on beside them. Nothing sleeps: lookups hang until the
-// test lets them go.
+// Names whose lookup hangs, and concurrent work. Nothing sleeps: lookups hang until the test
+// releases them.
 
 #include "runtime/net/name_resolver.hpp"
 
@@ -18,7 +18,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// A resolver that knows "here", and hangs over every other name.
+/// A resolver that knows "here" and hangs for every other name.
 class hanging_names {
 public:
   hanging_names() : state_(std::make_shared<state>()) {}
@@ -38,7 +38,7 @@ public:
       return failure{ec::unreachable, "nobody knows '" + host + "'"};
     };
   }
-  /// True once all of `hosts` have been asked for, and no others.
+  /// True once exactly `hosts` were looked up.
   [[nodiscard]] bool waits_for(const std::multiset<std::string>& hosts) const {
     return state_->seen.wait([&] { return state_->asked == hosts; });
   }
@@ -67,21 +67,21 @@ private:
 struct NameResolver : testing::Test {
   name_resolver::on_resolved note(const std::string& as) {
     return [this, as](const result<host_addresses>& found) {
-      heard.push_back(as + ": " + (found.ok() ? "found" : to_string(found.error())));
+      outcomes.push_back(as + ": " + (found.ok() ? "found" : to_string(found.error())));
     };
   }
-  /// Runs what was posted until `count` were called.
+  /// Runs the posted handlers until `count` callbacks were called.
   void run_until(std::size_t count) {
     auto until = std::chrono::steady_clock::now() + 30s;
-    while (heard.size() < count && std::chrono::steady_clock::now() < until)
+    while (outcomes.size() < count && std::chrono::steady_clock::now() < until)
       io.run_one_for(100ms);
-    EXPECT_EQ(heard.size(), count);
+    EXPECT_EQ(outcomes.size(), count);
   }
 
   hanging_names names;
   asio::io_context io;
   asio::executor_work_guard<asio::io_context::executor_type> work{io.get_executor()};
-  std::vector<std::string> heard;
+  std::vector<std::string> outcomes;
 };
 
 TEST_F(NameResolver, ANameThatHangsDelaysNoOther) {
@@ -90,13 +90,13 @@ TEST_F(NameResolver, ANameThatHangsDelaysNoOther) {
   ASSERT_TRUE(names.waits_for({"dead"}));
   resolver.resolve("here", note("here"));
   run_until(1);
-  EXPECT_THAT(heard, testing::ElementsAre("here: found"));
+  EXPECT_THAT(outcomes, testing::ElementsAre("here: found"));
   names.let_go();
   run_until(2);
-  EXPECT_EQ(heard.back(), "dead: unreachable: nobody knows 'dead'");
+  EXPECT_EQ(outcomes.back(), "dead: unreachable: nobody knows 'dead'");
 }
 
-TEST_F(NameResolver, WhoAsksAgainWaitsForTheSameLookup) {
+TEST_F(NameResolver, ASecondRequestForANameWaitsForTheSameLookup) {
   name_resolver resolver{io, names.lookup()};
   for (auto as : {"first", "second", "third"})
     resolver.resolve("dead", note(as));
@@ -113,25 +113,25 @@ TEST_F(NameResolver, TooManyNamesAtOnceAreRefusedAndKnownOnesAreNot) {
   resolver.resolve("here", note("here"));
   resolver.resolve("one", note("one again"));
   run_until(1);
-  EXPECT_THAT(heard[0], HasSubstr("here: overloaded: the name 'here' has to wait: 2 others"));
+  EXPECT_THAT(outcomes[0], HasSubstr("here: overloaded: the name 'here' has to wait: 2 others"));
   names.let_go();
   run_until(4);
   resolver.resolve("here", note("here"));
   run_until(5);
-  EXPECT_EQ(heard.back(), "here: found") << "there is room again";
+  EXPECT_EQ(outcomes.back(), "here: found") << "there is room again";
 }
 
-TEST_F(NameResolver, WhoCancelledIsNotCalled) {
+TEST_F(NameResolver, ACancelledRequestIsNotCalled) {
   name_resolver resolver{io, names.lookup()};
   auto number = resolver.resolve("dead", note("cancelled"));
   resolver.resolve("dead", note("waits"));
   resolver.cancel(number);
   names.let_go();
   run_until(1);
-  EXPECT_THAT(heard[0], HasSubstr("waits: "));
+  EXPECT_THAT(outcomes[0], HasSubstr("waits: "));
 }
 
-TEST_F(NameResolver, AfterItsEndLookupsReachNobody) {
+TEST_F(NameResolver, AfterItsEndNoCallbackIsCalled) {
   {
     name_resolver resolver{io, names.lookup()};
     resolver.resolve("dead", note("dead"));
@@ -140,7 +140,7 @@ TEST_F(NameResolver, AfterItsEndLookupsReachNobody) {
   names.let_go();
   ASSERT_TRUE(names.waits_until_none_runs());
   io.poll();
-  EXPECT_TRUE(heard.empty());
+  EXPECT_TRUE(outcomes.empty());
 }
 
 TEST_F(NameResolver, WhatALookupThrowsIsAFailure) {
@@ -149,10 +149,10 @@ TEST_F(NameResolver, WhatALookupThrowsIsAFailure) {
                          }};
   resolver.resolve("any", note("any"));
   run_until(1);
-  EXPECT_EQ(heard[0], "any: internal: out of memory");
+  EXPECT_EQ(outcomes[0], "any: internal: out of memory");
 }
 
-TEST_F(NameResolver, TheSystemKnowsLocalhostAndNotWhatCannotExist) {
+TEST_F(NameResolver, TheSystemKnowsLocalhostAndNotAnInvalidName) {
   auto found = system_lookup()("localhost");
   ASSERT_TRUE(found.ok()) << to_string(found.error());
   EXPECT_TRUE(std::all_of(found->begin(), found->end(), [](auto a) { return a.is_loopback(); }));
@@ -165,7 +165,7 @@ TEST_F(NameResolver, TheSystemKnowsLocalhostAndNotWhatCannotExist) {
 // -- peers that dial names -----------------------------------------------------------------------
 
 struct DiallingNames : testing::Test {
-  /// A dial whose outcome comes later.
+  /// Starts a dial; the outcome arrives later.
   std::future<failure> dial_later(const peer& from, const endpoint& where,
                                   milliseconds timeout = 60s) {
     auto answer = std::make_shared<std::promise<failure>>();

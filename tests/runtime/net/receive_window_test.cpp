@@ -19,7 +19,7 @@ TEST(ReceiveWindow, GrantsInStepsOfAQuarter) {
   receive_window window{100};
   ASSERT_TRUE(window.take(100));
   EXPECT_EQ(window.give_back(24), 0u);
-  EXPECT_FALSE(window.take(1)) << "the peer was not told yet";
+  EXPECT_FALSE(window.take(1)) << "the grant was not sent yet";
   EXPECT_EQ(window.give_back(1), 25u);
   EXPECT_TRUE(window.take(25));
   EXPECT_FALSE(window.take(1));

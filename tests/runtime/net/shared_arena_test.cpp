@@ -18,7 +18,7 @@ std::shared_ptr<shared_arena> small_arena(std::size_t segments = 2, std::size_t 
   return shared_arena::make({4 * granule, segments * 4 * granule, idle});
 }
 
-TEST(SharedArena, BlocksAreApartAndAreUsedAgain) {
+TEST(SharedArena, BlocksAreDisjointAndReused) {
   auto arena = small_arena();
   auto a = arena->take(granule + 1);
   auto b = arena->take(1);
@@ -28,7 +28,7 @@ TEST(SharedArena, BlocksAreApartAndAreUsedAgain) {
   auto* before = a.get();
   a.reset();
   EXPECT_EQ(arena->in_use().idle, 2 * granule);
-  EXPECT_EQ(arena->take(2 * granule).get(), before) << "its pages are there already";
+  EXPECT_EQ(arena->take(2 * granule).get(), before) << "its pages are reused";
 }
 
 TEST(SharedArena, GrowsByWholeSegmentsUpToItsLimit) {
@@ -42,7 +42,7 @@ TEST(SharedArena, GrowsByWholeSegmentsUpToItsLimit) {
   b.reset();
   EXPECT_NE(arena->take(1), nullptr);
   auto large = shared_arena::make({granule, 20 * granule, 1_GiB});
-  EXPECT_NE(large->take(19 * granule), nullptr) << "a block of its own";
+  EXPECT_NE(large->take(19 * granule), nullptr) << "a segment of its own";
 }
 
 TEST(SharedArena, KnowsWhatLiesWithin) {
@@ -59,7 +59,7 @@ TEST(SharedArena, KnowsWhatLiesWithin) {
   EXPECT_FALSE(arena->locate(&elsewhere, 1));
 }
 
-TEST(SharedArena, GivesPagesBackThatNobodyNeeds) {
+TEST(SharedArena, ReturnsUnusedPagesToTheSystem) {
   auto arena = small_arena(2, 2 * granule);
   auto a = arena->take(2 * granule);
   auto b = arena->take(2 * granule);
@@ -132,7 +132,7 @@ TEST(PeerMemory, MapsOnlyWhatCannotShrink) {
   EXPECT_FALSE(w.memory->add(memory_file(granule, F_SEAL_GROW), granule));
   EXPECT_FALSE(w.memory->add(memory_file(granule, F_SEAL_SHRINK), granule));
   EXPECT_FALSE(w.memory->add(memory_file(granule, F_SEAL_SHRINK | F_SEAL_GROW), 2 * granule))
-    << "not the size that was said";
+    << "not the announced size";
   EXPECT_FALSE(w.memory->add(unique_fd{::open("/proc/self/exe", O_RDONLY | O_CLOEXEC)}, granule));
   EXPECT_FALSE(w.memory->add(unique_fd{}, granule));
   EXPECT_EQ(w.memory->segment_count(), 0u);
@@ -140,7 +140,7 @@ TEST(PeerMemory, MapsOnlyWhatCannotShrink) {
   EXPECT_EQ(w.memory->segment_count(), 1u);
 }
 
-TEST(PeerMemory, RefusesReferencesToWhatIsNotThere) {
+TEST(PeerMemory, RefusesReferencesOutsideTheSegments) {
   watched w;
   ASSERT_TRUE(w.memory->add(memory_file(granule, F_SEAL_SHRINK | F_SEAL_GROW), granule));
   auto refused = [&](memory_reference r) {
@@ -151,12 +151,12 @@ TEST(PeerMemory, RefusesReferencesToWhatIsNotThere) {
   EXPECT_TRUE(refused({0, 0, 0, 1})) << "nothing";
   EXPECT_TRUE(refused({0, static_cast<std::uint32_t>(granule + 1), 0, 1}));
   EXPECT_TRUE(refused({0, 2, granule - 1, 1}));
-  EXPECT_TRUE(refused({0, 1, ~std::uint64_t{0}, 1})) << "no sum wraps round";
+  EXPECT_TRUE(refused({0, 1, ~std::uint64_t{0}, 1})) << "the sum must not overflow";
   EXPECT_TRUE(refused({0, 0xffffffffU, ~std::uint64_t{0} - 5, 1}));
   EXPECT_TRUE(w.memory->borrow({0, static_cast<std::uint32_t>(granule), 0, 1}));
 }
 
-TEST(PeerMemory, SaysWhatIsNoLongerUsedAndThatNothingIs) {
+TEST(PeerMemory, ReportsReleasedReferencesAndTheEndOfAllUse) {
   watched w;
   ASSERT_TRUE(w.memory->add(memory_file(granule, F_SEAL_SHRINK | F_SEAL_GROW), granule));
   auto a = *w.memory->borrow({0, 10, 0, 41});

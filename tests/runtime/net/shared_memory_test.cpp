@@ -1,4 +1,4 @@
-// Two peers of one host: bodies by reference, and every way in which that may not come about.
+// Two peers on one host: bodies by reference, and all cases in which that is not possible.
 
 #include <cstring>
 
@@ -20,7 +20,7 @@ std::function<void(tcp_transport_config&)> with_arena(std::shared_ptr<shared_are
   return [arena](tcp_transport_config& c) { c.arena = arena; };
 }
 
-/// Ann's link to Bob, on which both can share memory.
+/// Ann's link to Bob, over which both share memory.
 struct couple {
   explicit couple(std::shared_ptr<shared_arena> arena = shared_arena::make())
     : anns(std::move(arena)), ann{1, "demo", with_arena(anns)} {
@@ -32,17 +32,17 @@ struct couple {
     EXPECT_TRUE(bob.waits_for_path());
     EXPECT_TRUE(bob.seen.wait([&] { return bob.links.size() == 1; }));
   }
-  /// A word to Bob and one back: what was in the queues is dealt with.
+  /// A message to Bob and one back: afterwards everything queued before was processed.
   void round_trip() {
-    auto word = "ping " + std::to_string(++pings);
-    auto heard = [&word](const peer& by) {
+    auto message = "ping " + std::to_string(++pings);
+    auto received = [&message](const peer& by) {
       return std::any_of(by.frames.begin(), by.frames.end(),
-                         [&](const frame& f) { return f.header == word; });
+                         [&](const frame& f) { return f.header == message; });
     };
-    EXPECT_TRUE(link->send({word, {}}));
-    EXPECT_TRUE(bob.seen.wait([&] { return heard(bob); }));
-    EXPECT_TRUE(bob.links[0]->send({word, {}}));
-    EXPECT_TRUE(ann.seen.wait([&] { return heard(ann); }));
+    EXPECT_TRUE(link->send({message, {}}));
+    EXPECT_TRUE(bob.seen.wait([&] { return received(bob); }));
+    EXPECT_TRUE(bob.links[0]->send({message, {}}));
+    EXPECT_TRUE(ann.seen.wait([&] { return received(ann); }));
   }
   frame next_at_bob() {
     EXPECT_TRUE(bob.seen.wait([&] { return !bob.frames.empty(); }));
@@ -59,7 +59,7 @@ struct couple {
   int pings = 0;
 };
 
-/// Payloads of Ann's arena are let go on her thread, soon after Bob's word.
+/// Payloads of Ann's arena are released on her thread, soon after Bob's message.
 bool comes_back(couple& c) {
   for (int i = 0; i < 1000 && c.anns->in_use().taken > 0; ++i)
     c.round_trip();
@@ -78,8 +78,8 @@ TEST(SharedMemory, LargeBodiesToAPeerOnThisHostAreNotOnTheWire) {
   EXPECT_LT(c.ann.wire_out, 64_KiB);
   ASSERT_TRUE(c.link->send({"small", body_of(1_KiB, 8)}));
   EXPECT_EQ(c.next_at_bob().body.size, 1_KiB);
-  EXPECT_EQ(c.ann.shared_out, 1_MiB) << "small ones are";
-  EXPECT_TRUE(comes_back(c)) << "nobody looks at Ann's copy any more";
+  EXPECT_EQ(c.ann.shared_out, 1_MiB) << "small bodies go over TCP";
+  EXPECT_TRUE(comes_back(c)) << "Ann's copy is no longer read";
 }
 
 TEST(SharedMemory, AWindowFullOfReferencesStopsTheSender) {
@@ -97,7 +97,7 @@ TEST(SharedMemory, AWindowFullOfReferencesStopsTheSender) {
   EXPECT_EQ(c.ann.shared_out, 64_MiB);
 }
 
-TEST(SharedMemory, WhoCannotBearChangesGetsACopyAndWhoCanSeesThem) {
+TEST(SharedMemory, BodiesAreCopiedUnlessTheReceiverAllowsZeroCopy) {
   couple c;
   auto block = c.anns->take(500'000);
   std::memset(block.get(), 1, 500'000);
@@ -107,12 +107,12 @@ TEST(SharedMemory, WhoCannotBearChangesGetsACopyAndWhoCanSeesThem) {
   c.bob.zero_copy_ok = true;
   ASSERT_TRUE(c.link->send({"seen", body}));
   auto seen = c.next_at_bob();
-  block.get()[499'999] = std::byte{2}; // against the rules: shows who looks at what
+  block.get()[499'999] = std::byte{2}; // not allowed; here it shows which body is a copy
   EXPECT_EQ(copied.body.view()[499'999], std::byte{1});
-  EXPECT_EQ(seen.body.view()[499'999], std::byte{2}) << "what lies in the arena is never copied";
+  EXPECT_EQ(seen.body.view()[499'999], std::byte{2}) << "bodies in the arena are not copied";
 }
 
-TEST(SharedMemory, AReceiversOwnPlaceIsUsed) {
+TEST(SharedMemory, TheReceiversOwnMemoryIsUsed) {
   couple c;
   auto place = std::shared_ptr<std::byte>{new std::byte[1_MiB], std::default_delete<std::byte[]>{}};
   c.bob.body_memory = [place](const std::string& header, std::size_t bytes) {
@@ -160,7 +160,7 @@ TEST(SharedMemory, EitherEndCanDoWithout) {
   }
 }
 
-TEST(SharedMemory, AFullArenaMeansTheWire) {
+TEST(SharedMemory, WithAFullArenaBodiesGoOverTcp) {
   couple c{shared_arena::make({1_MiB, 1_MiB, 1_MiB})};
   auto body = body_of(4_MiB, 6);
   ASSERT_TRUE(c.link->send({"too large", body}));
@@ -174,7 +174,7 @@ TEST(SharedMemory, AFullArenaMeansTheWire) {
 TEST(SharedMemory, SegmentsThatComeLaterAreUsedToo) {
   couple c{shared_arena::make({1_MiB, 16_MiB, 16_MiB})};
   c.bob.zero_copy_ok = true;
-  for (int i = 0; i < 8; ++i) { // Bob keeps them all
+  for (int i = 0; i < 8; ++i) { // Bob keeps all of them
     ASSERT_TRUE(c.link->send({"more", body_of(600_KiB, 10)}));
     ASSERT_TRUE(c.bob.seen.wait(
       [&] { return c.bob.body_bytes == static_cast<std::size_t>(i + 1) * 600_KiB; }));
@@ -191,7 +191,7 @@ TEST(SharedMemory, SegmentsThatComeLaterAreUsedToo) {
   EXPECT_TRUE(comes_back(c));
 }
 
-TEST(SharedMemory, WhatAPeerStillLooksAtStaysAfterTheLink) {
+TEST(SharedMemory, MemoryThatAPeerStillReadsIsKeptAfterTheLink) {
   couple c;
   c.bob.zero_copy_ok = true;
   auto body = body_of(1_MiB, 11);
@@ -203,7 +203,7 @@ TEST(SharedMemory, WhatAPeerStillLooksAtStaysAfterTheLink) {
   EXPECT_EQ(c.anns->in_use().taken, 1_MiB);
   EXPECT_EQ(sha256(kept.body.view()), sha256(body.view()));
   kept = {};
-  // Ann's thread hears of it by itself: a new link gives it the time.
+  // Ann's thread is notified asynchronously: the time of a new dial is enough.
   for (int i = 0; i < 100 && c.anns->in_use().taken > 0; ++i)
     ASSERT_TRUE(c.ann.dial(c.where).ok());
   EXPECT_EQ(c.anns->in_use().taken, 0u);
@@ -222,9 +222,9 @@ TEST(SharedMemory, APayloadOutlivesBothTransports) {
   kept = {};
 }
 
-// -- a peer that does not keep to the rules ------------------------------------------------------
+// -- a peer that violates the protocol -----------------------------------------------------------
 
-/// Dials with proper manners up to the handshake's end, by hand from then on.
+/// Follows the protocol up to the end of the handshake; then the test sends what it wants.
 struct rogue : raw_client {
   explicit rogue(const endpoint& where) : raw_client(where) {
     upgrade();
@@ -261,7 +261,7 @@ struct rogue : raw_client {
     asio::read(socket, asio::buffer(header));
     return header;
   }
-  /// Says that a segment of `bytes` is in `file`.
+  /// Announces a segment of `bytes` bytes in `file`.
   void announce(int beside, int file, std::uint64_t bytes) {
     struct {
       std::uint32_t what = 1;
@@ -329,7 +329,7 @@ TEST(SharedMemory, AnOfferCannotSendUsToAnySocket) {
             ec::unreachable);
 }
 
-TEST(SharedMemory, AFileThatMayShrinkIsNotMappedAndTheLinkGoesOn) {
+TEST(SharedMemory, AFileThatMayShrinkIsNotMappedAndTheLinkContinues) {
   peer bob{2};
   rogue r{bob.listen()};
   auto beside = local_host::connect(r.offer);
@@ -352,8 +352,8 @@ TEST(SharedMemory, AReferenceOutOfBoundsEndsTheLink) {
     ASSERT_TRUE(beside.ok());
     auto file = memory_file(1_MiB, true);
     r.announce(beside->get(), file.get(), 1_MiB);
-    r.send(frame_kind::release, std::string(80, 'x')); // of what was never lent: no matter
-    // Bob may see the frame before the file; then the segment is unknown, which is as wrong.
+    r.send(frame_kind::release, std::string(80, 'x')); // ids that were never lent: ignored
+    // Bob may receive the frame before the file; then the segment is unknown, the same error.
     r.send(frame_kind::reference, write_reference(forged) + "header");
     ASSERT_TRUE(bob.seen.wait([&] { return bob.closed.size() == 1; }));
     EXPECT_EQ(bob.closed[0].code, ec::protocol_violation);

@@ -64,7 +64,7 @@ std::uint64_t play(std::uint64_t seed) {
     s.pass(3ms);
   }
   s.pass(10s);
-  EXPECT_EQ(s.seen[1].frames.size(), 100u) << "what is lost is sent again";
+  EXPECT_EQ(s.seen[1].frames.size(), 100u) << "lost frames are sent again";
   return s.net.trace_hash();
 }
 
@@ -86,7 +86,7 @@ TEST(SimNetwork, FramesOfALaneKeepTheirOrder) {
     EXPECT_EQ(s.seen[1].frames[static_cast<std::size_t>(i)], std::to_string(i));
 }
 
-TEST(SimNetwork, RefusesWhomTheRealOneRefuses) {
+TEST(SimNetwork, RefusesTheSamePeersAsTheRealTransport) {
   sim_swarm s{{}};
   auto other = identity::from_seed(77);
   auto stranger = s.net.add_node("other", {other->id(), other->key(), {}, false});
@@ -114,7 +114,7 @@ TEST(SimNetwork, RefusesPeersWithOtherOptions) {
   auto eve = add(13, "0.2");
   EXPECT_EQ(s.dial(ann, bob), ec::none);
   EXPECT_EQ(s.dial(ann, eve), ec::agreement_mismatch);
-  EXPECT_EQ(s.dial(eve, 0), ec::none) << "who has none links with everybody";
+  EXPECT_EQ(s.dial(eve, 0), ec::none) << "without an agreement any peer is accepted";
   EXPECT_EQ(s.seen[ann].links[0]->claims().instance, bob + 1);
   EXPECT_NE(s.seen[ann].links[0]->claims().agreement, nullptr);
 }
@@ -132,7 +132,7 @@ TEST(SimNetwork, APartitionHoldsEverythingUntilItHeals) {
   EXPECT_EQ(s.seen[1].frames, (std::vector<std::string>{"held"}));
 }
 
-TEST(SimNetwork, ACrashIsHeardUnlessItIsSilent) {
+TEST(SimNetwork, ACrashResetsLinksUnlessItIsSilent) {
   for (bool silent : {false, true}) {
     sim_swarm s{{}};
     ASSERT_EQ(s.dial(0, 1), ec::none);
@@ -142,7 +142,7 @@ TEST(SimNetwork, ACrashIsHeardUnlessItIsSilent) {
     s.seen[0].links[0]->send({"into the void", {}});
     s.pass(10s);
     EXPECT_TRUE(s.seen[1].frames.empty());
-    EXPECT_TRUE(s.seen[1].closed.empty()) << "the dead hear nothing";
+    EXPECT_TRUE(s.seen[1].closed.empty()) << "a crashed peer gets no events";
     EXPECT_EQ(s.dial(0, 1), ec::unreachable);
   }
 }

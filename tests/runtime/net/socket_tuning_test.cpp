@@ -20,13 +20,13 @@ struct line {
   }
 };
 
-TEST(LossWatch, FindsALineThatLosesPacketsWithoutAQueue) {
+TEST(LossWatch, FindsALinkThatLosesPacketsWithoutAQueue) {
   line lossy;
   EXPECT_FALSE(lossy.sends(3, microseconds{20'500}));
   EXPECT_FALSE(lossy.sends(3, microseconds{20'500}));
   EXPECT_FALSE(lossy.sends(3, microseconds{21'000}));
   EXPECT_TRUE(lossy.sends(3, microseconds{20'800}));
-  EXPECT_TRUE(lossy.sends(0, microseconds{20'800})) << "it does not forget";
+  EXPECT_TRUE(lossy.sends(0, microseconds{20'800})) << "the finding is kept";
 }
 
 TEST(LossWatch, TakesLossBehindAQueueForCongestion) {
@@ -35,13 +35,13 @@ TEST(LossWatch, TakesLossBehindAQueueForCongestion) {
     EXPECT_FALSE(full.sends(20, microseconds{65'000}));
 }
 
-TEST(LossWatch, TakesARarePacketForChance) {
+TEST(LossWatch, IgnoresRareLosses) {
   line good;
   for (int i = 0; i < 100; ++i)
     EXPECT_FALSE(good.sends(i == 50 ? 2 : 0, microseconds{20'500}));
 }
 
-TEST(LossWatch, WaitsUntilEnoughWasSentToTell) {
+TEST(LossWatch, WaitsUntilEnoughWasSent) {
   line idle;
   for (int i = 0; i < 10; ++i) {
     idle.count.sent += 1;
@@ -60,7 +60,7 @@ TEST(LossWatch, CountersMayWrap) {
   EXPECT_TRUE(old.sends(3, microseconds{20'500}));
 }
 
-TEST(SocketTuning, NothingHappensToWhatIsNoSocket) {
+TEST(SocketTuning, AnInvalidSocketIsIgnored) {
   socket_tuning tuning{"auto"};
   tuning.begin(-1);
   tuning.follow(-1, 64 * 1024, steady_time{} + std::chrono::seconds{10});

@@ -1,7 +1,7 @@
 #pragma once
 
-// What a stream of bytes means, found out twice: by frame_reader, however the stream is cut, and in
-// the simplest way, with the whole stream at hand. For tests and for fuzzing.
+// Parses a stream of bytes in two ways: with frame_reader, for any cut of the stream, and with a
+// simple oracle that sees the whole stream. For tests and for fuzzing.
 
 #include <algorithm>
 #include <cstring>
@@ -19,8 +19,8 @@ namespace waggle::net {
 
 struct stream_terms {
   std::size_t window_bytes = 4096;
-  std::size_t handshakes = 0; // that many frames of the handshake, then it is over
-  bool granting = true;       // whole bodies are dealt with at once; else never
+  std::size_t handshakes = 0; // number of handshake frames, after which the handshake is done
+  bool granting = true;       // complete bodies are granted again at once; else never
 };
 
 struct seen_frame {
@@ -38,8 +38,8 @@ struct seen_frame {
 
 struct reading {
   std::vector<seen_frame> frames;
-  ec ended = ec::none; // none: the stream was over first
-  std::string wrong;   // what frame_reader may never do; empty: it did not
+  ec ended = ec::none; // the error; none: the stream ended first
+  std::string wrong;   // an invariant that frame_reader violated; empty: none
 };
 
 inline std::string frame_bytes(frame_kind kind, std::string_view header,
@@ -56,8 +56,8 @@ inline std::string opening_bytes(std::string_view header, std::uint32_t size) {
   return std::string{as_string_view(prefix)} += header;
 }
 
-/// By frame_reader; `cut` says how many bytes come next (at least one does), `early` how many came
-/// before it.
+/// Reads with frame_reader. `cut` returns how many bytes arrive next (at least one), `early` is how
+/// many arrived before the reader existed.
 inline reading read_in_pieces(std::string_view stream, const stream_terms& terms,
                               const std::function<std::size_t()>& cut, std::size_t early = 0) {
   reading out;
@@ -66,7 +66,7 @@ inline reading read_in_pieces(std::string_view stream, const stream_terms& terms
     held += bytes;
     if (held > terms.window_bytes)
       out.wrong = "took more memory than the window";
-    // Exactly as large as it is said to be, so that the address sanitizer sees a byte too many.
+    // Exactly the requested size, so that the address sanitizer detects any overrun.
     return {new std::byte[bytes], [&held, bytes](const std::byte* memory) {
               held -= bytes;
               delete[] memory;
@@ -112,10 +112,10 @@ inline reading read_in_pieces(std::string_view stream, const stream_terms& terms
   }
 }
 
-/// By looking at the whole stream at once.
+/// The oracle: parses the whole stream at once.
 inline reading read_simply(std::string_view stream, const stream_terms& terms) {
   reading out;
-  std::optional<seen_frame> opened; // and what of its body was seen
+  std::optional<seen_frame> opened; // the open body, with the bytes seen so far
   std::size_t opened_size = 0;
   std::size_t handshakes = 0;
   std::size_t outstanding = 0;

@@ -1,5 +1,5 @@
-// Real sockets on loopback, port 0. Nothing sleeps: a test waits for what it expects, with a
-// deadline that only a failure reaches.
+// Real sockets on loopback, port 0. Nothing sleeps: a test waits for the expected event, with a
+// deadline that is only reached on failure.
 
 #include "runtime/net/tcp_transport.hpp"
 
@@ -29,7 +29,7 @@ TEST(TcpTransport, TwoPeersProveWhoTheyAreAndExchangeFrames) {
   EXPECT_EQ(bob.links[0]->remote().id, ann.id);
   EXPECT_FALSE(bob.links[0]->outbound());
   EXPECT_EQ(bob.links[0]->remote().addresses.at(0).host, "127.0.0.1")
-    << "0.0.0.0 is no address to dial";
+    << "0.0.0.0 is not an address to dial";
   auto body = body_of(70'000, 5);
   EXPECT_TRUE((*link)->send({"from ann", {}}));
   EXPECT_TRUE((*link)->send({"bulk", body}));
@@ -91,7 +91,7 @@ TEST(TcpTransport, ControlFramesComeBetweenTheSlicesOfABody) {
   std::promise<void> began;
   std::promise<void> said;
   bob.body_memory = [&](const std::string&, std::size_t) -> std::shared_ptr<std::byte> {
-    began.set_value(); // from now on bob reads nothing: most of the body cannot have left ann
+    began.set_value(); // bob stops reading: most of the body cannot have left ann
     said.get_future().wait();
     return nullptr;
   };
@@ -107,7 +107,7 @@ TEST(TcpTransport, ControlFramesComeBetweenTheSlicesOfABody) {
   EXPECT_EQ(sha256(bob.frames[1].body.view()), sha256(body.view()));
 }
 
-TEST(TcpTransport, BulkThatNobodyDealsWithStopsItsSenderAndControlFramesPass) {
+TEST(TcpTransport, UnprocessedBulkStopsItsSenderAndControlFramesPass) {
   peer ann{1};
   peer bob{2};
   bob.granting = false;
@@ -117,7 +117,7 @@ TEST(TcpTransport, BulkThatNobodyDealsWithStopsItsSenderAndControlFramesPass) {
   for (int i = 0; i < 8; ++i) // twice the window
     ASSERT_TRUE((*link)->send({"bulk", body}));
   ASSERT_TRUE(bob.seen.wait([&] { return bob.body_bytes == 32_MiB; }));
-  // What was sent later overtakes, so the remaining bulk had its chance before.
+  // The control frame is sent later, so the remaining bulk could have arrived before it.
   ASSERT_TRUE((*link)->send({"control", {}}));
   ASSERT_TRUE(bob.seen.wait([&] { return bob.frames.back().header == "control"; }));
   EXPECT_EQ(bob.body_bytes, 32_MiB);
@@ -134,7 +134,7 @@ TEST(TcpTransport, ThousandsOfTinyBodiesBehindALargeHeaderAreNoTrouble) {
   ASSERT_TRUE(link.ok());
   auto tiny = body_of(1, 1);
   ASSERT_TRUE(
-    (*link)->send({std::string(wire::header_bytes_max, 'h'), {}})); // makes the read buffer grow
+    (*link)->send({std::string(wire::header_bytes_max, 'h'), {}})); // grows the read buffer
   constexpr std::size_t many = 60'000;
   for (std::size_t i = 0; i < many; ++i)
     ASSERT_TRUE((*link)->send({"", tiny}));
@@ -152,7 +152,7 @@ TEST(TcpTransport, FramesOverTheLimitAreNotSent) {
   ASSERT_TRUE(bob.seen.wait([&] { return bob.body_bytes == wire::body_bytes_max; }));
 }
 
-TEST(TcpTransport, EachEndHearsOnceWhyALinkEnded) {
+TEST(TcpTransport, EachEndGetsTheReasonOfAClosedLinkOnce) {
   peer ann{1};
   peer bob{2};
   auto link = ann.dial(bob.listen());
@@ -163,7 +163,7 @@ TEST(TcpTransport, EachEndHearsOnceWhyALinkEnded) {
   ASSERT_TRUE(bob.seen.wait([&] { return !bob.closed.empty(); }));
   EXPECT_EQ(ann.closed[0].code, ec::duplicate_peer);
   EXPECT_EQ(bob.closed[0].code, ec::peer_lost);
-  ASSERT_EQ(bob.frames.size(), 1u) << "what was queued before the end still goes out";
+  ASSERT_EQ(bob.frames.size(), 1u) << "frames queued before the end are still sent";
   EXPECT_EQ(bob.frames[0].header, "goodbye");
   EXPECT_FALSE((*link)->send({"more", {}}));
   (*link)->close({ec::timeout, {}});
@@ -182,7 +182,7 @@ TEST(TcpTransport, ALinkMayOutliveItsTransport) {
   kept->close({ec::cancelled, {}});
 }
 
-TEST(TcpTransport, StrangersAreRefusedAndToldWhy) {
+TEST(TcpTransport, WrongPeersAreRefusedWithAReason) {
   peer bob{2};
   auto where = bob.listen();
   auto code = [](const auto& outcome) { return outcome.ok() ? ec::none : outcome.error().code; };
@@ -208,12 +208,12 @@ TEST(TcpTransport, AClientAnswersHttpAndAcceptsNoPeers) {
   auto outcome = ann.dial(*where);
   ASSERT_FALSE(outcome.ok());
   EXPECT_TRUE(client.links.empty());
-  EXPECT_TRUE(http_get(*where, "/metrics", 5s).ok()) << "it serves on";
+  EXPECT_TRUE(http_get(*where, "/metrics", 5s).ok()) << "it still serves";
   auto other = ann.listen();
   EXPECT_TRUE(client.dial(other).ok()) << "it dials as before";
 }
 
-TEST(TcpTransport, DiallingNobodyFailsWithAReason) {
+TEST(TcpTransport, DiallingAClosedPortFailsWithAReason) {
   peer ann{1};
   endpoint gone;
   {
@@ -226,7 +226,7 @@ TEST(TcpTransport, DiallingNobodyFailsWithAReason) {
   EXPECT_NE(outcome.error().detail.find(to_string(gone)), std::string::npos);
 }
 
-TEST(TcpTransport, APeerThatAcceptsAndSaysNothingCostsTheTimeoutOnly) {
+TEST(TcpTransport, APeerThatAcceptsAndIsSilentCostsOnlyTheTimeout) {
   asio::io_context io;
   tcp::acceptor mute{io, tcp::endpoint{asio::ip::address_v4::loopback(), 0}};
   peer ann{1};
@@ -235,7 +235,7 @@ TEST(TcpTransport, APeerThatAcceptsAndSaysNothingCostsTheTimeoutOnly) {
   EXPECT_EQ(outcome.error().code, ec::timeout);
 }
 
-TEST(TcpTransport, ATakenPortIsOneSentenceForTheOperator) {
+TEST(TcpTransport, ATakenPortFailsWithASentenceForTheOperator) {
   peer ann{1};
   peer bob{2};
   auto where = ann.listen();
@@ -248,7 +248,7 @@ TEST(TcpTransport, ATakenPortIsOneSentenceForTheOperator) {
   auto foreign = bob.wire->listen({"192.0.2.1", 0}, [](const std::shared_ptr<link>&) {});
   ASSERT_FALSE(foreign.ok());
   EXPECT_TRUE(bob.wire->listen({"127.0.0.1", 0}, [](const std::shared_ptr<link>&) {}).ok())
-    << "a failed attempt does not spoil the next";
+    << "a failed attempt does not affect the next";
 }
 
 TEST(TcpTransport, ServesHttpOnTheSamePort) {
@@ -265,7 +265,7 @@ TEST(TcpTransport, ServesHttpOnTheSamePort) {
   EXPECT_EQ(text.substr(text.size() - 4), "\r\n\r\n") << "no body";
 }
 
-TEST(TcpTransport, NonsenseIsAnsweredCountedAndSurvived) {
+TEST(TcpTransport, InvalidInputIsAnsweredAndCounted) {
   peer bob{2};
   auto where = bob.listen();
   {
@@ -291,7 +291,7 @@ TEST(TcpTransport, NonsenseIsAnsweredCountedAndSurvived) {
   EXPECT_TRUE(http_get(where, "/", 20s).ok());
 }
 
-TEST(TcpTransport, BytesThatAreNoFrameEndTheConnection) {
+TEST(TcpTransport, BytesThatAreNotAFrameEndTheConnection) {
   peer bob{2};
   auto where = bob.listen();
   raw_client c{where};
@@ -311,7 +311,7 @@ TEST(TcpTransport, BytesThatAreNoFrameEndTheConnection) {
   EXPECT_TRUE(bob.waits_for_refusal(ec::protocol_violation)) << "no bulk before the handshake";
 }
 
-/// A peer that proves who it is, and then writes what it likes.
+/// A peer that proves its identity and then writes arbitrary bytes.
 struct rude_peer : raw_client {
   explicit rude_peer(const endpoint& where) : raw_client(where) {
     upgrade();
@@ -358,7 +358,7 @@ TEST(TcpTransport, PiecesOfABodyThatDoNotFitEndTheLink) {
        opens(p);
        opens(p);
      }},
-    {"a whole body within one",
+    {"a complete body within one",
      [&](rude_peer& p) {
        opens(p);
        p.write_frame(frame_kind::message, "part", 10);
@@ -429,22 +429,22 @@ TEST(TcpTransport, ALinkIsIdleOnceEverythingIsWritten) {
   EXPECT_FALSE((*link)->idle());
   bob.links.at(0)->grant(32_MiB);
   ASSERT_TRUE(bob.seen.wait([&] { return bob.body_bytes == 40_MiB; }));
-  // The socket has taken it; that ann knows so shows in what she says next.
-  for (std::size_t said = 0; said < 100 && !(*link)->idle(); ++said) {
+  // Bob has the last body, but ann's I/O thread may not have handled the end of the write yet.
+  for (std::size_t sent = 0; sent < 100 && !(*link)->idle(); ++sent) {
     ASSERT_TRUE(bob.links.at(0)->send({"go on", {}}));
-    ASSERT_TRUE(ann.seen.wait([&] { return ann.frames.size() == said + 1; }));
+    ASSERT_TRUE(ann.seen.wait([&] { return ann.frames.size() == sent + 1; }));
   }
   EXPECT_TRUE((*link)->idle());
 }
 
-TEST(TcpTransport, WhoDoesNotFinishIsCutOff) {
+TEST(TcpTransport, AClientThatDoesNotFinishIsDisconnected) {
   peer bob{2, "demo", [](tcp_transport_config& c) {
              c.http_timeout = 100ms;
              c.handshake_timeout = 100ms;
            }};
   auto where = bob.listen();
   raw_client slow{where};
-  slow.write("GET / HTTP/1.1\r\nX-One-Letter-A-Minute: a"); // and no more
+  slow.write("GET / HTTP/1.1\r\nX-One-Letter-A-Minute: a"); // incomplete
   (void)slow.read_all();
   raw_client mute{where};
   mute.upgrade();
@@ -519,7 +519,7 @@ TEST(TcpTransport, PeersWithOtherOptionsAreRefusedAndBothOperatorsReadBothValues
   EXPECT_TRUE(bob.waits_for_refusal(ec::agreement_mismatch));
 }
 
-TEST(TcpTransport, LinksKnowWhatThePeerSaysOfItself) {
+TEST(TcpTransport, LinksReportThePeersClaims) {
   peer ann{1, "demo", with_rate("0.01")};
   peer bob{2, "demo"};
   auto link = ann.dial(bob.listen());
@@ -532,7 +532,7 @@ TEST(TcpTransport, LinksKnowWhatThePeerSaysOfItself) {
   EXPECT_NE((*link)->claims().instance, bob.links[0]->claims().instance);
 }
 
-TEST(TcpTransport, APeerThatIsClosedForItsIdentityIsToldWhy) {
+TEST(TcpTransport, APeerThatIsClosedForItsIdentityGetsTheReason) {
   peer ann{1};
   peer bob{2};
   ASSERT_TRUE(ann.dial(bob.listen()).ok());

@@ -1,6 +1,6 @@
 #pragma once
 
-// Peers over real sockets on loopback, port 0, and a socket without manners.
+// Peers over real sockets on loopback, port 0, and a raw socket for invalid input.
 
 #include <algorithm>
 #include <atomic>
@@ -23,7 +23,7 @@ namespace waggle::net {
 namespace asio = boost::asio;
 using tcp = asio::ip::tcp;
 
-/// What callbacks on the I/O thread saw, for the test's thread to wait for.
+/// Lets the test's thread wait for what callbacks on the I/O thread recorded.
 class journal {
 public:
   template <class F>
@@ -118,7 +118,7 @@ struct peer {
   std::vector<frame> frames;
   std::vector<failure> closed;
   std::vector<ec> refused;
-  std::vector<ec> paths; // what was said about shared memory
+  std::vector<ec> paths; // outcomes of sharing memory
   std::size_t body_bytes = 0;
   std::size_t shared_out = 0;
   std::size_t shared_in = 0;
@@ -129,7 +129,7 @@ struct peer {
   std::shared_ptr<transport> wire;
 };
 
-/// A socket without manners.
+/// A raw socket that can write arbitrary bytes.
 struct raw_client {
   explicit raw_client(const endpoint& where) {
     asio::connect(socket, tcp::resolver{io}.resolve(where.host, std::to_string(where.port)));
@@ -145,7 +145,7 @@ struct raw_client {
     asio::read(socket, asio::dynamic_buffer(out), end);
     return out;
   }
-  /// Upgraded, with the other side's hello frame still unread.
+  /// Performs the HTTP upgrade; the other side's hello frame is not read yet.
   void upgrade() {
     write("GET /peer HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: waggle/1\r\n\r\n");
     std::string out;

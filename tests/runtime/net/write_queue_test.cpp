@@ -102,7 +102,7 @@ TEST(WriteQueue, SlicesAddUpToTheBodiesInTheirOrder) {
                          second.view().end()));
 }
 
-TEST(WriteQueue, SlicesAreWhatTheLinkTakesInAFewMilliseconds) {
+TEST(WriteQueue, SlicesAreWhatTheLinkCarriesInAFewMilliseconds) {
   write_queue queue{{.slices = true}};
   for (int i = 0; i < 8; ++i)
     queue.offer(bulk("part", 8_MiB));
@@ -143,12 +143,13 @@ TEST(WriteQueue, RefusesWhatIsOverItsLimitsUntilSomethingIsWritten) {
   queue.take_offered();
   queue.written(next(queue), fair);
   EXPECT_EQ(queue.offer({"0123456789", {}}), write_queue::admission::first);
-  EXPECT_EQ(queue.offer(bulk("part", 1)), write_queue::admission::refused) << "half of it is out";
+  EXPECT_EQ(queue.offer(bulk("part", 1)), write_queue::admission::refused)
+    << "only half of it was written";
   queue.written(next(queue), fair);
   EXPECT_EQ(queue.offer(bulk("part", 1)), write_queue::admission::admitted);
 }
 
-TEST(WriteQueue, ALinkThatClosesStillSaysGoodbyeInTheMiddleOfABody) {
+TEST(WriteQueue, AClosingLinkStillSendsItsGoodbyeInTheMiddleOfABody) {
   write_queue queue{{.slices = true}};
   queue.offer(bulk("part", 300'000));
   queue.take_offered();

@@ -20,7 +20,7 @@ TEST(DonorChoice, AsksInTheOrderThatItIsGiven) {
   EXPECT_TRUE(choice.among({}).empty());
 }
 
-TEST(DonorChoice, PassesOverWhoseStateWasRefusedUntilOneIsTaken) {
+TEST(DonorChoice, SkipsRefusedDonorsUntilAStateIsAccepted) {
   donor_choice choice;
   choice.refuse(donor(2).id);
   EXPECT_THAT(choice.among(all), testing::ElementsAre(donor(1), donor(3)));
@@ -29,7 +29,7 @@ TEST(DonorChoice, PassesOverWhoseStateWasRefusedUntilOneIsTaken) {
   EXPECT_EQ(choice.among(all), all);
 }
 
-TEST(DonorChoice, GivesEverybodyASecondChanceOnceAllWereRefused) {
+TEST(DonorChoice, AsksAllDonorsAgainOnceAllWereRefused) {
   donor_choice choice;
   for (unsigned i : {1U, 2U, 3U})
     choice.refuse(donor(i).id);

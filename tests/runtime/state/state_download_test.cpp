@@ -35,7 +35,7 @@ struct StateDownload : ::testing::Test {
     return byte_span{content}.subspan(begin,
                                       std::min<std::size_t>(chunk_bytes, content.size() - begin));
   }
-  /// Answers at most `n` chunks in order.
+  /// Answers at most `n` chunk requests in order.
   void serve(const bytes& content, std::size_t n = 1000) {
     while (n > 0 && !download.complete()) {
       for (auto index : download.next()) {
@@ -92,13 +92,13 @@ TEST_F(StateDownload, RefusesOversizeBeforeAnythingIsAllocated) {
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.error().code, ec::oversize);
   EXPECT_FALSE(download.offer());
-  // An offer at the limit costs nothing either, before its chunks come.
+  // An offer at the limit also allocates nothing before its chunks arrive.
   offer.bytes = options.bytes_max;
   offer.chunk_bytes = 1U << 20U;
   EXPECT_TRUE(download.accept(offer));
 }
 
-TEST_F(StateDownload, SaysWhyNothingCanBeKept) {
+TEST_F(StateDownload, ReportsWhyTheStateCannotBeStored) {
   bool full = true;
   state_download without{options, [&]() -> result<std::shared_ptr<byte_store>> {
                            if (full)
@@ -128,11 +128,11 @@ TEST_F(StateDownload, RefusesEmptyStatesAndOddChunkSizes) {
   EXPECT_EQ(refuse(100, options.chunk_bytes_max + 1), ec::protocol_violation);
 }
 
-TEST_F(StateDownload, RefusesChunksThatNobodyAskedForOrOfTheWrongLength) {
+TEST_F(StateDownload, RefusesChunksThatWereNotRequestedOrHaveTheWrongLength) {
   EXPECT_FALSE(download.chunk(0, chunk_of(whole, 0))) << "before any offer";
   ASSERT_TRUE(download.accept(offer_of(whole)));
   ASSERT_EQ(download.next().size(), 4U);
-  EXPECT_FALSE(download.chunk(9, chunk_of(whole, 9))) << "not asked for";
+  EXPECT_FALSE(download.chunk(9, chunk_of(whole, 9))) << "not requested";
   EXPECT_FALSE(download.chunk(4'000'000, chunk_of(whole, 0))) << "no such chunk";
   EXPECT_FALSE(download.chunk(0, chunk_of(whole, 0).first(100))) << "short";
   EXPECT_FALSE(download.chunk(0, byte_span{whole}.first(chunk_bytes + 1))) << "long";
@@ -140,7 +140,7 @@ TEST_F(StateDownload, RefusesChunksThatNobodyAskedForOrOfTheWrongLength) {
   EXPECT_FALSE(download.chunk(0, chunk_of(whole, 0))) << "twice";
 }
 
-TEST_F(StateDownload, TheLastChunkMustBeAsShortAsItIs) {
+TEST_F(StateDownload, TheLastChunkMustHaveItsExactLength) {
   ASSERT_TRUE(download.accept(offer_of(whole)));
   serve(whole, 10);
   download.interrupted();
@@ -160,7 +160,7 @@ TEST_F(StateDownload, OneFlippedBitIsFoundAndNothingIsKept) {
   ASSERT_FALSE(got);
   EXPECT_EQ(got.error().code, ec::hash_mismatch);
   EXPECT_DOUBLE_EQ(download.progress(), 0);
-  // The next donor gives all of it.
+  // The next donor sends all of it.
   ASSERT_TRUE(download.accept(offer_of(whole)));
   serve(whole);
   EXPECT_TRUE(download.finish());
@@ -169,7 +169,7 @@ TEST_F(StateDownload, OneFlippedBitIsFoundAndNothingIsKept) {
 TEST_F(StateDownload, GoesOnAtTheNextDonorOfTheSameContent) {
   ASSERT_TRUE(download.accept(offer_of(whole)));
   serve(whole, 6);
-  ASSERT_FALSE(download.next().empty()); // asked for, lost with the donor
+  ASSERT_FALSE(download.next().empty()); // requested, then lost with the donor
   download.interrupted();
   ASSERT_TRUE(download.accept(offer_of(whole)));
   EXPECT_NEAR(download.progress(), 6.0 / 11, 1e-9);
@@ -181,7 +181,7 @@ TEST_F(StateDownload, GoesOnAtTheNextDonorOfTheSameContent) {
   EXPECT_TRUE(std::ranges::equal(read_all(**got)->view(), whole));
 }
 
-TEST_F(StateDownload, StartsAnewForAnotherContent) {
+TEST_F(StateDownload, StartsAgainForAnotherContent) {
   ASSERT_TRUE(download.accept(offer_of(whole)));
   serve(whole, 6);
   download.interrupted();

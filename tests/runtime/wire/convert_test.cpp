@@ -60,7 +60,7 @@ TEST(WireConvert, FieldsKeepTheirValues) {
   EXPECT_EQ(begun.plan, plan_for(3));
 }
 
-TEST(WireConvert, BodiesAreWhereTheyBelongAndNowhereElse) {
+TEST(WireConvert, OnlyMessagesThatHaveABodyMayCarryOne) {
   for (const auto& s : samples()) {
     auto bytes = encode(s.what);
     EXPECT_EQ(decode(bytes, s.body_bytes > 0 ? 0 : 1).error().code, ec::protocol_violation)
@@ -69,13 +69,13 @@ TEST(WireConvert, BodiesAreWhereTheyBelongAndNowhereElse) {
   }
 }
 
-TEST(WireConvert, TheIdOfAPeerIsTheHashOfItsKeyWhateverItSays) {
-  auto liar = sample_peer(1);
-  liar.id = sample_peer(2).id;
-  auto got =
-    std::get<disband_group>(std::get<event>(*decode(encode(event{disband_group{"p", {liar}}}), 0)));
+TEST(WireConvert, TheIdOfAPeerIsTheHashOfItsKeyWhateverItClaims) {
+  auto forged = sample_peer(1);
+  forged.id = sample_peer(2).id;
+  auto got = std::get<disband_group>(
+    std::get<event>(*decode(encode(event{disband_group{"p", {forged}}}), 0)));
   ASSERT_EQ(got.suggested.size(), 1u);
-  EXPECT_EQ(got.suggested[0].id, peer_id_of(liar.key));
+  EXPECT_EQ(got.suggested[0].id, peer_id_of(forged.key));
 }
 
 TEST(WireConvert, WeightsAreFiniteAndNotNegative) {
@@ -143,7 +143,7 @@ TEST(WireConvert, TextsBeyondTheirLimitAreRefused) {
   Header header;
   header.mutable_refusal()->set_detail(std::string(detail_bytes_max + 1, 'x'));
   EXPECT_EQ(code_of(header), ec::oversize);
-  // Our own are cut to the limit instead.
+  // Texts that we send are cut to the limit instead.
   EXPECT_EQ(code_of(message{refusal{1, {ec::timeout, std::string(9'999, 'x')}}}), ec::none);
 }
 
@@ -213,7 +213,7 @@ TEST(WireConvert, PartsOutOfBoundsAreRefused) {
 TEST(WireConvert, RoundMessagesOutOfBoundsAreRefused) {
   round_id round;
   EXPECT_EQ(event_code(round_propose{round, {1, 1, 0, false}}), ec::protocol_violation)
-    << "nobody takes part";
+    << "no participants";
   EXPECT_EQ(event_code(round_commit{round, {1, 1, 0, false}}), ec::protocol_violation);
   EXPECT_EQ(event_code(round_suspect{round, 0, 64, ec::stalled}), ec::protocol_violation);
   EXPECT_EQ(event_code(round_promise{round, 1, false, {}, true, false}), ec::protocol_violation);
@@ -254,13 +254,13 @@ TEST(WireConvert, CodesOfANewerVersionBecomeInternal) {
   auto out = decode(header.SerializeAsString(), 0);
   ASSERT_TRUE(out.ok());
   EXPECT_EQ(std::get<refusal>(*out).why.code, ec::internal);
-  header.mutable_refusal()->set_code(0); // a refusal that refuses nothing
+  header.mutable_refusal()->set_code(0); // a refusal without an error
   EXPECT_EQ(std::get<refusal>(*decode(header.SerializeAsString(), 0)).why.code, ec::internal);
   header.mutable_refusal()->set_code(256);
   EXPECT_EQ(std::get<refusal>(*decode(header.SerializeAsString(), 0)).why.code, ec::internal);
 }
 
-TEST(WireConvert, WhatIsNoMessageIsRefused) {
+TEST(WireConvert, BytesThatAreNotAMessageAreRefused) {
   EXPECT_EQ(decode("", 0).error().code, ec::protocol_violation);
   EXPECT_EQ(decode("\xff\xff\xff\xff", 0).error().code, ec::malformed);
   EXPECT_EQ(decode(std::string(header_bytes_max + 1, 'x'), 0).error().code, ec::oversize);

@@ -35,7 +35,7 @@ struct sample {
   std::size_t body_bytes = 0;
 };
 
-/// One of every message, with every field set.
+/// One sample of every message, with every field set.
 inline std::vector<sample> samples() {
   round_id round;
   round.bytes.fill(std::byte{9});
