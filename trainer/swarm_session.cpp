@@ -16,7 +16,7 @@ using steady = std::chrono::steady_clock;
 
 constexpr auto question_timeout = 500ms;
 constexpr auto look_every = 20ms;
-constexpr auto hurry_time = 300ms; // for the checkpoint, before the goodbye
+constexpr auto hurry_time = 300ms; // for the checkpoint, before other peers are notified
 constexpr auto stop_timeout = 10s; // longer than a node needs to stop
 constexpr auto release_timeout = 5s;
 

@@ -187,6 +187,6 @@ def ends(settings, report):
             report.require(None not in codes, "a peer did not end")
             report.require(equal or any(codes), "the peers ended with different parameters, and all with exit code 0")
             report.require(equal or number % 2 == 1, "the peers ended with different parameters, without a fault")
-            told = [" ".join(p.last_lines(6)) for p in run.peers]
-            report.require(all("loss" in text and "samples" in text and "checkpoint" in text for text in told),
+            endings = [" ".join(p.last_lines(6)) for p in run.peers]
+            report.require(all("loss" in text and "samples" in text and "checkpoint" in text for text in endings),
                            "the last log lines do not contain all of loss, samples and checkpoint")

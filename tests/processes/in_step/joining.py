@@ -152,13 +152,13 @@ def stale_folder(settings, report):
             old.start()
             await_one_history(settings, report, run, "stale folder", run.peers, old.began,
                               settings.patience)
-            for peer, (epoch, used, said) in before.items():
-                told = [line for line in peer.text()[said:].splitlines() if "discard" in line or "dropped" in line]
-                said_since = peer.history.between(old.began, time.monotonic())
-                replaced = any(b.epoch - a.epoch > 20 for a, b in zip(said_since, said_since[1:]))
+            for peer, (epoch, used, log_length) in before.items():
+                lines = [line for line in peer.text()[log_length:].splitlines() if "discard" in line or "dropped" in line]
+                samples = peer.history.between(old.began, time.monotonic())
+                replaced = any(b.epoch - a.epoch > 20 for a, b in zip(samples, samples[1:]))
                 report.fact(f"{peer.name} with the stale folder", epoch_before=epoch, stale_epoch=stale,
                             replaced=replaced, dropped=peer.status["samples"]["dropped"], used_before=used)
-                for line in told[:3]:
+                for line in lines[:3]:
                     report.note(f"  {line}")
-                report.require(not replaced or any("discard" in line for line in told),
+                report.require(not replaced or any("discard" in line for line in lines),
                                f"{epoch} epochs of {peer.name} were replaced, but its log reports none as discarded")

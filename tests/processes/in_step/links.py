@@ -68,7 +68,7 @@ def rates_of(peers, seconds):
     return [((b or 0) - (a or 0)) / seconds for a, b in zip(before, epochs())]
 
 
-def told(report, kind, peers, seconds=12):
+def check_rates(report, kind, peers, seconds=12):
     rates = rates_of(peers, seconds)
     report.fact(kind, epochs_a_second=" ".join(f"{r:.2f}" for r in rates),
                 epochs=" ".join(str((p.status or {}).get("epoch")) for p in peers))
@@ -81,14 +81,14 @@ def clients(settings, report):
     slower = {"target-batch-size": 512}  # long epochs, so that all peers are seen at the same epoch
     for _ in range(settings.times):
         with begun(settings, report, 2, slower) as run:
-            public_rate = told(report, "two that reach each other", run.peers)
+            public_rate = check_rates(report, "two that reach each other", run.peers)
         with Run(settings, slower) as run:
             node = run.add(command="node").start()
             node.address()
             two = [run.add(via=node, client_mode=None).start() for _ in range(2)]
             await_one_history(settings, report, run, "two clients at a node", two, max(p.began for p in two),
                               settings.patience)
-            rate = told(report, "two clients at a node", two)
+            rate = check_rates(report, "two clients at a node", two)
             report.require(rate > 0.5 * public_rate,
                            f"{rate:.2f} epochs per second through the node, {public_rate:.2f} without")
             helped = watch.ask(node.host, node.port).get("reduces_for_clients")
@@ -96,7 +96,7 @@ def clients(settings, report):
             public = run.add(via=node).start()
             await_one_history(settings, report, run, "a public trainer joins", [*two, public], public.began,
                               settings.patience)
-            told(report, "two clients and a public trainer", [*two, public])
+            check_rates(report, "two clients and a public trainer", [*two, public])
             public.end()
             await_one_history(settings, report, run, "the public trainer is killed", two, time.monotonic(),
                               settings.patience)
