@@ -1,4 +1,4 @@
-# Debian ships CAF 0.17 without a CMake package or a .pc file.
+# Defines CAF::core, because Debian ships CAF 0.17 without a CMake package or a .pc file.
 find_path(CAF_INCLUDE_DIR caf/all.hpp)
 find_library(CAF_CORE_LIBRARY caf_core)
 if(CAF_INCLUDE_DIR)

@@ -1,24 +1,25 @@
-# Helpers that give every folder its target and all of our code the same flags.
+# Functions that define a target per folder, and the compiler flags of all targets.
 
 add_library(waggle_flags INTERFACE)
 target_include_directories(waggle_flags INTERFACE ${CMAKE_SOURCE_DIR})
-# No fused multiply-add: a part must sum to the same bytes on every machine (product.md §2.1).
+# No fused multiply-add: the sum of a part must have the same bytes on every machine.
 target_compile_options(waggle_flags INTERFACE -Wall -Wextra -Wpedantic -Werror -ffp-contract=off)
 if(WAGGLE_SANITIZE)
   # CAF binds a null reference on each spawn (init_fun_factory.hpp).
   target_compile_options(waggle_flags INTERFACE -fsanitize=${WAGGLE_SANITIZE} -fno-sanitize-recover=all
     -fno-sanitize=null -fno-omit-frame-pointer
-    # GCC 12 takes moved-from variants for uninitialized ones once they are instrumented.
+    # With instrumentation, GCC 12 warns that moved-from variants are uninitialized.
     $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   target_link_options(waggle_flags INTERFACE -fsanitize=${WAGGLE_SANITIZE})
   if(WAGGLE_SANITIZE MATCHES thread)
-    # The thread sanitizer knows no fences; Asio's are not what orders our threads.
+    # The thread sanitizer does not support fences. Our threads do not rely on Asio's fences.
     target_compile_definitions(waggle_flags INTERFACE BOOST_ASIO_DISABLE_FENCED_BLOCK)
   endif()
 endif()
 
-# waggle_library(NAME [LIBRARIES …]): all *.cpp of this folder as a static library waggle_NAME,
-# alias waggle::NAME. The libraries are its public dependencies: link lines are the architecture.
+# waggle_library(NAME [LIBRARIES …]): builds all *.cpp of this folder into a static library waggle_NAME
+# with the alias waggle::NAME. LIBRARIES are its public dependencies; together they define the
+# architecture.
 function(waggle_library name)
   cmake_parse_arguments(ARG "" "" "LIBRARIES;EXCLUDE" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
@@ -35,8 +36,8 @@ function(waggle_library name)
   add_library(waggle::${name} ALIAS waggle_${name})
 endfunction()
 
-# waggle_test(NAME [LIBRARIES …] [TIMEOUT s] [SERIAL]): all *_test.cpp of this folder as one GoogleTest
-# program. SERIAL: its tests need the machine for themselves.
+# waggle_test(NAME [LIBRARIES …] [TIMEOUT s] [SERIAL]): builds all *_test.cpp of this folder into one
+# GoogleTest program. SERIAL: ctest runs no other test at the same time.
 function(waggle_test name)
   cmake_parse_arguments(ARG "SERIAL" "TIMEOUT" "LIBRARIES;LABELS;SOURCES" ${ARGN})
   if(NOT ARG_SOURCES)
@@ -50,7 +51,7 @@ function(waggle_test name)
   endif()
   add_executable(${name}_test ${ARG_SOURCES})
   target_link_libraries(${name}_test PRIVATE waggle_flags ${ARG_LIBRARIES} GTest::gmock GTest::gtest_main)
-  # Only what is set: an empty value would make a property's name the value of the one before.
+  # Pass only properties that are set: an empty value would shift the names and values that follow.
   set(properties TIMEOUT ${ARG_TIMEOUT})
   if(ARG_LABELS)
     list(APPEND properties LABELS ${ARG_LABELS})

@@ -1,6 +1,6 @@
 #pragma once
 
-// What plain.cpp and swarm.cpp have alike: a model, its data, and the command line.
+// Shared by plain.cpp and swarm.cpp: a model, its data, and the command line.
 
 #include <array>
 #include <bit>
@@ -14,11 +14,12 @@
 
 namespace example {
 
-constexpr std::int64_t context = 16; // bytes that a prediction is made from
-constexpr std::int64_t width = 32;   // of the hidden layer
+constexpr std::int64_t context = 16; // number of bytes that a prediction depends on
+constexpr std::int64_t width = 32;   // values of the hidden layer
 
-/// Predicts the last byte of a window from the embeddings of the others, side by side: what `waggle
-/// train --model mlp --layers 1 --width 32 --context 16` trains, with the same names.
+/// Predicts the last byte of a window from the concatenated embeddings of the other bytes. The same
+/// model, with the same tensor names, as `waggle train --model mlp --layers 1 --width 32 --context
+/// 16`.
 class next_byte_impl : public torch::nn::Module {
 public:
   torch::Tensor loss(const torch::Tensor& windows) {
@@ -68,8 +69,9 @@ private:
   std::array<std::uint64_t, 4> state_{};
 };
 
-/// The text that `waggle train --data synthetic` learns from: 1 MiB from a Markov chain over 64
-/// letters, each followed by one of four. `seed` chooses the windows, not the text.
+/// The training data of `waggle train --data synthetic`: 1 MiB from a Markov chain over 64 letters,
+/// in which each letter is followed by one of four letters. `seed` determines the windows, not the
+/// text.
 class synthetic_text {
 public:
   explicit synthetic_text(std::uint64_t seed) : text_(1U << 20U), windows_(seed) {
@@ -103,17 +105,17 @@ private:
 
 struct arguments {
   std::int64_t steps = 2000;
-  std::int64_t batch = 8; // samples of one step
+  std::int64_t batch = 8; // samples per step
   std::uint64_t seed = 1;
-  // Of swarm.cpp alone.
+  // Used by swarm.cpp only.
   std::string run = "waggle";
   std::vector<std::string> peers;
   std::string data_dir;
   std::uint64_t target = 64; // samples of the whole swarm per update
-  std::uint64_t epochs = 0;  // updates of the run; 0: no end
+  std::uint64_t epochs = 0;  // updates of the run; 0: unlimited
 };
 
-/// Throws std::runtime_error for what it does not know.
+/// Throws std::runtime_error for unknown options.
 inline arguments read(int argc, char** argv) {
   arguments a;
   for (int i = 1; i < argc; i += 2) {
@@ -138,7 +140,7 @@ inline arguments read(int argc, char** argv) {
     else if (name == "--epochs")
       a.epochs = std::stoull(value);
     else
-      throw std::runtime_error{"there is no " + name};
+      throw std::runtime_error{"there is no option " + name};
   }
   return a;
 }

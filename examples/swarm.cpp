@@ -1,4 +1,4 @@
-// The loop of plain.cpp as a peer of a run, with other loops or with `waggle train`.
+// The loop of plain.cpp as a peer of a run, together with other loops or with `waggle train`.
 
 #include "examples/bytes.hpp"
 #include "trainer/optimizer.hpp"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Sets everything up, then lets four peers on this machine train one small model together on the
-# licence texts of Debian. One peer is killed on the way, another joins. Ctrl-C ends it at any time.
+# Installs missing packages, builds the program, and lets four peers on this machine train a small
+# model on the licence texts of Debian. One peer is killed and another one joins. Ctrl-C stops it.
 #
-#   scripts/demo.sh                           2½ minutes, a kill after 40 s, a newcomer after 60 s
-#   scripts/demo.sh --peers 6 --epochs 40     arguments go to `waggle swarm` and win over the demo's own
+#   scripts/demo.sh                           2½ minutes, a kill after 40 s, a new peer after 60 s
+#   scripts/demo.sh --peers 6 --epochs 40     arguments go to `waggle swarm` and override the demo's
 #   scripts/demo.sh --duration 30s --kill-after 10s --join-after 15s
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -18,7 +18,7 @@ for given in ${arguments[@]+"${arguments[@]}"}; do
 done
 scripts/setup.sh --program
 
-default() { # NAME VALUE: unless given
+default() { # NAME VALUE: adds the option unless it was given
   local given
   for given in ${arguments[@]+"${arguments[@]}"}; do
     case "$given" in "--$1" | "--$1="*) return ;; esac

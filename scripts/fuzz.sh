@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fuzzes everything that parses bytes from strangers, with clang, ASan and UBSan.
+# Fuzzes all code that parses untrusted bytes, with clang, ASan and UBSan.
 #
 #   scripts/fuzz.sh            each target for 60 seconds
 #   scripts/fuzz.sh 600        each target for 600 seconds

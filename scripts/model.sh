@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Searches the model of the averaging round (tests/model/averaging_round.pml) for a schedule in which
-# two members commit different contributors, or somebody waits for ever. Then leaves out one rule of
-# the protocol after another: each omission has to be found.
+# Checks the model of the averaging round (tests/model/averaging_round.pml) with Spin: searches for a
+# schedule in which two members commit different contributors, or a member waits forever. Then omits
+# one rule of the protocol at a time: each omission must be found.
 #
-#   scripts/model.sh            up to five members, every omission: up to 6 GB of memory and, on a core
-#                               that does nothing else, about half an hour
-#   scripts/model.sh --short    three members, every schedule with one death and one wrong suspicion:
+#   scripts/model.sh            up to five members, all omissions: up to 6 GB of memory and, on an
+#                               otherwise idle core, about half an hour
+#   scripts/model.sh --short    three members, all schedules with one crash and one wrong suspicion:
 #                               1 GB and a minute or two
 #
-# A line for each search: what came of it, how many states, in how many seconds and MB.
+# Prints a line for each search: the result, the number of states, the seconds and MB it took.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -29,9 +29,9 @@ trap 'rm -rf "$work"' EXIT
 bad=0
 
 # search EXPECTED HOW SECONDS DEFINITIONS…
-#   EXPECTED  holds, or found: an error
-#   HOW       every: visits every state; most: as many as SECONDS and the memory allow, and says
-#             whether those were all; sample: a bit per state, until SECONDS have passed
+#   EXPECTED  holds: no error exists; found: the search finds an error
+#   HOW       every: visits all states; most: visits as many as SECONDS and the memory allow, and
+#             reports whether those were all; sample: uses one bit per state, for SECONDS
 search() {
   local expected=$1 how=$2 seconds=$3
   shift 3
@@ -57,9 +57,9 @@ search() {
   depth=$(sed -n 's/.*depth reached \([0-9]*\).*/\1/p' "$log" | tail -1)
   took=$(sed -n 's/.*elapsed time \([0-9.e+]*\) sec.*/\1/p' "$log" | tail -1)
   memory=$(sed -n 's/^ *\([0-9.]*\)\ttotal actual memory usage.*/\1/p' "$log" | tail -1)
-  # Whatever else stops the search is no finding.
+  # Any other reason for the search to stop is not a finding.
   if [ -z "$errors" ] || { [ "$errors" != 0 ] && ! grep -q "assertion violated\|invalid end state" "$log"; } || grep -q "max search depth too small\|memory limit\|block in d_step" "$log"; then
-    # The last: a queue was full, so that nothing can be said. -DQUEUE=… makes them longer.
+    # "block in d_step": a queue was full, so there is no result. -DQUEUE=… makes the queues longer.
     cat "$log" >&2
     bad=1
     return
@@ -71,13 +71,13 @@ search() {
     "$verdict" "$states" "$whole" "$depth" "${took:-0}" "${memory:-?}" "$*"
   if [ "$verdict" != "$expected" ] || { [ "$how" = every ] && [ "$expected" = holds ] \
     && [ "$whole" != all ]; }; then
-    echo "model.sh: expected that it ${expected/found/is found}" >&2
+    echo "model.sh: expected: ${expected/found/an error is found}" >&2
     grep -m3 "^pan:" "$log" >&2 || true
     bad=1
   fi
 }
 
-# Limits are far from what an idle machine needs; a search that finds what it looks for ends at once.
+# An idle machine needs far less time than the limits. A search ends as soon as it finds an error.
 echo "== the protocol"
 search holds every 1800 -DN=3 -DSAFETY_ONLY -DCRASHES=1 -DWRONG=1
 search holds every 1800 -DN=3 -DCRASHES=1 -DWRONG=1
@@ -92,7 +92,7 @@ if [ "$short" = no ]; then
   search holds sample 40 -DN=4 -DCRASHES=1 -DWRONG=1
 fi
 
-echo "== with an omission"
+echo "== the protocol with an omission"
 search found sample 300 -DPLANT_NO_QUORUM -DN=3 -DSAFETY_ONLY -DCRASHES=1 -DWRONG=2
 search found sample 300 -DPLANT_PREPARE_BELOW_PROMISE -DN=3 -DSAFETY_ONLY -DCRASHES=0 -DWRONG=1
 search found sample 300 -DPLANT_ACCEPT_BELOW_PROMISE -DN=3 -DSAFETY_ONLY -DCRASHES=0 -DWRONG=2

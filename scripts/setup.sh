@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Makes a fresh Debian 12 build Waggle: installs what is missing, configures, builds.
-# Safe to run again: what is there already is not done twice.
+# Builds Waggle on a fresh Debian 12: installs the missing packages, configures and builds.
+# It is safe to run it again: it skips steps that are already done.
 #
 #   scripts/setup.sh                 everything, with the tests
-#   scripts/setup.sh --program       only build/bin/waggle and what it needs
-#   scripts/setup.sh --no-trainer    without LibTorch: every command but `train` and `swarm`
+#   scripts/setup.sh --program       only build/bin/waggle and its dependencies
+#   scripts/setup.sh --no-trainer    without LibTorch: all commands except `train` and `swarm`
 #   scripts/setup.sh --deps-only     install packages, build nothing
-#   scripts/setup.sh --build DIR     build there instead of in build/
+#   scripts/setup.sh --build DIR     build in DIR instead of build/
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -55,11 +55,12 @@ if [ ${#missing[@]} -gt 0 ]; then
   elif command -v sudo >/dev/null; then
     as_root=(sudo)
   else
-    echo "setup.sh: run it as root or install sudo; these packages are missing: ${missing[*]}" >&2
+    echo "setup.sh: run it as root, or install sudo, to install the missing packages: ${missing[*]}" >&2
     exit 1
   fi
   say "installing ${#missing[@]} packages: ${missing[*]}"
-  # Debian starts the service of a package that it installs; the tests start their own Prometheus.
+  # By default, Debian starts the services of packages it installs. The tests start their own
+  # Prometheus, so this policy prevents it.
   policy=/usr/sbin/policy-rc.d
   if [ ! -e "$policy" ]; then
     printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee "$policy" >/dev/null
@@ -70,7 +71,7 @@ if [ ${#missing[@]} -gt 0 ]; then
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 \
     install -y --no-install-recommends "${missing[@]}"
 else
-  say "all packages are there"
+  say "all packages are installed"
 fi
 [ "$deps_only" = yes ] && exit 0
 
@@ -78,8 +79,8 @@ fi
 
 cached() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt" 2>/dev/null; }
 
-# --program does not take the tests out of a folder that has them: going back and forth would cost
-# a configuration each time.
+# With --program, a build folder that is configured with tests keeps them, because each change would
+# cost a configuration.
 if [ "$tests" = OFF ] && [ "$(cached WAGGLE_TESTS)" = ON ]; then
   tests=ON
   targets=(waggle)
@@ -91,7 +92,7 @@ fi
 
 if [ -f "$build/build.ninja" ] && [ "$(cached WAGGLE_TESTS)" = "$tests" ] \
   && [ "$(cached WAGGLE_TRAINER)" = "$trainer" ]; then
-  say "$build is configured"
+  say "$build is already configured"
 else
   say "configuring $build (trainer $trainer, tests $tests)"
   cmake -S . -B "$build" -G Ninja -DWAGGLE_TRAINER="$trainer" -DWAGGLE_TESTS="$tests"
@@ -99,7 +100,7 @@ fi
 
 # -- build ----------------------------------------------------------------------------------------------
 
-# A compiler that sees LibTorch's headers takes up to 2 GiB.
+# A compiler process that includes LibTorch's headers needs up to 2 GiB.
 memory_gib=$(awk '/MemTotal/ {print int($2 / 1048576)}' /proc/meminfo)
 jobs=$(nproc)
 [ "$jobs" -gt $((memory_gib / 2)) ] && jobs=$((memory_gib / 2))

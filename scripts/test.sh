@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets everything up and runs the tests. Arguments go to ctest, e.g. -R Averag or -LE live.
+# Installs missing packages, builds everything and runs the tests. Arguments go to ctest: -LE live.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 case "${1:-}" in -h | --help) sed -n '2s/^# //p' "$0"; exit 0 ;; esac

@@ -1,5 +1,6 @@
-// Is a peer as fast as a loop? One peer of a run of its own, with everything that a peer does (DHT,
-// progress, metrics, checkpoints), against the plain loop, turn by turn in one process.
+// Measures whether a peer is as fast as a plain training loop. Runs one peer of its own run, with
+// all that a peer does (DHT, progress, metrics, checkpoints), and the plain loop alternately in one
+// process.
 
 #include <atomic>
 #include <chrono>
@@ -22,12 +23,12 @@ namespace {
 namespace fs = std::filesystem;
 using json = nlohmann::ordered_json;
 
-/// Pairs of runs. Many short ones: a machine's speed drifts by 10 % within a minute, and a pair
-/// only shares its speed when it is short.
+/// Number of pairs of runs. The speed of a machine drifts by 10 % within a minute, so many short
+/// pairs are better than a few long ones: both runs of a short pair have the same speed.
 constexpr int iterations = 15;
 
-/// Marks of the first optimizer step (the warm-up) and of the last one. Written by the trainer's
-/// thread before `done` is set, read by others after.
+/// The times of the first optimizer step (the warm-up) and of the last one. Written by the
+/// trainer's thread before it sets `done`, read by other threads afterwards.
 struct stopwatch {
   std::uint64_t steps = 0; // after the warm-up
   std::uint64_t seen = 0;
@@ -51,7 +52,7 @@ struct stopwatch {
   }
 };
 
-/// A learner whose optimizer steps are timed; nothing else is different.
+/// Times the optimizer steps of another learner and forwards everything else.
 class timed_learner final : public learner {
 public:
   timed_learner(std::unique_ptr<learner> inner, std::shared_ptr<stopwatch> watch)
@@ -94,18 +95,18 @@ private:
   std::shared_ptr<stopwatch> watch_;
 };
 
-/// A folder that is gone with this object.
+/// A temporary folder that is deleted with this object.
 class scratch_folder {
 public:
   static result<std::unique_ptr<scratch_folder>> make() {
     auto name = (fs::temp_directory_path() / "waggle-bench-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr)
       return failure{ec::bad_config,
-                     "cannot make a folder like " + name + ": set TMPDIR to one that is writable"};
+                     "cannot create the folder " + name + ": set TMPDIR to a writable folder"};
     return std::unique_ptr<scratch_folder>{new scratch_folder{name}};
   }
   ~scratch_folder() {
-    std::error_code ignored; // what is left is in the folder for temporary files
+    std::error_code ignored; // files that remain are in the temporary folder
     fs::remove_all(path_, ignored);
   }
   scratch_folder(const scratch_folder&) = delete;
@@ -117,7 +118,7 @@ private:
   fs::path path_;
 };
 
-/// One run of one peer, from nothing to its orderly end.
+/// One run of one peer, from its start to its regular end.
 result<bench_timing> run_peer(peer_process& process, const run_options& options,
                               const fs::path& folder, std::uint64_t steps) {
   auto watch = std::make_shared<stopwatch>();
@@ -161,7 +162,7 @@ void print(const json& report) {
     report["optimizer_steps"].get<unsigned long long>(), iterations);
   line("plain loop", report["plain"]);
   line("swarm of one peer", report);
-  std::printf("the peer makes %.3f (%.3f … %.3f) of the plain loop's steps per second\n",
+  std::printf("the peer reaches %.3f (%.3f … %.3f) of the plain loop's steps per second\n",
               report["ratio"].get<double>(), report["ratio_p25"].get<double>(),
               report["ratio_p75"].get<double>());
 }
@@ -174,7 +175,7 @@ int bench_train(run_options options) {
   if (!output)
     return bad_usage(output.error().detail);
   auto passes = micro_steps_of(options.target_batch_size, config.micro_batch);
-  // Whole optimizer steps, so that both sides do the same work.
+  // Measure whole optimizer steps, so that both sides do the same work.
   auto steps = (options.steps + passes - 1) / passes;
   auto folder = scratch_folder::make();
   if (!folder)
@@ -214,7 +215,7 @@ int bench_train(run_options options) {
   json report{{"name", "train"}};
   report.update(train_summary(swarm, micro_steps));
   report["plain"] = train_summary(plain, micro_steps);
-  // Of pairs, not of medians: what drifts between pairs cancels.
+  // The ratio of each pair, not of the medians, so that drift between pairs cancels.
   report["ratio"] = quantile(ratios, 0.5);
   report["ratio_p25"] = quantile(ratios, 0.25);
   report["ratio_p75"] = quantile(ratios, 0.75);

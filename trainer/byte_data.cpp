@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A file's bytes, mapped read-only for as long as this lives.
+/// The bytes of a file, mapped read-only during the lifetime of this object.
 class mapped_file {
 public:
   static result<std::unique_ptr<mapped_file>> open(const fs::path& path) {

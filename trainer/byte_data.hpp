@@ -12,29 +12,29 @@
 
 namespace waggle {
 
-/// Bytes to learn from, in one or several pieces. Immutable.
+/// The bytes of the training data, in one or several pieces. Immutable.
 class byte_data {
 public:
   virtual ~byte_data() = default;
   [[nodiscard]] virtual const std::vector<byte_span>& pieces() const = 0;
 };
 
-/// A text file by memory map, or a folder: its regular files in ascending order of their names,
-/// those too short left out. `window`: a piece has at least that many bytes. Fails with
-/// ec::bad_config.
+/// Maps a text file into memory, or all regular files of a folder in ascending order of their
+/// names. Skips files that are shorter than `window` bytes, so each piece holds a whole window.
+/// Fails with ec::bad_config.
 result<std::shared_ptr<const byte_data>> open_text(const std::filesystem::path& path,
                                                    std::size_t window);
 
-/// 1 MiB from a fixed Markov chain over 64 letters, the same everywhere: each letter is followed by
-/// one of four, so that there is something to learn and a floor of about 1.2 nats.
+/// 1 MiB from a fixed Markov chain over 64 letters, equal on every machine. Each letter is followed
+/// by one of four letters, so a model can learn it; the loss cannot fall below about 1.2 nats.
 std::shared_ptr<const byte_data> make_synthetic_text();
 
-/// Random windows of `data`, all positions equally likely.
+/// Draws random windows of `data`; all positions are equally likely.
 class window_sampler {
 public:
   window_sampler(std::shared_ptr<const byte_data> data, std::size_t window, random_source random);
 
-  /// The next window's first byte; it lies within one piece.
+  /// Returns the first byte of the next window. A window lies within one piece.
   const std::byte* next();
   [[nodiscard]] std::size_t window() const { return window_; }
 
@@ -42,7 +42,7 @@ private:
   std::shared_ptr<const byte_data> data_;
   std::size_t window_;
   random_source random_;
-  std::vector<std::uint64_t> ends_; // positions up to the end of each piece
+  std::vector<std::uint64_t> ends_; // cumulative number of positions, by piece
 };
 
 } // namespace waggle

@@ -7,8 +7,8 @@ namespace waggle {
 
 namespace {
 
-/// 1 MiB of each vector. A multiple of what a vector instruction takes, so that a value is computed
-/// by the same instructions as without slices.
+/// 1 MiB of each vector. A multiple of the width of vector instructions, so that each value is
+/// computed by the same instructions as without slices.
 constexpr std::int64_t slice_values = std::int64_t{1} << 18U;
 
 } // namespace
@@ -27,8 +27,8 @@ flat_optimizer::flat_optimizer(const learner_config& config, const torch::Tensor
 void flat_optimizer::step(torch::Tensor& parameters, const torch::Tensor& gradient, double lr) {
   torch::NoGradGuard guard;
   ++steps_;
-  // Every operation is element by element, so that slices give the same values; what an operation
-  // needs for itself is then as long as a slice, and in the cache still.
+  // All operations are element-wise, so slices give the same values. Temporary tensors are then
+  // only as long as a slice, and stay in the cache.
   auto length = parameters.is_cpu() ? slice_values : parameters.numel();
   for (std::int64_t at = 0; at < parameters.numel(); at += length)
     step_slice(parameters, gradient, lr, at, std::min(length, parameters.numel() - at));

@@ -12,17 +12,18 @@
 namespace waggle {
 
 /// SGD with momentum, Adam or AdamW over one flat parameter tensor, with the update rules of
-/// torch::optim (a test compares them). The statistics are flat tensors, too, so that they travel
-/// and are saved as they are. Element-wise and in a fixed order: equal inputs give equal bytes.
+/// torch::optim (a test compares them). The statistics are flat tensors, too, so they are sent and
+/// saved without conversion. All operations are element-wise and in a fixed order: equal inputs
+/// give equal bytes.
 class flat_optimizer {
 public:
   flat_optimizer(const learner_config& config, const torch::Tensor& like);
 
-  /// In slices on a CPU: needs no memory of the parameters' size.
+  /// On a CPU, works in slices, so that temporary tensors do not have the size of the parameters.
   void step(torch::Tensor& parameters, const torch::Tensor& gradient, double lr);
 
-  /// None for plain SGD, momentum for SGD with it, first and second moment for Adam and AdamW: in
-  /// the order of `statistics_of` (state_schema.hpp).
+  /// None for plain SGD, the momentum for SGD with momentum, the first and second moment for Adam
+  /// and AdamW, in the order of `statistics_of` (state_schema.hpp).
   std::vector<torch::Tensor>& statistics() { return statistics_; }
   [[nodiscard]] std::uint64_t steps() const { return steps_; }
   void set_steps(std::uint64_t steps) { steps_ = steps; }

@@ -1,4 +1,4 @@
-// The whole program.
+// The program with all commands.
 
 #include <malloc.h>
 
@@ -8,9 +8,9 @@
 
 namespace {
 
-/// Every micro-step allocates and frees the same tensors. By default glibc gives memory that a
-/// thread other than the first one frees back to the system at once, and the next step pays for it
-/// with page faults: 7 % of a small model's step.
+/// Every micro-step allocates and frees the same tensors. By default, glibc returns memory that is
+/// freed outside of the main thread to the system at once, and the next step has page faults again:
+/// 7 % of the step of a small model.
 void keep_freed_memory() {
   mallopt(M_TRIM_THRESHOLD, 256 << 20);
   mallopt(M_MMAP_THRESHOLD, 32 << 20);

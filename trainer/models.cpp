@@ -49,7 +49,7 @@ private:
 };
 TORCH_MODULE_IMPL(block, block_impl);
 
-/// Predicts each byte of a window from those before it.
+/// Predicts each byte of a window from the bytes before it.
 class char_gpt final : public byte_model {
 public:
   explicit char_gpt(const learner_config& config)
@@ -91,7 +91,7 @@ private:
   torch::Tensor places_;
 };
 
-/// Predicts the last byte of a window from the embeddings of the others, side by side.
+/// Predicts the last byte of a window from the concatenated embeddings of the other bytes.
 class byte_mlp final : public byte_model {
 public:
   explicit byte_mlp(const learner_config& config)
@@ -121,8 +121,9 @@ private:
   nn::Linear head_{nullptr};
 };
 
-/// Gains of norms 1, biases 0, everything else N(0, 0.02²), or scaled to the inputs for the mlp,
-/// from a generator of our own: the process's generator is not ours to seed.
+/// Sets the gains of norms to 1, biases to 0 and all other parameters to N(0, 0.02²); for the mlp
+/// the deviation depends on the number of inputs. Uses a separate generator, so that the seed of
+/// the process's global generator does not change.
 void initialize(nn::Module& model, const learner_config& config) {
   torch::NoGradGuard guard;
   auto generator = at::detail::createCPUGenerator(config.init_seed);

@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to trainer/: what torch sees.
+// Internal to trainer/: includes LibTorch.
 
 #include <memory>
 
@@ -17,7 +17,7 @@ public:
   virtual torch::Tensor loss(const torch::Tensor& windows) = 0;
 };
 
-/// A new model with its parameters drawn from `config.init_seed`, on the CPU.
+/// Makes a model on the CPU, with initial parameters drawn from `config.init_seed`.
 /// REQUIRES: `check_learner_config(config)` succeeded.
 std::shared_ptr<byte_model> make_model(const learner_config& config);
 

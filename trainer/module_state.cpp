@@ -30,7 +30,7 @@ State& make_state(optim::Optimizer& optimizer, const torch::Tensor& parameter) {
   return static_cast<State&>(*slot);
 }
 
-/// Adam's and AdamW's states are different types of the same shape.
+/// For the states of Adam and AdamW, which are different types with the same members.
 template <class State>
 State& make_moments(optim::Optimizer& optimizer, const torch::Tensor& parameter) {
   auto& state = make_state<State>(optimizer, parameter);
@@ -63,12 +63,12 @@ optimizer_identity identity_in(const optim::Optimizer& optimizer,
     return with_moments("adamw", static_cast<const optim::AdamWOptions&>(options));
   if (type != typeid(optim::SGD))
     throw std::invalid_argument{
-      "only the optimizers SGD, Adam and AdamW of torch::optim are supported: what others keep of "
-      "each parameter is not known, so a peer that joins could not be given it"};
+      "only the optimizers SGD, Adam and AdamW of torch::optim are supported: the statistics of "
+      "others are not known, so a peer that joins could not receive them"};
   const auto& o = static_cast<const optim::SGDOptions&>(options);
   if (o.dampening() != 0)
     throw std::invalid_argument{"SGD with dampening is not supported: its first step differs from "
-                                "the others, so a peer that joins would go another way"};
+                                "later ones, so the parameters of a joining peer would diverge"};
   optimizer_identity id;
   id.kind = "sgd";
   id.momentum = o.momentum();
@@ -78,7 +78,7 @@ optimizer_identity identity_in(const optim::Optimizer& optimizer,
 }
 
 torch::Tensor view_of(std::span<const float> values, torch::IntArrayRef sizes) {
-  // torch has no tensors that are read-only.
+  // torch has no read-only tensors.
   return torch::from_blob(const_cast<float*>(values.data()), sizes);
 }
 
@@ -105,7 +105,7 @@ module_state::module_state(torch::nn::Module& module, std::unique_ptr<optim::Opt
     tensors.push_back({p.name, {p.sizes.begin(), p.sizes.end()}, state_tensor::kind::parameter});
   table_ = table_of(std::move(tensors), identity_);
   gradient_.resize(table_.parameter_count());
-  const auto& first = parameters_.front().tensor; // an optimizer that has stepped before
+  const auto& first = parameters_.front().tensor; // the optimizer may have stepped before
   if (auto* state = state_of<optim::AdamParamState>(*optimizer_, first);
       state != nullptr && identity_.kind == "adam")
     steps_ = static_cast<std::uint64_t>(state->step());
@@ -169,7 +169,7 @@ void module_state::check_unchanged(const torch::nn::Module& module) const {
   auto changed = [](const std::string& name, const std::string& how) {
     throw std::runtime_error{
       "parameter " + name + " " + how
-      + " since the optimizer was made: the run's state has no place for it"};
+      + " since the waggle::optimizer was constructed: the state of the run cannot change"};
   };
   std::set<const void*> seen;
   std::size_t next = 0;
@@ -211,7 +211,7 @@ std::span<const float> module_state::gradient() {
 }
 
 bool module_state::gradient_is_finite() const {
-  // The sum is finite only if every value is: those of opposite infinities are NaN.
+  // The sum is finite only if every value is finite (opposite infinities give NaN).
   double sum = 0;
   for (float v : gradient_)
     sum += static_cast<double>(v);
@@ -236,7 +236,7 @@ void module_state::apply(std::span<const float> gradient, double lr) {
 
 // -- the state ------------------------------------------------------------------------------------
 
-/// Null: it does not exist yet. `block` 0 is the first statistic.
+/// Returns null if the statistic does not exist yet. `block` 0 is the first statistic.
 torch::Tensor* module_state::statistic(std::size_t block, const torch::Tensor& of) const {
   torch::Tensor* found = nullptr;
   if (identity_.kind == "sgd") {

@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to trainer/: what torch sees.
+// Internal to trainer/: includes LibTorch.
 
 #include <memory>
 #include <span>
@@ -15,30 +15,32 @@
 
 namespace waggle {
 
-/// A user's module and optimizer as named float32 tensors: its trainable parameters in the module's
-/// order, tied ones once (by where their values lie), and the optimizer's statistics as it keeps
-/// them. Parameters stay the tensors that they are; values are written in place. Statistics that do
-/// not exist before the optimizer's first step read as zeros.
+/// A user's module and optimizer as named float32 tensors: the trainable parameters in the order of
+/// the module, tied parameters once (recognized by their data pointer), and the statistics of the
+/// optimizer. The parameters remain the same tensors; values are written in place. Statistics that
+/// do not exist before the first step of the optimizer read as zeros.
 ///
-/// Not thread-safe: of the loop's thread. Keeps the module's tensors alive, not the module.
+/// Not thread-safe: used by the loop's thread only. Keeps the module's tensors alive, but not the
+/// module.
 class module_state final : public loop_model {
 public:
-  /// Takes tied parameters that the optimizer has several times out of it, all but the first: it
-  /// would step as often with them. Throws std::invalid_argument with a sentence for an optimizer
-  /// or a parameter that cannot take part.
+  /// If the optimizer contains a tied parameter several times, removes all but the first, because
+  /// the optimizer would update the parameter once for each. Throws std::invalid_argument with a
+  /// sentence if an optimizer or a parameter is not supported.
   module_state(torch::nn::Module& module, std::unique_ptr<torch::optim::Optimizer> optimizer,
                rate_owner owner);
 
   [[nodiscard]] const optimizer_identity& identity() const { return identity_; }
-  /// Of the first parameter group.
+  /// The learning rate of the first parameter group.
   [[nodiscard]] double learning_rate() const;
   [[nodiscard]] const state_table& table() const { return table_; }
   [[nodiscard]] torch::optim::Optimizer& inner() { return *optimizer_; }
 
-  /// Throws std::runtime_error that names the first parameter of `module` that was added, removed,
-  /// replaced, cast or moved since the constructor.
+  /// Throws std::runtime_error if a parameter of `module` was added, removed, replaced, cast or
+  /// moved since the constructor; the message names the first one.
   void check_unchanged(const torch::nn::Module& module) const;
-  /// What lies in .grad, zeros where there is none; valid until the next call.
+  /// Copies the .grad of all parameters, with zeros where a parameter has none. The result is valid
+  /// until the next call.
   std::span<const float> gradient();
   /// Whether all values of the last `gradient()` are finite.
   [[nodiscard]] bool gradient_is_finite() const;

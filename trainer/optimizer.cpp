@@ -45,7 +45,7 @@ step_outcome optimizer::step(std::uint64_t samples, const torch::Tensor& loss) {
 
 step_outcome optimizer::step(std::uint64_t samples, double loss) {
   if (samples == 0)
-    throw std::invalid_argument{"a gradient over no samples is none"};
+    throw std::invalid_argument{"the gradient must be over at least one sample"};
   state_->check_unchanged(module_);
   if (session_->was_over())
     return last_ = step_outcome::finished;

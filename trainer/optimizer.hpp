@@ -12,7 +12,7 @@ namespace waggle {
 
 class module_state;
 
-/// Takes part in a run with a loop, a module and an optimizer of your own:
+/// Makes your own training loop, module and optimizer a peer of a run:
 ///
 ///     auto swarm = waggle::join({.run = "birds", .initial_peers = {"10.0.0.1:7700"}});
 ///     auto adam = std::make_unique<torch::optim::AdamW>(net->parameters(), 1e-3);
@@ -25,45 +25,46 @@ class module_state;
 ///         break;
 ///     }
 ///
-/// All peers' gradients are collected until they are of `target_batch_size` samples; then each peer
-/// steps once with the mean over all of them. Only the thread that calls `step` touches a tensor,
-/// and only within it (and in the destructor).
+/// The peers accumulate gradients until all of them together have `target_batch_size` samples. Then
+/// each peer makes one optimizer step with the mean over all these samples. Tensors are accessed
+/// only by the thread that calls `step`, during the call (and in the destructor).
 ///
-/// What is trained: the module's parameters that require gradients, in float32, tied ones once. A
-/// parameter that the loss does not reach has a gradient of zeros, not none. Buffers stay each
-/// peer's own. The optimizer is SGD, Adam or AdamW of torch::optim.
+/// Trains the module's parameters that require gradients, in float32, tied parameters once. A
+/// parameter without a gradient counts as one with a gradient of zeros. Buffers are not
+/// synchronized. Supports SGD, Adam and AdamW of torch::optim.
 ///
-/// Not thread-safe. The module outlives it.
+/// Not thread-safe. REQUIRES: the module outlives this object.
 class optimizer {
 public:
-  /// Listens, and begins to look for the run; changes nothing of the module: the first `step` takes
-  /// the run's state. Throws std::invalid_argument for a module or an optimizer that cannot take
-  /// part, std::runtime_error if the peer cannot start.
+  /// Starts to listen and to look for the run. Does not change the module: the first `step` loads
+  /// the state of the run. Throws std::invalid_argument if the module or the optimizer is not
+  /// supported, std::runtime_error if the peer cannot start.
   optimizer(const swarm& in, torch::nn::Module& module,
             std::unique_ptr<torch::optim::Optimizer> inner);
-  /// The same; throws std::runtime_error if `joined` is none.
+  /// The same; throws std::runtime_error if `joined` is a failure.
   optimizer(const result<swarm>& joined, torch::nn::Module& module,
             std::unique_ptr<torch::optim::Optimizer> inner);
-  /// Leaves the run. Waits up to 5 s for a round under way and for peers that need the last state;
-  /// then writes a checkpoint and says goodbye. While an exception passes: says goodbye at once.
+  /// Leaves the run. Waits up to 5 s for a running round and for peers that need the last state,
+  /// then writes a checkpoint and notifies the other peers. During stack unwinding it notifies them
+  /// at once.
   ~optimizer();
   optimizer(const optimizer&) = delete;
   optimizer& operator=(const optimizer&) = delete;
 
-  /// Gives what lies in the parameters' .grad, the mean over `samples` samples, to the run. Returns
-  /// when the next gradient is wanted: at once, or after an update, or after the run's state was
-  /// loaded. Until the run is found that can take as long as the join timeout. Network trouble
-  /// changes the outcome and never throws; a parameter that was added, cast or moved, peers that
-  /// refuse this one, or a peer that broke throw std::runtime_error.
+  /// Contributes the parameters' .grad, the mean over `samples` samples, to the run. Returns when
+  /// the next gradient can be computed: at once, after an update, or after the state of the run was
+  /// loaded. Until the run is found this can take as long as the join timeout. Network failures
+  /// change the outcome and never throw. Throws std::runtime_error if a parameter was added, cast
+  /// or moved, if all initial peers refuse this one, or if an actor of this peer failed.
   step_outcome step(std::uint64_t samples, const torch::Tensor& loss);
   step_outcome step(std::uint64_t samples, double loss);
-  /// Optimizer::zero_grad of torch. Allowed anywhere.
+  /// Calls zero_grad of the torch optimizer. Allowed at any time.
   void zero_grad();
 
-  /// Of the last `step`.
+  /// The outcome of the last `step`.
   [[nodiscard]] step_outcome last() const { return last_; }
-  /// For schedulers of torch::optim, where it owns the learning rate. It steps with the run, so do
-  /// not step it.
+  /// For schedulers of torch::optim, if the optimizer owns the learning rate. Do not call its
+  /// `step`: this class does.
   [[nodiscard]] torch::optim::Optimizer& inner();
 
 private:
@@ -72,7 +73,7 @@ private:
   std::unique_ptr<module_state> state_;
   std::shared_ptr<loop_port> port_;
   step_outcome last_ = step_outcome::held;
-  int exceptions_; // under way when it was made
+  int exceptions_; // std::uncaught_exceptions() at construction
 };
 
 } // namespace waggle

@@ -10,7 +10,7 @@
 
 namespace waggle {
 
-/// What of an optimizer all peers must have alike, besides the learning rate.
+/// The properties of an optimizer, besides the learning rate, that must be equal on all peers.
 struct optimizer_identity {
   std::string kind; // "sgd", "adam" or "adamw"
   double momentum = 0;
@@ -22,18 +22,21 @@ struct optimizer_identity {
 };
 optimizer_identity identity_of(const learner_config& config);
 
-/// What such an optimizer keeps of each parameter, in order, as torch::optim calls it.
+/// The statistics that such an optimizer keeps for each parameter, in order, with the names that
+/// torch::optim uses.
 std::vector<std::pair<std::string, state_tensor::kind>>
 statistics_of(const optimizer_identity& optimizer);
 
-/// The parameters, then each statistic of all of them.
+/// Returns a table of the parameters, followed by one block per statistic for all parameters.
 state_table table_of(std::vector<state_tensor> parameters, const optimizer_identity& optimizer);
 
-/// What a model of that name computes beyond what its tensors' shapes tell. Empty: nothing.
+/// Describes what a model with that name computes beyond what the shapes of its tensors show. Empty
+/// if there is nothing.
 std::string function_of(std::string_view model, std::int64_t heads);
 
-/// Equal exactly for peers that may average and exchange state, whoever wrote the model down: the
-/// tensors' names and shapes, `function_of` the model, the optimizer and what it computes with.
+/// A digest of the names and shapes of the tensors, `function_of` the model, and the optimizer with
+/// its hyper-parameters. Peers may average and exchange state exactly if their digests are equal,
+/// even if the models come from different programs.
 digest schema_of(const state_table& tensors, const optimizer_identity& optimizer,
                  std::string_view function);
 

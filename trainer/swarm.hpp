@@ -1,6 +1,6 @@
 #pragma once
 
-// No torch type in here. The optimizer that takes part in a swarm is in trainer/optimizer.hpp.
+// Contains no torch type. The optimizer that makes a loop a peer is in trainer/optimizer.hpp.
 
 #include <chrono>
 #include <cstdint>
@@ -14,86 +14,86 @@
 
 namespace waggle {
 
-/// Who says how long the steps of a loop's optimizer are.
+/// What determines the learning rate of a loop's optimizer.
 enum class rate_owner : std::uint8_t {
-  /// Its own options, which the loop may change, e.g. by a scheduler of torch::optim.
+  /// The options of the optimizer, which the loop may change, e.g. by a scheduler of torch::optim.
   optimizer = 0,
-  /// The run: `swarm_options::more` has "lr", "schedule" and "warmup-epochs" as `waggle train` has
-  /// them. The rate is written into the optimizer's options before each update.
+  /// The run: `swarm_options::more` contains "lr", "schedule" and "warmup-epochs", as for `waggle
+  /// train`. The rate is written into the optimizer's options before each update.
   run
 };
 
-/// A loop as a peer of a run. What the peers of a run must have alike is compared when two meet,
-/// also with those of `waggle train`; whoever differs is refused with the name of what does and
-/// both values.
+/// The options of a loop that is a peer of a run. Two peers compare the options that must be equal
+/// when they connect, also with peers of `waggle train`. A peer with a different value is refused;
+/// the message contains the name of the option and both values.
 struct swarm_options {
   std::string run = "waggle"; // its name
-  /// "HOST:PORT", of any peers of the run. None: this peer begins the run.
+  /// "HOST:PORT" of any peers of the run. Empty: this peer starts the run.
   std::vector<std::string> initial_peers{};
-  /// Where others reach this peer. Port 0: a free one, which the log names.
+  /// The address to listen on. Port 0: a free port, which the log contains.
   std::string listen = "0.0.0.0:0";
-  /// How others reach it, if not at the address it binds.
+  /// The address that other peers dial, if it differs from the one in `listen`.
   std::string announce{};
-  /// For the identity, checkpoints and known addresses; one process at a time. Empty: .waggle, or
-  /// .waggle-2, … where that is taken.
+  /// The folder for the identity, checkpoints and known addresses; for one process at a time.
+  /// Empty: .waggle, or .waggle-2, … if another process uses it.
   std::filesystem::path data_dir{};
   std::string log_level = "info"; // debug, info, warn or error
 
-  // -- all peers alike
+  // -- equal on all peers
   std::uint64_t target_batch_size = 256; // samples of the whole swarm per update
   std::uint64_t max_epochs = 0;          // updates; 0: until all leave
-  /// What computes. "mlp" and "char-gpt": the same function and tensors as the model that `waggle
-  /// train` has under that name, with "layers", "width", "heads" and "context" in `more`. Any other
-  /// text: a model of your own. Empty: told from the names and shapes of its parameters.
+  /// The name of the model. "mlp" and "char-gpt": the same function and tensors as the model of
+  /// that name in `waggle train`, with "layers", "width", "heads" and "context" in `more`. Any
+  /// other text: a model of your own. Empty: identified by the names and shapes of its parameters.
   std::string model{};
-  /// What it learns from: "synthetic" as `waggle train` has it, data_identity() of its files, or
-  /// any other text.
+  /// The name of the training data: "synthetic" as in `waggle train`, data_identity() of its files,
+  /// or any other text.
   std::string data = "own";
   rate_owner learning_rate = rate_owner::optimizer;
-  /// Where the optimizer owns the rate: what moves it. The rate itself is compared as it is at the
-  /// beginning.
+  /// If the optimizer owns the learning rate: a name for its schedule. Peers compare this name and
+  /// the initial learning rate.
   std::string schedule = "constant";
 
-  // -- this peer alone
-  /// How long to look for the run before this peer begins it, where there are addresses to look at;
-  /// then only if it may start alone, or holds a checkpoint.
+  // -- of this peer only
+  /// If initial peers or known addresses exist: how long to look for the run. After that, this peer
+  /// starts the run if `start_alone` is set or it has a checkpoint.
   std::chrono::milliseconds join_timeout{15'000};
   bool start_alone = false;
-  /// Takes up the newest checkpoint in data_dir, and writes them.
+  /// Resumes from the newest checkpoint in data_dir, and writes checkpoints.
   bool resume = true;
 
-  /// Any other option of `waggle train` by its name: {"codec", "float16"}.
+  /// Any other options of `waggle train` by name, e.g. {"codec", "float16"}.
   std::map<std::string, std::string> more{};
 };
 
-/// What a peer knows of its run.
+/// The state of the run as this peer knows it.
 struct swarm_status {
-  std::uint64_t epoch = 0;           // updates of the run that this peer's parameters have
-  bool finished = false;             // it is the last one
+  std::uint64_t epoch = 0;           // number of updates in this peer's parameters
+  bool finished = false;             // the last update of the run is applied
   std::uint32_t group_size = 0;      // peers that average with this one, itself included
-  std::uint64_t samples_offered = 0; // to `optimizer::step`
-  std::uint64_t samples_used = 0;    // of these, in an update
-  std::uint64_t samples_dropped = 0; // of these, in none
+  std::uint64_t samples_offered = 0; // passed to `optimizer::step`
+  std::uint64_t samples_used = 0;    // of these, samples that entered an update
+  std::uint64_t samples_dropped = 0; // of these, samples that entered none
   std::uint64_t state_downloads = 0; // from other peers
-  std::uint64_t rounds = 0;          // whose mean this peer applied
-  std::string waiting_for;           // empty: for nothing
+  std::uint64_t rounds = 0;          // rounds whose mean this peer applied
+  std::string waiting_for;           // empty: this peer does not wait
 };
 
 class swarm_session;
 
-/// This process as a peer of a run. Nothing is listened to and nobody is dialled before a
-/// waggle::optimizer is made with it: peers compare optimizers, too. A handle: copies are the same
-/// peer. Used from one thread.
+/// A handle to this process's peer of a run; copies refer to the same peer. The peer neither
+/// listens nor dials before a waggle::optimizer is constructed with it, because peers compare
+/// optimizers, too. Use it from one thread.
 class swarm {
 public:
   explicit swarm(std::shared_ptr<swarm_session> session) : session_(std::move(session)) {}
 
-  /// Updates of the run so far, as this peer knows them.
+  /// Number of updates of the run so far, as this peer knows it.
   [[nodiscard]] std::uint64_t epoch() const { return status().epoch; }
-  /// The run's last update is applied: there is nothing left to compute.
+  /// Whether the last update of the run is applied, so that nothing is left to compute.
   [[nodiscard]] bool finished() const { return status().finished; }
-  /// Asks this process's trainer, never the network: some ten microseconds. After the optimizer's
-  /// end: the last one.
+  /// Asks the trainer actor of this process, never the network; takes some ten microseconds. After
+  /// the optimizer was destroyed: returns the last status.
   [[nodiscard]] swarm_status status() const;
 
   /// For waggle::optimizer.
@@ -104,8 +104,9 @@ private:
   std::shared_ptr<swarm_session> session_;
 };
 
-/// Checks the options, takes the data folder and reads or makes the peer's identity. Fails with a
-/// sentence for the operator. No signal handlers, no globals, nothing ends the process.
+/// Checks the options, locks the data folder, and reads or creates the identity of the peer. Fails
+/// with a sentence for the operator. Installs no signal handlers, uses no global variables, and
+/// never ends the process.
 result<swarm> join(const swarm_options& options);
 
 } // namespace waggle

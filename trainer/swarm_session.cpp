@@ -16,15 +16,15 @@ using steady = std::chrono::steady_clock;
 
 constexpr auto question_timeout = 500ms;
 constexpr auto look_every = 20ms;
-constexpr auto hurry_time = 300ms; // for the checkpoint, before the goodbye
-constexpr auto stop_timeout = 10s; // more than a node takes for its checkpoint and goodbyes
+constexpr auto hurry_time = 300ms; // for the checkpoint, before other peers are notified
+constexpr auto stop_timeout = 10s; // longer than a node needs to stop
 constexpr auto release_timeout = 5s;
 
 failure bad(std::string why) {
   return {ec::bad_config, std::move(why)};
 }
 
-/// Options of `waggle train` that are something else here, and what.
+/// Options of `waggle train` that swarm_options::more refuses, with what replaces each.
 const std::map<std::string, std::string>& not_here() {
   static const std::map<std::string, std::string> table{
     {"run-id", "swarm_options::run"},
@@ -47,7 +47,7 @@ const std::map<std::string, std::string>& not_here() {
     {"device", "the module's own"},
     {"threads", "the process's own"},
     {"duration", "the loop's own"},
-    {"auxiliary", "not for a loop that computes"},
+    {"auxiliary", "not for a loop, which computes gradients"},
     {"group-bits", "for waggle average: the peers of a training run are one group"},
   };
   return table;
@@ -66,7 +66,7 @@ result<run_options> run_options_of(const swarm_options& o) {
     if (o.learning_rate == rate_owner::optimizer
         && (name == "lr" || name == "schedule" || name == "warmup-epochs"))
       return bad("swarm_options::more: " + name
-                 + " counts where learning_rate is rate_owner::run; the optimizer has its own");
+                 + " needs learning_rate = rate_owner::run; now the optimizer owns the rate");
     set(name, value, "swarm_options::more: " + name);
   }
   std::string peers;
@@ -93,7 +93,7 @@ bool is_built_in(const std::string& model) {
   return model == "mlp" || model == "char-gpt";
 }
 
-/// A model of which nothing is known but its parameters.
+/// Describes a model of which only the parameters are known.
 std::string describe(const state_table& table) {
   std::size_t tensors = 0;
   while (tensors < table.size() && table[tensors].what == state_tensor::kind::parameter)
@@ -122,14 +122,14 @@ result<std::shared_ptr<swarm_session>> swarm_session::prepare(const swarm_option
 
 swarm_session::~swarm_session() {
   if (port_)
-    port_->close(); // whoever computes may not outlive the actor system
+    port_->close(); // threads that compute must end before the actor system
 }
 
 std::string swarm_session::model_function() const {
   return function_of(given_.model, static_cast<std::int64_t>(options_.heads));
 }
 
-/// What `waggle train` would compare for the same model, optimizer and data.
+/// The values that `waggle train` would compare for the same model, optimizer and data.
 result<run_agreement> swarm_session::agreement(const loop_port& port) const {
   auto base = training_agreement(options_, net::protocol_version);
   if (!base)
@@ -147,7 +147,7 @@ result<run_agreement> swarm_session::agreement(const loop_port& port) const {
   for (auto field : base->fields()) {
     if (auto found = other.find(field.name); found != other.end()) {
       field.value = found->second;
-      field.option.clear(); // no command line leads there
+      field.option.clear(); // no option sets this value
     }
     if (auto added = all.add(std::move(field)); !added)
       return added.error();
@@ -158,7 +158,7 @@ result<run_agreement> swarm_session::agreement(const loop_port& port) const {
 status swarm_session::start(std::shared_ptr<loop_port> port, const optimizer_identity& optimizer,
                             double learning_rate) {
   if (port_)
-    return bad("this swarm has an optimizer already: join once for each");
+    return bad("this swarm already has an optimizer: call waggle::join once for each optimizer");
   auto& o = options_;
   o.optimizer = optimizer.kind;
   o.momentum = optimizer.momentum;
@@ -199,7 +199,7 @@ std::optional<training_status> swarm_session::ask() const {
   caf::scoped_actor asker{process_->system()};
   asker->request(node_->parts.trainer, question_timeout, get_training_status{})
     .receive([&](const training_status& s) { answer = s; },
-             [](const caf::error&) { /* it is busy, or ending: `over` sees that */ });
+             [](const caf::error&) { /* the trainer is busy or ending, which `over` detects */ });
   return answer;
 }
 
@@ -207,7 +207,7 @@ bool swarm_session::over() {
   if (over_ || !node_)
     return true;
   if (node_ended_->load())
-    throw std::runtime_error{"this peer of the run has ended: its log says why"};
+    throw std::runtime_error{"this peer has ended; its log contains the reason"};
   if (auto refused = process_->refused_by_all())
     throw std::runtime_error{"refused by all initial peers: " + refused->detail};
   if (auto now = ask()) {
@@ -223,20 +223,20 @@ void swarm_session::stop(loop_model& model, bool in_a_hurry) noexcept {
   try {
     stop_running(model, in_a_hurry);
   } catch (const std::exception& e) {
-    process_->log().error("the end of this peer was not orderly: {}", e.what());
+    process_->log().error("this peer failed while it stopped: {}", e.what());
   }
   port_->close();
   node_.reset();
 }
 
-/// Carries out what the peer still wants of `model`, until `done` or `limit`.
+/// Executes the peer's requests to `model` until `done` or `limit`.
 void swarm_session::serve(loop_model& model, std::chrono::milliseconds limit,
                           const std::function<bool()>& done) {
   auto end = steady::now() + limit;
   try {
     port_->serve(model, look_every, [&] { return steady::now() >= end || done(); });
   } catch (const std::exception& e) {
-    process_->log().error("the model cannot do what its peer wants: {}", e.what());
+    process_->log().error("a request of the peer to the model failed: {}", e.what());
     port_->close();
   }
 }
@@ -254,7 +254,7 @@ void swarm_session::stop_running(loop_model& model, bool in_a_hurry) {
     auto stopped = self->request(
       node_->node, stop_timeout,
       shut_down{in_a_hurry ? "its loop ended by an exception" : "its loop has ended"});
-    // The checkpoint is copied by this thread.
+    // The checkpoint needs this thread, which copies the state.
     serve(model, in_a_hurry ? milliseconds{hurry_time} : milliseconds{stop_timeout},
           [&] { return node_ended_->load(); });
     if (in_a_hurry)
@@ -265,7 +265,7 @@ void swarm_session::stop_running(loop_model& model, bool in_a_hurry) {
                                             to_string(from_caf(why)));
                     });
   }
-  // What the computing thread has begun, e.g. another peer's snapshot, it ends.
+  // Finish the requests that this thread has begun, e.g. a snapshot for another peer.
   serve(model, release_timeout, [&] { return process_->system().registry().running() == 0; });
   if (!last_)
     return;

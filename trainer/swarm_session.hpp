@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to trainer/: the peer behind a swarm.
+// Internal to trainer/: the peer to which a `swarm` refers.
 
 #include <atomic>
 #include <chrono>
@@ -16,12 +16,12 @@
 
 namespace waggle {
 
-/// One loop's peer, from join to goodbye. Of the loop's thread.
+/// The peer of one loop, from `join` until it leaves the run. Used by the loop's thread only.
 ///
-/// | state    | what leaves it                             |
+/// | state    | left by                                    |
 /// |----------|--------------------------------------------|
-/// | prepared | `start`: an optimizer was made             |
-/// | running  | `stop`: the optimizer ends                 |
+/// | prepared | `start`: an optimizer is constructed       |
+/// | running  | `stop`: the optimizer is destroyed         |
 /// | stopped  | nothing                                    |
 class swarm_session {
 public:
@@ -31,24 +31,25 @@ public:
   swarm_session& operator=(const swarm_session&) = delete;
 
   [[nodiscard]] const swarm_options& given() const { return given_; }
-  /// What `function_of` says of the model that the options name.
+  /// `function_of` the model that the options name.
   [[nodiscard]] std::string model_function() const;
 
-  /// Listens, and begins to look for the run. Fails with a sentence. Once only.
+  /// Starts to listen and to look for the run. Fails with a sentence for the operator. Call it
+  /// once.
   status start(std::shared_ptr<loop_port> port, const optimizer_identity& optimizer,
                double learning_rate);
-  /// Whether the run's last update was applied. Throws std::runtime_error if the peers of the run
-  /// refuse this one, or it broke.
+  /// Whether the last update of the run is applied. Throws std::runtime_error if all initial peers
+  /// refuse this one, or if this peer has ended.
   [[nodiscard]] bool over();
-  /// What `over` was at last.
+  /// The last result of `over`.
   [[nodiscard]] bool was_over() const { return over_; }
-  /// Ends the peer: waits for the round under way, and for peers that need the last state, up to
-  /// `drain_time`; then checkpoint, goodbye, end of all threads that call `model`. In a hurry: the
-  /// goodbye is said within a second. Does not throw.
+  /// Stops the peer. Waits up to `drain_time` for a running round and for peers that need the last
+  /// state, then writes a checkpoint, notifies the other peers and stops all threads that use
+  /// `model`. `in_a_hurry`: notifies the other peers within a second. Does not throw.
   void stop(loop_model& model, bool in_a_hurry) noexcept;
 
   [[nodiscard]] swarm_status status_now() const;
-  /// Tells the metrics of samples that no trainer knew of.
+  /// Counts samples in the metrics that were dropped before the trainer received them.
   void count_outdated(std::uint64_t samples) const;
 
   static constexpr std::chrono::milliseconds drain_time{5'000};

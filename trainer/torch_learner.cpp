@@ -122,7 +122,7 @@ private:
       total += p.numel();
     auto options = torch::TensorOptions{}.dtype(torch::kFloat32).device(device_);
     flat_ = torch::empty({total}, options);
-    gradient_ = torch::empty({total}, options); // costs nothing before the first pass clears it
+    gradient_ = torch::empty({total}, options); // needs no memory before the first pass clears it
     std::int64_t offset = 0;
     for (auto& p : model_->parameters()) {
       auto view = flat_.narrow(0, offset, p.numel()).view(p.sizes());
@@ -133,7 +133,7 @@ private:
     }
   }
 
-  /// Parameters as LibTorch names them; behind them the optimizer's, under its own names.
+  /// The parameters under LibTorch's names, followed by the statistics of the optimizer.
   [[nodiscard]] state_table name_tensors() const {
     std::vector<state_tensor> parameters;
     for (const auto& item : model_->named_parameters()) {
@@ -144,7 +144,8 @@ private:
     return table_of(std::move(parameters), identity_of(config_));
   }
 
-  /// Where a tensor of the table lies. The blocks (parameters, each statistic) are alike.
+  /// Returns a view of a tensor of the table. All blocks (the parameters, each statistic) have the
+  /// same layout.
   [[nodiscard]] torch::Tensor tensor(std::size_t which) const {
     auto block = tensors_.offset(which) / tensors_.parameter_count();
     auto within = tensors_.offset(which) % tensors_.parameter_count();
@@ -155,13 +156,13 @@ private:
 
   // -- accumulators -------------------------------------------------------------------------------
   //
-  // The gradient of the last pass stays where it is, and counts, until the next pass needs the
-  // place; so there is a vector for earlier passes only while an epoch has more than one. It comes
-  // from the pool of the rounds and is what the round sends, so that two of the pool's vectors are
-  // in use at a time (this one, and a result), and each always for the same: peers on this machine
-  // map the places that they have read from.
+  // The gradient of the last pass stays in `gradient_` until the next pass overwrites it. A second
+  // vector, `earlier_`, exists only while an epoch has more than one pass. It is taken from the
+  // pool of the rounds and becomes the outgoing vector of the round. So two vectors of the pool are
+  // in use at a time (this one and a result), and each is always used for the same purpose: peers
+  // on this machine map the memory that they have read from.
 
-  /// As the computing thread, right before a pass writes its gradient.
+  /// Called by the computing thread before a pass writes its gradient.
   void clear_gradient() {
     torch::NoGradGuard guard;
     {
@@ -176,10 +177,10 @@ private:
         last_pass_ = 0;
       }
     }
-    gradient_.zero_(); // nobody else looks at it any more
+    gradient_.zero_(); // no other thread reads it at this point
   }
 
-  /// Σ b·∇ of all passes. REQUIRES: the lock; there is one.
+  /// Writes Σ b·∇ of all passes. REQUIRES: the lock is held, and there was at least one pass.
   void write_sum(torch::Tensor& to) {
     auto last = static_cast<double>(last_pass_);
     if (!earlier_.defined())
@@ -192,7 +193,7 @@ private:
       to.copy_(earlier_.add_(gradient_, last));
   }
 
-  /// REQUIRES: the lock.
+  /// REQUIRES: the lock is held.
   void empty_accumulators() {
     last_pass_ = 0;
     earlier_.reset();
@@ -209,7 +210,7 @@ private:
   static torch::Tensor view_of(std::span<float> values) {
     return torch::from_blob(values.data(), {static_cast<std::int64_t>(values.size())});
   }
-  static torch::Tensor view_of(std::span<const float> values) { // which torch cannot say
+  static torch::Tensor view_of(std::span<const float> values) { // torch has no read-only tensors
     return view_of(std::span<float>{const_cast<float*>(values.data()), values.size()});
   }
 
@@ -219,12 +220,12 @@ private:
   window_sampler sampler_;
   torch::Tensor flat_;
   torch::Tensor gradient_;
-  torch::Tensor earlier_;                        // Σ b·∇ without the last pass; undefined: 0
-  std::shared_ptr<float_vector> earlier_memory_; // where it lies, if that is in vectors_
-  std::uint64_t last_pass_ = 0;                  // its samples: gradient_ counts; 0: it does not
-  std::shared_ptr<vector_pool> vectors_;         // null: the heap
+  torch::Tensor earlier_;                        // Σ b·∇ without the last pass, if not 0
+  std::shared_ptr<float_vector> earlier_memory_; // the memory of earlier_, if from vectors_
+  std::uint64_t last_pass_ = 0;                  // samples in gradient_; 0: ignore gradient_
+  std::shared_ptr<vector_pool> vectors_;         // null: use the heap
   mutable std::optional<flat_optimizer> optimizer_;
-  std::mutex accumulators_; // of the above, and of gradient_ while it counts
+  std::mutex accumulators_; // guards the above, and gradient_ while last_pass_ > 0
   std::atomic<std::uint64_t> samples_{0};
   state_table tensors_;
   digest schema_;

@@ -1,6 +1,6 @@
 #pragma once
 
-// No torch type leaves this folder: LibTorch's headers take twenty seconds to compile.
+// No torch type leaves this folder, because LibTorch's headers take twenty seconds to compile.
 
 #include <cstdint>
 #include <memory>
@@ -11,14 +11,14 @@
 
 namespace waggle {
 
-/// What is trained, on what, how.
+/// The model, the training data, the optimizer and the device of a learner.
 struct learner_config {
   std::string model = "char-gpt"; // or "mlp"
   std::int64_t layers = 2;
   std::int64_t width = 64;
   std::int64_t heads = 4;         // char-gpt
-  std::int64_t context = 64;      // bytes that a prediction may look at
-  std::string data = "synthetic"; // or a text file, or a folder of them
+  std::int64_t context = 64;      // bytes that a prediction depends on
+  std::string data = "synthetic"; // or a text file, or a folder of text files
   std::int64_t micro_batch = 8;
   std::string optimizer = "adamw"; // or "sgd", "adam"
   double momentum = 0;             // sgd
@@ -28,16 +28,17 @@ struct learner_config {
   double weight_decay = 0;
   std::string device = "auto"; // "cpu", "cuda", "cuda:N"
   int threads = 1;
-  std::uint64_t init_seed = 1; // equal on all peers of a run, so that all begin with the same model
-  std::uint64_t data_seed = 1; // each peer's own, so that all see different samples
+  std::uint64_t init_seed = 1; // equal on all peers of a run: all start with the same model
+  std::uint64_t data_seed = 1; // different on each peer: all draw different samples
 };
 
-/// Whether `make_torch_learner` can succeed. Fails with ec::bad_config and a sentence that names
-/// the option and the cure.
+/// Checks whether `make_torch_learner` can succeed. Fails with ec::bad_config and a sentence that
+/// names the option and how to correct it.
 status check_learner_config(const learner_config& config);
 
-/// A learner on LibTorch: parameters, gradients and optimizer statistics are one flat float32
-/// tensor each. Sets the process's number of compute threads. Use it from one thread.
+/// Makes a learner that uses LibTorch. The parameters, the gradient and each optimizer statistic
+/// are one flat float32 tensor each. Sets the number of compute threads of the process. Use it from
+/// one thread.
 result<std::unique_ptr<learner>> make_torch_learner(const learner_config& config);
 
 } // namespace waggle

@@ -18,7 +18,7 @@ std::uint64_t seed_from(std::string_view text) {
   return byte_reader{hash.view()}.get<std::uint64_t>();
 }
 
-/// How it ended, and what remains.
+/// One sentence about the end of the training and the remaining checkpoints.
 std::string summary_of(const training_status& s, const run_options& options,
                        const std::filesystem::path& data_dir) {
   char numbers[256];
@@ -33,12 +33,12 @@ std::string summary_of(const training_status& s, const run_options& options,
     return "ended before it trained";
   std::string out = numbers;
   if (options.resume)
-    out += "; the checkpoints in " + (data_dir / "checkpoints").string()
-           + " are where the same command goes on";
+    out +=
+      "; the same command resumes from the checkpoints in " + (data_dir / "checkpoints").string();
   return out;
 }
 
-/// One run is one group whose members hold equal parameters.
+/// The peers of a training run are one group, because their parameters must be equal.
 std::optional<std::string> not_one_group(const run_options& options) {
   if (!options.group_bits.empty())
     return "--group-bits is for waggle average: the peers of a training run are one group, or "
@@ -76,7 +76,7 @@ int run_train(const run_options& options) {
     asked = clock::now();
     asker->request(peer->parts.trainer, 500ms, get_training_status{})
       .receive([&](const training_status& status) { last = status; },
-               [](const caf::error&) { /* it is ending */ });
+               [](const caf::error&) { /* the trainer is ending */ });
   };
   auto code = p.run_until_done(*peer, [&] {
     if (clock::now() - asked < 500ms)
@@ -85,7 +85,7 @@ int run_train(const run_options& options) {
     if (options.epochs == 0 || last.phase != trainer_phase::finished)
       return false;
     finished_at = finished_at.value_or(clock::now());
-    // Whoever is behind takes the last state from those who are done.
+    // Peers that are behind download the last state from peers that have finished.
     if (last.peers_behind > 0 && clock::now() - *finished_at < options.averaging_timeout)
       all_finished_at.reset();
     else
@@ -130,7 +130,7 @@ void add_training(node_config& base, const run_options& o, const peer_id& peer,
   auto learner = learner_from(o, peer);
   base.averaging =
     averaging_from(o, "gradients", "gradients", base.agreement ? base.agreement->hash() : digest{});
-  // What was sent, and what came of it: the next round begins when both have been used.
+  // The outgoing vector and the result: the next round begins after both have been used.
   base.averaging->averaging.vectors_kept = 2;
   auto& parts = base.training.emplace();
   auto& t = parts.training;
@@ -139,7 +139,7 @@ void add_training(node_config& base, const run_options& o, const peer_id& peer,
   auto shape = parse_schedule(o.schedule);
   t.schedule = {shape ? *shape : lr_schedule::shape::constant, o.lr, o.warmup_epochs, o.epochs, 0};
   t.step_interval = o.step_interval;
-  t.join_timeout = o.join_timeout; // counts where there is an address to look at
+  t.join_timeout = o.join_timeout; // applies if there is an address to dial
   t.may_start_alone = o.start_alone;
   t.continue_on_split = o.on_split == "continue";
   t.averaging_timeout = o.averaging_timeout;
@@ -153,8 +153,8 @@ void add_training(node_config& base, const run_options& o, const peer_id& peer,
 command train_command() {
   return {
     "train",
-    "One peer that trains: joins the run, or starts it.",
-    "The first peer prints the line with which others join, on any machine:\n"
+    "A peer that trains: it joins a run, or starts a new one.",
+    "The first peer prints the join line: the command with which others join, on any machine:\n"
     "  waggle train --run-id demo --data /usr/share/common-licenses\n"
     "  waggle train --run-id demo --data /usr/share/common-licenses --initial-peers HOST:7700\n",
     {"run", "peer", "training", "averaging"},

@@ -1,10 +1,11 @@
-// One rank of an all-reduce among `WORLD` processes, to be measured beside other libraries:
+// One rank of an all-reduce among `WORLD` processes, for comparisons with other libraries:
 //
-//   allreduce_driver RANK WORLD BYTES WARMUP ITERS DIR      (BENCH_ADDR: our address)
+//   allreduce_driver RANK WORLD BYTES WARMUP ITERS DIR      (BENCH_ADDR: address to listen on)
 //
-// Writes DIR/RANK: "t <start> <end>" for each timed iteration (CLOCK_MONOTONIC), "cpu <seconds>" of
-// the process over them, "setup <seconds>", "rss_kib <peak>", "error <largest>". The vector of rank
-// r holds (7i + 13r) mod 1000 at i, so that sums are exact in float32; ours is the mean of it.
+// Writes the file DIR/RANK: "t <start> <end>" for each timed iteration (CLOCK_MONOTONIC), "cpu
+// <seconds>" of the process during these iterations, "setup <seconds>", "rss_kib <peak>", "error
+// <largest>". Element i of the vector of rank r is (7i + 13r) mod 1000, so sums are exact in
+// float32; the result is their mean.
 
 #include <cmath>
 #include <cstdio>
@@ -47,7 +48,7 @@ float value_of(std::size_t rank, std::size_t i) {
   return static_cast<float>((i * 7 + rank * 13) % 1000);
 }
 
-/// Rank 0 leaves its address in a file that the others wait for.
+/// Rank 0 writes its address to a file; the other ranks wait for this file and read it.
 endpoint meet(const std::filesystem::path& folder, std::size_t rank, const endpoint& bound) {
   auto file = folder / "address";
   if (rank == 0) {
@@ -62,7 +63,7 @@ endpoint meet(const std::filesystem::path& folder, std::size_t rank, const endpo
         return *where;
     std::this_thread::sleep_for(10ms);
   }
-  throw std::runtime_error("rank 0 did not come within 30 seconds");
+  throw std::runtime_error("rank 0 did not write its address within 30 seconds");
 }
 
 int run(std::size_t rank, std::size_t world, std::size_t bytes, int warmup, int iterations,
@@ -77,7 +78,7 @@ int run(std::size_t rank, std::size_t world, std::size_t bytes, int warmup, int 
   options.given["data-dir"] = options.data_dir.string();
   if (const char* codec = std::getenv("BENCH_CODEC"))
     options.codec = codec;
-  if (const char* bandwidth = std::getenv("BENCH_BANDWIDTH")) // not measured then
+  if (const char* bandwidth = std::getenv("BENCH_BANDWIDTH")) // switches the measurement off
     options.bandwidth = std::strtoull(bandwidth, nullptr, 10);
   if (const char* part = std::getenv("BENCH_PART_BYTES"))
     options.part_bytes = std::strtoul(part, nullptr, 10);
@@ -95,7 +96,7 @@ int run(std::size_t rank, std::size_t world, std::size_t bytes, int warmup, int 
   auto peer = (*process)->start(config, false);
   if (!peer)
     throw std::runtime_error(peer.error().detail);
-  // Also when a round fails: else the process would wait for its actors for ever.
+  // Also needed when a round fails, or the process would wait for its actors forever.
   struct farewell {
     const node_actor& node;
     ~farewell() { caf::anon_send(node, shut_down{"done"}); }

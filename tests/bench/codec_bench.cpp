@@ -1,5 +1,5 @@
-// Every codec there and back, on N(0, 1)-like values in a part of 2^18 values (1 MiB of floats),
-// with and without AVX2. Throughput counts the floats, not the encoded bytes.
+// Encodes and decodes with every codec, with and without AVX2, on a part of 2^18 values (1 MiB of
+// floats) similar to N(0, 1). Throughput counts the bytes of the floats, not the encoded bytes.
 
 #include <benchmark/benchmark.h>
 
@@ -63,7 +63,7 @@ void encode_a_part(benchmark::State& state) {
 }
 BENCHMARK(encode_a_part)->Apply(all_settings);
 
-/// In blocks, as a reducer reads.
+/// Decodes in blocks, like a reducer.
 void decode_a_part(benchmark::State& state) {
   auto [codec, path] = setting_of(state);
   auto values = bells(1);

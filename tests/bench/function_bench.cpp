@@ -1,4 +1,4 @@
-// What a round spends its processor time on, function by function.
+// Measures the functions on which a round spends its processor time.
 
 #include <memory>
 #include <string>
@@ -25,7 +25,7 @@ std::shared_ptr<const std::vector<float>> random_values(std::size_t n, std::uint
 
 constexpr std::uint32_t part_elements = 1U << 17U;
 
-/// Bytes per second are those of the contributions as floats, whatever the codec.
+/// Bytes per second count the contributions as floats, for all codecs.
 void reduce(benchmark::State& state, codec_id codec, const aggregation& how, std::size_t members,
             float size = 1) {
   part_reducer reducer{codec, part_elements, how};
@@ -51,7 +51,7 @@ void reduce_a_part(benchmark::State& state) {
 }
 BENCHMARK(reduce_a_part)->Arg(2)->Arg(4)->Arg(8)->Arg(16)->Arg(64);
 
-/// With values so large that their norms are compared.
+/// Uses values so large that the guards compare norms.
 void reduce_large_values(benchmark::State& state) {
   reduce(state, codec_id::none, {}, static_cast<std::size_t>(state.range(0)), 1e6F);
 }

@@ -1,9 +1,9 @@
-// One link, filled with bulk frames, and the round trips of control frames meanwhile:
+// Measures the round trips of control frames on a link while bulk frames fill it:
 //
-//   link_probe listen HOST:PORT                              answers until it is killed
+//   link_probe listen HOST:PORT                              runs until it is killed
 //   link_probe dial HOST:PORT SECONDS [CONGESTION [BYTES]]   bulk frames of BYTES (512 KiB)
 //
-// Prints the round trips without and with bulk data, and how fast that went.
+// Prints the round trips without and with bulk data, and the throughput of the bulk data.
 
 #include <algorithm>
 #include <cstdio>
@@ -23,7 +23,7 @@ steady_time now() {
   return std::chrono::steady_clock::now();
 }
 
-/// A transport whose identity is as good as any: nobody knows the other.
+/// Opens a transport with an identity made from `seed`; the two ends do not know each other.
 std::shared_ptr<net::transport> open(std::uint64_t seed, const std::string& congestion,
                                      net::net_events events) {
   auto self = identity::from_seed(seed);
@@ -42,7 +42,7 @@ int listen(const endpoint& where) {
   auto wire = open(1, "auto", {});
   auto bound = wire->listen(where, [](const std::shared_ptr<net::link>& link) {
     net::link_events events;
-    // The link keeps its handlers until it is closed, and so itself.
+    // The handler owns the link, so the link lives until it is closed.
     events.on_frame = [link](net::frame f) {
       if (f.body.empty())
         link->send(std::move(f));
@@ -56,13 +56,13 @@ int listen(const endpoint& where) {
     std::cerr << "link_probe: " << bound.error().detail << "\n";
     return 1;
   }
-  std::promise<void>{}.get_future().wait(); // until we are killed
+  std::promise<void>{}.get_future().wait(); // until this process is killed
   return 0;
 }
 
 std::string quantiles(std::vector<double> x) {
   if (x.empty())
-    return "none came back";
+    return "no reply";
   std::sort(x.begin(), x.end());
   char out[120];
   std::snprintf(out, sizeof out, "median %.1f ms, 90%% %.1f, 99%% %.1f, worst %.1f (%zu)",
@@ -74,7 +74,7 @@ int dial(const endpoint& where, double seconds, const std::string& congestion,
          std::size_t body_bytes) {
   std::mutex mutex;
   std::condition_variable changed;
-  std::uint64_t written = 0; // bytes; guarded by mutex, like the next
+  std::uint64_t written = 0; // bytes; guarded by mutex, like `trips`
   std::vector<double> trips;
   net::net_events events;
   events.transferred = [&](bool outbound, bool data, std::size_t bytes) {
@@ -86,7 +86,8 @@ int dial(const endpoint& where, double seconds, const std::string& congestion,
   };
   auto wire = open(2, congestion, std::move(events));
   result<std::shared_ptr<net::link>> link{failure{}};
-  for (auto patience = now() + 5s; !link && now() < patience;) { // the other end is just starting
+  for (auto patience = now() + 5s;
+       !link && now() < patience;) { // the other end may still be starting
     std::promise<result<std::shared_ptr<net::link>>> dialled;
     wire->dial(where, {}, 5s, [&](auto outcome) { dialled.set_value(std::move(outcome)); });
     link = dialled.get_future().get();
@@ -136,7 +137,7 @@ int dial(const endpoint& where, double seconds, const std::string& congestion,
       sent += body_bytes;
     }
   }};
-  ping_for(1); // the flow finds its rate
+  ping_for(1); // until the congestion control reaches its rate
   std::unique_lock lock{mutex};
   auto before = written;
   lock.unlock();

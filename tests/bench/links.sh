@@ -1,20 +1,20 @@
 #!/bin/bash
-# All-reduce over shaped links: peers in network namespaces, each behind its own line.
+# All-reduce over emulated links: each peer has its own network namespace and its own shaped link.
 #
-#   tests/bench/links.sh [grid]        rates x round trips x losses x sizes: share of the wire
+#   tests/bench/links.sh [grid]        rates x round trips x losses x sizes; prints optimum / median
 #   tests/bench/links.sh slow-peer     the last of the peers has a quarter of the bandwidth
-#   tests/bench/links.sh control       round trip of a control frame while bulk data fills the line
-#   tests/bench/links.sh shell         only the lab; gone when the shell ends
+#   tests/bench/links.sh control       round trip of a control frame while bulk data fills the link
+#   tests/bench/links.sh shell         only sets up the namespaces and opens a shell in which to use them
 #
 # Needs root, iproute2, iptables, and a build with the benchmarks in BUILD (default: build).
-# What is measured can be chosen by the environment; lists are separated by blanks:
+# Environment variables select what is measured; lists are separated by blanks:
 #   RATES="100mbit 1gbit"  RTTS="0 20" (ms)  LOSSES="0 0.005"  SIZES="65536 4194304 67108864"
 #   CONGESTION="auto" (also: cubic, bbr, reno)  PEERS=4  ROUNDS=5  WARMUP=5  QUEUE_MS=50
-# and everything that allreduce_driver reads (BENCH_CODEC, ...).
+# and all variables that allreduce_driver reads (BENCH_CODEC, ...).
 #
-# The optimum of a butterfly all-reduce is the time that the line needs for what it must carry,
-# (V + (n-2) s) bytes each way for a peer that reduces s bytes of the vector of V, in packets of
-# 1514 bytes with 1448 bytes of ours, and one delay each way. "share" is optimum / median.
+# The optimum of a butterfly all-reduce is the time in which the link carries (V + (n-2) s) bytes each
+# way, for a peer that reduces s bytes of the vector of V bytes, in packets of 1514 bytes with 1448
+# bytes of payload, plus one delay each way. "share" is optimum / median.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -26,7 +26,7 @@ folder=$(mktemp -d)
 
 say() { echo "links.sh: $*" >&2; }
 
-lower() { # whatever runs in the lab ends, then the lab goes
+lower() { # kills all processes in the namespaces and deletes the namespaces
   local space
   for space in "${spaces[@]}"; do
     ip netns pids "$space" 2>/dev/null | xargs -r kill -KILL 2>/dev/null || true
@@ -43,7 +43,7 @@ space() { echo "wgl$$p$1"; }
 in_space() { local i=$1; shift; ip netns exec "$(space "$i")" "$@"; }
 
 shape() { # NAMESPACE DEVICE RATE
-  # As much at once as a segment-offload packet at high rates; there the kernel sends large ones.
+  # At high rates the kernel sends large segmentation-offload packets, which must fit into the burst.
   local burst=16k
   case $3 in *gbit) burst=128k ;; esac
   ip netns exec "$1" tc qdisc add dev "$2" root tbf rate "$3" burst $burst latency "${QUEUE_MS:-50}ms"
@@ -79,7 +79,7 @@ raise() { # RATE RTT_MS LOSS [RATE_OF_THE_LAST]
       ! ip netns exec "$router" grep -q "^ *$queue " /proc/net/netfilter/nfnetlink_queue || return 0
       sleep 0.05
     done
-    say "packet_delay does not run"
+    say "packet_delay did not start"
     exit 1
   fi
 }
@@ -89,11 +89,11 @@ bits() { # 100mbit -> 100000000
     *gbit) echo "${1%gbit}000000000" ;;
     *mbit) echo "${1%mbit}000000" ;;
     *kbit) echo "${1%kbit}000" ;;
-    *) say "a rate is written like 100mbit"; exit 2 ;;
+    *) say "a rate must have the form 100mbit"; exit 2 ;;
   esac
 }
 
-# Starts a rank in each namespace and writes the seconds of each timed iteration, the slowest rank's.
+# Starts a rank in each namespace and prints the seconds of each timed iteration of the slowest rank.
 rounds() { # BYTES WARMUP ROUNDS
   local i dir running=() failed=0
   dir=$(mktemp -d -p "$folder")
@@ -151,12 +151,12 @@ slow_peer() {
   size=${SIZES:-4194304}
   slow=$(($(bits "$rate") / 4000))kbit
   raise "$rate" "$rtt" "${LOSSES:-0}" "$slow"
-  # The slow peer reduces nothing where that is best: it is alone with its own vector then.
+  # In the optimum the slow peer reduces nothing, so its link carries only its own vector.
   best=$(optimum "$size" "$slow" "$rtt" 0)
   times=$(rounds "$size" 0 "${ROUNDS:-12}")
   echo "optimum $best s; rounds:" $times
   late=$(tail -n +6 <<<"$times" | quantile 0.5)
-  [ -n "$late" ] || return 0 # fewer rounds were asked for
+  [ -n "$late" ] || return 0 # ROUNDS was smaller than 6
   echo "after 5 rounds: median $late s, $(awk "BEGIN {printf \"%.3f\", $late / $best}") of the optimum"
 }
 

@@ -1,11 +1,12 @@
-// A long or lossy link on one machine, for kernels without sch_netem:
+// Emulates a link with delay and loss on one machine, for kernels without sch_netem:
 //
 //   packet_delay QUEUE DELAY_US [LOSS [SEED]]
 //
-// holds each packet of netfilter queue QUEUE for DELAY_US microseconds and lets it go on, in order;
-// of all packets the share LOSS (0.005: every 200th) is dropped at random instead. Packets stay in
-// the kernel: only their numbers come here, so that a packet of 64 KiB costs as much as a small
-// one. Runs until it is killed. Needs CAP_NET_ADMIN; protocol: linux/netfilter/nfnetlink_queue.h.
+// Holds each packet of the netfilter queue QUEUE for DELAY_US microseconds, then accepts it, in
+// order. Drops packets at random with probability LOSS (0.005: one in 200). Packets stay in the
+// kernel and this program receives only their numbers, so a packet of 64 KiB costs as much as a
+// small one. Runs until it is killed. Needs CAP_NET_ADMIN; protocol:
+// linux/netfilter/nfnetlink_queue.h.
 
 #include <array>
 #include <cerrno>
@@ -38,7 +39,7 @@ std::int64_t now_ns() {
   return t.tv_sec * 1'000'000'000LL + t.tv_nsec;
 }
 
-/// One netlink request to a netfilter queue: a header and attributes behind it.
+/// One netlink request to a netfilter queue: a header, followed by attributes.
 class request {
 public:
   request(int type, std::uint16_t queue) {
@@ -73,7 +74,7 @@ private:
   std::size_t size_ = 0;
 };
 
-/// A socket that hears of the packets of `queue`, many at a time.
+/// Opens a socket that receives the packet numbers of `queue`, many per call.
 int bind_queue(std::uint16_t queue) {
   int socket = ::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_NETFILTER);
   sockaddr_nl self{};
@@ -87,7 +88,7 @@ int bind_queue(std::uint16_t queue) {
   nfqnl_msg_config_cmd take{NFQNL_CFG_CMD_BIND, 0, htons(AF_INET)};
   request{NFQNL_MSG_CONFIG, queue}.with(NFQA_CFG_CMD, take).send(socket);
   nfqnl_msg_config_params numbers_only{0, NFQNL_COPY_META};
-  // Packets larger than the wire's are held as they are, not cut into small ones first.
+  // Hold segmentation-offload packets without splitting them into packets of the MTU.
   request{NFQNL_MSG_CONFIG, queue}
     .with(NFQA_CFG_PARAMS, numbers_only)
     .with(NFQA_CFG_QUEUE_MAXLEN, htonl(1U << 20U))
@@ -97,7 +98,7 @@ int bind_queue(std::uint16_t queue) {
   return socket;
 }
 
-/// The number under which the kernel holds the packet of `message`.
+/// The number by which the kernel identifies the packet of `message`.
 std::uint32_t packet_number(const nlmsghdr* message) {
   const char* at = static_cast<const char*>(NLMSG_DATA(message)) + NLMSG_ALIGN(sizeof(nfgenmsg));
   const char* end = reinterpret_cast<const char*>(message) + message->nlmsg_len;
@@ -113,7 +114,7 @@ std::uint32_t packet_number(const nlmsghdr* message) {
     }
     at += NLA_ALIGN(head.nla_len);
   }
-  throw std::runtime_error{"a packet without a number"};
+  throw std::runtime_error{"netfilter sent a packet without a number"};
 }
 
 void run(std::uint16_t queue, std::int64_t delay_ns, double loss, std::uint64_t seed) {
@@ -121,28 +122,29 @@ void run(std::uint16_t queue, std::int64_t delay_ns, double loss, std::uint64_t 
     std::int64_t until;
     std::uint32_t number;
   };
-  std::deque<held> line;
+  std::deque<held> held_packets;
   std::mt19937_64 dice{seed};
   std::uniform_real_distribution<double> chance{0, 1};
   int socket = bind_queue(queue);
   prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
   alignas(nlmsghdr) static std::array<char, 1 << 16> bytes{};
   for (;;) {
-    // Numbers rise: one word lets go all up to the last that is due.
+    // Numbers increase, so one batch verdict accepts all packets up to the last one that is due.
     auto now = now_ns();
     bool any = false;
     nfqnl_msg_verdict_hdr go{htonl(NF_ACCEPT), 0};
-    for (; !line.empty() && line.front().until <= now; line.pop_front(), any = true)
-      go.id = htonl(line.front().number);
+    for (; !held_packets.empty() && held_packets.front().until <= now;
+         held_packets.pop_front(), any = true)
+      go.id = htonl(held_packets.front().number);
     if (any)
       request{NFQNL_MSG_VERDICT_BATCH, queue}.with(NFQA_VERDICT_HDR, go).send(socket);
     timespec wait{};
-    if (!line.empty()) {
-      auto left = std::max<std::int64_t>(line.front().until - now_ns(), 0);
+    if (!held_packets.empty()) {
+      auto left = std::max<std::int64_t>(held_packets.front().until - now_ns(), 0);
       wait = {left / 1'000'000'000, left % 1'000'000'000};
     }
     pollfd ready{socket, POLLIN, 0};
-    if (ppoll(&ready, 1, line.empty() ? nullptr : &wait, nullptr) <= 0)
+    if (ppoll(&ready, 1, held_packets.empty() ? nullptr : &wait, nullptr) <= 0)
       continue;
     for (int burst = 0; burst < 64; ++burst) {
       auto got = recv(socket, bytes.data(), bytes.size(), MSG_DONTWAIT);
@@ -164,7 +166,7 @@ void run(std::uint16_t queue, std::int64_t delay_ns, double loss, std::uint64_t 
           nfqnl_msg_verdict_hdr drop{htonl(NF_DROP), htonl(number)};
           request{NFQNL_MSG_VERDICT, queue}.with(NFQA_VERDICT_HDR, drop).send(socket);
         } else {
-          line.push_back({due, number});
+          held_packets.push_back({due, number});
         }
       }
     }

@@ -1,12 +1,12 @@
-// How long does the thread that computes stand still while its state is hashed, written as a
-// checkpoint and given to others? The actors of a peer, without a network: one thread asks for one
-// pass after another, another one meanwhile for checkpoints and for snapshots, whose chunks it
-// reads.
+// Measures how long the computing thread is interrupted while its state is hashed, written as a
+// checkpoint and sent to other peers. Uses the actors of a peer without a network: one thread
+// requests one pass after the other; at the same time another thread requests checkpoints and
+// snapshots, and reads the chunks of the snapshots.
 //
 //   pause_bench [--width N] [--layers N] [--context N] [--seconds S] [--folder F]
 //
-// A gap is the time from the end of a pass to the beginning of the next one. It is to be no longer
-// than copying the state to memory takes, which is printed beside it.
+// A gap is the time from the end of a pass to the beginning of the next one. It should not be
+// longer than a copy of the state in memory, whose duration is printed, too.
 
 #include <algorithm>
 #include <atomic>
@@ -39,14 +39,15 @@ double since(clock_type::time_point then) {
   return std::chrono::duration<double>(clock_type::now() - then).count();
 }
 
-/// Copying so many bytes: into memory that nobody touched yet, as a snapshot's is, and again.
+/// Seconds to copy so many bytes: into newly allocated memory, as for a snapshot, and again into
+/// the same memory.
 std::pair<double, double> copy_seconds(std::size_t bytes) {
   std::vector<std::byte> from(bytes, std::byte{1});
   std::unique_ptr<std::byte[]> to{new std::byte[bytes]};
   auto began = clock_type::now();
   auto copy = [&] {
     std::memcpy(to.get(), from.data(), bytes);
-    asm volatile("" : : "r"(to.get()) : "memory"); // somebody reads it
+    asm volatile("" : : "r"(to.get()) : "memory"); // prevents the compiler from removing the copy
   };
   copy();
   auto fresh = since(began);
@@ -66,11 +67,11 @@ struct summary {
   }
 };
 
-/// Passes one after another for so long.
+/// Requests one pass after the other for so many seconds.
 summary pass_for(double seconds, caf::scoped_actor& self, const model_worker_actor& worker) {
   summary out;
   auto began = clock_type::now();
-  auto ended = began; // of the last pass
+  auto ended = began; // end of the last pass
   bool first = true;
   while (since(began) < seconds) {
     self->send(worker, run_pass{});
@@ -87,7 +88,7 @@ summary pass_for(double seconds, caf::scoped_actor& self, const model_worker_act
   return out;
 }
 
-/// Takes checkpoints and snapshots, and reads the latter as a donor does, until it is told to stop.
+/// Takes checkpoints and snapshots, and reads the snapshots like a donor, until it is stopped.
 void take_copies(caf::actor_system& system, const model_worker_actor& worker, buffer_pool& buffers,
                  const std::atomic<bool>& stop, std::size_t& checkpoints, std::size_t& snapshots) {
   caf::scoped_actor self{system};
@@ -98,7 +99,8 @@ void take_copies(caf::actor_system& system, const model_worker_actor& worker, bu
   while (!stop) {
     self->request(worker, patience, save_checkpoint{})
       .receive([&](const state_snapshot&) { ++checkpoints; }, fail);
-    self->send(worker, apply_update{nullptr, 0, {}}); // a snapshot is shared within an epoch
+    // Begins a new epoch: within one epoch, all requests get the same snapshot.
+    self->send(worker, apply_update{nullptr, 0, {}});
     self->request(worker, patience, get_state_snapshot{})
       .receive(
         [&](const state_snapshot& made) {
@@ -149,7 +151,7 @@ int run(const learner_config& model, double seconds, const std::filesystem::path
       });
   if (!ready)
     return 1;
-  pass_for(1, self, worker); // warm
+  pass_for(1, self, worker); // warm-up
   pass_for(seconds, self, worker).print("undisturbed");
   std::atomic<bool> stop{false};
   std::size_t checkpoints = 0;
@@ -158,7 +160,7 @@ int run(const learner_config& model, double seconds, const std::filesystem::path
     [&] { take_copies(system, worker, *ctx.encoded_parts, stop, checkpoints, snapshots); }};
   auto busy = pass_for(seconds, self, worker);
   stop = true;
-  // Its last requests are answered between passes.
+  // The worker still answers the last requests of this thread.
   copies.join();
   busy.print("with hashing, checkpoints and a reader");
   std::printf("%zu checkpoints, %zu snapshots\n", checkpoints, snapshots);
@@ -179,16 +181,17 @@ int main(int argc, char** argv) {
   model.device = "cpu";
   double seconds = 20;
   std::filesystem::path parent = std::filesystem::temp_directory_path();
-  CLI::App options{"Gaps between passes while a state is copied, hashed, kept and given away."};
+  CLI::App options{
+    "Measures gaps between passes while the state is copied, hashed, saved and sent."};
   options.add_option("--width", model.width);
   options.add_option("--layers", model.layers);
   options.add_option("--context", model.context);
-  options.add_option("--seconds", seconds, "of each half");
-  options.add_option("--folder", parent, "the disk that is written to");
+  options.add_option("--seconds", seconds, "duration of each half");
+  options.add_option("--folder", parent, "folder on the disk to write to");
   CLI11_PARSE(options, argc, argv);
   auto folder = (parent / "waggle-pause-XXXXXX").string();
   if (::mkdtemp(folder.data()) == nullptr) {
-    std::fprintf(stderr, "pause_bench: cannot make a folder in %s\n", parent.c_str());
+    std::fprintf(stderr, "pause_bench: cannot create a folder in %s\n", parent.c_str());
     return 1;
   }
   auto code = run(model, seconds, folder);

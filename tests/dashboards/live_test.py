@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""A real swarm, scraped by a real Prometheus: every panel and every alert must find data.
+"""Scrapes a live swarm with a real Prometheus and checks that every panel and every alert finds data.
 
-Peers and Prometheus take free ports of 127.0.0.1 and a temporary folder; nothing is left behind.
+The peers and Prometheus use free ports of 127.0.0.1 and a temporary folder, which is deleted at the end.
 """
 import argparse
 import json
@@ -18,7 +18,7 @@ import urllib.parse
 import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PATIENCE = 90  # seconds until a wait has failed
+PATIENCE = 90  # seconds until a wait fails
 OF_TRAINERS = re.compile(r"waggle_(training|checkpoint|state)_")
 
 
@@ -28,7 +28,7 @@ def get(url):
 
 
 def wait_for(what, check):
-    """Asks until `check` returns something true; its last complaint goes into the failure."""
+    """Calls `check` until its result is true. The failure message contains its last error."""
     until = time.monotonic() + PATIENCE
     complaint = ""
     while time.monotonic() < until:
@@ -117,7 +117,7 @@ class Prometheus:
         wait_for("prometheus is ready", self.ready)
 
     def ready(self):
-        """It listens before it has read its log; until then it answers 503."""
+        """Prometheus answers 503 until it has read its write-ahead log."""
         try:
             return get(f"{self.base}/-/ready")
         except urllib.error.HTTPError as error:
@@ -203,5 +203,5 @@ if __name__ == "__main__":
     parser.add_argument("--waggle", required=True, help="the program")
     parser.add_argument("--prometheus", default="prometheus")
     parser.add_argument("--promtool", default="promtool")
-    parser.add_argument("--no-trainer", action="store_true", help="the program has no `train`: let peers only average")
+    parser.add_argument("--no-trainer", action="store_true", help="the program was built without `train`: the peers only average")
     check(parser.parse_args())

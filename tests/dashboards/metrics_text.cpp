@@ -1,4 +1,4 @@
-// What /metrics says of a peer that was just born, for promtool to check.
+// Prints the /metrics page of a peer that has just started, so that promtool can check it.
 
 #include <iostream>
 

@@ -30,7 +30,7 @@ names matches(const std::string& text, const std::string& pattern) {
   return found;
 }
 
-/// Metrics that a text of queries names; the parts of a histogram count as the histogram.
+/// The metrics that appear in a text of queries, with the suffixes of histograms removed.
 names named_in(const std::string& text) {
   names found;
   for (auto name : matches(text, "\\b((?:waggle|process)_[a-z_]*[a-z])\\b")) {
@@ -42,7 +42,8 @@ names named_in(const std::string& text) {
   return found;
 }
 
-/// Of a peer that trains and has saved: what only trainers have is there, too.
+/// The metrics of a peer that trains and has saved a checkpoint, so that the metrics that only
+/// trainers export are included.
 metric_families& families() {
   static metric_families all{std::make_shared<prometheus::Registry>(), "test"};
   all.set_config_info("1", "2", "collaborative");
@@ -117,7 +118,7 @@ TEST(Metrics, StayWithinTheirBudgetOfSeries) {
   std::istringstream lines{text};
   for (std::string line; std::getline(lines, line);)
     series += !line.empty() && line.front() != '#' ? 1U : 0U;
-  EXPECT_LE(series, 400U) << text; // spec/observability.md §2
+  EXPECT_LE(series, 400U) << text; // the budget of one peer
 }
 
 TEST(Metrics, CountRequestsForUnknownPagesUnderOneName) {

@@ -1,4 +1,5 @@
-// waggle average with real sockets, real kills and 64 MiB (product.md §2.1).
+// waggle average with real sockets, killed processes and vectors of 64 MiB: all members that finish
+// a round have the same contributors and bytes.
 
 #include <map>
 
@@ -27,7 +28,7 @@ protected:
     }
   }
 
-  /// True once every one of `who` has `rounds` rounds with `contributors` contributors.
+  /// Waits until each of `who` has finished `rounds` rounds with `contributors` contributors.
   bool reach(const std::vector<std::size_t>& who, std::size_t contributors, std::size_t rounds) {
     return eventually([&] {
       return std::all_of(who.begin(), who.end(), [&](std::size_t i) {
@@ -40,7 +41,7 @@ protected:
     });
   }
 
-  /// Whoever finished a round has the same contributors, weights and bytes as all others.
+  /// All peers that finished a round have the same contributors, weights and bytes.
   void expect_agreement() {
     std::map<std::string, json> rounds;
     for (const auto& p : peers)
@@ -80,7 +81,7 @@ TEST_F(AverageProcesses, FourPeersAverageAndEndCleanly) {
 TEST_F(AverageProcesses, SurvivorsOfAKillInARoundAgree) {
   start(4);
   ASSERT_TRUE(reach({0, 1, 2, 3}, 4, 2)) << logs();
-  peers[2]->signal(SIGKILL); // rounds follow each other without a pause: this is within one
+  peers[2]->signal(SIGKILL); // there is no pause between rounds, so this hits one
   ASSERT_TRUE(reach({0, 1, 3}, 3, 2)) << logs();
   expect_agreement();
 }
@@ -88,7 +89,7 @@ TEST_F(AverageProcesses, SurvivorsOfAKillInARoundAgree) {
 TEST_F(AverageProcesses, SurvivorsOfAFrozenPeerFinishWithoutIt) {
   start(4);
   ASSERT_TRUE(reach({0, 1, 2, 3}, 4, 2)) << logs();
-  peers[0]->signal(SIGSTOP); // the first one: no peer is special
+  peers[0]->signal(SIGSTOP); // the first peer, because no peer is special
   ASSERT_TRUE(reach({1, 2, 3}, 3, 2)) << logs();
   peers[0]->signal(SIGCONT);
   expect_agreement();

@@ -1,4 +1,4 @@
-// What strangers send is refused with a reason that /metrics shows, and the process lives.
+// Invalid input from the network is refused with a reason in /metrics, and the process survives.
 
 #include <cstring>
 
@@ -29,11 +29,11 @@ public:
   raw_connection& operator=(const raw_connection&) = delete;
 
   void send(std::string_view bytes) const {
-    // The peer may close on us in the middle: that is an answer, too.
+    // The peer may close the connection before everything is sent; that is a valid refusal.
     auto sent = ::send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     (void)sent;
   }
-  /// Everything until the peer closes.
+  /// Reads until the peer closes the connection.
   [[nodiscard]] std::string read_all() const {
     std::string all;
     char buffer[4096];
@@ -41,7 +41,7 @@ public:
       all.append(buffer, static_cast<std::size_t>(n));
     return all;
   }
-  /// Up to the end of the first HTTP header.
+  /// Reads up to the end of the first HTTP header.
   [[nodiscard]] std::string read_header() const {
     std::string all;
     char c = 0;

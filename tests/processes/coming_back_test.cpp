@@ -1,4 +1,5 @@
-// Real peers that are killed and come back: whom they find, and what they say if they find nobody.
+// Real peers that are killed and restarted: which peers they find, and what they report if they
+// find none.
 
 #include <gmock/gmock.h>
 
@@ -19,7 +20,7 @@ protected:
     victim.signal(SIGKILL);
     EXPECT_EQ(victim.await_signal(), SIGKILL);
   }
-  /// How many peers it would know in another life.
+  /// How many peers it would know after a restart.
   [[nodiscard]] std::size_t known(const std::string& name) const {
     auto text = content_of(folder.path() / name / "known_peers");
     auto lines = std::count(text.begin(), text.end(), '\n');

@@ -1,4 +1,4 @@
-// What a round costs in resident memory, and that failed rounds leave nothing behind.
+// The resident memory that a round needs; and failed rounds do not leak memory.
 
 #include <array>
 #include <cstdio>
@@ -9,7 +9,7 @@
 namespace waggle::testing {
 namespace {
 
-/// One line of /proc/PID/status, in MiB; 0 if it is not there.
+/// Returns a line of /proc/PID/status in MiB, 0 if it does not exist.
 double status_mib(pid_t process, const std::string& name) {
   std::istringstream lines{content_of("/proc/" + std::to_string(process) + "/status")};
   for (std::string line; std::getline(lines, line);)
@@ -18,15 +18,15 @@ double status_mib(pid_t process, const std::string& name) {
   return 0;
 }
 
-/// What the process has mapped of its peers' arenas, in MiB: each page counts there as well as
-/// here.
+/// The resident size of other peers' shared memory that the process has mapped, in MiB. Such pages
+/// also count in the resident size of the peers that own them.
 double peers_memory_mib(pid_t process) {
   std::istringstream lines{content_of("/proc/" + std::to_string(process) + "/smaps")};
   double found = 0;
   bool of_a_peer = false;
   for (std::string line; std::getline(lines, line);) {
     if (line.find("/memfd:waggle") != std::string::npos)
-      of_a_peer = line.find(" r--s ") != std::string::npos; // ours can be written to
+      of_a_peer = line.find(" r--s ") != std::string::npos; // its own memory is mapped writable
     else if (line.find('-') < line.find(' '))
       of_a_peer = false; // another mapping
     else if (of_a_peer && line.starts_with("Rss:"))
@@ -35,8 +35,7 @@ double peers_memory_mib(pid_t process) {
   return found;
 }
 
-/// The highest that the process was resident since the last call for it, its part of memory that it
-/// shares with others included.
+/// Resets VmHWM, the peak of the resident size, which includes mapped shared memory.
 void forget_peak(pid_t process) {
   std::ofstream{"/proc/" + std::to_string(process) + "/clear_refs"} << "5";
 }
@@ -66,7 +65,7 @@ TEST_P(RoundMemory, ARoundTakesAtMostTwoAndAHalfTimesItsVector) {
     before = now;
     return unchanged == 30;
   }))
-    << "its own vector is not there: " << watched.log();
+    << "the resident size did not settle above the size of its vector: " << watched.log();
   std::vector<std::unique_ptr<peer>> others;
   for (const auto* name : {"a", "b", "c"})
     others.push_back(std::make_unique<peer>(folder, name, average_with(common, &watched)));
@@ -80,20 +79,20 @@ TEST_P(RoundMemory, ARoundTakesAtMostTwoAndAHalfTimesItsVector) {
       },
       120s);
   };
-  // Vectors take turns as input and result: by now each of them was both.
+  // Vectors are used alternately for input and result; after four rounds each was used for both.
   ASSERT_TRUE(rounds_complete(4)) << watched.log();
   auto of_peers = peers_memory_mib(watched.pid());
   forget_peak(watched.pid());
   ASSERT_TRUE(rounds_complete(watched.rounds().size() + 3)) << watched.log();
-  // What this peer reads of the others' memory is theirs; it stays mapped.
+  // The mapped memory of other peers belongs to them, and stays mapped.
   auto growth = status_mib(watched.pid(), "VmHWM") - before - of_peers;
-  std::printf(
-    "shared memory %s: a round grows by %.0f MiB, %.2f x the vector; and maps %.0f MiB of "
-    "its peers', %.2f x\n",
-    GetParam(), growth, growth / vector_mib, of_peers, of_peers / vector_mib);
+  std::printf("shared memory %s: a round needs %.0f MiB, %.2f x the vector, and maps %.0f MiB of "
+              "other peers, %.2f x\n",
+              GetParam(), growth, growth / vector_mib, of_peers, of_peers / vector_mib);
   EXPECT_GT(growth, vector_mib / 2) << "nothing was measured";
   EXPECT_LE(growth, 2.5 * vector_mib);
-  // Contributions to a quarter of the vector and results of three, in vectors that take turns.
+  // Contributions for a quarter of the vector and results for three quarters, in two vectors that
+  // are used alternately.
   bool shared = std::string{GetParam()} == "true";
   EXPECT_GE(of_peers, shared ? vector_mib : 0.0) << "nothing was shared";
   EXPECT_LE(of_peers, shared ? 2 * 1.6 * vector_mib : 0.0);
@@ -103,8 +102,8 @@ INSTANTIATE_TEST_SUITE_P(WithAndWithoutSharedMemory, RoundMemory,
                          ::testing::Values("true", "false"),
                          [](const auto& info) { return std::string{"shared_"} + info.param; });
 
-// The codec takes longer for the vector than the round has, so that rounds are cut short with parts
-// under way. WAGGLE_FAILED_ROUNDS says how many.
+// The codec needs longer for the vector than the timeout of the round, so rounds fail while parts
+// are being sent. WAGGLE_FAILED_ROUNDS is the number of rounds.
 TEST(FailedRounds, LeaveTheResidentSizeFlat) {
   scratch_folder folder;
   constexpr double vector_mib = 64;
@@ -135,15 +134,16 @@ TEST(FailedRounds, LeaveTheResidentSizeFlat) {
     ASSERT_TRUE(eventually([&] { return failed_in_a_round() >= quarter * rounds / 4; }, 600s))
       << a.log();
     forget_peak(a.pid());
-    auto until = failed_in_a_round() + 3; // the peak of a few rounds
+    auto until = failed_in_a_round() + 3; // measure the peak of a few rounds
     ASSERT_TRUE(eventually([&] { return failed_in_a_round() >= until; }, 60s)) << a.log();
     resident.push_back(status_mib(a.pid(), "VmHWM"));
   }
   std::printf("peaks after each quarter of %zu failed rounds: %.1f, %.1f, %.1f, %.1f MiB\n", rounds,
               resident[0], resident[1], resident[2], resident[3]);
-  EXPECT_GT(resident[0], 2 * vector_mib) << "its own and a result: else nothing was under way";
-  // A peer that reads a result slowly may make us keep one more vector than before, and we do not
-  // give it back: a few are kept for the next rounds.
+  EXPECT_GT(resident[0], 2 * vector_mib)
+    << "expected a vector and a result; else no round was running";
+  // If the other peer reads a result slowly, this one may need one more vector, and keeps it for
+  // later rounds.
   EXPECT_LE(resident[3] - resident[0], 1.25 * vector_mib);
 }
 

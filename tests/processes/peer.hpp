@@ -33,8 +33,8 @@ inline std::string content_of(const std::filesystem::path& file) {
   return all.str();
 }
 
-/// Looks again and again until `what` holds; false after `limit`. For conditions that other
-/// processes bring about: nothing else tells us.
+/// Polls until `what` is true; returns false after `limit`. For conditions that other processes
+/// change without a notification.
 inline bool eventually(const std::function<bool()>& what, std::chrono::seconds limit = 60s) {
   auto until = std::chrono::steady_clock::now() + limit;
   while (!what()) {
@@ -45,8 +45,9 @@ inline bool eventually(const std::function<bool()>& what, std::chrono::seconds l
   return true;
 }
 
-/// A number that whoever runs the tests may set. The program refuses variables that begin with
-/// WAGGLE_ and belong to no option, so its processes do not get to see it.
+/// Returns a number from an environment variable of the test run, `otherwise` if it is not set.
+/// Removes the variable from the environment, because `waggle` reports WAGGLE_ variables that are
+/// no options.
 inline std::uint64_t from_environment(const std::string& name, std::uint64_t otherwise) {
   static std::map<std::string, std::uint64_t> known;
   auto [found, first] = known.emplace(name, otherwise);
@@ -57,7 +58,7 @@ inline std::uint64_t from_environment(const std::string& name, std::uint64_t oth
   return found->second;
 }
 
-/// A folder of its own, gone with the test.
+/// A temporary folder that is deleted at the end of the test.
 class scratch_folder {
 public:
   scratch_folder() {
@@ -76,7 +77,8 @@ private:
   std::filesystem::path path_;
 };
 
-/// A peer in a process of its own, on a free port of the loopback unless `arguments` say where.
+/// A peer in a separate process. Listens on a free port of the loopback interface unless
+/// `arguments` contain --listen.
 class peer {
 public:
   peer(const scratch_folder& folder, const std::string& name, std::vector<std::string> arguments)
@@ -90,7 +92,7 @@ public:
       process_.emplace(std::move(*started));
   }
 
-  /// Where it listens, once its log says so.
+  /// The listening address, as soon as the log contains it.
   [[nodiscard]] std::optional<endpoint> address() const {
     auto text = content_of(log_);
     auto at = text.find("listening on ");
@@ -107,7 +109,7 @@ public:
 
   [[nodiscard]] std::string log() const { return content_of(log_); }
 
-  /// The JSON lines that `waggle average` printed so far.
+  /// The JSON lines that `waggle average` has printed so far.
   [[nodiscard]] std::vector<nlohmann::json> rounds() const {
     std::vector<nlohmann::json> found;
     std::istringstream lines{log()};
@@ -122,14 +124,14 @@ public:
 
   [[nodiscard]] pid_t pid() const { return process_->pid(); }
   void signal(int number) const { process_->signal(number); }
-  /// The exit code; nothing if it did not end in time, or by a signal.
+  /// The exit code; nothing if the process did not end in time or was ended by a signal.
   std::optional<int> await_exit(std::chrono::seconds limit = 20s) {
     if (!eventually([this] { return process_->ended().has_value(); }, limit))
       return std::nullopt;
     auto status = *process_->ended();
     return WIFEXITED(status) ? std::optional{WEXITSTATUS(status)} : std::nullopt;
   }
-  /// The signal that ended it; nothing if it did not end in time, or by itself.
+  /// The signal that ended the process; nothing if it did not end in time or exited.
   std::optional<int> await_signal(std::chrono::seconds limit = 20s) {
     if (!eventually([this] { return process_->ended().has_value(); }, limit))
       return std::nullopt;
@@ -143,8 +145,8 @@ private:
   std::optional<child_process> process_;
 };
 
-/// The value of a metric line that starts with `series`, e.g. `waggle_x_total{reason="y"`; summed
-/// over all that match. -1: none does.
+/// The sum of the values of all lines of /metrics that start with `name` and contain `label`, e.g.
+/// `reason="y"`. -1 if there is no such line.
 inline double metric(const endpoint& where, const std::string& name,
                      const std::string& label = {}) {
   auto answer = net::http_get(where, "/metrics", 5s);

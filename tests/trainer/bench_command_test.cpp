@@ -39,7 +39,7 @@ TEST_F(BenchTrain, MeasuresWholeOptimizerStepsOfBothSides) {
   ASSERT_EQ(bench_command({train_benchmark()}).run(options), exit_clean);
   std::ifstream file{*options.json_file};
   auto report = nlohmann::json::parse(file);
-  EXPECT_EQ(report["optimizer_steps"], 2); // three passes each: four would end within the second
+  EXPECT_EQ(report["optimizer_steps"], 2); // three passes each; four passes round up to two steps
   EXPECT_EQ(report["steps"], 6);
   EXPECT_EQ(report["micro_batch"], 4);
   for (const auto& side : {report, report["plain"]}) {

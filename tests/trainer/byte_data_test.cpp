@@ -33,7 +33,7 @@ std::string text_of(byte_span bytes) {
   return std::string{as_string_view(bytes)};
 }
 
-TEST_F(ByteData, FolderIsReadInTheOrderOfItsNamesWithoutWhatIsTooShort) {
+TEST_F(ByteData, FolderIsReadInTheOrderOfItsNamesWithoutShortFiles) {
   write("c", "third piece");
   write("a", "first piece");
   write("b", "tiny");

@@ -25,7 +25,7 @@ void PrintTo(const rule& r, std::ostream* out) {
   *out << name_of(r);
 }
 
-/// Ours and LibTorch's, side by side on the same gradients.
+/// Compares our optimizer with LibTorch's on the same gradients.
 class AgainstTorch : public ::testing::TestWithParam<rule> {};
 
 torch::Tensor noise(std::uint64_t seed) {
@@ -86,7 +86,7 @@ TEST_P(AgainstTorch, AStepOfALongVectorIsThatOfItsPieces) {
   config.optimizer = GetParam().optimizer;
   config.momentum = GetParam().momentum;
   config.weight_decay = GetParam().weight_decay;
-  constexpr std::int64_t cut = 700'000; // at another place than the optimizer's own slices
+  constexpr std::int64_t cut = 700'000; // not at a boundary of the optimizer's own slices
   auto generator = at::detail::createCPUGenerator(5);
   auto whole = torch::randn({1'000'003}, generator);
   auto head = whole.narrow(0, 0, cut).clone();
@@ -116,7 +116,7 @@ TEST(FlatOptimizer, KeepsNoStatisticsItDoesNotNeed) {
   EXPECT_EQ(count("adamw", 0), 2u);
 }
 
-// The plain loop is the measure of a peer's speed, so it has to do the same work.
+// The plain loop is the baseline for the speed of a peer, so it must do the same work.
 TEST(PlainLoop, FollowsTheTrajectoryOfALearner) {
   for (const auto* optimizer : {"sgd", "adam", "adamw"}) {
     learner_config config;
@@ -135,7 +135,7 @@ TEST(PlainLoop, FollowsTheTrajectoryOfALearner) {
     auto model = make_torch_learner(config);
     ASSERT_TRUE(model);
     double loss = 0;
-    for (int step = 0; step < 5; ++step) { // the warm-up, too
+    for (int step = 0; step < 5; ++step) { // including the warm-up
       for (int pass = 0; pass < 3; ++pass)
         loss = (*model)->accumulate().loss;
       (*model)->apply(mean_gradient_of(**model), 1e-2);

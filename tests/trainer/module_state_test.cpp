@@ -22,7 +22,7 @@ learner_config configuration(const std::string& optimizer, double momentum = 0) 
   learner_config c;
   c.model = "mlp";
   c.layers = 1;
-  c.width = 19; // no multiple of a vector register
+  c.width = 19; // not a multiple of the width of a vector register
   c.context = 5;
   c.optimizer = optimizer;
   c.momentum = momentum;
@@ -60,7 +60,7 @@ std::vector<float> all_of(const torch::nn::Module& module) {
 const std::vector<std::pair<std::string, double>> optimizers{
   {"sgd", 0}, {"sgd", 0.9}, {"adam", 0}, {"adamw", 0}};
 
-// -- the same state as waggle train's -------------------------------------------------------------
+// -- the same state as in waggle train ------------------------------------------------------------
 
 TEST(ModuleState, IsTheStateOfTheSameModelInWaggleTrain) {
   for (const auto& [name, momentum] : optimizers) {
@@ -81,7 +81,7 @@ TEST(ModuleState, IsTheStateOfTheSameModelInWaggleTrain) {
   EXPECT_NE((*ours)->schema(), schema_of(state.table(), state.identity(), ""));
 }
 
-/// A learner of `state` whose calls this thread carries out when `work` is done by another one.
+/// Runs `work` in another thread, with a learner whose calls this thread executes on `state`.
 void with_learner(module_state& state, const std::function<void(learner&)>& work) {
   auto port =
     std::make_shared<loop_port>(state.table(), schema_of(state.table(), state.identity(), ""));
@@ -95,7 +95,7 @@ void with_learner(module_state& state, const std::function<void(learner&)>& work
   done.get();
 }
 
-TEST(ModuleState, TakesAndGivesStatesOfWaggleTrainAndGoesTheSameWay) {
+TEST(ModuleState, ExchangesStatesWithWaggleTrainAndFollowsTheSameTrajectory) {
   for (const auto& [name, momentum] : optimizers) {
     auto config = configuration(name, momentum);
     auto ours = std::move(*make_torch_learner(config));
@@ -170,7 +170,7 @@ TEST(ModuleState, ASwarmOfOneIsBitByBitThePlainLoop) {
   }
 }
 
-TEST(ModuleState, TheRunsRateCountsWhereItOwnsIt) {
+TEST(ModuleState, UsesTheRunsLearningRateIfTheRunOwnsIt) {
   auto config = configuration("sgd");
   auto model = make_model(config);
   module_state state{*model, optimizer_for(config, *model), rate_owner::run};
@@ -195,7 +195,7 @@ std::string refusal(torch::nn::Module& module, std::unique_ptr<optim::Optimizer>
   return {};
 }
 
-TEST(ModuleState, OptimizersThatCannotTakePartAreRefusedWithTheOnesThatCan) {
+TEST(ModuleState, UnsupportedOptimizersAreRefusedWithTheNamesOfTheSupportedOnes) {
   two_layers m;
   EXPECT_THAT(refusal(m, std::make_unique<optim::RMSprop>(m.parameters())),
               HasSubstr("SGD, Adam and AdamW"));
@@ -257,7 +257,7 @@ TEST(ModuleState, AParameterThatChangedLaterIsNamed) {
   EXPECT_EQ(change([](two_layers& m) { m.zero_grad(); }), "");
 }
 
-TEST(ModuleState, WhatTheLossDoesNotReachHasAGradientOfZeros) {
+TEST(ModuleState, ParametersThatTheLossDoesNotReachHaveAGradientOfZeros) {
   two_layers m;
   module_state state{m, std::make_unique<optim::SGD>(m.parameters(), 0.1), rate_owner::optimizer};
   m.first->forward(torch::ones({1, 3})).sum().backward();

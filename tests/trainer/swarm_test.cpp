@@ -1,4 +1,4 @@
-// Loops as peers, within this process: real sockets on free ports of the loopback.
+// Loops as peers in this process, with real sockets on free ports of the loopback interface.
 
 #include "trainer/swarm.hpp"
 
@@ -101,7 +101,7 @@ TEST_F(SwarmOfOne, IsBitByBitThePlainLoopAndEndsAtItsLastEpoch) {
   EXPECT_EQ(last.samples_dropped, 0U);
 }
 
-TEST_F(SwarmOfOne, TakesUpItsCheckpoint) {
+TEST_F(SwarmOfOne, ResumesFromItsCheckpoint) {
   torch::Tensor left;
   {
     auto m = line();
@@ -147,7 +147,8 @@ TEST_F(SwarmOfOne, LeavesWithinASecondOrSoOfAnException) {
   } catch (const std::logic_error& e) {
     EXPECT_STREQ(e.what(), "the user's");
   }
-  // Goodbye after the checkpoint; twice 0.3 s for it to arrive. The rest is for a busy machine.
+  // The notification follows the checkpoint and has twice 0.3 s to arrive; the rest is for a busy
+  // machine.
   EXPECT_LT(steady::now() - thrown, 5s);
 }
 
@@ -176,7 +177,7 @@ TEST_F(SwarmOfOne, NonFiniteGradientsAreDroppedAndCounted) {
   EXPECT_EQ(train(m, with, 1), step_outcome::stepped);
 }
 
-TEST_F(SwarmOfOne, WhatCannotBeIsRefusedInASentence) {
+TEST_F(SwarmOfOne, InvalidOptionsAreRefusedWithASentence) {
   auto o = options();
   o.more["pace"] = "1";
   EXPECT_THAT(refusal(o), HasSubstr("no option pace"));

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-/// Small enough for a test, with everything that the large one has.
+/// A configuration small enough for a test, with all features of a large one.
 learner_config small(const std::string& model = "char-gpt",
                      const std::string& optimizer = "adamw") {
   learner_config c;
@@ -68,7 +68,7 @@ std::vector<std::byte> copy_of(std::vector<std::byte> state) {
   return state;
 }
 
-/// Parameters as a state has them.
+/// The parameters in the order of a state.
 std::vector<float> parameters_of(const learner& model) {
   auto state = model.save_state(0);
   auto bytes = model.tensors().parameters_in(state);
@@ -111,8 +111,8 @@ TEST(TorchLearner, SmallBatchesAccumulateToTheGradientOfOneLargeBatch) {
   }
 }
 
-// F2: what two peers with unequal batches average, weighted by samples, is the gradient of all
-// samples.
+// The mean of the gradients of two peers with unequal batches, weighted by their samples, is the
+// gradient over all samples.
 TEST(TorchLearner, UnequalShareOfSamplesIsWeightedRightly) {
   auto config = small();
   auto whole = make_with_batch(config, 12);
@@ -140,7 +140,7 @@ TEST(TorchLearner, MeanGradientOfNothingIsZero) {
   EXPECT_EQ(mean_gradient_of(*model), std::vector<float>(model->parameter_count(), 0.0F));
 }
 
-TEST(TorchLearner, AccumulatingLeavesTheParametersAlone) { // F17, too
+TEST(TorchLearner, AccumulatingLeavesTheParametersAlone) {
   auto model = make(small());
   auto before = model->parameters_digest();
   auto state = copy_of(model->save_state(0));
@@ -159,7 +159,7 @@ TEST(TorchLearner, NonFiniteMicroStepIsReportedAndNotAccumulated) {
   EXPECT_FALSE(step.finite);
   EXPECT_EQ(step.samples, 4u);
   EXPECT_EQ(model->accumulated_samples(), 4u);
-  for (float value : mean_gradient_of(*model)) // of the first step alone
+  for (float value : mean_gradient_of(*model)) // of the first step only
     ASSERT_TRUE(std::isfinite(value));
 }
 
@@ -214,13 +214,13 @@ TEST(TorchLearner, PlainSgdMovesAgainstTheGradient) {
     ASSERT_FLOAT_EQ(after[i], before[i] - 0.5F);
 }
 
-// F1: peers that share every batch follow one process with the whole batch.
+// Peers that share every batch have the same trajectory as one process with the whole batch.
 TEST(TorchLearner, FourPeersFollowOneProcessWithTheWholeBatch) {
   for (const auto* optimizer : {"sgd", "adam", "adamw"}) {
     auto config = small("char-gpt", optimizer);
     auto single = make_with_batch(config, 8);
-    // Peer p takes windows 2p and 2p + 1 of every eight: all draw the same ones and skip the
-    // others'.
+    // Peer p uses windows 2p and 2p + 1 of every eight: all peers draw the same windows and skip
+    // those of the others.
     std::vector<std::unique_ptr<learner>> peers;
     for (int p = 0; p < 4; ++p)
       peers.push_back(make_with_batch(config, 2));
@@ -246,8 +246,8 @@ TEST(TorchLearner, FourPeersFollowOneProcessWithTheWholeBatch) {
     auto expected = parameters_of(*single);
     auto actual = parameters_of(*peers.front());
     for (std::size_t i = 0; i < expected.size(); ++i)
-      // Adam divides by the root of a tiny second moment: a rounding error can be a tenth of a
-      // step.
+      // Adam divides by the root of a small second moment, so a rounding error can be a tenth of
+      // a step.
       ASSERT_NEAR(actual[i], expected[i], std::string{optimizer} == "sgd" ? 1e-6 : 2e-4)
         << optimizer;
   }
@@ -277,9 +277,9 @@ TEST(TorchLearner, NeedsAVectorForEarlierPassesOnlyFromTheSecondPassOn) {
     EXPECT_EQ(mean.samples, samples);
     EXPECT_EQ((std::vector<float>{mean.values->begin(), mean.values->end()}),
               mean_gradient_of(*plain));
-    EXPECT_EQ(pool->lent(), 1U) << "what was accumulated is what is given";
+    EXPECT_EQ(pool->lent(), 1U) << "the accumulator itself is returned";
     EXPECT_EQ(model->accumulated_samples(), 0U);
-    model->accumulate(); // while the vector is being sent
+    model->accumulate(); // possible while the vector is being sent
     plain->accumulate();
     EXPECT_EQ(mean_gradient_of(*model), mean_gradient_of(*plain));
   }
@@ -296,7 +296,7 @@ TEST(TorchLearner, NeedsAVectorForEarlierPassesOnlyFromTheSecondPassOn) {
 
 // -- state ---------------------------------------------------------------------------------------
 
-TEST(TorchLearner, StateCarriesParametersAndStatisticsToAnotherPeerExactly) { // F10
+TEST(TorchLearner, StateCarriesParametersAndStatisticsToAnotherPeerExactly) {
   for (const auto* optimizer : {"sgd", "adam", "adamw"}) {
     auto donor = make(small("char-gpt", optimizer));
     train(*donor, 3);
@@ -346,7 +346,7 @@ protected:
     train(*model, 2);
     image = copy_of(model->save_state(0));
   }
-  /// The code it was refused with; nothing may have changed.
+  /// Returns the error code of the refusal. Checks that the state of the learner is unchanged.
   ec refusal(const std::vector<std::byte>& state) {
     auto loaded = model->load_state({state.data(), state.size()});
     EXPECT_EQ(copy_of(model->save_state(0)), image);
@@ -386,10 +386,10 @@ TEST_F(BadState, ForgedHeaderIsRefused) {
 
 TEST_F(BadState, CountThatWouldOverflowIsRefused) {
   auto state = image;
-  overwrite(state, 48, ~std::uint64_t{0} / 4 + 1); // bytes of the table
+  overwrite(state, 48, ~std::uint64_t{0} / 4 + 1); // the number of bytes of the table
   EXPECT_EQ(refusal(state), ec::malformed);
   state = image;
-  overwrite(state, 40, ~std::uint64_t{0}); // the next step's number would be 0
+  overwrite(state, 40, ~std::uint64_t{0}); // the number of the next step would overflow to 0
   EXPECT_EQ(refusal(state), ec::malformed);
 }
 
@@ -402,7 +402,7 @@ TEST_F(BadState, NonFiniteValueInAnyBlockIsRefused) {
     }
 }
 
-TEST_F(BadState, NegativeSecondMomentIsRefusedForItsRootIsNoNumber) {
+TEST_F(BadState, NegativeSecondMomentIsRefusedBecauseItsRootIsNotANumber) {
   auto state = image;
   overwrite(state, header() + 2 * block() + 4 * 5, -1e-3F);
   EXPECT_EQ(refusal(state), ec::malformed);
@@ -425,7 +425,7 @@ TEST(TorchLearner, SchemaDiffersExactlyWhenPeersCannotShare) {
   EXPECT_NE(base, with([](config& c) { c.model = "mlp"; }));
   EXPECT_NE(base, with([](config& c) { c.layers = 2; }));
   EXPECT_NE(base, with([](config& c) { c.width = 32; }));
-  EXPECT_NE(base, with([](config& c) { c.heads = 4; })); // the same shapes, another function
+  EXPECT_NE(base, with([](config& c) { c.heads = 4; })); // the same shapes, but another function
   EXPECT_NE(base, with([](config& c) { c.context = 13; }));
   EXPECT_NE(base, with([](config& c) { c.optimizer = "adam"; }));
   EXPECT_NE(base, with([](config& c) { c.beta2 = 0.95; }));
@@ -476,7 +476,7 @@ std::string complaint(const learner_config& config) {
   return checked.error().detail;
 }
 
-TEST(LearnerConfig, ComplaintsNameTheOptionAndTheCure) {
+TEST(LearnerConfig, ErrorsNameTheOptionAndHowToCorrectIt) {
   auto config = small();
   config.model = "resnet";
   EXPECT_THAT(complaint(config), AllOf(HasSubstr("--model resnet"), HasSubstr("char-gpt")));

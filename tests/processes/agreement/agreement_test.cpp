@@ -1,4 +1,4 @@
-// The line that a peer prints, run as it stands; and peers that were started with other options.
+// Runs the join line that a peer prints, unchanged; and peers with other options are refused.
 
 #include <unistd.h>
 
@@ -9,7 +9,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A small model that every epoch takes some milliseconds to learn from.
+/// Options of a small model, with epochs of some milliseconds.
 const std::vector<std::string> small{"--run-id",
                                      "agreed",
                                      "--model",
@@ -39,7 +39,7 @@ std::vector<std::string> with(std::vector<std::string> command,
   return command;
 }
 
-/// The last line of the start-up block.
+/// The join line, which is the last line of the start-up output.
 std::string join_line_of(const peer& who) {
   auto text = who.log();
   auto at = text.find("join with:\n");
@@ -49,7 +49,7 @@ std::string join_line_of(const peer& who) {
                                                                 : text.substr(begin, end - begin);
 }
 
-/// What a shell makes of `line` in an empty folder, with this build's program first on the PATH.
+/// Runs `line` in a shell, in an empty folder, with this build's program first on the PATH.
 class shell_peer {
 public:
   shell_peer(const scratch_folder& folder, const std::string& name, const std::string& line)
@@ -87,7 +87,7 @@ nlohmann::json status_of(const endpoint& where) {
   return answer ? nlohmann::json::parse(answer->body, nullptr, false) : nlohmann::json{};
 }
 
-/// Nothing while the model is not there yet.
+/// Nothing while the peer has no model yet.
 std::optional<std::uint64_t> epoch_of(const nlohmann::json& status) {
   if (!status.is_object() || !status.contains("epoch") || !status["epoch"].is_number())
     return std::nullopt;
@@ -109,8 +109,7 @@ TEST_F(AgreementOfProcesses, TheJoinLineAsItStandsMakesAPeerThatTrainsInStep) {
     EXPECT_EQ(line.find(own), std::string::npos) << line;
   shell_peer second{folder, "second", line};
   ASSERT_TRUE(eventually([&] { return second.address().has_value(); })) << second.log();
-  // Both end with the run's last epoch, on the same parameters; the second peer's are its own work,
-  // too.
+  // Both reach the last epoch with the same parameters, and the second peer took part in rounds.
   nlohmann::json ours;
   nlohmann::json theirs;
   auto ended = [&] {
@@ -143,7 +142,7 @@ TEST_F(AgreementOfProcesses, AnotherRateIsRefusedWithBothValuesAtBothEnds) {
 
 TEST_F(AgreementOfProcesses, ANodeWithTheOptionsPrintsTheLineAndRefusesOthers) {
   peer node{folder, "node", {"node", "--run-id", "agreed", "--lr", "1e-3", "--elements"}};
-  EXPECT_EQ(node.await_exit(20s), 2) << "it takes what the run agrees on, and no more";
+  EXPECT_EQ(node.await_exit(20s), 2) << "a node accepts only options on which the run agrees";
   peer bootstrap{folder,
                  "bootstrap",
                  {"node", "--run-id", "agreed", "--model", "mlp", "--width", "16", "--layers", "1",
@@ -196,7 +195,7 @@ TEST_F(AgreementOfProcesses, ASecondProcessWithAnIdentityIsRefusedAndTheFirstGoe
     eventually([&] { return metric(first.await_address(), "waggle_network_connections") >= 1; }))
     << first.log();
   EXPECT_EQ(node.log().find("lost peer"), std::string::npos) << node.log();
-  // Whoever would join through the first itself ends.
+  // A process with this identity that joins through the first one exits.
   peer third{folder,
              "third",
              {"node", "--run-id", "agreed", "--identity", key, "--initial-peers",
@@ -206,7 +205,7 @@ TEST_F(AgreementOfProcesses, ASecondProcessWithAnIdentityIsRefusedAndTheFirstGoe
                              "identity"),
             std::string::npos)
     << third.log();
-  // Gone and started again, it is let in as if nothing had been.
+  // After all of them were killed, a new process with this identity is accepted.
   second.signal(SIGKILL);
   first.signal(SIGKILL);
   EXPECT_TRUE(first.await_signal());

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""PyTorch's DistributedDataParallel and two `waggle train` peers with the same model, one after the other.
+"""Trains the same model with PyTorch's DistributedDataParallel and with two `waggle train` peers, one after the other.
 
-Prints samples a second and samples a step of both, and their ratio. Each side has two processes with one
-compute thread each. Needs torch with gloo: Debian's python3-torch, for its own interpreter (/usr/bin/python3).
+Prints samples per second and samples per step of both, and their ratio. Each side has two processes with one
+compute thread each. Needs torch with gloo: Debian's python3-torch, with Debian's interpreter (/usr/bin/python3).
 """
 import argparse
 import json
@@ -30,7 +30,7 @@ def rank_main(settings, rank, store):
     from torch.nn.parallel import DistributedDataParallel
 
     class Block(nn.Module):
-        """As in trainer/models.cpp: pre-norm, causal attention written out."""
+        """As in trainer/models.cpp: pre-norm, with an explicit causal attention."""
 
         def __init__(self, width, heads):
             super().__init__()
@@ -64,7 +64,7 @@ def rank_main(settings, rank, store):
             return fn.cross_entropy(self.head(self.norm(x)).reshape(-1, 256), targets.reshape(-1))
 
     torch.set_num_threads(1)
-    torch.manual_seed(1)  # the same initial values on both
+    torch.manual_seed(1)  # the same initial values on both ranks
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)
     module = CharGpt(settings.layers, settings.width, settings.heads, settings.context)
     model = DistributedDataParallel(module)
@@ -81,7 +81,7 @@ def rank_main(settings, rank, store):
 
     for _ in range(3):
         step()
-    # Both must make the same number of steps: as many as the time allows, by a few of them.
+    # Both ranks must make the same number of steps. Estimate it from the duration of a few steps.
     began = time.monotonic()
     for _ in range(5):
         step()
@@ -104,7 +104,7 @@ def measure_ddp(settings):
             for rank in range(2):
                 line = ["setpriv", "--pdeathsig", "KILL", "--", settings.python, os.path.abspath(__file__),
                         *sys.argv[1:], "--rank", str(rank), "--store", os.path.join(folder, "store")]
-                # Its loopback, not a name of this machine.
+                # Let Gloo use the loopback interface instead of resolving the host name.
                 children.append(subprocess.Popen(line, stdout=subprocess.PIPE, text=True,
                                                  env=os.environ | {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}))
             outputs = [child.communicate(timeout=settings.duration + 120)[0] for child in children]
@@ -135,10 +135,10 @@ def measure_waggle(settings):
 
 
 def at_new_epoch(two):
-    """What both had used when an epoch just ended."""
+    """The samples that both peers have used, and their epochs, immediately after the end of an epoch."""
     last = measures.accounts(two)[0][1]
     peers.eventually("an epoch ends", lambda: measures.accounts(two)[0][1] != last, 30, 0.005)
-    time.sleep(0.1)  # the other's document follows
+    time.sleep(0.1)  # until the status of the other peer is up to date, too
     return measures.accounts(two)
 
 
@@ -154,9 +154,9 @@ def main():
     parser.add_argument("--binary", default=str(peers.ROOT / "build" / "bin" / "waggle"))
     parser.add_argument("--python", default="/usr/bin/python3", help="the interpreter that has torch")
     parser.add_argument("--json", metavar="FILE")
-    parser.add_argument("--data", default="synthetic", help="what the peers train")
-    parser.add_argument("--log-level", default="info", help="of the peers")
-    parser.add_argument("--keep", metavar="FOLDER", help="keep the logs of the peers here")
+    parser.add_argument("--data", default="synthetic", help="training data of the peers")
+    parser.add_argument("--log-level", default="info", help="log level of the peers")
+    parser.add_argument("--keep", metavar="FOLDER", help="copy the logs of the peers to this folder")
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--store", help=argparse.SUPPRESS)
     settings = parser.parse_args()
@@ -176,7 +176,7 @@ def main():
         pairs.append(pair)
         for name, _ in sorted(sides):
             side = pair[name]
-            print(f"{name:<7} {side['samples_a_second']:8.1f} samples/s  {side['samples_a_step']:6.1f} samples a step  "
+            print(f"{name:<7} {side['samples_a_second']:8.1f} samples/s  {side['samples_a_step']:6.1f} samples per step  "
                   f"{side['steps']} steps, {side['parameters']} parameters")
         print(f"ratio   {pair['ratio']:8.3f}", flush=True)
     print(f"median ratio {statistics.median(pair['ratio'] for pair in pairs):.3f}")

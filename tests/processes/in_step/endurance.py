@@ -10,17 +10,17 @@ from peers import Failed, Run, begun
 
 
 class Accounts:
-    """Samples and shares over all lives of all peers."""
+    """Sums of samples over all processes (lives) of all peers."""
 
     def __init__(self, run):
         self.run = run
-        self.away = {peer: [] for peer in run.peers}  # [(life, begin, end)] frozen
+        self.away = {peer: [] for peer in run.peers}  # [(life, begin, end)] of freezes
 
     def used(self):
         return sum(life.status["samples"]["used"] for p in self.run.peers for life in p.lives if life.status)
 
     def missing(self):
-        """Samples that were computed and neither used, nor dropped, nor are pending, by peer and life."""
+        """Samples that were computed but are not used, dropped or pending, by peer and life."""
         found = {}
         for peer in self.run.peers:
             for number, life in enumerate(peer.lives):
@@ -36,7 +36,7 @@ class Accounts:
 
 
 def living_share(run, spans):
-    """Share of the time in which peers lived that they were in step; a freeze is not living."""
+    """Share of the peers' running time in which they were in step; frozen peers do not count as running."""
     inside = whole = 0.0
     for peer, life, begin, end in spans:
         rest = [h for p in run.peers if p is not peer for h in p.lives]
@@ -46,7 +46,7 @@ def living_share(run, spans):
 
 
 def quiet_speed(settings, report):
-    """Samples a second of the run's updates among five that are left alone."""
+    """Samples per second in the updates of a run of five peers without faults."""
     with begun(settings, report, 5) as run:
         before, began = Accounts(run).used(), time.monotonic()
         time.sleep(settings.duration)
@@ -54,7 +54,7 @@ def quiet_speed(settings, report):
 
 
 def chaos(settings, report):
-    """A kill, freeze or stop every six seconds on average among five; beside it a quiet run."""
+    """Kills, freezes or stops one of five peers every six seconds on average; compares with a run without faults."""
     for _ in range(settings.times):
         quiet = quiet_speed(settings, report)
         with begun(settings, report, 5, {"checkpoint-interval": "1s"}) as run:
@@ -104,13 +104,13 @@ def chaos(settings, report):
                               settings.patience)
             report.fact("chaos", share_in_step=share, samples_a_second=speed, when_quiet=quiet, ratio=speed / quiet)
             missing = Accounts(run).missing()
-            report.require(share >= 0.95, f"{share:.0%} of the living were in step")
-            report.require(speed >= 0.9 * quiet, f"{speed / quiet:.0%} of the quiet run's speed")
-            report.require(not missing, f"samples that were computed and not accounted for: {missing}")
+            report.require(share >= 0.95, f"{share:.0%} of the running time was in step")
+            report.require(speed >= 0.9 * quiet, f"{speed / quiet:.0%} of the speed without faults")
+            report.require(not missing, f"samples that were computed but are not accounted for: {missing}")
 
 
 def turns(settings, report):
-    """Three peers are killed by turns: longest pause of a survivor, growth of resident sizes."""
+    """Kills three peers in turn: longest pause of a survivor, growth of the resident sizes."""
     for _ in range(settings.times):
         with begun(settings, report, 3, {"checkpoint-interval": "1s"}) as run:
             peers = run.peers
@@ -130,7 +130,7 @@ def turns(settings, report):
                     for peer in peers:
                         now = time.monotonic()
                         size = peer.resident()
-                        if size and now - peer.began > 5:  # it has done everything once
+                        if size and now - peer.began > 5:  # start-up and joining are over
                             sizes.setdefault((peer.name, len(peer.lives)), []).append((now, size[0]))
                     time.sleep(0.5)
                 survivors = [p for p in peers if p is not victim]
@@ -146,7 +146,7 @@ def turns(settings, report):
 
 
 def newest_checkpoint(peer):
-    # checkpoint-<serial>-<epoch>-<history>.wgl: the newest has the highest serial, which is each peer's own.
+    # checkpoint-<serial>-<epoch>-<history>.wgl: the newest has the highest serial, which each peer counts itself.
     files = sorted((peer.folder / "checkpoints").glob("checkpoint-*"), key=lambda f: int(f.name.split("-")[1]))
     if not files:
         return "none"
@@ -154,22 +154,22 @@ def newest_checkpoint(peer):
 
 
 def ends(settings, report):
-    """Three peers to an epoch that is given: exit codes, equal parameters, last lines of the logs."""
+    """Runs three peers up to a given epoch: exit codes, equal parameters, last lines of the logs."""
     for number in range(settings.times):
         with Run(settings, {"epochs": settings.epochs, "linger": "5s", "step-interval": "20ms"}) as run:
             first = run.add().start()
             first.address()
             two = [run.add(via=first).start() for _ in range(2)]
-            # In every second trial one of them is frozen on the way.
+            # In every second trial, freeze one of them during the run.
             if number % 2 == 1:
                 while (two[1].status or {}).get("epoch") in (None, *range(settings.epochs // 3)):
                     time.sleep(0.05)
                     if two[1].child.poll() is not None:
-                        raise Failed("it ended before it could be frozen")
+                        raise Failed("the peer ended before it could be frozen")
                 two[1].freeze()
                 time.sleep(settings.freeze)
                 two[1].thaw()
-            kind = "ends" if number % 2 == 0 else "ends, one frozen on the way"
+            kind = "ends" if number % 2 == 0 else "ends, one frozen during the run"
             began = time.monotonic()
             while time.monotonic() < began + 90 and any(p.child.poll() is None for p in run.peers):
                 time.sleep(0.1)
@@ -184,9 +184,9 @@ def ends(settings, report):
                 for line in peer.last_lines(3):
                     report.note(f"  {peer.name}: {line}")
             equal = len(parameters) == 1 and len(checkpoints) == 1
-            report.require(None not in codes, "somebody did not end")
-            report.require(equal or any(codes), "they ended with different bytes, and all with exit code 0")
-            report.require(equal or number % 2 == 1, "nothing was done to them, and they ended with different bytes")
-            told = [" ".join(p.last_lines(6)) for p in run.peers]
-            report.require(all("loss" in text and "samples" in text and "checkpoint" in text for text in told),
-                           "the last lines name not all of loss, samples and file")
+            report.require(None not in codes, "a peer did not end")
+            report.require(equal or any(codes), "the peers ended with different parameters, and all with exit code 0")
+            report.require(equal or number % 2 == 1, "the peers ended with different parameters, without a fault")
+            endings = [" ".join(p.last_lines(6)) for p in run.peers]
+            report.require(all("loss" in text and "samples" in text and "checkpoint" in text for text in endings),
+                           "the last log lines do not contain all of loss, samples and checkpoint")

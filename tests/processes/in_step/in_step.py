@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Starts real peers, breaks them, and prints how long it takes until they are in step again.
+"""Starts real peers, injects faults, and prints how long it takes until the peers are in step again.
 
-Each scenario is a subcommand; `in_step.py SCENARIO --help` lists what it takes. What the numbers mean is in
-the README beside this file. Ends with 1 if something was not as it must be, with 2 if it could not run.
+Each scenario is a subcommand; `in_step.py SCENARIO --help` lists its options. The README in this folder explains
+the numbers. The exit code is 1 if a requirement failed, and 2 if the scenario could not run.
 """
 import argparse
 import inspect
@@ -34,20 +34,20 @@ SCENARIOS = {
     "memory": (measures.memory, ["duration"]),
 }
 SPECIAL = {
-    "faults": dict(default="kill,freeze,stop", help="which, separated by commas"),
+    "faults": dict(default="kill,freeze,stop", help="kinds of faults, separated by commas"),
     "freeze": dict(type=float, default=6, help="seconds that a peer is frozen"),
-    "seconds": dict(default="1,5,20,60", help="lengths of the cuts"),
-    "rates": dict(default="5,20,50", help="Mbit/s of each line"),
-    "model": dict(default="small,10MB", help=f"of {', '.join(peers.MODELS)}: the bytes of the parameters"),
-    "delay": dict(type=float, default=20, help="milliseconds each way"),
+    "seconds": dict(default="1,5,20,60", help="durations of the cuts"),
+    "rates": dict(default="5,20,50", help="Mbit/s of each link"),
+    "model": dict(default="small,10MB", help=f"from {', '.join(peers.MODELS)}: size of the parameters"),
+    "delay": dict(type=float, default=20, help="delay of each link in milliseconds, each way"),
     "epochs": dict(type=int, default=60, help="epochs of the run"),
-    "duration": dict(type=float, help="seconds that are measured"),
+    "duration": dict(type=float, help="seconds of the measurement"),
     "every": dict(type=float, help="seconds between two faults"),
-    "peers": dict(default="2,4,8", help="how many peers"),
-    "epochs-ms": dict(default="20,80,400", help="wanted lengths of an epoch"),
-    "passes": dict(default="0.2,2", help="seconds that a pass of the slow one takes"),
+    "peers": dict(default="2,4,8", help="numbers of peers"),
+    "epochs-ms": dict(default="20,80,400", help="intended durations of an epoch"),
+    "passes": dict(default="0.2,2", help="seconds of a pass of the slow trainer"),
     "target": dict(type=int, default=1024, help="target batch size"),
-    "stale-epochs": dict(type=int, default=144, help="the epoch of the stale folder"),
+    "stale-epochs": dict(type=int, default=144, help="epoch of the stale folder"),
 }
 DEFAULTS = {
     "chaos": {"duration": 120, "every": 6},
@@ -65,15 +65,15 @@ def parse(arguments):
         command = commands.add_parser(name, help=inspect.getdoc(run),
                                       formatter_class=argparse.ArgumentDefaultsHelpFormatter)
         command.add_argument("--times", type=int, default=1, help="repetitions")
-        command.add_argument("--seed", type=int, default=None, help="of the faults; by default another each time")
-        command.add_argument("--binary", default=str(peers.ROOT / "build" / "bin" / "waggle"), help="the program")
+        command.add_argument("--seed", type=int, default=None, help="seed of the faults; random by default")
+        command.add_argument("--binary", default=str(peers.ROOT / "build" / "bin" / "waggle"), help="the waggle program")
         command.add_argument("--json", metavar="FILE", help="write all trials to this file")
         command.add_argument("--limit", type=float, default=5, help="seconds in which a peer must be in step")
-        command.add_argument("--hold", type=float, default=4, help="seconds for which it must stay so")
+        command.add_argument("--hold", type=float, default=4, help="seconds for which it must stay in step")
         command.add_argument("--patience", type=float, default=20, help="seconds until a trial is given up")
-        command.add_argument("--data", default="synthetic", help="what is trained")
-        command.add_argument("--log-level", default="info", help="of the peers")
-        command.add_argument("--keep", metavar="FOLDER", help="keep the logs here")
+        command.add_argument("--data", default="synthetic", help="training data")
+        command.add_argument("--log-level", default="info", help="log level of the peers")
+        command.add_argument("--keep", metavar="FOLDER", help="copy the logs to this folder")
         for option in options:
             given = dict(SPECIAL[option])
             if option in DEFAULTS.get(name, {}):
@@ -87,10 +87,10 @@ def main():
     if settings.seed is None:
         settings.seed = random.SystemRandom().getrandbits(32)
     random.seed(settings.seed)
-    # Ends as by an exception, so that all children end, too.
+    # Exit by an exception, so that all children are stopped, too.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit(130))
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell ignores it for its jobs
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also in background jobs, where the shell ignores it
     report = reports.Report(settings.limit)
     report.note(f"{settings.scenario}, seed {settings.seed}")
     code = 0

@@ -1,4 +1,4 @@
-"""Joining and returning: joins, returns, restart-all, lost-first, stale-folder."""
+"""Scenarios of joining and returning: joins, returns, restart-all, lost-first, stale-folder."""
 import random
 import signal
 import time
@@ -8,7 +8,7 @@ from peers import Failed, Run, begun
 
 
 def judge(settings, report, run, kind, since):
-    """Follows the peers in `since` (peer: when it began) until each has stayed in step, or time is over."""
+    """Observes the peers in `since` (peer: its start time) until each has stayed in step, or the patience is over."""
     verdicts = {}
     last = max(since.values())
     while time.monotonic() < last + settings.patience + settings.hold:
@@ -28,7 +28,7 @@ def judge(settings, report, run, kind, since):
 
 
 def joins(settings, report):
-    """Three trainers join a run of one, two seconds after it began."""
+    """Lets three trainers join a run of one, two seconds after its start."""
     for _ in range(settings.times):
         with Run(settings) as run:
             first = run.add().start()
@@ -42,7 +42,7 @@ FAULTS = ("kill", "freeze", "stop")
 
 
 def inject(settings, victim, fault):
-    """Injects a fault, and lets the peer come back. Returns when it began to."""
+    """Injects a fault and lets the peer return. Returns the time when it started to return."""
     if fault == "freeze":
         victim.freeze()
         time.sleep(settings.freeze)
@@ -55,7 +55,7 @@ def inject(settings, victim, fault):
 
 
 def returns(settings, report):
-    """One of four is killed, frozen or stopped, and comes back."""
+    """Kills, freezes or stops one of four peers, which then returns."""
     faults = [fault for _ in range(settings.times) for fault in settings.faults.split(",")]
     random.shuffle(faults)
     while faults:
@@ -63,7 +63,7 @@ def returns(settings, report):
             going = True
             while going and faults:
                 fault = faults.pop()
-                # Of the first peer, too: who returns joins through those that it was told of.
+                # The first peer can be the victim, too, so it needs initial peers for its return.
                 victim = random.choice(run.peers)
                 if not victim.initial:
                     victim.initial = [p for p in run.peers if p is not victim]
@@ -73,11 +73,11 @@ def returns(settings, report):
                 going = judge(settings, report, run, fault, {victim: back})
                 pause = max(h.longest_pause(faulted, time.monotonic()) for h in watch.others(victim, run.peers))
                 report.trial(f"{fault}: longest pause of the others", pause)
-                going = going and pause < settings.limit  # else the next fault would be judged by this one
+                going = going and pause < settings.limit  # else this fault would affect the result of the next one
 
 
 def restart_all(settings, report):
-    """Three peers are killed and start again within a second, from different checkpoints."""
+    """Kills three peers and restarts them within a second, from different checkpoints."""
     for _ in range(settings.times):
         each = [{"checkpoint-interval": interval} for interval in ("200ms", "1s", "2s")]
         with begun(settings, report, 3, each=each) as run:
@@ -96,7 +96,7 @@ def restart_all(settings, report):
 
 
 def await_one_history(settings, report, run, kind, peers, since, patience):
-    """Until all of `peers` hold the same parameters at the same epoch for `hold`, and are in step."""
+    """Waits until all `peers` have had the same parameters at the same epoch for `hold`, and are in step."""
     found = first = None
     while (now := time.monotonic()) < since + patience + settings.hold:
         time.sleep(0.3)
@@ -116,7 +116,7 @@ def await_one_history(settings, report, run, kind, peers, since, patience):
 
 
 def lost_first(settings, report):
-    """The first peer never returns; two others that knew each other come back, and at last the first one."""
+    """Kills three peers and restarts two of them, without the first one; restarts the first one later."""
     for _ in range(settings.times):
         with begun(settings, report, 3, {"checkpoint-interval": "500ms"}) as run:
             first, *two = run.peers
@@ -133,7 +133,7 @@ def lost_first(settings, report):
 
 
 def stale_folder(settings, report):
-    """A data folder of another run with the same name, further ahead, starts beside two peers."""
+    """A peer with the data folder of another run of the same name, at a higher epoch, joins two peers."""
     for _ in range(settings.times):
         with Run(settings, {"checkpoint-interval": "500ms"}) as run:
             old = run.add().start()
@@ -146,19 +146,19 @@ def stale_folder(settings, report):
             two.append(run.add(via=two[0]).start())
             run.await_step(two)
             if two[0].status["epoch"] >= stale:
-                raise Failed(f"the two are at epoch {two[0].status['epoch']} already: raise --stale-epochs")
+                raise Failed(f"the two peers are already at epoch {two[0].status['epoch']}: raise --stale-epochs")
             old.initial = [two[0]]
             before = {p: (p.status["epoch"], p.status["samples"]["used"], len(p.text())) for p in two}
             old.start()
             await_one_history(settings, report, run, "stale folder", run.peers, old.began,
                               settings.patience)
-            for peer, (epoch, used, said) in before.items():
-                told = [line for line in peer.text()[said:].splitlines() if "discard" in line or "dropped" in line]
-                said_since = peer.history.between(old.began, time.monotonic())
-                replaced = any(b.epoch - a.epoch > 20 for a, b in zip(said_since, said_since[1:]))
-                report.fact(f"{peer.name} beside the stale folder", epoch_before=epoch, stale_epoch=stale,
+            for peer, (epoch, used, log_length) in before.items():
+                lines = [line for line in peer.text()[log_length:].splitlines() if "discard" in line or "dropped" in line]
+                samples = peer.history.between(old.began, time.monotonic())
+                replaced = any(b.epoch - a.epoch > 20 for a, b in zip(samples, samples[1:]))
+                report.fact(f"{peer.name} with the stale folder", epoch_before=epoch, stale_epoch=stale,
                             replaced=replaced, dropped=peer.status["samples"]["dropped"], used_before=used)
-                for line in told[:3]:
+                for line in lines[:3]:
                     report.note(f"  {line}")
-                report.require(not replaced or any("discard" in line for line in told),
-                               f"{epoch} epochs of {peer.name} were replaced, and its log counts none of them")
+                report.require(not replaced or any("discard" in line for line in lines),
+                               f"{epoch} epochs of {peer.name} were replaced, but its log reports none as discarded")

@@ -1,7 +1,7 @@
-"""Peers in network namespaces, each behind a line of its own to a router; needs root and iproute2.
+"""Network namespaces for peers, each with its own link to a router; needs root and iproute2.
 
-Lines have a rate (tc tbf, a queue of 50 ms) and a delay (tests/bench/packet_delay.cpp, which needs iptables,
-for not every kernel has netem). A cut drops packets in silence, as a broken line does.
+Links have a rate (tc tbf, a queue of 50 ms) and a delay (tests/bench/packet_delay.cpp, which needs iptables;
+not every kernel has netem). A cut drops packets silently, like a broken link.
 """
 import atexit
 import itertools
@@ -28,7 +28,7 @@ class Lab:
     open_labs = set()
 
     def __init__(self, settings, count, rate=None, delay_ms=0):
-        """`rate` of each line, as tc writes it; `delay_ms` each way between any two peers."""
+        """`rate`: of each link, in the notation of tc. `delay_ms`: each way between any two peers."""
         if os.geteuid() != 0 or not shutil.which("ip"):
             raise Failed("network namespaces need root and iproute2")
         self.prefix = f"wis{os.getpid()}n{next(numbers)}"
@@ -91,12 +91,12 @@ class Lab:
             seen = subprocess.run(["ip", "netns", "exec", self.router, "cat", "/proc/net/netfilter/nfnetlink_queue"],
                                   capture_output=True, text=True).stdout
             return any(line.split()[:1] == [str(QUEUE)] for line in seen.splitlines())
-        eventually("packet_delay runs", listens, 10)
+        eventually("packet_delay starts", listens, 10)
 
     # -- cuts ----------------------------------------------------------------------------------------
 
     def cut(self, here, there):
-        """No packet passes between a peer number in `here` and one in `there`. Returns when."""
+        """Drops all packets between the peers in `here` and those in `there`. Returns the time of the cut."""
         for a, b in [(a, b) for a in here for b in there] + [(b, a) for a in here for b in there]:
             rule = ("from", self.host(a), "to", self.host(b), "blackhole", "pref", "10")
             self.inside(self.router, "ip", "rule", "add", *rule)

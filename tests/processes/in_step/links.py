@@ -1,4 +1,4 @@
-"""What depends on links: cut, slow-join, clients."""
+"""Scenarios that depend on links: cut, slow-join, clients."""
 import random
 import time
 
@@ -9,7 +9,7 @@ from peers import MODELS, Run, begun, parameters_of
 
 
 def cut(settings, report):
-    """One of three, and two of four, are cut off in the middle of training: from healing to one history."""
+    """Disconnects one of three peers, and two of four, during training: time from the reconnection to one history."""
     for _ in range(settings.times):
         for seconds in (float(s) for s in settings.seconds.split(",")):
             for count, away in ((3, 1), (4, 2)):
@@ -30,7 +30,7 @@ def cut(settings, report):
 
 
 def slow_join(settings, report):
-    """A newcomer behind a slow line, to two that train behind such lines."""
+    """A peer joins two others; all have slow links."""
     for rate in (float(r) for r in settings.rates.split(",")):
         for name in settings.model.split(","):
             model = MODELS[name]
@@ -60,7 +60,7 @@ def slow_join(settings, report):
 
 
 def rates_of(peers, seconds):
-    """Epochs a second of each over `seconds`."""
+    """Epochs per second of each peer, measured for `seconds`."""
     def epochs():
         return [(p.status or {}).get("epoch") for p in peers]
     before = epochs()
@@ -68,42 +68,44 @@ def rates_of(peers, seconds):
     return [((b or 0) - (a or 0)) / seconds for a, b in zip(before, epochs())]
 
 
-def told(report, kind, peers, seconds=12):
+def check_rates(report, kind, peers, seconds=12):
     rates = rates_of(peers, seconds)
     report.fact(kind, epochs_a_second=" ".join(f"{r:.2f}" for r in rates),
                 epochs=" ".join(str((p.status or {}).get("epoch")) for p in peers))
-    report.require(min(rates) > 0.9 * max(rates) > 0, f"{kind}: not all train together")
+    report.require(min(rates) > 0.9 * max(rates) > 0, f"{kind}: the peers do not all train together")
     return min(rates)
 
 
 def clients(settings, report):
-    """A node and two trainers that only dial; a public trainer comes and goes; the node goes and comes back."""
-    slower = {"target-batch-size": 512}  # all have to be seen at one epoch
+    """A node and two clients; a public trainer joins and is killed; the node is killed and returns."""
+    slower = {"target-batch-size": 512}  # long epochs, so that all peers are seen at the same epoch
     for _ in range(settings.times):
         with begun(settings, report, 2, slower) as run:
-            public_rate = told(report, "two that reach each other", run.peers)
+            public_rate = check_rates(report, "two that reach each other", run.peers)
         with Run(settings, slower) as run:
             node = run.add(command="node").start()
             node.address()
             two = [run.add(via=node, client_mode=None).start() for _ in range(2)]
             await_one_history(settings, report, run, "two clients at a node", two, max(p.began for p in two),
                               settings.patience)
-            rate = told(report, "two clients at a node", two)
-            report.require(rate > 0.5 * public_rate, f"{rate:.2f} epochs a second through the node, {public_rate:.2f} without")
+            rate = check_rates(report, "two clients at a node", two)
+            report.require(rate > 0.5 * public_rate,
+                           f"{rate:.2f} epochs per second through the node, {public_rate:.2f} without")
             helped = watch.ask(node.host, node.port).get("reduces_for_clients")
-            report.require(helped == 2, f"the node says that it reduces for {helped} clients")
+            report.require(helped == 2, f"the node reports that it reduces for {helped} clients instead of 2")
             public = run.add(via=node).start()
-            await_one_history(settings, report, run, "a public trainer comes", [*two, public], public.began,
+            await_one_history(settings, report, run, "a public trainer joins", [*two, public], public.began,
                               settings.patience)
-            told(report, "and a public trainer", [*two, public])
+            check_rates(report, "two clients and a public trainer", [*two, public])
             public.end()
-            await_one_history(settings, report, run, "it is killed", two, time.monotonic(), settings.patience)
+            await_one_history(settings, report, run, "the public trainer is killed", two, time.monotonic(),
+                              settings.patience)
             node.end()
             time.sleep(8)
             rates = rates_of(two, 8)
             report.fact("without the node", epochs_a_second=" ".join(f"{r:.2f}" for r in rates),
                         provisional=[(p.status or {}).get("provisional") for p in two])
-            report.require(min(rates) > 0, "a client stopped when the node was gone")
+            report.require(min(rates) > 0, "a client stopped training without the node")
             node.start()
             await_one_history(settings, report, run, "the node is back", two, node.began, settings.patience)
             for peer in two:

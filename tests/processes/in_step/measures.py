@@ -1,4 +1,4 @@
-"""Numbers beside a baseline: batch-bound, uneven, memory."""
+"""Scenarios that compare measurements with a baseline: batch-bound, uneven, memory."""
 import contextlib
 import os
 import pathlib
@@ -15,24 +15,24 @@ def used_by(peers):
 
 
 def accounts(peers):
-    """(samples used, epoch) of each, both from one document."""
+    """(samples used, epoch) of each peer, both from the same status document."""
     return [(p.status["samples"]["used"], p.status["epoch"]) for p in peers]
 
 
 def samples_an_epoch(before, after):
-    """Each peer's own samples over its own epochs, so that old documents do no harm."""
+    """Mean samples per epoch. Divides the samples of each peer by its own epochs, in case a status document is old."""
     return sum((b[0] - a[0]) / max(1, b[1] - a[1]) for a, b in zip(before, after))
 
 
 def batch_bound(settings, report):
-    """Samples of an epoch, for epochs of 20, 80, 400 ms and 2, 4, 8 peers."""
+    """Samples per epoch, for epochs of 20, 80, 400 ms and 2, 4, 8 peers."""
     target, micro = 128, 8
     for _ in range(settings.times):
         for count in (int(n) for n in settings.peers.split(",")):
             for milliseconds in (float(m) for m in settings.epochs_ms.split(",")):
-                # All passes together come to the target in that time, if the machine is fast enough.
+                # With this pause, the passes of all peers reach the target in that time if the machine is fast enough.
                 pause = milliseconds * count * micro / target
-                # A smaller model than elsewhere, for short epochs.
+                # A smaller model than in the other scenarios, for short epochs.
                 options = {"width": 16, "context": 16, "target-batch-size": target, "micro-batch": micro,
                            "step-interval": f"{max(1, round(pause))}ms"}
                 with processes.begun(settings, report, count, options) as run:
@@ -52,11 +52,11 @@ def batch_bound(settings, report):
                             epochs=epochs, source="effective_batch" if seen else "samples used")
                 report.require(least >= target, f"{name}: {least:.0f} samples in an epoch, less than {target}")
                 report.require(most <= target + count * micro,
-                               f"{name}: {most:.0f} samples in an epoch, at most {target + count * micro} are wanted")
+                               f"{name}: {most:.0f} samples in an epoch, more than {target + count * micro}")
 
 
 def pin(peer, core):
-    """All of its threads, also those to come."""
+    """Pins all threads of the peer, and those it starts later, to a core."""
     for task in pathlib.Path(f"/proc/{peer.child.pid}/task").iterdir():
         try:
             os.sched_setaffinity(int(task.name), {core})
@@ -71,10 +71,10 @@ def speed_of(peers, seconds):
 
 
 def uneven(settings, report):
-    """Two fast trainers on one core, without and with a slow one on another core."""
+    """Two fast trainers on one core, without and with a slow trainer on another core."""
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:
-        raise processes.Failed("this needs two cores: one for the fast, one for the slow")
+        raise processes.Failed("this needs two cores: one for the fast trainers, one for the slow trainer")
     options = {"target-batch-size": settings.target}
     for _ in range(settings.times):
         for seconds in (float(s) for s in settings.passes.split(",")):
@@ -86,13 +86,13 @@ def uneven(settings, report):
                     pin(peer, cores[0])
                 time.sleep(3)
                 own = speed_of(fast, settings.duration)
-                # A pass may have half a target; what it is still too short by, others on its core make up for.
+                # A micro-batch of at most half a target; for longer passes, other processes use the same core.
                 micro = max(8, min(settings.target // 2, int(2.5 * seconds * one_core_speed(fast))))
                 slow = run.add(via=fast[0], micro_batch=micro).start()
                 pin(slow, cores[1])
-                name = f"one with passes of {seconds:g} s"
+                name = f"slow trainer with passes of {seconds:g} s"
                 try:
-                    processes.eventually("the slow one makes a pass", lambda: (slow.status or {}).get("steps"),
+                    processes.eventually("the slow trainer completes a pass", lambda: (slow.status or {}).get("steps"),
                                          settings.patience + 5 * seconds)
                 except processes.Failed as why:
                     report.require(False, f"{name}: {why}; {slow.where()}; {fast[0].where()}")
@@ -107,8 +107,9 @@ def uneven(settings, report):
                 report.fact(name, fast_alone=own, fast_beside=beside, ratio=beside / own, micro_batch=micro,
                             seconds_a_pass=took / max(1, passes), slow_used=slow.status["samples"]["used"] - used,
                             slow_dropped=slow.status["samples"]["dropped"], slow_phase=slow.status["phase"])
-                report.require(beside >= 0.95 * own, f"{name}: the fast ones make {beside / own:.0%} of their own speed")
-                report.require(slow.status["samples"]["used"] > used, f"{name}: no sample of the slow one is used")
+                report.require(beside >= 0.95 * own,
+                               f"{name}: the fast trainers reach {beside / own:.0%} of their speed without the slow one")
+                report.require(slow.status["samples"]["used"] > used, f"{name}: no sample of the slow trainer was used")
 
 
 def seconds_a_pass(peer, seconds):
@@ -119,7 +120,7 @@ def seconds_a_pass(peer, seconds):
 
 @contextlib.contextmanager
 def busy(core, others):
-    """So many others compute on that core. Each in a session of its own, as the scheduler shares a core by sessions."""
+    """Runs `others` busy loops on `core`, each in its own session, because the scheduler shares a core by sessions."""
     loops = [subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "taskset", "-c", str(core), "sh", "-c", "while :; do :; done"],
                               start_new_session=True) for _ in range(others)]
     try:
@@ -131,15 +132,15 @@ def busy(core, others):
 
 
 def one_core_speed(fast):
-    """Samples that one core computes a second."""
+    """Samples per second of one core."""
     return sum(p.status["samples_per_second"] for p in fast) / len(fast)
 
 
 def memory(settings, report):
-    """Resident sizes of two trainers of 25 M parameters, of a third that takes their state, and of a plain loop.
+    """Resident sizes of two trainers with 25 M parameters, of a third one that downloads their state, and of a plain loop.
 
-    What is compared is VmRSS, or its peak, which counts pages that two peers on this machine share in each of them;
-    `proportional_of_three` (Pss) is what one of the three costs the machine.
+    Compares VmRSS and its peak, which count pages that several peers share fully in each of them.
+    `proportional_of_three` (Pss) divides such pages among the peers: the memory that one of the three really needs.
     """
     model = MODELS["100MB"] | {"target-batch-size": 16}
     parameters = processes.parameters_of(model)
@@ -152,13 +153,14 @@ def memory(settings, report):
         while time.monotonic() < began + settings.duration:
             time.sleep(0.5)
             sizes.append([p.resident() for p in two])
-        # A snapshot under way is part of it.
+        # The peak includes the snapshot for a third peer.
         late = run.add(via=first).start()
         try:
-            processes.eventually("a third takes the state", lambda: (late.status or {}).get("state_downloads"), 180)
+            processes.eventually("a third trainer downloads the state",
+                                 lambda: (late.status or {}).get("state_downloads"), 180)
         except processes.Failed as why:
             report.note(str(why))
-        time.sleep(3)  # it catches up
+        time.sleep(3)  # until it has caught up
         peak = max(p.resident()[1] for p in two)
         taker = late.resident()[1]
         proportional = max(p.proportional() for p in two)
@@ -175,18 +177,18 @@ def memory(settings, report):
 
 
 def plain_loop_size(settings, model):
-    """MiB that `waggle bench train` holds while its plain loop runs, which comes first."""
+    """Peak resident size in MiB of `waggle bench train` while it runs the plain loop, which it does first."""
     line = [str(pathlib.Path(settings.binary).resolve()), "bench", "train", "--steps", "1000", "--data", settings.data]
     for name, value in model.items():
         line += [f"--{name}", str(value)]
     child = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "--", *line], stdout=subprocess.DEVNULL,
                              start_new_session=True)
     try:
-        # Until it has made optimizer steps, which no output tells, and so has all that it will ever need.
+        # Wait until the size is constant: the loop has then made optimizer steps, of which it prints nothing.
         sizes = []
         while len(sizes) < 20 or sizes[-1] != sizes[-20]:
             if len(sizes) > 180:
-                raise processes.Failed(f"the plain loop still grows after {len(sizes)} s")
+                raise processes.Failed(f"the size of the plain loop still grows after {len(sizes)} s")
             time.sleep(1)
             text = pathlib.Path(f"/proc/{child.pid}/status").read_text()
             sizes.append(int(text.split("VmHWM:")[1].split()[0]) / 1024)

@@ -1,7 +1,7 @@
-"""Peers of a run as child processes: started, killed, frozen, started again, and followed meanwhile.
+"""Runs peers as child processes: starts, kills, freezes, restarts and observes them.
 
-Whatever happens to this program, its children end with it: each has a process group of its own that is
-killed when the run is closed, and the kernel kills it if this program is killed.
+All children end with this program: each has its own process group, which is killed when the run is closed, and the
+kernel kills the children if this program is killed.
 """
 import atexit
 import contextlib
@@ -18,9 +18,9 @@ import time
 import watch
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
-LISTENING = re.compile(r"(?:listening|status and metrics) on (\S+):(\d+)\n")  # of a client, HTTP alone
+LISTENING = re.compile(r"(?:listening|status and metrics) on (\S+):(\d+)\n")  # the second form: a client
 
-# Epochs of about a tenth of a second on one core.
+# Gives epochs of about a tenth of a second on one core.
 SMALL = {"width": 32, "context": 32, "layers": 1, "heads": 2, "micro-batch": 8, "target-batch-size": 128}
 MODELS = {
     "small": SMALL,
@@ -30,13 +30,13 @@ MODELS = {
 
 
 def parameters_of(model):
-    """Of char-gpt with these options."""
+    """The number of parameters of char-gpt with these options."""
     width, layers = model["width"], model["layers"]
     return layers * (12 * width * width + 13 * width) + (2 * 256 + model["context"] + 2) * width
 
 
 class Failed(Exception):
-    """A scenario cannot go on, with the reason."""
+    """A scenario cannot continue; contains the reason."""
 
 
 def eventually(what, condition, limit, step=0.05):
@@ -49,14 +49,14 @@ def eventually(what, condition, limit, step=0.05):
 
 
 class Peer:
-    """One peer. It keeps its data folder, and the port that it was given, over all its lives."""
+    """One peer. It keeps its data folder and its port when it is restarted; each of its processes is a life."""
 
     def __init__(self, run, name, command, options, initial, namespace, host):
         self.run, self.name, self.command, self.options, self.initial = run, name, command, options, initial
         self.namespace, self.host = namespace, host
         self.port = 0
         self.folder = pathlib.Path(options.pop("data-dir", run.folder / name))
-        self.lives = []  # a watch.History each
+        self.lives = []  # one watch.History per life
         self.child = self.observer = self.log = None
         self.frozen = False
 
@@ -73,7 +73,7 @@ class Peer:
             options["initial-peers"] = ",".join(peer.address() for peer in self.initial)
         for name, value in options.items():
             line += [f"--{name}"] + ([] if value is None else [str(value)])
-        # Ends with its parent, even if that is killed.
+        # The kernel kills the child if this program is killed.
         line = ["setpriv", "--pdeathsig", "KILL", "--", *line]
         if self.namespace:
             line = ["ip", "netns", "exec", self.namespace, *line]
@@ -93,7 +93,7 @@ class Peer:
             os.killpg(self.child.pid, number)
 
     def end(self, number=signal.SIGKILL, limit=15):
-        """Sends a signal that ends it. Returns the exit code."""
+        """Ends the peer by a signal. Returns its exit code."""
         if self.observer:
             self.observer.stop()
         self.send(number)
@@ -117,7 +117,7 @@ class Peer:
     def lives_now(self):
         return self.child is not None and self.child.poll() is None and not self.frozen
 
-    # -- what it says --------------------------------------------------------------------------------
+    # -- log, address and status ---------------------------------------------------------------------
 
     def text(self):
         return self.log.read_text(errors="replace") if self.log and self.log.exists() else ""
@@ -132,7 +132,7 @@ class Peer:
         if not self.port:
             def listens():
                 if self.child is None or self.child.poll() is not None:
-                    raise Failed(f"{self.name} ended at its start:\n{self.text()}")
+                    raise Failed(f"{self.name} ended during its start:\n{self.text()}")
                 return self.look_for_address()
             eventually(f"{self.name} listens", listens, 30)
         return f"{self.host}:{self.port}"
@@ -168,7 +168,7 @@ class Peer:
 
 
 class Run:
-    """The peers of one run in a folder of their own; gone, with their processes, when it is closed."""
+    """The peers of one run, in a temporary folder. `close` ends the processes and deletes the folder."""
 
     open_runs = set()
 
@@ -176,7 +176,7 @@ class Run:
         self.settings, self.lab = settings, lab
         self.binary = pathlib.Path(settings.binary).resolve()
         if not os.access(self.binary, os.X_OK):
-            raise Failed(f"there is no program {self.binary}: build it, or name it with --binary")
+            raise Failed(f"there is no program {self.binary}: build it, or select another one with --binary")
         self.options = {**SMALL, "data": settings.data, "log-level": settings.log_level, **(options or {})}
         self.name = f"in-step-{random.getrandbits(32):08x}"
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="waggle-in-step-"))
@@ -190,7 +190,7 @@ class Run:
         self.close()
 
     def add(self, via=(), command="train", **options):
-        """A peer that is not started yet. `via`: the peers that it joins through; none: it starts the run."""
+        """Adds a peer without starting it. `via`: the peers through which it joins; empty: it starts the run."""
         number = len(self.peers)
         host, namespace = (self.lab.host(number), self.lab.namespace(number)) if self.lab else ("127.0.0.1", None)
         given = {name.replace("_", "-"): value for name, value in options.items()}
@@ -201,7 +201,7 @@ class Run:
         return peer
 
     def begin(self, count, each=()):
-        """Starts `count` peers; `each`: options of the first, the second…"""
+        """Starts `count` peers. `each`: additional options of the first, the second, …"""
         each = [*each, *[{}] * (count - len(each))]
         first = self.add(**each[0]).start()
         first.address()
@@ -209,7 +209,7 @@ class Run:
             self.add(via=first, **options).start()
 
     def await_step(self, peers, limit=30):
-        """Until all of them have been in step for a second."""
+        """Waits until all `peers` have been in step for a second."""
         def together():
             now = time.monotonic()
             verdicts = (watch.verdict(p.history, watch.others(p, peers), p.began, now, 1) for p in peers)
@@ -243,8 +243,8 @@ class Run:
 
 @contextlib.contextmanager
 def begun(settings, report, count, options=None, lab=None, each=()):
-    """A run of `count` peers that train together. One that hangs at its start is a complaint; what comes after
-    is to be measured all the same, so it gets more time, and then another run is started."""
+    """A run of `count` peers that train together. If a run hangs at its start, the report contains a complaint, but
+    the scenario goes on: the run gets more time, and then another run is started."""
     for _ in range(3):
         with Run(settings, options, lab) as run:
             run.begin(count, each)
@@ -252,7 +252,7 @@ def begun(settings, report, count, options=None, lab=None, each=()):
                 try:
                     run.await_step(run.peers, limit)
                 except Failed as why:
-                    report.require(False, f"a start of {count}: {why}; " + "; ".join(p.where() for p in run.peers))
+                    report.require(False, f"start of {count} peers: {why}; " + "; ".join(p.where() for p in run.peers))
                     continue
                 yield run
                 return

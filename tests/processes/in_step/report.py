@@ -1,4 +1,4 @@
-"""Collects trials, prints their distribution, keeps them as JSON."""
+"""Collects trials, prints their distribution, and writes them as JSON."""
 import json
 import time
 
@@ -11,7 +11,7 @@ def quantile(values, share):
 
 
 class Report:
-    """`limit`: a trial that takes longer has failed."""
+    """`limit`: seconds; a trial that takes longer has failed."""
 
     def __init__(self, limit):
         self.limit = limit
@@ -22,14 +22,14 @@ class Report:
         print(f"[{time.monotonic() - self.began:6.1f} s] {text}", flush=True)
 
     def trial(self, kind, seconds, stays=True, detail="", **more):
-        """`seconds` until all was well; None: it never was."""
+        """`seconds`: the time until the trial succeeded; None: it never did."""
         good = seconds is not None and seconds <= self.limit and stays
         self.trials.append({"kind": kind, "seconds": seconds, "stays": stays, "good": good, "detail": detail, **more})
         took = "never" if seconds is None else f"{seconds:.2f} s"
         self.note(f"{kind}: {took}{'' if stays else ', did not stay'}{'' if good else '  <-- ' + (detail or 'too late')}")
 
     def fact(self, name, **values):
-        """Numbers that are not a time to be in step."""
+        """Records numbers that are not times of a trial."""
         self.facts.append({"name": name, **values})
         shown = ", ".join(f"{k.replace('_', ' ')} {v:.4g}" if isinstance(v, float) else f"{k.replace('_', ' ')} {v}"
                           for k, v in values.items())
@@ -55,7 +55,7 @@ class Report:
             good = sum(trial["good"] for trial in self.trials)
             print(f"{good} of {len(self.trials)} within {self.limit:g} s, and stayed")
         for complaint in self.complaints:
-            print(f"not as it must be: {complaint}")
+            print(f"requirement failed: {complaint}")
         print(f"took {time.monotonic() - self.began:.0f} s", flush=True)
 
     def write(self, file, scenario, settings):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The judgement of watch.py, on samples made by hand: no peers, no waiting."""
+"""Tests the judgement of watch.py with hand-made samples, without peers and without waiting."""
 import pathlib
 import sys
 import unittest
@@ -13,7 +13,7 @@ HOLD = 4
 
 
 def history(phases, epoch_seconds=0.1, first_epoch=0, rounds=True, name="a"):
-    """`phases`: [(until, phase)] from 0 s; its epochs have that length, each ends with a round."""
+    """`phases`: [(until, phase)], starting at 0 s. Epochs last `epoch_seconds`, and each ends with a round."""
     made, tick = History(), 0
     for until, phase in phases:
         while tick * PERIOD < until:
@@ -87,7 +87,7 @@ class InStep(unittest.TestCase):
         stood = History()
         for tick in range(400):
             at = tick * PERIOD
-            epoch = int((at if at < 9 else max(9, at - 4)) / 0.1)  # from 9 to 13 s nothing happens
+            epoch = int((at if at < 9 else max(9, at - 4)) / 0.1)  # no progress from 9 to 13 s
             stood.add(Sample(at, "training", epoch, epoch))
         spells = spells_of(stood, [stood], 0, 20)
         self.assertEqual(len(spells), 2)

@@ -1,8 +1,8 @@
-"""Follows peers through their status documents, and judges whether one is in step with the others.
+"""Observes peers through their status documents, and judges whether a peer is in step with the others.
 
-In step: the phase is training or averaging, the epoch is within one of the epoch that the furthest of the
-others has at the same moment, and a round was completed not long ago, as by the others. The judgement is
-made of samples alone (History, in_step, verdict, one_history), so that it can be tested without peers.
+In step: the phase is training or averaging, the epoch differs by at most one from the highest epoch of the other
+peers at the same moment, and this peer and another one have completed a round recently. The judgement uses only
+samples (History, in_step, verdict, one_history), so that it can be tested without peers.
 """
 import bisect
 import math
@@ -14,12 +14,12 @@ import threading
 import time
 from typing import NamedTuple, Optional
 
-PERIOD = 0.05  # between two questions to a peer
-TIMEOUT = 0.5  # of one question; a frozen peer does not answer
-DOCUMENT_AGE = 0.3  # seconds: a peer refreshes its status every 0.1, and is asked on a busy machine
-FRESH = 1.0  # a peer that has not answered for so long is not counted among the others
-ROUND_AGE = 1.5  # in step means that the last round is no older, or than three epochs where they are long
-GRACE = 0.5  # shorter breaks do not end a spell: the machine is busy, and samples have gaps
+PERIOD = 0.05  # seconds between two requests to a peer
+TIMEOUT = 0.5  # seconds of one request; a frozen peer does not answer
+DOCUMENT_AGE = 0.3  # seconds; a peer updates its status every 0.1 s, later on a busy machine
+FRESH = 1.0  # seconds; a peer that has not answered for longer is ignored
+ROUND_AGE = 1.5  # seconds; largest age of the last round of a peer in step; three epochs if that is more
+GRACE = 0.5  # seconds; shorter interruptions do not end a spell, as samples have gaps on a busy machine
 WORKING = ("training", "averaging")
 CLONE_NEWNET = 0x40000000
 
@@ -34,12 +34,12 @@ class Sample(NamedTuple):
 
 
 class History:
-    """What one life of a peer said, in order."""
+    """The samples of one life (process) of a peer, in order."""
 
     def __init__(self):
         self.samples, self.times = [], []
         self.round_times, self.epoch_times = [], []
-        self.status = None  # the last document
+        self.status = None  # the last status document
 
     def add(self, sample, status=None):
         last = self.samples[-1] if self.samples else None
@@ -50,7 +50,7 @@ class History:
             self.epoch_times.append(sample.at)
         self.status = status
         self.samples.append(sample)
-        self.times.append(sample.at)  # last: readers in other threads go by it
+        self.times.append(sample.at)  # updated last, because readers in other threads use it
 
     def before(self, at):
         place = bisect.bisect_right(self.times, at)
@@ -68,7 +68,7 @@ class History:
         return at - self.round_times[place - 1] if place else float("inf")
 
     def epoch_seconds(self, at):
-        """The median length of the last five epochs before `at`: one long pause does not make epochs long."""
+        """The median length of the last five epochs before `at`, so that one long pause has no effect."""
         place = bisect.bisect_right(self.epoch_times, at)
         recent = self.epoch_times[max(0, place - 6):place]
         return statistics.median(b - a for a, b in zip(recent, recent[1:])) if len(recent) > 1 else 0.0
@@ -85,7 +85,7 @@ def others(peer, peers):
 
 
 def in_step(sample, history, others_histories):
-    """Whether the peer of `history` was in step when it said `sample`. Alone, nobody is."""
+    """Whether the peer of `history` was in step at `sample`. A peer alone is never in step."""
     at = sample.at
     if sample.phase not in WORKING or sample.epoch is None:
         return False
@@ -102,7 +102,7 @@ def in_step(sample, history, others_histories):
         took_part = took_part or other.round_age(at) <= round_age_max(epoch_seconds)
     if low is None:
         return False
-    # What two peers say at one moment was true up to DOCUMENT_AGE before, at a different moment for each.
+    # The documents of two peers may be up to DOCUMENT_AGE old, so they show different moments.
     slack = 1 + (math.floor(DOCUMENT_AGE / epoch_seconds) if epoch_seconds > 0 else 0)
     close = low - slack <= sample.epoch <= high + slack
     return close and took_part and history.round_age(at) <= round_age_max(epoch_seconds)
@@ -114,13 +114,13 @@ def round_age_max(epoch_seconds):
 
 class Verdict(NamedTuple):
     first: Optional[float]  # when it was in step for the first time
-    settled: Optional[float]  # when the first spell began that lasted for `hold`
-    stays: bool  # the first spell was that one
-    pending: bool  # a spell is under way that may yet last
+    settled: Optional[float]  # start of the first spell that lasted for `hold`
+    stays: bool  # whether that was the first spell
+    pending: bool  # whether the current spell may still last for `hold`
 
 
 def spells_of(history, others_histories, since, now):
-    """[(begin, end)] of the times in step; the last one may be still open, its end is then `now`."""
+    """[(begin, end)] of the periods in step. If the last one has not ended, its end is `now`."""
     begin = out_since = previous = None
     spells = []
 
@@ -134,11 +134,11 @@ def spells_of(history, others_histories, since, now):
             begin = out_since = None
 
     for sample in history.between(since, now):
-        if previous is not None and sample.at - previous > FRESH:  # it did not answer
+        if previous is not None and sample.at - previous > FRESH:  # the peer did not answer
             leave(previous)
             leave(sample.at)
         previous = sample.at
-        # What was done before `since` proves nothing: it takes part when it has completed a round again.
+        # Rounds before `since` do not count: the peer must have completed a round since then.
         if history.round_age(sample.at) > sample.at - since or not in_step(sample, history, others_histories):
             leave(sample.at)
         else:
@@ -164,7 +164,7 @@ def verdict(history, others_histories, since, now, hold):
 
 
 def share_in_step(history, others_histories, begin, end):
-    """(seconds in step, seconds) of [begin, end]."""
+    """(seconds in step, length of the interval) for [begin, end]."""
     if end <= begin:
         return 0.0, 0.0
     inside = sum(min(b, end) - a for a, b in spells_of(history, others_histories, begin, end))
@@ -178,17 +178,17 @@ def digests_of(history, since, until=float("inf")):
     """{epoch: {digest: first seen}}"""
     found = {}
     for sample in history.between(since, until):
-        # A state that is loaded, and not trained on, is none of the run's.
+        # A state that is loaded but not trained on does not belong to the run.
         if sample.epoch is not None and sample.parameters and sample.phase in WORKING:
             found.setdefault(sample.epoch, {}).setdefault(sample.parameters, sample.at)
     return found
 
 
 def agreements(histories, since, until=float("inf")):
-    """When all had been seen with the same parameters at the same epoch, or trained on the same branch: in order.
+    """The times at which all peers had been seen with the same parameters at the same epoch, or trained on one branch.
 
-    With many peers and short epochs hardly a sample shows all of them at one epoch; of one branch they hold the same
-    parameters at the same epoch, which `disagreements` looks after.
+    With many peers and short epochs, samples rarely show all of them at the same epoch. Peers on one branch have the
+    same parameters at the same epoch; `disagreements` checks that.
     """
     seen = [digests_of(history, since, until) for history in histories]
     moments = []
@@ -206,7 +206,7 @@ def agreements(histories, since, until=float("inf")):
 
 
 def disagreements(histories, since, until=float("inf")):
-    """When an epoch had been seen with different parameters: all such times, in order."""
+    """The times at which an epoch had been seen with different parameters, in order."""
     seen = {}
     for history in histories:
         for epoch, digests in digests_of(history, since, until).items():
@@ -217,7 +217,7 @@ def disagreements(histories, since, until=float("inf")):
 
 
 def one_history(histories, since, until=float("inf")):
-    """The first agreement after which nobody disagreed; None: not yet."""
+    """The time of the first agreement that no disagreement followed; None: there is none yet."""
     last = max(disagreements(histories, since, until), default=since)
     return next((at for at in agreements(histories, since, until) if at >= last), None)
 
@@ -231,11 +231,11 @@ def histories_at_most(histories, since, until=float("inf")):
     return max((len(digests) for digests in seen.values()), default=0)
 
 
-# -- asking --------------------------------------------------------------------------------------------
+# -- requests ------------------------------------------------------------------------------------------
 
 
 def enter_namespace(name):
-    """For the calling thread alone."""
+    """Enters the namespace with the calling thread only."""
     libc = ctypes.CDLL(None, use_errno=True)
     with open(f"/run/netns/{name}") as file:
         if libc.setns(file.fileno(), CLONE_NEWNET) != 0:
@@ -252,7 +252,7 @@ def ask(host, port, page="/api/v1/status"):
 
 
 class Observer(threading.Thread):
-    """Asks one peer for its status until it is stopped, from within the peer's network namespace."""
+    """Requests the status of one peer until it is stopped, from within the network namespace of the peer."""
 
     def __init__(self, peer):
         super().__init__(daemon=True)
@@ -266,7 +266,7 @@ class Observer(threading.Thread):
         peer = self.peer
         if peer.namespace:
             enter_namespace(peer.namespace)
-        # The log of this life says it, also where the port is known from the life before.
+        # Wait for the address in the log of this life, even if the port is known from the previous life.
         while not peer.look_for_address():
             if self.stopped.wait(PERIOD) or peer.child.poll() is not None:
                 return

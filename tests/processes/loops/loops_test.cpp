@@ -1,4 +1,5 @@
-// Training loops of users as peers: beside `waggle train`, and beside the loop that they came from.
+// User-written training loops as peers: in a run with `waggle train`, and compared with the plain
+// loop.
 
 #include <regex>
 
@@ -11,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// A run of the model that examples/bytes.hpp has, to its last update.
+/// A complete run with the model of examples/bytes.hpp.
 constexpr std::uint64_t epochs = 200;
 constexpr std::uint64_t target = 64;
 constexpr std::uint64_t batch = 8;
@@ -54,7 +55,7 @@ private:
   std::optional<child_process> process_;
 };
 
-/// The line with which a loop's peer ends.
+/// The contents of the last log line of a loop's peer.
 struct ending {
   std::uint64_t epoch = 0;
   bool last = false;
@@ -111,7 +112,7 @@ protected:
 };
 
 TEST_F(LoopsOfUsers, TwoLoopsAndWaggleTrainEndARunWithEqualParameters) {
-  // Slow enough alone that both loops find it at work.
+  // Slow enough that both loops join before it has finished.
   auto first = train({"--step-interval", "30ms", "--micro-batch", "8", "--linger", "5m"});
   auto where = first->await_address();
   auto second = start("second", to_string(where), {"--seed", "2"});
@@ -135,8 +136,8 @@ TEST_F(LoopsOfUsers, TwoLoopsAndWaggleTrainEndARunWithEqualParameters) {
     EXPECT_GT(each.used, 0U);
     EXPECT_EQ(each.offered, each.used + each.dropped);
   }
-  // Every update has at least its target, and all samples in it are somebody's. Above it are at
-  // most the passes that each peer had under way.
+  // Every update has at least the target number of samples, and the peers count each of them as
+  // used. It exceeds the target at most by the passes that each peer was computing.
   auto used = a->used + b->used + ours["samples"]["used"].get<std::uint64_t>();
   EXPECT_GT(ours["samples"]["used"].get<std::uint64_t>(), 0U);
   EXPECT_GE(used, epochs * target) << ours;
@@ -177,10 +178,10 @@ TEST_F(LoopsOfUsers, ThePlainLoopRuns) {
   EXPECT_THAT(plain.log(), HasSubstr("step 200: loss "));
 }
 
-// -- what a loop has to change --------------------------------------------------------------------
+// -- the difference between the two loops ---------------------------------------------------------
 
-/// Up to ';', '{' or '}', comments and spaces left out; for( … ; … ; … ) is one. `#include` lines
-/// are apart.
+/// The statements of a file: each ends with ';', '{' or '}', without comments and spaces; for( … ;
+/// … ; … ) is one statement. `#include` lines are separate.
 struct source {
   std::vector<std::string> statements;
   std::vector<std::string> includes;
@@ -197,7 +198,7 @@ source read_source(const std::filesystem::path& file) {
   }
   std::string now;
   int round = 0;
-  int braces = 0; // of an initializer
+  int braces = 0; // open braces of initializers
   auto end = [&] {
     if (!now.empty())
       out.statements.push_back(std::exchange(now, {}));
@@ -229,7 +230,7 @@ source read_source(const std::filesystem::path& file) {
   return out;
 }
 
-/// How many of the one list the longest common part leaves out, and how many of the other.
+/// The numbers of elements of `a` and of `b` that are not in their longest common subsequence.
 std::pair<std::size_t, std::size_t> changed(const std::vector<std::string>& a,
                                             const std::vector<std::string>& b) {
   std::vector<std::vector<std::size_t>> common(a.size() + 1,
@@ -252,7 +253,7 @@ TEST(Examples, TheLoopOfASwarmDiffersFromThePlainOneInThreeStatements) {
   EXPECT_EQ(changed(plain.includes, swarm.includes), (std::pair<std::size_t, std::size_t>{0, 1}));
 }
 
-/// Every line of the README's diff is a line of the file that it says.
+/// Every line of the diff in the README is a line of the corresponding file.
 TEST(Examples, TheReadmeShowsTheDifferenceAsItIs) {
   std::filesystem::path examples{WAGGLE_SOURCE_DIR "/examples"};
   std::istringstream readme{content_of(examples / "README.md")};

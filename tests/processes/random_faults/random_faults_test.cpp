@@ -1,8 +1,8 @@
-// A round of 64 MiB among four processes, one of which is killed or frozen somewhere within it:
-// what the others end with is the same, and is the mean over whom they name (product.md §2.1).
+// A round of 64 MiB among four processes. One of them is killed or frozen at a random moment of the
+// round. The others must have the same result, which is the mean over the contributors they report.
 //
-//   WAGGLE_FAULT_TRIALS  how many trials of each kind; more for a night
-//   WAGGLE_FAULT_SEED    the schedule to repeat
+//   WAGGLE_FAULT_TRIALS  number of trials of each kind
+//   WAGGLE_FAULT_SEED    seed of a schedule to repeat
 
 #include <algorithm>
 #include <cstdio>
@@ -25,15 +25,15 @@ using json = nlohmann::json;
 constexpr std::size_t peers = 4;
 constexpr std::size_t elements = std::size_t{16} << 20U;
 constexpr std::size_t parts_each = elements / peers / (512 * 1024 / sizeof(float));
-/// Silence that long makes a member lost. Nothing waits for that when a process dies; it only keeps
-/// a machine that is busy otherwise from looking like a dead one.
+/// A member that sends nothing for this long is lost. The death of a process is detected earlier,
+/// so for kills a long timeout costs nothing, and a busy machine is not mistaken for a lost one.
 std::chrono::milliseconds stall_timeout(const std::string& kind) {
   return kind == "kill" ? 5'000ms : 3'000ms;
 }
-/// What a fault may cost beside the wait that it takes to notice.
+/// Seconds that a fault may cost in addition to the time until it is detected.
 constexpr double recovery_slack = 0.35;
 
-/// Four peers with the same keys in every trial, so that all possible results are known.
+/// Four peers with the same keys in every trial, so that the expected results can be computed.
 class four_peers {
 public:
   four_peers() {
@@ -52,8 +52,8 @@ public:
   [[nodiscard]] const scratch_folder& folder() const { return folder_; }
   [[nodiscard]] std::string id(std::size_t i) const { return to_string(id_of_[i]); }
 
-  /// The digest of the mean over `contributors`, in the order in which a round sums: that of its
-  /// members, which is that of its report. Summed in double precision and rounded once.
+  /// The digest of the mean over `contributors`. A round sums in the order of its members, which is
+  /// the order in its report. Summed in double precision and rounded once.
   std::string expected(const json& contributors) {
     auto& known = expected_[contributors.dump()];
     if (!known.empty())
@@ -78,8 +78,8 @@ private:
   std::map<std::string, std::string> expected_;
 };
 
-/// Any moment of the round: every frame of it is as likely as any other, and the few moments in
-/// which it is decided get a fifth of all trials.
+/// A random moment of the round. A fifth of the trials use one of the few moments in which the
+/// round is decided; otherwise each frame of the round is equally likely.
 std::string any_moment(random_source& random) {
   const auto sent = (peers - 1) * parts_each;
   const auto received = 2 * (peers - 1) * parts_each;
@@ -109,7 +109,7 @@ protected:
       random_source random{seed + t};
       auto victim = random.below(peers);
       auto moment = any_moment(random);
-      auto round = 1 + random.below(2); // a new group, or one that stands
+      auto round = 1 + random.below(2); // a new group, or a persistent one
       SCOPED_TRACE("WAGGLE_FAULT_SEED=" + std::to_string(seed + t) + ": " + kind + " peer "
                    + std::to_string(victim) + " at " + moment + " of round "
                    + std::to_string(round));
@@ -126,7 +126,8 @@ protected:
   }
 
 private:
-  /// Returns the time that the fault cost the survivors, at most: from its first sign to the end.
+  /// Returns the longest recovery of a survivor, from the first sign of the fault to the end, in
+  /// seconds.
   static double trial(const std::string& kind, std::size_t victim, const std::string& moment,
                       std::uint64_t round) {
     scratch_folder folder;
@@ -174,9 +175,10 @@ private:
         std::printf("--- peer %zu\n%s", i, all[i]->log().c_str());
       recovery = std::max(recovery, last["recovery_seconds"].get<double>());
     }
-    // A member is missed where its contributions are after one stall timeout, and where only its
-    // results are, after two. A leader that is silent once all is there, after five.
-    // A matter of the clock, so only where somebody asked for trials, on a machine left to them.
+    // The other members detect the fault after one stall timeout if contributions are missing,
+    // after two if only results are missing, and after five if a leader is silent after all have
+    // arrived. This depends on real time, so it is checked only if trials were requested
+    // explicitly, on a machine without other load.
     if (std::getenv("WAGGLE_FAULT_TRIALS") != nullptr) {
       EXPECT_LE(recovery,
                 (kind == "kill" ? 1 : 5) * seconds_of(stall_timeout(kind)) + recovery_slack);
@@ -197,7 +199,7 @@ private:
     EXPECT_EQ(line["digest"], group->expected(line["contributors"])) << log;
   }
 
-  /// Whoever wakes up after all is over has failed, or has the same bytes as the rest.
+  /// A frozen peer that continues after the round must have failed it or have the same result.
   static void expect_the_frozen_one_in_line(peer& victim, const std::optional<json>& first) {
     EXPECT_TRUE(victim.runs()) << victim.log();
     victim.signal(SIGCONT);
