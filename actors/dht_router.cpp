@@ -123,7 +123,7 @@ void dht_router::ping(const peer_record& peer) {
         if (const auto* pong = std::get_if<wire::dht_pong>(&answer.what)) {
           auto received = ctx_.wall->now();
           auto middle = sent + (received - sent) / 2;
-          ctx_.metrics->set_clock_skew(seconds_of(difference(pong->now, middle)));
+          ctx_.metrics->set_clock_skew(seconds_of(waggle::difference(pong->now, middle)));
         }
       },
       [this, peer](const caf::error& why) {
