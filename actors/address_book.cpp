@@ -21,7 +21,7 @@ void save(self_pointer self, const node_context& ctx, const address_book_config&
   auto text = st.peers.text(ctx.run_id);
   auto written = files.write(config.file, {as_byte_span(text)});
   if (!written && !st.disk_fails)
-    ctx.log->warn("known peers are not kept: {}", to_string(written.error()));
+    ctx.log->warn("cannot store known peers: {}", to_string(written.error()));
   st.disk_fails = !written;
   st.changed = !written;
 }
@@ -49,7 +49,7 @@ known_peers load_known_peers(disk& files, const std::filesystem::path& file,
   auto peers = text ? known_peers::parse(*text, ctx.run_id) : result<known_peers>{text.error()};
   if (peers)
     return *peers;
-  ctx.log->warn("{} is of no use, peers known from earlier are forgotten: {}", file.string(),
+  ctx.log->warn("cannot use {}, starting without known peers: {}", file.string(),
                 to_string(peers.error()));
   return {};
 }

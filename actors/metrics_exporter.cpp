@@ -27,7 +27,7 @@ json number_or_null(double value) {
   return std::isfinite(value) ? json(value) : json(nullptr);
 }
 
-/// What a trainer says before it has anything to say.
+/// The status before the trainer's first report.
 training_status not_started() {
   training_status s;
   s.loss = s.first_loss = std::numeric_limits<double>::quiet_NaN();
@@ -46,7 +46,7 @@ json status_document(const metrics_exporter_state& st, const node_context& ctx,
                      const status_board& board, double uptime, double bandwidth) {
   const auto& t = st.training;
   auto of_training = [&](auto field) { return t ? json(field(*t)) : json(nullptr); };
-  /// 0 stands for a value that the peer does not have before it did something itself.
+  /// 0 stands for a missing value until the peer has done some work itself.
   auto of_work = [&](double value, std::uint64_t work) {
     return value == 0 && work == 0 ? json(nullptr) : number_or_null(value);
   };
@@ -88,7 +88,7 @@ json status_document(const metrics_exporter_state& st, const node_context& ctx,
     t && !t->parameters.is_zero() ? json(to_string(t->parameters)) : json(nullptr);
   doc["bytes"] = {
     {"in", board.bytes_in()}, {"out", board.bytes_out()}, {"shared", board.bytes_shared()}};
-  doc["bandwidth"] = bandwidth > 0 ? json(bandwidth) : json(nullptr); // bytes a second
+  doc["bandwidth"] = bandwidth > 0 ? json(bandwidth) : json(nullptr); // bytes per second
   doc["peers"] = st.run.num_peers;
   doc["auxiliaries"] = st.run.num_auxiliaries;
   doc["reduces_for_clients"] = st.helper ? json(st.helper->clients) : json(nullptr);
@@ -153,7 +153,7 @@ std::string why_not_ready(const metrics_exporter_state& st) {
   return "unknown";
 }
 
-/// What a peer without a model that is ready does for others; empty: nothing to speak of.
+/// What a ready peer without a model does for clients; empty if nothing.
 std::string beside_training(const metrics_exporter_state& st) {
   if (!st.helper || st.helper->clients == 0)
     return {};

@@ -1,5 +1,5 @@
 // open_state ─► source: get_state_snapshot ─► state_header
-// get_state_chunk ─► a piece of the snapshot, read from its file ─► state_chunk + body
+// get_state_chunk ─► a range of the snapshot, read from its store ─► state_chunk + body
 
 #include "actors/state_donor.hpp"
 
@@ -21,7 +21,7 @@ std::size_t readers(const state_donor_state& st, const peer_id& except) {
   return n;
 }
 
-/// One opening of `reader` is over, and with it whatever it read before.
+/// Ends one pending open_state of `reader`, and any download that it had before.
 void close(self_pointer self, const peer_id& reader) {
   auto& opening = self->state.opening;
   if (auto found = opening.find(reader); found != opening.end())
@@ -34,7 +34,7 @@ caf::result<outbound_answer> open(self_pointer self, const node_context& ctx,
                                   const donor_config& config, const snapshot_source_actor& source,
                                   const wire::open_state& wanted, const peer_id& reader) {
   if (readers(self->state, reader) >= config.downloads_max)
-    return to_caf(ec::overloaded, "enough peers download from this one");
+    return to_caf(ec::overloaded, "too many peers download from this one");
   self->state.opening.insert(reader);
   auto promise = self->make_response_promise<outbound_answer>();
   self
@@ -76,7 +76,7 @@ caf::result<outbound_answer> read(self_pointer self, const node_context& ctx,
   if (begin >= bytes->size())
     return to_caf(ec::protocol_violation, "there is no such chunk");
   if (!snapshot.readers.contains(reader) && readers(self->state, reader) >= config.downloads_max)
-    return to_caf(ec::overloaded, "enough peers download from this one");
+    return to_caf(ec::overloaded, "too many peers download from this one");
   snapshot.used = snapshot.readers[reader] = self->clock().now();
   auto size = std::min<std::size_t>(config.chunk_bytes, bytes->size() - begin);
   auto body = bytes->piece(begin, size, *ctx.encoded_parts);
@@ -84,7 +84,7 @@ caf::result<outbound_answer> read(self_pointer self, const node_context& ctx,
     ctx.log->error("cannot read the copy of our state: {}", to_string(body.error()));
     return to_caf(body.error());
   }
-  // Chunks are asked for in ascending order: who gets the last one makes room for another peer.
+  // Chunks are requested in ascending order, so the last one frees the reader's slot.
   if (begin + size == bytes->size())
     snapshot.readers.erase(reader);
   ctx.metrics->count_state_bytes("out", static_cast<double>(size));
