@@ -24,8 +24,8 @@ void trainer::fetch_if_needed() {
   if (at_.in_step() || fetcher_ || loading_)
     return;
   if (at_.waits_for_group()) {
-    // The donor was ahead of our view of the group. The rounds up to its epoch end without our help;
-    // if they do not, the donor has left the group.
+    // The donor was ahead of our view of the group. The rounds up to its epoch end without us; if
+    // they do not end, the donor has left the group.
     if (now() - loaded_at_ >= patience_without_state && !(given_ && given_->in_round))
       leave("our group does not reach the epoch of the state that we downloaded");
     return;
