@@ -11,8 +11,8 @@ struct allreduce_part_state {
   static inline const char* name = "allreduce-part";
 };
 
-/// Does the sums that rounds hand over, one after the other, on the actor system's threads. A peer
-/// has as many of these as sums are worth doing at once.
+/// Computes the sums that rounds offload, one after the other, on the actor system's threads. A
+/// peer has one such actor per sum that may run at the same time.
 allreduce_part_actor::behavior_type
 allreduce_part(allreduce_part_actor::stateful_pointer<allreduce_part_state> self, node_context ctx);
 

@@ -14,7 +14,6 @@
 
 namespace waggle {
 
-/// See spec/dht.md §7 for the references' values.
 struct dht_config {
   routing_options routing;
   lookup::options search;
@@ -22,7 +21,7 @@ struct dht_config {
   std::size_t replicas = 5;
   /// How long one peer may take to answer one request.
   milliseconds request_timeout{2'000};
-  /// Lookups at once; more wait for ever-longer queues, so they fail with ec::overloaded.
+  /// Lookups at once; more fail with ec::overloaded instead of waiting in a growing queue.
   std::size_t searches_max = 512;
   std::uint64_t store_bytes_max = 64_MiB;
   joining_config joining;
@@ -44,11 +43,11 @@ struct dht_router_state {
     dht_id key;
     lookup way;
     steady_time began;
-    bool ended = false; // the answer is out; late replies are only news for the table
+    bool ended = false; // the answer was sent; late replies only update the routing table
 
     // store
     record entry;
-    std::optional<replication> writing; // once it is known who is nearest
+    std::optional<replication> writing; // once the nearest peers are known
     caf::typed_response_promise<store_report> stored;
     // find
     record_kind kind = record_kind::open;
@@ -67,8 +66,8 @@ struct dht_router_state {
   std::optional<random_source> random;
 
   std::optional<dht_joining> joining;
-  std::uint64_t self_lookup = 0; // the last one of our own place
-  /// Our own records that were stored while there was nobody to keep them.
+  std::uint64_t self_lookup = 0; // the last lookup of our own id
+  /// Our own records that were stored while no other peer was known.
   std::optional<record_store> unheard;
 };
 

@@ -19,20 +19,20 @@ struct progress_config {
   std::string name = "progress";
   ledger_options ledger;
   double performance_ema_alpha = 0.1;
-  /// How long a report counts after it was made, if its peer is not heard from by other ways.
+  /// How long a report counts after it was made, if there is no other sign of its peer.
   milliseconds report_ttl{60'000};
-  /// Connected peers are told about new samples at most this often (a new epoch goes out at once).
-  /// A signature each; samples go out unsigned meanwhile, over the links that prove who we are.
+  /// Signed reports are pushed to connected peers at most this often (for a new epoch, at once).
+  /// Between them samples are sent unsigned, over links that authenticate the sender.
   milliseconds push_interval{100};
-  /// The DHT, which unconnected peers read, is told at most this often.
+  /// The report in the DHT, which unconnected peers read, is updated at most this often.
   milliseconds store_interval{5'000};
 };
 
-/// Command: tell `listener` whenever the view of the run changes; it hears the present one at once.
+/// Command: send the view of the run to `listener` when it changes, and the current one at once.
 struct subscribe_progress {
   progress_listener_actor listener;
 };
-/// To itself: publish what is due, read what is due, forget what expired.
+/// To itself: publish and read what is due, forget what has expired.
 struct progress_tick {};
 
 struct progress_tracker_state {
@@ -41,8 +41,8 @@ struct progress_tracker_state {
   std::optional<progress_ledger> ledger;
   throughput speed;
   std::optional<progress_report> own;
-  std::optional<epoch_id> active; // global epoch when we last had samples (spec §2.3)
-  steady_time measured;           // until when `speed` has seen our samples
+  std::optional<epoch_id> active; // global epoch when we last had samples
+  steady_time measured;           // time of the last samples that `speed` includes
   std::uint64_t last_sequence = 0;
   steady_time pushed;
   steady_time stored;
@@ -52,7 +52,7 @@ struct progress_tracker_state {
   steady_time read;
   bool reading = false;
   bool left = false;
-  bool told_ready = false; // the view that listeners have
+  bool told_ready = false; // as in the last view sent to listeners
   bool note_due = false;
   steady_time noted;
   std::map<peer_id, peer_record> connected;
@@ -62,8 +62,8 @@ struct progress_tracker_state {
 using progress_tracker_impl =
   progress_tracker_actor::extend<caf::reacts_to<subscribe_progress>, caf::reacts_to<progress_tick>>;
 
-/// Knows how far every peer is: reads signed reports from the DHT, hears them from connected peers,
-/// publishes ours both ways. Never blocks anybody on the network (spec/optimizer.md §2).
+/// Tracks the progress of every peer: reads signed reports from the DHT, receives them from
+/// connected peers, and publishes ours both ways. Queries never wait for the network.
 progress_tracker_impl::behavior_type
 progress_tracker(progress_tracker_impl::stateful_pointer<progress_tracker_state> self,
                  node_context ctx, progress_config config, switchboard_actor switchboard,

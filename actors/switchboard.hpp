@@ -16,44 +16,45 @@
 namespace waggle {
 
 struct switchboard_config {
-  /// How long reaching one address may take. Raise it on links with seconds of delay.
+  /// How long dialling one address may take. Raise it on links with seconds of delay.
   milliseconds dial_timeout{5'000};
   /// Links at once, both directions; further inbound ones are closed with ec::overloaded.
   std::size_t links_max = 256;
-  /// Of those, with one peer: two that were dialled at once, and some that are about to end.
+  /// Links with one peer: two that were dialled at the same time, and some that are about to end.
   std::size_t links_per_peer_max = 4;
-  /// Another process with the identity of a connected peer comes in if that one does not answer
-  /// within this time. Raise it if a living peer is taken for one that was started again.
+  /// A second process with the identity of a connected peer replaces it if the connected one does
+  /// not answer within this time. Raise it if living peers are replaced.
   milliseconds identity_timeout{1'000};
   /// Messages that wait for a dial to one peer; more are refused (calls) or dropped (events).
   std::size_t waiting_max = 1024;
   link_config link;
 };
 
-/// Command: messages of peers about `topic` go to `service` from now on.
+/// Command: send the messages of peers about `topic` to `service` from now on.
 struct serve {
   service_topic topic = service_topic::dht;
   service_actor service;
-  /// Not empty: only messages about matchmaking that name this prefix.
+  /// Not empty: only matchmaking messages with this prefix.
   std::string prefix{};
 };
-/// Command: tell `listener` about peers that come and go; it hears of those already here at once.
+/// Command: notify `listener` when peers connect and disconnect, and of those already connected at
+/// once.
 struct listen_links {
   link_listener_actor listener;
 };
-/// Event: somebody connected to us (the transport's accept callback sends it).
+/// Event: a peer connected to us (sent by the transport's accept callback).
 struct link_arrived {
   std::shared_ptr<net::link> link;
 };
-/// Command: say goodbye to everybody and close all links.
+/// Command: send a goodbye to all peers and close all links.
 struct hang_up {};
-/// To itself: the transport is done with a dial.
+/// To itself: the transport has finished a dial.
 struct dial_ended {
   std::uint64_t dial = 0;
   std::shared_ptr<net::link> link; // null: failed
   failure why;
 };
-/// To itself: calls that wait for this dial may be out of time.
+/// To itself: calls that wait for this dial may have timed out.
 struct dial_overdue {
   std::uint64_t dial = 0;
 };
@@ -69,13 +70,13 @@ struct switchboard_state {
   };
   struct peer_entry {
     peer_record record;
-    std::uint64_t instance = 0;          // of its process; 0: it did not say
+    std::uint64_t instance = 0;          // of its process; 0: unknown
     std::vector<connection> connections; // in order of arrival; never empty
-    /// From another process with this identity. Not null: the connected one is being asked whether
-    /// it still lives.
+    /// Link of a second process with this identity. Not null: the connected process is being asked
+    /// whether it is alive.
     std::shared_ptr<net::link> newcomer;
   };
-  /// What waits for a connection that is being made.
+  /// A call that waits for a dial.
   struct waiting_call {
     caf::typed_response_promise<peer_answer> promise;
     wire::request what;
@@ -89,7 +90,7 @@ struct switchboard_state {
     peer_id peer;                   // zero: connect_address
     std::deque<endpoint> addresses; // still to try
     endpoint current;
-    steady_time deadline; // of the caller that waits longest
+    steady_time deadline; // the latest deadline of all waiting callers
     std::vector<std::variant<waiting_call, waiting_event>> waiting; // in order
     std::vector<caf::typed_response_promise<peer_connected>> connects;
   };
@@ -111,14 +112,14 @@ using switchboard_impl =
                             caf::reacts_to<dial_ended>, caf::reacts_to<dial_overdue>,
                             caf::reacts_to<link_down>>;
 
-/// Holds the links to all peers. One peer has one entry, however many sockets: of two connections
-/// that both sides dialled at once, both sides use the one dialled by the smaller id and let the
-/// other end once nobody uses it (link_config::unused_for). A newer connection in the same
-/// direction replaces an older one in the same way.
+/// Holds the links to all peers. A peer has one entry, however many connections it has. Of two
+/// connections that both sides dialled at the same time, both sides use the one dialled by the
+/// smaller id, and the other one ends when it is unused (link_config::unused_for). A newer
+/// connection in the same direction replaces an older one in the same way.
 ///
-/// Two processes with one identity are one that was started again before its old links were given
-/// up, or two that run side by side. The one that is connected is asked over its link: if it
-/// answers, the newcomer is refused, else it takes its place.
+/// Two processes with one identity are either one peer that was restarted before its old links were
+/// given up, or two that run side by side. The connected process is asked over its link whether it
+/// is alive: if it answers, the newcomer is refused, otherwise the newcomer replaces it.
 switchboard_impl::behavior_type
 switchboard(switchboard_impl::stateful_pointer<switchboard_state> self, node_context ctx,
             switchboard_config config, std::shared_ptr<net::transport> transport);
