@@ -485,11 +485,11 @@ void group_averager::start_round(bool call) {
   auto settings = config_.round;
   settings.deadline = std::min(settings.deadline, std::max(step.time_left(now()), milliseconds{1}));
   step.begin_sending(config_.error_feedback ? &feedback_ : nullptr, *ctx_.vectors);
-  round_request order{plan, group_->position(), step.sent, step.what.weight};
-  round_handles neighbours{switchboard_, caf::actor_cast<round_listener_actor>(this), {}};
+  round_request wanted{plan, group_->position(), step.sent, step.what.weight};
+  round_handles handles{switchboard_, caf::actor_cast<round_listener_actor>(this), {}};
   ctx_.log->debug("round {} begins with {} members", short_name(plan.id), plan.members.size());
   step.round =
-    spawn<caf::monitored>(allreduce_round, ctx_, settings, std::move(order), std::move(neighbours));
+    spawn<caf::monitored>(allreduce_round, ctx_, settings, std::move(wanted), std::move(handles));
   for (const auto& m : plan.members)
     if (gone_.contains(m.peer.id))
       send(step.round, peer_disconnected{m.peer.id, {ec::peer_lost, "its connection broke"}});

@@ -56,14 +56,14 @@ public:
       dependencies.log = log_;
       auto arena = options_.shared_memory ? net::shared_arena::make() : nullptr;
       dependencies.memory = vector_memory(arena);
-      dependencies.make_transport = [&](transport_request order) {
+      dependencies.make_transport = [&](transport_request request) {
         net::tcp_transport_config tcp;
         tcp.run_id = config.run_id;
         tcp.self = dependencies.self;
         tcp.verifier = verifier_;
-        tcp.record = std::move(order.record);
-        tcp.http = std::move(order.http);
-        tcp.events = std::move(order.events);
+        tcp.record = std::move(request.record);
+        tcp.http = std::move(request.http);
+        tcp.events = std::move(request.events);
         tcp.shared_memory = options_.shared_memory;
         tcp.arena = arena;
         return net::make_tcp_transport(std::move(tcp));

@@ -172,15 +172,15 @@ result<started_node> peer_process::start(const node_config& config, bool joinabl
   dependencies.make_store = [files = dependencies.files, folder = p.data_dir] {
     return files->make_store(folder);
   };
-  dependencies.make_transport = [&p, &config, &dependencies, &arena](transport_request order) {
+  dependencies.make_transport = [&p, &config, &dependencies, &arena](transport_request request) {
     net::tcp_transport_config tcp;
     tcp.run_id = config.run_id;
     tcp.self = p.self;
     tcp.verifier = dependencies.verifier;
-    tcp.record = std::move(order.record);
-    tcp.http = std::move(order.http);
-    tcp.events = std::move(order.events);
-    tcp.agreement = std::move(order.agreement);
+    tcp.record = std::move(request.record);
+    tcp.http = std::move(request.http);
+    tcp.events = std::move(request.events);
+    tcp.agreement = std::move(request.agreement);
     tcp.events.linked = [watch = p.watch](const net::peer_claims& claims) {
       watch->linked(claims.agreement);
     };

@@ -42,7 +42,7 @@ protected:
 
 // -- what is averaged (spec/averaging.md §9.2) ----------------------------------------------------
 
-TEST_F(Averager, EveryMixOfClientsAndAuxiliariesGetsThePlainMean) { // A1, A2
+TEST_F(Averager, EveryMixOfClientsAndAuxiliariesGetsThePlainMean) {
   struct mix {
     std::size_t clients, auxiliaries;
   };
@@ -92,7 +92,7 @@ TEST_F(Averager, EveryMixOfClientsAndAuxiliariesGetsThePlainMean) { // A1, A2
   }
 }
 
-TEST_F(Averager, WeightsNeedNoNormalisation) { // A3
+TEST_F(Averager, WeightsNeedNoNormalisation) {
   add();
   add({}, member_mode::client);
   auto reports = average_all({question({1, 10}, 0.3), question({2, 20}, 0.9)});
@@ -111,7 +111,7 @@ TEST_F(Averager, WeightsOfZeroLeaveEverybodyWithItsOwn) { // INV-4
   EXPECT_THAT(*reports[1].values, ElementsAre(3, 4));
 }
 
-TEST_F(Averager, AlphaSaysHowFarToGo) { // §5.10
+TEST_F(Averager, AlphaSaysHowFarToGo) {
   add();
   add();
   auto half = question({0, 8});
@@ -125,7 +125,7 @@ TEST_F(Averager, AlphaSaysHowFarToGo) { // §5.10
 
 class AveragerByCodec : public Averager, public ::testing::WithParamInterface<const char*> {};
 
-TEST_P(AveragerByCodec, EqualVectorsStayAsTheyAreByDeltas) { // F6
+TEST_P(AveragerByCodec, EqualVectorsStayAsTheyAreByDeltas) {
   averaging_config config;
   config.codec = *parse_codec_choice(GetParam());
   for (int i = 0; i < 3; ++i)
@@ -166,7 +166,7 @@ TEST_F(Averager, DeltasKeepOnesOwnRoundingError) {
   EXPECT_EQ(reports[1].values->front(), 2 + 2 * fine);
 }
 
-TEST_F(Averager, EachTensorTravelsByItsOwnCodec) { // C4
+TEST_F(Averager, EachTensorTravelsByItsOwnCodec) {
   averaging_config config;
   config.codec = *parse_codec_choice("map:exact=none,half=float16,byte=uniform8");
   add(config);
@@ -238,7 +238,7 @@ TEST_F(Averager, ErrorFeedbackMakesRepeatedRoundsExact) {
 
 // -- control of a step (§1.4) ---------------------------------------------------------------------
 
-TEST_F(Averager, AStepWaitsForItsTriggerWhileOthersRun) { // A8
+TEST_F(Averager, AStepWaitsForItsTriggerWhileOthersRun) {
   for (int i = 0; i < 4; ++i)
     add();
   group_size = 4;
@@ -265,7 +265,7 @@ TEST_F(Averager, AStepWaitsForItsTriggerWhileOthersRun) { // A8
   }
 }
 
-TEST_F(Averager, TheGroupGoesOnWithoutThoseWhoCancel) { // A9
+TEST_F(Averager, TheGroupGoesOnWithoutThoseWhoCancel) {
   for (int i = 0; i < 4; ++i)
     add();
   group_size = 4;

@@ -194,8 +194,8 @@ TEST_F(AveragerLines, AStepThatAwaitsItsTriggerTakesTheNewDivision) {
 
 TEST_F(AveragerLines, ADivisionThatIsRefusedEndsTheGroupAfterItsRound) {
   auto last = expect_round();
-  wire::new_partition word{last, {{30, 0, 1}, 1}};
-  tell(peers[1]->averager, inbound_event{peers[0]->ctx.record, word, {}, nullptr});
+  wire::new_partition message{last, {{30, 0, 1}, 1}};
+  tell(peers[1]->averager, inbound_event{peers[0]->ctx.record, message, {}, nullptr});
   EXPECT_EQ(testing::exported(*peers[1]->ctx.metrics,
                               "waggle_network_refused_total{reason=\"protocol_violation\""),
             1.0);
@@ -206,8 +206,8 @@ TEST_F(AveragerLines, ADivisionThatIsRefusedEndsTheGroupAfterItsRound) {
 TEST_F(AveragerLines, OnlyTheLeaderIsBelieved) {
   watch();
   auto last = expect_round();
-  wire::new_partition word{last, {{30, 0, 0}, 1}};
-  tell(peers[1]->averager, inbound_event{peers[2]->ctx.record, word, {}, nullptr});
+  wire::new_partition message{last, {{30, 0, 0}, 1}};
+  tell(peers[1]->averager, inbound_event{peers[2]->ctx.record, message, {}, nullptr});
   tell(peers[1]->averager,
        inbound_event{peers[2]->ctx.record, wire::bandwidth_report{last, slow}, {}, nullptr});
   expect_round();
@@ -219,8 +219,8 @@ TEST_F(AveragerLines, WordsOfRoundsLongPastChangeNothing) {
   watch();
   auto past = expect_round();
   expect_round();
-  wire::new_partition word{past, {{30, 0, 0}, 1}};
-  tell(peers[1]->averager, inbound_event{peers[0]->ctx.record, word, {}, nullptr});
+  wire::new_partition message{past, {{30, 0, 0}, 1}};
+  tell(peers[1]->averager, inbound_event{peers[0]->ctx.record, message, {}, nullptr});
   expect_round();
   EXPECT_EQ(reduced, (std::set<std::size_t>{0, 1, 2}));
   EXPECT_EQ(groups, 1U);

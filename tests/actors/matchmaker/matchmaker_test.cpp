@@ -474,15 +474,15 @@ TEST_F(Follower, AMadeUpPlanDoesNotMakeItDialStrangers) {
 }
 
 TEST_F(Follower, AsksTheLeaderThatItsLeaderNames) {
-  wire::disband_group word{"vector", {testing::test_peer(3)}};
-  tell(us.maker, inbound_event{leader, word, {}, nullptr});
+  wire::disband_group message{"vector", {testing::test_peer(3)}};
+  tell(us.maker, inbound_event{leader, message, {}, nullptr});
   ASSERT_EQ(us.around->calls.size(), 2u);
   EXPECT_EQ(us.around->calls[1].to.id, testing::test_peer(3).id);
 }
 
 TEST_F(Follower, ADisbandForAnotherPrefixIsNotForIt) {
-  wire::disband_group word{"other", {testing::test_peer(3)}};
-  tell(us.maker, inbound_event{leader, word, {}, nullptr});
+  wire::disband_group message{"other", {testing::test_peer(3)}};
+  tell(us.maker, inbound_event{leader, message, {}, nullptr});
   EXPECT_EQ(us.around->calls.size(), 1u);
 }
 
