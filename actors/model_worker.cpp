@@ -1,4 +1,4 @@
-// run_pass, apply_update, load_image, … ─► the model ─► pass_done, update_applied, image_loaded ─► trainer
+// run_pass, apply_update, load_image ─► model ─► pass_done, update_applied, image_loaded ─► trainer
 // get_state_snapshot, save_checkpoint ─► a copy ─► state_keeper: hash, file ─► state_snapshot
 
 #include "actors/model_worker.hpp"
