@@ -1,8 +1,8 @@
 #pragma once
 
-// THE MAP: every typed interface, and what the receiver promises. What an actor says only to itself
-// stays off it (`extend` beside the actor). Every request has a deadline; a refusal is an error
-// with one of our codes (caf_error.hpp).
+// Every actor's typed interface, and what the receiver guarantees. Messages that an actor sends
+// only to itself are declared beside the actor (`extend`). Every request has a deadline; a refusal
+// is an error with one of our codes (caf_error.hpp).
 
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
@@ -12,21 +12,21 @@
 
 namespace waggle {
 
-// One handler a line, so that the map can be read.
+// One handler per line.
 // clang-format off
 
-/// Wants to know who comes and goes.
+/// Is notified when peers connect and disconnect.
 using link_listener_actor = caf::typed_actor<
-  // A peer can be reached now. Once per peer, whatever the number of its sockets.
+  // A peer is reachable now. Sent once per peer, whatever the number of its connections.
   caf::reacts_to<peer_connected>,
-  // A peer's last link is gone, and why.
+  // A peer's last link is down, with the reason.
   caf::reacts_to<peer_disconnected>>;
 
-/// Answers what remote peers ask, hears what they tell.
+/// Answers the requests of remote peers and receives their events.
 using service_actor = caf::typed_actor<
   // Answers a peer's request, or refuses it with a code that travels back.
   caf::replies_to<inbound_call>::with<outbound_answer>,
-  // Hears a peer's event. Never answers, never fails because of what a peer sent.
+  // Receives a peer's event. Never answers, and never fails because of what a peer sent.
   caf::reacts_to<inbound_event>>;
 
 // -- wiring: what the node sends once, while it connects actors with each other -------------------
@@ -82,10 +82,10 @@ using wired_switchboard_actor = switchboard_actor::extend<
 
 /// Hears how joining the run goes.
 using dht_listener_actor = caf::typed_actor<
-  // It changed whether we have joined, or why we could not. The present one first.
+  // Whether this peer has joined, or why not, has changed. The current status is sent first.
   caf::reacts_to<dht_status>>;
 
-/// The peer's part of the distributed hash table (spec/dht.md): routing table, record store, lookups.
+/// This peer's part of the distributed hash table: routing table, record store, lookups.
 using dht_router_actor = service_actor::extend<
   caf::replies_to<store_record>::with<store_report>,
   caf::replies_to<find_records>::with<found_records>,
@@ -103,7 +103,7 @@ using wired_dht_router_actor = dht_router_actor::extend<caf::reacts_to<subscribe
 /// Hears when the view of the run changed.
 using progress_listener_actor = caf::typed_actor<caf::reacts_to<swarm_progress>>;
 
-/// Knows how far every peer, and so the swarm, has come (spec/optimizer.md §2).
+/// Tracks the progress of every peer, and so of the swarm.
 using progress_tracker_actor = service_actor::extend<
   caf::reacts_to<report_progress>,
   // Answers from memory, never from the network.
@@ -121,7 +121,7 @@ using matchmaker_actor = service_actor::extend<
   caf::replies_to<find_group>::with<group_formed>,
   caf::replies_to<get_seekers>::with<seekers>,
   caf::replies_to<get_group_bits>::with<group_bits>,
-  // Fails with ec::bad_config unless the bits are 0 and 1. Answered with what get_group_bits says now.
+  // Fails with ec::bad_config unless the bits are 0 and 1. Answered as get_group_bits is.
   caf::replies_to<set_group_bits>::with<group_bits>,
   caf::reacts_to<set_bandwidth>,
   caf::reacts_to<cancel_search>>::extend_with<link_listener_actor>;
@@ -129,35 +129,35 @@ using matchmaker_actor = service_actor::extend<
 /// Reduces parts that are too large for the thread that reads them from the network.
 using allreduce_part_actor = caf::typed_actor<caf::reacts_to<reduce_part>>;
 
-/// Hears how a round ended.
+/// Is notified how a round ended, and of its group's messages between rounds.
 using round_listener_actor = caf::typed_actor<
   caf::reacts_to<round_finished>,
   caf::reacts_to<group_message>>;
 
-/// One group, one round: owns the round_engine, watches its time, reports once. The engine hears of
-/// parts from the thread that read them; what comes here takes the longer way.
+/// One round of one group: owns the round_engine, checks its timeouts, reports once. The engine
+/// receives parts directly from the I/O thread; events that come to this actor take a longer path.
 using allreduce_round_actor = caf::typed_actor<
   // Parts and round_* events of this round.
   caf::reacts_to<inbound_event>,
   caf::reacts_to<check_round>,
   caf::reacts_to<cancel_round>>::extend_with<link_listener_actor>;
 
-/// Averages a vector with whoever is there: matchmaking, then one all-reduce round.
+/// Averages a vector with the peers that it finds: matchmaking, then one all-reduce round.
 using averager_actor = service_actor::extend<
   caf::replies_to<average_vector>::with<round_report>,
-  // Control of the step under way (spec/averaging.md §1.4). Other steps' names are ignored.
+  // Control of the current step. Ignored if they name another step.
   caf::reacts_to<trigger_step>,
   caf::reacts_to<cancel_step>,
   caf::replies_to<get_step_stage>::with<step_stage>>::extend_with<link_listener_actor>;
 
-/// Is told of what happens to our group between rounds.
+/// Is notified of changes to our group between rounds.
 using group_listener_actor = caf::typed_actor<
   caf::reacts_to<group_view>,
   // Another member has begun the round of our group's next epoch.
   caf::reacts_to<round_called>>;
 
-/// Averages round after round in one group that peers enter and leave between rounds, without
-/// matchmaking.
+/// Averages round after round, without matchmaking, in one group that peers enter and leave between
+/// rounds.
 using group_averager_actor = service_actor::extend<
   caf::reacts_to<describe_vector>,
   caf::replies_to<found_group>::with<group_view>,
@@ -176,8 +176,8 @@ using snapshot_source_actor = caf::typed_actor<
   // Fails with ec::not_ready, wrong_run or epoch_mismatch.
   caf::replies_to<get_state_snapshot>::with<state_snapshot>>;
 
-/// Reduces for clients, which cannot reach each other, and passes their state on to newcomers. Has
-/// no model.
+/// Reduces for clients, which cannot reach each other, and passes their state on to newcomers. It
+/// has no model itself.
 using group_helper_actor = snapshot_source_actor::extend_with<progress_listener_actor>::
   extend_with<group_listener_actor>::extend_with<link_listener_actor>;
 
@@ -187,43 +187,43 @@ using state_donor_actor = service_actor;
 /// Downloads a state; one per download.
 using state_fetcher_actor = caf::typed_actor<caf::replies_to<fetch_state>::with<fetched_state>>;
 
-/// Computes: owns model, optimizer and device, runs passes and optimizer steps on a thread of its
-/// own, and tells the trainer what came of them.
+/// Owns model, optimizer and device, runs passes and optimizer steps on a thread of its own, and
+/// reports the results to the trainer.
 using model_worker_actor = caf::typed_actor<
   caf::replies_to<make_model>::with<model_ready>,
   caf::reacts_to<run_pass>,
   caf::reacts_to<apply_update>,
   caf::reacts_to<load_image>,
   caf::reacts_to<rename_history>,
-  // Answered once it is on the disk; fails with ec::not_ready if none are kept.
+  // Answered once it is on disk; fails with ec::not_ready if no checkpoints are kept.
   caf::replies_to<save_checkpoint>::with<state_snapshot>,
-  // A copy, completed by the state_keeper: made between two passes, shared by all who ask in one
-  // epoch.
+  // A copy, made between two passes and completed by the state_keeper. All requests of one epoch
+  // share it.
   caf::replies_to<get_state_snapshot>::with<state_snapshot>>;
 
 /// Hashes states and writes checkpoints, on a thread of its own.
 using state_keeper_actor = caf::typed_actor<
   caf::replies_to<seal_copy>::with<state_snapshot>>;
 
-/// Is told what the model_worker has done.
+/// Is notified of what the model_worker has done.
 using model_listener_actor = caf::typed_actor<
   caf::reacts_to<pass_done>,
   caf::reacts_to<update_applied>,
   caf::reacts_to<image_loaded>>;
 
 /// Takes one peer through the epochs of the run: in a group or outside, in step or catching up.
-/// Never blocks: what computes is the model_worker.
+/// Never blocks; the model_worker computes.
 using trainer_actor = caf::typed_actor<
   caf::reacts_to<start_training>,
   // Answered when the last micro-step and the checkpoint are done.
   caf::replies_to<stop_training>::with<training_status>,
   caf::replies_to<get_training_status>::with<training_status>,
-  // Passed on to the model_worker, if this peer holds a state that may be given away.
+  // Delegated to the model_worker, if this peer holds a state that may be given to others.
   caf::replies_to<get_state_snapshot>::with<state_snapshot>>::
     extend_with<progress_listener_actor>::extend_with<group_listener_actor>::
     extend_with<link_listener_actor>::extend_with<dht_listener_actor>;
 
-/// Turns what happens into gauges and counters, and keeps the documents that HTTP serves up to date.
+/// Turns events into metrics, and keeps the documents up to date that HTTP serves.
 using metrics_exporter_actor = caf::typed_actor<
   caf::reacts_to<training_status>,
   caf::reacts_to<helper_status>,
@@ -232,9 +232,9 @@ using metrics_exporter_actor = caf::typed_actor<
     extend_with<link_listener_actor>;
 using wired_metrics_exporter_actor = metrics_exporter_actor::extend_with<dht_listener_actor>;
 
-/// Supervises all of the above: order of birth and death, restarts, the reason of the end.
+/// Supervises all other actors: order of start and shutdown, restarts, the reason of the end.
 using node_actor = caf::typed_actor<
-  // Answered when everything is down.
+  // Answered when all actors have ended.
   caf::replies_to<shut_down>::with<training_status>>;
 
 // clang-format on

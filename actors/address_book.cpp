@@ -18,7 +18,7 @@ known_peers load_known_peers(disk& files, const std::filesystem::path& file,
   auto peers = text ? known_peers::parse(*text, ctx.run_id) : result<known_peers>{text.error()};
   if (peers)
     return *peers;
-  ctx.log->warn("{} is of no use, peers known from earlier are forgotten: {}", file.string(),
+  ctx.log->warn("cannot use {}, starting without known peers: {}", file.string(),
                 to_string(peers.error()));
   return {};
 }

@@ -14,18 +14,18 @@
 namespace waggle {
 
 struct address_book_config {
-  /// Where known peers are kept. Empty: nowhere, and there is no address book.
+  /// The file of known peers. Empty: none, and no address_book is started.
   std::filesystem::path file;
-  /// From a change until it is on the disk, so that a swarm that comes and goes costs one write.
+  /// Delay from a change to its write, so that many changes within that time cost one write.
   milliseconds save_interval{5'000};
 };
 
-/// The peers that a former life of this peer has left in `file`: nobody if there is no such file. A
-/// file that cannot be used is worth a warning, and nobody, too.
+/// The peers that an earlier run of this process stored in `file`. None if there is no such file,
+/// or, with a logged warning, if the file cannot be used.
 known_peers load_known_peers(disk& files, const std::filesystem::path& file,
                              const node_context& ctx);
 
-/// To itself: write what is new.
+/// To itself: write the changes.
 struct save_known_peers {};
 
 using address_book_base = link_listener_actor::extend<caf::reacts_to<save_known_peers>>::base;

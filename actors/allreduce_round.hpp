@@ -16,14 +16,14 @@ namespace waggle {
 struct round_over {};
 using round_end_actor = caf::typed_actor<caf::reacts_to<round_over>>;
 
-/// Whom a round needs.
+/// The actors that a round needs.
 struct round_handles {
   switchboard_actor switchboard;
   round_listener_actor listener;
-  std::vector<allreduce_part_actor> parts; // may be empty: sums are done where they fall due
+  std::vector<allreduce_part_actor> parts; // empty: the thread that receives parts computes sums
 };
 
-/// How often a round wants to be checked.
+/// How often a round must be checked.
 constexpr milliseconds round_check_interval(const round_config& config) {
   return std::clamp(config.stall_timeout / 8, milliseconds{20}, milliseconds{500});
 }

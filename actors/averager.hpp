@@ -21,39 +21,39 @@ namespace waggle {
 struct averaging_config {
   /// The `kind` label of the rounds' metrics: gradients, params, state or vector.
   std::string kind = "vector";
-  codec_choice codec; // how parts travel
-  /// What a vector is whose caller does not tell its tensors: one tensor of this role.
+  codec_choice codec; // how parts are encoded
+  /// A vector without tensor descriptions is treated as one tensor of this role.
   tensor_role role = tensor_role::unspecified;
-  /// Carries what a lossy codec drops of our vector in one round into the next.
+  /// Carries the rounding error of a lossy codec from one round into the next.
   bool error_feedback = false;
-  /// Reduces only: its own vector is neither sent nor changed (spec/averaging.md §1.2).
+  /// Reduces only: its own vector is neither sent nor changed.
   bool auxiliary = false;
-  /// Of an auxiliary that takes a group's terms as they are: longer vectors are none of its.
+  /// The longest vector that an auxiliary accepts when it adopts a group's terms, in elements.
   std::uint64_t elements_max = plan_elements_max;
-  round_config round; // its deadline is cut to what the step has left
-  /// Tells matchmaking what was measured of our line (node_context::line). Off where the
-  /// configuration declares a bandwidth.
+  round_config round; // its deadline is cut to the time that the step has left
+  /// Reports our measured bandwidth (node_context::line) to matchmaking. Off if the configuration
+  /// declares a bandwidth.
   bool measures_bandwidth = true;
   /// Further attempts of one step after rounds that failed.
   std::uint32_t retries_max = 3;
   /// Unused vectors kept for the next rounds.
   std::size_t vectors_kept = 3;
-  /// Threads that large parts are reduced on, apart from those that read them from the network.
-  /// Worth it where there are cores to spare; with none, sums are done by the reading thread.
+  /// Threads for reducing large parts, besides the thread that reads from the network. Useful with
+  /// spare cores; 0: the reading thread computes all sums.
   std::size_t part_workers = 0;
-  /// Hears of every round that this peer took part in, failed attempts included, on the averager's
-  /// thread. For applications that embed the averager, and for tests.
+  /// Called with the report of every round that this peer took part in, failed attempts included,
+  /// on the averager's thread. For applications that embed the averager, and for tests.
   std::function<void(const round_report&)> observer;
 };
 
-/// Everything that makes a configuration unusable: ec::bad_config.
+/// Fails with ec::bad_config if the configuration cannot be used.
 status check_averaging_config(const averaging_config& config);
 
-/// To itself: forget what is too old.
+/// To itself: forget old rounds.
 struct forget_old {};
-/// To itself: rounds look at the clock now.
+/// To itself: check round timeouts.
 struct check_rounds {};
-/// To itself: the time of the step of this generation is up.
+/// To itself: the deadline of the step of this generation has passed.
 struct step_expired {
   std::uint64_t generation = 0;
 };
@@ -63,18 +63,18 @@ using averager_base =
                          caf::reacts_to<forget_old>, caf::reacts_to<check_rounds>,
                          caf::reacts_to<step_expired>>::base;
 
-/// Averages one vector at a time: finds a group (or keeps the last one), waits for the trigger
-/// if there is one, runs an allreduce_round, tries again while there is time.
+/// Averages one vector at a time: finds a group (or keeps the last one), waits for the trigger if
+/// one is required, runs an allreduce_round, and tries again while there is time.
 ///
-/// | stage             | who leaves it, and how |
-/// |-------------------|----------------------------------------------------------------------|
+/// | stage             | transitions                                                           |
+/// |-------------------|-----------------------------------------------------------------------|
 /// | looking_for_group | group_formed → awaiting_trigger, or running; failed → finished        |
 /// | awaiting_trigger  | trigger_step → running; cancel_step, the deadline → finished          |
 /// | running_allreduce | round_finished → finished, or looking again                           |
 /// | finished          | the next average_vector                                               |
 ///
-/// A member of a persistent group that needs another group (somebody new is there) says so to the
-/// others under the id of their last round, so that nobody waits for it in vain.
+/// A member of a persistent group that needs another group, because a new peer is waiting, notifies
+/// the other members under the id of their last round, so that none of them waits for it.
 ///
 /// While a round runs, a member whose line turned out to carry something else tells the group's
 /// leader. If another partition of the work is worth it, the leader tells all, and the next round

@@ -12,24 +12,25 @@
 
 namespace waggle {
 
-/// How the peers of a swarm tell each other through the DHT how full their buckets are
-/// (`elastic_length`): one signed record a peer, under a name that is no bucket's. Whoever has the
-/// DHT stores and fetches them. Not thread-safe.
+/// Lets the peers of a swarm announce through the DHT how full their buckets are
+/// (`elastic_length`): one signed record per peer, under a name that no bucket uses. The caller
+/// stores and fetches the records. Not thread-safe.
 class bucket_watch {
 public:
   bucket_watch(std::string run_id, const std::string& prefix,
                std::shared_ptr<const identity> signer)
     : run_id_(std::move(run_id)), name_(prefix + ".load"), signer_(std::move(signer)) {}
 
-  /// Where the records lie; their kind is group_member.
+  /// The name of the records; their kind is group_member.
   [[nodiscard]] const std::string& name() const { return name_; }
 
-  /// Replaces what this peer said before, also where the clock stands still.
+  /// The record that announces `seen`. It replaces this peer's previous record, even if the clock
+  /// has not advanced.
   [[nodiscard]] record say(const bucket_load& seen, swarm_time expiration, swarm_time now);
 
-  /// What is known by records that have passed `validate_record`, and what we said last, however
-  /// long ago. Those that make no sense count for nothing. Of many only the newest half counts:
-  /// of those who are gone some are still remembered.
+  /// The loads in `entries`, which have passed `validate_record`, and this peer's last
+  /// announcement, whatever its age. Records that cannot be parsed are ignored. With many records,
+  /// only the newest half counts, because some belong to peers that have left.
   [[nodiscard]] std::vector<bucket_load> known(std::vector<record> entries) const;
 
   static constexpr std::size_t newest_min = 5;

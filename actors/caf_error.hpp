@@ -23,8 +23,8 @@ inline caf::error to_caf(ec code, std::string detail = {}) {
   return to_caf(failure{code, std::move(detail)});
 }
 
-/// What a CAF error means in our terms. CAF's own request timeout becomes ec::timeout, a receiver
-/// that is gone ec::shutting_down, anything else ec::internal with CAF's text.
+/// The failure that a CAF error stands for. CAF's own request timeout becomes ec::timeout, a
+/// receiver that has ended ec::shutting_down, any other error ec::internal with CAF's text.
 failure from_caf(const caf::error& why);
 
 } // namespace waggle

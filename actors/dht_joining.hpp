@@ -16,9 +16,9 @@ namespace waggle {
 struct search_expired {
   std::uint64_t search = 0;
 };
-/// To itself: somebody may be due to be dialled.
+/// To itself: an address may be due to be dialled.
 struct retry_bootstrap {
-  std::uint64_t number = 0; // only the one set last counts
+  std::uint64_t number = 0; // only the retry that was set last counts
 };
 /// To itself: periodic upkeep.
 struct table_tick {};
@@ -32,13 +32,14 @@ using dht_router_base =
 struct joining_config {
   /// When addresses are dialled again, and how many lost peers are.
   bootstrap::options pauses;
-  /// How long an address that is dialled may take to answer. Where packets vanish, TCP repeats the
-  /// first one after one and three seconds; it is better dialled anew than after seven.
+  /// How long a dialled address may take to answer. If packets are lost, TCP repeats the first one
+  /// after 1 s and 3 s; dialling again is better than waiting for its next attempt after 7 s.
   milliseconds dial_timeout{4'000};
 };
 
-/// The part of the DHT router that gets it into the run and back into it: dials whom `bootstrap`
-/// says, when it says so, and tells listeners how that goes. Lives and dies with the actor `self`.
+/// The part of the DHT router that joins the run, and rejoins it: dials the addresses that
+/// `bootstrap` returns, when they are due, and notifies listeners of the status. Has the lifetime
+/// of the actor `self`.
 class dht_joining {
 public:
   /// `reached` is called whenever an address that was dialled has answered.
@@ -56,7 +57,7 @@ public:
   bool on_connected(const peer_record& peer);
   void on_disconnected(const peer_disconnected& msg);
 
-  /// What dht_status says about joining; nothing else.
+  /// The fields of dht_status about joining; no others are set.
   [[nodiscard]] dht_status status() const;
 
 private:
@@ -71,10 +72,10 @@ private:
   switchboard_actor switchboard_;
   std::function<void()> reached_;
   bootstrap bootstrap_;
-  std::optional<steady_time> retry_at_; // of the retry set last, until it comes
+  std::optional<steady_time> retry_at_; // of the retry that was set last, until it arrives
   std::uint64_t retries_ = 0;
   std::vector<dht_listener_actor> listeners_;
-  dht_status told_; // what they heard last
+  dht_status told_; // the last one that was sent to them
 };
 
 } // namespace waggle

@@ -14,7 +14,6 @@
 
 namespace waggle {
 
-/// See spec/dht.md §7 for the references' values.
 struct dht_config {
   routing_options routing;
   lookup::options search;
@@ -22,7 +21,7 @@ struct dht_config {
   std::size_t replicas = 5;
   /// How long one peer may take to answer one request.
   milliseconds request_timeout{2'000};
-  /// Lookups at once; more wait for ever-longer queues, so they fail with ec::overloaded.
+  /// Lookups at once; more fail with ec::overloaded instead of waiting in a growing queue.
   std::size_t searches_max = 512;
   std::uint64_t store_bytes_max = 64_MiB;
   joining_config joining;
@@ -55,11 +54,11 @@ private:
     dht_id key;
     lookup way;
     steady_time began;
-    bool ended = false; // the answer is out; late replies are only news for the table
+    bool ended = false; // the answer was sent; late replies only update the routing table
 
     // store
     record entry;
-    std::optional<replication> writing; // once it is known who is nearest
+    std::optional<replication> writing; // once the nearest peers are known
     caf::typed_response_promise<store_report> stored;
     // find
     record_kind kind = record_kind::open;

@@ -16,8 +16,8 @@ namespace waggle {
 
 namespace {
 
-/// How long after it accepted us a leader is asked again. It lets us in between two rounds; asking
-/// it anew costs nothing, and a leader that has left its group meanwhile says so.
+/// How long after it accepted us a leader is asked again. It admits us between two rounds. Asking
+/// again costs nothing, and a leader that has left its group meanwhile answers that it has.
 constexpr auto ask_again_after = 2s;
 
 open_group::terms terms_of(const matchmaking_config& members, const codec_plan& codecs) {
@@ -33,7 +33,7 @@ open_group::terms terms_of(const matchmaking_config& members, const codec_plan& 
   return terms;
 }
 
-/// Which members of the round's plan are in the next one: those whose vectors counted, and the
+/// The members of the round's plan that are in the next one: those whose vectors counted, and the
 /// auxiliaries that were not lost.
 member_set stayed_of(const round_plan& plan, const round_report& report) {
   member_set stayed;
@@ -71,7 +71,7 @@ group_averager::behavior_type group_averager::make_behavior() {
   set_down_handler([this](const caf::down_msg& down) {
     if (!current_ || !current_->step.round || current_->step.round.address() != down.source)
       return;
-    round_finished ended; // without a report: it died
+    round_finished ended; // the round's actor died without a report
     ended.report.round = current_->step.plan->id;
     ended.report.why = from_caf(down.reason);
     current_->replaced = false;
@@ -107,7 +107,7 @@ group_averager::behavior_type group_averager::make_behavior() {
     },
     [this](const entry_expired& msg) {
       if (entry_ && msg.attempt == attempts_)
-        end_entry({ec::timeout, "the group's leader did not let us in in time"});
+        end_entry({ec::timeout, "the group's leader did not admit us in time"});
     },
     [this](const ask_again& msg) {
       if (entry_ && msg.attempt == attempts_ && entry_->search.asks(msg.leader))
@@ -131,7 +131,7 @@ void group_averager::describe(const describe_vector& what) {
                  member_bandwidth{members_.bandwidth, members_.bandwidth.has_value()});
 }
 
-/// What to reduce, and how, from whoever lets us in.
+/// Adopts the terms of the group that admits us: what is reduced, and how.
 status group_averager::adopt_terms(const wire::next_plan& message) {
   const auto& plan = message.plan;
   if (auto valid = validate_plan(plan); !valid)
@@ -139,7 +139,7 @@ status group_averager::adopt_terms(const wire::next_plan& message) {
   if (plan.prefix != members_.prefix)
     return failure{ec::schema_mismatch, "plan: it is for another vector"};
   if (message.schema.is_zero())
-    return failure{ec::schema_mismatch, "plan: it does not say what its members have alike"};
+    return failure{ec::schema_mismatch, "plan: it does not carry its members' schema"};
   if (plan.elements > config_.elements_max)
     return failure{ec::oversize, "its vectors have " + std::to_string(plan.elements)
                                    + " values, we reduce up to "
@@ -168,7 +168,7 @@ group_view group_averager::view() const {
   return out;
 }
 
-// -- letting others in ----------------------------------------------------------------------------
+// -- admitting others -----------------------------------------------------------------------------
 
 caf::result<outbound_answer> group_averager::on_application(const inbound_call& call) {
   const auto* question = std::get_if<wire::enter_group>(&call.what);
@@ -193,20 +193,21 @@ caf::result<outbound_answer> group_averager::on_application(const inbound_call& 
   if (!round_runs()) {
     between_rounds();
   } else if (group_->contains(who) && current_->step.round) {
-    // Whoever asks again has lost what it had: its former self will not finish this round.
-    send(current_->step.round, peer_disconnected{who, {ec::peer_lost, "it has begun anew"}});
+    // A member that applies again has lost its membership, so it will not finish this round.
+    send(current_->step.round,
+         peer_disconnected{who, {ec::peer_lost, "it has entered the group again"}});
   }
   return promise;
 }
 
-/// As the leader, before the next round begins: lets applicants in, repartitions the work.
+/// As the leader, before the next round begins: admits applicants and repartitions the work.
 void group_averager::between_rounds() {
   if (!group_ || !group_->is_member())
     return;
   auto before = group_->next().members;
   auto replaced = group_->next().id;
   for (const auto& [who, bandwidth] : std::exchange(reported_, {}))
-    (void)group_->on_bandwidth(who, bandwidth); // next() says what came of it
+    (void)group_->on_bandwidth(who, bandwidth); // the result shows in next()
   (void)group_->admit();
   const auto& plan = group_->next();
   if (plan.id == replaced)
@@ -216,7 +217,7 @@ void group_averager::between_rounds() {
   tell_listener();
 }
 
-/// Who has entered anew is not missed any more.
+/// Members that have entered again no longer count as gone.
 void group_averager::welcome_back(const round_plan& plan) {
   for (std::size_t i = 0; i < plan.members.size(); ++i)
     if (has_just_entered(plan.gathered[i]))
@@ -243,7 +244,7 @@ void group_averager::tell_listener() {
     send(listener_, view());
 }
 
-// -- what others say ------------------------------------------------------------------------------
+// -- messages of other peers ----------------------------------------------------------------------
 
 void group_averager::on_event(const inbound_event& event) {
   if (const auto* plan = std::get_if<wire::next_plan>(&event.what)) {
@@ -251,7 +252,7 @@ void group_averager::on_event(const inbound_event& event) {
     on_next_plan(event.from, *plan);
   } else if (const auto* call = std::get_if<wire::call_round>(&event.what)) {
     event.release();
-    // Also of a plan that is still on its way to us; but who is no member calls nothing.
+    // The call may be for a plan that has not arrived yet; calls of non-members are ignored.
     if (!group_ || !group_->is_member() || group_->contains(event.from.id))
       on_call(call->upcoming);
   } else {
@@ -276,7 +277,7 @@ void group_averager::on_next_plan(const peer_record& from, const wire::next_plan
   if (entering) {
     auto entered = message.branch == entry_->search.branch()
                      ? group_->enter(from.id, message.plan, message.branch)
-                     : failure{ec::wrong_run, "its group has gone over to another history"};
+                     : failure{ec::wrong_run, "its group has changed to another history"};
     if (!entered) {
       refuse(entered.error());
       return on_refusal(entered.error());
@@ -294,7 +295,7 @@ void group_averager::on_next_plan(const peer_record& from, const wire::next_plan
     return;
   }
   if (!group_->is_member())
-    return decline(message.plan); // we have given up waiting for it
+    return decline(message.plan); // we no longer wait for it
   auto changed = group_->on_plan(from.id, message.replaces, message.plan);
   if (!changed)
     return refuse(changed.error());
@@ -320,14 +321,14 @@ void group_averager::on_call(const round_id& upcoming) {
     send(listener_, round_called{group_->next().epoch});
 }
 
-/// A leader counts on us in vain: its round must not wait for us.
+/// Tells the members of a plan that we do not take part, so that their round does not wait for us.
 void group_averager::decline(const round_plan& plan) {
   for (std::uint32_t i = 0; i < plan.members.size(); ++i) {
     if (plan.members[i].peer.id != ctx_.record.id)
       continue;
-    // Not ec::not_looking, which tells a group found by matchmaking to fall apart.
+    // Not ec::not_looking, which dissolves a group that was found by matchmaking.
     wire::round_suspect message{plan.id, 0, i, ec::cancelled};
-    // Only over links that are up: a made-up plan must not make us dial whom it names.
+    // Only over links that are up: a forged plan must not make us dial the addresses in it.
     for (const auto& m : plan.members)
       if (m.peer.id != ctx_.record.id)
         ctx_.links->tell(m.peer.id, message, {});
@@ -338,7 +339,7 @@ void group_averager::decline(const round_plan& plan) {
 
 caf::result<group_view> group_averager::found(const found_group& msg) {
   if (!described_)
-    return to_caf(ec::not_ready, "what is averaged is not known yet");
+    return to_caf(ec::not_ready, "the vector has not been described yet");
   quit_from({ec::cancelled, {}});
   round_id seed;
   random_.fill(seed.bytes);
@@ -350,7 +351,7 @@ caf::result<group_view> group_averager::found(const found_group& msg) {
 
 caf::result<group_view> group_averager::enter(enter_group& msg) {
   if (!described_ && !takes_any_group())
-    return to_caf(ec::not_ready, "what is averaged is not known yet");
+    return to_caf(ec::not_ready, "the vector has not been described yet");
   quit_from({ec::cancelled, {}});
   auto promise = make_response_promise<group_view>();
   entry_ = entry{promise, {std::move(msg.through), msg.branch, ctx_.record.id}};
@@ -390,14 +391,14 @@ void group_averager::on_reply(std::uint64_t attempt, const peer_id& from,
                               const wire::join_reply& reply) {
   if (!entry_ || attempt != attempts_ || !entry_->search.asks(from))
     return;
-  if (reply.code == ec::none) // its plan follows, or its link breaks, or the deadline passes
+  if (reply.code == ec::none) // next: its plan arrives, its link breaks, or the deadline passes
     delayed_send(this, ask_again_after, ask_again{attempt, from});
   else
     on_refusal({reply.code, "it refused"}, reply.suggested);
 }
 
 void group_averager::on_refusal(failure why, const std::vector<peer_record>& suggested) {
-  ctx_.log->debug("peer {} does not let us in: {}", short_name(entry_->search.asked().id),
+  ctx_.log->debug("peer {} does not admit us: {}", short_name(entry_->search.asked().id),
                   to_string(why));
   entry_->search.refused(std::move(why), suggested);
   ask_next();
@@ -435,7 +436,7 @@ void group_averager::quit_from(const failure& why) {
 
 caf::result<group_round> group_averager::average(average_in_group& msg) {
   if (!group_ || !group_->is_member())
-    return to_caf(ec::not_ready, "we are in no group");
+    return to_caf(ec::not_ready, "this peer is in no group");
   if (group_->next().epoch != msg.epoch)
     return to_caf(ec::epoch_mismatch, "our group is at another epoch");
   if (current_)
@@ -466,7 +467,7 @@ void group_averager::start_round(bool call) {
   const auto& plan = group_->next();
   run.replaced = false;
   step.plan = plan;
-  if (plan.members.size() == 1) { // nobody to agree with
+  if (plan.members.size() == 1) { // no other member to agree with
     round_report report;
     report.outcome = round_outcome::complete;
     report.round = plan.id;
@@ -484,8 +485,8 @@ void group_averager::start_round(bool call) {
   auto settings = config_.round;
   settings.deadline = std::min(settings.deadline, std::max(step.time_left(now()), milliseconds{1}));
   step.begin_sending(config_.error_feedback ? &feedback_ : nullptr, *ctx_.vectors);
-  round_request order{plan, group_->position(), step.sent, step.what.weight};
-  round_handles neighbours{switchboard_, caf::actor_cast<round_listener_actor>(this), {}};
+  round_request wanted{plan, group_->position(), step.sent, step.what.weight};
+  round_handles handles{switchboard_, caf::actor_cast<round_listener_actor>(this), {}};
   ctx_.log->debug("round {} begins with {} members", short_name(plan.id), plan.members.size());
   step.round =
     spawn<allreduce_round, caf::monitored>(ctx_, settings, std::move(order), std::move(neighbours));
@@ -501,7 +502,7 @@ void group_averager::on_finished(const round_finished& msg) {
   if (!current_ || !current_->step.plan || current_->step.plan->id != msg.report.round)
     return;
   bool failed = msg.report.outcome == round_outcome::failed;
-  // Whoever has said once that it holds the result does not decide about the epoch again: the
+  // A member that has announced that it holds the result does not run the epoch's round again: the
   // others may have committed.
   if (failed && current_->replaced && !msg.was_prepared && group_->is_member()
       && current_->step.time_left(now()) > 0ms) {
@@ -518,10 +519,10 @@ void group_averager::on_finished(const round_finished& msg) {
   deliver(std::move(report));
 }
 
-/// The round was committed: who is in the next one?
+/// The round was committed: determines the members of the next one.
 void group_averager::settle_group(const round_report& report) {
   if (!group_->is_member() || group_->next().id != report.round)
-    return group_->leave(); // decided by a plan that was replaced here
+    return group_->leave(); // it was decided under a plan that was replaced here
   auto stayed = stayed_of(group_->next(), report);
   for (std::size_t i = 0; i < group_->next().members.size(); ++i)
     if (!stayed.contains(i))
@@ -529,7 +530,7 @@ void group_averager::settle_group(const round_report& report) {
   if (!stayed.contains(group_->position()) || !group_->advance(stayed))
     group_->leave();
   else
-    welcome_back(group_->next()); // by a plan that had come early
+    welcome_back(group_->next()); // members of a plan that arrived early
 }
 
 void group_averager::deliver(round_report report) {
@@ -581,7 +582,7 @@ void group_averager::on_group_message(const group_message& msg) {
 }
 
 void group_averager::on_connected(const peer_record&) {
-  // Who was lost stays in `gone_`: it has missed messages, and enters again.
+  // A lost member stays in `gone_`: it has missed messages, and must enter again.
 }
 
 void group_averager::on_disconnected(const peer_disconnected& msg) {

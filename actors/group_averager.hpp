@@ -22,7 +22,7 @@ namespace waggle {
 struct entry_expired {
   std::uint64_t attempt = 0;
 };
-/// To itself: the leader has accepted us, and no plan has come. Has it forgotten us?
+/// To itself: the leader has accepted us, but no plan has arrived. Apply again.
 struct ask_again {
   std::uint64_t attempt = 0;
   peer_id leader;
@@ -32,18 +32,18 @@ using group_averager_base = wired_group_averager_actor::extend<
   caf::reacts_to<round_finished>, caf::reacts_to<group_message>, caf::reacts_to<forget_old>,
   caf::reacts_to<check_rounds>, caf::reacts_to<entry_expired>, caf::reacts_to<ask_again>>::base;
 
-/// Keeps this peer's place in one open_group and runs its rounds, one at a time. What others
-/// may ask: to be let in. What the leader says: the plan of the next round.
+/// Manages this peer's membership in one open_group and runs the group's rounds, one at a time.
+/// Other peers ask it to be admitted; the leader sends it the plan of the next round.
 ///
-/// An auxiliary needs no vector: undescribed, it takes part in rounds without values, and takes the
-/// terms of whatever group it enters from the plan that lets it in. It can found none.
+/// An auxiliary needs no vector: without describe_vector it takes part in rounds without values,
+/// and adopts the group's terms from the plan that admits it. It cannot found a group.
 ///
-/// | state    | who leaves it, and how                                                            |
+/// | state    | transitions                                                                       |
 /// |----------|-----------------------------------------------------------------------------------|
 /// | outside  | found_group → member; enter_group → entering                                      |
 /// | entering | the leader's plan → member; all refused, lost, deadline, quit_group → outside     |
 /// | member   | average_in_group → running; quit_group → outside                                  |
-/// | running  | committed → member (or outside, if it was decided without us); failed → outside   |
+/// | running  | committed → member (or outside, if decided without us); failed → outside          |
 class group_averager final : public group_averager_base {
 public:
   group_averager(caf::actor_config& cfg, node_context ctx, averaging_config averaging,
@@ -64,7 +64,7 @@ private:
     averaging_step step;
     caf::typed_response_promise<group_round> promise;
     digest branch;         // of the round
-    bool replaced = false; // the leader has another plan: begin again with that
+    bool replaced = false; // the leader has sent another plan: begin again with that one
   };
 
   [[nodiscard]] steady_time now() const { return clock().now(); }
@@ -86,7 +86,7 @@ private:
   void ask_leader();
   void on_reply(std::uint64_t attempt, const peer_id& from, const wire::join_reply& reply);
   void on_refusal(failure why, const std::vector<peer_record>& suggested = {});
-  void end_entry(failure why); // a copy: it may be what the entry holds
+  void end_entry(failure why); // by value: the argument may be a member of the entry
   void quit_from(const failure& why);
 
   caf::result<group_round> average(average_in_group& msg);
@@ -114,14 +114,14 @@ private:
 
   bool described_ = false;
   codec_plan codecs_;
-  std::optional<open_group> group_; // there once the vector is described, or a group's terms known
+  std::optional<open_group> group_; // set once the vector is described or terms are adopted
   std::optional<entry> entry_;
-  std::uint64_t attempts_ = 0; // generation of `entry_`'s questions
+  std::uint64_t attempts_ = 0; // generation of `entry_`'s requests
   std::optional<running> current_;
   error_feedback feedback_;
   random_source random_;
-  round_id called_; // the last round that somebody called and we have not reached
-  std::map<peer_id, std::optional<double>> reported_; // bandwidths said during the round
+  round_id called_; // the last round that a member called and we have not reached yet
+  std::map<peer_id, std::optional<double>> reported_; // bandwidths reported during the round
   std::optional<double> told_bandwidth_;
   std::set<peer_id> gone_; // members whose link was lost since they entered
   bool ticking_ = false;

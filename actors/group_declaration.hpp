@@ -12,20 +12,21 @@
 
 namespace waggle {
 
-/// What a peer says in the DHT while it looks for a group (spec/averaging.md §2.2): "until this
-/// moment I can be asked, at these addresses", under the key of its bucket. Makes signed records;
-/// whoever has the DHT stores them.
+/// A peer's announcement in the DHT while it searches for a group: until when, and at which
+/// addresses, it accepts requests to join, under the key of its bucket. Makes signed records; the
+/// caller stores them.
 ///
-/// Invariant: each record is newer than the one before, also where the clock stands still or goes
-/// back: the DHT keeps the last word. At most one declaration stands. Not thread-safe.
+/// Invariant: each record has a higher sequence number than the one before, even if the clock
+/// stands still or goes back, so that the DHT keeps the last one. At most one declaration is valid
+/// at a time. Not thread-safe.
 class group_declaration {
 public:
   group_declaration(std::string run_id, peer_record self, std::shared_ptr<const identity> signer)
     : run_id_(std::move(run_id)), self_(std::move(self)), signer_(std::move(signer)) {}
 
-  /// It stands until it expires or is withdrawn.
+  /// The declaration is valid until it expires or is withdrawn.
   [[nodiscard]] record declare(const group_key& bucket, swarm_time expiration, swarm_time now);
-  /// The tombstone of what stands; nothing if there is none, or if it is gone by itself.
+  /// The tombstone of the valid declaration; nothing if there is none, or if it has expired.
   [[nodiscard]] std::optional<record> withdraw(swarm_time now);
 
 private:
@@ -39,12 +40,12 @@ private:
 };
 
 struct declared_peer {
-  peer_record who; // without addresses if it said none that can be read
+  peer_record who; // without addresses if the record has none that can be parsed
   swarm_time expiration{};
 };
 
-/// The other side: whoever declared itself by a record that has passed `validate_record`. Its value
-/// may be anything; at most addresses_max addresses are believed. Nothing if it names no peer.
+/// Reads a declaration from a record that has passed `validate_record`. The record's value is
+/// untrusted; at most addresses_max addresses are read. Nothing if the record names no peer.
 std::optional<declared_peer> read_declaration(const record& entry);
 
 } // namespace waggle

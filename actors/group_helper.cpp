@@ -1,6 +1,6 @@
 // progress, links, time ─► choose_help ─► enter_group │ quit_group
 //   member: samples reach the target, or a member calls ─► average_in_group, without values
-// get_state_snapshot ─► the state kept ─ none of this epoch? ─► state_fetcher: a member's ─► passed on
+// get_state_snapshot ─► the cached state ─ too old? ─► state_fetcher: from a member ─► answer
 
 #include "actors/group_helper.hpp"
 
@@ -67,7 +67,7 @@ group_helper::behavior_type group_helper::make_behavior() {
   };
 }
 
-/// Looks at everything that is known now, and begins what can be begun.
+/// Decides, on everything that is known now, what can be begun, and begins it.
 void group_helper::react() {
   connected_.clear();
   for (const auto& peer : view_.peers)
@@ -79,7 +79,7 @@ void group_helper::react() {
   switch (choice.what) {
     case help::enter:
       if (place_ == place::member)
-        leave("history " + short_name(choice.line.branch) + " is worth more");
+        leave("history " + short_name(choice.line.branch) + " is preferred");
       enter(choice);
       break;
     case help::none:
@@ -87,7 +87,7 @@ void group_helper::react() {
         break;
       clientless_since_ = clientless_since_.value_or(now());
       if (now() - *clientless_since_ >= config_.patience_without_clients)
-        leave("nobody needs us there");
+        leave("no client there needs this node");
       break;
     case help::stay:
       clientless_since_.reset();
@@ -120,7 +120,7 @@ void group_helper::enter(const help_choice& choice) {
         enter_after_ = now() + config_.entry_pause;
         if (why.code != ec::oversize)
           return ctx_.log->debug("could not enter a group of clients: {}", to_string(why));
-        // Each attempt costs them a round.
+        // Not tried again: each attempt costs the group a round.
         for (const auto& peer : through)
           refused_.insert(peer.id);
         ctx_.log->warn("does not reduce for peer {}: {} (--reduce-elements-max)",
@@ -134,7 +134,7 @@ void group_helper::leave(const std::string& why) {
   stop_fetching({ec::not_ready, "we have left that group"});
   place_ = place::outside;
   in_round_ = false;
-  ++rounds_; // what a round of this group still reports does not count
+  ++rounds_; // ignore later reports of this group's rounds
   own_.members.clear();
   own_.line = {};
   own_.epoch = {};
@@ -152,7 +152,7 @@ void group_helper::begin_round() {
   if (in_round_)
     return;
   in_round_ = true;
-  // Clients reach nobody but us: whoever called, the others hear it from here.
+  // Clients are connected only with this node, so it always forwards the call to the others.
   average_in_group question{nullptr, 0, own_.epoch, true, config_.round_timeout};
   auto number = ++rounds_;
   request(peers_.averager, config_.round_timeout + 5s, std::move(question))
@@ -192,7 +192,7 @@ void group_helper::on_round(const group_round& round) {
   react();
 }
 
-// -- what is told of us ---------------------------------------------------------------------------
+// -- reports --------------------------------------------------------------------------------------
 
 void group_helper::tell() {
   history_claim claim;
@@ -222,24 +222,25 @@ bool group_helper::answers(const get_state_snapshot& wanted) const {
 
 caf::result<state_snapshot> group_helper::snapshot(const get_state_snapshot& wanted) {
   if (place_ != place::member)
-    return to_caf(ec::not_ready, "this peer reduces for nobody now");
+    return to_caf(ec::not_ready, "this peer is in no group of clients now");
   if (!wanted.branch.is_zero() && wanted.branch != own_.line.branch)
     return to_caf(ec::wrong_run, "our group has another history");
-  // Nobody has that yet; and it must not keep others from what there is.
+  // No member can have that state yet, and the request must not delay those that can be answered.
   if (wanted.epoch_min.value() > own_.epoch.value() + 1)
-    return to_caf(ec::epoch_mismatch, "our group is not that far");
+    return to_caf(ec::epoch_mismatch, "our group has not reached that epoch");
   state_used_ = now();
   if (answers(wanted))
     return *state_;
   if (readers_.size() >= config_.waiting_max)
-    return to_caf(ec::overloaded, "enough peers wait for this state");
+    return to_caf(ec::overloaded, "too many peers wait for this state");
   readers_.push_back({wanted, make_response_promise<state_snapshot>()});
   auto promise = readers_.back().promise;
   fetch();
   return promise;
 }
 
-/// One download at a time. Whoever loses patience meanwhile asks again, and gets what came.
+/// One download at a time. A peer whose request times out meanwhile asks again, and gets the state
+/// that was downloaded.
 void group_helper::fetch() {
   if (fetcher_)
     return;
@@ -262,12 +263,12 @@ void group_helper::fetch() {
           return;
         fetcher_ = nullptr;
         auto why = from_caf(error);
-        ctx_.log->warn("could not take a client's state to pass it on: {}", to_string(why));
+        ctx_.log->warn("could not download a client's state to pass it on: {}", to_string(why));
         refuse_readers(why);
       });
 }
 
-/// What is downloaded was for a group that we are in no more.
+/// Ends the current download, which was for a group that we have left.
 void group_helper::stop_fetching(const failure& why) {
   if (fetcher_) {
     send_exit(fetcher_, caf::exit_reason::user_shutdown);
@@ -283,7 +284,7 @@ void group_helper::on_fetched(const fetched_state& fetched) {
   if (!state)
     return refuse_readers(state.error());
   if (state->epoch != fetched.epoch)
-    return refuse_readers({ec::malformed, "the state is not what was offered"});
+    return refuse_readers({ec::malformed, "the state is not of the epoch that was offered"});
   state_ =
     state_snapshot{state->epoch, state->parameters, fetched.state, state->line, fetched.content};
   state_used_ = now();
@@ -293,7 +294,7 @@ void group_helper::on_fetched(const fetched_state& fetched) {
     else if (answers(reader.wanted))
       reader.promise.deliver(*state_);
     else
-      readers_.push_back(std::move(reader)); // it asked while an older state was under way
+      readers_.push_back(std::move(reader)); // it asked while an older state was downloading
   }
   if (!readers_.empty())
     fetch();

@@ -14,46 +14,47 @@
 namespace waggle {
 
 struct help_config {
-  /// For the group's leader, a client, to let us in.
+  /// For the group's leader, a client, to admit us.
   milliseconds entry_timeout{5'000};
   milliseconds round_timeout{60'000};
-  /// After an entry that failed, or a group that was lost.
+  /// Before the next attempt, after an entry failed or a group was lost.
   milliseconds entry_pause{200};
   /// A group without a client is left after this long: a link may have broken for a moment.
   milliseconds patience_without_clients{1'000};
-  /// What we say of ourselves is repeated: reports expire (progress_config::report_ttl).
+  /// Our report is repeated this often, because reports expire (progress_config::report_ttl).
   milliseconds report_interval{10'000};
   fetch_config fetch;
   milliseconds fetch_timeout{600'000};
-  /// A state that nobody asked for again is let go.
+  /// A state that is not requested again within this time is dropped.
   milliseconds state_idle{30'000};
-  /// Peers that wait for one state.
+  /// Peers that may wait for one state; more are refused with ec::overloaded.
   std::size_t waiting_max = 16;
 };
 
-/// Whom the helper works with.
+/// The actors that the helper works with.
 struct helper_peers {
-  group_averager_actor averager; // an auxiliary that takes any group's terms
+  group_averager_actor averager; // an auxiliary that adopts any group's terms
   progress_tracker_actor tracker;
   switchboard_actor switchboard;
   metrics_exporter_actor exporter;
 };
 
-/// To itself: time passes.
+/// To itself: check periodically.
 struct look_for_clients {};
 
 using group_helper_base = group_helper_actor::extend<caf::reacts_to<look_for_clients>>::base;
 
-/// Takes a peer without a model into groups of clients, which cannot reach each other, and leads
-/// and reduces there (runtime/progress/help_choice.hpp says when). Clients do not hear each other's
-/// progress: when their samples reach the target, this actor calls the round. It has no state of
-/// the run, but passes one on: whoever asks gets what a member of the group holds.
+/// Makes a peer without a model enter groups of clients, which cannot reach each other, and lead
+/// and reduce there; runtime/progress/help_choice.hpp decides when. Clients do not receive each
+/// other's progress, so this actor calls the round when their samples reach the target. It has no
+/// state of the run, but passes one on: it answers requests with a state that it downloads from a
+/// member.
 ///
-/// | place    | who may leave it, and how                                                        |
+/// | place    | transitions                                                                      |
 /// |----------|----------------------------------------------------------------------------------|
 /// | outside  | clients alone in a group → entering                                              |
-/// | entering | let in → member; refused, lost, too late → outside                               |
-/// | member   | no client left, another history, a round that failed or went on without us → outside |
+/// | entering | admitted → member; refused, lost, timeout → outside                              |
+/// | member   | no client left, another history, round failed or decided without us → outside    |
 class group_helper final : public group_helper_base {
 public:
   group_helper(caf::actor_config& cfg, node_context ctx, help_config config, helper_peers peers);
@@ -92,7 +93,7 @@ private:
   const help_config config_;
   helper_peers peers_;
 
-  /// What those say whom we have a link with, and whose vectors we can take.
+  /// The reports of peers that we have a link with and whose vectors are not too long for us.
   std::vector<swarm_progress::peer> connected_;
   swarm_progress view_;
   helper_state own_; // members empty: outside
@@ -108,10 +109,10 @@ private:
   epoch_id told_epoch_;
   std::optional<steady_time> told_at_;
 
-  std::optional<state_snapshot> state_; // as a member gave it
+  std::optional<state_snapshot> state_; // downloaded from a member
   steady_time state_used_;
   std::vector<waiting_reader> readers_; // bounded by waiting_max
-  state_fetcher_actor fetcher_;         // of the download under way
+  state_fetcher_actor fetcher_;         // of the current download
   std::uint64_t fetches_ = 0;           // number of the last one begun
 };
 

@@ -8,8 +8,8 @@
 
 namespace waggle {
 
-/// Turns an exception that leaves a handler of `self` (a bug, or memory that ran out) into a logged
-/// ec::internal that ends the actor; its supervisor sees the reason.
+/// Turns an exception that leaves a handler of `self` (a bug, or out of memory) into a logged
+/// ec::internal that ends the actor; its supervisor receives the reason.
 template <class Self>
 void end_on_exception(Self self, const node_context& ctx) {
   self->set_exception_handler(

@@ -18,7 +18,7 @@
 
 namespace waggle {
 
-/// To itself: time passes for the search with this number.
+/// To itself: check the timeouts of the search with this number.
 struct search_tick {
   std::uint64_t search = 0;
 };
@@ -58,16 +58,16 @@ private:
 
     group_search search;
     group_key key;
-    std::optional<double> bandwidth; // that we announce
+    std::optional<double> bandwidth; // the one that we announce
     find_group what;
     digest schema;
     steady_time began;
     caf::typed_response_promise<group_formed> promise;
     bool looking_up = false;
-    std::set<peer_id> seen;       // others that look for a group in this bucket
-    std::set<peer_id> compatible; // of those: proved to want the same, and reachable
+    std::set<peer_id> seen;       // others that search for a group in this bucket
+    std::set<peer_id> compatible; // of those: known to be compatible and reachable
 
-    /// Strangers cannot make us remember any number of them.
+    /// Bounded, because ids can be made up.
     void saw(const peer_id& other) {
       if (seen.size() < seen_max)
         seen.insert(other);
@@ -78,7 +78,7 @@ private:
         compatible.insert(other);
     }
   };
-  /// A search that waits for what others say of their buckets.
+  /// A search that waits for the bucket loads of other peers.
   struct waiting {
     find_group what;
     caf::typed_response_promise<group_formed> promise;

@@ -1,8 +1,8 @@
 #pragma once
 
 // Every message struct that actors exchange, by topic. All are process-local: buffers travel as
-// shared pointers to what nobody changes any more. Commands are imperatives, queries start with
-// `get_`, events are past participles.
+// shared pointers to immutable data. Commands are imperatives, queries start with `get_`, events
+// are past participles.
 
 #include <cstdint>
 #include <functional>
@@ -30,33 +30,34 @@ namespace waggle {
 
 // -- peers: switchboard, peer_link, services -----------------------------------------------------
 
-/// Query: ask `to` over its link, dialling it first if its record has addresses. Fails with
-/// ec::timeout, unreachable, peer_lost, or the reason the peer refused with.
+/// Query: send a request to `to` over its link, after dialling it if there is no link and its
+/// record has addresses. Fails with ec::timeout, unreachable, peer_lost, or the peer's reason for
+/// refusing.
 struct call_peer {
   peer_record to; // only `id` is needed while a link is up
   wire::request what;
-  milliseconds timeout{3'000}; // covers dialling, too
+  milliseconds timeout{3'000}; // includes dialling
 };
-/// What the peer answered.
+/// The peer's answer.
 struct peer_answer {
   peer_id from;
   wire::response what;
   payload body; // a state chunk's bytes
 };
 
-/// Command: tell `to`. Not answered; dropped if there is no link and none can be dialled.
+/// Command: send an event to `to`. Not answered; dropped if there is no link and dialling fails.
 struct tell_peer {
   peer_record to; // only `id` is needed while a link is up
   wire::event what;
   payload body; // a part's bytes
 };
 
-/// Query: dial an address whose owner we do not know yet (bootstrap).
+/// Query: dial an address whose owner is not known yet (bootstrap).
 struct connect_address {
   endpoint where;
   milliseconds timeout{5'000};
 };
-/// A link to `peer` is up; also an event for link listeners (once per peer, not per socket).
+/// A link to `peer` is up. Also an event for link listeners: once per peer, not per connection.
 struct peer_connected {
   peer_record peer;
 };
@@ -65,23 +66,24 @@ struct peer_disconnected {
   peer_id peer;
   failure why; // ec::peer_lost, timeout (silent), shutting_down (said goodbye), …
 };
-/// Query: who is connected now? Answered with connected_peers.
+/// Query: which peers are connected? Answered with connected_peers.
 struct get_connected_peers {};
 struct connected_peers {
   std::vector<peer_record> peers; // ascending id
 };
 
-/// Query to a peer_link: ask the peer at the other end. Fails as call_peer does.
+/// Query to a peer_link: send a request to the peer at the other end. Fails as call_peer does.
 struct call_over_link {
   wire::request what;
   milliseconds timeout{3'000};
 };
-/// Command to a peer_link: tell the peer at the other end.
+/// Command to a peer_link: send an event to the peer at the other end.
 struct tell_over_link {
   wire::event what;
   payload body;
 };
-/// Command to a peer_link: close it, now, or (`when_idle`) once nobody has used it for a while.
+/// Command to a peer_link: close the link, now or (`when_idle`) after link_config::unused_for
+/// without use.
 struct close_link {
   failure why;
   bool when_idle = false;
@@ -100,9 +102,9 @@ struct link_down {
 enum class service_topic : std::uint8_t { dht = 0, progress, matchmaking, averaging, state };
 constexpr std::size_t service_topics = 5;
 
-/// A peer's request, for the service that answers it.
+/// A peer's request, sent to the service that answers it.
 struct inbound_call {
-  peer_record from; // proved by the handshake
+  peer_record from; // authenticated by the handshake
   wire::request what;
 };
 /// A service's answer.
@@ -112,21 +114,22 @@ struct outbound_answer {
 };
 // -- dht -----------------------------------------------------------------------------------------
 
-/// Command: store under the record's key at its `replicas` nearest peers and here if we are one of
-/// them. Answered with store_report.
+/// Command: store the record at the `replicas` peers nearest to its key, and here if this peer is
+/// one of them. Answered with store_report.
 struct store_record {
-  record entry; // signed by the caller where its kind wants that
+  record entry; // signed by the caller if its kind requires it
   milliseconds timeout{10'000};
 };
 struct store_report {
-  std::uint32_t accepted = 0; // replicas that stored it, ourselves included
+  std::uint32_t accepted = 0; // replicas that stored it, this peer included
   std::uint32_t rejected = 0;
   std::uint32_t failed = 0; // did not answer
   ec last_rejection = ec::none;
 };
 
-/// Query: the records under (kind, name). `latest`: ask every replica and merge, else the first
-/// answer will do. Answered with found_records; none found is an empty list, not an error.
+/// Query: the records under (kind, name). `latest`: ask every replica and merge the answers;
+/// otherwise the first answer is enough. Answered with found_records; if none are found, the list
+/// is empty.
 struct find_records {
   record_kind kind = record_kind::open;
   std::string name;
@@ -137,13 +140,14 @@ struct found_records {
   std::vector<record> records; // newest per subkey, tombstones left out, ascending subkey
 };
 
-/// Command: join through these addresses, or through peers known from earlier, and keep trying,
-/// with back-off (runtime/dht/bootstrap). Not answered; see dht_status.
+/// Command: join through these addresses, or through peers known from an earlier run of the
+/// process, and keep trying, with back-off (runtime/dht/bootstrap). Not answered; see dht_status.
 struct bootstrap_from {
   std::vector<endpoint> addresses;
   std::vector<known_peer> known{}; // newest first
 };
-/// Query: where does this peer id live? Fails with ec::not_found.
+/// Query: the record, with addresses, of this peer id. Answered with found_peer. Fails with
+/// ec::not_found.
 struct find_peer {
   peer_id peer;
   milliseconds timeout{5'000};
@@ -151,139 +155,139 @@ struct find_peer {
 struct found_peer {
   peer_record peer;
 };
-/// Query: answered with dht_status. Listeners hear it, too, whenever what it says about joining
-/// changes.
+/// Query: answered with dht_status. Listeners also receive dht_status when its fields about joining
+/// change.
 struct get_dht_status {};
-/// Whoever has addresses_known and is not bootstrapped does not know whether the run exists: it
-/// must not begin one of its own without saying so.
+/// A peer with `addresses_known` that is not `bootstrapped` does not know whether the run exists.
+/// It must not begin a run of its own without reporting it.
 struct dht_status {
   std::uint32_t routing_entries = 0;
   std::uint32_t records = 0;
   std::uint64_t record_bytes = 0;
-  /// Another peer of the run answered, or there is nobody to ask. Stays true.
+  /// Another peer of the run answered, or there is no address to join at. Stays true.
   bool bootstrapped = false;
-  /// There was an address besides our own to join at: an initial one, or of a peer known from
-  /// earlier.
+  /// There was an address to join at besides our own: an initial one, or one of a peer known from
+  /// an earlier run of the process.
   bool addresses_known = false;
   std::uint32_t initial_peers = 0;             // addresses that the operator gave, without our own
-  std::vector<std::string> bootstrap_failures; // "host:port: reason" of those that failed last time
+  std::vector<std::string> bootstrap_failures; // "host:port: reason" of the last dial, if it failed
 };
 
-// -- progress (spec/optimizer.md §2) -------------------------------------------------------------
+// -- progress ------------------------------------------------------------------------------------
 
-/// Command: this is how far we are. Stores it in the DHT and pushes it to connected peers (both
-/// rate-limited, but a new epoch always goes out at once).
+/// Command: publish this peer's progress. It is stored in the DHT and pushed to connected peers,
+/// both rate-limited; a new epoch is always published at once.
 struct report_progress {
   epoch_id epoch;
   std::uint64_t samples = 0; // accumulated toward the current epoch
   digest parameters;         // digest of the parameters this epoch began with; zero: not known
   history_claim claim;
-  double samples_per_second = 0; // while we compute; 0: to be measured by the reports
+  double samples_per_second = 0; // while computing; 0: measured from the reports
 };
-/// Query: what do we know of the run? Answered with swarm_progress (runtime/progress), which is
-/// also the event to subscribers whenever it changed.
+/// Query: the current view of the run. Answered with swarm_progress (runtime/progress), which is
+/// also sent to subscribers when it changed.
 struct get_swarm_progress {};
-/// Command: we are leaving: publish a tombstone and stop reporting. Fire and forget.
+/// Command: this peer leaves; publish a tombstone and stop reporting. Not answered.
 struct say_goodbye {};
 
-// -- matchmaking (spec/averaging.md §3) ----------------------------------------------------------
+// -- matchmaking ---------------------------------------------------------------------------------
 
 /// Query: find a group. Answered with group_formed, or fails with the reason: ec::nobody_declared,
 /// too_few, schema_mismatch, epoch_mismatch, wrong_group_key, clock_skew, unreachable, timeout,
-/// cancelled; the detail says what was seen. One search at a time; a second one fails with
-/// ec::overloaded.
+/// cancelled; the detail describes what the search saw. One search at a time; a second one fails
+/// with ec::overloaded.
 struct find_group {
   epoch_id epoch;
-  codec_plan codecs;                // of the vector: its length, and how it travels
-  std::string gather;               // for the whole group to read; at most gather_bytes_max
-  milliseconds scheduled_in{0};     // not declared to begin any earlier
+  codec_plan codecs;                // the vector's length, and how it is encoded
+  std::string gather;               // sent to the whole group; at most gather_bytes_max
+  milliseconds scheduled_in{0};     // the round is declared to begin no earlier than this
   milliseconds deadline{30'000};    // give up after this long
-  std::uint32_t expected_peers = 0; // with ourselves; a leader closes its group when this many are
-                                    // in it. 0: only target_group_size or the expiration close it
+  std::uint32_t expected_peers = 0; // with this peer; a leader begins when so many are in its
+                                    // group. 0: only at target_group_size or its expiration
 };
 struct group_formed {
-  round_plan plan; // complete and verified; we are one of its members
-  /// The members have gone on to different buckets: they are not to meet again at once.
+  round_plan plan; // complete and verified; this peer is one of its members
+  /// The members have moved to different buckets and should not form the next group together.
   bool regrouped = false;
-  partition_terms terms; // with the members' bandwidths, if we lead the group
+  partition_terms terms; // with the members' bandwidths, if this peer leads the group
 };
 /// Command: stop the current search. It fails with ec::cancelled.
 struct cancel_search {};
-/// Query: who would be left out of a group that goes on among itself? Who asked us in vain lately,
-/// and who looked when our group formed. Answered with seekers.
+/// Query: the peers that a persistent group would leave out: those whose requests this peer refused
+/// lately, and those that were searching when its group formed. Answered with seekers.
 struct get_seekers {
   codec_plan codecs;
 };
 struct seekers {
   std::vector<peer_id> peers; // ascending
 };
-/// Query: in which bucket will the next search look for partners (spec/averaging.md §2)? Changes
-/// when a group forms, before find_group is answered. Answered with group_bits.
+/// Query: the bucket in which the next search looks for partners. It changes when a group forms,
+/// before find_group is answered. Answered with group_bits.
 struct get_group_bits {};
 struct group_bits {
-  std::string bits; // a row of 0 and 1, without the prefix; empty: one bucket for all
+  std::string bits; // a string of 0 and 1, without the prefix; empty: one bucket for all
 };
-/// Query: look for partners in this bucket from the next search on; a search that is going on keeps
-/// its own, and the group that it finds does not change these bits. Answered with group_bits.
+/// Query: look for partners in this bucket from the next search on. A running search keeps its own
+/// bucket, and the group that it finds does not change these bits. Answered with group_bits.
 struct set_group_bits {
   std::string bits;
 };
-/// Command: what this peer measured of itself. Counts from the next search on, unless the
-/// configuration declares a bandwidth.
+/// Command: this peer's measured bandwidth. Used from the next search on, unless the configuration
+/// declares a bandwidth.
 struct set_bandwidth {
-  std::optional<double> bytes_per_second; // finite, positive; none: not known (any more)
+  std::optional<double> bytes_per_second; // finite, positive; none: unknown
 };
 
 // -- averaging -----------------------------------------------------------------------------------
 
-/// Query: one round: find a group (or keep the last one) and average. Answered with
-/// round_report, also when the round failed; a caller error (bad weight, contradicting times,
-/// values that are not finite, unless a persistent group finds out) fails with its code and starts
-/// nothing.
+/// Query: find a group (or keep the last one) and average once. Answered with round_report, also
+/// when the round failed. A caller error (bad weight, contradicting times, values that are not
+/// finite) fails with its code and starts nothing; values that are not finite may also be found in
+/// the round of a persistent group.
 struct average_vector {
-  /// Must not change any more. Null if they come with the trigger, and for an auxiliary.
+  /// Immutable from now on. Null if they come with the trigger, and for an auxiliary.
   std::shared_ptr<const float_vector> values;
   double weight = 1; // ≥ 0, finite
   epoch_id epoch;
   milliseconds deadline{60'000};    // matchmaking, retries and all-reduce together
   std::uint32_t expected_peers = 0; // see find_group
-  bool reuse_group =
-    false; // start at once with the members of the last complete round, if all agree
+  /// Start at once with the members of the last complete round, if all agree.
+  bool reuse_group = false;
 
-  std::uint64_t elements = 0; // of `values`, where they are null
-  /// What the vector is made of, in order, for codecs that go by tensor. Null: one tensor.
+  std::uint64_t elements = 0; // the vector's length, if `values` is null
+  /// The vector's tensors, in order, for codecs that differ by tensor. Null: one tensor.
   std::shared_ptr<const std::vector<tensor_info>> tensors;
-  std::string gather; // for the whole group to read; at most gather_bytes_max
-  /// How far to go towards the mean: values + alpha (mean - values). Local: peers may differ.
+  std::string gather; // sent to the whole group; at most gather_bytes_max
+  /// The result is values + alpha (mean - values). Local: it may differ between peers.
   double alpha = 1;
-  /// Go from the own vector by alpha (mean - what the codec made of the own vector), so that the
-  /// own rounding error is kept. Peers end as far apart as these errors; where all are equal
-  /// nothing changes, whatever the codec. For parameters, which are averaged again and again.
+  /// The result is values + alpha (mean - values as the codec encodes them), so that this peer's
+  /// own rounding error is kept. Peers then differ by these errors; if all vectors are equal,
+  /// nothing changes, whatever the codec. For parameters, which are averaged repeatedly.
   bool deltas = false;
-  /// The group is not meant to begin before; matchmaking takes at least its own time.
+  /// The group is to begin no earlier than this; matchmaking takes at least its own minimum time.
   milliseconds scheduled_in{0};
   bool allow_retries = true;
-  /// With a group found, wait for trigger_step before the all-reduce begins.
+  /// Once a group is found, wait for trigger_step before the all-reduce begins.
   bool require_trigger = false;
-  std::uint64_t step = 0; // the caller's name for this step in the commands below
+  std::uint64_t step = 0; // the caller's number for this step, used in the commands below
 };
-/// Command: the step may begin its all-reduce; with these values and this weight, if given. What
-/// comes after the all-reduce began changes nothing.
+/// Command: the step may begin its all-reduce, with these values and this weight, if given. Ignored
+/// once the all-reduce has begun.
 struct trigger_step {
   std::uint64_t step = 0;
   std::shared_ptr<const float_vector> values;
   std::optional<double> weight;
 };
-/// Command: give the step up, in whatever stage it is. It reports failed with ec::cancelled, and
-/// the group hears of it at once.
+/// Command: give up the step, in any stage. It reports failed with ec::cancelled, and the group is
+/// notified at once.
 struct cancel_step {
   std::uint64_t step = 0;
 };
-/// Query: how far is the step? Answered with step_stage; `finished` also for steps never heard of.
+/// Query: the stage of the step. Answered with step_stage; `finished` also for unknown steps.
 struct get_step_stage {
   std::uint64_t step = 0;
 };
-/// spec/averaging.md §1.4.
+/// The stages of a step, in order; see averager.hpp.
 enum class step_stage : std::uint8_t {
   looking_for_group = 0,
   awaiting_trigger,
@@ -298,55 +302,56 @@ struct check_round {};
 /// Command to a round: end now; it reports failed with `why`.
 struct cancel_round {
   failure why{ec::cancelled, {}};
-  bool unless_prepared = false; // go on if others may count on our having the result
+  bool unless_prepared = false; // go on if this member has announced that it holds the result
 };
-/// Event to whoever started a round: what one of its members, present or past, says about the
-/// group (round_registry::group_listener).
+/// Event to the actor that started a round: a message about the group from a present or past member
+/// (round_registry::group_listener).
 struct group_message {
   peer_record who;
   wire::event what;
 };
-/// Command to a part: do this sum, or whatever else takes long, on the part's thread.
+/// Command to an allreduce_part: run this work, usually a sum, on its thread.
 struct reduce_part {
   std::function<void()> work;
 };
 
-// -- a group that stays together (runtime/averaging/open_group.hpp) -------------------------------
+// -- the open group (runtime/averaging/open_group.hpp) --------------------------------------------
 
-/// Command: this is what will be averaged. Sent once, before anything else.
+/// Command: describes the vector that will be averaged. Sent once, before anything else.
 struct describe_vector {
   std::uint64_t elements = 0;
   std::shared_ptr<const std::vector<tensor_info>> tensors; // null: one tensor
 };
-/// Query: begin a group of one at this epoch of this branch, which others may enter. Answered with
+/// Query: found a group of one at this epoch of this branch, which others may enter. Answered with
 /// group_view.
 struct found_group {
   epoch_id epoch;
   digest branch;
 };
-/// Query: enter the group of one of these peers. Answered with group_view once its leader has let
-/// us in. Fails with the reason of the last peer asked, ec::cancelled after quit_group, ec::timeout
-/// at the deadline.
+/// Query: enter the group of one of these peers. Answered with group_view once its leader has
+/// admitted this peer. Fails with the reason of the last peer asked, ec::cancelled after
+/// quit_group, ec::timeout at the deadline.
 struct enter_group {
   std::vector<peer_record> through; // in order of preference
   digest branch;                    // that the group must train
   milliseconds deadline{30'000};
 };
-/// Command: leave the group, or stop entering one; the other members are told.
+/// Command: leave the group, or stop entering one. The other members are notified.
 struct quit_group {};
-/// What is known of our group: an answer, and an event to the group's listener when it changed
-/// between rounds.
+/// The state of our group: an answer, and an event to the group's listener when it changed between
+/// rounds.
 struct group_view {
   bool member = false;
   epoch_id epoch;               // of the next round
-  digest branch;                // of the history that it belongs to
-  std::vector<peer_id> members; // of the next round, ourselves included; the first one leads
+  digest branch;                // of the history that it trains
+  std::vector<peer_id> members; // of the next round, this peer included; the first one leads
 };
-/// Query: the group's next round, with this vector. Answered with group_round, also when the round
-/// failed: then we are in no group any more. Fails with ec::epoch_mismatch or not_ready if we are
-/// in no group at this epoch, overloaded if a round runs, or with what is wrong with the values.
+/// Query: take part in the group's next round with this vector. Answered with group_round, also
+/// when the round failed; this peer is then no longer in a group. Fails with ec::not_ready if it is
+/// in no group, epoch_mismatch if the group is at another epoch, overloaded if a round is running,
+/// or with the error in the values.
 struct average_in_group {
-  std::shared_ptr<const float_vector> values; // must not change any more
+  std::shared_ptr<const float_vector> values; // immutable from now on
   double weight = 0;                          // ≥ 0, finite
   epoch_id epoch;
   bool call = false; // tell the other members that the round begins
@@ -354,21 +359,22 @@ struct average_in_group {
 };
 struct group_round {
   round_report report;
-  /// False: most of those who decided the epoch before had no part in this one. They may have gone
-  /// on, too.
+  /// False: most of the peers that decided the previous epoch had no part in this round. They may
+  /// have continued separately.
   bool keeps_majority = true;
-  digest branch;    // of the epoch that begins: another one without the majority
+  digest branch;    // of the epoch that begins: a new branch if the majority was not kept
   group_view group; // after the round
 };
-/// Event to the group's listener: a member has begun the round of this epoch. We are waited for.
+/// Event to the group's listener: a member has begun the round of this epoch, and waits for this
+/// peer.
 struct round_called {
   epoch_id epoch;
 };
 
-// -- life ----------------------------------------------------------------------------------------
+// -- lifecycle ------------------------------------------------------------------------------------
 
-/// Command to the node: leave (goodbye, checkpoint), then end everything. Answered when all is
-/// down.
+/// Command to the node: leave (checkpoint, goodbye), then end all actors. Answered when they have
+/// ended.
 struct shut_down {
   std::string why;
 };

@@ -1,4 +1,4 @@
-// run_pass, apply_update, load_image, … ─► the model ─► pass_done, update_applied, image_loaded ─► trainer
+// run_pass, apply_update, load_image ─► model ─► pass_done, update_applied, image_loaded ─► trainer
 // get_state_snapshot, save_checkpoint ─► a copy ─► state_keeper: hash, file ─► state_snapshot
 
 #include "actors/model_worker.hpp"
@@ -122,7 +122,7 @@ void model_worker::resume() {
     return;
   const auto& newest = *search->newest;
   if (auto loaded = model_->load(as_byte_span(newest.image)); !loaded)
-    return ctx_.log->warn("the checkpoint does not fit this model, starting anew: {}",
+    return ctx_.log->warn("the checkpoint does not fit this model, starting from scratch: {}",
                           to_string(loaded.error()));
   ctx_.log->info("resumed from the checkpoint of epoch {} ({})", newest.epoch.value(),
                  newest.file.string());
@@ -166,7 +166,7 @@ void model_worker::load(const load_image& msg) {
   send(listener_, std::move(outcome));
 }
 
-/// Fails where there is no room for it.
+/// Fails if there is no room for the copy.
 result<std::shared_ptr<model_copy>> model_worker::copy() {
   auto store = ctx_.make_store();
   if (!store)
@@ -198,7 +198,8 @@ caf::result<state_snapshot> model_worker::snapshot(const get_state_snapshot& wan
   if (!model_)
     return to_caf(ec::not_ready, "there is no model yet");
   const auto& line = model_->line();
-  // Not of a branch that left the wanted one, either: it may have done so before the wanted epoch.
+  // A branch that forked from the wanted one does not count: it may have forked before the wanted
+  // epoch.
   if (!wanted.branch.is_zero() && wanted.branch != line.branch)
     return to_caf(ec::wrong_run, "this peer's state is of another history");
   if (model_->epoch() < wanted.epoch_min)
@@ -218,7 +219,8 @@ caf::result<state_snapshot> model_worker::snapshot(const get_state_snapshot& wan
     return promise;
   }
   making_ = std::make_shared<waiting_snapshot>(waiting_snapshot{epoch, line, {promise}});
-  // By then another epoch's may be asked for: each answers those who asked for it.
+  // A snapshot of the next epoch may be requested before this one is done, so each
+  // `waiting_snapshot` holds its own requests.
   request(keeper_, seal_timeout, seal_copy{std::move(*copied), shared_, false})
     .then(
       [this, asked = making_](const state_snapshot& made) {

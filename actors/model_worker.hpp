@@ -12,7 +12,7 @@
 
 namespace waggle {
 
-/// Hashes what is copied of the model, and writes checkpoints: neither holds up a pass.
+/// Hashes copies of the state and writes checkpoints, so that neither delays a pass.
 class state_keeper final : public state_keeper_actor::base {
 public:
   state_keeper(caf::actor_config& cfg, node_context ctx,
@@ -30,8 +30,8 @@ private:
   std::optional<checkpoint_store> checkpoints_;
 };
 
-/// Owns the model and does what its trainer says, in order: its mailbox is the queue of what is
-/// still to be computed. Blocks while it computes, so production spawns it detached.
+/// Owns the model and executes the trainer's commands in order: its mailbox is the queue of pending
+/// computations. Blocks while it computes, so production code spawns it detached.
 class model_worker final : public model_worker_actor::base {
 public:
   model_worker(caf::actor_config& cfg, node_context ctx, learner_factory make,
@@ -53,7 +53,7 @@ private:
   result<std::shared_ptr<model_copy>> copy();
   caf::result<state_snapshot> checkpoint();
   caf::result<state_snapshot> snapshot(const get_state_snapshot& wanted);
-  /// Zero where hashing would take longer than a pass of such a model should.
+  /// Digest of the parameters; zero if they are too many to be hashed each epoch.
   digest cheap_digest();
 
   const node_context ctx_;
@@ -63,7 +63,7 @@ private:
   model_listener_actor listener_;
   std::optional<trained_model> model_;
   std::shared_ptr<learner> shared_;
-  std::optional<state_snapshot> last_; // of the present epoch
+  std::optional<state_snapshot> last_; // of the current epoch
   struct waiting_snapshot {
     epoch_id epoch;
     history line;

@@ -23,40 +23,40 @@
 
 namespace waggle {
 
-/// A whole peer.
+/// The configuration of a whole peer.
 struct node_config {
   std::string run_id = "waggle";
   endpoint listen{"0.0.0.0", 7700};
-  std::optional<endpoint> announce; // how others reach us, if not at the address we bind
+  std::optional<endpoint> announce; // the address for others, if it is not the bound one
   std::vector<endpoint> initial_peers;
-  /// Accepts no connections, only dials; `listen` is where it answers HTTP. Best on loopback.
+  /// Accepts no connections, only dials; `listen` is then for HTTP only, and best on loopback.
   bool client_mode = false;
   std::uint64_t seed = 0;
-  /// What all peers of the run must have alike; who has another one is refused. Null: links with
-  /// everybody, as a peer that neither trains nor averages may.
+  /// The values that must be equal on all peers of the run; peers with another agreement are
+  /// refused. Null: accepts all peers, as a peer that neither trains nor averages may.
   std::shared_ptr<const run_agreement> agreement;
 
   switchboard_config switchboard;
   dht_config dht;
   address_book_config addresses; // needs node_dependencies::files
   progress_config progress;
-  /// Peers that average; nothing: a helper that only keeps the DHT and watches.
+  /// For peers that average. None: a peer that only serves the DHT and metrics.
   struct averaging_parts {
     matchmaking_config matchmaking;
     averaging_config averaging;
   };
   std::optional<averaging_parts> averaging;
-  /// Averagers of other vectors beside it, each under a prefix of its own. Needs `averaging`.
+  /// Averagers of further vectors, each with its own prefix. Needs `averaging`.
   std::vector<averaging_parts> further_averaging;
-  /// Peers that train; needs `averaging`, too.
+  /// For peers that train. Needs `averaging`, too.
   struct training_parts {
     training_config training;
     learner_factory make_learner;
     donor_config donor;
   };
   std::optional<training_parts> training;
-  /// A peer without a model that reduces for clients and passes on their state. Not beside
-  /// `averaging` and `training`, nor in client mode. `averaging.mode` and `.auxiliary`: auxiliary.
+  /// For a peer without a model that reduces for clients and passes on their state. Excludes
+  /// `averaging`, `training` and client mode. `averaging.mode` and `.auxiliary`: auxiliary.
   struct helping_parts {
     averaging_parts averaging;
     help_config help;
@@ -64,12 +64,12 @@ struct node_config {
   };
   std::optional<helping_parts> helping;
 
-  /// After a command to stop: for the trainer's checkpoint, then for the goodbyes.
+  /// Time after shut_down for the trainer's checkpoint, then for the goodbyes.
   milliseconds stop_training_timeout{3'000};
   milliseconds goodbye_time{300};
 };
 
-/// What a transport is made for.
+/// The arguments for making a transport.
 struct transport_request {
   peer_record record;
   std::shared_ptr<const run_agreement> agreement;
@@ -77,7 +77,7 @@ struct transport_request {
   net::net_events events;
 };
 
-/// The world as one peer sees it (product.md §2.5).
+/// Everything outside the actors that one peer depends on: time, network, disk, identity, log.
 struct node_dependencies {
   std::shared_ptr<const identity> self;
   std::shared_ptr<const wall_clock> wall;
@@ -85,27 +85,26 @@ struct node_dependencies {
   std::shared_ptr<prometheus::Registry> registry;
   std::shared_ptr<spdlog::logger> log;
   std::function<std::shared_ptr<net::transport>(transport_request)> make_transport;
-  /// Where vectors lie that are averaged; null: on the heap.
+  /// Memory for vectors that are averaged; null: the heap.
   std::shared_ptr<std::pmr::memory_resource> memory;
-  /// Empty: rounds meet the world as it is.
+  /// Wraps the port of every round; empty: none is wrapped.
   round_port_decorator port_decorator;
-  /// Where known peers are kept; null: nowhere.
+  /// The disk for known peers; null: they are not stored.
   std::shared_ptr<disk> files;
-  /// Where copies of states are kept while somebody reads them; empty: in memory, as simulations
-  /// do.
+  /// Storage for copies of states while they are read; empty: memory, as in simulations.
   byte_store_factory make_store;
-  /// What computes, hashes or writes files blocks, so it gets threads of its own. Not in
+  /// Gives the actors that block (computing, hashing, writing files) threads of their own. Off in
   /// simulations.
   bool detach_workers = true;
 };
 
-/// Who averages one vector.
+/// The actors that average one vector.
 struct averaging_actors {
   matchmaker_actor matchmaker;
   averager_actor averager;
 };
 
-/// Handles of a running peer. Empty where the configuration did not ask for that part.
+/// Handles of a running peer. Empty for parts that are not in the configuration.
 struct node_parts {
   wired_switchboard_actor switchboard;
   wired_dht_router_actor dht;
@@ -125,14 +124,13 @@ struct node_parts {
 struct started_node {
   node_actor node;
   node_parts parts;
-  endpoint bound; // in client mode: of HTTP alone
+  endpoint bound; // in client mode: for HTTP only
   node_context ctx;
   std::shared_ptr<status_board> board;
 };
 
-/// Binds the address, then brings a peer to life in `system`: transport, switchboard, DHT,
-/// progress, metrics, and what the configuration asks for. Nothing runs if it fails
-/// (ec::bad_config).
+/// Binds the address, then starts a peer in `system`: transport, switchboard, DHT, progress,
+/// metrics, and the configured parts. If it fails (ec::bad_config), nothing runs.
 result<started_node> start_node(caf::actor_system& system, const node_config& config,
                                 const node_dependencies& dependencies);
 

@@ -23,7 +23,7 @@ namespace waggle {
 
 class bandwidth_estimator; // runtime/averaging/bandwidth_estimator.hpp
 
-/// A registry that answers those who missed the end of a round over their link.
+/// A registry that answers peers that missed the end of a round over their link.
 inline std::shared_ptr<round_registry> make_round_registry(std::shared_ptr<net::link_table> links) {
   return std::make_shared<round_registry>(
     round_registry::limits{}, [links = std::move(links)](const peer_record& to, wire::event what) {
@@ -31,14 +31,14 @@ inline std::shared_ptr<round_registry> make_round_registry(std::shared_ptr<net::
     });
 }
 
-/// Seam: what stands between a round and the world, e.g. a test that breaks it. Called once a
-/// round.
+/// Wraps the port through which a round reaches other peers, for example in a test that injects
+/// faults. Called once per round.
 using round_port_decorator =
   std::function<std::shared_ptr<round_port>(std::shared_ptr<round_port>)>;
 
-/// What every actor of one peer is given: who we are and the dependencies to the world. Immutable,
-/// shared by value; everything it points to is thread-safe. There are no globals, so that several
-/// peers live in one process.
+/// The identity and the dependencies that all actors of one peer share. Immutable, copied by value;
+/// everything it points to is thread-safe. There are no globals, so that several peers can run in
+/// one process.
 struct node_context {
   std::string run_id;
   std::shared_ptr<const identity> self;
@@ -49,18 +49,18 @@ struct node_context {
   std::shared_ptr<spdlog::logger> log;
   std::shared_ptr<net::link_table> links; // of the connected peers
   std::shared_ptr<round_registry> rounds;
-  /// For vectors that are averaged: what lies in them travels to peers on this host without a copy.
+  /// For vectors that are averaged: peers on this host read them without a copy.
   std::shared_ptr<vector_pool> vectors;
-  /// The same for parts that are encoded.
+  /// The same for encoded parts.
   std::shared_ptr<buffer_pool> encoded_parts;
   round_port_decorator port_decorator; // may be empty
-  /// For copies of states, which are too large to be kept in memory.
+  /// For copies of states, which may be too large for memory.
   byte_store_factory make_store;
-  /// What our connection to other machines carries. Null: nobody measures it.
+  /// Measures our bandwidth to other machines. Null: not measured.
   std::shared_ptr<bandwidth_estimator> line;
   std::uint64_t seed = 0;
 
-  /// The source of randomness for the actor that `name` names.
+  /// The source of randomness for the actor called `name`.
   [[nodiscard]] random_source randomness(std::string_view name) const {
     return random_source{seed}.fork(name);
   }

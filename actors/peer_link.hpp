@@ -15,33 +15,34 @@
 namespace waggle {
 
 struct link_config {
-  /// A peer is asked for a sign of life after this long without one.
+  /// A ping is sent after this long without a sign of life.
   milliseconds ping_interval{1'000};
-  /// A peer that sent nothing for this long is gone (ec::timeout), however unpunctual it has been;
-  /// longer than the ping interval. One that answers its pings in time is given up earlier, after
-  /// 2.7 ping intervals (net::failure_detector). Bytes of a frame that is under way count as life.
+  /// A peer that sent nothing for this long is lost (ec::timeout), however irregular its answers
+  /// were; must be longer than the ping interval. A peer whose answers were regular is lost
+  /// earlier, after 2.7 ping intervals (net::failure_detector). Bytes of an incomplete frame count
+  /// as a sign of life.
   milliseconds silence_timeout{5'000};
-  /// How sure that is: a living peer is given up once in 10^suspicion looks. Raise it if links to
-  /// peers that are well end with `timeout`.
+  /// The failure detector's threshold: a living peer is given up once in 10^suspicion checks. Raise
+  /// it if links to healthy peers end with `timeout`.
   double suspicion = 8;
-  /// A connection that is not wanted any more ends after this long without a call, an event, or a
-  /// body under way. Both peers knew which connection to use long before; what they had sent over
-  /// this one by then may be the first parts of a round, and take minutes on a slow line.
+  /// A connection that is no longer needed ends after this long without a call, an event, or a body
+  /// in transfer. Both peers switched to the other connection long before; data that they had sent
+  /// over this one until then may be the first parts of a round, and take minutes on a slow link.
   milliseconds unused_for{10'000};
-  /// Requests of the peer that we work on at once; more are refused with ec::overloaded.
+  /// Requests of the peer that are processed at once; more are refused with ec::overloaded.
   std::size_t inbound_calls_max = 256;
-  /// Bytes of control frames received but not looked at yet; more close the link.
+  /// Bytes of control frames received but not processed yet; more close the link.
   std::size_t inbound_backlog_bytes = 16_MiB;
-  /// An asker's own deadline is cut to this.
+  /// A request's own deadline is limited to this.
   milliseconds inbound_deadline_max{60'000};
 };
 
-/// Fails with ec::bad_config and what to change.
+/// Fails with ec::bad_config and a sentence that says what to change.
 status check_link_config(const link_config& config);
 
 /// To itself: is the peer still there?
 struct check_silence {};
-/// To itself: this call's time is up.
+/// To itself: this call has timed out.
 struct call_expired {
   std::uint64_t id = 0;
 };

@@ -19,12 +19,12 @@ struct progress_config {
   std::string name = "progress";
   ledger_options ledger;
   double performance_ema_alpha = 0.1;
-  /// How long a report counts after it was made, if its peer is not heard from by other ways.
+  /// How long a report counts after it was made, if there is no other sign of its peer.
   milliseconds report_ttl{60'000};
-  /// Connected peers are told about new samples at most this often (a new epoch goes out at once).
-  /// A signature each; samples go out unsigned meanwhile, over the links that prove who we are.
+  /// Signed reports are pushed to connected peers at most this often (for a new epoch, at once).
+  /// Between them samples are sent unsigned, over links that authenticate the sender.
   milliseconds push_interval{100};
-  /// The DHT, which unconnected peers read, is told at most this often.
+  /// The report in the DHT, which unconnected peers read, is updated at most this often.
   milliseconds store_interval{5'000};
 };
 

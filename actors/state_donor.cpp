@@ -1,5 +1,5 @@
 // open_state ─► source: get_state_snapshot ─► state_header
-// get_state_chunk ─► a piece of the snapshot, read from its file ─► state_chunk + body
+// get_state_chunk ─► a range of the snapshot, read from its store ─► state_chunk + body
 
 #include "actors/state_donor.hpp"
 

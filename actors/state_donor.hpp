@@ -12,14 +12,15 @@ namespace waggle {
 
 struct donor_config {
   std::uint32_t chunk_bytes = 1U << 20U;
-  /// Peers that download at once; a further one is told ec::overloaded and asks somebody else.
+  /// Peers that may download at once; another one is refused with ec::overloaded and asks another
+  /// donor.
   std::size_t downloads_max = 4;
-  /// A snapshot that nobody asked a chunk of for this long is let go.
+  /// A snapshot is dropped when no chunk of it was requested for this long.
   milliseconds snapshot_idle{30'000};
   milliseconds snapshot_timeout{30'000}; // for the source to make one
 };
 
-/// To itself: let go of what nobody downloads.
+/// To itself: drop snapshots that are not being downloaded.
 struct drop_idle_snapshots {};
 
 using state_donor_base = state_donor_actor::extend<caf::reacts_to<drop_idle_snapshots>>::base;
@@ -40,8 +41,8 @@ protected:
 private:
   struct snapshot {
     state_snapshot content;
-    std::map<peer_id, steady_time> readers; // who still downloads, and when it asked last
-    steady_time used;                       // when anybody asked last
+    std::map<peer_id, steady_time> readers; // peers that still download, with their last request
+    steady_time used;                       // the last request of any peer
   };
 
   [[nodiscard]] steady_time now() const { return clock().now(); }

@@ -13,16 +13,16 @@ namespace waggle {
 
 struct fetch_config {
   state_download::options download;
-  /// For a donor to offer a state, which it may have to copy out of its device first.
+  /// For a donor to offer a state, which it may have to copy from its device first.
   milliseconds open_timeout{30'000};
-  /// A donor that delivers no chunk for this long is left for the next one. Raise it on links that
-  /// need longer for one chunk.
+  /// A donor that delivers no chunk for this long is given up for the next one. Raise it on links
+  /// that need longer for one chunk.
   milliseconds chunk_timeout{10'000};
 };
 
 /// To itself: the time for the whole download is up.
 struct fetch_expired {};
-/// To itself: does this donor still deliver?
+/// To itself: check whether this donor still delivers.
 struct check_donor {
   std::uint64_t attempt = 0;
 };

@@ -38,7 +38,7 @@ net::http_response status_board::answer(const net::http_request& request) const 
   if (!known)
     return json(404, R"({"error":"there is no such page","routes":)" + std::string{routes} + "}\n");
   if (request.method != "GET" && request.method != "HEAD")
-    return json(405, "{\"error\":\"this page is only for reading: use GET\"}\n");
+    return json(405, "{\"error\":\"this page is read-only: use GET\"}\n");
   if (route == "/metrics")
     return {200, "text/plain; version=0.0.4; charset=utf-8", metrics_->text()};
   if (route == "/healthz")

@@ -12,17 +12,17 @@
 
 namespace waggle {
 
-/// What a peer shows over HTTP: the metrics, and documents that the metrics exporter keeps up to
-/// date. It never asks an actor, so that a scrape answers at once whatever the peer is busy with.
-/// Thread-safe.
+/// What a peer serves over HTTP: the metrics, and documents that the metrics exporter keeps up to
+/// date. It never sends a request to an actor, so a scrape is answered at once, however busy the
+/// peer is. Thread-safe.
 class status_board {
 public:
   explicit status_board(std::shared_ptr<metric_families> metrics) : metrics_(std::move(metrics)) {}
 
   void show_status(std::string json);
   void show_peers(std::string json);
-  /// Whether the peer may take part in rounds; if not, why; if it may, what is to be said beside
-  /// that, if anything.
+  /// Whether the peer may take part in rounds. `text`: the reason if it may not, otherwise an
+  /// optional remark.
   void show_readiness(bool ready, std::string text);
 
   /// Bytes since the start, for the status document: on the wire, and through memory shared with
@@ -42,7 +42,7 @@ public:
   }
 
   /// GET /metrics, /healthz, /readyz, /api/v1/status, /api/v1/peers; anything else is 404 or 405
-  /// with a JSON body that says what there is.
+  /// with a JSON body (404: with the list of pages).
   [[nodiscard]] net::http_response answer(const net::http_request& request) const;
 
 private:

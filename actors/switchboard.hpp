@@ -16,14 +16,14 @@
 namespace waggle {
 
 struct switchboard_config {
-  /// How long reaching one address may take. Raise it on links with seconds of delay.
+  /// How long dialling one address may take. Raise it on links with seconds of delay.
   milliseconds dial_timeout{5'000};
   /// Links at once, both directions; further inbound ones are closed with ec::overloaded.
   std::size_t links_max = 256;
-  /// Of those, with one peer: two that were dialled at once, and some that are about to end.
+  /// Links with one peer: two that were dialled at the same time, and some that are about to end.
   std::size_t links_per_peer_max = 4;
-  /// Another process with the identity of a connected peer comes in if that one does not answer
-  /// within this time. Raise it if a living peer is taken for one that was started again.
+  /// A second process with the identity of a connected peer replaces it if the connected one does
+  /// not answer within this time. Raise it if living peers are replaced.
   milliseconds identity_timeout{1'000};
   /// Messages that wait for a dial to one peer; more are refused (calls) or dropped (events).
   std::size_t waiting_max = 1024;
@@ -36,7 +36,7 @@ struct dial_ended {
   std::shared_ptr<net::link> link; // null: failed
   failure why;
 };
-/// To itself: calls that wait for this dial may be out of time.
+/// To itself: calls that wait for this dial may have timed out.
 struct dial_overdue {
   std::uint64_t dial = 0;
 };
@@ -74,13 +74,13 @@ private:
   };
   struct peer_entry {
     peer_record record;
-    std::uint64_t instance = 0;          // of its process; 0: it did not say
+    std::uint64_t instance = 0;          // of its process; 0: unknown
     std::vector<connection> connections; // in order of arrival; never empty
-    /// From another process with this identity. Not null: the connected one is being asked whether
-    /// it still lives.
+    /// Link of a second process with this identity. Not null: the connected process is being asked
+    /// whether it is alive.
     std::shared_ptr<net::link> newcomer;
   };
-  /// What waits for a connection that is being made.
+  /// A call that waits for a dial.
   struct waiting_call {
     caf::typed_response_promise<peer_answer> promise;
     wire::request what;
@@ -94,7 +94,7 @@ private:
     peer_id peer;                   // zero: connect_address
     std::deque<endpoint> addresses; // still to try
     endpoint current;
-    steady_time deadline; // of the caller that waits longest
+    steady_time deadline; // the latest deadline of all waiting callers
     std::vector<std::variant<waiting_call, waiting_event>> waiting; // in order
     std::vector<caf::typed_response_promise<peer_connected>> connects;
   };

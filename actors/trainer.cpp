@@ -19,7 +19,7 @@ constexpr auto look_interval = 20ms;
 constexpr auto report_interval = 2ms;
 constexpr milliseconds model_timeout = 1h; // a large model, and a checkpoint from a slow disk
 constexpr auto pause_after_distrust = 500ms;
-constexpr double report_delay = 0.002; // seconds, from one peer's report to another's decision
+constexpr double report_delay = 0.002; // seconds from a peer's report to another peer's decision
 constexpr std::size_t gradients = 0;   // the only lane of the collaborative strategy
 
 double norm_of(std::span<const float> values) {
@@ -29,7 +29,7 @@ double norm_of(std::span<const float> values) {
   return std::sqrt(sum);
 }
 
-/// What a gradient is made of, for codecs that go by tensor.
+/// The gradient's tensors, for codecs that differ by tensor.
 std::shared_ptr<const std::vector<tensor_info>> gradient_of(const learner& model) {
   auto out = std::make_shared<std::vector<tensor_info>>();
   for (const auto& t : model.tensors().tensors())
@@ -118,7 +118,7 @@ trainer::behavior_type trainer::make_behavior() {
   };
 }
 
-// -- life -----------------------------------------------------------------------------------------
+// -- lifecycle ------------------------------------------------------------------------------------
 
 void trainer::start() {
   if (std::exchange(started_, true))
@@ -162,7 +162,7 @@ caf::result<training_status> trainer::stop() {
   return promise;
 }
 
-/// Looks at everything that is known now, and begins what can be begun.
+/// Decides, on everything that is known now, what can be begun, and begins it.
 void trainer::react() {
   if (!model_ || stopping_)
     return;
@@ -179,11 +179,11 @@ void trainer::react() {
         break;
       }
       if (left_behind()) {
-        leave("the others have gone on without us");
+        leave("the other members have gone on without us");
         break;
       }
       if (differs_from_most()) {
-        leave("our parameters are not those of the others");
+        leave("our parameters differ from those of most peers");
         at_.distrust();
         enter_after_ = now() + pause_after_distrust;
         break;
@@ -203,7 +203,7 @@ bool trainer::done() const {
 
 // -- epochs ---------------------------------------------------------------------------------------
 
-/// Whether what this peer reports is toward our group's epoch.
+/// Whether the samples that this peer reports count toward our group's epoch.
 bool trainer::counts_here(const swarm_progress::peer& peer) const {
   const auto& in = group_.members;
   return peer.who.id != ctx_.record.id && peer.epoch == at_.epoch()
@@ -211,7 +211,7 @@ bool trainer::counts_here(const swarm_progress::peer& peer) const {
          && std::find(in.begin(), in.end(), peer.who.id) != in.end();
 }
 
-/// What the other members have toward this epoch, as far as they said.
+/// The samples that the other members have reported for this epoch.
 std::uint64_t trainer::reported_samples() const {
   std::uint64_t sum = 0;
   for (const auto& peer : view_.peers)
@@ -220,7 +220,7 @@ std::uint64_t trainer::reported_samples() const {
   return sum;
 }
 
-/// For the pure functions that decide (runtime/training/plan.hpp).
+/// The input of the pure functions that decide (runtime/training/plan.hpp).
 situation trainer::present() const {
   situation now;
   now.own_steps = status_.steps;
@@ -238,12 +238,12 @@ situation trainer::present() const {
 
 void trainer::carry_out() {
   if (given_ && !given_->in_round)
-    return send_round(true); // its round failed, and we are in a group of its epoch again
+    return send_round(true); // its round failed, and we are in a group at its epoch again
   for (const auto& act : on_offer(strategy_, present()))
     switch (act.what) {
       case action::kind::merge:
         end_epoch(*std::exchange(ended_, std::nullopt));
-        return carry_out(); // the rest of the plan was for the epoch that is over
+        return carry_out(); // the rest of the plan was for the epoch that has ended
       case action::kind::begin:
         begin_round(!called_);
         break;
@@ -251,7 +251,7 @@ void trainer::carry_out() {
         maybe_pass();
         break;
       case action::kind::inner_step:
-      case action::kind::give_up: // a round without a result is settled where it is reported
+      case action::kind::give_up: // on_round_failed settles a round without a result
       case action::kind::end_epoch:
       case action::kind::await:
       case action::kind::finish:
@@ -328,11 +328,11 @@ void trainer::on_round_failed(const round_report& report) {
   ctx_.log->info("epoch {} was not averaged: {}", at_.epoch().value(), to_string(report.why));
   round_facts facts;
   facts.excluded = report.why.code == ec::excluded;
-  facts.others_remain = facts.time_left = true; // in the group that we shall be in next
+  facts.others_remain = facts.time_left = true; // in the next group that this peer is in
   facts.own_samples = given_->samples;
   if (waggle::on_round(strategy_.lanes[gradients], facts) != verdict::retry || !at_.in_step())
     drop_contribution("left_out");
-  // Whoever was left out alone knows that the others go on.
+  // A peer that was excluded knows that the others go on as a group.
   lost_group_ = !facts.excluded;
   lost_members_ = group_.members;
   leave({});
@@ -363,7 +363,7 @@ void trainer::end_epoch(const group_round& round) {
   log_progress();
 }
 
-/// What a round says about the epoch that it ends; shows it, too.
+/// The update with which a round ends its epoch. Also updates status and metrics.
 missed_update trainer::update_of(const group_round& round) {
   const auto& report = round.report;
   auto samples = samples_of(report.weight_sum);
@@ -377,7 +377,7 @@ missed_update trainer::update_of(const group_round& round) {
   if (report.weight_sum > 0 && report.values) {
     norm = norm_of(*report.values);
     update.mean = report.values;
-    if (!std::isfinite(norm)) { // each pass was finite, but their sum need not be
+    if (!std::isfinite(norm)) { // each pass was finite, but their sum may overflow
       ctx_.metrics->count_nonfinite("gradient");
       ctx_.log->warn("the mean gradient of epoch {} is not finite, it is dropped",
                      at_.epoch().value());
@@ -423,8 +423,8 @@ void trainer::maybe_pass() {
   auto next = passed_ + config_.step_interval;
   if (now() < next)
     return plan_look(next - now());
-  // Peers that sleep between passes are not in the middle of one: nothing is to be expected of them
-  // that their reports do not say.
+  // Peers that sleep between passes are mostly not in the middle of one, so only the samples that
+  // they have reported are expected of them.
   bool sleeps = seconds_of(config_.step_interval) > pass_seconds_;
   auto decided = sleeps ? pass_decision{} : next_pass();
   if (!decided.begin)
@@ -454,14 +454,14 @@ void trainer::on_pass(const pass_done& pass) {
   bool reached = own_samples() + reported_samples() >= config_.target_batch_size;
   if (own_samples() != told_samples_ && (reached || now() - told_tracker_ >= report_interval))
     tell_progress();
-  if (stopping_ || !at_.in_step()) // it belongs to a state that we are about to give up
+  if (stopping_ || !at_.in_step()) // it belongs to a state that is about to be replaced
     drop_accumulated(stopping_ ? "stopped" : "left_out");
   react();
 }
 
 // -- samples --------------------------------------------------------------------------------------
 
-/// Tells the world what the ledger has settled.
+/// Counts in the metrics what the ledger has settled.
 void trainer::count(const flight_ledger::settlement& samples, std::string_view why_dropped) {
   since_fork_ += samples.used;
   if (samples.used > 0)
@@ -477,7 +477,7 @@ void trainer::drop_accumulated(std::string_view reason) {
   count({0, ledger_.drop_accumulated()}, reason);
 }
 
-/// What we gave to a round that is over without us.
+/// Drops our contribution to a round that ended without us.
 void trainer::drop_contribution(std::string_view reason) {
   ended_.reset();
   ++rounds_;

@@ -29,38 +29,38 @@ struct training_config {
   std::uint64_t target_batch_size = 256; // samples of the whole swarm per epoch
   std::uint64_t max_epochs = 0;          // 0: until stopped
   lr_schedule schedule;
-  /// The least time from one micro-step to the next: leaves the machine to others. 0: none.
+  /// The least time from one micro-step to the next, to leave computing time to other processes. 0:
+  /// none.
   milliseconds step_interval{0};
-  /// How long to look for the run before beginning one, where there are addresses to look at. 0:
-  /// not at all.
+  /// How long to look for the run before beginning one, if there are addresses to dial. 0: not at
+  /// all.
   milliseconds join_timeout{0};
-  /// Looking for the run, this peer has reached others, none of whom trains: how long they are
-  /// waited for.
+  /// While it looks for the run, this peer has reached other peers, none of which trains: how long
+  /// it waits for one of them to train.
   milliseconds settle_time{500};
   /// How long a peer that lost most of its group tries to reach it before it goes on alone.
   milliseconds split_grace{1'500};
-  /// Without most of its group: go on provisionally, or wait.
+  /// Without most of its group: go on provisionally (true), or wait.
   bool continue_on_split = true;
-  /// Nobody was reached, and this peer holds no state of the run: begin one all the same?
+  /// Whether to begin a run if no peer was reached and this peer holds no state of the run.
   bool may_start_alone = true;
-  /// One round; afterwards our own gradient is used.
+  /// For one round; afterwards our own gradient is used.
   milliseconds averaging_timeout{60'000};
   milliseconds sync_timeout{600'000};
   fetch_config fetch;
   std::optional<checkpoint_store> checkpoints;
   std::uint64_t checkpoint_every = 1; // epochs; 0: only when stopped
-  /// At least this long between two checkpoints: where epochs are short, writing each to the disk
-  /// would cost more than it saves. A peer that was killed takes what it missed from the others
-  /// anyway.
+  /// The least time between two checkpoints: with short epochs, writing each one would cost more
+  /// than it saves. A peer that was killed downloads what it missed from the others anyway.
   milliseconds checkpoint_interval{0};
-  /// Reduces for the others and follows their updates, but runs no passes.
+  /// Reduces for the others and applies their updates, but runs no passes.
   bool auxiliary = false;
-  /// Updates that are kept while the state they belong to is downloaded, or a pass takes long: so
-  /// many of each.
+  /// Limit, in bytes, of the updates kept while the state that they belong to is downloaded, and
+  /// separately of those kept while a long pass runs.
   std::uint64_t missed_bytes_max = 1ULL << 30U;
 };
 
-/// Whom the trainer works with.
+/// The actors that the trainer works with.
 struct trainer_peers {
   group_averager_actor averager;
   progress_tracker_actor tracker;
@@ -68,10 +68,10 @@ struct trainer_peers {
   metrics_exporter_actor exporter;
 };
 
-/// Makes the actor that computes for this trainer.
+/// Makes the trainer's model_worker.
 using worker_factory = std::function<model_worker_actor(model_listener_actor)>;
 
-/// To itself: time passes. `again`: and goes on passing.
+/// To itself: check what can be begun. `again`: repeat periodically.
 struct check_swarm {
   bool again = false;
 };
@@ -79,18 +79,18 @@ struct check_swarm {
 using trainer_base =
   trainer_actor::extend<caf::reacts_to<check_swarm>>::extend_with<model_listener_actor>::base;
 
-/// Takes one peer through the epochs of a run. It is told of everything (others' progress, calls
-/// for a round, results, passes, links) and after each event decides anew what can be begun: it
-/// waits for nothing that cannot come any more.
+/// Takes one peer through the epochs of a run. It receives every change as a message (progress of
+/// other peers, calls for a round, results, passes, links) and after each one decides again what
+/// can be begun, so it never waits for an event that can no longer happen.
 ///
-/// | place    | who may leave it, and how                                                         |
+/// | place    | transitions                                                                       |
 /// |----------|-----------------------------------------------------------------------------------|
-/// | outside  | a group with the run's history → entering; none, and ours is worth most → member   |
-/// | entering | let in → member; refused or lost → outside                                        |
-/// | member   | a round failed, or was decided without us → outside; another history → outside     |
+/// | outside  | a group trains the run's history → entering; none, we have the most work → member |
+/// | entering | admitted → member; refused or lost → outside                                      |
+/// | member   | round failed or decided without us → outside; another history → outside           |
 ///
-/// A member whose model is not of its group's epoch (it has just entered) takes part in rounds
-/// without samples and keeps their results until the state that they belong to is here.
+/// A member whose model is not at its group's epoch (it has just entered) takes part in rounds
+/// without samples, and keeps their results until it has downloaded the state that they belong to.
 class trainer final : public trainer_base {
 public:
   trainer(caf::actor_config& cfg, node_context ctx, training_config config, worker_factory worker,
@@ -105,17 +105,17 @@ protected:
 private:
   enum class place : std::uint8_t { outside, entering, member };
 
-  /// What we gave, or will give again, to the round of an epoch.
+  /// Our contribution to the round of an epoch; kept for a retry if the round fails.
   struct contribution {
     epoch_id epoch;
     std::shared_ptr<const float_vector> own;
     std::uint64_t samples = 0;
-    bool in_round = false; // false: its round failed, with us still at its epoch
+    bool in_round = false; // false: its round failed, and we are still at its epoch
   };
 
   [[nodiscard]] steady_time now() const { return clock().now(); }
 
-  // -- what is told of us (trainer_status.cpp)
+  // -- status and reports (trainer_status.cpp)
   const training_status& current_status();
   void publish(bool at_once);
   void enter_phase(trainer_phase phase);
@@ -124,7 +124,7 @@ private:
   void tell_progress();
   void wait_for(std::string what);
 
-  // -- life
+  // -- lifecycle
   void start();
   void on_model(const model_ready& ready);
   caf::result<training_status> stop();
@@ -188,9 +188,9 @@ private:
   loss_record losses_;
   swarm_progress view_;
   std::set<peer_id> connected_;
-  std::set<peer_id> avoided_;     // whom we could not enter through since we were last in a group
-  std::optional<dht_status> dht_; // nothing: it has not begun to join
-  training_status status_;        // what of it does not stand elsewhere; see current_status
+  std::set<peer_id> avoided_;     // entering through them failed since we were last in a group
+  std::optional<dht_status> dht_; // none: it has not begun to join
+  training_status status_;        // the fields that have no other source; see current_status
   donor_choice donors_;
 
   bool started_ = false;
@@ -204,38 +204,38 @@ private:
   std::optional<contribution> given_;
   std::optional<group_round> ended_;  // the round of given_, to be merged
   std::uint64_t rounds_ = 0;          // number of the last one begun
-  bool lost_group_ = false;           // most of it, without a word
+  bool lost_group_ = false;           // the last round failed, and we were not excluded from it
   std::vector<peer_id> lost_members_; // of that group
-  steady_time behind_since_;          // most of our group have ended our epoch; zero: they have not
+  steady_time behind_since_;          // since when most members are ahead of us; zero: they are not
   bool called_ = false;               // another member has begun the next round
   steady_time outside_since_;
   steady_time enter_after_;
-  peer_id awaited_; // who is to found the group
+  peer_id awaited_; // the peer that should found the group
   steady_time awaited_since_;
-  std::set<peer_id> passed_over_; // who did not
-  bool provisional_ = false;      // without most of the group that we were in
-  state_fetcher_actor fetcher_;   // of the download under way
+  std::set<peer_id> passed_over_; // peers that were awaited and did not
+  bool provisional_ = false;      // we went on without most of our former group
+  state_fetcher_actor fetcher_;   // of the current download
   std::uint64_t fetches_ = 0;     // number of the last one begun
   bool loading_ = false;          // the worker replaces its model
   std::shared_ptr<download_meter> meter_;
-  milliseconds slow_pause_{0}; // after a download that the run outran
+  milliseconds slow_pause_{0}; // after a download that was slower than the run
   steady_time loaded_at_;
   steady_time fetch_began_;
   steady_time fetch_after_;
   digest model_parameters_;      // zero: not known
   epoch_id model_epoch_;         // of the model itself
-  std::uint64_t since_fork_ = 0; // our samples used on this line since it began here
+  std::uint64_t since_fork_ = 0; // our samples used on this history since line_began_
   epoch_id line_began_;
 
   peer_id last_donor_;
   std::uint64_t fetched_bytes_ = 0;
   bool passing_ = false;
-  bool pass_planned_ = false; // a check_swarm is on its way for it
+  bool pass_planned_ = false; // a check_swarm is scheduled for the next pass
   steady_time passed_;
-  std::deque<std::uint64_t> under_way_; // bytes of each update that the worker has yet to apply
+  std::deque<std::uint64_t> under_way_; // bytes of each update that the worker has not applied yet
   std::uint64_t bytes_under_way_ = 0;
   double pass_seconds_ = 0; // smoothed
-  double own_rate_ = 0;     // samples a second, waiting between passes included
+  double own_rate_ = 0;     // samples per second, waits between passes included
   steady_time epoch_began_;
   double epoch_seconds_ = 0; // smoothed
 

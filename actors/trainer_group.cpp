@@ -19,9 +19,9 @@ namespace {
 constexpr auto entry_pause = 200ms;
 constexpr auto patience_with_founder = 3s;
 constexpr auto patience_behind = 2s;
-/// A peer that is in no group and not connected either may be gone: how long it counts.
+/// How long the record of a peer counts that is neither in a group nor connected: it may be gone.
 constexpr auto patience_with_records = 2s;
-constexpr std::size_t avoided_max = 1'000; // ids are free
+constexpr std::size_t avoided_max = 1'000; // an attacker can make up any number of ids
 
 } // namespace
 
@@ -34,14 +34,14 @@ history_choice trainer::choose() const {
   });
   for (const auto& peer : view_.peers) {
     bool in_group = peer.claim.group_size > 0;
-    // Records can be made up, and outlive their peers: connected ones are believed first.
+    // Records can be made up, and outlive their peers, so connected peers take precedence.
     bool connected = connected_.contains(peer.who.id);
     bool counts = in_group ? connected || !reached
                            : connected || now() - outside_since_ < patience_with_records;
     if (!counts || !is_live(peer.who.id) || (!in_group && passed_over_.contains(peer.who.id)))
       continue;
     others.push_back(peer);
-    // Members that have not said yet that our group forked are no reason to leave it.
+    // Members that have not reported our group's fork yet are no reason to leave it.
     const auto& ours = at_.line();
     const auto& in = group_.members;
     auto& branch = others.back().claim.line.branch;
@@ -55,15 +55,15 @@ history_choice trainer::choose() const {
   return choice;
 }
 
-/// Whether what a peer reported says something of the present: to a member only those count that
-/// it is connected to, to others also those that may be reached.
+/// Whether a peer's report can be taken as current. For a member only connected peers count;
+/// outside of a group, peers that may be reachable count too.
 bool trainer::is_live(const peer_id& peer) const {
   if (peer == ctx_.record.id)
     return false;
   return connected_.contains(peer) || (place_ != place::member && !avoided_.contains(peer));
 }
 
-/// Most of the group have ended epochs without us: whatever we wait for here does not come.
+/// Whether most of the group have ended epochs without us, so that waiting here is futile.
 bool trainer::left_behind() {
   std::size_t ahead = 0;
   std::size_t far = 0;
@@ -76,7 +76,7 @@ bool trainer::left_behind() {
     far += peer.epoch > at_.epoch().next() ? 1 : 0;
   }
   auto most = [this](std::size_t n) { return n > 0 && 2 * n > group_.members.size() - 1; };
-  if ((given_ && given_->in_round) || !most(ahead)) { // its end tells us what became of it
+  if ((given_ && given_->in_round) || !most(ahead)) { // a running round will report its outcome
     behind_since_ = {};
     return false;
   }
@@ -87,7 +87,7 @@ bool trainer::left_behind() {
 
 /// Whether most of the group that we lost can be reached again.
 bool trainer::most_are_back() const {
-  std::size_t back = 1; // ourselves
+  std::size_t back = 1; // this peer
   for (const auto& peer : lost_members_)
     back += peer != ctx_.record.id && connected_.contains(peer) ? 1 : 0;
   return 2 * back > lost_members_.size();
@@ -97,7 +97,7 @@ void trainer::look_for_group() {
   if (now() < enter_after_ || loading_)
     return;
   if (bytes_under_way_ > config_.missed_bytes_max)
-    return wait_for("the pass that is under way, which lasts longer than the others' epochs");
+    return wait_for("the running pass, which takes longer than the epochs of the others");
   auto choice = choose();
   switch (choice.what) {
     case course::enter:
@@ -121,7 +121,7 @@ void trainer::look_for_group() {
   }
 }
 
-/// Nobody else is to be followed: is it time to go on by ourselves?
+/// There is no group to enter. Whether it is time to found one.
 bool trainer::may_found() {
   founding_situation facts;
   facts.waited = std::chrono::duration_cast<milliseconds>(now() - outside_since_);
@@ -145,7 +145,7 @@ bool trainer::may_found() {
   else if (decided.alone == why_alone::no_reducer)
     ctx_.log->warn("no peer that others can reach trains or reduces for clients: training alone");
   else if (decided.alone == why_alone::nobody_reached)
-    ctx_.log->warn("nobody of the run was reached within {:.0f} s: training alone",
+    ctx_.log->warn("no peer of the run was reached within {:.0f} s: training alone",
                    seconds_of(config_.join_timeout));
   return decided.now;
 }
@@ -180,7 +180,7 @@ void trainer::found() {
                          provisional_ ? "cut off from most of the group: going on provisionally"
                                       : "going on",
                          short_name(line.branch), at_.epoch().value(), short_name(line.parent));
-        if (given_) { // the epoch ends with our own mean gradient (INV-6)
+        if (given_) { // the epoch will end with our own mean gradient (INV-6)
           ctx_.metrics->count_local_fallback();
           ++status_.local_fallbacks;
         }
@@ -234,7 +234,7 @@ void trainer::on_entered(const history_choice& choice, const group_view& group) 
   if (!at_.in_step()) {
     bool other = !before.branch.is_zero() && before.branch != choice.branch;
     if (other && since_fork_ > 0) {
-      ctx_.log->warn("history {} (epochs {} to {}, {} of our samples) gives way to {}, which {} "
+      ctx_.log->warn("history {} (epochs {} to {}, {} of our samples) is replaced by {}, which {} "
                      "peers hold; its last checkpoint stays on disk",
                      short_name(before.branch), line_began_.value(), epoch_before.value(),
                      since_fork_, short_name(choice.branch), choice.supporters);
@@ -250,20 +250,20 @@ void trainer::on_entered(const history_choice& choice, const group_view& group) 
   react();
 }
 
-/// Back to what the model holds.
+/// Leaves the group and returns to the state that the model holds.
 void trainer::leave(const std::string& why) {
   if (!why.empty())
     ctx_.log->info("left the group of epoch {}: {}", at_.epoch().value(), why);
   send(peers_.averager, quit_group{});
   stop_fetching();
-  if (!at_.in_step()) // what we gave was for a state that we do not have
+  if (!at_.in_step()) // the contribution was for a state that we do not have
     drop_contribution("left_out");
   at_.leave();
   place_ = place::outside;
   group_ = {};
   called_ = false;
   behind_since_ = {};
-  ++rounds_; // what a round of this group still reports does not count
+  ++rounds_; // ignore later reports of this group's rounds
   if (given_)
     given_->in_round = false;
   outside_since_ = now();
@@ -274,7 +274,7 @@ void trainer::yield_to(const history_choice& choice) {
   leave("history " + short_name(choice.branch) + " is held by " + std::to_string(choice.supporters)
         + (choice.supporters == 1 ? " peer" : " peers") + " and has more work");
   tell_progress();
-  if (!loading_) // else once the model is whole again, see look_for_group
+  if (!loading_) // otherwise look_for_group enters once the model is loaded
     enter(choice);
 }
 

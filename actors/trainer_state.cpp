@@ -1,4 +1,5 @@
-// How a trainer takes the state of its group, catches up, gives its own away and keeps it.
+// How a trainer downloads its group's state, catches up, donates its own state and writes
+// checkpoints.
 
 #include <algorithm>
 #include <map>
@@ -23,9 +24,10 @@ void trainer::fetch_if_needed() {
   if (at_.in_step() || fetcher_ || loading_)
     return;
   if (at_.waits_for_group()) {
-    // The donor was ahead, and the rounds until then end without us. If they do not, it has left.
+    // The donor was ahead of our view of the group. The rounds up to its epoch end without us; if
+    // they do not end, the donor has left the group.
     if (now() - loaded_at_ >= patience_without_state && !(given_ && given_->in_round))
-      leave("our group does not get to the epoch of the state that we took");
+      leave("our group does not reach the epoch of the state that we downloaded");
     return;
   }
   if (now() < fetch_after_)
@@ -37,8 +39,8 @@ void trainer::fetch_if_needed() {
       holders.push_back(peer.who);
   if (holders.empty()) {
     wait_for("a peer that can give the state of history " + short_name(at_.line().branch));
-    if (now() - waiting_since_ >= patience_without_state) // whoever had it has left
-      leave("nobody holds the state of its history");
+    if (now() - waiting_since_ >= patience_without_state) // the peers that had it have left
+      leave("no peer holds the state of its history");
     return;
   }
   wait_for({});
@@ -60,7 +62,7 @@ void trainer::fetch_if_needed() {
       });
 }
 
-/// Whatever is still downloaded is of no use any more.
+/// Ends the current download, whose result is not needed any more.
 void trainer::stop_fetching() {
   if (!fetcher_)
     return;
@@ -75,14 +77,14 @@ void trainer::on_fetched(const fetched_state& fetched) {
   loading_ = true;
   fetched_bytes_ = fetched.state->size();
   last_donor_ = fetched.donor;
-  // Its donor may have ended an epoch or two that have not ended here yet.
+  // The donor may be up to `epochs_ahead` epochs ahead of our view of the group.
   send(worker_,
        load_image{fetched.state, at_.line().branch, epoch_id{at_.epoch().value() + epochs_ahead}});
 }
 
 void trainer::on_no_state(const failure& why) {
   fetcher_ = nullptr;
-  ctx_.log->warn("could not take the run's state: {}", to_string(why));
+  ctx_.log->warn("could not download the run's state: {}", to_string(why));
   send(peers_.exporter, state_download_ended{false, why, 0, seconds_of(now() - fetch_began_)});
   fetch_after_ = now() + donors_.failed();
   react();
@@ -90,11 +92,11 @@ void trainer::on_no_state(const failure& why) {
 
 void trainer::on_loaded(const image_loaded& outcome) {
   loading_ = false;
-  if (outcome.why.code != ec::none) { // the model is as it was
+  if (outcome.why.code != ec::none) { // the model is unchanged
     donors_.refuse(last_donor_);
     return on_no_state(outcome.why);
   }
-  drop_accumulated("left_out"); // it belongs to the state that was replaced
+  drop_accumulated("left_out"); // the gradient belongs to the state that was replaced
   model_epoch_ = outcome.epoch;
   model_parameters_ = outcome.parameters;
   loaded_at_ = now();
@@ -104,13 +106,14 @@ void trainer::on_loaded(const image_loaded& outcome) {
   status_.last_outcome = "state loaded";
   send(peers_.exporter,
        state_download_ended{true, {}, fetched_bytes_, seconds_of(now() - fetch_began_)});
-  ctx_.log->info("took the state of epoch {} from peer {}; the group is at epoch {}",
+  ctx_.log->info("loaded the state of epoch {} from peer {}; the group is at epoch {}",
                  outcome.epoch.value(), short_name(last_donor_), at_.epoch().value());
   carry(at_.take_state(outcome.line, outcome.epoch));
   react();
 }
 
-/// Does what follows from an epoch's end or a state: updates to apply, or another attempt.
+/// Carries out what follows from the end of an epoch or from a new state: applies updates, or
+/// downloads another state.
 void trainer::carry(const run_position::outcome& what) {
   for (const auto& step : what.apply)
     apply(step);
@@ -120,7 +123,7 @@ void trainer::carry(const run_position::outcome& what) {
     case run_position::trouble::no_room:
       return cannot_keep_up();
     case run_position::trouble::gap:
-      ctx_.log->info("the state that we took does not lead to epoch {}: taking another one",
+      ctx_.log->info("the downloaded state cannot be brought to epoch {}: downloading another one",
                      at_.epoch().value());
       fetch_after_ = now() + donors_.failed();
       return;
@@ -136,12 +139,12 @@ void trainer::carry(const run_position::outcome& what) {
   }
   if (bytes_under_way_ > config_.missed_bytes_max && place_ == place::member && !what.caught_up) {
     drop_accumulated("behind");
-    leave("a pass of ours lasts longer than the updates that can be kept meanwhile");
+    leave("during our pass more updates arrived than can be kept");
   }
 }
 
-/// The run ends epochs faster than its state gets here. Says what would help, and gives the line
-/// back to the others for a while.
+/// The run ends epochs faster than its state can be downloaded. Reports what would help, and
+/// pauses, so that the bandwidth is left to other peers for a while.
 void trainer::cannot_keep_up() {
   slow_download sum;
   if (meter_) {
@@ -161,13 +164,13 @@ void trainer::cannot_keep_up() {
                                              {ec::timeout, "the run was faster than the download"},
                                              sum.received_bytes,
                                              sum.seconds});
-  leave("it ends epochs faster than we can take its state");
+  leave("it ends epochs faster than we can download its state");
   slow_pause_ = std::clamp<milliseconds>(2 * slow_pause_, slow_pause_min, slow_pause_max);
   enter_after_ = now() + slow_pause_;
 }
 
-/// Peers at the same epoch of the same history hold the same parameters, or something is broken:
-/// then those that fewer hold are given up. Models whose parameters are not hashed each epoch
+/// Peers at the same epoch of the same history must hold the same parameters. If they do not, the
+/// parameters that fewer peers hold are given up. Models whose parameters are not hashed each epoch
 /// cannot be compared.
 bool trainer::differs_from_most() {
   if (!at_.in_step() || !under_way_.empty() || model_epoch_ != at_.epoch()
@@ -189,8 +192,8 @@ bool trainer::differs_from_most() {
     differing_ = others;
     ctx_.metrics->set_differing_peers(others);
     if (others > 0)
-      ctx_.log->error("{} peers hold other parameters than we at epoch {} of history {}", others,
-                      model_epoch_.value(), short_name(at_.line().branch));
+      ctx_.log->error("{} peers hold parameters that differ from ours at epoch {} of history {}",
+                      others, model_epoch_.value(), short_name(at_.line().branch));
   }
   if (compared > 0 && std::exchange(compared_, model_epoch_) != model_epoch_)
     ctx_.metrics->count_state_hash_check(others == 0 ? "equal" : "majority_unknown");
@@ -214,11 +217,11 @@ void trainer::checkpoint_if_due() {
       || at_.epoch().value() % config_.checkpoint_every != 0
       || now() - checkpointed_ < config_.checkpoint_interval)
     return;
-  if (std::exchange(checkpointing_, true)) // the disk is slower: copies must not pile up
+  if (std::exchange(checkpointing_, true)) // a slow disk: copies must not accumulate
     return;
   checkpointed_ = now();
   request(worker_, checkpoint_timeout, save_checkpoint{})
-    .then([this](const state_snapshot&) { checkpointing_ = false; }, // or the keeper said why not
+    .then([this](const state_snapshot&) { checkpointing_ = false; }, // the keeper logs failures
           [this](const caf::error& why) {
             checkpointing_ = false;
             ctx_.log->warn("no checkpoint was written: {}", to_string(from_caf(why)));

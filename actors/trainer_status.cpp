@@ -1,4 +1,4 @@
-// What a trainer tells of itself: status and metrics, log lines, its report to the tracker.
+// What a trainer reports: status and metrics, log lines, its progress for the tracker.
 
 #include <algorithm>
 #include <cmath>
@@ -107,7 +107,7 @@ void trainer::enter_phase(trainer_phase phase) {
   auto routine = [](trainer_phase p) {
     return p == trainer_phase::training || p == trainer_phase::averaging;
   };
-  bool often = routine(status_.phase) && routine(phase); // twice an epoch
+  bool often = routine(status_.phase) && routine(phase); // twice per epoch
   ctx_.metrics->count_training_time(activity(status_.phase), seconds_of(now() - phase_began_));
   phase_began_ = now();
   status_.phase = phase;

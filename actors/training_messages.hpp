@@ -1,7 +1,7 @@
 #pragma once
 
-// Messages of training: states, the trainer, the thread that computes, and who watches them. The
-// others are in messages.hpp.
+// Messages of training: states, the trainer, the model_worker, and the actors that watch them. All
+// other messages are in messages.hpp.
 
 #include <atomic>
 #include <cstdint>
@@ -20,10 +20,11 @@ namespace waggle {
 class learner;     // runtime/training/learner.hpp
 struct model_copy; // runtime/training/trained_model.hpp
 
-// -- state (spec/averaging.md §6) ----------------------------------------------------------------
+// -- state ---------------------------------------------------------------------------------------
 
 /// Query to the trainer: a snapshot of the state at the current epoch. Fails with ec::not_ready if
-/// there is none yet, wrong_run if it belongs to another history, epoch_mismatch if it is older.
+/// there is no state yet, wrong_run if it belongs to another history, epoch_mismatch if it is older
+/// than `epoch_min`.
 struct get_state_snapshot {
   digest branch; // zero: any
   epoch_id epoch_min;
@@ -33,19 +34,19 @@ struct state_snapshot {
   digest parameters;
   std::shared_ptr<const byte_source> state; // epoch and learner state, see runtime/training
   history line;
-  digest content; // SHA-256 over `state`; zero: not asked for (a checkpoint)
+  digest content; // SHA-256 over `state`; zero: not computed (a checkpoint)
 };
 
-/// How far a download is, for whoever waits for it. Thread-safe.
+/// The progress of a download, for the actor that waits for it. Thread-safe.
 struct download_meter {
   std::atomic<std::uint64_t> received{0}; // bytes
   std::atomic<std::uint64_t> total{0};    // 0: not known yet
 };
-/// Query to a state_fetcher: download from the first of `donors` that can give a state at
-/// `epoch_min` or later, resuming at the next one. Answered with fetched_state only when every byte
-/// was received and the hash is right. Fails with ec::no_donor if none was named, ec::timeout at
-/// the deadline, else with the reason of the last donor (ec::hash_mismatch, oversize, overloaded,
-/// …).
+/// Query to a state_fetcher: download a state at `epoch_min` or later from the first of `donors`
+/// that has one, resuming at the next donor if that one fails. Answered with fetched_state only
+/// when every byte was received and the hash is correct. Fails with ec::no_donor if `donors` is
+/// empty, ec::timeout at the deadline, otherwise with the reason of the last donor
+/// (ec::hash_mismatch, oversize, overloaded, …).
 struct fetch_state {
   std::vector<peer_record> donors; // in order of preference
   digest branch;                   // of the history that it must belong to; zero: any
@@ -63,7 +64,7 @@ struct fetched_state {
 
 // -- training ------------------------------------------------------------------------------------
 
-/// Command: begin or go on training.
+/// Command: begin or continue training.
 struct start_training {};
 /// Command: finish the current micro-step, write a checkpoint, stop. Answered when done.
 struct stop_training {};
@@ -97,17 +98,17 @@ constexpr std::string_view to_string(trainer_phase x) {
   return "unknown";
 }
 
-/// Event to the metrics exporter at every change worth seeing (at most a few a second); also the
-/// answer to get_training_status.
+/// Event to the metrics exporter when it changed, at most every 100 ms (a new phase at once); also
+/// the answer to get_training_status.
 struct training_status {
   trainer_phase phase = trainer_phase::starting;
   epoch_id epoch;
   epoch_id global_epoch;
   double loss = 0;       // smoothed (EMA); NaN before the first micro-step
-  double first_loss = 0; // mean of the first epoch's micro-steps here; NaN before its end
+  double first_loss = 0; // mean of this peer's micro-steps in its first epoch; NaN before its end
   double learning_rate = 0;
   double gradient_norm = 0;               // of the last applied gradient
-  std::uint64_t samples_toward_epoch = 0; // ours
+  std::uint64_t samples_toward_epoch = 0; // of this peer
   std::uint64_t target_batch_size = 0;
   std::uint64_t samples_used = 0;    // entered an optimizer update (INV-2)
   std::uint64_t samples_dropped = 0; // dropped and counted (INV-2)
@@ -122,26 +123,26 @@ struct training_status {
   std::string last_outcome; // of the last round: "complete", "shrunk", "failed: reason", "alone"
   std::uint64_t effective_batch = 0; // samples in the last epoch's update, of all contributors
   history line;                      // that `epoch` belongs to
-  std::uint32_t group_size = 0;      // members of our group, ourselves included; 0: in none
-  bool provisional = false;          // we went on without most of our group
-  std::string waiting_for;           // empty: for nothing
-  std::uint32_t peers_behind = 0;    // that train and are not at our epoch
+  std::uint32_t group_size = 0;      // members of our group, this peer included; 0: in none
+  bool provisional = false;          // this peer went on without most of its group
+  std::string waiting_for;           // empty: not waiting
+  std::uint32_t peers_behind = 0;    // peers that train and are not at our epoch
   std::uint32_t histories = 0;       // that live peers train, ours included
   std::uint32_t differing_peers = 0; // at our epoch of our history with other parameters
   double first_round_seconds = 0;    // from our start to the end of our first round; 0: none yet
-  std::string notice;                // what the operator should do something about; empty: nothing
+  std::string notice;                // a problem that the operator should act on; empty: none
 };
 
-/// Command from the trainer to the thread that computes: make the model, resume from the newest
+/// Command from the trainer to the model_worker: make the model, and resume from the newest
 /// checkpoint. Answered with model_ready.
 struct make_model {};
 struct model_ready {
   std::shared_ptr<learner> model; // its thread-safe half
   epoch_id epoch;
   history line;
-  digest parameters; // zero: too many to hash each time
+  digest parameters; // zero: too many to hash each epoch
 };
-/// Commands to the thread that computes, carried out in the order in which they come.
+/// Commands to the model_worker, executed in the order in which they arrive.
 struct run_pass {};
 struct apply_update {
   std::shared_ptr<const float_vector> mean; // null: the epoch had no gradient
@@ -150,30 +151,30 @@ struct apply_update {
 };
 struct load_image {
   std::shared_ptr<const byte_source> image;
-  digest branch;      // that it must belong to
-  epoch_id epoch_max; // that it may be of
+  digest branch;      // that the state must belong to
+  epoch_id epoch_max; // the highest epoch that the state may have
 };
 struct rename_history {
   history line;
 };
 struct save_checkpoint {};
-/// Events from it.
+/// Events of the model_worker.
 struct pass_done {
   micro_step step;
   double seconds = 0;
 };
 struct update_applied {
   epoch_id epoch;    // that begins
-  digest parameters; // zero: too many to hash each time
+  digest parameters; // zero: too many to hash each epoch
   double seconds = 0;
 };
 struct image_loaded {
-  failure why; // ec::none: it is
+  failure why; // ec::none: it was loaded
   epoch_id epoch;
   history line;
   digest parameters;
 };
-/// Command to whoever keeps states: complete this copy, and keep it as a checkpoint if asked to.
+/// Command to the state_keeper: complete this copy, and with `keep` write it as a checkpoint.
 /// Answered with state_snapshot.
 struct seal_copy {
   std::shared_ptr<model_copy> copied;
@@ -182,15 +183,15 @@ struct seal_copy {
 };
 struct get_training_status {};
 
-/// Event to the metrics exporter: what a peer without a model does for clients.
+/// Event to the metrics exporter: the state of a group_helper.
 struct helper_status {
-  std::uint32_t clients = 0;    // of our group
+  std::uint32_t clients = 0;    // in our group
   std::uint32_t group_size = 0; // 0: in none
   epoch_id epoch;               // of our group
   history line;                 // of our group
 };
 
-// -- watching ------------------------------------------------------------------------------------
+// -- monitoring ----------------------------------------------------------------------------------
 
 /// Event to the metrics exporter: a round ended. `kind`: gradients, params, state, vector.
 struct round_ended {

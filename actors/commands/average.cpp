@@ -32,7 +32,7 @@ struct driver_state {
   std::uint64_t rounds = 0;
 };
 
-/// What each member gave; nothing of those who gave nothing.
+/// The `gather` text of each member that sent one.
 nlohmann::ordered_json gathered_of(const round_report& report) {
   auto texts = nlohmann::ordered_json::object();
   for (const auto& [peer, text] : report.gathered)
@@ -140,8 +140,8 @@ int run_average(const run_options& options) {
 command average_command() {
   return {"average",
           "A bare peer that averages a vector round after round: for scripts and experiments.",
-          "Prints one JSON line a round: round, contributors, weight_sum, digest of the resulting "
-          "bytes,\n"
+          "Prints one JSON line per round: round, contributors, weight_sum, digest of the "
+          "resulting bytes,\n"
           "seconds, outcome (complete, shrunk, failed), reason. In two shells:\n"
           "  waggle average --listen 127.0.0.1:7700 --rounds 3\n"
           "  waggle average --listen 127.0.0.1:0 --initial-peers 127.0.0.1:7700 --rounds 3\n",

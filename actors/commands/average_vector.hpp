@@ -7,9 +7,9 @@
 
 namespace waggle {
 
-/// What the peer contributes to every round of `waggle average`: values in [-1, 1) that depend on
-/// its id and the index alone, so that whoever knows the contributors can tell the result. It lies
-/// where vectors of `pool` do.
+/// The peer's contribution to every round of `waggle average`: values in [-1, 1) that depend only
+/// on its id and the index, so that the result can be computed from the ids of the contributors.
+/// Taken from `pool`.
 std::shared_ptr<const float_vector> average_vector_of(const peer_id& peer, std::size_t elements,
                                                       vector_pool& pool);
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the benchmarks of `waggle bench` have in common.
+// Common parts of the benchmarks of `waggle bench`.
 
 #include <fstream>
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace waggle {
 
-/// One thing that `waggle bench NAME` measures.
+/// One benchmark of `waggle bench NAME`.
 struct bench_entry {
   std::string name;    // "codec"
   std::string summary; // what is measured, in one line
@@ -20,10 +20,10 @@ struct bench_entry {
   std::function<int(const run_options&)> run;
 };
 
-/// `waggle bench` with these benchmarks; refuses other names.
+/// The command `waggle bench` with these benchmarks; it refuses other names.
 command bench_command(std::vector<bench_entry> benchmarks);
 
-/// Those that need no LibTorch.
+/// The benchmarks that need no LibTorch.
 std::vector<bench_entry> common_benchmarks();
 
 struct bench_timing {
@@ -31,7 +31,7 @@ struct bench_timing {
   double cpu_seconds = 0; // of all the process's threads
 };
 
-/// Measures from construction on.
+/// Starts measuring when it is constructed.
 class bench_stopwatch {
 public:
   bench_stopwatch();
@@ -42,7 +42,7 @@ private:
   double cpu_began_;
 };
 
-/// Seconds of CPU that this process used so far, all its threads together.
+/// CPU seconds that all threads of this process have used so far.
 double process_cpu_seconds();
 
 /// By linear interpolation. REQUIRES: `values` is not empty, 0 ≤ q ≤ 1.
@@ -55,9 +55,9 @@ nlohmann::ordered_json summary_of(const std::vector<bench_timing>& runs);
 /// The file of --json, opened before anything is measured.
 class bench_output {
 public:
-  /// Fails with ec::bad_config if the file cannot be written. Without --json nothing is.
+  /// Fails with ec::bad_config if the file cannot be written. Without --json no file is opened.
   static result<std::unique_ptr<bench_output>> open(const run_options& options);
-  /// Writes the report, if it is asked for. Returns exit_clean or, after a sentence on standard
+  /// Writes the report if --json was given. Returns exit_clean or, after a sentence on standard
   /// error, exit_failed.
   int write(const nlohmann::ordered_json& report);
 

@@ -1,4 +1,4 @@
-// How fast and how exact is each codec?
+// Measures the speed and the error of each codec.
 
 #include "actors/commands/bench_codec.hpp"
 
@@ -19,7 +19,7 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-/// By the method of Box and Muller.
+/// Samples of N(0, 1), by the Box-Muller transform.
 std::vector<float> normal_values(std::size_t n, std::uint64_t seed) {
   random_source random{seed};
   std::vector<float> values(n);

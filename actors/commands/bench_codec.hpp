@@ -7,7 +7,7 @@
 
 namespace waggle {
 
-/// The measurement of spec averaging.md §9.8.
+/// What measure_codecs measures.
 struct codec_bench_config {
   std::size_t elements = 10'000'000;
   std::uint64_t seed = 7348;
@@ -15,10 +15,10 @@ struct codec_bench_config {
   int iterations = 30;
 };
 
-/// Every codec there and back over N(0, 1) values, on one thread: a list with an object for each
-/// (codec, bytes, ratio, mean_square_error, largest_error, encode_mb_per_s, decode_mb_per_s, the
-/// fields of summary_of for there and back together, and the configuration). Throughput counts
-/// megabytes (10⁶) of float32, whatever the codec makes of them.
+/// Encodes and decodes N(0, 1) values with every codec, on one thread. Returns a list with one
+/// object per codec: codec, bytes, ratio, mean_square_error, largest_error, encode_mb_per_s,
+/// decode_mb_per_s, the fields of summary_of for encoding plus decoding, and the configuration.
+/// Throughput is in megabytes (10⁶ bytes) of float32, independent of the encoded size.
 nlohmann::ordered_json measure_codecs(const codec_bench_config& config);
 
 /// `waggle bench codec`.

@@ -1,4 +1,4 @@
-// Whole peers in this process, which talk over TCP on the loopback interface.
+// Benchmarks with whole peers in this process that communicate over TCP on the loopback interface.
 
 #include "actors/commands/bench_swarm.hpp"
 
@@ -22,7 +22,7 @@ struct quiet_system : caf::actor_system_config {
   quiet_system() { set("scheduler.policy", caf::atom("sharing")); }
 };
 
-/// A run of its own. The first peer is whom the others ask for the rest.
+/// The peers of a separate run. The first peer is the initial peer of the others.
 class local_peers {
 public:
   explicit local_peers(const run_options& options) : options_(options) {
@@ -34,7 +34,7 @@ public:
     for (auto& peer : peers_)
       self->request(peer.node, 5s, shut_down{"the benchmark is over"})
         .receive([](const training_status&) { /* down */ },
-                 [](const caf::error&) { /* down, or gone already */ });
+                 [](const caf::error&) { /* down already */ });
   }
   local_peers(const local_peers&) = delete;
   local_peers& operator=(const local_peers&) = delete;
@@ -56,14 +56,14 @@ public:
       dependencies.log = log_;
       auto arena = options_.shared_memory ? net::shared_arena::make() : nullptr;
       dependencies.memory = vector_memory(arena);
-      dependencies.make_transport = [&](transport_request order) {
+      dependencies.make_transport = [&](transport_request request) {
         net::tcp_transport_config tcp;
         tcp.run_id = config.run_id;
         tcp.self = dependencies.self;
         tcp.verifier = verifier_;
-        tcp.record = std::move(order.record);
-        tcp.http = std::move(order.http);
-        tcp.events = std::move(order.events);
+        tcp.record = std::move(request.record);
+        tcp.http = std::move(request.http);
+        tcp.events = std::move(request.events);
         tcp.shared_memory = options_.shared_memory;
         tcp.arena = arena;
         return net::make_tcp_transport(std::move(tcp));
@@ -76,7 +76,7 @@ public:
     return done{};
   }
 
-  /// Everybody averages a vector at once. Fails if a round was not complete.
+  /// All peers average a vector at once. Fails if a round was not complete.
   struct outcome {
     bench_timing timing;            // until the last peer had the result
     double matchmaking_seconds = 0; // of the slowest
@@ -147,7 +147,7 @@ int bench_allreduce(const run_options& options) {
   auto report = json::array();
   std::printf("rounds of a persistent group in this process, codec %s\n", options.codec.c_str());
   std::printf("%6s %10s %12s %12s %12s %14s\n", "peers", "vector", "median", "25 %", "75 %",
-              "MB/s a peer");
+              "MB/s per peer");
   for (auto count : counts) {
     local_peers peers{options};
     if (auto added = peers.add(count); !added)
@@ -161,7 +161,7 @@ int bench_allreduce(const run_options& options) {
         auto ended = peers.average(question);
         if (!ended)
           return failed(ended.error());
-        if (i >= 2) // the first ones find each other and fill the pools
+        if (i >= 2) // warm-up: the peers find each other and fill the pools
           runs.push_back(ended->timing);
       }
       json row = summary_of(runs);
@@ -188,7 +188,7 @@ int bench_matchmaking(const run_options& options) {
   if (options.given.count("peers") > 0)
     counts = {options.peers};
   auto report = json::array();
-  std::printf("from the question to a group of all, peers in this process\n");
+  std::printf("time from the request to a group of all peers, in this process\n");
   std::printf("%6s %12s %12s %12s\n", "peers", "median", "25 %", "75 %");
   for (auto count : counts) {
     local_peers peers{options};
@@ -199,7 +199,7 @@ int bench_matchmaking(const run_options& options) {
       auto ended = peers.average(question_of(4_KiB));
       if (!ended)
         return failed(ended.error());
-      if (i > 0) // the first one also connects everybody
+      if (i > 0) // warm-up: the first one also connects all peers
         runs.push_back({ended->matchmaking_seconds, ended->timing.cpu_seconds});
     }
     json row = summary_of(runs);
@@ -221,7 +221,7 @@ bench_entry allreduce_benchmark() {
 }
 
 bench_entry matchmaking_benchmark() {
-  return {"matchmaking", "how long 2 to 16 local peers, or --peers, need to find each other",
+  return {"matchmaking", "the time until 2 to 16 local peers, or --peers, have found each other",
           "waggle bench matchmaking --peers 8", bench_matchmaking};
 }
 

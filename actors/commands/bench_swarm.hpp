@@ -8,7 +8,7 @@ namespace waggle {
 /// vector.
 bench_entry allreduce_benchmark();
 
-/// `waggle bench matchmaking`: how long peers need to find each other.
+/// `waggle bench matchmaking`: the time until peers have found each other.
 bench_entry matchmaking_benchmark();
 
 } // namespace waggle

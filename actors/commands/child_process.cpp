@@ -23,11 +23,11 @@ result<child_process> child_process::start(const std::vector<std::string>& argum
   auto parent = ::getpid();
   auto pid = ::fork();
   if (pid == 0) {
-    // Between fork and exec only async-signal-safe calls.
+    // Only async-signal-safe calls are allowed between fork and exec.
     ::prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (::getppid() != parent)
       ::_exit(127);
-    ::setpgid(0, 0); // a Ctrl-C of the terminal is for the parent, which passes it on
+    ::setpgid(0, 0); // Ctrl-C in the terminal goes to the parent only, which then ends the child
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, nullptr);

@@ -11,8 +11,8 @@
 
 namespace waggle {
 
-/// A process that this one started. Gets SIGTERM when this process dies, and is killed and reaped
-/// by the destructor. Start it before there are threads.
+/// A child process. It gets SIGTERM when this process dies, and is killed and reaped by the
+/// destructor. REQUIRES: no other threads when it is started.
 class child_process {
 public:
   /// Runs `arguments[0]` (a path) with both outputs in `log`. Fails with ec::io_error.
@@ -25,9 +25,9 @@ public:
   ~child_process();
 
   [[nodiscard]] pid_t pid() const { return pid_; }
-  /// Sends a signal if it still runs.
+  /// Sends a signal if the process still runs.
   void signal(int number) const;
-  /// The exit status as waitpid gives it, once it ended.
+  /// The exit status as waitpid gives it; nothing while the process runs.
   std::optional<int> ended();
 
 private:

@@ -23,7 +23,7 @@ constexpr const char* about =
   "  waggle train --data some.txt                      start a run; it prints the line to join "
   "with\n"
   "  waggle swarm --peers 4 --data some.txt            try it: four peers on this machine\n"
-  "  waggle status 127.0.0.1:7700                      ask a peer how it is doing\n";
+  "  waggle status 127.0.0.1:7700                      show the status of a peer\n";
 
 std::vector<std::string> options_of(const command& what) {
   std::vector<std::string> names;
@@ -36,7 +36,8 @@ std::vector<std::string> options_of(const command& what) {
   return names;
 }
 
-/// How TIME and BYTES are written, if the command takes such; where else options can stand.
+/// Notes for the help text: the syntax of TIME and BYTES, if the command takes such values, and the
+/// environment.
 std::string notes_on(const command& what) {
   const auto names = options_of(what);
   auto takes = [&](const char* value_name) {
@@ -49,7 +50,7 @@ std::string notes_on(const command& what) {
   if (takes("BYTES"))
     notes += " BYTES: 65536, 64KiB or 16MiB.";
   if (takes("TIME"))
-    notes += "\nOptions can also stand in the environment: WAGGLE_LOG_LEVEL=debug is --log-level "
+    notes += "\nOptions can also be set in the environment: WAGGLE_LOG_LEVEL=debug is --log-level "
              "debug.\n";
   return notes;
 }
@@ -77,8 +78,9 @@ void declare(CLI::App& root, parsed_command& into) {
   app->footer(into.what->details + notes_on(*into.what));
   app->allow_extras();
   app
-    ->add_option("--config", into.config,
-                 "A run file (TOML) with any of these options; flags and environment beat it.")
+    ->add_option(
+      "--config", into.config,
+      "A run file (TOML) with any of these options; flags and environment take precedence.")
     ->type_name("FILE");
   for (const auto& name : options_of(*into.what)) {
     const auto& spec = *find_option(name);
@@ -144,7 +146,7 @@ int run_parsed(parsed_command& chosen) {
   auto takes = [&](const char* group) {
     return std::find(groups.begin(), groups.end(), group) != groups.end();
   };
-  if (takes("peer") && takes("training")) // a swarm has more peers, and says it itself
+  if (takes("peer") && takes("training")) // waggle swarm checks this for all its peers
     if (auto crowded = too_many_threads(*options, 1, std::thread::hardware_concurrency()))
       warn(*crowded);
   return chosen.what->run(*options);
@@ -203,7 +205,7 @@ int run_command_line(int argc, const char* const* argv, const std::vector<comman
   }
   if (!extras.empty() && extras.front().starts_with("-"))
     return bad_usage("'" + extras.front()
-                     + "' stands before the command: options follow it, as in waggle "
+                     + "' is before the command: options come after it, as in waggle "
                      + names.front() + " " + extras.front());
   for (auto& candidate : parsed)
     if (candidate.app->parsed())

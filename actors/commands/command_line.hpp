@@ -12,7 +12,7 @@ constexpr int exit_clean = 0;
 constexpr int exit_failed = 1;    // a run that failed
 constexpr int exit_bad_usage = 2; // nothing was started
 
-/// What follows a command without a name of its own.
+/// A positional argument of a command.
 struct positional {
   std::string name; // "ADDR"
   std::string help;
@@ -26,19 +26,19 @@ struct command {
   std::vector<std::string> groups; // which groups of the option table it takes
   std::vector<positional> arguments;
   std::function<int(const run_options&)> run;
-  bool json_to_output = false; // --json takes no file: the answer goes to standard output
-  /// Of these groups, the options that all peers of a run must have alike.
+  bool json_to_output = false; // --json takes no file; the answer goes to standard output
+  /// Groups of which the command takes the options that must be equal on all peers of a run.
   std::vector<std::string> agreed_groups{};
 };
 
-/// Reads the arguments, the environment and --config, and runs the command. Whatever is wrong with
-/// them ends with one sentence on standard error and exit_bad_usage, before anything starts.
+/// Reads the arguments, the environment and --config, and runs the command. Any error in them ends
+/// with one sentence on standard error and exit_bad_usage, before anything starts.
 int run_command_line(int argc, const char* const* argv, const std::vector<command>& commands);
 
-/// Says what is wrong and returns exit_bad_usage.
+/// Writes the sentence to standard error and returns exit_bad_usage.
 int bad_usage(const std::string& sentence);
 
-/// Says on standard error what is probably not meant, but does not keep anything from starting.
+/// Warns on standard error about a setting that is probably not intended.
 void warn(const std::string& sentence);
 
 } // namespace waggle

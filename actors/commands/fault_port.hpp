@@ -8,10 +8,10 @@
 
 namespace waggle {
 
-/// A round's port that calls `strike` once its round comes to `where`, before anything else happens
-/// there, and passes everything on. For tests that break a peer within a round.
+/// A round's port that forwards all calls, and calls `strike` once, when its round reaches `where`,
+/// before anything else happens there. For tests that break a peer within a round.
 ///
-/// Called with the round's lock held, as every port.
+/// Called with the round's lock held, like every port.
 class fault_port final : public round_port {
 public:
   fault_port(std::shared_ptr<round_port> port, fault_point where, std::function<void()> strike)
@@ -34,8 +34,8 @@ private:
   std::uint64_t reached_ = 0; // under the round's lock
 };
 
-/// For `node_dependencies::port_decorator`: breaks this process (`signal`) once, at `where`, in the
-/// first of its rounds that comes so far; its `round`-th, counted from 1, at the earliest.
+/// For `node_dependencies::port_decorator`: sends `signal` to this process once, at `where`, in the
+/// first of its rounds that gets that far; in its `round`-th, counted from 1, at the earliest.
 std::function<std::shared_ptr<round_port>(std::shared_ptr<round_port>)>
 break_in_round(std::uint64_t round, fault_point where, int signal);
 

@@ -9,7 +9,7 @@ namespace waggle {
 
 namespace {
 
-/// Which command a peer of the run is started with.
+/// The command that starts a peer of the run.
 std::string command_of(const run_agreement* agreement) {
   const auto* strategy = agreement == nullptr ? nullptr : agreement->find("strategy");
   return strategy != nullptr && strategy->value == "average" ? "average" : "train";
@@ -36,7 +36,7 @@ std::string join_line(const std::string& run_id, const run_agreement* agreement,
   std::string line = "waggle " + command_of(agreement) + " --run-id " + shell_word(run_id)
                      + " --initial-peers " + shell_word(to_string(address)) + " --listen 0.0.0.0:0";
   if (address.host == "127.0.0.1")
-    line += " --announce 127.0.0.1:0"; // reached by loopback, it cannot reach more either
+    line += " --announce 127.0.0.1:0"; // other peers reach it over loopback only
   if (agreement != nullptr)
     for (const auto& [name, value] : options_of(*agreement))
       line += " --" + name + " " + shell_word(value);

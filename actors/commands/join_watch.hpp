@@ -11,8 +11,8 @@
 
 namespace waggle {
 
-/// What handshakes teach a peer about the run that it joins. Thread-safe: the I/O thread tells, the
-/// main thread asks.
+/// What a peer learns from handshakes about the run that it joins. Thread-safe: the I/O thread
+/// writes, the main thread reads.
 class join_watch {
 public:
   explicit join_watch(std::vector<endpoint> initial_peers)
@@ -20,12 +20,13 @@ public:
 
   /// A link was made; null: with a peer that has no agreement.
   void linked(const std::shared_ptr<const run_agreement>& theirs);
-  /// The options keep us from this address.
+  /// The peer at this address refused our options.
   void disagreed(const endpoint& where, const failure& why);
 
-  /// The last refusal, once every initial peer has refused our options and nobody has taken them.
+  /// The last refusal, once every initial peer has refused our options and no peer has accepted
+  /// them.
   [[nodiscard]] std::optional<failure> refused_by_all() const;
-  /// An agreement that was met for the first time; each once, and no more than a few.
+  /// An agreement that was seen for the first time. Each is returned once, and only the first few.
   [[nodiscard]] std::shared_ptr<const run_agreement> take_news();
 
 private:

@@ -10,8 +10,8 @@ namespace waggle {
 
 namespace {
 
-/// Messages quote what peers sent. One of them must neither drive the terminal on which the log is
-/// read, nor look like two lines, nor fill the disk.
+/// Messages may quote bytes from the network. A message must not control the terminal on which the
+/// log is read, look like two lines, or fill the disk.
 constexpr std::size_t message_bytes_max = 8192;
 
 /// The message on one line.
@@ -28,7 +28,7 @@ public:
   }
 };
 
-/// The message as a JSON string, escapes and all.
+/// The message as a JSON string, with escapes.
 class json_message final : public spdlog::custom_flag_formatter {
 public:
   void format(const spdlog::details::log_msg& msg, const std::tm&,

@@ -8,9 +8,9 @@
 
 namespace waggle {
 
-/// How records are written: a line for people ("text"), or one JSON object ("json") with time,
-/// level, peer and message. Messages quote what peers sent, so control characters are escaped and
-/// very long ones cut.
+/// Formats log records as a line of text ("text"), or as one JSON object ("json") with time, level,
+/// peer and message. Messages may quote bytes from the network, so control characters are escaped
+/// and very long messages are truncated.
 std::unique_ptr<spdlog::formatter> make_formatter(const std::string& format,
                                                   const std::string& peer);
 

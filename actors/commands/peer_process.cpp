@@ -23,10 +23,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Keeps a data folder for one process.
+/// Locks a data folder for one process.
 class folder_lock {
 public:
-  /// Nothing: another process has it. Fails with a sentence if it cannot be used at all.
+  /// Null: another process holds the lock. Fails with a sentence if the folder cannot be used.
   static result<std::unique_ptr<folder_lock>> take(const fs::path& folder) {
     std::error_code error;
     fs::create_directories(folder, error);
@@ -55,7 +55,7 @@ private:
 
 struct system_config : caf::actor_system_config {
   system_config() {
-    // `sharing` sleeps when there is nothing to do; the default wakes 500 times a second.
+    // `sharing` sleeps when idle; the default policy wakes up 500 times per second.
     set("scheduler.policy", caf::atom("sharing"));
     set("scheduler.max-threads", std::size_t{2});
     set("scheduler.max-throughput", std::size_t{64});
@@ -75,12 +75,12 @@ struct peer_process::impl {
   round_port_decorator port_decorator;
   std::shared_ptr<join_watch> watch;
   bool agrees = false;    // the peer has an agreement of its own
-  bool knows_run = false; // it has none, and told the operator the run's
+  bool knows_run = false; // it has none, and has logged the run's
 
-  /// A peer without options of its own has learned those of the run.
+  /// Logs the join line of a run whose options a peer without an agreement has learned.
   void tell_join_line(const started_node& peer, const run_agreement& agreement) {
     if (peer.ctx.record.addresses.empty())
-      return; // nobody can join through a client
+      return; // other peers cannot join through a client
     auto line = join_line(options.run_id, &agreement, peer.ctx.record.addresses, peer.bound);
     if (std::exchange(knows_run, true))
       log->warn("peers of this run were started with different options; the others have: {}", line);
@@ -96,7 +96,7 @@ result<std::unique_ptr<peer_process>> peer_process::prepare(const run_options& o
   auto parts = std::make_unique<impl>();
   parts->options = options;
   bool chosen = options.given.count("data-dir") > 0;
-  // Several peers may be started in one folder without a word about it: each takes its own.
+  // Several peers may be started with the default folder: each takes one of its own.
   for (int i = 1; !parts->lock && i <= (chosen ? 1 : 64); ++i) {
     parts->data_dir = options.data_dir;
     if (i > 1)
@@ -126,11 +126,11 @@ node_config peer_process::base_config() const {
   config.announce = o.announce;
   config.initial_peers = o.initial_peers;
   config.addresses.file = impl_->data_dir / "known_peers";
-  config.addresses.save_interval = 1s; // a peer that is killed soon has known somebody, too
+  config.addresses.save_interval = 1s; // so that a peer that is killed soon has stored some peers
   config.client_mode = o.client_mode;
-  if (o.client_mode) // for those on this machine who ask how it is doing
+  if (o.client_mode) // HTTP for this machine only
     config.listen = {"127.0.0.1", o.given.contains("listen") ? o.listen.port : std::uint16_t{0}};
-  // A frozen peer holds up everybody's round until it is given up: after about 2.7 of these.
+  // A frozen peer delays the round of all members until it is given up, after about 2.7 pings.
   config.switchboard.link.ping_interval = 400ms;
   config.seed = o.seed != 0 ? o.seed : entropy_seed();
   config.progress.ledger.target_batch_size = o.target_batch_size;
@@ -172,15 +172,15 @@ result<started_node> peer_process::start(const node_config& config, bool joinabl
   dependencies.make_store = [files = dependencies.files, folder = p.data_dir] {
     return files->make_store(folder);
   };
-  dependencies.make_transport = [&p, &config, &dependencies, &arena](transport_request order) {
+  dependencies.make_transport = [&p, &config, &dependencies, &arena](transport_request request) {
     net::tcp_transport_config tcp;
     tcp.run_id = config.run_id;
     tcp.self = p.self;
     tcp.verifier = dependencies.verifier;
-    tcp.record = std::move(order.record);
-    tcp.http = std::move(order.http);
-    tcp.events = std::move(order.events);
-    tcp.agreement = std::move(order.agreement);
+    tcp.record = std::move(request.record);
+    tcp.http = std::move(request.http);
+    tcp.events = std::move(request.events);
+    tcp.agreement = std::move(request.agreement);
     tcp.events.linked = [watch = p.watch](const net::peer_claims& claims) {
       watch->linked(claims.agreement);
     };
@@ -227,7 +227,7 @@ int peer_process::run_until_done(const started_node& peer, const std::function<b
     *ended = true;
   });
   auto began = std::chrono::steady_clock::now();
-  std::string why = "a signal came";
+  std::string why = "received a signal";
   std::optional<failure> refused;
   while (!*ended && !wait_for_signal(100ms)) {
     refused = p.watch->refused_by_all();
@@ -250,7 +250,7 @@ int peer_process::run_until_done(const started_node& peer, const std::function<b
   if (!*ended) {
     caf::scoped_actor self{*p.system};
     self->request(peer.node, 5s, shut_down{why})
-      .receive([](const training_status&) { /* everything is down */ },
+      .receive([](const training_status&) { /* all actors have ended */ },
                [&](const caf::error& error) {
                  p.log->error("this peer did not stop in time: {}", to_string(from_caf(error)));
                  *bad_end = true;
@@ -270,7 +270,7 @@ node_config::averaging_parts averaging_from(const run_options& o, const std::str
   m.mode = o.client_mode ? member_mode::client
            : o.auxiliary ? member_mode::auxiliary
                          : member_mode::node;
-  // The option table takes no other texts.
+  // Cannot fail: the option table accepts no other texts.
   if (auto codec = parse_codec_choice(o.codec))
     parts.averaging.codec = *codec;
   if (auto how = parse_aggregator(o.aggregator))

@@ -22,7 +22,7 @@ void append_escaped(std::string& out, char c) {
   out += text;
 }
 
-/// Bytes of the UTF-8 character at the start of `text` that may be shown; 0: there is none.
+/// The length of the UTF-8 character at the start of `text`; 0 if it is invalid or a control.
 std::size_t shown_character(std::string_view text) {
   auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   auto first = byte(0);
@@ -45,7 +45,7 @@ std::size_t shown_character(std::string_view text) {
   return bad ? 0 : size;
 }
 
-/// "3 m 20 s": `value` of the larger unit and what is left in the smaller one.
+/// "3 m 20 s": `value` in the larger unit and the remainder in the smaller one.
 std::string two_units(std::uint64_t value, std::uint64_t per_large, const char* large,
                       const char* small) {
   return std::to_string(value / per_large) + large + std::to_string(value % per_large) + small;
@@ -79,7 +79,7 @@ std::string readable_bytes(double bytes) {
   for (; bytes >= 999.95 && unit + 1 < std::size(units); bytes /= 1000)
     ++unit;
   if (bytes >= 1e6)
-    return unknown; // no such amount was ever moved
+    return unknown; // implausibly large
   return formatted(unit == 0 ? "%.0f" : "%.1f", bytes) + units[unit];
 }
 

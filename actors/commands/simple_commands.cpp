@@ -1,4 +1,4 @@
-// node, id, config: a few lines each.
+// The commands node, id and config.
 
 #include <iostream>
 
@@ -18,7 +18,7 @@ int run_node(const run_options& options) {
     return bad_usage(process.error().detail);
   auto& p = **process;
   auto config = p.base_config();
-  // What a peer is told about the training, it tells those who ask how to join.
+  // A node that is given the options of the training checks and announces them.
   if (says_agreed(options)) {
     auto agreement = training_agreement(options, net::protocol_version);
     if (!agreement)
@@ -64,10 +64,10 @@ command node_command() {
     "A peer without a model: bootstrap, DHT, metrics; reduces for clients.",
     "Others join the run through it:\n  waggle node --listen 0.0.0.0:7700 --run-id demo\n"
     "With the options of the training it prints the line that trainers join with, and refuses\n"
-    "those that were started with others:\n"
+    "those that were started with different options:\n"
     "  waggle node --listen 0.0.0.0:7700 --run-id demo --data /usr/share/common-licenses\n"
-    "Trainers in client mode cannot reach each other. Where none of the run can be reached, they\n"
-    "average through this node.\n",
+    "Trainers in client mode cannot reach each other. If no trainer of the run accepts\n"
+    "connections, they average through this node.\n",
     {"run", "peer", "helping"},
     {},
     run_node,

@@ -42,7 +42,7 @@ int run_status(const run_options& options) {
 
 command status_command() {
   return {"status",
-          "Asks a peer how it is doing: waggle status HOST:PORT.",
+          "Shows the status of a peer: waggle status HOST:PORT.",
           "  waggle status 127.0.0.1:7700\n"
           "With --json: one JSON object on standard output.\n",
           {"output"},

@@ -35,7 +35,7 @@ std::string text_of(const std::string& text) {
   return is_id(text) ? text.substr(0, short_id_length) : printable(text, text_max);
 }
 
-/// What a number counts, by the name of its field.
+/// The unit of a number, by the name of its field.
 enum class quantity { plain, loss, bytes, bytes_per_second, samples_per_second, seconds };
 
 quantity quantity_of(const std::string& name) {
@@ -107,13 +107,13 @@ std::string value_of(const json& value, const std::string& name, std::size_t dep
   return all.size() > 2 * text_max ? printable(all, 2 * text_max) : all;
 }
 
-/// Null where there is none.
+/// Null if there is none.
 json field(const json& object, const char* name) {
   return object.is_object() && object.contains(name) ? object[name] : json(nullptr);
 }
 
 std::string label_of(const std::string& name) {
-  // The value says the unit.
+  // The value shows the unit.
   if (name.ends_with("samples_per_second"))
     return spaced(name.substr(0, name.size() - std::string_view{"samples_per_second"}.size())
                   + "speed");

@@ -1,4 +1,5 @@
-// Starts peers as processes of their own, watches them over HTTP, kills and adds some, sums up.
+// Starts peers as separate processes, watches them over HTTP, kills and adds some, and prints a
+// summary.
 
 #include <algorithm>
 #include <chrono>
@@ -38,8 +39,8 @@ std::string read_file(const fs::path& file) {
   return all.str();
 }
 
-/// What came from the environment is in the options by now. Peers get theirs as flags: they must
-/// not all take WAGGLE_IDENTITY or WAGGLE_DURATION, which mean this command.
+/// The options of this command already include those of the environment. Peers get their options as
+/// flags, and must not inherit WAGGLE_IDENTITY or WAGGLE_DURATION, which are for this command.
 void clear_environment() {
   std::vector<std::string> names{"INITIAL_PEERS"};
   for (char** variable = environ; *variable != nullptr; ++variable)
@@ -49,8 +50,8 @@ void clear_environment() {
     ::unsetenv(name.c_str());
 }
 
-/// Nothing if standard output is no terminal. A terminal that does not say its size is taken for a
-/// common one.
+/// The size of the terminal on standard output; nothing if it is no terminal. 80 × 24 if the
+/// terminal does not report its size.
 std::optional<terminal_size> terminal() {
   if (::isatty(STDOUT_FILENO) != 1)
     return std::nullopt;
@@ -62,9 +63,8 @@ std::optional<terminal_size> terminal() {
 
 constexpr terminal_size no_terminal{text_table::unlimited, text_table::unlimited};
 
-/// Ctrl-C ends everything within five seconds: a last question to all peers at once, then the
-/// shorter of these. At an end of its own a peer has the time that it gives itself, and a little
-/// more.
+/// Ctrl-C ends everything within five seconds: one last request to all peers at once, then
+/// hurried_stop_timeout. At a normal end, peers get their own shutdown time and a little more.
 constexpr auto question_timeout = 1s;
 constexpr auto last_question_timeout = 800ms;
 constexpr auto stop_timeout = 6s;
@@ -129,8 +129,8 @@ private:
 
   // -- peers -------------------------------------------------------------------------------------
 
-  /// `join_line` empty and nobody there: the run's first peer. An address: joins through it. A
-  /// whole command, as a peer printed it: runs just that.
+  /// `join`: empty for the run's first peer; an address to join through; or a whole command, as a
+  /// peer printed it, which is run unchanged.
   status start_peer(const std::string& join) {
     auto index = members_.size();
     auto data = folder_ / ("peer-" + std::to_string(index));
@@ -154,7 +154,7 @@ private:
             arguments.push_back(value);
           }
       }
-      if (options_.seed != 0) { // each its own, or all would draw the same samples
+      if (options_.seed != 0) { // a seed per peer, so that they draw different samples
         arguments.emplace_back("--seed");
         arguments.push_back(std::to_string(options_.seed + index));
       }
@@ -171,7 +171,7 @@ private:
     return await_start(members_.back());
   }
 
-  /// Until it listens: its log says where.
+  /// Waits until the peer listens, and reads the address and the join line from its log.
   status await_start(member& m) {
     for (auto until = clock::now() + 60s; clock::now() < until;) {
       auto text = read_file(m.log);
@@ -186,7 +186,7 @@ private:
         return done{};
       }
       if (auto status = m.process.ended()) {
-        // Refused options are refused here, in the peer's own words.
+        // If the peer refused its options, this command fails with the peer's sentence.
         constexpr std::string_view prefix = "waggle: ";
         text = read_file(m.log);
         if (WIFEXITED(*status) && WEXITSTATUS(*status) == exit_bad_usage
@@ -215,9 +215,9 @@ private:
         continue;
       if (auto status = m.process.ended()) {
         if (!WIFSIGNALED(*status) || WTERMSIG(*status) != SIGKILL)
-          return failure{ec::internal, "peer " + name_of(m) + " ended unasked; its log says:\n"
+          return failure{ec::internal, "peer " + name_of(m) + " ended unexpectedly; its log says:\n"
                                          + last_lines(m.log)};
-        // By someone else, who wants to see what happens: the others go on.
+        // Killed from outside, for example by the user as a test: the others go on.
         say("peer " + name_of(m) + " was killed");
         m.seen.killed = true;
         ++summary_.kills;
@@ -231,11 +231,11 @@ private:
     }
     auto alive = [](const member& m) { return !m.seen.killed; };
     if (std::none_of(members_.begin(), members_.end(), alive))
-      return failure{ec::internal, "all peers were killed: nobody is left"};
+      return failure{ec::internal, "all peers were killed"};
     show();
     if (kill_due_ && clock::now() - began_ >= options_.kill_after) {
       kill_due_ = false;
-      // The first peer, through which all others joined: no peer is special.
+      // The first peer, through which all others joined, to show that no peer is special.
       auto& victim = *std::find_if(members_.begin(), members_.end(), alive);
       say("killing peer " + name_of(victim) + " with SIGKILL, the first one of the run");
       victim.process.signal(SIGKILL);
@@ -245,7 +245,7 @@ private:
     if (join_due_ && clock::now() - began_ >= options_.join_after) {
       auto by = std::find_if(members_.rbegin(), members_.rend(), alive);
       if (by == members_.rend())
-        return failure{ec::internal, "all peers were killed: nobody is left to join"};
+        return failure{ec::internal, "all peers were killed: there is no peer to join through"};
       join_due_ = false;
       auto line = by->join_line;
       say("a new peer joins by the line that peer " + name_of(*by) + " printed:\n  " + line);
@@ -272,9 +272,10 @@ private:
       m.seen.last = *snapshot;
   }
 
-  /// Asks all living peers at once: one that hangs delays nobody, and the answers are of one time.
+  /// Asks all living peers at once, so that one that hangs delays no other and the answers are of
+  /// the same time.
   void look_at_all(milliseconds timeout) {
-    std::vector<std::jthread> questions; // all joined at the end: processes start without threads
+    std::vector<std::jthread> questions; // joined here: child_process needs a single thread
     for (auto& m : members_)
       if (!m.seen.killed)
         questions.emplace_back([&m, timeout] { look_at(m, timeout); });
@@ -305,7 +306,7 @@ private:
     return all;
   }
 
-  /// `at_once`: also where the table is printed again and again, for the last time.
+  /// `at_once`: print even if the output is no terminal and the last table is less than 5 s old.
   void show(bool at_once = false) {
     auto room = terminal();
     if (!room) {
@@ -314,7 +315,7 @@ private:
       next_line_ = seconds() + 5;
     } else if (lines_shown_ > 0 && *room == drawn_in_) {
       std::printf("\r\x1b[%zuA", lines_shown_); // a ^C may stand before the cursor
-    } // else the terminal may have wrapped the last table anew: the next one stands below it
+    } // after a resize the terminal may have rewrapped the last table: draw the next one below it
     auto lines = live_table(seconds(), peers_seen(), room.value_or(no_terminal));
     for (const auto& line : lines)
       std::printf("%s%s\n", room ? "\r\x1b[2K" : "", line.c_str());
@@ -325,9 +326,9 @@ private:
     drawn_in_ = room.value_or(no_terminal);
   }
 
-  // -- the end -----------------------------------------------------------------------------------
+  // -- shutdown ----------------------------------------------------------------------------------
 
-  /// Looks until all living peers stand at one epoch, so that their parameters can be compared.
+  /// Asks until all living peers are at the same epoch, so that their parameters can be compared.
   void compare_parameters() {
     for (auto until = clock::now() + 10s; clock::now() < until && !stopped_;) {
       look_at_all(question_timeout);
@@ -335,7 +336,7 @@ private:
       if (auto equal = summary_.compare_parameters()) {
         summary_.parameters_equal = equal;
         if (*equal)
-          return; // else: one may be just taking the state of the others
+          return; // otherwise a peer may just be loading the state of the others
       }
       stopped_ = wait_for_signal(100ms);
     }
@@ -365,9 +366,9 @@ private:
       look_at_all(last_question_timeout);
     summary_.peers = peers_seen();
     if (interrupted && summary_.compare_parameters() == true)
-      summary_.parameters_equal = true; // if not: one may be just taking the state of the others
+      summary_.parameters_equal = true; // if not, a peer may just be loading the others' state
     summary_.seconds = seconds();
-    // The summary below is of the moment that this table shows.
+    // The summary below shows the same moment as this table.
     show(true);
     stop_all();
     auto room = terminal();
@@ -402,7 +403,7 @@ private:
   bool stopped_ = false;
   bool kill_due_ = options_.kill_after > 0ms;
   bool join_due_ = options_.join_after > 0ms;
-  std::size_t lines_shown_ = 0; // of the table that the cursor stands below
+  std::size_t lines_shown_ = 0; // of the table above the cursor
   terminal_size drawn_in_;
   double next_line_ = 0;
 };

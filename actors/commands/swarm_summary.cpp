@@ -18,7 +18,7 @@ json_value number(double value) {
   return std::isfinite(value) ? json_value(value) : json_value(nullptr);
 }
 
-/// Ids and digests are the longest texts that anything is done with.
+/// Ids and digests are the longest texts that are used.
 constexpr std::size_t text_max = 64;
 
 } // namespace
@@ -27,7 +27,7 @@ std::optional<peer_snapshot> parse_snapshot(const std::string& json) {
   auto doc = nlohmann::json::parse(json, nullptr, false);
   if (!doc.is_object() || !doc.contains("peer") || !doc["peer"].is_string())
     return std::nullopt;
-  // What answers need not be a peer of ours: anything may be missing or of another kind.
+  // The document is untrusted: any field may be missing or of another type.
   auto at = [](const nlohmann::json& object, const char* name) {
     return object.is_object() && object.contains(name) ? object[name] : nlohmann::json{};
   };
@@ -72,7 +72,7 @@ double swarm_summary::start_loss() const {
 
 bool swarm_summary::losses_fell_below(double ratio) const {
   auto bar = ratio * start_loss();
-  // A peer that came too late to train has no loss of its own.
+  // A peer that joined too late to train has no loss of its own.
   return std::isfinite(bar) && std::all_of(peers.begin(), peers.end(), [bar](const peer& p) {
            return p.killed || (p.joined_late && std::isnan(p.last.loss)) || p.last.loss < bar;
          });
@@ -145,7 +145,7 @@ std::string swarm_summary::json() const {
         || s.complete + s.shrunk + s.failed > most->complete + most->shrunk + most->failed)
       most = &s;
   }
-  // A round has many members: the peer that took part in most of them counts for all.
+  // Members count the same rounds, so the numbers of the peer with the most rounds are reported.
   if (most != nullptr)
     rounds = {{"complete", most->complete}, {"shrunk", most->shrunk}, {"failed", most->failed}};
   doc["rounds"] = rounds;

@@ -9,10 +9,10 @@
 
 namespace waggle {
 
-/// What /api/v1/status said of one peer, last. Its texts are printable and short.
+/// The last answer of one peer's /api/v1/status. Its texts are printable and short.
 struct peer_snapshot {
   std::string id;
-  std::string phase; // any word: peers of other versions have other phases
+  std::string phase; // any text: peers of other versions have other phases
   std::uint64_t epoch = 0;
   std::uint64_t samples_toward_epoch = 0; // accumulated since the last update
   double loss = std::numeric_limits<double>::quiet_NaN();
@@ -33,40 +33,40 @@ struct peer_snapshot {
   }
 };
 
-/// Reads the document; nothing if it is none.
+/// Parses the document; nothing if it is not a status document.
 std::optional<peer_snapshot> parse_snapshot(const std::string& json);
 
-/// How a swarm did, for people and for scripts.
+/// The results of a swarm, for people and for scripts.
 struct swarm_summary {
   struct peer {
     peer_snapshot last;
     bool killed = false;
     bool joined_late = false;
-    bool silent = false; // did not answer when it was asked last
+    bool silent = false; // did not answer the last request
   };
   std::vector<peer> peers;
   std::uint64_t kills = 0;
   std::uint64_t joins = 0;
   double seconds = 0;
-  std::optional<bool> parameters_equal; // nothing: peers never stood at one epoch to compare
+  std::optional<bool> parameters_equal; // none: the peers were never seen at the same epoch
 
   /// Mean loss of the first epoch, of the first peer that has one.
   [[nodiscard]] double start_loss() const;
-  /// All living peers are below `ratio` of the start.
+  /// Whether the losses of all living peers are below `ratio` times the start loss.
   [[nodiscard]] bool losses_fell_below(double ratio) const;
-  /// Whether all living peers have the same parameters; nothing if that cannot be said, because
-  /// one did not answer or they stand at different epochs.
+  /// Whether all living peers have the same parameters. Nothing if this is unknown because one did
+  /// not answer or they are at different epochs.
   [[nodiscard]] std::optional<bool> compare_parameters() const;
-  /// One sentence for each living peer that did not end a run of `epochs` as the others: at another
-  /// epoch, or with other parameters than most.
+  /// One sentence for each living peer that ended a run of `epochs` at another epoch, or with other
+  /// parameters than most peers.
   [[nodiscard]] std::vector<std::string> differences(std::uint64_t epochs) const;
 
   /// {"peers":[{"id","first_loss","last_loss","epoch","samples","bytes":{"sent","received",
   /// "shared"},"killed","joined_late"}],"rounds":{"complete","shrunk","failed"},
   /// "samples":{"used","dropped"},"kills","joins","seconds","parameters_equal","strategy"}; null
-  /// where it is not known. Samples are those that entered an update.
+  /// for unknown values. Samples are those that entered an update.
   [[nodiscard]] std::string json() const;
-  /// No line of its table is longer than `width`.
+  /// For people. No line of its table is longer than `width`.
   [[nodiscard]] std::string text(std::size_t width) const;
 };
 

@@ -11,7 +11,7 @@ namespace waggle {
 namespace {
 
 constexpr std::size_t short_id_length = 8;
-constexpr std::size_t state_length = 12; // of a phase that is longer than ours
+constexpr std::size_t state_length = 12; // unknown phases are cut to this length
 
 std::string megabytes(std::uint64_t bytes) {
   char text[32];
@@ -19,7 +19,7 @@ std::string megabytes(std::uint64_t bytes) {
   return text;
 }
 
-/// What both tables begin with: the columns that matter most are the last to be left out.
+/// The first columns of both tables: the most important ones, which are omitted last.
 std::vector<text_table::column> common_columns() {
   return {{"peer", short_id_length}, {"state", 9},         {"epoch", 5, true},
           {"loss", 6, true},         {"samples", 7, true}, {"MB moved", 8, true}};
@@ -54,10 +54,10 @@ std::vector<std::string> live_table(double seconds, const std::vector<swarm_summ
   columns.push_back({"toward epoch", 0, true});
   columns.push_back({"last round", 20, false, 10});
   text_table table{columns};
-  // Two lines are kept free: for the cursor, and for the note on those that are left out.
+  // Two lines are kept free: for the cursor, and for the note about omitted peers.
   auto shown = std::min(peers.size(), room.lines > 3 ? room.lines - 3 : 1);
   if (peers.size() == shown + 1 && room.lines > 2)
-    shown = peers.size(); // the note would take the line of the last one
+    shown = peers.size(); // the note would take the line of the last peer
   for (std::size_t i = 0; i < shown; ++i) {
     const auto& s = peers[i].last;
     auto cells = common_cells(peers[i], state_of(peers[i]));

@@ -35,7 +35,7 @@ std::vector<std::string> text_table::lines(std::size_t width) const {
     auto before = used + (i == 0 ? 0 : gap);
     auto room = width > before ? width - before : 0;
     if (wanted > room) {
-      // Half a number would be a lie; a text may be cut. Something is shown in any case.
+      // A truncated number would be wrong; a text may be cut. The first column is always shown.
       if (i == 0 || (c.cut_to > 0 && room >= c.cut_to))
         widths.push_back(room);
       break;

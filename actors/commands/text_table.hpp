@@ -12,9 +12,9 @@ class text_table {
 public:
   struct column {
     std::string title;
-    std::size_t width = 0;  // at least; wider titles and cells widen it
-    bool right = false;     // numbers stand at the right
-    std::size_t cut_to = 0; // > 0: may be cut to this many characters where room is short
+    std::size_t width = 0;  // minimum; longer titles and cells widen the column
+    bool right = false;     // right-aligned, for numbers
+    std::size_t cut_to = 0; // > 0: may be cut to this many characters if the table is too wide
   };
 
   static constexpr std::size_t unlimited = ~std::size_t{0};
@@ -24,8 +24,8 @@ public:
   /// One cell per column.
   void add_row(std::vector<std::string> cells);
 
-  /// The titles, then the rows; no line is longer than `width`. Columns that do not fit are left
-  /// out from the right, so the first ones should matter most.
+  /// The titles, then the rows; no line is longer than `width`. Columns that do not fit are omitted
+  /// from the right, so the most important ones should come first.
   [[nodiscard]] std::vector<std::string> lines(std::size_t width = unlimited) const;
 
 private:

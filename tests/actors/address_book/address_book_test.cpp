@@ -10,7 +10,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-/// Counts what is written.
+/// Counts writes.
 class counting_disk final : public disk {
 public:
   result<std::string> read(const std::filesystem::path& file, std::uint64_t bytes_max) override {
@@ -49,7 +49,7 @@ protected:
   void disconnect(std::uint64_t seed) {
     tell(book, peer_disconnected{test_peer(seed).id, {ec::peer_lost, {}}});
   }
-  /// What the next life would know, newest first.
+  /// The peers that the next run would load, newest first.
   std::vector<peer_id> kept() {
     std::vector<peer_id> ids;
     auto known = load_known_peers(*files, with.file, ctx);
@@ -69,7 +69,7 @@ TEST_F(AddressBook, KeepsWhomItWasConnectedWithLast) {
   connect(3);
   pass(5s);
   EXPECT_THAT(kept(), ElementsAre(test_peer(3).id, test_peer(2).id));
-  disconnect(2); // it was there until now
+  disconnect(2); // it was connected until now
   pass(5s);
   EXPECT_THAT(kept(), ElementsAre(test_peer(2).id, test_peer(3).id));
 }

@@ -11,7 +11,7 @@
 namespace waggle {
 namespace {
 
-/// What the round told other members, and how it ended.
+/// The messages of the round to other members, and its outcome.
 struct observed {
   std::vector<tell_peer> told;
   std::vector<round_finished> ended;
@@ -33,7 +33,7 @@ round_listener_actor::behavior_type recording_listener(round_listener_actor::poi
           [](const group_message&) {}};
 }
 
-/// Three members; we are the first, lead, and reduce all three parts of six values.
+/// Three members. This peer is the first one, leads, and reduces all three parts of six values.
 class AllreduceRound : public testing::actor_test {
 protected:
   void SetUp() override {
@@ -58,10 +58,10 @@ protected:
     settle();
   }
 
-  /// For fixtures that want another plan.
+  /// For fixtures with another plan.
   virtual void change_plan() {}
 
-  /// What `values` are on the wire.
+  /// `values` as encoded on the wire.
   payload encoded(const std::vector<float>& values) const {
     auto bytes = std::make_shared<std::vector<std::byte>>(encoded_size(codec, values.size()));
     encode(codec, values, *bytes);
@@ -98,12 +98,12 @@ protected:
     return testing::exported(*ctx.metrics,
                              "waggle_network_refused_total{reason=\"" + reason + "\"");
   }
-  /// The round went on without member 1 and ends once member 2 holds the result, too.
+  /// The round continues without member 1 and ends once member 2 also holds the result.
   void expect_shrunk_without_member_1(ec reason) {
     auto views = told<wire::round_propose>(2);
     ASSERT_EQ(views.size(), 1U);
     EXPECT_EQ(views[0].view.contributors, 0b101U);
-    EXPECT_TRUE(log->ended.empty()) << "nobody else holds the result yet";
+    EXPECT_TRUE(log->ended.empty()) << "no other member holds the result yet";
     say(2, wire::round_prepared{plan.id, views[0].view.number});
     ASSERT_EQ(log->ended.size(), 1U);
     const auto& report = log->ended[0].report;
@@ -169,7 +169,7 @@ TEST_F(AllreduceRound, GoesOnWithoutAMemberWhoseLinkBreaks) {
   expect_shrunk_without_member_1(ec::peer_lost);
 }
 
-/// The same members, who trust each other less.
+/// The same members, with a robust aggregator.
 class RobustRound : public AllreduceRound {
 protected:
   RobustRound() { plan.reduce_by = {aggregator::median, 1}; }
@@ -183,7 +183,7 @@ TEST_F(RobustRound, ReducesByWhatThePlanSays) {
   ASSERT_EQ(log->ended.size(), 1U);
   EXPECT_EQ(log->ended[0].report.outcome, round_outcome::complete);
   EXPECT_EQ(*log->ended[0].report.values, (float_vector{2, 2, 2, 2, 2, 2}));
-  EXPECT_EQ(log->ended[0].report.weight_sum, 3) << "of all contributors, whatever counted";
+  EXPECT_EQ(log->ended[0].report.weight_sum, 3) << "of all contributors, excluded or not";
 }
 
 TEST_F(AllreduceRound, IgnoresStrangers) {
@@ -217,7 +217,7 @@ TEST_F(AllreduceRound, FailsByItsDeadlineWithAReason) {
   EXPECT_EQ(log->ended[0].report.values, nullptr);
 }
 
-/// Member 1 reduces everything and contributes nothing; values are rounded on their way.
+/// Member 1 reduces everything and contributes nothing; the codec rounds the values.
 class AllreduceRoundWithAnAuxiliary : public AllreduceRound {
 protected:
   void change_plan() override {
@@ -240,8 +240,8 @@ protected:
   }
 };
 
-// The mean of 1 and 1.0009765625 lies between two values that float16 has: whoever wrote an
-// unrounded sum into the result would end with other bytes than the rest.
+// The mean of 1 and 1.0009765625 lies between two float16 values: a member that wrote an unrounded
+// sum into its result would end with other bytes than the rest.
 TEST_F(AllreduceRoundWithAnAuxiliary, KeepsAResultThatItReducesAgainInPlaceOfItsReducer) {
   constexpr float next_to_one = 1.0009765625F;
   for (std::uint32_t part = 0; part < 3; ++part)
@@ -250,7 +250,7 @@ TEST_F(AllreduceRoundWithAnAuxiliary, KeepsAResultThatItReducesAgainInPlaceOfIts
   tell(round, peer_disconnected{plan.members[1].peer.id, {ec::peer_lost, {}}});
   auto views = told<wire::round_propose>(2);
   ASSERT_EQ(views.size(), 1U);
-  EXPECT_EQ(views[0].view.contributors, 0b101U) << "both that remain hold the result";
+  EXPECT_EQ(views[0].view.contributors, 0b101U) << "both remaining members hold the result";
   // Two of the parts are ours now.
   contribute(2, 0, {next_to_one, next_to_one});
   contribute(2, 2, {next_to_one, next_to_one});

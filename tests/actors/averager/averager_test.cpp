@@ -20,7 +20,7 @@ class Averager : public testing::averaging_world {
 protected:
   using pending_report = pending<round_report>;
 
-  /// All peers average; everybody has reported afterwards.
+  /// All peers average; returns after all have reported.
   std::vector<round_report> average_all(const std::vector<average_vector>& questions) {
     group_size = questions.size();
     std::vector<pending_report> open;
@@ -40,9 +40,9 @@ protected:
   }
 };
 
-// -- what is averaged (spec/averaging.md §9.2) ----------------------------------------------------
+// -- what is averaged -----------------------------------------------------------------------------
 
-TEST_F(Averager, EveryMixOfClientsAndAuxiliariesGetsThePlainMean) { // A1, A2
+TEST_F(Averager, EveryMixOfClientsAndAuxiliariesGetsThePlainMean) {
   struct mix {
     std::size_t clients, auxiliaries;
   };
@@ -92,7 +92,7 @@ TEST_F(Averager, EveryMixOfClientsAndAuxiliariesGetsThePlainMean) { // A1, A2
   }
 }
 
-TEST_F(Averager, WeightsNeedNoNormalisation) { // A3
+TEST_F(Averager, WeightsNeedNoNormalisation) {
   add();
   add({}, member_mode::client);
   auto reports = average_all({question({1, 10}, 0.3), question({2, 20}, 0.9)});
@@ -111,7 +111,7 @@ TEST_F(Averager, WeightsOfZeroLeaveEverybodyWithItsOwn) { // INV-4
   EXPECT_THAT(*reports[1].values, ElementsAre(3, 4));
 }
 
-TEST_F(Averager, AlphaSaysHowFarToGo) { // §5.10
+TEST_F(Averager, AlphaSaysHowFarToGo) {
   add();
   add();
   auto half = question({0, 8});
@@ -125,7 +125,7 @@ TEST_F(Averager, AlphaSaysHowFarToGo) { // §5.10
 
 class AveragerByCodec : public Averager, public ::testing::WithParamInterface<const char*> {};
 
-TEST_P(AveragerByCodec, EqualVectorsStayAsTheyAreByDeltas) { // F6
+TEST_P(AveragerByCodec, EqualVectorsStayAsTheyAreByDeltas) {
   averaging_config config;
   config.codec = *parse_codec_choice(GetParam());
   for (int i = 0; i < 3; ++i)
@@ -166,7 +166,7 @@ TEST_F(Averager, DeltasKeepOnesOwnRoundingError) {
   EXPECT_EQ(reports[1].values->front(), 2 + 2 * fine);
 }
 
-TEST_F(Averager, EachTensorTravelsByItsOwnCodec) { // C4
+TEST_F(Averager, EachTensorTravelsByItsOwnCodec) {
   averaging_config config;
   config.codec = *parse_codec_choice("map:exact=none,half=float16,byte=uniform8");
   add(config);
@@ -188,7 +188,7 @@ TEST_F(Averager, EachTensorTravelsByItsOwnCodec) { // C4
   change_plan = [](round_plan& plan) { plan.part_elements = 3000; };
   auto reports = average_all(questions);
   ASSERT_TRUE(reports[0].values);
-  EXPECT_EQ(*reports[0].values, *reports[1].values) << "byte for byte, whatever the codec";
+  EXPECT_EQ(*reports[0].values, *reports[1].values) << "byte-equal, whatever the codec";
   double error[3] = {};
   for (std::size_t i = 0; i < 15000; ++i) {
     auto e = (*reports[0].values)[i] - (static_cast<double>(inputs[0][i]) + inputs[1][i]) / 2;
@@ -232,13 +232,13 @@ TEST_F(Averager, ErrorFeedbackMakesRepeatedRoundsExact) {
   auto biased = bias(without);
   auto exact = bias(with);
   EXPECT_GT(biased, 1e-3);
-  // What is left is the rounding of the reducers, who have no feedback.
+  // The remaining error is the rounding of the reducers, which have no feedback.
   EXPECT_LT(exact, biased);
 }
 
-// -- control of a step (§1.4) ---------------------------------------------------------------------
+// -- control of a step ----------------------------------------------------------------------------
 
-TEST_F(Averager, AStepWaitsForItsTriggerWhileOthersRun) { // A8
+TEST_F(Averager, AStepWaitsForItsTriggerWhileOthersRun) {
   for (int i = 0; i < 4; ++i)
     add();
   group_size = 4;
@@ -265,7 +265,7 @@ TEST_F(Averager, AStepWaitsForItsTriggerWhileOthersRun) { // A8
   }
 }
 
-TEST_F(Averager, TheGroupGoesOnWithoutThoseWhoCancel) { // A9
+TEST_F(Averager, TheGroupGoesOnWithoutThoseWhoCancel) {
   for (int i = 0; i < 4; ++i)
     add();
   group_size = 4;
@@ -275,7 +275,7 @@ TEST_F(Averager, TheGroupGoesOnWithoutThoseWhoCancel) { // A9
     what.require_trigger = true;
     open.push_back(average(i, what));
   }
-  group_size = 2; // for whoever searches again
+  group_size = 2; // for the peers that search again
   for (std::size_t i : {0, 1})
     tell(peers[i]->averager, cancel_step{1});
   for (std::size_t i : {0, 1}) {
@@ -297,7 +297,7 @@ TEST_F(Averager, ARunningStepCanBeCancelled) {
   for (int i = 0; i < 3; ++i)
     add();
   group_size = 3;
-  peers[0]->deaf = true; // what it would need does not come
+  peers[0]->deaf = true; // the parts that it needs do not arrive
   std::vector<pending_report> open;
   for (std::size_t i = 0; i < 3; ++i)
     open.push_back(average(i, question({1, 2, 3})));
@@ -318,12 +318,12 @@ TEST_F(Averager, ASearchCanBeCancelled) {
   auto open = average(0, question({1}));
   EXPECT_EQ(stage(0), step_stage::looking_for_group);
   tell(peers[0]->averager, cancel_step{2});
-  EXPECT_FALSE(open.answered()) << "another step's name";
+  EXPECT_FALSE(open.answered()) << "the number of another step";
   tell(peers[0]->averager, cancel_step{1});
   ASSERT_TRUE(open.get());
   EXPECT_EQ(open.get()->why.code, ec::cancelled);
   EXPECT_TRUE(searches.empty());
-  // And the next one is not held up.
+  // And the next step is not delayed.
   add();
   auto reports = average_all({question({1}), question({3})});
   EXPECT_THAT(*reports[0].values, ElementsAre(2));
@@ -375,7 +375,7 @@ TEST_F(Averager, RefusesWhatCannotBeAveraged) {
   EXPECT_EQ(refusal(what), ec::wrong_shape);
   what = question({1, 2});
   what.values.reset();
-  EXPECT_EQ(refusal(what), ec::wrong_shape) << "no values, and no trigger to bring them";
+  EXPECT_EQ(refusal(what), ec::wrong_shape) << "no values, and no trigger that supplies them";
   what = question({1, 2});
   what.alpha = std::nan("");
   EXPECT_EQ(refusal(what), ec::bad_config);
@@ -406,10 +406,9 @@ TEST_F(Averager, ValuesThatComeWithTheTriggerAreCheckedToo) {
   EXPECT_EQ(open.get()->why.code, ec::non_finite);
 }
 
-// -- persistent groups
-// ------------------------------------------------------------------------------
+// -- persistent groups ----------------------------------------------------------------------------
 
-TEST_F(Averager, AStandingGroupNeedsNoMatchmaking) {
+TEST_F(Averager, APersistentGroupNeedsNoMatchmaking) {
   add();
   add();
   auto what = question({1});
@@ -423,9 +422,9 @@ TEST_F(Averager, AStandingGroupNeedsNoMatchmaking) {
   EXPECT_EQ(groups, formed);
 }
 
-TEST_F(Averager, AVectorThatIsNotFiniteOnlyHarmsItsOwnerInAStandingGroup) {
+TEST_F(Averager, AVectorThatIsNotFiniteOnlyHarmsItsOwnerInAPersistentGroup) {
   for (auto codec : {codec_id::none, codec_id::float16})
-    for (std::size_t poisoned : {0U, 1U, 2U}) { // the leader, too
+    for (std::size_t poisoned : {0U, 1U, 2U}) { // including the leader
       auto first = peers.size();
       averaging_config config;
       config.codec = codec;
@@ -446,8 +445,8 @@ TEST_F(Averager, AVectorThatIsNotFiniteOnlyHarmsItsOwnerInAStandingGroup) {
       for (std::size_t i = 0; i < 3; ++i)
         open.push_back(average(first + i, i == poisoned ? bad : what));
       settle();
-      pass(10s); // the time that a takeover takes
-      EXPECT_EQ(groups, formed) << "the group stood";
+      pass(10s); // longer than a takeover
+      EXPECT_EQ(groups, formed) << "the group persisted";
       for (std::size_t i = 0; i < 3; ++i) {
         ASSERT_TRUE(open[i].answered() && open[i].get());
         auto report = *open[i].get();
@@ -462,11 +461,11 @@ TEST_F(Averager, AVectorThatIsNotFiniteOnlyHarmsItsOwnerInAStandingGroup) {
       }
       auto again = average(first + poisoned, bad);
       ASSERT_TRUE(again.answered());
-      EXPECT_FALSE(again.get()) << "it joins nobody any more";
+      EXPECT_FALSE(again.get()) << "it no longer takes part";
     }
 }
 
-TEST_F(Averager, AVectorThatWeighsNothingIsLookedAtInAStandingGroup) {
+TEST_F(Averager, AVectorThatWeighsNothingIsCheckedInAPersistentGroup) {
   add();
   add();
   auto what = question({1, 1});
@@ -476,7 +475,7 @@ TEST_F(Averager, AVectorThatWeighsNothingIsLookedAtInAStandingGroup) {
   auto bad = question({1, std::nanf("")}, 0);
   bad.reuse_group = true;
   bad.expected_peers = 2;
-  EXPECT_EQ(refusal(bad), ec::non_finite) << "reducers would not look";
+  EXPECT_EQ(refusal(bad), ec::non_finite) << "reducers would not check it";
 }
 
 TEST_F(Averager, AGroupOfABucketDoesNotStand) {
@@ -488,18 +487,17 @@ TEST_F(Averager, AGroupOfABucketDoesNotStand) {
   what.expected_peers = 2;
   for (int round = 1; round <= 3; ++round) {
     average_all({what, what});
-    EXPECT_EQ(groups, round) << "others are to be met in every round";
+    EXPECT_EQ(groups, round) << "every round has other members";
   }
 }
 
-TEST_F(Averager, AMemberThatLeavesTheStandingGroupHoldsNobodyUp) {
+TEST_F(Averager, AMemberThatLeavesThePersistentGroupDelaysNoOther) {
   for (int i = 0; i < 3; ++i)
     add();
   auto what = question({1});
   what.reuse_group = true;
   average_all({what, what, what});
-  // The first one wants a group of two, and searches; the others begin the persistent group's
-  // round.
+  // The first peer searches for a group of two; the others begin the persistent group's round.
   group_size = 2;
   auto two = what;
   two.expected_peers = 2;

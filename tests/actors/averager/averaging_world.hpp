@@ -13,8 +13,8 @@
 
 namespace waggle::testing {
 
-/// Several averagers in one actor system. Their switchboards hand messages to each other; their
-/// matchmakers put whoever searches into groups of `group_size`, in the order of the searches.
+/// Several averagers in one actor system. Their switchboards pass messages to each other; their
+/// matchmakers put searching peers into groups of `group_size`, in the order of the searches.
 class averaging_world : public actor_test {
 protected:
   struct peer {
@@ -22,8 +22,8 @@ protected:
     member_mode mode = member_mode::node;
     matchmaker_actor maker;
     averager_actor averager;
-    bool deaf = false;                    // what is sent to it is lost
-    std::optional<double> told_bandwidth; // that its matchmaker knows
+    bool deaf = false;                    // messages to it are lost
+    std::optional<double> told_bandwidth; // as reported to its matchmaker
   };
   struct search {
     std::size_t peer;
@@ -68,11 +68,11 @@ protected:
   std::vector<std::unique_ptr<peer>> peers;
   std::vector<search> searches;
   std::size_t group_size = 2;
-  bool regrouped = false; // every group is one of a bucket
-  /// What else the plans say.
+  bool regrouped = false; // the members of each group move to different buckets
+  /// Other fields of the plans.
   std::function<void(round_plan&)> change_plan = [](round_plan&) {};
   std::uint64_t groups = 0;
-  /// Whether what peer `from` says arrives.
+  /// Whether a message of peer `from` arrives.
   std::function<bool(std::size_t from, const tell_peer& msg)> lets_through =
     [](std::size_t, const tell_peer&) { return true; };
 
@@ -81,7 +81,7 @@ private:
     static inline const char* name = "fake-matchmaker";
     std::map<std::uint64_t, caf::typed_response_promise<group_formed>> open;
   };
-  /// To a fake matchmaker: this search ended.
+  /// To a fake matchmaker: this search has ended.
   struct verdict {
     std::uint64_t number;
     result<round_plan> outcome;
@@ -142,7 +142,7 @@ private:
       auto promise = std::move(found->second);
       self->state.open.erase(found);
       if (v.outcome) {
-        // Only who leads knows the others' lines.
+        // Only the leader knows the bandwidths of the others.
         partition_terms terms{{v.outcome->part_elements, false}, 0, true, {}};
         if (v.leads)
           terms.lines.resize(v.outcome->members.size());
@@ -186,7 +186,7 @@ private:
       ASSERT_TRUE(validate_plan(plan)) << to_string(validate_plan(plan).error());
       for (const auto& m : members) {
         verdicts_.push_back({m.number, plan, &m == &members.front()});
-        // A promise can only be kept by the actor that gave it, while it runs.
+        // A promise can only be delivered by the actor that made it, while it runs.
         caf::anon_send(peers[m.peer]->maker, inbound_event{});
       }
     }

@@ -1,5 +1,5 @@
-// A thousand rounds that fail leave nothing behind: threads on hivemind (#264) tell of peers that
-// ran out of memory, faster the more rounds failed.
+// A thousand failed rounds must not leak memory: hivemind issue #264 describes peers that ran out
+// of memory, the faster the more rounds failed.
 
 #include "tests/actors/averager/averaging_world.hpp"
 
@@ -42,9 +42,9 @@ protected:
   }
 
   struct census {
-    std::size_t vectors = 0; // lent by the pools
-    std::size_t rounds = 0;  // known to the registries
-    std::size_t callers = 0; // vectors that callers gave
+    std::size_t vectors = 0; // in use, of the pools
+    std::size_t rounds = 0;  // in the registries
+    std::size_t callers = 0; // vectors of callers that are still held
   };
   census count() {
     census out;
@@ -65,7 +65,7 @@ protected:
 TEST_F(FailedRounds, AThousandOfThemLeaveNothingBehind) {
   std::size_t most_rounds = 0;
   for (std::size_t i = 0; i < 1'000; ++i) {
-    // Broken at every point, from the first message to the last results.
+    // Interrupted at every point, from the first message to the last results.
     ASSERT_EQ(run_round(i % 100), peer_count) << "round " << i;
     auto now = count();
     ASSERT_EQ(now.vectors, 0U) << "after round " << i;

@@ -1,6 +1,6 @@
-// The fault matrix of spec/averaging.md §9.5 with its five averagers, tensors, part size and
-// timeouts, and a stronger promise: every element of the survivors' results is the mean over the
-// contributors that they report, and their step ends within the reducer timeout and a second (F+).
+// The fault matrix of hivemind's averager tests, with its five averagers, tensors, part size and
+// timeouts, and a stronger condition: every element of the survivors' results is the mean over the
+// contributors that they report, and their step ends within the reducer timeout plus a second.
 
 #include <array>
 #include <cmath>
@@ -14,12 +14,12 @@ namespace {
 
 enum class trouble : std::uint8_t {
   none,
-  fail_before,   // after matchmaking: takes no part, and says nothing
-  fail_sending,  // to the last reducer: after the first part it is gone
-  slow_sending,  // to the last reducer: after the first part nothing for 10 s
-  fail_reducing, // after three results to a sender it is gone
-  slow_reducing, // after three results to a sender nothing for it for 10 s
-  cancel,        // the caller takes the step back
+  fail_before,   // after matchmaking: takes no part, and sends nothing
+  fail_sending,  // lost after its first part to the last reducer
+  slow_sending,  // sends nothing for 10 s after its first part to the last reducer
+  fail_reducing, // lost after three results to a sender
+  slow_reducing, // sends nothing to a sender for 10 s after three results to it
+  cancel,        // the caller cancels the step
 };
 
 constexpr std::array<const char*, 7> names{
@@ -67,7 +67,7 @@ protected:
     return who == 0 ? GetParam().first : who == 1 ? GetParam().second : trouble::none;
   }
 
-  /// Something happens to this peer, now.
+  /// The fault of this peer happens now.
   void strike() { last_fault = sched.clock().now(); }
   void vanish(std::size_t who) {
     gone[who] = true;
@@ -102,7 +102,7 @@ protected:
       vanish(from);
     else if (!std::exchange(slow[from], true))
       strike();
-    return false; // ten seconds later nobody waits for it
+    return false; // ten seconds later no other peer waits for it
   }
 
   std::vector<float> mean_over(const std::vector<peer_id>& contributors) {
@@ -167,7 +167,7 @@ TEST_P(FaultMatrix, SurvivorsHaveTheMeanOverThoseTheyReport) {
       EXPECT_NE(std::find(report.contributors.begin(), report.contributors.end(),
                           peers[good]->ctx.record.id),
                 report.contributors.end())
-        << "peer " << good << " did nothing wrong";
+        << "peer " << good << " had no fault";
     if (first == nullptr)
       first = &report;
     EXPECT_EQ(report.contributors, first->contributors);
@@ -183,7 +183,7 @@ TEST_P(FaultMatrix, SurvivorsHaveTheMeanOverThoseTheyReport) {
   for (std::size_t k = 0; k < expected.size(); ++k)
     wrong += std::abs((*first->values)[k] - expected[k]) > 1e-5F ? 1 : 0;
   EXPECT_EQ(wrong, 0U) << "of " << expected.size() << " elements";
-  // Whoever did not begin, or took its step back before it sent anything, is in no mean.
+  // A peer that did not begin, or cancelled before it sent anything, is in no mean.
   for (std::size_t i = 0; i < 2; ++i)
     if (of(i) == trouble::fail_before || of(i) == trouble::cancel) {
       EXPECT_EQ(
@@ -201,7 +201,7 @@ INSTANTIATE_TEST_SUITE_P(
                     row{trouble::slow_sending, trouble::fail_sending},
                     row{trouble::fail_reducing, trouble::fail_reducing},
                     row{trouble::none, trouble::cancel},
-                    // Not upstream's: the leader alone.
+                    // Not in hivemind's matrix: a fault of the leader alone.
                     row{trouble::cancel, trouble::none}, row{trouble::fail_before, trouble::none},
                     row{trouble::slow_reducing, trouble::none}, row{trouble::none, trouble::none}),
   [](const auto& info) { return name_of(info.param.first) + "And" + name_of(info.param.second); });

@@ -1,5 +1,4 @@
-// A persistent group whose lines turn out to carry something else
-// (runtime/averaging/partition.hpp).
+// A persistent group whose measured bandwidths change (runtime/averaging/partition.hpp).
 
 #include <functional>
 #include <set>
@@ -32,7 +31,7 @@ protected:
     expect_round();
     ASSERT_EQ(groups, 1U);
   }
-  /// What peer `who`'s line carries from now on.
+  /// The bandwidth of peer `who`'s link from now on.
   void carry(std::size_t who, double rate) {
     constexpr std::uint64_t packet = 1448;
     auto now = sched.clock().now();
@@ -56,7 +55,7 @@ protected:
     }
     return id;
   }
-  /// Notes whose results go around.
+  /// Records which peers send results.
   void watch(std::function<bool(std::size_t, const tell_peer&)> also = {}) {
     lets_through = [this, also = std::move(also)](std::size_t from, const tell_peer& msg) {
       if (const auto* part = std::get_if<wire::part>(&msg.what);
@@ -67,11 +66,11 @@ protected:
   }
 
   average_vector what;
-  std::vector<int> failures;     // who saw a round fail
-  std::set<std::size_t> reduced; // who did, in the last round
+  std::vector<int> failures;     // peers whose round failed
+  std::set<std::size_t> reduced; // peers that reduced in the last round
 
-  /// A round after which the leader repartitions the next ones; the second one does not hear of it
-  /// until `tell_the_second`.
+  /// A round after which the leader repartitions the next ones; the second peer does not receive
+  /// the new partition until `tell_the_second`.
   void repartition_behind_the_back_of_the_second() {
     watch([this](std::size_t from, const tell_peer& msg) {
       if (!holds_ || !std::holds_alternative<wire::new_partition>(msg.what)
@@ -97,17 +96,17 @@ protected:
   bool holds_ = true;
 };
 
-TEST_F(AveragerLines, AStandingGroupDividesItsWorkAnewWithoutLookingForAGroup) {
+TEST_F(AveragerLines, APersistentGroupRepartitionsItsWorkWithoutSearchingForAGroup) {
   watch();
   pass(10s);
   carry(0, fast);
   carry(1, fast);
   carry(2, slow);
-  expect_round(); // in which they say so
+  expect_round(); // in which they report it
   EXPECT_EQ(reduced, (std::set<std::size_t>{0, 1, 2}));
   EXPECT_NEAR(peers[2]->told_bandwidth.value_or(0), slow, slow / 20);
   expect_round();
-  EXPECT_EQ(reduced, (std::set<std::size_t>{0, 1})) << "the slow one has enough to do";
+  EXPECT_EQ(reduced, (std::set<std::size_t>{0, 1})) << "the slow peer reduces nothing";
   pass(5s);
   carry(2, fast);
   expect_round();
@@ -163,7 +162,7 @@ TEST_F(AveragerLines, WhoHearsOfANewDivisionTooLateBeginsAgain) {
     open.push_back(average(who, what));
   settle();
   for (const auto& report : open)
-    EXPECT_FALSE(report.answered()) << "they are in different rounds";
+    EXPECT_FALSE(report.answered()) << "the peers are in different rounds";
   tell_the_second();
   for (auto& report : open) {
     ASSERT_TRUE(report.answered()) << "without waiting for a timeout";
@@ -192,22 +191,22 @@ TEST_F(AveragerLines, AStepThatAwaitsItsTriggerTakesTheNewDivision) {
   EXPECT_EQ(groups, 1U);
 }
 
-TEST_F(AveragerLines, ADivisionThatIsRefusedEndsTheGroupAfterItsRound) {
+TEST_F(AveragerLines, ARefusedPartitionEndsTheGroupAfterItsRound) {
   auto last = expect_round();
-  wire::new_partition word{last, {{30, 0, 1}, 1}};
-  tell(peers[1]->averager, inbound_event{peers[0]->ctx.record, word, {}, nullptr});
+  wire::new_partition message{last, {{30, 0, 1}, 1}};
+  tell(peers[1]->averager, inbound_event{peers[0]->ctx.record, message, {}, nullptr});
   EXPECT_EQ(testing::exported(*peers[1]->ctx.metrics,
                               "waggle_network_refused_total{reason=\"protocol_violation\""),
             1.0);
   expect_round();
-  EXPECT_EQ(groups, 2U) << "and all of them look for another one at once";
+  EXPECT_EQ(groups, 2U) << "and all of them search for another group at once";
 }
 
 TEST_F(AveragerLines, OnlyTheLeaderIsBelieved) {
   watch();
   auto last = expect_round();
-  wire::new_partition word{last, {{30, 0, 0}, 1}};
-  tell(peers[1]->averager, inbound_event{peers[2]->ctx.record, word, {}, nullptr});
+  wire::new_partition message{last, {{30, 0, 0}, 1}};
+  tell(peers[1]->averager, inbound_event{peers[2]->ctx.record, message, {}, nullptr});
   tell(peers[1]->averager,
        inbound_event{peers[2]->ctx.record, wire::bandwidth_report{last, slow}, {}, nullptr});
   expect_round();
@@ -215,12 +214,12 @@ TEST_F(AveragerLines, OnlyTheLeaderIsBelieved) {
   EXPECT_EQ(groups, 1U);
 }
 
-TEST_F(AveragerLines, WordsOfRoundsLongPastChangeNothing) {
+TEST_F(AveragerLines, MessagesOfEarlierRoundsChangeNothing) {
   watch();
   auto past = expect_round();
   expect_round();
-  wire::new_partition word{past, {{30, 0, 0}, 1}};
-  tell(peers[1]->averager, inbound_event{peers[0]->ctx.record, word, {}, nullptr});
+  wire::new_partition message{past, {{30, 0, 0}, 1}};
+  tell(peers[1]->averager, inbound_event{peers[0]->ctx.record, message, {}, nullptr});
   expect_round();
   EXPECT_EQ(reduced, (std::set<std::size_t>{0, 1, 2}));
   EXPECT_EQ(groups, 1U);

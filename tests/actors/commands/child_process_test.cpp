@@ -43,7 +43,7 @@ TEST_F(ChildProcess, WritesBothOutputsToItsLogAndTellsHowItEnded) {
   auto status = wait_for(*child);
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 3);
-  EXPECT_EQ(child->ended(), status) << "asked again, it says the same";
+  EXPECT_EQ(child->ended(), status) << "the same on a second call";
   std::ifstream in{log()};
   std::ostringstream text;
   text << in.rdbuf();
@@ -85,7 +85,7 @@ TEST_F(ChildProcess, SignalsEndIt) {
   auto status = wait_for(*child);
   EXPECT_TRUE(WIFSIGNALED(status));
   EXPECT_EQ(WTERMSIG(status), SIGKILL);
-  child->signal(SIGKILL); // of a process that is gone: nothing
+  child->signal(SIGKILL); // no effect on a process that has ended
 }
 
 TEST_F(ChildProcess, SaysWhyItsLogCannotBeWritten) {

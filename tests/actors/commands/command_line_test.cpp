@@ -18,7 +18,7 @@ using ::testing::StartsWith;
 
 namespace {
 
-/// Catches what goes to std::cout and std::cerr.
+/// Captures the output to std::cout and std::cerr.
 class captured_streams {
 public:
   captured_streams() : cout_(std::cout.rdbuf(out.rdbuf())), cerr_(std::cerr.rdbuf(err.rdbuf())) {}
@@ -62,7 +62,7 @@ protected:
   /// The one sentence with which these arguments are refused.
   std::string refusal(std::vector<const char*> arguments) {
     EXPECT_EQ(run(std::move(arguments)), exit_bad_usage);
-    EXPECT_FALSE(ran_) << "it ran all the same";
+    EXPECT_FALSE(ran_) << "it ran although it was refused";
     EXPECT_EQ(std::count(err_.begin(), err_.end(), '\n'), 1) << err_;
     EXPECT_THAT(err_, StartsWith("waggle: "));
     EXPECT_EQ(out_, "");

@@ -7,7 +7,7 @@ namespace {
 
 using moment = fault_point::moment;
 
-/// Writes down what reaches it.
+/// Records the calls that reach it.
 struct recorder final : round_port {
   void send(const peer_record&, wire::event what, payload) override { sent.push_back(what); }
   bool offload(std::function<void()>) override { return false; }
@@ -91,7 +91,7 @@ TEST_F(FaultPort, StandsInTheChosenRoundAndInLaterOnes) {
   auto around = break_in_round(2, {moment::sent, 1}, 0); // signal 0 does nothing
   EXPECT_EQ(around(inner), inner);
   EXPECT_NE(around(inner), inner);
-  EXPECT_NE(around(inner), inner) << "the second may fail before it comes so far";
+  EXPECT_NE(around(inner), inner) << "the second round may fail before it gets that far";
 }
 
 } // namespace

@@ -1,5 +1,5 @@
-// The program itself, as a shell runs it: whatever is wrong ends with one sentence and exit code 2,
-// before anything starts.
+// The program as a shell runs it: any usage error ends with one sentence and exit code 2, before
+// anything starts.
 
 #include <algorithm>
 #include <cstdio>
@@ -171,7 +171,7 @@ TEST_F(Program, RefusesASummaryItCannotWriteBeforeItStartsAnything) {
 }
 
 TEST_F(Program, RefusesTrainingInThePeersWords) {
-  // Without LibTorch it says so; with it, that there is no such data.
+  // Without LibTorch the error says so; with LibTorch the data is missing.
   auto alone = refusal("train --listen 127.0.0.1:0 --data none.txt --data-dir mine");
   auto ended = run("swarm --peers 1 --data none.txt --data-dir swarm");
   EXPECT_EQ(ended.code, 2) << ended.err;
@@ -238,7 +238,7 @@ TEST_F(Program, StatusIsForPeopleAndAsJsonForScripts) {
   ASSERT_EQ(WEXITSTATUS(status), 0) << text_of("peer");
   auto table = text_of("table");
   EXPECT_THAT(table, HasSubstr("run                   demo\n"));
-  EXPECT_THAT(table, HasSubstr("epoch                 -\n")) << "a node has none";
+  EXPECT_THAT(table, HasSubstr("epoch                 -\n")) << "a node has no epoch";
   EXPECT_THAT(table, HasSubstr("samples               used 0, dropped 0\n"));
   EXPECT_EQ(table.find_first_of("{}\""), std::string::npos) << table;
   EXPECT_THAT(text_of("json"), HasSubstr("\"peer_list\": ["));

@@ -86,9 +86,11 @@ TEST(ControlCharacters, AreEscapedAndTextIsKept) {
 
 TEST(ControlCharacters, WhatIsNoUtf8IsEscaped) {
   EXPECT_EQ(without_control_characters("\x9b", 99), "\\x9b");
-  EXPECT_EQ(without_control_characters("\xe2\x82", 99), "\\xe2\\x82") << "the end is missing";
-  EXPECT_EQ(without_control_characters("\xc0\x8a", 99), "\\xc0\\x8a") << "a long line end";
-  EXPECT_EQ(without_control_characters("\xe0\x82\x9b", 99), "\\xe0\\x82\\x9b") << "a long U+009B";
+  EXPECT_EQ(without_control_characters("\xe2\x82", 99), "\\xe2\\x82") << "truncated";
+  EXPECT_EQ(without_control_characters("\xc0\x8a", 99), "\\xc0\\x8a")
+    << "an overlong encoding of a line end";
+  EXPECT_EQ(without_control_characters("\xe0\x82\x9b", 99), "\\xe0\\x82\\x9b")
+    << "an overlong encoding of U+009B";
   EXPECT_EQ(without_control_characters("\xed\xa0\x80", 99), "\\xed\\xa0\\x80") << "a surrogate";
   EXPECT_EQ(without_control_characters("\xf4\x90\x80\x80", 99), "\\xf4\\x90\\x80\\x80");
 }

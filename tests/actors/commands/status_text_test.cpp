@@ -15,7 +15,7 @@ namespace {
 
 const std::string id(64, 'a');
 
-/// What people read of this document, without peers.
+/// The text of this document, without peers.
 std::string shown(const std::string& document) {
   return status_text(json::parse(document), json::array());
 }
@@ -112,12 +112,12 @@ TEST(StatusText, DocumentsThatAreNoneAreRefused) {
   EXPECT_FALSE(parse_document(""));
   EXPECT_FALSE(parse_document("{"));
   EXPECT_FALSE(parse_document("<html>"));
-  EXPECT_FALSE(parse_document("\"\xff\"")) << "no UTF-8";
+  EXPECT_FALSE(parse_document("\"\xff\"")) << "invalid UTF-8";
   EXPECT_TRUE(parse_document("{\"a\":[[{}]]}"));
 }
 
 TEST(StatusText, DocumentsNestedWithoutEndAreRefused) {
-  // To copy or to write one takes a stack frame for each level.
+  // Copying or writing a document takes a stack frame per level.
   EXPECT_FALSE(parse_document(std::string(1'000'000, '[')));
   EXPECT_FALSE(parse_document(std::string(1000, '[') + std::string(1000, ']')));
   EXPECT_TRUE(parse_document(std::string(30, '[') + std::string(30, ']')));

@@ -62,7 +62,7 @@ TEST(Snapshot, ReadsTheStatusDocument) {
   EXPECT_EQ(s->bytes_received, 1000U);
   EXPECT_EQ(s->bytes_sent, 2000U);
   EXPECT_EQ(s->bytes_shared, 4000U);
-  EXPECT_EQ(s->bytes_moved(), 7000U) << "what passes through memory is moved, too";
+  EXPECT_EQ(s->bytes_moved(), 7000U) << "shared memory counts, too";
 }
 
 TEST(Snapshot, AnUnknownLossIsNotANumber) {
@@ -118,7 +118,7 @@ TEST(SwarmSummary, EveryLivingPeerHasToFallBelowTheBar) {
   s.peers[1].last.loss = 3.0;
   EXPECT_FALSE(s.losses_fell_below(0.6)) << "equal is not below";
   s.peers[1].killed = true;
-  EXPECT_TRUE(s.losses_fell_below(0.6)) << "the dead are excused";
+  EXPECT_TRUE(s.losses_fell_below(0.6)) << "killed peers do not count";
   s.peers.push_back(peer_with("late", none, none));
   EXPECT_FALSE(s.losses_fell_below(0.6)) << "a peer from the start that never trained is not";
   s.peers.back().joined_late = true;
@@ -209,14 +209,14 @@ TEST(SwarmSummary, ComparesLivingPeersThatStandAtOneEpoch) {
   s.peers = {at_epoch("a", 7, "ff"), at_epoch("b", 7, "ff"), at_epoch("c", 3, "00")};
   EXPECT_EQ(s.compare_parameters(), std::nullopt) << "one is at another epoch";
   s.peers[2].killed = true;
-  EXPECT_EQ(s.compare_parameters(), true) << "the dead are excused";
+  EXPECT_EQ(s.compare_parameters(), true) << "killed peers do not count";
   s.peers[1].last.parameters = "ee";
   EXPECT_EQ(s.compare_parameters(), false);
   s.peers[1].last.parameters = "";
-  EXPECT_EQ(s.compare_parameters(), std::nullopt) << "one did not say which it has";
+  EXPECT_EQ(s.compare_parameters(), std::nullopt) << "one did not report its parameters";
   s.peers[1] = at_epoch("b", 7, "ff");
   s.peers[1].silent = true;
-  EXPECT_EQ(s.compare_parameters(), std::nullopt) << "what one said earlier is of no use";
+  EXPECT_EQ(s.compare_parameters(), std::nullopt) << "earlier answers do not count";
 }
 
 TEST(SwarmSummary, NamesEachPeerThatEndedOtherwise) {

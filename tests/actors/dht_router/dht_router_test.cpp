@@ -1,4 +1,4 @@
-// One router among peers that the test plays.
+// One router among peers that the test scripts.
 
 #include "actors/dht_router.hpp"
 
@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-/// What a peer says that knows nothing and keeps everything.
+/// The answers of a peer that knows no other peers and stores every record.
 result<wire::response> polite(const call_peer& asked) {
   if (const auto* find = std::get_if<wire::dht_find>(&asked.what))
     return wire::response{wire::dht_found{std::vector<wire::dht_found::answer>(find->keys.size())}};
@@ -36,7 +36,7 @@ struct surroundings {
   std::vector<caf::typed_response_promise<peer_answer>> hanging;
   std::vector<call_peer> calls;
   std::vector<steady_time> dials;
-  link_listener_actor listener; // hears of peers that were dialled before the dialler does
+  link_listener_actor listener; // notified of dialled peers before the dialler is
 };
 
 switchboard_actor::behavior_type scripted_switchboard(switchboard_actor::pointer self,
@@ -98,7 +98,7 @@ protected:
     entry.expiration = wall->now() + life;
     return entry;
   }
-  /// Of the peer with the identity of `seed`.
+  /// The record of the peer with the identity of `seed`.
   record owned_record(std::uint64_t seed, std::string_view run = "test") const {
     auto entry = open_record("mine");
     entry.kind = record_kind::progress;
@@ -112,7 +112,7 @@ protected:
     return out;
   }
 
-  /// What a stranger's request is answered with.
+  /// The answer to an unknown peer's request.
   template <class Answer>
   Answer asked_by_peer(wire::request what, std::uint64_t seed = 2) {
     auto got = ask<outbound_answer>(router, inbound_call{test_peer(seed), std::move(what)});
@@ -150,7 +150,7 @@ TEST_F(DhtRouter, KeepsWhatIsGenuineAndGivesItBackWithWhomItKnows) {
   ASSERT_THAT(found.answers, SizeIs(2));
   EXPECT_THAT(found.answers[0].records, ElementsAre(entry));
   EXPECT_THAT(found.answers[1].records, IsEmpty());
-  ASSERT_THAT(found.answers[0].nearest, SizeIs(1)) << "the asker knows itself";
+  ASSERT_THAT(found.answers[0].nearest, SizeIs(1)) << "the answer omits the asker itself";
   EXPECT_EQ(found.answers[0].nearest[0].id, test_peer(3).id);
   auto nodes = asked_by_peer<wire::dht_found>(wire::dht_find{{key}, true});
   EXPECT_THAT(nodes.answers.at(0).records, IsEmpty());
@@ -216,11 +216,11 @@ TEST_F(DhtRouter, DoesNotRouteThroughClients) {
   auto client = test_peer(2);
   client.client_mode = true;
   tell(router, peer_connected{client});
-  EXPECT_FALSE(world->calls.empty()) << "its clock is of interest all the same";
+  EXPECT_FALSE(world->calls.empty()) << "the reply still matters for the clock";
   EXPECT_EQ(status().routing_entries, 0U);
 }
 
-// -- what lying peers can do ---------------------------------------------------------------------
+// -- Byzantine peers ----------------------------------------------------------------------------
 
 TEST_F(DhtRouter, ReadsOnlyGenuineRecordsFromAPeerThatLies) {
   auto genuine = owned_record(5);
@@ -263,7 +263,7 @@ TEST_F(DhtRouter, APeerThatAnswersNonsenseCountsAsOneThatFailed) {
             0);
 }
 
-// 600 years fit into no duration.
+// 600 years overflow a duration.
 TEST_F(DhtRouter, ToleratesAnyTimeThatAPeerClaims) {
   for (auto claimed : {swarm_time::min(), swarm_time::max()}) {
     world->answer = [claimed](const call_peer&) {
@@ -342,7 +342,7 @@ TEST_F(DhtRouter, ASearchEndsAtItsDeadlineWithWhatItHas) {
   pass(1ms);
   ASSERT_TRUE(found.answered() && stored.answered() && located.answered());
   ASSERT_TRUE(found.get());
-  EXPECT_THAT(found.get()->records, SizeIs(1)) << "what we hold ourselves";
+  EXPECT_THAT(found.get()->records, SizeIs(1)) << "our own copy";
   ASSERT_TRUE(stored.get());
   EXPECT_EQ(stored.get()->accepted, 0U);
   EXPECT_EQ(located.get().error().code, ec::not_found);
@@ -353,7 +353,7 @@ TEST_F(DhtRouter, RefusesMoreSearchesThanItsLimit) {
   with.searches_max = 2;
   start(with);
   world->hangs = true;
-  connect(2); // looks up its own place
+  connect(2); // triggers a lookup of our own id
   auto second = ask_later<found_records>(router, query());
   auto third = ask_later<found_records>(router, query());
   EXPECT_FALSE(second.answered());
@@ -389,7 +389,7 @@ TEST_F(DhtRouter, AnAddressThatHangsDelaysNoOther) {
   world->hangs_at = first_address;
   tell(router, bootstrap_from{{first_address, second_address}});
   pass(3s);
-  EXPECT_GE(world->dials.size(), 5U) << "one that hangs, and another again and again";
+  EXPECT_GE(world->dials.size(), 5U) << "one that hangs, and another repeatedly";
   world->connect = [](const endpoint&) -> result<peer_record> { return test_peer(2); };
   pass(3s);
   EXPECT_TRUE(status().bootstrapped);
@@ -411,7 +411,7 @@ TEST_F(DhtRouter, JoinsThroughWhoeverAnswers) {
   for (const auto& call : world->calls)
     if (const auto* find = std::get_if<wire::dht_find>(&call.what))
       looked_up_itself = looked_up_itself || find->keys.at(0) == dht_id_of(ctx.record.id);
-  EXPECT_TRUE(looked_up_itself) << "so that others near it know it";
+  EXPECT_TRUE(looked_up_itself) << "so that peers near it know it";
 }
 
 TEST_F(DhtRouter, ForgetsTheFailureOfAnAddressThatAnswersAtLast) {
@@ -464,7 +464,7 @@ TEST_F(DhtRouter, TellsListenersWhetherItHasJoinedWhenThatChanges) {
   EXPECT_TRUE(heard->back().addresses_known);
   EXPECT_THAT(heard->back().bootstrap_failures, SizeIs(1));
   pass(2s);
-  EXPECT_THAT(*heard, SizeIs(1)) << "it fails as before";
+  EXPECT_THAT(*heard, SizeIs(1)) << "it fails with the same reason as before";
   connect(2);
   ASSERT_THAT(*heard, SizeIs(2));
   EXPECT_TRUE(heard->back().bootstrapped);
@@ -504,7 +504,7 @@ TEST_F(DhtRouter, DropsAPeerThatSaysGoodbyeAtOnce) {
 TEST_F(DhtRouter, DropsAPeerThatFailsTwiceInARow) {
   connect(2);
   disconnect(2, ec::peer_lost);
-  EXPECT_EQ(status().routing_entries, 1U) << "once may be an accident";
+  EXPECT_EQ(status().routing_entries, 1U) << "one failure may be an accident";
   world->answer = [](const call_peer&) { return result<wire::response>{ec::unreachable}; };
   ASSERT_TRUE(ask<found_records>(router, query()));
   EXPECT_EQ(status().routing_entries, 0U);
@@ -523,15 +523,15 @@ TEST_F(DhtRouter, TriesLostPeersAgainAtOnceButNotThoseThatSaidGoodbye) {
   ASSERT_GE(world->dials.size(), 8U);
   EXPECT_LE(seconds_of(world->dials.front() - lost), 0.25);
   EXPECT_LE(world->dials.size(), 40U);
-  connect(3); // it is back
+  connect(3); // it has returned
   world->dials.clear();
   pass(30s);
   EXPECT_THAT(world->dials, IsEmpty());
 }
 
-// -- what is stored before there is anybody ------------------------------------------------------
+// -- records stored before any other peer is known -----------------------------------------------
 
-/// The values that the peer was given to keep, in order.
+/// The values that the peer was asked to store, in order.
 std::vector<std::string> stored_at_peers(const surroundings& world) {
   std::vector<std::string> out;
   for (const auto& call : world.calls)

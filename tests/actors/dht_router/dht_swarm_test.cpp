@@ -105,7 +105,7 @@ TEST_F(DhtSwarm, StoresAtTheReplicasNearestToTheKeyAndNowhereElse) {
   }
 }
 
-/// Tables so small that nobody knows everybody.
+/// Routing tables so small that no peer knows all others.
 dht_config narrow() {
   dht_config config;
   config.routing.bucket_size = 2;
@@ -148,7 +148,7 @@ TEST_F(DhtSwarm, LocatesAPeerThatItNeverMet) {
     EXPECT_EQ(found->peer.addresses, wanted.addresses);
     strangers += network.frames_delivered() > before ? 1 : 0;
   }
-  EXPECT_GT(strangers, 5U) << "everybody knew everybody";
+  EXPECT_GT(strangers, 5U) << "all peers know each other";
   auto nobody = ask_for<found_peer>(6s, members[0].router, find_peer{test_peer(999).id});
   EXPECT_EQ(nobody.error().code, ec::not_found);
 }
@@ -164,7 +164,7 @@ TEST_F(DhtSwarm, AfterAQuarterDiedSilentlyEverythingIsFoundAndTheDeadAreForgotte
     ASSERT_TRUE(found);
     EXPECT_THAT(found->records, SizeIs(1)) << "record " << i;
   }
-  // Everybody looks for something once in a while; that is how the dead are noticed.
+  // Regular lookups detect peers that have ended.
   for (int round = 0; round < 3; ++round) {
     for (std::size_t i = 0; i < members.size(); ++i)
       if (i % 4 != 3) {
@@ -179,7 +179,7 @@ TEST_F(DhtSwarm, AfterAQuarterDiedSilentlyEverythingIsFoundAndTheDeadAreForgotte
 }
 
 TEST_F(DhtSwarm, ANewcomerWaitsForItsInitialPeerAndSaysWhyMeanwhile) {
-  auto late = network.add_node("test", test_peer(100)); // its process does not run yet
+  auto late = network.add_node("test", test_peer(100)); // its process is not running yet
   auto early = join_at({{net::sim_network::address_of(late)}});
   run_for(5s);
   EXPECT_FALSE(status(early).bootstrapped);

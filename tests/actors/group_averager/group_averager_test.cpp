@@ -15,14 +15,14 @@ namespace {
 
 const digest branch = sha256("branch");
 
-/// Group averagers in one actor system. Their switchboards hand messages and questions to each
-/// other; a test may answer or lose them instead.
+/// Group averagers in one actor system. Their switchboards pass events and requests to each other;
+/// a test may answer or lose them instead.
 struct GroupAverager : actor_test {
   struct peer {
     node_context ctx;
     wired_group_averager_actor actor;
     std::vector<group_view> views;
-    std::vector<epoch_id> calls; // of rounds that others began
+    std::vector<epoch_id> calls; // of rounds that other members began
   };
 
   ~GroupAverager() override { end_actors(); }
@@ -113,7 +113,7 @@ struct GroupAverager : actor_test {
 
   static constexpr std::uint64_t values = 64;
   std::vector<std::unique_ptr<peer>> peers;
-  std::vector<peer_id> asked; // to let somebody in
+  std::vector<peer_id> asked; // peers that were asked for admission
   std::function<std::optional<ec>()> answer_entry;
   std::function<bool(std::size_t from, const tell_peer&)> lets_through =
     [](std::size_t, const tell_peer&) { return true; };
@@ -166,7 +166,7 @@ TEST_F(GroupAverager, AGroupThatTrainsAnotherHistoryIsNotEntered) {
   EXPECT_EQ(average(a, 1, 3).get()->report.group_size, 1U);
 }
 
-// Its leader may have lost its group, and with it whom it had accepted.
+// The leader may have lost its group, and with it the applicants that it had accepted.
 TEST_F(GroupAverager, AnAcceptedApplicantWithoutAPlanAsksAgainUntilItIsRefused) {
   auto& a = add();
   auto& b = add();
@@ -191,7 +191,7 @@ TEST_F(GroupAverager, AnAcceptedApplicantThatIsForgottenGetsInByAskingAgain) {
   int answers = 0;
   answer_entry = [&answers]() -> std::optional<ec> {
     if (++answers == 1)
-      return ec::none; // and forgets it
+      return ec::none; // accepts, and forgets the applicant
     return std::nullopt;
   };
   auto entered = enter(b, {&a});
@@ -200,7 +200,7 @@ TEST_F(GroupAverager, AnAcceptedApplicantThatIsForgottenGetsInByAskingAgain) {
   EXPECT_TRUE(entered.get().ok());
 }
 
-// Else it would be let in again and again, and each time all others would begin anew.
+// Otherwise it would be admitted repeatedly, and each time all others would begin again.
 TEST_F(GroupAverager, AnEntryEndsWithAPlanThatIsRefused) {
   auto& a = add();
   auto& b = add();
@@ -253,7 +253,7 @@ TEST_F(GroupAverager, ACallOfAStrangerIsNotHeeded) {
   round_id made_up;
   made_up.bytes.fill(std::byte{9});
   lets_through = [&](std::size_t from, const tell_peer& msg) {
-    // Right behind the call that counts, one that does not.
+    // Right after the valid call, an invalid one.
     if (from == 0 && std::holds_alternative<wire::call_round>(msg.what))
       caf::anon_send(b.actor,
                      inbound_event{stranger.ctx.record, wire::call_round{made_up}, {}, nullptr});
@@ -276,7 +276,7 @@ TEST_F(GroupAverager, LeavingAnswersWhatIsOpenAndTellsTheOthers) {
   ASSERT_TRUE(open.answered());
   EXPECT_EQ(open.get()->report.why.code, ec::cancelled);
   EXPECT_FALSE(open.get()->group.member);
-  // The other one does not wait for it.
+  // The other member does not wait for it.
   auto alone = average(a, 1, 3);
   pass(5s);
   ASSERT_TRUE(alone.answered());

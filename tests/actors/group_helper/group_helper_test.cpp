@@ -9,7 +9,7 @@
 namespace waggle::testing {
 namespace {
 
-/// A helper, and what it asks of others. The test answers for them.
+/// A helper and the requests that it sends. The test answers them.
 struct GroupHelper : actor_test {
   GroupHelper() {
     helper_peers peers;
@@ -68,7 +68,7 @@ struct GroupHelper : actor_test {
     keep(handle);
     return handle;
   }
-  /// Its peers give `image`, in one chunk.
+  /// Its peers serve `image`, in one chunk.
   switchboard_actor spawn_switchboard() {
     auto handle =
       sys.spawn([this](switchboard_actor::pointer self) -> switchboard_actor::behavior_type {
@@ -113,7 +113,7 @@ struct GroupHelper : actor_test {
     return handle;
   }
 
-  // -- what happens -------------------------------------------------------------------------------
+  // -- events -------------------------------------------------------------------------------------
 
   static swarm_progress::peer client(std::uint64_t n, const std::string& line, std::uint64_t epoch,
                                      std::uint32_t group_size, std::uint64_t samples = 0) {
@@ -161,7 +161,7 @@ struct GroupHelper : actor_test {
     round.group = group_of(asked.back().epoch.value() + 1, {2, 3});
     end_round(round);
   }
-  /// A promise is only to be kept by the actor that made it.
+  /// A promise must be delivered by the actor that made it.
   void end_round(const group_round& round) {
     ended = round;
     tell(averager, inbound_event{});
@@ -183,7 +183,7 @@ struct GroupHelper : actor_test {
   int quits = 0;
   std::vector<average_in_group> asked;
   std::vector<caf::typed_response_promise<group_round>> rounds;
-  group_round ended; // what the last one's answer is to be
+  group_round ended; // the answer to the last request
   group_averager_actor averager;
   std::vector<report_progress> reports;
   helper_status told;
@@ -232,7 +232,7 @@ TEST_F(GroupHelper, CallsTheRoundWhenItsClientsHaveEnoughSamples) {
   EXPECT_EQ(asked.front().weight, 0);
   EXPECT_EQ(asked.front().epoch, epoch_id{4});
   tell(helper, round_called{epoch_id{4}});
-  EXPECT_EQ(asked.size(), 1U) << "it is in it";
+  EXPECT_EQ(asked.size(), 1U) << "it is in the round already";
   end_round();
   EXPECT_EQ(reports.back().epoch, epoch_id{5});
   EXPECT_EQ(reports.back().claim.line.work, 210U);
@@ -242,7 +242,7 @@ TEST_F(GroupHelper, CallsTheRoundWhenItsClientsHaveEnoughSamples) {
 TEST_F(GroupHelper, TakesPartWhenAMemberCallsAndPassesTheCallOn) {
   help_two();
   tell(helper, round_called{epoch_id{3}});
-  EXPECT_TRUE(asked.empty()) << "of another epoch";
+  EXPECT_TRUE(asked.empty()) << "the call is for another epoch";
   tell(helper, round_called{epoch_id{4}});
   ASSERT_EQ(asked.size(), 1U);
   EXPECT_TRUE(asked.front().call);
@@ -251,7 +251,7 @@ TEST_F(GroupHelper, TakesPartWhenAMemberCallsAndPassesTheCallOn) {
 TEST_F(GroupHelper, FollowsItsGroupIntoAForkAlsoBeforeTheOthersSaySo) {
   help_two();
   tell(helper, round_called{epoch_id{4}});
-  end_round(false); // its name is the larger one, and the members' last words are of the old one
+  end_round(false); // its name is larger, and the members' last reports name the old branch
   EXPECT_NE(reports.back().claim.line.branch, sha256("a"));
   EXPECT_EQ(reports.back().claim.line.parent, sha256("a"));
 }
@@ -304,13 +304,13 @@ TEST_F(GroupHelper, PassesOnTheStateOfAClient) {
   EXPECT_EQ(opened.front().branch, sha256("a"));
   EXPECT_EQ(opened.front().epoch_min, epoch_id{4});
   ASSERT_TRUE(ask<state_snapshot>(helper, get_state_snapshot{sha256("a"), epoch_id{4}}).ok());
-  EXPECT_EQ(opened.size(), 1U) << "downloaded once for all who ask in an epoch";
+  EXPECT_EQ(opened.size(), 1U) << "downloaded once for all requests of an epoch";
   pass(31s);
   ASSERT_TRUE(ask<state_snapshot>(helper, get_state_snapshot{sha256("a"), epoch_id{4}}).ok());
-  EXPECT_EQ(opened.size(), 2U) << "not kept for ever";
+  EXPECT_EQ(opened.size(), 2U) << "the state is dropped after a while";
 }
 
-// Whoever waits for it asks somebody else; and the next group's readers do not wait for it.
+// Waiting peers ask another donor, and readers of the next group do not wait for it.
 TEST_F(GroupHelper, ADownloadEndsWithTheGroupThatItWasFor) {
   help_two();
   silent = true;
@@ -341,8 +341,8 @@ TEST_F(GroupHelper, GivesNoStateThatIsNotOfItsGroup) {
   help_two();
   EXPECT_EQ(refused("b", 4), ec::wrong_run);
   EXPECT_EQ(refused("a", 1'000'000), ec::epoch_mismatch);
-  EXPECT_EQ(refused("a", 4), ec::unreachable) << "nobody gives one";
-  hold_state("another", 4); // a client says that it is of our history
+  EXPECT_EQ(refused("a", 4), ec::unreachable) << "no member serves a state";
+  hold_state("another", 4); // of another history, although the client claims ours
   EXPECT_EQ(refused("a", 4), ec::wrong_run);
   auto bytes = std::vector<std::byte>(image.view().begin(), image.view().end());
   bytes.back() ^= std::byte{1};

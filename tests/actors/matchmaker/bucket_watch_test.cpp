@@ -28,8 +28,8 @@ TEST_F(BucketWatch, EachWordIsNewerThanTheOneBefore) {
   }
 }
 
-// When rounds are rare, what others said is forgotten, and a newcomer that was alone must not be
-// the only one who is heard.
+// With rare rounds, the announcements of others expire, and that of a newcomer that was alone must
+// not be the only one that counts.
 TEST_F(BucketWatch, RemembersItsOwnWord) {
   EXPECT_TRUE(self.known({}).empty());
   auto first = self.say({3, 9}, t0 + 60s, t0);
@@ -45,7 +45,7 @@ TEST_F(BucketWatch, OfManyTheNewestCount) {
   for (std::uint64_t seed = 10; seed < 50; ++seed)
     entries.push_back(of(seed).say({4, seed < 30 ? 16U : 1U}, t0 + 1h, t0 + seed * 1s));
   auto known = of(1).known(entries);
-  EXPECT_EQ(known, std::vector<bucket_load>(20, {4, 1})) << "the others may be gone";
+  EXPECT_EQ(known, std::vector<bucket_load>(20, {4, 1})) << "the others may have left";
   entries.resize(3);
   EXPECT_EQ(of(1).known(entries).size(), 3U);
 }

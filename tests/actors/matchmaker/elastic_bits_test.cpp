@@ -1,4 +1,4 @@
-// Buckets that follow the size of the swarm (spec/averaging.md §10, "elastic bit length").
+// Elastic bit length: the number of buckets follows the size of the swarm.
 
 #include <set>
 
@@ -27,7 +27,7 @@ protected:
       out.insert(length_of(peers[i]));
     return out;
   }
-  /// Everybody in [first, last) looks for a group; how many found one.
+  /// All peers in [first, last) search for a group. Returns how many found one.
   std::size_t round(std::size_t first, std::size_t last) {
     std::vector<pending<group_formed>> asked;
     for (auto i = first; i < last; ++i)
@@ -47,7 +47,7 @@ protected:
 // 24 peers, groups of 4: four buckets of about six.
 TEST_F(ElasticBits, GrowWithTheSwarmShrinkWithItAndTakeNewcomersAlong) {
   add(24, elastic());
-  EXPECT_GE(round(0, 24), 20U) << "one bucket will do at first";
+  EXPECT_GE(round(0, 24), 20U) << "one bucket is enough at first";
   for (int i = 0; i < 3; ++i)
     (void)round(0, 24);
   EXPECT_EQ(lengths(0, 24), (std::set<std::size_t>{2}));
@@ -55,9 +55,9 @@ TEST_F(ElasticBits, GrowWithTheSwarmShrinkWithItAndTakeNewcomersAlong) {
 
   add(1, elastic());
   (void)round(0, 25);
-  EXPECT_EQ(length_of(peers[24]), 2U) << "it asked before it looked";
+  EXPECT_EQ(length_of(peers[24]), 2U) << "it read the loads before it searched";
 
-  // Two are left. What the others saw counts until it is forgotten.
+  // Two are left. The announcements of the others count until they expire.
   pass(elastic().load_memory + 1s);
   std::size_t found = 0;
   for (int i = 0; i < 6; ++i)
@@ -82,17 +82,17 @@ TEST_F(ElasticBits, ASearchCanBeCancelledWhileItAsks) {
   add(1, elastic());
   peers[0].around->finds = false;
   auto asked = find(peers[0], search(5s));
-  EXPECT_TRUE(peers[0].around->stored.empty()) << "it looks already";
+  EXPECT_TRUE(peers[0].around->stored.empty()) << "it searches already";
   EXPECT_EQ(find(peers[0], search(5s)).get().error().code, ec::overloaded);
   tell(peers[0].maker, cancel_search{});
   ASSERT_TRUE(asked.answered());
   EXPECT_EQ(asked.get().error().code, ec::cancelled);
   auto again = find(peers[0], search(5s));
-  EXPECT_FALSE(again.answered()) << "the next one begins";
+  EXPECT_FALSE(again.answered()) << "the next search begins";
   pass(10s);
   ASSERT_TRUE(again.answered());
   EXPECT_EQ(again.get().error().code, ec::nobody_declared)
-    << "without a table it looks where it did";
+    << "without the DHT it searches in the same bucket";
   EXPECT_FALSE(peers[0].around->stored.empty());
 }
 

@@ -1,4 +1,4 @@
-// Buckets, what is given to the group, and what each can do for it.
+// Buckets, gathered texts, and the members' bandwidths.
 
 #include <cmath>
 #include <limits>
@@ -22,7 +22,7 @@ protected:
     auto found = ask<group_bits>(p.maker, get_group_bits{});
     return found ? found->bits : to_string(found.error());
   }
-  /// Who is declared under the key, and until when.
+  /// The peers that are declared under the key, with their expirations.
   std::map<peer_id, swarm_time> active(const std::string& key) {
     record_merge merge;
     for (const auto& entry : table.get(key_of(key), wall->now()))
@@ -34,7 +34,7 @@ protected:
   }
 };
 
-// -- the key manager (spec/averaging.md §9.1) ---------------------------------------------------
+// -- the group key -----------------------------------------------------------------------------
 
 TEST_F(GroupBits, K1K2DeclarationsUnderTheKeyAreRenewedAndTakenBack) {
   auto config = in_bucket("10110");
@@ -48,7 +48,7 @@ TEST_F(GroupBits, K1K2DeclarationsUnderTheKeyAreRenewedAndTakenBack) {
   using declared = std::map<peer_id, swarm_time>;
   EXPECT_EQ(active("p.0b10110"),
             (declared{{alice.ctx.record.id, t + 60s}, {bob.ctx.record.id, t + 61s}}));
-  // Alice looks for another group under the same key.
+  // Alice searches for another group under the same key.
   tell(alice.maker, cancel_search{});
   pass(5s);
   find(alice, search(100s));
@@ -57,7 +57,7 @@ TEST_F(GroupBits, K1K2DeclarationsUnderTheKeyAreRenewedAndTakenBack) {
   tell(bob.maker, cancel_search{});
   EXPECT_EQ(active("p.0b10110"), (declared{{alice.ctx.record.id, t + 66s}}));
   auto everything = table.get(key_of("p.0b10110"), wall->now());
-  ASSERT_EQ(everything.size(), 2u) << "the word that bob left hides his declaration from others";
+  ASSERT_EQ(everything.size(), 2u) << "bob's tombstone hides his declaration";
   for (const auto& entry : everything)
     EXPECT_EQ(entry.tombstone, entry.owner == bob.ctx.record.key);
   EXPECT_TRUE(active("p.0b10111").empty());
@@ -84,7 +84,7 @@ TEST_F(GroupBits, OtherBitsThanZeroAndOneAreRefused) {
   EXPECT_EQ(bits_of(a), "01");
 }
 
-// -- re-keying (§2.3) ---------------------------------------------------------------------------
+// -- re-keying ---------------------------------------------------------------------------------
 
 TEST_F(GroupBits, MembersMoveOnToDifferentBucketsBeforeTheyHearOfTheGroup) {
   std::vector<peer> peers;
@@ -93,8 +93,7 @@ TEST_F(GroupBits, MembersMoveOnToDifferentBucketsBeforeTheyHearOfTheGroup) {
     peers.push_back(wire_up(seed, in_bucket("1101", 4)));
   for (const auto& p : peers)
     groups.push_back(find(p, search(10s)));
-  // Searching again at once must not happen in the old bucket: ask in the very moment of the
-  // answer.
+  // A search that begins right after the answer must not be in the old bucket.
   for (int i = 0; i < 1000 && !groups[3].answered(); ++i)
     pass(10ms);
   std::set<std::string> bits;
@@ -144,7 +143,7 @@ TEST_F(GroupBits, BitsSetDuringASearchWaitForTheNextOne) {
   pass(2s);
   EXPECT_TRUE(group.get());
   EXPECT_TRUE(other.get());
-  EXPECT_EQ(bits_of(a), "111") << "neither was the group found there, nor does it change them";
+  EXPECT_EQ(bits_of(a), "111") << "the group was found elsewhere and does not change the bits";
   EXPECT_NE(bits_of(b), "111");
 }
 
@@ -180,7 +179,7 @@ TEST_F(GroupBits, SeekersOfAnotherBucketDoNotCount) {
   EXPECT_EQ(seekers_of_a().size(), 1u);
 }
 
-// -- what everybody gives (§1.3, A5 of §9.2) ----------------------------------------------------
+// -- gathered texts ----------------------------------------------------------------------------
 
 TEST_F(GroupBits, A5EverybodyReadsWhatItsGroupmatesGave) {
   std::map<peer_id, std::string> given;
@@ -211,14 +210,14 @@ TEST_F(GroupBits, WhatIsGivenIsBounded) {
   what.gather.assign(gather_bytes_max + 1, 'x');
   EXPECT_EQ(find(a, what).get().error().code, ec::oversize);
   what.gather.pop_back();
-  EXPECT_EQ(find(a, what).get().error().code, ec::not_ready) << "it searches";
+  EXPECT_EQ(find(a, what).get().error().code, ec::not_ready) << "a search is running";
 }
 
-// -- what everybody can do (§4.1) ---------------------------------------------------------------
+// -- bandwidths --------------------------------------------------------------------------------
 
 class GroupBandwidth : public GroupBits {
 protected:
-  /// A group of 4 in which peer 1 leads and the scripted followers announce these.
+  /// A group of 4 in which peer 1 leads and the scripted followers announce these bandwidths.
   round_plan group_with(const peer& leader, const std::vector<std::optional<double>>& announced,
                         const matchmaking_config& like) {
     auto asked = question(start(3, like), like);

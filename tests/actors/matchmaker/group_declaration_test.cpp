@@ -12,7 +12,7 @@ struct GroupDeclaration : testing::Test {
   static peer_record me(const identity& who, std::vector<endpoint> addresses) {
     return {who.id(), who.key(), std::move(addresses), false};
   }
-  /// What a reader checks before it looks at the value.
+  /// The checks of a reader before it reads the value.
   status valid(const record& entry) const {
     return validate_record("run", entry, t0, *make_plain_verifier());
   }
@@ -35,7 +35,7 @@ TEST_F(GroupDeclaration, IsReadBackByTheOthers) {
 }
 
 TEST_F(GroupDeclaration, IsWithdrawnOnceByATombstone) {
-  EXPECT_FALSE(declaration.withdraw(t0)) << "nothing stands";
+  EXPECT_FALSE(declaration.withdraw(t0)) << "there is no valid declaration";
   auto entry = declaration.declare(bucket, t0 + 5s, t0);
   auto gone = declaration.withdraw(t0 + 1s);
   ASSERT_TRUE(gone);
@@ -43,7 +43,8 @@ TEST_F(GroupDeclaration, IsWithdrawnOnceByATombstone) {
   EXPECT_TRUE(gone->tombstone);
   EXPECT_EQ(gone->name, entry.name);
   EXPECT_EQ(gone->subkey, entry.subkey);
-  EXPECT_EQ(gone->expiration, entry.expiration) << "it hides what it replaces for as long";
+  EXPECT_EQ(gone->expiration, entry.expiration)
+    << "the tombstone lives as long as the declaration that it hides";
   EXPECT_THAT(gone->value, testing::IsEmpty());
   EXPECT_FALSE(declaration.withdraw(t0 + 1s));
 }

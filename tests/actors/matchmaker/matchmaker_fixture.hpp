@@ -1,6 +1,6 @@
 #pragma once
 
-// Matchmakers in a world that the test makes: other matchmakers, scripted peers, one table.
+// Matchmakers among other matchmakers and scripted peers, with one record table for all.
 
 #include <functional>
 #include <map>
@@ -19,18 +19,18 @@
 
 namespace waggle {
 
-/// What a peer's matchmaker does with the world, and what the world answers.
+/// The requests of a peer's matchmaker, and the answers that it gets.
 struct surroundings {
   peer_record self;
   std::map<peer_id, matchmaker_actor>* wired =
-    nullptr; // calls and events go to these by themselves
-  // For peers that are not wired. No answer: the peer is silent.
+    nullptr; // calls and events for these peers are delivered automatically
+  // For other peers. No answer: the peer is silent.
   std::function<std::optional<result<wire::join_reply>>(const wire::join_group&)> peer_says;
   std::vector<call_peer> calls;
   std::vector<tell_peer> told;
   std::vector<record> stored;
-  record_store* table = nullptr; // the swarm's, with the rules of the real one
-  bool finds = true;             // false: it does not answer questions
+  record_store* table = nullptr; // the swarm's, with the rules of the real DHT
+  bool finds = true;             // false: find_records is not answered
   std::vector<caf::typed_response_promise<found_records>> unanswered;
   std::shared_ptr<testing::manual_clock> wall;
 };
@@ -154,7 +154,7 @@ protected:
       return answer.error();
     return std::get<wire::join_reply>(answer->what);
   }
-  /// What a peer of the same kind would ask.
+  /// The request of a compatible peer.
   wire::join_group question(const peer& like, const matchmaking_config& config = {}) {
     auto probe = start(900, config);
     tell(probe.maker, peer_connected{like.ctx.record});
@@ -176,7 +176,7 @@ protected:
 
   std::map<peer_id, matchmaker_actor> wired;
   record_store table;
-  std::ostringstream lines; // what was logged, at info and above
+  std::ostringstream lines; // the log, at info and above
   std::shared_ptr<spdlog::logger> log = std::make_shared<spdlog::logger>(
     "test", std::make_shared<spdlog::sinks::ostream_sink_st>(lines));
 };

@@ -36,7 +36,7 @@ TEST_F(Matchmaker, ConnectedPeersFormOneGroupAndHoldTheSamePlan) {
 
 TEST_F(Matchmaker, RemembersForAWhileWhoFoundItNotLooking) {
   auto us = wire_up(1);
-  auto wanted = question(us); // asked by a probe that found us idle
+  auto wanted = question(us); // from a probe that found us idle
   auto seeker = testing::test_peer(7).id;
   auto answer = join(us, wanted, 7);
   ASSERT_TRUE(answer);
@@ -46,12 +46,12 @@ TEST_F(Matchmaker, RemembersForAWhileWhoFoundItNotLooking) {
     return found && std::count(found->peers.begin(), found->peers.end(), seeker) == 1;
   };
   EXPECT_TRUE(contains(100));
-  EXPECT_FALSE(contains(101)) << "it looks for another vector";
+  EXPECT_FALSE(contains(101)) << "it searches for another vector";
   pass(6s);
   EXPECT_FALSE(contains(100)) << "it would have asked again by now";
 }
 
-// Else a swarm larger than a group would fall into groups that never meet.
+// Otherwise a swarm larger than a group would split into groups that never mix.
 TEST_F(Matchmaker, KnowsWhoIsLeftOverWhenItsGroupIsFull) {
   matchmaking_config config;
   config.target_group_size = 3;
@@ -63,7 +63,7 @@ TEST_F(Matchmaker, KnowsWhoIsLeftOverWhenItsGroupIsFull) {
   auto another = wanted;
   another.schema.bytes[0] ^= std::byte{1};
   std::vector<pending<group_formed>> groups{find(peers[0], search())};
-  pass(100ms); // who comes later follows
+  pass(100ms); // later searches follow earlier ones
   groups.push_back(find(follower, search()));
   pass(100ms);
   ASSERT_EQ(join(follower, wanted, 7)->code, ec::not_a_leader);
@@ -80,7 +80,7 @@ TEST_F(Matchmaker, KnowsWhoIsLeftOverWhenItsGroupIsFull) {
   EXPECT_EQ(unmatched(), std::vector{testing::test_peer(7).id});
   find(follower, search(200ms));
   pass(1s);
-  EXPECT_TRUE(unmatched().empty()) << "it has looked again";
+  EXPECT_TRUE(unmatched().empty()) << "it has searched again";
 }
 
 TEST_F(Matchmaker, NobodyIsLeftOverWhenAllAreInTheGroup) {
@@ -156,7 +156,7 @@ TEST_F(Matchmaker, DeclaresAValidRecordAndTakesItBack) {
   EXPECT_TRUE(validate_record("test", gone, wall->now(), *a.ctx.verifier));
 }
 
-// -- searches that end badly --------------------------------------------------------------------
+// -- failed searches ----------------------------------------------------------------------------
 
 TEST_F(Matchmaker, ALonePeerLearnsThatNobodyDeclared) {
   auto a = start(1);
@@ -245,7 +245,7 @@ TEST_F(Matchmaker, AGroupBelowTheMinimumOfContributorsDoesNotBegin) {
   EXPECT_EQ(second.get().error().code, ec::too_few);
 }
 
-// -- being asked --------------------------------------------------------------------------------
+// -- answering requests -------------------------------------------------------------------------
 
 TEST_F(Matchmaker, RefusesWhoDoesNotFitAndSaysWhy) {
   auto a = start(1);
@@ -312,7 +312,7 @@ TEST_F(Matchmaker, ALeaderThatCannotMakeAPlanLetsItsFollowersGo) {
   auto nothing = search(10s, 2);
   nothing.codecs.clear();
   auto group = find(a, nothing);
-  // The schema covers the number of elements: ask as a peer that has none either.
+  // The schema covers the number of elements: ask as a peer without a vector, too.
   auto probe = start(901);
   tell(probe.maker, peer_connected{a.ctx.record});
   ask_later<group_formed>(probe.maker, nothing);
@@ -324,7 +324,7 @@ TEST_F(Matchmaker, ALeaderThatCannotMakeAPlanLetsItsFollowersGo) {
   EXPECT_EQ(told<wire::disband_group>(a).size(), 1u);
 }
 
-// -- what a leader may tell us ------------------------------------------------------------------
+// -- messages of a leader -----------------------------------------------------------------------
 
 class Follower : public Matchmaker {
 protected:
@@ -376,7 +376,7 @@ TEST_F(Follower, TakesNoPlanFromAnybodyElse) {
   auto stranger = testing::test_peer(3);
   tell(us.maker, peer_connected{stranger});
   auto forged = plan;
-  begin(forged, stranger); // names the leader, but comes from another
+  begin(forged, stranger); // names the leader, but is sent by another peer
   EXPECT_FALSE(group.answered());
   forged.members[0].peer = stranger;
   begin(forged, stranger);
@@ -474,15 +474,15 @@ TEST_F(Follower, AMadeUpPlanDoesNotMakeItDialStrangers) {
 }
 
 TEST_F(Follower, AsksTheLeaderThatItsLeaderNames) {
-  wire::disband_group word{"vector", {testing::test_peer(3)}};
-  tell(us.maker, inbound_event{leader, word, {}, nullptr});
+  wire::disband_group message{"vector", {testing::test_peer(3)}};
+  tell(us.maker, inbound_event{leader, message, {}, nullptr});
   ASSERT_EQ(us.around->calls.size(), 2u);
   EXPECT_EQ(us.around->calls[1].to.id, testing::test_peer(3).id);
 }
 
 TEST_F(Follower, ADisbandForAnotherPrefixIsNotForIt) {
-  wire::disband_group word{"other", {testing::test_peer(3)}};
-  tell(us.maker, inbound_event{leader, word, {}, nullptr});
+  wire::disband_group message{"other", {testing::test_peer(3)}};
+  tell(us.maker, inbound_event{leader, message, {}, nullptr});
   EXPECT_EQ(us.around->calls.size(), 1u);
 }
 

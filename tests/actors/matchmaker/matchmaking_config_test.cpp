@@ -17,7 +17,7 @@ matchmaking_config with(const change& what) {
   return config;
 }
 
-// -- fields that are out of range (spec/averaging.md §8.1) --------------------------------------
+// -- fields that are out of range ---------------------------------------------------------------
 
 void expect_refused(const std::string& field, const change& what, bool client = false) {
   auto checked = check_matchmaking_config(with(what), client);
@@ -80,7 +80,7 @@ TEST(MatchmakingConfig, ARequestThatOutlivesTheSearchIsAWarning) {
   EXPECT_THAT(matchmaking_warning(slow).value_or(""), ::testing::HasSubstr("request_timeout"));
 }
 
-// -- modes (§1.2) -------------------------------------------------------------------------------
+// -- modes --------------------------------------------------------------------------------------
 
 TEST(MatchmakingConfig, APeerWithoutAPortIsAClientWhateverElseItIsToldToBe) {
   for (auto mode : {member_mode::node, member_mode::auxiliary})
@@ -98,7 +98,7 @@ TEST(MatchmakingConfig, ClientAndAuxiliaryExcludeEachOther) {
   EXPECT_EQ(mode_of(true, true).error().code, ec::bad_config);
 }
 
-// -- the schema (§3.1) --------------------------------------------------------------------------
+// -- the schema ---------------------------------------------------------------------------------
 
 const codec_plan codecs{{100, codec_id::none}};
 
@@ -150,7 +150,7 @@ TEST(GroupSchema, LeavesOutWhatIsEverybodysOwn) {
     EXPECT_EQ(group_schema(with(what), codecs), base) << name;
 }
 
-// -- at the actor -------------------------------------------------------------------------------
+// -- the actor's checks -------------------------------------------------------------------------
 
 class MatchmakerConfig : public matchmaker_fixture {
 protected:

@@ -83,19 +83,19 @@ TEST_F(MetricsExporter, ShowsAPeerWithoutAModelAsNode) {
 }
 
 TEST_F(MetricsExporter, ANodeWithoutInitialPeersIsReadyAtOnce) {
-  EXPECT_EQ(get("/readyz").status, 503U) << "the DHT has not said anything";
+  EXPECT_EQ(get("/readyz").status, 503U) << "no dht_status was received yet";
   dht_status status;
   status.bootstrapped = true;
   tell(status);
   EXPECT_EQ(get("/readyz").status, 200U);
   status.bootstrapped = false;
-  status.addresses_known = true; // peers known from earlier, none of which is there
+  status.addresses_known = true; // peers known from an earlier run, none of which answers
   tell(status);
   EXPECT_EQ(get("/readyz").status, 200U);
 }
 
 TEST_F(MetricsExporter, ANodeSaysForHowManyClientsItReduces) {
-  EXPECT_TRUE(status()["reduces_for_clients"].is_null()) << "it does not at all";
+  EXPECT_TRUE(status()["reduces_for_clients"].is_null()) << "it never reduces for clients";
   dht_status joined;
   joined.bootstrapped = true;
   tell(joined);
@@ -156,12 +156,12 @@ TEST_F(MetricsExporter, ValuesThatThereAreNotYetAreNull) {
   tell(report);
   pass(1s);
   EXPECT_EQ(status()["learning_rate"], 0.003);
-  EXPECT_EQ(status()["loss"], 0) << "a loss of 0 after a pass is one";
+  EXPECT_EQ(status()["loss"], 0) << "0 is a valid loss after a pass";
   report.learning_rate = 0;
   report.samples_used = 256;
   tell(report);
   pass(1s);
-  EXPECT_EQ(status()["learning_rate"], 0) << "a schedule may begin or end there";
+  EXPECT_EQ(status()["learning_rate"], 0) << "a schedule may begin or end at 0";
 }
 
 TEST_F(MetricsExporter, TellsTheSpeedThatOthersSeeFromThatOfThePasses) {

@@ -6,14 +6,14 @@
 namespace waggle::testing {
 namespace {
 
-/// What the tracker said, and what the DHT is to answer.
+/// The messages of the tracker, and the answers of the fake DHT.
 struct surroundings {
   std::vector<tell_peer> told;
   std::vector<record> stored;
   std::vector<record> in_dht;
   bool dht_fails = false;
   int reads = 0;
-  std::vector<swarm_progress> heard; // by a listener
+  std::vector<swarm_progress> heard; // received by a listener
 };
 
 switchboard_actor::behavior_type fake_switchboard(switchboard_actor::pointer,
@@ -79,7 +79,7 @@ struct ProgressTracker : actor_test {
     tell(tracker, peer_disconnected{test_peer(seed).id, {ec::peer_lost, "reset"}});
   }
 
-  /// What the peer with the identity of `seed` would push.
+  /// The report that the peer with the identity of `seed` would push.
   record record_of(std::uint64_t seed, std::uint64_t epoch, std::uint64_t samples,
                    std::string_view run = "test", bool tombstone = false,
                    std::chrono::nanoseconds age = {}) {
@@ -108,13 +108,13 @@ struct ProgressTracker : actor_test {
     auto got = ask<swarm_progress>(tracker, get_swarm_progress{});
     return got ? *got : swarm_progress{};
   }
-  /// What `r` says, as another peer reads it.
+  /// The content of `r`, as another peer reads it.
   static progress_report read(const record& r) {
     auto got = decode_progress(r.owner, *peer_id::from_raw(r.subkey), r.value);
     EXPECT_TRUE(got);
     return got ? *got : progress_report{};
   }
-  /// What was told of one kind.
+  /// The events of one kind that were sent.
   template <class Event>
   std::vector<Event> told() const {
     std::vector<Event> all;
@@ -133,7 +133,7 @@ struct ProgressTracker : actor_test {
   }
 };
 
-// -- telling others ------------------------------------------------------------------------------
+// -- publishing ----------------------------------------------------------------------------------
 
 TEST_F(ProgressTracker, ANewcomerHearsHowFarWeAreAtOnce) {
   report(3, 20);
@@ -159,7 +159,7 @@ TEST_F(ProgressTracker, EverythingGoesOutAtOnceAndIsSignedAtALimitedRate) {
     EXPECT_GE(world->told.size(), static_cast<std::size_t>(1 + i));
     pass(10ms);
   }
-  // Half a second: five signed ones at one in 100 ms.
+  // Half a second: five signed reports, at one per 100 ms.
   EXPECT_GE(told<wire::progress_push>().size(), 4U);
   EXPECT_LE(told<wire::progress_push>().size(), 7U);
   auto before = world->told.size();
@@ -190,7 +190,7 @@ TEST_F(ProgressTracker, ANoteCountsForTheHistoryThatItsPeerReported) {
   };
   using at = std::pair<std::uint64_t, std::uint64_t>;
   EXPECT_EQ(note(3, {}, 18), (at{3, 18}));
-  EXPECT_EQ(note(3, {}, 12), (at{3, 18})) << "an older one";
+  EXPECT_EQ(note(3, {}, 12), (at{3, 18})) << "an older report";
   EXPECT_EQ(note(4, sha256("another"), 2), (at{3, 18}));
   EXPECT_EQ(note(4, {}, 2), (at{4, 2}));
 }
@@ -233,7 +233,7 @@ TEST_F(ProgressTracker, StoresInTheDhtAtALimitedRate) {
   report(0, 4);
   pass(60s);
   EXPECT_GE(world->stored.size(), 2U);
-  EXPECT_LE(world->stored.size(), 4U); // about every half lifetime while nothing happens
+  EXPECT_LE(world->stored.size(), 4U); // about every half lifetime while nothing changes
   world->stored.clear();
   for (std::uint64_t epoch = 1; epoch <= 100; ++epoch) {
     report(epoch, 0);
@@ -241,7 +241,7 @@ TEST_F(ProgressTracker, StoresInTheDhtAtALimitedRate) {
     pass(100ms);
   }
   EXPECT_GE(world->stored.size(), 1U);
-  EXPECT_LE(world->stored.size(), 3U) << "10 s at one in 5 s";
+  EXPECT_LE(world->stored.size(), 3U) << "10 s at one per 5 s";
   for (const auto& entry : world->stored)
     EXPECT_TRUE(validate_record("test", entry, entry.expiration - 30s, *ctx.verifier));
 }
@@ -257,7 +257,7 @@ TEST_F(ProgressTracker, SaysThatItIsStillHereWhileNothingIsReported) {
   report(3, 8);
   world->told.clear();
   pass(55s);
-  EXPECT_GE(world->told.size(), 1U) << "or our report would expire at a connected peer";
+  EXPECT_GE(world->told.size(), 1U) << "otherwise our report would expire at a connected peer";
 }
 
 TEST_F(ProgressTracker, AGoodbyeIsPushedAndStoredOnceAndEndsTheReports) {
@@ -290,7 +290,7 @@ TEST_F(ProgressTracker, ADhtThatFailsIsSurvived) {
   EXPECT_GE(world->stored.size(), 1U);
 }
 
-// -- hearing others ------------------------------------------------------------------------------
+// -- receiving -----------------------------------------------------------------------------------
 
 TEST_F(ProgressTracker, APushChangesTheViewAndListenersHearIt) {
   report(3, 8);
@@ -378,7 +378,7 @@ TEST_F(ProgressTracker, AnswersRequestsOfPeersWithARefusal) {
   EXPECT_EQ(answer.error().code, ec::protocol_violation);
 }
 
-// -- coming and going ----------------------------------------------------------------------------
+// -- connecting and leaving ----------------------------------------------------------------------
 
 TEST_F(ProgressTracker, AGoodbyeTakesAPeerOutOfTheViewAtOnce) {
   report(3, 8);
@@ -454,7 +454,7 @@ TEST_F(ProgressTracker, WithoutStrictTargetListenersHearWhenTheExtrapolatedTarge
   world = std::make_shared<surroundings>();
   start();
   report(0, 0);
-  push(2, record_of(2, 0, 226)); // 10 samples a second: 3 s
+  push(2, record_of(2, 0, 226)); // 10 samples per second: 3 s
   ASSERT_FALSE(world->heard.back().ready);
   pass(2500ms);
   EXPECT_FALSE(world->heard.back().ready);

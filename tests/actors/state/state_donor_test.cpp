@@ -6,13 +6,13 @@
 
 namespace waggle::testing {
 
-/// What the trainer is to answer, and when.
+/// The fake trainer's answer, and its delay.
 struct trainer_script {
   state_snapshot snapshot;
   failure refuse;        // if its code is set
   milliseconds takes{0}; // for a snapshot
   int asked = 0;
-  get_state_snapshot wanted; // the last question
+  get_state_snapshot wanted; // the last request
 };
 struct deliver_later {
   std::shared_ptr<caf::typed_response_promise<state_snapshot>> promise;
@@ -114,7 +114,7 @@ TEST_F(StateDonor, GivesSlicesOfASnapshotInMemoryWithoutACopy) {
   EXPECT_EQ(exported(*ctx.metrics, "waggle_state_bytes_total{direction=\"out\""), 3 * 4096 + 5);
 }
 
-/// As from a file: it is copied when a piece of it is wanted.
+/// Like a file: a piece is copied when it is read.
 class stored final : public byte_source {
 public:
   stored(payload bytes, std::shared_ptr<bool> broken)
@@ -172,7 +172,7 @@ TEST_F(StateDonor, IsOverloadedBeyondItsNumberOfDownloads) {
   auto third = open(4).get();
   ASSERT_FALSE(third);
   EXPECT_EQ(third.error().code, ec::overloaded);
-  EXPECT_TRUE(open(3).get()) << "who downloads already may begin again";
+  EXPECT_TRUE(open(3).get()) << "a peer that downloads may begin again";
 }
 
 TEST_F(StateDonor, CountsThoseWhoStillWaitForTheSnapshot) {
@@ -247,7 +247,7 @@ TEST_F(StateDonor, PassesOnWhyTheTrainerHasNoState) {
   ASSERT_FALSE(answer);
   EXPECT_EQ(answer.error().code, ec::not_ready);
   script->refuse = {};
-  EXPECT_TRUE(open(2).get()) << "the refusal took no place";
+  EXPECT_TRUE(open(2).get()) << "a refused request takes no slot";
   EXPECT_TRUE(open(3).get());
 }
 

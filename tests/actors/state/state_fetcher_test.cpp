@@ -9,18 +9,18 @@
 
 namespace waggle::testing {
 
-/// A donor as the fetcher meets it through the switchboard.
+/// A donor as the fetcher sees it through the switchboard.
 struct scripted_donor {
   epoch_id epoch{5};
   std::shared_ptr<const std::vector<std::byte>> content;
   std::uint32_t chunk_bytes = 4096;
   ec refuse = ec::none;               // instead of an offer
-  std::size_t chunks_max = 1'000'000; // then it is lost, or silent
-  bool silent = false;                // what it does not answer, it does not refuse either
+  std::size_t chunks_max = 1'000'000; // afterwards it is lost, or silent
+  bool silent = false;                // it does not answer instead of failing
   bool corrupt = false;               // one bit of the second chunk is wrong
   std::uint64_t claim_bytes = 0;      // instead of the true size
   milliseconds chunk_takes{0};        // one after another
-  // What happened.
+  // Observed.
   int opened = 0;
   std::vector<std::uint32_t> asked;
 };
@@ -50,7 +50,7 @@ fake_board::behavior_type fake_switchboard(fake_board::pointer self,
       if (found == world->all.end())
         return to_caf(ec::unreachable, "no such peer");
       auto& donor = found->second;
-      // Only for what is not answered at once: a promise takes the place of the answer.
+      // Only for requests that are not answered at once: a promise replaces the answer.
       auto promised = [self] {
         return std::make_shared<caf::typed_response_promise<peer_answer>>(
           self->make_response_promise<peer_answer>());
@@ -157,7 +157,7 @@ TEST_F(StateFetcher, GoesOnAtTheNextDonorWhereTheFirstWasLost) {
   ASSERT_TRUE(got) << to_string(got.error());
   EXPECT_EQ(got->donor, test_peer(3).id);
   EXPECT_TRUE(std::ranges::equal(read_all(*got->state)->view(), *content));
-  EXPECT_LT(donor(3).asked.size(), 21U) << "what was here already is not asked for again";
+  EXPECT_LT(donor(3).asked.size(), 21U) << "chunks that were received are not requested again";
   EXPECT_EQ(ended("resumed"), 1);
   EXPECT_EQ(ended("complete"), 0);
 }
@@ -170,7 +170,7 @@ TEST_F(StateFetcher, StartsAnewAtADonorOfAnotherState) {
   ASSERT_TRUE(got);
   EXPECT_EQ(got->epoch, epoch_id{6});
   EXPECT_TRUE(std::ranges::equal(read_all(*got->state)->view(), *donor(3).content));
-  EXPECT_EQ(ended("complete"), 1) << "nothing of the first was of use";
+  EXPECT_EQ(ended("complete"), 1) << "nothing of the first donor was usable";
 }
 
 TEST_F(StateFetcher, LeavesADonorThatFallsSilent) {
@@ -278,7 +278,7 @@ TEST_F(StateFetcher, EndsAtItsDeadlineWhateverHappens) {
   ASSERT_FALSE(got);
   EXPECT_EQ(got.error().code, ec::timeout);
   EXPECT_FALSE(alive(fetcher));
-  pass(120s); // late chunks find nobody
+  pass(120s); // late chunks are ignored
 }
 
 TEST_F(StateFetcher, ASecondQuestionIsRefused) {

@@ -9,7 +9,7 @@
 namespace waggle::testing {
 namespace {
 
-/// A connection whose other end is the test.
+/// A connection with the test at its other end.
 class scripted_link final : public net::link {
 public:
   explicit scripted_link(peer_record remote) : remote_(std::move(remote)) {}
@@ -21,7 +21,7 @@ public:
     if (full)
       return false;
     auto message = wire::decode(f.header, f.body.size);
-    EXPECT_TRUE(message) << "we sent what the peer would refuse";
+    EXPECT_TRUE(message) << "we sent a message that the peer would refuse";
     if (message)
       sent.push_back(*message);
     return true;
@@ -41,11 +41,11 @@ public:
     events_.on_frame({std::move(header), std::move(body)});
   }
   void end(failure why) {
-    auto events = std::exchange(events_, {}); // they may own us
+    auto events = std::exchange(events_, {}); // they may own this object
     events.on_close(std::move(why));
   }
 
-  /// All messages of one kind that the link was given to send.
+  /// All messages of one kind that were sent over the link.
   template <class Message>
   std::vector<Message> sent_of() const {
     std::vector<Message> out;
@@ -253,7 +253,7 @@ TEST_F(PeerLink, AsksTheMatchmakerOfThePrefix) {
   EXPECT_EQ(book(service_topic::matchmaking).events.size(), 6U);
 }
 
-// They go past the actor: whoever reads them on the I/O thread hands them on.
+// They bypass the actor: the I/O thread passes them on directly.
 TEST_F(PeerLink, PartsOfARoundNeitherWaitForServicesNorCountAsBacklog) {
   wire::part part;
   part.round.bytes[0] = std::byte{1};
@@ -266,7 +266,7 @@ TEST_F(PeerLink, PartsOfARoundNeitherWaitForServicesNorCountAsBacklog) {
   EXPECT_TRUE(book(service_topic::averaging).events.empty());
   EXPECT_EQ(wire_end->granted, 0U) << "they wait for their round to begin";
   ctx.rounds->forget_old(sched.clock().now() + 60s);
-  EXPECT_GT(wire_end->granted, 0U) << "nobody wanted them";
+  EXPECT_GT(wire_end->granted, 0U) << "they were dropped";
 }
 
 TEST_F(PeerLink, RefusesWhatNobodyServes) {
@@ -306,7 +306,7 @@ TEST_F(PeerLink, CutsAnEndlessDeadlineToItsOwnLimit) {
   arrive(wire::call{1, 4'000'000'000U, wire::dht_ping{}});
   for (int second = 0; second < 61 && wire_end->sent_of<wire::refusal>().empty(); ++second) {
     pass(1s);
-    arrive(wire::pong{0}); // the peer is there all the time
+    arrive(wire::pong{0}); // the peer is alive all the time
   }
   EXPECT_EQ(wire_end->sent_of<wire::refusal>().size(), 1U);
 }
@@ -329,11 +329,11 @@ TEST_F(PeerLink, CancelledCallsCountUntilTheServiceIsDoneWithThem) {
     arrive(wire::call{id, 1'000, wire::dht_ping{}});
     arrive(wire::cancel{id});
   }
-  EXPECT_EQ(dht.calls.size(), 4U) << "cancelling got around the limit";
+  EXPECT_EQ(dht.calls.size(), 4U) << "cancelling evaded the limit";
   auto refusals = wire_end->sent_of<wire::refusal>();
   ASSERT_EQ(refusals.size(), 1U);
   EXPECT_EQ(refusals[0].why.code, ec::overloaded);
-  // What is answered now goes nowhere, and makes room.
+  // An answer to a cancelled call is not sent, and frees its slot.
   tell(dht.service, answer_kept_calls{});
   EXPECT_TRUE(wire_end->sent_of<wire::answer>().empty());
   dht.silent = false;
@@ -352,7 +352,7 @@ TEST_F(PeerLink, ClosesOnACallIdThatIsStillInUse) {
   EXPECT_EQ(refused("protocol_violation"), 1);
 }
 
-// -- life and death ------------------------------------------------------------------------------
+// -- liveness ------------------------------------------------------------------------------------
 
 TEST_F(PeerLink, AnswersAPing) {
   arrive(wire::ping{99});
@@ -365,7 +365,7 @@ TEST_F(PeerLink, PingsAndClosesWhenThePeerStaysSilent) {
   pass(1s);
   EXPECT_EQ(wire_end->sent_of<wire::ping>().size(), 1U);
   pass(1'500ms);
-  EXPECT_FALSE(wire_end->closed) << "two and a half ping intervals are no death";
+  EXPECT_FALSE(wire_end->closed) << "two and a half ping intervals are not enough";
   pass(500ms);
   ASSERT_TRUE(wire_end->closed);
   EXPECT_EQ(wire_end->closed->code, ec::timeout);
@@ -379,13 +379,13 @@ TEST_F(PeerLink, GivesAPeerUpSoonAfterItsLastAnswer) {
   pass(2'500ms);
   EXPECT_FALSE(wire_end->closed);
   pass(500ms);
-  EXPECT_TRUE(wire_end->closed) << "a host that died is noticed within three ping intervals";
+  EXPECT_TRUE(wire_end->closed) << "a host that died is detected within three ping intervals";
 }
 
 TEST_F(PeerLink, StaysOpenAsLongAsThePeerSaysAnything) {
   for (int i = 0; i < 20; ++i) {
     pass(2s);
-    arrive(wire::pong{12345}); // of no ping of ours, but a sign of life
+    arrive(wire::pong{12345}); // answers no ping of ours, but is a sign of life
   }
   EXPECT_FALSE(wire_end->closed);
   EXPECT_EQ(exported(*ctx.metrics, "waggle_network_rtt_seconds_count"), 0);
@@ -451,7 +451,7 @@ TEST_F(PeerLink, ClosesWhenMoreArrivesThanItCanLookAt) {
   std::string header = wire::encode(wire::event{wire::leave_group{std::string(100, 'p')}});
   for (std::size_t bytes = 0; bytes <= config.inbound_backlog_bytes; bytes += header.size()) {
     EXPECT_FALSE(wire_end->closed);
-    wire_end->arrive_raw(header); // nobody runs meanwhile
+    wire_end->arrive_raw(header); // no actor runs meanwhile
   }
   ASSERT_TRUE(wire_end->closed);
   EXPECT_EQ(wire_end->closed->code, ec::overloaded);
@@ -488,13 +488,13 @@ TEST_F(PeerLink, AConnectionThatIsNotWantedStaysWhileItIsUsed) {
 
   wire_end->busy = true;
   live(2 * config.unused_for);
-  ASSERT_FALSE(wire_end->closed) << "a body is under way";
+  ASSERT_FALSE(wire_end->closed) << "a body is in transfer";
   wire_end->busy = false;
 
   live(config.unused_for - 1s);
   arrive(wire::event{wire::leave_group{"p"}});
   live(config.unused_for - 1s);
-  ASSERT_FALSE(wire_end->closed) << "the peer has not seen that we use another one";
+  ASSERT_FALSE(wire_end->closed) << "the peer does not know yet that we use another connection";
   live(3s);
   ASSERT_TRUE(wire_end->closed);
   EXPECT_EQ(wire_end->closed->detail, "one is enough");
@@ -511,11 +511,11 @@ TEST_F(PeerLink, AWordAboutARoundIsUse) {
   end_link({ec::peer_lost, {}});
 }
 
-// What the kernel holds has been written, and is not there yet.
+// Bytes in the kernel's buffer were written, but have not arrived yet.
 TEST_F(PeerLink, NothingIsCutOffBehindABodyThatIsStillOnItsWay) {
   tell(link, close_link{{ec::none, {}}, true});
   for (auto t = 0ms; t < 2 * config.unused_for; t += 500ms) {
-    arrive(wire::ping{1}); // the peer is well; what we sent has not reached it
+    arrive(wire::ping{1}); // the peer is alive; our bytes have not reached it
     pass(500ms);
   }
   ASSERT_FALSE(wire_end->closed);

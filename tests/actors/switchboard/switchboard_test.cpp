@@ -16,7 +16,7 @@ class Switchboard : public network_test {
 protected:
   using network_test::network_test;
 
-  /// A service of `who` that answers and remembers.
+  /// A service of `who` that answers and records its calls.
   std::shared_ptr<received_by_service> serve_at(const peer& who, service_topic topic) {
     auto book = std::make_shared<received_by_service>();
     tell(who.board, serve{topic, spawn(recording_service, book)});
@@ -77,7 +77,7 @@ TEST_F(Switchboard, TriesAllAddressesInTurn) {
   auto answer = ask_for<peer_answer>(10s, ann.board, ping(record));
   ASSERT_TRUE(answer) << to_string(answer.error());
   EXPECT_EQ(answer->from, bob.id());
-  EXPECT_EQ(connected(eve), std::vector<peer_id>{}) << "another peer lives there";
+  EXPECT_EQ(connected(eve), std::vector<peer_id>{}) << "another peer has that address";
 }
 
 TEST_F(Switchboard, FailsWithTheReasonOfTheLastAddress) {
@@ -149,7 +149,7 @@ TEST_F(Switchboard, RefusesWhatIsTooMuchToWait) {
   EXPECT_TRUE(second.get());
 }
 
-// The first one's patience is not the others'.
+// Each caller has its own timeout.
 TEST_F(Switchboard, EachCallThatWaitsForADialHasItsOwnDeadline) {
   auto& ann = add_peer(1);
   auto& bob = add_peer(2);
@@ -192,7 +192,7 @@ TEST_F(Switchboard, UsesTheConnectionThatThePeerMakesWhileWeDial) {
   network.partition({bob.node});
   auto asked = ask_later<peer_answer>(ann.board, ping(bob.ctx.record, 4s));
   run_for(10ms);
-  network.heal(); // our dial is lost all the same
+  network.heal(); // our dial is lost nevertheless
   ASSERT_TRUE(
     ask_for<peer_connected>(1s, bob.board, connect_address{ann.ctx.record.addresses.front(), 1s}));
   run_for(200ms);
@@ -200,7 +200,7 @@ TEST_F(Switchboard, UsesTheConnectionThatThePeerMakesWhileWeDial) {
   EXPECT_TRUE(asked.get());
 }
 
-// -- one link a peer -----------------------------------------------------------------------------
+// -- one link per peer ---------------------------------------------------------------------------
 
 TEST_F(Switchboard, TwoThatDialEachOtherAtOnceEndWithOneConnectionAndLoseNothing) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
@@ -213,7 +213,7 @@ TEST_F(Switchboard, TwoThatDialEachOtherAtOnceEndWithOneConnectionAndLoseNothing
     auto at_bob = serve_at(bob, service_topic::matchmaking);
     serve_at(ann, service_topic::dht);
     serve_at(bob, service_topic::dht);
-    // Both go on talking while the connections come and go.
+    // Both keep sending while connections open and close.
     std::vector<pending<peer_answer>> asked;
     constexpr int rounds = 60;
     for (int i = 0; i < rounds; ++i) {
@@ -270,7 +270,7 @@ protected:
   }
 };
 
-// As in the first round of two that found each other at the same time.
+// As in the first round of two peers that found each other at the same time.
 TEST_F(SwitchboardOnASlowLine, WhatWasSentOverASurplusConnectionArrives) {
   wire::part part;
   part.round.bytes[0] = std::byte{1};
@@ -284,9 +284,9 @@ TEST_F(SwitchboardOnASlowLine, WhatWasSentOverASurplusConnectionArrives) {
     auto& ann = add_peer(100 + seed);
     auto& bob = add_peer(200 + seed);
     auto heard = listen_at(ann);
-    // Both dial; what each has to say goes over the connection that it has first.
+    // Both dial; each sends over the connection that it has first.
     for (auto [from, to] : {std::pair{&ann, &bob}, std::pair{&bob, &ann}}) {
-      from->ctx.rounds->finish(part.round, {}, {}); // takes parts, and keeps none
+      from->ctx.rounds->finish(part.round, {}, {}); // accepts parts and drops them
       for (std::size_t i = 0; i < parts; ++i)
         tell(from->board, tell_peer{to->ctx.record, part, copy_to_payload(values)});
     }
@@ -294,7 +294,7 @@ TEST_F(SwitchboardOnASlowLine, WhatWasSentOverASurplusConnectionArrives) {
     EXPECT_EQ(connections(ann), 2U) << "they did not dial each other at once";
     run_for(1min);
     EXPECT_LT(network.body_bytes_delivered() - before, parts * values.size())
-      << "the line is not slow";
+      << "the link is not slow";
     surplus_used += connections(ann) == 2U;
     run_for(10min);
     EXPECT_EQ(network.body_bytes_delivered() - before, 2 * parts * values.size());
@@ -302,7 +302,7 @@ TEST_F(SwitchboardOnASlowLine, WhatWasSentOverASurplusConnectionArrives) {
     EXPECT_EQ(connections(bob), 1U);
     EXPECT_TRUE(heard->disconnected.empty());
   }
-  EXPECT_GT(surplus_used, 0) << "all went over the other one at once";
+  EXPECT_GT(surplus_used, 0) << "everything was sent over the other one at once";
 }
 
 TEST_F(Switchboard, OnePeerGetsOnlyAFewConnections) {
@@ -319,7 +319,7 @@ TEST_F(Switchboard, OnePeerGetsOnlyAFewConnections) {
   EXPECT_TRUE(heard->disconnected.empty());
 }
 
-// The one that both used breaks before the other one has ended.
+// The connection that both used breaks before the other one has ended.
 TEST_F(Switchboard, ASurplusConnectionStaysIfItIsTheLastOne) {
   auto& ann = add_peer(1);
   auto& bob = add_peer(2);
@@ -354,7 +354,7 @@ TEST_F(Switchboard, RefusesConnectionsOverItsLimit) {
   EXPECT_EQ(connected(ann), std::vector{bob.id()});
   EXPECT_EQ(connected(eve), std::vector<peer_id>{});
   EXPECT_EQ(exported(*ann.ctx.metrics, "waggle_network_refused_total{reason=\"overloaded\""), 1);
-  // What we would dial ourselves is refused with the reason.
+  // Our own dial is refused with the reason.
   auto ours = ask_for<peer_answer>(10s, ann.board, ping(eve.ctx.record));
   EXPECT_EQ(ours.error().code, ec::overloaded);
 }
@@ -363,7 +363,7 @@ TEST_F(Switchboard, RefusesConnectionsOverItsLimit) {
 
 class SwitchboardOfAnIdentity : public Switchboard {
 protected:
-  /// A process with the identity of the second peer, connected to `ann`, who tells `heard`.
+  /// A process with the identity of the second peer, connected to `ann`, which notifies `heard`.
   peer& process() {
     auto& made = add_peer(2);
     connect(made);
@@ -412,11 +412,11 @@ TEST_F(SwitchboardOfAnIdentity, APeerThatWasStartedAgainWaitsForTheSilenceOfItsO
   auto& second = add_peer(2);
   auto dht = serve_at(second, service_topic::dht);
   connect(second);
-  EXPECT_EQ(heard->connected.size(), 1U) << "the old link may still live";
+  EXPECT_EQ(heard->connected.size(), 1U) << "the old link may still be alive";
   run_for(switchboard_config{}.identity_timeout);
   ASSERT_EQ(heard->disconnected.size(), 1U);
   EXPECT_EQ(heard->disconnected[0].why.code, ec::peer_lost);
-  EXPECT_EQ(heard->connected.size(), 2U) << "listeners begin anew with it";
+  EXPECT_EQ(heard->connected.size(), 2U) << "listeners are notified again";
   EXPECT_EQ(connected(second), std::vector{ann.id()});
   ASSERT_TRUE(ask_peer(ann, second));
   EXPECT_EQ(dht->calls.size(), 1U);
@@ -439,7 +439,7 @@ TEST_F(SwitchboardOfAnIdentity,
   run_for(50ms);
   EXPECT_EQ(heard->connected.size(), 3U);
   EXPECT_EQ(heard->disconnected.size(), 2U);
-  run_for(2s); // the question's time is up: it was about the one before
+  run_for(2s); // the request has timed out; it was for the earlier link
   EXPECT_EQ(connected(third), std::vector{ann.id()});
   EXPECT_EQ(heard->disconnected.size(), 2U);
 }
@@ -508,7 +508,7 @@ TEST_F(Switchboard, RoutesByTopicAlsoToServicesThatComeLater) {
   auto& bob = add_peer(2);
   auto early = ask_peer(ann, bob);
   ASSERT_FALSE(early);
-  EXPECT_EQ(early.error().code, ec::not_ready) << "nobody serves that yet";
+  EXPECT_EQ(early.error().code, ec::not_ready) << "no service is registered yet";
   auto dht = serve_at(bob, service_topic::dht);
   auto state = serve_at(bob, service_topic::state);
   ASSERT_TRUE(ask_peer(ann, bob));
@@ -553,7 +553,7 @@ TEST_F(Switchboard, TellsListenersOnceWhoCameAndWhoWentAndWhy) {
                                         connect_address{ann.ctx.record.addresses.front(), 1s}));
   auto late = listen_at(ann);
   EXPECT_EQ(heard->connected.size(), 3U);
-  EXPECT_EQ(late->connected.size(), 3U) << "it hears of those already here";
+  EXPECT_EQ(late->connected.size(), 3U) << "it is notified of connected peers";
   network.crash(bob.node);
   network.crash(eve.node, true);
   tell(joe.board, hang_up{});
@@ -596,7 +596,7 @@ TEST_F(Switchboard, OpenCallsEndWhenThePeerIsLost) {
   EXPECT_EQ(asked.get().error().code, ec::peer_lost);
 }
 
-// -- the end -------------------------------------------------------------------------------------
+// -- shutdown ------------------------------------------------------------------------------------
 
 TEST_F(Switchboard, AfterHangingUpItNeitherDialsNorAccepts) {
   auto& ann = add_peer(1);

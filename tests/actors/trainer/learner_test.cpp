@@ -1,4 +1,4 @@
-// What every learner promises (runtime/training/learner.hpp), shown on the one that tests train.
+// The guarantees of every learner (runtime/training/learner.hpp), tested on the toy learner.
 
 #include <cmath>
 
@@ -10,7 +10,7 @@
 namespace waggle::testing {
 namespace {
 
-TEST(Learner, ConstructionIsReproducibleAndTakesNoStep) { // F17
+TEST(Learner, ConstructionIsReproducibleAndTakesNoStep) {
   auto a = make_toy_learner({});
   auto b = make_toy_learner({});
   EXPECT_EQ(a->parameters_digest(), b->parameters_digest());
@@ -22,7 +22,7 @@ TEST(Learner, ConstructionIsReproducibleAndTakesNoStep) { // F17
   EXPECT_EQ(a->parameters_digest(), before);
 }
 
-TEST(Learner, UnequalMicroBatchesWeighTheirSamples) { // F2, the corrected rule of §4.1
+TEST(Learner, UnequalMicroBatchesWeighTheirSamples) {
   toy_options small{.micro_batch = 2};
   toy_options large{.micro_batch = 8};
   auto a = make_toy_learner(small);
@@ -34,7 +34,7 @@ TEST(Learner, UnequalMicroBatchesWeighTheirSamples) { // F2, the corrected rule 
   EXPECT_EQ(mean_gradient_of(*a), mean_gradient_of(*b));
 }
 
-TEST(Learner, AStateMakesTheNextStepEqualBitForBit) { // F10
+TEST(Learner, AStateMakesTheNextStepEqualBitForBit) {
   auto donor = make_toy_learner({});
   for (int i = 0; i < 3; ++i) {
     donor->accumulate();

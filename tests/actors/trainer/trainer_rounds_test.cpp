@@ -29,7 +29,7 @@ double weight_at(const Member& m, std::uint64_t epoch) {
   return weight;
 }
 
-TEST_F(Trainer, TwoPeersFollowTheTrajectoryOfOneProcess) { // F1
+TEST_F(Trainer, TwoPeersFollowTheTrajectoryOfOneProcess) {
   auto& a = add_started();
   auto& b = add_started();
   pass_until([&] { return all_at(6); });
@@ -49,7 +49,7 @@ TEST_F(Trainer, TwoPeersFollowTheTrajectoryOfOneProcess) { // F1
     auto batch = share + static_cast<std::uint64_t>(weight_at(b, k));
     together = together || batch > share;
     ASSERT_GE(batch, 32U);
-    ASSERT_LE(batch, 40U) << "the target, and a micro-batch a peer";
+    ASSERT_LE(batch, 40U) << "at most the target and one micro-batch per peer";
     for (std::uint64_t i = 0; i < share; i += 4)
       plain->accumulate();
     for (std::uint64_t i = share; i < batch; i += 4)
@@ -75,7 +75,7 @@ TEST_F(Trainer, TwoPeersFollowTheTrajectoryOfOneProcess) { // F1
     EXPECT_NEAR(swarm[i], single[i], 1e-6 + 1e-5 * std::abs(single[i]));
 }
 
-TEST_F(Trainer, AsksForTheMeanWithItsSamplesAsWeight) { // F3: S_p weighs ḡ_p
+TEST_F(Trainer, AsksForTheMeanWithItsSamplesAsWeight) {
   hold_rounds = true;
   auto& m = add_started();
   add_started();
@@ -90,7 +90,7 @@ TEST_F(Trainer, AsksForTheMeanWithItsSamplesAsWeight) { // F3: S_p weighs ḡ_p
   EXPECT_EQ(q.deadline, defaults().averaging_timeout);
 }
 
-TEST_F(Trainer, WithNobodyLeftAFailedRoundAppliesThisEpochsOwnMeanGradient) { // F7, INV-6
+TEST_F(Trainer, WithNobodyLeftAFailedRoundAppliesThisEpochsOwnMeanGradient) { // INV-6
   hold_rounds = true;
   auto& m = add_started();
   auto& other = add_started();
@@ -103,7 +103,7 @@ TEST_F(Trainer, WithNobodyLeftAFailedRoundAppliesThisEpochsOwnMeanGradient) { //
   failed.why = {ec::lost_quorum, ""};
   hold_rounds = false;
   answer_round(m, failed);
-  EXPECT_TRUE(m.probe->applied.empty()) << "it looks for the others first";
+  EXPECT_TRUE(m.probe->applied.empty()) << "it looks for the other members first";
   pass_until([&] { return m.probe->applied.size() == 1; });
   EXPECT_THAT(own, ::testing::ElementsAreArray(m.probe->applied[0]));
   auto s = status_of(m);
@@ -166,7 +166,7 @@ TEST_F(Trainer, ItTakesPartAtOnceWhenAnotherMemberCallsForTheRound) {
   tell(m.actor, round_called{status_of(m).epoch});
   ASSERT_EQ(m.questions.size(), 1U);
   EXPECT_LT(m.questions[0].weight, 32);
-  EXPECT_FALSE(m.questions[0].call) << "the others know";
+  EXPECT_FALSE(m.questions[0].call) << "the others have begun the round already";
 }
 
 TEST_F(Trainer, LeftOutOfARoundItDropsItsSamplesAndTakesTheRunsState) {

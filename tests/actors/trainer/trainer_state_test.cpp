@@ -11,7 +11,7 @@ using Trainer = training_world;
 
 // -- joining -------------------------------------------------------------------------------------
 
-TEST_F(Trainer, AJoinerIsTheDonorBitForBitAndStaysIt) { // F10, INV-3
+TEST_F(Trainer, AJoinerIsTheDonorBitForBitAndStaysIt) { // INV-3
   auto& donor = add_started();
   pass_until([&] { return all_at(3); });
   auto config = defaults();
@@ -39,7 +39,7 @@ TEST_F(Trainer, ADamagedStateChangesNothingAndAnotherDonorIsAsked) {
   auto& a = add_started();
   add_started();
   pass_until([&] { return all_at(2); });
-  // The spoiled image has the hash that its donor announced, but is none inside.
+  // The corrupt image has the hash that its donor announced, but its content is no state.
   auto first = members[0]->ctx.record.id < members[1]->ctx.record.id ? 0U : 1U;
   spoil_state = [first](std::size_t donor, std::string& image) {
     if (donor == first)
@@ -135,7 +135,7 @@ TEST_F(Trainer, PeersThatHoldOtherParametersThanMostTakeTheStateOfTheOthers) {
   auto& odd = *members[2];
   auto downloads = status_of(odd).state_downloads;
   hold_views = true;
-  // As the others would tell of themselves if `odd` were wrong.
+  // The reports that the others would send if `odd` held the wrong parameters.
   for (int tries = 0; tries < 200 && status_of(odd).state_downloads == downloads; ++tries) {
     pass(5ms);
     auto view = view_of(odd);
@@ -195,7 +195,7 @@ TEST_F(TrainerCheckpoints, APassUnderWayWhenItStopsIsCounted) { // INV-2
   pass_until([&] { return all_at(4); });
   auto steps = m.probe->micro_steps;
   sched.advance_time(
-    defaults().step_interval); // the next pass is due, and the stop right behind it
+    defaults().step_interval); // the next pass is due, and stop_training follows at once
   tell(m.actor, stop_training{});
   auto after = status_of(m);
   ASSERT_GT(m.probe->micro_steps, steps);

@@ -12,7 +12,7 @@ namespace {
 
 using Trainer = training_world;
 
-TEST_F(Trainer, TakesNoStepBeforeItsFirstEpochEnds) { // F17
+TEST_F(Trainer, TakesNoStepBeforeItsFirstEpochEnds) {
   auto& m = add();
   EXPECT_EQ(status_of(m).phase, trainer_phase::starting);
   tell(m.actor, start_training{});
@@ -22,7 +22,7 @@ TEST_F(Trainer, TakesNoStepBeforeItsFirstEpochEnds) { // F17
   EXPECT_EQ(m.reports.front().parameters, make_toy_learner({})->parameters_digest());
 }
 
-TEST_F(Trainer, AloneItIsTheOrdinaryLoop) { // F1 for one peer, bit for bit
+TEST_F(Trainer, AloneItIsTheOrdinaryLoop) { // bit for bit
   auto config = defaults();
   config.schedule = {lr_schedule::shape::warmup_cosine, 0.2, 2, 10, 0.01};
   auto& m = add_started(config);
@@ -39,7 +39,7 @@ TEST_F(Trainer, AloneItIsTheOrdinaryLoop) { // F1 for one peer, bit for bit
   EXPECT_EQ(status_of(m).samples_used, 160U);
 }
 
-TEST_F(Trainer, UsesTheRateOfItsEpoch) { // F11
+TEST_F(Trainer, UsesTheRateOfItsEpoch) {
   auto config = defaults();
   config.schedule = {lr_schedule::shape::warmup_cosine, 0.2, 3, 10, 0.01};
   auto& m = add_started(config);

@@ -20,16 +20,16 @@
 
 namespace waggle::testing {
 
-/// What a test sees and decides of one learner.
+/// What a test observes and controls of one learner.
 struct learner_probe {
   std::vector<std::vector<float>> applied;
   std::vector<double> rates;
   std::uint64_t micro_steps = 0;
-  std::uint64_t non_finite_steps = 0; // so many of the next micro-steps are not finite
+  std::uint64_t non_finite_steps = 0; // this many of the next micro-steps are not finite
   bool infinite_mean = false;
 };
 
-/// The toy learner, watched.
+/// The toy learner with a probe.
 class probed_learner final : public learner {
 public:
   probed_learner(const toy_options& options, std::shared_ptr<learner_probe> probe)
@@ -74,12 +74,12 @@ private:
   std::shared_ptr<learner_probe> probe_;
 };
 
-/// Trainers with what they work with, as far as a trainer can tell: reports meet in real ledgers,
-/// groups form as trainers ask for them, a round takes everybody in the group, states come from the
-/// other trainers. The test decides what fails.
+/// Trainers with fakes of the actors that they work with: reports are folded by real ledgers,
+/// groups form as trainers request, a round includes all members of the group, and states come from
+/// the other trainers. The test decides what fails.
 class training_world : public actor_test {
 protected:
-  ~training_world() override { // before what they refer to is gone
+  ~training_world() override { // actors end before the objects that they refer to
     for (const auto& m : members) {
       for (const auto& one :
            {caf::actor_cast<caf::actor>(m->actor), caf::actor_cast<caf::actor>(m->keeper),
@@ -99,17 +99,17 @@ protected:
     state_keeper_actor keeper;
     trainer_peers peers;
     std::vector<report_progress> reports;
-    std::vector<average_in_group> questions;                       // asked of the averager
-    std::vector<caf::typed_response_promise<group_round>> answers; // that are owed
+    std::vector<average_in_group> questions;                       // received by the averager
+    std::vector<caf::typed_response_promise<group_round>> answers; // still to be delivered
     std::size_t group = 0;                                         // number; 0: in none
     group_round answer;                                            // to be delivered next
     std::vector<training_status> statuses;
     std::vector<state_download_ended> downloads;
-    std::size_t state_requests = 0; // that this member's switchboard was asked for
+    std::size_t state_requests = 0; // received by this member's switchboard
     bool gone = false;
   };
 
-  /// The next peer; what is not said is as in the test's defaults.
+  /// Adds a peer; omitted settings are the test's defaults.
   member& add(std::optional<training_config> config = {}, std::optional<toy_options> toy = {}) {
     auto i = members.size();
     members.push_back(std::make_unique<member>());
@@ -168,7 +168,7 @@ protected:
     training_config config;
     config.target_batch_size = 32;
     config.schedule.peak = 0.1;
-    config.step_interval = 10ms; // without it no virtual time would pass
+    config.step_interval = 10ms; // otherwise no virtual time would pass
     config.averaging_timeout = 5s;
     config.settle_time = 50ms;
     config.split_grace = 300ms;
@@ -191,7 +191,7 @@ protected:
         return false;
     return true;
   }
-  /// The member's process is gone, and everybody knows.
+  /// Ends the member's process; all others are notified.
   void end(member& m) {
     m.gone = true;
     m.group = 0;
@@ -203,7 +203,7 @@ protected:
     spread();
   }
 
-  /// The accounts of every trainer that still runs are checked after every test.
+  /// After every test, the sample counts of every running trainer are checked.
   void TearDown() override {
     for (const auto& m : members) {
       expect_epochs_in_order(*m);
@@ -216,7 +216,7 @@ protected:
   static void expect_epochs_in_order(const member& m) {
     auto loaded = std::count_if(m.downloads.begin(), m.downloads.end(),
                                 [](const state_download_ended& d) { return d.ok; });
-    std::vector<epoch_id> epochs; // while it is not in step, those are its group's
+    std::vector<epoch_id> epochs; // its group's, while it is not in step
     for (const auto& report : m.reports)
       if (report.claim.ready || report.claim.group_size == 0)
         epochs.push_back(report.epoch);
@@ -240,7 +240,7 @@ protected:
               static_cast<double>(s.samples_dropped));
   }
 
-  /// Everybody's view of everybody's last report.
+  /// Sends every member the view of all last reports.
   void spread() {
     if (hold_views)
       return;
@@ -286,7 +286,7 @@ protected:
     return ec::none;
   };
   std::function<void(std::size_t donor, std::string& image)> spoil_state;
-  /// Why no copy of a state can be kept; nothing: it can.
+  /// The failure of storing a copy of a state; none: it succeeds.
   std::optional<failure> store_fault;
 
 private:
@@ -362,20 +362,20 @@ private:
     return out;
   }
 
-  /// A promise can only be kept by the actor that gave it, while it runs.
+  /// A promise can only be delivered by the actor that made it, while it runs.
   static void deliver(member& m, group_round round) {
     m.answer = std::move(round);
     caf::anon_send(m.peers.averager, inbound_event{});
   }
 
-  /// Once all who are in the group have asked: the weighted mean, for all.
+  /// Once all members of the group have sent their vectors: the weighted mean, for all.
   void run_round(std::size_t group, epoch_id epoch) {
     std::vector<member*> parts;
     for (const auto& m : members) {
       if (m->gone || m->group != group)
         continue;
       if (m->answers.empty())
-        return; // somebody is still on the way
+        return; // a member's vector is still missing
       parts.push_back(m.get());
     }
     round_report report;
