@@ -33,7 +33,7 @@ public:
   }
   void count_part() override { ctx_.metrics->count_part("ok"); }
   void count_refused(ec why) override { ctx_.metrics->count_refused_input(why); }
-  void say(const std::string& what) override { ctx_.log->info("round {} {}", name_, what); }
+  void log(const std::string& what) override { ctx_.log->info("round {} {}", name_, what); }
   void finished(round_finished how) override {
     for (const auto& fault : how.report.faults)
       ctx_.metrics->count_peer_fault(fault.reason);

@@ -16,7 +16,7 @@ namespace waggle {
 
 namespace {
 
-/// Whether trying again with another group may help.
+/// Whether another attempt with another group may help.
 bool may_retry(ec why) {
   switch (why) {
     case ec::excluded: // the others have finished, or are about to
@@ -168,8 +168,7 @@ void averager::attempt() {
     return search();
   if (step.what.expected_peers != 0)
     return keep_group(*plan);
-  // Nobody told us how many to expect: a group must not stay among itself while others look for
-  // one.
+  // The caller named no number of peers: the group must not go on alone while others look for one.
   request(matchmaker_, 1s, get_seekers{step.codecs})
     .then(while_searching<seekers>([this](const seekers& found) {
             auto plan = persistent_plan(); // it may have fallen apart meanwhile
@@ -188,11 +187,11 @@ std::optional<round_plan> averager::persistent_plan() const {
                                : std::nullopt;
 }
 
-/// Matchmaking learns what was measured of our line. True if it is something else than before.
+/// Sends matchmaking our measured bandwidth. True if it has changed.
 bool averager::tell_bandwidth() {
-  if (!ctx_.line || !config_.measures_bandwidth)
+  if (!ctx_.bandwidth || !config_.measures_bandwidth)
     return false;
-  auto known = ctx_.line->bytes_per_second(now());
+  auto known = ctx_.bandwidth->bytes_per_second(now());
   if (known == told_bandwidth_)
     return false;
   told_bandwidth_ = known;
@@ -202,7 +201,7 @@ bool averager::tell_bandwidth() {
 
 void averager::keep_group(const round_plan& plan) {
   current_->follows = group_.last()->id;
-  // Whoever began it has not heard yet, or will not finish it: see persistent_group.
+  // A member that began it has not received the new partition yet: see persistent_group.
   if (auto replaced = group_.replaced(plan.epoch))
     will_not_begin(*replaced);
   on_group(plan);
@@ -217,7 +216,7 @@ void averager::search() {
   auto left = time_left();
   find_group question{step.what.epoch,         step.codecs, step.what.gather, {}, left,
                       step.what.expected_peers};
-  // Said again in a retry, it would only hold the group up.
+  // In a retry, the wait would only delay the group.
   if (step.failures == 0)
     question.scheduled_in = step.what.scheduled_in;
   request(matchmaker_, left + 2s, question)
@@ -281,7 +280,7 @@ void averager::on_finished(const round_finished& msg) {
   else
     group_.dissolve();
   count(msg.report);
-  // Whoever leaves us out because of our values cannot tell us so; we can see it.
+  // A member that excludes us because of our values cannot tell us; we check them ourselves.
   if (failed && !step.is_finite())
     return deliver_failure(not_finite());
   // A persistent group that did not come together cost next to nothing: that is no failure yet.
@@ -381,7 +380,7 @@ void averager::cancel(const failure& why) {
   }
 }
 
-/// Tells the group that was found, and whose round we did not begin, to go on without us.
+/// Tells the group, whose round we did not begin, to go on without us.
 void averager::leave_group(ec why) {
   auto& step = *current_;
   if (!step.plan)
@@ -390,7 +389,7 @@ void averager::leave_group(ec why) {
   tell_members(*step.plan, why);
 }
 
-/// What comes for this round is answered, not kept.
+/// Messages of this round are answered from now on, not kept.
 void averager::will_not_begin(const round_id& round) {
   ctx_.rounds->finish(round, {round, 0, false, {}, false, false}, now());
 }
@@ -426,7 +425,7 @@ void averager::on_group_message(const group_message& msg) {
   if (const auto* line = std::get_if<wire::bandwidth_report>(&msg.what))
     on_bandwidth(msg.who, *line);
   else if (const auto* anew = std::get_if<wire::new_partition>(&msg.what))
-    on_new_partition(msg.who, *anew);
+    on_new_partition(msg.who, *announced);
   else if (const auto* left = std::get_if<wire::round_suspect>(&msg.what))
     on_departed(msg.who, left->round);
 }
@@ -458,21 +457,21 @@ const round_plan* averager::latest_plan() const {
 
 void averager::report_bandwidth(const round_plan& plan) {
   const auto& leader = plan.members.front().peer;
-  wire::bandwidth_report word{plan.id, told_bandwidth_};
+  wire::bandwidth_report report{plan.id, told_bandwidth_};
   if (leader.id == ctx_.record.id)
-    on_bandwidth(leader, word);
+    on_bandwidth(leader, report);
   else
-    send(switchboard_, tell_peer{leader, word, {}});
+    send(switchboard_, tell_peer{leader, report, {}});
 }
 
-/// We lead the group of `word.round`: is its work to be repartitioned from the next round on?
-void averager::on_bandwidth(const peer_record& who, const wire::bandwidth_report& word) {
+/// If we lead the group of `report.round`: repartitions the next rounds if that pays off.
+void averager::on_bandwidth(const peer_record& who, const wire::bandwidth_report& report) {
   const auto* plan = latest_plan();
-  bool known =
-    plan != nullptr && (plan->id == word.round || (current_ && current_->follows == word.round));
+  bool known = plan != nullptr
+               && (plan->id == report.round || (current_ && current_->follows == report.round));
   if (!known || plan->members.front().peer.id != ctx_.record.id)
     return;
-  auto better = group_.on_bandwidth(*plan, position_of(who.id, *plan), word.bandwidth);
+  auto better = group_.on_bandwidth(*plan, position_of(who.id, *plan), report.bandwidth);
   if (!better)
     return;
   ctx_.log->debug("rounds after {} are repartitioned", short_name(plan->id));
@@ -481,17 +480,18 @@ void averager::on_bandwidth(const peer_record& who, const wire::bandwidth_report
       send(switchboard_, tell_peer{other.peer, wire::new_partition{plan->id, *better}, {}});
 }
 
-/// The leader of our group divides the rounds after this one anew.
-void averager::on_new_partition(const peer_record& who, const wire::new_partition& word) {
+/// The leader of our group repartitions the rounds after this one.
+void averager::on_new_partition(const peer_record& who, const wire::new_partition& announced) {
   auto& step = current_;
-  bool late = step && step->plan && step->follows == word.round;
+  bool late = step && step->plan && step->follows == announced.round;
   const auto* plan = late ? &*step->plan : latest_plan();
-  if (plan == nullptr || (!late && plan->id != word.round)
+  if (plan == nullptr || (!late && plan->id != announced.round)
       || plan->members.front().peer.id != who.id)
     return;
-  auto valid = group_.on_partition(word.round, *plan, word.how, position_of(ctx_.record.id, *plan));
+  auto valid =
+    group_.on_partition(announced.round, *plan, announced.how, position_of(ctx_.record.id, *plan));
   if (!valid) {
-    ctx_.log->warn("peer {} divides rounds in a way that we refuse: {}", short_name(who.id),
+    ctx_.log->warn("peer {} repartitions rounds in a way that we refuse: {}", short_name(who.id),
                    to_string(valid.error()));
     ctx_.metrics->count_refused_input(valid.error().code);
   }

@@ -489,7 +489,7 @@ void group_averager::start_round(bool call) {
   round_handles handles{switchboard_, caf::actor_cast<round_listener_actor>(this), {}};
   ctx_.log->debug("round {} begins with {} members", short_name(plan.id), plan.members.size());
   step.round =
-    spawn<allreduce_round, caf::monitored>(ctx_, settings, std::move(order), std::move(neighbours));
+    spawn<allreduce_round, caf::monitored>(ctx_, settings, std::move(wanted), std::move(handles));
   for (const auto& m : plan.members)
     if (gone_.contains(m.peer.id))
       send(step.round, peer_disconnected{m.peer.id, {ec::peer_lost, "its connection broke"}});
@@ -562,9 +562,9 @@ void group_averager::count(const round_report& report) {
 // -- bandwidths and links -------------------------------------------------------------------------
 
 void group_averager::report_bandwidth(const round_plan& plan) {
-  if (!ctx_.line || !config_.measures_bandwidth)
+  if (!ctx_.bandwidth || !config_.measures_bandwidth)
     return;
-  auto known = ctx_.line->bytes_per_second(now());
+  auto known = ctx_.bandwidth->bytes_per_second(now());
   if (known == told_bandwidth_)
     return;
   told_bandwidth_ = known;

@@ -30,7 +30,7 @@ std::vector<endpoint> parse_addresses(std::string_view text) {
 } // namespace
 
 record group_declaration::declare(const group_key& bucket, swarm_time expiration, swarm_time now) {
-  auto& entry = standing_.emplace();
+  auto& entry = current_.emplace();
   entry.kind = record_kind::group_member;
   entry.name = bucket.text();
   entry.value = addresses_text(self_);
@@ -40,7 +40,7 @@ record group_declaration::declare(const group_key& bucket, swarm_time expiration
 }
 
 std::optional<record> group_declaration::withdraw(swarm_time now) {
-  auto entry = std::exchange(standing_, std::nullopt);
+  auto entry = std::exchange(current_, std::nullopt);
   if (!entry || entry->expiration <= now)
     return std::nullopt;
   entry->tombstone = true;

@@ -35,7 +35,7 @@ private:
   std::string run_id_;
   peer_record self_;
   std::shared_ptr<const identity> signer_;
-  std::optional<record> standing_;
+  std::optional<record> current_;
   std::uint64_t sequence_ = 0; // of the last record
 };
 

@@ -238,11 +238,11 @@ void matchmaker::operator()(const group_search::leave& a) {
 }
 
 void matchmaker::operator()(const group_search::disband& a) {
-  wire::disband_group word{config_.prefix, {}};
+  wire::disband_group message{config_.prefix, {}};
   if (a.suggested)
-    word.suggested.push_back(*a.suggested);
+    message.suggested.push_back(*a.suggested);
   for (const auto& follower : a.followers)
-    send(switchboard_, tell_peer{follower, word, {}});
+    send(switchboard_, tell_peer{follower, message, {}});
 }
 
 void matchmaker::operator()(const group_search::begin& a) {
@@ -265,18 +265,18 @@ void matchmaker::operator()(const group_search::begin& a) {
   plan.reduce_by = config_.reduce_by;
   plan.min_contributors = config_.min_contributors;
   auto terms = terms_of(*current_);
-  terms.lines = std::move(bandwidths);
-  auto partition = make_partition(plan, terms.lines, config_.parts, config_.min_vector_size);
+  terms.bandwidths = std::move(bandwidths);
+  auto partition = make_partition(plan, terms.bandwidths, config_.parts, config_.min_vector_size);
   if (partition) {
     plan.shares = std::move(partition->shares);
     plan.part_elements = partition->part_elements;
   }
   auto valid = partition ? validate_plan(plan) : status{partition.error()};
   if (!valid) {
-    group_search::disband word;
+    group_search::disband message;
     for (const auto& follower : a.followers)
-      word.followers.push_back(follower.record);
-    (*this)(word);
+      message.followers.push_back(follower.record);
+    (*this)(message);
     return end(valid.error());
   }
   for (const auto& follower : a.followers)
@@ -300,7 +300,7 @@ void matchmaker::form(const round_plan& plan, partition_terms terms) {
   unmatched_ = std::move(run.compatible);
   for (const auto& member : plan.members)
     unmatched_.erase(member.peer.id);
-  // Before the caller hears of the group, whatever becomes of its round: the next search must not
+  // Before the caller receives the group, whatever its round will do: the next search must not
   // begin in the old bucket.
   bool regrouped = !run.key.bits().empty();
   if (run.key == *key_)
@@ -438,7 +438,7 @@ void matchmaker::on_begin(const peer_record& from, const round_plan& plan) {
   auto valid = check(from, plan);
   if (!valid) {
     auto why = valid.error();
-    // Our search ended while its word was on the way: nobody's fault.
+    // Our search ended while its message was on the way: nobody's fault.
     bool late = why.code == ec::not_looking || why.code == ec::epoch_mismatch;
     ctx_.log->log(late ? spdlog::level::debug : spdlog::level::warn,
                   "peer {} sent a plan that we refuse: {}", short_name(from.id), to_string(why));
@@ -477,7 +477,7 @@ status matchmaker::check(const peer_record& from, const round_plan& plan) const 
     return failure{ec::schema_mismatch, "it is for another vector"};
   if (plan.epoch != current_->what.epoch)
     return failure{ec::epoch_mismatch, "it is for another epoch"};
-  return done{};
+  return waggle::done{};
 }
 
 /// Our index in it; the number of members if we are none.
@@ -524,12 +524,12 @@ void matchmaker::decline(const peer_record& from, const round_plan& plan) {
   for (std::uint32_t i = 0; i < plan.members.size(); ++i) {
     if (plan.members[i].peer.id != ctx_.record.id)
       continue;
-    wire::round_suspect word{plan.id, 0, i, ec::not_looking};
-    send(switchboard_, tell_peer{from, word, {}});
+    wire::round_suspect message{plan.id, 0, i, ec::not_looking};
+    send(switchboard_, tell_peer{from, message, {}});
     // Others only over a link that is up: a made-up plan must not make us dial whom it names.
     for (const auto& member : plan.members)
       if (member.peer.id != from.id && connected_.count(member.peer.id) > 0)
-        send(switchboard_, tell_peer{member.peer, word, {}});
+        send(switchboard_, tell_peer{member.peer, message, {}});
   }
 }
 

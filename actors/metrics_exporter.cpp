@@ -76,7 +76,7 @@ void metrics_exporter::count(const round_report& report) {
 
 void metrics_exporter::refresh() {
   auto now = clock().now();
-  double bandwidth = ctx_.line ? ctx_.line->bytes_per_second(now).value_or(0) : 0;
+  double bandwidth = ctx_.bandwidth ? ctx_.bandwidth->bytes_per_second(now).value_or(0) : 0;
   ctx_.metrics->set_bandwidth(bandwidth);
   peer_facts facts{ctx_.record.id,     ctx_.run_id,         seconds_of(now - began_), bandwidth,
                    board_->bytes_in(), board_->bytes_out(), board_->bytes_shared()};

@@ -169,7 +169,7 @@ status check_averaging(const node_config& config) {
                      "clients"};
     const auto& parts = config.helping->averaging;
     if (parts.matchmaking.mode != member_mode::auxiliary || !parts.averaging.auxiliary)
-      return failure{ec::bad_config, "whoever reduces for clients is an auxiliary"};
+      return failure{ec::bad_config, "a peer that reduces for clients is an auxiliary"};
     if (auto valid = check_averaging_config(parts.averaging); !valid)
       return valid;
     return check_matchmaking_config(parts.matchmaking, false);
@@ -255,7 +255,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
                                        : 0;
   ctx.vectors = vector_pool::make(vectors_kept, dependencies.memory);
   ctx.encoded_parts = buffer_pool::make(32_MiB, dependencies.memory);
-  ctx.line = std::make_shared<bandwidth_estimator>();
+  ctx.bandwidth = std::make_shared<bandwidth_estimator>();
   ctx.make_store =
     dependencies.make_store ? dependencies.make_store : [] { return make_memory_store(); };
   ctx.seed = config.seed;
@@ -264,7 +264,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   transport_request order{
     ctx.record, config.agreement,
     [board = out.board](const net::http_request& r) { return board->answer(r); },
-    counting(ctx.metrics, out.board, ctx.line, system.clock())};
+    counting(ctx.metrics, out.board, ctx.bandwidth, system.clock())};
   order.events.disagreed = tell_disagreement(ctx.log, config.initial_peers);
   auto transport = dependencies.make_transport(std::move(order));
   auto& p = out.parts;
@@ -340,7 +340,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   connect(p, config);
   out.node = system.spawn<node_supervisor>(ctx, config, p, transport, out.board);
   caf::anon_send(p.dht, bootstrap_from{config.initial_peers, known.newest_first()});
-  // Later, so that nobody hears of a DHT that has not begun to join.
+  // Last, so that no listener receives the status of a DHT that has not begun to join.
   caf::anon_send(p.dht, subscribe_dht_status{p.exporter});
   if (p.trainer) {
     caf::anon_send(p.dht, subscribe_dht_status{p.trainer});

@@ -57,7 +57,7 @@ struct node_context {
   /// For copies of states, which may be too large for memory.
   byte_store_factory make_store;
   /// Measures our bandwidth to other machines. Null: not measured.
-  std::shared_ptr<bandwidth_estimator> line;
+  std::shared_ptr<bandwidth_estimator> bandwidth;
   std::uint64_t seed = 0;
 
   /// The source of randomness for the actor called `name`.

@@ -78,7 +78,8 @@ void peer_link::transmit(const wire::message& what, payload body) {
   if (ended_)
     return;
   // A link that no longer takes frames would lose them silently: nobody could tell what arrived.
-  if (!link_->send({wire::encode(what), std::move(body)}))
+  bool background = std::holds_alternative<wire::answer>(what); // a piece of a state
+  if (!link_->send({wire::encode(what), std::move(body), background}))
     link_->close({ec::overloaded, "the peer does not keep up with what we send"});
 }
 
@@ -239,9 +240,9 @@ void peer_link::check() {
   auto reads = link_->reads();
   bool more = reads != std::exchange(reads_checked_, reads);
   if (frames != std::exchange(frames_checked_, frames))
-    detector_.heard(steady_time{steady_time::duration{traffic_->received.load()}});
+    detector_.received(steady_time{steady_time::duration{traffic_->received.load()}});
   else if (more)
-    detector_.heard(time); // of a frame that is not whole yet
+    detector_.received(time); // of a frame that is not whole yet
   if (detector_.suspects(time)) {
     auto silent = std::chrono::duration_cast<milliseconds>(time - detector_.last_seen());
     link_->close(

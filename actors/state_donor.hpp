@@ -11,7 +11,8 @@
 namespace waggle {
 
 struct donor_config {
-  std::uint32_t chunk_bytes = 1U << 20U;
+  /// Between two of them, other bodies get their turn on the link: what a round waits for, at most.
+  std::uint32_t chunk_bytes = 1U << 18U;
   /// Peers that may download at once; another one is refused with ec::overloaded and asks another
   /// donor.
   std::size_t downloads_max = 4;

@@ -278,7 +278,7 @@ void switchboard::enter(const std::shared_ptr<net::link>& link) {
       send(older.actor, close_link{{ec::peer_lost, "replaced by a newer connection"}, true});
   peer.connections.push_back({number, link, actor, link->outbound()});
   if (peer.connections.size() > 1) {
-    // Two sides dialled at once: whoever dialled the one that is not used lets it end.
+    // Both sides dialled at once: the side that dialled the unused one lets it end.
     const auto& wanted = used(remote.id, peer.connections);
     for (const auto& c : peer.connections)
       if (c.number != wanted.number && c.outbound)

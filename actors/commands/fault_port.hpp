@@ -21,7 +21,7 @@ public:
   bool offload(std::function<void()> job) override { return port_->offload(std::move(job)); }
   void count_part() override;
   void count_refused(ec why) override { port_->count_refused(why); }
-  void say(const std::string& what) override { port_->say(what); }
+  void log(const std::string& what) override { port_->log(what); }
   void finished(round_finished how) override;
 
 private:

@@ -19,7 +19,7 @@ int run_node(const run_options& options) {
   auto& p = **process;
   auto config = p.base_config();
   // A node that is given the options of the training checks and announces them.
-  if (says_agreed(options)) {
+  if (sets_agreed(options)) {
     auto agreement = training_agreement(options, net::protocol_version);
     if (!agreement)
       return bad_usage(agreement.error().detail);

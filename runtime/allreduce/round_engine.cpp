@@ -13,15 +13,15 @@
 
 namespace waggle {
 
-round_engine::round_engine(round_request order, round_config config, const round_memory& memory,
+round_engine::round_engine(round_request request, round_config config, const round_memory& memory,
                            std::shared_ptr<round_port> port, clock now)
-  : order_(std::move(order)), config_(config), encoder_(order_.values, memory.encoded),
+  : request_(std::move(request)), config_(config), encoder_(request_.values, memory.encoded),
     port_(std::move(port)), now_(std::move(now)),
-    protocol_(order_.plan, order_.self_index,
-              {order_.plan.min_contributors, config.takeover_timeout}),
-    transfers_(order_.plan, order_.self_index, now_()),
-    own_(transfers_.parts(), order_.plan.reduce_by),
-    result_(transfers_.parts(), order_.self_index, memory.vectors->take(order_.plan.elements)),
+    protocol_(request_.plan, request_.self_index,
+              {request_.plan.min_contributors, config.takeover_timeout}),
+    transfers_(request_.plan, request_.self_index, now_()),
+    own_(transfers_.parts(), request_.plan.reduce_by),
+    result_(transfers_.parts(), request_.self_index, memory.vectors->take(request_.plan.elements)),
     began_(now_()), completed_(began_) {
   for (std::size_t i = 0; i < plan().members.size(); ++i)
     members_.emplace(plan().members[i].peer.id, i);
@@ -35,7 +35,7 @@ void round_engine::begin() {
     // All members are auxiliaries: there is nothing to sum, and nothing to agree on.
     round_report report;
     report.outcome = round_outcome::complete;
-    report.values = order_.values;
+    report.values = request_.values;
     for (const auto& m : plan().members)
       report.participants.push_back(m.peer.id);
     return finish(std::move(report));
@@ -107,10 +107,10 @@ void round_engine::check() {
   // Other members may wait for results up to twice the stall timeout before they finish or report a
   // stall. The leader gives up earlier than its followers: it may be waiting for a stalled member
   // itself and must not be mistaken for the stalled one.
-  auto patience = protocol_.coordinator() == order_.self_index ? 3 : 5;
+  auto patience = protocol_.coordinator() == request_.self_index ? 3 : 5;
   if (now - completed_ >= patience * config_.stall_timeout)
     protocol_.awaited().for_each([&](std::size_t member) {
-      if (!reported_ && member != order_.self_index)
+      if (!reported_ && member != request_.self_index)
         suspect(member, ec::stalled);
     });
 }
@@ -122,9 +122,9 @@ void round_engine::tell(std::size_t member, wire::event what, payload body) {
   port_->send(plan().members[member].peer, std::move(what), std::move(body));
 }
 
-void round_engine::tell_all(member_set members, const wire::event& what) {
+void round_engine::send_to(member_set members, const wire::event& what) {
   members.for_each([&](std::size_t member) {
-    if (member != order_.self_index)
+    if (member != request_.self_index)
       tell(member, what);
   });
 }
@@ -186,13 +186,13 @@ void round_engine::send_part(const transfer_state::outgoing_part& outgoing_part,
     return;
   if (!bytes)
     return perform(protocol_.give_up({ec::non_finite, "our vector cannot be encoded"}));
-  if (outgoing_part.owner == order_.self_index) {
-    transfers_.contribution(outgoing_part.part, order_.self_index, transfers_.view().number,
+  if (outgoing_part.owner == request_.self_index) {
+    transfers_.contribution(outgoing_part.part, request_.self_index, transfers_.view().number,
                             now_());
-    return add(outgoing_part.part, order_.self_index, order_.weight, *std::move(bytes));
+    return add(outgoing_part.part, request_.self_index, request_.weight, *std::move(bytes));
   }
   auto head = header(outgoing_part.part, wire::part_kind::contribution);
-  head.weight = order_.weight;
+  head.weight = request_.weight;
   tell(outgoing_part.owner, head, *std::move(bytes));
 }
 
@@ -239,7 +239,7 @@ void round_engine::handle(const inbound_event& event) {
     return on_part(member->second, event, *part);
   }
   event.release();
-  on_word(member->second, event.what);
+  on_message(member->second, event.what);
 }
 
 void round_engine::refuse(std::size_t member, ec reason) {
@@ -335,7 +335,7 @@ void round_engine::add(std::uint32_t index, std::size_t member, double weight, p
   auto added = own_.add(index, member, weight, std::move(values));
   if (added)
     return reduce_if_complete(index);
-  if (member == order_.self_index) // checked before the round began
+  if (member == request_.self_index) // checked before the round began
     return perform(protocol_.give_up({added.error().code, "our own contribution was refused"}));
   refuse(member, added.error().code);
 }
@@ -369,9 +369,9 @@ void round_engine::take_reduced(std::uint32_t index, member_set over,
     return;
   if (!outcome.excluded.empty()) {
     for (const auto& found : outcome.excluded) {
-      port_->say("leaves out " + short_name(plan().members[found.member].peer.id) + ": "
+      port_->log("leaves out " + short_name(plan().members[found.member].peer.id) + ": "
                  + describe(found));
-      if (found.member == order_.self_index)
+      if (found.member == request_.self_index)
         perform(protocol_.give_up({found.reason, "our own contribution was refused"}));
       else
         refuse(found.member, found.reason);
@@ -381,7 +381,7 @@ void round_engine::take_reduced(std::uint32_t index, member_set over,
   const auto& view = transfers_.view();
   if (over != view.contributor_set())
     return; // of a previous view
-  auto said = transfers_.result(index, order_.self_index, over.bits(), view.number, now_());
+  auto said = transfers_.result(index, request_.self_index, over.bits(), view.number, now_());
   // We may have received this result from another reducer that was lost since; the other members
   // may not have.
   bool had = said == verdict::ignore;
@@ -410,7 +410,8 @@ void round_engine::take_reduced(std::uint32_t index, member_set over,
   // first.
   auto members = plan().members.size();
   for (std::size_t step = 1; step < members; ++step)
-    if (auto member = (order_.self_index + step) % members; view.participant_set().contains(member))
+    if (auto member = (request_.self_index + step) % members;
+        view.participant_set().contains(member))
       tell(member, head, bytes);
   agree_on_weight(outcome.weight_sum);
   collect();
@@ -425,7 +426,7 @@ void round_engine::collect() {
 
 // -- the protocol ---------------------------------------------------------------------------------
 
-void round_engine::on_word(std::size_t from, const wire::event& what) {
+void round_engine::on_message(std::size_t from, const wire::event& what) {
   if (const auto* message = std::get_if<wire::round_suspect>(&what)) {
     // The member is not in a round with us and does not want to be; that is not a fault.
     if (message->member == from && message->reason == ec::not_looking)
@@ -433,13 +434,13 @@ void round_engine::on_word(std::size_t from, const wire::event& what) {
     if (!first_fault_)
       first_fault_ = now_();
   }
-  perform(hear(protocol_, from, what, now_()));
+  perform(receive(protocol_, from, what, now_()));
 }
 
 void round_engine::perform(const round_protocol::actions& actions) {
   for (const auto& action : actions) {
     if (auto message = message_of(plan().id, action))
-      tell_all(message->to, message->what);
+      send_to(message->to, message->what);
     else if (const auto* entered = std::get_if<round_protocol::enter_view>(&action))
       enter(entered->view);
     else if (const auto* decided = std::get_if<round_protocol::commit>(&action))
@@ -459,7 +460,7 @@ void round_engine::enter(const round_view& view) {
   // view all participants hold the result.
   if (other_sum || !(view.adopted || view.follows(transfers_.view())))
     own_.forget_sent();
-  port_->say("goes on as view " + std::to_string(view.number) + " with "
+  port_->log("goes on as view " + std::to_string(view.number) + " with "
              + std::to_string(view.contributor_set().size()) + " contributors");
   for (const auto& unsent : std::exchange(outgoing_, {}))
     transfers_.give_back(unsent);
@@ -485,7 +486,7 @@ void round_engine::commit(const round_view& view) {
     [&](std::size_t member) { report.participants.push_back(plan().members[member].peer.id); });
   report.weight_sum = weight_sum_.value_or(0);
   if (report.weight_sum == 0)
-    report.values = order_.values; // nobody contributed: INV-4 in runtime/training/README.md
+    report.values = request_.values; // nobody contributed: INV-4 in runtime/training/README.md
   else
     report.values = result_.whole();
   if (report.outcome == round_outcome::shrunk && !protocol_.lost().empty())

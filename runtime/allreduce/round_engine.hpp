@@ -51,7 +51,7 @@ public:
   virtual bool offload(std::function<void()> job) = 0;
   virtual void count_part() = 0;
   virtual void count_refused(ec why) = 0;
-  virtual void say(const std::string& what) = 0;
+  virtual void log(const std::string& what) = 0;
   /// The end. Called once.
   virtual void finished(round_finished how) = 0;
 };
@@ -66,7 +66,7 @@ class round_engine : public std::enable_shared_from_this<round_engine> {
 public:
   using clock = std::function<steady_time()>;
 
-  round_engine(round_request order, round_config config, const round_memory& memory,
+  round_engine(round_request request, round_config config, const round_memory& memory,
                std::shared_ptr<round_port> port, clock now);
 
   /// Called once, before anything else.
@@ -97,13 +97,13 @@ public:
   /// To be called every stall_timeout / 8 or so.
   void check();
 
-  [[nodiscard]] const round_plan& plan() const { return order_.plan; }
+  [[nodiscard]] const round_plan& plan() const { return request_.plan; }
 
 private:
   using verdict = transfer_state::verdict;
 
   void tell(std::size_t member, wire::event what, payload body = {});
-  void tell_all(member_set members, const wire::event& what);
+  void send_to(member_set members, const wire::event& what);
   [[nodiscard]] wire::part header(std::uint32_t index, wire::part_kind kind) const;
   [[nodiscard]] bool fits(const wire::part& head, std::size_t bytes) const;
 
@@ -123,7 +123,7 @@ private:
                     const std::shared_ptr<float>& out);
   void agree_on_weight(double weight_sum);
   void collect();
-  void on_word(std::size_t from, const wire::event& what);
+  void on_message(std::size_t from, const wire::event& what);
   void perform(const round_protocol::actions& actions);
   void finish(round_report report);
   [[nodiscard]] wire::round_promise current_promise() const;
@@ -132,7 +132,7 @@ private:
   void commit(const round_view& view);
   void fail(const failure& why);
 
-  const round_request order_;
+  const round_request request_;
   const round_config config_;
   const part_encoder encoder_;
   const std::shared_ptr<round_port> port_;

@@ -85,8 +85,8 @@ std::optional<round_message> message_of(const round_id& round, const protocol::a
   return std::visit(sender{round}, action);
 }
 
-protocol::actions hear(round_protocol& protocol, std::size_t from, const wire::event& message,
-                       steady_time now) {
+protocol::actions receive(round_protocol& protocol, std::size_t from, const wire::event& message,
+                          steady_time now) {
   return std::visit(listener{protocol, from, now}, message);
 }
 

@@ -21,7 +21,7 @@ std::optional<round_message> message_of(const round_id& round,
                                         const round_protocol::action& action);
 
 /// Passes the message of member `from` to the protocol. Ignores events that are not round messages.
-round_protocol::actions hear(round_protocol& protocol, std::size_t from, const wire::event& message,
-                             steady_time now);
+round_protocol::actions receive(round_protocol& protocol, std::size_t from,
+                                const wire::event& message, steady_time now);
 
 } // namespace waggle

@@ -14,13 +14,13 @@ struct find_round {
   }
 };
 
-bool says_departure(const inbound_event& event) {
+bool announces_departure(const inbound_event& event) {
   const auto* message = std::get_if<wire::round_suspect>(&event.what);
   return message != nullptr && message->reason == ec::not_looking;
 }
 
 /// For the group; not for the round itself.
-bool is_about_lines(const inbound_event& event) {
+bool is_about_bandwidths(const inbound_event& event) {
   return std::holds_alternative<wire::bandwidth_report>(event.what)
          || std::holds_alternative<wire::new_partition>(event.what);
 }
@@ -42,7 +42,7 @@ void round_registry::begin(const std::shared_ptr<round_engine>& round, group_lis
     round->begin();
     // With the lock held, so that later events do not overtake earlier ones.
     for (const auto& event : waiting)
-      if (is_about_lines(event)) {
+      if (is_about_bandwidths(event)) {
         event.release();
         entry.on_group(event.from, event.what);
       } else {
@@ -78,9 +78,9 @@ bool round_registry::deliver(const inbound_event& event, steady_time now) {
     std::lock_guard guard{mutex_};
     auto found = rounds_.find(*id);
     if (found != rounds_.end() && found->second.on_group) {
-      if (says_departure(event) || is_about_lines(event))
+      if (announces_departure(event) || is_about_bandwidths(event))
         found->second.on_group(event.from, event.what);
-      if (is_about_lines(event)) {
+      if (is_about_bandwidths(event)) {
         event.release();
         return true;
       }
@@ -125,7 +125,7 @@ void round_registry::answer_late(const entry& over, const inbound_event& event) 
   // A member that still works on a round that is committed here has missed a message.
   bool asks =
     std::holds_alternative<wire::round_propose>(event.what)
-    || (std::holds_alternative<wire::round_suspect>(event.what) && !says_departure(event));
+    || (std::holds_alternative<wire::round_suspect>(event.what) && !announces_departure(event));
   if (asks && promise.committed)
     answer_(event.from, wire::round_commit{promise.round, promise.view});
 }

@@ -242,7 +242,7 @@ std::optional<round_plan> open_group::on_bandwidth(const peer_id& who,
     return std::nullopt; // a peer that never reduces does not measure
   known = bandwidth;
   auto terms = terms_.partition;
-  terms.lines = lines(*next_);
+  terms.bandwidths = lines(*next_);
   auto better = better_partition(*next_, terms);
   if (!better)
     return std::nullopt;

@@ -42,7 +42,7 @@ public:
     aggregation reduce_by;
     std::uint32_t min_contributors = 1;
     std::size_t members_max = round_members_max;
-    partition_terms partition; // `lines` is ignored
+    partition_terms partition; // `bandwidths` is ignored
   };
   /// A peer that wants to enter.
   struct applicant {

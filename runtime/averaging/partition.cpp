@@ -144,11 +144,11 @@ result<vector_partition> make_partition(const round_plan& plan, const member_ban
 
 std::optional<vector_partition> better_partition(const round_plan& plan,
                                                  const partition_terms& terms) {
-  auto how = make_partition(plan, terms.lines, terms.parts, terms.min_vector_size);
+  auto how = make_partition(plan, terms.bandwidths, terms.parts, terms.min_vector_size);
   if (!how)
     return std::nullopt; // a formed group has a member that reduces
-  auto now = transfer_seconds(plan, terms.lines, {plan.shares, plan.part_elements});
-  if (transfer_seconds(plan, terms.lines, *how) >= now * (1 - change_worth_it))
+  auto now = transfer_seconds(plan, terms.bandwidths, {plan.shares, plan.part_elements});
+  if (transfer_seconds(plan, terms.bandwidths, *how) >= now * (1 - change_worth_it))
     return std::nullopt;
   return std::move(*how);
 }

@@ -46,8 +46,8 @@ using member_bandwidths = std::vector<member_bandwidth>;
 struct partition_terms {
   part_size parts;
   std::uint64_t min_vector_size = 0;
-  bool reduces = true;     // we may reduce; if false, a partition with a share for us is refused
-  member_bandwidths lines; // bandwidths known to the group's leader; empty: we do not lead
+  bool reduces = true; // we may reduce; if false, a partition with a share for us is refused
+  member_bandwidths bandwidths; // bandwidths known to the group's leader; empty: we do not lead
 
   friend bool operator==(const partition_terms&, const partition_terms&) = default;
 };
@@ -69,9 +69,9 @@ struct partition_terms {
 result<vector_partition> make_partition(const round_plan& plan, const member_bandwidths& bandwidths,
                                         const part_size& parts, std::uint64_t min_vector_size);
 
-/// The partition for the rounds after that of `plan`, if it is worth announcing: by `terms.lines`
-/// they take a twentieth less time than with the partition of `plan`.
-/// REQUIRES: `terms.lines` has as many entries as there are members.
+/// The partition for the rounds after that of `plan`, if it is worth announcing: by
+/// `terms.bandwidths` they take a twentieth less time than with the partition of `plan`. REQUIRES:
+/// `terms.bandwidths` has as many entries as there are members.
 std::optional<vector_partition> better_partition(const round_plan& plan,
                                                  const partition_terms& terms);
 

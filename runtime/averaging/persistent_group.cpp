@@ -33,9 +33,9 @@ std::optional<round_plan> persistent_group::next(epoch_id epoch, const codec_pla
     return std::nullopt;
   const vector_partition* how = nullptr;
   if (is_repartitioned()) {
-    if (!anew_->how)
+    if (!repartition_->how)
       return std::nullopt;
-    how = &*anew_->how;
+    how = &*repartition_->how;
   }
   auto plan = *last_;
   plan.id = following(last_->id, epoch, how);
@@ -56,27 +56,27 @@ std::optional<round_id> persistent_group::replaced(epoch_id epoch) const {
 std::optional<vector_partition> persistent_group::on_bandwidth(const round_plan& plan,
                                                                std::size_t member,
                                                                std::optional<double> bandwidth) {
-  auto& lines = terms_.lines;
+  auto& lines = terms_.bandwidths;
   // A peer that never reduces does not measure.
   if (lines.size() != plan.members.size() || member >= lines.size()
       || lines[member].bytes_per_second == 0.0)
     return std::nullopt;
   lines[member] = bandwidth;
   auto next = plan;
-  if (anew_ && anew_->after == plan.id && anew_->how) { // announced before
-    next.shares = anew_->how->shares;
-    next.part_elements = anew_->how->part_elements;
+  if (repartition_ && repartition_->after == plan.id && repartition_->how) { // announced before
+    next.shares = repartition_->how->shares;
+    next.part_elements = repartition_->how->part_elements;
   }
   auto better = better_partition(next, terms_);
   if (better)
-    anew_ = {plan.id, better};
+    repartition_ = {plan.id, better};
   return better;
 }
 
 status persistent_group::on_partition(const round_id& round, const round_plan& plan,
                                       vector_partition how, std::size_t self) {
   auto valid = check_partition(plan, how, terms_, self);
-  anew_ = {round, valid ? std::optional{std::move(how)} : std::nullopt};
+  repartition_ = {round, valid ? std::optional{std::move(how)} : std::nullopt};
   return valid;
 }
 

@@ -24,7 +24,7 @@ public:
   void establish(const round_plan& plan) { last_ = plan; }
   void dissolve() {
     last_.reset();
-    anew_.reset();
+    repartition_.reset();
   }
 
   /// The terms that matchmaking agreed on; they apply to the rounds from now on.
@@ -59,12 +59,12 @@ private:
   };
 
   [[nodiscard]] bool is_repartitioned() const {
-    return last_ && anew_ && anew_->after == last_->id;
+    return last_ && repartition_ && repartition_->after == last_->id;
   }
 
   std::optional<round_plan> last_;
   partition_terms terms_;
-  std::optional<new_partition> anew_;
+  std::optional<new_partition> repartition_;
 };
 
 } // namespace waggle

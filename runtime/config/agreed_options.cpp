@@ -57,7 +57,7 @@ result<run_agreement> averaging_agreement(const run_options& options, std::uint3
   return all;
 }
 
-bool says_agreed(const run_options& options) {
+bool sets_agreed(const run_options& options) {
   return std::any_of(options.given.begin(), options.given.end(), [](const auto& given) {
     const auto* spec = find_option(given.first);
     return spec != nullptr && belongs(*spec, {"training", "averaging"});

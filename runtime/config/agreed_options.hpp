@@ -16,7 +16,7 @@ result<run_agreement> training_agreement(const run_options& options, std::uint32
 result<run_agreement> averaging_agreement(const run_options& options, std::uint32_t protocol);
 
 /// Whether any training option that all peers must agree on was set explicitly in `options`.
-bool says_agreed(const run_options& options);
+bool sets_agreed(const run_options& options);
 
 /// The options (names and values) of a command line that leads to this agreement; defaults are left
 /// out. An agreement that was received may contain anything: names that are no agreed option, and

@@ -23,7 +23,7 @@ replication::replication(const dht_id& key, const peer_record& self,
     left_(candidates.begin(), candidates.end()), wanted_(replicas) {
   if (stored_here_) {
     --wanted_;
-    ++owed_;
+    ++pending_;
   }
 }
 
@@ -32,13 +32,13 @@ std::vector<peer_record> replication::next() {
   for (; wanted_ > 0 && !left_.empty(); --wanted_) {
     out.push_back(std::move(left_.front()));
     left_.pop_front();
-    ++owed_;
+    ++pending_;
   }
   return out;
 }
 
 void replication::answered(ec outcome) {
-  --owed_;
+  --pending_;
   if (outcome == ec::none) {
     ++result_.accepted;
   } else {
@@ -48,14 +48,14 @@ void replication::answered(ec outcome) {
 }
 
 void replication::failed() {
-  --owed_;
+  --pending_;
   ++result_.failed;
   ++wanted_;
 }
 
 void replication::give_up() {
-  result_.failed += static_cast<std::uint32_t>(owed_);
-  owed_ = 0;
+  result_.failed += static_cast<std::uint32_t>(pending_);
+  pending_ = 0;
   wanted_ = 0;
 }
 

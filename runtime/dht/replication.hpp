@@ -39,14 +39,14 @@ public:
   void give_up();
 
   /// True once no answer is pending and there is no further peer to write to, or none is needed.
-  [[nodiscard]] bool finished() const { return owed_ == 0 && (wanted_ == 0 || left_.empty()); }
+  [[nodiscard]] bool finished() const { return pending_ == 0 && (wanted_ == 0 || left_.empty()); }
   [[nodiscard]] const tally& result() const { return result_; }
 
 private:
   bool stored_here_;
   std::deque<peer_record> left_; // still to try, nearest first
   std::size_t wanted_;           // replicas still to assign to a peer
-  std::size_t owed_ = 0;         // pending answers
+  std::size_t pending_ = 0;      // pending answers
   tally result_;
 };
 

@@ -47,7 +47,7 @@ failure_detector::failure_detector(failure_detector_options options, steady_time
   : options_(options), deviations_(deviations_of(options.threshold)),
     last_(now), intervals_{seconds_of(options.expected)} {}
 
-void failure_detector::heard(steady_time when) {
+void failure_detector::received(steady_time when) {
   if (when <= last_)
     return;
   intervals_.push_back(seconds_of(when - last_));

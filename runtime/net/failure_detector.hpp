@@ -40,7 +40,7 @@ public:
 
   /// Records a sign of life. Call it once for all frames since the last call, with the time of the
   /// last one: the intervals measure how long the peer is silent, not how frequent its frames are.
-  void heard(steady_time when);
+  void received(steady_time when);
   /// This process was suspended for `how_long` and could not receive anything.
   void slept(steady_time::duration how_long);
 

@@ -23,20 +23,20 @@ public:
   /// how much to grant the peer now: few large steps, 0 in between. When everything was processed,
   /// the peer may send at least three quarters of the window.
   [[nodiscard]] std::size_t give_back(std::size_t bytes) {
-    untold_ += std::min(bytes, taken_ - untold_);
-    if (untold_ == 0 || untold_ < bytes_ / 4)
+    ungranted_ += std::min(bytes, taken_ - ungranted_);
+    if (ungranted_ == 0 || ungranted_ < bytes_ / 4)
       return 0;
-    auto granted = untold_;
+    auto granted = ungranted_;
     taken_ -= granted;
-    untold_ = 0;
+    ungranted_ = 0;
     return granted;
   }
 
 private:
-  // Invariant: untold_ <= taken_ <= bytes_.
+  // Invariant: ungranted_ <= taken_ <= bytes_.
   const std::size_t bytes_;
-  std::size_t taken_ = 0;  // sent by the peer and not granted again
-  std::size_t untold_ = 0; // of those: processed, but not granted yet
+  std::size_t taken_ = 0;     // sent by the peer and not granted again
+  std::size_t ungranted_ = 0; // of those: processed, but not granted yet
 };
 
 } // namespace waggle::net

@@ -39,7 +39,7 @@ public:
     auto early = std::exchange(early_, {});
     for (auto& f : early)
       net_.at(net_.now_, [me = shared_from_this(), f = std::move(f)]() mutable {
-        me->hand_over(std::move(f));
+        me->deliver_now(std::move(f));
       });
     if (close_why_)
       net_.at(net_.now_, [me = shared_from_this()] { me->tell_closed(); });
@@ -106,7 +106,7 @@ public:
       events.on_close(*close_why_);
   }
 
-  void hand_over(frame f) {
+  void deliver_now(frame f) {
     if (!net_.nodes_[own_]->alive || net_.nodes_[own_]->stopped || !events_.on_frame)
       return;
     if (!f.body.empty() && events_.body_memory) {
@@ -133,7 +133,7 @@ public:
   std::deque<frame> waiting_; // bulk frames that wait for the window
   std::size_t window_;
   std::size_t bodies_under_way_ = 0; // from here to the other end
-  steady_time line_free_;            // when the link has carried the bodies sent so far
+  steady_time link_free_;            // when the link has carried the bodies sent so far
   steady_time last_arrival_[2];      // control, bulk: order within a lane
 };
 
@@ -340,9 +340,9 @@ void sim_network::schedule_arrival(const std::shared_ptr<sim_link>& from, frame 
   if (options_.bytes_per_second > 0 && !f.body.empty()) {
     std::chrono::duration<double> takes{static_cast<double>(f.body.size)
                                         / static_cast<double>(options_.bytes_per_second)};
-    from->line_free_ =
-      std::max(from->line_free_, now_) + std::chrono::duration_cast<steady_time::duration>(takes);
-    arrival += from->line_free_ - now_;
+    from->link_free_ =
+      std::max(from->link_free_, now_) + std::chrono::duration_cast<steady_time::duration>(takes);
+    arrival += from->link_free_ - now_;
   }
   last = std::max(last, arrival);
   at(last, [this, from, f = std::move(f)]() mutable { arrive(from, std::move(f)); });
@@ -383,7 +383,7 @@ void sim_network::arrive(const std::shared_ptr<sim_link>& from, frame f) {
     to->early_.push_back(std::move(f));
     return;
   }
-  to->hand_over(std::move(f));
+  to->deliver_now(std::move(f));
 }
 
 // -- faults --------------------------------------------------------------------------------------

@@ -16,6 +16,9 @@ namespace waggle::net {
 struct frame {
   std::string header;
   payload body; // empty: a control frame, which overtakes bulk frames waiting to be sent
+  /// A body that no round waits for (a piece of a state). It gets what other bodies leave of the
+  /// link, and at least half.
+  bool background = false;
 };
 
 /// Called on the transport's thread (the I/O thread; the simulator's only thread). Must not block.

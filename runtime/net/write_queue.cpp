@@ -47,7 +47,8 @@ void write_queue::take_offered() {
     frame_prefix prefix{frame_kind::message, static_cast<std::uint32_t>(f.header.size()),
                         static_cast<std::uint32_t>(f.body.size)};
     bool bulk = !f.body.empty();
-    (bulk ? bulk_ : control_).push_back({write_prefix(prefix), std::move(f), 0, bulk, true});
+    auto& lane = !bulk ? control_ : f.background ? background_ : bulk_;
+    lane.push_back({write_prefix(prefix), std::move(f), 0, bulk, true});
   }
 }
 
@@ -62,6 +63,26 @@ bool write_queue::open_window(std::size_t bytes) {
     return false;
   window_ += bytes;
   return true;
+}
+
+/// The lane whose first body is sent next; null: none waits.
+std::deque<outgoing>* write_queue::next_lane() {
+  if (bulk_.empty() || background_.empty())
+    return !bulk_.empty() ? &bulk_ : !background_.empty() ? &background_ : nullptr;
+  return lead_ >= background_.front().content.body.size ? &background_ : &bulk_;
+}
+
+outgoing write_queue::take_from(std::deque<outgoing>& lane) {
+  bool both = !bulk_.empty() && !background_.empty();
+  auto out = std::move(lane.front());
+  lane.pop_front();
+  if (!both)
+    lead_ = 0;
+  else if (&lane == &bulk_)
+    lead_ += out.content.body.size;
+  else
+    lead_ -= out.content.body.size;
+  return out;
 }
 
 void write_queue::next(std::vector<outgoing>& batch, bool bulk_too,
@@ -83,10 +104,10 @@ void write_queue::next(std::vector<outgoing>& batch, bool bulk_too,
       unsent_ = last ? payload{} : slice(unsent_, size, unsent_.size - size);
       continue;
     }
-    if (bulk_.empty() || bulk_.front().content.body.size > window_)
+    auto* lane = next_lane();
+    if (lane == nullptr || lane->front().content.body.size > window_)
       break;
-    auto out = std::move(bulk_.front());
-    bulk_.pop_front();
+    auto out = take_from(*lane);
     auto size = out.content.body.size;
     window_ -= size;
     refer(out);
@@ -124,6 +145,7 @@ void write_queue::written(const std::vector<outgoing>& batch, steady_time::durat
 
 void write_queue::drop_bulk() {
   bulk_.clear();
+  background_.clear();
   unsent_ = {};
 }
 

@@ -25,7 +25,10 @@ struct outgoing {
   bool completes = false; // the last piece of its frame
 };
 
-/// Two lanes: control frames overtake bulk frames, which wait for the peer's window.
+/// Control frames overtake bulk frames, which wait for the peer's window. Bulk frames have two
+/// lanes: while both wait, background bodies and the others get equal shares of the link, so that a
+/// part of a round waits for a piece of a state, and not for the pieces queued before it. Without
+/// that, rounds stall on a slow link that carries a download.
 ///
 /// On a link to another machine a large body is written in slices, so that a control frame waits
 /// for one slice, not for the whole body. A slice is what the link carries in a few milliseconds,
@@ -75,10 +78,15 @@ public:
   [[nodiscard]] std::size_t slice_bytes() const { return slice_bytes_; }
 
 private:
+  [[nodiscard]] std::deque<outgoing>* next_lane();
+  outgoing take_from(std::deque<outgoing>& lane);
+
   const settings settings_;
   std::deque<outgoing> control_;
   std::deque<outgoing> bulk_;
-  payload unsent_; // the rest of the body that is being sliced
+  std::deque<outgoing> background_;
+  std::uint64_t lead_ = 0; // bytes that bulk_ was served more than background_ while both waited
+  payload unsent_;         // the rest of the body that is being sliced
   std::size_t window_;
   std::size_t slice_bytes_ = 64_KiB;
 

@@ -34,7 +34,7 @@ public:
     std::uint64_t bytes_max = 16_GiB; // larger offers are refused before anything is allocated
     std::uint32_t chunk_bytes_min = 4096;
     std::uint32_t chunk_bytes_max = 16U << 20U;
-    std::size_t window = 8; // chunks requested at the same time
+    std::size_t window = 32; // chunks requested at the same time
   };
 
   /// @param make_store makes the store in which the bytes are assembled.

@@ -36,7 +36,7 @@ protected:
     auto index = peers.size();
     auto& p = *peers.emplace_back(std::make_unique<peer>());
     p.ctx = test_context(index + 1, wall);
-    p.ctx.line = std::make_shared<bandwidth_estimator>();
+    p.ctx.bandwidth = std::make_shared<bandwidth_estimator>();
     p.mode = mode;
     config.auxiliary = mode == member_mode::auxiliary;
     auto board = spawn([this, index](switchboard_actor::pointer) { return switchboard_of(index); });
@@ -145,7 +145,7 @@ private:
         // Only the leader knows the bandwidths of the others.
         partition_terms terms{{v.outcome->part_elements, false}, 0, true, {}};
         if (v.leads)
-          terms.lines.resize(v.outcome->members.size());
+          terms.bandwidths.resize(v.outcome->members.size());
         promise.deliver(group_formed{*v.outcome, regrouped, std::move(terms)});
       } else {
         promise.deliver(to_caf(v.outcome.error()));

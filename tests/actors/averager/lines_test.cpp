@@ -37,7 +37,7 @@ protected:
     auto now = sched.clock().now();
     auto gap = std::chrono::nanoseconds(static_cast<std::int64_t>(1e9 * packet / rate));
     for (auto at = now - 4s; at < now; at += gap)
-      peers[who]->ctx.line->carried(false, packet, at);
+      peers[who]->ctx.bandwidth->carried(false, packet, at);
   }
   round_id expect_round() {
     reduced.clear();

@@ -13,7 +13,7 @@ struct recorder final : round_port {
   bool offload(std::function<void()>) override { return false; }
   void count_part() override { ++parts; }
   void count_refused(ec) override { ++refused; }
-  void say(const std::string&) override { ++said; }
+  void log(const std::string&) override { ++said; }
   void finished(round_finished) override { ++ended; }
 
   std::vector<wire::event> sent;

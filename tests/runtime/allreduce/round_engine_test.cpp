@@ -25,7 +25,7 @@ public:
   bool offload(std::function<void()>) override { return false; }
   void count_part() override {}
   void count_refused(ec why) override { refused.push_back(why); }
-  void say(const std::string&) override {}
+  void log(const std::string&) override {}
   void finished(round_finished how) override { end = std::move(how); }
 
   struct message {
@@ -68,8 +68,8 @@ protected:
   }
   void make(std::size_t self) {
     port_->sent.clear();
-    round_request order{plan_, self, std::make_shared<const float_vector>(40, value_of(self)),
-                        weight_of(self)};
+    round_request request{plan_, self, std::make_shared<const float_vector>(40, value_of(self)),
+                          weight_of(self)};
     engine_ = std::make_shared<round_engine>(
       order, round_config{}, round_memory{vector_pool::make(2), buffer_pool::make(0)}, port_,
       [this] { return now_; });

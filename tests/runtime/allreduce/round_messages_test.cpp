@@ -35,7 +35,7 @@ protected:
       auto word = under_way_.front();
       under_way_.pop_front();
       ++received_[word.what.index()];
-      perform(word.to, hear(members_[word.to], word.from, word.what, t0));
+      perform(word.to, receive(members_[word.to], word.from, word.what, t0));
     }
   }
   template <class Word>
@@ -101,7 +101,7 @@ TEST_F(RoundMessages, CarryTheEndOfARound) {
 }
 
 TEST_F(RoundMessages, APartIsNoRoundMessage) {
-  EXPECT_TRUE(hear(members_[0], 1, wire::part{}, t0).empty());
+  EXPECT_TRUE(receive(members_[0], 1, wire::part{}, t0).empty());
 }
 
 } // namespace

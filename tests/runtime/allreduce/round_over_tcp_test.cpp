@@ -138,8 +138,8 @@ public:
   }
 
   void begin(const round_plan& plan, std::size_t self_index, std::vector<float> values) {
-    round_request order{plan, self_index,
-                        std::make_shared<const float_vector>(values.begin(), values.end()), 1.0};
+    round_request request{plan, self_index,
+                          std::make_shared<const float_vector>(values.begin(), values.end()), 1.0};
     round_config config;
     config.offload_elements = 1;
     // Losses are reported by links only. However slowly these threads run (instrumented, on a
@@ -178,7 +178,7 @@ private:
     }
     void count_part() override {}
     void count_refused(ec why) override { ADD_FAILURE() << "refused: " << to_string(why); }
-    void say(const std::string&) override {}
+    void log(const std::string&) override {}
     void finished(round_finished how) override {
       owner_.book_.with([&] { owner_.report_ = std::move(how); });
     }

@@ -80,7 +80,7 @@ public:
   bool offload(std::function<void()>) override { return false; }
   void count_part() override {}
   void count_refused(ec) override {}
-  void say(const std::string&) override {}
+  void log(const std::string&) override {}
   void finished(round_finished) override {}
 };
 

@@ -77,7 +77,7 @@ TEST(Partition, NearlyEqualBandwidthsGetEqualShares) {
   SCOPED_TRACE(seed);
   random_source random{seed};
   for (int trial = 0; trial < 100; ++trial) {
-    member_bandwidths lines;
+    member_bandwidths bandwidths;
     for (int i = 0; i < 4; ++i)
       lines.emplace_back(fast * (0.95 + 0.1 * random.unit()));
     auto how = partitioned(round_of(4, mebi), lines);
@@ -211,7 +211,7 @@ TEST(Partition, AnyDivisionMakesAValidPlan) {
     auto members = 2 + random.below(round_members_max - 1);
     auto plan = round_of(members, 1 + random.below(std::uint64_t{1} << random.below(34)),
                          all_codecs()[random.below(all_codecs().size())]);
-    member_bandwidths lines;
+    member_bandwidths bandwidths;
     for (std::size_t i = 0; i < members; ++i) {
       plan.members[i].mode = static_cast<member_mode>(i == 0 ? 0 : random.below(3));
       auto scale = std::pow(10.0, static_cast<double>(random.below(12)));

@@ -83,7 +83,7 @@ round_plan four_members() {
 
 partition_terms leading(member_bandwidths lines) {
   partition_terms terms;
-  terms.lines = std::move(lines);
+  terms.bandwidths = std::move(lines);
   return terms;
 }
 

@@ -94,8 +94,8 @@ TEST(AgreedOptions, WhatIsAPeersOwnIsNotCompared) {
              {"resume", "false"},
              {"log-level", "debug"}};
   EXPECT_EQ(difference({}, own), "");
-  EXPECT_FALSE(says_agreed(options_with(own)));
-  EXPECT_TRUE(says_agreed(options_with({{"lr", "0.1"}})));
+  EXPECT_FALSE(sets_agreed(options_with(own)));
+  EXPECT_TRUE(sets_agreed(options_with({{"lr", "0.1"}})));
 }
 
 TEST(AgreedOptions, AValueHasOneSpelling) {

@@ -14,8 +14,8 @@ failure_detector after(int n, milliseconds jitter = 0ms, failure_detector_option
   failure_detector detector{options, t0};
   random_source random{7};
   for (int i = 1; i <= n; ++i)
-    detector.heard(t0 + i * 1s
-                   + milliseconds{random.below(static_cast<std::uint64_t>(jitter.count()) + 1)});
+    detector.received(t0 + i * 1s
+                      + milliseconds{random.below(static_cast<std::uint64_t>(jitter.count()) + 1)});
   return detector;
 }
 
@@ -37,7 +37,7 @@ TEST(FailureDetector, IsNoQuickerWithANewPeer) {
 TEST(FailureDetector, IsNoQuickerAfterDenseTraffic) {
   failure_detector detector{{}, t0};
   for (int i = 1; i <= 1'000; ++i)
-    detector.heard(t0 + i * 1ms);
+    detector.received(t0 + i * 1ms);
   EXPECT_GE(detector.suspect_at() - detector.last_seen(), 2'500ms)
     << "dense traffic stops without a goodbye";
 }
@@ -52,7 +52,7 @@ TEST(FailureDetector, WaitsLongerForAPeerThatIsUnpunctual) {
 TEST(FailureDetector, NeverWaitsLongerThanItsUpperBound) {
   failure_detector detector{{}, t0};
   for (int i = 1; i <= 40; ++i)
-    detector.heard(t0 + i * 4s + (i % 2) * 2s);
+    detector.received(t0 + i * 4s + (i % 2) * 2s);
   EXPECT_EQ(detector.suspect_at() - detector.last_seen(), 5s);
 }
 
@@ -60,7 +60,7 @@ TEST(FailureDetector, ForgetsWhatIsOlderThanItsWindow) {
   auto detector = after(2, 900ms);
   auto last = detector.last_seen();
   for (int i = 1; i <= 32; ++i)
-    detector.heard(last + i * 1s);
+    detector.received(last + i * 1s);
   EXPECT_EQ(detector.suspect_at() - detector.last_seen(),
             after(40).suspect_at() - after(40).last_seen());
 }

@@ -37,6 +37,38 @@ TEST(WriteQueue, ControlFramesOvertakeBulkFrames) {
   EXPECT_EQ(queue.offer({"later", {}}), write_queue::admission::first);
 }
 
+TEST(WriteQueue, BackgroundBodiesAndOthersShareTheLinkWhileBothWait) {
+  write_queue queue{{}};
+  for (int i = 0; i < 8; ++i)
+    queue.offer({"chunk", body_of(100, 1), true});
+  for (int i = 0; i < 2; ++i)
+    queue.offer(bulk("part", 200));
+  queue.take_offered();
+  std::string order;
+  for (auto batch = next(queue); !batch.empty(); batch = next(queue)) {
+    for (const auto& out : batch)
+      order += out.content.header.front();
+    queue.written(batch, quick);
+  }
+  EXPECT_EQ(order, "pccpcccccc") << "a part waits for two chunks at most, and no chunk for ever";
+  EXPECT_TRUE(queue.empty());
+}
+
+TEST(WriteQueue, ABodyThatWaitsForTheWindowDoesNotChangeWhoseTurnItIs) {
+  write_queue queue{{.window_bytes = 150}};
+  queue.offer({"chunk", body_of(100, 1), true});
+  queue.offer(bulk("part", 100));
+  queue.offer(bulk("part", 100));
+  queue.take_offered();
+  EXPECT_EQ(next(queue).size(), 1u); // a part
+  for (int i = 0; i < 5; ++i)
+    EXPECT_TRUE(next(queue).empty());
+  ASSERT_TRUE(queue.open_window(100));
+  auto batch = next(queue);
+  ASSERT_EQ(batch.size(), 1u);
+  EXPECT_EQ(batch[0].content.header, "chunk");
+}
+
 TEST(WriteQueue, BodiesStayWholeOnShortLinks) {
   write_queue queue{{}};
   queue.offer(bulk("part", 4_MiB));

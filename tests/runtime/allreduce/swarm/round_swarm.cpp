@@ -41,7 +41,7 @@ public:
       swarm_.violated("member " + std::to_string(self_)
                       + " refused what another sent: " + waggle::to_string(failure{why, {}}));
   }
-  void say(const std::string&) override {}
+  void log(const std::string&) override {}
   void finished(round_finished how) override { swarm_.on_finished(self_, std::move(how)); }
 
 private:
@@ -77,7 +77,7 @@ round_swarm::~round_swarm() = default;
 
 void round_swarm::begin(std::size_t who) {
   auto& m = members_[who];
-  round_request order{plan(), who, m.values, scene_.weights[who]};
+  round_request request{plan(), who, m.values, scene_.weights[who]};
   m.engine = std::make_shared<round_engine>(std::move(order), scene_.config, m.memory,
                                             std::make_shared<port>(*this, who),
                                             [this] { return net_.now(); });
