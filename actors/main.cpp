@@ -1,23 +1,20 @@
-// The program without LibTorch.
+// The program that users start. It has no LibTorch; see actors/commands/trainer_program.hpp.
 
 #include "actors/commands/bench.hpp"
 #include "actors/commands/commands.hpp"
 #include "actors/commands/peer_process.hpp"
+#include "actors/commands/trainer_program.hpp"
 
 int main(int argc, char** argv) {
   using namespace waggle;
+  if (needs_trainer_program(argc, argv))
+    return become_trainer_program(argv);
   hold_signals();
+  auto train = [argv](const run_options&) { return become_trainer_program(argv); };
   auto commands = common_commands();
-  commands.push_back({"train",
-                      "One peer that trains (not in this build).",
-                      "",
-                      {"run", "peer", "training", "averaging"},
-                      {},
-                      [](const run_options&) {
-                        return bad_usage(
-                          "this build has no LibTorch, so it cannot train: build with "
-                          "-DWAGGLE_TRAINER=ON");
-                      }});
-  commands.push_back(bench_command(common_benchmarks()));
+  commands.insert(commands.begin(), train_entry(train));
+  auto benchmarks = common_benchmarks();
+  benchmarks.push_back(train_benchmark_entry(train));
+  commands.push_back(bench_command(std::move(benchmarks)));
   return run_command_line(argc, argv, commands);
 }

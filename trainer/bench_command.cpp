@@ -13,6 +13,7 @@
 
 #include "actors/commands/bench.hpp"
 #include "actors/commands/peer_process.hpp"
+#include "actors/commands/trainer_program.hpp"
 #include "trainer/plain_loop.hpp"
 #include "trainer/train_command.hpp"
 
@@ -241,10 +242,7 @@ int bench_train(run_options options) {
 } // namespace
 
 bench_entry train_benchmark() {
-  return {"train",
-          "steps per second of a swarm of one peer, against a plain LibTorch loop with the same "
-          "model",
-          "waggle bench train --steps 64 --json train.json", bench_train};
+  return train_benchmark_entry(bench_train);
 }
 
 } // namespace waggle

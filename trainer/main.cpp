@@ -1,4 +1,4 @@
-// The program with all commands.
+// waggle-trainer: all commands, and LibTorch. Users start it through `waggle`.
 
 #include <malloc.h>
 

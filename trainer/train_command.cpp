@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "actors/commands/peer_process.hpp"
+#include "actors/commands/trainer_program.hpp"
 #include "runtime/config/agreed_options.hpp"
 #include "runtime/core/byte_io.hpp"
 #include "runtime/crypto/digest.hpp"
@@ -151,15 +152,7 @@ void add_training(node_config& base, const run_options& o, const peer_id& peer,
 }
 
 command train_command() {
-  return {
-    "train",
-    "A peer that trains: it joins a run, or starts a new one.",
-    "The first peer prints the join line: the command with which others join, on any machine:\n"
-    "  waggle train --run-id demo --data /usr/share/common-licenses\n"
-    "  waggle train --run-id demo --data /usr/share/common-licenses --initial-peers HOST:7700\n",
-    {"run", "peer", "training", "averaging"},
-    {},
-    run_train};
+  return train_entry(run_train);
 }
 
 } // namespace waggle

@@ -271,7 +271,7 @@ TEST_F(PeerLink, PartsOfARoundNeitherWaitForServicesNorCountAsBacklog) {
 
 TEST_F(PeerLink, RefusesWhatNobodyServes) {
   for (std::size_t topic = 0; topic < service_topics; ++topic)
-    tell(link, serve{static_cast<service_topic>(topic), nullptr});
+    tell(link, serve{static_cast<service_topic>(topic), {}});
   arrive(wire::call{1, 1'000, wire::open_state{}});
   auto refusals = wire_end->sent_of<wire::refusal>();
   ASSERT_EQ(refusals.size(), 1U);
