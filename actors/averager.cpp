@@ -424,7 +424,7 @@ void averager::leave_persistent_group() {
 void averager::on_group_message(const group_message& msg) {
   if (const auto* line = std::get_if<wire::bandwidth_report>(&msg.what))
     on_bandwidth(msg.who, *line);
-  else if (const auto* anew = std::get_if<wire::new_partition>(&msg.what))
+  else if (const auto* announced = std::get_if<wire::new_partition>(&msg.what))
     on_new_partition(msg.who, *announced);
   else if (const auto* left = std::get_if<wire::round_suspect>(&msg.what))
     on_departed(msg.who, left->round);
