@@ -40,7 +40,8 @@ struct serve {
   /// Not empty: only messages about matchmaking that name this prefix.
   std::string prefix{};
 };
-/// Command: notify `listener` when peers connect and disconnect; of those already connected, at once.
+/// Command: notify `listener` when peers connect and disconnect; of those already connected at
+/// once.
 struct listen_links {
   link_listener_actor listener;
 };
@@ -66,8 +67,8 @@ using wired_peer_link_actor = peer_link_actor::extend<
 using link_owner_actor = caf::typed_actor<caf::reacts_to<link_down>>;
 
 /// Holds the links to all peers, and dials a peer that is to be reached and is not connected. The
-/// peer_links that it spawns pass inbound calls and events to the services (service_table). Rounds and
-/// progress reports use existing links directly (net::link_table).
+/// peer_links that it spawns pass inbound calls and events to the services (service_table). Rounds
+/// and progress reports use existing links directly (net::link_table).
 using switchboard_actor = caf::typed_actor<
   caf::replies_to<call_peer>::with<peer_answer>,
   caf::reacts_to<tell_peer>,

@@ -37,7 +37,7 @@ struct link_config {
   milliseconds inbound_deadline_max{60'000};
 };
 
-/// Fails with ec::bad_config and a sentence that says what to change.
+/// Fails with ec::bad_config and a sentence that names what to change.
 status check_link_config(const link_config& config);
 
 /// To itself: check whether the peer is silent.

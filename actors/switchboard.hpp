@@ -48,7 +48,7 @@ using switchboard_base = wired_switchboard_actor::extend<caf::reacts_to<dial_ove
 
 /// Holds the links to all peers. One peer has one entry, however many sockets: of two connections
 /// that both sides dialled at once, both sides use the one dialled by the smaller id and let the
-/// other end once nobody uses it (link_config::unused_for). A newer connection in the same
+/// other end once it is unused (link_config::unused_for). A newer connection in the same
 /// direction replaces an older one in the same way.
 ///
 /// If a second process presents the identity of a connected peer, either the peer was started again
