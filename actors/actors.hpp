@@ -233,7 +233,7 @@ using metrics_exporter_actor = caf::typed_actor<
     extend_with<link_listener_actor>;
 using wired_metrics_exporter_actor = metrics_exporter_actor::extend_with<dht_listener_actor>;
 
-/// Supervises all other actors: order of start and shutdown, restarts, the reason of the end.
+/// Supervises all other actors: restarts, order of shutdown, the reason of the end.
 using node_actor = caf::typed_actor<
   // Answered when all actors have ended.
   caf::replies_to<shut_down>::with<training_status>>;

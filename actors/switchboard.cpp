@@ -172,7 +172,7 @@ void switchboard::on_dial_ended(const dial_ended& msg) {
   if (peer == peers_.end())
     return refuse_waiting(
       dial, hung_up_ ? failure{ec::shutting_down, "this peer is stopping"}
-                     : failure{ec::overloaded, "this peer has all the links it wants"});
+                     : failure{ec::overloaded, "this peer has as many links as it accepts"});
   for (auto& promise : dial.connects)
     promise.deliver(peer_connected{peer->second.record});
   send_waiting(used(peer->first, peer->second.connections).actor, dial);
@@ -263,7 +263,7 @@ void switchboard::enter(const std::shared_ptr<net::link>& link) {
   }
   if (connection_count() >= config_.links_max) {
     ctx_.metrics->count_refused_input(ec::overloaded);
-    link->close({ec::overloaded, "this peer has all the links it wants"});
+    link->close({ec::overloaded, "this peer has as many links as it accepts"});
     return;
   }
   auto number = ++numbers_;
