@@ -30,8 +30,8 @@ using service_actor = caf::typed_actor<
   caf::reacts_to<inbound_event>>;
 
 // -- wiring: what the node sends once, while it connects actors with each other -------------------
-// A `wired_…` actor takes these beside its own messages. Whoever only uses the actor holds the
-// narrower handle.
+// A `wired_…` interface accepts these messages besides the actor's own. Actors that only use the
+// actor hold the handle without them.
 
 /// Command: messages of peers about `topic` go to `service` from now on.
 struct serve {
@@ -40,7 +40,8 @@ struct serve {
   /// Not empty: only messages about matchmaking that name this prefix.
   std::string prefix{};
 };
-/// Command: notify `listener` of peers that come and go; of those already connected at once.
+/// Command: notify `listener` when peers connect and disconnect; of those already connected at
+/// once.
 struct listen_links {
   link_listener_actor listener;
 };
@@ -52,7 +53,7 @@ struct link_arrived {
 struct hang_up {};
 
 /// One connection with one peer: call ids, deadlines, liveness. Closes itself when the peer is silent,
-/// and tells the switchboard.
+/// and notifies the switchboard.
 using peer_link_actor = caf::typed_actor<
   caf::replies_to<call_over_link>::with<peer_answer>,
   caf::reacts_to<tell_over_link>,
@@ -65,8 +66,9 @@ using wired_peer_link_actor = peer_link_actor::extend<
 /// Is notified when a link ends.
 using link_owner_actor = caf::typed_actor<caf::reacts_to<link_down>>;
 
-/// Holds the links to all peers; the only way to talk to one. Dials when asked to reach a peer that
-/// is not connected, hands inbound calls and events to the service they belong to.
+/// Holds the links to all peers, and dials a peer that is to be reached and is not connected. The
+/// peer_links that it spawns pass inbound calls and events to the services (service_table). Rounds
+/// and progress reports use existing links directly (net::link_table).
 using switchboard_actor = caf::typed_actor<
   caf::replies_to<call_peer>::with<peer_answer>,
   caf::reacts_to<tell_peer>,
@@ -80,9 +82,9 @@ using wired_switchboard_actor = switchboard_actor::extend<
   caf::reacts_to<link_arrived>,
   caf::reacts_to<hang_up>>;
 
-/// Hears how joining the run goes.
+/// Is notified whether this peer has joined the run.
 using dht_listener_actor = caf::typed_actor<
-  // Whether this peer has joined, or why not, has changed. The current status is sent first.
+  // What the status reports about joining has changed. The current status is sent first.
   caf::reacts_to<dht_status>>;
 
 /// This peer's part of the distributed hash table: routing table, record store, lookups.
@@ -93,14 +95,13 @@ using dht_router_actor = service_actor::extend<
   caf::reacts_to<bootstrap_from>,
   caf::replies_to<get_dht_status>::with<dht_status>>::extend_with<link_listener_actor>;
 
-/// Command: notify `listener` whenever dht_status changes in what it says about joining; of the
-/// present one at once.
+/// Command: send `listener` the dht_status now and whenever its fields about joining change.
 struct subscribe_dht_status {
   dht_listener_actor listener;
 };
 using wired_dht_router_actor = dht_router_actor::extend<caf::reacts_to<subscribe_dht_status>>;
 
-/// Hears when the view of the run changed.
+/// Is notified when the view of the run changes.
 using progress_listener_actor = caf::typed_actor<caf::reacts_to<swarm_progress>>;
 
 /// Tracks the progress of every peer, and so of the swarm.
@@ -116,7 +117,7 @@ struct subscribe_progress {
 };
 using wired_progress_tracker_actor = progress_tracker_actor::extend<caf::reacts_to<subscribe_progress>>;
 
-/// Leads or joins a group for one round (spec/averaging.md §3).
+/// Leads or joins a group for one round (runtime/matchmaking/group_search.hpp).
 using matchmaker_actor = service_actor::extend<
   caf::replies_to<find_group>::with<group_formed>,
   caf::replies_to<get_seekers>::with<seekers>,
@@ -165,13 +166,13 @@ using group_averager_actor = service_actor::extend<
   caf::reacts_to<quit_group>,
   caf::replies_to<average_in_group>::with<group_round>>::extend_with<link_listener_actor>;
 
-/// Command: notify `listener` of what happens to the group between rounds.
+/// Command: notify `listener` of changes to the group between rounds.
 struct listen_group {
   group_listener_actor listener;
 };
 using wired_group_averager_actor = group_averager_actor::extend<caf::reacts_to<listen_group>>;
 
-/// Has the state that this peer can give away.
+/// Holds the state that this peer can give to others.
 using snapshot_source_actor = caf::typed_actor<
   // Fails with ec::not_ready, wrong_run or epoch_mismatch.
   caf::replies_to<get_state_snapshot>::with<state_snapshot>>;
@@ -232,7 +233,7 @@ using metrics_exporter_actor = caf::typed_actor<
     extend_with<link_listener_actor>;
 using wired_metrics_exporter_actor = metrics_exporter_actor::extend_with<dht_listener_actor>;
 
-/// Supervises all other actors: order of start and shutdown, restarts, the reason of the end.
+/// Supervises all other actors: restarts, order of shutdown, the reason of the end.
 using node_actor = caf::typed_actor<
   // Answered when all actors have ended.
   caf::replies_to<shut_down>::with<training_status>>;

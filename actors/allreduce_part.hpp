@@ -7,8 +7,8 @@
 
 namespace waggle {
 
-/// Does the sums that rounds pass to it, one after the other, on the actor system's threads. A peer
-/// has as many of these as there are sums worth doing at once.
+/// Computes the sums that rounds pass to it, one after another, on the actor system's threads. A
+/// peer has averaging_config::part_workers of these actors, for sums that run at the same time.
 class allreduce_part final : public allreduce_part_actor::base {
 public:
   allreduce_part(caf::actor_config& cfg, const node_context& ctx);

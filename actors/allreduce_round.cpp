@@ -13,8 +13,8 @@ namespace waggle {
 
 namespace {
 
-/// How a round reaches the world: over the members' links, or, where there is none, by the
-/// switchboard, which dials.
+/// Sends a round's messages over the members' links, or through the switchboard, which dials, if
+/// there is no link.
 class live_port final : public round_port {
 public:
   live_port(caf::weak_actor_ptr round, const node_context& ctx, round_handles handles,
@@ -66,13 +66,13 @@ allreduce_round::allreduce_round(caf::actor_config& cfg, node_context ctx, round
 }
 
 void allreduce_round::on_exit() {
-  engine_->cancel({ec::shutting_down, {}}); // nothing, if the round is over
+  engine_->cancel({ec::shutting_down, {}}); // no effect if the round is over
   ctx_.rounds->finish(engine_->plan().id, engine_->promise(), clock().now());
   listener_ = nullptr;
 }
 
 allreduce_round::behavior_type allreduce_round::make_behavior() {
-  monitor(listener_); // without it the report would go nowhere
+  monitor(listener_); // without it, nothing receives the report
   set_down_handler([this](const caf::down_msg&) { quit(); });
   auto listener = caf::actor_cast<caf::weak_actor_ptr>(listener_);
   ctx_.rounds->begin(engine_, [listener](const peer_record& who, const wire::event& message) {

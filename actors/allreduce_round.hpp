@@ -12,7 +12,7 @@
 
 namespace waggle {
 
-/// To itself, from the engine: the report is out.
+/// To itself, from the engine: the report was sent.
 struct round_over {};
 using round_end_actor = caf::typed_actor<caf::reacts_to<round_over>>;
 
@@ -31,8 +31,8 @@ constexpr milliseconds round_check_interval(const round_config& config) {
 using allreduce_round_base = allreduce_round_actor::extend_with<round_end_actor>::base;
 
 /// One round of one group: registers a round_engine with `ctx.rounds`, reports lost links to it,
-/// and ends with it. The listener sends check_round every round_check_interval, and gets the report
-/// once.
+/// and ends with it. The listener sends check_round every round_check_interval, and receives one
+/// report.
 class allreduce_round final : public allreduce_round_base {
 public:
   allreduce_round(caf::actor_config& cfg, node_context ctx, round_config config,

@@ -95,7 +95,7 @@ averager::behavior_type averager::make_behavior() {
     [this](const get_step_stage& msg) {
       return is_current(msg.step) ? current_->stage : step_stage::finished;
     },
-    [](const peer_connected&) { /* matchmaking meets who comes */ },
+    [](const peer_connected&) { /* the matchmaker asks new peers */ },
     [this](const peer_disconnected& msg) { on_disconnected(msg); },
     [this](const round_finished& msg) { on_finished(msg); },
     [this](const group_message& msg) { on_group_message(msg); },
@@ -113,7 +113,7 @@ averager::behavior_type averager::make_behavior() {
     },
     [this](const step_expired& msg) {
       if (current_ && steps_ == msg.generation && current_->stage == step_stage::awaiting_trigger)
-        cancel({ec::timeout, "nobody triggered the step"});
+        cancel({ec::timeout, "the step was not triggered before its deadline"});
     },
   };
 }
@@ -132,9 +132,9 @@ caf::result<round_report> averager::begin(average_vector& msg) {
     return to_caf(wrong);
   if (current_)
     return to_caf(ec::overloaded, "one vector at a time");
-  // A persistent group begins at once: looking at every value first would cost a small round a
-  // tenth of its time, and its reducers look anyway (not at what weighs nothing). Nobody new is
-  // bothered with what cannot be averaged.
+  // For a persistent group the values are not checked first: that would cost a small round a tenth
+  // of its time, and the reducers check them anyway, except at weight 0. Before a search they are
+  // checked: other peers must not form a group for values that cannot be averaged.
   bool known_finite = !msg.values || !(msg.reuse_group && msg.weight > 0 && group_.last());
   if (known_finite && msg.values && !all_finite(*msg.values))
     return to_caf(not_finite());
@@ -171,7 +171,7 @@ void averager::attempt() {
   // The caller named no number of peers: the group must not go on alone while others look for one.
   request(matchmaker_, 1s, get_seekers{step.codecs})
     .then(while_searching<seekers>([this](const seekers& found) {
-            auto plan = persistent_plan(); // it may have fallen apart meanwhile
+            auto plan = persistent_plan(); // the group may be dissolved by now
             auto belongs = [&](const peer_id& peer) { return is_member(peer, *plan); };
             if (plan && std::all_of(found.peers.begin(), found.peers.end(), belongs))
               keep_group(*plan);
@@ -256,12 +256,12 @@ void averager::start_round() {
   auto settings = config_.round;
   settings.deadline = std::min(settings.deadline, std::max(time_left(), milliseconds{1}));
   step.begin_sending(config_.error_feedback ? &feedback_ : nullptr, *ctx_.vectors);
-  round_request order{plan, static_cast<std::size_t>(mine - plan.members.begin()), step.sent,
-                      step.what.weight};
+  round_request wanted{plan, static_cast<std::size_t>(mine - plan.members.begin()), step.sent,
+                       step.what.weight};
   ctx_.log->debug("round {} begins with {} members", short_name(plan.id), plan.members.size());
-  round_handles neighbours{switchboard_, caf::actor_cast<round_listener_actor>(this), parts_};
+  round_handles handles{switchboard_, caf::actor_cast<round_listener_actor>(this), parts_};
   step.round =
-    spawn<allreduce_round, caf::monitored>(ctx_, settings, std::move(order), std::move(neighbours));
+    spawn<allreduce_round, caf::monitored>(ctx_, settings, std::move(wanted), std::move(handles));
   if (step.what.reuse_group && !step.regrouped && tell_bandwidth())
     report_bandwidth(plan);
   if (!std::exchange(ticking_, true))
@@ -274,7 +274,7 @@ void averager::on_finished(const round_finished& msg) {
   auto& step = *current_;
   bool failed = msg.report.outcome == round_outcome::failed;
   if (failed && step.replaced && !step.cancelled && time_left() > 0ms)
-    return attempt(); // the persistent group goes on, as its leader said
+    return attempt(); // with the partition that the leader announced
   if (msg.all_took_part && !step.regrouped)
     group_.establish(*step.plan);
   else
@@ -283,7 +283,8 @@ void averager::on_finished(const round_finished& msg) {
   // A member that excludes us because of our values cannot tell us; we check them ourselves.
   if (failed && !step.is_finite())
     return deliver_failure(not_finite());
-  // A persistent group that did not come together cost next to nothing: that is no failure yet.
+  // A persistent group's round that a member did not join took almost no time: it is not counted
+  // as a failure.
   if (failed && (step.follows.is_zero() || msg.report.why.code != ec::not_looking))
     ++step.failures;
   if (failed && !step.cancelled && step.what.allow_retries && may_retry(msg.report.why.code)
@@ -374,13 +375,13 @@ void averager::cancel(const failure& why) {
       return deliver_failure(why);
     case step_stage::running_allreduce:
       send(step.round, cancel_round{why});
-      return; // the round reports
+      return; // the round sends its report
     case step_stage::finished:
       return;
   }
 }
 
-/// Tells the group, whose round we did not begin, to go on without us.
+/// Notifies the group that we do not take part in its round, which we have not begun.
 void averager::leave_group(ec why) {
   auto& step = *current_;
   if (!step.plan)
@@ -409,8 +410,7 @@ void averager::on_disconnected(const peer_disconnected& msg) {
     send(current_->round, msg);
 }
 
-// -- the persistent group
-// ------------------------------------------------------------------------
+// -- the persistent group -----------------------------------------------------------------------
 
 void averager::leave_persistent_group() {
   auto& group = group_;
@@ -422,8 +422,8 @@ void averager::leave_persistent_group() {
 }
 
 void averager::on_group_message(const group_message& msg) {
-  if (const auto* line = std::get_if<wire::bandwidth_report>(&msg.what))
-    on_bandwidth(msg.who, *line);
+  if (const auto* report = std::get_if<wire::bandwidth_report>(&msg.what))
+    on_bandwidth(msg.who, *report);
   else if (const auto* announced = std::get_if<wire::new_partition>(&msg.what))
     on_new_partition(msg.who, *announced);
   else if (const auto* left = std::get_if<wire::round_suspect>(&msg.what))
@@ -446,7 +446,7 @@ void averager::on_departed(const peer_record& who, const round_id& round) {
   }
 }
 
-// -- lines that change -------------------------------------------------------------------------
+// -- bandwidths that change ---------------------------------------------------------------------
 
 /// The plan of the round that runs, or of the last one.
 const round_plan* averager::latest_plan() const {

@@ -31,8 +31,8 @@ struct averaging_config {
   /// The longest vector that an auxiliary accepts when it adopts a group's terms, in elements.
   std::uint64_t elements_max = plan_elements_max;
   round_config round; // its deadline is cut to the time that the step has left
-  /// Reports our measured bandwidth (node_context::line) to matchmaking. Off if the configuration
-  /// declares a bandwidth.
+  /// Reports our measured bandwidth (node_context::bandwidth) to matchmaking. Off if the
+  /// configuration declares a bandwidth.
   bool measures_bandwidth = true;
   /// Further attempts of one step after rounds that failed.
   std::uint32_t retries_max = 3;
@@ -76,9 +76,9 @@ using averager_base =
 /// A member of a persistent group that needs another group, because a new peer is waiting, notifies
 /// the other members under the id of their last round, so that none of them waits for it.
 ///
-/// While a round runs, a member whose line turned out to carry something else tells the group's
-/// leader. If another partition of the work is worth it, the leader tells all, and the next round
-/// begins with it: no data waits for that, and nobody looks for a group.
+/// A member whose measured bandwidth changes reports it to the group's leader while a round runs.
+/// If another partition is worth it, the leader sends it to all members, and the next round begins
+/// with it: no data waits for that, and no member searches for a group.
 class averager final : public averager_base {
 public:
   averager(caf::actor_config& cfg, node_context ctx, averaging_config config,
@@ -102,8 +102,8 @@ private:
   [[nodiscard]] std::optional<round_plan> persistent_plan() const;
   void keep_group(const round_plan& plan);
   void search();
-  /// The handler of an answer to a question of the step that looks for a group. Nothing, if the
-  /// search is over when the answer comes.
+  /// Wraps the handler of an answer that the step needs while it searches for a group. Does nothing
+  /// if the search is over when the answer arrives.
   template <class Answer, class Action>
   auto while_searching(Action action) {
     return [this, generation = steps_, action = std::move(action)](const Answer& answer) {
@@ -149,10 +149,10 @@ private:
   std::optional<averaging_step> current_;
   std::uint64_t steps_ = 0; // generation of `current_`
   persistent_group group_;
-  std::optional<double> told_bandwidth_; // what matchmaking and the group's leader know of ours
+  std::optional<double> told_bandwidth_; // ours, as matchmaking and the group's leader know it
   error_feedback feedback_;
   std::vector<allreduce_part_actor> parts_;
-  bool ticking_ = false; // a check_rounds is under way to us
+  bool ticking_ = false; // a check_rounds is scheduled
 };
 
 } // namespace waggle

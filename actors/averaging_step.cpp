@@ -20,23 +20,23 @@ std::vector<coded_part> coded_parts_of(const round_plan& plan) {
 
 } // namespace
 
-failure check_request(const average_vector& order, bool auxiliary) {
-  auto elements = order.values ? order.values->size() : order.elements;
+failure check_request(const average_vector& what, bool auxiliary) {
+  auto elements = what.values ? what.values->size() : what.elements;
   if (elements == 0)
     return {ec::wrong_shape, "there is nothing to average"};
-  if (order.values && order.elements != 0 && order.elements != elements)
+  if (what.values && what.elements != 0 && what.elements != elements)
     return {ec::wrong_shape, "the vector does not have `elements` values"};
-  if (!order.values && !order.require_trigger && !auxiliary)
-    return {ec::wrong_shape, "values are missing, and no trigger will bring them"};
+  if (!what.values && !what.require_trigger && !auxiliary)
+    return {ec::wrong_shape, "values are missing, and no trigger will supply them"};
   if (elements > plan_elements_max)
     return {ec::oversize, "the vector has more values than a round may have"};
-  if (!is_weight(order.weight))
+  if (!is_weight(what.weight))
     return {ec::bad_weight, "a weight must be 0, or finite and positive"};
-  if (!std::isfinite(order.alpha))
+  if (!std::isfinite(what.alpha))
     return {ec::bad_config, "alpha must be finite"};
-  if (order.gather.size() > gather_bytes_max)
-    return {ec::oversize, "gather may have " + std::to_string(gather_bytes_max) + " bytes"};
-  if (order.scheduled_in >= order.deadline)
+  if (what.gather.size() > gather_bytes_max)
+    return {ec::oversize, "gather may have at most " + std::to_string(gather_bytes_max) + " bytes"};
+  if (what.scheduled_in >= what.deadline)
     return {ec::bad_config, "the round would be scheduled after the step's deadline"};
   return {};
 }

@@ -16,7 +16,7 @@ namespace waggle {
 
 /// Checks a caller's request, but not its values; ec::none: it is valid.
 /// @param auxiliary the peer reduces only, and needs no vector of its own.
-failure check_request(const average_vector& order, bool auxiliary);
+failure check_request(const average_vector& what, bool auxiliary);
 
 /// One request to the averager: the request itself, its stage, the vector that is sent, and the
 /// result. Not thread-safe.

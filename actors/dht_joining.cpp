@@ -35,7 +35,7 @@ void dht_joining::on_disconnected(const peer_disconnected& msg) {
   dial_due();
 }
 
-/// Dials whoever is due, and comes back when the next one is.
+/// Dials the addresses that are due, and schedules a retry for when the next one is.
 void dht_joining::dial_due() {
   for (const auto& where : bootstrap_.due(now()))
     dial(where);
@@ -59,7 +59,7 @@ void dht_joining::dial(const endpoint& where) {
       },
       [this, where](const caf::error& error) {
         auto why = from_caf(error);
-        auto prefix = to_string(where) + ": "; // the transport's; we say it ourselves
+        auto prefix = to_string(where) + ": "; // from the transport; the sentence below has it
         if (why.detail.starts_with(prefix))
           why.detail.erase(0, prefix.size());
         auto level =

@@ -12,7 +12,7 @@
 
 namespace waggle {
 
-/// To itself: a search's time is up.
+/// To itself: a search has timed out.
 struct search_expired {
   std::uint64_t search = 0;
 };
@@ -30,7 +30,7 @@ using dht_router_base =
 // -- joining -------------------------------------------------------------------------------------
 
 struct joining_config {
-  /// When addresses are dialled again, and how many lost peers are.
+  /// When addresses are dialled again, and how many lost peers are remembered.
   bootstrap::options pauses;
   /// How long a dialled address may take to answer. If packets are lost, TCP repeats the first one
   /// after 1 s and 3 s; dialling again is better than waiting for its next attempt after 7 s.
@@ -53,7 +53,7 @@ public:
   void on_down(const caf::actor_addr& source);
   void on_retry(const retry_bootstrap& msg);
 
-  /// True if this is how we joined.
+  /// True if this peer joined the run by this link.
   bool on_connected(const peer_record& peer);
   void on_disconnected(const peer_disconnected& msg);
 

@@ -1,7 +1,7 @@
 // find_records ─► search: ask the nearest peers for (key) ─► merge ─► found_records
 // store_record ─► search: find the nearest peers ─► store at `replicas` of them ─► store_report
 // find_peer    ─► search: find the nearest peers ─► is it among them? ─► found_peer
-// Every answer and every connection is news for the routing table.
+// Every answer and every connection updates the routing table.
 
 #include "actors/dht_router.hpp"
 
@@ -33,7 +33,7 @@ dht_router::behavior_type dht_router::make_behavior() {
   set_down_handler([this](const caf::down_msg& down) { joining_.on_down(down.source); });
   return {
     [this](const inbound_call& msg) { return answer(msg); },
-    [](const inbound_event& msg) { msg.release(); }, // nothing about the DHT travels as an event
+    [](const inbound_event& msg) { msg.release(); }, // the DHT has no events
     [this](store_record& msg) { return store(msg); },
     [this](const find_records& msg) { return find(msg); },
     [this](const find_peer& msg) { return locate(msg); },
@@ -51,8 +51,7 @@ dht_router::behavior_type dht_router::make_behavior() {
   };
 }
 
-// -- what our own actors ask
-// -----------------------------------------------------------------------
+// -- what our own actors ask --------------------------------------------------------------------
 
 caf::result<store_report> dht_router::store(store_record& msg) {
   auto valid = validate_record(ctx_.run_id, msg.entry, ctx_.wall->now(), *ctx_.verifier);
@@ -183,7 +182,7 @@ void dht_router::on_found(std::uint64_t id, const peer_record& peer, steady_time
     if (!s.latest && !s.merge.empty())
       return arrive(id, s);
   }
-  if (s.why == search::purpose::locate) // the peer itself, or somebody who knows it
+  if (s.why == search::purpose::locate) // a peer that knows it has answered
     for (const auto& known : reply->answers[0].nearest)
       if (known.id == s.peer)
         return end_locate(id, s, known);
@@ -200,7 +199,7 @@ void dht_router::on_find_failed(std::uint64_t id, const peer_record& peer, const
   advance(id);
 }
 
-/// A record from the network, for a reader: believed only if it belongs to this key.
+/// Adds a record from the network to the result, if it is valid and belongs to the search's key.
 void dht_router::take(search& s, const record& entry) {
   auto valid = validate_record(ctx_.run_id, entry, ctx_.wall->now(), *ctx_.verifier);
   if (valid && (entry.kind != s.kind || record_key(ctx_.run_id, entry.kind, entry.name) != s.key))
@@ -249,7 +248,7 @@ void dht_router::end_locate(std::uint64_t id, search& s, std::optional<peer_reco
   if (where)
     promise.deliver(found_peer{*where});
   else
-    promise.deliver(to_caf(ec::not_found, "nobody knows peer " + short_name(wanted)));
+    promise.deliver(to_caf(ec::not_found, "no peer knows the address of " + short_name(wanted)));
 }
 
 // -- storing ----------------------------------------------------------------------------------
@@ -286,7 +285,7 @@ void dht_router::write(std::uint64_t id, const search& s, const peer_record& pee
       });
 }
 
-/// `outcome`: what the peer did with the record; nothing: it gave no answer, because of `why`.
+/// @param outcome what the peer did with the record; nothing: it did not answer, because of `why`.
 void dht_router::on_written(std::uint64_t id, std::optional<ec> outcome, ec why) {
   ctx_.metrics->count_dht_request("store", "out", why);
   auto found = searches_.find(id);
@@ -308,7 +307,7 @@ void dht_router::end_store(std::uint64_t id, search& s) {
     store_report{result.accepted, result.rejected, result.failed, result.last_rejection});
 }
 
-/// What was stored while nobody was known is stored again, now that there is somebody to keep it.
+/// Stores records again that were stored before any other peer was known.
 void dht_router::store_unread() {
   if (unread_.size() == 0 || table_.size() == 0 || overloaded())
     return;
@@ -321,7 +320,8 @@ void dht_router::store_unread() {
     }
 }
 
-/// So that those near us know us. One at a time is enough, however many we reach at once.
+/// Makes this peer known to the peers nearest to it. One lookup at a time is enough, even if
+/// several peers are reached at once.
 void dht_router::look_up_self() {
   if (overloaded() || searches_.contains(self_lookup_))
     return;
@@ -394,7 +394,7 @@ void dht_router::on_search_expired(std::uint64_t id) {
   if (found == searches_.end())
     return;
   auto& s = found->second;
-  switch (s.why) { // what was found so far is an honest answer; what was not stored is not
+  switch (s.why) { // a find returns what it has; a store reports missing answers as failures
     case search::purpose::find:
       return end_find(id, s);
     case search::purpose::locate:

@@ -27,7 +27,7 @@ struct dht_config {
   joining_config joining;
   /// How often buckets are refreshed and expired records dropped.
   milliseconds upkeep_interval{10'000};
-  /// A bucket without news for this long is looked up (Kademlia §2.3).
+  /// A bucket that was not updated for this long is refreshed by a lookup (Kademlia §2.3).
   milliseconds bucket_refresh{900'000};
 };
 
@@ -72,7 +72,7 @@ private:
 
   [[nodiscard]] steady_time now() const { return clock().now(); }
 
-  // The routing table, and who is connected.
+  // The routing table and the links.
   void seen(const peer_record& peer);
   void ping(const peer_record& peer);
   void on_connected(const peer_record& peer);
@@ -110,7 +110,7 @@ private:
   [[nodiscard]] dht_status status() const;
   void on_tick();
 
-  /// Answers what other peers ask.
+  /// Answers a request of another peer.
   caf::result<outbound_answer> answer(const inbound_call& msg);
 
   const node_context ctx_;
@@ -123,8 +123,8 @@ private:
   dht_joining joining_;
   std::map<std::uint64_t, search> searches_;
   std::uint64_t last_search_ = 0;
-  std::uint64_t self_lookup_ = 0; // the last one of our own place
-  /// Our own records that were stored while there was nobody to keep them.
+  std::uint64_t self_lookup_ = 0; // the last lookup of our own id
+  /// Our own records that were stored before any other peer was known.
   record_store unread_;
 };
 

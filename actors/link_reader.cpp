@@ -47,7 +47,7 @@ void link_reader::on_frame(net::frame f) {
       }
   auto waiting = traffic_->backlog.fetch_add(f.header.size()) + f.header.size();
   if (waiting > backlog_max_ && connection)
-    connection->close({ec::overloaded, "the peer sends more than we can look at"});
+    connection->close({ec::overloaded, "the peer sends more than we can process"});
   if (auto target = caf::actor_cast<caf::strong_actor_ptr>(link_))
     caf::anon_send(caf::actor_cast<frame_listener_actor>(target),
                    frame_arrived{std::move(message), std::move(f.body), f.header.size()});
@@ -58,7 +58,7 @@ void link_reader::on_close(failure why) {
     caf::anon_send(caf::actor_cast<frame_listener_actor>(target), connection_ended{std::move(why)});
 }
 
-/// The part whose body comes next; null: it is something else.
+/// The part whose body arrives next; null: the next body is not one of a part.
 const wire::part* link_reader::announced_part(const std::string& header, std::size_t bytes) {
   if (!announced_)
     announced_.emplace(wire::decode(header, bytes));

@@ -12,7 +12,7 @@
 
 namespace waggle {
 
-/// Event to the link: a frame came in that is not about a round.
+/// Event to the link: a frame arrived that is not about a round.
 struct frame_arrived {
   result<wire::message> message;
   payload body;
@@ -25,25 +25,25 @@ struct connection_ended {
 using frame_listener_actor =
   caf::typed_actor<caf::reacts_to<frame_arrived>, caf::reacts_to<connection_ended>>;
 
-/// What the I/O thread tells a peer_link without a message. Thread-safe.
+/// Counters that the I/O thread updates and a peer_link reads. Thread-safe.
 struct link_traffic {
-  std::atomic<std::size_t> backlog{0}; // bytes of headers that the link has not looked at yet
+  std::atomic<std::size_t> backlog{0}; // bytes of headers not processed yet
   std::atomic<std::uint64_t> frames{0};
   std::atomic<steady_time::rep> received{0}; // the last frame
   std::atomic<steady_time::rep> used{0};     // the last one that was not a ping or pong
 };
 
-/// Distributes the frames of one connection, on the I/O thread. Frames about a round go straight to
-/// the round_registry, everything else to `link`, which is held weakly: the connection may outlive
-/// it.
+/// Distributes the frames of one connection, on the I/O thread: frames about a round directly to
+/// the round_registry, all others to `link`, which is held weakly because the connection may
+/// outlive it.
 class link_reader {
 public:
-  /// @param backlog_max more bytes that `link` has not looked at close the connection.
+  /// @param backlog_max if more bytes than this wait for `link`, the connection is closed.
   link_reader(caf::weak_actor_ptr link, std::shared_ptr<net::link> connection,
               const node_context& ctx, caf::actor_clock& clock,
               std::shared_ptr<link_traffic> traffic, std::size_t backlog_max);
 
-  /// Where the body that `header` announces is to be written; null: wherever the transport likes.
+  /// Where the body that `header` announces is to be written; null: where the transport chooses.
   std::shared_ptr<std::byte> body_memory(const std::string& header, std::size_t bytes);
   /// Whether the body may stay in memory that the sender can still write to.
   bool zero_copy_ok(const std::string& header, std::size_t bytes);
@@ -64,7 +64,7 @@ private:
   std::optional<result<wire::message>> announced_; // of the body that is being read
 };
 
-/// The transport's callbacks, all to `reader`.
+/// Callbacks for the transport that call `reader`.
 net::link_events events_of(std::shared_ptr<link_reader> reader);
 
 } // namespace waggle

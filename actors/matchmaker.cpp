@@ -77,42 +77,42 @@ caf::result<group_formed> matchmaker::begin(const find_group& msg) {
   if (msg.gather.size() > gather_bytes_max)
     return to_caf(ec::oversize, "gather has " + std::to_string(msg.gather.size())
                                   + " bytes, at most " + std::to_string(gather_bytes_max)
-                                  + " travel");
+                                  + " are allowed");
   ++searches_;
   auto promise = make_response_promise<group_formed>();
-  waiting order{msg, promise, clock().now(), *key_};
+  waiting wanted{msg, promise, clock().now(), *key_};
   if (loads_)
-    look_at_loads(std::move(order));
+    look_at_loads(std::move(wanted));
   else
-    start(std::move(order));
+    start(std::move(wanted));
   return promise;
 }
 
-void matchmaker::start(waiting order) {
+void matchmaker::start(waiting wanted) {
   unmatched_.clear();
   group_search::options opts;
   opts.min_group_size = min_size();
   opts.target_group_size = target_size();
-  opts.expected_peers = order.what.expected_peers;
-  auto waited = std::chrono::duration_cast<milliseconds>(clock().now() - order.began);
+  opts.expected_peers = wanted.what.expected_peers;
+  auto waited = std::chrono::duration_cast<milliseconds>(clock().now() - wanted.began);
   opts.min_matchmaking_time =
-    std::max(config_.min_matchmaking_time, order.what.scheduled_in - waited);
+    std::max(config_.min_matchmaking_time, wanted.what.scheduled_in - waited);
   opts.request_timeout = config_.request_timeout;
   opts.alone_after = config_.alone_after;
   auto bandwidth = config_.bandwidth ? config_.bandwidth : measured_;
-  group_search::seeker me{ctx_.record,       config_.mode == member_mode::client,
-                          bandwidth,         static_cast<std::uint32_t>(config_.mode),
-                          order.what.gather, config_.bandwidth.has_value()};
+  group_search::seeker me{ctx_.record,        config_.mode == member_mode::client,
+                          bandwidth,          static_cast<std::uint32_t>(config_.mode),
+                          wanted.what.gather, config_.bandwidth.has_value()};
   auto number = searches_;
-  current_.emplace(group_search{std::move(me), opts, order.began + order.what.deadline,
+  current_.emplace(group_search{std::move(me), opts, wanted.began + wanted.what.deadline,
                                 random_.fork(std::to_string(number))},
-                   order.key);
+                   wanted.key);
   auto& run = *current_;
-  run.what = std::move(order.what);
+  run.what = std::move(wanted.what);
   run.bandwidth = bandwidth;
   run.schema = group_schema(config_, run.what.codecs);
-  run.began = order.began;
-  run.promise = std::move(order.promise);
+  run.began = wanted.began;
+  run.promise = std::move(wanted.promise);
   if (asks_connected())
     for (const auto& [id, peer] : connected_)
       run.search.candidate(peer, std::nullopt);
@@ -137,7 +137,7 @@ void matchmaker::on_time(const search_tick& msg) {
     delayed_send(this, tick_interval, msg);
 }
 
-/// With buckets, most of whom we are connected to are in another one.
+/// Whether connected peers are asked. With several buckets, most of them are in another one.
 bool matchmaker::asks_connected() const {
   return current_ && current_->key.bits().empty();
 }
@@ -160,7 +160,7 @@ void matchmaker::operator()(const group_search::withdraw&) {
 void matchmaker::publish(const record& entry) {
   request(dht_, config_.min_matchmaking_time + 1s,
           store_record{entry, config_.min_matchmaking_time})
-    .then([](const store_report&) { /* connected peers are asked without it */ },
+    .then([](const store_report&) { /* connected peers are asked anyway */ },
           [this](const caf::error& why) {
             ctx_.log->debug("could not declare for a group: {}", to_string(from_caf(why)));
           });
@@ -211,16 +211,16 @@ void matchmaker::operator()(const group_search::ask& a) {
       });
 }
 
-/// `to` has answered what search number `search` asked it.
+/// `to` has answered a request of search number `search`.
 void matchmaker::on_reply(std::uint64_t search, const peer_record& to, ec code,
                           const std::vector<peer_record>& suggested) {
   if (!current_ || searches_ != search) {
     bool in_its_group = led_by_ == std::pair{search, to.id};
-    if (code == ec::none && !in_its_group) // it counts on us, but we are not there any more
+    if (code == ec::none && !in_its_group) // it has added us to its group, which we do not want now
       tell_leave(to);
     return;
   }
-  // Codes that a peer sends only to those that want the same as it does.
+  // Codes that a peer sends only to peers that are compatible with it.
   if (code == ec::none || code == ec::not_a_leader || code == ec::group_full
       || code == ec::bad_expiration || code == ec::duplicate_peer)
     current_->add_known(to.id);
@@ -300,8 +300,8 @@ void matchmaker::form(const round_plan& plan, partition_terms terms) {
   unmatched_ = std::move(run.compatible);
   for (const auto& member : plan.members)
     unmatched_.erase(member.peer.id);
-  // Before the caller receives the group, whatever its round will do: the next search must not
-  // begin in the old bucket.
+  // Before the caller receives the group, and whatever the outcome of its round: the next search
+  // must not begin in the old bucket.
   bool regrouped = !run.key.bits().empty();
   if (run.key == *key_)
     key_->move_on(plan.id, position_in(plan), plan.members.size(), target_size());
@@ -326,16 +326,16 @@ void matchmaker::end(const failure& why) {
 
 // -- how many buckets --------------------------------------------------------------------------
 
-/// Begins the search once it is known how many bits the others' keys have, or cannot be.
-void matchmaker::look_at_loads(waiting order) {
-  next_ = std::move(order);
+/// Reads the bucket loads of other peers, then begins the search, even if that fails.
+void matchmaker::look_at_loads(waiting wanted) {
+  next_ = std::move(wanted);
   auto patience = std::min(config_.request_timeout, milliseconds{next_->what.deadline / 2});
   find_records question{record_kind::group_member, loads_->name(), true, patience};
   request(dht_, patience + 1s, question)
     .then(
       [this, search = searches_](const found_records& found) { on_loads(search, found.records); },
       [this, search = searches_](const caf::error& why) {
-        ctx_.log->debug("could not ask how full buckets are: {}", to_string(from_caf(why)));
+        ctx_.log->debug("could not read the bucket loads: {}", to_string(from_caf(why)));
         on_loads(search, {});
       });
 }
@@ -343,24 +343,24 @@ void matchmaker::look_at_loads(waiting order) {
 void matchmaker::on_loads(std::uint64_t search, const std::vector<record>& reported) {
   if (!next_ || searches_ != search)
     return;
-  auto order = *std::exchange(next_, std::nullopt);
-  follow(loads_->known(reported), order.key);
-  start(std::move(order));
+  auto wanted = *std::exchange(next_, std::nullopt);
+  follow(loads_->known(reported), wanted.key);
+  start(std::move(wanted));
 }
 
-/// The key of the search that begins gets as many bits as everybody else's.
+/// Gives `key`, of the search that begins, as many bits as the keys of the other peers have.
 void matchmaker::follow(const std::vector<bucket_load>& loads, group_key& key) {
   auto length = elastic_length(loads, target_size(), min_size());
   if (!length || *length == key.bits().size())
     return;
-  bool is_ours = key == *key_; // else others were set meanwhile, for the next one
+  bool is_ours = key == *key_; // else set_group_bits has set one meanwhile, for the next search
   key.resize(*length, [this] { return static_cast<unsigned>(random_.below(2)); });
   if (is_ours)
     key_ = key;
   ctx_.log->info("matchmaking under {} uses keys of {} bits from now on", config_.prefix, *length);
 }
 
-/// Tells the others how many looked for a group in our bucket.
+/// Publishes how many peers searched for a group in our bucket.
 void matchmaker::say_load() {
   if (!loads_)
     return;
@@ -369,7 +369,7 @@ void matchmaker::say_load() {
   publish(loads_->say(seen, now + config_.load_memory, now));
 }
 
-// -- what peers say ----------------------------------------------------------------------------
+// -- what peers send ---------------------------------------------------------------------------
 
 caf::result<outbound_answer> matchmaker::answer(const inbound_call& msg) {
   const auto* join = std::get_if<wire::join_group>(&msg.what);
@@ -404,14 +404,14 @@ caf::result<outbound_answer> matchmaker::answer(const inbound_call& msg) {
     if (current_)
       current_->search.turned_away(msg.from.id, reply.code);
   }
-  // The answer has to leave before a begin_group that it leads to: both take the same way.
+  // The answer must precede a begin_group that results from it: both use the same link.
   auto promise = make_response_promise<outbound_answer>();
   promise.deliver(outbound_answer{reply, {}});
   perform(then);
   return promise;
 }
 
-/// Who would be left out if a group that was found here went on among itself.
+/// The peers that would be left out if the group that was found here stayed together.
 seekers matchmaker::who_seeks(const codec_plan& codecs) const {
   auto found = seekers_.wanting(group_schema(config_, codecs), key_->text(), now().steady);
   std::set<peer_id> all{found.begin(), found.end()};
@@ -438,7 +438,7 @@ void matchmaker::on_begin(const peer_record& from, const round_plan& plan) {
   auto valid = check(from, plan);
   if (!valid) {
     auto why = valid.error();
-    // Our search ended while its message was on the way: nobody's fault.
+    // Our search ended while the message was on its way: not an error of the peer.
     bool late = why.code == ec::not_looking || why.code == ec::epoch_mismatch;
     ctx_.log->log(late ? spdlog::level::debug : spdlog::level::warn,
                   "peer {} sent a plan that we refuse: {}", short_name(from.id), to_string(why));
@@ -465,9 +465,9 @@ status matchmaker::check(const peer_record& from, const round_plan& plan) const 
   if (mine == plan.members.size() || plan.members[mine].mode != config_.mode)
     return failure{ec::protocol_violation, "we are not one of its members"};
   if (plan.gathered[mine] != current_->what.gather)
-    return failure{ec::protocol_violation, "it changes what we gave to the group"};
+    return failure{ec::protocol_violation, "it changes the data that we gave to the group"};
   if (plan.shares[mine] != 0 && current_->bandwidth && *current_->bandwidth <= 0)
-    return failure{ec::protocol_violation, "we said that we never reduce"};
+    return failure{ec::protocol_violation, "we announced that we never reduce"};
   if (plan.members.size() > target_size())
     return failure{ec::protocol_violation, "its group is larger than the target size"};
   if (plan.prefix != config_.prefix || plan.codecs != current_->what.codecs
@@ -480,7 +480,7 @@ status matchmaker::check(const peer_record& from, const round_plan& plan) const 
   return waggle::done{};
 }
 
-/// Our index in it; the number of members if we are none.
+/// Our index in `plan`; the number of members if we are not one of them.
 std::size_t matchmaker::position_in(const round_plan& plan) const {
   auto mine = std::find_if(plan.members.begin(), plan.members.end(),
                            [this](const auto& m) { return m.peer.id == ctx_.record.id; });
@@ -519,14 +519,14 @@ void matchmaker::set_measured(const set_bandwidth& msg) {
   measured_ = value;
 }
 
-/// A leader counts on us in vain: its round must not wait for us.
+/// Notifies the members of `plan` that we do not take part, so that the round does not wait for us.
 void matchmaker::decline(const peer_record& from, const round_plan& plan) {
   for (std::uint32_t i = 0; i < plan.members.size(); ++i) {
     if (plan.members[i].peer.id != ctx_.record.id)
       continue;
     wire::round_suspect message{plan.id, 0, i, ec::not_looking};
     send(switchboard_, tell_peer{from, message, {}});
-    // Others only over a link that is up: a made-up plan must not make us dial whom it names.
+    // The others only over existing links: a forged plan must not make us dial addresses in it.
     for (const auto& member : plan.members)
       if (member.peer.id != from.id && connected_.count(member.peer.id) > 0)
         send(switchboard_, tell_peer{member.peer, message, {}});

@@ -27,7 +27,7 @@ using matchmaker_base = matchmaker_actor::extend<caf::reacts_to<search_tick>>::b
 
 /// Leads or joins a group for one round, as group_search decides: declares itself in the DHT under
 /// the group key, asks candidates found there and, as long as all peers share one bucket, peers
-/// that are connected anyway. Ends at once with ec::bad_config if the configuration is no good.
+/// that are connected anyway. Ends at once with ec::bad_config if the configuration is invalid.
 class matchmaker final : public matchmaker_base {
 public:
   matchmaker(caf::actor_config& cfg, node_context ctx, matchmaking_config config,
@@ -36,7 +36,7 @@ public:
   const char* name() const override { return "matchmaker"; }
   void on_exit() override;
 
-  // What group_search asks for.
+  // The actions of group_search.
   void operator()(const group_search::declare& a);
   void operator()(const group_search::withdraw& a);
   void operator()(const group_search::look_up& a);
@@ -92,7 +92,7 @@ private:
 
   // One search.
   caf::result<group_formed> begin(const find_group& msg);
-  void start(waiting order);
+  void start(waiting wanted);
   void cancel();
   void on_time(const search_tick& msg);
   [[nodiscard]] bool asks_connected() const;
@@ -106,7 +106,7 @@ private:
   void end(const failure& why);
 
   // How many buckets.
-  void look_at_loads(waiting order);
+  void look_at_loads(waiting wanted);
   void on_loads(std::uint64_t search, const std::vector<record>& reported);
   void follow(const std::vector<bucket_load>& loads, group_key& key);
   void say_load();
@@ -131,19 +131,20 @@ private:
   dht_router_actor dht_;
 
   random_source random_;
-  std::optional<group_key> key_; // of the next search; none: the configuration is no good
+  std::optional<group_key> key_; // of the next search; none: the configuration is invalid
   std::optional<waiting> next_;
   std::optional<running> current_;
-  std::optional<double> measured_;           // our bandwidth, bytes per second
-  std::uint64_t searches_ = 0;               // number of `next_` or `current_`
-  std::pair<std::uint64_t, peer_id> led_by_; // the last search that ended under a leader
+  std::optional<double> measured_; // our bandwidth, bytes per second
+  std::uint64_t searches_ = 0;     // number of `next_` or `current_`
+  std::pair<std::uint64_t, peer_id>
+    led_by_; // our last search that ended under a leader, and that one
   std::map<peer_id, peer_record> connected_;
-  recent_seekers seekers_; // asked us while we were not looking
-  /// Peers that looked for a group where and when we found ours, and are not in it: the swarm has
-  /// more peers than a group. Until the next search.
+  recent_seekers seekers_; // peers that asked us while we were not searching
+  /// Peers that searched in our bucket when we found our group, and are not in it: the swarm has
+  /// more peers than a group. Cleared by the next search.
   std::set<peer_id> unmatched_;
   group_declaration declaration_;
-  std::optional<bucket_watch> loads_; // none: the number of bits stays
+  std::optional<bucket_watch> loads_; // none: the number of bits is fixed
 };
 
 } // namespace waggle

@@ -44,7 +44,7 @@ status check_matchmaking_config(const matchmaking_config& config, bool client) {
     return bad("min_contributors must be between 1 and target_group_size, "
                + std::to_string(target));
   if (config.min_matchmaking_time <= 0ms)
-    return bad("min_matchmaking_time must be positive: others need a chance to hear of the group");
+    return bad("min_matchmaking_time must be positive: others need time to learn of the group");
   if (config.request_timeout <= 0ms)
     return bad("request_timeout must be positive");
   if (config.load_memory <= 0ms || config.load_memory > 9min)

@@ -1,6 +1,6 @@
-// birth: transport ─► switchboard ─► (listening) ─► dht ─► address book ─► tracker ─► matchmaker
-//        ─► averager ─► exporter ─► trainer ─► donor ─► services and listeners are told of each other
-//        ─► bootstrap
+// start: transport ─► switchboard ─► (listening) ─► dht ─► address book ─► tracker ─► exporter
+//        ─► averaging (group_averager, or matchmaker and averager) ─► trainer or helper ─► donor
+//        ─► connect: services, listeners ─► node_supervisor ─► bootstrap
 
 #include "actors/node.hpp"
 
@@ -61,7 +61,7 @@ std::vector<endpoint> announced(const node_config& config, const endpoint& bound
 
 net::net_events counting(const std::shared_ptr<metric_families>& metrics,
                          const std::shared_ptr<status_board>& board,
-                         const std::shared_ptr<bandwidth_estimator>& line,
+                         const std::shared_ptr<bandwidth_estimator>& bandwidth,
                          caf::actor_clock& clock) {
   net::net_events events;
   events.refused = [metrics](ec why) { metrics->count_refused_input(why); };
@@ -75,8 +75,8 @@ net::net_events counting(const std::shared_ptr<metric_families>& metrics,
     board->count_shared_bytes(bytes);
   };
   events.shared_memory = [metrics](ec why) { metrics->count_shared_memory(why); };
-  events.carried = [line, &clock](bool outbound, std::size_t bytes) {
-    line->carried(outbound, bytes, clock.now());
+  events.carried = [bandwidth, &clock](bool outbound, std::size_t bytes) {
+    bandwidth->carried(outbound, bytes, clock.now());
   };
   events.opened = [metrics](bool outbound) { metrics->connection_opened(outbound ? "out" : "in"); };
   events.closed = [metrics](bool outbound, ec why) {
@@ -89,8 +89,9 @@ net::net_events counting(const std::shared_ptr<metric_families>& metrics,
   return events;
 }
 
-/// Tells the operator once per address of a peer that we do not link with because of how one of us
-/// was started. That an initial peer refused our options is told by whoever joins through it.
+/// Logs links that were refused because of the options or the identity that one of the two peers
+/// was started with, once per address. An initial peer that refuses our options is not logged here,
+/// but by dht_joining.
 std::function<void(const endpoint&, bool, const failure&)>
 tell_disagreement(std::shared_ptr<spdlog::logger> log, const std::vector<endpoint>& initial_peers) {
   constexpr std::size_t addresses_told_max = 256;
@@ -100,13 +101,12 @@ tell_disagreement(std::shared_ptr<spdlog::logger> log, const std::vector<endpoin
                                   const failure& why) mutable {
       bool known = why.code == ec::agreement_mismatch && joins.contains(where);
       if (!known && told.size() < addresses_told_max && told.insert(where).second)
-        log->warn("no link with {}: {}",
-                  outbound ? to_string(where) : "a peer that came from " + where.host,
+        log->warn("no link with {}: {}", outbound ? to_string(where) : "a peer at " + where.host,
                   to_string(why));
     };
 }
 
-/// Shows what all peers of a run must have in common, as hashes that a dashboard can compare.
+/// Exports hashes of the values that all peers of a run must share, for dashboards to compare.
 void show_config(metric_families& metrics, const node_config& config) {
   if (!config.averaging)
     return metrics.set_config_info("", "", "none");
@@ -157,8 +157,8 @@ void connect(const node_parts& p, const node_config& config) {
   follows_the_run(p.trainer);
 }
 
-/// Everything that would end an averager as soon as it begins. Peers that ask for a group under a
-/// prefix must find one matchmaker.
+/// Checks everything that would otherwise end an averager as soon as it starts, and that no two
+/// matchmakers have one prefix, by which the requests of other peers are distributed.
 status check_averaging(const node_config& config) {
   if (config.training && !config.averaging)
     return failure{ec::bad_config, "a peer that trains needs an averager"};
@@ -245,7 +245,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   ctx.links = std::make_shared<net::link_table>();
   ctx.rounds = make_round_registry(ctx.links);
   if (!config.averaging && !config.helping) {
-    // Nobody here would ever begin a round, or drop what waits for one.
+    // This peer never begins a round, and never drops events that wait for one: keep none.
     round_registry::limits none;
     none.parked_events_max = 0;
     ctx.rounds = std::make_shared<round_registry>(none, [](const peer_record&, wire::event) {});
@@ -261,12 +261,12 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   ctx.seed = config.seed;
   out.board = std::make_shared<status_board>(ctx.metrics);
 
-  transport_request order{
+  transport_request request{
     ctx.record, config.agreement,
     [board = out.board](const net::http_request& r) { return board->answer(r); },
     counting(ctx.metrics, out.board, ctx.bandwidth, system.clock())};
-  order.events.disagreed = tell_disagreement(ctx.log, config.initial_peers);
-  auto transport = dependencies.make_transport(std::move(order));
+  request.events.disagreed = tell_disagreement(ctx.log, config.initial_peers);
+  auto transport = dependencies.make_transport(std::move(request));
   auto& p = out.parts;
   p.switchboard = system.spawn<switchboard>(ctx, config.switchboard, transport);
   auto board = p.switchboard;

@@ -1,4 +1,5 @@
-// death: trainer: checkpoint ─► tracker: goodbye ─► switchboard: hang up ─► everybody ─► transport
+// shutdown: trainer: checkpoint ─► tracker: tombstone ─► switchboard: goodbye ─► all actors
+//           ─► transport
 
 #include "actors/node_supervisor.hpp"
 
@@ -40,7 +41,7 @@ caf::result<training_status> node_supervisor::shut_down_all(const shut_down& msg
   return promise;
 }
 
-// -- death of one -------------------------------------------------------------------------------
+// -- an actor has died --------------------------------------------------------------------------
 
 void node_supervisor::on_down(const caf::down_msg& down) {
   auto why = from_caf(down.reason);
@@ -58,7 +59,7 @@ void node_supervisor::on_down(const caf::down_msg& down) {
   }
   for (const auto& part : everybody(parts_))
     if (caf::actor_cast<caf::actor_addr>(part) == down.source) {
-      ended_because_ = why.code == ec::none ? failure{ec::internal, "ended unasked"} : why;
+      ended_because_ = why.code == ec::none ? failure{ec::internal, "it ended unexpectedly"} : why;
       ctx_.log->critical("this peer ends: one of its actors died: {}", to_string(ended_because_));
       return begin_shutdown();
     }
@@ -78,14 +79,14 @@ void node_supervisor::restart(bool exporter) {
   }
 }
 
-// -- the orderly end ---------------------------------------------------------------------------
+// -- shutdown ----------------------------------------------------------------------------------
 
 void node_supervisor::begin_shutdown() {
   if (std::exchange(stopping_, true))
     return;
   ctx_.metrics->set_peer_state("leaving");
   board_->show_readiness(false, "leaving");
-  if (parts_.helper) // clients go on by themselves at once
+  if (parts_.helper) // so that its clients continue at once without it
     send(parts_.group, quit_group{});
   if (!parts_.trainer)
     return advance(1);

@@ -9,11 +9,11 @@
 
 namespace waggle {
 
-/// To itself: the next step of an orderly end.
+/// To itself: the next stage of the shutdown.
 struct continue_shutdown {
   int stage = 0;
 };
-/// To itself: an actor that may restart is started again.
+/// To itself: start a metrics exporter or state donor in place of the one that died.
 struct restart_leaf {
   bool exporter = false; // else the donor
 };
@@ -21,9 +21,10 @@ struct restart_leaf {
 using node_supervisor_base =
   node_actor::extend<caf::reacts_to<continue_shutdown>, caf::reacts_to<restart_leaf>>::base;
 
-/// Supervises a peer's actors. The metrics exporter and the state donor hold nothing that is lost
-/// with them, so they are started again; without any other the peer ends, orderly, with the reason.
-/// Death goes from the trainer (checkpoint) over goodbyes to the links, then everything else.
+/// Supervises a peer's actors. The metrics exporter and the state donor hold no state that is lost
+/// with them, so they are started again. If any other actor dies, the peer shuts down and reports
+/// the reason. Shutdown order: the trainer (which writes a checkpoint), the goodbyes, the links,
+/// then all other actors.
 class node_supervisor final : public node_supervisor_base {
 public:
   node_supervisor(caf::actor_config& cfg, node_context ctx, node_config config, node_parts parts,
@@ -48,7 +49,7 @@ private:
   const std::shared_ptr<status_board> board_;
   node_parts parts_;
   bool stopping_ = false;
-  failure ended_because_; // not none: an actor died that a peer cannot do without
+  failure ended_because_; // its code is not none: an actor died that the peer needs
   training_status last_status_;
   std::vector<caf::typed_response_promise<training_status>> waiting_;
   unsigned restarts_ = 0;

@@ -47,13 +47,13 @@ peer_link::peer_link(caf::actor_config& cfg, node_context ctx, link_config confi
 }
 
 void peer_link::on_exit() {
-  link_->close({ec::shutting_down, {}}); // nothing, if it is closed
+  link_->close({ec::shutting_down, {}}); // no effect if it is closed already
   owner_ = nullptr;
   services_ = {};
 }
 
 peer_link::behavior_type peer_link::make_behavior() {
-  monitor(owner_); // without the switchboard nobody could use this link
+  monitor(owner_); // without the switchboard the link is of no use
   set_down_handler([this](const caf::down_msg&) { quit(); });
   link_->start(events_of(std::make_shared<link_reader>(caf::actor_cast<caf::weak_actor_ptr>(this),
                                                        link_, ctx_, home_system().clock(), traffic_,
@@ -77,8 +77,10 @@ peer_link::behavior_type peer_link::make_behavior() {
 void peer_link::transmit(const wire::message& what, payload body) {
   if (ended_)
     return;
-  // A link that no longer takes frames would lose them silently: nobody could tell what arrived.
-  bool background = std::holds_alternative<wire::answer>(what); // a piece of a state
+  // The only bodies in answers are pieces of a state, which rounds do not wait for.
+  bool background = std::holds_alternative<wire::answer>(what);
+  // A link that accepts no more frames is closed: if it lost some of them silently, neither side
+  // would know which ones have arrived.
   if (!link_->send({wire::encode(what), std::move(body), background}))
     link_->close({ec::overloaded, "the peer does not keep up with what we send"});
 }
@@ -102,7 +104,7 @@ void peer_link::on_answer(wire::answer& answer, const payload& body) {
     calls_.erase(found);
     promise.deliver(peer_answer{link_->remote().id, std::move(answer.what), body});
   }
-  // The caller keeps at most one body per call that it makes, so the window can move on.
+  // A caller keeps at most one body per call, so the window can be granted again at once.
   if (body.size > 0)
     link_->grant(body.size);
 }
@@ -145,7 +147,7 @@ void peer_link::on_frame(frame_arrived& content) {
                [&](wire::answer& answer) { on_answer(answer, body); },
                [&](const wire::refusal& refusal) { fail_call(refusal.id, refusal.why); },
                [&](const wire::cancel& cancel) {
-                 // The service continues, but nobody gets its answer.
+                 // The service continues, but its answer is discarded.
                  if (auto found = inbound_calls_.find(cancel.id); found != inbound_calls_.end())
                    found->second = false;
                },
@@ -180,7 +182,8 @@ void peer_link::on_call(wire::call& call) {
       });
 }
 
-/// The service is done with a call of the peer. True if the peer still wants the answer.
+/// Removes a call of the peer that a service has processed. True if the peer still wants the
+/// answer.
 bool peer_link::take_inbound(std::uint64_t id) {
   auto found = inbound_calls_.find(id);
   if (found == inbound_calls_.end())
@@ -192,7 +195,7 @@ bool peer_link::take_inbound(std::uint64_t id) {
 
 void peer_link::on_event(wire::event& event, payload body) {
   auto topic = topic_of(event);
-  if (!topic) { // goodbye: the peer closes next
+  if (!topic) { // a goodbye: the peer closes the link next
     said_goodbye_ = true;
     return;
   }
@@ -232,8 +235,8 @@ void peer_link::check() {
   if (ended_)
     return;
   auto time = now();
-  // If this check comes late, it was we who did not run: what the peer sent meanwhile may not have
-  // been read yet.
+  // If this check is late, this process did not run for a while, and what the peer sent meanwhile
+  // may not have been read yet.
   if (auto late = time - check_due_; late > config_.ping_interval / 2)
     detector_.slept(late);
   auto frames = traffic_->frames.load();
@@ -261,7 +264,8 @@ void peer_link::check() {
   plan_check(std::min<steady_time>(time + config_.ping_interval, detector_.suspect_at()));
 }
 
-/// Nobody has used this connection since it was given up.
+/// Whether a link that is to close when idle has not been used for `unused_for`, and everything
+/// that was sent over it has arrived.
 bool peer_link::is_unused() {
   auto time = now();
   auto wanted = [](const auto& call) { return call.second; };
@@ -269,7 +273,8 @@ bool peer_link::is_unused() {
       || std::any_of(inbound_calls_.begin(), inbound_calls_.end(), wanted))
     last_use_ = time;
   last_use_ = std::max(last_use_, steady_time{steady_time::duration{traffic_->used.load()}});
-  // The next ping left behind everything that was written since the check before that.
+  // `last_use_` is only known up to an interval of the checks. A ping that was sent a whole
+  // interval after it, and was answered, followed everything that was written until then.
   return time - last_use_ >= config_.unused_for
          && arrived_before_ >= last_use_ + config_.ping_interval;
 }

@@ -37,10 +37,10 @@ struct link_config {
   milliseconds inbound_deadline_max{60'000};
 };
 
-/// Fails with ec::bad_config and a sentence that says what to change.
+/// Fails with ec::bad_config and a sentence that names what to change.
 status check_link_config(const link_config& config);
 
-/// To itself: is the peer still there?
+/// To itself: check whether the peer is silent.
 struct check_silence {};
 /// To itself: this call has timed out.
 struct call_expired {
@@ -55,7 +55,7 @@ using peer_link_base =
 /// life.
 class peer_link final : public peer_link_base {
 public:
-  /// @param number what the switchboard calls this link in link_down.
+  /// @param number identifies this link in link_down.
   peer_link(caf::actor_config& cfg, node_context ctx, link_config config,
             std::shared_ptr<net::link> link, std::uint64_t number, link_owner_actor owner,
             service_table services);
@@ -101,8 +101,9 @@ private:
 
   std::map<std::uint64_t, caf::typed_response_promise<peer_answer>> calls_; // ours, open
   std::uint64_t last_call_ = 0;
-  /// The peer's calls that a service works on, and whether the peer still wants the answer. What it
-  /// cancelled counts until the service is done: else cancelling would get around the limit.
+  /// The peer's calls that a service works on, and whether the peer still wants the answer. A
+  /// cancelled call counts until the service is done: otherwise a peer could exceed the limit by
+  /// cancelling.
   std::map<std::uint64_t, bool> inbound_calls_;
 
   std::shared_ptr<link_traffic> traffic_ = std::make_shared<link_traffic>();
@@ -112,10 +113,10 @@ private:
   steady_time check_due_;        // when the next check is planned
   std::uint64_t ping_nonce_ = 0; // of the ping under way; 0: none
   steady_time pinged_;
-  /// When the last ping left that was answered: what was sent before it has arrived.
+  /// When the last ping that was answered was sent: everything sent before it has arrived.
   steady_time arrived_before_;
   std::optional<failure> close_when_unused_;
-  steady_time last_use_; // as far as `check` knows
+  steady_time last_use_; // as of the last `check`
   bool said_goodbye_ = false;
   std::optional<failure> ended_;
 };

@@ -12,7 +12,7 @@ namespace waggle {
 namespace {
 
 constexpr auto tick_interval = 50ms;
-constexpr auto upkeep_interval = 250ms; // what reads the whole ledger
+constexpr auto upkeep_interval = 250ms; // of the work that reads the whole ledger
 
 } // namespace
 
@@ -95,11 +95,12 @@ void progress_tracker::report(const report_progress& msg) {
   tell_listeners();
 }
 
-/// Peers that only watch, or have not contributed for more than an epoch, are not published.
+/// Whether our report is published: not if this peer only watches, or has not contributed for more
+/// than an epoch.
 bool progress_tracker::publishes() const {
   if (!own_ || left_ || !active_)
     return false;
-  auto furthest = view().global_epoch.value(); // as others say: it may be anything
+  auto furthest = view().global_epoch.value(); // others claim it: it may be any number
   return furthest <= active_->value() || furthest - active_->value() <= 1;
 }
 
@@ -111,7 +112,7 @@ record progress_tracker::sign(bool tombstone) {
   entry.expiration = ctx_.wall->now() + config_.report_ttl;
   auto stamp = static_cast<std::uint64_t>(to_nanoseconds(ctx_.wall->now()));
   entry.sequence = last_sequence_ = std::max(stamp, last_sequence_ + 1);
-  // Strictly later than the report before, or readers would not take it for news.
+  // Strictly later than the previous report; otherwise readers would ignore it.
   own_->time = swarm_time_from(static_cast<std::int64_t>(entry.sequence));
   if (!tombstone)
     entry.value = encode_progress(*own_);
@@ -120,12 +121,12 @@ record progress_tracker::sign(bool tombstone) {
 }
 
 void progress_tracker::tell(const peer_record& peer, const record& entry) {
-  // By the same way as notes, so that they arrive in order.
+  // Over the same path as notes, so that they arrive in order.
   if (!ctx_.links->tell(peer.id, wire::progress_push{entry}, {}))
     send(switchboard_, tell_peer{peer, wire::progress_push{entry}, {}});
 }
 
-/// The more peers are told, the less often: what they all read together stays bounded.
+/// Grows with the number of connected peers, so that we send a bounded number of notes per second.
 milliseconds progress_tracker::note_interval() const {
   auto peers = static_cast<std::int64_t>(connected_.size());
   return peers <= 8 ? 0ms : milliseconds{2 * peers};
@@ -156,7 +157,7 @@ void progress_tracker::push() {
 
 void progress_tracker::store(const record& entry) {
   request(dht_, 11s, store_record{entry, 10s})
-    .then([](const store_report&) { /* how many took it shows in the DHT's metrics */ },
+    .then([](const store_report&) { /* the DHT's metrics show the outcome */ },
           [this](const caf::error& why) {
             ctx_.log->debug("could not store progress: {}", to_string(from_caf(why)));
           });
@@ -173,7 +174,7 @@ void progress_tracker::leave() {
 
 // -- what others report ------------------------------------------------------------------------
 
-/// True if it was news.
+/// Whether the record changed what is known of its peer.
 bool progress_tracker::take(const record& entry, bool verified) {
   if (entry.kind != record_kind::progress || entry.name != config_.name)
     return refuse(ec::protocol_violation);
@@ -236,7 +237,7 @@ void progress_tracker::on_tick() {
     return;
   upkept_ = now();
   bool expired = ledger_.purge(ctx_.wall->now());
-  // Long without news (the trainer averages, or downloads): say that we are still here.
+  // No report for long (the trainer averages, or downloads): repeat it before it expires.
   if (now() - pushed_ >= config_.report_ttl / 2 && publishes())
     push();
   bool stale = now() - stored_ >= config_.report_ttl / 2;
@@ -246,7 +247,7 @@ void progress_tracker::on_tick() {
     store(sign(false));
   }
   auto current = view();
-  // Nobody reported, but time passed: a report expired, or the extrapolated target is reached.
+  // The view also changes without reports: one expires, or the extrapolated target is reached.
   if (expired || current.ready != told_ready_)
     tell_listeners();
   if (!reading_ && seconds_of(now() - read_) >= current.refresh_seconds)
@@ -267,7 +268,7 @@ void progress_tracker::on_connected(const peer_record& peer) {
 
 void progress_tracker::on_disconnected(const peer_id& peer) {
   connected_.erase(peer);
-  // The reports that the DHT still holds of it were made before now.
+  // Its reports that are still in the DHT were made before now.
   auto wall = ctx_.wall->now();
   if (ledger_.lose(peer, wall, wall + config_.report_ttl))
     tell_listeners();

@@ -34,8 +34,8 @@ struct progress_tick {};
 using progress_tracker_base =
   wired_progress_tracker_actor::extend<caf::reacts_to<progress_tick>>::base;
 
-/// Knows how far every peer is: reads signed reports from the DHT, receives them from connected
-/// peers, and publishes ours both ways. Never waits for the network before it answers.
+/// Tracks the progress of every peer: reads signed reports from the DHT, receives them from
+/// connected peers, and publishes ours both ways. Never waits for the network before it answers.
 class progress_tracker final : public progress_tracker_base {
 public:
   progress_tracker(caf::actor_config& cfg, node_context ctx, progress_config config,
@@ -82,7 +82,7 @@ private:
   throughput speed_;
   std::optional<progress_report> own_;
   std::optional<epoch_id> active_; // global epoch when we last had samples
-  steady_time measured_;           // until when `speed_` has seen our samples
+  steady_time measured_;           // until when `speed_` includes our samples
   std::uint64_t last_sequence_ = 0;
   steady_time pushed_;
   steady_time stored_;
@@ -94,7 +94,7 @@ private:
   bool note_due_ = false;
   bool reading_ = false;
   bool left_ = false;
-  bool told_ready_ = false; // in the view that listeners have
+  bool told_ready_ = false; // `ready` of the view that listeners have
   std::map<peer_id, peer_record> connected_;
   std::vector<progress_listener_actor> listeners_;
 };

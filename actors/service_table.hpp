@@ -11,15 +11,15 @@
 
 namespace waggle {
 
-/// Where the messages of peers go.
+/// Which service receives which messages of other peers.
 struct service_table {
-  std::array<service_actor, service_topics> by_topic; // null: nobody serves it (yet)
+  std::array<service_actor, service_topics> by_topic; // null: not served (yet)
   /// Matchmakers by prefix. Messages under another prefix go to the one in `by_topic`, which
   /// refuses them with the reason.
   std::map<std::string, service_actor, std::less<>> matchmakers;
 
   void set(const serve& msg);
-  /// `prefix`: of messages about matchmaking.
+  /// @param prefix as `prefix_of` returns it. Null: no service.
   [[nodiscard]] const service_actor& find(service_topic topic, std::string_view prefix) const;
 };
 

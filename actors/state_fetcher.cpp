@@ -1,5 +1,5 @@
 // fetch_state ─► donor 1: open_state ─► offer ─► get_state_chunk × window ─► … ─► hash ─► fetched_state
-//                   └ lost, silent, no such state ─► donor 2, with the chunks that are here ─► …
+//                   └ lost, silent, no such state ─► donor 2, with the chunks received so far ─► …
 
 #include "actors/state_fetcher.hpp"
 
@@ -28,7 +28,7 @@ state_fetcher::behavior_type state_fetcher::make_behavior() {
 caf::result<fetched_state> state_fetcher::fetch(const fetch_state& msg) {
   if (std::exchange(busy_, true))
     return to_caf(ec::overloaded, "one download at a time");
-  monitor(current_sender()); // nobody else wants the state
+  monitor(current_sender()); // without the caller nothing needs the state
   what_ = msg;
   donors_ = {msg.donors.begin(), msg.donors.end()};
   began_ = clock().now();
@@ -61,7 +61,7 @@ void state_fetcher::next_donor() {
 }
 
 void state_fetcher::leave_donor(const failure& why) {
-  ctx_.log->info("peer {} does not give us its state: {}", short_name(donor_.id), to_string(why));
+  ctx_.log->info("no state from peer {}: {}", short_name(donor_.id), to_string(why));
   last_ = why;
   ++attempt_;
   next_donor();
@@ -92,7 +92,8 @@ void state_fetcher::check_deadline(std::uint64_t attempt) {
 }
 
 void state_fetcher::ask() {
-  // A chunk waits for those before it: what ends a download is silence, see check_deadline.
+  // A chunk waits for those requested before it, so this deadline is long. A donor that delivers
+  // nothing is given up earlier, by check_deadline.
   auto patience = config_.chunk_timeout * static_cast<int>(config_.download.window);
   for (auto index : download_.next()) {
     wire::get_state_chunk question{download_.offer()->content, index};

@@ -13,14 +13,14 @@ namespace waggle {
 
 struct fetch_config {
   state_download::options download;
-  /// For a donor to offer a state, which it may have to copy from its device first.
+  /// How long a donor may take to offer a state, which it may have to copy from its device first.
   milliseconds open_timeout{30'000};
   /// A donor that delivers no chunk for this long is given up for the next one. Raise it on links
   /// that need longer for one chunk.
   milliseconds chunk_timeout{10'000};
 };
 
-/// To itself: the time for the whole download is up.
+/// To itself: the whole download has timed out.
 struct fetch_expired {};
 /// To itself: check whether this donor still delivers.
 struct check_donor {
@@ -30,7 +30,7 @@ struct check_donor {
 using state_fetcher_base =
   state_fetcher_actor::extend<caf::reacts_to<fetch_expired>, caf::reacts_to<check_donor>>::base;
 
-/// Downloads one state from the first donor that delivers it whole, and checks it. Where a donor is
+/// Downloads one state from the first donor that delivers it whole, and checks it. If a donor is
 /// lost, the next one continues with the chunks that are missing. Ends itself after its answer.
 class state_fetcher final : public state_fetcher_base {
 public:
@@ -66,7 +66,7 @@ private:
   steady_time last_chunk_;    // when the donor last delivered something
   bool resumed_ = false;      // parts of it came from another donor
   steady_time began_;
-  failure last_{ec::no_donor, "nobody was named"};
+  failure last_{ec::no_donor, "no donor was named"};
   caf::typed_response_promise<fetched_state> promise_;
 };
 

@@ -52,7 +52,7 @@ training_status not_started() {
 std::string status_document(const peer_picture& picture, const peer_facts& facts) {
   const auto& t = picture.training;
   auto of_training = [&](auto field) { return t ? json(field(*t)) : json(nullptr); };
-  /// 0 stands for a value that the peer does not have before it did something itself.
+  /// Null for a value that the peer does not have before it has done `work` itself.
   auto of_work = [&](double value, std::uint64_t work) {
     return value == 0 && work == 0 ? json(nullptr) : number_or_null(value);
   };

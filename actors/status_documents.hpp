@@ -9,7 +9,7 @@
 
 namespace waggle {
 
-/// What a peer's actors have reported last, as the documents show it.
+/// The latest reports of a peer's actors, from which the documents are made.
 struct peer_picture {
   std::optional<training_status> training; // nothing: a peer without a model
   std::optional<helper_status> helper;     // nothing: it does not reduce for clients
@@ -21,7 +21,7 @@ struct peer_picture {
   std::uint64_t rounds_failed = 0;
 };
 
-/// What is known beside the actors' reports.
+/// The values in the documents that no actor reports.
 struct peer_facts {
   peer_id self;
   std::string run_id;
@@ -44,7 +44,7 @@ training_status not_started();
 /// "samples_per_second" is the speed that this peer reports to others, waits included, as in
 /// /api/v1/peers; "compute_samples_per_second" that of its passes alone. "peers" train,
 /// "auxiliaries" only reduce. "reduces_for_clients": for how many clients a peer without a model
-/// reduces now; null: it does not at all. "bytes": on the wire, and through memory shared with
+/// reduces now; null: it never does. "bytes": on the wire, and through memory shared with
 /// peers on this host (both ways).
 std::string status_document(const peer_picture& picture, const peer_facts& facts);
 
@@ -57,7 +57,7 @@ std::string peers_document(const peer_picture& picture, const peer_id& self);
 /// another peer has answered.
 std::string why_not_ready(const peer_picture& picture);
 
-/// What a peer without a model that is ready does for others; empty: nothing.
+/// What a ready peer without a model does for others; empty: nothing.
 std::string duties(const peer_picture& picture);
 
 } // namespace waggle

@@ -53,11 +53,11 @@ switchboard::behavior_type switchboard::make_behavior() {
   };
 }
 
-// -- what our own actors want of peers ------------------------------------------------------------
+// -- what our own actors send to peers ------------------------------------------------------------
 
 caf::result<peer_answer> switchboard::call(call_peer& msg) {
   if (msg.timeout <= 0ms)
-    return to_caf(ec::timeout, "no time was left to ask");
+    return to_caf(ec::timeout, "no time was left for the request");
   if (auto peer = peers_.find(msg.to.id); peer != peers_.end())
     return delegate(used(peer->first, peer->second.connections).actor,
                     call_over_link{std::move(msg.what), msg.timeout});
@@ -65,7 +65,7 @@ caf::result<peer_answer> switchboard::call(call_peer& msg) {
   if (dial == nullptr)
     return to_caf(ec::unreachable, "not connected, and no address to dial is known");
   if (dial->waiting.size() >= config_.waiting_max)
-    return to_caf(ec::overloaded, "too much waits for this connection");
+    return to_caf(ec::overloaded, "too many messages wait for this connection");
   auto promise = make_response_promise<peer_answer>();
   dial->waiting.emplace_back(waiting_call{promise, std::move(msg.what), now() + msg.timeout});
   delayed_send(this, msg.timeout, dial_overdue{dialling_.at(msg.to.id)});
@@ -86,7 +86,7 @@ void switchboard::tell(tell_peer& msg) {
 void switchboard::call_over(const peer_link_actor& link,
                             caf::typed_response_promise<peer_answer> promise, wire::request what,
                             milliseconds timeout) {
-  // The link enforces the deadline; ours is only there in case that it ends without a word.
+  // The link enforces the deadline. This one only covers a link that ends without an answer.
   request(link, timeout + 1s, call_over_link{std::move(what), timeout})
     .then([promise](peer_answer& answer) mutable { promise.deliver(std::move(answer)); },
           [promise](caf::error& why) mutable { promise.deliver(std::move(why)); });
@@ -172,7 +172,7 @@ void switchboard::on_dial_ended(const dial_ended& msg) {
   if (peer == peers_.end())
     return refuse_waiting(
       dial, hung_up_ ? failure{ec::shutting_down, "this peer is stopping"}
-                     : failure{ec::overloaded, "this peer has all the links it wants"});
+                     : failure{ec::overloaded, "this peer has as many links as it accepts"});
   for (auto& promise : dial.connects)
     promise.deliver(peer_connected{peer->second.record});
   send_waiting(used(peer->first, peer->second.connections).actor, dial);
@@ -187,7 +187,8 @@ void switchboard::give_up(std::uint64_t number, const failure& why) {
   ctx_.log->debug("could not reach {}: {}", to_string(dial.current), to_string(why));
 }
 
-/// A call's deadline covers the dial that it waits for, however long others are ready to wait.
+/// Fails the calls whose deadline passed while they waited for the dial. Other callers may wait
+/// longer.
 void switchboard::on_dial_overdue(const dial_overdue& msg) {
   auto found = dials_.find(msg.dial);
   if (found == dials_.end())
@@ -202,7 +203,7 @@ void switchboard::on_dial_overdue(const dial_overdue& msg) {
   });
 }
 
-/// Sends over `link`, in order, what waited for it.
+/// Sends the messages that waited for `link`, in order.
 void switchboard::send_waiting(const peer_link_actor& link, dial_attempt& dial) {
   auto time = now();
   for (auto& item : std::exchange(dial.waiting, {})) {
@@ -219,7 +220,7 @@ void switchboard::send_waiting(const peer_link_actor& link, dial_attempt& dial) 
   }
 }
 
-/// Answers everybody who waits for `dial` with the reason why it failed.
+/// Answers all callers that wait for `dial` with the reason why it failed.
 void switchboard::refuse_waiting(dial_attempt& dial, const failure& why) {
   for (auto& promise : std::exchange(dial.connects, {}))
     promise.deliver(to_caf(why));
@@ -230,8 +231,8 @@ void switchboard::refuse_waiting(dial_attempt& dial, const failure& why) {
 
 // -- links ----------------------------------------------------------------------------------------
 
-/// The connection that both sides agree to use: of two that were dialled at once, that of the
-/// smaller id.
+/// The connection that both sides use: of two that were dialled at once, the one that the peer with
+/// the smaller id dialled.
 const switchboard::connection& switchboard::used(const peer_id& peer,
                                                  const std::vector<connection>& all) const {
   bool ours = ctx_.record.id < peer;
@@ -241,7 +242,8 @@ const switchboard::connection& switchboard::used(const peer_id& peer,
   return all.back();
 }
 
-/// Enters an authenticated link. Nothing if it was refused, or if it has to wait.
+/// Adds an authenticated link, or refuses it. The link of a second process with a known identity
+/// waits until the first process was asked for a sign of life.
 void switchboard::enter(const std::shared_ptr<net::link>& link) {
   const auto& remote = link->remote();
   auto instance = link->claims().instance;
@@ -261,7 +263,7 @@ void switchboard::enter(const std::shared_ptr<net::link>& link) {
   }
   if (connection_count() >= config_.links_max) {
     ctx_.metrics->count_refused_input(ec::overloaded);
-    link->close({ec::overloaded, "this peer has all the links it wants"});
+    link->close({ec::overloaded, "this peer has as many links as it accepts"});
     return;
   }
   auto number = ++numbers_;
@@ -278,7 +280,7 @@ void switchboard::enter(const std::shared_ptr<net::link>& link) {
       send(older.actor, close_link{{ec::peer_lost, "replaced by a newer connection"}, true});
   peer.connections.push_back({number, link, actor, link->outbound()});
   if (peer.connections.size() > 1) {
-    // Both sides dialled at once: the side that dialled the unused one lets it end.
+    // Both sides dialled at once: the side that dialled the unused one closes it when idle.
     const auto& wanted = used(remote.id, peer.connections);
     for (const auto& c : peer.connections)
       if (c.number != wanted.number && c.outbound)
@@ -286,7 +288,7 @@ void switchboard::enter(const std::shared_ptr<net::link>& link) {
   }
   const auto& in_use = used(remote.id, peer.connections);
   ctx_.links->set(remote.id, in_use.link);
-  // A peer that dials again and again must not hold all of our links.
+  // A peer that dials repeatedly must not use up all of our links.
   if (peer.connections.size() > config_.links_per_peer_max)
     for (const auto& c : peer.connections)
       if (c.number != in_use.number) {
@@ -301,7 +303,7 @@ void switchboard::enter(const std::shared_ptr<net::link>& link) {
     for (const auto& listener : listeners_)
       send(listener, peer_connected{peer.record});
   }
-  // It was quicker to reach us than we to reach it, or we cannot.
+  // The peer reached us before our dial reached it, or our dial will fail.
   if (auto known = dialling_.find(remote.id); known != dialling_.end())
     send_waiting(actor, dials_.at(known->second));
 }
@@ -322,7 +324,7 @@ void switchboard::on_link_down(const link_down& msg) {
     ctx_.links->erase(msg.peer);
     peers_.erase(entry);
     ctx_.metrics->count_peer_departure(msg.why.code);
-    // Refused because another process has our identity: each dial ends like this.
+    // Another process has our identity: each dial ends like this, so it is an error only once.
     bool grave = msg.why.code == ec::duplicate_identity && first_time(msg.peer);
     ctx_.log->log(grave ? spdlog::level::err : spdlog::level::info, "lost peer {}: {}",
                   short_name(msg.peer), to_string(msg.why));
@@ -352,12 +354,13 @@ void switchboard::count_connections() {
 
 // -- two processes with one identity --------------------------------------------------------------
 
-/// Whether `peer` is logged for the first time; of more than fit, none is.
+/// True on the first call for `peer`, unless the set is full by then.
 bool switchboard::first_time(const peer_id& peer) {
   return shared_identities_.size() < config_.links_max && shared_identities_.insert(peer).second;
 }
 
-/// Any answer is a sign of life, also one that refuses: what does not come is what tells.
+/// Asks the connected process of `peer` for a sign of life. Any answer is one, even a refusal: only
+/// a missing answer or a lost link means that the process is gone.
 void switchboard::ask_for_life(const peer_id& peer) {
   const auto& connections = peers_.at(peer).connections;
   request(used(peer, connections).actor, config_.identity_timeout + 1s,
@@ -370,11 +373,11 @@ void switchboard::ask_for_life(const peer_id& peer) {
           });
 }
 
-/// The connected process of `peer` said that it lives, or did not.
+/// @param alive whether the connected process of `peer` has given a sign of life.
 void switchboard::settle_identity(const peer_id& peer, bool alive) {
   auto entry = peers_.find(peer);
   if (entry == peers_.end() || !entry->second.newcomer)
-    return; // its links ended meanwhile, and the other one came in
+    return; // its links ended meanwhile, and the newcomer was added
   auto newcomer = std::exchange(entry->second.newcomer, nullptr);
   if (alive) {
     ctx_.metrics->count_refused_input(ec::duplicate_identity);
@@ -393,7 +396,7 @@ void switchboard::settle_identity(const peer_id& peer, bool alive) {
   enter(newcomer);
 }
 
-// -- wiring ---------------------------------------------------------------------------------------
+// -- connecting the actors, and the end -----------------------------------------------------------
 
 void switchboard::set_service(const serve& msg) {
   services_.set(msg);
@@ -425,7 +428,7 @@ void switchboard::on_down(const caf::down_msg& down) {
   std::erase_if(listeners_, [&](const link_listener_actor& listener) {
     return listener.address() == down.source;
   });
-  // A link that ended in good order has sent link_down before; this is for one that did not.
+  // A peer_link that ends normally has sent link_down before; this handles one that died.
   for (auto& [id, peer] : peers_)
     for (auto& c : peer.connections)
       if (c.actor.address() == down.source)

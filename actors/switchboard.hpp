@@ -30,7 +30,7 @@ struct switchboard_config {
   link_config link;
 };
 
-/// To itself: the transport is done with a dial.
+/// To itself: a dial of the transport has ended.
 struct dial_ended {
   std::uint64_t dial = 0;
   std::shared_ptr<net::link> link; // null: failed
@@ -48,12 +48,13 @@ using switchboard_base = wired_switchboard_actor::extend<caf::reacts_to<dial_ove
 
 /// Holds the links to all peers. One peer has one entry, however many sockets: of two connections
 /// that both sides dialled at once, both sides use the one dialled by the smaller id and let the
-/// other end once nobody uses it (link_config::unused_for). A newer connection in the same
+/// other end once it is unused (link_config::unused_for). A newer connection in the same
 /// direction replaces an older one in the same way.
 ///
-/// Two processes with one identity are one that was started again before its old links were given
-/// up, or two that run side by side. The one that is connected is asked over its link: if it
-/// answers, the newcomer is refused, else it takes its place.
+/// If a second process presents the identity of a connected peer, either the peer was started again
+/// before its old links were given up, or two processes run with one identity. The connected
+/// process is asked for a sign of life: if it answers, the newcomer is refused, otherwise the
+/// newcomer replaces it.
 class switchboard final : public switchboard_base {
 public:
   switchboard(caf::actor_config& cfg, node_context ctx, switchboard_config config,
@@ -101,7 +102,7 @@ private:
 
   [[nodiscard]] steady_time now() const { return clock().now(); }
 
-  // What our own actors want of peers.
+  // What our own actors send to peers.
   caf::result<peer_answer> call(call_peer& msg);
   void tell(tell_peer& msg);
   caf::result<peer_connected> connect(const connect_address& msg);
@@ -131,7 +132,7 @@ private:
   void settle_identity(const peer_id& peer, bool alive);
   bool first_time(const peer_id& peer);
 
-  // Wiring.
+  // Connecting the actors, and the end.
   void set_service(const serve& msg);
   void add_listener(const listen_links& msg);
   void hang_up_all();

@@ -116,7 +116,7 @@ TEST_F(AveragerLines, APersistentGroupRepartitionsItsWorkWithoutSearchingForAGro
   EXPECT_TRUE(failures.empty());
 }
 
-TEST_F(AveragerLines, TheLeadersOwnLineCountsToo) {
+TEST_F(AveragerLines, TheLeadersOwnBandwidthCountsToo) {
   watch();
   pass(10s);
   carry(0, slow);
@@ -139,10 +139,10 @@ TEST_F(AveragerLines, WhatIsDeclaredIsNotMeasured) {
   EXPECT_FALSE(peers[3]->told_bandwidth);
 }
 
-TEST_F(AveragerLines, LinesThatAreNearlyEqualStayAsTheyAre) {
-  int said = 0;
+TEST_F(AveragerLines, NearlyEqualBandwidthsChangeNothing) {
+  int announced = 0;
   watch([&](std::size_t, const tell_peer& msg) {
-    said += std::holds_alternative<wire::new_partition>(msg.what) ? 1 : 0;
+    announced += std::holds_alternative<wire::new_partition>(msg.what) ? 1 : 0;
     return true;
   });
   pass(10s);
@@ -151,10 +151,10 @@ TEST_F(AveragerLines, LinesThatAreNearlyEqualStayAsTheyAre) {
   carry(2, fast * 0.98);
   expect_round();
   expect_round();
-  EXPECT_EQ(said, 0);
+  EXPECT_EQ(announced, 0);
 }
 
-TEST_F(AveragerLines, WhoHearsOfANewDivisionTooLateBeginsAgain) {
+TEST_F(AveragerLines, AMemberThatReceivesANewPartitionTooLateBeginsAgain) {
   repartition_behind_the_back_of_the_second();
   reduced.clear();
   std::vector<pending<round_report>> open;
@@ -173,7 +173,7 @@ TEST_F(AveragerLines, WhoHearsOfANewDivisionTooLateBeginsAgain) {
   EXPECT_TRUE(failures.empty()) << "a round that was replaced has not failed";
 }
 
-TEST_F(AveragerLines, AStepThatAwaitsItsTriggerTakesTheNewDivision) {
+TEST_F(AveragerLines, AStepThatAwaitsItsTriggerTakesTheNewPartition) {
   repartition_behind_the_back_of_the_second();
   auto waits = what;
   waits.require_trigger = true;
