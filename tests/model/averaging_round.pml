@@ -510,7 +510,7 @@ inline fall_behind() {
 }
 
 /* A message from member j: what(a, b, c, d, e). Runs also after the end. */
-inline on_word() {
+inline on_message() {
   if
   :: what == propose ->
      if
@@ -800,7 +800,7 @@ act:
       :: dies -> end_failed(); ME.is = dead
       :: ends -> give_up()
       :: suspects != 0 -> on_suspicion(suspects - 1)
-      :: what != 0 -> on_word()
+      :: what != 0 -> on_message()
       :: else
       fi;
       consequences()
