@@ -25,6 +25,10 @@ public:
     if (!ctx_.links->tell(to.id, what, body))
       caf::anon_send(handles_.switchboard, tell_peer{to, std::move(what), std::move(body)});
   }
+  [[nodiscard]] std::uint64_t body_bytes_written(const peer_id& peer) const override {
+    auto link = ctx_.links->find(peer);
+    return link ? link->body_bytes_written() : 0;
+  }
   bool offload(std::function<void()> job) override {
     if (handles_.parts.empty())
       return false;

@@ -94,14 +94,14 @@ void state_fetcher::check_deadline(std::uint64_t attempt) {
 void state_fetcher::ask() {
   // A chunk waits for those requested before it, so this deadline is long. A donor that delivers
   // nothing is given up earlier, by check_deadline.
-  auto patience = config_.chunk_timeout * static_cast<int>(config_.download.window);
+  auto patience = config_.chunk_timeout * static_cast<int>(config_.download.window_max);
   for (auto index : download_.next()) {
     wire::get_state_chunk question{download_.offer()->content, index};
     request(switchboard_, patience + 1s, call_peer{donor_, question, patience})
       .then(
-        [this, attempt = attempt_](const peer_answer& answer) {
+        [this, attempt = attempt_, asked = clock().now()](const peer_answer& answer) {
           if (attempt == attempt_)
-            on_chunk(answer);
+            on_chunk(answer, asked);
         },
         [this, attempt = attempt_](const caf::error& why) {
           if (attempt == attempt_)
@@ -110,11 +110,11 @@ void state_fetcher::ask() {
   }
 }
 
-void state_fetcher::on_chunk(const peer_answer& answer) {
+void state_fetcher::on_chunk(const peer_answer& answer, steady_time asked) {
   const auto* chunk = std::get_if<wire::state_chunk>(&answer.what);
   if (chunk == nullptr)
     return leave_donor({ec::protocol_violation, "no chunk"});
-  if (auto taken = download_.chunk(chunk->index, answer.body.view()); !taken)
+  if (auto taken = download_.chunk(chunk->index, answer.body.view(), clock().now() - asked); !taken)
     return leave_donor(taken.error());
   last_chunk_ = clock().now();
   if (what_.meter)

@@ -50,7 +50,7 @@ private:
   void on_offer(const wire::state_header& header);
   void check_deadline(std::uint64_t attempt);
   void ask();
-  void on_chunk(const peer_answer& answer);
+  void on_chunk(const peer_answer& answer, steady_time asked);
   void end(const failure& why);
 
   const node_context ctx_;

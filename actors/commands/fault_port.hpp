@@ -21,6 +21,9 @@ public:
   bool offload(std::function<void()> job) override { return port_->offload(std::move(job)); }
   void count_part() override;
   void count_refused(ec why) override { port_->count_refused(why); }
+  [[nodiscard]] std::uint64_t body_bytes_written(const peer_id& peer) const override {
+    return port_->body_bytes_written(peer);
+  }
   void log(const std::string& what) override { port_->log(what); }
   void finished(round_finished how) override;
 

@@ -22,7 +22,7 @@ round_engine::round_engine(round_request request, round_config config, const rou
     transfers_(request_.plan, request_.self_index, now_()),
     own_(transfers_.parts(), request_.plan.reduce_by),
     result_(transfers_.parts(), request_.self_index, memory.vectors->take(request_.plan.elements)),
-    began_(now_()), completed_(began_) {
+    began_(now_()), completed_(began_), deliveries_(plan().members.size(), {0, began_}) {
   for (std::size_t i = 0; i < plan().members.size(); ++i)
     members_.emplace(plan().members[i].peer.id, i);
 }
@@ -104,15 +104,22 @@ void round_engine::check() {
         suspect(member, ec::stalled);
     return;
   }
+  // A member that still takes our results cannot have them all. On a slow link that carries a
+  // download, too, the last ones arrive long after they were sent.
+  for (std::size_t i = 0; i < deliveries_.size(); ++i)
+    if (auto written = port_->body_bytes_written(plan().members[i].peer.id);
+        written != std::exchange(deliveries_[i].written, written))
+      deliveries_[i].when = now;
   // Other members may wait for results up to twice the stall timeout before they finish or report a
   // stall. The leader gives up earlier than its followers: it may be waiting for a stalled member
   // itself and must not be mistaken for the stalled one.
   auto patience = protocol_.coordinator() == request_.self_index ? 3 : 5;
-  if (now - completed_ >= patience * config_.stall_timeout)
-    protocol_.awaited().for_each([&](std::size_t member) {
-      if (!reported_ && member != request_.self_index)
-        suspect(member, ec::stalled);
-    });
+  protocol_.awaited().for_each([&](std::size_t member) {
+    auto since = std::max(completed_, deliveries_[member].when);
+    if (!reported_ && member != request_.self_index
+        && now - since >= patience * config_.stall_timeout)
+      suspect(member, ec::stalled);
+  });
 }
 
 // -- sending --------------------------------------------------------------------------------------

@@ -47,6 +47,11 @@ public:
   virtual ~round_port() = default;
 
   virtual void send(const peer_record& to, wire::event what, payload body) = 0;
+  /// Body bytes that were written on the link to `peer` so far, of whatever kind; 0: not known.
+  [[nodiscard]] virtual std::uint64_t body_bytes_written(const peer_id& peer) const {
+    (void)peer;
+    return 0;
+  }
   /// Runs `job` on another thread soon. False: there is none, and the caller runs it.
   virtual bool offload(std::function<void()> job) = 0;
   virtual void count_part() = 0;
@@ -151,6 +156,11 @@ private:
   std::optional<double> weight_sum_; // of the current contributors, as reported with the results
   steady_time began_;
   steady_time completed_; // when the result of the view was complete here
+  struct delivery {
+    std::uint64_t written = 0; // body bytes on the link to a member
+    steady_time when;          // of the check that saw this number first
+  };
+  std::vector<delivery> deliveries_;
   std::optional<steady_time> first_fault_;
   std::uint64_t bytes_sent_ = 0;
   std::uint64_t bytes_received_ = 0;

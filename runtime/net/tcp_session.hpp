@@ -68,6 +68,9 @@ public:
   bool send(frame f) override;
   void grant(std::size_t bytes) override;
   [[nodiscard]] std::uint64_t reads() const override { return reads_.load(); }
+  [[nodiscard]] std::uint64_t body_bytes_written() const override {
+    return queue_.body_bytes_written();
+  }
   [[nodiscard]] bool idle() const override { return queue_.empty() && !amid_body_.load(); }
   void close(failure why) override;
 

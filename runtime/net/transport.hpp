@@ -63,6 +63,10 @@ public:
   /// frames arrive in one piece need not override it.
   [[nodiscard]] virtual std::uint64_t reads() const { return 0; }
 
+  /// Body bytes that were passed to the network so far. Any thread. Grows while the peer takes what
+  /// we send, and stops when it does not; always 0 where bodies need no time.
+  [[nodiscard]] virtual std::uint64_t body_bytes_written() const { return 0; }
+
   /// Nothing is queued for sending, and no body is partly received. Frames already sent may still
   /// be in flight.
   [[nodiscard]] virtual bool idle() const = 0;

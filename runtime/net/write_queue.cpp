@@ -134,6 +134,7 @@ void write_queue::written(const std::vector<outgoing>& batch, steady_time::durat
       --bulk_frames_;
     bytes += out.content.body.size;
   }
+  body_bytes_written_ += bytes;
   // Only full slices show how fast the link is.
   if (!settings_.slices || bytes < slice_bytes_)
     return;

@@ -74,6 +74,9 @@ public:
   }
   void clear();
 
+  /// Body bytes of all batches that were written. Any thread.
+  [[nodiscard]] std::uint64_t body_bytes_written() const { return body_bytes_written_.load(); }
+
   /// The current size of a slice, in bytes.
   [[nodiscard]] std::size_t slice_bytes() const { return slice_bytes_; }
 
@@ -95,6 +98,7 @@ private:
   bool announced_ = false;     // guarded by offered_mutex_: a call of take_offered() is pending
   std::atomic<std::size_t> control_bytes_{0};
   std::atomic<std::size_t> bulk_frames_{0};
+  std::atomic<std::uint64_t> body_bytes_written_{0};
 };
 
 } // namespace waggle::net

@@ -37,7 +37,7 @@ std::size_t state_download::size_of(std::uint32_t index) const {
 
 std::vector<std::uint32_t> state_download::next() {
   std::vector<std::uint32_t> out;
-  for (auto& i = first_missing_; i < chunks_.size() && asked_ < options_.window; ++i) {
+  for (auto& i = first_missing_; i < chunks_.size() && asked_ < window_; ++i) {
     if (chunks_[i] != chunk_state::missing)
       continue;
     chunks_[i] = chunk_state::asked;
@@ -47,7 +47,7 @@ std::vector<std::uint32_t> state_download::next() {
   return out;
 }
 
-status state_download::chunk(std::uint32_t index, byte_span bytes) {
+status state_download::chunk(std::uint32_t index, byte_span bytes, steady_time::duration took) {
   if (!offer_ || index >= chunks_.size() || chunks_[index] != chunk_state::asked
       || bytes.size() != size_of(index))
     return failure{ec::wrong_shape, "a chunk that was not requested, or of the wrong length"};
@@ -56,13 +56,26 @@ status state_download::chunk(std::uint32_t index, byte_span bytes) {
   chunks_[index] = chunk_state::here;
   --asked_;
   --missing_;
+  adapt(took);
   return done{};
+}
+
+void state_download::adapt(steady_time::duration took) {
+  if (settling_ > 0) {
+    --settling_;
+  } else if (took > options_.slow) {
+    window_ = std::max(options_.window_min, window_ / 2);
+    settling_ = asked_;
+  } else if (took < options_.fast) {
+    window_ = std::min(options_.window_max, window_ + 1);
+  }
 }
 
 void state_download::interrupted() {
   std::replace(chunks_.begin(), chunks_.end(), chunk_state::asked, chunk_state::missing);
   first_missing_ = 0;
   asked_ = 0;
+  settling_ = 0;
 }
 
 result<std::shared_ptr<const byte_source>> state_download::finish() {

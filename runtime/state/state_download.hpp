@@ -10,6 +10,7 @@
 #include "runtime/core/bytes.hpp"
 #include "runtime/core/ids.hpp"
 #include "runtime/core/result.hpp"
+#include "runtime/core/time.hpp"
 
 namespace waggle {
 
@@ -34,7 +35,16 @@ public:
     std::uint64_t bytes_max = 16_GiB; // larger offers are refused before anything is allocated
     std::uint32_t chunk_bytes_min = 4096;
     std::uint32_t chunk_bytes_max = 16U << 20U;
-    std::size_t window = 32; // chunks requested at the same time
+    /// Chunks requested at the same time: at first, at least and at most. The window follows the
+    /// link: what is requested also arrives when the download has been given up, and delays
+    /// whatever follows it.
+    std::size_t window = 8;
+    std::size_t window_min = 2;
+    std::size_t window_max = 64;
+    /// A chunk that takes longer than `slow` from its request halves the window; one that takes
+    /// less than `fast` widens it.
+    milliseconds slow{2'000};
+    milliseconds fast{500};
   };
 
   /// @param make_store makes the store in which the bytes are assembled.
@@ -49,7 +59,8 @@ public:
   std::vector<std::uint32_t> next();
   /// A chunk arrived. Fails with ec::wrong_shape if it has the wrong length or was not requested,
   /// or with ec::io_error.
-  status chunk(std::uint32_t index, byte_span bytes);
+  /// @param took from its request.
+  status chunk(std::uint32_t index, byte_span bytes, steady_time::duration took = {});
   /// The donor is lost: the requested chunks will not arrive.
   void interrupted();
 
@@ -60,8 +71,11 @@ public:
 
   [[nodiscard]] const std::optional<state_offer>& offer() const { return offer_; }
   [[nodiscard]] double progress() const;
+  [[nodiscard]] std::size_t window() const { return window_; }
 
 private:
+  void adapt(steady_time::duration took);
+
   enum class chunk_state : std::uint8_t { missing, asked, here };
 
   [[nodiscard]] std::size_t size_of(std::uint32_t index) const;
@@ -74,6 +88,8 @@ private:
   std::size_t missing_ = 0;         // chunks that have not arrived
   std::uint32_t first_missing_ = 0; // no chunk before it is missing
   std::size_t asked_ = 0;
+  std::size_t window_ = options_.window;
+  std::size_t settling_ = 0; // chunks that were requested before the window was halved
 };
 
 } // namespace waggle

@@ -22,6 +22,7 @@ public:
   void send(const peer_record& to, wire::event what, payload body) override {
     sent.push_back({to.id, std::move(what), std::move(body)});
   }
+  [[nodiscard]] std::uint64_t body_bytes_written(const peer_id&) const override { return written; }
   bool offload(std::function<void()>) override { return false; }
   void count_part() override {}
   void count_refused(ec why) override { refused.push_back(why); }
@@ -33,6 +34,7 @@ public:
     wire::event what;
     payload body;
   };
+  std::uint64_t written = 0; // on every link
   std::deque<message> sent;
   std::vector<ec> refused;
   std::optional<round_finished> end;
@@ -71,8 +73,8 @@ protected:
     round_request request{plan_, self, std::make_shared<const float_vector>(40, value_of(self)),
                           weight_of(self)};
     engine_ = std::make_shared<round_engine>(
-      order, round_config{}, round_memory{vector_pool::make(2), buffer_pool::make(0)}, port_,
-      [this] { return now_; });
+      std::move(request), round_config{}, round_memory{vector_pool::make(2), buffer_pool::make(0)},
+      port_, [this] { return now_; });
   }
 
   peer_record peer(std::size_t member) const { return plan_.members[member].peer; }
@@ -239,6 +241,34 @@ TEST_F(RoundEngine, NotifiesEveryNewLeaderOfLostLinks) {
   lead_anew(2, true);
   EXPECT_EQ(count_sent<wire::round_suspect>(about_the_heir), 0U)
     << "it needs nothing from the heir";
+}
+
+TEST_F(RoundEngine, DoesNotSuspectAMemberThatStillTakesItsResults) {
+  round_view first{0, everybody, everybody, false};
+  for (std::uint32_t i = 0; i < table_->size(); ++i)
+    for (auto member : {lost, heir})
+      if (table_->owner(i, first) == us)
+        contribute(member, i, 0);
+      else if (table_->owner(i, first) == member)
+        deliver_result(member, result_head(i, 0, everybody), 2.2F);
+  auto suspects = [this] {
+    return count_sent<wire::round_propose>([](const auto&) { return true; });
+  };
+  (void)suspects();
+  // We have everything, the others have not confirmed that they do: their links are slow.
+  auto wait = [this](milliseconds time, std::uint64_t bytes) {
+    for (milliseconds passed{0}; passed < time; passed += 500ms) {
+      now_ += 500ms;
+      port_->written += bytes;
+      engine_->check();
+    }
+  };
+  wait(40s, 1000);
+  EXPECT_EQ(suspects(), 0U);
+  wait(14s, 0);
+  EXPECT_EQ(suspects(), 0U);
+  wait(2s, 0);
+  EXPECT_GT(suspects(), 0U) << "nothing was taken for three times the stall timeout";
 }
 
 TEST_F(RoundEngine, DoesNotSuspectALeaderThatReachesIt) {

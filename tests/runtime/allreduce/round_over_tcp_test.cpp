@@ -147,7 +147,7 @@ public:
     config.stall_timeout = config.takeover_timeout = patience;
     config.deadline = 2 * patience;
     auto engine =
-      std::make_shared<round_engine>(order, config, memory_, std::make_shared<port>(*this), now);
+      std::make_shared<round_engine>(request, config, memory_, std::make_shared<port>(*this), now);
     book_.with([&] {
       engine_ = engine;
       report_.reset();

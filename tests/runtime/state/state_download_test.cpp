@@ -23,7 +23,7 @@ struct StateDownload : ::testing::Test {
   static constexpr std::uint32_t chunk_bytes = 4096;
 
   bytes whole = content_of(10 * chunk_bytes + 17, 1);
-  state_download::options options{.window = 4};
+  state_download::options options{.window = 4, .window_max = 4};
   state_download download{options, [] { return make_memory_store(); }};
 
   static state_offer offer_of(const bytes& content) {
@@ -47,6 +47,33 @@ struct StateDownload : ::testing::Test {
     }
   }
 };
+
+TEST_F(StateDownload, RequestsAsMuchAsTheLinkCarriesInAShortTime) {
+  download = state_download{{.window = 8, .window_max = 10}, [] { return make_memory_store(); }};
+  auto large = content_of(60 * chunk_bytes, 2);
+  ASSERT_TRUE(download.accept(offer_of(large)));
+  std::uint32_t arrived = 0;
+  auto arrive = [&](std::size_t n, steady_time::duration took) {
+    (void)download.next();
+    for (; n > 0; --n, ++arrived)
+      ASSERT_TRUE(download.chunk(arrived, chunk_of(large, arrived), took));
+  };
+  arrive(1, 5s);
+  EXPECT_EQ(download.window(), 4u);
+  arrive(7, 5s);
+  EXPECT_EQ(download.window(), 4u) << "these were requested before";
+  EXPECT_EQ(download.next().size(), 4u);
+  arrive(1, 5s);
+  EXPECT_EQ(download.window(), 2u);
+  arrive(3, 5s);
+  arrive(2, 5s);
+  EXPECT_EQ(download.window(), 2u) << "it is never less";
+  arrive(2, 1s);
+  EXPECT_EQ(download.window(), 2u) << "neither slow nor fast";
+  for (int i = 0; i < 20; ++i)
+    arrive(1, 100ms);
+  EXPECT_EQ(download.window(), 10u) << "it is never more";
+}
 
 TEST_F(StateDownload, GivesTheWholeWhenEveryChunkCame) {
   ASSERT_TRUE(download.accept(offer_of(whole)));

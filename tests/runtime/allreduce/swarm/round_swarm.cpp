@@ -78,7 +78,7 @@ round_swarm::~round_swarm() = default;
 void round_swarm::begin(std::size_t who) {
   auto& m = members_[who];
   round_request request{plan(), who, m.values, scene_.weights[who]};
-  m.engine = std::make_shared<round_engine>(std::move(order), scene_.config, m.memory,
+  m.engine = std::make_shared<round_engine>(std::move(request), scene_.config, m.memory,
                                             std::make_shared<port>(*this, who),
                                             [this] { return net_.now(); });
   m.engine_alive = m.engine;
