@@ -79,8 +79,8 @@ TEST(Partition, NearlyEqualBandwidthsGetEqualShares) {
   for (int trial = 0; trial < 100; ++trial) {
     member_bandwidths bandwidths;
     for (int i = 0; i < 4; ++i)
-      lines.emplace_back(fast * (0.95 + 0.1 * random.unit()));
-    auto how = partitioned(round_of(4, mebi), lines);
+      bandwidths.emplace_back(fast * (0.95 + 0.1 * random.unit()));
+    auto how = partitioned(round_of(4, mebi), bandwidths);
     EXPECT_THAT(how.shares, Each(mebi / 4));
     EXPECT_EQ(how.part_elements, whole);
   }
@@ -216,17 +216,17 @@ TEST(Partition, AnyDivisionMakesAValidPlan) {
       plan.members[i].mode = static_cast<member_mode>(i == 0 ? 0 : random.below(3));
       auto scale = std::pow(10.0, static_cast<double>(random.below(12)));
       if (random.below(4) > 0)
-        lines.emplace_back(i == 0 || random.below(4) > 0 ? scale * 3 : 0);
+        bandwidths.emplace_back(i == 0 || random.below(4) > 0 ? scale * 3 : 0);
       else
-        lines.emplace_back();
+        bandwidths.emplace_back();
     }
-    auto how = partitioned(plan, lines);
+    auto how = partitioned(plan, bandwidths);
     plan.shares = how.shares;
     plan.part_elements = how.part_elements;
     auto valid = validate_plan(plan);
     ASSERT_TRUE(valid) << to_string(valid.error()) << ", trial " << trial;
     EXPECT_TRUE(may_be_part(how.part_elements, plan.codecs, {}));
-    EXPECT_EQ(how, partitioned(plan, lines));
+    EXPECT_EQ(how, partitioned(plan, bandwidths));
   }
 }
 

@@ -181,21 +181,21 @@ TEST(PersistentGroup, EndsWithADivisionThatIsRefused) {
   fixed.parts.chosen = false;
   auto plan = four_members();
   plan.shares = {elements, 0, 0, 0};
-  const partition good{{elements / 2, 0, elements / 2, 0}, 8192};
+  const vector_partition good{{elements / 2, 0, elements / 2, 0}, 8192};
   auto with = [&](auto&& change) {
     auto how = good;
     change(how);
     return how;
   };
-  const std::vector<std::tuple<const char*, partition_terms, partition>> refused{
-    {"does not cover", {}, with([](partition& how) { how.shares[0] -= 1; })},
-    {"too few shares", {}, with([](partition& how) { how.shares.pop_back(); })},
-    {"no parts", {}, with([](partition& how) { how.part_elements = 0; })},
-    {"tiny parts", {}, with([](partition& how) { how.part_elements = 8191; })},
-    {"large parts", {}, with([](partition& how) { how.part_elements <<= 5U; })},
+  const std::vector<std::tuple<const char*, partition_terms, vector_partition>> refused{
+    {"does not cover", {}, with([](vector_partition& how) { how.shares[0] -= 1; })},
+    {"too few shares", {}, with([](vector_partition& how) { how.shares.pop_back(); })},
+    {"no parts", {}, with([](vector_partition& how) { how.part_elements = 0; })},
+    {"tiny parts", {}, with([](vector_partition& how) { how.part_elements = 8191; })},
+    {"large parts", {}, with([](vector_partition& how) { how.part_elements <<= 5U; })},
     {"another fixed size", fixed, good},
     {"we never reduce", never,
-     with([](partition& how) { std::swap(how.shares[1], how.shares[2]); })}};
+     with([](vector_partition& how) { std::swap(how.shares[1], how.shares[2]); })}};
   for (const auto& [why, terms, how] : refused) {
     persistent_group member;
     member.agree_on(terms);
