@@ -58,6 +58,7 @@ averager::averager(caf::actor_config& cfg, node_context ctx, averaging_config co
 }
 
 void averager::on_exit() {
+  current_.reset();
   switchboard_ = nullptr;
   matchmaker_ = nullptr;
   parts_.clear();

@@ -69,6 +69,11 @@ void dht_joining::dial(const endpoint& where) {
       });
 }
 
+void dht_joining::on_exit() {
+  listeners_.clear();
+  switchboard_ = nullptr;
+}
+
 // -- listeners -----------------------------------------------------------------------------------
 
 void dht_joining::subscribe(const dht_listener_actor& listener) {

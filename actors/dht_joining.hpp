@@ -52,6 +52,8 @@ public:
   void subscribe(const dht_listener_actor& listener);
   void on_down(const caf::actor_addr& source);
   void on_retry(const retry_bootstrap& msg);
+  /// Releases the handles that it holds.
+  void on_exit();
 
   /// True if this peer joined the run by this link.
   bool on_connected(const peer_record& peer);

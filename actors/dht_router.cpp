@@ -28,6 +28,12 @@ dht_router::dht_router(caf::actor_config& cfg, node_context ctx, dht_config conf
   end_on_exception(this, ctx_);
 }
 
+void dht_router::on_exit() {
+  searches_.clear();
+  joining_.on_exit();
+  switchboard_ = nullptr;
+}
+
 dht_router::behavior_type dht_router::make_behavior() {
   delayed_send(this, config_.upkeep_interval, table_tick{});
   set_down_handler([this](const caf::down_msg& down) { joining_.on_down(down.source); });

@@ -39,7 +39,7 @@ public:
              switchboard_actor switchboard);
 
   const char* name() const override { return "dht-router"; }
-  void on_exit() override { switchboard_ = nullptr; }
+  void on_exit() override;
 
 protected:
   behavior_type make_behavior() override;

@@ -58,6 +58,8 @@ group_averager::group_averager(caf::actor_config& cfg, node_context ctx, averagi
 }
 
 void group_averager::on_exit() {
+  entry_.reset();
+  current_.reset();
   switchboard_ = nullptr;
   listener_ = nullptr;
 }

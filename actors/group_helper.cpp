@@ -29,6 +29,7 @@ group_helper::group_helper(caf::actor_config& cfg, node_context ctx, help_config
 void group_helper::on_exit() {
   stop_fetching({ec::shutting_down, {}});
   peers_ = {};
+  readers_.clear();
 }
 
 group_helper::behavior_type group_helper::make_behavior() {

@@ -32,6 +32,8 @@ matchmaker::matchmaker(caf::actor_config& cfg, node_context ctx, matchmaking_con
 }
 
 void matchmaker::on_exit() {
+  next_.reset();
+  current_.reset();
   switchboard_ = nullptr;
   dht_ = nullptr;
 }

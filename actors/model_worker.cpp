@@ -79,6 +79,7 @@ model_worker::model_worker(caf::actor_config& cfg, node_context ctx, learner_fac
 void model_worker::on_exit() {
   keeper_ = nullptr;
   listener_ = nullptr;
+  making_.reset();
 }
 
 model_worker::behavior_type model_worker::make_behavior() {

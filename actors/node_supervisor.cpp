@@ -18,6 +18,11 @@ node_supervisor::node_supervisor(caf::actor_config& cfg, node_context ctx, node_
   end_on_exception(this, ctx_);
 }
 
+void node_supervisor::on_exit() {
+  waiting_.clear();
+  parts_ = {};
+}
+
 node_supervisor::behavior_type node_supervisor::make_behavior() {
   for (const auto& part : everybody(parts_))
     monitor(caf::actor_cast<caf::actor>(part));

@@ -31,6 +31,7 @@ public:
                   std::shared_ptr<net::transport> transport, std::shared_ptr<status_board> board);
 
   const char* name() const override { return "node"; }
+  void on_exit() override;
 
 protected:
   behavior_type make_behavior() override;

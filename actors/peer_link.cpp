@@ -48,6 +48,7 @@ peer_link::peer_link(caf::actor_config& cfg, node_context ctx, link_config confi
 
 void peer_link::on_exit() {
   link_->close({ec::shutting_down, {}}); // no effect if it is closed already
+  calls_.clear();
   owner_ = nullptr;
   services_ = {};
 }

@@ -38,7 +38,10 @@ public:
                 switchboard_actor switchboard);
 
   const char* name() const override { return "state-fetcher"; }
-  void on_exit() override { switchboard_ = nullptr; }
+  void on_exit() override {
+    promise_ = {};
+    switchboard_ = nullptr;
+  }
 
 protected:
   behavior_type make_behavior() override;

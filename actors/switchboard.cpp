@@ -23,6 +23,8 @@ switchboard::switchboard(caf::actor_config& cfg, node_context ctx, switchboard_c
 }
 
 void switchboard::on_exit() {
+  dials_.clear();
+  peers_.clear();
   listeners_.clear();
   services_ = {};
 }

@@ -59,6 +59,7 @@ void trainer::on_exit() {
   stop_fetching();
   worker_ = nullptr;
   peers_ = {};
+  stop_promise_ = {};
 }
 
 trainer::behavior_type trainer::make_behavior() {

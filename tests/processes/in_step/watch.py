@@ -213,7 +213,9 @@ def disagreements(histories, since, until=float("inf")):
             for digest, at in digests.items():
                 known = seen.setdefault(epoch, {})
                 known[digest] = min(at, known.get(digest, at))
-    return sorted(max(digests.values()) for digests in seen.values() if len(digests) > 1)
+    # The first of them dates it: the side that is ahead of the other shows numbers of epochs that the other reaches only
+    # after both are one.
+    return sorted(min(digests.values()) for digests in seen.values() if len(digests) > 1)
 
 
 def one_history(histories, since, until=float("inf")):
