@@ -104,20 +104,24 @@ void round_engine::check() {
         suspect(member, ec::stalled);
     return;
   }
-  // A member that still takes our results cannot have them all. On a slow link that carries a
-  // download, too, the last ones arrive long after they were sent.
+  // A member that still receives our results cannot have confirmed them: on a slow link that also
+  // carries a download, the last ones arrive long after they were sent.
   for (std::size_t i = 0; i < deliveries_.size(); ++i)
     if (auto written = port_->body_bytes_written(plan().members[i].peer.id);
         written != std::exchange(deliveries_[i].written, written))
       deliveries_[i].when = now;
   // Other members may wait for results up to twice the stall timeout before they finish or report a
   // stall. The leader gives up earlier than its followers: it may be waiting for a stalled member
-  // itself and must not be mistaken for the stalled one.
-  auto patience = protocol_.coordinator() == request_.self_index ? 3 : 5;
-  protocol_.awaited().for_each([&](std::size_t member) {
+  // itself and must not be mistaken for the stalled one. So it extends its wait only a little once
+  // a follower has confirmed and waits for it, and up to the round's deadline while none has.
+  bool leads = protocol_.coordinator() == request_.self_index;
+  auto awaited = protocol_.awaited();
+  bool others_wait = awaited.size() + 1 < transfers_.view().participant_set().size();
+  bool overdue = leads && others_wait && now - completed_ >= 4 * config_.stall_timeout;
+  awaited.for_each([&](std::size_t member) {
     auto since = std::max(completed_, deliveries_[member].when);
-    if (!reported_ && member != request_.self_index
-        && now - since >= patience * config_.stall_timeout)
+    bool silent = now - since >= (leads ? 3 : 5) * config_.stall_timeout;
+    if (!reported_ && member != request_.self_index && (silent || overdue))
       suspect(member, ec::stalled);
   });
 }

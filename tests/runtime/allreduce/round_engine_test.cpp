@@ -243,33 +243,51 @@ TEST_F(RoundEngine, NotifiesEveryNewLeaderOfLostLinks) {
     << "it needs nothing from the heir";
 }
 
-TEST_F(RoundEngine, DoesNotSuspectAMemberThatStillTakesItsResults) {
-  round_view first{0, everybody, everybody, false};
-  for (std::uint32_t i = 0; i < table_->size(); ++i)
-    for (auto member : {lost, heir})
-      if (table_->owner(i, first) == us)
-        contribute(member, i, 0);
-      else if (table_->owner(i, first) == member)
-        deliver_result(member, result_head(i, 0, everybody), 2.2F);
-  engine_->on_event({peer(heir), wire::round_prepared{plan_.id, 0}, {}, nullptr});
-  auto proposals = [this] {
-    return count_sent<wire::round_propose>([](const auto&) { return true; });
-  };
-  (void)proposals();
-  // We have everything, and so has the heir. The link to the third member is slow.
-  auto wait = [this](milliseconds time, std::uint64_t bytes) {
+class RoundEngineSlowLinks : public RoundEngine {
+protected:
+  /// We have every part of the result; no other member has confirmed that it does.
+  RoundEngineSlowLinks() {
+    round_view first{0, everybody, everybody, false};
+    for (std::uint32_t i = 0; i < table_->size(); ++i)
+      for (auto member : {lost, heir})
+        if (table_->owner(i, first) == us)
+          contribute(member, i, 0);
+        else if (table_->owner(i, first) == member)
+          deliver_result(member, result_head(i, 0, everybody), 2.4F);
+    port_->sent.clear();
+  }
+
+  void heir_confirms() {
+    engine_->on_event({peer(heir), wire::round_prepared{plan_.id, 0}, {}, nullptr});
+  }
+  /// Lets `time` pass, while every link carries `bytes` in each half second.
+  void wait(milliseconds time, std::uint64_t bytes) {
     for (milliseconds passed{0}; passed < time; passed += 500ms) {
       now_ += 500ms;
       port_->written += bytes;
       engine_->check();
     }
-  };
+  }
+  bool suspects() {
+    return port_->end || count_sent<wire::round_propose>([](const auto&) { return true; }) > 0;
+  }
+};
+
+TEST_F(RoundEngineSlowLinks, MembersThatStillReceiveResultsAreNotSuspected) {
   wait(40s, 1000);
-  EXPECT_EQ(proposals(), 0U);
+  EXPECT_FALSE(suspects());
   wait(14s, 0);
-  EXPECT_EQ(proposals(), 0U);
+  EXPECT_FALSE(suspects());
   wait(2s, 0);
-  EXPECT_GT(proposals(), 0U) << "nothing was taken for three times the stall timeout";
+  EXPECT_TRUE(suspects()) << "they received nothing for three times the stall timeout";
+}
+
+TEST_F(RoundEngineSlowLinks, ALeaderGivesUpBeforeItsFollowersSuspectIt) {
+  heir_confirms(); // and suspects us after five times the stall timeout
+  wait(19s, 1000);
+  EXPECT_FALSE(suspects());
+  wait(2s, 1000);
+  EXPECT_TRUE(suspects());
 }
 
 TEST_F(RoundEngine, DoesNotSuspectALeaderThatReachesIt) {
