@@ -56,7 +56,7 @@ struct hang_up {};
 /// and notifies the switchboard.
 using peer_link_actor = caf::typed_actor<
   caf::replies_to<call_over_link>::with<peer_answer>,
-  caf::reacts_to<tell_over_link>,
+  caf::reacts_to<notify_over_link>,
   caf::reacts_to<close_link>>;
 
 using wired_peer_link_actor = peer_link_actor::extend<
@@ -71,7 +71,7 @@ using link_owner_actor = caf::typed_actor<caf::reacts_to<link_down>>;
 /// and progress reports use existing links directly (net::link_table).
 using switchboard_actor = caf::typed_actor<
   caf::replies_to<call_peer>::with<peer_answer>,
-  caf::reacts_to<tell_peer>,
+  caf::reacts_to<notify_peer>,
   // Fails with the reason of the dial.
   caf::replies_to<connect_address>::with<peer_connected>,
   caf::replies_to<get_connected_peers>::with<connected_peers>>;
@@ -109,7 +109,7 @@ using progress_tracker_actor = service_actor::extend<
   caf::reacts_to<report_progress>,
   // Answers from memory, never from the network.
   caf::replies_to<get_swarm_progress>::with<swarm_progress>,
-  caf::reacts_to<say_goodbye>>::extend_with<link_listener_actor>;
+  caf::reacts_to<announce_departure>>::extend_with<link_listener_actor>;
 
 /// Command: send `listener` the view of the run now and whenever it changes.
 struct subscribe_progress {

@@ -23,7 +23,7 @@ public:
 
   void send(const peer_record& to, wire::event what, payload body) override {
     if (!ctx_.links->tell(to.id, what, body))
-      caf::anon_send(handles_.switchboard, tell_peer{to, std::move(what), std::move(body)});
+      caf::anon_send(handles_.switchboard, notify_peer{to, std::move(what), std::move(body)});
   }
   [[nodiscard]] std::uint64_t body_bytes_written(const peer_id& peer) const override {
     auto link = ctx_.links->find(peer);

@@ -189,13 +189,13 @@ std::optional<round_plan> averager::persistent_plan() const {
 }
 
 /// Sends matchmaking our measured bandwidth. True if it has changed.
-bool averager::tell_bandwidth() {
+bool averager::report_bandwidth() {
   if (!ctx_.bandwidth || !config_.measures_bandwidth)
     return false;
   auto known = ctx_.bandwidth->bytes_per_second(now());
-  if (known == told_bandwidth_)
+  if (known == reported_bandwidth_)
     return false;
-  told_bandwidth_ = known;
+  reported_bandwidth_ = known;
   send(matchmaker_, set_bandwidth{known});
   return true;
 }
@@ -213,7 +213,7 @@ void averager::search() {
   leave_persistent_group();
   if (!step.is_finite())
     return deliver_failure(not_finite());
-  tell_bandwidth();
+  report_bandwidth();
   auto left = time_left();
   find_group question{step.what.epoch,         step.codecs, step.what.gather, {}, left,
                       step.what.expected_peers};
@@ -263,7 +263,7 @@ void averager::start_round() {
   round_handles handles{switchboard_, caf::actor_cast<round_listener_actor>(this), parts_};
   step.round =
     spawn<allreduce_round, caf::monitored>(ctx_, settings, std::move(wanted), std::move(handles));
-  if (step.what.reuse_group && !step.regrouped && tell_bandwidth())
+  if (step.what.reuse_group && !step.regrouped && report_bandwidth())
     report_bandwidth(plan);
   if (!std::exchange(ticking_, true))
     delayed_send(this, round_check_interval(config_.round), check_rounds{});
@@ -388,7 +388,7 @@ void averager::leave_group(ec why) {
   if (!step.plan)
     return;
   will_not_begin(step.plan->id);
-  tell_members(*step.plan, why);
+  notify_members(*step.plan, why);
 }
 
 /// Messages of this round are answered from now on, not kept.
@@ -396,12 +396,12 @@ void averager::will_not_begin(const round_id& round) {
   ctx_.rounds->finish(round, {round, 0, false, {}, false, false}, now());
 }
 
-void averager::tell_members(const round_plan& plan, ec why) {
+void averager::notify_members(const round_plan& plan, ec why) {
   for (std::uint32_t i = 0; i < plan.members.size(); ++i)
     if (plan.members[i].peer.id == ctx_.record.id)
       for (const auto& member : plan.members)
         if (member.peer.id != ctx_.record.id)
-          send(switchboard_, tell_peer{member.peer, wire::round_suspect{plan.id, 0, i, why}, {}});
+          send(switchboard_, notify_peer{member.peer, wire::round_suspect{plan.id, 0, i, why}, {}});
 }
 
 void averager::on_disconnected(const peer_disconnected& msg) {
@@ -419,7 +419,7 @@ void averager::leave_persistent_group() {
     return;
   auto plan = *group.last();
   group.dissolve();
-  tell_members(plan, ec::not_looking);
+  notify_members(plan, ec::not_looking);
 }
 
 void averager::on_group_message(const group_message& msg) {
@@ -458,11 +458,11 @@ const round_plan* averager::latest_plan() const {
 
 void averager::report_bandwidth(const round_plan& plan) {
   const auto& leader = plan.members.front().peer;
-  wire::bandwidth_report report{plan.id, told_bandwidth_};
+  wire::bandwidth_report report{plan.id, reported_bandwidth_};
   if (leader.id == ctx_.record.id)
     on_bandwidth(leader, report);
   else
-    send(switchboard_, tell_peer{leader, report, {}});
+    send(switchboard_, notify_peer{leader, report, {}});
 }
 
 /// If we lead the group of `report.round`: repartitions the next rounds if that pays off.
@@ -478,7 +478,7 @@ void averager::on_bandwidth(const peer_record& who, const wire::bandwidth_report
   ctx_.log->debug("rounds after {} are repartitioned", short_name(plan->id));
   for (const auto& other : plan->members)
     if (other.peer.id != ctx_.record.id)
-      send(switchboard_, tell_peer{other.peer, wire::new_partition{plan->id, *better}, {}});
+      send(switchboard_, notify_peer{other.peer, wire::new_partition{plan->id, *better}, {}});
 }
 
 /// The leader of our group repartitions the rounds after this one.

@@ -126,7 +126,7 @@ private:
   void cancel(const failure& why);
   void leave_group(ec why);
   void will_not_begin(const round_id& round);
-  void tell_members(const round_plan& plan, ec why);
+  void notify_members(const round_plan& plan, ec why);
 
   // The persistent group.
   void leave_persistent_group();
@@ -136,7 +136,7 @@ private:
 
   // Bandwidths that change.
   [[nodiscard]] const round_plan* latest_plan() const;
-  bool tell_bandwidth();
+  bool report_bandwidth();
   void report_bandwidth(const round_plan& plan);
   void on_bandwidth(const peer_record& who, const wire::bandwidth_report& report);
   void on_new_partition(const peer_record& who, const wire::new_partition& announced);
@@ -149,7 +149,7 @@ private:
   std::optional<averaging_step> current_;
   std::uint64_t steps_ = 0; // generation of `current_`
   persistent_group group_;
-  std::optional<double> told_bandwidth_; // ours, as matchmaking and the group's leader know it
+  std::optional<double> reported_bandwidth_; // ours, as matchmaking and the group's leader know it
   error_feedback feedback_;
   std::vector<allreduce_part_actor> parts_;
   bool ticking_ = false; // a check_rounds is scheduled

@@ -45,7 +45,7 @@ void dht_joining::dial_due() {
     self_->delayed_send(self_, std::max(*next - now(), steady_time::duration{}),
                         retry_bootstrap{++retries_});
   }
-  tell_listeners();
+  notify_listeners();
 }
 
 void dht_joining::dial(const endpoint& where) {
@@ -87,7 +87,7 @@ void dht_joining::on_down(const caf::actor_addr& source) {
                 [&](const dht_listener_actor& listener) { return listener.address() == source; });
 }
 
-void dht_joining::tell_listeners() {
+void dht_joining::notify_listeners() {
   auto content = [](const dht_status& s) {
     return std::tie(s.bootstrapped, s.addresses_known, s.initial_peers, s.bootstrap_failures);
   };

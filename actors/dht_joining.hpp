@@ -65,7 +65,7 @@ public:
 private:
   void dial_due();
   void dial(const endpoint& where);
-  void tell_listeners();
+  void notify_listeners();
   [[nodiscard]] steady_time now() const { return self_->clock().now(); }
 
   dht_router_base* self_;

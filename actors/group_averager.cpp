@@ -216,7 +216,7 @@ void group_averager::between_rounds() {
     return;
   welcome_back(plan);
   announce(before, replaced, plan);
-  tell_listener();
+  notify_listener();
 }
 
 /// Members that have entered again no longer count as gone.
@@ -238,10 +238,10 @@ void group_averager::announce(const std::vector<round_member>& before, const rou
 
 void group_averager::tell(const peer_record& to, wire::event what) {
   if (!ctx_.links->tell(to.id, what, {}))
-    send(switchboard_, tell_peer{to, std::move(what), {}});
+    send(switchboard_, notify_peer{to, std::move(what), {}});
 }
 
-void group_averager::tell_listener() {
+void group_averager::notify_listener() {
   if (listener_)
     send(listener_, view());
 }
@@ -310,7 +310,7 @@ void group_averager::on_next_plan(const peer_record& from, const wire::next_plan
       send(current_->step.round,
            cancel_round{{ec::cancelled, "the group's plan has changed"}, true});
   }
-  tell_listener();
+  notify_listener();
   if (called_ == group_->next().id)
     on_call(called_);
 }
@@ -373,7 +373,7 @@ void group_averager::ask_leader() {
   const auto& leader = entry_->search.asked();
   bool declared = members_.bandwidth.has_value();
   wire::enter_group question{members_.prefix, described_ ? group_->shared().schema : digest{},
-                             members_.mode,   declared ? members_.bandwidth : told_bandwidth_,
+                             members_.mode,   declared ? members_.bandwidth : reported_bandwidth_,
                              declared,        entry_->search.branch()};
   request(switchboard_, members_.request_timeout + 1s,
           call_peer{leader, question, members_.request_timeout})
@@ -567,9 +567,9 @@ void group_averager::report_bandwidth(const round_plan& plan) {
   if (!ctx_.bandwidth || !config_.measures_bandwidth)
     return;
   auto known = ctx_.bandwidth->bytes_per_second(now());
-  if (known == told_bandwidth_)
+  if (known == reported_bandwidth_)
     return;
-  told_bandwidth_ = known;
+  reported_bandwidth_ = known;
   const auto& leader = plan.members.front().peer;
   if (leader.id == ctx_.record.id)
     reported_[leader.id] = known;

@@ -10,7 +10,7 @@
 #include "actors/allreduce_round.hpp"
 #include "actors/averager.hpp"
 #include "actors/averaging_step.hpp"
-#include "actors/matchmaking_config.hpp"
+#include "runtime/matchmaking/matchmaking_config.hpp"
 #include "actors/node_context.hpp"
 #include "runtime/averaging/entry_search.hpp"
 #include "runtime/averaging/open_group.hpp"
@@ -103,7 +103,7 @@ private:
   void on_disconnected(const peer_disconnected& msg);
   void decline(const round_plan& plan);
   void tell(const peer_record& to, wire::event what);
-  void tell_listener();
+  void notify_listener();
   void count(const round_report& report);
 
   const node_context ctx_;
@@ -122,7 +122,7 @@ private:
   random_source random_;
   round_id called_; // the last round that a member called and we have not reached yet
   std::map<peer_id, std::optional<double>> reported_; // bandwidths reported during the round
-  std::optional<double> told_bandwidth_;
+  std::optional<double> reported_bandwidth_;
   std::set<peer_id> gone_; // members whose link was lost since they entered
   bool ticking_ = false;
 };

@@ -80,7 +80,7 @@ void group_helper::react() {
   switch (choice.what) {
     case help::enter:
       if (place_ == place::member)
-        leave("history " + short_name(choice.line.branch) + " is preferred");
+        leave("history " + short_name(choice.past.branch) + " is preferred");
       enter(choice);
       break;
     case help::none:
@@ -102,17 +102,17 @@ void group_helper::react() {
 void group_helper::enter(const help_choice& choice) {
   place_ = place::entering;
   request(peers_.averager, config_.entry_timeout + 5s,
-          enter_group{choice.through, choice.line.branch, config_.entry_timeout})
+          enter_group{choice.through, choice.past.branch, config_.entry_timeout})
     .then(
-      [this, line = choice.line](const group_view& group) {
+      [this, past = choice.past](const group_view& group) {
         place_ = place::member;
         in_round_ = false;
-        own_.line = line;
+        own_.past = past;
         own_.epoch = group.epoch;
         clientless_since_.reset();
         take_members(group);
         ctx_.log->info("reduces for clients: in a group of {} at epoch {} of history {}",
-                       group.members.size(), group.epoch.value(), short_name(line.branch));
+                       group.members.size(), group.epoch.value(), short_name(past.branch));
         react();
       },
       [this, through = choice.through](const caf::error& error) {
@@ -137,7 +137,7 @@ void group_helper::leave(const std::string& why) {
   in_round_ = false;
   ++rounds_; // ignore later reports of this group's rounds
   own_.members.clear();
-  own_.line = {};
+  own_.past = {};
   own_.epoch = {};
   clientless_since_.reset();
   enter_after_ = now() + config_.entry_pause;
@@ -182,8 +182,8 @@ void group_helper::on_round(const group_round& round) {
   update.epoch = own_.epoch;
   update.work = samples_of(report.weight_sum) * report.contributors.size();
   update.branch = round.branch;
-  update.before = own_.line.branch;
-  own_.line = update.after(own_.line);
+  update.before = own_.past.branch;
+  own_.past = update.after(own_.past);
   own_.epoch = own_.epoch.next();
   if (!round.group.member) {
     leave("the round was decided without us");
@@ -198,33 +198,33 @@ void group_helper::on_round(const group_round& round) {
 void group_helper::tell() {
   history_claim claim;
   claim.auxiliary = true;
-  claim.line = own_.line;
+  claim.past = own_.past;
   claim.group_size = static_cast<std::uint32_t>(own_.members.size());
   claim.ready = place_ == place::member && !holders_of(own_, connected_).empty();
   auto clients = clients_among(own_, connected_);
-  bool due = !told_at_ || now() - *told_at_ >= config_.report_interval;
-  if (clients != told_clients_)
+  bool due = !reported_at_ || now() - *reported_at_ >= config_.report_interval;
+  if (clients != notified_clients_)
     ctx_.log->info("reduces for {} {}", clients, clients == 1 ? "client" : "clients");
-  if (!due && claim == told_ && own_.epoch == told_epoch_ && clients == told_clients_)
+  if (!due && claim == told_ && own_.epoch == reported_epoch_ && clients == notified_clients_)
     return;
-  told_at_ = now();
+  reported_at_ = now();
   told_ = claim;
-  told_epoch_ = own_.epoch;
-  told_clients_ = clients;
+  reported_epoch_ = own_.epoch;
+  notified_clients_ = clients;
   send(peers_.tracker, report_progress{own_.epoch, 0, {}, claim, 0});
-  send(peers_.exporter, helper_status{clients, claim.group_size, own_.epoch, own_.line});
+  send(peers_.exporter, helper_status{clients, claim.group_size, own_.epoch, own_.past});
 }
 
 // -- the state of the clients ---------------------------------------------------------------------
 
 bool group_helper::answers(const get_state_snapshot& wanted) const {
-  return state_ && state_->line.branch == own_.line.branch && state_->epoch >= wanted.epoch_min;
+  return state_ && state_->past.branch == own_.past.branch && state_->epoch >= wanted.epoch_min;
 }
 
 caf::result<state_snapshot> group_helper::snapshot(const get_state_snapshot& wanted) {
   if (place_ != place::member)
     return to_caf(ec::not_ready, "this peer is in no group of clients now");
-  if (!wanted.branch.is_zero() && wanted.branch != own_.line.branch)
+  if (!wanted.branch.is_zero() && wanted.branch != own_.past.branch)
     return to_caf(ec::wrong_run, "our group has another history");
   // No member can have that state yet, and the request must not delay those that can be answered.
   if (wanted.epoch_min.value() > own_.epoch.value() + 1)
@@ -248,7 +248,7 @@ void group_helper::fetch() {
   auto holders = holders_of(own_, connected_);
   if (holders.empty())
     return refuse_readers({ec::not_ready, "no member of our group can give its state"});
-  fetch_state question{std::move(holders), own_.line.branch, {}, config_.fetch_timeout, nullptr};
+  fetch_state question{std::move(holders), own_.past.branch, {}, config_.fetch_timeout, nullptr};
   for (const auto& reader : readers_)
     question.epoch_min = std::max(question.epoch_min, reader.wanted.epoch_min);
   fetcher_ = spawn<state_fetcher>(ctx_, config_.fetch, peers_.switchboard);
@@ -287,10 +287,10 @@ void group_helper::on_fetched(const fetched_state& fetched) {
   if (state->epoch != fetched.epoch)
     return refuse_readers({ec::malformed, "the state is not of the epoch that was offered"});
   state_ =
-    state_snapshot{state->epoch, state->parameters, fetched.state, state->line, fetched.content};
+    state_snapshot{state->epoch, state->parameters, fetched.state, state->past, fetched.content};
   state_used_ = now();
   for (auto& reader : std::exchange(readers_, {})) {
-    if (place_ != place::member || state->line.branch != own_.line.branch)
+    if (place_ != place::member || state->past.branch != own_.past.branch)
       reader.promise.deliver(to_caf(ec::wrong_run, "our group has another history now"));
     else if (answers(reader.wanted))
       reader.promise.deliver(*state_);

@@ -105,9 +105,9 @@ private:
   std::set<peer_id> refused_; // clients whose vectors are too long for us, while connected
 
   history_claim told_;
-  std::uint32_t told_clients_ = 0;
-  epoch_id told_epoch_;
-  std::optional<steady_time> told_at_;
+  std::uint32_t notified_clients_ = 0;
+  epoch_id reported_epoch_;
+  std::optional<steady_time> reported_at_;
 
   std::optional<state_snapshot> state_; // downloaded from a member
   steady_time state_used_;

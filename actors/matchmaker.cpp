@@ -219,7 +219,7 @@ void matchmaker::on_reply(std::uint64_t search, const peer_record& to, ec code,
   if (!current_ || searches_ != search) {
     bool in_its_group = led_by_ == std::pair{search, to.id};
     if (code == ec::none && !in_its_group) // it has added us to its group, which we do not want now
-      tell_leave(to);
+      notify_leave(to);
     return;
   }
   // Codes that a peer sends only to peers that are compatible with it.
@@ -232,11 +232,11 @@ void matchmaker::on_reply(std::uint64_t search, const peer_record& to, ec code,
   perform(current_->search.on_answer(to.id, code, hint, now()));
 }
 
-void matchmaker::tell_leave(const peer_record& to) {
-  send(switchboard_, tell_peer{to, wire::leave_group{config_.prefix}, {}});
+void matchmaker::notify_leave(const peer_record& to) {
+  send(switchboard_, notify_peer{to, wire::leave_group{config_.prefix}, {}});
 }
 void matchmaker::operator()(const group_search::leave& a) {
-  tell_leave(a.leader);
+  notify_leave(a.leader);
 }
 
 void matchmaker::operator()(const group_search::disband& a) {
@@ -244,7 +244,7 @@ void matchmaker::operator()(const group_search::disband& a) {
   if (a.suggested)
     message.suggested.push_back(*a.suggested);
   for (const auto& follower : a.followers)
-    send(switchboard_, tell_peer{follower, message, {}});
+    send(switchboard_, notify_peer{follower, message, {}});
 }
 
 void matchmaker::operator()(const group_search::begin& a) {
@@ -282,8 +282,8 @@ void matchmaker::operator()(const group_search::begin& a) {
     return end(valid.error());
   }
   for (const auto& follower : a.followers)
-    send(switchboard_, tell_peer{follower.record, wire::begin_group{plan}, {}});
-  say_load();
+    send(switchboard_, notify_peer{follower.record, wire::begin_group{plan}, {}});
+  announce_load();
   form(plan, std::move(terms));
 }
 
@@ -317,7 +317,7 @@ void matchmaker::form(const round_plan& plan, partition_terms terms) {
 void matchmaker::end(const failure& why) {
   bool wanted = why.code == ec::cancelled || why.code == ec::shutting_down;
   if (!wanted)
-    say_load();
+    announce_load();
   auto run = std::move(*current_);
   current_.reset();
   ctx_.metrics->count_matchmaking(why.code, seconds_of(clock().now() - run.began), 0);
@@ -363,7 +363,7 @@ void matchmaker::follow(const std::vector<bucket_load>& loads, group_key& key) {
 }
 
 /// Publishes how many peers searched for a group in our bucket.
-void matchmaker::say_load() {
+void matchmaker::announce_load() {
   if (!loads_)
     return;
   bucket_load seen{current_->key.bits().size(), current_->seen.size() + 1};
@@ -527,11 +527,11 @@ void matchmaker::decline(const peer_record& from, const round_plan& plan) {
     if (plan.members[i].peer.id != ctx_.record.id)
       continue;
     wire::round_suspect message{plan.id, 0, i, ec::not_looking};
-    send(switchboard_, tell_peer{from, message, {}});
+    send(switchboard_, notify_peer{from, message, {}});
     // The others only over existing links: a forged plan must not make us dial addresses in it.
     for (const auto& member : plan.members)
       if (member.peer.id != from.id && connected_.count(member.peer.id) > 0)
-        send(switchboard_, tell_peer{member.peer, message, {}});
+        send(switchboard_, notify_peer{member.peer, message, {}});
   }
 }
 

@@ -8,9 +8,9 @@
 #include <caf/all.hpp>
 
 #include "actors/actors.hpp"
-#include "actors/bucket_watch.hpp"
-#include "actors/group_declaration.hpp"
-#include "actors/matchmaking_config.hpp"
+#include "runtime/matchmaking/bucket_watch.hpp"
+#include "runtime/matchmaking/group_declaration.hpp"
+#include "runtime/matchmaking/matchmaking_config.hpp"
 #include "actors/node_context.hpp"
 #include "runtime/matchmaking/group_key.hpp"
 #include "runtime/matchmaking/group_search.hpp"
@@ -100,7 +100,7 @@ private:
   void publish(const record& entry);
   void on_reply(std::uint64_t search, const peer_record& to, ec code,
                 const std::vector<peer_record>& suggested);
-  void tell_leave(const peer_record& to);
+  void notify_leave(const peer_record& to);
   [[nodiscard]] partition_terms terms_of(const running& run) const;
   void form(const round_plan& plan, partition_terms terms);
   void end(const failure& why);
@@ -109,7 +109,7 @@ private:
   void look_at_loads(waiting wanted);
   void on_loads(std::uint64_t search, const std::vector<record>& reported);
   void follow(const std::vector<bucket_load>& loads, group_key& key);
-  void say_load();
+  void announce_load();
 
   // What peers send.
   caf::result<outbound_answer> answer(const inbound_call& msg);

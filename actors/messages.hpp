@@ -24,6 +24,7 @@
 #include "runtime/dht/record.hpp"
 #include "runtime/net/transport.hpp"
 #include "runtime/progress/progress_ledger.hpp"
+#include "runtime/status/peer_status.hpp"
 #include "runtime/wire/messages.hpp"
 
 namespace waggle {
@@ -46,7 +47,7 @@ struct peer_answer {
 };
 
 /// Command: send an event to `to`. Not answered; dropped if there is no link and dialling fails.
-struct tell_peer {
+struct notify_peer {
   peer_record to; // only `id` is needed while a link is up
   wire::event what;
   payload body; // a part's bytes
@@ -78,7 +79,7 @@ struct call_over_link {
   milliseconds timeout{3'000};
 };
 /// Command to a peer_link: send an event to the peer at the other end.
-struct tell_over_link {
+struct notify_over_link {
   wire::event what;
   payload body;
 };
@@ -158,20 +159,6 @@ struct found_peer {
 /// Query: answered with dht_status. Listeners also receive dht_status when its fields about joining
 /// change.
 struct get_dht_status {};
-/// A peer with `addresses_known` that is not `bootstrapped` does not know whether the run exists.
-/// It must not begin a run of its own without reporting it.
-struct dht_status {
-  std::uint32_t routing_entries = 0;
-  std::uint32_t records = 0;
-  std::uint64_t record_bytes = 0;
-  /// Another peer of the run answered, or there is no address to join at. Stays true.
-  bool bootstrapped = false;
-  /// There was an address to join at besides our own: an initial one, or one of a peer known from
-  /// an earlier run of the process.
-  bool addresses_known = false;
-  std::uint32_t initial_peers = 0;             // addresses that the operator gave, without our own
-  std::vector<std::string> bootstrap_failures; // "host:port: reason" of the last dial, if it failed
-};
 
 // -- progress ------------------------------------------------------------------------------------
 
@@ -188,7 +175,7 @@ struct report_progress {
 /// also sent to subscribers when it changed.
 struct get_swarm_progress {};
 /// Command: this peer leaves; publish a tombstone and stop reporting. Not answered.
-struct say_goodbye {};
+struct announce_departure {};
 
 // -- matchmaking ---------------------------------------------------------------------------------
 
@@ -384,14 +371,14 @@ struct shut_down {
 #define WAGGLE_LOCAL(type) CAF_ALLOW_UNSAFE_MESSAGE_TYPE(waggle::type)
 WAGGLE_LOCAL(call_peer)
 WAGGLE_LOCAL(peer_answer)
-WAGGLE_LOCAL(tell_peer)
+WAGGLE_LOCAL(notify_peer)
 WAGGLE_LOCAL(connect_address)
 WAGGLE_LOCAL(peer_connected)
 WAGGLE_LOCAL(peer_disconnected)
 WAGGLE_LOCAL(get_connected_peers)
 WAGGLE_LOCAL(connected_peers)
 WAGGLE_LOCAL(call_over_link)
-WAGGLE_LOCAL(tell_over_link)
+WAGGLE_LOCAL(notify_over_link)
 WAGGLE_LOCAL(close_link)
 WAGGLE_LOCAL(keep_link)
 WAGGLE_LOCAL(link_down)
@@ -410,7 +397,7 @@ WAGGLE_LOCAL(dht_status)
 WAGGLE_LOCAL(report_progress)
 WAGGLE_LOCAL(swarm_progress)
 WAGGLE_LOCAL(get_swarm_progress)
-WAGGLE_LOCAL(say_goodbye)
+WAGGLE_LOCAL(announce_departure)
 WAGGLE_LOCAL(find_group)
 WAGGLE_LOCAL(group_formed)
 WAGGLE_LOCAL(cancel_search)

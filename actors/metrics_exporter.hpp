@@ -6,8 +6,8 @@
 
 #include "actors/actors.hpp"
 #include "actors/node_context.hpp"
-#include "actors/status_board.hpp"
-#include "actors/status_documents.hpp"
+#include "runtime/status/status_board.hpp"
+#include "runtime/status/status_documents.hpp"
 
 namespace waggle {
 

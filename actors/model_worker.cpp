@@ -49,7 +49,7 @@ caf::result<state_snapshot> state_keeper::complete(seal_copy& msg) {
   auto sealed = seal(std::move(copied));
   if (!sealed)
     return to_caf(sealed.error());
-  state_snapshot made{meta.epoch, meta.parameters, *sealed, meta.line, {}};
+  state_snapshot made{meta.epoch, meta.parameters, *sealed, meta.past, {}};
   if (!msg.keep) {
     auto hash = sha256_of(*made.state, 0, made.state->size());
     if (!hash)
@@ -90,7 +90,7 @@ model_worker::behavior_type model_worker::make_behavior() {
     [this](const load_image& msg) { load(msg); },
     [this](const rename_history& msg) {
       if (model_)
-        model_->rename(msg.line);
+        model_->rename(msg.past);
       last_.reset();
     },
     [this](save_checkpoint) { return checkpoint(); },
@@ -108,7 +108,7 @@ caf::result<model_ready> model_worker::prepare() {
   shared_->use_vectors(ctx_.vectors);
   model_.emplace(shared_);
   resume();
-  return model_ready{shared_, model_->epoch(), model_->line(), cheap_digest()};
+  return model_ready{shared_, model_->epoch(), model_->past(), cheap_digest()};
 }
 
 void model_worker::resume() {
@@ -162,7 +162,7 @@ void model_worker::load(const load_image& msg) {
     outcome.why = loaded.error();
   last_.reset();
   outcome.epoch = model_->epoch();
-  outcome.line = model_->line();
+  outcome.past = model_->past();
   outcome.parameters = cheap_digest();
   send(listener_, std::move(outcome));
 }
@@ -198,10 +198,10 @@ caf::result<state_snapshot> model_worker::checkpoint() {
 caf::result<state_snapshot> model_worker::snapshot(const get_state_snapshot& wanted) {
   if (!model_)
     return to_caf(ec::not_ready, "there is no model yet");
-  const auto& line = model_->line();
+  const auto& past = model_->past();
   // A branch that forked from the wanted one does not count: it may have forked before the wanted
   // epoch.
-  if (!wanted.branch.is_zero() && wanted.branch != line.branch)
+  if (!wanted.branch.is_zero() && wanted.branch != past.branch)
     return to_caf(ec::wrong_run, "this peer's state is of another history");
   if (model_->epoch() < wanted.epoch_min)
     return to_caf(ec::epoch_mismatch, "this peer's state is older");
@@ -209,7 +209,7 @@ caf::result<state_snapshot> model_worker::snapshot(const get_state_snapshot& wan
     return *last_;
   auto promise = make_response_promise<state_snapshot>();
   auto epoch = model_->epoch();
-  if (making_ && making_->epoch == epoch && making_->line == line) {
+  if (making_ && making_->epoch == epoch && making_->past == past) {
     making_->promises.push_back(promise);
     return promise;
   }
@@ -219,7 +219,7 @@ caf::result<state_snapshot> model_worker::snapshot(const get_state_snapshot& wan
     promise.deliver(to_caf(copied.error()));
     return promise;
   }
-  making_ = std::make_shared<waiting_snapshot>(waiting_snapshot{epoch, line, {promise}});
+  making_ = std::make_shared<waiting_snapshot>(waiting_snapshot{epoch, past, {promise}});
   // A snapshot of the next epoch may be requested before this one is done, so each
   // `waiting_snapshot` holds its own requests.
   request(keeper_, seal_timeout, seal_copy{std::move(*copied), shared_, false})
@@ -227,7 +227,7 @@ caf::result<state_snapshot> model_worker::snapshot(const get_state_snapshot& wan
       [this, asked = making_](const state_snapshot& made) {
         if (making_ == asked)
           making_.reset();
-        if (model_->epoch() == asked->epoch && model_->line() == asked->line)
+        if (model_->epoch() == asked->epoch && model_->past() == asked->past)
           last_ = made;
         for (auto& p : asked->promises)
           p.deliver(made);

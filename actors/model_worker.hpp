@@ -66,7 +66,7 @@ private:
   std::optional<state_snapshot> last_; // of the current epoch
   struct waiting_snapshot {
     epoch_id epoch;
-    history line;
+    history past;
     std::vector<caf::typed_response_promise<state_snapshot>> promises;
   };
   std::shared_ptr<waiting_snapshot> making_; // the keeper completes it

@@ -93,7 +93,7 @@ net::net_events counting(const std::shared_ptr<metric_families>& metrics,
 /// was started with, once per address. An initial peer that refuses our options is not logged here,
 /// but by dht_joining.
 std::function<void(const endpoint&, bool, const failure&)>
-tell_disagreement(std::shared_ptr<spdlog::logger> log, const std::vector<endpoint>& initial_peers) {
+log_disagreement(std::shared_ptr<spdlog::logger> log, const std::vector<endpoint>& initial_peers) {
   constexpr std::size_t addresses_told_max = 256;
   return
     [log = std::move(log), joins = std::set<endpoint>{initial_peers.begin(), initial_peers.end()},
@@ -265,7 +265,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     ctx.record, config.agreement,
     [board = out.board](const net::http_request& r) { return board->answer(r); },
     counting(ctx.metrics, out.board, ctx.bandwidth, system.clock())};
-  request.events.disagreed = tell_disagreement(ctx.log, config.initial_peers);
+  request.events.disagreed = log_disagreement(ctx.log, config.initial_peers);
   auto transport = dependencies.make_transport(std::move(request));
   auto& p = out.parts;
   p.switchboard = system.spawn<switchboard>(ctx, config.switchboard, transport);

@@ -110,7 +110,7 @@ void node_supervisor::begin_shutdown() {
 
 void node_supervisor::advance(int stage) {
   if (stage == 1) {
-    send(parts_.tracker, say_goodbye{});
+    send(parts_.tracker, announce_departure{});
     delayed_send(this, config_.goodbye_time, continue_shutdown{2});
   } else if (stage == 2) {
     send(parts_.switchboard, hang_up{});

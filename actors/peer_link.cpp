@@ -1,4 +1,4 @@
-// Out: call_over_link ─ id, deadline ─► wire::call ─► link        tell_over_link ─► wire::event ─► link
+// Out: call_over_link ─ id, deadline ─► wire::call ─► link        notify_over_link ─► wire::event ─► link
 // In:  link ─► decode ─ part, round_* ─► round_registry, on the I/O thread
 //                  └► frame_arrived ─► wire::answer ─► the caller's promise
 //                                        ├► wire::call ─► service ─► wire::answer | refusal ─► link
@@ -62,7 +62,7 @@ peer_link::behavior_type peer_link::make_behavior() {
   plan_check(now() + config_.ping_interval);
   return {
     [this](call_over_link& msg) { return call(msg); },
-    [this](tell_over_link& msg) {
+    [this](notify_over_link& msg) {
       transmit(wire::message{std::move(msg.what)}, std::move(msg.body));
     },
     [this](const close_link& msg) { close(msg); },
@@ -197,7 +197,7 @@ bool peer_link::take_inbound(std::uint64_t id) {
 void peer_link::on_event(wire::event& event, payload body) {
   auto topic = topic_of(event);
   if (!topic) { // a goodbye: the peer closes the link next
-    said_goodbye_ = true;
+    departure_announced_ = true;
     return;
   }
   const auto& service = services_.find(*topic, prefix_of(event));
@@ -290,7 +290,7 @@ void peer_link::close(const close_link& msg) {
 void peer_link::on_end(failure why) {
   if (ended_)
     return;
-  if (said_goodbye_)
+  if (departure_announced_)
     why = {ec::shutting_down, "the peer said goodbye"};
   ended_ = why;
   for (auto& [id, promise] : std::exchange(calls_, {}))

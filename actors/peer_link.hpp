@@ -117,7 +117,7 @@ private:
   steady_time arrived_before_;
   std::optional<failure> close_when_unused_;
   steady_time last_use_; // as of the last `check`
-  bool said_goodbye_ = false;
+  bool departure_announced_ = false;
   std::optional<failure> ended_;
 };
 

@@ -40,7 +40,7 @@ progress_tracker::behavior_type progress_tracker::make_behavior() {
     [this](const inbound_event& msg) { on_event(msg); },
     [this](const report_progress& msg) { report(msg); },
     [this](get_swarm_progress) { return view(); },
-    [this](say_goodbye) { leave(); },
+    [this](announce_departure) { leave(); },
     [this](const peer_connected& msg) { on_connected(msg.peer); },
     [this](const peer_disconnected& msg) { on_disconnected(msg.peer); },
     [this](const subscribe_progress& msg) {
@@ -54,9 +54,9 @@ progress_tracker::behavior_type progress_tracker::make_behavior() {
   };
 }
 
-void progress_tracker::tell_listeners() {
+void progress_tracker::notify_listeners() {
   auto current = view();
-  told_ready_ = current.ready;
+  reported_ready_ = current.ready;
   for (const auto& listener : listeners_)
     send(listener, current);
 }
@@ -65,7 +65,7 @@ void progress_tracker::tell_listeners() {
 
 void progress_tracker::report(const report_progress& msg) {
   bool new_epoch = !own_ || own_->epoch != msg.epoch;
-  bool moved = !own_ || own_->claim.line.branch != msg.claim.line.branch
+  bool moved = !own_ || own_->claim.past.branch != msg.claim.past.branch
                || own_->claim.group_size != msg.claim.group_size
                || own_->claim.ready != msg.claim.ready
                || own_->claim.provisional != msg.claim.provisional;
@@ -92,7 +92,7 @@ void progress_tracker::report(const report_progress& msg) {
     note();
   else
     note_due_ = true;
-  tell_listeners();
+  notify_listeners();
 }
 
 /// Whether our report is published: not if this peer only watches, or has not contributed for more
@@ -123,7 +123,7 @@ record progress_tracker::sign(bool tombstone) {
 void progress_tracker::tell(const peer_record& peer, const record& entry) {
   // Over the same path as notes, so that they arrive in order.
   if (!ctx_.links->tell(peer.id, wire::progress_push{entry}, {}))
-    send(switchboard_, tell_peer{peer, wire::progress_push{entry}, {}});
+    send(switchboard_, notify_peer{peer, wire::progress_push{entry}, {}});
 }
 
 /// Grows with the number of connected peers, so that we send a bounded number of notes per second.
@@ -137,11 +137,11 @@ void progress_tracker::note() {
   noted_ = now();
   if (!own_ || left_)
     return;
-  wire::progress_note note{own_->epoch, own_->claim.line.branch, own_->samples,
+  wire::progress_note note{own_->epoch, own_->claim.past.branch, own_->samples,
                            own_->samples_per_second};
   for (const auto& [id, peer] : connected_)
     if (!ctx_.links->tell(id, note, {}))
-      send(switchboard_, tell_peer{peer, note, {}});
+      send(switchboard_, notify_peer{peer, note, {}});
 }
 
 void progress_tracker::push() {
@@ -209,7 +209,7 @@ void progress_tracker::read() {
         for (const auto& entry : found.records)
           news = take(entry, true) || news;
         if (news)
-          tell_listeners();
+          notify_listeners();
       },
       [this](const caf::error&) {
         reading_ = false; // the next period tries again
@@ -220,11 +220,11 @@ void progress_tracker::on_event(const inbound_event& msg) {
   msg.release();
   if (const auto* push = std::get_if<wire::progress_push>(&msg.what)) {
     if (take(push->entry, false))
-      tell_listeners();
+      notify_listeners();
   } else if (const auto* note = std::get_if<wire::progress_note>(&msg.what)) {
     if (ledger_.note(msg.from.id, note->epoch, note->branch, note->samples,
                      note->samples_per_second, ctx_.wall->now()))
-      tell_listeners();
+      notify_listeners();
   }
 }
 
@@ -248,8 +248,8 @@ void progress_tracker::on_tick() {
   }
   auto current = view();
   // The view also changes without reports: one expires, or the extrapolated target is reached.
-  if (expired || current.ready != told_ready_)
-    tell_listeners();
+  if (expired || current.ready != reported_ready_)
+    notify_listeners();
   if (!reading_ && seconds_of(now() - read_) >= current.refresh_seconds)
     read();
   ctx_.metrics->set_peers(static_cast<double>(current.num_peers - current.num_clients),
@@ -271,7 +271,7 @@ void progress_tracker::on_disconnected(const peer_id& peer) {
   // Its reports that are still in the DHT were made before now.
   auto wall = ctx_.wall->now();
   if (ledger_.lose(peer, wall, wall + config_.report_ttl))
-    tell_listeners();
+    notify_listeners();
 }
 
 } // namespace waggle

@@ -50,7 +50,7 @@ protected:
 private:
   [[nodiscard]] steady_time now() const { return clock().now(); }
   [[nodiscard]] swarm_progress view() const { return ledger_.view(own_, ctx_.wall->now()); }
-  void tell_listeners();
+  void notify_listeners();
 
   // Our own report.
   void report(const report_progress& msg);
@@ -94,7 +94,7 @@ private:
   bool note_due_ = false;
   bool reading_ = false;
   bool left_ = false;
-  bool told_ready_ = false; // `ready` of the view that listeners have
+  bool reported_ready_ = false; // `ready` of the view that listeners have
   std::map<peer_id, peer_record> connected_;
   std::vector<progress_listener_actor> listeners_;
 };

@@ -1,4 +1,4 @@
-// call_peer / tell_peer ─► connected? ─ yes ─► peer_link
+// call_peer / notify_peer ─► connected? ─ yes ─► peer_link
 //                              └ no ─► dial (all addresses of the record in turn) ─► link ─► peer_link
 // transport ─► link_arrived ─► new peer_link ─► peer_connected to the listeners
 // peer_link ─► link_down ─► peer_disconnected, once the peer's last link is gone
@@ -42,7 +42,7 @@ switchboard::behavior_type switchboard::make_behavior() {
   });
   return {
     [this](call_peer& msg) { return call(msg); },
-    [this](tell_peer& msg) { tell(msg); },
+    [this](notify_peer& msg) { tell(msg); },
     [this](const connect_address& msg) { return connect(msg); },
     [this](get_connected_peers) { return connected(); },
     [this](const serve& msg) { set_service(msg); },
@@ -74,10 +74,10 @@ caf::result<peer_answer> switchboard::call(call_peer& msg) {
   return promise;
 }
 
-void switchboard::tell(tell_peer& msg) {
+void switchboard::tell(notify_peer& msg) {
   if (auto peer = peers_.find(msg.to.id); peer != peers_.end()) {
     send(used(peer->first, peer->second.connections).actor,
-         tell_over_link{std::move(msg.what), std::move(msg.body)});
+         notify_over_link{std::move(msg.what), std::move(msg.body)});
     return;
   }
   auto* dial = reach(msg.to, config_.dial_timeout);
@@ -217,7 +217,7 @@ void switchboard::send_waiting(const peer_link_actor& link, dial_attempt& dial) 
         call_over(link, std::move(call->promise), std::move(call->what), left);
     } else {
       auto& event = std::get<waiting_event>(item);
-      send(link, tell_over_link{std::move(event.what), std::move(event.body)});
+      send(link, notify_over_link{std::move(event.what), std::move(event.body)});
     }
   }
 }
@@ -260,7 +260,7 @@ void switchboard::enter(const std::shared_ptr<net::link>& link) {
     if (older)
       older->close({ec::peer_lost, "replaced by a newer connection"});
     else
-      ask_for_life(remote.id);
+      ask_for_sign_of_life(remote.id);
     return;
   }
   if (connection_count() >= config_.links_max) {
@@ -363,7 +363,7 @@ bool switchboard::first_time(const peer_id& peer) {
 
 /// Asks the connected process of `peer` for a sign of life. Any answer is one, even a refusal: only
 /// a missing answer or a lost link means that the process is gone.
-void switchboard::ask_for_life(const peer_id& peer) {
+void switchboard::ask_for_sign_of_life(const peer_id& peer) {
   const auto& connections = peers_.at(peer).connections;
   request(used(peer, connections).actor, config_.identity_timeout + 1s,
           call_over_link{wire::dht_ping{}, config_.identity_timeout})
@@ -418,7 +418,7 @@ void switchboard::hang_up_all() {
   hung_up_ = true;
   for (auto& [id, peer] : peers_) {
     for (auto& c : peer.connections) {
-      send(c.actor, tell_over_link{wire::goodbye{}, {}});
+      send(c.actor, notify_over_link{wire::goodbye{}, {}});
       send(c.actor, close_link{{ec::shutting_down, "this peer is stopping"}, false});
     }
     if (auto newcomer = std::exchange(peer.newcomer, nullptr))

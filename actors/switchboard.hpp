@@ -104,7 +104,7 @@ private:
 
   // What our own actors send to peers.
   caf::result<peer_answer> call(call_peer& msg);
-  void tell(tell_peer& msg);
+  void tell(notify_peer& msg);
   caf::result<peer_connected> connect(const connect_address& msg);
   [[nodiscard]] connected_peers connected() const;
   void call_over(const peer_link_actor& link, caf::typed_response_promise<peer_answer> promise,
@@ -128,7 +128,7 @@ private:
   void count_connections();
 
   // Two processes with one identity.
-  void ask_for_life(const peer_id& peer);
+  void ask_for_sign_of_life(const peer_id& peer);
   void settle_identity(const peer_id& peer, bool alive);
   bool first_time(const peer_id& peer);
 

@@ -63,7 +63,7 @@ void trainer::on_exit() {
 }
 
 trainer::behavior_type trainer::make_behavior() {
-  started_at_ = phase_began_ = told_exporter_ = checkpointed_ = now();
+  started_at_ = phase_began_ = reported_to_exporter_ = checkpointed_ = now();
   return {
     [this](start_training) { start(); },
     [this](stop_training) { return stop(); },
@@ -76,7 +76,7 @@ trainer::behavior_type trainer::make_behavior() {
     [this](const group_view& msg) {
       if (place_ == place::member && msg.member && msg.epoch == at_.epoch())
         group_ = msg;
-      tell_progress();
+      report_own_progress();
       react();
     },
     [this](const round_called& msg) {
@@ -112,7 +112,7 @@ trainer::behavior_type trainer::make_behavior() {
       model_epoch_ = msg.epoch;
       model_parameters_ = msg.parameters;
       if (under_way_.empty())
-        tell_progress();
+        report_own_progress();
       react();
     },
     [this](const image_loaded& msg) { on_loaded(msg); },
@@ -135,10 +135,10 @@ void trainer::on_model(const model_ready& ready) {
   model_ = ready.model;
   model_epoch_ = ready.epoch;
   model_parameters_ = ready.parameters;
-  at_.begin(ready.line, ready.epoch);
+  at_.begin(ready.past, ready.epoch);
   outside_since_ = epoch_began_ = now();
   send(peers_.averager, describe_vector{model_->parameter_count(), gradient_of(*model_)});
-  tell_progress();
+  report_own_progress();
   delayed_send(this, look_interval, check_swarm{true});
   react();
 }
@@ -208,7 +208,7 @@ bool trainer::done() const {
 bool trainer::counts_here(const swarm_progress::peer& peer) const {
   const auto& in = group_.members;
   return peer.who.id != ctx_.record.id && peer.epoch == at_.epoch()
-         && peer.claim.line.branch == at_.line().branch && peer.claim.group_size > 0
+         && peer.claim.past.branch == at_.past().branch && peer.claim.group_size > 0
          && std::find(in.begin(), in.end(), peer.who.id) != in.end();
 }
 
@@ -337,7 +337,7 @@ void trainer::on_round_failed(const round_report& report) {
   lost_group_ = !facts.excluded;
   lost_members_ = group_.members;
   leave({});
-  tell_progress();
+  report_own_progress();
 }
 
 void trainer::end_epoch(const group_round& round) {
@@ -360,7 +360,7 @@ void trainer::end_epoch(const group_round& round) {
   carry(at_.end_epoch(std::move(update)));
   if (place_ == place::member && !group_.member)
     leave("the group has ended, or its last round was decided without us");
-  tell_progress();
+  report_own_progress();
   log_progress();
 }
 
@@ -373,7 +373,7 @@ missed_update trainer::update_of(const group_round& round) {
   update.rate = config_.schedule.at(at_.epoch());
   update.work = samples * report.contributors.size();
   update.branch = round.branch;
-  update.before = at_.line().branch;
+  update.before = at_.past().branch;
   double norm = 0;
   if (report.weight_sum > 0 && report.values) {
     norm = norm_of(*report.values);
@@ -453,8 +453,8 @@ void trainer::on_pass(const pass_done& pass) {
   auto cycle = std::max(pass_seconds_, seconds_of(config_.step_interval));
   own_rate_ = cycle > 0 ? static_cast<double>(step.samples) / cycle : 0;
   bool reached = own_samples() + reported_samples() >= config_.target_batch_size;
-  if (own_samples() != told_samples_ && (reached || now() - told_tracker_ >= report_interval))
-    tell_progress();
+  if (own_samples() != reported_samples_ && (reached || now() - reported_to_tracker_ >= report_interval))
+    report_own_progress();
   if (stopping_ || !at_.in_step()) // it belongs to a state that is about to be replaced
     drop_accumulated(stopping_ ? "stopped" : "left_out");
   react();

@@ -121,7 +121,7 @@ private:
   void enter_phase(trainer_phase phase);
   void show_phase();
   void log_progress();
-  void tell_progress();
+  void report_own_progress();
   void wait_for(std::string what);
 
   // -- lifecycle
@@ -244,9 +244,9 @@ private:
   bool checkpointing_ = false;
   steady_time started_at_;
   steady_time phase_began_;
-  steady_time told_exporter_;
-  steady_time told_tracker_;
-  std::uint64_t told_samples_ = 0;
+  steady_time reported_to_exporter_;
+  steady_time reported_to_tracker_;
+  std::uint64_t reported_samples_ = 0;
   steady_time logged_;
   steady_time waiting_since_;
   steady_time wait_logged_;

@@ -26,7 +26,7 @@ constexpr std::size_t avoided_max = 1'000; // an attacker can make up any number
 } // namespace
 
 history_choice trainer::choose() const {
-  history_view own{ctx_.record.id, at_.line(), place_ == place::member, !ctx_.record.client_mode,
+  history_view own{ctx_.record.id, at_.past(), place_ == place::member, !ctx_.record.client_mode,
                    place_ == place::member && group_.members.size() == 1};
   std::vector<swarm_progress::peer> others;
   bool reached = std::any_of(view_.peers.begin(), view_.peers.end(), [this](const auto& peer) {
@@ -42,9 +42,9 @@ history_choice trainer::choose() const {
       continue;
     others.push_back(peer);
     // Members that have not reported our group's fork yet are no reason to leave it.
-    const auto& ours = at_.line();
+    const auto& ours = at_.past();
     const auto& in = group_.members;
-    auto& branch = others.back().claim.line.branch;
+    auto& branch = others.back().claim.past.branch;
     if (place_ == place::member && !ours.parent.is_zero() && branch == ours.parent
         && peer.epoch <= ours.forked_at && std::find(in.begin(), in.end(), peer.who.id) != in.end())
       branch = ours.branch;
@@ -69,7 +69,7 @@ bool trainer::left_behind() {
   std::size_t far = 0;
   for (const auto& peer : view_.peers) {
     const auto& in = group_.members;
-    if (peer.who.id == ctx_.record.id || peer.claim.line.branch != at_.line().branch
+    if (peer.who.id == ctx_.record.id || peer.claim.past.branch != at_.past().branch
         || peer.epoch <= at_.epoch() || std::find(in.begin(), in.end(), peer.who.id) == in.end())
       continue;
     ++ahead;
@@ -133,7 +133,7 @@ bool trainer::may_found() {
   facts.continue_on_split = config_.continue_on_split;
   facts.addresses_known = !dht_ || dht_->addresses_known;
   facts.connected = !connected_.empty();
-  facts.has_work = at_.line().work > 0;
+  facts.has_work = at_.past().work > 0;
   facts.may_start_alone = config_.may_start_alone;
   for (const auto& peer : view_.peers) {
     facts.trainers_seen |= !peer.claim.auxiliary && is_live(peer.who.id);
@@ -155,15 +155,15 @@ void trainer::found() {
   wait_for({});
   digest random;
   random_.fill(random.bytes);
-  auto line = at_.line();
-  line.parent = line.branch;
-  line.forked_at = at_.epoch();
-  line.branch = sha256_stream{}.add("waggle branch").add(ctx_.run_id).add(random.view()).finish();
-  request(peers_.averager, 5s, found_group{at_.epoch(), line.branch})
+  auto past = at_.past();
+  past.parent = past.branch;
+  past.forked_at = at_.epoch();
+  past.branch = sha256_stream{}.add("waggle branch").add(ctx_.run_id).add(random.view()).finish();
+  request(peers_.averager, 5s, found_group{at_.epoch(), past.branch})
     .then(
-      [this, line](const group_view& group) {
+      [this, past](const group_view& group) {
         provisional_ = std::exchange(lost_group_, false) && !most_are_back();
-        at_.found(line);
+        at_.found(past);
         place_ = place::member;
         group_ = group;
         called_ = false;
@@ -171,20 +171,20 @@ void trainer::found() {
         avoided_.clear();
         since_fork_ = 0;
         line_began_ = at_.epoch();
-        send(worker_, rename_history{line});
-        if (line.parent.is_zero())
-          ctx_.log->info("began the run's history {} at epoch {}", short_name(line.branch),
+        send(worker_, rename_history{past});
+        if (past.parent.is_zero())
+          ctx_.log->info("began the run's history {} at epoch {}", short_name(past.branch),
                          at_.epoch().value());
         else
           ctx_.log->info("{} as history {}, from epoch {} of {}",
                          provisional_ ? "cut off from most of the group: going on provisionally"
                                       : "going on",
-                         short_name(line.branch), at_.epoch().value(), short_name(line.parent));
+                         short_name(past.branch), at_.epoch().value(), short_name(past.parent));
         if (given_) { // the epoch will end with our own mean gradient (INV-6)
           ctx_.metrics->count_local_fallback();
           ++status_.local_fallbacks;
         }
-        tell_progress();
+        report_own_progress();
         react();
       },
       [this](const caf::error& why) {
@@ -228,7 +228,7 @@ void trainer::on_entered(const history_choice& choice, const group_view& group) 
   avoided_.clear();
   outside_since_ = now();
   wait_for({});
-  auto before = at_.line();
+  auto before = at_.past();
   auto epoch_before = at_.epoch();
   at_.enter(choice.branch, choice.work, group.epoch);
   if (!at_.in_step()) {
@@ -246,7 +246,7 @@ void trainer::on_entered(const history_choice& choice, const group_view& group) 
     line_began_ = at_.epoch();
   }
   epoch_began_ = now();
-  tell_progress();
+  report_own_progress();
   react();
 }
 
@@ -273,7 +273,7 @@ void trainer::leave(const std::string& why) {
 void trainer::yield_to(const history_choice& choice) {
   leave("history " + short_name(choice.branch) + " is held by " + std::to_string(choice.supporters)
         + (choice.supporters == 1 ? " peer" : " peers") + " and has more work");
-  tell_progress();
+  report_own_progress();
   if (!loading_) // otherwise look_for_group enters once the model is loaded
     enter(choice);
 }

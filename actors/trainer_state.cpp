@@ -35,10 +35,10 @@ void trainer::fetch_if_needed() {
   std::vector<peer_record> holders;
   for (const auto& peer : view_.peers)
     if (peer.who.id != ctx_.record.id && peer.claim.ready && peer.claim.group_size > 0
-        && peer.claim.line.branch == at_.line().branch)
+        && peer.claim.past.branch == at_.past().branch)
       holders.push_back(peer.who);
   if (holders.empty()) {
-    wait_for("a peer that can give the state of history " + short_name(at_.line().branch));
+    wait_for("a peer that can give the state of history " + short_name(at_.past().branch));
     if (now() - waiting_since_ >= patience_without_state) // the peers that had it have left
       leave("no peer holds the state of its history");
     return;
@@ -46,7 +46,7 @@ void trainer::fetch_if_needed() {
   wait_for({});
   fetch_began_ = now();
   meter_ = std::make_shared<download_meter>();
-  fetch_state question{donors_.among(std::move(holders)), at_.line().branch, at_.first_kept(),
+  fetch_state question{donors_.among(std::move(holders)), at_.past().branch, at_.first_kept(),
                        config_.sync_timeout, meter_};
   fetcher_ = spawn<state_fetcher>(ctx_, config_.fetch, peers_.switchboard);
   auto number = ++fetches_;
@@ -79,7 +79,7 @@ void trainer::on_fetched(const fetched_state& fetched) {
   last_donor_ = fetched.donor;
   // The donor may be up to `epochs_ahead` epochs ahead of our view of the group.
   send(worker_,
-       load_image{fetched.state, at_.line().branch, epoch_id{at_.epoch().value() + epochs_ahead}});
+       load_image{fetched.state, at_.past().branch, epoch_id{at_.epoch().value() + epochs_ahead}});
 }
 
 void trainer::on_no_state(const failure& why) {
@@ -108,7 +108,7 @@ void trainer::on_loaded(const image_loaded& outcome) {
        state_download_ended{true, {}, fetched_bytes_, seconds_of(now() - fetch_began_)});
   ctx_.log->info("loaded the state of epoch {} from peer {}; the group is at epoch {}",
                  outcome.epoch.value(), short_name(last_donor_), at_.epoch().value());
-  carry(at_.take_state(outcome.line, outcome.epoch));
+  carry(at_.take_state(outcome.past, outcome.epoch));
   react();
 }
 
@@ -133,7 +133,7 @@ void trainer::carry(const run_position::outcome& what) {
     status_.notice.clear();
     ctx_.log->info("in step at epoch {} after {} missed epochs", at_.epoch().value(),
                    what.apply.size());
-    tell_progress();
+    report_own_progress();
   } else if (at_.in_step() && !what.apply.empty()) {
     checkpoint_if_due();
   }
@@ -181,7 +181,7 @@ bool trainer::differs_from_most() {
   std::uint32_t others = 0;
   for (const auto& peer : view_.peers) {
     if (!connected_.contains(peer.who.id) || peer.epoch != model_epoch_
-        || peer.claim.line.branch != at_.line().branch || !peer.claim.ready
+        || peer.claim.past.branch != at_.past().branch || !peer.claim.ready
         || peer.parameters.is_zero())
       continue;
     ++holders[peer.parameters];
@@ -193,7 +193,7 @@ bool trainer::differs_from_most() {
     ctx_.metrics->set_differing_peers(others);
     if (others > 0)
       ctx_.log->error("{} peers hold parameters that differ from ours at epoch {} of history {}",
-                      others, model_epoch_.value(), short_name(at_.line().branch));
+                      others, model_epoch_.value(), short_name(at_.past().branch));
   }
   if (compared > 0 && std::exchange(compared_, model_epoch_) != model_epoch_)
     ctx_.metrics->count_state_hash_check(others == 0 ? "equal" : "majority_unknown");
@@ -207,7 +207,7 @@ bool trainer::differs_from_most() {
 }
 
 caf::result<state_snapshot> trainer::snapshot(const get_state_snapshot& wanted) {
-  if (!model_ || !at_.in_step() || stopping_ || (place_ != place::member && at_.line().work == 0))
+  if (!model_ || !at_.in_step() || stopping_ || (place_ != place::member && at_.past().work == 0))
     return to_caf(ec::not_ready, "this peer has no state of the run yet");
   return delegate(worker_, wanted);
 }

@@ -46,35 +46,35 @@ const training_status& trainer::current_status() {
   s.samples_dropped = ledger_.dropped();
   s.global_epoch = std::max(s.epoch, at_.epoch());
   for (const auto& peer : view_.peers)
-    if (peer.claim.group_size > 0 && peer.claim.line.branch == at_.line().branch)
+    if (peer.claim.group_size > 0 && peer.claim.past.branch == at_.past().branch)
       s.global_epoch = std::max(s.global_epoch, peer.epoch);
   s.target_batch_size = config_.target_batch_size;
   s.loss = losses_.smoothed();
   s.first_loss = losses_.of_first_epoch();
-  s.line = at_.in_step() ? at_.line() : at_.held_line();
+  s.past = at_.in_step() ? at_.past() : at_.held_past();
   s.group_size = place_ == place::member ? static_cast<std::uint32_t>(group_.members.size()) : 0;
   s.provisional = provisional_;
   s.peers_behind = 0;
   s.differing_peers = differing_;
   std::set<digest> histories;
   if (s.group_size > 0)
-    histories.insert(at_.line().branch);
+    histories.insert(at_.past().branch);
   for (const auto& peer : view_.peers)
     if (peer.claim.group_size > 0 && connected_.contains(peer.who.id))
-      histories.insert(peer.claim.line.branch);
+      histories.insert(peer.claim.past.branch);
   s.histories = static_cast<std::uint32_t>(histories.size());
   for (const auto& peer : view_.peers)
     if (peer.who.id != ctx_.record.id && !peer.claim.auxiliary
-        && (peer.claim.line.branch != at_.line().branch || peer.epoch < at_.epoch()
+        && (peer.claim.past.branch != at_.past().branch || peer.epoch < at_.epoch()
             || !peer.claim.ready))
       ++s.peers_behind;
   return s;
 }
 
 void trainer::publish(bool at_once) {
-  if (!at_once && now() - told_exporter_ < status_interval)
+  if (!at_once && now() - reported_to_exporter_ < status_interval)
     return;
-  told_exporter_ = now();
+  reported_to_exporter_ = now();
   const auto& s = current_status();
   ctx_.metrics->set_epochs(static_cast<double>(s.epoch.value()),
                            static_cast<double>(s.global_epoch.value()));
@@ -146,20 +146,20 @@ void trainer::wait_for(std::string what) {
   waiting_since_ = wait_logged_ = now();
 }
 
-void trainer::tell_progress() {
+void trainer::report_own_progress() {
   if (!model_)
     return;
-  told_tracker_ = now();
-  told_samples_ = own_samples();
+  reported_to_tracker_ = now();
+  reported_samples_ = own_samples();
   history_claim claim;
-  claim.line = at_.line();
+  claim.past = at_.past();
   claim.group_size =
     place_ == place::member ? static_cast<std::uint32_t>(group_.members.size()) : 0;
-  claim.ready = at_.in_step() && (place_ == place::member || at_.line().work > 0);
+  claim.ready = at_.in_step() && (place_ == place::member || at_.past().work > 0);
   claim.provisional = provisional_;
   claim.target_batch_size = config_.target_batch_size;
   auto parameters = at_.in_step() && under_way_.empty() ? model_parameters_ : digest{};
-  send(peers_.tracker, report_progress{at_.epoch(), told_samples_, parameters, claim, own_rate_});
+  send(peers_.tracker, report_progress{at_.epoch(), reported_samples_, parameters, claim, own_rate_});
 }
 
 } // namespace waggle

@@ -13,6 +13,7 @@
 #include "actors/messages.hpp"
 #include "runtime/core/byte_store.hpp"
 #include "runtime/core/history.hpp"
+#include "runtime/status/peer_status.hpp"
 #include "runtime/training/micro_step.hpp"
 
 namespace waggle {
@@ -33,7 +34,7 @@ struct state_snapshot {
   epoch_id epoch;
   digest parameters;
   std::shared_ptr<const byte_source> state; // epoch and learner state, see runtime/training
-  history line;
+  history past;
   digest content; // SHA-256 over `state`; zero: not computed (a checkpoint)
 };
 
@@ -69,77 +70,13 @@ struct start_training {};
 /// Command: finish the current micro-step, write a checkpoint, stop. Answered when done.
 struct stop_training {};
 
-enum class trainer_phase : std::uint8_t {
-  starting = 0,
-  joining,
-  syncing,
-  training,
-  averaging,
-  finished,
-  stopped
-};
-constexpr std::string_view to_string(trainer_phase x) {
-  switch (x) {
-    case trainer_phase::starting:
-      return "starting";
-    case trainer_phase::joining:
-      return "joining";
-    case trainer_phase::syncing:
-      return "syncing";
-    case trainer_phase::training:
-      return "training";
-    case trainer_phase::averaging:
-      return "averaging";
-    case trainer_phase::finished:
-      return "finished";
-    case trainer_phase::stopped:
-      return "stopped";
-  }
-  return "unknown";
-}
-
-/// Event to the metrics exporter when it changed, at most every 100 ms (a new phase at once); also
-/// the answer to get_training_status.
-struct training_status {
-  trainer_phase phase = trainer_phase::starting;
-  epoch_id epoch;
-  epoch_id global_epoch;
-  double loss = 0;       // smoothed (EMA); NaN before the first micro-step
-  double first_loss = 0; // mean of this peer's micro-steps in its first epoch; NaN before its end
-  double learning_rate = 0;
-  double gradient_norm = 0;               // of the last applied gradient
-  std::uint64_t samples_toward_epoch = 0; // of this peer
-  std::uint64_t target_batch_size = 0;
-  std::uint64_t samples_used = 0;    // entered an optimizer update (INV-2)
-  std::uint64_t samples_dropped = 0; // dropped and counted (INV-2)
-  std::uint64_t rounds_complete = 0;
-  std::uint64_t rounds_shrunk = 0;
-  std::uint64_t rounds_failed = 0;
-  std::uint64_t local_fallbacks = 0; // epochs that ended with our own gradient after a failed round
-  std::uint64_t state_downloads = 0;
-  std::uint64_t steps = 0; // micro-steps
-  double samples_per_second = 0;
-  digest parameters;
-  std::string last_outcome; // of the last round: "complete", "shrunk", "failed: reason", "alone"
-  std::uint64_t effective_batch = 0; // samples in the last epoch's update, of all contributors
-  history line;                      // that `epoch` belongs to
-  std::uint32_t group_size = 0;      // members of our group, this peer included; 0: in none
-  bool provisional = false;          // this peer went on without most of its group
-  std::string waiting_for;           // empty: not waiting
-  std::uint32_t peers_behind = 0;    // peers that train and are not at our epoch
-  std::uint32_t histories = 0;       // that live peers train, ours included
-  std::uint32_t differing_peers = 0; // at our epoch of our history with other parameters
-  double first_round_seconds = 0;    // from our start to the end of our first round; 0: none yet
-  std::string notice;                // a problem that the operator should act on; empty: none
-};
-
 /// Command from the trainer to the model_worker: make the model, and resume from the newest
 /// checkpoint. Answered with model_ready.
 struct make_model {};
 struct model_ready {
   std::shared_ptr<learner> model; // its thread-safe half
   epoch_id epoch;
-  history line;
+  history past;
   digest parameters; // zero: too many to hash each epoch
 };
 /// Commands to the model_worker, executed in the order in which they arrive.
@@ -155,7 +92,7 @@ struct load_image {
   epoch_id epoch_max; // the highest epoch that the state may have
 };
 struct rename_history {
-  history line;
+  history past;
 };
 struct save_checkpoint {};
 /// Events of the model_worker.
@@ -171,7 +108,7 @@ struct update_applied {
 struct image_loaded {
   failure why; // ec::none: it was loaded
   epoch_id epoch;
-  history line;
+  history past;
   digest parameters;
 };
 /// Command to the state_keeper: complete this copy, and with `keep` write it as a checkpoint.
@@ -182,14 +119,6 @@ struct seal_copy {
   bool keep = false;
 };
 struct get_training_status {};
-
-/// Event to the metrics exporter: the state of a group_helper.
-struct helper_status {
-  std::uint32_t clients = 0;    // in our group
-  std::uint32_t group_size = 0; // 0: in none
-  epoch_id epoch;               // of our group
-  history line;                 // of our group
-};
 
 // -- monitoring ----------------------------------------------------------------------------------
 

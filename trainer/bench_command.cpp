@@ -11,9 +11,9 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
-#include "actors/commands/bench.hpp"
-#include "actors/commands/peer_process.hpp"
-#include "actors/commands/trainer_program.hpp"
+#include "runtime/cli/bench.hpp"
+#include "actors/program/peer_process.hpp"
+#include "runtime/cli/trainer_program.hpp"
 #include "trainer/plain_loop.hpp"
 #include "trainer/train_command.hpp"
 

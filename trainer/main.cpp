@@ -2,8 +2,8 @@
 
 #include <malloc.h>
 
-#include "actors/commands/commands.hpp"
-#include "actors/commands/peer_process.hpp"
+#include "actors/program/commands.hpp"
+#include "runtime/cli/signals.hpp"
 #include "trainer/train_command.hpp"
 
 namespace {

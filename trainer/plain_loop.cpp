@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include "actors/commands/bench.hpp"
+#include "runtime/cli/bench.hpp"
 #include "trainer/compute_setup.hpp"
 #include "trainer/models.hpp"
 

@@ -131,7 +131,7 @@ std::string swarm_session::model_function() const {
 
 /// The values that `waggle train` would compare for the same model, optimizer and data.
 result<run_agreement> swarm_session::agreement(const loop_port& port) const {
-  auto base = training_agreement(options_, net::protocol_version);
+  auto base = training_agreement(options_, protocol_version);
   if (!base)
     return base.error();
   std::map<std::string, std::string> other{{"data", given_.data}};

@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "actors/commands/peer_process.hpp"
+#include "actors/program/peer_process.hpp"
 #include "runtime/training/loop_learner.hpp"
 #include "trainer/state_schema.hpp"
 #include "trainer/swarm.hpp"

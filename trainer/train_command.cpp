@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <iostream>
 
-#include "actors/commands/peer_process.hpp"
-#include "actors/commands/trainer_program.hpp"
+#include "actors/program/peer_process.hpp"
+#include "runtime/cli/trainer_program.hpp"
 #include "runtime/config/agreed_options.hpp"
 #include "runtime/core/byte_io.hpp"
 #include "runtime/crypto/digest.hpp"
@@ -58,7 +58,7 @@ int run_train(const run_options& options) {
     return bad_usage(process.error().detail);
   auto& p = **process;
   auto config = p.base_config();
-  auto agreement = training_agreement(options, net::protocol_version);
+  auto agreement = training_agreement(options, protocol_version);
   if (!agreement)
     return bad_usage(agreement.error().detail);
   config.agreement = std::make_shared<const run_agreement>(std::move(*agreement));

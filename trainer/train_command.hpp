@@ -1,6 +1,6 @@
 #pragma once
 
-#include "actors/commands/bench.hpp"
+#include "runtime/cli/bench.hpp"
 #include "trainer/torch_learner.hpp"
 
 namespace waggle {

@@ -9,6 +9,7 @@
 #include "runtime/core/endpoint.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/crypto/identity.hpp"
+#include "runtime/core/version.hpp"
 #include "runtime/net/peer_claims.hpp"
 
 namespace waggle::proto {
@@ -17,9 +18,6 @@ class Proof;
 } // namespace waggle::proto
 
 namespace waggle::net {
-
-/// Peers of different versions do not link.
-constexpr std::uint32_t protocol_version = 2;
 
 /// A handshake message is never larger.
 constexpr std::size_t handshake_bytes_max = 4096;

@@ -201,7 +201,7 @@ bool local_path::read_note() {
         return true;
       }
       mapped_ = what.count;
-      if (usable_ && !std::exchange(said_usable_, true))
+      if (usable_ && !std::exchange(announced_usable_, true))
         told_.state(ec::none);
       return true;
   }

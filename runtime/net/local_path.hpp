@@ -111,7 +111,7 @@ private:
   std::shared_ptr<peer_memory> theirs_;
   events told_;
   bool usable_ = true;
-  bool said_usable_ = false;
+  bool announced_usable_ = false;
   std::size_t announced_ = 0; // how many of our segments were sent to the peer
   std::size_t mapped_ = 0;    // how many of those the peer has mapped
   std::unordered_map<std::uint64_t, arena_lender::loan> lent_;

@@ -42,7 +42,7 @@ public:
         me->deliver_now(std::move(f));
       });
     if (close_why_)
-      net_.at(net_.now_, [me = shared_from_this()] { me->tell_closed(); });
+      net_.at(net_.now_, [me = shared_from_this()] { me->report_closed(); });
   }
 
   bool send(frame f) override {
@@ -97,10 +97,10 @@ public:
     waiting_.clear();
     close_why_ = std::move(why);
     if (started_)
-      net_.at(net_.now_, [me = shared_from_this()] { me->tell_closed(); });
+      net_.at(net_.now_, [me = shared_from_this()] { me->report_closed(); });
   }
 
-  void tell_closed() {
+  void report_closed() {
     auto events = std::exchange(events_, {});
     if (events.on_close && net_.nodes_[own_]->alive)
       events.on_close(*close_why_);

@@ -227,7 +227,7 @@ private:
                     [me = shared_from_this()](result<std::shared_ptr<tcp_session>> outcome) {
                       if (!outcome.ok())
                         return me->finish(outcome.error());
-                      me->owner_->tell_opened(**outcome);
+                      me->owner_->report_opened(**outcome);
                       me->finish(std::shared_ptr<link>{*outcome});
                     });
     }
@@ -246,7 +246,7 @@ private:
       if (!outcome.ok()) {
         if (owner_->events_->dial_failed)
           owner_->events_->dial_failed(outcome.error().code);
-        owner_->tell_refused(where_, true, outcome.error());
+        owner_->report_refused(where_, true, outcome.error());
         auto why = outcome.error();
         why.detail = to_string(where_) + ": " + why.detail;
         return done(std::move(why));
@@ -292,14 +292,14 @@ private:
     return session;
   }
 
-  void tell_opened(const link& made) {
+  void report_opened(const link& made) {
     if (events_->opened)
       events_->opened(made.outbound());
     if (events_->linked)
       events_->linked(made.claims());
   }
 
-  void tell_refused(const endpoint& where, bool outbound, const failure& why) {
+  void report_refused(const endpoint& where, bool outbound, const failure& why) {
     if (started_wrongly(why) && events_->disagreed)
       events_->disagreed(where, outbound, why);
   }
@@ -355,10 +355,10 @@ private:
                        if (!outcome.ok()) {
                          if (me->events_->refused)
                            me->events_->refused(outcome.error().code);
-                         me->tell_refused({from, 0}, false, outcome.error());
+                         me->report_refused({from, 0}, false, outcome.error());
                          return;
                        }
-                       me->tell_opened(**outcome);
+                       me->report_opened(**outcome);
                        if (me->accept_)
                          me->accept_(*outcome);
                      });

@@ -14,13 +14,13 @@ constexpr std::uint64_t target_max = std::uint64_t{1} << 56U;
 help_choice choose_help(const helper_state& own,
                         const std::vector<swarm_progress::peer>& connected) {
   bool in_group = !own.members.empty();
-  history_view as_trainer{own.self, in_group ? own.line : history{}, in_group, true, false};
+  history_view as_trainer{own.self, in_group ? own.past : history{}, in_group, true, false};
   // A member that has not reported yet that our group forked is no reason to leave the group.
   auto present = connected;
   for (auto& peer : present)
-    if (in_group && own.members.contains(peer.who.id) && !own.line.parent.is_zero()
-        && peer.claim.line.branch == own.line.parent && peer.epoch <= own.line.forked_at)
-      peer.claim.line = own.line;
+    if (in_group && own.members.contains(peer.who.id) && !own.past.parent.is_zero()
+        && peer.claim.past.branch == own.past.parent && peer.epoch <= own.past.forked_at)
+      peer.claim.past = own.past;
   auto preferred = choose_history(as_trainer, present);
   help_choice choice;
   if (preferred.what == course::stay) {
@@ -30,12 +30,12 @@ help_choice choose_help(const helper_state& own,
   if (preferred.what != course::enter)
     return choice;
   for (const auto& peer : connected)
-    if (peer.claim.group_size > 0 && peer.claim.line.branch == preferred.branch
+    if (peer.claim.group_size > 0 && peer.claim.past.branch == preferred.branch
         && peer.who.id != own.self && !peer.who.client_mode)
       return choice; // it has a member that can be reached
   choice.what = help::enter;
-  choice.line.branch = preferred.branch;
-  choice.line.work = preferred.work;
+  choice.past.branch = preferred.branch;
+  choice.past.work = preferred.work;
   choice.through = std::move(preferred.through);
   return choice;
 }
@@ -57,7 +57,7 @@ group_samples samples_toward(const helper_state& own,
   group_samples sum;
   for (const auto& peer : connected) {
     if (!own.members.contains(peer.who.id) || peer.who.id == own.self || peer.claim.auxiliary
-        || peer.claim.line.branch != own.line.branch)
+        || peer.claim.past.branch != own.past.branch)
       continue;
     // The smallest target: a peer with a smaller one than the others can call a round itself.
     auto target = peer.claim.target_batch_size;
@@ -66,7 +66,7 @@ group_samples samples_toward(const helper_state& own,
   }
   for (const auto& peer : connected)
     if (own.members.contains(peer.who.id) && peer.who.id != own.self && peer.epoch == own.epoch
-        && peer.claim.line.branch == own.line.branch && peer.claim.group_size > 0)
+        && peer.claim.past.branch == own.past.branch && peer.claim.group_size > 0)
       sum.samples += std::min(peer.samples, sum.target);
   return sum;
 }
@@ -76,7 +76,7 @@ std::vector<peer_record> holders_of(const helper_state& own,
   std::vector<peer_record> holders;
   for (const auto& peer : connected)
     if (peer.claim.ready && !peer.claim.auxiliary && peer.claim.group_size > 0
-        && peer.who.id != own.self && peer.claim.line.branch == own.line.branch)
+        && peer.who.id != own.self && peer.claim.past.branch == own.past.branch)
       holders.push_back(peer.who);
   return holders;
 }

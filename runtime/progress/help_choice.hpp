@@ -11,7 +11,7 @@ namespace waggle {
 /// The inputs of an auxiliary without a model when it checks whether clients need it.
 struct helper_state {
   peer_id self;
-  history line;              // of its group
+  history past;              // of its group
   epoch_id epoch;            // of its group's next round
   std::set<peer_id> members; // of its group, including itself; empty: it is in no group
   std::set<peer_id> links;   // the peers that it is connected to
@@ -26,7 +26,7 @@ enum class help : std::uint8_t {
 
 struct help_choice {
   help what = help::none;
-  history line;                     // of the group to enter: branch and work
+  history past;                     // of the group to enter: branch and work
   std::vector<peer_record> through; // its members; those that hold its state come first
 };
 

@@ -42,27 +42,27 @@ history_choice choose_history(const history_view& own,
                               const std::vector<swarm_progress::peer>& others) {
   std::map<digest, support> groups;
   for (const auto& peer : others) {
-    if (peer.who.id == own.self || peer.claim.group_size == 0 || peer.claim.line.branch.is_zero())
+    if (peer.who.id == own.self || peer.claim.group_size == 0 || peer.claim.past.branch.is_zero())
       continue;
-    auto& group = groups[peer.claim.line.branch];
+    auto& group = groups[peer.claim.past.branch];
     ++group.supporters;
-    group.work = std::max(group.work, peer.claim.line.work);
+    group.work = std::max(group.work, peer.claim.past.work);
     group.held = group.held || peer.claim.ready;
     group.members.push_back(&peer);
   }
   // We support our own history, even outside of a group if it contains work.
-  bool counts = own.in_group || own.line.work > 0;
+  bool counts = own.in_group || own.past.work > 0;
   bool helped_elsewhere =
     std::any_of(others.begin(), others.end(), [&](const swarm_progress::peer& peer) {
       return peer.claim.auxiliary && peer.claim.group_size > 0
-             && peer.claim.line.branch != own.line.branch;
+             && peer.claim.past.branch != own.past.branch;
     });
   bool lonely = !own.may_lead && (own.alone || !own.in_group);
   if (counts) {
-    auto& ours = groups[own.line.branch];
+    auto& ours = groups[own.past.branch];
     ours.supporters += lonely && helped_elsewhere ? 0 : 1;
     ours.held = true;
-    ours.work = std::max(ours.work, own.line.work);
+    ours.work = std::max(ours.work, own.past.work);
   }
   const std::pair<const digest, support>* best = nullptr;
   for (const auto& group : groups)
@@ -86,7 +86,7 @@ history_choice choose_history(const history_view& own,
       choice.through.push_back(m->who);
     return choice;
   };
-  bool ours = best != nullptr && counts && best->first == own.line.branch;
+  bool ours = best != nullptr && counts && best->first == own.past.branch;
   if (own.in_group)
     return ours ? choice : enter(best->first, best->second);
   if (best != nullptr && !best->second.members.empty())
@@ -97,7 +97,7 @@ history_choice choose_history(const history_view& own,
   auto before = [](const rank& a, const rank& b) {
     return a.first != b.first ? a.first > b.first : a.second < b.second;
   };
-  rank first{own.line.work, own.self};
+  rank first{own.past.work, own.self};
   choice.what = course::found;
   choice.awaited = own.self;
   bool undecided = !own.may_lead;
@@ -105,7 +105,7 @@ history_choice choose_history(const history_view& own,
     if (peer.who.id == own.self || peer.who.client_mode || peer.claim.auxiliary
         || peer.claim.group_size != 0)
       continue; // cannot be joined, or has no state to begin with
-    rank theirs{peer.claim.line.work, peer.who.id};
+    rank theirs{peer.claim.past.work, peer.who.id};
     if (!undecided && !before(theirs, first))
       continue;
     undecided = false;

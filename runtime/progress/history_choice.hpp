@@ -11,7 +11,7 @@ namespace waggle {
 /// The position of a peer when it compares the histories that others claim.
 struct history_view {
   peer_id self;
-  history line;
+  history past;
   bool in_group = false;
   bool may_lead = true; // false: a client, through which only an auxiliary could enter
   bool alone = false;   // our group has no other member

@@ -47,10 +47,10 @@ std::string encode_progress(const progress_report& report) {
   const auto& claim = report.claim;
   auto flags = static_cast<std::uint8_t>((claim.ready ? 1U : 0U) | (claim.provisional ? 2U : 0U)
                                          | (claim.auxiliary ? 4U : 0U));
-  out.put(claim.line.branch)
-    .put(claim.line.parent)
-    .put(claim.line.forked_at.value())
-    .put(claim.line.work)
+  out.put(claim.past.branch)
+    .put(claim.past.parent)
+    .put(claim.past.forked_at.value())
+    .put(claim.past.work)
     .put(claim.group_size)
     .put(flags)
     .put(claim.target_batch_size);
@@ -84,10 +84,10 @@ result<progress_report> decode_progress(const public_key& owner, const peer_id& 
     report.who.addresses.push_back(*where);
   }
   auto& claim = report.claim;
-  claim.line.branch = in.get<digest>();
-  claim.line.parent = in.get<digest>();
-  claim.line.forked_at = epoch_id{in.get<std::uint64_t>()};
-  claim.line.work = in.get<std::uint64_t>();
+  claim.past.branch = in.get<digest>();
+  claim.past.parent = in.get<digest>();
+  claim.past.forked_at = epoch_id{in.get<std::uint64_t>()};
+  claim.past.work = in.get<std::uint64_t>();
   claim.group_size = in.get<std::uint32_t>();
   auto flags = in.get<std::uint8_t>();
   claim.ready = (flags & 1U) != 0;
@@ -122,7 +122,7 @@ bool progress_ledger::note(const peer_id& peer, epoch_id epoch, const digest& br
   if (found == entries_.end() || !found->second.report)
     return false;
   auto& report = *found->second.report;
-  if (report.claim.line.branch != branch || epoch < report.epoch
+  if (report.claim.past.branch != branch || epoch < report.epoch
       || (epoch == report.epoch && samples <= report.samples))
     return false;
   if (epoch > report.epoch)

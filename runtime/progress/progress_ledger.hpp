@@ -17,7 +17,7 @@ namespace waggle {
 
 /// The position in the run's history that a peer claims.
 struct history_claim {
-  history line;
+  history past;
   std::uint32_t group_size = 0; // members of its group, including itself; 0: it is in none
   bool ready = false;           // it holds the state of its epoch and can send it
   bool provisional = false;     // it continued without most of its group

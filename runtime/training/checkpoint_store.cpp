@@ -53,7 +53,7 @@ result<std::filesystem::path> checkpoint_store::save(const byte_source& image) {
   if (!before)
     return before.error();
   auto serial = before->empty() ? std::uint64_t{1} : before->front().serial + 1;
-  auto branch = short_name(state->line.branch);
+  auto branch = short_name(state->past.branch);
   auto file = folder_
               / (std::string{stem} + std::to_string(serial) + "-" + to_string(state->epoch) + "-"
                  + branch + std::string{suffix});
@@ -92,7 +92,7 @@ result<checkpoint_store::search> checkpoint_store::load_newest(const digest& sch
         {ec::schema_mismatch, file.string() + ": it is of another model or optimizer"});
       continue;
     }
-    outcome.newest = found{state->epoch, state->line, file, std::move(*image)};
+    outcome.newest = found{state->epoch, state->past, file, std::move(*image)};
     break;
   }
   return outcome;

@@ -30,7 +30,7 @@ public:
 
   struct found {
     epoch_id epoch;
-    history line;
+    history past;
     std::filesystem::path file;
     std::string image; // valid
   };

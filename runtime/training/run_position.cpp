@@ -4,30 +4,30 @@
 
 namespace waggle {
 
-void run_position::begin(const history& line, epoch_id epoch) {
-  line_ = line;
+void run_position::begin(const history& past, epoch_id epoch) {
+  past_ = past;
   epoch_ = epoch;
-  held_ = {line, epoch};
+  held_ = {past, epoch};
   in_step_ = true;
 }
 
-void run_position::found(const history& line) {
-  line_ = line;
-  held_ = {line_, epoch_};
+void run_position::found(const history& past) {
+  past_ = past;
+  held_ = {past_, epoch_};
 }
 
 void run_position::enter(const digest& branch, std::uint64_t work, epoch_id epoch) {
-  in_step_ = !branch.is_zero() && held_.line.branch == branch && held_.epoch == epoch;
+  in_step_ = !branch.is_zero() && held_.past.branch == branch && held_.epoch == epoch;
   if (in_step_)
     return;
-  line_ = {branch, {}, {}, work};
+  past_ = {branch, {}, {}, work};
   epoch_ = epoch;
   missed_.clear();
   loaded_.reset();
 }
 
 void run_position::leave() {
-  line_ = held_.line;
+  past_ = held_.past;
   epoch_ = held_.epoch;
   in_step_ = true;
   missed_.clear();
@@ -35,18 +35,18 @@ void run_position::leave() {
 }
 
 void run_position::distrust() {
-  held_.line = {};
+  held_.past = {};
   leave();
 }
 
 run_position::outcome run_position::end_epoch(missed_update update) {
   WAGGLE_CHECK(update.epoch == epoch_, std::to_string(update.epoch.value()));
-  line_ = update.after(line_);
+  past_ = update.after(past_);
   epoch_ = epoch_.next();
   if (in_step_) {
-    held_ = {line_, epoch_};
+    held_ = {past_, epoch_};
     outcome out;
-    out.apply.push_back({std::move(update), line_});
+    out.apply.push_back({std::move(update), past_});
     return out;
   }
   if (!missed_.add(std::move(update)))
@@ -54,10 +54,10 @@ run_position::outcome run_position::end_epoch(missed_update update) {
   return catch_up();
 }
 
-run_position::outcome run_position::take_state(const history& line, epoch_id epoch) {
-  held_ = {line, epoch};
+run_position::outcome run_position::take_state(const history& past, epoch_id epoch) {
+  held_ = {past, epoch};
   if (in_step_) { // we are in no group, or need no state any more
-    line_ = line;
+    past_ = past;
     epoch_ = epoch;
     return {};
   }
@@ -72,20 +72,20 @@ run_position::outcome run_position::catch_up() {
   auto from = *std::exchange(loaded_, std::nullopt);
   auto updates = missed_.take(from.epoch, epoch_);
   outcome out;
-  auto line = from.line;
+  auto past = from.past;
   // The state may be of another history than these updates: it was loaded while we changed from one
   // group to another, or its donor is on the other side of a fork.
   bool leads = updates.has_value();
   for (std::size_t i = 0; leads && i < updates->size(); ++i) {
     auto& update = (*updates)[i];
-    leads = update.before == line.branch;
-    line = update.after(line);
-    out.apply.push_back({std::move(update), line});
+    leads = update.before == past.branch;
+    past = update.after(past);
+    out.apply.push_back({std::move(update), past});
   }
-  if (!leads || line.branch != line_.branch)
+  if (!leads || past.branch != past_.branch)
     return {{}, trouble::gap, false};
-  line_ = line;
-  held_ = {line_, epoch_};
+  past_ = past;
+  held_ = {past_, epoch_};
   in_step_ = true;
   out.caught_up = true;
   return out;

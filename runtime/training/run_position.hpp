@@ -36,9 +36,9 @@ public:
   explicit run_position(std::uint64_t missed_bytes_max) : missed_(missed_bytes_max) {}
 
   /// The history and epoch of the next round.
-  [[nodiscard]] const history& line() const { return line_; }
+  [[nodiscard]] const history& past() const { return past_; }
   [[nodiscard]] epoch_id epoch() const { return epoch_; }
-  [[nodiscard]] const history& held_line() const { return held_.line; }
+  [[nodiscard]] const history& held_past() const { return held_.past; }
   [[nodiscard]] epoch_id held_epoch() const { return held_.epoch; }
   [[nodiscard]] bool in_step() const { return in_step_; }
   /// The first epoch from which all updates are kept. REQUIRES: not in step.
@@ -48,9 +48,9 @@ public:
   [[nodiscard]] bool waits_for_group() const { return loaded_.has_value(); }
 
   /// The model was created, or resumed from a checkpoint.
-  void begin(const history& line, epoch_id epoch);
+  void begin(const history& past, epoch_id epoch);
   /// Our own state continues as `line`, in a group that we begin.
-  void found(const history& line);
+  void found(const history& past);
   /// We entered a group. In step if our state belongs to its epoch.
   void enter(const digest& branch, std::uint64_t work, epoch_id epoch);
   /// We left the group: the position is again that of the model.
@@ -61,17 +61,17 @@ public:
   /// The group ended its epoch. REQUIRES: `update` ends epoch().
   outcome end_epoch(missed_update update);
   /// The model holds this state now.
-  outcome take_state(const history& line, epoch_id epoch);
+  outcome take_state(const history& past, epoch_id epoch);
 
 private:
   struct held_state {
-    history line;
+    history past;
     epoch_id epoch;
   };
 
   outcome catch_up();
 
-  history line_;
+  history past_;
   epoch_id epoch_;
   held_state held_;
   bool in_step_ = true;

@@ -15,7 +15,7 @@ void trained_model::step(std::span<const float> gradient, double learning_rate,
     parameters_.reset();
   }
   epoch_ = epoch_.next();
-  line_ = after;
+  past_ = after;
 }
 
 status trained_model::load_from(const byte_source& image, const wanted_state& wanted) {
@@ -24,14 +24,14 @@ status trained_model::load_from(const byte_source& image, const wanted_state& wa
     return state.error();
   if (state->schema != learner_->schema())
     return failure{ec::schema_mismatch, "the state is of another model or optimizer"};
-  if (!wanted.branch.is_zero() && state->line.branch != wanted.branch)
+  if (!wanted.branch.is_zero() && state->past.branch != wanted.branch)
     return failure{ec::wrong_run, "the state is of another history than our group's"};
   if (state->epoch > wanted.epoch_max)
     return failure{ec::epoch_mismatch, "the state is of an epoch that our group has not reached"};
   if (auto loaded = learner_->load_state_from(image, state_header_bytes); !loaded)
     return loaded;
   epoch_ = state->epoch;
-  line_ = state->line;
+  past_ = state->past;
   parameters_.reset();
   return done{};
 }
@@ -39,7 +39,7 @@ status trained_model::load_from(const byte_source& image, const wanted_state& wa
 result<model_copy> trained_model::copy_state(std::shared_ptr<byte_store> to) {
   if (auto copied = learner_->save_state_to(*to, state_header_bytes); !copied)
     return copied.error();
-  training_state state{epoch_, learner_->schema(), parameters_.value_or(digest{}), line_, {}};
+  training_state state{epoch_, learner_->schema(), parameters_.value_or(digest{}), past_, {}};
   return model_copy{state, std::move(to)};
 }
 

@@ -35,7 +35,7 @@ public:
   explicit trained_model(std::shared_ptr<learner> learns) : learner_(std::move(learns)) {}
 
   [[nodiscard]] epoch_id epoch() const { return epoch_; }
-  [[nodiscard]] const history& line() const { return line_; }
+  [[nodiscard]] const history& past() const { return past_; }
   [[nodiscard]] learner& computes() const { return *learner_; }
   /// The digest of the parameters at the beginning of this epoch. Computed on first use.
   [[nodiscard]] const digest& parameters();
@@ -43,7 +43,7 @@ public:
   /// Ends the epoch: one optimizer step, if there is a gradient at all.
   void step(std::span<const float> gradient, double learning_rate, const history& after);
   /// Keeps the state and changes its history to `line`.
-  void rename(const history& line) { line_ = line; }
+  void rename(const history& past) { past_ = past; }
 
   /// Loads epoch, history, parameters and optimizer state of an image, all or nothing. Fails with
   /// ec::schema_mismatch if it belongs to another model, wrong_run or epoch_mismatch if it does not
@@ -61,7 +61,7 @@ public:
 private:
   std::shared_ptr<learner> learner_;
   epoch_id epoch_;
-  history line_;
+  history past_;
   std::optional<digest> parameters_; // nothing: not hashed since the last change
 };
 

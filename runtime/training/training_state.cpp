@@ -20,10 +20,10 @@ std::string fields_of(const training_state& state, std::uint64_t learner_bytes) 
     .put(state.epoch.value())
     .put(state.schema)
     .put(state.parameters)
-    .put(state.line.branch)
-    .put(state.line.parent)
-    .put(state.line.forked_at.value())
-    .put(state.line.work)
+    .put(state.past.branch)
+    .put(state.past.parent)
+    .put(state.past.forked_at.value())
+    .put(state.past.work)
     .put(learner_bytes);
   return out.take();
 }
@@ -94,10 +94,10 @@ result<training_state> check_state(const byte_source& image) {
   state.epoch = epoch_id{in.get<std::uint64_t>()};
   state.schema = in.get<digest>();
   state.parameters = in.get<digest>();
-  state.line.branch = in.get<digest>();
-  state.line.parent = in.get<digest>();
-  state.line.forked_at = epoch_id{in.get<std::uint64_t>()};
-  state.line.work = in.get<std::uint64_t>();
+  state.past.branch = in.get<digest>();
+  state.past.parent = in.get<digest>();
+  state.past.forked_at = epoch_id{in.get<std::uint64_t>()};
+  state.past.work = in.get<std::uint64_t>();
   auto bytes = in.get<std::uint64_t>();
   auto fields = byte_span{known}.first(known.size() - in.left());
   auto hash = in.get<digest>();

@@ -20,7 +20,7 @@ struct training_state {
   epoch_id epoch;
   digest schema;     // learner::schema()
   digest parameters; // learner::parameters_digest()
-  history line;      // of the epoch
+  history past;      // of the epoch
   byte_span learner; // learner::save_state(), without its headroom
 };
 

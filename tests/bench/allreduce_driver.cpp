@@ -18,7 +18,7 @@
 #include <sys/resource.h>
 
 #include "actors/caf_error.hpp"
-#include "actors/commands/peer_process.hpp"
+#include "actors/program/peer_process.hpp"
 
 namespace {
 

@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "actors/commands/child_process.hpp"
+#include "runtime/cli/child_process.hpp"
 #include "runtime/net/http_client.hpp"
 
 namespace waggle::testing {

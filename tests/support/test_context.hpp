@@ -69,10 +69,10 @@ inline double exported(const metric_families& metrics, const std::string& series
   auto text = metrics.text();
   for (std::size_t at = 0; at < text.size();) {
     auto end = std::min(text.find('\n', at), text.size());
-    auto line = text.substr(at, end - at);
-    auto labels = line.find_first_of("{ ");
-    if (line.compare(0, labels, name) == 0 && line.find(label) != std::string::npos)
-      sum += std::stod(line.substr(line.rfind(' ') + 1));
+    auto past = text.substr(at, end - at);
+    auto labels = past.find_first_of("{ ");
+    if (past.compare(0, labels, name) == 0 && past.find(label) != std::string::npos)
+      sum += std::stod(past.substr(past.rfind(' ') + 1));
     at = end + 1;
   }
   return sum;

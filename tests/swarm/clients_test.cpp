@@ -124,12 +124,12 @@ TEST_F(Clients, ATrainerThatCanBeReachedComesIntoTheirHistory) {
   auto open = sim.start(endless(3), {node});
   ASSERT_TRUE(sim.run_until([&] { return together({a, b, open}, 4); }, 5s)) << picture(sim);
   expect_to_stay({a, b, open}, 4);
-  EXPECT_EQ(status_of(open).line.branch, before.line.branch);
+  EXPECT_EQ(status_of(open).past.branch, before.past.branch);
   EXPECT_TRUE(equal_parameters({a, b, open}));
   sim.crash(open, false);
   ASSERT_TRUE(sim.run_until([&] { return together({a, b}, 3); }, 5s)) << picture(sim);
   expect_to_stay({a, b}, 3);
-  EXPECT_EQ(status_of(a).line.branch, before.line.branch);
+  EXPECT_EQ(status_of(a).past.branch, before.past.branch);
 }
 
 TEST_F(Clients, TheNodeStaysOutWhereATrainerCanBeReached) {
@@ -199,10 +199,10 @@ TEST_F(Clients, WithoutAReducerAClientReportsItAndFinallyTrainsAlone) {
   sim.run_for(15s);
   EXPECT_EQ(status_of(a).group_size, 1U);
   auto epoch = status_of(a).epoch;
-  auto branch = status_of(a).line.branch;
+  auto branch = status_of(a).past.branch;
   sim.run_for(5s);
   EXPECT_GT(status_of(a).epoch.value(), epoch.value() + 2);
-  EXPECT_EQ(status_of(a).line.branch, branch);
+  EXPECT_EQ(status_of(a).past.branch, branch);
 }
 
 TEST_F(Clients, VectorsLongerThanTheNodeAcceptsAreNotAveraged) {

@@ -139,7 +139,7 @@ private:
         }
         if (liars_.empty())
           return;
-        auto branch = random_.below(2) == 0 ? status_of(anyone()).line.branch : sha256("made up");
+        auto branch = random_.below(2) == 0 ? status_of(anyone()).past.branch : sha256("made up");
         lie(*liars_.begin(), branch, epoch_id{random_.below(2) == 0 ? 1'000'000U : ~0ULL});
         return;
       }
@@ -166,11 +166,11 @@ private:
       sim.run_for(std::min(time, look));
       for (auto i : honest()) {
         auto s = status_of(i);
-        if (s.parameters.is_zero() || s.line.branch.is_zero())
+        if (s.parameters.is_zero() || s.past.branch.is_zero())
           continue;
-        auto [known, first] = seen_.try_emplace({s.line.branch, s.epoch}, s.parameters);
+        auto [known, first] = seen_.try_emplace({s.past.branch, s.epoch}, s.parameters);
         EXPECT_EQ(known->second, s.parameters)
-          << "peer " << i << " at epoch " << s.epoch.value() << " of " << short_name(s.line.branch)
+          << "peer " << i << " at epoch " << s.epoch.value() << " of " << short_name(s.past.branch)
           << picture(sim);
       }
     }

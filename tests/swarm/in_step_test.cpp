@@ -42,7 +42,7 @@ TEST_F(InStep, AFrozenPeerCostsItsDetectionAndComesBackByItself) {
 TEST_F(InStep, AMajorityAndAMinorityConvergeToTheMajoritysHistory) {
   begin(3);
   for (auto cut : {1s, 5s, 20s}) {
-    auto before = status_of(0).line.branch;
+    auto before = status_of(0).past.branch;
     sim.network().partition({1});
     sim.run_for(cut);
     if (cut > 10s) {
@@ -51,7 +51,7 @@ TEST_F(InStep, AMajorityAndAMinorityConvergeToTheMajoritysHistory) {
     }
     sim.network().heal();
     EXPECT_LT(seconds_until_together(), 5.0) << cut.count() << " s";
-    EXPECT_EQ(status_of(1).line.branch, before);
+    EXPECT_EQ(status_of(1).past.branch, before);
     EXPECT_FALSE(status_of(1).provisional);
   }
   expect_to_stay_together();
@@ -127,7 +127,7 @@ TEST_F(InStep, AnOldDataFolderDoesNotReplaceALiveRun) {
   ASSERT_LT(before.epoch, epoch_id{40});
   auto stale = add(with_checkpoints(9, files), {a});
   EXPECT_LT(seconds_until_together(), 2.0);
-  EXPECT_EQ(status_of(stale).line.branch, before.line.branch);
+  EXPECT_EQ(status_of(stale).past.branch, before.past.branch);
   EXPECT_EQ(status_of(a).state_downloads, before.state_downloads);
   sim.run_for(2s);
   auto names = *files->list("/data");
@@ -170,13 +170,13 @@ TEST_F(InStep, OneClaimOfAFarEpochStopsNoPeer) {
   node.averaging.reset();
   auto teller = sim.start(node, {0});
   sim.run_for(1s);
-  for (const auto& branch : {status_of(0).line.branch, sha256("made up")}) {
+  for (const auto& branch : {status_of(0).past.branch, sha256("made up")}) {
     lie(teller, branch, epoch_id{1'000'000'000});
     auto before = status_of(0);
     sim.run_for(4s);
     auto after = status_of(0);
     EXPECT_GE(after.epoch.value() + 2, before.epoch.value() + quiet);
-    EXPECT_EQ(after.line.branch, before.line.branch);
+    EXPECT_EQ(after.past.branch, before.past.branch);
     EXPECT_EQ(after.state_downloads, before.state_downloads);
     EXPECT_TRUE(together({0, 1, 2})) << picture(sim);
   }

@@ -102,7 +102,7 @@ inline std::string picture(simulation& sim) {
     if (s)
       text += " " + std::string{to_string(s->phase)} + " epoch " + to_string(s->epoch) + " of "
               + to_string(s->global_epoch) + " parameters " + short_name(s->parameters)
-              + " history " + short_name(s->line.branch) + " group of "
+              + " history " + short_name(s->past.branch) + " group of "
               + std::to_string(s->group_size) + " last " + s->last_outcome;
   }
   return text;
@@ -147,7 +147,7 @@ struct trainers {
       if (!works || s.group_size != members)
         return false;
       if (first
-          && (s.line.branch != first->line.branch || s.epoch.value() > first->epoch.value() + 1
+          && (s.past.branch != first->past.branch || s.epoch.value() > first->epoch.value() + 1
               || first->epoch.value() > s.epoch.value() + 1))
         return false;
       if (!first)
@@ -163,7 +163,7 @@ struct trainers {
     report.who = ctx.record;
     report.epoch = epoch;
     report.time = ctx.wall->now();
-    report.claim.line = {branch, {}, {}, ~std::uint64_t{0}};
+    report.claim.past = {branch, {}, {}, ~std::uint64_t{0}};
     report.claim.group_size = 64;
     report.claim.ready = true;
     record entry;
@@ -176,7 +176,7 @@ struct trainers {
     for (auto i : sim.living())
       if (i != teller) {
         caf::anon_send(sim[teller].node.parts.switchboard,
-                       tell_peer{sim[i].node.ctx.record, wire::progress_push{entry}, {}});
+                       notify_peer{sim[i].node.ctx.record, wire::progress_push{entry}, {}});
         sim.later<peer_answer>(sim[teller].node.parts.switchboard,
                                call_peer{sim[i].node.ctx.record, wire::dht_store{{entry}}, 1s},
                                [](const peer_answer&) {});

@@ -13,7 +13,7 @@ namespace {
 
 /// The messages of the round to other members, and its outcome.
 struct observed {
-  std::vector<tell_peer> told;
+  std::vector<notify_peer> told;
   std::vector<round_finished> ended;
 };
 using log_book = std::shared_ptr<observed>;
@@ -21,7 +21,7 @@ using log_book = std::shared_ptr<observed>;
 switchboard_actor::behavior_type recording_switchboard(switchboard_actor::pointer, log_book log) {
   return {
     [](const call_peer&) -> caf::result<peer_answer> { return to_caf(ec::unreachable); },
-    [=](const tell_peer& msg) { log->told.push_back(msg); },
+    [=](const notify_peer& msg) { log->told.push_back(msg); },
     [](const connect_address&) -> caf::result<peer_connected> { return to_caf(ec::unreachable); },
     [](get_connected_peers) { return connected_peers{}; },
   };

@@ -23,7 +23,7 @@ protected:
     matchmaker_actor maker;
     averager_actor averager;
     bool deaf = false;                    // messages to it are lost
-    std::optional<double> told_bandwidth; // as reported to its matchmaker
+    std::optional<double> reported_bandwidth; // as reported to its matchmaker
   };
   struct search {
     std::size_t peer;
@@ -73,8 +73,8 @@ protected:
   std::function<void(round_plan&)> change_plan = [](round_plan&) {};
   std::uint64_t groups = 0;
   /// Whether a message of peer `from` arrives.
-  std::function<bool(std::size_t from, const tell_peer& msg)> lets_through =
-    [](std::size_t, const tell_peer&) { return true; };
+  std::function<bool(std::size_t from, const notify_peer& msg)> lets_through =
+    [](std::size_t, const notify_peer&) { return true; };
 
 private:
   struct maker_state {
@@ -91,7 +91,7 @@ private:
   switchboard_actor::behavior_type switchboard_of(std::size_t from) {
     return {
       [](const call_peer&) -> caf::result<peer_answer> { return to_caf(ec::unreachable); },
-      [this, from](const tell_peer& msg) {
+      [this, from](const notify_peer& msg) {
         if (!lets_through(from, msg))
           return;
         for (auto& p : peers)
@@ -120,7 +120,7 @@ private:
       [](get_group_bits) { return group_bits{}; },
       [](const set_group_bits& msg) { return group_bits{msg.bits}; },
       [this, index](const set_bandwidth& msg) {
-        peers[index]->told_bandwidth = msg.bytes_per_second;
+        peers[index]->reported_bandwidth = msg.bytes_per_second;
       },
       [this, self, index](cancel_search) {
         for (const auto& s : searches)

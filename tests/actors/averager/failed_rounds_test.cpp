@@ -18,7 +18,7 @@ protected:
     config.round.deadline = 2s;
     for (std::size_t i = 0; i < peer_count; ++i)
       add(config);
-    lets_through = [this](std::size_t, const tell_peer&) { return ++said <= heard_max; };
+    lets_through = [this](std::size_t, const notify_peer&) { return ++said <= heard_max; };
   }
   ~FailedRounds() override { end_actors(); }
 

@@ -51,7 +51,7 @@ protected:
     config.round.deadline = 5s;            // allreduce_timeout
     for (std::size_t i = 0; i < peer_count; ++i)
       add(config, i == 1 ? member_mode::client : member_mode::node);
-    lets_through = [this](std::size_t from, const tell_peer& msg) {
+    lets_through = [this](std::size_t from, const notify_peer& msg) {
       return from > 1 || arrives(from, msg);
     };
     random_source random{20};
@@ -75,7 +75,7 @@ protected:
     caf::anon_send_exit(peers[who]->averager, caf::exit_reason::kill);
   }
 
-  bool arrives(std::size_t from, const tell_peer& msg) {
+  bool arrives(std::size_t from, const notify_peer& msg) {
     if (gone[from])
       return false;
     const auto* part = std::get_if<wire::part>(&msg.what);

@@ -53,7 +53,7 @@ switchboard_actor::behavior_type scripted_switchboard(switchboard_actor::pointer
         return to_caf(answer.error());
       return peer_answer{msg.to.id, *answer, {}};
     },
-    [](const tell_peer&) {},
+    [](const notify_peer&) {},
     [self, world](const connect_address& msg) -> caf::result<peer_connected> {
       world->dials.push_back(self->clock().now());
       if (msg.where == world->hangs_at) {

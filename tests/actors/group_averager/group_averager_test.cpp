@@ -49,7 +49,7 @@ struct GroupAverager : actor_test {
                 [promise](const caf::error& why) mutable { promise.deliver(why); });
             return promise;
           },
-          [this, i](const tell_peer& msg) {
+          [this, i](const notify_peer& msg) {
             if (lets_through(i, msg))
               caf::anon_send(find(msg.to.id).actor,
                              inbound_event{peers[i]->ctx.record, msg.what, msg.body, nullptr});
@@ -115,8 +115,8 @@ struct GroupAverager : actor_test {
   std::vector<std::unique_ptr<peer>> peers;
   std::vector<peer_id> asked; // peers that were asked for admission
   std::function<std::optional<ec>()> answer_entry;
-  std::function<bool(std::size_t from, const tell_peer&)> lets_through =
-    [](std::size_t, const tell_peer&) { return true; };
+  std::function<bool(std::size_t from, const notify_peer&)> lets_through =
+    [](std::size_t, const notify_peer&) { return true; };
 };
 
 TEST_F(GroupAverager, PeersEnterAndAverageRoundAfterRound) {
@@ -252,7 +252,7 @@ TEST_F(GroupAverager, ACallOfAStrangerIsNotHeeded) {
   b.calls.clear();
   round_id made_up;
   made_up.bytes.fill(std::byte{9});
-  lets_through = [&](std::size_t from, const tell_peer& msg) {
+  lets_through = [&](std::size_t from, const notify_peer& msg) {
     // Right after the valid call, an invalid one.
     if (from == 0 && std::holds_alternative<wire::call_round>(msg.what))
       caf::anon_send(b.actor,

@@ -60,7 +60,7 @@ struct GroupHelper : actor_test {
           [](const inbound_event&) {},
           [this](const report_progress& msg) { reports.push_back(msg); },
           [](get_swarm_progress) { return swarm_progress{}; },
-          [](say_goodbye) {},
+          [](announce_departure) {},
           [](const peer_connected&) {},
           [](const peer_disconnected&) {},
         };
@@ -89,7 +89,7 @@ struct GroupHelper : actor_test {
             }
             return peer_answer{msg.to.id, wire::state_chunk{0}, image};
           },
-          [](const tell_peer&) {},
+          [](const notify_peer&) {},
           [](const connect_address&) -> caf::result<peer_connected> {
             return to_caf(ec::unreachable);
           },
@@ -115,7 +115,7 @@ struct GroupHelper : actor_test {
 
   // -- events -------------------------------------------------------------------------------------
 
-  static swarm_progress::peer client(std::uint64_t n, const std::string& line, std::uint64_t epoch,
+  static swarm_progress::peer client(std::uint64_t n, const std::string& past, std::uint64_t epoch,
                                      std::uint32_t group_size, std::uint64_t samples = 0) {
     swarm_progress::peer p;
     p.who = test_peer(n);
@@ -123,7 +123,7 @@ struct GroupHelper : actor_test {
     p.who.client_mode = true;
     p.epoch = epoch_id{epoch};
     p.samples = samples;
-    p.claim.line = {sha256(line), {}, {}, 10};
+    p.claim.past = {sha256(past), {}, {}, 10};
     p.claim.group_size = group_size;
     p.claim.ready = true;
     p.claim.target_batch_size = 100;
@@ -166,11 +166,11 @@ struct GroupHelper : actor_test {
     ended = round;
     tell(averager, inbound_event{});
   }
-  void hold_state(const std::string& line, std::uint64_t epoch) {
+  void hold_state(const std::string& past, std::uint64_t epoch) {
     std::vector<std::byte> learner(100, std::byte{7});
     training_state state;
     state.epoch = image_epoch = epoch_id{epoch};
-    state.line = {sha256(line), {}, {}, 10};
+    state.past = {sha256(past), {}, {}, 10};
     state.learner = learner;
     image = encode_state(state);
   }
@@ -216,7 +216,7 @@ TEST_F(GroupHelper, GoesToAClientThatIsAloneOnceItIsConnected) {
   ASSERT_EQ(entered.size(), 1U);
   EXPECT_EQ(entered.front().through.front().id, test_peer(2).id);
   EXPECT_EQ(reports.back().claim.group_size, 2U);
-  EXPECT_EQ(reports.back().claim.line.branch, sha256("a"));
+  EXPECT_EQ(reports.back().claim.past.branch, sha256("a"));
   EXPECT_EQ(reports.back().epoch, epoch_id{4});
   EXPECT_EQ(told.clients, 1U);
 }
@@ -235,8 +235,8 @@ TEST_F(GroupHelper, CallsTheRoundWhenItsClientsHaveEnoughSamples) {
   EXPECT_EQ(asked.size(), 1U) << "it is in the round already";
   end_round();
   EXPECT_EQ(reports.back().epoch, epoch_id{5});
-  EXPECT_EQ(reports.back().claim.line.work, 210U);
-  EXPECT_EQ(reports.back().claim.line.branch, sha256("a"));
+  EXPECT_EQ(reports.back().claim.past.work, 210U);
+  EXPECT_EQ(reports.back().claim.past.branch, sha256("a"));
 }
 
 TEST_F(GroupHelper, TakesPartWhenAMemberCallsAndPassesTheCallOn) {
@@ -252,8 +252,8 @@ TEST_F(GroupHelper, FollowsItsGroupIntoAForkAlsoBeforeTheOthersSaySo) {
   help_two();
   tell(helper, round_called{epoch_id{4}});
   end_round(false); // its name is larger, and the members' last reports name the old branch
-  EXPECT_NE(reports.back().claim.line.branch, sha256("a"));
-  EXPECT_EQ(reports.back().claim.line.parent, sha256("a"));
+  EXPECT_NE(reports.back().claim.past.branch, sha256("a"));
+  EXPECT_EQ(reports.back().claim.past.parent, sha256("a"));
 }
 
 TEST_F(GroupHelper, AfterARoundThatFailedItIsOutsideAndTriesAgain) {
@@ -298,7 +298,7 @@ TEST_F(GroupHelper, PassesOnTheStateOfAClient) {
   auto got = ask<state_snapshot>(helper, get_state_snapshot{sha256("a"), epoch_id{4}});
   ASSERT_TRUE(got.ok()) << to_string(got.error());
   EXPECT_EQ(got->epoch, epoch_id{4});
-  EXPECT_EQ(got->line.branch, sha256("a"));
+  EXPECT_EQ(got->past.branch, sha256("a"));
   EXPECT_EQ(got->state->size(), image.size);
   ASSERT_EQ(opened.size(), 1U);
   EXPECT_EQ(opened.front().branch, sha256("a"));
@@ -333,8 +333,8 @@ TEST_F(GroupHelper, ADownloadEndsWithTheGroupThatItWasFor) {
 }
 
 TEST_F(GroupHelper, GivesNoStateThatIsNotOfItsGroup) {
-  auto refused = [&](const std::string& line, std::uint64_t epoch) {
-    auto got = ask<state_snapshot>(helper, get_state_snapshot{sha256(line), epoch_id{epoch}});
+  auto refused = [&](const std::string& past, std::uint64_t epoch) {
+    auto got = ask<state_snapshot>(helper, get_state_snapshot{sha256(past), epoch_id{epoch}});
     return got.ok() ? ec::none : got.error().code;
   };
   EXPECT_EQ(refused("a", 4), ec::not_ready);

@@ -27,7 +27,7 @@ struct surroundings {
   // For other peers. No answer: the peer is silent.
   std::function<std::optional<result<wire::join_reply>>(const wire::join_group&)> peer_says;
   std::vector<call_peer> calls;
-  std::vector<tell_peer> told;
+  std::vector<notify_peer> told;
   std::vector<record> stored;
   record_store* table = nullptr; // the swarm's, with the rules of the real DHT
   bool finds = true;             // false: find_records is not answered
@@ -61,7 +61,7 @@ inline switchboard_actor::behavior_type fake_switchboard(switchboard_actor::poin
         promise.deliver(to_caf(says->error()));
       return promise;
     },
-    [=](const tell_peer& msg) {
+    [=](const notify_peer& msg) {
       around->told.push_back(msg);
       if (auto other = around->wired->find(msg.to.id); other != around->wired->end())
         if (std::holds_alternative<wire::begin_group>(msg.what)

@@ -8,7 +8,7 @@ namespace {
 
 /// The messages of the tracker, and the answers of the fake DHT.
 struct surroundings {
-  std::vector<tell_peer> told;
+  std::vector<notify_peer> told;
   std::vector<record> stored;
   std::vector<record> in_dht;
   bool dht_fails = false;
@@ -20,7 +20,7 @@ switchboard_actor::behavior_type fake_switchboard(switchboard_actor::pointer,
                                                   std::shared_ptr<surroundings> world) {
   return {
     [](const call_peer&) -> caf::result<peer_answer> { return to_caf(ec::unreachable); },
-    [world](const tell_peer& msg) { world->told.push_back(msg); },
+    [world](const notify_peer& msg) { world->told.push_back(msg); },
     [](const connect_address&) -> caf::result<peer_connected> { return to_caf(ec::unreachable); },
     [](get_connected_peers) -> connected_peers { return {}; },
   };
@@ -123,7 +123,7 @@ struct ProgressTracker : actor_test {
         all.push_back(*event);
     return all;
   }
-  static record pushed(const tell_peer& told) {
+  static record pushed(const notify_peer& told) {
     const auto* push = std::get_if<wire::progress_push>(&told.what);
     return push ? push->entry : record{};
   }
@@ -171,7 +171,7 @@ TEST_F(ProgressTracker, AnotherHistoryOrGroupIsSignedAtOnce) {
   connect(2);
   report_progress said{epoch_id{3}, 0, sha256("p"), {}, 0};
   tell(tracker, said);
-  said.claim.line.branch = sha256("a");
+  said.claim.past.branch = sha256("a");
   tell(tracker, said);
   said.claim.group_size = 2;
   tell(tracker, said);
@@ -264,8 +264,8 @@ TEST_F(ProgressTracker, AGoodbyeIsPushedAndStoredOnceAndEndsTheReports) {
   connect(2);
   report(3, 8);
   world->told.clear();
-  tell(tracker, say_goodbye{});
-  tell(tracker, say_goodbye{});
+  tell(tracker, announce_departure{});
+  tell(tracker, announce_departure{});
   ASSERT_EQ(world->told.size(), 1U);
   EXPECT_TRUE(pushed(world->told[0]).tombstone);
   ASSERT_EQ(world->stored.size(), 1U);

@@ -92,7 +92,7 @@ fake_board::behavior_type fake_switchboard(fake_board::pointer self,
       self->delayed_send(self, busy - now, answer_now{promise, answer});
       return *promise;
     },
-    [](const tell_peer&) {},
+    [](const notify_peer&) {},
     [](const connect_address&) -> caf::result<peer_connected> { return to_caf(ec::unreachable); },
     [](get_connected_peers) -> connected_peers { return {}; },
     [](const answer_now& msg) { msg.promise->deliver(msg.answer); },

@@ -442,7 +442,7 @@ TEST_F(PeerLink, ClosesOnBytesThatAreNoMessageAndReturnsTheirBody) {
 
 TEST_F(PeerLink, ClosesWhenThePeerDoesNotTakeWhatWeSend) {
   wire_end->full = true;
-  tell(link, tell_over_link{wire::leave_group{"p"}, {}});
+  tell(link, notify_over_link{wire::leave_group{"p"}, {}});
   ASSERT_TRUE(wire_end->closed);
   EXPECT_EQ(wire_end->closed->code, ec::overloaded);
 }

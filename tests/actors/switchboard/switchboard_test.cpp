@@ -30,7 +30,7 @@ protected:
   static call_peer ping(const peer_record& whom, milliseconds timeout = 3s) {
     return {whom, wire::dht_ping{}, timeout};
   }
-  static tell_peer leave(const peer_record& whom, std::string prefix) {
+  static notify_peer leave(const peer_record& whom, std::string prefix) {
     return {whom, wire::leave_group{std::move(prefix)}, {}};
   }
   result<peer_answer> ask_peer(const peer& from, const peer& to) {
@@ -288,7 +288,7 @@ TEST_F(SwitchboardOnASlowLine, WhatWasSentOverASurplusConnectionArrives) {
     for (auto [from, to] : {std::pair{&ann, &bob}, std::pair{&bob, &ann}}) {
       from->ctx.rounds->finish(part.round, {}, {}); // accepts parts and drops them
       for (std::size_t i = 0; i < parts; ++i)
-        tell(from->board, tell_peer{to->ctx.record, part, copy_to_payload(values)});
+        tell(from->board, notify_peer{to->ctx.record, part, copy_to_payload(values)});
     }
     run_for(200ms);
     EXPECT_EQ(connections(ann), 2U) << "they did not dial each other at once";

@@ -86,7 +86,7 @@ TEST_F(Trainer, AStateOfAnotherModelIsRefusedAndRetriedEverMoreSlowly) {
 TEST_F(Trainer, AStateIsGivenOnlyToReadersOfItsOwnHistory) {
   auto& donor = add_started();
   pass_until([&] { return all_at(2); });
-  auto branch = status_of(donor).line.branch;
+  auto branch = status_of(donor).past.branch;
   EXPECT_TRUE(ask<state_snapshot>(donor.actor, get_state_snapshot{branch, {}}).ok());
   auto other = ask<state_snapshot>(donor.actor, get_state_snapshot{sha256("other"), {}});
   EXPECT_EQ(other.error().code, ec::wrong_run);
@@ -101,7 +101,7 @@ TEST_F(Trainer, AStateOfAnotherHistoryChangesNothingAndAnotherDonorIsAsked) {
     auto state = decode_state(as_byte_span(image));
     if (donor != first || !state.ok())
       return;
-    state->line.branch = sha256("a fork");
+    state->past.branch = sha256("a fork");
     image = std::string{as_string_view(encode_state(*state).view())};
   };
   auto& joiner = add_joiner();

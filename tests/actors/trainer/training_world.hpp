@@ -426,7 +426,7 @@ private:
             spread();
           },
           [](get_swarm_progress) { return swarm_progress{}; },
-          [](say_goodbye) {},
+          [](announce_departure) {},
           [](const peer_connected&) {},
           [](const peer_disconnected&) {},
         };
@@ -469,7 +469,7 @@ private:
                 [promise](const caf::error& why) mutable { promise.deliver(why); });
             return promise;
           },
-          [](const tell_peer&) {},
+          [](const notify_peer&) {},
           [](const connect_address&) -> caf::result<peer_connected> {
             return to_caf(ec::unreachable);
           },

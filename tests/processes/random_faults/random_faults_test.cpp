@@ -11,7 +11,7 @@
 
 #include <sys/wait.h>
 
-#include "actors/commands/average_vector.hpp"
+#include "runtime/cli/average_vector.hpp"
 #include "runtime/core/random.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/crypto/identity.hpp"

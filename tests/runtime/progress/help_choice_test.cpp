@@ -15,28 +15,28 @@ peer_id id_of(std::uint8_t n) {
   return id;
 }
 
-swarm_progress::peer trainer(std::uint8_t n, const std::string& line, std::uint64_t work,
+swarm_progress::peer trainer(std::uint8_t n, const std::string& past, std::uint64_t work,
                              std::uint32_t group_size) {
   swarm_progress::peer p;
   p.who.id = id_of(n);
   p.who.addresses = {{"10.0.0.1", 7700}};
   p.epoch = epoch_id{4};
-  p.claim.line = {sha256(line), {}, {}, work};
+  p.claim.past = {sha256(past), {}, {}, work};
   p.claim.group_size = group_size;
   p.claim.ready = true;
   p.claim.target_batch_size = 100;
   return p;
 }
-swarm_progress::peer client(std::uint8_t n, const std::string& line, std::uint64_t work,
+swarm_progress::peer client(std::uint8_t n, const std::string& past, std::uint64_t work,
                             std::uint32_t group_size, std::uint64_t samples = 0) {
-  auto p = trainer(n, line, work, group_size);
+  auto p = trainer(n, past, work, group_size);
   p.who.client_mode = true;
   p.who.addresses.clear();
   p.samples = samples;
   return p;
 }
-swarm_progress::peer auxiliary(std::uint8_t n, const std::string& line, std::uint32_t group_size) {
-  auto p = trainer(n, line, 0, group_size);
+swarm_progress::peer auxiliary(std::uint8_t n, const std::string& past, std::uint32_t group_size) {
+  auto p = trainer(n, past, 0, group_size);
   p.claim.auxiliary = true;
   return p;
 }
@@ -44,8 +44,8 @@ swarm_progress::peer auxiliary(std::uint8_t n, const std::string& line, std::uin
 helper_state outside() {
   return {id_of(helper), {}, {}, {}, {}};
 }
-helper_state in_group(const std::string& line, const std::vector<std::uint8_t>& others) {
-  helper_state own{id_of(helper), {sha256(line), {}, {}, 10}, epoch_id{4}, {}, {}};
+helper_state in_group(const std::string& past, const std::vector<std::uint8_t>& others) {
+  helper_state own{id_of(helper), {sha256(past), {}, {}, 10}, epoch_id{4}, {}, {}};
   own.members.insert(own.self);
   for (auto n : others) {
     own.members.insert(id_of(n));
@@ -57,8 +57,8 @@ helper_state in_group(const std::string& line, const std::vector<std::uint8_t>& 
 TEST(HelpChoice, EntersAGroupThatHasOnlyClients) {
   auto choice = choose_help(outside(), {client(1, "a", 10, 1)});
   EXPECT_EQ(choice.what, help::enter);
-  EXPECT_EQ(choice.line.branch, sha256("a"));
-  EXPECT_EQ(choice.line.work, 10U);
+  EXPECT_EQ(choice.past.branch, sha256("a"));
+  EXPECT_EQ(choice.past.work, 10U);
   ASSERT_EQ(choice.through.size(), 1U);
   EXPECT_EQ(choice.through.front().id, id_of(1));
 }
@@ -83,7 +83,7 @@ TEST(HelpChoice, DoesNotStrengthenAHistoryThatGivesWay) {
 TEST(HelpChoice, OfClientsThatTrainAloneItTakesTheOneWithMostWork) {
   auto choice = choose_help(outside(), {client(1, "a", 10, 1), client(2, "b", 11, 1)});
   EXPECT_EQ(choice.what, help::enter);
-  EXPECT_EQ(choice.line.branch, sha256("b"));
+  EXPECT_EQ(choice.past.branch, sha256("b"));
 }
 
 TEST(HelpChoice, StaysWithItsClients) {
@@ -107,8 +107,8 @@ TEST(HelpChoice, LeavesWhenThereIsNoClientAnyMore) {
 
 TEST(HelpChoice, StaysWithMembersThatHaveNotReportedTheForkYet) {
   auto own = in_group("fork", {1, 2, 3});
-  own.line.parent = sha256("a");
-  own.line.forked_at = epoch_id{4};
+  own.past.parent = sha256("a");
+  own.past.forked_at = epoch_id{4};
   std::vector<swarm_progress::peer> seen{client(1, "a", 10, 8), client(2, "a", 10, 8),
                                          client(3, "a", 10, 8)};
   EXPECT_EQ(choose_help(own, seen).what, help::stay);

@@ -22,22 +22,22 @@ digest branch(const std::string& name) {
   return sha256(name);
 }
 
-swarm_progress::peer peer(std::uint8_t n, const std::string& line, std::uint64_t work,
+swarm_progress::peer peer(std::uint8_t n, const std::string& past, std::uint64_t work,
                           std::uint32_t group_size, bool ready = true) {
   swarm_progress::peer p;
   p.who.id = id_of(n);
-  p.claim.line = {line.empty() ? digest{} : branch(line), {}, {}, work};
+  p.claim.past = {past.empty() ? digest{} : branch(past), {}, {}, work};
   p.claim.group_size = group_size;
   p.claim.ready = ready;
   return p;
 }
 
-history_view view_of(std::uint8_t n, const std::string& line, std::uint64_t work, bool in_group) {
-  return {id_of(n), {line.empty() ? digest{} : branch(line), {}, {}, work}, in_group, true};
+history_view view_of(std::uint8_t n, const std::string& past, std::uint64_t work, bool in_group) {
+  return {id_of(n), {past.empty() ? digest{} : branch(past), {}, {}, work}, in_group, true};
 }
 
-swarm_progress::peer auxiliary(std::uint8_t n, const std::string& line, std::uint32_t group_size) {
-  auto p = peer(n, line, 0, group_size);
+swarm_progress::peer auxiliary(std::uint8_t n, const std::string& past, std::uint32_t group_size) {
+  auto p = peer(n, past, 0, group_size);
   p.claim.auxiliary = true;
   return p;
 }
@@ -122,7 +122,7 @@ TEST(HistoryChoice, AClientWaitsForAPeerThatCanBeReached) {
 // it.
 struct world {
   struct member {
-    std::string line;
+    std::string past;
     std::uint64_t work = 0;
     bool in_group = false;
     std::map<std::size_t, swarm_progress::peer> view;
@@ -135,8 +135,8 @@ struct world {
       m.in_group = random.below(3) != 0;
       m.work = random.below(4) * 10;
       if (m.in_group || m.work > 0)
-        m.line = std::string(1, static_cast<char>('a' + random.below(3)));
-      if (m.line.empty())
+        m.past = std::string(1, static_cast<char>('a' + random.below(3)));
+      if (m.past.empty())
         m.in_group = false;
       members.push_back(m);
     }
@@ -144,7 +144,7 @@ struct world {
 
   swarm_progress::peer claim(std::size_t i) const {
     const auto& m = members[i];
-    return peer(static_cast<std::uint8_t>(i + 1), m.line, m.work,
+    return peer(static_cast<std::uint8_t>(i + 1), m.past, m.work,
                 m.in_group ? static_cast<std::uint32_t>(1) : 0);
   }
   void tell(std::size_t from, std::size_t to) { members[to].view[from] = claim(from); }
@@ -155,7 +155,7 @@ struct world {
     std::vector<swarm_progress::peer> others;
     for (const auto& [j, p] : m.view)
       others.push_back(p);
-    auto own = view_of(static_cast<std::uint8_t>(i + 1), m.line, m.work, m.in_group);
+    auto own = view_of(static_cast<std::uint8_t>(i + 1), m.past, m.work, m.in_group);
     auto choice = choose_history(own, others);
     switch (choice.what) {
       case course::stay:
@@ -164,14 +164,14 @@ struct world {
       case course::wait:
         return false;
       case course::found:
-        m.line += std::to_string(++names);
+        m.past += std::to_string(++names);
         m.in_group = true;
         return true;
       case course::enter: {
         // A peer that is asked admits it if it is still in that group.
         for (std::size_t j = 0; j < members.size(); ++j)
-          if (j != i && members[j].in_group && branch(members[j].line) == choice.branch) {
-            m.line = members[j].line;
+          if (j != i && members[j].in_group && branch(members[j].past) == choice.branch) {
+            m.past = members[j].past;
             m.work = members[j].work;
             m.in_group = true;
             return true;
@@ -211,7 +211,7 @@ TEST(HistoryChoice, ConnectedPeersConvergeToOneHistoryAndKeepIt) {
     std::set<std::string> lines;
     for (const auto& m : w.members) {
       EXPECT_TRUE(m.in_group) << "seed " << seed;
-      lines.insert(m.line);
+      lines.insert(m.past);
     }
     ASSERT_EQ(lines.size(), 1U) << "seed " << seed;
     EXPECT_LT(changes, 100) << "seed " << seed; // no peer switches back and forth

@@ -12,8 +12,8 @@ struct CheckpointStore : testing::Test {
 
   status save(std::uint64_t epoch, const digest& schema, const std::string& branch = "ours") {
     auto text = text_of(epoch);
-    history line{sha256(branch), {}, {}, epoch};
-    auto image = encode_state({epoch_id{epoch}, schema, sha256(text), line, as_byte_span(text)});
+    history past{sha256(branch), {}, {}, epoch};
+    auto image = encode_state({epoch_id{epoch}, schema, sha256(text), past, as_byte_span(text)});
     auto saved = store.save(borrowed_bytes{image.view()});
     return saved ? status{done{}} : status{saved.error()};
   }

@@ -13,38 +13,38 @@ struct RunPosition : ::testing::Test {
   static constexpr std::size_t values = 10;
   run_position at{5 * values * sizeof(float)}; // room for five updates
   digest branch = sha256("branch");
-  history line{branch, {}, {}, 100};
+  history past{branch, {}, {}, 100};
 
   missed_update update(std::uint64_t epoch, digest of) const {
-    return {epoch_id{epoch}, std::make_shared<float_vector>(values), 0.1, 7, of, at.line().branch};
+    return {epoch_id{epoch}, std::make_shared<float_vector>(values), 0.1, 7, of, at.past().branch};
   }
   missed_update update(std::uint64_t epoch) const { return update(epoch, branch); }
 };
 
 TEST_F(RunPosition, BeginsInStepWithWhatTheModelHolds) {
-  at.begin(line, epoch_id{4});
+  at.begin(past, epoch_id{4});
   EXPECT_TRUE(at.in_step());
-  EXPECT_EQ(at.line(), line);
+  EXPECT_EQ(at.past(), past);
   EXPECT_EQ(at.epoch(), epoch_id{4});
   EXPECT_EQ(at.held_epoch(), epoch_id{4});
 }
 
 TEST_F(RunPosition, InStepEveryEpochIsAppliedAtOnce) {
-  at.begin(line, epoch_id{4});
+  at.begin(past, epoch_id{4});
   auto out = at.end_epoch(update(4));
   ASSERT_EQ(out.apply.size(), 1U);
-  EXPECT_EQ(out.apply[0].after, at.line());
-  EXPECT_EQ(at.line().work, 107U);
+  EXPECT_EQ(out.apply[0].after, at.past());
+  EXPECT_EQ(at.past().work, 107U);
   EXPECT_EQ(at.epoch(), epoch_id{5});
   EXPECT_EQ(at.held_epoch(), epoch_id{5});
   EXPECT_FALSE(out.caught_up);
 }
 
 TEST_F(RunPosition, EntersInStepOnlyAtTheSameEpochOfTheSameBranch) {
-  at.begin(line, epoch_id{4});
+  at.begin(past, epoch_id{4});
   at.enter(branch, 200, epoch_id{4});
   EXPECT_TRUE(at.in_step());
-  EXPECT_EQ(at.line(), line) << "our own knowledge of the history is kept";
+  EXPECT_EQ(at.past(), past) << "our own knowledge of the history is kept";
   at.enter(branch, 200, epoch_id{5});
   EXPECT_FALSE(at.in_step());
   EXPECT_EQ(at.held_epoch(), epoch_id{4});
@@ -75,7 +75,7 @@ TEST_F(RunPosition, WhatTheGroupDoesWhileTheStateIsDownloadedIsAppliedToIt) {
   EXPECT_EQ(out.apply[1].after.work, 121U);
   EXPECT_TRUE(at.in_step());
   EXPECT_EQ(at.held_epoch(), epoch_id{11});
-  EXPECT_EQ(at.line().work, 121U);
+  EXPECT_EQ(at.past().work, 121U);
 }
 
 TEST_F(RunPosition, ADonorThatIsAheadIsWaitedFor) {
@@ -93,17 +93,17 @@ TEST_F(RunPosition, ADonorThatIsAheadIsWaitedFor) {
 }
 
 TEST_F(RunPosition, LeavingGoesBackToWhatTheModelHolds) {
-  at.begin(line, epoch_id{4});
+  at.begin(past, epoch_id{4});
   at.enter(branch, 200, epoch_id{8});
   at.end_epoch(update(8));
   at.leave();
   EXPECT_TRUE(at.in_step());
-  EXPECT_EQ(at.line(), line);
+  EXPECT_EQ(at.past(), past);
   EXPECT_EQ(at.epoch(), epoch_id{4});
 }
 
 TEST_F(RunPosition, AStateThatCameTooLateForItsGroupIsHeldAllTheSame) {
-  at.begin(line, epoch_id{4});
+  at.begin(past, epoch_id{4});
   at.enter(branch, 200, epoch_id{8});
   at.leave();
   EXPECT_TRUE(at.take_state({branch, {}, {}, 150}, epoch_id{8}).apply.empty());
@@ -129,7 +129,7 @@ TEST_F(RunPosition, AStateOfTheBranchThatTheGroupHasLeftIsNoUse) {
   auto out = at.end_epoch(update(8, sha256("fork")));
   EXPECT_EQ(out.what, trouble::gap);
   EXPECT_FALSE(at.in_step());
-  EXPECT_EQ(at.line().branch, sha256("fork"));
+  EXPECT_EQ(at.past().branch, sha256("fork"));
 }
 
 // The state was being loaded when we changed to another group.
@@ -162,9 +162,9 @@ TEST_F(RunPosition, AForkOnTheWayIsFollowed) {
   at.end_epoch(update(9, sha256("fork")));
   auto out = at.take_state({branch, {}, {}, 100}, epoch_id{8});
   EXPECT_TRUE(out.caught_up);
-  EXPECT_EQ(at.line().branch, sha256("fork"));
-  EXPECT_EQ(at.line().parent, branch);
-  EXPECT_EQ(at.line().forked_at, epoch_id{8});
+  EXPECT_EQ(at.past().branch, sha256("fork"));
+  EXPECT_EQ(at.past().parent, branch);
+  EXPECT_EQ(at.past().forked_at, epoch_id{8});
 }
 
 TEST_F(RunPosition, WithoutRoomForAnotherUpdateAllAreForgotten) {
@@ -178,10 +178,10 @@ TEST_F(RunPosition, WithoutRoomForAnotherUpdateAllAreForgotten) {
 }
 
 TEST_F(RunPosition, WhatIsDistrustedIsNoStateOfAnyBranch) {
-  at.begin(line, epoch_id{4});
+  at.begin(past, epoch_id{4});
   at.distrust();
-  EXPECT_TRUE(at.line().branch.is_zero());
-  EXPECT_EQ(at.line().work, 0U);
+  EXPECT_TRUE(at.past().branch.is_zero());
+  EXPECT_EQ(at.past().work, 0U);
   at.enter(branch, 200, epoch_id{4});
   EXPECT_FALSE(at.in_step());
 }
@@ -189,7 +189,7 @@ TEST_F(RunPosition, WhatIsDistrustedIsNoStateOfAnyBranch) {
 TEST_F(RunPosition, WorkThatOthersMadeUpDoesNotWrapAround) {
   at.begin({branch, {}, {}, ~std::uint64_t{0} - 3}, epoch_id{4});
   at.end_epoch(update(4));
-  EXPECT_EQ(at.line().work, ~std::uint64_t{0});
+  EXPECT_EQ(at.past().work, ~std::uint64_t{0});
 }
 
 } // namespace

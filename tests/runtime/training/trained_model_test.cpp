@@ -28,7 +28,7 @@ TEST_F(TrainedModel, EveryStepIsOneEpoch) { // INV-1, INV-7
   for (std::uint64_t k = 1; k <= 3; ++k) {
     model.step(gradient, 0.1, line(k));
     EXPECT_EQ(model.epoch(), epoch_id{k});
-    EXPECT_EQ(model.line(), line(k));
+    EXPECT_EQ(model.past(), line(k));
   }
 }
 
@@ -62,7 +62,7 @@ TEST_F(TrainedModel, AStateIsTakenWholeWithItsHistory) {
   auto own = joiner.parameters();
   ASSERT_TRUE(joiner.load(as_byte_span(image_of(donor))).ok());
   EXPECT_EQ(joiner.epoch(), epoch_id{3});
-  EXPECT_EQ(joiner.line(), line(3));
+  EXPECT_EQ(joiner.past(), line(3));
   EXPECT_NE(joiner.parameters(), own);
   EXPECT_EQ(joiner.parameters(), donor.parameters());
   EXPECT_EQ(image_of(joiner), image_of(donor));

@@ -13,8 +13,8 @@ namespace {
 const std::string learner_bytes = "parameters and statistics";
 
 training_state example() {
-  history line{sha256("branch"), sha256("parent"), epoch_id{5}, 1234};
-  return {epoch_id{7}, sha256("schema"), sha256("parameters"), line, as_byte_span(learner_bytes)};
+  history past{sha256("branch"), sha256("parent"), epoch_id{5}, 1234};
+  return {epoch_id{7}, sha256("schema"), sha256("parameters"), past, as_byte_span(learner_bytes)};
 }
 
 std::string image_of(const training_state& state) {
@@ -28,7 +28,7 @@ TEST(TrainingState, IsReadBack) {
   EXPECT_EQ(state->epoch, epoch_id{7});
   EXPECT_EQ(state->schema, sha256("schema"));
   EXPECT_EQ(state->parameters, sha256("parameters"));
-  EXPECT_EQ(state->line, example().line);
+  EXPECT_EQ(state->past, example().past);
   EXPECT_EQ(as_string_view(state->learner), learner_bytes);
 }
 

@@ -237,7 +237,7 @@ void round_net::reconnect(std::size_t a, std::size_t b, duration after) {
   }
 }
 
-void round_net::tell_lost(std::size_t at, std::size_t whom, duration after) {
+void round_net::report_lost(std::size_t at, std::size_t whom, duration after) {
   on_member(at, after, [this, at, whom] { listener_.lost(at, whom); });
 }
 
@@ -263,11 +263,11 @@ void round_net::crash(std::size_t who, bool silently) {
     if (silently) {
       if_still_linked(who, other, detection(), [this, who, other] {
         break_link(who, other, 0ns, true);
-        tell_lost(other, who, 0ns);
+        report_lost(other, who, 0ns);
       });
     } else {
       break_link(who, other, some(30ms), true);
-      tell_lost(other, who, some(50ms));
+      report_lost(other, who, some(50ms));
     }
   }
 }
@@ -282,8 +282,8 @@ void round_net::freeze(std::size_t who, duration lasts) {
       continue;
     if_still_linked(who, other, noticed, [this, who, other, left = lasts - noticed] {
       break_link(who, other, 0ns, true);
-      tell_lost(other, who, 0ns);
-      tell_lost(who, other, 0ns); // as soon as it is awake
+      report_lost(other, who, 0ns);
+      report_lost(who, other, 0ns); // as soon as it is awake
       if_still_linked(who, other, left,
                       [this, who, other] { reconnect(who, other, 3 * link(who, other).delay); });
     });
@@ -308,8 +308,8 @@ void round_net::partition(member_set side, duration lasts) {
       if_still_linked(a, b, noticed, [this, a, b, left = lasts - noticed] {
         break_link(a, b, 0ns, true);
         bool first = random_.below(2) == 0;
-        tell_lost(a, b, first ? 0ns : some(options_.detector / 5));
-        tell_lost(b, a, first ? some(options_.detector / 5) : 0ns);
+        report_lost(a, b, first ? 0ns : some(options_.detector / 5));
+        report_lost(b, a, first ? some(options_.detector / 5) : 0ns);
         if_still_linked(a, b, left, [this, a, b] { reconnect(a, b, 3 * link(a, b).delay); });
       });
     }
@@ -323,8 +323,8 @@ void round_net::half_open(std::size_t a, std::size_t b) {
   if_still_linked(a, b, detection(), [this, a, b] {
     auto delay = link(b, a).delay;
     break_link(a, b, 0ns, true);
-    tell_lost(b, a, 0ns);
-    tell_lost(a, b, delay);
+    report_lost(b, a, 0ns);
+    report_lost(a, b, delay);
   });
 }
 
@@ -335,8 +335,8 @@ void round_net::cut(std::size_t a, std::size_t b) {
   block(b, a);
   if_still_linked(a, b, detection(), [this, a, b] {
     break_link(a, b, 0ns, true);
-    tell_lost(a, b, 0ns);
-    tell_lost(b, a, some(options_.detector / 5));
+    report_lost(a, b, 0ns);
+    report_lost(b, a, some(options_.detector / 5));
   });
 }
 
@@ -345,8 +345,8 @@ void round_net::reset(std::size_t a, std::size_t b) {
     return;
   break_link(a, b, some(20ms), false);
   reconnect(a, b, 3 * link(a, b).delay);
-  tell_lost(a, b, some(20ms));
-  tell_lost(b, a, some(20ms));
+  report_lost(a, b, some(20ms));
+  report_lost(b, a, some(20ms));
 }
 
 void round_net::slow_down(std::size_t a, std::size_t b, double bytes_per_second) {

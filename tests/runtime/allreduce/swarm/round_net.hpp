@@ -171,7 +171,7 @@ private:
   /// Both directions; messages in transit still arrive for `grace`.
   void break_link(std::size_t a, std::size_t b, duration grace, bool for_good);
   void reconnect(std::size_t a, std::size_t b, duration after);
-  void tell_lost(std::size_t at, std::size_t whom, duration after);
+  void report_lost(std::size_t at, std::size_t whom, duration after);
   /// Runs `what` if the link between them is still the same one then.
   void if_still_linked(std::size_t a, std::size_t b, duration after, std::function<void()> what);
 

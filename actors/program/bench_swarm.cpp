@@ -1,0 +1,229 @@
+// Benchmarks with whole peers in this process that communicate over TCP on the loopback interface.
+
+
+#include <cstdio>
+#include <optional>
+
+#include <nlohmann/json.hpp>
+
+#include "actors/caf_error.hpp"
+#include "runtime/cli/logging.hpp"
+#include "actors/program/commands.hpp"
+#include "actors/program/node_options.hpp"
+#include "actors/program/peer_process.hpp"
+#include "runtime/net/tcp_transport.hpp"
+
+namespace waggle {
+
+namespace {
+
+using json = nlohmann::ordered_json;
+
+struct quiet_system : caf::actor_system_config {
+  quiet_system() { set("scheduler.policy", caf::atom("sharing")); }
+};
+
+/// The peers of a separate run. The first peer is the initial peer of the others.
+class local_peers {
+public:
+  explicit local_peers(const run_options& options) : options_(options) {
+    verifier_ = make_caching_verifier(4096);
+    log_ = make_logger("warn", "text", "bench");
+  }
+  ~local_peers() {
+    caf::scoped_actor self{system_};
+    for (auto& peer : peers_)
+      self->request(peer.node, 5s, shut_down{"the benchmark is over"})
+        .receive([](const training_status&) { /* down */ },
+                 [](const caf::error&) { /* down already */ });
+  }
+  local_peers(const local_peers&) = delete;
+  local_peers& operator=(const local_peers&) = delete;
+
+  status add(std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) {
+      node_config config;
+      config.run_id = "bench";
+      config.listen = {"127.0.0.1", 0};
+      config.seed = peers_.size() + 1;
+      if (!peers_.empty())
+        config.initial_peers = {peers_.front().bound};
+      config.averaging = averaging_from(options_, "bench", "vector", {});
+      node_dependencies dependencies;
+      dependencies.self = identity::from_seed(config.seed);
+      dependencies.wall = std::make_shared<system_wall_clock>();
+      dependencies.verifier = verifier_;
+      dependencies.registry = std::make_shared<prometheus::Registry>();
+      dependencies.log = log_;
+      auto arena = options_.shared_memory ? net::shared_arena::make() : nullptr;
+      dependencies.memory = vector_memory(arena);
+      dependencies.make_transport = [&](transport_request request) {
+        net::tcp_transport_config tcp;
+        tcp.run_id = config.run_id;
+        tcp.self = dependencies.self;
+        tcp.verifier = verifier_;
+        tcp.record = std::move(request.record);
+        tcp.http = std::move(request.http);
+        tcp.events = std::move(request.events);
+        tcp.shared_memory = options_.shared_memory;
+        tcp.arena = arena;
+        return net::make_tcp_transport(std::move(tcp));
+      };
+      auto started = start_node(system_, config, dependencies);
+      if (!started)
+        return started.error();
+      peers_.push_back(*started);
+    }
+    return done{};
+  }
+
+  /// All peers average a vector at once. Fails if a round was not complete.
+  struct outcome {
+    bench_timing timing;            // until the last peer had the result
+    double matchmaking_seconds = 0; // of the slowest
+  };
+  result<outcome> average(average_vector question) {
+    caf::scoped_actor self{system_};
+    question.expected_peers = static_cast<std::uint32_t>(peers_.size());
+    bench_stopwatch watch;
+    using handle = decltype(self->request(peers_[0].parts.averager, 1s, question));
+    std::vector<handle> open;
+    for (auto& peer : peers_)
+      open.push_back(self->request(peer.parts.averager, question.deadline + 10s, question));
+    outcome out;
+    failure why;
+    for (auto& answer : open)
+      answer.receive(
+        [&](const round_report& report) {
+          if (report.outcome != round_outcome::complete)
+            why = report.why.code == ec::none ? failure{ec::internal, {}} : report.why;
+          out.matchmaking_seconds = std::max(out.matchmaking_seconds, report.matchmaking_seconds);
+        },
+        [&](const caf::error& error) { why = from_caf(error); });
+    out.timing = watch.elapsed();
+    if (why.code != ec::none)
+      return why;
+    return out;
+  }
+
+private:
+  const run_options& options_;
+  std::shared_ptr<const signature_verifier> verifier_;
+  std::shared_ptr<spdlog::logger> log_;
+  quiet_system config_;
+  caf::actor_system system_{config_};
+  std::vector<started_node> peers_;
+};
+
+average_vector question_of(std::uint64_t bytes) {
+  auto values = std::make_shared<float_vector>(bytes / sizeof(float));
+  for (std::size_t i = 0; i < values->size(); ++i)
+    (*values)[i] = static_cast<float>(i % 1000) / 1000;
+  average_vector question;
+  question.values = values;
+  question.deadline = 60s;
+  return question;
+}
+
+std::string size_text(std::uint64_t bytes) {
+  return bytes >= 1_MiB ? std::to_string(bytes >> 20U) + " MiB"
+                        : std::to_string(bytes >> 10U) + " KiB";
+}
+
+int failed(const failure& why) {
+  std::fprintf(stderr, "waggle: the benchmark failed: %s\n", to_string(why).c_str());
+  return exit_failed;
+}
+
+int bench_allreduce(const run_options& options) {
+  auto output = bench_output::open(options);
+  if (!output)
+    return bad_usage(output.error().detail);
+  std::vector<std::uint64_t> sizes{64_KiB, 1_MiB, 16_MiB, 64_MiB};
+  if (options.given.count("elements") > 0)
+    sizes = {options.elements * sizeof(float)};
+  std::vector<std::uint64_t> counts{2, 4, 8};
+  if (options.given.count("peers") > 0)
+    counts = {options.peers};
+  auto report = json::array();
+  std::printf("rounds of a persistent group in this process, codec %s\n", options.codec.c_str());
+  std::printf("%6s %10s %12s %12s %12s %14s\n", "peers", "vector", "median", "25 %", "75 %",
+              "MB/s per peer");
+  for (auto count : counts) {
+    local_peers peers{options};
+    if (auto added = peers.add(count); !added)
+      return failed(added.error());
+    for (auto bytes : sizes) {
+      auto question = question_of(bytes);
+      question.reuse_group = true;
+      std::vector<bench_timing> runs;
+      auto wanted = bytes >= 16_MiB ? 11U : 101U;
+      for (unsigned i = 0; i < wanted + 2; ++i) {
+        auto ended = peers.average(question);
+        if (!ended)
+          return failed(ended.error());
+        if (i >= 2) // warm-up: the peers find each other and fill the pools
+          runs.push_back(ended->timing);
+      }
+      json row = summary_of(runs);
+      row["peers"] = count;
+      row["bytes"] = bytes;
+      row["codec"] = options.codec;
+      auto median = row["median_seconds"].get<double>();
+      std::printf("%6llu %10s %9.3f ms %9.3f ms %9.3f ms %14.0f\n",
+                  static_cast<unsigned long long>(count), size_text(bytes).c_str(), median * 1e3,
+                  row["p25_seconds"].get<double>() * 1e3, row["p75_seconds"].get<double>() * 1e3,
+                  static_cast<double>(bytes) / median / 1e6);
+      std::fflush(stdout);
+      report.push_back(std::move(row));
+    }
+  }
+  return (*output)->write(report);
+}
+
+int bench_matchmaking(const run_options& options) {
+  auto output = bench_output::open(options);
+  if (!output)
+    return bad_usage(output.error().detail);
+  std::vector<std::uint64_t> counts{2, 4, 8, 16};
+  if (options.given.count("peers") > 0)
+    counts = {options.peers};
+  auto report = json::array();
+  std::printf("time from the request to a group of all peers, in this process\n");
+  std::printf("%6s %12s %12s %12s\n", "peers", "median", "25 %", "75 %");
+  for (auto count : counts) {
+    local_peers peers{options};
+    if (auto added = peers.add(count); !added)
+      return failed(added.error());
+    std::vector<bench_timing> runs;
+    for (unsigned i = 0; i < 11; ++i) {
+      auto ended = peers.average(question_of(4_KiB));
+      if (!ended)
+        return failed(ended.error());
+      if (i > 0) // warm-up: the first one also connects all peers
+        runs.push_back({ended->matchmaking_seconds, ended->timing.cpu_seconds});
+    }
+    json row = summary_of(runs);
+    row["peers"] = count;
+    std::printf("%6llu %9.1f ms %9.1f ms %9.1f ms\n", static_cast<unsigned long long>(count),
+                row["median_seconds"].get<double>() * 1e3, row["p25_seconds"].get<double>() * 1e3,
+                row["p75_seconds"].get<double>() * 1e3);
+    std::fflush(stdout);
+    report.push_back(std::move(row));
+  }
+  return (*output)->write(report);
+}
+
+} // namespace
+
+bench_entry allreduce_benchmark() {
+  return {"allreduce", "rounds of 2, 4 and 8 local peers over TCP, or of --peers with --elements",
+          "waggle bench allreduce --peers 4 --elements 16777216 --codec float16", bench_allreduce};
+}
+
+bench_entry matchmaking_benchmark() {
+  return {"matchmaking", "the time until 2 to 16 local peers, or --peers, have found each other",
+          "waggle bench matchmaking --peers 8", bench_matchmaking};
+}
+
+} // namespace waggle

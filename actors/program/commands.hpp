@@ -1,0 +1,22 @@
+#pragma once
+
+#include "runtime/cli/bench.hpp"
+#include "runtime/cli/command_line.hpp"
+
+namespace waggle {
+
+command average_command();
+command node_command();
+
+/// `waggle bench allreduce`: rounds of a persistent group, by number of peers and size of the
+/// vector.
+bench_entry allreduce_benchmark();
+/// `waggle bench matchmaking`: the time until peers have found each other.
+bench_entry matchmaking_benchmark();
+
+/// All commands that need no LibTorch.
+std::vector<command> common_commands();
+/// All benchmarks that need no LibTorch.
+std::vector<bench_entry> common_benchmarks();
+
+} // namespace waggle

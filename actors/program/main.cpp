@@ -1,0 +1,19 @@
+// The program that users start. It has no LibTorch; see runtime/cli/trainer_program.hpp.
+
+#include "actors/program/commands.hpp"
+#include "runtime/cli/signals.hpp"
+#include "runtime/cli/trainer_program.hpp"
+
+int main(int argc, char** argv) {
+  using namespace waggle;
+  if (needs_trainer_program(argc, argv))
+    return become_trainer_program(argv);
+  hold_signals();
+  auto train = [argv](const run_options&) { return become_trainer_program(argv); };
+  auto commands = common_commands();
+  commands.insert(commands.begin(), train_entry(train));
+  auto benchmarks = common_benchmarks();
+  benchmarks.push_back(train_benchmark_entry(train));
+  commands.push_back(bench_command(std::move(benchmarks)));
+  return run_command_line(argc, argv, commands);
+}

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "actors/node.hpp"
+#include "runtime/config/run_options.hpp"
+#include "runtime/net/shared_arena.hpp"
+
+namespace waggle {
+
+/// The averaging part of a node's configuration, from the options. `schema`: the agreement's hash;
+/// peers with different schemas do not form a group.
+node_config::averaging_parts averaging_from(const run_options& options, const std::string& prefix,
+                                            const std::string& kind, const digest& schema);
+
+/// The part of a node's configuration for reducing for clients.
+node_config::helping_parts helping_from(const run_options& options);
+
+/// The memory of a peer's vectors: `arena`, or huge pages of this process if it is null.
+std::shared_ptr<std::pmr::memory_resource>
+vector_memory(const std::shared_ptr<net::shared_arena>& arena);
+
+} // namespace waggle

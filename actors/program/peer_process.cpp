@@ -1,0 +1,230 @@
+#include "actors/program/peer_process.hpp"
+
+#include <atomic>
+#include <cstdio>
+
+#include "actors/caf_error.hpp"
+#include "actors/program/node_options.hpp"
+#include "runtime/cli/command_line.hpp"
+#include "runtime/cli/join_line.hpp"
+#include "runtime/cli/join_watch.hpp"
+#include "runtime/cli/logging.hpp"
+#include "runtime/cli/folder_lock.hpp"
+#include "runtime/cli/signals.hpp"
+#include "runtime/net/tcp_transport.hpp"
+
+namespace waggle {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct system_config : caf::actor_system_config {
+  system_config() {
+    // `sharing` sleeps when idle; the default policy wakes up 500 times per second.
+    set("scheduler.policy", caf::atom("sharing"));
+    set("scheduler.max-threads", std::size_t{2});
+    set("scheduler.max-throughput", std::size_t{64});
+  }
+};
+
+} // namespace
+
+struct peer_process::impl {
+  run_options options;
+  fs::path data_dir;
+  std::unique_ptr<folder_lock> lock;
+  std::shared_ptr<const identity> self;
+  std::shared_ptr<spdlog::logger> log;
+  system_config config;
+  std::unique_ptr<caf::actor_system> system;
+  round_port_decorator port_decorator;
+  std::shared_ptr<join_watch> watch;
+  bool agrees = false;    // the peer has an agreement of its own
+  bool knows_run = false; // it has none, and has logged the run's
+
+  /// Logs the join line of a run whose options a peer without an agreement has learned.
+  void log_join_line(const started_node& peer, const run_agreement& agreement) {
+    if (peer.ctx.record.addresses.empty())
+      return; // other peers cannot join through a client
+    auto line = join_line(options.run_id, &agreement, peer.ctx.record.addresses, peer.bound);
+    if (std::exchange(knows_run, true))
+      log->warn("peers of this run were started with different options; the others have: {}", line);
+    else
+      log->info("the run's options are known; join with: {}", line);
+  }
+};
+
+peer_process::peer_process(std::unique_ptr<impl> parts) : impl_(std::move(parts)) {}
+peer_process::~peer_process() = default;
+
+result<std::unique_ptr<peer_process>> peer_process::prepare(const run_options& options) {
+  auto parts = std::make_unique<impl>();
+  parts->options = options;
+  bool chosen = options.given.count("data-dir") > 0;
+  // Several peers may be started with the default folder: each takes one of its own.
+  for (int i = 1; !parts->lock && i <= (chosen ? 1 : 64); ++i) {
+    parts->data_dir = options.data_dir;
+    if (i > 1)
+      parts->data_dir += "-" + std::to_string(i);
+    auto lock = folder_lock::take(parts->data_dir);
+    if (!lock)
+      return lock.error();
+    parts->lock = std::move(*lock);
+  }
+  if (!parts->lock)
+    return failure{ec::bad_config, "another peer uses --data-dir " + options.data_dir.string()
+                                     + ": give this one its own"};
+  auto key = identity::load_or_create(options.identity.value_or(parts->data_dir / "identity.pem"));
+  if (!key)
+    return failure{ec::bad_config, key.error().detail};
+  parts->self = *key;
+  parts->log = make_logger(options.log_level, options.log_format, short_name(parts->self->id()));
+  parts->system = std::make_unique<caf::actor_system>(parts->config);
+  return std::unique_ptr<peer_process>{new peer_process{std::move(parts)}};
+}
+
+node_config peer_process::base_config() const {
+  const auto& o = impl_->options;
+  node_config config;
+  config.run_id = o.run_id;
+  config.listen = o.listen;
+  config.announce = o.announce;
+  config.initial_peers = o.initial_peers;
+  config.addresses.file = impl_->data_dir / "known_peers";
+  config.addresses.save_interval = 1s; // so that a peer that is killed soon has stored some peers
+  config.client_mode = o.client_mode;
+  if (o.client_mode) // HTTP for this machine only
+    config.listen = {"127.0.0.1", o.given.contains("listen") ? o.listen.port : std::uint16_t{0}};
+  // A frozen peer delays the round of all members until it is given up, after about 2.7 pings.
+  config.switchboard.link.ping_interval = 400ms;
+  config.seed = o.seed != 0 ? o.seed : entropy_seed();
+  config.progress.ledger.target_batch_size = o.target_batch_size;
+  config.progress.ledger.strict_target = o.strict_target;
+  return config;
+}
+
+const identity& peer_process::self() const {
+  return *impl_->self;
+}
+const fs::path& peer_process::data_dir() const {
+  return impl_->data_dir;
+}
+caf::actor_system& peer_process::system() {
+  return *impl_->system;
+}
+spdlog::logger& peer_process::log() {
+  return *impl_->log;
+}
+
+void peer_process::decorate_rounds(round_port_decorator port_decorator) {
+  impl_->port_decorator = std::move(port_decorator);
+}
+
+result<started_node> peer_process::start(const node_config& config, bool joinable) {
+  auto& p = *impl_;
+  p.watch = std::make_shared<join_watch>(config.initial_peers);
+  p.agrees = config.agreement != nullptr;
+  node_dependencies dependencies;
+  dependencies.self = p.self;
+  dependencies.wall = std::make_shared<system_wall_clock>();
+  dependencies.verifier = make_caching_verifier(4096);
+  dependencies.registry = std::make_shared<prometheus::Registry>();
+  dependencies.log = p.log;
+  auto arena = p.options.shared_memory ? net::shared_arena::make() : nullptr;
+  dependencies.memory = vector_memory(arena);
+  dependencies.port_decorator = p.port_decorator;
+  dependencies.files = make_system_disk();
+  dependencies.make_store = [files = dependencies.files, folder = p.data_dir] {
+    return files->make_store(folder);
+  };
+  dependencies.make_transport = [&p, &config, &dependencies, &arena](transport_request request) {
+    net::tcp_transport_config tcp;
+    tcp.run_id = config.run_id;
+    tcp.self = p.self;
+    tcp.verifier = dependencies.verifier;
+    tcp.record = std::move(request.record);
+    tcp.http = std::move(request.http);
+    tcp.events = std::move(request.events);
+    tcp.agreement = std::move(request.agreement);
+    tcp.events.linked = [watch = p.watch](const net::peer_claims& claims) {
+      watch->linked(claims.agreement);
+    };
+    tcp.events.disagreed = [watch = p.watch, tell = std::move(tcp.events.disagreed)](
+                             const endpoint& where, bool outbound, const failure& why) {
+      watch->disagreed(where, why);
+      tell(where, outbound, why);
+    };
+    tcp.shared_memory = p.options.shared_memory;
+    tcp.arena = arena;
+    tcp.congestion = p.options.congestion;
+    return net::make_tcp_transport(std::move(tcp));
+  };
+  auto started = start_node(*p.system, config, dependencies);
+  if (!started)
+    return started.error();
+  if (!config.client_mode)
+    std::fprintf(stderr, "listening on %s\n", to_string(started->bound).c_str());
+  else
+    std::fprintf(stderr, "accepts no peers; status and metrics on %s\n",
+                 to_string(started->bound).c_str());
+  std::fprintf(stderr, "peer %s of run %s, data in %s\n", to_string(p.self->id()).c_str(),
+               config.run_id.c_str(), p.data_dir.c_str());
+  if (!config.client_mode && joinable)
+    std::fprintf(stderr, "join with:\n%s\n",
+                 join_line(config.run_id, config.agreement.get(), started->ctx.record.addresses,
+                           started->bound)
+                   .c_str());
+  std::fflush(stderr);
+  return started;
+}
+
+std::optional<failure> peer_process::refused_by_all() const {
+  return impl_->watch ? impl_->watch->refused_by_all() : std::nullopt;
+}
+
+int peer_process::run_until_done(const started_node& peer, const std::function<bool()>& finished) {
+  auto& p = *impl_;
+  auto ended = std::make_shared<std::atomic<bool>>(false);
+  auto bad_end = std::make_shared<std::atomic<bool>>(false);
+  caf::actor_cast<caf::actor>(peer.node)->attach_functor([ended, bad_end](const caf::error& why) {
+    if (why && why != caf::exit_reason::user_shutdown)
+      *bad_end = true;
+    *ended = true;
+  });
+  auto began = std::chrono::steady_clock::now();
+  std::string why = "received a signal";
+  std::optional<failure> refused;
+  while (!*ended && !wait_for_signal(100ms)) {
+    refused = p.watch->refused_by_all();
+    if (refused) {
+      why = "all its initial peers refused it";
+      break;
+    }
+    if (auto news = p.watch->take_news(); news && !p.agrees)
+      p.log_join_line(peer, *news);
+    if (finished && finished()) {
+      why = "its work is done";
+      break;
+    }
+    if (p.options.duration > 0ms
+        && std::chrono::steady_clock::now() - began >= p.options.duration) {
+      why = "--duration passed";
+      break;
+    }
+  }
+  if (!*ended) {
+    caf::scoped_actor self{*p.system};
+    self->request(peer.node, 5s, shut_down{why})
+      .receive([](const training_status&) { /* all actors have ended */ },
+               [&](const caf::error& error) {
+                 p.log->error("this peer did not stop in time: {}", to_string(from_caf(error)));
+                 *bad_end = true;
+               });
+  }
+  if (refused)
+    return bad_usage("refused by all --initial-peers: " + refused->detail);
+  return *bad_end ? exit_failed : exit_clean;
+}
+
+} // namespace waggle

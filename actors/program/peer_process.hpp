@@ -1,0 +1,51 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "actors/node.hpp"
+#include "runtime/config/run_options.hpp"
+#include "runtime/core/result.hpp"
+
+namespace waggle {
+
+/// One peer as the whole of a process: identity, data folder, log, sockets, actor system, signals.
+class peer_process {
+public:
+  /// Does everything that can fail before the peer runs; the failure is a sentence for the
+  /// operator.
+  static result<std::unique_ptr<peer_process>> prepare(const run_options& options);
+  ~peer_process();
+  peer_process(const peer_process&) = delete;
+  peer_process& operator=(const peer_process&) = delete;
+
+  /// The configuration that all commands share. The caller adds averaging and training.
+  [[nodiscard]] node_config base_config() const;
+  [[nodiscard]] const identity& self() const;
+  [[nodiscard]] const std::filesystem::path& data_dir() const;
+  [[nodiscard]] caf::actor_system& system();
+  [[nodiscard]] spdlog::logger& log();
+
+  /// Applies `port_decorator` to every round of the peer that is started next.
+  void decorate_rounds(round_port_decorator port_decorator);
+
+  /// Binds, starts the peer and prints the start-up block. Its last line is a command with which
+  /// other peers can join; it is omitted if the peer is not `joinable`.
+  [[nodiscard]] result<started_node> start(const node_config& config, bool joinable = true);
+
+  /// The reason, if all initial peers refused the options of the peer that was started.
+  [[nodiscard]] std::optional<failure> refused_by_all() const;
+
+  /// Waits for a signal, --duration, `finished` to return true, the peer to end by itself, or all
+  /// its initial peers to refuse its options. Then ends the peer in order. Returns the process's
+  /// exit code.
+  int run_until_done(const started_node& peer, const std::function<bool()>& finished);
+
+private:
+  struct impl;
+  explicit peer_process(std::unique_ptr<impl> parts);
+  std::unique_ptr<impl> impl_;
+};
+
+} // namespace waggle

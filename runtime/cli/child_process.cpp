@@ -1,0 +1,83 @@
+#include "runtime/cli/child_process.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace waggle {
+
+result<child_process> child_process::start(const std::vector<std::string>& arguments,
+                                           const std::filesystem::path& log) {
+  std::vector<char*> argv;
+  for (const auto& argument : arguments)
+    argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (out < 0)
+    return failure{ec::io_error, "cannot write " + log.string() + ": " + std::strerror(errno)};
+  auto parent = ::getpid();
+  auto pid = ::fork();
+  if (pid == 0) {
+    // Only async-signal-safe calls are allowed between fork and exec.
+    ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (::getppid() != parent)
+      ::_exit(127);
+    ::setpgid(0, 0); // Ctrl-C in the terminal goes to the parent only, which then ends the child
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, nullptr);
+    ::dup2(out, STDOUT_FILENO);
+    ::dup2(out, STDERR_FILENO);
+    ::execv(argv[0], argv.data());
+    ::_exit(127);
+  }
+  ::close(out);
+  if (pid < 0)
+    return failure{ec::io_error, std::string{"cannot start a process: "} + std::strerror(errno)};
+  return child_process{pid};
+}
+
+child_process::child_process(child_process&& other) noexcept
+  : pid_(std::exchange(other.pid_, -1)), status_(other.status_) {}
+
+child_process& child_process::operator=(child_process&& other) noexcept {
+  if (this != &other) {
+    reap();
+    pid_ = std::exchange(other.pid_, -1);
+    status_ = other.status_;
+  }
+  return *this;
+}
+
+child_process::~child_process() {
+  reap();
+}
+
+void child_process::signal(int number) const {
+  if (pid_ > 0 && !status_)
+    ::kill(pid_, number);
+}
+
+std::optional<int> child_process::ended() {
+  int status = 0;
+  if (pid_ > 0 && !status_ && ::waitpid(pid_, &status, WNOHANG) == pid_)
+    status_ = status;
+  return status_;
+}
+
+void child_process::reap() {
+  if (pid_ <= 0 || ended())
+    return;
+  ::kill(pid_, SIGKILL);
+  int status = 0;
+  while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  status_ = status;
+}
+
+} // namespace waggle

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "runtime/core/result.hpp"
+
+namespace waggle {
+
+/// Locks a data folder for one process.
+class folder_lock {
+public:
+  /// Null: another process holds the lock. Fails with a sentence if the folder cannot be used.
+  static result<std::unique_ptr<folder_lock>> take(const std::filesystem::path& folder);
+  ~folder_lock();
+  folder_lock(const folder_lock&) = delete;
+  folder_lock& operator=(const folder_lock&) = delete;
+
+private:
+  explicit folder_lock(int handle) : handle_(handle) {}
+  int handle_;
+};
+
+} // namespace waggle

@@ -1,0 +1,71 @@
+#include "runtime/cli/logging.hpp"
+
+#include <nlohmann/json.hpp>
+#include <spdlog/pattern_formatter.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+
+#include "runtime/cli/readable.hpp"
+
+namespace waggle {
+
+namespace {
+
+/// Messages may quote bytes from the network. A message must not control the terminal on which the
+/// log is read, look like two lines, or fill the disk.
+constexpr std::size_t message_bytes_max = 8192;
+
+/// The message on one line.
+class text_message final : public spdlog::custom_flag_formatter {
+public:
+  void format(const spdlog::details::log_msg& msg, const std::tm&,
+              spdlog::memory_buf_t& out) override {
+    auto text =
+      without_control_characters({msg.payload.data(), msg.payload.size()}, message_bytes_max);
+    out.append(text.data(), text.data() + text.size());
+  }
+  [[nodiscard]] std::unique_ptr<custom_flag_formatter> clone() const override {
+    return spdlog::details::make_unique<text_message>();
+  }
+};
+
+/// The message as a JSON string, with escapes.
+class json_message final : public spdlog::custom_flag_formatter {
+public:
+  void format(const spdlog::details::log_msg& msg, const std::tm&,
+              spdlog::memory_buf_t& out) override {
+    auto size = std::min(msg.payload.size(), message_bytes_max);
+    auto text = nlohmann::json(std::string{msg.payload.data(), size})
+                  .dump(-1, ' ', true, nlohmann::json::error_handler_t::replace);
+    out.append(text.data(), text.data() + text.size());
+  }
+  [[nodiscard]] std::unique_ptr<custom_flag_formatter> clone() const override {
+    return spdlog::details::make_unique<json_message>();
+  }
+};
+
+} // namespace
+
+std::unique_ptr<spdlog::formatter> make_formatter(const std::string& format,
+                                                  const std::string& peer) {
+  if (format == "json") {
+    auto formatter = std::make_unique<spdlog::pattern_formatter>(spdlog::pattern_time_type::utc);
+    formatter->add_flag<json_message>('*').set_pattern(
+      R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l","peer":")" + peer + R"(","message":%*})");
+    return formatter;
+  }
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  formatter->add_flag<text_message>('*').set_pattern("%H:%M:%S.%e %^%-7l%$ %*");
+  return formatter;
+}
+
+std::shared_ptr<spdlog::logger> make_logger(const std::string& level, const std::string& format,
+                                            const std::string& peer) {
+  auto sink = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
+  auto logger = std::make_shared<spdlog::logger>("waggle", sink);
+  logger->set_level(spdlog::level::from_str(level));
+  logger->flush_on(spdlog::level::debug);
+  logger->set_formatter(make_formatter(format, peer));
+  return logger;
+}
+
+} // namespace waggle

@@ -1,0 +1,141 @@
+#include "runtime/cli/readable.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace waggle {
+
+namespace {
+
+constexpr const char* unknown = "-";
+
+std::string formatted(const char* format, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, format, value);
+  return text;
+}
+
+void append_escaped(std::string& out, char c) {
+  char text[8];
+  std::snprintf(text, sizeof text, "\\x%02x", static_cast<unsigned>(static_cast<unsigned char>(c)));
+  out += text;
+}
+
+/// The length of the UTF-8 character at the start of `text`; 0 if it is invalid or a control.
+std::size_t shown_character(std::string_view text) {
+  auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  auto first = byte(0);
+  if (first < 0x80)
+    return first >= 0x20 && first != 0x7f ? 1 : 0;
+  std::size_t size = first >= 0xc2 && first < 0xe0   ? 2
+                     : first >= 0xe0 && first < 0xf0 ? 3
+                     : first >= 0xf0 && first < 0xf5 ? 4
+                                                     : 0;
+  if (size == 0 || text.size() < size)
+    return 0;
+  for (std::size_t i = 1; i < size; ++i)
+    if ((byte(i) & 0xc0U) != 0x80)
+      return 0;
+  // Too long an encoding (a surrogate, beyond Unicode's end); U+0080 to U+009F are controls, too:
+  // U+009B begins an escape sequence.
+  bool bad = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) >= 0xa0)
+             || (first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) >= 0x90)
+             || (first == 0xc2 && byte(1) < 0xa0);
+  return bad ? 0 : size;
+}
+
+/// "3 m 20 s": `value` in the larger unit and the remainder in the smaller one.
+std::string two_units(std::uint64_t value, std::uint64_t per_large, const char* large,
+                      const char* small) {
+  return std::to_string(value / per_large) + large + std::to_string(value % per_large) + small;
+}
+
+} // namespace
+
+std::string readable_count(std::uint64_t value) {
+  auto digits = std::to_string(value);
+  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3)
+    digits.insert(static_cast<std::size_t>(at), 1, ',');
+  return digits;
+}
+
+std::string readable_number(double value) {
+  if (!std::isfinite(value))
+    return unknown;
+  auto size = std::abs(value);
+  // Whole numbers in this range are exact, and so is their rounding.
+  if (size >= 1000 && size < 1e15)
+    return (value < 0 ? "-" : "") + readable_count(static_cast<std::uint64_t>(std::llround(size)));
+  return formatted("%.4g", value);
+}
+
+std::string readable_bytes(double bytes) {
+  if (!std::isfinite(bytes) || bytes < 0)
+    return unknown;
+  constexpr const char* units[] = {" B", " kB", " MB", " GB", " TB", " PB"};
+  std::size_t unit = 0;
+  // 999.95 and more would be shown as 1000.0
+  for (; bytes >= 999.95 && unit + 1 < std::size(units); bytes /= 1000)
+    ++unit;
+  if (bytes >= 1e6)
+    return unknown; // implausibly large
+  return formatted(unit == 0 ? "%.0f" : "%.1f", bytes) + units[unit];
+}
+
+std::string readable_duration(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0 || seconds > 1e12)
+    return unknown;
+  if (seconds < 9.95)
+    return formatted("%.1f s", seconds);
+  auto whole = static_cast<std::uint64_t>(std::llround(seconds));
+  if (whole < 60)
+    return std::to_string(whole) + " s";
+  if (whole < 3600)
+    return two_units(whole, 60, " m ", " s");
+  if (whole < 86400)
+    return two_units(whole / 60, 60, " h ", " m");
+  return two_units(whole / 3600, 24, " d ", " h");
+}
+
+std::string readable_loss(double value) {
+  if (!std::isfinite(value))
+    return unknown;
+  return std::abs(value) < 1e5 ? formatted("%.3f", value) : formatted("%.3g", value);
+}
+
+std::string printable(std::string_view text, std::size_t length_max) {
+  std::string out;
+  for (char c : text) {
+    if (out.size() > length_max)
+      break;
+    if (c >= ' ' && c <= '~')
+      out += c;
+    else
+      append_escaped(out, c);
+  }
+  if (out.size() > length_max) {
+    out.resize(length_max - std::min<std::size_t>(3, length_max));
+    out += "...";
+  }
+  return out;
+}
+
+std::string without_control_characters(std::string_view text, std::size_t bytes_max) {
+  std::string out;
+  out.reserve(std::min(text.size(), bytes_max));
+  std::size_t at = 0;
+  while (at < text.size() && at < bytes_max) {
+    auto size = shown_character(text.substr(at));
+    if (size == 0)
+      append_escaped(out, text[at]);
+    else
+      out += text.substr(at, size);
+    at += std::max<std::size_t>(size, 1);
+  }
+  if (at < text.size())
+    out += "... (" + readable_count(text.size() - at) + " bytes more)";
+  return out;
+}
+
+} // namespace waggle

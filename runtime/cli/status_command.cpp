@@ -1,0 +1,54 @@
+#include <iostream>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/cli/commands.hpp"
+#include "runtime/cli/status_text.hpp"
+#include "runtime/net/http_client.hpp"
+
+namespace waggle {
+
+namespace {
+
+int run_status(const run_options& options) {
+  auto where = parse_endpoint(options.arguments.front());
+  if (!where)
+    return bad_usage(where.error().detail);
+  auto status = net::http_get(*where, "/api/v1/status", 5s);
+  auto peers = status ? net::http_get(*where, "/api/v1/peers", 5s) : status;
+  if (!peers) {
+    std::cerr << "waggle: no peer answers at " << to_string(*where) << ": "
+              << to_string(peers.error()) << "\n";
+    return exit_failed;
+  }
+  auto document = parse_document(status->body);
+  auto others = parse_document(peers->body);
+  if (status->status != 200 || peers->status != 200 || !document || !document->is_object()
+      || !others || !others->is_object() || !others->contains("peers")
+      || !(*others)["peers"].is_array()) {
+    std::cerr << "waggle: " << to_string(*where) << " does not answer like a waggle peer\n";
+    return exit_failed;
+  }
+  if (options.json) {
+    (*document)["peer_list"] = (*others)["peers"];
+    std::cout << document->dump(2) << "\n";
+    return exit_clean;
+  }
+  std::cout << status_text(*document, (*others)["peers"]);
+  return exit_clean;
+}
+
+} // namespace
+
+command status_command() {
+  return {"status",
+          "Shows the status of a peer: waggle status HOST:PORT.",
+          "  waggle status 127.0.0.1:7700\n"
+          "With --json: one JSON object on standard output.\n",
+          {"output"},
+          {{"ADDR", "Where the peer listens: HOST:PORT."}},
+          run_status,
+          true};
+}
+
+} // namespace waggle

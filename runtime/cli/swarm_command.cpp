@@ -1,0 +1,429 @@
+// Starts peers as separate processes, watches them over HTTP, kills and adds some, and prints a
+// summary.
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+#include <thread>
+
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "runtime/cli/child_process.hpp"
+#include "runtime/cli/commands.hpp"
+#include "runtime/cli/join_line.hpp"
+#include "runtime/cli/signals.hpp"
+#include "runtime/cli/swarm_summary.hpp"
+#include "runtime/cli/swarm_table.hpp"
+#include "runtime/cli/text_table.hpp"
+#include "runtime/config/options.hpp"
+#include "runtime/net/http_client.hpp"
+
+namespace waggle {
+
+namespace {
+
+namespace fs = std::filesystem;
+using clock = std::chrono::steady_clock;
+
+std::string read_file(const fs::path& file) {
+  std::ifstream in{file};
+  std::ostringstream all;
+  all << in.rdbuf();
+  return all.str();
+}
+
+/// The options of this command already include those of the environment. Peers get their options as
+/// flags, and must not inherit WAGGLE_IDENTITY or WAGGLE_DURATION, which are for this command.
+void clear_environment() {
+  std::vector<std::string> names{"INITIAL_PEERS"};
+  for (char** variable = environ; *variable != nullptr; ++variable)
+    if (std::string_view text{*variable}; text.starts_with("WAGGLE_"))
+      names.emplace_back(text.substr(0, text.find('=')));
+  for (const auto& name : names)
+    ::unsetenv(name.c_str());
+}
+
+/// The size of the terminal on standard output; nothing if it is no terminal. 80 × 24 if the
+/// terminal does not report its size.
+std::optional<terminal_size> terminal() {
+  if (::isatty(STDOUT_FILENO) != 1)
+    return std::nullopt;
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0)
+    return terminal_size{80, 24};
+  return terminal_size{size.ws_col, size.ws_row};
+}
+
+constexpr terminal_size no_terminal{text_table::unlimited, text_table::unlimited};
+
+/// Ctrl-C ends everything within five seconds: one last request to all peers at once, then
+/// hurried_stop_timeout. At a normal end, peers get their own shutdown time and a little more.
+constexpr auto question_timeout = 1s;
+constexpr auto last_question_timeout = 800ms;
+constexpr auto stop_timeout = 6s;
+constexpr auto hurried_stop_timeout = 3s;
+
+class swarm {
+public:
+  explicit swarm(const run_options& options) : options_(options) {}
+
+  int run() {
+    if (options_.json_file && !std::ofstream{*options_.json_file, std::ios::app})
+      return bad_usage("cannot write --json " + options_.json_file->string());
+    if (auto ready = make_folder(); !ready)
+      return bad_usage(ready.error().detail);
+    clear_environment();
+    if (auto crowded =
+          too_many_threads(options_, options_.peers, std::thread::hardware_concurrency()))
+      warn(*crowded);
+    std::printf("starting %llu peer%s; logs in %s\n",
+                static_cast<unsigned long long>(options_.peers), options_.peers == 1 ? "" : "s",
+                folder_.c_str());
+    for (std::uint64_t i = 0; i < options_.peers && !stopped_; ++i)
+      if (auto started = start_peer(i == 0 ? std::string{} : address_of(0)); !started)
+        return fail(started.error());
+    began_ = clock::now();
+    while (!stopped_ && !finished())
+      if (auto going = turn(); !going)
+        return fail(going.error());
+    return end();
+  }
+
+private:
+  struct member {
+    child_process process;
+    fs::path log;
+    endpoint where;
+    std::string join_line;
+    swarm_summary::peer seen;
+  };
+
+  status make_folder() {
+    std::error_code error;
+    if (options_.given.count("data-dir") > 0) {
+      folder_ = options_.data_dir;
+      fs::create_directories(folder_, error);
+    } else {
+      auto pattern = (fs::temp_directory_path(error) / "waggle-swarm-XXXXXX").string();
+      if (::mkdtemp(pattern.data()) == nullptr)
+        return failure{ec::bad_config, "cannot make a folder like " + pattern};
+      folder_ = pattern;
+    }
+    if (error)
+      return failure{ec::bad_config,
+                     "cannot use --data-dir " + folder_.string() + ": " + error.message()};
+    return done{};
+  }
+
+  [[nodiscard]] double seconds() const {
+    return std::chrono::duration<double>(clock::now() - began_).count();
+  }
+  [[nodiscard]] std::string address_of(std::size_t i) const { return to_string(members_[i].where); }
+
+  // -- peers -------------------------------------------------------------------------------------
+
+  /// `join`: empty for the run's first peer; an address to join through; or a whole command, as a
+  /// peer printed it, which is run unchanged.
+  status start_peer(const std::string& join) {
+    auto index = members_.size();
+    auto data = folder_ / ("peer-" + std::to_string(index));
+    auto log = folder_ / ("peer-" + std::to_string(index) + ".log");
+    auto self = fs::read_symlink("/proc/self/exe").string();
+    std::vector<std::string> arguments;
+    bool by_line = join.starts_with("waggle ");
+    if (by_line) {
+      arguments = {"/bin/sh", "-c",
+                   "exec " + shell_word(self) + join.substr(6) + " --data-dir "
+                     + shell_word(data.string()) + " --linger 1h"};
+    } else {
+      arguments = {self,         "train",       "--listen", "127.0.0.1:0",
+                   "--data-dir", data.string(), "--linger", "1h"};
+      for (const auto& [name, value] : options_.given) {
+        const auto* spec = find_option(name);
+        if (spec->group == "training" || spec->group == "averaging" || name == "run-id"
+            || name == "log-level" || name == "log-format")
+          if (name != "linger") {
+            arguments.push_back("--" + name);
+            arguments.push_back(value);
+          }
+      }
+      if (options_.seed != 0) { // a seed per peer, so that they draw different samples
+        arguments.emplace_back("--seed");
+        arguments.push_back(std::to_string(options_.seed + index));
+      }
+      if (!join.empty()) {
+        arguments.emplace_back("--initial-peers");
+        arguments.push_back(join);
+      }
+    }
+    auto process = child_process::start(arguments, log);
+    if (!process)
+      return process.error();
+    members_.push_back({std::move(*process), log, {}, {}, {}});
+    members_.back().seen.joined_late = by_line;
+    return await_start(members_.back());
+  }
+
+  /// Waits until the peer listens, and reads the address and the join line from its log.
+  status await_start(member& m) {
+    for (auto until = clock::now() + 60s; clock::now() < until;) {
+      auto text = read_file(m.log);
+      auto at = text.find("listening on ");
+      auto line = text.find("\nwaggle train ");
+      if (at != std::string::npos && line != std::string::npos
+          && text.find('\n', line + 1) != std::string::npos) {
+        auto address = text.substr(at + 13, text.find('\n', at) - at - 13);
+        if (auto where = parse_endpoint(address))
+          m.where = *where;
+        m.join_line = text.substr(line + 1, text.find('\n', line + 1) - line - 1);
+        return done{};
+      }
+      if (auto status = m.process.ended()) {
+        // If the peer refused its options, this command fails with the peer's sentence.
+        constexpr std::string_view prefix = "waggle: ";
+        text = read_file(m.log);
+        if (WIFEXITED(*status) && WEXITSTATUS(*status) == exit_bad_usage
+            && text.starts_with(prefix))
+          return failure{ec::bad_config,
+                         text.substr(prefix.size(), text.find('\n') - prefix.size())};
+        return failure{ec::internal, "a peer did not start; its log says:\n" + text};
+      }
+      if (wait_for_signal(50ms)) {
+        stopped_ = true;
+        return done{};
+      }
+    }
+    return failure{ec::timeout, "a peer did not start within a minute; see " + m.log.string()};
+  }
+
+  // -- watching ----------------------------------------------------------------------------------
+
+  status turn() {
+    if (wait_for_signal(1s)) {
+      stopped_ = true;
+      return done{};
+    }
+    for (auto& m : members_) {
+      if (m.seen.killed)
+        continue;
+      if (auto status = m.process.ended()) {
+        if (!WIFSIGNALED(*status) || WTERMSIG(*status) != SIGKILL)
+          return failure{ec::internal, "peer " + name_of(m) + " ended unexpectedly; its log says:\n"
+                                         + last_lines(m.log)};
+        // Killed from outside, for example by the user as a test: the others go on.
+        say("peer " + name_of(m) + " was killed");
+        m.seen.killed = true;
+        ++summary_.kills;
+        continue;
+      }
+    }
+    look_at_all(question_timeout);
+    if (wait_for_signal(0ms)) {
+      stopped_ = true;
+      return done{};
+    }
+    auto alive = [](const member& m) { return !m.seen.killed; };
+    if (std::none_of(members_.begin(), members_.end(), alive))
+      return failure{ec::internal, "all peers were killed"};
+    show();
+    if (kill_due_ && clock::now() - began_ >= options_.kill_after) {
+      kill_due_ = false;
+      // The first peer, through which all others joined, to show that no peer is special.
+      auto& victim = *std::find_if(members_.begin(), members_.end(), alive);
+      say("killing peer " + name_of(victim) + " with SIGKILL, the first one of the run");
+      victim.process.signal(SIGKILL);
+      victim.seen.killed = true;
+      ++summary_.kills;
+    }
+    if (join_due_ && clock::now() - began_ >= options_.join_after) {
+      auto by = std::find_if(members_.rbegin(), members_.rend(), alive);
+      if (by == members_.rend())
+        return failure{ec::internal, "all peers were killed: there is no peer to join through"};
+      join_due_ = false;
+      auto line = by->join_line;
+      say("a new peer joins by the line that peer " + name_of(*by) + " printed:\n  " + line);
+      ++summary_.joins;
+      return start_peer(line);
+    }
+    return done{};
+  }
+
+  static std::string name_of(const member& m) {
+    return m.seen.last.id.empty() ? "at " + to_string(m.where) : short_name(m.seen);
+  }
+
+  static std::string last_lines(const fs::path& log) {
+    auto text = read_file(log);
+    return text.size() > 2000 ? text.substr(text.size() - 2000) : text;
+  }
+
+  static void look_at(member& m, milliseconds timeout) {
+    auto answer = net::http_get(m.where, "/api/v1/status", timeout);
+    auto snapshot = answer ? parse_snapshot(answer->body) : std::nullopt;
+    m.seen.silent = !snapshot;
+    if (snapshot)
+      m.seen.last = *snapshot;
+  }
+
+  /// Asks all living peers at once, so that one that hangs delays no other and the answers are of
+  /// the same time.
+  void look_at_all(milliseconds timeout) {
+    std::vector<std::jthread> questions; // joined here: child_process needs a single thread
+    for (auto& m : members_)
+      if (!m.seen.killed)
+        questions.emplace_back([&m, timeout] { look_at(m, timeout); });
+  }
+
+  [[nodiscard]] bool finished() const {
+    if (options_.duration > 0ms && clock::now() - began_ >= options_.duration)
+      return true;
+    if (options_.epochs == 0)
+      return false;
+    if (kill_due_ || join_due_)
+      return false;
+    return std::all_of(members_.begin(), members_.end(), [](const member& m) {
+      return m.seen.killed || m.seen.last.phase == "finished";
+    });
+  }
+
+  void say(const std::string& what) {
+    std::printf("[%5.0fs] %s\n", seconds(), what.c_str());
+    std::fflush(stdout);
+    lines_shown_ = 0;
+  }
+
+  [[nodiscard]] std::vector<swarm_summary::peer> peers_seen() const {
+    std::vector<swarm_summary::peer> all;
+    for (const auto& m : members_)
+      all.push_back(m.seen);
+    return all;
+  }
+
+  /// `at_once`: print even if the output is no terminal and the last table is less than 5 s old.
+  void show(bool at_once = false) {
+    auto room = terminal();
+    if (!room) {
+      if (!at_once && seconds() < next_line_)
+        return;
+      next_line_ = seconds() + 5;
+    } else if (lines_shown_ > 0 && *room == drawn_in_) {
+      std::printf("\r\x1b[%zuA", lines_shown_); // a ^C may stand before the cursor
+    } // after a resize the terminal may have rewrapped the last table: draw the next one below it
+    auto lines = live_table(seconds(), peers_seen(), room.value_or(no_terminal));
+    for (const auto& line : lines)
+      std::printf("%s%s\n", room ? "\r\x1b[2K" : "", line.c_str());
+    if (room)
+      std::printf("\x1b[J");
+    std::fflush(stdout);
+    lines_shown_ = lines.size();
+    drawn_in_ = room.value_or(no_terminal);
+  }
+
+  // -- shutdown ----------------------------------------------------------------------------------
+
+  /// Asks until all living peers are at the same epoch, so that their parameters can be compared.
+  void compare_parameters() {
+    for (auto until = clock::now() + 10s; clock::now() < until && !stopped_;) {
+      look_at_all(question_timeout);
+      summary_.peers = peers_seen();
+      if (auto equal = summary_.compare_parameters()) {
+        summary_.parameters_equal = equal;
+        if (*equal)
+          return; // otherwise a peer may just be loading the state of the others
+      }
+      stopped_ = wait_for_signal(100ms);
+    }
+  }
+
+  void stop_all() {
+    for (auto& m : members_)
+      m.process.signal(SIGTERM);
+    auto until =
+      clock::now() + (stopped_ ? milliseconds{hurried_stop_timeout} : milliseconds{stop_timeout});
+    while (clock::now() < until) {
+      if (std::all_of(members_.begin(), members_.end(),
+                      [](member& m) { return m.process.ended().has_value(); }))
+        return;
+      if (wait_for_signal(20ms))
+        until = std::min(until, clock::now() + hurried_stop_timeout);
+    }
+    for (auto& m : members_)
+      m.process.signal(SIGKILL);
+  }
+
+  int end() {
+    bool interrupted = stopped_;
+    if (!interrupted)
+      compare_parameters();
+    if (stopped_)
+      look_at_all(last_question_timeout);
+    summary_.peers = peers_seen();
+    if (interrupted && summary_.compare_parameters() == true)
+      summary_.parameters_equal = true; // if not, a peer may just be loading the others' state
+    summary_.seconds = seconds();
+    // The summary below shows the same moment as this table.
+    show(true);
+    stop_all();
+    auto room = terminal();
+    std::printf("\n%s", summary_.text(room ? room->columns - 1 : text_table::unlimited).c_str());
+    std::fflush(stdout);
+    auto differences = options_.epochs > 0 && !stopped_ ? summary_.differences(options_.epochs)
+                                                        : std::vector<std::string>{};
+    for (const auto& difference : differences)
+      std::cerr << "waggle: " << difference << "\n";
+    if (options_.json_file) {
+      std::ofstream out{*options_.json_file};
+      out << summary_.json();
+      if (!out.flush()) {
+        std::cerr << "waggle: cannot write --json " << options_.json_file->string() << "\n";
+        return exit_failed;
+      }
+    }
+    return differences.empty() ? exit_clean : exit_failed;
+  }
+
+  int fail(const failure& why) {
+    std::cerr << "waggle: " << why.detail << "\n";
+    stop_all();
+    return why.code == ec::bad_config ? exit_bad_usage : exit_failed;
+  }
+
+  run_options options_;
+  fs::path folder_;
+  std::vector<member> members_;
+  swarm_summary summary_;
+  clock::time_point began_ = clock::now();
+  bool stopped_ = false;
+  bool kill_due_ = options_.kill_after > 0ms;
+  bool join_due_ = options_.join_after > 0ms;
+  std::size_t lines_shown_ = 0; // of the table above the cursor
+  terminal_size drawn_in_;
+  double next_line_ = 0;
+};
+
+int run_swarm(const run_options& options) {
+  return swarm{options}.run();
+}
+
+} // namespace
+
+command swarm_command() {
+  return {
+    "swarm",
+    "Several local peers of one run, a live table of them, a summary at the end.",
+    "Takes the options of waggle train for all peers:\n"
+    "  waggle swarm --peers 4 --epochs 100 --data /usr/share/common-licenses\n"
+    "  waggle swarm --peers 4 --duration 2m --kill-after 40s --join-after 60s --json result.json\n",
+    {"run", "training", "averaging", "swarm", "output"},
+    {},
+    run_swarm};
+}
+
+} // namespace waggle

@@ -1,0 +1,189 @@
+#include "runtime/cli/swarm_summary.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/cli/readable.hpp"
+#include "runtime/cli/swarm_table.hpp"
+
+namespace waggle {
+
+namespace {
+
+using json_value = nlohmann::ordered_json;
+
+json_value number(double value) {
+  return std::isfinite(value) ? json_value(value) : json_value(nullptr);
+}
+
+/// Ids and digests are the longest texts that are used.
+constexpr std::size_t text_max = 64;
+
+} // namespace
+
+std::optional<peer_snapshot> parse_snapshot(const std::string& json) {
+  auto doc = nlohmann::json::parse(json, nullptr, false);
+  if (!doc.is_object() || !doc.contains("peer") || !doc["peer"].is_string())
+    return std::nullopt;
+  // The document is untrusted: any field may be missing or of another type.
+  auto at = [](const nlohmann::json& object, const char* name) {
+    return object.is_object() && object.contains(name) ? object[name] : nlohmann::json{};
+  };
+  auto whole = [](const nlohmann::json& v) {
+    if (v.is_number_unsigned())
+      return v.get<std::uint64_t>();
+    auto real = v.is_number() ? v.get<double>() : 0.0;
+    return real > 0 && real < 1e18 ? static_cast<std::uint64_t>(real) : std::uint64_t{0};
+  };
+  auto real = [](const nlohmann::json& v) {
+    return v.is_number() ? v.get<double>() : std::numeric_limits<double>::quiet_NaN();
+  };
+  auto text = [](const nlohmann::json& v) {
+    return v.is_string() ? printable(v.get<std::string>(), text_max) : std::string{};
+  };
+  peer_snapshot s;
+  s.id = text(at(doc, "peer"));
+  s.phase = text(at(doc, "phase"));
+  s.epoch = whole(at(doc, "epoch"));
+  s.samples_toward_epoch = whole(at(doc, "samples_toward_epoch"));
+  s.loss = real(at(doc, "loss"));
+  s.first_loss = real(at(doc, "first_loss"));
+  s.used = whole(at(at(doc, "samples"), "used"));
+  s.dropped = whole(at(at(doc, "samples"), "dropped"));
+  s.complete = whole(at(at(doc, "rounds"), "complete"));
+  s.shrunk = whole(at(at(doc, "rounds"), "shrunk"));
+  s.failed = whole(at(at(doc, "rounds"), "failed"));
+  s.last_outcome = text(at(doc, "last_outcome"));
+  s.parameters = text(at(doc, "parameters"));
+  s.bytes_received = whole(at(at(doc, "bytes"), "in"));
+  s.bytes_sent = whole(at(at(doc, "bytes"), "out"));
+  s.bytes_shared = whole(at(at(doc, "bytes"), "shared"));
+  return s;
+}
+
+double swarm_summary::start_loss() const {
+  for (const auto& p : peers)
+    if (!p.joined_late && std::isfinite(p.last.first_loss))
+      return p.last.first_loss;
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+bool swarm_summary::losses_fell_below(double ratio) const {
+  auto bar = ratio * start_loss();
+  // A peer that joined too late to train has no loss of its own.
+  return std::isfinite(bar) && std::all_of(peers.begin(), peers.end(), [bar](const peer& p) {
+           return p.killed || (p.joined_late && std::isnan(p.last.loss)) || p.last.loss < bar;
+         });
+}
+
+std::optional<bool> swarm_summary::compare_parameters() const {
+  const peer_snapshot* first = nullptr;
+  bool equal = true;
+  for (const auto& p : peers) {
+    if (p.killed)
+      continue;
+    if (p.silent || p.last.parameters.empty() || (first != nullptr && first->epoch != p.last.epoch))
+      return std::nullopt;
+    equal = equal && (first == nullptr || first->parameters == p.last.parameters);
+    first = &p.last;
+  }
+  return first == nullptr ? std::nullopt : std::optional{equal};
+}
+
+std::vector<std::string> swarm_summary::differences(std::uint64_t epochs) const {
+  std::map<std::string, std::size_t> peers_with; // parameters → peers at the end that have them
+  for (const auto& p : peers)
+    if (!p.killed && p.last.epoch == epochs && !p.last.parameters.empty())
+      ++peers_with[p.last.parameters];
+  auto most = std::max_element(peers_with.begin(), peers_with.end(),
+                               [](const auto& a, const auto& b) { return a.second < b.second; });
+  std::vector<std::string> out;
+  for (const auto& p : peers) {
+    if (p.killed)
+      continue;
+    auto who = "peer " + short_name(p);
+    const auto& s = p.last;
+    if (s.epoch != epochs)
+      out.push_back(who + " ended at epoch " + readable_count(s.epoch) + " of "
+                    + readable_count(epochs)
+                    + (p.silent          ? ": it did not answer at the end"
+                       : s.phase.empty() ? ""
+                                         : ", in phase " + state_of(p)));
+    else if (s.parameters.empty())
+      out.push_back(who + " did not say which parameters it ended with");
+    else if (s.parameters != most->first)
+      out.push_back(who + " ended with parameters " + s.parameters.substr(0, 8) + ", most with "
+                    + most->first.substr(0, 8));
+  }
+  return out;
+}
+
+std::string swarm_summary::json() const {
+  json_value doc;
+  doc["peers"] = json_value::array();
+  json_value rounds = {{"complete", 0}, {"shrunk", 0}, {"failed", 0}};
+  std::uint64_t used = 0;
+  std::uint64_t dropped = 0;
+  const peer_snapshot* most = nullptr;
+  for (const auto& p : peers) {
+    const auto& s = p.last;
+    doc["peers"].push_back(
+      {{"id", s.id},
+       {"first_loss", number(s.first_loss)},
+       {"last_loss", number(s.loss)},
+       {"epoch", s.epoch},
+       {"samples", s.used},
+       {"bytes",
+        {{"sent", s.bytes_sent}, {"received", s.bytes_received}, {"shared", s.bytes_shared}}},
+       {"killed", p.killed},
+       {"joined_late", p.joined_late}});
+    used += s.used;
+    dropped += s.dropped;
+    if (most == nullptr
+        || s.complete + s.shrunk + s.failed > most->complete + most->shrunk + most->failed)
+      most = &s;
+  }
+  // Members count the same rounds, so the numbers of the peer with the most rounds are reported.
+  if (most != nullptr)
+    rounds = {{"complete", most->complete}, {"shrunk", most->shrunk}, {"failed", most->failed}};
+  doc["rounds"] = rounds;
+  doc["samples"] = {{"used", used}, {"dropped", dropped}};
+  doc["kills"] = kills;
+  doc["joins"] = joins;
+  doc["seconds"] = seconds;
+  doc["parameters_equal"] = parameters_equal ? json_value(*parameters_equal) : json_value(nullptr);
+  doc["strategy"] = "collaborative";
+  return doc.dump(2) + "\n";
+}
+
+std::string swarm_summary::text(std::size_t width) const {
+  std::string out;
+  for (const auto& line : summary_table(peers, width))
+    out += line + "\n";
+  auto promise = [&out](bool held, const std::string& what) {
+    out += (held ? "held    " : "BROKEN  ") + what + "\n";
+  };
+  out += "\n";
+  promise(losses_fell_below(0.6), "the loss of every peer is below 60 % of the run's start ("
+                                    + readable_loss(start_loss()) + ")");
+  if (parameters_equal)
+    promise(*parameters_equal, "all parameters are byte-equal at the end");
+  else
+    out += "unknown all parameters are byte-equal: the peers were not all seen at one epoch\n";
+  std::uint64_t used = 0;
+  std::uint64_t dropped = 0;
+  double moved = 0;
+  for (const auto& p : peers) {
+    used += p.last.used;
+    dropped += p.last.dropped;
+    moved += static_cast<double>(p.last.bytes_moved());
+  }
+  out += readable_count(used) + " samples used, " + readable_count(dropped) + " dropped, "
+         + readable_bytes(moved) + " moved\n";
+  return out + readable_count(kills) + " killed, " + readable_count(joins) + " joined later, "
+         + readable_duration(seconds) + "\n";
+}
+
+} // namespace waggle

@@ -1,0 +1,54 @@
+#include "runtime/cli/trainer_program.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+
+#include <unistd.h>
+
+namespace waggle {
+
+command train_entry(std::function<int(const run_options&)> run) {
+  return {
+    "train",
+    "A peer that trains: it joins a run, or starts a new one.",
+    "The first peer prints the join line: the command with which others join, on any machine:\n"
+    "  waggle train --run-id demo --data /usr/share/common-licenses\n"
+    "  waggle train --run-id demo --data /usr/share/common-licenses --initial-peers HOST:7700\n",
+    {"run", "peer", "training", "averaging"},
+    {},
+    std::move(run)};
+}
+
+bench_entry train_benchmark_entry(std::function<int(const run_options&)> run) {
+  return {"train",
+          "steps per second of a swarm of one peer, against a plain LibTorch loop with the same "
+          "model",
+          "waggle bench train --steps 64 --json train.json", std::move(run)};
+}
+
+bool needs_trainer_program(int argc, const char* const* argv) {
+  using std::string_view;
+  if (argc < 2)
+    return false;
+  auto is_train = [](const char* word) { return string_view{word} == "train"; };
+  return is_train(argv[1])
+         || (string_view{argv[1]} == "bench" && std::any_of(argv + 2, argv + argc, is_train));
+}
+
+int become_trainer_program(char** argv) {
+  std::error_code unreadable;
+  auto self = std::filesystem::read_symlink("/proc/self/exe", unreadable);
+  if (unreadable)
+    return bad_usage("cannot find this program's folder: " + unreadable.message());
+  auto trainer = self.parent_path() / "waggle-trainer";
+  ::execv(trainer.c_str(), argv);
+  if (errno == ENOENT)
+    return bad_usage("there is no " + trainer.string()
+                     + ": install it beside waggle, or build with -DWAGGLE_TRAINER=ON");
+  return bad_usage("cannot start " + trainer.string() + ": " + std::strerror(errno));
+}
+
+} // namespace waggle

@@ -1,0 +1,100 @@
+#pragma once
+
+// What a peer's parts report about themselves, for its pages, its metrics and its log.
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/history.hpp"
+
+namespace waggle {
+
+enum class trainer_phase : std::uint8_t {
+  starting = 0,
+  joining,
+  syncing,
+  training,
+  averaging,
+  finished,
+  stopped
+};
+constexpr std::string_view to_string(trainer_phase x) {
+  switch (x) {
+    case trainer_phase::starting:
+      return "starting";
+    case trainer_phase::joining:
+      return "joining";
+    case trainer_phase::syncing:
+      return "syncing";
+    case trainer_phase::training:
+      return "training";
+    case trainer_phase::averaging:
+      return "averaging";
+    case trainer_phase::finished:
+      return "finished";
+    case trainer_phase::stopped:
+      return "stopped";
+  }
+  return "unknown";
+}
+
+/// Of a trainer; reported when it changed, at most every 100 ms (a new phase at once).
+struct training_status {
+  trainer_phase phase = trainer_phase::starting;
+  epoch_id epoch;
+  epoch_id global_epoch;
+  double loss = 0;       // smoothed (EMA); NaN before the first micro-step
+  double first_loss = 0; // mean of this peer's micro-steps in its first epoch; NaN before its end
+  double learning_rate = 0;
+  double gradient_norm = 0;               // of the last applied gradient
+  std::uint64_t samples_toward_epoch = 0; // of this peer
+  std::uint64_t target_batch_size = 0;
+  std::uint64_t samples_used = 0;    // entered an optimizer update (INV-2)
+  std::uint64_t samples_dropped = 0; // dropped and counted (INV-2)
+  std::uint64_t rounds_complete = 0;
+  std::uint64_t rounds_shrunk = 0;
+  std::uint64_t rounds_failed = 0;
+  std::uint64_t local_fallbacks = 0; // epochs that ended with our own gradient after a failed round
+  std::uint64_t state_downloads = 0;
+  std::uint64_t steps = 0; // micro-steps
+  double samples_per_second = 0;
+  digest parameters;
+  std::string last_outcome; // of the last round: "complete", "shrunk", "failed: reason", "alone"
+  std::uint64_t effective_batch = 0; // samples in the last epoch's update, of all contributors
+  history past;                      // that `epoch` belongs to
+  std::uint32_t group_size = 0;      // members of our group, this peer included; 0: in none
+  bool provisional = false;          // this peer went on without most of its group
+  std::string waiting_for;           // empty: not waiting
+  std::uint32_t peers_behind = 0;    // peers that train and are not at our epoch
+  std::uint32_t histories = 0;       // that live peers train, ours included
+  std::uint32_t differing_peers = 0; // at our epoch of our history with other parameters
+  double first_round_seconds = 0;    // from our start to the end of our first round; 0: none yet
+  std::string notice;                // a problem that the operator should act on; empty: none
+};
+
+/// Of a node that reduces for clients.
+struct helper_status {
+  std::uint32_t clients = 0;    // in our group
+  std::uint32_t group_size = 0; // 0: in none
+  epoch_id epoch;               // of our group
+  history past;                 // of our group
+};
+
+/// Of the DHT. A peer with `addresses_known` that is not `bootstrapped` does not know whether the run exists.
+/// It must not begin a run of its own without reporting it.
+struct dht_status {
+  std::uint32_t routing_entries = 0;
+  std::uint32_t records = 0;
+  std::uint64_t record_bytes = 0;
+  /// Another peer of the run answered, or there is no address to join at. Stays true.
+  bool bootstrapped = false;
+  /// There was an address to join at besides our own: an initial one, or one of a peer known from
+  /// an earlier run of the process.
+  bool addresses_known = false;
+  std::uint32_t initial_peers = 0;             // addresses that the operator gave, without our own
+  std::vector<std::string> bootstrap_failures; // "host:port: reason" of the last dial, if it failed
+};
+
+} // namespace waggle

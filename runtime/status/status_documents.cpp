@@ -1,0 +1,154 @@
+#include "runtime/status/status_documents.hpp"
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/core/version.hpp"
+
+namespace waggle {
+
+namespace {
+
+using json = nlohmann::ordered_json;
+
+json number_or_null(double value) {
+  return std::isfinite(value) ? json(value) : json(nullptr);
+}
+
+/// The speed that this peer reported last; null before its first report.
+json reported_speed(const peer_picture& picture, const peer_id& self) {
+  for (const auto& peer : picture.run.peers)
+    if (peer.who.id == self)
+      return number_or_null(peer.samples_per_second);
+  return nullptr;
+}
+
+std::string why_not_joined(const std::optional<dht_status>& dht) {
+  if (!dht)
+    return "starting";
+  if (dht->bootstrapped || dht->initial_peers == 0)
+    return {};
+  if (dht->bootstrap_failures.size() < dht->initial_peers)
+    return "waiting for the first of " + std::to_string(dht->initial_peers)
+           + " initial peers to answer";
+  std::string reason = "none of the initial peers answers";
+  auto separator = ": ";
+  for (const auto& why : dht->bootstrap_failures)
+    reason += std::exchange(separator, "; ") + why;
+  return reason;
+}
+
+} // namespace
+
+training_status not_started() {
+  training_status s;
+  s.loss = s.first_loss = std::numeric_limits<double>::quiet_NaN();
+  return s;
+}
+
+std::string status_document(const peer_picture& picture, const peer_facts& facts) {
+  const auto& t = picture.training;
+  auto of_training = [&](auto field) { return t ? json(field(*t)) : json(nullptr); };
+  /// Null for a value that the peer does not have before it has done `work` itself.
+  auto of_work = [&](double value, std::uint64_t work) {
+    return value == 0 && work == 0 ? json(nullptr) : number_or_null(value);
+  };
+  json doc;
+  doc["peer"] = to_string(facts.self);
+  doc["run"] = facts.run_id;
+  doc["version"] = version;
+  doc["phase"] = t ? std::string{to_string(t->phase)} : "node";
+  doc["epoch"] = of_training([](const auto& s) { return s.epoch.value(); });
+  doc["global_epoch"] = picture.run.global_epoch.value();
+  doc["samples_toward_epoch"] = of_training([](const auto& s) { return s.samples_toward_epoch; });
+  doc["target_batch_size"] =
+    t && t->target_batch_size > 0 ? json(t->target_batch_size) : json(nullptr);
+  doc["loss"] = t ? of_work(t->loss, t->steps) : json(nullptr);
+  doc["first_loss"] = t ? number_or_null(t->first_loss) : json(nullptr);
+  doc["samples"] = {{"used", t ? t->samples_used : 0}, {"dropped", t ? t->samples_dropped : 0}};
+  doc["rounds"] = {{"complete", picture.rounds_complete},
+                   {"shrunk", picture.rounds_shrunk},
+                   {"failed", picture.rounds_failed}};
+  doc["local_fallbacks"] = t ? t->local_fallbacks : 0;
+  doc["state_downloads"] = t ? t->state_downloads : 0;
+  doc["steps"] = t ? t->steps : 0;
+  doc["samples_per_second"] = t ? reported_speed(picture, facts.self) : json(nullptr);
+  doc["compute_samples_per_second"] = t ? of_work(t->samples_per_second, t->steps) : json(nullptr);
+  doc["learning_rate"] = t ? of_work(t->learning_rate, t->samples_used) : json(nullptr);
+  doc["effective_batch"] = t && t->effective_batch > 0 ? json(t->effective_batch) : json(nullptr);
+  doc["history"] =
+    t && !t->past.branch.is_zero() ? json(short_name(t->past.branch)) : json(nullptr);
+  doc["work"] = t ? t->past.work : 0; // samples times contributors since the run's start
+  doc["group_size"] = t ? t->group_size : picture.helper ? picture.helper->group_size : 0;
+  doc["provisional"] = t && t->provisional;
+  doc["waiting_for"] = t && !t->waiting_for.empty() ? json(t->waiting_for) : json(nullptr);
+  doc["notice"] = t && !t->notice.empty() ? json(t->notice) : json(nullptr);
+  doc["histories"] = t ? t->histories : 0; // that live peers train
+  doc["differing_peers"] = t ? t->differing_peers : 0;
+  doc["first_round_seconds"] =
+    t && t->first_round_seconds > 0 ? json(t->first_round_seconds) : json(nullptr);
+  doc["last_outcome"] = t ? t->last_outcome : "";
+  doc["parameters"] =
+    t && !t->parameters.is_zero() ? json(to_string(t->parameters)) : json(nullptr);
+  doc["bytes"] = {{"in", facts.bytes_in}, {"out", facts.bytes_out}, {"shared", facts.bytes_shared}};
+  doc["bandwidth"] = facts.bandwidth > 0 ? json(facts.bandwidth) : json(nullptr); // bytes a second
+  doc["peers"] = picture.run.num_peers;
+  doc["auxiliaries"] = picture.run.num_auxiliaries;
+  doc["reduces_for_clients"] = picture.helper ? json(picture.helper->clients) : json(nullptr);
+  doc["uptime_seconds"] = facts.uptime;
+  return doc.dump() + "\n";
+}
+
+std::string peers_document(const peer_picture& picture, const peer_id& self) {
+  json all = json::array();
+  for (const auto& peer : picture.run.peers) {
+    json addresses = json::array();
+    for (const auto& where : peer.who.addresses)
+      addresses.push_back(to_string(where));
+    all.push_back({{"id", to_string(peer.who.id)},
+                   {"addresses", addresses},
+                   {"epoch", peer.epoch.value()},
+                   {"samples_toward_epoch", peer.samples},
+                   {"samples_per_second", number_or_null(peer.samples_per_second)},
+                   {"self", peer.who.id == self},
+                   {"connected", picture.connected.count(peer.who.id) > 0},
+                   {"role", peer.claim.auxiliary   ? "auxiliary"
+                            : peer.who.client_mode ? "client"
+                                                   : "node"}});
+  }
+  return json{{"peers", all}}.dump() + "\n";
+}
+
+std::string why_not_ready(const peer_picture& picture) {
+  if (!picture.training)
+    return why_not_joined(picture.dht);
+  switch (picture.training->phase) {
+    case trainer_phase::training:
+    case trainer_phase::averaging:
+    case trainer_phase::finished:
+      return picture.training->provisional
+               ? "provisional: cut off from most of the group, going on without it"
+               : std::string{};
+    case trainer_phase::starting:
+    case trainer_phase::joining:
+    case trainer_phase::syncing:
+    case trainer_phase::stopped: {
+      const auto& why = picture.training->waiting_for;
+      return std::string{to_string(picture.training->phase)}
+             + (why.empty() ? "" : ", waiting for " + why);
+    }
+  }
+  return "unknown";
+}
+
+std::string duties(const peer_picture& picture) {
+  if (!picture.helper || picture.helper->clients == 0)
+    return {};
+  return "reduces for " + std::to_string(picture.helper->clients)
+         + (picture.helper->clients == 1 ? " client" : " clients");
+}
+
+} // namespace waggle

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <optional>
+#include <set>
+#include <string>
+
+#include "runtime/progress/progress_ledger.hpp"
+#include "runtime/status/peer_status.hpp"
+
+namespace waggle {
+
+/// The latest reports of a peer's actors, from which the documents are made.
+struct peer_picture {
+  std::optional<training_status> training; // nothing: a peer without a model
+  std::optional<helper_status> helper;     // nothing: it does not reduce for clients
+  std::optional<dht_status> dht;           // nothing: the DHT has not reported yet
+  swarm_progress run;
+  std::set<peer_id> connected;
+  std::uint64_t rounds_complete = 0;
+  std::uint64_t rounds_shrunk = 0;
+  std::uint64_t rounds_failed = 0;
+};
+
+/// The values in the documents that no actor reports.
+struct peer_facts {
+  peer_id self;
+  std::string run_id;
+  double uptime = 0;    // seconds
+  double bandwidth = 0; // bytes a second; 0: not known
+  std::uint64_t bytes_in = 0;
+  std::uint64_t bytes_out = 0;
+  std::uint64_t bytes_shared = 0;
+};
+
+/// The status of a trainer that has not started yet.
+training_status not_started();
+
+/// /api/v1/status: {"peer","run","version","phase","epoch","global_epoch","samples_toward_epoch",
+/// "target_batch_size","loss","first_loss","samples":{"used","dropped"},
+/// "rounds":{"complete","shrunk","failed"},"local_fallbacks","state_downloads","steps",
+/// "samples_per_second","compute_samples_per_second","learning_rate","last_outcome","parameters",
+/// "bytes":{"in","out","shared"},"bandwidth","peers","auxiliaries","reduces_for_clients",
+/// "uptime_seconds", …}; null where a value is not known or does not exist yet.
+/// "samples_per_second" is the speed that this peer reports to others, waits included, as in
+/// /api/v1/peers; "compute_samples_per_second" that of its passes alone. "peers" train,
+/// "auxiliaries" only reduce. "reduces_for_clients": for how many clients a peer without a model
+/// reduces now; null: it never does. "bytes": on the wire, and through memory shared with
+/// peers on this host (both ways).
+std::string status_document(const peer_picture& picture, const peer_facts& facts);
+
+/// /api/v1/peers: {"peers":[{"id","addresses","epoch","samples_toward_epoch","samples_per_second",
+/// "self","connected","role"}]}; "role": node, client or auxiliary.
+std::string peers_document(const peer_picture& picture, const peer_id& self);
+
+/// /readyz: why this peer is not ready; empty: it is. A trainer is ready while it is in step; a
+/// peer without a model once it is part of the run: at once if it has no initial peers, else when
+/// another peer has answered.
+std::string why_not_ready(const peer_picture& picture);
+
+/// What a ready peer without a model does for others; empty: nothing.
+std::string duties(const peer_picture& picture);
+
+} // namespace waggle

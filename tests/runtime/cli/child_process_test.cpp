@@ -1,0 +1,95 @@
+#include "runtime/cli/child_process.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+using namespace waggle;
+
+namespace {
+
+class ChildProcess : public ::testing::Test {
+protected:
+  void SetUp() override {
+    auto pattern = (std::filesystem::temp_directory_path() / "waggle-child-XXXXXX").string();
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  [[nodiscard]] std::filesystem::path log() const { return folder_ / "log"; }
+  static int wait_for(child_process& child) {
+    std::optional<int> status;
+    while (!(status = child.ended()))
+      ::sched_yield();
+    return *status;
+  }
+
+  std::filesystem::path folder_;
+};
+
+} // namespace
+
+TEST_F(ChildProcess, WritesBothOutputsToItsLogAndTellsHowItEnded) {
+  auto child = child_process::start({"/bin/sh", "-c", "echo out; echo err >&2; exit 3"}, log());
+  ASSERT_TRUE(child);
+  auto status = wait_for(*child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 3);
+  EXPECT_EQ(child->ended(), status) << "the same on a second call";
+  std::ifstream in{log()};
+  std::ostringstream text;
+  text << in.rdbuf();
+  EXPECT_EQ(text.str(), "out\nerr\n");
+}
+
+TEST_F(ChildProcess, GetsSignalsAlsoWhenTheParentHoldsThemBack) {
+  sigset_t held;
+  sigset_t before;
+  sigemptyset(&held);
+  sigaddset(&held, SIGTERM);
+  ASSERT_EQ(pthread_sigmask(SIG_BLOCK, &held, &before), 0);
+  auto child = child_process::start({"/bin/sh", "-c", "kill -TERM $$; exit 0"}, log());
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  ASSERT_TRUE(child);
+  auto status = wait_for(*child);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGTERM);
+}
+
+TEST_F(ChildProcess, IsKilledAndReapedWithItsOwner) {
+  pid_t pid = 0;
+  {
+    auto child = child_process::start({"/bin/sleep", "1000"}, log());
+    ASSERT_TRUE(child);
+    pid = child->pid();
+    EXPECT_FALSE(child->ended());
+    auto moved = std::move(*child);
+    EXPECT_EQ(::kill(pid, 0), 0) << "moving does not end it";
+  }
+  EXPECT_EQ(::kill(pid, 0), -1);
+  EXPECT_EQ(errno, ESRCH);
+}
+
+TEST_F(ChildProcess, SignalsEndIt) {
+  auto child = child_process::start({"/bin/sleep", "1000"}, log());
+  ASSERT_TRUE(child);
+  child->signal(SIGKILL);
+  auto status = wait_for(*child);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGKILL);
+  child->signal(SIGKILL); // no effect on a process that has ended
+}
+
+TEST_F(ChildProcess, SaysWhyItsLogCannotBeWritten) {
+  auto child = child_process::start({"/bin/true"}, folder_ / "none" / "log");
+  ASSERT_FALSE(child);
+  EXPECT_NE(child.error().detail.find("none/log"), std::string::npos);
+}

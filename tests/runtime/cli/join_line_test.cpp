@@ -1,0 +1,63 @@
+#include "runtime/cli/join_line.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/config/agreed_options.hpp"
+
+using namespace waggle;
+using ::testing::HasSubstr;
+
+TEST(ShellWord, QuotesOnlyWhatASplitOrAShellWouldChange) {
+  EXPECT_EQ(shell_word("a-b_c.d/e:1,2"), "a-b_c.d/e:1,2");
+  EXPECT_EQ(shell_word(""), "''");
+  EXPECT_EQ(shell_word("a b"), "'a b'");
+  EXPECT_EQ(shell_word("$(rm)"), "'$(rm)'");
+  EXPECT_EQ(shell_word("it's"), R"('it'\''s')");
+  EXPECT_EQ(shell_word("[::1]:1"), "'[::1]:1'");
+  EXPECT_EQ(shell_word("a\nb"), "'a\nb'");
+}
+
+TEST(JoinLine, NamesRunAndAnnouncedAddress) {
+  EXPECT_EQ(
+    join_line("demo", nullptr, {{"192.0.2.1", 7700}, {"10.0.0.1", 7700}}, {"0.0.0.0", 7700}),
+    "waggle train --run-id demo --initial-peers 192.0.2.1:7700 --listen 0.0.0.0:0");
+}
+
+TEST(JoinLine, OnLoopbackTheJoinerAnnouncesLoopback) {
+  EXPECT_THAT(join_line("demo", nullptr, {{"127.0.0.1", 4000}}, {"127.0.0.1", 4000}),
+              HasSubstr(" --announce 127.0.0.1:0"));
+  EXPECT_THAT(join_line("demo", nullptr, {}, {"127.0.0.1", 4000}),
+              HasSubstr("--initial-peers 127.0.0.1:4000"));
+}
+
+TEST(JoinLine, HasTheAgreementsOptionsQuotedAndNothingElse) {
+  run_options options;
+  options.width = 128;
+  options.codec = "float16";
+  options.data = "/a b/c";
+  options.lr = 0.1;
+  options.device = "cuda:1";
+  options.auxiliary = true;
+  options.bandwidth = 5;
+  options.micro_batch = 2;
+  options.given = {{"width", "128"},   {"codec", "float16"}, {"data", "/a b/c"},
+                   {"lr", "0.1"},      {"device", "cuda:1"}, {"auxiliary", "true"},
+                   {"bandwidth", "5"}, {"micro-batch", "2"}, {"epochs", "0"},
+                   {"seed", "3"},      {"data-dir", "/mine"}};
+  auto agreement = training_agreement(options, 2);
+  ASSERT_TRUE(agreement);
+  EXPECT_EQ(join_line("demo", &*agreement, {}, {"10.0.0.1", 1}),
+            "waggle train --run-id demo --initial-peers 10.0.0.1:1 --listen 0.0.0.0:0 --width 128 "
+            "--data '/a b/c' --lr 0.1 --codec float16");
+}
+
+TEST(JoinLine, LeadsToTheCommandOfTheRun) {
+  run_options options;
+  options.elements = 9;
+  auto agreement = averaging_agreement(options, 2);
+  ASSERT_TRUE(agreement);
+  EXPECT_EQ(join_line("demo", &*agreement, {}, {"10.0.0.1", 1}),
+            "waggle average --run-id demo --initial-peers 10.0.0.1:1 --listen 0.0.0.0:0 "
+            "--elements 9");
+}
