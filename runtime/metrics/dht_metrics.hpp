@@ -1,0 +1,55 @@
+#pragma once
+
+#include "runtime/metrics/metric.hpp"
+
+namespace waggle {
+
+/// The DHT: this peer's table and records, its requests and lookups.
+class dht_metrics {
+public:
+  explicit dht_metrics(const metric_registry& registry) : in_(registry) {}
+
+  void set_dht(double routing_entries, double records, double record_bytes) {
+    entries_.at().Set(routing_entries);
+    records_.at().Set(records);
+    bytes_.at().Set(record_bytes);
+  }
+  void count_dht_request(std::string_view op, std::string_view direction, ec outcome) {
+    requests_.at(op, direction, outcome).Increment();
+  }
+  void observe_dht_request(std::string_view op, double seconds) {
+    request_seconds_.at(op).Observe(seconds);
+  }
+  void observe_dht_lookup(std::string_view op, double seconds, double hops) {
+    lookup_seconds_.at(op).Observe(seconds);
+    lookup_hops_.at(op).Observe(hops);
+  }
+  void count_dht_rejected(ec reason) { rejected_.at(reason).Increment(); }
+
+private:
+  metric_registry in_;
+  gauge<> entries_{in_, "waggle_dht_routing_table_entries", "Peers in the routing table."};
+  gauge<> records_{in_, "waggle_dht_records", "Records stored here."};
+  gauge<> bytes_{in_, "waggle_dht_storage_bytes", "Bytes of the records stored here."};
+  label request_op_{"op", {"ping", "find", "store"}};
+  counter<3> requests_{in_,
+                       "waggle_dht_requests_total",
+                       "DHT requests by operation, direction and outcome.",
+                       request_op_,
+                       label{"direction", {"in", "out"}},
+                       label{"outcome", {ec::none}}};
+  histogram<1> request_seconds_{in_, "waggle_dht_request_duration_seconds",
+                                "Time to the answer of one DHT request.", rpc_seconds, request_op_};
+  label lookup_op_{"op", {"get", "put"}};
+  histogram<1> lookup_seconds_{in_, "waggle_dht_lookup_duration_seconds",
+                               "Time of a complete lookup.", rpc_seconds, lookup_op_};
+  histogram<1> lookup_hops_{in_, "waggle_dht_lookup_hops", "Rounds of queries that a lookup took.",
+                            small_counts, lookup_op_};
+  counter<1> rejected_{
+    in_, "waggle_dht_records_rejected_total",
+    "Records from the network that were refused, by reason.",
+    label{"reason",
+          {ec::bad_signature, ec::bad_expiry, ec::oversize, ec::stale_record, ec::not_owner}}};
+};
+
+} // namespace waggle

@@ -1,0 +1,62 @@
+#pragma once
+
+#include "runtime/metrics/metric.hpp"
+
+namespace waggle {
+
+/// Connections to peers, what they carry, and what was refused.
+class network_metrics {
+public:
+  explicit network_metrics(const metric_registry& registry) : in_(registry) {
+    set_connections(0, 0);
+  }
+
+  void count_network_bytes(std::string_view direction, std::string_view plane, double bytes) {
+    bytes_.at(direction, plane).Increment(bytes);
+  }
+  void count_shared_memory(ec why) { shared_memory_.at(why).Increment(); }
+  void set_connections(double in, double out) {
+    connections_.at("in").Set(in);
+    connections_.at("out").Set(out);
+  }
+  void connection_opened(std::string_view direction) { opened_.at(direction).Increment(); }
+  void connection_closed(std::string_view direction, ec reason) {
+    closed_.at(direction, reason).Increment();
+  }
+  void count_dial_error(ec reason) { dial_errors_.at(reason).Increment(); }
+  /// Counts a refused inbound connection, handshake, frame or message.
+  void count_refused_input(ec reason) { refused_input_.at(reason).Increment(); }
+  void observe_rtt(double seconds) { rtt_.at().Observe(seconds); }
+
+private:
+  metric_registry in_;
+  label direction_{"direction", {"in", "out"}};
+  counter<2> bytes_{
+    in_, "waggle_network_bytes_total",
+    "Bytes by direction and plane; shared: exchanged with a peer on this host through "
+    "shared memory instead of TCP.",
+    direction_, label{"plane", {"control", "data", "shared"}}};
+  counter<1> shared_memory_{
+    in_, "waggle_network_shared_memory_total",
+    "Links to peers on this host that use shared memory (reason none), or why not.",
+    label{"reason", {ec::none}}};
+  gauge<1> connections_{in_, "waggle_network_connections", "Open connections to peers.",
+                        direction_};
+  counter<1> opened_{in_, "waggle_network_connections_opened_total",
+                     "Connections made, by direction.", direction_};
+  counter<2> closed_{in_, "waggle_network_connections_closed_total",
+                     "Connections that ended, by direction and reason.", direction_,
+                     label{"reason", {ec::peer_lost}}};
+  counter<1> dial_errors_{in_, "waggle_network_dial_errors_total", "Dials that failed, by reason.",
+                          label{"reason", {ec::unreachable, ec::timeout, ec::wrong_run}}};
+  counter<1> refused_input_{
+    in_, "waggle_network_refused_total",
+    "Connections, frames and messages that were refused, by reason.",
+    label{"reason",
+          {ec::malformed, ec::oversize, ec::wrong_run, ec::wrong_version, ec::bad_signature,
+           ec::protocol_violation, ec::non_finite, ec::wrong_shape, ec::bad_weight, ec::timeout}}};
+  histogram<> rtt_{in_, "waggle_network_rtt_seconds",
+                   "Round-trip time of pings to connected peers.", rpc_seconds};
+};
+
+} // namespace waggle

@@ -1,0 +1,66 @@
+#pragma once
+
+#include "runtime/metrics/metric.hpp"
+
+namespace waggle {
+
+/// Searches for a group, and the rounds of groups.
+class round_metrics {
+public:
+  explicit round_metrics(const metric_registry& registry) : in_(registry) {}
+
+  void count_matchmaking(ec outcome /*none: formed*/, double seconds, double group_size) {
+    searches_.at(outcome == ec::none ? "formed" : to_string(outcome)).Increment();
+    search_seconds_.at().Observe(seconds);
+    if (outcome == ec::none)
+      group_size_.at().Observe(group_size);
+  }
+  void count_join_refused(ec reason) { joins_refused_.at(reason).Increment(); }
+  /// Also sets the contributors gauge and observes durations.
+  void count_round(std::string_view kind /*gradients params state vector*/,
+                   std::string_view outcome, double seconds, double contributors,
+                   double recovery_seconds) {
+    rounds_.at(kind, outcome).Increment();
+    seconds_.at(kind).Observe(seconds);
+    contributors_.at(kind).Set(contributors);
+    if (recovery_seconds > 0)
+      recovery_seconds_.at().Observe(recovery_seconds);
+  }
+  void count_part(std::string_view outcome, double n = 1) { parts_.at(outcome).Increment(n); }
+  void count_peer_fault(ec reason) { peer_faults_.at(reason).Increment(); }
+  void set_bandwidth(double bytes_per_second) { bandwidth_.at().Set(bytes_per_second); }
+  void set_share_ratio(double ratio) { share_ratio_.at().Set(ratio); }
+
+private:
+  metric_registry in_;
+  counter<1> searches_{in_, "waggle_matchmaking_rounds_total", "Searches for a group by outcome.",
+                       label{"outcome", {"formed", ec::too_few, ec::timeout, ec::nobody_declared}}};
+  histogram<> search_seconds_{in_, "waggle_matchmaking_duration_seconds",
+                              "Time until the group was complete.", round_seconds};
+  histogram<> group_size_{in_, "waggle_matchmaking_group_size",
+                          "Members of the groups that formed.", small_counts};
+  counter<1> joins_refused_{in_, "waggle_matchmaking_joins_refused_total",
+                            "Requests to join that this peer refused, by reason.", label{"reason"}};
+  label kind_{"kind", {"gradients", "vector"}};
+  counter<2> rounds_{in_, "waggle_averaging_rounds_total", "Rounds by kind and outcome.", kind_,
+                     label{"outcome", {"complete", "shrunk", "failed"}}};
+  histogram<1> seconds_{in_, "waggle_averaging_round_duration_seconds",
+                        "Time of an all-reduce, without matchmaking.", round_seconds, kind_};
+  gauge<1> contributors_{in_, "waggle_averaging_contributors", "Contributors of the last round.",
+                         kind_};
+  counter<1> parts_{in_, "waggle_averaging_chunks_total", "Parts by outcome.",
+                    label{"outcome", {"ok", "retried", "reowned", "lost"}}};
+  histogram<> recovery_seconds_{in_, "waggle_averaging_recovery_duration_seconds",
+                                "From the first failure in a round to its end.", round_seconds};
+  counter<1> peer_faults_{in_, "waggle_averaging_peer_faults_total",
+                          "Members given up in a round, by reason.",
+                          label{"reason",
+                                {ec::timeout, ec::peer_lost, ec::stalled, ec::protocol_violation,
+                                 ec::non_finite, ec::bad_weight}}};
+  gauge<> bandwidth_{in_, "waggle_bandwidth_bytes_per_second",
+                     "Measured bandwidth of this peer's connection; 0: not known."};
+  gauge<> share_ratio_{in_, "waggle_averaging_share_ratio",
+                       "Share of the vector that this peer reduces."};
+};
+
+} // namespace waggle

@@ -1,0 +1,50 @@
+#pragma once
+
+#include "runtime/metrics/metric.hpp"
+
+namespace waggle {
+
+/// Copies of the training state: downloads, comparisons with other peers, checkpoints.
+class state_metrics {
+public:
+  explicit state_metrics(const metric_registry& registry) : in_(registry) {}
+
+  void count_state_download(std::string_view outcome /*complete resumed failed hash_mismatch*/,
+                            double seconds) {
+    downloads_.at(outcome).Increment();
+    download_seconds_.at().Observe(seconds);
+  }
+  void set_state_download_progress(double ratio) { download_progress_.at().Set(ratio); }
+  void count_state_bytes(std::string_view direction, double bytes) {
+    bytes_.at(direction).Increment(bytes);
+  }
+  void count_state_hash_check(std::string_view outcome) { hash_checks_.at(outcome).Increment(); }
+  void count_checkpoint(std::string_view outcome, double seconds, double now_unix) {
+    checkpoints_.at(outcome).Increment();
+    checkpoint_seconds_.at().Observe(seconds);
+    if (outcome == "ok")
+      checkpoint_time_.at().Set(now_unix);
+  }
+
+private:
+  metric_registry in_;
+  counter<1> downloads_{in_, "waggle_state_downloads_total", "State downloads by outcome.",
+                        label{"outcome", {"complete", "failed"}}};
+  histogram<> download_seconds_{in_, "waggle_state_download_duration_seconds",
+                                "Time of a state download.", round_seconds};
+  gauge<> download_progress_{in_, "waggle_state_download_progress_ratio",
+                             "Progress of the current download, 0 to 1."};
+  counter<1> bytes_{in_, "waggle_state_bytes_total", "Bytes of state transferred, by direction.",
+                    label{"direction", {"in", "out"}}};
+  counter<1> hash_checks_{in_, "waggle_state_hash_checks_total",
+                          "Comparisons of the parameters' hash with the other peers'.",
+                          label{"outcome", {"equal", "minority", "majority_unknown"}}};
+  counter<1> checkpoints_{in_, "waggle_checkpoint_saves_total", "Checkpoints by outcome.",
+                          label{"outcome", {"ok", "failed"}}};
+  histogram<> checkpoint_seconds_{in_, "waggle_checkpoint_duration_seconds",
+                                  "Time to write a checkpoint.", round_seconds};
+  late_gauge checkpoint_time_{in_, "waggle_checkpoint_last_success_timestamp_seconds",
+                              "When the last checkpoint was written, Unix time."};
+};
+
+} // namespace waggle

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <algorithm>
+
+#include "runtime/metrics/metric.hpp"
+
+namespace waggle {
+
+/// Training: epochs, samples and steps.
+class training_metrics {
+public:
+  explicit training_metrics(const metric_registry& registry) : in_(registry) {}
+
+  void set_epochs(double own, double global) {
+    epoch_.at().Set(own);
+    global_epoch_.at().Set(global);
+  }
+  void count_samples(std::string_view outcome, double n) { samples_.at(outcome).Increment(n); }
+  void count_discarded(std::string_view reason, double n) { discarded_.at(reason).Increment(n); }
+  void set_effective_batch(double samples) { effective_batch_.at().Set(samples); }
+  void set_histories(double n) { histories_.at().Set(n); }
+  void set_differing_peers(double n) { differing_.at().Set(n); }
+  void set_provisional(bool provisional) { provisional_.at().Set(provisional ? 1 : 0); }
+  void set_first_round(double seconds) { first_round_.at().Set(seconds); }
+  void set_updates_waiting(double n) { updates_waiting_.at().Set(n); }
+  void observe_step(std::string_view phase, double seconds) {
+    step_seconds_.at(phase).Observe(seconds);
+  }
+  void set_batch_progress(double ratio) { batch_progress_.at().Set(ratio); }
+  void set_training(double loss, double learning_rate, double gradient_norm) {
+    loss_.at().Set(loss);
+    learning_rate_.at().Set(learning_rate);
+    gradient_norm_.at().Set(gradient_norm);
+  }
+  void count_nonfinite(std::string_view where) { nonfinite_.at(where).Increment(); }
+  void count_training_time(std::string_view activity, double seconds) {
+    activity_.at(activity).Increment(std::max(0.0, seconds));
+  }
+  void count_local_fallback() { fallbacks_.at().Increment(); }
+
+private:
+  metric_registry in_;
+  gauge<> epoch_{in_, "waggle_training_epoch", "This peer's epoch."};
+  gauge<> global_epoch_{in_, "waggle_training_global_epoch", "The swarm's epoch."};
+  counter<1> samples_{in_, "waggle_training_samples_total",
+                      "Samples that entered an update, or were dropped.",
+                      label{"outcome", {"used", "dropped"}}};
+  counter<1> discarded_{
+    in_, "waggle_training_samples_discarded_total",
+    "Samples that did not enter an update, by reason.",
+    label{"reason", {"left_out", "history_lost", "not_finite", "behind", "stopped"}}};
+  late_gauge effective_batch_{in_, "waggle_training_effective_batch_samples",
+                              "Samples of all contributors in the last update."};
+  gauge<> histories_{in_, "waggle_training_histories",
+                     "Histories that live peers train; 1 unless the run has forked."};
+  late_gauge differing_{
+    in_, "waggle_training_differing_peers",
+    "Peers with our epoch and history but different parameters; 0 in a healthy run."};
+  gauge<> provisional_{in_, "waggle_training_provisional",
+                       "1 while this peer continues without most of its group."};
+  late_gauge first_round_{in_, "waggle_training_first_round_seconds",
+                          "From this peer's start to the end of its first round."};
+  late_gauge updates_waiting_{in_, "waggle_training_updates_waiting",
+                              "Averaged updates not applied to the model yet."};
+  histogram<1> step_seconds_{in_, "waggle_training_step_duration_seconds",
+                             "Time of a step's phases.", rpc_seconds,
+                             label{"phase", {"forward_backward", "optimizer", "state_copy"}}};
+  gauge<> batch_progress_{in_, "waggle_training_target_batch_progress_ratio",
+                          "The swarm's progress toward the target batch size."};
+  late_gauge loss_{in_, "waggle_training_loss", "Smoothed loss of this peer."};
+  late_gauge learning_rate_{in_, "waggle_training_learning_rate",
+                            "Learning rate of the current epoch."};
+  late_gauge gradient_norm_{in_, "waggle_training_gradient_norm",
+                            "Norm of the last applied gradient."};
+  counter<1> nonfinite_{in_, "waggle_training_nonfinite_total",
+                        "NaN or infinite values seen, by place.",
+                        label{"where", {"loss", "gradient", "remote"}}};
+  counter<1> activity_{in_, "waggle_training_time_seconds_total",
+                       "How the trainer spends its time.",
+                       label{"activity", {"compute", "communicate", "wait", "sync"}}};
+  counter<> fallbacks_{in_, "waggle_training_local_fallbacks_total",
+                       "Epochs that ended with this peer's own gradient because the round failed."};
+};
+
+} // namespace waggle
