@@ -60,6 +60,8 @@ allreduce_round::allreduce_round(caf::actor_config& cfg, node_context ctx, round
                                  round_request request, round_handles peers)
   : allreduce_round_base(cfg), ctx_(std::move(ctx)), listener_(peers.listener) {
   end_on_exception(this, ctx_);
+  ctx_.metrics->set_share_ratio(static_cast<double>(request.plan.shares[request.self_index])
+                                / static_cast<double>(request.plan.elements));
   std::shared_ptr<round_port> port = std::make_shared<live_port>(
     caf::actor_cast<caf::weak_actor_ptr>(this), ctx_, std::move(peers), request.plan.id);
   if (ctx_.port_decorator)

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <regex>
 #include <set>
@@ -15,11 +16,30 @@ namespace {
 
 using names = std::set<std::string>;
 
-std::string content(const std::string& file) {
-  std::ifstream in{std::string{WAGGLE_SOURCE_DIR} + "/dashboards/" + file};
+namespace fs = std::filesystem;
+
+const fs::path root{WAGGLE_SOURCE_DIR};
+
+std::string text_of(const fs::path& file) {
+  std::ifstream in{file};
   std::ostringstream all;
   all << in.rdbuf();
   return all.str();
+}
+
+std::string content(const std::string& file) {
+  return text_of(root / "dashboards" / file);
+}
+
+/// The text of all code in a folder, without that in the folder `except`.
+std::string code_under(const fs::path& folder, const fs::path& except = {}) {
+  std::string all;
+  for (fs::recursive_directory_iterator entry{folder}, end; entry != end; ++entry)
+    if (entry->path() == except)
+      entry.disable_recursion_pending();
+    else if (entry->path().extension() == ".cpp" || entry->path().extension() == ".hpp")
+      all += text_of(entry->path());
+  return all;
 }
 
 names matches(const std::string& text, const std::string& pattern) {
@@ -110,6 +130,18 @@ TEST(Dashboards, EveryAlertHasARunbookParagraph) {
   ASSERT_FALSE(alerts.empty());
   for (const auto& alert : alerts)
     EXPECT_NE(readme.find("\n### " + alert + "\n"), std::string::npos) << alert;
+}
+
+TEST(Metrics, AreAllSetSomewhere) {
+  auto metrics = root / "runtime" / "metrics";
+  auto declared =
+    matches(code_under(metrics), "\\bvoid ((?:count|set|observe|connection)_\\w+)\\(");
+  ASSERT_GT(declared.size(), 40U);
+  auto code = code_under(root / "runtime", metrics) + code_under(root / "actors")
+              + code_under(root / "trainer");
+  auto called = matches(code, "\\bmetrics_?(?:->|\\.)(\\w+)\\(");
+  for (const auto& method : declared)
+    EXPECT_THAT(called, testing::Contains(method)) << "delete it, or call it";
 }
 
 TEST(Metrics, StayWithinTheirBudgetOfSeries) {
