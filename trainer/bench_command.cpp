@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
-#include "runtime/cli/bench.hpp"
 #include "actors/program/peer_process.hpp"
+#include "runtime/cli/bench.hpp"
 #include "runtime/cli/trainer_program.hpp"
 #include "trainer/plain_loop.hpp"
 #include "trainer/train_command.hpp"

@@ -1,8 +1,12 @@
 #include "trainer/models.hpp"
 
+#include <array>
 #include <cmath>
 
 #include <ATen/CPUGeneratorImpl.h>
+
+#include "runtime/core/check.hpp"
+#include "runtime/core/named.hpp"
 
 namespace waggle {
 
@@ -81,6 +85,11 @@ public:
     return fn::cross_entropy(logits.reshape({-1, vocabulary}), targets.reshape({-1}));
   }
 
+  [[nodiscard]] double initial_deviation(const std::string& /*name*/,
+                                         const torch::Tensor& /*parameter*/) const override {
+    return 0.02;
+  }
+
 private:
   nn::Embedding bytes_;
   nn::Embedding positions_;
@@ -113,6 +122,12 @@ public:
     return fn::cross_entropy(head_(x), windows.select(1, time));
   }
 
+  [[nodiscard]] double initial_deviation(const std::string& name,
+                                         const torch::Tensor& parameter) const override {
+    bool is_embedding = name.find("bytes") != std::string::npos;
+    return is_embedding ? 1.0 : std::sqrt(2.0 / static_cast<double>(parameter.size(1)));
+  }
+
 private:
   static constexpr std::int64_t embedding = 8;
 
@@ -121,12 +136,11 @@ private:
   nn::Linear head_{nullptr};
 };
 
-/// Sets the gains of norms to 1, biases to 0 and all other parameters to N(0, 0.02²); for the mlp
-/// the deviation depends on the number of inputs. Uses a separate generator, so that the seed of
-/// the process's global generator does not change.
-void initialize(nn::Module& model, const learner_config& config) {
+/// Sets the gains of norms to 1, biases to 0 and all other parameters to normal values. Uses a
+/// separate generator, so that the seed of the process's global generator does not change.
+void initialize(byte_model& model, std::uint64_t seed) {
   torch::NoGradGuard guard;
-  auto generator = at::detail::createCPUGenerator(config.init_seed);
+  auto generator = at::detail::createCPUGenerator(seed);
   for (auto& item : model.named_parameters()) {
     auto& p = item.value();
     bool bias = item.key().size() >= 4 && item.key().compare(item.key().size() - 4, 4, "bias") == 0;
@@ -135,22 +149,33 @@ void initialize(nn::Module& model, const learner_config& config) {
       p.zero_();
     else if (norm)
       p.fill_(1);
-    else if (config.model == "mlp" && item.key().find("bytes") == std::string::npos)
-      p.normal_(0, std::sqrt(2.0 / static_cast<double>(p.size(1))), generator);
     else
-      p.normal_(0, config.model == "mlp" ? 1.0 : 0.02, generator);
+      p.normal_(0, model.initial_deviation(item.key(), p), generator);
   }
 }
+
+template <class Model>
+std::shared_ptr<byte_model> make(const learner_config& config) {
+  return std::make_shared<Model>(config);
+}
+
+/// A row for each of model_table.
+struct model_maker {
+  std::string_view name;
+  std::shared_ptr<byte_model> (*make)(const learner_config& config);
+};
+constexpr std::array makers{
+  model_maker{"char-gpt", make<char_gpt>},
+  model_maker{"mlp", make<byte_mlp>},
+};
 
 } // namespace
 
 std::shared_ptr<byte_model> make_model(const learner_config& config) {
-  std::shared_ptr<byte_model> model;
-  if (config.model == "mlp")
-    model = std::make_shared<byte_mlp>(config);
-  else
-    model = std::make_shared<char_gpt>(config);
-  initialize(*model, config);
+  const auto* maker = find_named(makers, config.model);
+  WAGGLE_CHECK(maker != nullptr, config.model);
+  auto model = maker->make(config);
+  initialize(*model, config.init_seed);
   model->train();
   return model;
 }

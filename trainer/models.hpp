@@ -15,6 +15,9 @@ namespace waggle {
 class byte_model : public torch::nn::Module {
 public:
   virtual torch::Tensor loss(const torch::Tensor& windows) = 0;
+  /// The standard deviation from which a parameter that is neither a gain nor a bias is drawn.
+  [[nodiscard]] virtual double initial_deviation(const std::string& name,
+                                                 const torch::Tensor& parameter) const = 0;
 };
 
 /// Makes a model on the CPU, with initial parameters drawn from `config.init_seed`.

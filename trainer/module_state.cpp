@@ -4,7 +4,6 @@
 #include <cmath>
 #include <set>
 #include <stdexcept>
-#include <typeinfo>
 
 namespace waggle {
 
@@ -12,68 +11,10 @@ namespace {
 
 namespace optim = torch::optim;
 
-std::string key_of(const torch::Tensor& parameter) {
-  return c10::guts::to_string(parameter.unsafeGetTensorImpl());
-}
-
-template <class State>
-State* state_of(const optim::Optimizer& optimizer, const torch::Tensor& parameter) {
-  auto found = optimizer.state().find(key_of(parameter));
-  return found == optimizer.state().end() ? nullptr : static_cast<State*>(found->second.get());
-}
-
-template <class State>
-State& make_state(optim::Optimizer& optimizer, const torch::Tensor& parameter) {
-  auto& slot = optimizer.state()[key_of(parameter)];
-  if (!slot)
-    slot = std::make_unique<State>();
-  return static_cast<State&>(*slot);
-}
-
-/// For the states of Adam and AdamW, which are different types with the same members.
-template <class State>
-State& make_moments(optim::Optimizer& optimizer, const torch::Tensor& parameter) {
-  auto& state = make_state<State>(optimizer, parameter);
-  if (!state.exp_avg().defined()) {
-    state.exp_avg(torch::zeros_like(parameter.detach()));
-    state.exp_avg_sq(torch::zeros_like(parameter.detach()));
-  }
-  return state;
-}
-
-template <class Options>
-optimizer_identity with_moments(std::string kind, const Options& o) {
-  if (o.amsgrad())
-    throw std::invalid_argument{"amsgrad is not supported: its third statistic is not part of the "
-                                "run's state"};
-  optimizer_identity id;
-  id.kind = std::move(kind);
-  std::tie(id.beta1, id.beta2) = o.betas();
-  id.epsilon = o.eps();
-  id.weight_decay = o.weight_decay();
-  return id;
-}
-
-optimizer_identity identity_in(const optim::Optimizer& optimizer,
+optimizer_identity identity_in(const torch_optimizer& kind,
                                const optim::OptimizerOptions& options) {
-  const auto& type = typeid(optimizer);
-  if (type == typeid(optim::Adam))
-    return with_moments("adam", static_cast<const optim::AdamOptions&>(options));
-  if (type == typeid(optim::AdamW))
-    return with_moments("adamw", static_cast<const optim::AdamWOptions&>(options));
-  if (type != typeid(optim::SGD))
-    throw std::invalid_argument{
-      "only the optimizers SGD, Adam and AdamW of torch::optim are supported: the statistics of "
-      "others are not known, so a peer that joins could not receive them"};
-  const auto& o = static_cast<const optim::SGDOptions&>(options);
-  if (o.dampening() != 0)
-    throw std::invalid_argument{"SGD with dampening is not supported: its first step differs from "
-                                "later ones, so the parameters of a joining peer would diverge"};
-  optimizer_identity id;
-  id.kind = "sgd";
-  id.momentum = o.momentum();
-  id.nesterov = o.nesterov();
-  id.weight_decay = o.weight_decay();
+  auto id = kind.identity(options);
+  id.kind = kind.name;
   return id;
 }
 
@@ -97,7 +38,8 @@ module_state::module_state(torch::nn::Module& module, std::unique_ptr<optim::Opt
     throw std::invalid_argument{"there is no optimizer"};
   if (optimizer_->param_groups().empty())
     throw std::invalid_argument{"the optimizer has no parameters"};
-  identity_ = identity_in(*optimizer_, optimizer_->param_groups().front().options());
+  kind_ = &torch_optimizer_of(*optimizer_);
+  identity_ = identity_in(*kind_, optimizer_->param_groups().front().options());
   take_parameters(module);
   match_optimizer();
   std::vector<state_tensor> tensors;
@@ -105,13 +47,8 @@ module_state::module_state(torch::nn::Module& module, std::unique_ptr<optim::Opt
     tensors.push_back({p.name, {p.sizes.begin(), p.sizes.end()}, state_tensor::kind::parameter});
   table_ = table_of(std::move(tensors), identity_);
   gradient_.resize(table_.parameter_count());
-  const auto& first = parameters_.front().tensor; // the optimizer may have stepped before
-  if (auto* state = state_of<optim::AdamParamState>(*optimizer_, first);
-      state != nullptr && identity_.kind == "adam")
-    steps_ = static_cast<std::uint64_t>(state->step());
-  if (auto* state = state_of<optim::AdamWParamState>(*optimizer_, first);
-      state != nullptr && identity_.kind == "adamw")
-    steps_ = static_cast<std::uint64_t>(state->step());
+  if (kind_->steps != nullptr) // the optimizer may have stepped before
+    steps_ = static_cast<std::uint64_t>(kind_->steps(*optimizer_, parameters_.front().tensor));
 }
 
 void module_state::take_parameters(const torch::nn::Module& module) {
@@ -136,10 +73,7 @@ void module_state::match_optimizer() {
     known.insert(p.tensor.data_ptr());
   std::set<const void*> seen;
   for (auto& group : optimizer_->param_groups()) {
-    auto other = identity_in(*optimizer_, group.options());
-    if (other.momentum != identity_.momentum || other.nesterov != identity_.nesterov
-        || other.beta1 != identity_.beta1 || other.beta2 != identity_.beta2
-        || other.epsilon != identity_.epsilon || other.weight_decay != identity_.weight_decay)
+    if (identity_in(*kind_, group.options()) != identity_)
       throw std::invalid_argument{"the optimizer's parameter groups differ in more than the "
                                   "learning rate: that is not supported"};
     auto& tensors = group.params();
@@ -236,42 +170,13 @@ void module_state::apply(std::span<const float> gradient, double lr) {
 
 // -- the state ------------------------------------------------------------------------------------
 
-/// Returns null if the statistic does not exist yet. `block` 0 is the first statistic.
-torch::Tensor* module_state::statistic(std::size_t block, const torch::Tensor& of) const {
-  torch::Tensor* found = nullptr;
-  if (identity_.kind == "sgd") {
-    if (auto* state = state_of<optim::SGDParamState>(*optimizer_, of))
-      found = &state->momentum_buffer();
-  } else if (identity_.kind == "adam") {
-    if (auto* state = state_of<optim::AdamParamState>(*optimizer_, of))
-      found = block == 0 ? &state->exp_avg() : &state->exp_avg_sq();
-  } else if (auto* state = state_of<optim::AdamWParamState>(*optimizer_, of)) {
-    found = block == 0 ? &state->exp_avg() : &state->exp_avg_sq();
-  }
-  return found != nullptr && found->defined() ? found : nullptr;
-}
-
-torch::Tensor& module_state::make_statistic(std::size_t block, const torch::Tensor& of) {
-  if (identity_.kind == "sgd") {
-    auto& state = make_state<optim::SGDParamState>(*optimizer_, of);
-    if (!state.momentum_buffer().defined())
-      state.momentum_buffer(torch::zeros_like(of.detach()));
-    return state.momentum_buffer();
-  }
-  if (identity_.kind == "adam") {
-    auto& state = make_moments<optim::AdamParamState>(*optimizer_, of);
-    return block == 0 ? state.exp_avg() : state.exp_avg_sq();
-  }
-  auto& state = make_moments<optim::AdamWParamState>(*optimizer_, of);
-  return block == 0 ? state.exp_avg() : state.exp_avg_sq();
-}
-
 void module_state::read_tensor(std::size_t which, std::span<float> out) const {
   torch::NoGradGuard guard;
   auto block = which / parameters_.size();
   const auto& p = parameters_[which % parameters_.size()];
-  const auto* from = block == 0 ? &p.tensor : statistic(block - 1, p.tensor);
-  if (from != nullptr)
+  const auto* from =
+    block == 0 ? &p.tensor : kind_->statistic(*optimizer_, p.tensor, block - 1, false);
+  if (from != nullptr && from->defined())
     view_of(out, p.sizes).copy_(from->detach());
   else
     std::fill(out.begin(), out.end(), 0.0F);
@@ -281,20 +186,16 @@ void module_state::write_tensor(std::size_t which, std::span<const float> values
   torch::NoGradGuard guard;
   auto block = which / parameters_.size();
   const auto& p = parameters_[which % parameters_.size()];
-  auto to = block == 0 ? p.tensor : make_statistic(block - 1, p.tensor);
+  auto to = block == 0 ? p.tensor : *kind_->statistic(*optimizer_, p.tensor, block - 1, true);
   to.detach().copy_(view_of(values, p.sizes));
 }
 
 void module_state::set_optimizer_steps(std::uint64_t steps) {
   torch::NoGradGuard guard;
   steps_ = steps;
-  for (const auto& p : parameters_)
-    if (identity_.kind == "adam")
-      make_moments<optim::AdamParamState>(*optimizer_, p.tensor)
-        .step(static_cast<std::int64_t>(steps));
-    else if (identity_.kind == "adamw")
-      make_moments<optim::AdamWParamState>(*optimizer_, p.tensor)
-        .step(static_cast<std::int64_t>(steps));
+  if (kind_->set_steps != nullptr)
+    for (const auto& p : parameters_)
+      kind_->set_steps(*optimizer_, p.tensor, static_cast<std::int64_t>(steps));
 }
 
 } // namespace waggle

@@ -10,6 +10,7 @@
 #include <torch/torch.h>
 
 #include "runtime/training/loop_learner.hpp"
+#include "trainer/optimizers.hpp"
 #include "trainer/state_schema.hpp"
 #include "trainer/swarm.hpp"
 
@@ -62,11 +63,10 @@ private:
 
   void take_parameters(const torch::nn::Module& module);
   void match_optimizer();
-  [[nodiscard]] torch::Tensor* statistic(std::size_t block, const torch::Tensor& of) const;
-  torch::Tensor& make_statistic(std::size_t block, const torch::Tensor& of);
 
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
   rate_owner owner_;
+  const torch_optimizer* kind_ = nullptr;
   optimizer_identity identity_;
   std::vector<parameter> parameters_;
   state_table table_;

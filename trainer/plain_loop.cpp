@@ -5,29 +5,10 @@
 #include "runtime/cli/bench.hpp"
 #include "trainer/compute_setup.hpp"
 #include "trainer/models.hpp"
+#include "trainer/optimizers.hpp"
+#include "trainer/state_schema.hpp"
 
 namespace waggle {
-
-namespace {
-
-std::unique_ptr<torch::optim::Optimizer> make_optimizer(const learner_config& c, double lr,
-                                                        std::vector<torch::Tensor> parameters) {
-  namespace optim = torch::optim;
-  if (c.optimizer == "sgd")
-    return std::make_unique<optim::SGD>(
-      std::move(parameters),
-      optim::SGDOptions(lr).momentum(c.momentum).weight_decay(c.weight_decay));
-  auto betas = std::make_tuple(c.beta1, c.beta2);
-  if (c.optimizer == "adam")
-    return std::make_unique<optim::Adam>(
-      std::move(parameters),
-      optim::AdamOptions(lr).betas(betas).eps(c.epsilon).weight_decay(c.weight_decay));
-  return std::make_unique<optim::AdamW>(
-    std::move(parameters),
-    optim::AdamWOptions(lr).betas(betas).eps(c.epsilon).weight_decay(c.weight_decay));
-}
-
-} // namespace
 
 result<loop_report> run_plain_loop(const learner_config& config, std::uint64_t target_batch,
                                    double lr, std::uint64_t steps) {
@@ -43,7 +24,8 @@ result<loop_report> run_plain_loop(const learner_config& config, std::uint64_t t
   window_sampler sampler{*data, window_of(config), random_source{config.data_seed}};
   auto model = make_model(config);
   model->to(*device);
-  auto optimizer = make_optimizer(config, lr, model->parameters());
+  auto optimizer =
+    torch_optimizer_named(config.optimizer).make(identity_of(config), lr, model->parameters());
   auto passes = micro_steps_of(target_batch, config.micro_batch);
 
   using clock = std::chrono::steady_clock;

@@ -89,10 +89,6 @@ result<run_options> run_options_of(const swarm_options& o) {
   return resolve({}, {}, flags);
 }
 
-bool is_built_in(const std::string& model) {
-  return model == "mlp" || model == "char-gpt";
-}
-
 /// Describes a model of which only the parameters are known.
 std::string describe(const state_table& table) {
   std::size_t tensors = 0;
@@ -126,7 +122,7 @@ swarm_session::~swarm_session() {
 }
 
 std::string swarm_session::model_function() const {
-  return function_of(given_.model, static_cast<std::int64_t>(options_.heads));
+  return function_of(given_.model, shape_of(options_));
 }
 
 /// The values that `waggle train` would compare for the same model, optimizer and data.
@@ -137,7 +133,7 @@ result<run_agreement> swarm_session::agreement(const loop_port& port) const {
   std::map<std::string, std::string> other{{"data", given_.data}};
   if (given_.learning_rate == rate_owner::optimizer)
     other["schedule"] = given_.schedule;
-  if (!is_built_in(given_.model)) {
+  if (find_model(given_.model) == nullptr) {
     other["model"] = given_.model.empty() ? describe(port.tensors()) : given_.model;
     for (const char* detail : {"layers", "width", "heads", "context"})
       if (!given_.more.contains(detail))
@@ -182,7 +178,7 @@ status swarm_session::start(std::shared_ptr<loop_port> port, const optimizer_ide
   config.training->make_learner = [port]() -> result<std::unique_ptr<learner>> {
     return make_loop_learner(port);
   };
-  auto started = process_->start(config, is_built_in(given_.model));
+  auto started = process_->start(config, find_model(given_.model) != nullptr);
   if (!started)
     return started.error();
   port_ = std::move(port);

@@ -7,6 +7,7 @@
 
 #include <torch/torch.h>
 
+#include "runtime/core/named.hpp"
 #include "trainer/compute_setup.hpp"
 #include "trainer/flat_optimizer.hpp"
 #include "trainer/models.hpp"
@@ -25,7 +26,8 @@ public:
     flatten();
     optimizer_.emplace(config, flat_);
     tensors_ = name_tensors();
-    schema_ = schema_of(tensors_, identity_of(config_), function_of(config_.model, config_.heads));
+    schema_ =
+      schema_of(tensors_, identity_of(config_), function_of(config_.model, shape_of(config_)));
   }
 
   [[nodiscard]] const state_table& tensors() const override { return tensors_; }
@@ -235,10 +237,11 @@ private:
 
 status check_learner_config(const learner_config& config) {
   auto bad = [](std::string why) { return failure{ec::bad_config, std::move(why)}; };
-  if (config.model != "char-gpt" && config.model != "mlp")
-    return bad("--model " + config.model + " is unknown: use char-gpt or mlp");
-  if (config.optimizer != "sgd" && config.optimizer != "adam" && config.optimizer != "adamw")
-    return bad("--optimizer " + config.optimizer + " is unknown: use sgd, adam or adamw");
+  const auto* model = find_model(config.model);
+  if (model == nullptr)
+    return bad("--model " + config.model + " is unknown: use " + listed(model_table()));
+  if (find_optimizer(config.optimizer) == nullptr)
+    return bad("--optimizer " + config.optimizer + " is unknown: use " + listed(optimizer_table()));
   for (auto [name, value] : {std::pair{"--layers", config.layers},
                              {"--width", config.width},
                              {"--heads", config.heads},
@@ -247,9 +250,8 @@ status check_learner_config(const learner_config& config) {
                              {"--threads", static_cast<std::int64_t>(config.threads)}})
     if (value < 1)
       return bad(std::string{name} + " is " + std::to_string(value) + ": it must be at least 1");
-  if (config.model == "char-gpt" && config.width % config.heads != 0)
-    return bad("--heads " + std::to_string(config.heads) + " must divide --width "
-               + std::to_string(config.width));
+  if (auto fits = model->check(shape_of(config)); !fits)
+    return fits;
   auto device = device_of(config.device);
   if (!device)
     return device.error();

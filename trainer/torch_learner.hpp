@@ -13,14 +13,14 @@ namespace waggle {
 
 /// The model, the training data, the optimizer and the device of a learner.
 struct learner_config {
-  std::string model = "char-gpt"; // or "mlp"
+  std::string model = "char-gpt"; // in model_table
   std::int64_t layers = 2;
   std::int64_t width = 64;
   std::int64_t heads = 4;         // char-gpt
   std::int64_t context = 64;      // bytes that a prediction depends on
   std::string data = "synthetic"; // or a text file, or a folder of text files
   std::int64_t micro_batch = 8;
-  std::string optimizer = "adamw"; // or "sgd", "adam"
+  std::string optimizer = "adamw"; // in optimizer_table
   double momentum = 0;             // sgd
   double beta1 = 0.9;
   double beta2 = 0.999;

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <iostream>
 
+#include "actors/program/node_options.hpp"
 #include "actors/program/peer_process.hpp"
 #include "runtime/cli/trainer_program.hpp"
 #include "runtime/config/agreed_options.hpp"
@@ -129,8 +130,8 @@ learner_config learner_from(const run_options& o, const peer_id& peer) {
 void add_training(node_config& base, const run_options& o, const peer_id& peer,
                   const std::filesystem::path& data_dir) {
   auto learner = learner_from(o, peer);
-  base.averaging =
-    averaging_from(o, "gradients", "gradients", base.agreement ? base.agreement->hash() : digest{});
+  base.averaging = averaging_from(o, "gradients", "gradients",
+                                  base.agreement ? base.agreement->hash() : digest{}, o.threads);
   // The outgoing vector and the result: the next round begins after both have been used.
   base.averaging->averaging.vectors_kept = 2;
   auto& parts = base.training.emplace();

@@ -1,85 +1,74 @@
 #include "runtime/averaging/aggregation.hpp"
 
-#include <array>
 #include <string>
+
+#include "runtime/core/named.hpp"
 
 namespace waggle {
 
 namespace {
-
-constexpr std::array<std::string_view, 5> names{"mean", "trimmed_mean", "median", "centered_clip",
-                                                "krum"};
 
 failure wrong(const aggregation& how, const std::string& why) {
   return {ec::bad_config, std::string{to_string(how.how)} + " with faulty_max "
                             + std::to_string(how.faulty_max) + " " + why};
 }
 
-} // namespace
-
-std::string_view to_string(aggregator how) {
-  auto index = static_cast<std::size_t>(how);
-  return index < names.size() ? names[index] : "unknown";
-}
-
-result<aggregator> parse_aggregator(std::string_view name) {
-  for (std::size_t i = 0; i < names.size(); ++i)
-    if (names[i] == name)
-      return static_cast<aggregator>(i);
-  return failure{ec::bad_config, "there is no aggregator " + std::string{name}
-                                   + ": use mean, trimmed_mean, median, centered_clip or krum"};
-}
-
-std::uint64_t contributors_needed(const aggregation& how) {
-  auto faulty = std::uint64_t{how.faulty_max};
-  switch (how.how) {
-    case aggregator::mean:
-      return 1;
-    case aggregator::trimmed_mean:
-    case aggregator::median:
-    case aggregator::centered_clip:
-      return 2 * faulty + 1;
-    case aggregator::krum:
-      return faulty == 0 ? 1 : 2 * faulty + 3;
-  }
+std::uint64_t one(std::uint64_t /*faulty*/) {
   return 1;
 }
 
+} // namespace
+
+constexpr aggregator_row aggregators::mean{aggregator::mean, "mean", one, false, true, nullptr};
+
+const aggregator_row* find_row(aggregator how) {
+  auto index = static_cast<std::size_t>(how);
+  return index < aggregator_table.size() ? aggregator_table[index] : nullptr;
+}
+
+std::string_view to_string(aggregator how) {
+  const auto* row = find_row(how);
+  return row != nullptr ? row->name : "unknown";
+}
+
+result<aggregator> parse_aggregator(std::string_view name) {
+  if (const auto* row = find_named(aggregator_table, name))
+    return row->id;
+  return failure{ec::bad_config, "there is no aggregator " + std::string{name} + ": use "
+                                   + listed(aggregator_table)};
+}
+
+std::uint64_t contributors_needed(const aggregation& how) {
+  const auto* row = find_row(how.how);
+  return row != nullptr ? row->contributors_needed(how.faulty_max) : 1;
+}
+
 status check_aggregation(const aggregation& how, std::size_t contributors) {
-  if (static_cast<std::size_t>(how.how) >= names.size())
+  const auto* row = find_row(how.how);
+  if (row == nullptr)
     return failure{ec::bad_config, "there is no aggregator with the number "
                                      + std::to_string(static_cast<unsigned>(how.how))};
   bool faulty = how.faulty_max > 0;
-  if (how.how == aggregator::mean && faulty)
-    return wrong(
-      how,
-      "is not possible: one Byzantine contributor moves a mean anywhere; use trimmed_mean, median, "
-      "centered_clip or krum");
-  if ((how.how == aggregator::trimmed_mean || how.how == aggregator::krum) && !faulty)
+  if (!row->robust() && faulty)
+    return wrong(how, "is not possible: one Byzantine contributor moves a mean anywhere; use "
+                        + listed(selected(aggregator_table, &aggregator_row::robust)));
+  if (row->uses_faulty_max && !faulty)
     return wrong(how,
                  "is a mean: set faulty_max to the number of contributors that may be Byzantine");
   if (auto needed = contributors_needed(how); contributors < needed)
     return wrong(how, "needs " + std::to_string(needed) + " contributors; there are "
                         + std::to_string(contributors)
-                        + (how.how == aggregator::trimmed_mean || how.how == aggregator::krum
-                             ? ", for which the median is used"
-                             : ""));
+                        + (row->uses_faulty_max ? ", for which the median is used" : ""));
   return done{};
 }
 
 aggregator effective_aggregator(const aggregation& how, std::size_t contributors) {
-  switch (how.how) {
-    case aggregator::trimmed_mean:
-    case aggregator::krum:
-      if (how.faulty_max == 0)
-        return aggregator::mean;
-      return contributors < contributors_needed(how) ? aggregator::median : how.how;
-    case aggregator::mean:
-    case aggregator::median:
-    case aggregator::centered_clip:
-      break;
-  }
-  return how.how;
+  const auto* row = find_row(how.how);
+  if (row == nullptr || !row->uses_faulty_max)
+    return how.how;
+  if (how.faulty_max == 0)
+    return aggregator::mean;
+  return contributors < contributors_needed(how) ? aggregator::median : how.how;
 }
 
 } // namespace waggle

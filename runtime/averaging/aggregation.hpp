@@ -4,49 +4,13 @@
 #include <cstdint>
 #include <string_view>
 
+#include "runtime/averaging/aggregator_table.hpp"
 #include "runtime/core/result.hpp"
 
 namespace waggle {
 
-/// How the contributions to one part are combined into one result. The values are sent to peers:
-/// append only.
-///
-/// All aggregators work on one part at a time, so that a round has as many independent decisions as
-/// parts (butterfly all-reduce; Gorbunov et al. 2022, arXiv:2106.11257), and none needs more memory
-/// than a block of values per contributor. n is the number of contributors with a weight above 0, f
-/// is `aggregation::faulty_max`. All but the mean cap the weights (see `capped_weights`).
-///
-/// - mean: Σ wᵢxᵢ / Σ wᵢ. Not robust: one Byzantine contributor can move it anywhere.
-/// - trimmed_mean: per value, the weighted mean without the f smallest and the f largest. With at
-///   most f Byzantine contributors and 2f < n every value lies between those of honest peers.
-/// - median: per value, the weighted median; the middle of the two where the weight splits in
-///   halves. The same guarantee as long as Byzantine contributors have less than half of the capped
-///   weight.
-/// - centered_clip: centre ← centre + Σ wᵢ·clip(xᵢ − centre) / Σ wᵢ, three times, starting from the
-///   median; clip shortens a difference to the lower median of all their lengths. With fewer than
-///   half of n Byzantine, one of them moves the centre no further than an honest peer could.
-/// - krum: the weighted mean of the n − f contributions with the least sums of squared distances to
-///   their n − f − 2 nearest. With at most f Byzantine contributors and 2f + 3 ≤ n, outliers do not
-///   count.
-///
-/// Sources: trimmed_mean and median are from Yin et al. 2018 (arXiv:1803.01498, definitions 1 and
-/// 2); centered_clip from Karimireddy et al. 2021 (arXiv:2012.10333, section 4), where the radius
-/// is a parameter to tune; krum from Blanchard et al. 2017 (NeurIPS, section 4). The last is what
-/// that paper calls multi-krum with m = n − f: its variance is that of a mean of m, and if the
-/// Byzantine contributors collude (so that one of them is the single best) they are f of m
-/// contributions instead of all.
-///
-/// No aggregator detects Byzantine contributions that stay within the spread of the honest ones ("a
-/// little is enough", Baruch et al. 2019, arXiv:1902.06156). The error is then bounded by that
-/// spread, so larger batches help.
-enum class aggregator : std::uint8_t {
-  mean = 0,
-  trimmed_mean = 1,
-  median = 2,
-  centered_clip = 3,
-  krum = 4,
-};
-
+/// Null if this version does not know the number.
+const aggregator_row* find_row(aggregator how);
 std::string_view to_string(aggregator how);
 result<aggregator> parse_aggregator(std::string_view name);
 

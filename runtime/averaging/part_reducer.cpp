@@ -116,10 +116,11 @@ part_reducer::reduction part_reducer::reduce(member_set contributors, std::span<
     std::fill(out.begin(), out.end(), 0.0F);
     return outcome;
   }
-  auto how = effective_aggregator(reduce_by_, views.size());
+  const auto* how = find_row(effective_aggregator(reduce_by_, views.size()));
+  WAGGLE_CHECK(how != nullptr, "plans name aggregators that exist");
   std::vector<double> squares;
-  if (how != aggregator::mean)
-    squares = write_robust(how, reduce_by_.faulty_max, views, out);
+  if (how->robust())
+    squares = how->write(reduce_by_.faulty_max, views, out);
   else if (write_weighted_sum(views, weights, 1.0 / outcome.weight_sum, out) >= look_twice_bits) {
     auto fixed = fix(views);
     if (fixed.empty()

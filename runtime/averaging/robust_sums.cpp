@@ -4,15 +4,10 @@
 #include <cmath>
 #include <numeric>
 
-#include "runtime/codec/sums.hpp"
-
 namespace waggle {
 
 namespace {
 
-// One block of each of a few contributors fits into the first-level cache. The result depends on
-// this value: distances are summed block by block.
-constexpr std::size_t block_elements = 512;
 // A page of floats: long enough for the processor to prefetch the contributors' streams.
 constexpr std::size_t mean_block_elements = 1024;
 
@@ -30,31 +25,6 @@ bool finite(std::span<const double> values) {
   return std::all_of(values.begin(), values.end(), [](double x) { return std::isfinite(x); });
 }
 
-/// Calls f(begin, n, rows) for every block.
-template <class F>
-void for_each_block(std::span<const contribution_view> contributions, std::size_t elements, F f) {
-  block_rows rows{contributions, block_elements};
-  for (std::size_t begin = 0; begin < elements; begin += block_elements) {
-    auto n = std::min(block_elements, elements - begin);
-    f(begin, n, rows.at(begin, n));
-  }
-}
-
-/// The same, and sums the squares of each contribution.
-template <class F>
-std::vector<double> for_each_block_at_first(std::span<const contribution_view> contributions,
-                                            std::size_t elements, F f) {
-  std::vector<double> squares(contributions.size(), 0.0);
-  auto path = best_instructions();
-  for_each_block(contributions, elements,
-                 [&](std::size_t begin, std::size_t n, kernels::row_span rows) {
-                   for (std::size_t i = 0; i < rows.size(); ++i)
-                     squares[i] += codecs::lane_sum_of_squares(path, rows[i], n, 0.0);
-                   f(begin, n, rows);
-                 });
-  return squares;
-}
-
 std::vector<std::int32_t> shares_of(std::span<const double> capped) {
   auto cap = *std::max_element(capped.begin(), capped.end());
   std::vector<std::int32_t> shares;
@@ -63,7 +33,8 @@ std::vector<std::int32_t> shares_of(std::span<const double> capped) {
   return shares;
 }
 
-std::vector<double> write_median(std::span<const contribution_view> contributions,
+std::vector<double> write_median(std::size_t /*faulty_max*/,
+                                 std::span<const contribution_view> contributions,
                                  std::span<float> out) {
   auto path = best_instructions();
   auto shares = shares_of(capped_weights(contributions));
@@ -84,7 +55,8 @@ std::vector<double> write_trimmed_mean(std::size_t trim,
     });
 }
 
-std::vector<double> write_centered_clip(std::span<const contribution_view> contributions,
+std::vector<double> write_centered_clip(std::size_t /*faulty_max*/,
+                                        std::span<const contribution_view> contributions,
                                         std::span<float> out) {
   auto path = best_instructions();
   auto weights = capped_weights(contributions);
@@ -171,16 +143,20 @@ std::vector<double> write_krum(std::size_t faulty_max,
   return squares;
 }
 
+std::uint64_t most_are_honest(std::uint64_t faulty) {
+  return 2 * faulty + 1;
+}
+
 } // namespace
 
-block_rows::block_rows(std::span<const contribution_view> contributions, std::size_t block_elements)
-  : contributions_(contributions), block_elements_(block_elements),
-    decoded_(std::make_unique_for_overwrite<float[]>(contributions.size() * block_elements)),
+block_rows::block_rows(std::span<const contribution_view> contributions, std::size_t longest)
+  : contributions_(contributions), longest_(longest),
+    decoded_(std::make_unique_for_overwrite<float[]>(contributions.size() * longest)),
     rows_(contributions.size()) {}
 
 kernels::row_span block_rows::at(std::size_t begin, std::size_t n) {
   for (std::size_t i = 0; i < contributions_.size(); ++i)
-    rows_[i] = contributions_[i].values->view(begin, {decoded_.get() + i * block_elements_, n});
+    rows_[i] = contributions_[i].values->view(begin, {decoded_.get() + i * longest_, n});
   return rows_;
 }
 
@@ -214,21 +190,19 @@ std::vector<double> capped_weights(std::span<const contribution_view> contributi
   return weights;
 }
 
-std::vector<double> write_robust(aggregator how, std::size_t faulty_max,
-                                 std::span<const contribution_view> contributions,
-                                 std::span<float> out) {
-  switch (how) {
-    case aggregator::trimmed_mean:
-      return write_trimmed_mean(faulty_max, contributions, out);
-    case aggregator::centered_clip:
-      return write_centered_clip(contributions, out);
-    case aggregator::krum:
-      return write_krum(faulty_max, contributions, out);
-    case aggregator::mean:
-    case aggregator::median:
-      break;
-  }
-  return write_median(contributions, out);
-}
+// -- rows of the table ----------------------------------------------------------------------------
+
+constexpr aggregator_row aggregators::trimmed_mean{
+  aggregator::trimmed_mean, "trimmed_mean", most_are_honest, true, true, write_trimmed_mean};
+
+constexpr aggregator_row aggregators::median{
+  aggregator::median, "median", most_are_honest, false, true, write_median};
+
+constexpr aggregator_row aggregators::centered_clip{
+  aggregator::centered_clip, "centered_clip", most_are_honest, false, false, write_centered_clip};
+
+constexpr aggregator_row aggregators::krum{
+  aggregator::krum, "krum", [](std::uint64_t f) { return f == 0 ? 1 : 2 * f + 3; }, true, false,
+  write_krum};
 
 } // namespace waggle

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -9,6 +10,7 @@
 #include "runtime/averaging/aggregation.hpp"
 #include "runtime/averaging/guards.hpp"
 #include "runtime/averaging/kernels.hpp"
+#include "runtime/codec/sums.hpp"
 
 // The computations of part_reducer over the contributions to one part. Values are decoded block by
 // block, as often as an aggregator needs to read them, so that memory is one block per contributor.
@@ -18,18 +20,47 @@ namespace waggle {
 /// The values of all contributions at the same offset, decoded where necessary.
 class block_rows {
 public:
-  block_rows(std::span<const contribution_view> contributions, std::size_t block_elements);
+  block_rows(std::span<const contribution_view> contributions, std::size_t longest);
 
   /// The values [begin, begin + n) of each contribution; valid until the next call. REQUIRES: n ≤
-  /// block_elements.
+  /// `longest`.
   kernels::row_span at(std::size_t begin, std::size_t n);
 
 private:
   std::span<const contribution_view> contributions_;
-  std::size_t block_elements_;
+  std::size_t longest_;
   std::unique_ptr<float[]> decoded_; // used where the bytes are not floats already
   std::vector<const float*> rows_;
 };
+
+// One block of each of a few contributors fits into the first-level cache. The result depends on
+// this value: distances are summed block by block.
+constexpr std::size_t block_elements = 512;
+
+/// Calls f(begin, n, rows) for every block.
+template <class F>
+void for_each_block(std::span<const contribution_view> contributions, std::size_t elements, F f) {
+  block_rows rows{contributions, block_elements};
+  for (std::size_t begin = 0; begin < elements; begin += block_elements) {
+    auto n = std::min(block_elements, elements - begin);
+    f(begin, n, rows.at(begin, n));
+  }
+}
+
+/// The same, and sums the squares of each contribution.
+template <class F>
+std::vector<double> for_each_block_at_first(std::span<const contribution_view> contributions,
+                                            std::size_t elements, F f) {
+  std::vector<double> squares(contributions.size(), 0.0);
+  auto path = best_instructions();
+  for_each_block(contributions, elements,
+                 [&](std::size_t begin, std::size_t n, kernels::row_span rows) {
+                   for (std::size_t i = 0; i < rows.size(); ++i)
+                     squares[i] += codecs::lane_sum_of_squares(path, rows[i], n, 0.0);
+                   f(begin, n, rows);
+                 });
+  return squares;
+}
 
 /// out = (Σ weights[i]·x_i)·factor. Returns the largest magnitude in `out` as bits of a float.
 std::uint32_t write_weighted_sum(std::span<const contribution_view> contributions,
@@ -49,12 +80,5 @@ std::vector<double> sums_of_squares(std::span<const contribution_view> contribut
 /// Steps of centered_clip after the median. The first removes most of the remaining Byzantine
 /// influence.
 constexpr std::size_t clip_steps = 3;
-
-/// Writes the aggregate of `how` (see aggregation.hpp for the formulas) to `out`. Returns Σ x² of
-/// each contribution; if one of them is not finite, `out` is not usable.
-/// REQUIRES: `how` is not the mean; enough contributions for it (effective_aggregator).
-std::vector<double> write_robust(aggregator how, std::size_t faulty_max,
-                                 std::span<const contribution_view> contributions,
-                                 std::span<float> out);
 
 } // namespace waggle

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "runtime/codec/codec_table.hpp"
 #include "runtime/codec/table8.hpp"
 
 #if defined(__x86_64__)
@@ -222,5 +223,16 @@ void from_blockwise8(const std::byte* bytes, std::size_t n, std::size_t begin, s
     values += some;
   }
 }
+
+constexpr codec_row blockwise8{
+  codec_id::blockwise8,
+  "blockwise8",
+  "",
+  1,
+  blockwise8_size,
+  to_blockwise8,
+  check_block_maxima,
+  [](instructions, const std::byte* bytes, std::size_t n, std::size_t begin, std::size_t count,
+     float* values) { from_blockwise8(bytes, n, begin, count, values); }};
 
 } // namespace waggle::codecs

@@ -1,102 +1,67 @@
 #include "runtime/codec/codec.hpp"
 
-#include <array>
+#include <algorithm>
 #include <cstring>
 
-#include "runtime/codec/blockwise8.hpp"
-#include "runtime/codec/half.hpp"
 #include "runtime/codec/part_reader.hpp"
-#include "runtime/codec/scaled_half.hpp"
-#include "runtime/codec/table8.hpp"
 #include "runtime/core/check.hpp"
+#include "runtime/core/named.hpp"
 
 namespace waggle {
 
 namespace {
 
-constexpr std::array codecs_in_order{
-  codec_id::none,     codec_id::float16,   codec_id::bfloat16,   codec_id::scaled_float16,
-  codec_id::uniform8, codec_id::quantile8, codec_id::blockwise8,
-};
-
-/// Bytes in the codec's own layout.
-std::size_t own_size(codec_id codec, std::size_t n) {
-  switch (codec) {
-    case codec_id::none:
-      return 4 * n;
-    case codec_id::float16:
-    case codec_id::bfloat16:
-      return 2 * n;
-    case codec_id::scaled_float16:
-      return codecs::scaled_half_size(n);
-    case codec_id::uniform8:
-    case codec_id::quantile8:
-      return codecs::table8_size(n);
-    case codec_id::blockwise8:
-      return codecs::blockwise8_size(n);
-  }
-  return 0;
+const codec_row& row_with(codec_id codec) {
+  WAGGLE_CHECK(is_known(codec), std::to_string(static_cast<unsigned>(codec)));
+  return *codec_table[static_cast<std::size_t>(codec)];
 }
 
 } // namespace
 
+constexpr codec_row codecs::none{
+  codec_id::none,
+  "none",
+  "float32",
+  4,
+  [](std::size_t n) { return 4 * n; },
+  [](instructions, const float* values, std::size_t n, std::byte* bytes) {
+    std::memcpy(bytes, values, 4 * n);
+  },
+  nullptr,
+  [](instructions, const std::byte* bytes, std::size_t, std::size_t begin, std::size_t count,
+     float* values) { std::memcpy(values, bytes + 4 * begin, 4 * count); }};
+
 std::span<const codec_id> all_codecs() {
-  return codecs_in_order;
+  static const auto ids = [] {
+    std::array<codec_id, codec_table.size()> all{};
+    std::transform(codec_table.begin(), codec_table.end(), all.begin(),
+                   [](const codec_row* row) { return row->id; });
+    return all;
+  }();
+  return ids;
 }
 
 std::string_view to_string(codec_id codec) {
-  switch (codec) {
-    case codec_id::none:
-      return "none";
-    case codec_id::float16:
-      return "float16";
-    case codec_id::bfloat16:
-      return "bfloat16";
-    case codec_id::scaled_float16:
-      return "scaled_float16";
-    case codec_id::uniform8:
-      return "uniform8";
-    case codec_id::quantile8:
-      return "quantile8";
-    case codec_id::blockwise8:
-      return "blockwise8";
-  }
-  return "unknown";
+  return is_known(codec) ? row_with(codec).name : "unknown";
 }
 
 std::string codec_names() {
-  std::string all;
-  for (auto codec : codecs_in_order)
-    all.append(all.empty() ? "" : ", ").append(to_string(codec));
-  return all;
+  return listed(codec_table, ", ");
 }
 
 result<codec_id> parse_codec(std::string_view name) {
-  for (auto codec : codecs_in_order)
-    if (to_string(codec) == name)
-      return codec;
+  if (const auto* row = find_named(codec_table, name))
+    return row->id;
   return failure{ec::bad_config,
                  "'" + std::string{name} + "' is not a codec; there are: " + codec_names()};
 }
 
 bool is_known(codec_id codec) {
-  return static_cast<std::size_t>(codec) < codecs_in_order.size();
+  return static_cast<std::size_t>(codec) < codec_table.size();
 }
 
 std::size_t bytes_per_value(codec_id codec) {
-  switch (codec) {
-    case codec_id::none:
-      return 4;
-    case codec_id::float16:
-    case codec_id::bfloat16:
-    case codec_id::scaled_float16:
-      return 2;
-    case codec_id::uniform8:
-    case codec_id::quantile8:
-    case codec_id::blockwise8:
-      return 1;
-  }
-  return 4;
+  return row_with(codec).bytes_per_value;
 }
 
 std::size_t values_per_part(codec_id codec, std::size_t part_bytes) {
@@ -104,36 +69,19 @@ std::size_t values_per_part(codec_id codec, std::size_t part_bytes) {
 }
 
 codec_id written_as(codec_id codec, std::size_t elements) {
-  return own_size(codec, elements) < 4 * elements ? codec : codec_id::none;
+  return row_with(codec).size(elements) < 4 * elements ? codec : codec_id::none;
 }
 
 std::size_t encoded_size(codec_id codec, std::size_t elements) {
-  return std::min(own_size(codec, elements), 4 * elements);
+  return std::min(row_with(codec).size(elements), 4 * elements);
 }
 
 void encode(codec_id codec, std::span<const float> values, std::span<std::byte> out,
             instructions path) {
-  WAGGLE_CHECK(is_known(codec) && out.size() == encoded_size(codec, values.size()),
-               std::to_string(out.size()));
-  if (values.empty())
-    return;
-  switch (written_as(codec, values.size())) {
-    case codec_id::none:
-      std::memcpy(out.data(), values.data(), out.size());
-      return;
-    case codec_id::float16:
-      return codecs::to_halves(path, values.data(), values.size(), out.data());
-    case codec_id::bfloat16:
-      return codecs::to_bfloats(path, values.data(), values.size(), out.data());
-    case codec_id::scaled_float16:
-      return codecs::to_scaled_halves(path, values.data(), values.size(), out.data());
-    case codec_id::uniform8:
-      return codecs::to_uniform8(path, values.data(), values.size(), out.data());
-    case codec_id::quantile8:
-      return codecs::to_quantile8(path, values.data(), values.size(), out.data());
-    case codec_id::blockwise8:
-      return codecs::to_blockwise8(path, values.data(), values.size(), out.data());
-  }
+  WAGGLE_CHECK(out.size() == encoded_size(codec, values.size()), std::to_string(out.size()));
+  if (!values.empty())
+    row_with(written_as(codec, values.size()))
+      .encode(path, values.data(), values.size(), out.data());
 }
 
 status decode(codec_id codec, byte_span bytes, std::span<float> out, instructions path) {

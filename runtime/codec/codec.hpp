@@ -6,23 +6,11 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/codec/instructions.hpp"
+#include "runtime/codec/codec_table.hpp"
 #include "runtime/core/bytes.hpp"
 #include "runtime/core/result.hpp"
 
 namespace waggle {
-
-/// How a part is encoded on the wire. The values are sent to peers: append only. Formulas and
-/// layouts are in the headers of the codec families.
-enum class codec_id : std::uint8_t {
-  none = 0,           // float32, little-endian
-  float16 = 1,        // IEEE half, nearest even; finite values clamped to ±65504 (half.hpp)
-  bfloat16 = 2,       // the upper half of a float32, nearest even; finite values stay finite
-  scaled_float16 = 3, // halves of (x − mean)/deviation of the part (scaled_half.hpp)
-  uniform8 = 4,       // 256 equal cells over ±3 deviations, their means as codebook (table8.hpp)
-  quantile8 = 5,      // 256 equally likely cells, their means as codebook (table8.hpp)
-  blockwise8 = 6,     // nearest of 256 fixed fractions of a block's largest (blockwise8.hpp)
-};
 
 /// All codecs, in the order of their numbers.
 std::span<const codec_id> all_codecs();

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "runtime/codec/codec_table.hpp"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -191,5 +193,25 @@ void from_bfloats([[maybe_unused]] instructions path, const std::byte* bytes, st
 #endif
   from_bfloats_portable(bytes + 2 * done, n - done, values + done);
 }
+
+namespace {
+
+std::size_t two_bytes_each(std::size_t n) {
+  return 2 * n;
+}
+
+template <auto Decode>
+void read_pairs(instructions path, const std::byte* bytes, std::size_t /*n*/, std::size_t begin,
+                std::size_t count, float* values) {
+  Decode(path, bytes + 2 * begin, count, values);
+}
+
+} // namespace
+
+constexpr codec_row float16{codec_id::float16, "float16", "",      2,
+                            two_bytes_each,    to_halves, nullptr, read_pairs<from_halves>};
+
+constexpr codec_row bfloat16{codec_id::bfloat16, "bfloat16", "",      2,
+                             two_bytes_each,     to_bfloats, nullptr, read_pairs<from_bfloats>};
 
 } // namespace waggle::codecs

@@ -33,15 +33,13 @@ public:
   [[nodiscard]] const float* view(std::size_t begin, std::span<float> scratch) const;
 
 private:
-  part_reader(codec_id form, byte_span bytes, std::size_t elements, instructions path)
-    : form_(form), path_(path), elements_(elements), bytes_(bytes) {}
+  part_reader(const codec_row& form, byte_span bytes, std::size_t elements, instructions path)
+    : form_(&form), path_(path), elements_(elements), bytes_(bytes) {}
 
   void check_range(std::size_t begin, std::size_t count) const;
 
-  codec_id form_; // how the bytes are encoded: see written_as
+  const codec_row* form_; // how the bytes are encoded: see written_as
   instructions path_;
-  float mean_ = 0; // scaled_float16
-  float deviation_ = 0;
   std::size_t elements_;
   byte_span bytes_;
 };

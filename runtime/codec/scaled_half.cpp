@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "runtime/codec/codec_table.hpp"
 #include "runtime/codec/half.hpp"
 #include "runtime/codec/sums.hpp"
 
@@ -150,5 +151,24 @@ void from_scaled_halves(instructions path, half_scale scale, const std::byte* ha
     unscale(path, values + i, count, scale.mean, scale.deviation);
   }
 }
+
+constexpr codec_row scaled_float16{codec_id::scaled_float16,
+                                   "scaled_float16",
+                                   "",
+                                   2,
+                                   scaled_half_size,
+                                   to_scaled_halves,
+                                   [](const std::byte* bytes, std::size_t) -> status {
+                                     auto scale = read_half_scale(bytes);
+                                     return scale ? status{done{}} : status{scale.error()};
+                                   },
+                                   [](instructions path, const std::byte* bytes, std::size_t,
+                                      std::size_t begin, std::size_t count, float* values) {
+                                     half_scale scale;
+                                     std::memcpy(&scale.mean, bytes, 4);
+                                     std::memcpy(&scale.deviation, bytes + 4, 4);
+                                     from_scaled_halves(path, scale, bytes + 8 + 2 * begin, count,
+                                                        values);
+                                   }};
 
 } // namespace waggle::codecs

@@ -8,6 +8,7 @@
 #include <limits>
 #include <utility>
 
+#include "runtime/codec/codec_table.hpp"
 #include "runtime/codec/sums.hpp"
 
 #if defined(__x86_64__)
@@ -285,5 +286,24 @@ void look_up_scaled(const std::array<float, table_entries>& codebook, float scal
   for (std::size_t i = 0; i < n; ++i)
     values[i] = table[static_cast<std::size_t>(codes[i])];
 }
+
+namespace {
+
+status check_table(const std::byte* bytes, std::size_t /*n*/) {
+  return check_codebook(bytes);
+}
+
+void read_table(instructions /*path*/, const std::byte* bytes, std::size_t /*n*/, std::size_t begin,
+                std::size_t count, float* values) {
+  look_up(bytes, bytes + table_bytes + begin, count, values);
+}
+
+} // namespace
+
+constexpr codec_row uniform8{codec_id::uniform8, "uniform8",  "",          1,
+                             table8_size,        to_uniform8, check_table, read_table};
+
+constexpr codec_row quantile8{codec_id::quantile8, "quantile8",  "",          1,
+                              table8_size,         to_quantile8, check_table, read_table};
 
 } // namespace waggle::codecs

@@ -12,15 +12,17 @@
 
 namespace waggle {
 
-/// One option: its name on the command line, in the environment and in run files, and how its value
-/// is parsed.
+/// One option: its name on the command line, in the environment and in run files, and the field of
+/// run_options that it sets.
 struct option_spec {
-  std::string name;       // "target-batch-size"; in the environment WAGGLE_TARGET_BATCH_SIZE
-  std::string value_name; // "N"; empty: a switch
-  std::string default_text;
-  std::string help;  // one sentence
-  std::string group; // "run", "peer", "training", "averaging", …
+  std::string name;         // "target-batch-size"; in the environment WAGGLE_TARGET_BATCH_SIZE
+  std::string value_name;   // "N"; empty: a switch
+  std::string default_text; // `get` of the field's initializer
+  std::string help;         // one sentence
+  std::string group;        // "run", "peer", "training", "averaging", …
   std::function<status(run_options&, std::string_view)> set;
+  /// The value in `options`, in one spelling, which `set` accepts; empty: it has none.
+  std::function<std::string(const run_options&)> get;
   /// Not empty: all peers of a run must have the same value (agreed_options.hpp). Returns the value
   /// in `options`, in one spelling; an empty text if it cannot be determined on this machine.
   std::function<std::string(const run_options&)> agreed{};
@@ -57,6 +59,15 @@ result<settings> from_file(const std::filesystem::path& file);
 /// sentence.
 result<run_options> resolve(const settings& file, const settings& environment,
                             const settings& flags);
+
+struct model_shape;
+/// Of the model that the options describe.
+model_shape shape_of(const run_options& options);
+
+/// The number of part_workers: --reduce-threads, or with auto the cores (of `cores`; 0: not known)
+/// that remain beside the `computing` threads, the thread of the network and the actors.
+std::uint64_t part_workers(const run_options& options, std::uint64_t computing,
+                           std::uint64_t cores);
 
 /// Checks the constraints between options.
 status check_combinations(const run_options& options);

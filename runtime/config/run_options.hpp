@@ -14,8 +14,8 @@
 namespace waggle {
 
 /// Everything that a user can set, typed and within its bounds. All commands share this struct;
-/// each reads the fields that it uses. The option table (options.hpp) has the names, units,
-/// defaults and bounds.
+/// each reads the fields that it uses. The initializers are the defaults; the option table
+/// (options.hpp) has the names, units and bounds.
 struct run_options {
   // -- the peer
   std::string run_id = "waggle";
@@ -80,7 +80,7 @@ struct run_options {
   std::uint64_t reduce_elements_max = std::uint64_t{1} << 28U; // of a node
   std::optional<std::uint64_t> bandwidth;                      // bytes per second; none: not known
   std::uint64_t min_vector_size = 0;
-  std::uint64_t reduce_threads = 0;
+  std::optional<std::uint64_t> reduce_threads; // none: as many as cores are free
 
   // -- waggle average
   std::uint64_t elements = 1U << 20U;

@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 #include <optional>
 #include <string>
@@ -105,6 +106,48 @@ result<std::vector<endpoint>> parse_endpoints(std::string_view text) {
     found.push_back(*where);
   }
   return found;
+}
+
+std::string text_of(std::uint64_t value) {
+  return std::to_string(value);
+}
+
+std::string text_of(double value) {
+  char text[32];
+  auto end = std::to_chars(text, text + sizeof text, value);
+  return {text, end.ptr};
+}
+
+std::string text_of(bool value) {
+  return value ? "true" : "false";
+}
+
+std::string text_of(milliseconds value) {
+  auto ms = value.count();
+  if (ms == 0)
+    return "0";
+  return ms % 1'000 == 0 ? std::to_string(ms / 1'000) + "s" : std::to_string(ms) + "ms";
+}
+
+std::string text_of(const endpoint& value) {
+  return to_string(value);
+}
+
+std::string text_of(const std::vector<endpoint>& value) {
+  std::string all;
+  for (const auto& where : value)
+    all += (all.empty() ? "" : ",") + to_string(where);
+  return all;
+}
+
+std::string text_of(const std::filesystem::path& value) {
+  return value.string();
+}
+
+std::string plain(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.15g", value);
+  return text;
 }
 
 } // namespace waggle

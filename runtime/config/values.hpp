@@ -1,6 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -24,5 +27,26 @@ result<std::uint64_t> parse_bytes(std::string_view text);
 result<endpoint> parse_address(std::string_view text);
 /// "HOST:PORT,HOST:PORT"; empty is none.
 result<std::vector<endpoint>> parse_endpoints(std::string_view text);
+
+// The texts of values, which the parsers read back. Each value has one.
+
+inline std::string text_of(const std::string& value) {
+  return value;
+}
+std::string text_of(std::uint64_t value);
+/// The shortest text that is read back as the same number.
+std::string text_of(double value);
+std::string text_of(bool value);
+std::string text_of(milliseconds value);
+std::string text_of(const endpoint& value);
+std::string text_of(const std::vector<endpoint>& value);
+std::string text_of(const std::filesystem::path& value);
+template <class Value>
+std::string text_of(const std::optional<Value>& value) {
+  return value ? text_of(*value) : std::string{};
+}
+
+/// For people: "0.003", "1000000", "1e+30".
+std::string plain(double value);
 
 } // namespace waggle

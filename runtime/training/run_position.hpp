@@ -49,7 +49,7 @@ public:
 
   /// The model was created, or resumed from a checkpoint.
   void begin(const history& past, epoch_id epoch);
-  /// Our own state continues as `line`, in a group that we begin.
+  /// Our own state continues as `past`, in a group that we begin.
   void found(const history& past);
   /// We entered a group. In step if our state belongs to its epoch.
   void enter(const digest& branch, std::uint64_t work, epoch_id epoch);

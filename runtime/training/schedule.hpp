@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -22,7 +23,19 @@ struct lr_schedule {
   [[nodiscard]] double at(epoch_id epoch) const;
 };
 
-/// "constant" or "warmup-cosine".
+/// One shape: everything that the rest of the program knows about it.
+struct schedule_row {
+  lr_schedule::shape id;
+  std::string_view name;
+  std::string_view note; // for the help of --schedule, in parentheses after the name
+  bool needs_epochs;     // it depends on where the run ends
+  /// The rate at epoch `k`. REQUIRES: k ≥ warmup_epochs.
+  double (*after_warmup)(const lr_schedule& schedule, std::uint64_t k);
+};
+
+/// All shapes, in the order of the enumerators.
+std::span<const schedule_row> schedule_table();
+
 result<lr_schedule::shape> parse_schedule(std::string_view name);
 std::string_view to_string(lr_schedule::shape kind);
 

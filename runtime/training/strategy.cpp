@@ -1,6 +1,7 @@
 #include "runtime/training/strategy.hpp"
 
 #include "runtime/core/check.hpp"
+#include "runtime/core/named.hpp"
 
 namespace waggle {
 
@@ -48,6 +49,29 @@ strategy streaming_diloco(const streaming_options& options) {
     result.lanes.push_back(fragment);
   }
   return result;
+}
+
+namespace {
+
+constexpr strategy_row table[] = {
+  {"collaborative", "Gradients are averaged every target batch; all peers wait for the mean.",
+   [](const strategy_settings& s) { return collaborative(s.target_batch); }},
+  {"delayed_gradients", "The same, but training continues until the mean arrives.",
+   [](const strategy_settings& s) { return delayed_gradients(s.target_batch); }},
+  {"local_updates", "The optimizer steps locally; parameters are averaged now and then.",
+   [](const strategy_settings& s) { return local_updates(s.every); }},
+  {"streaming_diloco", "Local steps; an outer optimizer averages one fragment after the other.",
+   [](const strategy_settings& s) { return streaming_diloco(s.streaming); }},
+};
+
+} // namespace
+
+std::span<const strategy_row> strategy_table() {
+  return table;
+}
+
+const strategy_row& run_strategy() {
+  return *find_named(table, "collaborative");
 }
 
 strategy on_boundary(strategy now, const training_history& /*history*/) {

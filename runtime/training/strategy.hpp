@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <string_view>
 #include <vector>
 
 namespace waggle {
@@ -129,6 +131,24 @@ struct streaming_options {
 /// DiLoCo with one lane per fragment, evenly offset in time (arXiv:2501.18512).
 /// REQUIRES: every is a multiple of fragments, and overlap < every: one flight per fragment.
 strategy streaming_diloco(const streaming_options& options);
+
+/// The numbers from which a strategy is made; each strategy uses its own.
+struct strategy_settings {
+  std::uint64_t target_batch = 256; // collaborative, delayed_gradients
+  std::uint64_t every = 100;        // local_updates
+  streaming_options streaming{};
+};
+
+struct strategy_row {
+  std::string_view name;
+  std::string_view help; // one sentence
+  strategy (*make)(const strategy_settings& settings);
+};
+
+/// All strategies.
+std::span<const strategy_row> strategy_table();
+/// The one of `waggle train`.
+const strategy_row& run_strategy();
 
 /// The inputs on which a strategy may depend when it changes at a boundary.
 struct training_history {

@@ -42,7 +42,7 @@ public:
 
   /// Ends the epoch: one optimizer step, if there is a gradient at all.
   void step(std::span<const float> gradient, double learning_rate, const history& after);
-  /// Keeps the state and changes its history to `line`.
+  /// Keeps the state and changes its history to `past`.
   void rename(const history& past) { past_ = past; }
 
   /// Loads epoch, history, parameters and optimizer state of an image, all or nothing. Fails with

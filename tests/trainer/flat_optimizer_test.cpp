@@ -118,14 +118,14 @@ TEST(FlatOptimizer, KeepsNoStatisticsItDoesNotNeed) {
 
 // The plain loop is the baseline for the speed of a peer, so it must do the same work.
 TEST(PlainLoop, FollowsTheTrajectoryOfALearner) {
-  for (const auto* optimizer : {"sgd", "adam", "adamw"}) {
+  for (const auto& row : optimizer_table()) {
     learner_config config;
     config.layers = 1;
     config.width = 16;
     config.heads = 2;
     config.context = 12;
     config.micro_batch = 4;
-    config.optimizer = optimizer;
+    config.optimizer = row.name;
     config.device = "cpu";
     auto loop = run_plain_loop(config, 10, 1e-2, 4); // 12 samples per step: whole micro-batches
     ASSERT_TRUE(loop) << loop.error().detail;
@@ -141,7 +141,7 @@ TEST(PlainLoop, FollowsTheTrajectoryOfALearner) {
       (*model)->apply(mean_gradient_of(**model), 1e-2);
       (*model)->drop_gradient();
     }
-    EXPECT_NEAR(loop->last_loss, loss, 1e-3) << optimizer;
+    EXPECT_NEAR(loop->last_loss, loss, 1e-3) << row.name;
   }
 }
 

@@ -9,6 +9,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "runtime/training/model_table.hpp"
+#include "runtime/training/optimizer_table.hpp"
 #include "tests/support/mean_gradient.hpp"
 
 namespace waggle {
@@ -94,6 +96,18 @@ public:
   }
   fs::path path;
 };
+
+// A row of the tables without what computes it ends the process.
+TEST(TorchLearner, EveryModelAndOptimizerOfTheTablesTrains) {
+  for (const auto& model : model_table())
+    for (const auto& optimizer : optimizer_table()) {
+      auto made = make(small(std::string{model.name}, std::string{optimizer.name}));
+      ASSERT_TRUE(made) << model.name << " " << optimizer.name;
+      auto before = made->parameters_digest();
+      train(*made, 1);
+      EXPECT_NE(made->parameters_digest(), before) << model.name << " " << optimizer.name;
+    }
+}
 
 // -- accumulating ---------------------------------------------------------------------------------
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/core/named.hpp"
+
 namespace waggle {
 namespace {
 
@@ -12,15 +14,23 @@ constexpr aggregator robust[] = {aggregator::trimmed_mean, aggregator::median,
                                  aggregator::centered_clip, aggregator::krum};
 
 TEST(Aggregation, NamesAreReadBackAndOthersAreAnsweredWithAllThereAre) {
-  for (auto how : {aggregator::mean, aggregator::trimmed_mean, aggregator::median,
-                   aggregator::centered_clip, aggregator::krum})
-    EXPECT_EQ(*parse_aggregator(to_string(how)), how);
+  for (const auto* row : aggregator_table) {
+    EXPECT_EQ(*parse_aggregator(row->name), row->id);
+    EXPECT_EQ(to_string(row->id), row->name);
+  }
   auto wrong = parse_aggregator("average");
   ASSERT_FALSE(wrong);
   EXPECT_EQ(wrong.error().code, ec::bad_config);
   EXPECT_THAT(wrong.error().detail, HasSubstr("average"));
   EXPECT_THAT(wrong.error().detail, HasSubstr("centered_clip"));
   EXPECT_EQ(to_string(static_cast<aggregator>(5)), "unknown");
+}
+
+TEST(Aggregation, TheNumberOfAnAggregatorIsItsRow) {
+  for (std::size_t i = 0; i < aggregator_table.size(); ++i)
+    EXPECT_EQ(static_cast<std::size_t>(aggregator_table[i]->id), i) << aggregator_table[i]->name;
+  EXPECT_EQ(selected(aggregator_table, &aggregator_row::robust).size(), aggregator_table.size() - 1)
+    << "all but the mean";
 }
 
 TEST(Aggregation, EnoughContributorsAreWhatThePapersSay) {

@@ -152,6 +152,17 @@ TEST(Codec, NamesAreReadBack) {
   EXPECT_NE(wrong.error().detail.find("none, float16, bfloat16"), std::string::npos);
 }
 
+// The numbers are sent to peers, and the names stand in agreements: both only grow.
+TEST(Codec, TheNumberOfACodecIsItsRow) {
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < codec_table.size(); ++i) {
+    EXPECT_EQ(static_cast<std::size_t>(codec_table[i]->id), i) << codec_table[i]->name;
+    names.emplace_back(codec_table[i]->name);
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"none", "float16", "bfloat16", "scaled_float16",
+                                             "uniform8", "quantile8", "blockwise8"}));
+}
+
 TEST(Codec, APartHoldsWhatItsBytesHoldAfterEncoding) {
   EXPECT_EQ(values_per_part(codec_id::none, 524'288), 131'072U);
   EXPECT_EQ(values_per_part(codec_id::float16, 524'288), 262'144U);

@@ -41,6 +41,47 @@ std::string difference(const values& here, const values& there) {
   return disagreement(training(here), training(there)).value_or("");
 }
 
+/// "name=value" of each field, one per line.
+std::string text_of(const run_agreement& agreement) {
+  std::string all;
+  for (const auto& field : agreement.fields())
+    all += field.name + "=" + field.value + "\n";
+  return all;
+}
+
+// Another default, or another spelling of one, keeps peers of two versions apart.
+TEST(AgreedOptions, TheDefaultsOfARunAreThese) {
+  const std::string averages = "codec=none\n"
+                               "group-bits=0 bits\n"
+                               "aggregator=mean\n"
+                               "faulty-max=0\n"
+                               "min-vector-size=0\n"
+                               "part-size=auto\n"
+                               "target-group-size=64\n"
+                               "min-contributors=1\n";
+  EXPECT_EQ(text_of(training({})), "protocol=2\n"
+                                   "strategy=collaborative\n"
+                                   "betas=0.9 0.999\n"
+                                   "epsilon=1e-08\n"
+                                   "target-batch-size=256\n"
+                                   "epochs=0\n"
+                                   "model=char-gpt\n"
+                                   "layers=2\n"
+                                   "width=64\n"
+                                   "heads=4\n"
+                                   "context=64\n"
+                                   "data=synthetic\n"
+                                   "optimizer=adamw\n"
+                                   "lr=0.003\n"
+                                   "schedule=constant\n"
+                                   "warmup-epochs=0\n"
+                                   "weight-decay=0\n"
+                                   "momentum=0\n"
+                                     + averages);
+  EXPECT_EQ(text_of(averaging({})),
+            "protocol=2\nstrategy=average\n" + averages + "elements=1048576\n");
+}
+
 TEST(AgreedOptions, EachThatShapesTheTrainingIsCompared) {
   const std::vector<values> others = {
     {{"target-batch-size", "512"}},

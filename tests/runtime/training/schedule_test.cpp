@@ -49,8 +49,12 @@ TEST(Schedule, IsThePureFunctionThatMakesJoinersEqual) { // INV-3: same epoch, s
 }
 
 TEST(Schedule, NamesAreReadBack) {
-  for (auto kind : {shape::constant, shape::warmup_cosine})
-    EXPECT_EQ(*parse_schedule(to_string(kind)), kind);
+  for (std::size_t i = 0; i < schedule_table().size(); ++i) {
+    const auto& row = schedule_table()[i];
+    EXPECT_EQ(static_cast<std::size_t>(row.id), i) << row.name;
+    EXPECT_EQ(*parse_schedule(row.name), row.id);
+    EXPECT_EQ(to_string(row.id), row.name);
+  }
   auto none = parse_schedule("linear");
   ASSERT_FALSE(none.ok());
   EXPECT_EQ(none.error().code, ec::bad_config);

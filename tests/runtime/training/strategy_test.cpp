@@ -105,10 +105,18 @@ TEST(Strategies, DefineWhatAllPeersOfAnEpochShare) {
 }
 
 TEST(Strategies, StayAsTheyAreAtEveryBoundary) {
-  for (const auto& row :
-       {collaborative(64), delayed_gradients(64), local_updates(10, 3), streaming_diloco({})})
+  for (const auto& row : strategy_table()) {
+    auto table = row.make({});
+    EXPECT_FALSE(table.lanes.empty()) << row.name;
+    EXPECT_TRUE(row.help.ends_with(".")) << row.name;
     for (std::uint64_t epochs : {0, 1, 1000})
-      EXPECT_EQ(on_boundary(row, {epochs}), row);
+      EXPECT_EQ(on_boundary(table, {epochs}), table) << row.name;
+  }
+}
+
+TEST(Strategies, OfARunAreCollaborative) {
+  EXPECT_EQ(run_strategy().name, "collaborative");
+  EXPECT_EQ(run_strategy().make({.target_batch = 64}), collaborative(64));
 }
 
 TEST(Strategies, NeedFragmentsThatDivideThePeriod) {

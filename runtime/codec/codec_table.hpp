@@ -1,0 +1,59 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "runtime/codec/instructions.hpp"
+#include "runtime/core/result.hpp"
+
+namespace waggle {
+
+/// How a part is encoded on the wire. The values are sent to peers: append only. Formulas and
+/// layouts are in the headers of the codec families.
+enum class codec_id : std::uint8_t {
+  none = 0,           // float32, little-endian
+  float16 = 1,        // IEEE half, nearest even; finite values clamped to ±65504 (half.hpp)
+  bfloat16 = 2,       // the upper half of a float32, nearest even; finite values stay finite
+  scaled_float16 = 3, // halves of (x − mean)/deviation of the part (scaled_half.hpp)
+  uniform8 = 4,       // 256 equal cells over ±3 deviations, their means as codebook (table8.hpp)
+  quantile8 = 5,      // 256 equally likely cells, their means as codebook (table8.hpp)
+  blockwise8 = 6,     // nearest of 256 fixed fractions of a block's largest (blockwise8.hpp)
+};
+
+/// One codec: everything that the rest of the program knows about it. Only `size`
+/// is called for empty parts.
+struct codec_row {
+  codec_id id;
+  std::string_view name;
+  std::string_view note;       // for the help of --codec, in parentheses after the name
+  std::size_t bytes_per_value; // without the fixed cost of a part
+  std::size_t (*size)(std::size_t n);
+  /// Writes size(n) bytes.
+  void (*encode)(instructions path, const float* values, std::size_t n, std::byte* bytes);
+  /// Whether an encoder writes such a header or codebook: ec::malformed if not. Null: there is
+  /// none. The bytes come from a peer; there are size(n) of them.
+  status (*check)(const std::byte* bytes, std::size_t n);
+  /// Decodes the values [begin, begin + count) of the part. REQUIRES: `check` succeeded.
+  void (*read)(instructions path, const std::byte* bytes, std::size_t n, std::size_t begin,
+               std::size_t count, float* values);
+};
+
+/// Each is defined in the file of its family.
+namespace codecs {
+extern const codec_row none;
+extern const codec_row float16;
+extern const codec_row bfloat16;
+extern const codec_row scaled_float16;
+extern const codec_row uniform8;
+extern const codec_row quantile8;
+extern const codec_row blockwise8;
+} // namespace codecs
+
+/// All codecs, in the order of their numbers.
+inline constexpr std::array codec_table{
+  &codecs::none,     &codecs::float16,   &codecs::bfloat16,   &codecs::scaled_float16,
+  &codecs::uniform8, &codecs::quantile8, &codecs::blockwise8,
+};
+
+} // namespace waggle

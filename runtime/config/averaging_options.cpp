@@ -1,0 +1,131 @@
+#include "runtime/averaging/round_plan.hpp"
+#include "runtime/codec/codec_choice.hpp"
+#include "runtime/config/option_bindings.hpp"
+
+namespace waggle::option_bindings {
+
+namespace {
+
+using o = run_options;
+
+constexpr const char* a_round_is_small = "a round has at most 64 members";
+
+result<std::string> codec_choice_text(std::string_view v) {
+  auto choice = parse_codec_choice(v);
+  if (!choice)
+    return failure{ec::bad_config, "is no codec; the nearest is "
+                                     + nearest(v, names_in(codec_table)) + " ("
+                                     + choice.error().detail + ")"};
+  return std::string{v};
+}
+
+std::string codec_of(const run_options& x) {
+  auto choice = parse_codec_choice(x.codec);
+  return choice ? to_string(*choice) : x.codec;
+}
+
+result<std::string> bucket(std::string_view v) {
+  if (v != "auto" && (v.find_first_not_of("01") != std::string_view::npos || v.size() > 64))
+    return failure{ec::bad_config, "is neither auto nor at most 64 digits 0 and 1"};
+  return std::string{v};
+}
+
+/// The number of bits. The bits themselves differ between peers.
+std::string bucket_depth(const run_options& x) {
+  return x.group_bits == "auto" ? x.group_bits : std::to_string(x.group_bits.size()) + " bits";
+}
+
+result<std::uint64_t> part_size(std::string_view v) {
+  auto value = parse_bytes(v);
+  if (value && (*value < 4096 || *value > 16U << 20U))
+    return failure{ec::bad_config, "is out of range: a part must fit into one frame (16MiB) "
+                                   "and be much larger than its header (4KiB)"};
+  return value;
+}
+
+result<std::uint64_t> thread_count(std::string_view v) {
+  auto value = parse_whole(v);
+  if (!value || *value > 256)
+    return failure{ec::bad_config, "must be auto, or a whole number between 0 and 256"};
+  return value;
+}
+
+} // namespace
+
+void add_averaging_options(std::vector<option_spec>& table) {
+  add_group(
+    table, "averaging",
+    {{"codec", "CHOICE",
+      "Encoding of parts on the network: " + listed_with_notes(codec_table, ", ")
+        + ", or per tensor: size:65536,float16,blockwise8.",
+      bound(&o::codec, codec_choice_text).agreed(codec_of)},
+     {"shared-memory", "BOOL",
+      "Send parts to peers on this host through shared memory instead of TCP.",
+      yes_no(&o::shared_memory)},
+     {"congestion", "NAME",
+      "Congestion control of links to other machines; auto: cubic, or bbr where packets are lost.",
+      text(&o::congestion)},
+     {"group-bits", "BITS",
+      "Bucket in which to look for partners, as digits 0 and 1. empty: one bucket for all peers; "
+      "auto: more digits as the swarm grows.",
+      bound(&o::group_bits, bucket).agreed(bucket_depth)},
+     {"error-feedback", "BOOL",
+      "Add what a lossy codec drops of this peer's vector in one round to the next round.",
+      yes_no(&o::error_feedback)},
+     {"aggregator", "NAME",
+      "mean; or, against Byzantine members: "
+        + listed(selected(aggregator_table, &aggregator_row::robust), ", ") + ".",
+      one_of(&o::aggregator, names_in(aggregator_table)).agreed()},
+     {"faulty-max", "N",
+      "Byzantine members to tolerate, for "
+        + listed(selected(aggregator_table, &aggregator_row::uses_faulty_max), " and ") + ".",
+      whole(&o::faulty_max, 0, 31, "fewer than half of a round's members").agreed()},
+     {"auxiliary", "BOOL", "Only reduce for other peers: contribute nothing.",
+      yes_no(&o::auxiliary)}});
+  add_group(
+    table, "helping",
+    {{"reduce-for-clients", "BOOL",
+      "If all trainers of the run are in client mode, so that they cannot reach each other: reduce "
+      "for them and relay their state.",
+      yes_no(&o::reduce_for_clients)},
+     {"reduce-elements-max", "N",
+      "The longest gradient, in float32 values, that --reduce-for-clients accepts. It needs memory "
+      "for about three of them.",
+      whole(&o::reduce_elements_max, 1, plan_elements_max,
+            "a round has at least one value and at most 2^33")}});
+  add_group(
+    table, "averaging",
+    {{"bandwidth", "BYTES",
+      "Bytes per second that this peer can send and receive; peers with more reduce more. unknown: "
+      "as measured from its transfers, and the mean of the group until then. 0: never reduce for "
+      "others.",
+      bound_or("unknown", &o::bandwidth, parse_bytes)},
+     {"min-vector-size", "N", "A member whose share would have fewer values reduces nothing.",
+      whole(&o::min_vector_size, 0, plan_elements_max, "").agreed()},
+     {"reduce-threads", "N",
+      "Threads for large sums. 0: the thread that reads the network computes them. auto: one per "
+      "core that nothing else of this peer needs, at most 8.",
+      bound_or("auto", &o::reduce_threads, thread_count)},
+     {"part-size", "BYTES",
+      "Bytes of a part as float32, the unit of transfer and reduction. auto: 512KiB, or less where "
+      "a member's link is known to be so slow that smaller parts help.",
+      bound_or("auto", &o::part_bytes, part_size).agreed()},
+     {"min-group-size", "N", "Smaller groups do not average.",
+      whole(&o::min_group_size, 1, 64, a_round_is_small)},
+     {"target-group-size", "N", "A group with this many members is complete.",
+      whole(&o::target_group_size, 2, 64,
+            "a group of 1 averages nothing, a round has at most 64 members")
+        .agreed()},
+     {"min-contributors", "N", "A round with fewer contributors fails.",
+      whole(&o::min_contributors, 1, 64, a_round_is_small).agreed()},
+     {"matchmaking-time", "TIME", "A group that is not complete begins after this long.",
+      duration(&o::matchmaking_time, 10ms, "other peers need time to find it")},
+     {"averaging-timeout", "TIME",
+      "Time limit of matchmaking and all-reduce of one epoch together.",
+      duration(&o::averaging_timeout, 100ms, "a round needs a few round trips")},
+     {"stall-timeout", "TIME",
+      "A member that sends nothing for this long is excluded from the round.",
+      duration(&o::stall_timeout, 50ms, "a shorter one would take every hiccup for a failure")}});
+}
+
+} // namespace waggle::option_bindings

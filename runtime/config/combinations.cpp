@@ -1,0 +1,69 @@
+#include "runtime/averaging/aggregation.hpp"
+#include "runtime/config/options.hpp"
+#include "runtime/core/named.hpp"
+#include "runtime/training/model_table.hpp"
+#include "runtime/training/optimizer_table.hpp"
+#include "runtime/training/schedule.hpp"
+
+namespace waggle {
+
+model_shape shape_of(const run_options& o) {
+  auto number = [](std::uint64_t n) { return static_cast<std::int64_t>(n); };
+  return {number(o.layers), number(o.width), number(o.heads), number(o.context)};
+}
+
+status check_combinations(const run_options& o) {
+  auto bad = [](std::string why) { return failure{ec::bad_config, std::move(why)}; };
+  if (o.client_mode && o.initial_peers.empty())
+    return bad(
+      "--client-mode needs --initial-peers: other peers cannot reach this one, so it has to "
+      "know which ones to dial");
+  if (o.client_mode && o.announce)
+    return bad("--client-mode and --announce exclude each other: other peers do not dial a client");
+  if (o.client_mode && o.auxiliary)
+    return bad(
+      "--client-mode and --auxiliary exclude each other: an auxiliary reduces for other peers, "
+      "which have to reach it");
+  auto how = parse_aggregator(o.aggregator);
+  if (how)
+    if (auto promise =
+          check_aggregation({*how, static_cast<std::uint32_t>(o.faulty_max)}, o.target_group_size);
+        !promise)
+      return bad("--aggregator " + o.aggregator + ": " + promise.error().detail);
+  if (o.micro_batch > o.target_batch_size)
+    return bad("--micro-batch " + std::to_string(o.micro_batch)
+               + " is larger than --target-batch-size " + std::to_string(o.target_batch_size)
+               + ": one pass would end more than one epoch");
+  if (o.min_group_size > o.target_group_size)
+    return bad("--min-group-size is larger than --target-group-size: no group could ever begin");
+  if (o.min_contributors > o.target_group_size)
+    return bad("--min-contributors is larger than --target-group-size: every round would fail");
+  if (o.matchmaking_time >= o.averaging_timeout)
+    return bad("--matchmaking-time must be shorter than --averaging-timeout: no time would be left "
+               "to average");
+  if (const auto* model = find_model(o.model))
+    if (auto fits = model->check(shape_of(o)); !fits)
+      return fits;
+  if (o.expected_peers > o.target_group_size)
+    return bad(
+      "--expected-peers is larger than --target-group-size: no group ever has that many members");
+  const auto* optimizer = find_optimizer(o.optimizer);
+  if (o.momentum != 0 && optimizer != nullptr && !optimizer->takes_momentum)
+    return bad("--momentum belongs to --optimizer "
+               + listed(selected(optimizer_table(), &optimizer_row::takes_momentum)) + "; "
+               + o.optimizer + " has its own");
+  if (o.kill_after > 0ms && o.peers < 2)
+    return bad("--kill-after needs --peers 2 or more: no peer would be left");
+  if (o.duration > 0ms && o.kill_after >= o.duration)
+    return bad("--kill-after must be shorter than --duration: it would never happen");
+  if (o.duration > 0ms && o.join_after >= o.duration)
+    return bad("--join-after must be shorter than --duration: it would never happen");
+  const auto* schedule = find_named(schedule_table(), o.schedule);
+  if (schedule != nullptr && schedule->needs_epochs && o.epochs == 0)
+    return bad("--schedule " + o.schedule + " needs --epochs: it has to know where to end");
+  if (o.epochs != 0 && o.warmup_epochs > o.epochs)
+    return bad("--warmup-epochs is larger than --epochs");
+  return done{};
+}
+
+} // namespace waggle

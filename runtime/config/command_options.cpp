@@ -1,0 +1,81 @@
+// The options of single commands.
+
+#include "runtime/averaging/round_plan.hpp"
+#include "runtime/config/option_bindings.hpp"
+
+namespace waggle::option_bindings {
+
+namespace {
+
+using o = run_options;
+
+result<std::string> gathered_text(std::string_view v) {
+  if (v.size() > gather_bytes_max)
+    return failure{ec::bad_config, "is longer than " + std::to_string(gather_bytes_max) + " bytes"};
+  return std::string{v};
+}
+
+status set_fault_point(run_options& x, std::string_view v) {
+  auto point = parse_fault_point(v);
+  if (!point)
+    return point.error();
+  x.fault_at = *point;
+  return done{};
+}
+
+status set_json(run_options& x, std::string_view v) {
+  x.json = true;
+  if (!v.empty() && v != "true")
+    x.json_file = std::filesystem::path{v};
+  return done{};
+}
+
+} // namespace
+
+void add_command_options(std::vector<option_spec>& table) {
+  add_group(
+    table, "average",
+    {{"elements", "N", "float32 values in the vector of waggle average.",
+      whole(&o::elements, 1, plan_elements_max, "a round's vector has at most 2^33 values")
+        .agreed()},
+     {"rounds", "N", "Stop after this many rounds; 0: run until stopped.", whole(&o::rounds)},
+     {"weight", "X", "Weight of this peer's vector in the mean.",
+      real(&o::weight, {0, 1e30, "contributions are not subtracted from a mean",
+                        "sums of a round's weights would overflow"})},
+     {"alpha", "X", "How far the own vector moves towards the mean: 1 replaces it, 0 keeps it.",
+      real(&o::alpha, {-1e6, 1e6, "1 goes all the way to the mean, 0 stays",
+                       "1 goes all the way to the mean, 0 stays"})},
+     {"deltas", "BOOL",
+      "Keep the codec's rounding error out of the own vector: equal vectors stay unchanged.",
+      yes_no(&o::deltas)},
+     {"gather", "TEXT", "A text that is sent to all members of the group.",
+      bound(&o::gather, gathered_text)},
+     {"expected-peers", "N", "Begin as soon as the group has this many members; 0: not known.",
+      whole(&o::expected_peers, 0, 64, "a round has at most 64 members")},
+     {"reuse-group", "BOOL", "Reuse the group of the last complete round.",
+      yes_no(&o::reuse_group)}});
+  add_group(
+    table, "For tests",
+    {{"fault-at", "MOMENT",
+      "Break this peer at this point of a round: sent:K, received:K (parts), result:K, prepared or "
+      "committed.",
+      action(set_fault_point)},
+     {"fault", "NAME", "How --fault-at breaks it: kill or stop (SIGKILL, SIGSTOP).",
+      one_of(&o::fault, {"kill", "stop"})},
+     {"fault-round", "N", "The first round of this peer in which --fault-at may break it.",
+      whole(&o::fault_round, 1, many, "rounds count from 1")}});
+  add_group(table, "swarm",
+            {{"peers", "N", "Peers that waggle swarm starts.",
+              whole(&o::peers, 1, 64, "they run on one machine")},
+             {"kill-after", "TIME", "Kill one peer (SIGKILL) after this long; 0: never.",
+              duration(&o::kill_after)},
+             {"join-after", "TIME", "Start another peer after this long; 0: never.",
+              duration(&o::join_after)}});
+  add_group(table, "output",
+            {{"json", "FILE", "Write the result as JSON to this file.", action(set_json)}});
+  add_group(
+    table, "bench",
+    {{"steps", "N", "Micro-steps to measure.", whole(&o::steps, 1, 1U << 20U, "at least one")}});
+}
+
+} // namespace waggle::option_bindings

@@ -1,0 +1,56 @@
+#include <cctype>
+
+#include "runtime/config/option_bindings.hpp"
+
+namespace waggle::option_bindings {
+
+namespace {
+
+using o = run_options;
+
+result<std::string> run_name(std::string_view v) {
+  auto plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_';
+  };
+  if (v.empty() || v.size() > 64 || !std::all_of(v.begin(), v.end(), plain))
+    return failure{ec::bad_config, "must have 1 to 64 letters, digits, - or _: "
+                                   "it becomes part of the DHT's keys"};
+  return std::string{v};
+}
+
+} // namespace
+
+void add_peer_options(std::vector<option_spec>& table) {
+  add_group(
+    table, "run",
+    {{"run-id", "NAME", "Peers of one run use the same name; others are refused.",
+      bound(&o::run_id, run_name)},
+     {"data-dir", "DIR", "Where the identity and the checkpoints are kept.",
+      path(&o::data_dir, "a folder")},
+     {"log-level", "LEVEL", "debug, info, warn or error.",
+      one_of(&o::log_level, {"debug", "info", "warn", "error"})},
+     {"log-format", "FORMAT", "text or json.", one_of(&o::log_format, {"text", "json"})},
+     {"duration", "TIME", "Stop after this long; 0: run until stopped.", duration(&o::duration)},
+     {"seed", "N", "Makes random choices repeatable; 0: from the operating system.",
+      whole(&o::seed, 0, ~std::uint64_t{0}, "")}});
+  add_group(
+    table, "peer",
+    {{"listen", "HOST:PORT",
+      "Where peers, browsers and Prometheus reach this peer; port 0 picks a free one.",
+      bound(&o::listen, parse_address)},
+     {"announce", "HOST:PORT",
+      "The address that other peers dial, if it differs from --listen (port 0: the bound port).",
+      bound(&o::announce, parse_address)},
+     {"initial-peers", "A,B",
+      "Peers of the run to join through; one that answers is enough. None: start the run.",
+      bound(&o::initial_peers, parse_endpoints)},
+     {"client-mode", "",
+      "Accept no connections, only dial: for peers behind NAT. Status and metrics stay on "
+      "127.0.0.1, at the port of --listen if that is given.",
+      yes_no(&o::client_mode)},
+     {"identity", "FILE",
+      "File with the peer's key; by default identity.pem in --data-dir, created if missing.",
+      path(&o::identity, "a file")}});
+}
+
+} // namespace waggle::option_bindings
