@@ -28,7 +28,7 @@ std::span<std::byte> frame_reader::room() {
     begin_ = end_ = 0;
   if (end_ == buffer_.size()) {
     if (begin_ == 0)
-      buffer_.resize(2 * buffer_.size()); // a longer header: at most header_bytes_max
+      buffer_.resize(2 * buffer_.size()); // a longer header: at most frame_header_bytes_max
     std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
     end_ -= begin_;
     begin_ = 0;

@@ -38,7 +38,7 @@ struct arrival {
 ///
 /// Headers are read into a buffer. Bodies are read directly into their final memory, except for the
 /// bytes that arrived together with the header. Sizes are checked before anything is allocated: at
-/// most one header (header_bytes_max) and one window of bodies are held. Not thread-safe.
+/// most one header (frame_header_bytes_max) and one window of bodies are held. Not thread-safe.
 class frame_reader {
 public:
   /// Returns the memory for a body of `bytes` bytes. Never null.

@@ -7,22 +7,22 @@
 #include <string_view>
 
 #include "runtime/core/bytes.hpp"
+#include "runtime/core/frame_limits.hpp"
 #include "runtime/core/result.hpp"
-#include "runtime/wire/messages.hpp"
 
 namespace waggle::net {
 
 /// What a frame is for. Values travel.
 enum class frame_kind : std::uint8_t {
-  message = 0,   // header: wire::Header; body: a part's or a state chunk's bytes
+  message = 0,   // header: the message; body: a part's or a state chunk's bytes
   window = 1,    // header: 8 bytes, the number of body bytes granted, little-endian
   handshake = 2, // header: HandshakeMessage; never a body
   // Between two peers on one host (runtime/net/local_path.hpp):
   offer = 3,     // header: where the other end may connect, and the nonce that identifies it there
-  reference = 4, // header: memory_reference, then wire::Header; the body lies in shared memory
+  reference = 4, // header: memory_reference, then the message; the body lies in shared memory
   release = 5,   // header: an 8-byte id for each reference whose memory is no longer read
   // A body in pieces, so that control frames can be sent between them:
-  opening = 6, // header: wire::Header; `body bytes` is the body's size, none of it follows here
+  opening = 6, // header: the message; `body bytes` is the body's size, none of it follows here
   slice = 7,   // no header; body: the next bytes of the opened body
   denial = 8,  // header: why the sender ends the link (write_denial)
 };
@@ -96,10 +96,10 @@ inline result<frame_prefix> read_prefix(byte_span bytes) {
   frame_prefix prefix{static_cast<frame_kind>(kind), 0, 0};
   std::memcpy(&prefix.header_bytes, bytes.data() + 8, 4);
   std::memcpy(&prefix.body_bytes, bytes.data() + 12, 4);
-  auto header_max = wire::header_bytes_max;
+  auto header_max = frame_header_bytes_max;
   if (prefix.kind == frame_kind::reference)
     header_max += memory_reference::size;
-  if (prefix.header_bytes > header_max || prefix.body_bytes > wire::body_bytes_max)
+  if (prefix.header_bytes > header_max || prefix.body_bytes > frame_body_bytes_max)
     return failure{ec::oversize, "a frame of " + std::to_string(prefix.header_bytes) + " + "
                                    + std::to_string(prefix.body_bytes) + " bytes"};
   bool pieces = prefix.kind == frame_kind::opening || prefix.kind == frame_kind::slice;

@@ -8,8 +8,8 @@
 
 #include "runtime/core/endpoint.hpp"
 #include "runtime/core/result.hpp"
-#include "runtime/crypto/identity.hpp"
 #include "runtime/core/version.hpp"
+#include "runtime/crypto/identity.hpp"
 #include "runtime/net/peer_claims.hpp"
 
 namespace waggle::proto {

@@ -5,7 +5,7 @@
 #include <deque>
 
 #include "runtime/core/check.hpp"
-#include "runtime/wire/messages.hpp"
+#include "runtime/core/frame_limits.hpp"
 
 namespace waggle::net {
 
@@ -46,7 +46,7 @@ public:
   }
 
   bool send(frame f) override {
-    if (closed_ || f.header.size() > wire::header_bytes_max || f.body.size > wire::body_bytes_max)
+    if (closed_ || f.header.size() > frame_header_bytes_max || f.body.size > frame_body_bytes_max)
       return false;
     if (!f.body.empty() && (!waiting_.empty() || f.body.size > window_)) {
       waiting_.push_back(std::move(f));

@@ -240,7 +240,7 @@ void tcp_session::on_reference(std::string header) {
   auto reference = read_reference(header);
   header.erase(0, memory_reference::size);
   // The same window as for bodies on the wire: it bounds what the peer can make us process.
-  if (reference.bytes > wire::body_bytes_max || !reader_.window().take(reference.bytes))
+  if (reference.bytes > frame_body_bytes_max || !reader_.window().take(reference.bytes))
     return fail({ec::protocol_violation, "the peer overran its window"});
   auto seen = path_->borrow(reference);
   if (!seen)
@@ -269,7 +269,7 @@ void tcp_session::return_borrowed() {
 // -- writing -------------------------------------------------------------------------------------
 
 bool tcp_session::send(frame f) {
-  if (closed_ || f.header.size() > wire::header_bytes_max || f.body.size > wire::body_bytes_max)
+  if (closed_ || f.header.size() > frame_header_bytes_max || f.body.size > frame_body_bytes_max)
     return false;
   auto admitted = queue_.offer(std::move(f));
   if (admitted == write_queue::admission::first)

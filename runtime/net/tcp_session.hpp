@@ -36,7 +36,7 @@ struct session_limits {
   std::size_t shared_bytes_min = 128_KiB;
 };
 static_assert(
-  32_MiB / 4 * 3 >= wire::body_bytes_max,
+  32_MiB / 4 * 3 >= frame_body_bytes_max,
   "the largest body must fit into the window while up to a quarter of it is not granted yet");
 
 /// Frames in two lanes over one socket. Bodies to a peer on this host go through shared memory

@@ -49,7 +49,7 @@ public:
       nonces_(config_.seed != 0 ? config_.seed : entropy_seed()), claims_{nonces_.next(),
                                                                           config_.agreement},
       names_(io_, config_.lookup), acceptor_(io_), back_off_(io_) {
-    WAGGLE_CHECK(config_.window_bytes / 4 * 3 >= wire::body_bytes_max, "window too small");
+    WAGGLE_CHECK(config_.window_bytes / 4 * 3 >= frame_body_bytes_max, "window too small");
     limits_.window_bytes = config_.window_bytes;
     limits_.handshake_timeout = config_.handshake_timeout;
     http_ =

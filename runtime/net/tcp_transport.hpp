@@ -25,7 +25,7 @@ struct tcp_transport_config {
   std::uint64_t seed = 0; // of the handshakes' nonces; 0: from the operating system
 
   /// Bytes of bulk bodies that may be in flight to or from one peer. Bounds the memory that one
-  /// peer can make us use. At least 4/3 of wire::body_bytes_max.
+  /// peer can make us use. At least 4/3 of frame_body_bytes_max.
   std::size_t window_bytes = 32_MiB;
   /// Large bodies to peers of the same user on this host go through shared memory. Costs one copy
   /// of the bytes in flight to them. If memory cannot be shared with a peer, TCP is used.

@@ -14,6 +14,7 @@
 #include "runtime/averaging/round_view.hpp"
 #include "runtime/core/endpoint.hpp"
 #include "runtime/core/error.hpp"
+#include "runtime/core/frame_limits.hpp"
 #include "runtime/core/ids.hpp"
 #include "runtime/core/time.hpp"
 #include "runtime/dht/record.hpp"
@@ -22,8 +23,8 @@ namespace waggle::wire {
 
 // -- limits ------------------------------------------------------------------------------------
 
-constexpr std::size_t header_bytes_max = 256_KiB; // a frame's protobuf header
-constexpr std::size_t body_bytes_max = 16_MiB;    // a frame's raw payload
+constexpr std::size_t header_bytes_max = frame_header_bytes_max; // of the protobuf header
+constexpr std::size_t body_bytes_max = frame_body_bytes_max;
 constexpr std::size_t keys_per_find_max = 64;
 constexpr std::size_t records_per_message_max = 256;
 constexpr std::size_t nearest_per_key_max = 20;

@@ -91,10 +91,10 @@ TEST(FrameReader, RefusesByThePrefixBeforeTheRestArrives) {
   auto refused = [&](frame_kind kind, std::uint32_t header, std::uint32_t body) {
     return end_of(prefix(kind, header, body));
   };
-  EXPECT_EQ(refused(frame_kind::message, wire::header_bytes_max + 1, 0), ec::oversize);
-  EXPECT_EQ(refused(frame_kind::message, 0, wire::body_bytes_max + 1), ec::oversize);
+  EXPECT_EQ(refused(frame_kind::message, frame_header_bytes_max + 1, 0), ec::oversize);
+  EXPECT_EQ(refused(frame_kind::message, 0, frame_body_bytes_max + 1), ec::oversize);
   EXPECT_EQ(refused(frame_kind::opening, 4, 0), ec::malformed) << "a body of no bytes";
-  EXPECT_EQ(refused(frame_kind::opening, 4, wire::body_bytes_max + 1), ec::oversize);
+  EXPECT_EQ(refused(frame_kind::opening, 4, frame_body_bytes_max + 1), ec::oversize);
   EXPECT_EQ(refused(frame_kind::slice, 1, 4), ec::malformed) << "a slice has no header";
   EXPECT_EQ(refused(frame_kind::slice, 0, 0), ec::malformed) << "an empty slice";
   EXPECT_EQ(refused(static_cast<frame_kind>(9), 0, 0), ec::malformed);
@@ -190,7 +190,7 @@ TEST(FrameReader, ReleasesABodyThatWillNotBeCompleted) {
 TEST(FrameReader, TheLargestHeaderFitsAndTheBufferGrowsNoFurther) {
   std::string stream;
   for (int i = 0; i < 3; ++i)
-    stream += frame_bytes(frame_kind::message, std::string(wire::header_bytes_max, 'h'));
+    stream += frame_bytes(frame_kind::message, std::string(frame_header_bytes_max, 'h'));
   auto seen = read_in_pieces(stream, {}, everything);
   EXPECT_EQ(seen.wrong, "") << "more than a mebibyte at once";
   EXPECT_EQ(seen.frames.size(), 3u);

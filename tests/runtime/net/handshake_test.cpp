@@ -290,8 +290,8 @@ TEST(Framing, BytesThatAreNotAFrameAreRefusedBeforeMemoryIsAllocated) {
   EXPECT_EQ(code(message, [](auto& b) { b[0] = std::byte{'X'}; }), ec::malformed);
   EXPECT_EQ(code(message, [](auto& b) { b[4] = std::byte{3}; }), ec::malformed);
   EXPECT_EQ(code(message, [](auto& b) { b[6] = std::byte{1}; }), ec::malformed);
-  EXPECT_EQ(code({frame_kind::message, wire::header_bytes_max + 1, 0}, same), ec::oversize);
-  EXPECT_EQ(code({frame_kind::message, 0, wire::body_bytes_max + 1}, same), ec::oversize);
+  EXPECT_EQ(code({frame_kind::message, frame_header_bytes_max + 1, 0}, same), ec::oversize);
+  EXPECT_EQ(code({frame_kind::message, 0, frame_body_bytes_max + 1}, same), ec::oversize);
   EXPECT_EQ(code({frame_kind::message, 0xffffffffU, 0xffffffffU}, same), ec::oversize);
   EXPECT_EQ(code({frame_kind::handshake, 10, 1}, same), ec::malformed);
   EXPECT_EQ(code({frame_kind::window, 7, 0}, same), ec::malformed);

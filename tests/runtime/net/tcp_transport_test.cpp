@@ -134,7 +134,7 @@ TEST(TcpTransport, ThousandsOfTinyBodiesBehindALargeHeaderAreNoTrouble) {
   ASSERT_TRUE(link.ok());
   auto tiny = body_of(1, 1);
   ASSERT_TRUE(
-    (*link)->send({std::string(wire::header_bytes_max, 'h'), {}})); // grows the read buffer
+    (*link)->send({std::string(frame_header_bytes_max, 'h'), {}})); // grows the read buffer
   constexpr std::size_t many = 60'000;
   for (std::size_t i = 0; i < many; ++i)
     ASSERT_TRUE((*link)->send({"", tiny}));
@@ -146,10 +146,10 @@ TEST(TcpTransport, FramesOverTheLimitAreNotSent) {
   peer bob{2};
   auto link = ann.dial(bob.listen());
   ASSERT_TRUE(link.ok());
-  EXPECT_FALSE((*link)->send({std::string(wire::header_bytes_max + 1, 'h'), {}}));
-  EXPECT_FALSE((*link)->send({"h", body_of(wire::body_bytes_max + 1, 1)}));
-  EXPECT_TRUE((*link)->send({"h", body_of(wire::body_bytes_max, 1)}));
-  ASSERT_TRUE(bob.seen.wait([&] { return bob.body_bytes == wire::body_bytes_max; }));
+  EXPECT_FALSE((*link)->send({std::string(frame_header_bytes_max + 1, 'h'), {}}));
+  EXPECT_FALSE((*link)->send({"h", body_of(frame_body_bytes_max + 1, 1)}));
+  EXPECT_TRUE((*link)->send({"h", body_of(frame_body_bytes_max, 1)}));
+  ASSERT_TRUE(bob.seen.wait([&] { return bob.body_bytes == frame_body_bytes_max; }));
 }
 
 TEST(TcpTransport, EachEndGetsTheReasonOfAClosedLinkOnce) {
