@@ -95,19 +95,15 @@ void keep(std::vector<T>& all, member_set stayed) {
 
 open_group::open_group(round_member self, terms shared, member_bandwidth bandwidth)
   : self_(std::move(self)), terms_(std::move(shared)) {
-  bandwidths_[self_.peer.id] = bandwidth;
+  bandwidths_.set(self_.peer.id, bandwidth);
 }
 
 std::size_t open_group::position() const {
-  auto found = std::find_if(next_->members.begin(), next_->members.end(),
-                            [&](const auto& m) { return m.peer.id == self_.peer.id; });
-  return static_cast<std::size_t>(found - next_->members.begin());
+  return position_of(self_.peer.id, *next_);
 }
 
 bool open_group::contains(const peer_id& peer) const {
-  return next_ && std::any_of(next_->members.begin(), next_->members.end(), [&](const auto& m) {
-           return m.peer.id == peer;
-         });
+  return next_ && waggle::is_member(peer, *next_);
 }
 
 void open_group::found(epoch_id epoch, const digest& branch, const round_id& seed) {
@@ -131,7 +127,9 @@ void open_group::leave() {
   next_.reset();
   pending_.reset();
   waiting_.clear();
-  std::erase_if(bandwidths_, [&](const auto& item) { return item.first != self_.peer.id; });
+  auto own = bandwidths_.of(self_.peer.id);
+  bandwidths_.clear();
+  bandwidths_.set(self_.peer.id, own);
 }
 
 bool keeps_majority(const round_plan& plan, member_set stayed) {
@@ -212,12 +210,11 @@ std::optional<round_plan> open_group::admit() {
     return std::nullopt;
   auto plan = *next_;
   for (const auto& [id, who] : std::exchange(waiting_, {})) {
-    bandwidths_[id] = who.bandwidth;
-    auto known = std::find_if(plan.members.begin(), plan.members.end(),
-                              [&](const auto& m) { return m.peer.id == id; });
-    if (known != plan.members.end()) { // it was restarted before its loss was noticed
-      *known = who.member;
-      auto& mark = plan.gathered[static_cast<std::size_t>(known - plan.members.begin())];
+    bandwidths_.set(id, who.bandwidth);
+    auto known = position_of(id, plan);
+    if (known < plan.members.size()) { // it was restarted before its loss was noticed
+      plan.members[known] = who.member;
+      auto& mark = plan.gathered[known];
       if (mark != newcomer_mark)
         mark = returned_mark;
       continue;
@@ -235,15 +232,9 @@ std::optional<round_plan> open_group::admit() {
 
 std::optional<round_plan> open_group::on_bandwidth(const peer_id& who,
                                                    std::optional<double> bandwidth) {
-  if (!leads() || !contains(who))
+  if (!leads() || !contains(who) || !bandwidths_.report(who, bandwidth))
     return std::nullopt;
-  auto& known = bandwidths_[who];
-  if (known.declared || known.bytes_per_second == 0.0)
-    return std::nullopt; // a peer that never reduces does not measure
-  known = bandwidth;
-  auto terms = terms_.partition;
-  terms.bandwidths = lines(*next_);
-  auto better = better_partition(*next_, terms);
+  auto better = bandwidths_.better(*next_, terms_.partition);
   if (!better)
     return std::nullopt;
   auto plan = *next_;
@@ -254,19 +245,10 @@ std::optional<round_plan> open_group::on_bandwidth(const peer_id& who,
   return plan;
 }
 
-member_bandwidths open_group::lines(const round_plan& plan) const {
-  member_bandwidths all;
-  for (const auto& m : plan.members) {
-    auto known = bandwidths_.find(m.peer.id);
-    all.push_back(known == bandwidths_.end() ? member_bandwidth{} : known->second);
-  }
-  return all;
-}
-
 /// False: no member may reduce.
 bool open_group::partition(round_plan& plan) const {
-  auto how =
-    make_partition(plan, lines(plan), terms_.partition.parts, terms_.partition.min_vector_size);
+  auto how = make_partition(plan, bandwidths_.of(plan), terms_.partition.parts,
+                            terms_.partition.min_vector_size);
   if (!how)
     return false;
   plan.shares = std::move(how->shares);
@@ -286,18 +268,15 @@ status open_group::check(const peer_id& from, const round_plan& plan) const {
   auto broken = [](const char* why) {
     return failure{ec::protocol_violation, std::string{"plan: "} + why};
   };
-  auto sender = std::find_if(plan.members.begin(), plan.members.end(),
-                             [&](const auto& m) { return m.peer.id == from; });
+  auto sender = position_of(from, plan);
   // A client that was alone gives up the lead with the plan that admits another member.
-  if (sender == plan.members.end()
-      || (sender != plan.members.begin() && sender->mode != member_mode::client))
+  if (sender != 0
+      && (sender == plan.members.size() || plan.members[sender].mode != member_mode::client))
     return broken("its first member did not send it");
-  auto mine = std::find_if(plan.members.begin(), plan.members.end(),
-                           [&](const auto& m) { return m.peer.id == self_.peer.id; });
-  if (mine == plan.members.end() || mine->mode != self_.mode)
+  auto mine = position_of(self_.peer.id, plan);
+  if (mine == plan.members.size() || plan.members[mine].mode != self_.mode)
     return broken("we are not one of its members");
-  auto share = plan.shares[static_cast<std::size_t>(mine - plan.members.begin())];
-  if (share != 0 && (!terms_.partition.reduces || self_.mode == member_mode::client))
+  if (plan.shares[mine] != 0 && (!terms_.partition.reduces || self_.mode == member_mode::client))
     return broken("it has a share for us, but we never reduce");
   if (plan.members.size() > terms_.members_max)
     return broken("the group is larger than agreed");
@@ -323,8 +302,7 @@ result<bool> open_group::on_plan(const peer_id& from, const round_id& replaces,
   if (next_->members.front().peer.id != from || plan.epoch != next_->epoch)
     return failure{ec::protocol_violation, "plan: it was not sent by our group's leader"};
   for (const auto& m : next_->members)
-    if (std::none_of(plan.members.begin(), plan.members.end(),
-                     [&](const auto& other) { return other.peer.id == m.peer.id; }))
+    if (!waggle::is_member(m.peer.id, plan))
       return failure{ec::protocol_violation, "plan: it leaves a member out"};
   replace(plan);
   return true;
@@ -333,10 +311,8 @@ result<bool> open_group::on_plan(const peer_id& from, const round_id& replaces,
 status open_group::enter(const peer_id& from, const round_plan& plan, const digest& branch) {
   if (auto valid = check(from, plan); !valid)
     return valid;
-  auto own = bandwidths_[self_.peer.id];
   leave();
   branch_ = branch;
-  bandwidths_[self_.peer.id] = own;
   next_ = plan;
   return done{};
 }

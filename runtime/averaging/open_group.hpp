@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/averaging/partition.hpp"
+#include "runtime/averaging/group_bandwidths.hpp"
 #include "runtime/averaging/round_view.hpp"
 
 namespace waggle {
@@ -105,7 +105,6 @@ public:
 
 private:
   [[nodiscard]] status check(const peer_id& from, const round_plan& plan) const;
-  [[nodiscard]] member_bandwidths lines(const round_plan& plan) const;
   [[nodiscard]] bool partition(round_plan& plan) const;
   void replace(round_plan plan);
 
@@ -117,7 +116,7 @@ private:
 
   round_member self_;
   terms terms_;
-  std::map<peer_id, member_bandwidth> bandwidths_; // as far as reported to us
+  group_bandwidths bandwidths_;
   std::optional<round_plan> next_;
   digest branch_;
   std::map<peer_id, applicant> waiting_; // bounded by members_max

@@ -32,9 +32,9 @@ double bytes_per_element(const codec_plan& codecs) {
 /// replaced by the mean of those that are at most `nearly_equal` slower than the fastest of them.
 /// Otherwise noise would give some member a larger share, and the round would last as long as that
 /// member takes. Declared bandwidths are not noisy and are kept.
-member_bandwidths leveled(member_bandwidths lines) {
+member_bandwidths leveled(member_bandwidths bandwidths) {
   std::vector<double*> measured;
-  for (auto& bandwidth : lines)
+  for (auto& bandwidth : bandwidths)
     if (!bandwidth.declared && bandwidth.bytes_per_second.value_or(0) > 0)
       measured.push_back(&*bandwidth.bytes_per_second);
   std::stable_sort(measured.begin(), measured.end(), [](auto* a, auto* b) { return *a > *b; });
@@ -49,7 +49,7 @@ member_bandwidths leveled(member_bandwidths lines) {
       **i = sum / static_cast<double>(to - from);
     from = to;
   }
-  return lines;
+  return bandwidths;
 }
 
 /// The load of member `i`'s link in each direction, in elements.
@@ -87,20 +87,6 @@ double seconds(const round_plan& plan, const member_bandwidths& bandwidths,
   return longest;
 }
 
-/// Whether each value of a part is reduced independently of the others.
-bool by_value(aggregator how) {
-  switch (how) {
-    case aggregator::mean:
-    case aggregator::trimmed_mean:
-    case aggregator::median:
-      return true;
-    case aggregator::centered_clip:
-    case aggregator::krum:
-      return false;
-  }
-  return false;
-}
-
 } // namespace
 
 double transfer_seconds(const round_plan& plan, const member_bandwidths& bandwidths,
@@ -132,7 +118,8 @@ result<vector_partition> make_partition(const round_plan& plan, const member_ban
   if (!shares)
     return shares.error();
   vector_partition how{std::move(*shares), parts.largest};
-  if (!parts.chosen || !by_value(plan.reduce_by.how))
+  const auto* aggregator = find_row(plan.reduce_by.how);
+  if (!parts.chosen || aggregator == nullptr || !aggregator->by_value)
     return how;
   auto needed = seconds(plan, bandwidths, how, false);
   auto allowed = needed + std::max(needed * gain_worth_it, seconds_worth_it);

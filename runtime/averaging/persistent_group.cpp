@@ -54,20 +54,16 @@ std::optional<round_id> persistent_group::replaced(epoch_id epoch) const {
 }
 
 std::optional<vector_partition> persistent_group::on_bandwidth(const round_plan& plan,
-                                                               std::size_t member,
+                                                               const peer_id& member,
                                                                std::optional<double> bandwidth) {
-  auto& lines = terms_.bandwidths;
-  // A peer that never reduces does not measure.
-  if (lines.size() != plan.members.size() || member >= lines.size()
-      || lines[member].bytes_per_second == 0.0)
+  if (!bandwidths_.knows(member) || !bandwidths_.report(member, bandwidth))
     return std::nullopt;
-  lines[member] = bandwidth;
   auto next = plan;
   if (repartition_ && repartition_->after == plan.id && repartition_->how) { // announced before
     next.shares = repartition_->how->shares;
     next.part_elements = repartition_->how->part_elements;
   }
-  auto better = better_partition(next, terms_);
+  auto better = bandwidths_.better(next, terms_);
   if (better)
     repartition_ = {plan.id, better};
   return better;
@@ -81,9 +77,7 @@ status persistent_group::on_partition(const round_id& round, const round_plan& p
 }
 
 bool persistent_group::contains(const peer_id& peer) const {
-  return last_
-         && std::any_of(last_->members.begin(), last_->members.end(),
-                        [&](const round_member& m) { return m.peer.id == peer; });
+  return last_ && is_member(peer, *last_);
 }
 
 } // namespace waggle

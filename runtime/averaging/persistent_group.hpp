@@ -1,8 +1,9 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 
-#include "runtime/averaging/partition.hpp"
+#include "runtime/averaging/group_bandwidths.hpp"
 
 namespace waggle {
 
@@ -27,12 +28,15 @@ public:
     repartition_.reset();
   }
 
-  /// The terms that matchmaking agreed on; they apply to the rounds from now on.
-  void agree_on(partition_terms terms) { terms_ = std::move(terms); }
+  /// The terms that matchmaking agreed on with `plan`; they apply to the rounds from now on.
+  void agree_on(const round_plan& plan, partition_terms terms) {
+    bandwidths_.assign(plan, std::exchange(terms.bandwidths, {}));
+    terms_ = std::move(terms);
+  }
   /// For the leader of the group whose last round is, or will be, that of `plan`: the current
   /// bandwidth of a member. Returns the new partition of the rounds after `plan`, if it must be
   /// announced to all.
-  std::optional<vector_partition> on_bandwidth(const round_plan& plan, std::size_t member,
+  std::optional<vector_partition> on_bandwidth(const round_plan& plan, const peer_id& member,
                                                std::optional<double> bandwidth);
   /// The leader announced this partition for the rounds after `round`, which may still run. `plan`:
   /// that of `round`, or of the next one. If `check_partition` refuses it, the group ends after
@@ -64,6 +68,7 @@ private:
 
   std::optional<round_plan> last_;
   partition_terms terms_;
+  group_bandwidths bandwidths_; // empty: we do not lead
   std::optional<new_partition> repartition_;
 };
 

@@ -1,5 +1,6 @@
 #include "runtime/averaging/round_plan.hpp"
 
+#include <algorithm>
 #include <set>
 
 namespace waggle {
@@ -61,6 +62,12 @@ status validate_plan(const round_plan& plan) {
   if (parts > parts_max)
     return broken(std::to_string(parts) + " parts");
   return done{};
+}
+
+std::size_t position_of(const peer_id& peer, const round_plan& plan) {
+  auto found = std::find_if(plan.members.begin(), plan.members.end(),
+                            [&](const round_member& m) { return m.peer.id == peer; });
+  return static_cast<std::size_t>(found - plan.members.begin());
 }
 
 } // namespace waggle

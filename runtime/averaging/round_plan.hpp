@@ -61,4 +61,10 @@ constexpr std::uint64_t parts_max = 1U << 20U;
 /// vector, a reachable leader. Fails with ec::protocol_violation and the reason.
 status validate_plan(const round_plan& plan);
 
+/// The index of `peer` among the members; their number if it is not one of them.
+std::size_t position_of(const peer_id& peer, const round_plan& plan);
+inline bool is_member(const peer_id& peer, const round_plan& plan) {
+  return position_of(peer, plan) < plan.members.size();
+}
+
 } // namespace waggle

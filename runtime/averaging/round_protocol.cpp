@@ -1,3 +1,6 @@
+// This file is long: it is one state machine, whose handlers the proof in actors/README.md and the
+// model in tests/model/ name.
+
 #include "runtime/averaging/round_protocol.hpp"
 
 #include <algorithm>

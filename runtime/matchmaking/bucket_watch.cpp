@@ -4,7 +4,7 @@
 
 namespace waggle {
 
-record bucket_watch::say(const bucket_load& seen, swarm_time expiration, swarm_time now) {
+record bucket_watch::announce(const bucket_load& seen, swarm_time expiration, swarm_time now) {
   record entry;
   entry.kind = record_kind::group_member;
   entry.name = name_;

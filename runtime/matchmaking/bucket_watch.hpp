@@ -26,7 +26,7 @@ public:
 
   /// The record that announces `seen`. It replaces this peer's previous record, even if the clock
   /// has not advanced.
-  [[nodiscard]] record say(const bucket_load& seen, swarm_time expiration, swarm_time now);
+  [[nodiscard]] record announce(const bucket_load& seen, swarm_time expiration, swarm_time now);
 
   /// The loads in `entries`, which have passed `validate_record`, and this peer's last
   /// announcement, whatever its age. Records that cannot be parsed are ignored. With many records,

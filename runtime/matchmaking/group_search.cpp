@@ -1,3 +1,5 @@
+// This file is long: it is one state machine, whose states all handlers share.
+
 #include "runtime/matchmaking/group_search.hpp"
 
 #include <algorithm>

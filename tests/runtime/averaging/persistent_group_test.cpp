@@ -90,11 +90,11 @@ partition_terms leading(member_bandwidths lines) {
 TEST(PersistentGroup, RepartitionsTheNextRoundForASlowLink) {
   persistent_group leader;
   persistent_group member;
-  leader.agree_on(leading(member_bandwidths(4, fast)));
-  member.agree_on({});
+  leader.agree_on(four_members(), leading(member_bandwidths(4, fast)));
+  member.agree_on(four_members(), {});
   auto first = four_members();
   // While the first round runs.
-  auto how = leader.on_bandwidth(first, 3, slow);
+  auto how = leader.on_bandwidth(first, first.members[3].peer.id, slow);
   ASSERT_TRUE(how);
   EXPECT_EQ(how->shares[3], 0U);
   EXPECT_LT(how->part_elements, first.part_elements);
@@ -118,8 +118,8 @@ TEST(PersistentGroup, RepartitionsTheNextRoundForASlowLink) {
 TEST(PersistentGroup, RoundsByTheOldDivisionHaveAnotherId) {
   persistent_group knows;
   persistent_group late;
-  knows.agree_on({});
-  late.agree_on({});
+  knows.agree_on(four_members(), {});
+  late.agree_on(four_members(), {});
   auto first = four_members();
   vector_partition how{{elements, 0, 0, 0}, 8192};
   ASSERT_TRUE(knows.on_partition(first.id, first, how, 1));
@@ -145,31 +145,40 @@ TEST(PersistentGroup, RoundsByTheOldDivisionHaveAnotherId) {
 
 TEST(PersistentGroup, DoesNotAnnounceSmallChanges) {
   persistent_group leader;
-  leader.agree_on(leading(member_bandwidths(4, fast)));
+  leader.agree_on(four_members(), leading(member_bandwidths(4, fast)));
   auto plan = four_members();
-  EXPECT_FALSE(leader.on_bandwidth(plan, 2, fast * 0.97));
-  EXPECT_FALSE(leader.on_bandwidth(plan, 2, fast * 1.08));
-  auto how = leader.on_bandwidth(plan, 3, slow);
+  EXPECT_FALSE(leader.on_bandwidth(plan, plan.members[2].peer.id, fast * 0.97));
+  EXPECT_FALSE(leader.on_bandwidth(plan, plan.members[2].peer.id, fast * 1.08));
+  auto how = leader.on_bandwidth(plan, plan.members[3].peer.id, slow);
   ASSERT_TRUE(how);
-  EXPECT_FALSE(leader.on_bandwidth(plan, 3, slow * 0.97))
+  EXPECT_FALSE(leader.on_bandwidth(plan, plan.members[3].peer.id, slow * 0.97))
     << "compared with the bandwidth announced before";
-  EXPECT_TRUE(leader.on_bandwidth(plan, 3, fast)) << "a change back is announced, too";
+  EXPECT_TRUE(leader.on_bandwidth(plan, plan.members[3].peer.id, fast))
+    << "a change back is announced, too";
+}
+
+TEST(PersistentGroup, ADeclaredBandwidthStays) {
+  persistent_group leader;
+  member_bandwidths known(4, fast);
+  known[3] = {fast, true};
+  leader.agree_on(four_members(), leading(known));
+  EXPECT_FALSE(leader.on_bandwidth(four_members(), four_members().members[3].peer.id, slow));
 }
 
 TEST(PersistentGroup, OnlyTheLeaderDivides) {
   persistent_group member;
-  member.agree_on({});
-  EXPECT_FALSE(member.on_bandwidth(four_members(), 3, slow));
+  member.agree_on(four_members(), {});
+  EXPECT_FALSE(member.on_bandwidth(four_members(), four_members().members[3].peer.id, slow));
 }
 
 TEST(PersistentGroup, AMemberThatNeverReducesRefusesAShare) {
   persistent_group leader;
-  leader.agree_on(leading({fast, fast, fast, 0.0}));
+  leader.agree_on(four_members(), leading({fast, fast, fast, 0.0}));
   auto plan = four_members();
   plan.shares = {elements / 2, elements / 4, elements / 4, 0};
-  EXPECT_FALSE(leader.on_bandwidth(plan, 3, fast * 10));
-  EXPECT_FALSE(leader.on_bandwidth(plan, 4, fast)) << "not one of the members";
-  auto how = leader.on_bandwidth(plan, 1, slow);
+  EXPECT_FALSE(leader.on_bandwidth(plan, plan.members[3].peer.id, fast * 10));
+  EXPECT_FALSE(leader.on_bandwidth(plan, {}, fast)) << "not one of the members";
+  auto how = leader.on_bandwidth(plan, plan.members[1].peer.id, slow);
   ASSERT_TRUE(how);
   EXPECT_EQ(how->shares[3], 0U);
 }
@@ -198,7 +207,7 @@ TEST(PersistentGroup, EndsWithADivisionThatIsRefused) {
      with([](vector_partition& how) { std::swap(how.shares[1], how.shares[2]); })}};
   for (const auto& [why, terms, how] : refused) {
     persistent_group member;
-    member.agree_on(terms);
+    member.agree_on(four_members(), terms);
     auto valid = member.on_partition(plan.id, plan, how, 1);
     ASSERT_FALSE(valid) << why;
     EXPECT_EQ(valid.error().code, ec::protocol_violation) << why;
@@ -206,13 +215,13 @@ TEST(PersistentGroup, EndsWithADivisionThatIsRefused) {
     EXPECT_FALSE(member.next(epoch_id{4}, plan.codecs, 4)) << why;
   }
   persistent_group member;
-  member.agree_on({});
+  member.agree_on(four_members(), {});
   EXPECT_TRUE(member.on_partition(plan.id, plan, good, 1));
 }
 
 TEST(PersistentGroup, ADivisionAfterAnotherRoundDoesNotCount) {
   persistent_group member;
-  member.agree_on({});
+  member.agree_on(four_members(), {});
   auto plan = four_members();
   ASSERT_TRUE(member.on_partition(plan.id, plan, {{elements, 0, 0, 0}, 8192}, 1));
   plan.id.bytes[0] = std::byte{1};

@@ -13,16 +13,16 @@ struct BucketWatch : testing::Test {
 };
 
 TEST_F(BucketWatch, WhatItSaysIsValidAndReadBackByOthers) {
-  auto entry = self.say({3, 17}, t0 + 60s, t0);
+  auto entry = self.announce({3, 17}, t0 + 60s, t0);
   EXPECT_TRUE(validate_record("run", entry, t0, *make_plain_verifier()).ok());
   EXPECT_EQ(entry.name, "p.load");
   EXPECT_EQ(of(2).known({entry}), (std::vector<bucket_load>{{3, 17}}));
 }
 
 TEST_F(BucketWatch, EachWordIsNewerThanTheOneBefore) {
-  auto last = self.say({1, 2}, t0 + 60s, t0).sequence;
+  auto last = self.announce({1, 2}, t0 + 60s, t0).sequence;
   for (auto now : {t0, t0 - 1h, t0 + 1s}) {
-    auto next = self.say({1, 2}, t0 + 60s, now).sequence;
+    auto next = self.announce({1, 2}, t0 + 60s, now).sequence;
     EXPECT_GT(next, last);
     last = next;
   }
@@ -32,18 +32,18 @@ TEST_F(BucketWatch, EachWordIsNewerThanTheOneBefore) {
 // not be the only one that counts.
 TEST_F(BucketWatch, RemembersItsOwnWord) {
   EXPECT_TRUE(self.known({}).empty());
-  auto first = self.say({3, 9}, t0 + 60s, t0);
-  auto second = self.say({3, 10}, t0 + 60s, t0 + 1s);
+  auto first = self.announce({3, 9}, t0 + 60s, t0);
+  auto second = self.announce({3, 10}, t0 + 60s, t0 + 1s);
   EXPECT_EQ(self.known({}), (std::vector<bucket_load>{{3, 10}}));
   EXPECT_EQ(self.known({first}), (std::vector<bucket_load>{{3, 10}})) << "once";
-  auto newcomer = of(2).say({0, 1}, t0 + 1h, t0 + 30min);
+  auto newcomer = of(2).announce({0, 1}, t0 + 1h, t0 + 30min);
   EXPECT_EQ(elastic_length(self.known({newcomer}), 8, 2), 3U);
 }
 
 TEST_F(BucketWatch, OfManyTheNewestCount) {
   std::vector<record> entries;
   for (std::uint64_t seed = 10; seed < 50; ++seed)
-    entries.push_back(of(seed).say({4, seed < 30 ? 16U : 1U}, t0 + 1h, t0 + seed * 1s));
+    entries.push_back(of(seed).announce({4, seed < 30 ? 16U : 1U}, t0 + 1h, t0 + seed * 1s));
   auto known = of(1).known(entries);
   EXPECT_EQ(known, std::vector<bucket_load>(20, {4, 1})) << "the others may have left";
   entries.resize(3);
@@ -51,7 +51,7 @@ TEST_F(BucketWatch, OfManyTheNewestCount) {
 }
 
 TEST_F(BucketWatch, NonsenseCountsForNothing) {
-  auto entry = of(2).say({1, 1}, t0 + 60s, t0);
+  auto entry = of(2).announce({1, 1}, t0 + 60s, t0);
   entry.value = "1 1 1";
   EXPECT_TRUE(self.known({entry}).empty());
 }

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "runtime/averaging/bandwidth_estimator.hpp"
+#include "runtime/averaging/partition.hpp"
+
+namespace waggle {
+
+/// The bandwidths of a group's members as far as its leader knows them, and which partition they
+/// make worth announcing. Not thread-safe.
+class group_bandwidths {
+public:
+  void set(const peer_id& who, member_bandwidth bandwidth) {
+    known_.insert_or_assign(who, bandwidth);
+  }
+  /// In the order of the plan's members.
+  void assign(const round_plan& plan, const member_bandwidths& all);
+  void clear() { known_.clear(); }
+
+  /// A member reports what it measured. False: that changes nothing, because its operator declared
+  /// a bandwidth, or because it never reduces, and then does not measure.
+  bool report(const peer_id& who, std::optional<double> measured);
+
+  [[nodiscard]] bool knows(const peer_id& who) const { return known_.contains(who); }
+  [[nodiscard]] member_bandwidth of(const peer_id& who) const;
+  /// Of all members of the plan, in their order.
+  [[nodiscard]] member_bandwidths of(const round_plan& plan) const;
+  /// The partition for the rounds after that of `plan`, if it is worth announcing.
+  [[nodiscard]] std::optional<vector_partition> better(const round_plan& plan,
+                                                       partition_terms terms) const;
+
+private:
+  std::map<peer_id, member_bandwidth> known_;
+};
+
+/// This peer's measured bandwidth, as the others know it. Not thread-safe.
+class own_bandwidth {
+public:
+  /// @param estimator null, or `measures` false: nothing is ever new.
+  own_bandwidth(std::shared_ptr<bandwidth_estimator> estimator, bool measures)
+    : estimator_(measures ? std::move(estimator) : nullptr) {}
+
+  /// Measures. True if the value has changed since the last call: the others must learn it.
+  bool update(steady_time now);
+  /// Bytes per second; nothing: not known.
+  [[nodiscard]] std::optional<double> reported() const { return reported_; }
+
+private:
+  std::shared_ptr<bandwidth_estimator> estimator_;
+  std::optional<double> reported_;
+};
+
+} // namespace waggle
