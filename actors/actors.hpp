@@ -68,7 +68,7 @@ using link_owner_actor = caf::typed_actor<caf::reacts_to<link_down>>;
 
 /// Holds the links to all peers, and dials a peer that is to be reached and is not connected. The
 /// peer_links that it spawns pass inbound calls and events to the services (service_table). Rounds
-/// and progress reports use existing links directly (net::link_table).
+/// and progress reports use existing links directly (link_table).
 using switchboard_actor = caf::typed_actor<
   caf::replies_to<call_peer>::with<peer_answer>,
   caf::reacts_to<notify_peer>,
@@ -128,23 +128,26 @@ using matchmaker_actor = service_actor::extend<
   caf::reacts_to<cancel_search>>::extend_with<link_listener_actor>;
 
 /// Reduces parts that are too large for the thread that reads them from the network.
-using allreduce_part_actor = caf::typed_actor<caf::reacts_to<reduce_part>>;
+using part_worker_actor = caf::typed_actor<caf::reacts_to<reduce_for_round>>;
+
+/// Receives what part_workers have reduced.
+using sum_listener_actor = caf::typed_actor<caf::reacts_to<reduced_part>>;
 
 /// Is notified how a round ended, and of its group's messages between rounds.
 using round_listener_actor = caf::typed_actor<
   caf::reacts_to<round_finished>,
   caf::reacts_to<group_message>>;
 
-/// One round of one group: owns the round_engine, checks its timeouts, reports once. The engine
-/// receives parts directly from the I/O thread; events that come to this actor take a longer path.
+/// One round of one group, as long as it lasts: its timeouts, its cancellation, the sums of its
+/// part_workers, its one report. Parts do not pass through it: see round_engine.
 using allreduce_round_actor = caf::typed_actor<
-  // Parts and round_* events of this round.
-  caf::reacts_to<inbound_event>,
   caf::reacts_to<check_round>,
-  caf::reacts_to<cancel_round>>::extend_with<link_listener_actor>;
+  caf::reacts_to<cancel_round>,
+  // A member's last link is down: the messages under way on it are lost.
+  caf::reacts_to<peer_disconnected>>;
 
 /// Averages a vector with the peers that it finds: matchmaking, then one all-reduce round.
-using averager_actor = service_actor::extend<
+using averager_actor = caf::typed_actor<
   caf::replies_to<average_vector>::with<round_report>,
   // Control of the current step. Ignored if they name another step.
   caf::reacts_to<trigger_step>,

@@ -1,6 +1,8 @@
-// averager ─► allreduce_round ─ round_engine ─► round_registry ◄─ parts and round_* of the members
-//               ticks, links lost, cancel ┘  └─► link_table ─► members
-//                                            └─► round_finished ─► averager
+//  part, round_* ─► link_reader ─► round_registry ─► round_engine ─► link_table ─► members   (I/O)
+//                                                      ▲   │   └─► reduce_part ─► part_worker
+//  averager ─ check_round, cancel_round, lost links ─► allreduce_round ◄──── reduced_part ─┘
+//     ▲                                                    │
+//     └───────────────────── round_finished ───────────────┘
 
 #include "actors/allreduce_round.hpp"
 
@@ -29,10 +31,11 @@ public:
     auto link = ctx_.links->find(peer);
     return link ? link->body_bytes_written() : 0;
   }
-  bool offload(std::function<void()> job) override {
-    if (handles_.parts.empty())
+  bool reduce(const reduce_part& what) override {
+    if (handles_.workers.empty())
       return false;
-    caf::anon_send(handles_.parts[next_++ % handles_.parts.size()], reduce_part{std::move(job)});
+    caf::anon_send(handles_.workers[next_++ % handles_.workers.size()],
+                   reduce_for_round{what, round_});
     return true;
   }
   void count_part() override { ctx_.metrics->count_part("ok"); }
@@ -74,6 +77,7 @@ allreduce_round::allreduce_round(caf::actor_config& cfg, node_context ctx, round
 void allreduce_round::on_exit() {
   engine_->cancel({ec::shutting_down, {}}); // no effect if the round is over
   ctx_.rounds->finish(engine_->plan().id, engine_->promise(), clock().now());
+  engine_.reset(); // with its port's handles
   listener_ = nullptr;
 }
 
@@ -86,7 +90,6 @@ allreduce_round::behavior_type allreduce_round::make_behavior() {
       caf::anon_send(caf::actor_cast<round_listener_actor>(target), group_message{who, message});
   });
   return {
-    [this](const inbound_event& msg) { ctx_.rounds->deliver(msg, clock().now()); },
     [this](check_round) { engine_->check(); },
     [this](const cancel_round& msg) {
       if (msg.unless_prepared)
@@ -94,9 +97,8 @@ allreduce_round::behavior_type allreduce_round::make_behavior() {
       else
         engine_->cancel(msg.why);
     },
-    [](const peer_connected&) { /* a peer that reconnects has lost frames: the round excludes it */
-    },
     [this](const peer_disconnected& msg) { engine_->on_lost(msg.peer, msg.why.code); },
+    [this](const reduced_part& sum) { engine_->on_reduced(sum); },
     [this](round_over) { quit(); },
   };
 }

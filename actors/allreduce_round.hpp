@@ -20,7 +20,7 @@ using round_end_actor = caf::typed_actor<caf::reacts_to<round_over>>;
 struct round_handles {
   switchboard_actor switchboard;
   round_listener_actor listener;
-  std::vector<allreduce_part_actor> parts; // empty: the thread that receives parts computes sums
+  std::vector<part_worker_actor> workers; // empty: the thread that receives parts reduces them
 };
 
 /// How often a round must be checked.
@@ -28,11 +28,12 @@ constexpr milliseconds round_check_interval(const round_config& config) {
   return std::clamp(config.stall_timeout / 8, milliseconds{20}, milliseconds{500});
 }
 
-using allreduce_round_base = allreduce_round_actor::extend_with<round_end_actor>::base;
+using allreduce_round_base =
+  allreduce_round_actor::extend_with<round_end_actor>::extend_with<sum_listener_actor>::base;
 
-/// One round of one group: registers a round_engine with `ctx.rounds`, reports lost links to it,
-/// and ends with it. The listener sends check_round every round_check_interval, and receives one
-/// report.
+/// One round of one group. Registers a round_engine with `ctx.rounds`, where link_readers pass it
+/// the parts and messages of other members, reports lost links to it, and ends with it. The
+/// listener sends check_round every round_check_interval, and receives one report.
 class allreduce_round final : public allreduce_round_base {
 public:
   allreduce_round(caf::actor_config& cfg, node_context ctx, round_config config,

@@ -8,9 +8,8 @@
 #include <algorithm>
 #include <array>
 
-#include "actors/allreduce_part.hpp"
 #include "actors/guard.hpp"
-#include "runtime/averaging/bandwidth_estimator.hpp"
+#include "runtime/allreduce/round_messages.hpp"
 
 namespace waggle {
 
@@ -28,32 +27,17 @@ bool may_retry(ec why) {
   }
 }
 
-bool is_member(const peer_id& peer, const round_plan& plan) {
-  return std::any_of(plan.members.begin(), plan.members.end(),
-                     [&](const round_member& m) { return m.peer.id == peer; });
-}
-
 failure not_finite() {
   return {ec::non_finite, "the vector holds NaN or infinite values"};
 }
 
-std::size_t position_of(const peer_id& peer, const round_plan& plan) {
-  auto found = std::find_if(plan.members.begin(), plan.members.end(),
-                            [&](const round_member& m) { return m.peer.id == peer; });
-  return static_cast<std::size_t>(found - plan.members.begin());
-}
 } // namespace
-
-status check_averaging_config(const averaging_config& config) {
-  if (config.auxiliary && config.error_feedback)
-    return failure{ec::bad_config, "error_feedback: an auxiliary sends nothing of its own"};
-  return check_round_config(config.round);
-}
 
 averager::averager(caf::actor_config& cfg, node_context ctx, averaging_config config,
                    switchboard_actor switchboard, matchmaker_actor matchmaker)
   : averager_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)),
-    switchboard_(std::move(switchboard)), matchmaker_(std::move(matchmaker)) {
+    switchboard_(std::move(switchboard)), matchmaker_(std::move(matchmaker)),
+    bandwidth_(ctx_.bandwidth, config_.measures_bandwidth), round_(ctx_, config_) {
   end_on_exception(this, ctx_);
 }
 
@@ -61,7 +45,7 @@ void averager::on_exit() {
   current_.reset();
   switchboard_ = nullptr;
   matchmaker_ = nullptr;
-  parts_.clear();
+  round_.end();
 }
 
 averager::behavior_type averager::make_behavior() {
@@ -70,23 +54,16 @@ averager::behavior_type averager::make_behavior() {
     quit(to_caf(valid.error()));
     return behavior_type::make_empty_behavior();
   }
-  for (std::size_t i = 0; i < config_.part_workers; ++i)
-    parts_.push_back(spawn<allreduce_part, caf::linked>(ctx_));
+  round_.begin(*this);
   set_down_handler([this](const caf::down_msg& down) {
-    if (current_ && current_->round && current_->round.address() == down.source)
+    if (round_.is_round(down.source))
       on_round_down(down.reason);
   });
   set_exit_handler([this](const caf::exit_msg& msg) {
-    if (current_ && current_->round)
-      send_exit(current_->round, msg.reason);
+    round_.exit(*this, msg.reason);
     quit(msg.reason);
   });
-  delayed_send(this, 1s, forget_old{});
   return {
-    [](const inbound_call&) -> caf::result<outbound_answer> {
-      return to_caf(ec::protocol_violation, "averaging answers no requests");
-    },
-    [this](const inbound_event& msg) { ctx_.rounds->deliver(msg, now()); },
     [this](average_vector& msg) { return begin(msg); },
     [this](const trigger_step& msg) { trigger(msg); },
     [this](const cancel_step& msg) {
@@ -100,18 +77,8 @@ averager::behavior_type averager::make_behavior() {
     [this](const peer_disconnected& msg) { on_disconnected(msg); },
     [this](const round_finished& msg) { on_finished(msg); },
     [this](const group_message& msg) { on_group_message(msg); },
-    [this](forget_old again) {
-      for (auto unwanted = ctx_.rounds->forget_old(now()); unwanted > 0; --unwanted)
-        ctx_.metrics->count_refused_input(ec::unknown_round);
-      delayed_send(this, 1s, again);
-    },
-    [this](check_rounds again) {
-      ticking_ = current_ && current_->round;
-      if (!ticking_)
-        return;
-      send(current_->round, check_round{});
-      delayed_send(this, round_check_interval(config_.round), again);
-    },
+    [this](forget_old) { round_.on_forget_old(*this); },
+    [this](check_rounds) { round_.on_check(*this); },
     [this](const step_expired& msg) {
       if (current_ && steps_ == msg.generation && current_->stage == step_stage::awaiting_trigger)
         cancel({ec::timeout, "the step was not triggered before its deadline"});
@@ -163,6 +130,7 @@ caf::result<round_report> averager::begin(average_vector& msg) {
 
 void averager::attempt() {
   auto& step = *current_;
+  round_.forget();
   step.begin_attempt(now());
   auto plan = persistent_plan();
   if (!plan)
@@ -188,18 +156,6 @@ std::optional<round_plan> averager::persistent_plan() const {
                                : std::nullopt;
 }
 
-/// Sends matchmaking our measured bandwidth. True if it has changed.
-bool averager::report_bandwidth() {
-  if (!ctx_.bandwidth || !config_.measures_bandwidth)
-    return false;
-  auto known = ctx_.bandwidth->bytes_per_second(now());
-  if (known == reported_bandwidth_)
-    return false;
-  reported_bandwidth_ = known;
-  send(matchmaker_, set_bandwidth{known});
-  return true;
-}
-
 void averager::keep_group(const round_plan& plan) {
   current_->follows = group_.last()->id;
   // A member that began it has not received the new partition yet: see persistent_group.
@@ -213,7 +169,8 @@ void averager::search() {
   leave_persistent_group();
   if (!step.is_finite())
     return deliver_failure(not_finite());
-  report_bandwidth();
+  if (bandwidth_.update(now()))
+    report_to_matchmaker();
   auto left = time_left();
   find_group question{step.what.epoch,         step.codecs, step.what.gather, {}, left,
                       step.what.expected_peers};
@@ -224,7 +181,7 @@ void averager::search() {
     .then(while_searching<group_formed>([this](const group_formed& formed) {
             on_search_over();
             current_->regrouped = formed.regrouped;
-            group_.agree_on(formed.terms);
+            group_.agree_on(formed.plan, formed.terms);
             on_group(formed.plan);
           }),
           while_searching<caf::error>([this](const caf::error& why) {
@@ -252,21 +209,13 @@ void averager::start_round() {
   auto& step = *current_;
   const auto& plan = *step.plan;
   step.stage = step_stage::running_allreduce;
-  auto mine = std::find_if(plan.members.begin(), plan.members.end(),
-                           [this](const round_member& m) { return m.peer.id == ctx_.record.id; });
-  auto settings = config_.round;
-  settings.deadline = std::min(settings.deadline, std::max(time_left(), milliseconds{1}));
   step.begin_sending(config_.error_feedback ? &feedback_ : nullptr, *ctx_.vectors);
-  round_request wanted{plan, static_cast<std::size_t>(mine - plan.members.begin()), step.sent,
-                       step.what.weight};
-  ctx_.log->debug("round {} begins with {} members", short_name(plan.id), plan.members.size());
-  round_handles handles{switchboard_, caf::actor_cast<round_listener_actor>(this), parts_};
-  step.round =
-    spawn<allreduce_round, caf::monitored>(ctx_, settings, std::move(wanted), std::move(handles));
-  if (step.what.reuse_group && !step.regrouped && report_bandwidth())
-    report_bandwidth(plan);
-  if (!std::exchange(ticking_, true))
-    delayed_send(this, round_check_interval(config_.round), check_rounds{});
+  round_request wanted{plan, position_of(ctx_.record.id, plan), step.sent, step.what.weight};
+  round_.start(*this, std::move(wanted), time_left(), switchboard_);
+  if (step.what.reuse_group && !step.regrouped && bandwidth_.update(now())) {
+    report_to_matchmaker();
+    report_to_leader(plan);
+  }
 }
 
 void averager::on_finished(const round_finished& msg) {
@@ -276,11 +225,15 @@ void averager::on_finished(const round_finished& msg) {
   bool failed = msg.report.outcome == round_outcome::failed;
   if (failed && step.replaced && !step.cancelled && time_left() > 0ms)
     return attempt(); // with the partition that the leader announced
-  if (msg.all_took_part && !step.regrouped)
+  abandoned_.reset();
+  if (msg.all_took_part && !step.regrouped) {
     group_.establish(*step.plan);
-  else
+  } else {
     group_.dissolve();
-  count(msg.report);
+    if (msg.report.outcome == round_outcome::complete && !step.regrouped)
+      abandoned_ = *step.plan;
+  }
+  round_.count(msg.report);
   // A member that excludes us because of our values cannot tell us; we check them ourselves.
   if (failed && !step.is_finite())
     return deliver_failure(not_finite());
@@ -297,17 +250,10 @@ void averager::on_finished(const round_finished& msg) {
   deliver(msg.report);
 }
 
-void averager::count(const round_report& report) const {
-  if (config_.observer)
-    config_.observer(report);
-  ctx_.metrics->count_round(config_.kind, to_string(report.outcome), report.allreduce_seconds,
-                            static_cast<double>(report.contributors.size()),
-                            report.recovery_seconds);
-}
-
 void averager::deliver(round_report report) {
   auto step = std::move(*current_);
   current_.reset();
+  round_.forget();
   step.settle(feedback_, report, ctx_.record.id);
   report.matchmaking_seconds = step.matchmaking_seconds;
   report.values = step.result(std::move(report.values), report.weight_sum, *ctx_.vectors);
@@ -328,7 +274,7 @@ void averager::on_round_down(const caf::error& why) {
   round_report report;
   report.round = current_->plan->id;
   report.why = from_caf(why);
-  count(report);
+  round_.count(report);
   deliver(std::move(report));
 }
 
@@ -375,7 +321,7 @@ void averager::cancel(const failure& why) {
       leave_group(why.code);
       return deliver_failure(why);
     case step_stage::running_allreduce:
-      send(step.round, cancel_round{why});
+      round_.cancel(why);
       return; // the round sends its report
     case step_stage::finished:
       return;
@@ -397,114 +343,19 @@ void averager::will_not_begin(const round_id& round) {
 }
 
 void averager::notify_members(const round_plan& plan, ec why) {
-  for (std::uint32_t i = 0; i < plan.members.size(); ++i)
-    if (plan.members[i].peer.id == ctx_.record.id)
-      for (const auto& member : plan.members)
-        if (member.peer.id != ctx_.record.id)
-          send(switchboard_, notify_peer{member.peer, wire::round_suspect{plan.id, 0, i, why}, {}});
+  if (auto message = refusal_of(plan, ctx_.record.id, why))
+    for (const auto& member : plan.members)
+      if (member.peer.id != ctx_.record.id)
+        send(switchboard_, notify_peer{member.peer, *message, {}});
 }
 
 void averager::on_disconnected(const peer_disconnected& msg) {
-  if (group_.contains(msg.peer))
+  if (group_.contains(msg.peer)) {
+    if (!round_.runs())
+      abandoned_ = group_.last();
     group_.dissolve();
-  if (current_ && current_->round)
-    send(current_->round, msg);
-}
-
-// -- the persistent group -----------------------------------------------------------------------
-
-void averager::leave_persistent_group() {
-  auto& group = group_;
-  if (!group.last())
-    return;
-  auto plan = *group.last();
-  group.dissolve();
-  notify_members(plan, ec::not_looking);
-}
-
-void averager::on_group_message(const group_message& msg) {
-  if (const auto* report = std::get_if<wire::bandwidth_report>(&msg.what))
-    on_bandwidth(msg.who, *report);
-  else if (const auto* announced = std::get_if<wire::new_partition>(&msg.what))
-    on_new_partition(msg.who, *announced);
-  else if (const auto* left = std::get_if<wire::round_suspect>(&msg.what))
-    on_departed(msg.who, left->round);
-}
-
-/// A member of our persistent group, or of the round that follows it, wants another group.
-void averager::on_departed(const peer_record& who, const round_id& round) {
-  if (group_.last() && group_.last()->id == round && group_.contains(who.id))
-    group_.dissolve();
-  auto& step = current_;
-  if (!step || !step->plan || step->follows != round || !is_member(who.id, *step->plan))
-    return;
-  failure why{ec::not_looking, "a member looks for another group"};
-  if (step->round) {
-    send(step->round, cancel_round{why});
-  } else {
-    leave_group(ec::not_looking);
-    attempt();
   }
-}
-
-// -- bandwidths that change ---------------------------------------------------------------------
-
-/// The plan of the round that runs, or of the last one.
-const round_plan* averager::latest_plan() const {
-  if (current_ && current_->plan)
-    return &*current_->plan;
-  return group_.last() ? &*group_.last() : nullptr;
-}
-
-void averager::report_bandwidth(const round_plan& plan) {
-  const auto& leader = plan.members.front().peer;
-  wire::bandwidth_report report{plan.id, reported_bandwidth_};
-  if (leader.id == ctx_.record.id)
-    on_bandwidth(leader, report);
-  else
-    send(switchboard_, notify_peer{leader, report, {}});
-}
-
-/// If we lead the group of `report.round`: repartitions the next rounds if that pays off.
-void averager::on_bandwidth(const peer_record& who, const wire::bandwidth_report& report) {
-  const auto* plan = latest_plan();
-  bool known = plan != nullptr
-               && (plan->id == report.round || (current_ && current_->follows == report.round));
-  if (!known || plan->members.front().peer.id != ctx_.record.id)
-    return;
-  auto better = group_.on_bandwidth(*plan, position_of(who.id, *plan), report.bandwidth);
-  if (!better)
-    return;
-  ctx_.log->debug("rounds after {} are repartitioned", short_name(plan->id));
-  for (const auto& other : plan->members)
-    if (other.peer.id != ctx_.record.id)
-      send(switchboard_, notify_peer{other.peer, wire::new_partition{plan->id, *better}, {}});
-}
-
-/// The leader of our group repartitions the rounds after this one.
-void averager::on_new_partition(const peer_record& who, const wire::new_partition& announced) {
-  auto& step = current_;
-  bool late = step && step->plan && step->follows == announced.round;
-  const auto* plan = late ? &*step->plan : latest_plan();
-  if (plan == nullptr || (!late && plan->id != announced.round)
-      || plan->members.front().peer.id != who.id)
-    return;
-  auto valid =
-    group_.on_partition(announced.round, *plan, announced.how, position_of(ctx_.record.id, *plan));
-  if (!valid) {
-    ctx_.log->warn("peer {} repartitions rounds in a way that we refuse: {}", short_name(who.id),
-                   to_string(valid.error()));
-    ctx_.metrics->count_refused_input(valid.error().code);
-  }
-  if (!late)
-    return;
-  if (step->round) {
-    step->replaced = true;
-    send(step->round, cancel_round{{ec::not_looking, "the work is repartitioned"}});
-  } else {
-    will_not_begin(step->plan->id);
-    attempt();
-  }
+  round_.report_lost(msg);
 }
 
 } // namespace waggle

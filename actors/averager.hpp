@@ -1,67 +1,27 @@
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include <caf/all.hpp>
 
 #include "actors/actors.hpp"
-#include "actors/allreduce_round.hpp"
 #include "actors/averaging_step.hpp"
 #include "actors/node_context.hpp"
+#include "actors/round_owner.hpp"
 #include "runtime/averaging/persistent_group.hpp"
-#include "runtime/codec/codec_choice.hpp"
 #include "runtime/codec/error_feedback.hpp"
 
 namespace waggle {
 
-struct averaging_config {
-  /// The `kind` label of the rounds' metrics: gradients, params, state or vector.
-  std::string kind = "vector";
-  codec_choice codec; // how parts are encoded
-  /// A vector without tensor descriptions is treated as one tensor of this role.
-  tensor_role role = tensor_role::unspecified;
-  /// Carries the rounding error of a lossy codec from one round into the next.
-  bool error_feedback = false;
-  /// Reduces only: its own vector is neither sent nor changed.
-  bool auxiliary = false;
-  /// The longest vector that an auxiliary accepts when it adopts a group's terms, in elements.
-  std::uint64_t elements_max = plan_elements_max;
-  round_config round; // its deadline is cut to the time that the step has left
-  /// Reports our measured bandwidth (node_context::bandwidth) to matchmaking. Off if the
-  /// configuration declares a bandwidth.
-  bool measures_bandwidth = true;
-  /// Further attempts of one step after rounds that failed.
-  std::uint32_t retries_max = 3;
-  /// Unused vectors kept for the next rounds.
-  std::size_t vectors_kept = 3;
-  /// Threads for reducing large parts, besides the thread that reads from the network. Useful with
-  /// spare cores; 0: the reading thread computes all sums.
-  std::size_t part_workers = 0;
-  /// Called with the report of every round that this peer took part in, failed attempts included,
-  /// on the averager's thread. For applications that embed the averager, and for tests.
-  std::function<void(const round_report&)> observer;
-};
-
-/// Fails with ec::bad_config if the configuration cannot be used.
-status check_averaging_config(const averaging_config& config);
-
-/// To itself: forget old rounds.
-struct forget_old {};
-/// To itself: check round timeouts.
-struct check_rounds {};
 /// To itself: the deadline of the step of this generation has passed.
 struct step_expired {
   std::uint64_t generation = 0;
 };
 
-using averager_base =
-  averager_actor::extend<caf::reacts_to<round_finished>, caf::reacts_to<group_message>,
-                         caf::reacts_to<forget_old>, caf::reacts_to<check_rounds>,
-                         caf::reacts_to<step_expired>>::base;
+using averager_base = averager_actor::extend<caf::reacts_to<step_expired>>::extend_with<
+  round_listener_actor>::extend_with<round_owner::self_messages>::base;
 
 /// Averages one vector at a time: finds a group (or keeps the last one), waits for the trigger if
 /// one is required, runs an allreduce_round, and tries again while there is time.
@@ -116,7 +76,6 @@ private:
   void start_round();
   void on_finished(const round_finished& msg);
   void on_round_down(const caf::error& why);
-  void count(const round_report& report) const;
   void deliver(round_report report);
   void deliver_failure(failure why);
 
@@ -136,8 +95,8 @@ private:
 
   // Bandwidths that change.
   [[nodiscard]] const round_plan* latest_plan() const;
-  bool report_bandwidth();
-  void report_bandwidth(const round_plan& plan);
+  void report_to_matchmaker();
+  void report_to_leader(const round_plan& plan);
   void on_bandwidth(const peer_record& who, const wire::bandwidth_report& report);
   void on_new_partition(const peer_record& who, const wire::new_partition& announced);
 
@@ -149,14 +108,14 @@ private:
   std::optional<averaging_step> current_;
   std::uint64_t steps_ = 0; // generation of `current_`
   persistent_group group_;
-  std::optional<double> reported_bandwidth_; // ours, as matchmaking and the group's leader know it
+  /// The last round of a group that was dissolved here because a member was lost, until we search
+  /// for another group.
+  std::optional<round_plan> abandoned_;
+  own_bandwidth bandwidth_; // as matchmaking and the group's leader know it
   error_feedback feedback_;
-  std::vector<allreduce_part_actor> parts_;
-  bool ticking_ = false; // a check_rounds is scheduled
+  round_owner round_;
 };
 
 } // namespace waggle
 
-WAGGLE_LOCAL(forget_old)
-WAGGLE_LOCAL(check_rounds)
 WAGGLE_LOCAL(step_expired)

@@ -48,7 +48,6 @@ void averaging_step::begin_attempt(steady_time now) {
   regrouped = false;
   replaced = false;
   follows = {};
-  round = nullptr;
 }
 
 milliseconds averaging_step::time_left(steady_time now) const {

@@ -7,7 +7,6 @@
 #include <caf/all.hpp>
 
 #include "actors/actors.hpp"
-#include "actors/allreduce_round.hpp"
 #include "runtime/averaging/round_plan.hpp"
 #include "runtime/codec/error_feedback.hpp"
 #include "runtime/core/vector_pool.hpp"
@@ -40,7 +39,6 @@ struct averaging_step {
   bool regrouped = false;         // the members have moved to different buckets
   bool replaced = false;          // a new partition replaced `plan` while its round was running
   round_id follows;               // the persistent group's last round; zero: found by matchmaking
-  allreduce_round_actor round;
 
   void begin_attempt(steady_time now);
   [[nodiscard]] milliseconds time_left(steady_time now) const;

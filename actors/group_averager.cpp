@@ -5,55 +5,20 @@
 
 #include "actors/group_averager.hpp"
 
-#include <algorithm>
 #include <array>
 
 #include "actors/guard.hpp"
-#include "runtime/averaging/bandwidth_estimator.hpp"
+#include "runtime/allreduce/round_messages.hpp"
 #include "runtime/averaging/part_reducer.hpp"
 
 namespace waggle {
-
-namespace {
-
-/// How long after it accepted us a leader is asked again. It admits us between two rounds. Asking
-/// again costs nothing, and a leader that has left its group meanwhile answers that it has.
-constexpr auto ask_again_after = 2s;
-
-open_group::terms terms_of(const matchmaking_config& members, const codec_plan& codecs) {
-  open_group::terms terms;
-  terms.prefix = members.prefix;
-  terms.schema = group_schema(members, codecs);
-  terms.codecs = codecs;
-  terms.reduce_by = members.reduce_by;
-  terms.min_contributors = members.min_contributors;
-  terms.members_max = std::min(members.target_group_size, round_members_max);
-  bool reduces = members.mode != member_mode::client && members.bandwidth.value_or(1) > 0;
-  terms.partition = {members.parts, members.min_vector_size, reduces, {}};
-  return terms;
-}
-
-/// The members of the round's plan that are in the next one: those whose vectors counted, and the
-/// auxiliaries that were not lost.
-member_set stayed_of(const round_plan& plan, const round_report& report) {
-  member_set stayed;
-  for (std::size_t i = 0; i < plan.members.size(); ++i) {
-    const auto& m = plan.members[i];
-    const auto& named =
-      m.mode == member_mode::auxiliary ? report.participants : report.contributors;
-    if (std::find(named.begin(), named.end(), m.peer.id) != named.end())
-      stayed.insert(i);
-  }
-  return stayed;
-}
-
-} // namespace
 
 group_averager::group_averager(caf::actor_config& cfg, node_context ctx, averaging_config averaging,
                                matchmaking_config members, switchboard_actor switchboard)
   : group_averager_base(cfg), ctx_(std::move(ctx)), config_(std::move(averaging)),
     members_(std::move(members)), switchboard_(std::move(switchboard)),
-    random_(ctx_.randomness("group-averager " + members_.prefix)) {
+    random_(ctx_.randomness("group-averager " + members_.prefix)),
+    bandwidth_(ctx_.bandwidth, config_.measures_bandwidth), round_(ctx_, config_) {
   end_on_exception(this, ctx_);
 }
 
@@ -62,16 +27,17 @@ void group_averager::on_exit() {
   current_.reset();
   switchboard_ = nullptr;
   listener_ = nullptr;
+  round_.end();
 }
 
 group_averager::behavior_type group_averager::make_behavior() {
+  round_.begin(*this);
   set_exit_handler([this](const caf::exit_msg& msg) {
-    if (current_ && current_->step.round)
-      send_exit(current_->step.round, msg.reason);
+    round_.exit(*this, msg.reason);
     quit(msg.reason);
   });
   set_down_handler([this](const caf::down_msg& down) {
-    if (!current_ || !current_->step.round || current_->step.round.address() != down.source)
+    if (!round_.is_round(down.source))
       return;
     round_finished ended; // the round's actor died without a report
     ended.report.round = current_->step.plan->id;
@@ -79,7 +45,6 @@ group_averager::behavior_type group_averager::make_behavior() {
     current_->replaced = false;
     on_finished(ended);
   });
-  delayed_send(this, 1s, forget_old{});
   return {
     [this](const inbound_call& msg) { return on_application(msg); },
     [this](const inbound_event& msg) { on_event(msg); },
@@ -95,18 +60,8 @@ group_averager::behavior_type group_averager::make_behavior() {
     [this](const listen_group& msg) { listener_ = msg.listener; },
     [this](const round_finished& msg) { on_finished(msg); },
     [this](const group_message& msg) { on_group_message(msg); },
-    [this](forget_old again) {
-      for (auto unwanted = ctx_.rounds->forget_old(now()); unwanted > 0; --unwanted)
-        ctx_.metrics->count_refused_input(ec::unknown_round);
-      delayed_send(this, 1s, again);
-    },
-    [this](check_rounds again) {
-      ticking_ = current_ && current_->step.round;
-      if (!ticking_)
-        return;
-      send(current_->step.round, check_round{});
-      delayed_send(this, round_check_interval(config_.round), again);
-    },
+    [this](forget_old) { round_.on_forget_old(*this); },
+    [this](check_rounds) { round_.on_check(*this); },
     [this](const entry_expired& msg) {
       if (entry_ && msg.attempt == attempts_)
         end_entry({ec::timeout, "the group's leader did not admit us in time"});
@@ -128,34 +83,23 @@ void group_averager::describe(const describe_vector& what) {
     return quit(to_caf(ec::bad_config));
   }
   described_ = true;
-  codecs_ = std::move(*codecs);
-  group_.emplace(round_member{ctx_.record, members_.mode}, terms_of(members_, codecs_),
-                 member_bandwidth{members_.bandwidth, members_.bandwidth.has_value()});
+  use(terms_of(members_, *codecs));
 }
 
-/// Adopts the terms of the group that admits us: what is reduced, and how.
+/// Adopts the terms of the group that admits us.
 status group_averager::adopt_terms(const wire::next_plan& message) {
-  const auto& plan = message.plan;
-  if (auto valid = validate_plan(plan); !valid)
-    return valid;
-  if (plan.prefix != members_.prefix)
-    return failure{ec::schema_mismatch, "plan: it is for another vector"};
-  if (message.schema.is_zero())
-    return failure{ec::schema_mismatch, "plan: it does not carry its members' schema"};
-  if (plan.elements > config_.elements_max)
-    return failure{ec::oversize, "its vectors have " + std::to_string(plan.elements)
-                                   + " values, we reduce up to "
-                                   + std::to_string(config_.elements_max)};
-  auto terms = terms_of(members_, plan.codecs);
-  terms.schema = message.schema;
-  terms.reduce_by = plan.reduce_by;
-  terms.min_contributors = plan.min_contributors;
-  terms.members_max = message.members_max == 0 ? round_members_max : message.members_max;
-  terms.partition.parts = {plan.part_elements, false}; // within what its members agreed on
-  codecs_ = plan.codecs;
+  auto terms = adopted_terms(members_, message.plan, message.schema, message.members_max,
+                             config_.elements_max);
+  if (!terms)
+    return terms.error();
+  use(std::move(*terms));
+  return waggle::done{};
+}
+
+void group_averager::use(open_group::terms terms) {
+  codecs_ = terms.codecs;
   group_.emplace(round_member{ctx_.record, members_.mode}, std::move(terms),
                  member_bandwidth{members_.bandwidth, members_.bandwidth.has_value()});
-  return waggle::done{};
 }
 
 group_view group_averager::view() const {
@@ -194,10 +138,9 @@ caf::result<outbound_answer> group_averager::on_application(const inbound_call& 
     return promise;
   if (!round_runs()) {
     between_rounds();
-  } else if (group_->contains(who) && current_->step.round) {
+  } else if (group_->contains(who)) {
     // A member that applies again has lost its membership, so it will not finish this round.
-    send(current_->step.round,
-         peer_disconnected{who, {ec::peer_lost, "it has entered the group again"}});
+    round_.report_lost({who, {ec::peer_lost, "it has entered the group again"}});
   }
   return promise;
 }
@@ -258,7 +201,7 @@ void group_averager::on_event(const inbound_event& event) {
     if (!group_ || !group_->is_member() || group_->contains(event.from.id))
       on_call(call->upcoming);
   } else {
-    ctx_.rounds->deliver(event, now());
+    event.release();
   }
 }
 
@@ -306,9 +249,7 @@ void group_averager::on_next_plan(const peer_record& from, const wire::next_plan
   welcome_back(message.plan);
   if (current_) {
     current_->replaced = true;
-    if (current_->step.round)
-      send(current_->step.round,
-           cancel_round{{ec::cancelled, "the group's plan has changed"}, true});
+    round_.cancel({ec::cancelled, "the group's plan has changed"}, true);
   }
   notify_listener();
   if (called_ == group_->next().id)
@@ -325,113 +266,12 @@ void group_averager::on_call(const round_id& upcoming) {
 
 /// Tells the members of a plan that we do not take part, so that their round does not wait for us.
 void group_averager::decline(const round_plan& plan) {
-  for (std::uint32_t i = 0; i < plan.members.size(); ++i) {
-    if (plan.members[i].peer.id != ctx_.record.id)
-      continue;
-    // Not ec::not_looking, which dissolves a group that was found by matchmaking.
-    wire::round_suspect message{plan.id, 0, i, ec::cancelled};
+  // Not ec::not_looking, which dissolves a group that was found by matchmaking.
+  if (auto message = refusal_of(plan, ctx_.record.id, ec::cancelled))
     // Only over links that are up: a forged plan must not make us dial the addresses in it.
     for (const auto& m : plan.members)
       if (m.peer.id != ctx_.record.id)
-        ctx_.links->tell(m.peer.id, message, {});
-  }
-}
-
-// -- entering and leaving -------------------------------------------------------------------------
-
-caf::result<group_view> group_averager::found(const found_group& msg) {
-  if (!described_)
-    return to_caf(ec::not_ready, "the vector has not been described yet");
-  quit_from({ec::cancelled, {}});
-  round_id seed;
-  random_.fill(seed.bytes);
-  group_->found(msg.epoch, msg.branch, seed);
-  gone_.clear();
-  feedback_ = {};
-  return view();
-}
-
-caf::result<group_view> group_averager::enter(enter_group& msg) {
-  if (!described_ && !takes_any_group())
-    return to_caf(ec::not_ready, "the vector has not been described yet");
-  quit_from({ec::cancelled, {}});
-  auto promise = make_response_promise<group_view>();
-  entry_ = entry{promise, {std::move(msg.through), msg.branch, ctx_.record.id}};
-  delayed_send(this, msg.deadline, entry_expired{++attempts_});
-  ask_next();
-  return promise;
-}
-
-void group_averager::ask_next() {
-  if (entry_->search.next())
-    ask_leader();
-  else
-    end_entry(entry_->search.why());
-}
-
-void group_averager::ask_leader() {
-  const auto& leader = entry_->search.asked();
-  bool declared = members_.bandwidth.has_value();
-  wire::enter_group question{members_.prefix, described_ ? group_->shared().schema : digest{},
-                             members_.mode,   declared ? members_.bandwidth : reported_bandwidth_,
-                             declared,        entry_->search.branch()};
-  request(switchboard_, members_.request_timeout + 1s,
-          call_peer{leader, question, members_.request_timeout})
-    .then(
-      [this, attempt = attempts_, from = leader.id](const peer_answer& answer) {
-        const auto* reply = std::get_if<wire::join_reply>(&answer.what);
-        on_reply(attempt, from,
-                 reply != nullptr ? *reply : wire::join_reply{ec::protocol_violation, {}});
-      },
-      [this, attempt = attempts_, from = leader.id](const caf::error& why) {
-        if (entry_ && attempt == attempts_ && entry_->search.asks(from))
-          on_refusal(from_caf(why));
-      });
-}
-
-void group_averager::on_reply(std::uint64_t attempt, const peer_id& from,
-                              const wire::join_reply& reply) {
-  if (!entry_ || attempt != attempts_ || !entry_->search.asks(from))
-    return;
-  if (reply.code == ec::none) // next: its plan arrives, its link breaks, or the deadline passes
-    delayed_send(this, ask_again_after, ask_again{attempt, from});
-  else
-    on_refusal({reply.code, "it refused"}, reply.suggested);
-}
-
-void group_averager::on_refusal(failure why, const std::vector<peer_record>& suggested) {
-  ctx_.log->debug("peer {} does not admit us: {}", short_name(entry_->search.asked().id),
-                  to_string(why));
-  entry_->search.refused(std::move(why), suggested);
-  ask_next();
-}
-
-void group_averager::end_entry(failure why) {
-  ++attempts_;
-  auto promise = std::move(entry_->promise);
-  entry_.reset();
-  promise.deliver(to_caf(why));
-}
-
-void group_averager::quit_from(const failure& why) {
-  if (entry_)
-    end_entry(why);
-  if (!group_ || !group_->is_member())
-    return;
-  ctx_.rounds->finish(group_->next().id, {group_->next().id, 0, false, {}, false, false}, now());
-  decline(group_->next());
-  group_->leave();
-  if (!current_)
-    return;
-  if (current_->step.round)
-    send(current_->step.round, cancel_round{why});
-  group_round ended;
-  ended.report.round = current_->step.plan->id;
-  ended.report.why = why;
-  current_->step.settle(feedback_, ended.report, ctx_.record.id);
-  auto promise = std::move(current_->promise);
-  current_.reset();
-  promise.deliver(std::move(ended));
+        ctx_.links->tell(m.peer.id, *message, {});
 }
 
 // -- rounds ---------------------------------------------------------------------------------------
@@ -470,13 +310,7 @@ void group_averager::start_round(bool call) {
   run.replaced = false;
   step.plan = plan;
   if (plan.members.size() == 1) { // no other member to agree with
-    round_report report;
-    report.outcome = round_outcome::complete;
-    report.round = plan.id;
-    report.contributors = report.participants = {ctx_.record.id};
-    report.group_size = 1;
-    report.weight_sum = step.what.weight;
-    report.values = step.what.values;
+    auto report = report_of_one(plan, step.what.weight, step.what.values);
     settle_group(report);
     return deliver(std::move(report));
   }
@@ -484,20 +318,14 @@ void group_averager::start_round(bool call) {
     for (const auto& m : plan.members)
       if (m.peer.id != ctx_.record.id)
         tell(m.peer, wire::call_round{plan.id});
-  auto settings = config_.round;
-  settings.deadline = std::min(settings.deadline, std::max(step.time_left(now()), milliseconds{1}));
   step.begin_sending(config_.error_feedback ? &feedback_ : nullptr, *ctx_.vectors);
   round_request wanted{plan, group_->position(), step.sent, step.what.weight};
-  round_handles handles{switchboard_, caf::actor_cast<round_listener_actor>(this), {}};
-  ctx_.log->debug("round {} begins with {} members", short_name(plan.id), plan.members.size());
-  step.round =
-    spawn<allreduce_round, caf::monitored>(ctx_, settings, std::move(wanted), std::move(handles));
+  round_.start(*this, std::move(wanted), step.time_left(now()), switchboard_);
   for (const auto& m : plan.members)
     if (gone_.contains(m.peer.id))
-      send(step.round, peer_disconnected{m.peer.id, {ec::peer_lost, "its connection broke"}});
-  report_bandwidth(plan);
-  if (!std::exchange(ticking_, true))
-    delayed_send(this, round_check_interval(config_.round), check_rounds{});
+      round_.report_lost({m.peer.id, {ec::peer_lost, "its connection broke"}});
+  if (bandwidth_.update(now()))
+    report_bandwidth(plan);
 }
 
 void group_averager::on_finished(const round_finished& msg) {
@@ -508,10 +336,10 @@ void group_averager::on_finished(const round_finished& msg) {
   // others may have committed.
   if (failed && current_->replaced && !msg.was_prepared && group_->is_member()
       && current_->step.time_left(now()) > 0ms) {
-    current_->step.round = nullptr;
+    round_.forget();
     return start_round(true);
   }
-  count(msg.report);
+  round_.count(msg.report);
   auto report = msg.report;
   current_->step.settle(feedback_, report, ctx_.record.id);
   if (!failed)
@@ -538,6 +366,7 @@ void group_averager::settle_group(const round_report& report) {
 void group_averager::deliver(round_report report) {
   auto run = std::move(*current_);
   current_.reset();
+  round_.forget();
   between_rounds();
   group_round ended;
   ended.branch = run.branch;
@@ -553,23 +382,10 @@ void group_averager::deliver(round_report report) {
     on_call(called_);
 }
 
-void group_averager::count(const round_report& report) {
-  if (config_.observer)
-    config_.observer(report);
-  ctx_.metrics->count_round(config_.kind, to_string(report.outcome), report.allreduce_seconds,
-                            static_cast<double>(report.contributors.size()),
-                            report.recovery_seconds);
-}
-
 // -- bandwidths and links -------------------------------------------------------------------------
 
 void group_averager::report_bandwidth(const round_plan& plan) {
-  if (!ctx_.bandwidth || !config_.measures_bandwidth)
-    return;
-  auto known = ctx_.bandwidth->bytes_per_second(now());
-  if (known == reported_bandwidth_)
-    return;
-  reported_bandwidth_ = known;
+  auto known = bandwidth_.reported();
   const auto& leader = plan.members.front().peer;
   if (leader.id == ctx_.record.id)
     reported_[leader.id] = known;
@@ -592,8 +408,7 @@ void group_averager::on_disconnected(const peer_disconnected& msg) {
     group_->withdraw(msg.peer);
   if (group_ && group_->contains(msg.peer))
     gone_.insert(msg.peer);
-  if (current_ && current_->step.round)
-    send(current_->step.round, msg);
+  round_.report_lost(msg);
   if (entry_ && entry_->search.asks(msg.peer))
     on_refusal(msg.why);
 }

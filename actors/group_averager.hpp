@@ -7,14 +7,13 @@
 #include <caf/all.hpp>
 
 #include "actors/actors.hpp"
-#include "actors/allreduce_round.hpp"
-#include "actors/averager.hpp"
 #include "actors/averaging_step.hpp"
-#include "runtime/matchmaking/matchmaking_config.hpp"
 #include "actors/node_context.hpp"
+#include "actors/round_owner.hpp"
 #include "runtime/averaging/entry_search.hpp"
 #include "runtime/averaging/open_group.hpp"
 #include "runtime/codec/error_feedback.hpp"
+#include "runtime/matchmaking/group_terms.hpp"
 
 namespace waggle {
 
@@ -28,9 +27,9 @@ struct ask_again {
   peer_id leader;
 };
 
-using group_averager_base = wired_group_averager_actor::extend<
-  caf::reacts_to<round_finished>, caf::reacts_to<group_message>, caf::reacts_to<forget_old>,
-  caf::reacts_to<check_rounds>, caf::reacts_to<entry_expired>, caf::reacts_to<ask_again>>::base;
+using group_averager_base =
+  wired_group_averager_actor::extend<caf::reacts_to<entry_expired>, caf::reacts_to<ask_again>>::
+    extend_with<round_listener_actor>::extend_with<round_owner::self_messages>::base;
 
 /// Manages this peer's membership in one open_group and runs the group's rounds, one at a time.
 /// Other peers ask it to be admitted; the leader sends it the plan of the next round.
@@ -74,6 +73,7 @@ private:
   void describe(const describe_vector& what);
   [[nodiscard]] bool takes_any_group() const { return config_.auxiliary && !described_; }
   status adopt_terms(const wire::next_plan& message);
+  void use(open_group::terms terms);
   caf::result<outbound_answer> on_application(const inbound_call& call);
   void on_event(const inbound_event& event);
   void on_next_plan(const peer_record& from, const wire::next_plan& message);
@@ -104,7 +104,6 @@ private:
   void decline(const round_plan& plan);
   void tell(const peer_record& to, wire::event what);
   void notify_listener();
-  void count(const round_report& report);
 
   const node_context ctx_;
   const averaging_config config_;
@@ -122,9 +121,9 @@ private:
   random_source random_;
   round_id called_; // the last round that a member called and we have not reached yet
   std::map<peer_id, std::optional<double>> reported_; // bandwidths reported during the round
-  std::optional<double> reported_bandwidth_;
+  own_bandwidth bandwidth_;
   std::set<peer_id> gone_; // members whose link was lost since they entered
-  bool ticking_ = false;
+  round_owner round_;
 };
 
 } // namespace waggle

@@ -203,14 +203,14 @@ void group_helper::tell() {
   claim.ready = place_ == place::member && !holders_of(own_, connected_).empty();
   auto clients = clients_among(own_, connected_);
   bool due = !reported_at_ || now() - *reported_at_ >= config_.report_interval;
-  if (clients != notified_clients_)
+  if (clients != reported_clients_)
     ctx_.log->info("reduces for {} {}", clients, clients == 1 ? "client" : "clients");
-  if (!due && claim == told_ && own_.epoch == reported_epoch_ && clients == notified_clients_)
+  if (!due && claim == reported_ && own_.epoch == reported_epoch_ && clients == reported_clients_)
     return;
   reported_at_ = now();
-  told_ = claim;
+  reported_ = claim;
   reported_epoch_ = own_.epoch;
-  notified_clients_ = clients;
+  reported_clients_ = clients;
   send(peers_.tracker, report_progress{own_.epoch, 0, {}, claim, 0});
   send(peers_.exporter, helper_status{clients, claim.group_size, own_.epoch, own_.past});
 }

@@ -104,8 +104,8 @@ private:
   std::optional<steady_time> clientless_since_;
   std::set<peer_id> refused_; // clients whose vectors are too long for us, while connected
 
-  history_claim told_;
-  std::uint32_t notified_clients_ = 0;
+  history_claim reported_;
+  std::uint32_t reported_clients_ = 0;
   epoch_id reported_epoch_;
   std::optional<steady_time> reported_at_;
 

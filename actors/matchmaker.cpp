@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "actors/guard.hpp"
+#include "runtime/allreduce/round_messages.hpp"
 
 namespace waggle {
 
@@ -248,48 +249,20 @@ void matchmaker::operator()(const group_search::disband& a) {
 }
 
 void matchmaker::operator()(const group_search::begin& a) {
-  round_plan plan;
-  member_bandwidths bandwidths;
-  bandwidths.emplace_back(current_->bandwidth, config_.bandwidth.has_value());
-  random_.fill(plan.id.bytes);
-  plan.prefix = config_.prefix;
-  plan.epoch = current_->what.epoch;
-  plan.members.push_back({ctx_.record, config_.mode});
-  plan.gathered.push_back(current_->what.gather);
-  for (const auto& follower : a.followers) {
-    auto mode = static_cast<member_mode>(follower.mode);
-    plan.members.push_back({follower.record, mode});
-    plan.gathered.push_back(follower.gather);
-    bandwidths.emplace_back(follower.bandwidth, follower.bandwidth_declared);
-  }
-  plan.elements = elements_of(current_->what.codecs);
-  plan.codecs = current_->what.codecs;
-  plan.reduce_by = config_.reduce_by;
-  plan.min_contributors = config_.min_contributors;
-  auto terms = terms_of(*current_);
-  terms.bandwidths = std::move(bandwidths);
-  auto partition = make_partition(plan, terms.bandwidths, config_.parts, config_.min_vector_size);
-  if (partition) {
-    plan.shares = std::move(partition->shares);
-    plan.part_elements = partition->part_elements;
-  }
-  auto valid = partition ? validate_plan(plan) : status{partition.error()};
-  if (!valid) {
+  round_id id;
+  random_.fill(id.bytes);
+  auto made = make_group_plan(config_, current_->purpose(), ctx_.record, a.followers, id);
+  if (!made) {
     group_search::disband message;
     for (const auto& follower : a.followers)
       message.followers.push_back(follower.record);
     (*this)(message);
-    return end(valid.error());
+    return end(made.error());
   }
   for (const auto& follower : a.followers)
-    send(switchboard_, notify_peer{follower.record, wire::begin_group{plan}, {}});
+    send(switchboard_, notify_peer{follower.record, wire::begin_group{made->plan}, {}});
   announce_load();
-  form(plan, std::move(terms));
-}
-
-partition_terms matchmaker::terms_of(const running& run) const {
-  bool reduces = config_.mode != member_mode::client && run.bandwidth.value_or(1) > 0;
-  return {config_.parts, config_.min_vector_size, reduces, {}};
+  form(made->plan, std::move(made->terms));
 }
 
 void matchmaker::operator()(const group_search::failed& a) {
@@ -306,7 +279,7 @@ void matchmaker::form(const round_plan& plan, partition_terms terms) {
   // must not begin in the old bucket.
   bool regrouped = !run.key.bits().empty();
   if (run.key == *key_)
-    key_->move_on(plan.id, position_in(plan), plan.members.size(), target_size());
+    key_->move_on(plan.id, position_of(ctx_.record.id, plan), plan.members.size(), target_size());
   auto size = static_cast<double>(plan.members.size());
   ctx_.metrics->count_matchmaking(ec::none, seconds_of(clock().now() - run.began), size);
   ctx_.log->debug("matchmaking formed a group of {} for round {} under {}", plan.members.size(),
@@ -324,51 +297,6 @@ void matchmaker::end(const failure& why) {
   ctx_.log->log(wanted ? spdlog::level::debug : spdlog::level::info,
                 "matchmaking found no group under {}: {}", run.key.text(), to_string(why));
   run.promise.deliver(to_caf(why));
-}
-
-// -- how many buckets --------------------------------------------------------------------------
-
-/// Reads the bucket loads of other peers, then begins the search, even if that fails.
-void matchmaker::look_at_loads(waiting wanted) {
-  next_ = std::move(wanted);
-  auto patience = std::min(config_.request_timeout, milliseconds{next_->what.deadline / 2});
-  find_records question{record_kind::group_member, loads_->name(), true, patience};
-  request(dht_, patience + 1s, question)
-    .then(
-      [this, search = searches_](const found_records& found) { on_loads(search, found.records); },
-      [this, search = searches_](const caf::error& why) {
-        ctx_.log->debug("could not read the bucket loads: {}", to_string(from_caf(why)));
-        on_loads(search, {});
-      });
-}
-
-void matchmaker::on_loads(std::uint64_t search, const std::vector<record>& reported) {
-  if (!next_ || searches_ != search)
-    return;
-  auto wanted = *std::exchange(next_, std::nullopt);
-  follow(loads_->known(reported), wanted.key);
-  start(std::move(wanted));
-}
-
-/// Gives `key`, of the search that begins, as many bits as the keys of the other peers have.
-void matchmaker::follow(const std::vector<bucket_load>& loads, group_key& key) {
-  auto length = elastic_length(loads, target_size(), min_size());
-  if (!length || *length == key.bits().size())
-    return;
-  bool is_ours = key == *key_; // else set_group_bits has set one meanwhile, for the next search
-  key.resize(*length, [this] { return static_cast<unsigned>(random_.below(2)); });
-  if (is_ours)
-    key_ = key;
-  ctx_.log->info("matchmaking under {} uses keys of {} bits from now on", config_.prefix, *length);
-}
-
-/// Publishes how many peers searched for a group in our bucket.
-void matchmaker::announce_load() {
-  if (!loads_)
-    return;
-  bucket_load seen{current_->key.bits().size(), current_->seen.size() + 1};
-  auto now = ctx_.wall->now();
-  publish(loads_->say(seen, now + config_.load_memory, now));
 }
 
 // -- what peers send ---------------------------------------------------------------------------
@@ -437,7 +365,11 @@ void matchmaker::on_event(const inbound_event& msg) {
 }
 
 void matchmaker::on_begin(const peer_record& from, const round_plan& plan) {
-  auto valid = check(from, plan);
+  auto valid = validate_plan(plan);
+  if (valid && !current_)
+    valid = failure{ec::not_looking, "no search is going on"};
+  else if (valid)
+    valid = check_group_plan(config_, current_->purpose(), ctx_.record.id, from.id, plan);
   if (!valid) {
     auto why = valid.error();
     // Our search ended while the message was on its way: not an error of the peer.
@@ -453,40 +385,7 @@ void matchmaker::on_begin(const peer_record& from, const round_plan& plan) {
     (*this)(group_search::disband{std::move(orphans), from});
   led_by_ = {searches_, from.id};
   (*this)(group_search::withdraw{});
-  form(plan, terms_of(*current_));
-}
-
-status matchmaker::check(const peer_record& from, const round_plan& plan) const {
-  if (auto valid = validate_plan(plan); !valid)
-    return valid;
-  if (!current_)
-    return failure{ec::not_looking, "no search is going on"};
-  if (plan.members[0].peer.id != from.id)
-    return failure{ec::protocol_violation, "its first member did not send it"};
-  auto mine = position_in(plan);
-  if (mine == plan.members.size() || plan.members[mine].mode != config_.mode)
-    return failure{ec::protocol_violation, "we are not one of its members"};
-  if (plan.gathered[mine] != current_->what.gather)
-    return failure{ec::protocol_violation, "it changes the data that we gave to the group"};
-  if (plan.shares[mine] != 0 && current_->bandwidth && *current_->bandwidth <= 0)
-    return failure{ec::protocol_violation, "we announced that we never reduce"};
-  if (plan.members.size() > target_size())
-    return failure{ec::protocol_violation, "its group is larger than the target size"};
-  if (plan.prefix != config_.prefix || plan.codecs != current_->what.codecs
-      || plan.reduce_by != config_.reduce_by
-      || !may_be_part(plan.part_elements, plan.codecs, config_.parts)
-      || plan.min_contributors != config_.min_contributors)
-    return failure{ec::schema_mismatch, "it is for another vector"};
-  if (plan.epoch != current_->what.epoch)
-    return failure{ec::epoch_mismatch, "it is for another epoch"};
-  return waggle::done{};
-}
-
-/// Our index in `plan`; the number of members if we are not one of them.
-std::size_t matchmaker::position_in(const round_plan& plan) const {
-  auto mine = std::find_if(plan.members.begin(), plan.members.end(),
-                           [this](const auto& m) { return m.peer.id == ctx_.record.id; });
-  return static_cast<std::size_t>(mine - plan.members.begin());
+  form(plan, terms_of(config_, current_->bandwidth));
 }
 
 void matchmaker::on_connected(const peer_record& peer) {
@@ -503,17 +402,6 @@ void matchmaker::on_disconnected(const peer_id& peer) {
 
 // -- settings ----------------------------------------------------------------------------------
 
-caf::result<group_bits> matchmaker::set_bits(const set_group_bits& msg) {
-  auto key = group_key::make(config_.prefix, msg.bits);
-  if (!key)
-    return to_caf(key.error());
-  if (config_.elastic_bits && key->bits().size() > bucket_load::bits_max)
-    return to_caf(ec::bad_config, "at most " + std::to_string(bucket_load::bits_max)
-                                    + " group bits where their number is elastic");
-  key_ = std::move(*key);
-  return group_bits{key_->bits()};
-}
-
 void matchmaker::set_measured(const set_bandwidth& msg) {
   auto value = msg.bytes_per_second;
   if (value && !(std::isfinite(*value) && *value > 0))
@@ -523,16 +411,14 @@ void matchmaker::set_measured(const set_bandwidth& msg) {
 
 /// Notifies the members of `plan` that we do not take part, so that the round does not wait for us.
 void matchmaker::decline(const peer_record& from, const round_plan& plan) {
-  for (std::uint32_t i = 0; i < plan.members.size(); ++i) {
-    if (plan.members[i].peer.id != ctx_.record.id)
-      continue;
-    wire::round_suspect message{plan.id, 0, i, ec::not_looking};
-    send(switchboard_, notify_peer{from, message, {}});
-    // The others only over existing links: a forged plan must not make us dial addresses in it.
-    for (const auto& member : plan.members)
-      if (member.peer.id != from.id && connected_.count(member.peer.id) > 0)
-        send(switchboard_, notify_peer{member.peer, message, {}});
-  }
+  auto message = refusal_of(plan, ctx_.record.id, ec::not_looking);
+  if (!message)
+    return;
+  send(switchboard_, notify_peer{from, *message, {}});
+  // The others only over existing links: a forged plan must not make us dial addresses in it.
+  for (const auto& member : plan.members)
+    if (member.peer.id != from.id && connected_.contains(member.peer.id))
+      send(switchboard_, notify_peer{member.peer, *message, {}});
 }
 
 } // namespace waggle

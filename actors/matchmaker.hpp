@@ -8,12 +8,13 @@
 #include <caf/all.hpp>
 
 #include "actors/actors.hpp"
+#include "actors/node_context.hpp"
 #include "runtime/matchmaking/bucket_watch.hpp"
 #include "runtime/matchmaking/group_declaration.hpp"
-#include "runtime/matchmaking/matchmaking_config.hpp"
-#include "actors/node_context.hpp"
 #include "runtime/matchmaking/group_key.hpp"
+#include "runtime/matchmaking/group_plan.hpp"
 #include "runtime/matchmaking/group_search.hpp"
+#include "runtime/matchmaking/matchmaking_config.hpp"
 #include "runtime/matchmaking/recent_seekers.hpp"
 
 namespace waggle {
@@ -67,6 +68,9 @@ private:
     std::set<peer_id> seen;       // others that search for a group in this bucket
     std::set<peer_id> compatible; // of those: known to be compatible and reachable
 
+    [[nodiscard]] group_purpose purpose() const {
+      return {what.epoch, what.codecs, what.gather, bandwidth};
+    }
     /// Bounded, because ids can be made up.
     void saw(const peer_id& other) {
       if (seen.size() < seen_max)
@@ -101,7 +105,6 @@ private:
   void on_reply(std::uint64_t search, const peer_record& to, ec code,
                 const std::vector<peer_record>& suggested);
   void notify_leave(const peer_record& to);
-  [[nodiscard]] partition_terms terms_of(const running& run) const;
   void form(const round_plan& plan, partition_terms terms);
   void end(const failure& why);
 
@@ -116,8 +119,6 @@ private:
   [[nodiscard]] seekers who_seeks(const codec_plan& codecs) const;
   void on_event(const inbound_event& msg);
   void on_begin(const peer_record& from, const round_plan& plan);
-  [[nodiscard]] status check(const peer_record& from, const round_plan& plan) const;
-  [[nodiscard]] std::size_t position_in(const round_plan& plan) const;
   void decline(const peer_record& from, const round_plan& plan);
   void on_connected(const peer_record& peer);
   void on_disconnected(const peer_id& peer);

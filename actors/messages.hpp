@@ -5,15 +5,16 @@
 // are past participles.
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include <caf/actor_control_block.hpp>
 #include <caf/allowed_unsafe_message_type.hpp>
 
 #include "runtime/allreduce/inbound_event.hpp"
+#include "runtime/allreduce/part_sum.hpp"
 #include "runtime/allreduce/round_report.hpp"
 #include "runtime/codec/codec_choice.hpp"
 #include "runtime/core/endpoint.hpp"
@@ -297,9 +298,12 @@ struct group_message {
   peer_record who;
   wire::event what;
 };
-/// Command to an allreduce_part: run this work, usually a sum, on its thread.
-struct reduce_part {
-  std::function<void()> work;
+
+/// Command to a part_worker: reduce the part, and send the sum to `round` if that still exists. The
+/// handle is weak: a round must not end on the thread that sends this, with its engine locked.
+struct reduce_for_round {
+  reduce_part what;
+  caf::weak_actor_ptr round; // a sum_listener_actor
 };
 
 // -- the open group (runtime/averaging/open_group.hpp) --------------------------------------------
@@ -417,7 +421,8 @@ WAGGLE_LOCAL(check_round)
 WAGGLE_LOCAL(cancel_round)
 WAGGLE_LOCAL(round_finished)
 WAGGLE_LOCAL(group_message)
-WAGGLE_LOCAL(reduce_part)
+WAGGLE_LOCAL(reduce_for_round)
+WAGGLE_LOCAL(reduced_part)
 WAGGLE_LOCAL(describe_vector)
 WAGGLE_LOCAL(found_group)
 WAGGLE_LOCAL(enter_group)

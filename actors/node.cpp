@@ -15,6 +15,7 @@
 #include "actors/model_worker.hpp"
 #include "actors/node_supervisor.hpp"
 #include "runtime/averaging/bandwidth_estimator.hpp"
+#include "runtime/training/strategy.hpp"
 
 namespace waggle {
 
@@ -112,7 +113,7 @@ void show_config(metric_families& metrics, const node_config& config) {
     return metrics.set_config_info("", "", "none");
   metrics.set_config_info(config.agreement ? short_name(config.agreement->hash()) : "",
                           short_name(config.averaging->matchmaking.schema),
-                          config.training ? "collaborative" : "average");
+                          config.training ? run_strategy().name : "average");
 }
 
 /// Connects the actors: which serves what, and which listens to which.
@@ -128,7 +129,6 @@ void connect(const node_parts& p, const node_config& config) {
   serves(service_topic::dht, p.dht);
   serves(service_topic::progress, p.tracker);
   serves(service_topic::matchmaking, p.matchmaker);
-  serves(service_topic::averaging, p.averager);
   serves(service_topic::averaging, p.group);
   serves(service_topic::state, p.donor);
   listens(p.dht);
@@ -242,7 +242,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   ctx.metrics = std::make_shared<metric_families>(dependencies.registry, config.run_id);
   ctx.log = dependencies.log;
   ctx.port_decorator = dependencies.port_decorator;
-  ctx.links = std::make_shared<net::link_table>();
+  ctx.links = std::make_shared<link_table>();
   ctx.rounds = make_round_registry(ctx.links);
   if (!config.averaging && !config.helping) {
     // This peer never begins a round, and never drops events that wait for one: keep none.
@@ -297,25 +297,31 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   }
   p.tracker = system.spawn<progress_tracker>(ctx, config.progress, p.switchboard, p.dht);
   p.exporter = system.spawn<metrics_exporter>(ctx, out.board, config.training.has_value());
+  // The configuration of an averager; its workers are threads only if this peer has threads.
+  auto averaging = [&](const node_config::averaging_parts& parts) {
+    auto all = parts.averaging;
+    all.detach_workers = dependencies.detach_workers;
+    return all;
+  };
   if (config.helping) {
     const auto& parts = config.helping->averaging;
-    p.group = system.spawn<group_averager>(ctx, parts.averaging, parts.matchmaking, p.switchboard);
+    p.group = system.spawn<group_averager>(ctx, averaging(parts), parts.matchmaking, p.switchboard);
     p.helper = system.spawn<group_helper>(
       ctx, config.helping->help, helper_peers{p.group, p.tracker, p.switchboard, p.exporter});
     p.donor = system.spawn<state_donor>(ctx, config.helping->donor, snapshot_source(p));
   } else if (config.averaging && config.training) {
-    p.group = system.spawn<group_averager>(ctx, config.averaging->averaging,
+    p.group = system.spawn<group_averager>(ctx, averaging(*config.averaging),
                                            config.averaging->matchmaking, p.switchboard);
   } else if (config.averaging) {
     p.matchmaker =
       system.spawn<matchmaker>(ctx, config.averaging->matchmaking, p.switchboard, p.dht);
     p.averager =
-      system.spawn<averager>(ctx, config.averaging->averaging, p.switchboard, p.matchmaker);
+      system.spawn<averager>(ctx, averaging(*config.averaging), p.switchboard, p.matchmaker);
   }
   for (const auto& parts : config.further_averaging) {
     auto& pair = p.further.emplace_back();
     pair.matchmaker = system.spawn<matchmaker>(ctx, parts.matchmaking, p.switchboard, p.dht);
-    pair.averager = system.spawn<averager>(ctx, parts.averaging, p.switchboard, pair.matchmaker);
+    pair.averager = system.spawn<averager>(ctx, averaging(parts), p.switchboard, pair.matchmaker);
   }
   if (config.training) {
     trainer_peers peers{p.group, p.tracker, p.switchboard, p.exporter};

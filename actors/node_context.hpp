@@ -7,6 +7,7 @@
 
 #include <spdlog/logger.h>
 
+#include "runtime/allreduce/link_table.hpp"
 #include "runtime/allreduce/round_engine.hpp"
 #include "runtime/allreduce/round_registry.hpp"
 #include "runtime/core/buffer_pool.hpp"
@@ -17,14 +18,13 @@
 #include "runtime/core/vector_pool.hpp"
 #include "runtime/crypto/identity.hpp"
 #include "runtime/metrics/metric_families.hpp"
-#include "runtime/net/link_table.hpp"
 
 namespace waggle {
 
 class bandwidth_estimator; // runtime/averaging/bandwidth_estimator.hpp
 
 /// A registry that answers peers that missed the end of a round over their link.
-inline std::shared_ptr<round_registry> make_round_registry(std::shared_ptr<net::link_table> links) {
+inline std::shared_ptr<round_registry> make_round_registry(std::shared_ptr<link_table> links) {
   return std::make_shared<round_registry>(
     round_registry::limits{}, [links = std::move(links)](const peer_record& to, wire::event what) {
       links->tell(to.id, what, {});
@@ -47,7 +47,7 @@ struct node_context {
   std::shared_ptr<const signature_verifier> verifier;
   std::shared_ptr<metric_families> metrics;
   std::shared_ptr<spdlog::logger> log;
-  std::shared_ptr<net::link_table> links; // of the connected peers
+  std::shared_ptr<link_table> links; // of the connected peers
   std::shared_ptr<round_registry> rounds;
   /// For vectors that are averaged: peers on this host read them without a copy.
   std::shared_ptr<vector_pool> vectors;

@@ -103,6 +103,8 @@ protected:
   behavior_type make_behavior() override;
 
 private:
+  static constexpr std::size_t gradients = 0; // the only lane of the collaborative strategy
+
   enum class place : std::uint8_t { outside, entering, member };
 
   /// Our contribution to the round of an epoch; kept for a retry if the round fails.
@@ -156,7 +158,7 @@ private:
 
   // -- epochs
   [[nodiscard]] bool counts_here(const swarm_progress::peer& peer) const;
-  [[nodiscard]] std::uint64_t reported_samples() const;
+  [[nodiscard]] std::uint64_t samples_of_others() const;
   [[nodiscard]] std::uint64_t own_samples() const;
   [[nodiscard]] bool done() const;
   [[nodiscard]] situation present() const;
@@ -246,7 +248,7 @@ private:
   steady_time phase_began_;
   steady_time reported_to_exporter_;
   steady_time reported_to_tracker_;
-  std::uint64_t reported_samples_ = 0;
+  std::uint64_t own_samples_reported_ = 0;
   steady_time logged_;
   steady_time waiting_since_;
   steady_time wait_logged_;

@@ -78,7 +78,7 @@ void trainer::publish(bool at_once) {
   const auto& s = current_status();
   ctx_.metrics->set_epochs(static_cast<double>(s.epoch.value()),
                            static_cast<double>(s.global_epoch.value()));
-  ctx_.metrics->set_batch_progress(static_cast<double>(own_samples() + reported_samples())
+  ctx_.metrics->set_batch_progress(static_cast<double>(own_samples() + samples_of_others())
                                    / static_cast<double>(config_.target_batch_size));
   ctx_.metrics->set_histories(s.histories);
   ctx_.metrics->set_provisional(s.provisional);
@@ -150,7 +150,7 @@ void trainer::report_own_progress() {
   if (!model_)
     return;
   reported_to_tracker_ = now();
-  reported_samples_ = own_samples();
+  own_samples_reported_ = own_samples();
   history_claim claim;
   claim.past = at_.past();
   claim.group_size =
@@ -159,7 +159,8 @@ void trainer::report_own_progress() {
   claim.provisional = provisional_;
   claim.target_batch_size = config_.target_batch_size;
   auto parameters = at_.in_step() && under_way_.empty() ? model_parameters_ : digest{};
-  send(peers_.tracker, report_progress{at_.epoch(), reported_samples_, parameters, claim, own_rate_});
+  send(peers_.tracker,
+       report_progress{at_.epoch(), own_samples_reported_, parameters, claim, own_rate_});
 }
 
 } // namespace waggle

@@ -6,12 +6,12 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/cli/average_vector.hpp"
+#include "actors/guard.hpp"
 #include "actors/program/commands.hpp"
-#include "runtime/cli/fault_port.hpp"
 #include "actors/program/node_options.hpp"
 #include "actors/program/peer_process.hpp"
-#include "actors/guard.hpp"
+#include "runtime/cli/average_vector.hpp"
+#include "runtime/cli/fault_port.hpp"
 #include "runtime/config/agreed_options.hpp"
 #include "runtime/crypto/digest.hpp"
 

@@ -1,16 +1,15 @@
 // Benchmarks with whole peers in this process that communicate over TCP on the loopback interface.
 
-
 #include <cstdio>
 #include <optional>
 
 #include <nlohmann/json.hpp>
 
 #include "actors/caf_error.hpp"
-#include "runtime/cli/logging.hpp"
 #include "actors/program/commands.hpp"
 #include "actors/program/node_options.hpp"
 #include "actors/program/peer_process.hpp"
+#include "runtime/cli/logging.hpp"
 #include "runtime/net/tcp_transport.hpp"
 
 namespace waggle {
@@ -49,6 +48,8 @@ public:
       if (!peers_.empty())
         config.initial_peers = {peers_.front().bound};
       config.averaging = averaging_from(options_, "bench", "vector", {});
+      if (!options_.reduce_threads) // the peers of one process share the cores
+        config.averaging->averaging.part_workers = 0;
       node_dependencies dependencies;
       dependencies.self = identity::from_seed(config.seed);
       dependencies.wall = std::make_shared<system_wall_clock>();

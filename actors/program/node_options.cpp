@@ -1,11 +1,15 @@
 #include "actors/program/node_options.hpp"
 
+#include <thread>
+
+#include "runtime/config/options.hpp"
 #include "runtime/core/huge_pages.hpp"
 
 namespace waggle {
 
 node_config::averaging_parts averaging_from(const run_options& o, const std::string& prefix,
-                                            const std::string& kind, const digest& schema) {
+                                            const std::string& kind, const digest& schema,
+                                            std::uint64_t computing) {
   node_config::averaging_parts parts;
   auto& m = parts.matchmaking;
   m.prefix = prefix;
@@ -36,7 +40,7 @@ node_config::averaging_parts averaging_from(const run_options& o, const std::str
   parts.averaging.kind = kind;
   parts.averaging.error_feedback = o.error_feedback;
   parts.averaging.auxiliary = o.auxiliary;
-  parts.averaging.part_workers = o.reduce_threads;
+  parts.averaging.part_workers = part_workers(o, computing, std::thread::hardware_concurrency());
   parts.averaging.round.stall_timeout = o.stall_timeout;
   parts.averaging.round.deadline = o.averaging_timeout;
   return parts;

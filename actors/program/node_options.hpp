@@ -7,9 +7,11 @@
 namespace waggle {
 
 /// The averaging part of a node's configuration, from the options. `schema`: the agreement's hash;
-/// peers with different schemas do not form a group.
+/// peers with different schemas do not form a group. `computing`: threads that compute gradients
+/// beside the averaging.
 node_config::averaging_parts averaging_from(const run_options& options, const std::string& prefix,
-                                            const std::string& kind, const digest& schema);
+                                            const std::string& kind, const digest& schema,
+                                            std::uint64_t computing = 0);
 
 /// The part of a node's configuration for reducing for clients.
 node_config::helping_parts helping_from(const run_options& options);

@@ -6,10 +6,10 @@
 #include "actors/caf_error.hpp"
 #include "actors/program/node_options.hpp"
 #include "runtime/cli/command_line.hpp"
+#include "runtime/cli/folder_lock.hpp"
 #include "runtime/cli/join_line.hpp"
 #include "runtime/cli/join_watch.hpp"
 #include "runtime/cli/logging.hpp"
-#include "runtime/cli/folder_lock.hpp"
 #include "runtime/cli/signals.hpp"
 #include "runtime/net/tcp_transport.hpp"
 

@@ -12,10 +12,11 @@
 #include "runtime/allreduce/inbound_event.hpp"
 #include "runtime/allreduce/own_parts.hpp"
 #include "runtime/allreduce/part_encoder.hpp"
+#include "runtime/allreduce/part_sum.hpp"
 #include "runtime/allreduce/result_assembly.hpp"
 #include "runtime/allreduce/round_config.hpp"
 #include "runtime/allreduce/round_report.hpp"
-#include "runtime/averaging/part_reducer.hpp"
+#include "runtime/allreduce/round_watch.hpp"
 #include "runtime/averaging/round_plan.hpp"
 #include "runtime/averaging/round_protocol.hpp"
 #include "runtime/averaging/transfer_state.hpp"
@@ -52,8 +53,9 @@ public:
     (void)peer;
     return 0;
   }
-  /// Runs `job` on another thread soon. False: there is none, and the caller runs it.
-  virtual bool offload(std::function<void()> job) = 0;
+  /// Lets another thread reduce the part and pass the sum to round_engine::on_reduced. False: there
+  /// is none; the caller reduces it.
+  virtual bool reduce(const reduce_part& what) = 0;
   virtual void count_part() = 0;
   virtual void count_refused(ec why) = 0;
   virtual void log(const std::string& what) = 0;
@@ -65,9 +67,9 @@ public:
 /// collects the result, follows the round protocol, and reports once.
 ///
 /// Thread-safe. Called by the thread that receives an event, usually the I/O thread that read a
-/// frame, so that a part changes threads at most once in this peer, for its sum. Nothing here
-/// blocks.
-class round_engine : public std::enable_shared_from_this<round_engine> {
+/// frame. Parts of at least round_config::offload_elements values are summed by other threads, if
+/// the port has any. Nothing here blocks.
+class round_engine {
 public:
   using clock = std::function<steady_time()>;
 
@@ -89,6 +91,8 @@ public:
   /// True if the part's body may lie in memory that its sender can still write to
   /// (`sender_can_write`).
   [[nodiscard]] bool zero_copy_ok(const wire::part& head) const;
+  /// Another thread has reduced a part.
+  void on_reduced(const reduced_part& sum);
   /// The last link to a member is lost, and with it the messages in transit, even if a new link
   /// follows soon. If the member participates in a later view, the leader of that view is notified.
   void on_lost(const peer_id& peer, ec reason);
@@ -124,8 +128,7 @@ private:
   void accept(std::size_t from, const payload& body, const wire::part& head);
   void add(std::uint32_t index, std::size_t member, double weight, payload values);
   void reduce_if_complete(std::uint32_t index);
-  void take_reduced(std::uint32_t index, member_set over, const part_reducer::reduction& outcome,
-                    const std::shared_ptr<float>& out);
+  void take_sum(const reduced_part& sum);
   void agree_on_weight(double weight_sum);
   void collect();
   void on_message(std::size_t from, const wire::event& what);
@@ -154,14 +157,7 @@ private:
   std::vector<inbound_event> parked_; // parts of a view that we have not received yet
   std::map<std::size_t, std::size_t> parked_from_; // how many, by member
   std::optional<double> weight_sum_; // of the current contributors, as reported with the results
-  steady_time began_;
-  steady_time completed_; // when the result of the view was complete here
-  struct delivery {
-    std::uint64_t written = 0; // body bytes on the link to a member
-    steady_time when;          // of the check that saw this number first
-  };
-  std::vector<delivery> deliveries_;
-  std::optional<steady_time> first_fault_;
+  round_watch watch_;
   std::uint64_t bytes_sent_ = 0;
   std::uint64_t bytes_received_ = 0;
   bool reported_ = false;

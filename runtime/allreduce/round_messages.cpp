@@ -90,4 +90,11 @@ protocol::actions receive(round_protocol& protocol, std::size_t from, const wire
   return std::visit(listener{protocol, from, now}, message);
 }
 
+std::optional<wire::round_suspect> refusal_of(const round_plan& plan, const peer_id& self, ec why) {
+  auto mine = position_of(self, plan);
+  if (mine == plan.members.size())
+    return std::nullopt;
+  return wire::round_suspect{plan.id, 0, static_cast<std::uint32_t>(mine), why};
+}
+
 } // namespace waggle

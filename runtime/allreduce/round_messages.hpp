@@ -24,4 +24,8 @@ std::optional<round_message> message_of(const round_id& round,
 round_protocol::actions receive(round_protocol& protocol, std::size_t from,
                                 const wire::event& message, steady_time now);
 
+/// Tells the other members of `plan` that `self` does not take part in its round, so that they do
+/// not wait for it. Nothing if `self` is not a member.
+std::optional<wire::round_suspect> refusal_of(const round_plan& plan, const peer_id& self, ec why);
+
 } // namespace waggle

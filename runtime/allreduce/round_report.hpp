@@ -67,4 +67,12 @@ struct round_finished {
   bool was_prepared = false;
 };
 
+/// The members of the round's plan that are in the next one: those whose vectors counted, and the
+/// auxiliaries that were not lost.
+member_set stayed_of(const round_plan& plan, const round_report& report);
+
+/// The report of the round of a group of one: its mean is its only vector.
+round_report report_of_one(const round_plan& plan, double weight,
+                           std::shared_ptr<const float_vector> values);
+
 } // namespace waggle

@@ -18,7 +18,7 @@ public:
     : port_(std::move(port)), where_(where), strike_(std::move(strike)) {}
 
   void send(const peer_record& to, wire::event what, payload body) override;
-  bool offload(std::function<void()> job) override { return port_->offload(std::move(job)); }
+  bool reduce(const reduce_part& what) override { return port_->reduce(what); }
   void count_part() override;
   void count_refused(ec why) override { port_->count_refused(why); }
   [[nodiscard]] std::uint64_t body_bytes_written(const peer_id& peer) const override {

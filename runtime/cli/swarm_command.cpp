@@ -154,6 +154,11 @@ private:
             arguments.push_back(value);
           }
       }
+      if (!options_.given.contains("reduce-threads")) { // the peers share the cores
+        auto cores = std::thread::hardware_concurrency() / options_.peers;
+        arguments.emplace_back("--reduce-threads");
+        arguments.push_back(std::to_string(part_workers(options_, options_.threads, cores)));
+      }
       if (options_.seed != 0) { // a seed per peer, so that they draw different samples
         arguments.emplace_back("--seed");
         arguments.push_back(std::to_string(options_.seed + index));

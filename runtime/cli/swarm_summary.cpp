@@ -7,6 +7,7 @@
 
 #include "runtime/cli/readable.hpp"
 #include "runtime/cli/swarm_table.hpp"
+#include "runtime/training/strategy.hpp"
 
 namespace waggle {
 
@@ -154,7 +155,7 @@ std::string swarm_summary::json() const {
   doc["joins"] = joins;
   doc["seconds"] = seconds;
   doc["parameters_equal"] = parameters_equal ? json_value(*parameters_equal) : json_value(nullptr);
-  doc["strategy"] = "collaborative";
+  doc["strategy"] = run_strategy().name;
   return doc.dump(2) + "\n";
 }
 

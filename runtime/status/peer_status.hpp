@@ -1,6 +1,6 @@
 #pragma once
 
-// What a peer's parts report about themselves, for its pages, its metrics and its log.
+// What a peer's actors report about themselves, for its pages, its metrics and its log.
 
 #include <cstdint>
 #include <string>
@@ -82,8 +82,8 @@ struct helper_status {
   history past;                 // of our group
 };
 
-/// Of the DHT. A peer with `addresses_known` that is not `bootstrapped` does not know whether the run exists.
-/// It must not begin a run of its own without reporting it.
+/// Of the DHT. A peer with `addresses_known` that is not `bootstrapped` does not know whether the
+/// run exists. It must not begin a run of its own without reporting it.
 struct dht_status {
   std::uint32_t routing_entries = 0;
   std::uint32_t records = 0;

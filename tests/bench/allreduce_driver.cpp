@@ -18,7 +18,9 @@
 #include <sys/resource.h>
 
 #include "actors/caf_error.hpp"
+#include "actors/program/node_options.hpp"
 #include "actors/program/peer_process.hpp"
+#include "runtime/cli/signals.hpp"
 
 namespace {
 
@@ -92,6 +94,7 @@ int run(std::size_t rank, std::size_t world, std::size_t bytes, int warmup, int 
   if (!process)
     throw std::runtime_error(process.error().detail);
   auto config = (*process)->base_config();
+  options.reduce_threads = 0; // the ranks share the cores
   config.averaging = averaging_from(options, "bench", "vector", {});
   auto peer = (*process)->start(config, false);
   if (!peer)

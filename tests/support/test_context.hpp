@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <type_traits>
 
+#include <caf/send.hpp>
 #include <prometheus/registry.h>
 #include <spdlog/logger.h>
 #include <spdlog/sinks/null_sink.h>
@@ -49,13 +51,24 @@ inline node_context test_context(std::uint64_t seed, std::shared_ptr<const wall_
   ctx.metrics =
     std::make_shared<metric_families>(std::make_shared<prometheus::Registry>(), ctx.run_id);
   ctx.log = silent_log();
-  ctx.links = std::make_shared<net::link_table>();
+  ctx.links = std::make_shared<link_table>();
   ctx.rounds = make_round_registry(ctx.links);
   ctx.vectors = vector_pool::make(4);
   ctx.encoded_parts = buffer_pool::make(4_MiB);
   ctx.make_store = [] { return make_memory_store(); };
   ctx.seed = seed;
   return ctx;
+}
+
+/// Passes on an event of another peer as link_reader does: about a round to the registry, the rest
+/// to `service` (or nowhere).
+template <class Service>
+void deliver(const node_context& ctx, const Service& service, const inbound_event& event,
+             steady_time now) {
+  if (round_of(event.what) != nullptr)
+    ctx.rounds->deliver(event, now);
+  else if constexpr (!std::is_null_pointer_v<Service>)
+    caf::anon_send(service, event);
 }
 
 /// The value of the exported series with this name and, if given, this label, e.g.
@@ -69,10 +82,10 @@ inline double exported(const metric_families& metrics, const std::string& series
   auto text = metrics.text();
   for (std::size_t at = 0; at < text.size();) {
     auto end = std::min(text.find('\n', at), text.size());
-    auto past = text.substr(at, end - at);
-    auto labels = past.find_first_of("{ ");
-    if (past.compare(0, labels, name) == 0 && past.find(label) != std::string::npos)
-      sum += std::stod(past.substr(past.rfind(' ') + 1));
+    auto line = text.substr(at, end - at);
+    auto labels = line.find_first_of("{ ");
+    if (line.compare(0, labels, name) == 0 && line.find(label) != std::string::npos)
+      sum += std::stod(line.substr(line.rfind(' ') + 1));
     at = end + 1;
   }
   return sum;

@@ -6,6 +6,7 @@
 
 #include <gmock/gmock.h>
 
+#include "actors/part_worker.hpp"
 #include "tests/support/actor_test.hpp"
 
 namespace waggle {
@@ -36,8 +37,9 @@ round_listener_actor::behavior_type recording_listener(round_listener_actor::poi
 /// Three members. This peer is the first one, leads, and reduces all three parts of six values.
 class AllreduceRound : public testing::actor_test {
 protected:
+  AllreduceRound() : ctx(testing::test_context(1, wall)) {}
+
   void SetUp() override {
-    ctx = testing::test_context(1, wall);
     plan.prefix = "test";
     plan.id.bytes[0] = std::byte{7};
     plan.members = {{ctx.record, member_mode::node},
@@ -54,7 +56,9 @@ protected:
     order.values = std::make_shared<float_vector>(float_vector{1, 1, 1, 1, 1, 1});
     auto board = spawn(recording_switchboard, log);
     auto listener = spawn(recording_listener, log);
-    round = spawn<allreduce_round>(ctx, round_config{}, order, round_handles{board, listener, {}});
+    handles.switchboard = board;
+    handles.listener = listener;
+    round = spawn<allreduce_round>(ctx, config, order, handles);
     settle();
   }
 
@@ -69,6 +73,10 @@ protected:
   }
 
   void contribute(std::size_t member, std::uint32_t part, const std::vector<float>& values) {
+    deliver(contribution(member, part, values));
+  }
+  inbound_event contribution(std::size_t member, std::uint32_t part,
+                             const std::vector<float>& values) const {
     wire::part head;
     head.round = plan.id;
     head.kind = wire::part_kind::contribution;
@@ -76,14 +84,18 @@ protected:
     head.offset = part * 2;
     head.count = 2;
     head.weight = 1;
-    tell(round, inbound_event{plan.members[member].peer, head, encoded(values), nullptr});
+    return {plan.members[member].peer, head, encoded(values), nullptr};
   }
   void contribute_all(std::size_t member, float value) {
     for (std::uint32_t part = 0; part < 3; ++part)
       contribute(member, part, {value, value});
   }
+  void deliver(inbound_event event) {
+    testing::deliver(ctx, nullptr, event, sys.clock().now());
+    settle();
+  }
   void say(std::size_t member, wire::event what) {
-    tell(round, inbound_event{plan.members[member].peer, std::move(what), {}, nullptr});
+    deliver({plan.members[member].peer, std::move(what), {}, nullptr});
   }
   template <class Event>
   std::vector<Event> told(std::size_t member) {
@@ -121,6 +133,8 @@ protected:
   round_plan plan;
   codec_id codec = codec_id::none;
   round_request order;
+  round_config config;
+  round_handles handles;
   allreduce_round_actor round;
 };
 
@@ -188,7 +202,7 @@ TEST_F(RobustRound, ReducesByWhatThePlanSays) {
 
 TEST_F(AllreduceRound, IgnoresStrangers) {
   wire::round_abort abort{plan.id, ec::cancelled};
-  tell(round, inbound_event{testing::test_peer(9), abort, {}, nullptr});
+  deliver({testing::test_peer(9), abort, {}, nullptr});
   EXPECT_TRUE(log->ended.empty());
   EXPECT_EQ(refused("protocol_violation"), 1);
 }
@@ -201,9 +215,9 @@ TEST_F(AllreduceRound, KeepsOnlySoManyPartsOfViewsToCome) {
   head.kind = wire::part_kind::result;
   head.count = 2;
   for (int i = 0; i < 12; ++i)
-    tell(round, inbound_event{plan.members[1].peer, head, encoded({1, 1}), nullptr});
+    deliver({plan.members[1].peer, head, encoded({1, 1}), nullptr});
   EXPECT_EQ(refused("overloaded"), 0);
-  tell(round, inbound_event{plan.members[1].peer, head, encoded({1, 1}), nullptr});
+  deliver({plan.members[1].peer, head, encoded({1, 1}), nullptr});
   EXPECT_EQ(refused("overloaded"), 1);
   expect_shrunk_without_member_1(ec::overloaded);
 }
@@ -236,7 +250,7 @@ protected:
     head.count = 2;
     head.weight = 2;
     head.contributors = 0b101;
-    tell(round, inbound_event{plan.members[member].peer, head, encoded(values), nullptr});
+    deliver({plan.members[member].peer, head, encoded(values), nullptr});
   }
 };
 
@@ -258,6 +272,61 @@ TEST_F(AllreduceRoundWithAnAuxiliary, KeepsAResultThatItReducesAgainInPlaceOfIts
   ASSERT_EQ(log->ended.size(), 1U);
   EXPECT_EQ(log->ended[0].report.outcome, round_outcome::complete);
   EXPECT_EQ(*log->ended[0].report.values, (float_vector{1, 1, 1, 1, 1, 1}));
+}
+
+/// All parts are reduced by two part_workers.
+class AllreduceRoundWithWorkers : public AllreduceRound {
+protected:
+  void SetUp() override {
+    for (int i = 0; i < 2; ++i)
+      handles.workers.push_back(spawn<part_worker>(ctx, [this](const reduce_part& what) {
+        reduced.push_back(what.contributors.bits());
+        return reduce(what);
+      }));
+    config.offload_elements = 1;
+    AllreduceRound::SetUp();
+  }
+
+  std::vector<std::uint64_t> reduced; // the contributors of each sum
+};
+
+TEST_F(AllreduceRoundWithWorkers, SumsArePassedToTheWorkersAndTheirResultsSent) {
+  contribute_all(1, 2);
+  contribute_all(2, 3);
+  EXPECT_EQ(reduced, (std::vector<std::uint64_t>(3, 0b111)));
+  EXPECT_EQ(told<wire::part>(1).size(), 3U);
+  say(1, wire::round_prepared{plan.id, 0});
+  say(2, wire::round_prepared{plan.id, 0});
+  ASSERT_EQ(log->ended.size(), 1U);
+  EXPECT_EQ(*log->ended[0].report.values, (float_vector{2, 2, 2, 2, 2, 2}));
+}
+
+TEST_F(AllreduceRoundWithWorkers, AMemberWhoseValuesAWorkerRefusesIsLeftOut) {
+  contribute_all(2, 3);
+  contribute(1, 0, {std::numeric_limits<float>::quiet_NaN(), 0});
+  contribute(1, 1, {0, 0});
+  EXPECT_EQ(refused("non_finite"), 1);
+  expect_shrunk_without_member_1(ec::non_finite);
+}
+
+TEST_F(AllreduceRoundWithWorkers, SumsOfAViewThatIsOverAreNotUsed) {
+  contribute_all(2, 3);
+  auto now = sys.clock().now();
+  for (std::uint32_t part = 0; part < 3; ++part) // the workers do not run yet
+    testing::deliver(ctx, nullptr, contribution(1, part, {9, 9}), now);
+  caf::anon_send(round, peer_disconnected{plan.members[1].peer.id, {ec::peer_lost, {}}});
+  settle();
+  expect_shrunk_without_member_1(ec::peer_lost);
+}
+
+TEST_F(AllreduceRoundWithWorkers, ASumThatArrivesAfterTheRoundIsDropped) {
+  contribute_all(2, 3);
+  for (std::uint32_t part = 0; part < 3; ++part)
+    testing::deliver(ctx, nullptr, contribution(1, part, {2, 2}), sys.clock().now());
+  caf::anon_send(round, cancel_round{});
+  settle();
+  ASSERT_EQ(log->ended.size(), 1U);
+  EXPECT_EQ(log->ended[0].report.outcome, round_outcome::failed);
 }
 
 } // namespace

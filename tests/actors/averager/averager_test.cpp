@@ -92,6 +92,22 @@ TEST_F(Averager, EveryMixOfClientsAndAuxiliariesGetsThePlainMean) {
   }
 }
 
+TEST_F(Averager, PartsThatItsWorkersReduceGiveTheSameMean) {
+  averaging_config config;
+  config.part_workers = 2;
+  config.detach_workers = false;
+  config.round.offload_elements = 1;
+  add(config);
+  add(config);
+  for (int round = 0; round < 3; ++round) {
+    auto first = average(0, question({1, 2, 3}));
+    auto second = average(1, question({3, 4, 5}));
+    pass(1s);
+    EXPECT_EQ(*first.get()->values, (float_vector{2, 3, 4}));
+    EXPECT_EQ(*second.get()->values, (float_vector{2, 3, 4}));
+  }
+}
+
 TEST_F(Averager, WeightsNeedNoNormalisation) {
   add();
   add({}, member_mode::client);
@@ -489,6 +505,31 @@ TEST_F(Averager, AGroupOfABucketDoesNotStand) {
     average_all({what, what});
     EXPECT_EQ(groups, round) << "every round has other members";
   }
+}
+
+// Peer 1 has begun the group's next round when peer 0, which has not, loses peer 2.
+TEST_F(Averager, AMemberThatLosesAnotherBetweenRoundsCallsTheRestBackAtOnce) {
+  group_size = 3;
+  for (int i = 0; i < 3; ++i)
+    add();
+  auto what = question({1});
+  what.reuse_group = true;
+  what.expected_peers = 3;
+  average_all({what, what, what});
+  auto began = groups;
+  auto second = average(1, what);
+  settle();
+  peer_disconnected lost{peers[2]->ctx.record.id, {ec::peer_lost, {}}};
+  tell(peers[0]->averager, lost);
+  tell(peers[1]->averager, lost);
+  group_size = 2;
+  auto first = average(0, what);
+  settle();
+  EXPECT_EQ(groups, began + 1) << "both search at once, without waiting for a timeout";
+  ASSERT_TRUE(first.answered() && first.get());
+  ASSERT_TRUE(second.answered() && second.get());
+  EXPECT_EQ(first.get()->outcome, round_outcome::complete);
+  EXPECT_EQ(first.get()->round, second.get()->round);
 }
 
 TEST_F(Averager, AMemberThatLeavesThePersistentGroupDelaysNoOther) {

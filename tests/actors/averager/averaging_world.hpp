@@ -22,7 +22,7 @@ protected:
     member_mode mode = member_mode::node;
     matchmaker_actor maker;
     averager_actor averager;
-    bool deaf = false;                    // messages to it are lost
+    bool deaf = false;                        // messages to it are lost
     std::optional<double> reported_bandwidth; // as reported to its matchmaker
   };
   struct search {
@@ -57,6 +57,9 @@ protected:
     what.weight = weight;
     what.step = 1;
     return what;
+  }
+  void deliver(const peer& to, const inbound_event& event) {
+    testing::deliver(to.ctx, nullptr, event, sys.clock().now());
   }
   pending<round_report> average(std::size_t who, average_vector what) {
     return ask_later<round_report>(peers[who]->averager, std::move(what));
@@ -96,8 +99,7 @@ private:
           return;
         for (auto& p : peers)
           if (p->ctx.record.id == msg.to.id && !p->deaf)
-            caf::anon_send(p->averager,
-                           inbound_event{peers[from]->ctx.record, msg.what, msg.body, nullptr});
+            deliver(*p, {peers[from]->ctx.record, msg.what, msg.body, nullptr});
       },
       [](const connect_address&) -> caf::result<peer_connected> { return to_caf(ec::unreachable); },
       [](get_connected_peers) { return connected_peers{}; },

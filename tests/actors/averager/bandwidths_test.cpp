@@ -86,10 +86,15 @@ protected:
     expect_round();
     ASSERT_FALSE(held_.empty());
   }
+  /// The second peer receives it.
+  void pass_on(const inbound_event& event) {
+    deliver(*peers[1], event);
+    settle();
+  }
   void tell_the_second() {
     holds_ = false;
     for (const auto& [from, msg] : held_)
-      tell(peers[1]->averager, inbound_event{peers[from]->ctx.record, msg.what, {}, nullptr});
+      pass_on({peers[from]->ctx.record, msg.what, {}, nullptr});
   }
 
   std::vector<std::pair<std::size_t, notify_peer>> held_;
@@ -194,7 +199,7 @@ TEST_F(AveragerBandwidths, AStepThatAwaitsItsTriggerTakesTheNewPartition) {
 TEST_F(AveragerBandwidths, ARefusedPartitionEndsTheGroupAfterItsRound) {
   auto last = expect_round();
   wire::new_partition message{last, {{30, 0, 1}, 1}};
-  tell(peers[1]->averager, inbound_event{peers[0]->ctx.record, message, {}, nullptr});
+  pass_on({peers[0]->ctx.record, message, {}, nullptr});
   EXPECT_EQ(testing::exported(*peers[1]->ctx.metrics,
                               "waggle_network_refused_total{reason=\"protocol_violation\""),
             1.0);
@@ -206,9 +211,8 @@ TEST_F(AveragerBandwidths, OnlyTheLeaderIsBelieved) {
   watch();
   auto last = expect_round();
   wire::new_partition message{last, {{30, 0, 0}, 1}};
-  tell(peers[1]->averager, inbound_event{peers[2]->ctx.record, message, {}, nullptr});
-  tell(peers[1]->averager,
-       inbound_event{peers[2]->ctx.record, wire::bandwidth_report{last, slow}, {}, nullptr});
+  pass_on({peers[2]->ctx.record, message, {}, nullptr});
+  pass_on({peers[2]->ctx.record, wire::bandwidth_report{last, slow}, {}, nullptr});
   expect_round();
   EXPECT_EQ(reduced, (std::set<std::size_t>{0, 1, 2}));
   EXPECT_EQ(groups, 1U);
@@ -219,7 +223,7 @@ TEST_F(AveragerBandwidths, MessagesOfEarlierRoundsChangeNothing) {
   auto past = expect_round();
   expect_round();
   wire::new_partition message{past, {{30, 0, 0}, 1}};
-  tell(peers[1]->averager, inbound_event{peers[0]->ctx.record, message, {}, nullptr});
+  pass_on({peers[0]->ctx.record, message, {}, nullptr});
   expect_round();
   EXPECT_EQ(reduced, (std::set<std::size_t>{0, 1, 2}));
   EXPECT_EQ(groups, 1U);

@@ -51,8 +51,9 @@ struct GroupAverager : actor_test {
           },
           [this, i](const notify_peer& msg) {
             if (lets_through(i, msg))
-              caf::anon_send(find(msg.to.id).actor,
-                             inbound_event{peers[i]->ctx.record, msg.what, msg.body, nullptr});
+              testing::deliver(find(msg.to.id).ctx, find(msg.to.id).actor,
+                               {peers[i]->ctx.record, msg.what, msg.body, nullptr},
+                               sys.clock().now());
           },
           [](const connect_address&) -> caf::result<peer_connected> {
             return to_caf(ec::unreachable);

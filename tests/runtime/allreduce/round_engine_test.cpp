@@ -23,7 +23,7 @@ public:
     sent.push_back({to.id, std::move(what), std::move(body)});
   }
   [[nodiscard]] std::uint64_t body_bytes_written(const peer_id&) const override { return written; }
-  bool offload(std::function<void()>) override { return false; }
+  bool reduce(const reduce_part&) override { return false; }
   void count_part() override {}
   void count_refused(ec why) override { refused.push_back(why); }
   void log(const std::string&) override {}
@@ -296,6 +296,21 @@ TEST_F(RoundEngine, DoesNotSuspectALeaderThatReachesIt) {
   EXPECT_EQ(count_sent<wire::round_takeover>([](const auto&) { return true; }), 1U);
   lead_anew(1); // over a new link, with a term above ours
   EXPECT_EQ(count_sent<wire::round_takeover>([](const auto&) { return true; }), 0U);
+}
+
+TEST_F(RoundEngine, EndsForAMemberThatIsNotInIt) {
+  engine_->on_event({peer(lost), wire::round_suspect{plan_.id, 0, lost, ec::not_looking}, {}, {}});
+  ASSERT_TRUE(port_->end);
+  EXPECT_EQ(port_->end->report.why.code, ec::not_looking);
+}
+
+TEST_F(RoundEngine, GoesOnIfAMemberThatTookPartDoesNotTakePartInTheNextRound) {
+  auto first = first_view(plan_);
+  for (std::uint32_t i = 0; i < table_->size(); ++i)
+    if (table_->owner(i, first) == us)
+      contribute(lost, i, 0);
+  engine_->on_event({peer(lost), wire::round_suspect{plan_.id, 0, lost, ec::not_looking}, {}, {}});
+  EXPECT_FALSE(port_->end);
 }
 
 TEST_F(RoundEngine, SendsResultsAgainToMembersThatMayHaveDroppedThem) {

@@ -10,9 +10,9 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/allreduce/link_table.hpp"
 #include "runtime/allreduce/round_registry.hpp"
 #include "runtime/core/random.hpp"
-#include "runtime/net/link_table.hpp"
 #include "runtime/net/tcp_transport.hpp"
 
 namespace waggle {
@@ -172,8 +172,9 @@ private:
     void send(const peer_record& to, wire::event what, payload body) override {
       owner_.links_->tell(to.id, what, std::move(body));
     }
-    bool offload(std::function<void()> job) override {
-      owner_.workers_.add(std::move(job));
+    bool reduce(const reduce_part& what) override {
+      auto engine = owner_.book_.with([&] { return owner_.engine_; });
+      owner_.workers_.add([engine, what] { engine->on_reduced(waggle::reduce(what)); });
       return true;
     }
     void count_part() override {}
@@ -222,7 +223,7 @@ private:
   }
 
   std::shared_ptr<const identity> self_;
-  std::shared_ptr<net::link_table> links_ = std::make_shared<net::link_table>();
+  std::shared_ptr<link_table> links_ = std::make_shared<link_table>();
   round_registry rounds_{{}, [links = links_](const peer_record& to, wire::event what) {
                            links->tell(to.id, what, {});
                          }};

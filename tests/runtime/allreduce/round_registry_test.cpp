@@ -77,7 +77,7 @@ TEST(RoundRegistry, ReleasesWhatCameForARoundThatWillNotBegin) {
 class quiet_port final : public round_port {
 public:
   void send(const peer_record&, wire::event, payload) override {}
-  bool offload(std::function<void()>) override { return false; }
+  bool reduce(const reduce_part&) override { return false; }
   void count_part() override {}
   void count_refused(ec) override {}
   void log(const std::string&) override {}

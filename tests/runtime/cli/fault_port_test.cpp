@@ -10,7 +10,7 @@ using moment = fault_point::moment;
 /// Records the calls that reach it.
 struct recorder final : round_port {
   void send(const peer_record&, wire::event what, payload) override { sent.push_back(what); }
-  bool offload(std::function<void()>) override { return false; }
+  bool reduce(const reduce_part&) override { return false; }
   void count_part() override { ++parts; }
   void count_refused(ec) override { ++refused; }
   void log(const std::string&) override { ++said; }

@@ -28,9 +28,13 @@ public:
     swarm_.send(self_, static_cast<std::size_t>(found - members.begin()), std::move(what),
                 std::move(body));
   }
-  bool offload(std::function<void()> job) override {
+  bool reduce(const reduce_part& what) override {
     if (!swarm_.scene_.offload)
       return false;
+    auto job = [engine = swarm_.members_[self_].engine_alive, what] {
+      if (auto running = engine.lock())
+        running->on_reduced(waggle::reduce(what));
+    };
     swarm_.net_.on_member(self_, 100us * static_cast<int>(1 + self_ % 5), std::move(job));
     return true;
   }
