@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -190,7 +191,10 @@ private:
   loss_record losses_;
   swarm_progress view_;
   std::set<peer_id> connected_;
-  std::set<peer_id> avoided_;     // entering through them failed since we were last in a group
+  std::set<peer_id> avoided_; // entering through them failed since we were last in a group
+  /// Peers that claimed to be in a group and, asked to admit us, were not ready: until when their
+  /// claims do not count. Otherwise one such peer and we would outweigh two that train together.
+  std::map<peer_id, steady_time> disbelieved_;
   std::optional<dht_status> dht_; // none: it has not begun to join
   training_status status_;        // the fields that have no other source; see current_status
   donor_choice donors_;

@@ -22,6 +22,8 @@ constexpr auto patience_behind = 2s;
 /// How long the record of a peer counts that is neither in a group nor connected: it may be gone.
 constexpr auto patience_with_records = 2s;
 constexpr std::size_t avoided_max = 1'000; // an attacker can make up any number of ids
+/// Long enough to enter another group; an honest peer has corrected its claim by then.
+constexpr auto disbelief = 500ms;
 
 } // namespace
 
@@ -39,6 +41,9 @@ history_choice trainer::choose() const {
     bool counts = in_group ? connected || !reached
                            : connected || now() - outside_since_ < patience_with_records;
     if (!counts || !is_live(peer.who.id) || (!in_group && passed_over_.contains(peer.who.id)))
+      continue;
+    auto doubted = disbelieved_.find(peer.who.id);
+    if (place_ != place::member && doubted != disbelieved_.end() && now() < doubted->second)
       continue;
     others.push_back(peer);
     // Members that have not reported our group's fork yet are no reason to leave it.
@@ -207,6 +212,11 @@ void trainer::enter(const history_choice& choice) {
               if (avoided_.size() >= avoided_max)
                 avoided_.clear();
               avoided_.insert(choice.through.front().id); // the first one that was asked
+            }
+            if (reason.code == ec::not_ready) {
+              if (disbelieved_.size() >= avoided_max)
+                disbelieved_.clear();
+              disbelieved_[choice.through.front().id] = now() + disbelief;
             }
             place_ = place::outside;
             enter_after_ = now() + entry_pause;
