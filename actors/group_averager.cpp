@@ -295,6 +295,7 @@ caf::result<group_round> group_averager::average(average_in_group& msg) {
   step.what.weight = msg.weight;
   step.what.epoch = msg.epoch;
   step.what.deadline = msg.deadline;
+  step.what.deltas = msg.deltas;
   step.elements = elements_of(codecs_);
   step.codecs = codecs_;
   step.began = now();
@@ -342,6 +343,8 @@ void group_averager::on_finished(const round_finished& msg) {
   round_.count(msg.report);
   auto report = msg.report;
   current_->step.settle(feedback_, report, ctx_.record.id);
+  if (!failed)
+    report.values = current_->step.result(report.values, report.weight_sum, *ctx_.vectors);
   if (!failed)
     settle_group(report);
   else if (group_->is_member())

@@ -347,6 +347,7 @@ struct average_in_group {
   epoch_id epoch;
   bool call = false; // tell the other members that the round begins
   milliseconds deadline{60'000};
+  bool deltas = false; // see average_vector
 };
 struct group_round {
   round_report report;

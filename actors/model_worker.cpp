@@ -85,12 +85,12 @@ void model_worker::on_exit() {
 model_worker::behavior_type model_worker::make_behavior() {
   return {
     [this](make_model) { return prepare(); },
-    [this](run_pass) { pass(); },
+    [this](const run_pass& msg) { pass(msg); },
     [this](const apply_update& msg) { apply(msg); },
     [this](const load_image& msg) { load(msg); },
     [this](const rename_history& msg) {
       if (model_)
-        model_->rename(msg.past);
+        model_->rename(msg.past, msg.epoch);
       last_.reset();
     },
     [this](save_checkpoint) { return checkpoint(); },
@@ -129,11 +129,13 @@ void model_worker::resume() {
                  newest.file.string());
 }
 
-void model_worker::pass() {
+void model_worker::pass(const run_pass& msg) {
   if (!model_)
     return;
   auto began = clock().now();
   auto step = model_->computes().accumulate();
+  if (msg.rate && step.finite)
+    model_->step_locally(*msg.rate);
   auto seconds = seconds_of(clock().now() - began);
   ctx_.metrics->observe_step("forward_backward", seconds);
   send(listener_, pass_done{step, seconds});
@@ -148,8 +150,11 @@ void model_worker::apply(const apply_update& update) {
   if (!model_)
     return;
   auto began = clock().now();
-  auto gradient = update.mean ? std::span<const float>{*update.mean} : std::span<const float>{};
-  model_->step(gradient, update.rate, update.after);
+  auto mean = update.mean ? std::span<const float>{*update.mean} : std::span<const float>{};
+  if (update.mean && update.snapshot)
+    model_->add_change(*update.averaged, mean, *update.snapshot, update.after);
+  else
+    model_->step(mean, update.rate, update.after);
   last_.reset();
   auto seconds = seconds_of(clock().now() - began);
   ctx_.metrics->observe_step("optimizer", seconds);

@@ -47,7 +47,7 @@ protected:
 private:
   caf::result<model_ready> prepare();
   void resume();
-  void pass();
+  void pass(const run_pass& msg);
   void apply(const apply_update& update);
   void load(const load_image& msg);
   result<std::shared_ptr<model_copy>> copy();

@@ -15,7 +15,6 @@
 #include "actors/model_worker.hpp"
 #include "actors/node_supervisor.hpp"
 #include "runtime/averaging/bandwidth_estimator.hpp"
-#include "runtime/training/strategy.hpp"
 
 namespace waggle {
 
@@ -113,7 +112,7 @@ void show_config(metric_families& metrics, const node_config& config) {
     return metrics.set_config_info("", "", "none");
   metrics.set_config_info(config.agreement ? short_name(config.agreement->hash()) : "",
                           short_name(config.averaging->matchmaking.schema),
-                          config.training ? run_strategy().name : "average");
+                          config.training ? config.training->training.strategy : "average");
 }
 
 /// Connects the actors: which serves what, and which listens to which.

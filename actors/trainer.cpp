@@ -7,6 +7,7 @@
 #include "actors/trainer.hpp"
 
 #include "actors/guard.hpp"
+#include "runtime/core/check.hpp"
 
 namespace waggle {
 
@@ -16,13 +17,12 @@ constexpr auto look_interval = 20ms;
 constexpr milliseconds model_timeout = 1h; // a large model, and a checkpoint from a slow disk
 constexpr auto pause_after_distrust = 500ms;
 
-/// The gradient's tensors, for codecs that differ by tensor.
-std::shared_ptr<const std::vector<tensor_info>> gradient_of(const learner& model) {
-  auto out = std::make_shared<std::vector<tensor_info>>();
-  for (const auto& t : model.tensors().tensors())
-    if (t.what == state_tensor::kind::parameter)
-      out->push_back({t.name, t.elements(), tensor_role::gradient});
-  return out;
+strategy strategy_of(const training_config& config) {
+  const auto* row = find_strategy(config.strategy);
+  WAGGLE_CHECK(row != nullptr, config.strategy);
+  auto how = config.how;
+  how.target_batch = config.target_batch_size;
+  return row->make(how);
 }
 
 } // namespace
@@ -30,9 +30,9 @@ std::shared_ptr<const std::vector<tensor_info>> gradient_of(const learner& model
 trainer::trainer(caf::actor_config& cfg, node_context ctx, training_config config,
                  worker_factory worker, trainer_peers peers)
   : trainer_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)),
-    strategy_(run_strategy().make({.target_batch = config_.target_batch_size})),
-    make_worker_(std::move(worker)), peers_(std::move(peers)), random_(ctx_.randomness("trainer")),
-    at_(config_.missed_bytes_max), ledger_(strategy_) {
+    strategy_(strategy_of(config_)), make_worker_(std::move(worker)), peers_(std::move(peers)),
+    random_(ctx_.randomness("trainer")),
+    at_(config_.missed_bytes_max, exact() ? 0 : config_.epoch_difference_max), ledger_(strategy_) {
   end_on_exception(this, ctx_);
 }
 
@@ -120,7 +120,17 @@ void trainer::on_model(const model_ready& ready) {
   model_parameters_ = ready.parameters;
   at_.begin(ready.past, ready.epoch);
   outside_since_ = epoch_began_ = now();
-  send(peers_.averager, describe_vector{model_->parameter_count(), gradient_of(*model_)});
+  auto averaged = averaged_tensors::of(model_->tensors(), averages());
+  if (averaged && steps_locally() && dynamic_cast<local_learner*>(model_.get()) == nullptr)
+    averaged = failure{ec::bad_config, "this model cannot step locally, as --strategy "
+                                         + config_.strategy + " does"};
+  if (!averaged) {
+    ctx_.log->error("training cannot begin: {}", to_string(averaged.error()));
+    return quit(to_caf(averaged.error()));
+  }
+  averaged_ = *averaged;
+  begin_counting();
+  send(peers_.averager, describe_vector{averaged_->value_count(), averaged_->infos()});
   report_own_progress();
   delayed_send(this, look_interval, check_swarm{true});
   react();
@@ -129,6 +139,7 @@ void trainer::on_model(const model_ready& ready) {
 caf::result<training_status> trainer::stop() {
   if (!std::exchange(stopping_, true)) {
     send(peers_.averager, quit_group{});
+    merge();
     if (model_) {
       drop_accumulated("stopped");
       drop_contribution("stopped");
@@ -209,8 +220,8 @@ void trainer::drop_contribution(std::string_view reason) {
   ++rounds_;
   if (!std::exchange(given_, std::nullopt))
     return;
-  ledger_.end(gradients, verdict::left_out);
-  count(ledger_.settle(gradients, false), reason);
+  ledger_.end(only_lane, verdict::left_out);
+  count(ledger_.settle(only_lane, false), reason);
 }
 
 } // namespace waggle

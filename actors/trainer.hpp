@@ -15,9 +15,10 @@
 #include "actors/state_fetcher.hpp"
 #include "runtime/progress/history_choice.hpp"
 #include "runtime/state/donor_choice.hpp"
+#include "runtime/training/averaged_tensors.hpp"
 #include "runtime/training/checkpoint_store.hpp"
 #include "runtime/training/flight_ledger.hpp"
-#include "runtime/training/learner.hpp"
+#include "runtime/training/local_learner.hpp"
 #include "runtime/training/loss_record.hpp"
 #include "runtime/training/pass_policy.hpp"
 #include "runtime/training/plan.hpp"
@@ -27,8 +28,13 @@
 namespace waggle {
 
 struct training_config {
-  std::uint64_t target_batch_size = 256; // samples of the whole swarm per epoch
-  std::uint64_t max_epochs = 0;          // 0: until stopped
+  std::uint64_t target_batch_size = 256;  // samples of the whole swarm per epoch
+  std::uint64_t max_epochs = 0;           // 0: until stopped
+  std::string strategy = "collaborative"; // in strategy_table
+  strategy_settings how;                  // without target_batch
+  /// If the peers' parameters are only approximately equal: a peer that is so many epochs away from
+  /// the group trains on without a download.
+  std::uint64_t epoch_difference_max = 1;
   lr_schedule schedule;
   /// The least time from one micro-step to the next, to leave computing time to other processes. 0:
   /// none.
@@ -45,6 +51,10 @@ struct training_config {
   bool continue_on_split = true;
   /// Whether to begin a run if no peer was reached and this peer holds no state of the run.
   bool may_start_alone = true;
+  /// No pass begins before the group has so many members for the first time, or so much time has
+  /// passed in a group (0: without limit).
+  std::size_t min_peers = 1;
+  milliseconds wait_for_peers{0};
   /// For one round; afterwards our own gradient is used.
   milliseconds averaging_timeout{60'000};
   milliseconds sync_timeout{600'000};
@@ -92,6 +102,11 @@ using trainer_base =
 ///
 /// A member whose model is not at its group's epoch (it has just entered) takes part in rounds
 /// without samples, and keeps their results until it has downloaded the state that they belong to.
+///
+/// The strategy has one lane (runtime/training/strategy.hpp). If its rounds block, a round's result
+/// is merged when it arrives. If training continues meanwhile, the group's epoch ends with the
+/// round, but the model's with the merge: until then the result is `unmerged_`, and whatever needs
+/// the model at the group's epoch (a donation, a checkpoint, leaving) merges it first.
 class trainer final : public trainer_base {
 public:
   trainer(caf::actor_config& cfg, node_context ctx, training_config config, worker_factory worker,
@@ -104,7 +119,7 @@ protected:
   behavior_type make_behavior() override;
 
 private:
-  static constexpr std::size_t gradients = 0; // the only lane of the collaborative strategy
+  static constexpr std::size_t only_lane = 0;
 
   enum class place : std::uint8_t { outside, entering, member };
 
@@ -113,10 +128,24 @@ private:
     epoch_id epoch;
     std::shared_ptr<const float_vector> own;
     std::uint64_t samples = 0;
-    bool in_round = false; // false: its round failed, and we are still at its epoch
+    double weight = 0;
+    bool from_state = false; // we were in step: `own` is of our own model
+    bool in_round = false;   // false: its round failed, and we are still at its epoch
+  };
+  /// The result of a round that has ended the group's epoch, and not yet the model's.
+  struct result_of_round {
+    run_position::outcome follows;
+    bool counted = false; // the mean contains our samples
+    std::string why_dropped;
   };
 
   [[nodiscard]] steady_time now() const { return clock().now(); }
+  [[nodiscard]] const lane& averages() const { return strategy_.lanes[only_lane]; }
+  [[nodiscard]] bool steps_locally() const { return strategy_.inner == inner_rule::step; }
+  [[nodiscard]] bool exact() const { return strategy_.consistency == consistency_rule::exact; }
+  [[nodiscard]] bool round_runs() const { return given_ && given_->in_round; }
+  /// The epoch that the next pass counts toward.
+  [[nodiscard]] epoch_id epoch_of_pass() const;
 
   // -- status and reports (trainer_status.cpp)
   const training_status& current_status();
@@ -158,19 +187,24 @@ private:
   caf::result<state_snapshot> snapshot(const get_state_snapshot& wanted);
 
   // -- epochs
+  bool enough_peers();
   [[nodiscard]] bool counts_here(const swarm_progress::peer& peer) const;
   [[nodiscard]] std::uint64_t samples_of_others() const;
   [[nodiscard]] std::uint64_t own_samples() const;
   [[nodiscard]] bool done() const;
   [[nodiscard]] situation present() const;
   [[nodiscard]] pass_decision next_pass() const;
+  [[nodiscard]] pass_decision pass_during_round() const;
+  [[nodiscard]] std::uint64_t swarm_time() const;
+  void begin_counting();
   void carry_out();
   void begin_round(bool call);
   void send_round(bool call);
   void on_round(const group_round& round);
   void on_round_failed(const round_report& report);
   void end_epoch(const group_round& round);
-  [[nodiscard]] missed_update update_of(const group_round& round);
+  void merge();
+  [[nodiscard]] missed_update update_of(const group_round& round, const contribution& given);
   void apply(const run_position::step& step);
   void checkpoint_if_due();
   void maybe_pass();
@@ -207,8 +241,14 @@ private:
   group_view group_;
   run_position at_;
   flight_ledger ledger_;
+  std::shared_ptr<const averaged_tensors> averaged_;
   std::optional<contribution> given_;
-  std::optional<group_round> ended_;  // the round of given_, to be merged
+  std::optional<group_round> ended_; // the round of given_; its merge ends the epoch
+  std::optional<result_of_round> unmerged_;
+  std::uint64_t stepped_ = 0;         // samples of local steps since the last boundary
+  std::uint64_t boundary_steps_ = 0;  // status_.steps at the last boundary
+  std::uint64_t boundary_time_ = 0;   // swarm_time() then
+  steady_time counting_since_;        // the last boundary
   std::uint64_t rounds_ = 0;          // number of the last one begun
   bool lost_group_ = false;           // the last round failed, and we were not excluded from it
   std::vector<peer_id> lost_members_; // of that group
@@ -219,6 +259,7 @@ private:
   peer_id awaited_; // the peer that should found the group
   steady_time awaited_since_;
   std::set<peer_id> passed_over_; // peers that were awaited and did not
+  bool enough_peers_ = false;     // there have been min_peers
   bool provisional_ = false;      // we went on without most of our former group
   state_fetcher_actor fetcher_;   // of the current download
   std::uint64_t fetches_ = 0;     // number of the last one begun

@@ -13,6 +13,15 @@ namespace {
 constexpr auto report_interval = 2ms;
 constexpr double report_delay = 0.002; // seconds from a peer's report to another peer's decision
 
+double distance(std::span<const float> a, std::span<const float> b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    double d = static_cast<double>(a[i]) - static_cast<double>(b[i]);
+    sum += d * d;
+  }
+  return std::sqrt(sum);
+}
+
 double norm_of(std::span<const float> values) {
   double sum = 0;
   for (float v : values)
@@ -43,17 +52,38 @@ std::uint64_t trainer::samples_of_others() const {
   return sum;
 }
 
+/// Milliseconds of the clock that all peers share.
+std::uint64_t trainer::swarm_time() const {
+  return static_cast<std::uint64_t>(to_nanoseconds(ctx_.wall->now())) / 1'000'000;
+}
+
+/// From here on, samples and steps count toward the next boundary.
+void trainer::begin_counting() {
+  stepped_ = 0;
+  boundary_steps_ = status_.steps;
+  boundary_time_ = swarm_time();
+  counting_since_ = now();
+}
+
+epoch_id trainer::epoch_of_pass() const {
+  return round_runs() && !averages().overlap.blocks() ? at_.epoch().next() : at_.epoch();
+}
+
 /// The input of the pure functions that decide (runtime/training/plan.hpp).
 situation trainer::present() const {
   situation now;
   now.own_steps = status_.steps;
   now.own_samples = at_.in_step() ? own_samples() : 0;
-  now.swarm_samples = at_.in_step() ? own_samples() + samples_of_others() : 0;
+  // While a round runs, the others have not reported anything toward the next boundary.
+  now.swarm_samples = at_.in_step() && !round_runs() ? own_samples() + samples_of_others() : 0;
+  now.boundary_steps = at_.in_step() && !round_runs() ? status_.steps - boundary_steps_ : 0;
+  now.boundary_time = boundary_time_;
+  now.time = swarm_time();
   now.round_called = called_;
   now.in_group = place_ == place::member;
   now.members = static_cast<std::uint32_t>(group_.members.size());
   now.pass_running = passing_;
-  now.epochs_done = at_.epoch().value();
+  now.epochs_done = epoch_of_pass().value();
   now.max_epochs = config_.max_epochs;
   now.lanes = ledger_.lanes();
   return now;
@@ -65,6 +95,11 @@ void trainer::carry_out() {
   for (const auto& act : on_offer(strategy_, present()))
     switch (act.what) {
       case action::kind::merge:
+      case action::kind::give_up: // a round without a mean; on_round_failed settles one that failed
+        if (!ended_) {            // the group's epoch has ended with the round
+          merge();
+          break;
+        }
         end_epoch(*std::exchange(ended_, std::nullopt));
         return carry_out(); // the rest of the plan was for the epoch that has ended
       case action::kind::begin:
@@ -73,8 +108,7 @@ void trainer::carry_out() {
       case action::kind::hold:
         maybe_pass();
         break;
-      case action::kind::inner_step:
-      case action::kind::give_up: // on_round_failed settles a round without a result
+      case action::kind::inner_step: // the worker steps with the pass
       case action::kind::end_epoch:
       case action::kind::await:
       case action::kind::finish:
@@ -83,27 +117,37 @@ void trainer::carry_out() {
 }
 
 void trainer::begin_round(bool call) {
-  contribution given{at_.epoch(), nullptr, 0, false};
-  if (at_.in_step()) {
+  contribution given;
+  given.epoch = at_.epoch();
+  given.from_state = at_.in_step();
+  if (!given.from_state) {
+    auto zeros = ctx_.vectors->take(averaged_->value_count());
+    std::fill(zeros->begin(), zeros->end(), 0.0F);
+    given.own = std::move(zeros);
+  } else if (averages().what == lane_content::gradient) {
     auto mean = model_->take_mean_vector(*ctx_.vectors);
     given.own = std::move(mean.values);
     given.samples = mean.samples;
+    given.weight = static_cast<double>(mean.samples);
   } else {
-    auto zeros = ctx_.vectors->take(model_->parameter_count());
-    std::fill(zeros->begin(), zeros->end(), 0.0F);
-    given.own = std::move(zeros);
+    auto copy = ctx_.vectors->take(averaged_->value_count());
+    dynamic_cast<local_learner&>(*model_).copy_tensors(averaged_->indices(), *copy);
+    given.own = std::move(copy);
+    given.weight = config_.auxiliary ? 0 : 1;
+    status_.effective_batch = own_samples() + samples_of_others();
   }
   ledger_.add(given.samples);
-  (void)ledger_.begin(gradients, status_.steps, at_.epoch().value());
+  (void)ledger_.begin(only_lane, status_.steps, at_.epoch().value());
   given_ = std::move(given);
+  begin_counting();
   send_round(call);
 }
 
 void trainer::send_round(bool call) {
   called_ = false;
   given_->in_round = true;
-  average_in_group question{given_->own, static_cast<double>(given_->samples), at_.epoch(), call,
-                            config_.averaging_timeout};
+  average_in_group question{
+    given_->own, given_->weight, at_.epoch(), call, config_.averaging_timeout, steps_locally()};
   auto number = ++rounds_;
   request(peers_.averager, config_.averaging_timeout + 5s, std::move(question))
     .then(
@@ -123,7 +167,7 @@ void trainer::send_round(bool call) {
 
 void trainer::on_round(const group_round& round) {
   const auto& report = round.report;
-  round_ended event{"gradients", report};
+  round_ended event{steps_locally() ? "params" : "gradients", report};
   event.report.values.reset();
   send(peers_.exporter, std::move(event));
   if (report.outcome == round_outcome::failed) {
@@ -138,9 +182,13 @@ void trainer::on_round(const group_round& round) {
     round_facts facts;
     facts.contributors = static_cast<std::uint32_t>(report.contributors.size());
     facts.own_samples = given_->samples;
-    ledger_.end(gradients, waggle::on_round(strategy_.lanes[gradients], facts));
-    ended_ = round;
-    carry_out();
+    ledger_.end(only_lane, waggle::on_round(averages(), facts));
+    if (averages().overlap.blocks())
+      ended_ = round;
+    else
+      end_epoch(round);
+    if (place_ == place::member)
+      carry_out();
   }
   react();
 }
@@ -153,7 +201,7 @@ void trainer::on_round_failed(const round_report& report) {
   facts.excluded = report.why.code == ec::excluded;
   facts.others_remain = facts.time_left = true; // in the next group that this peer is in
   facts.own_samples = given_->samples;
-  if (waggle::on_round(strategy_.lanes[gradients], facts) != verdict::retry || !at_.in_step())
+  if (waggle::on_round(averages(), facts) != verdict::retry || !at_.in_step())
     drop_contribution("left_out");
   // A peer that was excluded knows that the others go on as a group.
   lost_group_ = !facts.excluded;
@@ -166,10 +214,11 @@ void trainer::end_epoch(const group_round& round) {
   const auto& report = round.report;
   auto given = *std::exchange(given_, std::nullopt);
   group_ = round.group;
-  auto update = update_of(round);
+  auto update = update_of(round, given);
   const auto& in = report.contributors;
-  bool counted = update.mean && std::find(in.begin(), in.end(), ctx_.record.id) != in.end();
-  count(ledger_.settle(gradients, counted), update.mean ? "left_out" : "not_finite");
+  result_of_round ended;
+  ended.counted = update.mean && std::find(in.begin(), in.end(), ctx_.record.id) != in.end();
+  ended.why_dropped = update.mean ? "left_out" : "not_finite";
   if (!round.keeps_majority) {
     provisional_ = true;
     ctx_.log->warn("most of the group is gone: going on provisionally as history {}",
@@ -179,15 +228,28 @@ void trainer::end_epoch(const group_round& round) {
   losses_.end_epoch();
   smooth(epoch_seconds_, seconds_of(now() - epoch_began_));
   epoch_began_ = now();
-  carry(at_.end_epoch(std::move(update)));
+  bool later = at_.in_step() && !averages().overlap.blocks();
+  ended.follows = at_.end_epoch(std::move(update));
+  unmerged_ = std::move(ended);
+  if (!later)
+    merge();
   if (place_ == place::member && !group_.member)
     leave("the group has ended, or its last round was decided without us");
   report_own_progress();
   log_progress();
 }
 
+/// Merges the result of the last round into the model, if that has not happened yet.
+void trainer::merge() {
+  auto ended = std::exchange(unmerged_, std::nullopt);
+  if (!ended)
+    return;
+  count(ledger_.settle(only_lane, ended->counted), ended->why_dropped);
+  carry(ended->follows);
+}
+
 /// The update with which a round ends its epoch. Also updates status and metrics.
-missed_update trainer::update_of(const group_round& round) {
+missed_update trainer::update_of(const group_round& round, const contribution& given) {
   const auto& report = round.report;
   auto samples = samples_of(report.weight_sum);
   missed_update update;
@@ -207,21 +269,32 @@ missed_update trainer::update_of(const group_round& round) {
       update.mean = nullptr;
     }
   }
-  status_.effective_batch = samples;
-  ctx_.metrics->set_effective_batch(report.weight_sum);
+  if (steps_locally() && update.mean) {
+    if (given.from_state) {
+      update.snapshot = given.own;
+      ctx_.metrics->set_drift(distance(*update.mean, *given.own));
+    } else { // a state that is downloaded now is about as good as one with this change
+      update.mean = nullptr;
+    }
+  } else {
+    status_.effective_batch = samples;
+  }
+  ctx_.metrics->set_effective_batch(static_cast<double>(status_.effective_batch));
   status_.learning_rate = update.rate;
-  status_.gradient_norm = norm;
+  status_.gradient_norm = steps_locally() ? 0 : norm;
   return update;
 }
 
 void trainer::apply(const run_position::step& step) {
   const auto& update = step.update;
-  under_way_.push_back(update.mean ? update.mean->size() * sizeof(float) : 0);
+  under_way_.push_back(update.bytes());
   bytes_under_way_ += under_way_.back();
-  send(worker_, apply_update{update.mean, update.rate, step.after});
+  send(worker_, apply_update{update.mean, update.rate, step.after, update.snapshot, averaged_});
 }
 
 pass_decision trainer::next_pass() const {
+  if (round_runs())
+    return pass_during_round();
   pass_situation situation;
   situation.target = config_.target_batch_size;
   situation.own_samples = own_samples();
@@ -236,8 +309,38 @@ pass_decision trainer::next_pass() const {
   return decide_pass(situation);
 }
 
+/// Whether training may begin: see training_config::min_peers.
+bool trainer::enough_peers() {
+  if (enough_peers_)
+    return true;
+  auto here = group_.members.size();
+  auto waited = now() - outside_since_;
+  bool trains = status_.rounds_complete + status_.rounds_shrunk > 0; // others began without us
+  enough_peers_ = here >= config_.min_peers || trains
+                  || (config_.wait_for_peers > 0ms && waited >= config_.wait_for_peers);
+  wait_for(enough_peers_ ? std::string{}
+                         : fmt::format("{} more of the {} peers to begin with",
+                                       config_.min_peers - here, config_.min_peers));
+  return enough_peers_;
+}
+
+/// The others compute on, too, and report nothing before the round has ended: what they have done
+/// is forecast from their speed.
+pass_decision trainer::pass_during_round() const {
+  auto since = seconds_of(now() - counting_since_);
+  double samples = static_cast<double>(own_samples());
+  double rates = own_rate_;
+  for (const auto& peer : view_.peers)
+    if (counts_here(peer)) {
+      samples += peer.samples_per_second * since;
+      rates += peer.samples_per_second;
+    }
+  auto target = static_cast<double>(config_.target_batch_size);
+  return {samples < target, target / std::max(rates, 1.0)};
+}
+
 void trainer::maybe_pass() {
-  if (passing_ || !at_.in_step() || config_.auxiliary)
+  if (passing_ || !at_.in_step() || config_.auxiliary || !enough_peers())
     return;
   auto plan_look = [this](std::chrono::nanoseconds pause) {
     if (!std::exchange(pass_planned_, true))
@@ -249,12 +352,14 @@ void trainer::maybe_pass() {
   // Peers that sleep between passes are mostly not in the middle of one, so only the samples that
   // they have reported are expected of them.
   bool sleeps = seconds_of(config_.step_interval) > pass_seconds_;
-  auto decided = sleeps ? pass_decision{} : next_pass();
+  bool free = steps_locally() || (sleeps && !round_runs());
+  auto decided = free ? pass_decision{} : next_pass();
   if (!decided.begin)
     return plan_look(std::chrono::nanoseconds{
       static_cast<std::int64_t>(std::clamp(decided.wait, 0.0005, 1.0) * 1e9)});
   passing_ = true;
-  send(worker_, run_pass{});
+  send(worker_, run_pass{steps_locally() ? std::optional{config_.schedule.at(epoch_of_pass())}
+                                         : std::nullopt});
 }
 
 void trainer::on_pass(const pass_done& pass) {
@@ -264,6 +369,11 @@ void trainer::on_pass(const pass_done& pass) {
   ++status_.steps;
   if (step.finite) {
     losses_.note(step.loss);
+    if (steps_locally()) {
+      stepped_ += step.samples;
+      ledger_.add(step.samples);
+      count({ledger_.use_accumulated(), 0}, {});
+    }
   } else {
     ctx_.metrics->count_nonfinite("gradient");
     ledger_.refuse(step.samples);
@@ -275,7 +385,7 @@ void trainer::on_pass(const pass_done& pass) {
   auto cycle = std::max(pass_seconds_, seconds_of(config_.step_interval));
   own_rate_ = cycle > 0 ? static_cast<double>(step.samples) / cycle : 0;
   bool reached = own_samples() + samples_of_others() >= config_.target_batch_size;
-  if (own_samples() != own_samples_reported_
+  if (own_samples() != own_samples_reported_ && !round_runs()
       && (reached || now() - reported_to_tracker_ >= report_interval))
     report_own_progress();
   if (stopping_ || !at_.in_step()) // it belongs to a state that is about to be replaced

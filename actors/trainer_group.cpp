@@ -81,7 +81,7 @@ bool trainer::left_behind() {
     far += peer.epoch > at_.epoch().next() ? 1 : 0;
   }
   auto most = [this](std::size_t n) { return n > 0 && 2 * n > group_.members.size() - 1; };
-  if ((given_ && given_->in_round) || !most(ahead)) { // a running round will report its outcome
+  if (round_runs() || !most(ahead)) { // a running round will report its outcome
     behind_since_ = {};
     return false;
   }
@@ -176,7 +176,8 @@ void trainer::found() {
         avoided_.clear();
         since_fork_ = 0;
         line_began_ = at_.epoch();
-        send(worker_, rename_history{past});
+        begin_counting();
+        send(worker_, rename_history{past, at_.epoch()});
         if (past.parent.is_zero())
           ctx_.log->info("began the run's history {} at epoch {}", short_name(past.branch),
                          at_.epoch().value());
@@ -255,7 +256,10 @@ void trainer::on_entered(const history_choice& choice, const group_view& group) 
     since_fork_ = 0;
     line_began_ = at_.epoch();
   }
+  if (at_.in_step() && at_.epoch() != epoch_before)
+    send(worker_, rename_history{at_.past(), at_.epoch()});
   epoch_began_ = now();
+  begin_counting();
   report_own_progress();
   react();
 }
@@ -265,6 +269,7 @@ void trainer::leave(const std::string& why) {
   if (!why.empty())
     ctx_.log->info("left the group of epoch {}: {}", at_.epoch().value(), why);
   send(peers_.averager, quit_group{});
+  merge();
   stop_fetching();
   if (!at_.in_step()) // the contribution was for a state that we do not have
     drop_contribution("left_out");

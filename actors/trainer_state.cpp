@@ -26,7 +26,7 @@ void trainer::fetch_if_needed() {
   if (at_.waits_for_group()) {
     // The donor was ahead of our view of the group. The rounds up to its epoch end without us; if
     // they do not end, the donor has left the group.
-    if (now() - loaded_at_ >= patience_without_state && !(given_ && given_->in_round))
+    if (now() - loaded_at_ >= patience_without_state && !round_runs())
       leave("our group does not reach the epoch of the state that we downloaded");
     return;
   }
@@ -173,7 +173,7 @@ void trainer::cannot_keep_up() {
 /// parameters that fewer peers hold are given up. Models whose parameters are not hashed each epoch
 /// cannot be compared.
 bool trainer::differs_from_most() {
-  if (!at_.in_step() || !under_way_.empty() || model_epoch_ != at_.epoch()
+  if (!exact() || !at_.in_step() || !under_way_.empty() || model_epoch_ != at_.epoch()
       || model_parameters_.is_zero())
     return false;
   std::map<digest, std::size_t> holders{{model_parameters_, 1}};
@@ -209,6 +209,7 @@ bool trainer::differs_from_most() {
 caf::result<state_snapshot> trainer::snapshot(const get_state_snapshot& wanted) {
   if (!model_ || !at_.in_step() || stopping_ || (place_ != place::member && at_.past().work == 0))
     return to_caf(ec::not_ready, "this peer has no state of the run yet");
+  merge(); // newcomers have the updates from the group's epoch on
   return delegate(worker_, wanted);
 }
 

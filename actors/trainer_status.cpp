@@ -33,15 +33,16 @@ std::string_view activity(trainer_phase phase) {
 
 } // namespace
 
+/// Since the last boundary.
 std::uint64_t trainer::own_samples() const {
-  return model_ ? model_->accumulated_samples() : 0;
+  return steps_locally() || !model_ ? stepped_ : model_->accumulated_samples();
 }
 
 const training_status& trainer::current_status() {
   auto& s = status_;
   s.epoch = place_ == place::member && !at_.in_step() ? at_.held_epoch() : at_.epoch();
-  s.parameters = under_way_.empty() ? model_parameters_ : digest{};
-  s.samples_toward_epoch = own_samples() + ledger_.in_flight();
+  s.parameters = exact() && under_way_.empty() && !unmerged_ ? model_parameters_ : digest{};
+  s.samples_toward_epoch = (steps_locally() ? 0 : own_samples()) + ledger_.in_flight();
   s.samples_used = ledger_.used();
   s.samples_dropped = ledger_.dropped();
   s.global_epoch = std::max(s.epoch, at_.epoch());
@@ -96,9 +97,10 @@ void trainer::show_phase() {
     return enter_phase(done() && at_.in_step() ? trainer_phase::finished : trainer_phase::joining);
   if (!at_.in_step())
     return enter_phase(trainer_phase::syncing);
-  if (given_ && given_->in_round)
+  if (round_runs() && (averages().overlap.blocks() || !passing_))
     return enter_phase(trainer_phase::averaging);
-  enter_phase(done() && under_way_.empty() ? trainer_phase::finished : trainer_phase::training);
+  enter_phase(done() && under_way_.empty() && !unmerged_ ? trainer_phase::finished
+                                                         : trainer_phase::training);
 }
 
 void trainer::enter_phase(trainer_phase phase) {
@@ -150,7 +152,9 @@ void trainer::report_own_progress() {
   if (!model_)
     return;
   reported_to_tracker_ = now();
-  own_samples_reported_ = own_samples();
+  // While a round runs, samples already count toward the epoch after it, which no peer may claim
+  // yet.
+  own_samples_reported_ = round_runs() ? 0 : own_samples();
   history_claim claim;
   claim.past = at_.past();
   claim.group_size =
@@ -158,7 +162,8 @@ void trainer::report_own_progress() {
   claim.ready = at_.in_step() && (place_ == place::member || at_.past().work > 0);
   claim.provisional = provisional_;
   claim.target_batch_size = config_.target_batch_size;
-  auto parameters = at_.in_step() && under_way_.empty() ? model_parameters_ : digest{};
+  bool comparable = exact() && at_.in_step() && under_way_.empty() && !unmerged_;
+  auto parameters = comparable ? model_parameters_ : digest{};
   send(peers_.tracker,
        report_progress{at_.epoch(), own_samples_reported_, parameters, claim, own_rate_});
 }

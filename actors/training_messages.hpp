@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,8 +19,9 @@
 
 namespace waggle {
 
-class learner;     // runtime/training/learner.hpp
-struct model_copy; // runtime/training/trained_model.hpp
+class averaged_tensors; // runtime/training/averaged_tensors.hpp
+class learner;          // runtime/training/learner.hpp
+struct model_copy;      // runtime/training/trained_model.hpp
 
 // -- state ---------------------------------------------------------------------------------------
 
@@ -80,11 +82,16 @@ struct model_ready {
   digest parameters; // zero: too many to hash each epoch
 };
 /// Commands to the model_worker, executed in the order in which they arrive.
-struct run_pass {};
+struct run_pass {
+  std::optional<double> rate; // the optimizer steps at once with this learning rate; none: it holds
+};
 struct apply_update {
   std::shared_ptr<const float_vector> mean; // null: the epoch had no gradient
   double rate = 0;
   history after; // the history once it is applied
+  /// Not null: adds the difference of the mean and these values to the tensors in `averaged`.
+  std::shared_ptr<const float_vector> snapshot;
+  std::shared_ptr<const averaged_tensors> averaged;
 };
 struct load_image {
   std::shared_ptr<const byte_source> image;
@@ -93,6 +100,7 @@ struct load_image {
 };
 struct rename_history {
   history past;
+  epoch_id epoch;
 };
 struct save_checkpoint {};
 /// Events of the model_worker.

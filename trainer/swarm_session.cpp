@@ -35,6 +35,7 @@ const std::map<std::string, std::string>& not_here() {
     {"log-level", "swarm_options::log_level"},
     {"target-batch-size", "swarm_options::target_batch_size"},
     {"epochs", "swarm_options::max_epochs"},
+    {"strategy", "collaborative for a loop, which holds its gradients until the swarm has enough"},
     {"model", "swarm_options::model"},
     {"data", "swarm_options::data"},
     {"join-timeout", "swarm_options::join_timeout"},

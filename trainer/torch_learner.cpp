@@ -8,6 +8,7 @@
 #include <torch/torch.h>
 
 #include "runtime/core/named.hpp"
+#include "runtime/training/local_learner.hpp"
 #include "trainer/compute_setup.hpp"
 #include "trainer/flat_optimizer.hpp"
 #include "trainer/models.hpp"
@@ -17,7 +18,7 @@ namespace waggle {
 
 namespace {
 
-class torch_learner final : public learner {
+class torch_learner final : public local_learner {
 public:
   torch_learner(const learner_config& config, torch::Device device,
                 std::shared_ptr<const byte_data> data)
@@ -94,7 +95,32 @@ public:
 
   void apply(std::span<const float> gradient, double lr) override {
     torch::NoGradGuard guard;
+    std::lock_guard lock{values_};
     optimizer_->step(flat_, view_of(gradient).to(device_), lr);
+  }
+
+  void step_locally(double lr) override {
+    torch::NoGradGuard guard;
+    std::lock_guard lock{accumulators_};
+    auto samples = static_cast<double>(samples_.exchange(0));
+    if (samples == 0)
+      return;
+    auto mean = gradient_; // of the only pass since the last step, normally
+    if (earlier_.defined())
+      mean = earlier_.add_(gradient_, static_cast<double>(last_pass_)).div_(samples);
+    std::lock_guard values{values_};
+    optimizer_->step(flat_, mean, lr);
+    empty_accumulators();
+  }
+
+  void copy_tensors(std::span<const std::size_t> which, std::span<float> out) const override {
+    torch::NoGradGuard guard;
+    std::lock_guard lock{values_};
+    for (auto i : which) {
+      auto length = static_cast<std::size_t>(tensors_[i].elements());
+      view_of(out.first(length)).copy_(tensor(i).flatten());
+      out = out.subspan(length);
+    }
   }
 
   void read_tensor(std::size_t which, std::span<float> out) const override {
@@ -109,6 +135,7 @@ public:
   }
   void write_tensor(std::size_t which, std::span<const float> values) override {
     torch::NoGradGuard guard;
+    std::lock_guard lock{values_};
     tensor(which).copy_(view_of(values));
   }
   [[nodiscard]] std::uint64_t optimizer_steps() const override { return optimizer_->steps(); }
@@ -227,7 +254,8 @@ private:
   std::uint64_t last_pass_ = 0;                  // samples in gradient_; 0: ignore gradient_
   std::shared_ptr<vector_pool> vectors_;         // null: use the heap
   mutable std::optional<flat_optimizer> optimizer_;
-  std::mutex accumulators_; // guards the above, and gradient_ while last_pass_ > 0
+  mutable std::mutex values_; // guards flat_ and the statistics while they change
+  std::mutex accumulators_;   // guards the above, and gradient_ while last_pass_ > 0
   std::atomic<std::uint64_t> samples_{0};
   state_table tensors_;
   digest schema_;

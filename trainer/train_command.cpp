@@ -138,6 +138,9 @@ void add_training(node_config& base, const run_options& o, const peer_id& peer,
   auto& t = parts.training;
   t.target_batch_size = o.target_batch_size;
   t.max_epochs = o.epochs;
+  t.strategy = o.strategy;
+  t.how = strategy_settings_of(o);
+  t.epoch_difference_max = o.max_epoch_difference;
   auto shape = parse_schedule(o.schedule);
   t.schedule = {shape ? *shape : lr_schedule::shape::constant, o.lr, o.warmup_epochs, o.epochs, 0};
   t.step_interval = o.step_interval;
@@ -145,6 +148,9 @@ void add_training(node_config& base, const run_options& o, const peer_id& peer,
   t.may_start_alone = o.start_alone;
   t.continue_on_split = o.on_split == "continue";
   t.averaging_timeout = o.averaging_timeout;
+  t.sync_timeout = o.load_state_timeout;
+  t.min_peers = o.min_peers;
+  t.wait_for_peers = o.wait_for_peers;
   t.auxiliary = o.auxiliary;
   t.checkpoint_interval = o.checkpoint_interval;
   if (o.resume)

@@ -101,6 +101,14 @@ node_config peer_process::base_config() const {
   config.seed = o.seed != 0 ? o.seed : entropy_seed();
   config.progress.ledger.target_batch_size = o.target_batch_size;
   config.progress.ledger.strict_target = o.strict_target;
+  config.progress.ledger.expected_drift_peers = o.expected_drift_peers;
+  config.progress.ledger.expected_drift_rate = o.expected_drift_rate;
+  config.progress.ledger.refresh_min = o.min_refresh_period;
+  config.progress.ledger.refresh_max = o.max_refresh_period;
+  config.progress.ledger.refresh_default = o.default_refresh_period;
+  config.progress.report_ttl = o.report_expiration;
+  config.progress.performance_ema_alpha = o.performance_ema_alpha;
+  config.stop_training_timeout = o.shutdown_timeout;
   return config;
 }
 

@@ -24,6 +24,7 @@
 #include "runtime/cli/text_table.hpp"
 #include "runtime/config/options.hpp"
 #include "runtime/net/http_client.hpp"
+#include "runtime/training/strategy.hpp"
 
 namespace waggle {
 
@@ -72,7 +73,11 @@ constexpr auto hurried_stop_timeout = 3s;
 
 class swarm {
 public:
-  explicit swarm(const run_options& options) : options_(options) {}
+  explicit swarm(const run_options& options) : options_(options) {
+    summary_.strategy = options.strategy;
+    const auto* row = find_strategy(options.strategy);
+    summary_.exact = row == nullptr || !row->averages_parameters;
+  }
 
   int run() {
     if (options_.json_file && !std::ofstream{*options_.json_file, std::ios::app})
@@ -365,7 +370,7 @@ private:
 
   int end() {
     bool interrupted = stopped_;
-    if (!interrupted)
+    if (!interrupted && summary_.exact)
       compare_parameters();
     if (stopped_)
       look_at_all(last_question_timeout);

@@ -7,7 +7,6 @@
 
 #include "runtime/cli/readable.hpp"
 #include "runtime/cli/swarm_table.hpp"
-#include "runtime/training/strategy.hpp"
 
 namespace waggle {
 
@@ -112,6 +111,8 @@ std::vector<std::string> swarm_summary::differences(std::uint64_t epochs) const 
                     + (p.silent          ? ": it did not answer at the end"
                        : s.phase.empty() ? ""
                                          : ", in phase " + state_of(p)));
+    else if (!exact)
+      continue;
     else if (s.parameters.empty())
       out.push_back(who + " did not say which parameters it ended with");
     else if (s.parameters != most->first)
@@ -155,7 +156,7 @@ std::string swarm_summary::json() const {
   doc["joins"] = joins;
   doc["seconds"] = seconds;
   doc["parameters_equal"] = parameters_equal ? json_value(*parameters_equal) : json_value(nullptr);
-  doc["strategy"] = run_strategy().name;
+  doc["strategy"] = strategy;
   return doc.dump(2) + "\n";
 }
 
@@ -169,7 +170,9 @@ std::string swarm_summary::text(std::size_t width) const {
   out += "\n";
   promise(losses_fell_below(0.6), "the loss of every peer is below 60 % of the run's start ("
                                     + readable_loss(start_loss()) + ")");
-  if (parameters_equal)
+  if (!exact)
+    out += "        each peer has parameters of its own: " + strategy + " averages them\n";
+  else if (parameters_equal)
     promise(*parameters_equal, "all parameters are byte-equal at the end");
   else
     out += "unknown all parameters are byte-equal: the peers were not all seen at one epoch\n";

@@ -49,6 +49,8 @@ struct swarm_summary {
   std::uint64_t joins = 0;
   double seconds = 0;
   std::optional<bool> parameters_equal; // none: the peers were never seen at the same epoch
+  std::string strategy = "collaborative";
+  bool exact = true; // with this strategy all peers at an epoch hold equal parameters
 
   /// Mean loss of the first epoch, of the first peer that has one.
   [[nodiscard]] double start_loss() const;

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "runtime/config/values.hpp"
-#include "runtime/training/strategy.hpp"
 
 namespace waggle {
 
@@ -36,7 +35,6 @@ result<run_agreement> training_agreement(const run_options& options, std::uint32
   run_agreement all;
   // No option sets betas and epsilon, but another version may use other defaults.
   for (auto field : {agreed_field{"protocol", std::to_string(protocol), {}},
-                     {"strategy", std::string{run_strategy().name}, {}},
                      {"betas", text_of(options.beta1) + " " + text_of(options.beta2), {}},
                      {"epsilon", text_of(options.epsilon), {}}})
     if (auto added = all.add(std::move(field)); !added)

@@ -1,9 +1,12 @@
+#include <sstream>
+
 #include "runtime/averaging/aggregation.hpp"
 #include "runtime/config/options.hpp"
 #include "runtime/core/named.hpp"
 #include "runtime/training/model_table.hpp"
 #include "runtime/training/optimizer_table.hpp"
 #include "runtime/training/schedule.hpp"
+#include "runtime/training/strategy.hpp"
 
 namespace waggle {
 
@@ -12,8 +15,62 @@ model_shape shape_of(const run_options& o) {
   return {number(o.layers), number(o.width), number(o.heads), number(o.context)};
 }
 
+strategy_settings strategy_settings_of(const run_options& o) {
+  strategy_settings how;
+  how.delay_gradients = o.delay_grad_averaging;
+  how.delay_state = o.delay_state_averaging;
+  how.steps_period = o.averaging_steps_period;
+  how.time_period = static_cast<std::uint64_t>(o.averaging_time_period.count());
+  auto names = o.average_opt_statistics;
+  if (const auto* row = find_strategy(o.strategy); names == "auto" && row != nullptr)
+    names = row->averaged_statistics;
+  if (names == "none")
+    return how;
+  std::istringstream list{names};
+  for (std::string name; std::getline(list, name, ',');)
+    if (!name.empty())
+      how.statistics.push_back(name);
+  return how;
+}
+
+namespace {
+
+failure bad(std::string why) {
+  return {ec::bad_config, std::move(why)};
+}
+
+/// Options that the strategy does not use, but that were set, would be ignored silently.
+status check_strategy(const run_options& o) {
+  const auto* row = find_strategy(o.strategy);
+  if (row == nullptr)
+    return done{};
+  auto is_set = [&o](const char* name) { return o.given.contains(name); };
+  auto those = [](auto which) { return "--strategy " + listed(selected(strategy_table(), which)); };
+  if (row->averages_parameters && o.delay_grad_averaging)
+    return bad("--delay-grad-averaging belongs to --strategy collaborative: " + o.strategy
+               + " averages no gradients; its rounds never delay training, unless "
+                 "--delay-state-averaging is false");
+  for (const char* name :
+       {"delay-state-averaging", "average-opt-statistics", "max-epoch-difference"})
+    if (!row->averages_parameters && is_set(name))
+      return bad("--" + std::string{name} + " belongs to "
+                 + those(&strategy_row::averages_parameters)
+                 + ": with collaborative, all peers hold equal parameters and statistics anyway");
+  for (const char* name : {"averaging-steps-period", "averaging-time-period"})
+    if (!row->counts_steps && is_set(name))
+      return bad("--" + std::string{name} + " belongs to " + those(&strategy_row::counts_steps)
+                 + ": " + o.strategy + " averages every --target-batch-size samples");
+  if (!row->optimizer.empty() && o.optimizer != row->optimizer)
+    return bad("--strategy " + o.strategy + " is for --optimizer " + std::string{row->optimizer}
+               + ": use it, or --strategy local-updates, which is for any");
+  return done{};
+}
+
+} // namespace
+
 status check_combinations(const run_options& o) {
-  auto bad = [](std::string why) { return failure{ec::bad_config, std::move(why)}; };
+  if (auto fits = check_strategy(o); !fits)
+    return fits;
   if (o.client_mode && o.initial_peers.empty())
     return bad(
       "--client-mode needs --initial-peers: other peers cannot reach this one, so it has to "
@@ -34,6 +91,11 @@ status check_combinations(const run_options& o) {
     return bad("--micro-batch " + std::to_string(o.micro_batch)
                + " is larger than --target-batch-size " + std::to_string(o.target_batch_size)
                + ": one pass would end more than one epoch");
+  if (o.min_peers > o.target_group_size)
+    return bad("--min-peers is larger than --target-group-size: no group ever has that many "
+               "members");
+  if (o.min_refresh_period > o.max_refresh_period)
+    return bad("--min-refresh-period is longer than --max-refresh-period");
   if (o.min_group_size > o.target_group_size)
     return bad("--min-group-size is larger than --target-group-size: no group could ever begin");
   if (o.min_contributors > o.target_group_size)

@@ -53,10 +53,13 @@ settings from_environment(const std::vector<std::string>& taken,
   for (const auto& name : taken) {
     auto variable = environment_name(name);
     const char* value = look_up(variable.c_str());
-    if (value == nullptr && name == "initial-peers") {
-      variable = "INITIAL_PEERS";
-      value = look_up(variable.c_str());
-    }
+    if (name == "initial-peers")
+      for (const char* other :
+           {"INITIAL_PEERS", "PL_INITIAL_PEERS"}) // Lightning's, in two spellings
+        if (value == nullptr) {
+          variable = other;
+          value = look_up(other);
+        }
     if (value != nullptr && *value != '\0')
       found[name] = {value, variable};
   }

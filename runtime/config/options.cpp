@@ -4,6 +4,7 @@
 
 #include "runtime/config/option_bindings.hpp"
 #include "runtime/core/named.hpp"
+#include "runtime/training/strategy.hpp"
 
 namespace waggle {
 
@@ -39,6 +40,9 @@ result<run_options> resolve(const settings& file, const settings& environment,
       break;
     }
   }
+  if (const auto* strategy = find_strategy(options.strategy);
+      strategy != nullptr && !strategy->optimizer.empty() && !options.given.contains("optimizer"))
+    options.optimizer = strategy->optimizer;
   // The micro-batch is not part of the run's agreement: a peer that joins with only the run's
   // options must not fail on its default.
   if (!options.given.contains("micro-batch"))

@@ -31,6 +31,13 @@ struct run_options {
   std::uint64_t seed = 0;   // 0: from the operating system
 
   // -- training
+  std::string strategy = "collaborative";
+  bool delay_grad_averaging = false;
+  bool delay_state_averaging = true;
+  std::uint64_t averaging_steps_period = 10;
+  milliseconds averaging_time_period{0};
+  std::string average_opt_statistics = "auto"; // or none, or names separated by commas
+  std::uint64_t max_epoch_difference = 1;
   std::uint64_t target_batch_size = 256;
   std::uint64_t micro_batch = 8;
   std::uint64_t epochs = 0; // 0: until stopped
@@ -56,6 +63,17 @@ struct run_options {
   milliseconds join_timeout{15'000};
   bool start_alone = false;
   std::string on_split = "continue";
+  std::uint64_t min_peers = 1;
+  milliseconds wait_for_peers{0}; // 0: without limit
+  milliseconds load_state_timeout{600'000};
+  milliseconds shutdown_timeout{3'000};
+  milliseconds report_expiration{60'000};
+  milliseconds min_refresh_period{500};
+  milliseconds max_refresh_period{10'000};
+  milliseconds default_refresh_period{3'000};
+  double expected_drift_peers = 3;
+  double expected_drift_rate = 0.2;
+  double performance_ema_alpha = 0.1;
   bool resume = true;
   milliseconds linger{10'000};
   milliseconds checkpoint_interval{5'000};

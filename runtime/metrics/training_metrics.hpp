@@ -32,6 +32,7 @@ public:
     learning_rate_.at().Set(learning_rate);
     gradient_norm_.at().Set(gradient_norm);
   }
+  void set_drift(double norm) { drift_.at().Set(norm); }
   void count_nonfinite(std::string_view where) { nonfinite_.at(where).Increment(); }
   void count_training_time(std::string_view activity, double seconds) {
     activity_.at(activity).Increment(std::max(0.0, seconds));
@@ -72,6 +73,10 @@ private:
                             "Learning rate of the current epoch."};
   late_gauge gradient_norm_{in_, "waggle_training_gradient_norm",
                             "Norm of the last applied gradient."};
+  late_gauge drift_{
+    in_, "waggle_training_drift",
+    "Norm of the difference between the parameters that this peer contributed to the "
+    "last round and their mean. Only for strategies that average parameters."};
   counter<1> nonfinite_{in_, "waggle_training_nonfinite_total",
                         "NaN or infinite values seen, by place.",
                         label{"where", {"loss", "gradient", "remote"}}};

@@ -23,12 +23,18 @@ inline std::uint64_t samples_of(double weight_sum) {
 /// beginning.
 struct missed_update {
   epoch_id epoch;                           // the epoch that it ends
-  std::shared_ptr<const float_vector> mean; // null: no peer had a gradient
+  std::shared_ptr<const float_vector> mean; // null: no peer had a gradient, or nothing changes
+  /// Not null: `mean` is of parameters, and its difference from these is added to ours.
+  std::shared_ptr<const float_vector> snapshot;
   double rate = 0;
   std::uint64_t work = 0; // samples times contributors
   digest branch;          // of the epoch that begins; differs from `before` if the history forked
   digest before;          // of the epoch that it ends
 
+  [[nodiscard]] std::uint64_t bytes() const {
+    auto vectors = (mean ? 1U : 0U) + (snapshot ? 1U : 0U);
+    return mean ? vectors * mean->size() * sizeof(float) : 0;
+  }
   /// The history after it is applied to a state of `before`.
   [[nodiscard]] history after(history before) const {
     // `work` is a claim of other peers: a sum that wraps around would rank the longest history
@@ -56,7 +62,7 @@ public:
   /// REQUIRES: it ends the epoch after the one of the last update. False: there is no room, and all
   /// updates were dropped.
   bool add(missed_update update) {
-    bytes_ += update.mean ? update.mean->size() * sizeof(float) : 0;
+    bytes_ += update.bytes();
     updates_.push_back(std::move(update));
     if (bytes_ <= bytes_max_)
       return true;

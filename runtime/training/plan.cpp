@@ -53,11 +53,17 @@ private:
   }
 
   [[nodiscard]] bool makes_boundaries(std::size_t i) const {
-    return lanes_[i].due.counts == lane_clock::unit::swarm_samples;
+    return lanes_[i].due.makes_boundaries();
   }
 
   [[nodiscard]] bool at_boundary(std::size_t i) const {
-    return now_.round_called || now_.swarm_samples >= lanes_[i].due.every;
+    if (now_.round_called)
+      return true;
+    const auto& due = lanes_[i].due;
+    bool by_samples = due.counts == lane_clock::unit::swarm_samples;
+    if ((by_samples ? now_.swarm_samples : now_.boundary_steps) < due.every)
+      return false;
+    return due.grid == 0 || now_.time / due.grid > now_.boundary_time / due.grid;
   }
 
   /// Whether the flight must be merged or given up now; it is awaited if its round is not over.

@@ -25,17 +25,20 @@ struct lane_state {
 
 /// The inputs of the decision what a peer does next.
 struct situation {
-  bool offered = false;            // a micro-step has just ended; otherwise this is another event
-  std::uint64_t own_steps = 0;     // micro-steps so far, including the one that is offered
-  std::uint64_t own_samples = 0;   // accumulated toward the next boundary, not in flight
-  std::uint64_t swarm_samples = 0; // reported at this epoch by all peers, including ours
-  bool round_called = false;       // another member has begun the round of this epoch
-  bool in_group = false;           // we are in a group, which may have no other member
-  std::uint32_t members = 1;       // of the group, including ourselves
-  bool pass_running = false;       // on the computing thread: the plan never waits for it
-  std::uint64_t epochs_done = 0;
-  std::uint64_t max_epochs = 0;  // 0: no end
-  std::vector<lane_state> lanes; // as many as the strategy has
+  bool offered = false;             // a micro-step has just ended; otherwise this is another event
+  std::uint64_t own_steps = 0;      // micro-steps so far, including the one that is offered
+  std::uint64_t own_samples = 0;    // accumulated toward the next boundary, not in flight
+  std::uint64_t swarm_samples = 0;  // reported at this epoch by all peers, including ours
+  std::uint64_t boundary_steps = 0; // micro-steps since the last boundary
+  std::uint64_t boundary_time = 0;  // of the last boundary, or of the entry into the group
+  std::uint64_t time = 0;           // milliseconds of the swarm's clock, as boundary_time
+  bool round_called = false;        // another member has begun the round of this epoch
+  bool in_group = false;            // we are in a group, which may have no other member
+  std::uint32_t members = 1;        // of the group, including ourselves
+  bool pass_running = false;        // on the computing thread: the plan never waits for it
+  std::uint64_t epochs_done = 0;    // boundaries passed, also if the round of the last is under way
+  std::uint64_t max_epochs = 0;     // 0: no end
+  std::vector<lane_state> lanes;    // as many as the strategy has
 };
 
 struct action {

@@ -1,5 +1,7 @@
 #include "runtime/training/run_position.hpp"
 
+#include <algorithm>
+
 #include "runtime/core/check.hpp"
 
 namespace waggle {
@@ -17,9 +19,17 @@ void run_position::found(const history& past) {
 }
 
 void run_position::enter(const digest& branch, std::uint64_t work, epoch_id epoch) {
-  in_step_ = !branch.is_zero() && held_.past.branch == branch && held_.epoch == epoch;
-  if (in_step_)
+  auto [first, last] = std::minmax(held_.epoch, epoch);
+  in_step_ =
+    !branch.is_zero() && held_.past.branch == branch && last.value() - first.value() <= tolerance_;
+  if (in_step_) {
+    if (held_.epoch != epoch)
+      held_.past.work = work;
+    held_.epoch = epoch;
+    past_ = held_.past;
+    epoch_ = epoch;
     return;
+  }
   past_ = {branch, {}, {}, work};
   epoch_ = epoch;
   missed_.clear();

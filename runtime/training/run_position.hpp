@@ -33,7 +33,10 @@ public:
     bool caught_up = false; // the peer was not in step and is now
   };
 
-  explicit run_position(std::uint64_t missed_bytes_max) : missed_(missed_bytes_max) {}
+  /// `tolerance`: a state of the group's history that is so many epochs away from the group counts
+  /// as in step. 0, unless the parameters of the peers are only approximately equal anyway.
+  explicit run_position(std::uint64_t missed_bytes_max, std::uint64_t tolerance = 0)
+    : tolerance_(tolerance), missed_(missed_bytes_max) {}
 
   /// The history and epoch of the next round.
   [[nodiscard]] const history& past() const { return past_; }
@@ -51,7 +54,8 @@ public:
   void begin(const history& past, epoch_id epoch);
   /// Our own state continues as `past`, in a group that we begin.
   void found(const history& past);
-  /// We entered a group. In step if our state belongs to its epoch.
+  /// We entered a group. In step if our state belongs to its epoch, or is within the tolerance:
+  /// then the state is of the group's epoch from now on.
   void enter(const digest& branch, std::uint64_t work, epoch_id epoch);
   /// We left the group: the position is again that of the model.
   void leave();
@@ -71,6 +75,7 @@ private:
 
   outcome catch_up();
 
+  std::uint64_t tolerance_;
   history past_;
   epoch_id epoch_;
   held_state held_;

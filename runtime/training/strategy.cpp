@@ -20,13 +20,16 @@ strategy delayed_gradients(std::uint64_t target_batch) {
   return result;
 }
 
-strategy local_updates(std::uint64_t every, std::uint64_t phase) {
+strategy local_updates(lane_clock due, std::vector<std::string> statistics, bool delayed) {
   lane parameters;
   parameters.what = lane_content::parameters;
-  parameters.due = {lane_clock::unit::own_steps, every, phase};
-  parameters.overlap.ends = lane_overlap::until::it_arrives;
+  parameters.statistics = std::move(statistics);
+  parameters.due = due;
+  if (delayed)
+    parameters.overlap.ends = lane_overlap::until::it_arrives;
   parameters.merge.how = lane_merge::rule::add_change;
-  parameters.quorum = 2; // the mean of a single peer's parameters changes nothing
+  // The mean of a single peer's parameters changes nothing, but its epochs have to end, too.
+  parameters.quorum = due.makes_boundaries() ? 1 : 2;
   parameters.on_failure = failure_rule::skip;
   return {inner_rule::step, {parameters}, consistency_rule::approximate};
 }
@@ -53,15 +56,31 @@ strategy streaming_diloco(const streaming_options& options) {
 
 namespace {
 
+strategy make_collaborative(const strategy_settings& s) {
+  return s.delay_gradients ? delayed_gradients(s.target_batch) : collaborative(s.target_batch);
+}
+
+strategy make_local_updates(const strategy_settings& s) {
+  return local_updates({lane_clock::unit::swarm_samples, s.target_batch, 0, 0}, s.statistics,
+                       s.delay_state);
+}
+
+strategy make_decentralized(const strategy_settings& s) {
+  return local_updates({lane_clock::unit::first_peer, s.steps_period, 0, s.time_period},
+                       s.statistics, s.delay_state);
+}
+
 constexpr strategy_row table[] = {
-  {"collaborative", "Gradients are averaged every target batch; all peers wait for the mean.",
-   [](const strategy_settings& s) { return collaborative(s.target_batch); }},
-  {"delayed_gradients", "The same, but training continues until the mean arrives.",
-   [](const strategy_settings& s) { return delayed_gradients(s.target_batch); }},
-  {"local_updates", "The optimizer steps locally; parameters are averaged now and then.",
-   [](const strategy_settings& s) { return local_updates(s.every); }},
-  {"streaming_diloco", "Local steps; an outer optimizer averages one fragment after the other.",
-   [](const strategy_settings& s) { return streaming_diloco(s.streaming); }},
+  {"collaborative", "Gradients are averaged every --target-batch-size samples of the swarm.",
+   make_collaborative, false, false, "", ""},
+  {"local-updates",
+   "Each peer steps at once; parameters are averaged every --target-batch-size samples.",
+   make_local_updates, true, false, "", ""},
+  {"decentralized-sgd",
+   "Each peer steps at once with SGD; parameters are averaged every --averaging-steps-period.",
+   make_decentralized, true, true, "sgd", ""},
+  {"decentralized-adam", "The same with Adam, whose exp_avg_sq is averaged, too.",
+   make_decentralized, true, true, "adam", "exp_avg_sq"},
 };
 
 } // namespace
@@ -70,8 +89,8 @@ std::span<const strategy_row> strategy_table() {
   return table;
 }
 
-const strategy_row& run_strategy() {
-  return *find_named(table, "collaborative");
+const strategy_row* find_strategy(std::string_view name) {
+  return find_named(table, name);
 }
 
 strategy on_boundary(strategy now, const training_history& /*history*/) {

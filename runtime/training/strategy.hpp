@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -23,18 +24,30 @@ struct lane_part {
   friend bool operator==(const lane_part&, const lane_part&) = default;
 };
 
-/// When a round of a lane is due.
+/// When a round of a lane is due. A lane that counts from one boundary to the next defines the
+/// boundaries: the end of its `every` ends the epoch.
 struct lane_clock {
   enum class unit : std::uint8_t {
-    swarm_samples, // of all peers toward the next boundary; such a lane defines the boundaries
-    own_steps,     // micro-steps of this peer
+    swarm_samples, // of all peers since the last boundary
+    first_peer,    // micro-steps of whichever peer first makes `every` of them since the boundary
+    own_steps,     // micro-steps of this peer, each peer for itself; defines no boundaries
   };
   unit counts = unit::swarm_samples;
   std::uint64_t every = 1;
   std::uint64_t phase = 0; // own_steps: due at phase, phase + every, …
+  /// Milliseconds. Not 0: once due, the round waits until the swarm's time is a multiple of this,
+  /// so that peers that are due at about the same time begin together.
+  std::uint64_t grid = 0;
+
+  [[nodiscard]] bool makes_boundaries() const { return counts != unit::own_steps; }
 
   friend bool operator==(const lane_clock&, const lane_clock&) = default;
 };
+
+/// At own steps phase, phase + every, …
+inline lane_clock own_steps(std::uint64_t every, std::uint64_t phase = 0) {
+  return {lane_clock::unit::own_steps, every, phase, 0};
+}
 
 /// When the result of a round is merged, i.e. how long this peer trains on while the round runs.
 struct lane_overlap {
@@ -77,6 +90,8 @@ enum class failure_rule : std::uint8_t {
 struct lane {
   lane_content what = lane_content::gradient;
   lane_part part;
+  /// Parameters only: the optimizer's statistics that are averaged with them, by name.
+  std::vector<std::string> statistics;
   lane_clock due;
   lane_overlap overlap;
   lane_merge merge;
@@ -116,9 +131,12 @@ strategy collaborative(std::uint64_t target_batch);
 /// the next boundary (`delay_grad_averaging`).
 strategy delayed_gradients(std::uint64_t target_batch);
 
-/// The optimizer steps locally; parameters are averaged at own steps phase, phase + every, … and
-/// the change is added when the mean arrives (decentralized SGD, `delay_state_averaging`).
-strategy local_updates(std::uint64_t every, std::uint64_t phase = 0);
+/// The optimizer steps locally; parameters, and these statistics of the optimizer, are averaged
+/// when `due`. `delayed`: training continues meanwhile, and the change is added when the mean
+/// arrives
+/// (`use_local_updates` with `delay_state_averaging`); otherwise the round blocks.
+strategy local_updates(lane_clock due, std::vector<std::string> statistics = {},
+                       bool delayed = true);
 
 struct streaming_options {
   std::uint32_t fragments = 2;
@@ -132,23 +150,31 @@ struct streaming_options {
 /// REQUIRES: every is a multiple of fragments, and overlap < every: one flight per fragment.
 strategy streaming_diloco(const streaming_options& options);
 
-/// The numbers from which a strategy is made; each strategy uses its own.
+/// The options from which a strategy is made; each strategy uses its own.
 struct strategy_settings {
-  std::uint64_t target_batch = 256; // collaborative, delayed_gradients
-  std::uint64_t every = 100;        // local_updates
-  streaming_options streaming{};
+  std::uint64_t target_batch = 256; // collaborative, local-updates
+  bool delay_gradients = false;     // collaborative: train on while gradients are averaged
+  bool delay_state = true;          // the others: train on while parameters are averaged
+  std::uint64_t steps_period = 1;   // decentralized: own steps from one boundary to the next
+  std::uint64_t time_period = 0;    // decentralized: lane_clock::grid, in milliseconds
+  std::vector<std::string> statistics{};
 };
 
+/// A strategy of `waggle train`.
 struct strategy_row {
   std::string_view name;
   std::string_view help; // one sentence
   strategy (*make)(const strategy_settings& settings);
+  bool averages_parameters; // and so uses delay_state and statistics
+  bool counts_steps;        // boundaries follow steps_period and time_period, not the target batch
+  std::string_view optimizer;           // the only one that it is for; empty: any
+  std::string_view averaged_statistics; // unless others are named
 };
 
 /// All strategies.
 std::span<const strategy_row> strategy_table();
-/// The one of `waggle train`.
-const strategy_row& run_strategy();
+/// Null if there is no strategy with this name.
+const strategy_row* find_strategy(std::string_view name);
 
 /// The inputs on which a strategy may depend when it changes at a boundary.
 struct training_history {

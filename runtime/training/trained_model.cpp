@@ -1,5 +1,8 @@
 #include "runtime/training/trained_model.hpp"
 
+#include "runtime/core/check.hpp"
+#include "runtime/training/local_learner.hpp"
+
 namespace waggle {
 
 const digest& trained_model::parameters() {
@@ -16,6 +19,21 @@ void trained_model::step(std::span<const float> gradient, double learning_rate,
   }
   epoch_ = epoch_.next();
   past_ = after;
+}
+
+void trained_model::add_change(const averaged_tensors& averaged, std::span<const float> mean,
+                               std::span<const float> snapshot, const history& after) {
+  averaged.add_change(*learner_, mean, snapshot);
+  parameters_.reset();
+  epoch_ = epoch_.next();
+  past_ = after;
+}
+
+void trained_model::step_locally(double learning_rate) {
+  auto* local = dynamic_cast<local_learner*>(learner_.get());
+  WAGGLE_CHECK(local != nullptr, "the learner cannot step locally");
+  local->step_locally(learning_rate);
+  parameters_.reset();
 }
 
 status trained_model::load_from(const byte_source& image, const wanted_state& wanted) {

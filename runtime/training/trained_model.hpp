@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 
+#include "runtime/training/averaged_tensors.hpp"
 #include "runtime/training/learner.hpp"
 #include "runtime/training/training_state.hpp"
 
@@ -24,8 +25,9 @@ struct wanted_state {
 /// A learner, with the epoch and history of its parameters.
 ///
 /// Invariants after every call:
-/// - INV-1, INV-7: the epoch increases by one with a step, and changes otherwise only when a whole
-///   state is loaded.
+/// - INV-1, INV-7: the epoch increases by one at its end, and changes otherwise only when a whole
+///   state is loaded, or renamed: peers whose parameters are only approximately equal skip an epoch
+///   or two without a download.
 /// - `parameters()` belongs to this epoch: a digest of parameters that have changed since is never
 ///   returned.
 ///
@@ -42,8 +44,16 @@ public:
 
   /// Ends the epoch: one optimizer step, if there is a gradient at all.
   void step(std::span<const float> gradient, double learning_rate, const history& after);
-  /// Keeps the state and changes its history to `past`.
-  void rename(const history& past) { past_ = past; }
+  /// Ends the epoch with the mean of the parameters: see averaged_tensors::add_change.
+  void add_change(const averaged_tensors& averaged, std::span<const float> mean,
+                  std::span<const float> snapshot, const history& after);
+  /// One optimizer step within the epoch. REQUIRES: the learner is a local_learner.
+  void step_locally(double learning_rate);
+  /// Keeps the state and changes its history to `past`, and its epoch to `epoch`.
+  void rename(const history& past, epoch_id epoch) {
+    past_ = past;
+    epoch_ = epoch;
+  }
 
   /// Loads epoch, history, parameters and optimizer state of an image, all or nothing. Fails with
   /// ec::schema_mismatch if it belongs to another model, wrong_run or epoch_mismatch if it does not

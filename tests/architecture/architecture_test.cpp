@@ -70,7 +70,7 @@ const std::map<std::string, std::set<std::string>> allowed{
   {"dht", {"core", "crypto"}},
   {"progress", {"core", "crypto"}},
   {"matchmaking", {"core", "crypto", "codec", "dht", "averaging"}},
-  {"training", {"core", "crypto"}},
+  {"training", {"core", "crypto", "codec"}},
   {"state", {"core", "crypto"}},
   {"averaging", {"core", "crypto", "codec"}},
   {"wire", {"core", "crypto", "codec", "dht", "progress", "matchmaking", "averaging"}},

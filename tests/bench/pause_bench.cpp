@@ -74,7 +74,7 @@ summary pass_for(double seconds, caf::scoped_actor& self, const model_worker_act
   auto ended = began; // end of the last pass
   bool first = true;
   while (since(began) < seconds) {
-    self->send(worker, run_pass{});
+    self->send(worker, run_pass{std::nullopt});
     for (bool passed = false; !passed;)
       self->receive(
         [&](const pass_done& pass) {
@@ -100,7 +100,7 @@ void take_copies(caf::actor_system& system, const model_worker_actor& worker, bu
     self->request(worker, patience, save_checkpoint{})
       .receive([&](const state_snapshot&) { ++checkpoints; }, fail);
     // Begins a new epoch: within one epoch, all requests get the same snapshot.
-    self->send(worker, apply_update{nullptr, 0, {}});
+    self->send(worker, apply_update{nullptr, 0, {}, nullptr, nullptr});
     self->request(worker, patience, get_state_snapshot{})
       .receive(
         [&](const state_snapshot& made) {

@@ -68,6 +68,7 @@ metric_families& families() {
   static metric_families all{std::make_shared<prometheus::Registry>(), "test"};
   all.set_config_info("1", "2", "collaborative");
   all.set_training(1, 0.1, 2);
+  all.set_drift(1);
   all.count_checkpoint("ok", 0.1, 1e9);
   return all;
 }

@@ -10,7 +10,7 @@ namespace waggle::testing {
 
 namespace {
 
-class toy_learner final : public learner {
+class toy_learner final : public local_learner {
 public:
   explicit toy_learner(const toy_options& o)
     : options_(o), weights_(o.parameters), velocity_(o.parameters), sums_(o.parameters),
@@ -67,6 +67,18 @@ public:
     ++steps_;
   }
 
+  void step_locally(double lr) override {
+    std::vector<float> mean(weights_.size());
+    if (take_mean_gradient(mean) > 0)
+      apply(mean, lr);
+  }
+  void copy_tensors(std::span<const std::size_t> which, std::span<float> out) const override {
+    for (auto i : which) {
+      read_tensor(i, out.first(weights_.size()));
+      out = out.subspan(weights_.size());
+    }
+  }
+
   void read_tensor(std::size_t which, std::span<float> out) const override {
     const auto& values = which == 0 ? weights_ : velocity_;
     std::copy(values.begin(), values.end(), out.begin());
@@ -92,7 +104,7 @@ private:
 
 } // namespace
 
-std::unique_ptr<learner> make_toy_learner(const toy_options& options) {
+std::unique_ptr<local_learner> make_toy_learner(const toy_options& options) {
   return std::make_unique<toy_learner>(options);
 }
 

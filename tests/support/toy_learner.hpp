@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "runtime/training/learner.hpp"
+#include "runtime/training/local_learner.hpp"
 
 namespace waggle::testing {
 
@@ -18,6 +18,6 @@ struct toy_options {
 /// Linear regression with momentum SGD: the loss of a sample (x, y) is (w·x − y)²/2. The true
 /// weights are the same for all peers; the samples depend on `data_seed`. Small, exact,
 /// deterministic: for tests in which the model does not matter.
-std::unique_ptr<learner> make_toy_learner(const toy_options& options);
+std::unique_ptr<local_learner> make_toy_learner(const toy_options& options);
 
 } // namespace waggle::testing

@@ -41,7 +41,8 @@ inline node_config training_node(std::uint64_t data_seed) {
   parts.training.averaging_timeout = 20s;
   parts.training.sync_timeout = 30s;
   parts.make_learner = [data_seed]() -> result<std::unique_ptr<learner>> {
-    return make_toy_learner({.parameters = 64, .micro_batch = 4, .data_seed = data_seed});
+    return std::unique_ptr<learner>{
+      make_toy_learner({.parameters = 64, .micro_batch = 4, .data_seed = data_seed})};
   };
   return config;
 }

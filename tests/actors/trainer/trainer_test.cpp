@@ -131,5 +131,31 @@ TEST_F(Trainer, SaysHowItGoesEveryTenSecondsAndNotEveryEpoch) {
   EXPECT_EQ(count("last round: alone"), 3U) << text;
 }
 
+TEST_F(Trainer, BeginsOnceThereAreEnoughPeers) {
+  auto config = defaults();
+  config.min_peers = 2;
+  auto& a = add_started(config);
+  pass(3s);
+  EXPECT_EQ(a.probe->micro_steps, 0U);
+  EXPECT_EQ(status_of(a).waiting_for, "1 more of the 2 peers to begin with");
+  auto joining = config;
+  joining.join_timeout = 5s;
+  auto& b = add_started(joining);
+  pass_until([&] { return all_at(3); });
+  EXPECT_EQ(status_of(a).waiting_for, "");
+  end(b);
+  pass_until([&] { return all_at(6); }); // it does not stop when it is alone again
+}
+
+TEST_F(Trainer, BeginsWithFewerPeersOnceItHasWaited) {
+  auto config = defaults();
+  config.min_peers = 2;
+  config.wait_for_peers = 2s;
+  auto& a = add_started(config);
+  pass(1s);
+  EXPECT_EQ(a.probe->micro_steps, 0U);
+  pass_until([&] { return all_at(2); }, 3s);
+}
+
 } // namespace
 } // namespace waggle::testing

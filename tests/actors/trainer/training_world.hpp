@@ -30,7 +30,7 @@ struct learner_probe {
 };
 
 /// The toy learner with a probe.
-class probed_learner final : public learner {
+class probed_learner final : public local_learner {
 public:
   probed_learner(const toy_options& options, std::shared_ptr<learner_probe> probe)
     : inner_(make_toy_learner(options)), probe_(std::move(probe)) {}
@@ -60,6 +60,13 @@ public:
     probe_->rates.push_back(lr);
     inner_->apply(gradient, lr);
   }
+  void step_locally(double lr) override {
+    probe_->rates.push_back(lr);
+    inner_->step_locally(lr);
+  }
+  void copy_tensors(std::span<const std::size_t> which, std::span<float> out) const override {
+    inner_->copy_tensors(which, out);
+  }
   void read_tensor(std::size_t which, std::span<float> out) const override {
     inner_->read_tensor(which, out);
   }
@@ -70,7 +77,7 @@ public:
   void set_optimizer_steps(std::uint64_t steps) override { inner_->set_optimizer_steps(steps); }
 
 private:
-  std::unique_ptr<learner> inner_;
+  std::unique_ptr<local_learner> inner_;
   std::shared_ptr<learner_probe> probe_;
 };
 
@@ -257,7 +264,8 @@ protected:
       if (m->gone || m->reports.empty())
         continue;
       const auto& last = m->reports.back();
-      progress_report report{m->ctx.record, last.epoch,      last.samples, 100,
+      auto rate = last.samples_per_second > 0 ? last.samples_per_second : 100;
+      progress_report report{m->ctx.record, last.epoch,      last.samples, rate,
                              wall->now(),   last.parameters, last.claim};
       if (m.get() == &viewer)
         own = report;
@@ -271,6 +279,19 @@ protected:
   void answer_round(member& m, const round_report& report) {
     ASSERT_FALSE(m.answers.empty());
     deliver(m, {report, true, branches[m.group], view_of_group(m)});
+    settle();
+  }
+  /// A promise can only be delivered by the actor that made it, while it runs.
+  static void deliver(member& m, group_round round) {
+    m.answer = std::move(round);
+    caf::anon_send(m.peers.averager, inbound_event{});
+  }
+
+  /// Ends the rounds that were held, and holds no more.
+  void release_rounds() {
+    hold_rounds = false;
+    for (const auto& [group, epoch] : std::map{groups})
+      run_round(group, epoch);
     settle();
   }
   /// The epoch that the members of a group are at.
@@ -362,12 +383,6 @@ private:
     return out;
   }
 
-  /// A promise can only be delivered by the actor that made it, while it runs.
-  static void deliver(member& m, group_round round) {
-    m.answer = std::move(round);
-    caf::anon_send(m.peers.averager, inbound_event{});
-  }
-
   /// Once all members of the group have sent their vectors: the weighted mean, for all.
   void run_round(std::size_t group, epoch_id epoch) {
     std::vector<member*> parts;
@@ -378,6 +393,8 @@ private:
         return; // a member's vector is still missing
       parts.push_back(m.get());
     }
+    if (parts.empty())
+      return;
     round_report report;
     report.group_size = static_cast<std::uint32_t>(parts.size());
     std::vector<double> sums;

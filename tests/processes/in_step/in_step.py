@@ -16,6 +16,7 @@ import links
 import measures
 import peers
 import report as reports
+import strategies
 
 SCENARIOS = {
     "joins": (joining.joins, []),
@@ -32,6 +33,7 @@ SCENARIOS = {
     "stale-folder": (joining.stale_folder, ["stale-epochs"]),
     "turns": (endurance.turns, ["duration", "every"]),
     "memory": (measures.memory, ["duration"]),
+    "strategies": (strategies.strategies, ["duration", "delay"]),
 }
 SPECIAL = {
     "faults": dict(default="kill,freeze,stop", help="kinds of faults, separated by commas"),
@@ -55,6 +57,7 @@ DEFAULTS = {
     "batch-bound": {"duration": 10},
     "uneven": {"duration": 15},
     "memory": {"duration": 20},
+    "strategies": {"duration": 10},
 }
 
 

@@ -60,9 +60,14 @@ TEST(AgreedOptions, TheDefaultsOfARunAreThese) {
                                "target-group-size=64\n"
                                "min-contributors=1\n";
   EXPECT_EQ(text_of(training({})), "protocol=2\n"
-                                   "strategy=collaborative\n"
                                    "betas=0.9 0.999\n"
                                    "epsilon=1e-08\n"
+                                   "strategy=collaborative\n"
+                                   "delay-grad-averaging=false\n"
+                                   "delay-state-averaging=true\n"
+                                   "averaging-steps-period=10\n"
+                                   "averaging-time-period=0ms\n"
+                                   "average-opt-statistics=auto\n"
                                    "target-batch-size=256\n"
                                    "epochs=0\n"
                                    "model=char-gpt\n"
@@ -84,6 +89,8 @@ TEST(AgreedOptions, TheDefaultsOfARunAreThese) {
 
 TEST(AgreedOptions, EachThatShapesTheTrainingIsCompared) {
   const std::vector<values> others = {
+    {{"strategy", "local-updates"}},
+    {{"delay-grad-averaging", "true"}},
     {{"target-batch-size", "512"}},
     {{"epochs", "7"}},
     {{"model", "mlp"}},

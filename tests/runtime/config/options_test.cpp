@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/training/strategy.hpp"
+
 using namespace waggle;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -290,6 +292,39 @@ TEST(Combinations, ThatWorkArePassed) {
   EXPECT_EQ(refusal({{"schedule", "warmup-cosine"}, {"epochs", "10"}, {"warmup-epochs", "10"}}),
             "");
   EXPECT_EQ(refusal({{"kill-after", "5s"}, {"join-after", "9s"}, {"duration", "10s"}}), "");
+}
+
+TEST(Options, AStrategyRefusesWhatItDoesNotUse) {
+  EXPECT_THAT(refusal({{"strategy", "local-updates"}, {"delay-grad-averaging", "true"}}),
+              HasSubstr("belongs to --strategy collaborative"));
+  EXPECT_THAT(refusal({{"delay-state-averaging", "false"}}),
+              HasSubstr("belongs to --strategy local-updates, decentralized-sgd or "
+                        "decentralized-adam: with collaborative, all peers hold equal parameters"));
+  EXPECT_THAT(refusal({{"average-opt-statistics", "exp_avg_sq"}}), HasSubstr("local-updates"));
+  EXPECT_THAT(refusal({{"strategy", "local-updates"}, {"averaging-steps-period", "4"}}),
+              HasSubstr("local-updates averages every --target-batch-size samples"));
+  EXPECT_THAT(refusal({{"strategy", "decentralized-sgd"}, {"optimizer", "adamw"}}),
+              HasSubstr("is for --optimizer sgd"));
+  EXPECT_THAT(refusal({{"strategy", "decentralised-sgd"}}),
+              HasSubstr("the nearest is decentralized-sgd"));
+  EXPECT_EQ(refusal({{"strategy", "local-updates"},
+                     {"delay-state-averaging", "false"},
+                     {"average-opt-statistics", "exp_avg_sq"},
+                     {"max-epoch-difference", "3"}}),
+            "");
+}
+
+TEST(Options, AStrategyForOneOptimizerChoosesIt) {
+  settings adam{{"strategy", {"decentralized-adam", "--strategy"}}};
+  auto options = resolve({}, {}, adam);
+  ASSERT_TRUE(options.ok());
+  EXPECT_EQ(options->optimizer, "adam");
+  EXPECT_THAT(strategy_settings_of(*options).statistics, ::testing::ElementsAre("exp_avg_sq"));
+  adam["average-opt-statistics"] = {"none", "--average-opt-statistics"};
+  EXPECT_TRUE(strategy_settings_of(*resolve({}, {}, adam)).statistics.empty());
+  adam["average-opt-statistics"] = {"exp_avg,exp_avg_sq", "--average-opt-statistics"};
+  EXPECT_THAT(strategy_settings_of(*resolve({}, {}, adam)).statistics,
+              ::testing::ElementsAre("exp_avg", "exp_avg_sq"));
 }
 
 TEST(Environment, GivesOnlyWhatTheCommandTakes) {

@@ -48,7 +48,7 @@ TEST(FlightLedger, EveryOutcomeHasItsPlaceForTheSamples) {
 }
 
 TEST(FlightLedger, OnlyGradientsTakeSamplesWithThem) {
-  flight_ledger samples{local_updates(5)};
+  flight_ledger samples{local_updates(own_steps(5))};
   samples.add(8);
   EXPECT_EQ(samples.begin(0, 5, 0), 0U);
   EXPECT_EQ(samples.use_accumulated(), 8U);
@@ -84,7 +84,7 @@ TEST(FlightLedger, RefusesASecondFlightOfALane) {
 /// flights at once.
 strategy gradients_and_parameters() {
   auto both = collaborative(24);
-  both.lanes.push_back(local_updates(3).lanes.front());
+  both.lanes.push_back(local_updates(own_steps(3)).lanes.front());
   return both;
 }
 
@@ -238,7 +238,7 @@ TEST(FlightLedger, LosesAndDoublesNoSampleUnderRandomEvents) { // INV-2
   four.every = 12;
   four.overlap = 5;
   for (const auto& table : {collaborative(24), delayed_gradients(24), gradients_and_parameters(),
-                            local_updates(3), streaming_diloco(four)})
+                            local_updates(own_steps(3)), streaming_diloco(four)})
     for (std::uint64_t seed = 0; seed < 50; ++seed) {
       SCOPED_TRACE(testing::Message() << table.lanes.size() << " lanes, seed " << seed);
       random_peer peer{table, seed};

@@ -209,7 +209,7 @@ TEST(DelayedGradients, SettlesItsLastRoundBeforeItFinishes) { // INV-2
 
 class LocalUpdates : public testing::Test {
 protected:
-  const strategy table = local_updates(5, 2);
+  const strategy table = local_updates(own_steps(5, 2));
   situation now = quiet(table);
   plan at(std::uint64_t step, bool offered = true) {
     now.own_steps = step;
@@ -247,6 +247,50 @@ TEST_F(LocalUpdates, MergeAsTheMeanArrivesBeforeTheNextSnapshot) {
 TEST_F(LocalUpdates, HaveNothingToAverageAlone) {
   now.members = 1;
   EXPECT_THAT(at(2), ElementsAre(inner_step, hold));
+}
+
+class ParametersAtBoundaries : public testing::Test {
+protected:
+  strategy table = local_updates({lane_clock::unit::first_peer, 4, 0, 500});
+  situation now = quiet(table);
+  plan at(std::uint64_t steps, std::uint64_t time) {
+    now.boundary_steps = steps;
+    now.time = time;
+    return on_offer(table, now);
+  }
+};
+
+TEST_F(ParametersAtBoundaries, BeginOnceTheStepsAreMadeAndTheGridIsReached) {
+  now.boundary_time = 1'700;
+  EXPECT_THAT(at(3, 2'100), ElementsAre(hold));
+  EXPECT_THAT(at(4, 1'999), ElementsAre(hold));
+  EXPECT_THAT(at(4, 2'000), ElementsAre(begin, end_epoch, hold));
+}
+
+TEST_F(ParametersAtBoundaries, BeginAtOnceWhenAnotherPeerCalls) {
+  now.round_called = true;
+  EXPECT_THAT(at(0, 1), ElementsAre(begin, end_epoch, hold));
+}
+
+TEST_F(ParametersAtBoundaries, EndEpochsAlsoAlone) {
+  now.members = 1;
+  EXPECT_THAT(at(4, 500), ElementsAre(begin, end_epoch, hold));
+}
+
+TEST_F(ParametersAtBoundaries, MergeWhenTheMeanArrivesAndAwaitTheLastOne) {
+  put_under_way(now, std::nullopt);
+  EXPECT_THAT(at(1, 1), ElementsAre(hold));
+  put_under_way(now, verdict::merge);
+  EXPECT_THAT(at(1, 1), ElementsAre(merge, hold));
+  put_under_way(now, std::nullopt);
+  now.max_epochs = now.epochs_done;
+  EXPECT_THAT(at(1, 1), ElementsAre(await));
+}
+
+TEST_F(ParametersAtBoundaries, BlockIfTheyAreNotDelayed) {
+  table = local_updates({lane_clock::unit::swarm_samples, target, 0, 0}, {}, false);
+  now.swarm_samples = target;
+  EXPECT_THAT(at(1, 1), ElementsAre(begin, await));
 }
 
 class StreamingDiloco : public testing::Test {

@@ -16,7 +16,8 @@ struct RunPosition : ::testing::Test {
   history past{branch, {}, {}, 100};
 
   missed_update update(std::uint64_t epoch, digest of) const {
-    return {epoch_id{epoch}, std::make_shared<float_vector>(values), 0.1, 7, of, at.past().branch};
+    return {epoch_id{epoch}, std::make_shared<float_vector>(values), {}, 0.1, 7, of,
+            at.past().branch};
   }
   missed_update update(std::uint64_t epoch) const { return update(epoch, branch); }
 };
@@ -51,6 +52,24 @@ TEST_F(RunPosition, EntersInStepOnlyAtTheSameEpochOfTheSameBranch) {
   at.leave();
   at.enter(sha256("other"), 200, epoch_id{4});
   EXPECT_FALSE(at.in_step());
+}
+
+TEST_F(RunPosition, WithAToleranceAStateNearTheGroupsEpochIsInStep) {
+  run_position near{1'000, 2};
+  for (std::uint64_t epoch : {2U, 4U, 6U}) {
+    near.begin(past, epoch_id{4});
+    near.enter(branch, 200, epoch_id{epoch});
+    EXPECT_TRUE(near.in_step()) << epoch;
+    EXPECT_EQ(near.epoch(), epoch_id{epoch});
+    EXPECT_EQ(near.held_epoch(), epoch_id{epoch}) << "the state is of the group's epoch now";
+    EXPECT_EQ(near.past().work, epoch == 4 ? 100U : 200U);
+  }
+  near.begin(past, epoch_id{4});
+  near.enter(branch, 200, epoch_id{7});
+  EXPECT_FALSE(near.in_step());
+  near.leave();
+  near.enter(sha256("other"), 200, epoch_id{4});
+  EXPECT_FALSE(near.in_step()) << "of another history";
 }
 
 TEST_F(RunPosition, WithoutAStateOfAnyRunNothingIsInStep) {

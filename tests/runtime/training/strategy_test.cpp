@@ -36,7 +36,7 @@ recorded gradients(strategy table) {
 
 recorded add_change(std::uint64_t latency) {
   auto one = [](std::size_t, const doubles& theta) { return doubles(theta.size(), 1.0); };
-  return {local_updates(100, 1), 2, {{0}, 1.0, latency, one}};
+  return {local_updates(own_steps(100, 1)), 2, {{0}, 1.0, latency, one}};
 }
 
 std::map<std::string, recorded> rows() {
@@ -100,7 +100,7 @@ TEST(Strategies, FourCollaboratingPeersAreOneProcess) {
 TEST(Strategies, DefineWhatAllPeersOfAnEpochShare) {
   EXPECT_EQ(collaborative(64).consistency, consistency_rule::exact);
   EXPECT_EQ(delayed_gradients(64).consistency, consistency_rule::exact);
-  EXPECT_EQ(local_updates(10).consistency, consistency_rule::approximate);
+  EXPECT_EQ(local_updates(own_steps(10)).consistency, consistency_rule::approximate);
   EXPECT_EQ(streaming_diloco({}).consistency, consistency_rule::anchor);
 }
 
@@ -114,9 +114,31 @@ TEST(Strategies, StayAsTheyAreAtEveryBoundary) {
   }
 }
 
-TEST(Strategies, OfARunAreCollaborative) {
-  EXPECT_EQ(run_strategy().name, "collaborative");
-  EXPECT_EQ(run_strategy().make({.target_batch = 64}), collaborative(64));
+// The trainer carries out a single lane, whose rounds end the epochs.
+TEST(Strategies, OfARunHaveOneLaneThatMakesTheBoundaries) {
+  for (const auto& row : strategy_table()) {
+    auto table = row.make({});
+    ASSERT_EQ(table.lanes.size(), 1U) << row.name;
+    EXPECT_TRUE(table.lanes.front().due.makes_boundaries()) << row.name;
+    bool parameters = table.lanes.front().what == lane_content::parameters;
+    EXPECT_EQ(parameters, row.averages_parameters) << row.name;
+    EXPECT_EQ(parameters, table.inner == inner_rule::step) << row.name;
+  }
+}
+
+TEST(Strategies, FollowTheirSettings) {
+  const auto& made = [](const char* name, const strategy_settings& s) {
+    return find_strategy(name)->make(s);
+  };
+  EXPECT_EQ(made("collaborative", {.target_batch = 64}), collaborative(64));
+  EXPECT_EQ(made("collaborative", {.target_batch = 64, .delay_gradients = true}),
+            delayed_gradients(64));
+  EXPECT_TRUE(made("local-updates", {.delay_state = false}).lanes[0].overlap.blocks());
+  auto timed = made("decentralized-adam",
+                    {.steps_period = 5, .time_period = 700, .statistics = {"exp_avg_sq"}});
+  EXPECT_EQ(timed.lanes[0].due.every, 5U);
+  EXPECT_EQ(timed.lanes[0].due.grid, 700U);
+  EXPECT_EQ(timed.lanes[0].statistics, std::vector<std::string>{"exp_avg_sq"});
 }
 
 TEST(Strategies, NeedFragmentsThatDivideThePeriod) {

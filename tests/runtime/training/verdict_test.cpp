@@ -6,7 +6,7 @@ namespace waggle {
 namespace {
 
 const lane gradients = collaborative(64).lanes.front();
-const lane parameters = local_updates(10).lanes.front();
+const lane parameters = local_updates(own_steps(10)).lanes.front();
 const lane fragment = streaming_diloco({}).lanes.front();
 
 round_facts failed(std::uint64_t own_samples) {

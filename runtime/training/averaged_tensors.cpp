@@ -1,0 +1,76 @@
+#include "runtime/training/averaged_tensors.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <string>
+
+#include "runtime/core/float_vector.hpp"
+
+namespace waggle {
+
+namespace {
+
+using kind = state_tensor::kind;
+
+/// "exp_avg" of "exp_avg/head.weight".
+std::string statistic_of(const state_tensor& tensor) {
+  return tensor.name.substr(0, tensor.name.find('/'));
+}
+
+failure not_kept(const std::string& name, const state_table& state) {
+  std::set<std::string> kept;
+  for (const auto& tensor : state.tensors())
+    if (tensor.what != kind::parameter)
+      kept.insert(statistic_of(tensor));
+  std::string names;
+  for (const auto& k : kept)
+    names += (names.empty() ? "" : ", ") + k;
+  return {ec::bad_config, "the optimizer keeps no statistic '" + name
+                            + "': " + (kept.empty() ? "it keeps none" : "it keeps " + names)};
+}
+
+} // namespace
+
+result<std::shared_ptr<const averaged_tensors>> averaged_tensors::of(const state_table& state,
+                                                                     const lane& averages) {
+  std::shared_ptr<averaged_tensors> out{new averaged_tensors};
+  auto infos = std::make_shared<std::vector<tensor_info>>();
+  auto add = [&](std::size_t i, tensor_role role) {
+    out->indices_.push_back(i);
+    out->values_ += static_cast<std::size_t>(state[i].elements());
+    infos->push_back({state[i].name, state[i].elements(), role});
+  };
+  bool gradient = averages.what == lane_content::gradient;
+  for (std::size_t i = 0; i < state.size(); ++i)
+    if (state[i].what == kind::parameter)
+      add(i, gradient ? tensor_role::gradient : tensor_role::parameter);
+  for (const auto& name : averages.statistics) {
+    auto before = out->indices_.size();
+    for (std::size_t i = 0; i < state.size(); ++i)
+      if (state[i].what != kind::parameter && statistic_of(state[i]) == name)
+        add(i, tensor_role::optimizer);
+    if (out->indices_.size() == before)
+      return not_kept(name, state);
+  }
+  out->infos_ = std::move(infos);
+  return std::shared_ptr<const averaged_tensors>{std::move(out)};
+}
+
+void averaged_tensors::add_change(learner& to, std::span<const float> mean,
+                                  std::span<const float> snapshot) const {
+  const auto& state = to.tensors();
+  float_vector values;
+  std::size_t at = 0;
+  for (auto which : indices_) {
+    const auto& tensor = state[which];
+    values.resize(static_cast<std::size_t>(tensor.elements()));
+    to.read_tensor(which, values);
+    float least = tensor.what == kind::square ? 0.0F : std::numeric_limits<float>::lowest();
+    for (std::size_t i = 0; i < values.size(); ++i, ++at)
+      values[i] = std::max(values[i] + (mean[at] - snapshot[at]), least);
+    to.write_tensor(which, values);
+  }
+}
+
+} // namespace waggle

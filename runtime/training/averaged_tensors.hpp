@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/codec/codec_choice.hpp"
+#include "runtime/core/result.hpp"
+#include "runtime/training/learner.hpp"
+#include "runtime/training/state_table.hpp"
+#include "runtime/training/strategy.hpp"
+
+namespace waggle {
+
+/// The tensors of a state that a lane averages, one after another in one vector: the parameters,
+/// then each of the lane's statistics. Immutable.
+class averaged_tensors {
+public:
+  /// Fails with ec::bad_config if the optimizer does not keep one of the lane's statistics.
+  static result<std::shared_ptr<const averaged_tensors>> of(const state_table& state,
+                                                            const lane& averages);
+
+  /// Indices in the state's table, in the vector's order.
+  [[nodiscard]] std::span<const std::size_t> indices() const { return indices_; }
+  [[nodiscard]] std::size_t value_count() const { return values_; }
+  /// For codecs that differ by tensor.
+  [[nodiscard]] const std::shared_ptr<const std::vector<tensor_info>>& infos() const {
+    return infos_;
+  }
+
+  /// x += mean − snapshot, for all tensors: what was learned since the snapshot remains (INV-5). A
+  /// statistic that is never negative stays so, also if it has shrunk since the snapshot. The
+  /// computing thread of `to`. REQUIRES: both vectors have value_count() values.
+  void add_change(learner& to, std::span<const float> mean, std::span<const float> snapshot) const;
+
+private:
+  averaged_tensors() = default;
+
+  std::vector<std::size_t> indices_;
+  std::size_t values_ = 0;
+  std::shared_ptr<const std::vector<tensor_info>> infos_;
+};
+
+} // namespace waggle

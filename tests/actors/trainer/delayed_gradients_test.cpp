@@ -1,0 +1,137 @@
+// Training goes on while gradients are averaged; each update is one epoch late.
+
+#include <gmock/gmock.h>
+
+#include "tests/actors/trainer/training_world.hpp"
+#include "tests/support/mean_gradient.hpp"
+
+namespace waggle::testing {
+namespace {
+
+struct DelayedGradients : training_world {
+  static training_config delayed() {
+    auto config = defaults();
+    config.how.delay_gradients = true;
+    return config;
+  }
+  static training_config joining() {
+    auto config = delayed();
+    config.join_timeout = 5s;
+    return config;
+  }
+};
+
+// F4: θ_{k+1} = θ_k − opt(g(θ_{k−1})), with g(θ_{−1}) = g(θ_0).
+TEST_F(DelayedGradients, OnePeerFollowsTheDelayedRecursion) {
+  auto config = delayed();
+  config.target_batch_size = 4; // one micro-step an epoch
+  config.max_epochs = 12;
+  auto& m = add_started(config);
+  pass_until([&] { return status_of(m).phase == trainer_phase::finished; });
+
+  auto plain = make_toy_learner({.data_seed = 1});
+  std::vector<float> older;
+  for (std::size_t k = 0; k < 12; ++k) {
+    plain->accumulate();
+    auto newer = mean_gradient_of(*plain);
+    if (k > 0)
+      plain->apply(older, 0.1);
+    older = newer;
+    ASSERT_LT(k, m.probe->applied.size());
+    EXPECT_EQ(m.probe->applied[k], older) << "update " << k;
+  }
+  EXPECT_EQ(m.probe->applied.size(), 12U) << "every gradient is used, the last one at the end";
+  EXPECT_EQ(status_of(m).samples_used, 48U);
+}
+
+TEST_F(DelayedGradients, PeersComputeWhileTheirRoundRunsAndHoldEqualParameters) {
+  auto& a = add_started(delayed());
+  auto& b = add_started(joining());
+  pass_until([&] { return all_at(3); });
+  hold_rounds = true;
+  pass_until([&] { return !a.answers.empty() && !b.answers.empty(); });
+  auto before = a.probe->micro_steps;
+  auto applied = a.probe->applied.size();
+  pass(30ms); // three passes, less than the next target
+  EXPECT_GE(a.probe->micro_steps, before + 2);
+  EXPECT_EQ(a.probe->applied.size(), applied);
+  auto epoch = status_of(a).epoch;
+  release_rounds();
+  EXPECT_EQ(status_of(a).epoch, epoch.next());
+  EXPECT_EQ(a.probe->applied.size(), applied) << "its result waits for the next boundary";
+
+  pass_until([&] { return all_at(10); });
+  hold_rounds = true;
+  pass(500ms);
+  ASSERT_FALSE(a.answers.empty());
+  ASSERT_FALSE(b.answers.empty());
+  EXPECT_EQ(a.probe->applied, b.probe->applied);
+}
+
+// Samples beyond the target would be computed from parameters that are two updates old.
+TEST_F(DelayedGradients, ASlowRoundIsAwaitedOnceTheNextTargetIsReached) {
+  auto& a = add_started(delayed());
+  auto& b = add_started(joining());
+  pass_until([&] { return all_at(3); });
+  hold_rounds = true;
+  pass_until([&] { return !a.answers.empty() && !b.answers.empty(); });
+  auto before = a.probe->micro_steps + b.probe->micro_steps;
+  pass(2s); // 400 passes
+  auto samples = 4 * (a.probe->micro_steps + b.probe->micro_steps - before);
+  EXPECT_GE(samples, 24U);
+  EXPECT_LE(samples, 48U) << "the target of 32, one micro-batch per peer, one forecast that is off";
+  release_rounds();
+  pass_until([&] { return all_at(8); });
+}
+
+TEST_F(DelayedGradients, ANewcomerGetsAStateOfTheGroupsEpoch) {
+  auto& a = add_started(delayed());
+  pass_until([&] { return all_at(4); });
+  auto config = joining();
+  auto& b = add_started(config, toy_options{.init_seed = 99, .data_seed = 2});
+  pass_until([&] { return status_of(b).state_downloads == 1 && status_of(b).rounds_complete > 3; });
+  hold_rounds = true;
+  pass(500ms);
+  auto of_a = ask<state_snapshot>(a.actor, get_state_snapshot{});
+  auto of_b = ask<state_snapshot>(b.actor, get_state_snapshot{});
+  ASSERT_TRUE(of_a.ok() && of_b.ok());
+  EXPECT_EQ(of_a->epoch, of_b->epoch);
+  EXPECT_EQ(of_a->parameters, of_b->parameters);
+}
+
+// INV-6: not zeros, and not the next epoch's partial sum.
+TEST_F(DelayedGradients, AFailedRoundEndsWithTheOwnGradientOfItsEpoch) {
+  auto& a = add_started(delayed());
+  auto& b = add_started(joining());
+  pass_until([&] { return all_at(3); });
+  hold_rounds = true;
+  pass_until([&] { return !a.answers.empty() && !b.answers.empty(); });
+  auto given = *a.questions.back().values;
+  auto epoch = a.questions.back().epoch;
+  pass(100ms); // the next epoch's sum grows
+  hold_rounds = false;
+  end(b);
+  round_report failed;
+  failed.why = {ec::peer_lost, ""};
+  a.group = 0;
+  deliver(a, {failed, true, {}, {}});
+  pass_until([&] { return status_of(a).epoch > epoch.next(); });
+  auto& applied = a.probe->applied;
+  EXPECT_NE(
+    std::find(applied.begin(), applied.end(), std::vector<float>(given.begin(), given.end())),
+    applied.end());
+  EXPECT_EQ(status_of(a).local_fallbacks, 1U);
+}
+
+TEST_F(DelayedGradients, StoppingAppliesWhatWasDecided) {
+  auto& a = add_started(delayed());
+  pass_until([&] { return all_at(4); });
+  auto epoch = status_of(a).epoch;
+  auto stopped = ask<training_status>(a.actor, stop_training{});
+  ASSERT_TRUE(stopped.ok());
+  EXPECT_EQ(stopped->epoch, epoch);
+  EXPECT_EQ(a.probe->applied.size(), epoch.value());
+}
+
+} // namespace
+} // namespace waggle::testing

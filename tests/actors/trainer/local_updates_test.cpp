@@ -1,0 +1,179 @@
+// Strategies whose optimizer steps with each micro-batch, and which average parameters.
+
+#include <gmock/gmock.h>
+
+#include "tests/actors/trainer/training_world.hpp"
+
+namespace waggle::testing {
+namespace {
+
+struct LocalUpdates : training_world {
+  static training_config local(const std::string& strategy = "local-updates") {
+    auto config = defaults();
+    config.strategy = strategy;
+    config.how.steps_period = 4;
+    return config;
+  }
+  static training_config joining(training_config config = local()) {
+    config.join_timeout = 5s;
+    return config;
+  }
+  std::vector<float> parameters_of(const member& m) {
+    auto snapshot = ask<state_snapshot>(m.actor, get_state_snapshot{});
+    EXPECT_TRUE(snapshot.ok());
+    auto image = read_all(*snapshot->state);
+    auto table = read_state_table(image->view().subspan(state_header_bytes));
+    EXPECT_TRUE(table.ok());
+    auto bytes = table->parameters_in(image->view().subspan(state_header_bytes));
+    std::vector<float> values(table->parameter_count());
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  }
+};
+
+TEST_F(LocalUpdates, APeerAloneIsAPlainLoop) {
+  auto config = local();
+  config.max_epochs = 3;
+  config.schedule.peak = 0.02;
+  auto& m = add_started(config);
+  pass_until([&] { return status_of(m).phase == trainer_phase::finished; });
+  auto plain = make_toy_learner({.data_seed = 1});
+  for (std::uint64_t i = 0; i < m.probe->micro_steps; ++i) {
+    plain->accumulate();
+    plain->step_locally(0.02);
+  }
+  std::vector<float> expected(8);
+  plain->read_tensor(0, expected);
+  EXPECT_THAT(parameters_of(m), ::testing::Pointwise(::testing::FloatNear(1e-6F), expected));
+  EXPECT_EQ(status_of(m).samples_used, 4 * m.probe->micro_steps);
+}
+
+// With a rate of 0 nothing is learned: what remains is the averaging.
+TEST_F(LocalUpdates, ARoundLeavesEveryPeerAtTheMeanOfAll) {
+  auto still = local();
+  still.schedule.peak = 0;
+  auto& a = add_started(still);
+  auto of_a = parameters_of(a);
+  auto& b = add_started(joining(still), toy_options{.init_seed = 99, .data_seed = 2});
+  pass_until([&] { return status_of(b).state_downloads == 1; });
+  EXPECT_EQ(parameters_of(b), of_a);
+}
+
+TEST_F(LocalUpdates, WhatIsLearnedDuringARoundRemains) { // INV-5
+  auto& a = add_started(local());
+  auto& b = add_started(joining());
+  pass_until([&] { return all_at(3); });
+  hold_rounds = true;
+  pass_until([&] { return !a.answers.empty() && !b.answers.empty(); });
+  pass(30ms); // three local steps: the next boundary is not reached yet
+  auto learned = parameters_of(a);
+  auto own = *a.questions.back().values;
+  auto other = *b.questions.back().values;
+  auto steps = a.probe->micro_steps;
+  release_rounds();
+  ASSERT_EQ(a.probe->micro_steps, steps) << "no step between the two looks at the parameters";
+  auto merged = parameters_of(a);
+  for (std::size_t i = 0; i < merged.size(); ++i)
+    EXPECT_NEAR(merged[i], learned[i] + (own[i] + other[i]) / 2 - own[i], 1e-6);
+}
+
+TEST_F(LocalUpdates, NoStepWaitsForARound) {
+  auto& a = add_started(local());
+  add_started(joining());
+  pass_until([&] { return all_at(3); });
+  hold_rounds = true;
+  pass_until([&] { return !a.answers.empty(); });
+  auto before = a.probe->micro_steps;
+  pass(2s);
+  EXPECT_GE(a.probe->micro_steps, before + 195) << "a pass every 10 ms";
+  release_rounds();
+}
+
+TEST_F(LocalUpdates, ARoundThatBlocksStopsThePasses) {
+  auto config = local();
+  config.how.delay_state = false;
+  auto& a = add_started(config);
+  add_started(joining(config));
+  pass_until([&] { return all_at(3); });
+  hold_rounds = true;
+  pass_until([&] { return !a.answers.empty(); });
+  auto before = a.probe->micro_steps;
+  pass(1s);
+  EXPECT_LE(a.probe->micro_steps, before + 1);
+  release_rounds();
+  pass_until([&] { return all_at(6); });
+}
+
+TEST_F(LocalUpdates, APeerThatMissedARoundTrainsOnWithoutADownload) {
+  auto& a = add_started(local());
+  auto& b = add_started(joining());
+  pass_until([&] { return all_at(3); });
+  auto lost = status_of(b).epoch;
+  round_fault = [&](const member& m, epoch_id epoch) {
+    return &m == &b && epoch == lost.next() ? ec::excluded : ec::none;
+  };
+  auto downloads = status_of(b).state_downloads;
+  pass_until([&] { return all_at(lost.value() + 5); });
+  EXPECT_EQ(status_of(b).state_downloads, downloads);
+  EXPECT_EQ(status_of(b).rounds_failed, 1U);
+  EXPECT_EQ(status_of(a).group_size, 2U);
+}
+
+TEST_F(LocalUpdates, APeerFurtherBehindDownloadsTheState) {
+  auto config = local();
+  config.epoch_difference_max = 0;
+  add_started(config);
+  auto& b = add_started(joining(config));
+  pass_until([&] { return all_at(3); });
+  auto lost = status_of(b).epoch;
+  round_fault = [&](const member& m, epoch_id epoch) {
+    return &m == &b && epoch == lost.next() ? ec::excluded : ec::none;
+  };
+  auto downloads = status_of(b).state_downloads;
+  pass_until([&] { return all_at(lost.value() + 5); });
+  EXPECT_EQ(status_of(b).state_downloads, downloads + 1);
+}
+
+TEST_F(LocalUpdates, AveragesTheStatisticsThatAreNamed) {
+  auto config = local();
+  config.how.statistics = {"momentum_buffer"};
+  auto& a = add_started(config);
+  pass_until([&] { return !a.questions.empty(); });
+  EXPECT_EQ(a.questions.front().values->size(), 16U);
+}
+
+TEST_F(LocalUpdates, AStatisticThatTheOptimizerDoesNotKeepEndsThePeer) {
+  auto config = local();
+  config.how.statistics = {"exp_avg_sq"};
+  auto& m = add(config);
+  tell(m.actor, start_training{});
+  EXPECT_FALSE(ask<training_status>(m.actor, get_training_status{}).ok());
+  m.gone = true;
+}
+
+// The first peer that has made its steps calls the others, whatever their speed.
+TEST_F(LocalUpdates, TheFastestPeerBeginsADecentralizedRound) {
+  auto fast = local("decentralized-sgd");
+  auto slow = fast;
+  slow.step_interval = 1s;
+  auto& a = add_started(fast);
+  auto& b = add_started(joining(slow));
+  pass_until([&] { return all_at(10); });
+  EXPECT_GT(a.probe->micro_steps, 10 * b.probe->micro_steps);
+  EXPECT_GT(status_of(b).rounds_complete, 5U);
+}
+
+TEST_F(LocalUpdates, RoundsBeginOnTheCommonGrid) {
+  auto config = local("decentralized-sgd");
+  config.how.steps_period = 1;
+  config.how.time_period = 500;
+  auto& a = add_started(config);
+  add_started(joining(config));
+  pass_until([&] { return all_at(2); });
+  auto before = status_of(a).epoch.value();
+  pass(5s);
+  EXPECT_NEAR(static_cast<double>(status_of(a).epoch.value() - before), 10.0, 1.0);
+}
+
+} // namespace
+} // namespace waggle::testing

@@ -1,0 +1,76 @@
+"""Compares the strategies: speed next to training alone, waiting, bytes, memory."""
+import time
+
+from lab import Lab
+from measures import pin, speed_of
+from peers import Run, eventually
+
+MODES = {
+    "collaborative": {},
+    "collaborative, gradients delayed": {"delay-grad-averaging": "true"},
+    "local-updates": {"strategy": "local-updates"},
+    "local-updates that block": {"strategy": "local-updates", "delay-state-averaging": "false"},
+    "decentralized-sgd": {"strategy": "decentralized-sgd", "lr": 0.05},
+    "decentralized-adam": {"strategy": "decentralized-adam"},
+}
+# A pass of some 20 ms on one core.
+MODEL = {"width": 64, "context": 64, "layers": 2, "heads": 4, "micro-batch": 8}
+PASSES = 8  # of each peer in an epoch, or between two rounds
+
+
+def options_of(mode, peers):
+    steps = {"averaging-steps-period": PASSES} if mode.get("strategy", "").startswith("decentralized") else {}
+    return {**MODEL, "target-batch-size": MODEL["micro-batch"] * PASSES * peers, **steps, **mode}
+
+
+def two_peers(settings, mode, delay):
+    """The speed of one of two peers, and what the two move and keep."""
+    with Lab(settings, 2, delay_ms=delay) as lab, Run(settings, options_of(mode, 2), lab) as run:
+        first = run.add().start()
+        two = [first, run.add(via=first).start()]
+        for core, peer in enumerate(two):
+            pin(peer, core)
+        eventually("the two train together",
+                   lambda: all((p.status or {}).get("group_size") == 2 and p.status["rounds"]["complete"] > 5 for p in two),
+                   120)
+        epoch, moved, used = first.status["epoch"], moved_by(two), [p.status["samples"]["used"] for p in two]
+        began = time.monotonic()
+        speed = speed_of(two, settings.duration) / 2
+        seconds = time.monotonic() - began
+        samples = sum(p.status["samples"]["used"] for p in two) - sum(used)
+        return {"samples_a_second": speed, "epochs_a_second": (first.status["epoch"] - epoch) / seconds,
+                "bytes_a_sample": (moved_by(two) - moved) / max(1, samples),
+                "resident": max(p.resident()[0] for p in two)}
+
+
+def moved_by(two):
+    return sum(p.status["bytes"]["in"] for p in two)
+
+
+def strategies(settings, report):
+    """Speed of two peers in every strategy, relative to one peer alone, with links on which a round takes about half
+    as long as the computation between two rounds."""
+    with Run(settings, options_of({}, 1)) as run:
+        alone = run.add().start()
+        pin(alone, 0)
+        run.await_step([alone])
+        time.sleep(3)
+        own = speed_of([alone], settings.duration)
+    compute = MODEL["micro-batch"] * PASSES / own
+    report.fact("alone", samples_a_second=own, seconds_between_rounds=compute)
+    delay = settings.delay
+    for _ in range(4):  # find the delay of the links
+        seen = two_peers(settings, {}, delay)
+        round_seconds = 1 / seen["epochs_a_second"] - compute
+        report.fact("collaborative", delay_ms=delay, round_share=round_seconds / compute, **seen)
+        if 0.4 < round_seconds / compute < 0.65:
+            break
+        delay = max(1, delay * 0.5 * compute / max(round_seconds, compute / 50))
+    for name, mode in MODES.items():
+        seen = two_peers(settings, mode, delay)
+        report.fact(name, delay_ms=delay, of_alone=seen["samples_a_second"] / own, **seen)
+        share = seen["samples_a_second"] / own
+        if name == "collaborative":
+            report.require(share <= 0.7, f"{name} reaches {share:.0%} of the speed alone: its rounds are too short")
+        elif "block" not in name:
+            report.require(share >= 0.95, f"{name} reaches {share:.0%} of the speed alone")

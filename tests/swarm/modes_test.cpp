@@ -1,0 +1,186 @@
+// Every strategy in whole swarms: peers join, are killed and cut off at any moment; at the end all
+// are in step, no sample is lost, and the strategy's own invariant holds.
+
+#include <cmath>
+#include <cstring>
+
+#include "runtime/training/state_table.hpp"
+#include "runtime/training/training_state.hpp"
+#include "tests/swarm/training_swarm.hpp"
+
+namespace waggle::testing {
+namespace {
+
+struct mode {
+  const char* name;
+  void (*set)(training_config& config);
+};
+
+void PrintTo(const mode& m, std::ostream* out) {
+  *out << m.name;
+}
+
+/// Steps with single micro-batches need a smaller rate.
+void local(training_config& c, const char* strategy) {
+  c.strategy = strategy;
+  c.schedule.peak = 0.005;
+}
+
+const mode modes[] = {
+  {"DelayedGradients", [](training_config& c) { c.how.delay_gradients = true; }},
+  {"LocalUpdates", [](training_config& c) { local(c, "local-updates"); }},
+  {"BlockingLocalUpdates",
+   [](training_config& c) {
+     local(c, "local-updates");
+     c.how.delay_state = false;
+   }},
+  {"DecentralizedSteps",
+   [](training_config& c) {
+     local(c, "decentralized-sgd");
+     c.how.steps_period = 4;
+     c.how.statistics = {"momentum_buffer"};
+   }},
+  {"DecentralizedGrid",
+   [](training_config& c) {
+     local(c, "decentralized-sgd");
+     c.how.steps_period = 1;
+     c.how.time_period = 400;
+   }},
+};
+
+node_config with_mode(const mode& how, std::uint64_t data_seed, std::uint64_t max_epochs) {
+  auto config = trainers::endless(data_seed);
+  config.training->training.max_epochs = max_epochs;
+  how.set(config.training->training);
+  return config;
+}
+
+std::vector<float> parameters_of(simulation& sim, index i) {
+  auto snapshot = sim.ask<state_snapshot>(sim[i].node.parts.trainer, get_state_snapshot{});
+  EXPECT_TRUE(snapshot.has_value());
+  if (!snapshot)
+    return {};
+  auto image = read_all(*snapshot->state);
+  auto state = image->view().subspan(state_header_bytes);
+  auto table = read_state_table(state);
+  auto bytes = table->parameters_in(state);
+  std::vector<float> values(table->parameter_count());
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+/// The largest distance of a peer's parameters from those of the first, as a share of their norm.
+double spread(simulation& sim) {
+  std::vector<float> first;
+  double largest = 0;
+  for (auto i : sim.living()) {
+    auto values = parameters_of(sim, i);
+    if (first.empty())
+      first = values;
+    double distance = 0;
+    double norm = 0;
+    for (std::size_t k = 0; k < values.size(); ++k) {
+      distance += std::pow(static_cast<double>(values[k]) - static_cast<double>(first[k]), 2);
+      norm += std::pow(static_cast<double>(first[k]), 2);
+    }
+    largest = std::max(largest, std::sqrt(distance / norm));
+  }
+  return largest;
+}
+
+class Modes : public ::testing::TestWithParam<mode>, protected trainers {
+protected:
+  Modes() : trainers(11) {}
+};
+
+TEST_P(Modes, PeersJoinAndReturnInStepAndTheLossFalls) {
+  auto fresh = [this](std::uint64_t seed) { return with_mode(GetParam(), seed, 0); };
+  add(fresh(1), {});
+  for (std::uint64_t n = 2; n < 5; ++n)
+    add(fresh(n), {0});
+  ASSERT_TRUE(sim.run_until([&] { return together(); }, 10s)) << picture(sim);
+  sim.run_for(10s);
+  for (index victim : {0U, 2U}) {
+    sim.crash(victim, false);
+    add(fresh(victim + 10), {3});
+    EXPECT_TRUE(sim.run_until([&] { return together(); }, 5s)) << picture(sim);
+  }
+  sim.run_for(30s);
+  EXPECT_TRUE(together()) << picture(sim);
+  expect_rounds_kept_the_contract(sim);
+  for (auto i : sim.living()) {
+    auto s = status_of(i);
+    expect_samples_accounted(s);
+    EXPECT_LT(s.loss, 0.7 * status_of(3).first_loss);
+    EXPECT_GT(s.rounds_complete, 20U);
+  }
+  EXPECT_LT(spread(sim), 0.2);
+}
+
+/// Five peers; one is killed, one joins, the network splits and heals, at moments of the seed.
+void run_faults(const mode& how, std::uint64_t seed) {
+  SCOPED_TRACE(std::string{how.name} + ", seed " + std::to_string(seed));
+  constexpr std::uint64_t last = 60;
+  random_source random{seed};
+  simulation sim{seed, {.loss = 0.01}};
+  auto start = [&](std::uint64_t data_seed, std::vector<index> through) {
+    auto config = with_mode(how, data_seed, last);
+    if (through.empty())
+      config.training->training.join_timeout = 0ms;
+    sim.start(std::move(config), through);
+  };
+  start(1, {});
+  for (std::uint64_t n = 2; n < 6; ++n) {
+    sim.run_for(milliseconds{random.below(300)});
+    start(n, {0});
+  }
+  sim.run_for(500ms + milliseconds{random.below(3000)});
+  sim.crash(random.below(5), random.below(2) == 0);
+  sim.run_for(milliseconds{random.below(1000)});
+  auto alive = sim.living();
+  start(100, {alive[random.below(alive.size())]});
+  sim.run_for(milliseconds{random.below(1000)});
+  alive = sim.living();
+  random.shuffle(alive);
+  sim.network().partition({alive.begin(), alive.begin() + 1 + random.below(2)});
+  sim.run_for(500ms + milliseconds{random.below(5000)});
+  sim.network().heal();
+
+  auto all_ended = [&] {
+    for (auto i : sim.living()) {
+      auto s = sim.ask<training_status>(sim[i].node.parts.trainer, get_training_status{});
+      if (!s || s->phase != trainer_phase::finished || s->epoch.value() != last)
+        return false;
+    }
+    return true;
+  };
+  std::optional<digest> parameters;
+  EXPECT_TRUE(sim.run_until(all_ended, 120s)) << picture(sim);
+  sim.run_for(1s);
+  EXPECT_TRUE(all_ended()) << picture(sim);
+  expect_rounds_kept_the_contract(sim);
+  for (auto i : sim.living()) {
+    auto s = sim.ask<training_status>(sim[i].node.parts.trainer, get_training_status{});
+    ASSERT_TRUE(s.has_value());
+    expect_samples_accounted(*s);
+    if (!parameters)
+      parameters = s->parameters;
+    EXPECT_EQ(s->parameters, *parameters); // not shown by strategies that share none
+  }
+}
+
+int seeds_per_mode() {
+  const char* chosen = std::getenv("WAGGLE_TEST_SEEDS");
+  return chosen != nullptr ? std::max(std::atoi(chosen), 1) : 6;
+}
+
+TEST_P(Modes, SurviveFaultsAtAnyMoment) {
+  for (int i = 0; i < seeds_per_mode() && !HasFailure(); ++i)
+    run_faults(GetParam(), static_cast<std::uint64_t>(i) + 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, Modes, ::testing::ValuesIn(modes),
+                         [](const auto& info) { return std::string{info.param.name}; });
+
+} // namespace
+} // namespace waggle::testing
