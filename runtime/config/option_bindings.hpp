@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/config/nearest.hpp"
 #include "runtime/config/options.hpp"
 #include "runtime/config/values.hpp"
 #include "runtime/core/named.hpp"
+#include "runtime/core/nearest.hpp"
 
 namespace waggle::option_bindings {
 
