@@ -9,7 +9,9 @@
 #include "runtime/cli/trainer_program.hpp"
 #include "runtime/config/agreed_options.hpp"
 #include "runtime/core/byte_io.hpp"
+#include "runtime/core/check.hpp"
 #include "runtime/crypto/digest.hpp"
+#include "runtime/training/schedule.hpp"
 
 namespace waggle {
 
@@ -138,8 +140,9 @@ void add_training(node_config& base, const run_options& o, const peer_id& peer,
   auto& t = parts.training;
   t.target_batch_size = o.target_batch_size;
   t.max_epochs = o.epochs;
-  auto shape = parse_schedule(o.schedule);
-  t.schedule = {shape ? *shape : lr_schedule::shape::constant, o.lr, o.warmup_epochs, o.epochs, 0};
+  auto schedule = schedule_of(o);
+  WAGGLE_CHECK(schedule.ok(), o.schedule); // the options were checked
+  t.schedule = std::move(*schedule);
   t.step_interval = o.step_interval;
   t.join_timeout = o.join_timeout; // applies if there is an address to dial
   t.may_start_alone = o.start_alone;

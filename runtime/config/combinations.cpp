@@ -3,13 +3,20 @@
 #include "runtime/core/named.hpp"
 #include "runtime/training/model_table.hpp"
 #include "runtime/training/optimizer_table.hpp"
-#include "runtime/training/schedule.hpp"
+#include "runtime/training/schedule_text.hpp"
 
 namespace waggle {
 
 model_shape shape_of(const run_options& o) {
   auto number = [](std::uint64_t n) { return static_cast<std::int64_t>(n); };
   return {number(o.layers), number(o.width), number(o.heads), number(o.context)};
+}
+
+result<lr_schedule> schedule_of(const run_options& o) {
+  auto parts = parse_schedule(o.schedule);
+  if (!parts)
+    return failure{ec::bad_config, "--schedule: '" + o.schedule + "' " + parts.error().detail};
+  return make_schedule(std::move(*parts), o.lr, o.warmup_epochs, o.epochs);
 }
 
 status check_combinations(const run_options& o) {
@@ -58,9 +65,8 @@ status check_combinations(const run_options& o) {
     return bad("--kill-after must be shorter than --duration: it would never happen");
   if (o.duration > 0ms && o.join_after >= o.duration)
     return bad("--join-after must be shorter than --duration: it would never happen");
-  const auto* schedule = find_named(schedule_table(), o.schedule);
-  if (schedule != nullptr && schedule->needs_epochs && o.epochs == 0)
-    return bad("--schedule " + o.schedule + " needs --epochs: it has to know where to end");
+  if (auto schedule = schedule_of(o); !schedule)
+    return schedule.error();
   if (o.epochs != 0 && o.warmup_epochs > o.epochs)
     return bad("--warmup-epochs is larger than --epochs");
   return done{};

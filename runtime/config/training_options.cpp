@@ -2,7 +2,7 @@
 #include "runtime/config/option_bindings.hpp"
 #include "runtime/training/model_table.hpp"
 #include "runtime/training/optimizer_table.hpp"
-#include "runtime/training/schedule.hpp"
+#include "runtime/training/schedule_text.hpp"
 
 namespace waggle::option_bindings {
 
@@ -16,6 +16,21 @@ constexpr const char* too_much = "more does not fit a peer";
 std::string data_of(const run_options& x) {
   // The bytes that one sample needs: the context and the byte after it.
   return x.data == "synthetic" ? x.data : data_identity(x.data, x.context + 1);
+}
+
+/// Peers compare what the schedule means, not how it is written.
+binding schedule() {
+  return bound(&o::schedule,
+               [](std::string_view v) -> result<std::string> {
+                 auto parts = parse_schedule(v);
+                 if (!parts)
+                   return parts.error();
+                 return text_of(*parts);
+               })
+    .agreed([](const run_options& x) {
+      auto parts = parse_schedule(x.schedule);
+      return parts ? agreed_text(std::move(*parts), x.warmup_epochs, x.epochs) : x.schedule;
+    });
 }
 
 result<std::string> device_name(std::string_view v) {
@@ -53,8 +68,12 @@ void add_training_options(std::vector<option_spec>& table) {
       real(&o::lr, {0, 1e6, "a negative rate would climb the loss",
                     "every optimizer diverges with a larger one"})
         .agreed()},
-     {"schedule", "NAME", listed_with_notes(schedule_table()) + ".",
-      one_of(&o::schedule, names_in(schedule_table())).agreed()},
+     {"schedule", "NAME",
+      "Learning rate by epoch: NAME, or NAME:NUMBER=VALUE,NUMBER=VALUE, or several joined by /, of "
+      "which each but the last needs epochs=N (linear:epochs=5/cosine). A schedule with a length "
+      "lasts until the end of the run, unless epochs=N is set. "
+        + schedule_help() + ".",
+      schedule()},
      {"warmup-epochs", "N", "Epochs during which the learning rate rises linearly.",
       whole(&o::warmup_epochs).agreed()},
      {"weight-decay", "X", "Weight decay; decoupled for adamw.",

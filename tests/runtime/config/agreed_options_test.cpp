@@ -94,6 +94,7 @@ TEST(AgreedOptions, EachThatShapesTheTrainingIsCompared) {
     {{"optimizer", "adam"}},
     {{"lr", "0.0030000001"}}, // beyond six decimals
     {{"weight-decay", "0.1"}},
+    {{"schedule", "step:every=30"}},
     {{"codec", "float16"}},
     {{"aggregator", "median"}},
     {{"min-contributors", "2"}},
@@ -141,6 +142,12 @@ TEST(AgreedOptions, WhatIsAPeersOwnIsNotCompared) {
 
 TEST(AgreedOptions, AValueHasOneSpelling) {
   EXPECT_EQ(difference({{"lr", "3e-3"}}, {{"lr", "0.00300"}}), "");
+  EXPECT_EQ(
+    difference({{"schedule", "step:every=30"}}, {{"schedule", "step:factor=0.10,every=3e1"}}), "");
+  EXPECT_EQ(
+    difference({{"epochs", "20"}, {"warmup-epochs", "5"}, {"schedule", "cosine"}},
+               {{"epochs", "20"}, {"warmup-epochs", "5"}, {"schedule", "cosine:epochs=15"}}),
+    "");
   EXPECT_EQ(difference({{"part-size", "64KiB"}}, {{"part-size", "65536"}}), "");
   EXPECT_EQ(difference({{"group-bits", "01"}}, {{"group-bits", "10"}}), "")
     << "each peer chooses its first bucket itself";

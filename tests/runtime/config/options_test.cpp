@@ -71,7 +71,7 @@ TEST(OptionTable, EveryOptionSetsItsOwnField) {
     {"model", "mlp"},
     {"optimizer", "sgd"},
     {"lr", "0.25"},
-    {"schedule", "warmup-cosine"},
+    {"schedule", "step:every=30,factor=0.5"},
     {"weight-decay", "0.25"},
     {"momentum", "0.25"},
     {"on-split", "pause"},
@@ -240,7 +240,7 @@ TEST(Resolve, RefusesUnknownNamesWithTheNearest) {
   EXPECT_THAT(refusal({{"optimizer", "adamx"}}), HasSubstr("adam"));
   EXPECT_THAT(refusal({{"codec", "float6"}}), HasSubstr("the nearest is float16"));
   EXPECT_THAT(refusal({{"log-level", "warning"}}), HasSubstr("the nearest is warn"));
-  EXPECT_THAT(refusal({{"schedule", "cosine"}}), HasSubstr("warmup-cosine"));
+  EXPECT_THAT(refusal({{"schedule", "cosin"}}), HasSubstr("the nearest is cosine"));
   EXPECT_THAT(refusal({{"device", "gpu"}}), HasSubstr("cuda:N"));
   EXPECT_THAT(refusal({{"device", "cuda:x"}}), HasSubstr("cuda:N"));
 }
@@ -277,6 +277,7 @@ TEST(Combinations, ThatCannotWorkAreRefusedWithWhatToChange) {
               HasSubstr("--heads 4 must divide --width 30"));
   EXPECT_THAT(refusal({{"schedule", "warmup-cosine"}}), HasSubstr("--epochs"));
   EXPECT_THAT(refusal({{"epochs", "3"}, {"warmup-epochs", "4"}}), HasSubstr("--warmup-epochs"));
+  EXPECT_THAT(refusal({{"schedule", "linear:epochs=5/cosine"}}), HasSubstr("--epochs"));
   EXPECT_THAT(refusal({{"momentum", "0.9"}}), HasSubstr("sgd"));
   EXPECT_THAT(refusal({{"kill-after", "5s"}, {"peers", "1"}}), HasSubstr("--peers"));
   EXPECT_THAT(refusal({{"kill-after", "10s"}, {"duration", "10s"}}), HasSubstr("--duration"));
@@ -287,6 +288,8 @@ TEST(Combinations, ThatWorkArePassed) {
   EXPECT_EQ(refusal({{"client-mode", "true"}, {"initial-peers", "a:1"}}), "");
   EXPECT_EQ(refusal({{"model", "mlp"}, {"width", "30"}}), "");
   EXPECT_EQ(refusal({{"optimizer", "sgd"}, {"momentum", "0.9"}}), "");
+  EXPECT_EQ(refusal({{"schedule", "linear:epochs=5/cosine:epochs=95"}}), "");
+  EXPECT_EQ(refusal({{"schedule", "step:every=30"}}), "");
   EXPECT_EQ(refusal({{"schedule", "warmup-cosine"}, {"epochs", "10"}, {"warmup-epochs", "10"}}),
             "");
   EXPECT_EQ(refusal({{"kill-after", "5s"}, {"join-after", "9s"}, {"duration", "10s"}}), "");
