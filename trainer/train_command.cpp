@@ -116,12 +116,7 @@ learner_config learner_from(const run_options& o, const peer_id& peer) {
   c.context = static_cast<std::int64_t>(o.context);
   c.data = o.data;
   c.micro_batch = static_cast<std::int64_t>(o.micro_batch);
-  c.optimizer = o.optimizer;
-  c.momentum = o.momentum;
-  c.beta1 = o.beta1;
-  c.beta2 = o.beta2;
-  c.epsilon = o.epsilon;
-  c.weight_decay = o.weight_decay;
+  c.optimizer = optimizer_of(o);
   c.device = o.device;
   c.threads = static_cast<int>(o.threads);
   c.init_seed = seed_from("waggle init/" + o.run_id);

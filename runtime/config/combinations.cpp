@@ -1,6 +1,5 @@
 #include "runtime/averaging/aggregation.hpp"
 #include "runtime/config/options.hpp"
-#include "runtime/core/named.hpp"
 #include "runtime/training/model_table.hpp"
 #include "runtime/training/optimizer_table.hpp"
 #include "runtime/training/schedule_text.hpp"
@@ -10,6 +9,13 @@ namespace waggle {
 model_shape shape_of(const run_options& o) {
   auto number = [](std::uint64_t n) { return static_cast<std::int64_t>(n); };
   return {number(o.layers), number(o.width), number(o.heads), number(o.context)};
+}
+
+optimizer_identity optimizer_of(const run_options& o) {
+  auto identity = identity_with(o.optimizer, o.hyper);
+  identity.weight_decay = o.weight_decay;
+  identity.decay_vectors = o.no_decay == "none";
+  return identity;
 }
 
 result<lr_schedule> schedule_of(const run_options& o) {
@@ -55,10 +61,13 @@ status check_combinations(const run_options& o) {
     return bad(
       "--expected-peers is larger than --target-group-size: no group ever has that many members");
   const auto* optimizer = find_optimizer(o.optimizer);
-  if (o.momentum != 0 && optimizer != nullptr && !optimizer->takes_momentum)
-    return bad("--momentum belongs to --optimizer "
-               + listed(selected(optimizer_table(), &optimizer_row::takes_momentum)) + "; "
-               + o.optimizer + " has its own");
+  for (const auto& hyper : hyper_parameters())
+    if (optimizer != nullptr && o.hyper.contains(std::string{hyper.name})
+        && optimizer->find(hyper.name) == nullptr)
+      return bad("--" + std::string{hyper.name} + " belongs to --optimizer " + users_of(hyper)
+                 + "; " + o.optimizer + " does not use it");
+  if (auto fits = check_optimizer(optimizer_of(o)); !fits)
+    return fits;
   if (o.kill_after > 0ms && o.peers < 2)
     return bad("--kill-after needs --peers 2 or more: no peer would be left");
   if (o.duration > 0ms && o.kill_after >= o.duration)

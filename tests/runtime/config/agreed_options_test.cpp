@@ -61,8 +61,6 @@ TEST(AgreedOptions, TheDefaultsOfARunAreThese) {
                                "min-contributors=1\n";
   EXPECT_EQ(text_of(training({})), "protocol=2\n"
                                    "strategy=collaborative\n"
-                                   "betas=0.9 0.999\n"
-                                   "epsilon=1e-08\n"
                                    "target-batch-size=256\n"
                                    "epochs=0\n"
                                    "model=char-gpt\n"
@@ -76,7 +74,17 @@ TEST(AgreedOptions, TheDefaultsOfARunAreThese) {
                                    "schedule=constant\n"
                                    "warmup-epochs=0\n"
                                    "weight-decay=0\n"
+                                   "no-decay=none\n"
                                    "momentum=0\n"
+                                   "dampening=0\n"
+                                   "nesterov=false\n"
+                                   "beta1=0.9\n"
+                                   "beta2=0.999\n"
+                                   "epsilon=1e-08\n"
+                                   "amsgrad=false\n"
+                                   "smoothing=0.99\n"
+                                   "centered=false\n"
+                                   "trust=0.001\n"
                                      + averages);
   EXPECT_EQ(text_of(averaging({})),
             "protocol=2\nstrategy=average\n" + averages + "elements=1048576\n");
@@ -94,6 +102,8 @@ TEST(AgreedOptions, EachThatShapesTheTrainingIsCompared) {
     {{"optimizer", "adam"}},
     {{"lr", "0.0030000001"}}, // beyond six decimals
     {{"weight-decay", "0.1"}},
+    {{"beta1", "0.8"}},
+    {{"amsgrad", "true"}},
     {{"schedule", "step:every=30"}},
     {{"codec", "float16"}},
     {{"aggregator", "median"}},
@@ -148,6 +158,7 @@ TEST(AgreedOptions, AValueHasOneSpelling) {
     difference({{"epochs", "20"}, {"warmup-epochs", "5"}, {"schedule", "cosine"}},
                {{"epochs", "20"}, {"warmup-epochs", "5"}, {"schedule", "cosine:epochs=15"}}),
     "");
+  EXPECT_EQ(difference({{"beta1", "0.9"}}, {{"beta1", "auto"}}), "");
   EXPECT_EQ(difference({{"part-size", "64KiB"}}, {{"part-size", "65536"}}), "");
   EXPECT_EQ(difference({{"group-bits", "01"}}, {{"group-bits", "10"}}), "")
     << "each peer chooses its first bucket itself";
@@ -181,6 +192,11 @@ TEST(AgreedOptions, LeadBackToTheCommandLineWithoutDefaultsAndWithoutAPeersOwn) 
     training({{"lr", "1e-4"}, {"codec", "float16"}, {"part-size", "1MiB"}, {"bandwidth", "1MiB"}});
   EXPECT_THAT(options_of(some),
               ElementsAre(Pair("lr", "1e-4"), Pair("codec", "float16"), Pair("part-size", "1MiB")));
+  EXPECT_EQ(options_of(training({{"optimizer", "muon"}, {"schedule", "step:every=9"}})),
+            (std::vector<std::pair<std::string, std::string>>{{"optimizer", "muon"},
+                                                              {"schedule", "step:every=9"},
+                                                              {"momentum", "0.95"},
+                                                              {"nesterov", "true"}}));
   values again;
   for (const auto& [name, value] : options_of(some))
     again[name] = value;
