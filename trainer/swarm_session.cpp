@@ -6,6 +6,7 @@
 #include "actors/caf_error.hpp"
 #include "runtime/config/agreed_options.hpp"
 #include "runtime/net/handshake.hpp"
+#include "runtime/training/clipping.hpp"
 #include "trainer/train_command.hpp"
 
 namespace waggle {
@@ -175,9 +176,9 @@ status swarm_session::start(std::shared_ptr<loop_port> port, const optimizer_ide
   auto config = process_->base_config();
   config.agreement = std::make_shared<const run_agreement>(std::move(*agreed));
   add_training(config, o, process_->self().id(), process_->data_dir());
-  config.training->make_learner = [port]() -> result<std::unique_ptr<learner>> {
-    return make_loop_learner(port);
-  };
+  config.training->make_learner =
+    clipped([port]() -> result<std::unique_ptr<learner>> { return make_loop_learner(port); },
+            o.max_gradient_norm);
   auto started = process_->start(config, find_model(given_.model) != nullptr);
   if (!started)
     return started.error();

@@ -11,6 +11,7 @@
 #include "runtime/core/byte_io.hpp"
 #include "runtime/core/check.hpp"
 #include "runtime/crypto/digest.hpp"
+#include "runtime/training/clipping.hpp"
 #include "runtime/training/schedule.hpp"
 
 namespace waggle {
@@ -147,7 +148,8 @@ void add_training(node_config& base, const run_options& o, const peer_id& peer,
   t.checkpoint_interval = o.checkpoint_interval;
   if (o.resume)
     t.checkpoints.emplace(make_system_disk(), data_dir / "checkpoints");
-  parts.make_learner = [learner] { return make_torch_learner(learner); };
+  parts.make_learner =
+    clipped([learner] { return make_torch_learner(learner); }, o.max_gradient_norm);
 }
 
 command train_command() {

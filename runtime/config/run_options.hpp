@@ -47,6 +47,7 @@ struct run_options {
   double weight_decay = 0;
   std::string no_decay = "none";
   std::map<std::string, double> hyper; // hyper-parameters that were set, by name; 1: switched on
+  double max_gradient_norm = 0;        // 0: no limit
   std::string device = "auto";
   std::uint64_t threads = 1;
   bool strict_target = true;

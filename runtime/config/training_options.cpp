@@ -126,7 +126,12 @@ void add_training_options(std::vector<option_spec>& table) {
      {"no-decay", "WHAT",
       "What does not decay: none, or vectors, i.e. biases, weights of norms and all other tensors "
       "with fewer than two dimensions.",
-      one_of(&o::no_decay, {"none", "vectors"}).agreed()}});
+      one_of(&o::no_decay, {"none", "vectors"}).agreed()},
+     {"max-gradient-norm", "X",
+      "Scale the mean gradient of an epoch down to this norm if it is longer; 0: never.",
+      real(&o::max_gradient_norm,
+           {0, 1e30, "a length is not negative", "no finite gradient is that long"})
+        .agreed()}});
   add_group(table, "training", hyper_rows());
   add_group(
     table, "training",

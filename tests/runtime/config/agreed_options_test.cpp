@@ -75,6 +75,7 @@ TEST(AgreedOptions, TheDefaultsOfARunAreThese) {
                                    "warmup-epochs=0\n"
                                    "weight-decay=0\n"
                                    "no-decay=none\n"
+                                   "max-gradient-norm=0\n"
                                    "momentum=0\n"
                                    "dampening=0\n"
                                    "nesterov=false\n"
@@ -104,6 +105,7 @@ TEST(AgreedOptions, EachThatShapesTheTrainingIsCompared) {
     {{"weight-decay", "0.1"}},
     {{"beta1", "0.8"}},
     {{"amsgrad", "true"}},
+    {{"max-gradient-norm", "1"}},
     {{"schedule", "step:every=30"}},
     {{"codec", "float16"}},
     {{"aggregator", "median"}},

@@ -87,6 +87,7 @@ TEST(OptionTable, EveryOptionSetsItsOwnField) {
     {"centered", "true"},
     {"trust", "0.25"},
     {"no-decay", "vectors"},
+    {"max-gradient-norm", "0.25"},
     {"on-split", "pause"},
     {"aggregator", "krum"},
     {"codec", "float16"},
@@ -210,7 +211,7 @@ TEST(Resolve, RefusesRealNumbersOutOfBoundsWithTheReasonOfThatSide) {
 
 TEST(Resolve, NoOptionTakesWhatIsNoFiniteNumber) {
   for (const char* name :
-       {"lr", "weight-decay", "momentum", "epsilon", "weight", "alpha"})
+       {"lr", "weight-decay", "momentum", "epsilon", "max-gradient-norm", "weight", "alpha"})
     for (const char* text : {"nan", "-nan", "inf", "-inf", "infinity", ""})
       EXPECT_THAT(refusal({{name, text}}), HasSubstr("is no finite number")) << name << " " << text;
 }
