@@ -14,6 +14,7 @@
 #include "actors/program/peer_process.hpp"
 #include "runtime/cli/bench.hpp"
 #include "runtime/cli/trainer_program.hpp"
+#include "runtime/training/forwarding_learner.hpp"
 #include "trainer/plain_loop.hpp"
 #include "trainer/train_command.hpp"
 
@@ -53,46 +54,18 @@ struct stopwatch {
   }
 };
 
-/// Times the optimizer steps of another learner and forwards everything else.
-class timed_learner final : public learner {
+/// Times the optimizer steps of another learner.
+class timed_learner final : public forwarding_learner {
 public:
   timed_learner(std::unique_ptr<learner> inner, std::shared_ptr<stopwatch> watch)
-    : inner_(std::move(inner)), watch_(std::move(watch)) {}
+    : forwarding_learner(std::move(inner)), watch_(std::move(watch)) {}
 
-  [[nodiscard]] const state_table& tensors() const override { return inner_->tensors(); }
-  [[nodiscard]] digest schema() const override { return inner_->schema(); }
-  void use_vectors(std::shared_ptr<vector_pool> vectors) override {
-    inner_->use_vectors(std::move(vectors));
-  }
-  micro_step accumulate() override { return inner_->accumulate(); }
-  std::uint64_t take_mean_gradient(std::span<float> out) override {
-    return inner_->take_mean_gradient(out);
-  }
-  mean_gradient take_mean_vector(vector_pool& vectors) override {
-    return inner_->take_mean_vector(vectors);
-  }
-  std::uint64_t drop_gradient() override { return inner_->drop_gradient(); }
-  [[nodiscard]] std::uint64_t accumulated_samples() const override {
-    return inner_->accumulated_samples();
-  }
   void apply(std::span<const float> gradient, double lr) override {
-    inner_->apply(gradient, lr);
+    forwarding_learner::apply(gradient, lr);
     watch_->mark();
   }
-  void read_tensor(std::size_t which, std::span<float> out) const override {
-    inner_->read_tensor(which, out);
-  }
-  [[nodiscard]] std::span<const float> values_of(std::size_t which) const override {
-    return inner_->values_of(which);
-  }
-  void write_tensor(std::size_t which, std::span<const float> values) override {
-    inner_->write_tensor(which, values);
-  }
-  [[nodiscard]] std::uint64_t optimizer_steps() const override { return inner_->optimizer_steps(); }
-  void set_optimizer_steps(std::uint64_t steps) override { inner_->set_optimizer_steps(steps); }
 
 private:
-  std::unique_ptr<learner> inner_;
   std::shared_ptr<stopwatch> watch_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 #include <stdexcept>
 
@@ -16,6 +17,33 @@ optimizer_identity identity_in(const torch_optimizer& kind,
   auto id = kind.identity(options);
   id.kind = kind.name;
   return id;
+}
+
+/// The identity of all groups, which may differ in the learning rate, and in whether vectors decay.
+optimizer_identity common_identity(const torch_optimizer& kind, optim::Optimizer& optimizer) {
+  std::optional<optimizer_identity> common; // but for the weight decay
+  std::set<double> matrices;                // weight decays
+  std::set<double> vectors;
+  for (auto& group : optimizer.param_groups()) {
+    auto id = identity_in(kind, group.options());
+    for (const auto& p : group.params())
+      if (p.requires_grad() && p.numel() > 0)
+        (p.dim() < 2 ? vectors : matrices).insert(id.weight_decay);
+    id.weight_decay = 0;
+    if (common.value_or(id) != id)
+      throw std::invalid_argument{"the optimizer's parameter groups differ in more than the "
+                                  "learning rate and the weight decay: that is not supported"};
+    common = id;
+  }
+  auto& decays = matrices.empty() ? vectors : matrices;
+  common->weight_decay = decays.empty() ? 0 : *decays.begin();
+  common->decay_vectors = matrices.empty() || vectors.empty() || vectors == matrices;
+  if (decays.size() > 1 || vectors.size() > 1 || (!common->decay_vectors && *vectors.begin() != 0))
+    throw std::invalid_argument{
+      "the weight decays of the optimizer's parameter groups are not supported: all parameters "
+      "must "
+      "have the same one, except that vectors (biases, weights of norms) may have 0"};
+  return *common;
 }
 
 torch::Tensor view_of(std::span<const float> values, torch::IntArrayRef sizes) {
@@ -39,7 +67,7 @@ module_state::module_state(torch::nn::Module& module, std::unique_ptr<optim::Opt
   if (optimizer_->param_groups().empty())
     throw std::invalid_argument{"the optimizer has no parameters"};
   kind_ = &torch_optimizer_of(*optimizer_);
-  identity_ = identity_in(*kind_, optimizer_->param_groups().front().options());
+  identity_ = common_identity(*kind_, *optimizer_);
   take_parameters(module);
   match_optimizer();
   std::vector<state_tensor> tensors;
@@ -47,8 +75,9 @@ module_state::module_state(torch::nn::Module& module, std::unique_ptr<optim::Opt
     tensors.push_back({p.name, {p.sizes.begin(), p.sizes.end()}, state_tensor::kind::parameter});
   table_ = table_of(std::move(tensors), identity_);
   gradient_.resize(table_.parameter_count());
-  if (kind_->steps != nullptr) // the optimizer may have stepped before
-    steps_ = static_cast<std::uint64_t>(kind_->steps(*optimizer_, parameters_.front().tensor));
+  if (kind_->counter.steps != nullptr) // the optimizer may have stepped before
+    steps_ =
+      static_cast<std::uint64_t>(kind_->counter.steps(*optimizer_, parameters_.front().tensor));
 }
 
 void module_state::take_parameters(const torch::nn::Module& module) {
@@ -73,9 +102,6 @@ void module_state::match_optimizer() {
     known.insert(p.tensor.data_ptr());
   std::set<const void*> seen;
   for (auto& group : optimizer_->param_groups()) {
-    if (identity_in(*kind_, group.options()) != identity_)
-      throw std::invalid_argument{"the optimizer's parameter groups differ in more than the "
-                                  "learning rate: that is not supported"};
     auto& tensors = group.params();
     tensors.erase(std::remove_if(tensors.begin(), tensors.end(),
                                  [&](const torch::Tensor& p) {
@@ -193,9 +219,9 @@ void module_state::write_tensor(std::size_t which, std::span<const float> values
 void module_state::set_optimizer_steps(std::uint64_t steps) {
   torch::NoGradGuard guard;
   steps_ = steps;
-  if (kind_->set_steps != nullptr)
+  if (kind_->counter.set_steps != nullptr)
     for (const auto& p : parameters_)
-      kind_->set_steps(*optimizer_, p.tensor, static_cast<std::int64_t>(steps));
+      kind_->counter.set_steps(*optimizer_, p.tensor, static_cast<std::int64_t>(steps));
 }
 
 } // namespace waggle

@@ -31,7 +31,8 @@ class module_state;
 ///
 /// Trains the module's parameters that require gradients, in float32, tied parameters once. A
 /// parameter without a gradient counts as one with a gradient of zeros. Buffers are not
-/// synchronized. Supports SGD, Adam and AdamW of torch::optim.
+/// synchronized. Supports SGD, Adam, AdamW, Adagrad and RMSprop of torch::optim. Parameter groups
+/// may differ in the learning rate, and in whether vectors (biases, weights of norms) decay.
 ///
 /// Not thread-safe. REQUIRES: the module outlives this object.
 class optimizer {

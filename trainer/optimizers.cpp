@@ -1,10 +1,8 @@
 #include "trainer/optimizers.hpp"
 
 #include <array>
-#include <cmath>
 #include <stdexcept>
 
-#include "runtime/core/check.hpp"
 #include "runtime/core/named.hpp"
 
 namespace waggle {
@@ -12,48 +10,6 @@ namespace waggle {
 namespace {
 
 namespace optim = torch::optim;
-
-// -- steps over flat tensors ----------------------------------------------------------------------
-
-/// Weight decay as a part of the gradient.
-void add_decay(const optimizer_identity& numbers, step_slice& v) {
-  if (numbers.weight_decay != 0)
-    v.gradient = v.gradient.add(v.parameters, numbers.weight_decay);
-}
-
-void step_sgd(const optimizer_identity& numbers, double lr, std::uint64_t /*count*/,
-              step_slice& v) {
-  add_decay(numbers, v);
-  if (numbers.momentum > 0) {
-    v.statistics[0].mul_(numbers.momentum).add_(v.gradient);
-    v.gradient = v.statistics[0];
-  }
-  v.parameters.add_(v.gradient, -lr);
-}
-
-void step_moments(const optimizer_identity& numbers, double lr, std::uint64_t count,
-                  step_slice& v) {
-  auto& first = v.statistics[0];
-  auto& second = v.statistics[1];
-  first.mul_(numbers.beta1).add_(v.gradient, 1 - numbers.beta1);
-  second.mul_(numbers.beta2).addcmul_(v.gradient, v.gradient, 1 - numbers.beta2);
-  auto t = static_cast<double>(count);
-  auto correction1 = 1 - std::pow(numbers.beta1, t);
-  auto correction2 = 1 - std::pow(numbers.beta2, t);
-  auto denominator = second.sqrt().div_(std::sqrt(correction2)).add_(numbers.epsilon);
-  v.parameters.addcdiv_(first, denominator, -lr / correction1);
-}
-
-void step_adam(const optimizer_identity& numbers, double lr, std::uint64_t count, step_slice& v) {
-  add_decay(numbers, v);
-  step_moments(numbers, lr, count, v);
-}
-
-void step_adamw(const optimizer_identity& numbers, double lr, std::uint64_t count, step_slice& v) {
-  if (numbers.weight_decay != 0)
-    v.parameters.mul_(1 - lr * numbers.weight_decay);
-  step_moments(numbers, lr, count, v);
-}
 
 // -- torch::optim ---------------------------------------------------------------------------------
 
@@ -67,6 +23,8 @@ State* state_of(optim::Optimizer& optimizer, const torch::Tensor& parameter, boo
   return found == optimizer.state().end() ? nullptr : static_cast<State*>(found->second.get());
 }
 
+// -- sgd ------------------------------------------------------------------------------------------
+
 torch::Tensor* momentum_of(optim::Optimizer& optimizer, const torch::Tensor& parameter,
                            std::size_t /*which*/, bool make) {
   auto* state = state_of<optim::SGDParamState>(optimizer, parameter, make);
@@ -75,65 +33,11 @@ torch::Tensor* momentum_of(optim::Optimizer& optimizer, const torch::Tensor& par
   return state != nullptr ? &state->momentum_buffer() : nullptr;
 }
 
-// The states and options of Adam and AdamW are different types with the same members.
-
-template <class State>
-State& moments_of(optim::Optimizer& optimizer, const torch::Tensor& parameter) {
-  auto& state = *state_of<State>(optimizer, parameter, true);
-  if (!state.exp_avg().defined()) {
-    state.exp_avg(torch::zeros_like(parameter.detach()));
-    state.exp_avg_sq(torch::zeros_like(parameter.detach()));
-  }
-  return state;
-}
-
-template <class State>
-torch::Tensor* moment_of(optim::Optimizer& optimizer, const torch::Tensor& parameter,
-                         std::size_t which, bool make) {
-  auto* state =
-    make ? &moments_of<State>(optimizer, parameter) : state_of<State>(optimizer, parameter, false);
-  if (state == nullptr)
-    return nullptr;
-  return which == 0 ? &state->exp_avg() : &state->exp_avg_sq();
-}
-
-template <class State>
-std::int64_t steps_of(optim::Optimizer& optimizer, const torch::Tensor& parameter) {
-  auto* state = state_of<State>(optimizer, parameter, false);
-  return state != nullptr ? state->step() : 0;
-}
-
-template <class State>
-void set_steps(optim::Optimizer& optimizer, const torch::Tensor& parameter, std::int64_t steps) {
-  moments_of<State>(optimizer, parameter).step(steps);
-}
-
-template <class Optimizer, class Options>
-std::unique_ptr<optim::Optimizer> make_with_moments(const optimizer_identity& numbers, double lr,
-                                                    std::vector<torch::Tensor> parameters) {
-  return std::make_unique<Optimizer>(std::move(parameters), Options(lr)
-                                                              .betas({numbers.beta1, numbers.beta2})
-                                                              .eps(numbers.epsilon)
-                                                              .weight_decay(numbers.weight_decay));
-}
-
-template <class Options>
-optimizer_identity identity_with_moments(const optim::OptimizerOptions& options) {
-  const auto& o = static_cast<const Options&>(options);
-  if (o.amsgrad())
-    throw std::invalid_argument{"amsgrad is not supported: its third statistic is not part of the "
-                                "run's state"};
-  optimizer_identity id;
-  std::tie(id.beta1, id.beta2) = o.betas();
-  id.epsilon = o.eps();
-  id.weight_decay = o.weight_decay();
-  return id;
-}
-
 std::unique_ptr<optim::Optimizer> make_sgd(const optimizer_identity& numbers, double lr,
                                            std::vector<torch::Tensor> parameters) {
   return std::make_unique<optim::SGD>(std::move(parameters), optim::SGDOptions(lr)
                                                                .momentum(numbers.momentum)
+                                                               .dampening(numbers.dampening)
                                                                .nesterov(numbers.nesterov)
                                                                .weight_decay(numbers.weight_decay));
 }
@@ -150,25 +54,166 @@ optimizer_identity identity_of_sgd(const optim::OptimizerOptions& options) {
   return id;
 }
 
+// -- optimizers that count their steps ------------------------------------------------------------
+
+// The states and options of Adam and AdamW are different types with the same members.
+
+template <class Options, class State>
+std::vector<torch::Tensor*> moments_of(State& state, const optim::OptimizerOptions& options) {
+  std::vector<torch::Tensor*> all{&state.exp_avg(), &state.exp_avg_sq()};
+  if (static_cast<const Options&>(options).amsgrad())
+    all.push_back(&state.max_exp_avg_sq());
+  return all;
+}
+
+// The statistics of a state, in the order of optimizer_row::statistics.
+
+std::vector<torch::Tensor*> tensors_of(optim::AdamParamState& state,
+                                       const optim::OptimizerOptions& options) {
+  return moments_of<optim::AdamOptions>(state, options);
+}
+
+std::vector<torch::Tensor*> tensors_of(optim::AdamWParamState& state,
+                                       const optim::OptimizerOptions& options) {
+  return moments_of<optim::AdamWOptions>(state, options);
+}
+
+std::vector<torch::Tensor*> tensors_of(optim::AdagradParamState& state,
+                                       const optim::OptimizerOptions& /*options*/) {
+  return {&state.sum()};
+}
+
+std::vector<torch::Tensor*> tensors_of(optim::RMSpropParamState& state,
+                                       const optim::OptimizerOptions& options) {
+  const auto& o = static_cast<const optim::RMSpropOptions&>(options);
+  std::vector<torch::Tensor*> all{&state.square_avg()};
+  if (o.momentum() > 0)
+    all.push_back(&state.momentum_buffer());
+  if (o.centered())
+    all.push_back(&state.grad_avg());
+  return all;
+}
+
+/// Groups differ only in what no statistic depends on.
+const optim::OptimizerOptions& options_of(optim::Optimizer& optimizer) {
+  return optimizer.param_groups().front().options();
+}
+
+/// The state of a parameter with all its statistics.
+template <class State>
+State& whole_state_of(optim::Optimizer& optimizer, const torch::Tensor& parameter) {
+  auto& state = *state_of<State>(optimizer, parameter, true);
+  for (auto* tensor : tensors_of(state, options_of(optimizer)))
+    if (!tensor->defined())
+      *tensor = torch::zeros_like(parameter.detach());
+  return state;
+}
+
+template <class State>
+torch::Tensor* statistic_of(optim::Optimizer& optimizer, const torch::Tensor& parameter,
+                            std::size_t which, bool make) {
+  auto* state = make ? &whole_state_of<State>(optimizer, parameter)
+                     : state_of<State>(optimizer, parameter, false);
+  return state != nullptr ? tensors_of(*state, options_of(optimizer)).at(which) : nullptr;
+}
+
+template <class State>
+std::int64_t steps_of(optim::Optimizer& optimizer, const torch::Tensor& parameter) {
+  auto* state = state_of<State>(optimizer, parameter, false);
+  return state != nullptr ? state->step() : 0;
+}
+
+template <class State>
+void set_steps(optim::Optimizer& optimizer, const torch::Tensor& parameter, std::int64_t steps) {
+  whole_state_of<State>(optimizer, parameter).step(steps);
+}
+
+template <class Optimizer, class Options>
+std::unique_ptr<optim::Optimizer> make_adam(const optimizer_identity& numbers, double lr,
+                                            std::vector<torch::Tensor> parameters) {
+  return std::make_unique<Optimizer>(std::move(parameters), Options(lr)
+                                                              .betas({numbers.beta1, numbers.beta2})
+                                                              .eps(numbers.epsilon)
+                                                              .amsgrad(numbers.amsgrad)
+                                                              .weight_decay(numbers.weight_decay));
+}
+
+template <class Options>
+optimizer_identity identity_of_adam(const optim::OptimizerOptions& options) {
+  const auto& o = static_cast<const Options&>(options);
+  optimizer_identity id;
+  std::tie(id.beta1, id.beta2) = o.betas();
+  id.epsilon = o.eps();
+  id.amsgrad = o.amsgrad();
+  id.weight_decay = o.weight_decay();
+  return id;
+}
+
+std::unique_ptr<optim::Optimizer> make_adagrad(const optimizer_identity& numbers, double lr,
+                                               std::vector<torch::Tensor> parameters) {
+  return std::make_unique<optim::Adagrad>(
+    std::move(parameters),
+    optim::AdagradOptions(lr).eps(numbers.epsilon).weight_decay(numbers.weight_decay));
+}
+
+optimizer_identity identity_of_adagrad(const optim::OptimizerOptions& options) {
+  const auto& o = static_cast<const optim::AdagradOptions&>(options);
+  if (o.lr_decay() != 0)
+    throw std::invalid_argument{"Adagrad with lr_decay is not supported: use a schedule, of which "
+                                "the learning rate depends on the epoch only"};
+  if (o.initial_accumulator_value() != 0)
+    throw std::invalid_argument{"Adagrad with an initial_accumulator_value is not supported: the "
+                                "statistics of a run begin as zeros"};
+  optimizer_identity id;
+  id.epsilon = o.eps();
+  id.weight_decay = o.weight_decay();
+  return id;
+}
+
+std::unique_ptr<optim::Optimizer> make_rmsprop(const optimizer_identity& numbers, double lr,
+                                               std::vector<torch::Tensor> parameters) {
+  return std::make_unique<optim::RMSprop>(std::move(parameters),
+                                          optim::RMSpropOptions(lr)
+                                            .alpha(numbers.smoothing)
+                                            .eps(numbers.epsilon)
+                                            .momentum(numbers.momentum)
+                                            .centered(numbers.centered)
+                                            .weight_decay(numbers.weight_decay));
+}
+
+optimizer_identity identity_of_rmsprop(const optim::OptimizerOptions& options) {
+  const auto& o = static_cast<const optim::RMSpropOptions&>(options);
+  optimizer_identity id;
+  id.smoothing = o.alpha();
+  id.epsilon = o.eps();
+  id.momentum = o.momentum();
+  id.centered = o.centered();
+  id.weight_decay = o.weight_decay();
+  return id;
+}
+
+template <class State>
+constexpr counted_state counted{steps_of<State>, set_steps<State>};
+
 const std::array table{
-  torch_optimizer{"sgd", "SGD", &typeid(optim::SGD), step_sgd, make_sgd, identity_of_sgd,
-                  momentum_of, nullptr, nullptr},
-  torch_optimizer{"adam", "Adam", &typeid(optim::Adam), step_adam,
-                  make_with_moments<optim::Adam, optim::AdamOptions>,
-                  identity_with_moments<optim::AdamOptions>, moment_of<optim::AdamParamState>,
-                  steps_of<optim::AdamParamState>, set_steps<optim::AdamParamState>},
-  torch_optimizer{"adamw", "AdamW", &typeid(optim::AdamW), step_adamw,
-                  make_with_moments<optim::AdamW, optim::AdamWOptions>,
-                  identity_with_moments<optim::AdamWOptions>, moment_of<optim::AdamWParamState>,
-                  steps_of<optim::AdamWParamState>, set_steps<optim::AdamWParamState>},
+  torch_optimizer{"sgd", "SGD", &typeid(optim::SGD), make_sgd, identity_of_sgd, momentum_of, {}},
+  torch_optimizer{"adam", "Adam", &typeid(optim::Adam), make_adam<optim::Adam, optim::AdamOptions>,
+                  identity_of_adam<optim::AdamOptions>, statistic_of<optim::AdamParamState>,
+                  counted<optim::AdamParamState>},
+  torch_optimizer{"adamw", "AdamW", &typeid(optim::AdamW),
+                  make_adam<optim::AdamW, optim::AdamWOptions>,
+                  identity_of_adam<optim::AdamWOptions>, statistic_of<optim::AdamWParamState>,
+                  counted<optim::AdamWParamState>},
+  torch_optimizer{"adagrad", "Adagrad", &typeid(optim::Adagrad), make_adagrad, identity_of_adagrad,
+                  statistic_of<optim::AdagradParamState>, counted<optim::AdagradParamState>},
+  torch_optimizer{"rmsprop", "RMSprop", &typeid(optim::RMSprop), make_rmsprop, identity_of_rmsprop,
+                  statistic_of<optim::RMSpropParamState>, counted<optim::RMSpropParamState>},
 };
 
 } // namespace
 
-const torch_optimizer& torch_optimizer_named(std::string_view name) {
-  const auto* found = find_named(table, name);
-  WAGGLE_CHECK(found != nullptr, name);
-  return *found;
+const torch_optimizer* find_torch_optimizer(std::string_view name) {
+  return find_named(table, name);
 }
 
 const torch_optimizer& torch_optimizer_of(const optim::Optimizer& optimizer) {

@@ -12,22 +12,21 @@
 
 namespace waggle {
 
-/// A range of all vectors of an optimizer step.
-struct step_slice {
-  torch::Tensor parameters;
-  torch::Tensor gradient;
-  std::vector<torch::Tensor> statistics; // in the order of optimizer_row::statistics
+/// How an optimizer of torch::optim counts the steps that a parameter's statistics have
+/// accumulated: to read and to set. Null: it does not count.
+struct counted_state {
+  std::int64_t (*steps)(torch::optim::Optimizer& optimizer,
+                        const torch::Tensor& parameter) = nullptr;
+  void (*set_steps)(torch::optim::Optimizer& optimizer, const torch::Tensor& parameter,
+                    std::int64_t steps) = nullptr;
 };
 
-/// An optimizer of optimizer_table, twice: over flat tensors, as flat_optimizer uses it, and that
-/// of torch::optim with its statistics, for a user's own loop.
+/// An optimizer of optimizer_table that torch::optim has, with its statistics: for a user's own
+/// loop. Each statistic has the shape of its parameter.
 struct torch_optimizer {
   std::string_view name;       // of its row in optimizer_table
   std::string_view class_name; // in torch::optim
   const std::type_info* type;
-  /// Step number `count`, from 1 on. Element-wise, in a fixed order.
-  void (*step)(const optimizer_identity& numbers, double lr, std::uint64_t count,
-               step_slice& values);
   std::unique_ptr<torch::optim::Optimizer> (*make)(const optimizer_identity& numbers, double lr,
                                                    std::vector<torch::Tensor> parameters);
   /// Reads torch's options. Throws std::invalid_argument if one of them is not supported.
@@ -35,15 +34,11 @@ struct torch_optimizer {
   /// Statistic number `which` of a parameter. Null if it does not exist yet and `make` is false.
   torch::Tensor* (*statistic)(torch::optim::Optimizer& optimizer, const torch::Tensor& parameter,
                               std::size_t which, bool make);
-  /// The number of steps that a parameter's statistics have accumulated, to read or to set. Null:
-  /// the optimizer does not count.
-  std::int64_t (*steps)(torch::optim::Optimizer& optimizer, const torch::Tensor& parameter);
-  void (*set_steps)(torch::optim::Optimizer& optimizer, const torch::Tensor& parameter,
-                    std::int64_t steps);
+  counted_state counter;
 };
 
-/// REQUIRES: `name` is in optimizer_table.
-const torch_optimizer& torch_optimizer_named(std::string_view name);
+/// Null if torch::optim does not have the optimizer with this name.
+const torch_optimizer* find_torch_optimizer(std::string_view name);
 /// Throws std::invalid_argument, with a sentence, if its class is not supported.
 const torch_optimizer& torch_optimizer_of(const torch::optim::Optimizer& optimizer);
 

@@ -1,14 +1,43 @@
 #include "trainer/plain_loop.hpp"
 
 #include <chrono>
+#include <functional>
 
 #include "runtime/cli/bench.hpp"
 #include "trainer/compute_setup.hpp"
+#include "trainer/flat_optimizer.hpp"
 #include "trainer/models.hpp"
 #include "trainer/optimizers.hpp"
 #include "trainer/state_schema.hpp"
 
 namespace waggle {
+
+namespace {
+
+/// The optimizer's step for all parameters of a model, from their .grad: torch::optim, or for the
+/// optimizers that it does not have, and for parameters that decay differently, our own rule for
+/// each parameter.
+std::function<void()> stepper(const optimizer_identity& numbers, double lr,
+                              const std::vector<torch::Tensor>& parameters) {
+  const auto* known = find_torch_optimizer(numbers.kind);
+  if (known != nullptr && numbers.decay_vectors)
+    return
+      [optimizer = std::shared_ptr{known->make(numbers, lr, parameters)}] { optimizer->step(); };
+  auto rules = std::make_shared<std::vector<flat_optimizer>>();
+  for (const auto& p : parameters) {
+    state_tensor row{"p", {p.sizes().begin(), p.sizes().end()}, state_tensor::kind::parameter};
+    rules->emplace_back(numbers, table_of({row}, numbers), p.detach());
+  }
+  return [rules, parameters, lr] {
+    torch::NoGradGuard guard;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      auto flat = parameters[i].view({-1});
+      (*rules)[i].step(flat, parameters[i].grad().reshape({-1}), lr);
+    }
+  };
+}
+
+} // namespace
 
 result<loop_report> run_plain_loop(const learner_config& config, std::uint64_t target_batch,
                                    double lr, std::uint64_t steps) {
@@ -24,8 +53,7 @@ result<loop_report> run_plain_loop(const learner_config& config, std::uint64_t t
   window_sampler sampler{*data, window_of(config), random_source{config.data_seed}};
   auto model = make_model(config);
   model->to(*device);
-  auto optimizer =
-    torch_optimizer_named(config.optimizer).make(identity_of(config), lr, model->parameters());
+  auto step_optimizer = stepper(config.optimizer, lr, model->parameters());
   auto passes = micro_steps_of(target_batch, config.micro_batch);
 
   using clock = std::chrono::steady_clock;
@@ -38,8 +66,8 @@ result<loop_report> run_plain_loop(const learner_config& config, std::uint64_t t
       loss = model->loss(next_windows(sampler, config.micro_batch, *device));
       (loss / static_cast<double>(passes)).backward();
     }
-    optimizer->step();
-    optimizer->zero_grad();
+    step_optimizer();
+    model->zero_grad();
     report.last_loss = loss.item<double>();
     if (step == 0) {
       began = clock::now();

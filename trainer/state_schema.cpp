@@ -1,26 +1,32 @@
 #include "trainer/state_schema.hpp"
 
+#include <algorithm>
+
 #include "runtime/core/byte_io.hpp"
 #include "runtime/core/check.hpp"
 #include "runtime/crypto/digest.hpp"
 
 namespace waggle {
 
-optimizer_identity identity_of(const learner_config& c) {
-  return {c.optimizer, c.momentum, false, c.beta1, c.beta2, c.epsilon, c.weight_decay};
-}
-
 model_shape shape_of(const learner_config& c) {
   return {c.layers, c.width, c.heads, c.context};
 }
 
 state_table table_of(std::vector<state_tensor> parameters, const optimizer_identity& optimizer) {
-  auto all = parameters;
   const auto* row = find_optimizer(optimizer.kind);
   WAGGLE_CHECK(row != nullptr, optimizer.kind);
-  for (const auto& [name, kind] : row->statistics(optimizer))
-    for (const auto& p : parameters)
-      all.push_back({name + "/" + p.name, p.shape, kind});
+  std::vector<std::pair<std::string, std::vector<state_tensor>>> blocks; // by name, in order
+  for (const auto& p : parameters)
+    for (auto& s : row->statistics(optimizer, p.shape)) {
+      auto block = std::find_if(blocks.begin(), blocks.end(),
+                                [&](const auto& known) { return known.first == s.name; });
+      if (block == blocks.end())
+        block = blocks.insert(blocks.end(), {s.name, {}});
+      block->second.push_back({s.name + "/" + p.name, std::move(s.shape), s.what});
+    }
+  auto all = std::move(parameters);
+  for (auto& [name, tensors] : blocks)
+    std::move(tensors.begin(), tensors.end(), std::back_inserter(all));
   return state_table{std::move(all)};
 }
 
@@ -35,13 +41,16 @@ digest schema_of(const state_table& tensors, const optimizer_identity& optimizer
   auto put_text = [&out](std::string_view text) {
     out.put(static_cast<std::uint32_t>(text.size())).put_raw(text);
   };
-  put_text("waggle torch state 2");
+  put_text("waggle torch state 3");
   put_text(function);
   put_text(optimizer.kind);
-  out.put(optimizer.weight_decay);
-  // Parameters without an optimizer are hashed as with adam's: that digest is a part of agreements.
-  const auto* row = find_optimizer(optimizer.kind);
-  (row != nullptr ? row : find_optimizer("adam"))->write(optimizer, out);
+  out.put(optimizer.weight_decay).put(static_cast<std::uint8_t>(optimizer.decay_vectors ? 1 : 0));
+  const auto* row = find_optimizer(optimizer.kind); // null: parameters without an optimizer
+  for (const auto& hyper : hyper_parameters())
+    if (row != nullptr && row->find(hyper.name) != nullptr) {
+      put_text(hyper.name);
+      out.put(hyper.of(optimizer));
+    }
   for (const auto& tensor : tensors.tensors()) {
     put_text(tensor.name);
     out.put(static_cast<std::uint8_t>(tensor.what));

@@ -11,10 +11,10 @@
 
 namespace waggle {
 
-optimizer_identity identity_of(const learner_config& config);
 model_shape shape_of(const learner_config& config);
 
-/// Returns a table of the parameters, followed by one block per statistic for all parameters.
+/// Returns a table of the parameters, followed by one block per statistic for all parameters that
+/// have it.
 state_table table_of(std::vector<state_tensor> parameters, const optimizer_identity& optimizer);
 
 /// model_row::function of the model with that name; empty for a model that is not built in.

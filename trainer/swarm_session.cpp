@@ -6,6 +6,7 @@
 #include "actors/caf_error.hpp"
 #include "runtime/config/agreed_options.hpp"
 #include "runtime/net/handshake.hpp"
+#include "runtime/training/clipping.hpp"
 #include "trainer/train_command.hpp"
 
 namespace waggle {
@@ -26,31 +27,36 @@ failure bad(std::string why) {
 
 /// Options of `waggle train` that swarm_options::more refuses, with what replaces each.
 const std::map<std::string, std::string>& not_here() {
-  static const std::map<std::string, std::string> table{
-    {"run-id", "swarm_options::run"},
-    {"initial-peers", "swarm_options::initial_peers"},
-    {"listen", "swarm_options::listen"},
-    {"announce", "swarm_options::announce"},
-    {"data-dir", "swarm_options::data_dir"},
-    {"log-level", "swarm_options::log_level"},
-    {"target-batch-size", "swarm_options::target_batch_size"},
-    {"epochs", "swarm_options::max_epochs"},
-    {"strategy", "collaborative for a loop, which holds its gradients until the swarm has enough"},
-    {"model", "swarm_options::model"},
-    {"data", "swarm_options::data"},
-    {"join-timeout", "swarm_options::join_timeout"},
-    {"start-alone", "swarm_options::start_alone"},
-    {"resume", "swarm_options::resume"},
-    {"optimizer", "the optimizer's own"},
-    {"momentum", "the optimizer's own"},
-    {"weight-decay", "the optimizer's own"},
-    {"micro-batch", "the loop's own"},
-    {"device", "the module's own"},
-    {"threads", "the process's own"},
-    {"duration", "the loop's own"},
-    {"auxiliary", "not for a loop, which computes gradients"},
-    {"group-bits", "for waggle average: the peers of a training run are one group"},
-  };
+  static const auto table = [] {
+    std::map<std::string, std::string> all{
+      {"run-id", "swarm_options::run"},
+      {"initial-peers", "swarm_options::initial_peers"},
+      {"listen", "swarm_options::listen"},
+      {"announce", "swarm_options::announce"},
+      {"data-dir", "swarm_options::data_dir"},
+      {"log-level", "swarm_options::log_level"},
+      {"target-batch-size", "swarm_options::target_batch_size"},
+      {"epochs", "swarm_options::max_epochs"},
+      {"strategy", "collaborative for a loop, which holds its gradients for the run"},
+      {"model", "swarm_options::model"},
+      {"data", "swarm_options::data"},
+      {"join-timeout", "swarm_options::join_timeout"},
+      {"start-alone", "swarm_options::start_alone"},
+      {"resume", "swarm_options::resume"},
+      {"optimizer", "the optimizer's own"},
+      {"weight-decay", "the optimizer's own"},
+      {"no-decay", "the optimizer's own"},
+      {"micro-batch", "the loop's own"},
+      {"device", "the module's own"},
+      {"threads", "the process's own"},
+      {"duration", "the loop's own"},
+      {"auxiliary", "not for a loop, which computes gradients"},
+      {"group-bits", "for waggle average: the peers of a training run are one group"},
+    };
+    for (const auto& hyper : hyper_parameters())
+      all.emplace(hyper.name, "the optimizer's own");
+    return all;
+  }();
   return table;
 }
 
@@ -158,27 +164,22 @@ status swarm_session::start(std::shared_ptr<loop_port> port, const optimizer_ide
     return bad("this swarm already has an optimizer: call waggle::join once for each optimizer");
   auto& o = options_;
   o.optimizer = optimizer.kind;
-  o.momentum = optimizer.momentum;
   o.weight_decay = optimizer.weight_decay;
-  o.beta1 = optimizer.beta1;
-  o.beta2 = optimizer.beta2;
-  o.epsilon = optimizer.epsilon;
+  o.no_decay = optimizer.decay_vectors ? "none" : "vectors";
+  for (const auto& hyper : hyper_parameters())
+    o.hyper[std::string{hyper.name}] = hyper.of(optimizer);
   o.model = given_.model;
   if (given_.learning_rate == rate_owner::optimizer)
     o.lr = learning_rate;
   auto agreed = agreement(*port);
   if (!agreed)
     return agreed.error();
-  if (optimizer.nesterov) {
-    if (auto added = agreed->add({"nesterov", "true", {}}); !added)
-      return added.error();
-  }
   auto config = process_->base_config();
   config.agreement = std::make_shared<const run_agreement>(std::move(*agreed));
   add_training(config, o, process_->self().id(), process_->data_dir());
-  config.training->make_learner = [port]() -> result<std::unique_ptr<learner>> {
-    return make_loop_learner(port);
-  };
+  config.training->make_learner =
+    clipped([port]() -> result<std::unique_ptr<learner>> { return make_loop_learner(port); },
+            o.max_gradient_norm);
   auto started = process_->start(config, find_model(given_.model) != nullptr);
   if (!started)
     return started.error();

@@ -25,10 +25,9 @@ public:
     : config_(config), device_(device), model_(make_model(config)),
       sampler_(std::move(data), window_of(config), random_source{config.data_seed}) {
     flatten();
-    optimizer_.emplace(config, flat_);
     tensors_ = name_tensors();
-    schema_ =
-      schema_of(tensors_, identity_of(config_), function_of(config_.model, shape_of(config_)));
+    optimizer_.emplace(config_.optimizer, tensors_, flat_);
+    schema_ = schema_of(tensors_, config_.optimizer, function_of(config_.model, shape_of(config_)));
   }
 
   [[nodiscard]] const state_table& tensors() const override { return tensors_; }
@@ -170,17 +169,16 @@ private:
       parameters.push_back(
         {item.key(), {sizes.begin(), sizes.end()}, state_tensor::kind::parameter});
     }
-    return table_of(std::move(parameters), identity_of(config_));
+    return table_of(std::move(parameters), config_.optimizer);
   }
 
-  /// Returns a view of a tensor of the table. All blocks (the parameters, each statistic) have the
-  /// same layout.
+  /// Returns a view of a tensor of the table.
   [[nodiscard]] torch::Tensor tensor(std::size_t which) const {
-    auto block = tensors_.offset(which) / tensors_.parameter_count();
-    auto within = tensors_.offset(which) % tensors_.parameter_count();
-    const auto& flat = block == 0 ? flat_ : optimizer_->statistics()[block - 1];
-    return flat.narrow(0, static_cast<std::int64_t>(within),
-                       static_cast<std::int64_t>(tensors_[which].elements()));
+    bool statistic = tensors_[which].what != state_tensor::kind::parameter;
+    auto begin = tensors_.offset(which) - (statistic ? tensors_.parameter_count() : 0);
+    return (statistic ? optimizer_->statistics() : flat_)
+      .narrow(0, static_cast<std::int64_t>(begin),
+              static_cast<std::int64_t>(tensors_[which].elements()));
   }
 
   // -- accumulators -------------------------------------------------------------------------------
@@ -253,7 +251,7 @@ private:
   std::shared_ptr<float_vector> earlier_memory_; // the memory of earlier_, if from vectors_
   std::uint64_t last_pass_ = 0;                  // samples in gradient_; 0: ignore gradient_
   std::shared_ptr<vector_pool> vectors_;         // null: use the heap
-  mutable std::optional<flat_optimizer> optimizer_;
+  std::optional<flat_optimizer> optimizer_;
   mutable std::mutex values_; // guards flat_ and the statistics while they change
   std::mutex accumulators_;   // guards the above, and gradient_ while last_pass_ > 0
   std::atomic<std::uint64_t> samples_{0};
@@ -268,8 +266,11 @@ status check_learner_config(const learner_config& config) {
   const auto* model = find_model(config.model);
   if (model == nullptr)
     return bad("--model " + config.model + " is unknown: use " + listed(model_table()));
-  if (find_optimizer(config.optimizer) == nullptr)
-    return bad("--optimizer " + config.optimizer + " is unknown: use " + listed(optimizer_table()));
+  if (find_optimizer(config.optimizer.kind) == nullptr)
+    return bad("--optimizer " + config.optimizer.kind + " is unknown: use "
+               + listed(optimizer_table()));
+  if (auto fits = check_optimizer(config.optimizer); !fits)
+    return fits;
   for (auto [name, value] : {std::pair{"--layers", config.layers},
                              {"--width", config.width},
                              {"--heads", config.heads},

@@ -8,6 +8,7 @@
 
 #include "runtime/core/result.hpp"
 #include "runtime/training/learner.hpp"
+#include "runtime/training/optimizer_table.hpp"
 
 namespace waggle {
 
@@ -20,12 +21,7 @@ struct learner_config {
   std::int64_t context = 64;      // bytes that a prediction depends on
   std::string data = "synthetic"; // or a text file, or a folder of text files
   std::int64_t micro_batch = 8;
-  std::string optimizer = "adamw"; // in optimizer_table
-  double momentum = 0;             // sgd
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
-  double weight_decay = 0;
+  optimizer_identity optimizer{"adamw"};
   std::string device = "auto"; // "cpu", "cuda", "cuda:N"
   int threads = 1;
   std::uint64_t init_seed = 1; // equal on all peers of a run: all start with the same model

@@ -9,7 +9,10 @@
 #include "runtime/cli/trainer_program.hpp"
 #include "runtime/config/agreed_options.hpp"
 #include "runtime/core/byte_io.hpp"
+#include "runtime/core/check.hpp"
 #include "runtime/crypto/digest.hpp"
+#include "runtime/training/clipping.hpp"
+#include "runtime/training/schedule.hpp"
 
 namespace waggle {
 
@@ -114,12 +117,7 @@ learner_config learner_from(const run_options& o, const peer_id& peer) {
   c.context = static_cast<std::int64_t>(o.context);
   c.data = o.data;
   c.micro_batch = static_cast<std::int64_t>(o.micro_batch);
-  c.optimizer = o.optimizer;
-  c.momentum = o.momentum;
-  c.beta1 = o.beta1;
-  c.beta2 = o.beta2;
-  c.epsilon = o.epsilon;
-  c.weight_decay = o.weight_decay;
+  c.optimizer = optimizer_of(o);
   c.device = o.device;
   c.threads = static_cast<int>(o.threads);
   c.init_seed = seed_from("waggle init/" + o.run_id);
@@ -141,8 +139,9 @@ void add_training(node_config& base, const run_options& o, const peer_id& peer,
   t.strategy = o.strategy;
   t.how = strategy_settings_of(o);
   t.epoch_difference_max = o.max_epoch_difference;
-  auto shape = parse_schedule(o.schedule);
-  t.schedule = {shape ? *shape : lr_schedule::shape::constant, o.lr, o.warmup_epochs, o.epochs, 0};
+  auto schedule = schedule_of(o);
+  WAGGLE_CHECK(schedule.ok(), o.schedule); // the options were checked
+  t.schedule = std::move(*schedule);
   t.step_interval = o.step_interval;
   t.join_timeout = o.join_timeout; // applies if there is an address to dial
   t.may_start_alone = o.start_alone;
@@ -155,7 +154,8 @@ void add_training(node_config& base, const run_options& o, const peer_id& peer,
   t.checkpoint_interval = o.checkpoint_interval;
   if (o.resume)
     t.checkpoints.emplace(make_system_disk(), data_dir / "checkpoints");
-  parts.make_learner = [learner] { return make_torch_learner(learner); };
+  parts.make_learner =
+    clipped([learner] { return make_torch_learner(learner); }, o.max_gradient_norm);
 }
 
 command train_command() {

@@ -10,8 +10,8 @@
 #include <CLI/CLI.hpp>
 #include <unistd.h>
 
-#include "runtime/config/nearest.hpp"
 #include "runtime/config/options.hpp"
+#include "runtime/core/nearest.hpp"
 #include "runtime/core/version.hpp"
 
 namespace waggle {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "runtime/config/values.hpp"
 
 namespace waggle {
 
@@ -33,12 +32,8 @@ status add_options(run_agreement& to, const run_options& options,
 
 result<run_agreement> training_agreement(const run_options& options, std::uint32_t protocol) {
   run_agreement all;
-  // No option sets betas and epsilon, but another version may use other defaults.
-  for (auto field : {agreed_field{"protocol", std::to_string(protocol), {}},
-                     {"betas", text_of(options.beta1) + " " + text_of(options.beta2), {}},
-                     {"epsilon", text_of(options.epsilon), {}}})
-    if (auto added = all.add(std::move(field)); !added)
-      return added.error();
+  if (auto added = all.add({"protocol", std::to_string(protocol), {}}); !added)
+    return added.error();
   if (auto added = add_options(all, options, {"training", "averaging"}); !added)
     return added.error();
   return all;

@@ -5,7 +5,7 @@
 #include "runtime/core/named.hpp"
 #include "runtime/training/model_table.hpp"
 #include "runtime/training/optimizer_table.hpp"
-#include "runtime/training/schedule.hpp"
+#include "runtime/training/schedule_text.hpp"
 #include "runtime/training/strategy.hpp"
 
 namespace waggle {
@@ -13,6 +13,20 @@ namespace waggle {
 model_shape shape_of(const run_options& o) {
   auto number = [](std::uint64_t n) { return static_cast<std::int64_t>(n); };
   return {number(o.layers), number(o.width), number(o.heads), number(o.context)};
+}
+
+optimizer_identity optimizer_of(const run_options& o) {
+  auto identity = identity_with(o.optimizer, o.hyper);
+  identity.weight_decay = o.weight_decay;
+  identity.decay_vectors = o.no_decay == "none";
+  return identity;
+}
+
+result<lr_schedule> schedule_of(const run_options& o) {
+  auto parts = parse_schedule(o.schedule);
+  if (!parts)
+    return failure{ec::bad_config, "--schedule: '" + o.schedule + "' " + parts.error().detail};
+  return make_schedule(std::move(*parts), o.lr, o.warmup_epochs, o.epochs);
 }
 
 strategy_settings strategy_settings_of(const run_options& o) {
@@ -23,7 +37,9 @@ strategy_settings strategy_settings_of(const run_options& o) {
   how.time_period = static_cast<std::uint64_t>(o.averaging_time_period.count());
   auto names = o.average_opt_statistics;
   if (const auto* row = find_strategy(o.strategy); names == "auto" && row != nullptr)
-    names = row->averaged_statistics;
+    names = optimizer_of(o).amsgrad && !row->averaged_statistics.empty()
+              ? "max_exp_avg_sq" // the step divides by its root, not by that of exp_avg_sq
+              : row->averaged_statistics;
   if (names == "none")
     return how;
   std::istringstream list{names};
@@ -110,19 +126,21 @@ status check_combinations(const run_options& o) {
     return bad(
       "--expected-peers is larger than --target-group-size: no group ever has that many members");
   const auto* optimizer = find_optimizer(o.optimizer);
-  if (o.momentum != 0 && optimizer != nullptr && !optimizer->takes_momentum)
-    return bad("--momentum belongs to --optimizer "
-               + listed(selected(optimizer_table(), &optimizer_row::takes_momentum)) + "; "
-               + o.optimizer + " has its own");
+  for (const auto& hyper : hyper_parameters())
+    if (optimizer != nullptr && o.hyper.contains(std::string{hyper.name})
+        && optimizer->find(hyper.name) == nullptr)
+      return bad("--" + std::string{hyper.name} + " belongs to --optimizer " + users_of(hyper)
+                 + "; " + o.optimizer + " does not use it");
+  if (auto fits = check_optimizer(optimizer_of(o)); !fits)
+    return fits;
   if (o.kill_after > 0ms && o.peers < 2)
     return bad("--kill-after needs --peers 2 or more: no peer would be left");
   if (o.duration > 0ms && o.kill_after >= o.duration)
     return bad("--kill-after must be shorter than --duration: it would never happen");
   if (o.duration > 0ms && o.join_after >= o.duration)
     return bad("--join-after must be shorter than --duration: it would never happen");
-  const auto* schedule = find_named(schedule_table(), o.schedule);
-  if (schedule != nullptr && schedule->needs_epochs && o.epochs == 0)
-    return bad("--schedule " + o.schedule + " needs --epochs: it has to know where to end");
+  if (auto schedule = schedule_of(o); !schedule)
+    return schedule.error();
   if (o.epochs != 0 && o.warmup_epochs > o.epochs)
     return bad("--warmup-epochs is larger than --epochs");
   return done{};

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cctype>
 
-#include "runtime/config/nearest.hpp"
 #include "runtime/config/options.hpp"
+#include "runtime/core/nearest.hpp"
 
 namespace waggle {
 

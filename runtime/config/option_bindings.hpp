@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/config/nearest.hpp"
 #include "runtime/config/options.hpp"
 #include "runtime/config/values.hpp"
 #include "runtime/core/named.hpp"
+#include "runtime/core/nearest.hpp"
 
 namespace waggle::option_bindings {
 
@@ -109,20 +109,21 @@ struct real_bounds {
   bool high_excluded = false;
 };
 
+inline result<double> parse_bounded(std::string_view v, const real_bounds& b) {
+  auto value = parse_real(v);
+  if (!value)
+    return value.error();
+  bool below = *value < b.low;
+  if (below || *value > b.high || (b.high_excluded && *value == b.high))
+    return failure{ec::bad_config,
+                   (b.high_excluded ? "must lie in [" + plain(b.low) + ", " + plain(b.high) + ")"
+                                    : "must lie between " + plain(b.low) + " and " + plain(b.high))
+                     + ": " + (below ? b.why_not_below : b.why_not_above)};
+  return value;
+}
+
 inline binding real(double run_options::*field, real_bounds bounds) {
-  return bound(field, [b = std::move(bounds)](std::string_view v) -> result<double> {
-    auto value = parse_real(v);
-    if (!value)
-      return value.error();
-    bool below = *value < b.low;
-    if (below || *value > b.high || (b.high_excluded && *value == b.high))
-      return failure{ec::bad_config,
-                     (b.high_excluded
-                        ? "must lie in [" + plain(b.low) + ", " + plain(b.high) + ")"
-                        : "must lie between " + plain(b.low) + " and " + plain(b.high))
-                       + ": " + (below ? b.why_not_below : b.why_not_above)};
-    return value;
-  });
+  return bound(field, [b = std::move(bounds)](std::string_view v) { return parse_bounded(v, b); });
 }
 
 inline binding yes_no(bool run_options::*field) {

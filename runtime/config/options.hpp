@@ -63,6 +63,12 @@ result<run_options> resolve(const settings& file, const settings& environment,
 struct model_shape;
 /// Of the model that the options describe.
 model_shape shape_of(const run_options& options);
+struct optimizer_identity;
+/// The optimizer, with its defaults where nothing is set.
+optimizer_identity optimizer_of(const run_options& options);
+struct lr_schedule;
+/// The learning rates. Fails with ec::bad_config and a sentence.
+result<lr_schedule> schedule_of(const run_options& options);
 
 struct strategy_settings;
 /// Of the strategy that the options describe, without the target batch size.

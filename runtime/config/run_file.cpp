@@ -6,8 +6,8 @@
 
 #include <toml.hpp>
 
-#include "runtime/config/nearest.hpp"
 #include "runtime/config/options.hpp"
+#include "runtime/core/nearest.hpp"
 
 namespace waggle {
 

@@ -52,10 +52,9 @@ struct run_options {
   std::string schedule = "constant";
   std::uint64_t warmup_epochs = 0;
   double weight_decay = 0;
-  double momentum = 0;
-  double beta1 = 0.9; // of adam and adamw; not settable
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
+  std::string no_decay = "none";
+  std::map<std::string, double> hyper; // hyper-parameters that were set, by name; 1: switched on
+  double max_gradient_norm = 0;        // 0: no limit
   std::string device = "auto";
   std::uint64_t threads = 1;
   bool strict_target = true;

@@ -2,7 +2,7 @@
 #include "runtime/config/option_bindings.hpp"
 #include "runtime/training/model_table.hpp"
 #include "runtime/training/optimizer_table.hpp"
-#include "runtime/training/schedule.hpp"
+#include "runtime/training/schedule_text.hpp"
 #include "runtime/training/strategy.hpp"
 
 namespace waggle::option_bindings {
@@ -24,6 +24,63 @@ std::string strategies() {
   for (const auto& row : strategy_table())
     out += (out.empty() ? "" : " ") + std::string{row.name} + ": " + std::string{row.help};
   return out;
+}
+
+/// Peers compare what the schedule means, not how it is written.
+binding schedule() {
+  return bound(&o::schedule,
+               [](std::string_view v) -> result<std::string> {
+                 auto parts = parse_schedule(v);
+                 if (!parts)
+                   return parts.error();
+                 return text_of(*parts);
+               })
+    .agreed([](const run_options& x) {
+      auto parts = parse_schedule(x.schedule);
+      return parts ? agreed_text(std::move(*parts), x.warmup_epochs, x.epochs) : x.schedule;
+    });
+}
+
+/// "auto" is the default of the optimizer; peers compare the value.
+binding hyper_option(const hyper_parameter& hyper) {
+  auto parse = [&hyper](std::string_view v) -> result<double> {
+    if (hyper.number == nullptr) {
+      auto yes = parse_yes_no(v);
+      if (!yes)
+        return yes.error();
+      return *yes ? 1.0 : 0.0;
+    }
+    return parse_bounded(v, {hyper.low, hyper.high, std::string{hyper.why_not_below},
+                             std::string{hyper.why_not_above}, hyper.high_excluded});
+  };
+  auto text = [&hyper](double value) {
+    return hyper.number != nullptr ? text_of(value) : text_of(value != 0);
+  };
+  std::string name{hyper.name};
+  return binding{[=](run_options& x, std::string_view v) -> status {
+                   x.hyper.erase(name);
+                   if (v == "auto")
+                     return done{};
+                   auto value = parse(v);
+                   if (!value)
+                     return value.error();
+                   x.hyper[name] = *value;
+                   return done{};
+                 },
+                 [=](const run_options& x) {
+                   auto found = x.hyper.find(name);
+                   return found == x.hyper.end() ? std::string{"auto"} : text(found->second);
+                 }}
+    .agreed([=, &hyper](const run_options& x) { return text(hyper.of(optimizer_of(x))); });
+}
+
+std::vector<option_row> hyper_rows() {
+  std::vector<option_row> rows;
+  for (const auto& hyper : hyper_parameters())
+    rows.push_back({std::string{hyper.name}, hyper.number != nullptr ? "X" : "BOOL",
+                    std::string{hyper.help} + "; of " + users_of(hyper) + ".",
+                    hyper_option(hyper)});
+  return rows;
 }
 
 result<std::string> device_name(std::string_view v) {
@@ -77,26 +134,38 @@ void add_training_options(std::vector<option_spec>& table) {
       whole(&o::context, 2, 65536, "a prediction needs something before it").agreed()},
      {"data", "PATH", "A text file, a folder of text files, or 'synthetic'.",
       text(&o::data).agreed(data_of)},
-     {"optimizer", "NAME", listed(optimizer_table()) + ".",
+     {"optimizer", "NAME", optimizer_help() + ".",
       one_of(&o::optimizer, names_in(optimizer_table())).agreed()},
      {"lr", "X", "Peak learning rate.",
       real(&o::lr, {0, 1e6, "a negative rate would climb the loss",
                     "every optimizer diverges with a larger one"})
         .agreed()},
-     {"schedule", "NAME", listed_with_notes(schedule_table()) + ".",
-      one_of(&o::schedule, names_in(schedule_table())).agreed()},
+     {"schedule", "NAME",
+      "Learning rate by epoch: NAME, or NAME:NUMBER=VALUE,NUMBER=VALUE, or several joined by /, of "
+      "which each but the last needs epochs=N (linear:epochs=5/cosine). A schedule with a length "
+      "lasts until the end of the run, unless epochs=N is set. "
+        + schedule_help() + ".",
+      schedule()},
      {"warmup-epochs", "N", "Epochs during which the learning rate rises linearly.",
       whole(&o::warmup_epochs).agreed()},
-     {"weight-decay", "X", "Weight decay; decoupled for adamw.",
+     {"weight-decay", "X",
+      "Weight decay; a part of the gradient, or decoupled from it (see --optimizer).",
       real(&o::weight_decay, {0, 1e6, "a negative one would let the weights grow without end",
                               "a larger one would erase the weights in one step"})
         .agreed()},
-     {"momentum", "X",
-      "Momentum of " + listed(selected(optimizer_table(), &optimizer_row::takes_momentum)) + ".",
-      real(&o::momentum, {0, 1, "a negative one would work against the gradients",
-                          "from 1 on past gradients would never fade", true})
-        .agreed()},
-     {"device", "NAME", "auto, cpu, cuda or cuda:N.", bound(&o::device, device_name)},
+     {"no-decay", "WHAT",
+      "What does not decay: none, or vectors, i.e. biases, weights of norms and all other tensors "
+      "with fewer than two dimensions.",
+      one_of(&o::no_decay, {"none", "vectors"}).agreed()},
+     {"max-gradient-norm", "X",
+      "Scale the mean gradient of an epoch down to this norm if it is longer; 0: never.",
+      real(&o::max_gradient_norm,
+           {0, 1e30, "a length is not negative", "no finite gradient is that long"})
+        .agreed()}});
+  add_group(table, "training", hyper_rows());
+  add_group(
+    table, "training",
+    {{"device", "NAME", "auto, cpu, cuda or cuda:N.", bound(&o::device, device_name)},
      {"threads", "N", "Compute threads.", whole(&o::threads, 1, 1024, "at least one")},
      {"strict-target", "BOOL",
       "End an epoch only on samples that were reported, not on extrapolated ones.",

@@ -1,42 +1,65 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <span>
-#include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/core/ids.hpp"
-#include "runtime/core/result.hpp"
 
 namespace waggle {
 
-/// The learning rate as a pure function of the epoch, so that all peers at an epoch have the same
-/// rate, regardless of how they reached it (INV-3).
-struct lr_schedule {
-  enum class shape : std::uint8_t { constant, warmup_cosine };
+/// A number that belongs to a schedule: "every" of step.
+struct schedule_number {
+  enum class form : std::uint8_t { real, whole, list }; // list: whole numbers, at least one
 
-  shape kind = shape::constant;
+  std::string_view name;
+  form what = form::real;
+  double low = 0;
+  double high = 1;
+  std::optional<double> initial{}; // none: it must be given
+};
+
+struct schedule_part;
+
+/// One schedule: everything that the rest of the program knows about it.
+struct schedule_row {
+  std::string_view name;
+  std::string_view help;                    // half a sentence
+  std::span<const schedule_number> numbers; // besides its length; a list is the last one
+  bool ends;                                // the rate depends on its length
+  /// The rate in its epoch `e`, from 0 on. REQUIRES: a length above 0 if it `ends`.
+  double (*rate)(const schedule_part& part, double peak, std::uint64_t e);
+};
+
+/// All schedules.
+std::span<const schedule_row> schedule_table();
+
+/// A schedule with its numbers, alone or in a sequence.
+struct schedule_part {
+  const schedule_row* row = nullptr;
+  std::vector<double> numbers; // in the order of row->numbers; the values of a list are the last
+  std::optional<std::uint64_t> epochs{}; // its length
+
+  /// REQUIRES: row->numbers has this name. The first value of a list.
+  double operator[](std::string_view name) const;
+
+  friend bool operator==(const schedule_part&, const schedule_part&) = default;
+};
+
+/// The learning rate as a pure function of the epoch, so that all peers at an epoch have the same
+/// rate, regardless of how they reached it (INV-3). It is finite and not negative at every epoch.
+///
+///     epochs   0 … warmup_epochs       parts[0].epochs   …   until the end of the run
+///     rate     rises to the peak   |   parts[0]      |   …   |   the last part
+struct lr_schedule {
+  /// One after another; none: constant. Each has a length, except a last one that does not end.
+  std::vector<schedule_part> parts;
   double peak = 1e-3;
   std::uint64_t warmup_epochs = 0; // linear from peak / warmup_epochs
-  std::uint64_t total_epochs = 0;  // cosine: where `floor` is reached; later epochs stay there
-  double floor = 0;
 
   [[nodiscard]] double at(epoch_id epoch) const;
 };
-
-/// One shape: everything that the rest of the program knows about it.
-struct schedule_row {
-  lr_schedule::shape id;
-  std::string_view name;
-  std::string_view note; // for the help of --schedule, in parentheses after the name
-  bool needs_epochs;     // it depends on where the run ends
-  /// The rate at epoch `k`. REQUIRES: k ≥ warmup_epochs.
-  double (*after_warmup)(const lr_schedule& schedule, std::uint64_t k);
-};
-
-/// All shapes, in the order of the enumerators.
-std::span<const schedule_row> schedule_table();
-
-result<lr_schedule::shape> parse_schedule(std::string_view name);
-std::string_view to_string(lr_schedule::shape kind);
 
 } // namespace waggle

@@ -15,7 +15,7 @@ namespace waggle {
 struct state_tensor {
   enum class kind : std::uint8_t {
     parameter = 0,
-    statistic, // kept by the optimizer, one value for each value of a parameter
+    statistic, // kept by the optimizer for a parameter, not always of its shape
     square     // a statistic that is never negative: the optimizer takes its root
   };
   std::string name;                 // "head.weight"; for a statistic "exp_avg/head.weight"

@@ -18,29 +18,23 @@ using ::testing::HasSubstr;
 using testing::mean_gradient_of;
 namespace optim = torch::optim;
 
-learner_config configuration(const std::string& optimizer, double momentum = 0) {
+using hypers = std::map<std::string, double>;
+
+learner_config configuration(const std::string& optimizer, const hypers& set = {}) {
   learner_config c;
   c.model = "mlp";
   c.layers = 1;
   c.width = 19; // not a multiple of the width of a vector register
   c.context = 5;
-  c.optimizer = optimizer;
-  c.momentum = momentum;
-  c.weight_decay = 0.01;
+  c.optimizer = identity_with(optimizer, set);
+  c.optimizer.weight_decay = 0.01;
   c.device = "cpu";
   return c;
 }
 
 std::unique_ptr<optim::Optimizer> optimizer_for(const learner_config& c, const torch::nn::Module& m,
                                                 double lr = 1e-2) {
-  if (c.optimizer == "sgd")
-    return std::make_unique<optim::SGD>(
-      m.parameters(), optim::SGDOptions(lr).momentum(c.momentum).weight_decay(c.weight_decay));
-  if (c.optimizer == "adam")
-    return std::make_unique<optim::Adam>(m.parameters(),
-                                         optim::AdamOptions(lr).weight_decay(c.weight_decay));
-  return std::make_unique<optim::AdamW>(m.parameters(),
-                                        optim::AdamWOptions(lr).weight_decay(c.weight_decay));
+  return find_torch_optimizer(c.optimizer.kind)->make(c.optimizer, lr, m.parameters());
 }
 
 torch::Tensor windows(std::uint64_t seed, const learner_config& c) {
@@ -57,14 +51,25 @@ std::vector<float> all_of(const torch::nn::Module& module) {
   return values;
 }
 
-const std::vector<std::pair<std::string, double>> optimizers{
-  {"sgd", 0}, {"sgd", 0.9}, {"adam", 0}, {"adamw", 0}};
+const std::vector<std::pair<std::string, hypers>> optimizers{
+  {"sgd", {}},
+  {"sgd", {{"momentum", 0.9}}},
+  {"sgd", {{"momentum", 0.9}, {"nesterov", 1}}},
+  {"adam", {}},
+  {"adam", {{"amsgrad", 1}}},
+  {"adamw", {}},
+  {"adamw", {{"amsgrad", 1}, {"beta2", 0.9}}},
+  {"adagrad", {}},
+  {"rmsprop", {}},
+  {"rmsprop", {{"momentum", 0.9}}},
+  {"rmsprop", {{"momentum", 0.5}, {"centered", 1}}},
+  {"rmsprop", {{"centered", 1}}}};
 
 // -- the same state as in waggle train ------------------------------------------------------------
 
 TEST(ModuleState, IsTheStateOfTheSameModelInWaggleTrain) {
-  for (const auto& [name, momentum] : optimizers) {
-    auto config = configuration(name, momentum);
+  for (const auto& [name, set] : optimizers) {
+    auto config = configuration(name, set);
     auto ours = make_torch_learner(config);
     ASSERT_TRUE(ours);
     auto model = make_model(config);
@@ -75,7 +80,7 @@ TEST(ModuleState, IsTheStateOfTheSameModelInWaggleTrain) {
   auto config = configuration("adamw");
   auto model = make_model(config);
   auto other = config;
-  other.weight_decay = 0.02;
+  other.optimizer.weight_decay = 0.02;
   module_state state{*model, optimizer_for(other, *model), rate_owner::optimizer};
   auto ours = make_torch_learner(config);
   EXPECT_NE((*ours)->schema(), schema_of(state.table(), state.identity(), ""));
@@ -96,8 +101,8 @@ void with_learner(module_state& state, const std::function<void(learner&)>& work
 }
 
 TEST(ModuleState, ExchangesStatesWithWaggleTrainAndFollowsTheSameTrajectory) {
-  for (const auto& [name, momentum] : optimizers) {
-    auto config = configuration(name, momentum);
+  for (const auto& [name, set] : optimizers) {
+    auto config = configuration(name, set);
     auto ours = std::move(*make_torch_learner(config));
     auto train = [&](learner& with, int steps) {
       for (int i = 0; i < steps; ++i) {
@@ -126,7 +131,7 @@ TEST(ModuleState, ExchangesStatesWithWaggleTrainAndFollowsTheSameTrajectory) {
 }
 
 TEST(ModuleState, StatisticsBeforeTheFirstStepAreZerosAndLoadingThemChangesNothing) {
-  auto config = configuration("sgd", 0.9);
+  auto config = configuration("sgd", {{"momentum", 0.9}});
   auto model = make_model(config);
   module_state state{*model, optimizer_for(config, *model), rate_owner::optimizer};
   std::vector<float> values(state.table()[state.table().size() - 1].elements(), 1.0F);
@@ -138,8 +143,8 @@ TEST(ModuleState, StatisticsBeforeTheFirstStepAreZerosAndLoadingThemChangesNothi
 // -- a swarm of one -------------------------------------------------------------------------------
 
 TEST(ModuleState, ASwarmOfOneIsBitByBitThePlainLoop) {
-  for (const auto& [name, momentum] : optimizers) {
-    auto config = configuration(name, momentum);
+  for (const auto& [name, set] : optimizers) {
+    auto config = configuration(name, set);
     constexpr int steps = 60;
     auto plain = make_model(config);
     auto plain_optimizer = optimizer_for(config, *plain);
@@ -197,11 +202,15 @@ std::string refusal(torch::nn::Module& module, std::unique_ptr<optim::Optimizer>
 
 TEST(ModuleState, UnsupportedOptimizersAreRefusedWithTheNamesOfTheSupportedOnes) {
   two_layers m;
-  EXPECT_THAT(refusal(m, std::make_unique<optim::RMSprop>(m.parameters())),
-              HasSubstr("SGD, Adam and AdamW"));
+  EXPECT_THAT(refusal(m, std::make_unique<optim::LBFGS>(m.parameters())),
+              HasSubstr("SGD, Adam, AdamW, Adagrad and RMSprop"));
+  EXPECT_THAT(refusal(m, std::make_unique<optim::Adagrad>(m.parameters(),
+                                                          optim::AdagradOptions(1).lr_decay(0.1))),
+              HasSubstr("lr_decay"));
   EXPECT_THAT(
-    refusal(m, std::make_unique<optim::Adam>(m.parameters(), optim::AdamOptions(1).amsgrad(true))),
-    HasSubstr("amsgrad"));
+    refusal(m, std::make_unique<optim::Adagrad>(
+                 m.parameters(), optim::AdagradOptions(1).initial_accumulator_value(0.1))),
+    HasSubstr("initial_accumulator_value"));
   EXPECT_THAT(refusal(m, std::make_unique<optim::SGD>(
                            m.parameters(), optim::SGDOptions(1).momentum(0.5).dampening(0.5))),
               HasSubstr("dampening"));
@@ -212,6 +221,31 @@ TEST(ModuleState, UnsupportedOptimizersAreRefusedWithTheNamesOfTheSupportedOnes)
   m.second->to(torch::kDouble);
   EXPECT_THAT(refusal(m, std::make_unique<optim::SGD>(m.parameters(), 0.1)),
               HasSubstr("second.weight is of type Double"));
+}
+
+std::unique_ptr<optim::Optimizer> adamw_with_groups(two_layers& m, double of_matrices,
+                                                    double of_vectors) {
+  auto with = [](double decay) {
+    return std::make_unique<optim::AdamWOptions>(optim::AdamWOptions(1e-2).weight_decay(decay));
+  };
+  std::vector<optim::OptimizerParamGroup> groups;
+  groups.emplace_back(std::vector<torch::Tensor>{m.first->weight, m.second->weight},
+                      with(of_matrices));
+  groups.emplace_back(std::vector<torch::Tensor>{m.first->bias, m.second->bias}, with(of_vectors));
+  return std::make_unique<optim::AdamW>(groups, optim::AdamWOptions(1e-2));
+}
+
+TEST(ModuleState, GroupsMayLeaveVectorsOutOfTheWeightDecay) {
+  two_layers m;
+  module_state state{m, adamw_with_groups(m, 0.1, 0), rate_owner::optimizer};
+  EXPECT_EQ(state.identity().weight_decay, 0.1);
+  EXPECT_FALSE(state.identity().decay_vectors);
+  module_state equal{m, adamw_with_groups(m, 0.1, 0.1), rate_owner::optimizer};
+  EXPECT_TRUE(equal.identity().decay_vectors);
+  EXPECT_NE(schema_of(equal.table(), equal.identity(), ""),
+            schema_of(state.table(), state.identity(), ""));
+  EXPECT_THAT(refusal(m, adamw_with_groups(m, 0, 0.1)), HasSubstr("weight decays"));
+  EXPECT_THAT(refusal(m, adamw_with_groups(m, 0.1, 0.2)), HasSubstr("weight decays"));
 }
 
 TEST(ModuleState, FrozenParametersAreLeftOutAndTiedOnesCountedAndSteppedOnce) {

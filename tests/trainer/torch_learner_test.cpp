@@ -28,13 +28,14 @@ learner_config small(const std::string& model = "char-gpt",
                      const std::string& optimizer = "adamw") {
   learner_config c;
   c.model = model;
-  c.optimizer = optimizer;
+  c.optimizer = identity_with(optimizer, {});
   c.layers = 1;
   c.width = 16;
   c.heads = 2;
   c.context = 12;
   c.micro_batch = 4;
-  c.momentum = optimizer == "sgd" ? 0.9 : 0;
+  if (optimizer == "sgd")
+    c.optimizer.momentum = 0.9;
   c.device = "cpu";
   c.init_seed = 11;
   c.data_seed = 5;
@@ -219,7 +220,7 @@ TEST(TorchLearner, AnotherInitSeedGivesAnotherModel) {
 
 TEST(TorchLearner, PlainSgdMovesAgainstTheGradient) {
   auto config = small("mlp", "sgd");
-  config.momentum = 0;
+  config.optimizer.momentum = 0;
   auto model = make(config);
   auto before = parameters_of(*model);
   model->apply(std::vector<float>(before.size(), 2.0F), 0.25);
@@ -230,7 +231,7 @@ TEST(TorchLearner, PlainSgdMovesAgainstTheGradient) {
 
 // Peers that share every batch have the same trajectory as one process with the whole batch.
 TEST(TorchLearner, FourPeersFollowOneProcessWithTheWholeBatch) {
-  for (const auto* optimizer : {"sgd", "adam", "adamw"}) {
+  for (const auto* optimizer : {"sgd", "adam", "adamw", "lamb"}) {
     auto config = small("char-gpt", optimizer);
     auto single = make_with_batch(config, 8);
     // Peer p uses windows 2p and 2p + 1 of every eight: all peers draw the same windows and skip
@@ -311,7 +312,8 @@ TEST(TorchLearner, NeedsAVectorForEarlierPassesOnlyFromTheSecondPassOn) {
 // -- state ---------------------------------------------------------------------------------------
 
 TEST(TorchLearner, StateCarriesParametersAndStatisticsToAnotherPeerExactly) {
-  for (const auto* optimizer : {"sgd", "adam", "adamw"}) {
+  for (const auto& row : optimizer_table()) {
+    std::string optimizer{row.name};
     auto donor = make(small("char-gpt", optimizer));
     train(*donor, 3);
     auto config = small("char-gpt", optimizer);
@@ -441,15 +443,20 @@ TEST(TorchLearner, SchemaDiffersExactlyWhenPeersCannotShare) {
   EXPECT_NE(base, with([](config& c) { c.width = 32; }));
   EXPECT_NE(base, with([](config& c) { c.heads = 4; })); // the same shapes, but another function
   EXPECT_NE(base, with([](config& c) { c.context = 13; }));
-  EXPECT_NE(base, with([](config& c) { c.optimizer = "adam"; }));
-  EXPECT_NE(base, with([](config& c) { c.beta2 = 0.95; }));
-  EXPECT_NE(base, with([](config& c) { c.weight_decay = 0.1; }));
+  EXPECT_NE(base, with([](config& c) { c.optimizer.kind = "adam"; }));
+  EXPECT_NE(base, with([](config& c) { c.optimizer.beta2 = 0.95; }));
+  EXPECT_NE(base, with([](config& c) { c.optimizer.weight_decay = 0.1; }));
+  EXPECT_NE(base, with([](config& c) { c.optimizer.amsgrad = true; }));
+  EXPECT_NE(with([](config& c) { c.optimizer.weight_decay = 0.1; }), with([](config& c) {
+              c.optimizer.weight_decay = 0.1;
+              c.optimizer.decay_vectors = false;
+            }));
   EXPECT_EQ(base, with([](config& c) { c.init_seed = 77; }));
   EXPECT_EQ(base, with([](config& c) { c.data_seed = 77; }));
   EXPECT_EQ(base, with([](config& c) { c.micro_batch = 9; }));
   auto momentum = small("mlp", "sgd");
   auto without = momentum;
-  without.momentum = 0;
+  without.optimizer.momentum = 0;
   EXPECT_NE(make(momentum)->schema(), make(without)->schema());
 }
 
@@ -495,8 +502,8 @@ TEST(LearnerConfig, ErrorsNameTheOptionAndHowToCorrectIt) {
   config.model = "resnet";
   EXPECT_THAT(complaint(config), AllOf(HasSubstr("--model resnet"), HasSubstr("char-gpt")));
   config = small();
-  config.optimizer = "lion";
-  EXPECT_THAT(complaint(config), AllOf(HasSubstr("--optimizer lion"), HasSubstr("adamw")));
+  config.optimizer.kind = "lbfgs";
+  EXPECT_THAT(complaint(config), AllOf(HasSubstr("--optimizer lbfgs"), HasSubstr("adamw")));
   config = small();
   config.heads = 3;
   EXPECT_THAT(complaint(config), AllOf(HasSubstr("--heads"), HasSubstr("--width")));

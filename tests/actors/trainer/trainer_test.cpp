@@ -4,6 +4,7 @@
 
 #include <spdlog/sinks/ostream_sink.h>
 
+#include "runtime/training/schedule_text.hpp"
 #include "tests/actors/trainer/training_world.hpp"
 #include "tests/support/mean_gradient.hpp"
 
@@ -24,7 +25,7 @@ TEST_F(Trainer, TakesNoStepBeforeItsFirstEpochEnds) {
 
 TEST_F(Trainer, AloneItIsTheOrdinaryLoop) { // bit for bit
   auto config = defaults();
-  config.schedule = {lr_schedule::shape::warmup_cosine, 0.2, 2, 10, 0.01};
+  config.schedule = *make_schedule(*parse_schedule("cosine:floor=0.01"), 0.2, 2, 10);
   auto& m = add_started(config);
   pass_until([&] { return all_at(5); });
   auto plain = make_toy_learner({.data_seed = 1});
@@ -41,7 +42,7 @@ TEST_F(Trainer, AloneItIsTheOrdinaryLoop) { // bit for bit
 
 TEST_F(Trainer, UsesTheRateOfItsEpoch) {
   auto config = defaults();
-  config.schedule = {lr_schedule::shape::warmup_cosine, 0.2, 3, 10, 0.01};
+  config.schedule = *make_schedule(*parse_schedule("cosine:floor=0.01"), 0.2, 3, 10);
   auto& m = add_started(config);
   pass_until([&] { return all_at(8); });
   for (std::size_t k = 0; k < 8; ++k)

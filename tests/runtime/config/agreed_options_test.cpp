@@ -60,8 +60,6 @@ TEST(AgreedOptions, TheDefaultsOfARunAreThese) {
                                "target-group-size=64\n"
                                "min-contributors=1\n";
   EXPECT_EQ(text_of(training({})), "protocol=2\n"
-                                   "betas=0.9 0.999\n"
-                                   "epsilon=1e-08\n"
                                    "strategy=collaborative\n"
                                    "delay-grad-averaging=false\n"
                                    "delay-state-averaging=true\n"
@@ -81,7 +79,18 @@ TEST(AgreedOptions, TheDefaultsOfARunAreThese) {
                                    "schedule=constant\n"
                                    "warmup-epochs=0\n"
                                    "weight-decay=0\n"
+                                   "no-decay=none\n"
+                                   "max-gradient-norm=0\n"
                                    "momentum=0\n"
+                                   "dampening=0\n"
+                                   "nesterov=false\n"
+                                   "beta1=0.9\n"
+                                   "beta2=0.999\n"
+                                   "epsilon=1e-08\n"
+                                   "amsgrad=false\n"
+                                   "smoothing=0.99\n"
+                                   "centered=false\n"
+                                   "trust=0.001\n"
                                      + averages);
   EXPECT_EQ(text_of(averaging({})),
             "protocol=2\nstrategy=average\n" + averages + "elements=1048576\n");
@@ -101,6 +110,10 @@ TEST(AgreedOptions, EachThatShapesTheTrainingIsCompared) {
     {{"optimizer", "adam"}},
     {{"lr", "0.0030000001"}}, // beyond six decimals
     {{"weight-decay", "0.1"}},
+    {{"beta1", "0.8"}},
+    {{"amsgrad", "true"}},
+    {{"max-gradient-norm", "1"}},
+    {{"schedule", "step:every=30"}},
     {{"codec", "float16"}},
     {{"aggregator", "median"}},
     {{"min-contributors", "2"}},
@@ -148,6 +161,13 @@ TEST(AgreedOptions, WhatIsAPeersOwnIsNotCompared) {
 
 TEST(AgreedOptions, AValueHasOneSpelling) {
   EXPECT_EQ(difference({{"lr", "3e-3"}}, {{"lr", "0.00300"}}), "");
+  EXPECT_EQ(
+    difference({{"schedule", "step:every=30"}}, {{"schedule", "step:factor=0.10,every=3e1"}}), "");
+  EXPECT_EQ(
+    difference({{"epochs", "20"}, {"warmup-epochs", "5"}, {"schedule", "cosine"}},
+               {{"epochs", "20"}, {"warmup-epochs", "5"}, {"schedule", "cosine:epochs=15"}}),
+    "");
+  EXPECT_EQ(difference({{"beta1", "0.9"}}, {{"beta1", "auto"}}), "");
   EXPECT_EQ(difference({{"part-size", "64KiB"}}, {{"part-size", "65536"}}), "");
   EXPECT_EQ(difference({{"group-bits", "01"}}, {{"group-bits", "10"}}), "")
     << "each peer chooses its first bucket itself";
@@ -181,6 +201,11 @@ TEST(AgreedOptions, LeadBackToTheCommandLineWithoutDefaultsAndWithoutAPeersOwn) 
     training({{"lr", "1e-4"}, {"codec", "float16"}, {"part-size", "1MiB"}, {"bandwidth", "1MiB"}});
   EXPECT_THAT(options_of(some),
               ElementsAre(Pair("lr", "1e-4"), Pair("codec", "float16"), Pair("part-size", "1MiB")));
+  EXPECT_EQ(options_of(training({{"optimizer", "muon"}, {"schedule", "step:every=9"}})),
+            (std::vector<std::pair<std::string, std::string>>{{"optimizer", "muon"},
+                                                              {"schedule", "step:every=9"},
+                                                              {"momentum", "0.95"},
+                                                              {"nesterov", "true"}}));
   values again;
   for (const auto& [name, value] : options_of(some))
     again[name] = value;

@@ -1,10 +1,12 @@
 #include "runtime/config/options.hpp"
 
+#include <algorithm>
 #include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/training/optimizer_table.hpp"
 #include "runtime/training/strategy.hpp"
 
 using namespace waggle;
@@ -73,9 +75,20 @@ TEST(OptionTable, EveryOptionSetsItsOwnField) {
     {"model", "mlp"},
     {"optimizer", "sgd"},
     {"lr", "0.25"},
-    {"schedule", "warmup-cosine"},
+    {"schedule", "step:every=30,factor=0.5"},
     {"weight-decay", "0.25"},
     {"momentum", "0.25"},
+    {"dampening", "0.25"},
+    {"nesterov", "true"},
+    {"beta1", "0.25"},
+    {"beta2", "0.25"},
+    {"epsilon", "0.25"},
+    {"amsgrad", "true"},
+    {"smoothing", "0.25"},
+    {"centered", "true"},
+    {"trust", "0.25"},
+    {"no-decay", "vectors"},
+    {"max-gradient-norm", "0.25"},
     {"on-split", "pause"},
     {"aggregator", "krum"},
     {"codec", "float16"},
@@ -189,6 +202,8 @@ TEST(Resolve, RefusesRealNumbersOutOfBoundsWithTheReasonOfThatSide) {
   EXPECT_THAT(refusal({{"momentum", "1"}, {"optimizer", "sgd"}}),
               HasSubstr("in [0, 1): from 1 on"));
   EXPECT_THAT(refusal({{"momentum", "-0.1"}}), HasSubstr("in [0, 1): a negative"));
+  EXPECT_THAT(refusal({{"beta2", "1"}}), HasSubstr("in [0, 1): from 1 on"));
+  EXPECT_THAT(refusal({{"amsgrad", "0.5"}}), HasSubstr("true"));
   EXPECT_EQ(refusal({{"momentum", "0.9999999"}, {"optimizer", "sgd"}}), "");
   EXPECT_THAT(refusal({{"weight", "-0.5"}}), HasSubstr("between 0 and 1e+30: contributions"));
   EXPECT_THAT(refusal({{"weight", "1e31"}}), HasSubstr("overflow"));
@@ -196,7 +211,8 @@ TEST(Resolve, RefusesRealNumbersOutOfBoundsWithTheReasonOfThatSide) {
 }
 
 TEST(Resolve, NoOptionTakesWhatIsNoFiniteNumber) {
-  for (const char* name : {"lr", "weight-decay", "momentum", "weight", "alpha"})
+  for (const char* name :
+       {"lr", "weight-decay", "momentum", "epsilon", "max-gradient-norm", "weight", "alpha"})
     for (const char* text : {"nan", "-nan", "inf", "-inf", "infinity", ""})
       EXPECT_THAT(refusal({{name, text}}), HasSubstr("is no finite number")) << name << " " << text;
 }
@@ -242,7 +258,7 @@ TEST(Resolve, RefusesUnknownNamesWithTheNearest) {
   EXPECT_THAT(refusal({{"optimizer", "adamx"}}), HasSubstr("adam"));
   EXPECT_THAT(refusal({{"codec", "float6"}}), HasSubstr("the nearest is float16"));
   EXPECT_THAT(refusal({{"log-level", "warning"}}), HasSubstr("the nearest is warn"));
-  EXPECT_THAT(refusal({{"schedule", "cosine"}}), HasSubstr("warmup-cosine"));
+  EXPECT_THAT(refusal({{"schedule", "cosin"}}), HasSubstr("the nearest is cosine"));
   EXPECT_THAT(refusal({{"device", "gpu"}}), HasSubstr("cuda:N"));
   EXPECT_THAT(refusal({{"device", "cuda:x"}}), HasSubstr("cuda:N"));
 }
@@ -279,7 +295,17 @@ TEST(Combinations, ThatCannotWorkAreRefusedWithWhatToChange) {
               HasSubstr("--heads 4 must divide --width 30"));
   EXPECT_THAT(refusal({{"schedule", "warmup-cosine"}}), HasSubstr("--epochs"));
   EXPECT_THAT(refusal({{"epochs", "3"}, {"warmup-epochs", "4"}}), HasSubstr("--warmup-epochs"));
-  EXPECT_THAT(refusal({{"momentum", "0.9"}}), HasSubstr("sgd"));
+  EXPECT_THAT(refusal({{"schedule", "linear:epochs=5/cosine"}}), HasSubstr("--epochs"));
+  EXPECT_EQ(refusal({{"momentum", "0.9"}}),
+            "--momentum belongs to --optimizer sgd (0), sgdw (0), rmsprop (0), lars (0.9) and muon "
+            "(0.95); adamw does not use it");
+  EXPECT_THAT(refusal({{"optimizer", "lion"}, {"epsilon", "1e-6"}}), HasSubstr("lion does not"));
+  EXPECT_THAT(refusal({{"optimizer", "sgd"}, {"nesterov", "true"}}), HasSubstr("--momentum"));
+  EXPECT_THAT(
+    refusal(
+      {{"optimizer", "sgd"}, {"nesterov", "true"}, {"momentum", "0.9"}, {"dampening", "0.1"}}),
+    HasSubstr("exclude each other"));
+  EXPECT_THAT(refusal({{"no-decay", "vectors"}}), HasSubstr("--weight-decay"));
   EXPECT_THAT(refusal({{"kill-after", "5s"}, {"peers", "1"}}), HasSubstr("--peers"));
   EXPECT_THAT(refusal({{"kill-after", "10s"}, {"duration", "10s"}}), HasSubstr("--duration"));
   EXPECT_THAT(refusal({{"join-after", "11s"}, {"duration", "10s"}}), HasSubstr("--duration"));
@@ -288,7 +314,11 @@ TEST(Combinations, ThatCannotWorkAreRefusedWithWhatToChange) {
 TEST(Combinations, ThatWorkArePassed) {
   EXPECT_EQ(refusal({{"client-mode", "true"}, {"initial-peers", "a:1"}}), "");
   EXPECT_EQ(refusal({{"model", "mlp"}, {"width", "30"}}), "");
-  EXPECT_EQ(refusal({{"optimizer", "sgd"}, {"momentum", "0.9"}}), "");
+  EXPECT_EQ(refusal({{"optimizer", "sgd"}, {"momentum", "0.9"}, {"nesterov", "yes"}}), "");
+  EXPECT_EQ(refusal({{"momentum", "auto"}}), "");
+  EXPECT_EQ(refusal({{"no-decay", "vectors"}, {"weight-decay", "0.1"}}), "");
+  EXPECT_EQ(refusal({{"schedule", "linear:epochs=5/cosine:epochs=95"}}), "");
+  EXPECT_EQ(refusal({{"schedule", "step:every=30"}}), "");
   EXPECT_EQ(refusal({{"schedule", "warmup-cosine"}, {"epochs", "10"}, {"warmup-epochs", "10"}}),
             "");
   EXPECT_EQ(refusal({{"kill-after", "5s"}, {"join-after", "9s"}, {"duration", "10s"}}), "");
@@ -398,4 +428,33 @@ TEST(Environment, NamesThatComeFromOutsideAreShortAndPrintable) {
   ASSERT_EQ(warnings.size(), 1U);
   EXPECT_THAT(warnings[0], HasSubstr("WAGGLE_?[2JXXX"));
   EXPECT_LT(warnings[0].size(), 200U);
+}
+
+TEST(Optimizer, NumbersThatAreNotSetAreTheDefaultsOfTheOptimizer) {
+  auto of = [](std::initializer_list<std::pair<const std::string, std::string>> values) {
+    auto options = resolve({}, {}, flags(values));
+    EXPECT_TRUE(options) << options.error().detail;
+    return optimizer_of(*options);
+  };
+  EXPECT_EQ(of({}).beta2, 0.999);
+  EXPECT_EQ(of({{"optimizer", "lion"}}).beta2, 0.99);
+  EXPECT_EQ(of({{"optimizer", "muon"}}).momentum, 0.95);
+  EXPECT_TRUE(of({{"optimizer", "muon"}}).nesterov);
+  EXPECT_FALSE(of({{"optimizer", "muon"}, {"nesterov", "no"}}).nesterov);
+  EXPECT_EQ(of({{"optimizer", "lion"}, {"beta2", "0.5"}}).beta2, 0.5);
+  EXPECT_FALSE(of({{"weight-decay", "0.1"}, {"no-decay", "vectors"}}).decay_vectors);
+}
+
+TEST(Optimizer, EveryHyperParameterIsUsedAndExplained) {
+  for (const auto& hyper : hyper_parameters()) {
+    EXPECT_FALSE(users_of(hyper).empty()) << hyper.name;
+    EXPECT_NE(find_option(hyper.name), nullptr) << hyper.name;
+    EXPECT_NE(hyper.number == nullptr, hyper.flag == nullptr) << hyper.name;
+  }
+  for (const auto& row : optimizer_table())
+    for (const auto& taken : row.takes) {
+      auto known = std::any_of(hyper_parameters().begin(), hyper_parameters().end(),
+                               [&](const auto& hyper) { return hyper.name == taken.name; });
+      EXPECT_TRUE(known) << row.name << " takes " << taken.name;
+    }
 }

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/config/nearest.hpp"
+#include "runtime/core/nearest.hpp"
 
 using namespace waggle;
 

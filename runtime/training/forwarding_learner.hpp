@@ -1,0 +1,52 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "runtime/training/learner.hpp"
+
+namespace waggle {
+
+/// Forwards everything to another learner: the base of learners that change one thing.
+template <class Learner> // learner or local_learner
+class forwarding_learner : public Learner {
+public:
+  explicit forwarding_learner(std::unique_ptr<Learner> inner) : inner_(std::move(inner)) {}
+
+  void use_vectors(std::shared_ptr<vector_pool> vectors) override {
+    inner_->use_vectors(std::move(vectors));
+  }
+  micro_step accumulate() override { return inner_->accumulate(); }
+  void apply(std::span<const float> gradient, double lr) override { inner_->apply(gradient, lr); }
+  void read_tensor(std::size_t which, std::span<float> out) const override {
+    inner_->read_tensor(which, out);
+  }
+  [[nodiscard]] std::span<const float> values_of(std::size_t which) const override {
+    return inner_->values_of(which);
+  }
+  void write_tensor(std::size_t which, std::span<const float> values) override {
+    inner_->write_tensor(which, values);
+  }
+  [[nodiscard]] std::uint64_t optimizer_steps() const override { return inner_->optimizer_steps(); }
+  void set_optimizer_steps(std::uint64_t steps) override { inner_->set_optimizer_steps(steps); }
+  [[nodiscard]] const state_table& tensors() const override { return inner_->tensors(); }
+  [[nodiscard]] digest schema() const override { return inner_->schema(); }
+  std::uint64_t take_mean_gradient(std::span<float> out) override {
+    return inner_->take_mean_gradient(out);
+  }
+  learner::mean_gradient take_mean_vector(vector_pool& vectors) override {
+    return inner_->take_mean_vector(vectors);
+  }
+  std::uint64_t drop_gradient() override { return inner_->drop_gradient(); }
+  [[nodiscard]] std::uint64_t accumulated_samples() const override {
+    return inner_->accumulated_samples();
+  }
+
+protected:
+  [[nodiscard]] Learner& inner() const { return *inner_; }
+
+private:
+  std::unique_ptr<Learner> inner_;
+};
+
+} // namespace waggle
