@@ -15,7 +15,6 @@ namespace {
 
 constexpr auto look_interval = 20ms;
 constexpr milliseconds model_timeout = 1h; // a large model, and a checkpoint from a slow disk
-constexpr auto pause_after_distrust = 500ms;
 
 strategy strategy_of(const training_config& config) {
   const auto* row = find_strategy(config.strategy);
@@ -178,9 +177,7 @@ void trainer::react() {
         break;
       }
       if (differs_from_most()) {
-        leave("our parameters differ from those of most peers");
-        at_.distrust();
-        enter_after_ = now() + pause_after_distrust;
+        distrust_own_state("our parameters differ from those of most peers");
         break;
       }
       fetch_if_needed();
@@ -210,7 +207,8 @@ void trainer::count(const flight_ledger::settlement& samples, std::string_view w
 }
 
 void trainer::drop_accumulated(std::string_view reason) {
-  ledger_.add(model_->drop_gradient());
+  if (!steps_locally()) // otherwise the worker is about to step with it
+    ledger_.add(model_->drop_gradient());
   count({0, ledger_.drop_accumulated()}, reason);
 }
 

@@ -21,6 +21,7 @@
 #include "runtime/training/local_learner.hpp"
 #include "runtime/training/loss_record.hpp"
 #include "runtime/training/pass_policy.hpp"
+#include "runtime/training/pending_changes.hpp"
 #include "runtime/training/plan.hpp"
 #include "runtime/training/run_position.hpp"
 #include "runtime/training/schedule.hpp"
@@ -184,6 +185,8 @@ private:
   void cannot_keep_up();
   void stop_fetching();
   [[nodiscard]] bool differs_from_most();
+  void distrust_own_state(const std::string& why);
+  [[nodiscard]] bool too_much_under_way() const;
   caf::result<state_snapshot> snapshot(const get_state_snapshot& wanted);
 
   // -- epochs
@@ -281,6 +284,7 @@ private:
   steady_time passed_;
   std::deque<std::uint64_t> under_way_; // bytes of each update that the worker has not applied yet
   std::uint64_t bytes_under_way_ = 0;
+  pending_changes pending_; // those among them that change averaged tensors
   double pass_seconds_ = 0; // smoothed
   double own_rate_ = 0;     // samples per second, waits between passes included
   steady_time epoch_began_;

@@ -5,6 +5,7 @@
 
 #include "actors/guard.hpp"
 #include "actors/trainer.hpp"
+#include "runtime/averaging/part_reducer.hpp"
 
 namespace waggle {
 
@@ -45,10 +46,13 @@ bool trainer::counts_here(const swarm_progress::peer& peer) const {
 
 /// The samples that the other members have reported for this epoch.
 std::uint64_t trainer::samples_of_others() const {
+  // Reports are claims of other peers.
+  bool by_samples = averages().due.counts == lane_clock::unit::swarm_samples;
+  auto most = by_samples ? config_.target_batch_size : std::uint64_t{1} << 40U;
   std::uint64_t sum = 0;
   for (const auto& peer : view_.peers)
     if (counts_here(peer))
-      sum += std::min<std::uint64_t>(peer.samples, config_.target_batch_size);
+      sum += std::min(peer.samples, most);
   return sum;
 }
 
@@ -62,6 +66,9 @@ void trainer::begin_counting() {
   stepped_ = 0;
   boundary_steps_ = status_.steps;
   boundary_time_ = swarm_time();
+  // Clocks differ: a round that another peer began early belongs to the nearest point of the grid.
+  if (auto grid = averages().due.grid; grid != 0)
+    boundary_time_ = (boundary_time_ + grid / 2) / grid * grid;
   counting_since_ = now();
 }
 
@@ -98,12 +105,16 @@ void trainer::carry_out() {
       case action::kind::give_up: // a round without a mean; on_round_failed settles one that failed
         if (!ended_) {            // the group's epoch has ended with the round
           merge();
+          if (place_ != place::member)
+            return;
           break;
         }
         end_epoch(*std::exchange(ended_, std::nullopt));
         return carry_out(); // the rest of the plan was for the epoch that has ended
       case action::kind::begin:
         begin_round(!called_);
+        if (place_ != place::member)
+          return;
         break;
       case action::kind::hold:
         maybe_pass();
@@ -131,7 +142,12 @@ void trainer::begin_round(bool call) {
     given.weight = static_cast<double>(mean.samples);
   } else {
     auto copy = ctx_.vectors->take(averaged_->value_count());
-    dynamic_cast<local_learner&>(*model_).copy_tensors(averaged_->indices(), *copy);
+    auto applied = dynamic_cast<local_learner&>(*model_).copy_tensors(averaged_->indices(), *copy);
+    pending_.complete(*averaged_, applied, *copy);
+    if (!all_finite(*copy) && group_.members.size() > 1) {
+      ctx_.metrics->count_nonfinite("gradient");
+      return distrust_own_state("our parameters are not finite: a lower --lr may help");
+    }
     given.own = std::move(copy);
     given.weight = config_.auxiliary ? 0 : 1;
     status_.effective_batch = own_samples() + samples_of_others();
@@ -264,8 +280,7 @@ missed_update trainer::update_of(const group_round& round, const contribution& g
     update.mean = report.values;
     if (!std::isfinite(norm)) { // each pass was finite, but their sum may overflow
       ctx_.metrics->count_nonfinite("gradient");
-      ctx_.log->warn("the mean gradient of epoch {} is not finite, it is dropped",
-                     at_.epoch().value());
+      ctx_.log->warn("the mean of epoch {} is not finite, it is dropped", at_.epoch().value());
       update.mean = nullptr;
     }
   }
@@ -289,6 +304,8 @@ void trainer::apply(const run_position::step& step) {
   const auto& update = step.update;
   under_way_.push_back(update.bytes());
   bytes_under_way_ += under_way_.back();
+  if (update.snapshot)
+    pending_.add(update.mean, update.snapshot);
   send(worker_, apply_update{update.mean, update.rate, step.after, update.snapshot, averaged_});
 }
 

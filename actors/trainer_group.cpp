@@ -101,7 +101,7 @@ bool trainer::most_are_back() const {
 void trainer::look_for_group() {
   if (now() < enter_after_ || loading_)
     return;
-  if (bytes_under_way_ > config_.missed_bytes_max)
+  if (too_much_under_way())
     return wait_for("the running pass, which takes longer than the epochs of the others");
   auto choice = choose();
   switch (choice.what) {
@@ -170,6 +170,7 @@ void trainer::found() {
         provisional_ = std::exchange(lost_group_, false) && !most_are_back();
         at_.found(past);
         place_ = place::member;
+        outside_since_ = now();
         group_ = group;
         called_ = false;
         passed_over_.clear();
@@ -271,7 +272,8 @@ void trainer::leave(const std::string& why) {
   send(peers_.averager, quit_group{});
   merge();
   stop_fetching();
-  if (!at_.in_step()) // the contribution was for a state that we do not have
+  // The contribution was for a state that we do not have, or is a copy that will be outdated.
+  if (!at_.in_step() || steps_locally())
     drop_contribution("left_out");
   at_.leave();
   place_ = place::outside;

@@ -13,6 +13,7 @@ namespace waggle {
 namespace {
 
 constexpr auto patience_without_state = 2s;
+constexpr auto pause_after_distrust = 500ms;
 constexpr milliseconds checkpoint_timeout = 1h; // to a slow disk
 constexpr std::uint64_t epochs_ahead = 2;
 constexpr milliseconds slow_pause_min{15'000};
@@ -137,7 +138,7 @@ void trainer::carry(const run_position::outcome& what) {
   } else if (at_.in_step() && !what.apply.empty()) {
     checkpoint_if_due();
   }
-  if (bytes_under_way_ > config_.missed_bytes_max && place_ == place::member && !what.caught_up) {
+  if (too_much_under_way() && place_ == place::member && !what.caught_up) {
     drop_accumulated("behind");
     leave("during our pass more updates arrived than can be kept");
   }
@@ -204,6 +205,18 @@ bool trainer::differs_from_most() {
     return false;
   ctx_.metrics->count_state_hash_check("minority");
   return true;
+}
+
+/// Gives up the own state: another one has to be downloaded.
+void trainer::distrust_own_state(const std::string& why) {
+  leave(why);
+  at_.distrust();
+  enter_after_ = now() + pause_after_distrust;
+}
+
+/// The newest update does not count: a single one must fit, whatever its size.
+bool trainer::too_much_under_way() const {
+  return !under_way_.empty() && bytes_under_way_ - under_way_.back() > config_.missed_bytes_max;
 }
 
 caf::result<state_snapshot> trainer::snapshot(const get_state_snapshot& wanted) {

@@ -161,7 +161,9 @@ void trainer::report_own_progress() {
     place_ == place::member ? static_cast<std::uint32_t>(group_.members.size()) : 0;
   claim.ready = at_.in_step() && (place_ == place::member || at_.past().work > 0);
   claim.provisional = provisional_;
-  claim.target_batch_size = config_.target_batch_size;
+  // An auxiliary begins rounds by this number.
+  bool by_samples = averages().due.counts == lane_clock::unit::swarm_samples;
+  claim.target_batch_size = by_samples ? config_.target_batch_size : 0;
   bool comparable = exact() && at_.in_step() && under_way_.empty() && !unmerged_;
   auto parameters = comparable ? model_parameters_ : digest{};
   send(peers_.tracker,

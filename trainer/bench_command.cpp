@@ -55,13 +55,13 @@ struct stopwatch {
 };
 
 /// Times the optimizer steps of another learner.
-class timed_learner final : public forwarding_learner {
+class timed_learner final : public forwarding_learner<learner> {
 public:
   timed_learner(std::unique_ptr<learner> inner, std::shared_ptr<stopwatch> watch)
-    : forwarding_learner(std::move(inner)), watch_(std::move(watch)) {}
+    : forwarding_learner<learner>(std::move(inner)), watch_(std::move(watch)) {}
 
   void apply(std::span<const float> gradient, double lr) override {
-    forwarding_learner::apply(gradient, lr);
+    forwarding_learner<learner>::apply(gradient, lr);
     watch_->mark();
   }
 

@@ -100,26 +100,18 @@ public:
 
   void step_locally(double lr) override {
     torch::NoGradGuard guard;
-    std::lock_guard lock{accumulators_};
-    auto samples = static_cast<double>(samples_.exchange(0));
-    if (samples == 0)
-      return;
     auto mean = gradient_; // of the only pass since the last step, normally
-    if (earlier_.defined())
-      mean = earlier_.add_(gradient_, static_cast<double>(last_pass_)).div_(samples);
+    {
+      std::lock_guard lock{accumulators_};
+      auto samples = static_cast<double>(samples_.exchange(0));
+      if (samples == 0)
+        return;
+      if (earlier_.defined())
+        mean = earlier_.add_(gradient_, static_cast<double>(last_pass_)).div_(samples).clone();
+      empty_accumulators();
+    }
     std::lock_guard values{values_};
     optimizer_->step(flat_, mean, lr);
-    empty_accumulators();
-  }
-
-  void copy_tensors(std::span<const std::size_t> which, std::span<float> out) const override {
-    torch::NoGradGuard guard;
-    std::lock_guard lock{values_};
-    for (auto i : which) {
-      auto length = static_cast<std::size_t>(tensors_[i].elements());
-      view_of(out.first(length)).copy_(tensor(i).flatten());
-      out = out.subspan(length);
-    }
   }
 
   void read_tensor(std::size_t which, std::span<float> out) const override {
@@ -134,7 +126,6 @@ public:
   }
   void write_tensor(std::size_t which, std::span<const float> values) override {
     torch::NoGradGuard guard;
-    std::lock_guard lock{values_};
     tensor(which).copy_(view_of(values));
   }
   [[nodiscard]] std::uint64_t optimizer_steps() const override { return optimizer_->steps(); }
@@ -252,8 +243,7 @@ private:
   std::uint64_t last_pass_ = 0;                  // samples in gradient_; 0: ignore gradient_
   std::shared_ptr<vector_pool> vectors_;         // null: use the heap
   std::optional<flat_optimizer> optimizer_;
-  mutable std::mutex values_; // guards flat_ and the statistics while they change
-  std::mutex accumulators_;   // guards the above, and gradient_ while last_pass_ > 0
+  std::mutex accumulators_; // guards the above, and gradient_ while last_pass_ > 0
   std::atomic<std::uint64_t> samples_{0};
   state_table tensors_;
   digest schema_;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <sstream>
 
 #include "runtime/averaging/aggregation.hpp"
@@ -55,6 +56,17 @@ failure bad(std::string why) {
   return {ec::bad_config, std::move(why)};
 }
 
+/// The names of the statistics that the optimizer keeps, of matrices or vectors.
+std::vector<std::string> statistics_of(const run_options& o) {
+  std::vector<std::string> names;
+  if (const auto* row = find_optimizer(o.optimizer))
+    for (const auto& shape : {tensor_shape{2, 2}, tensor_shape{2}})
+      for (const auto& kept : row->statistics(optimizer_of(o), shape))
+        if (std::find(names.begin(), names.end(), kept.name) == names.end())
+          names.push_back(kept.name);
+  return names;
+}
+
 /// Options that the strategy does not use, but that were set, would be ignored silently.
 status check_strategy(const run_options& o) {
   const auto* row = find_strategy(o.strategy);
@@ -76,9 +88,21 @@ status check_strategy(const run_options& o) {
     if (!row->counts_steps && is_set(name))
       return bad("--" + std::string{name} + " belongs to " + those(&strategy_row::counts_steps)
                  + ": " + o.strategy + " averages every --target-batch-size samples");
+  if (row->counts_steps && is_set("target-batch-size"))
+    return bad("--target-batch-size belongs to the other strategies: " + o.strategy
+               + " averages every --averaging-steps-period");
   if (!row->optimizer.empty() && o.optimizer != row->optimizer)
     return bad("--strategy " + o.strategy + " is for --optimizer " + std::string{row->optimizer}
                + ": use it, or --strategy local-updates, which is for any");
+  auto kept = statistics_of(o);
+  auto averaged = strategy_settings_of(o).statistics;
+  for (auto name = averaged.begin(); name != averaged.end(); ++name)
+    if (std::find(averaged.begin(), name, *name) != name)
+      return bad("--average-opt-statistics names " + *name + " twice");
+  for (const auto& name : averaged)
+    if (std::find(kept.begin(), kept.end(), name) == kept.end())
+      return bad("--average-opt-statistics " + name + ": " + o.optimizer
+                 + (kept.empty() ? " keeps none" : " keeps " + joined(kept, ", ")));
   return done{};
 }
 
@@ -103,13 +127,16 @@ status check_combinations(const run_options& o) {
           check_aggregation({*how, static_cast<std::uint32_t>(o.faulty_max)}, o.target_group_size);
         !promise)
       return bad("--aggregator " + o.aggregator + ": " + promise.error().detail);
-  if (o.micro_batch > o.target_batch_size)
+  const auto* strategy = find_strategy(o.strategy);
+  if (o.micro_batch > o.target_batch_size && (strategy == nullptr || !strategy->counts_steps))
     return bad("--micro-batch " + std::to_string(o.micro_batch)
                + " is larger than --target-batch-size " + std::to_string(o.target_batch_size)
                + ": one pass would end more than one epoch");
   if (o.min_peers > o.target_group_size)
     return bad("--min-peers is larger than --target-group-size: no group ever has that many "
                "members");
+  if (o.wait_for_peers > 0ms && o.min_peers == 1)
+    return bad("--wait-for-peers needs --min-peers: there is nothing to wait for");
   if (o.min_refresh_period > o.max_refresh_period)
     return bad("--min-refresh-period is longer than --max-refresh-period");
   if (o.min_group_size > o.target_group_size)

@@ -40,12 +40,13 @@ result<run_options> resolve(const settings& file, const settings& environment,
       break;
     }
   }
-  if (const auto* strategy = find_strategy(options.strategy);
-      strategy != nullptr && !strategy->optimizer.empty() && !options.given.contains("optimizer"))
+  const auto* strategy = find_strategy(options.strategy);
+  if (strategy != nullptr && !strategy->optimizer.empty() && !options.given.contains("optimizer"))
     options.optimizer = strategy->optimizer;
   // The micro-batch is not part of the run's agreement: a peer that joins with only the run's
   // options must not fail on its default.
-  if (!options.given.contains("micro-batch"))
+  bool has_target = strategy == nullptr || !strategy->counts_steps;
+  if (!options.given.contains("micro-batch") && has_target)
     options.micro_batch = std::min(options.micro_batch, options.target_batch_size);
   if (auto fits = check_combinations(options); !fits)
     return fits.error();

@@ -113,11 +113,14 @@ void add_training_options(std::vector<option_spec>& table) {
      {"average-opt-statistics", "NAMES",
       "Statistics of the optimizer to average with the parameters, such as exp_avg_sq; auto: those "
       "of the strategy; or none.",
-      text(&o::average_opt_statistics).agreed()},
+      text(&o::average_opt_statistics).agreed([](const run_options& x) {
+        auto names = joined(strategy_settings_of(x).statistics, ",");
+        return names.empty() ? "none" : names; // an empty text: not known on this machine
+      })},
      {"max-epoch-difference", "N",
       "Strategies that average parameters: a peer further behind downloads the state.",
       whole(&o::max_epoch_difference, 0, 1U << 20U, "more is another run")},
-     {"target-batch-size", "N", "Samples per optimizer step, summed over all peers.",
+     {"target-batch-size", "N", "Samples of all peers from one averaging to the next.",
       whole(&o::target_batch_size, 1, many, "an epoch needs at least one sample").agreed()},
      {"micro-batch", "N", "Samples of one forward and backward pass of this peer.",
       whole(&o::micro_batch, 1, 1U << 20U, "a step needs at least one sample")},

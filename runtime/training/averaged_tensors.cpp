@@ -1,11 +1,9 @@
 #include "runtime/training/averaged_tensors.hpp"
 
-#include <algorithm>
-#include <limits>
 #include <set>
 #include <string>
 
-#include "runtime/core/float_vector.hpp"
+#include "runtime/training/local_learner.hpp"
 
 namespace waggle {
 
@@ -39,6 +37,7 @@ result<std::shared_ptr<const averaged_tensors>> averaged_tensors::of(const state
   auto add = [&](std::size_t i, tensor_role role) {
     out->indices_.push_back(i);
     out->values_ += static_cast<std::size_t>(state[i].elements());
+    out->squares_.push_back(state[i].what == kind::square);
     infos->push_back({state[i].name, state[i].elements(), role});
   };
   bool gradient = averages.what == lane_content::gradient;
@@ -57,20 +56,12 @@ result<std::shared_ptr<const averaged_tensors>> averaged_tensors::of(const state
   return std::shared_ptr<const averaged_tensors>{std::move(out)};
 }
 
-void averaged_tensors::add_change(learner& to, std::span<const float> mean,
+void averaged_tensors::add_change(std::span<float> values, std::span<const float> mean,
                                   std::span<const float> snapshot) const {
-  const auto& state = to.tensors();
-  float_vector values;
   std::size_t at = 0;
-  for (auto which : indices_) {
-    const auto& tensor = state[which];
-    values.resize(static_cast<std::size_t>(tensor.elements()));
-    to.read_tensor(which, values);
-    float least = tensor.what == kind::square ? 0.0F : std::numeric_limits<float>::lowest();
-    for (std::size_t i = 0; i < values.size(); ++i, ++at)
-      values[i] = std::max(values[i] + (mean[at] - snapshot[at]), least);
-    to.write_tensor(which, values);
-  }
+  for (std::size_t tensor = 0; tensor < indices_.size(); ++tensor)
+    for (auto end = at + (*infos_)[tensor].elements; at < end; ++at)
+      values[at] = changed(values[at], mean[at], snapshot[at], squares_[tensor]);
 }
 
 } // namespace waggle

@@ -7,7 +7,6 @@
 
 #include "runtime/codec/codec_choice.hpp"
 #include "runtime/core/result.hpp"
-#include "runtime/training/learner.hpp"
 #include "runtime/training/state_table.hpp"
 #include "runtime/training/strategy.hpp"
 
@@ -29,16 +28,16 @@ public:
     return infos_;
   }
 
-  /// x += mean − snapshot, for all tensors: what was learned since the snapshot remains (INV-5). A
-  /// statistic that is never negative stays so, also if it has shrunk since the snapshot. The
-  /// computing thread of `to`. REQUIRES: both vectors have value_count() values.
-  void add_change(learner& to, std::span<const float> mean, std::span<const float> snapshot) const;
+  /// Adds a change to values of this vector, as local_learner::add_change does to the tensors.
+  void add_change(std::span<float> values, std::span<const float> mean,
+                  std::span<const float> snapshot) const;
 
 private:
   averaged_tensors() = default;
 
   std::vector<std::size_t> indices_;
   std::size_t values_ = 0;
+  std::vector<bool> squares_; // by tensor
   std::shared_ptr<const std::vector<tensor_info>> infos_;
 };
 

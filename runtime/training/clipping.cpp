@@ -46,13 +46,14 @@ class clipping_local_learner final : public clipping_learner<local_learner> {
 public:
   using clipping_learner::clipping_learner;
 
+  void apply(std::span<const float> gradient, double lr) override {
+    std::lock_guard lock{values_};
+    clipping_learner::apply(gradient, lr);
+  }
   void step_locally(double lr) override {
     auto mean = take();
     if (take_mean_gradient(*mean) > 0)
       apply(*mean, lr);
-  }
-  void copy_tensors(std::span<const std::size_t> which, std::span<float> out) const override {
-    inner().copy_tensors(which, out);
   }
 };
 

@@ -1,7 +1,5 @@
 #include "runtime/training/run_position.hpp"
 
-#include <algorithm>
-
 #include "runtime/core/check.hpp"
 
 namespace waggle {
@@ -19,9 +17,8 @@ void run_position::found(const history& past) {
 }
 
 void run_position::enter(const digest& branch, std::uint64_t work, epoch_id epoch) {
-  auto [first, last] = std::minmax(held_.epoch, epoch);
-  in_step_ =
-    !branch.is_zero() && held_.past.branch == branch && last.value() - first.value() <= tolerance_;
+  in_step_ = !branch.is_zero() && held_.past.branch == branch && held_.epoch <= epoch
+             && epoch.value() - held_.epoch.value() <= tolerance_;
   if (in_step_) {
     if (held_.epoch != epoch)
       held_.past.work = work;

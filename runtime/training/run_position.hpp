@@ -33,8 +33,8 @@ public:
     bool caught_up = false; // the peer was not in step and is now
   };
 
-  /// `tolerance`: a state of the group's history that is so many epochs away from the group counts
-  /// as in step. 0, unless the parameters of the peers are only approximately equal anyway.
+  /// `tolerance`: a state of the group's history that is so many epochs behind the group counts as
+  /// in step. 0, unless the parameters of the peers are only approximately equal anyway.
   explicit run_position(std::uint64_t missed_bytes_max, std::uint64_t tolerance = 0)
     : tolerance_(tolerance), missed_(missed_bytes_max) {}
 

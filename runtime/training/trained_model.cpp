@@ -1,7 +1,6 @@
 #include "runtime/training/trained_model.hpp"
 
 #include "runtime/core/check.hpp"
-#include "runtime/training/local_learner.hpp"
 
 namespace waggle {
 
@@ -21,18 +20,22 @@ void trained_model::step(std::span<const float> gradient, double learning_rate,
   past_ = after;
 }
 
+local_learner& trained_model::local() const {
+  auto* local = dynamic_cast<local_learner*>(learner_.get());
+  WAGGLE_CHECK(local != nullptr, "the learner cannot step locally");
+  return *local;
+}
+
 void trained_model::add_change(const averaged_tensors& averaged, std::span<const float> mean,
                                std::span<const float> snapshot, const history& after) {
-  averaged.add_change(*learner_, mean, snapshot);
+  local().add_change(averaged.indices(), mean, snapshot);
   parameters_.reset();
   epoch_ = epoch_.next();
   past_ = after;
 }
 
 void trained_model::step_locally(double learning_rate) {
-  auto* local = dynamic_cast<local_learner*>(learner_.get());
-  WAGGLE_CHECK(local != nullptr, "the learner cannot step locally");
-  local->step_locally(learning_rate);
+  local().step_locally(learning_rate);
   parameters_.reset();
 }
 

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "runtime/training/averaged_tensors.hpp"
-#include "runtime/training/learner.hpp"
+#include "runtime/training/local_learner.hpp"
 #include "runtime/training/training_state.hpp"
 
 namespace waggle {
@@ -44,10 +44,11 @@ public:
 
   /// Ends the epoch: one optimizer step, if there is a gradient at all.
   void step(std::span<const float> gradient, double learning_rate, const history& after);
-  /// Ends the epoch with the mean of the parameters: see averaged_tensors::add_change.
+  /// Ends the epoch with the mean of the parameters: see local_learner::add_change. REQUIRES, as
+  /// the next one: the learner is a local_learner.
   void add_change(const averaged_tensors& averaged, std::span<const float> mean,
                   std::span<const float> snapshot, const history& after);
-  /// One optimizer step within the epoch. REQUIRES: the learner is a local_learner.
+  /// One optimizer step within the epoch.
   void step_locally(double learning_rate);
   /// Keeps the state and changes its history to `past`, and its epoch to `epoch`.
   void rename(const history& past, epoch_id epoch) {
@@ -69,6 +70,8 @@ public:
   [[nodiscard]] result<model_copy> copy_state(std::shared_ptr<byte_store> to);
 
 private:
+  [[nodiscard]] local_learner& local() const;
+
   std::shared_ptr<learner> learner_;
   epoch_id epoch_;
   history past_;

@@ -72,13 +72,6 @@ public:
     if (take_mean_gradient(mean) > 0)
       apply(mean, lr);
   }
-  void copy_tensors(std::span<const std::size_t> which, std::span<float> out) const override {
-    for (auto i : which) {
-      read_tensor(i, out.first(weights_.size()));
-      out = out.subspan(weights_.size());
-    }
-  }
-
   void read_tensor(std::size_t which, std::span<float> out) const override {
     const auto& values = which == 0 ? weights_ : velocity_;
     std::copy(values.begin(), values.end(), out.begin());

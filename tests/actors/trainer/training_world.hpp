@@ -64,9 +64,6 @@ public:
     probe_->rates.push_back(lr);
     inner_->step_locally(lr);
   }
-  void copy_tensors(std::span<const std::size_t> which, std::span<float> out) const override {
-    inner_->copy_tensors(which, out);
-  }
   void read_tensor(std::size_t which, std::span<float> out) const override {
     inner_->read_tensor(which, out);
   }

@@ -31,6 +31,8 @@ COLORS = ["#222222", "#1f77b4", "#2ca02c", "#d62728", "#9467bd"]
 def one_run(settings, count, options, seed):
     """[(samples of the swarm, mean loss)] until the swarm has used `settings.samples`."""
     with Run(settings, {**MODEL, **options}) as run:
+        if "averaging-steps-period" in options:
+            del run.options["target-batch-size"]
         run.name = f"curves-{seed}"  # initial parameters depend on the run's name, and samples on the seed
         first = run.add(run_id=run.name, seed=seed * 10 + 1, min_peers=count).start()
         for i in range(1, count):

@@ -19,13 +19,16 @@ PASSES = 8  # of each peer in an epoch, or between two rounds
 
 
 def options_of(mode, peers):
-    steps = {"averaging-steps-period": PASSES} if mode.get("strategy", "").startswith("decentralized") else {}
-    return {**MODEL, "target-batch-size": MODEL["micro-batch"] * PASSES * peers, **steps, **mode}
+    by_steps = mode.get("strategy", "").startswith("decentralized")
+    period = {"averaging-steps-period": PASSES} if by_steps else {"target-batch-size": MODEL["micro-batch"] * PASSES * peers}
+    return {**MODEL, **period, **mode}
 
 
 def two_peers(settings, mode, delay):
     """The speed of one of two peers, and what the two move and keep."""
     with Lab(settings, 2, delay_ms=delay) as lab, Run(settings, options_of(mode, 2), lab) as run:
+        if "averaging-steps-period" in run.options:
+            del run.options["target-batch-size"]
         first = run.add().start()
         two = [first, run.add(via=first).start()]
         for core, peer in enumerate(two):

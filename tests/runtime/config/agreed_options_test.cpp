@@ -65,7 +65,7 @@ TEST(AgreedOptions, TheDefaultsOfARunAreThese) {
                                    "delay-state-averaging=true\n"
                                    "averaging-steps-period=10\n"
                                    "averaging-time-period=0ms\n"
-                                   "average-opt-statistics=auto\n"
+                                   "average-opt-statistics=none\n"
                                    "target-batch-size=256\n"
                                    "epochs=0\n"
                                    "model=char-gpt\n"

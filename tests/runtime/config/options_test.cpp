@@ -333,10 +333,19 @@ TEST(Options, AStrategyRefusesWhatItDoesNotUse) {
   EXPECT_THAT(refusal({{"average-opt-statistics", "exp_avg_sq"}}), HasSubstr("local-updates"));
   EXPECT_THAT(refusal({{"strategy", "local-updates"}, {"averaging-steps-period", "4"}}),
               HasSubstr("local-updates averages every --target-batch-size samples"));
+  EXPECT_THAT(refusal({{"strategy", "decentralized-sgd"}, {"target-batch-size", "64"}}),
+              HasSubstr("averages every --averaging-steps-period"));
+  EXPECT_THAT(
+    refusal({{"strategy", "local-updates"}, {"average-opt-statistics", "exp_avg,exp_avg"}}),
+    HasSubstr("names exp_avg twice"));
+  EXPECT_THAT(refusal({{"wait-for-peers", "3s"}}), HasSubstr("needs --min-peers"));
+  EXPECT_THAT(refusal({{"min-peers", "65"}}), HasSubstr("larger than --target-group-size"));
   EXPECT_THAT(refusal({{"strategy", "decentralized-sgd"}, {"optimizer", "adamw"}}),
               HasSubstr("is for --optimizer sgd"));
   EXPECT_THAT(refusal({{"strategy", "decentralised-sgd"}}),
               HasSubstr("the nearest is decentralized-sgd"));
+  EXPECT_THAT(refusal({{"strategy", "local-updates"}, {"average-opt-statistics", "momentum"}}),
+              HasSubstr("adamw keeps exp_avg, exp_avg_sq"));
   EXPECT_EQ(refusal({{"strategy", "local-updates"},
                      {"delay-state-averaging", "false"},
                      {"average-opt-statistics", "exp_avg_sq"},

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/core/float_vector.hpp"
+#include "runtime/training/pending_changes.hpp"
 #include "tests/support/toy_learner.hpp"
 
 namespace waggle {
@@ -59,44 +60,53 @@ TEST(AveragedTensors, AddTheChangeToWhatWasLearnedMeanwhile) {
   auto averaged = *averaged_tensors::of(model->tensors(), averaging({"momentum_buffer"}));
   model->write_tensor(0, std::vector<float>{-1, 5});
   model->write_tensor(1, std::vector<float>{1, 2});
-  averaged->add_change(*model, std::vector<float>{10, 5, 3, 3}, std::vector<float>{0, 5, 1, 2});
   float_vector values(4);
-  model->copy_tensors(averaged->indices(), values);
+  EXPECT_EQ(model->copy_tensors(averaged->indices(), values), 0U);
+  std::vector<float> mean{10, 5, 3, 3};
+  std::vector<float> snapshot{0, 5, 1, 2};
+  averaged->add_change(values, mean, snapshot);
   EXPECT_THAT(values, ElementsAre(9, 5, 3, 3)); // 0, local −1, average +10 → 9
+  model->add_change(averaged->indices(), mean, snapshot);
+  float_vector after(4);
+  EXPECT_EQ(model->copy_tensors(averaged->indices(), after), 1U);
+  EXPECT_EQ(after, values);
 }
 
-/// Two tensors: a parameter and a square of it.
-class squares final : public local_learner {
-public:
-  squares() : table_({{"x", {1}, kind::parameter}, {"exp_avg_sq/x", {1}, kind::square}}) {}
-  const state_table& tensors() const override { return table_; }
-  digest schema() const override { return {}; }
-  micro_step accumulate() override { return {}; }
-  void apply(std::span<const float>, double) override {}
-  void step_locally(double) override {}
-  void copy_tensors(std::span<const std::size_t>, std::span<float>) const override {}
-  void read_tensor(std::size_t which, std::span<float> out) const override { out[0] = x[which]; }
-  void write_tensor(std::size_t which, std::span<const float> in) override { x[which] = in[0]; }
-  std::uint64_t optimizer_steps() const override { return 0; }
-  void set_optimizer_steps(std::uint64_t) override {}
-  std::uint64_t take_mean_gradient(std::span<float>) override { return 0; }
-  std::uint64_t drop_gradient() override { return 0; }
-  std::uint64_t accumulated_samples() const override { return 0; }
-
-  float x[2] = {0.5F, 0.9F};
-
-private:
-  state_table table_;
-};
-
 // It was 1 in the snapshot, has decayed to 0.9 since, and the mean is 0.05: the change alone would
-// make it negative, and its root NaN.
-TEST(AveragedTensors, KeepSquaresNonNegative) {
-  squares model;
-  auto averaged = *averaged_tensors::of(model.tensors(), averaging({"exp_avg_sq"}));
-  averaged->add_change(model, std::vector<float>{-5, 0.05F}, std::vector<float>{0, 1});
-  EXPECT_FLOAT_EQ(model.x[0], -4.5F);
-  EXPECT_EQ(model.x[1], 0.0F);
+// make it negative, and 0 would make the next step infinitely long.
+TEST(AveragedTensors, KeepSquaresPositive) {
+  auto averaged = *averaged_tensors::of(
+    state_table{{{"x", {1}, kind::parameter}, {"exp_avg_sq/x", {1}, kind::square}}},
+    averaging({"exp_avg_sq"}));
+  std::vector<float> values{0.5F, 0.9F};
+  averaged->add_change(values, std::vector<float>{-5, 0.05F}, std::vector<float>{0, 1});
+  EXPECT_FLOAT_EQ(values[0], -4.5F);
+  EXPECT_FLOAT_EQ(values[1], 0.05F);
+  averaged->add_change(values, std::vector<float>{0, 2}, std::vector<float>{0, 0.05F});
+  EXPECT_FLOAT_EQ(values[1], 2.0F);
+}
+
+// Two rounds end while one pass runs: their changes wait for the end of the pass.
+TEST(PendingChanges, ASnapshotContainsThoseThatAreStillToBeAdded) {
+  auto model = testing::make_toy_learner({.parameters = 1});
+  auto averaged = *averaged_tensors::of(model->tensors(), averaging({}));
+  auto shared = [](float x) { return std::make_shared<const float_vector>(1, x); };
+  model->write_tensor(0, std::vector<float>{0});
+  pending_changes pending;
+  auto snapshot = [&] {
+    float_vector values(1);
+    pending.complete(*averaged, model->copy_tensors(averaged->indices(), values), values);
+    return values[0];
+  };
+  EXPECT_EQ(snapshot(), 0);
+  pending.add(shared(5), shared(0)); // the other peer is at 10
+  EXPECT_EQ(snapshot(), 5);
+  pending.add(shared(6), shared(5)); // it has moved to 7
+  EXPECT_EQ(snapshot(), 6);
+  model->add_change(averaged->indices(), std::vector<float>{5}, std::vector<float>{0});
+  EXPECT_EQ(snapshot(), 6) << "one of them was added";
+  model->add_change(averaged->indices(), std::vector<float>{6}, std::vector<float>{5});
+  EXPECT_EQ(snapshot(), 6);
 }
 
 } // namespace
