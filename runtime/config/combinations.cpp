@@ -72,7 +72,10 @@ status check_strategy(const run_options& o) {
   const auto* row = find_strategy(o.strategy);
   if (row == nullptr)
     return done{};
-  auto is_set = [&o](const char* name) { return o.given.contains(name); };
+  auto is_set = [&o](const char* name) {
+    const auto* spec = find_option(name);
+    return o.given.contains(name) && spec->get(o) != spec->default_text;
+  };
   auto those = [](auto which) { return "--strategy " + listed(selected(strategy_table(), which)); };
   if (row->averages_parameters && o.delay_grad_averaging)
     return bad("--delay-grad-averaging belongs to --strategy collaborative: " + o.strategy

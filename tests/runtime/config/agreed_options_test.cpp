@@ -64,7 +64,7 @@ TEST(AgreedOptions, TheDefaultsOfARunAreThese) {
                                    "delay-grad-averaging=false\n"
                                    "delay-state-averaging=true\n"
                                    "averaging-steps-period=10\n"
-                                   "averaging-time-period=0ms\n"
+                                   "averaging-time-period=0\n"
                                    "average-opt-statistics=none\n"
                                    "target-batch-size=256\n"
                                    "epochs=0\n"

@@ -60,6 +60,8 @@ TEST(OptionTable, EveryOptionSetsItsOwnField) {
   // The options with a single valid value, or with a value that no other option may have.
   std::map<std::string, std::string> values{
     {"run-id", "birds"},
+    {"strategy", "local-updates"},
+    {"performance-ema-alpha", "0.25"},
     {"data-dir", "/d"},
     {"listen", "[::1]:5"},
     {"announce", "b:2"},
