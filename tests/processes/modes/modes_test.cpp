@@ -51,7 +51,7 @@ protected:
                                  "--epochs",
                                  std::to_string(last_epoch),
                                  "--linger",
-                                 "5s"};
+                                 "2s"};
     all.insert(all.end(), GetParam().options.begin(), GetParam().options.end());
     if (!initial.empty())
       all.insert(all.end(), {"--initial-peers", initial});
