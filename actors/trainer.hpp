@@ -33,7 +33,7 @@ struct training_config {
   std::uint64_t max_epochs = 0;           // 0: until stopped
   std::string strategy = "collaborative"; // in strategy_table
   strategy_settings how;                  // without target_batch
-  /// If the peers' parameters are only approximately equal: a peer that is so many epochs away from
+  /// If the peers' parameters are only approximately equal: a peer that is so many epochs behind
   /// the group trains on without a download.
   std::uint64_t epoch_difference_max = 1;
   lr_schedule schedule;
@@ -107,7 +107,7 @@ using trainer_base =
 /// The strategy has one lane (runtime/training/strategy.hpp). If its rounds block, a round's result
 /// is merged when it arrives. If training continues meanwhile, the group's epoch ends with the
 /// round, but the model's with the merge: until then the result is `unmerged_`, and whatever needs
-/// the model at the group's epoch (a donation, a checkpoint, leaving) merges it first.
+/// the model at the group's epoch (a donation, leaving, stopping) merges it first.
 class trainer final : public trainer_base {
 public:
   trainer(caf::actor_config& cfg, node_context ctx, training_config config, worker_factory worker,

@@ -99,6 +99,18 @@ TEST_F(DelayedGradients, ANewcomerGetsAStateOfTheGroupsEpoch) {
   EXPECT_EQ(of_a->parameters, of_b->parameters);
 }
 
+// The group's epoch has ended, the model's only does with the next boundary.
+TEST_F(DelayedGradients, ADonationAppliesTheResultThatWaits) {
+  auto& a = add_started(delayed());
+  pass_until([&] { return all_at(4); });
+  auto epoch = status_of(a).epoch;
+  EXPECT_EQ(a.probe->applied.size(), epoch.value() - 1);
+  auto snapshot = ask<state_snapshot>(a.actor, get_state_snapshot{});
+  ASSERT_TRUE(snapshot.ok());
+  EXPECT_EQ(snapshot->epoch, epoch);
+  EXPECT_EQ(a.probe->applied.size(), epoch.value());
+}
+
 // INV-6: not zeros, and not the next epoch's partial sum.
 TEST_F(DelayedGradients, AFailedRoundEndsWithTheOwnGradientOfItsEpoch) {
   auto& a = add_started(delayed());
