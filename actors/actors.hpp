@@ -191,11 +191,23 @@ using state_donor_actor = service_actor;
 /// Downloads a state; one per download.
 using state_fetcher_actor = caf::typed_actor<caf::replies_to<fetch_state>::with<fetched_state>>;
 
+/// Runs passes, on a thread of its own, and reports the results to the trainer.
+using pass_worker_actor = caf::typed_actor<caf::reacts_to<run_pass>>;
+
+/// The answer to make_model.
+struct model_ready {
+  std::shared_ptr<learner> model; // its thread-safe half
+  epoch_id epoch;
+  history past;
+  digest parameters; // zero: too many to hash each epoch
+  /// Runs the passes: the model_worker, in turn with the updates, or an actor beside it.
+  pass_worker_actor passes;
+};
+
 /// Owns model, optimizer and device, runs passes and optimizer steps on a thread of its own, and
 /// reports the results to the trainer.
-using model_worker_actor = caf::typed_actor<
+using model_worker_actor = pass_worker_actor::extend<
   caf::replies_to<make_model>::with<model_ready>,
-  caf::reacts_to<run_pass>,
   caf::reacts_to<apply_update>,
   caf::reacts_to<load_image>,
   caf::reacts_to<rename_history>,
@@ -252,3 +264,4 @@ WAGGLE_LOCAL(hang_up)
 WAGGLE_LOCAL(subscribe_dht_status)
 WAGGLE_LOCAL(subscribe_progress)
 WAGGLE_LOCAL(listen_group)
+WAGGLE_LOCAL(model_ready)

@@ -65,14 +65,33 @@ caf::result<state_snapshot> state_keeper::complete(seal_copy& msg) {
   return made;
 }
 
+// -- passes beside updates ------------------------------------------------------------------------
+
+pass_worker::pass_worker(caf::actor_config& cfg, node_context ctx, std::shared_ptr<learner> model,
+                         model_listener_actor listener)
+  : pass_worker_actor::base(cfg), ctx_(std::move(ctx)), model_(std::move(model)),
+    listener_(std::move(listener)) {
+  end_on_exception(this, ctx_);
+}
+
+pass_worker::behavior_type pass_worker::make_behavior() {
+  return {[this](const run_pass&) {
+    auto began = clock().now();
+    auto step = model_->accumulate();
+    auto seconds = seconds_of(clock().now() - began);
+    ctx_.metrics->observe_step("forward_backward", seconds);
+    send(listener_, pass_done{step, seconds});
+  }};
+}
+
 // -- the worker -----------------------------------------------------------------------------------
 
 model_worker::model_worker(caf::actor_config& cfg, node_context ctx, learner_factory make,
                            std::optional<checkpoint_store> checkpoints, state_keeper_actor keeper,
-                           model_listener_actor listener)
+                           model_listener_actor listener, pass_place passes)
   : model_worker_actor::base(cfg), ctx_(std::move(ctx)), make_(std::move(make)),
     checkpoints_(std::move(checkpoints)), keeper_(std::move(keeper)),
-    listener_(std::move(listener)) {
+    listener_(std::move(listener)), place_(passes) {
   end_on_exception(this, ctx_);
 }
 
@@ -107,8 +126,23 @@ caf::result<model_ready> model_worker::prepare() {
   shared_ = std::move(*made);
   shared_->use_vectors(ctx_.vectors);
   model_.emplace(shared_);
+  if (place_ != pass_place::in_turn && !shared_->passes_beside_updates())
+    return to_caf(ec::bad_config,
+                  "this model has one copy of its parameters: --delay-optimizer-step needs two");
   resume();
-  return model_ready{shared_, model_->epoch(), model_->past(), cheap_digest()};
+  return model_ready{shared_, model_->epoch(), model_->past(), cheap_digest(), runs_passes()};
+}
+
+pass_worker_actor model_worker::runs_passes() {
+  switch (place_) {
+    case pass_place::in_turn:
+      break;
+    case pass_place::beside:
+      return spawn<pass_worker, caf::linked>(ctx_, shared_, listener_);
+    case pass_place::in_another_thread:
+      return spawn<pass_worker, caf::linked + caf::detached>(ctx_, shared_, listener_);
+  }
+  return this;
 }
 
 void model_worker::resume() {

@@ -30,13 +30,38 @@ private:
   std::optional<checkpoint_store> checkpoints_;
 };
 
+/// Runs the passes of a learner whose passes_beside_updates().
+class pass_worker final : public pass_worker_actor::base {
+public:
+  pass_worker(caf::actor_config& cfg, node_context ctx, std::shared_ptr<learner> model,
+              model_listener_actor listener);
+
+  const char* name() const override { return "pass-worker"; }
+  void on_exit() override { listener_ = nullptr; }
+
+protected:
+  behavior_type make_behavior() override;
+
+private:
+  const node_context ctx_;
+  const std::shared_ptr<learner> model_;
+  model_listener_actor listener_;
+};
+
+/// Where a model_worker runs passes.
+enum class pass_place : std::uint8_t {
+  in_turn,           // itself, in turn with the updates
+  beside,            // a pass_worker, while updates are applied
+  in_another_thread, // the same, detached
+};
+
 /// Owns the model and executes the trainer's commands in order: its mailbox is the queue of pending
 /// computations. Blocks while it computes, so production code spawns it detached.
 class model_worker final : public model_worker_actor::base {
 public:
   model_worker(caf::actor_config& cfg, node_context ctx, learner_factory make,
                std::optional<checkpoint_store> checkpoints, state_keeper_actor keeper,
-               model_listener_actor listener);
+               model_listener_actor listener, pass_place passes = pass_place::in_turn);
 
   const char* name() const override { return "model-worker"; }
   void on_exit() override;
@@ -46,6 +71,7 @@ protected:
 
 private:
   caf::result<model_ready> prepare();
+  [[nodiscard]] pass_worker_actor runs_passes();
   void resume();
   void pass(const run_pass& msg);
   void apply(const apply_update& update);
@@ -61,6 +87,7 @@ private:
   std::optional<checkpoint_store> checkpoints_;
   state_keeper_actor keeper_;
   model_listener_actor listener_;
+  const pass_place place_;
   std::optional<trained_model> model_;
   std::shared_ptr<learner> shared_;
   std::optional<state_snapshot> last_; // of the current epoch

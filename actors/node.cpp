@@ -331,10 +331,12 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     auto worker = [&system, ctx, training, files, keeper = p.keeper,
                    detached = dependencies.detach_workers](model_listener_actor owner) {
       const auto& make = training.make_learner;
+      auto beside = detached ? pass_place::in_another_thread : pass_place::beside;
+      auto passes = training.training.delay_optimizer_step ? beside : pass_place::in_turn;
       return model_worker_actor{
-        detached
-          ? system.spawn<model_worker, caf::detached>(ctx, make, files, keeper, std::move(owner))
-          : system.spawn<model_worker>(ctx, make, files, keeper, std::move(owner))};
+        detached ? system.spawn<model_worker, caf::detached>(ctx, make, files, keeper,
+                                                             std::move(owner), passes)
+                 : system.spawn<model_worker>(ctx, make, files, keeper, std::move(owner), passes)};
     };
     p.trainer = system.spawn<trainer>(ctx, training.training, worker, peers);
     p.donor = system.spawn<state_donor>(ctx, training.donor, snapshot_source(p));

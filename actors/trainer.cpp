@@ -40,6 +40,7 @@ void trainer::on_exit() {
     send_exit(worker_, caf::exit_reason::user_shutdown);
   stop_fetching();
   worker_ = nullptr;
+  passes_ = nullptr;
   peers_ = {};
   stop_promise_ = {};
 }
@@ -115,6 +116,7 @@ void trainer::start() {
 
 void trainer::on_model(const model_ready& ready) {
   model_ = ready.model;
+  passes_ = ready.passes;
   model_epoch_ = ready.epoch;
   model_parameters_ = ready.parameters;
   at_.begin(ready.past, ready.epoch);

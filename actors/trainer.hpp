@@ -65,6 +65,9 @@ struct training_config {
   /// The least time between two checkpoints: with short epochs, writing each one would cost more
   /// than it saves. A peer that was killed downloads what it missed from the others anyway.
   milliseconds checkpoint_interval{0};
+  /// Passes go on while an update is applied (hivemind's `delay_optimizer_step`): their gradients
+  /// may be one update late.
+  bool delay_optimizer_step = false;
   /// Reduces for the others and applies their updates, but runs no passes.
   bool auxiliary = false;
   /// Limit, in bytes, of the updates kept while the state that they belong to is downloaded, and
@@ -223,6 +226,7 @@ private:
   trainer_peers peers_;
 
   model_worker_actor worker_;
+  pass_worker_actor passes_;       // the worker itself, unless passes run beside updates
   std::shared_ptr<learner> model_; // its thread-safe half
   random_source random_;
   loss_record losses_;
@@ -280,7 +284,8 @@ private:
   peer_id last_donor_;
   std::uint64_t fetched_bytes_ = 0;
   bool passing_ = false;
-  bool pass_planned_ = false; // a check_swarm is scheduled for the next pass
+  bool pass_outdated_ = false; // it reads parameters that have been replaced since it began
+  bool pass_planned_ = false;  // a check_swarm is scheduled for the next pass
   steady_time passed_;
   std::deque<std::uint64_t> under_way_; // bytes of each update that the worker has not applied yet
   std::uint64_t bytes_under_way_ = 0;

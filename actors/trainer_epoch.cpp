@@ -357,7 +357,9 @@ pass_decision trainer::pass_during_round() const {
 }
 
 void trainer::maybe_pass() {
-  if (passing_ || !at_.in_step() || config_.auxiliary || !enough_peers())
+  // With a second update waiting, a gradient would be two updates late.
+  bool late = config_.delay_optimizer_step && under_way_.size() > 1;
+  if (passing_ || late || !at_.in_step() || config_.auxiliary || !enough_peers())
     return;
   auto plan_look = [this](std::chrono::nanoseconds pause) {
     if (!std::exchange(pass_planned_, true))
@@ -375,7 +377,7 @@ void trainer::maybe_pass() {
     return plan_look(std::chrono::nanoseconds{
       static_cast<std::int64_t>(std::clamp(decided.wait, 0.0005, 1.0) * 1e9)});
   passing_ = true;
-  send(worker_, run_pass{steps_locally() ? std::optional{config_.schedule.at(epoch_of_pass())}
+  send(passes_, run_pass{steps_locally() ? std::optional{config_.schedule.at(epoch_of_pass())}
                                          : std::nullopt});
 }
 
@@ -405,7 +407,8 @@ void trainer::on_pass(const pass_done& pass) {
   if (own_samples() != own_samples_reported_ && !round_runs()
       && (reached || now() - reported_to_tracker_ >= report_interval))
     report_own_progress();
-  if (stopping_ || !at_.in_step()) // it belongs to a state that is about to be replaced
+  bool outdated = std::exchange(pass_outdated_, false) || !at_.in_step();
+  if (stopping_ || outdated) // it belongs to a state that is replaced
     drop_accumulated(stopping_ ? "stopped" : "left_out");
   react();
 }

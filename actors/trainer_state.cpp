@@ -98,6 +98,7 @@ void trainer::on_loaded(const image_loaded& outcome) {
     return on_no_state(outcome.why);
   }
   drop_accumulated("left_out"); // the gradient belongs to the state that was replaced
+  pass_outdated_ = passing_;    // beside the worker: otherwise it had to end first
   model_epoch_ = outcome.epoch;
   model_parameters_ = outcome.parameters;
   loaded_at_ = now();

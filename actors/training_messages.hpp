@@ -73,15 +73,10 @@ struct start_training {};
 struct stop_training {};
 
 /// Command from the trainer to the model_worker: make the model, and resume from the newest
-/// checkpoint. Answered with model_ready.
+/// checkpoint. Answered with model_ready (actors.hpp).
 struct make_model {};
-struct model_ready {
-  std::shared_ptr<learner> model; // its thread-safe half
-  epoch_id epoch;
-  history past;
-  digest parameters; // zero: too many to hash each epoch
-};
-/// Commands to the model_worker, executed in the order in which they arrive.
+/// Commands to the model_worker, executed in the order in which they arrive. Passes may run in an
+/// actor beside it: see model_ready.
 struct run_pass {
   std::optional<double> rate; // the optimizer steps at once with this learning rate; none: it holds
 };
@@ -150,7 +145,6 @@ WAGGLE_LOCAL(state_snapshot)
 WAGGLE_LOCAL(fetch_state)
 WAGGLE_LOCAL(fetched_state)
 WAGGLE_LOCAL(make_model)
-WAGGLE_LOCAL(model_ready)
 WAGGLE_LOCAL(run_pass)
 WAGGLE_LOCAL(apply_update)
 WAGGLE_LOCAL(load_image)

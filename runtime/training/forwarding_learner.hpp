@@ -29,6 +29,9 @@ public:
   }
   [[nodiscard]] std::uint64_t optimizer_steps() const override { return inner_->optimizer_steps(); }
   void set_optimizer_steps(std::uint64_t steps) override { inner_->set_optimizer_steps(steps); }
+  [[nodiscard]] bool passes_beside_updates() const override {
+    return inner_->passes_beside_updates();
+  }
   [[nodiscard]] const state_table& tensors() const override { return inner_->tensors(); }
   [[nodiscard]] digest schema() const override { return inner_->schema(); }
   std::uint64_t take_mean_gradient(std::span<float> out) override {

@@ -53,6 +53,10 @@ public:
 
   // -- any thread ---------------------------------------------------------------------------------
 
+  /// Whether passes read a copy of the parameters, so that another thread may call `accumulate`
+  /// while the computing thread applies an update. A pass then uses the parameters before or after
+  /// that update, never older ones.
+  [[nodiscard]] virtual bool passes_beside_updates() const { return false; }
   /// All tensors of the state by name: first the parameters, in the order of the flat vector that
   /// is averaged, then the optimizer's statistics. Fixed (INV-8).
   [[nodiscard]] virtual const state_table& tensors() const = 0;

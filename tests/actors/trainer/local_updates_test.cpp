@@ -102,6 +102,29 @@ TEST_F(LocalUpdates, NoStepWaitsForARound) {
   release_rounds();
 }
 
+// During a long pass one round ends and the next one begins, which the change of the first has not
+// reached: without it, the second round would report the same change again.
+TEST_F(LocalUpdates, AChangeThatWaitsBehindAPassCountsInTheNextRound) {
+  auto still = local();
+  still.schedule.peak = 0;
+  auto& a = add_started(still);
+  auto& b = add_started(joining());
+  pass_until([&] { return all_at(4); });
+  a.gate->passes = true;
+  auto first = a.questions.size();
+  pass_until([&] { return a.questions.size() >= first + 3; });
+  for (auto k = first; k + 1 < a.questions.size(); ++k) {
+    const auto& x = *a.questions[k].values;
+    const auto& y = *b.questions[b.questions.size() - a.questions.size() + k].values;
+    ASSERT_EQ(a.questions[k].epoch, b.questions[b.questions.size() - a.questions.size() + k].epoch);
+    EXPECT_NE(x, y);
+    for (std::size_t i = 0; i < x.size(); ++i)
+      EXPECT_NEAR((*a.questions[k + 1].values)[i], (x[i] + y[i]) / 2, 1e-5);
+  }
+  a.gate->open();
+  settle();
+}
+
 TEST_F(LocalUpdates, ARoundThatBlocksStopsThePasses) {
   auto config = local();
   config.how.delay_state = false;

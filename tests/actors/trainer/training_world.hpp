@@ -15,6 +15,7 @@
 #include "actors/trainer.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/training/training_state.hpp"
+#include "tests/actors/trainer/slow_worker.hpp"
 #include "tests/support/actor_test.hpp"
 #include "tests/support/toy_learner.hpp"
 
@@ -37,6 +38,8 @@ public:
 
   [[nodiscard]] const state_table& tensors() const override { return inner_->tensors(); }
   [[nodiscard]] digest schema() const override { return inner_->schema(); }
+  /// Nothing runs at the same time here.
+  [[nodiscard]] bool passes_beside_updates() const override { return true; }
   micro_step accumulate() override {
     ++probe_->micro_steps;
     if (probe_->non_finite_steps > 0) {
@@ -99,6 +102,7 @@ protected:
   struct member {
     node_context ctx;
     std::shared_ptr<learner_probe> probe = std::make_shared<learner_probe>();
+    std::shared_ptr<worker_gate> gate = std::make_shared<worker_gate>();
     trainer_actor actor;
     state_keeper_actor keeper;
     trainer_peers peers;
@@ -137,10 +141,16 @@ protected:
       settings.join_timeout = 5s; // the first one begins the run
     m.keeper = sys.spawn<state_keeper>(m.ctx, settings.checkpoints);
     keep(m.keeper);
-    auto worker = [this, ctx = m.ctx, factory, settings, keeper = m.keeper](auto owner) {
-      auto made = sys.spawn<model_worker>(ctx, factory, settings.checkpoints, keeper, owner);
+    m.gate->in_turn = !settings.delay_optimizer_step;
+    auto passes = settings.delay_optimizer_step ? pass_place::beside : pass_place::in_turn;
+    auto worker = [this, ctx = m.ctx, factory, settings, passes, keeper = m.keeper,
+                   gate = m.gate](auto owner) {
+      auto made =
+        sys.spawn<model_worker>(ctx, factory, settings.checkpoints, keeper, owner, passes);
+      auto slow = sys.spawn<slow_worker>(made, gate);
       keep(made);
-      return model_worker_actor{made};
+      keep(slow);
+      return model_worker_actor{slow};
     };
     m.actor = sys.spawn<trainer>(m.ctx, settings, worker, m.peers);
     keep(m.actor);
