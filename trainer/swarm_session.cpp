@@ -50,6 +50,8 @@ const std::map<std::string, std::string>& not_here() {
       {"device", "the module's own"},
       {"threads", "the process's own"},
       {"duration", "the loop's own"},
+      {"delay-optimizer-step", "not for a loop, whose thread owns the module's only copy"},
+      {"offload-optimizer", "the optimizer's own"},
       {"auxiliary", "not for a loop, which computes gradients"},
       {"group-bits", "for waggle average: the peers of a training run are one group"},
     };

@@ -12,6 +12,7 @@
 #include "trainer/compute_setup.hpp"
 #include "trainer/flat_optimizer.hpp"
 #include "trainer/models.hpp"
+#include "trainer/parameter_copies.hpp"
 #include "trainer/state_schema.hpp"
 
 namespace waggle {
@@ -26,16 +27,18 @@ public:
       sampler_(std::move(data), window_of(config), random_source{config.data_seed}) {
     flatten();
     tensors_ = name_tensors();
-    optimizer_.emplace(config_.optimizer, tensors_, flat_);
+    optimizer_.emplace(config_.optimizer, tensors_, parameters_->master());
     schema_ = schema_of(tensors_, config_.optimizer, function_of(config_.model, shape_of(config_)));
   }
 
+  [[nodiscard]] bool passes_beside_updates() const override { return config_.offload_optimizer; }
   [[nodiscard]] const state_table& tensors() const override { return tensors_; }
   [[nodiscard]] digest schema() const override { return schema_; }
 
   void use_vectors(std::shared_ptr<vector_pool> vectors) override { vectors_ = std::move(vectors); }
 
   micro_step accumulate() override {
+    parameters_->refresh();
     auto batch = config_.micro_batch;
     auto loss = model_->loss(next_windows(sampler_, batch, device_));
     clear_gradient();
@@ -95,7 +98,7 @@ public:
   void apply(std::span<const float> gradient, double lr) override {
     torch::NoGradGuard guard;
     std::lock_guard lock{values_};
-    optimizer_->step(flat_, view_of(gradient).to(device_), lr);
+    step(view_of(gradient), lr);
   }
 
   void step_locally(double lr) override {
@@ -111,7 +114,7 @@ public:
       empty_accumulators();
     }
     std::lock_guard values{values_};
-    optimizer_->step(flat_, mean, lr);
+    step(mean, lr);
   }
 
   void read_tensor(std::size_t which, std::span<float> out) const override {
@@ -119,19 +122,24 @@ public:
     view_of(out).copy_(tensor(which));
   }
   [[nodiscard]] std::span<const float> values_of(std::size_t which) const override {
-    if (!device_.is_cpu())
-      return {};
     auto values = tensor(which);
+    if (!values.is_cpu())
+      return {};
     return {values.data_ptr<float>(), static_cast<std::size_t>(values.numel())};
   }
   void write_tensor(std::size_t which, std::span<const float> values) override {
     torch::NoGradGuard guard;
-    tensor(which).copy_(view_of(values));
+    parameters_->change([&](const torch::Tensor&) { tensor(which).copy_(view_of(values)); });
   }
   [[nodiscard]] std::uint64_t optimizer_steps() const override { return optimizer_->steps(); }
   void set_optimizer_steps(std::uint64_t steps) override { optimizer_->set_steps(steps); }
 
 private:
+  void step(const torch::Tensor& gradient, double lr) {
+    parameters_->change(
+      [&](torch::Tensor& master) { optimizer_->step(master, gradient.to(master.device()), lr); });
+  }
+
   /// Makes every parameter, and its gradient, a view of one flat tensor.
   void flatten() {
     torch::NoGradGuard guard;
@@ -140,16 +148,17 @@ private:
     for (const auto& p : model_->parameters())
       total += p.numel();
     auto options = torch::TensorOptions{}.dtype(torch::kFloat32).device(device_);
-    flat_ = torch::empty({total}, options);
+    auto flat = torch::empty({total}, options);
     gradient_ = torch::empty({total}, options); // needs no memory before the first pass clears it
     std::int64_t offset = 0;
     for (auto& p : model_->parameters()) {
-      auto view = flat_.narrow(0, offset, p.numel()).view(p.sizes());
+      auto view = flat.narrow(0, offset, p.numel()).view(p.sizes());
       view.copy_(p);
       p.set_data(view);
       p.mutable_grad() = gradient_.narrow(0, offset, p.numel()).view(p.sizes());
       offset += p.numel();
     }
+    parameters_.emplace(flat, config_.offload_optimizer);
   }
 
   /// The parameters under LibTorch's names, followed by the statistics of the optimizer.
@@ -167,7 +176,7 @@ private:
   [[nodiscard]] torch::Tensor tensor(std::size_t which) const {
     bool statistic = tensors_[which].what != state_tensor::kind::parameter;
     auto begin = tensors_.offset(which) - (statistic ? tensors_.parameter_count() : 0);
-    return (statistic ? optimizer_->statistics() : flat_)
+    return (statistic ? optimizer_->statistics() : parameters_->master())
       .narrow(0, static_cast<std::int64_t>(begin),
               static_cast<std::int64_t>(tensors_[which].elements()));
   }
@@ -236,7 +245,7 @@ private:
   torch::Device device_;
   std::shared_ptr<byte_model> model_;
   window_sampler sampler_;
-  torch::Tensor flat_;
+  std::optional<parameter_copies> parameters_;
   torch::Tensor gradient_;
   torch::Tensor earlier_;                        // Σ b·∇ without the last pass, if not 0
   std::shared_ptr<float_vector> earlier_memory_; // the memory of earlier_, if from vectors_

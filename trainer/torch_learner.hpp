@@ -23,6 +23,9 @@ struct learner_config {
   std::int64_t micro_batch = 8;
   optimizer_identity optimizer{"adamw"};
   std::string device = "auto"; // "cpu", "cuda", "cuda:N"
+  /// The optimizer and its statistics are in host memory; passes read a copy of the parameters on
+  /// `device`, and can run while the optimizer steps.
+  bool offload_optimizer = false;
   int threads = 1;
   std::uint64_t init_seed = 1; // equal on all peers of a run: all start with the same model
   std::uint64_t data_seed = 1; // different on each peer: all draw different samples

@@ -119,6 +119,7 @@ learner_config learner_from(const run_options& o, const peer_id& peer) {
   c.micro_batch = static_cast<std::int64_t>(o.micro_batch);
   c.optimizer = optimizer_of(o);
   c.device = o.device;
+  c.offload_optimizer = o.offload_optimizer || o.delay_optimizer_step;
   c.threads = static_cast<int>(o.threads);
   c.init_seed = seed_from("waggle init/" + o.run_id);
   c.data_seed = seed_from("waggle data/" + to_string(peer) + "/" + std::to_string(o.seed));
@@ -139,6 +140,7 @@ void add_training(node_config& base, const run_options& o, const peer_id& peer,
   t.strategy = o.strategy;
   t.how = strategy_settings_of(o);
   t.epoch_difference_max = o.max_epoch_difference;
+  t.delay_optimizer_step = o.delay_optimizer_step;
   auto schedule = schedule_of(o);
   WAGGLE_CHECK(schedule.ok(), o.schedule); // the options were checked
   t.schedule = std::move(*schedule);

@@ -81,6 +81,9 @@ status check_strategy(const run_options& o) {
     return bad("--delay-grad-averaging belongs to --strategy collaborative: " + o.strategy
                + " averages no gradients; its rounds never delay training, unless "
                  "--delay-state-averaging is false");
+  if (row->averages_parameters && o.delay_optimizer_step)
+    return bad("--delay-optimizer-step belongs to --strategy collaborative: with " + o.strategy
+               + ", each pass needs the step before it; leave it out");
   for (const char* name :
        {"delay-state-averaging", "average-opt-statistics", "max-epoch-difference"})
     if (!row->averages_parameters && is_set(name))

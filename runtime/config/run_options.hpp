@@ -33,6 +33,8 @@ struct run_options {
   // -- training
   std::string strategy = "collaborative";
   bool delay_grad_averaging = false;
+  bool delay_optimizer_step = false;
+  bool offload_optimizer = false;
   bool delay_state_averaging = true;
   std::uint64_t averaging_steps_period = 10;
   milliseconds averaging_time_period{0};

@@ -100,6 +100,13 @@ void add_training_options(std::vector<option_spec>& table) {
      {"delay-grad-averaging", "BOOL",
       "collaborative: compute on while gradients are averaged; each update is one epoch late.",
       yes_no(&o::delay_grad_averaging).agreed()},
+     {"delay-optimizer-step", "BOOL",
+      "collaborative: compute on while the optimizer steps; needs a second copy of the "
+      "parameters.",
+      yes_no(&o::delay_optimizer_step)},
+     {"offload-optimizer", "BOOL",
+      "Keep the optimizer and its statistics in host memory; passes read a copy of the parameters.",
+      yes_no(&o::offload_optimizer)},
      {"delay-state-averaging", "BOOL",
       "Strategies that average parameters: compute on meanwhile, and add the change at its "
       "arrival.",

@@ -329,6 +329,8 @@ TEST(Combinations, ThatWorkArePassed) {
 TEST(Options, AStrategyRefusesWhatItDoesNotUse) {
   EXPECT_THAT(refusal({{"strategy", "local-updates"}, {"delay-grad-averaging", "true"}}),
               HasSubstr("belongs to --strategy collaborative"));
+  EXPECT_THAT(refusal({{"strategy", "local-updates"}, {"delay-optimizer-step", "true"}}),
+              HasSubstr("--delay-optimizer-step belongs to --strategy collaborative"));
   EXPECT_THAT(refusal({{"delay-state-averaging", "false"}}),
               HasSubstr("belongs to --strategy local-updates, decentralized-sgd or "
                         "decentralized-adam: with collaborative, all peers hold equal parameters"));

@@ -1,0 +1,121 @@
+// The optimizer in host memory, and passes that run while it steps.
+
+#include <atomic>
+#include <thread>
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "runtime/training/local_learner.hpp"
+#include "tests/support/mean_gradient.hpp"
+#include "trainer/parameter_copies.hpp"
+#include "trainer/torch_learner.hpp"
+
+namespace waggle {
+namespace {
+
+using testing::mean_gradient_of;
+
+std::unique_ptr<learner> make(bool offload, const std::string& optimizer = "adamw") {
+  learner_config c;
+  c.optimizer = identity_with(optimizer, {});
+  c.layers = 1;
+  c.width = 16;
+  c.heads = 2;
+  c.context = 12;
+  c.micro_batch = 4;
+  c.device = "cpu";
+  c.offload_optimizer = offload;
+  auto made = make_torch_learner(c);
+  EXPECT_TRUE(made) << made.error().detail;
+  return made ? std::move(*made) : nullptr;
+}
+
+void train(learner& model, int updates) {
+  for (int i = 0; i < updates; ++i) {
+    model.accumulate();
+    model.apply(mean_gradient_of(model), 1e-2);
+  }
+}
+
+TEST(Offload, AnOffloadedOptimizerTakesTheSameStepsBitForBit) {
+  for (const char* optimizer : {"sgd", "adamw", "lamb", "muon"}) {
+    auto plain = make(false, optimizer);
+    auto offloaded = make(true, optimizer);
+    train(*plain, 4);
+    train(*offloaded, 4);
+    EXPECT_EQ(plain->save_state(0), offloaded->save_state(0)) << optimizer;
+  }
+}
+
+TEST(Offload, LocalStepsUseTheOffloadedOptimizerToo) {
+  auto plain = make(false);
+  auto offloaded = make(true);
+  for (auto* model : {plain.get(), offloaded.get()})
+    for (int i = 0; i < 4; ++i) {
+      model->accumulate();
+      dynamic_cast<local_learner&>(*model).step_locally(1e-2);
+    }
+  EXPECT_EQ(plain->save_state(0), offloaded->save_state(0));
+}
+
+TEST(Offload, AStateIsLoadedIntoBothCopies) {
+  auto donor = make(false);
+  train(*donor, 3);
+  auto plain = make(false);
+  auto offloaded = make(true);
+  auto state = donor->save_state(0);
+  for (auto* model : {plain.get(), offloaded.get()}) {
+    ASSERT_TRUE(model->load_state(state));
+    model->accumulate(); // of the loaded parameters, not of the first ones
+  }
+  EXPECT_EQ(mean_gradient_of(*plain), mean_gradient_of(*offloaded));
+}
+
+TEST(Offload, PassesAndUpdatesRunAtTheSameTime) {
+  auto model = make(true);
+  ASSERT_TRUE(model->passes_beside_updates());
+  std::vector<float> gradient(model->parameter_count(), 1e-3F);
+  std::atomic<bool> ended{false};
+  std::thread passes{[&] {
+    for (int i = 0; i < 50; ++i)
+      EXPECT_TRUE(model->accumulate().finite);
+    ended = true;
+  }};
+  int updates = 0;
+  do {
+    model->apply(gradient, 1e-3);
+    ++updates;
+  } while (!ended);
+  passes.join();
+  EXPECT_EQ(model->accumulated_samples(), 200U);
+  auto alone = make(true);
+  for (int i = 0; i < updates; ++i)
+    alone->apply(gradient, 1e-3);
+  EXPECT_EQ(model->parameters_digest(), alone->parameters_digest());
+}
+
+TEST(ParameterCopies, APassSeesTheNewestCompleteChange) {
+  parameter_copies copies{torch::zeros({3}), true};
+  copies.change([](torch::Tensor& master) { master.fill_(1); });
+  EXPECT_EQ(copies.working()[0].item<float>(), 0);
+  copies.refresh();
+  EXPECT_EQ(copies.working()[0].item<float>(), 1);
+}
+
+TEST(ParameterCopies, APassDoesNotWaitForAChangeIfItHasTheOneBefore) {
+  parameter_copies copies{torch::zeros({3}), true};
+  copies.change([&](torch::Tensor& master) {
+    master.fill_(1);
+    std::thread{[&] { copies.refresh(); }}.join(); // would wait for ever
+  });
+  EXPECT_EQ(copies.working()[0].item<float>(), 0) << "half a change";
+}
+
+TEST(ParameterCopies, WithoutOffloadThereIsOneTensor) {
+  parameter_copies copies{torch::zeros({3}), false};
+  EXPECT_EQ(copies.master().data_ptr(), copies.working().data_ptr());
+}
+
+} // namespace
+} // namespace waggle
