@@ -185,10 +185,12 @@ void model_worker::apply(const apply_update& update) {
     return;
   auto began = clock().now();
   auto mean = update.mean ? std::span<const float>{*update.mean} : std::span<const float>{};
-  if (update.mean && update.snapshot)
-    model_->add_change(*update.averaged, mean, *update.snapshot, update.after);
+  auto given =
+    update.snapshot ? std::span<const float>{*update.snapshot} : std::span<const float>{};
+  if (update.mean && update.averaged)
+    model_->add_change(*update.averaged, mean, given, update.after);
   else
-    model_->step(mean, update.rate, update.after);
+    model_->step(mean, update.rate, update.after, given);
   last_.reset();
   auto seconds = seconds_of(clock().now() - began);
   ctx_.metrics->observe_step("optimizer", seconds);

@@ -276,9 +276,12 @@ missed_update trainer::update_of(const group_round& round, const contribution& g
   update.before = at_.past().branch;
   double norm = 0;
   if (report.weight_sum > 0 && report.values) {
-    norm = norm_of(*report.values);
+    auto values = std::span<const float>{*report.values};
+    auto gradient = std::min(values.size(), model_->parameter_count());
+    norm = norm_of(values.first(gradient));
     update.mean = report.values;
-    if (!std::isfinite(norm)) { // each pass was finite, but their sum may overflow
+    // Each pass was finite, but their sum may overflow.
+    if (!std::isfinite(norm) || !all_finite(values.subspan(gradient))) {
       ctx_.metrics->count_nonfinite("gradient");
       ctx_.log->warn("the mean of epoch {} is not finite, it is dropped", at_.epoch().value());
       update.mean = nullptr;
@@ -293,6 +296,10 @@ missed_update trainer::update_of(const group_round& round, const contribution& g
     }
   } else {
     status_.effective_batch = samples;
+    auto gradient = model_->parameter_count();
+    if (update.mean && given.from_state && given.own->size() > gradient)
+      update.snapshot = std::make_shared<float_vector>(
+        given.own->begin() + static_cast<std::ptrdiff_t>(gradient), given.own->end());
   }
   ctx_.metrics->set_effective_batch(static_cast<double>(status_.effective_batch));
   status_.learning_rate = update.rate;
@@ -304,9 +311,10 @@ void trainer::apply(const run_position::step& step) {
   const auto& update = step.update;
   under_way_.push_back(update.bytes());
   bytes_under_way_ += under_way_.back();
-  if (update.snapshot)
+  if (update.snapshot && steps_locally())
     pending_.add(update.mean, update.snapshot);
-  send(worker_, apply_update{update.mean, update.rate, step.after, update.snapshot, averaged_});
+  send(worker_, apply_update{update.mean, update.rate, step.after,
+                             steps_locally() ? averaged_ : nullptr, update.snapshot});
 }
 
 pass_decision trainer::next_pass() const {

@@ -84,9 +84,11 @@ struct apply_update {
   std::shared_ptr<const float_vector> mean; // null: the epoch had no gradient
   double rate = 0;
   history after; // the history once it is applied
-  /// Not null: adds the difference of the mean and these values to the tensors in `averaged`.
-  std::shared_ptr<const float_vector> snapshot;
+  /// Not null: adds the difference of the mean and the snapshot to these tensors. Null: the mean is
+  /// of gradients and buffers.
   std::shared_ptr<const averaged_tensors> averaged;
+  /// What this peer contributed to the mean of these tensors, or of the buffers; null: nothing.
+  std::shared_ptr<const float_vector> snapshot;
 };
 struct load_image {
   std::shared_ptr<const byte_source> image;

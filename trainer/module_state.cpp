@@ -60,7 +60,8 @@ std::string type_name(const torch::Tensor& tensor) {
 } // namespace
 
 module_state::module_state(torch::nn::Module& module, std::unique_ptr<optim::Optimizer> optimizer,
-                           rate_owner owner)
+                           rate_owner owner,
+                           const std::vector<std::pair<std::string, torch::Tensor>>& extra)
   : optimizer_(std::move(optimizer)), owner_(owner) {
   if (!optimizer_)
     throw std::invalid_argument{"there is no optimizer"};
@@ -69,12 +70,17 @@ module_state::module_state(torch::nn::Module& module, std::unique_ptr<optim::Opt
   kind_ = &torch_optimizer_of(*optimizer_);
   identity_ = common_identity(*kind_, *optimizer_);
   take_parameters(module);
+  take_buffers(module, extra);
   match_optimizer();
-  std::vector<state_tensor> tensors;
-  for (const auto& p : parameters_)
-    tensors.push_back({p.name, {p.sizes.begin(), p.sizes.end()}, state_tensor::kind::parameter});
-  table_ = table_of(std::move(tensors), identity_);
-  gradient_.resize(table_.parameter_count());
+  auto rows = [](const std::vector<parameter>& tensors, state_tensor::kind what) {
+    std::vector<state_tensor> out;
+    for (const auto& t : tensors)
+      out.push_back({t.name, {t.sizes.begin(), t.sizes.end()}, what});
+    return out;
+  };
+  table_ = table_of(rows(parameters_, state_tensor::kind::parameter), identity_,
+                    rows(buffers_, state_tensor::kind::buffer));
+  gradient_.resize(table_.parameter_count() + table_.buffer_count());
   if (kind_->counter.steps != nullptr) // the optimizer may have stepped before
     steps_ =
       static_cast<std::uint64_t>(kind_->counter.steps(*optimizer_, parameters_.front().tensor));
@@ -94,6 +100,37 @@ void module_state::take_parameters(const torch::nn::Module& module) {
   }
   if (parameters_.empty())
     throw std::invalid_argument{"the module has no parameters to train"};
+}
+
+void module_state::take_buffers(const torch::nn::Module& module,
+                                const std::vector<std::pair<std::string, torch::Tensor>>& extra) {
+  auto add = [this](const std::string& name, const torch::Tensor& tensor) {
+    auto taken = [&](const parameter& t) { return t.name == name; };
+    if (std::any_of(parameters_.begin(), parameters_.end(), taken)
+        || std::any_of(buffers_.begin(), buffers_.end(), taken))
+      throw std::invalid_argument{"two tensors have the name " + name + ": rename one"};
+    if (tensor.dtype() != torch::kFloat32)
+      throw std::invalid_argument{"extra tensor " + name + " is of type " + type_name(tensor)
+                                  + ": only float32 tensors can be averaged"};
+    buffers_.push_back({name, tensor, tensor.device(), tensor.sizes().vec()});
+  };
+  for (const auto& item : module.named_buffers()) {
+    auto ends_with = [&name = item.key()](std::string_view end) {
+      return std::string_view{name}.ends_with(end);
+    };
+    const auto& b = item.value();
+    if ((ends_with("running_mean") || ends_with("running_var")) && b.defined() && b.numel() > 0
+        && b.dtype() == torch::kFloat32)
+      add(item.key(), b);
+  }
+  for (const auto& [name, tensor] : extra) {
+    if (!tensor.defined() || tensor.numel() == 0)
+      throw std::invalid_argument{"extra tensor " + name + " has no values"};
+    if (tensor.requires_grad())
+      throw std::invalid_argument{"extra tensor " + name
+                                  + " requires a gradient: make it a parameter of the module"};
+    add(name, tensor);
+  }
 }
 
 void module_state::match_optimizer() {
@@ -167,6 +204,12 @@ std::span<const float> module_state::gradient() {
     else
       std::fill(to.begin(), to.end(), 0.0F);
   }
+  auto at = table_.parameter_count();
+  for (const auto& b : buffers_) {
+    auto count = static_cast<std::size_t>(b.tensor.numel());
+    view_of({gradient_.data() + at, count}, b.sizes).copy_(b.tensor.detach());
+    at += count;
+  }
   return gradient_;
 }
 
@@ -196,8 +239,18 @@ void module_state::apply(std::span<const float> gradient, double lr) {
 
 // -- the state ------------------------------------------------------------------------------------
 
+/// Null if this tensor of the table is no buffer.
+const module_state::parameter* module_state::buffer(std::size_t which) const {
+  auto first = table_.size() - buffers_.size();
+  return which < first ? nullptr : &buffers_[which - first];
+}
+
 void module_state::read_tensor(std::size_t which, std::span<float> out) const {
   torch::NoGradGuard guard;
+  if (const auto* b = buffer(which)) {
+    view_of(out, b->sizes).copy_(b->tensor.detach());
+    return;
+  }
   auto block = which / parameters_.size();
   const auto& p = parameters_[which % parameters_.size()];
   const auto* from =
@@ -210,6 +263,11 @@ void module_state::read_tensor(std::size_t which, std::span<float> out) const {
 
 void module_state::write_tensor(std::size_t which, std::span<const float> values) {
   torch::NoGradGuard guard;
+  if (const auto* b = buffer(which)) {
+    auto tensor = b->tensor.detach();
+    tensor.copy_(view_of(values, b->sizes));
+    return;
+  }
   auto block = which / parameters_.size();
   const auto& p = parameters_[which % parameters_.size()];
   auto to = block == 0 ? p.tensor : *kind_->statistic(*optimizer_, p.tensor, block - 1, true);

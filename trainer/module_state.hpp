@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <torch/torch.h>
@@ -17,8 +18,11 @@
 namespace waggle {
 
 /// A user's module and optimizer as named float32 tensors: the trainable parameters in the order of
-/// the module, tied parameters once (recognized by their data pointer), and the statistics of the
-/// optimizer. The parameters remain the same tensors; values are written in place. Statistics that
+/// the module, tied parameters once (recognized by their data pointer), the statistics of the
+/// optimizer, and buffers: the running means and variances of normalization layers (buffers whose
+/// names end with running_mean or running_var) and extra tensors that the user names. All other
+/// buffers are constants, or counters like num_batches_tracked, and stay this peer's own. The
+/// parameters remain the same tensors; values are written in place. Statistics that
 /// do not exist before the first step of the optimizer read as zeros.
 ///
 /// Not thread-safe: used by the loop's thread only. Keeps the module's tensors alive, but not the
@@ -29,7 +33,8 @@ public:
   /// the optimizer would update the parameter once for each. Throws std::invalid_argument with a
   /// sentence if an optimizer or a parameter is not supported.
   module_state(torch::nn::Module& module, std::unique_ptr<torch::optim::Optimizer> optimizer,
-               rate_owner owner);
+               rate_owner owner,
+               const std::vector<std::pair<std::string, torch::Tensor>>& extra = {});
 
   [[nodiscard]] const optimizer_identity& identity() const { return identity_; }
   /// The learning rate of the first parameter group.
@@ -40,8 +45,8 @@ public:
   /// Throws std::runtime_error if a parameter of `module` was added, removed, replaced, cast or
   /// moved since the constructor; the message names the first one.
   void check_unchanged(const torch::nn::Module& module) const;
-  /// Copies the .grad of all parameters, with zeros where a parameter has none. The result is valid
-  /// until the next call.
+  /// Copies the .grad of all parameters, with zeros where a parameter has none, and the buffers.
+  /// The result is valid until the next call.
   std::span<const float> gradient();
   /// Whether all values of the last `gradient()` are finite.
   [[nodiscard]] bool gradient_is_finite() const;
@@ -62,13 +67,17 @@ private:
   };
 
   void take_parameters(const torch::nn::Module& module);
+  void take_buffers(const torch::nn::Module& module,
+                    const std::vector<std::pair<std::string, torch::Tensor>>& extra);
   void match_optimizer();
+  [[nodiscard]] const parameter* buffer(std::size_t which) const;
 
   std::unique_ptr<torch::optim::Optimizer> optimizer_;
   rate_owner owner_;
   const torch_optimizer* kind_ = nullptr;
   optimizer_identity identity_;
   std::vector<parameter> parameters_;
+  std::vector<parameter> buffers_;
   state_table table_;
   std::vector<float> gradient_;
   std::uint64_t steps_ = 0;

@@ -20,10 +20,10 @@ const swarm& usable(const result<swarm>& joined) {
 } // namespace
 
 optimizer::optimizer(const swarm& in, torch::nn::Module& module,
-                     std::unique_ptr<torch::optim::Optimizer> inner)
+                     std::unique_ptr<torch::optim::Optimizer> inner, const named_tensors& extra)
   : session_(in.shared_session()), module_(module),
-    state_(
-      std::make_unique<module_state>(module, std::move(inner), session_->given().learning_rate)),
+    state_(std::make_unique<module_state>(module, std::move(inner), session_->given().learning_rate,
+                                          extra)),
     exceptions_(std::uncaught_exceptions()) {
   auto schema = schema_of(state_->table(), state_->identity(), session_->model_function());
   port_ = std::make_shared<loop_port>(state_->table(), schema);
@@ -32,8 +32,8 @@ optimizer::optimizer(const swarm& in, torch::nn::Module& module,
 }
 
 optimizer::optimizer(const result<swarm>& joined, torch::nn::Module& module,
-                     std::unique_ptr<torch::optim::Optimizer> inner)
-  : optimizer(usable(joined), module, std::move(inner)) {}
+                     std::unique_ptr<torch::optim::Optimizer> inner, const named_tensors& extra)
+  : optimizer(usable(joined), module, std::move(inner), extra) {}
 
 optimizer::~optimizer() {
   session_->stop(*state_, std::uncaught_exceptions() > exceptions_);

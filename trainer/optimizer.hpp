@@ -2,6 +2,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <torch/torch.h>
 
@@ -11,6 +14,9 @@
 namespace waggle {
 
 class module_state;
+
+/// Tensors by name.
+using named_tensors = std::vector<std::pair<std::string, torch::Tensor>>;
 
 /// Makes your own training loop, module and optimizer a peer of a run:
 ///
@@ -30,9 +36,11 @@ class module_state;
 /// only by the thread that calls `step`, during the call (and in the destructor).
 ///
 /// Trains the module's parameters that require gradients, in float32, tied parameters once. A
-/// parameter without a gradient counts as one with a gradient of zeros. Buffers are not
-/// synchronized. Supports SGD, Adam, AdamW, Adagrad and RMSprop of torch::optim. Parameter groups
-/// may differ in the learning rate, and in whether vectors (biases, weights of norms) decay.
+/// parameter without a gradient counts as one with a gradient of zeros. The running means and
+/// variances of normalization layers, and `extra` tensors, are averaged with the gradients and
+/// contained in states; all other buffers stay this peer's own. Supports SGD, Adam, AdamW, Adagrad
+/// and RMSprop of torch::optim. Parameter groups may differ in the learning rate, and in whether
+/// vectors (biases, weights of norms) decay.
 ///
 /// Not thread-safe. REQUIRES: the module outlives this object.
 class optimizer {
@@ -40,11 +48,13 @@ public:
   /// Starts to listen and to look for the run. Does not change the module: the first `step` loads
   /// the state of the run. Throws std::invalid_argument if the module or the optimizer is not
   /// supported, std::runtime_error if the peer cannot start.
+  /// `extra`: float32 tensors by name that the loop changes itself, such as the averages of a
+  /// teacher network. All peers must name the same ones.
   optimizer(const swarm& in, torch::nn::Module& module,
-            std::unique_ptr<torch::optim::Optimizer> inner);
+            std::unique_ptr<torch::optim::Optimizer> inner, const named_tensors& extra = {});
   /// The same; throws std::runtime_error if `joined` is a failure.
   optimizer(const result<swarm>& joined, torch::nn::Module& module,
-            std::unique_ptr<torch::optim::Optimizer> inner);
+            std::unique_ptr<torch::optim::Optimizer> inner, const named_tensors& extra = {});
   /// Leaves the run. Waits up to 5 s for a running round and for peers that need the last state,
   /// then writes a checkpoint and notifies the other peers. During stack unwinding it notifies them
   /// at once.

@@ -12,7 +12,8 @@ model_shape shape_of(const learner_config& c) {
   return {c.layers, c.width, c.heads, c.context};
 }
 
-state_table table_of(std::vector<state_tensor> parameters, const optimizer_identity& optimizer) {
+state_table table_of(std::vector<state_tensor> parameters, const optimizer_identity& optimizer,
+                     std::vector<state_tensor> buffers) {
   const auto* row = find_optimizer(optimizer.kind);
   WAGGLE_CHECK(row != nullptr, optimizer.kind);
   std::vector<std::pair<std::string, std::vector<state_tensor>>> blocks; // by name, in order
@@ -27,6 +28,7 @@ state_table table_of(std::vector<state_tensor> parameters, const optimizer_ident
   auto all = std::move(parameters);
   for (auto& [name, tensors] : blocks)
     std::move(tensors.begin(), tensors.end(), std::back_inserter(all));
+  std::move(buffers.begin(), buffers.end(), std::back_inserter(all));
   return state_table{std::move(all)};
 }
 

@@ -14,8 +14,9 @@ namespace waggle {
 model_shape shape_of(const learner_config& config);
 
 /// Returns a table of the parameters, followed by one block per statistic for all parameters that
-/// have it.
-state_table table_of(std::vector<state_tensor> parameters, const optimizer_identity& optimizer);
+/// have it, and by the buffers.
+state_table table_of(std::vector<state_tensor> parameters, const optimizer_identity& optimizer,
+                     std::vector<state_tensor> buffers = {});
 
 /// model_row::function of the model with that name; empty for a model that is not built in.
 std::string function_of(std::string_view model, const model_shape& shape);

@@ -11,8 +11,8 @@ namespace waggle {
 namespace {
 
 constexpr std::array roles_in_order{tensor_role::unspecified, tensor_role::activation,
-                                    tensor_role::parameter, tensor_role::gradient,
-                                    tensor_role::optimizer};
+                                    tensor_role::parameter,   tensor_role::gradient,
+                                    tensor_role::optimizer,   tensor_role::buffer};
 constexpr std::string_view otherwise_name = "default";
 
 // A run file is written by people: deeper nesting is a mistake.
@@ -143,7 +143,7 @@ result<codec_choice> parse_roles(const std::vector<std::string_view>& items, int
     else
       return wrong("'" + name
                    + "' is not a role; there are: activation, parameter, gradient, optimizer, "
-                     "default");
+                     "buffer, default");
   }
   return codec_choice::by_role(std::move(roles), otherwise);
 }
@@ -209,6 +209,8 @@ std::string_view to_string(tensor_role role) {
       return "gradient";
     case tensor_role::optimizer:
       return "optimizer";
+    case tensor_role::buffer:
+      return "buffer";
   }
   return "unknown";
 }
@@ -264,25 +266,39 @@ codec_choice codec_choice::per_key(std::vector<std::pair<std::string, codec_choi
 }
 
 result<codec_id> codec_choice::choose(const tensor_info& tensor, std::size_t index) const {
+  // A rounded variance may be negative, and buffers are short.
+  if (tensor.role == tensor_role::buffer && !names(tensor.role))
+    return codec_id::none;
+  return pick(tensor, index);
+}
+
+/// Whether this choice says explicitly what to do with tensors of a role.
+bool codec_choice::names(tensor_role role) const {
+  return by_ == by::index || by_ == by::key
+         || (by_ == by::role
+             && std::find(names_.begin(), names_.end(), to_string(role)) != names_.end());
+}
+
+result<codec_id> codec_choice::pick(const tensor_info& tensor, std::size_t index) const {
   switch (by_) {
     case by::nothing:
       return codec_;
     case by::size:
-      return choices_[tensor.elements < threshold_ ? 0 : 1].choose(tensor, index);
+      return choices_[tensor.elements < threshold_ ? 0 : 1].pick(tensor, index);
     case by::role: {
       auto at = std::find(names_.begin(), names_.end() - 1, to_string(tensor.role));
-      return choices_[static_cast<std::size_t>(at - names_.begin())].choose(tensor, index);
+      return choices_[static_cast<std::size_t>(at - names_.begin())].pick(tensor, index);
     }
     case by::index:
       if (index >= choices_.size())
         return wrong("tensor " + std::to_string(index) + " ('" + tensor.key
                      + "') has no codec: the list ends after " + std::to_string(choices_.size()));
-      return choices_[index].choose(tensor, index);
+      return choices_[index].pick(tensor, index);
     case by::key: {
       auto at = std::lower_bound(names_.begin(), names_.end(), tensor.key);
       if (at == names_.end() || *at != tensor.key)
         return wrong("tensor '" + tensor.key + "' has no codec: the map does not name it");
-      return choices_[static_cast<std::size_t>(at - names_.begin())].choose(tensor, index);
+      return choices_[static_cast<std::size_t>(at - names_.begin())].pick(tensor, index);
     }
   }
   return wrong("a choice by an unknown criterion");

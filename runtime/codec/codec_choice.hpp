@@ -12,7 +12,14 @@
 namespace waggle {
 
 /// The role of a tensor in the training. `unspecified`: no role was given.
-enum class tensor_role : std::uint8_t { unspecified, activation, parameter, gradient, optimizer };
+enum class tensor_role : std::uint8_t {
+  unspecified,
+  activation,
+  parameter,
+  gradient,
+  optimizer,
+  buffer, // not trained, like the running statistics of a normalization
+};
 
 /// "unspecified", "activation", …
 std::string_view to_string(tensor_role role);
@@ -33,6 +40,7 @@ std::vector<tensor_info> unnamed_tensors(std::span<const std::uint64_t> elements
 ///   float16                                              one for all
 ///   size:65536,float16,blockwise8                        below 65536 values, and from there on
 ///   role:gradient=uniform8,parameter=float16             by role; others get `default`, or none
+///   role:buffer=float16,default=uniform8                 buffers get none unless they are named
 ///   list:float16,none,uniform8                           the first tensor, the second, …
 ///   map:embedding=uniform8,head=float16                  by name
 ///   role:gradient=(size:1000,float16,uniform8)           a choice within a choice, in parentheses
@@ -60,6 +68,9 @@ public:
 
 private:
   enum class by : std::uint8_t { nothing, size, role, index, key };
+
+  [[nodiscard]] bool names(tensor_role role) const;
+  [[nodiscard]] result<codec_id> pick(const tensor_info& tensor, std::size_t index) const;
 
   by by_ = by::nothing;
   codec_id codec_ = codec_id::none;

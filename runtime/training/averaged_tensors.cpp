@@ -16,10 +16,14 @@ std::string statistic_of(const state_tensor& tensor) {
   return tensor.name.substr(0, tensor.name.find('/'));
 }
 
+bool is_statistic(const state_tensor& tensor) {
+  return tensor.what == kind::statistic || tensor.what == kind::square;
+}
+
 failure not_kept(const std::string& name, const state_table& state) {
   std::set<std::string> kept;
   for (const auto& tensor : state.tensors())
-    if (tensor.what != kind::parameter)
+    if (is_statistic(tensor))
       kept.insert(statistic_of(tensor));
   std::string names;
   for (const auto& k : kept)
@@ -47,11 +51,14 @@ result<std::shared_ptr<const averaged_tensors>> averaged_tensors::of(const state
   for (const auto& name : averages.statistics) {
     auto before = out->indices_.size();
     for (std::size_t i = 0; i < state.size(); ++i)
-      if (state[i].what != kind::parameter && statistic_of(state[i]) == name)
+      if (is_statistic(state[i]) && statistic_of(state[i]) == name)
         add(i, tensor_role::optimizer);
     if (out->indices_.size() == before)
       return not_kept(name, state);
   }
+  for (std::size_t i = 0; i < state.size(); ++i)
+    if (state[i].what == kind::buffer)
+      add(i, tensor_role::buffer);
   out->infos_ = std::move(infos);
   return std::shared_ptr<const averaged_tensors>{std::move(out)};
 }

@@ -18,6 +18,9 @@ public:
   }
   micro_step accumulate() override { return inner_->accumulate(); }
   void apply(std::span<const float> gradient, double lr) override { inner_->apply(gradient, lr); }
+  void merge_buffers(std::span<const float> mean, std::span<const float> contributed) override {
+    inner_->merge_buffers(mean, contributed);
+  }
   void read_tensor(std::size_t which, std::span<float> out) const override {
     inner_->read_tensor(which, out);
   }

@@ -32,6 +32,13 @@ private:
 
 } // namespace
 
+void learner::merge_buffers(std::span<const float> mean, std::span<const float> contributed) {
+  merge_buffers_in(
+    tensors(), [this](std::size_t i, std::span<float> to) { read_tensor(i, to); },
+    [this](std::size_t i, std::span<const float> from) { write_tensor(i, from); }, mean,
+    contributed);
+}
+
 digest learner::parameters_digest() const {
   const auto& table = tensors();
   sha256_stream hash;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -40,6 +41,9 @@ public:
   virtual micro_step accumulate() = 0;
   /// One optimizer step with `gradient` (parameter_count values) and learning rate `lr`.
   virtual void apply(std::span<const float> gradient, double lr) = 0;
+  /// Adds to the buffers the difference of their mean and what this learner contributed to it
+  /// (buffer_count values each): see `changed`. Empty `contributed`: replaces them by the mean.
+  virtual void merge_buffers(std::span<const float> mean, std::span<const float> contributed);
   /// Copies tensor `which` of `tensors()`, row by row. `out` has as many values as the tensor.
   virtual void read_tensor(std::size_t which, std::span<float> out) const = 0;
   /// The same values without a copy, valid until the next step. Empty if they are not contiguous in
@@ -63,8 +67,8 @@ public:
   /// Hash of names, shapes, optimizer and its statistics: equal exactly for peers that may average
   /// and exchange state.
   [[nodiscard]] virtual digest schema() const = 0;
-  /// Takes the accumulated gradient: writes acc / Σb to `out` (parameter_count values; zeros if Σb
-  /// = 0), empties the accumulators, returns Σb.
+  /// Takes the accumulated gradient: writes acc / Σb and then the buffers, as the last pass left
+  /// them, to `out` (gradient_count values; zeros if Σb = 0), empties the accumulators, returns Σb.
   virtual std::uint64_t take_mean_gradient(std::span<float> out) = 0;
   /// The same in a vector of `vectors`; saves a copy if the learner accumulates in such a vector.
   struct mean_gradient {
@@ -72,7 +76,7 @@ public:
     std::uint64_t samples = 0;
   };
   virtual mean_gradient take_mean_vector(vector_pool& vectors) {
-    auto out = vectors.take(parameter_count());
+    auto out = vectors.take(gradient_count());
     auto samples = take_mean_gradient(*out);
     return {std::move(out), samples};
   }
@@ -81,9 +85,14 @@ public:
   /// Σb of the accumulated gradient.
   [[nodiscard]] virtual std::uint64_t accumulated_samples() const = 0;
 
-  /// The number of float32 values in the flat parameter vector, and so in a gradient.
+  /// The number of float32 values in the flat parameter vector.
   [[nodiscard]] std::size_t parameter_count() const {
     return static_cast<std::size_t>(tensors().parameter_count());
+  }
+
+  /// The number of values that a round of gradients averages: the gradient, then the buffers.
+  [[nodiscard]] std::size_t gradient_count() const {
+    return parameter_count() + static_cast<std::size_t>(tensors().buffer_count());
   }
 
   // -- whole states; the computing thread ---------------------------------------------------------
@@ -104,6 +113,34 @@ public:
   [[nodiscard]] std::vector<std::byte> save_state(std::size_t headroom) const;
   status load_state(byte_span state) { return load_state_from(borrowed_bytes{state}, 0); }
 };
+
+/// x + mean − snapshot: what was learned since the snapshot remains (INV-5). Exactly the mean if
+/// nothing was. A square stays at least the smaller one of x and the mean: it may have decayed
+/// below the change, and the optimizer divides by its root.
+inline float changed(float x, float mean, float snapshot, bool square) {
+  auto y = x == snapshot ? mean : x + (mean - snapshot);
+  return square ? std::max(y, std::min(x, mean)) : y;
+}
+
+/// learner::merge_buffers, for tensors that `read` (index, span to fill) and `write` (index, span)
+/// access.
+template <class Read, class Write>
+void merge_buffers_in(const state_table& table, Read read, Write write, std::span<const float> mean,
+                      std::span<const float> contributed) {
+  float_vector values;
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    if (table[i].what != state_tensor::kind::buffer)
+      continue;
+    values.resize(static_cast<std::size_t>(table[i].elements()));
+    read(i, std::span{values});
+    for (auto& x : values) {
+      x = contributed.empty() ? mean[at] : changed(x, mean[at], contributed[at], false);
+      ++at;
+    }
+    write(i, std::span<const float>{values});
+  }
+}
 
 /// Creates the learner on the thread that will use it. Fails with a sentence for the operator.
 using learner_factory = std::function<result<std::unique_ptr<learner>>()>;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -33,13 +32,5 @@ protected:
 private:
   std::uint64_t changes_ = 0;
 };
-
-/// x + mean − snapshot: what was learned since the snapshot remains (INV-5). A square stays at
-/// least the smaller one of x and the mean: it may have decayed below the change, and the optimizer
-/// divides by its root.
-inline float changed(float x, float mean, float snapshot, bool square) {
-  auto y = x + (mean - snapshot);
-  return square ? std::max(y, std::min(x, mean)) : y;
-}
 
 } // namespace waggle

@@ -19,6 +19,14 @@ public:
   void apply(std::span<const float> gradient, double lr) override {
     port_->call(loop_port::effect::applied, [&](loop_model& m) { m.apply(gradient, lr); });
   }
+  void merge_buffers(std::span<const float> mean, std::span<const float> contributed) override {
+    port_->call(loop_port::effect::applied, [&](loop_model& m) {
+      merge_buffers_in(
+        port_->tensors(), [&m](std::size_t i, std::span<float> to) { m.read_tensor(i, to); },
+        [&m](std::size_t i, std::span<const float> from) { m.write_tensor(i, from); }, mean,
+        contributed);
+    });
+  }
   void read_tensor(std::size_t which, std::span<float> out) const override {
     port_->call(loop_port::effect::none, [&](loop_model& m) { m.read_tensor(which, out); });
   }
@@ -76,7 +84,8 @@ loop_port::loop_port(state_table tensors, digest schema)
 
 step_outcome loop_port::offer(loop_model& model, std::span<const float> gradient,
                               const micro_step& step, const is_over& over) {
-  WAGGLE_CHECK(gradient.size() == tensors_.parameter_count(), std::to_string(gradient.size()));
+  WAGGLE_CHECK(gradient.size() == tensors_.parameter_count() + tensors_.buffer_count(),
+               std::to_string(gradient.size()));
   guard lock{mutex_};
   account_.offered += step.samples;
   account_.outdated += step.samples; // unless it is given below; also if this throws
@@ -214,6 +223,9 @@ void loop_port::call(effect what, const std::function<void(loop_model&)>& work) 
 /// A single gradient is kept unscaled: multiplying and dividing it would change its bits.
 void loop_port::accumulate(std::span<const float> gradient, std::uint64_t samples) {
   std::lock_guard lock{accumulators_};
+  auto buffers = gradient.subspan(tensors_.parameter_count());
+  buffers_.assign(buffers.begin(), buffers.end());
+  gradient = gradient.first(tensors_.parameter_count());
   auto before = accumulated_samples_.load();
   if (before == 0) {
     sum_.assign(gradient.begin(), gradient.end());
@@ -233,12 +245,13 @@ std::uint64_t loop_port::take_mean_gradient(std::span<float> out) {
   auto samples = accumulated_samples_.exchange(0);
   if (samples == 0) {
     std::fill(out.begin(), out.end(), 0.0F);
-  } else if (single_) {
-    std::copy(sum_.begin(), sum_.end(), out.begin());
-  } else {
-    for (std::size_t i = 0; i < out.size(); ++i)
-      out[i] = sum_[i] / static_cast<float>(samples);
+    return 0;
   }
+  auto divisor = single_ ? 1.0F : static_cast<float>(samples);
+  for (std::size_t i = 0; i < sum_.size(); ++i)
+    out[i] = sum_[i] / divisor;
+  std::copy(buffers_.begin(), buffers_.end(),
+            out.begin() + static_cast<std::ptrdiff_t>(sum_.size()));
   return samples;
 }
 

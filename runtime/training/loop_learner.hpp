@@ -80,10 +80,10 @@ public:
   /// there is nothing to do; may throw.
   using is_over = std::function<bool()>;
 
-  /// Offers the mean gradient over `step.samples` samples, in the order of the table, computed from
-  /// the parameters as the last call left them. Returns when the next gradient is wanted, so that
-  /// this one is computed from the newest parameters. An exception that `model` throws reaches the
-  /// loop and, as an error, the worker.
+  /// Offers the mean gradient over `step.samples` samples, in the order of the table, followed by
+  /// the buffers, computed from the parameters as the last call left them. Returns when the next
+  /// gradient is wanted, so that this one is computed from the newest parameters. An exception that
+  /// `model` throws reaches the loop and, as an error, the worker.
   step_outcome offer(loop_model& model, std::span<const float> gradient, const micro_step& step,
                      const is_over& over);
   /// Executes the worker's calls until `over`. From the first such call on, passes return without a
@@ -150,8 +150,9 @@ private:
   account account_;
   double last_loss_; // NaN before the first
 
-  std::mutex accumulators_; // may be locked while holding mutex_, not the other way round
-  std::vector<float> sum_;  // Σ b·∇; while `single_`, the one gradient, unscaled
+  std::mutex accumulators_;    // may be locked while holding mutex_, not the other way round
+  std::vector<float> sum_;     // Σ b·∇; while `single_`, the one gradient, unscaled
+  std::vector<float> buffers_; // of the last gradient
   bool single_ = false;
   std::atomic<std::uint64_t> accumulated_samples_{0};
 };

@@ -24,7 +24,8 @@ inline std::uint64_t samples_of(double weight_sum) {
 struct missed_update {
   epoch_id epoch;                           // the epoch that it ends
   std::shared_ptr<const float_vector> mean; // null: no peer had a gradient, or nothing changes
-  /// Not null: `mean` is of parameters, and its difference from these is added to ours.
+  /// What this peer contributed to the mean of parameters or buffers: the difference is added to
+  /// ours. Null: nothing.
   std::shared_ptr<const float_vector> snapshot;
   double rate = 0;
   std::uint64_t work = 0; // samples times contributors
@@ -32,8 +33,8 @@ struct missed_update {
   digest before;          // of the epoch that it ends
 
   [[nodiscard]] std::uint64_t bytes() const {
-    auto vectors = (mean ? 1U : 0U) + (snapshot ? 1U : 0U);
-    return mean ? vectors * mean->size() * sizeof(float) : 0;
+    auto values = (mean ? mean->size() : 0) + (snapshot ? snapshot->size() : 0);
+    return values * sizeof(float);
   }
   /// The history after it is applied to a state of `before`.
   [[nodiscard]] history after(history before) const {

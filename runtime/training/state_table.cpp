@@ -29,6 +29,20 @@ failure malformed(const char* why) {
   return {ec::malformed, std::string{"learner state: "} + why};
 }
 
+/// The group of the table to which a tensor belongs; the groups are in this order.
+int group_of(const state_tensor& tensor) {
+  switch (tensor.what) {
+    case state_tensor::kind::parameter:
+      return 0;
+    case state_tensor::kind::statistic:
+    case state_tensor::kind::square:
+      return 1;
+    case state_tensor::kind::buffer:
+      return 2;
+  }
+  return 3;
+}
+
 /// The sum of a piece (small enough to stay in the cache) is finite only if every value is:
 /// opposite infinities give NaN, and a sum of floats cannot overflow a double.
 status check_values(byte_span bytes, const state_tensor& tensor) {
@@ -65,15 +79,17 @@ std::uint64_t state_tensor::elements() const {
 
 state_table::state_table(std::vector<state_tensor> tensors) : tensors_(std::move(tensors)) {
   byte_writer rows;
-  bool statistics = false;
+  int group = 0;
   for (const auto& t : tensors_) {
     WAGGLE_CHECK(t.elements() > 0, t.name);
-    statistics = statistics || t.what != state_tensor::kind::parameter;
-    WAGGLE_CHECK(statistics == (t.what != state_tensor::kind::parameter), t.name);
+    WAGGLE_CHECK(group_of(t) >= group, t.name);
+    group = group_of(t);
     offsets_.push_back(values_);
     values_ += t.elements();
-    if (!statistics)
+    if (t.what == state_tensor::kind::parameter)
       parameters_ = values_;
+    if (t.what == state_tensor::kind::buffer)
+      buffers_ += t.elements();
     rows.put(static_cast<std::uint8_t>(t.what)).put(static_cast<std::uint16_t>(t.name.size()));
     rows.put_raw(t.name).put(static_cast<std::uint8_t>(t.shape.size()));
     for (auto size : t.shape)
@@ -164,15 +180,14 @@ result<state_table> read_state_table(byte_span image) {
     auto length = rows.get<std::uint16_t>();
     t.name = std::string{rows.get_raw(length)};
     auto dimensions = rows.get<std::uint8_t>();
-    if (!rows.ok() || kind > 2 || length > name_bytes_max || dimensions > dimensions_max
+    if (!rows.ok() || kind > 3 || length > name_bytes_max || dimensions > dimensions_max
         || tensors.size() == tensors_max)
       return malformed("a row of its table is damaged");
     for (std::uint8_t i = 0; i < dimensions; ++i)
       t.shape.push_back(rows.get<std::uint64_t>());
     auto elements = t.elements();
     if (!rows.ok() || elements == 0 || elements > image.size() / sizeof(float)
-        || (!tensors.empty() && t.what == state_tensor::kind::parameter
-            && tensors.back().what != state_tensor::kind::parameter))
+        || (!tensors.empty() && group_of(t) < group_of(tensors.back())))
       return malformed("a row of its table is damaged");
     values += elements;
     tensors.push_back(std::move(t));

@@ -16,7 +16,8 @@ struct state_tensor {
   enum class kind : std::uint8_t {
     parameter = 0,
     statistic, // kept by the optimizer for a parameter, not always of its shape
-    square     // a statistic that is never negative: the optimizer takes its root
+    square,    // a statistic that is never negative: the optimizer takes its root
+    buffer     // changed by passes instead of updates, as the running mean of a normalization
   };
   std::string name;                 // "head.weight"; for a statistic "exp_avg/head.weight"
   std::vector<std::uint64_t> shape; // none: one value
@@ -41,7 +42,7 @@ struct state_tensor {
 class state_table {
 public:
   state_table() = default;
-  /// REQUIRES: parameters come first; every tensor has values.
+  /// REQUIRES: parameters come first, buffers last; every tensor has values.
   explicit state_table(std::vector<state_tensor> tensors);
 
   [[nodiscard]] const std::vector<state_tensor>& tensors() const { return tensors_; }
@@ -50,6 +51,7 @@ public:
   /// The index of the first value of tensor i among all values.
   [[nodiscard]] std::uint64_t offset(std::size_t i) const { return offsets_[i]; }
   [[nodiscard]] std::uint64_t parameter_count() const { return parameters_; }
+  [[nodiscard]] std::uint64_t buffer_count() const { return buffers_; } // values, as above
   [[nodiscard]] std::uint64_t value_count() const { return values_; }
 
   // -- the image ----------------------------------------------------------------------------------
@@ -74,6 +76,7 @@ private:
   std::vector<state_tensor> tensors_;
   std::vector<std::uint64_t> offsets_;
   std::uint64_t parameters_ = 0;
+  std::uint64_t buffers_ = 0;
   std::uint64_t values_ = 0;
   std::string rows_; // encoded
 };

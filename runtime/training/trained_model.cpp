@@ -10,10 +10,13 @@ const digest& trained_model::parameters() {
   return *parameters_;
 }
 
-void trained_model::step(std::span<const float> gradient, double learning_rate,
-                         const history& after) {
-  if (!gradient.empty()) {
-    learner_->apply(gradient, learning_rate);
+void trained_model::step(std::span<const float> mean, double learning_rate, const history& after,
+                         std::span<const float> buffers) {
+  if (!mean.empty()) {
+    auto count = learner_->parameter_count();
+    learner_->apply(mean.first(count), learning_rate);
+    if (learner_->gradient_count() > count)
+      learner_->merge_buffers(mean.subspan(count), buffers);
     parameters_.reset();
   }
   epoch_ = epoch_.next();

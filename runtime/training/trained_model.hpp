@@ -42,8 +42,11 @@ public:
   /// The digest of the parameters at the beginning of this epoch. Computed on first use.
   [[nodiscard]] const digest& parameters();
 
-  /// Ends the epoch: one optimizer step, if there is a gradient at all.
-  void step(std::span<const float> gradient, double learning_rate, const history& after);
+  /// Ends the epoch: one optimizer step with the mean gradient, if there is one at all. After the
+  /// gradient, `mean` has the mean of the buffers; `buffers`: what this peer contributed to that,
+  /// or empty (learner::merge_buffers).
+  void step(std::span<const float> mean, double learning_rate, const history& after,
+            std::span<const float> buffers = {});
   /// Ends the epoch with the mean of the parameters: see local_learner::add_change. REQUIRES, as
   /// the next one: the learner is a local_learner.
   void add_change(const averaged_tensors& averaged, std::span<const float> mean,

@@ -13,10 +13,8 @@ namespace {
 class toy_learner final : public local_learner {
 public:
   explicit toy_learner(const toy_options& o)
-    : options_(o), weights_(o.parameters), velocity_(o.parameters), sums_(o.parameters),
-      truth_(o.parameters), data_(o.data_seed),
-      tensors_({{"weights", {o.parameters}, state_tensor::kind::parameter},
-                {"momentum_buffer/weights", {o.parameters}, state_tensor::kind::statistic}}) {
+    : options_(o), weights_(o.parameters), velocity_(o.parameters), running_mean_(o.parameters),
+      sums_(o.parameters), truth_(o.parameters), data_(o.data_seed), tensors_(rows(o)) {
     random_source init{o.init_seed};
     for (auto& w : weights_)
       w = static_cast<float>(init.unit() - 0.5);
@@ -41,16 +39,24 @@ public:
         error += x[i] * (static_cast<double>(weights_[i]) - static_cast<double>(truth_[i]));
       }
       loss += error * error / 2;
+      last_input_ = x;
       for (std::size_t i = 0; i < x.size(); ++i)
         sums_[i] += error * x[i];
     }
     samples_ += options_.micro_batch;
+    if (options_.buffer) {
+      for (std::size_t i = 0; i < weights_.size(); ++i)
+        running_mean_[i] = 0.9F * running_mean_[i] + 0.1F * static_cast<float>(last_input_[i]);
+    }
     return {loss / static_cast<double>(options_.micro_batch), options_.micro_batch, true};
   }
 
   std::uint64_t take_mean_gradient(std::span<float> out) override {
     for (std::size_t i = 0; i < sums_.size(); ++i)
       out[i] = samples_ == 0 ? 0 : static_cast<float>(sums_[i] / static_cast<double>(samples_));
+    if (options_.buffer)
+      std::copy(running_mean_.begin(), running_mean_.end(),
+                out.begin() + static_cast<std::ptrdiff_t>(sums_.size()));
     return drop_gradient();
   }
   [[nodiscard]] std::uint64_t accumulated_samples() const override { return samples_; }
@@ -73,20 +79,31 @@ public:
       apply(mean, lr);
   }
   void read_tensor(std::size_t which, std::span<float> out) const override {
-    const auto& values = which == 0 ? weights_ : velocity_;
+    const auto& values = which == 0 ? weights_ : which == 1 ? velocity_ : running_mean_;
     std::copy(values.begin(), values.end(), out.begin());
   }
   void write_tensor(std::size_t which, std::span<const float> values) override {
-    auto& to = which == 0 ? weights_ : velocity_;
+    auto& to = which == 0 ? weights_ : which == 1 ? velocity_ : running_mean_;
     std::copy(values.begin(), values.end(), to.begin());
   }
   [[nodiscard]] std::uint64_t optimizer_steps() const override { return steps_; }
   void set_optimizer_steps(std::uint64_t steps) override { steps_ = steps; }
 
 private:
+  static std::vector<state_tensor> rows(const toy_options& o) {
+    std::vector<state_tensor> all{
+      {"weights", {o.parameters}, state_tensor::kind::parameter},
+      {"momentum_buffer/weights", {o.parameters}, state_tensor::kind::statistic}};
+    if (o.buffer)
+      all.push_back({"running_mean", {o.parameters}, state_tensor::kind::buffer});
+    return all;
+  }
+
   toy_options options_;
   std::vector<float> weights_;
   std::vector<float> velocity_;
+  std::vector<float> running_mean_;
+  std::vector<double> last_input_;
   std::vector<double> sums_;
   std::vector<float> truth_;
   random_source data_;

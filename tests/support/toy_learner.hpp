@@ -13,6 +13,7 @@ struct toy_options {
   std::uint64_t init_seed = 7;
   std::uint64_t data_seed = 1;
   double momentum = 0.9;
+  bool buffer = false; // the running mean of the samples' inputs, which passes change
 };
 
 /// Linear regression with momentum SGD: the loss of a sample (x, y) is (w·x − y)²/2. The true

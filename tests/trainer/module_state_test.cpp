@@ -304,5 +304,72 @@ TEST(ModuleState, ParametersThatTheLossDoesNotReachHaveAGradientOfZeros) {
   EXPECT_FALSE(state.gradient_is_finite());
 }
 
+/// A linear layer, a normalization with running statistics, a constant mask.
+struct normalized_net : torch::nn::Module {
+  normalized_net() {
+    linear = register_module("linear", torch::nn::Linear(3, 2));
+    norm = register_module("norm", torch::nn::BatchNorm1d(2));
+    register_buffer("mask", torch::full({2}, -INFINITY));
+  }
+  torch::Tensor forward(const torch::Tensor& x) { return norm->forward(linear->forward(x)); }
+  torch::nn::Linear linear{nullptr};
+  torch::nn::BatchNorm1d norm{nullptr};
+};
+
+std::unique_ptr<optim::Optimizer> plain_sgd(torch::nn::Module& net) {
+  return std::make_unique<optim::SGD>(net.parameters(), optim::SGDOptions{0.1}.momentum(0.9));
+}
+
+std::vector<std::string> names_of(const state_table& table, state_tensor::kind what) {
+  std::vector<std::string> names;
+  for (const auto& tensor : table.tensors())
+    if (tensor.what == what)
+      names.push_back(tensor.name);
+  return names;
+}
+
+TEST(ModuleState, RunningStatisticsAndExtraTensorsAreBuffers) {
+  normalized_net net;
+  auto teacher = torch::full({2, 2}, 0.5);
+  module_state state{net, plain_sgd(net), rate_owner::optimizer, {{"teacher", teacher}}};
+  EXPECT_THAT(names_of(state.table(), state_tensor::kind::buffer),
+              ::testing::ElementsAre("norm.running_mean", "norm.running_var", "teacher"));
+  EXPECT_EQ(state.table().buffer_count(), 8U);
+
+  net.forward(torch::randn({16, 3})).sum().backward();
+  auto offered = state.gradient();
+  ASSERT_EQ(offered.size(), state.table().parameter_count() + 8);
+  EXPECT_TRUE(state.gradient_is_finite()) << "the mask is a constant, and not part of the state";
+  EXPECT_EQ(offered[state.table().parameter_count()], net.norm->running_mean[0].item<float>());
+  EXPECT_EQ(offered.back(), 0.5F);
+
+  auto last = state.table().size() - 1;
+  state.write_tensor(last, std::vector<float>{1, 2, 3, 4});
+  EXPECT_EQ(teacher[1][1].item<float>(), 4);
+  state.write_tensor(last - 2, std::vector<float>{7, 8});
+  EXPECT_EQ(net.norm->running_mean[1].item<float>(), 8);
+  std::vector<float> read(2);
+  state.read_tensor(last - 2, read);
+  EXPECT_EQ(read, (std::vector<float>{7, 8}));
+}
+
+TEST(ModuleState, RefusesExtraTensorsThatItCannotAverage) {
+  normalized_net net;
+  auto refusal = [&](const std::string& name, const torch::Tensor& tensor) -> std::string {
+    try {
+      module_state state{net, plain_sgd(net), rate_owner::optimizer, {{name, tensor}}};
+    } catch (const std::invalid_argument& e) {
+      return e.what();
+    }
+    return {};
+  };
+  EXPECT_EQ(refusal("teacher", torch::zeros({2})), "");
+  EXPECT_THAT(refusal("norm.running_var", torch::zeros({2})), HasSubstr("rename one"));
+  EXPECT_THAT(refusal("count", torch::zeros({2}, torch::kInt64)), HasSubstr("only float32"));
+  EXPECT_THAT(refusal("empty", torch::Tensor{}), HasSubstr("has no values"));
+  EXPECT_THAT(refusal("w", torch::zeros({2}).set_requires_grad(true)),
+              HasSubstr("make it a parameter"));
+}
+
 } // namespace
 } // namespace waggle

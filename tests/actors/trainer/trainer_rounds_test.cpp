@@ -226,5 +226,23 @@ TEST_F(Trainer, ASurvivorGoesOnAlone) {
   EXPECT_EQ(status_of(a).last_outcome, "alone");
 }
 
+// Buffers are averaged with the gradients, and no pass comes after the last update.
+TEST_F(Trainer, PeersThatHaveFinishedHoldEqualBuffers) {
+  auto config = defaults();
+  config.max_epochs = 5;
+  auto joining = config;
+  joining.join_timeout = 5s;
+  auto& a = add_started(config, toy_options{.data_seed = 1, .buffer = true});
+  auto& b = add_started(joining, toy_options{.data_seed = 2, .buffer = true});
+  auto finished = [&](const member& m) { return status_of(m).phase == trainer_phase::finished; };
+  pass_until([&] { return finished(a) && finished(b); });
+  EXPECT_EQ(a.questions.back().values->size(), 16U);
+  EXPECT_NE(a.questions.back().values->back(), b.questions.back().values->back());
+  auto of_a = ask<state_snapshot>(a.actor, get_state_snapshot{});
+  auto of_b = ask<state_snapshot>(b.actor, get_state_snapshot{});
+  ASSERT_TRUE(of_a.ok() && of_b.ok());
+  EXPECT_EQ(of_a->content, of_b->content) << "parameters, statistics and buffers";
+}
+
 } // namespace
 } // namespace waggle::testing

@@ -196,5 +196,16 @@ TEST(CodecChoiceText, ErrorsNameWhatIsValid) {
   EXPECT_THAT(refusal(deep), HasSubstr("within each other"));
 }
 
+// A rounded variance may be negative.
+TEST(CodecChoice, BuffersAreNotRoundedUnlessTheyAreNamed) {
+  tensor_info variance{"norm.running_var", 100, tensor_role::buffer};
+  EXPECT_EQ(chosen(codec_choice{eight}, variance), none);
+  EXPECT_EQ(chosen(codec_choice::by_size(10, half, eight), variance), none);
+  EXPECT_EQ(chosen(codec_choice::by_role({{tensor_role::gradient, eight}}, half), variance), none);
+  EXPECT_EQ(chosen(codec_choice::by_role({{tensor_role::buffer, half}}, eight), variance), half);
+  EXPECT_EQ(chosen(codec_choice::per_index({half}), variance), half);
+  EXPECT_EQ(chosen(codec_choice::per_key({{"norm.running_var", half}}), variance), half);
+}
+
 } // namespace
 } // namespace waggle

@@ -46,6 +46,23 @@ TEST(AveragedTensors, AreTheParametersAndTheStatisticsThatAreNamed) {
   EXPECT_EQ((*gradient)->infos()->front().role, tensor_role::gradient);
 }
 
+TEST(AveragedTensors, EndWithTheBuffersWhateverIsAveraged) {
+  state_table normalized{std::vector<state_tensor>{
+    {"a", {2}, kind::parameter},
+    {"momentum_buffer/a", {2}, kind::statistic},
+    {"running_var", {3}, kind::buffer},
+  }};
+  for (const auto& lane : {averaging({}), collaborative(1).lanes.front()}) {
+    auto averaged = averaged_tensors::of(normalized, lane);
+    ASSERT_TRUE(averaged.ok());
+    EXPECT_THAT((*averaged)->indices(), ElementsAre(0, 2));
+    EXPECT_EQ((*averaged)->value_count(), 5U);
+    EXPECT_EQ((*averaged)->infos()->back().role, tensor_role::buffer);
+  }
+  EXPECT_FALSE(averaged_tensors::of(normalized, averaging({"running_var"})).ok())
+    << "it is no statistic";
+}
+
 TEST(AveragedTensors, NameWhatTheOptimizerKeeps) {
   auto unknown = averaged_tensors::of(adam, averaging({"momentum_buffer"}));
   ASSERT_FALSE(unknown.ok());

@@ -264,5 +264,57 @@ TEST_F(LoopLearner, AnEmptyPassRepeatsTheLastLossAndCountsNothing) {
   EXPECT_EQ(offer({1, 1}), step_outcome::finished);
 }
 
+/// Also has a buffer of one value, tensor 1.
+class model_with_buffer final : public loop_model {
+public:
+  void apply(std::span<const float> gradient, double) override {
+    EXPECT_EQ(gradient.size(), 2U);
+    ++steps;
+  }
+  void read_tensor(std::size_t which, std::span<float> out) const override {
+    std::fill(out.begin(), out.end(), which == 1 ? buffer : 0);
+  }
+  void write_tensor(std::size_t which, std::span<const float> from) override {
+    if (which == 1)
+      buffer = from.front();
+  }
+  [[nodiscard]] std::uint64_t optimizer_steps() const override { return steps; }
+  void set_optimizer_steps(std::uint64_t n) override { steps = n; }
+
+  float buffer = 5;
+  std::uint64_t steps = 0;
+};
+
+TEST(LoopLearnerWithBuffers, OffersTheirLastValuesAndMergesTheMean) {
+  loop_port port{state_table{{{"x", {2}, state_tensor::kind::parameter},
+                              {"running_mean", {1}, state_tensor::kind::buffer}}},
+                 {}};
+  auto learns = make_loop_learner(std::shared_ptr<loop_port>{&port, [](auto*) {}});
+  ASSERT_EQ(learns->gradient_count(), 3U);
+  auto worker = std::async(std::launch::async, [&] {
+    learns->accumulate();
+    learns->accumulate();
+    std::vector<float> mean(3);
+    EXPECT_EQ(learns->take_mean_gradient(mean), 4U);
+    EXPECT_EQ(mean, (std::vector<float>{2, 3, 7})) << "the mean gradient, the newest buffer";
+    std::vector<float> round_mean{9};
+    std::vector<float> contributed{7};
+    learns->apply(std::span{mean}.first(2), 0.1);
+    learns->merge_buffers(round_mean, contributed);
+    learns->accumulate();
+  });
+  model_with_buffer model;
+  auto never = [] { return false; };
+  EXPECT_EQ(port.offer(model, std::vector<float>{1, 2, 6}, {0, 2, true}, never),
+            step_outcome::held);
+  model.buffer = 8; // one further pass
+  EXPECT_EQ(port.offer(model, std::vector<float>{3, 4, 7}, {0, 2, true}, never),
+            step_outcome::stepped);
+  EXPECT_EQ(model.buffer, 10) << "8 + (9 - 7)";
+  EXPECT_EQ(model.steps, 1U);
+  port.close();
+  worker.wait();
+}
+
 } // namespace
 } // namespace waggle

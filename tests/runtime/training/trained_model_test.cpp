@@ -114,5 +114,41 @@ TEST_F(TrainedModel, ACopyDoesNotFollowTheModel) {
   EXPECT_EQ(other.parameters(), make()->parameters_digest());
 }
 
+std::vector<float> buffer_of(const learner& model) {
+  std::vector<float> values(model.parameter_count());
+  model.read_tensor(2, values);
+  return values;
+}
+
+// INV-5 for what passes change: nothing is lost, and without later passes all peers hold the mean.
+TEST_F(TrainedModel, MergesTheMeanOfTheBuffersIntoTheOwnOnes) {
+  auto shared = make({.buffer = true});
+  trained_model model{shared};
+  auto count = shared->parameter_count();
+  ASSERT_EQ(shared->gradient_count(), 2 * count);
+  shared->accumulate();
+  std::vector<float> given(2 * count);
+  shared->take_mean_gradient(given);
+  auto contributed = std::span<const float>{given}.subspan(count);
+  auto mean = given;
+  for (auto& x : std::span{mean}.subspan(count))
+    x += 0.37F;
+
+  model.step(mean, 0.1, {}, contributed);
+  auto merged = buffer_of(*shared);
+  for (std::size_t i = 0; i < count; ++i)
+    EXPECT_EQ(merged[i], mean[count + i]) << "no pass since: exactly the mean";
+
+  shared->accumulate();
+  auto later = buffer_of(*shared);
+  model.step(mean, 0.1, {}, merged);
+  for (std::size_t i = 0; i < count; ++i)
+    EXPECT_NEAR(buffer_of(*shared)[i], later[i] + (mean[count + i] - merged[i]), 1e-6);
+
+  model.step(mean, 0.1, {}); // nothing was contributed
+  for (std::size_t i = 0; i < count; ++i)
+    EXPECT_EQ(buffer_of(*shared)[i], mean[count + i]);
+}
+
 } // namespace
 } // namespace waggle::testing
