@@ -3,12 +3,14 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <torch/torch.h>
 
 #include "runtime/training/loop_learner.hpp"
+#include "trainer/batch_size.hpp"
 #include "trainer/swarm.hpp"
 
 namespace waggle {
@@ -69,6 +71,12 @@ public:
   /// or moved, if all initial peers refuse this one, or if an actor of this peer failed.
   step_outcome step(std::uint64_t samples, const torch::Tensor& loss);
   step_outcome step(std::uint64_t samples, double loss);
+  /// The same with the number of samples in `batch` (batch_size_of).
+  template <class Batch>
+  requires(!std::is_arithmetic_v<Batch>) step_outcome
+    step(const Batch& batch, const torch::Tensor& loss) {
+    return step(batch_size_of(batch), loss);
+  }
   /// Calls zero_grad of the torch optimizer. Allowed at any time.
   void zero_grad();
 

@@ -42,7 +42,9 @@ node_config::averaging_parts averaging_from(const run_options& o, const std::str
   parts.averaging.auxiliary = o.auxiliary;
   parts.averaging.part_workers = part_workers(o, computing, std::thread::hardware_concurrency());
   parts.averaging.round.stall_timeout = o.stall_timeout;
-  parts.averaging.round.deadline = o.averaging_timeout;
+  parts.averaging.round.deadline =
+    o.allreduce_timeout > 0ms ? o.allreduce_timeout : o.averaging_timeout;
+  parts.matchmaking.request_timeout = o.request_timeout;
   return parts;
 }
 

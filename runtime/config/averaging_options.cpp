@@ -123,6 +123,11 @@ void add_averaging_options(std::vector<option_spec>& table) {
      {"averaging-timeout", "TIME",
       "Time limit of matchmaking and all-reduce of one epoch together.",
       duration(&o::averaging_timeout, 100ms, "a round needs a few round trips")},
+     {"allreduce-timeout", "TIME",
+      "Time limit of one attempt of an all-reduce; 0: what is left of --averaging-timeout.",
+      duration(&o::allreduce_timeout)},
+     {"request-timeout", "TIME", "Time limit of one question to another peer about a group.",
+      duration(&o::request_timeout, 10ms, "an answer needs a round trip")},
      {"stall-timeout", "TIME",
       "A member that sends nothing for this long is excluded from the round.",
       duration(&o::stall_timeout, 50ms, "a shorter one would take every hiccup for a failure")}});

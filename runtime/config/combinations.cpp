@@ -152,6 +152,12 @@ status check_combinations(const run_options& o) {
   if (o.matchmaking_time >= o.averaging_timeout)
     return bad("--matchmaking-time must be shorter than --averaging-timeout: no time would be left "
                "to average");
+  if (o.allreduce_timeout > o.averaging_timeout)
+    return bad("--allreduce-timeout is longer than --averaging-timeout, which limits all attempts "
+               "together");
+  if (o.allreduce_timeout > 0ms && o.allreduce_timeout <= o.stall_timeout)
+    return bad("--allreduce-timeout must be longer than --stall-timeout: a round would end before "
+               "it could leave out a member that is silent");
   if (const auto* model = find_model(o.model))
     if (auto fits = model->check(shape_of(o)); !fits)
       return fits;

@@ -87,6 +87,8 @@ struct run_options {
   std::uint64_t min_contributors = 1;
   milliseconds matchmaking_time{3'000};
   milliseconds averaging_timeout{60'000};
+  milliseconds allreduce_timeout{0}; // 0: averaging_timeout
+  milliseconds request_timeout{2'000};
   milliseconds stall_timeout{5'000};
   bool error_feedback = false;
   std::string group_bits;

@@ -326,6 +326,12 @@ TEST(Combinations, ThatWorkArePassed) {
   EXPECT_EQ(refusal({{"kill-after", "5s"}, {"join-after", "9s"}, {"duration", "10s"}}), "");
 }
 
+TEST(Options, TheLimitsOfARoundFitIntoEachOther) {
+  EXPECT_EQ(refusal({{"allreduce-timeout", "10s"}}), "");
+  EXPECT_THAT(refusal({{"allreduce-timeout", "2m"}}), HasSubstr("--averaging-timeout"));
+  EXPECT_THAT(refusal({{"allreduce-timeout", "3s"}}), HasSubstr("--stall-timeout"));
+}
+
 TEST(Options, AStrategyRefusesWhatItDoesNotUse) {
   EXPECT_THAT(refusal({{"strategy", "local-updates"}, {"delay-grad-averaging", "true"}}),
               HasSubstr("belongs to --strategy collaborative"));
