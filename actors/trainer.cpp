@@ -42,7 +42,7 @@ void trainer::on_exit() {
   worker_ = nullptr;
   passes_ = nullptr;
   peers_ = {};
-  stop_promise_ = {};
+  stops_.clear();
 }
 
 trainer::behavior_type trainer::make_behavior() {
@@ -148,14 +148,20 @@ caf::result<training_status> trainer::stop() {
     show_phase();
   }
   auto promise = make_response_promise<training_status>();
-  if (!worker_ || !model_) {
+  if (!worker_ || !model_)
     promise.deliver(current_status());
-    return promise;
-  }
+  else if (passing_)
+    stops_.push_back(promise); // on_pass goes on
+  else
+    finish_stop(promise);
+  return promise;
+}
+
+/// Answers once a checkpoint of the last state is written.
+void trainer::finish_stop(caf::typed_response_promise<training_status> promise) {
   request(worker_, config_.sync_timeout, save_checkpoint{})
     .then([this, promise](const state_snapshot&) mutable { promise.deliver(current_status()); },
           [this, promise](const caf::error&) mutable { promise.deliver(current_status()); });
-  return promise;
 }
 
 /// Decides, on everything that is known now, what can be begun, and begins it.

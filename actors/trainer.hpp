@@ -164,6 +164,7 @@ private:
   void start();
   void on_model(const model_ready& ready);
   caf::result<training_status> stop();
+  void finish_stop(caf::typed_response_promise<training_status> promise);
   void react();
 
   // -- the group (trainer_group.cpp)
@@ -242,7 +243,7 @@ private:
 
   bool started_ = false;
   bool stopping_ = false;
-  caf::typed_response_promise<training_status> stop_promise_;
+  std::vector<caf::typed_response_promise<training_status>> stops_; // wait for the running pass
 
   place place_ = place::outside;
   group_view group_;

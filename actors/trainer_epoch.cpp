@@ -418,6 +418,8 @@ void trainer::on_pass(const pass_done& pass) {
   bool outdated = std::exchange(pass_outdated_, false) || !at_.in_step();
   if (stopping_ || outdated) // it belongs to a state that is replaced
     drop_accumulated(stopping_ ? "stopped" : "left_out");
+  for (auto& promise : std::exchange(stops_, {}))
+    finish_stop(std::move(promise));
   react();
 }
 

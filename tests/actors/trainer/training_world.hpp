@@ -38,8 +38,9 @@ public:
 
   [[nodiscard]] const state_table& tensors() const override { return inner_->tensors(); }
   [[nodiscard]] digest schema() const override { return inner_->schema(); }
-  /// Nothing runs at the same time here.
-  [[nodiscard]] bool passes_beside_updates() const override { return true; }
+  [[nodiscard]] bool passes_beside_updates() const override {
+    return inner_->passes_beside_updates();
+  }
   micro_step accumulate() override {
     ++probe_->micro_steps;
     if (probe_->non_finite_steps > 0) {
