@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "actors/guard.hpp"
+#include "runtime/core/check.hpp"
 #include "runtime/crypto/digest.hpp"
 
 namespace waggle {
@@ -129,6 +130,8 @@ caf::result<model_ready> model_worker::prepare() {
   if (place_ != pass_place::in_turn && !shared_->passes_beside_updates())
     return to_caf(ec::bad_config,
                   "this model has one copy of its parameters: --delay-optimizer-step needs two");
+  WAGGLE_CHECK(place_ == pass_place::in_turn || shared_->tensors().buffer_count() == 0,
+               "passes would change the buffers while updates do");
   resume();
   return model_ready{shared_, model_->epoch(), model_->past(), cheap_digest(), runs_passes()};
 }

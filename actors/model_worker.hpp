@@ -30,7 +30,8 @@ private:
   std::optional<checkpoint_store> checkpoints_;
 };
 
-/// Runs the passes of a learner whose passes_beside_updates().
+/// Runs the passes of a learner that allows passes while an update is applied
+/// (learner::passes_beside_updates).
 class pass_worker final : public pass_worker_actor::base {
 public:
   pass_worker(caf::actor_config& cfg, node_context ctx, std::shared_ptr<learner> model,

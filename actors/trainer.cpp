@@ -89,9 +89,13 @@ trainer::behavior_type trainer::make_behavior() {
     [this](const pass_done& msg) { on_pass(msg); },
     [this](const update_applied& msg) {
       if (!under_way_.empty()) {
+        if (buffers_ && under_way_.front() > 0)
+          ++merged_;
         bytes_under_way_ -= under_way_.front();
         under_way_.pop_front();
       }
+      if (buffers_ && model_->accumulated_samples() == 0)
+        pending_.forget(merged_); // the next pass finds them in the buffers
       model_epoch_ = msg.epoch;
       model_parameters_ = msg.parameters;
       if (under_way_.empty())
@@ -122,7 +126,9 @@ void trainer::on_model(const model_ready& ready) {
   at_.begin(ready.past, ready.epoch);
   outside_since_ = epoch_began_ = now();
   auto averaged = averaged_tensors::of(model_->tensors(), averages());
-  if (averaged && steps_locally() && dynamic_cast<local_learner*>(model_.get()) == nullptr)
+  bool local = dynamic_cast<local_learner*>(model_.get()) != nullptr
+               && model_->tensors().buffer_count() == 0; // passes would change them meanwhile
+  if (averaged && steps_locally() && !local)
     averaged = failure{ec::bad_config, "this model cannot step locally, as --strategy "
                                          + config_.strategy + " does"};
   if (!averaged) {
@@ -130,6 +136,8 @@ void trainer::on_model(const model_ready& ready) {
     return quit(to_caf(averaged.error()));
   }
   averaged_ = *averaged;
+  if (!steps_locally() && model_->tensors().buffer_count() > 0)
+    buffers_ = averaged_tensors::buffers_of(model_->tensors());
   begin_counting();
   send(peers_.averager, describe_vector{averaged_->value_count(), averaged_->infos()});
   report_own_progress();
@@ -148,20 +156,20 @@ caf::result<training_status> trainer::stop() {
     show_phase();
   }
   auto promise = make_response_promise<training_status>();
-  if (!worker_ || !model_)
+  if (!worker_ || !model_) {
     promise.deliver(current_status());
-  else if (passing_)
-    stops_.push_back(promise); // on_pass goes on
-  else
-    finish_stop(promise);
-  return promise;
-}
-
-/// Answers once a checkpoint of the last state is written.
-void trainer::finish_stop(caf::typed_response_promise<training_status> promise) {
+    return promise;
+  }
+  auto saved = [this, promise]() mutable {
+    if (passing_) // beside the worker; on_pass answers
+      stops_.push_back(promise);
+    else
+      promise.deliver(current_status());
+  };
   request(worker_, config_.sync_timeout, save_checkpoint{})
-    .then([this, promise](const state_snapshot&) mutable { promise.deliver(current_status()); },
-          [this, promise](const caf::error&) mutable { promise.deliver(current_status()); });
+    .then([saved](const state_snapshot&) mutable { saved(); },
+          [saved](const caf::error&) mutable { saved(); });
+  return promise;
 }
 
 /// Decides, on everything that is known now, what can be begun, and begins it.

@@ -164,7 +164,6 @@ private:
   void start();
   void on_model(const model_ready& ready);
   caf::result<training_status> stop();
-  void finish_stop(caf::typed_response_promise<training_status> promise);
   void react();
 
   // -- the group (trainer_group.cpp)
@@ -206,6 +205,9 @@ private:
   void begin_counting();
   void carry_out();
   void begin_round(bool call);
+  [[nodiscard]] std::shared_ptr<const float_vector>
+  with_pending_buffers(const learner::mean_gradient& mean);
+  [[nodiscard]] std::shared_ptr<const float_vector> buffers_in(const float_vector& values) const;
   void send_round(bool call);
   void on_round(const group_round& round);
   void on_round_failed(const round_report& report);
@@ -250,6 +252,7 @@ private:
   run_position at_;
   flight_ledger ledger_;
   std::shared_ptr<const averaged_tensors> averaged_;
+  std::shared_ptr<const averaged_tensors> buffers_; // those behind a gradient; null: none
   std::optional<contribution> given_;
   std::optional<group_round> ended_; // the round of given_; its merge ends the epoch
   std::optional<result_of_round> unmerged_;
@@ -290,9 +293,10 @@ private:
   steady_time passed_;
   std::deque<std::uint64_t> under_way_; // bytes of each update that the worker has not applied yet
   std::uint64_t bytes_under_way_ = 0;
-  pending_changes pending_; // those among them that change averaged tensors
-  double pass_seconds_ = 0; // smoothed
-  double own_rate_ = 0;     // samples per second, waits between passes included
+  pending_changes pending_;  // those among them that change averaged tensors or buffers
+  std::uint64_t merged_ = 0; // changes of buffers that the worker has made
+  double pass_seconds_ = 0;  // smoothed
+  double own_rate_ = 0;      // samples per second, waits between passes included
   steady_time epoch_began_;
   double epoch_seconds_ = 0; // smoothed
 

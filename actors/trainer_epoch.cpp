@@ -136,8 +136,10 @@ void trainer::begin_round(bool call) {
     std::fill(zeros->begin(), zeros->end(), 0.0F);
     given.own = std::move(zeros);
   } else if (averages().what == lane_content::gradient) {
+    if (pass_outdated_) // it may have ended: nothing in the sum belongs to our state
+      drop_accumulated("left_out");
     auto mean = model_->take_mean_vector(*ctx_.vectors);
-    given.own = std::move(mean.values);
+    given.own = with_pending_buffers(mean);
     given.samples = mean.samples;
     given.weight = static_cast<double>(mean.samples);
   } else {
@@ -157,6 +159,20 @@ void trainer::begin_round(bool call) {
   given_ = std::move(given);
   begin_counting();
   send_round(call);
+}
+
+/// The mean with buffers that contain all changes which the worker has been asked to make.
+std::shared_ptr<const float_vector>
+trainer::with_pending_buffers(const learner::mean_gradient& mean) {
+  if (!buffers_ || mean.samples == 0)
+    return mean.values;
+  pending_.forget(mean.merges);
+  if (pending_.empty())
+    return mean.values;
+  auto own = ctx_.vectors->take(mean.values->size());
+  std::copy(mean.values->begin(), mean.values->end(), own->begin());
+  pending_.complete(*buffers_, mean.merges, std::span{*own}.subspan(model_->parameter_count()));
+  return own;
 }
 
 void trainer::send_round(bool call) {
@@ -296,15 +312,19 @@ missed_update trainer::update_of(const group_round& round, const contribution& g
     }
   } else {
     status_.effective_batch = samples;
-    auto gradient = model_->parameter_count();
-    if (update.mean && given.from_state && given.own->size() > gradient)
-      update.snapshot = std::make_shared<float_vector>(
-        given.own->begin() + static_cast<std::ptrdiff_t>(gradient), given.own->end());
+    if (update.mean && buffers_ && given.samples > 0) // otherwise nothing was contributed
+      update.snapshot = buffers_in(*given.own);
   }
   ctx_.metrics->set_effective_batch(static_cast<double>(status_.effective_batch));
   status_.learning_rate = update.rate;
   status_.gradient_norm = steps_locally() ? 0 : norm;
   return update;
+}
+
+/// The buffers behind a gradient.
+std::shared_ptr<const float_vector> trainer::buffers_in(const float_vector& values) const {
+  auto begin = values.begin() + static_cast<std::ptrdiff_t>(model_->parameter_count());
+  return std::make_shared<float_vector>(begin, values.end());
 }
 
 void trainer::apply(const run_position::step& step) {
@@ -313,6 +333,8 @@ void trainer::apply(const run_position::step& step) {
   bytes_under_way_ += under_way_.back();
   if (update.snapshot && steps_locally())
     pending_.add(update.mean, update.snapshot);
+  else if (update.mean && buffers_)
+    pending_.add(buffers_in(*update.mean), update.snapshot);
   send(worker_, apply_update{update.mean, update.rate, step.after,
                              steps_locally() ? averaged_ : nullptr, update.snapshot});
 }
@@ -419,7 +441,7 @@ void trainer::on_pass(const pass_done& pass) {
   if (stopping_ || outdated) // it belongs to a state that is replaced
     drop_accumulated(stopping_ ? "stopped" : "left_out");
   for (auto& promise : std::exchange(stops_, {}))
-    finish_stop(std::move(promise));
+    promise.deliver(current_status());
   react();
 }
 

@@ -37,9 +37,13 @@ std::optional<std::uint64_t> find_batch_size(const Batch& batch) {
     if (!found)
       found = find_batch_size(batch.target);
   } else if constexpr (std::ranges::input_range<const Batch>) {
-    for (const auto& item : batch)
-      if (found = find_batch_size(item); found)
-        break;
+    using item_type = std::ranges::range_value_t<const Batch>;
+    if constexpr (example_like<item_type> && std::ranges::sized_range<const Batch>)
+      return std::ranges::size(batch); // a DataLoader without Stack: each example is one sample
+    else if constexpr (!std::is_same_v<item_type, Batch>) // not of a path, whose items are paths
+      for (const auto& item : batch)
+        if (found = find_batch_size(item); found)
+          break;
   } else if constexpr (tuple_like<Batch>) {
     std::apply(
       [&found](const auto&... item) { (void)((found = find_batch_size(item)).has_value() || ...); },
@@ -51,8 +55,9 @@ std::optional<std::uint64_t> find_batch_size(const Batch& batch) {
 } // namespace detail
 
 /// The number of samples of a batch: the length of the first dimension of the first tensor that is
-/// found in it, depth first. A batch is a tensor, an Example of a DataLoader, or a container, map,
-/// pair or tuple of batches. Throws std::invalid_argument if it contains no tensor with a
+/// found in it, depth first, so samples must come first in it. A batch is a tensor, an Example of a
+/// DataLoader, or a container, map, pair or tuple of batches; a container of Examples has as many
+/// samples as Examples. Throws std::invalid_argument if it contains no tensor with a
 /// dimension, or no sample.
 template <class Batch>
 std::uint64_t batch_size_of(const Batch& batch) {

@@ -81,6 +81,7 @@ module_state::module_state(torch::nn::Module& module, std::unique_ptr<optim::Opt
   table_ = table_of(rows(parameters_, state_tensor::kind::parameter), identity_,
                     rows(buffers_, state_tensor::kind::buffer));
   gradient_.resize(table_.parameter_count() + table_.buffer_count());
+  read_buffers();
   if (kind_->counter.steps != nullptr) // the optimizer may have stepped before
     steps_ =
       static_cast<std::uint64_t>(kind_->counter.steps(*optimizer_, parameters_.front().tensor));
@@ -104,33 +105,64 @@ void module_state::take_parameters(const torch::nn::Module& module) {
 
 void module_state::take_buffers(const torch::nn::Module& module,
                                 const std::vector<std::pair<std::string, torch::Tensor>>& extra) {
-  auto add = [this](const std::string& name, const torch::Tensor& tensor) {
-    auto taken = [&](const parameter& t) { return t.name == name; };
-    if (std::any_of(parameters_.begin(), parameters_.end(), taken)
-        || std::any_of(buffers_.begin(), buffers_.end(), taken))
-      throw std::invalid_argument{"two tensors have the name " + name + ": rename one"};
-    if (tensor.dtype() != torch::kFloat32)
-      throw std::invalid_argument{"extra tensor " + name + " is of type " + type_name(tensor)
-                                  + ": only float32 tensors can be averaged"};
-    buffers_.push_back({name, tensor, tensor.device(), tensor.sizes().vec()});
-  };
-  for (const auto& item : module.named_buffers()) {
-    auto ends_with = [&name = item.key()](std::string_view end) {
-      return std::string_view{name}.ends_with(end);
-    };
-    const auto& b = item.value();
-    if ((ends_with("running_mean") || ends_with("running_var")) && b.defined() && b.numel() > 0
-        && b.dtype() == torch::kFloat32)
-      add(item.key(), b);
+  std::set<std::string> names;
+  std::set<const void*> seen;
+  for (const auto& p : parameters_) {
+    names.insert(p.name);
+    seen.insert(p.tensor.data_ptr());
   }
+  for (const auto& item : module.named_buffers()) {
+    std::string_view name{item.key()};
+    const auto& b = item.value();
+    if ((name.ends_with("running_mean") || name.ends_with("running_var")) && b.defined()
+        && b.numel() > 0 && b.dtype() == torch::kFloat32 && seen.insert(b.data_ptr()).second) {
+      names.insert(item.key());
+      buffers_.push_back({item.key(), b, b.device(), b.sizes().vec()});
+    }
+  }
+  auto refuse = [](const std::string& name, const std::string& why) {
+    throw std::invalid_argument{"extra tensor " + name + " " + why};
+  };
   for (const auto& [name, tensor] : extra) {
     if (!tensor.defined() || tensor.numel() == 0)
-      throw std::invalid_argument{"extra tensor " + name + " has no values"};
+      refuse(name, "has no values");
+    if (tensor.dtype() != torch::kFloat32)
+      refuse(name, "is of type " + type_name(tensor) + ": only float32 tensors can be averaged");
     if (tensor.requires_grad())
-      throw std::invalid_argument{"extra tensor " + name
-                                  + " requires a gradient: make it a parameter of the module"};
-    add(name, tensor);
+      refuse(name, "requires a gradient: make it a parameter of the module");
+    if (!std::isfinite(tensor.sum().item<double>()))
+      refuse(name, "has values that are not finite");
+    if (!names.insert(name).second)
+      refuse(name, "has the name of another tensor: rename it");
+    if (!seen.insert(tensor.data_ptr()).second)
+      refuse(name, "is a parameter or buffer already: leave it out");
+    buffers_.push_back({name, tensor, tensor.device(), tensor.sizes().vec()});
   }
+}
+
+/// Reads the buffers into the end of `gradient_`. Those that a pass has made not finite get their
+/// last values back: otherwise one such batch would spoil all later ones.
+void module_state::read_buffers() {
+  finite_buffers_.resize(table_.buffer_count());
+  for (std::size_t i = table_.size() - buffers_.size(); i < table_.size(); ++i) {
+    auto count = static_cast<std::size_t>(table_[i].elements());
+    auto at = static_cast<std::size_t>(table_.offset(i) - first_buffer_value());
+    std::span<float> values{gradient_.data() + table_.parameter_count() + at, count};
+    std::span<float> last{finite_buffers_.data() + at, count};
+    read_tensor(i, values);
+    bool finite =
+      std::all_of(values.begin(), values.end(), [](float x) { return std::isfinite(x); });
+    if (!finite) {
+      std::copy(last.begin(), last.end(), values.begin());
+      write_tensor(i, values);
+    }
+    std::copy(values.begin(), values.end(), last.begin());
+  }
+}
+
+/// In the order of the table.
+std::uint64_t module_state::first_buffer_value() const {
+  return table_.value_count() - table_.buffer_count();
 }
 
 void module_state::match_optimizer() {
@@ -190,6 +222,12 @@ void module_state::check_unchanged(const torch::nn::Module& module) const {
   }
   if (next < parameters_.size())
     changed(parameters_[next].name, "was removed, frozen or tied to another");
+  for (const auto& b : buffers_)
+    if (b.tensor.sizes() != torch::IntArrayRef{b.sizes} || b.tensor.device() != b.device
+        || b.tensor.dtype() != torch::kFloat32)
+      throw std::runtime_error{"buffer " + b.name
+                               + " changed its shape, type or device since the waggle::optimizer "
+                                 "was constructed: change its values in place"};
 }
 
 std::span<const float> module_state::gradient() {
@@ -204,12 +242,7 @@ std::span<const float> module_state::gradient() {
     else
       std::fill(to.begin(), to.end(), 0.0F);
   }
-  auto at = table_.parameter_count();
-  for (const auto& b : buffers_) {
-    auto count = static_cast<std::size_t>(b.tensor.numel());
-    view_of({gradient_.data() + at, count}, b.sizes).copy_(b.tensor.detach());
-    at += count;
-  }
+  read_buffers();
   return gradient_;
 }
 
@@ -266,6 +299,9 @@ void module_state::write_tensor(std::size_t which, std::span<const float> values
   if (const auto* b = buffer(which)) {
     auto tensor = b->tensor.detach();
     tensor.copy_(view_of(values, b->sizes));
+    auto at = table_.offset(which) - first_buffer_value();
+    std::copy(values.begin(), values.end(),
+              finite_buffers_.begin() + static_cast<std::ptrdiff_t>(at));
     return;
   }
   auto block = which / parameters_.size();

@@ -21,9 +21,8 @@ namespace waggle {
 /// the module, tied parameters once (recognized by their data pointer), the statistics of the
 /// optimizer, and buffers: the running means and variances of normalization layers (buffers whose
 /// names end with running_mean or running_var) and extra tensors that the user names. All other
-/// buffers are constants, or counters like num_batches_tracked, and stay this peer's own. The
-/// parameters remain the same tensors; values are written in place. Statistics that
-/// do not exist before the first step of the optimizer read as zeros.
+/// buffers stay this peer's own. The parameters remain the same tensors; values are written in
+/// place. Statistics that do not exist before the first step of the optimizer read as zeros.
 ///
 /// Not thread-safe: used by the loop's thread only. Keeps the module's tensors alive, but not the
 /// module.
@@ -69,6 +68,8 @@ private:
   void take_parameters(const torch::nn::Module& module);
   void take_buffers(const torch::nn::Module& module,
                     const std::vector<std::pair<std::string, torch::Tensor>>& extra);
+  void read_buffers();
+  [[nodiscard]] std::uint64_t first_buffer_value() const;
   void match_optimizer();
   [[nodiscard]] const parameter* buffer(std::size_t which) const;
 
@@ -79,7 +80,8 @@ private:
   std::vector<parameter> parameters_;
   std::vector<parameter> buffers_;
   state_table table_;
-  std::vector<float> gradient_;
+  std::vector<float> gradient_;       // and behind it the buffers
+  std::vector<float> finite_buffers_; // their last values that were finite
   std::uint64_t steps_ = 0;
 };
 

@@ -40,7 +40,9 @@ using named_tensors = std::vector<std::pair<std::string, torch::Tensor>>;
 /// Trains the module's parameters that require gradients, in float32, tied parameters once. A
 /// parameter without a gradient counts as one with a gradient of zeros. The running means and
 /// variances of normalization layers, and `extra` tensors, are averaged with the gradients and
-/// contained in states; all other buffers stay this peer's own. Supports SGD, Adam, AdamW, Adagrad
+/// contained in states; all other buffers stay this peer's own. (A normalization without a momentum
+/// weighs by its count of batches, which is not in the state: after a download, its first batch
+/// replaces what was loaded.) Supports SGD, Adam, AdamW, Adagrad
 /// and RMSprop of torch::optim. Parameter groups may differ in the learning rate, and in whether
 /// vectors (biases, weights of norms) decay.
 ///
@@ -51,7 +53,8 @@ public:
   /// the state of the run. Throws std::invalid_argument if the module or the optimizer is not
   /// supported, std::runtime_error if the peer cannot start.
   /// `extra`: float32 tensors by name that the loop changes itself, such as the averages of a
-  /// teacher network. All peers must name the same ones.
+  /// teacher network, in place: a tensor that takes their name later is not known here. All peers
+  /// must name the same ones.
   optimizer(const swarm& in, torch::nn::Module& module,
             std::unique_ptr<torch::optim::Optimizer> inner, const named_tensors& extra = {});
   /// The same; throws std::runtime_error if `joined` is a failure.
@@ -75,6 +78,10 @@ public:
   template <class Batch>
   requires(!std::is_arithmetic_v<Batch>) step_outcome
     step(const Batch& batch, const torch::Tensor& loss) {
+    return step(batch_size_of(batch), loss);
+  }
+  template <class Batch>
+  requires(!std::is_arithmetic_v<Batch>) step_outcome step(const Batch& batch, double loss) {
     return step(batch_size_of(batch), loss);
   }
   /// Calls zero_grad of the torch optimizer. Allowed at any time.

@@ -98,16 +98,17 @@ result<run_options> run_options_of(const swarm_options& o) {
   return resolve({}, {}, flags);
 }
 
-/// Describes a model of which only the parameters are known.
+/// Describes a model of which only the parameters and buffers are known.
 std::string describe(const state_table& table) {
-  std::size_t tensors = 0;
-  while (tensors < table.size() && table[tensors].what == state_tensor::kind::parameter)
-    ++tensors;
-  std::vector<state_tensor> parameters{
-    table.tensors().begin(), table.tensors().begin() + static_cast<std::ptrdiff_t>(tensors)};
-  auto hash = schema_of(state_table{std::move(parameters)}, {}, {});
-  return std::to_string(tensors) + " tensors of " + std::to_string(table.parameter_count())
-         + " values, " + to_string(hash).substr(0, 16);
+  std::vector<state_tensor> tensors;
+  for (const auto& tensor : table.tensors())
+    if (tensor.what == state_tensor::kind::parameter || tensor.what == state_tensor::kind::buffer)
+      tensors.push_back(tensor);
+  auto count = tensors.size();
+  auto hash = schema_of(state_table{std::move(tensors)}, {}, {});
+  return std::to_string(count) + " tensors of "
+         + std::to_string(table.parameter_count() + table.buffer_count()) + " values, "
+         + to_string(hash).substr(0, 16);
 }
 
 } // namespace

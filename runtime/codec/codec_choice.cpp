@@ -267,16 +267,25 @@ codec_choice codec_choice::per_key(std::vector<std::pair<std::string, codec_choi
 
 result<codec_id> codec_choice::choose(const tensor_info& tensor, std::size_t index) const {
   // A rounded variance may be negative, and buffers are short.
-  if (tensor.role == tensor_role::buffer && !names(tensor.role))
+  if (tensor.role == tensor_role::buffer && !names(tensor))
     return codec_id::none;
   return pick(tensor, index);
 }
 
-/// Whether this choice says explicitly what to do with tensors of a role.
-bool codec_choice::names(tensor_role role) const {
-  return by_ == by::index || by_ == by::key
-         || (by_ == by::role
-             && std::find(names_.begin(), names_.end(), to_string(role)) != names_.end());
+/// Whether this choice is explicit about the tensor, or about all tensors of its role.
+bool codec_choice::names(const tensor_info& tensor) const {
+  switch (by_) {
+    case by::nothing:
+      return false;
+    case by::size:
+      return choices_[tensor.elements < threshold_ ? 0 : 1].names(tensor);
+    case by::role:
+      return std::find(names_.begin(), names_.end(), to_string(tensor.role)) != names_.end();
+    case by::index:
+    case by::key:
+      return true;
+  }
+  return false;
 }
 
 result<codec_id> codec_choice::pick(const tensor_info& tensor, std::size_t index) const {
@@ -348,7 +357,12 @@ result<codec_plan> plan_codecs(const codec_choice& choice, std::span<const tenso
       return codec.error();
     if (tensors[i].elements == 0)
       continue;
-    if (!plan.empty() && plan.back().codec == *codec)
+    // An aggregator that measures distances treats each run by itself, and buffers have other
+    // magnitudes than gradients.
+    bool apart =
+      i > 0
+      && (tensors[i].role == tensor_role::buffer) != (tensors[i - 1].role == tensor_role::buffer);
+    if (!plan.empty() && plan.back().codec == *codec && !apart)
       plan.back().elements += tensors[i].elements;
     else
       plan.push_back({tensors[i].elements, *codec});

@@ -69,7 +69,7 @@ public:
 private:
   enum class by : std::uint8_t { nothing, size, role, index, key };
 
-  [[nodiscard]] bool names(tensor_role role) const;
+  [[nodiscard]] bool names(const tensor_info& tensor) const;
   [[nodiscard]] result<codec_id> pick(const tensor_info& tensor, std::size_t index) const;
 
   by by_ = by::nothing;
@@ -86,8 +86,8 @@ std::string to_string(const codec_choice& choice);
 result<codec_choice> parse_codec_choice(std::string_view text);
 
 /// The codecs of a vector that consists of these tensors. Adjacent tensors with the same codec form
-/// one run; empty tensors form none. Fails with ec::bad_config if a tensor is not listed, or if
-/// there are more than codec_runs_max runs.
+/// one run, but buffers form runs of their own; empty tensors form none. Fails with ec::bad_config
+/// if a tensor is not listed, or if there are more than codec_runs_max runs.
 result<codec_plan> plan_codecs(const codec_choice& choice, std::span<const tensor_info> tensors);
 
 } // namespace waggle

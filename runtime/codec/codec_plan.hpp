@@ -15,7 +15,7 @@ struct codec_run {
   friend bool operator==(const codec_run&, const codec_run&) = default;
 };
 
-/// The whole vector, in order. Invariant: no run is empty, adjacent runs differ.
+/// The whole vector, in order. Invariant: no run is empty.
 using codec_plan = std::vector<codec_run>;
 
 /// How many values the vector has.

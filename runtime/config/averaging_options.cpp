@@ -124,7 +124,7 @@ void add_averaging_options(std::vector<option_spec>& table) {
       "Time limit of matchmaking and all-reduce of one epoch together.",
       duration(&o::averaging_timeout, 100ms, "a round needs a few round trips")},
      {"allreduce-timeout", "TIME",
-      "Time limit of one attempt of an all-reduce; 0: what is left of --averaging-timeout.",
+      "Time limit of the all-reduce in a round; 0: what is left of --averaging-timeout.",
       duration(&o::allreduce_timeout)},
      {"request-timeout", "TIME", "Time limit of one question to another peer about a group.",
       duration(&o::request_timeout, 10ms, "an answer needs a round trip")},

@@ -153,11 +153,18 @@ status check_combinations(const run_options& o) {
     return bad("--matchmaking-time must be shorter than --averaging-timeout: no time would be left "
                "to average");
   if (o.allreduce_timeout > o.averaging_timeout)
-    return bad("--allreduce-timeout is longer than --averaging-timeout, which limits all attempts "
-               "together");
-  if (o.allreduce_timeout > 0ms && o.allreduce_timeout <= o.stall_timeout)
-    return bad("--allreduce-timeout must be longer than --stall-timeout: a round would end before "
-               "it could leave out a member that is silent");
+    return bad(
+      "--allreduce-timeout is longer than --averaging-timeout, which ends the round first");
+  if (o.allreduce_timeout > 0ms && o.allreduce_timeout <= 2 * o.stall_timeout)
+    return bad("--allreduce-timeout must be longer than twice --stall-timeout: a round would end "
+               "before it could leave out a reducer that is silent");
+  if (o.request_timeout >= o.averaging_timeout)
+    return bad("--request-timeout must be shorter than --averaging-timeout: one peer that does not "
+               "answer would use up the round's time");
+  auto offload = o.given.find("offload-optimizer");
+  if (o.delay_optimizer_step && offload != o.given.end() && !o.offload_optimizer)
+    return bad("--delay-optimizer-step needs the second copy of the parameters that "
+               "--offload-optimizer makes: leave out --offload-optimizer false");
   if (const auto* model = find_model(o.model))
     if (auto fits = model->check(shape_of(o)); !fits)
       return fits;

@@ -37,13 +37,7 @@ failure not_kept(const std::string& name, const state_table& state) {
 result<std::shared_ptr<const averaged_tensors>> averaged_tensors::of(const state_table& state,
                                                                      const lane& averages) {
   std::shared_ptr<averaged_tensors> out{new averaged_tensors};
-  auto infos = std::make_shared<std::vector<tensor_info>>();
-  auto add = [&](std::size_t i, tensor_role role) {
-    out->indices_.push_back(i);
-    out->values_ += static_cast<std::size_t>(state[i].elements());
-    out->squares_.push_back(state[i].what == kind::square);
-    infos->push_back({state[i].name, state[i].elements(), role});
-  };
+  auto add = [&](std::size_t i, tensor_role role) { out->add(state, i, role); };
   bool gradient = averages.what == lane_content::gradient;
   for (std::size_t i = 0; i < state.size(); ++i)
     if (state[i].what == kind::parameter)
@@ -56,11 +50,27 @@ result<std::shared_ptr<const averaged_tensors>> averaged_tensors::of(const state
     if (out->indices_.size() == before)
       return not_kept(name, state);
   }
+  out->add_buffers(state);
+  return std::shared_ptr<const averaged_tensors>{std::move(out)};
+}
+
+std::shared_ptr<const averaged_tensors> averaged_tensors::buffers_of(const state_table& state) {
+  std::shared_ptr<averaged_tensors> out{new averaged_tensors};
+  out->add_buffers(state);
+  return out;
+}
+
+void averaged_tensors::add(const state_table& state, std::size_t i, tensor_role role) {
+  indices_.push_back(i);
+  values_ += static_cast<std::size_t>(state[i].elements());
+  squares_.push_back(state[i].never_negative());
+  infos_->push_back({state[i].name, state[i].elements(), role});
+}
+
+void averaged_tensors::add_buffers(const state_table& state) {
   for (std::size_t i = 0; i < state.size(); ++i)
     if (state[i].what == kind::buffer)
-      add(i, tensor_role::buffer);
-  out->infos_ = std::move(infos);
-  return std::shared_ptr<const averaged_tensors>{std::move(out)};
+      add(state, i, tensor_role::buffer);
 }
 
 void averaged_tensors::add_change(std::span<float> values, std::span<const float> mean,
@@ -68,7 +78,8 @@ void averaged_tensors::add_change(std::span<float> values, std::span<const float
   std::size_t at = 0;
   for (std::size_t tensor = 0; tensor < indices_.size(); ++tensor)
     for (auto end = at + (*infos_)[tensor].elements; at < end; ++at)
-      values[at] = changed(values[at], mean[at], snapshot[at], squares_[tensor]);
+      values[at] =
+        snapshot.empty() ? mean[at] : changed(values[at], mean[at], snapshot[at], squares_[tensor]);
 }
 
 } // namespace waggle

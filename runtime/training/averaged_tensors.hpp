@@ -20,25 +20,30 @@ public:
   static result<std::shared_ptr<const averaged_tensors>> of(const state_table& state,
                                                             const lane& averages);
 
+  /// The buffers alone, which follow the gradient.
+  static std::shared_ptr<const averaged_tensors> buffers_of(const state_table& state);
+
   /// Indices in the state's table, in the vector's order.
   [[nodiscard]] std::span<const std::size_t> indices() const { return indices_; }
   [[nodiscard]] std::size_t value_count() const { return values_; }
   /// For codecs that differ by tensor.
-  [[nodiscard]] const std::shared_ptr<const std::vector<tensor_info>>& infos() const {
-    return infos_;
-  }
+  [[nodiscard]] std::shared_ptr<const std::vector<tensor_info>> infos() const { return infos_; }
 
   /// Adds a change to values of this vector, as local_learner::add_change does to the tensors.
+  /// Without a snapshot, they become the mean.
   void add_change(std::span<float> values, std::span<const float> mean,
                   std::span<const float> snapshot) const;
 
 private:
   averaged_tensors() = default;
 
+  void add(const state_table& state, std::size_t i, tensor_role role);
+  void add_buffers(const state_table& state);
+
   std::vector<std::size_t> indices_;
   std::size_t values_ = 0;
-  std::vector<bool> squares_; // by tensor
-  std::shared_ptr<const std::vector<tensor_info>> infos_;
+  std::vector<bool> squares_; // by tensor: never negative
+  std::shared_ptr<std::vector<tensor_info>> infos_ = std::make_shared<std::vector<tensor_info>>();
 };
 
 } // namespace waggle

@@ -25,15 +25,14 @@ public:
     if (factor == 1)
       return forwarding_learner<Learner>::apply(gradient, lr);
     // The gradient is shared with other readers, so it is copied.
-    auto shorter = take();
+    auto shorter = take(gradient.size());
     for (std::size_t i = 0; i < gradient.size(); ++i)
       (*shorter)[i] = gradient[i] * static_cast<float>(factor);
     forwarding_learner<Learner>::apply(*shorter, lr);
   }
 
 protected:
-  [[nodiscard]] std::shared_ptr<float_vector> take() const {
-    auto values = this->parameter_count();
+  [[nodiscard]] std::shared_ptr<float_vector> take(std::size_t values) const {
     return vectors_ ? vectors_->take(values) : std::make_shared<float_vector>(values);
   }
 
@@ -51,9 +50,9 @@ public:
     clipping_learner::apply(gradient, lr);
   }
   void step_locally(double lr) override {
-    auto mean = take();
+    auto mean = take(gradient_count());
     if (take_mean_gradient(*mean) > 0)
-      apply(*mean, lr);
+      apply(std::span<const float>{*mean}.first(parameter_count()), lr);
   }
 };
 

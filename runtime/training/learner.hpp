@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -30,7 +31,7 @@ class learner {
 public:
   virtual ~learner() = default;
 
-  /// The pool for temporary vectors of parameter_count values; the vectors of rounds come from it,
+  /// The pool for temporary vectors; the vectors of rounds (gradient_count values) come from it,
   /// too. Called at most once, before everything else.
   virtual void use_vectors(std::shared_ptr<vector_pool> /*vectors*/) {}
 
@@ -42,7 +43,8 @@ public:
   /// One optimizer step with `gradient` (parameter_count values) and learning rate `lr`.
   virtual void apply(std::span<const float> gradient, double lr) = 0;
   /// Adds to the buffers the difference of their mean and what this learner contributed to it
-  /// (buffer_count values each): see `changed`. Empty `contributed`: replaces them by the mean.
+  /// (buffer_count values each): see `changed`. Replaces them by the mean if `contributed` is
+  /// empty, and values that are not finite in any case.
   virtual void merge_buffers(std::span<const float> mean, std::span<const float> contributed);
   /// Copies tensor `which` of `tensors()`, row by row. `out` has as many values as the tensor.
   virtual void read_tensor(std::size_t which, std::span<float> out) const = 0;
@@ -60,6 +62,7 @@ public:
   /// Whether passes read a copy of the parameters, so that another thread may call `accumulate`
   /// while the computing thread applies an update. A pass then uses the parameters before or after
   /// that update, never older ones.
+  /// REQUIRES: there are no buffers, which passes change.
   [[nodiscard]] virtual bool passes_beside_updates() const { return false; }
   /// All tensors of the state by name: first the parameters, in the order of the flat vector that
   /// is averaged, then the optimizer's statistics. Fixed (INV-8).
@@ -74,6 +77,7 @@ public:
   struct mean_gradient {
     std::shared_ptr<const float_vector> values;
     std::uint64_t samples = 0;
+    std::uint64_t merges = 0; // of all merge_buffers, those that the buffers in `values` contain
   };
   virtual mean_gradient take_mean_vector(vector_pool& vectors) {
     auto out = vectors.take(gradient_count());
@@ -135,7 +139,9 @@ void merge_buffers_in(const state_table& table, Read read, Write write, std::spa
     values.resize(static_cast<std::size_t>(table[i].elements()));
     read(i, std::span{values});
     for (auto& x : values) {
-      x = contributed.empty() ? mean[at] : changed(x, mean[at], contributed[at], false);
+      x = contributed.empty() || !std::isfinite(x)
+            ? mean[at]
+            : changed(x, mean[at], contributed[at], table[i].never_negative());
       ++at;
     }
     write(i, std::span<const float>{values});

@@ -11,7 +11,7 @@ void local_learner::add_change(std::span<const std::size_t> which, std::span<con
   std::size_t at = 0;
   for (auto i : which) {
     const auto& tensor = tensors()[i];
-    bool square = tensor.what == state_tensor::kind::square;
+    bool square = tensor.never_negative();
     values.resize(static_cast<std::size_t>(tensor.elements()));
     read_tensor(i, values);
     for (auto& x : values) {

@@ -20,7 +20,7 @@ public:
     port_->call(loop_port::effect::applied, [&](loop_model& m) { m.apply(gradient, lr); });
   }
   void merge_buffers(std::span<const float> mean, std::span<const float> contributed) override {
-    port_->call(loop_port::effect::applied, [&](loop_model& m) {
+    port_->call(loop_port::effect::merged, [&](loop_model& m) {
       merge_buffers_in(
         port_->tensors(), [&m](std::size_t i, std::span<float> to) { m.read_tensor(i, to); },
         [&m](std::size_t i, std::span<const float> from) { m.write_tensor(i, from); }, mean,
@@ -45,7 +45,12 @@ public:
   [[nodiscard]] const state_table& tensors() const override { return port_->tensors(); }
   [[nodiscard]] digest schema() const override { return port_->schema(); }
   std::uint64_t take_mean_gradient(std::span<float> out) override {
-    return port_->take_mean_gradient(out);
+    return port_->take_mean_gradient(out).samples;
+  }
+  mean_gradient take_mean_vector(vector_pool& vectors) override {
+    auto out = vectors.take(gradient_count());
+    auto taken = port_->take_mean_gradient(*out);
+    return {std::move(out), taken.samples, taken.merges};
   }
   std::uint64_t drop_gradient() override { return port_->drop_gradient(); }
   [[nodiscard]] std::uint64_t accumulated_samples() const override {
@@ -163,6 +168,8 @@ void loop_port::carry_out(guard& lock, loop_model& model) {
   lock.lock();
   if (now.what == effect::applied)
     ++changes_.applied;
+  else if (now.what == effect::merged)
+    ++changes_.merged;
   else if (now.what == effect::loaded)
     ++changes_.loaded;
   now.done = true;
@@ -220,11 +227,13 @@ void loop_port::call(effect what, const std::function<void(loop_model&)>& work) 
 
 // -- the accumulated gradient ---------------------------------------------------------------------
 
-/// A single gradient is kept unscaled: multiplying and dividing it would change its bits.
+/// A single gradient is kept unscaled: multiplying and dividing it would change its bits. REQUIRES:
+/// mutex_ is held.
 void loop_port::accumulate(std::span<const float> gradient, std::uint64_t samples) {
   std::lock_guard lock{accumulators_};
   auto buffers = gradient.subspan(tensors_.parameter_count());
   buffers_.assign(buffers.begin(), buffers.end());
+  buffer_merges_ = changes_.merged;
   gradient = gradient.first(tensors_.parameter_count());
   auto before = accumulated_samples_.load();
   if (before == 0) {
@@ -240,19 +249,19 @@ void loop_port::accumulate(std::span<const float> gradient, std::uint64_t sample
   accumulated_samples_.store(before + samples);
 }
 
-std::uint64_t loop_port::take_mean_gradient(std::span<float> out) {
+loop_port::taken loop_port::take_mean_gradient(std::span<float> out) {
   std::lock_guard lock{accumulators_};
   auto samples = accumulated_samples_.exchange(0);
   if (samples == 0) {
     std::fill(out.begin(), out.end(), 0.0F);
-    return 0;
+    return {};
   }
   auto divisor = single_ ? 1.0F : static_cast<float>(samples);
   for (std::size_t i = 0; i < sum_.size(); ++i)
     out[i] = sum_[i] / divisor;
   std::copy(buffers_.begin(), buffers_.end(),
             out.begin() + static_cast<std::ptrdiff_t>(sum_.size()));
-  return samples;
+  return {samples, buffer_merges_};
 }
 
 std::uint64_t loop_port::drop_gradient() {

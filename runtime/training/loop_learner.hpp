@@ -106,14 +106,18 @@ public:
 
   /// Waits for the loop's next gradient.
   micro_step pass();
-  enum class effect : std::uint8_t { none, applied, loaded };
+  enum class effect : std::uint8_t { none, applied, merged, loaded };
   /// Runs `work` on the loop's thread and waits for it. Throws loop_closed, or a std::runtime_error
   /// with the text of the exception that `work` threw.
   void call(effect what, const std::function<void(loop_model&)>& work);
 
   // -- any thread ---------------------------------------------------------------------------------
 
-  std::uint64_t take_mean_gradient(std::span<float> out);
+  struct taken {
+    std::uint64_t samples = 0;
+    std::uint64_t merges = 0; // learner::mean_gradient::merges
+  };
+  taken take_mean_gradient(std::span<float> out);
   std::uint64_t drop_gradient();
   [[nodiscard]] std::uint64_t accumulated_samples() const { return accumulated_samples_.load(); }
 
@@ -127,6 +131,7 @@ private:
   };
   struct change_count {
     std::uint64_t applied = 0;
+    std::uint64_t merged = 0;
     std::uint64_t loaded = 0;
     friend bool operator==(const change_count&, const change_count&) = default;
   };
@@ -150,9 +155,10 @@ private:
   account account_;
   double last_loss_; // NaN before the first
 
-  std::mutex accumulators_;    // may be locked while holding mutex_, not the other way round
-  std::vector<float> sum_;     // Σ b·∇; while `single_`, the one gradient, unscaled
-  std::vector<float> buffers_; // of the last gradient
+  std::mutex accumulators_;         // may be locked while holding mutex_, not the other way round
+  std::vector<float> sum_;          // Σ b·∇; while `single_`, the one gradient, unscaled
+  std::vector<float> buffers_;      // of the last gradient
+  std::uint64_t buffer_merges_ = 0; // which they contain
   bool single_ = false;
   std::atomic<std::uint64_t> accumulated_samples_{0};
 };

@@ -59,7 +59,7 @@ status check_values(byte_span bytes, const state_tensor& tensor) {
     }
     if (!std::isfinite(sum))
       return failure{ec::non_finite, tensor.name + " holds NaN or infinite values"};
-    if (negative && tensor.what == state_tensor::kind::square)
+    if (negative && tensor.never_negative())
       return failure{ec::malformed, tensor.name + " holds negative values"};
   }
   return done{};
@@ -75,6 +75,10 @@ std::uint64_t state_tensor::elements() const {
     n *= size;
   }
   return n;
+}
+
+bool state_tensor::never_negative() const {
+  return what == kind::square || (what == kind::buffer && name.ends_with("running_var"));
 }
 
 state_table::state_table(std::vector<state_tensor> tensors) : tensors_(std::move(tensors)) {

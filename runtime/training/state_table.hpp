@@ -25,6 +25,9 @@ struct state_tensor {
 
   /// The number of values; 0 if that does not fit in 64 bits.
   [[nodiscard]] std::uint64_t elements() const;
+  /// Whether negative values are an error: squares, and running variances, which have this name in
+  /// LibTorch.
+  [[nodiscard]] bool never_negative() const;
 
   friend bool operator==(const state_tensor&, const state_tensor&) = default;
 };

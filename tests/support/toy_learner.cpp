@@ -30,7 +30,7 @@ public:
   }
 
   /// Nothing runs at the same time in the tests that use it.
-  [[nodiscard]] bool passes_beside_updates() const override { return true; }
+  [[nodiscard]] bool passes_beside_updates() const override { return !options_.buffer; }
 
   micro_step accumulate() override {
     double loss = 0;
@@ -50,6 +50,8 @@ public:
     if (options_.buffer) {
       for (std::size_t i = 0; i < weights_.size(); ++i)
         running_mean_[i] = 0.9F * running_mean_[i] + 0.1F * static_cast<float>(last_input_[i]);
+      offered_mean_ = running_mean_;
+      offered_merges_ = merges_;
     }
     return {loss / static_cast<double>(options_.micro_batch), options_.micro_batch, true};
   }
@@ -58,9 +60,18 @@ public:
     for (std::size_t i = 0; i < sums_.size(); ++i)
       out[i] = samples_ == 0 ? 0 : static_cast<float>(sums_[i] / static_cast<double>(samples_));
     if (options_.buffer)
-      std::copy(running_mean_.begin(), running_mean_.end(),
-                out.begin() + static_cast<std::ptrdiff_t>(sums_.size()));
+      for (std::size_t i = 0; i < sums_.size(); ++i)
+        out[sums_.size() + i] = samples_ == 0 ? 0 : offered_mean_[i];
     return drop_gradient();
+  }
+  mean_gradient take_mean_vector(vector_pool& vectors) override {
+    auto mean = learner::take_mean_vector(vectors);
+    mean.merges = offered_merges_;
+    return mean;
+  }
+  void merge_buffers(std::span<const float> mean, std::span<const float> contributed) override {
+    learner::merge_buffers(mean, contributed);
+    ++merges_;
   }
   [[nodiscard]] std::uint64_t accumulated_samples() const override { return samples_; }
   std::uint64_t drop_gradient() override {
@@ -77,9 +88,9 @@ public:
   }
 
   void step_locally(double lr) override {
-    std::vector<float> mean(weights_.size());
+    std::vector<float> mean(gradient_count());
     if (take_mean_gradient(mean) > 0)
-      apply(mean, lr);
+      apply(std::span{mean}.first(weights_.size()), lr);
   }
   void read_tensor(std::size_t which, std::span<float> out) const override {
     const auto& values = which == 0 ? weights_ : which == 1 ? velocity_ : running_mean_;
@@ -106,6 +117,9 @@ private:
   std::vector<float> weights_;
   std::vector<float> velocity_;
   std::vector<float> running_mean_;
+  std::vector<float> offered_mean_; // after the last pass
+  std::uint64_t merges_ = 0;
+  std::uint64_t offered_merges_ = 0;
   std::vector<double> last_input_;
   std::vector<double> sums_;
   std::vector<float> truth_;

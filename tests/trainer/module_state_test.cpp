@@ -364,11 +364,43 @@ TEST(ModuleState, RefusesExtraTensorsThatItCannotAverage) {
     return {};
   };
   EXPECT_EQ(refusal("teacher", torch::zeros({2})), "");
-  EXPECT_THAT(refusal("norm.running_var", torch::zeros({2})), HasSubstr("rename one"));
+  EXPECT_THAT(refusal("norm.running_var", torch::zeros({2})), HasSubstr("rename it"));
+  EXPECT_THAT(refusal("again", net.norm->running_mean), HasSubstr("leave it out"));
+  EXPECT_THAT(refusal("mask", torch::full({2}, -INFINITY)), HasSubstr("not finite"));
   EXPECT_THAT(refusal("count", torch::zeros({2}, torch::kInt64)), HasSubstr("only float32"));
   EXPECT_THAT(refusal("empty", torch::Tensor{}), HasSubstr("has no values"));
   EXPECT_THAT(refusal("w", torch::zeros({2}).set_requires_grad(true)),
               HasSubstr("make it a parameter"));
+}
+
+TEST(ModuleState, ANormalizationWithTwoNamesIsMergedOnce) {
+  normalized_net net;
+  net.register_module("alias", net.norm.ptr());
+  module_state state{net, plain_sgd(net), rate_owner::optimizer};
+  EXPECT_EQ(state.table().buffer_count(), 4U);
+}
+
+// Otherwise no later pass would be finite: 0.9 NaN + 0.1 x is NaN.
+TEST(ModuleState, ABatchThatIsNotFiniteLeavesTheBuffersAsTheyWere) {
+  normalized_net net;
+  module_state state{net, plain_sgd(net), rate_owner::optimizer};
+  net.forward(torch::randn({16, 3}));
+  state.gradient();
+  auto before = net.norm->running_var.clone();
+  net.forward(torch::full({16, 3}, INFINITY));
+  ASSERT_FALSE(std::isfinite(net.norm->running_var.sum().item<double>()));
+  auto offered = state.gradient();
+  EXPECT_TRUE(net.norm->running_var.equal(before));
+  EXPECT_EQ(offered[state.table().parameter_count() + 2], before[0].item<float>());
+}
+
+TEST(ModuleState, ABufferThatChangesItsShapeEndsTheLoopWithItsName) {
+  normalized_net net;
+  auto teacher = torch::zeros({2});
+  module_state state{net, plain_sgd(net), rate_owner::optimizer, {{"teacher", teacher}}};
+  state.check_unchanged(net);
+  teacher.resize_({3});
+  EXPECT_THROW(state.check_unchanged(net), std::runtime_error);
 }
 
 } // namespace

@@ -145,5 +145,34 @@ TEST_F(DelayedGradients, StoppingAppliesWhatWasDecided) {
   EXPECT_EQ(a.probe->applied.size(), epoch.value());
 }
 
+// The change of one round has not been made when the next one begins: without it, both rounds would
+// correct the same difference.
+TEST_F(DelayedGradients, BuffersAreContributedWithTheChangesThatWait) {
+  auto& a = add_started(delayed(), toy_options{.buffer = true});
+  pass_until([&] { return all_at(3); });
+  hold_rounds = true;
+  pass_until([&] { return !a.answers.empty(); });
+  const auto& question = a.questions.back();
+  auto mean = std::make_shared<float_vector>(*question.values);
+  constexpr std::size_t parameters = 8;
+  for (auto i = parameters; i < mean->size(); ++i)
+    (*mean)[i] += 5; // as if another peer's buffers were 10 above ours
+  round_report report;
+  report.outcome = round_outcome::complete;
+  report.group_size = 1;
+  report.contributors = {a.ctx.record.id};
+  report.weight_sum = question.weight;
+  report.values = mean;
+  auto before = *question.values;
+  auto rounds = a.questions.size();
+  groups[a.group] = question.epoch.next();
+  answer_round(a, report);
+  pass_until([&] { return a.questions.size() > rounds; });
+  const auto& next = *a.questions.back().values;
+  for (auto i = parameters; i < next.size(); ++i)
+    EXPECT_NEAR(next[i], before[i] + 5, 2) << "passes change a running mean of -1 to 1 slowly";
+  release_rounds();
+}
+
 } // namespace
 } // namespace waggle::testing

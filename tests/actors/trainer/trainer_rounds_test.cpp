@@ -244,5 +244,41 @@ TEST_F(Trainer, PeersThatHaveFinishedHoldEqualBuffers) {
   EXPECT_EQ(of_a->content, of_b->content) << "parameters, statistics and buffers";
 }
 
+/// The buffer in the state that the member would give to others.
+std::vector<float> buffer_in(const state_snapshot& snapshot) {
+  auto image = read_all(*snapshot.state);
+  auto state = image->view().subspan(state_header_bytes);
+  auto table = read_state_table(state);
+  EXPECT_TRUE(table.ok());
+  auto bytes = table->values_in(state, table->size() - 1);
+  std::vector<float> values(table->buffer_count());
+  std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+// Zeros that it did not contribute must not be taken for its own contribution.
+TEST_F(Trainer, APeerWithoutSamplesTakesTheMeanOfTheBuffers) {
+  auto& a = add_started({}, toy_options{.data_seed = 1, .buffer = true});
+  auto config = defaults();
+  config.join_timeout = 5s;
+  auto& b = add_started(config, toy_options{.data_seed = 2, .buffer = true});
+  pass_until([&] { return all_at(3); });
+  b.probe->non_finite_steps = 1'000'000; // from now on it has nothing to contribute
+  pass_until([&] { return b.questions.back().weight == 0; });
+  auto epoch = status_of(b).epoch.value();
+  pass_until([&] { return all_at(epoch + 4); });
+  hold_rounds = true;
+  pass_until([&] { return !a.answers.empty() && !b.answers.empty(); });
+  auto snapshot = ask<state_snapshot>(b.actor, get_state_snapshot{});
+  ASSERT_TRUE(snapshot.ok());
+  auto held = buffer_in(*snapshot);
+  const auto& given = *a.questions[a.questions.size() - 2].values; // a alone decided the mean
+  for (std::size_t i = 0; i < held.size(); ++i)
+    EXPECT_NEAR(held[i], given[held.size() + i], 0.5) << "one pass of b after it";
+  for (float x : held)
+    EXPECT_LT(std::abs(x), 1) << "a running mean of values between -1 and 1";
+  release_rounds();
+}
+
 } // namespace
 } // namespace waggle::testing

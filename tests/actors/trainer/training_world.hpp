@@ -55,6 +55,13 @@ public:
       std::fill(out.begin(), out.end(), INFINITY);
     return samples;
   }
+  mean_gradient take_mean_vector(vector_pool& vectors) override {
+    return probe_->infinite_mean ? learner::take_mean_vector(vectors)
+                                 : inner_->take_mean_vector(vectors);
+  }
+  void merge_buffers(std::span<const float> mean, std::span<const float> contributed) override {
+    inner_->merge_buffers(mean, contributed);
+  }
   std::uint64_t drop_gradient() override { return inner_->drop_gradient(); }
   [[nodiscard]] std::uint64_t accumulated_samples() const override {
     return inner_->accumulated_samples();

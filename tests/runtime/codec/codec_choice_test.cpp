@@ -203,6 +203,8 @@ TEST(CodecChoice, BuffersAreNotRoundedUnlessTheyAreNamed) {
   EXPECT_EQ(chosen(codec_choice::by_size(10, half, eight), variance), none);
   EXPECT_EQ(chosen(codec_choice::by_role({{tensor_role::gradient, eight}}, half), variance), none);
   EXPECT_EQ(chosen(codec_choice::by_role({{tensor_role::buffer, half}}, eight), variance), half);
+  auto named = codec_choice::by_role({{tensor_role::buffer, half}}, eight);
+  EXPECT_EQ(chosen(codec_choice::by_size(1'000, named, eight), variance), half);
   EXPECT_EQ(chosen(codec_choice::per_index({half}), variance), half);
   EXPECT_EQ(chosen(codec_choice::per_key({{"norm.running_var", half}}), variance), half);
 }

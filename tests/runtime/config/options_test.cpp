@@ -327,9 +327,10 @@ TEST(Combinations, ThatWorkArePassed) {
 }
 
 TEST(Options, TheLimitsOfARoundFitIntoEachOther) {
-  EXPECT_EQ(refusal({{"allreduce-timeout", "10s"}}), "");
+  EXPECT_EQ(refusal({{"allreduce-timeout", "11s"}}), "");
+  EXPECT_THAT(refusal({{"request-timeout", "2m"}}), HasSubstr("--averaging-timeout"));
   EXPECT_THAT(refusal({{"allreduce-timeout", "2m"}}), HasSubstr("--averaging-timeout"));
-  EXPECT_THAT(refusal({{"allreduce-timeout", "3s"}}), HasSubstr("--stall-timeout"));
+  EXPECT_THAT(refusal({{"allreduce-timeout", "9s"}}), HasSubstr("--stall-timeout"));
 }
 
 TEST(Options, AStrategyRefusesWhatItDoesNotUse) {
@@ -337,6 +338,9 @@ TEST(Options, AStrategyRefusesWhatItDoesNotUse) {
               HasSubstr("belongs to --strategy collaborative"));
   EXPECT_THAT(refusal({{"strategy", "local-updates"}, {"delay-optimizer-step", "true"}}),
               HasSubstr("--delay-optimizer-step belongs to --strategy collaborative"));
+  EXPECT_EQ(refusal({{"delay-optimizer-step", "true"}, {"offload-optimizer", "true"}}), "");
+  EXPECT_THAT(refusal({{"delay-optimizer-step", "true"}, {"offload-optimizer", "false"}}),
+              HasSubstr("leave out --offload-optimizer false"));
   EXPECT_THAT(refusal({{"delay-state-averaging", "false"}}),
               HasSubstr("belongs to --strategy local-updates, decentralized-sgd or "
                         "decentralized-adam: with collaborative, all peers hold equal parameters"));
