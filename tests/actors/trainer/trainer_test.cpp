@@ -2,6 +2,7 @@
 
 #include <sstream>
 
+#include <gmock/gmock.h>
 #include <spdlog/sinks/ostream_sink.h>
 
 #include "runtime/training/schedule_text.hpp"
