@@ -24,13 +24,22 @@ strategy strategy_of(const training_config& config) {
   return row->make(how);
 }
 
+run_health::settings health_of(const training_config& config, const strategy& how) {
+  run_health::settings settings;
+  settings.averaging_timeout = seconds_of(config.averaging_timeout);
+  settings.group_size_max = config.group_size_max;
+  if (how.lanes.front().due.counts == lane_clock::unit::swarm_samples)
+    settings.target_batch = config.target_batch_size;
+  return settings;
+}
+
 } // namespace
 
 trainer::trainer(caf::actor_config& cfg, node_context ctx, training_config config,
                  worker_factory worker, trainer_peers peers)
   : trainer_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)),
     strategy_(strategy_of(config_)), make_worker_(std::move(worker)), peers_(std::move(peers)),
-    random_(ctx_.randomness("trainer")),
+    random_(ctx_.randomness("trainer")), health_(health_of(config_, strategy_)),
     at_(config_.missed_bytes_max, exact() ? 0 : config_.epoch_difference_max), ledger_(strategy_) {
   end_on_exception(this, ctx_);
 }

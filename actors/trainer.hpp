@@ -23,6 +23,7 @@
 #include "runtime/training/pass_policy.hpp"
 #include "runtime/training/pending_changes.hpp"
 #include "runtime/training/plan.hpp"
+#include "runtime/training/run_health.hpp"
 #include "runtime/training/run_position.hpp"
 #include "runtime/training/schedule.hpp"
 
@@ -31,6 +32,7 @@ namespace waggle {
 struct training_config {
   std::uint64_t target_batch_size = 256;  // samples of the whole swarm per epoch
   std::uint64_t max_epochs = 0;           // 0: until stopped
+  std::uint32_t group_size_max = 64;      // contributors of a round
   std::string strategy = "collaborative"; // in strategy_table
   strategy_settings how;                  // without target_batch
   /// If the peers' parameters are only approximately equal: a peer that is so many epochs behind
@@ -157,6 +159,7 @@ private:
   void enter_phase(trainer_phase phase);
   void show_phase();
   void log_progress();
+  void note_health(const round_report& report);
   void report_own_progress();
   void wait_for(std::string what);
 
@@ -241,6 +244,11 @@ private:
   std::map<peer_id, steady_time> disbelieved_;
   std::optional<dht_status> dht_; // none: it has not begun to join
   training_status status_;        // the fields that have no other source; see current_status
+  run_health health_;
+  std::uint64_t fallbacks_noted_ = 0; // status_.local_fallbacks when an epoch ended last
+  std::uint64_t pass_samples_ = 0;    // of the last pass
+  double download_seconds_ = 0;       // of the last download of the state; 0: none
+  std::string download_notice_;       // empty: this peer keeps up
   donor_choice donors_;
 
   bool started_ = false;

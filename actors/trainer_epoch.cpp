@@ -257,6 +257,7 @@ void trainer::end_epoch(const group_round& round) {
                    short_name(update.branch));
   }
   called_ = false;
+  note_health(report);
   losses_.end_epoch();
   smooth(epoch_seconds_, seconds_of(now() - epoch_began_));
   epoch_began_ = now();
@@ -416,6 +417,7 @@ void trainer::on_pass(const pass_done& pass) {
   passed_ = now();
   const auto& step = pass.step;
   ++status_.steps;
+  pass_samples_ = step.samples;
   if (step.finite) {
     losses_.note(step.loss);
     if (steps_locally()) {

@@ -102,6 +102,7 @@ void trainer::on_loaded(const image_loaded& outcome) {
   model_epoch_ = outcome.epoch;
   model_parameters_ = outcome.parameters;
   loaded_at_ = now();
+  download_seconds_ = seconds_of(loaded_at_ - fetch_began_);
   donors_.succeeded();
   slow_pause_ = 0ms;
   ++status_.state_downloads;
@@ -132,7 +133,7 @@ void trainer::carry(const run_position::outcome& what) {
   }
   if (what.caught_up) {
     wait_for({});
-    status_.notice.clear();
+    download_notice_.clear();
     ctx_.log->info("in step at epoch {} after {} missed epochs", at_.epoch().value(),
                    what.apply.size());
     report_own_progress();
@@ -159,9 +160,9 @@ void trainer::cannot_keep_up() {
   sum.kept_bytes_max = config_.missed_bytes_max;
   sum.target_batch_size = config_.target_batch_size;
   auto said = waggle::cannot_keep_up(sum);
-  if (status_.notice.empty())
+  if (download_notice_.empty())
     ctx_.log->warn("{}", said);
-  status_.notice = std::move(said);
+  download_notice_ = std::move(said);
   send(peers_.exporter, state_download_ended{false,
                                              {ec::timeout, "the run was faster than the download"},
                                              sum.received_bytes,

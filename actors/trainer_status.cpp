@@ -50,6 +50,7 @@ const training_status& trainer::current_status() {
     if (peer.claim.group_size > 0 && peer.claim.past.branch == at_.past().branch)
       s.global_epoch = std::max(s.global_epoch, peer.epoch);
   s.target_batch_size = config_.target_batch_size;
+  s.notice = download_notice_.empty() ? health_.notice() : download_notice_;
   s.loss = losses_.smoothed();
   s.first_loss = losses_.of_first_epoch();
   s.past = at_.in_step() ? at_.past() : at_.held_past();
@@ -120,6 +121,25 @@ void trainer::enter_phase(trainer_phase phase) {
                 to_string(phase), at_.epoch().value());
   if (!often)
     publish(true);
+}
+
+/// Checks, at the end of an epoch, whether the settings suit the run (runtime/training/run_health).
+void trainer::note_health(const round_report& report) {
+  epoch_facts epoch;
+  epoch.peers = view_.num_peers;
+  epoch.contributors = static_cast<std::uint32_t>(report.contributors.size());
+  epoch.own_gradient =
+    std::exchange(fallbacks_noted_, status_.local_fallbacks) != status_.local_fallbacks;
+  epoch.round_seconds = report.matchmaking_seconds + report.allreduce_seconds;
+  epoch.download_seconds = download_seconds_;
+  epoch.samples_per_second = view_.samples_per_second;
+  epoch.pass_samples = pass_samples_;
+  if (!steps_locally() && report.weight_sum > 0)
+    epoch.gradient_norm = status_.gradient_norm;
+  for (const auto& sentence : health_.end_epoch(epoch, now()))
+    ctx_.log->warn("{}", sentence);
+  for (auto rule : run_health::rules)
+    ctx_.metrics->set_health(rule, health_.holds(rule));
 }
 
 void trainer::log_progress() {

@@ -9,12 +9,14 @@
 #include <optional>
 
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
 #include "actors/program/peer_process.hpp"
 #include "runtime/cli/bench.hpp"
+#include "runtime/cli/compare_strategies.hpp"
+#include "runtime/cli/scratch_folder.hpp"
 #include "runtime/cli/trainer_program.hpp"
 #include "runtime/training/forwarding_learner.hpp"
+#include "trainer/loop_bench.hpp"
 #include "trainer/plain_loop.hpp"
 #include "trainer/train_command.hpp"
 
@@ -67,29 +69,6 @@ public:
 
 private:
   std::shared_ptr<stopwatch> watch_;
-};
-
-/// A temporary folder that is deleted with this object.
-class scratch_folder {
-public:
-  static result<std::unique_ptr<scratch_folder>> make() {
-    auto name = (fs::temp_directory_path() / "waggle-bench-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr)
-      return failure{ec::bad_config,
-                     "cannot create the folder " + name + ": set TMPDIR to a writable folder"};
-    return std::unique_ptr<scratch_folder>{new scratch_folder{name}};
-  }
-  ~scratch_folder() {
-    std::error_code ignored; // files that remain are in the temporary folder
-    fs::remove_all(path_, ignored);
-  }
-  scratch_folder(const scratch_folder&) = delete;
-  scratch_folder& operator=(const scratch_folder&) = delete;
-  [[nodiscard]] const fs::path& path() const { return path_; }
-
-private:
-  explicit scratch_folder(fs::path path) : path_(std::move(path)) {}
-  fs::path path_;
 };
 
 /// One run of one peer, from its start to its regular end.
@@ -145,6 +124,9 @@ int bench_train(run_options options) {
   auto config = learner_from(options, {});
   if (auto usable = check_learner_config(config); !usable)
     return bad_usage(usable.error().detail);
+  if (auto asked = options.given.find("strategy");
+      asked != options.given.end() && asked->second == "all")
+    return compare_strategies(options);
   auto output = bench_output::open(options);
   if (!output)
     return bad_usage(output.error().detail);
@@ -214,8 +196,13 @@ int bench_train(run_options options) {
 
 } // namespace
 
-bench_entry train_benchmark() {
-  return train_benchmark_entry(bench_train);
+std::vector<bench_entry> train_benchmarks() {
+  return train_benchmark_entries([](const run_options& options) {
+    const auto& name = options.arguments.front();
+    if (name == "loop")
+      return bench_loop(options);
+    return name == "loss" ? bench_loss(options) : bench_train(options);
+  });
 }
 
 } // namespace waggle

@@ -25,7 +25,8 @@ int main(int argc, char** argv) {
   auto commands = common_commands();
   commands.insert(commands.begin(), train_command());
   auto benchmarks = common_benchmarks();
-  benchmarks.push_back(train_benchmark());
+  for (auto& benchmark : train_benchmarks())
+    benchmarks.push_back(std::move(benchmark));
   commands.push_back(bench_command(std::move(benchmarks)));
   return run_command_line(argc, argv, commands);
 }

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <functional>
+#include <thread>
 
 #include "runtime/cli/bench.hpp"
 #include "trainer/compute_setup.hpp"
@@ -40,7 +41,7 @@ std::function<void()> stepper(const optimizer_identity& numbers, double lr,
 } // namespace
 
 result<loop_report> run_plain_loop(const learner_config& config, std::uint64_t target_batch,
-                                   double lr, std::uint64_t steps) {
+                                   double lr, std::uint64_t steps, milliseconds step_interval) {
   if (auto usable = check_learner_config(config); !usable)
     return usable.error();
   auto device = device_of(config.device);
@@ -63,8 +64,10 @@ result<loop_report> run_plain_loop(const learner_config& config, std::uint64_t t
   for (std::uint64_t step = 0; step <= steps; ++step) {
     torch::Tensor loss;
     for (std::uint64_t pass = 0; pass < passes; ++pass) {
+      auto next = clock::now() + step_interval;
       loss = model->loss(next_windows(sampler, config.micro_batch, *device));
       (loss / static_cast<double>(passes)).backward();
+      std::this_thread::sleep_until(next);
     }
     step_optimizer();
     model->zero_grad();

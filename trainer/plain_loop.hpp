@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "runtime/core/result.hpp"
+#include "runtime/core/time.hpp"
 #include "trainer/torch_learner.hpp"
 
 namespace waggle {
@@ -19,9 +20,11 @@ struct loop_report {
 /// A training loop that uses LibTorch only: the same model, data and samples as a learner with this
 /// configuration, gradients accumulated over `target_batch` samples, and torch::optim. It is the
 /// baseline for the speed of a peer. `steps`: optimizer steps after the warm-up. Sets the number of
-/// compute threads. Fails with ec::bad_config like make_torch_learner.
+/// compute threads. `step_interval`: the least time between the begins of two passes. Fails with
+/// ec::bad_config like make_torch_learner.
 result<loop_report> run_plain_loop(const learner_config& config, std::uint64_t target_batch,
-                                   double lr, std::uint64_t steps);
+                                   double lr, std::uint64_t steps,
+                                   milliseconds step_interval = milliseconds{0});
 
 /// Number of micro-steps that reach the target batch, i.e. of one optimizer step.
 constexpr std::uint64_t micro_steps_of(std::uint64_t target_batch, std::int64_t micro_batch) {

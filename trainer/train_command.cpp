@@ -137,6 +137,7 @@ void add_training(node_config& base, const run_options& o, const peer_id& peer,
   auto& t = parts.training;
   t.target_batch_size = o.target_batch_size;
   t.max_epochs = o.epochs;
+  t.group_size_max = static_cast<std::uint32_t>(o.target_group_size);
   t.strategy = o.strategy;
   t.how = strategy_settings_of(o);
   t.epoch_difference_max = o.max_epoch_difference;

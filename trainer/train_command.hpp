@@ -6,8 +6,8 @@
 namespace waggle {
 
 command train_command();
-/// `waggle bench train`.
-bench_entry train_benchmark();
+/// `waggle bench train`, `loop` and `loss`.
+std::vector<bench_entry> train_benchmarks();
 
 /// Returns the learner configuration that the options describe. `peer` seeds the choice of samples.
 learner_config learner_from(const run_options& options, const peer_id& peer);

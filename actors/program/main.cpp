@@ -13,7 +13,8 @@ int main(int argc, char** argv) {
   auto commands = common_commands();
   commands.insert(commands.begin(), train_entry(train));
   auto benchmarks = common_benchmarks();
-  benchmarks.push_back(train_benchmark_entry(train));
+  for (auto& benchmark : train_benchmark_entries(train))
+    benchmarks.push_back(std::move(benchmark));
   commands.push_back(bench_command(std::move(benchmarks)));
   return run_command_line(argc, argv, commands);
 }

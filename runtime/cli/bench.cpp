@@ -39,7 +39,10 @@ command bench_command(std::vector<bench_entry> benchmarks) {
           details,
           {"training", "averaging", "average", "swarm", "output", "bench"},
           {{"NAME", "What to measure: " + names + "."}},
-          run};
+          run,
+          false,
+          {},
+          {{"strategy", "all"}}};
 }
 
 bench_stopwatch::bench_stopwatch() : began_(now()), cpu_began_(process_cpu_seconds()) {}

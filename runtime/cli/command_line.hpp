@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,9 @@ struct command {
   bool json_to_output = false; // --json takes no file; the answer goes to standard output
   /// Groups of which the command takes the options that must be equal on all peers of a run.
   std::vector<std::string> agreed_groups{};
+  /// Options with one more value that only this command knows: "--strategy all". It is not checked,
+  /// and only run_options::given shows it.
+  std::map<std::string, std::string> special_values{};
 };
 
 /// Reads the arguments, the environment and --config, and runs the command. Any error in them ends

@@ -16,6 +16,7 @@ namespace {
 using json = nlohmann::ordered_json;
 
 constexpr std::size_t text_max = 120;      // of a text, and of a line of several values
+constexpr std::size_t notice_max = 600;    // of the notice, whose end says what would help
 constexpr std::size_t label_width = 22;    // "target batch size" and room for longer ones
 constexpr std::size_t items_max = 16;      // of an object or a list
 constexpr std::size_t depth_max = 3;       // objects in objects
@@ -29,10 +30,10 @@ bool is_id(const std::string& text) {
          && text.find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
-std::string text_of(const std::string& text) {
+std::string text_of(const std::string& text, std::size_t length_max) {
   if (text.empty())
     return "-";
-  return is_id(text) ? text.substr(0, short_id_length) : printable(text, text_max);
+  return is_id(text) ? text.substr(0, short_id_length) : printable(text, length_max);
 }
 
 /// The unit of a number, by the name of its field.
@@ -85,7 +86,7 @@ std::string value_of(const json& value, const std::string& name, std::size_t dep
   if (value.is_number())
     return number_of(value, quantity_of(name));
   if (value.is_string())
-    return text_of(value.get_ref<const std::string&>());
+    return text_of(value.get_ref<const std::string&>(), name == "notice" ? notice_max : text_max);
   if (value.empty())
     return "none";
   if (depth == depth_max)

@@ -13,8 +13,9 @@ namespace waggle {
 
 /// `waggle train`, carried out by `run`.
 command train_entry(std::function<int(const run_options&)> run);
-/// `waggle bench train`, carried out by `run`.
-bench_entry train_benchmark_entry(std::function<int(const run_options&)> run);
+/// `waggle bench train`, `loop` and `loss`, carried out by `run` with their name in
+/// run_options::arguments.
+std::vector<bench_entry> train_benchmark_entries(const std::function<int(const run_options&)>& run);
 
 /// Whether waggle-trainer is wanted. Looks at the words alone: what is wrong with them is for the
 /// program to say that carries them out.

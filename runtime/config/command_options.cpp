@@ -75,7 +75,10 @@ void add_command_options(std::vector<option_spec>& table) {
             {{"json", "FILE", "Write the result as JSON to this file.", action(set_json)}});
   add_group(
     table, "bench",
-    {{"steps", "N", "Micro-steps to measure.", whole(&o::steps, 1, 1U << 20U, "at least one")}});
+    {{"steps", "N", "Micro-steps to measure.", whole(&o::steps, 1, 1U << 20U, "at least one")},
+     {"checkpoint", "PATH",
+      "waggle bench loss: a checkpoint, or the --data-dir of a peer for its newest one.",
+      path(&o::checkpoint, "a file or a folder")}});
 }
 
 } // namespace waggle::option_bindings

@@ -32,6 +32,8 @@ public:
     learning_rate_.at().Set(learning_rate);
     gradient_norm_.at().Set(gradient_norm);
   }
+  /// 1 while a rule of run_health holds.
+  void set_health(std::string_view rule, bool holds) { health_.at(rule).Set(holds ? 1 : 0); }
   void set_drift(double norm) { drift_.at().Set(norm); }
   void count_nonfinite(std::string_view where) { nonfinite_.at(where).Increment(); }
   void count_training_time(std::string_view activity, double seconds) {
@@ -77,6 +79,12 @@ private:
     in_, "waggle_training_drift",
     "Norm of the difference between the parameters that this peer contributed to the "
     "last round and their mean. Only for strategies that average parameters."};
+  gauge<1> health_{
+    in_, "waggle_training_health_rule",
+    "1 while the settings of the run do not suit it, by rule; the notice of the status explains "
+    "it.",
+    label{"rule",
+          {"small_rounds", "own_gradients", "short_epochs", "small_batches", "zero_updates"}}};
   counter<1> nonfinite_{in_, "waggle_training_nonfinite_total",
                         "NaN or infinite values seen, by place.",
                         label{"where", {"loss", "gradient", "remote"}}};

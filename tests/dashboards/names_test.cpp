@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/metrics/metric_families.hpp"
+#include "runtime/training/run_health.hpp"
 
 namespace waggle {
 namespace {
@@ -152,6 +153,15 @@ TEST(Metrics, StayWithinTheirBudgetOfSeries) {
   for (std::string line; std::getline(lines, line);)
     series += !line.empty() && line.front() != '#' ? 1U : 0U;
   EXPECT_LE(series, 400U) << text; // the budget of one peer
+}
+
+TEST(Metrics, HaveASeriesForEachHealthRuleFromTheStart) {
+  auto text = families().text();
+  auto readme = content("README.md");
+  auto series = matches(text, "waggle_training_health_rule\\{[^}]*rule=\"(\\w+)\"");
+  EXPECT_EQ(series, names(run_health::rules.begin(), run_health::rules.end())) << text;
+  for (const auto& rule : series)
+    EXPECT_NE(readme.find("| `" + rule + "` |"), std::string::npos) << rule;
 }
 
 TEST(Metrics, CountRequestsForUnknownPagesUnderOneName) {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 
@@ -6,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "runtime/training/checkpoint_store.hpp"
+#include "runtime/training/trained_model.hpp"
 #include "trainer/train_command.hpp"
 
 namespace waggle {
@@ -37,7 +40,7 @@ protected:
 };
 
 TEST_F(BenchTrain, MeasuresWholeOptimizerStepsOfBothSides) {
-  ASSERT_EQ(bench_command({train_benchmark()}).run(options), exit_clean);
+  ASSERT_EQ(bench_command(train_benchmarks()).run(options), exit_clean);
   std::ifstream file{*options.json_file};
   auto report = nlohmann::json::parse(file);
   EXPECT_EQ(report["optimizer_steps"], 2); // three passes each; four passes round up to two steps
@@ -59,16 +62,79 @@ TEST_F(BenchTrain, MeasuresWholeOptimizerStepsOfBothSides) {
   EXPECT_GE(report["ratio_p75"].get<double>(), ratios[7]);
 }
 
+TEST_F(BenchTrain, TheLoopAloneReportsItsSpeedAndItsMemory) {
+  options.arguments = {"loop"};
+  options.step_interval = milliseconds{20};
+  ASSERT_EQ(bench_command(train_benchmarks()).run(options), exit_clean);
+  std::ifstream file{*options.json_file};
+  auto report = nlohmann::json::parse(file);
+  EXPECT_EQ(report["samples"], 24); // two steps of three passes
+  EXPECT_GE(report["seconds"], 6 * 0.02 - 0.001);
+  EXPECT_DOUBLE_EQ(report["samples_per_second"].get<double>(),
+                   24 / report["seconds"].get<double>());
+  EXPECT_GT(report["peak_bytes"], 1e6);
+}
+
+/// Writes a checkpoint of a learner after `steps` optimizer steps; returns the file.
+fs::path checkpoint_after(int steps, const run_options& options, const fs::path& folder) {
+  std::shared_ptr<learner> made{std::move(*make_torch_learner(learner_from(options, {})))};
+  trained_model model{made};
+  for (int i = 0; i < steps; ++i) {
+    made->accumulate();
+    std::vector<float> mean(made->parameter_count());
+    made->take_mean_gradient(mean);
+    model.step(mean, 0.01, {});
+  }
+  auto copy = model.copy_state(make_memory_store());
+  auto image = seal(std::move(*copy));
+  checkpoint_store store{make_system_disk(), folder};
+  return *store.save(**image);
+}
+
+TEST_F(BenchTrain, TheLossOfACheckpointIsThatOfItsParametersOnTheSameWindows) {
+  auto loss_of = [&](const fs::path& where) {
+    options.arguments = {"loss"};
+    options.checkpoint = where;
+    EXPECT_EQ(bench_command(train_benchmarks()).run(options), exit_clean);
+    std::ifstream file{*options.json_file};
+    return nlohmann::json::parse(file);
+  };
+  auto fresh = checkpoint_after(0, options, folder / "fresh");
+  auto trained = checkpoint_after(60, options, folder / "peer" / "checkpoints");
+  auto before = loss_of(fresh);
+  auto after = loss_of(trained);
+  EXPECT_NEAR(before["loss"], std::log(256), 0.1);
+  EXPECT_LT(after["loss"], before["loss"].get<double>() - 0.5);
+  EXPECT_EQ(after["epoch"], 60);
+  EXPECT_EQ(after["windows"], 16);
+  EXPECT_EQ(loss_of(trained)["loss"], after["loss"]) << "always the same windows";
+  EXPECT_EQ(loss_of(folder / "peer")["loss"], after["loss"]);
+  EXPECT_EQ(loss_of(folder / "peer" / "checkpoints")["loss"], after["loss"]);
+}
+
+TEST_F(BenchTrain, ACheckpointThatIsMissingOrOfAnotherModelIsRefused) {
+  options.arguments = {"loss"};
+  EXPECT_EQ(bench_command(train_benchmarks()).run(options), exit_bad_usage);
+  options.checkpoint = folder / "missing";
+  EXPECT_EQ(bench_command(train_benchmarks()).run(options), exit_bad_usage);
+  options.checkpoint = checkpoint_after(1, options, folder);
+  EXPECT_EQ(bench_command(train_benchmarks()).run(options), exit_clean);
+  options.width = 32;
+  EXPECT_EQ(bench_command(train_benchmarks()).run(options), exit_bad_usage);
+  options.checkpoint = folder;
+  EXPECT_EQ(bench_command(train_benchmarks()).run(options), exit_bad_usage);
+}
+
 TEST_F(BenchTrain, WhatCannotWorkIsRefusedBeforeAnythingStarts) {
   auto unknown = options;
   unknown.arguments = {"nothing"};
-  EXPECT_EQ(bench_command({train_benchmark()}).run(unknown), exit_bad_usage);
+  EXPECT_EQ(bench_command(train_benchmarks()).run(unknown), exit_bad_usage);
   auto no_data = options;
   no_data.data = "/nowhere/at/all";
-  EXPECT_EQ(bench_command({train_benchmark()}).run(no_data), exit_bad_usage);
+  EXPECT_EQ(bench_command(train_benchmarks()).run(no_data), exit_bad_usage);
   auto no_file = options;
   no_file.json_file = folder / "missing" / "train.json";
-  EXPECT_EQ(bench_command({train_benchmark()}).run(no_file), exit_bad_usage);
+  EXPECT_EQ(bench_command(train_benchmarks()).run(no_file), exit_bad_usage);
 }
 
 } // namespace

@@ -115,6 +115,32 @@ TEST_F(Trainer, WithNobodyLeftAFailedRoundAppliesThisEpochsOwnMeanGradient) { //
   EXPECT_EQ(exported(*m.ctx.metrics, "waggle_training_local_fallbacks_total"), 1);
 }
 
+TEST_F(Trainer, RoundsThatOftenFailAreANotice) {
+  auto& m = add_started();
+  auto rule = [&] {
+    return exported(*m.ctx.metrics, R"(waggle_training_health_rule{rule="own_gradients")");
+  };
+  pass_until([&] { return all_at(2); });
+  round_report failed;
+  failed.why = {ec::lost_quorum, ""};
+  for (std::uint64_t k = 1; k <= 2; ++k) {
+    hold_rounds = true;
+    pass_until([&] { return !m.answers.empty(); });
+    m.group = 0;
+    hold_rounds = false;
+    answer_round(m, failed);
+    pass_until([&] { return status_of(m).local_fallbacks == k && all_at(2 + k); });
+  }
+  EXPECT_EQ(rule(), 0);
+  EXPECT_EQ(status_of(m).notice, "");
+  pass_until([&] { return all_at(8); }); // two of eight epochs
+  EXPECT_EQ(rule(), 1);
+  EXPECT_THAT(status_of(m).notice, ::testing::HasSubstr("in 2 of the last 8 epochs the round"));
+  pass_until([&] { return all_at(24); });
+  EXPECT_EQ(rule(), 0);
+  EXPECT_EQ(status_of(m).notice, "");
+}
+
 TEST_F(Trainer, AFailedRoundIsTriedAgainWithTheSameGradientInTheGroupThatIsLeft) {
   hold_rounds = true;
   auto& m = add_started();

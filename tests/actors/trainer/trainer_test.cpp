@@ -2,6 +2,7 @@
 
 #include <sstream>
 
+#include <gmock/gmock.h>
 #include <spdlog/sinks/ostream_sink.h>
 
 #include "runtime/training/schedule_text.hpp"
@@ -130,6 +131,18 @@ TEST_F(Trainer, SaysHowItGoesEveryTenSecondsAndNotEveryEpoch) {
   };
   EXPECT_EQ(count("trainer is training"), 1U) << text;
   EXPECT_EQ(count("last round: alone"), 3U) << text;
+}
+
+TEST_F(Trainer, ATargetBatchBelowTwoPassesOfEachPeerIsANotice) {
+  auto config = defaults();
+  config.target_batch_size = 15; // two peers with passes of four samples
+  add_started(config);
+  config.join_timeout = 5s;
+  auto& m = add_started(config);
+  spread();
+  pass_until([&] { return all_at(12); });
+  EXPECT_THAT(status_of(m).notice, ::testing::HasSubstr("raise --target-batch-size to 16"));
+  EXPECT_EQ(exported(*m.ctx.metrics, R"(waggle_training_health_rule{rule="small_batches")"), 1);
 }
 
 TEST_F(Trainer, BeginsOnceThereAreEnoughPeers) {

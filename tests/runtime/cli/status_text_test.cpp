@@ -55,6 +55,13 @@ TEST(StatusText, WhatIsNotKnownIsADash) {
               HasSubstr(line("loss", "-") + line("learning rate", "-")));
 }
 
+TEST(StatusText, ANoticeIsShownToItsEnd) {
+  auto said = std::string(300, 'x') + ": raise --target-batch-size";
+  EXPECT_THAT(shown(R"({"notice":")" + said + R"("})"), HasSubstr(line("notice", said)));
+  EXPECT_THAT(shown(R"({"notice":")" + std::string(5000, 'x') + R"("})"), HasSubstr("xxx...\n"));
+  EXPECT_THAT(shown(R"({"other":")" + said + R"("})"), Not(HasSubstr("raise")));
+}
+
 TEST(StatusText, UnknownFieldsOfAnyKindAreShownInWords) {
   EXPECT_THAT(shown(R"({"fork":{"parent_epoch":7,"seen":[1,2,{"by":"x"}]},"provisional":true,
                         "empty":{},"list":[]})"),

@@ -22,6 +22,8 @@ TEST(TrainerProgram, TrainsAndMeasuresTraining) {
   EXPECT_TRUE(needed({"train", "--help"}));
   EXPECT_TRUE(needed({"bench", "train"}));
   EXPECT_TRUE(needed({"bench", "--steps", "64", "train"}));
+  EXPECT_TRUE(needed({"bench", "loop"}));
+  EXPECT_TRUE(needed({"bench", "loss", "--checkpoint", "x"}));
 }
 
 TEST(TrainerProgram, IsNotNeededForAnythingElse) {

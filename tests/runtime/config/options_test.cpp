@@ -67,6 +67,7 @@ TEST(OptionTable, EveryOptionSetsItsOwnField) {
     {"announce", "b:2"},
     {"initial-peers", "a:1,b:2"},
     {"identity", "/k.pem"},
+    {"checkpoint", "/c.wgl"},
     {"data", "/text"},
     {"device", "cuda:3"},
     {"congestion", "bbr"},

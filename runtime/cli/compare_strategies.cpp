@@ -1,0 +1,375 @@
+#include "runtime/cli/compare_strategies.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <set>
+#include <sstream>
+
+#include <nlohmann/json.hpp>
+#include <sys/wait.h>
+
+#include "runtime/cli/bench.hpp"
+#include "runtime/cli/child_process.hpp"
+#include "runtime/cli/scratch_folder.hpp"
+#include "runtime/cli/signals.hpp"
+#include "runtime/cli/strategy_comparison.hpp"
+#include "runtime/config/options.hpp"
+#include "runtime/net/http_client.hpp"
+#include "runtime/training/strategy.hpp"
+
+namespace waggle {
+
+namespace {
+
+namespace fs = std::filesystem;
+using json = nlohmann::ordered_json;
+using clock = std::chrono::steady_clock;
+using words = std::vector<std::string>;
+
+constexpr auto start_timeout = 60s;
+constexpr auto question_timeout = 1s;
+constexpr auto reading_interval = 100ms;
+constexpr auto stop_timeout = 6s;
+constexpr double patience = 20; // times the plain loop's time
+
+double seconds_now() {
+  return std::chrono::duration<double>(clock::now().time_since_epoch()).count();
+}
+
+std::string text_of(const fs::path& file) {
+  std::ifstream in{file};
+  std::ostringstream all;
+  all << in.rdbuf();
+  return all.str();
+}
+
+/// Peak resident bytes of a process that still runs; 0 if it does not.
+double peak_of(pid_t pid) {
+  std::ifstream in{"/proc/" + std::to_string(pid) + "/status"};
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with("VmHWM:"))
+      return std::stod(line.substr(6)) * 1024;
+  return 0;
+}
+
+struct running {
+  child_process process;
+  fs::path log;
+
+  [[nodiscard]] failure ended_early() const {
+    auto said = text_of(log);
+    constexpr std::string_view prefix = "waggle: "; // a sentence about its options
+    if (said.starts_with(prefix))
+      return {ec::bad_config, said.substr(prefix.size(), said.find('\n') - prefix.size())};
+    return {ec::internal, "a process ended early; its log says:\n"
+                            + said.substr(said.size() - std::min<std::size_t>(said.size(), 2000))};
+  }
+};
+
+void stop(std::vector<running>& all) {
+  for (auto& one : all)
+    one.process.signal(SIGTERM);
+  auto over = [](running& one) { return one.process.ended().has_value(); };
+  for (auto until = clock::now() + stop_timeout; clock::now() < until;) {
+    if (std::all_of(all.begin(), all.end(), over))
+      return;
+    if (wait_for_signal(20ms)) // a second Ctrl-C
+      break;
+  }
+  for (auto& one : all)
+    one.process.signal(SIGKILL);
+}
+
+class comparison {
+public:
+  comparison(const run_options& options, fs::path folder, words program)
+    : options_(options), folder_(std::move(folder)), program_(std::move(program)) {}
+
+  /// Fails with ec::cancelled if this program was told to stop, or with the reason.
+  result<strategy_result> measure(const strategy_case& row) {
+    auto loop = loop_for(row);
+    if (!loop)
+      return loop.error();
+    say("%s: %llu epochs", row.name.c_str(), static_cast<unsigned long long>(row.epochs));
+    auto home = folder_ / std::to_string(++rows_);
+    fs::create_directories(home);
+    std::vector<running> peers;
+    auto runs = train(row, home, *loop, peers);
+    stop(peers);
+    if (!runs)
+      return runs.error();
+    auto measured = result_of(row, *runs, *loop, seconds_of(options_.step_interval));
+    auto loss = loss_of(row, home / "peer-0");
+    if (!loss)
+      return loss.error();
+    measured.loss = *loss;
+    return measured;
+  }
+
+private:
+  template <class... Values>
+  static void say(const char* format, Values... values) {
+    std::fprintf(stderr, format, values...);
+    std::fputc('\n', stderr);
+  }
+
+  /// The options that were given and that the rows do not set, as words.
+  [[nodiscard]] words given(const strategy_case& row) const {
+    std::set<std::string> own{
+      "min-peers", "linger", "shared-memory", "target-batch-size", "averaging-steps-period",
+      "epochs"};
+    for (const auto& word : row.arguments)
+      if (word.starts_with("--"))
+        own.insert(word.substr(2));
+    if (const auto* chosen = find_strategy(row.arguments[1]); !chosen->optimizer.empty())
+      own.insert("optimizer"); // it is for this optimizer only
+    words out;
+    for (const auto& [name, value] : options_.given) {
+      const auto& group = find_option(name)->group;
+      if ((group == "training" || group == "averaging") && !own.contains(name))
+        out.insert(out.end(), {"--" + name, value});
+    }
+    return out;
+  }
+
+  [[nodiscard]] words command(words first, const words& a, const words& b = {}) const {
+    first.insert(first.begin(), program_.begin(), program_.end());
+    first.insert(first.end(), a.begin(), a.end());
+    first.insert(first.end(), b.begin(), b.end());
+    return first;
+  }
+
+  /// Runs the commands at the same time. They write their result to the file that is the last word.
+  result<std::vector<json>> run_all(const std::vector<words>& commands, double limit) {
+    std::vector<running> all;
+    for (const auto& c : commands) {
+      auto log = fs::path{c.back()}.replace_extension(".log");
+      auto made = child_process::start(c, log);
+      if (!made)
+        return made.error();
+      all.push_back({std::move(*made), log});
+    }
+    auto until = seconds_now() + limit;
+    std::size_t over = 0;
+    while (over < all.size()) {
+      if (wait_for_signal(20ms))
+        return failure{ec::cancelled, "interrupted"};
+      if (seconds_now() > until)
+        return failure{ec::timeout, "a process took longer than " + std::to_string(limit) + " s"};
+      over = 0;
+      for (auto& one : all)
+        if (auto status = one.process.ended()) {
+          if (!WIFEXITED(*status) || WEXITSTATUS(*status) != exit_clean)
+            return one.ended_early();
+          ++over;
+        }
+    }
+    std::vector<json> out;
+    for (const auto& c : commands) {
+      out.push_back(json::parse(text_of(c.back()), nullptr, false));
+      if (!out.back().is_object())
+        return failure{ec::internal, c.back() + " is no JSON"};
+    }
+    return out;
+  }
+
+  /// The plain loop that steps as often as a peer of this row: as many at once as there are peers.
+  result<loop_reading> loop_for(const strategy_case& row) {
+    auto known = loops_.find(row.steps_each_pass);
+    if (known != loops_.end())
+      return known->second;
+    say("%llu plain loops that step %s", static_cast<unsigned long long>(options_.peers),
+        row.steps_each_pass ? "after each pass" : "once per epoch");
+    auto share = row.steps_each_pass ? options_.micro_batch
+                                     : options_.target_batch_size / options_.peers
+                                         / options_.micro_batch * options_.micro_batch;
+    std::vector<words> commands;
+    for (std::uint64_t i = 0; i < options_.peers; ++i)
+      commands.push_back(command(
+        {"bench", "loop", "--target-batch-size", std::to_string(share), "--steps",
+         std::to_string(options_.steps)},
+        given(row), {"--json", (folder_ / ("loop-" + std::to_string(i) + ".json")).string()}));
+    auto measured = run_all(commands, loop_limit());
+    if (!measured)
+      return measured.error();
+    loop_reading mean;
+    auto n = static_cast<double>(measured->size());
+    for (const auto& one : *measured) {
+      mean.samples_per_second += one.value("samples_per_second", 0.0) / n;
+      mean.peak_bytes += one.value("peak_bytes", 0.0) / n;
+    }
+    if (mean.samples_per_second <= 0)
+      return failure{ec::internal, "the plain loop reported no speed"};
+    return loops_[row.steps_each_pass] = mean;
+  }
+
+  /// A pass is not expected to take longer than a second.
+  [[nodiscard]] double loop_limit() const {
+    return seconds_of(start_timeout)
+           + static_cast<double>(options_.steps) * (1 + seconds_of(options_.step_interval));
+  }
+
+  result<double> loss_of(const strategy_case& row, const fs::path& peer) {
+    auto file = (peer.parent_path() / "loss.json").string();
+    auto measured = run_all({command({"bench", "loss", "--checkpoint", peer.string()}, given(row),
+                                     {row.arguments[0], row.arguments[1], "--json", file})},
+                            loop_limit());
+    if (!measured)
+      return measured.error();
+    return measured->front().value("loss", std::nan(""));
+  }
+
+  // -- a swarm -----------------------------------------------------------------------------------
+
+  /// Waits until the peer has logged where it listens.
+  static result<endpoint> address_of(running& peer) {
+    constexpr std::string_view before = "listening on ";
+    for (auto until = clock::now() + start_timeout; clock::now() < until;) {
+      auto text = text_of(peer.log);
+      auto at = text.find(before);
+      auto end = at == std::string::npos ? at : text.find('\n', at);
+      if (end != std::string::npos)
+        return parse_endpoint(text.substr(at + before.size(), end - at - before.size()));
+      if (peer.process.ended())
+        return peer.ended_early();
+      if (wait_for_signal(20ms))
+        return failure{ec::cancelled, "interrupted"};
+    }
+    return failure{ec::timeout, "a peer did not start within a minute"};
+  }
+
+  result<std::vector<peer_run>> train(const strategy_case& row, const fs::path& home,
+                                      const loop_reading& loop, std::vector<running>& peers) {
+    std::vector<endpoint> where;
+    for (std::uint64_t i = 0; i < options_.peers; ++i) {
+      auto name = "peer-" + std::to_string(i);
+      words own{"--listen",        "127.0.0.1:0",
+                "--data-dir",      (home / name).string(),
+                "--run-id",        "bench",
+                "--seed",          std::to_string(i + 1),
+                "--linger",        "1h",
+                "--shared-memory", "false",
+                "--min-peers",     std::to_string(options_.peers)};
+      if (i > 0)
+        own.insert(own.end(), {"--initial-peers", to_string(where.front())});
+      auto log = home / (name + ".log");
+      auto made = child_process::start(command({"train"}, given(row), command_tail(row, own)), log);
+      if (!made)
+        return made.error();
+      peers.push_back({std::move(*made), log});
+      auto address = address_of(peers.back());
+      if (!address)
+        return address.error();
+      where.push_back(*address);
+    }
+    auto samples = static_cast<double>(options_.steps * options_.micro_batch);
+    auto limit = seconds_of(start_timeout) + patience * samples / loop.samples_per_second;
+    return watch(row, peers, where, limit);
+  }
+
+  static words command_tail(const strategy_case& row, words own) {
+    own.insert(own.end(), row.arguments.begin(), row.arguments.end());
+    return own;
+  }
+
+  /// Reads all peers until they have reached the last epoch.
+  result<std::vector<peer_run>> watch(const strategy_case& row, std::vector<running>& peers,
+                                      const std::vector<endpoint>& where, double limit) {
+    auto last_epoch = static_cast<double>(row.epochs);
+    std::vector<peer_run> runs(peers.size());
+    auto until = seconds_now() + limit;
+    for (bool done = false; !done;) {
+      if (wait_for_signal(reading_interval))
+        return failure{ec::cancelled, "interrupted"};
+      if (seconds_now() > until)
+        return failure{ec::timeout, "the peers did not reach the last epoch in time"};
+      done = true;
+      for (std::size_t i = 0; i < peers.size(); ++i) {
+        if (peers[i].process.ended())
+          return peers[i].ended_early();
+        auto answer = net::http_get(where[i], "/metrics", question_timeout);
+        if (!answer) { // a busy machine; asked again
+          done = false;
+          continue;
+        }
+        auto read = reading_of(answer->body, seconds_now());
+        auto& run = runs[i];
+        run.samples = read.samples;
+        run.peak_bytes = peak_of(peers[i].process.pid());
+        if (read.epoch >= last_epoch)
+          continue;
+        done = false;
+        if (read.epoch >= 1 && run.first.at == 0)
+          run.first = read;
+        else if (run.first.at != 0)
+          run.last = read;
+      }
+    }
+    for (const auto& run : runs)
+      if (run.last.epoch <= run.first.epoch)
+        return failure{ec::bad_config,
+                       "the run was over before it could be measured: raise --steps"};
+    return runs;
+  }
+
+  const run_options& options_;
+  const fs::path folder_;
+  const words program_;
+  std::map<bool, loop_reading> loops_; // by steps_each_pass
+  std::size_t rows_ = 0;
+};
+
+} // namespace
+
+int compare_strategies(const run_options& asked) {
+  auto options = asked;
+  if (!options.given.contains("steps"))
+    options.steps = 1024; // per row: some seconds, even with a small model
+  auto rows = strategy_cases(options);
+  if (!rows)
+    return bad_usage(rows.error().detail);
+  auto output = bench_output::open(options);
+  if (!output)
+    return bad_usage(output.error().detail);
+  auto folder = scratch_folder::make();
+  if (!folder)
+    return bad_usage(folder.error().detail);
+  std::error_code unreadable;
+  auto self = fs::read_symlink("/proc/self/exe", unreadable);
+  if (unreadable)
+    return bad_usage("cannot find this program: " + unreadable.message());
+
+  comparison all{options, (*folder)->path(), {self.string()}};
+  std::vector<strategy_result> measured;
+  auto report = json::array();
+  int code = exit_clean;
+  for (const auto& row : *rows) {
+    auto one = all.measure(row);
+    if (!one) {
+      std::fprintf(stderr, "waggle: %s: %s\n", row.name.c_str(), one.error().detail.c_str());
+      code = exit_failed;
+      if (one.error().code == ec::cancelled)
+        break;
+      continue;
+    }
+    report.push_back(to_json(*one));
+    measured.push_back(std::move(*one));
+  }
+  std::printf("%llu peers on this machine over TCP, %llu passes of %llu samples each\n",
+              static_cast<unsigned long long>(options.peers),
+              static_cast<unsigned long long>(options.steps),
+              static_cast<unsigned long long>(options.micro_batch));
+  for (const auto& line : comparison_table(measured))
+    std::printf("%s\n", line.c_str());
+  std::fflush(stdout);
+  auto written = (*output)->write(report);
+  return code == exit_clean ? written : code;
+}
+
+} // namespace waggle

@@ -1,0 +1,204 @@
+#include "runtime/cli/strategy_comparison.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+
+#include <nlohmann/json.hpp>
+
+#include "runtime/cli/readable.hpp"
+#include "runtime/cli/text_table.hpp"
+#include "runtime/core/check.hpp"
+#include "runtime/training/strategy.hpp"
+
+namespace waggle {
+
+namespace {
+
+struct variant {
+  const char* option = nullptr; // none: the strategy's default
+  const char* value = nullptr;
+};
+
+/// The variants of a strategy that compute on, or wait, while they average.
+std::vector<variant> variants_of(const strategy_row& row) {
+  if (!row.averages_parameters)
+    return {{}, {"delay-grad-averaging", "true"}};
+  if (!row.counts_steps)
+    return {{}, {"delay-state-averaging", "false"}};
+  return {{}};
+}
+
+strategy_case::age age_of(const lane_overlap& overlap) {
+  switch (overlap.ends) {
+    case lane_overlap::until::own_steps:
+      return strategy_case::age::none;
+    case lane_overlap::until::next_boundary:
+      return strategy_case::age::one_epoch;
+    case lane_overlap::until::it_arrives:
+      return strategy_case::age::one_round;
+  }
+  return strategy_case::age::none;
+}
+
+/// The sum of all series of a metric of which a label begins with `label`.
+double sum_of(std::string_view metrics, std::string_view name, std::string_view label = "") {
+  double sum = 0;
+  while (!metrics.empty()) {
+    auto end = std::min(metrics.find('\n'), metrics.size());
+    auto line = metrics.substr(0, end);
+    metrics.remove_prefix(std::min(end + 1, metrics.size()));
+    auto labels = std::min(line.find_first_of("{ "), line.size());
+    if (line.substr(0, labels) == name && line.find(label) != std::string_view::npos)
+      sum += std::strtod(std::string{line.substr(line.rfind(' ') + 1)}.c_str(), nullptr);
+  }
+  return sum;
+}
+
+std::string text(const char* format, double value) {
+  char out[40];
+  std::snprintf(out, sizeof out, format, value);
+  return std::isfinite(value) ? out : "-";
+}
+
+} // namespace
+
+result<std::vector<strategy_case>> strategy_cases(const run_options& options) {
+  auto pass_of_each = options.micro_batch * options.peers;
+  if (options.target_batch_size < pass_of_each)
+    return failure{ec::bad_config,
+                   "--target-batch-size " + std::to_string(options.target_batch_size)
+                     + " is less than one pass of each of the " + std::to_string(options.peers)
+                     + " peers: raise it to " + std::to_string(pass_of_each)
+                     + ", or lower --micro-batch or --peers"};
+  auto period = options.target_batch_size / pass_of_each;
+  auto epochs = options.steps / period;
+  if (epochs < 3)
+    return failure{ec::bad_config, "--steps " + std::to_string(options.steps)
+                                     + " are less than three epochs: raise it to "
+                                     + std::to_string(3 * period)
+                                     + ", or lower --target-batch-size"};
+  std::vector<strategy_case> rows;
+  for (const auto& row : strategy_table())
+    for (const auto& variant : variants_of(row)) {
+      strategy_settings how;
+      how.delay_gradients = variant.option != nullptr && !row.averages_parameters;
+      how.delay_state = variant.option == nullptr;
+      auto made = row.make(how);
+      strategy_case c;
+      c.name = row.name;
+      c.arguments = {"--strategy", c.name};
+      if (variant.option != nullptr) {
+        c.name += " --" + std::string{variant.option} + " " + variant.value;
+        c.arguments.insert(c.arguments.end(), {"--" + std::string{variant.option}, variant.value});
+      }
+      if (row.counts_steps)
+        c.arguments.insert(c.arguments.end(), {"--averaging-steps-period", std::to_string(period)});
+      else
+        c.arguments.insert(c.arguments.end(),
+                           {"--target-batch-size", std::to_string(period * pass_of_each)});
+      c.arguments.insert(c.arguments.end(), {"--epochs", std::to_string(epochs)});
+      c.steps_each_pass = made.inner == inner_rule::step;
+      c.merged = age_of(made.lanes.front().overlap);
+      c.epochs = epochs;
+      rows.push_back(std::move(c));
+    }
+  return rows;
+}
+
+peer_reading reading_of(std::string_view metrics, double at) {
+  auto steps = [&](const char* suffix, const char* phase) {
+    return sum_of(metrics, "waggle_training_step_duration_seconds" + std::string{suffix},
+                  "phase=\"" + std::string{phase} + "\"");
+  };
+  peer_reading r;
+  r.at = at;
+  r.epoch = sum_of(metrics, "waggle_training_epoch");
+  r.samples = sum_of(metrics, "waggle_training_samples_total", "outcome=\"used\"");
+  r.passes = steps("_count", "forward_backward");
+  r.computing_seconds = steps("_sum", "forward_backward") + steps("_sum", "optimizer");
+  r.rounds = sum_of(metrics, "waggle_averaging_round_duration_seconds_count");
+  r.round_seconds = sum_of(metrics, "waggle_averaging_round_duration_seconds_sum");
+  r.bytes_sent = sum_of(metrics, "waggle_network_bytes_total", "direction=\"out\"");
+  return r;
+}
+
+strategy_result result_of(const strategy_case& row, const std::vector<peer_run>& peers,
+                          const loop_reading& loop, double pause) {
+  WAGGLE_CHECK(!peers.empty(), "a swarm has peers");
+  strategy_result out;
+  out.name = row.name;
+  out.loss = std::nan("");
+  auto n = static_cast<double>(peers.size());
+  double sent = 0;
+  double samples = 0;
+  double merged_after = 0;
+  for (const auto& p : peers) {
+    auto seconds = p.last.at - p.first.at;
+    auto epochs = std::max(1.0, p.last.epoch - p.first.epoch);
+    auto passes = p.last.passes - p.first.passes;
+    auto computing = p.last.computing_seconds - p.first.computing_seconds;
+    auto used = p.last.samples - p.first.samples;
+    WAGGLE_CHECK(seconds > 0, "the last reading is later than the first");
+    // A pause that was asked for is no stall.
+    auto asked = passes > 0 ? std::max(0.0, pause * passes - computing) : 0;
+    out.samples_per_second += used / seconds / n;
+    out.stall_seconds += std::max(0.0, seconds - computing - asked) / epochs / n;
+    out.extra_bytes += (p.peak_bytes - loop.peak_bytes) / n;
+    out.samples += p.samples;
+    auto rounds = std::max(1.0, p.last.rounds - p.first.rounds);
+    merged_after +=
+      (p.last.round_seconds - p.first.round_seconds) / rounds / (seconds / epochs) / n;
+    sent += p.last.bytes_sent - p.first.bytes_sent;
+    samples += used;
+  }
+  out.share = loop.samples_per_second > 0 ? out.samples_per_second / loop.samples_per_second : 0;
+  out.sent_per_thousand = samples > 0 ? sent / samples * 1000 : 0;
+  switch (row.merged) {
+    case strategy_case::age::none:
+      break;
+    case strategy_case::age::one_epoch:
+      out.staleness = 1;
+      break;
+    case strategy_case::age::one_round:
+      out.staleness = merged_after;
+      break;
+  }
+  return out;
+}
+
+std::vector<std::string> comparison_table(const std::vector<strategy_result>& rows) {
+  text_table table{{{"strategy"},
+                    {"samples/s", 0, true},
+                    {"share", 0, true},
+                    {"stall s/epoch", 0, true},
+                    {"staleness", 0, true},
+                    {"extra MB", 0, true},
+                    {"MB sent/1000", 0, true},
+                    {"samples", 0, true},
+                    {"loss", 0, true}}};
+  for (const auto& r : rows)
+    table.add_row({r.name, text("%.0f", r.samples_per_second), text("%.2f", r.share),
+                   text("%.4f", r.stall_seconds), text("%.2f", r.staleness),
+                   text("%.0f", r.extra_bytes / 1e6), text("%.2f", r.sent_per_thousand / 1e6),
+                   text("%.0f", r.samples), text("%.4f", r.loss)});
+  return table.lines();
+}
+
+nlohmann::ordered_json to_json(const strategy_result& r) {
+  auto number = [](double value) {
+    return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
+  };
+  return {{"strategy", r.name},
+          {"samples_per_second", number(r.samples_per_second)},
+          {"share", number(r.share)},
+          {"stall_seconds_per_epoch", number(r.stall_seconds)},
+          {"staleness_epochs", number(r.staleness)},
+          {"extra_bytes", number(r.extra_bytes)},
+          {"bytes_sent_per_thousand_samples", number(r.sent_per_thousand)},
+          {"samples", number(r.samples)},
+          {"loss", number(r.loss)}};
+}
+
+} // namespace waggle

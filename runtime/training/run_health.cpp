@@ -1,0 +1,198 @@
+#include "runtime/training/run_health.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace waggle {
+
+namespace {
+
+using settings = run_health::settings;
+using epochs = std::deque<epoch_facts>;
+
+constexpr double enough_peers = 0.9;
+
+std::string number(double value, int digits) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
+/// With the digits that matter: rounds last from milliseconds to minutes.
+std::string in_seconds(double value) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.3g s", value);
+  return text;
+}
+
+std::string whole(double value) {
+  return number(std::ceil(value), 0);
+}
+
+double expected(const epoch_facts& e, const settings& how) {
+  return how.group_size_max == 0 ? e.peers : std::min(e.peers, how.group_size_max);
+}
+
+/// The mean of `value` over the epochs for which `counts`; 0 if there is none.
+template <class Value, class Counts>
+double mean(const epochs& all, Value value, Counts counts) {
+  double sum = 0;
+  std::size_t n = 0;
+  for (const auto& e : all)
+    if (counts(e)) {
+      sum += static_cast<double>(value(e));
+      ++n;
+    }
+  return n == 0 ? 0 : sum / static_cast<double>(n);
+}
+
+/// How long the peers compute for an epoch; 0: not known.
+double compute_seconds(const epoch_facts& e, const settings& how) {
+  return e.samples_per_second > 0 ? static_cast<double>(how.target_batch) / e.samples_per_second
+                                  : 0;
+}
+
+// -- symptoms ------------------------------------------------------------------------------------
+
+bool small_round(const epoch_facts& e, const settings& how) {
+  return !e.own_gradient && e.contributors < enough_peers * expected(e, how);
+}
+
+bool own_gradient(const epoch_facts& e, const settings& /*how*/) {
+  return e.own_gradient;
+}
+
+bool short_epoch(const epoch_facts& e, const settings& how) {
+  auto seconds = compute_seconds(e, how);
+  return !e.own_gradient && seconds > 0 && seconds < e.download_seconds + e.round_seconds;
+}
+
+bool small_batch(const epoch_facts& e, const settings& how) {
+  return how.target_batch > 0 && how.target_batch < 2 * e.pass_samples * e.peers;
+}
+
+bool zero_update(const epoch_facts& e, const settings& /*how*/) {
+  return e.gradient_norm == 0.0;
+}
+
+// -- sentences, after "in N of the last M epochs " ------------------------------------------------
+
+std::string say_small_rounds(const epochs& all, const settings& how) {
+  auto shows = [&](const epoch_facts& e) { return small_round(e, how); };
+  auto took_part = mean(
+    all, [](const auto& e) { return e.contributors; }, shows);
+  auto wanted = mean(
+    all, [&](const auto& e) { return expected(e, how); }, shows);
+  auto text =
+    "only " + number(took_part, 1) + " of " + number(wanted, 1) + " peers took part in the round: ";
+  return text
+         + (how.searches_groups ? "raise --matchmaking-time, so that more peers find each other"
+                                : "members that stall are left out, so raise --stall-timeout or "
+                                  "--target-batch-size if their links or machines are slow");
+}
+
+std::string say_own_gradients(const epochs& all, const settings& how) {
+  double longest = 0;
+  for (const auto& e : all)
+    if (!e.own_gradient)
+      longest = std::max(longest, e.round_seconds);
+  std::string text = "the round failed and this peer used its own gradient: ";
+  auto timeout = "--averaging-timeout, which is " + in_seconds(how.averaging_timeout);
+  if (longest == 0)
+    return text + "no round succeeded, so try twice the " + timeout;
+  text += "the longest round that succeeded took " + in_seconds(longest) + ", ";
+  if (2 * longest > how.averaging_timeout)
+    return text + "so raise " + timeout + ", to " + in_seconds(2 * longest);
+  return text + "so " + timeout
+         + ", is long enough: members are lost, raise --stall-timeout if their links are slow";
+}
+
+std::string say_short_epochs(const epochs& all, const settings& how) {
+  auto shows = [&](const epoch_facts& e) { return short_epoch(e, how); };
+  auto average = [&](auto field) { return mean(all, field, shows); };
+  auto rate = average([](const auto& e) { return e.samples_per_second; });
+  auto round = average([](const auto& e) { return e.round_seconds; });
+  auto download = average([](const auto& e) { return e.download_seconds; });
+  auto text = "the peers compute " + std::to_string(how.target_batch) + " samples in "
+              + in_seconds(average([&](const auto& e) { return compute_seconds(e, how); }))
+              + ", less than the " + in_seconds(round) + " of a round";
+  if (download > 0)
+    text += " and the " + in_seconds(download) + " in which a peer that joins downloads the state";
+  return text + ": raise --target-batch-size to " + whole(rate * (round + download)) + " or more";
+}
+
+std::string say_small_batches(const epochs& all, const settings& how) {
+  const auto& last =
+    *std::find_if(all.rbegin(), all.rend(), [&](const auto& e) { return small_batch(e, how); });
+  auto pass = std::to_string(last.pass_samples);
+  auto peers = std::to_string(last.peers);
+  auto least = 2 * last.pass_samples * last.peers;
+  return "the target batch of " + std::to_string(how.target_batch)
+         + " samples was less than two passes of " + pass + " samples of each of the " + peers
+         + " peers, so some contribute little or nothing: raise --target-batch-size to "
+         + std::to_string(least) + ", or lower --micro-batch";
+}
+
+std::string say_zero_updates(const epochs& /*all*/, const settings& /*how*/) {
+  return "the mean gradient was zero, so the run learns nothing: check --data, and whether a "
+         "smaller --lr keeps the model from dying";
+}
+
+struct row {
+  double begins; // share of the epochs
+  double ends;
+  bool (*shows)(const epoch_facts&, const settings&);
+  std::string (*say)(const epochs&, const settings&);
+};
+
+constexpr row table[] = {{0.25, 0.1, small_round, say_small_rounds},
+                         {0.25, 0.1, own_gradient, say_own_gradients},
+                         {0.5, 0.25, short_epoch, say_short_epochs},
+                         {0.5, 0.25, small_batch, say_small_batches},
+                         {0.25, 0.1, zero_update, say_zero_updates}};
+static_assert(std::size(table) == run_health::rules.size());
+
+} // namespace
+
+std::vector<std::string> run_health::end_epoch(const epoch_facts& epoch, steady_time now) {
+  epochs_.push_back(epoch);
+  if (epochs_.size() > window)
+    epochs_.pop_front();
+  std::vector<std::string> to_log;
+  if (epochs_.size() < judged_from)
+    return to_log;
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    const auto& rule = table[i];
+    auto& state = states_[i];
+    auto shown = std::count_if(epochs_.begin(), epochs_.end(),
+                               [&](const auto& e) { return rule.shows(e, how_); });
+    auto share = static_cast<double>(shown) / static_cast<double>(epochs_.size());
+    state.holds = state.holds ? share >= rule.ends : share >= rule.begins;
+    state.sentence.clear();
+    if (!state.holds)
+      continue;
+    state.sentence = "in " + std::to_string(shown) + " of the last "
+                     + std::to_string(epochs_.size()) + " epochs " + rule.say(epochs_, how_);
+    if (state.logged && now - *state.logged < log_interval)
+      continue;
+    state.logged = now;
+    to_log.push_back(state.sentence);
+  }
+  return to_log;
+}
+
+bool run_health::holds(std::string_view rule) const {
+  auto found = std::find(rules.begin(), rules.end(), rule);
+  return found != rules.end() && states_[static_cast<std::size_t>(found - rules.begin())].holds;
+}
+
+std::string run_health::notice() const {
+  std::string all;
+  for (const auto& state : states_)
+    if (state.holds)
+      all += (all.empty() ? "" : "; ") + state.sentence;
+  return all;
+}
+
+} // namespace waggle

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runtime/core/time.hpp"
+
+namespace waggle {
+
+/// An epoch of this peer's group, when it has ended here. Times in seconds.
+struct epoch_facts {
+  std::uint32_t peers = 0;        // of the run, that train
+  std::uint32_t contributors = 0; // to the round of the epoch
+  bool own_gradient = false;      // the round failed, and the epoch ended with this peer's gradient
+  double round_seconds = 0;       // search for a group and all-reduce
+  double download_seconds = 0;    // of the whole state, when this peer last did it; 0: not known
+  double samples_per_second = 0;  // of all peers together; 0: not known
+  std::uint64_t pass_samples = 0; // of a pass of this peer; 0: it runs none
+  std::optional<double> gradient_norm; // of the mean; none: no gradient was averaged
+};
+
+/// Detects settings of a run that do not suit it, from the last epochs of one peer. Each rule looks
+/// at the share of the epochs that show its symptom. It begins to hold above one share and ends
+/// below a smaller one, so that it does not flap.
+///
+/// | rule            | symptom of an epoch                                        | begins | ends |
+/// |-----------------|------------------------------------------------------------|--------|------|
+/// | `small_rounds`  | fewer than 0.9 of the peers took part in the round         | 25 %   | 10 % |
+/// | `own_gradients` | the round failed, so this peer's own gradient was used     | 25 %   | 10 % |
+/// | `short_epochs`  | computing it took less than a download and a round         | 50 %   | 25 % |
+/// | `small_batches` | target batch below two passes of each peer                 | 50 %   | 25 % |
+/// | `zero_updates`  | the mean gradient was zero                                 | 25 %   | 10 % |
+///
+/// Has no clock. Not thread-safe.
+class run_health {
+public:
+  struct settings {
+    double averaging_timeout = 0;     // seconds
+    std::uint64_t target_batch = 0;   // samples; 0: epochs are not counted in samples
+    std::uint32_t group_size_max = 0; // a round has no more contributors; 0: without limit
+    bool searches_groups = false;     // for each round, instead of one group for the run
+  };
+  /// The epochs that the rules look at, and how many there must be at least.
+  static constexpr std::size_t window = 32;
+  static constexpr std::size_t judged_from = 8;
+  /// The least time between two log lines of one rule.
+  static constexpr auto log_interval = std::chrono::minutes{10};
+
+  explicit run_health(const settings& how) : how_(how) {}
+
+  /// Adds an epoch. Returns sentences for the log: of each rule that holds, when it begins and then
+  /// at most once per `log_interval`.
+  std::vector<std::string> end_epoch(const epoch_facts& epoch, steady_time now);
+
+  [[nodiscard]] bool holds(std::string_view rule) const;
+  /// The sentences of the rules that hold, as of the last epoch; empty: none holds.
+  [[nodiscard]] std::string notice() const;
+
+  static constexpr std::array<std::string_view, 5> rules{
+    "small_rounds", "own_gradients", "short_epochs", "small_batches", "zero_updates"};
+
+private:
+  struct state {
+    bool holds = false;
+    std::string sentence;
+    std::optional<steady_time> logged;
+  };
+
+  settings how_;
+  std::deque<epoch_facts> epochs_; // the newest last
+  std::array<state, rules.size()> states_;
+};
+
+} // namespace waggle

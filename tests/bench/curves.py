@@ -1,0 +1,297 @@
+#!/usr/bin/env python3
+"""Loss over samples: one process with batch B, next to four peers with target batch B in several strategies.
+
+  python3 tests/bench/curves.py --svg trainer/curves.svg --json curves.json
+
+Trains on nine tenths of each text of --data. The first peer keeps checkpoints, and `waggle bench loss` computes the
+loss of each on the other tenth, always on the same windows: the losses that peers report while they train are smoothed
+and belong to other samples, so they cannot be compared. Every mode uses the same number of samples, the same optimizer
+and the same learning rate, with several seeds (of the initial model and of the samples). A mode whose peers step after
+each pass makes more steps of the optimizer than one that steps once per epoch; so it has a baseline of its own, one
+process that steps after each pass, too.
+"""
+import argparse
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MODEL = {"model": "char-gpt", "layers": "1", "width": "32", "heads": "2", "context": "32"}
+TRAINING = {"optimizer": "adam", "device": "cpu", "threads": "1"}
+# name: number of peers, color, whether each pass is a step, the baseline, options
+MODES = {
+    "one process": (1, "#444444", False, "one process", {}),
+    "collaborative": (4, "#0072b2", False, "one process", {}),
+    "one process, steps after each pass": (1, "#aaaaaa", True, "one process, steps after each pass", {}),
+    "local-updates": (4, "#d55e00", True, "one process, steps after each pass", {"strategy": "local-updates"}),
+    "decentralized-adam": (4, "#009e73", True, "one process, steps after each pass", {"strategy": "decentralized-adam"}),
+}
+# Rounds of decentralized-* begin with the fastest peer, so an epoch has fewer samples than B.
+MORE_EPOCHS = 1.6
+CHECKPOINT = re.compile(r"checkpoint-\d+-(\d+)-.*\.wgl")
+
+
+class Failed(Exception):
+    pass
+
+
+def words(options):
+    return [word for name, value in options.items() for word in (f"--{name}", str(value))]
+
+
+def split_text(data, folder):
+    """Writes nine tenths of each file to folder/train, the rest to folder/held-out."""
+    files = sorted(f for f in (data.iterdir() if data.is_dir() else [data]) if f.is_file() and not f.is_symlink())
+    for name in ("train", "held-out"):
+        (folder / name).mkdir()
+    for file in files:
+        text = file.read_bytes()
+        cut = len(text) * 9 // 10
+        (folder / "train" / file.name).write_bytes(text[:cut])
+        (folder / "held-out" / file.name).write_bytes(text[cut:])
+    if not files:
+        raise Failed(f"{data} has no files")
+
+
+def epochs_of(settings, mode):
+    """The options that define an epoch, and the number of epochs."""
+    count, _, each_pass, _, own = MODES[mode]
+    passes = settings.batch // settings.micro_batch
+    if own.get("strategy", "").startswith("decentralized"):
+        return {"averaging-steps-period": passes // count}, round(settings.epochs * MORE_EPOCHS)
+    if count == 1 and each_pass:
+        return {"target-batch-size": settings.micro_batch}, settings.epochs * passes
+    return {"target-batch-size": settings.batch}, settings.epochs
+
+
+class Peers:
+    """The processes of one run. Use it as a context."""
+
+    def __init__(self, settings, folder, mode, seed, data):
+        count, _, _, _, own = MODES[mode]
+        period, epochs = epochs_of(settings, mode)
+        self.options = {**MODEL, **TRAINING, **own, **period, "micro-batch": settings.micro_batch, "lr": settings.lr,
+                        "epochs": epochs, "data": data, "run-id": f"curves-{seed}"}
+        self.binary, self.folder, self.seed, self.children, self.addresses = settings.binary, folder, seed, [], []
+        self.count = count
+
+    def __enter__(self):
+        for i in range(self.count):
+            own = {"listen": "127.0.0.1:0", "data-dir": self.folder / f"peer{i}", "min-peers": self.count,
+                   "linger": "1h", "seed": 100 * self.seed + i + 1}
+            # The first one keeps a checkpoint of each epoch.
+            own.update({"checkpoint-interval": "0ms"} if i == 0 else {"resume": "false"})
+            if self.addresses:
+                own["initial-peers"] = self.addresses[0]
+            log = self.folder / f"peer{i}.log"
+            with open(log, "wb") as out:
+                self.children.append(subprocess.Popen([self.binary, "train", *words(self.options), *words(own)],
+                                                      stdout=out, stderr=subprocess.STDOUT))
+            self.addresses.append(self.wait_for_address(log))
+        return self
+
+    def wait_for_address(self, log):
+        for _ in range(600):
+            found = re.search(r"listening on (\S+)", log.read_text())
+            if found:
+                return found.group(1)
+            if self.children[-1].poll() is not None:
+                raise Failed(f"a peer ended: {log.read_text()[-2000:]}")
+            time.sleep(0.1)
+        raise Failed("a peer did not start within a minute")
+
+    def statuses(self):
+        found = []
+        for address in self.addresses:
+            try:
+                with urllib.request.urlopen(f"http://{address}/api/v1/status", timeout=2) as answer:
+                    found.append(json.load(answer))
+            except OSError:  # a busy machine; asked again
+                return None
+        return found
+
+    def __exit__(self, *_):
+        for child in self.children:
+            child.send_signal(signal.SIGTERM)
+        for child in self.children:
+            try:
+                child.wait(10)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+
+
+def train(settings, folder, mode, seed, data):
+    """Returns the checkpoints by epoch, and the samples of an epoch."""
+    folder.mkdir()
+    kept = {}
+    epochs = epochs_of(settings, mode)[1]
+    wanted = [round(epochs * k / settings.points) for k in range(1, settings.points + 1)]
+    with Peers(settings, folder, mode, seed, data) as peers:
+        written = folder / "peer0" / "checkpoints"
+        asked, until, statuses = 0, time.monotonic() + settings.limit, None
+        while True:
+            for file in written.iterdir() if written.exists() else []:
+                match = CHECKPOINT.fullmatch(file.name)
+                if not match or not wanted or int(match.group(1)) < wanted[0]:
+                    continue
+                epoch = int(match.group(1))
+                copy = folder / f"epoch-{epoch}.wgl"
+                try:
+                    os.link(file, copy)  # stays when the peer deletes its own
+                except FileNotFoundError:
+                    continue
+                kept[epoch] = copy
+                wanted = [w for w in wanted if w > epoch]
+            if time.monotonic() - asked > 0.5:
+                asked, statuses = time.monotonic(), peers.statuses()
+                if statuses and all(s["phase"] == "finished" for s in statuses) and not wanted:
+                    break
+            if any(child.poll() is not None for child in peers.children):
+                raise Failed(f"a peer of {mode} ended; see {folder}")
+            if time.monotonic() > until:
+                raise Failed(f"{mode} was not done after {settings.limit:.0f} s: {statuses}")
+            time.sleep(0.003)
+        used = sum(s["samples"]["used"] for s in statuses)
+        return kept, used / max(s["epoch"] for s in statuses)
+
+
+def loss_of(settings, options, checkpoint, data):
+    result = checkpoint.with_suffix(".json")
+    done = subprocess.run([settings.binary, "bench", "loss", *words({**MODEL, **TRAINING, **options}), "--checkpoint",
+                           str(checkpoint), "--data", str(data), "--micro-batch", "32", "--steps", str(settings.windows // 32),
+                           "--json", str(result)], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Failed(done.stderr.strip())
+    return json.loads(result.read_text())["loss"]
+
+
+def measure(settings, folder):
+    split_text(pathlib.Path(settings.data), folder)
+    curves = {}
+    for mode in MODES:
+        for seed in range(1, settings.seeds + 1):
+            began = time.monotonic()
+            home = folder / f"{mode}-{seed}".replace(" ", "-")
+            kept, samples = train(settings, home, mode, seed, folder / "train")
+            trained = time.monotonic() - began
+            points = [(epoch * samples, loss_of(settings, MODES[mode][4], file, folder / "held-out"))
+                      for epoch, file in sorted(kept.items())]
+            curves.setdefault(mode, []).append(points)
+            print(f"{mode}, seed {seed}: loss {points[-1][1]:.4f} after {points[-1][0]:.0f} samples ({trained:.0f} s)",
+                  file=sys.stderr)
+            shutil.rmtree(home)
+    return curves
+
+
+def at(points, x):
+    """The loss at x samples, by linear interpolation."""
+    for (x0, y0), (x1, y1) in zip(points, points[1:]):
+        if x0 <= x <= x1:
+            return y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+    return points[-1][1] if x > points[-1][0] else points[0][1]
+
+
+def summary(curves):
+    """Each mode's final loss at equal samples: mean and spread over the seeds, and the gap to its baseline."""
+    x = min(points[-1][0] for runs in curves.values() for points in runs)
+    rows, means = [], {}
+    for mode, runs in curves.items():
+        ends = [at(points, x) for points in runs]
+        mean = sum(ends) / len(ends)
+        means[mode] = mean
+        rows.append({"mode": mode, "samples": x, "loss": mean, "low": min(ends), "high": max(ends),
+                     "gap": mean - means[MODES[mode][3]]})
+    return rows
+
+
+def draw(curves, settings):
+    width, height, left, bottom, right, top = 760, 430, 60, 50, 20, 20
+    first = max(points[0][0] for runs in curves.values() for points in runs)
+    last = min(points[-1][0] for runs in curves.values() for points in runs)
+    grid = [first + (last - first) * k / settings.points for k in range(settings.points + 1)]
+    ys = [at(points, x) for runs in curves.values() for points in runs for x in grid]
+    low, high = min(ys), max(ys)
+    low, high = low - 0.05 * (high - low), high + 0.05 * (high - low)
+
+    def place(x, y):
+        return (left + (width - left - right) * x / last, height - bottom - (height - bottom - top) * (y - low) / (high - low))
+
+    def path(points):
+        return " ".join(f"{'M' if i == 0 else 'L'}{x:.1f},{y:.1f}" for i, (x, y) in enumerate(place(*p) for p in points))
+
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="13">',
+           f'<rect width="{width}" height="{height}" fill="white"/>']
+    for k in range(6):
+        y = low + (high - low) * k / 5
+        px, py = place(0, y)
+        out.append(f'<line x1="{left}" x2="{width - right}" y1="{py:.1f}" y2="{py:.1f}" stroke="#ddd"/>'
+                   f'<text x="{left - 6}" y="{py + 4:.1f}" text-anchor="end">{y:.2f}</text>')
+        px, _ = place(last * k / 5, low)
+        out.append(f'<text x="{px:.1f}" y="{height - bottom + 18}" text-anchor="middle">{last * k / 5:,.0f}</text>')
+    out.append(f'<text x="{(left + width - right) / 2}" y="{height - 10}" text-anchor="middle">samples of all peers</text>'
+               f'<text x="16" y="{height / 2 - 15}" text-anchor="middle" transform="rotate(-90 16 {height / 2 - 15})">'
+               'held-out loss (nats per byte)</text>')
+    for k, (mode, runs) in enumerate(curves.items()):
+        color = MODES[mode][1]
+        values = [[at(points, x) for points in runs] for x in grid]
+        band = [(x, max(v)) for x, v in zip(grid, values)] + [(x, min(v)) for x, v in reversed(list(zip(grid, values)))]
+        out.append(f'<path d="{path(band)} Z" fill="{color}" fill-opacity="0.15"/>')
+        out.append(f'<path d="{path([(x, sum(v) / len(v)) for x, v in zip(grid, values)])}" fill="none" stroke="{color}" '
+                   'stroke-width="2"/>')
+        label = mode if MODES[mode][0] == 1 else f"{MODES[mode][0]} peers, {mode}"
+        out.append(f'<line x1="{width - 290}" x2="{width - 265}" y1="{top + 14 + 20 * k}" y2="{top + 14 + 20 * k}" '
+                   f'stroke="{color}" stroke-width="2"/><text x="{width - 258}" y="{top + 18 + 20 * k}">{label}</text>')
+    out.append(f'<text x="{width - 290}" y="{top + 18 + 20 * len(curves)}" fill="#666">mean and range of {settings.seeds} seeds</text>')
+    return "\n".join(out + ["</svg>"]) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--binary", default=str(ROOT / "build" / "bin" / "waggle"), help="the waggle program")
+    parser.add_argument("--data", default="/usr/share/common-licenses", help="a text, or a folder of texts")
+    parser.add_argument("--batch", type=int, default=128, help="B: samples of an epoch (default: 128)")
+    parser.add_argument("--micro-batch", type=int, default=8, help="samples of a pass (default: 8)")
+    parser.add_argument("--epochs", type=int, default=200, help="of each run (default: 200)")
+    parser.add_argument("--lr", type=float, default=0.003, help="learning rate of every mode (default: 0.003)")
+    parser.add_argument("--seeds", type=int, default=3, help="runs of each mode (default: 3)")
+    parser.add_argument("--points", type=int, default=12, help="points of a curve (default: 12)")
+    parser.add_argument("--windows", type=int, default=2048, help="held-out windows (default: 2048)")
+    parser.add_argument("--limit", type=float, default=180, help="seconds after which a run is given up (default: 180)")
+    parser.add_argument("--svg", metavar="FILE", help="draw the curves")
+    parser.add_argument("--json", metavar="FILE", help="write the points and the summary")
+    settings = parser.parse_args()
+    if settings.batch % (4 * settings.micro_batch) != 0:
+        parser.error("--batch must be a multiple of four times --micro-batch")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))  # as an exception, so that the peers are stopped, too
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="waggle-curves-"))
+    try:
+        curves = measure(settings, folder)
+    except Failed as why:
+        print(f"curves.py: {why}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    rows = summary(curves)
+    for row in rows:
+        print(f"{row['mode']:35} loss {row['loss']:.4f} ({row['low']:.4f} to {row['high']:.4f}), gap {row['gap']:+.4f}, "
+              f"at {row['samples']:.0f} samples")
+    if settings.json:
+        pathlib.Path(settings.json).write_text(json.dumps({"settings": vars(settings), "curves": curves, "summary": rows}, indent=1))
+    if settings.svg:
+        pathlib.Path(settings.svg).write_text(draw(curves, settings))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

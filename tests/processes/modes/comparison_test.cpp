@@ -1,0 +1,90 @@
+// `waggle bench train --strategy all`, with a small model.
+
+#include <cstdlib>
+#include <fstream>
+#include <set>
+
+#include "tests/processes/peer.hpp"
+
+namespace waggle::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Comparison : public ::testing::Test {
+protected:
+  Comparison() {
+    fs::create_directories(temporary);
+    ::setenv("TMPDIR", temporary.c_str(), 1);
+  }
+  ~Comparison() override { ::unsetenv("TMPDIR"); }
+
+  child_process start(const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{
+      WAGGLE_PROGRAM, "bench",   "train", "--strategy", "all", "--peers",       "2", "--model",
+      "mlp",          "--width", "16",    "--layers",   "1",   "--micro-batch", "4", "--device",
+      "cpu"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    auto started = child_process::start(arguments, log);
+    EXPECT_TRUE(started.ok());
+    return std::move(*started);
+  }
+  std::string said() const {
+    std::ifstream in{log};
+    return {std::istreambuf_iterator<char>{in}, {}};
+  }
+
+  scratch_folder folder;
+  fs::path log = folder.path() / "log";
+  fs::path temporary = folder.path() / "tmp";
+};
+
+TEST_F(Comparison, MeasuresEachStrategy) {
+  auto file = folder.path() / "all.json";
+  auto bench = start({"--target-batch-size", "64", "--steps", "800", "--step-interval", "2ms",
+                      "--json", file.string()});
+  ASSERT_TRUE(eventually([&] { return bench.ended().has_value(); }, 200s)) << said();
+  ASSERT_EQ(*bench.ended(), 0) << said();
+  std::ifstream in{file};
+  auto rows = nlohmann::json::parse(in);
+  std::set<std::string> names;
+  for (const auto& row : rows) {
+    names.insert(row["strategy"]);
+    EXPECT_GT(row["samples_per_second"], 0) << row;
+    EXPECT_GT(row["share"], 0) << row;
+    EXPECT_GT(row["stall_seconds_per_epoch"], 0) << row;
+    EXPECT_GT(row["bytes_sent_per_thousand_samples"], 1000) << row;
+    EXPECT_GT(row["extra_bytes"], -1e9) << row;
+    ASSERT_TRUE(row["loss"].is_number()) << row;
+    // ln 256 is 5.55. The learning rate is far too small for SGD.
+    EXPECT_LT(row["loss"], row["strategy"] == "decentralized-sgd" ? 5.7 : 5.0) << row;
+    // 2 x 800 passes of four samples; passes that run when an epoch ends belong to it, too.
+    EXPECT_GT(row["samples"], 0.7 * 6400) << row;
+    EXPECT_LT(row["samples"], 1.3 * 6400) << row;
+  }
+  EXPECT_EQ(names.size(), 6U) << rows;
+  EXPECT_EQ(rows[0]["staleness_epochs"], 0);
+  EXPECT_EQ(rows[1]["strategy"], "collaborative --delay-grad-averaging true");
+  EXPECT_EQ(rows[1]["staleness_epochs"], 1);
+  EXPECT_TRUE(fs::is_empty(temporary)) << said();
+}
+
+TEST_F(Comparison, EndsCleanlyWhenItIsInterrupted) {
+  auto bench = start({"--target-batch-size", "64", "--steps", "100000"});
+  auto trains = [&] {
+    for (fs::recursive_directory_iterator entry{temporary}, end; entry != end; ++entry)
+      if (entry->path().filename() == "loop-1.log")
+        return true;
+    return false;
+  };
+  ASSERT_TRUE(eventually(trains, 30s)) << said();
+  bench.signal(SIGINT);
+  ASSERT_TRUE(eventually([&] { return bench.ended().has_value(); }, 20s)) << said();
+  EXPECT_TRUE(WIFEXITED(*bench.ended()));
+  EXPECT_EQ(WEXITSTATUS(*bench.ended()), 1);
+  EXPECT_NE(said().find("interrupted"), std::string::npos) << said();
+  EXPECT_TRUE(fs::is_empty(temporary)) << said();
+}
+
+} // namespace
+} // namespace waggle::testing

@@ -1,0 +1,223 @@
+#include "runtime/training/run_health.hpp"
+
+#include <functional>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace waggle {
+
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+run_health::settings four_peers() {
+  run_health::settings how;
+  how.averaging_timeout = 60;
+  how.target_batch = 256;
+  how.group_size_max = 64;
+  return how;
+}
+
+/// 256 samples in two seconds, a round of 0.1 s.
+epoch_facts healthy() {
+  epoch_facts e;
+  e.peers = 4;
+  e.contributors = 4;
+  e.round_seconds = 0.1;
+  e.download_seconds = 1;
+  e.samples_per_second = 128;
+  e.pass_samples = 32; // two passes of each are just the target batch
+  e.gradient_norm = 0.5;
+  return e;
+}
+
+/// A peer, and the time that has passed.
+struct watched {
+  run_health health{four_peers()};
+  steady_time now{};
+  std::vector<std::string> logged{};
+
+  watched& after(std::size_t epochs, const epoch_facts& e) {
+    for (std::size_t i = 0; i < epochs; ++i) {
+      now += std::chrono::seconds{2};
+      for (auto& line : health.end_epoch(e, now))
+        logged.push_back(std::move(line));
+    }
+    return *this;
+  }
+};
+
+struct symptom {
+  std::string rule;
+  std::function<void(epoch_facts&)> show;
+};
+
+const std::vector<symptom> symptoms{
+  {"small_rounds", [](epoch_facts& e) { e.contributors = 3; }},
+  {"own_gradients",
+   [](epoch_facts& e) {
+     e.own_gradient = true;
+     e.contributors = 1;
+     e.round_seconds = 0;
+   }},
+  {"short_epochs", [](epoch_facts& e) { e.samples_per_second = 256 / 1.05; }},
+  {"small_batches", [](epoch_facts& e) { e.pass_samples = 33; }},
+  {"zero_updates", [](epoch_facts& e) { e.gradient_norm = 0; }},
+};
+
+epoch_facts with(const symptom& s) {
+  auto e = healthy();
+  s.show(e);
+  return e;
+}
+
+TEST(RunHealth, AHealthyRunHasNoNotice) {
+  watched run;
+  run.after(100, healthy());
+  EXPECT_EQ(run.health.notice(), "");
+  EXPECT_TRUE(run.logged.empty());
+  for (auto rule : run_health::rules)
+    EXPECT_FALSE(run.health.holds(rule)) << rule;
+}
+
+TEST(RunHealth, EachSymptomMakesItsRuleHoldAndNoOther) {
+  for (const auto& s : symptoms) {
+    watched run;
+    run.after(run_health::window, with(s));
+    for (auto rule : run_health::rules)
+      EXPECT_EQ(run.health.holds(rule), rule == s.rule) << s.rule << " and " << rule;
+    EXPECT_THAT(run.health.notice(), HasSubstr("in 32 of the last 32 epochs")) << s.rule;
+  }
+}
+
+TEST(RunHealth, ARuleBeginsAtItsShareAndEndsBelowASmallerOne) {
+  for (const auto& s : symptoms) {
+    bool quarter = s.rule != "short_epochs" && s.rule != "small_batches";
+    auto begins = quarter ? 8U : 16U; // of 32
+    auto ends = quarter ? 3U : 7U;    // below 10 % and 25 %
+    watched run;
+    run.after(run_health::window, healthy()).after(begins - 1, with(s));
+    EXPECT_FALSE(run.health.holds(s.rule)) << s.rule;
+    run.after(1, with(s));
+    EXPECT_TRUE(run.health.holds(s.rule)) << s.rule;
+    // The epochs that show it leave the window last.
+    run.after(run_health::window - ends - 1, healthy());
+    EXPECT_TRUE(run.health.holds(s.rule)) << s.rule;
+    run.after(1, healthy());
+    EXPECT_FALSE(run.health.holds(s.rule)) << s.rule;
+    EXPECT_EQ(run.health.notice(), "") << s.rule;
+  }
+}
+
+TEST(RunHealth, NothingIsJudgedFromAFewEpochs) {
+  watched run;
+  run.after(run_health::judged_from - 1, with(symptoms[0]));
+  EXPECT_FALSE(run.health.holds("small_rounds"));
+  run.after(1, with(symptoms[0]));
+  EXPECT_TRUE(run.health.holds("small_rounds"));
+}
+
+TEST(RunHealth, ARuleIsLoggedWhenItBeginsAndThenEveryTenMinutes) {
+  watched run;
+  auto bad = with(symptoms[0]);
+  run.after(run_health::window, bad);
+  EXPECT_EQ(run.logged.size(), 1U);
+  // It ends and begins again: no new line before ten minutes have passed.
+  run.after(run_health::window, healthy()).after(run_health::window, bad);
+  EXPECT_TRUE(run.health.holds("small_rounds"));
+  EXPECT_EQ(run.logged.size(), 1U);
+  run.after(300, bad); // two seconds each
+  EXPECT_EQ(run.logged.size(), 2U);
+}
+
+TEST(RunHealth, SentencesHaveTheNumbersAndNameTheOption) {
+  watched few;
+  few.after(8, with(symptoms[0]));
+  EXPECT_EQ(few.health.notice(),
+            "in 8 of the last 8 epochs only 3.0 of 4.0 peers took part in the round: members that "
+            "stall are left out, so raise --stall-timeout or --target-batch-size if their links "
+            "or machines are slow");
+  watched early;
+  early.after(8, with(symptoms[2]));
+  EXPECT_EQ(early.health.notice(),
+            "in 8 of the last 8 epochs the peers compute 256 samples in 1.05 s, less than the 0.1 "
+            "s of a round and the 1 s in which a peer that joins downloads the state: raise "
+            "--target-batch-size to 269 or more");
+  watched small;
+  small.after(8, with(symptoms[3]));
+  EXPECT_EQ(small.health.notice(),
+            "in 8 of the last 8 epochs the target batch of 256 samples was less than two passes of "
+            "33 samples of each of the 4 peers, so some contribute little or nothing: raise "
+            "--target-batch-size to 264, or lower --micro-batch");
+}
+
+TEST(RunHealth, WhereGroupsAreSearchedForEachRoundMoreTimeForTheSearchHelps) {
+  auto how = four_peers();
+  how.searches_groups = true;
+  watched run{run_health{how}};
+  run.after(8, with(symptoms[0]));
+  EXPECT_THAT(run.health.notice(), HasSubstr("raise --matchmaking-time"));
+}
+
+TEST(RunHealth, TheTimeoutIsComparedWithTwiceTheLongestRoundThatSucceeded) {
+  auto slow = healthy();
+  slow.samples_per_second = 1; // epochs are long compared with these rounds
+  slow.round_seconds = 50;
+  watched tight;
+  auto shorter = slow;
+  shorter.round_seconds = 20;
+  tight.after(3, slow).after(3, shorter).after(2, with(symptoms[1]));
+  EXPECT_THAT(tight.health.notice(),
+              HasSubstr("took 50 s, so raise --averaging-timeout, which is 60 s, to 100 s"));
+  watched wide;
+  wide.after(6, healthy()).after(2, with(symptoms[1]));
+  EXPECT_THAT(wide.health.notice(), HasSubstr("is long enough"));
+  watched never;
+  never.after(8, with(symptoms[1]));
+  EXPECT_THAT(never.health.notice(), HasSubstr("no round succeeded"));
+}
+
+TEST(RunHealth, AGroupIsNotExpectedToBeLargerThanItsLimit) {
+  auto how = four_peers();
+  how.group_size_max = 8;
+  how.target_batch = 0;
+  watched run{run_health{how}};
+  auto e = healthy();
+  e.peers = 64;
+  e.contributors = 8;
+  run.after(32, e);
+  EXPECT_EQ(run.health.notice(), "");
+  e.contributors = 7;
+  run.after(32, e);
+  EXPECT_TRUE(run.health.holds("small_rounds"));
+}
+
+TEST(RunHealth, WhatIsNotKnownIsNoSymptom) {
+  auto how = four_peers();
+  how.target_batch = 0; // epochs are counted in steps
+  watched by_steps{run_health{how}};
+  auto e = healthy();
+  e.pass_samples = 1000;
+  e.samples_per_second = 1e6;
+  e.gradient_norm.reset();
+  by_steps.after(32, e);
+  EXPECT_EQ(by_steps.health.notice(), "");
+  watched unknown;
+  auto new_run = healthy();
+  new_run.samples_per_second = 0;
+  new_run.pass_samples = 0;
+  unknown.after(32, new_run);
+  EXPECT_EQ(unknown.health.notice(), "");
+}
+
+TEST(RunHealth, AnEpochWithoutARoundCountsOnlyOnce) {
+  watched run;
+  run.after(32, with(symptoms[1]));
+  EXPECT_THAT(run.health.notice(), Not(HasSubstr("took part")));
+}
+
+} // namespace
+
+} // namespace waggle
