@@ -33,6 +33,8 @@ struct run_options {
   // -- training
   std::string strategy = "collaborative";
   bool delay_grad_averaging = false;
+  std::uint64_t low_rank = 0; // 0: gradients are averaged as they are
+  double min_compression_ratio = 0.5;
   bool delay_state_averaging = true;
   std::uint64_t averaging_steps_period = 10;
   milliseconds averaging_time_period{0};

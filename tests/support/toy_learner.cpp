@@ -10,13 +10,19 @@ namespace waggle::testing {
 
 namespace {
 
+std::vector<std::uint64_t> shape_of(const toy_options& o) {
+  if (o.rows == 0)
+    return {o.parameters};
+  return {o.rows, o.parameters / o.rows};
+}
+
 class toy_learner final : public local_learner {
 public:
   explicit toy_learner(const toy_options& o)
     : options_(o), weights_(o.parameters), velocity_(o.parameters), sums_(o.parameters),
       truth_(o.parameters), data_(o.data_seed),
-      tensors_({{"weights", {o.parameters}, state_tensor::kind::parameter},
-                {"momentum_buffer/weights", {o.parameters}, state_tensor::kind::statistic}}) {
+      tensors_({{"weights", shape_of(o), state_tensor::kind::parameter},
+                {"momentum_buffer/weights", shape_of(o), state_tensor::kind::statistic}}) {
     random_source init{o.init_seed};
     for (auto& w : weights_)
       w = static_cast<float>(init.unit() - 0.5);

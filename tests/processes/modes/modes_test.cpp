@@ -96,6 +96,7 @@ INSTANTIATE_TEST_SUITE_P(
   Each, ModesOfProcesses,
   ::testing::Values(
     mode{"DelayedGradients", {"--delay-grad-averaging", "true", "--target-batch-size", "64"}, true},
+    mode{"LowRank", {"--low-rank", "4", "--target-batch-size", "64"}, true},
     mode{"LocalUpdates", {"--strategy", "local-updates", "--target-batch-size", "64"}, false},
     mode{"DecentralizedAdam",
          {"--strategy", "decentralized-adam", "--averaging-steps-period", "8"},
