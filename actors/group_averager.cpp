@@ -329,9 +329,7 @@ void group_averager::start_round(bool call) {
   if (plan.members.size() == 1) // no other member to agree with
     return on_committed(report_of_one(plan, step.what.weight, step.what.values));
   if (call)
-    for (const auto& m : plan.members)
-      if (m.peer.id != ctx_.record.id)
-        tell(m.peer, wire::call_round{plan.id});
+    call_members();
   // A coding keeps the error of its codecs itself.
   step.begin_sending(config_.error_feedback && !coding_ ? &feedback_ : nullptr, *ctx_.vectors);
   round_request wanted{plan, group_->position(), step.sent, step.what.weight};
@@ -367,6 +365,7 @@ void group_averager::on_finished(const round_finished& msg) {
 }
 
 void group_averager::on_committed(round_report report) {
+  round_.forget();
   auto& run = *current_;
   if (!keeps_majority(*run.step.plan, stayed_of(*run.step.plan, report))) {
     run.keeps_majority = false;

@@ -100,6 +100,7 @@ private:
 
   caf::result<group_round> average(average_in_group& msg);
   void start_round(bool call);
+  void call_members();
   void on_finished(const round_finished& msg);
   void deliver(round_report report);
   void on_committed(round_report report);

@@ -60,14 +60,17 @@ void group_averager::compute(std::uint64_t elements, std::function<void(float_ve
 
 void group_averager::begin_coded(bool call) {
   auto values = current_->values;
-  if (group_->next().members.size() > 1)
+  if (group_->next().members.size() > 1) {
+    if (call) // at once, so that all members compute at the same time
+      call_members();
     return compute(
       elements_of(coding_->first_tensors()),
       [coding = coding_, values](float_vector& out) { coding->write_first(*values, out); },
-      [this, call](std::shared_ptr<const float_vector> first) {
+      [this](std::shared_ptr<const float_vector> first) {
         current_->step.what.values = std::move(first);
-        start_round(call);
+        start_round(current_->replaced);
       });
+  }
   // Alone: both rounds end at once, with our own vector.
   auto end = [this](std::shared_ptr<const float_vector> mean) {
     auto& run = *current_;
@@ -86,6 +89,13 @@ void group_averager::begin_coded(bool call) {
     std::move(end));
 }
 
+void group_averager::call_members() {
+  const auto& plan = group_->next();
+  for (const auto& m : plan.members)
+    if (m.peer.id != ctx_.record.id)
+      tell(m.peer, wire::call_round{plan.id});
+}
+
 void group_averager::begin_second_round(round_report first) {
   auto& run = *current_;
   if (!group_->is_member()) {
@@ -94,7 +104,6 @@ void group_averager::begin_second_round(round_report first) {
     first.values = nullptr;
     return deliver(std::move(first));
   }
-  round_.forget();
   run.first = std::move(first);
   averaging_step second;
   second.what = std::move(run.step.what);
