@@ -169,6 +169,9 @@ using group_averager_actor = service_actor::extend<
   caf::reacts_to<quit_group>,
   caf::replies_to<average_in_group>::with<group_round>>::extend_with<link_listener_actor>;
 
+/// Computes vectors of a two_round_coding, which are too large for the group_averager's thread.
+using coding_worker_actor = caf::typed_actor<caf::replies_to<code_vector>::with<coded_vector>>;
+
 /// Command: notify `listener` of changes to the group between rounds.
 struct listen_group {
   group_listener_actor listener;

@@ -8,8 +8,6 @@
 
 namespace waggle {
 
-namespace {
-
 std::vector<coded_part> coded_parts_of(const round_plan& plan) {
   std::vector<coded_part> parts;
   part_table table{plan};
@@ -17,8 +15,6 @@ std::vector<coded_part> coded_parts_of(const round_plan& plan) {
     parts.push_back({table[i].offset, table[i].count, table[i].codec});
   return parts;
 }
-
-} // namespace
 
 failure check_request(const average_vector& what, bool auxiliary) {
   auto elements = what.values ? what.values->size() : what.elements;

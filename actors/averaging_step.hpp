@@ -13,6 +13,9 @@
 
 namespace waggle {
 
+/// The parts of a round, as error feedback needs them.
+std::vector<coded_part> coded_parts_of(const round_plan& plan);
+
 /// Checks a caller's request, but not its values; ec::none: it is valid.
 /// @param auxiliary the peer reduces only, and needs no vector of its own.
 failure check_request(const average_vector& what, bool auxiliary);

@@ -1,11 +1,14 @@
 // enter_group ─► a member's leader: wire::enter_group ─► next_plan ─► member
 // average_in_group ─► the round of open_group::next() ─► committed ─► open_group::advance ─► report
+//                     (with a coding two rounds: see group_averager_coding.cpp)
 //                        └ with `call`: call_round to the others ─► round_called to their listeners
 // as the leader, between rounds: applicants, new bandwidths ─► next_plan to all members
 
 #include "actors/group_averager.hpp"
 
+#include <algorithm>
 #include <array>
+#include <span>
 
 #include "actors/guard.hpp"
 #include "runtime/allreduce/round_messages.hpp"
@@ -27,6 +30,7 @@ void group_averager::on_exit() {
   current_.reset();
   switchboard_ = nullptr;
   listener_ = nullptr;
+  coder_ = nullptr;
   round_.end();
 }
 
@@ -75,29 +79,34 @@ group_averager::behavior_type group_averager::make_behavior() {
 
 void group_averager::describe(const describe_vector& what) {
   std::array<tensor_info, 1> whole{{{"0", what.elements, config_.role}}};
-  auto codecs =
-    what.tensors ? plan_codecs(config_.codec, *what.tensors) : plan_codecs(config_.codec, whole);
-  if (!codecs || elements_of(*codecs) != what.elements) {
-    ctx_.log->error("averaging cannot begin: {}",
-                    codecs ? "the tensors do not add up to the vector" : to_string(codecs.error()));
+  std::span<const tensor_info> tensors{whole};
+  if (what.coding)
+    tensors = what.coding->first_tensors();
+  else if (what.tensors)
+    tensors = *what.tensors;
+  auto codecs = plan_codecs(config_.codec, tensors);
+  auto second =
+    what.coding ? plan_codecs(config_.codec, what.coding->second_tensors()) : codec_plan{};
+  bool covers = what.coding || (codecs && elements_of(*codecs) == what.elements);
+  if (!codecs || !second || !covers) {
+    ctx_.log->error("averaging cannot begin: {}", !codecs ? to_string(codecs.error())
+                                                  : !second
+                                                    ? to_string(second.error())
+                                                    : "the tensors do not add up to the vector");
     return quit(to_caf(ec::bad_config));
   }
   described_ = true;
-  use(terms_of(members_, *codecs));
-}
-
-/// Adopts the terms of the group that admits us.
-status group_averager::adopt_terms(const wire::next_plan& message) {
-  auto terms = adopted_terms(members_, message.plan, message.schema, message.members_max,
-                             config_.elements_max);
-  if (!terms)
-    return terms.error();
-  use(std::move(*terms));
-  return waggle::done{};
+  elements_ = what.elements;
+  use(what.coding);
+  use(terms_of(members_, *codecs, *second));
+  auto sent = elements_of(*codecs) + elements_of(*second);
+  ctx_.metrics->set_sent_values_ratio(static_cast<double>(sent)
+                                      / static_cast<double>(std::max<std::uint64_t>(elements_, 1)));
 }
 
 void group_averager::use(open_group::terms terms) {
-  codecs_ = terms.codecs;
+  if (!described_)
+    elements_ = elements_of(terms.codecs);
   group_.emplace(round_member{ctx_.record, members_.mode}, std::move(terms),
                  member_bandwidth{members_.bandwidth, members_.bandwidth.has_value()});
 }
@@ -139,7 +148,9 @@ caf::result<outbound_answer> group_averager::on_application(const inbound_call& 
   if (!round_runs()) {
     between_rounds();
   } else if (group_->contains(who)) {
-    // A member that applies again has lost its membership, so it will not finish this round.
+    // A member that applies again has lost its membership, so it will not finish this round, nor
+    // the second one of the epoch.
+    gone_.insert(who);
     round_.report_lost({who, {ec::peer_lost, "it has entered the group again"}});
   }
   return promise;
@@ -176,7 +187,8 @@ void group_averager::announce(const std::vector<round_member>& before, const rou
   for (const auto& m : plan.members)
     if (m.peer.id != ctx_.record.id)
       tell(m.peer, wire::next_plan{replaced, plan, group_->branch(), group_->shared().schema,
-                                   static_cast<std::uint32_t>(group_->shared().members_max)});
+                                   static_cast<std::uint32_t>(group_->shared().members_max),
+                                   group_->shared().second_round});
 }
 
 void group_averager::tell(const peer_record& to, wire::event what) {
@@ -283,24 +295,26 @@ caf::result<group_round> group_averager::average(average_in_group& msg) {
     return to_caf(ec::epoch_mismatch, "our group is at another epoch");
   if (current_)
     return to_caf(ec::overloaded, "one round at a time");
-  if (msg.values ? msg.values->size() != elements_of(codecs_) : !takes_any_group())
+  if (msg.values ? msg.values->size() != elements_ : !takes_any_group())
     return to_caf(ec::wrong_shape, "the vector has another length than the group's");
   if (!is_weight(msg.weight))
     return to_caf(ec::bad_weight, "a weight must be 0, or finite and positive");
   auto& run = current_.emplace();
   run.branch = group_->branch();
   run.promise = make_response_promise<group_round>();
+  run.values = std::move(msg.values);
   auto& step = run.step;
-  step.what.values = std::move(msg.values);
+  step.what.values = run.values;
   step.what.weight = msg.weight;
   step.what.epoch = msg.epoch;
   step.what.deadline = msg.deadline;
   step.what.deltas = msg.deltas;
-  step.elements = elements_of(codecs_);
-  step.codecs = codecs_;
   step.began = now();
   auto promise = run.promise;
-  start_round(msg.call);
+  if (coding_)
+    begin_coded(msg.call);
+  else
+    start_round(msg.call);
   return promise;
 }
 
@@ -310,16 +324,14 @@ void group_averager::start_round(bool call) {
   const auto& plan = group_->next();
   run.replaced = false;
   step.plan = plan;
-  if (plan.members.size() == 1) { // no other member to agree with
-    auto report = report_of_one(plan, step.what.weight, step.what.values);
-    settle_group(report);
-    return deliver(std::move(report));
-  }
+  step.elements = plan.elements;
+  step.codecs = plan.codecs;
+  if (plan.members.size() == 1) // no other member to agree with
+    return on_committed(report_of_one(plan, step.what.weight, step.what.values));
   if (call)
-    for (const auto& m : plan.members)
-      if (m.peer.id != ctx_.record.id)
-        tell(m.peer, wire::call_round{plan.id});
-  step.begin_sending(config_.error_feedback ? &feedback_ : nullptr, *ctx_.vectors);
+    call_members();
+  // A coding keeps the error of its codecs itself.
+  step.begin_sending(config_.error_feedback && !coding_ ? &feedback_ : nullptr, *ctx_.vectors);
   round_request wanted{plan, group_->position(), step.sent, step.what.weight};
   round_.start(*this, std::move(wanted), step.time_left(now()), switchboard_);
   for (const auto& m : plan.members)
@@ -343,13 +355,30 @@ void group_averager::on_finished(const round_finished& msg) {
   round_.count(msg.report);
   auto report = msg.report;
   current_->step.settle(feedback_, report, ctx_.record.id);
-  if (!failed)
-    report.values = current_->step.result(report.values, report.weight_sum, *ctx_.vectors);
-  if (!failed)
-    settle_group(report);
-  else if (group_->is_member())
-    group_->leave();
-  deliver(std::move(report));
+  if (failed) {
+    if (group_->is_member())
+      group_->leave();
+    return deliver(std::move(report));
+  }
+  report.values = current_->step.result(report.values, report.weight_sum, *ctx_.vectors);
+  on_committed(std::move(report));
+}
+
+void group_averager::on_committed(round_report report) {
+  round_.forget();
+  auto& run = *current_;
+  if (!keeps_majority(*run.step.plan, stayed_of(*run.step.plan, report))) {
+    run.keeps_majority = false;
+    run.branch = forked(run.branch, report.round);
+  }
+  bool first = group_->is_member() && group_->next().id == report.round && !group_->ends_epoch();
+  settle_group(report);
+  if (first)
+    begin_second_round(std::move(report));
+  else if (run.first)
+    decode(std::move(report));
+  else
+    deliver(std::move(report));
 }
 
 /// The round was committed: determines the members of the next one.
@@ -373,11 +402,7 @@ void group_averager::deliver(round_report report) {
   between_rounds();
   group_round ended;
   ended.branch = run.branch;
-  if (report.outcome != round_outcome::failed) {
-    ended.keeps_majority = keeps_majority(*run.step.plan, stayed_of(*run.step.plan, report));
-    if (!ended.keeps_majority)
-      ended.branch = forked(run.branch, report.round);
-  }
+  ended.keeps_majority = run.keeps_majority;
   ended.report = std::move(report);
   ended.group = view();
   run.promise.deliver(std::move(ended));

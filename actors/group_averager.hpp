@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -13,6 +14,7 @@
 #include "runtime/averaging/entry_search.hpp"
 #include "runtime/averaging/open_group.hpp"
 #include "runtime/codec/error_feedback.hpp"
+#include "runtime/codec/two_round_coding.hpp"
 #include "runtime/matchmaking/group_terms.hpp"
 
 namespace waggle {
@@ -34,6 +36,9 @@ using group_averager_base =
 /// Manages this peer's membership in one open_group and runs the group's rounds, one at a time.
 /// Other peers ask it to be admitted; the leader sends it the plan of the next round.
 ///
+/// With a two_round_coding, an epoch of the group has two rounds; average_in_group runs both, and
+/// is answered with the decoded mean, or with the failure of the round that failed.
+///
 /// An auxiliary needs no vector: without describe_vector it takes part in rounds without values,
 /// and adopts the group's terms from the plan that admits it. It cannot found a group.
 ///
@@ -42,7 +47,8 @@ using group_averager_base =
 /// | outside  | found_group → member; enter_group → entering                                      |
 /// | entering | the leader's plan → member; all refused, lost, deadline, quit_group → outside     |
 /// | member   | average_in_group → running; quit_group → outside                                  |
-/// | running  | committed → member (or outside, if decided without us); failed → outside          |
+/// | running  | the epoch's first of two rounds committed → running; its last one committed →     |
+/// |          | member (or outside, if decided without us); failed → outside                      |
 class group_averager final : public group_averager_base {
 public:
   group_averager(caf::actor_config& cfg, node_context ctx, averaging_config averaging,
@@ -60,10 +66,13 @@ private:
     entry_search search;
   };
   struct running {
-    averaging_step step;
+    averaging_step step; // of the current round
     caf::typed_response_promise<group_round> promise;
-    digest branch;         // of the round
+    digest branch; // of the round; after it, of the epoch that begins
+    bool keeps_majority = true;
     bool replaced = false; // the leader has sent another plan: begin again with that one
+    std::shared_ptr<const float_vector> values; // to be averaged; null for an auxiliary
+    std::optional<round_report> first;          // committed: the epoch's second round is next
   };
 
   [[nodiscard]] steady_time now() const { return clock().now(); }
@@ -91,8 +100,10 @@ private:
 
   caf::result<group_round> average(average_in_group& msg);
   void start_round(bool call);
+  void call_members();
   void on_finished(const round_finished& msg);
   void deliver(round_report report);
+  void on_committed(round_report report);
   void settle_group(const round_report& report);
   void between_rounds();
   void announce(const std::vector<round_member>& before, const round_id& replaced,
@@ -101,6 +112,14 @@ private:
   void on_group_message(const group_message& msg);
   void on_connected(const peer_record& peer);
   void on_disconnected(const peer_disconnected& msg);
+  // -- with a coding (group_averager_coding.cpp)
+  void use(std::shared_ptr<two_round_coding> coding);
+  void compute(std::uint64_t elements, std::function<void(float_vector&)> write,
+               std::function<void(std::shared_ptr<const float_vector>)> then);
+  void begin_coded(bool call);
+  void begin_second_round(round_report first);
+  void decode(round_report second);
+
   void decline(const round_plan& plan);
   void tell(const peer_record& to, wire::event what);
   void notify_listener();
@@ -112,7 +131,10 @@ private:
   group_listener_actor listener_;
 
   bool described_ = false;
-  codec_plan codecs_;
+  std::uint64_t elements_ = 0; // of the vector
+  std::shared_ptr<two_round_coding> coding_;
+  coding_worker_actor coder_;
+  std::uint64_t computations_ = 0;  // number of the last one begun
   std::optional<open_group> group_; // set once the vector is described or terms are adopted
   std::optional<entry> entry_;
   std::uint64_t attempts_ = 0; // generation of `entry_`'s requests

@@ -80,6 +80,16 @@ void group_averager::on_refusal(failure why, const std::vector<peer_record>& sug
   ask_next();
 }
 
+/// Adopts the terms of the group that admits us.
+status group_averager::adopt_terms(const wire::next_plan& message) {
+  auto terms = adopted_terms(members_, message.plan, message.schema, message.members_max,
+                             message.second_round, config_.elements_max);
+  if (!terms)
+    return terms.error();
+  use(std::move(*terms));
+  return waggle::done{};
+}
+
 void group_averager::end_entry(failure why) {
   ++attempts_;
   auto promise = std::move(entry_->promise);
@@ -100,7 +110,8 @@ void group_averager::quit_from(const failure& why) {
   round_.cancel(why);
   round_.forget();
   group_round ended;
-  ended.report.round = current_->step.plan->id;
+  if (current_->step.plan)
+    ended.report.round = current_->step.plan->id;
   ended.report.why = why;
   current_->step.settle(feedback_, ended.report, ctx_.record.id);
   auto promise = std::move(current_->promise);

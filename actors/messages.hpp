@@ -5,6 +5,7 @@
 // are past participles.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -29,6 +30,8 @@
 #include "runtime/wire/messages.hpp"
 
 namespace waggle {
+
+class two_round_coding; // runtime/codec/two_round_coding.hpp
 
 // -- peers: switchboard, peer_link, services -----------------------------------------------------
 
@@ -312,6 +315,8 @@ struct reduce_for_round {
 struct describe_vector {
   std::uint64_t elements = 0;
   std::shared_ptr<const std::vector<tensor_info>> tensors; // null: one tensor
+  /// Not null: each vector is averaged in two rounds of this coding. Used by the receiver alone.
+  std::shared_ptr<two_round_coding> coding = nullptr;
 };
 /// Query: found a group of one at this epoch of this branch, which others may enter. Answered with
 /// group_view.
@@ -356,6 +361,13 @@ struct group_round {
   bool keeps_majority = true;
   digest branch;    // of the epoch that begins: a new branch if the majority was not kept
   group_view group; // after the round
+};
+/// Query to the coding_worker: compute a vector. Answered with coded_vector.
+struct code_vector {
+  std::function<std::shared_ptr<const float_vector>()> compute;
+};
+struct coded_vector {
+  std::shared_ptr<const float_vector> values;
 };
 /// Event to the group's listener: a member has begun the round of this epoch, and waits for this
 /// peer.
@@ -431,5 +443,7 @@ WAGGLE_LOCAL(quit_group)
 WAGGLE_LOCAL(group_view)
 WAGGLE_LOCAL(average_in_group)
 WAGGLE_LOCAL(group_round)
+WAGGLE_LOCAL(code_vector)
+WAGGLE_LOCAL(coded_vector)
 WAGGLE_LOCAL(round_called)
 WAGGLE_LOCAL(shut_down)

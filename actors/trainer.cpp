@@ -8,6 +8,7 @@
 
 #include "actors/guard.hpp"
 #include "runtime/core/check.hpp"
+#include "runtime/training/low_rank.hpp"
 
 namespace waggle {
 
@@ -148,7 +149,13 @@ void trainer::on_model(const model_ready& ready) {
   if (!steps_locally() && model_->tensors().buffer_count() > 0)
     buffers_ = averaged_tensors::buffers_of(model_->tensors());
   begin_counting();
-  send(peers_.averager, describe_vector{averaged_->value_count(), averaged_->infos()});
+  std::shared_ptr<two_round_coding> coding;
+  if (const auto& how = averages().coding; how.rank > 0) {
+    coding = low_rank::make(model_->tensors(), how, ctx_.run_id);
+    if (!coding)
+      ctx_.log->warn("no tensor of this model is large enough for --low-rank {}", how.rank);
+  }
+  send(peers_.averager, describe_vector{averaged_->value_count(), averaged_->infos(), coding});
   report_own_progress();
   delayed_send(this, look_interval, check_swarm{true});
   react();

@@ -132,7 +132,7 @@ void add_training(node_config& base, const run_options& o, const peer_id& peer,
   base.averaging = averaging_from(o, "gradients", "gradients",
                                   base.agreement ? base.agreement->hash() : digest{}, o.threads);
   // The outgoing vector and the result: the next round begins after both have been used.
-  base.averaging->averaging.vectors_kept = 2;
+  base.averaging->averaging.vectors_kept = o.low_rank > 0 ? 6 : 2; // the factors of both rounds
   auto& parts = base.training.emplace();
   auto& t = parts.training;
   t.target_batch_size = o.target_batch_size;

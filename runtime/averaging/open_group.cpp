@@ -36,8 +36,8 @@ round_id changed_id(const round_id& replaced, const round_plan& plan) {
   return id_from(stream.finish());
 }
 
-/// Distributes the shares of the lost members to the others, in proportion to their own. The same
-/// on every machine. False: no remaining member may reduce.
+/// Distributes the plan's elements to the members in proportion to their shares, which are those of
+/// another vector or of more members. The same on every machine. False: no member may reduce.
 bool share_out(round_plan& plan) {
   double kept = 0;
   for (auto share : plan.shares)
@@ -125,6 +125,7 @@ void open_group::found(epoch_id epoch, const digest& branch, const round_id& see
 
 void open_group::leave() {
   next_.reset();
+  second_ = false;
   pending_.reset();
   waiting_.clear();
   auto own = bandwidths_.of(self_.peer.id);
@@ -156,7 +157,14 @@ bool open_group::advance(member_set stayed) {
   if (!keeps_majority(plan, stayed))
     branch_ = forked(branch_, plan.id);
   plan.id = following(plan.id, stayed);
-  plan.epoch = plan.epoch.next();
+  bool second = !ends_epoch();
+  bool other_vector = !terms_.second_round.empty();
+  if (!second)
+    plan.epoch = plan.epoch.next();
+  if (other_vector) {
+    plan.codecs = second ? terms_.second_round : terms_.codecs;
+    plan.elements = elements_of(plan.codecs);
+  }
   bool smaller = stayed.size() < plan.members.size();
   if (smaller) {
     keep(plan.members, stayed);
@@ -170,12 +178,13 @@ bool open_group::advance(member_set stayed) {
   plan.min_contributors =
     std::min(plan.min_contributors, static_cast<std::uint32_t>(plan.members.size()));
   bool alone = plan.members.size() == 1; // does not depend on links to others
-  if (plan.members.empty() || (smaller && !alone && !share_out(plan))
+  if (plan.members.empty() || ((smaller || other_vector) && !alone && !share_out(plan))
       || (!alone && !lead_by_reachable(plan))) {
     leave();
     return false;
   }
   next_ = std::move(plan);
+  second_ = second;
   if (auto waiting = std::exchange(pending_, std::nullopt))
     if (auto adopted = on_plan(waiting->from, waiting->replaces, waiting->plan); !adopted)
       return true; // an invalid plan concerns later messages of its leader, not this round
@@ -206,7 +215,7 @@ ec open_group::apply(const applicant& who) {
 }
 
 std::optional<round_plan> open_group::admit() {
-  if (!leads() || waiting_.empty())
+  if (!may_change_plan() || waiting_.empty())
     return std::nullopt;
   auto plan = *next_;
   for (const auto& [id, who] : std::exchange(waiting_, {})) {
@@ -232,7 +241,7 @@ std::optional<round_plan> open_group::admit() {
 
 std::optional<round_plan> open_group::on_bandwidth(const peer_id& who,
                                                    std::optional<double> bandwidth) {
-  if (!leads() || !contains(who) || !bandwidths_.report(who, bandwidth))
+  if (!may_change_plan() || !contains(who) || !bandwidths_.report(who, bandwidth))
     return std::nullopt;
   auto better = bandwidths_.better(*next_, terms_.partition);
   if (!better)
@@ -247,13 +256,16 @@ std::optional<round_plan> open_group::on_bandwidth(const peer_id& who,
 
 /// False: no member may reduce.
 bool open_group::partition(round_plan& plan) const {
-  auto how = make_partition(plan, bandwidths_.of(plan), terms_.partition.parts,
+  auto epoch = plan; // both rounds of it
+  epoch.codecs.insert(epoch.codecs.end(), terms_.second_round.begin(), terms_.second_round.end());
+  epoch.elements = elements_of(epoch.codecs);
+  auto how = make_partition(epoch, bandwidths_.of(plan), terms_.partition.parts,
                             terms_.partition.min_vector_size);
   if (!how)
     return false;
   plan.shares = std::move(how->shares);
   plan.part_elements = how->part_elements;
-  return true;
+  return terms_.second_round.empty() || share_out(plan);
 }
 
 void open_group::replace(round_plan plan) {
@@ -301,6 +313,8 @@ result<bool> open_group::on_plan(const peer_id& from, const round_id& replaces,
   }
   if (next_->members.front().peer.id != from || plan.epoch != next_->epoch)
     return failure{ec::protocol_violation, "plan: it was not sent by our group's leader"};
+  if (second_)
+    return failure{ec::protocol_violation, "plan: it changes the group within an epoch"};
   for (const auto& m : next_->members)
     if (!waggle::is_member(m.peer.id, plan))
       return failure{ec::protocol_violation, "plan: it leaves a member out"};

@@ -30,6 +30,11 @@ namespace waggle {
 /// The id of the next round is a hash of what it follows from, so members with different plans do
 /// not meet in one round.
 ///
+/// An epoch may have two rounds (terms::second_round), of vectors of different lengths: the second
+/// follows from the first as the rounds of two epochs follow from each other, so members that were
+/// lost in the first are not expected in the second. The leader changes the plan only before the
+/// first, so no peer enters between the two.
+///
 /// A member whose plan never leads to a round has lost the group and must enter again.
 /// Not thread-safe.
 class open_group {
@@ -39,6 +44,7 @@ public:
     std::string prefix;
     digest schema; // over everything that members must share; compared when a peer enters
     codec_plan codecs;
+    codec_plan second_round{}; // of each epoch; empty: an epoch has one round
     aggregation reduce_by;
     std::uint32_t min_contributors = 1;
     std::size_t members_max = round_members_max;
@@ -61,6 +67,8 @@ public:
   [[nodiscard]] const round_plan& next() const { return *next_; }
   [[nodiscard]] std::size_t position() const;
   [[nodiscard]] bool leads() const { return is_member() && position() == 0; }
+  /// Whether the next round is the last one of its epoch. REQUIRES: is_member().
+  [[nodiscard]] bool ends_epoch() const { return second_ || terms_.second_round.empty(); }
   [[nodiscard]] bool contains(const peer_id& peer) const;
   /// The branch of the next round.
   [[nodiscard]] const digest& branch() const { return branch_; }
@@ -83,8 +91,9 @@ public:
   /// group_full.
   [[nodiscard]] ec apply(const applicant& who);
   void withdraw(const peer_id& who) { waiting_.erase(who); }
-  /// The plan that admits all applicants; nothing if there are none, or we do not lead. It becomes
-  /// next() and must be sent to its members and to the members of the plan that it replaces.
+  /// The plan that admits all applicants; nothing if there are none, we do not lead, or the second
+  /// round of an epoch is next. It becomes next() and must be sent to its members and to the
+  /// members of the plan that it replaces.
   [[nodiscard]] std::optional<round_plan> admit();
   /// A member's bandwidth has changed. Returns the plan that repartitions the work, if that is
   /// worth it; handle it like that of `admit`.
@@ -106,6 +115,7 @@ public:
 private:
   [[nodiscard]] status check(const peer_id& from, const round_plan& plan) const;
   [[nodiscard]] bool partition(round_plan& plan) const;
+  [[nodiscard]] bool may_change_plan() const { return leads() && !second_; }
   void replace(round_plan plan);
 
   struct pending_plan {
@@ -118,6 +128,7 @@ private:
   terms terms_;
   group_bandwidths bandwidths_;
   std::optional<round_plan> next_;
+  bool second_ = false; // next_ is the second round of its epoch
   digest branch_;
   std::map<peer_id, applicant> waiting_; // bounded by members_max
   std::optional<pending_plan> pending_;

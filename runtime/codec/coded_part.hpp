@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -13,6 +14,11 @@ struct coded_part {
   std::uint32_t count = 0;
   codec_id codec = codec_id::none;
 };
+
+inline bool is_lossy(std::span<const coded_part> parts) {
+  return std::any_of(parts.begin(), parts.end(),
+                     [](const coded_part& part) { return part.codec != codec_id::none; });
+}
 
 /// Writes to `carried` what a receiver of the parts of `values` decodes: decode(encode(part)) of
 /// each. REQUIRES: equal lengths; no overlap; `parts` are in order and cover `values`, which are

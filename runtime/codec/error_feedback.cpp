@@ -56,9 +56,8 @@ void error_feedback::commit(std::span<const float> sent, std::span<const coded_p
   WAGGLE_CHECK(begun_ && sent.size() == length_,
                std::to_string(sent.size()) + " of " + std::to_string(length_));
   begun_ = false;
-  if (std::all_of(parts.begin(), parts.end(),
-                  [](const coded_part& p) { return p.codec == codec_id::none; })) {
-    residual_ = {}; // no codec is lossy: free the memory
+  if (!is_lossy(parts)) {
+    residual_ = {}; // free the memory
     return;
   }
   residual_.resize(sent.size());

@@ -33,6 +33,7 @@ result<lr_schedule> schedule_of(const run_options& o) {
 strategy_settings strategy_settings_of(const run_options& o) {
   strategy_settings how;
   how.delay_gradients = o.delay_grad_averaging;
+  how.coding = {static_cast<std::uint32_t>(o.low_rank), o.min_compression_ratio};
   how.delay_state = o.delay_state_averaging;
   how.steps_period = o.averaging_steps_period;
   how.time_period = static_cast<std::uint64_t>(o.averaging_time_period.count());
@@ -84,6 +85,17 @@ status check_strategy(const run_options& o) {
   if (row->averages_parameters && o.delay_optimizer_step)
     return bad("--delay-optimizer-step belongs to --strategy collaborative: with " + o.strategy
                + ", each pass needs the step before it; leave it out");
+  if (row->averages_parameters && o.low_rank > 0)
+    return bad("--low-rank belongs to --strategy collaborative: " + o.strategy
+               + " averages parameters, of which factors would be too inexact; --codec shortens "
+                 "them");
+  if (o.low_rank > 0 && o.aggregator != to_string(aggregator::mean))
+    return bad("--low-rank and --aggregator " + o.aggregator
+               + " exclude each other: what peers add from earlier rounds would look like "
+                 "Byzantine outliers; use --codec with the aggregator, or --aggregator mean");
+  if (o.low_rank == 0 && is_set("min-compression-ratio"))
+    return bad("--min-compression-ratio needs --low-rank: it selects the matrices that --low-rank "
+               "shortens");
   for (const char* name :
        {"delay-state-averaging", "average-opt-statistics", "max-epoch-difference"})
     if (!row->averages_parameters && is_set(name))

@@ -35,6 +35,8 @@ struct run_options {
   bool delay_grad_averaging = false;
   bool delay_optimizer_step = false;
   bool offload_optimizer = false;
+  std::uint64_t low_rank = 0; // 0: gradients are averaged as they are
+  double min_compression_ratio = 0.5;
   bool delay_state_averaging = true;
   std::uint64_t averaging_steps_period = 10;
   milliseconds averaging_time_period{0};

@@ -107,6 +107,16 @@ void add_training_options(std::vector<option_spec>& table) {
      {"offload-optimizer", "BOOL",
       "Keep the optimizer and its statistics in host memory; passes read a copy of the parameters.",
       yes_no(&o::offload_optimizer)},
+     {"low-rank", "N",
+      "collaborative: average gradients of matrices at this rank (PowerSGD), which sends fewer "
+      "values; 0: as they are.",
+      whole(&o::low_rank, 0, 4096, "a higher rank would save nothing").agreed()},
+     {"min-compression-ratio", "X",
+      "With --low-rank: matrices of which less than this share would be saved are sent as they "
+      "are.",
+      real(&o::min_compression_ratio,
+           {0.01, 0.99, "nothing would be saved", "factors are never that small"})
+        .agreed()},
      {"delay-state-averaging", "BOOL",
       "Strategies that average parameters: compute on meanwhile, and add the change at its "
       "arrival.",

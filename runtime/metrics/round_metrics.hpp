@@ -29,6 +29,7 @@ public:
   void count_part(std::string_view outcome, double n = 1) { parts_.at(outcome).Increment(n); }
   void count_peer_fault(ec reason) { peer_faults_.at(reason).Increment(); }
   void set_bandwidth(double bytes_per_second) { bandwidth_.at().Set(bytes_per_second); }
+  void set_sent_values_ratio(double ratio) { sent_values_ratio_.at().Set(ratio); }
   void set_share_ratio(double ratio) { share_ratio_.at().Set(ratio); }
 
 private:
@@ -59,6 +60,8 @@ private:
                                  ec::non_finite, ec::bad_weight}}};
   gauge<> bandwidth_{in_, "waggle_bandwidth_bytes_per_second",
                      "Measured bandwidth of this peer's connection; 0: not known."};
+  gauge<> sent_values_ratio_{in_, "waggle_averaging_sent_values_ratio",
+                             "Values averaged per value of the vector; below 1 with --low-rank."};
   gauge<> share_ratio_{in_, "waggle_averaging_share_ratio",
                        "Share of the vector that this peer reduces."};
 };

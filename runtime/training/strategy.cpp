@@ -57,7 +57,9 @@ strategy streaming_diloco(const streaming_options& options) {
 namespace {
 
 strategy make_collaborative(const strategy_settings& s) {
-  return s.delay_gradients ? delayed_gradients(s.target_batch) : collaborative(s.target_batch);
+  auto made = s.delay_gradients ? delayed_gradients(s.target_batch) : collaborative(s.target_batch);
+  made.lanes.front().coding = s.coding;
+  return made;
 }
 
 strategy make_local_updates(const strategy_settings& s) {

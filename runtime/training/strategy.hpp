@@ -85,6 +85,14 @@ enum class failure_rule : std::uint8_t {
   skip,         // as if it had not been due; local progress enters the next round
 };
 
+/// How the values of a lane are shortened for its rounds, beside the codec of what is sent.
+struct lane_coding {
+  std::uint32_t rank = 0;    // of the averaged matrices (low_rank.hpp); 0: none is shortened
+  double least_saving = 0.5; // the share of a tensor that has to be saved, or it is not shortened
+
+  friend bool operator==(const lane_coding&, const lane_coding&) = default;
+};
+
 /// One row of a strategy: what is averaged, when, whether training waits, and how the result is
 /// used.
 struct lane {
@@ -94,6 +102,7 @@ struct lane {
   std::vector<std::string> statistics;
   lane_clock due;
   lane_overlap overlap;
+  lane_coding coding; // gradients only
   lane_merge merge;
   std::uint32_t quorum = 1; // with fewer contributors there is no mean
   failure_rule on_failure = failure_rule::own_gradient;
@@ -154,6 +163,7 @@ strategy streaming_diloco(const streaming_options& options);
 struct strategy_settings {
   std::uint64_t target_batch = 256; // collaborative, local-updates
   bool delay_gradients = false;     // collaborative: train on while gradients are averaged
+  lane_coding coding{};             // collaborative
   bool delay_state = true;          // the others: train on while parameters are averaged
   std::uint64_t steps_period = 1;   // decentralized: own steps from one boundary to the next
   std::uint64_t time_period = 0;    // decentralized: lane_clock::grid, in milliseconds

@@ -187,6 +187,7 @@ failure read(const proto::NextPlan& from, next_plan& out) {
              && read_id(from.branch(), out.branch)
              && (from.schema().empty() || read_id(from.schema(), out.schema))
              && out.members_max <= round_members_max
+             && read_codecs(from.second_round(), out.second_round)
            ? failure{}
            : violation("next_plan");
 }

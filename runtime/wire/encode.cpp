@@ -148,6 +148,7 @@ void write(const next_plan& x, Header& out) {
   if (!x.schema.is_zero())
     to.set_schema(write_id(x.schema));
   to.set_members_max(x.members_max);
+  write_codecs(x.second_round, *to.mutable_second_round());
 }
 
 void write(const call_round& x, Header& out) {

@@ -75,11 +75,34 @@ void write_view(const round_view& from, proto::View& out) {
   out.set_adopted(from.adopted);
 }
 
+bool read_codecs(const codec_runs& from, codec_plan& out) {
+  if (from.size() > static_cast<int>(codec_runs_max))
+    return false;
+  out.clear();
+  std::uint64_t elements = 0;
+  for (const auto& run : from) {
+    auto codec = static_cast<codec_id>(run.codec());
+    if (run.codec() > 255 || !is_known(codec) || run.elements() == 0
+        || run.elements() > plan_elements_max - elements)
+      return false;
+    elements += run.elements();
+    out.push_back({run.elements(), codec});
+  }
+  return true;
+}
+
+void write_codecs(const codec_plan& from, codec_runs& out) {
+  for (const auto& run : from) {
+    auto& to = *out.Add();
+    to.set_elements(run.elements);
+    to.set_codec(static_cast<std::uint32_t>(run.codec));
+  }
+}
+
 bool read_plan(const proto::Plan& from, round_plan& out) {
   auto members = static_cast<std::size_t>(from.members_size());
   if (!read_id(from.id(), out.id) || from.prefix().size() > prefix_bytes_max
       || members > round_members_max || from.shares_size() != from.members_size()
-      || from.codecs_size() > static_cast<int>(codec_runs_max)
       || from.gathered_size() != from.members_size() || from.aggregator() > 255)
     return false;
   out.prefix = from.prefix();
@@ -92,12 +115,8 @@ bool read_plan(const proto::Plan& from, round_plan& out) {
   }
   out.elements = from.elements();
   out.part_elements = from.part_elements();
-  out.codecs.clear();
-  for (const auto& run : from.codecs()) {
-    if (run.codec() > 255)
-      return false;
-    out.codecs.push_back({run.elements(), static_cast<codec_id>(run.codec())});
-  }
+  if (!read_codecs(from.codecs(), out.codecs))
+    return false;
   out.reduce_by = {static_cast<aggregator>(from.aggregator()), from.faulty_max()};
   out.gathered.clear();
   for (const auto& text : from.gathered()) {
@@ -121,11 +140,7 @@ void write_plan(const round_plan& from, proto::Plan& out) {
   }
   out.set_elements(from.elements);
   out.set_part_elements(from.part_elements);
-  for (const auto& run : from.codecs) {
-    auto& to = *out.add_codecs();
-    to.set_elements(run.elements);
-    to.set_codec(static_cast<std::uint32_t>(run.codec));
-  }
+  write_codecs(from.codecs, *out.mutable_codecs());
   out.set_aggregator(static_cast<std::uint32_t>(from.reduce_by.how));
   out.set_faulty_max(from.reduce_by.faulty_max);
   for (const auto& text : from.gathered)

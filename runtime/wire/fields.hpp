@@ -45,6 +45,11 @@ void write_record(const record& from, proto::Record& out);
 bool read_view(const proto::View& from, round_view& out);
 void write_view(const round_view& from, proto::View& out);
 
+using codec_runs = google::protobuf::RepeatedPtrField<proto::Plan::CodecRun>;
+/// At most codec_runs_max runs; together at most plan_elements_max values.
+bool read_codecs(const codec_runs& from, codec_plan& out);
+void write_codecs(const codec_plan& from, codec_runs& out);
+
 bool read_plan(const proto::Plan& from, round_plan& out);
 void write_plan(const round_plan& from, proto::Plan& out);
 

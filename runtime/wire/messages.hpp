@@ -116,6 +116,7 @@ struct next_plan {
   /// What an auxiliary without prior knowledge of the vector needs to lead this group.
   digest schema;                 // zero: not given
   std::uint32_t members_max = 0; // 0: not given
+  codec_plan second_round{};     // open_group::terms
 };
 /// Member to the others: the round of this plan has begun; contribute what is accumulated so far.
 struct call_round {

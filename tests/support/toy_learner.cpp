@@ -10,6 +10,12 @@ namespace waggle::testing {
 
 namespace {
 
+std::vector<std::uint64_t> shape_of(const toy_options& o) {
+  if (o.rows == 0)
+    return {o.parameters};
+  return {o.rows, o.parameters / o.rows};
+}
+
 class toy_learner final : public local_learner {
 public:
   explicit toy_learner(const toy_options& o)
@@ -106,8 +112,8 @@ public:
 private:
   static std::vector<state_tensor> rows(const toy_options& o) {
     std::vector<state_tensor> all{
-      {"weights", {o.parameters}, state_tensor::kind::parameter},
-      {"momentum_buffer/weights", {o.parameters}, state_tensor::kind::statistic}};
+      {"weights", shape_of(o), state_tensor::kind::parameter},
+      {"momentum_buffer/weights", shape_of(o), state_tensor::kind::statistic}};
     if (o.buffer)
       all.push_back({"running_mean", {o.parameters}, state_tensor::kind::buffer});
     return all;

@@ -14,6 +14,7 @@ struct toy_options {
   std::uint64_t data_seed = 1;
   double momentum = 0.9;
   bool buffer = false; // the running mean of the samples' inputs, which passes change
+  std::size_t rows = 0; // the parameters are a matrix of so many rows; 0: a vector
 };
 
 /// Linear regression with momentum SGD: the loss of a sample (x, y) is (w·x − y)²/2. The true

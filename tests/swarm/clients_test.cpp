@@ -96,6 +96,29 @@ TEST_F(Clients, TrainTogetherThroughANode) {
   EXPECT_THAT(page(a, "/api/v1/peers"), HasSubstr("auxiliary"));
 }
 
+// The node knows nothing of the two vectors of an epoch but what the group's plan says.
+TEST_F(Clients, ANodeReducesBothRoundsOfLowRank) {
+  auto low = [](std::uint64_t seed) {
+    auto config = client(seed);
+    config.training->training.how.coding = {2, 0.4};
+    config.training->make_learner = [seed]() -> result<std::unique_ptr<learner>> {
+      return std::unique_ptr<learner>{
+        make_toy_learner({.parameters = 64, .micro_batch = 4, .data_seed = seed, .rows = 8})};
+    };
+    return config;
+  };
+  node = sim.start(helping_node(), {});
+  a = sim.start(low(1), {node});
+  b = sim.start(low(2), {node});
+  ASSERT_TRUE(sim.run_until([&] { return together({a, b}, 3); }, 5s)) << picture(sim);
+  sim.run_for(3s);
+  expect_to_stay({a, b}, 3);
+  EXPECT_TRUE(equal_parameters({a, b})) << picture(sim);
+  EXPECT_EQ(status_of(a).rounds_failed + status_of(b).rounds_failed, 0U);
+  ASSERT_FALSE(sim[a].rounds.empty());
+  EXPECT_EQ(sim[a].rounds.back().values->size(), 2U * 8);
+}
+
 TEST_F(Clients, AreAsFastAsTwoThatReachEachOther) {
   begin_with_two();
   auto clients = epochs_a_second(a);

@@ -10,6 +10,7 @@ struct mode {
   const char* name;
   void (*set)(training_config& config);
   bool equal_parameters = false; // of all peers of an epoch
+  bool matrix = false;           // the model's parameters
 };
 
 void PrintTo(const mode& m, std::ostream* out) {
@@ -24,6 +25,17 @@ void local(training_config& c, const char* strategy) {
 
 const mode modes[] = {
   {"DelayedGradients", [](training_config& c) { c.how.delay_gradients = true; }, true},
+  {"LowRank",
+   [](training_config& c) {
+     c.how.coding = {2, 0.4};
+   },
+   true, true},
+  {"LowRankDelayed",
+   [](training_config& c) {
+     c.how.coding = {2, 0.4};
+     c.how.delay_gradients = true;
+   },
+   true, true},
   {"LocalUpdates", [](training_config& c) { local(c, "local-updates"); }},
   {"BlockingLocalUpdates",
    [](training_config& c) {
@@ -48,6 +60,11 @@ node_config with_mode(const mode& how, std::uint64_t data_seed, std::uint64_t ma
   auto config = trainers::endless(data_seed);
   config.training->training.max_epochs = max_epochs;
   how.set(config.training->training);
+  if (how.matrix)
+    config.training->make_learner = [data_seed]() -> result<std::unique_ptr<learner>> {
+      return std::unique_ptr<learner>{
+        make_toy_learner({.parameters = 64, .micro_batch = 4, .data_seed = data_seed, .rows = 8})};
+    };
   return config;
 }
 

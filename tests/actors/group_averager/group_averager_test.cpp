@@ -7,7 +7,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/core/random.hpp"
 #include "runtime/crypto/digest.hpp"
+#include "runtime/training/low_rank.hpp"
 #include "tests/support/actor_test.hpp"
 
 namespace waggle::testing {
@@ -23,11 +25,13 @@ struct GroupAverager : actor_test {
     wired_group_averager_actor actor;
     std::vector<group_view> views;
     std::vector<epoch_id> calls; // of rounds that other members began
+    std::vector<round_report> rounds;
+    std::shared_ptr<low_rank> coding;
   };
 
   ~GroupAverager() override { end_actors(); }
 
-  peer& add(member_mode mode = member_mode::node) {
+  peer& add(member_mode mode = member_mode::node, codec_id codec = codec_id::none) {
     auto i = peers.size();
     auto& p = *peers.emplace_back(std::make_unique<peer>());
     p.ctx = test_context(i + 1, wall);
@@ -66,6 +70,10 @@ struct GroupAverager : actor_test {
     members.prefix = "gradients";
     members.mode = mode;
     averaging.auxiliary = mode == member_mode::auxiliary;
+    averaging.codec = codec;
+    averaging.error_feedback = codec != codec_id::none;
+    averaging.detach_workers = false;
+    averaging.observer = [&p](const round_report& report) { p.rounds.push_back(report); };
     auto made = sys.spawn<group_averager>(p.ctx, averaging, members, board);
     keep(made);
     p.actor = made;
@@ -77,7 +85,12 @@ struct GroupAverager : actor_test {
         };
       });
     tell(p.actor, listen_group{listener});
-    tell(p.actor, describe_vector{values, nullptr});
+    if (mode != member_mode::auxiliary) {
+      if (rank > 0)
+        p.coding = low_rank::make(state_table{{{"w", {8, 8}, state_tensor::kind::parameter}}},
+                                  {rank, 0.1}, "run");
+      tell(p.actor, describe_vector{values, nullptr, p.coding});
+    }
     return p;
   }
   peer& find(const peer_id& id) {
@@ -99,9 +112,13 @@ struct GroupAverager : actor_test {
     return ask_later<group_view>(p.actor, msg);
   }
   pending<group_round> average(peer& p, float value, std::uint64_t epoch, bool call = true) {
+    return average(p, float_vector(values, value), epoch, call);
+  }
+  pending<group_round> average(peer& p, float_vector what, std::uint64_t epoch, bool call,
+                               double weight = 1) {
     average_in_group question;
-    question.values = std::make_shared<float_vector>(values, value);
-    question.weight = 1;
+    question.values = std::make_shared<float_vector>(std::move(what));
+    question.weight = weight;
     question.epoch = epoch_id{epoch};
     question.call = call;
     question.deadline = 20s;
@@ -113,6 +130,7 @@ struct GroupAverager : actor_test {
   static float first_of(const group_round& round) { return round.report.values->front(); }
 
   static constexpr std::uint64_t values = 64;
+  std::uint32_t rank = 0; // of the coding of peers that are added; 0: none
   std::vector<std::unique_ptr<peer>> peers;
   std::vector<peer_id> asked; // peers that were asked for admission
   std::function<std::optional<ec>()> answer_entry;
@@ -282,6 +300,247 @@ TEST_F(GroupAverager, LeavingAnswersWhatIsOpenAndTellsTheOthers) {
   pass(5s);
   ASSERT_TRUE(alone.answered());
   EXPECT_EQ(average(b, 1, 3).get().error().code, ec::not_ready);
+}
+
+/// Vectors that are not of the rank at which they are averaged.
+struct LowRankRounds : GroupAverager {
+  LowRankRounds() { rank = 2; }
+
+  void group_of(std::size_t size, codec_id codec = codec_id::none) {
+    for (std::size_t i = 0; i < size; ++i)
+      add(member_mode::node, codec);
+    ASSERT_TRUE(found(*peers[0]).ok());
+    for (std::size_t i = 1; i < size; ++i)
+      ASSERT_TRUE(enter(*peers[i], {peers[0].get()}).get().ok());
+  }
+  float_vector gradient() {
+    float_vector out(values);
+    for (auto& x : out)
+      x = static_cast<float>(2 * random.unit() - 1);
+    return out;
+  }
+  static void add_to(std::vector<double>& sum, std::span<const float> x, double factor) {
+    sum.resize(x.size());
+    for (std::size_t i = 0; i < x.size(); ++i)
+      sum[i] += factor * static_cast<double>(x[i]);
+  }
+  /// Both rounds of one epoch, in which all peers take part; their results, which are equal.
+  float_vector epoch(std::uint64_t number, const std::vector<float_vector>& gradients) {
+    std::vector<pending<group_round>> rounds;
+    for (std::size_t i = 0; i < gradients.size(); ++i)
+      rounds.push_back(average(*peers[i], gradients[i], number, i == 0));
+    pass(2s);
+    float_vector result;
+    for (auto& round : rounds) {
+      EXPECT_TRUE(round.get().ok());
+      EXPECT_EQ(round.get()->report.outcome, round_outcome::complete);
+      EXPECT_EQ(round.get()->report.contributors.size(), gradients.size());
+      EXPECT_EQ(round.get()->group.epoch, epoch_id{number + 1});
+      if (!result.empty()) {
+        EXPECT_EQ(*round.get()->report.values, result);
+      }
+      result = *round.get()->report.values;
+    }
+    return result;
+  }
+  void expect_conserved(const std::vector<double>& given, const std::vector<double>& computed) {
+    auto sum = given;
+    for (const auto& p : peers)
+      add_to(sum, p->coding->residual(), 1.0 / static_cast<double>(peers.size()));
+    for (std::size_t i = 0; i < values; ++i)
+      EXPECT_NEAR(sum[i], computed[i], 1e-5);
+  }
+
+  random_source random{21};
+};
+
+TEST_F(LowRankRounds, AMemberThatIsAloneAveragesExactly) {
+  group_of(1);
+  auto own = gradient();
+  EXPECT_EQ(epoch(3, {own}), own);
+  EXPECT_EQ(epoch(4, {own}), own);
+}
+
+TEST_F(LowRankRounds, AnEpochHasTwoShortRoundsAndTheSameResultEverywhere) {
+  group_of(3);
+  std::vector<double> given;
+  std::vector<double> computed;
+  for (std::uint64_t number = 3; number < 8; ++number) {
+    std::vector<float_vector> gradients;
+    for (int i = 0; i < 3; ++i)
+      add_to(computed, gradients.emplace_back(gradient()), 1.0 / 3);
+    add_to(given, epoch(number, gradients), 1);
+  }
+  expect_conserved(given, computed);
+  EXPECT_EQ(peers[1]->rounds.size(), 10U);
+  for (const auto& report : peers[1]->rounds)
+    EXPECT_EQ(report.values->size(), 2U * 8);
+  EXPECT_EQ(exported(*peers[0]->ctx.metrics, "waggle_averaging_sent_values_ratio"), 0.5);
+}
+
+TEST_F(LowRankRounds, TheErrorsOfALossyCodecAreNotLost) {
+  group_of(2, codec_id::uniform8);
+  std::vector<double> given;
+  std::vector<double> computed;
+  for (std::uint64_t number = 3; number < 13; ++number) {
+    std::vector<float_vector> gradients;
+    for (int i = 0; i < 2; ++i)
+      add_to(computed, gradients.emplace_back(gradient()), 0.5);
+    add_to(given, epoch(number, gradients), 1);
+  }
+  for (const auto& p : peers)
+    add_to(given, p->coding->residual(), 0.5);
+  // The mean is encoded once more, by the member that reduces it: that error is no peer's.
+  double worst = 0;
+  for (std::size_t i = 0; i < values; ++i)
+    worst = std::max(worst, std::abs(given[i] - computed[i]));
+  EXPECT_LT(worst, 0.1);
+}
+
+TEST_F(LowRankRounds, SurvivorsEndTheEpochOfAMemberThatDiesBetweenItsRounds) {
+  group_of(3);
+  (void)epoch(3, {gradient(), gradient(), gradient()});
+  auto residual = peers[2]->coding->residual();
+  // Once its first round is committed, nothing of the third peer arrives any more.
+  lets_through = [&](std::size_t from, const notify_peer& msg) {
+    bool dead = peers[2]->rounds.size() >= 3;
+    return !dead || (from != 2 && msg.to.id != peers[2]->ctx.record.id);
+  };
+  std::vector<float_vector> gradients{gradient(), gradient(), gradient()};
+  std::vector<double> computed;
+  for (int i = 0; i < 2; ++i) {
+    add_to(computed, gradients[static_cast<std::size_t>(i)], 0.5);
+    add_to(computed, peers[static_cast<std::size_t>(i)]->coding->residual(), 0.5);
+  }
+  auto one = average(*peers[0], gradients[0], 4, true);
+  auto two = average(*peers[1], gradients[1], 4, false);
+  auto dies = average(*peers[2], gradients[2], 4, false);
+  lose(*peers[0], *peers[2]);
+  lose(*peers[1], *peers[2]);
+  pass(18s);
+  ASSERT_TRUE(one.answered() && two.answered());
+  auto report = one.get()->report;
+  EXPECT_EQ(report.outcome, round_outcome::shrunk);
+  EXPECT_EQ(report.group_size, 3U);
+  EXPECT_THAT(report.contributors,
+              ::testing::UnorderedElementsAre(peers[0]->ctx.record.id, peers[1]->ctx.record.id));
+  EXPECT_EQ(*report.values, *two.get()->report.values);
+  EXPECT_EQ(one.get()->group.members.size(), 2U);
+  EXPECT_EQ(one.get()->group.epoch, epoch_id{5});
+  // The two of them have lost nothing.
+  std::vector<double> given;
+  add_to(given, *report.values, 1);
+  for (int i = 0; i < 2; ++i)
+    add_to(given, peers[static_cast<std::size_t>(i)]->coding->residual(), 0.5);
+  for (std::size_t i = 0; i < values; ++i)
+    EXPECT_NEAR(given[i], computed[i], 1e-5);
+  EXPECT_EQ(peers[2]->coding->residual(), residual) << "its second round has failed";
+}
+
+// The gradient of the failed attempt must not be added twice.
+TEST_F(LowRankRounds, ARetryCountsTheGradientOnce) {
+  group_of(2);
+  std::vector<double> given;
+  std::vector<double> computed;
+  std::vector<float_vector> gradients{gradient(), gradient()};
+  add_to(given, epoch(3, gradients), 1);
+  for (const auto& g : gradients)
+    add_to(computed, g, 0.5);
+  // The second round of epoch 4 fails on both.
+  lets_through = [&](std::size_t, const notify_peer&) { return peers[0]->rounds.size() < 3; };
+  gradients = {gradient(), gradient()};
+  auto one = average(*peers[0], gradients[0], 4, true);
+  auto two = average(*peers[1], gradients[1], 4, false);
+  pass(2s);
+  tell(peers[0]->actor, quit_group{});
+  tell(peers[1]->actor, quit_group{});
+  ASSERT_TRUE(one.answered() && two.answered());
+  ASSERT_EQ(one.get()->report.outcome, round_outcome::failed);
+  ASSERT_EQ(two.get()->report.outcome, round_outcome::failed);
+  EXPECT_EQ(peers[0]->rounds.size(), 3U) << "the first round was committed";
+  lets_through = [](std::size_t, const notify_peer&) { return true; };
+  ASSERT_TRUE(found(*peers[0], 4).ok());
+  ASSERT_TRUE(enter(*peers[1], {peers[0].get()}).get().ok());
+  add_to(given, epoch(4, gradients), 1);
+  for (const auto& g : gradients)
+    add_to(computed, g, 0.5);
+  expect_conserved(given, computed);
+}
+
+TEST_F(LowRankRounds, ANewcomerWithoutSamplesGetsTheMeanAndThenTheFactors) {
+  group_of(2);
+  for (std::uint64_t number = 3; number < 6; ++number)
+    (void)epoch(number, {gradient(), gradient()});
+  auto& late = add();
+  ASSERT_TRUE(enter(late, {peers[0].get()}).get().ok());
+  auto one = average(*peers[0], gradient(), 6, true);
+  auto two = average(*peers[1], gradient(), 6, false);
+  auto three = average(late, float_vector(values), 6, false, 0);
+  pass(2s);
+  ASSERT_TRUE(three.answered());
+  EXPECT_EQ(*three.get()->report.values, *one.get()->report.values);
+  EXPECT_EQ(*two.get()->report.values, *one.get()->report.values);
+  EXPECT_TRUE(std::equal(late.coding->factors().begin(), late.coding->factors().end(),
+                         peers[0]->coding->factors().begin()));
+  for (auto x : late.coding->residual())
+    EXPECT_EQ(x, 0);
+  (void)epoch(7, {gradient(), gradient(), gradient()});
+}
+
+TEST_F(LowRankRounds, WhoeverAppliesBetweenTheRoundsEntersAfterTheEpoch) {
+  group_of(2);
+  auto& late = add();
+  bool applied = false;
+  lets_through = [&](std::size_t, const notify_peer&) {
+    if (peers[0]->rounds.size() == 1 && !std::exchange(applied, true))
+      caf::anon_send(late.actor, enter_group{{peers[0]->ctx.record}, branch, 30s});
+    return true;
+  };
+  auto one = average(*peers[0], gradient(), 3, true);
+  auto two = average(*peers[1], gradient(), 3, false);
+  pass(2s);
+  ASSERT_TRUE(one.answered() && applied);
+  EXPECT_EQ(one.get()->report.group_size, 2U);
+  EXPECT_EQ(one.get()->group.members.size(), 3U);
+  EXPECT_EQ(two.get()->report.outcome, round_outcome::complete);
+  (void)epoch(4, {gradient(), gradient(), gradient()});
+}
+
+// It knows nothing of the vector but what the plan says.
+TEST_F(LowRankRounds, AnAuxiliaryWithoutAVectorReducesBothRounds) {
+  group_of(2);
+  auto& reducer = add(member_mode::auxiliary);
+  ASSERT_TRUE(enter(reducer, {peers[0].get()}).get().ok());
+  for (std::uint64_t number = 3; number < 5; ++number) {
+    average_in_group without;
+    without.epoch = epoch_id{number};
+    without.deadline = 20s;
+    auto three = ask_later<group_round>(reducer.actor, without);
+    auto one = average(*peers[0], gradient(), number, true);
+    auto two = average(*peers[1], gradient(), number, false);
+    pass(2s);
+    ASSERT_TRUE(one.answered() && three.answered());
+    EXPECT_EQ(one.get()->report.outcome, round_outcome::complete);
+    EXPECT_EQ(*one.get()->report.values, *two.get()->report.values);
+    EXPECT_EQ(three.get()->report.outcome, round_outcome::complete);
+    EXPECT_EQ(three.get()->report.weight_sum, 2);
+    EXPECT_EQ(three.get()->report.values, nullptr);
+  }
+}
+
+TEST_F(LowRankRounds, RoundsWithoutSamplesChangeNothing) {
+  group_of(2);
+  (void)epoch(3, {gradient(), gradient()});
+  auto residual = peers[0]->coding->residual();
+  std::vector<float> factors{peers[0]->coding->factors().begin(),
+                             peers[0]->coding->factors().end()};
+  auto one = average(*peers[0], float_vector(values), 4, true, 0);
+  auto two = average(*peers[1], float_vector(values), 4, false, 0);
+  pass(2s);
+  ASSERT_TRUE(one.answered());
+  EXPECT_EQ(one.get()->report.weight_sum, 0);
+  EXPECT_EQ(peers[0]->coding->residual(), residual);
+  EXPECT_TRUE(std::equal(factors.begin(), factors.end(), peers[0]->coding->factors().begin()));
 }
 
 TEST_F(GroupAverager, SaysWhyARoundCannotBegin) {

@@ -126,6 +126,7 @@ INSTANTIATE_TEST_SUITE_P(
     mode{"DelayedSteps",
          {"--delay-optimizer-step", "true", "--codec", "uniform8", "--target-batch-size", "64"},
          true},
+    mode{"LowRank", {"--low-rank", "4", "--target-batch-size", "64"}, true},
     mode{"LocalUpdates", {"--strategy", "local-updates", "--target-batch-size", "64"}, false},
     mode{"DecentralizedAdam",
          {"--strategy", "decentralized-adam", "--averaging-steps-period", "8"},

@@ -344,19 +344,123 @@ TEST_F(OpenGroup, WorkIsRepartitionedWhenABandwidthChanges) {
   EXPECT_FALSE(all[1].on_bandwidth(records[0].peer.id, 1e6)) << "only the leader partitions";
 }
 
+/// A group whose epochs have two rounds, the second of a longer vector.
+struct OpenGroupOfTwoRounds : OpenGroup {
+  static constexpr std::uint64_t longer = 3'000;
+
+  OpenGroupOfTwoRounds() {
+    auto two = terms();
+    two.second_round = {{longer, codec_id::float16}};
+    for (std::size_t i = 0; i < all.size(); ++i)
+      all[i] = open_group{records[i], two, {}};
+  }
+};
+
+TEST_F(OpenGroupOfTwoRounds, BothRoundsOfAnEpochHaveTheirVector) {
+  form(3);
+  auto first = all[0].next();
+  EXPECT_EQ(first.elements, elements);
+  EXPECT_FALSE(all[0].ends_epoch());
+  for (std::size_t i : {0U, 1U, 2U})
+    ASSERT_TRUE(all[i].advance(member_set::first(3)));
+  auto second = all[0].next();
+  EXPECT_EQ(all[2].next(), second);
+  EXPECT_TRUE(all[0].ends_epoch());
+  EXPECT_EQ(second.epoch, first.epoch);
+  EXPECT_NE(second.id, first.id);
+  EXPECT_EQ(second.elements, longer);
+  EXPECT_EQ(second.codecs.front().codec, codec_id::float16);
+  EXPECT_TRUE(validate_plan(second).ok());
+  for (std::size_t i : {0U, 1U, 2U}) {
+    EXPECT_NEAR(static_cast<double>(second.shares[i]) / static_cast<double>(longer),
+                static_cast<double>(first.shares[i]) / static_cast<double>(elements), 0.002);
+    ASSERT_TRUE(all[i].advance(member_set::first(3)));
+  }
+  expect_same_plan({0, 1, 2}); // of `elements` values
+  EXPECT_EQ(all[0].next().epoch, first.epoch.next());
+  EXPECT_EQ(all[0].next().codecs, first.codecs);
+}
+
+TEST_F(OpenGroupOfTwoRounds, WhoeverIsLostInTheFirstIsNotExpectedInTheSecond) {
+  form(3);
+  for (std::size_t i : {0U, 2U})
+    ASSERT_TRUE(all[i].advance(members_of({0, 2})));
+  EXPECT_EQ(all[0].next(), all[2].next());
+  EXPECT_EQ(all[0].next().members.size(), 2U);
+  EXPECT_EQ(all[0].next().elements, longer);
+  EXPECT_TRUE(validate_plan(all[0].next()).ok());
+  ASSERT_TRUE(all[2].advance(members_of({1}))); // alone
+  EXPECT_EQ(all[2].next().shares, (std::vector<std::uint64_t>{elements}));
+}
+
+TEST_F(OpenGroupOfTwoRounds, NobodyEntersBetweenTheRoundsOfAnEpoch) {
+  form(2);
+  for (std::size_t i : {0U, 1U})
+    ASSERT_TRUE(all[i].advance(member_set::first(2)));
+  ASSERT_EQ(all[0].apply(applicant(2)), ec::none);
+  auto second = all[0].next();
+  EXPECT_FALSE(all[0].admit());
+  EXPECT_FALSE(all[0].on_bandwidth(records[1].peer.id, 1.0));
+  EXPECT_EQ(all[0].next(), second);
+  auto changed = second;
+  changed.id = seed_of(9);
+  changed.codecs = {{elements, codec_id::none}};
+  changed.elements = elements;
+  changed.shares = {elements, 0};
+  EXPECT_EQ(all[1].on_plan(records[0].peer.id, second.id, changed).error().code,
+            ec::protocol_violation);
+  for (std::size_t i : {0U, 1U})
+    ASSERT_TRUE(all[i].advance(member_set::first(2)));
+  EXPECT_TRUE(all[0].admit()) << "it enters with the next epoch";
+}
+
+TEST_F(OpenGroupOfTwoRounds, APlanForTheNextEpochWaitsForIt) {
+  form(2);
+  for (int round = 0; round < 2; ++round)
+    ASSERT_TRUE(all[0].advance(member_set::first(2)));
+  ASSERT_EQ(all[0].apply(applicant(2)), ec::none);
+  auto replaced = all[0].next().id;
+  auto plan = all[0].admit();
+  ASSERT_TRUE(plan);
+  for (int round = 0; round < 2; ++round) {
+    auto early = all[1].on_plan(records[0].peer.id, replaced, *plan);
+    ASSERT_TRUE(early.ok());
+    EXPECT_FALSE(*early);
+    ASSERT_TRUE(all[1].advance(member_set::first(2)));
+  }
+  EXPECT_EQ(all[1].next(), all[0].next());
+  EXPECT_EQ(all[1].next().members.size(), 3U);
+}
+
+TEST_F(OpenGroupOfTwoRounds, AGroupThatWasLeftBeginsWithTheFirstRound) {
+  form(2);
+  ASSERT_TRUE(all[0].advance(member_set::first(2)));
+  all[0].leave();
+  all[0].found(epoch_id{3}, branch, seed_of(8));
+  EXPECT_FALSE(all[0].ends_epoch());
+  EXPECT_EQ(all[0].next().elements, elements);
+}
+
 /// After any order of losses and entries, all members of a round have the same plan.
 TEST_F(OpenGroup, MembersAgreeWhateverHappens) {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     random_source random{seed};
     auto& swarm = all;
+    if (seed == 150) // from here on with two rounds an epoch
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        auto two = terms();
+        two.second_round = {{3'000, codec_id::none}};
+        all[i] = open_group{records[i], two, {}};
+      }
     for (auto& g : swarm)
       g.leave();
     std::vector<std::size_t> in{0};
     swarm[0].found(epoch_id{0}, branch, seed_of(seed));
     for (int round = 0; round < 30; ++round) {
       auto leader = position_of(in, swarm[in[0]].next().members.front().peer.id);
-      if (random.below(2) == 0 && in.size() < swarm.size()) {
+      bool may_enter = swarm[leader].shared().second_round.empty() || !swarm[leader].ends_epoch();
+      if (may_enter && random.below(2) == 0 && in.size() < swarm.size()) {
         std::size_t who = 0;
         while (std::find(in.begin(), in.end(), who) != in.end())
           ++who;

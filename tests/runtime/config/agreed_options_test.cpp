@@ -62,6 +62,8 @@ TEST(AgreedOptions, TheDefaultsOfARunAreThese) {
   EXPECT_EQ(text_of(training({})), "protocol=2\n"
                                    "strategy=collaborative\n"
                                    "delay-grad-averaging=false\n"
+                                   "low-rank=0\n"
+                                   "min-compression-ratio=0.5\n"
                                    "delay-state-averaging=true\n"
                                    "averaging-steps-period=10\n"
                                    "averaging-time-period=0\n"
@@ -100,6 +102,8 @@ TEST(AgreedOptions, EachThatShapesTheTrainingIsCompared) {
   const std::vector<values> others = {
     {{"strategy", "local-updates"}},
     {{"delay-grad-averaging", "true"}},
+    {{"low-rank", "4"}},
+    {{"low-rank", "4"}, {"min-compression-ratio", "0.25"}},
     {{"target-batch-size", "512"}},
     {{"epochs", "7"}},
     {{"model", "mlp"}},

@@ -92,6 +92,7 @@ TEST(OptionTable, EveryOptionSetsItsOwnField) {
     {"trust", "0.25"},
     {"no-decay", "vectors"},
     {"max-gradient-norm", "0.25"},
+    {"min-compression-ratio", "0.25"},
     {"on-split", "pause"},
     {"aggregator", "krum"},
     {"codec", "float16"},
@@ -366,6 +367,28 @@ TEST(Options, AStrategyRefusesWhatItDoesNotUse) {
                      {"average-opt-statistics", "exp_avg_sq"},
                      {"max-epoch-difference", "3"}}),
             "");
+}
+
+TEST(Options, LowRankIsForMeansOfGradients) {
+  EXPECT_THAT(refusal({{"strategy", "local-updates"}, {"low-rank", "4"}}),
+              HasSubstr("--low-rank belongs to --strategy collaborative"));
+  EXPECT_THAT(refusal({{"low-rank", "4"}, {"aggregator", "median"}}),
+              HasSubstr("--low-rank and --aggregator median exclude each other"));
+  EXPECT_THAT(refusal({{"min-compression-ratio", "0.6"}}), HasSubstr("needs --low-rank"));
+  EXPECT_THAT(refusal({{"low-rank", "-1"}}), HasSubstr("--low-rank"));
+  EXPECT_THAT(refusal({{"low-rank", "4"}, {"min-compression-ratio", "0"}}),
+              HasSubstr("nothing would be saved"));
+  EXPECT_THAT(refusal({{"low-rank", "4"}, {"min-compression-ratio", "1"}}),
+              HasSubstr("never that small"));
+  EXPECT_EQ(refusal({{"low-rank", "4"},
+                     {"min-compression-ratio", "0.6"},
+                     {"delay-grad-averaging", "true"},
+                     {"codec", "float16"}}),
+            "");
+  settings low{{"low-rank", {"4", "--low-rank"}}};
+  auto options = resolve({}, {}, low);
+  ASSERT_TRUE(options);
+  EXPECT_EQ(strategy_settings_of(*options).coding, (lane_coding{4, 0.5}));
 }
 
 TEST(Options, AStrategyForOneOptimizerChoosesIt) {

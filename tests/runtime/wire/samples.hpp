@@ -91,6 +91,12 @@ inline std::vector<sample> samples() {
   event_of("new_partition", new_partition{round, {{70, 0, 30}, 8192}});
   event_of("next_plan", next_plan{round, plan_for(4), sample_digest(9), {}, 0});
   event_of("next_plan", next_plan{round, plan_for(4), sample_digest(9), sample_digest(8), 16});
+  event_of("next_plan", next_plan{round,
+                                  plan_for(4),
+                                  sample_digest(9),
+                                  {},
+                                  0,
+                                  {{7, codec_id::none}, {1'000, codec_id::float16}}});
   event_of("call_round", call_round{round});
   event_of("progress_note", progress_note{epoch_id{5}, sample_digest(7), 96, 123.5});
   out.push_back({"refusal", refusal{8, {ec::overloaded, "later, please"}}});
