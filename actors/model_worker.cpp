@@ -47,6 +47,7 @@ caf::result<state_snapshot> state_keeper::complete(seal_copy& msg) {
   }
   copied.state.parameters = meta.parameters;
   auto began = clock().now();
+  auto own = std::move(copied.own);
   auto sealed = seal(std::move(copied));
   if (!sealed)
     return to_caf(sealed.error());
@@ -57,7 +58,7 @@ caf::result<state_snapshot> state_keeper::complete(seal_copy& msg) {
       return to_caf(hash.error());
     made.content = *hash;
   } else if (checkpoints_) {
-    auto saved = checkpoints_->save(*made.state);
+    auto saved = checkpoints_->save(*made.state, own);
     ctx_.metrics->count_checkpoint(saved ? "ok" : "failed", seconds_of(clock().now() - began),
                                    unix_seconds(ctx_));
     if (!saved)
@@ -162,6 +163,9 @@ void model_worker::resume() {
   if (auto loaded = model_->load(as_byte_span(newest.image)); !loaded)
     return ctx_.log->warn("the checkpoint does not fit this model, starting from scratch: {}",
                           to_string(loaded.error()));
+  if (!search->own.empty())
+    if (auto own = shared_->load_own_state(search->own); !own)
+      ctx_.log->warn("this peer's own state begins anew: {}", to_string(own.error()));
   ctx_.log->info("resumed from the checkpoint of epoch {} ({})", newest.epoch.value(),
                  newest.file.string());
 }

@@ -90,6 +90,7 @@ situation trainer::present() const {
   now.in_group = place_ == place::member;
   now.members = static_cast<std::uint32_t>(group_.members.size());
   now.pass_running = passing_;
+  now.gradient_in_use = passing_ && at_.in_step() && model_->adds_in_place();
   now.epochs_done = epoch_of_pass().value();
   now.max_epochs = config_.max_epochs;
   now.lanes = ledger_.lanes();
@@ -147,7 +148,7 @@ void trainer::begin_round(bool call) {
     auto applied = dynamic_cast<local_learner&>(*model_).copy_tensors(averaged_->indices(), *copy);
     pending_.complete(*averaged_, applied, *copy);
     if (!all_finite(*copy) && group_.members.size() > 1) {
-      ctx_.metrics->count_nonfinite("gradient");
+      ctx_.metrics->count_nonfinite("parameters");
       return distrust_own_state("our parameters are not finite: a lower --lr may help");
     }
     given.own = std::move(copy);
@@ -426,10 +427,19 @@ void trainer::on_pass(const pass_done& pass) {
       count({ledger_.use_accumulated(), 0}, {});
     }
   } else {
-    ctx_.metrics->count_nonfinite("gradient");
+    if (step.overflow)
+      ctx_.metrics->count_loss_scale_overflow();
+    else
+      ctx_.metrics->count_nonfinite(std::isfinite(step.loss) ? "gradient" : "loss");
     ledger_.refuse(step.samples);
     count({0, step.samples}, "not_finite");
   }
+  if (step.lost > 0) {
+    ledger_.refuse(step.lost);
+    count({0, step.lost}, !step.finite ? "not_finite" : stopping_ ? "stopped" : "left_out");
+  }
+  if (step.scale > 0)
+    ctx_.metrics->set_loss_scale(step.scale);
   smooth(pass_seconds_, pass.seconds);
   if (pass.seconds > 0)
     smooth(status_.samples_per_second, static_cast<double>(step.samples) / pass.seconds);

@@ -81,7 +81,7 @@ public:
     auto x = bytes_(inputs) + positions_(places_);
     for (auto& b : blocks_)
       x = b(x, mask_);
-    auto logits = head_(norm_(x));
+    auto logits = head_(norm_(x)).to(torch::kFloat32); // autocast may have made them smaller
     return fn::cross_entropy(logits.reshape({-1, vocabulary}), targets.reshape({-1}));
   }
 
@@ -119,7 +119,7 @@ public:
     auto x = bytes_(windows.narrow(1, 0, time)).reshape({windows.size(0), -1});
     for (auto& layer : hidden_)
       x = torch::relu(layer(x));
-    return fn::cross_entropy(head_(x), windows.select(1, time));
+    return fn::cross_entropy(head_(x).to(torch::kFloat32), windows.select(1, time));
   }
 
   [[nodiscard]] double initial_deviation(const std::string& name,

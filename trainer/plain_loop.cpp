@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "runtime/cli/bench.hpp"
+#include "trainer/autocast.hpp"
 #include "trainer/compute_setup.hpp"
 #include "trainer/flat_optimizer.hpp"
 #include "trainer/models.hpp"
@@ -65,7 +66,10 @@ result<loop_report> run_plain_loop(const learner_config& config, std::uint64_t t
     torch::Tensor loss;
     for (std::uint64_t pass = 0; pass < passes; ++pass) {
       auto next = clock::now() + step_interval;
-      loss = model->loss(next_windows(sampler, config.micro_batch, *device));
+      {
+        autocast scope{config.format, *device};
+        loss = model->loss(next_windows(sampler, config.micro_batch, *device));
+      }
       (loss / static_cast<double>(passes)).backward();
       std::this_thread::sleep_until(next);
     }

@@ -4,11 +4,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "runtime/core/result.hpp"
 #include "runtime/training/learner.hpp"
+#include "runtime/training/loss_scaler.hpp"
 #include "runtime/training/optimizer_table.hpp"
+#include "runtime/training/precision.hpp"
 
 namespace waggle {
 
@@ -26,6 +29,9 @@ struct learner_config {
   /// The optimizer and its statistics are in host memory; passes read a copy of the parameters on
   /// `device`, and can run while the optimizer steps.
   bool offload_optimizer = false;
+  precision format = precision::float32;
+  std::optional<loss_scale_rule> loss_scale{}; // nothing: the loss is not scaled
+  bool reuse_gradient_buffers = false;         // accumulate in the .grad; see in_place_sum
   int threads = 1;
   std::uint64_t init_seed = 1; // equal on all peers of a run: all start with the same model
   std::uint64_t data_seed = 1; // different on each peer: all draw different samples

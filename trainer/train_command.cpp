@@ -120,6 +120,9 @@ learner_config learner_from(const run_options& o, const peer_id& peer) {
   c.optimizer = optimizer_of(o);
   c.device = o.device;
   c.offload_optimizer = o.offload_optimizer || o.delay_optimizer_step;
+  c.format = find_precision(o.precision)->format;
+  c.loss_scale = loss_scale_of(o);
+  c.reuse_gradient_buffers = o.reuse_grad_buffers;
   c.threads = static_cast<int>(o.threads);
   c.init_seed = seed_from("waggle init/" + o.run_id);
   c.data_seed = seed_from("waggle data/" + to_string(peer) + "/" + std::to_string(o.seed));

@@ -3,7 +3,10 @@
 
 #include "runtime/averaging/aggregation.hpp"
 #include "runtime/config/options.hpp"
+#include "runtime/config/values.hpp"
+#include "runtime/core/check.hpp"
 #include "runtime/core/named.hpp"
+#include "runtime/training/loss_scaler.hpp"
 #include "runtime/training/model_table.hpp"
 #include "runtime/training/optimizer_table.hpp"
 #include "runtime/training/schedule_text.hpp"
@@ -28,6 +31,16 @@ result<lr_schedule> schedule_of(const run_options& o) {
   if (!parts)
     return failure{ec::bad_config, "--schedule: '" + o.schedule + "' " + parts.error().detail};
   return make_schedule(std::move(*parts), o.lr, o.warmup_epochs, o.epochs);
+}
+
+std::optional<loss_scale_rule> loss_scale_of(const run_options& o) {
+  if (o.loss_scale == "dynamic" || (o.loss_scale == "auto" && o.precision == "float16"))
+    return loss_scale_rule{};
+  if (o.loss_scale == "auto" || o.loss_scale == "off")
+    return std::nullopt;
+  auto number = parse_real(o.loss_scale);
+  WAGGLE_CHECK(number.ok(), o.loss_scale); // the option was checked
+  return constant_scale(*number);
 }
 
 strategy_settings strategy_settings_of(const run_options& o) {
@@ -96,6 +109,11 @@ status check_strategy(const run_options& o) {
   if (o.low_rank == 0 && is_set("min-compression-ratio"))
     return bad("--min-compression-ratio needs --low-rank: it selects the matrices that --low-rank "
                "shortens");
+  if (row->averages_parameters && o.reuse_grad_buffers)
+    return bad(
+      "--reuse-grad-buffers belongs to --strategy collaborative: with " + o.strategy
+      + " the optimizer steps with the gradient of each pass, so there is no second one to "
+        "save; leave it out");
   for (const char* name :
        {"delay-state-averaging", "average-opt-statistics", "max-epoch-difference"})
     if (!row->averages_parameters && is_set(name))
@@ -191,6 +209,8 @@ status check_combinations(const run_options& o) {
                  + "; " + o.optimizer + " does not use it");
   if (auto fits = check_optimizer(optimizer_of(o)); !fits)
     return fits;
+  if (o.precision == "float16" && o.loss_scale == "off")
+    return bad("--precision float16 needs --loss-scale: small gradients would become 0; use auto");
   if (o.kill_after > 0ms && o.peers < 2)
     return bad("--kill-after needs --peers 2 or more: no peer would be left");
   if (o.duration > 0ms && o.kill_after >= o.duration)

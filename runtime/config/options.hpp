@@ -70,6 +70,10 @@ struct lr_schedule;
 /// The learning rates. Fails with ec::bad_config and a sentence.
 result<lr_schedule> schedule_of(const run_options& options);
 
+struct loss_scale_rule;
+/// Of the loss; nothing: it is not scaled.
+std::optional<loss_scale_rule> loss_scale_of(const run_options& options);
+
 struct strategy_settings;
 /// Of the strategy that the options describe, without the target batch size.
 strategy_settings strategy_settings_of(const run_options& options);

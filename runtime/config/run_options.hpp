@@ -60,6 +60,9 @@ struct run_options {
   std::map<std::string, double> hyper; // hyper-parameters that were set, by name; 1: switched on
   double max_gradient_norm = 0;        // 0: no limit
   std::string device = "auto";
+  std::string precision = "float32";
+  std::string loss_scale = "auto"; // or dynamic, off, or a number
+  bool reuse_grad_buffers = false;
   std::uint64_t threads = 1;
   bool strict_target = true;
   milliseconds step_interval{0};

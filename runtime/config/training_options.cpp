@@ -1,7 +1,9 @@
 #include "runtime/agreement/data_identity.hpp"
 #include "runtime/config/option_bindings.hpp"
+#include "runtime/training/loss_scaler.hpp"
 #include "runtime/training/model_table.hpp"
 #include "runtime/training/optimizer_table.hpp"
+#include "runtime/training/precision.hpp"
 #include "runtime/training/schedule_text.hpp"
 #include "runtime/training/strategy.hpp"
 
@@ -81,6 +83,20 @@ std::vector<option_row> hyper_rows() {
                     std::string{hyper.help} + "; of " + users_of(hyper) + ".",
                     hyper_option(hyper)});
   return rows;
+}
+
+/// Returns the value in one spelling.
+result<std::string> loss_scale(std::string_view v) {
+  if (v == "auto" || v == "dynamic" || v == "off")
+    return std::string{v};
+  auto number = parse_real(v);
+  if (!number)
+    return failure{ec::bad_config, "is not one of auto, dynamic, off, or a number"};
+  if (!loss_scaler::is_power_of_two(*number) || *number < loss_scaler::scale_min
+      || *number > loss_scaler::scale_max)
+    return failure{ec::bad_config, "must be a power of two between 1 and 2^64: other numbers would "
+                                   "round the gradient"};
+  return text_of(*number);
 }
 
 result<std::string> device_name(std::string_view v) {
@@ -186,6 +202,18 @@ void add_training_options(std::vector<option_spec>& table) {
   add_group(
     table, "training",
     {{"device", "NAME", "auto, cpu, cuda or cuda:N.", bound(&o::device, device_name)},
+     {"precision", "FORMAT",
+      "Number format of the products in a pass: " + listed_with_notes(precision_table())
+        + "; parameters and gradients stay float32.",
+      one_of(&o::precision, names_in(precision_table()))},
+     {"loss-scale", "SCALE",
+      "Multiply the loss by this before the backward pass, and divide the gradient again: dynamic "
+      "(65536, less after an overflow), a power of two, or off; auto: dynamic with float16.",
+      bound(&o::loss_scale, loss_scale)},
+     {"reuse-grad-buffers", "BOOL",
+      "collaborative: accumulate in the gradient of the model, which saves a vector; a round waits "
+      "for the running pass.",
+      yes_no(&o::reuse_grad_buffers)},
      {"threads", "N", "Compute threads.", whole(&o::threads, 1, 1024, "at least one")},
      {"strict-target", "BOOL",
       "End an epoch only on samples that were reported, not on extrapolated ones.",

@@ -36,6 +36,8 @@ public:
   void set_health(std::string_view rule, bool holds) { health_.at(rule).Set(holds ? 1 : 0); }
   void set_drift(double norm) { drift_.at().Set(norm); }
   void count_nonfinite(std::string_view where) { nonfinite_.at(where).Increment(); }
+  void set_loss_scale(double scale) { loss_scale_.at().Set(scale); }
+  void count_loss_scale_overflow() { overflows_.at().Increment(); }
   void count_training_time(std::string_view activity, double seconds) {
     activity_.at(activity).Increment(std::max(0.0, seconds));
   }
@@ -87,7 +89,11 @@ private:
           {"small_rounds", "own_gradients", "short_epochs", "small_batches", "zero_updates"}}};
   counter<1> nonfinite_{in_, "waggle_training_nonfinite_total",
                         "NaN or infinite values seen, by place.",
-                        label{"where", {"loss", "gradient", "remote"}}};
+                        label{"where", {"loss", "gradient", "parameters", "remote"}}};
+  late_gauge loss_scale_{in_, "waggle_training_loss_scale",
+                         "The loss was multiplied by this in the last pass; see --loss-scale."};
+  counter<> overflows_{in_, "waggle_training_loss_scale_overflows_total",
+                       "Passes whose gradient was dropped because the loss scale was too large."};
   counter<1> activity_{in_, "waggle_training_time_seconds_total",
                        "How the trainer spends its time.",
                        label{"activity", {"compute", "communicate", "wait", "sync"}}};

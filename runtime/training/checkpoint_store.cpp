@@ -4,6 +4,11 @@
 #include <charconv>
 #include <map>
 
+#include "runtime/core/byte_io.hpp"
+#include "runtime/core/check.hpp"
+#include "runtime/crypto/digest.hpp"
+#include "runtime/training/learner.hpp"
+
 namespace waggle {
 
 namespace {
@@ -12,6 +17,11 @@ constexpr std::string_view stem = "checkpoint-";
 constexpr std::string_view suffix = ".wgl";
 constexpr std::size_t kept = 2;
 constexpr std::uint64_t image_bytes_max = 64_GiB;
+
+// Layout of the own state: magic (8) | schema (32) | SHA-256 of the content (32) | the content.
+constexpr std::string_view own_file = "own-state";
+constexpr std::string_view own_magic = "WGGLOW01";
+constexpr std::uint64_t own_bytes_max = 8 + 32 + 32 + learner::own_bytes_max;
 
 std::optional<std::uint64_t> number_in(std::string_view digits) {
   std::uint64_t number = 0;
@@ -45,10 +55,18 @@ result<std::vector<checkpoint_store::entry>> checkpoint_store::list() {
   return found;
 }
 
-result<std::filesystem::path> checkpoint_store::save(const byte_source& image) {
+result<std::filesystem::path> checkpoint_store::save(const byte_source& image,
+                                                     const std::string& own) {
   auto state = check_state(image);
   if (!state)
     return state.error();
+  if (!own.empty()) {
+    WAGGLE_CHECK(own.size() <= learner::own_bytes_max, std::to_string(own.size()));
+    byte_writer out;
+    out.put_raw(own_magic).put(state->schema).put(sha256(own)).put_raw(own);
+    if (auto written = files_->write(folder_ / own_file, {as_byte_span(out.text())}); !written)
+      return written.error();
+  }
   auto before = list();
   if (!before)
     return before.error();
@@ -95,7 +113,35 @@ result<checkpoint_store::search> checkpoint_store::load_newest(const digest& sch
     outcome.newest = found{state->epoch, state->past, file, std::move(*image)};
     break;
   }
+  if (outcome.newest) {
+    auto own = load_own(schema);
+    if (own)
+      outcome.own = std::move(*own);
+    else
+      outcome.skipped.push_back(own.error());
+  }
   return outcome;
+}
+
+/// Empty if there is none for this schema. Fails if it is damaged.
+result<std::string> checkpoint_store::load_own(const digest& schema) {
+  auto names = files_->list(folder_);
+  if (!names)
+    return names.error();
+  if (std::find(names->begin(), names->end(), own_file) == names->end())
+    return std::string{};
+  auto file = folder_ / own_file;
+  auto bytes = files_->read(file, own_bytes_max);
+  if (!bytes)
+    return bytes.error();
+  byte_reader in{std::string_view{*bytes}};
+  bool known = in.get_raw(own_magic.size()) == own_magic;
+  auto of = in.get<digest>();
+  auto hash = in.get<digest>();
+  std::string own{in.get_raw(in.left())};
+  if (!known || !in.ok() || sha256(own) != hash)
+    return failure{ec::malformed, file.string() + ": it is damaged"};
+  return of == schema ? own : std::string{};
 }
 
 result<std::optional<std::filesystem::path>> checkpoint_store::last_of(const digest& branch) {

@@ -35,6 +35,8 @@ public:
   [[nodiscard]] bool passes_beside_updates() const override {
     return inner_->passes_beside_updates();
   }
+  [[nodiscard]] std::string own_state() const override { return inner_->own_state(); }
+  status load_own_state(std::string_view own) override { return inner_->load_own_state(own); }
   [[nodiscard]] const state_table& tensors() const override { return inner_->tensors(); }
   [[nodiscard]] digest schema() const override { return inner_->schema(); }
   std::uint64_t take_mean_gradient(std::span<float> out) override {
@@ -47,6 +49,7 @@ public:
   [[nodiscard]] std::uint64_t accumulated_samples() const override {
     return inner_->accumulated_samples();
   }
+  [[nodiscard]] bool adds_in_place() const override { return inner_->adds_in_place(); }
 
 protected:
   [[nodiscard]] Learner& inner() const { return *inner_; }

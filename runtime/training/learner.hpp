@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -26,7 +27,7 @@ namespace waggle {
 ///
 /// Only the computing thread may call the methods of the first group. Any thread can take the
 /// accumulated gradient while the computing thread is in the middle of a pass, so that a round
-/// never waits for a pass.
+/// never waits for a pass, unless the learner adds in place.
 class learner {
 public:
   virtual ~learner() = default;
@@ -56,6 +57,12 @@ public:
   /// The number of optimizer steps that the statistics have accumulated.
   [[nodiscard]] virtual std::uint64_t optimizer_steps() const = 0;
   virtual void set_optimizer_steps(std::uint64_t steps) = 0;
+  /// This peer's own state beside the tensors, such as the scale of the loss: at most own_bytes_max
+  /// bytes, which checkpoints keep and other peers never receive.
+  static constexpr std::size_t own_bytes_max = 1024;
+  [[nodiscard]] virtual std::string own_state() const { return {}; }
+  /// Continues from what `own_state` returned. Fails with ec::malformed; nothing changes then.
+  virtual status load_own_state(std::string_view /*own*/) { return done{}; }
 
   // -- any thread ---------------------------------------------------------------------------------
 
@@ -88,6 +95,9 @@ public:
   virtual std::uint64_t drop_gradient() = 0;
   /// Σb of the accumulated gradient.
   [[nodiscard]] virtual std::uint64_t accumulated_samples() const = 0;
+  /// Whether a pass adds to the only copy of the accumulated gradient. If so, the gradient can only
+  /// be taken between two passes. It can be dropped at any time.
+  [[nodiscard]] virtual bool adds_in_place() const { return false; }
 
   /// The number of float32 values in the flat parameter vector.
   [[nodiscard]] std::size_t parameter_count() const {

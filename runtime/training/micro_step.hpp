@@ -9,6 +9,12 @@ struct micro_step {
   double loss = 0;           // mean over the micro-batch
   std::uint64_t samples = 0; // micro-batch size
   bool finite = true;        // false: loss or gradient was NaN or infinite; nothing was accumulated
+  /// With learner::adds_in_place: samples that were lost without being taken or dropped. If this
+  /// pass is not finite: those of the earlier passes in the sum. Otherwise this pass's own, because
+  /// the sum was dropped while it ran.
+  std::uint64_t lost = 0;
+  double scale = 0;      // by which the loss was multiplied for the backward pass; 0: no scaler
+  bool overflow = false; // not finite, and with a smaller scale it might have been finite
 };
 
 } // namespace waggle

@@ -18,6 +18,8 @@ using statistics = std::vector<statistic>;
 constexpr std::string_view never_fades = "from 1 on past gradients would never fade";
 constexpr std::string_view works_against = "a negative one would work against the gradients";
 constexpr std::string_view not_negative = "it cannot be negative";
+constexpr std::string_view divides_by_zero =
+  "a step would divide by 0 where a gradient is 0, and float32 rounds smaller numbers to 0";
 
 constexpr hyper_parameter hyper_table[] = {
   {"momentum", "Momentum", &identity::momentum, nullptr, 0, 1, true, works_against, never_fades},
@@ -28,8 +30,8 @@ constexpr hyper_parameter hyper_table[] = {
    works_against, never_fades},
   {"beta2", "Decay of the mean of past squares (of lion: of past gradients)", &identity::beta2,
    nullptr, 0, 1, true, not_negative, never_fades},
-  {"epsilon", "Added to a denominator", &identity::epsilon, nullptr, 0, 1, false, not_negative,
-   "a larger one would outweigh the gradients"},
+  {"epsilon", "Added to a denominator", &identity::epsilon, nullptr, 1e-37, 1, false,
+   divides_by_zero, "a larger one would outweigh the gradients"},
   {"amsgrad", "Divide by the largest mean of squares so far", nullptr, &identity::amsgrad},
   {"smoothing", "Decay of the mean of past squares", &identity::smoothing, nullptr, 0, 1, true,
    not_negative, never_fades},
@@ -181,7 +183,12 @@ std::string optimizer_help() {
 }
 
 status check_optimizer(const optimizer_identity& o) {
-  auto bad = [](const char* why) { return failure{ec::bad_config, why}; };
+  auto bad = [](std::string why) { return failure{ec::bad_config, std::move(why)}; };
+  const auto* row = find_optimizer(o.kind);
+  const auto* nesterov = row != nullptr ? row->find("nesterov") : nullptr;
+  if (o.nesterov && o.momentum == 0 && nesterov != nullptr && nesterov->value != 0)
+    return bad("--momentum 0 needs --nesterov false with --optimizer " + o.kind
+               + ", which looks one step of the momentum ahead by default");
   if (o.nesterov && o.momentum == 0)
     return bad("--nesterov needs --momentum: it is a kind of momentum");
   if (o.nesterov && o.dampening != 0)

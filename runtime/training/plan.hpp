@@ -35,7 +35,8 @@ struct situation {
   bool round_called = false;        // another member has begun the round of this epoch
   bool in_group = false;            // we are in a group, which may have no other member
   std::uint32_t members = 1;        // of the group, including ourselves
-  bool pass_running = false;        // on the computing thread: the plan never waits for it
+  bool pass_running = false;        // on the computing thread: the plan does not wait for it
+  bool gradient_in_use = false;     // the pass adds to the gradient that a round would take
   std::uint64_t epochs_done = 0;    // boundaries passed, also if the round of the last is under way
   std::uint64_t max_epochs = 0;     // 0: no end
   std::vector<lane_state> lanes;    // as many as the strategy has
@@ -70,8 +71,9 @@ using plan = std::vector<action>;
 ///   are due stay due.
 /// - With fewer members than a lane's quorum, or outside of a group, no round begins.
 /// - A round of gradients begins when the swarm has enough samples, or when another member has
-///   begun it. A peer without samples begins at most one per epoch, and joins every round that
-///   another member begins.
+///   begun it, and not in the middle of a pass that adds to the only copy of the gradient. A peer
+///   without samples begins at most one per epoch, and joins every round that another member
+///   begins.
 /// - The end of an epoch adds exactly one to `epochs_done` (INV-7).
 ///
 /// REQUIRES: as many lane states as lanes.

@@ -64,7 +64,7 @@ result<model_copy> trained_model::copy_state(std::shared_ptr<byte_store> to) {
   if (auto copied = learner_->save_state_to(*to, state_header_bytes); !copied)
     return copied.error();
   training_state state{epoch_, learner_->schema(), parameters_.value_or(digest{}), past_, {}};
-  return model_copy{state, std::move(to)};
+  return model_copy{state, std::move(to), learner_->own_state()};
 }
 
 result<std::shared_ptr<const byte_source>> seal(model_copy from) {

@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "runtime/training/averaged_tensors.hpp"
 #include "runtime/training/local_learner.hpp"
@@ -14,6 +15,7 @@ namespace waggle {
 struct model_copy {
   training_state state; // without `learner`
   std::shared_ptr<byte_store> image;
+  std::string own; // learner::own_state()
 };
 
 /// The conditions that an image must meet to be loaded.

@@ -190,6 +190,33 @@ TEST_F(TrainerCheckpoints, StoppingWritesOneAndTheNextStartGoesOnFromIt) {
   EXPECT_EQ(again.probe->rates[0], defaults().schedule.at(before.epoch));
 }
 
+TEST_F(TrainerCheckpoints, HoldWhatBelongsToThisPeerOnly) {
+  auto& m = add_started(with_checkpoints());
+  m.probe->own_state = "scale 8";
+  pass_until([&] { return all_at(2); });
+  m.probe->own_state = "scale 16";
+  auto snapshot = ask<state_snapshot>(m.actor, get_state_snapshot{});
+  ASSERT_TRUE(snapshot.ok());
+  auto image = std::string{as_string_view(read_all(*snapshot->state)->view())};
+  EXPECT_EQ(image.find("scale"), std::string::npos) << "another peer would receive it";
+  stop(m);
+  end(m);
+  auto& again = add_started(with_checkpoints());
+  EXPECT_EQ(again.probe->own_loaded, "scale 16");
+}
+
+TEST_F(TrainerCheckpoints, AnOwnStateThatIsRefusedCostsNoCheckpoint) {
+  auto& m = add_started(with_checkpoints());
+  m.probe->own_state = "spoilt";
+  pass_until([&] { return all_at(2); });
+  auto before = status_of(m);
+  stop(m);
+  end(m);
+  auto& again = add_started(with_checkpoints());
+  EXPECT_EQ(again.probe->own_loaded, "spoilt");
+  EXPECT_GE(again.reports.front().epoch, before.epoch);
+}
+
 TEST_F(TrainerCheckpoints, APassUnderWayWhenItStopsIsCounted) { // INV-2
   auto& m = add_started(with_checkpoints());
   pass_until([&] { return all_at(4); });

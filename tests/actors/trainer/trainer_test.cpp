@@ -57,7 +57,10 @@ TEST_F(Trainer, AMicroStepThatIsNotFiniteCostsOnlyItself) {
   pass_until([&] { return all_at(1); });
   EXPECT_EQ(status_of(m).samples_dropped, 12U);
   EXPECT_EQ(status_of(m).samples_used, 32U);
-  EXPECT_EQ(exported(*m.ctx.metrics, R"(waggle_training_nonfinite_total{where="gradient")"), 3);
+  EXPECT_EQ(exported(*m.ctx.metrics, R"(waggle_training_nonfinite_total{where="loss")"), 3);
+  m.probe->fakes = {{1, 4, false}};
+  pass_until([&] { return m.probe->fakes.empty(); });
+  EXPECT_EQ(exported(*m.ctx.metrics, R"(waggle_training_nonfinite_total{where="gradient")"), 1);
 }
 
 TEST_F(Trainer, AMeanThatIsNotFiniteIsNeverApplied) {

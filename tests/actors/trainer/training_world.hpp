@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -28,6 +29,10 @@ struct learner_probe {
   std::uint64_t micro_steps = 0;
   std::uint64_t non_finite_steps = 0; // this many of the next micro-steps are not finite
   bool infinite_mean = false;
+  std::deque<micro_step> fakes; // the next micro-steps return these and compute nothing
+  bool adds_in_place = false;
+  std::string own_state;                 // to be kept in checkpoints
+  std::optional<std::string> own_loaded; // from one
 };
 
 /// The toy learner with a probe.
@@ -43,6 +48,13 @@ public:
   }
   micro_step accumulate() override {
     ++probe_->micro_steps;
+    if (!probe_->fakes.empty()) {
+      auto step = probe_->fakes.front();
+      probe_->fakes.pop_front();
+      if (!step.finite && probe_->adds_in_place)
+        step.lost = inner_->drop_gradient();
+      return step;
+    }
     if (probe_->non_finite_steps > 0) {
       --probe_->non_finite_steps;
       return {std::nan(""), 4, false};
@@ -65,6 +77,12 @@ public:
   std::uint64_t drop_gradient() override { return inner_->drop_gradient(); }
   [[nodiscard]] std::uint64_t accumulated_samples() const override {
     return inner_->accumulated_samples();
+  }
+  [[nodiscard]] bool adds_in_place() const override { return probe_->adds_in_place; }
+  [[nodiscard]] std::string own_state() const override { return probe_->own_state; }
+  status load_own_state(std::string_view own) override {
+    probe_->own_loaded = own;
+    return own == "spoilt" ? status{failure{ec::malformed, "spoilt"}} : status{done{}};
   }
   void apply(std::span<const float> gradient, double lr) override {
     probe_->applied.emplace_back(gradient.begin(), gradient.end());
@@ -122,6 +140,7 @@ protected:
     std::vector<training_status> statuses;
     std::vector<state_download_ended> downloads;
     std::size_t state_requests = 0; // received by this member's switchboard
+    std::vector<pass_done> held;    // see hold_passes
     bool gone = false;
   };
 
@@ -151,10 +170,10 @@ protected:
     keep(m.keeper);
     m.gate->in_turn = !settings.delay_optimizer_step;
     auto passes = settings.delay_optimizer_step ? pass_place::beside : pass_place::in_turn;
-    auto worker = [this, ctx = m.ctx, factory, settings, passes, keeper = m.keeper,
+    auto worker = [this, i, ctx = m.ctx, factory, settings, passes, keeper = m.keeper,
                    gate = m.gate](auto owner) {
-      auto made =
-        sys.spawn<model_worker>(ctx, factory, settings.checkpoints, keeper, owner, passes);
+      auto made = sys.spawn<model_worker>(ctx, factory, settings.checkpoints, keeper,
+                                          spawn_relay(i, owner), passes);
       auto slow = sys.spawn<slow_worker>(made, gate);
       keep(made);
       keep(slow);
@@ -317,6 +336,7 @@ protected:
   std::vector<std::unique_ptr<member>> members;
   bool hold_views = false;  // trainers only see what a test tells them
   bool hold_rounds = false; // rounds are answered by the test
+  bool hold_passes = false; // trainers do not learn that a pass has ended: see member::held
   /// The reason why this member's round at this epoch fails; none: it takes part.
   std::function<ec(const member&, epoch_id)> round_fault = [](const member&, epoch_id) {
     return ec::none;
@@ -326,6 +346,25 @@ protected:
   std::optional<failure> store_fault;
 
 private:
+  /// Forwards what a worker reports to its trainer.
+  model_listener_actor spawn_relay(std::size_t i, const model_listener_actor& to) {
+    auto handle = sys.spawn(
+      [this, i, to](model_listener_actor::pointer self) -> model_listener_actor::behavior_type {
+        return {
+          [this, i, self, to](const pass_done& msg) {
+            if (hold_passes)
+              members[i]->held.push_back(msg);
+            else
+              self->send(to, msg);
+          },
+          [self, to](const update_applied& msg) { self->send(to, msg); },
+          [self, to](const image_loaded& msg) { self->send(to, msg); },
+        };
+      });
+    keep(handle);
+    return handle;
+  }
+
   group_averager_actor spawn_averager(std::size_t i) {
     auto handle = sys.spawn(
       [this, i](group_averager_actor::pointer self) -> group_averager_actor::behavior_type {

@@ -6,10 +6,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/training/loss_scaler.hpp"
 #include "runtime/training/optimizer_table.hpp"
 #include "runtime/training/strategy.hpp"
 
 using namespace waggle;
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -93,6 +95,8 @@ TEST(OptionTable, EveryOptionSetsItsOwnField) {
     {"no-decay", "vectors"},
     {"max-gradient-norm", "0.25"},
     {"min-compression-ratio", "0.25"},
+    {"precision", "bfloat16"},
+    {"loss-scale", "1024"},
     {"on-split", "pause"},
     {"aggregator", "krum"},
     {"codec", "float16"},
@@ -207,6 +211,9 @@ TEST(Resolve, RefusesRealNumbersOutOfBoundsWithTheReasonOfThatSide) {
               HasSubstr("in [0, 1): from 1 on"));
   EXPECT_THAT(refusal({{"momentum", "-0.1"}}), HasSubstr("in [0, 1): a negative"));
   EXPECT_THAT(refusal({{"beta2", "1"}}), HasSubstr("in [0, 1): from 1 on"));
+  EXPECT_THAT(refusal({{"epsilon", "0"}}), HasSubstr("between 1e-37 and 1: a step would divide"));
+  EXPECT_THAT(refusal({{"epsilon", "1e-60"}}), HasSubstr("rounds smaller numbers to 0"));
+  EXPECT_EQ(refusal({{"epsilon", "1e-37"}}), "");
   EXPECT_THAT(refusal({{"amsgrad", "0.5"}}), HasSubstr("true"));
   EXPECT_EQ(refusal({{"momentum", "0.9999999"}, {"optimizer", "sgd"}}), "");
   EXPECT_THAT(refusal({{"weight", "-0.5"}}), HasSubstr("between 0 and 1e+30: contributions"));
@@ -309,7 +316,13 @@ TEST(Combinations, ThatCannotWorkAreRefusedWithWhatToChange) {
     refusal(
       {{"optimizer", "sgd"}, {"nesterov", "true"}, {"momentum", "0.9"}, {"dampening", "0.1"}}),
     HasSubstr("exclude each other"));
+  EXPECT_EQ(
+    refusal({{"optimizer", "muon"}, {"momentum", "0"}}),
+    "--momentum 0 needs --nesterov false with --optimizer muon, which looks one step of the "
+    "momentum ahead by default");
   EXPECT_THAT(refusal({{"no-decay", "vectors"}}), HasSubstr("--weight-decay"));
+  EXPECT_EQ(refusal({{"precision", "float16"}, {"loss-scale", "off"}}),
+            "--precision float16 needs --loss-scale: small gradients would become 0; use auto");
   EXPECT_THAT(refusal({{"kill-after", "5s"}, {"peers", "1"}}), HasSubstr("--peers"));
   EXPECT_THAT(refusal({{"kill-after", "10s"}, {"duration", "10s"}}), HasSubstr("--duration"));
   EXPECT_THAT(refusal({{"join-after", "11s"}, {"duration", "10s"}}), HasSubstr("--duration"));
@@ -320,6 +333,10 @@ TEST(Combinations, ThatWorkArePassed) {
   EXPECT_EQ(refusal({{"model", "mlp"}, {"width", "30"}}), "");
   EXPECT_EQ(refusal({{"optimizer", "sgd"}, {"momentum", "0.9"}, {"nesterov", "yes"}}), "");
   EXPECT_EQ(refusal({{"momentum", "auto"}}), "");
+  EXPECT_EQ(refusal({{"optimizer", "muon"}, {"momentum", "0"}, {"nesterov", "false"}}), "");
+  EXPECT_EQ(refusal({{"precision", "float16"}, {"loss-scale", "1024"}}), "");
+  EXPECT_EQ(refusal({{"precision", "bfloat16"}, {"loss-scale", "dynamic"}}), "");
+  EXPECT_EQ(refusal({{"reuse-grad-buffers", "true"}, {"delay-grad-averaging", "true"}}), "");
   EXPECT_EQ(refusal({{"no-decay", "vectors"}, {"weight-decay", "0.1"}}), "");
   EXPECT_EQ(refusal({{"schedule", "linear:epochs=5/cosine:epochs=95"}}), "");
   EXPECT_EQ(refusal({{"schedule", "step:every=30"}}), "");
@@ -335,7 +352,32 @@ TEST(Options, TheLimitsOfARoundFitIntoEachOther) {
   EXPECT_THAT(refusal({{"allreduce-timeout", "9s"}}), HasSubstr("--stall-timeout"));
 }
 
+TEST(Options, TheScaleOfTheLoss) {
+  auto scale = [](std::string precision, std::string text) -> std::optional<double> {
+    auto options = resolve({}, {}, flags({{"precision", precision}, {"loss-scale", text}}));
+    EXPECT_TRUE(options) << precision << " " << text;
+    auto rule = loss_scale_of(*options);
+    return rule ? std::optional{rule->initial} : std::nullopt;
+  };
+  EXPECT_EQ(scale("float32", "auto"), std::nullopt);
+  EXPECT_EQ(scale("bfloat16", "auto"), std::nullopt);
+  EXPECT_EQ(scale("float16", "auto"), 65536);
+  EXPECT_EQ(scale("float32", "dynamic"), 65536);
+  EXPECT_EQ(scale("bfloat16", "off"), std::nullopt);
+  EXPECT_EQ(scale("float32", "1024"), 1024);
+  auto constant = resolve({}, {}, flags({{"loss-scale", "1024"}}));
+  EXPECT_EQ(loss_scale_of(*constant)->growth, 1);
+  EXPECT_EQ(loss_scale_of(*constant)->back_off, 1);
+  for (const char* text : {"3", "0", "-2", "0.5", "1e30"})
+    EXPECT_THAT(refusal({{"loss-scale", text}}), HasSubstr("power of two")) << text;
+  EXPECT_THAT(refusal({{"loss-scale", "large"}}), HasSubstr("auto, dynamic, off"));
+}
+
 TEST(Options, AStrategyRefusesWhatItDoesNotUse) {
+  for (const char* name : {"local-updates", "decentralized-sgd"})
+    EXPECT_THAT(refusal({{"strategy", name}, {"reuse-grad-buffers", "true"}}),
+                AllOf(HasSubstr("--reuse-grad-buffers"), HasSubstr("--strategy collaborative"),
+                      HasSubstr("leave it out")));
   EXPECT_THAT(refusal({{"strategy", "local-updates"}, {"delay-grad-averaging", "true"}}),
               HasSubstr("belongs to --strategy collaborative"));
   EXPECT_THAT(refusal({{"strategy", "local-updates"}, {"delay-optimizer-step", "true"}}),

@@ -10,11 +10,12 @@ namespace {
 struct CheckpointStore : testing::Test {
   std::string text_of(std::uint64_t epoch) { return "learner at " + std::to_string(epoch); }
 
-  status save(std::uint64_t epoch, const digest& schema, const std::string& branch = "ours") {
+  status save(std::uint64_t epoch, const digest& schema, const std::string& branch = "ours",
+              const std::string& own = {}) {
     auto text = text_of(epoch);
     history past{sha256(branch), {}, {}, epoch};
     auto image = encode_state({epoch_id{epoch}, schema, sha256(text), past, as_byte_span(text)});
-    auto saved = store.save(borrowed_bytes{image.view()});
+    auto saved = store.save(borrowed_bytes{image.view()}, own);
     return saved ? status{done{}} : status{saved.error()};
   }
   status save(std::uint64_t epoch) { return save(epoch, schema); }
@@ -79,6 +80,49 @@ TEST_F(CheckpointStore, ABadHashFallsBackAndIsReported) {
   ASSERT_EQ(found->skipped.size(), 1U);
   EXPECT_EQ(found->skipped[0].code, ec::hash_mismatch);
   EXPECT_NE(found->skipped[0].detail.find(name(2, 2)), std::string::npos);
+}
+
+TEST_F(CheckpointStore, KeepsTheNewestOwnStateBesideThem) {
+  ASSERT_TRUE(save(1, schema, "ours", "scale 2").ok());
+  ASSERT_TRUE(save(2, schema, "ours", "scale 4").ok());
+  auto found = store.load_newest(schema);
+  ASSERT_TRUE(found.ok() && found->newest);
+  EXPECT_EQ(found->own, "scale 4");
+  EXPECT_EQ(as_string_view(decode_state(as_byte_span(found->newest->image))->learner), text_of(2));
+  EXPECT_EQ(names(), (std::vector<std::string>{name(1, 1), name(2, 2), "own-state"}));
+}
+
+TEST_F(CheckpointStore, WithoutAnOwnStateNoneIsWritten) {
+  ASSERT_TRUE(save(1).ok());
+  EXPECT_EQ(names(), std::vector<std::string>{name(1, 1)});
+  EXPECT_EQ(store.load_newest(schema)->own, "");
+}
+
+TEST_F(CheckpointStore, AnOwnStateOfAnotherModelIsNotLoaded) {
+  auto other = sha256("another schema");
+  ASSERT_TRUE(save(1).ok());
+  ASSERT_TRUE(save(2, other, "ours", "scale 2").ok());
+  auto found = store.load_newest(schema);
+  ASSERT_TRUE(found.ok() && found->newest);
+  EXPECT_EQ(found->own, "");
+  EXPECT_EQ(store.load_newest(other)->own, "scale 2");
+  EXPECT_EQ(store.load_newest(sha256("a third"))->own, "") << "there is no checkpoint of it";
+}
+
+TEST_F(CheckpointStore, ADamagedOwnStateCostsNoCheckpoint) {
+  ASSERT_TRUE(save(1, schema, "ours", "scale 2").ok());
+  auto whole = *files->read("/data/own-state", 1_MiB);
+  auto flipped = whole;
+  flipped.back() = static_cast<char>(flipped.back() ^ 1);
+  for (const auto& bad : {flipped, whole.substr(0, 20), std::string{}, whole + "x",
+                          whole + std::string(4096, 'x'), "X" + whole.substr(1)}) {
+    files->corrupt("/data/own-state", bad);
+    auto found = store.load_newest(schema);
+    ASSERT_TRUE(found.ok() && found->newest);
+    EXPECT_EQ(found->own, "");
+    ASSERT_EQ(found->skipped.size(), 1U) << bad.size();
+    EXPECT_NE(found->skipped[0].detail.find("own-state"), std::string::npos);
+  }
 }
 
 TEST_F(CheckpointStore, AllDamagedIsNoneAndNoError) {

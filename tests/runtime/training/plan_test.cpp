@@ -62,6 +62,16 @@ TEST_F(Collaborative, BeginsAtTheTargetAndBlocks) {
   EXPECT_THAT(made(), ElementsAre(begin, await));
 }
 
+TEST_F(Collaborative, WaitsForThePassThatAddsToTheOnlyGradient) {
+  now.pass_running = now.gradient_in_use = true;
+  now.swarm_samples = target;
+  EXPECT_THAT(made(), IsEmpty());
+  now.round_called = true;
+  EXPECT_THAT(made(), IsEmpty());
+  now.gradient_in_use = false; // a pass that adds to another one
+  EXPECT_THAT(made(), ElementsAre(begin, await));
+}
+
 TEST_F(Collaborative, BeginsAtOnceWhenAnotherMemberHasCalled) {
   now.round_called = true;
   EXPECT_THAT(made(), ElementsAre(begin, await));
