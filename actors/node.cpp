@@ -1,5 +1,6 @@
 // start: transport ─► switchboard ─► (listening) ─► dht ─► address book ─► tracker ─► exporter
-//        ─► averaging (group_averager, or matchmaker and averager) ─► trainer or helper ─► donor
+//        ─► averaging (group_averager, or matchmaker and averager, or all three with a
+//           moshpit_averager) ─► trainer or helper ─► donor
 //        ─► connect: services, listeners ─► node_supervisor ─► bootstrap
 
 #include "actors/node.hpp"
@@ -13,6 +14,7 @@
 #include "actors/group_averager.hpp"
 #include "actors/guard.hpp"
 #include "actors/model_worker.hpp"
+#include "actors/moshpit_averager.hpp"
 #include "actors/node_supervisor.hpp"
 #include "runtime/averaging/bandwidth_estimator.hpp"
 
@@ -308,14 +310,21 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     p.helper = system.spawn<group_helper>(
       ctx, config.helping->help, helper_peers{p.group, p.tracker, p.switchboard, p.exporter});
     p.donor = system.spawn<state_donor>(ctx, config.helping->donor, snapshot_source(p));
-  } else if (config.averaging && config.training) {
+  } else if (config.averaging && config.training && !config.training->training.many_groups) {
     p.group = system.spawn<group_averager>(ctx, averaging(*config.averaging),
                                            config.averaging->matchmaking, p.switchboard);
   } else if (config.averaging) {
-    p.matchmaker =
-      system.spawn<matchmaker>(ctx, config.averaging->matchmaking, p.switchboard, p.dht);
-    p.averager =
-      system.spawn<averager>(ctx, averaging(*config.averaging), p.switchboard, p.matchmaker);
+    const auto& parts = *config.averaging;
+    p.matchmaker = system.spawn<matchmaker>(ctx, parts.matchmaking, p.switchboard, p.dht);
+    p.averager = system.spawn<averager>(ctx, averaging(parts), p.switchboard, p.matchmaker);
+    if (config.training) {
+      auto group =
+        system.spawn<moshpit_averager>(ctx, averaging(parts), parts.matchmaking,
+                                       config.training->training.epoch_difference_max, p.averager);
+      // Before the trainer subscribes, whose questions follow from what it has seen.
+      caf::anon_send(p.tracker, subscribe_progress{group});
+      p.group = group;
+    }
   }
   for (const auto& parts : config.further_averaging) {
     auto& pair = p.further.emplace_back();

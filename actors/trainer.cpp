@@ -41,7 +41,9 @@ trainer::trainer(caf::actor_config& cfg, node_context ctx, training_config confi
   : trainer_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)),
     strategy_(strategy_of(config_)), make_worker_(std::move(worker)), peers_(std::move(peers)),
     random_(ctx_.randomness("trainer")), health_(health_of(config_, strategy_)),
-    at_(config_.missed_bytes_max, exact() ? 0 : config_.epoch_difference_max), ledger_(strategy_) {
+    at_(config_.missed_bytes_max, exact() ? 0 : config_.epoch_difference_max, config_.many_groups),
+    ledger_(strategy_) {
+  WAGGLE_CHECK(!config_.many_groups || !exact(), config_.strategy);
   end_on_exception(this, ctx_);
 }
 
@@ -67,9 +69,7 @@ trainer::behavior_type trainer::make_behavior() {
       react();
     },
     [this](const group_view& msg) {
-      if (place_ == place::member && msg.member && msg.epoch == at_.epoch())
-        group_ = msg;
-      report_own_progress();
+      on_group(msg);
       react();
     },
     [this](const round_called& msg) {

@@ -38,6 +38,9 @@ struct training_config {
   /// If the peers' parameters are only approximately equal: a peer that is so many epochs behind
   /// the group trains on without a download.
   std::uint64_t epoch_difference_max = 1;
+  /// The averager is a moshpit_averager: the group is the whole run, and each round averages with
+  /// some of its peers. Only for strategies whose peers are approximately equal.
+  bool many_groups = false;
   lr_schedule schedule;
   /// The least time from one micro-step to the next, to leave computing time to other processes. 0:
   /// none.
@@ -174,6 +177,10 @@ private:
   void found();
   void enter(const history_choice& choice);
   void on_entered(const history_choice& choice, const group_view& group);
+  void move_to(const history_choice& choice, epoch_id epoch);
+  void on_group(const group_view& seen);
+  void follow_run();
+  [[nodiscard]] bool is_stale() const;
   void leave(const std::string& why);
   void yield_to(const history_choice& choice);
   [[nodiscard]] history_choice choose() const;
@@ -214,6 +221,7 @@ private:
   void send_round(bool call);
   void on_round(const group_round& round);
   void on_round_failed(const round_report& report);
+  void count_round(const round_report& report);
   void end_epoch(const group_round& round);
   void merge();
   [[nodiscard]] missed_update update_of(const group_round& round, const contribution& given);

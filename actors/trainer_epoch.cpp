@@ -87,7 +87,8 @@ situation trainer::present() const {
   now.boundary_time = boundary_time_;
   now.time = swarm_time();
   now.round_called = called_;
-  now.in_group = place_ == place::member;
+  // In many groups, a peer that is still downloading a state would only take another one's place.
+  now.in_group = place_ == place::member && (at_.in_step() || !config_.many_groups);
   now.members = static_cast<std::uint32_t>(group_.members.size());
   now.pass_running = passing_;
   now.gradient_in_use = passing_ && at_.in_step() && model_->adds_in_place();
@@ -203,17 +204,13 @@ void trainer::on_round(const group_round& round) {
   round_ended event{steps_locally() ? "params" : "gradients", report};
   event.report.values.reset();
   send(peers_.exporter, std::move(event));
-  if (report.outcome == round_outcome::failed) {
+  bool failed = report.outcome == round_outcome::failed;
+  if (failed && !round.group.member) {
     on_round_failed(report);
   } else {
-    ++(report.outcome == round_outcome::complete ? status_.rounds_complete : status_.rounds_shrunk);
-    status_.last_outcome = report.group_size == 1 ? "alone" : to_string(report.outcome);
-    if (status_.first_round_seconds == 0) {
-      status_.first_round_seconds = seconds_of(now() - started_at_);
-      ctx_.metrics->set_first_round(status_.first_round_seconds);
-    }
+    count_round(report);
     round_facts facts;
-    facts.contributors = static_cast<std::uint32_t>(report.contributors.size());
+    facts.contributors = failed ? 0 : static_cast<std::uint32_t>(report.contributors.size());
     facts.own_samples = given_->samples;
     ledger_.end(only_lane, waggle::on_round(averages(), facts));
     if (averages().overlap.blocks())
@@ -224,6 +221,23 @@ void trainer::on_round(const group_round& round) {
       carry_out();
   }
   react();
+}
+
+/// Updates the status. A round that failed may leave us in the group: the epoch ends without it.
+void trainer::count_round(const round_report& report) {
+  if (report.outcome == round_outcome::failed) {
+    ++status_.rounds_failed;
+    status_.last_outcome = "skipped: " + std::string{to_string(report.why.code)};
+    ctx_.log->info("epoch {} ends without an average: {}", at_.epoch().value(),
+                   to_string(report.why));
+    return;
+  }
+  ++(report.outcome == round_outcome::complete ? status_.rounds_complete : status_.rounds_shrunk);
+  status_.last_outcome = report.group_size == 1 ? "alone" : to_string(report.outcome);
+  if (status_.first_round_seconds == 0) {
+    status_.first_round_seconds = seconds_of(now() - started_at_);
+    ctx_.metrics->set_first_round(status_.first_round_seconds);
+  }
 }
 
 void trainer::on_round_failed(const round_report& report) {
@@ -269,6 +283,8 @@ void trainer::end_epoch(const group_round& round) {
     merge();
   if (place_ == place::member && !group_.member)
     leave("the group has ended, or its last round was decided without us");
+  else if (place_ == place::member && config_.many_groups && group_.epoch > at_.epoch())
+    follow_run();
   report_own_progress();
   log_progress();
 }
@@ -391,7 +407,7 @@ pass_decision trainer::pass_during_round() const {
 void trainer::maybe_pass() {
   // With a second update waiting, a gradient would be two updates late.
   bool late = config_.delay_optimizer_step && under_way_.size() > 1;
-  if (passing_ || late || !at_.in_step() || config_.auxiliary || !enough_peers())
+  if (passing_ || late || !at_.in_step() || is_stale() || config_.auxiliary || !enough_peers())
     return;
   auto plan_look = [this](std::chrono::nanoseconds pause) {
     if (!std::exchange(pass_planned_, true))

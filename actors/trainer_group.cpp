@@ -70,6 +70,8 @@ bool trainer::is_live(const peer_id& peer) const {
 
 /// Whether most of the group have ended epochs without us, so that waiting here is futile.
 bool trainer::left_behind() {
+  if (config_.many_groups) // see follow_run
+    return false;
   std::size_t ahead = 0;
   std::size_t far = 0;
   for (const auto& peer : view_.peers) {
@@ -240,9 +242,18 @@ void trainer::on_entered(const history_choice& choice, const group_view& group) 
   avoided_.clear();
   outside_since_ = now();
   wait_for({});
+  move_to(choice, group.epoch);
+  epoch_began_ = now();
+  begin_counting();
+  report_own_progress();
+  react();
+}
+
+/// Our group is at this epoch of this history now: we are in step, or have to download a state.
+void trainer::move_to(const history_choice& choice, epoch_id epoch) {
   auto before = at_.past();
   auto epoch_before = at_.epoch();
-  at_.enter(choice.branch, choice.work, group.epoch);
+  at_.enter(choice.branch, choice.work, epoch);
   if (!at_.in_step()) {
     bool other = !before.branch.is_zero() && before.branch != choice.branch;
     if (other && since_fork_ > 0) {
@@ -259,10 +270,47 @@ void trainer::on_entered(const history_choice& choice, const group_view& group) 
   }
   if (at_.in_step() && at_.epoch() != epoch_before)
     send(worker_, rename_history{at_.past(), at_.epoch()});
-  epoch_began_ = now();
+}
+
+/// Our group has changed between rounds.
+void trainer::on_group(const group_view& seen) {
+  bool later = config_.many_groups && seen.epoch > at_.epoch();
+  bool goes_on = later && !round_runs(); // otherwise end_epoch follows
+  if (place_ == place::member && seen.member && (later || seen.epoch == at_.epoch())) {
+    group_ = seen;
+    if (goes_on)
+      follow_run();
+  }
+  if (goes_on || !config_.many_groups)
+    report_own_progress();
+}
+
+/// Other groups have ended epochs without us. With a state within the tolerance we go on at the
+/// run's epoch; otherwise we download one.
+void trainer::follow_run() {
+  merge();
+  if (place_ != place::member)
+    return;
+  history_choice to;
+  to.branch = at_.past().branch;
+  to.work = at_.past().work;
+  for (const auto& peer : view_.peers)
+    if (peer.claim.ready && peer.claim.past.branch == to.branch)
+      to.work = std::max(to.work, peer.claim.past.work);
+  bool was_in_step = at_.in_step();
+  move_to(to, group_.epoch);
+  called_ = false;
+  if (was_in_step && !at_.in_step())
+    ctx_.log->info("the run has gone on to epoch {} without us: downloading its state",
+                   group_.epoch.value());
   begin_counting();
-  report_own_progress();
-  react();
+}
+
+/// Our state is older than the tolerance allows. That only happens while a round of ours runs: its
+/// end decides how we go on, and until then no pass begins.
+bool trainer::is_stale() const {
+  return config_.many_groups
+         && group_.epoch.value() > at_.epoch().value() + config_.epoch_difference_max;
 }
 
 /// Leaves the group and returns to the state that the model holds.

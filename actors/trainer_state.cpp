@@ -111,7 +111,11 @@ void trainer::on_loaded(const image_loaded& outcome) {
        state_download_ended{true, {}, fetched_bytes_, seconds_of(now() - fetch_began_)});
   ctx_.log->info("loaded the state of epoch {} from peer {}; the group is at epoch {}",
                  outcome.epoch.value(), short_name(last_donor_), at_.epoch().value());
-  carry(at_.take_state(outcome.past, outcome.epoch));
+  auto follows = at_.take_state(outcome.past, outcome.epoch);
+  if (at_.in_step() && at_.epoch() != outcome.epoch
+      && follows.apply.empty()) // within the tolerance
+    send(worker_, rename_history{at_.past(), at_.epoch()});
+  carry(follows);
   react();
 }
 

@@ -177,8 +177,12 @@ void trainer::report_own_progress() {
   own_samples_reported_ = round_runs() ? 0 : own_samples();
   history_claim claim;
   claim.past = at_.past();
-  claim.group_size =
-    place_ == place::member ? static_cast<std::uint32_t>(group_.members.size()) : 0;
+  auto members = group_.members.size();
+  // Every peer sees by itself how many train the history: if each claimed it, one newcomer would
+  // make all of them report to all.
+  if (config_.many_groups)
+    members = std::min<std::size_t>(members, 2);
+  claim.group_size = place_ == place::member ? static_cast<std::uint32_t>(members) : 0;
   claim.ready = at_.in_step() && (place_ == place::member || at_.past().work > 0);
   claim.provisional = provisional_;
   // An auxiliary begins rounds by this number.

@@ -43,12 +43,11 @@ std::string summary_of(const training_status& s, const run_options& options,
   return out;
 }
 
-/// The peers of a training run are one group, because their parameters must be equal.
+/// Options about several groups, for a run that is one.
 std::optional<std::string> not_one_group(const run_options& options) {
-  if (!options.group_bits.empty())
-    return "--group-bits is for waggle average: the peers of a training run are one group, or "
-           "their "
-           "parameters would drift apart";
+  if (!options.group_bits.empty() && options.groups == "one")
+    return "--group-bits is for several groups: with --groups one the peers of a training run are "
+           "one group; use --groups moshpit with a --strategy that averages parameters";
   return std::nullopt;
 }
 
@@ -132,7 +131,9 @@ learner_config learner_from(const run_options& o, const peer_id& peer) {
 void add_training(node_config& base, const run_options& o, const peer_id& peer,
                   const std::filesystem::path& data_dir) {
   auto learner = learner_from(o, peer);
-  base.averaging = averaging_from(o, "gradients", "gradients",
+  bool many = o.groups == "moshpit";
+  const char* what = many ? "parameters" : "gradients";
+  base.averaging = averaging_from(o, what, many ? "params" : what,
                                   base.agreement ? base.agreement->hash() : digest{}, o.threads);
   // The outgoing vector and the result: the next round begins after both have been used.
   base.averaging->averaging.vectors_kept = o.low_rank > 0 ? 6 : 2; // the factors of both rounds
@@ -145,6 +146,7 @@ void add_training(node_config& base, const run_options& o, const peer_id& peer,
   t.how = strategy_settings_of(o);
   t.epoch_difference_max = o.max_epoch_difference;
   t.delay_optimizer_step = o.delay_optimizer_step;
+  t.many_groups = many;
   auto schedule = schedule_of(o);
   WAGGLE_CHECK(schedule.ok(), o.schedule); // the options were checked
   t.schedule = std::move(*schedule);

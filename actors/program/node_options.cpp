@@ -26,7 +26,7 @@ node_config::averaging_parts averaging_from(const run_options& o, const std::str
     m.bandwidth = static_cast<double>(*o.bandwidth);
   parts.averaging.measures_bandwidth = !o.bandwidth;
   m.min_vector_size = o.min_vector_size;
-  m.elastic_bits = o.group_bits == "auto";
+  m.elastic_bits = elastic_bits(o);
   if (!m.elastic_bits)
     m.initial_group_bits = o.group_bits;
   if (o.part_bytes)

@@ -32,7 +32,7 @@ result<std::string> bucket(std::string_view v) {
 
 /// The number of bits. The bits themselves differ between peers.
 std::string bucket_depth(const run_options& x) {
-  return x.group_bits == "auto" ? x.group_bits : std::to_string(x.group_bits.size()) + " bits";
+  return elastic_bits(x) ? "auto" : std::to_string(x.group_bits.size()) + " bits";
 }
 
 result<std::uint64_t> part_size(std::string_view v) {
@@ -67,7 +67,7 @@ void add_averaging_options(std::vector<option_spec>& table) {
       text(&o::congestion)},
      {"group-bits", "BITS",
       "Bucket in which to look for partners, as digits 0 and 1. empty: one bucket for all peers; "
-      "auto: more digits as the swarm grows.",
+      "auto, and with --groups moshpit empty: more digits as the swarm grows.",
       bound(&o::group_bits, bucket).agreed(bucket_depth)},
      {"error-feedback", "BOOL",
       "Add what a lossy codec drops of this peer's vector in one round to the next round.",

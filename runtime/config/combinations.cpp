@@ -64,6 +64,10 @@ strategy_settings strategy_settings_of(const run_options& o) {
   return how;
 }
 
+bool elastic_bits(const run_options& o) {
+  return o.group_bits == "auto" || (o.group_bits.empty() && o.groups == "moshpit");
+}
+
 namespace {
 
 failure bad(std::string why) {
@@ -124,6 +128,14 @@ status check_strategy(const run_options& o) {
     if (!row->counts_steps && is_set(name))
       return bad("--" + std::string{name} + " belongs to " + those(&strategy_row::counts_steps)
                  + ": " + o.strategy + " averages every --target-batch-size samples");
+  if (!row->averages_parameters && o.groups == "moshpit")
+    return bad("--groups moshpit belongs to " + those(&strategy_row::averages_parameters)
+               + ": the peers of --strategy " + o.strategy
+               + " apply one mean gradient, so they are one group; use --groups one, or one of "
+                 "these strategies");
+  if (o.groups == "moshpit" && o.max_epoch_difference == 0)
+    return bad("--groups moshpit needs --max-epoch-difference 1 or more: groups end their rounds "
+               "one after another, so peers are an epoch apart for a while");
   if (row->counts_steps && is_set("target-batch-size"))
     return bad("--target-batch-size belongs to the other strategies: " + o.strategy
                + " averages every --averaging-steps-period");
@@ -168,7 +180,7 @@ status check_combinations(const run_options& o) {
     return bad("--micro-batch " + std::to_string(o.micro_batch)
                + " is larger than --target-batch-size " + std::to_string(o.target_batch_size)
                + ": one pass would end more than one epoch");
-  if (o.min_peers > o.target_group_size)
+  if (o.min_peers > o.target_group_size && o.groups == "one")
     return bad("--min-peers is larger than --target-group-size: no group ever has that many "
                "members");
   if (o.wait_for_peers > 0ms && o.min_peers == 1)

@@ -78,6 +78,9 @@ struct strategy_settings;
 /// Of the strategy that the options describe, without the target batch size.
 strategy_settings strategy_settings_of(const run_options& options);
 
+/// Whether the number of group bits follows the size of the swarm.
+bool elastic_bits(const run_options& options);
+
 /// The number of part_workers: --reduce-threads, or with auto the cores (of `cores`; 0: not known)
 /// that remain beside the `computing` threads, the thread of the network and the actors.
 std::uint64_t part_workers(const run_options& options, std::uint64_t computing,

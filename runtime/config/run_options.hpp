@@ -42,6 +42,7 @@ struct run_options {
   milliseconds averaging_time_period{0};
   std::string average_opt_statistics = "auto"; // or none, or names separated by commas
   std::uint64_t max_epoch_difference = 1;
+  std::string groups = "one"; // or moshpit
   std::uint64_t target_batch_size = 256;
   std::uint64_t micro_batch = 8;
   std::uint64_t epochs = 0; // 0: until stopped

@@ -153,6 +153,11 @@ void add_training_options(std::vector<option_spec>& table) {
      {"max-epoch-difference", "N",
       "Strategies that average parameters: a peer further behind downloads the state.",
       whole(&o::max_epoch_difference, 0, 1U << 20U, "more is another run")},
+     {"groups", "NAME",
+      "one: the peers of a run are one group of at most --target-group-size. moshpit: strategies "
+      "that average parameters form groups of that size anew for each round, so that a run may "
+      "have any number of peers.",
+      one_of(&o::groups, {"one", "moshpit"}).agreed()},
      {"target-batch-size", "N", "Samples of all peers from one averaging to the next.",
       whole(&o::target_batch_size, 1, many, "an epoch needs at least one sample").agreed()},
      {"micro-batch", "N", "Samples of one forward and backward pass of this peer.",

@@ -68,8 +68,22 @@ run_position::outcome run_position::take_state(const history& past, epoch_id epo
     epoch_ = epoch;
     return {};
   }
+  if (many_groups_)
+    return accept(held_);
   loaded_ = held_;
   return catch_up();
+}
+
+/// The state is of the later one of its epoch and the group's from now on, unless it is too old.
+run_position::outcome run_position::accept(const held_state& state) {
+  bool old = state.epoch < epoch_ && epoch_.value() - state.epoch.value() > tolerance_;
+  if (old || state.past.branch != past_.branch)
+    return {{}, trouble::gap, false};
+  past_ = state.past;
+  epoch_ = std::max(epoch_, state.epoch);
+  held_ = {past_, epoch_};
+  in_step_ = true;
+  return {{}, trouble::none, true};
 }
 
 /// Applies the updates of the group since the state that was loaded.

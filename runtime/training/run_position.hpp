@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -35,8 +36,11 @@ public:
 
   /// `tolerance`: a state of the group's history that is so many epochs behind the group counts as
   /// in step. 0, unless the parameters of the peers are only approximately equal anyway.
-  explicit run_position(std::uint64_t missed_bytes_max, std::uint64_t tolerance = 0)
-    : tolerance_(tolerance), missed_(missed_bytes_max) {}
+  /// `many_groups`: epochs also end in groups that this peer is not in. It keeps no updates while
+  /// it downloads a state, and the state counts if it is within the tolerance once it is there.
+  explicit run_position(std::uint64_t missed_bytes_max, std::uint64_t tolerance = 0,
+                        bool many_groups = false)
+    : tolerance_(tolerance), many_groups_(many_groups), missed_(missed_bytes_max) {}
 
   /// The history and epoch of the next round.
   [[nodiscard]] const history& past() const { return past_; }
@@ -44,8 +48,11 @@ public:
   [[nodiscard]] const history& held_past() const { return held_.past; }
   [[nodiscard]] epoch_id held_epoch() const { return held_.epoch; }
   [[nodiscard]] bool in_step() const { return in_step_; }
-  /// The first epoch from which all updates are kept. REQUIRES: not in step.
-  [[nodiscard]] epoch_id first_kept() const { return epoch_id{epoch_.value() - missed_.size()}; }
+  /// The first epoch of which a state can be brought to epoch(). REQUIRES: not in step.
+  [[nodiscard]] epoch_id first_kept() const {
+    auto behind = many_groups_ ? std::min(tolerance_, epoch_.value()) : missed_.size();
+    return epoch_id{epoch_.value() - behind};
+  }
   [[nodiscard]] std::uint64_t kept_bytes() const { return missed_.bytes(); }
   /// A state was loaded that is ahead of the group.
   [[nodiscard]] bool waits_for_group() const { return loaded_.has_value(); }
@@ -54,8 +61,8 @@ public:
   void begin(const history& past, epoch_id epoch);
   /// Our own state continues as `past`, in a group that we begin.
   void found(const history& past);
-  /// We entered a group. In step if our state belongs to its epoch, or is within the tolerance:
-  /// then the state is of the group's epoch from now on.
+  /// We entered a group, or ours has gone on to a later epoch. In step if our state belongs to its
+  /// epoch, or is within the tolerance: then the state is of the group's epoch from now on.
   void enter(const digest& branch, std::uint64_t work, epoch_id epoch);
   /// We left the group: the position is again that of the model.
   void leave();
@@ -74,8 +81,10 @@ private:
   };
 
   outcome catch_up();
+  outcome accept(const held_state& state);
 
   std::uint64_t tolerance_;
+  bool many_groups_;
   history past_;
   epoch_id epoch_;
   held_state held_;

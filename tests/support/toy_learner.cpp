@@ -19,8 +19,9 @@ std::vector<std::uint64_t> shape_of(const toy_options& o) {
 class toy_learner final : public local_learner {
 public:
   explicit toy_learner(const toy_options& o)
-    : options_(o), weights_(o.parameters), velocity_(o.parameters), running_mean_(o.parameters),
-      sums_(o.parameters), truth_(o.parameters), data_(o.data_seed), tensors_(rows(o)) {
+    : options_(o), weights_(o.parameters), velocity_(o.parameters), squares_(o.parameters),
+      running_mean_(o.parameters), sums_(o.parameters), truth_(o.parameters), data_(o.data_seed),
+      tensors_(table_of(o)) {
     random_source init{o.init_seed};
     for (auto& w : weights_)
       w = static_cast<float>(init.unit() - 0.5);
@@ -32,7 +33,7 @@ public:
   [[nodiscard]] const state_table& tensors() const override { return tensors_; }
   [[nodiscard]] digest schema() const override {
     return sha256("toy/" + std::to_string(weights_.size()) + "/"
-                  + std::to_string(options_.momentum));
+                  + (options_.adam ? "adam" : std::to_string(options_.momentum)));
   }
 
   /// Nothing runs at the same time in the tests that use it.
@@ -86,11 +87,15 @@ public:
   }
 
   void apply(std::span<const float> gradient, double lr) override {
+    if (options_.frozen && *options_.frozen)
+      return;
+    ++steps_;
+    if (options_.adam)
+      return apply_adam(gradient, lr);
     for (std::size_t i = 0; i < weights_.size(); ++i) {
       velocity_[i] = static_cast<float>(options_.momentum) * velocity_[i] + gradient[i];
       weights_[i] -= static_cast<float>(lr) * velocity_[i];
     }
-    ++steps_;
   }
 
   void step_locally(double lr) override {
@@ -99,29 +104,60 @@ public:
       apply(std::span{mean}.first(weights_.size()), lr);
   }
   void read_tensor(std::size_t which, std::span<float> out) const override {
-    const auto& values = which == 0 ? weights_ : which == 1 ? velocity_ : running_mean_;
+    const auto& values = this->*tensor(which);
     std::copy(values.begin(), values.end(), out.begin());
   }
   void write_tensor(std::size_t which, std::span<const float> values) override {
-    auto& to = which == 0 ? weights_ : which == 1 ? velocity_ : running_mean_;
+    auto& to = this->*tensor(which);
     std::copy(values.begin(), values.end(), to.begin());
   }
   [[nodiscard]] std::uint64_t optimizer_steps() const override { return steps_; }
   void set_optimizer_steps(std::uint64_t steps) override { steps_ = steps; }
 
 private:
-  static std::vector<state_tensor> rows(const toy_options& o) {
-    std::vector<state_tensor> all{
-      {"weights", shape_of(o), state_tensor::kind::parameter},
-      {"momentum_buffer/weights", shape_of(o), state_tensor::kind::statistic}};
+  /// The member with the values of a tensor of the table.
+  [[nodiscard]] std::vector<float> toy_learner::*tensor(std::size_t which) const {
+    if (tensors_[which].what == state_tensor::kind::buffer)
+      return &toy_learner::running_mean_;
+    return which == 0   ? &toy_learner::weights_
+           : which == 1 ? &toy_learner::velocity_
+                        : &toy_learner::squares_;
+  }
+
+  static std::vector<state_tensor> table_of(const toy_options& o) {
+    auto row = [&](const char* name, state_tensor::kind what) {
+      return state_tensor{name, shape_of(o), what};
+    };
+    std::vector<state_tensor> all{row("weights", state_tensor::kind::parameter)};
+    if (o.adam) {
+      all.push_back(row("exp_avg/weights", state_tensor::kind::statistic));
+      all.push_back(row("exp_avg_sq/weights", state_tensor::kind::square));
+    } else {
+      all.push_back(row("momentum_buffer/weights", state_tensor::kind::statistic));
+    }
     if (o.buffer)
       all.push_back({"running_mean", {o.parameters}, state_tensor::kind::buffer});
     return all;
   }
 
+  void apply_adam(std::span<const float> gradient, double lr) {
+    constexpr double beta1 = 0.9;
+    constexpr double beta2 = 0.999;
+    auto t = static_cast<double>(steps_);
+    for (std::size_t i = 0; i < weights_.size(); ++i) {
+      double g = gradient[i];
+      velocity_[i] = static_cast<float>(beta1 * velocity_[i] + (1 - beta1) * g);
+      squares_[i] = static_cast<float>(beta2 * squares_[i] + (1 - beta2) * g * g);
+      auto mean = velocity_[i] / (1 - std::pow(beta1, t));
+      auto square = squares_[i] / (1 - std::pow(beta2, t));
+      weights_[i] -= static_cast<float>(lr * mean / (std::sqrt(square) + 1e-8));
+    }
+  }
+
   toy_options options_;
   std::vector<float> weights_;
-  std::vector<float> velocity_;
+  std::vector<float> velocity_; // of Adam: the mean of the gradient
+  std::vector<float> squares_;  // of Adam
   std::vector<float> running_mean_;
   std::vector<float> offered_mean_; // after the last pass
   std::uint64_t merges_ = 0;

@@ -13,12 +13,14 @@ struct toy_options {
   std::uint64_t init_seed = 7;
   std::uint64_t data_seed = 1;
   double momentum = 0.9;
-  bool buffer = false; // the running mean of the samples' inputs, which passes change
+  bool buffer = false;  // the running mean of the samples' inputs, which passes change
   std::size_t rows = 0; // the parameters are a matrix of so many rows; 0: a vector
+  bool adam = false;    // instead of SGD
+  std::shared_ptr<const bool> frozen = nullptr; // true: steps change nothing; null: never
 };
 
-/// Linear regression with momentum SGD: the loss of a sample (x, y) is (w·x − y)²/2. The true
-/// weights are the same for all peers; the samples depend on `data_seed`. Small, exact,
+/// Linear regression with momentum SGD, or Adam: the loss of a sample (x, y) is (w·x − y)²/2. The
+/// true weights are the same for all peers; the samples depend on `data_seed`. Small, exact,
 /// deterministic: for tests in which the model does not matter.
 std::unique_ptr<local_learner> make_toy_learner(const toy_options& options);
 

@@ -54,6 +54,26 @@ const mode modes[] = {
      c.how.steps_period = 1;
      c.how.time_period = 400;
    }},
+  {"MoshpitSteps",
+   [](training_config& c) {
+     local(c, "decentralized-sgd");
+     c.how.steps_period = 8;
+     c.how.statistics = {"momentum_buffer"};
+     c.many_groups = true;
+   }},
+  {"MoshpitSamples",
+   [](training_config& c) {
+     local(c, "local-updates");
+     c.target_batch_size = 96;
+     c.many_groups = true;
+   }},
+  {"BlockingMoshpit",
+   [](training_config& c) {
+     local(c, "local-updates");
+     c.target_batch_size = 96;
+     c.how.delay_state = false;
+     c.many_groups = true;
+   }},
 };
 
 node_config with_mode(const mode& how, std::uint64_t data_seed, std::uint64_t max_epochs) {
@@ -65,6 +85,13 @@ node_config with_mode(const mode& how, std::uint64_t data_seed, std::uint64_t ma
       return std::unique_ptr<learner>{
         make_toy_learner({.parameters = 64, .micro_batch = 4, .data_seed = data_seed, .rows = 8})};
     };
+  if (config.training->training.many_groups) {
+    auto& groups = config.averaging->matchmaking;
+    groups.target_group_size = 2;
+    groups.elastic_bits = true;
+    groups.min_matchmaking_time = 400ms;
+    groups.request_timeout = 300ms;
+  }
   return config;
 }
 

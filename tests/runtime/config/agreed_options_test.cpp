@@ -68,6 +68,7 @@ TEST(AgreedOptions, TheDefaultsOfARunAreThese) {
                                    "averaging-steps-period=10\n"
                                    "averaging-time-period=0\n"
                                    "average-opt-statistics=none\n"
+                                   "groups=one\n"
                                    "target-batch-size=256\n"
                                    "epochs=0\n"
                                    "model=char-gpt\n"

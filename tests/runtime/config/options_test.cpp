@@ -98,6 +98,7 @@ TEST(OptionTable, EveryOptionSetsItsOwnField) {
     {"precision", "bfloat16"},
     {"loss-scale", "1024"},
     {"on-split", "pause"},
+    {"groups", "moshpit"},
     {"aggregator", "krum"},
     {"codec", "float16"},
     {"part-size", "8192"},
@@ -431,6 +432,33 @@ TEST(Options, LowRankIsForMeansOfGradients) {
   auto options = resolve({}, {}, low);
   ASSERT_TRUE(options);
   EXPECT_EQ(strategy_settings_of(*options).coding, (lane_coding{4, 0.5}));
+}
+
+TEST(Options, ManyGroupsAreForStrategiesThatAverageParameters) {
+  EXPECT_THAT(refusal({{"groups", "moshpit"}}),
+              ::testing::AllOf(HasSubstr("--groups moshpit belongs to --strategy local-updates"),
+                               HasSubstr("use --groups one")));
+  EXPECT_EQ(refusal({{"groups", "moshpit"},
+                     {"strategy", "local-updates"},
+                     {"target-group-size", "8"},
+                     {"min-peers", "65"}}),
+            "")
+    << "the run may have more peers than a group";
+  EXPECT_THAT(
+    refusal({{"groups", "moshpit"}, {"strategy", "local-updates"}, {"max-epoch-difference", "0"}}),
+    HasSubstr("--max-epoch-difference 1 or more"));
+}
+
+TEST(Options, InManyGroupsTheNumberOfBitsFollowsTheSwarm) {
+  run_options options;
+  EXPECT_FALSE(elastic_bits(options));
+  options.groups = "moshpit";
+  EXPECT_TRUE(elastic_bits(options));
+  options.group_bits = "01";
+  EXPECT_FALSE(elastic_bits(options));
+  options.groups = "one";
+  options.group_bits = "auto";
+  EXPECT_TRUE(elastic_bits(options));
 }
 
 TEST(Options, AStrategyForOneOptimizerChoosesIt) {

@@ -75,6 +75,32 @@ TEST_F(RunPosition, WithAToleranceAStateNearTheGroupsEpochIsInStep) {
   EXPECT_FALSE(near.in_step()) << "of another history";
 }
 
+TEST_F(RunPosition, InManyGroupsADownloadedStateCountsIfItIsNearTheRunsEpoch) {
+  for (std::uint64_t epoch : {4U, 5U, 6U, 7U, 8U, 9U}) {
+    SCOPED_TRACE(epoch);
+    run_position many{1'000, 2, true};
+    many.begin({}, epoch_id{0});
+    many.enter(branch, 200, epoch_id{5});
+    EXPECT_FALSE(many.in_step());
+    EXPECT_EQ(many.first_kept(), epoch_id{3}) << "the oldest state that would do";
+    many.enter(branch, 200, epoch_id{7}); // meanwhile
+    auto out = many.take_state(past, epoch_id{epoch});
+    bool near = epoch >= 5;
+    EXPECT_EQ(many.in_step(), near);
+    EXPECT_EQ(out.caught_up, near);
+    EXPECT_EQ(out.what, near ? trouble::none : trouble::gap);
+    EXPECT_TRUE(out.apply.empty());
+    EXPECT_EQ(many.epoch(), epoch_id{std::max<std::uint64_t>(epoch, 7)});
+    EXPECT_EQ(many.held_epoch(), near ? many.epoch() : epoch_id{epoch});
+  }
+  run_position many{1'000, 2, true};
+  many.begin({}, epoch_id{0});
+  many.enter(branch, 200, epoch_id{1});
+  EXPECT_EQ(many.first_kept(), epoch_id{0});
+  EXPECT_EQ(many.take_state({sha256("other"), {}, {}, 9}, epoch_id{1}).what, trouble::gap);
+  EXPECT_FALSE(many.in_step());
+}
+
 TEST_F(RunPosition, WithoutAStateOfAnyRunNothingIsInStep) {
   at.begin({}, epoch_id{0});
   at.enter({}, 0, epoch_id{0});

@@ -1,0 +1,271 @@
+// average_in_group ─► average_vector ─► averager ─► matchmaker, allreduce_round ─► group_round
+//   └ with `call`: call_round to the connected members ─► round_called to their listeners
+// swarm_progress ─► run_group ─► group_view to the listener; too far behind ─► cancel_step
+
+#include "actors/moshpit_averager.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "actors/guard.hpp"
+#include "runtime/averaging/part_reducer.hpp"
+
+namespace waggle {
+
+namespace {
+
+/// The averager keeps its deadline by itself; this is for an averager that has a bug.
+constexpr auto averager_grace = 5s;
+
+} // namespace
+
+moshpit_averager::moshpit_averager(caf::actor_config& cfg, node_context ctx,
+                                   averaging_config averaging, matchmaking_config members,
+                                   std::uint64_t tolerance, averager_actor averager)
+  : moshpit_averager_base(cfg), ctx_(std::move(ctx)), config_(std::move(averaging)),
+    members_(std::move(members)), averager_(std::move(averager)), run_(ctx_.record.id, tolerance) {
+  end_on_exception(this, ctx_);
+}
+
+void moshpit_averager::on_exit() {
+  current_.reset();
+  averager_ = nullptr;
+  listener_ = nullptr;
+}
+
+moshpit_averager::behavior_type moshpit_averager::make_behavior() {
+  return {
+    [this](const inbound_call& call) -> caf::result<outbound_answer> {
+      if (!std::holds_alternative<wire::enter_group>(call.what))
+        return to_caf(ec::protocol_violation, "this is not for averaging");
+      // This run has no open group.
+      return outbound_answer{wire::join_reply{ec::not_ready, {}}, {}};
+    },
+    [this](const inbound_event& msg) { on_event(msg); },
+    [this](const describe_vector& msg) { describe(msg); },
+    [this](const found_group& msg) -> caf::result<group_view> {
+      if (!vector_)
+        return to_caf(ec::not_ready, "the vector has not been described yet");
+      quit_from();
+      run_.enter(msg.branch, msg.epoch);
+      return told_ = view();
+    },
+    [this](const enter_group& msg) { return enter(msg); },
+    [this](quit_group) { quit_from(); },
+    [this](average_in_group& msg) { return average(msg); },
+    [this](const peer_connected& msg) {
+      run_.on_connected(msg.peer.id);
+      refresh();
+    },
+    [this](const peer_disconnected& msg) {
+      run_.on_disconnected(msg.peer);
+      refresh();
+    },
+    [this](const listen_group& msg) { listener_ = msg.listener; },
+    [this](const swarm_progress& msg) {
+      run_.observe(msg);
+      refresh();
+    },
+    [this](const search_over& msg) {
+      if (current_ && current_->step == msg.step)
+        end_search({ec::too_few,
+                    fmt::format("no group was found within {:.0f} s", seconds_of(search_time()))});
+    },
+  };
+}
+
+void moshpit_averager::describe(const describe_vector& what) {
+  std::array<tensor_info, 1> whole{{{"0", what.elements, config_.role}}};
+  auto codecs =
+    what.tensors ? plan_codecs(config_.codec, *what.tensors) : plan_codecs(config_.codec, whole);
+  if (!codecs || elements_of(*codecs) != what.elements) {
+    ctx_.log->error("averaging cannot begin: {}",
+                    codecs ? "the tensors do not add up to the vector" : to_string(codecs.error()));
+    return quit(to_caf(ec::bad_config));
+  }
+  vector_ = what;
+}
+
+// -- the run as a group ---------------------------------------------------------------------------
+
+group_view moshpit_averager::view() const {
+  group_view out;
+  if (!run_.is_member())
+    return out;
+  out.member = true;
+  out.epoch = run_.run_epoch();
+  out.branch = run_.branch();
+  out.members = run_.members();
+  return out;
+}
+
+caf::result<group_view> moshpit_averager::enter(const enter_group& msg) {
+  if (!vector_)
+    return to_caf(ec::not_ready, "the vector has not been described yet");
+  quit_from();
+  auto epoch = run_.epoch_of(msg.branch);
+  if (!epoch)
+    return to_caf(ec::not_ready, "no peer trains this history now");
+  run_.enter(msg.branch, *epoch);
+  return told_ = view();
+}
+
+void moshpit_averager::quit_from() {
+  bool was_member = run_.is_member();
+  auto branch = was_member ? run_.branch() : digest{};
+  run_.leave();
+  if (!current_)
+    return;
+  auto run = std::move(*current_);
+  current_.reset();
+  if (run.step != 0)
+    send(averager_, cancel_step{run.step});
+  group_round ended;
+  ended.report.why = {ec::cancelled, {}};
+  ended.branch = branch;
+  run.promise.deliver(std::move(ended));
+}
+
+/// The claims of the others have changed.
+void moshpit_averager::refresh() {
+  if (!run_.is_member())
+    return;
+  if (!current_)
+    run_.set_epoch(run_.run_epoch()); // the listener goes there, too
+  else if (run_.left_behind())
+    end_search({ec::epoch_mismatch, "no group was found before the run reached epoch "
+                                      + std::to_string(run_.run_epoch().value())});
+  auto current = view();
+  if (current.epoch == told_.epoch && current.members == told_.members)
+    return;
+  told_ = current;
+  if (listener_)
+    send(listener_, current);
+  if (!current_)
+    notify_if_called();
+}
+
+void moshpit_averager::on_event(const inbound_event& event) {
+  event.release();
+  const auto* call = std::get_if<wire::call_round>(&event.what);
+  if (call == nullptr || !run_.is_member())
+    return;
+  bool before = run_.called();
+  run_.on_call(event.from.id, call->upcoming);
+  if (!current_ && !before)
+    notify_if_called();
+}
+
+void moshpit_averager::notify_if_called() {
+  if (run_.called() && listener_)
+    send(listener_, round_called{run_.epoch()});
+}
+
+// -- rounds ---------------------------------------------------------------------------------------
+
+caf::result<group_round> moshpit_averager::average(average_in_group& msg) {
+  if (!vector_ || !run_.is_member())
+    return to_caf(ec::not_ready, "this peer is in no group");
+  if (current_)
+    return to_caf(ec::overloaded, "one round at a time");
+  if (!msg.values || msg.values->size() != vector_->elements)
+    return to_caf(ec::wrong_shape, "the vector has another length than the group's");
+  if (!is_weight(msg.weight))
+    return to_caf(ec::bad_weight, "a weight must be 0, or finite and positive");
+  run_.set_epoch(msg.epoch); // we may know already that the run is ahead of it
+  if (msg.call)
+    for (const auto& member : run_.members()) // only over links that are up: a call is a hint
+      ctx_.links->tell(member, wire::call_round{run_.call_of(msg.epoch)}, {});
+  auto promise = make_response_promise<group_round>();
+  auto& run = current_.emplace();
+  run.promise = promise;
+  run.what = std::move(msg);
+  run.began = now();
+  if (run_.partners() > 0) {
+    begin_step();
+    return promise;
+  }
+  round_plan alone;
+  alone.members.push_back({ctx_.record, members_.mode});
+  deliver(report_of_one(alone, run.what.weight, run.what.values));
+  return promise;
+}
+
+void moshpit_averager::begin_step() {
+  if (averager_busy_)
+    return; // see on_step_over
+  auto& run = *current_;
+  average_vector what;
+  what.values = run.what.values;
+  what.weight = run.what.weight;
+  what.epoch = run_.meeting();
+  what.deadline = run.what.deadline - std::chrono::duration_cast<milliseconds>(now() - run.began);
+  what.deltas = run.what.deltas;
+  what.tensors = vector_->tensors;
+  // With fewer peers than a full group, the group is complete once all are in it.
+  what.expected_peers = static_cast<std::uint32_t>(
+    std::min({run_.partners() + 1, members_.target_group_size, round_members_max}));
+  what.step = run.step = ++steps_;
+  if (what.deadline <= 0ms) {
+    round_report late;
+    late.why = {ec::timeout, "the round before took too long"};
+    return deliver(std::move(late));
+  }
+  averager_busy_ = true;
+  auto patience = what.deadline + averager_grace;
+  request(averager_, patience, std::move(what))
+    .then([this, step = run.step](const round_report& report) { on_step_over(step, report); },
+          [this, step = run.step](const caf::error& why) {
+            round_report report;
+            report.why = from_caf(why);
+            on_step_over(step, std::move(report));
+          });
+  delayed_send(this, search_time(), search_over{run.step});
+}
+
+void moshpit_averager::on_step_over(std::uint64_t step, round_report report) {
+  averager_busy_ = false;
+  if (!current_)
+    return;
+  if (current_->step != step) // the one that we left; the next one was waiting for its end
+    return begin_step();
+  if (report.why.code == ec::cancelled && current_->gave_up.code != ec::none)
+    report.why = current_->gave_up;
+  deliver(std::move(report));
+}
+
+/// Ends the averager's search. A round that has begun goes on.
+void moshpit_averager::end_search(failure why) {
+  if (current_->step == 0 || std::exchange(current_->asked, true))
+    return;
+  auto step = current_->step;
+  request(averager_, averager_grace, get_step_stage{step})
+    .then(
+      [this, step, why](step_stage stage) {
+        if (!current_ || current_->step != step)
+          return;
+        current_->asked = false;
+        if (stage != step_stage::looking_for_group)
+          return;
+        current_->gave_up = why;
+        send(averager_, cancel_step{step});
+      },
+      [this, step](const caf::error&) { // the step ends by its deadline
+        if (current_ && current_->step == step)
+          current_->asked = false;
+      });
+}
+
+void moshpit_averager::deliver(round_report report) {
+  auto run = std::move(*current_);
+  current_.reset();
+  run_.end_epoch();
+  group_round ended;
+  ended.report = std::move(report);
+  ended.branch = run_.branch(); // a history never forks by a round: see actors/README.md
+  ended.group = told_ = view();
+  run.promise.deliver(std::move(ended));
+  notify_if_called();
+}
+
+} // namespace waggle

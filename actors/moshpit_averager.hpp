@@ -1,0 +1,96 @@
+#pragma once
+
+#include <optional>
+
+#include <caf/all.hpp>
+
+#include "actors/actors.hpp"
+#include "actors/node_context.hpp"
+#include "runtime/allreduce/averaging_config.hpp"
+#include "runtime/matchmaking/matchmaking_config.hpp"
+#include "runtime/progress/run_group.hpp"
+
+namespace waggle {
+
+using moshpit_averager_actor = wired_group_averager_actor::extend_with<progress_listener_actor>;
+
+/// To itself: the step with this number has searched for a group long enough.
+struct search_over {
+  std::uint64_t step = 0;
+};
+
+using moshpit_averager_base = moshpit_averager_actor::extend<caf::reacts_to<search_over>>::base;
+
+/// Averages in many small groups, found by matchmaking, what group_averager averages in one
+/// (Moshpit SGD, arXiv:2103.03239). Its caller uses the same messages: the group that it founds,
+/// enters and leaves is the whole run (run_group), and a round averages with some of its members.
+///
+/// - Entering needs nobody's consent: it is answered at once, with the epoch of the run.
+/// - A round is one step of the averager. If no group is found, or its all-reduce fails, the epoch
+///   ends without a change: the report says failed, and the view that this peer is still a member.
+/// - A search ends early if the run has gone so far ahead that this peer's state would become too
+///   old, or after twice the matchmaking time.
+/// - The epoch after a round is the next one, or the run's: epochs may be skipped.
+/// - The listener receives the view when the members or the run's epoch change.
+///
+/// | state   | transitions                                                                        |
+/// |---------|------------------------------------------------------------------------------------|
+/// | outside | found_group, enter_group → member                                                  |
+/// | member  | average_in_group → running; quit_group → outside                                   |
+/// | running | the averager's report → member; quit_group → outside                               |
+class moshpit_averager final : public moshpit_averager_base {
+public:
+  /// @param tolerance how many epochs a peer may be behind the run.
+  moshpit_averager(caf::actor_config& cfg, node_context ctx, averaging_config averaging,
+                   matchmaking_config members, std::uint64_t tolerance, averager_actor averager);
+
+  const char* name() const override { return "moshpit-averager"; }
+  void on_exit() override;
+
+protected:
+  behavior_type make_behavior() override;
+
+private:
+  struct running {
+    caf::typed_response_promise<group_round> promise;
+    average_in_group what;
+    steady_time began;
+    std::uint64_t step = 0; // of the averager; 0: it is still busy with an earlier one
+    bool asked = false;     // for the averager's stage
+    failure gave_up;        // why we ended the search
+  };
+
+  [[nodiscard]] steady_time now() const { return clock().now(); }
+  [[nodiscard]] milliseconds search_time() const { return 2 * members_.min_matchmaking_time; }
+  [[nodiscard]] group_view view() const;
+
+  void describe(const describe_vector& what);
+  caf::result<group_view> enter(const enter_group& msg);
+  void quit_from();
+  void refresh();
+  void on_event(const inbound_event& event);
+  void notify_if_called();
+
+  caf::result<group_round> average(average_in_group& msg);
+  void begin_step();
+  void on_step_over(std::uint64_t step, round_report report);
+  void end_search(failure why);
+  void deliver(round_report report);
+
+  const node_context ctx_;
+  const averaging_config config_;
+  const matchmaking_config members_;
+  averager_actor averager_;
+  group_listener_actor listener_;
+
+  std::optional<describe_vector> vector_;
+  run_group run_;
+  group_view told_; // what the listener knows
+  std::optional<running> current_;
+  std::uint64_t steps_ = 0;
+  bool averager_busy_ = false;
+};
+
+} // namespace waggle
+
+WAGGLE_LOCAL(search_over)

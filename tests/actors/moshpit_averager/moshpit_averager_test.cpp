@@ -1,0 +1,336 @@
+#include "actors/moshpit_averager.hpp"
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/crypto/digest.hpp"
+#include "tests/support/actor_test.hpp"
+
+namespace waggle::testing {
+namespace {
+
+const digest branch = sha256("branch");
+constexpr std::uint64_t values = 4;
+
+/// One moshpit_averager. The test plays its averager, its tracker and its caller.
+struct MoshpitAverager : actor_test {
+  MoshpitAverager() {
+    ctx = test_context(1, wall);
+    auto averager = spawn([this](averager_actor::stateful_pointer<averager_state> self) {
+      return averager_behavior(self);
+    });
+    averager_ = averager;
+    matchmaking_config members;
+    members.target_group_size = 8;
+    members.min_matchmaking_time = 3s;
+    actor = spawn<moshpit_averager>(ctx, averaging_config{}, members, 1, averager_);
+    auto listener =
+      spawn([this](group_listener_actor::pointer) -> group_listener_actor::behavior_type {
+        return {
+          [this](const group_view& view) { views.push_back(view); },
+          [this](const round_called& call) { calls.push_back(call.epoch); },
+        };
+      });
+    tell(actor, listen_group{listener});
+    tell(actor, describe_vector{values, nullptr});
+  }
+  ~MoshpitAverager() override { end_actors(); }
+
+  struct averager_state {
+    static inline const char* name = "fake-averager";
+    caf::typed_response_promise<round_report> open;
+  };
+  averager_actor::behavior_type
+  averager_behavior(averager_actor::stateful_pointer<averager_state> self) {
+    return {
+      [this, self](const average_vector& msg) -> caf::result<round_report> {
+        steps.push_back(msg);
+        running = true;
+        stage = step_stage::looking_for_group;
+        self->state.open = self->make_response_promise<round_report>();
+        return self->state.open;
+      },
+      [this, self](const trigger_step&) { // the test ends the step
+        running = false;
+        self->state.open.deliver(next);
+      },
+      [this](const cancel_step& msg) { cancelled.push_back(msg.step); },
+      [this](const get_step_stage&) { return stage; },
+      [](const peer_connected&) {},
+      [](const peer_disconnected&) {},
+    };
+  }
+  void end_step(round_report report) {
+    ASSERT_TRUE(running);
+    next = std::move(report);
+    tell(averager_, trigger_step{});
+  }
+  static round_report mean_of(std::uint32_t peers) {
+    round_report report;
+    report.outcome = round_outcome::complete;
+    report.group_size = peers;
+    report.weight_sum = peers;
+    report.values = std::make_shared<float_vector>(values, 2.0F);
+    return report;
+  }
+  static round_report failed(ec why) {
+    round_report report;
+    report.why = {why, ""};
+    return report;
+  }
+
+  peer_record record(std::uint8_t n) { return test_context(n, wall).record; }
+  /// What the tracker reports: peers 2, 3, … at these epochs.
+  void see(const std::vector<std::uint64_t>& epochs) {
+    swarm_progress view;
+    for (std::size_t i = 0; i < epochs.size(); ++i) {
+      auto& p = view.peers.emplace_back();
+      p.who = record(static_cast<std::uint8_t>(i + 2));
+      p.epoch = epoch_id{epochs[i]};
+      p.claim.past.branch = branch;
+      p.claim.group_size = 1;
+      p.claim.ready = true;
+    }
+    tell(actor, view);
+  }
+  void found(std::uint64_t epoch = 5) {
+    ASSERT_TRUE(ask<group_view>(actor, found_group{epoch_id{epoch}, branch}).ok());
+  }
+  pending<group_round> average(std::uint64_t epoch, bool call = false) {
+    average_in_group question;
+    question.values = std::make_shared<float_vector>(values, 1.0F);
+    question.weight = 1;
+    question.epoch = epoch_id{epoch};
+    question.call = call;
+    question.deadline = 60s;
+    question.deltas = true;
+    return ask_later<group_round>(actor, std::move(question));
+  }
+  round_id call_of(std::uint64_t epoch) {
+    run_group run{ctx.record.id, 1};
+    run.enter(branch, epoch_id{});
+    return run.call_of(epoch_id{epoch});
+  }
+  void call(std::uint8_t from, const round_id& id) {
+    tell(actor, inbound_event{record(from), wire::call_round{id}, {}, nullptr});
+  }
+
+  node_context ctx;
+  averager_actor averager_;
+  moshpit_averager_actor actor;
+  std::vector<group_view> views;
+  std::vector<epoch_id> calls;
+  std::vector<average_vector> steps; // received by the averager
+  std::vector<std::uint64_t> cancelled;
+  bool running = false;
+  step_stage stage = step_stage::looking_for_group;
+  round_report next;
+};
+
+TEST_F(MoshpitAverager, EntersAtOnceWhatItsPeersTrain) {
+  auto refused = ask<group_view>(actor, enter_group{{record(2)}, branch, 30s});
+  EXPECT_EQ(refused.error().code, ec::not_ready) << "no peer trains it";
+  see({7, 6, 6});
+  auto entered = ask<group_view>(actor, enter_group{{record(2)}, branch, 30s});
+  ASSERT_TRUE(entered.ok());
+  EXPECT_TRUE(entered->member);
+  EXPECT_EQ(entered->epoch, epoch_id{6});
+  EXPECT_EQ(entered->branch, branch);
+  EXPECT_EQ(entered->members.size(), 4U);
+  EXPECT_EQ(entered->members.front(), ctx.record.id);
+}
+
+TEST_F(MoshpitAverager, AloneARoundEndsAtOnce) {
+  found();
+  auto round = average(5);
+  ASSERT_TRUE(round.get().ok());
+  EXPECT_EQ(round.get()->report.group_size, 1U);
+  EXPECT_EQ(round.get()->group.epoch, epoch_id{6});
+  EXPECT_TRUE(steps.empty());
+}
+
+TEST_F(MoshpitAverager, ARoundIsAStepOfTheAverager) {
+  found();
+  see({5, 5});
+  auto round = average(5);
+  ASSERT_EQ(steps.size(), 1U);
+  EXPECT_EQ(steps[0].expected_peers, 3U) << "the group is complete once all are in it";
+  EXPECT_TRUE(steps[0].deltas);
+  EXPECT_FALSE(round.answered());
+  end_step(mean_of(3));
+  ASSERT_TRUE(round.get().ok());
+  EXPECT_EQ(round.get()->report.values->front(), 2.0F);
+  EXPECT_TRUE(round.get()->group.member);
+  EXPECT_TRUE(round.get()->keeps_majority);
+  EXPECT_EQ(round.get()->branch, branch);
+  EXPECT_EQ(round.get()->group.epoch, epoch_id{6});
+  see(std::vector<std::uint64_t>(20, 6));
+  auto second = average(6);
+  ASSERT_EQ(steps.size(), 2U);
+  EXPECT_EQ(steps[1].expected_peers, 8U) << "of a full group";
+  EXPECT_EQ(steps[1].epoch, steps[0].epoch) << "peers meet whatever their epochs";
+  end_step(mean_of(8));
+}
+
+TEST_F(MoshpitAverager, NobodyFoundEndsTheEpochWithoutAChange) {
+  found();
+  see({5, 5});
+  auto round = average(5);
+  end_step(failed(ec::nobody_declared));
+  ASSERT_TRUE(round.get().ok());
+  EXPECT_EQ(round.get()->report.outcome, round_outcome::failed);
+  EXPECT_EQ(round.get()->report.why.code, ec::nobody_declared);
+  EXPECT_TRUE(round.get()->group.member) << "the group is not lost";
+  EXPECT_EQ(round.get()->group.epoch, epoch_id{6});
+}
+
+TEST_F(MoshpitAverager, TheEpochAfterARoundIsTheRuns) {
+  found();
+  see({5, 5});
+  auto round = average(5);
+  see({8, 8});
+  stage = step_stage::running_allreduce;
+  end_step(mean_of(2));
+  ASSERT_TRUE(round.get().ok());
+  EXPECT_EQ(round.get()->group.epoch, epoch_id{8});
+}
+
+TEST_F(MoshpitAverager, TheListenerLearnsOfMembersAndOfTheRunsEpoch) {
+  found();
+  see({5, 5});
+  ASSERT_EQ(views.size(), 1U);
+  EXPECT_EQ(views[0].members.size(), 3U);
+  see({5, 5});
+  EXPECT_EQ(views.size(), 1U) << "nothing has changed";
+  see({6, 5});
+  EXPECT_EQ(views.size(), 1U) << "one peer alone is not the run";
+  see({6, 6});
+  ASSERT_EQ(views.size(), 2U);
+  EXPECT_EQ(views[1].epoch, epoch_id{6});
+}
+
+TEST_F(MoshpitAverager, ASearchEndsWhenTheRunIsTooFarAhead) {
+  found();
+  see({5, 5});
+  auto round = average(5);
+  see({6, 6});
+  EXPECT_TRUE(cancelled.empty()) << "within the tolerance";
+  see({7, 7});
+  ASSERT_EQ(cancelled.size(), 1U);
+  end_step(failed(ec::cancelled));
+  ASSERT_TRUE(round.get().ok());
+  EXPECT_EQ(round.get()->report.why.code, ec::epoch_mismatch);
+  EXPECT_THAT(round.get()->report.why.detail, ::testing::HasSubstr("epoch 7"));
+  EXPECT_EQ(round.get()->group.epoch, epoch_id{7});
+}
+
+TEST_F(MoshpitAverager, ARoundThatHasBegunIsNotEnded) {
+  found();
+  see({5, 5});
+  auto round = average(5);
+  stage = step_stage::running_allreduce;
+  see({7, 7});
+  pass(10s);
+  EXPECT_TRUE(cancelled.empty());
+  stage = step_stage::looking_for_group; // its all-reduce failed
+  see({8, 8});
+  EXPECT_EQ(cancelled.size(), 1U);
+}
+
+TEST_F(MoshpitAverager, ASearchLastsTwoMatchmakingTimes) {
+  found();
+  see({5, 5});
+  auto round = average(5);
+  pass(5900ms);
+  EXPECT_TRUE(cancelled.empty());
+  pass(200ms);
+  ASSERT_EQ(cancelled, (std::vector<std::uint64_t>{1}));
+  end_step(failed(ec::cancelled));
+  EXPECT_EQ(round.get()->report.why.code, ec::too_few);
+}
+
+TEST_F(MoshpitAverager, CallsAreForTheEpochOfThePeer) {
+  found();
+  see({5, 5});
+  call(2, call_of(4));
+  call(2, round_id{});
+  call(9, call_of(5)); // no member
+  EXPECT_TRUE(calls.empty());
+  call(2, call_of(5));
+  ASSERT_EQ(calls.size(), 1U);
+  EXPECT_EQ(calls[0], epoch_id{5});
+  call(3, call_of(5));
+  EXPECT_EQ(calls.size(), 1U) << "once per epoch";
+}
+
+TEST_F(MoshpitAverager, ACallForTheNextEpochWaitsForIt) {
+  found();
+  see({5, 5});
+  auto round = average(5);
+  call(2, call_of(6));
+  EXPECT_TRUE(calls.empty());
+  end_step(mean_of(3));
+  ASSERT_EQ(calls.size(), 1U);
+  EXPECT_EQ(calls[0], epoch_id{6});
+}
+
+TEST_F(MoshpitAverager, ACallForTheEpochThatTheRunReachesWaitsForIt) {
+  found();
+  see({5, 5});
+  call(2, call_of(6));
+  EXPECT_TRUE(calls.empty());
+  see({6, 6});
+  EXPECT_EQ(calls, (std::vector{epoch_id{6}}));
+}
+
+TEST_F(MoshpitAverager, QuittingEndsTheRoundAndTheNextOneWaitsForItsEnd) {
+  found();
+  see({5, 5});
+  auto round = average(5);
+  tell(actor, quit_group{});
+  EXPECT_EQ(cancelled.size(), 1U);
+  ASSERT_TRUE(round.get().ok());
+  EXPECT_EQ(round.get()->report.why.code, ec::cancelled);
+  EXPECT_FALSE(round.get()->group.member);
+  EXPECT_EQ(average(5).get().error().code, ec::not_ready);
+  ASSERT_TRUE(ask<group_view>(actor, enter_group{{record(2)}, branch, 30s}).ok());
+  auto second = average(5);
+  EXPECT_EQ(steps.size(), 1U) << "the averager is still busy";
+  end_step(failed(ec::cancelled));
+  EXPECT_FALSE(second.answered());
+  ASSERT_EQ(steps.size(), 2U);
+  end_step(mean_of(3));
+  EXPECT_EQ(second.get()->report.outcome, round_outcome::complete);
+}
+
+TEST_F(MoshpitAverager, RefusesWhatCannotBeAveraged) {
+  EXPECT_EQ(average(5).get().error().code, ec::not_ready) << "in no group";
+  found();
+  see({5, 5});
+  average_in_group wrong;
+  wrong.values = std::make_shared<float_vector>(values + 1, 1.0F);
+  wrong.epoch = epoch_id{5};
+  EXPECT_EQ(ask<group_round>(actor, wrong).error().code, ec::wrong_shape);
+  wrong.values = nullptr;
+  EXPECT_EQ(ask<group_round>(actor, wrong).error().code, ec::wrong_shape);
+  wrong.values = std::make_shared<float_vector>(values, 1.0F);
+  wrong.weight = -1;
+  EXPECT_EQ(ask<group_round>(actor, wrong).error().code, ec::bad_weight);
+  auto first = average(5);
+  EXPECT_EQ(average(5).get().error().code, ec::overloaded);
+  EXPECT_EQ(steps.size(), 1U);
+}
+
+TEST_F(MoshpitAverager, AVectorWhoseTensorsDoNotAddUpEndsIt) {
+  auto tensors = std::make_shared<std::vector<tensor_info>>();
+  tensors->push_back({"w", 3, tensor_role::unspecified});
+  tell(actor, describe_vector{values, tensors});
+  EXPECT_FALSE(alive(actor));
+}
+
+} // namespace
+} // namespace waggle::testing
