@@ -99,8 +99,11 @@ void group_averager::call_members() {
 void group_averager::begin_second_round(round_report first) {
   auto& run = *current_;
   if (!group_->is_member()) {
+    const auto& plan = *run.step.plan;
+    bool stayed = stayed_of(plan, first).contains(position_of(ctx_.record.id, plan));
     first.outcome = round_outcome::failed;
-    first.why = {ec::excluded, "the epoch's second round began without this peer"};
+    first.why = stayed ? failure{ec::lost_quorum, "no member is left that may reduce"}
+                       : failure{ec::excluded, "the epoch's second round began without this peer"};
     first.values = nullptr;
     return deliver(std::move(first));
   }
