@@ -205,7 +205,7 @@ void trainer::on_round(const group_round& round) {
   event.report.values.reset();
   send(peers_.exporter, std::move(event));
   bool failed = report.outcome == round_outcome::failed;
-  if (failed && !round.group.member) {
+  if (failed && !(config_.many_groups && round.group.member)) {
     on_round_failed(report);
   } else {
     count_round(report);

@@ -65,13 +65,12 @@ result<loop_report> run_plain_loop(const learner_config& config, std::uint64_t t
   for (std::uint64_t step = 0; step <= steps; ++step) {
     torch::Tensor loss;
     for (std::uint64_t pass = 0; pass < passes; ++pass) {
-      auto next = clock::now() + step_interval;
       {
         autocast scope{config.format, *device};
         loss = model->loss(next_windows(sampler, config.micro_batch, *device));
       }
       (loss / static_cast<double>(passes)).backward();
-      std::this_thread::sleep_until(next);
+      std::this_thread::sleep_for(step_interval);
     }
     step_optimizer();
     model->zero_grad();

@@ -20,7 +20,7 @@ struct loop_report {
 /// A training loop that uses LibTorch only: the same model, data and samples as a learner with this
 /// configuration, gradients accumulated over `target_batch` samples, and torch::optim. It is the
 /// baseline for the speed of a peer. `steps`: optimizer steps after the warm-up. Sets the number of
-/// compute threads. `step_interval`: the least time between the begins of two passes. Fails with
+/// compute threads. `step_interval`: a pause after each pass. Fails with
 /// ec::bad_config like make_torch_learner.
 result<loop_report> run_plain_loop(const learner_config& config, std::uint64_t target_batch,
                                    double lr, std::uint64_t steps,

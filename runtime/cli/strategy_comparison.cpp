@@ -142,7 +142,7 @@ strategy_result result_of(const strategy_case& row, const std::vector<peer_run>&
     auto used = p.last.samples - p.first.samples;
     WAGGLE_CHECK(seconds > 0, "the last reading is later than the first");
     // A pause that was asked for is no stall.
-    auto asked = passes > 0 ? std::max(0.0, pause * passes - computing) : 0;
+    auto asked = pause * passes;
     out.samples_per_second += used / seconds / n;
     out.stall_seconds += std::max(0.0, seconds - computing - asked) / epochs / n;
     out.extra_bytes += (p.peak_bytes - loop.peak_bytes) / n;

@@ -70,7 +70,7 @@ struct strategy_result {
   double loss = 0;              // of the first peer's last parameters; NaN: not measured
   double samples = 0;           // of all peers, at the end
 };
-/// `pause`: the least time between the begins of two passes, in seconds (--step-interval).
+/// `pause`: between two passes, in seconds (--step-interval).
 /// REQUIRES: there is a peer, and each one's last reading is later than its first.
 strategy_result result_of(const strategy_case& row, const std::vector<peer_run>& peers,
                           const loop_reading& loop, double pause);

@@ -135,33 +135,40 @@ def train(settings, folder, mode, seed, data):
     kept = {}
     epochs = epochs_of(settings, mode)[1]
     wanted = [round(epochs * k / settings.points) for k in range(1, settings.points + 1)]
+    written = folder / "peer0" / "checkpoints"
+
+    def keep():
+        """Keeps the next checkpoints that are wanted."""
+        for file in written.iterdir() if written.exists() else []:
+            match = CHECKPOINT.fullmatch(file.name)
+            if not match or not wanted or int(match.group(1)) < wanted[0]:
+                continue
+            epoch = int(match.group(1))
+            try:
+                os.link(file, folder / f"epoch-{epoch}.wgl")  # stays when the peer deletes its own
+            except FileNotFoundError:
+                continue
+            kept[epoch] = folder / f"epoch-{epoch}.wgl"
+            wanted[:] = [w for w in wanted if w > epoch]
+
     with Peers(settings, folder, mode, seed, data) as peers:
-        written = folder / "peer0" / "checkpoints"
         asked, until, statuses = 0, time.monotonic() + settings.limit, None
         while True:
-            for file in written.iterdir() if written.exists() else []:
-                match = CHECKPOINT.fullmatch(file.name)
-                if not match or not wanted or int(match.group(1)) < wanted[0]:
-                    continue
-                epoch = int(match.group(1))
-                copy = folder / f"epoch-{epoch}.wgl"
-                try:
-                    os.link(file, copy)  # stays when the peer deletes its own
-                except FileNotFoundError:
-                    continue
-                kept[epoch] = copy
-                wanted = [w for w in wanted if w > epoch]
+            keep()
             if time.monotonic() - asked > 0.5:
                 asked, statuses = time.monotonic(), peers.statuses()
-                if statuses and all(s["phase"] == "finished" for s in statuses) and not wanted:
+                if statuses and all(s["phase"] == "finished" for s in statuses):
                     break
             if any(child.poll() is not None for child in peers.children):
                 raise Failed(f"a peer of {mode} ended; see {folder}")
             if time.monotonic() > until:
                 raise Failed(f"{mode} was not done after {settings.limit:.0f} s: {statuses}")
             time.sleep(0.003)
-        used = sum(s["samples"]["used"] for s in statuses)
-        return kept, used / max(s["epoch"] for s in statuses)
+    keep()  # a peer writes the last one when it stops
+    if wanted:
+        raise Failed(f"{mode} left no checkpoint of its last epoch")
+    used = sum(s["samples"]["used"] for s in statuses)
+    return kept, used / max(s["epoch"] for s in statuses)
 
 
 def loss_of(settings, options, checkpoint, data):
