@@ -244,6 +244,8 @@ void group_averager::on_next_plan(const peer_record& from, const wire::next_plan
     ++attempts_;
     gone_.clear();
     feedback_ = {};
+    if (std::exchange(coded_branch_, message.branch) != message.branch)
+      tell_coding(&two_round_coding::forget);
     ctx_.log->debug("entered a group of {} at epoch {}", message.plan.members.size(),
                     message.plan.epoch.value());
     promise.deliver(view());
@@ -371,7 +373,8 @@ void group_averager::on_committed(round_report report) {
     run.keeps_majority = false;
     run.branch = forked(run.branch, report.round);
   }
-  bool first = group_->is_member() && group_->next().id == report.round && !group_->ends_epoch();
+  // Not by the group's next plan: another one may have replaced it while the round was prepared.
+  bool first = !run.first && !group_->shared().second_round.empty();
   settle_group(report);
   if (first)
     begin_second_round(std::move(report));
@@ -401,7 +404,7 @@ void group_averager::deliver(round_report report) {
   round_.forget();
   between_rounds();
   group_round ended;
-  ended.branch = run.branch;
+  ended.branch = coded_branch_ = run.branch;
   ended.keeps_majority = run.keeps_majority;
   ended.report = std::move(report);
   ended.group = view();

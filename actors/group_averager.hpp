@@ -116,6 +116,7 @@ private:
   void use(std::shared_ptr<two_round_coding> coding);
   void compute(std::uint64_t elements, std::function<void(float_vector&)> write,
                std::function<void(std::shared_ptr<const float_vector>)> then);
+  void tell_coding(void (two_round_coding::*what)());
   void begin_coded(bool call);
   void begin_second_round(round_report first);
   void decode(round_report second);
@@ -133,6 +134,7 @@ private:
   bool described_ = false;
   std::uint64_t elements_ = 0; // of the vector
   std::shared_ptr<two_round_coding> coding_;
+  digest coded_branch_; // of the history to which its residual belongs
   coding_worker_actor coder_;
   std::uint64_t computations_ = 0;  // number of the last one begun
   std::optional<open_group> group_; // set once the vector is described or terms are adopted

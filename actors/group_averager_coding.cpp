@@ -58,6 +58,21 @@ void group_averager::compute(std::uint64_t elements, std::function<void(float_ve
       });
 }
 
+/// Before all later vectors: its mailbox is a queue.
+void group_averager::tell_coding(void (two_round_coding::*what)()) {
+  if (!coding_)
+    return;
+  auto job = [coding = coding_, what]() -> std::shared_ptr<const float_vector> {
+    (coding.get()->*what)();
+    return nullptr;
+  };
+  request(coder_, caf::infinite, code_vector{std::move(job)})
+    .then([](const coded_vector&) {},
+          [this](const caf::error& why) {
+            ctx_.log->error("the coding of gradients failed: {}", to_string(from_caf(why)));
+          });
+}
+
 void group_averager::begin_coded(bool call) {
   auto values = current_->values;
   if (group_->next().members.size() > 1) {
@@ -86,7 +101,10 @@ void group_averager::begin_coded(bool call) {
   compute(
     elements_,
     [coding = coding_, values](float_vector& out) { coding->finish_alone(*values, out); },
-    std::move(end));
+    [this, end = std::move(end)](std::shared_ptr<const float_vector> sum) {
+      tell_coding(&two_round_coding::commit);
+      end(std::move(sum));
+    });
 }
 
 void group_averager::call_members() {
@@ -139,7 +157,9 @@ void group_averager::decode(round_report second) {
     second.why = first.why;
   }
   auto mean = std::exchange(second.values, nullptr);
-  if (!coding_ || second.weight_sum <= 0) {
+  // Without a mean of the first round, each member would decode with a factor of its own.
+  if (!coding_ || first.weight_sum <= 0 || second.weight_sum <= 0) {
+    second.weight_sum = 0;
     second.values = run.values;
     return deliver(std::move(second));
   }
@@ -162,6 +182,7 @@ void group_averager::decode(round_report second) {
       coding->finish(*values, *mean, decoded.empty() ? carried : decoded, out);
     },
     [this, second](std::shared_ptr<const float_vector> result) {
+      tell_coding(&two_round_coding::commit);
       auto report = second;
       report.values = std::move(result);
       deliver(std::move(report));

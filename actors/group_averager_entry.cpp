@@ -22,6 +22,7 @@ caf::result<group_view> group_averager::found(const found_group& msg) {
   group_->found(msg.epoch, msg.branch, seed);
   gone_.clear();
   feedback_ = {};
+  coded_branch_ = msg.branch;
   return view();
 }
 

@@ -67,9 +67,11 @@ moshpit_averager::behavior_type moshpit_averager::make_behavior() {
       refresh();
     },
     [this](const search_over& msg) {
-      if (current_ && current_->step == msg.step)
-        end_search({ec::too_few,
-                    fmt::format("no group was found within {:.0f} s", seconds_of(search_time()))});
+      if (!current_ || current_->step != msg.step)
+        return;
+      end_search({ec::too_few,
+                  fmt::format("no group was found within {:.0f} s", seconds_of(search_time()))});
+      delayed_send(this, search_time(), msg); // a round that fails is followed by another search
     },
   };
 }

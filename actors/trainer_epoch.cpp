@@ -6,6 +6,7 @@
 #include "actors/guard.hpp"
 #include "actors/trainer.hpp"
 #include "runtime/averaging/part_reducer.hpp"
+#include "runtime/core/check.hpp"
 
 namespace waggle {
 
@@ -310,6 +311,8 @@ missed_update trainer::update_of(const group_round& round, const contribution& g
   update.before = at_.past().branch;
   double norm = 0;
   if (report.weight_sum > 0 && report.values) {
+    WAGGLE_CHECK(report.values->size() == averaged_->value_count(),
+                 std::to_string(report.values->size()));
     auto values = std::span<const float>{*report.values};
     auto gradient = std::min(values.size(), model_->parameter_count());
     norm = norm_of(values.first(gradient));

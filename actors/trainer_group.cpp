@@ -281,6 +281,8 @@ void trainer::on_group(const group_view& seen) {
     if (goes_on)
       follow_run();
   }
+  if (place_ == place::member && seen.member && config_.many_groups && seen.epoch < at_.epoch())
+    group_.members = seen.members; // our state is ahead of what the others have claimed
   if (goes_on || !config_.many_groups)
     report_own_progress();
 }

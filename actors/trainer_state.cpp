@@ -130,6 +130,8 @@ void trainer::carry(const run_position::outcome& what) {
     case run_position::trouble::no_room:
       return cannot_keep_up();
     case run_position::trouble::gap:
+      if (config_.many_groups) // it was too old when it arrived
+        return cannot_keep_up();
       ctx_.log->info("the downloaded state cannot be brought to epoch {}: downloading another one",
                      at_.epoch().value());
       fetch_after_ = now() + donors_.failed();

@@ -58,10 +58,9 @@ public:
     step.lost = outcome.lost;
     if (scaler_) {
       step.scale = scale;
-      step.overflow = !step.finite && std::isfinite(step.loss) && scale > loss_scaler::scale_min;
       std::lock_guard lock{scaling_};
-      if (step.overflow)
-        scaler_->on_overflow(scale);
+      bool too_large = !step.finite && std::isfinite(step.loss) && scale > loss_scaler::scale_min;
+      step.overflow = too_large && scaler_->on_overflow(scale);
     }
     return step;
   }

@@ -50,17 +50,16 @@ bool share_out(round_plan& plan) {
       }
     return false;
   }
-  std::uint64_t left = plan.elements;
-  std::size_t last = 0;
-  for (std::size_t i = 0; i < plan.shares.size(); ++i) {
-    if (plan.shares[i] == 0)
-      continue;
-    auto part = static_cast<double>(plan.shares[i]) / kept * static_cast<double>(plan.elements);
-    plan.shares[i] = std::min(static_cast<std::uint64_t>(part), left);
-    left -= plan.shares[i];
-    last = i;
+  // Rounds the borders between shares, not the shares: rounding down would move a value to the last
+  // share whenever the vector changes, until that one has all.
+  double before = 0;
+  std::uint64_t begin = 0;
+  for (auto& share : plan.shares) {
+    before += static_cast<double>(share);
+    auto end = static_cast<std::uint64_t>(before / kept * static_cast<double>(plan.elements) + 0.5);
+    share = end - begin;
+    begin = end;
   }
-  plan.shares[last] += left;
   return true;
 }
 

@@ -17,8 +17,8 @@ namespace waggle {
 ///
 /// The result is a function of the two means alone, and has equal bytes on all peers with equal
 /// means, whatever these peers' own vectors and residuals are. What a peer keeps for later vectors
-/// changes only in `finish` and `finish_alone`: an attempt that is abandoned before changes
-/// nothing, and `write_first` begins the next one. Not thread-safe.
+/// changes only in `commit`, once the result is used: an attempt that is abandoned before changes
+/// nothing, and `write_first` or `finish_alone` begins the next one. Not thread-safe.
 class two_round_coding {
 public:
   virtual ~two_round_coding() = default;
@@ -40,6 +40,10 @@ public:
   /// The group has no other member: nothing has to be sent, so the result is the vector itself and
   /// all of the residual.
   virtual void finish_alone(std::span<const float> values, std::span<float> result) = 0;
+  /// The last result is used. REQUIRES: after finish or finish_alone.
+  virtual void commit() = 0;
+  /// What was kept belongs to vectors of another history.
+  virtual void forget() = 0;
 };
 
 /// How many values the tensors have together.

@@ -18,9 +18,10 @@ loss_scaler::loss_scaler(const loss_scale_rule& rule) : rule_(rule), scale_(rule
   WAGGLE_CHECK(rule.growth_interval >= 1, "an interval of at least one update");
 }
 
-void loss_scaler::on_overflow(double used) {
+bool loss_scaler::on_overflow(double used) {
   overflowed_ = true;
   scale_ = std::max(std::min(scale_, used * rule_.back_off), scale_min);
+  return !is_constant();
 }
 
 void loss_scaler::on_update() {

@@ -47,7 +47,8 @@ public:
   [[nodiscard]] double scale() const { return scale_; }
   /// A pass with the scale `used` overflowed: the next scale is smaller than that. `used` differs
   /// from `scale()` if the scale grew while gradients were accumulated that are scaled themselves.
-  void on_overflow(double used);
+  /// False: the scale is constant, so that nothing will get better.
+  bool on_overflow(double used);
   /// The optimizer has made a step.
   void on_update();
 

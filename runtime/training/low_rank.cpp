@@ -71,15 +71,16 @@ void low_rank::add(const state_tensor& tensor, std::uint64_t index, bool compres
     m.rows = static_cast<std::size_t>(shape.rows);
     m.columns = static_cast<std::size_t>(shape.columns);
     m.first = basis_.size();
-    m.residual = residual_.size();
-    m.factor = factors_.size();
+    m.residual = kept_.residual.size();
+    m.factor = kept_.factors.size();
     first_.push_back({tensor.name, rank_ * m.rows, tensor_role::gradient});
     second_.push_back({tensor.name, rank_ * m.columns, tensor_role::gradient});
     basis_.resize(basis_.size() + rank_ * m.rows);
-    residual_.resize(residual_.size() + m.elements());
-    factors_.resize(factors_.size() + rank_ * m.columns);
+    kept_.residual.resize(kept_.residual.size() + m.elements());
+    kept_.factors.resize(kept_.factors.size() + rank_ * m.columns);
     for (std::size_t j = 0; j < rank_; ++j)
-      write_first_column(m, j, std::span{factors_}.subspan(m.factor + j * m.columns, m.columns));
+      write_first_column(m, j,
+                         std::span{kept_.factors}.subspan(m.factor + j * m.columns, m.columns));
   } else {
     m.columns = static_cast<std::size_t>(tensor.elements());
     m.residual = rest_values_;
@@ -102,15 +103,16 @@ void low_rank::write_first_column(const matrix& of, std::size_t j, std::span<flo
 
 void low_rank::write_first(std::span<const float> values, std::span<float> first) {
   WAGGLE_CHECK(values.size() == values_ && first.size() == basis_.size(), "lengths");
+  next_.reset();
   std::vector<float> x;
   for (const auto& m : tensors_) {
     if (!m.compressed())
       continue;
     x.resize(m.columns);
-    auto q = std::span{factors_}.subspan(m.factor, rank_ * m.columns);
+    auto q = std::span{kept_.factors}.subspan(m.factor, rank_ * m.columns);
     for (std::size_t i = 0; i < m.rows; ++i) {
       auto at = i * m.columns;
-      add_residual(values.data() + m.offset + at, residual_.data() + m.residual + at, x);
+      add_residual(values.data() + m.offset + at, kept_.residual.data() + m.residual + at, x);
       dot_with_each(x, q, rank_, first.data() + m.first + i, m.rows);
     }
   }
@@ -127,10 +129,10 @@ void low_rank::write_second(std::span<const float> values, std::span<const float
     const auto* from = values.data() + m.offset;
     auto to = second.subspan(m.second, m.compressed() ? rank_ * m.columns : m.columns);
     if (!m.compressed()) {
-      if (rest_.empty())
+      if (kept_.rest.empty())
         std::copy_n(from, m.columns, to.begin());
       else
-        add_residual(from, rest_.data() + m.residual, to);
+        add_residual(from, kept_.rest.data() + m.residual, to);
       continue;
     }
     orthonormalize(std::span{basis_}.subspan(m.first, rank_ * m.rows), rank_);
@@ -138,7 +140,7 @@ void low_rank::write_second(std::span<const float> values, std::span<const float
     x.resize(m.columns);
     for (std::size_t i = 0; i < m.rows; ++i) {
       auto at = i * m.columns;
-      add_residual(from + at, residual_.data() + m.residual + at, x);
+      add_residual(from + at, kept_.residual.data() + m.residual + at, x);
       add_to_each(x, basis_.data() + m.first + i, m.rows, rank_, to);
     }
   }
@@ -150,6 +152,7 @@ void low_rank::finish(std::span<const float> values, std::span<const float> mean
                  && mean_of_second.size() == elements_of(second_)
                  && (carried.empty() || carried.size() == mean_of_second.size()),
                "lengths");
+  next_ = kept_;
   std::vector<float> given;
   for (const auto& m : tensors_) {
     if (!m.compressed()) {
@@ -164,7 +167,7 @@ void low_rank::finish(std::span<const float> values, std::span<const float> mean
       const auto* p = basis_.data() + m.first + i;
       if (!carried.empty()) {
         combine(p, m.rows, carried.subspan(m.second, rank_ * m.columns), rank_, given);
-        auto* kept = residual_.data() + m.residual + at;
+        auto* kept = next_->residual.data() + m.residual + at;
         for (std::size_t k = 0; k < m.columns; ++k)
           kept[k] = finite_or_zero(values[m.offset + at + k] + kept[k] - given[k]);
       }
@@ -178,7 +181,7 @@ void low_rank::finish(std::span<const float> values, std::span<const float> mean
 void low_rank::keep_factor(const matrix& of, std::span<const float> mean_of_second) {
   for (std::size_t j = 0; j < rank_; ++j) {
     auto from = mean_of_second.subspan(of.second + j * of.columns, of.columns);
-    auto column = std::span{factors_}.subspan(of.factor + j * of.columns, of.columns);
+    auto column = std::span{next_->factors}.subspan(of.factor + j * of.columns, of.columns);
     std::copy(from.begin(), from.end(), column.begin());
     orthonormalize(column, 1);
     if (std::all_of(column.begin(), column.end(), [](float x) { return x == 0; }))
@@ -189,12 +192,12 @@ void low_rank::keep_factor(const matrix& of, std::span<const float> mean_of_seco
 void low_rank::keep_rest(const matrix& of, std::span<const float> values,
                          std::span<const float> carried) {
   for (std::size_t i = 0; i < of.columns; ++i) {
-    auto before = rest_.empty() ? 0.0F : rest_[of.residual + i];
+    auto before = next_->rest.empty() ? 0.0F : next_->rest[of.residual + i];
     auto lost = finite_or_zero(values[of.offset + i] + before - carried[of.second + i]);
-    if (lost != 0 && rest_.empty())
-      rest_.resize(rest_values_);
-    if (!rest_.empty())
-      rest_[of.residual + i] = lost;
+    if (lost != 0 && next_->rest.empty())
+      next_->rest.resize(rest_values_);
+    if (!next_->rest.empty())
+      next_->rest[of.residual + i] = lost;
   }
 }
 
@@ -202,14 +205,25 @@ void low_rank::finish_alone(std::span<const float> values, std::span<float> resu
   WAGGLE_CHECK(values.size() == values_ && result.size() == values_, "lengths");
   auto all = residual();
   add_residual(values.data(), all.data(), result);
-  std::fill(residual_.begin(), residual_.end(), 0.0F);
-  rest_ = {};
+  next_ = memory{std::vector<float>(kept_.residual.size()), {}, kept_.factors};
+}
+
+void low_rank::commit() {
+  WAGGLE_CHECK(next_.has_value(), "there is no result");
+  kept_ = std::move(*next_);
+  next_.reset();
+}
+
+void low_rank::forget() {
+  std::fill(kept_.residual.begin(), kept_.residual.end(), 0.0F);
+  kept_.rest = {};
+  next_.reset();
 }
 
 std::vector<float> low_rank::residual() const {
   std::vector<float> all(values_);
   for (const auto& m : tensors_) {
-    const auto& from = m.compressed() ? residual_ : rest_;
+    const auto& from = m.compressed() ? kept_.residual : kept_.rest;
     if (!from.empty())
       std::copy_n(from.data() + m.residual, m.elements(), all.data() + m.offset);
   }

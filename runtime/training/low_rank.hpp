@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -66,8 +67,8 @@ bool is_compressed(std::span<const std::uint64_t> shape, const lane_coding& how)
 /// one of the others only if their codec is lossy; Q and P̂.
 class low_rank final : public two_round_coding {
 public:
-  /// For the parameters and buffers of `state`. Null if none would be compressed. `run`: its first Q
-  /// is a function of this name and of the parameter's index.
+  /// For the parameters and buffers of `state`. Null if none would be compressed. `run`: its first
+  /// Q is a function of this name and of the parameter's index.
   static std::shared_ptr<low_rank> make(const state_table& state, const lane_coding& how,
                                         std::string_view run);
 
@@ -80,11 +81,13 @@ public:
   void finish(std::span<const float> values, std::span<const float> mean_of_second,
               std::span<const float> carried, std::span<float> result) override;
   void finish_alone(std::span<const float> values, std::span<float> result) override;
+  void commit() override;
+  void forget() override;
 
   /// What the rounds have not carried yet of this peer's gradients, for each value of the vector.
   [[nodiscard]] std::vector<float> residual() const;
   /// The factors Q, one after another.
-  [[nodiscard]] std::span<const float> factors() const { return factors_; }
+  [[nodiscard]] std::span<const float> factors() const { return kept_.factors; }
 
 private:
   struct matrix {
@@ -93,8 +96,8 @@ private:
     std::size_t columns = 0;
     std::size_t first = 0;    // offset of P in the first vector, and of P̂ in basis_
     std::size_t second = 0;   // offset of Q' (or of the values) in the second vector
-    std::size_t residual = 0; // offset in residual_, or in rest_
-    std::size_t factor = 0;   // offset of Q in factors_
+    std::size_t residual = 0; // offset in residual, or in rest
+    std::size_t factor = 0;   // offset of Q in factors
     std::uint64_t index = 0;  // of the parameter
 
     [[nodiscard]] bool compressed() const { return rows > 0; }
@@ -114,10 +117,15 @@ private:
   std::vector<tensor_info> second_;
   std::size_t values_ = 0;
   std::size_t rest_values_ = 0;
-  std::vector<float> residual_; // of the compressed tensors; finite
-  std::vector<float> rest_;     // of the others; empty: zeros
-  std::vector<float> factors_;  // Q of each, column by column
-  std::vector<float> basis_;    // P̂ of each, column by column
+  /// What is kept from one vector to the next.
+  struct memory {
+    std::vector<float> residual; // of the compressed tensors; finite
+    std::vector<float> rest;     // of the others; empty: zeros
+    std::vector<float> factors;  // Q of each, column by column
+  };
+  memory kept_;
+  std::optional<memory> next_; // after `finish`: what `commit` makes of it
+  std::vector<float> basis_;   // P̂ of each, column by column
 };
 
 } // namespace waggle

@@ -69,7 +69,7 @@ bool short_epoch(const epoch_facts& e, const settings& how) {
 }
 
 bool small_batch(const epoch_facts& e, const settings& how) {
-  return how.target_batch > 0 && how.target_batch < 2 * e.pass_samples * e.peers;
+  return e.peers > 1 && how.target_batch > 0 && how.target_batch < 2 * e.pass_samples * e.peers;
 }
 
 bool zero_update(const epoch_facts& e, const settings& /*how*/) {

@@ -173,8 +173,6 @@ TEST(MoshpitTraining, SixtyFourPeersInGroupsOfEightHoldOneMeanAfterTwoRounds) {
     ours += swarm.spread() / before;
     formula +=
       (static_cast<double>(sizes.size()) + peers - static_cast<double>(grouped) - 1) / (peers - 1);
-    std::cerr << "round " << round << ": " << swarm.spread() / before << " groups " << sizes.size()
-              << " grouped " << grouped << " of " << peers << "\n";
   }
   EXPECT_LT(ours, 1.2 * formula);
   expect_rounds_kept_the_contract(swarm.sim);
@@ -223,8 +221,6 @@ TEST(MoshpitTraining, APairOfGroupsMixesToo) {
     auto begin = swarm.spread();
     for (int round = 0; round < 12; ++round) {
       swarm.run_to_grid(2s);
-      std::cerr << "round " << round << " " << swarm.spread() / begin << " groups "
-                << swarm.groups().size() << "\n";
     }
     EXPECT_LT(swarm.spread() / begin, 1e-3);
   }

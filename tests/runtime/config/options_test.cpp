@@ -445,6 +445,9 @@ TEST(Options, ManyGroupsAreForStrategiesThatAverageParameters) {
             "")
     << "the run may have more peers than a group";
   EXPECT_THAT(
+    refusal({{"groups", "moshpit"}, {"strategy", "local-updates"}, {"auxiliary", "true"}}),
+    HasSubstr("--auxiliary and --groups moshpit"));
+  EXPECT_THAT(
     refusal({{"groups", "moshpit"}, {"strategy", "local-updates"}, {"max-epoch-difference", "0"}}),
     HasSubstr("--max-epoch-difference 1 or more"));
 }

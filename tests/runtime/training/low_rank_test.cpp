@@ -118,6 +118,7 @@ struct Peers {
       auto carried =
         weights[i] > 0 ? std::span<const float>{sent.second[i]} : std::span<const float>{};
       all[i]->finish(gradients[i], mean_of_second, carried, mine);
+      all[i]->commit();
       if (result) {
         EXPECT_EQ(mine, *result) << "peer " << i;
       }
@@ -169,7 +170,6 @@ TEST(LowRank, SendsTwoFactorsAndTheOtherTensorsAsTheyAre) {
   EXPECT_EQ(coding->second_tensors()[1].key, "w1") << "codecs may be chosen by name";
 }
 
-// F15: the published test averages a matrix of one value.
 TEST(LowRank, BuffersFollowInTheSecondRound) {
   state_table state{{{"w", {16, 24}, state_tensor::kind::parameter},
                      {"exp_avg/w", {16, 24}, state_tensor::kind::statistic},
@@ -184,9 +184,11 @@ TEST(LowRank, BuffersFollowInTheSecondRound) {
   coding->write_first(given, first);
   coding->write_second(given, first, second);
   coding->finish(given, second, second, result);
+  coding->commit();
   EXPECT_EQ(values(result.end() - 3, result.end()), values(3, 0.5F));
 }
 
+// F15: the published test averages a matrix of one value.
 TEST(LowRank, AConstantMatrixIsAveragedExactlyAtRankOne) {
   Peers peers{4, {{5, 5}}, 1};
   for (int round = 0; round < 3; ++round) {
@@ -293,6 +295,7 @@ TEST(LowRank, OnEachPeerGivenAndResidualAreItsGradients) {
       add(given[i], mine);
       values result(mine.size());
       peers.all[i]->finish(gradients[i], Peers::mean(sent.second, weights), sent.second[i], result);
+      peers.all[i]->commit();
     }
   }
   for (std::size_t i = 0; i < 2; ++i) {
@@ -337,6 +340,34 @@ TEST(LowRank, AnAttemptThatIsAbandonedChangesNothing) {
     EXPECT_EQ(troubled.round(now), calm.round(now)) << "round " << round;
     EXPECT_EQ(troubled.all[1]->residual(), calm.all[1]->residual());
   }
+}
+
+// The averager may give up while the result is computed, and count the gradient again.
+TEST(LowRank, AResultThatIsNotUsedChangesNothing) {
+  auto coding = low_rank::make(table_of({{16, 24}}), {2, 0.5}, "run");
+  random_source random{5};
+  auto gradient = random_values(16 * 24, random);
+  values first(2 * 16);
+  values second(2 * 24);
+  values result(gradient.size());
+  auto round = [&] {
+    coding->write_first(gradient, first);
+    coding->write_second(gradient, first, second);
+    coding->finish(gradient, second, second, result);
+  };
+  round();
+  auto before = coding->residual();
+  EXPECT_EQ(before, values(gradient.size())) << "not used yet";
+  auto once = result;
+  round();
+  EXPECT_EQ(result, once);
+  coding->finish_alone(gradient, result);
+  EXPECT_EQ(coding->residual(), before);
+  round();
+  coding->commit();
+  EXPECT_NE(coding->residual(), before);
+  coding->forget();
+  EXPECT_EQ(coding->residual(), before) << "of another history";
 }
 
 TEST(LowRank, APeerWithoutSamplesKeepsItsResidualAndLearnsTheFactors) {
@@ -405,6 +436,7 @@ TEST(LowRank, ValuesThatAreNotFiniteDoNotStay) {
   auto sent = peers.both_vectors({bad}, {1});
   values result(515);
   peers.all[0]->finish(bad, sent.second[0], sent.second[0], result);
+  peers.all[0]->commit();
   for (auto x : peers.all[0]->residual())
     EXPECT_TRUE(std::isfinite(x));
   for (auto x : peers.all[0]->factors())
@@ -425,6 +457,7 @@ TEST(LowRank, AloneGivesAllAtOnce) {
   auto gradient = random_values(515, random);
   values result(515);
   peers.all[0]->finish_alone(gradient, result);
+  peers.all[0]->commit();
   for (std::size_t i = 0; i < 515; ++i)
     EXPECT_EQ(result[i], gradient[i] + left[i]);
   EXPECT_EQ(length_of(peers.all[0]->residual()), 0);
@@ -448,8 +481,10 @@ TEST(LowRank, TheErrorOfALossyCodecStaysInTheResidual) {
     }
     auto mean = Peers::mean(carried, {1, 1});
     values result(n);
-    for (std::size_t i = 0; i < 2; ++i)
+    for (std::size_t i = 0; i < 2; ++i) {
       peers.all[i]->finish(gradients[i], mean, carried[i], result);
+      peers.all[i]->commit();
+    }
     add(given, result);
   }
   for (const auto& peer : peers.all)
