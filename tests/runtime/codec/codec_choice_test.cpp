@@ -183,7 +183,7 @@ TEST(CodecChoiceText, ErrorsNameWhatIsValid) {
   EXPECT_THAT(refusal("size:many,none,none"), HasSubstr("'many' is not a number"));
   EXPECT_THAT(refusal("size:-1,none,none"), HasSubstr("'-1' is not a number"));
   EXPECT_THAT(refusal("role:weights=none"),
-              HasSubstr("activation, parameter, gradient, optimizer, default"));
+              HasSubstr("activation, parameter, gradient, optimizer, buffer, default"));
   EXPECT_THAT(refusal("role:gradient"), HasSubstr("ROLE=CODEC"));
   EXPECT_THAT(refusal("role:gradient=none,gradient=float16"), HasSubstr("twice"));
   EXPECT_THAT(refusal("map:w=nothing"), HasSubstr("'nothing' is not a codec"));
