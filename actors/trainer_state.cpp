@@ -14,6 +14,8 @@ namespace {
 
 constexpr auto patience_without_state = 2s;
 constexpr auto pause_after_distrust = 500ms;
+/// The pause after so many states in sequence that were too old when they arrived.
+constexpr auto patience_with_old_states = 4s;
 constexpr milliseconds checkpoint_timeout = 1h; // to a slow disk
 constexpr std::uint64_t epochs_ahead = 2;
 constexpr milliseconds slow_pause_min{15'000};
@@ -103,8 +105,6 @@ void trainer::on_loaded(const image_loaded& outcome) {
   model_parameters_ = outcome.parameters;
   loaded_at_ = now();
   download_seconds_ = seconds_of(loaded_at_ - fetch_began_);
-  donors_.succeeded();
-  slow_pause_ = 0ms;
   ++status_.state_downloads;
   status_.last_outcome = "state loaded";
   send(peers_.exporter,
@@ -112,6 +112,10 @@ void trainer::on_loaded(const image_loaded& outcome) {
   ctx_.log->info("loaded the state of epoch {} from peer {}; the group is at epoch {}",
                  outcome.epoch.value(), short_name(last_donor_), at_.epoch().value());
   auto follows = at_.take_state(outcome.past, outcome.epoch);
+  if (follows.what != run_position::trouble::gap) {
+    donors_.succeeded();
+    slow_pause_ = 0ms;
+  }
   if (at_.in_step() && at_.epoch() != outcome.epoch
       && follows.apply.empty()) // within the tolerance
     send(worker_, rename_history{at_.past(), at_.epoch()});
@@ -130,11 +134,11 @@ void trainer::carry(const run_position::outcome& what) {
     case run_position::trouble::no_room:
       return cannot_keep_up();
     case run_position::trouble::gap:
-      if (config_.many_groups) // it was too old when it arrived
-        return cannot_keep_up();
+      fetch_after_ = now() + donors_.failed();
+      if (config_.many_groups && fetch_after_ - now() >= patience_with_old_states)
+        return cannot_keep_up(); // each state was too old when it arrived
       ctx_.log->info("the downloaded state cannot be brought to epoch {}: downloading another one",
                      at_.epoch().value());
-      fetch_after_ = now() + donors_.failed();
       return;
   }
   if (what.caught_up) {

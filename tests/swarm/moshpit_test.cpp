@@ -132,6 +132,7 @@ private:
 // d rounds, and k equal groups of N peers leave (k - 1)/(N - 1) of the squared distance.
 TEST(MoshpitTraining, SixtyFourPeersInGroupsOfEightHoldOneMeanAfterTwoRounds) {
   moshpit_swarm swarm{1, 8, 10s};
+  swarm.step_interval = 4s;
   swarm.freeze(true);
   for (std::size_t i = 0; i < 64; ++i)
     swarm.join(bucket_digits(static_cast<std::uint32_t>(i % 8), 8));
@@ -157,7 +158,7 @@ TEST(MoshpitTraining, SixtyFourPeersInGroupsOfEightHoldOneMeanAfterTwoRounds) {
   swarm.freeze(false);
   double ours = 0;
   double formula = 0;
-  for (int round = 0; round < 3; ++round) {
+  for (int round = 0; round < 2; ++round) {
     for (int dead = 0; dead < 4; ++dead) {
       auto living = swarm.sim.living();
       swarm.sim.crash(living[1 + random.below(living.size() - 1)], random.below(2) == 0);
@@ -219,9 +220,8 @@ TEST(MoshpitTraining, APairOfGroupsMixesToo) {
     random_source random{seed};
     swarm.scatter(random);
     auto begin = swarm.spread();
-    for (int round = 0; round < 12; ++round) {
+    for (int round = 0; round < 12; ++round)
       swarm.run_to_grid(2s);
-    }
     EXPECT_LT(swarm.spread() / begin, 1e-3);
   }
 }
