@@ -1,0 +1,138 @@
+// Passes: when the next one begins, and what becomes of its gradient.
+
+#include <algorithm>
+#include <cmath>
+
+#include "actors/trainer.hpp"
+#include "runtime/training/smooth.hpp"
+
+namespace waggle {
+
+namespace {
+
+constexpr auto report_interval = 2ms;
+constexpr double report_delay = 0.002; // seconds from a peer's report to another peer's decision
+
+} // namespace
+
+epoch_id trainer::epoch_of_pass() const {
+  return round_runs() && !averages().overlap.blocks() ? at_.epoch().next() : at_.epoch();
+}
+
+pass_decision trainer::next_pass() const {
+  if (round_runs())
+    return pass_during_round();
+  pass_situation situation;
+  situation.target = config_.target_batch_size;
+  situation.own_samples = own_samples();
+  situation.own_pass = pass_seconds_;
+  situation.epoch = epoch_seconds_;
+  auto wall = ctx_.wall->now();
+  for (const auto& peer : view_.peers)
+    if (counts_here(peer))
+      situation.others.push_back({std::min(peer.samples, config_.target_batch_size),
+                                  std::max(0.0, seconds_of(waggle::difference(wall, peer.time))),
+                                  report_delay, peer.samples_per_second, 0});
+  return decide_pass(situation);
+}
+
+/// Whether training may begin: see training_config::min_peers.
+bool trainer::enough_peers() {
+  if (enough_peers_)
+    return true;
+  auto here = group_.members.size();
+  auto waited = now() - outside_since_;
+  bool trains = status_.rounds_complete + status_.rounds_shrunk > 0; // others began without us
+  enough_peers_ = here >= config_.min_peers || trains
+                  || (config_.wait_for_peers > 0ms && waited >= config_.wait_for_peers);
+  wait_for(enough_peers_ ? std::string{}
+                         : fmt::format("{} more of the {} peers to begin with",
+                                       config_.min_peers - here, config_.min_peers));
+  return enough_peers_;
+}
+
+/// The others compute on, too, and report nothing before the round has ended: what they have done
+/// is forecast from their speed.
+pass_decision trainer::pass_during_round() const {
+  auto since = seconds_of(now() - counting_since_);
+  double samples = static_cast<double>(own_samples());
+  double rates = own_rate_;
+  for (const auto& peer : view_.peers)
+    if (counts_here(peer)) {
+      samples += peer.samples_per_second * since;
+      rates += peer.samples_per_second;
+    }
+  auto target = static_cast<double>(config_.target_batch_size);
+  return {samples < target, target / std::max(rates, 1.0)};
+}
+
+void trainer::maybe_pass() {
+  // With a second update waiting, a gradient would be two updates late.
+  bool late = config_.delay_optimizer_step && under_way_.size() > 1;
+  if (passing_ || late || !at_.in_step() || is_stale() || config_.auxiliary || !enough_peers())
+    return;
+  auto plan_look = [this](std::chrono::nanoseconds pause) {
+    if (!std::exchange(pass_planned_, true))
+      delayed_send(this, pause, check_swarm{false});
+  };
+  auto next = passed_ + config_.step_interval;
+  if (now() < next)
+    return plan_look(next - now());
+  // Peers that sleep between passes are mostly not in the middle of one, so only the samples that
+  // they have reported are expected of them.
+  bool sleeps = seconds_of(config_.step_interval) > pass_seconds_;
+  bool free = steps_locally() || (sleeps && !round_runs());
+  auto decided = free ? pass_decision{} : next_pass();
+  if (!decided.begin)
+    return plan_look(std::chrono::nanoseconds{
+      static_cast<std::int64_t>(std::clamp(decided.wait, 0.0005, 1.0) * 1e9)});
+  passing_ = true;
+  send(passes_, run_pass{steps_locally() ? std::optional{config_.schedule.at(epoch_of_pass())}
+                                         : std::nullopt});
+}
+
+void trainer::on_pass(const pass_done& pass) {
+  passing_ = false;
+  passed_ = now();
+  const auto& step = pass.step;
+  ++status_.steps;
+  pass_samples_ = step.samples;
+  if (step.finite) {
+    losses_.note(step.loss);
+    if (steps_locally()) {
+      stepped_ += step.samples;
+      ledger_.add(step.samples);
+      count({ledger_.use_accumulated(), 0}, {});
+    }
+  } else {
+    if (step.overflow)
+      ctx_.metrics->count_loss_scale_overflow();
+    else
+      ctx_.metrics->count_nonfinite(std::isfinite(step.loss) ? "gradient" : "loss");
+    ledger_.refuse(step.samples);
+    count({0, step.samples}, "not_finite");
+  }
+  if (step.lost > 0) {
+    ledger_.refuse(step.lost);
+    count({0, step.lost}, !step.finite ? "not_finite" : stopping_ ? "stopped" : "left_out");
+  }
+  if (step.scale > 0)
+    ctx_.metrics->set_loss_scale(step.scale);
+  smooth(pass_seconds_, pass.seconds);
+  if (pass.seconds > 0)
+    smooth(status_.samples_per_second, static_cast<double>(step.samples) / pass.seconds);
+  auto cycle = std::max(pass_seconds_, seconds_of(config_.step_interval));
+  own_rate_ = cycle > 0 ? static_cast<double>(step.samples) / cycle : 0;
+  bool reached = own_samples() + samples_of_others() >= config_.target_batch_size;
+  if (own_samples() != own_samples_reported_ && !round_runs()
+      && (reached || now() - reported_to_tracker_ >= report_interval))
+    report_own_progress();
+  bool outdated = std::exchange(pass_outdated_, false) || !at_.in_step();
+  if (stopping_ || outdated) // it belongs to a state that is replaced
+    drop_accumulated(stopping_ ? "stopped" : "left_out");
+  for (auto& promise : std::exchange(stops_, {}))
+    promise.deliver(current_status());
+  react();
+}
+
+} // namespace waggle
