@@ -7,7 +7,6 @@
 #include "actors/guard.hpp"
 #include "actors/trainer.hpp"
 #include "runtime/averaging/part_reducer.hpp"
-#include "runtime/core/check.hpp"
 #include "runtime/training/smooth.hpp"
 
 namespace waggle {
@@ -301,9 +300,11 @@ missed_update trainer::update_of(const group_round& round, const contribution& g
   update.branch = round.branch;
   update.before = at_.past().branch;
   double norm = 0;
-  if (report.weight_sum > 0 && report.values) {
-    WAGGLE_CHECK(report.values->size() == averaged_->value_count(),
-                 std::to_string(report.values->size()));
+  bool fits = report.values && report.values->size() == averaged_->value_count();
+  if (report.values && !fits)
+    ctx_.log->error("the mean of epoch {} has {} values instead of {}, it is dropped",
+                    at_.epoch().value(), report.values->size(), averaged_->value_count());
+  if (report.weight_sum > 0 && fits) {
     auto values = std::span<const float>{*report.values};
     auto gradient = std::min(values.size(), model_->parameter_count());
     norm = norm_of(values.first(gradient));
