@@ -158,8 +158,9 @@ void group_averager::decode(round_report second) {
   }
   auto mean = std::exchange(second.values, nullptr);
   // Without a mean of the first round, each member would decode with a factor of its own.
-  if (!coding_ || first.weight_sum <= 0 || second.weight_sum <= 0) {
+  if (first.weight_sum <= 0)
     second.weight_sum = 0;
+  if (!coding_ || second.weight_sum <= 0) {
     second.values = run.values;
     return deliver(std::move(second));
   }

@@ -80,7 +80,7 @@ TEST_P(MixedModes, TrainTogether) {
   EXPECT_TRUE(sim.run_until([&] { return together(train, 3); }, 10s)) << picture(sim);
   sim.run_for(10s);
 
-  expect_rounds_kept_the_contract(sim);
+  expect_rounds_kept_the_contract(sim, true);
   for (auto i : train) {
     auto s = status_of(i);
     expect_samples_accounted(s);

