@@ -204,7 +204,7 @@ status check_combinations(const run_options& o) {
   if (o.allreduce_timeout > 0ms && o.allreduce_timeout <= 2 * o.stall_timeout)
     return bad("--allreduce-timeout must be longer than twice --stall-timeout: a round would end "
                "before it could leave out a reducer that is silent");
-  if (o.request_timeout >= o.averaging_timeout)
+  if (o.given.contains("request-timeout") && o.request_timeout >= o.averaging_timeout)
     return bad("--request-timeout must be shorter than --averaging-timeout: one peer that does not "
                "answer would use up the round's time");
   auto offload = o.given.find("offload-optimizer");

@@ -349,6 +349,7 @@ TEST(Combinations, ThatWorkArePassed) {
 TEST(Options, TheLimitsOfARoundFitIntoEachOther) {
   EXPECT_EQ(refusal({{"allreduce-timeout", "11s"}}), "");
   EXPECT_THAT(refusal({{"request-timeout", "2m"}}), HasSubstr("--averaging-timeout"));
+  EXPECT_EQ(refusal({{"averaging-timeout", "1s"}, {"matchmaking-time", "100ms"}}), "");
   EXPECT_THAT(refusal({{"allreduce-timeout", "2m"}}), HasSubstr("--averaging-timeout"));
   EXPECT_THAT(refusal({{"allreduce-timeout", "9s"}}), HasSubstr("--stall-timeout"));
 }
