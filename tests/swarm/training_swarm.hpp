@@ -48,8 +48,8 @@ inline node_config training_node(std::uint64_t data_seed) {
 }
 
 /// Every round that several members report ended equally on all members that finished it.
-/// `auxiliaries`: some members contribute to no round, so a complete one has fewer contributors than
-/// members.
+/// `auxiliaries`: some members contribute to no round, so a complete one has fewer contributors
+/// than members.
 inline void expect_rounds_kept_the_contract(simulation& sim, bool auxiliaries = false) {
   struct outcome {
     std::vector<peer_id> contributors;
