@@ -18,6 +18,7 @@ namespace {
 /// Both rounds may be committed already: there is no reason to give up within the time in which the
 /// asker waits beyond the deadline of the rounds.
 constexpr milliseconds compute_timeout_min = 4s;
+constexpr milliseconds remember_timeout = 10min; // behind a vector that is still being computed
 
 } // namespace
 
@@ -66,7 +67,7 @@ void group_averager::tell_coding(void (two_round_coding::*what)()) {
     (coding.get()->*what)();
     return nullptr;
   };
-  request(coder_, caf::infinite, code_vector{std::move(job)})
+  request(coder_, remember_timeout, code_vector{std::move(job)})
     .then([](const coded_vector&) {},
           [this](const caf::error& why) {
             ctx_.log->error("the coding of gradients failed: {}", to_string(from_caf(why)));

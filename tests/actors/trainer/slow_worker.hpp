@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -48,7 +49,7 @@ protected:
       [this](const run_pass& msg) { hold(gate_->passes, passes_, msg); },
       [this](make_model msg) -> caf::result<model_ready> {
         auto promise = make_response_promise<model_ready>();
-        request(inner_, caf::infinite, msg)
+        request(inner_, std::chrono::minutes{60}, msg)
           .then(
             [this, promise](model_ready ready) mutable {
               passes_ = std::exchange(ready.passes, this);

@@ -41,7 +41,7 @@ protected:
 
 TEST_F(Comparison, MeasuresEachStrategy) {
   auto file = folder.path() / "all.json";
-  auto bench = start({"--target-batch-size", "64", "--steps", "200", "--step-interval", "5ms",
+  auto bench = start({"--target-batch-size", "64", "--steps", "400", "--step-interval", "5ms",
                       "--json", file.string()});
   ASSERT_TRUE(eventually([&] { return bench.ended().has_value(); }, 270s)) << said();
   ASSERT_EQ(*bench.ended(), 0) << said();
@@ -52,16 +52,15 @@ TEST_F(Comparison, MeasuresEachStrategy) {
     names.insert(row["strategy"]);
     EXPECT_GT(row["samples_per_second"], 0) << row;
     EXPECT_GT(row["share"], 0) << row;
-    EXPECT_GE(row["stall_seconds_per_epoch"], 0) << row;
+    EXPECT_GT(row["stall_seconds_per_epoch"], 0) << row;
     EXPECT_GT(row["bytes_sent_per_thousand_samples"], 1000) << row;
     EXPECT_TRUE(row["extra_bytes"].is_number()) << row;
     ASSERT_TRUE(row["loss"].is_number()) << row;
-    // An untrained model has ln 256 = 5.55; whether a strategy learns is not judged here.
-    EXPECT_GT(row["loss"], 0) << row;
-    EXPECT_LT(row["loss"], 10) << row;
-    // 2 x 200 passes of four samples; on a busy machine one peer may be much slower.
-    EXPECT_GT(row["samples"], 0.3 * 1600) << row;
-    EXPECT_LT(row["samples"], 3 * 1600) << row;
+    // ln 256 is 5.55. The learning rate is far too small for SGD.
+    EXPECT_LT(row["loss"], row["strategy"] == "decentralized-sgd" ? 7.0 : 5.3) << row;
+    // 2 x 400 passes of four samples; passes that run when an epoch ends belong to it, too.
+    EXPECT_GT(row["samples"], 0.6 * 3200) << row;
+    EXPECT_LT(row["samples"], 1.4 * 3200) << row;
   }
   EXPECT_EQ(names.size(), 6U) << rows;
   EXPECT_EQ(rows[0]["staleness_epochs"], 0);
