@@ -10,6 +10,7 @@
 #include <atomic>
 
 #include "actors/guard.hpp"
+#include "runtime/crypto/digest.hpp"
 
 namespace waggle {
 
@@ -37,6 +38,11 @@ public:
     caf::anon_send(handles_.workers[next_++ % handles_.workers.size()],
                    reduce_for_round{what, round_});
     return true;
+  }
+  [[nodiscard]] digest secret(const round_id& round, std::uint32_t view) override {
+    // A signature is a hash that only the owner of the key can compute.
+    auto what = "waggle key share " + to_hex(round.view()) + " " + std::to_string(view);
+    return sha256(ctx_.self->sign(what).view());
   }
   void count_part() override { ctx_.metrics->count_part("ok"); }
   void count_refused(ec why) override { ctx_.metrics->count_refused_input(why); }

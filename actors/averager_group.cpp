@@ -87,8 +87,9 @@ void averager::on_new_partition(const peer_record& who, const wire::new_partitio
   auto valid =
     group_.on_partition(announced.round, *plan, announced.how, position_of(ctx_.record.id, *plan));
   if (!valid) {
-    ctx_.log->warn("peer {} repartitions rounds in a way that we refuse: {}", short_name(who.id),
-                   to_string(valid.error()));
+    ctx_.log_caused("refused partitions", clock().now(), spdlog::level::warn,
+                    "peer " + short_name(who.id) + " repartitions rounds in a way that we refuse: "
+                      + to_string(valid.error()));
     ctx_.metrics->count_refused_input(valid.error().code);
   }
   if (!late)

@@ -24,16 +24,42 @@ wire::dht_found answer_find(const wire::dht_find& question, const peer_id& asker
   return found;
 }
 
-wire::dht_stored answer_store(const wire::dht_store& put, const node_context& ctx,
-                              record_store& store) {
-  auto now = ctx.wall->now();
+namespace {
+
+/// Why `entry` is not stored; ec::none: it may be.
+ec refusal(const record& entry, const dht_id& key, const inbound_call& put,
+           const record_source& source, const stored_records& here, swarm_time now) {
+  const auto* rules = rules_of(entry.kind);
+  if (rules != nullptr && !rules->owned && !here.config.open_records)
+    return ec::not_owner;
+  auto valid = validate_record(here.ctx.run_id, entry, now, *here.ctx.verifier);
+  if (!valid)
+    return valid.error().code;
+  // Peers store their own records only, so that each can be held to its limits.
+  if (rules->owned && entry.subkey != put.from.id.raw())
+    return ec::not_owner;
+  if (source.member)
+    return ec::none;
+  auto nearer = here.table.nearest(key, here.config.nearer_max, put.from.id);
+  bool is_far = nearer.size() == here.config.nearer_max
+                && distance(key, nearer.back().id) < distance(key, here.ctx.record.id);
+  return is_far ? ec::not_found : ec::none;
+}
+
+} // namespace
+
+wire::dht_stored answer_store(const wire::dht_store& put, const inbound_call& call,
+                              const stored_records& here) {
+  auto now = here.ctx.wall->now();
+  record_source source{here.ctx.rounds->has_averaged_with(call.from.id), call.host};
   wire::dht_stored stored;
   for (const auto& entry : put.records) {
-    auto valid = validate_record(ctx.run_id, entry, now, *ctx.verifier);
-    auto outcome = valid ? store.put(record_key(ctx.run_id, entry.kind, entry.name), entry, now)
-                         : valid.error().code;
+    auto key = record_key(here.ctx.run_id, entry.kind, entry.name);
+    auto outcome = refusal(entry, key, call, source, here, now);
+    if (outcome == ec::none)
+      outcome = here.store.put(key, entry, now, source);
     if (outcome != ec::none)
-      ctx.metrics->count_dht_rejected(outcome);
+      here.ctx.metrics->count_dht_rejected(outcome);
     stored.outcomes.push_back(outcome);
   }
   return stored;

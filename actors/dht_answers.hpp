@@ -1,5 +1,6 @@
 #pragma once
 
+#include "actors/dht_router.hpp"
 #include "actors/node_context.hpp"
 #include "runtime/dht/record_store.hpp"
 #include "runtime/dht/routing_table.hpp"
@@ -13,9 +14,19 @@ namespace waggle {
 wire::dht_found answer_find(const wire::dht_find& question, const peer_id& asker,
                             const routing_table& table, const record_store& store, swarm_time now);
 
-/// Stores those of another peer's records that are genuine and newer than the ones in `store`; one
-/// outcome per record.
-wire::dht_stored answer_store(const wire::dht_store& put, const node_context& ctx,
-                              record_store& store);
+/// What decides whether a record is stored here.
+struct stored_records {
+  const node_context& ctx;
+  const dht_config& config;
+  const routing_table& table;
+  record_store& store;
+};
+
+/// Stores those records of the calling peer that are its own, genuine and newer than the stored
+/// ones, as far as the limits of `here` permit; one outcome per record. ec::not_owner: of another
+/// peer, or of a kind that anybody may write; ec::not_found: a stranger's, and we know many peers
+/// that are nearer to its key.
+wire::dht_stored answer_store(const wire::dht_store& put, const inbound_call& call,
+                              const stored_records& here);
 
 } // namespace waggle

@@ -13,6 +13,7 @@ dht_joining::dht_joining(dht_router_base* self, node_context ctx, joining_config
     reached_(std::move(reached)), bootstrap_(config.pauses, ctx_.randomness("bootstrap")) {}
 
 void dht_joining::begin(const bootstrap_from& msg) {
+  initial_ = {msg.addresses.begin(), msg.addresses.end()};
   bootstrap_.join_at(msg.addresses, msg.known, now());
   dial_due();
 }
@@ -31,7 +32,8 @@ bool dht_joining::on_connected(const peer_record& peer) {
 }
 
 void dht_joining::on_disconnected(const peer_disconnected& msg) {
-  bootstrap_.disconnected(msg.peer, msg.why.code, now());
+  bootstrap_.disconnected(msg.peer, msg.why.code, now(),
+                          !ctx_.rounds->has_averaged_with(msg.peer));
   dial_due();
 }
 
@@ -50,7 +52,8 @@ void dht_joining::dial_due() {
 
 void dht_joining::dial(const endpoint& where) {
   self_
-    ->request(switchboard_, config_.dial_timeout + 1s, connect_address{where, config_.dial_timeout})
+    ->request(switchboard_, config_.dial_timeout + 1s,
+              connect_address{where, config_.dial_timeout, initial_.contains(where)})
     .then(
       [this, where](const peer_connected& up) {
         bootstrap_.reached(where, up.peer.id, now());

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include <caf/all.hpp>
@@ -73,6 +74,7 @@ private:
   joining_config config_;
   switchboard_actor switchboard_;
   std::function<void()> reached_;
+  std::set<endpoint> initial_; // the addresses that the operator gave
   bootstrap bootstrap_;
   std::optional<steady_time> retry_at_; // of the retry that was set last, until it arrives
   std::uint64_t retries_ = 0;

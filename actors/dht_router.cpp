@@ -9,12 +9,14 @@
 
 #include "actors/dht_answers.hpp"
 #include "actors/guard.hpp"
+#include "runtime/net/clock_offset.hpp"
 
 namespace waggle {
 
 namespace {
 
 constexpr std::uint64_t unread_bytes_max = 1_MiB;
+constexpr std::size_t forged_max = 3; // records whose signatures do not verify, in one answer
 
 } // namespace
 
@@ -22,7 +24,7 @@ dht_router::dht_router(caf::actor_config& cfg, node_context ctx, dht_config conf
                        switchboard_actor switchboard)
   : dht_router_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)),
     switchboard_(std::move(switchboard)), table_(ctx_.record.id, config_.routing, now()),
-    store_(config_.store_bytes_max), random_(ctx_.randomness("dht-router")),
+    store_(config_.store), random_(ctx_.randomness("dht-router")),
     joining_(this, ctx_, config_.joining, switchboard_, [this] { look_up_self(); }),
     unread_(unread_bytes_max) {
   end_on_exception(this, ctx_);
@@ -127,8 +129,8 @@ void dht_router::ping(const peer_record& peer) {
         ctx_.metrics->count_dht_request("ping", "out", ec::none);
         if (const auto* pong = std::get_if<wire::dht_pong>(&answer.what)) {
           auto received = ctx_.wall->now();
-          auto middle = sent + (received - sent) / 2;
-          ctx_.metrics->set_clock_skew(seconds_of(waggle::difference(pong->now, middle)));
+          if (ctx_.clock_compared)
+            ctx_.clock_compared(peer.id, net::least_offset(pong->now, sent, received));
         }
       },
       [this, peer](const caf::error& why) {
@@ -183,8 +185,12 @@ void dht_router::on_found(std::uint64_t id, const peer_record& peer, steady_time
   auto& s = found->second;
   s.way.answered(peer.id, reply->answers[0].nearest);
   if (s.why == search::purpose::find) {
+    std::size_t forged = 0;
     for (const auto& entry : reply->answers[0].records)
-      take(s, entry);
+      if (take(s, entry) == ec::bad_signature && ++forged == forged_max)
+        break; // a peer that checks what it stores has none
+    if (forged > 0)
+      table_.remove(peer.id);
     if (!s.latest && !s.merge.empty())
       return arrive(id, s);
   }
@@ -206,14 +212,16 @@ void dht_router::on_find_failed(std::uint64_t id, const peer_record& peer, const
 }
 
 /// Adds a record from the network to the result, if it is valid and belongs to the search's key.
-void dht_router::take(search& s, const record& entry) {
+ec dht_router::take(search& s, const record& entry) {
   auto valid = validate_record(ctx_.run_id, entry, ctx_.wall->now(), *ctx_.verifier);
   if (valid && (entry.kind != s.kind || record_key(ctx_.run_id, entry.kind, entry.name) != s.key))
     valid = failure{ec::protocol_violation, "a record of another key"};
-  if (valid)
-    s.merge.add(entry);
-  else
+  if (!valid) {
     ctx_.metrics->count_dht_rejected(valid.error().code);
+    return valid.error().code;
+  }
+  s.merge.add(entry);
+  return ec::none;
 }
 
 void dht_router::arrive(std::uint64_t id, search& s) {
@@ -390,7 +398,7 @@ caf::result<outbound_answer> dht_router::answer(const inbound_call& msg) {
   }
   if (const auto* put = std::get_if<wire::dht_store>(&msg.what)) {
     ctx_.metrics->count_dht_request("store", "in", ec::none);
-    return outbound_answer{answer_store(*put, ctx_, store_), {}};
+    return outbound_answer{answer_store(*put, msg, {ctx_, config_, table_, store_}), {}};
   }
   return to_caf(ec::protocol_violation, "this is not for the DHT");
 }

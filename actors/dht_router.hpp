@@ -23,7 +23,12 @@ struct dht_config {
   milliseconds request_timeout{2'000};
   /// Lookups at once; more fail with ec::overloaded instead of waiting in a growing queue.
   std::size_t searches_max = 512;
-  std::uint64_t store_bytes_max = 64_MiB;
+  record_store::limits store;
+  /// Unsigned records, which anybody may write, are stored. For tests.
+  bool open_records = false;
+  /// A stranger's record is refused if we know this many peers that are nearer to its key: twice
+  /// the peers that a writer asks for the nearest ones (spec: 2·k).
+  std::size_t nearer_max = 40;
   joining_config joining;
   /// How often buckets are refreshed and expired records dropped.
   milliseconds upkeep_interval{10'000};
@@ -90,7 +95,7 @@ private:
   void ask(std::uint64_t id, const search& s, const peer_record& peer);
   void on_found(std::uint64_t id, const peer_record& peer, steady_time began, peer_answer& answer);
   void on_find_failed(std::uint64_t id, const peer_record& peer, const failure& why);
-  void take(search& s, const record& entry);
+  ec take(search& s, const record& entry);
   void arrive(std::uint64_t id, search& s);
   void on_search_expired(std::uint64_t id);
   void end(std::uint64_t id, search& s);

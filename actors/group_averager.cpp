@@ -219,11 +219,13 @@ void group_averager::on_event(const inbound_event& event) {
 
 void group_averager::on_next_plan(const peer_record& from, const wire::next_plan& message) {
   auto refuse = [&](const failure& why) {
-    ctx_.log->warn("peer {} sent a plan that we refuse: {}", short_name(from.id), to_string(why));
+    ctx_.log_caused("refused plans", now(), spdlog::level::warn,
+                    "peer " + short_name(from.id)
+                      + " sent a plan that we refuse: " + to_string(why));
     ctx_.metrics->count_refused_input(why.code);
     decline(message.plan);
   };
-  bool entering = entry_ && entry_->search.asks(from.id);
+  bool entering = entry_ && entry_->search.expects(from.id);
   if (entering && takes_any_group())
     if (auto adopted = adopt_terms(message); !adopted) {
       refuse(adopted.error());

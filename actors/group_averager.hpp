@@ -64,6 +64,7 @@ private:
   struct entry {
     caf::typed_response_promise<group_view> promise;
     entry_search search;
+    int acceptances = 0; // of the peer that is asked, without a plan
   };
   struct running {
     averaging_step step; // of the current round

@@ -10,6 +10,7 @@
 #include "actors/caf_error.hpp"
 #include "actors/coding_worker.hpp"
 #include "actors/group_averager.hpp"
+#include "runtime/allreduce/two_rounds.hpp"
 
 namespace waggle {
 
@@ -148,19 +149,8 @@ void group_averager::begin_second_round(round_report first) {
 /// Both rounds are committed.
 void group_averager::decode(round_report second) {
   auto& run = *current_;
-  const auto& first = *run.first;
-  second.group_size = first.group_size;
-  second.allreduce_seconds += first.allreduce_seconds;
-  second.bytes_sent += first.bytes_sent;
-  second.bytes_received += first.bytes_received;
-  if (first.outcome == round_outcome::shrunk && second.outcome == round_outcome::complete) {
-    second.outcome = first.outcome;
-    second.why = first.why;
-  }
+  second = report_of_two(*run.first, std::move(second));
   auto mean = std::exchange(second.values, nullptr);
-  // Without a mean of the first round, each member would decode with a factor of its own.
-  if (first.weight_sum <= 0)
-    second.weight_sum = 0;
   if (!coding_ || second.weight_sum <= 0) {
     second.values = run.values;
     return deliver(std::move(second));

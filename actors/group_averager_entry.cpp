@@ -10,6 +10,8 @@ namespace {
 /// How long after it accepted us a leader is asked again. It admits us between two rounds. Asking
 /// again costs nothing, and a leader that has left its group meanwhile answers that it has.
 constexpr auto ask_again_after = 2s;
+/// After so many such answers without a plan, other peers are asked, too.
+constexpr int acceptances_max = 3;
 
 } // namespace
 
@@ -38,6 +40,7 @@ caf::result<group_view> group_averager::enter(enter_group& msg) {
 }
 
 void group_averager::ask_next() {
+  entry_->acceptances = 0;
   if (entry_->search.next())
     ask_leader();
   else
@@ -68,10 +71,15 @@ void group_averager::on_reply(std::uint64_t attempt, const peer_id& from,
                               const wire::join_reply& reply) {
   if (!entry_ || attempt != attempts_ || !entry_->search.asks(from))
     return;
-  if (reply.code == ec::none) // next: its plan arrives, its link breaks, or the deadline passes
-    delayed_send(this, ask_again_after, ask_again{attempt, from});
-  else
-    on_refusal({reply.code, "it refused"}, reply.suggested);
+  if (reply.code != ec::none)
+    return on_refusal({reply.code, "it refused"}, reply.suggested);
+  if (++entry_->acceptances >= acceptances_max && entry_->search.look_further()) {
+    ctx_.log->debug("peer {} accepts us and does not admit us: asking others", short_name(from));
+    entry_->acceptances = 0;
+    return ask_leader();
+  }
+  // Next: its plan arrives, its link breaks, or the deadline passes.
+  delayed_send(this, ask_again_after, ask_again{attempt, from});
 }
 
 void group_averager::on_refusal(failure why, const std::vector<peer_record>& suggested) {

@@ -251,6 +251,7 @@ void group_helper::fetch() {
   fetch_state question{std::move(holders), own_.past.branch, {}, config_.fetch_timeout, nullptr};
   for (const auto& reader : readers_)
     question.epoch_min = std::max(question.epoch_min, reader.wanted.epoch_min);
+  fetch_began_ = now();
   fetcher_ = spawn<state_fetcher>(ctx_, config_.fetch, peers_.switchboard);
   auto number = ++fetches_;
   request(fetcher_, config_.fetch_timeout + 5s, std::move(question))
@@ -282,10 +283,16 @@ void group_helper::stop_fetching(const failure& why) {
 void group_helper::on_fetched(const fetched_state& fetched) {
   fetcher_ = nullptr;
   auto state = check_state(*fetched.state);
-  if (!state)
-    return refuse_readers(state.error());
-  if (state->epoch != fetched.epoch)
-    return refuse_readers({ec::malformed, "the state is not of the epoch that was offered"});
+  auto why = !state ? state.error()
+             : state->epoch != fetched.epoch
+               ? failure{ec::malformed, "the state is not of the epoch that was offered"}
+               : failure{};
+  ctx_.metrics->count_state_download(why.code != ec::none ? "refused"
+                                     : fetched.resumed    ? "resumed"
+                                                          : "complete",
+                                     seconds_of(now() - fetch_began_));
+  if (why.code != ec::none)
+    return refuse_readers(why);
   state_ =
     state_snapshot{state->epoch, state->parameters, fetched.state, state->past, fetched.content};
   state_used_ = now();

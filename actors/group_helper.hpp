@@ -113,7 +113,8 @@ private:
   steady_time state_used_;
   std::vector<waiting_reader> readers_; // bounded by waiting_max
   state_fetcher_actor fetcher_;         // of the current download
-  std::uint64_t fetches_ = 0;           // number of the last one begun
+  steady_time fetch_began_;
+  std::uint64_t fetches_ = 0; // number of the last one begun
 };
 
 } // namespace waggle

@@ -7,16 +7,45 @@
 
 namespace waggle {
 
+namespace {
+
+/// An estimate of the time that it takes to process a message.
+net::work work_for(std::size_t header_bytes, const result<wire::message>& message) {
+  auto all =
+    net::cost::frame + net::work{static_cast<net::work::rep>(header_bytes / net::cost::byte_part)};
+  if (!message)
+    return all;
+  if (const auto* event = std::get_if<wire::event>(&*message)) {
+    if (std::holds_alternative<wire::progress_push>(*event))
+      all += net::cost::signature;
+  } else if (const auto* call = std::get_if<wire::call>(&*message)) {
+    if (const auto* store = std::get_if<wire::dht_store>(&call->what))
+      all += net::cost::signature * store->records.size();
+    else if (const auto* find = std::get_if<wire::dht_find>(&call->what))
+      all += net::cost::lookup * find->keys.size();
+  }
+  return all;
+}
+
+} // namespace
+
 link_reader::link_reader(caf::weak_actor_ptr link, std::shared_ptr<net::link> connection,
                          const node_context& ctx, caf::actor_clock& clock,
-                         std::shared_ptr<link_traffic> traffic, std::size_t backlog_max)
+                         std::shared_ptr<link_traffic> traffic,
+                         std::shared_ptr<net::link_budget> budget)
   : link_(std::move(link)), connection_(connection), remote_(connection->remote()),
     rounds_(ctx.rounds), metrics_(ctx.metrics), clock_(clock), traffic_(std::move(traffic)),
-    backlog_max_(backlog_max) {}
+    budget_(std::move(budget)) {}
+
+bool link_reader::is_stranger() {
+  is_member_ = is_member_ || rounds_->has_averaged_with(remote_.id);
+  return !is_member_;
+}
 
 std::shared_ptr<std::byte> link_reader::body_memory(const std::string& header, std::size_t bytes) {
   const auto* part = announced_part(header, bytes);
-  return part == nullptr ? nullptr : rounds_->destination(remote_.id, *part, bytes);
+  auto where = part == nullptr ? nullptr : rounds_->destination(remote_.id, *part, bytes);
+  return where == nullptr && is_stranger() ? budget_->body(bytes) : where;
 }
 
 bool link_reader::zero_copy_ok(const std::string& header, std::size_t bytes) {
@@ -36,6 +65,8 @@ void link_reader::on_frame(net::frame f) {
                           || std::holds_alternative<wire::pong>(*message));
   if (!sign_of_life)
     traffic_->used.store(now.time_since_epoch().count());
+  if (is_stranger())
+    budget_->charge(work_for(f.header.size(), message), now);
   auto connection = connection_.lock();
   if (message && connection)
     if (auto* event = std::get_if<wire::event>(&*message))
@@ -45,12 +76,10 @@ void link_reader::on_frame(net::frame f) {
           metrics_->count_refused_input(ec::unknown_round);
         return;
       }
-  auto waiting = traffic_->backlog.fetch_add(f.header.size()) + f.header.size();
-  if (waiting > backlog_max_ && connection)
-    connection->close({ec::overloaded, "the peer sends more than we can process"});
   if (auto target = caf::actor_cast<caf::strong_actor_ptr>(link_))
-    caf::anon_send(caf::actor_cast<frame_listener_actor>(target),
-                   frame_arrived{std::move(message), std::move(f.body), f.header.size()});
+    caf::anon_send(
+      caf::actor_cast<frame_listener_actor>(target),
+      frame_arrived{std::move(message), std::move(f.body), budget_->admit(f.header.size())});
 }
 
 void link_reader::on_close(failure why) {

@@ -16,7 +16,7 @@ namespace waggle {
 struct frame_arrived {
   result<wire::message> message;
   payload body;
-  std::size_t header_bytes = 0;
+  std::shared_ptr<void> ticket; // as in inbound_event
 };
 /// Event to the link: the connection ended.
 struct connection_ended {
@@ -27,7 +27,6 @@ using frame_listener_actor =
 
 /// Counters that the I/O thread updates and a peer_link reads. Thread-safe.
 struct link_traffic {
-  std::atomic<std::size_t> backlog{0}; // bytes of headers not processed yet
   std::atomic<std::uint64_t> frames{0};
   std::atomic<steady_time::rep> received{0}; // the last frame
   std::atomic<steady_time::rep> used{0};     // the last one that was not a ping or pong
@@ -35,13 +34,12 @@ struct link_traffic {
 
 /// Distributes the frames of one connection, on the I/O thread: frames about a round directly to
 /// the round_registry, all others to `link`, which is held weakly because the connection may
-/// outlive it.
+/// outlive it. What a stranger sends is charged to its budget.
 class link_reader {
 public:
-  /// @param backlog_max if more bytes than this wait for `link`, the connection is closed.
   link_reader(caf::weak_actor_ptr link, std::shared_ptr<net::link> connection,
               const node_context& ctx, caf::actor_clock& clock,
-              std::shared_ptr<link_traffic> traffic, std::size_t backlog_max);
+              std::shared_ptr<link_traffic> traffic, std::shared_ptr<net::link_budget> budget);
 
   /// Where the body that `header` announces is to be written; null: where the transport chooses.
   std::shared_ptr<std::byte> body_memory(const std::string& header, std::size_t bytes);
@@ -52,6 +50,7 @@ public:
 
 private:
   const wire::part* announced_part(const std::string& header, std::size_t bytes);
+  bool is_stranger();
 
   caf::weak_actor_ptr link_;
   std::weak_ptr<net::link> connection_;
@@ -60,7 +59,8 @@ private:
   std::shared_ptr<metric_families> metrics_;
   caf::actor_clock& clock_;
   std::shared_ptr<link_traffic> traffic_;
-  std::size_t backlog_max_;
+  std::shared_ptr<net::link_budget> budget_;
+  bool is_member_ = false;                         // has averaged with us; stays true
   std::optional<result<wire::message>> announced_; // of the body that is being read
 };
 

@@ -293,6 +293,8 @@ void matchmaker::end(const failure& why) {
     announce_load();
   auto run = std::move(*current_);
   current_.reset();
+  if (run.seen.empty() && run.key == *key_)
+    leave_empty_bucket();
   ctx_.metrics->count_matchmaking(why.code, seconds_of(clock().now() - run.began), 0);
   ctx_.log->log(wanted ? spdlog::level::debug : spdlog::level::info,
                 "matchmaking found no group under {}: {}", run.key.text(), to_string(why));
@@ -374,8 +376,10 @@ void matchmaker::on_begin(const peer_record& from, const round_plan& plan) {
     auto why = valid.error();
     // Our search ended while the message was on its way: not an error of the peer.
     bool late = why.code == ec::not_looking || why.code == ec::epoch_mismatch;
-    ctx_.log->log(late ? spdlog::level::debug : spdlog::level::warn,
-                  "peer {} sent a plan that we refuse: {}", short_name(from.id), to_string(why));
+    ctx_.log_caused(late ? "late plans" : "refused plans", clock().now(),
+                    late ? spdlog::level::debug : spdlog::level::warn,
+                    "peer " + short_name(from.id)
+                      + " sent a plan that we refuse: " + to_string(why));
     ctx_.metrics->count_refused_input(why.code);
     return decline(from, plan);
   }

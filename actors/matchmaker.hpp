@@ -113,6 +113,7 @@ private:
   void on_loads(std::uint64_t search, const std::vector<record>& reported);
   void follow(const std::vector<bucket_load>& loads, group_key& key);
   void announce_load();
+  void leave_empty_bucket();
 
   // What peers send.
   caf::result<outbound_answer> answer(const inbound_call& msg);

@@ -41,6 +41,16 @@ void matchmaker::follow(const std::vector<bucket_load>& loads, group_key& key) {
   ctx_.log->info("matchmaking under {} uses keys of {} bits from now on", config_.prefix, *length);
 }
 
+/// Nobody else was in our bucket, and perhaps nobody will be: groups whose target size is no power
+/// of two move to some of the buckets only.
+void matchmaker::leave_empty_bucket() {
+  auto length = key_->bits().size();
+  if (!config_.elastic_bits || length == 0)
+    return;
+  key_->resize(0, [] { return 0U; });
+  key_->resize(length, [this] { return static_cast<unsigned>(random_.below(2)); });
+}
+
 /// Publishes how many peers searched for a group in our bucket.
 void matchmaker::announce_load() {
   if (!loads_)

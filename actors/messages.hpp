@@ -61,6 +61,7 @@ struct notify_peer {
 struct connect_address {
   endpoint where;
   milliseconds timeout{5'000};
+  bool configured = false; // by the operator; otherwise its peer announced it
 };
 /// A link to `peer` is up. Also an event for link listeners: once per peer, not per connection.
 struct peer_connected {
@@ -76,7 +77,6 @@ struct get_connected_peers {};
 struct connected_peers {
   std::vector<peer_record> peers; // ascending id
 };
-
 /// Query to a peer_link: send a request to the peer at the other end. Fails as call_peer does.
 struct call_over_link {
   wire::request what;
@@ -93,7 +93,6 @@ struct close_link {
   failure why;
   bool when_idle = false;
 };
-
 /// Command to a peer_link: do not end because of an earlier close_link{when_idle}.
 struct keep_link {};
 /// Event to a link's owner: the link is down.
@@ -111,6 +110,8 @@ constexpr std::size_t service_topics = 5;
 struct inbound_call {
   peer_record from; // authenticated by the handshake
   wire::request what;
+  std::string host{};             // where it came from; empty: not known
+  std::shared_ptr<void> ticket{}; // as in inbound_event
 };
 /// A service's answer.
 struct outbound_answer {

@@ -47,7 +47,7 @@ caf::result<state_snapshot> state_keeper::complete(seal_copy& msg) {
   }
   copied.state.parameters = meta.parameters;
   auto began = clock().now();
-  auto own = std::move(copied.own);
+  auto own = std::move(copied.own); // before `seal` takes the rest
   auto sealed = seal(std::move(copied));
   if (!sealed)
     return to_caf(sealed.error());
@@ -63,6 +63,7 @@ caf::result<state_snapshot> state_keeper::complete(seal_copy& msg) {
                                    unix_seconds(ctx_));
     if (!saved)
       ctx_.log->error("could not write a checkpoint: {}", to_string(saved.error()));
+    made.kept = saved.ok();
   }
   return made;
 }
@@ -114,7 +115,7 @@ model_worker::behavior_type model_worker::make_behavior() {
         model_->rename(msg.past, msg.epoch);
       last_.reset();
     },
-    [this](save_checkpoint) { return checkpoint(); },
+    [this](const save_checkpoint& msg) { return checkpoint(msg); },
     [this](const get_state_snapshot& msg) { return snapshot(msg); },
   };
 }
@@ -133,8 +134,19 @@ caf::result<model_ready> model_worker::prepare() {
                   "this model has one copy of its parameters: --delay-optimizer-step needs two");
   WAGGLE_CHECK(place_ == pass_place::in_turn || shared_->tensors().buffer_count() == 0,
                "passes would change the buffers while updates do");
+  resumes_ = resumable_of(*shared_);
+  if (resumes_ != nullptr)
+    position_ = resumes_->position();
   resume();
-  return model_ready{shared_, model_->epoch(), model_->past(), cheap_digest(), runs_passes()};
+  return model_ready{shared_,
+                     model_->epoch(),
+                     model_->past(),
+                     cheap_digest(),
+                     runs_passes(),
+                     std::exchange(kept_.pending, nullptr),
+                     kept_.pending_samples,
+                     kept_.pending_position,
+                     lost_samples_};
 }
 
 pass_worker_actor model_worker::runs_passes() {
@@ -152,7 +164,8 @@ pass_worker_actor model_worker::runs_passes() {
 void model_worker::resume() {
   if (!checkpoints_)
     return;
-  auto search = checkpoints_->load_newest(shared_->schema());
+  auto search = checkpoints_->load_newest(shared_->schema(),
+                                          state_header_bytes + shared_->tensors().image_bytes());
   if (!search)
     return ctx_.log->warn("cannot look for checkpoints: {}", to_string(search.error()));
   for (const auto& bad : search->skipped)
@@ -163,11 +176,45 @@ void model_worker::resume() {
   if (auto loaded = model_->load(as_byte_span(newest.image)); !loaded)
     return ctx_.log->warn("the checkpoint does not fit this model, starting from scratch: {}",
                           to_string(loaded.error()));
-  if (!search->own.empty())
-    if (auto own = shared_->load_own_state(search->own); !own)
-      ctx_.log->warn("this peer's own state begins anew: {}", to_string(own.error()));
   ctx_.log->info("resumed from the checkpoint of epoch {} ({})", newest.epoch.value(),
                  newest.file.string());
+  resume_own(*search);
+}
+
+/// What only this peer had: of the checkpoint that was loaded, or nothing.
+void model_worker::resume_own(const checkpoint_store::search& found) {
+  auto anew = [this](std::string_view what, const failure& why) {
+    ctx_.log->warn("{} begins anew: {}", what, to_string(why));
+  };
+  if (found.own_trouble.code != ec::none)
+    return anew("what only this peer had", found.own_trouble);
+  const auto& own = found.own;
+  if (!own.stopped)
+    ctx_.log->info(
+      "this peer did not end by itself: what it had done since the checkpoint is lost");
+  if (!own.own.empty())
+    if (auto loaded = shared_->load_own_state(own.own); !loaded)
+      anew("the scale of the loss", loaded.error());
+  if (resumes_ != nullptr && !own.position.empty())
+    if (auto loaded = resumes_->load_position(own.position); !loaded)
+      anew("this peer's data", loaded.error());
+  if (resumes_ != nullptr)
+    position_ = resumes_->position();
+  if (own.samples() == 0)
+    return;
+  waggle::status fits{waggle::done{}}; // actors have a `done` of their own
+  if (resumes_ == nullptr)
+    fits = failure{ec::malformed, "this model cannot resume it"};
+  else if (own.pending && own.pending->size() != shared_->gradient_count())
+    fits = failure{ec::malformed, "its contribution has another length than the model's"};
+  else if (own.partial.samples > 0)
+    fits = resumes_->load_gradient(own.partial);
+  if (!fits) {
+    lost_samples_ = own.samples();
+    return anew("the epoch", fits.error());
+  }
+  kept_ = own;
+  ctx_.log->info("continues with {} samples of an unfinished epoch", own.samples());
 }
 
 void model_worker::pass(const run_pass& msg) {
@@ -177,6 +224,8 @@ void model_worker::pass(const run_pass& msg) {
   auto step = model_->computes().accumulate();
   if (msg.rate && step.finite)
     model_->step_locally(*msg.rate);
+  if (msg.rate && resumes_ != nullptr)
+    position_ = resumes_->position();
   auto seconds = seconds_of(clock().now() - began);
   ctx_.metrics->observe_step("forward_backward", seconds);
   send(listener_, pass_done{step, seconds});
@@ -198,20 +247,26 @@ void model_worker::apply(const apply_update& update) {
     model_->add_change(*update.averaged, mean, given, update.after);
   else
     model_->step(mean, update.rate, update.after, given);
+  if (!update.position.empty())
+    position_ = update.position;
   last_.reset();
   auto seconds = seconds_of(clock().now() - began);
   ctx_.metrics->observe_step("optimizer", seconds);
-  send(listener_, update_applied{model_->epoch(), cheap_digest(), seconds});
+  send(listener_,
+       update_applied{model_->epoch(), cheap_digest(), seconds, shared_->plateau_state()});
 }
 
 void model_worker::load(const load_image& msg) {
   image_loaded outcome;
   if (auto loaded = model_->load_from(*msg.image, {msg.branch, msg.epoch_max}); !loaded)
     outcome.why = loaded.error();
+  else if (resumes_ != nullptr)
+    position_ = resumes_->position(); // no earlier sample will enter this state
   last_.reset();
   outcome.epoch = model_->epoch();
   outcome.past = model_->past();
   outcome.parameters = cheap_digest();
+  outcome.plateau = shared_->plateau_state();
   send(listener_, std::move(outcome));
 }
 
@@ -228,13 +283,23 @@ result<std::shared_ptr<model_copy>> model_worker::copy() {
   return std::make_shared<model_copy>(*std::move(copied));
 }
 
-caf::result<state_snapshot> model_worker::checkpoint() {
+caf::result<state_snapshot> model_worker::checkpoint(const save_checkpoint& msg) {
   if (!model_ || !checkpoints_)
     return to_caf(ec::not_ready, "no checkpoints are kept");
   auto copied = copy();
   if (!copied) {
     ctx_.metrics->count_checkpoint("failed", 0, unix_seconds(ctx_));
     return to_caf(copied.error());
+  }
+  auto& own = (*copied)->own;
+  own.stopped = msg.stops;
+  own.position = position_;
+  if (msg.stops && resumes_ != nullptr) {
+    own.position = resumes_->position();
+    own.partial = resumes_->copy_gradient();
+    own.pending = msg.pending;
+    own.pending_samples = msg.pending_samples;
+    own.pending_position = msg.pending_position;
   }
   auto promise = make_response_promise<state_snapshot>();
   request(keeper_, seal_timeout, seal_copy{std::move(*copied), shared_, true})

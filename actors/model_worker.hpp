@@ -78,7 +78,8 @@ private:
   void apply(const apply_update& update);
   void load(const load_image& msg);
   result<std::shared_ptr<model_copy>> copy();
-  caf::result<state_snapshot> checkpoint();
+  void resume_own(const checkpoint_store::search& found);
+  caf::result<state_snapshot> checkpoint(const save_checkpoint& msg);
   caf::result<state_snapshot> snapshot(const get_state_snapshot& wanted);
   /// Digest of the parameters; zero if they are too many to be hashed each epoch.
   digest cheap_digest();
@@ -91,7 +92,11 @@ private:
   const pass_place place_;
   std::optional<trained_model> model_;
   std::shared_ptr<learner> shared_;
-  std::optional<state_snapshot> last_; // of the current epoch
+  resumable_learner* resumes_ = nullptr; // the half of the learner that can resume; null: none
+  std::string position_;                 // of the data, after the samples in the model's state
+  own_progress kept_;                    // of the process before
+  std::uint64_t lost_samples_ = 0;       // in it, of no use
+  std::optional<state_snapshot> last_;   // of the current epoch
   struct waiting_snapshot {
     epoch_id epoch;
     history past;

@@ -261,6 +261,8 @@ void moshpit_averager::end_search(failure why) {
 void moshpit_averager::deliver(round_report report) {
   auto run = std::move(*current_);
   current_.reset();
+  if (report.outcome != round_outcome::failed)
+    run_.on_round(report.contributors);
   run_.end_epoch();
   group_round ended;
   ended.report = std::move(report);

@@ -5,6 +5,8 @@
 
 #include "actors/node.hpp"
 
+#include <algorithm>
+#include <mutex>
 #include <set>
 
 #include <arpa/inet.h>
@@ -17,6 +19,9 @@
 #include "actors/moshpit_averager.hpp"
 #include "actors/node_supervisor.hpp"
 #include "runtime/averaging/bandwidth_estimator.hpp"
+#include "runtime/net/clock_watch.hpp"
+#include "runtime/net/dial_policy.hpp"
+#include "runtime/net/name_resolver.hpp"
 
 namespace waggle {
 
@@ -49,10 +54,27 @@ std::vector<std::string> local_addresses() {
   return found;
 }
 
-std::vector<endpoint> announced(const node_config& config, const endpoint& bound) {
-  if (config.announce)
-    return {
-      {config.announce->host, config.announce->port != 0 ? config.announce->port : bound.port}};
+/// The address of `where`: other peers do not ask name servers for what they are told. Blocks,
+/// once, before there are any links.
+result<endpoint> numeric(const endpoint& where) {
+  if (net::kind_of(where.host) != net::host_kind::name && where.host != "localhost")
+    return where;
+  auto found = net::system_lookup()(where.host);
+  if (!found)
+    return failure{ec::bad_config, "cannot announce " + to_string(where) + ": "
+                                     + found.error().detail
+                                     + "; give --announce an address, or a name that this machine "
+                                       "can resolve"};
+  // Many machines know their own name as 127.0.1.1, where nobody else reaches them.
+  auto outside = std::find_if(found->begin(), found->end(),
+                              [](const auto& address) { return !address.is_loopback(); });
+  return endpoint{(outside != found->end() ? *outside : found->front()).to_string(), where.port};
+}
+
+/// @param announce with an address, not a name.
+std::vector<endpoint> announced(const std::optional<endpoint>& announce, const endpoint& bound) {
+  if (announce)
+    return {{announce->host, announce->port != 0 ? announce->port : bound.port}};
   if (!is_wildcard(bound.host))
     return {bound};
   std::vector<endpoint> all;
@@ -95,17 +117,43 @@ net::net_events counting(const std::shared_ptr<metric_families>& metrics,
 /// was started with, once per address. An initial peer that refuses our options is not logged here,
 /// but by dht_joining.
 std::function<void(const endpoint&, bool, const failure&)>
-log_disagreement(std::shared_ptr<spdlog::logger> log, const std::vector<endpoint>& initial_peers) {
+log_disagreement(const node_context& ctx, const std::vector<endpoint>& initial_peers,
+                 caf::actor_clock& clock) {
   constexpr std::size_t addresses_told_max = 256;
-  return
-    [log = std::move(log), joins = std::set<endpoint>{initial_peers.begin(), initial_peers.end()},
-     told = std::set<endpoint>{}](const endpoint& where, bool outbound,
-                                  const failure& why) mutable {
-      bool known = why.code == ec::agreement_mismatch && joins.contains(where);
-      if (!known && told.size() < addresses_told_max && told.insert(where).second)
-        log->warn("no link with {}: {}", outbound ? to_string(where) : "a peer at " + where.host,
-                  to_string(why));
-    };
+  return [log = ctx.log, budget = ctx.caused_lines, &clock,
+          joins = std::set<endpoint>{initial_peers.begin(), initial_peers.end()},
+          told = std::set<endpoint>{}](const endpoint& where, bool outbound,
+                                       const failure& why) mutable {
+    bool known = why.code == ec::agreement_mismatch && joins.contains(where);
+    if (told.size() >= addresses_told_max)
+      told.clear();
+    if (!known && told.insert(where).second)
+      log_within(budget.get(), *log, "refused links", clock.now(), spdlog::level::warn,
+                 "no link with " + (outbound ? to_string(where) : "a peer at " + where.host) + ": "
+                   + to_string(why));
+  };
+}
+
+/// Tells the operator of clocks that are off, and exports the offset of ours.
+std::function<void(const peer_id&, swarm_clock::duration)>
+watch_clocks(const node_context& ctx, net::clock_limits limits, caf::actor_clock& clock) {
+  struct watching {
+    std::mutex mutex;
+    net::clock_watch watch;
+  };
+  auto state = std::make_shared<watching>();
+  state->watch = net::clock_watch{{.limits = limits}};
+  return [state, log = ctx.log, budget = ctx.caused_lines, metrics = ctx.metrics,
+          &clock](const peer_id& peer, swarm_clock::duration offset) {
+    std::optional<std::string> sentence;
+    {
+      std::lock_guard guard{state->mutex};
+      sentence = state->watch.compared(peer, offset, clock.now());
+      metrics->set_clock_skew(seconds_of(state->watch.median()));
+    }
+    if (sentence)
+      log_within(budget.get(), *log, "clocks", clock.now(), spdlog::level::warn, *sentence);
+  };
 }
 
 /// Exports hashes of the values that all peers of a run must share, for dashboards to compare.
@@ -233,6 +281,13 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     return checked.error();
   if (auto checked = check_link_config(config.switchboard.link); !checked)
     return checked.error();
+  auto announce = config.announce;
+  if (announce) {
+    auto address = numeric(*announce);
+    if (!address)
+      return address.error();
+    announce = *address;
+  }
   started_node out;
   auto& ctx = out.ctx;
   ctx.run_id = config.run_id;
@@ -242,13 +297,16 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   ctx.verifier = dependencies.verifier;
   ctx.metrics = std::make_shared<metric_families>(dependencies.registry, config.run_id);
   ctx.log = dependencies.log;
+  ctx.caused_lines = std::make_shared<log_budget>();
+  auto clocks = net::clock_limits_for(config.progress.report_ttl);
+  ctx.clock_compared = watch_clocks(ctx, clocks, system.clock());
   ctx.port_decorator = dependencies.port_decorator;
   ctx.links = std::make_shared<link_table>();
   ctx.rounds = make_round_registry(ctx.links);
   if (!config.averaging && !config.helping) {
     // This peer never begins a round, and never drops events that wait for one: keep none.
     round_registry::limits none;
-    none.parked_events_max = 0;
+    none.parked_events_max = none.strangers_events_max = 0;
     ctx.rounds = std::make_shared<round_registry>(none, [](const peer_record&, wire::event) {});
   }
   auto vectors_kept = config.averaging ? config.averaging->averaging.vectors_kept
@@ -260,13 +318,17 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   ctx.make_store =
     dependencies.make_store ? dependencies.make_store : [] { return make_memory_store(); };
   ctx.seed = config.seed;
-  out.board = std::make_shared<status_board>(ctx.metrics);
+  out.board = std::make_shared<status_board>(ctx.metrics, config.run_id);
 
   transport_request request{
-    ctx.record, config.agreement,
+    ctx.record,
+    config.agreement,
     [board = out.board](const net::http_request& r) { return board->answer(r); },
-    counting(ctx.metrics, out.board, ctx.bandwidth, system.clock())};
-  request.events.disagreed = log_disagreement(ctx.log, config.initial_peers);
+    counting(ctx.metrics, out.board, ctx.bandwidth, system.clock()),
+    ctx.wall,
+    clocks};
+  request.events.disagreed = log_disagreement(ctx, config.initial_peers, system.clock());
+  request.events.clock_compared = ctx.clock_compared;
   auto transport = dependencies.make_transport(std::move(request));
   auto& p = out.parts;
   p.switchboard = system.spawn<switchboard>(ctx, config.switchboard, transport);
@@ -283,7 +345,11 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   }
   out.bound = *bound;
   if (!config.client_mode) {
-    ctx.record.addresses = announced(config, out.bound);
+    auto own = out.bound;
+    if (own.host == config.listen.host) // not a name that the transport has given itself
+      if (auto address = numeric(own))
+        own = *address;
+    ctx.record.addresses = announced(announce, own);
     transport->announce(ctx.record);
   }
 

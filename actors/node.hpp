@@ -18,6 +18,7 @@
 #include "actors/state_donor.hpp"
 #include "actors/switchboard.hpp"
 #include "actors/trainer.hpp"
+#include "runtime/net/clock_offset.hpp"
 #include "runtime/net/http.hpp"
 #include "runtime/net/net_events.hpp"
 
@@ -75,6 +76,8 @@ struct transport_request {
   std::shared_ptr<const run_agreement> agreement;
   net::http_handler http;
   net::net_events events;
+  std::shared_ptr<const wall_clock> clock;
+  net::clock_limits clocks;
 };
 
 /// Everything outside the actors that one peer depends on: time, network, disk, identity, log.

@@ -13,11 +13,13 @@
 #include "runtime/core/buffer_pool.hpp"
 #include "runtime/core/byte_store.hpp"
 #include "runtime/core/endpoint.hpp"
+#include "runtime/core/log_budget.hpp"
 #include "runtime/core/random.hpp"
 #include "runtime/core/time.hpp"
 #include "runtime/core/vector_pool.hpp"
 #include "runtime/crypto/identity.hpp"
 #include "runtime/metrics/metric_families.hpp"
+#include "runtime/net/link_budget.hpp"
 
 namespace waggle {
 
@@ -36,6 +38,16 @@ inline std::shared_ptr<round_registry> make_round_registry(std::shared_ptr<link_
 using round_port_decorator =
   std::function<std::shared_ptr<round_port>(std::shared_ptr<round_port>)>;
 
+/// Logs `text` if the budget has room for a line of this kind. Null: no limit.
+inline void log_within(log_budget* budget, spdlog::logger& log, std::string_view kind,
+                       steady_time now, spdlog::level::level_enum level, const std::string& text) {
+  auto verdict = budget != nullptr ? budget->take(kind, now) : log_budget::verdict{};
+  if (!verdict.remark.empty())
+    log.log(level, "{}", verdict.remark);
+  if (verdict.log)
+    log.log(level, "{}", text);
+}
+
 /// The identity and the dependencies that all actors of one peer share. Immutable, copied by value;
 /// everything it points to is thread-safe. There are no globals, so that several peers can run in
 /// one process.
@@ -47,8 +59,13 @@ struct node_context {
   std::shared_ptr<const signature_verifier> verifier;
   std::shared_ptr<metric_families> metrics;
   std::shared_ptr<spdlog::logger> log;
+  std::shared_ptr<log_budget> caused_lines; // see log_caused; null: no limit
+  /// Takes how far a peer's clock is from ours (net::clock_watch). May be empty. Any thread.
+  std::function<void(const peer_id&, swarm_clock::duration)> clock_compared;
   std::shared_ptr<link_table> links; // of the connected peers
   std::shared_ptr<round_registry> rounds;
+  /// What peers that we have not averaged with may cost, all together.
+  std::shared_ptr<net::stranger_budget> strangers = std::make_shared<net::stranger_budget>();
   /// For vectors that are averaged: peers on this host read them without a copy.
   std::shared_ptr<vector_pool> vectors;
   /// The same for encoded parts.
@@ -59,6 +76,12 @@ struct node_context {
   /// Measures our bandwidth to other machines. Null: not measured.
   std::shared_ptr<bandwidth_estimator> bandwidth;
   std::uint64_t seed = 0;
+
+  /// Logs a line that another peer causes, at most so many a minute of each kind.
+  void log_caused(std::string_view kind, steady_time now, spdlog::level::level_enum level,
+                  const std::string& text) const {
+    log_within(caused_lines.get(), *log, kind, now, level, text);
+  }
 
   /// The source of randomness for the actor called `name`.
   [[nodiscard]] random_source randomness(std::string_view name) const {

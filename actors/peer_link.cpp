@@ -42,6 +42,14 @@ peer_link::peer_link(caf::actor_config& cfg, node_context ctx, link_config confi
                      service_table services)
   : peer_link_base(cfg), ctx_(std::move(ctx)), config_(config), link_(std::move(link)),
     number_(number), owner_(std::move(owner)), services_(std::move(services)),
+    budget_(std::make_shared<net::link_budget>(
+      [link = std::weak_ptr<net::link>{link_}, metrics = ctx_.metrics](bool on) {
+        if (auto held = link.lock())
+          held->hold(on);
+        if (on)
+          metrics->count_link_hold();
+      },
+      ctx_.strangers, config_.budget)),
     detector_(detector_options(config_), now()) {
   end_on_exception(this, ctx_);
 }
@@ -56,9 +64,9 @@ void peer_link::on_exit() {
 peer_link::behavior_type peer_link::make_behavior() {
   monitor(owner_); // without the switchboard the link is of no use
   set_down_handler([this](const caf::down_msg&) { quit(); });
-  link_->start(events_of(std::make_shared<link_reader>(caf::actor_cast<caf::weak_actor_ptr>(this),
-                                                       link_, ctx_, home_system().clock(), traffic_,
-                                                       config_.inbound_backlog_bytes)));
+  link_->start(
+    events_of(std::make_shared<link_reader>(caf::actor_cast<caf::weak_actor_ptr>(this), link_, ctx_,
+                                            home_system().clock(), traffic_, budget_)));
   plan_check(now() + config_.ping_interval);
   return {
     [this](call_over_link& msg) { return call(msg); },
@@ -80,9 +88,13 @@ void peer_link::transmit(const wire::message& what, payload body) {
     return;
   // The only bodies in answers are pieces of a state, which rounds do not wait for.
   bool background = std::holds_alternative<wire::answer>(what);
+  auto header = wire::encode(what);
+  if (background && !ctx_.rounds->has_averaged_with(link_->remote().id))
+    budget_->charge(net::work{static_cast<net::work::rep>(header.size() / net::cost::byte_part)},
+                    now());
   // A link that accepts no more frames is closed: if it lost some of them silently, neither side
   // would know which ones have arrived.
-  if (!link_->send({wire::encode(what), std::move(body), background}))
+  if (!link_->send({std::move(header), std::move(body), background}))
     link_->close({ec::overloaded, "the peer does not keep up with what we send"});
 }
 
@@ -129,37 +141,47 @@ void peer_link::on_call_expired(std::uint64_t id) {
 // -- what the peer sends --------------------------------------------------------------------------
 
 void peer_link::on_frame(frame_arrived& content) {
-  traffic_->backlog.fetch_sub(content.header_bytes);
-  if (ended_)
-    return;
+  if (ended_ || bad_signatures_ >= config_.bad_signatures_max) {
+    if (content.body.size > 0)
+      link_->grant(content.body.size);
+    return; // the link is about to end
+  }
   if (!content.message) {
     const auto& why = content.message.error();
     ctx_.metrics->count_refused_input(why.code);
-    ctx_.log->warn("peer {} sent a message that we refuse: {}", short_name(link_->remote().id),
-                   to_string(why));
+    ctx_.log_caused("refused messages", clock().now(), spdlog::level::warn,
+                    "peer " + short_name(link_->remote().id)
+                      + " sent a message that we refuse: " + to_string(why));
     if (content.body.size > 0)
       link_->grant(content.body.size);
     link_->close(why);
     return;
   }
   auto& body = content.body;
-  std::visit(overloaded{
-               [&](wire::call& call) { on_call(call); },
-               [&](wire::answer& answer) { on_answer(answer, body); },
-               [&](const wire::refusal& refusal) { fail_call(refusal.id, refusal.why); },
-               [&](const wire::cancel& cancel) {
-                 // The service continues, but its answer is discarded.
-                 if (auto found = inbound_calls_.find(cancel.id); found != inbound_calls_.end())
-                   found->second = false;
-               },
-               [&](const wire::ping& ping) { transmit(wire::pong{ping.nonce}); },
-               [&](const wire::pong& pong) { on_pong(pong); },
-               [&](wire::event& event) { on_event(event, std::move(body)); },
-             },
-             *content.message);
+  std::visit(
+    overloaded{
+      [&](wire::call& call) { on_call(call, std::move(content.ticket)); },
+      [&](wire::answer& answer) { on_answer(answer, body); },
+      [&](const wire::refusal& refusal) { fail_call(refusal.id, refusal.why); },
+      [&](const wire::cancel& cancel) {
+        // The service continues, but its answer is discarded.
+        if (auto found = inbound_calls_.find(cancel.id); found != inbound_calls_.end())
+          found->second = false;
+      },
+      [&](const wire::ping& ping) { transmit(wire::pong{ping.nonce}); },
+      [&](const wire::pong& pong) { on_pong(pong); },
+      [&](wire::event& event) { on_event(event, std::move(body), std::move(content.ticket)); },
+    },
+    *content.message);
 }
 
-void peer_link::on_call(wire::call& call) {
+void peer_link::on_call(wire::call& call, std::shared_ptr<void> ticket) {
+  if (const auto* store = std::get_if<wire::dht_store>(&call.what))
+    if (!std::all_of(store->records.begin(), store->records.end(),
+                     [this](const record& entry) { return is_genuine(entry); })) {
+      refuse(call.id, {ec::bad_signature, "record"});
+      return refuse_signature();
+    }
   const auto& service = services_.find(topic_of(call.what), prefix_of(call.what));
   if (!service)
     return refuse(call.id, {ec::not_ready, "this peer does not serve that (yet)"});
@@ -169,7 +191,8 @@ void peer_link::on_call(wire::call& call) {
     return violate("a call id is used twice");
   auto patience =
     std::clamp(milliseconds{call.deadline_ms}, milliseconds{1}, config_.inbound_deadline_max);
-  request(service, patience, inbound_call{link_->remote(), std::move(call.what)})
+  request(service, patience,
+          inbound_call{link_->remote(), std::move(call.what), link_->host(), std::move(ticket)})
     .then(
       [this, id = call.id](outbound_answer& answer) {
         if (take_inbound(id))
@@ -194,18 +217,39 @@ bool peer_link::take_inbound(std::uint64_t id) {
   return wanted;
 }
 
-void peer_link::on_event(wire::event& event, payload body) {
+void peer_link::on_event(wire::event& event, payload body, std::shared_ptr<void> ticket) {
+  if (const auto* push = std::get_if<wire::progress_push>(&event))
+    if (push->entry.subkey != link_->remote().id.raw() || !is_genuine(push->entry))
+      return refuse_signature(); // peers push their own reports only
   auto topic = topic_of(event);
   if (!topic) { // a goodbye: the peer closes the link next
     departure_announced_ = true;
     return;
   }
   const auto& service = services_.find(*topic, prefix_of(event));
-  inbound_event message{link_->remote(), std::move(event), std::move(body), link_};
+  inbound_event message{link_->remote(), std::move(event), std::move(body), link_,
+                        std::move(ticket)};
   if (service)
     send(service, std::move(message));
   else
     message.release();
+}
+
+/// Whether the record's signature verifies, or it has none. This actor checks it, so that forged
+/// records delay nobody but their sender; the service's own check finds the result in the
+/// verifier's cache.
+bool peer_link::is_genuine(const record& entry) const {
+  return (entry.owner.is_zero() && entry.by.is_zero())
+         || ctx_.verifier->verify(entry.owner, as_byte_span(signed_bytes(ctx_.run_id, entry)),
+                                  entry.by);
+}
+
+void peer_link::refuse_signature() {
+  ctx_.metrics->count_refused_input(ec::bad_signature);
+  if (++bad_signatures_ < config_.bad_signatures_max)
+    return;
+  link_->hold(true); // what is under way is not looked at any more
+  link_->close({ec::bad_signature, "too many records whose signatures do not verify"});
 }
 
 void peer_link::on_pong(const wire::pong& pong) {
@@ -240,13 +284,15 @@ void peer_link::check() {
   // may not have been read yet.
   if (auto late = time - check_due_; late > config_.ping_interval / 2)
     detector_.slept(late);
+  budget_->retry(time);
+  bool held = budget_->held();
   auto frames = traffic_->frames.load();
   auto reads = link_->reads();
   bool more = reads != std::exchange(reads_checked_, reads);
   if (frames != std::exchange(frames_checked_, frames))
     detector_.received(steady_time{steady_time::duration{traffic_->received.load()}});
-  else if (more)
-    detector_.received(time); // of a frame that is not whole yet
+  else if (more || held)
+    detector_.received(time); // of a frame that is not whole yet, or that we do not read yet
   if (detector_.suspects(time)) {
     auto silent = std::chrono::duration_cast<milliseconds>(time - detector_.last_seen());
     link_->close(
@@ -257,7 +303,8 @@ void peer_link::check() {
     link_->close(*close_when_unused_);
     return;
   }
-  if (ping_nonce_ == 0 || time - detector_.last_seen() >= config_.ping_interval) {
+  // While the link is held, the peer gets no pong: our pings are its signs of life.
+  if (ping_nonce_ == 0 || held || time - detector_.last_seen() >= config_.ping_interval) {
     ping_nonce_ = ping_nonce_ == 0 ? ++last_call_ : ping_nonce_;
     pinged_ = time;
     transmit(wire::ping{ping_nonce_});

@@ -31,8 +31,11 @@ struct link_config {
   milliseconds unused_for{10'000};
   /// Requests of the peer that are processed at once; more are refused with ec::overloaded.
   std::size_t inbound_calls_max = 256;
-  /// Bytes of control frames received but not processed yet; more close the link.
-  std::size_t inbound_backlog_bytes = 16_MiB;
+  /// What the peer may make us process; beyond it, the link is read later.
+  net::link_budget::limits budget;
+  /// Records of the peer whose signatures do not verify; then the link is closed. An honest peer
+  /// sends none; a few are allowed so that a build with an error is found in its log.
+  std::size_t bad_signatures_max = 3;
   /// A request's own deadline is limited to this.
   milliseconds inbound_deadline_max{60'000};
 };
@@ -78,8 +81,10 @@ private:
 
   // What the peer sends.
   void on_frame(frame_arrived& content);
-  void on_call(wire::call& call);
-  void on_event(wire::event& event, payload body);
+  void on_call(wire::call& call, std::shared_ptr<void> ticket);
+  void on_event(wire::event& event, payload body, std::shared_ptr<void> ticket);
+  [[nodiscard]] bool is_genuine(const record& entry) const;
+  void refuse_signature();
   void on_pong(const wire::pong& pong);
   bool take_inbound(std::uint64_t id);
   void refuse(std::uint64_t id, failure why);
@@ -107,6 +112,8 @@ private:
   std::map<std::uint64_t, bool> inbound_calls_;
 
   std::shared_ptr<link_traffic> traffic_ = std::make_shared<link_traffic>();
+  const std::shared_ptr<net::link_budget> budget_;
+  std::size_t bad_signatures_ = 0;
   net::failure_detector detector_;
   std::uint64_t frames_checked_ = 0;
   std::uint64_t reads_checked_ = 0;

@@ -35,18 +35,35 @@ caf::result<outbound_answer> state_donor::answer(const inbound_call& msg) {
   return to_caf(ec::protocol_violation, "this is not for a donor");
 }
 
-std::size_t state_donor::readers(const peer_id& except) const {
-  auto n = opening_.size();
+std::size_t state_donor::downloads(const peer_id& except) const {
+  std::size_t n = 0;
   for (const auto& [content, snapshot] : snapshots_)
-    for (const auto& [peer, when] : snapshot.readers)
-      n += peer == except ? 0 : 1;
+    for (const auto& [peer, state] : snapshot.readers)
+      n += state.downloads && peer != except ? 1 : 0;
   return n;
+}
+
+/// Each snapshot holds a model's worth of memory or disk. Those that nobody downloads go first.
+void state_donor::make_room() {
+  while (snapshots_.size() > config_.downloads_max + 1) {
+    auto idle = snapshots_.end();
+    for (auto it = snapshots_.begin(); it != snapshots_.end(); ++it) {
+      const auto& in = it->second.readers;
+      bool used =
+        std::any_of(in.begin(), in.end(), [](const auto& r) { return r.second.downloads; });
+      if (!used && (idle == snapshots_.end() || it->second.used < idle->second.used))
+        idle = it;
+    }
+    if (idle == snapshots_.end())
+      return;
+    snapshots_.erase(idle);
+  }
 }
 
 caf::result<outbound_answer> state_donor::open(const wire::open_state& wanted,
                                                const peer_id& reader) {
-  if (readers(reader) >= config_.downloads_max)
-    return to_caf(ec::overloaded, "enough peers download from this one");
+  if (opening_.size() >= config_.offers_max)
+    return to_caf(ec::overloaded, "enough peers wait for this one's state");
   opening_.insert(reader);
   auto promise = make_response_promise<outbound_answer>();
   request(source_, config_.snapshot_timeout, get_state_snapshot{wanted.branch, wanted.epoch_min})
@@ -73,9 +90,9 @@ wire::state_header state_donor::offer(state_snapshot made, const peer_id& reader
   });
   auto& snapshot = snapshots_[content];
   snapshot.content = std::move(made);
-  snapshot.used = snapshot.readers[reader] = now();
-  ctx_.log->info("peer {} downloads our state of epoch {}", short_name(reader),
-                 header.epoch.value());
+  snapshot.used = now();
+  snapshot.readers[reader] = {now(), false};
+  make_room();
   return header;
 }
 
@@ -97,9 +114,17 @@ caf::result<outbound_answer> state_donor::read(const wire::get_state_chunk& what
   auto begin = std::uint64_t{what.index} * config_.chunk_bytes;
   if (begin >= bytes->size())
     return to_caf(ec::protocol_violation, "there is no such chunk");
-  if (!snapshot.readers.contains(reader) && readers(reader) >= config_.downloads_max)
-    return to_caf(ec::overloaded, "enough peers download from this one");
-  snapshot.used = snapshot.readers[reader] = now();
+  auto known = snapshot.readers.find(reader);
+  bool downloads = known != snapshot.readers.end() && known->second.downloads;
+  if (!downloads) {
+    if (this->downloads(reader) >= config_.downloads_max)
+      return to_caf(ec::overloaded, "enough peers download from this one");
+    ctx_.log_caused("downloads", now(), spdlog::level::info,
+                    "peer " + short_name(reader) + " downloads our state of epoch "
+                      + to_string(snapshot.content.epoch));
+  }
+  snapshot.used = now();
+  snapshot.readers[reader] = {now(), true};
   auto size = std::min<std::size_t>(config_.chunk_bytes, bytes->size() - begin);
   auto body = bytes->piece(begin, size, *ctx_.encoded_parts);
   if (!body) {
@@ -116,7 +141,7 @@ caf::result<outbound_answer> state_donor::read(const wire::get_state_chunk& what
 void state_donor::drop_idle() {
   auto idle = [this](steady_time since) { return now() - since >= config_.snapshot_idle; };
   for (auto& [content, snapshot] : snapshots_)
-    std::erase_if(snapshot.readers, [&](const auto& reader) { return idle(reader.second); });
+    std::erase_if(snapshot.readers, [&](const auto& reader) { return idle(reader.second.asked); });
   std::erase_if(snapshots_, [&](const auto& entry) {
     return entry.second.readers.empty() && idle(entry.second.used);
   });

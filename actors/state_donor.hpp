@@ -14,8 +14,10 @@ struct donor_config {
   /// Between two of them, other bodies get their turn on the link: what a round waits for, at most.
   std::uint32_t chunk_bytes = 1U << 18U;
   /// Peers that may download at once; another one is refused with ec::overloaded and asks another
-  /// donor.
+  /// donor. An offer, by which newcomers compare the donors, does not count as a download.
   std::size_t downloads_max = 4;
+  /// Offers that may be in preparation at once.
+  std::size_t offers_max = 64;
   /// A snapshot is dropped when no chunk of it was requested for this long.
   milliseconds snapshot_idle{30'000};
   milliseconds snapshot_timeout{30'000}; // for the source to make one
@@ -40,14 +42,19 @@ protected:
   behavior_type make_behavior() override;
 
 private:
+  struct reader {
+    steady_time asked;      // its last request
+    bool downloads = false; // it has asked for a chunk
+  };
   struct snapshot {
     state_snapshot content;
-    std::map<peer_id, steady_time> readers; // peers that still download, with their last request
-    steady_time used;                       // the last request of any peer
+    std::map<peer_id, reader> readers;
+    steady_time used; // the last request of any peer
   };
 
   [[nodiscard]] steady_time now() const { return clock().now(); }
-  [[nodiscard]] std::size_t readers(const peer_id& except) const;
+  [[nodiscard]] std::size_t downloads(const peer_id& except) const;
+  void make_room();
   caf::result<outbound_answer> answer(const inbound_call& msg);
   caf::result<outbound_answer> open(const wire::open_state& wanted, const peer_id& reader);
   wire::state_header offer(state_snapshot made, const peer_id& reader);

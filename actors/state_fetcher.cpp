@@ -1,9 +1,11 @@
 // fetch_state ─► donor 1: open_state ─► offer ─► get_state_chunk × window ─► … ─► hash ─► fetched_state
 //                   └ lost, silent, no such state ─► donor 2, with the chunks received so far ─► …
+// compare: donors 1 … n: open_state ─► state_vote ─► those that offer the state of most, as above
 
 #include "actors/state_fetcher.hpp"
 
 #include "actors/guard.hpp"
+#include "runtime/crypto/digest.hpp"
 
 namespace waggle {
 
@@ -18,6 +20,12 @@ state_fetcher::behavior_type state_fetcher::make_behavior() {
   set_down_handler([this](const caf::down_msg&) { quit(); });
   return {
     [this](const fetch_state& msg) { return fetch(msg); },
+    [this](offers_late) {
+      if (vote_ && vote_->outcome() == state_vote::verdict::open) {
+        vote_->hurry();
+        ask_for_offers();
+      }
+    },
     [this](const check_donor& msg) { check_deadline(msg.attempt); },
     [this](fetch_expired) {
       end({ec::timeout, "the download did not end by its deadline"});
@@ -34,12 +42,78 @@ caf::result<fetched_state> state_fetcher::fetch(const fetch_state& msg) {
   began_ = clock().now();
   auto promise = promise_ = make_response_promise<fetched_state>();
   delayed_send(this, msg.deadline, fetch_expired{});
-  next_donor();
+  if (config_.compare != state_comparison::none && donors_.size() > 1) {
+    vote_.emplace(std::exchange(what_.donors, {}), msg.epoch_min, config_.compare);
+    donors_.clear();
+    delayed_send(this, config_.offer_patience, offers_late{});
+    ask_for_offers();
+  } else {
+    next_donor();
+  }
   return promise;
 }
 
+// -- which state ----------------------------------------------------------------------------------
+
+void state_fetcher::ask_for_offers() {
+  for (auto& question : vote_->next())
+    request(switchboard_, config_.open_timeout + 1s,
+            call_peer{question.donor, wire::open_state{what_.branch, question.epoch_min},
+                      config_.open_timeout})
+      .then(
+        [this, who = question.donor.id](const peer_answer& answer) {
+          if (const auto* h = std::get_if<wire::state_header>(&answer.what))
+            vote_->offered(who, {h->epoch, h->content, h->parameters, h->bytes, h->chunk_bytes});
+          else
+            vote_->refused(who, {ec::protocol_violation, "no header"});
+          on_offers();
+        },
+        [this, who = question.donor.id](const caf::error& why) {
+          ctx_.log->info("no state from peer {}: {}", short_name(who), to_string(from_caf(why)));
+          vote_->refused(who, from_caf(why));
+          on_offers();
+        });
+}
+
+/// An offer or a refusal has arrived.
+void state_fetcher::on_offers() {
+  if (donor_.id != peer_id{} || !promise_.pending())
+    return; // late: the download has begun, or is over
+  switch (vote_->outcome()) {
+    case state_vote::verdict::open:
+      return ask_for_offers();
+    case state_vote::verdict::failed:
+      return end(vote_->why());
+    case state_vote::verdict::chosen:
+      break;
+  }
+  voters_ = vote_->voters();
+  for (const auto& who : vote_->dissenters())
+    suspect(who, "it offers another state than most of the run");
+  next_donor();
+}
+
+/// The operator is told, and the caller, which asks others for a while.
+void state_fetcher::suspect(const peer_id& donor, std::string_view why) {
+  ctx_.log->warn("peer {} is not asked for the run's state for a while: {}", short_name(donor),
+                 why);
+  ctx_.metrics->count_refused_input(ec::hash_mismatch);
+  if (config_.suspects)
+    config_.suspects->push_back(donor);
+}
+
+// -- its bytes ------------------------------------------------------------------------------------
+
 void state_fetcher::next_donor() {
   download_.interrupted();
+  if (!voters_.empty()) {
+    auto next = std::move(voters_.front());
+    voters_.pop_front();
+    donor_ = std::move(next.donor);
+    ++attempt_;
+    return on_offer({next.offer.epoch, next.offer.content, next.offer.parameters, next.offer.bytes,
+                     next.offer.chunk_bytes});
+  }
   if (donors_.empty())
     return end(last_);
   donor_ = donors_.front();
@@ -125,17 +199,34 @@ void state_fetcher::on_chunk(const peer_answer& answer, steady_time asked) {
     return ask();
   auto offer = *download_.offer();
   auto whole = download_.finish();
+  if (whole && vote_)
+    if (auto same = check_parameters(**whole, offer.parameters); !same)
+      whole = same.error();
   if (!whole) {
     ctx_.metrics->count_state_download("hash_mismatch", 0);
+    if (whole.error().code == ec::hash_mismatch)
+      suspect(donor_.id, "its bytes are not those that it offered");
     return leave_donor(whole.error());
   }
-  auto seconds = seconds_of(clock().now() - began_);
-  ctx_.metrics->count_state_download(resumed_ ? "resumed" : "complete", seconds);
   ctx_.log->info("downloaded the state of epoch {} ({} bytes) from peer {}", offer.epoch.value(),
                  offer.bytes, short_name(donor_.id));
   ++attempt_;
-  promise_.deliver(fetched_state{offer.epoch, offer.parameters, *whole, donor_.id, offer.content});
+  promise_.deliver(
+    fetched_state{offer.epoch, offer.parameters, *whole, donor_.id, offer.content, resumed_});
   quit();
+}
+
+/// Whether the state contains the parameters that were offered, where only those were compared.
+status state_fetcher::check_parameters(const byte_source& state, const digest& offered) const {
+  const auto& at = config_.parameters;
+  if (at.size == 0 || state.size() < at.begin + at.size) // too short: it will not be loaded
+    return waggle::done{};
+  auto hash = sha256_of(state, at.begin, at.size);
+  if (!hash)
+    return hash.error();
+  if (*hash != offered)
+    return failure{ec::hash_mismatch, "its parameters are not those that it offered"};
+  return waggle::done{};
 }
 
 void state_fetcher::end(const failure& why) {

@@ -8,13 +8,30 @@
 #include "actors/actors.hpp"
 #include "actors/node_context.hpp"
 #include "runtime/state/state_download.hpp"
+#include "runtime/state/state_vote.hpp"
 
 namespace waggle {
+
+/// Where the parameters lie in a state. Bytes.
+struct parameter_range {
+  std::uint64_t begin = 0;
+  std::uint64_t size = 0;
+};
 
 struct fetch_config {
   state_download::options download;
   /// How long a donor may take to offer a state, which it may have to copy from its device first.
   milliseconds open_timeout{30'000};
+  /// Not `none`: takes only a state that more than half of the donors offer.
+  state_comparison compare = state_comparison::none;
+  /// Compared offers: how long the first donors may take before the others are asked, too.
+  milliseconds offer_patience{1'000};
+  /// With state_comparison::parameters: where they lie, because the offer's hash of them is checked
+  /// against the bytes.
+  parameter_range parameters;
+  /// Not null: receives the donors that offered another state than most, or other bytes than they
+  /// offered. Complete once the fetcher has answered.
+  std::shared_ptr<std::vector<peer_id>> suspects;
   /// A donor that delivers no chunk for this long is given up for the next one. Raise it on links
   /// that need longer for one chunk.
   milliseconds chunk_timeout{10'000};
@@ -22,16 +39,23 @@ struct fetch_config {
 
 /// To itself: the whole download has timed out.
 struct fetch_expired {};
+/// To itself: the donors that were asked for an offer take their time.
+struct offers_late {};
 /// To itself: check whether this donor still delivers.
 struct check_donor {
   std::uint64_t attempt = 0;
 };
 
 using state_fetcher_base =
-  state_fetcher_actor::extend<caf::reacts_to<fetch_expired>, caf::reacts_to<check_donor>>::base;
+  state_fetcher_actor::extend<caf::reacts_to<fetch_expired>, caf::reacts_to<offers_late>,
+                              caf::reacts_to<check_donor>>::base;
 
-/// Downloads one state from the first donor that delivers it whole, and checks it. If a donor is
-/// lost, the next one continues with the chunks that are missing. Ends itself after its answer.
+/// Downloads one state from the first donor that delivers it whole, and checks it. With
+/// fetch_config::compare, asks several donors for their offers first, and downloads only the state
+/// that most of them offer. If a donor is lost, the next one continues with the chunks that are
+/// missing. Ends itself after its answer.
+/// Counts downloads that fail; whoever uses the state counts the others, because only it knows
+/// whether this is the state that was wanted.
 class state_fetcher final : public state_fetcher_base {
 public:
   state_fetcher(caf::actor_config& cfg, node_context ctx, fetch_config config,
@@ -48,12 +72,16 @@ protected:
 
 private:
   caf::result<fetched_state> fetch(const fetch_state& msg);
+  void ask_for_offers();
+  void on_offers();
+  void suspect(const peer_id& donor, std::string_view why);
   void next_donor();
   void leave_donor(const failure& why);
   void on_offer(const wire::state_header& header);
   void check_deadline(std::uint64_t attempt);
   void ask();
   void on_chunk(const peer_answer& answer, steady_time asked);
+  [[nodiscard]] status check_parameters(const byte_source& state, const digest& offered) const;
   void end(const failure& why);
 
   const node_context ctx_;
@@ -63,7 +91,9 @@ private:
   bool busy_ = false;
   fetch_state what_;
   state_download download_;
-  std::deque<peer_record> donors_; // still to try
+  std::deque<peer_record> donors_;      // still to try
+  std::optional<state_vote> vote_;      // none: offers are not compared
+  std::deque<state_vote::vote> voters_; // for the state that was chosen, still to try
   peer_record donor_;
   std::uint64_t attempt_ = 0; // generation: answers of earlier donors are ignored
   steady_time last_chunk_;    // when the donor last delivered something
@@ -76,4 +106,5 @@ private:
 } // namespace waggle
 
 WAGGLE_LOCAL(fetch_expired)
+WAGGLE_LOCAL(offers_late)
 WAGGLE_LOCAL(check_donor)

@@ -5,6 +5,8 @@
 // link_arrived from a second process of a peer ─► call the first ─ answer ─► the second is closed
 //                                                               └ none ─► the second replaces it
 
+// This file is long: it is one table of links, and every event of a link's life changes it.
+
 #include "actors/switchboard.hpp"
 
 #include <algorithm>
@@ -18,7 +20,7 @@ namespace waggle {
 switchboard::switchboard(caf::actor_config& cfg, node_context ctx, switchboard_config config,
                          std::shared_ptr<net::transport> transport)
   : switchboard_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)),
-    transport_(std::move(transport)) {
+    transport_(std::move(transport)), dialled_(config_.announced_addresses) {
   end_on_exception(this, ctx_);
 }
 
@@ -65,7 +67,8 @@ caf::result<peer_answer> switchboard::call(call_peer& msg) {
                     call_over_link{std::move(msg.what), msg.timeout});
   auto* dial = reach(msg.to, msg.timeout);
   if (dial == nullptr)
-    return to_caf(ec::unreachable, "not connected, and no address to dial is known");
+    return to_caf(ec::unreachable, "not connected, and no address to dial is known, or too many "
+                                   "others are being dialled");
   if (dial->waiting.size() >= config_.waiting_max)
     return to_caf(ec::overloaded, "too many messages wait for this connection");
   auto promise = make_response_promise<peer_answer>();
@@ -97,9 +100,12 @@ void switchboard::call_over(const peer_link_actor& link,
 caf::result<peer_connected> switchboard::connect(const connect_address& msg) {
   if (hung_up_)
     return to_caf(ec::shutting_down);
+  if (!msg.configured && dialled_ && !dialled_->permits(msg.where))
+    return to_caf(ec::unreachable, "an announced address that this peer does not dial");
   auto number = ++numbers_;
   auto& dial = dials_[number];
   dial.addresses = {msg.where};
+  dial.configured = msg.configured;
   dial.deadline = now() + msg.timeout;
   auto promise = make_response_promise<peer_connected>();
   dial.connects.push_back(promise);
@@ -123,16 +129,34 @@ switchboard::dial_attempt* switchboard::reach(const peer_record& to, millisecond
     dial.deadline = std::max(dial.deadline, now() + timeout);
     return &dial;
   }
-  if (to.addresses.empty() || hung_up_)
+  std::deque<endpoint> addresses;
+  for (const auto& where : to.addresses)
+    if (!dialled_ || dialled_->permits(where))
+      addresses.push_back(where);
+  if (addresses.empty() || hung_up_)
     return nullptr;
+  if (!may_dial_another()) {
+    ctx_.metrics->count_dial_error(ec::overloaded);
+    return nullptr;
+  }
   auto number = ++numbers_;
   auto& dial = dials_[number];
   dial.peer = to.id;
-  dial.addresses = {to.addresses.begin(), to.addresses.end()};
+  dial.addresses = std::move(addresses);
   dial.deadline = now() + timeout;
   dialling_.emplace(to.id, number);
   try_next_address(number);
   return &dial;
+}
+
+/// Records of strangers may name any number of peers and addresses.
+bool switchboard::may_dial_another() {
+  while (!dials_begun_.empty() && now() - dials_begun_.front() >= 1s)
+    dials_begun_.pop_front();
+  if (dialling_.size() >= config_.dials_max || dials_begun_.size() >= config_.dials_max)
+    return false;
+  dials_begun_.push_back(now());
+  return true;
 }
 
 void switchboard::try_next_address(std::uint64_t number) {
@@ -169,12 +193,13 @@ void switchboard::on_dial_ended(const dial_ended& msg) {
   dials_.erase(found);
   if (!dial.peer.is_zero())
     dialling_.erase(dial.peer);
+  if (dial.configured && configured_.size() < config_.links_max)
+    configured_.insert(msg.link->remote().id);
   enter(msg.link);
   auto peer = peers_.find(msg.link->remote().id);
   if (peer == peers_.end())
-    return refuse_waiting(
-      dial, hung_up_ ? failure{ec::shutting_down, "this peer is stopping"}
-                     : failure{ec::overloaded, "this peer has as many links as it accepts"});
+    return refuse_waiting(dial, hung_up_ ? failure{ec::shutting_down, "this peer is stopping"}
+                                         : failure{ec::overloaded, std::string{net::no_room}});
   for (auto& promise : dial.connects)
     promise.deliver(peer_connected{peer->second.record});
   send_waiting(used(peer->first, peer->second.connections).actor, dial);
@@ -263,9 +288,11 @@ void switchboard::enter(const std::shared_ptr<net::link>& link) {
       ask_for_sign_of_life(remote.id);
     return;
   }
-  if (connection_count() >= config_.links_max) {
+  if (!link->outbound() && dialled_)
+    dialled_->reached_from(link->host());
+  if (!make_room(*link)) {
     ctx_.metrics->count_refused_input(ec::overloaded);
-    link->close({ec::overloaded, "this peer has as many links as it accepts"});
+    link->close({ec::overloaded, std::string{net::no_room}});
     return;
   }
   auto number = ++numbers_;
@@ -280,7 +307,7 @@ void switchboard::enter(const std::shared_ptr<net::link>& link) {
   for (const auto& older : peer.connections)
     if (older.outbound == link->outbound())
       send(older.actor, close_link{{ec::peer_lost, "replaced by a newer connection"}, true});
-  peer.connections.push_back({number, link, actor, link->outbound()});
+  peer.connections.push_back({number, link, actor, link->outbound(), link->host()});
   if (peer.connections.size() > 1) {
     // Both sides dialled at once: the side that dialled the unused one closes it when idle.
     const auto& wanted = used(remote.id, peer.connections);
@@ -301,7 +328,8 @@ void switchboard::enter(const std::shared_ptr<net::link>& link) {
   count_connections();
   if (is_new) {
     ctx_.metrics->count_peer_join();
-    ctx_.log->info("connected to peer {}", short_name(remote.id));
+    ctx_.log_caused("links", now(), spdlog::level::info,
+                    "connected to peer " + short_name(remote.id));
     for (const auto& listener : listeners_)
       send(listener, peer_connected{peer.record});
   }
@@ -328,30 +356,15 @@ void switchboard::on_link_down(const link_down& msg) {
     ctx_.metrics->count_peer_departure(msg.why.code);
     // Another process has our identity: each dial ends like this, so it is an error only once.
     bool grave = msg.why.code == ec::duplicate_identity && first_time(msg.peer);
-    ctx_.log->log(grave ? spdlog::level::err : spdlog::level::info, "lost peer {}: {}",
-                  short_name(msg.peer), to_string(msg.why));
+    ctx_.log_caused(grave ? "shared identity" : "lost links", now(),
+                    grave ? spdlog::level::err : spdlog::level::info,
+                    "lost peer " + short_name(msg.peer) + ": " + to_string(msg.why));
     for (const auto& listener : listeners_)
       send(listener, peer_disconnected{msg.peer, msg.why});
     if (newcomer)
       enter(newcomer);
   }
   count_connections();
-}
-
-std::size_t switchboard::connection_count() const {
-  std::size_t n = 0;
-  for (const auto& [id, peer] : peers_)
-    n += peer.connections.size();
-  return n;
-}
-
-void switchboard::count_connections() {
-  double in = 0;
-  double out = 0;
-  for (const auto& [id, peer] : peers_)
-    for (const auto& c : peer.connections)
-      (c.outbound ? out : in) += 1;
-  ctx_.metrics->set_connections(in, out);
 }
 
 // -- two processes with one identity --------------------------------------------------------------
@@ -384,8 +397,9 @@ void switchboard::settle_identity(const peer_id& peer, bool alive) {
   if (alive) {
     ctx_.metrics->count_refused_input(ec::duplicate_identity);
     if (first_time(peer))
-      ctx_.log->warn("refused a second process with the identity of peer {}, which is connected",
-                     short_name(peer));
+      ctx_.log_caused("refused identities", now(), spdlog::level::warn,
+                      "refused a second process with the identity of peer " + short_name(peer)
+                        + ", which is connected");
     newcomer->close({ec::duplicate_identity, std::string{net::identity_in_use}});
     return;
   }

@@ -12,14 +12,25 @@
 #include "actors/actors.hpp"
 #include "actors/node_context.hpp"
 #include "actors/peer_link.hpp"
+#include "runtime/net/dial_policy.hpp"
 
 namespace waggle {
 
 struct switchboard_config {
   /// How long dialling one address may take. Raise it on links with seconds of delay.
   milliseconds dial_timeout{5'000};
-  /// Links at once, both directions; further inbound ones are closed with ec::overloaded.
+  /// Links at once, both directions.
   std::size_t links_max = 256;
+  /// Of these, links that strangers have opened: peers with which we have not averaged, and which
+  /// the operator has not named. The others are kept for the peers that we dial, and for those with
+  /// which we average. If all are taken, the host with the most of them gives one up for a host
+  /// that has fewer; otherwise the newcomer is told ec::overloaded.
+  std::size_t stranger_links_max = 128;
+  /// Which announced addresses are dialled; nothing: all, as in a simulation.
+  std::optional<net::dial_policy> announced_addresses;
+  /// Dials of announced addresses: at once, and begun per second. As many as a group has members;
+  /// more fail with ec::overloaded.
+  std::size_t dials_max = 64;
   /// Links with one peer: two that were dialled at the same time, and some that are about to end.
   std::size_t links_per_peer_max = 4;
   /// A second process with the identity of a connected peer replaces it if the connected one does
@@ -72,6 +83,7 @@ private:
     std::shared_ptr<net::link> link;
     wired_peer_link_actor actor;
     bool outbound = false;
+    std::string host; // where it comes from
   };
   struct peer_entry {
     peer_record record;
@@ -95,7 +107,8 @@ private:
     peer_id peer;                   // zero: connect_address
     std::deque<endpoint> addresses; // still to try
     endpoint current;
-    steady_time deadline; // the latest deadline of all waiting callers
+    steady_time deadline;    // the latest deadline of all waiting callers
+    bool configured = false; // the address was given by the operator
     std::vector<std::variant<waiting_call, waiting_event>> waiting; // in order
     std::vector<caf::typed_response_promise<peer_connected>> connects;
   };
@@ -125,6 +138,10 @@ private:
   [[nodiscard]] const connection& used(const peer_id& peer,
                                        const std::vector<connection>& all) const;
   [[nodiscard]] std::size_t connection_count() const;
+  [[nodiscard]] bool is_known(const peer_id& peer) const;
+  [[nodiscard]] bool make_room(const net::link& fresh);
+  bool close_newest(const std::string* host, bool outbound);
+  [[nodiscard]] bool may_dial_another();
   void count_connections();
 
   // Two processes with one identity.
@@ -146,8 +163,11 @@ private:
   std::map<peer_id, peer_entry> peers_;
   std::map<std::uint64_t, dial_attempt> dials_;
   std::map<peer_id, std::uint64_t> dialling_;
-  std::uint64_t numbers_ = 0;           // links and dials
-  std::set<peer_id> shared_identities_; // that were logged; bounded by links_max
+  std::uint64_t numbers_ = 0;               // links and dials
+  std::set<peer_id> shared_identities_;     // that were logged; bounded by links_max
+  std::set<peer_id> configured_;            // reached at an address of the operator; the same bound
+  std::optional<net::dial_policy> dialled_; // of announced addresses
+  std::deque<steady_time> dials_begun_;     // of announced addresses, within the last second
   bool hung_up_ = false;
 };
 

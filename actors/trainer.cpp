@@ -41,7 +41,8 @@ trainer::trainer(caf::actor_config& cfg, node_context ctx, training_config confi
                  worker_factory worker, trainer_peers peers)
   : trainer_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)),
     strategy_(strategy_of(config_)), make_worker_(std::move(worker)), peers_(std::move(peers)),
-    random_(ctx_.randomness("trainer")), health_(health_of(config_, strategy_)),
+    random_(ctx_.randomness("trainer")), claims_(config_.target_batch_size),
+    health_(health_of(config_, strategy_)),
     at_(config_.missed_bytes_max, exact() ? 0 : config_.epoch_difference_max, config_.many_groups),
     ledger_(strategy_) {
   WAGGLE_CHECK(!config_.many_groups || !exact(), config_.strategy);
@@ -56,6 +57,7 @@ void trainer::on_exit() {
   passes_ = nullptr;
   peers_ = {};
   stops_.clear();
+  awaited_states_.clear();
 }
 
 trainer::behavior_type trainer::make_behavior() {
@@ -67,6 +69,7 @@ trainer::behavior_type trainer::make_behavior() {
     [this](const get_state_snapshot& msg) { return snapshot(msg); },
     [this](const swarm_progress& msg) {
       view_ = msg;
+      observe_claims();
       react();
     },
     [this](const group_view& msg) {
@@ -107,6 +110,7 @@ trainer::behavior_type trainer::make_behavior() {
       }
       if (buffers_ && model_->accumulated_samples() == 0)
         pending_.forget(merged_); // the next pass finds them in the buffers
+      note_plateau(msg.plateau, msg.epoch);
       model_epoch_ = msg.epoch;
       model_parameters_ = msg.parameters;
       if (under_way_.empty())
@@ -149,6 +153,7 @@ void trainer::on_model(const model_ready& ready) {
   averaged_ = *averaged;
   if (!steps_locally() && model_->tensors().buffer_count() > 0)
     buffers_ = averaged_tensors::buffers_of(model_->tensors());
+  take_over(ready);
   begin_counting();
   std::shared_ptr<two_round_coding> coding;
   if (const auto& how = averages().coding; how.rank > 0) {
@@ -160,33 +165,6 @@ void trainer::on_model(const model_ready& ready) {
   report_own_progress();
   delayed_send(this, look_interval, check_swarm{true});
   react();
-}
-
-caf::result<training_status> trainer::stop() {
-  if (!std::exchange(stopping_, true)) {
-    send(peers_.averager, quit_group{});
-    merge();
-    if (model_) {
-      drop_accumulated("stopped");
-      drop_contribution("stopped");
-    }
-    show_phase();
-  }
-  auto promise = make_response_promise<training_status>();
-  if (!worker_ || !model_) {
-    promise.deliver(current_status());
-    return promise;
-  }
-  auto saved = [this, promise]() mutable {
-    if (passing_) // beside the worker; on_pass answers
-      stops_.push_back(promise);
-    else
-      promise.deliver(current_status());
-  };
-  request(worker_, config_.sync_timeout, save_checkpoint{})
-    .then([saved](const state_snapshot&) mutable { saved(); },
-          [saved](const caf::error&) mutable { saved(); });
-  return promise;
 }
 
 /// Decides, on everything that is known now, what can be begun, and begins it.
@@ -201,6 +179,7 @@ void trainer::react() {
       break;
     case place::member: {
       auto choice = choose();
+      note_doubts(choice);
       if (choice.what == course::enter) {
         yield_to(choice);
         break;
@@ -214,6 +193,7 @@ void trainer::react() {
         break;
       }
       fetch_if_needed();
+      give_awaited();
       carry_out();
       break;
     }
@@ -251,7 +231,8 @@ void trainer::drop_contribution(std::string_view reason) {
   ++rounds_;
   if (!std::exchange(given_, std::nullopt))
     return;
-  ledger_.end(only_lane, verdict::left_out);
+  if (!ledger_.lanes()[only_lane].under_way->outcome) // otherwise its mean is not used
+    ledger_.end(only_lane, verdict::left_out);
   count(ledger_.settle(only_lane, false), reason);
 }
 

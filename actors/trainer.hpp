@@ -13,7 +13,10 @@
 #include "actors/actors.hpp"
 #include "actors/node_context.hpp"
 #include "actors/state_fetcher.hpp"
+#include "runtime/core/time_outs.hpp"
+#include "runtime/progress/evidence.hpp"
 #include "runtime/progress/history_choice.hpp"
+#include "runtime/progress/sample_claims.hpp"
 #include "runtime/state/donor_choice.hpp"
 #include "runtime/training/averaged_tensors.hpp"
 #include "runtime/training/checkpoint_store.hpp"
@@ -140,12 +143,16 @@ private:
     double weight = 0;
     bool from_state = false; // we were in step: `own` is of our own model
     bool in_round = false;   // false: its round failed, and we are still at its epoch
+    bool resumed = false;    // the process before this one had begun the round
+    std::string position{};  // missed_update::position
   };
   /// The result of a round that has ended the group's epoch, and not yet the model's.
   struct result_of_round {
     run_position::outcome follows;
     bool counted = false; // the mean contains our samples
     std::string why_dropped;
+    /// What the mean was computed from, if that is our own contribution and nothing else.
+    std::optional<contribution> own{};
   };
 
   [[nodiscard]] steady_time now() const { return clock().now(); }
@@ -162,6 +169,7 @@ private:
   void enter_phase(trainer_phase phase);
   void show_phase();
   void log_progress();
+  void note_plateau(const std::optional<plateau_report>& now, epoch_id epoch);
   void note_health(const round_report& report);
   void report_own_progress();
   void wait_for(std::string what);
@@ -169,7 +177,10 @@ private:
   // -- lifecycle
   void start();
   void on_model(const model_ready& ready);
+  void take_over(const model_ready& ready);
   caf::result<training_status> stop();
+  void keep_unfinished();
+  void save_and_answer();
   void react();
 
   // -- the group (trainer_group.cpp)
@@ -178,6 +189,7 @@ private:
   void enter(const history_choice& choice);
   void on_entered(const history_choice& choice, const group_view& group);
   void move_to(const history_choice& choice, epoch_id epoch);
+  [[nodiscard]] std::string where_it_is_kept(const digest& branch) const;
   void on_group(const group_view& seen);
   void follow_run();
   [[nodiscard]] bool is_stale() const;
@@ -189,10 +201,25 @@ private:
   [[nodiscard]] bool most_are_back() const;
   [[nodiscard]] bool may_found();
 
+  // -- what is believed (trainer_trust.cpp)
+  void note_doubts(const history_choice& choice);
+  void show_doubts();
+  [[nodiscard]] std::optional<std::string> misled(const history_choice& choice,
+                                                  const group_view& group) const;
+  void leave_misleading(const group_view& group, const std::string& why);
+  void observe_claims();
+  void check_deliveries(const round_report& report, const contribution& given);
+  [[nodiscard]] bool claims_are_due() const;
+  [[nodiscard]] std::vector<peer_record> donors() const;
+  [[nodiscard]] bool awaits(const get_state_snapshot& wanted) const;
+  caf::result<state_snapshot> await_epoch(const get_state_snapshot& wanted);
+  void give_awaited();
+
   // -- the state (trainer_state.cpp)
   void fetch_if_needed();
   void on_fetched(const fetched_state& fetched);
   void on_no_state(const failure& why);
+  void refuse_suspects();
   void on_loaded(const image_loaded& outcome);
   void carry(const run_position::outcome& what);
   void cannot_keep_up();
@@ -250,6 +277,19 @@ private:
   /// Peers that claimed to be in a group and, asked to admit us, were not ready: until when their
   /// claims do not count. Otherwise one such peer and we would outweigh two that train together.
   std::map<peer_id, steady_time> disbelieved_;
+  evidence known_;
+  sample_claims claims_;
+  time_outs misleading_; // peers that admitted us into a group which is not the run's
+  std::optional<history_choice::doubt> doubted_;
+  std::string doubt_notice_; // empty: what others claim agrees with what we know
+  steady_time doubt_logged_;
+  /// Requests for a state of an epoch that our group is about to reach.
+  struct awaited_state {
+    get_state_snapshot wanted;
+    steady_time until;
+    caf::typed_response_promise<state_snapshot> promise;
+  };
+  std::vector<awaited_state> awaited_states_;
   std::optional<dht_status> dht_; // none: it has not begun to join
   training_status status_;        // the fields that have no other source; see current_status
   run_health health_;
@@ -261,7 +301,8 @@ private:
 
   bool started_ = false;
   bool stopping_ = false;
-  std::vector<caf::typed_response_promise<training_status>> stops_; // wait for the running pass
+  bool keeping_ = false; // the last checkpoint will have the samples of the unfinished epoch
+  std::vector<caf::typed_response_promise<training_status>> stops_; // wait for that checkpoint
 
   place place_ = place::outside;
   group_view group_;
@@ -285,12 +326,13 @@ private:
   steady_time enter_after_;
   peer_id awaited_; // the peer that should found the group
   steady_time awaited_since_;
-  std::set<peer_id> passed_over_; // peers that were awaited and did not
-  bool enough_peers_ = false;     // there have been min_peers
-  bool provisional_ = false;      // we went on without most of our former group
-  state_fetcher_actor fetcher_;   // of the current download
-  std::uint64_t fetches_ = 0;     // number of the last one begun
-  bool loading_ = false;          // the worker replaces its model
+  std::set<peer_id> passed_over_;                  // peers that were awaited and did not
+  bool enough_peers_ = false;                      // there have been min_peers
+  bool provisional_ = false;                       // we went on without most of our former group
+  state_fetcher_actor fetcher_;                    // of the current download
+  std::uint64_t fetches_ = 0;                      // number of the last one begun
+  std::shared_ptr<std::vector<peer_id>> suspects_; // of the current download
+  bool loading_ = false;                           // the worker replaces its model
   std::shared_ptr<download_meter> meter_;
   milliseconds slow_pause_{0}; // after a download that was slower than the run
   steady_time loaded_at_;
@@ -316,8 +358,10 @@ private:
   steady_time epoch_began_;
   double epoch_seconds_ = 0; // smoothed
 
-  std::uint32_t differing_ = 0; // peers at our epoch with other parameters, when last compared
-  epoch_id compared_;           // of the last comparison
+  std::uint32_t differing_ = 0;      // peers at our epoch with other parameters, when last compared
+  std::optional<epoch_id> compared_; // of the last comparison
+  std::optional<epoch_id> differed_; // of the last one in which others had other parameters
+  bool fetch_resumed_ = false;       // the last download had parts from several donors
   bool checkpointing_ = false;
   steady_time started_at_;
   steady_time phase_began_;

@@ -7,6 +7,7 @@
 #include "actors/guard.hpp"
 #include "actors/trainer.hpp"
 #include "runtime/averaging/part_reducer.hpp"
+#include "runtime/training/resumable_learner.hpp"
 #include "runtime/training/smooth.hpp"
 
 namespace waggle {
@@ -41,13 +42,13 @@ bool trainer::counts_here(const swarm_progress::peer& peer) const {
 
 /// The samples that the other members have reported for this epoch.
 std::uint64_t trainer::samples_of_others() const {
-  // Reports are claims of other peers.
   bool by_samples = averages().due.counts == lane_clock::unit::swarm_samples;
-  auto most = by_samples ? config_.target_batch_size : std::uint64_t{1} << 40U;
+  constexpr auto most = std::uint64_t{1} << 40U; // the sum of 64 members does not overflow
   std::uint64_t sum = 0;
   for (const auto& peer : view_.peers)
     if (counts_here(peer))
-      sum += std::min(peer.samples, most);
+      sum += by_samples ? claims_.counted(peer.who.id, peer.samples, now())
+                        : std::min(peer.samples, most);
   return sum;
 }
 
@@ -65,6 +66,7 @@ void trainer::begin_counting() {
   if (auto grid = averages().due.grid; grid != 0)
     boundary_time_ = (boundary_time_ + grid / 2) / grid * grid;
   counting_since_ = now();
+  claims_.begin_epoch(now());
 }
 
 /// The input of the pure functions that decide (runtime/training/plan.hpp).
@@ -135,6 +137,8 @@ void trainer::begin_round(bool call) {
     given.own = with_pending_buffers(mean);
     given.samples = mean.samples;
     given.weight = static_cast<double>(mean.samples);
+    if (auto* resumes = resumable_of(*model_))
+      given.position = resumes->taken_position();
   } else {
     auto copy = ctx_.vectors->take(averaged_->value_count());
     auto applied = dynamic_cast<local_learner&>(*model_).copy_tensors(averaged_->indices(), *copy);
@@ -223,6 +227,7 @@ void trainer::count_round(const round_report& report) {
                    to_string(report.why));
     return;
   }
+  known_.on_round(report.contributors);
   ++(report.outcome == round_outcome::complete ? status_.rounds_complete : status_.rounds_shrunk);
   status_.last_outcome = report.group_size == 1 ? "alone" : to_string(report.outcome);
   if (status_.first_round_seconds == 0) {
@@ -263,6 +268,7 @@ void trainer::end_epoch(const group_round& round) {
                    short_name(update.branch));
   }
   called_ = false;
+  check_deliveries(report, given);
   note_health(report);
   losses_.end_epoch();
   smooth(epoch_seconds_, seconds_of(now() - epoch_began_));
@@ -272,6 +278,9 @@ void trainer::end_epoch(const group_round& round) {
   unmerged_ = std::move(ended);
   if (!later)
     merge();
+  else if (in.size() == 1 && in.front() == ctx_.record.id)
+    unmerged_->own = std::move(given);
+  give_awaited();
   if (place_ == place::member && !group_.member)
     leave("the group has ended, or its last round was decided without us");
   else if (place_ == place::member && config_.many_groups && group_.epoch > at_.epoch())
@@ -297,6 +306,7 @@ missed_update trainer::update_of(const group_round& round, const contribution& g
   update.epoch = at_.epoch();
   update.rate = config_.schedule.at(at_.epoch());
   update.work = samples * report.contributors.size();
+  update.position = given.position;
   update.branch = round.branch;
   update.before = at_.past().branch;
   double norm = 0;
@@ -329,7 +339,8 @@ missed_update trainer::update_of(const group_round& round, const contribution& g
       update.snapshot = buffers_in(*given.own);
   }
   ctx_.metrics->set_effective_batch(static_cast<double>(status_.effective_batch));
-  status_.learning_rate = update.rate;
+  if (status_.rate_reductions.value_or(0) == 0) // otherwise see note_plateau
+    status_.learning_rate = update.rate;
   status_.gradient_norm = steps_locally() ? 0 : norm;
   return update;
 }
@@ -337,7 +348,8 @@ missed_update trainer::update_of(const group_round& round, const contribution& g
 /// The buffers behind a gradient.
 std::shared_ptr<const float_vector> trainer::buffers_in(const float_vector& values) const {
   auto begin = values.begin() + static_cast<std::ptrdiff_t>(model_->parameter_count());
-  return std::make_shared<float_vector>(begin, values.end());
+  return std::make_shared<float_vector>(
+    begin, begin + static_cast<std::ptrdiff_t>(model_->tensors().buffer_count()));
 }
 
 void trainer::apply(const run_position::step& step) {
@@ -348,8 +360,9 @@ void trainer::apply(const run_position::step& step) {
     pending_.add(update.mean, update.snapshot);
   else if (update.mean && buffers_)
     pending_.add(buffers_in(*update.mean), update.snapshot);
-  send(worker_, apply_update{update.mean, update.rate, step.after,
-                             steps_locally() ? averaged_ : nullptr, update.snapshot});
+  send(worker_,
+       apply_update{update.mean, update.rate, step.after, steps_locally() ? averaged_ : nullptr,
+                    update.snapshot, update.position});
 }
 
 } // namespace waggle

@@ -28,8 +28,13 @@ constexpr auto disbelief = 500ms;
 } // namespace
 
 history_choice trainer::choose() const {
-  history_view own{ctx_.record.id, at_.past(), place_ == place::member, !ctx_.record.client_mode,
-                   place_ == place::member && group_.members.size() == 1};
+  history_view own{ctx_.record.id,
+                   at_.past(),
+                   place_ == place::member,
+                   !ctx_.record.client_mode,
+                   place_ == place::member && group_.members.size() == 1,
+                   provisional_,
+                   &known_};
   std::vector<swarm_progress::peer> others;
   bool reached = std::any_of(view_.peers.begin(), view_.peers.end(), [this](const auto& peer) {
     return peer.claim.group_size > 0 && connected_.contains(peer.who.id);
@@ -43,7 +48,9 @@ history_choice trainer::choose() const {
     if (!counts || !is_live(peer.who.id) || (!in_group && passed_over_.contains(peer.who.id)))
       continue;
     auto doubted = disbelieved_.find(peer.who.id);
-    if (place_ != place::member && doubted != disbelieved_.end() && now() < doubted->second)
+    bool claims_falsely = (doubted != disbelieved_.end() && now() < doubted->second)
+                          || misleading_.holds(peer.who.id, now());
+    if (place_ != place::member && claims_falsely)
       continue;
     others.push_back(peer);
     // Members that have not reported our group's fork yet are no reason to leave it.
@@ -106,8 +113,13 @@ void trainer::look_for_group() {
   if (too_much_under_way())
     return wait_for("the running pass, which takes longer than the epochs of the others");
   auto choice = choose();
+  note_doubts(choice);
   switch (choice.what) {
     case course::enter:
+      if (choice.without_evidence && choice.histories > 1)
+        ctx_.log->warn("{} histories of this run are claimed, by peers with which this one has not "
+                       "completed rounds: following {}, which {} of them hold",
+                       choice.histories, short_name(choice.branch), choice.supporters);
       return enter(choice);
     case course::wait:
       if (awaited_ != choice.awaited) {
@@ -189,7 +201,7 @@ void trainer::found() {
                          provisional_ ? "cut off from most of the group: going on provisionally"
                                       : "going on",
                          short_name(past.branch), at_.epoch().value(), short_name(past.parent));
-        if (given_) { // the epoch will end with our own mean gradient (INV-6)
+        if (given_ && !given_->resumed) { // the epoch will end with our own mean gradient (INV-6)
           ctx_.metrics->count_local_fallback();
           ++status_.local_fallbacks;
         }
@@ -233,11 +245,16 @@ void trainer::enter(const history_choice& choice) {
 }
 
 void trainer::on_entered(const history_choice& choice, const group_view& group) {
+  if (auto why = misled(choice, group)) {
+    leave_misleading(group, *why);
+    place_ = place::outside;
+    return react();
+  }
   place_ = place::member;
   group_ = group;
   called_ = false;
   lost_group_ = false;
-  provisional_ = false;
+  provisional_ = choice.provisional;
   passed_over_.clear();
   avoided_.clear();
   outside_since_ = now();
@@ -249,6 +266,17 @@ void trainer::on_entered(const history_choice& choice, const group_view& group) 
   react();
 }
 
+/// What the operator is told about a history that is given up.
+std::string trainer::where_it_is_kept(const digest& branch) const {
+  if (!config_.checkpoints)
+    return "No checkpoints of it are kept";
+  auto files = *config_.checkpoints;
+  auto last = files.last_of(branch);
+  if (!last || !*last)
+    return "There is no checkpoint of it";
+  return "Its last checkpoint stays on disk: " + (*last)->string();
+}
+
 /// Our group is at this epoch of this history now: we are in step, or have to download a state.
 void trainer::move_to(const history_choice& choice, epoch_id epoch) {
   auto before = at_.past();
@@ -256,12 +284,15 @@ void trainer::move_to(const history_choice& choice, epoch_id epoch) {
   at_.enter(choice.branch, choice.work, epoch);
   if (!at_.in_step()) {
     bool other = !before.branch.is_zero() && before.branch != choice.branch;
-    if (other && since_fork_ > 0) {
-      ctx_.log->warn("history {} (epochs {} to {}, {} of our samples) is replaced by {}, which {} "
-                     "peers hold; its last checkpoint stays on disk",
-                     short_name(before.branch), line_began_.value(), epoch_before.value(),
-                     since_fork_, short_name(choice.branch), choice.supporters);
-      ctx_.metrics->count_discarded("history_lost", static_cast<double>(since_fork_));
+    if (other && (since_fork_ > 0 || before.work > 0)) {
+      ctx_.log->warn(
+        "history {} (up to epoch {}, {} of our samples since epoch {}) is not continued: "
+        "the run's is {} at epoch {}, which {} peers hold. {}",
+        short_name(before.branch), epoch_before.value(), since_fork_, line_began_.value(),
+        short_name(choice.branch), epoch.value(), choice.supporters,
+        where_it_is_kept(before.branch));
+      if (since_fork_ > 0)
+        ctx_.metrics->count_discarded("history_lost", static_cast<double>(since_fork_));
     }
     drop_accumulated(other ? "history_lost" : "left_out");
     drop_contribution(other ? "history_lost" : "left_out");

@@ -30,9 +30,10 @@ pass_decision trainer::next_pass() const {
   auto wall = ctx_.wall->now();
   for (const auto& peer : view_.peers)
     if (counts_here(peer))
-      situation.others.push_back({std::min(peer.samples, config_.target_batch_size),
+      situation.others.push_back({claims_.counted(peer.who.id, peer.samples, now()),
                                   std::max(0.0, seconds_of(waggle::difference(wall, peer.time))),
-                                  report_delay, peer.samples_per_second, 0});
+                                  report_delay,
+                                  claims_.speed(peer.who.id, peer.samples_per_second, now()), 0});
   return decide_pass(situation);
 }
 
@@ -59,8 +60,9 @@ pass_decision trainer::pass_during_round() const {
   double rates = own_rate_;
   for (const auto& peer : view_.peers)
     if (counts_here(peer)) {
-      samples += peer.samples_per_second * since;
-      rates += peer.samples_per_second;
+      auto speed = claims_.speed(peer.who.id, peer.samples_per_second, now());
+      samples += speed * since;
+      rates += speed;
     }
   auto target = static_cast<double>(config_.target_batch_size);
   return {samples < target, target / std::max(rates, 1.0)};
@@ -128,10 +130,10 @@ void trainer::on_pass(const pass_done& pass) {
       && (reached || now() - reported_to_tracker_ >= report_interval))
     report_own_progress();
   bool outdated = std::exchange(pass_outdated_, false) || !at_.in_step();
-  if (stopping_ || outdated) // it belongs to a state that is replaced
+  if (outdated || (stopping_ && !keeping_)) // it belongs to a state that is replaced
     drop_accumulated(stopping_ ? "stopped" : "left_out");
-  for (auto& promise : std::exchange(stops_, {}))
-    promise.deliver(current_status());
+  if (!stops_.empty() && config_.delay_optimizer_step)
+    save_and_answer();
   react();
 }
 

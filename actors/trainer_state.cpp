@@ -7,6 +7,7 @@
 #include "actors/guard.hpp"
 #include "actors/trainer.hpp"
 #include "runtime/training/keeping_up.hpp"
+#include "runtime/training/training_state.hpp"
 
 namespace waggle {
 
@@ -35,11 +36,7 @@ void trainer::fetch_if_needed() {
   }
   if (now() < fetch_after_)
     return;
-  std::vector<peer_record> holders;
-  for (const auto& peer : view_.peers)
-    if (peer.who.id != ctx_.record.id && peer.claim.ready && peer.claim.group_size > 0
-        && peer.claim.past.branch == at_.past().branch)
-      holders.push_back(peer.who);
+  auto holders = donors();
   if (holders.empty()) {
     wait_for("a peer that can give the state of history " + short_name(at_.past().branch));
     if (now() - waiting_since_ >= patience_without_state) // the peers that had it have left
@@ -49,9 +46,19 @@ void trainer::fetch_if_needed() {
   wait_for({});
   fetch_began_ = now();
   meter_ = std::make_shared<download_meter>();
-  fetch_state question{donors_.among(std::move(holders)), at_.past().branch, at_.first_kept(),
-                       config_.sync_timeout, meter_};
-  fetcher_ = spawn<state_fetcher>(ctx_, config_.fetch, peers_.switchboard);
+  fetch_state question{donors_.among(std::move(holders), now()), at_.past().branch,
+                       at_.first_kept(), config_.sync_timeout, meter_};
+  auto how = config_.fetch;
+  how.suspects = suspects_ = std::make_shared<std::vector<peer_id>>();
+  const auto& table = model_->tensors();
+  if (exact() && table.buffer_count() == 0) {
+    how.compare = state_comparison::content;
+  } else if (exact()) { // passes change the buffers
+    how.compare = state_comparison::parameters;
+    how.parameters = {state_header_bytes + table.header_bytes(),
+                      table.parameter_count() * sizeof(float)};
+  }
+  fetcher_ = spawn<state_fetcher>(ctx_, std::move(how), peers_.switchboard);
   auto number = ++fetches_;
   request(fetcher_, config_.sync_timeout + 5s, std::move(question))
     .then(
@@ -80,13 +87,23 @@ void trainer::on_fetched(const fetched_state& fetched) {
   loading_ = true;
   fetched_bytes_ = fetched.state->size();
   last_donor_ = fetched.donor;
+  refuse_suspects();
+  fetch_resumed_ = fetched.resumed;
   // The donor may be up to `epochs_ahead` epochs ahead of our view of the group.
   send(worker_,
        load_image{fetched.state, at_.past().branch, epoch_id{at_.epoch().value() + epochs_ahead}});
 }
 
+/// Donors that offered another state than the others are not asked for a while.
+void trainer::refuse_suspects() {
+  for (const auto& who : *suspects_)
+    donors_.refuse(who, now());
+  suspects_->clear();
+}
+
 void trainer::on_no_state(const failure& why) {
   fetcher_ = nullptr;
+  refuse_suspects();
   ctx_.log->warn("could not download the run's state: {}", to_string(why));
   send(peers_.exporter, state_download_ended{false, why, 0, seconds_of(now() - fetch_began_)});
   fetch_after_ = now() + donors_.failed();
@@ -95,12 +112,18 @@ void trainer::on_no_state(const failure& why) {
 
 void trainer::on_loaded(const image_loaded& outcome) {
   loading_ = false;
-  if (outcome.why.code != ec::none) { // the model is unchanged
-    donors_.refuse(last_donor_);
+  bool loaded = outcome.why.code == ec::none;
+  ctx_.metrics->count_state_download(!loaded          ? "refused"
+                                     : fetch_resumed_ ? "resumed"
+                                                      : "complete",
+                                     seconds_of(now() - fetch_began_));
+  if (!loaded) { // the model is unchanged
+    donors_.refuse(last_donor_, now());
     return on_no_state(outcome.why);
   }
   drop_accumulated("left_out"); // the gradient belongs to the state that was replaced
   pass_outdated_ = passing_;    // beside the worker: otherwise it had to end first
+  note_plateau(outcome.plateau, outcome.epoch);
   model_epoch_ = outcome.epoch;
   model_parameters_ = outcome.parameters;
   loaded_at_ = now();
@@ -113,7 +136,7 @@ void trainer::on_loaded(const image_loaded& outcome) {
                  outcome.epoch.value(), short_name(last_donor_), at_.epoch().value());
   auto follows = at_.take_state(outcome.past, outcome.epoch);
   if (follows.what != run_position::trouble::gap) {
-    donors_.succeeded();
+    fetch_after_ = now() + donors_.succeeded(now());
     slow_pause_ = 0ms;
   }
   if (at_.in_step() && at_.epoch() != outcome.epoch
@@ -208,8 +231,11 @@ bool trainer::differs_from_most() {
       ctx_.log->error("{} peers hold parameters that differ from ours at epoch {} of history {}",
                       others, model_epoch_.value(), short_name(at_.past().branch));
   }
-  if (compared > 0 && std::exchange(compared_, model_epoch_) != model_epoch_)
-    ctx_.metrics->count_state_hash_check(others == 0 ? "equal" : "majority_unknown");
+  // Reports of one epoch arrive one after another: a difference may show after the first of them.
+  if (others > 0 && std::exchange(differed_, model_epoch_) != model_epoch_)
+    ctx_.metrics->count_state_hash_check("differing");
+  else if (compared > 0 && std::exchange(compared_, model_epoch_) != model_epoch_)
+    ctx_.metrics->count_state_hash_check("equal");
   auto most = std::max_element(holders.begin(), holders.end(), [](const auto& a, const auto& b) {
     return a.second != b.second ? a.second < b.second : b.first < a.first;
   });
@@ -234,6 +260,8 @@ bool trainer::too_much_under_way() const {
 caf::result<state_snapshot> trainer::snapshot(const get_state_snapshot& wanted) {
   if (!model_ || !at_.in_step() || stopping_ || (place_ != place::member && at_.past().work == 0))
     return to_caf(ec::not_ready, "this peer has no state of the run yet");
+  if (awaits(wanted))
+    return await_epoch(wanted);
   merge(); // newcomers have the updates from the group's epoch on
   return delegate(worker_, wanted);
 }

@@ -50,7 +50,9 @@ const training_status& trainer::current_status() {
     if (peer.claim.group_size > 0 && peer.claim.past.branch == at_.past().branch)
       s.global_epoch = std::max(s.global_epoch, peer.epoch);
   s.target_batch_size = config_.target_batch_size;
-  s.notice = download_notice_.empty() ? health_.notice() : download_notice_;
+  s.notice = !download_notice_.empty() ? download_notice_
+             : !doubt_notice_.empty()  ? doubt_notice_
+                                       : health_.notice();
   s.loss = losses_.smoothed();
   s.first_loss = losses_.of_first_epoch();
   s.past = at_.in_step() ? at_.past() : at_.held_past();
@@ -152,6 +154,21 @@ void trainer::log_progress() {
                  "peers, last round: {}",
                  s.epoch.value(), loss, s.samples_per_second, s.effective_batch, s.group_size,
                  s.last_outcome);
+}
+
+/// The schedule plateau, in the state that the model has at the beginning of `epoch`.
+void trainer::note_plateau(const std::optional<plateau_report>& now, epoch_id epoch) {
+  if (!now)
+    return;
+  status_.rate_reductions = now->reductions;
+  if (now->reductions > 0)
+    status_.learning_rate = now->rate;
+  ctx_.metrics->set_rate_reductions(static_cast<double>(now->reductions));
+  if (now->lowered)
+    ctx_.log->info(
+      "the learning rate falls from {:.3g} to {:.3g} at epoch {}: the loss of the swarm "
+      "is {:.4f}, and the best one was {:.4f}",
+      now->rate_before, now->rate, epoch.value(), now->loss, now->best);
 }
 
 void trainer::wait_for(std::string what) {

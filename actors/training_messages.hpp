@@ -16,6 +16,7 @@
 #include "runtime/core/history.hpp"
 #include "runtime/status/peer_status.hpp"
 #include "runtime/training/micro_step.hpp"
+#include "runtime/training/plateau.hpp"
 
 namespace waggle {
 
@@ -37,7 +38,8 @@ struct state_snapshot {
   digest parameters;
   std::shared_ptr<const byte_source> state; // epoch and learner state, see runtime/training
   history past;
-  digest content; // SHA-256 over `state`; zero: not computed (a checkpoint)
+  digest content;    // SHA-256 over `state`; zero: not computed (a checkpoint)
+  bool kept = false; // it is on disk, as a checkpoint
 };
 
 /// The progress of a download, for the actor that waits for it. Thread-safe.
@@ -62,7 +64,8 @@ struct fetched_state {
   digest parameters;
   std::shared_ptr<const byte_source> state;
   peer_id donor;
-  digest content; // SHA-256 over `state`
+  digest content;       // SHA-256 over `state`
+  bool resumed = false; // parts of it came from an earlier donor
 };
 
 // -- training ------------------------------------------------------------------------------------
@@ -89,6 +92,7 @@ struct apply_update {
   std::shared_ptr<const averaged_tensors> averaged;
   /// What this peer contributed to the mean of these tensors, or of the buffers; null: nothing.
   std::shared_ptr<const float_vector> snapshot;
+  std::string position; // missed_update::position
 };
 struct load_image {
   std::shared_ptr<const byte_source> image;
@@ -99,7 +103,14 @@ struct rename_history {
   history past;
   epoch_id epoch;
 };
-struct save_checkpoint {};
+/// Only if the peer stops, the checkpoint has what it did not finish: the accumulated gradient, and
+/// its contribution to a round that is not over.
+struct save_checkpoint {
+  bool stops = false;
+  std::shared_ptr<const float_vector> pending{}; // null: none
+  std::uint64_t pending_samples = 0;
+  std::string pending_position{}; // of the data, after them
+};
 /// Events of the model_worker.
 struct pass_done {
   micro_step step;
@@ -109,12 +120,14 @@ struct update_applied {
   epoch_id epoch;    // that begins
   digest parameters; // zero: too many to hash each epoch
   double seconds = 0;
+  std::optional<plateau_report> plateau; // learner::plateau_state
 };
 struct image_loaded {
   failure why; // ec::none: it was loaded
   epoch_id epoch;
   history past;
   digest parameters;
+  std::optional<plateau_report> plateau;
 };
 /// Command to the state_keeper: complete this copy, and with `keep` write it as a checkpoint.
 /// Answered with state_snapshot.

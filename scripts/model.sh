@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks the model of the averaging round (tests/model/averaging_round.pml) with Spin: searches for a
-# schedule in which two members commit different contributors, or a member waits forever. Then omits
+# schedule in which two members commit different results, or a member waits forever, also if a reducer
+# sends different results to different members. Then omits
 # one rule of the protocol at a time: each omission must be found.
 #
 #   scripts/model.sh            up to five members, all omissions: up to 6 GB of memory and, on an
@@ -81,6 +82,8 @@ search() {
 echo "== the protocol"
 search holds every 1800 -DN=3 -DSAFETY_ONLY -DCRASHES=1 -DWRONG=1
 search holds every 1800 -DN=3 -DCRASHES=1 -DWRONG=1
+search holds every 1800 -DN=3 -DLIAR -DSAFETY_ONLY -DCRASHES=0 -DWRONG=1
+search holds every 1800 -DN=3 -DLIAR -DCRASHES=0 -DWRONG=0
 if [ "$short" = no ]; then
   search holds every 1800 -DN=3 -DCRASHES=1 -DWRONG=0 -DGIVE_UPS=1
   search holds every 1800 -DN=3 -DCRASHES=0 -DWRONG=1 -DGIVE_UPS=1
@@ -90,6 +93,8 @@ if [ "$short" = no ]; then
   search holds sample 40 -DN=3 -DCRASHES=1 -DWRONG=2
   search holds sample 40 -DN=4 -DSAFETY_ONLY -DCRASHES=2 -DWRONG=2
   search holds sample 40 -DN=4 -DCRASHES=1 -DWRONG=1
+  search holds sample 40 -DN=4 -DLIAR -DCRASHES=0 -DWRONG=1
+  search holds sample 40 -DN=5 -DLIAR -DSAFETY_ONLY -DCRASHES=1 -DWRONG=1
 fi
 
 echo "== the protocol with an omission"
@@ -100,4 +105,5 @@ search found sample 300 -DPLANT_ADOPT_NOTHING -DN=3 -DSAFETY_ONLY -DCRASHES=0 -D
 search found sample 300 -DPLANT_SHRINK_WITHOUT_PROMISES -DN=3 -DSAFETY_ONLY -DCRASHES=0 -DWRONG=1
 search found sample 300 -DPLANT_PASS_TERMS -DN=3 -DSAFETY_ONLY -DCRASHES=0 -DWRONG=2
 search found sample 300 -DPLANT_NEVER_YIELD -DN=3 -DCRASHES=1 -DWRONG=2
+search found sample 300 -DPLANT_COMPARE_NOTHING -DN=3 -DLIAR -DSAFETY_ONLY -DCRASHES=0 -DWRONG=0
 exit $bad

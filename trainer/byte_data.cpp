@@ -129,15 +129,33 @@ std::shared_ptr<const byte_data> make_synthetic_text() {
 
 window_sampler::window_sampler(std::shared_ptr<const byte_data> data, std::size_t window,
                                random_source random)
-  : data_(std::move(data)), window_(window), random_(random) {
+  : data_(std::move(data)), window_(window), first_(random), random_(random) {
   std::uint64_t positions = 0;
   for (const auto& piece : data_->pieces()) {
     positions += piece.size() - window_ + 1;
     ends_.push_back(positions);
   }
+  auto shape = "fingerprint/" + std::to_string(window_);
+  for (auto end : ends_)
+    shape += "/" + std::to_string(end);
+  fingerprint_ = first_.fork(shape).next();
+}
+
+void window_sampler::begin_block(std::uint64_t number) {
+  random_ = number == 0 ? first_ : first_.fork("windows/" + std::to_string(number));
+}
+
+void window_sampler::continue_after(std::uint64_t drawn) {
+  drawn_ = drawn - drawn % block;
+  begin_block(drawn_ / block);
+  while (drawn_ < drawn)
+    (void)next();
 }
 
 const std::byte* window_sampler::next() {
+  if (drawn_ > 0 && drawn_ % block == 0)
+    begin_block(drawn_ / block);
+  ++drawn_;
   auto at = random_.below(ends_.back());
   auto piece =
     static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), at) - ends_.begin());

@@ -50,6 +50,27 @@ void gradient_sum::bind(const torch::Tensor& gradient) {
   }
 }
 
+std::shared_ptr<const float_vector> gradient_sum::copy_of(const torch::Tensor& values) {
+  auto memory = std::make_shared<float_vector>(static_cast<std::size_t>(values.numel()));
+  view_of(std::span<float>{*memory}).copy_(values);
+  return memory;
+}
+
+void gradient_sum::load_position(std::uint64_t position) {
+  std::lock_guard lock{mutex_};
+  position_ = taken_position_ = next_position_ = position;
+}
+
+std::uint64_t gradient_sum::position() const {
+  std::lock_guard lock{mutex_};
+  return position_;
+}
+
+std::uint64_t gradient_sum::taken_position() const {
+  std::lock_guard lock{mutex_};
+  return taken_position_;
+}
+
 // -- two vectors ----------------------------------------------------------------------------------
 
 separate_sum::separate_sum(std::vector<torch::Tensor> parameters)
@@ -81,9 +102,11 @@ gradient_sum::outcome separate_sum::end_pass(std::uint64_t samples, bool finite_
   torch::NoGradGuard guard;
   if (scale_ != 1)
     gradient_.mul_(1 / scale_);
-  if (!finite_loss || !is_finite(gradient_))
-    return {false, 0};
+  bool finite = finite_loss && is_finite(gradient_);
   std::lock_guard lock{mutex_};
+  position_ = next_position_;
+  if (!finite)
+    return {false, 0};
   last_pass_ = samples;
   samples_.fetch_add(samples);
   return {true, 0};
@@ -153,8 +176,32 @@ void separate_sum::write_sum(torch::Tensor& to) {
 }
 
 void separate_sum::empty() {
+  taken_position_ = position_;
   last_pass_ = 0;
   earlier_ = {};
+}
+
+partial_gradient separate_sum::copy() {
+  torch::NoGradGuard guard;
+  std::lock_guard lock{mutex_};
+  if (samples_.load() == 0)
+    return {};
+  auto sum = new_tensor();
+  write_sum(sum);
+  return {copy_of(sum), samples_.load(), 0, 1};
+}
+
+status separate_sum::load(const partial_gradient& partial) {
+  if (!partial.sum || partial.sum->size() != static_cast<std::size_t>(size())
+      || partial.passes != 0)
+    return failure{ec::malformed, "its gradient was accumulated otherwise"};
+  torch::NoGradGuard guard;
+  std::lock_guard lock{mutex_};
+  earlier_ = new_vector();
+  earlier_.values.copy_(view_of(std::span<const float>{*partial.sum}));
+  last_pass_ = 0;
+  samples_ = partial.samples;
+  return done{};
 }
 
 // -- one vector -----------------------------------------------------------------------------------
@@ -185,6 +232,7 @@ gradient_sum::outcome in_place_sum::end_pass(std::uint64_t samples, bool finite_
     && is_finite(sum_.values); // no other thread uses the values before in_pass_ is reset
   std::lock_guard lock{mutex_};
   in_pass_ = false;
+  position_ = next_position_;
   if (!finite)
     return {false, empty()};
   if (dropped_) // together with earlier passes, which are still in the sum
@@ -235,7 +283,32 @@ std::uint64_t in_place_sum::drop() {
   return empty();
 }
 
+partial_gradient in_place_sum::copy() {
+  torch::NoGradGuard guard;
+  std::lock_guard lock{mutex_};
+  WAGGLE_CHECK(!in_pass_, "the gradient is copied in the middle of a pass");
+  if (samples_.load() == 0)
+    return {};
+  return {copy_of(sum_.values), samples_.load(), passes_, scale_};
+}
+
+status in_place_sum::load(const partial_gradient& partial) {
+  if (!partial.sum || partial.sum->size() != static_cast<std::size_t>(size())
+      || partial.passes == 0)
+    return failure{ec::malformed, "its gradient was accumulated otherwise"};
+  torch::NoGradGuard guard;
+  std::lock_guard lock{mutex_};
+  sum_ = new_vector();
+  sum_.values.copy_(view_of(std::span<const float>{*partial.sum}));
+  bind(sum_.values);
+  scale_ = partial.scale;
+  passes_ = partial.passes;
+  samples_ = partial.samples;
+  return done{};
+}
+
 std::uint64_t in_place_sum::empty() {
+  taken_position_ = position_;
   passes_ = 0;
   return samples_.exchange(0);
 }

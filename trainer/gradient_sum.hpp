@@ -13,6 +13,7 @@
 #include <torch/torch.h>
 
 #include "runtime/training/learner.hpp"
+#include "runtime/training/resumable_learner.hpp"
 
 namespace waggle {
 
@@ -48,6 +49,14 @@ public:
   /// Takes the mean, on the device of the parameters. It is valid until the next pass begins.
   /// Undefined if there are no samples.
   virtual torch::Tensor take_mean() = 0;
+  /// The pass that is about to begin ends so far in the data: see `position`.
+  void will_draw(std::uint64_t until) { next_position_ = until; }
+  /// A copy of the sum, which stays; and what continues it: see resumable_learner. REQUIRES: no
+  /// pass runs.
+  [[nodiscard]] virtual partial_gradient copy() = 0;
+  virtual status load(const partial_gradient& partial) = 0;
+  /// The data of all passes up to here are in no sum.
+  void load_position(std::uint64_t position);
 
   // -- any thread ---------------------------------------------------------------------------------
 
@@ -59,6 +68,10 @@ public:
   /// Empties the sum, returns the number of its samples.
   virtual std::uint64_t drop() = 0;
   [[nodiscard]] std::uint64_t samples() const { return samples_.load(); }
+  /// How far in the data the last pass came that has ended; and the last one of those whose sum was
+  /// taken or dropped.
+  [[nodiscard]] std::uint64_t position() const;
+  [[nodiscard]] std::uint64_t taken_position() const;
 
 protected:
   explicit gradient_sum(std::vector<torch::Tensor> parameters);
@@ -74,7 +87,15 @@ protected:
   /// Makes the .grad views of `gradient`.
   void bind(const torch::Tensor& gradient);
 
-  std::mutex mutex_;
+  [[nodiscard]] std::int64_t size() const { return size_; }
+  /// A copy of these values in host memory.
+  static std::shared_ptr<const float_vector> copy_of(const torch::Tensor& values);
+
+  mutable std::mutex mutex_;
+  // -- guarded by mutex_: of the pass that ended last, of the sum that was taken or dropped last
+  std::uint64_t position_ = 0;
+  std::uint64_t taken_position_ = 0;
+  std::uint64_t next_position_ = 0; // the computing thread's
   std::atomic<std::uint64_t> samples_{0};
 
 private:
@@ -103,6 +124,8 @@ public:
   std::uint64_t take_mean(std::span<float> out) override;
   std::optional<learner::mean_gradient> take_vector() override;
   std::uint64_t drop() override;
+  [[nodiscard]] partial_gradient copy() override;
+  status load(const partial_gradient& partial) override;
 
 private:
   // REQUIRE: the lock is held.
@@ -134,6 +157,8 @@ public:
   std::uint64_t take_mean(std::span<float> out) override;
   std::optional<learner::mean_gradient> take_vector() override;
   std::uint64_t drop() override;
+  [[nodiscard]] partial_gradient copy() override;
+  status load(const partial_gradient& partial) override;
 
 private:
   // REQUIRE: the lock is held.

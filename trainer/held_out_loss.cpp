@@ -12,23 +12,23 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t windows_seed = 0x68656c646f7574; // any, but always the same
-constexpr std::uint64_t checkpoint_bytes_max = 64_GiB;
 
 failure no_checkpoint(const fs::path& where, const std::string& why) {
   return {ec::bad_config, "--checkpoint " + where.string() + ": " + why};
 }
 
-result<std::string> image_at(const fs::path& where, const digest& schema) {
+result<std::string> image_at(const fs::path& where, const learner& model) {
+  auto image_bytes = state_header_bytes + model.tensors().image_bytes();
   auto files = make_system_disk();
   std::error_code error;
   if (!fs::is_directory(where, error)) {
-    auto image = files->read(where, checkpoint_bytes_max);
+    auto image = files->read(where, image_bytes);
     if (!image)
       return no_checkpoint(where, to_string(image.error()));
     return std::move(*image);
   }
   auto folder = fs::is_directory(where / "checkpoints", error) ? where / "checkpoints" : where;
-  auto found = checkpoint_store{files, folder}.load_newest(schema);
+  auto found = checkpoint_store{files, folder}.load_newest(model.schema(), image_bytes);
   if (!found)
     return no_checkpoint(where, to_string(found.error()));
   if (!found->newest)
@@ -52,7 +52,7 @@ result<checkpoint_loss> loss_of_checkpoint(const learner_config& config, const f
     return data.error();
   std::shared_ptr<learner> state{std::move(*made)};
   trained_model loaded{state};
-  auto image = image_at(where, state->schema());
+  auto image = image_at(where, *state);
   if (!image)
     return image.error();
   if (auto fits = loaded.load(as_byte_span(*image)); !fits)

@@ -67,7 +67,8 @@ public:
   optimizer(const optimizer&) = delete;
   optimizer& operator=(const optimizer&) = delete;
 
-  /// Contributes the parameters' .grad, the mean over `samples` samples, to the run. Returns when
+  /// Contributes the parameters' .grad, the mean over `samples` samples, to the run. `loss`: the
+  /// mean over the same samples, for the status and the schedule plateau. Returns when
   /// the next gradient can be computed: at once, after an update, or after the state of the run was
   /// loaded. Until the run is found this can take as long as the join timeout. Network failures
   /// change the outcome and never throw. Throws std::runtime_error if a parameter was added, cast

@@ -7,6 +7,7 @@
 #include "runtime/config/agreed_options.hpp"
 #include "runtime/net/handshake.hpp"
 #include "runtime/training/clipping.hpp"
+#include "runtime/training/plateau_learner.hpp"
 #include "trainer/train_command.hpp"
 
 namespace waggle {
@@ -183,9 +184,10 @@ status swarm_session::start(std::shared_ptr<loop_port> port, const optimizer_ide
   auto config = process_->base_config();
   config.agreement = std::make_shared<const run_agreement>(std::move(*agreed));
   add_training(config, o, process_->self().id(), process_->data_dir());
-  config.training->make_learner =
+  config.training->make_learner = with_plateau(
     clipped([port]() -> result<std::unique_ptr<learner>> { return make_loop_learner(port); },
-            o.max_gradient_norm);
+            o.max_gradient_norm),
+    config.training->training.schedule.plateau());
   auto started = process_->start(config, find_model(given_.model) != nullptr);
   if (!started)
     return started.error();

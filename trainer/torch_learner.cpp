@@ -6,8 +6,10 @@
 
 #include <torch/torch.h>
 
+#include "runtime/core/byte_io.hpp"
 #include "runtime/core/named.hpp"
 #include "runtime/training/local_learner.hpp"
+#include "runtime/training/resumable_learner.hpp"
 #include "trainer/autocast.hpp"
 #include "trainer/compute_setup.hpp"
 #include "trainer/flat_optimizer.hpp"
@@ -20,7 +22,7 @@ namespace waggle {
 
 namespace {
 
-class torch_learner final : public local_learner {
+class torch_learner final : public local_learner, public resumable_learner {
 public:
   torch_learner(const learner_config& config, torch::Device device,
                 std::shared_ptr<const byte_data> data)
@@ -50,6 +52,7 @@ public:
     parameters_->refresh();
     auto batch = config_.micro_batch;
     auto loss = loss_of(next_windows(sampler_, batch, device_));
+    sum_->will_draw(sampler_.drawn());
     auto scale = sum_->begin_pass(loss_scale());
     (scale == 1 ? loss : loss * scale).backward();
     micro_step step{loss.item<double>(), static_cast<std::uint64_t>(batch)};
@@ -115,7 +118,28 @@ public:
     return scaler_ ? scaler_->load(own) : status{done{}};
   }
 
+  [[nodiscard]] std::string position() const override { return text_of(sum_->position()); }
+  [[nodiscard]] std::string taken_position() const override {
+    return text_of(sum_->taken_position());
+  }
+  status load_position(std::string_view position) override {
+    byte_reader in{position};
+    auto of = in.get<std::uint64_t>();
+    auto drawn = in.get<std::uint64_t>();
+    if (!in.ok() || in.left() > 0 || of != sampler_.fingerprint())
+      return failure{ec::malformed, "its position is one in other --data, or of another --seed"};
+    sampler_.continue_after(drawn);
+    sum_->load_position(drawn);
+    return done{};
+  }
+  [[nodiscard]] partial_gradient copy_gradient() const override { return sum_->copy(); }
+  status load_gradient(const partial_gradient& partial) override { return sum_->load(partial); }
+
 private:
+  [[nodiscard]] std::string text_of(std::uint64_t drawn) const {
+    return byte_writer{}.put(sampler_.fingerprint()).put(drawn).take();
+  }
+
   void step(const torch::Tensor& gradient, double lr) {
     parameters_->change(
       [&](torch::Tensor& master) { optimizer_->step(master, gradient.to(master.device()), lr); });

@@ -12,6 +12,7 @@
 #include "runtime/core/check.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/training/clipping.hpp"
+#include "runtime/training/plateau_learner.hpp"
 #include "runtime/training/schedule.hpp"
 
 namespace waggle {
@@ -163,7 +164,8 @@ void add_training(node_config& base, const run_options& o, const peer_id& peer,
   if (o.resume)
     t.checkpoints.emplace(make_system_disk(), data_dir / "checkpoints");
   parts.make_learner =
-    clipped([learner] { return make_torch_learner(learner); }, o.max_gradient_norm);
+    with_plateau(clipped([learner] { return make_torch_learner(learner); }, o.max_gradient_norm),
+                 t.schedule.plateau());
 }
 
 command train_command() {

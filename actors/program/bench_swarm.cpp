@@ -66,6 +66,8 @@ public:
         tcp.record = std::move(request.record);
         tcp.http = std::move(request.http);
         tcp.events = std::move(request.events);
+        tcp.clock = std::move(request.clock);
+        tcp.clocks = request.clocks;
         tcp.shared_memory = options_.shared_memory;
         tcp.arena = arena;
         return net::make_tcp_transport(std::move(tcp));

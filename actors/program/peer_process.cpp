@@ -11,6 +11,8 @@
 #include "runtime/cli/join_watch.hpp"
 #include "runtime/cli/logging.hpp"
 #include "runtime/cli/signals.hpp"
+#include "runtime/core/private_file.hpp"
+#include "runtime/net/http_hosts.hpp"
 #include "runtime/net/tcp_transport.hpp"
 
 namespace waggle {
@@ -79,7 +81,13 @@ result<std::unique_ptr<peer_process>> peer_process::prepare(const run_options& o
   if (!key)
     return failure{ec::bad_config, key.error().detail};
   parts->self = *key;
+  auto leftovers =
+    remove_leftovers(*make_system_disk(), parts->data_dir, {"known_peers", "identity"});
   parts->log = make_logger(options.log_level, options.log_format, short_name(parts->self->id()));
+  for (const auto& name : leftovers)
+    parts->log->info("removed {}, which was left half written", (parts->data_dir / name).string());
+  if (auto warning = writable_by_others(parts->data_dir))
+    parts->log->warn("{}", *warning);
   parts->system = std::make_unique<caf::actor_system>(parts->config);
   return std::unique_ptr<peer_process>{new peer_process{std::move(parts)}};
 }
@@ -91,6 +99,11 @@ node_config peer_process::base_config() const {
   config.listen = o.listen;
   config.announce = o.announce;
   config.initial_peers = o.initial_peers;
+  std::vector<endpoint> own = o.initial_peers;
+  own.push_back(o.listen);
+  if (o.announce)
+    own.push_back(*o.announce);
+  config.switchboard.announced_addresses = net::dial_policy{own};
   config.addresses.file = impl_->data_dir / "known_peers";
   config.addresses.save_interval = 1s; // so that a peer that is killed soon has stored some peers
   config.client_mode = o.client_mode;
@@ -155,6 +168,8 @@ result<started_node> peer_process::start(const node_config& config, bool joinabl
     tcp.http = std::move(request.http);
     tcp.events = std::move(request.events);
     tcp.agreement = std::move(request.agreement);
+    tcp.clock = std::move(request.clock);
+    tcp.clocks = request.clocks;
     tcp.events.linked = [watch = p.watch](const net::peer_claims& claims) {
       watch->linked(claims.agreement);
     };
@@ -163,6 +178,9 @@ result<started_node> peer_process::start(const node_config& config, bool joinabl
       watch->disagreed(where, why);
       tell(where, outbound, why);
     };
+    for (const auto& where : {std::optional{p.options.listen}, p.options.announce})
+      if (where)
+        tcp.http_hosts.insert(net::host_name(where->host));
     tcp.shared_memory = p.options.shared_memory;
     tcp.arena = arena;
     tcp.congestion = p.options.congestion;

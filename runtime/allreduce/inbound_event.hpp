@@ -16,6 +16,8 @@ struct inbound_event {
   wire::event what;
   payload body;
   std::shared_ptr<net::link> via; // null in unit tests
+  /// As long as a copy exists, the event counts as not processed (net::link_budget).
+  std::shared_ptr<void> ticket{};
 
   void release() const {
     if (via && body.size > 0)

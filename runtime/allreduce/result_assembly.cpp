@@ -60,6 +60,11 @@ void result_assembly::put(std::uint32_t part, std::shared_ptr<const float> value
     apart_.insert_or_assign(part, std::move(values));
 }
 
+std::shared_ptr<const float> result_assembly::values(std::uint32_t part) const {
+  auto found = apart_.find(part);
+  return found != apart_.end() ? found->second : read_in_place(part);
+}
+
 std::shared_ptr<const float_vector> result_assembly::whole() const {
   bool lent = std::any_of(uses_.begin(), uses_.end(), [](const use& u) { return u.lent; });
   if (apart_.empty() && !lent)

@@ -43,6 +43,9 @@ public:
   /// Sets the part to `values`, which one of the functions above returned.
   void put(std::uint32_t part, std::shared_ptr<const float> values);
 
+  /// The part as it was put. REQUIRES: it was put.
+  [[nodiscard]] std::shared_ptr<const float> values(std::uint32_t part) const;
+
   /// The set of contributors has changed: drops the parts that are not in their place.
   void start_over() { apart_.clear(); }
 

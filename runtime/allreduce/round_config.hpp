@@ -17,6 +17,9 @@ struct round_config {
   milliseconds takeover_timeout{2'000};
   /// The round ends after this long in any case.
   milliseconds deadline{60'000};
+  /// Results of at most this many bytes are compared by their SHA-256, larger ones by a faster hash
+  /// under a key, which takes one more message delay. Must be the same for all members.
+  std::uint64_t keyless_bytes_max = std::uint64_t{1} << 20U;
   /// Parts with at least this many values are reduced by another thread, if there is one.
   std::uint32_t offload_elements = 1U << 15U;
 };

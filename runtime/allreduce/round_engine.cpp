@@ -7,19 +7,36 @@
 
 #include <algorithm>
 
+#include "runtime/allreduce/adopted_result.hpp"
 #include "runtime/allreduce/round_messages.hpp"
 
 namespace waggle {
+
+namespace {
+
+/// One more than may lie, if there are as many besides the leader and the accused. Without an
+/// assumption about liars (faulty_max 0) one is enough: of a pair of which one accuses the other, the
+/// accused is more often the one that is slow.
+std::size_t accusers_needed(const round_plan& plan) {
+  auto others = std::max<std::size_t>(plan.members.size(), 3) - 2;
+  return std::min<std::size_t>(others, plan.reduce_by.faulty_max + std::size_t{1});
+}
+
+} // namespace
 
 round_engine::round_engine(round_request request, round_config config, const round_memory& memory,
                            std::shared_ptr<round_port> port, clock now)
   : request_(std::move(request)), config_(config), encoder_(request_.values, memory.encoded),
     port_(std::move(port)), now_(std::move(now)),
     protocol_(request_.plan, request_.self_index,
-              {request_.plan.min_contributors, config.takeover_timeout}),
+              {request_.plan.min_contributors, config.takeover_timeout,
+               accusers_needed(request_.plan),
+               keyed() ? [this] { return result_digest(terms(), own_groups()); }
+                       : std::function<digest()>{}}),
     transfers_(request_.plan, request_.self_index, now_()),
     own_(transfers_.parts(), request_.plan.reduce_by),
     result_(transfers_.parts(), request_.self_index, memory.vectors->take(request_.plan.elements)),
+    told_(request_.plan.members.size()), groups_(transfers_.parts()),
     watch_(plan().members.size(), config_, now_()) {
   for (std::size_t i = 0; i < plan().members.size(); ++i)
     members_.emplace(plan().members[i].peer.id, i);
@@ -108,7 +125,7 @@ void round_engine::check() {
     return;
   }
   round_watch::agreement known{
-    protocol_.awaited(), request_.self_index, transfers_.view().participant_set().size(),
+    silent(), request_.self_index, transfers_.view().participant_set().size(),
     protocol_.coordinator() == request_.self_index,
     [this](std::size_t i) { return port_->body_bytes_written(plan().members[i].peer.id); }};
   watch_.stalled(known, now).for_each([&](std::size_t member) {
@@ -134,6 +151,12 @@ void round_engine::on_message(std::size_t from, const wire::event& what) {
     }
     watch_.fault(now_());
   }
+  if (reported_)
+    return;
+  if (const auto* share = std::get_if<wire::round_key_share>(&what))
+    return on_share(from, *share);
+  if (const auto* digests = std::get_if<wire::round_digests>(&what))
+    return on_digests(from, *digests);
   perform(receive(protocol_, from, what, now_()));
 }
 
@@ -143,6 +166,10 @@ void round_engine::perform(const round_protocol::actions& actions) {
       send_to(message->to, message->what);
     else if (const auto* entered = std::get_if<round_protocol::enter_view>(&action))
       enter(entered->view);
+    else if (std::holds_alternative<round_protocol::compare_results>(action))
+      compare();
+    else if (std::holds_alternative<round_protocol::await_repair>(action))
+      ask_for_repair();
     else if (const auto* decided = std::get_if<round_protocol::commit>(&action))
       commit(decided->view);
     else if (const auto* failed = std::get_if<round_protocol::fail>(&action))
@@ -151,11 +178,28 @@ void round_engine::perform(const round_protocol::actions& actions) {
 }
 
 void round_engine::enter(const round_view& view) {
-  bool other_sum = view.contributors != transfers_.view().contributors;
-  if (other_sum) {
-    weight_sum_.reset();
+  const auto& before = transfers_.view();
+  bool other_sum = view.contributors != before.contributors;
+  if (other_sum)
     result_.start_over();
+  if (other_sum)
+    reported_weights_.clear();
+  else
+    std::erase_if(reported_weights_, [&](const auto& reported) {
+      return !view.participant_set().contains(reported.first);
+    });
+  // A key belongs to one view.
+  bool other_key = keyed() && !view.adopted;
+  if (other_sum || other_key || (!view.adopted && view.participants != before.participants)) {
+    weight_sum_.reset();
+    own_groups_.clear();
+    digest_.reset();
   }
+  // In an adopted view nothing is judged: true once most members are known to hold its result.
+  judged_ = false;
+  auto compared = before.number;
+  comparing_ = repairing_ = false;
+  repaired_ = {};
   // Members that start over, too, or that skipped a view, have dropped what we sent. In an adopted
   // view all participants hold the result.
   if (other_sum || !(view.adopted || view.follows(transfers_.view())))
@@ -165,6 +209,8 @@ void round_engine::enter(const round_view& view) {
   for (const auto& unsent : std::exchange(outgoing_, {}))
     transfers_.give_back(unsent);
   transfers_.enter(view, now_());
+  judged_ = view.adopted && !other_sum
+            && holds_what_most_listed(compared, lists_, view, plan(), request_.self_index, terms());
   watch_.advanced(now_());
   work();
   ship_all();

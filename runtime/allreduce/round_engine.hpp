@@ -17,6 +17,8 @@
 #include "runtime/allreduce/round_config.hpp"
 #include "runtime/allreduce/round_report.hpp"
 #include "runtime/allreduce/round_watch.hpp"
+#include "runtime/averaging/result_comparison.hpp"
+#include "runtime/averaging/result_digest.hpp"
 #include "runtime/averaging/round_plan.hpp"
 #include "runtime/averaging/round_protocol.hpp"
 #include "runtime/averaging/transfer_state.hpp"
@@ -56,6 +58,8 @@ public:
   /// Lets another thread reduce the part and pass the sum to round_engine::on_reduced. False: there
   /// is none; the caller reduces it.
   virtual bool reduce(const reduce_part& what) = 0;
+  /// 32 bytes that nobody else can know or predict, the same for the same arguments.
+  [[nodiscard]] virtual digest secret(const round_id& round, std::uint32_t view) = 0;
   virtual void count_part() = 0;
   virtual void count_refused(ec why) = 0;
   virtual void log(const std::string& what) = 0;
@@ -129,8 +133,24 @@ private:
   void add(std::uint32_t index, std::size_t member, double weight, payload values);
   void reduce_if_complete(std::uint32_t index);
   void take_sum(const reduced_part& sum);
-  void agree_on_weight(double weight_sum);
+  [[nodiscard]] bool learn_weights(std::size_t reducer, const wire::part& head);
+  // -- agreeing on the result (round_engine_results.cpp)
   void collect();
+  [[nodiscard]] bool weights_agree();
+  void prepare();
+  void hold(const digest& result);
+  [[nodiscard]] bool keyed() const;
+  [[nodiscard]] member_set silent() const;
+  [[nodiscard]] result_terms terms() const;
+  [[nodiscard]] part_values values() const;
+  const std::vector<digest>& own_groups();
+  void on_share(std::size_t from, const wire::round_key_share& what);
+  void compare();
+  void on_digests(std::size_t from, const wire::round_digests& what);
+  void judge();
+  void ask_for_repair();
+  void send_repair(std::size_t to);
+  void on_repair(std::size_t from, const inbound_event& event, const wire::part& head);
   void on_message(std::size_t from, const wire::event& what);
   void perform(const round_protocol::actions& actions);
   void finish(round_report report);
@@ -156,7 +176,19 @@ private:
   std::map<std::size_t, ec> cut_off_; // members whose link was lost in this round, and why
   std::vector<inbound_event> parked_; // parts of a view that we have not received yet
   std::map<std::size_t, std::size_t> parked_from_; // how many, by member
-  std::optional<double> weight_sum_; // of the current contributors, as reported with the results
+  std::vector<std::optional<double>> told_;        // by member: its weight, as it told us
+  std::map<std::size_t, std::vector<double>> reported_weights_; // of the contributors, by reducer
+  std::optional<double> weight_sum_; // of the current contributors, once the result is complete
+  part_groups groups_;
+  std::vector<digest> own_groups_; // of the result that we hold; empty: not computed
+  std::optional<digest> digest_;   // that we have reported for it
+  result_key shares_;
+  std::optional<std::uint32_t> shared_; // the view for which we have sent our share
+  result_comparison lists_;
+  bool comparing_ = false; // in the current view; so are the next three
+  bool judged_ = false;
+  bool repairing_ = false;
+  member_set repaired_; // members that we have sent what they lack
   round_watch watch_;
   std::uint64_t bytes_sent_ = 0;
   std::uint64_t bytes_received_ = 0;

@@ -156,6 +156,8 @@ void round_engine::suspect_cut_off() {
 }
 
 void round_engine::on_part(std::size_t from, const inbound_event& event, const wire::part& head) {
+  if (head.kind == wire::part_kind::repair)
+    return on_repair(from, event, head);
   if (!fits(head, event.body.size)) {
     event.release();
     return refuse(from, ec::wrong_shape);
@@ -200,30 +202,35 @@ void round_engine::accept(std::size_t from, const payload& body, const wire::par
                                 : decode(codec, body.view(), out) && all_finite(out))
       values = std::move(memory);
   }
-  if (!values) {
+  if (!values || !learn_weights(from, head)) {
     transfers_.forget_result(head.index);
-    return refuse(from, ec::non_finite);
+    return refuse(from, values ? ec::bad_weight : ec::non_finite);
   }
   result_.put(head.index, std::move(values));
-  agree_on_weight(head.weight);
   collect();
 }
 
-/// All parts must be sums over the same weights. If they are not, a member sent different weights
-/// to different reducers, and there is no result.
-void round_engine::agree_on_weight(double weight_sum) {
-  if (!weight_sum_)
-    weight_sum_ = weight_sum;
-  else if (*weight_sum_ != weight_sum)
-    perform(protocol_.give_up({ec::bad_weight, "parts were summed over different weights"}));
+/// A reducer reports the weights that it summed with, the same for all of its parts.
+bool round_engine::learn_weights(std::size_t reducer, const wire::part& head) {
+  double sum = 0;
+  for (auto weight : head.weights)
+    sum += weight;
+  if (head.weights.size() != transfers_.view().contributor_set().size() || sum != head.weight)
+    return false;
+  return reported_weights_.try_emplace(reducer, head.weights).first->second == head.weights;
 }
 
 // -- parts that we reduce -------------------------------------------------------------------------
 
 void round_engine::add(std::uint32_t index, std::size_t member, double weight, payload values) {
+  // A member has one weight in a round.
+  if (told_[member] && *told_[member] != weight)
+    return refuse(member, ec::bad_weight);
   auto added = own_.add(index, member, weight, std::move(values));
-  if (added)
+  if (added) {
+    told_[member] = weight;
     return reduce_if_complete(index);
+  }
   if (member == request_.self_index) // checked before the round began
     return perform(protocol_.give_up({added.error().code, "our own contribution was refused"}));
   refuse(member, added.error().code);
@@ -287,6 +294,7 @@ void round_engine::take_sum(const reduced_part& sum) {
   auto head = header(index, wire::part_kind::result);
   head.weight = outcome.weight_sum;
   head.contributors = over.bits();
+  head.weights = own_.reducer(index).weights(over);
   // Each reducer begins with the next member, so that the reducers do not all send to the same one
   // first.
   auto members = plan().members.size();
@@ -294,15 +302,8 @@ void round_engine::take_sum(const reduced_part& sum) {
     if (auto member = (request_.self_index + step) % members;
         view.participant_set().contains(member))
       tell(member, head, bytes);
-  agree_on_weight(outcome.weight_sum);
+  reported_weights_.insert_or_assign(request_.self_index, head.weights);
   collect();
-}
-
-void round_engine::collect() {
-  if (reported_ || !transfers_.complete() || protocol_.ended())
-    return;
-  watch_.advanced(now_());
-  perform(protocol_.on_result_complete(transfers_.view().number));
 }
 
 } // namespace waggle

@@ -21,7 +21,7 @@ struct sender {
     return {{a.to, wire::round_propose{round, a.view}}};
   }
   word operator()(const protocol::send_prepared& a) const {
-    return {{a.to, wire::round_prepared{round, a.view}}};
+    return {{a.to, wire::round_prepared{round, a.view, a.result}}};
   }
   word operator()(const protocol::send_suspect& a) const {
     return {{only(a.to),
@@ -42,6 +42,8 @@ struct sender {
                                              s.committed}}};
   }
   word operator()(const protocol::enter_view&) const { return {}; }
+  word operator()(const protocol::compare_results&) const { return {}; }
+  word operator()(const protocol::await_repair&) const { return {}; }
   word operator()(const protocol::commit&) const { return {}; }
   word operator()(const protocol::fail&) const { return {}; }
 };
@@ -55,7 +57,7 @@ struct listener {
     return receiver.on_propose(from, message.view);
   }
   protocol::actions operator()(const wire::round_prepared& message) const {
-    return receiver.on_prepared(from, message.view);
+    return receiver.on_prepared(from, message.view, message.result);
   }
   protocol::actions operator()(const wire::round_suspect& message) const {
     return receiver.on_suspect(from, message.view, message.member, message.reason, now);

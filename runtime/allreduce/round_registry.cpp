@@ -1,5 +1,7 @@
 #include "runtime/allreduce/round_registry.hpp"
 
+#include <algorithm>
+
 namespace waggle {
 
 namespace {
@@ -35,13 +37,13 @@ void round_registry::begin(const std::shared_ptr<round_engine>& round, group_lis
   {
     std::lock_guard guard{mutex_};
     auto& entry = rounds_[round->plan().id];
-    auto waiting = std::exchange(entry.parked, {});
-    parked_ -= waiting.size();
+    auto waiting = take_parked(entry);
+    remember_members(round->plan());
     entry.running = round;
     entry.on_group = std::move(on_group);
     round->begin();
     // With the lock held, so that later events do not overtake earlier ones.
-    for (const auto& event : waiting)
+    for (const auto& [event, of_stranger] : waiting)
       if (is_about_bandwidths(event)) {
         event.release();
         entry.on_group(event.from, event.what);
@@ -61,9 +63,7 @@ void round_registry::finish(const round_id& id, const wire::round_promise& promi
   entry.promise = promise;
   entry.since = now;
   // Events are parked here only if the round ended before it began.
-  auto waiting = std::exchange(entry.parked, {});
-  parked_ -= waiting.size();
-  for (const auto& event : waiting) {
+  for (const auto& [event, of_stranger] : take_parked(entry)) {
     event.release();
     answer_late(entry, event);
   }
@@ -92,15 +92,15 @@ bool round_registry::deliver(const inbound_event& event, steady_time now) {
     }
     if (found != rounds_.end() && found->second.running) {
       running = found->second.running;
-    } else if (parked_ >= limits_.parked_events_max) {
-      event.release();
-      return false;
     } else {
-      auto& entry = found != rounds_.end() ? found->second : rounds_[*id];
-      if (entry.parked.empty())
-        entry.since = now;
-      entry.parked.push_back(event);
-      ++parked_;
+      bool of_stranger = !members_.contains(event.from.id);
+      if (of_stranger && !has_room(event, true))
+        drop_heaviest_stranger(event);
+      if (!has_room(event, of_stranger)) {
+        event.release();
+        return false;
+      }
+      park(rounds_[*id], event, of_stranger, now);
       return true;
     }
   }
@@ -111,6 +111,102 @@ bool round_registry::deliver(const inbound_event& event, steady_time now) {
   }
   return true;
 }
+
+// -- parked events -------------------------------------------------------------------------------
+
+round_registry::tally round_registry::parked_of(const peer_id& peer) const {
+  auto found = parked_.find(peer);
+  return found == parked_.end() ? tally{} : found->second;
+}
+
+bool round_registry::has_room(const inbound_event& event, bool of_stranger) const {
+  auto own = parked_of(event.from.id);
+  if (!of_stranger)
+    return own.events < limits_.parked_events_max;
+  return own.events < limits_.stranger_events_max
+         && strangers_.events < limits_.strangers_events_max
+         && strangers_.bytes + event.body.size <= limits_.strangers_bytes_max;
+}
+
+/// Drops the events of the stranger that has parked the most, if that is more than the sender of
+/// `in_favour_of` would have: a flood does not push out what a newcomer sends to its first round.
+void round_registry::drop_heaviest_stranger(const inbound_event& in_favour_of) {
+  auto own = parked_of(in_favour_of.from.id);
+  if (own.events >= limits_.stranger_events_max)
+    return;
+  bool by_bytes = strangers_.events < limits_.strangers_events_max;
+  auto weight = [&](const tally& t) { return by_bytes ? t.bytes : t.events; };
+  auto most = weight({own.events + 1, own.bytes + in_favour_of.body.size});
+  std::optional<peer_id> heaviest;
+  for (const auto& [id, held] : parked_)
+    if (weight(held) > most && !members_.contains(id)) {
+      heaviest = id;
+      most = weight(held);
+    }
+  if (!heaviest)
+    return;
+  for (auto i = rounds_.begin(); i != rounds_.end();) {
+    auto& entry = i->second;
+    auto all = take_parked(entry);
+    for (const auto& [event, of_stranger] : all)
+      if (event.from.id == *heaviest) {
+        event.release();
+        ++dropped_;
+      } else {
+        park(entry, event, of_stranger, entry.since);
+      }
+    bool unused = !all.empty() && entry.parked.empty() && !entry.running && !entry.promise;
+    i = unused ? rounds_.erase(i) : std::next(i);
+  }
+}
+
+void round_registry::park(entry& where, const inbound_event& event, bool of_stranger,
+                          steady_time now) {
+  if (where.parked.empty())
+    where.since = now;
+  where.parked.push_back({event, of_stranger});
+  auto add = [&](tally& t) {
+    ++t.events;
+    t.bytes += event.body.size;
+  };
+  add(parked_[event.from.id]);
+  if (of_stranger)
+    add(strangers_);
+}
+
+std::vector<round_registry::parked_event> round_registry::take_parked(entry& from) {
+  auto taken = std::exchange(from.parked, {});
+  for (const auto& [event, of_stranger] : taken) {
+    auto remove = [&bytes = event.body.size](tally& t) {
+      --t.events;
+      t.bytes -= bytes;
+    };
+    auto own = parked_.find(event.from.id);
+    remove(own->second);
+    if (own->second.events == 0)
+      parked_.erase(own);
+    if (of_stranger)
+      remove(strangers_);
+  }
+  return taken;
+}
+
+void round_registry::remember_members(const round_plan& plan) {
+  ++rounds_begun_;
+  for (const auto& member : plan.members)
+    members_[member.peer.id] = rounds_begun_;
+  while (members_.size() > members_max)
+    members_.erase(
+      std::min_element(members_.begin(), members_.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; }));
+}
+
+bool round_registry::has_averaged_with(const peer_id& peer) const {
+  std::lock_guard guard{mutex_};
+  return members_.contains(peer);
+}
+
+// -- rounds that have ended ----------------------------------------------------------------------
 
 void round_registry::answer_late(const entry& over, const inbound_event& event) const {
   auto promise = *over.promise;
@@ -125,6 +221,8 @@ void round_registry::answer_late(const entry& over, const inbound_event& event) 
   // A member that still works on a round that is committed here has missed a message.
   bool asks =
     std::holds_alternative<wire::round_propose>(event.what)
+    || std::holds_alternative<wire::round_digests>(event.what)
+    || std::holds_alternative<wire::round_key_share>(event.what)
     || (std::holds_alternative<wire::round_suspect>(event.what) && !announces_departure(event));
   if (asks && promise.committed)
     answer_(event.from, wire::round_commit{promise.round, promise.view});
@@ -149,22 +247,20 @@ bool round_registry::zero_copy_ok(const wire::part& head) {
 
 std::size_t round_registry::forget_old(steady_time now) {
   std::lock_guard guard{mutex_};
-  std::size_t unwanted = 0;
-  std::erase_if(rounds_, [&](auto& item) {
-    auto& [id, entry] = item;
-    if (entry.running)
-      return false;
+  auto unwanted = std::exchange(dropped_, 0);
+  for (auto i = rounds_.begin(); i != rounds_.end();) {
+    auto& entry = i->second;
     auto age = now - entry.since;
-    if (entry.promise)
-      return age >= limits_.remembered_for;
-    if (age < limits_.parked_for)
-      return false;
-    for (const auto& event : entry.parked)
+    if (entry.running || age < (entry.promise ? limits_.remembered_for : limits_.parked_for)) {
+      ++i;
+      continue;
+    }
+    auto dropped = take_parked(entry);
+    for (const auto& [event, of_stranger] : dropped)
       event.release();
-    unwanted += entry.parked.size();
-    parked_ -= entry.parked.size();
-    return true;
-  });
+    unwanted += dropped.size();
+    i = rounds_.erase(i);
+  }
   return unwanted;
 }
 

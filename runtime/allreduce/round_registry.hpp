@@ -8,6 +8,7 @@
 
 #include "runtime/allreduce/inbound_event.hpp"
 #include "runtime/allreduce/round_engine.hpp"
+#include "runtime/core/bytes.hpp"
 #include "runtime/core/time.hpp"
 
 namespace waggle {
@@ -23,7 +24,14 @@ public:
     /// unknown round are kept this long. That includes takeovers: if this peer answered at once
     /// that it does not know the round, it would be left out of a round that it is about to begin.
     milliseconds parked_for{10'000};
+    /// Events kept for unknown rounds, of each peer with which this one has averaged. One that is a
+    /// round ahead sends its parts of a whole vector; their bytes are bounded by its link's window.
     std::size_t parked_events_max = 4096;
+    /// The same for a stranger, which may be about to enter the group, and for all strangers
+    /// together: anybody can make up identities and ids of rounds.
+    std::size_t stranger_events_max = 1024;
+    std::size_t strangers_events_max = 4096;
+    std::size_t strangers_bytes_max = 64_MiB;
     /// How long a finished round still answers members that missed its end.
     milliseconds remembered_for{60'000};
   };
@@ -40,6 +48,11 @@ public:
   void begin(const std::shared_ptr<round_engine>& round, group_listener on_group);
   /// The round reported how it ended, or will not begin here.
   void finish(const round_id& id, const wire::round_promise& promise, steady_time now);
+
+  /// Whether a round of which `peer` was a member has begun here. The last `members_max` such peers
+  /// are remembered.
+  [[nodiscard]] bool has_averaged_with(const peer_id& peer) const;
+  static constexpr std::size_t members_max = 1024;
 
   /// A part or round_* event. False: dropped, not about a round or no room.
   bool deliver(const inbound_event& event, steady_time now);
@@ -59,22 +72,40 @@ public:
   }
 
 private:
+  struct parked_event {
+    inbound_event event;
+    bool of_stranger = false; // when it was parked
+  };
+  struct tally {
+    std::size_t events = 0;
+    std::size_t bytes = 0; // of their bodies
+  };
   struct entry {
     std::shared_ptr<round_engine> running;      // null: ended, or not begun
     std::optional<wire::round_promise> promise; // set once the round has ended
     group_listener on_group;                    // empty if not begun
-    std::vector<inbound_event> parked;          // events for a round that has not begun
+    std::vector<parked_event> parked;           // for a round that has not begun
     steady_time since;                          // first event parked, or round ended
   };
 
   std::shared_ptr<round_engine> running(const round_id& id);
+  void park(entry& where, const inbound_event& event, bool of_stranger, steady_time now);
+  [[nodiscard]] tally parked_of(const peer_id& peer) const;
+  [[nodiscard]] bool has_room(const inbound_event& event, bool of_stranger) const;
+  void drop_heaviest_stranger(const inbound_event& in_favour_of);
+  std::vector<parked_event> take_parked(entry& from);
+  void remember_members(const round_plan& plan);
   void answer_late(const entry& over, const inbound_event& event) const;
 
   const limits limits_;
   const reply answer_;
   mutable std::mutex mutex_;
   std::map<round_id, entry> rounds_;
-  std::size_t parked_ = 0;
+  std::map<peer_id, tally> parked_;          // no entry without events
+  tally strangers_;                          // all of them together
+  std::size_t dropped_ = 0;                  // undelivered, not reported yet
+  std::map<peer_id, std::uint64_t> members_; // the number of the last round with each
+  std::uint64_t rounds_begun_ = 0;
 };
 
 /// The round that `event` is about; nothing if it is about something else.

@@ -26,8 +26,12 @@ struct contribution_view;
 ///   halves. The same guarantee as long as Byzantine contributors have less than half of the capped
 ///   weight.
 /// - centered_clip: centre ← centre + Σ wᵢ·clip(xᵢ − centre) / Σ wᵢ, three times, starting from the
-///   median; clip shortens a difference to the lower median of all their lengths. With fewer than
-///   half of n Byzantine, one of them moves the centre no further than an honest peer could.
+///   median of the values regardless of their weights. clip shortens a difference to the radius:
+///   the lower median of the lengths of all differences, which never grows from one step to the
+///   next. There is no radius to configure, and so no bound that is known in advance. With fewer
+///   than half of n Byzantine, whatever they send and whichever weights they claim: the start lies
+///   between honest values, value by value; the radius is at most the largest distance D of an
+///   honest contribution from the start; so the result is within 3·D of the start.
 /// - krum: the weighted mean of the n − f contributions with the least sums of squared distances to
 ///   their n − f − 2 nearest. With at most f Byzantine contributors and 2f + 3 ≤ n, outliers do not
 ///   count.

@@ -1,5 +1,7 @@
 #include "runtime/averaging/entry_search.hpp"
 
+#include <algorithm>
+
 namespace waggle {
 
 entry_search::entry_search(std::vector<peer_record> through, const digest& branch,
@@ -13,11 +15,39 @@ bool entry_search::next() {
     if (seen_.insert(asked_.id).second)
       return true;
   }
-  return false;
+  if (accepted_by_.empty())
+    return false;
+  asked_ = std::move(accepted_by_.front());
+  accepted_by_.pop_front();
+  confirmed_ = accepted_by_.empty();
+  return true;
+}
+
+bool entry_search::expects(const peer_id& who) const {
+  return asks(who)
+         || std::any_of(accepted_by_.begin(), accepted_by_.end(),
+                        [&](const peer_record& leader) { return leader.id == who; });
+}
+
+bool entry_search::look_further() {
+  auto other = [this](const peer_record& peer) { return !seen_.contains(peer.id); };
+  if (confirmed_ || std::none_of(waiting_.begin(), waiting_.end(), other))
+    return false;
+  accepted_by_.push_back(asked_);
+  return next();
 }
 
 void entry_search::refused(failure why, const std::vector<peer_record>& suggested) {
   why_ = std::move(why);
+  if (why_.code == ec::not_a_leader && !suggested.empty()) {
+    auto named = std::find_if(accepted_by_.begin(), accepted_by_.end(),
+                              [&](const peer_record& l) { return l.id == suggested.front().id; });
+    if (named != accepted_by_.end()) { // asked next, before all others
+      std::rotate(accepted_by_.begin(), named, named + 1);
+      waiting_.clear();
+      return;
+    }
+  }
   if (why_.code != ec::not_a_leader || suggested.empty() || seen_.contains(suggested.front().id)
       || suggestions_ == suggestions_max)
     return;

@@ -12,7 +12,9 @@ namespace waggle {
 
 /// Chooses which peer to ask next for a place in a group: first the peers that the caller named,
 /// then the leaders that they refer us to. No peer is asked twice, and the number of referrals is
-/// bounded. Not thread-safe.
+/// bounded. A leader that accepted us and does not admit us may be busy, or may lie: others are
+/// asked meanwhile, and if one of them refers us to it, or none is left, we wait for it. Not
+/// thread-safe.
 class entry_search {
 public:
   /// At most this many referred peers are asked: referrals may be invented.
@@ -27,6 +29,11 @@ public:
   /// The peer that is asked now. REQUIRES: next() was true.
   [[nodiscard]] const peer_record& asked() const { return asked_; }
   [[nodiscard]] bool asks(const peer_id& who) const { return asked_.id == who; }
+  /// Whether a plan of this peer would be welcome: it is asked, or it has accepted us.
+  [[nodiscard]] bool expects(const peer_id& who) const;
+  /// The peer that is asked now has accepted us and does not admit us. True: asked() is another one
+  /// now. False: there is no other, or one has confirmed that it is the leader.
+  [[nodiscard]] bool look_further();
   [[nodiscard]] const digest& branch() const { return branch_; }
   /// The peer that is asked now refused. With ec::not_a_leader the first of `suggested` is asked
   /// next.
@@ -39,6 +46,8 @@ private:
   std::deque<peer_record> waiting_;
   std::set<peer_id> seen_; // asked, or ourselves
   peer_record asked_;
+  std::deque<peer_record> accepted_by_; // and not admitted since
+  bool confirmed_ = false;              // asked_ is the leader that another peer named, too
   std::size_t suggestions_ = 0;
   failure why_{ec::no_donor, "no peer was named"};
 };

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <span>
 #include <string>
@@ -16,6 +17,10 @@ struct contribution_view {
   double weight;
   const part_reader* values;
 };
+
+/// All reasons for which values are refused: those of outliers, and a wrong length.
+inline constexpr std::array value_faults{ec::non_finite, ec::bad_weight, ec::wrong_shape,
+                                         ec::implausible_norm};
 
 /// Why a contributor should not count in this round, with the numbers that show it.
 struct outlier {

@@ -64,6 +64,14 @@ bool is_weight(double weight) {
   return weight == 0 || (weight >= weight_min && weight <= weight_max); // false for NaN
 }
 
+std::vector<double> part_reducer::weights(member_set contributors) const {
+  std::vector<double> out;
+  for (const auto& c : contributions_)
+    if (contributors.contains(c.member))
+      out.push_back(c.weight);
+  return out;
+}
+
 status part_reducer::add(std::size_t member, double weight, payload values) {
   WAGGLE_CHECK(!values.sender_can_write || reads_once(codec_, reduce_by_),
                "values in memory that their sender can change");

@@ -51,6 +51,8 @@ public:
 
   /// The members whose contributions have arrived.
   [[nodiscard]] member_set present() const { return present_; }
+  /// The weights of `contributors`, ascending by member. REQUIRES: `present()` contains them.
+  [[nodiscard]] std::vector<double> weights(member_set contributors) const;
 
   struct reduction {
     double weight_sum = 0; // of the contributors, as they reported it

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace waggle {
@@ -60,8 +61,11 @@ std::vector<double> write_centered_clip(std::size_t /*faulty_max*/,
                                         std::span<float> out) {
   auto path = best_instructions();
   auto weights = capped_weights(contributions);
-  auto shares = shares_of(weights);
+  // The start and the radius follow from the number of the contributors alone: by weight, a few
+  // Byzantine ones could be most, and the honest ones outliers.
+  std::vector<std::int32_t> equal(contributions.size(), 1);
   auto total = std::accumulate(weights.begin(), weights.end(), 0.0);
+  auto radius = std::numeric_limits<double>::infinity();
   std::vector<double> squared(contributions.size(), 0.0); // distances to the centre, which is `out`
   auto measure = [&](std::size_t begin, std::size_t n, kernels::row_span rows) {
     for (std::size_t i = 0; i < rows.size(); ++i)
@@ -69,14 +73,14 @@ std::vector<double> write_centered_clip(std::size_t /*faulty_max*/,
   };
   auto squares = for_each_block_at_first(
     contributions, out.size(), [&](std::size_t begin, std::size_t n, kernels::row_span rows) {
-      kernels::median(path, rows, shares.data(), out.data() + begin, n);
+      kernels::median(path, rows, equal.data(), out.data() + begin, n);
       measure(begin, n, rows);
     });
   if (!finite(squares))
     return squares;
   std::vector<double> factors(contributions.size());
   for (std::size_t step = 1; step <= clip_steps; ++step) {
-    auto radius = std::sqrt(lower_median(squared));
+    radius = std::min(radius, std::sqrt(lower_median(squared)));
     for (std::size_t i = 0; i < contributions.size(); ++i) {
       auto distance = std::sqrt(squared[i]);
       factors[i] = weights[i] / total * (distance > radius ? radius / distance : 1.0);

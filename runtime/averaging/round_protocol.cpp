@@ -4,6 +4,7 @@
 #include "runtime/averaging/round_protocol.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "runtime/averaging/part_table.hpp"
 #include "runtime/core/check.hpp"
@@ -22,15 +23,36 @@ round_protocol::round_protocol(const round_plan& plan, std::size_t self, options
   for (std::size_t i = 0; i < members_; ++i)
     if (plan.members[i].mode != member_mode::client)
       leaders_.insert(i);
-  prepared_numbers_.resize(members_);
+  reports_.resize(members_);
+}
+
+member_set round_protocol::reported_members() const {
+  member_set out;
+  for (std::size_t i = 0; i < members_; ++i)
+    if (reports_[i].number == view_.number + 1)
+      out.insert(i);
+  return out;
 }
 
 member_set round_protocol::prepared_members() const {
   member_set out;
-  for (std::size_t i = 0; i < members_; ++i)
-    if (prepared_numbers_[i] == view_.number + 1)
+  reported_members().for_each([&](std::size_t i) {
+    if (reports_[i].result == result_)
       out.insert(i);
+  });
   return out;
+}
+
+round_view round_protocol::stated_view() const {
+  auto out = view_;
+  if (prepared_ || committed_)
+    out.result = result_;
+  return out;
+}
+
+bool round_protocol::holds(const round_view& decided) const {
+  return result_complete_ && decided.contributors == view_.contributors
+         && decided.result == result_;
 }
 
 member_set round_protocol::others(member_set of) const {
@@ -46,7 +68,7 @@ std::uint32_t round_protocol::term_above(std::uint32_t floor) const {
 }
 
 takeover_promise round_protocol::promise() const {
-  return {promised_, true, view_, prepared_ || committed_, committed_};
+  return {promised_, true, stated_view(), prepared_ || committed_, committed_};
 }
 
 std::optional<steady_time> round_protocol::wake_at() const {
@@ -54,30 +76,64 @@ std::optional<steady_time> round_protocol::wake_at() const {
     return takeover_->until;
   if (successor_)
     return successor_->until;
+  auto first = steady_time::max();
+  for (const auto& [member, doubt] : doubts_)
+    first = std::min(first, doubt.until);
+  if (first != steady_time::max())
+    return first;
   return std::nullopt;
 }
 
 // -- own data -------------------------------------------------------------------------------------
 
-round_protocol::actions round_protocol::on_result_complete(std::uint32_t number) {
+round_protocol::actions round_protocol::on_result_complete(std::uint32_t number,
+                                                           const digest& result) {
   actions out;
-  if (ended_ || number != view_.number)
+  if (ended_ || number != view_.number || prepared_)
     return out;
   result_complete_ = true;
-  // After a promise to a higher number this member must not prepare this view any more.
-  if (promised_ != view_.number || prepared_)
-    return out;
-  prepare(out);
+  result_ = result;
+  complete(out);
   return out;
+}
+
+/// REQUIRES: result_complete_.
+void round_protocol::complete(actions& out) {
+  if (view_.adopted && view_.result != result_) {
+    result_complete_ = false;
+    out.push_back(await_repair{});
+    return;
+  }
+  // After a promise to a higher number this member must not prepare this view any more.
+  if (promised_ == view_.number)
+    prepare(out);
 }
 
 void round_protocol::prepare(actions& out) {
   prepared_ = true;
   was_prepared_ = true;
-  prepared_numbers_[self_] = view_.number + 1;
+  reports_[self_] = {view_.number + 1, result_};
   if (auto audience = others(view_.participant_set()); !audience.empty())
-    out.push_back(send_prepared{audience, view_.number});
+    out.push_back(send_prepared{audience, view_.number, result_});
   commit_if_all_prepared(out);
+}
+
+std::optional<digest> round_protocol::reported(std::size_t member) const {
+  if (!reported_members().contains(member))
+    return std::nullopt;
+  return reports_[member].result;
+}
+
+round_protocol::actions round_protocol::on_most_agree(const digest& result) {
+  actions out;
+  if (ended_ || !prepared_ || !lead() || view_.adopted)
+    return out;
+  // Nothing but our result can have been committed in this view: all participants would have to
+  // have prepared it, and we have not prepared another.
+  result_ = result;
+  propose(out, {view_.number + 1, view_.contributors, view_.participants, true, result_},
+          view_.participant_set());
+  return out;
 }
 
 round_protocol::actions round_protocol::give_up(failure why) {
@@ -150,7 +206,33 @@ round_protocol::actions round_protocol::on_suspect(std::size_t from, std::uint32
     return out; // about a previous view
   if (from == member && member == coordinator())
     yields_to_.reset(); // it is no longer ahead
+  if (from != member && !lost_.contains(member)) {
+    auto until = now + options_.takeover_timeout;
+    auto& accused = doubts_.try_emplace(member, doubt{{}, reason, until}).first->second;
+    accused.until = std::min(accused.until, until);
+    accused.accusers.insert(from);
+    if (accused.accusers.size() < options_.accusers)
+      return out;
+  }
   return on_suspicion(member, reason, now);
+}
+
+/// A pair of which one accuses the other cannot finish the round together. We reach both, so we
+/// cannot tell who lies or whether their link is broken; the member that says that it cannot go on
+/// is left out. So a member that accuses others harms itself alone.
+void round_protocol::end_doubts(actions& out, steady_time now) {
+  for (const auto& [member, doubt] : std::map{doubts_}) {
+    if (!doubts_.contains(member) || now < doubts_.at(member).until || ended_)
+      continue;
+    doubts_.at(member).until = steady_time::max();
+    if (lost_.contains(member) || coordinator() != self_)
+      continue;
+    auto stuck = doubt.accusers - reported_members();
+    stuck.for_each([&](std::size_t accuser) {
+      auto done = on_suspicion(accuser, doubt.reason, now);
+      out.insert(out.end(), done.begin(), done.end());
+    });
+  }
 }
 
 void round_protocol::recover(actions& out, steady_time now) {
@@ -195,7 +277,7 @@ void round_protocol::recover(actions& out, steady_time now) {
   // If all remaining participants hold the result already, nothing has to be summed again, and a
   // dropped participant may have committed it. An adopted set may have been committed before; it
   // cannot change.
-  bool keep = view_.adopted || prepared_members().contains(alive);
+  bool keep = view_.adopted || (prepared_ && prepared_members().contains(alive));
   // No member commits a view that we have not prepared. Once we have, a member may have received
   // `prepared` from all participants.
   if (!keep && prepared_)
@@ -210,15 +292,23 @@ void round_protocol::recover(actions& out, steady_time now) {
   // The next number of our own term: a member that promised another member a later term refuses it,
   // and its answer reaches us. Members that are left out receive it, too, so that they need not
   // wait for their deadline.
-  round_view next{view_.number + 1, contributors.bits(), alive.bits(), keep};
+  round_view next{view_.number + 1, contributors.bits(), alive.bits(), keep, {}};
+  if (keep)
+    next.result = view_.adopted ? view_.result : result_;
   propose(out, next, alive | dropped);
 }
 
 void round_protocol::enter(const round_view& next) {
-  bool same_sum = next.contributors == view_.contributors;
+  // Members that reduced a part may have gone with what they sent.
+  bool same_sum = next.contributors == view_.contributors
+                  && (next.adopted || (!options_.plain && next.participants == view_.participants));
   view_ = next;
   promised_ = next.number;
   prepared_ = false;
+  compared_ = false;
+  // Accusations last, but the time to notice the loss ourselves begins anew.
+  for (auto& [member, doubt] : doubts_)
+    doubt.until = steady_time::max();
   result_complete_ = result_complete_ && same_sum;
   takeover_.reset();
   passed_over_ = {};
@@ -229,7 +319,7 @@ void round_protocol::propose(actions& out, const round_view& next, member_set au
   out.push_back(send_propose{others(audience), view_});
   out.push_back(enter_view{view_});
   if (result_complete_)
-    prepare(out);
+    complete(out);
 }
 
 round_protocol::actions round_protocol::on_propose(std::size_t from, const round_view& next) {
@@ -246,7 +336,8 @@ round_protocol::actions round_protocol::on_propose(std::size_t from, const round
     return out;
   }
   if (!everybody.contains(next.participant_set()) || !senders_.contains(next.contributor_set())
-      || !is_quorum(next.participant_set(), members_) || next.contributors == 0)
+      || !is_quorum(next.participant_set(), members_) || next.contributors == 0
+      || next.adopted == next.result.is_zero())
     return out;
   if (!next.participant_set().contains(self_)) {
     end_with(out, {ec::excluded, "the other members went on without this peer"});
@@ -258,17 +349,19 @@ round_protocol::actions round_protocol::on_propose(std::size_t from, const round
   });
   out.push_back(enter_view{view_});
   if (result_complete_)
-    prepare(out);
+    complete(out);
   return out;
 }
 
 // -- deciding ------------------------------------------------------------------------------------
 
-round_protocol::actions round_protocol::on_prepared(std::size_t from, std::uint32_t number) {
+round_protocol::actions round_protocol::on_prepared(std::size_t from, std::uint32_t number,
+                                                    const digest& result) {
   actions out;
   if (ended_ || from >= members_ || number > view_number_max)
     return out;
-  prepared_numbers_[from] = std::max(prepared_numbers_[from], number + 1);
+  if (number >= reports_[from].number) // the first report about a view counts
+    reports_[from] = {number + 1, result};
   commit_if_all_prepared(out);
   return out;
 }
@@ -277,23 +370,33 @@ void round_protocol::commit_if_all_prepared(actions& out) {
   auto needed = view_.participant_set();
   // This also holds after a promise to a higher number: all had prepared before they gave theirs,
   // so the candidate that asks for them learns that this view may have been committed.
-  if (!prepared_ || !prepared_members().contains(needed) || !is_quorum(needed, members_))
+  if (!prepared_ || !is_quorum(needed, members_))
     return;
+  if (!prepared_members().contains(needed)) {
+    if (reported_members().contains(needed) && !std::exchange(compared_, true))
+      out.push_back(compare_results{});
+    return;
+  }
   // A member that does not receive messages from all others, such as a client, waits for our commit
   // message, even if we were just asking for promises.
   bool notify = (leader() == self_ || coordinator() == self_) && needed.size() > 1;
+  if (notify)
+    out.push_back(send_commit{others(needed), stated_view()});
+  apply(out, stated_view());
+}
+
+void round_protocol::apply(actions& out, const round_view& decided) {
   committed_ = true;
   ended_ = true;
   takeover_.reset();
-  if (notify)
-    out.push_back(send_commit{others(needed), view_});
+  view_ = decided;
   out.push_back(commit{view_});
 }
 
 void round_protocol::pass_on_decision(actions& out, std::size_t to) const {
   member_set only;
   only.insert(to);
-  out.push_back(send_commit{only, view_});
+  out.push_back(send_commit{only, stated_view()});
 }
 
 round_protocol::actions round_protocol::on_commit(std::size_t from, const round_view& decided) {
@@ -304,15 +407,10 @@ round_protocol::actions round_protocol::on_commit(std::size_t from, const round_
   // wait for a message from us will get no other.
   if (coordinator() == self_)
     out.push_back(send_commit{others(member_set::first(members_)), decided});
-  if (decided.contributors == view_.contributors && result_complete_) {
-    committed_ = true;
-    ended_ = true;
-    takeover_.reset();
-    view_ = decided;
-    out.push_back(commit{view_});
-    return out;
-  }
-  end_with(out, {ec::excluded, "the round was decided without this peer's result"});
+  if (holds(decided))
+    apply(out, decided);
+  else
+    end_with(out, {ec::excluded, "the round was decided without this peer's result"});
   return out;
 }
 
@@ -400,6 +498,9 @@ round_protocol::actions round_protocol::on_time(steady_time now) {
   actions out;
   if (ended_)
     return out;
+  end_doubts(out, now);
+  if (ended_)
+    return out;
   if (!takeover_) {
     // A takeover by another member that we promised to may last twice as long as one of ours.
     if (promised_ > view_.number) {
@@ -435,12 +536,8 @@ void round_protocol::finish_takeover(actions& out) {
       // Decided already. A member that did not learn of it holds the result, or fails.
       auto decided = s.view;
       out.push_back(send_commit{others(member_set::first(members_)), decided});
-      if (decided.contributors == view_.contributors && result_complete_) {
-        committed_ = true;
-        ended_ = true;
-        takeover_.reset();
-        view_ = decided;
-        out.push_back(commit{view_});
+      if (holds(decided)) {
+        apply(out, decided);
       } else {
         end_with(out, {ec::excluded, "the round was decided without this peer's result"});
       }
@@ -456,18 +553,34 @@ void round_protocol::finish_takeover(actions& out) {
   // their deadline.
   auto everybody = member_set::first(members_);
 
-  // May `highest` have been committed? Only if all its participants prepared it, so only if all of
-  // those that answer report that. An adopted set may have been committed under an earlier number;
-  // the members that prepared it there hold the result as well.
-  member_set holders;
+  // May `highest` have been committed? Only if all its participants prepared it with one digest, so
+  // only if all of those that answer report that. What is adopted may have been committed under an
+  // earlier number; the members that prepared it there hold the result as well.
   bool all_prepared = true;
+  std::map<digest, member_set> prepared; // by digest; more than one: a member lied
   for (const auto& [member, s] : promises) {
     if (s.prepared && s.view.contributors == highest->contributors)
-      holders.insert(member);
+      prepared[s.view.result].insert(member);
     if (highest->participant_set().contains(member)
         && !(s.prepared && s.view.number == highest->number))
       all_prepared = false;
   }
+  // Honest members report what they prepared, and are more than half: of several digests, only one
+  // that most report can have been committed.
+  auto most = std::max_element(prepared.begin(), prepared.end(), [](const auto& x, const auto& y) {
+    return x.second.size() < y.second.size();
+  });
+  bool unclear = !highest->adopted && all_prepared && prepared.size() > 1;
+  auto result = highest->result;
+  member_set known; // members that prepared this sum, with whatever digest
+  for (const auto& [digest, members] : prepared)
+    known = known | members;
+  if (!highest->adopted && all_prepared && !prepared.empty()) {
+    result = most->first;
+    all_prepared = prepared.size() == 1
+                   || (2 * most->second.size() > known.size() && is_quorum(most->second, members_));
+  }
+  auto holders = prepared[result];
   if (highest->adopted || (all_prepared && !holders.empty())) {
     if (!is_quorum(holders, members_))
       return abort_all(out, ec::lost_quorum);
@@ -477,12 +590,25 @@ void round_protocol::finish_takeover(actions& out) {
       out.insert(out.end(), aside.begin(), aside.end());
       return;
     }
-    return propose(out, {number, highest->contributors, holders.bits(), true}, everybody);
+    // Those that hold other bytes are sent the right ones, and must be able to check them.
+    if (prepared.size() > 1 && !highest->adopted && options_.plain)
+      result_ = result = options_.plain();
+    auto participants = highest->adopted ? holders : known;
+    return propose(out, {number, highest->contributors, participants.bits(), true, result},
+                   everybody);
   }
+  // Members that do not answer may have committed one of several digests; not those that are at
+  // fault for the difference.
+  auto settled = answered;
+  for (const auto& [member, reason] : lost_)
+    if (reason == ec::unequal_results || reason == ec::protocol_violation)
+      settled.insert(member);
+  if (unclear && !settled.contains(highest->participant_set()))
+    return abort_all(out, ec::lost_quorum);
   auto contributors = answered & senders_;
   if (contributors.size() < options_.min_contributors || contributors.empty())
     return abort_all(out, ec::too_few_contributors);
-  propose(out, {number, contributors.bits(), answered.bits(), false}, everybody);
+  propose(out, {number, contributors.bits(), answered.bits(), false, {}}, everybody);
 }
 
 } // namespace waggle

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include "runtime/averaging/round_plan.hpp"
 #include "runtime/averaging/round_view.hpp"
 #include "runtime/core/error.hpp"
+#include "runtime/core/ids.hpp"
 #include "runtime/core/time.hpp"
 
 namespace waggle {
@@ -29,7 +31,7 @@ static_assert(views_per_term >= round_members_max);
 struct takeover_promise {
   std::uint32_t promised = 0;
   bool knows_view = false; // false: this member does not know the round, or no longer
-  round_view view;
+  round_view view;         // with the digest of the result, if it is prepared
   bool prepared = false;
   bool committed = false;
 };
@@ -37,26 +39,32 @@ struct takeover_promise {
 /// How the members of one round agree on the contributors: a state machine without data, clock or
 /// network. It decides *which* vectors are summed; `transfer_state` keeps track of the sums.
 ///
-/// The result of a round is a function of its set of contributors alone (part_reducer), so it is
-/// enough to agree on that set. It is decided like a value in Paxos whose acceptors are the
-/// members:
+/// The result of a round is a function of its set of contributors alone (part_reducer), unless a
+/// reducer lies. So the members agree on that set and on the digest of the result: a reducer that
+/// sends other bytes to some of them is found before anybody applies them. Both are decided like a
+/// value in Paxos whose acceptors are the members:
 ///
 /// - A *view* is a numbered attempt: contributors, participants, and a leader, which is the member
 ///   that owns the term of the number. View 0 is implied by the plan.
 /// - A member *prepares* a view once it holds the result over its contributors, and notifies all
-///   participants. It never prepares a view below the highest number that it promised.
-/// - A view is *committed* when all of its participants have prepared it, and they are a quorum. A
+///   participants of its digest. It never prepares a view below the highest number that it
+///   promised.
+/// - A view is *committed* when all of its participants have prepared it with equal digests, and
+///   they are a quorum. If the digests differ, the members compare what they hold
+///   (`compare_results`). Then the reducer that is at fault is lost to them (`on_suspicion`), or
+///   those that hold the same as most adopt it (`on_most_agree`) and the others are sent it. A
 ///   member that has received this from each of them applies the result. The leader also sends a
 ///   commit message to the others, because some may have missed a message.
 /// - When a participant is lost before that, the leader proposes the next view of its term without
-///   it. If all others have prepared already, one of them may have committed: the contributors are
-///   *adopted*, and the new view is prepared at once. If not all others have, but the leader itself
+///   it. If all others have prepared already, one of them may have committed: contributors and
+///   digest are *adopted*, and the new view is prepared at once. If not all others have, but the
+///   leader itself
 ///   has, a member may have committed, too: the leader first asks for promises, as a new leader
 ///   does.
 /// - When the leader is lost, the lowest member that is not lost takes over: it asks for promises
 ///   under a term of its own. If the highest view that any member knows may have been committed
-///   (all its participants that answer have prepared it), its contributors are adopted; otherwise
-///   the new leader is free to choose. Adopted contributors never change afterwards.
+///   (all its participants that answer have prepared it, with one digest), both are adopted;
+///   otherwise the new leader is free to choose. What is adopted never changes afterwards.
 ///
 /// Why no two members commit different sets: see actors/README.md, "The averaging round". A member
 /// may fail at any time (deadline, excluded, no quorum); that is always safe.
@@ -76,6 +84,11 @@ public:
     std::uint32_t min_contributors = 1;
     /// How long to wait for promises of members that are not known lost.
     milliseconds takeover_timeout{2'000};
+    /// How many members must accuse another one before it is left out without an observation of our
+    /// own: one more than may lie.
+    std::size_t accusers = 1;
+    /// The digest without a key of the result that we hold; null: digests have no key.
+    std::function<digest()> plain{};
   };
 
   // -- outputs ------------------------------------------------------------------------------------
@@ -87,6 +100,7 @@ public:
   struct send_prepared {
     member_set to;
     std::uint32_t view;
+    digest result;
   };
   struct send_suspect {
     std::size_t to;
@@ -114,6 +128,11 @@ public:
   struct enter_view {
     round_view view;
   };
+  /// All participants hold a result over the current view's contributors, but not the same: find
+  /// out whose fault it is. At most once per view.
+  struct compare_results {};
+  /// The current view's result was adopted, and this member holds other bytes: they are replaced.
+  struct await_repair {};
   /// The end: the result of `view` is final.
   struct commit {
     round_view view;
@@ -122,23 +141,28 @@ public:
   struct fail {
     failure why;
   };
-  using action = std::variant<send_propose, send_prepared, send_suspect, send_commit, send_abort,
-                              send_takeover, send_promise, enter_view, commit, fail>;
+  using action =
+    std::variant<send_propose, send_prepared, send_suspect, send_commit, send_abort, send_takeover,
+                 send_promise, enter_view, compare_results, await_repair, commit, fail>;
   using actions = std::vector<action>;
 
   round_protocol(const round_plan& plan, std::size_t self, options opts);
 
   // -- inputs -------------------------------------------------------------------------------------
 
-  /// We hold the whole result of view `number`.
-  [[nodiscard]] actions on_result_complete(std::uint32_t number);
+  /// We hold the whole result of view `number`, with this digest.
+  [[nodiscard]] actions on_result_complete(std::uint32_t number, const digest& result);
+  /// After compare_results: no reducer is at fault, and most participants hold what we hold. If we
+  /// lead, the others adopt it.
+  /// @param result the digest under which they adopt it.
+  [[nodiscard]] actions on_most_agree(const digest& result);
   /// `member` is unusable: its link was lost, it stalled, or it sent invalid data.
   [[nodiscard]] actions on_suspicion(std::size_t member, ec reason, steady_time now);
   /// This member must end (deadline, cancelled, cannot lead): notifies the others.
   [[nodiscard]] actions give_up(failure why);
 
   [[nodiscard]] actions on_propose(std::size_t from, const round_view& view);
-  [[nodiscard]] actions on_prepared(std::size_t from, std::uint32_t number);
+  [[nodiscard]] actions on_prepared(std::size_t from, std::uint32_t number, const digest& result);
   [[nodiscard]] actions on_suspect(std::size_t from, std::uint32_t view, std::size_t member,
                                    ec reason, steady_time now);
   [[nodiscard]] actions on_commit(std::size_t from, const round_view& view);
@@ -162,11 +186,13 @@ public:
     if (takeover_ || ended_ || promised_ != view_.number)
       return {};
     if (lead())
-      return view_.participant_set() - prepared_members();
+      return view_.participant_set() - reported_members();
     member_set only_leader;
     only_leader.insert(leader());
     return only_leader;
   }
+  /// The digest that a member reported for the current view.
+  [[nodiscard]] std::optional<digest> reported(std::size_t member) const;
   [[nodiscard]] bool ended() const { return ended_; }
   [[nodiscard]] bool committed() const { return committed_; }
   /// Whether we have ever reported that we hold the result of a view.
@@ -190,6 +216,13 @@ private:
     steady_time until;
   };
 
+  /// Too few accuse this member, and we have not noticed anything.
+  struct doubt {
+    member_set accusers;
+    ec reason = ec::none; // the first one given
+    steady_time until{};  // then those that accuse it have to go, because they cannot go on with it
+  };
+
   struct foreign_takeover {
     std::uint32_t number;
     steady_time until;
@@ -205,17 +238,25 @@ private:
   void start_takeover(actions& out, steady_time now);
   void finish_takeover(actions& out);
   /// The members that have prepared the current view, as far as we know.
+  [[nodiscard]] member_set reported_members() const;
+  /// Those of them that hold the same result as we do. REQUIRES: prepared_.
   [[nodiscard]] member_set prepared_members() const;
+  /// The view as others need to know it: with the digest that we have prepared.
+  [[nodiscard]] round_view stated_view() const;
+  [[nodiscard]] bool holds(const round_view& decided) const;
+  void complete(actions& out);
   void prepare(actions& out);
   void enter(const round_view& next);
   void propose(actions& out, const round_view& view, member_set audience);
   void commit_if_all_prepared(actions& out);
+  void apply(actions& out, const round_view& decided);
   /// A member that still works on a round that is committed here has missed a message: send the
   /// commit.
   void pass_on_decision(actions& out, std::size_t to) const;
   void end_with(actions& out, failure why);
   /// Another member's promise is to a number above ours.
   void fall_behind(actions& out, const takeover_promise& promise);
+  void end_doubts(actions& out, steady_time now);
   void abort_all(actions& out, ec reason);
 
   std::size_t members_;
@@ -229,10 +270,15 @@ private:
   bool prepared_ = false;        // for view_, and while promised_ was view_.number
   bool was_prepared_ = false;    // for any view
   bool result_complete_ = false; // we hold the result over view_.contributors
-  /// The highest view that each member reported as prepared, plus one. The report may arrive before
-  /// the view does.
-  std::vector<std::uint32_t> prepared_numbers_;
+  digest result_;                // its digest
+  bool compared_ = false;        // the members compare their results of this view
+  struct report {
+    std::uint32_t number = 0; // the highest view that the member reported as prepared, plus one
+    digest result;            // the first one that it reported for that view
+  };
+  std::vector<report> reports_; // by member. A report may arrive before the view does.
   std::map<std::size_t, ec> lost_;
+  std::map<std::size_t, doubt> doubts_; // by accused member; of the current view
   std::optional<takeover> takeover_;
   std::optional<successor> successor_; // the member that we expect to take over
   member_set passed_over_; // members that did not take over in this view: they may see no reason to

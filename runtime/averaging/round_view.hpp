@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/core/ids.hpp"
+
 namespace waggle {
 
 /// A set of member indices (0 … 63) of one round.
@@ -73,7 +75,10 @@ struct round_view {
   std::uint32_t number = 0;
   std::uint64_t contributors = 0; // bitmap: members whose vectors are summed
   std::uint64_t participants = 0; // bitmap: members that must hold the result before the commit
-  bool adopted = false;           // contributors kept from an earlier view that may be committed
+  bool adopted = false;           // the value of an earlier view that may be committed
+  /// The digest of the result (result_digest): of a view that is adopted, that was committed, or
+  /// that the member which reports the view has prepared; otherwise zero.
+  digest result{};
 
   [[nodiscard]] member_set contributor_set() const { return member_set{contributors}; }
   [[nodiscard]] member_set participant_set() const { return member_set{participants}; }

@@ -13,9 +13,12 @@ transfer_state::transfer_state(const round_plan& plan, std::size_t self, steady_
 }
 
 void transfer_state::enter(const round_view& view, steady_time now) {
-  if (view.contributors != view_.contributors)
-    for (auto& part : part_states_)
-      part.have_result = false;
+  bool same_sum = view.contributors == view_.contributors;
+  for (std::size_t i = 0; i < part_states_.size(); ++i) {
+    auto& part = part_states_[i];
+    bool same_owner = parts_.can_reduce(view) && part.result_from == parts_.owner(i, view);
+    part.have_result = part.have_result && same_sum && (view.adopted || same_owner);
+  }
   bool in_order = view.adopted || view.follows(view_);
   view_ = view;
   for (auto& member : member_states_)
@@ -126,6 +129,7 @@ transfer_state::verdict transfer_state::result(std::uint32_t part, std::size_t f
   if (state.have_result)
     return verdict::ignore;
   state.have_result = true;
+  state.result_from = from;
   --missing_results_;
   --member_states_[from].missing_results;
   member_states_[from].progress = now;

@@ -24,7 +24,9 @@ public:
   [[nodiscard]] const part_table& parts() const { return parts_; }
   [[nodiscard]] const round_view& view() const { return view_; }
 
-  /// Switches to `view`. Result parts over other contributors are missing again.
+  /// Switches to `view`. Result parts over other contributors are missing again; so are those of
+  /// members that do not reduce them any more, unless the view is adopted: such a member may have
+  /// been left out because it sent different bytes to different members.
   void enter(const round_view& view, steady_time now);
 
   struct outgoing_part {
@@ -74,6 +76,7 @@ private:
     member_set contributed; // members whose contribution has arrived (parts that we reduce)
     member_set sent_to;     // owners that we sent our contribution to
     bool have_result = false;
+    std::size_t result_from = 0; // the member that sent it
   };
   struct member_state {
     std::uint32_t missing_contributions = 0; // to parts that we reduce

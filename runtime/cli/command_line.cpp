@@ -10,6 +10,7 @@
 #include <CLI/CLI.hpp>
 #include <unistd.h>
 
+#include "runtime/cli/readable.hpp"
 #include "runtime/config/options.hpp"
 #include "runtime/core/nearest.hpp"
 #include "runtime/core/version.hpp"
@@ -17,6 +18,9 @@
 namespace waggle {
 
 namespace {
+
+// A sentence may quote a peer.
+constexpr std::size_t sentence_bytes_max = 4096;
 
 constexpr const char* about =
   "Waggle trains one model on many unreliable machines, with no server in charge.\n\n"
@@ -161,7 +165,7 @@ int run_parsed(parsed_command& chosen) {
 } // namespace
 
 int bad_usage(const std::string& sentence) {
-  std::cerr << "waggle: " << sentence << "\n";
+  std::cerr << "waggle: " << without_control_characters(sentence, sentence_bytes_max) << "\n";
   return exit_bad_usage;
 }
 

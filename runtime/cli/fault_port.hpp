@@ -19,6 +19,9 @@ public:
 
   void send(const peer_record& to, wire::event what, payload body) override;
   bool reduce(const reduce_part& what) override { return port_->reduce(what); }
+  [[nodiscard]] digest secret(const round_id& round, std::uint32_t view) override {
+    return port_->secret(round, view);
+  }
   void count_part() override;
   void count_refused(ec why) override { port_->count_refused(why); }
   [[nodiscard]] std::uint64_t body_bytes_written(const peer_id& peer) const override {

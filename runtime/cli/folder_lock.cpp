@@ -5,21 +5,44 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace waggle {
 
 result<std::unique_ptr<folder_lock>> folder_lock::take(const std::filesystem::path& folder) {
   std::error_code error;
-  std::filesystem::create_directories(folder, error);
+  namespace fs = std::filesystem;
+  bool made = fs::create_directories(folder, error);
+  if (made && !error)
+    fs::permissions(folder, fs::perms::group_write | fs::perms::others_write,
+                    fs::perm_options::remove, error);
   if (error)
     return failure{ec::bad_config,
                    "cannot use --data-dir " + folder.string() + ": " + error.message()};
   auto file = folder / "lock";
-  int handle = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  // Whoever can open the file can lock it.
+  int handle = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+  if (handle < 0 && (errno == ELOOP || errno == EISDIR || errno == ENXIO))
+    return failure{ec::bad_config, file.string() + " is not a file that waggle made: remove it"};
   if (handle < 0)
     return failure{ec::bad_config,
                    "cannot write to --data-dir " + folder.string() + ": " + std::strerror(errno)};
+  struct stat found {};
+  if (::fstat(handle, &found) != 0 || !S_ISREG(found.st_mode)) {
+    ::close(handle);
+    return failure{ec::bad_config, file.string() + " is not a file that waggle made: remove it"};
+  }
+  if (found.st_uid != ::geteuid()) {
+    ::close(handle);
+    return failure{ec::bad_config, file.string() + " belongs to another user (uid "
+                                     + std::to_string(found.st_uid)
+                                     + "), who can hold it: remove it, or give this peer its own "
+                                       "--data-dir"};
+  }
+  // Earlier versions made it readable, so that other users could hold it.
+  if ((found.st_mode & 077U) != 0)
+    (void)::fchmod(handle, 0600);
   if (::flock(handle, LOCK_EX | LOCK_NB) != 0) {
     ::close(handle);
     return std::unique_ptr<folder_lock>{};

@@ -10,7 +10,9 @@ namespace waggle {
 /// Locks a data folder for one process.
 class folder_lock {
 public:
-  /// Null: another process holds the lock. Fails with a sentence if the folder cannot be used.
+  /// Null: another process holds the lock. Fails with a sentence if the folder cannot be used, or
+  /// if its lock belongs to another user, who could hold it for ever. A folder that does not exist
+  /// is made such that only this user can write to it.
   static result<std::unique_ptr<folder_lock>> take(const std::filesystem::path& folder);
   ~folder_lock();
   folder_lock(const folder_lock&) = delete;

@@ -42,6 +42,10 @@ std::size_t shown_character(std::string_view text) {
   bool bad = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) >= 0xa0)
              || (first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) >= 0x90)
              || (first == 0xc2 && byte(1) < 0xa0);
+  // Line separators, and characters that reverse the text after them: U+2028 to U+202E, U+2066 to
+  // U+2069.
+  bad = bad || (first == 0xe2 && byte(1) == 0x80 && byte(2) >= 0xa8 && byte(2) <= 0xae)
+        || (first == 0xe2 && byte(1) == 0x81 && byte(2) >= 0xa6 && byte(2) <= 0xa9);
   return bad ? 0 : size;
 }
 

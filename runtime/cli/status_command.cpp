@@ -31,7 +31,7 @@ int run_status(const run_options& options) {
   }
   if (options.json) {
     (*document)["peer_list"] = (*others)["peers"];
-    std::cout << document->dump(2) << "\n";
+    std::cout << document->dump(2, ' ', true) << "\n";
     return exit_clean;
   }
   std::cout << status_text(*document, (*others)["peers"]);

@@ -211,6 +211,8 @@ std::string_view to_string(tensor_role role) {
       return "optimizer";
     case tensor_role::buffer:
       return "buffer";
+    case tensor_role::metric:
+      return "metric";
   }
   return "unknown";
 }
@@ -266,6 +268,8 @@ codec_choice codec_choice::per_key(std::vector<std::pair<std::string, codec_choi
 }
 
 result<codec_id> codec_choice::choose(const tensor_info& tensor, std::size_t index) const {
+  if (tensor.role == tensor_role::metric)
+    return codec_id::none;
   // A rounded variance may be negative, and buffers are short.
   if (tensor.role == tensor_role::buffer && !names(tensor))
     return codec_id::none;
@@ -357,11 +361,12 @@ result<codec_plan> plan_codecs(const codec_choice& choice, std::span<const tenso
       return codec.error();
     if (tensors[i].elements == 0)
       continue;
-    // An aggregator that measures distances treats each run by itself, and buffers have other
-    // magnitudes than gradients.
-    bool apart =
-      i > 0
-      && (tensors[i].role == tensor_role::buffer) != (tensors[i - 1].role == tensor_role::buffer);
+    // An aggregator that measures distances treats each run by itself, and buffers and metrics
+    // have other magnitudes than gradients.
+    auto differ = [&](tensor_role role) {
+      return i > 0 && (tensors[i].role == role) != (tensors[i - 1].role == role);
+    };
+    bool apart = differ(tensor_role::buffer) || differ(tensor_role::metric);
     if (!plan.empty() && plan.back().codec == *codec && !apart)
       plan.back().elements += tensors[i].elements;
     else

@@ -19,6 +19,7 @@ enum class tensor_role : std::uint8_t {
   gradient,
   optimizer,
   buffer, // not trained, like the running statistics of a normalization
+  metric, // a measured value, like the loss; always sent as it is
 };
 
 /// "unspecified", "activation", …

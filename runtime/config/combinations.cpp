@@ -106,6 +106,11 @@ status check_strategy(const run_options& o) {
     return bad("--low-rank belongs to --strategy collaborative: " + o.strategy
                + " averages parameters, of which factors would be too inexact; --codec shortens "
                  "them");
+  if (auto schedule = schedule_of(o); row->averages_parameters && schedule && schedule->plateau())
+    return bad("--schedule plateau belongs to --strategy collaborative: the peers of --strategy "
+               + o.strategy
+               + " step by themselves, without a loss of the swarm that would give all the same "
+                 "rate; use --strategy collaborative, or a schedule that depends on the epoch");
   if (o.low_rank > 0 && o.aggregator != to_string(aggregator::mean))
     return bad("--low-rank and --aggregator " + o.aggregator
                + " exclude each other: what peers add from earlier rounds would look like "

@@ -67,6 +67,11 @@ result<settings> from_file(const std::filesystem::path& file) {
                                      + ": it does not exist, or this user may not read it"};
   if (std::error_code ignored; std::filesystem::is_directory(file, ignored))
     return failure{ec::bad_config, "the run file " + file.string() + " is a folder"};
+  constexpr std::uintmax_t bytes_max = 1'048'576;
+  std::error_code unknown;
+  if (auto size = std::filesystem::file_size(file, unknown); !unknown && size > bytes_max)
+    return failure{ec::bad_config, "the run file " + file.string() + " has " + std::to_string(size)
+                                     + " bytes, more than any set of options: is it another file?"};
   settings found;
   try {
     auto parsed = toml::parse(in, file.string());

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <new>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -35,6 +36,9 @@ public:
 private:
   int number_;
 };
+
+constexpr std::string_view draft_suffix = ".new";
+constexpr std::string_view temporary_stem = "temporary-";
 
 bool write_all(int file, byte_span bytes) {
   while (!bytes.empty()) {
@@ -96,7 +100,7 @@ int open_unnamed(const fs::path& folder) {
   auto file = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (file >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT))
     return file;
-  auto name = (folder / "temporary-XXXXXX").string();
+  auto name = (folder / (std::string{temporary_stem} + "XXXXXX")).string();
   file = ::mkostemp(name.data(), O_CLOEXEC);
   if (file >= 0)
     ::unlink(name.c_str());
@@ -111,9 +115,16 @@ public:
     if (error)
       return broken("cannot read", file, error.value());
     if (size > bytes_max)
-      return failure{ec::oversize, file.string() + " has " + std::to_string(size) + " bytes"};
+      return failure{ec::oversize, file.string() + " has " + std::to_string(size)
+                                     + " bytes, more than " + std::to_string(bytes_max)};
     std::ifstream in{file, std::ios::binary};
-    std::string content(size, '\0');
+    std::string content;
+    try {
+      content.resize(size);
+    } catch (const std::bad_alloc&) {
+      return failure{ec::io_error, "there is no memory for the " + std::to_string(size)
+                                     + " bytes of " + file.string()};
+    }
     if (!in.read(content.data(), static_cast<std::streamsize>(size)))
       return broken("cannot read", file, errno);
     return content;
@@ -185,9 +196,10 @@ private:
     if (auto made = make_folder(folder); !made)
       return made;
     auto draft = file;
-    draft += ".new";
+    draft += draft_suffix;
     {
-      file_handle out{::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)};
+      file_handle out{
+        ::open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644)};
       if (out.get() < 0)
         return broken("cannot write", draft, errno);
       if (auto filled = fill(out.get()); !filled) {
@@ -213,6 +225,23 @@ private:
 
 } // namespace
 
+std::vector<std::string> remove_leftovers(disk& files, const fs::path& folder,
+                                          std::initializer_list<std::string_view> stems) {
+  std::vector<std::string> removed;
+  auto names = files.list(folder);
+  if (!names)
+    return removed;
+  for (std::string_view name : *names) {
+    bool draft = name.ends_with(draft_suffix)
+                 && std::any_of(stems.begin(), stems.end(),
+                                [&](std::string_view stem) { return name.starts_with(stem); });
+    bool temporary = name.starts_with(temporary_stem) && name.size() == temporary_stem.size() + 6;
+    if ((draft || temporary) && files.remove(folder / name))
+      removed.emplace_back(name);
+  }
+  return removed;
+}
+
 std::shared_ptr<disk> make_system_disk() {
   return std::make_shared<system_disk>();
 }
@@ -223,7 +252,8 @@ result<std::string> memory_disk::read(const fs::path& file, std::uint64_t bytes_
   if (found == files_.end())
     return broken("cannot read", file, ENOENT);
   if (found->second.size() > bytes_max)
-    return failure{ec::oversize, file.string()};
+    return failure{ec::oversize, file.string() + " has " + std::to_string(found->second.size())
+                                   + " bytes, more than " + std::to_string(bytes_max)};
   return found->second;
 }
 

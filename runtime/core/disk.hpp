@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/core/byte_store.hpp"
@@ -36,6 +37,13 @@ public:
   virtual result<std::vector<std::string>> list(const std::filesystem::path& folder) = 0;
   virtual status remove(const std::filesystem::path& file) = 0;
 };
+
+/// Removes what a process that was killed while it wrote may have left in `folder`: drafts of the
+/// files whose names begin with one of `stems`, and temporary files. Only for a folder that no
+/// other process uses. Returns the names of the removed files; failures are ignored, because such a
+/// file only costs room.
+std::vector<std::string> remove_leftovers(disk& files, const std::filesystem::path& folder,
+                                          std::initializer_list<std::string_view> stems);
 
 /// The machine's file system.
 std::shared_ptr<disk> make_system_disk();

@@ -65,6 +65,8 @@ constexpr std::array<entry, ec_max + 1U> table{{
    "A contribution is implausibly large compared with those of the other members."},
   {"agreement_mismatch",
    "The peer was started with different values for options that must be equal in a run."},
+  {"unequal_results",
+   "A part of the result differs between the members that its reducer sent it to."},
 }};
 
 } // namespace

@@ -106,9 +106,11 @@ enum class ec : std::uint8_t {
   implausible_norm = 46,
   /// The peer was started with different values for options that must be equal in a run.
   agreement_mismatch = 47,
+  /// A part of the result differs between the members that its reducer sent it to.
+  unequal_results = 48,
 };
 
-constexpr std::uint8_t ec_max = 47;
+constexpr std::uint8_t ec_max = 48;
 
 /// The stable name, as in metrics: "peer_lost". "unknown" for a code of a newer version.
 std::string_view to_string(ec code);

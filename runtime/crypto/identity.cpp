@@ -2,7 +2,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <set>
@@ -14,6 +13,7 @@
 #include <unistd.h>
 
 #include "runtime/core/check.hpp"
+#include "runtime/core/private_file.hpp"
 #include "runtime/core/random.hpp"
 #include "runtime/crypto/digest.hpp"
 
@@ -140,12 +140,18 @@ std::shared_ptr<const identity> identity::from_seed(std::uint64_t seed) {
 }
 
 result<std::shared_ptr<const identity>> identity::load(const std::filesystem::path& path) {
-  std::ifstream file{path, std::ios::binary};
-  if (!file)
+  int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0)
     return file_failure(path, "cannot read the identity file");
   std::string pem(16_KiB, '\0'); // larger than any key file
-  file.read(pem.data(), static_cast<std::streamsize>(pem.size()));
-  pem.resize(static_cast<std::size_t>(file.gcount()));
+  auto secret = check_private(file, path);
+  auto bytes = secret ? ::read(file, pem.data(), pem.size()) : 0;
+  ::close(file);
+  if (!secret)
+    return secret.error();
+  if (bytes < 0)
+    return file_failure(path, "cannot read the identity file");
+  pem.resize(static_cast<std::size_t>(bytes));
   bio_ptr bio{BIO_new_mem_buf(pem.data(), static_cast<int>(pem.size()))};
   key_ptr key{PEM_read_bio_PrivateKey(bio.get(), nullptr, nullptr, nullptr)};
   if (!key || EVP_PKEY_get_id(key.get()) != EVP_PKEY_ED25519)

@@ -22,7 +22,7 @@ public:
   static std::shared_ptr<const identity> generate();
   /// The key pair that `seed` determines: for simulations and tests.
   static std::shared_ptr<const identity> from_seed(std::uint64_t seed);
-  /// Reads the PEM (PKCS #8) file at `path`.
+  /// Reads the PEM (PKCS #8) file at `path`. Refuses one that other users can read.
   static result<std::shared_ptr<const identity>> load(const std::filesystem::path& path);
   /// Reads `path`, or creates it (mode 0600, atomically, with its parent directories).
   static result<std::shared_ptr<const identity>> load_or_create(const std::filesystem::path& path);

@@ -182,7 +182,7 @@ void bootstrap::link_broke(target& t, bool settled, steady_time now) {
   t.due = now + jittered(doubled(options_.redial_after, doublings, options_.retry_max));
 }
 
-void bootstrap::disconnected(const peer_id& peer, ec why, steady_time now) {
+void bootstrap::disconnected(const peer_id& peer, ec why, steady_time now, bool stranger) {
   auto link = connected_.extract(peer);
   if (link.empty())
     return;
@@ -196,14 +196,26 @@ void bootstrap::disconnected(const peer_id& peer, ec why, steady_time now) {
   if (why == ec::shutting_down)
     std::erase_if(targets_, [&](const target& t) { return !t.initial && t.peer == peer; });
   else if (!was_initial)
-    remember_lost(peer, link.mapped(), settled, now);
+    remember_lost(peer, link.mapped(), stranger, settled, now);
 }
 
-void bootstrap::remember_lost(const peer_id& peer, const connection& link, bool settled,
-                              steady_time now) {
+/// Forgets the peer that was lost first.
+void bootstrap::forget_one(bool strangers) {
+  auto longest = targets_.end();
+  for (auto i = targets_.begin(); i != targets_.end(); ++i)
+    if (!i->initial && (i->stranger || !strangers)
+        && (longest == targets_.end() || i->away_since <= longest->away_since))
+      longest = i;
+  if (longest != targets_.end())
+    targets_.erase(longest);
+}
+
+void bootstrap::remember_lost(const peer_id& peer, const connection& link, bool stranger,
+                              bool settled, steady_time now) {
   auto known = std::find_if(targets_.begin(), targets_.end(),
                             [&](const target& t) { return !t.initial && t.peer == peer; });
   if (known != targets_.end()) {
+    known->stranger = stranger;
     if (!link.addresses.empty() && known->addresses != link.addresses) {
       known->addresses = link.addresses;
       known->dialling = false; // that attempt is to an address that may no longer be the peer's
@@ -212,16 +224,15 @@ void bootstrap::remember_lost(const peer_id& peer, const connection& link, bool 
   }
   if (link.addresses.empty())
     return;
-  auto peers = targets_.size() - initial_addresses();
-  if (peers >= options_.lost_max && peers > 0) {
-    auto longest = targets_.end();
-    for (auto i = targets_.begin(); i != targets_.end(); ++i)
-      if (!i->initial && (longest == targets_.end() || i->away_since <= longest->away_since))
-        longest = i;
-    targets_.erase(longest);
-  }
+  auto strangers = static_cast<std::size_t>(
+    std::count_if(targets_.begin(), targets_.end(), [](const target& t) { return t.stranger; }));
+  if (stranger && strangers >= options_.lost_strangers_max)
+    forget_one(true);
+  else if (targets_.size() - initial_addresses() >= options_.lost_max)
+    forget_one(strangers > 0);
   target t;
   t.peer = peer;
+  t.stranger = stranger;
   t.addresses = link.addresses;
   link_broke(t, settled, now);
   targets_.push_back(std::move(t));

@@ -32,6 +32,8 @@ public:
     /// drops us repeatedly.
     milliseconds settled_after{10'000};
     std::size_t lost_max = 64; // the peer that was lost first is forgotten first
+    /// Of these, strangers: anybody can connect, announce any address, and leave.
+    std::size_t lost_strangers_max = 16;
     /// This many of the peers known from earlier are dialled per second, until as many are
     /// connected: that is enough to find the others.
     std::size_t known_at_once = 8;
@@ -72,13 +74,15 @@ public:
   bool connected(const peer_record& peer, steady_time now);
   /// The peer is dialled again soon, unless it sent a goodbye (ec::shutting_down) and is not an
   /// initial peer.
-  void disconnected(const peer_id& peer, ec why, steady_time now);
+  /// @param stranger we have not averaged with it.
+  void disconnected(const peer_id& peer, ec why, steady_time now, bool stranger = false);
 
 private:
   /// An initial address or a peer, dialled whenever there is no link to it.
   struct target {
     bool initial = false;
     bool from_earlier = false; // known from before a restart, not reached since
+    bool stranger = false;     // we have not averaged with it
     peer_id peer;              // zero: an initial address that has not answered yet
     std::vector<endpoint> addresses;
     std::size_t turn = 0; // index of the address dialled now or last
@@ -102,7 +106,9 @@ private:
   [[nodiscard]] milliseconds jittered(milliseconds pause);
   void back_off(target& t, steady_time now);
   void link_broke(target& t, bool settled, steady_time now);
-  void remember_lost(const peer_id& peer, const connection& link, bool settled, steady_time now);
+  void remember_lost(const peer_id& peer, const connection& link, bool stranger, bool settled,
+                     steady_time now);
+  void forget_one(bool strangers);
   void join_if_alone();
 
   options options_;

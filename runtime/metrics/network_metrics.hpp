@@ -26,6 +26,8 @@ public:
   void count_dial_error(ec reason) { dial_errors_.at(reason).Increment(); }
   /// Counts a refused inbound connection, handshake, frame or message.
   void count_refused_input(ec reason) { refused_input_.at(reason).Increment(); }
+  /// A link is not read for now, because its peer has used up its budget (net::link_budget).
+  void count_link_hold() { holds_.at().Increment(); }
   void observe_rtt(double seconds) { rtt_.at().Observe(seconds); }
 
 private:
@@ -47,14 +49,19 @@ private:
   counter<2> closed_{in_, "waggle_network_connections_closed_total",
                      "Connections that ended, by direction and reason.", direction_,
                      label{"reason", {ec::peer_lost}}};
-  counter<1> dial_errors_{in_, "waggle_network_dial_errors_total", "Dials that failed, by reason.",
-                          label{"reason", {ec::unreachable, ec::timeout, ec::wrong_run}}};
+  counter<1> dial_errors_{
+    in_, "waggle_network_dial_errors_total", "Dials that failed, by reason.",
+    label{"reason", {ec::unreachable, ec::timeout, ec::wrong_run, ec::clock_skew}}};
   counter<1> refused_input_{
     in_, "waggle_network_refused_total",
     "Connections, frames and messages that were refused, by reason.",
     label{"reason",
           {ec::malformed, ec::oversize, ec::wrong_run, ec::wrong_version, ec::bad_signature,
-           ec::protocol_violation, ec::non_finite, ec::wrong_shape, ec::bad_weight, ec::timeout}}};
+           ec::protocol_violation, ec::non_finite, ec::wrong_shape, ec::bad_weight, ec::timeout,
+           ec::implausible_norm, ec::clock_skew, ec::agreement_mismatch}}};
+  counter<> holds_{in_, "waggle_network_link_holds_total",
+                   "Times that a link was not read for a while, because its peer sent more than it "
+                   "may make this peer process."};
   histogram<> rtt_{in_, "waggle_network_rtt_seconds",
                    "Round-trip time of pings to connected peers.", rpc_seconds};
 };

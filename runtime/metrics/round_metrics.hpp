@@ -50,14 +50,14 @@ private:
   gauge<1> contributors_{in_, "waggle_averaging_contributors", "Contributors of the last round.",
                          kind_};
   counter<1> parts_{in_, "waggle_averaging_chunks_total", "Parts by outcome.",
-                    label{"outcome", {"ok", "retried", "reowned", "lost"}}};
+                    label{"outcome", {"ok"}}};
   histogram<> recovery_seconds_{in_, "waggle_averaging_recovery_duration_seconds",
                                 "From the first failure in a round to its end.", round_seconds};
-  counter<1> peer_faults_{in_, "waggle_averaging_peer_faults_total",
-                          "Members given up in a round, by reason.",
-                          label{"reason",
-                                {ec::timeout, ec::peer_lost, ec::stalled, ec::protocol_violation,
-                                 ec::non_finite, ec::bad_weight}}};
+  counter<1> peer_faults_{
+    in_, "waggle_averaging_peer_faults_total", "Members given up in a round, by reason.",
+    label{"reason",
+          {ec::timeout, ec::peer_lost, ec::stalled, ec::protocol_violation, ec::non_finite,
+           ec::bad_weight, ec::wrong_shape, ec::implausible_norm}}};
   gauge<> bandwidth_{in_, "waggle_bandwidth_bytes_per_second",
                      "Measured bandwidth of this peer's connection; 0: not known."};
   gauge<> sent_values_ratio_{in_, "waggle_averaging_sent_values_ratio",

@@ -9,8 +9,10 @@ class state_metrics {
 public:
   explicit state_metrics(const metric_registry& registry) : in_(registry) {}
 
-  void count_state_download(std::string_view outcome /*complete resumed failed hash_mismatch*/,
-                            double seconds) {
+  /// `complete`, `resumed` (parts came from several donors): the state was loaded. `hash_mismatch`:
+  /// its bytes were not those that the donor had announced. `refused`: it arrived, but was not the
+  /// state that was asked for. `failed`: it did not arrive.
+  void count_state_download(std::string_view outcome, double seconds) {
     downloads_.at(outcome).Increment();
     download_seconds_.at().Observe(seconds);
   }
@@ -29,16 +31,18 @@ public:
 private:
   metric_registry in_;
   counter<1> downloads_{in_, "waggle_state_downloads_total", "State downloads by outcome.",
-                        label{"outcome", {"complete", "failed"}}};
+                        label{"outcome", {"complete", "failed", "refused", "hash_mismatch"}}};
   histogram<> download_seconds_{in_, "waggle_state_download_duration_seconds",
                                 "Time of a state download.", round_seconds};
   gauge<> download_progress_{in_, "waggle_state_download_progress_ratio",
                              "Progress of the current download, 0 to 1."};
   counter<1> bytes_{in_, "waggle_state_bytes_total", "Bytes of state transferred, by direction.",
                     label{"direction", {"in", "out"}}};
-  counter<1> hash_checks_{in_, "waggle_state_hash_checks_total",
-                          "Comparisons of the parameters' hash with the other peers'.",
-                          label{"outcome", {"equal", "minority", "majority_unknown"}}};
+  counter<1> hash_checks_{
+    in_, "waggle_state_hash_checks_total",
+    "Epochs in which the parameters' hash was compared with the other peers': all equal, "
+    "some differing, own ones of a minority.",
+    label{"outcome", {"equal", "differing", "minority"}}};
   counter<1> checkpoints_{in_, "waggle_checkpoint_saves_total", "Checkpoints by outcome.",
                           label{"outcome", {"ok", "failed"}}};
   histogram<> checkpoint_seconds_{in_, "waggle_checkpoint_duration_seconds",

@@ -20,6 +20,7 @@ public:
   void set_effective_batch(double samples) { effective_batch_.at().Set(samples); }
   void set_histories(double n) { histories_.at().Set(n); }
   void set_differing_peers(double n) { differing_.at().Set(n); }
+  void set_disbelieved_peers(double n) { disbelieved_.at().Set(n); }
   void set_provisional(bool provisional) { provisional_.at().Set(provisional ? 1 : 0); }
   void set_first_round(double seconds) { first_round_.at().Set(seconds); }
   void set_updates_waiting(double n) { updates_waiting_.at().Set(n); }
@@ -32,6 +33,7 @@ public:
     learning_rate_.at().Set(learning_rate);
     gradient_norm_.at().Set(gradient_norm);
   }
+  void set_rate_reductions(double n) { rate_reductions_.at().Set(n); }
   /// 1 while a rule of run_health holds.
   void set_health(std::string_view rule, bool holds) { health_.at(rule).Set(holds ? 1 : 0); }
   void set_drift(double norm) { drift_.at().Set(norm); }
@@ -58,6 +60,10 @@ private:
                               "Samples of all contributors in the last update."};
   gauge<> histories_{in_, "waggle_training_histories",
                      "Histories that live peers train; 1 unless the run has forked."};
+  late_gauge disbelieved_{
+    in_, "waggle_training_disbelieved_peers",
+    "Peers whose claims are not believed: they claim another history than most of those with which "
+    "this peer completed rounds, or admitted it into another group."};
   late_gauge differing_{
     in_, "waggle_training_differing_peers",
     "Peers with our epoch and history but different parameters; 0 in a healthy run."};
@@ -75,6 +81,9 @@ private:
   late_gauge loss_{in_, "waggle_training_loss", "Smoothed loss of this peer."};
   late_gauge learning_rate_{in_, "waggle_training_learning_rate",
                             "Learning rate of the current epoch."};
+  late_gauge rate_reductions_{in_, "waggle_training_learning_rate_reductions",
+                              "How often the schedule plateau has lowered the learning rate of the "
+                              "run. Only with --schedule plateau."};
   late_gauge gradient_norm_{in_, "waggle_training_gradient_norm",
                             "Norm of the last applied gradient."};
   late_gauge drift_{
@@ -89,7 +98,7 @@ private:
           {"small_rounds", "own_gradients", "short_epochs", "small_batches", "zero_updates"}}};
   counter<1> nonfinite_{in_, "waggle_training_nonfinite_total",
                         "NaN or infinite values seen, by place.",
-                        label{"where", {"loss", "gradient", "parameters", "remote"}}};
+                        label{"where", {"loss", "gradient", "parameters"}}};
   late_gauge loss_scale_{in_, "waggle_training_loss_scale",
                          "The loss was multiplied by this in the last pass; see --loss-scale."};
   counter<> overflows_{in_, "waggle_training_loss_scale_overflows_total",

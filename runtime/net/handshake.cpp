@@ -13,14 +13,15 @@ void append_text(std::string& out, std::string_view text) {
   out.append(text);
 }
 
-constexpr std::size_t run_id_bytes_max = 256;
-
-constexpr std::size_t detail_bytes_max = 512;
+void fill(proto::Denial& denial, const failure& why) {
+  denial.set_code(static_cast<std::uint32_t>(why.code));
+  denial.set_detail(why.detail.substr(0, denial_text_bytes_max));
+}
 
 failure reason_of(const proto::Denial& denial) {
   auto code = ec_from_wire(denial.code());
   return {code == ec::none ? ec::internal : code,
-          "refused by the peer: " + denial.detail().substr(0, detail_bytes_max)};
+          "refused by the peer: " + denial.detail().substr(0, denial_text_bytes_max)};
 }
 
 std::optional<peer_record> read_claim(const proto::Hello& hello) {
@@ -40,8 +41,7 @@ std::optional<peer_record> read_claim(const proto::Hello& hello) {
 
 std::string write_denial(const failure& why) {
   proto::HandshakeMessage message;
-  message.mutable_denial()->set_code(static_cast<std::uint32_t>(why.code));
-  message.mutable_denial()->set_detail(why.detail.substr(0, detail_bytes_max));
+  fill(*message.mutable_denial(), why);
   return message.SerializeAsString();
 }
 
@@ -54,18 +54,21 @@ failure read_denial(std::string_view bytes) {
   return reason_of(message.denial());
 }
 
-handshake::handshake(setup with) : with_(std::move(with)) {}
+handshake::handshake(setup with) : with_(std::move(with)) {
+  if (with_.clock)
+    time_ = to_nanoseconds(with_.clock->now());
+}
 
 std::string handshake::hello() const {
   proto::HandshakeMessage message;
   auto& hello = *message.mutable_hello();
   hello.set_version(protocol_version);
-  hello.set_run_id(with_.run_id);
   hello.set_key(std::string{with_.self->key().raw()});
   hello.set_nonce(std::string{with_.nonce.raw()});
   hello.set_client_mode(with_.record.client_mode);
   hello.set_host(with_.host);
   hello.set_instance(with_.claims.instance);
+  hello.set_time(static_cast<std::uint64_t>(time_));
   for (const auto& address : with_.record.addresses) {
     auto& to = *hello.add_addresses();
     to.set_host(address.host);
@@ -74,27 +77,47 @@ std::string handshake::hello() const {
   return message.SerializeAsString();
 }
 
-std::string handshake::proof_text(bool ours, std::string_view agreement) const {
+/// What is different for each connection and each end of it.
+std::string handshake::transcript(bool ours) const {
   auto own_key = with_.self->key().raw();
   auto own_nonce = with_.nonce.raw();
   auto peer_key = peer_->key.raw();
   auto peer_nonce = peer_nonce_.raw();
-  auto instance = ours ? with_.claims.instance : claims_.instance;
-  std::string text = "waggle/handshake/2";
+  std::string text;
   append_text(text, with_.dialled == ours ? "dialler" : "acceptor");
-  append_text(text, with_.run_id);
   append_text(text, with_.dialled ? own_key : peer_key);
   append_text(text, with_.dialled ? peer_key : own_key);
   append_text(text, with_.dialled ? own_nonce : peer_nonce);
   append_text(text, with_.dialled ? peer_nonce : own_nonce);
+  return text;
+}
+
+std::string handshake::proof_text(bool ours, std::string_view agreement) const {
+  auto instance = ours ? with_.claims.instance : claims_.instance;
+  auto time = ours ? time_ : peer_time_;
+  std::string text = "waggle/handshake/3";
+  text += transcript(ours);
   append_text(text, std::to_string(instance));
+  append_text(text, std::to_string(time));
   append_text(text, agreement);
   return text;
 }
 
+std::string handshake::own_proof(const failure& refusal) const {
+  proto::HandshakeMessage message;
+  auto& proof = *message.mutable_proof();
+  auto agreement = with_.claims.agreement ? with_.claims.agreement->encode() : std::string{};
+  proof.set_knowledge(std::string{with_.run->proof(transcript(true)).raw()});
+  proof.set_signature(std::string{with_.self->sign(proof_text(true, agreement)).raw()});
+  proof.set_agreement(with_.run->masked(transcript(true), std::move(agreement)));
+  if (refusal.code != ec::none)
+    fill(*proof.mutable_refusal(), refusal);
+  return message.SerializeAsString();
+}
+
 handshake::step handshake::refuse(ec code, std::string detail) const {
   failure why{code, std::move(detail)};
-  return {{write_denial(why)}, std::nullopt, std::move(why)};
+  return {{write_denial(why)}, std::nullopt, std::move(why), false, std::nullopt};
 }
 
 handshake::step handshake::on_message(std::string_view bytes) {
@@ -103,7 +126,7 @@ handshake::step handshake::on_message(std::string_view bytes) {
       || !message.ParseFromArray(bytes.data(), static_cast<int>(bytes.size())))
     return refuse(ec::malformed, "a handshake message that cannot be parsed");
   if (message.has_denial())
-    return {{}, std::nullopt, reason_of(message.denial())};
+    return {{}, std::nullopt, reason_of(message.denial()), false, std::nullopt};
   if (message.has_hello() && !peer_)
     return on_hello(message.hello());
   if (message.has_proof() && peer_ && !done_)
@@ -117,51 +140,82 @@ handshake::step handshake::on_hello(const proto::Hello& hello) {
                                        + ", the other " + std::to_string(hello.version()));
   auto nonce = handshake_nonce::from_raw(hello.nonce());
   auto claim = read_claim(hello);
-  if (!nonce || !claim || hello.run_id().size() > run_id_bytes_max)
+  if (!nonce || !claim)
     return refuse(ec::malformed, "a hello with a field out of bounds");
-  if (hello.run_id() != with_.run_id)
-    return refuse(ec::wrong_run, "this peer belongs to the run '" + with_.run_id + "'");
-  if (claim->id == with_.self->id())
-    return refuse(ec::duplicate_identity, hello.instance() == with_.claims.instance
-                                            ? "a peer dialled itself"
-                                            : std::string{identity_in_use});
   peer_ = std::move(claim);
   peer_nonce_ = *nonce;
   claims_.instance = hello.instance();
   same_host_ = !with_.host.empty() && hello.host() == with_.host;
-  auto agreement = with_.claims.agreement ? with_.claims.agreement->encode() : std::string{};
-  proto::HandshakeMessage answer;
-  answer.mutable_proof()->set_signature(
-    std::string{with_.self->sign(proof_text(true, agreement)).raw()});
-  answer.mutable_proof()->set_agreement(std::move(agreement));
-  return {{answer.SerializeAsString()}, std::nullopt, {}};
+  peer_time_ = static_cast<std::int64_t>(hello.time());
+  if (with_.clock && peer_time_ != 0)
+    clock_offset_ = least_offset(swarm_time_from(peer_time_), with_.began, with_.clock->now());
+  step next;
+  if (with_.dialled)
+    next.send.push_back(own_proof({}));
+  return next;
+}
+
+/// Whether we accept a peer whose proof was checked; if not, the reason as seen from either end.
+handshake::verdict handshake::judge() const {
+  if (peer_->id == with_.self->id()) {
+    failure why{ec::duplicate_identity, claims_.instance == with_.claims.instance
+                                          ? "a peer dialled itself"
+                                          : std::string{identity_in_use}};
+    return {why, why};
+  }
+  if (beyond(clock_offset_, with_.clocks.refused))
+    return {{ec::clock_skew, clock_sentence(clock_offset_, with_.clocks.refused)},
+            {ec::clock_skew, clock_sentence(-clock_offset_, with_.clocks.refused)}};
+  const auto& ours = with_.claims.agreement;
+  if (ours && claims_.agreement)
+    if (auto here = disagreement(*ours, *claims_.agreement))
+      return {{ec::agreement_mismatch, std::move(*here)},
+              {ec::agreement_mismatch, disagreement(*claims_.agreement, *ours).value_or("")}};
+  return {};
 }
 
 handshake::step handshake::on_proof(const proto::Proof& proof) {
+  auto refuse = [&](ec code, std::string detail) {
+    auto step = this->refuse(code, std::move(detail));
+    step.peer_is_open = with_.dialled && !proof.has_refusal();
+    return step;
+  };
+  if (!with_.run->proves(transcript(false), proof.knowledge()))
+    return refuse(ec::wrong_run, std::string{another_run});
   auto by = signature::from_raw(proof.signature());
-  auto text = proof_text(false, proof.agreement());
-  if (!by || !with_.verifier->verify(peer_->key, as_byte_span(text), *by))
+  auto agreement = with_.run->masked(transcript(false), proof.agreement());
+  if (!by || !with_.verifier->verify(peer_->key, as_byte_span(proof_text(false, agreement)), *by))
     return refuse(ec::bad_signature, "the proof of identity does not verify");
   if (!with_.expected.is_zero() && peer_->id != with_.expected)
     return refuse(ec::bad_signature,
                   "another peer answers at this address: " + short_name(peer_->id) + " instead of "
                     + short_name(with_.expected));
-  if (!proof.agreement().empty()) {
-    auto read = run_agreement::decode(proof.agreement());
+  if (!agreement.empty()) {
+    auto read = run_agreement::decode(agreement);
     if (!read)
       return refuse(read.error().code, read.error().detail);
     claims_.agreement = std::make_shared<const run_agreement>(std::move(*read));
   }
-  const auto& ours = with_.claims.agreement;
-  if (ours && claims_.agreement)
-    if (auto here = disagreement(*ours, *claims_.agreement)) {
-      auto there = disagreement(*claims_.agreement, *ours).value_or("");
-      return {{write_denial({ec::agreement_mismatch, there})},
-              std::nullopt,
-              {ec::agreement_mismatch, std::move(*here)}};
-    }
+  auto [here, there] = judge();
+  step last;
+  if (with_.clock && peer_time_ != 0)
+    last.clock = clock_reading{peer_->id, clock_offset_};
+  if (!with_.dialled) {
+    last.send.push_back(own_proof(there));
+  } else if (proof.has_refusal()) {
+    if (here.code == ec::none)
+      here = reason_of(proof.refusal());
+  } else if (here.code != ec::none) {
+    last.send.push_back(write_denial(there));
+    last.peer_is_open = true;
+  }
+  if (here.code != ec::none) {
+    last.why = std::move(here);
+    return last;
+  }
   done_ = true;
-  return {{}, peer_, {}};
+  last.peer = peer_;
+  return last;
 }
 
 } // namespace waggle::net

@@ -10,6 +10,8 @@
 #include "runtime/core/result.hpp"
 #include "runtime/core/version.hpp"
 #include "runtime/crypto/identity.hpp"
+#include "runtime/crypto/run_secret.hpp"
+#include "runtime/net/clock_offset.hpp"
 #include "runtime/net/peer_claims.hpp"
 
 namespace waggle::proto {
@@ -21,7 +23,10 @@ namespace waggle::net {
 
 /// A handshake message is never larger.
 constexpr std::size_t handshake_bytes_max = 4096;
-static_assert(run_agreement::bytes_max + 512 < handshake_bytes_max, "a proof holds an agreement");
+/// Of the sentence in a denial.
+constexpr std::size_t denial_text_bytes_max = 512;
+static_assert(run_agreement::bytes_max + denial_text_bytes_max + 256 < handshake_bytes_max,
+              "a proof holds an agreement and a refusal");
 
 /// The content of a denial frame, which tells the peer why an open link ends.
 std::string write_denial(const failure& why);
@@ -32,21 +37,27 @@ using handshake_nonce = byte_id<struct handshake_nonce_tag, 32>;
 
 /// Both ends of a connection prove their identity and check that they belong to the same run:
 ///
-///     both → hello: version, run id, public key, fresh nonce, addresses, instance of the process
-///     both → proof: the agreement, and a signature over domain, role, run id, both keys, both
-///                   nonces, the signer's instance and its agreement
+///     both → hello: version, public key, fresh nonce, addresses, instance of the process, time
+///     dialler → proof: that it knows the run's name; the agreement; a signature over domain, role,
+///                      both keys, both nonces, the signer's instance and time, and its agreement
+///     acceptor → proof: the same, and its reason if it refuses the dialler
 ///
 /// The nonces make each proof valid for this connection only. The role prevents a proof from being
-/// reflected to its signer. The agreement is only sent to a peer that named the right run. Both
-/// ends compare it, so that the log of each names the difference as "here" and "there". A peer that
-/// refuses sends its reason in a last message.
+/// reflected to its signer. The run's name itself is never sent (run_secret); what shows knowledge
+/// of it goes to the peer that we dialled, and to others only after they have shown theirs. An end
+/// that does not know the name cannot read the agreement. Both ends compare the agreements, so that
+/// the log of each names the difference as "here" and "there", and the clocks. Nothing that a peer
+/// claims is used before its proof was checked. A peer that refuses sends its reason last.
 ///
-/// Uses no sockets and no clock: pass in what arrives, send what it returns. Not thread-safe.
+/// Waiting for the dialler's proof costs no time: the acceptor's hello arrives with the answer to
+/// the upgrade request, so that the dialler sends hello and proof together.
+///
+/// Uses no sockets: pass in what arrives, send what it returns. Not thread-safe.
 class handshake {
 public:
   struct setup {
     bool dialled = false; // our role
-    std::string run_id;
+    std::shared_ptr<const run_secret> run;
     std::shared_ptr<const identity> self;
     peer_record record; // what we announce
     std::shared_ptr<const signature_verifier> verifier;
@@ -56,6 +67,11 @@ public:
     /// a hint: the kernel proves the other process's user before memory is shared.
     std::string host;
     peer_claims claims{}; // ours
+    /// Null: the clocks are not compared.
+    std::shared_ptr<const wall_clock> clock = nullptr;
+    /// When the connection began: the peer reads its clock for its hello after that.
+    swarm_time began{};
+    clock_limits clocks{};
   };
 
   explicit handshake(setup with);
@@ -63,10 +79,19 @@ public:
   /// The first message.
   [[nodiscard]] std::string hello() const;
 
+  /// How far a peer's clock is from ours, at least (least_offset).
+  struct clock_reading {
+    peer_id peer;
+    swarm_clock::duration offset{0};
+  };
   struct step {
     std::vector<std::string> send;   // in order
     std::optional<peer_record> peer; // set: the handshake is done, with this peer
     failure why;                     // not none: close after sending
+    /// The peer has completed the handshake: what is sent has to be a frame of an open link.
+    bool peer_is_open = false;
+    /// Set once the peer's proof was checked, also if it is refused for this.
+    std::optional<clock_reading> clock;
   };
   [[nodiscard]] step on_message(std::string_view bytes);
 
@@ -77,15 +102,25 @@ public:
   [[nodiscard]] const peer_claims& claims() const { return claims_; }
 
 private:
+  [[nodiscard]] std::string transcript(bool ours) const;
   [[nodiscard]] std::string proof_text(bool ours, std::string_view agreement) const;
+  [[nodiscard]] std::string own_proof(const failure& refusal) const;
   [[nodiscard]] step refuse(ec code, std::string detail) const;
   [[nodiscard]] step on_hello(const proto::Hello& hello);
   [[nodiscard]] step on_proof(const proto::Proof& proof);
+  struct verdict {
+    failure here; // none: no objection
+    failure there;
+  };
+  [[nodiscard]] verdict judge() const;
 
   setup with_;
   std::optional<peer_record> peer_; // unproved until the proof is verified
   handshake_nonce peer_nonce_;
-  peer_claims claims_; // the peer's
+  peer_claims claims_;         // the peer's
+  std::int64_t time_ = 0;      // in our hello
+  std::int64_t peer_time_ = 0; // in the peer's; 0: not told
+  swarm_clock::duration clock_offset_{0};
   bool same_host_ = false;
   bool done_ = false;
 };

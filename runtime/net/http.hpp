@@ -8,6 +8,8 @@ namespace waggle::net {
 struct http_request {
   std::string method; // "GET"
   std::string target; // "/metrics"; includes the query string, if any
+  std::string host{}; // the Host header; empty: none
+  bool local = true;  // it came over loopback, so from this machine
 };
 
 struct http_response {
@@ -16,7 +18,7 @@ struct http_response {
   std::string body;
 };
 
-/// Answers plain HTTP on the peers' port. Called on the I/O thread: must not block or throw.
+/// Answers plain HTTP on the peers' port. Called on the thread that serves HTTP: must not throw.
 using http_handler = std::function<http_response(const http_request&)>;
 
 } // namespace waggle::net

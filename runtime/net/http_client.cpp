@@ -37,6 +37,12 @@ struct exchange {
     stream.async_connect(found, [this](beast::error_code error, const tcp::endpoint&) {
       if (error)
         return fail(ec::unreachable, error);
+      // By its address: a peer need not know the name by which it was found (http_hosts.hpp).
+      beast::error_code gone;
+      auto peer = stream.socket().remote_endpoint(gone);
+      if (!gone)
+        request.set(http::field::host,
+                    to_string(endpoint{peer.address().to_string(), peer.port()}));
       http::async_write(stream, request, [this](beast::error_code failed, std::size_t) {
         if (failed)
           return fail(ec::unreachable, failed);

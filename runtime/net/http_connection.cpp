@@ -1,11 +1,13 @@
 #include "runtime/net/http_connection.hpp"
 
+#include <ctime>
 #include <optional>
 
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 
 #include "runtime/core/bytes.hpp"
+#include "runtime/net/http_hosts.hpp"
 #include "runtime/net/tcp_session.hpp"
 
 namespace waggle::net {
@@ -14,6 +16,13 @@ namespace {
 
 namespace beast = boost::beast;
 namespace http = beast::http;
+
+/// Of this thread: on a busy machine, a page takes longer, but costs no more.
+std::chrono::nanoseconds processor_time() {
+  timespec spent{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &spent);
+  return std::chrono::seconds{spent.tv_sec} + std::chrono::nanoseconds{spent.tv_nsec};
+}
 
 std::string remaining_bytes(beast::flat_buffer& buffer) {
   auto data = buffer.data();
@@ -28,6 +37,11 @@ public:
       finished_(std::move(finished)) {}
 
   ~http_connection() { finished_(); }
+
+  void close() {
+    beast::error_code ignored;
+    stream_.socket().close(ignored);
+  }
 
   void read() {
     parser_.emplace();
@@ -95,10 +109,8 @@ private:
         false);
     }
     auto began = std::chrono::steady_clock::now();
-    auto reply =
-      settings_->handler
-        ? settings_->handler({std::string{request.method_string()}, std::string{request.target()}})
-        : http_response{404, "text/plain; charset=utf-8", "Nothing is served here.\n"};
+    auto reply = answer_to({std::string{request.method_string()}, std::string{request.target()},
+                            std::string{request[http::field::host]}, from_this_machine()});
     response out{static_cast<http::status>(reply.status), request.version()};
     out.set(http::field::content_type, reply.content_type);
     out.set(http::field::cache_control, "no-store");
@@ -110,6 +122,36 @@ private:
         std::string{request.target()}, reply.status,
         std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
     respond(std::move(out), request.keep_alive(), head);
+  }
+
+  bool from_this_machine() {
+    beast::error_code error;
+    auto from = stream_.socket().remote_endpoint(error).address();
+    if (!error && from.is_v6() && from.to_v6().is_v4_mapped())
+      from = boost::asio::ip::make_address_v4(boost::asio::ip::v4_mapped, from.to_v6());
+    return !error && from.is_loopback();
+  }
+
+  http_response answer_to(const http_request& request) {
+    constexpr auto text = "text/plain; charset=utf-8";
+    if (!settings_->handler)
+      return {404, text, "Nothing is served here.\n"};
+    if (!answers_host(request, settings_->own_hosts)) {
+      count(ec::not_owner);
+      return {421, text,
+              "This peer does not know itself by the name " + host_name(request.host)
+                + ": ask for its address.\n"};
+    }
+    if (request.target == "/healthz" || request.target == "/readyz")
+      return settings_->handler(request);
+    if (settings_->answering->in_debt(std::chrono::steady_clock::now())) {
+      count(ec::rate_limited);
+      return {429, text, "This peer answers too many requests already; ask again in a second.\n"};
+    }
+    auto began = processor_time();
+    auto reply = settings_->handler(request);
+    settings_->answering->owe(std::chrono::duration_cast<work>(processor_time() - began));
+    return reply;
   }
 
   void respond(response out, bool keep_alive, bool head = false) {
@@ -182,11 +224,15 @@ failure upgrade_failure(const beast::error_code& error) {
 
 } // namespace
 
-void serve_http(tcp::socket socket, std::shared_ptr<const http_settings> settings,
-                on_upgrade upgraded, std::function<void()> finished) {
-  std::make_shared<http_connection>(std::move(socket), std::move(settings), std::move(upgraded),
-                                    std::move(finished))
-    ->read();
+std::function<void()> serve_http(tcp::socket socket, std::shared_ptr<const http_settings> settings,
+                                 on_upgrade upgraded, std::function<void()> finished) {
+  auto made = std::make_shared<http_connection>(std::move(socket), std::move(settings),
+                                                std::move(upgraded), std::move(finished));
+  made->read();
+  return [weak = std::weak_ptr<http_connection>{made}] {
+    if (auto connection = weak.lock())
+      connection->close();
+  };
 }
 
 void request_upgrade(tcp::socket socket, const std::string& host, milliseconds timeout,

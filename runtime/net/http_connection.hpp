@@ -4,12 +4,14 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 
 #include <boost/asio/ip/tcp.hpp>
 
 #include "runtime/core/time.hpp"
 #include "runtime/net/http.hpp"
+#include "runtime/net/link_budget.hpp"
 #include "runtime/net/net_events.hpp"
 
 namespace waggle::net {
@@ -21,15 +23,22 @@ struct http_settings {
   http_handler handler;
   std::shared_ptr<const net_events> events;
   milliseconds timeout{10'000};
+  std::set<std::string> own_hosts; // names of the operator for this peer (http_hosts.hpp)
+  /// Time spent on pages that cost something, which are all but the two health pages. Over it they
+  /// are refused with status 429, so that a client that asks all the time does not take a core from
+  /// the training. A scrape of all metrics takes 1 to 2 ms.
+  std::shared_ptr<work_bucket> answering = std::make_shared<work_bucket>(work{250'000});
 };
 
 /// Takes an upgraded socket and the bytes that followed the request.
 using on_upgrade = std::function<void(boost::asio::ip::tcp::socket, std::string early)>;
 
 /// Serves HTTP on an accepted socket until it is closed, fails, is idle for too long or is
-/// upgraded. `finished` is called in each of these cases. `upgraded` may be empty: no upgrades.
-void serve_http(boost::asio::ip::tcp::socket socket, std::shared_ptr<const http_settings> settings,
-                on_upgrade upgraded, std::function<void()> finished);
+/// upgraded. `finished` is called in each of these cases. `upgraded` may be empty: no upgrades. The
+/// result closes the connection, if it is still there.
+std::function<void()> serve_http(boost::asio::ip::tcp::socket socket,
+                                 std::shared_ptr<const http_settings> settings, on_upgrade upgraded,
+                                 std::function<void()> finished);
 
 /// Requests the upgrade on a connected socket. `done` gets the socket and the early bytes, or the
 /// reason of the failure.

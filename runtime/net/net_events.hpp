@@ -5,6 +5,7 @@
 
 #include "runtime/core/endpoint.hpp"
 #include "runtime/core/error.hpp"
+#include "runtime/core/time.hpp"
 #include "runtime/net/peer_claims.hpp"
 
 namespace waggle::net {
@@ -26,6 +27,9 @@ struct net_events {
   /// (ec::agreement_mismatch), or both use the same identity. `where`: the dialled address, or the
   /// host that an inbound connection came from.
   std::function<void(const endpoint& where, bool outbound, const failure& why)> disagreed;
+  /// A handshake showed how far the clock of a peer of the run is from ours, at least (above zero:
+  /// it is ahead). Called before the link is opened or refused.
+  std::function<void(const peer_id&, swarm_clock::duration offset)> clock_compared;
   /// A link was opened with a peer that makes these claims.
   std::function<void(const peer_claims&)> linked;
   std::function<void(bool outbound)> opened;

@@ -1,3 +1,5 @@
+// This file is long: dials, links and faults are events of one network, and change the same nodes.
+
 #include "runtime/net/sim_network.hpp"
 
 #include <algorithm>
@@ -6,6 +8,7 @@
 
 #include "runtime/core/check.hpp"
 #include "runtime/core/frame_limits.hpp"
+#include "runtime/net/refusals.hpp"
 
 namespace waggle::net {
 
@@ -13,6 +16,7 @@ struct sim_network::node {
   std::string run_id;
   peer_record record;
   peer_claims claims;
+  node_clock clock;
   std::shared_ptr<node_transport> own;
   on_link accept;
   bool alive = true;
@@ -67,6 +71,12 @@ public:
     });
   }
 
+  void hold(bool on) override {
+    held_ = on;
+    if (!on && !kept_.empty())
+      net_.at(net_.now_, [me = shared_from_this()] { me->deliver_kept(); });
+  }
+
   /// Includes bodies that have not arrived: a socket's reader would know them by their first bytes.
   [[nodiscard]] bool idle() const override {
     auto peer = other_.lock();
@@ -106,7 +116,15 @@ public:
       events.on_close(*close_why_);
   }
 
+  void deliver_kept() {
+    for (; !held_ && !kept_.empty(); kept_.pop_front())
+      hand_over(std::move(kept_.front()));
+  }
   void deliver_now(frame f) {
+    kept_.push_back(std::move(f));
+    deliver_kept();
+  }
+  void hand_over(frame f) {
     if (!net_.nodes_[own_]->alive || net_.nodes_[own_]->stopped || !events_.on_frame)
       return;
     if (!f.body.empty() && events_.body_memory) {
@@ -129,7 +147,9 @@ public:
   bool started_ = false;
   bool closed_ = false;
   std::optional<failure> close_why_;
-  std::vector<frame> early_;  // arrived before start()
+  std::vector<frame> early_; // arrived before start()
+  bool held_ = false;
+  std::deque<frame> kept_;    // arrived while held
   std::deque<frame> waiting_; // bulk frames that wait for the window
   std::size_t window_;
   std::size_t bodies_under_way_ = 0; // from here to the other end
@@ -199,6 +219,10 @@ sim_network::node_index sim_network::add_node(std::string run_id, peer_record re
   return index;
 }
 
+void sim_network::set_clock(node_index node, node_clock clock) {
+  nodes_[node]->clock = std::move(clock);
+}
+
 std::shared_ptr<transport> sim_network::transport_of(node_index node) {
   return nodes_[node]->own;
 }
@@ -263,6 +287,22 @@ bool sim_network::blocked(node_index a, node_index b) const {
   return partitioned_ && side_.contains(a) != side_.contains(b);
 }
 
+std::optional<failure> sim_network::compare_clocks(node_index from, node_index to) {
+  const auto& ours = nodes_[from]->clock;
+  const auto& theirs = nodes_[to]->clock;
+  if (!ours.time || !theirs.time)
+    return std::nullopt;
+  auto offset = difference(theirs.time->now(), ours.time->now());
+  if (ours.compared)
+    ours.compared(nodes_[to]->record.id, offset);
+  if (theirs.compared)
+    theirs.compared(nodes_[from]->record.id, -offset);
+  auto limit = std::min(ours.limits.refused, theirs.limits.refused);
+  if (!beyond(offset, limit))
+    return std::nullopt;
+  return failure{ec::clock_skew, clock_sentence(offset, limit)};
+}
+
 void sim_network::dial(node_index from, const endpoint& where, const peer_id& expected,
                        milliseconds timeout, on_dialled done) {
   auto fail_at = [this, from, done](steady_time when, ec code, std::string detail) {
@@ -292,6 +332,8 @@ void sim_network::dial(node_index from, const endpoint& where, const peer_id& ex
       return fail_at(random_arrival(), ec::wrong_run, to_string(where) + ": another run");
     if (peer.record.id == nodes_[from]->record.id)
       return fail_at(random_arrival(), ec::duplicate_identity, to_string(where) + ": ourselves");
+    if (auto why = compare_clocks(from, to))
+      return fail_at(random_arrival(), why->code, to_string(where) + ": " + why->detail);
     const auto& ours = nodes_[from]->claims.agreement;
     if (auto why = ours && peer.claims.agreement ? disagreement(*ours, *peer.claims.agreement)
                                                  : std::nullopt)
@@ -354,7 +396,7 @@ void sim_network::schedule_close(const std::shared_ptr<sim_link>& from, const fa
     return;
   }
   failure reported{ec::peer_lost, "the connection was closed"};
-  if (why.code == ec::duplicate_identity)
+  if (told_to_peer(why.code))
     reported = {why.code, "refused by the peer: " + why.detail};
   // After everything that was sent before.
   auto when = std::max({random_arrival(), from->last_arrival_[0], from->last_arrival_[1]});

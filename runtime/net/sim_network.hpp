@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/core/random.hpp"
+#include "runtime/net/clock_offset.hpp"
 #include "runtime/net/transport.hpp"
 
 namespace waggle::net {
@@ -48,6 +49,14 @@ public:
   /// Nodes with different agreements do not link. Each node counts as a separate process.
   node_index add_node(std::string run_id, peer_record record,
                       std::shared_ptr<const run_agreement> agreement = nullptr);
+  /// The clock of a node, which handshakes compare. Without one it links with all others.
+  struct node_clock {
+    std::shared_ptr<const wall_clock> time;
+    clock_limits limits{};
+    /// May be empty; net_events::clock_compared.
+    std::function<void(const peer_id&, swarm_clock::duration)> compared;
+  };
+  void set_clock(node_index node, node_clock clock);
   [[nodiscard]] std::shared_ptr<transport> transport_of(node_index node);
   [[nodiscard]] static endpoint address_of(node_index node);
   [[nodiscard]] const peer_record& record_of(node_index node) const;
@@ -86,6 +95,8 @@ private:
   void at(steady_time when, event what);
   steady_time random_arrival();
   [[nodiscard]] bool blocked(node_index a, node_index b) const;
+  /// The reason why one of the two refuses the link.
+  std::optional<failure> compare_clocks(node_index from, node_index to);
   void dial(node_index from, const endpoint& where, const peer_id& expected, milliseconds timeout,
             on_dialled done);
   /// Delivers something that is not a frame (a window update) after one random delay, or after the

@@ -3,6 +3,8 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/write.hpp>
 
+#include "runtime/net/refusals.hpp"
+
 namespace waggle::net {
 
 namespace {
@@ -63,7 +65,9 @@ void tcp_session::run(handshake::setup setup, ready on_ready) {
 void tcp_session::on_handshake(std::string_view bytes) {
   auto step = handshake_->on_message(bytes);
   for (auto& message : step.send)
-    enqueue(frame_kind::handshake, std::move(message));
+    enqueue(step.peer_is_open ? frame_kind::denial : frame_kind::handshake, std::move(message));
+  if (step.clock && events_->clock_compared)
+    events_->clock_compared(step.clock->peer, step.clock->offset);
   if (step.why.code != ec::none) {
     // The last message tells the peer the reason; close once it is written.
     close_after_write_ = true;
@@ -76,14 +80,15 @@ void tcp_session::on_handshake(std::string_view bytes) {
     claims_ = handshake_->claims();
     error_code error;
     auto seen = socket_.remote_endpoint(error);
+    auto from = seen.address();
+    if (from.is_v6() && from.to_v6().is_v4_mapped())
+      from = asio::ip::make_address_v4(asio::ip::v4_mapped, from.to_v6());
+    if (!error)
+      remote_host_ = from.to_string();
     // A peer that listens on every interface does not know the address by which we reach it.
     for (auto& address : remote_.addresses)
-      if (!error && (address.host.empty() || address.host == "0.0.0.0" || address.host == "::")) {
-        auto from = seen.address();
-        if (from.is_v6() && from.to_v6().is_v4_mapped())
-          from = asio::ip::make_address_v4(asio::ip::v4_mapped, from.to_v6());
-        address.host = from.to_string();
-      }
+      if (!error && (address.host.empty() || address.host == "0.0.0.0" || address.host == "::"))
+        address.host = remote_host_;
     bool neighbours = host_ && handshake_->same_host();
     handshake_.reset();
     reader_.open();
@@ -125,6 +130,15 @@ void tcp_session::start(link_events events) {
              });
 }
 
+void tcp_session::hold(bool on) {
+  if (held_.exchange(on) == on || on)
+    return;
+  asio::post(socket_.get_executor(), [me = shared_from_this()] {
+    if (!me->reading_) // otherwise what is read continues
+      me->deliver_all();
+  });
+}
+
 void tcp_session::read_more() {
   if (closed_ || reading_)
     return;
@@ -145,6 +159,8 @@ void tcp_session::read_more() {
 
 void tcp_session::deliver_all() {
   while (!closed_) {
+    if (held_)
+      return; // hold(false) continues here
     if (handshake_ && close_after_write_)
       return; // refused: frames that the peer sent before it knows are ignored
     if (!handshake_ && !started_)
@@ -153,8 +169,11 @@ void tcp_session::deliver_all() {
     if (!seen.ok())
       return fail(seen.error());
     amid_body_ = reader_.amid_body();
-    if (!*seen)
-      return read_more();
+    if (!*seen) {
+      if (!held_) // whoever chose the memory for a body may hold the link
+        read_more();
+      return;
+    }
     deliver(std::move(**seen));
   }
 }
@@ -374,7 +393,7 @@ void tcp_session::close(failure why) {
     if (me->closed_)
       return;
     me->queue_.take_offered(); // may include a goodbye sent just before
-    if (why.code == ec::duplicate_identity)
+    if (told_to_peer(why.code))
       me->queue_.add(frame_kind::denial, write_denial(why));
     me->close_after_write_ = true;
     me->close_reason_ = std::move(why);

@@ -67,6 +67,8 @@ public:
   void start(link_events events) override;
   bool send(frame f) override;
   void grant(std::size_t bytes) override;
+  void hold(bool on) override;
+  [[nodiscard]] std::string host() const override { return remote_host_; }
   [[nodiscard]] std::uint64_t reads() const override { return reads_.load(); }
   [[nodiscard]] std::uint64_t body_bytes_written() const override {
     return queue_.body_bytes_written();
@@ -102,6 +104,7 @@ private:
   std::shared_ptr<local_host> host_; // null: no shared memory
   bool outbound_ = false;
   peer_record remote_;
+  std::string remote_host_;
   peer_claims claims_;
 
   std::optional<handshake> handshake_;
@@ -116,6 +119,7 @@ private:
   frame_reader reader_;
   std::atomic<std::uint64_t> reads_{0};
   std::atomic<bool> amid_body_{false};
+  std::atomic<bool> held_{false};
   bool reading_ = false; // a read into the reader's room is pending
 
   write_queue queue_;

@@ -1,7 +1,6 @@
 #include "runtime/net/tcp_transport.hpp"
 
-#include <future>
-#include <set>
+#include <map>
 #include <thread>
 
 #include <boost/asio/connect.hpp>
@@ -12,6 +11,7 @@
 
 #include "runtime/core/check.hpp"
 #include "runtime/net/http_connection.hpp"
+#include "runtime/net/http_front.hpp"
 #include "runtime/net/name_resolver.hpp"
 #include "runtime/net/refusals.hpp"
 #include "runtime/net/tcp_session.hpp"
@@ -41,6 +41,16 @@ std::optional<asio::ip::address> numeric(const std::string& host) {
   return error ? std::nullopt : std::optional{address};
 }
 
+std::shared_ptr<const http_settings> settings_of(const tcp_transport_config& config,
+                                                 std::shared_ptr<const net_events> events) {
+  http_settings out;
+  out.handler = config.http;
+  out.events = std::move(events);
+  out.timeout = config.http_timeout;
+  out.own_hosts = config.http_hosts;
+  return std::make_shared<const http_settings>(std::move(out));
+}
+
 class tcp_transport final : public transport, public std::enable_shared_from_this<tcp_transport> {
 public:
   explicit tcp_transport(tcp_transport_config config)
@@ -48,12 +58,12 @@ public:
       pool_(buffer_pool::make(4 * config_.window_bytes)),
       nonces_(config_.seed != 0 ? config_.seed : entropy_seed()), claims_{nonces_.next(),
                                                                           config_.agreement},
-      names_(io_, config_.lookup), acceptor_(io_), back_off_(io_) {
+      run_(std::make_shared<const run_secret>(config_.run_id)),
+      front_(settings_of(config_, events_), config_.http_connections), names_(io_, config_.lookup),
+      handshaking_(config_.handshakes) {
     WAGGLE_CHECK(config_.window_bytes / 4 * 3 >= frame_body_bytes_max, "window too small");
     limits_.window_bytes = config_.window_bytes;
     limits_.handshake_timeout = config_.handshake_timeout;
-    http_ =
-      std::make_shared<http_settings>(http_settings{config_.http, events_, config_.http_timeout});
     if (config_.shared_memory)
       host_ = local_host::make(io_, config_.arena ? config_.arena : shared_arena::make());
     thread_ = std::thread{[this] { io_.run(); }};
@@ -86,11 +96,9 @@ public:
   void stop() override {
     if (!thread_.joinable() || std::this_thread::get_id() == thread_.get_id())
       return;
+    front_.stop();
     asio::post(io_, [this] {
-      error_code ignored;
       stopping_ = true;
-      back_off_.cancel();
-      acceptor_.close(ignored);
       for (const auto& weak : sessions_)
         if (auto session = weak.lock())
           session->abandon({ec::shutting_down, "this peer is stopping"});
@@ -115,43 +123,18 @@ public:
 private:
   /// @param accept null: no links, only HTTP.
   result<endpoint> bind(const endpoint& where, on_link accept) {
-    return on_thread<result<endpoint>>([&]() -> result<endpoint> {
-      auto sentence = [&](const std::string& why) {
-        return failure{ec::bad_config, "cannot listen on " + to_string(where) + ": " + why};
-      };
-      error_code error;
-      tcp::endpoint address{asio::ip::address{}, where.port};
-      if (auto number = numeric(where.host)) {
-        address.address(*number);
-      } else {
-        // Blocking is fine here: it is our own name, resolved once, before there are any links.
-        auto found = tcp::resolver{io_}.resolve(where.host, std::string{}, error);
-        if (error || found.empty())
-          return sentence("'" + where.host + "' is not an address of this machine ("
-                          + error.message() + ")");
-        address.address(found.begin()->endpoint().address());
-      }
-      acceptor_.open(address.protocol(), error);
-      if (!error)
-        acceptor_.set_option(tcp::acceptor::reuse_address{true}, error);
-      if (!error)
-        acceptor_.bind(address, error);
-      if (!error)
-        acceptor_.listen(tcp::acceptor::max_listen_connections, error);
-      if (error) {
-        error_code ignored;
-        acceptor_.close(ignored);
-        if (error == asio::error::address_in_use)
-          return sentence("the port is taken; choose another with --listen, or 0 for any");
-        if (error == asio::error::access_denied)
-          return sentence("ports below 1024 need privileges; choose another with --listen");
-        return sentence(error.message());
-      }
-      accept_ = std::move(accept);
-      accept_next();
-      auto bound = acceptor_.local_endpoint(error);
-      return endpoint{where.host, bound.port()};
-    });
+    if (!accept)
+      return front_.listen(where, nullptr);
+    accept_ = std::move(accept);
+    return front_.listen(where,
+                         [weak = weak_from_this(), context = context_](upgraded_socket peer) {
+                           // Shared, because handlers are copied.
+                           auto moved = std::make_shared<upgraded_socket>(std::move(peer));
+                           asio::post(*context, [weak, moved] {
+                             if (auto self = weak.lock(); self && !self->stopping_)
+                               self->receive(std::move(*moved));
+                           });
+                         });
   }
 
   /// One attempt to reach a peer: resolve, connect, upgrade, handshake; one deadline for all.
@@ -160,7 +143,8 @@ private:
     dialler(std::shared_ptr<tcp_transport> owner, endpoint where, const peer_id& expected,
             milliseconds timeout, on_dialled done)
       : owner_(std::move(owner)), where_(std::move(where)), expected_(expected), timeout_(timeout),
-        done_(std::move(done)), socket_(owner_->io_), deadline_(owner_->io_) {}
+        done_(std::move(done)), began_(owner_->wall_time()), socket_(owner_->io_),
+        deadline_(owner_->io_) {}
 
     void run() {
       if (owner_->stopping_)
@@ -223,7 +207,7 @@ private:
       if (!done_)
         return;
       session_ = owner_->make_session(std::move(socket), std::move(early));
-      session_->run(owner_->handshake_setup(true, expected_),
+      session_->run(owner_->handshake_setup(true, expected_, began_),
                     [me = shared_from_this()](result<std::shared_ptr<tcp_session>> outcome) {
                       if (!outcome.ok())
                         return me->finish(outcome.error());
@@ -259,26 +243,31 @@ private:
     peer_id expected_;
     milliseconds timeout_;
     on_dialled done_;
+    swarm_time began_;
     std::optional<name_resolver::ticket> name_; // while it is looked up
     tcp::socket socket_;
     asio::steady_timer deadline_;
     std::shared_ptr<tcp_session> session_;
   };
 
-  template <class T, class F>
-  T on_thread(F f) {
-    std::promise<T> answer;
-    auto future = answer.get_future();
-    asio::post(io_, [&] { answer.set_value(f()); });
-    return future.get();
+  [[nodiscard]] swarm_time wall_time() const {
+    return config_.clock ? config_.clock->now() : swarm_time{};
   }
 
-  handshake::setup handshake_setup(bool dialled, const peer_id& expected) {
-    handshake::setup with{dialled,          config_.run_id,
-                          config_.self,     config_.record,
-                          config_.verifier, {},
-                          expected,         host_ ? host_->token() : std::string{},
-                          claims_};
+  /// `began`: when the connection was dialled or accepted.
+  handshake::setup handshake_setup(bool dialled, const peer_id& expected, swarm_time began) {
+    handshake::setup with{dialled,
+                          run_,
+                          config_.self,
+                          config_.record,
+                          config_.verifier,
+                          {},
+                          expected,
+                          host_ ? host_->token() : std::string{},
+                          claims_,
+                          config_.clock,
+                          began,
+                          config_.clocks};
     nonces_.fill(with.nonce.bytes);
     return with;
   }
@@ -304,66 +293,57 @@ private:
       events_->disagreed(where, outbound, why);
   }
 
-  void accept_next() {
-    acceptor_.async_accept([me = weak_from_this()](const error_code& error, tcp::socket socket) {
-      auto self = me.lock();
-      if (!self || self->stopping_ || error == asio::error::operation_aborted)
-        return;
-      if (error) {
-        // Most likely out of descriptors: give the open connections time to end.
-        self->back_off_.expires_after(std::chrono::milliseconds{100});
-        self->back_off_.async_wait([me](const error_code& e) {
-          auto again = me.lock();
-          if (!e && again)
-            again->accept_next();
-        });
-        return;
-      }
-      self->serve(std::move(socket));
-      self->accept_next();
-    });
-  }
-
-  void serve(tcp::socket socket) {
-    if (accepted_ >= config_.connections_max) {
-      if (events_->refused)
-        events_->refused(ec::rate_limited);
+  /// A peer that dialled us: its handshake.
+  void receive(upgraded_socket peer) {
+    tcp::socket socket{io_};
+    error_code gone;
+    socket.assign(peer.v6 ? tcp::v6() : tcp::v4(), peer.socket.get(), gone);
+    if (gone)
+      return;
+    (void)peer.socket.release();
+    // The peer may have stamped its first message at any time since then.
+    auto began = wall_time()
+                 - std::chrono::duration_cast<swarm_time::duration>(std::chrono::steady_clock::now()
+                                                                    - peer.accepted);
+    auto host = socket.remote_endpoint(gone).address().to_string();
+    std::erase_if(sessions_, [](const auto& weak) { return weak.expired(); });
+    auto now = std::chrono::steady_clock::now();
+    if (hosts_.size() >= config_.connections_max)
+      for (auto each = hosts_.begin(); each != hosts_.end();)
+        each = each->second.is_full(now) ? hosts_.erase(each) : std::next(each);
+    auto& work = hosts_.try_emplace(host, config_.handshake_work).first->second;
+    if (gone || sessions_.size() >= config_.connections_max
+        || hosts_.size() > config_.connections_max || !work.take(cost::handshake, now)) {
+      report_refusal(ec::rate_limited);
       return; // closes the socket
     }
-    ++accepted_;
-    auto weak = weak_from_this();
-    auto finished = [weak] {
-      if (auto self = weak.lock())
-        --self->accepted_;
-    };
-    if (!accept_)
-      return net::serve_http(std::move(socket), http_, nullptr, std::move(finished));
-    net::serve_http(
-      std::move(socket), http_,
-      [weak](tcp::socket upgraded, std::string early) {
-        auto self = weak.lock();
-        if (!self || self->stopping_)
-          return;
-        error_code gone;
-        auto from = upgraded.remote_endpoint(gone).address().to_string();
-        auto session = self->make_session(std::move(upgraded), std::move(early));
-        session->run(self->handshake_setup(false, {}),
-                     [weak, from](result<std::shared_ptr<tcp_session>> outcome) {
-                       auto me = weak.lock();
-                       if (!me)
-                         return;
-                       if (!outcome.ok()) {
-                         if (me->events_->refused)
-                           me->events_->refused(outcome.error().code);
-                         me->report_refused({from, 0}, false, outcome.error());
-                         return;
-                       }
-                       me->report_opened(**outcome);
-                       if (me->accept_)
-                         me->accept_(*outcome);
-                     });
-      },
-      std::move(finished));
+    auto session = make_session(std::move(socket), std::move(peer.early));
+    auto id = ++last_handshake_;
+    handshakes_.emplace(id, session);
+    if (auto victim = handshaking_.add(id, host))
+      if (auto oldest = handshakes_.at(*victim).lock())
+        oldest->abandon({ec::rate_limited, "too many handshakes at once"});
+    session->run(handshake_setup(false, {}, began),
+                 [weak = weak_from_this(), host, id](result<std::shared_ptr<tcp_session>> outcome) {
+                   auto me = weak.lock();
+                   if (!me)
+                     return;
+                   me->handshaking_.remove(id);
+                   me->handshakes_.erase(id);
+                   if (!outcome.ok()) {
+                     me->report_refusal(outcome.error().code);
+                     me->report_refused({host, 0}, false, outcome.error());
+                     return;
+                   }
+                   me->report_opened(**outcome);
+                   if (me->accept_)
+                     me->accept_(*outcome);
+                 });
+  }
+
+  void report_refusal(ec why) {
+    if (events_->refused)
+      events_->refused(why);
   }
 
   tcp_transport_config config_;
@@ -371,19 +351,21 @@ private:
   std::shared_ptr<buffer_pool> pool_;
   random_source nonces_;
   peer_claims claims_; // ours
+  std::shared_ptr<const run_secret> run_;
   session_limits limits_;
-  std::shared_ptr<const http_settings> http_;
   std::shared_ptr<asio::io_context> context_ = std::make_shared<asio::io_context>(1);
   asio::io_context& io_ = *context_;
   asio::executor_work_guard<asio::io_context::executor_type> guard_{io_.get_executor()};
   std::shared_ptr<local_host> host_; // null: no shared memory
+  http_front front_;
   name_resolver names_;
-  tcp::acceptor acceptor_;
-  asio::steady_timer back_off_;
   on_link accept_;
+  connection_slots handshaking_; // of peers that dialled us
+  std::map<connection_slots::number, std::weak_ptr<tcp_session>> handshakes_;
+  connection_slots::number last_handshake_ = 0;
+  std::map<std::string, work_bucket> hosts_; // for the handshakes of each
   std::vector<std::weak_ptr<tcp_session>> sessions_;
   std::vector<std::weak_ptr<dialler>> dialling_;
-  std::size_t accepted_ = 0;
   bool stopping_ = false;
   std::thread thread_; // last: runs while all of the above exist
 };

@@ -1,11 +1,15 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 
 #include "runtime/core/random.hpp"
 #include "runtime/crypto/identity.hpp"
+#include "runtime/net/clock_offset.hpp"
+#include "runtime/net/connection_slots.hpp"
 #include "runtime/net/http.hpp"
+#include "runtime/net/link_budget.hpp"
 #include "runtime/net/name_resolver.hpp"
 #include "runtime/net/net_events.hpp"
 #include "runtime/net/shared_arena.hpp"
@@ -20,6 +24,9 @@ struct tcp_transport_config {
   peer_record record; // announced in handshakes
   /// A peer with a different agreement is refused (ec::agreement_mismatch). Null: no check.
   std::shared_ptr<const run_agreement> agreement;
+  /// Peers whose clocks are too far from it are refused (ec::clock_skew). Null: no check.
+  std::shared_ptr<const wall_clock> clock;
+  clock_limits clocks{};
   http_handler http; // answers requests other than the upgrade; empty: 404
   net_events events;
   std::uint64_t seed = 0; // of the handshakes' nonces; 0: from the operating system
@@ -46,7 +53,16 @@ struct tcp_transport_config {
   milliseconds handshake_timeout{5'000};
   /// Resolves dialled host names; empty: the system's resolver.
   host_lookup lookup;
-  /// Accepted connections, HTTP and peers together. Further ones are closed at once.
+  /// Names by which the operator's browsers and scripts know this peer (http_hosts.hpp).
+  std::set<std::string> http_hosts;
+  /// HTTP connections. Prometheus, a few browsers and health checks need some each; peers need one
+  /// for the moment until it is upgraded. Over the limit the oldest one is closed.
+  connection_slots::limits http_connections{256, 128};
+  /// Peers that dialled us and have not finished the handshake; the same rule.
+  connection_slots::limits handshakes{128, 96};
+  /// Time for the handshakes of one host, per second: 400. Over it, its connections are closed.
+  work handshake_work{100'000};
+  /// Links at once, and hosts that are remembered. A switchboard closes links long before that.
   std::size_t connections_max = 512;
 };
 

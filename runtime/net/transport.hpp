@@ -59,6 +59,13 @@ public:
   /// Returns `bytes` body bytes to the peer's window: the frames that held them were processed.
   virtual void grant(std::size_t bytes) = 0;
 
+  /// While `on`, no frames are delivered: what the peer sends waits at its end (flow control of
+  /// TCP). A frame that is being delivered is completed. May have no effect.
+  virtual void hold(bool on) { (void)on; }
+
+  /// The address of the host at the other end, without port; empty: not known.
+  [[nodiscard]] virtual std::string host() const { return {}; }
+
   /// Grows whenever bytes arrive, also those of an incomplete frame: a sign of life. A link whose
   /// frames arrive in one piece need not override it.
   [[nodiscard]] virtual std::uint64_t reads() const { return 0; }
@@ -72,8 +79,8 @@ public:
   [[nodiscard]] virtual bool idle() const = 0;
 
   /// Sends the content of the control queue, if that is possible at once, then closes. on_close
-  /// gets `why`. ec::duplicate_identity is also sent to the peer, with its detail, because its
-  /// operator has to act on it.
+  /// gets `why`. If its code is one that the peer is to know (told_to_peer), it is also sent to the
+  /// peer, with its detail.
   virtual void close(failure why) = 0;
 };
 
@@ -95,7 +102,8 @@ public:
 
   /// Connects and proves both identities within `timeout`, then calls `done` once.
   /// `expected`: zero accepts any peer. Fails with ec::unreachable, timeout, wrong_run,
-  /// wrong_version, bad_signature, duplicate_identity, agreement_mismatch, malformed, overloaded.
+  /// wrong_version, bad_signature, duplicate_identity, agreement_mismatch, clock_skew, malformed,
+  /// overloaded.
   virtual void dial(const endpoint& where, const peer_id& expected, milliseconds timeout,
                     on_dialled done) = 0;
 

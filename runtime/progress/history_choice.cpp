@@ -10,6 +10,9 @@ namespace {
 
 struct support {
   std::size_t supporters = 0;
+  std::size_t known = 0;       // of them: those with which we completed rounds, and we ourselves
+  std::size_t provisional = 0; // of them: those that claim to go on without most of their group
+  digest parent;               // the history that it was forked from, as a known supporter claims
   std::uint64_t work = 0;
   bool held = false; // a peer has its state: without it the history cannot continue
   std::vector<const swarm_progress::peer*> members;
@@ -29,6 +32,8 @@ std::uint32_t step_of(std::uint64_t work) {
 
 /// Whether history a is preferred to history b.
 bool outweighs(const digest& a, const support& of_a, const digest& b, const support& of_b) {
+  if (of_a.known != of_b.known)
+    return of_a.known > of_b.known;
   if (of_a.supporters != of_b.supporters)
     return of_a.supporters > of_b.supporters;
   if (step_of(of_a.work) != step_of(of_b.work))
@@ -36,16 +41,55 @@ bool outweighs(const digest& a, const support& of_a, const digest& b, const supp
   return a < b;
 }
 
+using groups_by_branch = std::map<digest, support>;
+
+const groups_by_branch::value_type* heaviest(const groups_by_branch& groups) {
+  const groups_by_branch::value_type* best = nullptr;
+  for (const auto& group : groups)
+    if (group.second.held
+        && (best == nullptr || outweighs(group.first, group.second, best->first, best->second)))
+      best = &group;
+  return best;
+}
+
+/// The smallest id among the supporters that we do not know.
+peer_id unknown_among(const support& group, const history_view& own) {
+  for (const auto* peer : group.members) // in ascending order
+    if (!own.known->covers(peer->who.id))
+      return peer->who.id;
+  return {};
+}
+
+/// Leaves out provisional histories where the one that they were forked from goes on.
+void drop_abandoned_forks(groups_by_branch& groups, const history_view& own) {
+  std::erase_if(groups, [&](const auto& group) {
+    const auto& [branch, fork] = group;
+    bool ours = branch == own.past.branch;
+    bool provisional = ours ? own.provisional : 2 * fork.provisional > fork.supporters;
+    auto parent = groups.find(ours ? own.past.parent : fork.parent);
+    return provisional && parent != groups.end() && parent->first != branch && parent->second.held
+           && parent->second.supporters > 1 && parent->second.known > 0;
+  });
+}
+
 } // namespace
 
 history_choice choose_history(const history_view& own,
                               const std::vector<swarm_progress::peer>& others) {
-  std::map<digest, support> groups;
+  groups_by_branch groups;
+  bool evident = false; // we know a peer that is in a group
   for (const auto& peer : others) {
     if (peer.who.id == own.self || peer.claim.group_size == 0 || peer.claim.past.branch.is_zero())
       continue;
     auto& group = groups[peer.claim.past.branch];
     ++group.supporters;
+    if (own.known != nullptr && own.known->covers(peer.who.id)) {
+      ++group.known;
+      evident = true;
+      if (!peer.claim.past.parent.is_zero())
+        group.parent = peer.claim.past.parent;
+    }
+    group.provisional += peer.claim.provisional ? 1 : 0;
     group.work = std::max(group.work, peer.claim.past.work);
     group.held = group.held || peer.claim.ready;
     group.members.push_back(&peer);
@@ -60,24 +104,44 @@ history_choice choose_history(const history_view& own,
   bool lonely = !own.may_lead && (own.alone || !own.in_group);
   if (counts) {
     auto& ours = groups[own.past.branch];
-    ours.supporters += lonely && helped_elsewhere ? 0 : 1;
+    std::size_t counted = lonely && helped_elsewhere ? 0 : 1;
+    ours.supporters += counted;
+    ours.known += counted;
     ours.held = true;
     ours.work = std::max(ours.work, own.past.work);
   }
-  const std::pair<const digest, support>* best = nullptr;
-  for (const auto& group : groups)
-    if (group.second.held
-        && (best == nullptr || outweighs(group.first, group.second, best->first, best->second)))
-      best = &group;
+  if (!evident)
+    for (auto& [branch, group] : groups)
+      group.known = 0;
 
   history_choice choice;
+  choice.without_evidence = !evident;
+  choice.histories = groups.size();
+  if (evident) {
+    drop_abandoned_forks(groups, own);
+    auto alike = groups;
+    for (auto& [branch, group] : alike)
+      group.known = 0;
+    const auto* claimed = heaviest(alike);
+    const auto* believed = heaviest(groups);
+    if (claimed != nullptr && claimed->first != believed->first)
+      choice.doubted = {claimed->first, claimed->second.supporters, groups.at(claimed->first).known,
+                        unknown_among(claimed->second, own)};
+  }
+  const auto* best = heaviest(groups);
   auto enter = [&](const digest& branch, const support& group) {
     choice.what = course::enter;
     choice.branch = branch;
     choice.work = group.work;
     choice.supporters = group.supporters;
+    choice.provisional = 2 * group.provisional > group.supporters;
     auto members = group.members;
-    std::stable_sort(members.begin(), members.end(), [](const auto* a, const auto* b) {
+    auto knows = [&](const auto* peer) {
+      return own.known != nullptr && own.known->covers(peer->who.id);
+    };
+    std::stable_sort(members.begin(), members.end(), [&](const auto* a, const auto* b) {
+      if (knows(a) != knows(b))
+        return knows(a);
       if (a->claim.ready != b->claim.ready)
         return a->claim.ready;
       return !a->who.client_mode && b->who.client_mode;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "runtime/core/byte_io.hpp"
+#include "runtime/core/epoch_limit.hpp"
 
 namespace waggle {
 
@@ -73,8 +74,8 @@ result<progress_report> decode_progress(const public_key& owner, const peer_id& 
   report.time = swarm_time_from(in.get<std::int64_t>());
   report.parameters = in.get<digest>();
   auto addresses = in.get<std::uint8_t>();
-  if (!in.ok() || addresses > addresses_max || !std::isfinite(report.samples_per_second)
-      || report.samples_per_second < 0)
+  if (!in.ok() || report.epoch.value() > epoch_max || addresses > addresses_max
+      || !std::isfinite(report.samples_per_second) || report.samples_per_second < 0)
     return failure{ec::malformed, "a progress record with a field out of its range"};
   for (std::size_t i = 0; i < addresses; ++i) {
     auto size = in.get<std::uint16_t>();
@@ -122,7 +123,7 @@ bool progress_ledger::note(const peer_id& peer, epoch_id epoch, const digest& br
   if (found == entries_.end() || !found->second.report)
     return false;
   auto& report = *found->second.report;
-  if (report.claim.past.branch != branch || epoch < report.epoch
+  if (epoch.value() > epoch_max || report.claim.past.branch != branch || epoch < report.epoch
       || (epoch == report.epoch && samples <= report.samples))
     return false;
   if (epoch > report.epoch)

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/core/byte_io.hpp"
+#include "runtime/core/epoch_limit.hpp"
 #include "runtime/crypto/digest.hpp"
 
 namespace waggle {
@@ -11,8 +12,6 @@ namespace {
 
 /// A call may arrive before the report that its sender has reached the epoch.
 constexpr std::uint64_t calls_ahead = 2;
-/// Claims beyond this are ignored: no run gets there, and the epochs after it can still be counted.
-constexpr std::uint64_t epoch_max = std::uint64_t{1} << 48U;
 
 } // namespace
 
@@ -51,12 +50,17 @@ std::vector<const run_group::claim*> run_group::peers_of(const digest& branch) c
 
 std::optional<epoch_id> run_group::epoch_of(const digest& branch) const {
   std::vector<epoch_id> reached;
+  std::vector<epoch_id> reached_by_known;
   std::optional<epoch_id> any;
   for (const auto* other : peers_of(branch)) {
     any = std::max(any.value_or(other->epoch), other->epoch);
     if (other->leads)
       reached.push_back(other->epoch);
+    if (other->leads && known_.covers(other->who))
+      reached_by_known.push_back(other->epoch);
   }
+  if (reached_by_known.size() > 1)
+    reached = std::move(reached_by_known);
   if (reached.empty())
     return any;
   std::sort(reached.rbegin(), reached.rend());

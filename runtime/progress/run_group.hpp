@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/core/ids.hpp"
+#include "runtime/progress/evidence.hpp"
 #include "runtime/progress/progress_ledger.hpp"
 
 namespace waggle {
@@ -20,7 +21,8 @@ namespace waggle {
 /// least two members, and one peer alone may claim anything); of a single other peer, its own.
 /// Claims of clients do not count, as in the progress ledger, nor those of peers that are still
 /// downloading a state. Peers that are connected take precedence: if there are any, the others do
-/// not count, because records outlive their peers.
+/// not count, because records outlive their peers. If this peer has completed rounds with two of
+/// them, the epochs of the others do not count: identities are made up easily.
 class run_group {
 public:
   /// `tolerance`: a state that is so many epochs behind the run is still in step.
@@ -30,6 +32,8 @@ public:
   void observe(const swarm_progress& view);
   void on_connected(const peer_id& peer) { connected_.insert(peer); }
   void on_disconnected(const peer_id& peer) { connected_.erase(peer); }
+  /// A round was completed by these peers.
+  void on_round(const std::vector<peer_id>& contributors) { known_.on_round(contributors); }
   /// Takes part in the run's history `branch`, at this epoch.
   void enter(const digest& branch, epoch_id epoch);
   void leave();
@@ -86,6 +90,7 @@ private:
   /// The others that train this history, in ascending order of id.
   [[nodiscard]] std::vector<const claim*> peers_of(const digest& branch) const;
 
+  evidence known_;
   std::vector<claim> others_;
   std::set<peer_id> connected_;
   std::optional<digest> branch_;

@@ -3,6 +3,7 @@
 // What a peer's actors report about themselves, for its pages, its metrics and its log.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,6 +49,8 @@ struct training_status {
   double loss = 0;       // smoothed (EMA); NaN before the first micro-step
   double first_loss = 0; // mean of this peer's micro-steps in its first epoch; NaN before its end
   double learning_rate = 0;
+  /// How often the schedule plateau has lowered the rate; none: the schedule is another one.
+  std::optional<std::uint64_t> rate_reductions;
   double gradient_norm = 0;               // of the last applied gradient
   std::uint64_t samples_toward_epoch = 0; // of this peer
   std::uint64_t target_batch_size = 0;

@@ -1,17 +1,43 @@
 #include "runtime/status/status_board.hpp"
 
-#include <cstring>
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "runtime/crypto/run_secret.hpp"
 
 namespace waggle {
 
 namespace {
 
 constexpr const char* json_type = "application/json";
-constexpr const char* routes =
-  R"(["/metrics","/healthz","/readyz","/api/v1/status","/api/v1/peers"])";
+constexpr std::array<std::string_view, 5> routes{"/metrics", "/healthz", "/readyz",
+                                                 "/api/v1/status", "/api/v1/peers"};
+
+std::string routes_as_json() {
+  std::string out;
+  for (auto route : routes)
+    out.append(out.empty() ? "[\"" : ",\"").append(route).append("\"");
+  return out + "]";
+}
 
 net::http_response json(unsigned status, std::string body) {
   return {status, json_type, std::move(body)};
+}
+
+/// Replaces each value that follows `key`, up to the next quote that is not escaped.
+void replace_values(std::string& text, std::string_view key, const std::string& value) {
+  std::string out;
+  std::size_t at = 0;
+  for (auto next = text.find(key); next != std::string::npos; next = text.find(key, at)) {
+    auto begin = next + key.size();
+    auto end = begin;
+    while (end < text.size() && text[end] != '"')
+      end += text[end] == '\\' ? 2 : 1;
+    out.append(text, at, begin - at).append(value);
+    at = std::min(end, text.size());
+  }
+  text = out.append(text, at);
 }
 
 } // namespace
@@ -32,11 +58,29 @@ void status_board::show_readiness(bool ready, std::string text) {
   readiness_ = std::move(text);
 }
 
+std::string status_board::tag_of(const std::string& run_id) {
+  return "run-" + short_name(run_secret{run_id}.proof("tag"));
+}
+
+const std::string& status_board::tag() const {
+  std::call_once(tag_made_, [this] { tag_ = tag_of(run_id_); });
+  return tag_;
+}
+
 net::http_response status_board::answer(const net::http_request& request) const {
+  auto reply = page(request);
+  if (request.local)
+    return reply;
+  // As a label of a metric, and as a field of a document; both forms escape quotes in the name.
+  replace_values(reply.body, "run=\"", tag());
+  replace_values(reply.body, "\"run\":\"", tag());
+  return reply;
+}
+
+net::http_response status_board::page(const net::http_request& request) const {
   auto route = request.target.substr(0, request.target.find('?'));
-  bool known = std::strstr(routes, ("\"" + route + "\"").c_str()) != nullptr;
-  if (!known)
-    return json(404, R"({"error":"there is no such page","routes":)" + std::string{routes} + "}\n");
+  if (std::find(routes.begin(), routes.end(), route) == routes.end())
+    return json(404, R"({"error":"there is no such page","routes":)" + routes_as_json() + "}\n");
   if (request.method != "GET" && request.method != "HEAD")
     return json(405, "{\"error\":\"this page is read-only: use GET\"}\n");
   if (route == "/metrics")

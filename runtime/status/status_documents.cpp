@@ -78,6 +78,8 @@ std::string status_document(const peer_picture& picture, const peer_facts& facts
   doc["samples_per_second"] = t ? reported_speed(picture, facts.self) : json(nullptr);
   doc["compute_samples_per_second"] = t ? of_work(t->samples_per_second, t->steps) : json(nullptr);
   doc["learning_rate"] = t ? of_work(t->learning_rate, t->samples_used) : json(nullptr);
+  doc["learning_rate_reductions"] =
+    t && t->rate_reductions ? json(*t->rate_reductions) : json(nullptr);
   doc["effective_batch"] = t && t->effective_batch > 0 ? json(t->effective_batch) : json(nullptr);
   doc["history"] =
     t && !t->past.branch.is_zero() ? json(short_name(t->past.branch)) : json(nullptr);

@@ -38,7 +38,8 @@ training_status not_started();
 /// /api/v1/status: {"peer","run","version","phase","epoch","global_epoch","samples_toward_epoch",
 /// "target_batch_size","loss","first_loss","samples":{"used","dropped"},
 /// "rounds":{"complete","shrunk","failed"},"local_fallbacks","state_downloads","steps",
-/// "samples_per_second","compute_samples_per_second","learning_rate","last_outcome","parameters",
+/// "samples_per_second","compute_samples_per_second","learning_rate",
+/// "learning_rate_reductions","last_outcome","parameters",
 /// "bytes":{"in","out","shared"},"bandwidth","peers","auxiliaries","reduces_for_clients",
 /// "uptime_seconds", …}; null where a value is not known or does not exist yet.
 /// "samples_per_second" is the speed that this peer reports to others, waits included, as in

@@ -51,6 +51,9 @@ result<std::shared_ptr<const averaged_tensors>> averaged_tensors::of(const state
       return not_kept(name, state);
   }
   out->add_buffers(state);
+  for (std::size_t i = 0; gradient && i < state.size(); ++i)
+    if (state[i].what == kind::metric)
+      add(i, tensor_role::metric);
   return std::shared_ptr<const averaged_tensors>{std::move(out)};
 }
 

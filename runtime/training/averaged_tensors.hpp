@@ -13,7 +13,8 @@
 namespace waggle {
 
 /// The tensors of a state that a lane averages, one after another in one vector: the parameters (or
-/// their gradients), each of the lane's statistics, the buffers. Immutable.
+/// their gradients), each of the lane's statistics, the buffers, and behind gradients the metrics.
+/// Immutable.
 class averaged_tensors {
 public:
   /// Fails with ec::bad_config if the optimizer does not keep one of the lane's statistics.

@@ -1,13 +1,9 @@
 #include "runtime/training/checkpoint_store.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <map>
-
-#include "runtime/core/byte_io.hpp"
-#include "runtime/core/check.hpp"
-#include "runtime/crypto/digest.hpp"
-#include "runtime/training/learner.hpp"
 
 namespace waggle {
 
@@ -16,12 +12,13 @@ namespace {
 constexpr std::string_view stem = "checkpoint-";
 constexpr std::string_view suffix = ".wgl";
 constexpr std::size_t kept = 2;
-constexpr std::uint64_t image_bytes_max = 64_GiB;
+constexpr std::uint64_t own_bytes_max = 4_KiB; // without vectors
 
-// Layout of the own state: magic (8) | schema (32) | SHA-256 of the content (32) | the content.
-constexpr std::string_view own_file = "own-state";
-constexpr std::string_view own_magic = "WGGLOW01";
-constexpr std::uint64_t own_bytes_max = 8 + 32 + 32 + learner::own_bytes_max;
+constexpr std::string_view own_suffix = ".own";
+
+std::filesystem::path own_file_of(std::filesystem::path image) {
+  return image.replace_extension(own_suffix);
+}
 
 std::optional<std::uint64_t> number_in(std::string_view digits) {
   std::uint64_t number = 0;
@@ -56,17 +53,10 @@ result<std::vector<checkpoint_store::entry>> checkpoint_store::list() {
 }
 
 result<std::filesystem::path> checkpoint_store::save(const byte_source& image,
-                                                     const std::string& own) {
+                                                     const own_progress& own) {
   auto state = check_state(image);
   if (!state)
     return state.error();
-  if (!own.empty()) {
-    WAGGLE_CHECK(own.size() <= learner::own_bytes_max, std::to_string(own.size()));
-    byte_writer out;
-    out.put_raw(own_magic).put(state->schema).put(sha256(own)).put_raw(own);
-    if (auto written = files_->write(folder_ / own_file, {as_byte_span(out.text())}); !written)
-      return written.error();
-  }
   auto before = list();
   if (!before)
     return before.error();
@@ -75,29 +65,56 @@ result<std::filesystem::path> checkpoint_store::save(const byte_source& image,
   auto file = folder_
               / (std::string{stem} + std::to_string(serial) + "-" + to_string(state->epoch) + "-"
                  + branch + std::string{suffix});
+  if (!own.empty()) {
+    std::array<std::byte, state_header_bytes> header{};
+    if (auto read = image.read(0, header); !read)
+      return read.error();
+    auto head = head_of(own, name_of_state(header));
+    auto values = [](const auto& v) { return v ? std::as_bytes(std::span{*v}) : byte_span{}; };
+    if (auto written = files_->write(
+          own_file_of(file), {as_byte_span(head), values(own.partial.sum), values(own.pending)});
+        !written)
+      return written.error();
+  }
   if (auto written = files_->write_from(file, image); !written)
     return written.error();
+  std::vector<std::string> others; // the other histories, the one that was written last first
+  for (const auto& old : *before)
+    if (old.branch != branch && std::find(others.begin(), others.end(), old.branch) == others.end())
+      others.push_back(old.branch);
+  if (others.size() > histories_max) {
+    constexpr auto newest = static_cast<std::ptrdiff_t>(histories_max - oldest_kept);
+    others.erase(others.begin() + newest, others.end() - static_cast<std::ptrdiff_t>(oldest_kept));
+  }
   std::map<std::string, std::size_t> seen{{branch, 1}};
   for (const auto& old : *before) { // newest first
     auto count = ++seen[old.branch];
     bool ours = old.branch == branch;
-    if (count <= (ours ? kept : 1) && seen.size() <= 1 + histories_max)
+    bool known = ours || std::find(others.begin(), others.end(), old.branch) != others.end();
+    if (known && count <= (ours ? kept : 1))
       continue;
     if (auto removed = files_->remove(old.file); !removed)
       return removed.error();
   }
+  if (auto removed = remove_orphans(); !removed)
+    return removed.error();
   return file;
 }
 
-result<checkpoint_store::search> checkpoint_store::load_newest(const digest& schema) {
+result<checkpoint_store::search> checkpoint_store::load_newest(const digest& schema,
+                                                               std::uint64_t image_bytes) {
+  (void)remove_leftovers(*files_, folder_, {stem});
   auto all = list();
   if (!all)
     return all.error();
   search outcome;
   for (const auto& [serial, branch, file] : *all) {
-    auto image = files_->read(file, image_bytes_max);
+    auto image = files_->read(file, image_bytes);
     if (!image) {
-      outcome.skipped.push_back(image.error());
+      auto why = image.error();
+      if (why.code == ec::oversize)
+        why.detail += ", which are those of a checkpoint of this model";
+      outcome.skipped.push_back(std::move(why));
       continue;
     }
     auto state = decode_state(as_byte_span(*image));
@@ -114,34 +131,50 @@ result<checkpoint_store::search> checkpoint_store::load_newest(const digest& sch
     break;
   }
   if (outcome.newest) {
-    auto own = load_own(schema);
+    auto own = load_own(outcome.newest->file, outcome.newest->image);
     if (own)
       outcome.own = std::move(*own);
     else
-      outcome.skipped.push_back(own.error());
+      outcome.own_trouble = own.error();
   }
   return outcome;
 }
 
-/// Empty if there is none for this schema. Fails if it is damaged.
-result<std::string> checkpoint_store::load_own(const digest& schema) {
+/// Empty if there is none. Fails if it is damaged or belongs to another state.
+result<own_progress> checkpoint_store::load_own(const std::filesystem::path& image,
+                                                const std::string& content) {
   auto names = files_->list(folder_);
   if (!names)
     return names.error();
-  if (std::find(names->begin(), names->end(), own_file) == names->end())
-    return std::string{};
-  auto file = folder_ / own_file;
-  auto bytes = files_->read(file, own_bytes_max);
+  auto file = own_file_of(image);
+  if (std::find(names->begin(), names->end(), file.filename().string()) == names->end())
+    return own_progress{};
+  // A sum has at most two words per value of the state, a contribution one.
+  auto bytes = files_->read(file, own_bytes_max + 3 * content.size());
   if (!bytes)
     return bytes.error();
-  byte_reader in{std::string_view{*bytes}};
-  bool known = in.get_raw(own_magic.size()) == own_magic;
-  auto of = in.get<digest>();
-  auto hash = in.get<digest>();
-  std::string own{in.get_raw(in.left())};
-  if (!known || !in.ok() || sha256(own) != hash)
-    return failure{ec::malformed, file.string() + ": it is damaged"};
-  return of == schema ? own : std::string{};
+  auto own =
+    decode_own_progress(*bytes, name_of_state(as_byte_span(content).first(state_header_bytes)));
+  if (!own)
+    return failure{own.error().code, file.string() + ": " + own.error().detail};
+  return own;
+}
+
+/// Removes own progress whose checkpoint is gone, or was never completed.
+status checkpoint_store::remove_orphans() {
+  auto names = files_->list(folder_);
+  if (!names)
+    return names.error();
+  for (std::string_view name : *names) {
+    if (!name.starts_with(stem) || !name.ends_with(own_suffix))
+      continue;
+    auto image = std::string{name.substr(0, name.size() - own_suffix.size())} + std::string{suffix};
+    if (std::find(names->begin(), names->end(), image) != names->end())
+      continue;
+    if (auto removed = files_->remove(folder_ / name); !removed)
+      return removed;
+  }
+  return done{};
 }
 
 result<std::optional<std::filesystem::path>> checkpoint_store::last_of(const digest& branch) {

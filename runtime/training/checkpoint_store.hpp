@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/core/disk.hpp"
+#include "runtime/training/own_progress.hpp"
 #include "runtime/training/training_state.hpp"
 
 namespace waggle {
@@ -15,20 +16,23 @@ namespace waggle {
 /// checkpoints, regardless of their content: the newest is the one written last, not the one with
 /// the highest epoch, which may belong to a history that was abandoned. The store keeps the last
 /// two checkpoints of the history that is being written, and the last one of each other history. A
-/// checkpoint is written atomically. Beside them, the file "own-state" holds what belongs to this
-/// peer only (learner::own_state), as of the newest checkpoint: a checkpoint is what other peers
-/// would receive. Not thread-safe.
+/// checkpoint is written atomically. Beside it, a file of the same name that ends with ".own" holds
+/// what belongs to this peer only (own_progress): a checkpoint is what other peers would receive.
+/// It is written first, and counts only for the state that it names. Not thread-safe.
 class checkpoint_store {
 public:
   checkpoint_store(std::shared_ptr<disk> files, std::filesystem::path folder)
     : files_(std::move(files)), folder_(std::move(folder)) {}
 
-  /// The number of other histories whose last checkpoint is kept; beyond it, the oldest is deleted.
+  /// The number of other histories whose last checkpoint is kept. Of more, the ones in the middle
+  /// are deleted: what this peer wrote first is not rotated away by histories that come later.
   static constexpr std::size_t histories_max = 8;
+  static constexpr std::size_t oldest_kept = 4;
+  static constexpr std::uint64_t image_bytes_max = 64_GiB;
 
-  /// Writes the own state, if it is not empty, and a sealed image, then deletes the checkpoints
-  /// that are not kept. Returns the file's name.
-  result<std::filesystem::path> save(const byte_source& image, const std::string& own = {});
+  /// Writes the own progress, if it is not empty, and a sealed image, then deletes the files that
+  /// are not kept. Returns the image's name.
+  result<std::filesystem::path> save(const byte_source& image, const own_progress& own = {});
 
   struct found {
     epoch_id epoch;
@@ -39,10 +43,13 @@ public:
   struct search {
     std::optional<found> newest;
     std::vector<failure> skipped; // checkpoints that are damaged or do not fit, newest first
-    std::string own;              // empty: there is none, or it does not belong to `newest`
+    own_progress own;             // of `newest`; empty: there is none, or it cannot be used
+    failure own_trouble;          // why it cannot; ec::none: it can, or there is none
   };
-  /// The newest checkpoint that is undamaged and belongs to a learner with this schema.
-  result<search> load_newest(const digest& schema);
+  /// The newest checkpoint that is undamaged and belongs to a learner with this schema, whose
+  /// images have `image_bytes` bytes; a longer file is not read. First removes what a process that
+  /// was killed has left half written.
+  result<search> load_newest(const digest& schema, std::uint64_t image_bytes = image_bytes_max);
 
   /// The last checkpoint of this history, if there is one.
   result<std::optional<std::filesystem::path>> last_of(const digest& branch);
@@ -54,7 +61,9 @@ private:
     std::filesystem::path file;
   };
   [[nodiscard]] result<std::vector<entry>> list(); // newest first
-  [[nodiscard]] result<std::string> load_own(const digest& schema);
+  [[nodiscard]] result<own_progress> load_own(const std::filesystem::path& image,
+                                              const std::string& content);
+  [[nodiscard]] status remove_orphans();
 
   std::shared_ptr<disk> files_;
   std::filesystem::path folder_;

@@ -4,15 +4,17 @@
 #include <utility>
 
 #include "runtime/training/learner.hpp"
+#include "runtime/training/resumable_learner.hpp"
 
 namespace waggle {
 
 /// Forwards everything to another learner: the base of learners that change one thing.
 template <class Learner> // learner or local_learner
-class forwarding_learner : public Learner {
+class forwarding_learner : public Learner, public wraps_learner {
 public:
   explicit forwarding_learner(std::unique_ptr<Learner> inner) : inner_(std::move(inner)) {}
 
+  [[nodiscard]] learner& wrapped() const override { return *inner_; }
   void use_vectors(std::shared_ptr<vector_pool> vectors) override {
     inner_->use_vectors(std::move(vectors));
   }
@@ -20,6 +22,15 @@ public:
   void apply(std::span<const float> gradient, double lr) override { inner_->apply(gradient, lr); }
   void merge_buffers(std::span<const float> mean, std::span<const float> contributed) override {
     inner_->merge_buffers(mean, contributed);
+  }
+  void take_metrics(std::span<const float> means, epoch_id epoch) override {
+    inner_->take_metrics(means, epoch);
+  }
+  [[nodiscard]] std::optional<plateau_report> plateau_state() const override {
+    return inner_->plateau_state();
+  }
+  status check_values(const byte_source& from, std::uint64_t at) const override {
+    return inner_->check_values(from, at);
   }
   void read_tensor(std::size_t which, std::span<float> out) const override {
     inner_->read_tensor(which, out);

@@ -67,6 +67,8 @@ status learner::load_state_from(const byte_source& from, std::uint64_t at) {
   auto steps = table.check_in(from, at, schema());
   if (!steps)
     return steps.error();
+  if (auto usable = check_values(from, at); !usable)
+    return usable;
   float_vector values;
   for (std::size_t i = 0; i < table.size(); ++i) {
     values.resize(table[i].elements());

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,6 +19,7 @@
 #include "runtime/core/result.hpp"
 #include "runtime/core/vector_pool.hpp"
 #include "runtime/training/micro_step.hpp"
+#include "runtime/training/plateau.hpp"
 #include "runtime/training/state_table.hpp"
 
 namespace waggle {
@@ -47,6 +49,11 @@ public:
   /// (buffer_count values each): see `changed`. Replaces them by the mean if `contributed` is
   /// empty, and values that are not finite in any case.
   virtual void merge_buffers(std::span<const float> mean, std::span<const float> contributed);
+  /// The means of the metrics (metric_count values) over all samples of the update that ends
+  /// `epoch` and was applied just now.
+  virtual void take_metrics(std::span<const float> /*means*/, epoch_id /*epoch*/) {}
+  /// The state of the schedule, if it is part of the learner's (plateau_learner.hpp).
+  [[nodiscard]] virtual std::optional<plateau_report> plateau_state() const { return std::nullopt; }
   /// Copies tensor `which` of `tensors()`, row by row. `out` has as many values as the tensor.
   virtual void read_tensor(std::size_t which, std::span<float> out) const = 0;
   /// The same values without a copy, valid until the next step. Empty if they are not contiguous in
@@ -77,8 +84,9 @@ public:
   /// Hash of names, shapes, optimizer and its statistics: equal exactly for peers that may average
   /// and exchange state.
   [[nodiscard]] virtual digest schema() const = 0;
-  /// Takes the accumulated gradient: writes acc / Σb and then the buffers, as the last pass left
-  /// them, to `out` (gradient_count values; zeros if Σb = 0), empties the accumulators, returns Σb.
+  /// Takes the accumulated gradient: writes acc / Σb, then the buffers, as the last pass left
+  /// them, then the metrics, to `out` (gradient_count values; zeros if Σb = 0), empties the
+  /// accumulators, returns Σb.
   virtual std::uint64_t take_mean_gradient(std::span<float> out) = 0;
   /// The same in a vector of `vectors`; saves a copy if the learner accumulates in such a vector.
   struct mean_gradient {
@@ -104,9 +112,11 @@ public:
     return static_cast<std::size_t>(tensors().parameter_count());
   }
 
-  /// The number of values that a round of gradients averages: the gradient, then the buffers.
+  /// The number of values that a round of gradients averages: the gradient, the buffers, the
+  /// metrics.
   [[nodiscard]] std::size_t gradient_count() const {
-    return parameter_count() + static_cast<std::size_t>(tensors().buffer_count());
+    return parameter_count()
+           + static_cast<std::size_t>(tensors().buffer_count() + tensors().metric_count());
   }
 
   // -- whole states; the computing thread ---------------------------------------------------------
@@ -116,6 +126,11 @@ public:
   /// Writes a copy of all tensors, without learning rates or epoch, to `to` at offset `at` (layout:
   /// state_table.hpp). Fails with ec::io_error.
   status save_state_to(byte_store& to, std::uint64_t at) const;
+  /// Whether the image at `at` of `from`, which fits the table, can be loaded: what else the
+  /// learner demands of its values. Fails with ec::malformed or io_error.
+  virtual status check_values(const byte_source& /*from*/, std::uint64_t /*at*/) const {
+    return done{};
+  }
   /// Loads the state that begins at `at` of `from` and ends with it. All or nothing: on
   /// ec::schema_mismatch, malformed, non_finite or io_error nothing changes. Throws if bytes that
   /// were read and checked cannot be read a second time (a disk that fails at that moment): the

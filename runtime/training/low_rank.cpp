@@ -53,7 +53,8 @@ std::shared_ptr<low_rank> low_rank::make(const state_table& state, const lane_co
   for (std::size_t i = 0; i < state.size(); ++i)
     if (state[i].what == state_tensor::kind::parameter)
       made->add(state[i], i, is_compressed(state[i].shape, how));
-    else if (state[i].what == state_tensor::kind::buffer)
+    else if (state[i].what == state_tensor::kind::buffer
+             || state[i].what == state_tensor::kind::metric)
       made->add(state[i], i, false);
   return made->first_.empty() ? nullptr : made;
 }
@@ -85,9 +86,10 @@ void low_rank::add(const state_tensor& tensor, std::uint64_t index, bool compres
     m.columns = static_cast<std::size_t>(tensor.elements());
     m.residual = rest_values_;
     rest_values_ += m.columns;
-    bool buffer = tensor.what == state_tensor::kind::buffer;
-    second_.push_back(
-      {tensor.name, m.columns, buffer ? tensor_role::buffer : tensor_role::gradient});
+    auto role = tensor.what == state_tensor::kind::buffer   ? tensor_role::buffer
+                : tensor.what == state_tensor::kind::metric ? tensor_role::metric
+                                                            : tensor_role::gradient;
+    second_.push_back({tensor.name, m.columns, role});
   }
   values_ += m.elements();
   tensors_.push_back(m);

@@ -5,6 +5,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "runtime/core/float_vector.hpp"
@@ -28,6 +29,8 @@ struct missed_update {
   /// ours. Null: nothing.
   std::shared_ptr<const float_vector> snapshot;
   double rate = 0;
+  /// Where this peer's data was after the samples that it contributed; empty: it gave none.
+  std::string position;
   std::uint64_t work = 0; // samples times contributors
   digest branch;          // of the epoch that begins; differs from `before` if the history forked
   digest before;          // of the epoch that it ends

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "runtime/core/check.hpp"
+#include "runtime/training/plateau.hpp"
 
 namespace waggle {
 
@@ -38,6 +39,14 @@ constexpr schedule_number of_one_cycle[] = {{"rise", form::real, 0, 1, 0.3},
 constexpr schedule_number of_warmup[] = {warmup};
 constexpr schedule_number of_inverse_sqrt[] = {{"warmup", form::whole, 1, many, {}}};
 constexpr schedule_number of_wsd[] = {warmup, {"decay", form::whole, 1, many, {}}, floor_rate};
+constexpr schedule_number of_plateau[] = {
+  {"factor", form::real, 0, 1, 0.1},
+  {"patience", form::whole, 0, static_cast<double>(plateau::count_max), 10.0},
+  {"threshold", form::real, 0, 1e6, 1e-4},
+  {"absolute", form::whole, 0, 1, 0.0},
+  {"cooldown", form::whole, 0, static_cast<double>(plateau::count_max), 0.0},
+  floor_rate,
+  {"eps", form::real, 0, 1e6, 1e-8}};
 
 // -- rates ----------------------------------------------------------------------------------------
 
@@ -163,6 +172,11 @@ constexpr schedule_row table[] = {
    inverse_sqrt},
   {"wsd", "up from 0, the peak, in the last decay epochs a cosine to floor", of_wsd, true,
    warmup_stable_decay},
+  {plateau_name,
+   "the peak, times factor when the loss of the swarm has not fallen for patience epochs (only "
+   "with "
+   "--strategy collaborative)",
+   of_plateau, false, always_peak},
 };
 
 double rate_of(const part& p, double peak, std::uint64_t e) {
@@ -194,6 +208,26 @@ double lr_schedule::at(epoch_id epoch) const {
     e -= parts[i].epochs.value_or(0);
   }
   return peak;
+}
+
+std::optional<plateau_rule> lr_schedule::plateau() const {
+  if (parts.empty() || parts.back().row->name != plateau_name)
+    return std::nullopt;
+  const auto& p = parts.back();
+  plateau_rule rule;
+  rule.peak = peak;
+  rule.factor = p["factor"];
+  rule.patience = whole(p["patience"]);
+  rule.threshold = p["threshold"];
+  rule.absolute = p["absolute"] != 0;
+  rule.cooldown = whole(p["cooldown"]);
+  rule.floor = p["floor"];
+  rule.least_change = p["eps"];
+  auto begins = warmup_epochs;
+  for (std::size_t i = 0; i + 1 < parts.size(); ++i)
+    begins += parts[i].epochs.value_or(0);
+  rule.begins = epoch_id{begins};
+  return rule;
 }
 
 } // namespace waggle

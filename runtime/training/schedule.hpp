@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/core/ids.hpp"
+#include "runtime/training/plateau.hpp"
 
 namespace waggle {
 
@@ -33,6 +34,9 @@ struct schedule_row {
   double (*rate)(const schedule_part& part, double peak, std::uint64_t e);
 };
 
+/// The schedule that depends on the loss (plateau.hpp): the last one of a sequence.
+constexpr std::string_view plateau_name = "plateau";
+
 /// All schedules.
 std::span<const schedule_row> schedule_table();
 
@@ -49,7 +53,8 @@ struct schedule_part {
 };
 
 /// The learning rate as a pure function of the epoch, so that all peers at an epoch have the same
-/// rate, regardless of how they reached it (INV-3). It is finite and not negative at every epoch.
+/// rate, regardless of how they reached it (INV-3). Only `plateau`, which is the last part, lowers
+/// it further, as a function of the run's state. It is finite and not negative at every epoch.
 ///
 ///     epochs   0 … warmup_epochs       parts[0].epochs   …   until the end of the run
 ///     rate     rises to the peak   |   parts[0]      |   …   |   the last part
@@ -59,7 +64,10 @@ struct lr_schedule {
   double peak = 1e-3;
   std::uint64_t warmup_epochs = 0; // linear from peak / warmup_epochs
 
+  /// Before a plateau lowers it.
   [[nodiscard]] double at(epoch_id epoch) const;
+  /// The rule of the last part, if that is `plateau`.
+  [[nodiscard]] std::optional<plateau_rule> plateau() const;
 };
 
 } // namespace waggle

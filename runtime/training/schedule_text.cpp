@@ -169,6 +169,12 @@ status check_part(const schedule_part& part, double peak) {
       return bad("--schedule: floor of " + name + " is " + exact(part["floor"])
                  + ", which is above --lr " + exact(peak) + ": the rate would rise");
   }
+  if (name == plateau_name && part["factor"] == 1)
+    return bad("--schedule: factor of plateau is 1: the rate would never fall; write factor=0.1");
+  if (name == plateau_name && part["absolute"] == 0 && part["threshold"] >= 1)
+    return bad("--schedule: threshold of plateau is " + exact(part["threshold"])
+               + ": no loss above 0 falls by so much of the best one; for an absolute threshold "
+                 "write absolute=1");
   if (part.row->ends && own > static_cast<double>(*part.epochs))
     return bad("--schedule: warm-up and decay of " + name + " take " + exact(own)
                + " epochs, but it lasts only " + std::to_string(*part.epochs));
@@ -224,6 +230,9 @@ result<lr_schedule> make_schedule(std::vector<schedule_part> parts, double peak,
     auto& part = parts[i];
     std::string name{part.row->name};
     bool last = i + 1 == parts.size();
+    if (!last && name == plateau_name)
+      return bad("--schedule: plateau goes on until the run ends, so nothing can follow it: put it "
+                 "last");
     if (!last && !part.epochs)
       return bad("--schedule: " + name + " needs its length, because "
                  + std::string{parts[i + 1].row->name} + " follows it: write " + name

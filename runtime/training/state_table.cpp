@@ -39,8 +39,10 @@ int group_of(const state_tensor& tensor) {
       return 1;
     case state_tensor::kind::buffer:
       return 2;
+    case state_tensor::kind::metric:
+      return 3;
   }
-  return 3;
+  return 4;
 }
 
 /// The sum of a piece (small enough to stay in the cache) is finite only if every value is:
@@ -94,6 +96,8 @@ state_table::state_table(std::vector<state_tensor> tensors) : tensors_(std::move
       parameters_ = values_;
     if (t.what == state_tensor::kind::buffer)
       buffers_ += t.elements();
+    if (t.what == state_tensor::kind::metric)
+      metrics_ += t.elements();
     rows.put(static_cast<std::uint8_t>(t.what)).put(static_cast<std::uint16_t>(t.name.size()));
     rows.put_raw(t.name).put(static_cast<std::uint8_t>(t.shape.size()));
     for (auto size : t.shape)
@@ -184,7 +188,7 @@ result<state_table> read_state_table(byte_span image) {
     auto length = rows.get<std::uint16_t>();
     t.name = std::string{rows.get_raw(length)};
     auto dimensions = rows.get<std::uint8_t>();
-    if (!rows.ok() || kind > 3 || length > name_bytes_max || dimensions > dimensions_max
+    if (!rows.ok() || kind > 4 || length > name_bytes_max || dimensions > dimensions_max
         || tensors.size() == tensors_max)
       return malformed("a row of its table is damaged");
     for (std::uint8_t i = 0; i < dimensions; ++i)

@@ -17,7 +17,8 @@ struct state_tensor {
     parameter = 0,
     statistic, // kept by the optimizer for a parameter, not always of its shape
     square,    // a statistic that is never negative: the optimizer takes its root
-    buffer     // changed by passes instead of updates, as the running mean of a normalization
+    buffer,    // changed by passes instead of updates, as the running mean of a normalization
+    metric     // the last mean of a value that passes report beside the gradient, as the loss
   };
   std::string name;                 // "head.weight"; for a statistic "exp_avg/head.weight"
   std::vector<std::uint64_t> shape; // none: one value
@@ -45,7 +46,8 @@ struct state_tensor {
 class state_table {
 public:
   state_table() = default;
-  /// REQUIRES: parameters come first, buffers last; every tensor has values.
+  /// REQUIRES: parameters come first, then statistics, buffers, metrics; every tensor has
+  /// values.
   explicit state_table(std::vector<state_tensor> tensors);
 
   [[nodiscard]] const std::vector<state_tensor>& tensors() const { return tensors_; }
@@ -55,6 +57,7 @@ public:
   [[nodiscard]] std::uint64_t offset(std::size_t i) const { return offsets_[i]; }
   [[nodiscard]] std::uint64_t parameter_count() const { return parameters_; }
   [[nodiscard]] std::uint64_t buffer_count() const { return buffers_; } // values, as above
+  [[nodiscard]] std::uint64_t metric_count() const { return metrics_; }
   [[nodiscard]] std::uint64_t value_count() const { return values_; }
 
   // -- the image ----------------------------------------------------------------------------------
@@ -80,6 +83,7 @@ private:
   std::vector<std::uint64_t> offsets_;
   std::uint64_t parameters_ = 0;
   std::uint64_t buffers_ = 0;
+  std::uint64_t metrics_ = 0;
   std::uint64_t values_ = 0;
   std::string rows_; // encoded
 };

@@ -15,8 +15,11 @@ void trained_model::step(std::span<const float> mean, double learning_rate, cons
   if (!mean.empty()) {
     auto count = learner_->parameter_count();
     learner_->apply(mean.first(count), learning_rate);
-    if (learner_->gradient_count() > count)
-      learner_->merge_buffers(mean.subspan(count), buffers);
+    auto buffer_count = static_cast<std::size_t>(learner_->tensors().buffer_count());
+    if (buffer_count > 0)
+      learner_->merge_buffers(mean.subspan(count, buffer_count), buffers);
+    if (learner_->tensors().metric_count() > 0)
+      learner_->take_metrics(mean.subspan(count + buffer_count), epoch_);
     parameters_.reset();
   }
   epoch_ = epoch_.next();
@@ -64,7 +67,9 @@ result<model_copy> trained_model::copy_state(std::shared_ptr<byte_store> to) {
   if (auto copied = learner_->save_state_to(*to, state_header_bytes); !copied)
     return copied.error();
   training_state state{epoch_, learner_->schema(), parameters_.value_or(digest{}), past_, {}};
-  return model_copy{state, std::move(to), learner_->own_state()};
+  own_progress own;
+  own.own = learner_->own_state();
+  return model_copy{state, std::move(to), std::move(own)};
 }
 
 result<std::shared_ptr<const byte_source>> seal(model_copy from) {

@@ -7,6 +7,7 @@
 
 #include "runtime/training/averaged_tensors.hpp"
 #include "runtime/training/local_learner.hpp"
+#include "runtime/training/own_progress.hpp"
 #include "runtime/training/training_state.hpp"
 
 namespace waggle {
@@ -15,7 +16,7 @@ namespace waggle {
 struct model_copy {
   training_state state; // without `learner`
   std::shared_ptr<byte_store> image;
-  std::string own; // learner::own_state()
+  own_progress own; // its first field; the caller adds the others
 };
 
 /// The conditions that an image must meet to be loaded.
@@ -45,8 +46,8 @@ public:
   [[nodiscard]] const digest& parameters();
 
   /// Ends the epoch: one optimizer step with the mean gradient, if there is one at all. After the
-  /// gradient, `mean` has the mean of the buffers; `buffers`: what this peer contributed to that,
-  /// or empty (learner::merge_buffers).
+  /// gradient, `mean` has the mean of the buffers, and then of the metrics; `buffers`: what this
+  /// peer contributed to the buffers, or empty (learner::merge_buffers).
   void step(std::span<const float> mean, double learning_rate, const history& after,
             std::span<const float> buffers = {});
   /// Ends the epoch with the mean of the parameters: see local_learner::add_change. REQUIRES, as

@@ -1,3 +1,5 @@
+// This file is long: it has one short reader for each message, and the table that calls them.
+
 #include <google/protobuf/io/coded_stream.h>
 
 #include "runtime/wire/convert.hpp"
@@ -197,7 +199,7 @@ failure read(const proto::CallRound& from, call_round& out) {
 }
 
 failure read(const proto::Part& from, part& out) {
-  if (!read_id(from.round(), out.round) || from.kind() > 1 || from.index() >= parts_max
+  if (!read_id(from.round(), out.round) || from.kind() > 2 || from.index() >= parts_max
       || from.count() == 0 || from.count() > part_elements_max || from.offset() > plan_elements_max)
     return violation("part");
   if (!std::isfinite(from.weight()) || from.weight() < 0)
@@ -209,6 +211,12 @@ failure read(const proto::Part& from, part& out) {
   out.count = from.count();
   out.weight = from.weight();
   out.contributors = from.contributors();
+  if (static_cast<std::size_t>(from.weights_size()) > round_members_max)
+    return {ec::oversize, "part: weights"};
+  out.weights.assign(from.weights().begin(), from.weights().end());
+  if (!std::all_of(out.weights.begin(), out.weights.end(),
+                   [](double w) { return std::isfinite(w) && w >= 0; }))
+    return {ec::bad_weight, "part: weights"};
   return {};
 }
 
@@ -220,7 +228,33 @@ failure read(const proto::RoundPropose& from, round_propose& out) {
 
 failure read(const proto::RoundPrepared& from, round_prepared& out) {
   out.view = from.view();
-  return read_id(from.round(), out.round) ? failure{} : violation("round_prepared");
+  return read_id(from.round(), out.round) && read_id(from.result(), out.result)
+           ? failure{}
+           : violation("round_prepared");
+}
+
+failure read(const proto::RoundKeyShare& from, round_key_share& out) {
+  out.view = from.view();
+  out.member = from.member();
+  return read_id(from.round(), out.round) && read_id(from.share(), out.share)
+             && out.member < round_members_max
+           ? failure{}
+           : violation("round_key_share");
+}
+
+failure read(const proto::RoundDigests& from, round_digests& out) {
+  constexpr auto each = digest::size;
+  const auto& raw = from.groups();
+  if (raw.size() > result_groups_max * each)
+    return {ec::oversize, "round_digests: groups"};
+  out.view = from.view();
+  if (!read_id(from.round(), out.round) || raw.empty() || raw.size() % each != 0)
+    return violation("round_digests");
+  out.groups.resize(raw.size() / each);
+  for (std::size_t i = 0; i < out.groups.size(); ++i)
+    if (!read_id(raw.substr(i * each, each), out.groups[i]))
+      return violation("round_digests");
+  return {};
 }
 
 failure read(const proto::RoundSuspect& from, round_suspect& out) {
@@ -364,6 +398,10 @@ result<message> read_content(const Header& header) {
       return as_event<round_takeover>(header.round_takeover());
     case Header::kRoundPromise:
       return as_event<round_promise>(header.round_promise());
+    case Header::kRoundKeyShare:
+      return as_event<round_key_share>(header.round_key_share());
+    case Header::kRoundDigests:
+      return as_event<round_digests>(header.round_digests());
     case Header::kBandwidthReport:
       return as_event<bandwidth_report>(header.bandwidth_report());
     case Header::kNewPartition:

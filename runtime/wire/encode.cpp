@@ -165,6 +165,8 @@ void write(const part& x, Header& out) {
   to.set_count(x.count);
   to.set_weight(x.weight);
   to.set_contributors(x.contributors);
+  for (auto weight : x.weights)
+    to.add_weights(weight);
 }
 
 void write(const round_propose& x, Header& out) {
@@ -177,6 +179,26 @@ void write(const round_prepared& x, Header& out) {
   auto& to = *out.mutable_round_prepared();
   to.set_round(write_id(x.round));
   to.set_view(x.view);
+  to.set_result(write_id(x.result));
+}
+
+void write(const round_key_share& x, Header& out) {
+  auto& to = *out.mutable_round_key_share();
+  to.set_round(write_id(x.round));
+  to.set_view(x.view);
+  to.set_member(x.member);
+  to.set_share(write_id(x.share));
+}
+
+void write(const round_digests& x, Header& out) {
+  auto& to = *out.mutable_round_digests();
+  to.set_round(write_id(x.round));
+  to.set_view(x.view);
+  std::string groups;
+  groups.reserve(x.groups.size() * digest::size);
+  for (const auto& group : x.groups)
+    groups += write_id(group);
+  to.set_groups(std::move(groups));
 }
 
 void write(const round_suspect& x, Header& out) {

@@ -64,8 +64,8 @@ void write_record(const record& from, proto::Record& out) {
 }
 
 bool read_view(const proto::View& from, round_view& out) {
-  out = {from.number(), from.contributors(), from.participants(), from.adopted()};
-  return out.participants != 0;
+  out = {from.number(), from.contributors(), from.participants(), from.adopted(), {}};
+  return out.participants != 0 && (from.result().empty() || read_id(from.result(), out.result));
 }
 
 void write_view(const round_view& from, proto::View& out) {
@@ -73,6 +73,8 @@ void write_view(const round_view& from, proto::View& out) {
   out.set_contributors(from.contributors);
   out.set_participants(from.participants);
   out.set_adopted(from.adopted);
+  if (!from.result.is_zero())
+    out.set_result(write_id(from.result));
 }
 
 bool read_codecs(const codec_runs& from, codec_plan& out) {

@@ -31,6 +31,7 @@ constexpr std::size_t nearest_per_key_max = 20;
 constexpr std::size_t detail_bytes_max = 512; // a refusal's text
 constexpr std::size_t prefix_bytes_max = 128;
 constexpr std::size_t group_key_bytes_max = 256;
+constexpr std::size_t result_groups_max = 4096;
 
 // -- dht: answered by the dht_router ------------------------------------------------------------
 
@@ -143,6 +144,7 @@ struct progress_note {
 enum class part_kind : std::uint8_t {
   contribution = 0, // sender to the part's owner
   result = 1,       // owner to every member
+  repair = 2,       // leader to a member that holds other bytes than the adopted result
 };
 
 /// One part of the vector; the values are the frame's body, encoded as the plan says.
@@ -155,6 +157,7 @@ struct part {
   std::uint32_t count = 0;        // elements; must equal the plan's
   double weight = 0;              // contribution: the sender's; result: the sum over contributors
   std::uint64_t contributors = 0; // result: bitmap over member indices; contribution: 0
+  std::vector<double> weights{};  // result: those of the contributors, ascending; else empty
 };
 
 using round_view = waggle::round_view;
@@ -163,10 +166,25 @@ struct round_propose {
   round_id round;
   round_view view;
 };
-/// Member to the leader: the sender holds every part of view `view`.
+/// Member to the other participants: the sender holds every part of view `view`.
 struct round_prepared {
   round_id round;
   std::uint32_t view = 0;
+  digest result; // of all parts, see result_digest
+};
+/// Member to the other participants, before it prepares a large result: it holds every part of view
+/// `view`; the key of the fingerprints is made of all members' shares (result_digest).
+struct round_key_share {
+  round_id round;
+  std::uint32_t view = 0;
+  std::uint32_t member = 0; // whose share it is: the sender's, or one that the leader passes on
+  digest share;
+};
+/// Member to the other participants, after the digests in view `view` differed: what it holds.
+struct round_digests {
+  round_id round;
+  std::uint32_t view = 0;
+  std::vector<digest> groups; // at most result_groups_max
 };
 /// Member to the leader: the sender cannot continue with this member.
 struct round_suspect {
@@ -251,7 +269,7 @@ using response =
 using event = std::variant<goodbye, begin_group, disband_group, leave_group, progress_push, part,
                            round_propose, round_prepared, round_suspect, round_commit, round_abort,
                            round_takeover, round_promise, bandwidth_report, new_partition,
-                           next_plan, call_round, progress_note>;
+                           next_plan, call_round, progress_note, round_key_share, round_digests>;
 
 /// A request; its sender chooses `id`, unique among its open calls on this link.
 struct call {

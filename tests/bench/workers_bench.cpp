@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include <benchmark/benchmark.h>
@@ -29,6 +30,7 @@ struct outcome {
   std::mutex mutex;
   std::condition_variable changed;
   std::size_t results_sent = 0;
+  std::optional<digest> prepared; // what the reducer reports to hold
   bool over = false;
   bool complete = false;
 
@@ -51,6 +53,8 @@ switchboard_actor::behavior_type counting_switchboard(switchboard_actor::pointer
     [seen](const notify_peer& msg) {
       if (std::holds_alternative<wire::part>(msg.what))
         seen->note([&] { ++seen->results_sent; });
+      if (const auto* prepared = std::get_if<wire::round_prepared>(&msg.what))
+        seen->note([&] { seen->prepared = prepared->result; });
     },
     [](const connect_address&) -> caf::result<peer_connected> { return to_caf(ec::unreachable); },
     [](get_connected_peers) { return connected_peers{}; },
@@ -102,7 +106,7 @@ void round_of_a_reducer(benchmark::State& state, bool slow) {
   std::uint64_t number = 0;
   for (auto _ : state) { // NOLINT(clang-analyzer-deadcode.DeadStores)
     auto plan = plan_of(ctx, ++number);
-    seen.note([&] { seen.results_sent = 0, seen.over = false; });
+    seen.note([&] { seen.results_sent = 0, seen.over = false, seen.prepared.reset(); });
     auto round = system.spawn<allreduce_round>( // held: nothing else keeps it alive
       ctx, round_config{}, round_request{plan, 0, values, 1.0}, handles);
     auto other = plan.members[1].peer;
@@ -119,7 +123,10 @@ void round_of_a_reducer(benchmark::State& state, bool slow) {
                           system.clock().now());
     }
     seen.wait([&] { return seen.results_sent == elements / part_elements; });
-    ctx.rounds->deliver({other, wire::round_prepared{plan.id, 0}, {}, nullptr},
+    ctx.rounds->deliver({other, wire::round_key_share{plan.id, 0, 1, {}}, {}, nullptr},
+                        system.clock().now());
+    seen.wait([&] { return seen.prepared.has_value(); });
+    ctx.rounds->deliver({other, wire::round_prepared{plan.id, 0, *seen.prepared}, {}, nullptr},
                         system.clock().now());
     seen.wait([&] { return seen.over; });
     if (!seen.complete)

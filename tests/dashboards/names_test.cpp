@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "runtime/averaging/guards.hpp"
 #include "runtime/metrics/metric_families.hpp"
 #include "runtime/training/run_health.hpp"
 
@@ -144,6 +145,49 @@ TEST(Metrics, AreAllSetSomewhere) {
   auto called = matches(code, "\\bmetrics_?(?:->|\\.)(\\w+)\\(");
   for (const auto& method : declared)
     EXPECT_THAT(called, testing::Contains(method)) << "delete it, or call it";
+}
+
+/// A counter that does not exist before it counts has no increase when it appears, so an alert on
+/// its increase would miss the first time.
+TEST(Dashboards, TheAlertOnInvalidInputListsEveryReasonForWhichValuesAreRefused) {
+  auto rule = content("alerts.yml");
+  rule = rule.substr(rule.find("- alert: WaggleMaliciousInput"));
+  rule = rule.substr(0, rule.find("labels:"));
+  for (const std::string metric :
+       {"waggle_averaging_peer_faults_total", "waggle_network_refused_total"}) {
+    auto listed = matches(rule, metric + "\\{reason=~\"([a-z_|]+)\"");
+    ASSERT_EQ(listed.size(), 1U) << metric;
+    auto reasons = matches(*listed.begin(), "([a-z_]+)");
+    for (auto fault : value_faults)
+      EXPECT_THAT(reasons, testing::Contains(std::string{to_string(fault)})) << metric;
+    auto counted = matches(families().text(), metric + "\\{[^}]*reason=\"(\\w+)\"");
+    for (const auto& reason : reasons)
+      EXPECT_THAT(counted, testing::Contains(reason)) << metric << " lacks it at the start";
+  }
+}
+
+/// Words from the headers of the metrics that are series from the start; error codes are not among
+/// them, because they are counted where they arise.
+TEST(Metrics, OnlyHaveSeriesThatSomethingCounts) {
+  auto metrics = root / "runtime" / "metrics";
+  auto headers = code_under(metrics);
+  names values;
+  for (const auto& list : matches(headers, "label\\{\\s*\"\\w+\",\\s*\\{([^}]*)\\}"))
+    for (const auto& value : matches(list, "\"([a-z_]+)\""))
+      values.insert(value);
+  for (const auto& list : matches(headers, "\\w+_\\{\\s*\"\\w+\",\\s*\\{([^}]*)\\}"))
+    for (const auto& value : matches(list, "\"([a-z_]+)\""))
+      values.insert(value);
+  ASSERT_GT(values.size(), 30U);
+  auto code = code_under(root / "runtime", metrics) + code_under(root / "actors")
+              + code_under(root / "trainer");
+  for (const auto& value : values) {
+    auto quoted = '"' + value + '"';
+    // A method of the metric may pass it itself.
+    bool counted =
+      code.find(quoted) != std::string::npos || headers.find(quoted) != headers.rfind(quoted);
+    EXPECT_TRUE(counted) << value << ": delete it, or count it";
+  }
 }
 
 TEST(Metrics, StayWithinTheirBudgetOfSeries) {

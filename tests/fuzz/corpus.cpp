@@ -89,7 +89,7 @@ int main(int argc, char** argv) {
   }
   auto self = identity::from_seed(1);
   net::handshake talk{{true,
-                       "demo",
+                       std::make_shared<const run_secret>("demo"),
                        self,
                        {self->id(), self->key(), {{"10.0.0.1", 7700}}, false},
                        make_plain_verifier(),

@@ -14,9 +14,11 @@
  *            wait forever. Without it a result is complete only when all its inputs are available.
  * LATE       begins when all members hold the result and have reported that, and only the last
  *            member's messages are still in transit; it has received all others' and committed
+ * LIAR       the last member is a reducer that sends different results to different members while it
+ *            contributes; otherwise it follows the protocol
  * PLANT_…    an omitted rule; the search must find a violation
  *
- * Safety: assert(agreed) in `commit`. Liveness: no invalid end state. Every run is finite, because
+ * Safety: the assertion in `end_committed`. Liveness: no invalid end state. Every run is finite, because
  * faults are counted, and time passes (`timeout`) only when nothing else can happen. A run that
  * violates liveness therefore stops in a state in which some member is still in its round.
  */
@@ -73,8 +75,13 @@ typedef member_state {
   byte promised;
   bit has_prepared;
   bit complete;
+  byte result;    /* the digest of the result that it holds: 1, or 2 if it differs from most */
+  byte adopted_result; /* of an adopted view: the digest that its result must have */
+  bit repairs;    /* waits for the bytes of the adopted result */
   bit left_all;   /* dead: all of its parts had been sent */
   byte word[N];   /* the highest view that each member reported as prepared, plus one */
+  byte told[N];   /* the digest that it reported for that view */
+  bit compared;
   byte lost;
   byte successor; /* the member that we expect to take over, plus one */
   byte passed_over; /* members that did not take over in this view */
@@ -87,9 +94,12 @@ typedef member_state {
   byte high_contributors;
   byte high_participants;
   bit high_adopted;
+  byte high_result;
   byte decided;   /* contributors that a member has committed */
+  byte decided_result;
   byte view_of[N];
   byte holds[N];  /* the contributors whose result each holds and has prepared; 0: none */
+  byte result_of[N];
 }
 member_state mem[N];
 
@@ -99,12 +109,14 @@ chan link[N * (N - 1)] = [QUEUE] of { mtype, byte, byte, byte, byte, byte };
 #define PREPARED 2
 #define COMMITTED 4
 #define ADOPTED 8
+#define RESULT 16 /* times the digest */
 
 byte crashes = CRASHES;
 byte wrong = WRONG;
 byte lost_links = LOST_LINKS;
 byte give_ups = GIVE_UPS;
 byte agreed; /* the committed contributors; 0: none yet */
+byte agreed_result;
 
 #define ME mem[m]
 #define FROM_TO(i, j) link[(i) * (N - 1) + (j) - ((j) > (i))]
@@ -140,7 +152,9 @@ byte agreed; /* the committed contributors; 0: none yet */
 
 #define PROMISE_FLAGS(knows)                                                                      \
   ((knows) * (KNOWS + PREPARED * (ME.has_prepared || ME.is == committed)                           \
-              + COMMITTED * (ME.is == committed) + ADOPTED * ME.adopted))
+              + COMMITTED * (ME.is == committed) + ADOPTED * ME.adopted                            \
+              + RESULT * (ME.has_prepared || ME.is == committed -> ME.result                       \
+                                                                : ME.adopted_result)))
 
 /* The first number of our next term above `floor`. */
 #define ours_at(term) ((term) - (term) % N + m)
@@ -155,10 +169,12 @@ inline forget_takeover() {
   ME.high_contributors = 0;
   ME.high_participants = 0;
   ME.high_adopted = 0;
+  ME.high_result = 0;
   ME.decided = 0;
+  ME.decided_result = 0;
   x = 0;
   do
-  :: x < N -> ME.view_of[x] = 0; ME.holds[x] = 0; x++
+  :: x < N -> ME.view_of[x] = 0; ME.holds[x] = 0; ME.result_of[x] = 0; x++
   :: else -> break
   od;
   x = 0
@@ -171,9 +187,11 @@ inline forget_all() {
   ME.passed_over = 0;
   ME.yields_to = 0;
   ME.lost = 0;
+  ME.compared = 0;
+  ME.repairs = 0;
   x = 0;
   do
-  :: x < N -> ME.word[x] = 0; x++
+  :: x < N -> ME.word[x] = 0; ME.told[x] = 0; x++
   :: else -> break
   od;
   x = 0
@@ -212,12 +230,15 @@ inline end_failed() {
   ME.promised = 0;
   ME.has_prepared = 0;
   ME.complete = 0;
+  ME.result = 0;
+  ME.adopted_result = 0;
   forget_all()
 }
 
 inline end_committed() {
-  assert(agreed == 0 || agreed == ME.contributors);
+  assert(agreed == 0 || (agreed == ME.contributors && agreed_result == ME.result));
   agreed = ME.contributors;
+  agreed_result = ME.result;
   ME.is = committed;
   forget_all()
 }
@@ -236,8 +257,16 @@ inline give_up() {
   end_failed()
 }
 
-inline enter(number_, contributors_, participants_, adopted_) {
+inline enter(number_, contributors_, participants_, adopted_, result_) {
   ME.complete = ME.complete && ME.contributors == (contributors_);
+  ME.adopted_result = ((adopted_) -> (result_) : 0);
+  ME.repairs = ME.complete && ME.adopted_result != 0 && ME.adopted_result != ME.result;
+  ME.complete = ME.complete && !ME.repairs;
+  if
+  :: !ME.complete -> ME.result = 0
+  :: else
+  fi;
+  ME.compared = 0;
   ME.number = number_;
   ME.contributors = contributors_;
   ME.participants = participants_;
@@ -282,11 +311,13 @@ inline consequences() {
            y = 1; /* have all remaining participants prepared? */
            x = 0;
            do
-           :: x < N -> y = y && (!HAS(alive, x) || ME.word[x] == ME.number + 1); x++
+           :: x < N ->
+              y = y && (!HAS(alive, x) || (ME.word[x] == ME.number + 1 && ME.told[x] == ME.result));
+              x++
            :: else -> break
            od;
            x = 0;
-           keep = ME.adopted || y;
+           keep = ME.adopted || (y && ME.has_prepared);
            y = 0;
            if
 #ifndef PLANT_SHRINK_WITHOUT_PROMISES
@@ -308,6 +339,7 @@ inline consequences() {
 #else
                  next_adopted = keep;
 #endif
+                 next_result = (ME.adopted -> ME.adopted_result : ME.result);
                  audience = ME.participants;
                  do_propose = 1
               fi
@@ -337,21 +369,24 @@ inline consequences() {
 
   if /* finish_takeover */
   :: do_finish && ME.is == running && ME.decided != 0 ->
-     TELL_ALL(ALL, commit, 0, ME.decided, 0, 0, 0);
+     TELL_ALL(ALL, commit, 0, ME.decided, ME.decided_result, 0, 0);
      if
-     :: ME.decided == ME.contributors && ME.complete -> end_committed()
+     :: ME.decided == ME.contributors && ME.complete && ME.decided_result == ME.result ->
+        end_committed()
      :: else -> end_failed()
      fi
   :: do_finish && ME.is == running && ME.decided == 0 ->
      ME.answered = ME.answered | BIT(m);
      ME.view_of[m] = ME.number;
      ME.holds[m] = (ME.has_prepared -> ME.contributors : 0);
+     ME.result_of[m] = ME.result;
      if
      :: ME.number >= ME.high ->
         ME.high = ME.number;
         ME.high_contributors = ME.contributors;
         ME.high_participants = ME.participants;
-        ME.high_adopted = ME.adopted
+        ME.high_adopted = ME.adopted;
+        ME.high_result = ME.adopted_result
      :: else
      fi;
      if
@@ -359,11 +394,15 @@ inline consequences() {
      :: else ->
         y = 1; /* all of its participants that answer have prepared it */
         alive = 0; /* members that hold its result */
+        known = 0; /* members that hold a result over its contributors */
+        ones = 0;
         x = 0;
         do
         :: x < N ->
            if
-           :: HAS(ME.answered, x) && ME.holds[x] == ME.high_contributors -> alive = alive | BIT(x)
+           :: HAS(ME.answered, x) && ME.holds[x] == ME.high_contributors ->
+              known = known | BIT(x);
+              ones = ones | (BIT(x) * (ME.result_of[x] == 1))
            :: else
            fi;
            y = y && !(HAS(ME.answered, x) && HAS(ME.high_participants, x) &&
@@ -372,6 +411,10 @@ inline consequences() {
         :: else -> break
         od;
         x = 0;
+        next_result = (ME.high_adopted -> ME.high_result : (2 * SIZE(ones) > SIZE(known) -> 1 : 2));
+        alive = (next_result == 1 -> ones : WITHOUT(known, ones));
+        /* Of several digests, only one that most report can have been committed. */
+        y = y && (known == alive || (2 * SIZE(alive) > SIZE(known) && is_quorum(alive)));
 #ifdef PLANT_ADOPT_NOTHING
         keep = 0;
 #else
@@ -386,7 +429,7 @@ inline consequences() {
         :: keep && is_quorum(alive) && !HAS(alive, m) -> give_up()
         :: keep && is_quorum(alive) && HAS(alive, m) ->
            next_contributors = ME.high_contributors;
-           next_participants = alive;
+           next_participants = known;
            do_propose = 1
         :: else ->
            next_contributors = ME.answered;
@@ -399,8 +442,9 @@ inline consequences() {
 
   if /* propose */
   :: do_propose ->
-     enter(next_number, next_contributors, next_participants, next_adopted);
-     TELL_ALL(audience, propose, ME.number, ME.contributors, ME.participants, 0, ADOPTED * ME.adopted)
+     enter(next_number, next_contributors, next_participants, next_adopted, next_result);
+     TELL_ALL(audience, propose, ME.number, ME.contributors, ME.participants, 0,
+              ADOPTED * ME.adopted + RESULT * ME.adopted_result)
   :: else
   fi;
 
@@ -408,7 +452,8 @@ inline consequences() {
   :: do_prepare && ME.is == running ->
      ME.has_prepared = 1;
      ME.word[m] = ME.number + 1;
-     TELL_ALL(ME.participants, prepared, ME.number, 0, 0, 0, 0);
+     ME.told[m] = ME.result;
+     TELL_ALL(ME.participants, prepared, ME.number, ME.result, 0, 0, 0);
      do_commit = 1
   :: else
   fi;
@@ -416,26 +461,62 @@ inline consequences() {
   if /* commit_if_all_prepared */
   :: do_commit && ME.is == running && ME.has_prepared ->
      y = 1;
+     known = 0; /* members that hold the same as we do */
      x = 0;
      do
-     :: x < N -> y = y && (!HAS(ME.participants, x) || ME.word[x] == ME.number + 1); x++
+     :: x < N ->
+        y = y && (!HAS(ME.participants, x) || ME.word[x] == ME.number + 1);
+        known = known | (BIT(x) * (HAS(ME.participants, x) && ME.told[x] == ME.result));
+        x++
      :: else -> break
      od;
      x = 0;
      if
+#ifdef PLANT_COMPARE_NOTHING
      :: y && is_quorum(ME.participants) ->
+#else
+     :: y && is_quorum(ME.participants) && known == ME.participants ->
+#endif
         if
         :: leader_of(ME.number) == m || leader_of(ME.promised) == m ->
-           TELL_ALL(ME.participants, commit, ME.number, ME.contributors, 0, 0, 0)
+           TELL_ALL(ME.participants, commit, ME.number, ME.contributors, ME.result, 0, 0)
         :: else
         fi;
         end_committed()
+     :: y && is_quorum(ME.participants) && known != ME.participants && !ME.compared ->
+        ME.compared = 1;
+        /* compare_results: if most hold the same as the leader, the others adopt it; otherwise the
+         * reducer is at fault (see `blames` below). */
+        if
+        :: 2 * SIZE(known) > SIZE(ME.participants) && lead() && !ME.adopted -> do_adopt = 1
+        :: 2 * SIZE(known) <= SIZE(ME.participants) && m != N - 1 -> do_blame = 1
+        :: else
+        fi
      :: else
      fi;
+     known = 0;
      y = 0
   :: else
   fi;
 
+  if /* on_most_agree */
+  :: do_adopt ->
+     next_number = ME.number + 1;
+     next_result = ME.result;
+     enter(next_number, ME.contributors, ME.participants, 1, next_result);
+     TELL_ALL(ME.participants, propose, ME.number, ME.contributors, ME.participants, 0,
+              ADOPTED + RESULT * ME.adopted_result);
+     ME.has_prepared = 1;
+     ME.word[m] = ME.number + 1;
+     ME.told[m] = ME.result;
+     TELL_ALL(ME.participants, prepared, ME.number, ME.result, 0, 0, 0)
+  :: else
+  fi;
+
+  do_adopt = 0;
+  next_result = 0;
+  known = 0;
+  ones = 0;
   do_recover = 0;
   do_start = 0;
   do_finish = 0;
@@ -476,6 +557,7 @@ inline on_suspicion(who) {
         ME.answered = WITHOUT(ME.answered, BIT(who));
         ME.view_of[who] = 0;
         ME.holds[who] = 0;
+        ME.result_of[who] = 0;
         do_finish = ME.waiting == 0
      :: else ->
         if
@@ -514,7 +596,7 @@ inline on_message() {
   if
   :: what == propose ->
      if
-     :: ME.is == committed -> TELL(j, commit, ME.number, ME.contributors, 0, 0, 0)
+     :: ME.is == committed -> TELL(j, commit, ME.number, ME.contributors, ME.result, 0, 0)
      :: ME.is == running && a != ME.number ->
         if
 #ifndef PLANT_ACCEPT_BELOW_PROMISE
@@ -528,7 +610,7 @@ inline on_message() {
            :: !HAS(c, m) -> end_failed()
            :: else ->
               ME.lost = WITHOUT(ME.lost, c);
-              enter(a, b, c, (e & ADOPTED) / ADOPTED)
+              enter(a, b, c, (e & ADOPTED) / ADOPTED, e / RESULT)
            fi
         fi
      :: else
@@ -536,14 +618,14 @@ inline on_message() {
 
   :: what == prepared && ME.is == running ->
      if
-     :: ME.word[j] < a + 1 -> ME.word[j] = a + 1
+     :: ME.word[j] < a + 1 -> ME.word[j] = a + 1; ME.told[j] = b
      :: else
      fi;
      do_commit = 1
 
   :: what == suspect ->
      if
-     :: ME.is == committed -> TELL(j, commit, ME.number, ME.contributors, 0, 0, 0)
+     :: ME.is == committed -> TELL(j, commit, ME.number, ME.contributors, ME.result, 0, 0)
      :: ME.is == running && b != m &&
              (j == b ||
                  (!HAS(ME.lost, j) && HAS(ME.participants, j) && a >= ME.number)) ->
@@ -557,11 +639,11 @@ inline on_message() {
 
   :: what == commit && ME.is == running ->
      if
-     :: leader_of(ME.promised) == m -> TELL_ALL(ALL, commit, a, b, 0, 0, 0)
+     :: leader_of(ME.promised) == m -> TELL_ALL(ALL, commit, a, b, c, 0, 0)
      :: else
      fi;
      if
-     :: b == ME.contributors && ME.complete -> end_committed()
+     :: b == ME.contributors && ME.complete && c == ME.result -> end_committed()
      :: else -> end_failed()
      fi
 
@@ -597,13 +679,15 @@ inline on_message() {
         :: else ->
            ME.waiting = WITHOUT(ME.waiting, BIT(j));
            if
-           :: (e & COMMITTED) -> ME.decided = b
+           :: (e & COMMITTED) -> ME.decided = b; ME.decided_result = e / RESULT
            :: !(e & COMMITTED) && (e & KNOWS) ->
               ME.answered = ME.answered | BIT(j);
               ME.view_of[j] = a;
               ME.holds[j] = ((e & PREPARED) -> b : 0);
+              ME.result_of[j] = e / RESULT;
               if
               :: a >= ME.high ->
+                 ME.high_result = ((e & ADOPTED) -> e / RESULT : 0);
                  ME.high = a;
                  ME.high_contributors = b;
                  ME.high_participants = c;
@@ -636,6 +720,18 @@ inline on_message() {
 #else
 #define can_complete() (needs(0) && needs(1) && needs(2) && needs(3) && needs(4))
 #endif
+#endif
+
+/* Can the leader send the bytes of the result that it adopted? */
+#define serves(i)                                                                                  \
+  (leader_of(ME.number) == (i)                                                                     \
+   && ((mem[i].is == running && mem[i].number == ME.number) || mem[i].is == committed))
+#if N == 3
+#define served() (serves(0) || serves(1) || serves(2))
+#elif N == 4
+#define served() (serves(0) || serves(1) || serves(2) || serves(3))
+#else
+#define served() (serves(0) || serves(1) || serves(2) || serves(3) || serves(4))
 #endif
 
 /* Time passes when nothing else can happen. If it passes earlier, that counts as a fault. */
@@ -689,6 +785,8 @@ proctype member(byte m) {
   byte j, a, b, c, d, e, x, y, suspects;
   bit dies, ends;
   byte alive, next, next_number, next_contributors, next_participants, audience;
+  byte next_result, known, ones;
+  bit do_adopt, do_blame, lies;
   bit keep, next_adopted;
   bit do_recover, do_start, do_finish, do_propose, do_prepare, do_commit;
   bit beyond;
@@ -701,13 +799,32 @@ proctype member(byte m) {
 in_round:
   if
   :: atomic {
-    !ME.complete && can_complete() -> ME.complete = 1;
+    !ME.complete && !ME.repairs && can_complete() -> ME.complete = 1;
+    /* An adopted result is the one that others hold. */
+    ME.result = (ME.adopted_result != 0 -> ME.adopted_result : 1);
+#ifdef LIAR
+    if
+    :: m != N - 1 && HAS(ME.contributors, N - 1) && ME.adopted_result == 0 -> ME.result = 2
+    :: skip
+    fi;
+#endif
 #ifdef PLANT_PREPARE_BELOW_PROMISE
     do_prepare = !ME.has_prepared;
 #else
     do_prepare = ME.promised == ME.number && !ME.has_prepared;
 #endif
     goto act
+  }
+  :: atomic { /* the leader sends the bytes of the adopted result */
+    ME.repairs != 0 && served() ->
+    ME.repairs = 0;
+    ME.complete = 1;
+    ME.result = ME.adopted_result;
+    do_prepare = ME.promised == ME.number && !ME.has_prepared;
+    goto act
+  }
+  :: atomic { /* the members compared their results: the reducer is at fault */
+    do_blame -> do_blame = 0; suspects = N; goto act
   }
   DELIVER(OTHER(0))
   DELIVER(OTHER(1))
@@ -838,15 +955,19 @@ init {
          mem[i].participants = ALL;
 #ifdef LATE
          mem[i].complete = 1;
+         mem[i].result = 1;
          mem[i].has_prepared = 1;
          k = 0;
          do
-         :: k < N -> mem[i].word[k] = (k < N - 1 || i == N - 1); k++
+         :: k < N ->
+            mem[i].word[k] = (k < N - 1 || i == N - 1);
+            mem[i].told[k] = (k < N - 1 || i == N - 1);
+            k++
          :: else -> break
          od;
          if
-         :: i < N - 1 -> FROM_TO(N - 1, i)!prepared(0, 0, 0, 0, 0)
-         :: else -> mem[i].is = committed; agreed = ALL
+         :: i < N - 1 -> FROM_TO(N - 1, i)!prepared(0, 1, 0, 0, 0)
+         :: else -> mem[i].is = committed; agreed = ALL; agreed_result = 1
          fi;
 #endif
          i++

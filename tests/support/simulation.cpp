@@ -10,14 +10,16 @@ namespace waggle::testing {
 /// Wall time that advances with the network's virtual time.
 class simulation::clock final : public wall_clock {
 public:
-  clock(const net::sim_network& network, steady_time start) : network_(network), start_(start) {}
+  clock(const net::sim_network& network, steady_time start, swarm_clock::duration offset = {})
+    : network_(network), start_(start), offset_(offset) {}
   [[nodiscard]] swarm_time now() const override {
-    return swarm_time{std::chrono::hours{24 * 365 * 50}} + (network_.now() - start_);
+    return swarm_time{std::chrono::hours{24 * 365 * 50}} + (network_.now() - start_) + offset_;
   }
 
 private:
   const net::sim_network& network_;
   steady_time start_;
+  swarm_clock::duration offset_;
 };
 
 struct simulation::system_config : caf::actor_system_config {
@@ -74,7 +76,8 @@ simulation::~simulation() {
 }
 
 simulation::index simulation::start(node_config config, const std::vector<index>& through,
-                                    std::shared_ptr<disk> files) {
+                                    std::shared_ptr<disk> files,
+                                    swarm_clock::duration clock_offset) {
   auto who = peers_.size();
   auto entry = std::make_unique<peer>();
   auto* made = entry.get();
@@ -90,7 +93,8 @@ simulation::index simulation::start(node_config config, const std::vector<index>
     };
   node_dependencies dependencies;
   dependencies.self = made->self;
-  dependencies.wall = wall_;
+  dependencies.wall =
+    clock_offset == 0s ? wall_ : std::make_shared<clock>(network_, start_, clock_offset);
   dependencies.verifier = verifier_;
   dependencies.registry = std::make_shared<prometheus::Registry>();
   dependencies.log = log_->clone(short_name(made->self->id()));
@@ -99,6 +103,7 @@ simulation::index simulation::start(node_config config, const std::vector<index>
   dependencies.files = std::move(files);
   dependencies.make_transport = [this, &config](transport_request order) {
     auto node = network_.add_node(config.run_id, order.record, order.agreement);
+    network_.set_clock(node, {order.clock, order.clocks, order.events.clock_compared});
     return network_.transport_of(node);
   };
   auto started = start_node(*system_, config, dependencies);

@@ -34,9 +34,10 @@ public:
     std::vector<round_report> rounds; // with values
   };
 
-  /// Starts a peer that joins through the peers `through`. Its disk is `files`; null: none.
+  /// Starts a peer that joins through the peers `through`. Its disk is `files`; null: none. Its
+  /// clock is ahead of the others' by `clock_offset`.
   index start(node_config config, const std::vector<index>& through,
-              std::shared_ptr<disk> files = nullptr);
+              std::shared_ptr<disk> files = nullptr, swarm_clock::duration clock_offset = {});
   /// Kills the peer: its connections are reset, or (`silently`) just stop.
   void crash(index who, bool silently);
   /// Shuts the peer down in good order.

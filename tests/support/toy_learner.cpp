@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "runtime/core/random.hpp"
 #include "runtime/crypto/digest.hpp"
+#include "runtime/training/resumable_learner.hpp"
 
 namespace waggle::testing {
 
@@ -16,7 +18,7 @@ std::vector<std::uint64_t> shape_of(const toy_options& o) {
   return {o.rows, o.parameters / o.rows};
 }
 
-class toy_learner final : public local_learner {
+class toy_learner final : public local_learner, public resumable_learner {
 public:
   explicit toy_learner(const toy_options& o)
     : options_(o), weights_(o.parameters), velocity_(o.parameters), squares_(o.parameters),
@@ -40,6 +42,7 @@ public:
   [[nodiscard]] bool passes_beside_updates() const override { return !options_.buffer; }
 
   micro_step accumulate() override {
+    drawn_ += options_.micro_batch;
     double loss = 0;
     for (std::uint64_t b = 0; b < options_.micro_batch; ++b) {
       std::vector<double> x(weights_.size());
@@ -83,6 +86,7 @@ public:
   [[nodiscard]] std::uint64_t accumulated_samples() const override { return samples_; }
   std::uint64_t drop_gradient() override {
     std::fill(sums_.begin(), sums_.end(), 0.0);
+    taken_ = drawn_;
     return std::exchange(samples_, 0);
   }
 
@@ -113,6 +117,34 @@ public:
   }
   [[nodiscard]] std::uint64_t optimizer_steps() const override { return steps_; }
   void set_optimizer_steps(std::uint64_t steps) override { steps_ = steps; }
+
+  [[nodiscard]] std::string position() const override { return std::to_string(drawn_); }
+  [[nodiscard]] std::string taken_position() const override { return std::to_string(taken_); }
+  status load_position(std::string_view position) override {
+    if (position.find_first_not_of("0123456789") != std::string_view::npos)
+      return failure{ec::malformed, "no number"};
+    data_ = random_source{options_.data_seed};
+    drawn_ = taken_ = std::stoull(std::string{position});
+    for (std::uint64_t i = 0; i < drawn_ * weights_.size(); ++i)
+      (void)data_.unit();
+    return done{};
+  }
+  /// As bytes: the sums are of higher precision than what is averaged.
+  [[nodiscard]] partial_gradient copy_gradient() const override {
+    if (samples_ == 0)
+      return {};
+    auto bytes = std::make_shared<float_vector>(2 * sums_.size());
+    std::memcpy(bytes->data(), sums_.data(), sums_.size() * sizeof(double));
+    return {bytes, samples_, 0, 1};
+  }
+  status load_gradient(const partial_gradient& partial) override {
+    if (!partial.sum || partial.sum->size() != 2 * sums_.size())
+      return failure{ec::malformed, "another length"};
+    std::memcpy(sums_.data(), partial.sum->data(), sums_.size() * sizeof(double));
+    samples_ = partial.samples;
+    offered_mean_ = running_mean_;
+    return done{};
+  }
 
 private:
   /// The member with the values of a tensor of the table.
@@ -167,6 +199,8 @@ private:
   std::vector<float> truth_;
   random_source data_;
   std::uint64_t samples_ = 0;
+  std::uint64_t drawn_ = 0;
+  std::uint64_t taken_ = 0;
   std::uint64_t steps_ = 0;
   state_table tensors_;
 };

@@ -119,6 +119,24 @@ TEST_F(SwarmOfOne, ResumesFromItsCheckpoint) {
   EXPECT_EQ(swarm->epoch(), 5U);
 }
 
+TEST_F(SwarmOfOne, LowersTheRateOnAPlateauOfTheLossThatIsPassed) {
+  auto o = options(6);
+  o.learning_rate = rate_owner::run;
+  o.more = {{"lr", "0.01"}, {"schedule", "plateau:patience=0,factor=0.5"}};
+  auto m = line();
+  auto joined = join(o);
+  ASSERT_TRUE(joined) << joined.error().detail;
+  std::vector<double> rates;
+  optimizer adam_of_run{joined, *m, adam(m)};
+  for (double loss : {3.0, 2.0, 2.0, 1.0, 1.0, 1.0}) {
+    adam_of_run.zero_grad();
+    loss_of(m, rates.size()).backward();
+    (void)adam_of_run.step(4, loss);
+    rates.push_back(adam_of_run.inner().param_groups().front().options().get_lr());
+  }
+  EXPECT_THAT(rates, ::testing::ElementsAre(0.01, 0.01, 0.01, 0.005, 0.005, 0.0025));
+}
+
 TEST_F(SwarmOfOne, EndsInOrderWithoutASingleStep) {
   auto m = line();
   auto swarm = join(options());

@@ -11,6 +11,8 @@
 
 #include "runtime/training/model_table.hpp"
 #include "runtime/training/optimizer_table.hpp"
+#include "runtime/training/plateau_learner.hpp"
+#include "runtime/training/trained_model.hpp"
 #include "tests/support/mean_gradient.hpp"
 
 namespace waggle {
@@ -495,6 +497,59 @@ std::string complaint(const learner_config& config) {
   EXPECT_EQ(checked.error().code, ec::bad_config);
   EXPECT_EQ(checked.error().detail, made.error().detail);
   return checked.error().detail;
+}
+
+/// All kinds of gradient sums: the loss must stand behind the same gradient.
+TEST(TorchLearner, WithAPlateauItContributesTheLossAndLowersItsRate) {
+  plateau_rule rule;
+  rule.peak = 1e-2;
+  rule.factor = 0.5;
+  rule.patience = 0;
+  for (bool reuse : {false, true})
+    for (bool offload : {false, true}) {
+      auto config = small();
+      config.reuse_gradient_buffers = reuse;
+      config.offload_optimizer = offload;
+      auto pool = vector_pool::make(4);
+      auto plain = make(config);
+      plain->use_vectors(pool);
+      auto made = with_plateau([&] { return make_torch_learner(config); }, rule)();
+      ASSERT_TRUE(made) << made.error().detail;
+      std::shared_ptr<learner> lowers{std::move(*made)};
+      lowers->use_vectors(pool);
+      EXPECT_EQ(lowers->passes_beside_updates(), plain->passes_beside_updates());
+      trained_model model{lowers};
+      double rate = 1e-2;
+      for (int epoch = 0; epoch < 4; ++epoch) {
+        double loss = 0;
+        for (int pass = 0; pass < 3; ++pass) {
+          auto step = plain->accumulate();
+          auto same = lowers->accumulate();
+          EXPECT_EQ(step.loss, same.loss) << epoch;
+          loss += step.loss / 3;
+        }
+        auto expected = plain->take_mean_vector(*pool);
+        auto mean = lowers->take_mean_vector(*pool);
+        EXPECT_EQ(mean.samples, expected.samples);
+        ASSERT_EQ(mean.values->size(), expected.values->size() + 1);
+        EXPECT_TRUE(
+          std::equal(expected.values->begin(), expected.values->end(), mean.values->begin()));
+        EXPECT_NEAR(mean.values->back(), loss, 1e-5);
+        auto round = std::make_shared<float_vector>(*mean.values);
+        round->back() = 1; // of all peers: it stays
+        plain->apply(*expected.values, rate);
+        model.step(*round, 1e-2, {});
+        EXPECT_EQ(parameters_of(*lowers), parameters_of(*plain)) << "with half the rate from 2 on";
+        rate = epoch == 0 ? rate : rate / 2;
+      }
+      EXPECT_EQ(lowers->plateau_state()->reductions, 3U);
+      auto other = with_plateau([&] { return make_torch_learner(config); }, rule)();
+      ASSERT_TRUE(other);
+      EXPECT_NE((*other)->save_state(0), lowers->save_state(0));
+      ASSERT_TRUE((*other)->load_state(lowers->save_state(0)));
+      EXPECT_EQ((*other)->save_state(0), lowers->save_state(0));
+      EXPECT_EQ((*other)->plateau_state()->rate, lowers->plateau_state()->rate);
+    }
 }
 
 TEST(LearnerConfig, ErrorsNameTheOptionAndHowToCorrectIt) {

@@ -106,6 +106,12 @@ protected:
           out.push_back(*event);
     return out;
   }
+  /// Another member holds what we have reported to hold.
+  wire::round_prepared same_as_ours(std::uint32_t view) {
+    auto ours = told<wire::round_prepared>(2);
+    EXPECT_FALSE(ours.empty()) << "we hold no result";
+    return {plan.id, view, ours.empty() ? digest{} : ours.back().result};
+  }
   double refused(const std::string& reason) {
     return testing::exported(*ctx.metrics,
                              "waggle_network_refused_total{reason=\"" + reason + "\"");
@@ -116,7 +122,7 @@ protected:
     ASSERT_EQ(views.size(), 1U);
     EXPECT_EQ(views[0].view.contributors, 0b101U);
     EXPECT_TRUE(log->ended.empty()) << "no other member holds the result yet";
-    say(2, wire::round_prepared{plan.id, views[0].view.number});
+    say(2, same_as_ours(views[0].view.number));
     ASSERT_EQ(log->ended.size(), 1U);
     const auto& report = log->ended[0].report;
     EXPECT_EQ(report.outcome, round_outcome::shrunk);
@@ -143,9 +149,9 @@ TEST_F(AllreduceRound, AppliesNothingBeforeEverybodyHoldsTheResult) {
   contribute_all(2, 3);
   EXPECT_EQ(told<wire::part>(1).size(), 3U);
   EXPECT_EQ(told<wire::part>(2).size(), 3U);
-  say(1, wire::round_prepared{plan.id, 0});
+  say(1, same_as_ours(0));
   EXPECT_TRUE(log->ended.empty());
-  say(2, wire::round_prepared{plan.id, 0});
+  say(2, same_as_ours(0));
   ASSERT_EQ(log->ended.size(), 1U);
   EXPECT_EQ(log->ended[0].report.outcome, round_outcome::complete);
   EXPECT_EQ(*log->ended[0].report.values, (float_vector{2, 2, 2, 2, 2, 2}));
@@ -192,8 +198,8 @@ protected:
 TEST_F(RobustRound, ReducesByWhatThePlanSays) {
   contribute_all(1, 30'000);
   contribute_all(2, 2);
-  say(1, wire::round_prepared{plan.id, 0});
-  say(2, wire::round_prepared{plan.id, 0});
+  say(1, same_as_ours(0));
+  say(2, same_as_ours(0));
   ASSERT_EQ(log->ended.size(), 1U);
   EXPECT_EQ(log->ended[0].report.outcome, round_outcome::complete);
   EXPECT_EQ(*log->ended[0].report.values, (float_vector{2, 2, 2, 2, 2, 2}));
@@ -250,6 +256,7 @@ protected:
     head.count = 2;
     head.weight = 2;
     head.contributors = 0b101;
+    head.weights = {1, 1};
     deliver({plan.members[member].peer, head, encoded(values), nullptr});
   }
 };
@@ -260,7 +267,7 @@ TEST_F(AllreduceRoundWithAnAuxiliary, KeepsAResultThatItReducesAgainInPlaceOfIts
   constexpr float next_to_one = 1.0009765625F;
   for (std::uint32_t part = 0; part < 3; ++part)
     send_result(1, part, {1, 1});
-  say(2, wire::round_prepared{plan.id, 0});
+  say(2, same_as_ours(0));
   tell(round, peer_disconnected{plan.members[1].peer.id, {ec::peer_lost, {}}});
   auto views = told<wire::round_propose>(2);
   ASSERT_EQ(views.size(), 1U);
@@ -268,7 +275,7 @@ TEST_F(AllreduceRoundWithAnAuxiliary, KeepsAResultThatItReducesAgainInPlaceOfIts
   // Two of the parts are ours now.
   contribute(2, 0, {next_to_one, next_to_one});
   contribute(2, 2, {next_to_one, next_to_one});
-  say(2, wire::round_prepared{plan.id, views[0].view.number});
+  say(2, same_as_ours(views[0].view.number));
   ASSERT_EQ(log->ended.size(), 1U);
   EXPECT_EQ(log->ended[0].report.outcome, round_outcome::complete);
   EXPECT_EQ(*log->ended[0].report.values, (float_vector{1, 1, 1, 1, 1, 1}));
@@ -295,8 +302,8 @@ TEST_F(AllreduceRoundWithWorkers, SumsArePassedToTheWorkersAndTheirResultsSent) 
   contribute_all(2, 3);
   EXPECT_EQ(reduced, (std::vector<std::uint64_t>(3, 0b111)));
   EXPECT_EQ(told<wire::part>(1).size(), 3U);
-  say(1, wire::round_prepared{plan.id, 0});
-  say(2, wire::round_prepared{plan.id, 0});
+  say(1, same_as_ours(0));
+  say(2, same_as_ours(0));
   ASSERT_EQ(log->ended.size(), 1U);
   EXPECT_EQ(*log->ended[0].report.values, (float_vector{2, 2, 2, 2, 2, 2}));
 }

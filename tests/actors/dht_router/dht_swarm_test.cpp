@@ -30,6 +30,7 @@ protected:
   }
   std::size_t join_at(bootstrap_from order, dht_config config = {},
                       const std::string& run_id = "test") {
+    config.open_records = true;
     auto number = members.size();
     auto& who = add_peer(number + 1, {}, run_id);
     auto board = caf::actor_cast<switchboard_actor>(who.board);

@@ -66,6 +66,27 @@ TEST_F(ElasticBits, GrowWithTheSwarmShrinkWithItAndTakeNewcomersAlong) {
   EXPECT_EQ(found, 2U);
 }
 
+// Members of groups of three move to the buckets 00, 01 and 10: nobody comes to 11.
+TEST_F(ElasticBits, APeerThatIsAloneInItsBucketTriesAnother) {
+  for (const char* bits : {"00", "01", "10"}) {
+    auto config = elastic(bits);
+    config.target_group_size = 3;
+    add(3, config);
+  }
+  auto config = elastic("11");
+  config.target_group_size = 3;
+  add(1, config);
+  bool found = false;
+  for (int i = 0; i < 20 && !found; ++i) {
+    std::vector<pending<group_formed>> asked;
+    for (const auto& p : peers)
+      asked.push_back(find(p, search(8s)));
+    pass(12s);
+    found = asked.back().get().ok();
+  }
+  EXPECT_TRUE(found);
+}
+
 TEST_F(ElasticBits, StayWhereTheyAreUnlessAskedFor) {
   auto config = elastic("01");
   config.elastic_bits = false;

@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <spdlog/sinks/null_sink.h>
 
+#include "runtime/status/status_documents.hpp"
+
 namespace waggle {
 namespace {
 
@@ -28,7 +30,7 @@ struct MetricsExporter : testing::Test {
       std::make_shared<metric_families>(std::make_shared<prometheus::Registry>(), "run");
     ctx.log =
       std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::null_sink_mt>());
-    board = std::make_shared<status_board>(ctx.metrics);
+    board = std::make_shared<status_board>(ctx.metrics, ctx.run_id);
     exporter = system.spawn<metrics_exporter>(ctx, board, false);
     pass(0ms);
   }
@@ -278,6 +280,30 @@ TEST_F(MetricsExporter, RefusesOtherPagesAndMethodsAndNamesTheRoutes) {
   EXPECT_EQ(get("\"").status, 404U);
   EXPECT_EQ(get("").status, 404U);
   EXPECT_EQ(get("/metrics?x=1").status, 200U);
+}
+
+/// Whoever knows the run's name may join, so it is not told to every machine that can reach the
+/// port.
+TEST(StatusBoard, TheRunsNameIsShownToThisMachineOnly) {
+  const std::string name = "a \"secret\" run";
+  auto metrics = std::make_shared<metric_families>(std::make_shared<prometheus::Registry>(), name);
+  status_board board{metrics, name};
+  peer_facts facts{};
+  facts.run_id = name;
+  board.show_status(status_document({}, facts));
+  auto get = [&](const std::string& page, bool local) {
+    return board.answer({"GET", page, "", local}).body;
+  };
+  EXPECT_EQ(json::parse(get("/api/v1/status", true))["run"], name);
+  EXPECT_NE(get("/metrics", true).find("run=\"a \\\"secret\\\" run\""), std::string::npos);
+  auto tag = status_board::tag_of(name);
+  EXPECT_EQ(tag.size(), 12U);
+  EXPECT_NE(tag, status_board::tag_of("another"));
+  EXPECT_EQ(json::parse(get("/api/v1/status", false))["run"], tag);
+  EXPECT_NE(get("/metrics", false).find("run=\"" + tag + "\""), std::string::npos);
+  for (const auto* page :
+       {"/metrics", "/healthz", "/readyz", "/api/v1/status", "/api/v1/peers", "/x"})
+    EXPECT_EQ(get(page, false).find("secret"), std::string::npos) << page;
 }
 
 } // namespace

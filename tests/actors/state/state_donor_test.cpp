@@ -167,40 +167,51 @@ TEST_F(StateDonor, RefusesWhatIsNotForADonor) {
 }
 
 TEST_F(StateDonor, IsOverloadedBeyondItsNumberOfDownloads) {
-  ASSERT_TRUE(open(2).get());
-  ASSERT_TRUE(open(3).get());
-  auto third = open(4).get();
+  auto content = header(*open(2).get()).content;
+  ASSERT_TRUE(chunk(2, content, 0));
+  ASSERT_TRUE(chunk(3, content, 0));
+  EXPECT_TRUE(open(4).get()) << "an offer is no download";
+  auto third = chunk(4, content, 0);
   ASSERT_FALSE(third);
   EXPECT_EQ(third.error().code, ec::overloaded);
-  EXPECT_TRUE(open(3).get()) << "a peer that downloads may begin again";
+  EXPECT_TRUE(chunk(3, content, 1)) << "a peer that downloads goes on";
 }
 
-TEST_F(StateDonor, CountsThoseWhoStillWaitForTheSnapshot) {
+TEST_F(StateDonor, PreparesABoundedNumberOfOffers) {
   script->takes = 5s;
-  auto first = open(2);
-  auto second = open(3);
-  auto third = open(4);
-  ASSERT_TRUE(third.answered());
-  EXPECT_EQ(third.get().error().code, ec::overloaded);
+  std::vector<decltype(open(2))> waiting;
+  for (std::uint64_t n = 0; n < 64; ++n)
+    waiting.push_back(open(2 + n));
+  auto another = open(100);
+  ASSERT_TRUE(another.answered());
+  EXPECT_EQ(another.get().error().code, ec::overloaded);
   pass(6s);
-  EXPECT_TRUE(first.get());
-  EXPECT_TRUE(second.get());
+  for (auto& each : waiting)
+    EXPECT_TRUE(each.get());
 }
 
-TEST_F(StateDonor, ItsChunksGoOnlyToAsManyPeers) {
+TEST_F(StateDonor, OffersThatNobodyTakesHoldABoundedNumberOfSnapshots) {
   auto content = header(*open(2).get()).content;
-  ASSERT_TRUE(open(3).get());
-  auto stranger = chunk(4, content, 0);
-  ASSERT_FALSE(stranger);
-  EXPECT_EQ(stranger.error().code, ec::overloaded);
+  ASSERT_TRUE(chunk(2, content, 0));
+  std::vector<std::weak_ptr<const byte_source>> held;
+  for (std::uint64_t n = 10; n < 30; ++n) {
+    become(n, 4096);
+    held.push_back(script->snapshot.state);
+    ASSERT_TRUE(open(n).get());
+    pass(10ms);
+  }
+  auto alive = std::count_if(held.begin(), held.end(), [](const auto& s) { return !s.expired(); });
+  EXPECT_LE(alive, 2 + 1);
+  EXPECT_FALSE(held.back().expired());
+  EXPECT_TRUE(chunk(2, content, 1)) << "the one that is downloaded stays";
 }
 
 TEST_F(StateDonor, WhoGotTheLastChunkMakesRoom) {
   auto content = header(*open(2).get()).content;
-  ASSERT_TRUE(open(3).get());
+  ASSERT_TRUE(chunk(3, content, 0));
   for (std::uint32_t index = 0; index < 4; ++index)
     ASSERT_TRUE(chunk(2, content, index));
-  EXPECT_TRUE(open(4).get());
+  EXPECT_TRUE(chunk(4, content, 0));
 }
 
 TEST_F(StateDonor, ASilentReaderMakesRoomAndItsSnapshotIsLetGo) {

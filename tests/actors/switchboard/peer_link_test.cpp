@@ -5,6 +5,7 @@
 #include "runtime/wire/convert.hpp"
 #include "tests/runtime/averaging/plans.hpp"
 #include "tests/support/network_test.hpp"
+#include "tests/support/rounds.hpp"
 
 namespace waggle::testing {
 namespace {
@@ -29,6 +30,7 @@ public:
   void grant(std::size_t bytes) override { granted += bytes; }
   [[nodiscard]] std::uint64_t reads() const override { return read; }
   [[nodiscard]] bool idle() const override { return !busy; }
+  void hold(bool on) override { held = on; }
   void close(failure why) override {
     if (!closed)
       closed = std::move(why);
@@ -57,6 +59,7 @@ public:
 
   bool full = false;
   bool busy = false;
+  bool held = false;
   std::vector<wire::message> sent;
   std::size_t granted = 0;
   std::uint64_t read = 0;
@@ -77,11 +80,21 @@ payload some_bytes(std::size_t size) {
   return copy_to_payload(bytes);
 }
 
+record progress_of(std::uint64_t seed, const node_context& ctx) {
+  record entry;
+  entry.kind = record_kind::progress;
+  entry.name = "progress";
+  entry.value = "v";
+  entry.expiration = ctx.wall->now() + 10s;
+  sign_record(ctx.run_id, *identity::from_seed(seed), entry);
+  return entry;
+}
+
 class PeerLink : public actor_test {
 protected:
   void SetUp() override {
     config.inbound_calls_max = 4;
-    config.inbound_backlog_bytes = 1_KiB;
+    config.budget.waiting_bytes_max = 1_KiB;
     service_table services;
     for (std::size_t topic = 0; topic < service_topics; ++topic) {
       books.push_back(std::make_shared<received_by_service>());
@@ -226,9 +239,7 @@ TEST_F(PeerLink, SendsEventsToTheServiceOfTheTopic) {
   arrive(wire::event{wire::leave_group{"p"}});
   ASSERT_EQ(book(service_topic::matchmaking).events.size(), 1U);
   EXPECT_EQ(book(service_topic::matchmaking).events[0].from.id, test_peer(2).id);
-  record entry;
-  entry.name = "progress";
-  arrive(wire::event{wire::progress_push{entry}});
+  arrive(wire::event{wire::progress_push{progress_of(2, ctx)}});
   EXPECT_EQ(book(service_topic::progress).events.size(), 1U);
 }
 
@@ -259,7 +270,7 @@ TEST_F(PeerLink, PartsOfARoundNeitherWaitForServicesNorCountAsBacklog) {
   part.round.bytes[0] = std::byte{1};
   part.count = 25;
   auto header = wire::encode(wire::event{part});
-  for (std::size_t bytes = 0; bytes <= config.inbound_backlog_bytes; bytes += header.size())
+  for (std::size_t bytes = 0; bytes <= config.budget.waiting_bytes_max; bytes += header.size())
     wire_end->arrive_raw(header, some_bytes(100));
   EXPECT_FALSE(wire_end->closed);
   settle();
@@ -267,6 +278,65 @@ TEST_F(PeerLink, PartsOfARoundNeitherWaitForServicesNorCountAsBacklog) {
   EXPECT_EQ(wire_end->granted, 0U) << "they wait for their round to begin";
   ctx.rounds->forget_old(sched.clock().now() + 60s);
   EXPECT_GT(wire_end->granted, 0U) << "they were dropped";
+}
+
+TEST_F(PeerLink, IsNotReadWhileItsMessagesWaitForAnActor) {
+  auto header = wire::encode(wire::event{wire::leave_group{std::string(60, 'p')}});
+  for (int i = 0; i < 10; ++i)
+    wire_end->arrive_raw(header);
+  EXPECT_TRUE(wire_end->held);
+  EXPECT_FALSE(wire_end->closed);
+  settle();
+  EXPECT_EQ(book(service_topic::matchmaking).events.size(), 10U) << "and none was lost";
+  EXPECT_TRUE(wire_end->held) << "the service has them still";
+  book(service_topic::matchmaking).events.clear();
+  EXPECT_FALSE(wire_end->held);
+  EXPECT_GT(exported(*ctx.metrics, "waggle_network_link_holds_total"), 0);
+}
+
+TEST_F(PeerLink, ClosesAfterAFewBadSignaturesAndPassesNoneOn) {
+  auto genuine = progress_of(2, ctx);
+  auto forged = genuine;
+  forged.value = "other";
+  arrive(wire::event{wire::progress_push{genuine}});
+  arrive(wire::event{wire::progress_push{forged}});
+  arrive(wire::call{1, 1'000, wire::dht_store{{genuine, forged}}});
+  EXPECT_FALSE(wire_end->closed);
+  EXPECT_EQ(wire_end->sent_of<wire::refusal>().at(0).why.code, ec::bad_signature);
+  arrive(wire::event{wire::progress_push{forged}});
+  ASSERT_TRUE(wire_end->closed);
+  EXPECT_EQ(wire_end->closed->code, ec::bad_signature);
+  EXPECT_EQ(book(service_topic::progress).events.size(), 1U);
+  EXPECT_TRUE(book(service_topic::dht).calls.empty());
+  EXPECT_EQ(refused("bad_signature"), 3);
+}
+
+TEST_F(PeerLink, AStrangerIsReadLaterIfItCausesTooMuchWorkAMemberIsNot) {
+  ctx.strangers =
+    std::make_shared<net::stranger_budget>(net::stranger_budget::limits{net::work{0}, 64_MiB});
+  config.budget.work_per_second = 20 * net::cost::frame;
+  auto flood = [this](std::uint64_t seed) {
+    auto end = std::make_shared<scripted_link>(test_peer(seed));
+    auto made = spawn<peer_link>(ctx, config, end, seed, owner, service_table{});
+    auto header = wire::encode(wire::ping{1});
+    for (int i = 0; i < 40; ++i) {
+      end->arrive_raw(header);
+      settle();
+    }
+    return end;
+  };
+  auto stranger = flood(8);
+  EXPECT_TRUE(stranger->held);
+  auto pings = stranger->sent_of<wire::ping>().size();
+  pass(config.ping_interval);
+  EXPECT_GT(stranger->sent_of<wire::ping>().size(), pings) << "our sign of life, without pongs";
+  pass(config.ping_interval);
+  EXPECT_FALSE(stranger->held) << "it is read again";
+  EXPECT_FALSE(stranger->closed) << "its silence was our doing";
+  auto plan = plan_for(2);
+  plan.members[1].peer = test_peer(9);
+  begin_round(ctx, plan);
+  EXPECT_FALSE(flood(9)->held);
 }
 
 TEST_F(PeerLink, RefusesWhatNobodyServes) {
@@ -443,16 +513,6 @@ TEST_F(PeerLink, ClosesOnBytesThatAreNoMessageAndReturnsTheirBody) {
 TEST_F(PeerLink, ClosesWhenThePeerDoesNotTakeWhatWeSend) {
   wire_end->full = true;
   tell(link, notify_over_link{wire::leave_group{"p"}, {}});
-  ASSERT_TRUE(wire_end->closed);
-  EXPECT_EQ(wire_end->closed->code, ec::overloaded);
-}
-
-TEST_F(PeerLink, ClosesWhenMoreArrivesThanItCanLookAt) {
-  std::string header = wire::encode(wire::event{wire::leave_group{std::string(100, 'p')}});
-  for (std::size_t bytes = 0; bytes <= config.inbound_backlog_bytes; bytes += header.size()) {
-    EXPECT_FALSE(wire_end->closed);
-    wire_end->arrive_raw(header); // no actor runs meanwhile
-  }
   ASSERT_TRUE(wire_end->closed);
   EXPECT_EQ(wire_end->closed->code, ec::overloaded);
 }

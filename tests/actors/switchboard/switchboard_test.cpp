@@ -3,12 +3,14 @@
 #include <gmock/gmock.h>
 
 #include "tests/support/network_test.hpp"
+#include "tests/support/rounds.hpp"
 
 namespace waggle::testing {
 namespace {
 
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
+using ::testing::SizeIs;
 
 const endpoint nowhere{"nowhere", 1};
 
@@ -343,10 +345,11 @@ TEST_F(Switchboard, ASurplusConnectionStaysIfItIsTheLastOne) {
 
 TEST_F(Switchboard, RefusesConnectionsOverItsLimit) {
   switchboard_config config;
-  config.links_max = 1;
+  config.stranger_links_max = 1;
   auto& ann = add_peer(1, config);
   auto& bob = add_peer(2);
   auto& eve = add_peer(3);
+  auto losses = listen_at(eve);
   serve_at(ann, service_topic::dht);
   ASSERT_TRUE(ask_peer(bob, ann));
   auto refused = ask_peer(eve, ann);
@@ -354,9 +357,77 @@ TEST_F(Switchboard, RefusesConnectionsOverItsLimit) {
   EXPECT_EQ(connected(ann), std::vector{bob.id()});
   EXPECT_EQ(connected(eve), std::vector<peer_id>{});
   EXPECT_EQ(exported(*ann.ctx.metrics, "waggle_network_refused_total{reason=\"overloaded\""), 1);
-  // Our own dial is refused with the reason.
-  auto ours = ask_for<peer_answer>(10s, ann.board, ping(eve.ctx.record));
-  EXPECT_EQ(ours.error().code, ec::overloaded);
+  EXPECT_EQ(losses->disconnected.at(0).why.code, ec::overloaded) << "it is told";
+}
+
+TEST_F(Switchboard, WhatItDialsAndWithWhomItAveragesHasRoomWhateverStrangersDo) {
+  switchboard_config config;
+  config.links_max = 6;
+  config.stranger_links_max = 3;
+  auto& ann = add_peer(1, config);
+  auto& member = add_peer(2);
+  auto& initial = add_peer(3);
+  serve_at(ann, service_topic::dht);
+  serve_at(initial, service_topic::dht);
+  auto plan = plan_for(2);
+  plan.members[1].peer = member.ctx.record;
+  begin_round(ann.ctx, plan);
+  for (std::uint64_t n = 10; n < 30; ++n)
+    (void)ask_peer(add_peer(n), ann);
+  EXPECT_THAT(connected(ann), SizeIs(3));
+  EXPECT_TRUE(ask_for<peer_connected>(
+    1s, ann.board, connect_address{initial.ctx.record.addresses.front(), 1s, true}));
+  EXPECT_TRUE(ask_peer(member, ann));
+  EXPECT_THAT(connected(ann), ::testing::IsSupersetOf({member.id(), initial.id()}));
+  // Also if the links of strangers had filled everything: one of them makes room.
+  for (std::uint64_t n = 40; n < 46; ++n) {
+    auto& stranger = add_peer(n);
+    serve_at(stranger, service_topic::dht);
+    EXPECT_TRUE(ask_peer(ann, stranger)) << "our own dials";
+  }
+  EXPECT_THAT(connected(ann), SizeIs(::testing::Le(6U)));
+  EXPECT_THAT(connected(ann), ::testing::IsSupersetOf({member.id(), initial.id()}));
+  // The peer at the operator's address is known, whoever dials.
+  network.reset_links(ann.node, initial.node);
+  run_for(1s);
+  EXPECT_TRUE(ask_peer(initial, ann));
+  EXPECT_GT(exported(*ann.ctx.metrics, "waggle_network_refused_total{reason=\"overloaded\""), 0);
+}
+
+TEST_F(Switchboard, DialsNoMorePeersAtOnceThanAGroupHas) {
+  switchboard_config config;
+  config.dials_max = 2;
+  auto& ann = add_peer(1, config);
+  auto ask_dead = [&](std::uint64_t seed) {
+    auto record = test_peer(seed);
+    record.addresses = {nowhere};
+    return ask_later<peer_answer>(ann.board, ping(record));
+  };
+  auto first = ask_dead(11);
+  auto second = ask_dead(12);
+  auto third = ask_dead(13);
+  settle();
+  ASSERT_TRUE(third.answered());
+  EXPECT_EQ(third.get().error().code, ec::unreachable);
+  EXPECT_EQ(exported(*ann.ctx.metrics, "waggle_network_dial_errors_total{reason=\"overloaded\""),
+            1);
+  run_for(2s);
+  auto later = ask_dead(14);
+  EXPECT_FALSE(later.answered());
+}
+
+TEST_F(Switchboard, DialsOnlyAnnouncedAddressesThatItMay) {
+  switchboard_config config;
+  config.announced_addresses = net::dial_policy{{{"0.0.0.0", 7700}}};
+  auto& ann = add_peer(1, config);
+  auto& bob = add_peer(2); // has a name
+  serve_at(bob, service_topic::dht);
+  EXPECT_EQ(ask_peer(ann, bob).error().code, ec::unreachable);
+  auto named = bob.ctx.record.addresses.front();
+  EXPECT_EQ(ask_for<peer_connected>(1s, ann.board, connect_address{named, 1s}).error().code,
+            ec::unreachable);
+  EXPECT_TRUE(ask_for<peer_connected>(1s, ann.board, connect_address{named, 1s, true}))
+    << "the operator named it";
 }
 
 // -- two processes with one identity ------------------------------------------------------------

@@ -30,6 +30,7 @@ TEST_F(Trainer, AJoinerIsTheDonorBitForBitAndStaysIt) { // INV-3
   auto later = status_of(donor).epoch.value() + 3;
   pass_until([&] { return all_at(later); });
   EXPECT_EQ(status_of(joiner).state_downloads, 1U);
+  EXPECT_EQ(exported(*joiner.ctx.metrics, "waggle_state_downloads_total{outcome=\"complete\""), 1);
   EXPECT_EQ(status_of(joiner).parameters, status_of(donor).parameters);
   EXPECT_EQ(joiner.probe->applied.back(), donor.probe->applied.back());
   EXPECT_EQ(joiner.probe->rates.back(), donor.probe->rates.back());
@@ -126,6 +127,43 @@ TEST_F(Trainer, AHistoryWhoseStateNobodyHoldsAnyMoreIsLeft) {
   end(donor);
   pass_until([&] { return status_of(joiner).epoch >= epoch_id{2}; }, 10s);
   EXPECT_EQ(status_of(joiner).state_downloads, 0U);
+  auto ended = [&](const char* outcome) {
+    return exported(*joiner.ctx.metrics,
+                    std::string{"waggle_state_downloads_total{outcome=\""} + outcome + "\"");
+  };
+  EXPECT_EQ(ended("complete"), 0) << "it arrived, but was not the state of the run";
+  EXPECT_GE(ended("refused"), 1);
+}
+
+/// The alert WaggleStateMismatch counts on it: the peer that differs may not say so itself.
+TEST_F(Trainer, PeersThatSeeADifferenceCountItAlsoIfOthersWereEqualBefore) {
+  for (int i = 0; i < 3; ++i)
+    add_started();
+  pass_until([&] { return all_at(3); });
+  auto& one = *members[0];
+  auto counted = [&](const char* outcome) {
+    return exported(*one.ctx.metrics,
+                    std::string{"waggle_state_hash_checks_total{outcome=\""} + outcome + "\"");
+  };
+  EXPECT_EQ(counted("differing"), 0);
+  EXPECT_GT(counted("equal"), 0);
+  hold_views = true;
+  auto downloads = status_of(one).state_downloads;
+  for (int tries = 0; tries < 200 && counted("differing") == 0; ++tries) {
+    pass(5ms);
+    auto view = view_of(one);
+    caf::anon_send(one.actor, view); // in which all are equal
+    settle();
+    for (auto& peer : view.peers)
+      if (peer.who.id == members[2]->ctx.record.id && !peer.parameters.is_zero())
+        peer.parameters = sha256("what a broken peer holds");
+    caf::anon_send(one.actor, view);
+    settle();
+  }
+  EXPECT_EQ(counted("differing"), 1);
+  EXPECT_EQ(counted("minority"), 0) << "it is one of two that are equal";
+  EXPECT_EQ(status_of(one).state_downloads, downloads);
+  hold_views = false;
 }
 
 TEST_F(Trainer, PeersThatHoldOtherParametersThanMostTakeTheStateOfTheOthers) {
@@ -176,13 +214,14 @@ TEST_F(TrainerCheckpoints, StoppingWritesOneAndTheNextStartGoesOnFromIt) {
   pass(15ms);
   auto before = stop(m);
   EXPECT_EQ(before.phase, trainer_phase::stopped);
-  EXPECT_EQ(before.samples_used + before.samples_dropped, m.probe->micro_steps * 4);
+  EXPECT_EQ(before.samples_used + before.samples_toward_epoch, m.probe->micro_steps * 4);
   auto steps = m.probe->micro_steps;
   pass(1s);
   EXPECT_EQ(m.probe->micro_steps, steps); // it stays stopped
   end(m);
 
   auto& again = add_started(with_checkpoints(), toy_options{.init_seed = 99});
+  again.resumed = before.samples_toward_epoch;
   settle();
   EXPECT_EQ(again.reports.front().epoch, before.epoch); // INV-1
   EXPECT_EQ(again.reports.front().parameters, before.parameters);
@@ -199,9 +238,10 @@ TEST_F(TrainerCheckpoints, HoldWhatBelongsToThisPeerOnly) {
   ASSERT_TRUE(snapshot.ok());
   auto image = std::string{as_string_view(read_all(*snapshot->state)->view())};
   EXPECT_EQ(image.find("scale"), std::string::npos) << "another peer would receive it";
-  stop(m);
+  auto kept = stop(m).samples_toward_epoch;
   end(m);
   auto& again = add_started(with_checkpoints());
+  again.resumed = kept;
   EXPECT_EQ(again.probe->own_loaded, "scale 16");
 }
 
@@ -210,9 +250,10 @@ TEST_F(TrainerCheckpoints, AnOwnStateThatIsRefusedCostsNoCheckpoint) {
   m.probe->own_state = "spoilt";
   pass_until([&] { return all_at(2); });
   auto before = status_of(m);
-  stop(m);
+  auto kept = stop(m).samples_toward_epoch;
   end(m);
   auto& again = add_started(with_checkpoints());
+  again.resumed = kept;
   EXPECT_EQ(again.probe->own_loaded, "spoilt");
   EXPECT_GE(again.reports.front().epoch, before.epoch);
 }
@@ -226,7 +267,7 @@ TEST_F(TrainerCheckpoints, APassUnderWayWhenItStopsIsCounted) { // INV-2
   tell(m.actor, stop_training{});
   auto after = status_of(m);
   ASSERT_GT(m.probe->micro_steps, steps);
-  EXPECT_EQ(after.samples_used + after.samples_dropped, m.probe->micro_steps * 4);
+  EXPECT_EQ(after.samples_used + after.samples_toward_epoch, m.probe->micro_steps * 4);
 }
 
 TEST_F(TrainerCheckpoints, ATornNewestFallsBackToTheOneBefore) {
@@ -274,17 +315,17 @@ TEST_F(TrainerCheckpoints, EveryZeroEpochsMeansOnlyAtTheEnd) {
   pass_until([&] { return all_at(3); });
   EXPECT_TRUE(files->list("/data")->empty());
   stop(m);
-  EXPECT_EQ(files->list("/data")->size(), 1U);
+  EXPECT_EQ(files->list("/data")->size(), 2U) << "one, and what only this peer has";
 }
 
-TEST_F(TrainerCheckpoints, StoppingInTheMiddleOfARoundDropsAndCountsItsSamples) {
+TEST_F(TrainerCheckpoints, StoppingInTheMiddleOfARoundKeepsItsSamples) {
   hold_rounds = true;
   auto& m = add_started(with_checkpoints());
   add_started();
   pass_until([&] { return !m.questions.empty(); });
   auto s = stop(m);
   EXPECT_EQ(s.samples_used, 0U);
-  EXPECT_EQ(s.samples_dropped, m.probe->micro_steps * 4);
+  EXPECT_EQ(s.samples_toward_epoch, m.probe->micro_steps * 4);
   round_report late;
   late.outcome = round_outcome::complete;
   late.values = std::make_shared<float_vector>(8, 1.0F);

@@ -15,6 +15,8 @@
 #include "actors/model_worker.hpp"
 #include "actors/trainer.hpp"
 #include "runtime/crypto/digest.hpp"
+#include "runtime/training/plateau_learner.hpp"
+#include "runtime/training/resumable_learner.hpp"
 #include "runtime/training/training_state.hpp"
 #include "tests/actors/trainer/slow_worker.hpp"
 #include "tests/support/actor_test.hpp"
@@ -36,11 +38,12 @@ struct learner_probe {
 };
 
 /// The toy learner with a probe.
-class probed_learner final : public local_learner {
+class probed_learner final : public local_learner, public wraps_learner {
 public:
   probed_learner(const toy_options& options, std::shared_ptr<learner_probe> probe)
     : inner_(make_toy_learner(options)), probe_(std::move(probe)) {}
 
+  [[nodiscard]] learner& wrapped() const override { return *inner_; }
   [[nodiscard]] const state_table& tensors() const override { return inner_->tensors(); }
   [[nodiscard]] digest schema() const override { return inner_->schema(); }
   [[nodiscard]] bool passes_beside_updates() const override {
@@ -142,6 +145,7 @@ protected:
     std::size_t state_requests = 0; // received by this member's switchboard
     std::vector<pass_done> held;    // see hold_passes
     bool gone = false;
+    std::uint64_t resumed = 0; // samples that the process before it had kept
   };
 
   /// Adds a peer; omitted settings are the test's defaults.
@@ -164,6 +168,7 @@ protected:
       return std::unique_ptr<learner>{std::make_unique<probed_learner>(options, probe)};
     };
     auto settings = config.value_or(defaults());
+    factory = with_plateau(std::move(factory), settings.schedule.plateau());
     if (!config && i > 0)
       settings.join_timeout = 5s; // the first one begins the run
     m.keeper = sys.spawn<state_keeper>(m.ctx, settings.checkpoints);
@@ -274,7 +279,7 @@ protected:
   void expect_balance(const member& m, std::uint64_t micro_batch = 4) {
     auto s = status_of(m);
     EXPECT_EQ(s.samples_used + s.samples_dropped + s.samples_toward_epoch,
-              m.probe->micro_steps * micro_batch);
+              m.probe->micro_steps * micro_batch + m.resumed);
     EXPECT_EQ(exported(*m.ctx.metrics, R"(waggle_training_samples_total{outcome="used")"),
               static_cast<double>(s.samples_used));
     EXPECT_EQ(exported(*m.ctx.metrics, R"(waggle_training_samples_total{outcome="dropped")"),

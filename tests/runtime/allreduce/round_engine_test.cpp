@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/crypto/digest.hpp"
 #include "tests/runtime/averaging/plans.hpp"
 
 namespace waggle {
@@ -24,6 +25,10 @@ public:
   }
   [[nodiscard]] std::uint64_t body_bytes_written(const peer_id&) const override { return written; }
   bool reduce(const reduce_part&) override { return false; }
+  digest secret(const round_id&, std::uint32_t view) override {
+    return sha256(std::to_string(view) + " of "
+                  + std::to_string(reinterpret_cast<std::uintptr_t>(this)));
+  }
   void count_part() override {}
   void count_refused(ec why) override { refused.push_back(why); }
   void log(const std::string&) override {}
@@ -93,8 +98,23 @@ protected:
   wire::part result_head(std::uint32_t index, std::uint32_t view, std::uint64_t over) const {
     auto made = head(wire::part_kind::result, index, view);
     made.contributors = over;
-    member_set{over}.for_each([&](std::size_t m) { made.weight += weight_of(m); });
+    member_set{over}.for_each([&](std::size_t m) {
+      made.weight += weight_of(m);
+      made.weights.push_back(weight_of(m));
+    });
     return made;
+  }
+
+  /// The digest of the result over `over` if all of its values are `value`.
+  digest digest_of(float value, std::uint64_t over) const {
+    part_groups groups{*table_};
+    std::vector<float> values(plan_.part_elements, value);
+    auto part = [&](std::uint32_t) { return std::span<const float>{values}; };
+    result_terms terms{plan_.id, over, result_head(0, 0, over).weight};
+    std::vector<digest> all;
+    for (std::size_t g = 0; g < groups.size(); ++g)
+      all.push_back(group_digest(terms, groups[g], part));
+    return result_digest(terms, all);
   }
 
   payload filled(float value) const {
@@ -140,7 +160,8 @@ protected:
   }
   /// Member 0 begins a new term whose view is like the first.
   void lead_anew(std::uint32_t term, bool adopted = false) {
-    round_view view{3 * term * views_per_term, everybody, everybody, adopted};
+    round_view view{3 * term * views_per_term, everybody, everybody, adopted,
+                    adopted ? digest_of(2.4F, everybody) : digest{}};
     engine_->on_event({peer(0), wire::round_propose{plan_.id, view}, {}, nullptr});
   }
 
@@ -161,7 +182,10 @@ protected:
       else if (i != except)
         deliver_result(heir, result_head(i, view.number, survivors), 2.5F);
     }
-    engine_->on_event({peer(heir), wire::round_prepared{plan_.id, view.number}, {}, nullptr});
+    engine_->on_event({peer(heir),
+                       wire::round_prepared{plan_.id, view.number, digest_of(2.5F, survivors)},
+                       {},
+                       nullptr});
   }
 
   void expect_the_survivors_mean() const {
@@ -184,7 +208,7 @@ class RoundEngineLateBody : public RoundEngine {
 protected:
   /// A link of the lost member was lent the place of its part, and has written there.
   void SetUp() override {
-    round_view alone{views_per_term, survivors, survivors, false};
+    round_view alone{views_per_term, survivors, survivors, false, {}};
     index_ = inherited(alone);
     late_ = result_head(index_, 0, everybody);
     auto bytes = plan_.part_elements * sizeof(float);
@@ -247,7 +271,7 @@ class RoundEngineSlowLinks : public RoundEngine {
 protected:
   /// We have every part of the result; no other member has confirmed that it does.
   RoundEngineSlowLinks() {
-    round_view first{0, everybody, everybody, false};
+    round_view first{0, everybody, everybody, false, {}};
     for (std::uint32_t i = 0; i < table_->size(); ++i)
       for (auto member : {lost, heir})
         if (table_->owner(i, first) == us)
@@ -258,7 +282,8 @@ protected:
   }
 
   void heir_confirms() {
-    engine_->on_event({peer(heir), wire::round_prepared{plan_.id, 0}, {}, nullptr});
+    engine_->on_event(
+      {peer(heir), wire::round_prepared{plan_.id, 0, digest_of(2.4F, everybody)}, {}, nullptr});
   }
   /// Lets `time` pass, while every link carries `bytes` in each half second.
   void wait(milliseconds time, std::uint64_t bytes) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/crypto/digest.hpp"
 #include "tests/runtime/averaging/plans.hpp"
 
 namespace waggle {
@@ -26,7 +27,8 @@ protected:
             under_way_.push_back({who, to, word->what});
         });
       } else if (std::holds_alternative<round_protocol::enter_view>(action)) {
-        perform(who, members_[who].on_result_complete(members_[who].view().number));
+        perform(
+          who, members_[who].on_result_complete(members_[who].view().number, sha256("the result")));
       }
     }
   }
@@ -57,7 +59,7 @@ protected:
 
 TEST_F(RoundMessages, MembersThatReceiveEachOthersMessagesAgree) {
   for (std::size_t i = 0; i < 4; ++i)
-    perform(i, members_[i].on_result_complete(0));
+    perform(i, members_[i].on_result_complete(0, sha256("the result")));
   talk();
   for (const auto& member : members_)
     EXPECT_TRUE(member.committed());

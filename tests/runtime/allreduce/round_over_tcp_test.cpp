@@ -13,6 +13,7 @@
 #include "runtime/allreduce/link_table.hpp"
 #include "runtime/allreduce/round_registry.hpp"
 #include "runtime/core/random.hpp"
+#include "runtime/crypto/digest.hpp"
 #include "runtime/net/tcp_transport.hpp"
 
 namespace waggle {
@@ -176,6 +177,10 @@ private:
       auto engine = owner_.book_.with([&] { return owner_.engine_; });
       owner_.workers_.add([engine, what] { engine->on_reduced(waggle::reduce(what)); });
       return true;
+    }
+    digest secret(const round_id&, std::uint32_t view) override {
+      return sha256(std::to_string(view) + " of "
+                    + std::to_string(reinterpret_cast<std::uintptr_t>(this)));
     }
     void count_part() override {}
     void count_refused(ec why) override { ADD_FAILURE() << "refused: " << to_string(why); }

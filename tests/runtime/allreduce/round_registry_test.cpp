@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/crypto/digest.hpp"
 #include "tests/runtime/averaging/plans.hpp"
 
 namespace waggle {
@@ -18,7 +19,7 @@ inbound_event message_of(std::uint8_t round) {
 
 TEST(RoundRegistry, KeepsNoMoreForUnknownRoundsThanItsLimit) {
   round_registry::limits limits;
-  limits.parked_events_max = 2;
+  limits.strangers_events_max = 2;
   round_registry rounds{limits, [](const peer_record&, wire::event) {}};
   EXPECT_TRUE(rounds.deliver(message_of(1), {}));
   EXPECT_TRUE(rounds.deliver(message_of(2), {}));
@@ -43,6 +44,44 @@ public:
 private:
   peer_record nobody_;
 };
+
+inbound_event message_from(std::uint8_t peer, std::uint8_t round, std::size_t bytes = 0,
+                           std::shared_ptr<net::link> via = nullptr) {
+  auto event = message_of(round);
+  event.from.id.bytes[0] = std::byte{peer};
+  event.via = std::move(via);
+  event.body = copy_to_payload(std::vector<std::byte>(bytes));
+  return event;
+}
+
+TEST(RoundRegistry, TheStrangerThatSendsMostMakesRoom) {
+  round_registry::limits limits;
+  limits.strangers_events_max = 10;
+  limits.stranger_events_max = 8;
+  round_registry rounds{limits, [](const peer_record&, wire::event) {}};
+  std::size_t taken = 0;
+  for (std::uint8_t round = 0; round < 100; ++round)
+    taken += rounds.deliver(message_from(1, round), {}) ? 1 : 0;
+  EXPECT_EQ(taken, 8U) << "a stranger's own limit";
+  EXPECT_EQ(rounds.size(), 8U);
+  for (std::uint8_t i = 0; i < 4; ++i)
+    EXPECT_TRUE(rounds.deliver(message_from(2, 200), {})) << int{i};
+  EXPECT_EQ(rounds.size(), 1U) << "what the flood had parked is gone";
+  EXPECT_EQ(rounds.forget_old({}), 8U) << "and reported";
+}
+
+TEST(RoundRegistry, BodiesOfStrangersHaveATotal) {
+  auto link = std::make_shared<counting_link>();
+  round_registry::limits limits;
+  limits.strangers_bytes_max = 1'000;
+  round_registry rounds{limits, [](const peer_record&, wire::event) {}};
+  EXPECT_TRUE(rounds.deliver(message_from(1, 1, 600, link), {}));
+  EXPECT_FALSE(rounds.deliver(message_from(1, 2, 600, link), {}));
+  EXPECT_EQ(link->granted, 600U) << "what is dropped is returned to the window";
+  EXPECT_TRUE(rounds.deliver(message_from(2, 3, 400), {}));
+  EXPECT_TRUE(rounds.deliver(message_from(3, 4, 500), {})) << "the heaviest makes room";
+  EXPECT_EQ(link->granted, 1'200U);
+}
 
 TEST(RoundRegistry, KeepsATakeoverForARoundThatMayBegin) {
   std::vector<wire::event> said;
@@ -78,21 +117,52 @@ class quiet_port final : public round_port {
 public:
   void send(const peer_record&, wire::event, payload) override {}
   bool reduce(const reduce_part&) override { return false; }
+  digest secret(const round_id&, std::uint32_t view) override {
+    return sha256(std::to_string(view) + " of "
+                  + std::to_string(reinterpret_cast<std::uintptr_t>(this)));
+  }
   void count_part() override {}
   void count_refused(ec) override {}
   void log(const std::string&) override {}
   void finished(round_finished) override {}
 };
 
+std::shared_ptr<round_engine> engine_for(const round_plan& plan) {
+  auto values = std::make_shared<const float_vector>(plan.elements, 1.0F);
+  return std::make_shared<round_engine>(round_request{plan, 0, values, 1}, round_config{},
+                                        round_memory{vector_pool::make(1), buffer_pool::make(0)},
+                                        std::make_shared<quiet_port>(),
+                                        [] { return steady_time{}; });
+}
+
+TEST(RoundRegistry, StrangersDoNotUseUpWhatIsKeptForMembers) {
+  round_registry::limits limits;
+  limits.strangers_events_max = 4;
+  limits.strangers_bytes_max = 100;
+  round_registry rounds{limits, [](const peer_record&, wire::event) {}};
+  auto plan = plan_for(2);
+  auto member = plan.members[1].peer;
+  EXPECT_FALSE(rounds.has_averaged_with(member.id));
+  auto engine = engine_for(plan);
+  rounds.begin(engine, [](const peer_record&, const wire::event&) {});
+  EXPECT_TRUE(rounds.has_averaged_with(member.id));
+  rounds.finish(plan.id, engine->promise(), {});
+  EXPECT_TRUE(rounds.has_averaged_with(member.id)) << "also between rounds";
+  for (std::uint8_t i = 0; i < 4; ++i)
+    EXPECT_TRUE(rounds.deliver(message_from(i, i), {}));
+  EXPECT_FALSE(rounds.deliver(message_from(9, 9), {}));
+  auto ahead = message_from(0, 77, 1'000); // of the next round
+  ahead.from = member;
+  for (std::size_t i = 0; i < limits.parked_events_max; ++i)
+    ASSERT_TRUE(rounds.deliver(ahead, {})) << i;
+  EXPECT_FALSE(rounds.deliver(ahead, {})) << "a member's own limit";
+}
+
 TEST(RoundRegistry, GroupMessagesReachTheListenerBeforeDuringAndAfterARound) {
   round_registry rounds{{}, [](const peer_record&, wire::event) {}};
   auto plan = plan_for(2);
   auto other = plan.members[1].peer;
-  auto values = std::make_shared<const float_vector>(plan.elements, 1.0F);
-  auto engine =
-    std::make_shared<round_engine>(round_request{plan, 0, values, 1}, round_config{},
-                                   round_memory{vector_pool::make(1), buffer_pool::make(0)},
-                                   std::make_shared<quiet_port>(), [] { return steady_time{}; });
+  auto engine = engine_for(plan);
   std::vector<std::size_t> heard; // the alternatives' indices
   auto listener = [&](const peer_record& who, const wire::event& word) {
     EXPECT_EQ(who, other);

@@ -75,5 +75,37 @@ TEST_F(EntrySearch, ReferralsAreBounded) {
   EXPECT_EQ(asked, 1 + entry_search::suggestions_max);
 }
 
+TEST_F(EntrySearch, ALeaderThatDoesNotAdmitUsIsLeftForAnother) {
+  auto search = among({1, 2});
+  ASSERT_TRUE(search.next()); // 1 accepts us
+  ASSERT_TRUE(search.look_further());
+  EXPECT_TRUE(search.asks(peer(2).id));
+  EXPECT_TRUE(search.expects(peer(1).id)) << "its plan is still welcome";
+  EXPECT_FALSE(search.expects(peer(3).id));
+  search.refused(not_a_leader(), {peer(3)});
+  ASSERT_TRUE(search.next());
+  EXPECT_TRUE(search.asks(peer(3).id)) << "the leader of the others";
+}
+
+TEST_F(EntrySearch, ALeaderThatAMemberConfirmsIsAwaited) {
+  auto search = among({1, 2, 3});
+  ASSERT_TRUE(search.next());
+  ASSERT_TRUE(search.look_further());
+  search.refused(not_a_leader(), {peer(1)});
+  ASSERT_TRUE(search.next());
+  EXPECT_TRUE(search.asks(peer(1).id));
+  EXPECT_FALSE(search.look_further());
+}
+
+TEST_F(EntrySearch, ALeaderIsAwaitedIfNobodyElseAdmitsUs) {
+  auto search = among({1, 2});
+  ASSERT_TRUE(search.next());
+  ASSERT_TRUE(search.look_further());
+  search.refused({ec::not_ready, "in no group"});
+  ASSERT_TRUE(search.next());
+  EXPECT_TRUE(search.asks(peer(1).id));
+  EXPECT_FALSE(search.look_further()) << "there is no other";
+}
+
 } // namespace
 } // namespace waggle

@@ -53,7 +53,7 @@ TEST(PartTable, PartsOfALostMemberAreSpreadOverTheOthersAndNeverGoToClients) {
   plan.members[3].mode = member_mode::client;
   plan.shares = {40, 40, 80, 0};
   part_table table{plan};
-  round_view view{4, 11, 11, false}; // without member 2
+  round_view view{4, 11, 11, false, {}}; // without member 2
   std::map<std::size_t, int> taken;
   for (std::size_t i = 0; i < table.size(); ++i) {
     auto owner = table.owner(i, view);
@@ -69,8 +69,8 @@ TEST(PartTable, PartsOfALostMemberAreSpreadOverTheOthersAndNeverGoToClients) {
 TEST(PartTable, AnotherLossMovesOnlyTheLostMembersParts) {
   auto plan = plan_for(5, 40);
   part_table table{plan};
-  round_view one_lost{5, 0b11101, 0b11101, false};
-  round_view two_lost{10, 0b10101, 0b10101, false};
+  round_view one_lost{5, 0b11101, 0b11101, false, {}};
+  round_view two_lost{10, 0b10101, 0b10101, false, {}};
   for (std::size_t i = 0; i < table.size(); ++i)
     if (auto owner = table.owner(i, one_lost); owner != 3)
       EXPECT_EQ(table.owner(i, two_lost), owner) << "part " << i;

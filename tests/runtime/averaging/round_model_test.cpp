@@ -9,6 +9,7 @@
 
 #include "runtime/averaging/round_protocol.hpp"
 #include "runtime/core/random.hpp"
+#include "runtime/crypto/digest.hpp"
 #include "tests/runtime/averaging/plans.hpp"
 
 namespace waggle {
@@ -170,11 +171,15 @@ private:
         if (possible) {
           m.complete = true;
           m.completed = now_;
-          perform(who, m.machine.on_result_complete(m.view.number));
+          perform(who, m.machine.on_result_complete(m.view.number, held(who)));
         }
       }
       try_to_complete(who);
     });
+  }
+  /// The digest of a result is a function of its contributors.
+  digest held(std::size_t who) const {
+    return sha256(std::to_string(members_[who].view.contributors));
   }
   bool results_are_out(std::size_t crashed) {
     return (crashed_at_[crashed] + static_cast<std::int64_t>(crashed)) % 3 == 0;
@@ -251,7 +256,7 @@ private:
     if (!m.complete || m.view.number != a.view)
       violation_ = "a member prepared what it does not hold";
     prepared_[{a.view, m.view.contributors}].insert(who);
-    broadcast(who, a.to, [who, a](protocol& p) { return p.on_prepared(who, a.view); });
+    broadcast(who, a.to, [who, a](protocol& p) { return p.on_prepared(who, a.view, a.result); });
   }
   void act(std::size_t who, member&, const protocol::send_suspect& a) {
     if (a.to == who)
@@ -272,6 +277,12 @@ private:
   void act(std::size_t who, member&, const protocol::send_promise& a) {
     auto promise = a.promise;
     broadcast(who, just(a.to), [who, promise](protocol& p) { return p.on_promise(who, promise); });
+  }
+  void act(std::size_t who, member&, const protocol::compare_results&) {
+    violation_ = "member " + std::to_string(who) + " holds another result than the others";
+  }
+  void act(std::size_t who, member&, const protocol::await_repair&) {
+    violation_ = "member " + std::to_string(who) + " holds another result than was adopted";
   }
   void act(std::size_t, member& m, const protocol::enter_view& a) {
     if (m.decided || m.failed)

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/crypto/digest.hpp"
 #include "tests/runtime/averaging/plans.hpp"
 
 namespace waggle {
@@ -22,6 +23,15 @@ protocol member(std::size_t self, std::size_t members = 4) {
   return {plan_for(members), self, {1, milliseconds{2'000}}};
 }
 
+const digest right = sha256("the result that all hold");
+const digest wrong = sha256("another");
+
+/// The view as a member reports it that has prepared it.
+round_view holding(round_view view, const digest& result = right) {
+  view.result = result;
+  return view;
+}
+
 /// The first view of a term.
 constexpr std::uint32_t term(std::uint32_t t) {
   return t * views_per_term;
@@ -38,11 +48,11 @@ TEST(RoundProtocol, AnyTwoQuorumsShareAMember) {
 
 TEST(RoundProtocol, TheLeaderCommitsWhenEveryParticipantHasPrepared) {
   auto leader = member(0);
-  EXPECT_EQ(find<protocol::commit>(leader.on_result_complete(0)), nullptr);
-  EXPECT_TRUE(leader.on_prepared(1, 0).empty());
-  EXPECT_TRUE(leader.on_prepared(1, 0).empty()) << "a repeated message counts once";
-  EXPECT_TRUE(leader.on_prepared(2, 0).empty());
-  auto out = leader.on_prepared(3, 0);
+  EXPECT_EQ(find<protocol::commit>(leader.on_result_complete(0, right)), nullptr);
+  EXPECT_TRUE(leader.on_prepared(1, 0, right).empty());
+  EXPECT_TRUE(leader.on_prepared(1, 0, right).empty()) << "a repeated message counts once";
+  EXPECT_TRUE(leader.on_prepared(2, 0, right).empty());
+  auto out = leader.on_prepared(3, 0, right);
   ASSERT_NE(find<protocol::commit>(out), nullptr);
   EXPECT_EQ(find<protocol::send_commit>(out)->to, members_of({1, 2, 3}));
   EXPECT_TRUE(leader.committed());
@@ -51,42 +61,42 @@ TEST(RoundProtocol, TheLeaderCommitsWhenEveryParticipantHasPrepared) {
 TEST(RoundProtocol, AMemberThatHasAllPreparedMessagesCommitsWithoutTheLeader) {
   auto m = member(2);
   for (std::size_t other : {0, 1, 3})
-    EXPECT_TRUE(m.on_prepared(other, 0).empty()) << "it does not hold the result itself";
-  auto out = m.on_result_complete(0);
+    EXPECT_TRUE(m.on_prepared(other, 0, right).empty()) << "it does not hold the result itself";
+  auto out = m.on_result_complete(0, right);
   EXPECT_NE(find<protocol::commit>(out), nullptr);
   EXPECT_EQ(find<protocol::send_commit>(out), nullptr) << "only the leader sends it";
 }
 
 TEST(RoundProtocol, ALeaderThatHasPreparedAsksBeforeItChangesTheContributors) {
   auto leader = member(0);
-  (void)leader.on_result_complete(0);
-  (void)leader.on_prepared(1, 0);
+  (void)leader.on_result_complete(0, right);
+  (void)leader.on_prepared(1, 0, right);
   // Member 2 may have received `prepared` from all, member 3 included, and applied the result.
   auto out = leader.on_suspicion(3, ec::peer_lost, t0);
   ASSERT_NE(find<protocol::send_takeover>(out), nullptr);
   EXPECT_EQ(find<protocol::send_takeover>(out)->to, members_of({1, 2}));
   auto number = find<protocol::send_takeover>(out)->number;
-  (void)leader.on_promise(1, {number, true, first_view(plan_for(4)), true, false});
-  out = leader.on_promise(2, {number, true, first_view(plan_for(4)), true, false});
+  (void)leader.on_promise(1, {number, true, holding(first_view(plan_for(4))), true, false});
+  out = leader.on_promise(2, {number, true, holding(first_view(plan_for(4))), true, false});
   ASSERT_NE(find<protocol::enter_view>(out), nullptr);
   EXPECT_EQ(find<protocol::enter_view>(out)->view.contributor_set(), members_of({0, 1, 2, 3}));
 }
 
 TEST(RoundProtocol, AMessageOfAViewMayArriveBeforeTheView) {
   auto m = member(2);
-  (void)m.on_result_complete(0);
-  round_view next{1, 15, 7, true};
-  EXPECT_TRUE(m.on_prepared(1, 1).empty());
-  EXPECT_TRUE(m.on_prepared(0, 1).empty());
+  (void)m.on_result_complete(0, right);
+  round_view next{1, 15, 7, true, right};
+  EXPECT_TRUE(m.on_prepared(1, 1, right).empty());
+  EXPECT_TRUE(m.on_prepared(0, 1, right).empty());
   EXPECT_NE(find<protocol::commit>(m.on_propose(0, next)), nullptr);
 }
 
 TEST(RoundProtocol, AMemberThatHoldsTheResultNotifiesAllOnce) {
   auto m = member(2);
-  auto out = m.on_result_complete(0);
+  auto out = m.on_result_complete(0, right);
   ASSERT_NE(find<protocol::send_prepared>(out), nullptr);
   EXPECT_EQ(find<protocol::send_prepared>(out)->to, members_of({0, 1, 3}));
-  EXPECT_TRUE(m.on_result_complete(0).empty());
+  EXPECT_TRUE(m.on_result_complete(0, right).empty());
 }
 
 TEST(RoundProtocol, ALostMemberIsLeftOutOfTheNextView) {
@@ -103,9 +113,9 @@ TEST(RoundProtocol, ALostMemberIsLeftOutOfTheNextView) {
 
 TEST(RoundProtocol, AMemberLostAfterTheOthersPreparedStaysAContributor) {
   auto leader = member(0);
-  (void)leader.on_result_complete(0);
-  (void)leader.on_prepared(1, 0);
-  (void)leader.on_prepared(2, 0);
+  (void)leader.on_result_complete(0, right);
+  (void)leader.on_prepared(1, 0, right);
+  (void)leader.on_prepared(2, 0, right);
   auto out = leader.on_suspicion(3, ec::peer_lost, t0);
   const auto* view = find<protocol::enter_view>(out);
   ASSERT_NE(view, nullptr);
@@ -148,16 +158,16 @@ TEST(RoundProtocol, AMemberThatPromisedAHigherNumberPreparesNoLowerView) {
   auto out = m.on_takeover(1, term(1));
   ASSERT_NE(find<protocol::send_promise>(out), nullptr);
   EXPECT_EQ(find<protocol::send_promise>(out)->promise.promised, term(1));
-  EXPECT_TRUE(m.on_result_complete(0).empty());
+  EXPECT_TRUE(m.on_result_complete(0, right).empty());
 }
 
 TEST(RoundProtocol, ATakeoverAdoptsWhatMayHaveBeenCommitted) {
   auto next = member(1);
-  (void)next.on_result_complete(0);
+  (void)next.on_result_complete(0, right);
   (void)next.on_suspicion(0, ec::peer_lost, t0);
   auto everybody = first_view(plan_for(4));
-  (void)next.on_promise(2, {term(1), true, everybody, true, false});
-  auto out = next.on_promise(3, {term(1), true, everybody, true, false});
+  (void)next.on_promise(2, {term(1), true, holding(everybody), true, false});
+  auto out = next.on_promise(3, {term(1), true, holding(everybody), true, false});
   const auto* view = find<protocol::enter_view>(out);
   ASSERT_NE(view, nullptr);
   EXPECT_EQ(view->view.contributors, everybody.contributors);
@@ -166,10 +176,10 @@ TEST(RoundProtocol, ATakeoverAdoptsWhatMayHaveBeenCommitted) {
 
 TEST(RoundProtocol, ATakeoverIsFreeWhenAParticipantHadNotPrepared) {
   auto next = member(1);
-  (void)next.on_result_complete(0);
+  (void)next.on_result_complete(0, right);
   (void)next.on_suspicion(0, ec::peer_lost, t0);
   auto everybody = first_view(plan_for(4));
-  (void)next.on_promise(2, {term(1), true, everybody, true, false});
+  (void)next.on_promise(2, {term(1), true, holding(everybody), true, false});
   auto out = next.on_promise(3, {term(1), true, everybody, false, false});
   const auto* view = find<protocol::enter_view>(out);
   ASSERT_NE(view, nullptr);
@@ -198,7 +208,7 @@ TEST(RoundProtocol, AMemberThatLacksTheAdoptedResultYieldsToOneThatHasIt) {
 
   auto other = member(2, 5);
   (void)other.on_propose(0, holds.view);
-  (void)other.on_result_complete(1);
+  (void)other.on_result_complete(1, right);
   (void)other.on_takeover(1, term(1));
   (void)other.on_suspicion(0, ec::peer_lost, t0);
   out = other.on_suspect(1, 0, 1, ec::excluded, t0);
@@ -207,11 +217,11 @@ TEST(RoundProtocol, AMemberThatLacksTheAdoptedResultYieldsToOneThatHasIt) {
 
 TEST(RoundProtocol, ATakeoverPassesOnADecision) {
   auto next = member(1);
-  (void)next.on_result_complete(0);
+  (void)next.on_result_complete(0, right);
   (void)next.on_suspicion(0, ec::peer_lost, t0);
   auto everybody = first_view(plan_for(4));
-  (void)next.on_promise(2, {term(1), true, everybody, true, true});
-  auto out = next.on_promise(3, {term(1), true, everybody, true, false});
+  (void)next.on_promise(2, {term(1), true, holding(everybody), true, true});
+  auto out = next.on_promise(3, {term(1), true, holding(everybody), true, false});
   EXPECT_NE(find<protocol::commit>(out), nullptr);
   EXPECT_NE(find<protocol::send_commit>(out), nullptr);
 }
@@ -266,7 +276,7 @@ TEST(RoundProtocol, ATakeoverByOneThatWasLeftOutEndsWithIt) {
   auto m = member(2);
   (void)m.on_suspicion(0, ec::peer_lost, t0);
   (void)m.on_suspicion(1, ec::peer_lost, t0);
-  round_view ahead{term(4), 11, 11, false};
+  round_view ahead{term(4), 11, 11, false, {}};
   auto out = m.on_promise(3, {term(4), true, ahead, false, false});
   ASSERT_NE(find<protocol::fail>(out), nullptr);
   EXPECT_EQ(find<protocol::fail>(out)->why.code, ec::excluded);
@@ -277,7 +287,7 @@ TEST(RoundProtocol, ATakeoverByOneThatMayBeTakenInAgainWaits) {
   auto m = member(2);
   (void)m.on_suspicion(0, ec::peer_lost, t0);
   (void)m.on_suspicion(1, ec::peer_lost, t0);
-  round_view over{term(4), 11, 11, false};
+  round_view over{term(4), 11, 11, false, {}};
   EXPECT_TRUE(m.on_promise(3, {term(5), true, over, false, false}).empty());
   EXPECT_EQ(m.coordinator(), 1U);
   // It gives up and reports that.
@@ -318,9 +328,9 @@ TEST(RoundProtocol, ALeaderWhoseTermIsOverCannotPassTheTermOfAnother) {
   auto decided = find<protocol::send_propose>(next.on_promise(2, promise))->view;
   EXPECT_EQ(decided.contributor_set(), members_of({1, 2}));
   (void)third.on_propose(1, decided);
-  (void)third.on_result_complete(decided.number);
-  (void)next.on_prepared(2, decided.number);
-  EXPECT_NE(find<protocol::commit>(next.on_result_complete(decided.number)), nullptr);
+  (void)third.on_result_complete(decided.number, right);
+  (void)next.on_prepared(2, decided.number, right);
+  EXPECT_NE(find<protocol::commit>(next.on_result_complete(decided.number, right)), nullptr);
   auto late = find<protocol::send_propose>(old.on_suspicion(1, ec::peer_lost, t0))->view;
   auto out = third.on_propose(0, late);
   EXPECT_EQ(find<protocol::enter_view>(out), nullptr)
@@ -338,12 +348,12 @@ TEST(RoundProtocol, ATakeoverKeepsWhatADroppedMemberMayHaveApplied) {
   std::vector<protocol> members;
   for (std::size_t i = 0; i < 5; ++i) {
     members.push_back(member(i, 5));
-    (void)members[i].on_result_complete(0);
+    (void)members[i].on_result_complete(0, right);
   }
   for (std::size_t to = 0; to < 5; ++to)
     for (std::size_t from = 0; from < 4; ++from)
       if (to != from)
-        (void)members[to].on_prepared(from, 0);
+        (void)members[to].on_prepared(from, 0, right);
   ASSERT_TRUE(members[4].committed());
   auto kept = find<protocol::send_propose>(members[0].on_suspicion(4, ec::peer_lost, t0))->view;
   EXPECT_EQ(kept.contributor_set(), members_of({0, 1, 2, 3, 4}));
@@ -406,8 +416,8 @@ TEST(RoundProtocol, AFailureIsFinal) {
   auto out = m.give_up({ec::timeout, "deadline"});
   ASSERT_NE(find<protocol::fail>(out), nullptr);
   EXPECT_EQ(find<protocol::send_suspect>(out)->to, 0u);
-  EXPECT_TRUE(m.on_commit(0, first_view(plan_for(4))).empty());
-  EXPECT_TRUE(m.on_result_complete(0).empty());
+  EXPECT_TRUE(m.on_commit(0, holding(first_view(plan_for(4)))).empty());
+  EXPECT_TRUE(m.on_result_complete(0, right).empty());
   EXPECT_TRUE(m.give_up({ec::timeout, {}}).empty());
   EXPECT_TRUE(m.on_propose(0, {4, 15, 15, false}).empty());
   EXPECT_FALSE(m.committed());
@@ -418,7 +428,7 @@ TEST(RoundProtocol, AFailureIsFinal) {
 
 TEST(RoundProtocol, ACommitOfAResultThatIsNotHereIsAFailure) {
   auto m = member(1);
-  auto out = m.on_commit(0, first_view(plan_for(4)));
+  auto out = m.on_commit(0, holding(first_view(plan_for(4))));
   ASSERT_NE(find<protocol::fail>(out), nullptr);
   EXPECT_EQ(find<protocol::fail>(out)->why.code, ec::excluded);
 }
@@ -433,7 +443,7 @@ TEST(RoundProtocol, OnlyTheCoordinatorMayAbort) {
 
 TEST(RoundProtocol, ARoundOfOneCommitsAtOnce) {
   auto alone = member(0, 1);
-  EXPECT_NE(find<protocol::commit>(alone.on_result_complete(0)), nullptr);
+  EXPECT_NE(find<protocol::commit>(alone.on_result_complete(0, right)), nullptr);
 }
 
 TEST(RoundProtocol, AuxiliariesDoNotContribute) {
@@ -476,9 +486,9 @@ TEST(RoundProtocol, AClientNeverTakesOver) {
 
 TEST(RoundProtocol, ALeaderThatReceivesTheDecisionPassesItOn) {
   auto leader = member(0);
-  (void)leader.on_result_complete(0);
+  (void)leader.on_result_complete(0, right);
   (void)leader.on_suspicion(3, ec::peer_lost, t0); // it asks for promises
-  auto out = leader.on_commit(2, first_view(plan_for(4)));
+  auto out = leader.on_commit(2, holding(first_view(plan_for(4))));
   EXPECT_NE(find<protocol::commit>(out), nullptr);
   ASSERT_NE(find<protocol::send_commit>(out), nullptr)
     << "members that promised wait for its message";
@@ -487,11 +497,11 @@ TEST(RoundProtocol, ALeaderThatReceivesTheDecisionPassesItOn) {
 
 TEST(RoundProtocol, ALeaderThatReceivesAllPreparedDuringATakeoverStillSendsTheCommit) {
   auto leader = member(0);
-  (void)leader.on_result_complete(0);
-  (void)leader.on_prepared(1, 0);
+  (void)leader.on_result_complete(0, right);
+  (void)leader.on_prepared(1, 0, right);
   ASSERT_NE(find<protocol::send_takeover>(leader.on_suspicion(3, ec::peer_lost, t0)), nullptr);
-  (void)leader.on_prepared(2, 0);
-  auto out = leader.on_prepared(3, 0); // sent before it was lost
+  (void)leader.on_prepared(2, 0, right);
+  auto out = leader.on_prepared(3, 0, right); // sent before it was lost
   ASSERT_NE(find<protocol::commit>(out), nullptr);
   EXPECT_NE(find<protocol::send_commit>(out), nullptr);
 }
@@ -511,7 +521,7 @@ TEST(RoundProtocol, AMemberThatIsLostAfterItsPromiseDoesNotTakePart) {
 
 TEST(RoundProtocol, ATakeoverCountsHoldersOfTheAdoptedSetInAnyView) {
   auto m = member(1, 5);
-  (void)m.on_result_complete(0);
+  (void)m.on_result_complete(0, right);
   (void)m.on_suspicion(0, ec::peer_lost, t0);
   (void)m.on_takeover(2, 2 * views_per_term);
   auto out = m.on_suspicion(2, ec::peer_lost, t0);
@@ -519,11 +529,100 @@ TEST(RoundProtocol, ATakeoverCountsHoldersOfTheAdoptedSetInAnyView) {
   auto all = first_view(plan_for(5));
   // Member 2 had proposed a view to member 3 alone.
   (void)m.on_promise(
-    3, {number, true, {2 * views_per_term, all.contributors, 0b11110, true}, true, false});
-  out = m.on_promise(4, {number, true, all, true, false});
+    3, {number, true, {2 * views_per_term, all.contributors, 0b11110, true, right}, true, false});
+  out = m.on_promise(4, {number, true, holding(all), true, false});
   ASSERT_NE(find<protocol::enter_view>(out), nullptr) << "three of five hold the result";
   EXPECT_EQ(find<protocol::enter_view>(out)->view.contributors, all.contributors);
   EXPECT_EQ(find<protocol::enter_view>(out)->view.participant_set(), members_of({1, 3, 4}));
+}
+
+// -- members that lie
+// ------------------------------------------------------------------------------
+
+TEST(RoundProtocol, DifferentDigestsAreComparedAndNotCommitted) {
+  auto leader = member(0);
+  (void)leader.on_result_complete(0, right);
+  (void)leader.on_prepared(1, 0, right);
+  (void)leader.on_prepared(2, 0, wrong);
+  auto out = leader.on_prepared(3, 0, right);
+  EXPECT_NE(find<protocol::compare_results>(out), nullptr);
+  EXPECT_EQ(find<protocol::commit>(out), nullptr);
+  EXPECT_TRUE(leader.on_prepared(2, 0, right).empty()) << "the first digest for a view counts";
+}
+
+TEST(RoundProtocol, WhatMostHoldIsAdoptedByTheOthers) {
+  auto leader = member(0);
+  auto victim = member(2);
+  for (auto* m : {&leader, &victim})
+    for (std::size_t other = 0; other < 4; ++other)
+      (void)m->on_prepared(other, 0, other == 2 ? wrong : right);
+  (void)leader.on_result_complete(0, right);
+  (void)victim.on_result_complete(0, wrong);
+  auto out = leader.on_most_agree(right);
+  ASSERT_NE(find<protocol::send_propose>(out), nullptr);
+  auto next = find<protocol::send_propose>(out)->view;
+  EXPECT_TRUE(next.adopted);
+  EXPECT_EQ(next.result, right);
+  EXPECT_EQ(next.participant_set(), members_of({0, 1, 2, 3}));
+
+  out = victim.on_propose(0, next);
+  EXPECT_NE(find<protocol::await_repair>(out), nullptr);
+  EXPECT_EQ(find<protocol::send_prepared>(out), nullptr);
+  out = victim.on_result_complete(next.number, right);
+  ASSERT_NE(find<protocol::send_prepared>(out), nullptr);
+  (void)leader.on_prepared(1, next.number, right);
+  (void)leader.on_prepared(3, next.number, right);
+  EXPECT_NE(find<protocol::commit>(leader.on_prepared(2, next.number, right)), nullptr);
+}
+
+TEST(RoundProtocol, ADecisionAboutOtherBytesIsNotApplied) {
+  auto m = member(2);
+  (void)m.on_result_complete(0, wrong);
+  auto out = m.on_commit(0, holding(first_view(plan_for(4))));
+  EXPECT_EQ(find<protocol::commit>(out), nullptr);
+  ASSERT_NE(find<protocol::fail>(out), nullptr);
+  EXPECT_EQ(find<protocol::fail>(out)->why.code, ec::excluded);
+}
+
+TEST(RoundProtocol, AnAdoptedViewNeedsADigest) {
+  auto m = member(2);
+  EXPECT_TRUE(m.on_propose(0, {1, 15, 7, true, {}}).empty());
+  EXPECT_TRUE(m.on_propose(0, {1, 15, 7, false, right}).empty());
+}
+
+TEST(RoundProtocol, OneAccuserIsNotEnoughIfMoreAreNeeded) {
+  protocol leader{plan_for(4), 0, {1, milliseconds{2'000}, 2}};
+  EXPECT_TRUE(leader.on_suspect(1, 0, 3, ec::stalled, t0).empty());
+  EXPECT_TRUE(leader.on_suspect(1, 0, 3, ec::stalled, t0).empty()) << "it counts once";
+  ASSERT_TRUE(leader.wake_at());
+  auto out = leader.on_suspect(2, 0, 3, ec::stalled, t0);
+  ASSERT_NE(find<protocol::enter_view>(out), nullptr);
+  EXPECT_EQ(find<protocol::enter_view>(out)->view.participant_set(), members_of({0, 1, 2}));
+}
+
+TEST(RoundProtocol, AMemberThatAloneAccusesAnotherIsLeftOutItself) {
+  protocol leader{plan_for(4), 0, {1, milliseconds{2'000}, 2}};
+  (void)leader.on_suspect(1, 0, 3, ec::stalled, t0);
+  EXPECT_TRUE(leader.on_time(t0 + 1'900ms).empty()) << "we may notice the loss ourselves";
+  auto out = leader.on_time(t0 + 2s);
+  ASSERT_NE(find<protocol::enter_view>(out), nullptr);
+  EXPECT_EQ(find<protocol::enter_view>(out)->view.participant_set(), members_of({0, 2, 3}));
+}
+
+TEST(RoundProtocol, AnAccuserThatHoldsTheResultStays) {
+  protocol leader{plan_for(4), 0, {1, milliseconds{2'000}, 2}};
+  (void)leader.on_suspect(1, 0, 3, ec::stalled, t0);
+  (void)leader.on_prepared(1, 0, right);
+  EXPECT_TRUE(leader.on_time(t0 + 2s).empty());
+}
+
+TEST(RoundProtocol, OurOwnObservationNeedsNoAccuser) {
+  protocol leader{plan_for(4), 0, {1, milliseconds{2'000}, 2}};
+  (void)leader.on_suspect(1, 0, 3, ec::stalled, t0);
+  auto out = leader.on_suspicion(3, ec::peer_lost, t0);
+  ASSERT_NE(find<protocol::enter_view>(out), nullptr);
+  EXPECT_EQ(find<protocol::enter_view>(out)->view.participant_set(), members_of({0, 1, 2}));
+  EXPECT_TRUE(leader.on_time(t0 + 2s).empty());
 }
 
 } // namespace

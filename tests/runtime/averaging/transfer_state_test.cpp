@@ -135,7 +135,7 @@ TEST(TransferState, AViewOfClientsAloneCannotComplete) {
 TEST(TransferState, AContributionIsSentAgainToAnOwnerThatReducesThePartAgain) {
   transfer_state b{plan_for(4), 0, t0};
   (void)b.take_outgoing();
-  round_view without3{4, 0b0111, 0b0111, false};
+  round_view without3{4, 0b0111, 0b0111, false, {}};
   b.enter(without3, t0);
   auto moved = b.take_outgoing();
   ASSERT_EQ(moved.size(), 3U) << "the parts of member 3";

@@ -11,6 +11,7 @@ using moment = fault_point::moment;
 struct recorder final : round_port {
   void send(const peer_record&, wire::event what, payload) override { sent.push_back(what); }
   bool reduce(const reduce_part&) override { return false; }
+  digest secret(const round_id&, std::uint32_t) override { return {}; }
   void count_part() override { ++parts; }
   void count_refused(ec) override { ++refused; }
   void log(const std::string&) override { ++said; }

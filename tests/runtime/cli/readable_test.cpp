@@ -84,6 +84,18 @@ TEST(ControlCharacters, AreEscapedAndTextIsKept) {
     << "U+009B begins an escape sequence";
 }
 
+TEST(ControlCharacters, TextThatIsShownBackwardsIsEscaped) {
+  EXPECT_EQ(without_control_characters("a\xe2\x80\xae"
+                                       "b",
+                                       99),
+            "a\\xe2\\x80\\xaeb")
+    << "U+202E";
+  EXPECT_EQ(without_control_characters("\xe2\x81\xa7", 99), "\\xe2\\x81\\xa7") << "U+2067";
+  EXPECT_EQ(without_control_characters("\xe2\x80\xa8", 99), "\\xe2\\x80\\xa8")
+    << "U+2028 ends a line";
+  EXPECT_EQ(without_control_characters("\xe2\x80\x9c", 99), "\xe2\x80\x9c") << "a quotation mark";
+}
+
 TEST(ControlCharacters, WhatIsNoUtf8IsEscaped) {
   EXPECT_EQ(without_control_characters("\x9b", 99), "\\x9b");
   EXPECT_EQ(without_control_characters("\xe2\x82", 99), "\\xe2\\x82") << "truncated";

@@ -209,5 +209,21 @@ TEST(CodecChoice, BuffersAreNotRoundedUnlessTheyAreNamed) {
   EXPECT_EQ(chosen(codec_choice::per_key({{"norm.running_var", half}}), variance), half);
 }
 
+// A rounded loss may overflow, and an aggregator that measures distances must not compare it with
+// gradients.
+TEST(CodecChoice, MetricsAreNeverRoundedAndARunOfTheirOwn) {
+  tensor_info loss{"schedule/loss", 1, tensor_role::metric};
+  EXPECT_EQ(chosen(codec_choice{eight}, loss), none);
+  EXPECT_EQ(chosen(codec_choice::by_role({{tensor_role::buffer, half}}, eight), loss), none);
+  EXPECT_EQ(chosen(codec_choice::per_index({half}), loss), none);
+  EXPECT_EQ(chosen(codec_choice::per_key({{"schedule/loss", half}}), loss), none);
+  std::vector<tensor_info> tensors{
+    {"w", 8, tensor_role::gradient}, {"running_mean", 3, tensor_role::buffer}, loss};
+  auto plan = plan_codecs(none, tensors);
+  ASSERT_TRUE(plan.ok());
+  ASSERT_EQ(plan->size(), 3U);
+  EXPECT_EQ(plan->back().elements, 1U);
+}
+
 } // namespace
 } // namespace waggle

@@ -171,6 +171,10 @@ TEST(AgreedOptions, AValueHasOneSpelling) {
   EXPECT_EQ(difference({{"lr", "3e-3"}}, {{"lr", "0.00300"}}), "");
   EXPECT_EQ(
     difference({{"schedule", "step:every=30"}}, {{"schedule", "step:factor=0.10,every=3e1"}}), "");
+  EXPECT_EQ(difference({{"schedule", "plateau"}}, {{"schedule", "plateau:patience=10,eps=1e-8"}}),
+            "");
+  EXPECT_THAT(difference({{"schedule", "plateau"}}, {{"schedule", "plateau:patience=9"}}),
+              HasSubstr("patience=10"));
   EXPECT_EQ(
     difference({{"epochs", "20"}, {"warmup-epochs", "5"}, {"schedule", "cosine"}},
                {{"epochs", "20"}, {"warmup-epochs", "5"}, {"schedule", "cosine:epochs=15"}}),

@@ -413,6 +413,26 @@ TEST(Options, AStrategyRefusesWhatItDoesNotUse) {
             "");
 }
 
+TEST(Options, PlateauNeedsTheLossOfTheSwarm) {
+  for (const auto& row : strategy_table()) {
+    std::string name{row.name};
+    auto optimizer = row.optimizer.empty() ? std::string{"adamw"} : std::string{row.optimizer};
+    auto said =
+      refusal({{"strategy", name}, {"schedule", "plateau:patience=3"}, {"optimizer", optimizer}});
+    if (row.averages_parameters)
+      EXPECT_THAT(said, AllOf(HasSubstr("--schedule plateau"), HasSubstr("--strategy " + name),
+                              HasSubstr("use --strategy collaborative")));
+    else
+      EXPECT_EQ(said, "");
+  }
+  EXPECT_EQ(refusal({{"schedule", "plateau"}, {"delay-grad-averaging", "true"}}), "");
+  EXPECT_EQ(refusal({{"schedule", "plateau"}, {"delay-optimizer-step", "true"}}), "");
+  EXPECT_EQ(refusal({{"schedule", "plateau"}, {"warmup-epochs", "9"}, {"low-rank", "2"}}), "");
+  EXPECT_EQ(refusal({{"schedule", "linear:epochs=5/plateau:cooldown=2"}}), "");
+  EXPECT_THAT(refusal({{"schedule", "plateau/constant"}}), HasSubstr("put it last"));
+  EXPECT_THAT(refusal({{"schedule", "plateau:floor=0.1"}}), HasSubstr("above --lr"));
+}
+
 TEST(Options, LowRankIsForMeansOfGradients) {
   EXPECT_THAT(refusal({{"strategy", "local-updates"}, {"low-rank", "4"}}),
               HasSubstr("--low-rank belongs to --strategy collaborative"));

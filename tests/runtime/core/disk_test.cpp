@@ -54,6 +54,18 @@ TEST_P(Disk, AnEmptyFileIsAFile) {
   EXPECT_EQ(*files->read(folder / "empty", 0), "");
 }
 
+TEST_P(Disk, WhatAKilledProcessLeftHalfWrittenIsRemoved) {
+  for (const auto* name : {"checkpoint-1.wgl", "checkpoint-2.wgl.new", "own-state.new", "notes.new",
+                           "temporary-a1B2c3", "temporary-notes", "checkpoint.news"})
+    ASSERT_TRUE(files->write(folder / name, {bytes("x")}).ok());
+  using names = std::vector<std::string>;
+  EXPECT_EQ(remove_leftovers(*files, folder, {"checkpoint-", "own-state"}),
+            (names{"checkpoint-2.wgl.new", "own-state.new", "temporary-a1B2c3"}));
+  EXPECT_EQ(*files->list(folder),
+            (names{"checkpoint-1.wgl", "checkpoint.news", "notes.new", "temporary-notes"}));
+  EXPECT_EQ(remove_leftovers(*files, folder / "missing", {"checkpoint-"}), names{});
+}
+
 TEST_P(Disk, AMissingFileIsNamedInTheError) {
   auto content = files->read(folder / "missing", 100);
   ASSERT_FALSE(content.ok());
@@ -130,6 +142,30 @@ TEST_P(Disk, AFileIsWrittenFromAStoreOfSeveralPieces) {
 }
 
 class SystemDisk : public Disk {};
+TEST(SystemDisk, AHugeFileIsRefusedBeforeMemoryIsAllocated) {
+  auto pattern = (fs::temp_directory_path() / "waggle-disk-XXXXXX").string();
+  fs::path folder = ::mkdtemp(pattern.data());
+  std::ofstream{folder / "sparse"};
+  fs::resize_file(folder / "sparse", 60_GiB); // takes no room on the medium
+  auto content = make_system_disk()->read(folder / "sparse", 1_MiB);
+  ASSERT_FALSE(content.ok());
+  EXPECT_EQ(content.error().code, ec::oversize);
+  EXPECT_NE(content.error().detail.find("64424509440 bytes, more than 1048576"), std::string::npos)
+    << content.error().detail;
+  fs::remove_all(folder);
+}
+
+TEST(SystemDisk, DoesNotWriteThroughALinkInPlaceOfADraft) {
+  auto pattern = (fs::temp_directory_path() / "waggle-disk-XXXXXX").string();
+  fs::path folder = ::mkdtemp(pattern.data());
+  std::ofstream{folder / "victim"} << "precious";
+  fs::create_symlink(folder / "victim", folder / "state.new");
+  auto files = make_system_disk();
+  EXPECT_FALSE(files->write(folder / "state", {bytes("x")}).ok());
+  EXPECT_EQ(*files->read(folder / "victim", 100), "precious");
+  fs::remove_all(folder);
+}
+
 INSTANTIATE_TEST_SUITE_P(Only, SystemDisk, testing::Values(true),
                          [](const auto&) { return "System"; });
 

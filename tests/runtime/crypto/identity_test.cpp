@@ -102,11 +102,37 @@ TEST_F(identity_files, AnExistingFileIsNeverReplaced) {
 TEST_F(identity_files, AFileThatIsNotAKeyIsRefusedWithASentence) {
   auto path = folder / "id.pem";
   std::ofstream{path} << "-----BEGIN PRIVATE KEY-----\nnonsense\n-----END PRIVATE KEY-----\n";
+  fs::permissions(path, fs::perms{0600});
   auto outcome = identity::load_or_create(path);
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.error().code, ec::bad_config);
   EXPECT_NE(outcome.error().detail.find("id.pem"), std::string::npos);
+  EXPECT_NE(outcome.error().detail.find("not an Ed25519"), std::string::npos);
   EXPECT_EQ(identity::load(folder / "missing.pem").error().code, ec::io_error);
+}
+
+TEST_F(identity_files, AKeyThatOtherUsersCanReadIsRefusedWithTheCure) {
+  auto path = folder / "id.pem";
+  ASSERT_TRUE(identity::from_seed(1)->save(path).ok());
+  for (unsigned mode : {0666U, 0640U, 0604U, 0620U, 0601U}) {
+    fs::permissions(path, fs::perms{mode});
+    auto outcome = identity::load_or_create(path);
+    ASSERT_FALSE(outcome.ok()) << std::oct << mode;
+    EXPECT_EQ(outcome.error().code, ec::bad_config);
+    EXPECT_NE(outcome.error().detail.find("chmod 600 '" + path.string() + "'"), std::string::npos)
+      << outcome.error().detail;
+  }
+  for (unsigned mode : {0600U, 0400U}) {
+    fs::permissions(path, fs::perms{mode});
+    EXPECT_TRUE(identity::load_or_create(path).ok()) << std::oct << mode;
+  }
+}
+
+TEST_F(identity_files, WhatIsNoRegularFileIsRefusedAtOnce) {
+  auto path = folder / "id.pem";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0); // reading it would wait for a writer
+  EXPECT_EQ(identity::load(path).error().code, ec::bad_config);
+  EXPECT_EQ(identity::load(folder).error().code, ec::bad_config);
 }
 
 } // namespace

@@ -304,6 +304,26 @@ TEST_F(Bootstrap, OfTooManyLostPeersTheOneAwayLongestIsForgotten) {
   EXPECT_THAT(joins.due(now), UnorderedElementsAre(first, address(2), address(3), address(4)));
 }
 
+TEST_F(Bootstrap, LostStrangersDoNotPushOutPeersOfTheRun) {
+  options.lost_max = 3;
+  options.lost_strangers_max = 2;
+  joins = bootstrap{options, random_source{5}};
+  joins.join_at({first}, {}, now);
+  auto lose_stranger = [&](unsigned n) {
+    link(n);
+    joins.disconnected(numbered(n).id, ec::peer_lost, now, true);
+    now += 1ms;
+  };
+  link(1);
+  lose(1);
+  for (unsigned n : {11U, 12U, 13U, 14U})
+    lose_stranger(n);
+  link(2);
+  lose(2);
+  now += 5s;
+  EXPECT_THAT(joins.due(now), UnorderedElementsAre(first, address(1), address(2), address(14)));
+}
+
 TEST_F(Bootstrap, AnAddressThatNowBelongsToAnotherPeerIsForgotten) {
   joins.join_at({}, {}, now);
   link_for_a_while(1);

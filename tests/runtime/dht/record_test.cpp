@@ -210,6 +210,92 @@ TEST_F(RecordStore, ADictionaryIsBounded) {
     << "stored records may be renewed";
 }
 
+// -- strangers -----------------------------------------------------------------------------------
+
+record progress_with(const identity& who, std::chrono::nanoseconds life, std::string name = "run") {
+  record out;
+  out.kind = record_kind::progress;
+  out.name = std::move(name);
+  out.value = std::string(1'000, 'p');
+  out.expiration = now + life;
+  sign_record("demo", who, out);
+  return out;
+}
+
+struct Strangers : RecordStore {
+  static constexpr std::uint64_t one = sizeof(record) + 1'100;
+
+  ec put(std::uint64_t who, const record_source& from, std::chrono::nanoseconds life = 60s,
+         const std::string& name = "run") {
+    auto entry = progress_with(*identity::from_seed(who), life, name);
+    return small.put(record_key("demo", entry.kind, entry.name), entry, now, from);
+  }
+  bool holds(std::uint64_t who, const std::string& name = "run") {
+    std::string id{identity::from_seed(who)->id().raw()};
+    for (const auto& r : small.get(record_key("demo", record_kind::progress, name), now))
+      if (r.subkey == id)
+        return true;
+    return false;
+  }
+
+  record_store small{record_store::limits{10 * one, 4 * one, 3}};
+};
+
+TEST_F(Strangers, NeverCostAMemberItsRecord) {
+  EXPECT_EQ(put(1, {true, {}}, 5s), ec::none);
+  for (std::uint64_t who = 100; who < 200; ++who)
+    (void)put(who, {false, "flood"}, 10min);
+  EXPECT_TRUE(holds(1));
+  EXPECT_LE(small.bytes(), 5 * one) << "they have used up their own part";
+  for (std::uint64_t who = 2; who < 10; ++who)
+    EXPECT_EQ(put(who, {true, {}}, 5s), ec::none) << who;
+  EXPECT_LE(small.bytes(), 10 * one) << "strangers made room";
+  EXPECT_TRUE(holds(1));
+}
+
+TEST_F(Strangers, OfOneHostLeaveThoseOfOthersTheirShare) {
+  for (std::uint64_t who = 100; who < 104; ++who)
+    EXPECT_EQ(put(who, {false, "flood"}, 10min), ec::none);
+  EXPECT_EQ(put(104, {false, "flood"}, 9min), ec::overloaded) << "it would expire first";
+  EXPECT_EQ(put(2, {false, "newcomer"}, 5s), ec::none);
+  for (std::uint64_t who = 105; who < 150; ++who)
+    (void)put(who, {false, "flood"}, 10min);
+  EXPECT_TRUE(holds(2));
+}
+
+TEST_F(Strangers, AreListedAfterMembers) {
+  EXPECT_EQ(put(100, {false, "a"}), ec::none);
+  EXPECT_EQ(put(101, {true, {}}), ec::none);
+  EXPECT_EQ(put(102, {false, "a"}), ec::none);
+  auto all = small.get(record_key("demo", record_kind::progress, "run"), now);
+  ASSERT_EQ(all.size(), 3U);
+  EXPECT_EQ(all[0].subkey, identity::from_seed(101)->id().raw());
+}
+
+TEST_F(Strangers, BecomeMembersWithTheirNextRecord) {
+  EXPECT_EQ(put(100, {false, "flood"}, 10s), ec::none);
+  EXPECT_EQ(put(100, {true, {}}, 20s), ec::none);
+  for (std::uint64_t who = 101; who < 110; ++who)
+    (void)put(who, {false, "flood"}, 10min);
+  EXPECT_TRUE(holds(100));
+}
+
+TEST_F(Strangers, AnOwnerWithTooManyRecordsLosesItsOldest) {
+  for (auto name : {"a", "b", "c", "d"})
+    EXPECT_EQ(put(1, {true, {}}, name == std::string{"b"} ? 1s : 60s, name), ec::none);
+  EXPECT_TRUE(holds(1, "a"));
+  EXPECT_FALSE(holds(1, "b"));
+  EXPECT_TRUE(holds(1, "d"));
+}
+
+TEST_F(Strangers, AreForgottenWhenTheirRecordsExpire) {
+  EXPECT_EQ(put(100, {false, "flood"}, 1s), ec::none);
+  small.purge(now + 1s);
+  EXPECT_EQ(small.bytes(), 0U);
+  for (std::uint64_t who = 101; who < 105; ++who)
+    EXPECT_EQ(put(who, {false, "flood"}, 10min), ec::none);
+}
+
 TEST_F(RecordStore, ExpiredRecordsAreNotTaken) {
   EXPECT_EQ(store.put(key, open_record("", "", 0s), now), ec::bad_expiry);
 }

@@ -231,7 +231,7 @@ struct rogue : raw_client {
     auto self = identity::from_seed(66);
     net::handshake::setup with;
     with.dialled = true;
-    with.run_id = "demo";
+    with.run = std::make_shared<const run_secret>("demo");
     with.self = self;
     with.record = {self->id(), self->key(), {}, true};
     with.verifier = make_plain_verifier();

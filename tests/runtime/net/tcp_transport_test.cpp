@@ -317,7 +317,7 @@ struct rude_peer : raw_client {
     upgrade();
     auto self = identity::from_seed(9);
     handshake talk{{true,
-                    "demo",
+                    std::make_shared<const run_secret>("demo"),
                     self,
                     {self->id(), self->key(), {}, false},
                     make_plain_verifier(),
@@ -452,15 +452,130 @@ TEST(TcpTransport, AClientThatDoesNotFinishIsDisconnected) {
   EXPECT_TRUE(bob.waits_for_refusal(ec::timeout));
 }
 
-TEST(TcpTransport, ConnectionsBeyondTheLimitAreClosedAtOnce) {
-  peer bob{2, "demo", [](tcp_transport_config& c) { c.connections_max = 2; }};
+// -- limits --------------------------------------------------------------------------------------
+
+std::string get(const endpoint& where, const std::string& page, const std::string& host = "x") {
+  raw_client client{where};
+  client.write("GET " + page + " HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n");
+  return client.read_all();
+}
+
+TEST(TcpTransport, IdleSocketsDoNotKeepOthersOut) {
+  peer bob{2, "demo", [](tcp_transport_config& c) { c.http_connections = {8, 8}; }};
   auto where = bob.listen();
-  raw_client a{where};
-  raw_client b{where};
-  a.write("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-  raw_client c{where};
-  (void)c.read_all();
+  std::vector<std::unique_ptr<raw_client>> idle;
+  for (int i = 0; i < 20; ++i)
+    idle.push_back(std::make_unique<raw_client>(where));
+  EXPECT_TRUE(get(where, "/healthz").starts_with("HTTP/1.1 200"));
+  EXPECT_EQ(idle.front()->read_all(), "") << "the oldest was closed";
   EXPECT_TRUE(bob.waits_for_refusal(ec::rate_limited));
+  peer ann{1};
+  EXPECT_TRUE(ann.dial(where).ok());
+}
+
+TEST(TcpTransport, HandshakesThatNobodyFinishesDoNotKeepPeersOut) {
+  peer bob{2, "demo", [](tcp_transport_config& c) { c.handshakes = {4, 4}; }};
+  auto where = bob.listen();
+  std::vector<std::unique_ptr<raw_client>> mute;
+  for (int i = 0; i < 12; ++i) {
+    mute.push_back(std::make_unique<raw_client>(where));
+    mute.back()->upgrade();
+  }
+  peer ann{1};
+  EXPECT_TRUE(ann.dial(where).ok());
+  (void)mute.front()->read_all(); // ends: it was closed, long before its handshake's deadline
+  EXPECT_TRUE(bob.waits_for_refusal(ec::rate_limited));
+}
+
+TEST(TcpTransport, AHostGetsSoManyHandshakesASecond) {
+  peer bob{2, "demo", [](tcp_transport_config& c) { c.handshake_work = 3 * cost::handshake; }};
+  auto where = bob.listen();
+  for (int i = 0; i < 4; ++i)
+    raw_client{where}.upgrade();
+  EXPECT_TRUE(bob.waits_for_refusal(ec::rate_limited));
+}
+
+TEST(TcpTransport, AnsweringHttpDoesNotDelayFrames) {
+  std::promise<void> asked;
+  std::promise<void> answer;
+  peer bob{2, "demo", [&](tcp_transport_config& c) {
+             c.http = [&](const http_request&) {
+               asked.set_value();
+               answer.get_future().wait();
+               return http_response{200, "text/plain", "at last"};
+             };
+           }};
+  auto where = bob.listen();
+  peer ann{1};
+  auto link = ann.dial(where);
+  ASSERT_TRUE(link.ok());
+  raw_client slow{where};
+  slow.write("GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  asked.get_future().wait();
+  ASSERT_TRUE((*link)->send({"meanwhile", {}}));
+  EXPECT_TRUE(bob.seen.wait([&] { return bob.frames.size() == 1; }));
+  answer.set_value();
+  EXPECT_NE(slow.read_all().find("at last"), std::string::npos);
+}
+
+TEST(TcpTransport, PagesThatCostSomethingAreRefusedToWhoAsksAllTheTime) {
+  peer bob{2, "demo", [](tcp_transport_config& c) {
+             c.http = [](const http_request&) {
+               volatile double sum = 0;
+               for (int i = 0; i < 100'000'000; ++i)
+                 sum = sum + 1; // a part of a second of this thread's time
+               return http_response{200, "text/plain", "done"};
+             };
+           }};
+  auto where = bob.listen();
+  std::size_t refused = 0;
+  for (int i = 0; i < 30 && refused == 0; ++i)
+    refused += get(where, "/metrics").starts_with("HTTP/1.1 429") ? 1 : 0;
+  EXPECT_EQ(refused, 1U);
+  EXPECT_TRUE(get(where, "/healthz").starts_with("HTTP/1.1 200"));
+}
+
+TEST(TcpTransport, PagesAboutTheRunAreNotServedUnderAForeignName) {
+  peer bob{2, "demo", [](tcp_transport_config& c) { c.http_hosts = {"peer.example.org"}; }};
+  auto where = bob.listen();
+  EXPECT_TRUE(get(where, "/api/v1/status", "evil.example.com").starts_with("HTTP/1.1 421"));
+  EXPECT_TRUE(get(where, "/api/v1/status", "peer.example.org:1").starts_with("HTTP/1.1 200"));
+  EXPECT_TRUE(get(where, "/metrics", "peer.example.com").starts_with("HTTP/1.1 200"));
+}
+
+TEST(TcpTransport, AHeldLinkIsNotReadUntilItIsResumed) {
+  peer ann{1};
+  peer bob{2};
+  auto link = ann.dial(bob.listen());
+  ASSERT_TRUE(link.ok());
+  ASSERT_TRUE((*link)->send({"first", {}}));
+  ASSERT_TRUE(bob.seen.wait([&] { return bob.frames.size() == 1 && bob.links.size() == 1; }));
+  auto& far = *bob.links[0];
+  EXPECT_EQ(far.host(), "127.0.0.1");
+  far.hold(true);
+  // More than the sockets between them hold, so that the sender's queue must fill.
+  constexpr int many = 600;
+  std::string header(64 * 1024, 'x');
+  bool full = false;
+  int sent = 0;
+  for (; sent < many && !full; ++sent)
+    full = !(*link)->send({header, {}});
+  EXPECT_TRUE(full) << "what the peer does not read stays here";
+  EXPECT_LE(bob.frames.size(), 2U) << "one read may have been under way";
+  far.hold(false);
+  EXPECT_TRUE(bob.seen.wait([&] { return bob.frames.size() == static_cast<std::size_t>(sent); }));
+}
+
+TEST(TcpTransport, WhoIsRefusedForLackOfRoomIsTold) {
+  peer ann{1};
+  peer bob{2};
+  auto link = ann.dial(bob.listen());
+  ASSERT_TRUE(link.ok());
+  ASSERT_TRUE(bob.seen.wait([&] { return bob.links.size() == 1; }));
+  bob.links[0]->close({ec::overloaded, "no room"});
+  ASSERT_TRUE(ann.seen.wait([&] { return ann.closed.size() == 1; }));
+  EXPECT_EQ(ann.closed[0].code, ec::overloaded);
+  EXPECT_EQ(ann.closed[0].detail, "refused by the peer: no room");
 }
 
 TEST(TcpTransport, StoppingEndsLinksAndDialsAndNothingIsCalledLater) {
@@ -517,6 +632,54 @@ TEST(TcpTransport, PeersWithOtherOptionsAreRefusedAndBothOperatorsReadBothValues
   EXPECT_TRUE(at_bob[0].starts_with("from 127.0.0.1: lr is 0.003 here and 0.01 there"))
     << at_bob[0];
   EXPECT_TRUE(bob.waits_for_refusal(ec::agreement_mismatch));
+}
+
+/// A clock that is off from the machine's.
+class shifted_clock final : public wall_clock {
+public:
+  explicit shifted_clock(swarm_clock::duration by) : by_(by) {}
+  [[nodiscard]] swarm_time now() const override { return system_wall_clock{}.now() + by_; }
+
+private:
+  swarm_clock::duration by_;
+};
+
+TEST(TcpTransport, ClocksAreComparedOnConnecting) {
+  using offsets = std::vector<std::pair<peer_id, swarm_clock::duration>>;
+  journal told;
+  auto with_clock = [&](swarm_clock::duration by, offsets& to) {
+    return [&, by](tcp_transport_config& c) {
+      c.clock = std::make_shared<shifted_clock>(by);
+      c.events.clock_compared = [&](const peer_id& who, swarm_clock::duration offset) {
+        told.note([&] { to.emplace_back(who, offset); });
+      };
+    };
+  };
+  offsets at_ann;
+  offsets at_bob;
+  offsets at_late;
+  peer bob{2, "demo", with_clock(0s, at_bob)};
+  auto where = bob.listen();
+  peer late{3, "demo", with_clock(-60s, at_late)};
+  auto refused = late.dial(where);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ec::clock_skew);
+  EXPECT_NE(refused.error().detail.find("ahead of the clock here"), std::string::npos)
+    << refused.error().detail;
+  EXPECT_TRUE(bob.waits_for_refusal(ec::clock_skew));
+  peer ann{1, "demo", with_clock(5s, at_ann)};
+  ASSERT_TRUE(ann.dial(where).ok());
+  ASSERT_TRUE(told.wait([&] { return at_bob.size() == 2 && at_late.size() == 1; }));
+  ASSERT_TRUE(told.wait([&] { return at_ann.size() == 1; }));
+  EXPECT_EQ(at_bob[0].first, late.id);
+  EXPECT_EQ(at_late[0].first, bob.id);
+  EXPECT_EQ(at_bob[1].first, ann.id);
+  // At most what the clocks differ by, because a slow machine widens the interval.
+  EXPECT_LE(at_bob[0].second, -15s);
+  EXPECT_GE(at_bob[0].second, -60s - 1s);
+  EXPECT_GE(at_late[0].second, 15s);
+  EXPECT_LE(at_bob[1].second, 5s);
+  EXPECT_GE(at_ann[0].second, -5s);
 }
 
 TEST(TcpTransport, LinksReportThePeersClaims) {

@@ -118,6 +118,130 @@ TEST(HistoryChoice, AClientWaitsForAPeerThatCanBeReached) {
   EXPECT_EQ(choice.awaited, id_of(2));
 }
 
+// -- evidence -------------------------------------------------------------------------------------
+
+/// As many rounds with the peer as make it count.
+void complete_rounds(evidence& known, const peer_id& peer) {
+  for (std::uint64_t i = 0; i < evidence::rounds_min; ++i)
+    known.on_round({peer});
+}
+
+evidence knowing(const std::vector<std::uint8_t>& peers) {
+  evidence known;
+  for (auto n : peers)
+    complete_rounds(known, id_of(n));
+  return known;
+}
+
+TEST(HistoryChoice, ManyUnknownPeersDoNotOutweighThoseWithWhichWeCompletedRounds) {
+  auto known = knowing({2});
+  auto own = view_of(1, "live", 60, true);
+  own.known = &known;
+  std::vector<swarm_progress::peer> others{peer(2, "live", 60, 2)};
+  for (std::uint8_t n = 10; n < 60; ++n)
+    others.push_back(peer(n, "made up", ~std::uint64_t{0}, 64));
+  auto choice = choose_history(own, others);
+  EXPECT_EQ(choice.what, course::stay);
+  EXPECT_FALSE(choice.without_evidence);
+  ASSERT_TRUE(choice.doubted);
+  EXPECT_EQ(choice.doubted->branch, branch("made up"));
+  EXPECT_EQ(choice.doubted->supporters, 50U);
+  EXPECT_EQ(choice.doubted->known, 0U);
+  EXPECT_EQ(choice.doubted->first, id_of(10));
+  own.known = nullptr;
+  EXPECT_EQ(choose_history(own, others).what, course::enter) << "the rule without evidence";
+}
+
+TEST(HistoryChoice, OneKnownPeerThatLiesBringsNoMadeUpOnesWithIt) {
+  auto known = knowing({2, 3});
+  auto own = view_of(1, "live", 60, true);
+  own.known = &known;
+  std::vector<swarm_progress::peer> others{peer(2, "live", 60, 3), peer(3, "made up", 999, 64)};
+  for (std::uint8_t n = 10; n < 60; ++n)
+    others.push_back(peer(n, "made up", 999, 64));
+  EXPECT_EQ(choose_history(own, others).what, course::stay);
+  own.in_group = false; // also when it has just lost its group
+  EXPECT_EQ(choose_history(own, others).branch, branch("live"));
+}
+
+TEST(HistoryChoice, MostOfThoseThatWeKnowAreFollowed) {
+  auto known = knowing({2, 3, 4});
+  auto own = view_of(1, "a", 60, true);
+  own.known = &known;
+  auto choice =
+    choose_history(own, {peer(2, "b", 50, 3), peer(3, "b", 50, 3), peer(4, "a", 60, 2)});
+  EXPECT_EQ(choice.what, course::stay) << "as many, with less work";
+  choice = choose_history(own, {peer(2, "b", 50, 3), peer(3, "b", 50, 3), peer(4, "b", 50, 3)});
+  EXPECT_EQ(choice.what, course::enter);
+  EXPECT_FALSE(choice.doubted);
+}
+
+TEST(HistoryChoice, AmongEquallyManyKnownOnesNewcomersDecide) {
+  auto known = knowing({2, 3, 4});
+  auto own = view_of(1, "a", 90, true);
+  own.known = &known;
+  auto choice = choose_history(
+    own, {peer(2, "a", 90, 2), peer(3, "b", 50, 3), peer(4, "b", 50, 3), peer(7, "b", 50, 3)});
+  EXPECT_EQ(choice.what, course::enter);
+  EXPECT_EQ(choice.branch, branch("b"));
+}
+
+TEST(HistoryChoice, WhoseKnownPeersAreAllGoneGoesByWhatIsClaimed) {
+  auto known = knowing({2, 3});
+  auto own = view_of(1, "a", 90, true);
+  own.known = &known;
+  auto choice = choose_history(own, {peer(2, "a", 90, 0), peer(8, "b", 5, 2), peer(9, "b", 5, 2)});
+  EXPECT_EQ(choice.what, course::enter);
+  EXPECT_TRUE(choice.without_evidence);
+  EXPECT_EQ(choice.histories, 2U);
+}
+
+TEST(HistoryChoice, WeEnterThroughThoseThatWeKnow) {
+  auto known = knowing({5});
+  auto own = view_of(1, "", 0, false);
+  own.known = &known;
+  auto choice =
+    choose_history(own, {peer(2, "a", 5, 3), peer(3, "a", 5, 3), peer(5, "a", 5, 3, false)});
+  ASSERT_EQ(choice.through.size(), 3U);
+  EXPECT_EQ(choice.through[0].id, id_of(5));
+}
+
+TEST(HistoryChoice, AProvisionalHistoryGivesWayToTheOneThatItWasForkedFrom) {
+  // 1 was cut off from 2 and 3, and went on; 7, 8 and 9 have entered its group since.
+  auto known = knowing({2, 3, 7, 8, 9});
+  auto own = view_of(1, "fork", 500, true);
+  own.past.parent = branch("run");
+  own.known = &known;
+  std::vector<swarm_progress::peer> others{peer(2, "run", 90, 2), peer(3, "run", 90, 2),
+                                           peer(7, "fork", 500, 4), peer(8, "fork", 500, 4),
+                                           peer(9, "fork", 500, 4)};
+  EXPECT_EQ(choose_history(own, others).what, course::stay);
+  own.provisional = true;
+  EXPECT_EQ(choose_history(own, others).branch, branch("run"));
+  // Made-up supporters of the old history are not enough.
+  auto strangers = knowing({7, 8, 9});
+  own.known = &strangers;
+  EXPECT_EQ(choose_history(own, others).what, course::stay);
+  // Nor is one peer that claims to have stayed.
+  own.known = &known;
+  others.erase(others.begin());
+  EXPECT_EQ(choose_history(own, others).what, course::stay);
+}
+
+TEST(HistoryChoice, ForksThatOthersCallProvisionalAreNoReasonToLeaveTheRun) {
+  auto known = knowing({2, 3, 4});
+  auto own = view_of(1, "run", 10, true);
+  own.known = &known;
+  auto forked_off = [](std::uint8_t n) {
+    auto p = peer(n, "fork", 900, 2);
+    p.claim.provisional = true;
+    p.claim.past.parent = branch("run");
+    return p;
+  };
+  std::vector<swarm_progress::peer> others{peer(2, "run", 10, 2), forked_off(3), forked_off(4)};
+  EXPECT_EQ(choose_history(own, others).what, course::stay);
+}
+
 // Peers that apply the rule to outdated views, in any order: they converge to one history and keep
 // it.
 struct world {
@@ -215,6 +339,77 @@ TEST(HistoryChoice, ConnectedPeersConvergeToOneHistoryAndKeepIt) {
     }
     ASSERT_EQ(lines.size(), 1U) << "seed " << seed;
     EXPECT_LT(changes, 100) << "seed " << seed; // no peer switches back and forth
+  }
+}
+
+// A group whose members know each other splits in two. Newcomers enter on both sides, and are known
+// there only. Once all are connected again, they converge to one history.
+TEST(HistoryChoice, SplitsThatNewcomersHaveEnteredHeal) {
+  struct member {
+    history past;
+    bool provisional = false;
+    evidence known;
+  };
+  for (std::uint64_t seed = 1; seed <= 5'000; ++seed) {
+    random_source random{seed};
+    auto before = 2 + random.below(5);
+    auto all = before + random.below(5);
+    auto cut = random.below(before + 1); // the first ones are on one side
+    bool first_keeps = 2 * cut >= before;
+    history run{branch("run"), {}, {}, 10 + random.below(90)};
+    history fork{branch("fork"), run.branch, epoch_id{1}, 10 + random.below(90)};
+    std::vector<member> members(all);
+    std::vector<bool> first_side(all);
+    for (std::size_t i = 0; i < all; ++i)
+      first_side[i] = i < before ? i < cut : (cut > 0 && (cut == before || random.below(2) == 0));
+    for (std::size_t i = 0; i < all; ++i) {
+      members[i].provisional = first_side[i] != first_keeps;
+      members[i].past = members[i].provisional ? fork : run;
+      for (std::size_t j = 0; j < all; ++j)
+        if (first_side[i] == first_side[j] || (i < before && j < before))
+          complete_rounds(members[i].known, id_of(static_cast<std::uint8_t>(j + 1)));
+    }
+    auto in_group = [&](std::size_t i) {
+      return static_cast<std::uint32_t>(
+        std::count_if(members.begin(), members.end(),
+                      [&](const member& m) { return m.past.branch == members[i].past.branch; }));
+    };
+    auto claims_but = [&](std::size_t self) {
+      std::vector<swarm_progress::peer> out;
+      for (std::size_t i = 0; i < all; ++i) {
+        auto p = peer(static_cast<std::uint8_t>(i + 1), "", 0, in_group(i));
+        p.claim.past = members[i].past;
+        p.claim.provisional = members[i].provisional;
+        if (i != self)
+          out.push_back(p);
+      }
+      return out;
+    };
+    auto converged = [&] {
+      return std::all_of(members.begin(), members.end(),
+                         [&](const member& m) { return m.past.branch == members[0].past.branch; });
+    };
+    int turns = 0;
+    for (; turns < 400 && !converged(); ++turns) {
+      auto i = random.below(all);
+      auto& m = members[i];
+      auto own = view_of(static_cast<std::uint8_t>(i + 1), "", 0, true);
+      own.past = m.past;
+      own.provisional = m.provisional;
+      own.known = &m.known;
+      auto choice = choose_history(own, claims_but(i));
+      if (choice.what != course::enter)
+        continue;
+      m.past = choice.branch == run.branch ? run : fork;
+      m.provisional = choice.provisional;
+      for (std::size_t j = 0; j < all; ++j) // the next round
+        if (members[j].past.branch == m.past.branch) {
+          complete_rounds(m.known, id_of(static_cast<std::uint8_t>(j + 1)));
+          complete_rounds(members[j].known, id_of(static_cast<std::uint8_t>(i + 1)));
+        }
+    }
+    ASSERT_TRUE(converged()) << "seed " << seed << ": " << before << " members, " << all - before
+                             << " newcomers, cut at " << cut;
   }
 }
 

@@ -63,6 +63,24 @@ TEST(AveragedTensors, EndWithTheBuffersWhateverIsAveraged) {
     << "it is no statistic";
 }
 
+TEST(AveragedTensors, MetricsFollowGradientsOnlyAndAreNoBuffers) {
+  state_table measured{std::vector<state_tensor>{
+    {"a", {2}, kind::parameter}, {"running_var", {3}, kind::buffer}, {"loss", {}, kind::metric}}};
+  EXPECT_EQ(measured.buffer_count(), 3U);
+  EXPECT_EQ(measured.metric_count(), 1U);
+  auto gradient = averaged_tensors::of(measured, collaborative(1).lanes.front());
+  ASSERT_TRUE(gradient.ok());
+  EXPECT_THAT((*gradient)->indices(), ElementsAre(0, 1, 2));
+  EXPECT_EQ((*gradient)->infos()->back().role, tensor_role::metric);
+  auto parameters = averaged_tensors::of(measured, averaging({}));
+  ASSERT_TRUE(parameters.ok());
+  EXPECT_THAT((*parameters)->indices(), ElementsAre(0, 1));
+  EXPECT_EQ(averaged_tensors::buffers_of(measured)->value_count(), 3U);
+  auto read = read_state_table(as_byte_span(measured.header({}, 0) + std::string(6 * 4, '\0')));
+  ASSERT_TRUE(read.ok()) << read.error().detail;
+  EXPECT_EQ(read->tensors(), measured.tensors());
+}
+
 TEST(AveragedTensors, NameWhatTheOptimizerKeeps) {
   auto unknown = averaged_tensors::of(adam, averaging({"momentum_buffer"}));
   ASSERT_FALSE(unknown.ok());

@@ -15,13 +15,19 @@ struct CheckpointStore : testing::Test {
     auto text = text_of(epoch);
     history past{sha256(branch), {}, {}, epoch};
     auto image = encode_state({epoch_id{epoch}, schema, sha256(text), past, as_byte_span(text)});
-    auto saved = store.save(borrowed_bytes{image.view()}, own);
+    own_progress kept;
+    kept.own = own;
+    auto saved = store.save(borrowed_bytes{image.view()}, kept);
     return saved ? status{done{}} : status{saved.error()};
   }
   status save(std::uint64_t epoch) { return save(epoch, schema); }
   static std::string name(int serial, std::uint64_t epoch, const std::string& branch = "ours") {
     return "checkpoint-" + std::to_string(serial) + "-" + std::to_string(epoch) + "-"
            + short_name(sha256(branch)) + ".wgl";
+  }
+  static std::string own_name(int serial, std::uint64_t epoch) {
+    auto image = name(serial, epoch);
+    return image.substr(0, image.size() - 4) + ".own";
   }
 
   std::uint64_t newest() {
@@ -82,46 +88,65 @@ TEST_F(CheckpointStore, ABadHashFallsBackAndIsReported) {
   EXPECT_NE(found->skipped[0].detail.find(name(2, 2)), std::string::npos);
 }
 
-TEST_F(CheckpointStore, KeepsTheNewestOwnStateBesideThem) {
+TEST_F(CheckpointStore, EachHasItsOwnProgressBesideIt) {
   ASSERT_TRUE(save(1, schema, "ours", "scale 2").ok());
   ASSERT_TRUE(save(2, schema, "ours", "scale 4").ok());
   auto found = store.load_newest(schema);
   ASSERT_TRUE(found.ok() && found->newest);
-  EXPECT_EQ(found->own, "scale 4");
+  EXPECT_EQ(found->own.own, "scale 4");
   EXPECT_EQ(as_string_view(decode_state(as_byte_span(found->newest->image))->learner), text_of(2));
-  EXPECT_EQ(names(), (std::vector<std::string>{name(1, 1), name(2, 2), "own-state"}));
+  EXPECT_EQ(names(),
+            (std::vector<std::string>{own_name(1, 1), name(1, 1), own_name(2, 2), name(2, 2)}));
+  cut(name(2, 2), 7);
+  EXPECT_EQ(store.load_newest(schema)->own.own, "scale 2") << "that of the one before";
+  ASSERT_TRUE(save(3, schema, "ours", "scale 8").ok());
+  EXPECT_EQ(names(),
+            (std::vector<std::string>{own_name(2, 2), name(2, 2), own_name(3, 3), name(3, 3)}));
 }
 
-TEST_F(CheckpointStore, WithoutAnOwnStateNoneIsWritten) {
+TEST_F(CheckpointStore, WithoutOwnProgressNoneIsWritten) {
   ASSERT_TRUE(save(1).ok());
   EXPECT_EQ(names(), std::vector<std::string>{name(1, 1)});
-  EXPECT_EQ(store.load_newest(schema)->own, "");
+  EXPECT_TRUE(store.load_newest(schema)->own.empty());
 }
 
-TEST_F(CheckpointStore, AnOwnStateOfAnotherModelIsNotLoaded) {
-  auto other = sha256("another schema");
-  ASSERT_TRUE(save(1).ok());
-  ASSERT_TRUE(save(2, other, "ours", "scale 2").ok());
+// The machine lost power after the first of the two files.
+TEST_F(CheckpointStore, OwnProgressWithoutItsCheckpointIsNotUsedAndIsRemoved) {
+  ASSERT_TRUE(save(1, schema, "ours", "scale 2").ok());
+  ASSERT_TRUE(save(2, schema, "ours", "scale 4").ok());
+  ASSERT_TRUE(files->remove("/data/" + name(2, 2)).ok());
+  EXPECT_EQ(store.load_newest(schema)->own.own, "scale 2");
+  ASSERT_TRUE(save(7, schema, "ours", "scale 8").ok());
+  EXPECT_EQ(names(),
+            (std::vector<std::string>{own_name(1, 1), name(1, 1), own_name(2, 7), name(2, 7)}));
+}
+
+TEST_F(CheckpointStore, OwnProgressCountsOnlyForTheStateThatItNames) {
+  ASSERT_TRUE(save(1, schema, "ours", "scale 2").ok());
+  ASSERT_TRUE(save(2, schema, "ours", "scale 4").ok());
+  files->corrupt("/data/" + own_name(2, 2), *files->read("/data/" + own_name(1, 1), 1_MiB));
   auto found = store.load_newest(schema);
   ASSERT_TRUE(found.ok() && found->newest);
-  EXPECT_EQ(found->own, "");
-  EXPECT_EQ(store.load_newest(other)->own, "scale 2");
-  EXPECT_EQ(store.load_newest(sha256("a third"))->own, "") << "there is no checkpoint of it";
+  EXPECT_EQ(found->newest->epoch, epoch_id{2});
+  EXPECT_TRUE(found->own.empty());
+  EXPECT_EQ(found->own_trouble.code, ec::wrong_run);
+  EXPECT_NE(found->own_trouble.detail.find(own_name(2, 2)), std::string::npos);
 }
 
-TEST_F(CheckpointStore, ADamagedOwnStateCostsNoCheckpoint) {
+TEST_F(CheckpointStore, DamagedOwnProgressCostsNoCheckpoint) {
   ASSERT_TRUE(save(1, schema, "ours", "scale 2").ok());
-  auto whole = *files->read("/data/own-state", 1_MiB);
+  auto whole = *files->read("/data/" + own_name(1, 1), 1_MiB);
   auto flipped = whole;
   flipped.back() = static_cast<char>(flipped.back() ^ 1);
   for (const auto& bad : {flipped, whole.substr(0, 20), std::string{}, whole + "x",
-                          whole + std::string(4096, 'x'), "X" + whole.substr(1)}) {
-    files->corrupt("/data/own-state", bad);
+                          whole + std::string(8192, 'x'), "X" + whole.substr(1)}) {
+    files->corrupt("/data/" + own_name(1, 1), bad);
     auto found = store.load_newest(schema);
     ASSERT_TRUE(found.ok() && found->newest);
-    EXPECT_EQ(found->own, "");
-    ASSERT_EQ(found->skipped.size(), 1U) << bad.size();
-    EXPECT_NE(found->skipped[0].detail.find("own-state"), std::string::npos);
+    EXPECT_TRUE(found->own.empty());
+    EXPECT_TRUE(found->skipped.empty());
+    EXPECT_NE(found->own_trouble.code, ec::none) << bad.size();
+    EXPECT_NE(found->own_trouble.detail.find(own_name(1, 1)), std::string::npos);
   }
 }
 
@@ -153,7 +178,7 @@ TEST_F(CheckpointStore, OtherFilesAreNeitherReadNorRemoved) {
   for (std::uint64_t epoch : {1, 2, 3})
     ASSERT_TRUE(save(epoch).ok());
   EXPECT_EQ(newest(), 3U);
-  EXPECT_EQ(names().size(), 6U);
+  EXPECT_EQ(names().size(), 5U) << "without the draft, whose writer is gone";
 }
 
 TEST_F(CheckpointStore, ACheckpointOfAnotherModelIsSkipped) {
@@ -188,6 +213,28 @@ TEST_F(CheckpointStore, HistoriesThatLostAreKeptUpToABound) {
     ASSERT_TRUE(save(7, schema, "history " + std::to_string(i)).ok());
   EXPECT_EQ(names().size(), 1 + checkpoint_store::histories_max);
   EXPECT_EQ(newest(), 7U);
+}
+
+TEST_F(CheckpointStore, AFileThatIsTooLongForTheModelIsSkippedUnread) {
+  ASSERT_TRUE(save(8).ok());
+  ASSERT_TRUE(save(9).ok());
+  auto good = files->read("/data/" + name(1, 8), 1_MiB);
+  files->corrupt("/data/" + name(2, 9), *good + std::string(1000, '\0'));
+  auto found = store.load_newest(schema, good->size());
+  ASSERT_TRUE(found.ok());
+  ASSERT_TRUE(found->newest);
+  EXPECT_EQ(found->newest->epoch, epoch_id{8}) << "the next older one";
+  ASSERT_EQ(found->skipped.size(), 1U);
+  EXPECT_EQ(found->skipped[0].code, ec::oversize);
+}
+
+TEST_F(CheckpointStore, DraftsOfAKilledProcessAreRemovedAtTheStart) {
+  ASSERT_TRUE(save(8).ok());
+  files->corrupt("/data/" + name(2, 9) + ".new", "half");
+  files->corrupt("/data/checkpoint-2-9-ae0bec9e.own.new", "half");
+  files->corrupt("/data/notes.new", "of the operator");
+  EXPECT_EQ(newest(), 8U);
+  EXPECT_EQ(names(), (std::vector<std::string>{name(1, 8), "notes.new"}));
 }
 
 } // namespace

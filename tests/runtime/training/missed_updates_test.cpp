@@ -9,7 +9,7 @@ namespace {
 
 missed_update ending(std::uint64_t epoch, const std::string& branch = "a") {
   return {
-    epoch_id{epoch}, std::make_shared<float_vector>(4, 1.0F), nullptr, 0.1, 10, sha256(branch),
+    epoch_id{epoch}, std::make_shared<float_vector>(4, 1.0F), nullptr, 0.1, {}, 10, sha256(branch),
     sha256("a")};
 }
 

@@ -16,7 +16,7 @@ struct RunPosition : ::testing::Test {
   history past{branch, {}, {}, 100};
 
   missed_update update(std::uint64_t epoch, digest of) const {
-    return {epoch_id{epoch}, std::make_shared<float_vector>(values), {}, 0.1, 7, of,
+    return {epoch_id{epoch}, std::make_shared<float_vector>(values), {}, 0.1, {}, 7, of,
             at.past().branch};
   }
   missed_update update(std::uint64_t epoch) const { return update(epoch, branch); }

@@ -44,7 +44,7 @@ std::string example_of(const schedule_row& row) {
     numbers.push_back(std::string{number.name}
                       + (number.what == schedule_number::form::list ? "=3+7"
                          : number.what == schedule_number::form::whole
-                           ? "=5"
+                           ? (number.high < 5 ? "=1" : "=5")
                            : "=" + std::to_string(number.initial.value_or(0.5))));
   if (row.ends)
     numbers.emplace_back("epochs=20");
@@ -68,6 +68,7 @@ TEST(Schedule, EveryScheduleHasTheRatesOfItsReference) {
       ++e;
     }
   }
+  compared.emplace(plateau_name); // in plateau_test.cpp
   for (const auto& row : schedule_table())
     EXPECT_TRUE(compared.contains(std::string{row.name})) << row.name;
 }
@@ -178,6 +179,27 @@ TEST(Schedule, APartOfASequenceBeginsWhereTheOneBeforeItEnds) {
     EXPECT_EQ(s.at(epoch_id{k + 7}), cosine.at(epoch_id{k}));
 }
 
+TEST(Schedule, APlateauBeginsAfterTheWarmupAndTheParts) {
+  auto s =
+    made("linear:epochs=7/plateau:patience=3,floor=0.01,eps=0,cooldown=2,threshold=0.5", 0.5, 4);
+  auto rule = s.plateau();
+  ASSERT_TRUE(rule);
+  plateau_rule expected;
+  expected.peak = 0.5;
+  expected.patience = 3;
+  expected.threshold = 0.5;
+  expected.cooldown = 2;
+  expected.floor = 0.01;
+  expected.least_change = 0;
+  expected.begins = epoch_id{11};
+  EXPECT_EQ(*rule, expected);
+  EXPECT_EQ(s.at(epoch_id{11}), 0.5);
+  EXPECT_LT(s.at(epoch_id{9}), 0.5);
+  EXPECT_EQ(made("constant").plateau(), std::nullopt);
+  EXPECT_EQ(made("plateau").plateau()->begins, epoch_id{0});
+  EXPECT_TRUE(made("plateau:absolute=1").plateau()->absolute);
+}
+
 TEST(Schedule, IsThePureFunctionThatMakesJoinersEqual) { // INV-3: same epoch, same bits
   for (const auto& row : schedule_table()) {
     auto a = made(example_of(row), 1);
@@ -244,6 +266,14 @@ TEST(ScheduleText, ErrorsSayWhatToWriteInstead) {
   EXPECT_THAT(refusal("cosine:floor=2", 0, 40), HasSubstr("above --lr 1"));
   EXPECT_THAT(refusal("wsd:warmup=30,decay=20", 0, 40),
               AllOf(HasSubstr("take 50"), HasSubstr("only 40")));
+  EXPECT_THAT(refusal("plateau/step:every=3"), HasSubstr("put it last"));
+  EXPECT_THAT(refusal("plateau:epochs=5/step:every=3"), HasSubstr("put it last"));
+  EXPECT_THAT(refusal("plateau:epochs=5"), HasSubstr("leave out its epochs"));
+  EXPECT_THAT(refusal("plateau:factor=1"), HasSubstr("never fall"));
+  EXPECT_THAT(refusal("plateau:threshold=1"), HasSubstr("absolute=1"));
+  EXPECT_EQ(refusal("plateau:threshold=1,absolute=1"), "");
+  EXPECT_THAT(refusal("plateau:floor=2"), HasSubstr("above --lr 1"));
+  EXPECT_THAT(refusal("plateau:patience=2000000"), HasSubstr("between 0 and"));
   EXPECT_THAT(refusal("warmup-linear:warmup=5", 5, 40), HasSubstr("set its number warmup"));
 }
 

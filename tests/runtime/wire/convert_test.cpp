@@ -207,7 +207,7 @@ TEST(WireConvert, PartsOutOfBoundsAreRefused) {
   EXPECT_EQ(with([](part& p) { p.count = part_elements_max + 1; }), ec::protocol_violation);
   EXPECT_EQ(with([](part& p) { p.index = parts_max; }), ec::protocol_violation);
   EXPECT_EQ(with([](part& p) { p.offset = plan_elements_max + 1; }), ec::protocol_violation);
-  EXPECT_EQ(with([](part& p) { p.kind = static_cast<part_kind>(2); }), ec::protocol_violation);
+  EXPECT_EQ(with([](part& p) { p.kind = static_cast<part_kind>(3); }), ec::protocol_violation);
 }
 
 TEST(WireConvert, RoundMessagesOutOfBoundsAreRefused) {

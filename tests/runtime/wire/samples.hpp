@@ -39,7 +39,7 @@ struct sample {
 inline std::vector<sample> samples() {
   round_id round;
   round.bytes.fill(std::byte{9});
-  round_view view{70'000, 0x8000'0000'0000'0001U, 0xffff'ffff'ffff'ffffU, true};
+  round_view view{70'000, 0x8000'0000'0000'0001U, 0xffff'ffff'ffff'ffffU, true, sample_digest(7)};
   record plain;
   plain.name = "n";
   plain.subkey = "s";
@@ -78,14 +78,19 @@ inline std::vector<sample> samples() {
   event_of("disband_group", disband_group{"demo_grad", {sample_peer(4)}});
   event_of("leave_group", leave_group{"demo_grad"});
   event_of("progress_push", progress_push{sample_record()});
-  event_of("part", part{round, 3, part_kind::result, 5, 1'000, 250, 2.5, 0x8000'0000'0000'000fU},
-           1'000);
+  event_of(
+    "part",
+    part{
+      round, 3, part_kind::result, 5, 1'000, 250, 2.5, 0x8000'0000'0000'000fU, {0.5, 2, 0, 0, 0}},
+    1'000);
   event_of("round_propose", round_propose{round, view});
-  event_of("round_prepared", round_prepared{round, 9});
+  event_of("round_prepared", round_prepared{round, 9, sample_digest(7)});
   event_of("round_suspect", round_suspect{round, 9, 63, ec::stalled});
   event_of("round_commit", round_commit{round, view});
   event_of("round_abort", round_abort{round, ec::lost_quorum});
   event_of("round_takeover", round_takeover{round, 99});
+  event_of("round_key_share", round_key_share{round, 3, 63, sample_digest(7)});
+  event_of("round_digests", round_digests{round, 3, {sample_digest(7), sample_digest(8)}});
   event_of("round_promise", round_promise{round, 99, true, view, true, true});
   event_of("bandwidth_report", bandwidth_report{round, 3e6});
   event_of("new_partition", new_partition{round, {{70, 0, 30}, 8192}});

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/crypto/digest.hpp"
+
 namespace waggle::testing {
 
 namespace {
@@ -37,6 +39,10 @@ public:
     };
     swarm_.net_.on_member(self_, 100us * static_cast<int>(1 + self_ % 5), std::move(job));
     return true;
+  }
+  digest secret(const round_id&, std::uint32_t view) override {
+    return sha256(std::to_string(view) + " of "
+                  + std::to_string(reinterpret_cast<std::uintptr_t>(this)));
   }
   void count_part() override {}
   void count_refused(ec why) override {

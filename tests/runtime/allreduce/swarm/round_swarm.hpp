@@ -80,6 +80,8 @@ public:
   [[nodiscard]] bool is_running(std::size_t member) const;
   float_vector& values_of(std::size_t member) { return *members_[member].values; }
   [[nodiscard]] member_set blameless() const { return everybody() - excused_; }
+  /// To be called before the run: this member lies, so nothing is promised to it.
+  void let_lie(std::size_t who) { excuse(who); }
   /// `to` receives this from `from` soon; no saboteur changes it.
   void inject(std::size_t from, std::size_t to, wire::event what);
 

@@ -29,7 +29,7 @@ public:
       return true;
     for (std::size_t i = 0; i < members; ++i)
       if (i != to && !heard.contains(i))
-        swarm.inject(i, to, wire::round_prepared{word->round, word->view});
+        swarm.inject(i, to, wire::round_prepared{word->round, word->view, word->result});
     return true;
   }
 
@@ -99,8 +99,11 @@ public:
     part->contributors = now.contributors;
     part->view = now.number;
     part->weight = 0;
-    now.contributor_set().for_each(
-      [&](std::size_t i) { part->weight += swarm.scene().weights[i]; });
+    part->weights.clear();
+    now.contributor_set().for_each([&](std::size_t i) {
+      part->weights.push_back(swarm.scene().weights[i]);
+      part->weight += swarm.scene().weights[i];
+    });
     return true;
   }
 };
@@ -203,14 +206,19 @@ std::vector<planted_bug> all_planted_bugs() {
     bug<breaks_promises>("BreaksPromises", "have prepared"),
     bug<ignores_what_is_prepared>("IgnoresWhatIsPrepared", "a mixed round"),
     bug<asks_for_no_promises>("AsksForNoPromises", "a mixed round"),
-    bug<takes_old_results>("TakesOldResults", "a mixed round"),
     bug<forgets_its_commit>("ForgetsItsCommit", "a mixed round"),
-    bug<sends_unequal_results>("SendsUnequalResults", "a mixed round"),
     bug<averages_in_place>("AveragesInPlace", "other values than it gave"),
     bug<does_not_look_at_its_clock>("DoesNotLookAtItsClock", "hangs"),
     bug<slanders>("Slanders", "did nothing wrong"),
     bug<releases_twice>("ReleasesTwice", "released"),
     bug<forgets_to_release>("ForgetsToRelease", "released"),
+  };
+}
+
+std::vector<planted_bug> bugs_that_digests_reveal() {
+  return {
+    bug<takes_old_results>("TakesOldResults", "two members finished with different"),
+    bug<sends_unequal_results>("SendsUnequalResults", "two members finished with different"),
   };
 }
 

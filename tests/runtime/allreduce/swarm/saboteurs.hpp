@@ -18,5 +18,7 @@ struct planted_bug {
 
 /// See planted_bugs_test.cpp.
 std::vector<planted_bug> all_planted_bugs();
+/// Bugs of all members that the comparison of digests makes harmless.
+std::vector<planted_bug> bugs_that_digests_reveal();
 
 } // namespace waggle::testing

@@ -1,0 +1,117 @@
+#include "actors/program/limits_table.hpp"
+
+#include "actors/dht_router.hpp"
+#include "actors/switchboard.hpp"
+#include "runtime/net/tcp_transport.hpp"
+
+namespace waggle {
+
+namespace {
+
+std::string bytes(std::uint64_t n) {
+  if (n % 1_MiB == 0)
+    return std::to_string(n / 1_MiB) + " MiB";
+  return std::to_string(n / 1_KiB) + " KiB";
+}
+std::string per_second(net::work time) {
+  return std::to_string(time.count() / 1'000) + " ms a second";
+}
+std::string seconds(milliseconds time) {
+  return std::to_string(time.count() / 1'000) + " s";
+}
+std::string number(std::size_t n) {
+  return std::to_string(n);
+}
+std::string refused(ec why) {
+  return "`waggle_network_refused_total{reason=\"" + std::string{to_string(why)} + "\"}`";
+}
+std::string rejected(ec why) {
+  return "`waggle_dht_records_rejected_total{reason=\"" + std::string{to_string(why)} + "\"}`";
+}
+
+const char* const holds = "`waggle_network_link_holds_total`";
+const char* const read_later = "the link is not read until there is room";
+
+} // namespace
+
+std::vector<limit_row> limits_table() {
+  const net::tcp_transport_config tcp;
+  const net::link_budget::limits link;
+  const net::stranger_budget::limits strangers;
+  const round_registry::limits rounds;
+  const dht_config dht;
+  const switchboard_config links;
+  const bootstrap::options joining;
+  const auto overloaded = refused(ec::overloaded);
+  const auto rate_limited = refused(ec::rate_limited);
+  return {
+    {"messages of one link that wait for an actor", bytes(link.waiting_bytes_max),
+     "the largest message, or hundreds of usual ones", read_later, holds},
+    {"work that a stranger causes, in any case", per_second(link.work_per_second),
+     "500 short messages, or 33 signed reports", "counts against the next row", holds},
+    {"work that all strangers cause beyond that", per_second(strangers.work_per_second),
+     "leaves the cores to training; newcomers need a few milliseconds", read_later, holds},
+    {"bodies of all strangers in memory", bytes(strangers.body_bytes_max),
+     "two windows: parts for a first round that has not begun here", read_later, holds},
+    {"bodies of one link in flight", bytes(tcp.window_bytes), "fills a fast link",
+     "the link is closed: an honest peer waits", refused(ec::protocol_violation)},
+    {"messages for rounds that have not begun, of a member", number(rounds.parked_events_max),
+     "the parts of a whole vector", "dropped", refused(ec::unknown_round)},
+    {"the same, of a stranger", number(rounds.stranger_events_max), "its first round", "dropped",
+     refused(ec::unknown_round)},
+    {"the same, of all strangers",
+     number(rounds.strangers_events_max) + ", " + bytes(rounds.strangers_bytes_max),
+     "several newcomers at once", "those of the stranger that has most are dropped",
+     refused(ec::unknown_round)},
+    {"time that they are kept", seconds(rounds.parked_for), "a plan that is late", "dropped",
+     refused(ec::unknown_round)},
+    {"records with a bad signature, of one link", number(links.link.bad_signatures_max),
+     "honest peers send none", "the link is closed, and its peer told", refused(ec::bad_signature)},
+    {"requests of one link at once", number(links.link.inbound_calls_max), "parallel lookups",
+     "the request is refused", "the caller's `waggle_dht_requests_total`"},
+    {"records stored here", bytes(dht.store.bytes_max), "a run of thousands of peers",
+     "those that expire first make room", rejected(ec::overloaded)},
+    {"records of strangers, per kind", bytes(dht.store.stranger_bytes_max),
+     "3,000 newcomers and observers", "the host that has most makes room; never a member",
+     rejected(ec::overloaded)},
+    {"records of one owner, per kind", number(dht.store.owner_entries_max),
+     "one for each search for a group", "its own oldest makes room", "`waggle_dht_records`"},
+    {"nearer peers that make us refuse a stranger's record", number(dht.nearer_max),
+     "twice the peers that a writer asks", "refused", rejected(ec::not_found)},
+    {"links", number(links.links_max), "descriptors and pings",
+     "a link with a stranger ends for one that we dial, or with a member", overloaded},
+    {"links that strangers opened", number(links.stranger_links_max),
+     "half of all; the other half is for members and our own dials",
+     "the host that has most gives one up, or the newcomer is refused; both are told", overloaded},
+    {"links with one peer", number(links.links_per_peer_max), "both dialled at once",
+     "the oldest unused one is closed", overloaded},
+    {"dials of announced addresses, at once and per second", number(links.dials_max),
+     "the members of a group", "the message fails",
+     "`waggle_network_dial_errors_total{reason=\"overloaded\"}`"},
+    {"lost peers that are dialled again; strangers among them",
+     number(joining.lost_max) + "; " + number(joining.lost_strangers_max), "a network split",
+     "the one away longest is forgotten", "none: it is not dialled"},
+    {"HTTP connections; of one host",
+     number(tcp.http_connections.all) + "; " + number(tcp.http_connections.per_host),
+     "scrapers, probes, browsers, and peers that dial", "the oldest of the host that has most ends",
+     rate_limited},
+    {"time for pages other than the health pages", "250 ms a second", "a hundred scrapes a second",
+     "status 429", rate_limited},
+    {"handshakes at once; of one host",
+     number(tcp.handshakes.all) + "; " + number(tcp.handshakes.per_host), "a swarm that starts",
+     "the oldest of the host that has most ends", rate_limited},
+    {"handshakes of one host",
+     number(static_cast<std::size_t>(tcp.handshake_work / net::cost::handshake)) + " a second",
+     "a swarm on one machine", "closed", rate_limited},
+  };
+}
+
+std::string to_markdown(const std::vector<limit_row>& rows) {
+  std::string out = "| what | limit | enough for | beyond it | metric |\n|---|---|---|---|---|\n";
+  for (const auto& row : rows)
+    out += "| " + row.what + " | " + row.value + " | " + row.why + " | " + row.beyond + " | "
+           + row.metric + " |\n";
+  return out;
+}
+
+} // namespace waggle

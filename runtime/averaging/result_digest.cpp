@@ -1,0 +1,93 @@
+#include "runtime/averaging/result_digest.hpp"
+
+#include <algorithm>
+
+#include "runtime/core/check.hpp"
+#include "runtime/crypto/digest.hpp"
+#include "runtime/crypto/poly1305.hpp"
+
+namespace waggle {
+
+namespace {
+
+template <class Number>
+byte_span bytes_of(const Number& number) {
+  return std::as_bytes(std::span{&number, 1});
+}
+
+} // namespace
+
+part_groups::part_groups(const part_table& parts) {
+  // Each owner's last group may be short, so an owner may have one group more.
+  auto groups = std::max<std::size_t>(result_groups_max - round_members_max, 1);
+  auto parts_per_group = std::max<std::size_t>((parts.size() + groups - 1) / groups, 1);
+  std::map<std::uint32_t, std::size_t> last; // group of each owner
+  for (std::uint32_t i = 0; i < parts.size(); ++i) {
+    auto [open, first] = last.try_emplace(parts[i].default_owner, groups_.size());
+    if (first || groups_[open->second].size() == parts_per_group) {
+      open->second = groups_.size();
+      groups_.emplace_back();
+    }
+    groups_[open->second].push_back(i);
+    group_of_.push_back(open->second);
+  }
+}
+
+digest group_digest(const result_terms& of, const std::vector<std::uint32_t>& group,
+                    const part_values& values) {
+  sha256_stream hash;
+  hash.add(bytes_of(of.weight_sum));
+  for (auto part : group)
+    hash.add(std::as_bytes(values(part)));
+  return hash.finish();
+}
+
+digest result_digest(const result_terms& of, std::span<const digest> groups) {
+  sha256_stream hash;
+  hash.add("waggle result").add(of.round.raw()).add(bytes_of(of.contributors));
+  for (const auto& group : groups)
+    hash.add(group.raw());
+  return hash.finish();
+}
+
+digest keyed_result_digest(const result_terms& of, const digest& key, const part_groups& groups,
+                           const part_values& values) {
+  poly1305 tagger{key};
+  sha256_stream hash;
+  hash.add("waggle keyed result").add(key.raw()).add(of.round.raw()).add(bytes_of(of.contributors));
+  hash.add(bytes_of(of.weight_sum));
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    tagger.begin();
+    for (auto part : groups[g])
+      tagger.add(std::as_bytes(values(part)));
+    hash.add(byte_span{tagger.finish()});
+  }
+  return hash.finish();
+}
+
+void result_key::add(std::size_t member, std::uint32_t view, const digest& value) {
+  auto [known, added] = shares_.try_emplace(member, share{view, value});
+  if (!added && known->second.view < view)
+    known->second = {view, value};
+}
+
+member_set result_key::missing(const round_view& view) const {
+  member_set out;
+  view.participant_set().for_each([&](std::size_t member) {
+    auto known = shares_.find(member);
+    if (known == shares_.end() || known->second.view != view.number)
+      out.insert(member);
+  });
+  return out;
+}
+
+digest result_key::of(const round_view& view) const {
+  WAGGLE_CHECK(missing(view).empty(), "a share is missing");
+  sha256_stream hash;
+  hash.add("waggle result key");
+  view.participant_set().for_each(
+    [&](std::size_t member) { hash.add(shares_.at(member).value.raw()); });
+  return hash.finish();
+}
+
+} // namespace waggle

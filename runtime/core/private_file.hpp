@@ -1,0 +1,22 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "runtime/core/result.hpp"
+
+namespace waggle {
+
+/// Checks of files that other users of the machine must not read or hold. All sentences say what to
+/// do. Thread-safe.
+
+/// Whether the open file `handle` is a regular file that nobody but this user may read or write. A
+/// file of root is accepted, too, and root may use the files of others. Fails with ec::bad_config.
+status check_private(int handle, const std::filesystem::path& file);
+
+/// A warning if other users may create and replace files in `folder`: mode bits for group or
+/// others, without the sticky bit.
+std::optional<std::string> writable_by_others(const std::filesystem::path& folder);
+
+} // namespace waggle

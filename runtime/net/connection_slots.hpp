@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace waggle::net {
+
+/// How many connections of one kind there may be, in all and from one host. A new connection always
+/// gets a place: sockets that somebody opened and left idle must not keep others out. Not
+/// thread-safe.
+class connection_slots {
+public:
+  struct limits {
+    std::size_t all = 0;
+    std::size_t per_host = 0;
+  };
+  using number = std::uint64_t; // ascending
+
+  explicit connection_slots(limits limits) : limits_(limits) {}
+
+  /// Adds a connection from `host`. Returns the one to close for it, if any: the oldest of this
+  /// host if it has too many, otherwise the oldest of the host that has the most.
+  std::optional<number> add(number id, const std::string& host);
+  /// No effect if it is not there.
+  void remove(number id);
+
+  [[nodiscard]] std::size_t size() const { return hosts_.size(); }
+
+private:
+  [[nodiscard]] number oldest_of(const std::string& host) const;
+
+  limits limits_;
+  std::map<number, std::string> hosts_;
+  std::map<std::string, std::size_t> counts_; // no entry without connections
+};
+
+} // namespace waggle::net

@@ -1,0 +1,66 @@
+#pragma once
+
+// Internal to runtime/net: the port, and HTTP on it.
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "runtime/net/connection_slots.hpp"
+#include "runtime/net/http_connection.hpp"
+#include "runtime/net/unique_fd.hpp"
+
+namespace waggle::net {
+
+/// A connection that has become one between peers.
+struct upgraded_socket {
+  unique_fd socket;
+  bool v6 = false;
+  std::string early; // bytes that followed the request
+  std::chrono::steady_clock::time_point accepted{};
+};
+
+/// Accepts connections and answers HTTP on a thread of its own, so that requests never delay the
+/// thread that reads what peers send in a round. Upgraded sockets are passed on.
+class http_front {
+public:
+  using on_peer = std::function<void(upgraded_socket)>; // on the front's thread
+
+  http_front(std::shared_ptr<const http_settings> settings, connection_slots::limits limits);
+  ~http_front() { stop(); }
+  http_front(const http_front&) = delete;
+  http_front& operator=(const http_front&) = delete;
+
+  /// Accepts connections from now on. `peers` may be empty: no upgrades. The result is the address
+  /// that was bound. Fails with ec::bad_config and a sentence for the operator. Called once.
+  result<endpoint> listen(const endpoint& where, on_peer peers);
+
+  /// Closes everything. Nothing is called after this returns. Called by any thread but the front's.
+  void stop();
+
+private:
+  void accept_next();
+  void serve(boost::asio::ip::tcp::socket socket);
+
+  const std::shared_ptr<const http_settings> settings_;
+  connection_slots slots_;
+  std::map<connection_slots::number, std::function<void()>> close_; // of each connection
+  connection_slots::number last_ = 0;
+  on_peer peers_;
+  // After what connections use when they end: they end with the context.
+  boost::asio::io_context io_{1};
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> guard_{
+    io_.get_executor()};
+  boost::asio::ip::tcp::acceptor acceptor_{io_};
+  boost::asio::steady_timer back_off_{io_};
+  std::thread thread_; // last: runs while all of the above exist
+};
+
+} // namespace waggle::net

@@ -1,0 +1,135 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "runtime/core/bytes.hpp"
+#include "runtime/core/time.hpp"
+
+namespace waggle::net {
+
+using work = std::chrono::microseconds;
+
+/// Estimates of the time that it takes to process what a peer sends. Measured with the flood of
+/// tests/processes/attacks on one core of 2.5 GHz.
+namespace cost {
+constexpr work frame{10};             // decode, one message to an actor, perhaps a short answer
+constexpr work signature{150};        // verify an Ed25519 signature of a record
+constexpr work lookup{50};            // the nearest peers to a key
+constexpr work handshake{250};        // sign our proof, verify the peer's
+constexpr std::size_t byte_part = 64; // encoding or decoding this many bytes takes 1 us
+} // namespace cost
+
+/// An amount of work that grows back with time. Not thread-safe.
+class work_bucket {
+public:
+  explicit work_bucket(work per_second) : per_second_(per_second), left_(per_second) {}
+
+  /// True if at least `amount` is left, which is then taken. At most one second's work is saved up.
+  [[nodiscard]] bool take(work amount, steady_time now);
+  /// Adds the part of `amount` that could not be taken to a debt, which later refills pay first.
+  void owe(work amount) { left_ -= amount; }
+  /// Whether work is owed.
+  [[nodiscard]] bool in_debt(steady_time now);
+  /// Whether as much is left as can be saved up.
+  [[nodiscard]] bool is_full(steady_time now);
+
+private:
+  void refill(steady_time now);
+
+  const work per_second_;
+  work left_;
+  std::optional<steady_time> as_of_;
+};
+
+/// What all strangers together may cost this peer beyond what each link may cost by itself. A
+/// stranger is a peer with which this one has not averaged yet: anybody can make up any number of
+/// them. Thread-safe.
+class stranger_budget {
+public:
+  struct limits {
+    /// In addition to each link's own work. A tenth of a core of a machine with two cores.
+    work work_per_second{200'000};
+    /// Bodies of strangers in memory: parts of rounds that have not begun here, and bodies that
+    /// have not arrived completely. As large as two windows.
+    std::size_t body_bytes_max = 64_MiB;
+  };
+
+  explicit stranger_budget(limits limits) : limits_(limits), surplus_(limits.work_per_second) {}
+  stranger_budget() : stranger_budget(limits{}) {}
+
+  [[nodiscard]] bool take_work(work amount, steady_time now);
+  [[nodiscard]] bool take_body(std::size_t bytes);
+  void return_body(std::size_t bytes);
+  [[nodiscard]] std::size_t body_bytes() const;
+
+private:
+  const limits limits_;
+  mutable std::mutex mutex_;
+  work_bucket surplus_;
+  std::size_t body_bytes_ = 0;
+};
+
+/// What the peer at the other end of one link may make us process. Over a limit nothing is dropped:
+/// the link is held, so that the rest waits at the sender, and is resumed when there is room again.
+/// Thread-safe.
+class link_budget : public std::enable_shared_from_this<link_budget> {
+public:
+  struct limits {
+    /// Messages that wait for an actor. Fits the largest message, and some hundred usual ones.
+    std::size_t waiting_bytes_max = 256_KiB;
+    /// Each waiting message counts as this many bytes more: what the actors' queues need for it.
+    std::size_t message_overhead = 256;
+    /// A stranger's work that is done in any case, however much other strangers send. 32 reports
+    /// with signatures, or 500 short messages.
+    work work_per_second{5'000};
+  };
+
+  /// `held` is called whenever the link is to be held (true) or resumed (false), by any thread.
+  /// REQUIRES: it does not block, and does not call this object.
+  link_budget(std::function<void(bool)> held, std::shared_ptr<stranger_budget> common,
+              limits limits);
+  link_budget(std::function<void(bool)> held, std::shared_ptr<stranger_budget> common);
+
+  /// A message of `bytes` bytes is passed on to an actor. It waits as long as a copy of the result
+  /// exists.
+  [[nodiscard]] std::shared_ptr<void> admit(std::size_t bytes);
+
+  /// A stranger has caused `amount`.
+  void charge(work amount, steady_time now);
+
+  /// Memory for a body of a stranger. If all strangers have used up theirs, the link is held before
+  /// the body is read: memory that nobody writes to costs nothing.
+  [[nodiscard]] std::shared_ptr<std::byte> body(std::size_t bytes);
+
+  /// Resumes the link if it was held for work or memory that is there now. Call this now and then.
+  void retry(steady_time now);
+
+  [[nodiscard]] bool held() const;
+
+private:
+  struct announced_body {
+    std::size_t bytes = 0;
+    bool granted = false;
+  };
+
+  void leave(std::size_t bytes);
+  void end_body(const std::shared_ptr<announced_body>& body);
+  void update();
+
+  const std::function<void(bool)> hold_;
+  const std::shared_ptr<stranger_budget> common_;
+  const limits limits_;
+  mutable std::mutex mutex_;
+  std::size_t waiting_ = 0;
+  work_bucket own_;
+  bool in_debt_ = false;
+  std::shared_ptr<announced_body> blocked_; // waits for memory
+  bool held_ = false;
+};
+
+} // namespace waggle::net

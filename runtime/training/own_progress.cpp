@@ -1,0 +1,105 @@
+#include "runtime/training/own_progress.hpp"
+
+#include <cmath>
+#include <cstring>
+
+#include "runtime/core/byte_io.hpp"
+#include "runtime/core/check.hpp"
+#include "runtime/crypto/digest.hpp"
+
+namespace waggle {
+
+namespace {
+
+constexpr std::string_view magic = "WGGLOW02";
+/// More than any epoch has, and small enough that sums do not overflow.
+constexpr std::uint64_t samples_max = 1ULL << 40U;
+
+byte_span bytes_of(const std::shared_ptr<const float_vector>& values) {
+  return values ? std::as_bytes(std::span{*values}) : byte_span{};
+}
+
+std::uint64_t size_of(const std::shared_ptr<const float_vector>& values) {
+  return values ? values->size() : 0;
+}
+
+/// Null if there are no values, or not so many.
+std::shared_ptr<const float_vector> values_in(byte_reader& in, std::uint64_t count) {
+  if (count == 0 || count > in.left() / sizeof(float))
+    return nullptr;
+  auto raw = in.get_raw(static_cast<std::size_t>(count) * sizeof(float));
+  auto values = std::make_shared<float_vector>(static_cast<std::size_t>(count));
+  std::memcpy(values->data(), raw.data(), raw.size());
+  return values;
+}
+
+} // namespace
+
+digest name_of_state(byte_span header) {
+  return sha256_stream{}.add("waggle own progress").add(header).finish();
+}
+
+std::string head_of(const own_progress& p, const digest& state) {
+  WAGGLE_CHECK(p.own.size() <= learner::own_bytes_max
+                 && p.position.size() <= resumable_learner::position_bytes_max
+                 && p.pending_position.size() <= resumable_learner::position_bytes_max,
+               std::to_string(p.own.size()));
+  byte_writer fields;
+  fields.put(static_cast<std::uint8_t>(p.stopped ? 1 : 0));
+  for (const auto* text : {&p.own, &p.position, &p.pending_position})
+    fields.put(static_cast<std::uint32_t>(text->size()));
+  fields.put(p.partial.samples).put(p.partial.passes).put(p.partial.scale);
+  fields.put(size_of(p.partial.sum)).put(p.pending_samples).put(size_of(p.pending));
+  fields.put_raw(p.own).put_raw(p.position).put_raw(p.pending_position);
+  auto hash = sha256_stream{}
+                .add(fields.text())
+                .add(bytes_of(p.partial.sum))
+                .add(bytes_of(p.pending))
+                .finish();
+  byte_writer head;
+  head.put_raw(magic).put(state).put(hash).put_raw(fields.text());
+  return head.take();
+}
+
+result<own_progress> decode_own_progress(std::string_view bytes, const digest& state) {
+  byte_reader in{bytes};
+  bool known = in.get_raw(magic.size()) == magic;
+  auto of = in.get<digest>();
+  auto hash = in.get<digest>();
+  if (!known || !in.ok() || sha256(bytes.substr(bytes.size() - in.left())) != hash)
+    return failure{ec::malformed, "it is damaged"};
+  if (of != state)
+    return failure{ec::wrong_run, "it belongs to another state than the checkpoint"};
+  own_progress p;
+  auto stopped = in.get<std::uint8_t>();
+  p.stopped = stopped == 1;
+  auto own = in.get<std::uint32_t>();
+  auto position = in.get<std::uint32_t>();
+  auto pending_position = in.get<std::uint32_t>();
+  p.partial.samples = in.get<std::uint64_t>();
+  p.partial.passes = in.get<std::uint64_t>();
+  p.partial.scale = in.get<double>();
+  auto partial_values = in.get<std::uint64_t>();
+  p.pending_samples = in.get<std::uint64_t>();
+  auto pending_values = in.get<std::uint64_t>();
+  bool plausible = stopped <= 1 && own <= learner::own_bytes_max
+                   && position <= resumable_learner::position_bytes_max
+                   && pending_position <= resumable_learner::position_bytes_max
+                   && p.partial.samples <= samples_max && p.partial.passes <= p.partial.samples
+                   && p.pending_samples <= samples_max && std::isfinite(p.partial.scale)
+                   && p.partial.scale > 0 && (p.partial.samples == 0) == (partial_values == 0)
+                   && (p.pending_samples == 0) == (pending_values == 0);
+  if (!plausible)
+    return failure{ec::malformed, "its fields contradict each other"};
+  p.own = in.get_raw(own);
+  p.position = in.get_raw(position);
+  p.pending_position = in.get_raw(pending_position);
+  p.partial.sum = values_in(in, partial_values);
+  p.pending = values_in(in, pending_values);
+  if (!in.ok() || in.left() > 0 || size_of(p.partial.sum) != partial_values
+      || size_of(p.pending) != pending_values)
+    return failure{ec::malformed, "its length is wrong"};
+  return p;
+}
+
+} // namespace waggle

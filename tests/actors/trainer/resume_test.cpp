@@ -1,0 +1,265 @@
+// A peer that stops in the middle of an epoch and starts again is where it would have been without
+// the stop: same data, same sums, same updates.
+
+#include <gmock/gmock.h>
+
+#include "runtime/training/own_progress.hpp"
+#include "runtime/training/schedule_text.hpp"
+#include "tests/actors/trainer/training_world.hpp"
+
+namespace waggle::testing {
+namespace {
+
+constexpr std::uint64_t epochs = 4;
+constexpr std::uint64_t passes_per_epoch = 8;
+
+struct Resumed : training_world {
+  using files_ptr = std::shared_ptr<memory_disk>;
+
+  static training_config keeping(const files_ptr& files) {
+    auto config = defaults();
+    config.max_epochs = epochs;
+    config.checkpoints.emplace(files, "/data");
+    return config;
+  }
+  training_status stop(member& m) {
+    auto answer = ask<training_status>(m.actor, stop_training{});
+    EXPECT_TRUE(answer.ok());
+    end(m);
+    return answer.ok() ? *answer : training_status{};
+  }
+  /// The bytes of all tensors and of the number of steps.
+  std::string state_of(const member& m) {
+    auto snapshot = ask<state_snapshot>(m.actor, get_state_snapshot{});
+    EXPECT_TRUE(snapshot.ok());
+    if (!snapshot.ok())
+      return {};
+    return std::string{as_string_view(read_all(*snapshot->state)->view())}.substr(
+      state_header_bytes);
+  }
+  std::string finish(member& m) {
+    pass_until([&] { return status_of(m).phase == trainer_phase::finished; });
+    return state_of(m);
+  }
+  void pass_steps(const member& m, std::uint64_t steps) {
+    pass_until([&] { return m.probe->micro_steps >= steps; });
+  }
+  member& restart(const training_config& config, const toy_options& toy, std::uint64_t kept) {
+    auto again = toy;
+    again.init_seed = 99; // all comes from the checkpoint
+    auto& m = add(config, again);
+    m.resumed = kept;
+    tell(m.actor, start_training{});
+    return m;
+  }
+
+  /// Stops after each number of passes, restarts, and compares the end with that of a run without a
+  /// stop.
+  void expect_equal_end(const std::function<training_config(const files_ptr&)>& make,
+                        const toy_options& toy) {
+    auto& whole = add_started(make(std::make_shared<memory_disk>()), toy);
+    auto expected = finish(whole);
+    stop(whole);
+    for (std::uint64_t steps = 0; steps <= 2 * passes_per_epoch + 1; ++steps) {
+      auto files = std::make_shared<memory_disk>();
+      auto& first = add_started(make(files), toy);
+      pass_steps(first, steps);
+      ASSERT_LE(first.probe->micro_steps, std::max<std::uint64_t>(steps, 1)) << steps;
+      auto before = stop(first);
+      EXPECT_EQ(before.samples_dropped, 0U) << steps;
+      auto& second = restart(make(files), toy, before.samples_toward_epoch);
+      EXPECT_EQ(finish(second), expected) << "stopped after " << steps << " passes";
+      auto after = status_of(second);
+      EXPECT_EQ(before.samples_used + after.samples_used, 4 * passes_per_epoch * epochs); // INV-2
+      EXPECT_EQ(after.samples_dropped, 0U);
+      EXPECT_EQ(first.probe->micro_steps + second.probe->micro_steps, passes_per_epoch * epochs);
+      stop(second);
+    }
+  }
+};
+
+TEST_F(Resumed, AfterEachMicroStepAsWithoutTheStop) {
+  expect_equal_end(keeping, {.data_seed = 5});
+}
+
+TEST_F(Resumed, WithAdamAndASchedule) {
+  auto make = [](const files_ptr& files) {
+    auto config = keeping(files);
+    config.schedule = *make_schedule(*parse_schedule("cosine:floor=0.01"), 0.2, 1, epochs);
+    return config;
+  };
+  expect_equal_end(make, {.data_seed = 5, .adam = true});
+}
+
+TEST_F(Resumed, WithBuffers) {
+  expect_equal_end(keeping, {.data_seed = 5, .buffer = true});
+}
+
+// The update of the epoch before is decided, and not applied yet.
+TEST_F(Resumed, WithDelayedGradients) {
+  auto make = [](const files_ptr& files) {
+    auto config = keeping(files);
+    config.how.delay_gradients = true;
+    return config;
+  };
+  expect_equal_end(make, {.data_seed = 5});
+}
+
+TEST_F(Resumed, InTheMiddleOfARoundItIsRunAgain) {
+  for (bool delayed : {false, true}) {
+    auto make = [&](const files_ptr& files) {
+      auto config = keeping(files);
+      config.how.delay_gradients = delayed;
+      return config;
+    };
+    auto& whole = add_started(make(std::make_shared<memory_disk>()), toy_options{.data_seed = 5});
+    auto expected = finish(whole);
+    stop(whole);
+    auto files = std::make_shared<memory_disk>();
+    hold_rounds = true;
+    auto& first = add_started(make(files), toy_options{.data_seed = 5});
+    pass_until([&] { return !first.questions.empty(); });
+    if (delayed)
+      pass_steps(first, passes_per_epoch + 3);
+    auto before = stop(first);
+    EXPECT_EQ(before.samples_toward_epoch, 4 * first.probe->micro_steps);
+    EXPECT_EQ(before.samples_dropped, 0U);
+    EXPECT_TRUE(first.probe->applied.empty());
+    hold_rounds = false;
+    auto& second = restart(make(files), {.data_seed = 5}, before.samples_toward_epoch);
+    EXPECT_EQ(finish(second), expected);
+    EXPECT_EQ(status_of(second).local_fallbacks, 0U);
+    stop(second);
+  }
+}
+
+// Killed: the samples after the last checkpoint are drawn again.
+TEST_F(Resumed, AfterAKillFromTheLastCheckpoint) {
+  auto& whole = add_started(keeping(std::make_shared<memory_disk>()), toy_options{.data_seed = 5});
+  auto expected = finish(whole);
+  stop(whole);
+  auto files = std::make_shared<memory_disk>();
+  auto& first = add_started(keeping(files), toy_options{.data_seed = 5});
+  pass_steps(first, 2 * passes_per_epoch + 3);
+  end(first);
+  auto& second = restart(keeping(files), {.data_seed = 5}, 0);
+  EXPECT_EQ(finish(second), expected);
+  EXPECT_EQ(second.probe->micro_steps, (epochs - 2) * passes_per_epoch);
+  stop(second);
+}
+
+TEST_F(Resumed, WithoutCheckpointsThePartialEpochIsDroppedAndCounted) {
+  auto& m = add_started();
+  pass_steps(m, 3);
+  auto answer = ask<training_status>(m.actor, stop_training{});
+  ASSERT_TRUE(answer.ok());
+  EXPECT_EQ(answer->samples_dropped, 12U);
+  EXPECT_EQ(answer->samples_toward_epoch, 0U);
+}
+
+TEST_F(Resumed, IfTheLastCheckpointFailsThePartialEpochIsDroppedAndCounted) {
+  for (bool delayed : {false, true}) {
+    auto files = std::make_shared<memory_disk>();
+    auto config = keeping(files);
+    config.how.delay_gradients = delayed; // then an update waits, too
+    auto& m = add_started(config);
+    pass_steps(m, passes_per_epoch + 3);
+    files->fail_writes(failure{ec::io_error, "no space left"});
+    auto answer = ask<training_status>(m.actor, stop_training{});
+    ASSERT_TRUE(answer.ok());
+    EXPECT_EQ(answer->samples_dropped, 12U + (delayed ? 4 * passes_per_epoch : 0));
+    EXPECT_EQ(answer->samples_toward_epoch, 0U);
+    expect_balance(m);
+    end(m);
+  }
+}
+
+/// One peer of two stops in an epoch and comes back.
+struct ResumedInASwarm : Resumed {
+  training_config joining() {
+    auto config = keeping(files);
+    config.max_epochs = 0;
+    config.join_timeout = 5s;
+    return config;
+  }
+  /// Stops `b` with a partial sum, and with a contribution if rounds are held.
+  training_status leave_with_samples(member& b) {
+    pass_until([&] { return status_of(b).samples_toward_epoch >= 8; });
+    auto before = stop(b);
+    EXPECT_GE(before.samples_toward_epoch, 8U);
+    return before;
+  }
+
+  files_ptr files = std::make_shared<memory_disk>();
+};
+
+TEST_F(ResumedInASwarm, WhatTheRunHasPassedIsDroppedAndCountedAndTheDataGoOn) {
+  for (bool in_round : {false, true}) {
+    files = std::make_shared<memory_disk>();
+    if (!in_round)
+      add_started();
+    auto& b = add_started(joining());
+    pass_until([&] { return all_at(3); });
+    hold_rounds = in_round;
+    if (in_round)
+      pass_until([&] { return !b.answers.empty(); });
+    auto before = leave_with_samples(b);
+    release_rounds();
+    auto later = before.epoch.value() + 2;
+    pass_until([&] { return status_of(*members[0]).epoch.value() >= later; });
+    auto& again = restart(joining(), {.data_seed = 2}, before.samples_toward_epoch);
+    spread();
+    pass_until([&] { return status_of(again).state_downloads == 1; });
+    pass_until([&] { return status_of(again).samples_used > 0; });
+    EXPECT_GE(status_of(again).samples_dropped, before.samples_toward_epoch);
+    pass_until([&] { return status_of(again).parameters == status_of(*members[0]).parameters; });
+    end(again);
+  }
+}
+
+TEST_F(ResumedInASwarm, AnotherStrategyDropsAndCountsThem) {
+  auto& b = add_started(keeping(files));
+  auto before = leave_with_samples(b);
+  auto config = keeping(files);
+  config.strategy = "local-updates";
+  auto& again = restart(config, {}, before.samples_toward_epoch);
+  pass(5ms);
+  EXPECT_EQ(status_of(again).samples_dropped, before.samples_toward_epoch);
+}
+
+TEST_F(ResumedInASwarm, OfAnotherModelTheyAreDroppedAndCounted) {
+  auto& b = add_started(keeping(files));
+  auto before = leave_with_samples(b);
+  // The schema is the same, the sums are not.
+  auto name = files->list("/data")->front();
+  ASSERT_TRUE(name.ends_with(".own"));
+  auto image = *files->read("/data/" + name.substr(0, name.size() - 4) + ".wgl", 1_MiB);
+  auto state = name_of_state(as_byte_span(image).first(state_header_bytes));
+  auto own = *decode_own_progress(*files->read("/data/" + name, 1_MiB), state);
+  auto longer = std::make_shared<float_vector>(*own.partial.sum);
+  longer->push_back(0);
+  own.partial.sum = longer;
+  files->corrupt("/data/" + name,
+                 head_of(own, state)
+                   + std::string{as_string_view(std::as_bytes(std::span<const float>{*longer}))});
+  auto& again = restart(keeping(files), {}, before.samples_toward_epoch);
+  pass(5ms);
+  EXPECT_EQ(status_of(again).samples_dropped, before.samples_toward_epoch);
+}
+
+TEST_F(ResumedInASwarm, ADamagedFileCostsNoCheckpoint) {
+  auto& b = add_started(keeping(files));
+  pass_until([&] { return all_at(2); });
+  auto before = leave_with_samples(b);
+  auto names = *files->list("/data");
+  for (const auto& name : names)
+    if (name.ends_with(".own"))
+      files->corrupt("/data/" + name, "WGGLOW02 and no more");
+  auto& again = restart(keeping(files), {}, 0);
+  pass(5ms);
+  EXPECT_EQ(again.reports.front().epoch, before.epoch);
+  EXPECT_EQ(status_of(again).samples_dropped, 0U);
+}
+
+} // namespace
+} // namespace waggle::testing

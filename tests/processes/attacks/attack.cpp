@@ -1,0 +1,49 @@
+// waggle-attack NAME HOST:PORT RUN [SECONDS [LINKS [MB_PER_SECOND]]]
+//
+// Plays one attack (or `pings`: measures how long honest pings take) and prints what came of it as
+// a line of JSON. Without arguments: lists the attacks.
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "tests/processes/attacks/attacks.hpp"
+
+int main(int count, char** words) {
+  using namespace waggle;
+  if (count < 4) {
+    std::printf("pings\n");
+    for (const auto& each : attacks::all())
+      std::printf("%s\n", each.name.c_str());
+    return 2;
+  }
+  auto where = parse_endpoint(words[2]);
+  if (!where) {
+    std::fprintf(stderr, "%s\n", where.error().detail.c_str());
+    return 2;
+  }
+  attacks::target at{*where, words[3]};
+  if (count > 4)
+    at.duration = std::chrono::seconds{std::atoi(words[4])};
+  if (count > 5)
+    at.links = static_cast<std::size_t>(std::atoi(words[5]));
+  if (count > 6)
+    at.bytes_per_second = 1e6 * std::atof(words[6]);
+  std::string name = words[1];
+  if (name == "pings") {
+    auto seen = attacks::measure_pings(at);
+    std::printf("{\"median_ms\":%.2f,\"worst_ms\":%.2f,\"lost\":%llu}\n", seen.median, seen.worst,
+                static_cast<unsigned long long>(seen.lost));
+    return 0;
+  }
+  for (const auto& each : attacks::all())
+    if (each.name == name) {
+      auto done = each.play(at);
+      std::printf("{\"attack\":\"%s\",\"bytes\":%llu,\"messages\":%llu,\"refused\":%llu}\n",
+                  name.c_str(), static_cast<unsigned long long>(done.bytes_sent),
+                  static_cast<unsigned long long>(done.messages),
+                  static_cast<unsigned long long>(done.refused));
+      return 0;
+    }
+  std::fprintf(stderr, "there is no attack called %s\n", name.c_str());
+  return 2;
+}

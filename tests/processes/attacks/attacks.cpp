@@ -1,0 +1,317 @@
+#include "tests/processes/attacks/attacks.hpp"
+
+#include <algorithm>
+#include <thread>
+
+#include "runtime/dht/record.hpp"
+#include "runtime/wire/convert.hpp"
+#include "tests/processes/attacks/stranger.hpp"
+
+namespace waggle::attacks {
+
+namespace {
+
+using clock = std::chrono::steady_clock;
+
+swarm_time wall_now() {
+  return system_wall_clock{}.now();
+}
+
+/// Returns true until the time is over, at most as often as the rate permits.
+class pace {
+public:
+  explicit pace(const target& at)
+    : until_(clock::now() + at.duration), rate_(at.bytes_per_second) {}
+
+  [[nodiscard]] bool goes_on(std::uint64_t bytes_sent) const {
+    for (;;) {
+      auto now = clock::now();
+      if (now >= until_)
+        return false;
+      if (static_cast<double>(bytes_sent) <= rate_ * seconds_of(now - began_))
+        return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    }
+  }
+
+private:
+  clock::time_point began_ = clock::now();
+  clock::time_point until_;
+  double rate_;
+};
+
+/// What one identity sends at a time. False: the link has ended.
+using burst = std::function<bool(stranger&, random_source&)>;
+
+/// @param again a new identity after each burst, not only when a link has ended.
+outcome flood(const target& at, const burst& send, bool again = false) {
+  outcome out;
+  pace paced{at};
+  random_source random{entropy_seed()};
+  std::vector<stranger> all;
+  auto fresh = [&] { return stranger{at.where, at.run, random.next() | 1U}; };
+  for (std::size_t i = 0; i < at.links; ++i)
+    all.push_back(fresh());
+  for (std::size_t i = 0; paced.goes_on(out.bytes_sent); i = (i + 1) % all.size()) {
+    auto& who = all[i];
+    auto before = who.bytes_sent();
+    if ((!who.joined() && !who.join()) || !send(who, random)) {
+      ++out.refused;
+      out.bytes_sent += who.bytes_sent() - before;
+      who = fresh();
+      if (paced.goes_on(out.bytes_sent))
+        std::this_thread::sleep_for(std::chrono::milliseconds{5});
+      continue;
+    }
+    ++out.messages;
+    out.bytes_sent += who.bytes_sent() - before;
+    bool open = who.drain();
+    out.refused += open ? 0 : 1;
+    if (again || !open)
+      who = fresh();
+  }
+  return out;
+}
+
+round_id random_round(random_source& random) {
+  round_id id;
+  random.fill(id.bytes);
+  return id;
+}
+
+record progress_record(const stranger& who, std::string name, bool genuine) {
+  record entry;
+  entry.kind = record_kind::progress;
+  entry.name = std::move(name);
+  entry.value = std::string(2'000, 'v');
+  entry.expiration = wall_now() + 300s;
+  entry.sequence = static_cast<std::uint64_t>(to_nanoseconds(wall_now()));
+  sign_record(who.run(), who.self(), entry);
+  if (!genuine)
+    entry.value[0] = 'w';
+  return entry;
+}
+
+bool store(stranger& who, random_source& random, record entry) {
+  return who.send(wire::call{random.next(), 1'000, wire::dht_store{{std::move(entry)}}});
+}
+
+outcome hold(const target& at, const std::string& first) {
+  outcome out;
+  pace paced{at};
+  std::vector<raw_socket> all;
+  while (paced.goes_on(0)) {
+    std::erase_if(all, [&](const raw_socket& socket) {
+      bool gone = !socket.connected() || !socket.drain();
+      out.refused += gone ? 1 : 0;
+      return gone;
+    });
+    if (all.size() < at.links) {
+      all.emplace_back(at.where);
+      ++out.messages;
+      if (all.back().connected() && !first.empty())
+        all.back().send(first);
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds{20});
+    }
+  }
+  return out;
+}
+
+} // namespace
+
+outcome flood_unknown_rounds(const target& at) {
+  return flood(at, [](stranger& who, random_source& random) {
+    wire::part part;
+    part.round = random_round(random);
+    part.count = 64 * 1024;
+    part.weight = 1;
+    return who.send(wire::event{part}, 4 * part.count);
+  });
+}
+
+outcome flood_round_messages(const target& at) {
+  return flood(at, [](stranger& who, random_source& random) {
+    bool open = true;
+    for (int i = 0; i < 100 && open; ++i)
+      open = who.send(wire::event{wire::round_prepared{random_round(random), 1, {}}});
+    return open;
+  });
+}
+
+outcome flood_open_records(const target& at) {
+  return flood(at, [](stranger& who, random_source& random) {
+    record entry;
+    entry.name = "flood-" + std::to_string(random.next());
+    entry.value = std::string(60'000, 'x');
+    entry.expiration = wall_now() + std::chrono::hours{23};
+    return store(who, random, std::move(entry));
+  });
+}
+
+outcome flood_made_up_records(const target& at) {
+  auto send = [](stranger& who, random_source& random) {
+    return store(who, random, progress_record(who, "progress", true))
+           && store(who, random,
+                    progress_record(who, "flood-" + std::to_string(random.next()), true))
+           && who.ping().has_value();
+  };
+  return flood(at, send, true);
+}
+
+outcome flood_forged_records(const target& at) {
+  return flood(at, [](stranger& who, random_source& random) {
+    return store(who, random, progress_record(who, "progress", false));
+  });
+}
+
+outcome flood_forged_progress(const target& at) {
+  return flood(at, [](stranger& who, random_source&) {
+    return who.send(wire::event{wire::progress_push{progress_record(who, "progress", false)}});
+  });
+}
+
+outcome flood_signed_progress(const target& at) {
+  return flood(at, [](stranger& who, random_source&) {
+    return who.send(wire::event{wire::progress_push{progress_record(who, "progress", true)}});
+  });
+}
+
+outcome flood_notes(const target& at) {
+  return flood(at, [](stranger& who, random_source& random) {
+    wire::progress_note note;
+    note.samples = random.next() % 1'000;
+    bool open = true;
+    for (int i = 0; i < 100 && open; ++i)
+      open = who.send(wire::event{note});
+    return open;
+  });
+}
+
+outcome flood_finds(const target& at) {
+  return flood(at, [](stranger& who, random_source& random) {
+    wire::dht_find find;
+    auto key = record_key(who.run(), record_kind::progress, "progress");
+    find.keys.assign(wire::keys_per_find_max, key);
+    return who.send(wire::call{random.next(), 1'000, std::move(find)});
+  });
+}
+
+outcome flood_handshakes(const target& at) {
+  return flood(
+    at, [](stranger&, random_source&) { return true; }, true);
+}
+
+outcome flood_pages(const target& at) {
+  outcome out;
+  pace paced{at};
+  while (paced.goes_on(out.bytes_sent)) {
+    raw_socket socket{at.where};
+    std::string request = "GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    if (!socket.connected() || !socket.send(request)
+        || !socket.receive_all().starts_with("HTTP/1.1 200"))
+      ++out.refused;
+    ++out.messages;
+    out.bytes_sent += request.size();
+  }
+  return out;
+}
+
+outcome unfinished_bodies(const target& at) {
+  return flood(at, [](stranger& who, random_source& random) {
+    if (who.bytes_sent() > 1_MiB) { // all but the last piece is there
+      std::this_thread::sleep_for(std::chrono::milliseconds{5});
+      return who.send(wire::ping{random.next() | 1U});
+    }
+    wire::part part;
+    part.round = random_round(random);
+    part.count = 4 * 1024 * 1024;
+    part.weight = 1;
+    auto header = wire::encode(wire::message{wire::event{part}});
+    constexpr std::uint32_t piece = 1U << 20U;
+    bool open = who.send_prefix(
+      {net::frame_kind::opening, static_cast<std::uint32_t>(header.size()), 4 * part.count},
+      header);
+    for (int i = 0; i < 15 && open; ++i)
+      open = who.send_prefix({net::frame_kind::slice, 0, piece}, std::string(piece, 'b'));
+    return open;
+  });
+}
+
+outcome hold_links(const target& at) {
+  return flood(at, [](stranger& who, random_source& random) {
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    return who.send(wire::ping{random.next() | 1U});
+  });
+}
+
+outcome hold_sockets(const target& at) {
+  return hold(at, {});
+}
+
+outcome hold_upgrades(const target& at) {
+  return hold(at, "GET /peer HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n"
+                  "Upgrade: waggle/1\r\n\r\n");
+}
+
+outcome announce_addresses(const target& at) {
+  outcome out;
+  pace paced{at};
+  random_source random{entropy_seed()};
+  const std::vector<endpoint> bait{{"a.name.that.does.not.exist.invalid", 7700},
+                                   {"127.0.0.1", 22},
+                                   {"169.254.169.254", 80},
+                                   {"192.0.2.1", 7700}};
+  while (paced.goes_on(0)) {
+    stranger who{at.where, at.run, random.next() | 1U};
+    if (!who.join(bait) || !who.ping())
+      ++out.refused;
+    ++out.messages;
+  }
+  return out;
+}
+
+const std::vector<attack>& all() {
+  static const std::vector<attack> table{
+    {"unknown-rounds", flood_unknown_rounds},
+    {"round-messages", flood_round_messages},
+    {"open-records", flood_open_records},
+    {"made-up-records", flood_made_up_records},
+    {"forged-records", flood_forged_records},
+    {"forged-progress", flood_forged_progress},
+    {"signed-progress", flood_signed_progress},
+    {"notes", flood_notes},
+    {"finds", flood_finds},
+    {"handshakes", flood_handshakes},
+    {"pages", flood_pages},
+    {"unfinished-bodies", unfinished_bodies},
+    {"links", hold_links},
+    {"sockets", hold_sockets},
+    {"upgrades", hold_upgrades},
+    {"addresses", announce_addresses},
+  };
+  return table;
+}
+
+latency measure_pings(const target& at) {
+  latency out;
+  auto until = clock::now() + at.duration;
+  stranger honest{at.where, at.run, entropy_seed() | 1U};
+  std::vector<double> all;
+  while (clock::now() < until) {
+    auto took = honest.joined() || honest.join() ? honest.ping() : std::nullopt;
+    if (took)
+      all.push_back(static_cast<double>(took->count()) / 1e3);
+    else
+      ++out.lost;
+    std::this_thread::sleep_for(std::chrono::milliseconds{50});
+  }
+  std::sort(all.begin(), all.end());
+  if (!all.empty()) {
+    out.median = all[all.size() / 2];
+    out.worst = all.back();
+  }
+  return out;
+}
+
+} // namespace waggle::attacks

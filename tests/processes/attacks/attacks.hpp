@@ -1,0 +1,62 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runtime/core/endpoint.hpp"
+#include "runtime/core/time.hpp"
+
+namespace waggle::attacks {
+
+/// Whom to attack, and how much.
+struct target {
+  endpoint where;
+  std::string run;
+  std::chrono::seconds duration{10};
+  std::size_t links = 4; // identities, or sockets, at once
+  double bytes_per_second = 10e6;
+};
+
+/// What came of it.
+struct outcome {
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t messages = 0;
+  std::uint64_t refused = 0; // links, sockets or requests that the peer refused or closed
+};
+
+/// Floods: they join `links` times, again whenever a link is closed, and send until the time is
+/// over.
+outcome flood_unknown_rounds(const target& at);  // parts with bodies, for rounds that nobody began
+outcome flood_round_messages(const target& at);  // small messages, each for another round
+outcome flood_open_records(const target& at);    // unsigned records of 60 kB
+outcome flood_made_up_records(const target& at); // signed records of ever new identities
+outcome flood_forged_records(const target& at);  // stores of records whose signatures do not verify
+outcome flood_forged_progress(const target& at); // the same, as pushed reports
+outcome flood_signed_progress(const target& at); // pushed reports whose signatures verify
+outcome flood_notes(const target& at);           // short unsigned reports
+outcome flood_finds(const target& at);           // requests with large answers, which nobody reads
+outcome flood_handshakes(const target& at);      // joins again and again
+outcome flood_pages(const target& at);           // GET /metrics again and again
+outcome unfinished_bodies(const target& at);  // all but the end of the largest body, on each link
+outcome hold_links(const target& at);         // `links` identities that stay connected
+outcome hold_sockets(const target& at);       // `links` sockets without a request
+outcome hold_upgrades(const target& at);      // `links` upgraded sockets without a handshake
+outcome announce_addresses(const target& at); // names, loopback, link-local, metadata services
+
+struct attack {
+  std::string name;
+  std::function<outcome(const target&)> play;
+};
+/// All of them, by name.
+const std::vector<attack>& all();
+
+/// How long an honest stranger's pings take: one every 50 ms until the time is over. Milliseconds.
+struct latency {
+  double median = 0;
+  double worst = 0;
+  std::uint64_t lost = 0; // no answer, or no link
+};
+latency measure_pings(const target& at);
+
+} // namespace waggle::attacks

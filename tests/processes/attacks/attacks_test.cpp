@@ -1,0 +1,149 @@
+// A real peer is attacked by a client that speaks the protocol. It stays small, answers honest
+// peers and health checks, and reports what it refused.
+
+#include "tests/processes/attacks/attacks.hpp"
+
+#include <filesystem>
+#include <thread>
+
+#include "tests/processes/attacks/stranger.hpp"
+#include "tests/processes/peer.hpp"
+
+namespace waggle::testing {
+namespace {
+
+constexpr double growth_max =
+  96e6; // bytes: what strangers may use is 64 MiB of bodies and some queues
+constexpr std::size_t descriptors_max = 1'024;
+
+class Attacks : public ::testing::Test {
+protected:
+  void SetUp() override {
+    at.where = node.await_address();
+    at.run = "attacked";
+    at.duration = 4s;
+    before = memory();
+  }
+  void TearDown() override {
+    EXPECT_TRUE(node.runs()) << node.log();
+    EXPECT_EQ(healthy(), 200U);
+    EXPECT_LT(memory() - before, growth_max);
+    EXPECT_LT(descriptors(), descriptors_max);
+    EXPECT_LT(node.log().size(), 1'000'000U);
+  }
+
+  double memory() { return metric(at.where, "process_resident_memory_bytes"); }
+  std::size_t descriptors() const {
+    std::filesystem::directory_iterator all{"/proc/" + std::to_string(node.pid()) + "/fd"};
+    return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+  }
+  unsigned healthy() {
+    auto answer = net::http_get(at.where, "/healthz", 5s);
+    return answer ? answer->status : 0;
+  }
+  double refused(const std::string& reason) {
+    return metric(at.where, "waggle_network_refused_total", "reason=\"" + reason + "\"");
+  }
+
+  /// Plays `attack`; meanwhile an honest peer that was connected before pings, and health checks go
+  /// on. Returns the pings.
+  attacks::latency play(attacks::outcome (*attack)(const attacks::target&)) {
+    attacks::latency seen;
+    std::thread honest{[&] { seen = attacks::measure_pings(at); }};
+    std::thread probes{[&] {
+      for (auto until = std::chrono::steady_clock::now() + at.duration;
+           std::chrono::steady_clock::now() < until;)
+        unhealthy += healthy() == 200U ? 0 : 1;
+    }};
+    done = attack(at);
+    honest.join();
+    probes.join();
+    EXPECT_EQ(unhealthy, 0);
+    EXPECT_GT(done.messages, 0U);
+    return seen;
+  }
+
+  scratch_folder folder;
+  peer node{folder, "node", {"node", "--run-id", "attacked"}};
+  attacks::target at;
+  attacks::outcome done;
+  double before = 0;
+  int unhealthy = 0;
+};
+
+TEST_F(Attacks, RoundsThatNobodyBegan) {
+  EXPECT_EQ(play(attacks::flood_unknown_rounds).lost, 0U);
+  EXPECT_EQ(play(attacks::flood_round_messages).lost, 0U);
+  EXPECT_GT(refused("unknown_round"), 0);
+}
+
+TEST_F(Attacks, UnsignedRecords) {
+  EXPECT_EQ(play(attacks::flood_open_records).lost, 0U);
+  EXPECT_EQ(metric(at.where, "waggle_dht_records{"), 0);
+  EXPECT_GT(metric(at.where, "waggle_dht_records_rejected_total", "reason=\"not_owner\""), 0);
+}
+
+TEST_F(Attacks, RecordsOfMadeUpPeers) {
+  EXPECT_EQ(play(attacks::flood_made_up_records).lost, 0U);
+  // A newcomer's record is still taken.
+  attacks::stranger newcomer{at.where, at.run, 77, "127.0.0.2"};
+  ASSERT_TRUE(newcomer.join());
+  EXPECT_TRUE(newcomer.ping());
+}
+
+TEST_F(Attacks, BadSignatures) {
+  EXPECT_EQ(play(attacks::flood_forged_records).lost, 0U);
+  EXPECT_EQ(play(attacks::flood_forged_progress).lost, 0U);
+  EXPECT_GT(refused("bad_signature"), 0);
+  EXPECT_GT(done.refused, 0U) << "links are closed after a few";
+}
+
+TEST_F(Attacks, ReportsWithoutEnd) {
+  at.links = 16;
+  EXPECT_EQ(play(attacks::flood_signed_progress).lost, 0U);
+  EXPECT_EQ(play(attacks::flood_notes).lost, 0U);
+  EXPECT_GT(metric(at.where, "waggle_network_link_holds_total"), 0);
+}
+
+TEST_F(Attacks, QuestionsWhoseAnswersNobodyReads) {
+  (void)play(attacks::flood_made_up_records); // so that the answers are large
+  EXPECT_EQ(play(attacks::flood_finds).lost, 0U);
+}
+
+TEST_F(Attacks, BodiesThatNeverEnd) {
+  at.links = 32;
+  at.bytes_per_second = 1e9;
+  EXPECT_EQ(play(attacks::unfinished_bodies).lost, 0U);
+}
+
+TEST_F(Attacks, MadeUpIdentities) {
+  at.links = 300;
+  (void)play(attacks::hold_links);
+  EXPECT_GT(refused("overloaded"), 0);
+  // A peer of another host has a place.
+  attacks::stranger newcomer{at.where, at.run, 77, "127.0.0.2"};
+  ASSERT_TRUE(newcomer.join());
+  EXPECT_TRUE(newcomer.ping());
+}
+
+TEST_F(Attacks, IdleSocketsAndHalfOpenUpgrades) {
+  at.links = 600;
+  EXPECT_EQ(play(attacks::hold_sockets).lost, 0U);
+  EXPECT_EQ(play(attacks::hold_upgrades).lost, 0U);
+  EXPECT_GT(refused("rate_limited"), 0);
+}
+
+TEST_F(Attacks, PagesAndHandshakesWithoutEnd) {
+  EXPECT_EQ(play(attacks::flood_pages).lost, 0U);
+  at.links = 8;
+  (void)play(attacks::flood_handshakes);
+}
+
+TEST_F(Attacks, AddressesOfOthers) {
+  (void)play(attacks::announce_addresses);
+  // Lost strangers are dialled again, few of them, and less and less often.
+  EXPECT_LT(metric(at.where, "waggle_network_dial_errors_total"), 400);
+}
+
+} // namespace
+} // namespace waggle::testing

@@ -1,0 +1,88 @@
+#include "runtime/cli/folder_lock.hpp"
+
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace waggle {
+namespace {
+
+using ::testing::HasSubstr;
+
+namespace fs = std::filesystem;
+
+struct FolderLock : testing::Test {
+  FolderLock() {
+    auto pattern = (fs::temp_directory_path() / "waggle-lock-XXXXXX").string();
+    folder = ::mkdtemp(pattern.data());
+  }
+  ~FolderLock() override { fs::remove_all(folder); }
+
+  static unsigned mode_of(const fs::path& what) {
+    struct stat found {};
+    EXPECT_EQ(::stat(what.c_str(), &found), 0) << what;
+    return found.st_mode & 07777U;
+  }
+  void expect_refused(const char* words) const {
+    auto taken = folder_lock::take(folder);
+    ASSERT_FALSE(taken.ok());
+    EXPECT_EQ(taken.error().code, ec::bad_config);
+    EXPECT_THAT(taken.error().detail, HasSubstr(words));
+    EXPECT_THAT(taken.error().detail, HasSubstr((folder / "lock").string()));
+  }
+
+  fs::path folder;
+};
+
+TEST_F(FolderLock, IsHeldByOneProcess) {
+  auto first = folder_lock::take(folder);
+  ASSERT_TRUE(first.ok() && *first);
+  auto second = folder_lock::take(folder);
+  ASSERT_TRUE(second.ok());
+  EXPECT_FALSE(*second);
+  *first = nullptr;
+  auto third = folder_lock::take(folder);
+  EXPECT_TRUE(third.ok() && *third);
+}
+
+TEST_F(FolderLock, CannotBeOpenedByOtherUsers) {
+  auto lock = folder_lock::take(folder / "new");
+  ASSERT_TRUE(lock.ok() && *lock);
+  EXPECT_EQ(mode_of(folder / "new" / "lock"), 0600U);
+  EXPECT_EQ(mode_of(folder / "new") & 022U, 0U) << "nor can they make files beside it";
+}
+
+TEST_F(FolderLock, OfAnEarlierVersionIsClosedToOtherUsers) {
+  std::ofstream{folder / "lock"};
+  fs::permissions(folder / "lock", fs::perms{0644});
+  auto lock = folder_lock::take(folder);
+  ASSERT_TRUE(lock.ok() && *lock);
+  EXPECT_EQ(mode_of(folder / "lock"), 0600U);
+}
+
+TEST_F(FolderLock, OfAnotherUserIsRefusedWithASentence) {
+  std::ofstream{folder / "lock"};
+  if (::chown((folder / "lock").c_str(), 12345, 12345) != 0)
+    GTEST_SKIP() << "only root can give files away";
+  expect_refused("belongs to another user (uid 12345)");
+}
+
+TEST_F(FolderLock, ThatIsALinkToAnotherFileIsRefused) {
+  std::ofstream{folder / "elsewhere"};
+  fs::create_symlink(folder / "elsewhere", folder / "lock");
+  expect_refused("is not a file that waggle made");
+}
+
+TEST_F(FolderLock, ThatIsNoFileIsRefusedAtOnce) {
+  ASSERT_EQ(::mkfifo((folder / "lock").c_str(), 0600), 0);
+  expect_refused("is not a file that waggle made");
+  fs::remove(folder / "lock");
+  fs::create_directory(folder / "lock");
+  expect_refused("is not a file that waggle made");
+}
+
+} // namespace
+} // namespace waggle

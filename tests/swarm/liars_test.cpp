@@ -1,0 +1,193 @@
+// Peers that lie about epochs, histories, states and samples: what they say stops no honest peer,
+// and replaces nobody's model, while more than half of those that train together are honest.
+
+#include "tests/support/liar.hpp"
+#include "tests/swarm/in_step.hpp"
+
+namespace waggle::testing {
+namespace {
+
+class Liars : public InStep {
+protected:
+  const digest made_up = sha256("made up");
+
+  /// So many made-up identities, connected with all peers.
+  std::vector<liar>& invent(std::size_t count) {
+    auto honest = sim.living();
+    for (std::size_t i = 0; i < count; ++i)
+      liars.emplace_back(sim, honest);
+    sim.run_for(1s);
+    return liars;
+  }
+  std::vector<index> honest() {
+    auto all = sim.living();
+    std::erase_if(all, [this](index i) {
+      return std::any_of(liars.begin(), liars.end(), [i](const liar& l) { return l.who() == i; });
+    });
+    return all;
+  }
+  /// The epochs that pass in `time`, at `who`.
+  std::uint64_t epochs_in(std::chrono::nanoseconds time, index who = 0) {
+    auto before = status_of(who).epoch.value();
+    sim.run_for(time);
+    return status_of(who).epoch.value() - before;
+  }
+  /// No honest peer holds the liars' model or their history, and all are in one group.
+  void expect_unharmed(const digest& branch) {
+    auto all = honest();
+    EXPECT_TRUE(together(all)) << picture(sim);
+    for (auto i : all) {
+      auto s = status_of(i);
+      EXPECT_EQ(s.past.branch, branch) << i;
+      EXPECT_NE(s.parameters, poisoned_parameters()) << i;
+    }
+  }
+
+  std::vector<liar> liars;
+};
+
+TEST_F(Liars, OneRecordOfAFarEpochStopsNobody) {
+  begin(2);
+  auto quiet = epochs_in(4s);
+  auto branch = status_of(0).past.branch;
+  invent(1);
+  for (auto epoch : {epoch_id{1'000'000'000}, epoch_id{~0ULL}})
+    for (const auto& of : {branch, made_up}) {
+      liars[0].claim({.branch = of, .epoch = epoch});
+      EXPECT_GE(epochs_in(4s) + 2, quiet);
+      expect_unharmed(branch);
+    }
+}
+
+TEST_F(Liars, ThreeRecordsTwoEpochsAheadStopNobody) {
+  begin(2);
+  auto quiet = epochs_in(4s);
+  auto branch = status_of(0).past.branch;
+  invent(3);
+  for (const auto& of : {branch, made_up}) {
+    auto now = status_of(0).epoch.value();
+    for (auto& l : liars)
+      l.claim({.branch = of, .epoch = epoch_id{now + 2}, .group_size = 3});
+    EXPECT_GE(epochs_in(4s) + 2, quiet);
+    expect_unharmed(branch);
+  }
+}
+
+TEST_F(Liars, AModelOfAFarEpochIsLoadedByNobody) {
+  begin(3);
+  auto quiet = epochs_in(4s);
+  auto before = status_of(0);
+  auto epoch = epoch_id{1'000'000};
+  history theirs{made_up, {}, {}, ~std::uint64_t{0}};
+  for (auto& l : invent(5)) {
+    l.give(epoch, poisoned_image(theirs, epoch));
+    l.admit_at(epoch);
+    l.keep_claiming({.branch = made_up, .epoch = epoch, .group_size = 5});
+  }
+  EXPECT_GE(epochs_in(4s) + 2, quiet);
+  expect_unharmed(before.past.branch);
+  EXPECT_EQ(status_of(0).state_downloads, before.state_downloads);
+}
+
+TEST_F(Liars, AnEpochAtTheEndOfItsRangeIsNotReached) {
+  begin(3);
+  auto before = status_of(0);
+  epoch_id epoch{~0ULL};
+  history theirs{before.past.branch, {}, {}, ~std::uint64_t{0}};
+  for (auto& l : invent(1)) {
+    l.give(epoch, poisoned_image(theirs, epoch));
+    l.admit_at(epoch);
+    l.keep_claiming({.branch = before.past.branch, .epoch = epoch, .group_size = 4});
+  }
+  auto joined = add(endless(20), {0, 1, 2, liars[0].who()});
+  EXPECT_TRUE(sim.run_until([&] { return together(honest()); }, 10s)) << picture(sim);
+  EXPECT_LE(status_of(joined).state_downloads, 3U);
+  expect_unharmed(before.past.branch);
+  EXPECT_LT(status_of(joined).epoch, epoch_id{10'000});
+}
+
+TEST_F(Liars, ANewcomerEntersTheRunsGroupAndNotThatOfALiar) {
+  begin(3);
+  auto branch = status_of(0).past.branch;
+  for (auto& l : invent(2)) {
+    l.admit_at(epoch_id{status_of(0).epoch.value() + 3});
+    l.keep_claiming({.branch = branch, .epoch = status_of(0).epoch, .group_size = 4});
+  }
+  for (std::uint64_t n = 0; n < 6; ++n) {
+    add(endless(n + 20), {0, 1, 2, liars[0].who(), liars[1].who()});
+    EXPECT_TRUE(sim.run_until([&] { return together(honest()); }, 10s)) << n << picture(sim);
+  }
+  expect_unharmed(branch);
+}
+
+TEST_F(Liars, ANewcomerTakesTheStateThatMostMembersHold) {
+  begin(3);
+  auto branch = status_of(0).past.branch;
+  // One of the members lies: it has lost its model, and gives another one as the run's.
+  liars.emplace_back(sim, index{1});
+  for (std::uint64_t n = 0; n < 6; ++n) {
+    auto epoch = epoch_id{status_of(0).epoch.value() + 1};
+    liars[0].give(epoch, poisoned_image({branch, {}, {}, 1'000}, epoch));
+    auto joined = add(endless(n + 20), {0, 1, 2});
+    bool poisoned = false;
+    EXPECT_TRUE(sim.run_until(
+      [&] {
+        poisoned = poisoned || status_of(joined).parameters == poisoned_parameters();
+        return together({0, 2, joined}, 4 + n);
+      },
+      10s))
+      << picture(sim);
+    EXPECT_FALSE(poisoned);
+  }
+}
+
+TEST_F(Liars, ALeaderThatNeverAdmitsCostsANewcomerSomeSeconds) {
+  begin(3);
+  auto branch = status_of(0).past.branch;
+  for (auto& l : invent(3)) {
+    l.admit_never();
+    l.keep_claiming({.branch = branch, .epoch = status_of(0).epoch, .group_size = 4});
+  }
+  for (std::uint64_t n = 0; n < 3; ++n) {
+    auto joined = add(endless(n + 20), {0, 1, 2, liars[0].who(), liars[1].who(), liars[2].who()});
+    EXPECT_TRUE(sim.run_until([&] { return status_of(joined).group_size > 3; }, 25s))
+      << n << picture(sim);
+  }
+}
+
+// A member claims a million samples in each epoch, and contributes few.
+TEST_F(Liars, ClaimedSamplesThatAreNotContributedEndNoEpochs) {
+  begin(2);
+  auto quiet = epochs_in(10s);
+  auto idle = endless(9);
+  idle.training->training.step_interval = 5s;
+  auto member = add(idle, {0});
+  ASSERT_TRUE(sim.run_until([&] { return together(); }, 10s)) << picture(sim);
+  liars.emplace_back(sim, member);
+  liars[0].claim_samples(1'000'000, 1e9);
+  sim.run_for(10s); // each false claim costs the liar twice the time of the last one
+  EXPECT_LE(epochs_in(10s), quiet + quiet / 4);
+  EXPECT_GE(status_of(0).effective_batch, 24U);
+}
+
+TEST_F(Liars, AnOldDataFolderIsKept) {
+  auto files = std::make_shared<memory_disk>();
+  auto old = add(with_checkpoints(9, files), {});
+  ASSERT_TRUE(sim.run_until([&] { return status_of(old).epoch >= epoch_id{40}; }, 200s));
+  sim.shut_down(old);
+  auto kept = *files->list("/data");
+  auto a = add(endless(1), {});
+  auto b = add(endless(2), {a});
+  ASSERT_TRUE(sim.run_until([&] { return together({a, b}); }, 10s)) << picture(sim);
+  sim.run_for(3s);
+  auto before = status_of(a);
+  add(with_checkpoints(9, files), {a});
+  EXPECT_LT(seconds_until_together(), 2.0);
+  EXPECT_EQ(status_of(a).past.branch, before.past.branch);
+  sim.run_for(5s); // the run's checkpoints are written beside them
+  auto names = *files->list("/data");
+  EXPECT_NE(std::find(names.begin(), names.end(), kept.back()), names.end());
+}
+
+} // namespace
+} // namespace waggle::testing
