@@ -44,6 +44,14 @@ public:
     auto what = "waggle key share " + to_hex(round.view()) + " " + std::to_string(view);
     return sha256(ctx_.self->sign(what).view());
   }
+  [[nodiscard]] signature sign(std::string_view statement) override {
+    return ctx_.self->sign(statement);
+  }
+  [[nodiscard]] bool verify(const peer_record& by, std::string_view statement,
+                            const signature& its) override {
+    return peer_id_of(by.key) == by.id
+           && ctx_.verifier->verify(by.key, as_byte_span(statement), its);
+  }
   void count_part() override { ctx_.metrics->count_part("ok"); }
   void count_refused(ec why) override { ctx_.metrics->count_refused_input(why); }
   void log(const std::string& what) override { ctx_.log->info("round {} {}", name_, what); }

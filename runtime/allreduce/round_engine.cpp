@@ -15,8 +15,8 @@ namespace waggle {
 namespace {
 
 /// One more than may lie, if there are as many besides the leader and the accused. Without an
-/// assumption about liars (faulty_max 0) one is enough: of a pair of which one accuses the other, the
-/// accused is more often the one that is slow.
+/// assumption about liars (faulty_max 0) one is enough: of a pair of which one accuses the other,
+/// the accused is more often the one that is slow.
 std::size_t accusers_needed(const round_plan& plan) {
   auto others = std::max<std::size_t>(plan.members.size(), 3) - 2;
   return std::min<std::size_t>(others, plan.reduce_by.faulty_max + std::size_t{1});
@@ -105,7 +105,10 @@ wire::round_promise round_engine::promise() const {
 
 wire::round_promise round_engine::current_promise() const {
   auto s = protocol_.promise();
-  return {plan().id, s.promised, s.knows_view, s.view, s.prepared, s.committed};
+  wire::round_promise out{plan().id, s.promised, s.knows_view, s.view, s.prepared, s.committed, {}};
+  if (s.committed)
+    out.proof = proof_of(s.view);
+  return out;
 }
 
 void round_engine::check() {
@@ -157,14 +160,21 @@ void round_engine::on_message(std::size_t from, const wire::event& what) {
     return on_share(from, *share);
   if (const auto* digests = std::get_if<wire::round_digests>(&what))
     return on_digests(from, *digests);
+  if (const auto* prepared = std::get_if<wire::round_prepared>(&what))
+    return on_prepared(from, *prepared);
+  if (const auto* decided = std::get_if<wire::round_commit>(&what))
+    return on_commit(from, *decided);
+  if (const auto* promise = std::get_if<wire::round_promise>(&what))
+    return on_promise(from, *promise);
   perform(receive(protocol_, from, what, now_()));
 }
 
 void round_engine::perform(const round_protocol::actions& actions) {
   for (const auto& action : actions) {
-    if (auto message = message_of(plan().id, action))
+    if (auto message = message_of(plan().id, action)) {
+      sign(action, message->what);
       send_to(message->to, message->what);
-    else if (const auto* entered = std::get_if<round_protocol::enter_view>(&action))
+    } else if (const auto* entered = std::get_if<round_protocol::enter_view>(&action))
       enter(entered->view);
     else if (std::holds_alternative<round_protocol::compare_results>(action))
       compare();
@@ -218,6 +228,7 @@ void round_engine::enter(const round_view& view) {
   parked_from_.clear();
   for (const auto& event : parked)
     handle(event);
+  take_early_reports();
   collect();
   suspect_cut_off();
 }

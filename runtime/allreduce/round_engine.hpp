@@ -20,6 +20,7 @@
 #include "runtime/averaging/result_comparison.hpp"
 #include "runtime/averaging/result_digest.hpp"
 #include "runtime/averaging/round_plan.hpp"
+#include "runtime/averaging/round_proof.hpp"
 #include "runtime/averaging/round_protocol.hpp"
 #include "runtime/averaging/transfer_state.hpp"
 #include "runtime/core/buffer_pool.hpp"
@@ -60,6 +61,10 @@ public:
   virtual bool reduce(const reduce_part& what) = 0;
   /// 32 bytes that nobody else can know or predict, the same for the same arguments.
   [[nodiscard]] virtual digest secret(const round_id& round, std::uint32_t view) = 0;
+  /// This peer's signature.
+  [[nodiscard]] virtual signature sign(std::string_view statement) = 0;
+  [[nodiscard]] virtual bool verify(const peer_record& by, std::string_view statement,
+                                    const signature& its) = 0;
   virtual void count_part() = 0;
   virtual void count_refused(ec why) = 0;
   virtual void log(const std::string& what) = 0;
@@ -151,6 +156,17 @@ private:
   void ask_for_repair();
   void send_repair(std::size_t to);
   void on_repair(std::size_t from, const inbound_event& event, const wire::part& head);
+  // -- what is said about decisions (round_engine_proofs.cpp)
+  void sign(const round_protocol::action& action, wire::event& message);
+  [[nodiscard]] round_proof::signatures proof_of(const round_view& decided) const;
+  [[nodiscard]] bool is_proven(std::size_t from, const round_view& decided,
+                               const round_proof::signatures& proof);
+  [[nodiscard]] bool is_heard_by_all(std::size_t member) const;
+  void on_prepared(std::size_t from, const wire::round_prepared& what);
+  void take_early_reports();
+  void on_commit(std::size_t from, const wire::round_commit& what);
+  void on_promise(std::size_t from, wire::round_promise what);
+  // -- the protocol
   void on_message(std::size_t from, const wire::event& what);
   void perform(const round_protocol::actions& actions);
   void finish(round_report report);
@@ -184,6 +200,9 @@ private:
   std::optional<digest> digest_;   // that we have reported for it
   result_key shares_;
   std::optional<std::uint32_t> shared_; // the view for which we have sent our share
+  round_proof proof_;
+  std::map<std::size_t, wire::round_prepared> early_; // the last one of each member
+  member_set unproven_; // members that said what they could not prove: checking takes long
   result_comparison lists_;
   bool comparing_ = false; // in the current view; so are the next three
   bool judged_ = false;

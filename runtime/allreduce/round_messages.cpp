@@ -21,14 +21,14 @@ struct sender {
     return {{a.to, wire::round_propose{round, a.view}}};
   }
   word operator()(const protocol::send_prepared& a) const {
-    return {{a.to, wire::round_prepared{round, a.view, a.result}}};
+    return {{a.to, wire::round_prepared{round, a.view.number, a.view.result, {}}}};
   }
   word operator()(const protocol::send_suspect& a) const {
     return {{only(a.to),
              wire::round_suspect{round, a.view, static_cast<std::uint32_t>(a.member), a.reason}}};
   }
   word operator()(const protocol::send_commit& a) const {
-    return {{a.to, wire::round_commit{round, a.view}}};
+    return {{a.to, wire::round_commit{round, a.view, {}}}};
   }
   word operator()(const protocol::send_abort& a) const {
     return {{a.to, wire::round_abort{round, a.reason}}};

@@ -15,12 +15,13 @@ struct round_message {
   wire::event what;
 };
 
-/// The message for an action of the protocol. Nothing: the action concerns this member alone
-/// (enter_view, commit, fail).
+/// The message for an action of the protocol, without signatures. Nothing: the action concerns this
+/// member alone (enter_view, commit, fail).
 std::optional<round_message> message_of(const round_id& round,
                                         const round_protocol::action& action);
 
-/// Passes the message of member `from` to the protocol. Ignores events that are not round messages.
+/// Passes the message of member `from` to the protocol, once its signatures are checked. Ignores
+/// events that are not round messages.
 round_protocol::actions receive(round_protocol& protocol, std::size_t from,
                                 const wire::event& message, steady_time now);
 

@@ -225,7 +225,7 @@ void round_registry::answer_late(const entry& over, const inbound_event& event) 
     || std::holds_alternative<wire::round_key_share>(event.what)
     || (std::holds_alternative<wire::round_suspect>(event.what) && !announces_departure(event));
   if (asks && promise.committed)
-    answer_(event.from, wire::round_commit{promise.round, promise.view});
+    answer_(event.from, wire::round_commit{promise.round, promise.view, promise.proof});
 }
 
 std::shared_ptr<round_engine> round_registry::running(const round_id& id) {

@@ -52,7 +52,7 @@ round_view round_protocol::stated_view() const {
 
 bool round_protocol::holds(const round_view& decided) const {
   return result_complete_ && decided.contributors == view_.contributors
-         && decided.result == result_;
+         && (decided.result == result_ || decided.result == replaced_);
 }
 
 member_set round_protocol::others(member_set of) const {
@@ -93,6 +93,7 @@ round_protocol::actions round_protocol::on_result_complete(std::uint32_t number,
     return out;
   result_complete_ = true;
   result_ = result;
+  replaced_ = {};
   complete(out);
   return out;
 }
@@ -113,8 +114,7 @@ void round_protocol::prepare(actions& out) {
   prepared_ = true;
   was_prepared_ = true;
   reports_[self_] = {view_.number + 1, result_};
-  if (auto audience = others(view_.participant_set()); !audience.empty())
-    out.push_back(send_prepared{audience, view_.number, result_});
+  out.push_back(send_prepared{others(view_.participant_set()), stated_view()});
   commit_if_all_prepared(out);
 }
 
@@ -130,7 +130,7 @@ round_protocol::actions round_protocol::on_most_agree(const digest& result) {
     return out;
   // Nothing but our result can have been committed in this view: all participants would have to
   // have prepared it, and we have not prepared another.
-  result_ = result;
+  replaced_ = std::exchange(result_, result);
   propose(out, {view_.number + 1, view_.contributors, view_.participants, true, result_},
           view_.participant_set());
   return out;
@@ -591,8 +591,10 @@ void round_protocol::finish_takeover(actions& out) {
       return;
     }
     // Those that hold other bytes are sent the right ones, and must be able to check them.
-    if (prepared.size() > 1 && !highest->adopted && options_.plain)
-      result_ = result = options_.plain();
+    if (prepared.size() > 1 && !highest->adopted && options_.plain) {
+      result = options_.plain();
+      replaced_ = std::exchange(result_, result);
+    }
     auto participants = highest->adopted ? holders : known;
     return propose(out, {number, highest->contributors, participants.bits(), true, result},
                    everybody);

@@ -54,7 +54,8 @@ struct takeover_promise {
 ///   (`compare_results`). Then the reducer that is at fault is lost to them (`on_suspicion`), or
 ///   those that hold the same as most adopt it (`on_most_agree`) and the others are sent it. A
 ///   member that has received this from each of them applies the result. The leader also sends a
-///   commit message to the others, because some may have missed a message.
+///   commit message to the others, because some may have missed a message. Nobody's word is taken
+///   for a decision: the message carries what each participant signed (`round_proof`).
 /// - When a participant is lost before that, the leader proposes the next view of its term without
 ///   it. If all others have prepared already, one of them may have committed: contributors and
 ///   digest are *adopted*, and the new view is prepared at once. If not all others have, but the
@@ -98,9 +99,8 @@ public:
     round_view view;
   };
   struct send_prepared {
-    member_set to;
-    std::uint32_t view;
-    digest result;
+    member_set to;   // may be empty: what we say is signed and kept
+    round_view view; // with the digest of the result
   };
   struct send_suspect {
     std::size_t to;
@@ -165,9 +165,11 @@ public:
   [[nodiscard]] actions on_prepared(std::size_t from, std::uint32_t number, const digest& result);
   [[nodiscard]] actions on_suspect(std::size_t from, std::uint32_t view, std::size_t member,
                                    ec reason, steady_time now);
+  /// The caller has checked that all participants of the view have prepared it (`proves`).
   [[nodiscard]] actions on_commit(std::size_t from, const round_view& view);
   [[nodiscard]] actions on_abort(std::size_t from, ec reason);
   [[nodiscard]] actions on_takeover(std::size_t from, std::uint32_t number);
+  /// The caller has checked `promise.committed` (`proves`).
   [[nodiscard]] actions on_promise(std::size_t from, const takeover_promise& promise);
   /// To be called at `wake_at()` or later.
   [[nodiscard]] actions on_time(steady_time now);
@@ -271,7 +273,8 @@ private:
   bool was_prepared_ = false;    // for any view
   bool result_complete_ = false; // we hold the result over view_.contributors
   digest result_;                // its digest
-  bool compared_ = false;        // the members compare their results of this view
+  digest replaced_; // under which others may have committed it before we had them adopt `result_`
+  bool compared_ = false; // the members compare their results of this view
   struct report {
     std::uint32_t number = 0; // the highest view that the member reported as prepared, plus one
     digest result;            // the first one that it reported for that view

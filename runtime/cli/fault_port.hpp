@@ -22,6 +22,13 @@ public:
   [[nodiscard]] digest secret(const round_id& round, std::uint32_t view) override {
     return port_->secret(round, view);
   }
+  [[nodiscard]] signature sign(std::string_view statement) override {
+    return port_->sign(statement);
+  }
+  [[nodiscard]] bool verify(const peer_record& by, std::string_view statement,
+                            const signature& its) override {
+    return port_->verify(by, statement, its);
+  }
   void count_part() override;
   void count_refused(ec why) override { port_->count_refused(why); }
   [[nodiscard]] std::uint64_t body_bytes_written(const peer_id& peer) const override {

@@ -229,6 +229,7 @@ failure read(const proto::RoundPropose& from, round_propose& out) {
 failure read(const proto::RoundPrepared& from, round_prepared& out) {
   out.view = from.view();
   return read_id(from.round(), out.round) && read_id(from.result(), out.result)
+             && read_id(from.by(), out.by)
            ? failure{}
            : violation("round_prepared");
 }
@@ -243,18 +244,13 @@ failure read(const proto::RoundKeyShare& from, round_key_share& out) {
 }
 
 failure read(const proto::RoundDigests& from, round_digests& out) {
-  constexpr auto each = digest::size;
-  const auto& raw = from.groups();
-  if (raw.size() > result_groups_max * each)
+  if (from.groups().size() > result_groups_max * digest::size)
     return {ec::oversize, "round_digests: groups"};
   out.view = from.view();
-  if (!read_id(from.round(), out.round) || raw.empty() || raw.size() % each != 0)
-    return violation("round_digests");
-  out.groups.resize(raw.size() / each);
-  for (std::size_t i = 0; i < out.groups.size(); ++i)
-    if (!read_id(raw.substr(i * each, each), out.groups[i]))
-      return violation("round_digests");
-  return {};
+  return read_id(from.round(), out.round) && read_ids(from.groups(), out.groups)
+             && !out.groups.empty()
+           ? failure{}
+           : violation("round_digests");
 }
 
 failure read(const proto::RoundSuspect& from, round_suspect& out) {
@@ -267,7 +263,10 @@ failure read(const proto::RoundSuspect& from, round_suspect& out) {
 }
 
 failure read(const proto::RoundCommit& from, round_commit& out) {
+  if (from.proof().size() > round_members_max * signature::size)
+    return {ec::oversize, "round_commit: proof"};
   return read_id(from.round(), out.round) && read_view(from.view(), out.view)
+             && read_ids(from.proof(), out.proof)
            ? failure{}
            : violation("round_commit");
 }
@@ -287,8 +286,10 @@ failure read(const proto::RoundPromise& from, round_promise& out) {
   out.knows_view = from.knows_view();
   out.prepared = from.prepared();
   out.committed = from.committed();
+  if (from.proof().size() > round_members_max * signature::size)
+    return {ec::oversize, "round_promise: proof"};
   if (!read_id(from.round(), out.round) || (out.knows_view && !read_view(from.view(), out.view))
-      || ((out.prepared || out.committed) && !out.knows_view))
+      || ((out.prepared || out.committed) && !out.knows_view) || !read_ids(from.proof(), out.proof))
     return violation("round_promise");
   return {};
 }

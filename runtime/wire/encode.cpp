@@ -180,6 +180,7 @@ void write(const round_prepared& x, Header& out) {
   to.set_round(write_id(x.round));
   to.set_view(x.view);
   to.set_result(write_id(x.result));
+  to.set_by(write_id(x.by));
 }
 
 void write(const round_key_share& x, Header& out) {
@@ -194,11 +195,7 @@ void write(const round_digests& x, Header& out) {
   auto& to = *out.mutable_round_digests();
   to.set_round(write_id(x.round));
   to.set_view(x.view);
-  std::string groups;
-  groups.reserve(x.groups.size() * digest::size);
-  for (const auto& group : x.groups)
-    groups += write_id(group);
-  to.set_groups(std::move(groups));
+  to.set_groups(write_ids(x.groups));
 }
 
 void write(const round_suspect& x, Header& out) {
@@ -213,6 +210,7 @@ void write(const round_commit& x, Header& out) {
   auto& to = *out.mutable_round_commit();
   to.set_round(write_id(x.round));
   write_view(x.view, *to.mutable_view());
+  to.set_proof(write_ids(x.proof));
 }
 
 void write(const round_abort& x, Header& out) {
@@ -236,6 +234,7 @@ void write(const round_promise& x, Header& out) {
     write_view(x.view, *to.mutable_view());
   to.set_prepared(x.prepared);
   to.set_committed(x.committed);
+  to.set_proof(write_ids(x.proof));
 }
 
 void write(const bandwidth_report& x, Header& out) {

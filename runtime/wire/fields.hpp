@@ -28,6 +28,27 @@ std::string write_id(const Id& id) {
   return std::string{id.raw()};
 }
 
+/// Ids one after another.
+template <class Id>
+bool read_ids(const std::string& raw, std::vector<Id>& out) {
+  if (raw.size() % Id::size != 0)
+    return false;
+  out.resize(raw.size() / Id::size);
+  for (std::size_t i = 0; i < out.size(); ++i)
+    if (!read_id(raw.substr(i * Id::size, Id::size), out[i]))
+      return false;
+  return true;
+}
+
+template <class Id>
+std::string write_ids(const std::vector<Id>& ids) {
+  std::string out;
+  out.reserve(ids.size() * Id::size);
+  for (const auto& id : ids)
+    out += id.raw();
+  return out;
+}
+
 inline bool read_mode(std::uint32_t value, member_mode& out) {
   if (value > 2)
     return false;

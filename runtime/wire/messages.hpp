@@ -17,6 +17,7 @@
 #include "runtime/core/frame_limits.hpp"
 #include "runtime/core/ids.hpp"
 #include "runtime/core/time.hpp"
+#include "runtime/crypto/identity.hpp"
 #include "runtime/dht/record.hpp"
 
 namespace waggle::wire {
@@ -171,6 +172,7 @@ struct round_prepared {
   round_id round;
   std::uint32_t view = 0;
   digest result; // of all parts, see result_digest
+  signature by;  // of prepared_statement
 };
 /// Member to the other participants, before it prepares a large result: it holds every part of view
 /// `view`; the key of the fingerprints is made of all members' shares (result_digest).
@@ -197,6 +199,7 @@ struct round_suspect {
 struct round_commit {
   round_id round;
   round_view view;
+  std::vector<signature> proof; // see round_proof
 };
 /// Leader to the members: the round is aborted without a result.
 struct round_abort {
@@ -212,11 +215,12 @@ struct round_takeover {
 /// Answer to a takeover.
 struct round_promise {
   round_id round;
-  std::uint32_t promised = 0; // the takeover's number, or a higher one that was promised before
-  bool knows_view = false;    // false: no view received yet
-  round_view view;            // the highest view received
-  bool prepared = false;      // the sender holds every part of `view`
-  bool committed = false;     // the sender has committed `view`
+  std::uint32_t promised = 0;     // the takeover's number, or a higher one that was promised before
+  bool knows_view = false;        // false: no view received yet
+  round_view view;                // the highest view received
+  bool prepared = false;          // the sender holds every part of `view`
+  bool committed = false;         // the sender has committed `view`
+  std::vector<signature> proof{}; // of that, see round_proof
 };
 
 // Between rounds of a persistent group (runtime/averaging/persistent_group.hpp).

@@ -126,7 +126,10 @@ void round_of_a_reducer(benchmark::State& state, bool slow) {
     ctx.rounds->deliver({other, wire::round_key_share{plan.id, 0, 1, {}}, {}, nullptr},
                         system.clock().now());
     seen.wait([&] { return seen.prepared.has_value(); });
-    ctx.rounds->deliver({other, wire::round_prepared{plan.id, 0, *seen.prepared}, {}, nullptr},
+    auto held = first_view(plan);
+    held.result = *seen.prepared;
+    auto by = identity::from_seed(2)->sign(prepared_statement(plan.id, held));
+    ctx.rounds->deliver({other, wire::round_prepared{plan.id, 0, held.result, by}, {}, nullptr},
                         system.clock().now());
     seen.wait([&] { return seen.over; });
     if (!seen.complete)

@@ -15,7 +15,9 @@
  * LATE       begins when all members hold the result and have reported that, and only the last
  *            member's messages are still in transit; it has received all others' and committed
  * LIAR       the last member is a reducer that sends different results to different members while it
- *            contributes; otherwise it follows the protocol
+ *            contributes; otherwise it follows the protocol. With FORGES above 0 it also says to so many
+ *            members that the round is decided for any result. It has no proof, because honest members
+ *            sign what they prepare; what the proof looks like is not modelled
  * PLANT_…    an omitted rule; the search must find a violation
  *
  * Safety: the assertion in `end_committed`. Liveness: no invalid end state. Every run is finite, because
@@ -36,6 +38,9 @@
 #endif
 #ifndef GIVE_UPS
 #define GIVE_UPS 0
+#endif
+#ifndef FORGES
+#define FORGES 0
 #endif
 #ifndef TERMS
 #define TERMS (4 * N)
@@ -110,11 +115,15 @@ chan link[N * (N - 1)] = [QUEUE] of { mtype, byte, byte, byte, byte, byte };
 #define COMMITTED 4
 #define ADOPTED 8
 #define RESULT 16 /* times the digest */
+#define FORGED 1 /* of a commit: it has no proof */
 
 byte crashes = CRASHES;
 byte wrong = WRONG;
 byte lost_links = LOST_LINKS;
 byte give_ups = GIVE_UPS;
+#if FORGES > 0
+byte forges = FORGES;
+#endif
 byte agreed; /* the committed contributors; 0: none yet */
 byte agreed_result;
 
@@ -637,7 +646,12 @@ inline on_message() {
      :: else
      fi
 
+#ifndef PLANT_BELIEVE_ANYBODY
+  :: what == commit && ME.is == running && d == FORGED -> skip
+  :: what == commit && ME.is == running && d != FORGED ->
+#else
   :: what == commit && ME.is == running ->
+#endif
      if
      :: leader_of(ME.promised) == m -> TELL_ALL(ALL, commit, a, b, c, 0, 0)
      :: else
@@ -886,6 +900,22 @@ in_round:
     fi;
 #endif
     dies = 1;
+    goto act
+  }
+#endif
+#if FORGES > 0
+  :: atomic { /* for any result, to any member */
+    m == N - 1 && forges > 0 -> forges--;
+    if
+    :: j = 0
+    :: j = 1
+    fi;
+    if
+    :: y = 1
+    :: y = 2
+    fi;
+    TELL(j, commit, ME.number, ME.contributors, y, FORGED, 0);
+    y = 0;
     goto act
   }
 #endif

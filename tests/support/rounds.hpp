@@ -4,12 +4,14 @@
 
 #include "actors/node_context.hpp"
 #include "tests/runtime/averaging/plans.hpp"
+#include "tests/support/fake_signatures.hpp"
 
 namespace waggle::testing {
 
 /// A round_port that accepts everything and does nothing.
-class mute_port final : public round_port {
+class mute_port final : public fake_signing_port {
 public:
+  using fake_signing_port::fake_signing_port;
   void send(const peer_record&, wire::event, payload) override {}
   bool reduce(const reduce_part&) override { return false; }
   digest secret(const round_id&, std::uint32_t) override { return {}; }
@@ -25,7 +27,7 @@ inline void begin_round(const node_context& ctx, const round_plan& plan) {
   auto values = std::make_shared<const float_vector>(plan.elements, 1.0F);
   auto engine = std::make_shared<round_engine>(
     round_request{plan, 0, values, 1}, round_config{}, round_memory{ctx.vectors, ctx.encoded_parts},
-    std::make_shared<mute_port>(), [] { return steady_time{}; });
+    std::make_shared<mute_port>(plan.members[0].peer.id), [] { return steady_time{}; });
   ctx.rounds->begin(engine, [](const peer_record&, const wire::event&) {});
   ctx.rounds->finish(plan.id, engine->promise(), {});
 }

@@ -110,7 +110,14 @@ protected:
   wire::round_prepared same_as_ours(std::uint32_t view) {
     auto ours = told<wire::round_prepared>(2);
     EXPECT_FALSE(ours.empty()) << "we hold no result";
-    return {plan.id, view, ours.empty() ? digest{} : ours.back().result};
+    auto held = first_view(plan);
+    for (const auto& proposed : told<wire::round_propose>(2))
+      if (proposed.view.number == view)
+        held = proposed.view;
+    held.result = ours.empty() ? digest{} : ours.back().result;
+    // member 2, as in `plan.members`
+    return {plan.id, view, held.result,
+            identity::from_seed(3)->sign(prepared_statement(plan.id, held))};
   }
   double refused(const std::string& reason) {
     return testing::exported(*ctx.metrics,

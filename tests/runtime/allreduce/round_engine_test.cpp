@@ -13,13 +13,15 @@
 
 #include "runtime/crypto/digest.hpp"
 #include "tests/runtime/averaging/plans.hpp"
+#include "tests/support/fake_signatures.hpp"
 
 namespace waggle {
 namespace {
 
 /// Records the messages of the round, and how it ended.
-class recorder final : public round_port {
+class recorder final : public testing::fake_signing_port {
 public:
+  using fake_signing_port::fake_signing_port;
   void send(const peer_record& to, wire::event what, payload body) override {
     sent.push_back({to.id, std::move(what), std::move(body)});
   }
@@ -182,10 +184,9 @@ protected:
       else if (i != except)
         deliver_result(heir, result_head(i, view.number, survivors), 2.5F);
     }
-    engine_->on_event({peer(heir),
-                       wire::round_prepared{plan_.id, view.number, digest_of(2.5F, survivors)},
-                       {},
-                       nullptr});
+    auto prepared = view;
+    prepared.result = digest_of(2.5F, survivors);
+    engine_->on_event({peer(heir), testing::prepared_by(heir, plan_, prepared), {}, nullptr});
   }
 
   void expect_the_survivors_mean() const {
@@ -200,7 +201,7 @@ protected:
   round_plan plan_ = plan_for(3, 10, 10);
   std::optional<part_table> table_;
   steady_time now_ = steady_time{} + 1h;
-  std::shared_ptr<recorder> port_ = std::make_shared<recorder>();
+  std::shared_ptr<recorder> port_ = std::make_shared<recorder>(peer(us).id);
   std::shared_ptr<round_engine> engine_;
 };
 
@@ -282,8 +283,8 @@ protected:
   }
 
   void heir_confirms() {
-    engine_->on_event(
-      {peer(heir), wire::round_prepared{plan_.id, 0, digest_of(2.4F, everybody)}, {}, nullptr});
+    round_view first{0, everybody, everybody, false, digest_of(2.4F, everybody)};
+    engine_->on_event({peer(heir), testing::prepared_by(heir, plan_, first), {}, nullptr});
   }
   /// Lets `time` pass, while every link carries `bytes` in each half second.
   void wait(milliseconds time, std::uint64_t bytes) {

@@ -15,6 +15,7 @@
 #include "runtime/core/random.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/net/tcp_transport.hpp"
+#include "tests/support/fake_signatures.hpp"
 
 namespace waggle {
 namespace {
@@ -167,9 +168,9 @@ public:
   }
 
 private:
-  class port final : public round_port {
+  class port final : public testing::fake_signing_port {
   public:
-    explicit port(peer& owner) : owner_(owner) {}
+    explicit port(peer& owner) : fake_signing_port(owner.record().id), owner_(owner) {}
     void send(const peer_record& to, wire::event what, payload body) override {
       owner_.links_->tell(to.id, what, std::move(body));
     }

@@ -7,6 +7,7 @@
 
 #include "runtime/crypto/digest.hpp"
 #include "tests/runtime/averaging/plans.hpp"
+#include "tests/support/fake_signatures.hpp"
 
 namespace waggle {
 namespace {
@@ -113,8 +114,9 @@ TEST(RoundRegistry, ReleasesWhatCameForARoundThatWillNotBegin) {
 }
 
 /// A round_port that accepts everything and does nothing.
-class quiet_port final : public round_port {
+class quiet_port final : public testing::fake_signing_port {
 public:
+  using fake_signing_port::fake_signing_port;
   void send(const peer_record&, wire::event, payload) override {}
   bool reduce(const reduce_part&) override { return false; }
   digest secret(const round_id&, std::uint32_t view) override {
@@ -131,7 +133,7 @@ std::shared_ptr<round_engine> engine_for(const round_plan& plan) {
   auto values = std::make_shared<const float_vector>(plan.elements, 1.0F);
   return std::make_shared<round_engine>(round_request{plan, 0, values, 1}, round_config{},
                                         round_memory{vector_pool::make(1), buffer_pool::make(0)},
-                                        std::make_shared<quiet_port>(),
+                                        std::make_shared<quiet_port>(plan.members[0].peer.id),
                                         [] { return steady_time{}; });
 }
 

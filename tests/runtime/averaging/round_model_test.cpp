@@ -253,10 +253,11 @@ private:
     broadcast(who, a.to, [who, a](protocol& p) { return p.on_propose(who, a.view); });
   }
   void act(std::size_t who, member& m, const protocol::send_prepared& a) {
-    if (!m.complete || m.view.number != a.view)
+    if (!m.complete || m.view.number != a.view.number)
       violation_ = "a member prepared what it does not hold";
-    prepared_[{a.view, m.view.contributors}].insert(who);
-    broadcast(who, a.to, [who, a](protocol& p) { return p.on_prepared(who, a.view, a.result); });
+    prepared_[{a.view.number, m.view.contributors}].insert(who);
+    broadcast(who, a.to,
+              [who, a](protocol& p) { return p.on_prepared(who, a.view.number, a.view.result); });
   }
   void act(std::size_t who, member&, const protocol::send_suspect& a) {
     if (a.to == who)

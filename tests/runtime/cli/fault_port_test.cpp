@@ -2,13 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/fake_signatures.hpp"
+
 namespace waggle {
 namespace {
 
 using moment = fault_point::moment;
 
 /// Records the calls that reach it.
-struct recorder final : round_port {
+struct recorder final : testing::fake_signing_port {
+  recorder() : fake_signing_port(peer_id{}) {}
   void send(const peer_record&, wire::event what, payload) override { sent.push_back(what); }
   bool reduce(const reduce_part&) override { return false; }
   digest secret(const round_id&, std::uint32_t) override { return {}; }

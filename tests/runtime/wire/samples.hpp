@@ -29,6 +29,12 @@ inline digest sample_digest(int fill) {
   return out;
 }
 
+inline signature sample_signature(int fill) {
+  signature out;
+  out.bytes.fill(static_cast<std::byte>(fill));
+  return out;
+}
+
 struct sample {
   const char* name;
   message what;
@@ -84,14 +90,16 @@ inline std::vector<sample> samples() {
       round, 3, part_kind::result, 5, 1'000, 250, 2.5, 0x8000'0000'0000'000fU, {0.5, 2, 0, 0, 0}},
     1'000);
   event_of("round_propose", round_propose{round, view});
-  event_of("round_prepared", round_prepared{round, 9, sample_digest(7)});
+  event_of("round_prepared", round_prepared{round, 9, sample_digest(7), sample_signature(1)});
   event_of("round_suspect", round_suspect{round, 9, 63, ec::stalled});
-  event_of("round_commit", round_commit{round, view});
+  event_of("round_commit", round_commit{round, view, {sample_signature(1), sample_signature(2)}});
   event_of("round_abort", round_abort{round, ec::lost_quorum});
   event_of("round_takeover", round_takeover{round, 99});
   event_of("round_key_share", round_key_share{round, 3, 63, sample_digest(7)});
   event_of("round_digests", round_digests{round, 3, {sample_digest(7), sample_digest(8)}});
-  event_of("round_promise", round_promise{round, 99, true, view, true, true});
+  event_of(
+    "round_promise",
+    round_promise{round, 99, true, view, true, true, {sample_signature(3), sample_signature(4)}});
   event_of("bandwidth_report", bandwidth_report{round, 3e6});
   event_of("new_partition", new_partition{round, {{70, 0, 30}, 8192}});
   event_of("next_plan", next_plan{round, plan_for(4), sample_digest(9), {}, 0});

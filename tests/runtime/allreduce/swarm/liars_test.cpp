@@ -9,6 +9,7 @@
 
 #include "runtime/crypto/digest.hpp"
 #include "tests/runtime/allreduce/swarm/round_swarm.hpp"
+#include "tests/support/fake_signatures.hpp"
 
 namespace waggle::testing {
 namespace {
@@ -127,6 +128,62 @@ class another_share final : public liar {
   }
 };
 
+/// Each member is sent other bytes, and is told that the round is decided for what it holds.
+class forged_commits final : public liar {
+public:
+  explicit forged_commits(std::size_t who) : liar(who), who_(who) {}
+
+  bool on_arrival(round_swarm& swarm, std::size_t to, std::size_t from,
+                  inbound_event& event) override {
+    const auto* prepared = std::get_if<wire::round_prepared>(&event.what);
+    if (to != who_ || prepared == nullptr)
+      return true;
+    auto view = swarm.promise_of(from).view;
+    if (view.number != prepared->view)
+      return true;
+    view.result = prepared->result;
+    // What it can sign itself, what it was sent, and nothing for the others.
+    round_proof::signatures proof;
+    view.participant_set().for_each([&](std::size_t member) {
+      proof.push_back(member == who_   ? prepared_by(who_, swarm.plan(), view).by
+                      : member == from ? prepared->by
+                                       : signature{});
+    });
+    swarm.inject(who_, from, wire::round_commit{swarm.plan().id, view, proof});
+    return true;
+  }
+
+private:
+  void lie(std::size_t to, wire::event& what, payload& body) override {
+    if (is_result(what))
+      body = bent(body, std::byte(1 + to));
+  }
+  const std::size_t who_;
+};
+
+/// Says to whoever takes over that the round was decided, for what nobody holds.
+class forged_promises final : public liar {
+  using liar::liar;
+  void lie(std::size_t, wire::event& what, payload&) override {
+    if (auto* promise = std::get_if<wire::round_promise>(&what);
+        promise != nullptr && promise->knows_view) {
+      promise->prepared = promise->committed = true;
+      if (promise->view.result.is_zero())
+        promise->view.result = sha256("nothing");
+      promise->proof.assign(promise->view.participant_set().size(), signature{});
+    }
+  }
+};
+
+/// What it reports is right; its signature is not.
+class bad_signatures final : public liar {
+  using liar::liar;
+  void lie(std::size_t, wire::event& what, payload&) override {
+    if (auto* prepared = std::get_if<wire::round_prepared>(&what))
+      prepared->by.bytes[5] ^= std::byte{1};
+  }
+};
+
 struct way {
   const char* name;
   std::function<std::unique_ptr<saboteur>(std::size_t who)> make;
@@ -170,6 +227,29 @@ TEST_P(Liars, ThatLeadNeverMixARound) {
       << "seed " << seed;
 }
 
+/// Whoever leads dies, so the others ask for promises.
+TEST(ALiarWhoForgesPromises, StopsNoTakeover) {
+  for (std::uint64_t seed = 1; seed <= seeds() && !HasFailure(); ++seed) {
+    auto scene = random_scenario(seed);
+    auto members = scene.plan.members.size();
+    auto who = 1 + seed % (members - 1);
+    scene.plan.reduce_by.faulty_max = 1;
+    scene.faults.resize(1);
+    scene.faults[0] = fault{};
+    scene.faults[0].when = moment::prepared;
+    scene.faults[0].count = seed % (2 * members);
+    forged_promises planted{who};
+    round_swarm swarm{std::move(scene), &planted};
+    swarm.let_lie(who);
+    swarm.run();
+    // Who says that it holds what it does not hold is lost to a time limit of its own.
+    EXPECT_THAT(swarm.violation(),
+                ::testing::AnyOf("", ::testing::HasSubstr("s from the last fault on")))
+      << "seed " << seed << "\n"
+      << swarm.describe();
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Each, Liars,
                          ::testing::Values(way_of<other_results_for_some>("OtherResultsForSome"),
                                            way_of<other_results_for_one>("OtherResultsForOne"),
@@ -178,7 +258,9 @@ INSTANTIATE_TEST_SUITE_P(Each, Liars,
                                            way_of<another_list>("AnotherList"),
                                            way_of<another_weight>("AnotherWeight"),
                                            way_of<invented_weights>("InventedWeights"),
-                                           way_of<another_share>("AnotherShare")),
+                                           way_of<another_share>("AnotherShare"),
+                                           way_of<forged_commits>("ForgedCommits"),
+                                           way_of<bad_signatures>("BadSignatures")),
                          [](const auto& info) { return info.param.name; });
 
 } // namespace

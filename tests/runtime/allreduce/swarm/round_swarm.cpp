@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/crypto/digest.hpp"
+#include "tests/support/fake_signatures.hpp"
 
 namespace waggle::testing {
 
@@ -19,9 +19,10 @@ float_vector random_values(random_source random, std::size_t n) {
 } // namespace
 
 /// The round_port of one member.
-class round_swarm::port final : public round_port {
+class round_swarm::port final : public fake_signing_port {
 public:
-  port(round_swarm& swarm, std::size_t self) : swarm_(swarm), self_(self) {}
+  port(round_swarm& swarm, std::size_t self)
+    : fake_signing_port(swarm.plan().members[self].peer.id), swarm_(swarm), self_(self) {}
 
   void send(const peer_record& to, wire::event what, payload body) override {
     const auto& members = swarm_.plan().members;

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "runtime/averaging/part_table.hpp"
+#include "tests/support/fake_signatures.hpp"
 
 namespace waggle::testing {
 
@@ -27,9 +28,11 @@ public:
     auto members = swarm.plan().members.size();
     if (2 * heard.size() <= members || !invented_.insert({to, word->view}).second)
       return true;
-    for (std::size_t i = 0; i < members; ++i)
+    auto view = swarm.promise_of(to).view;
+    view.result = word->result;
+    for (std::size_t i = 0; i < members && view.number == word->view; ++i)
       if (i != to && !heard.contains(i))
-        swarm.inject(i, to, wire::round_prepared{word->round, word->view, word->result});
+        swarm.inject(i, to, prepared_by(i, swarm.plan(), view));
     return true;
   }
 

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/averaging/round_plan.hpp"
+#include "runtime/averaging/round_view.hpp"
+#include "runtime/crypto/identity.hpp"
+
+namespace waggle {
+
+/// What a member signs when it prepares `view`: that it holds the result whose digest is
+/// `view.result`. The same for the same arguments on all machines.
+std::string prepared_statement(const round_id& round, const round_view& view);
+
+/// The signatures with which the members of a round reported what they prepared.
+///
+/// A view is committed when all of its participants have prepared it. A member that missed some of
+/// these reports, such as a client that has no link with another one, is told of the decision and
+/// must not take anybody's word for it: the message carries a *proof*, the signatures of all
+/// participants. No liar can make a proof, because honest members sign only one result per view.
+///
+/// Not thread-safe.
+class round_proof {
+public:
+  /// Of each participant of the view, ascending.
+  using signatures = std::vector<signature>;
+  using verify = std::function<bool(const peer_record& by, std::string_view, const signature&)>;
+
+  /// A member's report. As in `round_protocol`, its first one for the highest view counts.
+  void add(std::size_t member, const round_view& view, const signature& by);
+  /// `proof` was checked.
+  void keep(const round_view& decided, signatures proof);
+
+  /// The proof of `decided`; empty if a signature is missing.
+  [[nodiscard]] signatures of(const round_view& decided) const;
+
+private:
+  struct report {
+    std::uint32_t number;
+    digest result;
+    signature by;
+  };
+  std::map<std::size_t, report> reports_; // by member
+  /// By number. As many as members reported decisions under different numbers.
+  std::map<std::uint32_t, std::pair<round_view, signatures>> decided_;
+};
+
+/// True if all participants of `decided`, who are a quorum, signed that they prepared it.
+/// Costs one verification per participant, at most round_members_max.
+bool proves(const round_plan& plan, const round_view& decided, const round_proof::signatures& proof,
+            const round_proof::verify& verify);
+
+} // namespace waggle
