@@ -366,6 +366,7 @@ void trainer::leave(const std::string& why) {
     given_->in_round = false;
   outside_since_ = now();
   awaited_ = {};
+  give_awaited(); // newcomers ask another donor
 }
 
 void trainer::yield_to(const history_choice& choice) {

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "runtime/core/random.hpp"
 #include "tests/processes/attacks/attacks.hpp"
 
 int main(int count, char** words) {
@@ -30,7 +31,13 @@ int main(int count, char** words) {
     at.bytes_per_second = 1e6 * std::atof(words[6]);
   std::string name = words[1];
   if (name == "pings") {
-    auto seen = attacks::measure_pings(at);
+    attacks::stranger honest{at.where, at.run, entropy_seed() | 1U};
+    if (!honest.join()) {
+      std::fprintf(stderr, "%s does not let an honest peer join: %s\n", words[2],
+                   honest.why().c_str());
+      return 1;
+    }
+    auto seen = attacks::measure_pings(at, std::move(honest));
     std::printf("{\"median_ms\":%.2f,\"worst_ms\":%.2f,\"lost\":%llu}\n", seen.median, seen.worst,
                 static_cast<unsigned long long>(seen.lost));
     return 0;

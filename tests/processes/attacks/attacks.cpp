@@ -5,7 +5,6 @@
 
 #include "runtime/dht/record.hpp"
 #include "runtime/wire/convert.hpp"
-#include "tests/processes/attacks/stranger.hpp"
 
 namespace waggle::attacks {
 
@@ -134,7 +133,7 @@ outcome flood_round_messages(const target& at) {
   return flood(at, [](stranger& who, random_source& random) {
     bool open = true;
     for (int i = 0; i < 100 && open; ++i)
-      open = who.send(wire::event{wire::round_prepared{random_round(random), 1, {}}});
+      open = who.send(wire::event{wire::round_prepared{random_round(random), 1, {}, {}}});
     return open;
   });
 }
@@ -293,17 +292,18 @@ const std::vector<attack>& all() {
   return table;
 }
 
-latency measure_pings(const target& at) {
+latency measure_pings(const target& at, stranger honest) {
   latency out;
   auto until = clock::now() + at.duration;
-  stranger honest{at.where, at.run, entropy_seed() | 1U};
   std::vector<double> all;
   while (clock::now() < until) {
-    auto took = honest.joined() || honest.join() ? honest.ping() : std::nullopt;
-    if (took)
+    bool joined = honest.joined() || honest.join();
+    if (auto took = joined ? honest.ping() : std::nullopt) {
       all.push_back(static_cast<double>(took->count()) / 1e3);
-    else
+    } else {
       ++out.lost;
+      out.why = honest.why();
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds{50});
   }
   std::sort(all.begin(), all.end());

@@ -6,6 +6,7 @@
 
 #include "runtime/core/endpoint.hpp"
 #include "runtime/core/time.hpp"
+#include "tests/processes/attacks/stranger.hpp"
 
 namespace waggle::attacks {
 
@@ -51,12 +52,14 @@ struct attack {
 /// All of them, by name.
 const std::vector<attack>& all();
 
-/// How long an honest stranger's pings take: one every 50 ms until the time is over. Milliseconds.
+/// How long an honest peer's pings take: one every 50 ms until the time is over. Milliseconds.
 struct latency {
   double median = 0;
   double worst = 0;
-  std::uint64_t lost = 0; // no answer, or no link
+  std::uint64_t lost = 0; // no answer within 5 s, refused, or no link
+  std::string why;        // of the last one that was lost
 };
-latency measure_pings(const target& at);
+/// @param honest has joined; joins again if its link is closed.
+latency measure_pings(const target& at, stranger honest);
 
 } // namespace waggle::attacks

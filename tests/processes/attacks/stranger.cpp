@@ -17,6 +17,8 @@ namespace waggle::attacks {
 
 namespace {
 
+constexpr milliseconds patience{5'000};
+
 /// Deriving the key of a run's name takes long by design, so strangers of one run share it.
 std::shared_ptr<const run_secret> secret_of(const std::string& run) {
   static std::mutex mutex;
@@ -104,17 +106,17 @@ stranger::stranger(endpoint where, std::string run, std::uint64_t seed, std::str
 
 bool stranger::join(const std::vector<endpoint>& announced) {
   open_ = false;
-  socket_.emplace(where_, milliseconds{5'000}, source_);
+  socket_.emplace(where_, patience, source_);
   if (!socket_->connected()
       || !socket_->send("GET /peer HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n"
                         "Upgrade: waggle/1\r\n\r\n"))
-    return false;
+    return fail("no connection");
   std::string response;
   for (char c = 0; !response.ends_with("\r\n\r\n"); response.push_back(c))
     if (!socket_->receive(&c, 1))
-      return false;
+      return fail("no answer to the upgrade");
   if (!response.starts_with("HTTP/1.1 101"))
-    return false;
+    return fail(response.substr(0, response.find('\r')));
   net::handshake::setup with;
   with.dialled = true;
   with.run = secret_of(run_);
@@ -134,16 +136,21 @@ bool stranger::join(const std::vector<endpoint>& announced) {
   while (open_) {
     auto next = read_frame();
     if (!next || next->kind != net::frame_kind::handshake)
-      return open_ = false;
+      return fail("no answer in the handshake");
     auto step = proof.on_message(next->header);
     for (const auto& text : step.send)
       open_ = open_ && say(text);
     if (step.why.code != ec::none)
-      return open_ = false;
+      return fail(to_string(step.why));
     if (step.peer)
       break;
   }
-  return open_;
+  return open_ || fail("the link is closed");
+}
+
+bool stranger::fail(std::string why) {
+  why_ = std::move(why);
+  return open_ = false;
 }
 
 bool stranger::send_prefix(const net::frame_prefix& prefix, std::string_view then) {
@@ -184,26 +191,35 @@ std::optional<stranger::arrived> stranger::read_frame() {
 }
 
 std::optional<std::chrono::microseconds> stranger::ping() {
+  using clock = std::chrono::steady_clock;
   auto id = ++calls_;
-  auto began = std::chrono::steady_clock::now();
-  if (!send(wire::call{id, 5'000, wire::dht_ping{}}))
+  auto began = clock::now();
+  if (!send(wire::call{id, static_cast<std::uint32_t>(patience.count()), wire::dht_ping{}})) {
+    fail("the link is closed");
     return std::nullopt;
-  for (;;) {
+  }
+  while (clock::now() - began < patience) {
     auto next = read_frame();
     if (!next) {
-      open_ = false;
+      fail("no answer, or the link is closed");
       return std::nullopt;
     }
     auto message = next->kind == net::frame_kind::message ? wire::decode(next->header, 0)
                                                           : result<wire::message>{failure{}};
     if (!message)
       continue;
-    if (const auto* asked = std::get_if<wire::ping>(&*message))
+    if (const auto* asked = std::get_if<wire::ping>(&*message)) {
       send(wire::pong{asked->nonce});
-    else if (const auto* answer = std::get_if<wire::answer>(&*message); answer && answer->id == id)
-      return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now()
-                                                                   - began);
+    } else if (const auto* no = std::get_if<wire::refusal>(&*message); no && no->id == id) {
+      why_ = to_string(no->why);
+      return std::nullopt;
+    } else if (const auto* answer = std::get_if<wire::answer>(&*message);
+               answer && answer->id == id) {
+      return std::chrono::duration_cast<std::chrono::microseconds>(clock::now() - began);
+    }
   }
+  why_ = "other messages, and no answer";
+  return std::nullopt;
 }
 
 } // namespace waggle::attacks

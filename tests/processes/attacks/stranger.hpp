@@ -48,8 +48,11 @@ public:
   bool send_prefix(const net::frame_prefix& prefix, std::string_view then);
   /// Answers nothing. False: the link is closed.
   bool drain() { return joined() && (open_ = socket_->drain()); }
-  /// Sends a DHT ping and waits for its answer, answering pings meanwhile. Nothing: no answer.
+  /// Sends a DHT ping and waits for its answer, answering pings meanwhile. Nothing: no answer
+  /// within 5 s, or a refusal.
   std::optional<std::chrono::microseconds> ping();
+  /// Of the last failure of `join` or `ping`.
+  [[nodiscard]] const std::string& why() const { return why_; }
 
   [[nodiscard]] const identity& self() const { return *self_; }
   [[nodiscard]] const std::string& run() const { return run_; }
@@ -61,6 +64,8 @@ private:
     std::string header;
   };
   std::optional<arrived> read_frame();
+  /// Always false.
+  bool fail(std::string why);
 
   endpoint where_;
   std::string run_;
@@ -68,6 +73,7 @@ private:
   std::shared_ptr<const identity> self_;
   std::optional<raw_socket> socket_;
   bool open_ = false;
+  std::string why_;
   std::uint64_t calls_ = 0;
   std::uint64_t bytes_sent_ = 0;
 };

@@ -10,6 +10,7 @@ import random
 import signal
 import sys
 
+import attacks
 import endurance
 import joining
 import links
@@ -20,6 +21,7 @@ import strategies
 
 SCENARIOS = {
     "joins": (joining.joins, []),
+    "together": (joining.together, []),
     "returns": (joining.returns, ["faults", "freeze"]),
     "restart-all": (joining.restart_all, []),
     "cut": (links.cut, ["seconds"]),
@@ -34,6 +36,7 @@ SCENARIOS = {
     "turns": (endurance.turns, ["duration", "every"]),
     "memory": (measures.memory, ["duration"]),
     "strategies": (strategies.strategies, ["duration", "delay"]),
+    "attacks": (attacks.attacks, ["duration"]),
 }
 SPECIAL = {
     "faults": dict(default="kill,freeze,stop", help="kinds of faults, separated by commas"),
@@ -58,6 +61,7 @@ DEFAULTS = {
     "uneven": {"duration": 15},
     "memory": {"duration": 20},
     "strategies": {"duration": 10},
+    "attacks": {"duration": 600},
 }
 
 

@@ -1,6 +1,7 @@
 """Scenarios of joining and returning: joins, returns, restart-all, lost-first, stale-folder."""
 import random
 import signal
+import socket
 import time
 
 import watch
@@ -36,6 +37,25 @@ def joins(settings, report):
             time.sleep(2)
             newcomers = [run.add(via=first).start() for _ in range(3)]
             judge(settings, report, run, "join", {p: p.began for p in newcomers})
+
+
+def together(settings, report):
+    """Starts four trainers at the same moment, as a compose file does; all others know the address of the first."""
+    for _ in range(settings.times):
+        with Run(settings) as run:
+            first = run.add()
+            first.port = free_port()
+            for _ in range(3):
+                run.add(via=first)
+            for peer in run.peers:
+                peer.start()
+            judge(settings, report, run, "start together", {p: p.began for p in run.peers})
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 FAULTS = ("kill", "freeze", "stop")

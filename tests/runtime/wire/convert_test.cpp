@@ -214,7 +214,7 @@ TEST(WireConvert, RoundMessagesOutOfBoundsAreRefused) {
   round_id round;
   EXPECT_EQ(event_code(round_propose{round, {1, 1, 0, false}}), ec::protocol_violation)
     << "no participants";
-  EXPECT_EQ(event_code(round_commit{round, {1, 1, 0, false}}), ec::protocol_violation);
+  EXPECT_EQ(event_code(round_commit{round, {1, 1, 0, false}, {}}), ec::protocol_violation);
   EXPECT_EQ(event_code(round_suspect{round, 0, 64, ec::stalled}), ec::protocol_violation);
   EXPECT_EQ(event_code(round_promise{round, 1, false, {}, true, false}), ec::protocol_violation);
   EXPECT_EQ(event_code(bandwidth_report{round, {}}), ec::none) << "not known any more";
@@ -226,6 +226,13 @@ TEST(WireConvert, RoundMessagesOutOfBoundsAreRefused) {
   shares.push_back(1);
   EXPECT_EQ(event_code(new_partition{round, {shares, 8192}}), ec::oversize);
   EXPECT_EQ(event_code(round_promise{round, 1, false, {}, false, false}), ec::none);
+  round_view view{1, 1, 1, false, {}};
+  std::vector<signature> proof(round_members_max);
+  EXPECT_EQ(event_code(round_commit{round, view, proof}), ec::none);
+  EXPECT_EQ(event_code(round_promise{round, 1, true, view, true, true, proof}), ec::none);
+  proof.emplace_back();
+  EXPECT_EQ(event_code(round_commit{round, view, proof}), ec::oversize);
+  EXPECT_EQ(event_code(round_promise{round, 1, true, view, true, true, proof}), ec::oversize);
   Header header;
   header.mutable_round_prepared()->set_round("short");
   EXPECT_EQ(code_of(header), ec::protocol_violation);
