@@ -10,15 +10,17 @@ wire::dht_found answer_find(const wire::dht_find& question, const peer_id& asker
   for (const auto& key : question.keys) {
     wire::dht_found::answer answer;
     answer.nearest = table.nearest(key, wire::nearest_per_key_max, asker);
+    auto fits = [&](const record& entry) {
+      auto bytes = entry.name.size() + entry.subkey.size() + entry.value.size() + 160;
+      if (records_left == 0 || bytes_left < bytes)
+        return false;
+      --records_left;
+      bytes_left -= bytes;
+      answer.records.push_back(entry);
+      return true;
+    };
     if (!question.nodes_only)
-      for (auto& entry : store.get(key, now)) {
-        auto bytes = entry.name.size() + entry.subkey.size() + entry.value.size() + 160;
-        if (records_left == 0 || bytes_left < bytes)
-          break;
-        --records_left;
-        bytes_left -= bytes;
-        answer.records.push_back(std::move(entry));
-      }
+      store.visit(key, now, fits);
     found.answers.push_back(std::move(answer));
   }
   return found;

@@ -198,12 +198,22 @@ ec record_store::put(const dht_id& key, const record& entry, swarm_time now,
 
 std::vector<record> record_store::get(const dht_id& key, swarm_time now) const {
   std::vector<record> out;
-  if (auto values = values_.find(key); values != values_.end())
-    for (bool members : {true, false})
-      for (const auto& [subkey, each] : values->second)
-        if (each.from.member == members && each.entry.expiration > now)
-          out.push_back(each.entry);
+  visit(key, now, [&](const record& entry) {
+    out.push_back(entry);
+    return true;
+  });
   return out;
+}
+
+void record_store::visit(const dht_id& key, swarm_time now,
+                         const std::function<bool(const record&)>& take) const {
+  auto values = values_.find(key);
+  if (values == values_.end())
+    return;
+  for (bool members : {true, false})
+    for (const auto& [subkey, each] : values->second)
+      if (each.from.member == members && each.entry.expiration > now && !take(each.entry))
+        return;
 }
 
 void record_store::purge(swarm_time now) {

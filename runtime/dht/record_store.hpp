@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -59,6 +60,10 @@ public:
   /// All unexpired records under `key`, including tombstones: those of members, then those of
   /// strangers, each by ascending subkey.
   [[nodiscard]] std::vector<record> get(const dht_id& key, swarm_time now) const;
+  /// Calls `take` with each of them, in this order, until it returns false. `take` must not change
+  /// the store.
+  void visit(const dht_id& key, swarm_time now,
+             const std::function<bool(const record&)>& take) const;
 
   /// Removes expired records.
   void purge(swarm_time now);

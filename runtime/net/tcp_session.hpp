@@ -60,6 +60,7 @@ public:
   void run(handshake::setup setup, ready on_ready);
   /// Stops at once, in any state. I/O thread.
   void abandon(failure why) { fail(std::move(why)); }
+  [[nodiscard]] bool ended() const { return closed_; }
 
   [[nodiscard]] const peer_record& remote() const override { return remote_; }
   [[nodiscard]] peer_claims claims() const override { return claims_; }

@@ -272,11 +272,20 @@ private:
     return with;
   }
 
+  /// Actors may keep a link for some time after its end. It has no socket any more, and takes
+  /// nobody's place.
+  void forget_ended() {
+    std::erase_if(sessions_, [](const auto& weak) {
+      auto session = weak.lock();
+      return !session || session->ended();
+    });
+  }
+
   std::shared_ptr<tcp_session> make_session(tcp::socket socket, std::string early) {
     auto tuning = tuning_for(socket, config_);
     auto session = std::make_shared<tcp_session>(context_, std::move(socket), std::move(early),
                                                  limits_, std::move(tuning), events_, pool_, host_);
-    std::erase_if(sessions_, [](const auto& weak) { return weak.expired(); });
+    forget_ended();
     sessions_.push_back(session);
     return session;
   }
@@ -306,7 +315,7 @@ private:
                  - std::chrono::duration_cast<swarm_time::duration>(std::chrono::steady_clock::now()
                                                                     - peer.accepted);
     auto host = socket.remote_endpoint(gone).address().to_string();
-    std::erase_if(sessions_, [](const auto& weak) { return weak.expired(); });
+    forget_ended();
     auto now = std::chrono::steady_clock::now();
     if (hosts_.size() >= config_.connections_max)
       for (auto each = hosts_.begin(); each != hosts_.end();)

@@ -31,7 +31,8 @@ int main(int count, char** words) {
     at.bytes_per_second = 1e6 * std::atof(words[6]);
   std::string name = words[1];
   if (name == "pings") {
-    attacks::stranger honest{at.where, at.run, entropy_seed() | 1U};
+    // From another address of this host, as an honest peer would have another one than attackers.
+    attacks::stranger honest{at.where, at.run, entropy_seed() | 1U, "127.0.0.3"};
     if (!honest.join()) {
       std::fprintf(stderr, "%s does not let an honest peer join: %s\n", words[2],
                    honest.why().c_str());

@@ -314,4 +314,16 @@ latency measure_pings(const target& at, stranger honest) {
   return out;
 }
 
+std::string refused_newcomer(const target& at, const std::string& source) {
+  std::string why;
+  random_source random{entropy_seed()};
+  for (auto until = clock::now() + at.duration; clock::now() < until;) {
+    stranger newcomer{at.where, at.run, random.next() | 1U, source};
+    if (!newcomer.join() || !newcomer.ping())
+      why = newcomer.why();
+    std::this_thread::sleep_for(std::chrono::milliseconds{100});
+  }
+  return why;
+}
+
 } // namespace waggle::attacks

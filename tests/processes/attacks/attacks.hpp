@@ -62,4 +62,8 @@ struct latency {
 /// @param honest has joined; joins again if its link is closed.
 latency measure_pings(const target& at, stranger honest);
 
+/// Newcomers from another host that were refused: one joins every 100 ms until the time is over.
+/// The reason of the last refusal; empty: all were let in.
+std::string refused_newcomer(const target& at, const std::string& source);
+
 } // namespace waggle::attacks

@@ -45,8 +45,8 @@ protected:
     return metric(at.where, "waggle_network_refused_total", "reason=\"" + reason + "\"");
   }
 
-  /// Plays `attack`; meanwhile an honest peer that was connected before pings, and health checks go
-  /// on. Returns the pings.
+  /// Plays `attack`; meanwhile an honest peer that was connected before pings, others join, and
+  /// health checks go on. Returns the pings.
   attacks::latency play(attacks::outcome (*attack)(const attacks::target&)) {
     attacks::latency seen;
     attacks::stranger friendly{at.where, at.run, ++friends, "127.0.0.3"};
@@ -58,10 +58,14 @@ protected:
            std::chrono::steady_clock::now() < until;)
         unhealthy += healthy() == 200U ? 0 : 1;
     }};
+    std::string refused;
+    std::thread newcomers{[&] { refused = attacks::refused_newcomer(at, "127.0.0.4"); }};
     done = attack(at);
     honest.join();
     probes.join();
+    newcomers.join();
     EXPECT_EQ(unhealthy, 0);
+    EXPECT_EQ(refused, "") << "newcomers from another host are let in";
     EXPECT_GT(done.messages, 0U);
     if (seen.lost > 0)
       std::printf("lost %llu of an honest peer's pings: %s\n",

@@ -167,6 +167,17 @@ TEST_F(RecordStore, SubkeysExpireEachOnItsOwn) {
   EXPECT_EQ(store.get(key, now + 1s).size(), 1u);
 }
 
+TEST_F(RecordStore, VisitsNoMoreThanIsTaken) {
+  for (const auto* subkey : {"c", "a", "b"})
+    EXPECT_EQ(store.put(key, open_record(subkey, "x", 5s), now), ec::none);
+  std::vector<std::string> seen;
+  store.visit(key, now, [&](const record& entry) {
+    seen.push_back(entry.subkey);
+    return seen.size() < 2;
+  });
+  EXPECT_EQ(seen, (std::vector<std::string>{"a", "b"}));
+}
+
 TEST_F(RecordStore, OverItsQuotaItEvictsWhatExpiresFirst) {
   record_store small{3 * (sizeof(record) + 1'100)};
   std::string big(1'000, 'x');
