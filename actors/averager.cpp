@@ -37,7 +37,8 @@ averager::averager(caf::actor_config& cfg, node_context ctx, averaging_config co
                    switchboard_actor switchboard, matchmaker_actor matchmaker)
   : averager_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)),
     switchboard_(std::move(switchboard)), matchmaker_(std::move(matchmaker)),
-    bandwidth_(ctx_.bandwidth, config_.measures_bandwidth), round_(ctx_, config_) {
+    bandwidth_(ctx_.bandwidth, config_.measures_bandwidth), round_(ctx_, config_),
+    faults_(ctx_, config_.kind) {
   end_on_exception(this, ctx_);
 }
 
@@ -77,7 +78,10 @@ averager::behavior_type averager::make_behavior() {
     [this](const peer_disconnected& msg) { on_disconnected(msg); },
     [this](const round_finished& msg) { on_finished(msg); },
     [this](const group_message& msg) { on_group_message(msg); },
-    [this](forget_old) { round_.on_forget_old(*this); },
+    [this](forget_old) {
+      round_.on_forget_old(*this);
+      faults_.show(company_, now());
+    },
     [this](check_rounds) { round_.on_check(*this); },
     [this](const step_expired& msg) {
       if (current_ && steps_ == msg.generation && current_->stage == step_stage::awaiting_trigger)
@@ -177,6 +181,7 @@ void averager::search() {
   // In a retry, the wait would only delay the group.
   if (step.failures == 0)
     question.scheduled_in = step.what.scheduled_in;
+  question.avoided = faults_.excluded(company_, now());
   request(matchmaker_, left + 2s, question)
     .then(while_searching<group_formed>([this](const group_formed& formed) {
             on_search_over();
@@ -186,6 +191,7 @@ void averager::search() {
           }),
           while_searching<caf::error>([this](const caf::error& why) {
             on_search_over();
+            company_ = 1; // fewer are excluded in the next search
             deliver_failure(from_caf(why));
           }));
 }
@@ -211,6 +217,7 @@ void averager::start_round() {
   step.stage = step_stage::running_allreduce;
   step.begin_sending(config_.error_feedback ? &feedback_ : nullptr, *ctx_.vectors);
   round_request wanted{plan, position_of(ctx_.record.id, plan), step.sent, step.what.weight};
+  faults_.begin_round(plan);
   round_.start(*this, std::move(wanted), time_left(), switchboard_);
   if (step.what.reuse_group && !step.regrouped && bandwidth_.update(now())) {
     report_to_matchmaker();
@@ -234,6 +241,9 @@ void averager::on_finished(const round_finished& msg) {
       abandoned_ = *step.plan;
   }
   round_.count(msg.report);
+  faults_.on_round(msg.report, now());
+  if (!failed)
+    company_ = std::max<std::size_t>(msg.report.participants.size(), 1);
   // A member that excludes us because of our values cannot tell us; we check them ourselves.
   if (failed && !step.is_finite())
     return deliver_failure(not_finite());
@@ -355,6 +365,7 @@ void averager::on_disconnected(const peer_disconnected& msg) {
       abandoned_ = group_.last();
     group_.dissolve();
   }
+  faults_.on_disconnected(msg, now());
   round_.report_lost(msg);
 }
 

@@ -8,6 +8,7 @@
 
 #include "actors/actors.hpp"
 #include "actors/averaging_step.hpp"
+#include "actors/fault_watch.hpp"
 #include "actors/node_context.hpp"
 #include "actors/round_owner.hpp"
 #include "runtime/averaging/persistent_group.hpp"
@@ -114,6 +115,8 @@ private:
   own_bandwidth bandwidth_; // as matchmaking and the group's leader know it
   error_feedback feedback_;
   round_owner round_;
+  fault_watch faults_;
+  std::size_t company_ = 1; // participants of the last round; 1: the last search found no group
 };
 
 } // namespace waggle

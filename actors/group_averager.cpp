@@ -21,7 +21,8 @@ group_averager::group_averager(caf::actor_config& cfg, node_context ctx, averagi
   : group_averager_base(cfg), ctx_(std::move(ctx)), config_(std::move(averaging)),
     members_(std::move(members)), switchboard_(std::move(switchboard)),
     random_(ctx_.randomness("group-averager " + members_.prefix)),
-    bandwidth_(ctx_.bandwidth, config_.measures_bandwidth), round_(ctx_, config_) {
+    bandwidth_(ctx_.bandwidth, config_.measures_bandwidth), round_(ctx_, config_),
+    faults_(ctx_, config_.kind) {
   end_on_exception(this, ctx_);
 }
 
@@ -64,7 +65,10 @@ group_averager::behavior_type group_averager::make_behavior() {
     [this](const listen_group& msg) { listener_ = msg.listener; },
     [this](const round_finished& msg) { on_finished(msg); },
     [this](const group_message& msg) { on_group_message(msg); },
-    [this](forget_old) { round_.on_forget_old(*this); },
+    [this](forget_old) {
+      round_.on_forget_old(*this);
+      faults_.show(group_size(), now());
+    },
     [this](check_rounds) { round_.on_check(*this); },
     [this](const entry_expired& msg) {
       if (entry_ && msg.attempt == attempts_)
@@ -123,38 +127,7 @@ group_view group_averager::view() const {
   return out;
 }
 
-// -- admitting others -----------------------------------------------------------------------------
-
-caf::result<outbound_answer> group_averager::on_application(const inbound_call& call) {
-  const auto* question = std::get_if<wire::enter_group>(&call.what);
-  if (question == nullptr || question->prefix != members_.prefix)
-    return to_caf(ec::protocol_violation, "this is not for averaging");
-  wire::join_reply reply;
-  reply.code = ec::not_ready;
-  auto who = call.from.id;
-  if (group_) {
-    member_bandwidth bandwidth{question->bandwidth, question->bandwidth_declared};
-    reply.code =
-      group_->apply({{call.from, question->mode}, question->schema, question->branch, bandwidth});
-  }
-  if (reply.code == ec::not_a_leader)
-    reply.suggested.push_back(group_->next().members.front().peer);
-  if (reply.code != ec::none)
-    ctx_.metrics->count_join_refused(reply.code);
-  auto promise = make_response_promise<outbound_answer>();
-  promise.deliver(outbound_answer{reply, {}});
-  if (reply.code != ec::none)
-    return promise;
-  if (!round_runs()) {
-    between_rounds();
-  } else if (group_->contains(who)) {
-    // A member that applies again has lost its membership, so it will not finish this round, nor
-    // the second one of the epoch.
-    gone_.insert(who);
-    round_.report_lost({who, {ec::peer_lost, "it has entered the group again"}});
-  }
-  return promise;
-}
+// -- between rounds -------------------------------------------------------------------------------
 
 /// As the leader, before the next round begins: admits applicants and repartitions the work.
 void group_averager::between_rounds() {
@@ -337,6 +310,7 @@ void group_averager::start_round(bool call) {
   // A coding keeps the error of its codecs itself.
   step.begin_sending(config_.error_feedback && !coding_ ? &feedback_ : nullptr, *ctx_.vectors);
   round_request wanted{plan, group_->position(), step.sent, step.what.weight};
+  faults_.begin_round(plan);
   round_.start(*this, std::move(wanted), step.time_left(now()), switchboard_);
   for (const auto& m : plan.members)
     if (gone_.contains(m.peer.id))
@@ -357,6 +331,7 @@ void group_averager::on_finished(const round_finished& msg) {
     return start_round(true);
   }
   round_.count(msg.report);
+  faults_.on_round(msg.report, now());
   auto report = msg.report;
   current_->step.settle(feedback_, report, ctx_.record.id);
   if (failed) {
@@ -441,6 +416,7 @@ void group_averager::on_disconnected(const peer_disconnected& msg) {
     group_->withdraw(msg.peer);
   if (group_ && group_->contains(msg.peer))
     gone_.insert(msg.peer);
+  faults_.on_disconnected(msg, now());
   round_.report_lost(msg);
   if (entry_ && entry_->search.asks(msg.peer))
     on_refusal(msg.why);

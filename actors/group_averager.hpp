@@ -9,6 +9,7 @@
 
 #include "actors/actors.hpp"
 #include "actors/averaging_step.hpp"
+#include "actors/fault_watch.hpp"
 #include "actors/node_context.hpp"
 #include "actors/round_owner.hpp"
 #include "runtime/averaging/entry_search.hpp"
@@ -84,7 +85,11 @@ private:
   [[nodiscard]] bool takes_any_group() const { return config_.auxiliary && !described_; }
   status adopt_terms(const wire::next_plan& message);
   void use(open_group::terms terms);
+  // -- admitting others (group_averager_admission.cpp)
   caf::result<outbound_answer> on_application(const inbound_call& call);
+  [[nodiscard]] ec judge_application(const inbound_call& call, const wire::enter_group& question);
+  [[nodiscard]] std::size_t group_size() const;
+
   void on_event(const inbound_event& event);
   void on_next_plan(const peer_record& from, const wire::next_plan& message);
   void on_call(const round_id& upcoming);
@@ -149,6 +154,7 @@ private:
   own_bandwidth bandwidth_;
   std::set<peer_id> gone_; // members whose link was lost since they entered
   round_owner round_;
+  fault_watch faults_;
 };
 
 } // namespace waggle

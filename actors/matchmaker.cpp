@@ -97,6 +97,12 @@ void matchmaker::start(waiting wanted) {
   opts.min_group_size = min_size();
   opts.target_group_size = target_size();
   opts.expected_peers = wanted.what.expected_peers;
+  // Otherwise the search would wait in vain for those that it avoids. Not if only a part of those
+  // that are known are expected.
+  if (opts.expected_peers < opts.target_group_size)
+    for (const auto& peer : wanted.what.avoided)
+      if (opts.expected_peers > opts.min_group_size && connected_.contains(peer))
+        --opts.expected_peers;
   auto waited = std::chrono::duration_cast<milliseconds>(clock().now() - wanted.began);
   opts.min_matchmaking_time =
     std::max(config_.min_matchmaking_time, wanted.what.scheduled_in - waited);
@@ -118,7 +124,7 @@ void matchmaker::start(waiting wanted) {
   run.promise = std::move(wanted.promise);
   if (asks_connected())
     for (const auto& [id, peer] : connected_)
-      run.search.candidate(peer, std::nullopt);
+      add_candidate(peer, std::nullopt);
   perform(run.search.start(now()));
   delayed_send(this, tick_interval, search_tick{number});
 }
@@ -143,6 +149,17 @@ void matchmaker::on_time(const search_tick& msg) {
 /// Whether connected peers are asked. With several buckets, most of them are in another one.
 bool matchmaker::asks_connected() const {
   return current_ && current_->key.bits().empty();
+}
+
+/// Whether the current search avoids this peer, which was silent or wrong in rounds with us.
+bool matchmaker::avoids(const peer_id& peer) const {
+  const auto& avoided = current_->what.avoided;
+  return std::binary_search(avoided.begin(), avoided.end(), peer);
+}
+
+void matchmaker::add_candidate(const peer_record& peer, std::optional<swarm_time> expiration) {
+  if (!avoids(peer.id))
+    current_->search.candidate(peer, expiration);
 }
 
 void matchmaker::perform(const group_search::actions& actions) {
@@ -184,9 +201,10 @@ void matchmaker::operator()(const group_search::look_up&) {
           auto other = read_declaration(entry);
           if (!other || other->who.id == ctx_.record.id)
             continue;
-          current_->saw(other->who.id);
+          if (!avoids(other->who.id))
+            current_->saw(other->who.id);
           if (!other->who.addresses.empty() || connected_.contains(other->who.id))
-            current_->search.candidate(other->who, other->expiration);
+            add_candidate(other->who, other->expiration);
         }
       },
       [this, number = searches_](const caf::error&) {
@@ -228,7 +246,7 @@ void matchmaker::on_reply(std::uint64_t search, const peer_record& to, ec code,
       || code == ec::bad_expiration || code == ec::duplicate_peer)
     current_->add_known(to.id);
   std::optional<peer_record> hint;
-  if (!suggested.empty())
+  if (!suggested.empty() && !avoids(suggested.front().id))
     hint = suggested.front();
   perform(current_->search.on_answer(to.id, code, hint, now()));
 }
@@ -314,6 +332,8 @@ caf::result<outbound_answer> matchmaker::answer(const inbound_call& msg) {
     seekers_.remember(msg.from.id, join->schema, join->group_key, now().steady);
   } else if (config_.mode == member_mode::client) {
     reply.code = ec::protocol_violation;
+  } else if (avoids(msg.from.id)) {
+    reply.code = ec::excluded;
   } else if (join->schema != current_->schema) {
     reply.code = ec::schema_mismatch;
   } else if (join->group_key != current_->key.text()) {
@@ -356,7 +376,7 @@ void matchmaker::on_event(const inbound_event& msg) {
     return on_begin(msg.from, begun->plan);
   if (const auto* disbanded = std::get_if<wire::disband_group>(&msg.what)) {
     std::optional<peer_record> hint;
-    if (!disbanded->suggested.empty())
+    if (current_ && !disbanded->suggested.empty() && !avoids(disbanded->suggested.front().id))
       hint = disbanded->suggested.front();
     if (current_ && disbanded->prefix == config_.prefix)
       perform(current_->search.on_disband(msg.from.id, hint, now()));
@@ -395,7 +415,7 @@ void matchmaker::on_begin(const peer_record& from, const round_plan& plan) {
 void matchmaker::on_connected(const peer_record& peer) {
   connected_[peer.id] = peer;
   if (asks_connected())
-    current_->search.candidate(peer, std::nullopt);
+    add_candidate(peer, std::nullopt);
 }
 
 void matchmaker::on_disconnected(const peer_id& peer) {

@@ -100,6 +100,8 @@ private:
   void cancel();
   void on_time(const search_tick& msg);
   [[nodiscard]] bool asks_connected() const;
+  [[nodiscard]] bool avoids(const peer_id& peer) const;
+  void add_candidate(const peer_record& peer, std::optional<swarm_time> expiration);
   void perform(const group_search::actions& actions);
   void publish(const record& entry);
   void on_reply(std::uint64_t search, const peer_record& to, ec code,

@@ -194,8 +194,8 @@ struct find_group {
   std::string gather;               // sent to the whole group; at most gather_bytes_max
   milliseconds scheduled_in{0};     // the round is declared to begin no earlier than this
   milliseconds deadline{30'000};    // give up after this long
-  std::uint32_t expected_peers = 0; // with this peer; a leader begins when so many are in its
-                                    // group. 0: only at target_group_size or its expiration
+  std::uint32_t expected_peers = 0; // a leader begins with so many; 0: when full, or it expires
+  std::vector<peer_id> avoided{};   // neither admitted nor asked; ascending
 };
 struct group_formed {
   round_plan plan; // complete and verified; this peer is one of its members

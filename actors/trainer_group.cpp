@@ -17,6 +17,8 @@ namespace waggle {
 namespace {
 
 constexpr auto entry_pause = 200ms;
+/// An exclusion lasts 5 s at least (fault_memory).
+constexpr milliseconds pause_if_excluded{1'000};
 constexpr auto patience_with_founder = 3s;
 constexpr auto patience_behind = 2s;
 /// How long the record of a peer counts that is neither in a group nor connected: it may be gone.
@@ -235,9 +237,14 @@ void trainer::enter(const history_choice& choice) {
               disbelieved_[choice.through.front().id] = now() + disbelief;
             }
             place_ = place::outside;
-            enter_after_ = now() + entry_pause;
+            enter_after_ =
+              now() + (reason.code == ec::excluded ? pause_if_excluded : milliseconds{entry_pause});
             if (reason.code == ec::group_full)
               wait_for("room in the run's group: " + to_string(reason));
+            else if (reason.code == ec::excluded)
+              wait_for("the run's group, which does not admit this peer for a while because it was "
+                       "silent or wrong in its rounds: "
+                       + to_string(reason));
             else if (reason.code == ec::schema_mismatch)
               wait_for("a group that averages what we do: " + to_string(reason));
             react();

@@ -2,6 +2,7 @@
 
 #include "actors/dht_router.hpp"
 #include "actors/switchboard.hpp"
+#include "runtime/averaging/fault_memory.hpp"
 #include "runtime/net/tcp_transport.hpp"
 
 namespace waggle {
@@ -42,6 +43,7 @@ std::vector<limit_row> limits_table() {
   const dht_config dht;
   const switchboard_config links;
   const bootstrap::options joining;
+  const fault_memory::limits faults;
   const auto overloaded = refused(ec::overloaded);
   const auto rate_limited = refused(ec::rate_limited);
   return {
@@ -65,6 +67,10 @@ std::vector<limit_row> limits_table() {
      refused(ec::unknown_round)},
     {"time that they are kept", seconds(rounds.parked_for), "a plan that is late", "dropped",
      refused(ec::unknown_round)},
+    {"members whose faults are remembered", number(faults.peers_max),
+     "16 full groups; strangers are never among them",
+     "the one whose exclusion ended the longest ago is forgotten",
+     "`waggle_averaging_excluded_peers`"},
     {"records with a bad signature, of one link", number(links.link.bad_signatures_max),
      "honest peers send none", "the link is closed, and its peer told", refused(ec::bad_signature)},
     {"requests of one link at once", number(links.link.inbound_calls_max), "parallel lookups",

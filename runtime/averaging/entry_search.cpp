@@ -38,8 +38,10 @@ bool entry_search::look_further() {
 }
 
 void entry_search::refused(failure why, const std::vector<peer_record>& suggested) {
-  why_ = std::move(why);
-  if (why_.code == ec::not_a_leader && !suggested.empty()) {
+  bool refers = why.code == ec::not_a_leader;
+  if (!refers || why_.code != ec::excluded) // others only refer us to the leader that excludes us
+    why_ = std::move(why);
+  if (refers && !suggested.empty()) {
     auto named = std::find_if(accepted_by_.begin(), accepted_by_.end(),
                               [&](const peer_record& l) { return l.id == suggested.front().id; });
     if (named != accepted_by_.end()) { // asked next, before all others
@@ -48,7 +50,7 @@ void entry_search::refused(failure why, const std::vector<peer_record>& suggeste
       return;
     }
   }
-  if (why_.code != ec::not_a_leader || suggested.empty() || seen_.contains(suggested.front().id)
+  if (!refers || suggested.empty() || seen_.contains(suggested.front().id)
       || suggestions_ == suggestions_max)
     return;
   ++suggestions_;

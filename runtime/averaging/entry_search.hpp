@@ -38,7 +38,7 @@ public:
   /// The peer that is asked now refused. With ec::not_a_leader the first of `suggested` is asked
   /// next.
   void refused(failure why, const std::vector<peer_record>& suggested = {});
-  /// The last refusal.
+  /// The last refusal; that of a leader which excludes us, if all others refer to it.
   [[nodiscard]] const failure& why() const { return why_; }
 
 private:

@@ -156,6 +156,7 @@ group_search::actions group_search::on_answer(const peer_id& from, ec code,
     case ec::unreachable:
     case ec::peer_lost:
     case ec::clock_skew:
+    case ec::excluded:
       pause *= 10;
       break;
     case ec::bad_expiration:

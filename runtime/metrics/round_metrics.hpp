@@ -28,6 +28,12 @@ public:
   }
   void count_part(std::string_view outcome, double n = 1) { parts_.at(outcome).Increment(n); }
   void count_peer_fault(ec reason) { peer_faults_.at(reason).Increment(); }
+  void count_exclusion(std::string_view fault /*silent wrong*/) {
+    exclusions_.at(fault).Increment();
+  }
+  void set_excluded_peers(std::string_view kind, double count) {
+    excluded_peers_.at(kind).Set(count);
+  }
   void set_bandwidth(double bytes_per_second) { bandwidth_.at().Set(bytes_per_second); }
   void set_sent_values_ratio(double ratio) { sent_values_ratio_.at().Set(ratio); }
   void set_share_ratio(double ratio) { share_ratio_.at().Set(ratio); }
@@ -58,6 +64,11 @@ private:
     label{"reason",
           {ec::timeout, ec::peer_lost, ec::stalled, ec::protocol_violation, ec::non_finite,
            ec::bad_weight, ec::wrong_shape, ec::implausible_norm}}};
+  counter<1> exclusions_{in_, "waggle_averaging_exclusions_total",
+                         "Times that a member was kept out of later groups, by its fault.",
+                         label{"fault", {"silent", "wrong"}}};
+  gauge<1> excluded_peers_{in_, "waggle_averaging_excluded_peers",
+                           "Peers that are kept out of this peer's groups now.", label{"kind"}};
   gauge<> bandwidth_{in_, "waggle_bandwidth_bytes_per_second",
                      "Measured bandwidth of this peer's connection; 0: not known."};
   gauge<> sent_values_ratio_{in_, "waggle_averaging_sent_values_ratio",

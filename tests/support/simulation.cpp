@@ -101,6 +101,7 @@ simulation::index simulation::start(node_config config, const std::vector<index>
   dependencies.log->set_pattern("%n %l %v");
   dependencies.detach_workers = false;
   dependencies.files = std::move(files);
+  dependencies.port_decorator = port_decorator_;
   dependencies.make_transport = [this, &config](transport_request order) {
     auto node = network_.add_node(config.run_id, order.record, order.agreement);
     network_.set_clock(node, {order.clock, order.clocks, order.events.clock_compared});

@@ -38,6 +38,10 @@ public:
   /// clock is ahead of the others' by `clock_offset`.
   index start(node_config config, const std::vector<index>& through,
               std::shared_ptr<disk> files = nullptr, swarm_clock::duration clock_offset = {});
+  /// Applies `port_decorator` to every round of the peers that are started from now on.
+  void decorate_rounds(round_port_decorator port_decorator) {
+    port_decorator_ = std::move(port_decorator);
+  }
   /// Kills the peer: its connections are reset, or (`silently`) just stop.
   void crash(index who, bool silently);
   /// Shuts the peer down in good order.
@@ -93,6 +97,7 @@ private:
   std::shared_ptr<spdlog::logger> log_;
   std::vector<std::unique_ptr<peer>> peers_;
   std::uint64_t seed_;
+  round_port_decorator port_decorator_;
 };
 
 } // namespace waggle::testing

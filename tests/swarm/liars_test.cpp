@@ -7,6 +7,32 @@
 namespace waggle::testing {
 namespace {
 
+/// Sends nothing, so the other members wait for this one in vain.
+class silent_port final : public round_port {
+public:
+  explicit silent_port(std::shared_ptr<round_port> port) : port_(std::move(port)) {}
+
+  void send(const peer_record&, wire::event, payload) override {}
+  bool reduce(const reduce_part& what) override { return port_->reduce(what); }
+  [[nodiscard]] digest secret(const round_id& round, std::uint32_t view) override {
+    return port_->secret(round, view);
+  }
+  [[nodiscard]] signature sign(std::string_view statement) override {
+    return port_->sign(statement);
+  }
+  [[nodiscard]] bool verify(const peer_record& by, std::string_view statement,
+                            const signature& its) override {
+    return port_->verify(by, statement, its);
+  }
+  void count_part() override { port_->count_part(); }
+  void count_refused(ec why) override { port_->count_refused(why); }
+  void log(const std::string& what) override { port_->log(what); }
+  void finished(round_finished how) override { port_->finished(std::move(how)); }
+
+private:
+  const std::shared_ptr<round_port> port_;
+};
+
 class Liars : public InStep {
 protected:
   const digest made_up = sha256("made up");
@@ -168,6 +194,27 @@ TEST_F(Liars, ClaimedSamplesThatAreNotContributedEndNoEpochs) {
   sim.run_for(10s); // each false claim costs the liar twice the time of the last one
   EXPECT_LE(epochs_in(10s), quiet + quiet / 4);
   EXPECT_GE(status_of(0).effective_batch, 24U);
+}
+
+// Without a memory of faults each round would wait for it: 27 times in a minute.
+TEST_F(Liars, AMemberThatIsSilentInEachRoundCostsItsGroupTheStallTimeoutAFewTimes) {
+  begin(3);
+  auto quiet = epochs_in(10s);
+  auto branch = status_of(0).past.branch;
+  auto before = sim[0].rounds.size();
+  sim.decorate_rounds([](std::shared_ptr<round_port> port) -> std::shared_ptr<round_port> {
+    return std::make_shared<silent_port>(std::move(port));
+  });
+  liars.emplace_back(sim, add(endless(9), {0, 1, 2}));
+  EXPECT_GE(epochs_in(60s), quiet * 6 * 3 / 4);
+  for (auto i : honest())
+    EXPECT_EQ(status_of(i).past.branch, branch) << picture(sim);
+  std::size_t stalls = 0;
+  for (auto i = before; i < sim[0].rounds.size(); ++i)
+    for (const auto& fault : sim[0].rounds[i].faults)
+      stalls += fault.peer == liars[0].id() ? 1U : 0U;
+  EXPECT_GE(stalls, 3U) << "it takes part, and is tried again";
+  EXPECT_LE(stalls, 7U);
 }
 
 TEST_F(Liars, AnOldDataFolderIsKept) {

@@ -34,6 +34,21 @@ TEST_F(Matchmaker, ConnectedPeersFormOneGroupAndHoldTheSamePlan) {
       testing::exported(*p.ctx.metrics, "waggle_matchmaking_rounds_total{outcome=\"formed\""), 1.0);
 }
 
+TEST_F(Matchmaker, NeitherAsksNorAdmitsAPeerThatTheSearchAvoids) {
+  auto us = wire_up(1);
+  auto wanted = question(us);
+  auto avoided = testing::test_peer(7);
+  auto what = search(10s);
+  what.avoided = {avoided.id};
+  tell(us.maker, peer_connected{avoided});
+  auto group = find(us, what);
+  pass(1s);
+  for (const auto& call : us.around->calls)
+    EXPECT_NE(call.to.id, avoided.id);
+  EXPECT_EQ(join(us, wanted, 7)->code, ec::excluded);
+  EXPECT_EQ(join(us, wanted, 8)->code, ec::none);
+}
+
 TEST_F(Matchmaker, RemembersForAWhileWhoFoundItNotLooking) {
   auto us = wire_up(1);
   auto wanted = question(us); // from a probe that found us idle

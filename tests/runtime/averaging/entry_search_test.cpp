@@ -34,6 +34,16 @@ TEST_F(EntrySearch, AsksOneAfterAnotherAndKeepsTheLastRefusal) {
   EXPECT_EQ(search.why().code, ec::timeout);
 }
 
+TEST_F(EntrySearch, ReportsThatTheLeaderExcludesUsIfTheOthersReferToIt) {
+  auto search = among({1, 2});
+  ASSERT_TRUE(search.next());
+  search.refused({ec::excluded, "it refused"});
+  ASSERT_TRUE(search.next());
+  search.refused(not_a_leader(), {peer(1)});
+  EXPECT_FALSE(search.next());
+  EXPECT_EQ(search.why().code, ec::excluded);
+}
+
 TEST_F(EntrySearch, WithoutPeersItFails) {
   auto search = among({});
   EXPECT_FALSE(search.next());

@@ -1,0 +1,59 @@
+#include "actors/fault_watch.hpp"
+
+#include <algorithm>
+
+namespace waggle {
+
+void fault_watch::begin_round(const round_plan& plan) {
+  lost_.clear();
+  members_.clear();
+  for (const auto& m : plan.members)
+    members_.insert(m.peer.id);
+}
+
+void fault_watch::on_disconnected(const peer_disconnected& msg, steady_time now) {
+  if (members_.contains(msg.peer))
+    lost_.insert(msg.peer);
+  // The whole host was silent, not the member in the round.
+  if (msg.why.code == ec::timeout)
+    memory_.retract_silence(msg.peer, now);
+}
+
+bool fault_watch::may_blame_silence(const round_report& report) const {
+  if (report.outcome != round_outcome::failed)
+    return true;
+  auto silent = static_cast<std::size_t>(
+    std::count_if(report.faults.begin(), report.faults.end(),
+                  [](const auto& fault) { return kind_of(fault.reason) == fault_kind::silent; }));
+  return report.why.code != ec::excluded && 2 * silent <= members_.size();
+}
+
+void fault_watch::on_round(const round_report& report, steady_time now) {
+  bool failed = report.outcome == round_outcome::failed;
+  bool blames_silence = may_blame_silence(report);
+  const auto& stayed = report.participants;
+  for (const auto& [peer, reason] : report.faults) {
+    bool silent = kind_of(reason) == fault_kind::silent;
+    if ((silent && (!blames_silence || lost_.contains(peer)))
+        || std::find(stayed.begin(), stayed.end(), peer) != stayed.end())
+      continue;
+    auto excluded = memory_.add(peer, reason, now);
+    if (!excluded)
+      continue;
+    ctx_.metrics->count_exclusion(to_string(excluded->kind));
+    ctx_.log_caused("excluded members", now, spdlog::level::warn,
+                    fmt::format("peer {} stays out of our groups for {:.0f} s: {} in round {}",
+                                short_name(peer), seconds_of(excluded->lasts), to_string(reason),
+                                short_name(report.round)));
+  }
+  if (!failed)
+    for (const auto& peer : stayed)
+      memory_.completed_with(peer, now);
+}
+
+void fault_watch::show(std::size_t group_size, steady_time now) const {
+  ctx_.metrics->set_excluded_peers(kind_,
+                                   static_cast<double>(memory_.excluded(group_size, now).size()));
+}
+
+} // namespace waggle

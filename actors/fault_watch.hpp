@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "actors/messages.hpp"
+#include "actors/node_context.hpp"
+#include "runtime/allreduce/round_report.hpp"
+#include "runtime/averaging/fault_memory.hpp"
+#include "runtime/averaging/round_plan.hpp"
+
+namespace waggle {
+
+/// What one averager remembers of the members of its rounds (fault_memory), with its log lines and
+/// metrics. Used by the averager's handlers only.
+class fault_watch {
+public:
+  /// @param kind the `kind` label of the averager's rounds.
+  fault_watch(const node_context& ctx, const std::string& kind) : ctx_(ctx), kind_(kind) {}
+
+  /// A round of this plan begins.
+  void begin_round(const round_plan& plan);
+  /// A link is down. What its peer did not send in the round that runs is no fault of it.
+  void on_disconnected(const peer_disconnected& msg, steady_time now);
+  /// The round has ended. Members that it was decided with are not at fault, whoever accused them.
+  /// If it failed here because the others went on, or most of them were silent, nobody is blamed
+  /// for silence: this peer may have been suspended or cut off, and then all others are silent to
+  /// it.
+  void on_round(const round_report& report, steady_time now);
+
+  /// See fault_memory::excludes.
+  [[nodiscard]] bool excludes(const peer_id& peer, std::size_t group_size, steady_time now) const {
+    return memory_.excludes(peer, group_size, now);
+  }
+  [[nodiscard]] std::vector<peer_id> excluded(std::size_t group_size, steady_time now) const {
+    return memory_.excluded(group_size, now);
+  }
+  /// Sets the gauge. `group_size` as above. To be called regularly, because exclusions end.
+  void show(std::size_t group_size, steady_time now) const;
+
+private:
+  [[nodiscard]] bool may_blame_silence(const round_report& report) const;
+
+  const node_context& ctx_;
+  const std::string& kind_;
+  fault_memory memory_;
+  std::set<peer_id> members_; // of the round that runs, or of the last one
+  std::set<peer_id> lost_;    // those whose link was lost since it began
+};
+
+} // namespace waggle

@@ -1,0 +1,51 @@
+// Which peers the group_averager admits to its group:
+//
+//   enter_group ─► judge_application ─► open_group::apply ─► the plan of the next round
+//   a round's report ─► fault_watch ─┘ excluded: members that were silent or wrong
+
+#include "actors/caf_error.hpp"
+#include "actors/group_averager.hpp"
+
+namespace waggle {
+
+ec group_averager::judge_application(const inbound_call& call, const wire::enter_group& question) {
+  if (!group_)
+    return ec::not_ready;
+  // Only the leader admits. Other members refer to it, whatever they remember themselves.
+  if (group_->leads() && faults_.excludes(call.from.id, group_size(), now()))
+    return ec::excluded;
+  member_bandwidth bandwidth{question.bandwidth, question.bandwidth_declared};
+  return group_->apply({{call.from, question.mode}, question.schema, question.branch, bandwidth});
+}
+
+caf::result<outbound_answer> group_averager::on_application(const inbound_call& call) {
+  const auto* question = std::get_if<wire::enter_group>(&call.what);
+  if (question == nullptr || question->prefix != members_.prefix)
+    return to_caf(ec::protocol_violation, "this is not for averaging");
+  wire::join_reply reply;
+  auto who = call.from.id;
+  reply.code = judge_application(call, *question);
+  if (reply.code == ec::not_a_leader)
+    reply.suggested.push_back(group_->next().members.front().peer);
+  if (reply.code != ec::none)
+    ctx_.metrics->count_join_refused(reply.code);
+  auto promise = make_response_promise<outbound_answer>();
+  promise.deliver(outbound_answer{reply, {}});
+  if (reply.code != ec::none && reply.code != ec::excluded)
+    return promise;
+  if (!round_runs() && reply.code == ec::none) {
+    between_rounds();
+  } else if (group_->contains(who)) {
+    // A member that applies again has lost its membership, so it will not finish this round, nor
+    // the second one of the epoch.
+    gone_.insert(who);
+    round_.report_lost({who, {ec::peer_lost, "it has entered the group again"}});
+  }
+  return promise;
+}
+
+std::size_t group_averager::group_size() const {
+  return group_ && group_->is_member() ? group_->next().members.size() : 1;
+}
+
+} // namespace waggle

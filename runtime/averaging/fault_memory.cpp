@@ -1,0 +1,110 @@
+#include "runtime/averaging/fault_memory.hpp"
+
+#include <algorithm>
+
+namespace waggle {
+
+fault_kind kind_of(ec reason) {
+  // Every other code: a lost link, a member that left the round, or a cause that is not certain.
+  if (reason == ec::stalled || reason == ec::timeout)
+    return fault_kind::silent;
+  if (reason == ec::unequal_results || reason == ec::protocol_violation
+      || reason == ec::bad_signature || reason == ec::non_finite || reason == ec::wrong_shape
+      || reason == ec::implausible_norm)
+    return fault_kind::wrong;
+  return fault_kind::none;
+}
+
+fault_memory::entry& fault_memory::entry_of(const peer_id& peer) {
+  auto found = entries_.find(peer);
+  if (found != entries_.end())
+    return found->second;
+  if (entries_.size() >= limits_.peers_max)
+    entries_.erase(
+      std::min_element(entries_.begin(), entries_.end(), [](const auto& a, const auto& b) {
+        return a.second.touched() < b.second.touched();
+      }));
+  return entries_.emplace(peer, entry{}).first->second;
+}
+
+std::optional<fault_memory::exclusion> fault_memory::add(const peer_id& peer, ec reason,
+                                                         steady_time now) {
+  auto kind = kind_of(reason);
+  if (kind == fault_kind::none)
+    return std::nullopt;
+  auto& known = entry_of(peer);
+  bool silent = kind == fault_kind::silent;
+  if (silent)
+    known.silent_before = known.silent;
+  auto& fault = silent ? known.silent : known.wrong;
+  const auto& range = silent ? limits_.silent : limits_.wrong;
+  auto forgotten_after = silent ? limits_.silence_forgotten_after : limits_.wrong.longest;
+  if (fault.steps > 0 && now - std::max(fault.last, fault.until) >= forgotten_after)
+    fault.steps = 0;
+  fault.last = fault.reduced = now;
+  std::uint32_t tolerated = silent ? 1 : 0;
+  if (fault.steps < tolerated) {
+    ++fault.steps;
+    return std::nullopt;
+  }
+  auto lasts = range.first;
+  for (auto step = tolerated; step < fault.steps && lasts < range.longest; ++step)
+    lasts *= 2;
+  if (lasts < range.longest) // otherwise further steps change nothing, and would have to be undone
+    ++fault.steps;
+  lasts = std::min(lasts, range.longest);
+  fault.until = now + lasts;
+  return exclusion{kind, lasts};
+}
+
+void fault_memory::completed_with(const peer_id& peer, steady_time now) {
+  auto found = entries_.find(peer);
+  if (found == entries_.end())
+    return;
+  auto& fault = found->second.silent;
+  if (fault.steps <= 1 || now - std::max(fault.reduced, fault.until) < limits_.step_forgotten_after)
+    return;
+  --fault.steps;
+  fault.reduced = now;
+}
+
+void fault_memory::retract_silence(const peer_id& peer, steady_time now) {
+  auto found = entries_.find(peer);
+  if (found == entries_.end())
+    return;
+  auto& known = found->second;
+  if (known.silent.steps > 0 && now - known.silent.last <= limits_.retracted_within)
+    known.silent = known.silent_before;
+}
+
+bool fault_memory::most_excluded(std::size_t group_size, steady_time now) const {
+  auto count = std::count_if(entries_.begin(), entries_.end(),
+                             [now](const auto& item) { return now < item.second.until(); });
+  return static_cast<std::size_t>(count) >= group_size;
+}
+
+bool fault_memory::holds(const record& fault, bool most, steady_time now) const {
+  auto until = fault.until;
+  if (most)
+    until = std::min(until, fault.last + limits_.longest_if_most);
+  return now < until;
+}
+
+bool fault_memory::excludes(const peer_id& peer, std::size_t group_size, steady_time now) const {
+  auto found = entries_.find(peer);
+  if (found == entries_.end() || now >= found->second.until())
+    return false;
+  bool most = most_excluded(group_size, now);
+  return holds(found->second.silent, most, now) || holds(found->second.wrong, most, now);
+}
+
+std::vector<peer_id> fault_memory::excluded(std::size_t group_size, steady_time now) const {
+  std::vector<peer_id> out;
+  bool most = most_excluded(group_size, now);
+  for (const auto& [peer, known] : entries_)
+    if (holds(known.silent, most, now) || holds(known.wrong, most, now))
+      out.push_back(peer);
+  return out;
+}
+
+} // namespace waggle

@@ -1,0 +1,90 @@
+#include "actors/fault_watch.hpp"
+
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/test_context.hpp"
+
+namespace waggle::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+const steady_time t0 = steady_time{} + 1h;
+constexpr std::size_t many = 10; // members of our group
+
+struct FaultWatch : ::testing::Test {
+  FaultWatch() {
+    for (std::uint64_t seed = 1; seed <= 4; ++seed)
+      plan.members.push_back({test_peer(seed), member_mode::node});
+  }
+  peer_id member(std::size_t i) const { return plan.members[i].peer.id; }
+
+  /// A round that was decided without these members, or failed because of them.
+  round_report blaming(std::vector<std::size_t> at_fault, ec reason, failure why = {}) const {
+    round_report report;
+    report.why = why;
+    report.outcome = why.code == ec::none ? round_outcome::shrunk : round_outcome::failed;
+    for (std::size_t i = 0; i < plan.members.size(); ++i)
+      if (std::find(at_fault.begin(), at_fault.end(), i) != at_fault.end())
+        report.faults.push_back({member(i), reason});
+      else if (why.code == ec::none)
+        report.participants.push_back(member(i));
+    return report;
+  }
+  /// Twice, because the first silence excludes nobody.
+  void twice(const round_report& report) {
+    for (int i = 0; i < 2; ++i) {
+      watch.begin_round(plan);
+      watch.on_round(report, t0);
+    }
+  }
+
+  node_context ctx = test_context(9, std::make_shared<manual_clock>());
+  std::string kind = "vector";
+  round_plan plan;
+  fault_watch watch{ctx, kind};
+};
+
+TEST_F(FaultWatch, RemembersWhoeverTheRoundWasDecidedWithout) {
+  twice(blaming({2}, ec::stalled));
+  EXPECT_EQ(watch.excluded(many, t0), (std::vector<peer_id>{member(2)}));
+  EXPECT_EQ(exported(*ctx.metrics, "waggle_averaging_exclusions_total{fault=\"silent\""), 1.0);
+  watch.show(many, t0);
+  EXPECT_EQ(exported(*ctx.metrics, "waggle_averaging_excluded_peers"), 1.0);
+  watch.show(many, t0 + 5s);
+  EXPECT_EQ(exported(*ctx.metrics, "waggle_averaging_excluded_peers"), 0.0);
+}
+
+TEST_F(FaultWatch, BelievesTheDecisionAndNotItsOwnDoubt) {
+  auto report = blaming({2}, ec::stalled);
+  report.participants.push_back(member(2));
+  twice(report);
+  EXPECT_TRUE(watch.excluded(many, t0).empty());
+}
+
+TEST_F(FaultWatch, ALinkThatWasLostInTheRoundExplainsASilence) {
+  for (int i = 0; i < 3; ++i) {
+    watch.begin_round(plan);
+    watch.on_disconnected({member(2), {ec::peer_lost, {}}}, t0);
+    watch.on_round(blaming({2}, ec::timeout), t0);
+  }
+  EXPECT_TRUE(watch.excluded(many, t0).empty());
+  watch.begin_round(plan);
+  watch.on_disconnected({member(2), {ec::peer_lost, {}}}, t0);
+  watch.on_round(blaming({2}, ec::non_finite), t0);
+  EXPECT_FALSE(watch.excluded(many, t0).empty()) << "it does not explain wrong values";
+}
+
+// This peer was suspended: on waking, all others are silent to it.
+TEST_F(FaultWatch, AFailedRoundInWhichMostWereSilentBlamesNobody) {
+  twice(blaming({1, 2, 3}, ec::stalled, {ec::lost_quorum, {}}));
+  twice(blaming({1}, ec::stalled, {ec::excluded, {}}));
+  EXPECT_TRUE(watch.excluded(many, t0).empty());
+  twice(blaming({1, 2}, ec::stalled, {ec::lost_quorum, {}}));
+  EXPECT_EQ(watch.excluded(many, t0).size(), 2U);
+}
+
+} // namespace
+} // namespace waggle::testing

@@ -1,0 +1,95 @@
+// What a group_averager remembers of members that were silent or wrong.
+
+#include "tests/actors/group_averager/group_averager_fixture.hpp"
+
+namespace waggle::testing {
+namespace {
+
+class FaultsInGroups : public GroupAverager {
+protected:
+  /// `a` and `b` average while the third member does nothing; the stall timeout is 5 s.
+  void stalled_round(peer& a, peer& b, std::uint64_t epoch) {
+    auto one = average(a, 1, epoch);
+    auto two = average(b, 3, epoch, false);
+    pass(6s);
+    ASSERT_TRUE(one.answered());
+    ASSERT_TRUE(two.answered());
+    EXPECT_EQ(one.get()->report.outcome, round_outcome::shrunk);
+    EXPECT_EQ(one.get()->group.members.size(), 2U);
+  }
+  static double excluded(const peer& p) {
+    return exported(*p.ctx.metrics, "waggle_averaging_excluded_peers{kind=\"vector\"");
+  }
+  static double exclusions(const peer& p, const std::string& fault) {
+    return exported(*p.ctx.metrics, "waggle_averaging_exclusions_total{fault=\"" + fault + "\"");
+  }
+};
+
+TEST_F(FaultsInGroups, AMemberThatIsSilentAgainIsNotAdmittedForAWhile) {
+  auto& a = add();
+  auto& b = add();
+  auto& c = add();
+  ASSERT_TRUE(found(a).ok());
+  ASSERT_TRUE(enter(b, {&a}).get().ok());
+  ASSERT_TRUE(enter(c, {&a}).get().ok());
+  stalled_round(a, b, 3);
+  ASSERT_TRUE(enter(c, {&a}).get().ok()) << "the first time costs it nothing";
+  EXPECT_EQ(exclusions(a, "silent"), 0.0);
+  stalled_round(a, b, 4); // excluded for 5 s, of which at most one has passed
+  EXPECT_EQ(exclusions(a, "silent"), 1.0);
+  EXPECT_EQ(excluded(a), 1.0);
+  auto refused = enter(c, {&a});
+  ASSERT_TRUE(refused.answered());
+  EXPECT_EQ(refused.get().error().code, ec::excluded);
+  EXPECT_EQ(exported(*a.ctx.metrics, "waggle_matchmaking_joins_refused_total{reason=\"excluded\""),
+            1.0);
+  auto through_b = enter(c, {&b}); // refers it to the leader
+  ASSERT_TRUE(through_b.answered());
+  EXPECT_EQ(through_b.get().error().code, ec::excluded);
+  pass(5s);
+  EXPECT_EQ(excluded(a), 0.0);
+  ASSERT_TRUE(enter(c, {&a}).get().ok());
+  auto all = {average(a, 1, 5), average(b, 2, 5, false), average(c, 3, 5, false)};
+  pass(1s);
+  for (const auto& one : all) {
+    ASSERT_TRUE(one.answered());
+    EXPECT_EQ(one.get()->report.outcome, round_outcome::complete);
+  }
+}
+
+TEST_F(FaultsInGroups, AMemberWhoseLinkBreaksMayReturnAtOnceHoweverOften) {
+  auto& a = add();
+  auto& b = add();
+  auto& c = add();
+  ASSERT_TRUE(found(a).ok());
+  ASSERT_TRUE(enter(b, {&a}).get().ok());
+  for (std::uint64_t epoch = 3; epoch < 9; ++epoch) {
+    ASSERT_TRUE(enter(c, {&a}).get().ok()) << epoch;
+    auto one = average(a, 1, epoch);
+    auto two = average(b, 3, epoch, false);
+    pass(1s);
+    lose(a, c);
+    lose(b, c);
+    pass(5s);
+    ASSERT_TRUE(one.answered());
+    ASSERT_EQ(one.get()->report.outcome, round_outcome::shrunk);
+  }
+  EXPECT_EQ(exclusions(a, "silent"), 0.0);
+}
+
+// A link that is found dead only after the round has given its peer up.
+TEST_F(FaultsInGroups, AHostThatWasFrozenMayReturnAtOnce) {
+  auto& a = add();
+  auto& b = add();
+  auto& c = add();
+  ASSERT_TRUE(found(a).ok());
+  ASSERT_TRUE(enter(b, {&a}).get().ok());
+  for (std::uint64_t epoch = 3; epoch < 7; ++epoch) {
+    ASSERT_TRUE(enter(c, {&a}).get().ok()) << epoch;
+    stalled_round(a, b, epoch);
+    tell(a.actor, peer_disconnected{c.ctx.record.id, {ec::timeout, "it sent nothing"}});
+  }
+}
+
+} // namespace
+} // namespace waggle::testing

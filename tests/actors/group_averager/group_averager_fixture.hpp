@@ -1,0 +1,142 @@
+#pragma once
+
+// Group averagers among each other, on a virtual clock.
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "actors/group_averager.hpp"
+#include "runtime/crypto/digest.hpp"
+#include "runtime/training/low_rank.hpp"
+#include "tests/support/actor_test.hpp"
+
+namespace waggle::testing {
+
+inline const digest branch = sha256("branch");
+
+/// Group averagers in one actor system. Their switchboards pass events and requests to each other;
+/// a test may answer or lose them instead.
+struct GroupAverager : actor_test {
+  struct peer {
+    node_context ctx;
+    wired_group_averager_actor actor;
+    std::vector<group_view> views;
+    std::vector<epoch_id> calls; // of rounds that other members began
+    std::vector<round_report> rounds;
+    std::shared_ptr<low_rank> coding;
+  };
+
+  ~GroupAverager() override { end_actors(); }
+
+  peer& add(member_mode mode = member_mode::node, codec_id codec = codec_id::none) {
+    auto i = peers.size();
+    auto& p = *peers.emplace_back(std::make_unique<peer>());
+    p.ctx = test_context(i + 1, wall);
+    auto board =
+      spawn([this, i](switchboard_actor::pointer self) -> switchboard_actor::behavior_type {
+        return {
+          [this, i, self](const call_peer& call) -> caf::result<peer_answer> {
+            const auto& question = std::get<wire::enter_group>(call.what);
+            asked.push_back(call.to.id);
+            if (answer_entry)
+              if (auto code = answer_entry())
+                return peer_answer{call.to.id, wire::join_reply{*code, {}}, {}};
+            auto promise = self->make_response_promise<peer_answer>();
+            self->request(find(call.to.id).actor, 1s, inbound_call{peers[i]->ctx.record, question})
+              .then(
+                [promise, call](const outbound_answer& answer) mutable {
+                  promise.deliver(peer_answer{call.to.id, answer.what, answer.body});
+                },
+                [promise](const caf::error& why) mutable { promise.deliver(why); });
+            return promise;
+          },
+          [this, i](const notify_peer& msg) {
+            if (lets_through(i, msg))
+              testing::deliver(find(msg.to.id).ctx, find(msg.to.id).actor,
+                               {peers[i]->ctx.record, msg.what, msg.body, nullptr},
+                               sys.clock().now());
+          },
+          [](const connect_address&) -> caf::result<peer_connected> {
+            return to_caf(ec::unreachable);
+          },
+          [](get_connected_peers) { return connected_peers{}; },
+        };
+      });
+    averaging_config averaging;
+    matchmaking_config members;
+    members.prefix = "gradients";
+    members.mode = mode;
+    averaging.auxiliary = mode == member_mode::auxiliary;
+    averaging.codec = codec;
+    averaging.error_feedback = codec != codec_id::none;
+    averaging.detach_workers = false;
+    averaging.observer = [&p](const round_report& report) { p.rounds.push_back(report); };
+    auto made = sys.spawn<group_averager>(p.ctx, averaging, members, board);
+    keep(made);
+    p.actor = made;
+    auto listener =
+      spawn([&p](group_listener_actor::pointer) -> group_listener_actor::behavior_type {
+        return {
+          [&p](const group_view& view) { p.views.push_back(view); },
+          [&p](const round_called& call) { p.calls.push_back(call.epoch); },
+        };
+      });
+    tell(p.actor, listen_group{listener});
+    if (mode != member_mode::auxiliary) {
+      if (rank > 0)
+        p.coding = low_rank::make(state_table{{{"w", {8, 8}, state_tensor::kind::parameter}}},
+                                  {rank, 0.1}, "run");
+      tell(p.actor, describe_vector{values, nullptr, p.coding});
+    }
+    return p;
+  }
+  peer& find(const peer_id& id) {
+    for (auto& p : peers)
+      if (p->ctx.record.id == id)
+        return *p;
+    throw std::logic_error{"nobody has this id"};
+  }
+
+  result<group_view> found(peer& p, std::uint64_t epoch = 3) {
+    return ask<group_view>(p.actor, found_group{epoch_id{epoch}, branch});
+  }
+  pending<group_view> enter(peer& p, const std::vector<peer*>& through, digest wanted = branch) {
+    enter_group msg;
+    for (auto* other : through)
+      msg.through.push_back(other->ctx.record);
+    msg.branch = wanted;
+    msg.deadline = 30s;
+    return ask_later<group_view>(p.actor, msg);
+  }
+  pending<group_round> average(peer& p, float value, std::uint64_t epoch, bool call = true) {
+    return average(p, float_vector(values, value), epoch, call);
+  }
+  pending<group_round> average(peer& p, float_vector what, std::uint64_t epoch, bool call,
+                               double weight = 1) {
+    average_in_group question;
+    question.values = std::make_shared<float_vector>(std::move(what));
+    question.weight = weight;
+    question.epoch = epoch_id{epoch};
+    question.call = call;
+    question.deadline = 20s;
+    return ask_later<group_round>(p.actor, std::move(question));
+  }
+  void lose(peer& by, const peer& who) {
+    tell(by.actor, peer_disconnected{who.ctx.record.id, {ec::peer_lost, "as the test wants"}});
+  }
+  static float first_of(const group_round& round) { return round.report.values->front(); }
+
+  static constexpr std::uint64_t values = 64;
+  std::uint32_t rank = 0; // of the coding of peers that are added; 0: none
+  std::vector<std::unique_ptr<peer>> peers;
+  std::vector<peer_id> asked; // peers that were asked for admission
+  std::function<std::optional<ec>()> answer_entry;
+  std::function<bool(std::size_t from, const notify_peer&)> lets_through =
+    [](std::size_t, const notify_peer&) { return true; };
+};
+
+} // namespace waggle::testing
