@@ -157,6 +157,7 @@ void group_averager::announce(const std::vector<round_member>& before, const rou
                               const round_plan& plan) {
   ctx_.log->debug("the next round, of epoch {}, has {} members (before: {})", plan.epoch.value(),
                   plan.members.size(), before.size());
+  ctx_.rounds->expect(plan);
   for (const auto& m : plan.members)
     if (m.peer.id != ctx_.record.id)
       tell(m.peer, wire::next_plan{replaced, plan, group_->branch(), group_->shared().schema,
@@ -224,6 +225,7 @@ void group_averager::on_next_plan(const peer_record& from, const wire::next_plan
     ctx_.log->debug("entered a group of {} at epoch {}", message.plan.members.size(),
                     message.plan.epoch.value());
     promise.deliver(view());
+    ctx_.rounds->expect(message.plan);
     if (called_ == group_->next().id)
       on_call(called_);
     return;
@@ -236,6 +238,7 @@ void group_averager::on_next_plan(const peer_record& from, const wire::next_plan
   if (!*changed)
     return;
   welcome_back(message.plan);
+  ctx_.rounds->expect(message.plan);
   if (current_) {
     current_->replaced = true;
     round_.cancel({ec::cancelled, "the group's plan has changed"}, true);

@@ -191,6 +191,11 @@ std::vector<round_registry::parked_event> round_registry::take_parked(entry& fro
   return taken;
 }
 
+void round_registry::expect(const round_plan& plan) {
+  std::lock_guard guard{mutex_};
+  remember_members(plan);
+}
+
 void round_registry::remember_members(const round_plan& plan) {
   ++rounds_begun_;
   for (const auto& member : plan.members)

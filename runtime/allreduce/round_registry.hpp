@@ -49,8 +49,12 @@ public:
   /// The round reported how it ended, or will not begin here.
   void finish(const round_id& id, const wire::round_promise& promise, steady_time now);
 
-  /// Whether a round of which `peer` was a member has begun here. The last `members_max` such peers
-  /// are remembered.
+  /// A round of this plan is going to begin: its members are no strangers, and what they send
+  /// before we begin is kept as theirs. Otherwise the bodies of a large model's first round would
+  /// not all have a place.
+  void expect(const round_plan& plan);
+  /// Whether a round of which `peer` is a member has begun here, or is expected. The last
+  /// `members_max` such peers are remembered.
   [[nodiscard]] bool has_averaged_with(const peer_id& peer) const;
   static constexpr std::size_t members_max = 1024;
 

@@ -84,6 +84,18 @@ TEST(RoundRegistry, BodiesOfStrangersHaveATotal) {
   EXPECT_EQ(link->granted, 1'200U);
 }
 
+TEST(RoundRegistry, MembersOfAnExpectedRoundAreNoStrangers) {
+  round_registry::limits limits;
+  limits.strangers_bytes_max = 1'000;
+  round_registry rounds{limits, [](const peer_record&, wire::event) {}};
+  auto plan = plan_for(2);
+  auto early = message_from(0, 7, 900);
+  early.from = plan.members[1].peer;
+  rounds.expect(plan);
+  for (int i = 0; i < 10; ++i)
+    EXPECT_TRUE(rounds.deliver(early, {})) << "a large model's first round is sent at once";
+}
+
 TEST(RoundRegistry, KeepsATakeoverForARoundThatMayBegin) {
   std::vector<wire::event> said;
   round_registry rounds{
