@@ -20,21 +20,19 @@ void fault_watch::on_disconnected(const peer_disconnected& msg, steady_time now)
 }
 
 bool fault_watch::may_blame_silence(const round_report& report) const {
-  if (report.outcome != round_outcome::failed)
-    return true;
   auto silent = static_cast<std::size_t>(
     std::count_if(report.faults.begin(), report.faults.end(),
                   [](const auto& fault) { return kind_of(fault.reason) == fault_kind::silent; }));
-  return report.why.code != ec::excluded && 2 * silent <= members_.size();
+  return report.why.code != ec::excluded && 2 * silent < members_.size();
 }
 
 void fault_watch::on_round(const round_report& report, steady_time now) {
   bool failed = report.outcome == round_outcome::failed;
   bool blames_silence = may_blame_silence(report);
   const auto& stayed = report.participants;
-  for (const auto& [peer, reason] : report.faults) {
+  for (const auto& [peer, reason, seen] : report.faults) {
     bool silent = kind_of(reason) == fault_kind::silent;
-    if ((silent && (!blames_silence || lost_.contains(peer)))
+    if (!seen || (silent && (!blames_silence || lost_.contains(peer)))
         || std::find(stayed.begin(), stayed.end(), peer) != stayed.end())
       continue;
     auto excluded = memory_.add(peer, reason, now);

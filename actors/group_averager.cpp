@@ -137,6 +137,9 @@ void group_averager::between_rounds() {
   auto replaced = group_->next().id;
   for (const auto& [who, bandwidth] : std::exchange(reported_, {}))
     (void)group_->on_bandwidth(who, bandwidth); // the result shows in next()
+  // Who was silent or wrong in the round that has just ended may have applied during it.
+  for (const auto& peer : faults_.excluded(group_size(), now()))
+    group_->withdraw(peer);
   (void)group_->admit();
   const auto& plan = group_->next();
   if (plan.id == replaced)

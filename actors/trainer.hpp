@@ -225,6 +225,7 @@ private:
   void cannot_keep_up();
   void stop_fetching();
   [[nodiscard]] bool differs_from_most();
+  [[nodiscard]] bool has_a_vote(const swarm_progress::peer& peer) const;
   void distrust_own_state(const std::string& why);
   [[nodiscard]] bool too_much_under_way() const;
   caf::result<state_snapshot> snapshot(const get_state_snapshot& wanted);

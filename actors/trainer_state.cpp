@@ -215,11 +215,13 @@ bool trainer::differs_from_most() {
   std::map<digest, std::size_t> holders{{model_parameters_, 1}};
   std::uint32_t compared = 0;
   std::uint32_t others = 0;
+  std::size_t voters = 1; // we
   for (const auto& peer : view_.peers) {
-    if (!connected_.contains(peer.who.id) || peer.epoch != model_epoch_
-        || peer.claim.past.branch != at_.past().branch || !peer.claim.ready
-        || peer.parameters.is_zero())
+    if (!has_a_vote(peer))
       continue;
+    ++voters;
+    if (peer.epoch != model_epoch_ || !peer.claim.ready || peer.parameters.is_zero())
+      continue; // has not reported yet
     ++holders[peer.parameters];
     ++compared;
     others += peer.parameters != model_parameters_ ? 1 : 0;
@@ -239,10 +241,22 @@ bool trainer::differs_from_most() {
   auto most = std::max_element(holders.begin(), holders.end(), [](const auto& a, const auto& b) {
     return a.second != b.second ? a.second < b.second : b.first < a.first;
   });
-  if (most->first == model_parameters_)
+  // Until all have reported, only what more than half of them hold decides: the first report may be
+  // that of a liar.
+  bool decided = compared + 1 == voters || 2 * most->second > voters;
+  if (most->first == model_parameters_ || !decided)
     return false;
   ctx_.metrics->count_state_hash_check("minority");
   return true;
+}
+
+/// Whether it trains with us. Anybody else can claim any parameters.
+bool trainer::has_a_vote(const swarm_progress::peer& peer) const {
+  const auto& in = group_.members;
+  const auto& who = peer.who.id;
+  return connected_.contains(who) && peer.claim.past.branch == at_.past().branch
+         && peer.claim.group_size > 0 && !peer.claim.auxiliary
+         && (known_.covers(who) || std::find(in.begin(), in.end(), who) != in.end());
 }
 
 /// Gives up the own state: another one has to be downloaded.

@@ -65,6 +65,8 @@ std::vector<limit_row> limits_table() {
      number(rounds.strangers_events_max) + ", " + bytes(rounds.strangers_bytes_max),
      "several newcomers at once", "those of the stranger that has most are dropped",
      refused(ec::unknown_round)},
+    {"bodies of a member of the round that comes next", "twice the vector",
+     "a large model's first round", "counts as a stranger's", refused(ec::unknown_round)},
     {"time that they are kept", seconds(rounds.parked_for), "a plan that is late", "dropped",
      refused(ec::unknown_round)},
     {"members whose faults are remembered", number(faults.peers_max),

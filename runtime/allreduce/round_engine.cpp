@@ -272,8 +272,12 @@ void round_engine::finish(round_report report) {
   report.recovery_seconds = watch_.since_fault(now);
   report.bytes_sent = bytes_sent_;
   report.bytes_received = bytes_received_;
-  for (const auto& [member, reason] : protocol_.lost())
-    report.faults.push_back({plan().members[member].peer.id, reason});
+  for (const auto& [member, reason] : protocol_.lost()) {
+    auto noticed = seen_.find(member);
+    bool seen = noticed != seen_.end();
+    report.faults.push_back(
+      {plan().members[member].peer.id, seen ? noticed->second : reason, seen});
+  }
   for (const auto& event : parked_)
     event.release();
   parked_.clear();

@@ -202,7 +202,9 @@ private:
   std::optional<std::uint32_t> shared_; // the view for which we have sent our share
   round_proof proof_;
   std::map<std::size_t, wire::round_prepared> early_; // the last one of each member
-  member_set unproven_; // members that said what they could not prove: checking takes long
+  member_set unproven_;  // members that said what they could not prove: checking takes long
+  member_set missigned_; // members whose reports are not signed by them
+  std::map<std::size_t, ec> seen_; // what we noticed ourselves, by member; the first fault of each
   result_comparison lists_;
   bool comparing_ = false; // in the current view; so are the next three
   bool judged_ = false;

@@ -138,6 +138,7 @@ void round_engine::refuse(std::size_t member, ec reason) {
 }
 
 void round_engine::suspect(std::size_t member, ec reason) {
+  seen_.emplace(member, reason);
   watch_.fault(now_());
   perform(protocol_.on_suspicion(member, reason, now_()));
 }

@@ -20,7 +20,15 @@ bool round_engine::is_proven(std::size_t from, const round_view& decided,
                              const round_proof::signatures& proof) {
   if (unproven_.contains(from))
     return false;
-  bool proven = proves(plan(), decided, proof,
+  member_set heard;
+  if (protocol_.view()
+      == round_view{decided.number, decided.contributors, decided.participants, decided.adopted,
+                    protocol_.view().result})
+    decided.participant_set().for_each([&](std::size_t member) {
+      if (protocol_.reported(member) == decided.result)
+        heard.insert(member);
+    });
+  bool proven = proves(plan(), decided, proof, heard,
                        [this](const peer_record& by, std::string_view statement,
                               const signature& its) { return port_->verify(by, statement, its); });
   if (proven) {
@@ -62,16 +70,21 @@ bool round_engine::is_heard_by_all(std::size_t member) const {
 }
 
 void round_engine::on_prepared(std::size_t from, const wire::round_prepared& what) {
+  if (what.view > view_number_max)
+    return;
   auto prepared = protocol_.view();
   auto number = std::exchange(prepared.number, what.view);
   prepared.result = what.result;
   if (!is_heard_by_all(from)) {
     if (what.view > number)
       early_.insert_or_assign(from, what);
-    if (what.view != number)
-      return;
-    if (!port_->verify(plan().members[from].peer, prepared_statement(plan().id, prepared), what.by))
+    if (what.view != number || missigned_.contains(from) || protocol_.reported(from))
+      return; // its first report counts, and is the only one that costs time
+    if (!port_->verify(plan().members[from].peer, prepared_statement(plan().id, prepared),
+                       what.by)) {
+      missigned_.insert(from);
       return refuse(from, ec::bad_signature);
+    }
   }
   proof_.add(from, prepared, what.by);
   perform(receive(protocol_, from, what, now_()));

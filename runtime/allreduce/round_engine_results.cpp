@@ -276,8 +276,11 @@ void round_engine::ask_for_repair() {
   if (reported_ || !view.adopted || protocol_.view().number != view.number)
     return; // a later view has begun
   // The same result may have been adopted under its digest without a key.
-  if (auto plain = result_digest(terms(), own_groups()); plain == view.result && digest_ != plain)
-    return hold(plain);
+  if (auto plain = result_digest(terms(), own_groups()); plain == view.result && digest_ != plain) {
+    digest_ = plain;
+    watch_.advanced(now_());
+    return perform(protocol_.on_same_result(view.number, plain));
+  }
   // Whoever leads could put any bytes in the place of the result: only what most members listed
   // before is accepted. Some lists may still be on their way.
   if (!judged_)

@@ -93,7 +93,7 @@ bool round_registry::deliver(const inbound_event& event, steady_time now) {
     if (found != rounds_.end() && found->second.running) {
       running = found->second.running;
     } else {
-      bool of_stranger = !members_.contains(event.from.id);
+      bool of_stranger = !members_.contains(event.from.id) && !is_expected(event);
       if (of_stranger && !has_room(event, true))
         drop_heaviest_stranger(event);
       if (!has_room(event, of_stranger)) {
@@ -193,7 +193,19 @@ std::vector<round_registry::parked_event> round_registry::take_parked(entry& fro
 
 void round_registry::expect(const round_plan& plan) {
   std::lock_guard guard{mutex_};
-  remember_members(plan);
+  expected_round next{plan.id, {}, 2 * plan.elements * sizeof(float)};
+  for (const auto& member : plan.members)
+    next.members.insert(member.peer.id);
+  expected_.insert_or_assign(plan.prefix, std::move(next));
+}
+
+bool round_registry::is_expected(const inbound_event& event) const {
+  const auto* id = round_of(event.what);
+  return std::any_of(expected_.begin(), expected_.end(), [&](const auto& item) {
+    const auto& next = item.second;
+    return id != nullptr && next.id == *id && next.members.contains(event.from.id)
+           && parked_of(event.from.id).bytes + event.body.size <= next.bytes_max;
+  });
 }
 
 void round_registry::remember_members(const round_plan& plan) {

@@ -4,6 +4,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "runtime/allreduce/inbound_event.hpp"
@@ -49,12 +52,12 @@ public:
   /// The round reported how it ended, or will not begin here.
   void finish(const round_id& id, const wire::round_promise& promise, steady_time now);
 
-  /// A round of this plan is going to begin: its members are no strangers, and what they send
-  /// before we begin is kept as theirs. Otherwise the bodies of a large model's first round would
-  /// not all have a place.
+  /// A round of this plan is going to begin. What its members send of it before it begins here is
+  /// not counted as that of strangers: a large model's first round would not have a place there.
+  /// The plan replaces the one before with its prefix, and is no evidence of anything else.
   void expect(const round_plan& plan);
-  /// Whether a round of which `peer` is a member has begun here, or is expected. The last
-  /// `members_max` such peers are remembered.
+  /// Whether a round of which `peer` was a member has begun here. The last `members_max` such peers
+  /// are remembered.
   [[nodiscard]] bool has_averaged_with(const peer_id& peer) const;
   static constexpr std::size_t members_max = 1024;
 
@@ -96,6 +99,7 @@ private:
   void park(entry& where, const inbound_event& event, bool of_stranger, steady_time now);
   [[nodiscard]] tally parked_of(const peer_id& peer) const;
   [[nodiscard]] bool has_room(const inbound_event& event, bool of_stranger) const;
+  [[nodiscard]] bool is_expected(const inbound_event& event) const;
   void drop_heaviest_stranger(const inbound_event& in_favour_of);
   std::vector<parked_event> take_parked(entry& from);
   void remember_members(const round_plan& plan);
@@ -109,6 +113,12 @@ private:
   tally strangers_;                          // all of them together
   std::size_t dropped_ = 0;                  // undelivered, not reported yet
   std::map<peer_id, std::uint64_t> members_; // the number of the last round with each
+  struct expected_round {
+    round_id id;
+    std::set<peer_id> members;
+    std::size_t bytes_max = 0; // of a member: its contributions and its results
+  };
+  std::map<std::string, expected_round> expected_; // by prefix
   std::uint64_t rounds_begun_ = 0;
 };
 

@@ -34,6 +34,8 @@ struct round_report {
   struct fault {
     peer_id peer;
     ec reason = ec::none;
+    /// We noticed it ourselves. False: others told us, or the member itself did.
+    bool seen = false;
   };
   round_outcome outcome = round_outcome::failed;
   failure why;                       // none unless failed or shrunk

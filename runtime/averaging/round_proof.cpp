@@ -8,8 +8,8 @@ namespace waggle {
 
 std::string prepared_statement(const round_id& round, const round_view& view) {
   return "waggle prepared " + to_hex(round.view()) + " " + std::to_string(view.number) + " "
-         + std::to_string(view.contributors) + " " + std::to_string(view.participants) + " "
-         + to_hex(view.result.view());
+         + std::to_string(view.contributors) + " " + std::to_string(view.participants)
+         + (view.adopted ? " adopted " : " ") + to_hex(view.result.view());
 }
 
 void round_proof::add(std::size_t member, const round_view& view, const signature& by) {
@@ -19,7 +19,7 @@ void round_proof::add(std::size_t member, const round_view& view, const signatur
 }
 
 void round_proof::keep(const round_view& decided, signatures proof) {
-  decided_.insert_or_assign(decided.number, std::pair{decided, std::move(proof)});
+  decided_.try_emplace(decided.number, decided, std::move(proof));
 }
 
 round_proof::signatures round_proof::of(const round_view& decided) const {
@@ -27,20 +27,17 @@ round_proof::signatures round_proof::of(const round_view& decided) const {
   if (told != decided_.end() && told->second.first == decided)
     return told->second.second;
   signatures out;
-  bool all = true;
   decided.participant_set().for_each([&](std::size_t member) {
     auto report = reports_.find(member);
-    if (report != reports_.end() && report->second.number == decided.number
-        && report->second.result == decided.result)
-      out.push_back(report->second.by);
-    else
-      all = false;
+    bool signed_it = report != reports_.end() && report->second.number == decided.number
+                     && report->second.result == decided.result;
+    out.push_back(signed_it ? report->second.by : signature{});
   });
-  return all ? out : signatures{};
+  return out;
 }
 
 bool proves(const round_plan& plan, const round_view& decided, const round_proof::signatures& proof,
-            const round_proof::verify& verify) {
+            member_set heard, const round_proof::verify& verify) {
   auto participants = decided.participant_set();
   if (!member_set::first(plan.members.size()).contains(participants)
       || proof.size() != participants.size() || !is_quorum(participants, plan.members.size()))
@@ -49,7 +46,7 @@ bool proves(const round_plan& plan, const round_view& decided, const round_proof
   bool good = true;
   auto next = proof.begin();
   participants.for_each([&](std::size_t member) {
-    good = good && verify(plan.members[member].peer, statement, *next);
+    good = good && (heard.contains(member) || verify(plan.members[member].peer, statement, *next));
     ++next;
   });
   return good;

@@ -35,7 +35,7 @@ public:
   /// `proof` was checked.
   void keep(const round_view& decided, signatures proof);
 
-  /// The proof of `decided`; empty if a signature is missing.
+  /// The proof of `decided`; zeros for signatures that are missing.
   [[nodiscard]] signatures of(const round_view& decided) const;
 
 private:
@@ -49,9 +49,10 @@ private:
   std::map<std::uint32_t, std::pair<round_view, signatures>> decided_;
 };
 
-/// True if all participants of `decided`, who are a quorum, signed that they prepared it.
-/// Costs one verification per participant, at most round_members_max.
+/// True if all participants of `decided`, who are a quorum, signed that they prepared it. Those
+/// that told us so themselves (`heard`) need no signature: a member that signs wrongly cannot keep
+/// the others from a proof. Costs one verification for each other participant.
 bool proves(const round_plan& plan, const round_view& decided, const round_proof::signatures& proof,
-            const round_proof::verify& verify);
+            member_set heard, const round_proof::verify& verify);
 
 } // namespace waggle

@@ -98,6 +98,14 @@ round_protocol::actions round_protocol::on_result_complete(std::uint32_t number,
   return out;
 }
 
+round_protocol::actions round_protocol::on_same_result(std::uint32_t number, const digest& result) {
+  auto before = result_; // others may have committed it
+  auto out = on_result_complete(number, result);
+  if (!ended_ && number == view_.number)
+    replaced_ = before;
+  return out;
+}
+
 /// REQUIRES: result_complete_.
 void round_protocol::complete(actions& out) {
   if (view_.adopted && view_.result != result_) {
@@ -390,6 +398,7 @@ void round_protocol::apply(actions& out, const round_view& decided) {
   ended_ = true;
   takeover_.reset();
   view_ = decided;
+  result_ = decided.result;
   out.push_back(commit{view_});
 }
 

@@ -152,6 +152,8 @@ public:
 
   /// We hold the whole result of view `number`, with this digest.
   [[nodiscard]] actions on_result_complete(std::uint32_t number, const digest& result);
+  /// After await_repair: what we hold is the adopted result, whose digest is of another kind.
+  [[nodiscard]] actions on_same_result(std::uint32_t number, const digest& result);
   /// After compare_results: no reducer is at fault, and most participants hold what we hold. If we
   /// lead, the others adopt it.
   /// @param result the digest under which they adopt it.

@@ -1,7 +1,9 @@
 #include "runtime/training/plateau_learner.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -15,14 +17,21 @@ namespace waggle {
 
 namespace {
 
+/// Between the sum of a pass's gradient and its loss there are some instructions of the thread that
+/// computes passes. Beyond this time, the loss does not come: it belongs to samples that were lost.
+constexpr std::chrono::milliseconds loss_patience{200};
+
 /// The mean loss of the passes since it was last taken. Thread-safe.
 class loss_mean {
 public:
   void add(double loss, std::uint64_t samples) {
-    std::lock_guard lock{mutex_};
-    sum_ += loss * static_cast<double>(samples);
-    samples_ += samples;
-    last_ = loss;
+    {
+      std::lock_guard lock{mutex_};
+      sum_ += loss * static_cast<double>(samples);
+      samples_ += samples;
+      last_ = loss;
+    }
+    added_.notify_one();
   }
   void drop() {
     std::lock_guard lock{mutex_};
@@ -34,8 +43,10 @@ public:
     std::lock_guard lock{mutex_};
     last_.reset();
   }
-  float take() {
-    std::lock_guard lock{mutex_};
+  /// @param samples in the gradient that was just taken; their losses are here, or about to be.
+  float take(std::uint64_t samples) {
+    std::unique_lock lock{mutex_};
+    added_.wait_for(lock, loss_patience, [&] { return samples_ >= samples; });
     auto mean =
       samples_ > 0 ? sum_ / static_cast<double>(samples_) : last_.value_or(plateau::unknown_loss);
     sum_ = 0;
@@ -46,6 +57,7 @@ public:
 
 private:
   std::mutex mutex_;
+  std::condition_variable added_;
   double sum_ = 0;
   std::uint64_t samples_ = 0;
   std::optional<double> last_;
@@ -91,7 +103,7 @@ public:
 
   std::uint64_t take_mean_gradient(std::span<float> out) override {
     auto samples = inner().take_mean_gradient(out.first(inner().gradient_count()));
-    out.back() = samples > 0 ? losses_.take() : 0;
+    out.back() = samples > 0 ? losses_.take(samples) : 0;
     return samples;
   }
   mean_gradient take_mean_vector(vector_pool& vectors) override {
@@ -100,7 +112,7 @@ public:
     auto mean = inner().take_mean_vector(*shorter_); // the number of merges belongs to the buffers
     auto out = vectors.take(gradient_count());
     std::copy(mean.values->begin(), mean.values->end(), out->begin());
-    out->back() = mean.samples > 0 ? losses_.take() : 0;
+    out->back() = mean.samples > 0 ? losses_.take(mean.samples) : 0;
     mean.values = std::move(out);
     return mean;
   }

@@ -138,6 +138,7 @@ protected:
     ASSERT_EQ(report.faults.size(), 1U);
     EXPECT_EQ(report.faults[0].peer, plan.members[1].peer.id);
     EXPECT_EQ(report.faults[0].reason, reason);
+    EXPECT_TRUE(report.faults[0].seen);
     EXPECT_EQ(told<wire::round_commit>(2).size(), 1U);
   }
 

@@ -28,7 +28,7 @@ struct FaultWatch : ::testing::Test {
     report.outcome = why.code == ec::none ? round_outcome::shrunk : round_outcome::failed;
     for (std::size_t i = 0; i < plan.members.size(); ++i)
       if (std::find(at_fault.begin(), at_fault.end(), i) != at_fault.end())
-        report.faults.push_back({member(i), reason});
+        report.faults.push_back({member(i), reason, true});
       else if (why.code == ec::none)
         report.participants.push_back(member(i));
     return report;
@@ -83,7 +83,22 @@ TEST_F(FaultWatch, AFailedRoundInWhichMostWereSilentBlamesNobody) {
   twice(blaming({1}, ec::stalled, {ec::excluded, {}}));
   EXPECT_TRUE(watch.excluded(many, t0).empty());
   twice(blaming({1, 2}, ec::stalled, {ec::lost_quorum, {}}));
-  EXPECT_EQ(watch.excluded(many, t0).size(), 2U);
+  EXPECT_TRUE(watch.excluded(many, t0).empty()) << "half of them";
+  twice(blaming({1}, ec::stalled, {ec::too_few_contributors, {}}));
+  EXPECT_EQ(watch.excluded(many, t0).size(), 1U);
+}
+
+TEST_F(FaultWatch, OfTwoMembersNeitherBlamesTheOtherForSilence) {
+  plan.members.resize(2);
+  twice(blaming({1}, ec::stalled));
+  EXPECT_TRUE(watch.excluded(many, t0).empty());
+}
+
+TEST_F(FaultWatch, WhatOthersSayCostsNobodyItsPlace) {
+  auto report = blaming({2}, ec::unequal_results);
+  report.faults[0].seen = false;
+  twice(report);
+  EXPECT_TRUE(watch.excluded(many, t0).empty());
 }
 
 } // namespace

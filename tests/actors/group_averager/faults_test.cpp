@@ -57,6 +57,36 @@ TEST_F(FaultsInGroups, AMemberThatIsSilentAgainIsNotAdmittedForAWhile) {
   }
 }
 
+TEST_F(FaultsInGroups, AMemberThatAppliesBeforeItsRoundHasEndedGainsNothing) {
+  auto& a = add();
+  auto& b = add();
+  auto& c = add();
+  ASSERT_TRUE(found(a).ok());
+  ASSERT_TRUE(enter(b, {&a}).get().ok());
+  ASSERT_TRUE(enter(c, {&a}).get().ok());
+  stalled_round(a, b, 3);
+  ASSERT_TRUE(enter(c, {&a}).get().ok());
+  std::vector<notify_peer> held; // so that the round goes on without c for a while
+  lets_through = [&](std::size_t from, const notify_peer& msg) {
+    bool ends_round = from == 1 && std::holds_alternative<wire::round_prepared>(msg.what);
+    if (ends_round)
+      held.push_back(msg);
+    return !ends_round;
+  };
+  auto one = average(a, 1, 4);
+  auto two = average(b, 3, 4, false);
+  pass(6s);
+  ASSERT_FALSE(held.empty());
+  auto again = enter(c, {&a});
+  for (const auto& msg : held)
+    deliver(a.ctx, a.actor, {b.ctx.record, msg.what, msg.body, nullptr}, sys.clock().now());
+  pass(1s);
+  ASSERT_TRUE(one.answered());
+  EXPECT_EQ(exclusions(a, "silent"), 1.0);
+  EXPECT_EQ(one.get()->group.members.size(), 2U);
+  EXPECT_FALSE(again.answered() && again.get().ok());
+}
+
 TEST_F(FaultsInGroups, AMemberWhoseLinkBreaksMayReturnAtOnceHoweverOften) {
   auto& a = add();
   auto& b = add();

@@ -324,6 +324,18 @@ TEST_F(RoundEngine, DoesNotSuspectALeaderThatReachesIt) {
   EXPECT_EQ(count_sent<wire::round_takeover>([](const auto&) { return true; }), 0U);
 }
 
+TEST_F(RoundEngine, ReportsWhichFaultsItNoticedItself) {
+  engine_->on_event(
+    {peer(heir), wire::round_suspect{plan_.id, 0, heir, ec::unequal_results}, {}, {}});
+  engine_->on_lost(peer(lost).id, ec::peer_lost);
+  ASSERT_TRUE(port_->end) << "nobody is left";
+  const auto& faults = port_->end->report.faults;
+  ASSERT_EQ(faults.size(), 2U);
+  EXPECT_EQ(faults[0].peer, peer(lost).id);
+  EXPECT_TRUE(faults[0].seen);
+  EXPECT_FALSE(faults[1].seen) << "it accused itself";
+}
+
 TEST_F(RoundEngine, EndsForAMemberThatIsNotInIt) {
   engine_->on_event({peer(lost), wire::round_suspect{plan_.id, 0, lost, ec::not_looking}, {}, {}});
   ASSERT_TRUE(port_->end);

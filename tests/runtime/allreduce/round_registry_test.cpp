@@ -84,16 +84,25 @@ TEST(RoundRegistry, BodiesOfStrangersHaveATotal) {
   EXPECT_EQ(link->granted, 1'200U);
 }
 
-TEST(RoundRegistry, MembersOfAnExpectedRoundAreNoStrangers) {
+TEST(RoundRegistry, AnExpectedRoundHasAPlaceOfItsOwn) {
   round_registry::limits limits;
   limits.strangers_bytes_max = 1'000;
   round_registry rounds{limits, [](const peer_record&, wire::event) {}};
   auto plan = plan_for(2);
+  plan.elements = 1'000;
+  plan.id.bytes = {};
+  plan.id.bytes[0] = std::byte{7};
   auto early = message_from(0, 7, 900);
   early.from = plan.members[1].peer;
   rounds.expect(plan);
-  for (int i = 0; i < 10; ++i)
+  for (int i = 0; i < 8; ++i)
     EXPECT_TRUE(rounds.deliver(early, {})) << "a large model's first round is sent at once";
+  EXPECT_TRUE(rounds.deliver(early, {})) << "as a stranger's";
+  EXPECT_FALSE(rounds.deliver(early, {})) << "more than a round has";
+  auto other = message_from(0, 8, 900);
+  other.from = early.from;
+  EXPECT_FALSE(rounds.deliver(other, {})) << "of another round";
+  EXPECT_FALSE(rounds.has_averaged_with(early.from.id));
 }
 
 TEST(RoundRegistry, KeepsATakeoverForARoundThatMayBegin) {

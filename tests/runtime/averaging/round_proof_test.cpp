@@ -28,10 +28,12 @@ protected:
   void report(std::size_t member, const round_view& what) {
     reports.add(member, what, by(member, what));
   }
-  bool proven(const round_view& what, const round_proof::signatures& proof) const {
-    return proves(plan, what, proof, [](const peer_record& who, auto statement, const auto& its) {
-      return make_plain_verifier()->verify(who.key, as_byte_span(statement), its);
-    });
+  bool proven(const round_view& what, const round_proof::signatures& proof,
+              member_set heard = {}) const {
+    return proves(plan, what, proof, heard,
+                  [](const peer_record& who, auto statement, const auto& its) {
+                    return make_plain_verifier()->verify(who.key, as_byte_span(statement), its);
+                  });
   }
 
   round_plan plan = plan_for(4);
@@ -43,7 +45,7 @@ protected:
 TEST_F(RoundProof, IsWhatAllParticipantsSigned) {
   for (std::size_t i = 0; i < 3; ++i)
     report(i, view);
-  EXPECT_TRUE(reports.of(view).empty()) << "one is missing";
+  EXPECT_FALSE(proven(view, reports.of(view))) << "one is missing";
   report(3, view);
   EXPECT_TRUE(proven(view, reports.of(view)));
 }
@@ -58,6 +60,7 @@ TEST_F(RoundProof, HoldsForOneViewOfOneRound) {
     return proven(other, proof);
   };
   EXPECT_FALSE(changed([](round_view& v) { v.number = 1; }));
+  EXPECT_FALSE(changed([](round_view& v) { v.adopted = true; }));
   EXPECT_FALSE(changed([](round_view& v) { v.contributors = 0b0111; }));
   EXPECT_FALSE(changed([](round_view& v) { v.result = sha256("another"); }));
   auto fewer = view;
@@ -91,8 +94,20 @@ TEST_F(RoundProof, AMembersFirstReportOfTheHighestViewCounts) {
   report(2, other);
   report(3, view);
   EXPECT_TRUE(proven(later, reports.of(later)));
-  EXPECT_TRUE(reports.of(other).empty());
-  EXPECT_TRUE(reports.of(view).empty());
+  EXPECT_FALSE(proven(other, reports.of(other)));
+  EXPECT_FALSE(proven(view, reports.of(view)));
+}
+
+TEST_F(RoundProof, AMemberThatWeHeardNeedsNoSignature) {
+  for (std::size_t i = 0; i < 4; ++i)
+    report(i, view);
+  auto proof = reports.of(view);
+  proof[2] = {};
+  member_set heard;
+  heard.insert(1);
+  EXPECT_FALSE(proven(view, proof, heard));
+  heard.insert(2);
+  EXPECT_TRUE(proven(view, proof, heard));
 }
 
 TEST_F(RoundProof, PassesOnWhatItWasTold) {

@@ -2,40 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/crypto/digest.hpp"
-#include "tests/runtime/averaging/plans.hpp"
+#include "tests/runtime/averaging/protocol_member.hpp"
 
 namespace waggle {
 namespace {
-
-using protocol = round_protocol;
-const steady_time t0{};
-
-template <class Action>
-const Action* find(const protocol::actions& actions) {
-  for (const auto& a : actions)
-    if (const auto* found = std::get_if<Action>(&a))
-      return found;
-  return nullptr;
-}
-
-protocol member(std::size_t self, std::size_t members = 4) {
-  return {plan_for(members), self, {1, milliseconds{2'000}}};
-}
-
-const digest right = sha256("the result that all hold");
-const digest wrong = sha256("another");
-
-/// The view as a member reports it that has prepared it.
-round_view holding(round_view view, const digest& result = right) {
-  view.result = result;
-  return view;
-}
-
-/// The first view of a term.
-constexpr std::uint32_t term(std::uint32_t t) {
-  return t * views_per_term;
-}
 
 TEST(RoundProtocol, AnyTwoQuorumsShareAMember) {
   for (std::size_t n = 1; n <= 8; ++n)
@@ -534,95 +504,6 @@ TEST(RoundProtocol, ATakeoverCountsHoldersOfTheAdoptedSetInAnyView) {
   ASSERT_NE(find<protocol::enter_view>(out), nullptr) << "three of five hold the result";
   EXPECT_EQ(find<protocol::enter_view>(out)->view.contributors, all.contributors);
   EXPECT_EQ(find<protocol::enter_view>(out)->view.participant_set(), members_of({1, 3, 4}));
-}
-
-// -- members that lie
-// ------------------------------------------------------------------------------
-
-TEST(RoundProtocol, DifferentDigestsAreComparedAndNotCommitted) {
-  auto leader = member(0);
-  (void)leader.on_result_complete(0, right);
-  (void)leader.on_prepared(1, 0, right);
-  (void)leader.on_prepared(2, 0, wrong);
-  auto out = leader.on_prepared(3, 0, right);
-  EXPECT_NE(find<protocol::compare_results>(out), nullptr);
-  EXPECT_EQ(find<protocol::commit>(out), nullptr);
-  EXPECT_TRUE(leader.on_prepared(2, 0, right).empty()) << "the first digest for a view counts";
-}
-
-TEST(RoundProtocol, WhatMostHoldIsAdoptedByTheOthers) {
-  auto leader = member(0);
-  auto victim = member(2);
-  for (auto* m : {&leader, &victim})
-    for (std::size_t other = 0; other < 4; ++other)
-      (void)m->on_prepared(other, 0, other == 2 ? wrong : right);
-  (void)leader.on_result_complete(0, right);
-  (void)victim.on_result_complete(0, wrong);
-  auto out = leader.on_most_agree(right);
-  ASSERT_NE(find<protocol::send_propose>(out), nullptr);
-  auto next = find<protocol::send_propose>(out)->view;
-  EXPECT_TRUE(next.adopted);
-  EXPECT_EQ(next.result, right);
-  EXPECT_EQ(next.participant_set(), members_of({0, 1, 2, 3}));
-
-  out = victim.on_propose(0, next);
-  EXPECT_NE(find<protocol::await_repair>(out), nullptr);
-  EXPECT_EQ(find<protocol::send_prepared>(out), nullptr);
-  out = victim.on_result_complete(next.number, right);
-  ASSERT_NE(find<protocol::send_prepared>(out), nullptr);
-  (void)leader.on_prepared(1, next.number, right);
-  (void)leader.on_prepared(3, next.number, right);
-  EXPECT_NE(find<protocol::commit>(leader.on_prepared(2, next.number, right)), nullptr);
-}
-
-TEST(RoundProtocol, ADecisionAboutOtherBytesIsNotApplied) {
-  auto m = member(2);
-  (void)m.on_result_complete(0, wrong);
-  auto out = m.on_commit(0, holding(first_view(plan_for(4))));
-  EXPECT_EQ(find<protocol::commit>(out), nullptr);
-  ASSERT_NE(find<protocol::fail>(out), nullptr);
-  EXPECT_EQ(find<protocol::fail>(out)->why.code, ec::excluded);
-}
-
-TEST(RoundProtocol, AnAdoptedViewNeedsADigest) {
-  auto m = member(2);
-  EXPECT_TRUE(m.on_propose(0, {1, 15, 7, true, {}}).empty());
-  EXPECT_TRUE(m.on_propose(0, {1, 15, 7, false, right}).empty());
-}
-
-TEST(RoundProtocol, OneAccuserIsNotEnoughIfMoreAreNeeded) {
-  protocol leader{plan_for(4), 0, {1, milliseconds{2'000}, 2}};
-  EXPECT_TRUE(leader.on_suspect(1, 0, 3, ec::stalled, t0).empty());
-  EXPECT_TRUE(leader.on_suspect(1, 0, 3, ec::stalled, t0).empty()) << "it counts once";
-  ASSERT_TRUE(leader.wake_at());
-  auto out = leader.on_suspect(2, 0, 3, ec::stalled, t0);
-  ASSERT_NE(find<protocol::enter_view>(out), nullptr);
-  EXPECT_EQ(find<protocol::enter_view>(out)->view.participant_set(), members_of({0, 1, 2}));
-}
-
-TEST(RoundProtocol, AMemberThatAloneAccusesAnotherIsLeftOutItself) {
-  protocol leader{plan_for(4), 0, {1, milliseconds{2'000}, 2}};
-  (void)leader.on_suspect(1, 0, 3, ec::stalled, t0);
-  EXPECT_TRUE(leader.on_time(t0 + 1'900ms).empty()) << "we may notice the loss ourselves";
-  auto out = leader.on_time(t0 + 2s);
-  ASSERT_NE(find<protocol::enter_view>(out), nullptr);
-  EXPECT_EQ(find<protocol::enter_view>(out)->view.participant_set(), members_of({0, 2, 3}));
-}
-
-TEST(RoundProtocol, AnAccuserThatHoldsTheResultStays) {
-  protocol leader{plan_for(4), 0, {1, milliseconds{2'000}, 2}};
-  (void)leader.on_suspect(1, 0, 3, ec::stalled, t0);
-  (void)leader.on_prepared(1, 0, right);
-  EXPECT_TRUE(leader.on_time(t0 + 2s).empty());
-}
-
-TEST(RoundProtocol, OurOwnObservationNeedsNoAccuser) {
-  protocol leader{plan_for(4), 0, {1, milliseconds{2'000}, 2}};
-  (void)leader.on_suspect(1, 0, 3, ec::stalled, t0);
-  auto out = leader.on_suspicion(3, ec::peer_lost, t0);
-  ASSERT_NE(find<protocol::enter_view>(out), nullptr);
-  EXPECT_EQ(find<protocol::enter_view>(out)->view.participant_set(), members_of({0, 1, 2}));
-  EXPECT_TRUE(leader.on_time(t0 + 2s).empty());
 }
 
 } // namespace

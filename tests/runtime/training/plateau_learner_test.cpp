@@ -2,6 +2,9 @@
 
 #include <cmath>
 #include <deque>
+#include <functional>
+#include <future>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,6 +30,7 @@ struct script {
   std::vector<double> rates;    // of the updates
   std::size_t buffer_means = 0; // values of the last merge_buffers
   std::size_t contributed = 0;
+  std::function<void()> summed = [] {}; // called when a pass is in the gradient
 };
 
 class scripted_learner final : public forwarding_learner<learner> {
@@ -36,6 +40,7 @@ public:
 
   micro_step accumulate() override {
     auto step = forwarding_learner::accumulate();
+    told_->summed();
     if (!told_->steps.empty()) {
       step = told_->steps.front();
       told_->steps.pop_front();
@@ -146,8 +151,23 @@ TEST_F(PlateauLearner, PassesThatAreNotInTheGradientDoNotCount) {
   EXPECT_FLOAT_EQ(loss_in(*model), 2.0F);
 }
 
-TEST_F(PlateauLearner, ALossThatIsNotKnownYetIsTheLastOneOrUnknown) {
-  // A pass of another thread that has ended, but not returned: in the gradient, without a loss.
+TEST_F(PlateauLearner, WaitsForTheLossOfAPassThatIsInTheGradient) {
+  auto model = make();
+  told->steps = {{2.0, 4, true}};
+  std::promise<void> in_gradient;
+  told->summed = [&] {
+    in_gradient.set_value();
+    std::this_thread::sleep_for(
+      std::chrono::milliseconds{20}); // so that the gradient is usually taken before the loss
+  };
+  std::thread pass{[&] { model->accumulate(); }};
+  in_gradient.get_future().wait();
+  EXPECT_FLOAT_EQ(loss_in(*model), 2.0F);
+  pass.join();
+}
+
+TEST_F(PlateauLearner, ALossThatDoesNotComeIsTheLastOneOrUnknown) {
+  // A pass whose samples were lost: in the gradient, without a loss.
   auto unseen = [&](learner& model) {
     told->steps = {{8.0, 0, true}};
     model.accumulate();

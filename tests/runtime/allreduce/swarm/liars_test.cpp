@@ -175,9 +175,20 @@ class forged_promises final : public liar {
   }
 };
 
-/// What it reports is right; its signature is not.
+/// What it reports is right; its signature is not. It helps nobody afterwards.
 class bad_signatures final : public liar {
-  using liar::liar;
+public:
+  explicit bad_signatures(std::size_t who) : liar(who), who_(who) {}
+
+  bool on_send(round_swarm& swarm, std::size_t from, std::size_t to, wire::event& what,
+               payload& body) override {
+    bool helps = std::holds_alternative<wire::round_commit>(what)
+                 || std::holds_alternative<wire::round_promise>(what);
+    return liar::on_send(swarm, from, to, what, body) && !(from == who_ && helps);
+  }
+
+private:
+  const std::size_t who_;
   void lie(std::size_t, wire::event& what, payload&) override {
     if (auto* prepared = std::get_if<wire::round_prepared>(&what))
       prepared->by.bytes[5] ^= std::byte{1};
