@@ -58,7 +58,8 @@ private:
     label{"reason",
           {ec::malformed, ec::oversize, ec::wrong_run, ec::wrong_version, ec::bad_signature,
            ec::protocol_violation, ec::non_finite, ec::wrong_shape, ec::bad_weight, ec::timeout,
-           ec::implausible_norm, ec::clock_skew, ec::agreement_mismatch}}};
+           ec::implausible_norm, ec::clock_skew, ec::agreement_mismatch, ec::overloaded,
+           ec::rate_limited, ec::unknown_round}}};
   counter<> holds_{in_, "waggle_network_link_holds_total",
                    "Times that a link was not read for a while, because its peer sent more than it "
                    "may make this peer process."};

@@ -63,7 +63,8 @@ private:
     in_, "waggle_averaging_peer_faults_total", "Members given up in a round, by reason.",
     label{"reason",
           {ec::timeout, ec::peer_lost, ec::stalled, ec::protocol_violation, ec::non_finite,
-           ec::bad_weight, ec::wrong_shape, ec::implausible_norm}}};
+           ec::bad_weight, ec::wrong_shape, ec::implausible_norm, ec::unequal_results,
+           ec::bad_signature}}};
   counter<1> exclusions_{in_, "waggle_averaging_exclusions_total",
                          "Times that a member was kept out of later groups, by its fault.",
                          label{"fault", {"silent", "wrong"}}};
