@@ -7,6 +7,11 @@ namespace {
 
 class FaultsInGroups : public GroupAverager {
 protected:
+  /// `a` and `b` are a group; `c` is outside.
+  void begin() {
+    ASSERT_TRUE(found(a).ok());
+    ASSERT_TRUE(enter(b, {&a}).get().ok());
+  }
   /// `a` and `b` average while the third member does nothing; the stall timeout is 5 s.
   void stalled_round(peer& a, peer& b, std::uint64_t epoch) {
     auto one = average(a, 1, epoch);
@@ -23,14 +28,14 @@ protected:
   static double exclusions(const peer& p, const std::string& fault) {
     return exported(*p.ctx.metrics, "waggle_averaging_exclusions_total{fault=\"" + fault + "\"");
   }
+
+  peer& a = add();
+  peer& b = add();
+  peer& c = add();
 };
 
 TEST_F(FaultsInGroups, AMemberThatIsSilentAgainIsNotAdmittedForAWhile) {
-  auto& a = add();
-  auto& b = add();
-  auto& c = add();
-  ASSERT_TRUE(found(a).ok());
-  ASSERT_TRUE(enter(b, {&a}).get().ok());
+  begin();
   ASSERT_TRUE(enter(c, {&a}).get().ok());
   stalled_round(a, b, 3);
   ASSERT_TRUE(enter(c, {&a}).get().ok()) << "the first time costs it nothing";
@@ -58,11 +63,7 @@ TEST_F(FaultsInGroups, AMemberThatIsSilentAgainIsNotAdmittedForAWhile) {
 }
 
 TEST_F(FaultsInGroups, AMemberThatAppliesBeforeItsRoundHasEndedGainsNothing) {
-  auto& a = add();
-  auto& b = add();
-  auto& c = add();
-  ASSERT_TRUE(found(a).ok());
-  ASSERT_TRUE(enter(b, {&a}).get().ok());
+  begin();
   ASSERT_TRUE(enter(c, {&a}).get().ok());
   stalled_round(a, b, 3);
   ASSERT_TRUE(enter(c, {&a}).get().ok());
@@ -88,11 +89,7 @@ TEST_F(FaultsInGroups, AMemberThatAppliesBeforeItsRoundHasEndedGainsNothing) {
 }
 
 TEST_F(FaultsInGroups, AMemberWhoseLinkBreaksMayReturnAtOnceHoweverOften) {
-  auto& a = add();
-  auto& b = add();
-  auto& c = add();
-  ASSERT_TRUE(found(a).ok());
-  ASSERT_TRUE(enter(b, {&a}).get().ok());
+  begin();
   for (std::uint64_t epoch = 3; epoch < 9; ++epoch) {
     ASSERT_TRUE(enter(c, {&a}).get().ok()) << epoch;
     auto one = average(a, 1, epoch);
@@ -109,11 +106,7 @@ TEST_F(FaultsInGroups, AMemberWhoseLinkBreaksMayReturnAtOnceHoweverOften) {
 
 // A link that is found dead only after the round has given its peer up.
 TEST_F(FaultsInGroups, AHostThatWasFrozenMayReturnAtOnce) {
-  auto& a = add();
-  auto& b = add();
-  auto& c = add();
-  ASSERT_TRUE(found(a).ok());
-  ASSERT_TRUE(enter(b, {&a}).get().ok());
+  begin();
   for (std::uint64_t epoch = 3; epoch < 7; ++epoch) {
     ASSERT_TRUE(enter(c, {&a}).get().ok()) << epoch;
     stalled_round(a, b, epoch);

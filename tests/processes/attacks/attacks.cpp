@@ -1,3 +1,6 @@
+// Attacks pace themselves by the clock: what they sleep is part of their rate, and ends at a
+// deadline. No test depends on how long it is.
+
 #include "tests/processes/attacks/attacks.hpp"
 
 #include <algorithm>

@@ -155,13 +155,14 @@ TEST_F(PlateauLearner, WaitsForTheLossOfAPassThatIsInTheGradient) {
   auto model = make();
   told->steps = {{2.0, 4, true}};
   std::promise<void> in_gradient;
+  std::promise<void> asked; // just before the gradient is taken, so that its loss is seldom there
   told->summed = [&] {
     in_gradient.set_value();
-    std::this_thread::sleep_for(
-      std::chrono::milliseconds{20}); // so that the gradient is usually taken before the loss
+    asked.get_future().wait();
   };
   std::thread pass{[&] { model->accumulate(); }};
   in_gradient.get_future().wait();
+  asked.set_value();
   EXPECT_FLOAT_EQ(loss_in(*model), 2.0F);
   pass.join();
 }
