@@ -53,6 +53,7 @@ public:
            && ctx_.verifier->verify(by.key, as_byte_span(statement), its);
   }
   void count_part() override { ctx_.metrics->count_part("ok"); }
+  void count_check(bool right) override { ctx_.metrics->count_check(right); }
   void count_refused(ec why) override { ctx_.metrics->count_refused_input(why); }
   void log(const std::string& what) override { ctx_.log->info("round {} {}", name_, what); }
   void finished(round_finished how) override {
@@ -91,7 +92,8 @@ allreduce_round::allreduce_round(caf::actor_config& cfg, node_context ctx, round
 void allreduce_round::on_exit() {
   engine_->cancel({ec::shutting_down, {}}); // no effect if the round is over
   ctx_.rounds->finish(engine_->plan().id, engine_->promise(), clock().now());
-  engine_.reset(); // with its port's handles
+  engine_.reset();                // with its port's handles
+  demonitor(listener_.address()); // else it keeps this actor's memory as long as it lives
   listener_ = nullptr;
 }
 

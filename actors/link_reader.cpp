@@ -38,14 +38,27 @@ link_reader::link_reader(caf::weak_actor_ptr link, std::shared_ptr<net::link> co
     budget_(std::move(budget)) {}
 
 bool link_reader::is_stranger() {
-  is_member_ = is_member_ || rounds_->has_averaged_with(remote_.id);
+  if (!is_member_ && rounds_->has_averaged_with(remote_.id)) {
+    is_member_ = true;
+    budget_->become_member();
+  }
   return !is_member_;
 }
 
 std::shared_ptr<std::byte> link_reader::body_memory(const std::string& header, std::size_t bytes) {
   const auto* part = announced_part(header, bytes);
   auto where = part == nullptr ? nullptr : rounds_->destination(remote_.id, *part, bytes);
-  return where == nullptr && is_stranger() ? budget_->body(bytes) : where;
+  if (where != nullptr || !is_stranger())
+    return where;
+  if (part == nullptr)
+    return budget_->body(bytes);
+  return budget_->body(bytes, [rounds = rounds_, from = remote_.id, id = part->round, bytes] {
+    return rounds->expects(from, id, bytes);
+  });
+}
+
+std::shared_ptr<void> link_reader::long_header(std::size_t bytes) {
+  return is_stranger() ? budget_->long_header(bytes) : nullptr;
 }
 
 bool link_reader::zero_copy_ok(const std::string& header, std::size_t bytes) {
@@ -71,8 +84,9 @@ void link_reader::on_frame(net::frame f) {
   if (message && connection)
     if (auto* event = std::get_if<wire::event>(&*message))
       if (round_of(*event) != nullptr) {
-        if (!rounds_->deliver(
-              {remote_, std::move(*event), std::move(f.body), std::move(connection)}, now))
+        inbound_event arrived{remote_, std::move(*event), std::move(f.body), std::move(connection)};
+        arrived.header_bytes = f.header.size();
+        if (!rounds_->deliver(arrived, now))
           metrics_->count_refused_input(ec::unknown_round);
         return;
       }
@@ -105,6 +119,7 @@ net::link_events events_of(std::shared_ptr<link_reader> reader) {
   events.zero_copy_ok = [reader](const std::string& header, std::size_t bytes) {
     return reader->zero_copy_ok(header, bytes);
   };
+  events.long_header = [reader](std::size_t bytes) { return reader->long_header(bytes); };
   events.on_frame = [reader](net::frame f) { reader->on_frame(std::move(f)); };
   events.on_close = [reader](failure why) { reader->on_close(std::move(why)); };
   return events;

@@ -45,6 +45,8 @@ public:
   std::shared_ptr<std::byte> body_memory(const std::string& header, std::size_t bytes);
   /// Whether the body may stay in memory that the sender can still write to.
   bool zero_copy_ok(const std::string& header, std::size_t bytes);
+  /// Room for a header of this size; null: a member's, which needs none.
+  std::shared_ptr<void> long_header(std::size_t bytes);
   void on_frame(net::frame f);
   void on_close(failure why);
 

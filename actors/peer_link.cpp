@@ -50,13 +50,14 @@ peer_link::peer_link(caf::actor_config& cfg, node_context ctx, link_config confi
           metrics->count_link_hold();
       },
       ctx_.strangers, config_.budget)),
-    detector_(detector_options(config_), now()) {
+    detector_(detector_options(config_), now()), unread_since_(now()) {
   end_on_exception(this, ctx_);
 }
 
 void peer_link::on_exit() {
   link_->close({ec::shutting_down, {}}); // no effect if it is closed already
   calls_.clear();
+  demonitor(owner_.address()); // else the owner keeps this actor's memory as long as it lives
   owner_ = nullptr;
   services_ = {};
 }
@@ -83,19 +84,21 @@ peer_link::behavior_type peer_link::make_behavior() {
   };
 }
 
+bool peer_link::is_stranger() {
+  return !ctx_.rounds->has_averaged_with(link_->remote().id);
+}
+
 void peer_link::transmit(const wire::message& what, payload body) {
-  if (ended_)
-    return;
-  // The only bodies in answers are pieces of a state, which rounds do not wait for.
-  bool background = std::holds_alternative<wire::answer>(what);
-  auto header = wire::encode(what);
-  if (background && !ctx_.rounds->has_averaged_with(link_->remote().id))
-    budget_->charge(net::work{static_cast<net::work::rep>(header.size() / net::cost::byte_part)},
-                    now());
+  if (!ended_)
+    send_frame(wire::encode(what), std::move(body), false);
+}
+
+void peer_link::send_frame(std::string header, payload body, bool background) {
   // A link that accepts no more frames is closed: if it lost some of them silently, neither side
   // would know which ones have arrived.
   if (!link_->send({std::move(header), std::move(body), background}))
     link_->close({ec::overloaded, "the peer does not keep up with what we send"});
+  budget_->unread(link_->unsent_bytes());
 }
 
 // -- our calls ------------------------------------------------------------------------------------
@@ -194,9 +197,9 @@ void peer_link::on_call(wire::call& call, std::shared_ptr<void> ticket) {
   request(service, patience,
           inbound_call{link_->remote(), std::move(call.what), link_->host(), std::move(ticket)})
     .then(
-      [this, id = call.id](outbound_answer& answer) {
+      [this, id = call.id](outbound_answer& what) {
         if (take_inbound(id))
-          transmit(wire::answer{id, std::move(answer.what)}, std::move(answer.body));
+          answer(id, what);
       },
       [this, id = call.id](const caf::error& why) {
         auto reason = from_caf(why);
@@ -204,6 +207,21 @@ void peer_link::on_call(wire::call& call, std::shared_ptr<void> ticket) {
         if (take_inbound(id))
           refuse(id, std::move(reason));
       });
+}
+
+void peer_link::answer(std::uint64_t id, outbound_answer& what) {
+  if (ended_)
+    return;
+  auto header = wire::encode(wire::answer{id, std::move(what.what)});
+  if (is_stranger()) {
+    budget_->unread(link_->unsent_bytes());
+    if (!budget_->may_answer(header.size()))
+      return refuse(id, {ec::overloaded, "read the earlier answers first"});
+    budget_->charge(net::work{static_cast<net::work::rep>(header.size() / net::cost::byte_part)},
+                    now());
+  }
+  // The only bodies in answers are pieces of a state, which rounds do not wait for.
+  send_frame(std::move(header), std::move(what.body), true);
 }
 
 /// Removes a call of the peer that a service has processed. True if the peer still wants the
@@ -282,9 +300,14 @@ void peer_link::check() {
   auto time = now();
   // If this check is late, this process did not run for a while, and what the peer sent meanwhile
   // may not have been read yet.
-  if (auto late = time - check_due_; late > config_.ping_interval / 2)
+  if (auto late = time - check_due_; late > config_.ping_interval / 2) {
     detector_.slept(late);
+    unread_since_ = time;
+  }
+  budget_->unread(link_->unsent_bytes());
   budget_->retry(time);
+  if (is_stranger() && !keeps_reading(time))
+    return link_->close({ec::overloaded, "the peer does not read what we send"});
   bool held = budget_->held();
   auto frames = traffic_->frames.load();
   auto reads = link_->reads();
@@ -310,6 +333,15 @@ void peer_link::check() {
     transmit(wire::ping{ping_nonce_});
   }
   plan_check(std::min<steady_time>(time + config_.ping_interval, detector_.suspect_at()));
+}
+
+/// False: for longer than the silence timeout, what waits for the peer has not become less. An idle
+/// link has nothing that waits. Only for strangers: what waits for them takes memory from others.
+bool peer_link::keeps_reading(steady_time time) {
+  auto unread = link_->unsent_bytes();
+  if (unread == 0 || unread < std::exchange(unread_checked_, unread))
+    unread_since_ = time;
+  return time - unread_since_ < config_.silence_timeout;
 }
 
 /// Whether a link that is to close when idle has not been used for `unused_for`, and everything

@@ -71,7 +71,9 @@ protected:
 
 private:
   [[nodiscard]] steady_time now() const { return clock().now(); }
+  [[nodiscard]] bool is_stranger();
   void transmit(const wire::message& what, payload body = {});
+  void send_frame(std::string header, payload body, bool background);
 
   // Our calls.
   caf::result<peer_answer> call(call_over_link& msg);
@@ -87,12 +89,14 @@ private:
   void refuse_signature();
   void on_pong(const wire::pong& pong);
   bool take_inbound(std::uint64_t id);
+  void answer(std::uint64_t id, outbound_answer& what);
   void refuse(std::uint64_t id, failure why);
   void violate(std::string what);
 
   // Signs of life, and the end.
   void plan_check(steady_time when);
   void check();
+  [[nodiscard]] bool keeps_reading(steady_time time);
   [[nodiscard]] bool is_unused();
   void close(const close_link& msg);
   void on_end(failure why);
@@ -117,6 +121,8 @@ private:
   net::failure_detector detector_;
   std::uint64_t frames_checked_ = 0;
   std::uint64_t reads_checked_ = 0;
+  std::size_t unread_checked_ = 0;
+  steady_time unread_since_;     // the peer has read nothing of what waits for it since then
   steady_time check_due_;        // when the next check is planned
   std::uint64_t ping_nonce_ = 0; // of the ping under way; 0: none
   steady_time pinged_;

@@ -16,6 +16,12 @@ state_fetcher::state_fetcher(caf::actor_config& cfg, node_context ctx, fetch_con
   end_on_exception(this, ctx_);
 }
 
+void state_fetcher::on_exit() {
+  demonitor(caller_); // else the caller keeps this actor's memory as long as it lives
+  promise_ = {};
+  switchboard_ = nullptr;
+}
+
 state_fetcher::behavior_type state_fetcher::make_behavior() {
   set_down_handler([this](const caf::down_msg&) { quit(); });
   return {
@@ -37,6 +43,7 @@ caf::result<fetched_state> state_fetcher::fetch(const fetch_state& msg) {
   if (std::exchange(busy_, true))
     return to_caf(ec::overloaded, "one download at a time");
   monitor(current_sender()); // without the caller nothing needs the state
+  caller_ = caf::actor_cast<caf::actor_addr>(current_sender());
   what_ = msg;
   donors_ = {msg.donors.begin(), msg.donors.end()};
   began_ = clock().now();

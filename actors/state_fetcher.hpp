@@ -62,10 +62,7 @@ public:
                 switchboard_actor switchboard);
 
   const char* name() const override { return "state-fetcher"; }
-  void on_exit() override {
-    promise_ = {};
-    switchboard_ = nullptr;
-  }
+  void on_exit() override;
 
 protected:
   behavior_type make_behavior() override;
@@ -89,6 +86,7 @@ private:
   switchboard_actor switchboard_;
 
   bool busy_ = false;
+  caf::actor_addr caller_;
   fetch_state what_;
   state_download download_;
   std::deque<peer_record> donors_;      // still to try

@@ -141,9 +141,8 @@ void trainer::on_model(const model_ready& ready) {
   at_.begin(ready.past, ready.epoch);
   outside_since_ = epoch_began_ = now();
   auto averaged = averaged_tensors::of(model_->tensors(), averages());
-  bool local = dynamic_cast<local_learner*>(model_.get()) != nullptr
-               && model_->tensors().buffer_count() == 0; // passes would change them meanwhile
-  if (averaged && steps_locally() && !local)
+  auto* local = dynamic_cast<local_learner*>(model_.get());
+  if (averaged && steps_locally() && (local == nullptr || !local->copies_during_passes()))
     averaged = failure{ec::bad_config, "this model cannot step locally, as --strategy "
                                          + config_.strategy + " does"};
   if (!averaged) {

@@ -41,6 +41,9 @@ struct training_config {
   /// If the peers' parameters are only approximately equal: a peer that is so many epochs behind
   /// the group trains on without a download.
   std::uint64_t epoch_difference_max = 1;
+  /// How far such a peer's model moves towards the mean of a round: x += alpha (mean − snapshot).
+  /// More than 0, at most 1. Its own choice.
+  double averaging_alpha = 1;
   /// The averager is a moshpit_averager: the group is the whole run, and each round averages with
   /// some of its peers. Only for strategies whose peers are approximately equal.
   bool many_groups = false;

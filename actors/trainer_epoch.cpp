@@ -30,6 +30,16 @@ double norm_of(std::span<const float> values) {
   return std::sqrt(sum);
 }
 
+/// training_config::averaging_alpha: the target of a change from `snapshot` to `mean`.
+std::shared_ptr<const float_vector> on_the_way(const float_vector& snapshot,
+                                               const float_vector& mean, double alpha,
+                                               vector_pool& vectors) {
+  auto out = vectors.take(mean.size());
+  for (std::size_t i = 0; i < mean.size(); ++i)
+    (*out)[i] = moved_towards(snapshot[i], mean[i], alpha);
+  return out;
+}
+
 } // namespace
 
 /// Whether the samples that this peer reports count toward our group's epoch.
@@ -330,6 +340,8 @@ missed_update trainer::update_of(const group_round& round, const contribution& g
     if (given.from_state) {
       update.snapshot = given.own;
       ctx_.metrics->set_drift(distance(*update.mean, *given.own));
+      if (config_.averaging_alpha != 1)
+        update.mean = on_the_way(*given.own, *update.mean, config_.averaging_alpha, *ctx_.vectors);
     } else { // a state that is downloaded now is about as good as one with this change
       update.mean = nullptr;
     }

@@ -111,6 +111,7 @@ struct arguments {
   std::string run = "waggle";
   std::vector<std::string> peers;
   std::string data_dir;
+  std::string strategy = "collaborative";
   std::uint64_t target = 64; // samples of the whole swarm per update
   std::uint64_t epochs = 0;  // updates of the run; 0: unlimited
 };
@@ -135,6 +136,8 @@ inline arguments read(int argc, char** argv) {
       a.peers.push_back(value);
     else if (name == "--data-dir")
       a.data_dir = value;
+    else if (name == "--strategy")
+      a.strategy = value;
     else if (name == "--target")
       a.target = std::stoull(value);
     else if (name == "--epochs")

@@ -11,6 +11,7 @@ int main(int argc, char** argv) try {
   auto swarm = waggle::join({.run = given.run,
                              .initial_peers = given.peers,
                              .data_dir = given.data_dir,
+                             .strategy = given.strategy,
                              .target_batch_size = given.target,
                              .max_epochs = given.epochs,
                              .model = "mlp",

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Checks the model of the averaging round (tests/model/averaging_round.pml) with Spin: searches for a
 # schedule in which two members commit different results, or a member waits forever, also if a reducer
-# sends different results to different members. Then omits
+# sends different results to different members. The same for leaders that lie
+# (tests/model/lying_leader.pml), without waiting. Then omits
 # one rule of the protocol at a time: each omission must be found.
 #
 #   scripts/model.sh            up to five members, all omissions: up to 6 GB of memory and, on an
@@ -17,7 +18,7 @@ short=no
 case "${1:-}" in
   "") ;;
   --short) short=yes ;;
-  -h | --help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
+  -h | --help) sed -n '2,12s/^# \{0,1\}//p' "$0"; exit 0 ;;
   *) echo "model.sh: there is no option $1 (see --help)" >&2; exit 2 ;;
 esac
 for tool in spin gcc; do
@@ -98,6 +99,21 @@ if [ "$short" = no ]; then
   search holds sample 40 -DN=5 -DLIAR -DSAFETY_ONLY -DCRASHES=1 -DWRONG=1
 fi
 
+model=$PWD/tests/model/lying_leader.pml
+echo "== leaders that lie"
+search holds every 1800 -DN=4 -DTERMS=1 -DSAFETY_ONLY
+search holds sample 30 -DN=4 -DTERMS=2 -DSAFETY_ONLY
+if [ "$short" = no ]; then
+  search holds sample 60 -DN=5 -DTERMS=2 -DSAFETY_ONLY
+  search holds sample 60 -DN=4 -DTERMS=3 -DSAFETY_ONLY
+fi
+
+echo "== leaders that lie, with an omission"
+search found sample 300 -DPLANT_MAJORITY -DN=4 -DSAFETY_ONLY
+search found sample 300 -DPLANT_ONE_DENIES -DN=4 -DSAFETY_ONLY
+search found sample 300 -DPLANT_SHOW_AGAIN -DN=4 -DSAFETY_ONLY
+
+model=$PWD/tests/model/averaging_round.pml
 echo "== the protocol with an omission"
 search found sample 300 -DPLANT_NO_QUORUM -DN=3 -DSAFETY_ONLY -DCRASHES=1 -DWRONG=2
 search found sample 300 -DPLANT_PREPARE_BELOW_PROMISE -DN=3 -DSAFETY_ONLY -DCRASHES=0 -DWRONG=1

@@ -263,6 +263,10 @@ void module_state::apply(std::span<const float> gradient, double lr) {
       grad = torch::empty_like(p.tensor.detach());
     grad.detach().copy_(view_of(gradient.subspan(table_.offset(i), table_[i].elements()), p.sizes));
   }
+  step(lr);
+}
+
+void module_state::step(double lr) {
   if (owner_ == rate_owner::run)
     for (auto& group : optimizer_->param_groups())
       group.options().set_lr(lr);

@@ -52,6 +52,7 @@ public:
 
   // -- loop_model
   void apply(std::span<const float> gradient, double lr) override;
+  void step(double lr) override;
   void read_tensor(std::size_t which, std::span<float> out) const override;
   void write_tensor(std::size_t which, std::span<const float> values) override;
   [[nodiscard]] std::uint64_t optimizer_steps() const override { return steps_; }

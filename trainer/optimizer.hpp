@@ -34,15 +34,17 @@ using named_tensors = std::vector<std::pair<std::string, torch::Tensor>>;
 ///     }
 ///
 /// The peers accumulate gradients until all of them together have `target_batch_size` samples. Then
-/// each peer makes one optimizer step with the mean over all these samples. Tensors are accessed
-/// only by the thread that calls `step`, during the call (and in the destructor).
+/// each peer makes one optimizer step with the mean over all these samples. With another
+/// `swarm_options::strategy`, the optimizer steps in each `step`, and the peers average their
+/// parameters meanwhile. Tensors are accessed only by the thread that calls `step`, during the call
+/// (and in the destructor).
 ///
 /// Trains the module's parameters that require gradients, in float32, tied parameters once. A
-/// parameter without a gradient counts as one with a gradient of zeros. The running means and
-/// variances of normalization layers, and `extra` tensors, are averaged with the gradients and
-/// contained in states; all other buffers stay this peer's own. (A normalization without a momentum
-/// weighs by its count of batches, which is not in the state: after a download, its first batch
-/// replaces what was loaded.) Supports SGD, Adam, AdamW, Adagrad
+/// parameter without a gradient counts as one with a gradient of zeros (in a mean of gradients).
+/// The running means and variances of normalization layers, and `extra` tensors, are averaged with
+/// the gradients or parameters and contained in states; all other buffers stay this peer's own. (A
+/// normalization without a momentum weighs by its count of batches, which is not in the state:
+/// after a download, its first batch replaces what was loaded.) Supports SGD, Adam, AdamW, Adagrad
 /// and RMSprop of torch::optim. Parameter groups may differ in the learning rate, and in whether
 /// vectors (biases, weights of norms) decay.
 ///

@@ -40,8 +40,14 @@ struct swarm_options {
   std::string log_level = "info"; // debug, info, warn or error
 
   // -- equal on all peers
-  std::uint64_t target_batch_size = 256; // samples of the whole swarm per update
-  std::uint64_t max_epochs = 0;          // updates; 0: until all leave
+  /// A strategy of `waggle train`. "collaborative": the peers make one optimizer step with the mean
+  /// of all gradients. "local-updates", "decentralized-sgd" or "decentralized-adam": the optimizer
+  /// steps with each gradient of this loop, and the peers average their parameters.
+  std::string strategy = "collaborative";
+  /// Samples of the whole swarm per update, or per average of the parameters. decentralized-*
+  /// count steps instead: leave it out, and set "averaging-steps-period" in `more`.
+  std::uint64_t target_batch_size = 256;
+  std::uint64_t max_epochs = 0; // updates, or averages; 0: until all leave
   /// The name of the model. "mlp" and "char-gpt": the same function and tensors as the model of
   /// that name in `waggle train`, with "layers", "width", "heads" and "context" in `more`. Any
   /// other text: a model of your own. Empty: identified by the names and shapes of its parameters.
@@ -68,7 +74,7 @@ struct swarm_options {
 
 /// The state of the run as this peer knows it.
 struct swarm_status {
-  std::uint64_t epoch = 0;           // number of updates in this peer's parameters
+  std::uint64_t epoch = 0;           // number of updates, or averages, in this peer's parameters
   bool finished = false;             // the last update of the run is applied
   std::uint32_t group_size = 0;      // peers that average with this one, itself included
   std::uint64_t samples_offered = 0; // passed to `optimizer::step`
@@ -88,7 +94,7 @@ class swarm {
 public:
   explicit swarm(std::shared_ptr<swarm_session> session) : session_(std::move(session)) {}
 
-  /// Number of updates of the run so far, as this peer knows it.
+  /// Number of updates (or averages) of the run so far, as this peer knows it.
   [[nodiscard]] std::uint64_t epoch() const { return status().epoch; }
   /// Whether the last update of the run is applied, so that nothing is left to compute.
   [[nodiscard]] bool finished() const { return status().finished; }

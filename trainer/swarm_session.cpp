@@ -8,6 +8,7 @@
 #include "runtime/net/handshake.hpp"
 #include "runtime/training/clipping.hpp"
 #include "runtime/training/plateau_learner.hpp"
+#include "runtime/training/strategy.hpp"
 #include "trainer/train_command.hpp"
 
 namespace waggle {
@@ -21,6 +22,7 @@ constexpr auto look_every = 20ms;
 constexpr auto hurry_time = 300ms; // for the checkpoint, before other peers are notified
 constexpr auto stop_timeout = 10s; // longer than a node needs to stop
 constexpr auto release_timeout = 5s;
+constexpr std::string_view averaged_statistics = "average-opt-statistics"; // an option
 
 failure bad(std::string why) {
   return {ec::bad_config, std::move(why)};
@@ -38,7 +40,7 @@ const std::map<std::string, std::string>& not_here() {
       {"log-level", "swarm_options::log_level"},
       {"target-batch-size", "swarm_options::target_batch_size"},
       {"epochs", "swarm_options::max_epochs"},
-      {"strategy", "collaborative for a loop, which holds its gradients for the run"},
+      {"strategy", "swarm_options::strategy"},
       {"model", "swarm_options::model"},
       {"data", "swarm_options::data"},
       {"join-timeout", "swarm_options::join_timeout"},
@@ -57,7 +59,6 @@ const std::map<std::string, std::string>& not_here() {
       {"delay-optimizer-step", "not for a loop, whose thread owns the module's only copy"},
       {"offload-optimizer", "the optimizer's own"},
       {"auxiliary", "not for a loop, which computes gradients"},
-      {"group-bits", "for waggle average: the peers of a training run are one group"},
     };
     for (const auto& hyper : hyper_parameters())
       all.emplace(hyper.name, "the optimizer's own");
@@ -80,7 +81,8 @@ result<run_options> run_options_of(const swarm_options& o) {
         && (name == "lr" || name == "schedule" || name == "warmup-epochs"))
       return bad("swarm_options::more: " + name
                  + " needs learning_rate = rate_owner::run; now the optimizer owns the rate");
-    set(name, value, "swarm_options::more: " + name);
+    // The optimizer, and so the names of its statistics, is known to `start` only.
+    set(name, name == averaged_statistics ? "none" : value, "swarm_options::more: " + name);
   }
   std::string peers;
   for (const auto& where : o.initial_peers)
@@ -94,6 +96,7 @@ result<run_options> run_options_of(const swarm_options& o) {
   if (!o.data_dir.empty())
     set("data-dir", o.data_dir.string(), "swarm_options::data_dir");
   set("log-level", o.log_level, "swarm_options::log_level");
+  set("strategy", o.strategy, "swarm_options::strategy");
   set("target-batch-size", std::to_string(o.target_batch_size), "swarm_options::target_batch_size");
   set("epochs", std::to_string(o.max_epochs), "swarm_options::max_epochs");
   set("join-timeout", std::to_string(o.join_timeout.count()) + "ms", "swarm_options::join_timeout");
@@ -122,6 +125,8 @@ result<std::shared_ptr<swarm_session>> swarm_session::prepare(const swarm_option
   auto resolved = run_options_of(options);
   if (!resolved)
     return resolved.error();
+  if (auto usable = check_training_options(*resolved); !usable)
+    return usable.error();
   session->options_ = std::move(*resolved);
   auto process = peer_process::prepare(session->options_);
   if (!process)
@@ -165,6 +170,24 @@ result<run_agreement> swarm_session::agreement(const loop_port& port) const {
   return all;
 }
 
+/// What the strategy averages if it averages parameters; otherwise null.
+result<std::shared_ptr<const averaged_tensors>>
+swarm_session::averaged_by_strategy(const state_table& tensors) {
+  if (auto given = given_.more.find(std::string{averaged_statistics}); given != given_.more.end()) {
+    if (auto set = find_option(averaged_statistics)->set(options_, given->second); !set)
+      return bad("swarm_options::more: " + given->first + ": '" + given->second + "' "
+                 + set.error().detail);
+    options_.given[given->first] = given->second;
+  }
+  if (auto fits = check_optimizer_of_strategy(options_); !fits)
+    return fits.error();
+  const auto* strategy = find_strategy(options_.strategy); // the option accepts no other names
+  if (!strategy->averages_parameters)
+    return std::shared_ptr<const averaged_tensors>{};
+  return averaged_tensors::of(tensors,
+                              strategy->make(strategy_settings_of(options_)).lanes.front());
+}
+
 status swarm_session::start(std::shared_ptr<loop_port> port, const optimizer_identity& optimizer,
                             double learning_rate) {
   if (port_)
@@ -178,16 +201,22 @@ status swarm_session::start(std::shared_ptr<loop_port> port, const optimizer_ide
   o.model = given_.model;
   if (given_.learning_rate == rate_owner::optimizer)
     o.lr = learning_rate;
+  auto averaged = averaged_by_strategy(port->tensors());
+  if (!averaged)
+    return averaged.error();
   auto agreed = agreement(*port);
   if (!agreed)
     return agreed.error();
   auto config = process_->base_config();
   config.agreement = std::make_shared<const run_agreement>(std::move(*agreed));
   add_training(config, o, process_->self().id(), process_->data_dir());
-  config.training->make_learner = with_plateau(
-    clipped([port]() -> result<std::unique_ptr<learner>> { return make_loop_learner(port); },
-            o.max_gradient_norm),
-    config.training->training.schedule.plateau());
+  config.training->make_learner =
+    with_plateau(clipped(
+                   [port, which = *averaged]() -> result<std::unique_ptr<learner>> {
+                     return make_loop_learner(port, which);
+                   },
+                   o.max_gradient_norm),
+                 config.training->training.schedule.plateau());
   auto started = process_->start(config, find_model(given_.model) != nullptr);
   if (!started)
     return started.error();

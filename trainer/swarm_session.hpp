@@ -58,6 +58,7 @@ private:
   explicit swarm_session(swarm_options given) : given_(std::move(given)) {}
 
   [[nodiscard]] result<run_agreement> agreement(const loop_port& port) const;
+  result<std::shared_ptr<const averaged_tensors>> averaged_by_strategy(const state_table& tensors);
   [[nodiscard]] std::optional<training_status> ask() const;
   [[nodiscard]] swarm_status summary(const training_status& s) const;
   void serve(loop_model& model, std::chrono::milliseconds limit, const std::function<bool()>& done);

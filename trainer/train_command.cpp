@@ -14,6 +14,7 @@
 #include "runtime/training/clipping.hpp"
 #include "runtime/training/plateau_learner.hpp"
 #include "runtime/training/schedule.hpp"
+#include "runtime/training/strategy.hpp"
 
 namespace waggle {
 
@@ -44,17 +45,9 @@ std::string summary_of(const training_status& s, const run_options& options,
   return out;
 }
 
-/// Options about several groups, for a run that is one.
-std::optional<std::string> not_one_group(const run_options& options) {
-  if (!options.group_bits.empty() && options.groups == "one")
-    return "--group-bits is for several groups: with --groups one the peers of a training run are "
-           "one group; use --groups moshpit with a --strategy that averages parameters";
-  return std::nullopt;
-}
-
 int run_train(const run_options& options) {
-  if (auto why = not_one_group(options))
-    return bad_usage(*why);
+  if (auto usable = check_training_options(options); !usable)
+    return bad_usage(usable.error().detail);
   if (auto usable = check_learner_config(learner_from(options, {})); !usable)
     return bad_usage(usable.error().detail);
   auto process = peer_process::prepare(options);
@@ -108,6 +101,21 @@ int run_train(const run_options& options) {
 
 } // namespace
 
+status check_training_options(const run_options& o) {
+  auto bad = [](std::string why) { return failure{ec::bad_config, std::move(why)}; };
+  if (!o.group_bits.empty() && o.groups == "one")
+    return bad("--group-bits is for several groups: with --groups one the peers of a training run "
+               "are one group; use --groups moshpit with a --strategy that averages parameters");
+  const auto* strategy = find_strategy(o.strategy);
+  if (o.alpha != 1 && strategy != nullptr && !strategy->averages_parameters)
+    return bad("--alpha belongs to strategies that average parameters: the peers of --strategy "
+               + o.strategy + " all apply the same mean gradient; leave it out");
+  if (o.alpha <= 0 || o.alpha > 1)
+    return bad("--alpha must be more than 0 and at most 1 in training: otherwise this peer would "
+               "never approach the others, or overshoot their mean");
+  return done{};
+}
+
 learner_config learner_from(const run_options& o, const peer_id& peer) {
   learner_config c;
   c.model = o.model;
@@ -146,6 +154,7 @@ void add_training(node_config& base, const run_options& o, const peer_id& peer,
   t.strategy = o.strategy;
   t.how = strategy_settings_of(o);
   t.epoch_difference_max = o.max_epoch_difference;
+  t.averaging_alpha = o.alpha;
   t.delay_optimizer_step = o.delay_optimizer_step;
   t.many_groups = many;
   auto schedule = schedule_of(o);

@@ -21,7 +21,8 @@ node_config::averaging_parts averaging_from(const run_options& o, const std::str
   if (auto codec = parse_codec_choice(o.codec))
     parts.averaging.codec = *codec;
   if (auto how = parse_aggregator(o.aggregator))
-    m.reduce_by = {*how, static_cast<std::uint32_t>(o.faulty_max)};
+    m.reduce_by = {*how, static_cast<std::uint32_t>(o.faulty_max),
+                   o.faulty_max > 0 ? o.check_sums : 0};
   if (o.bandwidth)
     m.bandwidth = static_cast<double>(*o.bandwidth);
   parts.averaging.measures_bandwidth = !o.bandwidth;

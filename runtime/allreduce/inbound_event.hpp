@@ -18,6 +18,7 @@ struct inbound_event {
   std::shared_ptr<net::link> via; // null in unit tests
   /// As long as a copy exists, the event counts as not processed (net::link_budget).
   std::shared_ptr<void> ticket{};
+  std::size_t header_bytes = 0; // of the encoded message: an estimate of what `what` takes
 
   void release() const {
     if (via && body.size > 0)

@@ -32,11 +32,17 @@ round_engine::round_engine(round_request request, round_config config, const rou
               {request_.plan.min_contributors, config.takeover_timeout,
                accusers_needed(request_.plan),
                keyed() ? [this] { return result_digest(terms(), own_groups()); }
-                       : std::function<digest()>{}}),
+                       : std::function<digest()>{},
+               [this](std::size_t leader, const takeover_promises& promises) {
+                 return are_signed(leader, promises);
+               }}),
     transfers_(request_.plan, request_.self_index, now_()),
     own_(transfers_.parts(), request_.plan.reduce_by),
     result_(transfers_.parts(), request_.self_index, memory.vectors->take(request_.plan.elements)),
     told_(request_.plan.members.size()), groups_(transfers_.parts()),
+    pledges_(transfers_.view().contributor_set(), transfers_.parts().size()),
+    contributed_(checked() ? transfers_.parts().size() : 0),
+    checks_(transfers_.parts(), request_.plan.reduce_by),
     watch_(plan().members.size(), config_, now_()) {
   for (std::size_t i = 0; i < plan().members.size(); ++i)
     members_.emplace(plan().members[i].peer.id, i);
@@ -56,6 +62,7 @@ void round_engine::begin() {
     return finish(std::move(report));
   }
   work();
+  pledge();  // an auxiliary need not wait until it has sent anything
   collect(); // the vector may have no part to wait for
 }
 
@@ -104,10 +111,9 @@ wire::round_promise round_engine::promise() const {
 }
 
 wire::round_promise round_engine::current_promise() const {
-  auto s = protocol_.promise();
-  wire::round_promise out{plan().id, s.promised, s.knows_view, s.view, s.prepared, s.committed, {}};
-  if (s.committed)
-    out.proof = proof_of(s.view);
+  auto out = message_of(plan().id, protocol_.promise());
+  if (out.committed)
+    out.proof = proof_of(out.view);
   return out;
 }
 
@@ -121,7 +127,7 @@ void round_engine::check() {
   perform(protocol_.on_time(now));
   if (reported_)
     return;
-  if (!transfers_.complete()) {
+  if (!transfers_.complete() && !is_settled()) {
     for (auto member : transfers_.stalled(now, config_.stall_timeout))
       if (!reported_)
         suspect(member, ec::stalled);
@@ -135,6 +141,8 @@ void round_engine::check() {
     if (!reported_)
       suspect(member, ec::stalled);
   });
+  if (!reported_)
+    check_evidence();
 }
 
 // -- the protocol ---------------------------------------------------------------------------------
@@ -154,12 +162,25 @@ void round_engine::on_message(std::size_t from, const wire::event& what) {
     }
     watch_.fault(now_());
   }
-  if (reported_)
+  if (reported_) {
+    // The registry answers once it knows how the round ended here.
+    if (protocol_.ended() && std::holds_alternative<wire::round_takeover>(what))
+      perform(receive(protocol_, from, what, now_()));
     return;
+  }
   if (const auto* share = std::get_if<wire::round_key_share>(&what))
     return on_share(from, *share);
   if (const auto* digests = std::get_if<wire::round_digests>(&what))
     return on_digests(from, *digests);
+  if (const auto* digests = std::get_if<wire::round_pledge_digests>(&what))
+    return on_pledge_digests(from, *digests);
+  if (const auto* right = std::get_if<wire::round_checked>(&what))
+    return on_checked(from, right->view);
+  if (const auto* challenged = std::get_if<wire::round_challenge>(&what)) {
+    if (checked() && challenged->view == transfers_.view().number)
+      on_challenge(from, challenged->part);
+    return;
+  }
   if (const auto* prepared = std::get_if<wire::round_prepared>(&what))
     return on_prepared(from, *prepared);
   if (const auto* decided = std::get_if<wire::round_commit>(&what))
@@ -174,6 +195,8 @@ void round_engine::perform(const round_protocol::actions& actions) {
     if (auto message = message_of(plan().id, action)) {
       sign(action, message->what);
       send_to(message->to, message->what);
+      if (std::holds_alternative<round_protocol::send_prepared>(action))
+        send_repairs();
     } else if (const auto* entered = std::get_if<round_protocol::enter_view>(&action))
       enter(entered->view);
     else if (std::holds_alternative<round_protocol::compare_results>(action))
@@ -210,6 +233,7 @@ void round_engine::enter(const round_view& view) {
   auto compared = before.number;
   comparing_ = repairing_ = false;
   repaired_ = {};
+  forget_checks();
   // Members that start over, too, or that skipped a view, have dropped what we sent. In an adopted
   // view all participants hold the result.
   if (other_sum || !(view.adopted || view.follows(transfers_.view())))
@@ -219,11 +243,13 @@ void round_engine::enter(const round_view& view) {
   for (const auto& unsent : std::exchange(outgoing_, {}))
     transfers_.give_back(unsent);
   transfers_.enter(view, now_());
+  repair_.reset();
   judged_ = view.adopted && !other_sum
             && holds_what_most_listed(compared, lists_, view, plan(), request_.self_index, terms());
   watch_.advanced(now_());
   work();
   ship_all();
+  pledge();
   auto parked = std::exchange(parked_, {});
   parked_from_.clear();
   for (const auto& event : parked)
@@ -281,6 +307,7 @@ void round_engine::finish(round_report report) {
   for (const auto& event : parked_)
     event.release();
   parked_.clear();
+  forget_checks();
   outgoing_.clear();
   own_.clear();
   round_finished how;

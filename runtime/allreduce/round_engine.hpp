@@ -6,22 +6,27 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "runtime/allreduce/inbound_event.hpp"
+#include "runtime/allreduce/open_checks.hpp"
 #include "runtime/allreduce/own_parts.hpp"
 #include "runtime/allreduce/part_encoder.hpp"
 #include "runtime/allreduce/part_sum.hpp"
 #include "runtime/allreduce/result_assembly.hpp"
+#include "runtime/allreduce/result_repair.hpp"
 #include "runtime/allreduce/round_config.hpp"
 #include "runtime/allreduce/round_report.hpp"
 #include "runtime/allreduce/round_watch.hpp"
 #include "runtime/averaging/result_comparison.hpp"
 #include "runtime/averaging/result_digest.hpp"
 #include "runtime/averaging/round_plan.hpp"
+#include "runtime/averaging/round_pledges.hpp"
 #include "runtime/averaging/round_proof.hpp"
 #include "runtime/averaging/round_protocol.hpp"
+#include "runtime/averaging/sum_checks.hpp"
 #include "runtime/averaging/transfer_state.hpp"
 #include "runtime/core/buffer_pool.hpp"
 #include "runtime/core/time.hpp"
@@ -66,6 +71,8 @@ public:
   [[nodiscard]] virtual bool verify(const peer_record& by, std::string_view statement,
                                     const signature& its) = 0;
   virtual void count_part() = 0;
+  /// The sum of another member was checked.
+  virtual void count_check(bool right) { (void)right; }
   virtual void count_refused(ec why) = 0;
   virtual void log(const std::string& what) = 0;
   /// The end. Called once.
@@ -121,7 +128,7 @@ private:
   using verdict = transfer_state::verdict;
 
   void tell(std::size_t member, wire::event what, payload body = {});
-  void send_to(member_set members, const wire::event& what);
+  void send_to(member_set members, const wire::event& what, const payload& body = {});
   [[nodiscard]] wire::part header(std::uint32_t index, wire::part_kind kind) const;
   [[nodiscard]] bool fits(const wire::part& head, std::size_t bytes) const;
 
@@ -129,7 +136,10 @@ private:
   void work();
   void ship_all();
   [[nodiscard]] std::optional<transfer_state::outgoing_part> next_outgoing();
-  void send_part(const transfer_state::outgoing_part& outgoing_part, std::optional<payload> bytes);
+  /// `pledged`: the part's contribution_digest, if sums are checked.
+  void send_part(const transfer_state::outgoing_part& outgoing_part, std::optional<payload> bytes,
+                 const digest& pledged);
+  [[nodiscard]] digest digest_to_pledge(const std::optional<payload>& bytes) const;
   void suspect_cut_off();
   void refuse(std::size_t member, ec reason);
   void suspect(std::size_t member, ec reason);
@@ -138,6 +148,8 @@ private:
   void add(std::uint32_t index, std::size_t member, double weight, payload values);
   void reduce_if_complete(std::uint32_t index);
   void take_sum(const reduced_part& sum);
+  [[nodiscard]] payload encode_sum(std::uint32_t index, const part_reducer& contributions,
+                                   member_set over, const std::shared_ptr<float>& out) const;
   [[nodiscard]] bool learn_weights(std::size_t reducer, const wire::part& head);
   // -- agreeing on the result (round_engine_results.cpp)
   void collect();
@@ -150,12 +162,40 @@ private:
   [[nodiscard]] part_values values() const;
   const std::vector<digest>& own_groups();
   void on_share(std::size_t from, const wire::round_key_share& what);
+  [[nodiscard]] bool may_say(std::size_t from, std::size_t of, std::uint32_t view) const;
+  [[nodiscard]] member_set clients_besides(std::size_t member) const;
   void compare();
   void on_digests(std::size_t from, const wire::round_digests& what);
   void judge();
   void ask_for_repair();
   void send_repair(std::size_t to);
   void on_repair(std::size_t from, const inbound_event& event, const wire::part& head);
+  // -- checking sums (round_engine_pledges.cpp, round_engine_checks.cpp)
+  [[nodiscard]] bool checked() const { return plan().reduce_by.check_share > 0; }
+  [[nodiscard]] bool checks_this_view() const { return checked() && !transfers_.view().adopted; }
+  void pledge_part(std::uint32_t index, const digest& contribution);
+  void pledge();
+  void on_pledge(std::size_t from, const inbound_event& event, const wire::round_pledge& what);
+  [[nodiscard]] bool own_parts_agree();
+  [[nodiscard]] bool pledges_agree();
+  void send_shares();
+  void compare_pledges();
+  void on_pledge_digests(std::size_t from, const wire::round_pledge_digests& what);
+  void judge_pledges();
+  [[nodiscard]] member_set pledged_otherwise() const;
+  [[nodiscard]] bool sums_are_right();
+  void draw();
+  void show(std::uint32_t part, std::size_t to, const part_reducer& contributions);
+  void take_early_evidence();
+  void on_evidence(std::size_t from, const inbound_event& event, const wire::part& head);
+  void check_sum(std::uint32_t part);
+  void found_wrong(std::uint32_t part, const std::string& how);
+  void on_checked(std::size_t from, std::uint32_t view);
+  [[nodiscard]] member_set unchecked() const;
+  void challenge(std::uint32_t part);
+  void on_challenge(std::size_t from, std::uint32_t part);
+  void check_evidence();
+  void forget_checks();
   // -- what is said about decisions (round_engine_proofs.cpp)
   void sign(const round_protocol::action& action, wire::event& message);
   [[nodiscard]] round_proof::signatures proof_of(const round_view& decided) const;
@@ -166,6 +206,14 @@ private:
   void take_early_reports();
   void on_commit(std::size_t from, const wire::round_commit& what);
   void on_promise(std::size_t from, wire::round_promise what);
+  [[nodiscard]] bool are_signed(std::size_t leader, const takeover_promises& promises);
+  // -- adopted results that follow from promises (round_engine_proofs.cpp)
+  [[nodiscard]] bool is_settled() const;
+  void ask_holders();
+  void send_repairs();
+  void on_settled_digests(std::size_t from, const wire::round_digests& what);
+  void on_settled_part(std::size_t from, const inbound_event& event, const wire::part& head);
+  void take_repaired();
   // -- the protocol
   void on_message(std::size_t from, const wire::event& what);
   void perform(const round_protocol::actions& actions);
@@ -206,10 +254,33 @@ private:
   member_set missigned_; // members whose reports are not signed by them
   std::map<std::size_t, ec> seen_; // what we noticed ourselves, by member; the first fault of each
   result_comparison lists_;
+  round_pledges pledges_;
+  std::vector<digest> contributed_; // by part: what we pledge; zero: not sent yet
+  std::size_t contributed_parts_ = 0;
+  std::optional<std::uint32_t> pledged_; // the view for which we have sent our pledge
+  std::map<std::uint32_t, std::map<std::size_t, digest>> received_; // by part of ours and member
+  struct said_pledges {
+    std::uint32_t view;
+    digest all;
+  };
+  std::map<std::size_t, said_pledges> said_pledges_; // by member, with its share of the key
+  result_comparison pledge_lists_;
+  bool comparing_pledges_ = false; // in the current view; so is all that follows
+  bool judged_pledges_ = false;
+  bool asked_for_shares_ = false;
+  member_set wants_shares_; // members that were sent a wrong share, and asked us for the right one
+  member_set sent_shares_;
+  std::optional<std::vector<sum_check>> drawn_;
+  std::map<std::size_t, std::uint32_t> checked_by_; // by checker: the view whose sums are right
+  open_checks checks_;
+  std::vector<inbound_event> early_evidence_;       // that arrived before the key was known
+  std::map<std::uint32_t, std::size_t> challenges_; // by part: its checker
+  std::map<std::size_t, std::set<std::uint32_t>> early_challenges_; // by member: parts
   bool comparing_ = false; // in the current view; so are the next three
   bool judged_ = false;
   bool repairing_ = false;
-  member_set repaired_; // members that we have sent what they lack
+  std::optional<result_repair> repair_; // of a result that follows from promises
+  member_set repaired_;                 // members that we have sent what they lack
   round_watch watch_;
   std::uint64_t bytes_sent_ = 0;
   std::uint64_t bytes_received_ = 0;

@@ -12,10 +12,10 @@ void round_engine::tell(std::size_t member, wire::event what, payload body) {
   port_->send(plan().members[member].peer, std::move(what), std::move(body));
 }
 
-void round_engine::send_to(member_set members, const wire::event& what) {
+void round_engine::send_to(member_set members, const wire::event& what, const payload& body) {
   members.for_each([&](std::size_t member) {
     if (member != request_.self_index)
-      tell(member, what);
+      tell(member, what, body);
   });
 }
 
@@ -45,8 +45,9 @@ void round_engine::work() {
 void round_engine::ship() {
   while (auto next = next_outgoing()) {
     auto bytes = encoder_.contribution(transfers_.parts()[next->part]);
+    auto pledged = digest_to_pledge(bytes);
     std::lock_guard guard{mutex_};
-    send_part(*next, std::move(bytes));
+    send_part(*next, std::move(bytes), pledged);
   }
 }
 
@@ -65,17 +66,20 @@ void round_engine::ship_all() {
   while (!outgoing_.empty()) {
     auto next = outgoing_.front();
     outgoing_.pop_front();
-    send_part(next, encoder_.contribution(transfers_.parts()[next.part]));
+    auto bytes = encoder_.contribution(transfers_.parts()[next.part]);
+    auto pledged = digest_to_pledge(bytes);
+    send_part(next, std::move(bytes), pledged);
   }
 }
 
 /// @param bytes nothing: they could not be encoded.
 void round_engine::send_part(const transfer_state::outgoing_part& outgoing_part,
-                             std::optional<payload> bytes) {
+                             std::optional<payload> bytes, const digest& pledged) {
   if (reported_)
     return;
   if (!bytes)
     return perform(protocol_.give_up({ec::non_finite, "our vector cannot be encoded"}));
+  pledge_part(outgoing_part.part, pledged);
   if (outgoing_part.owner == request_.self_index) {
     transfers_.contribution(outgoing_part.part, request_.self_index, transfers_.view().number,
                             now_());
@@ -112,6 +116,8 @@ std::shared_ptr<std::byte> round_engine::destination(const peer_id& from, const 
 bool round_engine::zero_copy_ok(const wire::part& head) const {
   if (head.index >= transfers_.parts().size())
     return false;
+  if (checked() && head.kind != wire::part_kind::result)
+    return false; // we answer for these bytes until the round ends
   auto codec = transfers_.parts()[head.index].codec;
   return head.kind == wire::part_kind::result ? codec == codec_id::none
                                               : part_reducer::reads_once(codec, plan().reduce_by);
@@ -128,6 +134,8 @@ void round_engine::handle(const inbound_event& event) {
       return event.release();
     return on_part(member->second, event, *part);
   }
+  if (const auto* pledge = std::get_if<wire::round_pledge>(&event.what); pledge && !reported_)
+    return on_pledge(member->second, event, *pledge);
   event.release();
   on_message(member->second, event.what);
 }
@@ -159,11 +167,19 @@ void round_engine::suspect_cut_off() {
 void round_engine::on_part(std::size_t from, const inbound_event& event, const wire::part& head) {
   if (head.kind == wire::part_kind::repair)
     return on_repair(from, event, head);
+  if (head.kind == wire::part_kind::evidence)
+    return on_evidence(from, event, head);
   if (!fits(head, event.body.size)) {
     event.release();
     return refuse(from, ec::wrong_shape);
   }
   bool in_place = result_.is_place(head.index, event.body.data.get());
+  if (is_settled() && head.kind == wire::part_kind::result
+      && head.view <= transfers_.view().number) {
+    if (in_place)
+      result_.returned(head.index);
+    return event.release();
+  }
   auto said = head.kind == wire::part_kind::contribution
                 ? transfers_.contribution(head.index, from, head.view, now_())
                 : transfers_.result(head.index, from, head.contributors, head.view, now_());
@@ -227,8 +243,11 @@ void round_engine::add(std::uint32_t index, std::size_t member, double weight, p
   // A member has one weight in a round.
   if (told_[member] && *told_[member] != weight)
     return refuse(member, ec::bad_weight);
+  auto contribution = checked() ? contribution_digest(weight, values.view()) : digest{};
   auto added = own_.add(index, member, weight, std::move(values));
   if (added) {
+    if (checked())
+      received_[index].emplace(member, contribution);
     told_[member] = weight;
     return reduce_if_complete(index);
   }
@@ -238,7 +257,7 @@ void round_engine::add(std::uint32_t index, std::size_t member, double weight, p
 }
 
 void round_engine::reduce_if_complete(std::uint32_t index) {
-  if (reported_)
+  if (reported_ || is_settled())
     return;
   auto due = own_.due(index);
   if (!due)
@@ -252,8 +271,24 @@ void round_engine::reduce_if_complete(std::uint32_t index) {
   take_sum({index, *due, contributions.reduce(*due, {out.get(), part.count}), out});
 }
 
+/// What is sent for a sum, and the values that the other members decode from it, in its place.
+payload round_engine::encode_sum(std::uint32_t index, const part_reducer& contributions,
+                                 member_set over, const std::shared_ptr<float>& out) const {
+  const auto& part = transfers_.parts()[index];
+  payload bytes{
+    std::shared_ptr<const std::byte>{out, reinterpret_cast<const std::byte*>(out.get())},
+    part.count * sizeof(float)};
+  if (part.codec == codec_id::none)
+    return bytes;
+  auto same = contributions.unanimous(over);
+  bytes = same ? *same : encoder_.encoded(part, {out.get(), part.count});
+  auto decoded = decode(part.codec, bytes.view(), std::span{out.get(), part.count});
+  WAGGLE_CHECK(decoded.ok(), "our own encoding does not decode");
+  return bytes;
+}
+
 void round_engine::take_sum(const reduced_part& sum) {
-  if (reported_)
+  if (reported_ || is_settled())
     return;
   const auto& [index, over, outcome, out] = sum;
   if (!outcome.excluded.empty()) {
@@ -276,22 +311,9 @@ void round_engine::take_sum(const reduced_part& sum) {
   bool had = said == verdict::ignore;
   if ((said != verdict::accept && !had) || !own_.mark_sent(index, over.bits()))
     return;
-  const auto& part = transfers_.parts()[index];
   if (!had)
     result_.put(index, out);
-  payload bytes{
-    std::shared_ptr<const std::byte>{out, reinterpret_cast<const std::byte*>(out.get())},
-    part.count * sizeof(float)};
-  if (part.codec != codec_id::none) {
-    if (auto same = own_.reducer(index).unanimous(over)) {
-      bytes = *same;
-    } else {
-      bytes = encoder_.encoded(part, {out.get(), part.count});
-    }
-    // Use the values that the other members decode.
-    auto decoded = decode(part.codec, bytes.view(), std::span{out.get(), part.count});
-    WAGGLE_CHECK(decoded.ok(), "our own encoding does not decode");
-  }
+  auto bytes = encode_sum(index, own_.reducer(index), over, out);
   auto head = header(index, wire::part_kind::result);
   head.weight = outcome.weight_sum;
   head.contributors = over.bits();

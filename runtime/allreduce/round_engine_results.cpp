@@ -29,7 +29,7 @@ const std::vector<digest>& round_engine::own_groups() {
 }
 
 bool round_engine::keyed() const {
-  return plan().elements * sizeof(float) > config_.keyless_bytes_max;
+  return checked() || plan().elements * sizeof(float) > config_.keyless_bytes_max;
 }
 
 /// The members whose messages are awaited before the round can end.
@@ -38,6 +38,8 @@ member_set round_engine::silent() const {
   member_set only_leader;
   only_leader.insert(protocol_.leader());
   bool leads = protocol_.coordinator() == request_.self_index;
+  if (repair_)
+    return repair_->asked();
   if (repairing_)
     return only_leader;
   if (comparing_ && !judged_) {
@@ -48,8 +50,14 @@ member_set round_engine::silent() const {
     });
     return leads ? out : only_leader;
   }
-  if (shared_ == view.number && !digest_)
+  if (checks_this_view() && !digest_ && shared_ != view.number)
+    return leads ? pledges_.missing(view) : only_leader;
+  if (shared_ == view.number && !digest_ && !shares_.missing(view).empty())
     return leads ? shares_.missing(view) : only_leader;
+  if (checks_this_view() && !digest_) {
+    auto otherwise = comparing_pledges_ ? pledged_otherwise() : member_set{};
+    return leads ? otherwise | unchecked() : only_leader;
+  }
   return protocol_.awaited();
 }
 
@@ -57,7 +65,7 @@ member_set round_engine::silent() const {
 
 /// The result may have become complete.
 void round_engine::collect() {
-  if (reported_ || !transfers_.complete() || protocol_.ended() || digest_)
+  if (reported_ || !transfers_.complete() || protocol_.ended() || digest_ || is_settled())
     return;
   watch_.advanced(now_());
   if (!weights_agree() || reported_)
@@ -66,13 +74,17 @@ void round_engine::collect() {
     return hold(result_digest(terms(), own_groups()));
   const auto& view = transfers_.view();
   if (shared_ == view.number)
+    return prepare();
+  if (checks_this_view() && (!pledges_.missing(view).empty() || !own_parts_agree() || reported_))
     return;
   shared_ = view.number;
   auto self = request_.self_index;
   auto share = port_->secret(plan().id, view.number);
+  auto pledged = checks_this_view() ? pledges_.of(view) : digest{};
   shares_.add(self, view.number, share);
   send_to(view.participant_set(),
-          wire::round_key_share{plan().id, view.number, static_cast<std::uint32_t>(self), share});
+          wire::round_key_share{plan().id, view.number, static_cast<std::uint32_t>(self), share,
+                                pledged});
   prepare();
 }
 
@@ -125,29 +137,52 @@ void round_engine::on_share(std::size_t from, const wire::round_key_share& what)
   const auto& members = plan().members;
   if (what.member >= members.size() || what.view > view_number_max)
     return refuse(from, ec::protocol_violation);
-  // Clients have no links with each other: the leader passes their shares on.
-  bool passed_on = from == leader_of(what.view, members.size())
-                   && members[what.member].mode == member_mode::client;
-  if (what.member != from && !passed_on)
+  bool corrects = what.member != from && from == protocol_.leader()
+                  && what.view == transfers_.view().number && checks_this_view()
+                  && pledges_.opens(plan().id, transfers_.view(), what.member, what.share);
+  if (corrects)
+    shares_.correct(what.member, what.view, what.share);
+  else if (!may_say(from, what.member, what.view)) {
+    // What a leader told us of an earlier view is late.
+    if (from == leader_of(what.view, members.size()) && checked())
+      return;
     return refuse(from, ec::protocol_violation);
-  shares_.add(what.member, what.view, what.share);
-  if (what.member == from && members[from].mode == member_mode::client
-      && protocol_.leader() == request_.self_index && what.view == transfers_.view().number) {
-    member_set clients;
-    transfers_.view().participant_set().for_each([&](std::size_t member) {
-      if (member != from && members[member].mode == member_mode::client)
-        clients.insert(member);
-    });
-    send_to(clients, what);
   }
+  shares_.add(what.member, what.view, what.share);
+  auto [said, first] =
+    said_pledges_.try_emplace(what.member, said_pledges{what.view, what.pledges});
+  if (!first && said->second.view < what.view)
+    said->second = {what.view, what.pledges};
+  if (what.member == from && members[from].mode == member_mode::client
+      && protocol_.leader() == request_.self_index && what.view == transfers_.view().number)
+    send_to(clients_besides(from), what);
   prepare();
+}
+
+/// Clients have no links with each other: the leader passes on what they say before the round is
+/// decided.
+bool round_engine::may_say(std::size_t from, std::size_t of, std::uint32_t view) const {
+  const auto& members = plan().members;
+  return of == from
+         || (from == leader_of(view, members.size()) && members[of].mode == member_mode::client);
+}
+
+member_set round_engine::clients_besides(std::size_t member) const {
+  member_set clients;
+  transfers_.view().participant_set().for_each([&](std::size_t other) {
+    if (other != member && plan().members[other].mode == member_mode::client)
+      clients.insert(other);
+  });
+  return clients;
 }
 
 /// Once all participants hold the result, its key is known.
 void round_engine::prepare() {
   const auto& view = transfers_.view();
+  auto number = view.number;
   if (reported_ || digest_ || !transfers_.complete() || shared_ != view.number
-      || !shares_.missing(view).empty())
+      || !shares_.missing(view).empty() || !sums_are_right() || reported_ || digest_
+      || transfers_.view().number != number)
     return;
   hold(keyed_result_digest(terms(), shares_.of(view), groups_, values()));
 }
@@ -189,6 +224,8 @@ void round_engine::on_digests(std::size_t from, const wire::round_digests& what)
     return refuse(from, ec::protocol_violation);
   lists_.add(from, what.view, what.groups);
   const auto& view = transfers_.view();
+  if (is_settled())
+    return on_settled_digests(from, what);
   bool awaits_lists = view.adopted && !judged_ && digest_ && *digest_ != view.result;
   if (awaits_lists && what.view < view.number
       && holds_what_most_listed(what.view, lists_, view, plan(), request_.self_index, terms())) {
@@ -256,15 +293,16 @@ void round_engine::judge() {
   });
   if (reported_ || !liars.empty() || !found.at_fault.empty())
     return;
-  if (!found.we_hold_most) {
+  if (!found.we_hold_most && protocol_.rules().faulty == 0) {
     // Another member leads those that hold the same as most.
     if (protocol_.coordinator() == request_.self_index)
       perform(protocol_.give_up({ec::unequal_results, "most members hold another result"}));
     return;
   }
   auto plain = result_digest(terms(), own_groups());
-  if (auto next = protocol_.on_most_agree(plain); !next.empty()) {
-    digest_ = plain;
+  if (auto next = protocol_.on_most_agree(plain, now_()); !next.empty()) {
+    if (protocol_.view().adopted)
+      digest_ = plain;
     perform(next);
   }
 }
@@ -275,6 +313,8 @@ void round_engine::ask_for_repair() {
   auto view = transfers_.view();
   if (reported_ || !view.adopted || protocol_.view().number != view.number)
     return; // a later view has begun
+  if (is_settled())
+    return ask_holders();
   // The same result may have been adopted under its digest without a key.
   if (auto plain = result_digest(terms(), own_groups()); plain == view.result && digest_ != plain) {
     digest_ = plain;
@@ -293,19 +333,23 @@ void round_engine::ask_for_repair() {
 /// A participant of the adopted view holds something else than we do.
 void round_engine::send_repair(std::size_t to) {
   const auto& view = transfers_.view();
-  if (reported_ || protocol_.leader() != request_.self_index
+  if (reported_ || (protocol_.leader() != request_.self_index && !is_settled())
       || protocol_.reported(request_.self_index) != view.result || repaired_.contains(to)
       || !lists_.has(to, view.number))
     return;
   repaired_.insert(to);
   const auto& theirs = lists_.of(to, view.number);
   std::size_t differ = 0;
+  if (is_settled())
+    tell(to, wire::round_digests{plan().id, view.number, own_groups()});
   for (std::size_t group = 0; group < groups_.size(); ++group) {
     if (theirs[group] == own_groups()[group])
       continue;
     for (auto part : groups_[group]) {
       auto head = header(part, wire::part_kind::repair);
       head.contributors = view.contributors;
+      if (is_settled())
+        head.weight = weight_sum_.value_or(0);
       auto values = result_.values(part);
       payload bytes{
         std::shared_ptr<const std::byte>{values, reinterpret_cast<const std::byte*>(values.get())},
@@ -325,6 +369,8 @@ void round_engine::on_repair(std::size_t from, const inbound_event& event, const
   bool fits = head.index < parts.size() && head.offset == parts[head.index].offset
               && head.count == parts[head.index].count
               && event.body.size == head.count * sizeof(float);
+  if (fits && is_settled())
+    return on_settled_part(from, event, head);
   if (!fits || from != leader_of(head.view, plan().members.size())) {
     event.release();
     return refuse(from, fits ? ec::protocol_violation : ec::wrong_shape);

@@ -18,7 +18,7 @@ struct sender {
   using word = std::optional<round_message>;
 
   word operator()(const protocol::send_propose& a) const {
-    return {{a.to, wire::round_propose{round, a.view}}};
+    return {{a.to, wire::round_propose{round, a.view, a.promises}}};
   }
   word operator()(const protocol::send_prepared& a) const {
     return {{a.to, wire::round_prepared{round, a.view.number, a.view.result, {}}}};
@@ -37,9 +37,7 @@ struct sender {
     return {{a.to, wire::round_takeover{round, a.number}}};
   }
   word operator()(const protocol::send_promise& a) const {
-    const auto& s = a.promise;
-    return {{only(a.to), wire::round_promise{round, s.promised, s.knows_view, s.view, s.prepared,
-                                             s.committed}}};
+    return {{only(a.to), message_of(round, a.promise)}};
   }
   word operator()(const protocol::enter_view&) const { return {}; }
   word operator()(const protocol::compare_results&) const { return {}; }
@@ -54,7 +52,7 @@ struct listener {
   steady_time now;
 
   protocol::actions operator()(const wire::round_propose& message) const {
-    return receiver.on_propose(from, message.view);
+    return receiver.on_propose(from, message.view, message.promises);
   }
   protocol::actions operator()(const wire::round_prepared& message) const {
     return receiver.on_prepared(from, message.view, message.result);
@@ -72,8 +70,7 @@ struct listener {
     return receiver.on_takeover(from, message.number);
   }
   protocol::actions operator()(const wire::round_promise& message) const {
-    return receiver.on_promise(from, {message.promised, message.knows_view, message.view,
-                                      message.prepared, message.committed});
+    return receiver.on_promise(from, promise_in(message));
   }
   template <class NoWord>
   protocol::actions operator()(const NoWord&) const {
@@ -82,6 +79,17 @@ struct listener {
 };
 
 } // namespace
+
+wire::round_promise message_of(const round_id& round, const takeover_promise& promise) {
+  return {round,        promise.promised, promise.knows_view,
+          promise.view, promise.prepared, promise.committed,
+          {},           promise.value,    promise.by};
+}
+
+takeover_promise promise_in(const wire::round_promise& message) {
+  return {message.promised,  message.knows_view, message.view, message.prepared,
+          message.committed, message.value,      message.by};
+}
 
 std::optional<round_message> message_of(const round_id& round, const protocol::action& action) {
   return std::visit(sender{round}, action);

@@ -27,6 +27,10 @@ bool is_about_bandwidths(const inbound_event& event) {
          || std::holds_alternative<wire::new_partition>(event.what);
 }
 
+std::size_t size_of(const inbound_event& event) {
+  return event.header_bytes + event.body.size;
+}
+
 } // namespace
 
 const round_id* round_of(const wire::event& event) {
@@ -93,7 +97,8 @@ bool round_registry::deliver(const inbound_event& event, steady_time now) {
     if (found != rounds_.end() && found->second.running) {
       running = found->second.running;
     } else {
-      bool of_stranger = !members_.contains(event.from.id) && !is_expected(event);
+      bool of_stranger =
+        !members_.contains(event.from.id) && !is_expected(event.from.id, *id, size_of(event));
       if (of_stranger && !has_room(event, true))
         drop_heaviest_stranger(event);
       if (!has_room(event, of_stranger)) {
@@ -125,7 +130,7 @@ bool round_registry::has_room(const inbound_event& event, bool of_stranger) cons
     return own.events < limits_.parked_events_max;
   return own.events < limits_.stranger_events_max
          && strangers_.events < limits_.strangers_events_max
-         && strangers_.bytes + event.body.size <= limits_.strangers_bytes_max;
+         && strangers_.bytes + size_of(event) <= limits_.strangers_bytes_max;
 }
 
 /// Drops the events of the stranger that has parked the most, if that is more than the sender of
@@ -136,7 +141,7 @@ void round_registry::drop_heaviest_stranger(const inbound_event& in_favour_of) {
     return;
   bool by_bytes = strangers_.events < limits_.strangers_events_max;
   auto weight = [&](const tally& t) { return by_bytes ? t.bytes : t.events; };
-  auto most = weight({own.events + 1, own.bytes + in_favour_of.body.size});
+  auto most = weight({own.events + 1, own.bytes + size_of(in_favour_of)});
   std::optional<peer_id> heaviest;
   for (const auto& [id, held] : parked_)
     if (weight(held) > most && !members_.contains(id)) {
@@ -167,7 +172,7 @@ void round_registry::park(entry& where, const inbound_event& event, bool of_stra
   where.parked.push_back({event, of_stranger});
   auto add = [&](tally& t) {
     ++t.events;
-    t.bytes += event.body.size;
+    t.bytes += size_of(event);
   };
   add(parked_[event.from.id]);
   if (of_stranger)
@@ -177,7 +182,7 @@ void round_registry::park(entry& where, const inbound_event& event, bool of_stra
 std::vector<round_registry::parked_event> round_registry::take_parked(entry& from) {
   auto taken = std::exchange(from.parked, {});
   for (const auto& [event, of_stranger] : taken) {
-    auto remove = [&bytes = event.body.size](tally& t) {
+    auto remove = [bytes = size_of(event)](tally& t) {
       --t.events;
       t.bytes -= bytes;
     };
@@ -199,13 +204,17 @@ void round_registry::expect(const round_plan& plan) {
   expected_.insert_or_assign(plan.prefix, std::move(next));
 }
 
-bool round_registry::is_expected(const inbound_event& event) const {
-  const auto* id = round_of(event.what);
+bool round_registry::is_expected(const peer_id& peer, const round_id& id, std::size_t bytes) const {
   return std::any_of(expected_.begin(), expected_.end(), [&](const auto& item) {
     const auto& next = item.second;
-    return id != nullptr && next.id == *id && next.members.contains(event.from.id)
-           && parked_of(event.from.id).bytes + event.body.size <= next.bytes_max;
+    return next.id == id && next.members.contains(peer)
+           && parked_of(peer).bytes + bytes <= next.bytes_max;
   });
+}
+
+bool round_registry::expects(const peer_id& peer, const round_id& id, std::size_t bytes) const {
+  std::lock_guard guard{mutex_};
+  return is_expected(peer, id, bytes);
 }
 
 void round_registry::remember_members(const round_plan& plan) {
@@ -240,6 +249,7 @@ void round_registry::answer_late(const entry& over, const inbound_event& event) 
     std::holds_alternative<wire::round_propose>(event.what)
     || std::holds_alternative<wire::round_digests>(event.what)
     || std::holds_alternative<wire::round_key_share>(event.what)
+    || std::holds_alternative<wire::round_pledge>(event.what)
     || (std::holds_alternative<wire::round_suspect>(event.what) && !announces_departure(event));
   if (asks && promise.committed)
     answer_(event.from, wire::round_commit{promise.round, promise.view, promise.proof});

@@ -34,7 +34,9 @@ public:
     /// together: anybody can make up identities and ids of rounds.
     std::size_t stranger_events_max = 1024;
     std::size_t strangers_events_max = 4096;
-    std::size_t strangers_bytes_max = 64_MiB;
+    /// Their encoded messages and bodies. More than the bodies that links may read for strangers
+    /// (net::stranger_budget), so that those are read later instead of being dropped here.
+    std::size_t strangers_bytes_max = 24_MiB;
     /// How long a finished round still answers members that missed its end.
     milliseconds remembered_for{60'000};
   };
@@ -56,6 +58,9 @@ public:
   /// not counted as that of strangers: a large model's first round would not have a place there.
   /// The plan replaces the one before with its prefix, and is no evidence of anything else.
   void expect(const round_plan& plan);
+  /// Whether a message of `peer` about round `id` with a body of this size is kept as that of an
+  /// expected round.
+  [[nodiscard]] bool expects(const peer_id& peer, const round_id& id, std::size_t bytes) const;
   /// Whether a round of which `peer` was a member has begun here. The last `members_max` such peers
   /// are remembered.
   [[nodiscard]] bool has_averaged_with(const peer_id& peer) const;
@@ -85,7 +90,7 @@ private:
   };
   struct tally {
     std::size_t events = 0;
-    std::size_t bytes = 0; // of their bodies
+    std::size_t bytes = 0; // of the messages and their bodies
   };
   struct entry {
     std::shared_ptr<round_engine> running;      // null: ended, or not begun
@@ -99,7 +104,7 @@ private:
   void park(entry& where, const inbound_event& event, bool of_stranger, steady_time now);
   [[nodiscard]] tally parked_of(const peer_id& peer) const;
   [[nodiscard]] bool has_room(const inbound_event& event, bool of_stranger) const;
-  [[nodiscard]] bool is_expected(const inbound_event& event) const;
+  [[nodiscard]] bool is_expected(const peer_id& peer, const round_id& id, std::size_t bytes) const;
   void drop_heaviest_stranger(const inbound_event& in_favour_of);
   std::vector<parked_event> take_parked(entry& from);
   void remember_members(const round_plan& plan);

@@ -21,6 +21,8 @@ struct aggregation {
   /// ends, krum leaves that many out of its neighbourhoods and of its mean. The other two do not
   /// use it.
   std::uint32_t faulty_max = 0;
+  /// The share of the parts whose sums are checked by another member (sum_checks.hpp), 0 … 1.
+  double check_share = 0;
 
   friend bool operator==(const aggregation&, const aggregation&) = default;
 };

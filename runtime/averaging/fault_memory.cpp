@@ -10,7 +10,7 @@ fault_kind kind_of(ec reason) {
     return fault_kind::silent;
   if (reason == ec::unequal_results || reason == ec::protocol_violation
       || reason == ec::bad_signature || reason == ec::non_finite || reason == ec::wrong_shape
-      || reason == ec::implausible_norm)
+      || reason == ec::implausible_norm || reason == ec::wrong_sum)
     return fault_kind::wrong;
   return fault_kind::none;
 }

@@ -72,6 +72,13 @@ std::vector<double> part_reducer::weights(member_set contributors) const {
   return out;
 }
 
+part_reducer::shown part_reducer::contribution_of(std::size_t member) const {
+  WAGGLE_CHECK(present_.contains(member), std::to_string(member));
+  auto at = std::find_if(contributions_.begin(), contributions_.end(),
+                         [&](const contribution& c) { return c.member == member; });
+  return {at->weight, at->bytes};
+}
+
 status part_reducer::add(std::size_t member, double weight, payload values) {
   WAGGLE_CHECK(!values.sender_can_write || reads_once(codec_, reduce_by_),
                "values in memory that their sender can change");

@@ -54,6 +54,13 @@ public:
   /// The weights of `contributors`, ascending by member. REQUIRES: `present()` contains them.
   [[nodiscard]] std::vector<double> weights(member_set contributors) const;
 
+  /// What `member` contributed, encoded. REQUIRES: `present()` contains it.
+  struct shown {
+    double weight;
+    payload values;
+  };
+  [[nodiscard]] shown contribution_of(std::size_t member) const;
+
   struct reduction {
     double weight_sum = 0; // of the contributors, as they reported it
     /// Members that sent NaN or infinite values. If not empty, `out` is not usable.

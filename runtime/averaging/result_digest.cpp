@@ -81,6 +81,11 @@ member_set result_key::missing(const round_view& view) const {
   return out;
 }
 
+const digest& result_key::share_of(const round_view& view, std::size_t member) const {
+  WAGGLE_CHECK(missing(view).empty() && shares_.contains(member), "a share is missing");
+  return shares_.at(member).value;
+}
+
 digest result_key::of(const round_view& view) const {
   WAGGLE_CHECK(missing(view).empty(), "a share is missing");
   sha256_stream hash;

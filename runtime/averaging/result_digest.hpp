@@ -64,10 +64,16 @@ public:
   /// The share that `member` revealed in `view`. The first one for a view counts, and only the
   /// highest view.
   void add(std::size_t member, std::uint32_t view, const digest& share);
+  /// `share` is the right one, whatever the member said to us.
+  void correct(std::size_t member, std::uint32_t view, const digest& value) {
+    shares_.insert_or_assign(member, share{view, value});
+  }
   /// The participants of `view` that have not revealed their shares.
   [[nodiscard]] member_set missing(const round_view& view) const;
   /// REQUIRES: missing(view).empty().
   [[nodiscard]] digest of(const round_view& view) const;
+  /// The share of a participant of `view`. REQUIRES: the same.
+  [[nodiscard]] const digest& share_of(const round_view& view, std::size_t member) const;
 
 private:
   struct share {

@@ -30,6 +30,8 @@ status validate_plan(const round_plan& plan) {
     return broken("the codecs do not cover the vector");
   if (to_string(plan.reduce_by.how) == "unknown")
     return broken("unknown aggregator");
+  if (!(plan.reduce_by.check_share >= 0 && plan.reduce_by.check_share <= 1))
+    return broken("the share of checked parts");
   if (plan.gathered.size() != members)
     return broken("as many gathered texts as members are needed");
   if (plan.part_elements == 0 || plan.part_elements > part_elements_max)
@@ -59,8 +61,9 @@ status validate_plan(const round_plan& plan) {
   if (!reducer || plan.members.front().mode == member_mode::client)
     return broken("a client cannot lead");
   parts += plan.codecs.size(); // each border cuts at most one part in two
-  if (parts > parts_max)
-    return broken(std::to_string(parts) + " parts");
+  bool checked = plan.reduce_by.check_share > 0;
+  if (parts > (checked ? checked_parts_max : parts_max))
+    return broken(std::to_string(parts) + " parts" + (checked ? ", whose sums are checked" : ""));
   return done{};
 }
 

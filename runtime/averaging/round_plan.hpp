@@ -57,6 +57,10 @@ constexpr std::size_t gather_bytes_max = 1024;
 /// Bounds the transfer state that every member keeps.
 constexpr std::uint64_t parts_max = 1U << 20U;
 
+/// More are refused where sums are checked: every member keeps a digest of each part of each
+/// member.
+constexpr std::uint64_t checked_parts_max = 1U << 16U;
+
 /// What a member checks before it accepts a plan: limits, distinct members, shares that cover the
 /// vector, a reachable leader. Fails with ec::protocol_violation and the reason.
 status validate_plan(const round_plan& plan);

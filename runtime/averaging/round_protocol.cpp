@@ -11,13 +11,9 @@
 
 namespace waggle {
 
-bool is_quorum(member_set participants, std::size_t members) {
-  auto twice = 2 * participants.size();
-  return twice > members || (twice == members && participants.contains(0));
-}
-
 round_protocol::round_protocol(const round_plan& plan, std::size_t self, options opts)
-  : members_(plan.members.size()), self_(self), options_(opts), view_(first_view(plan)) {
+  : rules_(plan), members_(plan.members.size()), self_(self), options_(opts),
+    view_(first_view(plan)) {
   WAGGLE_CHECK(self < members_ && members_ <= round_members_max, std::to_string(self));
   senders_ = view_.contributor_set();
   for (std::size_t i = 0; i < members_; ++i)
@@ -68,7 +64,14 @@ std::uint32_t round_protocol::term_above(std::uint32_t floor) const {
 }
 
 takeover_promise round_protocol::promise() const {
-  return {promised_, true, stated_view(), prepared_ || committed_, committed_};
+  takeover_promise out{promised_, true, stated_view(), prepared_ || committed_, committed_};
+  if (rules_.faulty > 0 && !ended_) {
+    if (view_.adopted)
+      out.value = view_.result;
+    else if (prepared_)
+      out.value = options_.plain ? options_.plain() : result_;
+  }
+  return out;
 }
 
 std::optional<steady_time> round_protocol::wake_at() const {
@@ -132,10 +135,14 @@ std::optional<digest> round_protocol::reported(std::size_t member) const {
   return reports_[member].result;
 }
 
-round_protocol::actions round_protocol::on_most_agree(const digest& result) {
+round_protocol::actions round_protocol::on_most_agree(const digest& result, steady_time now) {
   actions out;
   if (ended_ || !prepared_ || !lead() || view_.adopted)
     return out;
+  if (rules_.faulty > 0) {
+    start_takeover(out, now);
+    return out;
+  }
   // Nothing but our result can have been committed in this view: all participants would have to
   // have prepared it, and we have not prepared another.
   replaced_ = std::exchange(result_, result);
@@ -181,6 +188,8 @@ round_protocol::actions round_protocol::on_suspicion(std::size_t member, ec reas
   if (news && member == coordinator())
     yields_to_.reset(); // it was alive when it overtook us
   if (takeover_) {
+    if (counts_though_lost(reason))
+      return out;
     takeover_->waiting.erase(member);
     // Its promise is void, but a report that the round is decided stays valid.
     if (auto said = takeover_->promises.find(member);
@@ -281,6 +290,8 @@ void round_protocol::recover(actions& out, steady_time now) {
     alive.erase(member);
   if (alive == view_.participant_set())
     return;
+  if (rules_.faulty > 0)
+    return rules_.is_quorum(alive) ? start_takeover(out, now) : abort_all(out, ec::lost_quorum);
   auto contributors = view_.contributor_set();
   // If all remaining participants hold the result already, nothing has to be summed again, and a
   // dropped participant may have committed it. An adopted set may have been committed before; it
@@ -292,7 +303,7 @@ void round_protocol::recover(actions& out, steady_time now) {
     return start_takeover(out, now);
   if (!keep)
     contributors = contributors & alive;
-  if (!is_quorum(alive, members_))
+  if (!rules_.is_quorum(alive))
     return abort_all(out, ec::lost_quorum);
   if (contributors.size() < options_.min_contributors)
     return abort_all(out, ec::too_few_contributors);
@@ -306,7 +317,7 @@ void round_protocol::recover(actions& out, steady_time now) {
   propose(out, next, alive | dropped);
 }
 
-void round_protocol::enter(const round_view& next) {
+void round_protocol::enter(const round_view& next, const takeover_promises& promises) {
   // Members that reduced a part may have gone with what they sent.
   bool same_sum = next.contributors == view_.contributors
                   && (next.adopted || (!options_.plain && next.participants == view_.participants));
@@ -314,6 +325,11 @@ void round_protocol::enter(const round_view& next) {
   promised_ = next.number;
   prepared_ = false;
   compared_ = false;
+  holders_ = {};
+  for (const auto& [member, said] : promises)
+    if (next.adopted && said.prepared && said.value == next.result
+        && said.view.contributors == next.contributors)
+      holders_.insert(member);
   // Accusations last, but the time to notice the loss ourselves begins anew.
   for (auto& [member, doubt] : doubts_)
     doubt.until = steady_time::max();
@@ -325,12 +341,19 @@ void round_protocol::enter(const round_view& next) {
 void round_protocol::propose(actions& out, const round_view& next, member_set audience) {
   enter(next);
   out.push_back(send_propose{others(audience), view_});
+  begin_view(out);
+}
+
+void round_protocol::begin_view(actions& out) {
   out.push_back(enter_view{view_});
   if (result_complete_)
     complete(out);
+  else if (rules_.faulty > 0 && view_.adopted)
+    out.push_back(await_repair{});
 }
 
-round_protocol::actions round_protocol::on_propose(std::size_t from, const round_view& next) {
+round_protocol::actions round_protocol::on_propose(std::size_t from, const round_view& next,
+                                                   const takeover_promises& promises) {
   actions out;
   auto everybody = member_set::first(members_);
   if (committed_ && from < members_)
@@ -344,20 +367,20 @@ round_protocol::actions round_protocol::on_propose(std::size_t from, const round
     return out;
   }
   if (!everybody.contains(next.participant_set()) || !senders_.contains(next.contributor_set())
-      || !is_quorum(next.participant_set(), members_) || next.contributors == 0
+      || !rules_.is_quorum(next.participant_set()) || next.contributors == 0
       || next.adopted == next.result.is_zero())
+    return out;
+  if (rules_.faulty > 0 && !is_justified(from, next, promises))
     return out;
   if (!next.participant_set().contains(self_)) {
     end_with(out, {ec::excluded, "the other members went on without this peer"});
     return out;
   }
-  enter(next);
+  enter(next, promises);
   (view_.participant_set() & member_set::first(members_)).for_each([&](std::size_t member) {
     lost_.erase(member); // the leader reaches it; if we cannot, we shall notice again
   });
-  out.push_back(enter_view{view_});
-  if (result_complete_)
-    complete(out);
+  begin_view(out);
   return out;
 }
 
@@ -378,7 +401,7 @@ void round_protocol::commit_if_all_prepared(actions& out) {
   auto needed = view_.participant_set();
   // This also holds after a promise to a higher number: all had prepared before they gave theirs,
   // so the candidate that asks for them learns that this view may have been committed.
-  if (!prepared_ || !is_quorum(needed, members_))
+  if (!prepared_ || !rules_.is_quorum(needed))
     return;
   if (!prepared_members().contains(needed)) {
     if (reported_members().contains(needed) && !std::exchange(compared_, true))
@@ -440,7 +463,8 @@ void round_protocol::start_takeover(actions& out, steady_time now) {
   promised_ = number;
   auto audience = others(member_set::first(members_));
   for (const auto& [member, reason] : lost_)
-    audience.erase(member);
+    if (!counts_though_lost(reason))
+      audience.erase(member);
   takeover_ = takeover{number, audience, {}, now + options_.takeover_timeout};
   if (audience.empty())
     return finish_takeover(out);
@@ -483,7 +507,10 @@ round_protocol::actions round_protocol::on_promise(std::size_t from,
     return out;
   }
   takeover_->waiting.erase(from);
-  if (promise.knows_view)
+  // No member promises a number after a view of that number.
+  bool contradicts =
+    rules_.faulty > 0 && !promise.committed && promise.view.number >= takeover_->number;
+  if (promise.knows_view && !contradicts)
     takeover_->promises[from] = promise;
   if (takeover_->waiting.empty())
     finish_takeover(out);
@@ -555,6 +582,8 @@ void round_protocol::finish_takeover(actions& out) {
     if (highest == nullptr || s.view.number > highest->number)
       highest = &s.view;
   }
+  if (rules_.faulty > 0)
+    return propose_what_follows(out, std::move(promises));
   if (!is_quorum(answered, members_))
     return abort_all(out, ec::lost_quorum);
 
@@ -612,7 +641,8 @@ void round_protocol::finish_takeover(actions& out) {
   // fault for the difference.
   auto settled = answered;
   for (const auto& [member, reason] : lost_)
-    if (reason == ec::unequal_results || reason == ec::protocol_violation)
+    if (reason == ec::unequal_results || reason == ec::wrong_sum
+        || reason == ec::protocol_violation)
       settled.insert(member);
   if (unclear && !settled.contains(highest->participant_set()))
     return abort_all(out, ec::lost_quorum);
@@ -620,6 +650,38 @@ void round_protocol::finish_takeover(actions& out) {
   if (contributors.size() < options_.min_contributors || contributors.empty())
     return abort_all(out, ec::too_few_contributors);
   propose(out, {number, contributors.bits(), answered.bits(), false, {}}, everybody);
+}
+
+// -- views that follow from promises -------------------------------------------------------------
+
+/// Whether the promise of a member that is lost for this reason is asked for: it can be reached,
+/// and what it signs counts. Otherwise a reducer that sent different bytes to some could not be
+/// told from a member that has committed what most others hold.
+bool round_protocol::counts_though_lost(ec reason) const {
+  return rules_.faulty > 0
+         && (reason == ec::unequal_results || reason == ec::bad_weight
+             || reason == ec::protocol_violation);
+}
+
+void round_protocol::propose_what_follows(actions& out, takeover_promises promises) {
+  member_set participants;
+  for (const auto& [member, said] : promises)
+    if (!lost_.contains(member))
+      participants.insert(member);
+  auto next = next_view(takeover_->number, promises, participants, rules_);
+  if (!next)
+    return abort_all(out, next.error().code);
+  enter(*next, promises);
+  // Members that were left out receive the view, too, and need not wait for their deadline.
+  out.push_back(send_propose{others(member_set::first(members_)), view_, std::move(promises)});
+  begin_view(out);
+}
+
+bool round_protocol::is_justified(std::size_t from, const round_view& next,
+                                  const takeover_promises& promises) const {
+  auto follows = next_view(next.number, promises, next.participant_set(), rules_);
+  return follows && *follows == next
+         && (!options_.are_signed || options_.are_signed(from, promises));
 }
 
 } // namespace waggle

@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "runtime/averaging/round_decision.hpp"
 #include "runtime/averaging/round_plan.hpp"
 #include "runtime/averaging/round_view.hpp"
 #include "runtime/core/error.hpp"
@@ -16,25 +17,12 @@
 
 namespace waggle {
 
-/// True if `participants` may decide a round of `members` members: more than half, or exactly half
-/// with member 0 among them. Any two such sets have a member in common.
-bool is_quorum(member_set participants, std::size_t members);
-
 /// Far above what any correct round reaches. Larger numbers are refused so that numbers cannot wrap
 /// around.
 constexpr std::uint32_t view_number_max = 1U << 24U;
 
 // A view of the same term has fewer participants than the one before.
 static_assert(views_per_term >= round_members_max);
-
-/// A member's answer to a takeover, see `round_protocol::on_takeover`.
-struct takeover_promise {
-  std::uint32_t promised = 0;
-  bool knows_view = false; // false: this member does not know the round, or no longer
-  round_view view;         // with the digest of the result, if it is prepared
-  bool prepared = false;
-  bool committed = false;
-};
 
 /// How the members of one round agree on the contributors: a state machine without data, clock or
 /// network. It decides *which* vectors are summed; `transfer_state` keeps track of the sums.
@@ -66,6 +54,9 @@ struct takeover_promise {
 ///   under a term of its own. If the highest view that any member knows may have been committed
 ///   (all its participants that answer have prepared it, with one digest), both are adopted;
 ///   otherwise the new leader is free to choose. What is adopted never changes afterwards.
+/// - If members may lie (`round_rules::faulty`), a leader might say that it lost a member which has
+///   committed. Then every view above 0 begins a term, its leader shows the signed promises that it
+///   was given, and the others enter it only if it follows from them (`next_view`).
 ///
 /// Why no two members commit different sets: see actors/README.md, "The averaging round". A member
 /// may fail at any time (deadline, excluded, no quorum); that is always safe.
@@ -90,6 +81,9 @@ public:
     std::size_t accusers = 1;
     /// The digest without a key of the result that we hold; null: digests have no key.
     std::function<digest()> plain{};
+    /// Whether all promises are signed by those that gave them; null: they are. Checking takes
+    /// long: called only if the view follows from the promises.
+    std::function<bool(std::size_t leader, const takeover_promises&)> are_signed{};
   };
 
   // -- outputs ------------------------------------------------------------------------------------
@@ -97,6 +91,7 @@ public:
   struct send_propose {
     member_set to;
     round_view view;
+    takeover_promises promises{}; // from which the view follows; none if nobody is assumed to lie
   };
   struct send_prepared {
     member_set to;   // may be empty: what we say is signed and kept
@@ -131,7 +126,8 @@ public:
   /// All participants hold a result over the current view's contributors, but not the same: find
   /// out whose fault it is. At most once per view.
   struct compare_results {};
-  /// The current view's result was adopted, and this member holds other bytes: they are replaced.
+  /// The current view's result was adopted, and this member holds other bytes, or not all: it is
+  /// sent the right ones.
   struct await_repair {};
   /// The end: the result of `view` is final.
   struct commit {
@@ -155,15 +151,16 @@ public:
   /// After await_repair: what we hold is the adopted result, whose digest is of another kind.
   [[nodiscard]] actions on_same_result(std::uint32_t number, const digest& result);
   /// After compare_results: no reducer is at fault, and most participants hold what we hold. If we
-  /// lead, the others adopt it.
+  /// lead, the others adopt it; they are asked for promises first if members may lie.
   /// @param result the digest under which they adopt it.
-  [[nodiscard]] actions on_most_agree(const digest& result);
+  [[nodiscard]] actions on_most_agree(const digest& result, steady_time now);
   /// `member` is unusable: its link was lost, it stalled, or it sent invalid data.
   [[nodiscard]] actions on_suspicion(std::size_t member, ec reason, steady_time now);
   /// This member must end (deadline, cancelled, cannot lead): notifies the others.
   [[nodiscard]] actions give_up(failure why);
 
-  [[nodiscard]] actions on_propose(std::size_t from, const round_view& view);
+  [[nodiscard]] actions on_propose(std::size_t from, const round_view& view,
+                                   const takeover_promises& promises = {});
   [[nodiscard]] actions on_prepared(std::size_t from, std::uint32_t number, const digest& result);
   [[nodiscard]] actions on_suspect(std::size_t from, std::uint32_t view, std::size_t member,
                                    ec reason, steady_time now);
@@ -171,7 +168,8 @@ public:
   [[nodiscard]] actions on_commit(std::size_t from, const round_view& view);
   [[nodiscard]] actions on_abort(std::size_t from, ec reason);
   [[nodiscard]] actions on_takeover(std::size_t from, std::uint32_t number);
-  /// The caller has checked `promise.committed` (`proves`).
+  /// The caller has checked `promise.committed` (`proves`), and otherwise the signature if
+  /// `awaits_promise`.
   [[nodiscard]] actions on_promise(std::size_t from, const takeover_promise& promise);
   /// To be called at `wake_at()` or later.
   [[nodiscard]] actions on_time(steady_time now);
@@ -195,6 +193,15 @@ public:
     only_leader.insert(leader());
     return only_leader;
   }
+  [[nodiscard]] const round_rules& rules() const { return rules_; }
+  /// Whether the answer of `member` to our takeover `number` is missing, and must be signed.
+  [[nodiscard]] bool awaits_promise(std::size_t member, std::uint32_t number) const {
+    return rules_.faulty > 0 && takeover_ && takeover_->number == number
+           && takeover_->waiting.contains(member);
+  }
+  /// The members that reported, in the promises from which the current view follows, that they hold
+  /// the result that it adopts. Empty if the view follows from none.
+  [[nodiscard]] member_set holders() const { return holders_; }
   /// The digest that a member reported for the current view.
   [[nodiscard]] std::optional<digest> reported(std::size_t member) const;
   [[nodiscard]] bool ended() const { return ended_; }
@@ -211,7 +218,7 @@ private:
   struct takeover {
     std::uint32_t number = 0;
     member_set waiting;
-    std::map<std::size_t, takeover_promise> promises;
+    takeover_promises promises;
     steady_time until{};
   };
 
@@ -241,6 +248,12 @@ private:
   void recover(actions& out, steady_time now);
   void start_takeover(actions& out, steady_time now);
   void finish_takeover(actions& out);
+  /// The same if members may lie.
+  void propose_what_follows(actions& out, takeover_promises promises);
+  [[nodiscard]] bool counts_though_lost(ec reason) const;
+  /// Whether the proposal of `next` shows promises from which it follows.
+  [[nodiscard]] bool is_justified(std::size_t from, const round_view& next,
+                                  const takeover_promises& promises) const;
   /// The members that have prepared the current view, as far as we know.
   [[nodiscard]] member_set reported_members() const;
   /// Those of them that hold the same result as we do. REQUIRES: prepared_.
@@ -250,7 +263,9 @@ private:
   [[nodiscard]] bool holds(const round_view& decided) const;
   void complete(actions& out);
   void prepare(actions& out);
-  void enter(const round_view& next);
+  void enter(const round_view& next, const takeover_promises& promises = {});
+  /// Works on the view that was just entered, and proposed if we lead.
+  void begin_view(actions& out);
   void propose(actions& out, const round_view& view, member_set audience);
   void commit_if_all_prepared(actions& out);
   void apply(actions& out, const round_view& decided);
@@ -263,6 +278,7 @@ private:
   void end_doubts(actions& out, steady_time now);
   void abort_all(actions& out, ec reason);
 
+  round_rules rules_;
   std::size_t members_;
   std::size_t self_;
   member_set senders_; // all but auxiliaries
@@ -277,6 +293,7 @@ private:
   digest result_;                // its digest
   digest replaced_; // under which others may have committed it before we had them adopt `result_`
   bool compared_ = false; // the members compare their results of this view
+  member_set holders_;    // see holders()
   struct report {
     std::uint32_t number = 0; // the highest view that the member reported as prepared, plus one
     digest result;            // the first one that it reported for that view

@@ -61,6 +61,9 @@ public:
   [[nodiscard]] bool awaits_result(std::uint32_t part, std::size_t from,
                                    std::uint64_t contributors) const;
 
+  /// Whether this part of the result over the view's contributors is here.
+  [[nodiscard]] bool has_result(std::uint32_t part) const { return part_states_[part].have_result; }
+
   /// The accepted result part is invalid: it is missing again.
   void forget_result(std::uint32_t part);
 

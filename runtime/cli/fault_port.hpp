@@ -30,6 +30,7 @@ public:
     return port_->verify(by, statement, its);
   }
   void count_part() override;
+  void count_check(bool right) override { port_->count_check(right); }
   void count_refused(ec why) override { port_->count_refused(why); }
   [[nodiscard]] std::uint64_t body_bytes_written(const peer_id& peer) const override {
     return port_->body_bytes_written(peer);

@@ -72,6 +72,11 @@ void add_averaging_options(std::vector<option_spec>& table) {
      {"error-feedback", "BOOL",
       "Add what a lossy codec drops of this peer's vector in one round to the next round.",
       yes_no(&o::error_feedback)},
+     {"alpha", "X",
+      "How far this peer's vector, or its model with strategies that average parameters, moves "
+      "towards the mean of a round: 1 replaces it, 0 keeps it.",
+      real(&o::alpha, {-1e6, 1e6, "1 goes all the way to the mean, 0 stays",
+                       "1 goes all the way to the mean, 0 stays"})},
      {"aggregator", "NAME",
       "mean; or, against Byzantine members: "
         + listed(selected(aggregator_table, &aggregator_row::robust), ", ") + ".",
@@ -80,6 +85,12 @@ void add_averaging_options(std::vector<option_spec>& table) {
       "Byzantine members to tolerate, for "
         + listed(selected(aggregator_table, &aggregator_row::uses_faulty_max), " and ") + ".",
       whole(&o::faulty_max, 0, 31, "fewer than half of a round's members").agreed()},
+     {"check-sums", "SHARE",
+      "With --faulty-max: the share of the parts, drawn anew in each round, that members other "
+      "than "
+      "the reducer sum again before the round counts. 0: reducers are believed. 1: all parts are "
+      "checked.",
+      real(&o::check_sums, {0, 1, "0 checks nothing", "1 checks all parts"}).agreed()},
      {"auxiliary", "BOOL", "Only reduce for other peers: contribute nothing.",
       yes_no(&o::auxiliary)}});
   add_group(

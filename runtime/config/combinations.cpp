@@ -148,6 +148,15 @@ status check_strategy(const run_options& o) {
   if (row->counts_steps && is_set("target-batch-size"))
     return bad("--target-batch-size belongs to the other strategies: " + o.strategy
                + " averages every --averaging-steps-period");
+  return check_optimizer_of_strategy(o);
+}
+
+} // namespace
+
+status check_optimizer_of_strategy(const run_options& o) {
+  const auto* row = find_strategy(o.strategy);
+  if (row == nullptr)
+    return done{};
   if (!row->optimizer.empty() && o.optimizer != row->optimizer)
     return bad("--strategy " + o.strategy + " is for --optimizer " + std::string{row->optimizer}
                + ": use it, or --strategy local-updates, which is for any");
@@ -162,8 +171,6 @@ status check_strategy(const run_options& o) {
                  + (kept.empty() ? " keeps none" : " keeps " + joined(kept, ", ")));
   return done{};
 }
-
-} // namespace
 
 status check_combinations(const run_options& o) {
   if (auto fits = check_strategy(o); !fits)
@@ -180,10 +187,13 @@ status check_combinations(const run_options& o) {
       "which have to reach it");
   auto how = parse_aggregator(o.aggregator);
   if (how)
-    if (auto promise =
-          check_aggregation({*how, static_cast<std::uint32_t>(o.faulty_max)}, o.target_group_size);
+    if (auto promise = check_aggregation(
+          {*how, static_cast<std::uint32_t>(o.faulty_max), o.check_sums}, o.target_group_size);
         !promise)
       return bad("--aggregator " + o.aggregator + ": " + promise.error().detail);
+  if (o.faulty_max == 0 && o.check_sums > 0 && o.check_sums != run_options{}.check_sums)
+    return bad("--check-sums needs --faulty-max: without Byzantine members, no reducer lies; set "
+               "--faulty-max N, or leave --check-sums out");
   const auto* strategy = find_strategy(o.strategy);
   if (o.micro_batch > o.target_batch_size && (strategy == nullptr || !strategy->counts_steps))
     return bad("--micro-batch " + std::to_string(o.micro_batch)

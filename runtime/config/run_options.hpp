@@ -102,6 +102,7 @@ struct run_options {
   std::string congestion = "auto";
   std::string aggregator = "mean";
   std::uint64_t faulty_max = 0;
+  double check_sums = 0.125; // of the parts; with faulty_max only
   bool auxiliary = false;
   bool reduce_for_clients = true;                              // of a node
   std::uint64_t reduce_elements_max = std::uint64_t{1} << 28U; // of a node

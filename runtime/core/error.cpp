@@ -67,6 +67,7 @@ constexpr std::array<entry, ec_max + 1U> table{{
    "The peer was started with different values for options that must be equal in a run."},
   {"unequal_results",
    "A part of the result differs between the members that its reducer sent it to."},
+  {"wrong_sum", "A reducer sent another result than the contributions to its part give."},
 }};
 
 } // namespace

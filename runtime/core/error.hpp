@@ -108,9 +108,11 @@ enum class ec : std::uint8_t {
   agreement_mismatch = 47,
   /// A part of the result differs between the members that its reducer sent it to.
   unequal_results = 48,
+  /// A reducer sent another result than the contributions to its part give.
+  wrong_sum = 49,
 };
 
-constexpr std::uint8_t ec_max = 48;
+constexpr std::uint8_t ec_max = 49;
 
 /// The stable name, as in metrics: "peer_lost". "unknown" for a code of a newer version.
 std::string_view to_string(ec code);

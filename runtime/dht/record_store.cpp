@@ -9,7 +9,8 @@ bool is_newer(const record& a, const record& b) {
 }
 
 std::uint64_t record_store::size_of(const record& entry) {
-  return sizeof(record) + entry.name.size() + 2 * entry.subkey.size() + entry.value.size();
+  return overhead + sizeof(record) + entry.name.size() + 2 * entry.subkey.size()
+         + entry.value.size();
 }
 
 const record_store::held& record_store::at(const by_expiry& what) const {

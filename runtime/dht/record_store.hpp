@@ -39,12 +39,16 @@ class record_store {
 public:
   struct limits {
     std::uint64_t bytes_max = 64_MiB;
-    /// Records of strangers, per kind. 3,000 of the largest, which is more than a run has peers.
-    std::uint64_t stranger_bytes_max = 8_MiB;
+    /// Records of strangers, per kind. 2,500 of the usual size: a run has fewer newcomers at once.
+    std::uint64_t stranger_bytes_max = 4_MiB;
     /// Records of one owner and kind. A peer has one about its progress, and one for each search
     /// for a group whose deadline has not passed.
     std::size_t owner_entries_max = 128;
   };
+
+  /// What a record takes beside its texts counts, too: its nodes in five containers, and three
+  /// copies of its key. Otherwise empty records would take four times what the limits say.
+  static constexpr std::uint64_t overhead = 1_KiB;
 
   explicit record_store(limits limits) : limits_(limits) {}
   /// Without a limit of their own for strangers.

@@ -33,6 +33,8 @@ status check_matchmaking_config(const matchmaking_config& config, bool client) {
     return bad("bandwidth must be finite and not negative");
   if (to_string(config.reduce_by.how) == "unknown")
     return bad("reduce_by: this version does not know the aggregator");
+  if (!(config.reduce_by.check_share >= 0 && config.reduce_by.check_share <= 1))
+    return bad("reduce_by: check_share must be between 0 and 1");
   if (config.parts.largest == 0 || config.parts.largest > part_elements_max)
     return bad("parts.largest must be between 1 and " + std::to_string(part_elements_max));
   if (config.target_group_size < 2)
@@ -79,6 +81,7 @@ digest group_schema(const matchmaking_config& config, const codec_plan& codecs,
   auto text = "waggle group/" + std::to_string(version) + "/" + text_of(codecs) + "/"
               + std::string{to_string(config.reduce_by.how)} + "/"
               + std::to_string(config.reduce_by.faulty_max) + "/"
+              + std::to_string(config.reduce_by.check_share) + "/"
               + (config.parts.chosen ? "to " : "") + std::to_string(config.parts.largest) + "/"
               + std::to_string(config.min_contributors) + "/" + std::to_string(target) + "/"
               + std::to_string(config.min_vector_size) + "/" + config.prefix;

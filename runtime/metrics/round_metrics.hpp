@@ -27,6 +27,7 @@ public:
       recovery_seconds_.at().Observe(recovery_seconds);
   }
   void count_part(std::string_view outcome, double n = 1) { parts_.at(outcome).Increment(n); }
+  void count_check(bool right) { checked_parts_.at(right ? "right" : "wrong").Increment(); }
   void count_peer_fault(ec reason) { peer_faults_.at(reason).Increment(); }
   void count_exclusion(std::string_view fault /*silent wrong*/) {
     exclusions_.at(fault).Increment();
@@ -64,7 +65,10 @@ private:
     label{"reason",
           {ec::timeout, ec::peer_lost, ec::stalled, ec::protocol_violation, ec::non_finite,
            ec::bad_weight, ec::wrong_shape, ec::implausible_norm, ec::unequal_results,
-           ec::bad_signature}}};
+           ec::bad_signature, ec::wrong_sum}}};
+  counter<1> checked_parts_{in_, "waggle_averaging_checked_parts_total",
+                            "Parts of other reducers that this peer summed again, by outcome.",
+                            label{"outcome", {"right", "wrong"}}};
   counter<1> exclusions_{in_, "waggle_averaging_exclusions_total",
                          "Times that a member was kept out of later groups, by its fault.",
                          label{"fault", {"silent", "wrong"}}};

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "runtime/core/check.hpp"
+#include "runtime/core/own_pages.hpp"
 #include "runtime/net/handshake.hpp"
 
 namespace waggle::net {
@@ -13,27 +14,52 @@ namespace {
 // Small frames share a read. At most this much of a large body is copied one extra time.
 constexpr std::size_t read_buffer_bytes = 20_KiB;
 
+std::shared_ptr<std::byte> heap_buffer(std::size_t bytes) {
+  return {new std::byte[bytes], std::default_delete<std::byte[]>{}};
+}
+
 } // namespace
 
 frame_reader::frame_reader(std::string_view early, std::size_t window_bytes, memory_source memory)
   : memory_(std::move(memory)), window_(window_bytes),
-    buffer_(std::max(read_buffer_bytes, early.size())), end_(early.size()) {
-  std::copy_n(reinterpret_cast<const std::byte*>(early.data()), early.size(), buffer_.begin());
+    capacity_(std::max(read_buffer_bytes, early.size())), buffer_(heap_buffer(capacity_)),
+    end_(early.size()) {
+  std::copy_n(reinterpret_cast<const std::byte*>(early.data()), early.size(), buffer_.get());
 }
 
 std::span<std::byte> frame_reader::room() {
   if (due_ > 0)
     return {body_->memory.get() + body_->here, due_};
-  if (begin_ == end_)
+  if (begin_ == end_) {
     begin_ = end_ = 0;
-  if (end_ == buffer_.size()) {
-    if (begin_ == 0)
-      buffer_.resize(2 * buffer_.size()); // a longer header: at most frame_header_bytes_max
-    std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
-    end_ -= begin_;
-    begin_ = 0;
+    if (capacity_ > read_buffer_bytes) // a long header was here
+      move_to(heap_buffer(read_buffer_bytes), read_buffer_bytes);
   }
-  return std::span{buffer_}.subspan(end_);
+  if (end_ == capacity_) {
+    auto needed = frame_prefix::size + long_header(); // at most frame_header_bytes_max of it
+    if (needed > capacity_)
+      move_to(own_pages(needed), needed);
+    else
+      move_to(buffer_, capacity_);
+  }
+  return {buffer_.get() + end_, capacity_ - end_};
+}
+
+/// What was read and not parsed moves to the beginning of `buffer`, which may be the same one.
+void frame_reader::move_to(std::shared_ptr<std::byte> buffer, std::size_t capacity) {
+  std::memmove(buffer.get(), buffer_.get() + begin_, end_ - begin_);
+  buffer_ = std::move(buffer);
+  capacity_ = capacity;
+  end_ -= begin_;
+  begin_ = 0;
+}
+
+std::size_t frame_reader::long_header() const {
+  if (wire_bytes_ != 0 || end_ - begin_ < frame_prefix::size)
+    return 0;
+  auto prefix = read_prefix({buffer_.get() + begin_, frame_prefix::size});
+  bool is_long = prefix.ok() && frame_prefix::size + prefix->header_bytes > read_buffer_bytes;
+  return is_long ? prefix->header_bytes : 0;
 }
 
 void frame_reader::filled(std::size_t bytes) {
@@ -42,7 +68,7 @@ void frame_reader::filled(std::size_t bytes) {
     body_->here += bytes;
     due_ -= bytes;
   } else {
-    WAGGLE_CHECK(bytes <= buffer_.size() - end_, "more bytes than there was room for");
+    WAGGLE_CHECK(bytes <= capacity_ - end_, "more bytes than there was room for");
     end_ += bytes;
   }
 }
@@ -54,7 +80,7 @@ result<std::optional<arrival>> frame_reader::next() {
       return begun;
   }
   if (auto have = std::min(end_ - begin_, due_); have > 0) {
-    std::memcpy(body_->memory.get() + body_->here, buffer_.data() + begin_, have);
+    std::memcpy(body_->memory.get() + body_->here, buffer_.get() + begin_, have);
     begin_ += have;
     body_->here += have;
     due_ -= have;
@@ -84,7 +110,7 @@ result<std::optional<arrival>> frame_reader::begin_frame() {
   auto available = end_ - begin_;
   if (available < frame_prefix::size)
     return std::optional<arrival>{};
-  auto prefix = read_prefix({buffer_.data() + begin_, frame_prefix::size});
+  auto prefix = read_prefix({buffer_.get() + begin_, frame_prefix::size});
   if (!prefix.ok())
     return prefix.error();
   if (const auto* why = misplaced(*prefix))
@@ -92,8 +118,8 @@ result<std::optional<arrival>> frame_reader::begin_frame() {
   auto bytes = frame_prefix::size + prefix->header_bytes;
   if (available < bytes)
     return std::optional<arrival>{};
-  std::string header(as_string_view({buffer_.data() + begin_ + frame_prefix::size,
-                                     static_cast<std::size_t>(prefix->header_bytes)}));
+  std::string header(as_string_view(
+    {buffer_.get() + begin_ + frame_prefix::size, static_cast<std::size_t>(prefix->header_bytes)}));
   begin_ += bytes;
   std::size_t body_bytes = prefix->body_bytes;
   if (body_bytes == 0)

@@ -9,7 +9,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "runtime/core/result.hpp"
 #include "runtime/net/framing.hpp"
@@ -65,6 +64,9 @@ public:
   /// Bodies that arrive through shared memory count against the same window.
   [[nodiscard]] receive_window& window() { return window_; }
 
+  /// The size of the header that is arriving, if `room` has to make more room for it; otherwise 0.
+  [[nodiscard]] std::size_t long_header() const;
+
   /// A body has begun and is not complete.
   [[nodiscard]] bool amid_body() const { return body_.has_value(); }
   /// Releases an incomplete body. REQUIRES: nothing writes to `room` any more, and only the
@@ -83,12 +85,15 @@ private:
   [[nodiscard]] const char* misplaced(const frame_prefix& prefix) const;
   result<std::optional<arrival>> begin_frame();
   arrival end_piece();
+  void move_to(std::shared_ptr<std::byte> buffer, std::size_t capacity);
 
   const memory_source memory_;
   receive_window window_;
   bool open_ = false;
 
-  std::vector<std::byte> buffer_; // [begin_, end_) is read but not parsed
+  // [begin_, end_) is read but not parsed. Grows to the size of a long header while that arrives.
+  std::size_t capacity_;
+  std::shared_ptr<std::byte> buffer_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
 

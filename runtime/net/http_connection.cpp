@@ -46,7 +46,7 @@ public:
   void read() {
     parser_.emplace();
     parser_->header_limit(8_KiB);
-    parser_->body_limit(64_KiB);
+    parser_->body_limit(body_bytes_max);
     stream_.expires_after(settings_->timeout);
     http::async_read(stream_, buffer_, *parser_,
                      [me = shared_from_this()](beast::error_code error, std::size_t) {
@@ -58,6 +58,9 @@ public:
 
 private:
   using response = http::response<http::string_body>;
+
+  /// Nothing that is served here reads a request's body.
+  static constexpr std::size_t body_bytes_max = 4_KiB;
 
   void reject(beast::error_code error) {
     if (error == http::error::end_of_stream || error == beast::error::timeout)
@@ -193,7 +196,7 @@ private:
   std::shared_ptr<const http_settings> settings_;
   on_upgrade upgraded_;
   std::function<void()> finished_;
-  beast::flat_buffer buffer_{64_KiB + 16_KiB};
+  beast::flat_buffer buffer_{16_KiB + body_bytes_max};
   std::optional<http::request_parser<http::string_body>> parser_;
 };
 

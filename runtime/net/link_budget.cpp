@@ -3,7 +3,20 @@
 #include <algorithm>
 #include <utility>
 
+#include "runtime/core/own_pages.hpp"
+
 namespace waggle::net {
+
+namespace {
+
+// Smaller bodies come from the heap: a mapping of their own costs more than copying them.
+constexpr std::size_t pages_min = 16_KiB;
+
+std::shared_ptr<std::byte> heap_memory(std::size_t bytes) {
+  return {new std::byte[bytes], std::default_delete<std::byte[]>{}};
+}
+
+} // namespace
 
 // -- work ----------------------------------------------------------------------------------------
 
@@ -60,6 +73,16 @@ std::size_t stranger_budget::body_bytes() const {
   return body_bytes_;
 }
 
+void stranger_budget::change_queued(std::size_t before, std::size_t after) {
+  std::lock_guard guard{mutex_};
+  queue_bytes_ = queue_bytes_ - before + after;
+}
+
+bool stranger_budget::queues_are_full() const {
+  std::lock_guard guard{mutex_};
+  return queue_bytes_ > limits_.queue_bytes_max;
+}
+
 // -- one link ------------------------------------------------------------------------------------
 
 link_budget::link_budget(std::function<void(bool)> held, std::shared_ptr<stranger_budget> common,
@@ -70,9 +93,25 @@ link_budget::link_budget(std::function<void(bool)> held, std::shared_ptr<strange
 link_budget::link_budget(std::function<void(bool)> held, std::shared_ptr<stranger_budget> common)
   : link_budget(std::move(held), std::move(common), limits{}) {}
 
+link_budget::~link_budget() {
+  common_->change_queued(is_member_ ? 0 : waiting_ + unread_, 0);
+}
+
+void link_budget::become_member() {
+  std::lock_guard guard{mutex_};
+  if (is_member_)
+    return;
+  common_->change_queued(waiting_ + unread_, 0);
+  is_member_ = true;
+  update();
+}
+
 /// REQUIRES: mutex_ is locked, so that `hold_` is called in the order of the changes.
 void link_budget::update() {
   bool hold = waiting_ > limits_.waiting_bytes_max || in_debt_ || blocked_ != nullptr;
+  if (!is_member_)
+    hold = hold || unread_ > limits_.unread_bytes_max
+           || (waiting_ + unread_ > limits_.queue_share && common_->queues_are_full());
   if (hold != std::exchange(held_, hold))
     hold_(hold);
 }
@@ -81,16 +120,34 @@ std::shared_ptr<void> link_budget::admit(std::size_t bytes) {
   auto counted = bytes + limits_.message_overhead;
   {
     std::lock_guard guard{mutex_};
-    waiting_ += counted;
-    update();
+    queued(waiting_ + counted, unread_);
   }
   return {nullptr, [me = shared_from_this(), counted](void*) { me->leave(counted); }};
 }
 
 void link_budget::leave(std::size_t bytes) {
   std::lock_guard guard{mutex_};
-  waiting_ -= bytes;
+  queued(waiting_ - bytes, unread_);
+}
+
+/// REQUIRES: mutex_ is locked.
+void link_budget::queued(std::size_t waiting, std::size_t unread) {
+  if (!is_member_)
+    common_->change_queued(waiting_ + unread_, waiting + unread);
+  waiting_ = waiting;
+  unread_ = unread;
   update();
+}
+
+void link_budget::unread(std::size_t bytes) {
+  std::lock_guard guard{mutex_};
+  queued(waiting_, bytes);
+}
+
+bool link_budget::may_answer(std::size_t bytes) const {
+  std::lock_guard guard{mutex_};
+  return is_member_ || unread_ + bytes <= limits_.queue_share
+         || (unread_ <= limits_.unread_bytes_max && !common_->queues_are_full());
 }
 
 void link_budget::charge(work amount, steady_time now) {
@@ -102,38 +159,57 @@ void link_budget::charge(work amount, steady_time now) {
   update();
 }
 
-std::shared_ptr<std::byte> link_budget::body(std::size_t bytes) {
-  auto announced = std::make_shared<announced_body>(announced_body{bytes, false});
-  {
+std::shared_ptr<void> link_budget::announce(std::size_t bytes, std::function<bool()> welcome) {
+  bool counts = !welcome || !welcome();
+  auto coming = std::make_shared<announced>(announced{bytes, std::move(welcome), false});
+  if (counts) {
     std::lock_guard guard{mutex_};
-    announced->granted = common_->take_body(bytes);
-    if (!announced->granted) {
-      blocked_ = announced;
+    coming->counted = common_->take_body(bytes);
+    if (!coming->counted) {
+      blocked_ = coming;
       update();
     }
   }
-  return {new std::byte[bytes], [me = shared_from_this(), announced](const std::byte* memory) {
-            delete[] memory;
-            me->end_body(announced);
-          }};
+  return {nullptr, [me = shared_from_this(), coming](void*) { me->end(coming); }};
 }
 
-void link_budget::end_body(const std::shared_ptr<announced_body>& body) {
+void link_budget::end(const std::shared_ptr<announced>& what) {
   std::lock_guard guard{mutex_};
-  if (body->granted)
-    common_->return_body(body->bytes);
-  if (blocked_ == body) {
+  if (what->counted)
+    common_->return_body(what->bytes);
+  if (blocked_ == what) {
     blocked_ = nullptr;
     update();
   }
 }
 
+std::shared_ptr<std::byte> link_budget::body(std::size_t bytes, std::function<bool()> welcome) {
+  auto room = announce(bytes, std::move(welcome));
+  auto memory = bytes < pages_min ? heap_memory(bytes) : own_pages(bytes);
+  auto* raw = memory.get();
+  return {raw, [room = std::move(room), memory = std::move(memory)](std::byte*) mutable {
+            memory.reset(); // before it counts as returned
+            room.reset();
+          }};
+}
+
+std::shared_ptr<void> link_budget::long_header(std::size_t bytes) {
+  return announce(bytes, {});
+}
+
 void link_budget::retry(steady_time now) {
+  std::shared_ptr<announced> waiting;
+  {
+    std::lock_guard guard{mutex_};
+    waiting = blocked_;
+  }
+  bool welcome = waiting && waiting->welcome && waiting->welcome();
   std::lock_guard guard{mutex_};
   in_debt_ = in_debt_ && own_.in_debt(now);
-  if (blocked_ && common_->take_body(blocked_->bytes)) {
-    blocked_->granted = true;
-    blocked_ = nullptr;
+  if (blocked_ && blocked_ == waiting) {
+    waiting->counted = !welcome && common_->take_body(waiting->bytes);
+    if (welcome || waiting->counted)
+      blocked_ = nullptr;
   }
   update();
 }

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "runtime/core/bytes.hpp"
+#include "runtime/core/frame_limits.hpp"
 #include "runtime/core/time.hpp"
 
 namespace waggle::net {
@@ -54,9 +55,13 @@ public:
   struct limits {
     /// In addition to each link's own work. A tenth of a core of a machine with two cores.
     work work_per_second{200'000};
-    /// Bodies of strangers in memory: parts of rounds that have not begun here, and bodies that
-    /// have not arrived completely. As large as two windows.
-    std::size_t body_bytes_max = 64_MiB;
+    /// Bodies and long headers of strangers in memory: parts of rounds that nobody has announced
+    /// here, and bodies that have not arrived completely. The largest body, and many of the usual
+    /// size beside it.
+    std::size_t body_bytes_max = 20_MiB;
+    /// Messages of strangers that wait for an actor, and ours that strangers have not read. Beyond
+    /// it, a link has no more than its own share (link_budget).
+    std::size_t queue_bytes_max = 8_MiB;
   };
 
   explicit stranger_budget(limits limits) : limits_(limits), surplus_(limits.work_per_second) {}
@@ -66,13 +71,20 @@ public:
   [[nodiscard]] bool take_body(std::size_t bytes);
   void return_body(std::size_t bytes);
   [[nodiscard]] std::size_t body_bytes() const;
+  /// What waits in the queues of one link has changed.
+  void change_queued(std::size_t before, std::size_t after);
+  [[nodiscard]] bool queues_are_full() const;
 
 private:
   const limits limits_;
   mutable std::mutex mutex_;
   work_bucket surplus_;
   std::size_t body_bytes_ = 0;
+  std::size_t queue_bytes_ = 0;
 };
+
+static_assert(stranger_budget::limits{}.body_bytes_max >= frame_body_bytes_max,
+              "the largest body of a stranger must be able to arrive");
 
 /// What the peer at the other end of one link may make us process. Over a limit nothing is dropped:
 /// the link is held, so that the rest waits at the sender, and is resumed when there is room again.
@@ -82,6 +94,10 @@ public:
   struct limits {
     /// Messages that wait for an actor. Fits the largest message, and some hundred usual ones.
     std::size_t waiting_bytes_max = 256_KiB;
+    /// Messages to a stranger that it has not read. Fits the largest answer, and many usual ones.
+    std::size_t unread_bytes_max = 256_KiB;
+    /// What a stranger's link may have in both queues however much other strangers have there.
+    std::size_t queue_share = 32_KiB;
     /// Each waiting message counts as this many bytes more: what the actors' queues need for it.
     std::size_t message_overhead = 256;
     /// A stranger's work that is done in any case, however much other strangers send. 32 reports
@@ -94,17 +110,36 @@ public:
   link_budget(std::function<void(bool)> held, std::shared_ptr<stranger_budget> common,
               limits limits);
   link_budget(std::function<void(bool)> held, std::shared_ptr<stranger_budget> common);
+  ~link_budget();
+  link_budget(const link_budget&) = delete;
+  link_budget& operator=(const link_budget&) = delete;
+
+  /// The peer has averaged with this one: from now on only what waits for an actor is limited.
+  void become_member();
 
   /// A message of `bytes` bytes is passed on to an actor. It waits as long as a copy of the result
   /// exists.
   [[nodiscard]] std::shared_ptr<void> admit(std::size_t bytes);
 
+  /// Whether an answer of `bytes` bytes may be queued for a stranger: it reads what it asks for.
+  [[nodiscard]] bool may_answer(std::size_t bytes) const;
+  /// Our messages that the peer has not read take `bytes` bytes now.
+  void unread(std::size_t bytes);
+
   /// A stranger has caused `amount`.
   void charge(work amount, steady_time now);
 
-  /// Memory for a body of a stranger. If all strangers have used up theirs, the link is held before
-  /// the body is read: memory that nobody writes to costs nothing.
-  [[nodiscard]] std::shared_ptr<std::byte> body(std::size_t bytes);
+  /// Memory for a body of a stranger, which returns to the system when it is released. If all
+  /// strangers have used up theirs, the link is held before the body is read: memory that nobody
+  /// writes to costs nothing.
+  /// @param welcome true: the body does not count, because there is another limit for it. Also
+  /// asked by `retry` while the body waits. May be empty. Called without a lock.
+  [[nodiscard]] std::shared_ptr<std::byte> body(std::size_t bytes,
+                                                std::function<bool()> welcome = {});
+
+  /// The same for a header that is too long for the link's usual buffer, until the result is
+  /// released.
+  [[nodiscard]] std::shared_ptr<void> long_header(std::size_t bytes);
 
   /// Resumes the link if it was held for work or memory that is there now. Call this now and then.
   void retry(steady_time now);
@@ -112,23 +147,28 @@ public:
   [[nodiscard]] bool held() const;
 
 private:
-  struct announced_body {
+  struct announced {
     std::size_t bytes = 0;
-    bool granted = false;
+    std::function<bool()> welcome; // may be empty
+    bool counted = false;          // in the strangers' budget
   };
 
   void leave(std::size_t bytes);
-  void end_body(const std::shared_ptr<announced_body>& body);
+  void queued(std::size_t waiting, std::size_t unread);
+  std::shared_ptr<void> announce(std::size_t bytes, std::function<bool()> welcome);
+  void end(const std::shared_ptr<announced>& what);
   void update();
 
   const std::function<void(bool)> hold_;
   const std::shared_ptr<stranger_budget> common_;
   const limits limits_;
   mutable std::mutex mutex_;
+  bool is_member_ = false;
   std::size_t waiting_ = 0;
+  std::size_t unread_ = 0;
   work_bucket own_;
   bool in_debt_ = false;
-  std::shared_ptr<announced_body> blocked_; // waits for memory
+  std::shared_ptr<announced> blocked_; // waits for memory; null: none does
   bool held_ = false;
 };
 

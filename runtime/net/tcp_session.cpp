@@ -142,6 +142,11 @@ void tcp_session::hold(bool on) {
 void tcp_session::read_more() {
   if (closed_ || reading_)
     return;
+  if (auto bytes = reader_.long_header(); bytes > 0 && !header_room_ && handlers_.long_header) {
+    header_room_ = handlers_.long_header(bytes);
+    if (held_)
+      return; // hold(false) continues here
+  }
   reading_ = true;
   auto room = reader_.room();
   socket_.async_read_some(asio::buffer(room.data(), std::min(room.size(), step_bytes)),
@@ -174,6 +179,7 @@ void tcp_session::deliver_all() {
         read_more();
       return;
     }
+    header_room_.reset(); // a header that was arriving is here
     deliver(std::move(**seen));
   }
 }
@@ -415,6 +421,7 @@ void tcp_session::fail(failure why) {
   error_code ignored;
   socket_.shutdown(tcp::socket::shutdown_both, ignored);
   socket_.close(ignored);
+  header_room_.reset();
   queue_.clear(); // writing_ and a body being read are released when their operations end
   if (!reading_)
     reader_.abandon_body();

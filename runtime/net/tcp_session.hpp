@@ -74,6 +74,7 @@ public:
   [[nodiscard]] std::uint64_t body_bytes_written() const override {
     return queue_.body_bytes_written();
   }
+  [[nodiscard]] std::size_t unsent_bytes() const override { return queue_.control_memory(); }
   [[nodiscard]] bool idle() const override { return queue_.empty() && !amid_body_.load(); }
   void close(failure why) override;
 
@@ -118,6 +119,7 @@ private:
   std::string offered_;              // nonce of our offer to the peer; empty: no offer is open
 
   frame_reader reader_;
+  std::shared_ptr<void> header_room_; // see link_events::long_header
   std::atomic<std::uint64_t> reads_{0};
   std::atomic<bool> amid_body_{false};
   std::atomic<bool> held_{false};

@@ -34,6 +34,10 @@ struct link_events {
   /// memory shared with the peer (on this host), with `sender_can_write` set. Otherwise it is first
   /// copied into the memory that body_memory returns.
   std::function<bool(const std::string& header, std::size_t bytes)> zero_copy_ok;
+  /// May be empty. A header of `bytes` bytes arrives, for which the link needs more than its usual
+  /// buffer. The result is released when the header has arrived. May hold the link: then the rest
+  /// is read later.
+  std::function<std::shared_ptr<void>(std::size_t bytes)> long_header;
 };
 
 /// An authenticated connection with one peer. Every member is thread-safe.
@@ -73,6 +77,10 @@ public:
   /// Body bytes that were passed to the network so far. Any thread. Grows while the peer takes what
   /// we send, and stops when it does not; always 0 where bodies need no time.
   [[nodiscard]] virtual std::uint64_t body_bytes_written() const { return 0; }
+
+  /// An estimate of the memory that queued frames without bodies take: what was passed to `send`
+  /// and the network has not taken yet. Any thread.
+  [[nodiscard]] virtual std::size_t unsent_bytes() const { return 0; }
 
   /// Nothing is queued for sending, and no body is partly received. Frames already sent may still
   /// be in flight.

@@ -27,6 +27,7 @@ write_queue::admission write_queue::offer(frame f) {
       control_bytes_ -= bytes;
       return admission::refused;
     }
+    ++control_frames_;
   } else if (bulk_frames_.fetch_add(1) + 1 > settings_.bulk_frames_max) {
     --bulk_frames_;
     return admission::refused;
@@ -54,6 +55,7 @@ void write_queue::take_offered() {
 
 void write_queue::add(frame_kind kind, std::string header) {
   control_bytes_ += header.size() + frame_prefix::size;
+  ++control_frames_;
   frame_prefix prefix{kind, static_cast<std::uint32_t>(header.size()), 0};
   control_.push_back({write_prefix(prefix), {std::move(header), {}}, 0, false, true});
 }
@@ -128,10 +130,12 @@ void write_queue::next(std::vector<outgoing>& batch, bool bulk_too,
 void write_queue::written(const std::vector<outgoing>& batch, steady_time::duration took) {
   std::size_t bytes = 0;
   for (const auto& out : batch) {
-    if (!out.bulk)
+    if (!out.bulk) {
       control_bytes_ -= control_size(out);
-    else if (out.completes)
+      --control_frames_;
+    } else if (out.completes) {
       --bulk_frames_;
+    }
     bytes += out.content.body.size;
   }
   body_bytes_written_ += bytes;

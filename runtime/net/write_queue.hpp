@@ -74,6 +74,11 @@ public:
   }
   void clear();
 
+  /// The memory that the control frames take which were not written yet. Any thread.
+  [[nodiscard]] std::size_t control_memory() const {
+    return control_bytes_.load() + control_frames_.load() * sizeof(outgoing);
+  }
+
   /// Body bytes of all batches that were written. Any thread.
   [[nodiscard]] std::uint64_t body_bytes_written() const { return body_bytes_written_.load(); }
 
@@ -97,6 +102,7 @@ private:
   std::vector<frame> offered_; // guarded by offered_mutex_
   bool announced_ = false;     // guarded by offered_mutex_: a call of take_offered() is pending
   std::atomic<std::size_t> control_bytes_{0};
+  std::atomic<std::size_t> control_frames_{0};
   std::atomic<std::size_t> bulk_frames_{0};
   std::atomic<std::uint64_t> body_bytes_written_{0};
 };

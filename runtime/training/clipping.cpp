@@ -45,9 +45,16 @@ class clipping_local_learner final : public clipping_learner<local_learner> {
 public:
   using clipping_learner::clipping_learner;
 
-  void apply(std::span<const float> gradient, double lr) override {
-    std::lock_guard lock{values_};
-    clipping_learner::apply(gradient, lr);
+  void add_change(std::span<const std::size_t> which, std::span<const float> mean,
+                  std::span<const float> snapshot) override {
+    inner().add_change(which, mean, snapshot);
+  }
+  std::uint64_t copy_tensors(std::span<const std::size_t> which,
+                             std::span<float> out) const override {
+    return inner().copy_tensors(which, out);
+  }
+  [[nodiscard]] bool copies_during_passes() const override {
+    return inner().copies_during_passes();
   }
   void step_locally(double lr) override {
     auto mean = take(gradient_count());

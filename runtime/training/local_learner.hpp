@@ -9,9 +9,17 @@
 
 namespace waggle {
 
+/// The point at the share `alpha` (0 to 1) of the way from `x` to the mean; exactly `x` if they are
+/// equal.
+inline float moved_towards(float x, float mean, double alpha) {
+  auto from = static_cast<double>(x);
+  return static_cast<float>(from + alpha * (static_cast<double>(mean) - from));
+}
+
 /// A learner for strategies with inner_rule::step: its optimizer steps with each micro-batch, and
 /// its tensors are averaged. They can be copied at any time, also in the middle of a pass, because
-/// passes only read them; `values_` guards them while they change.
+/// passes only read them (or the learner keeps a copy for this); `values_` guards them while they
+/// change.
 class local_learner : public learner {
 public:
   /// One optimizer step with the accumulated gradient, which is emptied. The computing thread.
@@ -20,17 +28,18 @@ public:
 
   /// Adds a change to the tensors with these indices in `tensors()`, whose values stand one after
   /// another in both vectors: see `changed`. The computing thread.
-  void add_change(std::span<const std::size_t> which, std::span<const float> mean,
-                  std::span<const float> snapshot);
+  virtual void add_change(std::span<const std::size_t> which, std::span<const float> mean,
+                          std::span<const float> snapshot);
   /// Copies the tensors as they are between two steps or changes. Returns how many changes they
   /// contain. Any thread; waits for a step, not for a pass.
-  std::uint64_t copy_tensors(std::span<const std::size_t> which, std::span<float> out) const;
+  virtual std::uint64_t copy_tensors(std::span<const std::size_t> which,
+                                     std::span<float> out) const;
+  /// Whether `copy_tensors` may be called during a pass: not if the pass changes the tensors.
+  [[nodiscard]] virtual bool copies_during_passes() const { return tensors().buffer_count() == 0; }
 
 protected:
   mutable std::mutex values_;
-
-private:
-  std::uint64_t changes_ = 0;
+  std::uint64_t changes_ = 0; // that the tensors contain; guarded by values_
 };
 
 } // namespace waggle

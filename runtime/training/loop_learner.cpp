@@ -6,40 +6,43 @@
 #include <utility>
 
 #include "runtime/core/check.hpp"
+#include "runtime/training/local_learner.hpp"
 
 namespace waggle {
 
 namespace {
 
-class loop_learner final : public learner {
+/// @tparam Learner learner or local_learner
+template <class Learner>
+class port_learner : public Learner {
 public:
-  explicit loop_learner(std::shared_ptr<loop_port> port) : port_(std::move(port)) {}
+  explicit port_learner(std::shared_ptr<loop_port> port) : port_(std::move(port)) {}
 
   micro_step accumulate() override { return port_->pass(); }
   void apply(std::span<const float> gradient, double lr) override {
-    port_->call(loop_port::effect::applied, [&](loop_model& m) { m.apply(gradient, lr); });
+    call(effect::applied, [&](loop_model& m) { m.apply(gradient, lr); });
   }
   void merge_buffers(std::span<const float> mean, std::span<const float> contributed) override {
-    port_->call(loop_port::effect::merged, [&](loop_model& m) {
+    call(effect::merged, [&](loop_model& m) {
       merge_buffers_in(
-        port_->tensors(), [&m](std::size_t i, std::span<float> to) { m.read_tensor(i, to); },
+        tensors(), [&m](std::size_t i, std::span<float> to) { m.read_tensor(i, to); },
         [&m](std::size_t i, std::span<const float> from) { m.write_tensor(i, from); }, mean,
         contributed);
     });
   }
   void read_tensor(std::size_t which, std::span<float> out) const override {
-    port_->call(loop_port::effect::none, [&](loop_model& m) { m.read_tensor(which, out); });
+    call(effect::none, [&](loop_model& m) { m.read_tensor(which, out); });
   }
   void write_tensor(std::size_t which, std::span<const float> values) override {
-    port_->call(loop_port::effect::loaded, [&](loop_model& m) { m.write_tensor(which, values); });
+    call(effect::loaded, [&](loop_model& m) { m.write_tensor(which, values); });
   }
   [[nodiscard]] std::uint64_t optimizer_steps() const override {
     std::uint64_t steps = 0;
-    port_->call(loop_port::effect::none, [&](loop_model& m) { steps = m.optimizer_steps(); });
+    call(effect::none, [&](loop_model& m) { steps = m.optimizer_steps(); });
     return steps;
   }
   void set_optimizer_steps(std::uint64_t steps) override {
-    port_->call(loop_port::effect::loaded, [&](loop_model& m) { m.set_optimizer_steps(steps); });
+    call(effect::loaded, [&](loop_model& m) { m.set_optimizer_steps(steps); });
   }
 
   [[nodiscard]] const state_table& tensors() const override { return port_->tensors(); }
@@ -47,8 +50,8 @@ public:
   std::uint64_t take_mean_gradient(std::span<float> out) override {
     return port_->take_mean_gradient(out).samples;
   }
-  mean_gradient take_mean_vector(vector_pool& vectors) override {
-    auto out = vectors.take(gradient_count());
+  learner::mean_gradient take_mean_vector(vector_pool& vectors) override {
+    auto out = vectors.take(this->gradient_count());
     auto taken = port_->take_mean_gradient(*out);
     return {std::move(out), taken.samples, taken.merges};
   }
@@ -57,8 +60,99 @@ public:
     return port_->accumulated_samples();
   }
 
+protected:
+  using effect = loop_port::effect;
+
+  void call(effect what, const std::function<void(loop_model&)>& work) const {
+    port_->call(what, work);
+  }
+
 private:
   std::shared_ptr<loop_port> port_;
+};
+
+/// Steps with each gradient of the loop. `copy_` is the only thing that other threads read.
+class local_loop_learner final : public port_learner<local_learner> {
+public:
+  local_loop_learner(std::shared_ptr<loop_port> port,
+                     std::shared_ptr<const averaged_tensors> averaged)
+    : port_learner(std::move(port)), averaged_(std::move(averaged)),
+      copy_(averaged_->value_count()) {
+    call(effect::none, [this](loop_model& m) { renew_copy(m); });
+  }
+
+  void apply(std::span<const float> gradient, double lr) override {
+    call(effect::applied, [&](loop_model& m) {
+      m.apply(gradient, lr);
+      renew_copy(m);
+    });
+  }
+  void step_locally(double lr) override {
+    if (drop_gradient() == 0) // the loop has ended
+      return;
+    call(effect::applied, [&](loop_model& m) {
+      m.step(lr);
+      renew_copy(m);
+    });
+  }
+  void write_tensor(std::size_t which, std::span<const float> values) override {
+    port_learner::write_tensor(which, values);
+    std::lock_guard lock{values_};
+    for (std::size_t i = 0, at = 0; i < averaged_->indices().size(); ++i) {
+      auto index = averaged_->indices()[i];
+      if (index == which)
+        std::copy(values.begin(), values.end(), copy_.begin() + static_cast<std::ptrdiff_t>(at));
+      at += elements(index);
+    }
+  }
+
+  void add_change(std::span<const std::size_t> which, std::span<const float> mean,
+                  std::span<const float> snapshot) override {
+    require_averaged(which);
+    call(effect::merged, [&](loop_model& m) {
+      // The loop may have changed values itself since the last copy.
+      renew_copy(m);
+      std::lock_guard lock{values_};
+      averaged_->add_change(copy_, mean, snapshot);
+      std::span<const float> rest{copy_};
+      for (auto i : which) {
+        m.write_tensor(i, rest.first(elements(i)));
+        rest = rest.subspan(elements(i));
+      }
+      ++changes_;
+    });
+  }
+  std::uint64_t copy_tensors(std::span<const std::size_t> which,
+                             std::span<float> out) const override {
+    require_averaged(which);
+    std::lock_guard lock{values_};
+    std::copy(copy_.begin(), copy_.end(), out.begin());
+    return changes_;
+  }
+  [[nodiscard]] bool copies_during_passes() const override { return true; }
+
+private:
+  [[nodiscard]] std::size_t elements(std::size_t which) const {
+    return static_cast<std::size_t>(tensors()[which].elements());
+  }
+
+  void require_averaged(std::span<const std::size_t> which) const {
+    auto known = averaged_->indices();
+    WAGGLE_CHECK(std::equal(which.begin(), which.end(), known.begin(), known.end()),
+                 "other tensors are averaged than were copied");
+  }
+
+  void renew_copy(const loop_model& m) {
+    std::lock_guard lock{values_};
+    std::span<float> rest{copy_};
+    for (auto i : averaged_->indices()) {
+      m.read_tensor(i, rest.first(elements(i)));
+      rest = rest.subspan(elements(i));
+    }
+  }
+
+  const std::shared_ptr<const averaged_tensors> averaged_;
+  float_vector copy_; // guarded by values_
 };
 
 } // namespace
@@ -269,8 +363,11 @@ std::uint64_t loop_port::drop_gradient() {
   return accumulated_samples_.exchange(0);
 }
 
-std::unique_ptr<learner> make_loop_learner(std::shared_ptr<loop_port> port) {
-  return std::make_unique<loop_learner>(std::move(port));
+std::unique_ptr<learner> make_loop_learner(std::shared_ptr<loop_port> port,
+                                           std::shared_ptr<const averaged_tensors> averaged) {
+  if (averaged)
+    return std::make_unique<local_loop_learner>(std::move(port), std::move(averaged));
+  return std::make_unique<port_learner<learner>>(std::move(port));
 }
 
 } // namespace waggle

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/training/averaged_tensors.hpp"
 #include "runtime/training/learner.hpp"
 
 namespace waggle {
@@ -28,6 +29,8 @@ public:
   /// One optimizer step with `gradient` (all parameters' values). `lr`: the rate of the run's
   /// schedule; the loop's optimizer may use a rate of its own.
   virtual void apply(std::span<const float> gradient, double lr) = 0;
+  /// The same with the gradient that the loop has just offered, where the loop left it.
+  virtual void step(double lr) = 0;
   virtual void read_tensor(std::size_t which, std::span<float> out) const = 0;
   virtual void write_tensor(std::size_t which, std::span<const float> values) = 0;
   [[nodiscard]] virtual std::uint64_t optimizer_steps() const = 0;
@@ -37,7 +40,8 @@ public:
 /// What became of a gradient that a loop offered.
 enum class step_outcome : std::uint8_t {
   held = 0, // it counts toward the run's next update
-  stepped,  // it counts, and the run's update was applied
+  stepped,  // it counts, and the run's update was applied; or, with a strategy that averages
+            // parameters, the optimizer has stepped with it
   synced,   // the run's state was loaded; the gradient belonged to the old state and was dropped
   dropped,  // it was not finite, or computed from outdated parameters
   finished  // the run is over, or this peer is leaving it
@@ -163,7 +167,12 @@ private:
   std::atomic<std::uint64_t> accumulated_samples_{0};
 };
 
-/// The learner that the worker uses, on top of `port`.
-std::unique_ptr<learner> make_loop_learner(std::shared_ptr<loop_port> port);
+/// The learner that the worker uses, on top of `port`. `averaged`: null, or for a strategy with
+/// inner_rule::step what its lane averages; the result is then a local_learner. It keeps a copy of
+/// these tensors in host memory and renews it after each step, so that a round never waits for the
+/// loop, and never reads a tensor while the loop may use it.
+/// With `averaged`, call it on the worker's thread. Throws loop_closed.
+std::unique_ptr<learner> make_loop_learner(std::shared_ptr<loop_port> port,
+                                           std::shared_ptr<const averaged_tensors> averaged = {});
 
 } // namespace waggle

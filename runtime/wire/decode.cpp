@@ -199,8 +199,9 @@ failure read(const proto::CallRound& from, call_round& out) {
 }
 
 failure read(const proto::Part& from, part& out) {
-  if (!read_id(from.round(), out.round) || from.kind() > 2 || from.index() >= parts_max
-      || from.count() == 0 || from.count() > part_elements_max || from.offset() > plan_elements_max)
+  if (!read_id(from.round(), out.round) || from.kind() > 3 || from.index() >= parts_max
+      || from.count() == 0 || from.count() > part_elements_max || from.offset() > plan_elements_max
+      || from.member() >= round_members_max)
     return violation("part");
   if (!std::isfinite(from.weight()) || from.weight() < 0)
     return {ec::bad_weight, "part: weight"};
@@ -211,6 +212,7 @@ failure read(const proto::Part& from, part& out) {
   out.count = from.count();
   out.weight = from.weight();
   out.contributors = from.contributors();
+  out.member = from.member();
   if (static_cast<std::size_t>(from.weights_size()) > round_members_max)
     return {ec::oversize, "part: weights"};
   out.weights.assign(from.weights().begin(), from.weights().end());
@@ -220,10 +222,29 @@ failure read(const proto::Part& from, part& out) {
   return {};
 }
 
+/// Empty: zero.
+template <class Id>
+bool read_optional_id(const std::string& from, Id& out) {
+  return from.empty() || read_id(from, out);
+}
+
 failure read(const proto::RoundPropose& from, round_propose& out) {
-  return read_id(from.round(), out.round) && read_view(from.view(), out.view)
-           ? failure{}
-           : violation("round_propose");
+  if (static_cast<std::size_t>(from.promises_size()) > round_members_max)
+    return {ec::oversize, "round_propose: promises"};
+  if (!read_id(from.round(), out.round) || !read_view(from.view(), out.view))
+    return violation("round_propose");
+  for (const auto& shown : from.promises()) {
+    takeover_promise promise;
+    promise.promised = out.view.number;
+    promise.knows_view = true;
+    promise.prepared = shown.prepared();
+    bool ascending = out.promises.empty() || out.promises.rbegin()->first < shown.member();
+    if (shown.member() >= round_members_max || !ascending || !read_view(shown.view(), promise.view)
+        || !read_optional_id(shown.value(), promise.value) || !read_id(shown.by(), promise.by))
+      return violation("round_propose: promise");
+    out.promises.emplace(shown.member(), promise);
+  }
+  return {};
 }
 
 failure read(const proto::RoundPrepared& from, round_prepared& out) {
@@ -238,9 +259,42 @@ failure read(const proto::RoundKeyShare& from, round_key_share& out) {
   out.view = from.view();
   out.member = from.member();
   return read_id(from.round(), out.round) && read_id(from.share(), out.share)
+             && (from.pledges().empty() || read_id(from.pledges(), out.pledges))
              && out.member < round_members_max
            ? failure{}
            : violation("round_key_share");
+}
+
+failure read(const proto::RoundPledge& from, round_pledge& out) {
+  out.contributes = from.contributes();
+  out.view = from.view();
+  out.member = from.member();
+  return read_id(from.round(), out.round) && read_id(from.commitment(), out.commitment)
+             && out.member < round_members_max
+           ? failure{}
+           : violation("round_pledge");
+}
+
+failure read(const proto::RoundPledgeDigests& from, round_pledge_digests& out) {
+  if (from.pledges().size() > round_members_max * digest::size)
+    return {ec::oversize, "round_pledge_digests: pledges"};
+  out.view = from.view();
+  return read_id(from.round(), out.round) && read_ids(from.pledges(), out.pledges)
+             && !out.pledges.empty()
+           ? failure{}
+           : violation("round_pledge_digests");
+}
+
+failure read(const proto::RoundChecked& from, round_checked& out) {
+  out.view = from.view();
+  return read_id(from.round(), out.round) ? failure{} : violation("round_checked");
+}
+
+failure read(const proto::RoundChallenge& from, round_challenge& out) {
+  out.view = from.view();
+  out.part = from.part();
+  return read_id(from.round(), out.round) && out.part < parts_max ? failure{}
+                                                                  : violation("round_challenge");
 }
 
 failure read(const proto::RoundDigests& from, round_digests& out) {
@@ -289,7 +343,8 @@ failure read(const proto::RoundPromise& from, round_promise& out) {
   if (from.proof().size() > round_members_max * signature::size)
     return {ec::oversize, "round_promise: proof"};
   if (!read_id(from.round(), out.round) || (out.knows_view && !read_view(from.view(), out.view))
-      || ((out.prepared || out.committed) && !out.knows_view) || !read_ids(from.proof(), out.proof))
+      || ((out.prepared || out.committed) && !out.knows_view) || !read_ids(from.proof(), out.proof)
+      || !read_optional_id(from.value(), out.value) || !read_optional_id(from.by(), out.by))
     return violation("round_promise");
   return {};
 }
@@ -403,6 +458,14 @@ result<message> read_content(const Header& header) {
       return as_event<round_key_share>(header.round_key_share());
     case Header::kRoundDigests:
       return as_event<round_digests>(header.round_digests());
+    case Header::kRoundPledge:
+      return as_event<round_pledge>(header.round_pledge());
+    case Header::kRoundPledgeDigests:
+      return as_event<round_pledge_digests>(header.round_pledge_digests());
+    case Header::kRoundChecked:
+      return as_event<round_checked>(header.round_checked());
+    case Header::kRoundChallenge:
+      return as_event<round_challenge>(header.round_challenge());
     case Header::kBandwidthReport:
       return as_event<bandwidth_report>(header.bandwidth_report());
     case Header::kNewPartition:
@@ -428,8 +491,10 @@ result<message> read_content(const Header& header) {
 }
 
 bool has_body(const message& what) {
-  if (const auto* e = std::get_if<event>(&what))
-    return std::holds_alternative<part>(*e);
+  if (const auto* e = std::get_if<event>(&what)) {
+    const auto* pledge = std::get_if<round_pledge>(e);
+    return std::holds_alternative<part>(*e) || (pledge != nullptr && pledge->contributes);
+  }
   if (const auto* a = std::get_if<answer>(&what))
     return std::holds_alternative<state_chunk>(a->what);
   return false;

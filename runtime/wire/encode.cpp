@@ -167,12 +167,22 @@ void write(const part& x, Header& out) {
   to.set_contributors(x.contributors);
   for (auto weight : x.weights)
     to.add_weights(weight);
+  to.set_member(x.member);
 }
 
 void write(const round_propose& x, Header& out) {
   auto& to = *out.mutable_round_propose();
   to.set_round(write_id(x.round));
   write_view(x.view, *to.mutable_view());
+  for (const auto& [member, promise] : x.promises) {
+    auto& shown = *to.add_promises();
+    shown.set_member(static_cast<std::uint32_t>(member));
+    write_view(promise.view, *shown.mutable_view());
+    shown.set_prepared(promise.prepared);
+    if (!promise.value.is_zero())
+      shown.set_value(write_id(promise.value));
+    shown.set_by(write_id(promise.by));
+  }
 }
 
 void write(const round_prepared& x, Header& out) {
@@ -189,6 +199,37 @@ void write(const round_key_share& x, Header& out) {
   to.set_view(x.view);
   to.set_member(x.member);
   to.set_share(write_id(x.share));
+  if (!x.pledges.is_zero())
+    to.set_pledges(write_id(x.pledges));
+}
+
+void write(const round_pledge& x, Header& out) {
+  auto& to = *out.mutable_round_pledge();
+  to.set_round(write_id(x.round));
+  to.set_view(x.view);
+  to.set_member(x.member);
+  to.set_commitment(write_id(x.commitment));
+  to.set_contributes(x.contributes);
+}
+
+void write(const round_pledge_digests& x, Header& out) {
+  auto& to = *out.mutable_round_pledge_digests();
+  to.set_round(write_id(x.round));
+  to.set_view(x.view);
+  to.set_pledges(write_ids(x.pledges));
+}
+
+void write(const round_checked& x, Header& out) {
+  auto& to = *out.mutable_round_checked();
+  to.set_round(write_id(x.round));
+  to.set_view(x.view);
+}
+
+void write(const round_challenge& x, Header& out) {
+  auto& to = *out.mutable_round_challenge();
+  to.set_round(write_id(x.round));
+  to.set_view(x.view);
+  to.set_part(x.part);
 }
 
 void write(const round_digests& x, Header& out) {
@@ -235,6 +276,10 @@ void write(const round_promise& x, Header& out) {
   to.set_prepared(x.prepared);
   to.set_committed(x.committed);
   to.set_proof(write_ids(x.proof));
+  if (!x.value.is_zero())
+    to.set_value(write_id(x.value));
+  if (x.by != signature{})
+    to.set_by(write_id(x.by));
 }
 
 void write(const bandwidth_report& x, Header& out) {

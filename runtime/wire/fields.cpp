@@ -119,7 +119,8 @@ bool read_plan(const proto::Plan& from, round_plan& out) {
   out.part_elements = from.part_elements();
   if (!read_codecs(from.codecs(), out.codecs))
     return false;
-  out.reduce_by = {static_cast<aggregator>(from.aggregator()), from.faulty_max()};
+  out.reduce_by = {static_cast<aggregator>(from.aggregator()), from.faulty_max(),
+                   from.check_share()};
   out.gathered.clear();
   for (const auto& text : from.gathered()) {
     if (text.size() > gather_bytes_max)
@@ -145,6 +146,7 @@ void write_plan(const round_plan& from, proto::Plan& out) {
   write_codecs(from.codecs, *out.mutable_codecs());
   out.set_aggregator(static_cast<std::uint32_t>(from.reduce_by.how));
   out.set_faulty_max(from.reduce_by.faulty_max);
+  out.set_check_share(from.reduce_by.check_share);
   for (const auto& text : from.gathered)
     out.add_gathered(text);
   for (auto share : from.shares)

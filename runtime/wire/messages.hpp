@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/averaging/partition.hpp"
+#include "runtime/averaging/round_decision.hpp"
 #include "runtime/averaging/round_plan.hpp"
 #include "runtime/averaging/round_view.hpp"
 #include "runtime/core/endpoint.hpp"
@@ -145,7 +146,8 @@ struct progress_note {
 enum class part_kind : std::uint8_t {
   contribution = 0, // sender to the part's owner
   result = 1,       // owner to every member
-  repair = 2,       // leader to a member that holds other bytes than the adopted result
+  repair = 2,       // to a member that holds other bytes than the adopted result, or not all
+  evidence = 3,     // owner to a member that checks the sum: what `member` contributed
 };
 
 /// One part of the vector; the values are the frame's body, encoded as the plan says.
@@ -159,6 +161,7 @@ struct part {
   double weight = 0;              // contribution: the sender's; result: the sum over contributors
   std::uint64_t contributors = 0; // result: bitmap over member indices; contribution: 0
   std::vector<double> weights{};  // result: those of the contributors, ascending; else empty
+  std::uint32_t member = 0;       // evidence: the contributor; else 0
 };
 
 using round_view = waggle::round_view;
@@ -166,6 +169,9 @@ using round_view = waggle::round_view;
 struct round_propose {
   round_id round;
   round_view view;
+  /// If members may lie: the promises from which the view follows (next_view). At most one of each
+  /// member.
+  takeover_promises promises{};
 };
 /// Member to the other participants: the sender holds every part of view `view`.
 struct round_prepared {
@@ -181,6 +187,35 @@ struct round_key_share {
   std::uint32_t view = 0;
   std::uint32_t member = 0; // whose share it is: the sender's, or one that the leader passes on
   digest share;
+  digest pledges{}; // round_pledges::of, where sums are checked; else zero
+};
+/// Member to the other participants, where sums are checked: what it fixes before it is known which
+/// sums these are (round_pledges). The body has a digest of each part of what it contributes.
+struct round_pledge {
+  round_id round;
+  std::uint32_t view = 0;
+  std::uint32_t member = 0; // whose pledge it is: the sender's, or one that the leader passes on
+  digest commitment;        // share_commitment
+  bool contributes = false; // the frame has a body
+};
+/// Member to the other participants, after their pledges differed: what each pledged to it.
+struct round_pledge_digests {
+  round_id round;
+  std::uint32_t view = 0;
+  std::vector<digest> pledges; // of each participant of the view, ascending
+};
+/// A checker to the other participants: all sums that it was drawn for are right. They prepare once
+/// all checkers have said so.
+struct round_checked {
+  round_id round;
+  std::uint32_t view = 0;
+};
+/// A part's checker to the other participants: it could not confirm the sum. The owner shows the
+/// contributions to all.
+struct round_challenge {
+  round_id round;
+  std::uint32_t view = 0;
+  std::uint32_t part = 0;
 };
 /// Member to the other participants, after the digests in view `view` differed: what it holds.
 struct round_digests {
@@ -221,6 +256,8 @@ struct round_promise {
   bool prepared = false;          // the sender holds every part of `view`
   bool committed = false;         // the sender has committed `view`
   std::vector<signature> proof{}; // of that, see round_proof
+  digest value{};                 // see takeover_promise
+  signature by{};                 // of promise_statement; zero: not signed
 };
 
 // Between rounds of a persistent group (runtime/averaging/persistent_group.hpp).
@@ -273,7 +310,8 @@ using response =
 using event = std::variant<goodbye, begin_group, disband_group, leave_group, progress_push, part,
                            round_propose, round_prepared, round_suspect, round_commit, round_abort,
                            round_takeover, round_promise, bandwidth_report, new_partition,
-                           next_plan, call_round, progress_note, round_key_share, round_digests>;
+                           next_plan, call_round, progress_note, round_key_share, round_digests,
+                           round_pledge, round_pledge_digests, round_checked, round_challenge>;
 
 /// A request; its sender chooses `id`, unique among its open calls on this link.
 struct call {
@@ -301,7 +339,8 @@ struct pong {
   std::uint64_t nonce = 0;
 };
 
-/// One frame's header. Only a `part` event and a `state_chunk` answer have a body.
+/// One frame's header. Only a `part` event, a `round_pledge` of a contributor and a `state_chunk`
+/// answer have a body.
 using message = std::variant<call, answer, refusal, cancel, ping, pong, event>;
 
 } // namespace waggle::wire

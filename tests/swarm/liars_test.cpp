@@ -25,6 +25,7 @@ public:
     return port_->verify(by, statement, its);
   }
   void count_part() override { port_->count_part(); }
+  void count_check(bool right) override { port_->count_check(right); }
   void count_refused(ec why) override { port_->count_refused(why); }
   void log(const std::string& what) override { port_->log(what); }
   void finished(round_finished how) override { port_->finished(std::move(how)); }

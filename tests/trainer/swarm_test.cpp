@@ -101,6 +101,83 @@ TEST_F(SwarmOfOne, IsBitByBitThePlainLoopAndEndsAtItsLastEpoch) {
   EXPECT_EQ(last.samples_dropped, 0U);
 }
 
+// The averages of a peer that is alone change nothing.
+TEST_F(SwarmOfOne, StepsAtOnceWithAStrategyThatAveragesParameters) {
+  for (const char* strategy : {"local-updates", "decentralized-adam"}) {
+    constexpr std::uint64_t steps = 50;
+    bool counts_steps = std::string_view{strategy} == "decentralized-adam";
+    auto plain = line();
+    auto ours = line();
+    auto make = [](const torch::nn::Linear& m) {
+      return std::make_unique<torch::optim::Adam>(m->parameters(), 1e-2);
+    };
+    auto own = make(plain);
+    auto o = options(steps / 2);
+    o.run = strategy;
+    o.data_dir = folder_ / strategy;
+    o.strategy = strategy;
+    o.target_batch_size = counts_steps ? swarm_options{}.target_batch_size : 8;
+    o.more = {{"alpha", "0.5"}};
+    if (counts_steps)
+      o.more["averaging-steps-period"] = "2";
+    auto swarm = join(o);
+    ASSERT_TRUE(swarm) << swarm.error().detail;
+    optimizer with{swarm, *ours, make(ours)};
+    std::uint64_t made = 0;
+    // A round that takes longer than two steps postpones the next one.
+    for (; made < 100 * steps; ++made) {
+      own->zero_grad();
+      loss_of(plain, made).backward();
+      own->step();
+      auto outcome = train(ours, with, made);
+      ASSERT_TRUE(torch::equal(ours->weight, plain->weight)) << strategy << ", step " << made;
+      ASSERT_TRUE(torch::equal(ours->bias, plain->bias)) << strategy << ", step " << made;
+      if (outcome == step_outcome::finished)
+        break;
+      ASSERT_EQ(outcome, step_outcome::stepped) << strategy << ", step " << made;
+    }
+    EXPECT_TRUE(swarm->finished());
+    EXPECT_GE(made + 1, steps);
+    EXPECT_EQ(swarm->status().samples_dropped, 0U);
+  }
+}
+
+TEST_F(SwarmOfOne, AStrategyThatDoesNotSuitTheOptimizerIsRefused) {
+  auto refused = [&](const std::string& strategy, const std::string& statistics) -> std::string {
+    auto o = options();
+    o.data_dir = folder_ / (strategy + statistics);
+    o.target_batch_size = swarm_options{}.target_batch_size;
+    o.strategy = strategy;
+    if (!statistics.empty())
+      o.more["average-opt-statistics"] = statistics;
+    auto m = line();
+    auto swarm = join(o);
+    EXPECT_TRUE(swarm) << swarm.error().detail;
+    try {
+      optimizer with{swarm, *m, adam(m)}; // AdamW
+    } catch (const std::runtime_error& e) {
+      return e.what();
+    }
+    return {};
+  };
+  EXPECT_THAT(refused("decentralized-sgd", ""), HasSubstr("is for --optimizer sgd"));
+  EXPECT_THAT(refused("local-updates", "momentum_buffer"),
+              HasSubstr("adamw keeps exp_avg, exp_avg_sq"));
+  EXPECT_EQ(refused("local-updates", "exp_avg_sq,exp_avg"), "");
+  auto o = options();
+  o.more["average-opt-statistics"] = "exp_avg_sq";
+  EXPECT_THAT(refusal(o), HasSubstr("belongs to --strategy local-updates"));
+  o = options();
+  o.strategy = "local-update";
+  EXPECT_THAT(refusal(o), HasSubstr("swarm_options::strategy: 'local-update'"));
+  o = options();
+  o.more["alpha"] = "0.5";
+  EXPECT_THAT(refusal(o), HasSubstr("--alpha belongs to strategies that average parameters"));
+  o.strategy = "local-updates";
+  o.more["alpha"] = "1.5";
+  EXPECT_THAT(refusal(o), HasSubstr("at most 1 in training"));
+}
+
 TEST_F(SwarmOfOne, ResumesFromItsCheckpoint) {
   torch::Tensor left;
   {

@@ -245,6 +245,16 @@ TEST_F(AllreduceRound, FailsByItsDeadlineWithAReason) {
   EXPECT_EQ(log->ended[0].report.values, nullptr);
 }
 
+TEST_F(AllreduceRound, LeavesNothingBehindWhenItEnds) {
+  auto left = caf::actor_cast<caf::weak_actor_ptr>(round);
+  pass(61s);
+  tell(round, check_round{});
+  round = nullptr;
+  settle();
+  EXPECT_EQ(left.get()->strong_refs.load(), 0U);
+  EXPECT_EQ(left.get()->weak_refs.load(), 2U) << "the fixture and this test; not its listener";
+}
+
 /// Member 1 reduces everything and contributes nothing; the codec rounds the values.
 class AllreduceRoundWithAnAuxiliary : public AllreduceRound {
 protected:

@@ -374,6 +374,41 @@ TEST_F(LowRankRounds, WhoeverAppliesBetweenTheRoundsEntersAfterTheEpoch) {
   (void)epoch(4, {gradient(), gradient(), gradient()});
 }
 
+// The leader, which has not heard the call, admits a newcomer: its plan replaces that of the round.
+TEST_F(LowRankRounds, AFirstRoundWhosePlanWasReplacedBeginsAgainAndCountsTheGradientOnce) {
+  group_of(2);
+  std::vector<double> given;
+  std::vector<double> computed;
+  int calls = 0;
+  lets_through = [&](std::size_t, const notify_peer& msg) {
+    return !std::holds_alternative<wire::call_round>(msg.what) || ++calls > 1;
+  };
+  std::vector<float_vector> gradients{gradient(), gradient(), gradient()};
+  auto two = average(*peers[1], gradients[1], 3, true);
+  auto& late = add();
+  ASSERT_TRUE(enter(late, {peers[0].get()}).get().ok());
+  EXPECT_EQ(calls, 3) << "the one that was lost, and to both members of the new plan";
+  EXPECT_FALSE(two.answered());
+  auto one = average(*peers[0], gradients[0], 3, false);
+  auto three = average(late, gradients[2], 3, false);
+  pass(2s);
+  for (auto* round : {&one, &two, &three}) {
+    ASSERT_TRUE(round->answered());
+    EXPECT_EQ(round->get()->report.outcome, round_outcome::complete);
+    EXPECT_EQ(round->get()->report.contributors.size(), 3U);
+    EXPECT_EQ(*round->get()->report.values, *one.get()->report.values);
+    EXPECT_EQ(round->get()->group.epoch, epoch_id{4});
+  }
+  for (const auto& g : gradients)
+    add_to(computed, g, 1.0 / 3);
+  add_to(given, *one.get()->report.values, 1);
+  expect_conserved(given, computed);
+  for (const auto& g : gradients)
+    add_to(computed, g, 1.0 / 3);
+  add_to(given, epoch(4, gradients), 1);
+  expect_conserved(given, computed);
+}
+
 // It knows nothing of the vector but what the plan says.
 TEST_F(LowRankRounds, AnAuxiliaryWithoutAVectorReducesBothRounds) {
   group_of(2);

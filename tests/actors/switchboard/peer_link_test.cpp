@@ -29,6 +29,7 @@ public:
   }
   void grant(std::size_t bytes) override { granted += bytes; }
   [[nodiscard]] std::uint64_t reads() const override { return read; }
+  [[nodiscard]] std::size_t unsent_bytes() const override { return unsent; }
   [[nodiscard]] bool idle() const override { return !busy; }
   void hold(bool on) override { held = on; }
   void close(failure why) override {
@@ -41,6 +42,9 @@ public:
   }
   void arrive_raw(std::string header, payload body = {}) {
     events_.on_frame({std::move(header), std::move(body)});
+  }
+  std::shared_ptr<std::byte> announce(const wire::message& what, std::size_t bytes) {
+    return events_.body_memory(wire::encode(what), bytes);
   }
   void end(failure why) {
     auto events = std::exchange(events_, {}); // they may own this object
@@ -63,6 +67,7 @@ public:
   std::vector<wire::message> sent;
   std::size_t granted = 0;
   std::uint64_t read = 0;
+  std::size_t unsent = 0;
   std::optional<failure> closed;
 
 private:
@@ -337,6 +342,80 @@ TEST_F(PeerLink, AStrangerIsReadLaterIfItCausesTooMuchWorkAMemberIsNot) {
   plan.members[1].peer = test_peer(9);
   begin_round(ctx, plan);
   EXPECT_FALSE(flood(9)->held);
+}
+
+TEST_F(PeerLink, AStrangerThatDoesNotReadGetsNoAnswersAndIsGivenUp) {
+  auto ask = [this](std::uint64_t id) { arrive(wire::call{id, 1'000, wire::dht_ping{}}); };
+  ask(1);
+  EXPECT_EQ(wire_end->sent_of<wire::answer>().size(), 1U);
+  wire_end->unsent = config.budget.unread_bytes_max + 1;
+  ask(2);
+  ask(3);
+  EXPECT_EQ(wire_end->sent_of<wire::answer>().size(), 1U);
+  EXPECT_EQ(wire_end->sent_of<wire::refusal>().at(0).why.code, ec::overloaded);
+  EXPECT_TRUE(wire_end->held);
+  auto wait = [this](milliseconds time) {
+    for (auto waited = 0ms; waited < time; waited += config.ping_interval) {
+      ++wire_end->read;   // it is alive
+      ++wire_end->unsent; // our pings
+      pass(config.ping_interval);
+    }
+  };
+  auto almost = config.silence_timeout - config.ping_interval;
+  wait(almost);
+  wire_end->unsent = 1'000;
+  wait(config.ping_interval);
+  EXPECT_FALSE(wire_end->held) << "it has read something";
+  wait(almost);
+  EXPECT_FALSE(wire_end->closed);
+  wait(config.ping_interval);
+  ASSERT_TRUE(wire_end->closed);
+  EXPECT_EQ(wire_end->closed->code, ec::overloaded);
+}
+
+TEST_F(PeerLink, AMemberMayReadItsAnswersLate) {
+  auto plan = plan_for(2);
+  plan.members[1].peer = test_peer(2);
+  begin_round(ctx, plan);
+  wire_end->unsent = 1_MiB;
+  for (std::uint64_t id = 1; id < 3; ++id)
+    arrive(wire::call{id, 1'000, wire::dht_ping{}});
+  for (auto waited = 0ms; waited < 2 * config.silence_timeout; waited += config.ping_interval) {
+    pass(config.ping_interval);
+    answer_pings();
+  }
+  EXPECT_EQ(wire_end->sent_of<wire::answer>().size(), 2U);
+  EXPECT_FALSE(wire_end->held);
+  EXPECT_FALSE(wire_end->closed);
+}
+
+TEST_F(PeerLink, PartsOfAnExpectedRoundDoNotTakeTheMemoryOfStrangers) {
+  auto plan = plan_for(2);
+  plan.members[1].peer = test_peer(2);
+  plan.elements = 1U << 20U;
+  wire::part part;
+  part.round = plan.id;
+  part.count = 1'000;
+  part.weight = 1;
+  auto body = wire_end->announce(wire::event{part}, 4'000);
+  EXPECT_EQ(ctx.strangers->body_bytes(), 4'000U) << "nobody has announced this round";
+  arrive(wire::event{part}, {std::move(body), 4'000});
+  ctx.rounds->expect(plan);
+  body = wire_end->announce(wire::event{part}, 4'000);
+  EXPECT_EQ(ctx.strangers->body_bytes(), 4'000U);
+}
+
+TEST_F(PeerLink, LeavesNothingBehindWhenItEnds) {
+  auto end = std::make_shared<scripted_link>(test_peer(8));
+  // Not by `spawn`: the fixture remembers such actors.
+  auto other = sys.spawn<peer_link>(ctx, config, end, std::uint64_t{43}, owner, service_table{});
+  settle();
+  auto left = caf::actor_cast<caf::weak_actor_ptr>(other);
+  other = nullptr;
+  end->end({ec::peer_lost, {}});
+  pass(2 * config.ping_interval); // the check that was planned
+  EXPECT_EQ(left.get()->strong_refs.load(), 0U);
+  EXPECT_EQ(left.get()->weak_refs.load(), 1U) << "only this test remembers it: its memory is freed";
 }
 
 TEST_F(PeerLink, RefusesWhatNobodyServes) {

@@ -45,8 +45,13 @@ private:
 /// What one identity sends at a time. False: the link has ended.
 using burst = std::function<bool(stranger&, random_source&)>;
 
-/// @param again a new identity after each burst, not only when a link has ended.
-outcome flood(const target& at, const burst& send, bool again = false) {
+/// What a flood does besides.
+struct manner {
+  bool again = false; // a new identity after each burst, not only when a link has ended
+  bool reads = true;  // what the peer sends
+};
+
+outcome flood(const target& at, const burst& send, manner how = {}) {
   outcome out;
   pace paced{at};
   random_source random{entropy_seed()};
@@ -67,9 +72,9 @@ outcome flood(const target& at, const burst& send, bool again = false) {
     }
     ++out.messages;
     out.bytes_sent += who.bytes_sent() - before;
-    bool open = who.drain();
+    bool open = how.reads ? who.drain() : who.joined();
     out.refused += open ? 0 : 1;
-    if (again || !open)
+    if (how.again || !open)
       who = fresh();
   }
   return out;
@@ -158,7 +163,24 @@ outcome flood_made_up_records(const target& at) {
                     progress_record(who, "flood-" + std::to_string(random.next()), true))
            && who.ping().has_value();
   };
-  return flood(at, send, true);
+  return flood(at, send, {.again = true});
+}
+
+outcome flood_small_records(const target& at) {
+  auto send = [](stranger& who, random_source& random) {
+    wire::dht_store some;
+    for (auto kind : {record_kind::progress, record_kind::group_member})
+      for (int i = 0; i < 16; ++i) {
+        record entry;
+        entry.kind = kind;
+        entry.name = std::to_string(random.next());
+        entry.expiration = wall_now() + 60s;
+        sign_record(who.run(), who.self(), entry);
+        some.records.push_back(std::move(entry));
+      }
+    return who.send(wire::call{random.next(), 1'000, std::move(some)}) && who.ping().has_value();
+  };
+  return flood(at, send, {.again = true});
 }
 
 outcome flood_forged_records(const target& at) {
@@ -190,18 +212,27 @@ outcome flood_notes(const target& at) {
   });
 }
 
+namespace {
+
+bool ask_for_much(stranger& who, random_source& random) {
+  wire::dht_find find;
+  auto key = record_key(who.run(), record_kind::progress, "progress");
+  find.keys.assign(wire::keys_per_find_max, key);
+  return who.send(wire::call{random.next(), 1'000, std::move(find)});
+}
+
+} // namespace
+
 outcome flood_finds(const target& at) {
-  return flood(at, [](stranger& who, random_source& random) {
-    wire::dht_find find;
-    auto key = record_key(who.run(), record_kind::progress, "progress");
-    find.keys.assign(wire::keys_per_find_max, key);
-    return who.send(wire::call{random.next(), 1'000, std::move(find)});
-  });
+  return flood(at, ask_for_much);
+}
+
+outcome flood_unread_answers(const target& at) {
+  return flood(at, ask_for_much, {.reads = false});
 }
 
 outcome flood_handshakes(const target& at) {
-  return flood(
-    at, [](stranger&, random_source&) { return true; }, true);
+  return flood(at, [](stranger&, random_source&) { return true; }, {.again = true});
 }
 
 outcome flood_pages(const target& at) {
@@ -237,6 +268,16 @@ outcome unfinished_bodies(const target& at) {
     for (int i = 0; i < 15 && open; ++i)
       open = who.send_prefix({net::frame_kind::slice, 0, piece}, std::string(piece, 'b'));
     return open;
+  });
+}
+
+outcome unfinished_headers(const target& at) {
+  return flood(at, [](stranger& who, random_source&) {
+    if (who.bytes_sent() > 200_KiB) { // all but the end is there
+      std::this_thread::sleep_for(std::chrono::milliseconds{5});
+      return true;
+    }
+    return who.send_prefix({net::frame_kind::message, 250 * 1024, 0}, std::string(240 * 1024, 'h'));
   });
 }
 
@@ -279,14 +320,17 @@ const std::vector<attack>& all() {
     {"round-messages", flood_round_messages},
     {"open-records", flood_open_records},
     {"made-up-records", flood_made_up_records},
+    {"small-records", flood_small_records},
     {"forged-records", flood_forged_records},
     {"forged-progress", flood_forged_progress},
     {"signed-progress", flood_signed_progress},
     {"notes", flood_notes},
     {"finds", flood_finds},
+    {"unread-answers", flood_unread_answers},
     {"handshakes", flood_handshakes},
     {"pages", flood_pages},
     {"unfinished-bodies", unfinished_bodies},
+    {"unfinished-headers", unfinished_headers},
     {"links", hold_links},
     {"sockets", hold_sockets},
     {"upgrades", hold_upgrades},

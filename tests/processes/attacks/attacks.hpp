@@ -32,14 +32,17 @@ outcome flood_unknown_rounds(const target& at);  // parts with bodies, for round
 outcome flood_round_messages(const target& at);  // small messages, each for another round
 outcome flood_open_records(const target& at);    // unsigned records of 60 kB
 outcome flood_made_up_records(const target& at); // signed records of ever new identities
+outcome flood_small_records(const target& at);   // as many as possible, without content
 outcome flood_forged_records(const target& at);  // stores of records whose signatures do not verify
 outcome flood_forged_progress(const target& at); // the same, as pushed reports
 outcome flood_signed_progress(const target& at); // pushed reports whose signatures verify
 outcome flood_notes(const target& at);           // short unsigned reports
-outcome flood_finds(const target& at);           // requests with large answers, which nobody reads
+outcome flood_finds(const target& at);           // requests with large answers
+outcome flood_unread_answers(const target& at);  // the same, and nobody reads the answers
 outcome flood_handshakes(const target& at);      // joins again and again
 outcome flood_pages(const target& at);           // GET /metrics again and again
 outcome unfinished_bodies(const target& at);  // all but the end of the largest body, on each link
+outcome unfinished_headers(const target& at); // all but the end of a long message, on each link
 outcome hold_links(const target& at);         // `links` identities that stay connected
 outcome hold_sockets(const target& at);       // `links` sockets without a request
 outcome hold_upgrades(const target& at);      // `links` upgraded sockets without a handshake

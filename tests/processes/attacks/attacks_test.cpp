@@ -12,8 +12,8 @@
 namespace waggle::testing {
 namespace {
 
-constexpr double growth_max =
-  96e6; // bytes: what strangers may use is 64 MiB of bodies and some queues
+// Bytes. What strangers may use is 20 MiB of bodies, 8 MiB of queues and as much of records.
+constexpr double growth_max = 48e6;
 constexpr std::size_t descriptors_max = 1'024;
 
 class Attacks : public ::testing::Test {
@@ -103,6 +103,10 @@ TEST_F(Attacks, RecordsOfMadeUpPeers) {
   EXPECT_TRUE(newcomer.ping());
 }
 
+TEST_F(Attacks, RecordsWithoutContent) {
+  EXPECT_EQ(play(attacks::flood_small_records).lost, 0U);
+}
+
 TEST_F(Attacks, BadSignatures) {
   EXPECT_EQ(play(attacks::flood_forged_records).lost, 0U);
   EXPECT_EQ(play(attacks::flood_forged_progress).lost, 0U);
@@ -117,9 +121,21 @@ TEST_F(Attacks, ReportsWithoutEnd) {
   EXPECT_GT(metric(at.where, "waggle_network_link_holds_total"), 0);
 }
 
-TEST_F(Attacks, QuestionsWhoseAnswersNobodyReads) {
+TEST_F(Attacks, QuestionsWithLargeAnswers) {
   (void)play(attacks::flood_made_up_records); // so that the answers are large
   EXPECT_EQ(play(attacks::flood_finds).lost, 0U);
+}
+
+TEST_F(Attacks, AnswersThatNobodyReads) {
+  (void)play(attacks::flood_made_up_records); // so that the answers are large
+  at.links = 32;
+  EXPECT_EQ(play(attacks::flood_unread_answers).lost, 0U);
+}
+
+TEST_F(Attacks, HeadersThatNeverEnd) {
+  at.links = 120;
+  at.bytes_per_second = 1e9;
+  EXPECT_EQ(play(attacks::unfinished_headers).lost, 0U);
 }
 
 TEST_F(Attacks, BodiesThatNeverEnd) {

@@ -14,9 +14,9 @@ def list_attacks(program):
     return [name for name in names if name != "pings"]
 
 
-def observe(peers, seconds, sizes):
-    """Epochs a minute over this time. Adds the largest resident sizes that were seen to `sizes`, by name."""
-    began, first = time.monotonic(), max(p.status["epoch"] for p in peers)
+def observe(peers, seconds):
+    """(epochs a minute, {name: largest resident size that was seen}) over this time."""
+    began, first, sizes = time.monotonic(), max(p.status["epoch"] for p in peers), {}
     while time.monotonic() < began + seconds:
         time.sleep(0.2)
         for peer in peers:
@@ -24,29 +24,34 @@ def observe(peers, seconds, sizes):
             if resident:
                 sizes[peer.name] = max(sizes.get(peer.name, 0), resident[0])
     last = max(p.status["epoch"] for p in peers)
-    return 60 * (last - first) / (time.monotonic() - began)
+    return 60 * (last - first) / (time.monotonic() - began), sizes
 
 
 def attacks(settings, report):
     """Plays all attacks against four trainers: epochs a minute and resident sizes relative to the time before."""
     with processes.begun(settings, report, 4, {"step-interval": PAUSE}) as run:
         program = str(run.binary.parent / "waggle-attack")
-        names = list_attacks(program)
+        names = settings.only.split(",") if settings.only else list_attacks(program)
         each = settings.duration / len(names)
         time.sleep(5)
-        quiet_sizes, sizes, paces = {}, {}, {}
-        quiet = observe(run.peers, settings.duration / 4, quiet_sizes)
+        quiet, quiet_sizes = observe(run.peers, settings.duration / 4)
         report.fact("quiet", epochs_a_minute=quiet, **quiet_sizes)
+        paces, largest, played = {}, {}, []
         for turn, name in enumerate(names):
             victim = run.peers[turn % len(run.peers)]
+            before = {peer.name: peer.resident()[0] for peer in run.peers}
             attack = subprocess.Popen([program, name, victim.address(), run.name, str(max(1, int(each)))],
                                       stdout=subprocess.PIPE, text=True)
-            paces[name] = observe(run.peers, each, sizes)
+            paces[name], sizes = observe(run.peers, each)
+            largest = {peer: max(size, largest.get(peer, 0)) for peer, size in sizes.items()}
             out, _ = attack.communicate(timeout=60)
-            report.fact(name, of_quiet=paces[name] / quiet, **json.loads(out))
+            grown = {peer: sizes[peer] - before[peer] for peer in sizes}
+            played.append((name, victim, before[victim.name], grown, json.loads(out)))
+            report_growth(report, played, turn - 1, paces, quiet)
+        after, _ = observe(run.peers, settings.duration / 8)
+        report_growth(report, played, len(played) - 1, paces, quiet)
         mean = sum(paces.values()) / len(paces)
-        after = observe(run.peers, settings.duration / 8, {})
-        grown = {name: sizes[name] - quiet_sizes[name] for name in sizes}
+        grown = {name: largest[name] - quiet_sizes[name] for name in largest}
         report.fact("all attacks", epochs_a_minute=mean, of_quiet=mean / quiet, afterwards=after / quiet,
                     worst=min(paces.values()) / quiet, grown_by=max(grown.values()))
         report.require(mean >= 0.9 * quiet, f"{mean / quiet:.0%} of the epochs of the quiet run")
@@ -54,3 +59,13 @@ def attacks(settings, report):
         await_one_history(settings, report, run, "after the attacks", run.peers, time.monotonic(), settings.patience)
         failed = [p.status["rounds"] for p in run.peers]
         report.fact("rounds", of_the_first=str(failed[0]))
+
+
+def report_growth(report, played, turn, paces, quiet):
+    """Of the attack before the last one: by then, what its victim kept for it only for a time is gone."""
+    if turn < 0:
+        return
+    name, victim, before, grown, outcome = played[turn]
+    others = max(size for peer, size in grown.items() if peer != victim.name)
+    report.fact(name, victim=victim.name, of_quiet=paces[name] / quiet, grown_by=grown[victim.name],
+                left_of_it=victim.resident()[0] - before, others_grown_by=others, **outcome)

@@ -36,7 +36,7 @@ SCENARIOS = {
     "turns": (endurance.turns, ["duration", "every"]),
     "memory": (measures.memory, ["duration"]),
     "strategies": (strategies.strategies, ["duration", "delay"]),
-    "attacks": (attacks.attacks, ["duration"]),
+    "attacks": (attacks.attacks, ["duration", "only"]),
 }
 SPECIAL = {
     "faults": dict(default="kill,freeze,stop", help="kinds of faults, separated by commas"),
@@ -52,6 +52,7 @@ SPECIAL = {
     "epochs-ms": dict(default="20,80,400", help="intended durations of an epoch"),
     "passes": dict(default="0.2,2", help="seconds of a pass of the slow trainer"),
     "target": dict(type=int, default=1024, help="target batch size"),
+    "only": dict(help="attacks to play, separated by commas; all by default"),
     "stale-epochs": dict(type=int, default=144, help="epoch of the stale folder"),
 }
 DEFAULTS = {

@@ -62,17 +62,23 @@ struct ending {
   std::uint64_t offered = 0;
   std::uint64_t used = 0;
   std::uint64_t dropped = 0;
+  std::uint64_t rounds = 0;
   std::string parameters;
 };
 std::optional<ending> ending_in(const std::string& log) {
   static const std::regex line{
     "ended at epoch (\\d+)( \\(the last\\))?: (\\d+) samples offered, (\\d+) used, (\\d+) dropped; "
-    "\\d+ rounds; parameters ([0-9a-f]+)"};
+    "(\\d+) rounds; parameters ([0-9a-f]+)"};
   std::smatch found;
   if (!std::regex_search(log, found, line))
     return std::nullopt;
-  return ending{std::stoull(found[1]), found[2].matched,      std::stoull(found[3]),
-                std::stoull(found[4]), std::stoull(found[5]), found[6]};
+  return ending{std::stoull(found[1]),
+                found[2].matched,
+                std::stoull(found[3]),
+                std::stoull(found[4]),
+                std::stoull(found[5]),
+                std::stoull(found[6]),
+                found[7]};
 }
 
 nlohmann::json status_of(const endpoint& where) {
@@ -144,6 +150,26 @@ TEST_F(LoopsOfUsers, TwoLoopsAndWaggleTrainEndARunWithEqualParameters) {
   EXPECT_LE(used, epochs * (target + 3 * 2 * batch)) << ours;
   first->signal(SIGTERM);
   EXPECT_EQ(first->await_exit(), 0) << first->log();
+}
+
+TEST_F(LoopsOfUsers, AverageTheirParametersWithThoseOfWaggleTrain) {
+  auto first = train({"--strategy", "local-updates", "--step-interval", "5ms", "--micro-batch", "8",
+                      "--linger", "5m"});
+  auto where = to_string(first->await_address());
+  auto second = start("second", where, {"--seed", "2", "--strategy", "local-updates"});
+  auto third = start("third", where, {"--seed", "3", "--strategy", "local-updates"});
+  EXPECT_EQ(second->await_exit(150s), 0) << second->log() << first->log();
+  EXPECT_EQ(third->await_exit(60s), 0) << third->log() << first->log();
+  for (const auto* each : {second.get(), third.get()}) {
+    auto end = ending_in(each->log());
+    ASSERT_TRUE(end) << each->log();
+    EXPECT_EQ(end->epoch, epochs);
+    EXPECT_TRUE(end->last);
+    EXPECT_GT(end->rounds, 5U);
+    EXPECT_EQ(end->offered, end->used + end->dropped);
+    // Of the gradient that belongs to the state before a download, and no other.
+    EXPECT_LT(end->dropped, 10 * batch) << each->log();
+  }
 }
 
 TEST_F(LoopsOfUsers, ALoopThatIsAnotherModelIsRefusedWithBothValues) {

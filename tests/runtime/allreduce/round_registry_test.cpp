@@ -84,6 +84,32 @@ TEST(RoundRegistry, BodiesOfStrangersHaveATotal) {
   EXPECT_EQ(link->granted, 1'200U);
 }
 
+TEST(RoundRegistry, MessagesOfStrangersCountWithoutBodies) {
+  round_registry::limits limits;
+  limits.strangers_bytes_max = 1'000;
+  round_registry rounds{limits, [](const peer_record&, wire::event) {}};
+  auto long_message = message_from(1, 1);
+  long_message.header_bytes = 600;
+  EXPECT_TRUE(rounds.deliver(long_message, {}));
+  EXPECT_FALSE(rounds.deliver(long_message, {}));
+}
+
+TEST(RoundRegistry, ExpectsAsMuchAsARoundSends) {
+  round_registry rounds{{}, [](const peer_record&, wire::event) {}};
+  auto plan = plan_for(2);
+  plan.elements = 1'000;
+  auto member = plan.members[1].peer.id;
+  auto stranger = message_from(9, 1).from.id;
+  EXPECT_FALSE(rounds.expects(member, plan.id, 1));
+  rounds.expect(plan);
+  EXPECT_TRUE(rounds.expects(member, plan.id, 8'000));
+  EXPECT_FALSE(rounds.expects(member, plan.id, 8'001));
+  EXPECT_FALSE(rounds.expects(stranger, plan.id, 1));
+  auto other = plan.id;
+  other.bytes[0] ^= std::byte{1};
+  EXPECT_FALSE(rounds.expects(member, other, 1));
+}
+
 TEST(RoundRegistry, AnExpectedRoundHasAPlaceOfItsOwn) {
   round_registry::limits limits;
   limits.strangers_bytes_max = 1'000;

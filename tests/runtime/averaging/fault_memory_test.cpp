@@ -59,7 +59,7 @@ TEST_F(FaultMemory, ASilenceLongAfterTheLastOneIsTheFirstAgain) {
 }
 
 TEST_F(FaultMemory, AWrongMemberIsExcludedAtOnceAndLonger) {
-  for (auto reason : {ec::unequal_results, ec::protocol_violation, ec::bad_signature,
+  for (auto reason : {ec::unequal_results, ec::wrong_sum, ec::protocol_violation, ec::bad_signature,
                       ec::non_finite, ec::wrong_shape, ec::implausible_norm}) {
     memory = fault_memory{};
     EXPECT_EQ(fault(reason, t0), 30s);

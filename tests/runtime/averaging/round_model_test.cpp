@@ -22,6 +22,7 @@ struct faults {
   std::size_t suspicions_max = 0; // of members that are alive
   std::size_t give_ups_max = 0;   // members that end by themselves
   bool silent = false;            // crashes are detected by timeouts only
+  std::uint32_t faulty_max = 0;   // members that may lie, according to the plan; none does
 };
 
 /// One round. Time is in milliseconds.
@@ -44,6 +45,7 @@ public:
 
   round_model(std::uint64_t seed, std::size_t n, faults f)
     : random_(seed), plan_(plan_for(n)), faults_(f) {
+    plan_.reduce_by.faulty_max = f.faulty_max;
     protocol::options opts;
     opts.takeover_timeout = milliseconds{2'000};
     for (std::size_t i = 0; i < n; ++i) {
@@ -250,7 +252,7 @@ private:
   member_set just(std::size_t i) { return members_of({i}); }
 
   void act(std::size_t who, member&, const protocol::send_propose& a) {
-    broadcast(who, a.to, [who, a](protocol& p) { return p.on_propose(who, a.view); });
+    broadcast(who, a.to, [who, a](protocol& p) { return p.on_propose(who, a.view, a.promises); });
   }
   void act(std::size_t who, member& m, const protocol::send_prepared& a) {
     if (!m.complete || m.view.number != a.view.number)
@@ -282,9 +284,32 @@ private:
   void act(std::size_t who, member&, const protocol::compare_results&) {
     violation_ = "member " + std::to_string(who) + " holds another result than the others";
   }
-  void act(std::size_t who, member&, const protocol::await_repair&) {
-    violation_ = "member " + std::to_string(who) + " holds another result than was adopted";
+  void act(std::size_t who, member& m, const protocol::await_repair&) {
+    if (faults_.faulty_max == 0 || m.complete)
+      violation_ = "member " + std::to_string(who) + " holds another result than was adopted";
+    else
+      try_to_repair(who, m.view.number);
   }
+
+  /// The members that hold the adopted result send it.
+  void try_to_repair(std::size_t who, std::uint32_t number) {
+    at(1 + static_cast<std::int64_t>(random_.below(300)), [this, who, number] {
+      auto& m = members_[who];
+      if (!m.alive || m.machine.ended() || m.view.number != number || m.complete)
+        return;
+      bool possible = false;
+      m.machine.holders().for_each([&](std::size_t i) {
+        const auto& holder = members_[i];
+        possible = possible || (holder.alive && holder.complete && holder.view == m.view);
+      });
+      if (!possible)
+        return try_to_repair(who, number);
+      m.complete = true;
+      m.completed = now_;
+      perform(who, m.machine.on_result_complete(number, m.view.result));
+    });
+  }
+
   void act(std::size_t, member& m, const protocol::enter_view& a) {
     if (m.decided || m.failed)
       violation_ = "a member went on after its end";
@@ -385,6 +410,26 @@ TEST(RoundModel, OneCrashOfThreeOrMoreLeavesAResultToAllSurvivors) {
   }
 }
 
+/// With four members the loss of one leaves no more than a quorum.
+TEST(RoundModel, OneCrashLeavesAResultToAllSurvivorsAlsoIfChangesAreProven) {
+  for (bool silent : {false, true}) {
+    faults f;
+    f.crashes_max = 1;
+    f.silent = silent;
+    f.faulty_max = 1;
+    auto seen = run_many(3'000, 4, 9, f);
+    EXPECT_EQ(seen.all_committed, seen.rounds) << "silent " << silent << ", " << seen.example;
+  }
+}
+
+TEST(RoundModel, TwoCrashesOfSixOrMoreLeaveAResultAlsoIfChangesAreProven) {
+  faults f;
+  f.crashes_max = 2;
+  f.faulty_max = 1;
+  auto seen = run_many(3'000, 6, 9, f);
+  EXPECT_EQ(seen.all_committed, seen.rounds) << seen.example;
+}
+
 TEST(RoundModel, ManyCrashesNeverSplitARound) {
   for (bool silent : {false, true}) {
     faults f;
@@ -410,6 +455,10 @@ TEST(RoundModel, EverythingAtOnceNeverSplitsARound) {
   run_many(6'000, 2, 8, f);
   f.silent = true;
   run_many(4'000, 2, 8, f);
+  f.faulty_max = 1;
+  run_many(4'000, 4, 8, f);
+  f.faulty_max = 2;
+  run_many(2'000, 7, 10, f);
 }
 
 } // namespace

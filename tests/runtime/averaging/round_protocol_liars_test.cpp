@@ -26,7 +26,7 @@ TEST(RoundProtocolLiars, WhatMostHoldIsAdoptedByTheOthers) {
       (void)m->on_prepared(other, 0, other == 2 ? wrong : right);
   (void)leader.on_result_complete(0, right);
   (void)victim.on_result_complete(0, wrong);
-  auto out = leader.on_most_agree(right);
+  auto out = leader.on_most_agree(right, t0);
   ASSERT_NE(find<protocol::send_propose>(out), nullptr);
   auto next = find<protocol::send_propose>(out)->view;
   EXPECT_TRUE(next.adopted);
@@ -58,7 +58,7 @@ TEST(RoundProtocolLiars, TheLeaderAppliesWhatWasDecidedBeforeItHadAnotherDigestA
     (void)leader.on_prepared(other, 0, other == 2 ? wrong : right);
   (void)leader.on_result_complete(0, right);
   const auto plain = sha256("the same bytes, without a key");
-  ASSERT_NE(find<protocol::send_propose>(leader.on_most_agree(plain)), nullptr);
+  ASSERT_NE(find<protocol::send_propose>(leader.on_most_agree(plain, t0)), nullptr);
   // Member 1 had received `right` from all: the liar told it so.
   auto out = leader.on_commit(1, holding(first_view(plan_for(4))));
   EXPECT_NE(find<protocol::commit>(out), nullptr);

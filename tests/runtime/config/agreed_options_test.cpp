@@ -55,6 +55,7 @@ TEST(AgreedOptions, TheDefaultsOfARunAreThese) {
                                "group-bits=0 bits\n"
                                "aggregator=mean\n"
                                "faulty-max=0\n"
+                               "check-sums=0.125\n"
                                "min-vector-size=0\n"
                                "part-size=auto\n"
                                "target-group-size=64\n"

@@ -100,6 +100,7 @@ TEST(OptionTable, EveryOptionSetsItsOwnField) {
     {"on-split", "pause"},
     {"groups", "moshpit"},
     {"aggregator", "krum"},
+    {"check-sums", "0.25"},
     {"codec", "float16"},
     {"part-size", "8192"},
     {"weight", "0.25"},
@@ -431,6 +432,12 @@ TEST(Options, PlateauNeedsTheLossOfTheSwarm) {
   EXPECT_EQ(refusal({{"schedule", "linear:epochs=5/plateau:cooldown=2"}}), "");
   EXPECT_THAT(refusal({{"schedule", "plateau/constant"}}), HasSubstr("put it last"));
   EXPECT_THAT(refusal({{"schedule", "plateau:floor=0.1"}}), HasSubstr("above --lr"));
+}
+
+TEST(Options, SumsAreCheckedWhereMembersMayLie) {
+  EXPECT_THAT(refusal({{"check-sums", "0.5"}}), HasSubstr("needs --faulty-max"));
+  EXPECT_EQ(refusal({{"check-sums", "0.125"}}), "") << "the default, as in a join line";
+  EXPECT_EQ(refusal({{"aggregator", "median"}, {"faulty-max", "1"}, {"check-sums", "1"}}), "");
 }
 
 TEST(Options, LowRankIsForMeansOfGradients) {

@@ -179,7 +179,7 @@ TEST_F(RecordStore, VisitsNoMoreThanIsTaken) {
 }
 
 TEST_F(RecordStore, OverItsQuotaItEvictsWhatExpiresFirst) {
-  record_store small{3 * (sizeof(record) + 1'100)};
+  record_store small{3 * (record_store::overhead + sizeof(record) + 1'100)};
   std::string big(1'000, 'x');
   EXPECT_EQ(small.put(key, open_record("1", big, 1s), now), ec::none);
   EXPECT_EQ(small.put(key, open_record("2", big, 1s), now), ec::none);
@@ -192,11 +192,11 @@ TEST_F(RecordStore, OverItsQuotaItEvictsWhatExpiresFirst) {
   EXPECT_EQ(left, "134");
   EXPECT_EQ(small.put(key, open_record("5", big, 1s), now), ec::overloaded)
     << "it would be the first to be evicted";
-  EXPECT_LE(small.bytes(), 3 * (sizeof(record) + 1'100));
+  EXPECT_LE(small.bytes(), 3 * (record_store::overhead + sizeof(record) + 1'100));
 }
 
 TEST_F(RecordStore, AReplacementThatDoesNotFitLeavesTheOldRecord) {
-  record_store small{2 * (sizeof(record) + 700)};
+  record_store small{2 * (record_store::overhead + sizeof(record) + 700)};
   EXPECT_EQ(small.put(key, open_record("a", std::string(500, 'a'), 10s), now), ec::none);
   EXPECT_EQ(small.put(key, open_record("b", std::string(500, 'b'), 100s), now), ec::none);
   EXPECT_EQ(small.put(key, open_record("a", std::string(5'000, 'x'), 20s), now), ec::overloaded);
@@ -205,7 +205,7 @@ TEST_F(RecordStore, AReplacementThatDoesNotFitLeavesTheOldRecord) {
 }
 
 TEST_F(RecordStore, ARecordLargerThanTheStoreEvictsNobody) {
-  record_store small{sizeof(record) + 700};
+  record_store small{record_store::overhead + sizeof(record) + 700};
   EXPECT_EQ(small.put(key, open_record("a", std::string(500, 'a'), 10s), now), ec::none);
   EXPECT_EQ(small.put(key, open_record("b", std::string(9'000, 'b'), 100s), now), ec::overloaded);
   EXPECT_EQ(small.size(), 1u);
@@ -234,7 +234,7 @@ record progress_with(const identity& who, std::chrono::nanoseconds life, std::st
 }
 
 struct Strangers : RecordStore {
-  static constexpr std::uint64_t one = sizeof(record) + 1'100;
+  static constexpr std::uint64_t one = record_store::overhead + sizeof(record) + 1'100;
 
   ec put(std::uint64_t who, const record_source& from, std::chrono::nanoseconds life = 60s,
          const std::string& name = "run") {
@@ -262,6 +262,15 @@ TEST_F(Strangers, NeverCostAMemberItsRecord) {
     EXPECT_EQ(put(who, {true, {}}, 5s), ec::none) << who;
   EXPECT_LE(small.bytes(), 10 * one) << "strangers made room";
   EXPECT_TRUE(holds(1));
+}
+
+TEST_F(Strangers, RecordsWithoutContentTakeRoom) {
+  for (std::uint64_t who = 100; who < 200; ++who) {
+    auto entry = progress_with(*identity::from_seed(who), 60s);
+    entry.value.clear();
+    (void)small.put(record_key("demo", entry.kind, entry.name), entry, now, {false, "flood"});
+  }
+  EXPECT_LE(small.size(), 4 * one / record_store::overhead);
 }
 
 TEST_F(Strangers, OfOneHostLeaveThoseOfOthersTheirShare) {

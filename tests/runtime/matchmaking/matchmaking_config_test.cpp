@@ -112,6 +112,7 @@ TEST(GroupSchema, CoversEverythingThatMembersMustShare) {
     {"schema", [](auto& c) { c.schema.bytes[5] = std::byte{1}; }},
     {"aggregator", [](auto& c) { c.reduce_by.how = aggregator::median; }},
     {"faulty_max", [](auto& c) { c.reduce_by.faulty_max = 1; }},
+    {"check_share", [](auto& c) { c.reduce_by.check_share = 0.5; }},
     {"the largest part", [](auto& c) { c.parts.largest = 1000; }},
     {"who chooses the parts", [](auto& c) { c.parts.chosen = false; }},
     {"min_contributors", [](auto& c) { c.min_contributors = 2; }},

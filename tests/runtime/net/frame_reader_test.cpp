@@ -1,5 +1,7 @@
 #include "runtime/net/frame_reader.hpp"
 
+#include <cstring>
+
 #include <gtest/gtest.h>
 
 #include "runtime/core/random.hpp"
@@ -117,6 +119,33 @@ TEST(FrameReader, BeforeTheHandshakeIsDoneOnlySmallHandshakeFramesAreAllowed) {
   EXPECT_EQ(end_of(most, two), ec::none);
   auto more = frame_bytes(frame_kind::handshake, std::string(handshake_bytes_max + 1, 'h'));
   EXPECT_EQ(end_of(more.substr(0, frame_prefix::size), two), ec::protocol_violation);
+}
+
+TEST(FrameReader, ALongHeaderNeedsRoomUntilItIsHere) {
+  frame_reader reader{{}, 1000, [](const std::string&, std::size_t) { return nullptr; }};
+  reader.open();
+  auto feed = [&](std::string_view bytes) {
+    auto room = reader.room();
+    auto count = std::min(room.size(), bytes.size());
+    std::memcpy(room.data(), bytes.data(), count);
+    reader.filled(count);
+    return bytes.substr(count);
+  };
+  auto usual = reader.room().size();
+  EXPECT_EQ(reader.long_header(), 0U);
+  auto frame = frame_bytes(frame_kind::message, std::string(200'000, 'h'));
+  auto left = std::string_view{frame}.substr(frame_prefix::size);
+  EXPECT_TRUE(feed(std::string_view{frame}.substr(0, frame_prefix::size)).empty());
+  EXPECT_FALSE(reader.next()->has_value());
+  EXPECT_EQ(reader.long_header(), 200'000U) << "known before most of it arrives";
+  while (!left.empty()) {
+    left = feed(left);
+    auto seen = reader.next();
+    ASSERT_TRUE(seen.ok());
+    EXPECT_EQ(seen->has_value(), left.empty());
+  }
+  EXPECT_EQ(reader.long_header(), 0U);
+  EXPECT_EQ(reader.room().size(), usual) << "the memory of the header is given back";
 }
 
 TEST(FrameReader, HoldsAWindowOfBodiesAndNoMore) {

@@ -1,8 +1,10 @@
 #include "runtime/net/link_budget.hpp"
 
+#include <cstring>
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 namespace waggle::net {
 namespace {
@@ -81,6 +83,113 @@ TEST_F(LinkBudget, ABodyThatIsGivenUpWhileItWaitsReturnsNothing) {
   waiting.reset();
   EXPECT_FALSE(second->held());
   EXPECT_EQ(common->body_bytes(), 80U);
+}
+
+TEST_F(LinkBudget, ABodyTakesNoMemoryBeforeItIsReadNorAfterwards) {
+  common = std::make_shared<stranger_budget>();
+  auto budget = link();
+  unsigned char resident = 1;
+  for (int i = 0; i < 2; ++i) { // malloc would hand out again what was written to before
+    auto body = budget->body(256_KiB);
+    auto* second_page = body.get() + 4_KiB;
+    ASSERT_EQ(::mincore(second_page, 1, &resident), 0);
+    EXPECT_EQ(resident & 1, 0);
+    std::memset(body.get(), 1, 256_KiB);
+    body.reset();
+    EXPECT_EQ(::mincore(second_page, 1, &resident), -1) << "the system has it back";
+  }
+}
+
+TEST_F(LinkBudget, AWelcomeBodyDoesNotCount) {
+  auto members = link();
+  auto strangers = link();
+  auto first = members->body(500, [] { return true; });
+  EXPECT_FALSE(members->held());
+  EXPECT_EQ(common->body_bytes(), 0U);
+  auto second = strangers->body(80, [] { return false; });
+  EXPECT_EQ(common->body_bytes(), 80U);
+  first.reset();
+  EXPECT_EQ(common->body_bytes(), 80U);
+}
+
+TEST_F(LinkBudget, ABodyThatWaitsIsReadOnceItIsWelcome) {
+  auto first = link();
+  auto second = link();
+  auto body = first->body(80);
+  bool welcome = false; // the plan of its round has not arrived yet
+  auto waiting = second->body(80, [&] { return welcome; });
+  second->retry(now);
+  EXPECT_TRUE(second->held());
+  welcome = true;
+  second->retry(now);
+  EXPECT_FALSE(second->held());
+  EXPECT_EQ(common->body_bytes(), 80U);
+  waiting.reset();
+  EXPECT_EQ(common->body_bytes(), 80U);
+}
+
+TEST_F(LinkBudget, LongHeadersShareTheMemoryOfBodies) {
+  auto first = link();
+  auto second = link();
+  auto header = first->long_header(90);
+  auto body = second->body(30);
+  EXPECT_TRUE(second->held());
+  header.reset();
+  second->retry(now);
+  EXPECT_FALSE(second->held());
+  EXPECT_EQ(common->body_bytes(), 30U);
+  auto next = first->long_header(90);
+  EXPECT_TRUE(first->held());
+}
+
+TEST_F(LinkBudget, AStrangerThatReadsNoAnswersGetsNoMore) {
+  limits.unread_bytes_max = 1'000;
+  limits.queue_share = 100;
+  auto budget = link();
+  budget->unread(1'000);
+  EXPECT_FALSE(budget->held());
+  EXPECT_TRUE(budget->may_answer(5'000)) << "exactly as much as may be unread, and one more";
+  budget->unread(1'001);
+  EXPECT_TRUE(budget->held());
+  EXPECT_FALSE(budget->may_answer(1));
+  budget->unread(0);
+  EXPECT_FALSE(budget->held());
+  budget->unread(5'000);
+  budget->become_member();
+  EXPECT_FALSE(budget->held());
+  EXPECT_TRUE(budget->may_answer(5'000));
+}
+
+TEST_F(LinkBudget, FullQueuesLeaveEachStrangerItsShare) {
+  limits.queue_share = 100;
+  limits.message_overhead = 0;
+  common = std::make_shared<stranger_budget>(stranger_budget::limits{work{1'000}, 100, 1'000});
+  auto flood = link();
+  auto message = flood->admit(600);
+  flood->unread(401);
+  EXPECT_TRUE(flood->held());
+  EXPECT_FALSE(flood->may_answer(1));
+  auto modest = link();
+  auto question = modest->admit(60);
+  EXPECT_FALSE(modest->held());
+  EXPECT_TRUE(modest->may_answer(100));
+  EXPECT_FALSE(modest->may_answer(101)) << "more than its share";
+  message.reset();
+  EXPECT_FALSE(flood->held());
+  EXPECT_TRUE(modest->may_answer(101));
+  auto again = modest->admit(600);
+  EXPECT_TRUE(modest->held()) << "all have 1,061 bytes, and this one more than its share";
+  flood->become_member();
+  modest->retry(now);
+  EXPECT_FALSE(modest->held()) << "what waits for members is not what strangers have";
+  auto third = link();
+  third->unread(900);
+  EXPECT_TRUE(third->held());
+  modest.reset(); // its messages keep it alive
+  again.reset();
+  question.reset();
+  third->retry(now);
+  EXPECT_FALSE(third->held());
 }
 
 TEST_F(LinkBudget, SavesUpNoMoreThanOneSecond) {

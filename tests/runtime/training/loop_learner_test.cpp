@@ -27,6 +27,7 @@ public:
       values[i] -= static_cast<float>(lr) * gradient[i];
     ++steps;
   }
+  void step(double) override { ADD_FAILURE() << "the gradient is the mean of a round"; }
   void read_tensor(std::size_t, std::span<float> out) const override {
     see();
     std::copy(values.begin(), values.end(), out.begin());
@@ -271,6 +272,7 @@ public:
     EXPECT_EQ(gradient.size(), 2U);
     ++steps;
   }
+  void step(double) override { ADD_FAILURE() << "the gradient is the mean of a round"; }
   void read_tensor(std::size_t which, std::span<float> out) const override {
     std::fill(out.begin(), out.end(), which == 1 ? buffer : 0);
   }

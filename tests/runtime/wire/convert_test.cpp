@@ -207,7 +207,8 @@ TEST(WireConvert, PartsOutOfBoundsAreRefused) {
   EXPECT_EQ(with([](part& p) { p.count = part_elements_max + 1; }), ec::protocol_violation);
   EXPECT_EQ(with([](part& p) { p.index = parts_max; }), ec::protocol_violation);
   EXPECT_EQ(with([](part& p) { p.offset = plan_elements_max + 1; }), ec::protocol_violation);
-  EXPECT_EQ(with([](part& p) { p.kind = static_cast<part_kind>(3); }), ec::protocol_violation);
+  EXPECT_EQ(with([](part& p) { p.kind = static_cast<part_kind>(4); }), ec::protocol_violation);
+  EXPECT_EQ(with([](part& p) { p.member = round_members_max; }), ec::protocol_violation);
 }
 
 TEST(WireConvert, RoundMessagesOutOfBoundsAreRefused) {
@@ -236,6 +237,36 @@ TEST(WireConvert, RoundMessagesOutOfBoundsAreRefused) {
   Header header;
   header.mutable_round_prepared()->set_round("short");
   EXPECT_EQ(code_of(header), ec::protocol_violation);
+}
+
+TEST(WireConvert, PromisesThatAreShownAreOfDifferentMembersAndSigned) {
+  round_view view{64, 1, 1, false, {}};
+  takeover_promise promise{64, true, first_view(plan_for(3)), false, false, {}, {}};
+  auto with = [&](auto change) {
+    Header header;
+    auto& to = *header.mutable_round_propose();
+    to.set_round(write_id(round_id{}));
+    write_view(view, *to.mutable_view());
+    for (std::uint32_t member : {1, 2}) {
+      auto& shown = *to.add_promises();
+      shown.set_member(member);
+      write_view(promise.view, *shown.mutable_view());
+      shown.set_by(write_id(promise.by));
+    }
+    change(*to.mutable_promises());
+    return code_of(header);
+  };
+  EXPECT_EQ(with([](auto&) {}), ec::none);
+  EXPECT_EQ(with([](auto& p) { p[1].set_member(1); }), ec::protocol_violation) << "twice";
+  EXPECT_EQ(with([](auto& p) { p[1].set_member(64); }), ec::protocol_violation);
+  EXPECT_EQ(with([](auto& p) { p[0].clear_by(); }), ec::protocol_violation) << "not signed";
+  EXPECT_EQ(with([](auto& p) { p[0].set_value("short"); }), ec::protocol_violation);
+  EXPECT_EQ(with([](auto& p) { p[0].clear_view(); }), ec::protocol_violation);
+  EXPECT_EQ(with([](auto& p) {
+              while (p.size() <= static_cast<int>(round_members_max))
+                *p.Add() = p[0];
+            }),
+            ec::oversize);
 }
 
 TEST(WireConvert, APlanThatIsBrokenIsRefused) {

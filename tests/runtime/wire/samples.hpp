@@ -90,16 +90,32 @@ inline std::vector<sample> samples() {
       round, 3, part_kind::result, 5, 1'000, 250, 2.5, 0x8000'0000'0000'000fU, {0.5, 2, 0, 0, 0}},
     1'000);
   event_of("round_propose", round_propose{round, view});
+  takeover_promise told{view.number,        true, view, true, false, sample_digest(8),
+                        sample_signature(1)};
+  takeover_promise nothing{view.number, true, {3, 15, 7, false, {}}, false, false, {}, {}};
+  nothing.by = sample_signature(2);
+  event_of("round_propose", round_propose{round, view, {{0, told}, {63, nothing}}});
   event_of("round_prepared", round_prepared{round, 9, sample_digest(7), sample_signature(1)});
   event_of("round_suspect", round_suspect{round, 9, 63, ec::stalled});
   event_of("round_commit", round_commit{round, view, {sample_signature(1), sample_signature(2)}});
   event_of("round_abort", round_abort{round, ec::lost_quorum});
   event_of("round_takeover", round_takeover{round, 99});
+  event_of("part", part{round, 3, part_kind::evidence, 5, 1'000, 250, 2.5, 7, {}, 63}, 1'000);
   event_of("round_key_share", round_key_share{round, 3, 63, sample_digest(7)});
+  event_of("round_key_share", round_key_share{round, 3, 63, sample_digest(7), sample_digest(8)});
+  event_of("round_pledge", round_pledge{round, 3, 63, sample_digest(7), true}, 64);
+  event_of("round_pledge", round_pledge{round, 3, 63, sample_digest(7), false});
+  event_of("round_pledge_digests",
+           round_pledge_digests{round, 3, {sample_digest(7), sample_digest(8)}});
+  event_of("round_checked", round_checked{round, 3});
+  event_of("round_challenge", round_challenge{round, 3, 77});
   event_of("round_digests", round_digests{round, 3, {sample_digest(7), sample_digest(8)}});
   event_of(
     "round_promise",
     round_promise{round, 99, true, view, true, true, {sample_signature(3), sample_signature(4)}});
+  event_of(
+    "round_promise",
+    round_promise{round, 99, true, view, true, false, {}, sample_digest(8), sample_signature(3)});
   event_of("bandwidth_report", bandwidth_report{round, 3e6});
   event_of("new_partition", new_partition{round, {{70, 0, 30}, 8192}});
   event_of("next_plan", next_plan{round, plan_for(4), sample_digest(9), {}, 0});

@@ -218,11 +218,14 @@ std::string violation(std::uint64_t seed, bool leader_lies) {
   auto who = leader_lies ? 0 : 1 + seed % (members - 1);
   auto planted = Liars::GetParam().make(who);
   round_swarm swarm{std::move(scene), planted.get()};
+  if (std::getenv("WAGGLE_LIAR_JOURNAL") != nullptr)
+    swarm.keep_journal();
   swarm.let_lie(who);
   swarm.run();
   if (swarm.violation().empty())
     return {};
-  return "member " + std::to_string(who) + " lies: " + swarm.violation() + "\n" + swarm.describe();
+  return "member " + std::to_string(who) + " lies: " + swarm.violation() + "\n" + swarm.describe()
+         + "\n" + swarm.journal();
 }
 
 TEST_P(Liars, NeverMixOrStopARound) {

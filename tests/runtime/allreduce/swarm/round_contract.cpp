@@ -34,7 +34,7 @@ void round_swarm::check_quorum(std::size_t finisher) {
     if (s.view.contributors == decided.contributors && (s.prepared || s.committed))
       holders.insert(i);
   }
-  if (!is_quorum(holders, members_.size()))
+  if (!round_rules{plan()}.is_quorum(holders))
     violated("member " + std::to_string(finisher) + " finished with a set that only "
              + std::to_string(holders.size()) + " of " + std::to_string(members_.size())
              + " have prepared");
@@ -138,6 +138,22 @@ void round_swarm::check_values(const round_report& report) {
   }
 }
 
+std::size_t round_swarm::left_out() const {
+  auto senders = first_view(plan()).contributor_set();
+  member_set out;
+  blameless().for_each([&](std::size_t i) {
+    if (!members_[i].end || members_[i].end->report.outcome == round_outcome::failed)
+      return out.insert(i);
+    const auto& counted = members_[i].end->report.contributors;
+    (senders & blameless()).for_each([&](std::size_t sender) {
+      if (std::find(counted.begin(), counted.end(), plan().members[sender].peer.id)
+          == counted.end())
+        out.insert(sender);
+    });
+  });
+  return out.size();
+}
+
 void round_swarm::check_blameless() {
   auto good = blameless();
   auto reducers = good;
@@ -145,7 +161,7 @@ void round_swarm::check_blameless() {
   reducers.for_each(
     [&](std::size_t i) { reducible = reducible || plan().members[i].mode != member_mode::client; });
   auto senders = good & first_view(plan()).contributor_set();
-  if (!is_quorum(good, members_.size()) || !reducible || senders.empty())
+  if (!round_rules{plan()}.is_quorum(good) || !reducible || senders.empty())
     return;
   if (finished() == 0 && struck_.size() > 1)
     return; // no member was excluded: there was no round
@@ -185,8 +201,11 @@ round_swarm::duration round_swarm::transfer_bound() const {
     most = std::max(most, ++count[parts[i].default_owner]);
   }
   auto busiest = *std::max_element(bytes.begin(), bytes.end());
-  auto sending = std::chrono::duration<double>(4 * busiest / scene_.net.bytes_per_second);
-  return std::chrono::duration_cast<duration>(sending) + (most + 4) * 4 * scene_.net.delay_max + 1s;
+  // Where sums are checked, contributions are sent a second time.
+  auto shown = plan().reduce_by.check_share * static_cast<double>(members_.size());
+  auto sending = std::chrono::duration<double>((4 + shown) * busiest / scene_.net.bytes_per_second);
+  auto bodies = static_cast<std::size_t>(static_cast<double>(most) * (1 + shown)) + 4;
+  return std::chrono::duration_cast<duration>(sending) + bodies * 4 * scene_.net.delay_max + 1s;
 }
 
 void round_swarm::check_left_behind() {

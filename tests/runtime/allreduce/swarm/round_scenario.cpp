@@ -149,10 +149,13 @@ fault random_fault(dice& roll, const round_scenario& scene) {
           ++parts;
         largest = std::max(largest, encoded_size(table[i].codec, table[i].count));
       }
+      // A part that is checked is also shown: as many bodies as there are contributors.
+      auto bodies = scene.plan.reduce_by.check_share > 0 ? 2 + n : std::size_t{2};
       // All parts within two stall timeouts; or none within one.
-      auto takes = f.kind == fault_kind::slow
-                     ? std::min(2.0, 8.0 / static_cast<double>(2 * parts + 1)) * roll.unit() + 0.01
-                     : 10 + 10 * roll.unit();
+      auto takes =
+        f.kind == fault_kind::slow
+          ? std::min(2.0, 8.0 / static_cast<double>(bodies * parts + 1)) * roll.unit() + 0.01
+          : 10 + 10 * roll.unit();
       f.bytes_per_second = static_cast<double>(largest) / takes;
       break;
     }
@@ -220,11 +223,15 @@ round_scenario random_scenario(std::uint64_t seed) {
   }
   scene.offload = roll.percent(50);
   scene.config.offload_elements = scene.offload ? 1 : 1U << 30U;
+  if (seed % 2 == 1)
+    scene.plan.reduce_by.check_share = seed % 4 == 1 ? 1 : 0.25;
   scene.net.members = n;
   scene.net.delay_max = roll.span(200us, roll.percent(30) ? 150ms : 5ms);
   // From "the parts trickle in" to "everything arrives at once".
   scene.net.bytes_per_second = 1e4 * std::pow(10.0, 3 * roll.unit());
   auto largest = std::size_t{4} * scene.plan.part_elements;
+  if (scene.plan.reduce_by.check_share > 0) // a list of digests is a body, too
+    largest = std::max(largest, part_table{scene.plan}.size() * digest::size);
   scene.net.window_bytes = roll.percent(40) ? largest * roll.between(1, 4) : 32_MiB;
   if (roll.percent(8))
     return scene;

@@ -34,16 +34,21 @@ public:
   bool reduce(const reduce_part& what) override {
     if (!swarm_.scene_.offload)
       return false;
-    auto job = [engine = swarm_.members_[self_].engine_alive, what] {
-      if (auto running = engine.lock())
-        running->on_reduced(waggle::reduce(what));
+    auto job = [this, engine = swarm_.members_[self_].engine_alive, what] {
+      auto running = engine.lock();
+      if (!running)
+        return;
+      auto sum = waggle::reduce(what);
+      if (swarm_.planted_ != nullptr)
+        swarm_.planted_->on_reduced(self_, sum);
+      running->on_reduced(sum);
     };
     swarm_.net_.on_member(self_, 100us * static_cast<int>(1 + self_ % 5), std::move(job));
     return true;
   }
   digest secret(const round_id&, std::uint32_t view) override {
-    return sha256(std::to_string(view) + " of "
-                  + std::to_string(reinterpret_cast<std::uintptr_t>(this)));
+    return sha256(std::to_string(view) + " of " + std::to_string(self_) + " in "
+                  + std::to_string(swarm_.scene_.seed));
   }
   void count_part() override {}
   void count_refused(ec why) override {
@@ -52,7 +57,7 @@ public:
       swarm_.violated("member " + std::to_string(self_)
                       + " refused what another sent: " + waggle::to_string(failure{why, {}}));
   }
-  void log(const std::string&) override {}
+  void log(const std::string& what) override { swarm_.note(self_, what); }
   void finished(round_finished how) override { swarm_.on_finished(self_, std::move(how)); }
 
 private:
@@ -286,7 +291,7 @@ void round_swarm::strike(fault f) {
       break;
     case fault_kind::partition:
       net_.partition(f.side, f.lasts);
-      (is_quorum(f.side, members_.size()) ? everybody() - f.side : f.side)
+      (round_rules{plan()}.is_quorum(f.side) ? everybody() - f.side : f.side)
         .for_each([this](std::size_t i) { excuse(i); });
       break;
     case fault_kind::half_open:
@@ -372,6 +377,12 @@ void round_swarm::violated(const std::string& what) {
     violation_ = what;
 }
 
+void round_swarm::note(std::size_t at, const std::string& what) {
+  if (journal_)
+    *journal_ += std::to_string(seconds_of(net_.now().time_since_epoch())) + " "
+                 + std::to_string(at) + " " + what + "\n";
+}
+
 void round_swarm::note(std::size_t to, std::size_t from, const wire::event& what) {
   auto view = [](const round_view& v) {
     return std::to_string(v.number) + " of " + std::to_string(v.contributors) + " by "
@@ -379,8 +390,17 @@ void round_swarm::note(std::size_t to, std::size_t from, const wire::event& what
   };
   std::string said;
   if (const auto* part = std::get_if<wire::part>(&what))
-    said = (part->kind == wire::part_kind::result ? "result " : "contribution ")
+    said = std::array{"contribution ", "result ", "repair ",
+                      "evidence "}[static_cast<std::size_t>(part->kind)]
            + std::to_string(part->index) + " view " + std::to_string(part->view);
+  else if (const auto* pledge = std::get_if<wire::round_pledge>(&what))
+    said = "pledge of " + std::to_string(pledge->member) + " view " + std::to_string(pledge->view);
+  else if (const auto* share = std::get_if<wire::round_key_share>(&what))
+    said = "share of " + std::to_string(share->member) + " view " + std::to_string(share->view);
+  else if (const auto* checked = std::get_if<wire::round_checked>(&what))
+    said = "checked view " + std::to_string(checked->view);
+  else if (const auto* challenge = std::get_if<wire::round_challenge>(&what))
+    said = "challenge " + std::to_string(challenge->part);
   else if (const auto* propose = std::get_if<wire::round_propose>(&what))
     said = "propose " + view(propose->view);
   else if (const auto* prepared = std::get_if<wire::round_prepared>(&what))

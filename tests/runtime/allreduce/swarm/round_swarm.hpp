@@ -29,6 +29,8 @@ public:
   virtual bool on_arrival(round_swarm&, std::size_t /*to*/, std::size_t /*from*/, inbound_event&) {
     return true;
   }
+  /// A part that `member` has reduced; its values may be changed.
+  virtual void on_reduced(std::size_t /*member*/, const reduced_part&) {}
   /// Whether this member checks its clock.
   virtual bool ticks(std::size_t /*member*/) { return true; }
 };
@@ -80,6 +82,8 @@ public:
   [[nodiscard]] bool is_running(std::size_t member) const;
   float_vector& values_of(std::size_t member) { return *members_[member].values; }
   [[nodiscard]] member_set blameless() const { return everybody() - excused_; }
+  /// Blameless members that have no result, or whose vectors did not count.
+  [[nodiscard]] std::size_t left_out() const;
   /// To be called before the run: this member lies, so nothing is promised to it.
   void let_lie(std::size_t who) { excuse(who); }
   /// `to` receives this from `from` soon; no saboteur changes it.
@@ -122,6 +126,7 @@ private:
   void delay(member_set whom);
   [[nodiscard]] bool all_ended() const;
   void note(std::size_t to, std::size_t from, const wire::event& what);
+  void note(std::size_t at, const std::string& what);
 
   void check_quorum(std::size_t finisher);
   void check_end(const member& m);

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "runtime/averaging/part_reducer.hpp"
+#include "runtime/averaging/part_table.hpp"
+#include "runtime/core/time.hpp"
+
+namespace waggle {
+
+/// The sums that a member checks in one view (sum_checks.hpp): those that it was drawn for, and
+/// those that another member challenged. Keeps the contributions to a part until all are here.
+///
+/// Not thread-safe.
+class open_checks {
+public:
+  /// @param parts must outlive this.
+  open_checks(const part_table& parts, aggregation reduce_by)
+    : parts_(parts), reduce_by_(reduce_by) {}
+
+  /// The sum of `part` is to be checked; its `owner` shows the contributions. A check that is open
+  /// stays as it is, except that it is `challenged` from now on.
+  void open(std::uint32_t part, std::size_t owner, bool challenged, steady_time now);
+  [[nodiscard]] bool is_open(std::uint32_t part) const { return open_.contains(part); }
+  [[nodiscard]] bool is_challenged(std::uint32_t part) const;
+  /// A member that holds the right sum says so. REQUIRES: is_open(part).
+  void vouch(std::uint32_t part) { open_.at(part).vouched = true; }
+  [[nodiscard]] bool is_vouched(std::uint32_t part) const;
+  /// No sum waits to be checked.
+  [[nodiscard]] bool empty() const { return open_.empty(); }
+
+  /// As part_reducer::add. REQUIRES: is_open(part).
+  status add(std::uint32_t part, std::size_t member, double weight, payload values,
+             steady_time now);
+  /// The contributions that are here. REQUIRES: is_open(part).
+  [[nodiscard]] const part_reducer& evidence(std::uint32_t part) const;
+  /// What was shown is wrong: it is awaited again. REQUIRES: is_open(part).
+  void start_over(std::uint32_t part, steady_time now);
+  void close(std::uint32_t part) { open_.erase(part); }
+  void clear() { open_.clear(); }
+
+  struct overdue_check {
+    std::uint32_t part;
+    std::size_t owner;
+    bool challenged;
+  };
+  /// Checks whose owner has shown nothing for `stall_timeout`, of this or another part; and
+  /// challenged ones of which it has shown nothing for twice as long. The time begins anew for
+  /// each.
+  [[nodiscard]] std::vector<overdue_check> overdue(steady_time now, milliseconds stall_timeout);
+
+private:
+  struct check {
+    part_reducer evidence;
+    std::size_t owner;
+    bool challenged;
+    steady_time since; // the last progress
+    bool vouched = false;
+  };
+
+  const part_table& parts_;
+  const aggregation reduce_by_;
+  std::map<std::uint32_t, check> open_;      // by part
+  std::map<std::size_t, steady_time> shown_; // by owner: when it last showed something unasked
+};
+
+} // namespace waggle

@@ -1,0 +1,259 @@
+// A loop with a strategy that averages parameters: its optimizer steps with each gradient. The
+// loop's thread is the test's thread; the worker runs on another one.
+
+#include <future>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/training/clipping.hpp"
+#include "runtime/training/local_learner.hpp"
+#include "runtime/training/loop_learner.hpp"
+
+namespace waggle {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+
+/// Gradient descent on two values, with a buffer of one value.
+class descent final : public loop_model {
+public:
+  void apply(std::span<const float> gradient, double lr) override {
+    std::copy(gradient.begin(), gradient.end(), own.begin());
+    step(lr);
+  }
+  void step(double lr) override {
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] -= static_cast<float>(lr) * own[i];
+    ++steps;
+  }
+  void read_tensor(std::size_t which, std::span<float> out) const override {
+    const auto& from = which == 0 ? values : buffer;
+    std::copy(from.begin(), from.end(), out.begin());
+  }
+  void write_tensor(std::size_t which, std::span<const float> from) override {
+    (which == 0 ? values : buffer).assign(from.begin(), from.end());
+  }
+  [[nodiscard]] std::uint64_t optimizer_steps() const override { return steps; }
+  void set_optimizer_steps(std::uint64_t n) override { steps = n; }
+
+  std::vector<float> values{1, 2};
+  std::vector<float> buffer{5};
+  std::vector<float> own{0, 0}; // the gradient, as the loop left it
+  std::uint64_t steps = 0;
+};
+
+class LocalLoop : public ::testing::Test {
+protected:
+  ~LocalLoop() override {
+    port->close();
+    if (work.valid())
+      work.wait();
+  }
+
+  static state_table table() {
+    return state_table{{{"x", {2}, state_tensor::kind::parameter},
+                        {"running_mean", {1}, state_tensor::kind::buffer}}};
+  }
+
+  /// Runs `body` as the worker, which makes the learner.
+  void worker(std::function<void(local_learner&)> body) {
+    work = std::async(std::launch::async, [this, body = std::move(body)] {
+      auto made = clipped(
+        [this]() -> result<std::unique_ptr<learner>> { return make_loop_learner(port, averaged); },
+        norm_max)();
+      learns = std::move(*made);
+      body(local());
+    });
+  }
+  void await_worker() {
+    ASSERT_EQ(work.wait_for(20s), std::future_status::ready);
+    work.get();
+  }
+  [[nodiscard]] local_learner& local() const { return dynamic_cast<local_learner&>(*learns); }
+  [[nodiscard]] std::vector<float> copy() const {
+    std::vector<float> out(3);
+    changes = local().copy_tensors(averaged->indices(), out);
+    return out;
+  }
+  step_outcome offer(std::vector<float> gradient, bool finite = true) {
+    model.own = gradient;
+    gradient.push_back(model.buffer.front());
+    return port->offer(model, gradient, {1, 4, finite}, [this] { return over.load(); });
+  }
+  void end() {
+    over = true;
+    EXPECT_EQ(offer({0, 0}), step_outcome::finished);
+    await_worker();
+  }
+
+  descent model;
+  std::shared_ptr<loop_port> port = std::make_shared<loop_port>(table(), digest{});
+  std::shared_ptr<const averaged_tensors> averaged =
+    *averaged_tensors::of(table(), local_updates({}).lanes.front());
+  double norm_max = 0;
+  std::unique_ptr<learner> learns;
+  mutable std::uint64_t changes = 0;
+  std::atomic<bool> over{false};
+  std::future<void> work;
+};
+
+TEST_F(LocalLoop, StepsWithEachGradientWhereTheLoopLeftIt) {
+  worker([](local_learner& l) {
+    for (int i = 0; i < 2; ++i) {
+      l.accumulate();
+      l.step_locally(0.5);
+      EXPECT_EQ(l.accumulated_samples(), 0U);
+    }
+    l.accumulate();
+  });
+  EXPECT_EQ(offer({2, 4}), step_outcome::stepped);
+  EXPECT_THAT(model.values, ElementsAre(0, 0));
+  EXPECT_EQ(offer({-2, 0}), step_outcome::stepped);
+  EXPECT_THAT(model.values, ElementsAre(1, 0));
+  end();
+  EXPECT_EQ(model.steps, 2U);
+}
+
+TEST_F(LocalLoop, ARoundReadsTheCopyOfTheLastStepWhateverTheLoopIsDoing) {
+  worker([this](local_learner& l) {
+    EXPECT_THAT(copy(), ElementsAre(1, 2, 5)) << "before the first step";
+    l.accumulate();
+    l.step_locally(0.5);
+    l.accumulate();
+  });
+  EXPECT_EQ(offer({2, 4}), step_outcome::stepped);
+  model.buffer = {6}; // a pass of the loop
+  EXPECT_THAT(copy(), ElementsAre(0, 0, 5));
+  end();
+}
+
+TEST_F(LocalLoop, AddsAChangeToWhatItHasLearnedMeanwhile) { // INV-5
+  worker([this](local_learner& l) {
+    auto snapshot = copy();
+    EXPECT_EQ(changes, 0U);
+    l.accumulate();
+    l.step_locally(0.5);
+    l.add_change(averaged->indices(), std::vector<float>{2, 2, 9}, snapshot);
+    EXPECT_THAT(copy(), ElementsAre(1, 0, 9));
+    EXPECT_EQ(changes, 1U);
+    l.accumulate();
+  });
+  EXPECT_EQ(offer({2, 4}), step_outcome::stepped);
+  EXPECT_THAT(model.values, ElementsAre(1, 0)) << "(0, 0) + (2, 2) - (1, 2)";
+  EXPECT_THAT(model.buffer, ElementsAre(9)) << "no pass has changed it since the snapshot";
+  end();
+}
+
+// Alone, the mean is the snapshot: nothing that was learned since is lost or counted twice.
+TEST_F(LocalLoop, FourStepsOfMinusOneEndAtMinusFourHoweverLongTheRoundTakes) { // F5
+  model.values = {0, 0};
+  worker([this](local_learner& l) {
+    for (int latency = 0; latency < 4; ++latency) {
+      std::vector<float> snapshot;
+      for (int step = 0; step < 4; ++step) {
+        l.accumulate();
+        l.step_locally(1);
+        if (step == 0)
+          snapshot = copy();
+        if (step == latency)
+          l.add_change(averaged->indices(), snapshot, snapshot);
+      }
+      EXPECT_THAT(copy(), ElementsAre(-4, -4, 5)) << latency;
+      l.write_tensor(0, std::vector<float>{0, 0}); // once more
+    }
+    l.accumulate();
+  });
+  for (int i = 0; i < 16; ++i)
+    EXPECT_NE(offer({1, 1}), step_outcome::held);
+  end();
+}
+
+TEST_F(LocalLoop, ABufferKeepsWhatPassesHaveAddedSinceTheSnapshot) {
+  worker([this](local_learner& l) {
+    l.accumulate();
+    l.step_locally(0.5);
+    auto snapshot = copy();
+    l.accumulate();
+    l.step_locally(0.5);
+    l.add_change(averaged->indices(), std::vector<float>{1, 2, 7}, snapshot);
+    l.accumulate();
+  });
+  EXPECT_EQ(offer({0, 0}), step_outcome::stepped);
+  model.buffer = {6}; // the next pass
+  EXPECT_EQ(offer({0, 0}), step_outcome::stepped);
+  EXPECT_THAT(model.buffer, ElementsAre(8)) << "6 + (7 - 5)";
+  end();
+}
+
+// No step has renewed the copy since the loop changed its tensors.
+TEST_F(LocalLoop, AChangeAfterADroppedGradientIsAddedToWhatTheLoopHolds) {
+  worker([this](local_learner& l) {
+    l.accumulate();
+    l.step_locally(0.5);
+    auto snapshot = copy();
+    EXPECT_FALSE(l.accumulate().finite);
+    l.add_change(averaged->indices(), std::vector<float>{1, 2, 7}, snapshot);
+    EXPECT_THAT(copy(), ElementsAre(3, 2, 8));
+    l.accumulate();
+  });
+  EXPECT_EQ(offer({0, 0}), step_outcome::stepped);
+  model.buffer = {6};
+  model.values = {3, 2}; // the loop limits its weights, say
+  EXPECT_EQ(offer({0, 0}, false), step_outcome::dropped);
+  EXPECT_THAT(model.values, ElementsAre(3, 2));
+  EXPECT_THAT(model.buffer, ElementsAre(8)) << "6 + (7 - 5)";
+  end();
+}
+
+TEST_F(LocalLoop, AStateThatIsLoadedIsInTheCopy) {
+  worker([this](local_learner& l) {
+    l.write_tensor(0, std::vector<float>{7, 8});
+    l.write_tensor(1, std::vector<float>{9});
+    EXPECT_THAT(copy(), ElementsAre(7, 8, 9));
+    l.accumulate();
+  });
+  EXPECT_EQ(offer({1, 1}), step_outcome::synced);
+  EXPECT_THAT(model.values, ElementsAre(7, 8));
+  end();
+}
+
+TEST_F(LocalLoop, AGradientThatIsNotFiniteCountsAsDropped) {
+  worker([](local_learner& l) {
+    EXPECT_FALSE(l.accumulate().finite); // the worker makes no step then
+    l.accumulate();
+  });
+  EXPECT_EQ(offer({1, 1}, false), step_outcome::dropped);
+  EXPECT_THAT(model.values, ElementsAre(1, 2));
+  end();
+}
+
+TEST_F(LocalLoop, TakesNoStepAfterTheLoopHasEnded) {
+  worker([](local_learner& l) {
+    EXPECT_EQ(l.accumulate().samples, 0U);
+    l.step_locally(0.5);
+  });
+  bool ended = false;
+  port->serve(model, 5ms, [&] { return ended = work.wait_for(0s) == std::future_status::ready; });
+  EXPECT_TRUE(ended);
+  EXPECT_EQ(model.steps, 0U);
+}
+
+TEST_F(LocalLoop, ClipsTheGradientOfEachStep) {
+  norm_max = 1;
+  worker([this](local_learner& l) {
+    l.accumulate();
+    l.step_locally(1);
+    EXPECT_THAT(copy(), ElementsAre(::testing::FloatEq(1 - 0.6F), ::testing::FloatEq(2 - 0.8F), 5));
+    l.add_change(averaged->indices(), copy(), copy());
+    EXPECT_TRUE(l.copies_during_passes());
+    l.accumulate();
+  });
+  EXPECT_EQ(offer({3, 4}), step_outcome::stepped);
+  EXPECT_THAT(model.values, ElementsAre(::testing::FloatEq(0.4F), ::testing::FloatEq(1.2F)));
+  end();
+}
+
+} // namespace
+} // namespace waggle
