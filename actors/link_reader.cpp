@@ -50,10 +50,9 @@ std::shared_ptr<std::byte> link_reader::body_memory(const std::string& header, s
   auto where = part == nullptr ? nullptr : rounds_->destination(remote_.id, *part, bytes);
   if (where != nullptr || !is_stranger())
     return where;
-  if (part == nullptr)
-    return budget_->body(bytes);
-  return budget_->body(bytes, [rounds = rounds_, from = remote_.id, id = part->round, bytes] {
-    return rounds->expects(from, id, bytes);
+  auto round = part == nullptr ? round_id{} : part->round;
+  return budget_->body(bytes, [rounds = rounds_, from = remote_.id, round, bytes] {
+    return rounds->has_averaged_with(from) || rounds->expects(from, round, bytes);
   });
 }
 

@@ -302,7 +302,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   ctx.clock_compared = watch_clocks(ctx, clocks, system.clock());
   ctx.port_decorator = dependencies.port_decorator;
   ctx.links = std::make_shared<link_table>();
-  ctx.rounds = make_round_registry(ctx.links);
+  ctx.rounds = make_round_registry(ctx.links, ctx.strangers);
   if (!config.averaging && !config.helping) {
     // This peer never begins a round, and never drops events that wait for one: keep none.
     round_registry::limits none;

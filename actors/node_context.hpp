@@ -25,12 +25,17 @@ namespace waggle {
 
 class bandwidth_estimator; // runtime/averaging/bandwidth_estimator.hpp
 
-/// A registry that answers peers that missed the end of a round over their link.
-inline std::shared_ptr<round_registry> make_round_registry(std::shared_ptr<link_table> links) {
+/// A registry that answers peers that missed the end of a round over their link. Peers that are no
+/// strangers any more need not wait for the strangers' memory.
+inline std::shared_ptr<round_registry>
+make_round_registry(std::shared_ptr<link_table> links,
+                    std::shared_ptr<net::stranger_budget> strangers) {
   return std::make_shared<round_registry>(
-    round_registry::limits{}, [links = std::move(links)](const peer_record& to, wire::event what) {
+    round_registry::limits{},
+    [links = std::move(links)](const peer_record& to, wire::event what) {
       links->tell(to.id, what, {});
-    });
+    },
+    [strangers = std::move(strangers)] { strangers->ask_again(); });
 }
 
 /// Wraps the port through which a round reaches other peers, for example in a test that injects

@@ -55,6 +55,8 @@ void round_registry::begin(const std::shared_ptr<round_engine>& round, group_lis
         round->on_event(event);
       }
   }
+  if (members_changed_)
+    members_changed_();
   round->ship(); // without the lock: encoding takes long
 }
 
@@ -197,11 +199,15 @@ std::vector<round_registry::parked_event> round_registry::take_parked(entry& fro
 }
 
 void round_registry::expect(const round_plan& plan) {
-  std::lock_guard guard{mutex_};
   expected_round next{plan.id, {}, 2 * plan.elements * sizeof(float)};
   for (const auto& member : plan.members)
     next.members.insert(member.peer.id);
-  expected_.insert_or_assign(plan.prefix, std::move(next));
+  {
+    std::lock_guard guard{mutex_};
+    expected_.insert_or_assign(plan.prefix, std::move(next));
+  }
+  if (members_changed_)
+    members_changed_();
 }
 
 bool round_registry::is_expected(const peer_id& peer, const round_id& id, std::size_t bytes) const {

@@ -47,7 +47,10 @@ public:
   /// new_partition.
   using group_listener = std::function<void(const peer_record& who, const wire::event& message)>;
 
-  round_registry(limits limits, reply answer) : limits_(limits), answer_(std::move(answer)) {}
+  /// @param members_changed called without a lock after a round has begun or is expected: more
+  /// peers have averaged with this one, or are about to. May be empty.
+  round_registry(limits limits, reply answer, std::function<void()> members_changed = {})
+    : limits_(limits), answer_(std::move(answer)), members_changed_(std::move(members_changed)) {}
 
   /// Registers `round`, begins it, and passes on the events that have arrived for it already.
   void begin(const std::shared_ptr<round_engine>& round, group_listener on_group);
@@ -112,6 +115,7 @@ private:
 
   const limits limits_;
   const reply answer_;
+  const std::function<void()> members_changed_;
   mutable std::mutex mutex_;
   std::map<round_id, entry> rounds_;
   std::map<peer_id, tally> parked_;          // no entry without events

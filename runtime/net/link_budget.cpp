@@ -83,6 +83,34 @@ bool stranger_budget::queues_are_full() const {
   return queue_bytes_ > limits_.queue_bytes_max;
 }
 
+void stranger_budget::wait(std::weak_ptr<link_budget> link) {
+  std::lock_guard guard{mutex_};
+  waiting_.push_back(std::move(link));
+}
+
+std::vector<std::shared_ptr<link_budget>> stranger_budget::take_waiting() {
+  std::lock_guard guard{mutex_};
+  std::vector<std::shared_ptr<link_budget>> out;
+  for (const auto& weak : std::exchange(waiting_, {}))
+    if (auto link = weak.lock())
+      out.push_back(std::move(link));
+  return out;
+}
+
+void stranger_budget::ask_again() {
+  retry_all(true);
+}
+
+void stranger_budget::offer() {
+  retry_all(false);
+}
+
+void stranger_budget::retry_all(bool welcome) {
+  for (const auto& link : take_waiting())
+    if (!link->retry_body(welcome))
+      wait(link);
+}
+
 // -- one link ------------------------------------------------------------------------------------
 
 link_budget::link_budget(std::function<void(bool)> held, std::shared_ptr<stranger_budget> common,
@@ -102,6 +130,8 @@ void link_budget::become_member() {
   if (is_member_)
     return;
   common_->change_queued(waiting_ + unread_, 0);
+  common_->return_body(std::exchange(body_bytes_, 0));
+  blocked_ = nullptr;
   is_member_ = true;
   update();
 }
@@ -164,23 +194,39 @@ std::shared_ptr<void> link_budget::announce(std::size_t bytes, std::function<boo
   auto coming = std::make_shared<announced>(announced{bytes, std::move(welcome), false});
   if (counts) {
     std::lock_guard guard{mutex_};
-    coming->counted = common_->take_body(bytes);
-    if (!coming->counted) {
+    if (!is_member_ && !take(*coming)) {
       blocked_ = coming;
+      common_->wait(weak_from_this());
       update();
     }
   }
   return {nullptr, [me = shared_from_this(), coming](void*) { me->end(coming); }};
 }
 
+/// REQUIRES: mutex_ is locked.
+bool link_budget::take(announced& what) {
+  what.counted = common_->take_body(what.bytes);
+  if (what.counted)
+    body_bytes_ += what.bytes;
+  return what.counted;
+}
+
 void link_budget::end(const std::shared_ptr<announced>& what) {
-  std::lock_guard guard{mutex_};
-  if (what->counted)
-    common_->return_body(what->bytes);
-  if (blocked_ == what) {
-    blocked_ = nullptr;
-    update();
+  bool returned = false;
+  {
+    std::lock_guard guard{mutex_};
+    returned = what->counted && !is_member_;
+    if (returned) {
+      common_->return_body(what->bytes);
+      body_bytes_ -= what->bytes;
+    }
+    if (blocked_ == what) {
+      blocked_ = nullptr;
+      update();
+    }
   }
+  if (returned)
+    common_->offer();
 }
 
 std::shared_ptr<std::byte> link_budget::body(std::size_t bytes, std::function<bool()> welcome) {
@@ -198,20 +244,31 @@ std::shared_ptr<void> link_budget::long_header(std::size_t bytes) {
 }
 
 void link_budget::retry(steady_time now) {
+  {
+    std::lock_guard guard{mutex_};
+    in_debt_ = in_debt_ && own_.in_debt(now);
+    update();
+  }
+  (void)retry_body(true); // if it still waits, it is in the list
+}
+
+bool link_budget::retry_body(bool welcome) {
   std::shared_ptr<announced> waiting;
   {
     std::lock_guard guard{mutex_};
     waiting = blocked_;
   }
-  bool welcome = waiting && waiting->welcome && waiting->welcome();
+  if (!waiting)
+    return true;
+  welcome = welcome && waiting->welcome && waiting->welcome(); // without the lock
   std::lock_guard guard{mutex_};
-  in_debt_ = in_debt_ && own_.in_debt(now);
-  if (blocked_ && blocked_ == waiting) {
-    waiting->counted = !welcome && common_->take_body(waiting->bytes);
-    if (welcome || waiting->counted)
-      blocked_ = nullptr;
-  }
+  if (blocked_ != waiting)
+    return true;
+  if (!welcome && !take(*waiting))
+    return false;
+  blocked_ = nullptr;
   update();
+  return true;
 }
 
 bool link_budget::held() const {

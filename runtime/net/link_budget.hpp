@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <vector>
 
 #include "runtime/core/bytes.hpp"
 #include "runtime/core/frame_limits.hpp"
@@ -47,6 +48,8 @@ private:
   std::optional<steady_time> as_of_;
 };
 
+class link_budget;
+
 /// What all strangers together may cost this peer beyond what each link may cost by itself. A
 /// stranger is a peer with which this one has not averaged yet: anybody can make up any number of
 /// them. Thread-safe.
@@ -75,9 +78,21 @@ public:
   void change_queued(std::size_t before, std::size_t after);
   [[nodiscard]] bool queues_are_full() const;
 
+  /// `link` has a body that waits for memory.
+  void wait(std::weak_ptr<link_budget> link);
+  /// Whether a body is welcome may have changed: asks all links that wait. Call this without a
+  /// lock.
+  void ask_again();
+  /// Memory was returned: offers it to the links that wait, in the order in which they began to.
+  void offer();
+
 private:
+  std::vector<std::shared_ptr<link_budget>> take_waiting();
+  void retry_all(bool welcome);
+
   const limits limits_;
   mutable std::mutex mutex_;
+  std::vector<std::weak_ptr<link_budget>> waiting_; // some may not wait any more
   work_bucket surplus_;
   std::size_t body_bytes_ = 0;
   std::size_t queue_bytes_ = 0;
@@ -114,7 +129,8 @@ public:
   link_budget(const link_budget&) = delete;
   link_budget& operator=(const link_budget&) = delete;
 
-  /// The peer has averaged with this one: from now on only what waits for an actor is limited.
+  /// The peer has averaged with this one: from now on only what waits for an actor is limited. Its
+  /// bodies no longer count: they may be needed until the end of a round that waits for others.
   void become_member();
 
   /// A message of `bytes` bytes is passed on to an actor. It waits as long as a copy of the result
@@ -143,6 +159,10 @@ public:
 
   /// Resumes the link if it was held for work or memory that is there now. Call this now and then.
   void retry(steady_time now);
+  /// Resumes the link if it was held for memory that is there now.
+  /// @param welcome whether the body that waits has become welcome is asked, too.
+  /// @returns false if one still waits.
+  [[nodiscard]] bool retry_body(bool welcome);
 
   [[nodiscard]] bool held() const;
 
@@ -150,12 +170,13 @@ private:
   struct announced {
     std::size_t bytes = 0;
     std::function<bool()> welcome; // may be empty
-    bool counted = false;          // in the strangers' budget
+    bool counted = false;          // in the strangers' budget, unless the peer is a member now
   };
 
   void leave(std::size_t bytes);
   void queued(std::size_t waiting, std::size_t unread);
   std::shared_ptr<void> announce(std::size_t bytes, std::function<bool()> welcome);
+  bool take(announced& what);
   void end(const std::shared_ptr<announced>& what);
   void update();
 
@@ -164,6 +185,7 @@ private:
   const limits limits_;
   mutable std::mutex mutex_;
   bool is_member_ = false;
+  std::size_t body_bytes_ = 0; // counted in the strangers' budget
   std::size_t waiting_ = 0;
   std::size_t unread_ = 0;
   work_bucket own_;

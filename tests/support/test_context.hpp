@@ -52,7 +52,7 @@ inline node_context test_context(std::uint64_t seed, std::shared_ptr<const wall_
     std::make_shared<metric_families>(std::make_shared<prometheus::Registry>(), ctx.run_id);
   ctx.log = silent_log();
   ctx.links = std::make_shared<link_table>();
-  ctx.rounds = make_round_registry(ctx.links);
+  ctx.rounds = make_round_registry(ctx.links, ctx.strangers);
   ctx.vectors = vector_pool::make(4);
   ctx.encoded_parts = buffer_pool::make(4_MiB);
   ctx.make_store = [] { return make_memory_store(); };

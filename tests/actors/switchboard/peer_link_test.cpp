@@ -405,6 +405,25 @@ TEST_F(PeerLink, PartsOfAnExpectedRoundDoNotTakeTheMemoryOfStrangers) {
   EXPECT_EQ(ctx.strangers->body_bytes(), 4'000U);
 }
 
+// A round keeps the parts that have arrived until the others arrive: if those waited for the memory
+// that these take, all members would wait for ever.
+TEST_F(PeerLink, PartsThatWaitForTheMemoryOfStrangersAreReadWhenTheirRoundBegins) {
+  auto plan = plan_for(2);
+  plan.members[1].peer = test_peer(2);
+  wire::part part;
+  part.round = plan.id;
+  part.count = 3U << 20U;
+  part.weight = 1;
+  auto first = wire_end->announce(wire::event{part}, 12_MiB);
+  arrive(wire::event{part}, {first, 12_MiB});
+  auto second = wire_end->announce(wire::event{part}, 12_MiB);
+  EXPECT_TRUE(wire_end->held);
+  begin_round(ctx, plan);
+  EXPECT_FALSE(wire_end->held);
+  arrive(wire::event{part}, {std::move(second), 12_MiB});
+  EXPECT_EQ(ctx.strangers->body_bytes(), 0U) << "the peer is a member now";
+}
+
 TEST_F(PeerLink, LeavesNothingBehindWhenItEnds) {
   auto end = std::make_shared<scripted_link>(test_peer(8));
   // Not by `spawn`: the fixture remembers such actors.

@@ -68,7 +68,6 @@ TEST_F(LinkBudget, ABodyOfAStrangerWaitsUntilThereIsMemory) {
   second->retry(now);
   EXPECT_TRUE(second->held());
   body.reset();
-  second->retry(now);
   EXPECT_FALSE(second->held());
   EXPECT_EQ(common->body_bytes(), 30U);
   waiting.reset();
@@ -128,6 +127,56 @@ TEST_F(LinkBudget, ABodyThatWaitsIsReadOnceItIsWelcome) {
   EXPECT_EQ(common->body_bytes(), 80U);
 }
 
+TEST_F(LinkBudget, MemoryThatIsReturnedGoesToTheOneThatWaitsTheLongest) {
+  auto first = link();
+  auto second = link();
+  auto third = link();
+  auto body = first->body(80);
+  auto earlier = second->body(80);
+  auto later = third->body(80);
+  body.reset();
+  EXPECT_FALSE(second->held());
+  EXPECT_TRUE(third->held());
+  earlier.reset();
+  EXPECT_FALSE(third->held());
+}
+
+TEST_F(LinkBudget, AMembersBodiesNoLongerCount) {
+  auto first = link();
+  auto second = link();
+  auto third = link();
+  auto kept = first->body(90); // a round keeps it, and waits for the next one
+  bool begun = false;
+  auto needed = second->body(90, [&] { return begun; });
+  auto foreign = third->body(90);
+  EXPECT_TRUE(second->held());
+  begun = true;
+  common->ask_again();
+  EXPECT_FALSE(second->held());
+  EXPECT_TRUE(third->held());
+  first->become_member();
+  EXPECT_EQ(common->body_bytes(), 0U);
+  third->retry(now);
+  EXPECT_FALSE(third->held());
+  EXPECT_EQ(common->body_bytes(), 90U);
+  kept.reset();
+  EXPECT_EQ(common->body_bytes(), 90U) << "not returned twice";
+  auto next = first->body(90);
+  EXPECT_FALSE(first->held());
+}
+
+TEST_F(LinkBudget, ALinkThatBecomesAMembersIsReadAtOnce) {
+  auto first = link();
+  auto second = link();
+  auto body = first->body(80);
+  auto waiting = second->body(80);
+  EXPECT_TRUE(second->held());
+  second->become_member();
+  EXPECT_FALSE(second->held());
+  waiting.reset();
+  EXPECT_EQ(common->body_bytes(), 80U);
+}
+
 TEST_F(LinkBudget, LongHeadersShareTheMemoryOfBodies) {
   auto first = link();
   auto second = link();
@@ -135,7 +184,6 @@ TEST_F(LinkBudget, LongHeadersShareTheMemoryOfBodies) {
   auto body = second->body(30);
   EXPECT_TRUE(second->held());
   header.reset();
-  second->retry(now);
   EXPECT_FALSE(second->held());
   EXPECT_EQ(common->body_bytes(), 30U);
   auto next = first->long_header(90);
