@@ -2,7 +2,9 @@
 
 #include "actors/dht_router.hpp"
 #include "actors/switchboard.hpp"
+#include "runtime/allreduce/check_limits.hpp"
 #include "runtime/averaging/fault_memory.hpp"
+#include "runtime/averaging/round_plan.hpp"
 #include "runtime/net/tcp_transport.hpp"
 
 namespace waggle {
@@ -74,6 +76,12 @@ std::vector<limit_row> limits_table() {
      refused(ec::unknown_round)},
     {"bodies of a member of the round that comes next", "twice the vector",
      "a large model's first round", "counts as a stranger's", refused(ec::unknown_round)},
+    {"parts of a round; of one whose sums are checked",
+     number(parts_max) + "; " + number(checked_parts_max),
+     "the largest vector, 32 GiB, in parts of 512 KiB", "the plan is refused",
+     refused(ec::protocol_violation)},
+    {"challenges of a member before the checks are drawn", number(early_challenges_max),
+     "one convicts a reducer", "ignored", "none: an honest checker loses nothing"},
     {"time that they are kept", seconds(rounds.parked_for), "a plan that is late", "dropped",
      refused(ec::unknown_round)},
     {"members whose faults are remembered", number(faults.peers_max),

@@ -8,16 +8,10 @@
 #include <cstring>
 #include <utility>
 
+#include "runtime/allreduce/check_limits.hpp"
 #include "runtime/allreduce/round_engine.hpp"
 
 namespace waggle {
-
-namespace {
-
-/// Of one member. No correct member challenges more, unless a reducer lies about everything.
-constexpr std::size_t early_challenges_max = 1024;
-
-} // namespace
 
 // -- checking ------------------------------------------------------------------------------------
 
