@@ -9,6 +9,9 @@ namespace waggle {
 
 namespace {
 
+/// Larger bodies are no pieces of a state (state_donor_config::chunk_bytes).
+constexpr std::size_t chunk_bytes_max = 1_MiB;
+
 /// An estimate of the time that it takes to process a message.
 net::work work_for(std::size_t header_bytes, const result<wire::message>& message) {
   auto all =
@@ -51,13 +54,20 @@ std::shared_ptr<std::byte> link_reader::body_memory(const std::string& header, s
   if (where != nullptr || !is_stranger())
     return where;
   auto round = part == nullptr ? round_id{} : part->round;
-  return budget_->body(bytes, [rounds = rounds_, from = remote_.id, round, bytes] {
-    return rounds->has_averaged_with(from) || rounds->expects(from, round, bytes);
+  bool chunk = part == nullptr && bytes <= chunk_bytes_max;
+  // Weak: a body may be parked in the registry.
+  return budget_->body(bytes, [traffic = traffic_, weak = std::weak_ptr{rounds_}, from = remote_.id,
+                               round, bytes, chunk] {
+    auto rounds = weak.lock();
+    return (chunk && traffic->chunks_asked > 0)
+           || (rounds && (rounds->has_averaged_with(from) || rounds->expects(from, round, bytes)));
   });
 }
 
 std::shared_ptr<void> link_reader::long_header(std::size_t bytes) {
-  return is_stranger() ? budget_->long_header(bytes) : nullptr;
+  if (!is_stranger())
+    return nullptr;
+  return budget_->long_header(bytes, [traffic = traffic_] { return traffic->asked > 0; });
 }
 
 bool link_reader::zero_copy_ok(const std::string& header, std::size_t bytes) {

@@ -25,8 +25,11 @@ struct connection_ended {
 using frame_listener_actor =
   caf::typed_actor<caf::reacts_to<frame_arrived>, caf::reacts_to<connection_ended>>;
 
-/// Counters that the I/O thread updates and a peer_link reads. Thread-safe.
+/// What the I/O thread and a peer_link tell each other. Thread-safe.
 struct link_traffic {
+  // Our open requests: those for a piece of a state, and all.
+  std::atomic<std::size_t> chunks_asked{0};
+  std::atomic<std::size_t> asked{0};
   std::atomic<std::uint64_t> frames{0};
   std::atomic<steady_time::rep> received{0}; // the last frame
   std::atomic<steady_time::rep> used{0};     // the last one that was not a ping or pong

@@ -98,7 +98,7 @@ void peer_link::send_frame(std::string header, payload body, bool background) {
   // would know which ones have arrived.
   if (!link_->send({std::move(header), std::move(body), background}))
     link_->close({ec::overloaded, "the peer does not keep up with what we send"});
-  budget_->unread(link_->unsent_bytes());
+  budget_->unread(link_->unsent_bytes(), link_->unsent_background_bytes());
 }
 
 // -- our calls ------------------------------------------------------------------------------------
@@ -108,30 +108,42 @@ caf::result<peer_answer> peer_link::call(call_over_link& msg) {
     return to_caf(*ended_);
   auto id = ++last_call_;
   auto promise = make_response_promise<peer_answer>();
-  calls_.emplace(id, promise);
+  calls_.emplace(id, own_call{promise, std::holds_alternative<wire::get_state_chunk>(msg.what)});
+  count_calls();
   transmit(wire::call{id, static_cast<std::uint32_t>(msg.timeout.count()), std::move(msg.what)});
   delayed_send(this, msg.timeout, call_expired{id});
   return promise;
 }
 
 void peer_link::on_answer(wire::answer& answer, const payload& body) {
-  if (auto found = calls_.find(answer.id); found != calls_.end()) {
-    auto promise = std::move(found->second);
-    calls_.erase(found);
-    promise.deliver(peer_answer{link_->remote().id, std::move(answer.what), body});
-  }
+  if (auto promise = take_call(answer.id))
+    promise->deliver(peer_answer{link_->remote().id, std::move(answer.what), body});
   // A caller keeps at most one body per call, so the window can be granted again at once.
   if (body.size > 0)
     link_->grant(body.size);
 }
 
 void peer_link::fail_call(std::uint64_t id, const failure& why) {
+  if (auto promise = take_call(id))
+    promise->deliver(to_caf(why));
+}
+
+/// Removes a call of ours. Nothing: it is over.
+std::optional<peer_link::answer_promise> peer_link::take_call(std::uint64_t id) {
   auto found = calls_.find(id);
   if (found == calls_.end())
-    return;
-  auto promise = std::move(found->second);
+    return std::nullopt;
+  auto promise = std::move(found->second.promise);
   calls_.erase(found);
-  promise.deliver(to_caf(why));
+  count_calls();
+  return promise;
+}
+
+/// So that what we have asked for can arrive, however full the strangers' memory.
+void peer_link::count_calls() {
+  traffic_->asked = calls_.size();
+  traffic_->chunks_asked = static_cast<std::size_t>(std::count_if(
+    calls_.begin(), calls_.end(), [](const auto& call) { return call.second.for_chunk; }));
 }
 
 void peer_link::on_call_expired(std::uint64_t id) {
@@ -213,13 +225,12 @@ void peer_link::answer(std::uint64_t id, outbound_answer& what) {
   if (ended_)
     return;
   auto header = wire::encode(wire::answer{id, std::move(what.what)});
-  if (is_stranger()) {
-    budget_->unread(link_->unsent_bytes());
-    if (!budget_->may_answer(header.size()))
-      return refuse(id, {ec::overloaded, "read the earlier answers first"});
+  budget_->unread(link_->unsent_bytes(), link_->unsent_background_bytes());
+  if (!budget_->may_answer(header.size(), what.body.size))
+    return refuse(id, {ec::overloaded, "read the earlier answers first"});
+  if (is_stranger())
     budget_->charge(net::work{static_cast<net::work::rep>(header.size() / net::cost::byte_part)},
                     now());
-  }
   // The only bodies in answers are pieces of a state, which rounds do not wait for.
   send_frame(std::move(header), std::move(what.body), true);
 }
@@ -304,7 +315,7 @@ void peer_link::check() {
     detector_.slept(late);
     unread_since_ = time;
   }
-  budget_->unread(link_->unsent_bytes());
+  budget_->unread(link_->unsent_bytes(), link_->unsent_background_bytes());
   budget_->retry(time);
   if (is_stranger() && !keeps_reading(time))
     return link_->close({ec::overloaded, "the peer does not read what we send"});
@@ -372,8 +383,8 @@ void peer_link::on_end(failure why) {
   if (departure_announced_)
     why = {ec::shutting_down, "the peer said goodbye"};
   ended_ = why;
-  for (auto& [id, promise] : std::exchange(calls_, {}))
-    promise.deliver(to_caf(why.code == ec::none ? failure{ec::peer_lost, {}} : why));
+  for (auto& [id, call] : std::exchange(calls_, {}))
+    call.promise.deliver(to_caf(why.code == ec::none ? failure{ec::peer_lost, {}} : why));
   send(owner_, link_down{link_->remote().id, number_, why});
   quit();
 }

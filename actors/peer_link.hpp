@@ -70,6 +70,12 @@ protected:
   behavior_type make_behavior() override;
 
 private:
+  using answer_promise = caf::typed_response_promise<peer_answer>;
+  struct own_call {
+    answer_promise promise;
+    bool for_chunk = false; // of a state
+  };
+
   [[nodiscard]] steady_time now() const { return clock().now(); }
   [[nodiscard]] bool is_stranger();
   void transmit(const wire::message& what, payload body = {});
@@ -79,6 +85,8 @@ private:
   caf::result<peer_answer> call(call_over_link& msg);
   void on_answer(wire::answer& answer, const payload& body);
   void fail_call(std::uint64_t id, const failure& why);
+  std::optional<answer_promise> take_call(std::uint64_t id);
+  void count_calls();
   void on_call_expired(std::uint64_t id);
 
   // What the peer sends.
@@ -108,7 +116,7 @@ private:
   link_owner_actor owner_;
   service_table services_;
 
-  std::map<std::uint64_t, caf::typed_response_promise<peer_answer>> calls_; // ours, open
+  std::map<std::uint64_t, own_call> calls_; // ours, open
   std::uint64_t last_call_ = 0;
   /// The peer's calls that a service works on, and whether the peer still wants the answer. A
   /// cancelled call counts until the service is done: otherwise a peer could exceed the limit by

@@ -184,9 +184,12 @@ void state_fetcher::ask() {
           if (attempt == attempt_)
             on_chunk(answer, asked);
         },
-        [this, attempt = attempt_](const caf::error& why) {
-          if (attempt == attempt_)
-            leave_donor(from_caf(why));
+        [this, attempt = attempt_, index](const caf::error& what) {
+          auto why = from_caf(what);
+          bool later = attempt == attempt_ && why.code == ec::overloaded
+                       && download_.postponed(index); // asked for again when others arrive
+          if (attempt == attempt_ && !later)
+            leave_donor(why);
         });
   }
 }

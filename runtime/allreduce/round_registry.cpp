@@ -279,6 +279,7 @@ bool round_registry::zero_copy_ok(const wire::part& head) {
 }
 
 std::size_t round_registry::forget_old(steady_time now) {
+  std::vector<parked_event> gone; // freed without the lock
   std::lock_guard guard{mutex_};
   auto unwanted = std::exchange(dropped_, 0);
   for (auto i = rounds_.begin(); i != rounds_.end();) {
@@ -292,6 +293,7 @@ std::size_t round_registry::forget_old(steady_time now) {
     for (const auto& [event, of_stranger] : dropped)
       event.release();
     unwanted += dropped.size();
+    std::move(dropped.begin(), dropped.end(), std::back_inserter(gone));
     i = rounds_.erase(i);
   }
   return unwanted;

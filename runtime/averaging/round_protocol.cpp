@@ -174,6 +174,10 @@ void round_protocol::end_with(actions& out, failure why) {
 
 void round_protocol::abort_all(actions& out, ec reason) {
   out.push_back(send_abort{others(member_set::first(members_)), reason});
+  // The view's leader may not know of our takeover, if nobody could hear from it for a while, and
+  // would wait for us until we count as lost.
+  if (leader() != self_)
+    out.push_back(send_suspect{leader(), view_.number, self_, reason});
   end_with(out, {reason, {}});
 }
 
@@ -450,7 +454,10 @@ round_protocol::actions round_protocol::on_abort(std::size_t from, ec reason) {
   actions out;
   if (ended_ || (from != leader() && from != coordinator()))
     return out;
-  end_with(out, {reason == ec::none ? ec::cancelled : reason, "the round's leader cancelled it"});
+  auto why = reason == ec::none ? ec::cancelled : reason;
+  if (from != leader() && leader() != self_) // as in abort_all
+    out.push_back(send_suspect{leader(), view_.number, self_, why});
+  end_with(out, {why, "the round's leader cancelled it"});
   return out;
 }
 

@@ -121,6 +121,10 @@ result<std::optional<arrival>> frame_reader::begin_frame() {
   std::string header(as_string_view(
     {buffer_.get() + begin_ + frame_prefix::size, static_cast<std::size_t>(prefix->header_bytes)}));
   begin_ += bytes;
+  if (begin_ == end_ && capacity_ > read_buffer_bytes) { // a long header: the link may be held now
+    begin_ = end_ = 0;
+    move_to(heap_buffer(read_buffer_bytes), read_buffer_bytes);
+  }
   std::size_t body_bytes = prefix->body_bytes;
   if (body_bytes == 0)
     return std::optional{arrival{prefix->kind, {std::move(header), {}}, bytes, false}};

@@ -83,8 +83,22 @@ bool stranger_budget::queues_are_full() const {
   return queue_bytes_ > limits_.queue_bytes_max;
 }
 
+void stranger_budget::change_unread_bodies(std::size_t before, std::size_t after) {
+  std::lock_guard guard{mutex_};
+  unread_bodies_ = unread_bodies_ - before + after;
+}
+
+bool stranger_budget::unread_bodies_are_full() const {
+  std::lock_guard guard{mutex_};
+  return unread_bodies_ > limits_.unread_bodies_max;
+}
+
 void stranger_budget::wait(std::weak_ptr<link_budget> link) {
   std::lock_guard guard{mutex_};
+  // A link that has ended would otherwise stay here, and one that waits again would be here twice.
+  std::erase_if(waiting_, [&](const auto& other) {
+    return other.expired() || (!other.owner_before(link) && !link.owner_before(other));
+  });
   waiting_.push_back(std::move(link));
 }
 
@@ -122,18 +136,25 @@ link_budget::link_budget(std::function<void(bool)> held, std::shared_ptr<strange
   : link_budget(std::move(held), std::move(common), limits{}) {}
 
 link_budget::~link_budget() {
-  common_->change_queued(is_member_ ? 0 : waiting_ + unread_, 0);
-}
-
-void link_budget::become_member() {
-  std::lock_guard guard{mutex_};
   if (is_member_)
     return;
   common_->change_queued(waiting_ + unread_, 0);
-  common_->return_body(std::exchange(body_bytes_, 0));
-  blocked_ = nullptr;
-  is_member_ = true;
-  update();
+  common_->change_unread_bodies(unread_bodies_, 0);
+}
+
+void link_budget::become_member() {
+  {
+    std::lock_guard guard{mutex_};
+    if (is_member_)
+      return;
+    common_->change_queued(waiting_ + unread_, 0);
+    common_->change_unread_bodies(unread_bodies_, 0);
+    common_->return_body(std::exchange(body_bytes_, 0));
+    blocked_ = nullptr;
+    is_member_ = true;
+    update();
+  }
+  common_->offer();
 }
 
 /// REQUIRES: mutex_ is locked, so that `hold_` is called in the order of the changes.
@@ -169,14 +190,24 @@ void link_budget::queued(std::size_t waiting, std::size_t unread) {
   update();
 }
 
-void link_budget::unread(std::size_t bytes) {
+void link_budget::unread(std::size_t bytes, std::size_t body_bytes) {
   std::lock_guard guard{mutex_};
+  if (!is_member_)
+    common_->change_unread_bodies(unread_bodies_, body_bytes);
+  unread_bodies_ = body_bytes;
   queued(waiting_, bytes);
 }
 
-bool link_budget::may_answer(std::size_t bytes) const {
+bool link_budget::may_answer(std::size_t header_bytes, std::size_t body_bytes) const {
   std::lock_guard guard{mutex_};
-  return is_member_ || unread_ + bytes <= limits_.queue_share
+  auto bodies = unread_bodies_ + body_bytes;
+  if (body_bytes > 0 && bodies > limits_.unread_bodies_max)
+    return false;
+  if (is_member_)
+    return true;
+  if (body_bytes > 0 && bodies > limits_.unread_bodies_share && common_->unread_bodies_are_full())
+    return false;
+  return unread_ + header_bytes <= limits_.queue_share
          || (unread_ <= limits_.unread_bytes_max && !common_->queues_are_full());
 }
 
@@ -239,8 +270,8 @@ std::shared_ptr<std::byte> link_budget::body(std::size_t bytes, std::function<bo
           }};
 }
 
-std::shared_ptr<void> link_budget::long_header(std::size_t bytes) {
-  return announce(bytes, {});
+std::shared_ptr<void> link_budget::long_header(std::size_t bytes, std::function<bool()> welcome) {
+  return announce(bytes, std::move(welcome));
 }
 
 void link_budget::retry(steady_time now) {

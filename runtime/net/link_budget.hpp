@@ -65,6 +65,9 @@ public:
     /// Messages of strangers that wait for an actor, and ours that strangers have not read. Beyond
     /// it, a link has no more than its own share (link_budget).
     std::size_t queue_bytes_max = 8_MiB;
+    /// Pieces of states that strangers have asked for and not read. Beyond it, a link has no more
+    /// than its own share (link_budget).
+    std::size_t unread_bodies_max = 16_MiB;
   };
 
   explicit stranger_budget(limits limits) : limits_(limits), surplus_(limits.work_per_second) {}
@@ -77,6 +80,9 @@ public:
   /// What waits in the queues of one link has changed.
   void change_queued(std::size_t before, std::size_t after);
   [[nodiscard]] bool queues_are_full() const;
+  /// The same for bodies that one link has not read.
+  void change_unread_bodies(std::size_t before, std::size_t after);
+  [[nodiscard]] bool unread_bodies_are_full() const;
 
   /// `link` has a body that waits for memory.
   void wait(std::weak_ptr<link_budget> link);
@@ -96,6 +102,7 @@ private:
   work_bucket surplus_;
   std::size_t body_bytes_ = 0;
   std::size_t queue_bytes_ = 0;
+  std::size_t unread_bodies_ = 0;
 };
 
 static_assert(stranger_budget::limits{}.body_bytes_max >= frame_body_bytes_max,
@@ -113,6 +120,11 @@ public:
     std::size_t unread_bytes_max = 256_KiB;
     /// What a stranger's link may have in both queues however much other strangers have there.
     std::size_t queue_share = 32_KiB;
+    /// Bodies in answers to a peer, member or not, that it has not read: what a download may have
+    /// requested at the same time, and a little more.
+    std::size_t unread_bodies_max = 20_MiB;
+    /// What a stranger's link may have of them however much other strangers have.
+    std::size_t unread_bodies_share = 2_MiB;
     /// Each waiting message counts as this many bytes more: what the actors' queues need for it.
     std::size_t message_overhead = 256;
     /// A stranger's work that is done in any case, however much other strangers send. 32 reports
@@ -137,10 +149,11 @@ public:
   /// exists.
   [[nodiscard]] std::shared_ptr<void> admit(std::size_t bytes);
 
-  /// Whether an answer of `bytes` bytes may be queued for a stranger: it reads what it asks for.
-  [[nodiscard]] bool may_answer(std::size_t bytes) const;
-  /// Our messages that the peer has not read take `bytes` bytes now.
-  void unread(std::size_t bytes);
+  /// Whether an answer of this size may be queued for the peer: it reads what it asks for.
+  [[nodiscard]] bool may_answer(std::size_t header_bytes, std::size_t body_bytes) const;
+  /// Our messages that the peer has not read take `bytes` bytes now, and their bodies
+  /// `body_bytes`.
+  void unread(std::size_t bytes, std::size_t body_bytes);
 
   /// A stranger has caused `amount`.
   void charge(work amount, steady_time now);
@@ -155,7 +168,8 @@ public:
 
   /// The same for a header that is too long for the link's usual buffer, until the result is
   /// released.
-  [[nodiscard]] std::shared_ptr<void> long_header(std::size_t bytes);
+  [[nodiscard]] std::shared_ptr<void> long_header(std::size_t bytes,
+                                                  std::function<bool()> welcome = {});
 
   /// Resumes the link if it was held for work or memory that is there now. Call this now and then.
   void retry(steady_time now);
@@ -188,6 +202,7 @@ private:
   std::size_t body_bytes_ = 0; // counted in the strangers' budget
   std::size_t waiting_ = 0;
   std::size_t unread_ = 0;
+  std::size_t unread_bodies_ = 0;
   work_bucket own_;
   bool in_debt_ = false;
   std::shared_ptr<announced> blocked_; // waits for memory; null: none does

@@ -75,6 +75,9 @@ public:
     return queue_.body_bytes_written();
   }
   [[nodiscard]] std::size_t unsent_bytes() const override { return queue_.control_memory(); }
+  [[nodiscard]] std::size_t unsent_background_bytes() const override {
+    return queue_.background_bytes();
+  }
   [[nodiscard]] bool idle() const override { return queue_.empty() && !amid_body_.load(); }
   void close(failure why) override;
 

@@ -81,6 +81,8 @@ public:
   /// An estimate of the memory that queued frames without bodies take: what was passed to `send`
   /// and the network has not taken yet. Any thread.
   [[nodiscard]] virtual std::size_t unsent_bytes() const { return 0; }
+  /// The bytes of queued background bodies that the network has not begun to take. Any thread.
+  [[nodiscard]] virtual std::size_t unsent_background_bytes() const { return 0; }
 
   /// Nothing is queued for sending, and no body is partly received. Frames already sent may still
   /// be in flight.

@@ -31,6 +31,8 @@ write_queue::admission write_queue::offer(frame f) {
   } else if (bulk_frames_.fetch_add(1) + 1 > settings_.bulk_frames_max) {
     --bulk_frames_;
     return admission::refused;
+  } else if (f.background) {
+    background_bytes_ += f.body.size;
   }
   std::lock_guard lock{offered_mutex_};
   offered_.push_back(std::move(f));
@@ -78,6 +80,8 @@ outgoing write_queue::take_from(std::deque<outgoing>& lane) {
   bool both = !bulk_.empty() && !background_.empty();
   auto out = std::move(lane.front());
   lane.pop_front();
+  if (&lane == &background_)
+    background_bytes_ -= out.content.body.size;
   if (!both)
     lead_ = 0;
   else if (&lane == &bulk_)
@@ -150,6 +154,8 @@ void write_queue::written(const std::vector<outgoing>& batch, steady_time::durat
 
 void write_queue::drop_bulk() {
   bulk_.clear();
+  for (const auto& out : background_)
+    background_bytes_ -= out.content.body.size;
   background_.clear();
   unsent_ = {};
 }

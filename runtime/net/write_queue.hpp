@@ -79,6 +79,9 @@ public:
     return control_bytes_.load() + control_frames_.load() * sizeof(outgoing);
   }
 
+  /// Body bytes in the background lane of which nothing was written yet. Any thread.
+  [[nodiscard]] std::size_t background_bytes() const { return background_bytes_.load(); }
+
   /// Body bytes of all batches that were written. Any thread.
   [[nodiscard]] std::uint64_t body_bytes_written() const { return body_bytes_written_.load(); }
 
@@ -104,6 +107,7 @@ private:
   std::atomic<std::size_t> control_bytes_{0};
   std::atomic<std::size_t> control_frames_{0};
   std::atomic<std::size_t> bulk_frames_{0};
+  std::atomic<std::size_t> background_bytes_{0};
   std::atomic<std::uint64_t> body_bytes_written_{0};
 };
 

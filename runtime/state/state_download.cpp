@@ -71,6 +71,16 @@ void state_download::adapt(steady_time::duration took) {
   }
 }
 
+bool state_download::postponed(std::uint32_t index) {
+  if (index < chunks_.size() && chunks_[index] == chunk_state::asked) {
+    chunks_[index] = chunk_state::missing;
+    first_missing_ = std::min(first_missing_, index);
+    --asked_;
+    window_ = std::max(options_.window_min, std::min(window_, asked_));
+  }
+  return asked_ > 0;
+}
+
 void state_download::interrupted() {
   std::replace(chunks_.begin(), chunks_.end(), chunk_state::asked, chunk_state::missing);
   first_missing_ = 0;

@@ -61,6 +61,9 @@ public:
   /// or with ec::io_error.
   /// @param took from its request.
   status chunk(std::uint32_t index, byte_span bytes, steady_time::duration took = {});
+  /// The donor sends this chunk later, because too much of what was requested is on its way: it
+  /// counts as missing, and fewer are requested at the same time. False: none is on its way.
+  [[nodiscard]] bool postponed(std::uint32_t index);
   /// The donor is lost: the requested chunks will not arrive.
   void interrupted();
 

@@ -30,6 +30,7 @@ public:
   void grant(std::size_t bytes) override { granted += bytes; }
   [[nodiscard]] std::uint64_t reads() const override { return read; }
   [[nodiscard]] std::size_t unsent_bytes() const override { return unsent; }
+  [[nodiscard]] std::size_t unsent_background_bytes() const override { return unsent_bodies; }
   [[nodiscard]] bool idle() const override { return !busy; }
   void hold(bool on) override { held = on; }
   void close(failure why) override {
@@ -68,6 +69,7 @@ public:
   std::size_t granted = 0;
   std::uint64_t read = 0;
   std::size_t unsent = 0;
+  std::size_t unsent_bodies = 0;
   std::optional<failure> closed;
 
 private:
@@ -422,6 +424,32 @@ TEST_F(PeerLink, PartsThatWaitForTheMemoryOfStrangersAreReadWhenTheirRoundBegins
   EXPECT_FALSE(wire_end->held);
   arrive(wire::event{part}, {std::move(second), 12_MiB});
   EXPECT_EQ(ctx.strangers->body_bytes(), 0U) << "the peer is a member now";
+}
+
+// Otherwise strangers that hold the memory for bodies would keep newcomers from downloading: to a
+// newcomer, every donor is a stranger.
+TEST_F(PeerLink, PiecesOfAStateThatWeAskedForAreReadHoweverFullTheStrangersMemory) {
+  ASSERT_TRUE(ctx.strangers->take_body(net::stranger_budget::limits{}.body_bytes_max));
+  auto asked = ask_later<peer_answer>(link, call_over_link{wire::get_state_chunk{}, 3s});
+  wire::answer answer{last_call_id(), wire::state_chunk{0}};
+  auto body = wire_end->announce(answer, 256_KiB);
+  EXPECT_FALSE(wire_end->held);
+  arrive(answer, {std::move(body), 256_KiB});
+  EXPECT_TRUE(asked.get());
+  body = wire_end->announce(answer, 256_KiB);
+  EXPECT_TRUE(wire_end->held) << "nobody asked for this one";
+}
+
+TEST_F(PeerLink, PiecesOfAStateThatThePeerDoesNotReadAreNotPiledUp) {
+  book(service_topic::state).answer = outbound_answer{wire::state_chunk{0}, some_bytes(256_KiB)};
+  auto ask = [this](std::uint64_t id) { arrive(wire::call{id, 1'000, wire::get_state_chunk{}}); };
+  ask(1);
+  EXPECT_EQ(wire_end->sent_of<wire::answer>().size(), 1U);
+  wire_end->unsent_bodies = config.budget.unread_bodies_max;
+  ask(2);
+  EXPECT_EQ(wire_end->sent_of<wire::answer>().size(), 1U);
+  EXPECT_EQ(wire_end->sent_of<wire::refusal>().at(0).why.code, ec::overloaded);
+  EXPECT_FALSE(wire_end->held) << "what it grants for what it has read must be read";
 }
 
 TEST_F(PeerLink, LeavesNothingBehindWhenItEnds) {

@@ -231,6 +231,23 @@ outcome flood_unread_answers(const target& at) {
   return flood(at, ask_for_much, {.reads = false});
 }
 
+outcome flood_unread_pieces(const target& at) {
+  digest state;
+  return flood(at, [&state](stranger& who, random_source& random) {
+    if (state.is_zero()) {
+      auto answer = who.ask(wire::open_state{});
+      const auto* header = answer ? std::get_if<wire::state_header>(&*answer) : nullptr;
+      if (header == nullptr)
+        return false;
+      state = header->content;
+    }
+    bool open = true; // what is read is not granted again, so most of it waits at the other end
+    for (int i = 0; i < 16 && open; ++i)
+      open = who.send(wire::call{random.next(), 60'000, wire::get_state_chunk{state, 0}});
+    return open;
+  });
+}
+
 outcome flood_handshakes(const target& at) {
   return flood(at, [](stranger&, random_source&) { return true; }, {.again = true});
 }
@@ -327,6 +344,7 @@ const std::vector<attack>& all() {
     {"notes", flood_notes},
     {"finds", flood_finds},
     {"unread-answers", flood_unread_answers},
+    {"unread-pieces", flood_unread_pieces},
     {"handshakes", flood_handshakes},
     {"pages", flood_pages},
     {"unfinished-bodies", unfinished_bodies},

@@ -39,6 +39,7 @@ outcome flood_signed_progress(const target& at); // pushed reports whose signatu
 outcome flood_notes(const target& at);           // short unsigned reports
 outcome flood_finds(const target& at);           // requests with large answers
 outcome flood_unread_answers(const target& at);  // the same, and nobody reads the answers
+outcome flood_unread_pieces(const target& at);   // the same with pieces of a state
 outcome flood_handshakes(const target& at);      // joins again and again
 outcome flood_pages(const target& at);           // GET /metrics again and again
 outcome unfinished_bodies(const target& at);  // all but the end of the largest body, on each link

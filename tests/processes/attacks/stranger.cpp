@@ -191,10 +191,18 @@ std::optional<stranger::arrived> stranger::read_frame() {
 }
 
 std::optional<std::chrono::microseconds> stranger::ping() {
+  auto began = std::chrono::steady_clock::now();
+  if (!ask(wire::dht_ping{}))
+    return std::nullopt;
+  return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now()
+                                                               - began);
+}
+
+std::optional<wire::response> stranger::ask(wire::request what) {
   using clock = std::chrono::steady_clock;
   auto id = ++calls_;
   auto began = clock::now();
-  if (!send(wire::call{id, static_cast<std::uint32_t>(patience.count()), wire::dht_ping{}})) {
+  if (!send(wire::call{id, static_cast<std::uint32_t>(patience.count()), std::move(what)})) {
     fail("the link is closed");
     return std::nullopt;
   }
@@ -213,9 +221,8 @@ std::optional<std::chrono::microseconds> stranger::ping() {
     } else if (const auto* no = std::get_if<wire::refusal>(&*message); no && no->id == id) {
       why_ = to_string(no->why);
       return std::nullopt;
-    } else if (const auto* answer = std::get_if<wire::answer>(&*message);
-               answer && answer->id == id) {
-      return std::chrono::duration_cast<std::chrono::microseconds>(clock::now() - began);
+    } else if (auto* answer = std::get_if<wire::answer>(&*message); answer && answer->id == id) {
+      return std::move(answer->what);
     }
   }
   why_ = "other messages, and no answer";

@@ -48,8 +48,10 @@ public:
   bool send_prefix(const net::frame_prefix& prefix, std::string_view then);
   /// Answers nothing. False: the link is closed.
   bool drain() { return joined() && (open_ = socket_->drain()); }
-  /// Sends a DHT ping and waits for its answer, answering pings meanwhile. Nothing: no answer
-  /// within 5 s, or a refusal.
+  /// Sends a request and waits for its answer, answering pings meanwhile. Nothing: no answer within
+  /// 5 s, or a refusal.
+  std::optional<wire::response> ask(wire::request what);
+  /// Asks with a DHT ping. Returns how long it took.
   std::optional<std::chrono::microseconds> ping();
   /// Of the last failure of `join` or `ping`.
   [[nodiscard]] const std::string& why() const { return why_; }

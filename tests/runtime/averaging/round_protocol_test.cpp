@@ -411,6 +411,31 @@ TEST(RoundProtocol, OnlyTheCoordinatorMayAbort) {
   EXPECT_EQ(find<protocol::fail>(out)->why.code, ec::cancelled);
 }
 
+TEST(RoundProtocol, ALeaderThatWasPassedOverLearnsThatTheRoundIsOver) {
+  std::vector<std::pair<std::size_t, protocol::send_suspect>> words;
+  auto note = [&](std::size_t from, const protocol::actions& out) {
+    ASSERT_NE(find<protocol::fail>(out), nullptr);
+    const auto* word = find<protocol::send_suspect>(out);
+    ASSERT_NE(word, nullptr);
+    EXPECT_EQ(word->to, 0U);
+    words.emplace_back(from, *word);
+  };
+  // Member 1 hears from nobody, and ends the round. Member 2 has promised it the next view.
+  auto candidate = member(1);
+  auto m = member(2);
+  auto taken = candidate.on_suspicion(0, ec::stalled, t0);
+  const auto* takeover = find<protocol::send_takeover>(taken);
+  ASSERT_NE(takeover, nullptr);
+  (void)m.on_takeover(1, takeover->number);
+  (void)candidate.on_suspicion(2, ec::stalled, t0);
+  note(1, candidate.on_suspicion(3, ec::stalled, t0));
+  note(2, m.on_abort(1, ec::lost_quorum));
+  auto leader = member(0);
+  for (const auto& [from, word] : words)
+    (void)leader.on_suspect(from, word.view, word.member, word.reason, t0);
+  EXPECT_EQ(leader.view().participant_set(), members_of({0, 3}));
+}
+
 TEST(RoundProtocol, ARoundOfOneCommitsAtOnce) {
   auto alone = member(0, 1);
   EXPECT_NE(find<protocol::commit>(alone.on_result_complete(0, right)), nullptr);

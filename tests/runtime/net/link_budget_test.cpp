@@ -194,18 +194,18 @@ TEST_F(LinkBudget, AStrangerThatReadsNoAnswersGetsNoMore) {
   limits.unread_bytes_max = 1'000;
   limits.queue_share = 100;
   auto budget = link();
-  budget->unread(1'000);
+  budget->unread(1'000, 0);
   EXPECT_FALSE(budget->held());
-  EXPECT_TRUE(budget->may_answer(5'000)) << "exactly as much as may be unread, and one more";
-  budget->unread(1'001);
+  EXPECT_TRUE(budget->may_answer(5'000, 0)) << "exactly as much as may be unread, and one more";
+  budget->unread(1'001, 0);
   EXPECT_TRUE(budget->held());
-  EXPECT_FALSE(budget->may_answer(1));
-  budget->unread(0);
+  EXPECT_FALSE(budget->may_answer(1, 0));
+  budget->unread(0, 0);
   EXPECT_FALSE(budget->held());
-  budget->unread(5'000);
+  budget->unread(5'000, 0);
   budget->become_member();
   EXPECT_FALSE(budget->held());
-  EXPECT_TRUE(budget->may_answer(5'000));
+  EXPECT_TRUE(budget->may_answer(5'000, 0));
 }
 
 TEST_F(LinkBudget, FullQueuesLeaveEachStrangerItsShare) {
@@ -214,30 +214,80 @@ TEST_F(LinkBudget, FullQueuesLeaveEachStrangerItsShare) {
   common = std::make_shared<stranger_budget>(stranger_budget::limits{work{1'000}, 100, 1'000});
   auto flood = link();
   auto message = flood->admit(600);
-  flood->unread(401);
+  flood->unread(401, 0);
   EXPECT_TRUE(flood->held());
-  EXPECT_FALSE(flood->may_answer(1));
+  EXPECT_FALSE(flood->may_answer(1, 0));
   auto modest = link();
   auto question = modest->admit(60);
   EXPECT_FALSE(modest->held());
-  EXPECT_TRUE(modest->may_answer(100));
-  EXPECT_FALSE(modest->may_answer(101)) << "more than its share";
+  EXPECT_TRUE(modest->may_answer(100, 0));
+  EXPECT_FALSE(modest->may_answer(101, 0)) << "more than its share";
   message.reset();
   EXPECT_FALSE(flood->held());
-  EXPECT_TRUE(modest->may_answer(101));
+  EXPECT_TRUE(modest->may_answer(101, 0));
   auto again = modest->admit(600);
   EXPECT_TRUE(modest->held()) << "all have 1,061 bytes, and this one more than its share";
   flood->become_member();
   modest->retry(now);
   EXPECT_FALSE(modest->held()) << "what waits for members is not what strangers have";
   auto third = link();
-  third->unread(900);
+  third->unread(900, 0);
   EXPECT_TRUE(third->held());
   modest.reset(); // its messages keep it alive
   again.reset();
   question.reset();
   third->retry(now);
   EXPECT_FALSE(third->held());
+}
+
+TEST_F(LinkBudget, PiecesOfStatesThatNobodyReadsAreNotPiledUp) {
+  limits.unread_bodies_max = 500;
+  limits.unread_bodies_share = 100;
+  common = std::make_shared<stranger_budget>(stranger_budget::limits{work{1'000}, 100, 1'000, 600});
+  auto first = link();
+  first->unread(0, 400);
+  EXPECT_TRUE(first->may_answer(10, 100));
+  EXPECT_FALSE(first->may_answer(10, 101));
+  EXPECT_TRUE(first->may_answer(10, 0)) << "other answers are small";
+  auto second = link();
+  second->unread(0, 201);
+  EXPECT_FALSE(first->may_answer(10, 1)) << "all strangers together have more than their limit";
+  auto third = link();
+  EXPECT_TRUE(third->may_answer(10, 100)) << "its share";
+  EXPECT_FALSE(third->may_answer(10, 101));
+  second->become_member();
+  EXPECT_TRUE(third->may_answer(10, 101));
+  EXPECT_FALSE(second->may_answer(10, 300)) << "the limit of a link holds for members, too";
+  first.reset();
+  third->unread(0, 400);
+  EXPECT_TRUE(third->may_answer(10, 100));
+}
+
+TEST_F(LinkBudget, LinksThatComeAndGoWhileTheyWaitLeaveNothing) {
+  auto first = link();
+  auto body = first->body(100);
+  std::weak_ptr<link_budget> gone;
+  for (int i = 0; i < 3; ++i) {
+    auto visitor = link();
+    auto waiting = visitor->body(50);
+    EXPECT_TRUE(visitor->held());
+    gone = visitor;
+  }
+  EXPECT_TRUE(gone.expired());
+  auto second = link();
+  auto waiting = second->body(60);
+  body.reset();
+  EXPECT_FALSE(second->held());
+}
+
+TEST_F(LinkBudget, AnAnswerWithALongHeaderThatWasAskedForDoesNotWait) {
+  auto first = link();
+  auto second = link();
+  auto body = first->body(100);
+  auto asked = second->long_header(50, [] { return true; });
+  EXPECT_FALSE(second->held());
+  auto unasked = second->long_header(50, [] { return false; });
+  EXPECT_TRUE(second->held());
 }
 
 TEST_F(LinkBudget, SavesUpNoMoreThanOneSecond) {

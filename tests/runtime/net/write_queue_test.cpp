@@ -54,6 +54,22 @@ TEST(WriteQueue, BackgroundBodiesAndOthersShareTheLinkWhileBothWait) {
   EXPECT_TRUE(queue.empty());
 }
 
+TEST(WriteQueue, CountsTheBackgroundBodiesThatWait) {
+  write_queue queue{{.window_bytes = 150}};
+  for (int i = 0; i < 3; ++i)
+    queue.offer({"chunk", body_of(100, 1), true});
+  queue.offer(bulk("part", 40));
+  EXPECT_EQ(queue.background_bytes(), 300U);
+  queue.take_offered();
+  EXPECT_EQ(queue.background_bytes(), 300U);
+  auto batch = next(queue);
+  EXPECT_EQ(queue.background_bytes(), 200U) << "the window lets one of them through";
+  queue.written(batch, quick);
+  EXPECT_EQ(queue.background_bytes(), 200U);
+  queue.drop_bulk();
+  EXPECT_EQ(queue.background_bytes(), 0U);
+}
+
 TEST(WriteQueue, ABodyThatWaitsForTheWindowDoesNotChangeWhoseTurnItIs) {
   write_queue queue{{.window_bytes = 150}};
   queue.offer({"chunk", body_of(100, 1), true});

@@ -94,6 +94,20 @@ TEST_F(StateDownload, AsksForAWindowOfChunksAndNoneTwice) {
   EXPECT_EQ(download.next(), (std::vector<std::uint32_t>{4}));
 }
 
+TEST_F(StateDownload, AChunkThatTheDonorPostponesIsAskedForAgain) {
+  ASSERT_TRUE(download.accept(offer_of(whole)));
+  EXPECT_EQ(download.next(), (std::vector<std::uint32_t>{0, 1, 2, 3}));
+  EXPECT_TRUE(download.postponed(3));
+  EXPECT_EQ(download.window(), 3U);
+  EXPECT_TRUE(download.next().empty()) << "until one that is on its way arrives";
+  ASSERT_TRUE(download.chunk(0, chunk_of(whole, 0), 1s));
+  EXPECT_EQ(download.next(), (std::vector<std::uint32_t>{3}));
+  EXPECT_TRUE(download.postponed(1));
+  EXPECT_TRUE(download.postponed(2));
+  EXPECT_FALSE(download.postponed(3)) << "nothing is on its way any more";
+  EXPECT_EQ(download.next(), (std::vector<std::uint32_t>{1, 2})) << "the smallest window";
+}
+
 TEST_F(StateDownload, TakesChunksInAnyOrder) {
   std::uint64_t seed = 3;
   SCOPED_TRACE(seed);
