@@ -16,6 +16,9 @@ namespace waggle {
 
 namespace {
 
+/// Of a state; see state_donor_config::chunk_bytes.
+constexpr std::size_t piece_bytes = 256_KiB;
+
 net::failure_detector_options detector_options(const link_config& config) {
   net::failure_detector_options options;
   options.expected = config.ping_interval;
@@ -98,7 +101,7 @@ void peer_link::send_frame(std::string header, payload body, bool background) {
   // would know which ones have arrived.
   if (!link_->send({std::move(header), std::move(body), background}))
     link_->close({ec::overloaded, "the peer does not keep up with what we send"});
-  budget_->unread(link_->unsent_bytes(), link_->unsent_background_bytes());
+  note_unread();
 }
 
 // -- our calls ------------------------------------------------------------------------------------
@@ -202,18 +205,24 @@ void peer_link::on_call(wire::call& call, std::shared_ptr<void> ticket) {
     return refuse(call.id, {ec::not_ready, "this peer does not serve that (yet)"});
   if (inbound_calls_.size() >= config_.inbound_calls_max)
     return refuse(call.id, {ec::overloaded, "too many open requests"});
+  bool for_piece = std::holds_alternative<wire::get_state_chunk>(call.what);
+  if (for_piece && !may_ask_for_piece())
+    return refuse(call.id, {ec::overloaded, "read the earlier pieces first"});
   if (!inbound_calls_.emplace(call.id, true).second)
     return violate("a call id is used twice");
+  pieces_wanted_ += for_piece ? 1 : 0;
   auto patience =
     std::clamp(milliseconds{call.deadline_ms}, milliseconds{1}, config_.inbound_deadline_max);
   request(service, patience,
           inbound_call{link_->remote(), std::move(call.what), link_->host(), std::move(ticket)})
     .then(
-      [this, id = call.id](outbound_answer& what) {
+      [this, id = call.id, for_piece](outbound_answer& what) {
+        pieces_wanted_ -= for_piece ? 1 : 0;
         if (take_inbound(id))
           answer(id, what);
       },
-      [this, id = call.id](const caf::error& why) {
+      [this, id = call.id, for_piece](const caf::error& why) {
+        pieces_wanted_ -= for_piece ? 1 : 0;
         auto reason = from_caf(why);
         reason.detail.resize(std::min(reason.detail.size(), wire::detail_bytes_max));
         if (take_inbound(id))
@@ -221,11 +230,22 @@ void peer_link::on_call(wire::call& call, std::shared_ptr<void> ticket) {
       });
 }
 
+/// A piece takes memory from when the donor reads it.
+void peer_link::note_unread() {
+  budget_->unread(link_->unsent_bytes(),
+                  link_->unsent_background_bytes() + pieces_wanted_ * piece_bytes);
+}
+
+bool peer_link::may_ask_for_piece() {
+  note_unread();
+  return budget_->may_answer(0, piece_bytes);
+}
+
 void peer_link::answer(std::uint64_t id, outbound_answer& what) {
   if (ended_)
     return;
   auto header = wire::encode(wire::answer{id, std::move(what.what)});
-  budget_->unread(link_->unsent_bytes(), link_->unsent_background_bytes());
+  note_unread();
   if (!budget_->may_answer(header.size(), what.body.size))
     return refuse(id, {ec::overloaded, "read the earlier answers first"});
   if (is_stranger())
@@ -315,7 +335,7 @@ void peer_link::check() {
     detector_.slept(late);
     unread_since_ = time;
   }
-  budget_->unread(link_->unsent_bytes(), link_->unsent_background_bytes());
+  note_unread();
   budget_->retry(time);
   if (is_stranger() && !keeps_reading(time))
     return link_->close({ec::overloaded, "the peer does not read what we send"});

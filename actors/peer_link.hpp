@@ -87,6 +87,8 @@ private:
   void fail_call(std::uint64_t id, const failure& why);
   std::optional<answer_promise> take_call(std::uint64_t id);
   void count_calls();
+  void note_unread();
+  bool may_ask_for_piece();
   void on_call_expired(std::uint64_t id);
 
   // What the peer sends.
@@ -122,6 +124,7 @@ private:
   /// cancelled call counts until the service is done: otherwise a peer could exceed the limit by
   /// cancelling.
   std::map<std::uint64_t, bool> inbound_calls_;
+  std::size_t pieces_wanted_ = 0; // by the peer, and not given to the link yet
 
   std::shared_ptr<link_traffic> traffic_ = std::make_shared<link_traffic>();
   const std::shared_ptr<net::link_budget> budget_;

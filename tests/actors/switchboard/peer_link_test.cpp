@@ -452,6 +452,27 @@ TEST_F(PeerLink, PiecesOfAStateThatThePeerDoesNotReadAreNotPiledUp) {
   EXPECT_FALSE(wire_end->held) << "what it grants for what it has read must be read";
 }
 
+TEST_F(PeerLink, SoManyPiecesOfAStateAreNotReadAtOnce) {
+  auto& donor = book(service_topic::state);
+  donor.silent = true; // it would read them all before the first one is sent
+  service_table services;
+  services.by_topic[static_cast<std::size_t>(service_topic::state)] = donor.service;
+  config.inbound_calls_max = 256;
+  auto end = std::make_shared<scripted_link>(test_peer(8));
+  spawn<peer_link>(ctx, config, end, std::uint64_t{43}, owner, services);
+  for (std::uint64_t id = 1; id <= 200; ++id) {
+    end->arrive(wire::call{id, 1'000, wire::get_state_chunk{}});
+    settle();
+  }
+  auto pieces = net::stranger_budget::limits{}.unread_bodies_max / 256_KiB;
+  EXPECT_EQ(donor.calls.size(), pieces + 1);
+  EXPECT_EQ(end->sent_of<wire::refusal>().size(), 200 - donor.calls.size());
+  pass(2s); // the requests expire
+  end->arrive(wire::call{201, 1'000, wire::get_state_chunk{}});
+  settle();
+  EXPECT_EQ(donor.calls.size(), pieces + 2);
+}
+
 TEST_F(PeerLink, LeavesNothingBehindWhenItEnds) {
   auto end = std::make_shared<scripted_link>(test_peer(8));
   // Not by `spawn`: the fixture remembers such actors.
