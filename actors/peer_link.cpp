@@ -246,7 +246,8 @@ void peer_link::answer(std::uint64_t id, outbound_answer& what) {
     return;
   auto header = wire::encode(wire::answer{id, std::move(what.what)});
   note_unread();
-  if (!budget_->may_answer(header.size(), what.body.size))
+  // A piece has had its place since it was asked for.
+  if (!budget_->may_answer(header.size(), what.body.size > piece_bytes ? what.body.size : 0))
     return refuse(id, {ec::overloaded, "read the earlier answers first"});
   if (is_stranger())
     budget_->charge(net::work{static_cast<net::work::rep>(header.size() / net::cost::byte_part)},
@@ -403,6 +404,7 @@ void peer_link::on_end(failure why) {
   if (departure_announced_)
     why = {ec::shutting_down, "the peer said goodbye"};
   ended_ = why;
+  budget_->unread(0, 0);
   for (auto& [id, call] : std::exchange(calls_, {}))
     call.promise.deliver(to_caf(why.code == ec::none ? failure{ec::peer_lost, {}} : why));
   send(owner_, link_down{link_->remote().id, number_, why});

@@ -456,7 +456,7 @@ round_protocol::actions round_protocol::on_abort(std::size_t from, ec reason) {
     return out;
   auto why = reason == ec::none ? ec::cancelled : reason;
   if (from != leader() && leader() != self_) // as in abort_all
-    out.push_back(send_suspect{leader(), view_.number, self_, why});
+    out.push_back(send_suspect{leader(), view_.number, self_, ec::cancelled});
   end_with(out, {why, "the round's leader cancelled it"});
   return out;
 }

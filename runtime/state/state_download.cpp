@@ -40,6 +40,8 @@ std::vector<std::uint32_t> state_download::next() {
   for (auto& i = first_missing_; i < chunks_.size() && asked_ < window_; ++i) {
     if (chunks_[i] != chunk_state::missing)
       continue;
+    if (i + 1 == chunks_.size() && missing_ > 1)
+      break; // who has the last chunk has all, for the donor
     chunks_[i] = chunk_state::asked;
     ++asked_;
     out.push_back(i);
@@ -77,6 +79,8 @@ bool state_download::postponed(std::uint32_t index) {
     first_missing_ = std::min(first_missing_, index);
     --asked_;
     window_ = std::max(options_.window_min, std::min(window_, asked_));
+    settling_ = std::min(settling_, asked_);
+    crowded_ = true;
   }
   return asked_ > 0;
 }
@@ -86,6 +90,8 @@ void state_download::interrupted() {
   first_missing_ = 0;
   asked_ = 0;
   settling_ = 0;
+  if (std::exchange(crowded_, false)) // the next donor may have room
+    window_ = std::max(window_, options_.window);
 }
 
 result<std::shared_ptr<const byte_source>> state_download::finish() {

@@ -93,6 +93,7 @@ private:
   std::size_t asked_ = 0;
   std::size_t window_ = options_.window;
   std::size_t settling_ = 0; // chunks that were requested before the window was halved
+  bool crowded_ = false;     // the donor has postponed chunks
 };
 
 } // namespace waggle
