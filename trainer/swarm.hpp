@@ -74,7 +74,7 @@ struct swarm_options {
 
 /// The state of the run as this peer knows it.
 struct swarm_status {
-  std::uint64_t epoch = 0;           // number of updates, or averages, in this peer's parameters
+  std::uint64_t epoch = 0;           // updates, or averages; `step` may apply the last one later
   bool finished = false;             // the last update of the run is applied
   std::uint32_t group_size = 0;      // peers that average with this one, itself included
   std::uint64_t samples_offered = 0; // passed to `optimizer::step`
