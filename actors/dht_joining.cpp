@@ -32,8 +32,7 @@ bool dht_joining::on_connected(const peer_record& peer) {
 }
 
 void dht_joining::on_disconnected(const peer_disconnected& msg) {
-  bootstrap_.disconnected(msg.peer, msg.why.code, now(),
-                          !ctx_.rounds->has_averaged_with(msg.peer));
+  bootstrap_.disconnected(msg.peer, msg.why.code, now(), !ctx_.rounds->has_averaged_with(msg.peer));
   dial_due();
 }
 

@@ -16,8 +16,8 @@ namespace waggle {
 /// with the same rate. An image with an impossible value is refused (learner::check_values).
 ///
 /// The gradient may be taken while a pass ends on another thread. If the pass is in the gradient,
-/// its loss is waited for: the pass is over. If no loss is known, because samples were lost, the last
-/// one is contributed again, or, before the first one, plateau::unknown_loss.
+/// its loss is waited for: the pass is over. If no loss is known, because samples were lost, the
+/// last one is contributed again, or, before the first one, plateau::unknown_loss.
 ///
 /// The learners do not step locally: each peer would have a rate of its own.
 learner_factory with_plateau(learner_factory make, std::optional<plateau_rule> rule);

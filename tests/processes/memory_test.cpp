@@ -103,7 +103,8 @@ INSTANTIATE_TEST_SUITE_P(WithAndWithoutSharedMemory, RoundMemory,
                          [](const auto& info) { return std::string{"shared_"} + info.param; });
 
 // The codec needs longer for the vector than the all-reduce may take (more than twice as long on a
-// core of 2026), so rounds fail while parts are being sent. WAGGLE_FAILED_ROUNDS is the number of rounds.
+// core of 2026), so rounds fail while parts are being sent. WAGGLE_FAILED_ROUNDS is the number of
+// rounds.
 TEST(FailedRounds, LeaveTheResidentSizeFlat) {
   scratch_folder folder;
   constexpr double vector_mib = 96;
