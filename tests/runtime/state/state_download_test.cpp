@@ -108,6 +108,17 @@ TEST_F(StateDownload, AChunkThatTheDonorPostponesIsAskedForAgain) {
   EXPECT_EQ(download.next(), (std::vector<std::uint32_t>{1, 2})) << "the smallest window";
 }
 
+// For the donor, a download is over when its last chunk was asked for.
+TEST_F(StateDownload, AsksForTheLastChunkWhenItHasAllOthers) {
+  auto three = content_of(3 * chunk_bytes, 5);
+  ASSERT_TRUE(download.accept(offer_of(three)));
+  EXPECT_EQ(download.next(), (std::vector<std::uint32_t>{0, 1}));
+  ASSERT_TRUE(download.chunk(1, chunk_of(three, 1)));
+  EXPECT_TRUE(download.next().empty());
+  ASSERT_TRUE(download.chunk(0, chunk_of(three, 0)));
+  EXPECT_EQ(download.next(), (std::vector<std::uint32_t>{2}));
+}
+
 TEST_F(StateDownload, TakesChunksInAnyOrder) {
   std::uint64_t seed = 3;
   SCOPED_TRACE(seed);
