@@ -27,6 +27,10 @@ public:
   void count_dht_rejected(ec reason) { rejected_.at(reason).Increment(); }
 
 private:
+  // Each bound makes five series, and a peer's budget is 400.
+  static constexpr std::array answer_seconds{0.001, 0.01, 0.03, 0.1, 0.3, 1., 3.};
+  static constexpr std::array hops{1., 2., 4., 8.}; // a lookup among a million peers takes about 5
+
   metric_registry in_;
   gauge<> entries_{in_, "waggle_dht_routing_table_entries", "Peers in the routing table."};
   gauge<> records_{in_, "waggle_dht_records", "Records stored here."};
@@ -39,12 +43,13 @@ private:
                        label{"direction", {"in", "out"}},
                        label{"outcome", {ec::none}}};
   histogram<1> request_seconds_{in_, "waggle_dht_request_duration_seconds",
-                                "Time to the answer of one DHT request.", rpc_seconds, request_op_};
+                                "Time to the answer of one DHT request.", answer_seconds,
+                                request_op_};
   label lookup_op_{"op", {"get", "put"}};
   histogram<1> lookup_seconds_{in_, "waggle_dht_lookup_duration_seconds",
-                               "Time of a complete lookup.", rpc_seconds, lookup_op_};
+                               "Time of a complete lookup.", answer_seconds, lookup_op_};
   histogram<1> lookup_hops_{in_, "waggle_dht_lookup_hops", "Rounds of queries that a lookup took.",
-                            small_counts, lookup_op_};
+                            hops, lookup_op_};
   counter<1> rejected_{
     in_, "waggle_dht_records_rejected_total",
     "Records from the network that were refused, by reason.",

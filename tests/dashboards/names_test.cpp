@@ -135,6 +135,17 @@ TEST(Dashboards, EveryAlertHasARunbookParagraph) {
     EXPECT_NE(readme.find("\n### " + alert + "\n"), std::string::npos) << alert;
 }
 
+/// Some reasons and HTTP codes appear only when they are met first.
+TEST(Metrics, OfANewPeerLeaveRoomInTheBudgetOf400Series) {
+  metric_families families{std::make_shared<prometheus::Registry>(), "test"};
+  std::istringstream text{families.text()};
+  int series = 0;
+  for (std::string line; std::getline(text, line);)
+    series += !line.empty() && line.front() != '#';
+  EXPECT_GT(series, 300);
+  EXPECT_LE(series, 375);
+}
+
 TEST(Metrics, AreAllSetSomewhere) {
   auto metrics = root / "runtime" / "metrics";
   auto declared =
