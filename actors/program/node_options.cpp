@@ -7,6 +7,43 @@
 
 namespace waggle {
 
+node_config node_config_from(const run_options& o, const std::filesystem::path& data_dir) {
+  node_config config;
+  config.run_id = o.run_id;
+  config.listen = o.listen;
+  config.announce = o.announce;
+  config.initial_peers = o.initial_peers;
+  std::vector<endpoint> own = o.initial_peers;
+  own.push_back(o.listen);
+  if (o.announce)
+    own.push_back(*o.announce);
+  config.switchboard.announced_addresses = net::dial_policy{own};
+  config.addresses.file = data_dir / "known_peers";
+  config.addresses.save_interval = 1s; // so that a peer that is killed soon has stored some peers
+  config.client_mode = o.client_mode;
+  if (o.client_mode) // HTTP for this machine only
+    config.listen = {"127.0.0.1", o.given.contains("listen") ? o.listen.port : std::uint16_t{0}};
+  // A frozen peer delays the round of all members until it is given up, after about 2.7 pings.
+  config.switchboard.link.ping_interval = 400ms;
+  config.seed = o.seed != 0 ? o.seed : entropy_seed();
+  config.progress.ledger.target_batch_size = o.target_batch_size;
+  config.progress.ledger.strict_target = o.strict_target;
+  config.progress.ledger.expected_drift_peers = o.expected_drift_peers;
+  config.progress.ledger.expected_drift_rate = o.expected_drift_rate;
+  config.progress.ledger.refresh_min = o.min_refresh_period;
+  config.progress.ledger.refresh_max = o.max_refresh_period;
+  config.progress.ledger.refresh_default = o.default_refresh_period;
+  config.progress.report_ttl = o.report_expiration;
+  config.progress.performance_ema_alpha = o.performance_ema_alpha;
+  config.stop_training_timeout = o.shutdown_timeout;
+  return config;
+}
+
+milliseconds shutdown_limit(const node_config& config) {
+  constexpr auto margin = 1400ms; // for a busy machine
+  return config.stop_training_timeout + 2 * config.goodbye_time + margin;
+}
+
 node_config::averaging_parts averaging_from(const run_options& o, const std::string& prefix,
                                             const std::string& kind, const digest& schema,
                                             std::uint64_t computing) {

@@ -1,10 +1,18 @@
 #pragma once
 
+#include <filesystem>
+
 #include "actors/node.hpp"
 #include "runtime/config/run_options.hpp"
 #include "runtime/net/shared_arena.hpp"
 
 namespace waggle {
+
+/// The configuration that all peers of this program share. `data_dir`: for the known addresses.
+node_config node_config_from(const run_options& options, const std::filesystem::path& data_dir);
+
+/// How long a node may take to carry out `shut_down`: its trainer's checkpoint and two goodbyes.
+milliseconds shutdown_limit(const node_config& config);
 
 /// The averaging part of a node's configuration, from the options. `schema`: the agreement's hash;
 /// peers with different schemas do not form a group. `computing`: threads that compute gradients

@@ -42,8 +42,9 @@ struct peer_process::impl {
   std::unique_ptr<caf::actor_system> system;
   round_port_decorator port_decorator;
   std::shared_ptr<join_watch> watch;
-  bool agrees = false;    // the peer has an agreement of its own
-  bool knows_run = false; // it has none, and has logged the run's
+  milliseconds shutdown_limit{0}; // of the peer that was started
+  bool agrees = false;            // the peer has an agreement of its own
+  bool knows_run = false;         // it has none, and has logged the run's
 
   /// Logs the join line of a run whose options a peer without an agreement has learned.
   void log_join_line(const started_node& peer, const run_agreement& agreement) {
@@ -93,36 +94,7 @@ result<std::unique_ptr<peer_process>> peer_process::prepare(const run_options& o
 }
 
 node_config peer_process::base_config() const {
-  const auto& o = impl_->options;
-  node_config config;
-  config.run_id = o.run_id;
-  config.listen = o.listen;
-  config.announce = o.announce;
-  config.initial_peers = o.initial_peers;
-  std::vector<endpoint> own = o.initial_peers;
-  own.push_back(o.listen);
-  if (o.announce)
-    own.push_back(*o.announce);
-  config.switchboard.announced_addresses = net::dial_policy{own};
-  config.addresses.file = impl_->data_dir / "known_peers";
-  config.addresses.save_interval = 1s; // so that a peer that is killed soon has stored some peers
-  config.client_mode = o.client_mode;
-  if (o.client_mode) // HTTP for this machine only
-    config.listen = {"127.0.0.1", o.given.contains("listen") ? o.listen.port : std::uint16_t{0}};
-  // A frozen peer delays the round of all members until it is given up, after about 2.7 pings.
-  config.switchboard.link.ping_interval = 400ms;
-  config.seed = o.seed != 0 ? o.seed : entropy_seed();
-  config.progress.ledger.target_batch_size = o.target_batch_size;
-  config.progress.ledger.strict_target = o.strict_target;
-  config.progress.ledger.expected_drift_peers = o.expected_drift_peers;
-  config.progress.ledger.expected_drift_rate = o.expected_drift_rate;
-  config.progress.ledger.refresh_min = o.min_refresh_period;
-  config.progress.ledger.refresh_max = o.max_refresh_period;
-  config.progress.ledger.refresh_default = o.default_refresh_period;
-  config.progress.report_ttl = o.report_expiration;
-  config.progress.performance_ema_alpha = o.performance_ema_alpha;
-  config.stop_training_timeout = o.shutdown_timeout;
-  return config;
+  return node_config_from(impl_->options, impl_->data_dir);
 }
 
 const identity& peer_process::self() const {
@@ -146,6 +118,7 @@ result<started_node> peer_process::start(const node_config& config, bool joinabl
   auto& p = *impl_;
   p.watch = std::make_shared<join_watch>(config.initial_peers);
   p.agrees = config.agreement != nullptr;
+  p.shutdown_limit = waggle::shutdown_limit(config);
   node_dependencies dependencies;
   dependencies.self = p.self;
   dependencies.wall = std::make_shared<system_wall_clock>();
@@ -205,6 +178,10 @@ result<started_node> peer_process::start(const node_config& config, bool joinabl
   return started;
 }
 
+milliseconds peer_process::shutdown_limit() const {
+  return impl_->shutdown_limit;
+}
+
 std::optional<failure> peer_process::refused_by_all() const {
   return impl_->watch ? impl_->watch->refused_by_all() : std::nullopt;
 }
@@ -241,7 +218,7 @@ int peer_process::run_until_done(const started_node& peer, const std::function<b
   }
   if (!*ended) {
     caf::scoped_actor self{*p.system};
-    self->request(peer.node, 5s, shut_down{why})
+    self->request(peer.node, p.shutdown_limit, shut_down{why})
       .receive([](const training_status&) { /* all actors have ended */ },
                [&](const caf::error& error) {
                  p.log->error("this peer did not stop in time: {}", to_string(from_caf(error)));

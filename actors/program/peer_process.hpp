@@ -34,6 +34,9 @@ public:
   /// other peers can join; it is omitted if the peer is not `joinable`.
   [[nodiscard]] result<started_node> start(const node_config& config, bool joinable = true);
 
+  /// How long the peer that was started may take to stop (`shut_down`).
+  [[nodiscard]] milliseconds shutdown_limit() const;
+
   /// The reason, if all initial peers refused the options of the peer that was started.
   [[nodiscard]] std::optional<failure> refused_by_all() const;
 
