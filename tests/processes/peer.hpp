@@ -145,6 +145,15 @@ private:
   std::optional<child_process> process_;
 };
 
+/// What /api/v1/status shows; null if it shows nothing.
+inline nlohmann::json status_of(const peer& who) {
+  auto where = who.address();
+  if (!where)
+    return {};
+  auto answer = net::http_get(*where, "/api/v1/status", 5s);
+  return answer ? nlohmann::json::parse(answer->body, nullptr, false) : nlohmann::json{};
+}
+
 /// The sum of the values of all lines of /metrics that start with `name` and contain `label`, e.g.
 /// `reason="y"`. -1 if there is no such line.
 inline double metric(const endpoint& where, const std::string& name,

@@ -6,24 +6,17 @@
 namespace waggle::testing {
 namespace {
 
-constexpr std::uint64_t last_epoch = 200;
+constexpr std::uint64_t last_epoch = 150;
 
 struct mode {
   const char* name;
   std::vector<std::string> options;
   bool exact; // all peers end with the same parameters
+  std::vector<std::string> of_second{};
 };
 
 void PrintTo(const mode& m, std::ostream* out) {
   *out << m.name;
-}
-
-nlohmann::json status_of(const peer& who) {
-  auto where = who.address();
-  if (!where)
-    return {};
-  auto answer = net::http_get(*where, "/api/v1/status", 5s);
-  return answer ? nlohmann::json::parse(answer->body, nullptr, false) : nlohmann::json{};
 }
 
 std::uint64_t number(const nlohmann::json& status, const char* name) {
@@ -35,9 +28,14 @@ std::uint64_t epoch_of(const nlohmann::json& status) {
   return number(status, "epoch");
 }
 
+std::uint64_t rounds_of(const nlohmann::json& status) {
+  bool known = status.is_object() && status.contains("rounds");
+  return known ? number(status["rounds"], "complete") : 0;
+}
+
 class ModesOfProcesses : public ::testing::TestWithParam<mode> {
 protected:
-  std::vector<std::string> command(const std::string& initial) const {
+  std::vector<std::string> command(const std::string& initial = {}) const {
     std::vector<std::string> all{"train",
                                  "--run-id",
                                  "modes",
@@ -58,13 +56,32 @@ protected:
                                  "--linger",
                                  "2s"};
     all.insert(all.end(), GetParam().options.begin(), GetParam().options.end());
-    if (!initial.empty())
+    if (!initial.empty()) {
       all.insert(all.end(), {"--initial-peers", initial});
+      all.insert(all.end(), GetParam().of_second.begin(), GetParam().of_second.end());
+    }
     return all;
+  }
+
+  /// Both are in one group again, and average with each other before the last epoch.
+  static void expect_to_average_again(const peer& first, const peer& second) {
+    std::optional<std::uint64_t> ours;
+    std::optional<std::uint64_t> theirs;
+    EXPECT_TRUE(eventually([&] {
+      auto a = status_of(first);
+      auto b = status_of(second);
+      if (number(a, "group_size") != 2 || number(b, "group_size") != 2)
+        return false;
+      ours = ours.value_or(rounds_of(a));
+      theirs = theirs.value_or(rounds_of(b));
+      return rounds_of(a) > *ours + 2 && rounds_of(b) > *theirs + 2;
+    }))
+      << first.log() << second.log();
   }
 
   /// Both reach the last epoch, and end cleanly.
   static void expect_to_end_together(peer& first, peer& second) {
+    expect_to_average_again(first, second);
     nlohmann::json ours;
     nlohmann::json theirs;
     EXPECT_TRUE(eventually([&] {
@@ -74,6 +91,7 @@ protected:
              && ours["phase"] == "finished" && theirs["phase"] == "finished";
     }))
       << first.log() << second.log();
+    EXPECT_EQ(ours["learning_rate"], theirs["learning_rate"]);
     EXPECT_EQ(ours["parameters"].is_null() || ours["parameters"] == "", !GetParam().exact);
     if (GetParam().exact) {
       EXPECT_EQ(ours["parameters"], theirs["parameters"]);
@@ -86,15 +104,11 @@ protected:
 };
 
 TEST_P(ModesOfProcesses, APeerThatWasKilledReturnsAndAllReachTheEnd) {
-  peer first{folder, "first", command({})};
+  peer first{folder, "first", command()};
   auto where = to_string(first.await_address());
   {
     peer second{folder, "second", command(where)};
-    ASSERT_TRUE(eventually([&] {
-      auto s = status_of(second);
-      return s.is_object() && s.contains("rounds") && s["rounds"]["complete"].get<int>() >= 5;
-    }))
-      << second.log();
+    ASSERT_TRUE(eventually([&] { return rounds_of(status_of(second)) >= 5; })) << second.log();
     second.signal(SIGKILL);
     ASSERT_TRUE(second.await_signal());
   }
@@ -103,7 +117,7 @@ TEST_P(ModesOfProcesses, APeerThatWasKilledReturnsAndAllReachTheEnd) {
 }
 
 TEST_P(ModesOfProcesses, APeerThatWasFrozenGoesOnInStep) {
-  peer first{folder, "first", command({})};
+  peer first{folder, "first", command()};
   peer second{folder, "second", command(to_string(first.await_address()))};
   ASSERT_TRUE(eventually([&] { return number(status_of(first), "group_size") == 2; }));
   second.signal(SIGSTOP);
@@ -122,12 +136,36 @@ TEST_P(ModesOfProcesses, APeerThatWasFrozenGoesOnInStep) {
 INSTANTIATE_TEST_SUITE_P(
   Each, ModesOfProcesses,
   ::testing::Values(
+    mode{"Collaborative",
+         {"--optimizer", "adam", "--schedule", "cosine", "--target-batch-size", "64"},
+         true},
     mode{"DelayedGradients", {"--delay-grad-averaging", "true", "--target-batch-size", "64"}, true},
     mode{"DelayedSteps",
          {"--delay-optimizer-step", "true", "--codec", "uniform8", "--target-batch-size", "64"},
          true},
     mode{"LowRank", {"--low-rank", "4", "--target-batch-size", "64"}, true},
+    mode{"ReusedBuffersOfOne", // FFFFT of the references' flag sets
+         {"--target-batch-size", "64"},
+         true,
+         {"--reuse-grad-buffers", "true"}},
+    mode{"AllDelayedInReusedBuffersOfOne", // FTTTT
+         {"--delay-grad-averaging", "true", "--optimizer", "lamb", "--codec", "float16",
+          "--target-batch-size", "64"},
+         true,
+         {"--delay-optimizer-step", "true", "--reuse-grad-buffers", "true"}},
+    mode{"Decentralized",
+         {"--strategy", "decentralized", "--optimizer", "adagrad", "--average-opt-statistics",
+          "sum", "--averaging-steps-period", "8"},
+         false},
+    mode{"DelayedStepsOfOneInReusedBuffers", // FTTFT
+         {"--target-batch-size", "64"},
+         true,
+         {"--delay-optimizer-step", "true", "--reuse-grad-buffers", "true"}},
     mode{"LocalUpdates", {"--strategy", "local-updates", "--target-batch-size", "64"}, false},
+    mode{"BlockingLocalUpdates", // TFFFF
+         {"--strategy", "local-updates", "--delay-state-averaging", "false", "--schedule",
+          "step:every=20,factor=0.8", "--target-batch-size", "64"},
+         false},
     mode{"DecentralizedAdam",
          {"--strategy", "decentralized-adam", "--averaging-steps-period", "8"},
          false}),

@@ -8,45 +8,45 @@ namespace {
 
 constexpr std::uint64_t last_epoch = 60;
 
-struct Stopped : ::testing::TestWithParam<const char*> {
+struct setting {
+  const char* name;
+  std::vector<std::string> options;
+};
+
+void PrintTo(const setting& s, std::ostream* out) {
+  *out << s.name;
+}
+
+struct Stopped : ::testing::TestWithParam<setting> {
   /// A trainer that is alone. All have one identity, which selects the samples.
   std::unique_ptr<peer> start(const std::string& name) const {
-    return std::make_unique<peer>(
-      folder, name,
-      std::vector<std::string>{"train",
-                               "--run-id",
-                               "stopped",
-                               "--identity",
-                               (folder.path() / "identity.pem").string(),
-                               "--seed",
-                               "7",
-                               "--model",
-                               "mlp",
-                               "--width",
-                               "16",
-                               "--layers",
-                               "1",
-                               "--micro-batch",
-                               "4",
-                               "--target-batch-size",
-                               "32",
-                               "--step-interval",
-                               "8ms",
-                               "--checkpoint-interval",
-                               "50ms",
-                               "--epochs",
-                               std::to_string(last_epoch),
-                               "--linger",
-                               "5m",
-                               "--delay-grad-averaging",
-                               GetParam()});
-  }
-  static nlohmann::json status_of(const peer& who) {
-    auto where = who.address();
-    if (!where)
-      return {};
-    auto answer = net::http_get(*where, "/api/v1/status", 5s);
-    return answer ? nlohmann::json::parse(answer->body, nullptr, false) : nlohmann::json{};
+    std::vector<std::string> all{"train",
+                                 "--run-id",
+                                 "stopped",
+                                 "--identity",
+                                 (folder.path() / "identity.pem").string(),
+                                 "--seed",
+                                 "7",
+                                 "--model",
+                                 "mlp",
+                                 "--width",
+                                 "16",
+                                 "--layers",
+                                 "1",
+                                 "--micro-batch",
+                                 "4",
+                                 "--target-batch-size",
+                                 "32",
+                                 "--step-interval",
+                                 "8ms",
+                                 "--checkpoint-interval",
+                                 "50ms",
+                                 "--epochs",
+                                 std::to_string(last_epoch),
+                                 "--linger",
+                                 "5m"};
+    all.insert(all.end(), GetParam().options.begin(), GetParam().options.end());
+    return std::make_unique<peer>(folder, name, all);
   }
   static std::uint64_t epoch_of(const peer& who) {
     auto s = status_of(who);
@@ -91,9 +91,11 @@ TEST_P(Stopped, EndsWithTheParametersOfARunWithoutStops) { // F19
   EXPECT_TRUE(kept);
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, Stopped, ::testing::Values("false", "true"), [](const auto& info) {
-  return std::string{std::string_view{info.param} == "true" ? "DelayedGradients" : "Collaborative"};
-});
+INSTANTIATE_TEST_SUITE_P(
+  Each, Stopped,
+  ::testing::Values(setting{"Collaborative", {"--optimizer", "adam", "--schedule", "cosine"}},
+                    setting{"DelayedGradients", {"--delay-grad-averaging", "true"}}),
+  [](const auto& info) { return std::string{info.param.name}; });
 
 } // namespace
 } // namespace waggle::testing

@@ -1,11 +1,15 @@
 // One program, two uses, with the same samples in each update:
 //
-//   waggle-sliced-loop train PEER SIZES OPTIMIZER EPOCHS OUT DATA_DIR [ADDRESS]
+//   waggle-sliced-loop train MODE SIZES OPTIMIZER EPOCHS OUT PEER DATA_DIR [ADDRESS]
 //     One of four peers of a run. It contributes its slice of each epoch's samples, and no more.
-//   waggle-sliced-loop alone SIZES OPTIMIZER EPOCHS OUT
+//     If MODE is "delayed", the only peer of a run: among several, when an update arrives depends
+//     on the network.
+//   waggle-sliced-loop alone MODE SIZES OPTIMIZER EPOCHS OUT
 //     One process that is given all slices of each epoch.
 //
-// SIZES is "equal" or "varying". Both write their last parameters to the file OUT.
+// MODE is "current", or "delayed": the gradient of each epoch but the first is computed before the
+// last update is applied. SIZES is "equal" or "varying". Both uses write their last parameters to
+// the file OUT.
 
 #include <array>
 #include <cstdio>
@@ -71,6 +75,18 @@ torch::Tensor flat(const net& model) {
   return torch::cat(all);
 }
 
+/// Both uses have these.
+struct settings {
+  explicit settings(const std::vector<std::string>& given)
+    : delayed(given.at(0) == "delayed"), sizes(given.at(1)), optimizer(given.at(2)),
+      epochs(std::stoull(given.at(3))), out(given.at(4)) {}
+  bool delayed;
+  std::string sizes;
+  std::string optimizer;
+  std::uint64_t epochs;
+  std::string out;
+};
+
 void write_parameters(const std::string& file, const net& model) {
   std::ofstream out{file};
   out.precision(9);
@@ -79,60 +95,122 @@ void write_parameters(const std::string& file, const net& model) {
     out << values.data_ptr<float>()[i] << '\n';
 }
 
+constexpr double nothing = std::numeric_limits<double>::quiet_NaN(); // a loss that counts nowhere
+
+/// Adds the mean gradient over all slices of the epoch to .grad; returns their mean loss.
+double compute_epoch(net& model, std::uint64_t epoch, const std::string& sizes) {
+  double sum = 0;
+  for (std::uint64_t peer = 0; peer < peers; ++peer) {
+    auto part = slice_of(peer, epoch, sizes);
+    auto share = model->loss(part) * (static_cast<double>(part.samples) / target);
+    share.backward();
+    sum += share.item<double>();
+  }
+  return sum;
+}
+
+/// Contributes a slice to each epoch as soon as the update before is applied.
+void train_current(const settings& to, std::uint64_t self, net& model,
+                   waggle::optimizer& optimizer) {
+  // The updates in the parameters. swarm::epoch() can be one ahead: it counts an update as soon as
+  // its round is over, and `step` applies it later.
+  std::uint64_t epoch = 0;
+  bool contributed = false; // to this epoch
+  auto parameters = flat(model);
+  for (auto outcome = waggle::step_outcome::held; outcome != waggle::step_outcome::finished;) {
+    auto part = slice_of(self, epoch, to.sizes);
+    optimizer.zero_grad();
+    auto loss = model->loss(part);
+    loss.backward();
+    outcome = optimizer.step(static_cast<std::uint64_t>(part.samples),
+                             contributed ? nothing : loss.item<double>());
+    contributed = contributed || outcome == waggle::step_outcome::held
+                  || outcome == waggle::step_outcome::stepped;
+    if (auto now = flat(model); !now.equal(parameters)) {
+      parameters = now;
+      ++epoch;
+      contributed = false;
+    }
+  }
+}
+
+/// Contributes all slices of each epoch. Those of an epoch are computed before the update of the
+/// one before is applied, and after that of the one before that.
+void train_delayed(const settings& to, net& model, waggle::optimizer& optimizer) {
+  std::uint64_t epoch = 0;
+  for (auto outcome = waggle::step_outcome::held; outcome != waggle::step_outcome::finished;) {
+    auto parameters = flat(model);
+    optimizer.zero_grad();
+    auto loss = compute_epoch(model, epoch, to.sizes);
+    outcome = optimizer.step(target, loss);
+    if (outcome != waggle::step_outcome::held && outcome != waggle::step_outcome::stepped)
+      continue;
+    while (epoch > 0 && flat(model).equal(parameters) && outcome != waggle::step_outcome::finished)
+      outcome = optimizer.step(1, nothing);
+    ++epoch;
+  }
+}
+
 void train(const std::vector<std::string>& given) {
-  auto self = std::stoull(given.at(0));
+  settings to{given};
+  auto self = std::stoull(given.at(5));
   auto model = new_net();
   waggle::swarm_options options{.run = "slices",
                                 .listen = "127.0.0.1:0",
-                                .data_dir = given.at(5),
+                                .data_dir = given.at(6),
                                 .target_batch_size = target,
-                                .max_epochs = std::stoull(given.at(3)),
-                                .more = {{"min-peers", std::to_string(peers)}}};
-  if (given.size() > 6)
-    options.initial_peers = {given[6]};
+                                .max_epochs = to.epochs,
+                                .more = {{"min-peers", to.delayed ? "1" : std::to_string(peers)}}};
+  if (to.delayed)
+    options.more["delay-grad-averaging"] = "true";
+  if (given.size() > 7)
+    options.initial_peers = {given[7]};
   auto swarm = waggle::join(options);
   if (!swarm)
     throw std::runtime_error(waggle::to_string(swarm.error()));
   {
-    waggle::optimizer optimizer{*swarm, *model, new_optimizer(given.at(2), model)};
-    // The updates in the parameters. swarm->epoch() can be one ahead: it counts an update as soon
-    // as its round is over, and `step` applies it later.
-    std::uint64_t epoch = 0;
-    bool contributed = false; // to this epoch
-    auto parameters = flat(model);
-    for (auto outcome = waggle::step_outcome::held; outcome != waggle::step_outcome::finished;) {
-      auto part = slice_of(self, epoch, given.at(1));
-      optimizer.zero_grad();
-      auto loss = model->loss(part);
-      loss.backward();
-      // A loss that is not finite counts nowhere: this peer has nothing more to give.
-      outcome = optimizer.step(static_cast<std::uint64_t>(part.samples),
-                               contributed ? std::numeric_limits<double>::quiet_NaN()
-                                           : loss.item<double>());
-      contributed = contributed || outcome == waggle::step_outcome::held
-                    || outcome == waggle::step_outcome::stepped;
-      if (auto now = flat(model); !now.equal(parameters)) {
-        parameters = now;
-        ++epoch;
-        contributed = false;
-      }
-    }
+    waggle::optimizer optimizer{*swarm, *model, new_optimizer(to.optimizer, model)};
+    if (to.delayed)
+      train_delayed(to, model, optimizer);
+    else
+      train_current(to, self, model, optimizer);
   }
-  write_parameters(given.at(4), model);
+  write_parameters(to.out, model);
+}
+
+std::vector<torch::Tensor> gradient_of(const net& model) {
+  std::vector<torch::Tensor> all;
+  for (const auto& p : model->parameters())
+    all.push_back(p.grad().clone());
+  return all;
+}
+
+void set_gradient(net& model, const std::vector<torch::Tensor>& to) {
+  auto parameters = model->parameters();
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    parameters[i].mutable_grad() = to[i];
 }
 
 void train_alone(const std::vector<std::string>& given) {
+  settings to{given};
   auto model = new_net();
-  auto optimizer = new_optimizer(given.at(1), model);
-  for (std::uint64_t epoch = 0; epoch < std::stoull(given.at(2)); ++epoch) {
+  auto optimizer = new_optimizer(to.optimizer, model);
+  std::vector<torch::Tensor> older;
+  for (std::uint64_t epoch = 0; epoch < to.epochs + to.delayed; ++epoch) {
     optimizer->zero_grad();
-    for (std::uint64_t peer = 0; peer < peers; ++peer) {
-      auto part = slice_of(peer, epoch, given.at(0));
-      (model->loss(part) * (static_cast<double>(part.samples) / target)).backward();
+    compute_epoch(model, epoch, to.sizes);
+    if (to.delayed) {
+      auto newer = gradient_of(model);
+      if (epoch == 0) {
+        older = newer;
+        continue; // nothing to apply yet
+      }
+      set_gradient(model, older);
+      older = newer;
     }
     optimizer->step();
   }
-  write_parameters(given.at(3), model);
+  write_parameters(to.out, model);
 }
 
 } // namespace

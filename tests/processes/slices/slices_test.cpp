@@ -1,5 +1,5 @@
 // Four processes with loops of their own make the same updates as one process that is given all
-// their samples (spec/optimizer.md §10, F1 and F2).
+// their samples (spec/optimizer.md §10, F1, F2 and F4).
 
 #include <cmath>
 #include <iterator>
@@ -17,6 +17,7 @@ struct setting {
   const char* name;
   const char* optimizer;
   const char* sizes; // of the slices
+  const char* mode = "current";
 };
 
 void PrintTo(const setting& s, std::ostream* out) {
@@ -33,24 +34,24 @@ protected:
   std::filesystem::path file(const std::string& name) const { return folder.path() / name; }
   std::string log(const std::string& name) const { return content_of(file(name + ".log")); }
 
-  child_process start(const std::string& name, std::vector<std::string> arguments) const {
-    arguments.insert(arguments.begin(), WAGGLE_SLICED_LOOP);
+  /// Its parameters go to the file `name`.
+  child_process start(const std::string& use, const std::string& name,
+                      const std::vector<std::string>& more = {}) const {
+    const auto& how = GetParam();
+    std::vector<std::string> arguments{WAGGLE_SLICED_LOOP, use,           how.mode,
+                                       how.sizes,          how.optimizer, std::to_string(epochs),
+                                       file(name).string()};
+    arguments.insert(arguments.end(), more.begin(), more.end());
     auto started = child_process::start(arguments, file(name + ".log"));
     EXPECT_TRUE(started.ok());
     return std::move(*started);
   }
   child_process start_peer(std::size_t i, const std::string& through) const {
     auto name = "peer" + std::to_string(i);
-    std::vector<std::string> all{"train",
-                                 std::to_string(i),
-                                 GetParam().sizes,
-                                 GetParam().optimizer,
-                                 std::to_string(epochs),
-                                 file(name).string(),
-                                 file(name + ".data").string()};
+    std::vector<std::string> only_peers{std::to_string(i), file(name + ".data").string()};
     if (!through.empty())
-      all.push_back(through);
-    return start(name, all);
+      only_peers.push_back(through);
+    return start("train", name, only_peers);
   }
   /// Where the peer of this log listens.
   std::optional<std::string> address_of(const std::string& name) const {
@@ -67,6 +68,24 @@ protected:
   scratch_folder folder;
 };
 
+/// θ_{k+1} = θ_k − opt(g(θ_{k−1}))
+using DelayedSlices = Slices;
+
+TEST_P(DelayedSlices, APeerFollowsTheDelayedRecursion) { // F4
+  auto one = start_peer(0, {});
+  await(one, "peer0");
+  auto alone = start("alone", "alone");
+  await(alone, "alone");
+  auto expected = numbers_in(file("alone"));
+  ASSERT_FALSE(expected.empty());
+  EXPECT_EQ(numbers_in(file("peer0")), expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, DelayedSlices,
+                         ::testing::Values(setting{"Sgd", "sgd", "equal", "delayed"},
+                                           setting{"Adam", "adam", "varying", "delayed"}),
+                         [](const auto& info) { return std::string{info.param.name}; });
+
 TEST_P(Slices, FourProcessesMakeTheUpdatesOfOne) {
   std::vector<child_process> running;
   running.push_back(start_peer(0, {}));
@@ -75,10 +94,9 @@ TEST_P(Slices, FourProcessesMakeTheUpdatesOfOne) {
     running.push_back(start_peer(i, *address_of("peer0")));
   for (std::size_t i = 0; i < peers; ++i)
     await(running[i], "peer" + std::to_string(i));
-  auto alone = start("alone", {"alone", GetParam().sizes, GetParam().optimizer,
-                               std::to_string(epochs), file("parameters").string()});
+  auto alone = start("alone", "alone");
   await(alone, "alone");
-  auto expected = numbers_in(file("parameters"));
+  auto expected = numbers_in(file("alone"));
   ASSERT_EQ(expected.size(), 8 * 16 + 16 + 16 * 4 + 4U);
   auto first = numbers_in(file("peer0"));
   for (std::size_t i = 0; i < peers; ++i) {
