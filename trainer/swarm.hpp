@@ -41,8 +41,9 @@ struct swarm_options {
 
   // -- equal on all peers
   /// A strategy of `waggle train`. "collaborative": the peers make one optimizer step with the mean
-  /// of all gradients. "local-updates", "decentralized-sgd" or "decentralized-adam": the optimizer
-  /// steps with each gradient of this loop, and the peers average their parameters.
+  /// of all gradients. "local-updates", "decentralized", "decentralized-sgd" or
+  /// "decentralized-adam": the optimizer steps with each gradient of this loop, and the peers
+  /// average their parameters.
   std::string strategy = "collaborative";
   /// Samples of the whole swarm per update, or per average of the parameters. decentralized-*
   /// count steps instead: leave it out, and set "averaging-steps-period" in `more`.

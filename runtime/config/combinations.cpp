@@ -159,7 +159,8 @@ status check_optimizer_of_strategy(const run_options& o) {
     return done{};
   if (!row->optimizer.empty() && o.optimizer != row->optimizer)
     return bad("--strategy " + o.strategy + " is for --optimizer " + std::string{row->optimizer}
-               + ": use it, or --strategy local-updates, which is for any");
+               + ": use it, or --strategy "
+               + (row->counts_steps ? "decentralized" : "local-updates") + ", which is for any");
   auto kept = statistics_of(o);
   auto averaged = strategy_settings_of(o).statistics;
   for (auto name = averaged.begin(); name != averaged.end(); ++name)

@@ -78,9 +78,10 @@ constexpr strategy_row table[] = {
   {"local-updates",
    "Each peer steps at once; parameters are averaged every --target-batch-size samples.",
    make_local_updates, true, false, "", ""},
-  {"decentralized-sgd",
-   "Each peer steps at once with SGD; parameters are averaged every --averaging-steps-period.",
-   make_decentralized, true, true, "sgd", ""},
+  {"decentralized",
+   "Each peer steps at once; parameters are averaged every --averaging-steps-period.",
+   make_decentralized, true, true, "", ""},
+  {"decentralized-sgd", "The same with SGD.", make_decentralized, true, true, "sgd", ""},
   {"decentralized-adam", "The same with Adam, whose exp_avg_sq is averaged, too.",
    make_decentralized, true, true, "adam", "exp_avg_sq"},
 };

@@ -260,6 +260,19 @@ TEST_F(ProgressTracker, SaysThatItIsStillHereWhileNothingIsReported) {
   EXPECT_GE(world->told.size(), 1U) << "otherwise our report would expire at a connected peer";
 }
 
+TEST_F(ProgressTracker, ItsReportsCountAsLongAsItsOptionsSay) {
+  config.report_ttl = 7s;
+  start();
+  connect(2);
+  report(3, 8);
+  ASSERT_FALSE(world->told.empty());
+  auto entry = pushed(world->told.back());
+  EXPECT_EQ(entry.expiration, read(entry).time + 7s);
+  world->told.clear();
+  pass(7s);
+  EXPECT_GE(world->told.size(), 1U) << "repeated before it expires";
+}
+
 TEST_F(ProgressTracker, AGoodbyeIsPushedAndStoredOnceAndEndsTheReports) {
   connect(2);
   report(3, 8);

@@ -124,6 +124,21 @@ TEST_F(ProgressLedger, ExpectsAFractionOfALargeSwarmToChange) {
   EXPECT_NEAR(view.refresh_seconds, 6.4 * 20 / 24, 1e-9);
 }
 
+TEST_F(ProgressLedger, ExpectsTheChangesAndKeepsToThePeriodsOfItsOptions) {
+  auto refresh = [](ledger_options options) {
+    progress_ledger one{id_of(0), options};
+    for (std::uint8_t i = 1; i <= 19; ++i)
+      EXPECT_TRUE(one.record(report(i, 0, 0, 2), later));
+    return one.view(report(0, 0, 0, 2), now).refresh_seconds;
+  };
+  EXPECT_NEAR(refresh({.expected_drift_peers = 12}), 6.4 * 20 / 32, 1e-9);
+  EXPECT_NEAR(refresh({.expected_drift_rate = 1}), 6.4 * 20 / 40, 1e-9);
+  EXPECT_DOUBLE_EQ(refresh({.refresh_max = 2s}), 2);
+  EXPECT_DOUBLE_EQ(refresh({.refresh_min = 8s}), 8);
+  progress_ledger alone{id_of(0), {.refresh_default = 4s}};
+  EXPECT_DOUBLE_EQ(alone.view(report(0, 0, 0), now).refresh_seconds, 4);
+}
+
 TEST_F(ProgressLedger, DoesNotTrustTheTimeOfAClockThatIsAhead) {
   add(report(1, 0, 100, 50, -30s));
   auto view = ledger.view(std::nullopt, now);

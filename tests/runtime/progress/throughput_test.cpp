@@ -13,6 +13,17 @@ TEST(Throughput, MatchesTheReferenceValues) {
   EXPECT_NEAR(speed.samples_per_second(), 6.5517, 1e-4);
 }
 
+TEST(Throughput, TheNewestMeasurementWeighsAsMuchAsItIsGiven) {
+  throughput half{0.5};
+  half.update(10, 1);
+  half.update(10, 2);
+  EXPECT_NEAR(half.samples_per_second(), 6, 1e-9);
+  throughput last{1};
+  last.update(10, 1);
+  last.update(10, 2);
+  EXPECT_NEAR(last.samples_per_second(), 5, 1e-9);
+}
+
 TEST(Throughput, IsAlmostNothingBeforeTheFirstSample) {
   throughput speed;
   EXPECT_GT(speed.samples_per_second(), 0);
