@@ -73,8 +73,10 @@ public:
   /// mean over the same samples, for the status and the schedule plateau. Returns when
   /// the next gradient can be computed: at once, after an update, or after the state of the run was
   /// loaded. Until the run is found this can take as long as the join timeout. Network failures
-  /// change the outcome and never throw. Throws std::runtime_error if a parameter was added, cast
-  /// or moved, if all initial peers refuse this one, or if an actor of this peer failed.
+  /// change the outcome and never throw. Throws std::invalid_argument if `samples` is 0, or larger
+  /// than `target_batch_size` with a strategy that counts samples. Throws std::runtime_error if a
+  /// parameter was added, cast or moved, if all initial peers refuse this one, or if an actor of
+  /// this peer failed.
   step_outcome step(std::uint64_t samples, const torch::Tensor& loss);
   step_outcome step(std::uint64_t samples, double loss);
   /// The same with the number of samples in `batch` (batch_size_of).

@@ -1,10 +1,12 @@
 #include "trainer/swarm_session.hpp"
 
+#include <algorithm>
 #include <map>
 #include <stdexcept>
 
 #include "actors/caf_error.hpp"
 #include "runtime/config/agreed_options.hpp"
+#include "runtime/core/nearest.hpp"
 #include "runtime/net/handshake.hpp"
 #include "runtime/training/clipping.hpp"
 #include "runtime/training/plateau_learner.hpp"
@@ -20,7 +22,7 @@ using steady = std::chrono::steady_clock;
 constexpr auto question_timeout = 500ms;
 constexpr auto look_every = 20ms;
 constexpr auto hurry_time = 300ms; // for the checkpoint, before other peers are notified
-constexpr auto stop_timeout = 10s; // longer than a node needs to stop
+constexpr auto copy_time = 5s;     // beyond a node's limit: this thread copies the state first
 constexpr auto release_timeout = 5s;
 constexpr std::string_view averaged_statistics = "average-opt-statistics"; // an option
 
@@ -67,6 +69,19 @@ const std::map<std::string, std::string>& not_here() {
   return table;
 }
 
+/// The names of the options of `waggle train`.
+const std::vector<std::string>& names_of_options() {
+  static const auto names = [] {
+    auto groups = train_command().groups;
+    std::vector<std::string> found;
+    for (const auto& option : option_table())
+      if (std::find(groups.begin(), groups.end(), option.group) != groups.end())
+        found.push_back(option.name);
+    return found;
+  }();
+  return names;
+}
+
 result<run_options> run_options_of(const swarm_options& o) {
   settings flags;
   auto set = [&flags](const std::string& name, std::string value, const std::string& from) {
@@ -75,8 +90,10 @@ result<run_options> run_options_of(const swarm_options& o) {
   for (const auto& [name, value] : o.more) {
     if (auto other = not_here().find(name); other != not_here().end())
       return bad("swarm_options::more: " + name + " is " + other->second);
-    if (find_option(name) == nullptr)
-      return bad("swarm_options::more: waggle train has no option " + name);
+    const auto& known = names_of_options();
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      return bad("swarm_options::more: waggle train has no option " + name + "; the nearest is "
+                 + nearest(name, known));
     if (o.learning_rate == rate_owner::optimizer
         && (name == "lr" || name == "schedule" || name == "warmup-epochs"))
       return bad("swarm_options::more: " + name
@@ -286,12 +303,12 @@ void swarm_session::stop_running(loop_model& model, bool in_a_hurry) {
     });
   {
     caf::scoped_actor self{process_->system()};
+    auto limit = process_->shutdown_limit() + copy_time;
     auto stopped = self->request(
-      node_->node, stop_timeout,
+      node_->node, limit,
       shut_down{in_a_hurry ? "its loop ended by an exception" : "its loop has ended"});
     // The checkpoint needs this thread, which copies the state.
-    serve(model, in_a_hurry ? milliseconds{hurry_time} : milliseconds{stop_timeout},
-          [&] { return node_ended_->load(); });
+    serve(model, in_a_hurry ? hurry_time : limit, [&] { return node_ended_->load(); });
     if (in_a_hurry)
       port_->close();
     stopped.receive([&](const training_status& s) { last_ = s; },

@@ -191,7 +191,8 @@ status check_combinations(const run_options& o) {
     if (auto promise = check_aggregation(
           {*how, static_cast<std::uint32_t>(o.faulty_max), o.check_sums}, o.target_group_size);
         !promise)
-      return bad("--aggregator " + o.aggregator + ": " + promise.error().detail);
+      return bad("--aggregator " + o.aggregator + " with --faulty-max "
+                 + std::to_string(o.faulty_max) + ": " + promise.error().detail);
   if (o.faulty_max == 0 && o.check_sums > 0 && o.check_sums != run_options{}.check_sums)
     return bad("--check-sums needs --faulty-max: without Byzantine members, no reducer lies; set "
                "--faulty-max N, or leave --check-sums out");
@@ -206,7 +207,9 @@ status check_combinations(const run_options& o) {
   if (o.wait_for_peers > 0ms && o.min_peers == 1)
     return bad("--wait-for-peers needs --min-peers: there is nothing to wait for");
   if (o.min_refresh_period > o.max_refresh_period)
-    return bad("--min-refresh-period is longer than --max-refresh-period");
+    return bad(
+      "--min-refresh-period is longer than --max-refresh-period: lower the first, or raise "
+      "the second");
   if (o.min_group_size > o.target_group_size)
     return bad("--min-group-size is larger than --target-group-size: no group could ever begin");
   if (o.min_contributors > o.target_group_size)

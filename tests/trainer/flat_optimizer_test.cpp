@@ -1,5 +1,6 @@
 #include "trainer/flat_optimizer.hpp"
 
+#include <cmath>
 #include <fstream>
 #include <set>
 
@@ -215,6 +216,43 @@ TEST(Cuda, LearnerOnTheGpuFollowsTheOneOnTheCpu) {
     }
   }
   EXPECT_TRUE((*cpu)->load_state((*gpu)->save_state(0)));
+}
+
+double distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double squares = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    squares += std::pow(static_cast<double>(a[i]) - static_cast<double>(b[i]), 2);
+  return std::sqrt(squares);
+}
+
+// spec/optimizer.md §10, F16
+TEST(Cuda, Float16WithAScaleOfTheLossFollowsFloat32) {
+  if (!torch::cuda::is_available())
+    GTEST_SKIP() << "this machine, or this LibTorch, has no CUDA";
+  // A float16 has 11 bits, and several operations in sequence round.
+  constexpr double rounding = 4.0 / 2048;
+  learner_config config;
+  config.device = "cuda";
+  config.optimizer = identity_with("sgd", {});
+  auto exact = make_torch_learner(config);
+  config.format = precision::float16;
+  config.loss_scale = constant_scale(1024);
+  auto rounded = make_torch_learner(config);
+  ASSERT_TRUE(exact && rounded);
+  const std::vector<float> zeros((*exact)->parameter_count());
+  for (int update = 0; update < 5; ++update) {
+    auto expected = (*exact)->accumulate();
+    auto step = (*rounded)->accumulate();
+    ASSERT_TRUE(step.finite && !step.overflow);
+    EXPECT_EQ(step.scale, 1024);
+    EXPECT_NEAR(step.loss, expected.loss, rounding * expected.loss);
+    auto gradient = mean_gradient_of(**exact);
+    auto near = mean_gradient_of(**rounded);
+    EXPECT_NE(near, gradient) << "it is not in use";
+    EXPECT_LT(distance(near, gradient), rounding * distance(gradient, zeros)) << update;
+    (*exact)->apply(gradient, 1e-2);
+    (*rounded)->apply(near, 1e-2);
+  }
 }
 
 TEST(Cuda, IsRefusedWithASentenceWhereThereIsNone) {

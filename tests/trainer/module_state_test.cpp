@@ -288,6 +288,13 @@ TEST(ModuleState, AParameterThatChangedLaterIsNamed) {
               HasSubstr("second.bias was removed, frozen"));
   EXPECT_THAT(change([](two_layers& m) { m.first->bias.set_requires_grad(false); }),
               HasSubstr("second.weight took the place of first.bias"));
+  EXPECT_THAT(change([](two_layers& m) {
+                m.first->weight.set_data(torch::zeros({2, 3}));
+              }),
+              HasSubstr("first.weight changed its shape since"));
+  EXPECT_THAT(change([](two_layers& m) { m.replace_module("second", torch::nn::Linear(3, 3)); }),
+              HasSubstr("second.weight was replaced by another tensor since"));
+  EXPECT_EQ(change([](two_layers& m) { m.first->weight.set_data(torch::zeros({3, 3})); }), "");
   EXPECT_EQ(change([](two_layers& m) { m.zero_grad(); }), "");
 }
 

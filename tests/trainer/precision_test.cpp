@@ -1,7 +1,9 @@
 // Number formats, the scale of the loss and the buffers of the gradient, on real models.
 
+#include <atomic>
 #include <cmath>
 #include <cstring>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -246,6 +248,66 @@ TEST(ReuseOfBuffers, GivesTheSameBytesForEqualBatches) {
     train(*reused, 4);
     EXPECT_EQ(separate->parameters_digest(), reused->parameters_digest());
   }
+}
+
+TEST(ReuseOfBuffers, GivesTheSameBytesWithAnOffloadedOptimizer) {
+  for (const char* optimizer : {"sgd", "adamw", "lamb"}) {
+    auto config = small();
+    config.optimizer = identity_with(optimizer, {});
+    auto plain = make(config);
+    train(*plain, 4);
+    config.offload_optimizer = true;
+    auto offloaded = make(config);
+    train(*offloaded, 4);
+    config.reuse_gradient_buffers = true;
+    auto reused = make(config);
+    ASSERT_TRUE(reused->adds_in_place() && reused->passes_beside_updates());
+    train(*reused, 4);
+    EXPECT_EQ(reused->save_state(0), offloaded->save_state(0)) << optimizer;
+    EXPECT_EQ(reused->save_state(0), plain->save_state(0)) << optimizer;
+  }
+}
+
+// As with --delay-optimizer-step: the update reads the vector that was taken while passes fill the
+// next one. The rate is 0 meanwhile, so that the passes compute the same whenever they read the
+// parameters.
+TEST(ReuseOfBuffers, PassesBesideUpdatesAddUpAsIfTheyWereAlone) {
+  auto config = small();
+  auto plain = make(config);
+  config.offload_optimizer = true;
+  config.reuse_gradient_buffers = true;
+  auto reused = make(config);
+  auto vectors = vector_pool::make(4);
+  for (auto* model : {plain.get(), reused.get()})
+    for (int pass = 0; pass < 3; ++pass)
+      model->accumulate();
+  auto expected = mean_gradient_of(*plain);
+  auto taken = reused->take_mean_vector(*vectors);
+  constexpr int passes = 30;
+  std::atomic<bool> ended{false};
+  std::thread computes{[&] {
+    for (int pass = 0; pass < passes; ++pass)
+      EXPECT_TRUE(reused->accumulate().finite);
+    ended = true;
+  }};
+  int updates = 0;
+  do {
+    reused->apply(*taken.values, 0);
+    ++updates;
+  } while (!ended);
+  computes.join();
+  EXPECT_EQ((std::vector<float>{taken.values->begin(), taken.values->end()}), expected);
+  for (int i = 0; i < updates; ++i)
+    plain->apply(expected, 0);
+  for (int pass = 0; pass < passes; ++pass)
+    plain->accumulate();
+  EXPECT_EQ(reused->accumulated_samples(), 4U * passes);
+  auto sum = reused->take_mean_vector(*vectors);
+  EXPECT_NE(sum.values, taken.values);
+  EXPECT_EQ((std::vector<float>{sum.values->begin(), sum.values->end()}), mean_gradient_of(*plain));
+  plain->apply(*sum.values, 1e-2);
+  reused->apply(*sum.values, 1e-2);
+  EXPECT_EQ(reused->save_state(0), plain->save_state(0)) << "after " << updates << " updates";
 }
 
 // -- bfloat16 -------------------------------------------------------------------------------------

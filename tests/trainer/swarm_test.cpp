@@ -18,6 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using steady = std::chrono::steady_clock;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
@@ -99,6 +100,30 @@ TEST_F(SwarmOfOne, IsBitByBitThePlainLoopAndEndsAtItsLastEpoch) {
   EXPECT_EQ(last.samples_offered, 4 * steps);
   EXPECT_EQ(last.samples_used, 4 * steps);
   EXPECT_EQ(last.samples_dropped, 0U);
+}
+
+TEST_F(SwarmOfOne, TakesItsRatesFromASchedulerOfTorch) {
+  constexpr std::uint64_t steps = 12;
+  auto plain = line();
+  auto own = adam(plain);
+  torch::optim::StepLR own_rates{*own, 3, 0.5};
+  auto ours = line();
+  auto o = options(steps);
+  o.schedule = "halves every 3 updates";
+  auto swarm = join(o);
+  ASSERT_TRUE(swarm) << swarm.error().detail;
+  optimizer with{swarm, *ours, adam(ours)};
+  torch::optim::StepLR rates{with.inner(), 3, 0.5};
+  for (std::uint64_t i = 0; i < steps; ++i) {
+    own->zero_grad();
+    loss_of(plain, i).backward();
+    own->step();
+    own_rates.step();
+    if (auto outcome = train(ours, with, i); outcome == step_outcome::stepped)
+      rates.step();
+    ASSERT_TRUE(torch::equal(ours->weight, plain->weight)) << i;
+  }
+  EXPECT_EQ(with.inner().param_groups()[0].options().get_lr(), 1e-2 / 8);
 }
 
 // The averages of a peer that is alone change nothing.
@@ -272,10 +297,50 @@ TEST_F(SwarmOfOne, NonFiniteGradientsAreDroppedAndCounted) {
   EXPECT_EQ(train(m, with, 1), step_outcome::stepped);
 }
 
+TEST_F(SwarmOfOne, AGradientOverMoreSamplesThanTheTargetIsRefused) {
+  for (const char* strategy : {"collaborative", "local-updates"}) {
+    auto o = options();
+    o.data_dir = folder_ / strategy;
+    o.strategy = strategy;
+    auto m = line();
+    auto swarm = join(o);
+    ASSERT_TRUE(swarm) << swarm.error().detail;
+    optimizer with{swarm, *m, adam(m)};
+    auto before = m->weight.detach().clone();
+    loss_of(m, 0).backward();
+    try {
+      with.step(5, 1.0);
+      FAIL() << strategy;
+    } catch (const std::invalid_argument& e) {
+      EXPECT_THAT(e.what(), AllOf(HasSubstr("over 5 samples"),
+                                  HasSubstr("more than swarm_options::target_batch_size, 4")));
+    }
+    EXPECT_TRUE(torch::equal(m->weight, before));
+    EXPECT_EQ(swarm->status().samples_offered, 0U);
+    EXPECT_EQ(train(m, with, 1), step_outcome::stepped) << "as many as the target";
+  }
+  auto o = options();
+  o.strategy = "decentralized"; // counts steps
+  o.target_batch_size = swarm_options{}.target_batch_size;
+  auto m = line();
+  auto swarm = join(o);
+  ASSERT_TRUE(swarm) << swarm.error().detail;
+  optimizer with{swarm, *m, adam(m)};
+  loss_of(m, 0).backward();
+  EXPECT_EQ(with.step(o.target_batch_size + 1, 1.0), step_outcome::stepped);
+}
+
 TEST_F(SwarmOfOne, InvalidOptionsAreRefusedWithASentence) {
   auto o = options();
   o.more["pace"] = "1";
-  EXPECT_THAT(refusal(o), HasSubstr("no option pace"));
+  EXPECT_THAT(refusal(o), HasSubstr("no option pace; the nearest is "));
+  o = options();
+  o.more["part-sise"] = "64KiB";
+  EXPECT_EQ(refusal(o), "swarm_options::more: waggle train has no option part-sise; the nearest is "
+                        "part-size");
+  o = options();
+  o.more["elements"] = "9"; // of waggle average
+  EXPECT_THAT(refusal(o), HasSubstr("waggle train has no option elements"));
   o = options();
   o.more["micro-batch"] = "1";
   EXPECT_THAT(refusal(o), HasSubstr("micro-batch is the loop's own"));

@@ -42,16 +42,18 @@ protected:
 
 // -- what is averaged -----------------------------------------------------------------------------
 
-TEST_F(Averager, EveryMixOfClientsAndAuxiliariesGetsThePlainMean) {
+TEST_F(Averager, EveryMixOfClientsAndAuxiliariesGetsTheWeightedMean) {
   struct mix {
     std::size_t clients, auxiliaries;
   };
+  random_source drawn{23};
   for (auto [clients, auxiliaries] :
        {mix{0, 0}, mix{0, 1}, mix{0, 2}, mix{1, 0}, mix{1, 1}, mix{1, 2}, mix{2, 0}, mix{2, 1},
         mix{2, 2}, mix{0, 3}, mix{1, 3}, mix{0, 4}}) {
     auto first = peers.size();
     std::vector<pending_report> open;
     std::vector<std::vector<float>> inputs;
+    std::vector<double> weights;
     group_size = 4;
     for (std::size_t i = 0; i < 4; ++i) {
       auto mode = i < auxiliaries             ? member_mode::auxiliary
@@ -62,17 +64,19 @@ TEST_F(Averager, EveryMixOfClientsAndAuxiliariesGetsThePlainMean) {
       std::vector<float> values(17);
       for (auto& v : values)
         v = static_cast<float>(random.unit()) - 0.5F;
-      auto what = question(values);
+      auto what = question(values, 0.1 + 3 * drawn.unit());
       what.gather = "peer " + std::to_string(i);
       if (mode == member_mode::auxiliary) {
         what.values.reset();
         what.elements = values.size();
       } else {
         inputs.push_back(values);
+        weights.push_back(what.weight);
       }
       open.push_back(average(first + i, what));
     }
     settle();
+    auto weight_sum = std::accumulate(weights.begin(), weights.end(), 0.0);
     for (const auto& o : open) {
       ASSERT_TRUE(o.get()) << clients << " clients, " << auxiliaries << " auxiliaries";
       const auto report = *o.get();
@@ -84,9 +88,9 @@ TEST_F(Averager, EveryMixOfClientsAndAuxiliariesGetsThePlainMean) {
       ASSERT_TRUE(report.values);
       for (std::size_t k = 0; k < 17; ++k) {
         double sum = 0;
-        for (const auto& x : inputs)
-          sum += x[k];
-        EXPECT_NEAR((*report.values)[k], sum / static_cast<double>(inputs.size()), 1e-6);
+        for (std::size_t i = 0; i < inputs.size(); ++i)
+          sum += weights[i] * inputs[i][k];
+        EXPECT_NEAR((*report.values)[k], sum / weight_sum, 1e-6);
       }
     }
   }
@@ -125,6 +129,56 @@ TEST_F(Averager, WeightsOfZeroLeaveEverybodyWithItsOwn) { // INV-4
   EXPECT_EQ(reports[0].outcome, round_outcome::complete);
   EXPECT_THAT(*reports[0].values, ElementsAre(1, 2));
   EXPECT_THAT(*reports[1].values, ElementsAre(3, 4));
+}
+
+TEST_F(Averager, AMemberWithoutWeightChangesNoBitOfTheResult) { // spec/optimizer.md §10, F8
+  constexpr std::size_t values = 1'000;
+  auto random_values = [](std::uint64_t seed) {
+    random_source random{seed};
+    std::vector<float> out(values);
+    for (auto& x : out)
+      x = static_cast<float>(random.unit() - 0.5) * std::exp2f(static_cast<float>(seed));
+    return out;
+  };
+  // As a client it reduces nothing, so that the same reducers add up the same parts. As a node it
+  // reduces parts of its own, which matters where an encoding depends on the part.
+  struct setting {
+    codec_id codec;
+    member_mode mode; // of the third peer
+  };
+  for (auto [codec, mode] :
+       {setting{codec_id::none, member_mode::client}, setting{codec_id::none, member_mode::node},
+        setting{codec_id::float16, member_mode::client},
+        setting{codec_id::uniform8, member_mode::client}}) {
+    averaging_config config;
+    config.codec = codec;
+    change_plan = [](round_plan& plan) { plan.part_elements = 100; };
+    auto average_of = [&, third = mode](std::size_t members) {
+      auto begin = peers.size();
+      group_size = members;
+      std::vector<pending_report> open;
+      for (std::size_t i = 0; i < members; ++i) {
+        add(config, i < 2 ? member_mode::node : third);
+        const double weights[] = {2, 3, 0};
+        open.push_back(average(begin + i, question(random_values(i + 1), weights[i])));
+      }
+      settle();
+      std::vector<round_report> reports;
+      for (const auto& o : open) {
+        reports.push_back(o.get() ? *o.get() : round_report{});
+        EXPECT_EQ(reports.back().outcome, round_outcome::complete);
+        EXPECT_EQ(reports.back().participants.size(), members);
+        EXPECT_EQ(reports.back().weight_sum, 5);
+      }
+      return reports;
+    };
+    auto expected = average_of(2).front();
+    ASSERT_TRUE(expected.values);
+    for (const auto& report : average_of(3)) {
+      ASSERT_TRUE(report.values);
+      EXPECT_EQ(*report.values, *expected.values) << to_string(codec);
+    }
+  }
 }
 
 TEST_F(Averager, AlphaSaysHowFarToGo) {

@@ -32,7 +32,7 @@ struct GroupAverager : actor_test {
 
   ~GroupAverager() override { end_actors(); }
 
-  peer& add(member_mode mode = member_mode::node, codec_id codec = codec_id::none) {
+  peer& add(member_mode mode = member_mode::node, const codec_choice& codec = {}) {
     auto i = peers.size();
     auto& p = *peers.emplace_back(std::make_unique<peer>());
     p.ctx = test_context(i + 1, wall);
@@ -72,7 +72,7 @@ struct GroupAverager : actor_test {
     members.mode = mode;
     averaging.auxiliary = mode == member_mode::auxiliary;
     averaging.codec = codec;
-    averaging.error_feedback = codec != codec_id::none;
+    averaging.error_feedback = feedback && codec != codec_choice{};
     averaging.detach_workers = false;
     averaging.observer = [&p](const round_report& report) { p.rounds.push_back(report); };
     auto made = sys.spawn<group_averager>(p.ctx, averaging, members, board);
@@ -90,7 +90,7 @@ struct GroupAverager : actor_test {
       if (rank > 0)
         p.coding = low_rank::make(state_table{{{"w", {8, 8}, state_tensor::kind::parameter}}},
                                   {rank, 0.1}, "run");
-      tell(p.actor, describe_vector{values, nullptr, p.coding});
+      tell(p.actor, describe_vector{values, tensors, p.coding});
     }
     return p;
   }
@@ -116,13 +116,14 @@ struct GroupAverager : actor_test {
     return average(p, float_vector(values, value), epoch, call);
   }
   pending<group_round> average(peer& p, float_vector what, std::uint64_t epoch, bool call,
-                               double weight = 1) {
+                               double weight = 1, bool deltas = false) {
     average_in_group question;
     question.values = std::make_shared<float_vector>(std::move(what));
     question.weight = weight;
     question.epoch = epoch_id{epoch};
     question.call = call;
     question.deadline = 20s;
+    question.deltas = deltas;
     return ask_later<group_round>(p.actor, std::move(question));
   }
   void lose(peer& by, const peer& who) {
@@ -130,8 +131,11 @@ struct GroupAverager : actor_test {
   }
   static float first_of(const group_round& round) { return round.report.values->front(); }
 
-  static constexpr std::uint64_t values = 64;
-  std::uint32_t rank = 0; // of the coding of peers that are added; 0: none
+  // Of peers that are added.
+  std::uint64_t values = 64;
+  std::shared_ptr<const std::vector<tensor_info>> tensors; // of their vectors; null: not known
+  std::uint32_t rank = 0;                                  // of their coding; 0: none
+  bool feedback = true;                                    // of the error of a lossy codec
   std::vector<std::unique_ptr<peer>> peers;
   std::vector<peer_id> asked; // peers that were asked for admission
   std::function<std::optional<ec>()> answer_entry;

@@ -1,5 +1,7 @@
 #include "actors/group_averager.hpp"
 
+#include <array>
+
 #include "runtime/core/random.hpp"
 #include "tests/actors/group_averager/group_averager_fixture.hpp"
 
@@ -170,11 +172,114 @@ TEST_F(GroupAverager, LeavingAnswersWhatIsOpenAndTellsTheOthers) {
   EXPECT_EQ(average(b, 1, 3).get().error().code, ec::not_ready);
 }
 
+// -- what is averaged -----------------------------------------------------------------------------
+
+class GroupAveragerByCodec : public GroupAverager,
+                             public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(GroupAveragerByCodec, EqualVectorsStayAsTheyAreByDeltas) { // spec/optimizer.md §10, F6
+  values = 5'000;
+  random_source random{11};
+  float_vector own(values);
+  for (auto& x : own)
+    x = static_cast<float>(random.unit() - 0.5) * 3;
+  for (bool carried : {false, true}) {
+    feedback = carried;
+    std::vector<peer*> members;
+    for (int i = 0; i < 3; ++i)
+      members.push_back(&add(member_mode::node, *parse_codec_choice(GetParam())));
+    ASSERT_TRUE(found(*members[0]).ok());
+    for (std::size_t i : {1U, 2U})
+      ASSERT_TRUE(enter(*members[i], {members[0]}).get().ok());
+    for (std::uint64_t epoch = 3; epoch < 7; ++epoch) {
+      std::vector<pending<group_round>> rounds;
+      for (std::size_t i = 0; i < members.size(); ++i)
+        rounds.push_back(average(*members[i], own, epoch, i == 0, i == 1 ? 2.5 : 1, true));
+      pass(1s);
+      for (const auto& round : rounds) {
+        ASSERT_TRUE(round.get().ok());
+        EXPECT_EQ(round.get()->report.outcome, round_outcome::complete);
+        EXPECT_EQ(round.get()->report.contributors.size(), 3U);
+        ASSERT_EQ(*round.get()->report.values, own) << "in epoch " << epoch;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Codecs, GroupAveragerByCodec,
+                         ::testing::Values("none", "float16", "bfloat16", "scaled_float16",
+                                           "uniform8", "quantile8", "blockwise8"),
+                         [](const auto& info) { return std::string{info.param}; });
+
+/// A vector of two tensors.
+struct CodecsOfTensors : GroupAverager {
+  CodecsOfTensors() { values = 5'000; } // uniform8 is exact for few values
+
+  /// Whether the mean that two peers get is exact: of the first tensor, and of the second.
+  using exactness = std::pair<bool, bool>;
+
+  /// Of two new peers with this choice of codecs.
+  exactness average_by(const char* choice) {
+    std::array<peer*, 2> members;
+    for (auto& member : members)
+      member = &add(member_mode::node, *parse_codec_choice(choice));
+    EXPECT_TRUE(found(*members[0]).ok());
+    EXPECT_TRUE(enter(*members[1], {members[0]}).get().ok());
+    std::array<float_vector, 2> inputs{numbers(1), numbers(2)};
+    auto one = average(*members[0], inputs[0], 3, true);
+    auto two = average(*members[1], inputs[1], 3, false);
+    pass(1s);
+    if (!one.get() || !two.get()) {
+      ADD_FAILURE() << choice << ": " << to_string(one.get().error());
+      return {};
+    }
+    auto mean = one.get()->report.values;
+    EXPECT_EQ(*mean, *two.get()->report.values) << "byte-equal, whatever the codec";
+    bool exact[2] = {true, true};
+    for (std::size_t i = 0; i < values; ++i) {
+      auto expected = (inputs[0][i] + inputs[1][i]) / 2;
+      EXPECT_NEAR((*mean)[i], expected, 0.05) << choice;
+      exact[i < first ? 0 : 1] &= (*mean)[i] == expected;
+    }
+    return {exact[0], exact[1]};
+  }
+  /// Multiples of 1/4096 between -1 and 1: their means are exact in float32.
+  float_vector numbers(std::uint64_t seed) const {
+    random_source random{seed};
+    float_vector out(values);
+    for (auto& x : out)
+      x = static_cast<float>(random.below(8192)) / 4096 - 1;
+    return out;
+  }
+
+  static constexpr std::uint64_t first = 2'000; // values of the first tensor
+};
+
+TEST_F(CodecsOfTensors, EachTensorTravelsByItsOwnCodec) {
+  tensors = std::make_shared<const std::vector<tensor_info>>(
+    std::vector<tensor_info>{{"norm.weight", first, tensor_role::parameter},
+                             {"head.weight", values - first, tensor_role::gradient}});
+  for (const char* choice :
+       {"role:gradient=uniform8", "map:norm.weight=none,head.weight=uniform8",
+        "size:3000,none,uniform8", "list:none,(role:gradient=(size:3000,none,uniform8))"})
+    EXPECT_EQ(average_by(choice), exactness(true, false)) << choice;
+  EXPECT_EQ(average_by("size:3000,uniform8,none"), exactness(false, true));
+}
+
+TEST_F(CodecsOfTensors, WithoutThemTheVectorIsOneTensorWithoutAName) {
+  EXPECT_EQ(average_by("role:gradient=uniform8"), exactness(true, true)) << "it has no role";
+  EXPECT_EQ(average_by("size:3000,none,uniform8"), exactness(false, false)) << "it is longer";
+  auto& nameless =
+    add(member_mode::node, *parse_codec_choice("map:norm.weight=none,head.weight=uniform8"));
+  settle();
+  EXPECT_FALSE(alive(nameless.actor)) << "a codec is missing";
+}
+
 /// Vectors that are not of the rank at which they are averaged.
 struct LowRankRounds : GroupAverager {
   LowRankRounds() { rank = 2; }
 
-  void group_of(std::size_t size, codec_id codec = codec_id::none) {
+  void group_of(std::size_t size, const codec_choice& codec = {}) {
     for (std::size_t i = 0; i < size; ++i)
       add(member_mode::node, codec);
     ASSERT_TRUE(found(*peers[0]).ok());

@@ -144,6 +144,32 @@ TEST(AgreedOptions, EachThatShapesTheTrainingIsCompared) {
               HasSubstr("momentum is 0 here and 0.9 there"));
 }
 
+TEST(AgreedOptions, EachThatOneStrategyUsesIsComparedBetweenItsPeers) {
+  const values averages{{"strategy", "local-updates"}};
+  const values counts{{"strategy", "decentralized"}};
+  struct pair {
+    const values& both;
+    const char* name;
+    const char* here; // the default
+    const char* there;
+  };
+  for (auto [both, name, here, there] :
+       {pair{averages, "average-opt-statistics", "none", "exp_avg"},
+        pair{averages, "delay-state-averaging", "true", "false"},
+        pair{averages, "groups", "one", "moshpit"},
+        pair{counts, "averaging-steps-period", "10", "20"},
+        pair{counts, "averaging-time-period", "0", "7s"}}) {
+    auto other = both;
+    other[name] = there;
+    auto said = difference(both, other);
+    EXPECT_THAT(said,
+                HasSubstr(std::string{name} + " is " + here + " here and " + there + " there"));
+  }
+  EXPECT_THAT(difference({{"strategy", "local-updates"}, {"average-opt-statistics", "exp_avg"}},
+                         {{"strategy", "local-updates"}, {"average-opt-statistics", "exp_avg_sq"}}),
+              HasSubstr("average-opt-statistics is exp_avg here and exp_avg_sq there"));
+}
+
 TEST(AgreedOptions, WhatIsAPeersOwnIsNotCompared) {
   values own{{"listen", "127.0.0.1:0"},
              {"bandwidth", "1MiB"},

@@ -330,6 +330,35 @@ TEST(Combinations, ThatCannotWorkAreRefusedWithWhatToChange) {
   EXPECT_THAT(refusal({{"join-after", "11s"}, {"duration", "10s"}}), HasSubstr("--duration"));
 }
 
+TEST(Combinations, AnAuxiliaryIsNoClient) {
+  EXPECT_THAT(
+    refusal({{"client-mode", "true"}, {"initial-peers", "a:1"}, {"auxiliary", "true"}}),
+    AllOf(HasSubstr("--client-mode and --auxiliary exclude each other"), HasSubstr("reach it")));
+  EXPECT_EQ(refusal({{"initial-peers", "a:1"}, {"auxiliary", "true"}}), "");
+}
+
+TEST(Combinations, APeriodHasItsLimitsInOrder) {
+  EXPECT_THAT(refusal({{"min-refresh-period", "3s"}, {"max-refresh-period", "2s"}}),
+              HasSubstr("--min-refresh-period is longer than --max-refresh-period: lower"));
+  EXPECT_EQ(refusal({{"min-refresh-period", "2s"}, {"max-refresh-period", "2s"}}), "");
+}
+
+TEST(Combinations, AnAggregatorWithTooManyFaultyMembersIsRefusedWithAWayOut) {
+  // Krum needs 2f + 3 contributors, and a group has at most 64.
+  EXPECT_THAT(refusal({{"aggregator", "krum"}, {"faulty-max", "31"}}),
+              AllOf(HasSubstr("--aggregator krum"), HasSubstr("--faulty-max 31"),
+                    HasSubstr("needs 65 contributors; there are 64")));
+  EXPECT_EQ(refusal({{"aggregator", "krum"}, {"faulty-max", "30"}}), "");
+  EXPECT_THAT(refusal({{"aggregator", "krum"}, {"faulty-max", "3"}, {"target-group-size", "8"}}),
+              HasSubstr("needs 9 contributors; there are 8"));
+  EXPECT_THAT(refusal({{"aggregator", "mean"}, {"faulty-max", "1"}}),
+              AllOf(HasSubstr("--aggregator mean"), HasSubstr("--faulty-max 1"),
+                    HasSubstr("use trimmed_mean, median")));
+  EXPECT_THAT(
+    refusal({{"aggregator", "krum"}}),
+    AllOf(HasSubstr("--aggregator krum"), HasSubstr("--faulty-max 0"), HasSubstr("set ")));
+}
+
 TEST(Combinations, ThatWorkArePassed) {
   EXPECT_EQ(refusal({{"client-mode", "true"}, {"initial-peers", "a:1"}}), "");
   EXPECT_EQ(refusal({{"model", "mlp"}, {"width", "30"}}), "");
@@ -389,7 +418,7 @@ TEST(Options, AStrategyRefusesWhatItDoesNotUse) {
   EXPECT_THAT(refusal({{"delay-optimizer-step", "true"}, {"offload-optimizer", "false"}}),
               HasSubstr("leave out --offload-optimizer false"));
   EXPECT_THAT(refusal({{"delay-state-averaging", "false"}}),
-              HasSubstr("belongs to --strategy local-updates, decentralized-sgd or "
+              HasSubstr("belongs to --strategy local-updates, decentralized, decentralized-sgd or "
                         "decentralized-adam: with collaborative, all peers hold equal parameters"));
   EXPECT_THAT(refusal({{"average-opt-statistics", "exp_avg_sq"}}), HasSubstr("local-updates"));
   EXPECT_THAT(refusal({{"strategy", "local-updates"}, {"averaging-steps-period", "4"}}),
@@ -403,6 +432,11 @@ TEST(Options, AStrategyRefusesWhatItDoesNotUse) {
   EXPECT_THAT(refusal({{"min-peers", "65"}}), HasSubstr("larger than --target-group-size"));
   EXPECT_THAT(refusal({{"strategy", "decentralized-sgd"}, {"optimizer", "adamw"}}),
               HasSubstr("is for --optimizer sgd"));
+  EXPECT_EQ(refusal({{"strategy", "decentralized"},
+                     {"optimizer", "adagrad"},
+                     {"averaging-steps-period", "3"},
+                     {"average-opt-statistics", "sum"}}),
+            "");
   EXPECT_THAT(refusal({{"strategy", "decentralised-sgd"}}),
               HasSubstr("the nearest is decentralized-sgd"));
   EXPECT_THAT(refusal({{"strategy", "local-updates"}, {"average-opt-statistics", "momentum"}}),
@@ -503,6 +537,10 @@ TEST(Options, AStrategyForOneOptimizerChoosesIt) {
   adam["average-opt-statistics"] = {"exp_avg,exp_avg_sq", "--average-opt-statistics"};
   EXPECT_THAT(strategy_settings_of(*resolve({}, {}, adam)).statistics,
               ::testing::ElementsAre("exp_avg", "exp_avg_sq"));
+  adam.erase("average-opt-statistics");
+  adam["amsgrad"] = {"true", "--amsgrad"};
+  EXPECT_THAT(strategy_settings_of(*resolve({}, {}, adam)).statistics,
+              ::testing::ElementsAre("max_exp_avg_sq"));
 }
 
 TEST(Environment, GivesOnlyWhatTheCommandTakes) {
@@ -527,6 +565,12 @@ TEST(Environment, InitialPeersNeedNoPrefixButPreferIt) {
   auto found = from_environment({"initial-peers"}, look_up);
   EXPECT_EQ(found["initial-peers"].value, "a:1");
   EXPECT_EQ(found["initial-peers"].source, "INITIAL_PEERS");
+  variables["PL_INITIAL_PEERS"] = "c:3"; // the name of Lightning's strategy
+  EXPECT_EQ(from_environment({"initial-peers"}, look_up)["initial-peers"].value, "a:1");
+  variables.erase("INITIAL_PEERS");
+  found = from_environment({"initial-peers"}, look_up);
+  EXPECT_EQ(found["initial-peers"].value, "c:3");
+  EXPECT_EQ(found["initial-peers"].source, "PL_INITIAL_PEERS");
   variables["WAGGLE_INITIAL_PEERS"] = "b:2";
   EXPECT_EQ(from_environment({"initial-peers"}, look_up)["initial-peers"].value, "b:2");
   EXPECT_TRUE(from_environment({"lr"}, look_up).empty());

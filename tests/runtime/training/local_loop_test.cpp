@@ -170,6 +170,30 @@ TEST_F(LocalLoop, FourStepsOfMinusOneEndAtMinusFourHoweverLongTheRoundTakes) { /
   end();
 }
 
+// The other peer is at -3 after its first step, so the mean is one below this peer's snapshot.
+TEST_F(LocalLoop, FourStepsAndTheMeanWithAnotherPeerEndAtMinusFiveHoweverLongTheRoundTakes) { // F5
+  model.values = {0, 0};
+  worker([this](local_learner& l) {
+    for (int latency = 0; latency < 4; ++latency) {
+      std::vector<float> snapshot;
+      for (int step = 0; step < 4; ++step) {
+        l.accumulate();
+        l.step_locally(1);
+        if (step == 0)
+          snapshot = copy();
+        if (step == latency)
+          l.add_change(averaged->indices(), std::vector<float>{-2, -2, 5}, snapshot);
+      }
+      EXPECT_THAT(copy(), ElementsAre(-5, -5, 5)) << latency;
+      l.write_tensor(0, std::vector<float>{0, 0}); // once more
+    }
+    l.accumulate();
+  });
+  for (int i = 0; i < 16; ++i)
+    EXPECT_NE(offer({1, 1}), step_outcome::held);
+  end();
+}
+
 TEST_F(LocalLoop, ABufferKeepsWhatPassesHaveAddedSinceTheSnapshot) {
   worker([this](local_learner& l) {
     l.accumulate();

@@ -66,6 +66,7 @@ private:
     doubles offered;     // the gradient of this micro-step
     std::vector<round> rounds;
     std::uint64_t epochs = 0;
+    std::uint64_t boundary = 0; // own steps at the end of the last epoch
   };
 
   void offer(std::size_t i) {
@@ -87,6 +88,7 @@ private:
       now.own_steps = steps_;
       now.own_samples = p.ledger.toward_boundary();
       now.swarm_samples = swarm;
+      now.boundary_steps = steps_ - p.boundary;
       now.in_group = true;
       now.members = static_cast<std::uint32_t>(peers_.size());
       now.epochs_done = p.epochs;
@@ -111,6 +113,7 @@ private:
         break;
       case action::kind::end_epoch:
         ++p.epochs;
+        p.boundary = steps_;
         break;
       case action::kind::give_up:
       case action::kind::finish:

@@ -16,6 +16,7 @@ struct recorded {
   strategy table;
   std::size_t peers = 1;
   lock_step::options how;
+  std::size_t watched = 0; // the peer whose parameters were recorded
 };
 
 recorded streaming(std::uint64_t overlap, double keep_local) {
@@ -34,9 +35,11 @@ recorded gradients(strategy table) {
   return {std::move(table), 1, {{1}, 0.1, 0, itself}};
 }
 
-recorded add_change(std::uint64_t latency) {
-  auto one = [](std::size_t, const doubles& theta) { return doubles(theta.size(), 1.0); };
-  return {local_updates(own_steps(100, 1)), 2, {{0}, 1.0, latency, one}};
+recorded add_change(std::uint64_t latency, doubles gradients = {1, 1}, std::size_t watched = 0) {
+  auto own = [gradients](std::size_t i, const doubles& theta) {
+    return doubles(theta.size(), gradients[i]);
+  };
+  return {local_updates(own_steps(100, 1)), gradients.size(), {{0}, 1.0, latency, own}, watched};
 }
 
 std::map<std::string, recorded> rows() {
@@ -48,9 +51,13 @@ std::map<std::string, recorded> rows() {
         streaming(overlap, std::stod(alpha));
   found["delayed_gradients sgd(0.1) gradient=theta"] = gradients(delayed_gradients(1));
   found["synchronous sgd(0.1) gradient=theta"] = gradients(collaborative(1));
-  for (std::uint64_t latency : {1, 2, 5})
-    found["add_change latency=" + std::to_string(latency) + " sgd(1.0) gradient=1"] =
-      add_change(latency);
+  for (std::uint64_t latency : {1, 2, 5}) {
+    auto name = "add_change latency=" + std::to_string(latency) + " sgd(1.0)";
+    found[name + " gradient=1"] = add_change(latency);
+    for (std::size_t peer : {0, 1})
+      found[name + " gradients=1,3 peer=" + std::to_string(peer)] =
+        add_change(latency, {1, 3}, peer);
+  }
   return found;
 }
 
@@ -66,13 +73,14 @@ TEST(Strategies, FollowTheRecordedTrajectories) {
     const auto& row = known.at(name);
     lock_step run{row.table, row.peers, row.how};
     auto expected = vector.at("theta").get<std::vector<doubles>>();
-    ASSERT_EQ(run.theta(0), expected.front());
+    ASSERT_EQ(run.theta(row.watched), expected.front());
     for (std::size_t t = 1; t < expected.size(); ++t) {
       run.step();
       for (std::size_t k = 0; k < expected[t].size(); ++k)
-        ASSERT_NEAR(run.theta(0)[k], expected[t][k], 1e-12) << "step " << t << ", element " << k;
+        ASSERT_NEAR(run.theta(row.watched)[k], expected[t][k], 1e-12)
+          << "step " << t << ", element " << k;
     }
-    const auto& samples = run.samples(0);
+    const auto& samples = run.samples(row.watched);
     EXPECT_EQ(samples.used() + samples.in_flight(), expected.size() - 1); // INV-2
   }
 }
@@ -94,6 +102,30 @@ TEST(Strategies, FourCollaboratingPeersAreOneProcess) {
   for (std::size_t i = 0; i < 4; ++i) {
     EXPECT_NEAR(run.theta(i)[0], alone, 1e-12);
     EXPECT_EQ(run.theta(i), run.theta(0)); // bitwise
+  }
+}
+
+// spec/optimizer.md §10, F12
+TEST(Strategies, LocalUpdatesThatAreAveragedAfterEachStepAreSynchronous) {
+  auto toward = [](std::size_t i, const doubles& theta) {
+    auto steepness = static_cast<double>(1 + 2 * i);
+    return doubles{steepness * theta[0] - 1, theta[1] * theta[1] - steepness};
+  };
+  lock_step::options how{{0.5, -0.25}, 0.1, 0, toward};
+  for (auto due : {own_steps(1), lane_clock{lane_clock::unit::swarm_samples, 2},
+                   lane_clock{lane_clock::unit::first_peer, 1}}) {
+    lock_step local{local_updates(due, {}, false), 2, how};
+    lock_step together{collaborative(2), 2, how};
+    ASSERT_NE(toward(0, how.start), toward(1, how.start));
+    for (int step = 1; step <= 20; ++step) {
+      local.step();
+      together.step();
+      ASSERT_EQ(together.epochs(), step);
+      for (std::size_t i : {0, 1})
+        for (std::size_t k : {0, 1})
+          ASSERT_NEAR(local.theta(i)[k], together.theta(i)[k], 1e-12)
+            << "peer " << i << ", step " << step << ", element " << k;
+    }
   }
 }
 

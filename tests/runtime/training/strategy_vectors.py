@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes strategy_vectors.json: trajectories of training strategies, each computed as directly as possible.
 
-All peers of a run compute the same gradients, so the mean equals what each of them sent. `theta` is a peer's
-parameters at the start and after every micro-step. Usage: strategy_vectors.py > strategy_vectors.json
+Unless a run names several gradients, all its peers compute the same, so the mean equals what each of them sent. `theta`
+is a peer's parameters at the start and after every micro-step. Usage: strategy_vectors.py > strategy_vectors.json
 """
 import json
 import sys
@@ -25,16 +25,17 @@ def delayed_gradients():
     return [[x] for x in theta]
 
 
-def add_change(latency):
-    """Parameters are sent after step 1; their change, mean - snapshot, arrives `latency` steps later."""
-    x, theta = 0.0, [0.0]
+def add_change(latency, gradients=(1.0,), peer=0):
+    """Parameters are sent after step 1; their change, mean - snapshot, arrives `latency` steps later. `gradients`:
+    one per peer."""
+    x, theta = [0.0] * len(gradients), [0.0]
     for step in range(1, 9):
-        x -= 1.0
+        x = [own - gradient for own, gradient in zip(x, gradients)]
         if step == 1 + latency:
-            x += mean - snapshot
+            x = [own + mean - sent for own, sent in zip(x, snapshot)]
         if step == 1:
-            mean = snapshot = x
-        theta.append(x)
+            snapshot, mean = x, sum(x) / len(x)
+        theta.append(x[peer])
     return [[x] for x in theta]
 
 
@@ -73,4 +74,12 @@ runs = [
 runs.append({"name": "delayed_gradients sgd(0.1) gradient=theta", "theta": delayed_gradients()})
 runs.append({"name": "synchronous sgd(0.1) gradient=theta", "theta": synchronous()})
 runs += [{"name": f"add_change latency={n} sgd(1.0) gradient=1", "theta": add_change(n)} for n in (1, 2, 5)]
+runs += [
+    {
+        "name": f"add_change latency={n} sgd(1.0) gradients=1,3 peer={peer}",
+        "theta": add_change(n, (1.0, 3.0), peer),
+    }
+    for n in (1, 2, 5)
+    for peer in (0, 1)
+]
 json.dump(runs, sys.stdout, indent=1)
