@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <regex>
 #include <set>
 #include <string>
 #include <vector>
@@ -206,6 +207,37 @@ TEST(Architecture, EveryHeaderIsGuarded) {
       std::string text{std::istreambuf_iterator<char>{file}, {}};
       EXPECT_NE(text.find("#pragma once"), std::string::npos) << entry.path();
     }
+}
+
+std::string content(const fs::path& file) {
+  std::ifstream in{file};
+  return {std::istreambuf_iterator<char>{in}, {}};
+}
+
+/// All names Suite.Name that `pattern` finds.
+std::set<std::string> names_in(const std::string& text, const std::regex& pattern) {
+  std::set<std::string> all;
+  for (std::sregex_iterator found{text.begin(), text.end(), pattern}, end; found != end; ++found)
+    all.insert((*found)[1].str() + "." + (*found)[2].str());
+  return all;
+}
+
+TEST(Architecture, TestsThatAReadmeNamesExist) {
+  std::set<std::string> tests;
+  const std::regex definition{R"(\bTEST(?:_F|_P)?\((\w+),\s*(\w+)\))"};
+  for (const auto& entry : fs::recursive_directory_iterator{root / "tests"})
+    if (entry.path().extension() == ".cpp")
+      tests.merge(names_in(content(entry.path()), definition));
+  const std::regex name{R"(`([A-Z]\w+)\.([A-Z]\w+)`)"};
+  std::size_t named = 0;
+  for (const char* top : {"runtime", "actors", "trainer", "examples", "tests", "dashboards"})
+    for (const auto& entry : fs::recursive_directory_iterator{root / top})
+      if (entry.path().extension() == ".md")
+        for (const auto& test : names_in(content(entry.path()), name)) {
+          ++named;
+          EXPECT_TRUE(tests.contains(test)) << test << " in " << entry.path();
+        }
+  EXPECT_GT(named, 20U);
 }
 
 TEST(Architecture, TheVersionIsThatOfTheBuild) {
