@@ -146,7 +146,9 @@ caf::result<model_ready> model_worker::prepare() {
                      std::exchange(kept_.pending, nullptr),
                      kept_.pending_samples,
                      kept_.pending_position,
-                     lost_samples_};
+                     lost_samples_,
+                     kept_.local_samples,
+                     kept_.local_passes};
 }
 
 pass_worker_actor model_worker::runs_passes() {
@@ -200,6 +202,8 @@ void model_worker::resume_own(const checkpoint_store::search& found) {
       anew("this peer's data", loaded.error());
   if (resumes_ != nullptr)
     position_ = resumes_->position();
+  kept_.local_samples = own.local_samples;
+  kept_.local_passes = own.local_passes;
   if (own.samples() == 0)
     return;
   waggle::status fits{waggle::done{}}; // actors have a `done` of their own
@@ -300,6 +304,8 @@ caf::result<state_snapshot> model_worker::checkpoint(const save_checkpoint& msg)
     own.pending = msg.pending;
     own.pending_samples = msg.pending_samples;
     own.pending_position = msg.pending_position;
+    own.local_samples = msg.local_samples;
+    own.local_passes = msg.local_passes;
   }
   auto promise = make_response_promise<state_snapshot>();
   request(keeper_, seal_timeout, seal_copy{std::move(*copied), shared_, true})

@@ -318,7 +318,9 @@ private:
   std::optional<group_round> ended_; // the round of given_; its merge ends the epoch
   std::optional<result_of_round> unmerged_;
   std::uint64_t stepped_ = 0;         // samples of local steps since the last boundary
-  std::uint64_t boundary_steps_ = 0;  // status_.steps at the last boundary
+  std::uint64_t passes_ended_ = 0;    // since the last boundary
+  std::uint64_t resumed_samples_ = 0; // the first value of stepped_ in the epoch that resumes
+  std::uint64_t resumed_passes_ = 0;  // the same of passes_ended_
   std::uint64_t boundary_time_ = 0;   // swarm_time() then
   steady_time counting_since_;        // the last boundary
   std::uint64_t rounds_ = 0;          // number of the last one begun

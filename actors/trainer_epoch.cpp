@@ -70,7 +70,7 @@ std::uint64_t trainer::swarm_time() const {
 /// From here on, samples and steps count toward the next boundary.
 void trainer::begin_counting() {
   stepped_ = 0;
-  boundary_steps_ = status_.steps;
+  passes_ended_ = 0;
   boundary_time_ = swarm_time();
   // Clocks differ: a round that another peer began early belongs to the nearest point of the grid.
   if (auto grid = averages().due.grid; grid != 0)
@@ -86,7 +86,7 @@ situation trainer::present() const {
   now.own_samples = at_.in_step() ? own_samples() : 0;
   // While a round runs, the others have not reported anything toward the next boundary.
   now.swarm_samples = at_.in_step() && !round_runs() ? own_samples() + samples_of_others() : 0;
-  now.boundary_steps = at_.in_step() && !round_runs() ? status_.steps - boundary_steps_ : 0;
+  now.boundary_steps = at_.in_step() && !round_runs() ? passes_ended_ : 0;
   now.boundary_time = boundary_time_;
   now.time = swarm_time();
   now.round_called = called_;

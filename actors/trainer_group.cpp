@@ -194,6 +194,8 @@ void trainer::found() {
         since_fork_ = 0;
         line_began_ = at_.epoch();
         begin_counting();
+        stepped_ = std::exchange(resumed_samples_, 0);
+        passes_ended_ = std::exchange(resumed_passes_, 0);
         send(worker_, rename_history{past, at_.epoch()});
         if (past.parent.is_zero())
           ctx_.log->info("began the run's history {} at epoch {}", short_name(past.branch),
@@ -269,6 +271,7 @@ void trainer::on_entered(const history_choice& choice, const group_view& group) 
   move_to(choice, group.epoch);
   epoch_began_ = now();
   begin_counting();
+  resumed_samples_ = resumed_passes_ = 0; // the group has an epoch of its own
   report_own_progress();
   react();
 }

@@ -98,6 +98,7 @@ void trainer::on_pass(const pass_done& pass) {
   passed_ = now();
   const auto& step = pass.step;
   ++status_.steps;
+  ++passes_ended_;
   pass_samples_ = step.samples;
   if (step.finite) {
     losses_.note(step.loss);
@@ -132,7 +133,7 @@ void trainer::on_pass(const pass_done& pass) {
   bool outdated = std::exchange(pass_outdated_, false) || !at_.in_step();
   if (outdated || (stopping_ && !keeping_)) // it belongs to a state that is replaced
     drop_accumulated(stopping_ ? "stopped" : "left_out");
-  if (!stops_.empty() && config_.delay_optimizer_step)
+  if (!stops_.empty() && (config_.delay_optimizer_step || steps_locally()))
     save_and_answer();
   react();
 }

@@ -50,6 +50,11 @@ void trainer::fetch_if_needed() {
                        at_.first_kept(), config_.sync_timeout, meter_};
   auto how = config_.fetch;
   how.suspects = suspects_ = std::make_shared<std::vector<peer_id>>();
+  how.slow = std::make_shared<std::vector<peer_id>>();
+  auto ask_slow_ones_last = [this, slow = how.slow] {
+    for (const auto& who : *slow)
+      donors_.ask_last(who, now());
+  };
   const auto& table = model_->tensors();
   if (exact() && table.buffer_count() == 0) {
     how.compare = state_comparison::content;
@@ -62,11 +67,13 @@ void trainer::fetch_if_needed() {
   auto number = ++fetches_;
   request(fetcher_, config_.sync_timeout + 5s, std::move(question))
     .then(
-      [this, number](const fetched_state& fetched) {
+      [this, number, ask_slow_ones_last](const fetched_state& fetched) {
+        ask_slow_ones_last();
         if (number == fetches_)
           on_fetched(fetched);
       },
-      [this, number](const caf::error& why) {
+      [this, number, ask_slow_ones_last](const caf::error& why) {
+        ask_slow_ones_last();
         if (number == fetches_)
           on_no_state(from_caf(why));
       });

@@ -16,6 +16,10 @@ void trainer::take_over(const model_ready& ready) {
     count({0, samples}, "stopped");
   };
   drop(ready.lost_samples);
+  if (steps_locally()) {
+    resumed_samples_ = ready.local_samples;
+    resumed_passes_ = ready.local_passes;
+  }
   // They are of no use to another strategy, or after the last epoch.
   if (steps_locally() || config_.auxiliary || done())
     return drop(model_->drop_gradient() + ready.pending_samples);
@@ -48,7 +52,7 @@ caf::result<training_status> trainer::stop() {
     return promise;
   }
   stops_.push_back(promise);
-  if (!passing_ || !config_.delay_optimizer_step) // otherwise when it has ended, see on_pass
+  if (!passing_ || !(config_.delay_optimizer_step || steps_locally())) // otherwise see on_pass
     save_and_answer();
   return promise;
 }
@@ -77,6 +81,10 @@ void trainer::keep_unfinished() {
 void trainer::save_and_answer() {
   save_checkpoint last;
   last.stops = true;
+  if (steps_locally()) {
+    last.local_samples = stepped_;
+    last.local_passes = passes_ended_;
+  }
   if (given_) {
     last.pending = given_->own;
     last.pending_samples = given_->samples;

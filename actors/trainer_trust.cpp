@@ -5,6 +5,7 @@
 #include "actors/guard.hpp"
 #include "actors/trainer.hpp"
 #include "runtime/core/epoch_limit.hpp"
+#include "runtime/state/state_vote.hpp"
 
 namespace waggle {
 
@@ -12,8 +13,10 @@ namespace {
 
 constexpr auto doubt_log_interval = 60s;
 /// Newcomers compare the states of several donors, which must be of one epoch. A donor waits for
-/// an epoch that is so near, for at most so long.
-constexpr std::uint64_t awaited_epochs_max = 4'096;
+/// an epoch that is so near, or reached in that time, for at most so long. Strangers ask for any.
+constexpr std::uint64_t awaited_epochs_near = 16;
+constexpr std::uint64_t awaited_epochs_max =
+  std::uint64_t{1} << (2 * (state_vote::alignments_max - 1)); // what state_vote::align asks for
 constexpr std::size_t awaited_states_max = 64;
 constexpr auto awaited_for = 10s;
 
@@ -149,10 +152,13 @@ std::vector<peer_record> trainer::donors() const {
 
 /// Whether the request is for an epoch that our group is about to reach.
 bool trainer::awaits(const get_state_snapshot& wanted) const {
-  return exact() && place_ == place::member && at_.in_step() && wanted.branch == at_.past().branch
-         && wanted.epoch_min > at_.epoch()
-         && wanted.epoch_min.value() - at_.epoch().value() <= awaited_epochs_max
-         && awaited_states_.size() < awaited_states_max;
+  if (!exact() || place_ != place::member || !at_.in_step() || wanted.branch != at_.past().branch
+      || wanted.epoch_min <= at_.epoch() || awaited_states_.size() >= awaited_states_max)
+    return false;
+  auto ahead = wanted.epoch_min.value() - at_.epoch().value();
+  return ahead <= awaited_epochs_near
+         || (ahead <= awaited_epochs_max
+             && static_cast<double>(ahead) * epoch_seconds_ <= seconds_of(awaited_for));
 }
 
 caf::result<state_snapshot> trainer::await_epoch(const get_state_snapshot& wanted) {

@@ -109,7 +109,9 @@ struct save_checkpoint {
   bool stops = false;
   std::shared_ptr<const float_vector> pending{}; // null: none
   std::uint64_t pending_samples = 0;
-  std::string pending_position{}; // of the data, after them
+  std::string pending_position{};  // of the data, after them
+  std::uint64_t local_samples = 0; // own_progress
+  std::uint64_t local_passes = 0;
 };
 /// Events of the model_worker.
 struct pass_done {

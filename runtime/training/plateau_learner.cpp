@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <condition_variable>
+#include <cstring>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -24,6 +25,19 @@ constexpr std::chrono::milliseconds loss_patience{200};
 /// The mean loss of the passes since it was last taken. Thread-safe.
 class loss_mean {
 public:
+  struct sums {
+    double loss; // the sum of all samples' losses
+    std::uint64_t samples;
+  };
+  [[nodiscard]] sums copy() const {
+    std::lock_guard lock{mutex_};
+    return {sum_, samples_};
+  }
+  void load(const sums& from) {
+    std::lock_guard lock{mutex_};
+    sum_ = from.loss;
+    samples_ = from.samples;
+  }
   void add(double loss, std::uint64_t samples) {
     {
       std::lock_guard lock{mutex_};
@@ -56,7 +70,7 @@ public:
   }
 
 private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable added_;
   double sum_ = 0;
   std::uint64_t samples_ = 0;
@@ -73,7 +87,7 @@ std::vector<state_tensor> with_own(const state_table& inner) {
   return all;
 }
 
-class plateau_learner final : public forwarding_learner<learner> {
+class plateau_learner : public forwarding_learner<learner> {
 public:
   plateau_learner(std::unique_ptr<learner> inner, const plateau_rule& rule)
     : forwarding_learner(std::move(inner)), schedule_(rule),
@@ -184,7 +198,10 @@ private:
     return which < own_ ? which : which - 1;
   }
 
+protected:
   loss_mean losses_;
+
+private:
   std::shared_ptr<vector_pool> shorter_ = vector_pool::make(1);
   // -- the computing thread
   plateau schedule_;
@@ -193,6 +210,51 @@ private:
   // -- constant
   state_table tensors_;
   std::size_t own_ = 0; // the index of schedule/plateau
+};
+
+/// On top of a learner that can resume: the losses of the accumulated gradient are kept with it,
+/// behind its sum.
+class resumable_plateau_learner final : public plateau_learner, public resumable_learner {
+public:
+  using plateau_learner::plateau_learner;
+
+  [[nodiscard]] std::string position() const override { return resumed().position(); }
+  [[nodiscard]] std::string taken_position() const override { return resumed().taken_position(); }
+  status load_position(std::string_view position) override {
+    return resumed().load_position(position);
+  }
+  [[nodiscard]] partial_gradient copy_gradient() const override {
+    auto partial = resumed().copy_gradient();
+    if (partial.samples == 0)
+      return partial;
+    auto sum = std::make_shared<float_vector>(partial.sum->size() + values_of_losses);
+    std::copy(partial.sum->begin(), partial.sum->end(), sum->begin());
+    auto losses = losses_.copy();
+    std::memcpy(sum->data() + partial.sum->size(), &losses, sizeof losses);
+    partial.sum = std::move(sum);
+    return partial;
+  }
+  status load_gradient(const partial_gradient& partial) override {
+    if (!partial.sum || partial.sum->size() < values_of_losses)
+      return failure{ec::malformed, "another length"};
+    auto own = partial;
+    auto length = partial.sum->size() - values_of_losses;
+    own.sum = std::make_shared<float_vector>(
+      partial.sum->begin(), partial.sum->begin() + static_cast<std::ptrdiff_t>(length));
+    loss_mean::sums losses{};
+    std::memcpy(&losses, partial.sum->data() + length, sizeof losses);
+    if (!std::isfinite(losses.loss) || losses.samples > partial.samples)
+      return failure{ec::malformed, "impossible losses"};
+    if (auto loaded = resumed().load_gradient(own); !loaded)
+      return loaded;
+    losses_.load(losses);
+    return done{};
+  }
+
+private:
+  static constexpr std::size_t values_of_losses = sizeof(loss_mean::sums) / sizeof(float);
+
+  [[nodiscard]] resumable_learner& resumed() const { return *resumable_of(wrapped()); }
 };
 
 } // namespace
@@ -204,6 +266,9 @@ learner_factory with_plateau(learner_factory make, std::optional<plateau_rule> r
     auto inner = make();
     if (!inner)
       return inner.error();
+    if (resumable_of(**inner) != nullptr)
+      return std::unique_ptr<learner>{
+        std::make_unique<resumable_plateau_learner>(std::move(*inner), rule)};
     return std::unique_ptr<learner>{std::make_unique<plateau_learner>(std::move(*inner), rule)};
   };
 }

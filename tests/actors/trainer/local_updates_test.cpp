@@ -18,17 +18,25 @@ struct LocalUpdates : training_world {
     config.join_timeout = 5s;
     return config;
   }
-  std::vector<float> parameters_of(const member& m) {
+  /// The values of the tensor with this name.
+  std::vector<float> tensor_of(const member& m, const std::string& name) {
     auto snapshot = ask<state_snapshot>(m.actor, get_state_snapshot{});
     EXPECT_TRUE(snapshot.ok());
     auto image = read_all(*snapshot->state);
-    auto table = read_state_table(image->view().subspan(state_header_bytes));
+    auto state = image->view().subspan(state_header_bytes);
+    auto table = read_state_table(state);
     EXPECT_TRUE(table.ok());
-    auto bytes = table->parameters_in(image->view().subspan(state_header_bytes));
-    std::vector<float> values(table->parameter_count());
-    std::memcpy(values.data(), bytes.data(), bytes.size());
-    return values;
+    for (std::size_t i = 0; i < table->size(); ++i)
+      if ((*table)[i].name == name) {
+        auto bytes = table->values_in(state, i);
+        std::vector<float> values(bytes.size() / sizeof(float));
+        std::memcpy(values.data(), bytes.data(), bytes.size());
+        return values;
+      }
+    ADD_FAILURE() << "no tensor " << name;
+    return {};
   }
+  std::vector<float> parameters_of(const member& m) { return tensor_of(m, "weights"); }
 };
 
 TEST_F(LocalUpdates, APeerAloneIsAPlainLoop) {
@@ -200,12 +208,59 @@ TEST_F(LocalUpdates, AveragesTheStatisticsThatAreNamed) {
   EXPECT_EQ(a.questions.front().values->size(), 16U);
 }
 
+// The round blocks, so nothing is learned between its snapshot and its mean.
+TEST_F(LocalUpdates, ARoundMakesTheStatisticsThatAreNamedTheMeanOfThePeers) {
+  auto config = local();
+  config.how.delay_state = false;
+  config.how.statistics = {"exp_avg_sq"};
+  auto& a = add_started(config, toy_options{.data_seed = 1, .adam = true});
+  auto& b = add_started(joining(config), toy_options{.data_seed = 2, .adam = true});
+  pass_until([&] { return all_at(3); });
+  hold_rounds = true;
+  pass_until([&] { return !a.answers.empty() && !b.answers.empty(); });
+  a.gate->passes = b.gate->passes = true; // the next look is before the next step
+  struct look {
+    std::vector<float> weights, mean, square;
+  };
+  auto look_at = [this](const member& m) {
+    return look{parameters_of(m), tensor_of(m, "exp_avg/weights"),
+                tensor_of(m, "exp_avg_sq/weights")};
+  };
+  auto before_a = look_at(a);
+  auto before_b = look_at(b);
+  auto steps = a.probe->micro_steps + b.probe->micro_steps;
+  release_rounds();
+  ASSERT_EQ(a.probe->micro_steps + b.probe->micro_steps, steps);
+  auto after_a = look_at(a);
+  auto after_b = look_at(b);
+  EXPECT_EQ(after_a.weights, after_b.weights);
+  EXPECT_EQ(after_a.square, after_b.square);
+  for (std::size_t i = 0; i < after_a.square.size(); ++i) {
+    EXPECT_NE(before_a.square[i], before_b.square[i]);
+    EXPECT_FLOAT_EQ(after_a.square[i], (before_a.square[i] + before_b.square[i]) / 2);
+    EXPECT_FLOAT_EQ(after_a.weights[i], (before_a.weights[i] + before_b.weights[i]) / 2);
+  }
+  EXPECT_NE(after_a.mean, after_b.mean) << "exp_avg is not averaged";
+  EXPECT_EQ(after_a.mean, before_a.mean);
+  EXPECT_EQ(after_b.mean, before_b.mean);
+  a.gate->open();
+  b.gate->open();
+}
+
 TEST_F(LocalUpdates, AStatisticThatTheOptimizerDoesNotKeepEndsThePeer) {
   auto config = local();
   config.how.statistics = {"exp_avg_sq"};
   auto& m = add(config);
+  keep_log(m);
   tell(m.actor, start_training{});
+  EXPECT_FALSE(alive(m.actor));
   EXPECT_FALSE(ask<training_status>(m.actor, get_training_status{}).ok());
+  EXPECT_THAT(m.said.str(), ::testing::HasSubstr("the optimizer keeps no statistic 'exp_avg_sq': "
+                                                 "it keeps momentum_buffer"));
+  EXPECT_FALSE(m.described) << "nothing was asked of the averager";
+  EXPECT_EQ(m.group, 0U);
+  EXPECT_TRUE(m.questions.empty());
+  EXPECT_EQ(m.probe->micro_steps, 0U);
   m.gone = true;
 }
 

@@ -53,8 +53,18 @@ struct Resumed : training_world {
     return m;
   }
 
-  /// Stops after each number of passes, restarts, and compares the end with that of a run without a
-  /// stop.
+  /// Every contribution of `m` is that of `whole`, which has never stopped.
+  static void expect_equal_contributions(const member& m, const member& whole) {
+    for (const auto& question : m.questions) {
+      auto k = static_cast<std::size_t>(question.epoch.value());
+      ASSERT_LT(k, whole.questions.size());
+      ASSERT_EQ(whole.questions[k].epoch, question.epoch);
+      EXPECT_EQ(*question.values, *whole.questions[k].values) << "epoch " << k;
+      EXPECT_EQ(question.weight, whole.questions[k].weight) << "epoch " << k;
+    }
+  }
+  /// Stops after each number of passes, restarts, and compares the rest and the end with those of a
+  /// run without a stop.
   void expect_equal_end(const std::function<training_config(const files_ptr&)>& make,
                         const toy_options& toy) {
     auto& whole = add_started(make(std::make_shared<memory_disk>()), toy);
@@ -69,6 +79,7 @@ struct Resumed : training_world {
       EXPECT_EQ(before.samples_dropped, 0U) << steps;
       auto& second = restart(make(files), toy, before.samples_toward_epoch);
       EXPECT_EQ(finish(second), expected) << "stopped after " << steps << " passes";
+      expect_equal_contributions(second, whole);
       auto after = status_of(second);
       EXPECT_EQ(before.samples_used + after.samples_used, 4 * passes_per_epoch * epochs); // INV-2
       EXPECT_EQ(after.samples_dropped, 0U);
@@ -103,6 +114,44 @@ TEST_F(Resumed, WithDelayedGradients) {
     return config;
   };
   expect_equal_end(make, {.data_seed = 5});
+}
+
+// Updates are applied before the next pass begins: in virtual time they take none.
+TEST_F(Resumed, WithADelayedOptimizerStep) {
+  for (bool gradients : {false, true}) {
+    auto make = [gradients](const files_ptr& files) {
+      auto config = keeping(files);
+      config.delay_optimizer_step = true;
+      config.how.delay_gradients = gradients;
+      return config;
+    };
+    expect_equal_end(make, {.data_seed = 5});
+  }
+}
+
+// The losses of the unfinished epoch count toward the mean that the schedule depends on.
+TEST_F(Resumed, WithLocalUpdates) {
+  for (const char* strategy : {"local-updates", "decentralized-sgd"}) {
+    auto make = [strategy](const files_ptr& files) {
+      auto config = keeping(files);
+      config.strategy = strategy;
+      config.how.steps_period = passes_per_epoch;
+      return config;
+    };
+    expect_equal_end(make, {.data_seed = 5});
+  }
+}
+
+TEST_F(Resumed, WithAScheduleThatDependsOnTheLoss) {
+  for (const char* text : {"plateau:factor=0.5,patience=0,threshold=0.5", // lowers the rate at once
+                           "plateau:factor=0.5,patience=0"}) {
+    auto make = [text](const files_ptr& files) {
+      auto config = keeping(files);
+      config.schedule = *make_schedule(*parse_schedule(text), 0.1, 0, epochs);
+      return config;
+    };
+    expect_equal_end(make, {.data_seed = 5});
+  }
 }
 
 TEST_F(Resumed, InTheMiddleOfARoundItIsRunAgain) {
@@ -254,7 +303,7 @@ TEST_F(ResumedInASwarm, ADamagedFileCostsNoCheckpoint) {
   auto names = *files->list("/data");
   for (const auto& name : names)
     if (name.ends_with(".own"))
-      files->corrupt("/data/" + name, "WGGLOW02 and no more");
+      files->corrupt("/data/" + name, "WGGLOW03 and no more");
   auto& again = restart(keeping(files), {}, 0);
   pass(5ms);
   EXPECT_EQ(again.reports.front().epoch, before.epoch);

@@ -29,9 +29,24 @@ double weight_at(const Member& m, std::uint64_t epoch) {
   return weight;
 }
 
-TEST_F(Trainer, TwoPeersFollowTheTrajectoryOfOneProcess) {
-  auto& a = add_started();
-  auto& b = add_started();
+struct two_peers {
+  const char* name;
+  bool adam;
+  std::uint64_t micro_batch; // of the second one; the first one's is 4
+};
+
+class OneTrajectory : public Trainer, public ::testing::WithParamInterface<two_peers> {};
+
+// spec/optimizer.md §10, F1 and F2.
+TEST_P(OneTrajectory, TwoPeersFollowThatOfOneProcess) {
+  toy_options first{.data_seed = 1, .adam = GetParam().adam};
+  toy_options second{
+    .micro_batch = GetParam().micro_batch, .data_seed = 2, .adam = GetParam().adam};
+  auto joining = defaults();
+  joining.join_timeout = 5s;
+  joining.step_interval = 9ms; // the shares of the two differ from epoch to epoch
+  auto& a = add_started(defaults(), first);
+  auto& b = add_started(joining, second);
   pass_until([&] { return all_at(6); });
   pass_until(
     [&] { return status_of(a).epoch == status_of(b).epoch && !status_of(b).parameters.is_zero(); });
@@ -41,30 +56,32 @@ TEST_F(Trainer, TwoPeersFollowTheTrajectoryOfOneProcess) {
   EXPECT_EQ(status_of(a).parameters, status_of(b).parameters);
 
   // One process: the same samples, one sum, one mean.
-  auto plain = make_toy_learner({.data_seed = 1});
-  auto other = make_toy_learner({.data_seed = 2});
-  bool together = false;
+  auto plain = make_toy_learner(first);
+  auto other = make_toy_learner(second);
+  std::uint64_t together = 0; // epochs with samples of both
   for (std::uint64_t k = 0; k < epochs; ++k) {
     auto share = static_cast<std::uint64_t>(weight_at(a, k));
-    auto batch = share + static_cast<std::uint64_t>(weight_at(b, k));
-    together = together || batch > share;
+    auto rest = static_cast<std::uint64_t>(weight_at(b, k));
+    auto batch = share + rest;
+    together += share > 0 && rest > 0 ? 1 : 0;
     ASSERT_GE(batch, 32U);
-    ASSERT_LE(batch, 40U) << "at most the target and one micro-batch per peer";
-    for (std::uint64_t i = 0; i < share; i += 4)
+    ASSERT_LE(batch, 32 + a.micro_batch + b.micro_batch)
+      << "at most the target and one micro-batch per peer";
+    for (std::uint64_t i = 0; i < share; i += a.micro_batch)
       plain->accumulate();
-    for (std::uint64_t i = share; i < batch; i += 4)
+    for (std::uint64_t i = 0; i < rest; i += b.micro_batch)
       other->accumulate();
     std::vector<float> mean;
     auto g = mean_gradient_of(*plain);
     auto h = mean_gradient_of(*other);
     for (std::size_t i = 0; i < g.size(); ++i)
-      mean.push_back(static_cast<float>(
-        (g[i] * static_cast<double>(share) + h[i] * static_cast<double>(batch - share))
-        / static_cast<double>(batch)));
+      mean.push_back(
+        static_cast<float>((g[i] * static_cast<double>(share) + h[i] * static_cast<double>(rest))
+                           / static_cast<double>(batch)));
     for (auto* one : {plain.get(), other.get()})
       one->apply(mean, 0.1);
   }
-  EXPECT_TRUE(together);
+  EXPECT_GE(together, 4U);
   auto image = read_all(*snapshot->state);
   ASSERT_TRUE(image.ok());
   auto state = decode_state(image->view());
@@ -74,6 +91,13 @@ TEST_F(Trainer, TwoPeersFollowTheTrajectoryOfOneProcess) {
   for (std::size_t i = 0; i < swarm.size(); ++i)
     EXPECT_NEAR(swarm[i], single[i], 1e-6 + 1e-5 * std::abs(single[i]));
 }
+
+INSTANTIATE_TEST_SUITE_P(Optimizers, OneTrajectory,
+                         ::testing::Values(two_peers{"MomentumSgd", false, 4},
+                                           two_peers{"MomentumSgdUnequalMicroBatches", false, 6},
+                                           two_peers{"Adam", true, 4},
+                                           two_peers{"AdamUnequalMicroBatches", true, 6}),
+                         [](const auto& one) { return std::string{one.param.name}; });
 
 TEST_F(Trainer, AsksForTheMeanWithItsSamplesAsWeight) {
   hold_rounds = true;
@@ -181,6 +205,42 @@ TEST_F(Trainer, AnAnswerThatComesAfterTheDeadlineChangesNothing) {
   m.answers = {late};
   answer_round(m, report);
   EXPECT_TRUE(m.probe->applied.empty());
+}
+
+TEST_F(Trainer, AMeanOfAnotherLengthIsNotAppliedAndItsSamplesAreDropped) {
+  for (int difference : {-1, 1}) {
+    hold_rounds = true;
+    auto& m = add();
+    keep_log(m);
+    tell(m.actor, start_training{});
+    pass_until([&] { return !m.questions.empty(); });
+    const auto& question = m.questions.back();
+    auto before = status_of(m).parameters;
+    round_report report;
+    report.outcome = round_outcome::complete;
+    report.group_size = 1;
+    report.contributors = {m.ctx.record.id};
+    report.weight_sum = question.weight;
+    auto length = static_cast<std::size_t>(8 + difference);
+    report.values = std::make_shared<float_vector>(length, 1.0F);
+    auto samples = static_cast<std::uint64_t>(question.weight);
+    groups[m.group] = question.epoch.next();
+    answer_round(m, report);
+    auto s = status_of(m);
+    EXPECT_TRUE(m.probe->applied.empty());
+    EXPECT_EQ(s.parameters, before);
+    EXPECT_EQ(s.samples_used, 0U);
+    EXPECT_EQ(s.samples_dropped, samples);
+    EXPECT_GE(samples, 32U);
+    EXPECT_EQ(s.epoch, epoch_id{1}) << "the group's epoch has ended";
+    EXPECT_THAT(m.said.str(),
+                ::testing::HasSubstr("the mean of epoch 0 has " + std::to_string(length)
+                                     + " values instead of 8, it is dropped"));
+    release_rounds();
+    pass_until([&] { return status_of(m).epoch == epoch_id{3}; });
+    EXPECT_EQ(m.probe->applied.size(), 2U) << "it trains on";
+    end(m);
+  }
 }
 
 TEST_F(Trainer, ItTakesPartAtOnceWhenAnotherMemberCallsForTheRound) {

@@ -2,6 +2,7 @@
 
 #include "actors/trainer.hpp"
 #include "runtime/crypto/digest.hpp"
+#include "runtime/training/schedule_text.hpp"
 #include "tests/actors/trainer/training_world.hpp"
 
 namespace waggle::testing {
@@ -9,31 +10,43 @@ namespace {
 
 using Trainer = training_world;
 
+/// The rate of each epoch is another one.
+lr_schedule falling() {
+  return *make_schedule(*parse_schedule("step:every=1,factor=0.8"), 0.1, 0, 0);
+}
+
 // -- joining -------------------------------------------------------------------------------------
 
 TEST_F(Trainer, AJoinerIsTheDonorBitForBitAndStaysIt) { // INV-3
-  auto& donor = add_started();
-  pass_until([&] { return all_at(3); });
   auto config = defaults();
+  config.schedule = falling();
+  auto& donor = add_started(config);
+  pass_until([&] { return all_at(3); });
   config.join_timeout = 5s;
   auto& joiner = add_started(config, toy_options{.init_seed = 99, .data_seed = 2});
   spread();
-  pass_until([&] { return status_of(joiner).state_downloads == 1; });
+  pass_until([&] {
+    return status_of(joiner).state_downloads == 1
+           && status_of(joiner).epoch == status_of(donor).epoch;
+  });
   auto state = ask<state_snapshot>(donor.actor, get_state_snapshot{});
-  ASSERT_TRUE(state.ok());
-  if (status_of(joiner).epoch == state->epoch) {
-    auto its = ask<state_snapshot>(joiner.actor, get_state_snapshot{});
-    ASSERT_TRUE(its.ok());
-    EXPECT_EQ(as_string_view(read_all(*its->state)->view()),
-              as_string_view(read_all(*state->state)->view()));
-  }
-  auto later = status_of(donor).epoch.value() + 3;
-  pass_until([&] { return all_at(later); });
+  auto its = ask<state_snapshot>(joiner.actor, get_state_snapshot{});
+  ASSERT_TRUE(state.ok() && its.ok());
+  EXPECT_EQ(its->epoch, state->epoch);
+  EXPECT_EQ(as_string_view(read_all(*its->state)->view()),
+            as_string_view(read_all(*state->state)->view()));
+  auto joined = its->epoch;
+  auto applied = joiner.probe->applied.size();
+  auto later = joined.value() + 3;
+  pass_until([&] { return all_at(later) && status_of(joiner).epoch == status_of(donor).epoch; });
   EXPECT_EQ(status_of(joiner).state_downloads, 1U);
   EXPECT_EQ(exported(*joiner.ctx.metrics, "waggle_state_downloads_total{outcome=\"complete\""), 1);
   EXPECT_EQ(status_of(joiner).parameters, status_of(donor).parameters);
   EXPECT_EQ(joiner.probe->applied.back(), donor.probe->applied.back());
   EXPECT_EQ(joiner.probe->rates.back(), donor.probe->rates.back());
+  ASSERT_GT(joiner.probe->rates.size(), applied);
+  EXPECT_EQ(joiner.probe->rates[applied], falling().at(joined)); // F11
+  EXPECT_NE(falling().at(joined), falling().at(joined.next()));
 }
 
 TEST_F(Trainer, ADamagedStateChangesNothingAndAnotherDonorIsAsked) {
@@ -209,7 +222,9 @@ struct TrainerCheckpoints : Trainer {
 };
 
 TEST_F(TrainerCheckpoints, StoppingWritesOneAndTheNextStartGoesOnFromIt) {
-  auto& m = add_started(with_checkpoints());
+  auto config = with_checkpoints();
+  config.schedule = falling();
+  auto& m = add_started(config);
   pass_until([&] { return all_at(4); });
   pass(15ms);
   auto before = stop(m);
@@ -220,13 +235,14 @@ TEST_F(TrainerCheckpoints, StoppingWritesOneAndTheNextStartGoesOnFromIt) {
   EXPECT_EQ(m.probe->micro_steps, steps); // it stays stopped
   end(m);
 
-  auto& again = add_started(with_checkpoints(), toy_options{.init_seed = 99});
+  auto& again = add_started(config, toy_options{.init_seed = 99});
   again.resumed = before.samples_toward_epoch;
   settle();
   EXPECT_EQ(again.reports.front().epoch, before.epoch); // INV-1
   EXPECT_EQ(again.reports.front().parameters, before.parameters);
   pass_until([&] { return all_at(before.epoch.value() + 1); });
-  EXPECT_EQ(again.probe->rates[0], defaults().schedule.at(before.epoch));
+  EXPECT_EQ(again.probe->rates[0], falling().at(before.epoch)); // F11
+  EXPECT_LT(again.probe->rates[0], m.probe->rates.back());
 }
 
 TEST_F(TrainerCheckpoints, HoldWhatBelongsToThisPeerOnly) {

@@ -1,9 +1,6 @@
 #include "actors/trainer.hpp"
 
-#include <sstream>
-
 #include <gmock/gmock.h>
-#include <spdlog/sinks/ostream_sink.h>
 
 #include "runtime/training/schedule_text.hpp"
 #include "tests/actors/trainer/training_world.hpp"
@@ -48,6 +45,26 @@ TEST_F(Trainer, UsesTheRateOfItsEpoch) {
   pass_until([&] { return all_at(8); });
   for (std::size_t k = 0; k < 8; ++k)
     EXPECT_EQ(m.probe->rates[k], config.schedule.at(epoch_id{k})) << "epoch " << k;
+}
+
+// spec/optimizer.md §11, Optimizer.
+TEST_F(Trainer, ThreeEpochsTakeAsManySamplesAndAsMuchTimeAsTheirPasses) {
+  auto config = defaults();
+  config.max_epochs = 3;
+  config.step_interval = 300ms; // 4 samples each: 13.33 samples/s
+  config.schedule = *make_schedule(*parse_schedule("step:every=1,factor=0.5"), 0.1, 0, 3);
+  auto& m = add_started(config);
+  auto began = sched.clock().now();
+  pass_until([&] { return status_of(m).phase == trainer_phase::finished; });
+  auto s = status_of(m);
+  EXPECT_EQ(s.epoch, epoch_id{3});
+  EXPECT_EQ(s.global_epoch, epoch_id{3});
+  EXPECT_EQ(s.samples_used, 96U);
+  EXPECT_EQ(s.samples_dropped, 0U);
+  constexpr double expected = 4 / 0.3;
+  EXPECT_NEAR(m.reports.back().samples_per_second, expected, expected / 5);
+  EXPECT_NEAR(96 / seconds_of(sched.clock().now() - began), expected, expected / 5);
+  EXPECT_THAT(m.probe->rates, ::testing::ElementsAre(0.1, 0.05, 0.025));
 }
 
 TEST_F(Trainer, AMicroStepThatIsNotFiniteCostsOnlyItself) {
@@ -117,15 +134,11 @@ TEST_F(Trainer, LooksForOthersBeforeItStartsAlone) {
 
 TEST_F(Trainer, SaysHowItGoesEveryTenSecondsAndNotEveryEpoch) {
   auto& m = add();
-  std::ostringstream said;
-  m.ctx.log->sinks() = {std::make_shared<spdlog::sinks::ostream_sink_st>(said)};
-  m.ctx.log->set_pattern("%v");
-  m.ctx.log->set_level(spdlog::level::info);
+  keep_log(m);
   tell(m.actor, start_training{});
   pass(35s);
-  m.ctx.log->set_level(spdlog::level::off);
   EXPECT_GT(status_of(m).epoch, epoch_id{100});
-  auto text = said.str();
+  auto text = m.said.str();
   auto count = [&](const std::string& what) {
     std::size_t n = 0;
     for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + 1))

@@ -9,8 +9,11 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
+
+#include <spdlog/sinks/ostream_sink.h>
 
 #include "actors/model_worker.hpp"
 #include "actors/trainer.hpp"
@@ -136,7 +139,9 @@ protected:
     state_keeper_actor keeper;
     trainer_peers peers;
     std::vector<report_progress> reports;
+    std::optional<describe_vector> described;                      // received by the averager
     std::vector<average_in_group> questions;                       // received by the averager
+    std::vector<std::uint64_t> steps_before;                       // micro-steps, for each question
     std::vector<caf::typed_response_promise<group_round>> answers; // still to be delivered
     std::size_t group = 0;                                         // number; 0: in none
     group_round answer;                                            // to be delivered next
@@ -146,6 +151,8 @@ protected:
     std::vector<pass_done> held;    // see hold_passes
     bool gone = false;
     std::uint64_t resumed = 0; // samples that the process before it had kept
+    std::uint64_t micro_batch = 4;
+    std::ostringstream said; // see keep_log
   };
 
   /// Adds a peer; omitted settings are the test's defaults.
@@ -164,6 +171,7 @@ protected:
     m.peers.switchboard = spawn_switchboard(i);
     m.peers.exporter = spawn_exporter(i);
     auto options = toy.value_or(toy_options{.data_seed = i + 1});
+    m.micro_batch = options.micro_batch;
     learner_factory factory = [options, probe = m.probe]() -> result<std::unique_ptr<learner>> {
       return std::unique_ptr<learner>{std::make_unique<probed_learner>(options, probe)};
     };
@@ -208,6 +216,13 @@ protected:
     auto& m = add_started(config, toy_options{.init_seed = 99, .data_seed = members.size() + 1});
     spread();
     return m;
+  }
+
+  /// From now on, `said` has what the member logs.
+  static void keep_log(member& m) {
+    m.ctx.log->sinks() = {std::make_shared<spdlog::sinks::ostream_sink_st>(m.said)};
+    m.ctx.log->set_pattern("%v");
+    m.ctx.log->set_level(spdlog::level::info);
   }
 
   static training_config defaults() {
@@ -276,10 +291,10 @@ protected:
     }
   }
   /// Every micro-step's samples are pending, used or dropped, here and in the metrics (INV-2).
-  void expect_balance(const member& m, std::uint64_t micro_batch = 4) {
+  void expect_balance(const member& m) {
     auto s = status_of(m);
     EXPECT_EQ(s.samples_used + s.samples_dropped + s.samples_toward_epoch,
-              m.probe->micro_steps * micro_batch + m.resumed);
+              m.probe->micro_steps * m.micro_batch + m.resumed);
     EXPECT_EQ(exported(*m.ctx.metrics, R"(waggle_training_samples_total{outcome="used")"),
               static_cast<double>(s.samples_used));
     EXPECT_EQ(exported(*m.ctx.metrics, R"(waggle_training_samples_total{outcome="dropped")"),
@@ -384,7 +399,7 @@ private:
           },
           [](const peer_connected&) {},
           [](const peer_disconnected&) {},
-          [](const describe_vector&) {},
+          [this, i](const describe_vector& msg) { members[i]->described = msg; },
           [this, i](const found_group& msg) {
             auto& m = *members[i];
             m.group = ++last_group_;
@@ -414,6 +429,7 @@ private:
             if (m.group == 0 || groups[m.group] != question.epoch)
               return to_caf(ec::not_ready);
             m.questions.push_back(question);
+            m.steps_before.push_back(m.probe->micro_steps);
             auto promise = self->make_response_promise<group_round>();
             m.answers.push_back(promise);
             if (question.call && !hold_rounds)

@@ -97,7 +97,7 @@ TEST(OwnProgress, RandomBytesAreRefused) {
     std::string bytes(random.below(400), '\0');
     random.fill(std::as_writable_bytes(std::span{bytes}));
     if (i % 2 == 0 && bytes.size() >= 8)
-      bytes.replace(0, 8, "WGGLOW02");
+      bytes.replace(0, 8, "WGGLOW03");
     EXPECT_FALSE(decode_own_progress(bytes, state).ok());
   }
 }
