@@ -22,10 +22,14 @@ struct switchboard_config {
   /// Links at once, both directions.
   std::size_t links_max = 256;
   /// Of these, links that strangers have opened: peers with which we have not averaged, and which
-  /// the operator has not named. The others are kept for the peers that we dial, and for those with
+  /// the operator has not named. The others are kept for peers that we dial, and for those with
   /// which we average. If all are taken, the host with the most of them gives one up for a host
   /// that has fewer; otherwise the newcomer is told ec::overloaded.
   std::size_t stranger_links_max = 128;
+  /// Links that this peer opened to strangers, e.g. to those that a lookup found. A further one ends
+  /// the oldest of them. More than the members of a group, which are strangers before its first
+  /// round.
+  std::size_t dialled_strangers_max = 96;
   /// Which announced addresses are dialled; nothing: all, as in a simulation.
   std::optional<net::dial_policy> announced_addresses;
   /// Dials of announced addresses: at once, and begun per second. As many as a group has members;
@@ -141,6 +145,8 @@ private:
   [[nodiscard]] bool is_known(const peer_id& peer) const;
   [[nodiscard]] bool make_room(const net::link& fresh);
   bool close_newest(const std::string* host, bool outbound);
+  [[nodiscard]] std::size_t dialled_strangers() const;
+  bool close_oldest_dialled();
   [[nodiscard]] bool may_dial_another();
   void count_connections();
 

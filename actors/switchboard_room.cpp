@@ -21,8 +21,14 @@ bool switchboard::is_known(const peer_id& peer) const {
 /// Whether there is room for `fresh`, perhaps because another link was closed for it.
 bool switchboard::make_room(const net::link& fresh) {
   bool full = connection_count() >= config_.links_max;
-  if (fresh.outbound() || is_known(fresh.remote().id))
+  if (is_known(fresh.remote().id))
     return !full || close_newest(nullptr, false) || close_newest(nullptr, true);
+  // Whom we dial, a stranger's answer to a lookup may have named. So our own dials take each
+  // other's place, and never that of a peer that came to us.
+  if (fresh.outbound()) {
+    bool many = dialled_strangers() >= config_.dialled_strangers_max;
+    return !(full || many) || close_oldest_dialled();
+  }
   std::map<std::string, std::size_t> strangers; // links, by host
   std::size_t all = 0;
   for (const auto& [id, peer] : peers_)
@@ -40,6 +46,36 @@ bool switchboard::make_room(const net::link& fresh) {
     return false;
   auto host = most->first;
   return close_newest(&host, false);
+}
+
+/// The number of links that this peer opened to strangers.
+std::size_t switchboard::dialled_strangers() const {
+  std::size_t n = 0;
+  for (const auto& [id, peer] : peers_)
+    if (!is_known(id))
+      n += static_cast<std::size_t>(std::count_if(peer.connections.begin(), peer.connections.end(),
+                                                  [](const auto& c) { return c.outbound; }));
+  return n;
+}
+
+/// Closes the oldest link that this peer opened to a stranger, if there is one: newer ones are in
+/// use by lookups.
+bool switchboard::close_oldest_dialled() {
+  std::optional<link_down> oldest;
+  wired_peer_link_actor actor;
+  failure why{ec::overloaded, std::string{net::no_room}};
+  for (const auto& [id, peer] : peers_)
+    if (!is_known(id))
+      for (const auto& c : peer.connections)
+        if (c.outbound && (!oldest || c.number < oldest->link)) {
+          oldest = link_down{id, c.number, why};
+          actor = c.actor;
+        }
+  if (!oldest)
+    return false;
+  send(actor, close_link{why, false});
+  on_link_down(*oldest);
+  return true;
 }
 
 /// Closes the newest link with a stranger in this direction, if there is one.

@@ -31,6 +31,12 @@ std::size_t size_of(const inbound_event& event) {
   return event.header_bytes + event.body.size;
 }
 
+/// Where the sender is. One that is not connected over a network is a host of its own.
+std::string host_of(const inbound_event& event) {
+  auto host = event.via ? event.via->host() : std::string{};
+  return host.empty() ? std::string{event.from.id.raw()} : host;
+}
+
 } // namespace
 
 const round_id* round_of(const wire::event& event) {
@@ -80,6 +86,7 @@ bool round_registry::deliver(const inbound_event& event, steady_time now) {
   if (id == nullptr)
     return false;
   std::shared_ptr<round_engine> running;
+  std::vector<parked_event> gone; // freed without the lock
   {
     std::lock_guard guard{mutex_};
     auto found = rounds_.find(*id);
@@ -102,7 +109,7 @@ bool round_registry::deliver(const inbound_event& event, steady_time now) {
       bool of_stranger =
         !members_.contains(event.from.id) && !is_expected(event.from.id, *id, size_of(event));
       if (of_stranger && !has_room(event, true))
-        drop_heaviest_stranger(event);
+        drop_heaviest_stranger(event, gone);
       if (!has_room(event, of_stranger)) {
         event.release();
         return false;
@@ -135,34 +142,54 @@ bool round_registry::has_room(const inbound_event& event, bool of_stranger) cons
          && strangers_.bytes + size_of(event) <= limits_.strangers_bytes_max;
 }
 
-/// Drops the events of the stranger that has parked the most, if that is more than the sender of
-/// `in_favour_of` would have: a flood does not push out what a newcomer sends to its first round.
-void round_registry::drop_heaviest_stranger(const inbound_event& in_favour_of) {
-  auto own = parked_of(in_favour_of.from.id);
-  if (own.events >= limits_.stranger_events_max)
+/// Drops what was parked for one stranger: of the host whose strangers have parked the most, if
+/// that is more than the host of `in_favour_of` would have, the one that has parked the most;
+/// otherwise one of the same host that has more than the sender would have. So a flood does not
+/// push out what a newcomer sends to its first round. What was expected of a peer stays.
+void round_registry::drop_heaviest_stranger(const inbound_event& in_favour_of,
+                                            std::vector<parked_event>& gone) {
+  auto found = strangers_by_peer_.find(in_favour_of.from.id);
+  auto own = found == strangers_by_peer_.end() ? tally{} : found->second.held;
+  if (parked_of(in_favour_of.from.id).events >= limits_.stranger_events_max)
     return;
   bool by_bytes = strangers_.events < limits_.strangers_events_max;
-  auto weight = [&](const tally& t) { return by_bytes ? t.bytes : t.events; };
-  auto most = weight({own.events + 1, own.bytes + size_of(in_favour_of)});
+  auto weight = [by_bytes](const tally& t) { return by_bytes ? t.bytes : t.events; };
+  auto with_event = [&](tally t) {
+    return weight({t.events + 1, t.bytes + size_of(in_favour_of)});
+  };
+  auto host = host_of(in_favour_of);
+  auto neighbours = strangers_by_host_.find(host);
+  auto of_host = with_event(neighbours == strangers_by_host_.end() ? tally{} : neighbours->second);
+  for (const auto& [name, held] : strangers_by_host_)
+    if (weight(held) > of_host) {
+      of_host = weight(held);
+      host = name;
+    }
+  auto most =
+    neighbours != strangers_by_host_.end() && host == neighbours->first ? with_event(own) : 0;
   std::optional<peer_id> heaviest;
-  for (const auto& [id, held] : parked_)
-    if (weight(held) > most && !members_.contains(id)) {
+  for (const auto& [id, held] : strangers_by_peer_)
+    if (held.host == host && weight(held.held) > most && !members_.contains(id)) {
       heaviest = id;
-      most = weight(held);
+      most = weight(held.held);
     }
   if (!heaviest)
     return;
   for (auto i = rounds_.begin(); i != rounds_.end();) {
     auto& entry = i->second;
-    auto all = take_parked(entry);
-    for (const auto& [event, of_stranger] : all)
-      if (event.from.id == *heaviest) {
-        event.release();
-        ++dropped_;
-      } else {
-        park(entry, event, of_stranger, entry.since);
-      }
-    bool unused = !all.empty() && entry.parked.empty() && !entry.running && !entry.promise;
+    auto leave = std::stable_partition(
+      entry.parked.begin(), entry.parked.end(), [&](const parked_event& parked) {
+        return !parked.of_stranger || parked.event.from.id != *heaviest;
+      });
+    for (auto parked = leave; parked != entry.parked.end(); ++parked) {
+      forget(*parked);
+      parked->event.release();
+      ++dropped_;
+      gone.push_back(std::move(*parked));
+    }
+    bool shrunk = leave != entry.parked.end();
+    entry.parked.erase(leave, entry.parked.end());
+    bool unused = shrunk && entry.parked.empty() && !entry.running && !entry.promise;
     i = unused ? rounds_.erase(i) : std::next(i);
   }
 }
@@ -177,24 +204,41 @@ void round_registry::park(entry& where, const inbound_event& event, bool of_stra
     t.bytes += size_of(event);
   };
   add(parked_[event.from.id]);
-  if (of_stranger)
-    add(strangers_);
+  if (!of_stranger)
+    return;
+  add(strangers_);
+  auto& who = strangers_by_peer_[event.from.id];
+  if (who.held.events == 0)
+    who.host = host_of(event);
+  add(who.held);
+  add(strangers_by_host_[who.host]);
+}
+
+/// Takes the event out of the tallies.
+void round_registry::forget(const parked_event& parked) {
+  auto remove = [bytes = size_of(parked.event)](tally& t) {
+    --t.events;
+    t.bytes -= bytes;
+    return t.events == 0;
+  };
+  auto own = parked_.find(parked.event.from.id);
+  if (remove(own->second))
+    parked_.erase(own);
+  if (!parked.of_stranger)
+    return;
+  remove(strangers_);
+  auto who = strangers_by_peer_.find(parked.event.from.id);
+  auto host = strangers_by_host_.find(who->second.host);
+  if (remove(host->second))
+    strangers_by_host_.erase(host);
+  if (remove(who->second.held))
+    strangers_by_peer_.erase(who);
 }
 
 std::vector<round_registry::parked_event> round_registry::take_parked(entry& from) {
   auto taken = std::exchange(from.parked, {});
-  for (const auto& [event, of_stranger] : taken) {
-    auto remove = [bytes = size_of(event)](tally& t) {
-      --t.events;
-      t.bytes -= bytes;
-    };
-    auto own = parked_.find(event.from.id);
-    remove(own->second);
-    if (own->second.events == 0)
-      parked_.erase(own);
-    if (of_stranger)
-      remove(strangers_);
-  }
+  for (const auto& parked : taken)
+    forget(parked);
   return taken;
 }
 

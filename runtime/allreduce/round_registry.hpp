@@ -108,7 +108,8 @@ private:
   [[nodiscard]] tally parked_of(const peer_id& peer) const;
   [[nodiscard]] bool has_room(const inbound_event& event, bool of_stranger) const;
   [[nodiscard]] bool is_expected(const peer_id& peer, const round_id& id, std::size_t bytes) const;
-  void drop_heaviest_stranger(const inbound_event& in_favour_of);
+  void drop_heaviest_stranger(const inbound_event& in_favour_of, std::vector<parked_event>& gone);
+  void forget(const parked_event& parked);
   std::vector<parked_event> take_parked(entry& from);
   void remember_members(const round_plan& plan);
   void answer_late(const entry& over, const inbound_event& event) const;
@@ -118,10 +119,16 @@ private:
   const std::function<void()> members_changed_;
   mutable std::mutex mutex_;
   std::map<round_id, entry> rounds_;
-  std::map<peer_id, tally> parked_;          // no entry without events
-  tally strangers_;                          // all of them together
-  std::size_t dropped_ = 0;                  // undelivered, not reported yet
-  std::map<peer_id, std::uint64_t> members_; // the number of the last round with each
+  std::map<peer_id, tally> parked_; // no entry without events
+  struct stranger {
+    std::string host;
+    tally held; // without what was expected
+  };
+  std::map<peer_id, stranger> strangers_by_peer_;  // no entry without events
+  std::map<std::string, tally> strangers_by_host_; // the same
+  tally strangers_;                                // all of them together
+  std::size_t dropped_ = 0;                        // undelivered, not reported yet
+  std::map<peer_id, std::uint64_t> members_;       // the number of the last round with each
   struct expected_round {
     round_id id;
     std::set<peer_id> members;

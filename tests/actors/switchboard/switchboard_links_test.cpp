@@ -201,6 +201,23 @@ TEST_F(Switchboard, WhatItDialsAndWithWhomItAveragesHasRoomWhateverStrangersDo) 
   EXPECT_GT(exported(*ann.ctx.metrics, "waggle_network_refused_total{reason=\"overloaded\""), 0);
 }
 
+TEST_F(Switchboard, WhoeverALookupFindsTakesThePlaceOfOthersThatOneFoundOnly) {
+  switchboard_config config;
+  config.links_max = 8;
+  config.dialled_strangers_max = 2;
+  auto& ann = add_peer(1, config);
+  auto& newcomer = add_peer(2);
+  serve_at(ann, service_topic::dht);
+  ASSERT_TRUE(ask_peer(newcomer, ann));
+  for (std::uint64_t n = 10; n < 20; ++n) {
+    auto& found = add_peer(n);
+    serve_at(found, service_topic::dht);
+    EXPECT_TRUE(ask_peer(ann, found)) << n;
+    EXPECT_THAT(connected(ann), SizeIs(::testing::Le(3U)));
+  }
+  EXPECT_THAT(connected(ann), ::testing::IsSupersetOf({newcomer.id(), test_peer(19).id}));
+}
+
 TEST_F(Switchboard, DialsNoMorePeersAtOnceThanAGroupHas) {
   switchboard_config config;
   config.dials_max = 2;

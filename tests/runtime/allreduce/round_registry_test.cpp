@@ -30,7 +30,7 @@ TEST(RoundRegistry, KeepsNoMoreForUnknownRoundsThanItsLimit) {
 }
 
 /// Counts the bytes that are returned to a peer's window.
-class counting_link final : public net::link {
+class counting_link : public net::link {
 public:
   [[nodiscard]] const peer_record& remote() const override { return nobody_; }
   [[nodiscard]] bool outbound() const override { return false; }
@@ -129,6 +129,49 @@ TEST(RoundRegistry, AnExpectedRoundHasAPlaceOfItsOwn) {
   other.from = early.from;
   EXPECT_FALSE(rounds.deliver(other, {})) << "of another round";
   EXPECT_FALSE(rounds.has_averaged_with(early.from.id));
+}
+
+TEST(RoundRegistry, WhatIsExpectedOfAPeerIsNotDroppedForStrangers) {
+  round_registry::limits limits;
+  limits.strangers_events_max = 4;
+  round_registry rounds{limits, [](const peer_record&, wire::event) {}};
+  auto plan = plan_for(2);
+  plan.elements = 1'000;
+  plan.id.bytes = {};
+  plan.id.bytes[0] = std::byte{7};
+  auto early = message_from(0, 7, 900);
+  early.from = plan.members[1].peer;
+  rounds.expect(plan);
+  for (int i = 0; i < 8; ++i)
+    EXPECT_TRUE(rounds.deliver(early, {}));
+  for (std::uint8_t stranger = 50; stranger < 54; ++stranger)
+    EXPECT_TRUE(rounds.deliver(message_from(stranger, stranger), {}));
+  EXPECT_FALSE(rounds.deliver(message_from(60, 60), {})) << "nobody has more than it would";
+  EXPECT_EQ(rounds.forget_old({}), 0U) << "nothing was dropped for it";
+}
+
+class link_from final : public counting_link {
+public:
+  explicit link_from(std::string host) : host_(std::move(host)) {}
+  [[nodiscard]] std::string host() const override { return host_; }
+
+private:
+  std::string host_;
+};
+
+TEST(RoundRegistry, ManyIdentitiesOfAHostDoNotPushOutANewcomerOfAnother) {
+  round_registry::limits limits;
+  limits.strangers_events_max = 20;
+  round_registry rounds{limits, [](const peer_record&, wire::event) {}};
+  auto flood = std::make_shared<link_from>("192.0.2.1");
+  auto home = std::make_shared<link_from>("192.0.2.2");
+  for (int i = 0; i < 6; ++i)
+    EXPECT_TRUE(rounds.deliver(message_from(1, 7, 0, home), {}));
+  for (std::uint8_t i = 0; i < 14; ++i)
+    EXPECT_TRUE(rounds.deliver(message_from(100 + i, 8, 0, flood), {}));
+  EXPECT_FALSE(rounds.deliver(message_from(150, 8, 0, flood), {})) << "its own host has most";
+  EXPECT_TRUE(rounds.deliver(message_from(1, 7, 0, home), {}));
+  EXPECT_EQ(rounds.forget_old({}), 1U) << "one of the flood made room";
 }
 
 TEST(RoundRegistry, KeepsATakeoverForARoundThatMayBegin) {
