@@ -1,5 +1,5 @@
 // fetch_state ─► donor 1: open_state ─► offer ─► get_state_chunk × window ─► … ─► hash ─► fetched_state
-//                   └ lost, silent, no such state ─► donor 2, with the chunks received so far ─► …
+//                   └ lost, silent, slow, no such state ─► donor 2, with the chunks received so far ─► …
 // compare: donors 1 … n: open_state ─► state_vote ─► those that offer the state of most, as above
 
 #include "actors/state_fetcher.hpp"
@@ -12,7 +12,8 @@ namespace waggle {
 state_fetcher::state_fetcher(caf::actor_config& cfg, node_context ctx, fetch_config config,
                              switchboard_actor switchboard)
   : state_fetcher_base(cfg), ctx_(std::move(ctx)), config_(config),
-    switchboard_(std::move(switchboard)), download_(config.download, ctx_.make_store) {
+    switchboard_(std::move(switchboard)), download_(config.download, ctx_.make_store),
+    pace_time_(config.pace_time) {
   end_on_exception(this, ctx_);
 }
 
@@ -34,6 +35,8 @@ state_fetcher::behavior_type state_fetcher::make_behavior() {
     },
     [this](const check_donor& msg) { check_deadline(msg.attempt); },
     [this](fetch_expired) {
+      if (config_.slow && donor_.id != peer_id{})
+        config_.slow->push_back(donor_.id);
       end({ec::timeout, "the download did not end by its deadline"});
     },
   };
@@ -158,7 +161,8 @@ void state_fetcher::on_offer(const wire::state_header& header) {
   if (what_.meter)
     what_.meter->total = header.bytes;
   resumed_ = download_.progress() > 0;
-  last_chunk_ = clock().now();
+  last_chunk_ = paced_since_ = clock().now();
+  paced_ = 0;
   delayed_send(this, config_.chunk_timeout, check_donor{attempt_});
   ask();
 }
@@ -169,7 +173,37 @@ void state_fetcher::check_deadline(std::uint64_t attempt) {
   auto silent = clock().now() - last_chunk_;
   if (silent >= config_.chunk_timeout)
     return leave_donor({ec::timeout, "no chunk for too long"});
+  if (is_too_slow())
+    return leave_slow_donor();
   delayed_send(this, config_.chunk_timeout - silent, check_donor{attempt});
+}
+
+/// Whether the download would miss its deadline at the donor's latest pace, and another donor is
+/// left.
+bool state_fetcher::is_too_slow() {
+  auto time = clock().now();
+  auto measured = seconds_of(time - paced_since_);
+  if (time - paced_since_ < pace_time_ || (voters_.empty() && donors_.empty()))
+    return false;
+  auto missing = static_cast<double>(download_.offer()->bytes) * (1 - download_.progress());
+  auto left = seconds_of(began_ + what_.deadline - time);
+  bool late = missing * measured > left * static_cast<double>(paced_);
+  paced_since_ = time;
+  paced_ = 0;
+  return late;
+}
+
+/// The others may be slower still, so it is asked again after them. It may be this peer's own link
+/// that is slow: then the donors must not change ever more often.
+void state_fetcher::leave_slow_donor() {
+  if (config_.slow)
+    config_.slow->push_back(donor_.id);
+  if (vote_)
+    voters_.push_back({donor_, *download_.offer()});
+  else
+    donors_.push_back(donor_);
+  pace_time_ *= 2;
+  leave_donor({ec::timeout, "it is too slow for the deadline"});
 }
 
 void state_fetcher::ask() {
@@ -201,6 +235,7 @@ void state_fetcher::on_chunk(const peer_answer& answer, steady_time asked) {
   if (auto taken = download_.chunk(chunk->index, answer.body.view(), clock().now() - asked); !taken)
     return leave_donor(taken.error());
   last_chunk_ = clock().now();
+  paced_ += answer.body.size;
   if (what_.meter)
     what_.meter->received += answer.body.size;
   ctx_.metrics->count_state_bytes("in", static_cast<double>(answer.body.size));
@@ -209,6 +244,8 @@ void state_fetcher::on_chunk(const peer_answer& answer, steady_time asked) {
     return ask();
   auto offer = *download_.offer();
   auto whole = download_.finish();
+  if (!whole && whole.error().code == ec::hash_mismatch && resumed_)
+    return start_over(offer);
   if (whole && vote_)
     if (auto same = check_parameters(**whole, offer.parameters); !same)
       whole = same.error();
@@ -224,6 +261,21 @@ void state_fetcher::on_chunk(const peer_answer& answer, steady_time asked) {
   promise_.deliver(
     fetched_state{offer.epoch, offer.parameters, *whole, donor_.id, offer.content, resumed_});
   quit();
+}
+
+/// The chunks of several donors do not make up the state, and nobody can tell whose are wrong. One
+/// donor alone can be blamed if it happens again.
+void state_fetcher::start_over(const state_offer& offer) {
+  ctx_.metrics->count_state_download("hash_mismatch", 0);
+  ctx_.log->info("the chunks of several donors do not make up the state of epoch {}: downloading "
+                 "it from peer {} alone",
+                 offer.epoch.value(), short_name(donor_.id));
+  ++attempt_;
+  if (vote_)
+    voters_.push_front({donor_, offer});
+  else
+    donors_.push_front(donor_);
+  next_donor();
 }
 
 /// Whether the state contains the parameters that were offered, where only those were compared.

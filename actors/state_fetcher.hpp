@@ -35,6 +35,12 @@ struct fetch_config {
   /// A donor that delivers no chunk for this long is given up for the next one. Raise it on links
   /// that need longer for one chunk.
   milliseconds chunk_timeout{10'000};
+  /// How long the pace of a donor is measured. One at whose pace the download would not end by its
+  /// deadline is given up for another one, and this time doubles.
+  milliseconds pace_time{10'000};
+  /// Not null: receives the donors that were too slow for the deadline. Complete once the fetcher
+  /// has answered.
+  std::shared_ptr<std::vector<peer_id>> slow;
 };
 
 /// To itself: the whole download has timed out.
@@ -52,8 +58,9 @@ using state_fetcher_base =
 
 /// Downloads one state from the first donor that delivers it whole, and checks it. With
 /// fetch_config::compare, asks several donors for their offers first, and downloads only the state
-/// that most of them offer. If a donor is lost, the next one continues with the chunks that are
-/// missing. Ends itself after its answer.
+/// that most of them offer. If a donor is lost, or too slow, the next one continues with the chunks
+/// that are missing. If chunks of several donors do not make up the state, it is downloaded again
+/// from the last of them alone. Ends itself after its answer.
 /// Counts downloads that fail; whoever uses the state counts the others, because only it knows
 /// whether this is the state that was wanted.
 class state_fetcher final : public state_fetcher_base {
@@ -75,7 +82,10 @@ private:
   void next_donor();
   void leave_donor(const failure& why);
   void on_offer(const wire::state_header& header);
+  void start_over(const state_offer& offer);
   void check_deadline(std::uint64_t attempt);
+  [[nodiscard]] bool is_too_slow();
+  void leave_slow_donor();
   void ask();
   void on_chunk(const peer_answer& answer, steady_time asked);
   [[nodiscard]] status check_parameters(const byte_source& state, const digest& offered) const;
@@ -95,6 +105,9 @@ private:
   peer_record donor_;
   std::uint64_t attempt_ = 0; // generation: answers of earlier donors are ignored
   steady_time last_chunk_;    // when the donor last delivered something
+  milliseconds pace_time_;    // for this donor
+  steady_time paced_since_;   // its pace is measured since then
+  std::uint64_t paced_ = 0;   // what it has delivered since then. Bytes
   bool resumed_ = false;      // parts of it came from another donor
   steady_time began_;
   failure last_{ec::no_donor, "no donor was named"};

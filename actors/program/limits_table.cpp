@@ -1,6 +1,7 @@
 #include "actors/program/limits_table.hpp"
 
 #include "actors/dht_router.hpp"
+#include "actors/state_donor.hpp"
 #include "actors/switchboard.hpp"
 #include "runtime/allreduce/check_limits.hpp"
 #include "runtime/averaging/fault_memory.hpp"
@@ -43,6 +44,7 @@ std::vector<limit_row> limits_table() {
   const net::stranger_budget::limits strangers;
   const round_registry::limits rounds;
   const dht_config dht;
+  const donor_config donor;
   const switchboard_config links;
   const bootstrap::options joining;
   const fault_memory::limits faults;
@@ -69,6 +71,17 @@ std::vector<limit_row> limits_table() {
      "the caller's `waggle_state_downloads_total`"},
     {"the same, of all strangers", bytes(strangers.unread_bodies_max), "several downloads at once",
      "a link has no more than " + bytes(link.unread_bodies_share), "as above"},
+    {"requests for a state in preparation; of one host; of one peer",
+     number(donor.offers_max) + "; " + number(donor.offers_per_host_max) + "; 1",
+     "dozens of newcomers that compare the donors", "the request is refused",
+     "the caller's `waggle_state_downloads_total`"},
+    {"downloads of our state at once", number(donor.downloads_max),
+     "more would share the bandwidth that training needs",
+     "the host that has most gives one up, or the request is refused", "as above"},
+    {"copies of our state for them", number(donor.downloads_max + 1),
+     "one for each download, and the newest", "the one unused for longest goes", "as above"},
+    {"time without a chunk that a download did not have yet", seconds(donor.snapshot_idle),
+     "three times what a download waits for a chunk", "it makes room for others", "as above"},
     {"bodies of one link in flight", bytes(tcp.window_bytes), "fills a fast link",
      "the link is closed: an honest peer waits", refused(ec::protocol_violation)},
     {"messages for rounds that have not begun, of a member", number(rounds.parked_events_max),

@@ -9,6 +9,8 @@ std::vector<peer_record> donor_choice::among(std::vector<peer_record> donors,
   auto refused = [&](const peer_record& donor) { return refused_.holds(donor.id, now); };
   if (!std::all_of(donors.begin(), donors.end(), refused)) // otherwise ask them again
     std::erase_if(donors, refused);
+  std::stable_partition(donors.begin(), donors.end(),
+                        [&](const peer_record& donor) { return !slow_.holds(donor.id, now); });
   return donors;
 }
 

@@ -14,8 +14,10 @@ status state_download::accept(const state_offer& offer) {
   if (offer.bytes > options_.bytes_max)
     return failure{ec::oversize, "a state of " + std::to_string(offer.bytes) + " bytes"};
   if (offer_ && offer_->content == offer.content && offer_->bytes == offer.bytes
-      && offer_->chunk_bytes == offer.chunk_bytes)
-    return done{};           // another donor of the same state
+      && offer_->chunk_bytes == offer.chunk_bytes) { // another donor of the same state
+    offer_ = offer; // the hash does not cover the rest: this donor answers for it
+    return done{};
+  }
   auto made = make_store_(); // grows with what arrives, so that an offer alone costs nothing
   if (!made)
     return made.error();

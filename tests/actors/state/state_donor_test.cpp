@@ -77,12 +77,17 @@ struct StateDonor : actor_test {
     bytes = payload_of(content_of(size, epoch));
     script->snapshot = {epoch_id{epoch}, sha256("p"), source_of(bytes), {}, sha256(bytes.view())};
   }
-  auto open(std::uint64_t reader) {
-    return ask_later<outbound_answer>(donor, inbound_call{test_peer(reader), wire::open_state{}});
+  auto open(std::uint64_t reader, const std::string& host = {}) {
+    return ask_later<outbound_answer>(donor,
+                                      inbound_call{test_peer(reader), wire::open_state{}, host});
   }
-  result<outbound_answer> chunk(std::uint64_t reader, const digest& content, std::uint32_t index) {
+  result<outbound_answer> chunk(std::uint64_t reader, const digest& content, std::uint32_t index,
+                                const std::string& host = {}) {
     return ask<outbound_answer>(
-      donor, inbound_call{test_peer(reader), wire::get_state_chunk{content, index}});
+      donor, inbound_call{test_peer(reader), wire::get_state_chunk{content, index}, host});
+  }
+  static ec code(const result<outbound_answer>& answer) {
+    return answer ? ec::none : answer.error().code;
   }
   static wire::state_header header(const outbound_answer& answer) {
     const auto* found = std::get_if<wire::state_header>(&answer.what);
@@ -190,6 +195,61 @@ TEST_F(StateDonor, PreparesABoundedNumberOfOffers) {
     EXPECT_TRUE(each.get());
 }
 
+TEST_F(StateDonor, PreparesOneOfferAtATimeForAPeer) {
+  script->takes = 5s;
+  auto first = open(2);
+  auto second = open(2);
+  ASSERT_TRUE(second.answered());
+  EXPECT_EQ(code(second.get()), ec::overloaded);
+  EXPECT_EQ(script->asked, 1);
+  auto of_another = open(3);
+  pass(6s);
+  EXPECT_TRUE(first.get());
+  EXPECT_TRUE(of_another.get());
+  auto third = open(2);
+  pass(6s);
+  EXPECT_TRUE(third.get());
+}
+
+TEST_F(StateDonor, PreparesNotMoreThanHalfOfTheOffersForOneHost) {
+  script->takes = 5s;
+  int accepted = 0;
+  for (std::uint64_t n = 0; n < 64; ++n)
+    accepted += open(100 + n, "10.0.0.1").answered() ? 0 : 1;
+  EXPECT_EQ(accepted, 32);
+  auto of_another = open(2, "10.0.0.2");
+  EXPECT_FALSE(of_another.answered());
+  pass(6s);
+  EXPECT_TRUE(of_another.get());
+}
+
+TEST_F(StateDonor, AHostWithSeveralDownloadsLosesOneToAnotherHost) {
+  auto content = header(*open(2, "a").get()).content;
+  ASSERT_TRUE(chunk(2, content, 0, "a"));
+  ASSERT_TRUE(chunk(3, content, 0, "a"));
+  pass(1s);
+  ASSERT_TRUE(chunk(2, content, 1, "a"));
+  EXPECT_TRUE(chunk(4, content, 0, "b"));
+  EXPECT_EQ(code(chunk(3, content, 1, "a")), ec::overloaded) << "it waited longer than the other";
+  EXPECT_TRUE(chunk(2, content, 2, "a"));
+  EXPECT_EQ(code(chunk(5, content, 0, "c")), ec::overloaded) << "no host has two any more";
+  EXPECT_EQ(code(chunk(6, content, 0, "b")), ec::overloaded);
+  EXPECT_TRUE(chunk(4, content, 1, "b"));
+}
+
+TEST_F(StateDonor, AReaderKeepsItsPlaceOnlyWithChunksThatAreNewToIt) {
+  auto content = header(*open(2, "a").get()).content;
+  ASSERT_TRUE(chunk(2, content, 0, "a"));
+  ASSERT_TRUE(chunk(3, content, 0, "b"));
+  pass(29s);
+  ASSERT_TRUE(chunk(2, content, 0, "a"));
+  ASSERT_TRUE(chunk(3, content, 1, "b"));
+  pass(12s);
+  EXPECT_TRUE(chunk(4, content, 0, "c")) << "the reader that repeats itself makes room";
+  EXPECT_EQ(code(chunk(2, content, 0, "a")), ec::overloaded);
+  EXPECT_TRUE(chunk(3, content, 2, "b")) << "the one that moves on stays";
+}
+
 TEST_F(StateDonor, OffersThatNobodyTakesHoldABoundedNumberOfSnapshots) {
   auto content = header(*open(2).get()).content;
   ASSERT_TRUE(chunk(2, content, 0));
@@ -250,6 +310,28 @@ TEST_F(StateDonor, APeerThatOpensAgainAndAgainHoldsOneSnapshot) {
   for (std::size_t i = 0; i + 1 < held.size(); ++i)
     EXPECT_TRUE(held[i].expired()) << i;
   EXPECT_FALSE(held.back().expired());
+}
+
+TEST_F(StateDonor, APeerThatReadsEverySnapshotWithoutOpeningHoldsOne) {
+  std::vector<std::weak_ptr<const byte_source>> held;
+  for (std::uint64_t epoch = 10; epoch < 20; ++epoch) {
+    become(epoch, 2 * 4096);
+    held.push_back(script->snapshot.state);
+    auto content = header(*open(3).get()).content;
+    ASSERT_TRUE(chunk(2, content, 0));
+    pass(1s);
+  }
+  auto alive = std::count_if(held.begin(), held.end(), [](const auto& s) { return !s.expired(); });
+  EXPECT_LE(alive, 2) << "the one that it has read before, and the newest";
+  EXPECT_FALSE(held.back().expired());
+}
+
+TEST_F(StateDonor, ThePeerThatOpensLastCanReadHoweverManyOthersHold) {
+  for (std::uint64_t n = 10; n < 30; ++n) {
+    become(n, 2 * 4096);
+    auto content = header(*open(n).get()).content; // all at one time
+    EXPECT_TRUE(chunk(2, content, 0)) << n;
+  }
 }
 
 TEST_F(StateDonor, PassesOnWhyTheTrainerHasNoState) {

@@ -199,6 +199,56 @@ TEST_F(StateFetcher, ASlowDonorThatMovesOnIsNotLeft) {
   EXPECT_EQ(donor(3).opened, 0);
 }
 
+TEST_F(StateFetcher, LeavesADonorThatIsTooSlowForTheDeadline) {
+  config.slow = std::make_shared<std::vector<peer_id>>();
+  donor(2).chunk_takes = 9'900ms; // never silent for too long
+  donor(3);
+  auto pending = fetch({2, 3}, 5, 100s);
+  pass(9s);
+  EXPECT_EQ(donor(3).opened, 0) << "it gets a fair time";
+  pass(12s);
+  auto got = pending.get();
+  ASSERT_TRUE(got) << to_string(got.error());
+  EXPECT_EQ(got->donor, test_peer(3).id);
+  EXPECT_TRUE(got->resumed) << "what it delivered is not requested again";
+  EXPECT_TRUE(std::ranges::equal(read_all(*got->state)->view(), *content));
+  EXPECT_EQ(*config.slow, std::vector{test_peer(2).id});
+}
+
+TEST_F(StateFetcher, LeavesASlowDonorForAnotherOfTheSameVote) {
+  config.compare = state_comparison::content;
+  donor(2).chunk_takes = 9'900ms;
+  donor(3);
+  donor(4);
+  auto pending = fetch({2, 3, 4}, 5, 100s);
+  pass(21s);
+  auto got = pending.get();
+  ASSERT_TRUE(got) << to_string(got.error());
+  EXPECT_EQ(got->donor, test_peer(3).id);
+  EXPECT_LT(donor(3).asked.size(), 21U);
+}
+
+TEST_F(StateFetcher, ASlowDonorIsAskedAgainIfTheOthersAreSlowerStill) {
+  donor(2).chunk_takes = 6s; // 21 chunks take 126 s
+  donor(3).chunk_takes = 9'900ms;
+  auto pending = fetch({2, 3}, 5, 110s);
+  pass(45s);
+  EXPECT_EQ(donor(2).opened, 2);
+  EXPECT_EQ(donor(3).opened, 1);
+  pass(66s);
+  EXPECT_TRUE(pending.answered());
+}
+
+TEST_F(StateFetcher, NamesTheDonorThatWasTooSlowWhenTheDeadlineCame) {
+  config.slow = std::make_shared<std::vector<peer_id>>();
+  donor(2).chunk_takes = 4s;
+  auto pending = fetch({2}, 5, 30s);
+  pass(31s);
+  ASSERT_TRUE(pending.answered());
+  EXPECT_EQ(pending.get().error().code, ec::timeout);
+  EXPECT_EQ(*config.slow, std::vector{test_peer(2).id});
+}
+
 TEST_F(StateFetcher, LeavesADonorThatNeverOffersAnything) {
   world->all[test_peer(2).id]; // answers nothing
   donor(3);
@@ -215,6 +265,36 @@ TEST_F(StateFetcher, ACorruptStateIsFoundCountedAndFetchedElsewhere) {
   EXPECT_EQ(got->donor, test_peer(3).id);
   EXPECT_TRUE(std::ranges::equal(read_all(*got->state)->view(), *content));
   EXPECT_EQ(ended("hash_mismatch"), 1);
+}
+
+TEST_F(StateFetcher, AWrongChunkOfALostDonorIsNotBlamedOnTheNextOne) {
+  for (auto compare : {state_comparison::none, state_comparison::content}) {
+    config.compare = compare;
+    config.suspects = std::make_shared<std::vector<peer_id>>();
+    world->all.clear();
+    donor(2).corrupt = true;
+    donor(2).chunks_max = 3;
+    donor(3);
+    donor(4);
+    auto got = fetch({2, 3, 4}).get();
+    ASSERT_TRUE(got) << to_string(got.error());
+    EXPECT_EQ(got->donor, test_peer(3).id);
+    EXPECT_FALSE(got->resumed) << "it was downloaded from that donor alone";
+    EXPECT_TRUE(std::ranges::equal(read_all(*got->state)->view(), *content));
+    EXPECT_TRUE(config.suspects->empty());
+  }
+  EXPECT_EQ(ended("hash_mismatch"), 2);
+}
+
+TEST_F(StateFetcher, OnlyADonorOfAllChunksIsBlamedForAWrongHash) {
+  config.suspects = std::make_shared<std::vector<peer_id>>();
+  donor(2).chunks_max = 1;
+  donor(3).corrupt = true;
+  auto got = fetch({2, 3}).get();
+  ASSERT_FALSE(got);
+  EXPECT_EQ(got.error().code, ec::hash_mismatch);
+  EXPECT_EQ(donor(3).opened, 2) << "it was asked for the whole state";
+  EXPECT_EQ(*config.suspects, std::vector{test_peer(3).id});
 }
 
 TEST_F(StateFetcher, ACorruptStateIsNeverHandedOut) {

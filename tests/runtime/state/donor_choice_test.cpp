@@ -43,6 +43,16 @@ TEST(DonorChoice, AsksAllDonorsAgainIfAllWereRefused) {
   EXPECT_EQ(choice.among(all, t0), all);
 }
 
+TEST(DonorChoice, AsksASlowDonorLastForAWhile) {
+  donor_choice choice;
+  choice.ask_last(donor(1).id, t0);
+  EXPECT_THAT(choice.among(all, t0), testing::ElementsAre(donor(2), donor(3), donor(1)));
+  EXPECT_THAT(choice.among({donor(1)}, t0), testing::ElementsAre(donor(1)));
+  choice.ask_last(donor(2).id, t0);
+  EXPECT_THAT(choice.among(all, t0 + 599s), testing::ElementsAre(donor(3), donor(1), donor(2)));
+  EXPECT_EQ(choice.among(all, t0 + 600s), all);
+}
+
 TEST(DonorChoice, WaitsLongerAfterEachFailureUpToABound) {
   donor_choice choice;
   for (int seconds2 : {1, 2, 4, 8, 16, 16})

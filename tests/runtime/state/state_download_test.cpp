@@ -48,6 +48,18 @@ struct StateDownload : ::testing::Test {
   }
 };
 
+TEST_F(StateDownload, WhatTheHashDoesNotCoverIsThatOfTheLastDonor) {
+  auto lie = offer_of(whole);
+  lie.epoch = epoch_id{99};
+  lie.parameters = sha256("others");
+  ASSERT_TRUE(download.accept(lie));
+  serve(whole, 3);
+  download.interrupted();
+  ASSERT_TRUE(download.accept(offer_of(whole)));
+  EXPECT_GT(download.progress(), 0) << "the chunks count";
+  EXPECT_EQ(download.offer(), offer_of(whole));
+}
+
 TEST_F(StateDownload, RequestsAsMuchAsTheLinkCarriesInAShortTime) {
   download = state_download{{.window = 8, .window_max = 10}, [] { return make_memory_store(); }};
   auto large = content_of(60 * chunk_bytes, 2);
