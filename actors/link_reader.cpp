@@ -12,6 +12,10 @@ namespace {
 /// Larger bodies are no pieces of a state (state_donor_config::chunk_bytes).
 constexpr std::size_t chunk_bytes_max = 1_MiB;
 
+/// To read a frame that is not a message, and to do what it says; measured: a part of this. Honest
+/// peers send few: a slice of a body is 16 KiB or more, and a window update grants megabytes.
+constexpr net::work overhead_frame{1};
+
 /// An estimate of the time that it takes to process a message.
 net::work work_for(std::size_t header_bytes, const result<wire::message>& message) {
   auto all =
@@ -67,7 +71,12 @@ std::shared_ptr<std::byte> link_reader::body_memory(const std::string& header, s
 std::shared_ptr<void> link_reader::long_header(std::size_t bytes) {
   if (!is_stranger())
     return nullptr;
-  return budget_->long_header(bytes, [traffic = traffic_] { return traffic->asked > 0; });
+  // Weak, as above. The peer may become a member while its header waits.
+  return budget_->long_header(
+    bytes, [traffic = traffic_, weak = std::weak_ptr{rounds_}, from = remote_.id] {
+      auto rounds = weak.lock();
+      return traffic->asked > 0 || (rounds && rounds->has_averaged_with(from));
+    });
 }
 
 bool link_reader::zero_copy_ok(const std::string& header, std::size_t bytes) {
@@ -103,6 +112,13 @@ void link_reader::on_frame(net::frame f) {
     caf::anon_send(
       caf::actor_cast<frame_listener_actor>(target),
       frame_arrived{std::move(message), std::move(f.body), budget_->admit(f.header.size())});
+}
+
+void link_reader::on_overhead(std::size_t frames, std::size_t header_bytes) {
+  if (!is_stranger())
+    return;
+  auto reading = net::work{static_cast<net::work::rep>(header_bytes / net::cost::byte_part)};
+  budget_->charge(frames * overhead_frame + reading, clock_.now());
 }
 
 void link_reader::on_close(failure why) {

@@ -51,6 +51,8 @@ public:
   /// Room for a header of this size; null: a member's, which needs none.
   std::shared_ptr<void> long_header(std::size_t bytes);
   void on_frame(net::frame f);
+  /// So many frames arrived that were not messages.
+  void on_overhead(std::size_t frames, std::size_t header_bytes);
   void on_close(failure why);
 
 private:

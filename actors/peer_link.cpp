@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "actors/guard.hpp"
+#include "runtime/net/overhead.hpp"
 
 namespace waggle {
 
@@ -53,7 +54,7 @@ peer_link::peer_link(caf::actor_config& cfg, node_context ctx, link_config confi
           metrics->count_link_hold();
       },
       ctx_.strangers, config_.budget)),
-    detector_(detector_options(config_), now()), unread_since_(now()) {
+    detector_(detector_options(config_), now()), unread_since_(now()), untaken_since_(now()) {
   end_on_exception(this, ctx_);
 }
 
@@ -68,9 +69,13 @@ void peer_link::on_exit() {
 peer_link::behavior_type peer_link::make_behavior() {
   monitor(owner_); // without the switchboard the link is of no use
   set_down_handler([this](const caf::down_msg&) { quit(); });
-  link_->start(
-    events_of(std::make_shared<link_reader>(caf::actor_cast<caf::weak_actor_ptr>(this), link_, ctx_,
-                                            home_system().clock(), traffic_, budget_)));
+  auto reader = std::make_shared<link_reader>(caf::actor_cast<caf::weak_actor_ptr>(this), link_,
+                                              ctx_, home_system().clock(), traffic_, budget_);
+  if (auto* source = dynamic_cast<net::overhead_source*>(link_.get())) // simulated links have none
+    source->on_overhead([reader](std::size_t frames, std::size_t header_bytes) {
+      reader->on_overhead(frames, header_bytes);
+    });
+  link_->start(events_of(std::move(reader)));
   plan_check(now() + config_.ping_interval);
   return {
     [this](call_over_link& msg) { return call(msg); },
@@ -99,7 +104,10 @@ void peer_link::transmit(const wire::message& what, payload body) {
 void peer_link::send_frame(std::string header, payload body, bool background) {
   // A link that accepts no more frames is closed: if it lost some of them silently, neither side
   // would know which ones have arrived.
-  if (!link_->send({std::move(header), std::move(body), background}))
+  auto background_bytes = background ? body.size : 0;
+  if (link_->send({std::move(header), std::move(body), background}))
+    background_queued_ += background_bytes;
+  else
     link_->close({ec::overloaded, "the peer does not keep up with what we send"});
   note_unread();
 }
@@ -335,10 +343,11 @@ void peer_link::check() {
   if (auto late = time - check_due_; late > config_.ping_interval / 2) {
     detector_.slept(late);
     unread_since_ = time;
+    untaken_since_ = time;
   }
   note_unread();
   budget_->retry(time);
-  if (is_stranger() && !keeps_reading(time))
+  if (is_stranger() && !(keeps_reading(time) && takes_bodies(time)))
     return link_->close({ec::overloaded, "the peer does not read what we send"});
   bool held = budget_->held();
   auto frames = traffic_->frames.load();
@@ -374,6 +383,18 @@ bool peer_link::keeps_reading(steady_time time) {
   if (unread == 0 || unread < std::exchange(unread_checked_, unread))
     unread_since_ = time;
   return time - unread_since_ < config_.silence_timeout;
+}
+
+/// False: pieces of a state wait for the peer, and for longer than the silence timeout it has let
+/// us write nothing of any body. It may read everything else, and never extend its window.
+bool peer_link::takes_bodies(steady_time time) {
+  auto waiting = link_->unsent_background_bytes();
+  // Bodies that go through shared memory count when they leave the queue, others while they are
+  // written, too.
+  auto taken = background_queued_ - waiting + link_->body_bytes_written();
+  if (taken != std::exchange(taken_checked_, taken) || waiting == 0)
+    untaken_since_ = time;
+  return time - untaken_since_ < config_.silence_timeout;
 }
 
 /// Whether a link that is to close when idle has not been used for `unused_for`, and everything

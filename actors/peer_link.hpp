@@ -107,6 +107,7 @@ private:
   void plan_check(steady_time when);
   void check();
   [[nodiscard]] bool keeps_reading(steady_time time);
+  [[nodiscard]] bool takes_bodies(steady_time time);
   [[nodiscard]] bool is_unused();
   void close(const close_link& msg);
   void on_end(failure why);
@@ -133,7 +134,10 @@ private:
   std::uint64_t frames_checked_ = 0;
   std::uint64_t reads_checked_ = 0;
   std::size_t unread_checked_ = 0;
-  steady_time unread_since_;     // the peer has read nothing of what waits for it since then
+  steady_time unread_since_;            // the peer has read nothing of what waits for it since then
+  std::uint64_t background_queued_ = 0; // bytes, since the beginning
+  std::uint64_t taken_checked_ = 0;
+  steady_time untaken_since_;    // the peer has taken nothing of the bodies that wait since then
   steady_time check_due_;        // when the next check is planned
   std::uint64_t ping_nonce_ = 0; // of the ping under way; 0: none
   steady_time pinged_;

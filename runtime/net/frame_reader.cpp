@@ -27,6 +27,12 @@ frame_reader::frame_reader(std::string_view early, std::size_t window_bytes, mem
   std::copy_n(reinterpret_cast<const std::byte*>(early.data()), early.size(), buffer_.get());
 }
 
+void frame_reader::abandon_body() {
+  body_.reset();
+  buffer_.reset();
+  begin_ = end_ = 0;
+}
+
 std::span<std::byte> frame_reader::room() {
   if (due_ > 0)
     return {body_->memory.get() + body_->here, due_};

@@ -69,9 +69,12 @@ public:
 
   /// A body has begun and is not complete.
   [[nodiscard]] bool amid_body() const { return body_.has_value(); }
-  /// Releases an incomplete body. REQUIRES: nothing writes to `room` any more, and only the
-  /// destructor is called afterwards.
-  void abandon_body() { body_.reset(); }
+  /// Releases an incomplete body, and the buffer: a link that has ended may be kept. REQUIRES:
+  /// nothing writes to `room` any more, and only the destructor and `buffer_bytes` are called
+  /// afterwards.
+  void abandon_body();
+  /// The memory that headers are read into.
+  [[nodiscard]] std::size_t buffer_bytes() const { return buffer_ ? capacity_ : 0; }
 
 private:
   struct partial_body {

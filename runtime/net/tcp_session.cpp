@@ -122,6 +122,7 @@ void tcp_session::start(link_events events) {
                me->started_ = true;
                if (me->closed_why_) {
                  auto handlers = std::exchange(me->handlers_, {});
+                 me->overhead_report_ = nullptr;
                  if (handlers.on_close)
                    handlers.on_close(*me->closed_why_);
                  return;
@@ -175,7 +176,8 @@ void tcp_session::deliver_all() {
       return fail(seen.error());
     amid_body_ = reader_.amid_body();
     if (!*seen) {
-      if (!held_) // whoever chose the memory for a body may hold the link
+      report_overhead();
+      if (!held_) // whoever chose the memory for a body may hold the link, and so may the report
         read_more();
       return;
     }
@@ -200,6 +202,7 @@ void tcp_session::count(bool outbound, bool data, std::size_t bytes) {
 
 void tcp_session::deliver(arrival seen) {
   count(false, seen.data, seen.wire_bytes);
+  note_overhead(seen);
   auto& header = seen.content.header;
   switch (seen.kind) {
     case frame_kind::handshake:
@@ -209,6 +212,8 @@ void tcp_session::deliver(arrival seen) {
     case frame_kind::window: {
       std::uint64_t granted = 0;
       std::memcpy(&granted, header.data(), sizeof granted);
+      if (granted == 0) // no peer has a reason to send it
+        return fail({ec::protocol_violation, "a window update that grants nothing"});
       if (!queue_.open_window(granted))
         return fail({ec::protocol_violation, "the peer granted more than the window"});
       return write_more();
@@ -218,9 +223,10 @@ void tcp_session::deliver(arrival seen) {
     case frame_kind::reference:
       return on_reference(std::move(header));
     case frame_kind::release:
-      if (path_)
-        path_->on_release(header);
-      return;
+      // Without a path, nothing was lent.
+      if (!path_ || header.empty())
+        return fail({ec::protocol_violation, "a release of nothing"});
+      return path_->on_release(header);
     case frame_kind::opening: // part of an incomplete body
     case frame_kind::slice:
       return;
@@ -228,6 +234,22 @@ void tcp_session::deliver(arrival seen) {
       if (handlers_.on_frame)
         handlers_.on_frame(std::move(seen.content));
   }
+}
+
+/// What a message takes is known to whoever gets it.
+void tcp_session::note_overhead(const arrival& seen) {
+  if (seen.kind == frame_kind::message || seen.kind == frame_kind::reference
+      || seen.kind == frame_kind::handshake)
+    return;
+  ++overhead_frames_;
+  overhead_bytes_ += seen.content.header.size();
+}
+
+void tcp_session::report_overhead() {
+  auto frames = std::exchange(overhead_frames_, 0);
+  auto bytes = std::exchange(overhead_bytes_, 0);
+  if (frames > 0 && overhead_report_)
+    overhead_report_(frames, bytes);
 }
 
 // -- shared memory -------------------------------------------------------------------------------
@@ -238,6 +260,7 @@ void tcp_session::on_offer(std::string_view offer) {
   auto socket = local_host::connect(offer);
   if (socket)
     return open_path(std::move(*socket));
+  host_.reset(); // a peer makes one offer; a second one would cost us another attempt
   if (events_->shared_memory)
     events_->shared_memory(socket.error().code);
 }
@@ -299,9 +322,9 @@ bool tcp_session::send(frame f) {
   auto admitted = queue_.offer(std::move(f));
   if (admitted == write_queue::admission::first)
     asio::post(socket_.get_executor(), [me = shared_from_this()] {
-      if (me->closed_)
-        return;
       me->queue_.take_offered();
+      if (me->closed_)
+        return me->queue_.clear();
       me->write_more();
     });
   return admitted != write_queue::admission::refused;
@@ -354,8 +377,10 @@ void tcp_session::write_more() {
     writing_since_ = std::chrono::steady_clock::now();
   asio::async_write(socket_, buffers, big_steps,
                     [me = shared_from_this()](const error_code& error, std::size_t) {
-                      if (error)
+                      if (error) {
+                        me->writing_.clear(); // a closed link may be kept
                         return me->fail(failure_of(error));
+                      }
                       me->on_written();
                       me->write_more();
                     });
@@ -439,6 +464,7 @@ void tcp_session::fail(failure why) {
     return;
   }
   auto handlers = std::exchange(handlers_, {});
+  overhead_report_ = nullptr;
   if (handlers.on_close)
     handlers.on_close(std::move(why));
 }

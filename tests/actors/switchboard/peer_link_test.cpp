@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "runtime/net/overhead.hpp"
 #include "runtime/wire/convert.hpp"
 #include "tests/runtime/averaging/plans.hpp"
 #include "tests/support/network_test.hpp"
@@ -11,7 +12,7 @@ namespace waggle::testing {
 namespace {
 
 /// A connection with the test at its other end.
-class scripted_link final : public net::link {
+class scripted_link final : public net::link, public net::overhead_source {
 public:
   explicit scripted_link(peer_record remote) : remote_(std::move(remote)) {}
 
@@ -28,7 +29,9 @@ public:
     return true;
   }
   void grant(std::size_t bytes) override { granted += bytes; }
+  void on_overhead(report report) override { report_ = std::move(report); }
   [[nodiscard]] std::uint64_t reads() const override { return read; }
+  [[nodiscard]] std::uint64_t body_bytes_written() const override { return written; }
   [[nodiscard]] std::size_t unsent_bytes() const override { return unsent; }
   [[nodiscard]] std::size_t unsent_background_bytes() const override { return unsent_bodies; }
   [[nodiscard]] bool idle() const override { return !busy; }
@@ -47,7 +50,11 @@ public:
   std::shared_ptr<std::byte> announce(const wire::message& what, std::size_t bytes) {
     return events_.body_memory(wire::encode(what), bytes);
   }
+  std::shared_ptr<void> announce_header(std::size_t bytes) { return events_.long_header(bytes); }
+  /// So many frames arrive that are not messages.
+  void arrive_overhead(std::size_t frames) { report_(frames, 0); }
   void end(failure why) {
+    report_ = nullptr;
     auto events = std::exchange(events_, {}); // they may own this object
     events.on_close(std::move(why));
   }
@@ -68,6 +75,7 @@ public:
   std::vector<wire::message> sent;
   std::size_t granted = 0;
   std::uint64_t read = 0;
+  std::uint64_t written = 0; // of bodies
   std::size_t unsent = 0;
   std::size_t unsent_bodies = 0;
   std::optional<failure> closed;
@@ -75,6 +83,7 @@ public:
 private:
   peer_record remote_;
   net::link_events events_;
+  report report_;
 };
 
 link_owner_actor::behavior_type recording_owner(link_owner_actor::pointer,
@@ -346,6 +355,76 @@ TEST_F(PeerLink, AStrangerIsReadLaterIfItCausesTooMuchWorkAMemberIsNot) {
   EXPECT_FALSE(flood(9)->held);
 }
 
+TEST_F(PeerLink, FramesOfAStrangerThatAreNotMessagesCostItWorkAMembersDoNot) {
+  ctx.strangers =
+    std::make_shared<net::stranger_budget>(net::stranger_budget::limits{net::work{0}, 64_MiB});
+  config.budget.work_per_second = net::work{10'000};
+  auto connect = [this](std::uint64_t seed) {
+    auto end = std::make_shared<scripted_link>(test_peer(seed));
+    spawn<peer_link>(ctx, config, end, seed, owner, service_table{});
+    return end;
+  };
+  auto stranger = connect(8);
+  stranger->arrive_overhead(1'000); // a gigabyte in slices of the usual size
+  EXPECT_FALSE(stranger->held);
+  stranger->arrive_overhead(20'000);
+  EXPECT_TRUE(stranger->held);
+  pass(config.ping_interval);
+  EXPECT_TRUE(stranger->held) << "it owes more than a second's work";
+  pass(config.ping_interval);
+  EXPECT_FALSE(stranger->held) << "it is read again";
+  EXPECT_FALSE(stranger->closed);
+  auto plan = plan_for(2);
+  plan.members[1].peer = test_peer(9);
+  begin_round(ctx, plan);
+  auto member = connect(9);
+  member->arrive_overhead(1'000'000);
+  EXPECT_FALSE(member->held);
+}
+
+TEST_F(PeerLink, AStrangerThatNeverExtendsItsWindowIsGivenUp) {
+  book(service_topic::state).answer = outbound_answer{wire::state_chunk{0}, some_bytes(256_KiB)};
+  std::uint64_t id = 0;
+  auto ask = [&] { arrive(wire::call{++id, 1'000, wire::get_state_chunk{}}); };
+  auto wait = [this](milliseconds time, const std::function<void()>& meanwhile = {}) {
+    for (auto waited = 0ms; waited < time; waited += config.ping_interval) {
+      answer_pings(); // it reads everything else
+      if (meanwhile)
+        meanwhile();
+      pass(config.ping_interval);
+    }
+  };
+  ask();
+  wire_end->unsent_bodies = 256_KiB;
+  auto almost = config.silence_timeout - config.ping_interval;
+  wait(almost);
+  EXPECT_FALSE(wire_end->closed);
+  wait(2 * config.silence_timeout, [this] { wire_end->written += 16_KiB; });
+  EXPECT_FALSE(wire_end->closed) << "a body is being written, slowly";
+  wait(2 * config.silence_timeout, ask);
+  EXPECT_FALSE(wire_end->closed) << "pieces leave the queue as quickly as new ones are added";
+  wire_end->unsent_bodies = 0;
+  wait(2 * config.silence_timeout);
+  EXPECT_FALSE(wire_end->closed) << "nothing waits for it";
+  ask();
+  wire_end->unsent_bodies = 256_KiB;
+  wait(config.silence_timeout + config.ping_interval);
+  ASSERT_TRUE(wire_end->closed);
+  EXPECT_EQ(wire_end->closed->code, ec::overloaded);
+}
+
+TEST_F(PeerLink, AMemberMayTakePiecesOfAStateLate) {
+  auto plan = plan_for(2);
+  plan.members[1].peer = test_peer(2);
+  begin_round(ctx, plan);
+  wire_end->unsent_bodies = 256_KiB;
+  for (auto waited = 0ms; waited < 2 * config.silence_timeout; waited += config.ping_interval) {
+    pass(config.ping_interval);
+    answer_pings();
+  }
+  EXPECT_FALSE(wire_end->closed);
+}
+
 TEST_F(PeerLink, AStrangerThatDoesNotReadGetsNoAnswersAndIsGivenUp) {
   auto ask = [this](std::uint64_t id) { arrive(wire::call{id, 1'000, wire::dht_ping{}}); };
   ask(1);
@@ -424,6 +503,22 @@ TEST_F(PeerLink, PartsThatWaitForTheMemoryOfStrangersAreReadWhenTheirRoundBegins
   EXPECT_FALSE(wire_end->held);
   arrive(wire::event{part}, {std::move(second), 12_MiB});
   EXPECT_EQ(ctx.strangers->body_bytes(), 0U) << "the peer is a member now";
+}
+
+TEST_F(PeerLink, ALongHeaderThatWaitsForTheMemoryOfStrangersIsReadWhenItsPeerBecomesAMember) {
+  ASSERT_TRUE(ctx.strangers->take_body(net::stranger_budget::limits{}.body_bytes_max));
+  auto header = wire_end->announce_header(200_KiB);
+  EXPECT_TRUE(wire_end->held);
+  auto plan = plan_for(3);
+  plan.members[1].peer = test_peer(3);
+  plan.members[2].peer = test_peer(4);
+  begin_round(ctx, plan);
+  EXPECT_TRUE(wire_end->held) << "others have become members";
+  plan = plan_for(2);
+  plan.id.bytes[0] = std::byte{77};
+  plan.members[1].peer = test_peer(2);
+  begin_round(ctx, plan);
+  EXPECT_FALSE(wire_end->held);
 }
 
 // Otherwise strangers that hold the memory for bodies would keep newcomers from downloading: to a

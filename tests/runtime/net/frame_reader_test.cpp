@@ -216,6 +216,14 @@ TEST(FrameReader, ReleasesABodyThatWillNotBeCompleted) {
   EXPECT_EQ(own.use_count(), 1);
 }
 
+TEST(FrameReader, ReleasesItsBufferWhenItIsNotReadFromAnyMore) {
+  frame_reader reader{"", 1_MiB, {}};
+  (void)reader.room();
+  EXPECT_EQ(reader.buffer_bytes(), 20_KiB);
+  reader.abandon_body();
+  EXPECT_EQ(reader.buffer_bytes(), 0U);
+}
+
 TEST(FrameReader, TheLargestHeaderFitsAndTheBufferGrowsNoFurther) {
   std::string stream;
   for (int i = 0; i < 3; ++i)

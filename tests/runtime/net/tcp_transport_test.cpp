@@ -6,11 +6,13 @@
 #include <future>
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include "runtime/crypto/digest.hpp"
 #include "runtime/net/framing.hpp"
 #include "runtime/net/handshake.hpp"
 #include "runtime/net/http_client.hpp"
+#include "runtime/net/overhead.hpp"
 #include "tests/runtime/net/test_peers.hpp"
 
 namespace waggle::net {
@@ -385,6 +387,115 @@ TEST(TcpTransport, PiecesOfABodyThatDoNotFitEndTheLink) {
     ASSERT_TRUE(bob.seen.wait([&] { return !bob.closed.empty(); })) << name;
     EXPECT_EQ(bob.closed[0].code, ec::protocol_violation) << name;
   }
+}
+
+TEST(TcpTransport, FramesThatDoNothingEndTheLink) {
+  const std::vector<std::tuple<const char*, frame_kind, std::string>> frames{
+    {"a window update that grants nothing", frame_kind::window, std::string(8, '\0')},
+    {"a release of nothing", frame_kind::release, ""},
+    {"a release without shared memory", frame_kind::release, std::string(8, '\1')}};
+  for (const auto& [name, kind, header] : frames) {
+    peer bob{2};
+    rude_peer rude{bob.listen()};
+    rude.write_frame(kind, header, 0);
+    ASSERT_TRUE(bob.seen.wait([&] { return !bob.closed.empty(); })) << name;
+    EXPECT_EQ(bob.closed[0].code, ec::protocol_violation) << name;
+  }
+}
+
+TEST(TcpTransport, FramesThatAreNotMessagesAreReported) {
+  peer bob{2};
+  std::size_t reported = 0;
+  std::size_t header_bytes = 0;
+  auto where = bob.wire->listen({"127.0.0.1", 0}, [&](std::shared_ptr<link> l) {
+    auto* source = dynamic_cast<overhead_source*>(l.get());
+    ASSERT_NE(source, nullptr);
+    source->on_overhead([&](std::size_t frames, std::size_t bytes) {
+      bob.seen.note([&] {
+        reported += frames;
+        header_bytes += bytes;
+      });
+    });
+    bob.adopt(std::move(l));
+  });
+  ASSERT_TRUE(where.ok());
+  rude_peer rude{*where};
+  std::string bytes;
+  auto add = [&](frame_kind kind, std::string_view header, std::uint32_t body_bytes) {
+    auto prefix = write_prefix({kind, static_cast<std::uint32_t>(header.size()), body_bytes});
+    bytes.append(as_string_view(prefix)).append(header);
+  };
+  add(frame_kind::opening, "part", 5'000);
+  for (int i = 0; i < 5'000; ++i) {
+    add(frame_kind::slice, "", 1);
+    bytes.push_back('x');
+    if (i % 10 == 0)
+      add(frame_kind::message, "a message", 0);
+  }
+  rude.write(bytes);
+  ASSERT_TRUE(bob.seen.wait([&] { return bob.frames.size() == 501 && reported >= 5'000; }));
+  // The last slice is reported as the message that it completes.
+  EXPECT_EQ(reported, 5'000U);
+  EXPECT_EQ(header_bytes, 0U);
+}
+
+TEST(TcpTransport, ALinkThatIsHeldForItsOverheadIsReadLater) {
+  peer bob{2};
+  std::atomic<bool> held{false};
+  std::atomic<bool> read_while_held{false};
+  std::size_t reported = 0;
+  auto where = bob.wire->listen({"127.0.0.1", 0}, [&](std::shared_ptr<link> l) {
+    auto report = [&, weak = std::weak_ptr{l}](std::size_t frames, std::size_t) {
+      if (held.load())
+        read_while_held = true;
+      if (auto from = weak.lock(); from && reported == 0) {
+        held = true;
+        from->hold(true);
+      }
+      bob.seen.note([&] { reported += frames; });
+    };
+    dynamic_cast<overhead_source&>(*l).on_overhead(report);
+    bob.adopt(std::move(l));
+  });
+  ASSERT_TRUE(where.ok());
+  rude_peer rude{*where};
+  rude.write_frame(frame_kind::opening, "part", 1'000);
+  ASSERT_TRUE(bob.seen.wait([&] { return reported == 1; }));
+  for (int i = 0; i < 500; ++i) {
+    rude.write_frame(frame_kind::slice, "", 1);
+    rude.write("x");
+  }
+  held = false;
+  bob.links.at(0)->hold(false);
+  EXPECT_TRUE(bob.seen.wait([&] { return reported == 501; }));
+  EXPECT_FALSE(read_while_held);
+}
+
+/// Bytes of this process's heap that are in use; 0: the allocator does not tell (a sanitizer's).
+std::size_t heap_bytes() {
+  return ::mallinfo2().uordblks;
+}
+
+// Messages of a round that nobody has announced yet keep their link.
+TEST(TcpTransport, ALinkThatHasEndedDoesNotKeepItsBuffers) {
+  peer ann{1};
+  peer bob{2};
+  auto where = bob.listen();
+  constexpr std::size_t count = 32;
+  for (std::size_t i = 0; i < count; ++i)
+    ASSERT_TRUE(ann.dial(where).ok());
+  ASSERT_TRUE(bob.seen.wait([&] { return bob.links.size() == count; }));
+  auto before = heap_bytes();
+  if (before == 0)
+    GTEST_SKIP() << "this allocator does not tell what is in use";
+  for (const auto& link : ann.links)
+    link->close({ec::none, {}});
+  ASSERT_TRUE(bob.seen.wait([&] { return bob.closed.size() == count; }));
+  ASSERT_TRUE(ann.seen.wait([&] { return ann.closed.size() == count; }));
+  // Another link, so that the reads that were pending have ended, too.
+  ASSERT_TRUE(ann.dial(where).ok());
+  ASSERT_TRUE(bob.seen.wait([&] { return bob.links.size() == count + 1; }));
+  EXPECT_LT(heap_bytes() + 3 * count / 2 * 20_KiB, before);
 }
 
 TEST(TcpTransport, ALinkMayEndInTheMiddleOfABody) {
