@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "runtime/core/check.hpp"
 #include "runtime/core/random.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/training/resumable_learner.hpp"
@@ -18,12 +19,73 @@ std::vector<std::uint64_t> shape_of(const toy_options& o) {
   return {o.rows, o.parameters / o.rows};
 }
 
+/// As in_place_sum of trainer/gradient_sum.hpp: passes add to one vector, which becomes the
+/// outgoing vector of the round. The next pass takes another one.
+class vector_of_passes {
+public:
+  explicit vector_of_passes(std::size_t size) : size_(size) {}
+
+  void use_vectors(std::shared_ptr<vector_pool> vectors) { vectors_ = std::move(vectors); }
+
+  void begin_pass() {
+    in_pass_ = true;
+    dropped_ = false;
+    if (!sum_)
+      sum_ = vectors_ ? vectors_->take(size_) : std::make_shared<float_vector>(size_);
+    if (passes_ == 0)
+      std::fill(sum_->begin(), sum_->end(), 0.0F);
+  }
+  void add(std::size_t i, double value) { (*sum_)[i] += static_cast<float>(value); }
+  /// Returns whether the sum was dropped while the pass ran, and with it this pass.
+  bool end_pass() {
+    in_pass_ = false;
+    passes_ += dropped_ ? 0 : 1;
+    return dropped_;
+  }
+
+  [[nodiscard]] std::uint64_t passes() const { return passes_; }
+  [[nodiscard]] float at(std::size_t i) const {
+    require_no_pass();
+    return (*sum_)[i];
+  }
+  /// REQUIRES: there was a pass.
+  std::shared_ptr<float_vector> take_mean(std::uint64_t samples) {
+    require_no_pass();
+    for (auto& v : *sum_)
+      v /= static_cast<float>(samples);
+    return std::exchange(sum_, nullptr);
+  }
+  void empty() {
+    dropped_ = in_pass_;
+    passes_ = 0;
+  }
+  [[nodiscard]] std::shared_ptr<const float_vector> copy() const {
+    require_no_pass();
+    return std::make_shared<float_vector>(*sum_);
+  }
+  void load(const float_vector& sum, std::uint64_t passes) {
+    sum_ = std::make_shared<float_vector>(sum);
+    passes_ = passes;
+  }
+  void require_no_pass() const {
+    WAGGLE_CHECK(!in_pass_, "the gradient is taken in the middle of a pass");
+  }
+
+private:
+  std::size_t size_;
+  std::shared_ptr<vector_pool> vectors_; // null: use the heap
+  std::shared_ptr<float_vector> sum_;    // none before the first pass, and after it was taken
+  std::uint64_t passes_ = 0;
+  bool in_pass_ = false;
+  bool dropped_ = false; // since the running pass began
+};
+
 class toy_learner final : public local_learner, public resumable_learner {
 public:
   explicit toy_learner(const toy_options& o)
     : options_(o), weights_(o.parameters), velocity_(o.parameters), squares_(o.parameters),
       running_mean_(o.parameters), sums_(o.parameters), truth_(o.parameters), data_(o.data_seed),
-      tensors_(table_of(o)) {
+      tensors_(table_of(o)), reused_(gradient_count()) {
     random_source init{o.init_seed};
     for (auto& w : weights_)
       w = static_cast<float>(init.unit() - 0.5);
@@ -38,10 +100,19 @@ public:
                   + (options_.adam ? "adam" : std::to_string(options_.momentum)));
   }
 
-  /// Nothing runs at the same time in the tests that use it.
+  void use_vectors(std::shared_ptr<vector_pool> vectors) override {
+    reused_.use_vectors(std::move(vectors));
+  }
+  /// On one thread: an update can only be applied in options_.during_pass.
   [[nodiscard]] bool passes_beside_updates() const override { return !options_.buffer; }
+  [[nodiscard]] bool adds_in_place() const override { return options_.in_place; }
 
   micro_step accumulate() override {
+    auto weights = weights_; // an update may be applied while the pass runs
+    if (options_.in_place)
+      reused_.begin_pass();
+    if (options_.during_pass)
+      options_.during_pass();
     drawn_ += options_.micro_batch;
     double loss = 0;
     for (std::uint64_t b = 0; b < options_.micro_batch; ++b) {
@@ -49,35 +120,41 @@ public:
       double error = 0;
       for (std::size_t i = 0; i < x.size(); ++i) {
         x[i] = data_.unit() * 2 - 1;
-        error += x[i] * (static_cast<double>(weights_[i]) - static_cast<double>(truth_[i]));
+        error += x[i] * (static_cast<double>(weights[i]) - static_cast<double>(truth_[i]));
       }
       loss += error * error / 2;
       last_input_ = x;
       for (std::size_t i = 0; i < x.size(); ++i)
-        sums_[i] += error * x[i];
+        add(i, error * x[i]);
     }
-    samples_ += options_.micro_batch;
+    micro_step step{loss / static_cast<double>(options_.micro_batch), options_.micro_batch, true};
+    bool dropped = options_.in_place && reused_.end_pass();
+    (dropped ? step.lost : samples_) += step.samples;
     if (options_.buffer) {
       for (std::size_t i = 0; i < weights_.size(); ++i)
         running_mean_[i] = 0.9F * running_mean_[i] + 0.1F * static_cast<float>(last_input_[i]);
       offered_mean_ = running_mean_;
       offered_merges_ = merges_;
     }
-    return {loss / static_cast<double>(options_.micro_batch), options_.micro_batch, true};
+    return step;
   }
 
   std::uint64_t take_mean_gradient(std::span<float> out) override {
+    reused_.require_no_pass();
     for (std::size_t i = 0; i < sums_.size(); ++i)
-      out[i] = samples_ == 0 ? 0 : static_cast<float>(sums_[i] / static_cast<double>(samples_));
-    if (options_.buffer)
-      for (std::size_t i = 0; i < sums_.size(); ++i)
-        out[sums_.size() + i] = samples_ == 0 ? 0 : offered_mean_[i];
+      out[i] = samples_ == 0 ? 0 : static_cast<float>(sum(i) / static_cast<double>(samples_));
+    write_buffers(out);
     return drop_gradient();
   }
   mean_gradient take_mean_vector(vector_pool& vectors) override {
-    auto mean = learner::take_mean_vector(vectors);
-    mean.merges = offered_merges_;
-    return mean;
+    if (!options_.in_place || samples_ == 0) {
+      auto mean = learner::take_mean_vector(vectors);
+      mean.merges = offered_merges_;
+      return mean;
+    }
+    auto mean = reused_.take_mean(samples_);
+    write_buffers(*mean);
+    return {mean, drop_gradient(), offered_merges_};
   }
   void merge_buffers(std::span<const float> mean, std::span<const float> contributed) override {
     learner::merge_buffers(mean, contributed);
@@ -86,6 +163,7 @@ public:
   [[nodiscard]] std::uint64_t accumulated_samples() const override { return samples_; }
   std::uint64_t drop_gradient() override {
     std::fill(sums_.begin(), sums_.end(), 0.0);
+    reused_.empty();
     taken_ = drawn_;
     return std::exchange(samples_, 0);
   }
@@ -133,20 +211,42 @@ public:
   [[nodiscard]] partial_gradient copy_gradient() const override {
     if (samples_ == 0)
       return {};
+    if (options_.in_place)
+      return {reused_.copy(), samples_, reused_.passes(), 1};
     auto bytes = std::make_shared<float_vector>(2 * sums_.size());
     std::memcpy(bytes->data(), sums_.data(), sums_.size() * sizeof(double));
     return {bytes, samples_, 0, 1};
   }
   status load_gradient(const partial_gradient& partial) override {
-    if (!partial.sum || partial.sum->size() != 2 * sums_.size())
+    auto length = options_.in_place ? gradient_count() : 2 * sums_.size();
+    if (!partial.sum || partial.sum->size() != length || (partial.passes > 0) != options_.in_place)
       return failure{ec::malformed, "another length"};
-    std::memcpy(sums_.data(), partial.sum->data(), sums_.size() * sizeof(double));
+    if (options_.in_place)
+      reused_.load(*partial.sum, partial.passes);
+    else
+      std::memcpy(sums_.data(), partial.sum->data(), sums_.size() * sizeof(double));
     samples_ = partial.samples;
     offered_mean_ = running_mean_;
     return done{};
   }
 
 private:
+  void add(std::size_t i, double value) {
+    if (options_.in_place)
+      reused_.add(i, value);
+    else
+      sums_[i] += value;
+  }
+  [[nodiscard]] double sum(std::size_t i) const {
+    return options_.in_place ? static_cast<double>(reused_.at(i)) : sums_[i];
+  }
+  /// Behind the gradient.
+  void write_buffers(std::span<float> out) const {
+    if (options_.buffer)
+      for (std::size_t i = 0; i < sums_.size(); ++i)
+        out[sums_.size() + i] = samples_ == 0 ? 0 : offered_mean_[i];
+  }
+
   /// The member with the values of a tensor of the table.
   [[nodiscard]] std::vector<float> toy_learner::*tensor(std::size_t which) const {
     if (tensors_[which].what == state_tensor::kind::buffer)
@@ -203,6 +303,7 @@ private:
   std::uint64_t taken_ = 0;
   std::uint64_t steps_ = 0;
   state_table tensors_;
+  vector_of_passes reused_; // instead of sums_, with options_.in_place
 };
 
 } // namespace

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 #include "runtime/training/local_learner.hpp"
@@ -17,11 +18,15 @@ struct toy_options {
   std::size_t rows = 0; // the parameters are a matrix of so many rows; 0: a vector
   bool adam = false;    // instead of SGD
   std::shared_ptr<const bool> frozen = nullptr; // true: steps change nothing; null: never
+  bool in_place = false; // passes add to the vector that the next round takes (in_place_sum)
+  /// Called in every pass before it adds anything, to let time pass; empty: a pass takes no time.
+  std::function<void()> during_pass = nullptr;
 };
 
 /// Linear regression with momentum SGD, or Adam: the loss of a sample (x, y) is (w·x − y)²/2. The
 /// true weights are the same for all peers; the samples depend on `data_seed`. Small, exact,
-/// deterministic: for tests in which the model does not matter.
+/// deterministic: for tests in which the model does not matter. Ends the process if the gradient is
+/// taken at a moment at which LibTorch's learner could not give it (learner::adds_in_place).
 std::unique_ptr<local_learner> make_toy_learner(const toy_options& options);
 
 } // namespace waggle::testing

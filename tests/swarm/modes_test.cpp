@@ -11,6 +11,7 @@ struct mode {
   void (*set)(training_config& config);
   bool equal_parameters = false; // of all peers of an epoch
   bool matrix = false;           // the model's parameters
+  bool in_place = false;         // toy_options::in_place
 };
 
 void PrintTo(const mode& m, std::ostream* out) {
@@ -24,7 +25,24 @@ void local(training_config& c, const char* strategy) {
 }
 
 const mode modes[] = {
+  {"Collaborative", [](training_config&) {}, true},
+  {"ReusedBuffers", [](training_config&) {}, true, false, true},
+  {"DelayedStepsInReusedBuffers", [](training_config& c) { c.delay_optimizer_step = true; }, true,
+   false, true},
+  {"DelayedAllInReusedBuffers",
+   [](training_config& c) {
+     c.how.delay_gradients = true;
+     c.delay_optimizer_step = true;
+   },
+   true, false, true},
   {"DelayedGradients", [](training_config& c) { c.how.delay_gradients = true; }, true},
+  {"DelayedSteps", [](training_config& c) { c.delay_optimizer_step = true; }, true},
+  {"DelayedGradientsAndSteps",
+   [](training_config& c) {
+     c.how.delay_gradients = true;
+     c.delay_optimizer_step = true;
+   },
+   true},
   {"LowRank",
    [](training_config& c) {
      c.how.coding = {2, 0.4};
@@ -76,15 +94,19 @@ const mode modes[] = {
    }},
 };
 
-node_config with_mode(const mode& how, std::uint64_t data_seed, std::uint64_t max_epochs) {
+/// `during_pass`: see toy_options.
+node_config with_mode(const mode& how, std::uint64_t data_seed, std::uint64_t max_epochs,
+                      std::function<void()> during_pass = nullptr) {
   auto config = trainers::endless(data_seed);
   config.training->training.max_epochs = max_epochs;
   how.set(config.training->training);
-  if (how.matrix)
-    config.training->make_learner = [data_seed]() -> result<std::unique_ptr<learner>> {
-      return std::unique_ptr<learner>{
-        make_toy_learner({.parameters = 64, .micro_batch = 4, .data_seed = data_seed, .rows = 8})};
-    };
+  toy_options toy{.parameters = 64, .micro_batch = 4, .data_seed = data_seed};
+  toy.rows = how.matrix ? 8 : 0;
+  toy.in_place = how.in_place;
+  toy.during_pass = std::move(during_pass);
+  config.training->make_learner = [toy]() -> result<std::unique_ptr<learner>> {
+    return std::unique_ptr<learner>{make_toy_learner(toy)};
+  };
   if (config.training->training.many_groups) {
     auto& groups = config.averaging->matchmaking;
     groups.target_group_size = 2;
@@ -93,6 +115,16 @@ node_config with_mode(const mode& how, std::uint64_t data_seed, std::uint64_t ma
     groups.request_timeout = 300ms;
   }
   return config;
+}
+
+/// Whether all living peers have ended at this epoch.
+bool all_ended_at(simulation& sim, std::uint64_t last) {
+  for (auto i : sim.living()) {
+    auto s = sim.ask<training_status>(sim[i].node.parts.trainer, get_training_status{});
+    if (!s || s->phase != trainer_phase::finished || s->epoch.value() != last)
+      return false;
+  }
+  return true;
 }
 
 class Modes : public ::testing::TestWithParam<mode>, protected trainers {
@@ -152,14 +184,7 @@ void run_faults(const mode& how, std::uint64_t seed) {
   sim.run_for(500ms + milliseconds{random.below(5000)});
   sim.network().heal();
 
-  auto all_ended = [&] {
-    for (auto i : sim.living()) {
-      auto s = sim.ask<training_status>(sim[i].node.parts.trainer, get_training_status{});
-      if (!s || s->phase != trainer_phase::finished || s->epoch.value() != last)
-        return false;
-    }
-    return true;
-  };
+  auto all_ended = [&] { return all_ended_at(sim, last); };
   std::optional<digest> parameters;
   EXPECT_TRUE(sim.run_until(all_ended, 120s)) << picture(sim);
   sim.run_for(1s);
@@ -188,6 +213,106 @@ TEST_P(Modes, SurviveFaultsAtAnyMoment) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Strategies, Modes, ::testing::ValuesIn(modes),
+                         [](const auto& info) { return std::string{info.param.name}; });
+
+// -- two and four peers, without faults ----------------------------------------------------------
+
+class ModesBySize : public ::testing::TestWithParam<std::tuple<mode, std::size_t>>,
+                    protected trainers {
+protected:
+  ModesBySize() : trainers(5) {}
+};
+
+// spec/optimizer.md §11, the sets of flags, here with several peers.
+TEST_P(ModesBySize, AllTrainTogetherToTheLastEpoch) {
+  constexpr std::uint64_t last = 30;
+  const auto& [how, peers] = GetParam();
+  for (index i = 0; i < peers; ++i) {
+    add(with_mode(how, i + 1, last), i == 0 ? std::vector<index>{} : std::vector<index>{0});
+    sim.run_for(50ms);
+  }
+  ASSERT_TRUE(sim.run_until([&] { return all_ended_at(sim, last); }, 60s)) << picture(sim);
+  expect_rounds_kept_the_contract(sim);
+  auto first = status_of(0);
+  bool many_groups = with_mode(how, 1, last).training->training.many_groups;
+  auto full = many_groups ? 2 : peers; // target_group_size
+  for (auto i : sim.living()) {
+    SCOPED_TRACE("peer " + std::to_string(i));
+    auto s = status_of(i);
+    expect_samples_accounted(s);
+    EXPECT_GT(s.samples_used, 0U);
+    EXPECT_GT(s.rounds_complete, 0U);
+    const auto& rounds = sim[i].rounds;
+    auto with_all = std::count_if(rounds.begin(), rounds.end(), [&](const round_report& r) {
+      return r.outcome == round_outcome::complete && r.contributors.size() == full;
+    });
+    EXPECT_GT(with_all, 10) << "of " << rounds.size();
+    EXPECT_LT(s.loss, 0.9 * s.first_loss);
+    EXPECT_EQ(s.parameters.is_zero(), !how.equal_parameters);
+    EXPECT_EQ(s.parameters, first.parameters);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, ModesBySize,
+                         ::testing::Combine(::testing::ValuesIn(modes), ::testing::Values(2, 4)),
+                         [](const auto& info) {
+                           return std::string{std::get<mode>(info.param).name} + "Of"
+                                  + std::to_string(std::get<std::size_t>(info.param));
+                         });
+
+// -- passes that take time ------------------------------------------------------------------------
+
+/// Each pass of the first peer takes 80 ms, in which everything else goes on.
+class PassesInReusedBuffers : public ::testing::TestWithParam<mode>, protected trainers {
+protected:
+  PassesInReusedBuffers() : trainers(17) {}
+
+  void during_pass() {
+    // The simulation runs inside of itself here, and must not overtake the call around it.
+    if (sim.network().now() + 1s > until_)
+      return;
+    sim.run_for(80ms);
+    waited_for_ += status_of(1).phase == trainer_phase::averaging ? 1 : 0;
+  }
+  bool run_until(const std::function<bool()>& what, std::chrono::nanoseconds limit) {
+    until_ = sim.network().now() + limit;
+    bool is = sim.run_until(what, limit);
+    until_ = {};
+    return is;
+  }
+
+  steady_time until_;
+  std::size_t waited_for_ = 0; // passes at whose end a round of the others had begun
+};
+
+// The toy learner ends the process if its gradient is taken while a pass adds to it.
+TEST_P(PassesInReusedBuffers, EndBeforeTheirGradientIsTaken) {
+  constexpr std::uint64_t last = 60;
+  add(with_mode(GetParam(), 1, last, [this] { during_pass(); }), {});
+  add(with_mode(GetParam(), 2, last), {0});
+  add(with_mode(GetParam(), 3, last), {0});
+  ASSERT_TRUE(run_until([&] { return all_ended_at(sim, last); }, 120s)) << picture(sim);
+  EXPECT_GT(waited_for_, 5U);
+  expect_rounds_kept_the_contract(sim);
+  auto first = status_of(0);
+  for (auto i : sim.living()) {
+    auto s = status_of(i);
+    expect_samples_accounted(s);
+    EXPECT_EQ(s.samples_dropped, 0U);
+    EXPECT_GT(s.rounds_complete, 40U);
+    EXPECT_FALSE(s.parameters.is_zero());
+    EXPECT_EQ(s.parameters, first.parameters);
+  }
+}
+
+std::vector<mode> modes_in_place() {
+  std::vector<mode> some;
+  std::copy_if(std::begin(modes), std::end(modes), std::back_inserter(some),
+               [](const mode& m) { return m.in_place; });
+  return some;
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, PassesInReusedBuffers, ::testing::ValuesIn(modes_in_place()),
                          [](const auto& info) { return std::string{info.param.name}; });
 
 } // namespace

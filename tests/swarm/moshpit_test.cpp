@@ -104,9 +104,31 @@ struct moshpit_swarm : trainers {
     return all_train();
   }
   /// From just before the next round to `after` it.
-  void run_to_grid(milliseconds after) {
-    auto left = grid_ - milliseconds{static_cast<std::int64_t>(1000 * sim.seconds())} % grid_;
-    sim.run_for(left + after);
+  void run_to_grid(milliseconds after) { sim.run_for(until_grid() + after); }
+  /// The same, with a look at the epochs four times a second: no peer may train on a state that is
+  /// older than the tolerance allows, also while rounds run.
+  void watch_to_grid(milliseconds after) {
+    auto until = sim.network().now() + until_grid() + after;
+    while (sim.network().now() < until) {
+      sim.run_for(std::min<std::chrono::nanoseconds>(250ms, until - sim.network().now()));
+      EXPECT_EQ(too_old(), 0U) << "after " << sim.seconds() << " s" << picture(sim);
+    }
+  }
+  /// How many of the living peers train more epochs behind the second-newest one than the tolerance
+  /// allows.
+  std::size_t too_old() {
+    std::vector<std::uint64_t> reached;
+    std::vector<std::uint64_t> training;
+    for (auto i : sim.living()) {
+      auto s = status_of(i);
+      reached.push_back(s.epoch.value());
+      if (s.phase == trainer_phase::training || s.phase == trainer_phase::averaging)
+        training.push_back(s.epoch.value());
+    }
+    std::nth_element(reached.begin(), reached.begin() + 1, reached.end(), std::greater<>{});
+    return static_cast<std::size_t>(
+      std::count_if(training.begin(), training.end(),
+                    [&](std::uint64_t epoch) { return epoch + tolerance < reached[1]; }));
   }
   /// The sizes of the groups whose rounds ended since the last call.
   std::multiset<std::size_t> groups() {
@@ -124,6 +146,10 @@ struct moshpit_swarm : trainers {
   }
 
 private:
+  [[nodiscard]] milliseconds until_grid() const {
+    return grid_ - milliseconds{static_cast<std::int64_t>(1000 * sim.seconds())} % grid_;
+  }
+
   std::size_t target_;
   milliseconds grid_;
   std::shared_ptr<bool> frozen_ = std::make_shared<bool>(false);
@@ -145,10 +171,11 @@ TEST(MoshpitTraining, SixtyFourPeersInGroupsOfEightHoldOneMeanAfterTwoRounds) {
   auto mean = swarm.mean();
   auto begin = swarm.spread();
   EXPECT_GT(begin, 1.0);
-  swarm.run_to_grid(1s);
+  auto began_at = swarm.status_of(0).epoch.value();
+  swarm.watch_to_grid(1s);
   EXPECT_EQ(swarm.groups().count(8), 8U);
   EXPECT_NEAR(swarm.spread() / begin / (7.0 / 63), 1.0, 0.15);
-  swarm.run_to_grid(1s);
+  swarm.watch_to_grid(1s);
   EXPECT_EQ(swarm.groups().count(8), 8U);
   EXPECT_LT(swarm.spread() / begin, 1e-12) << "of float32 values";
   auto after = swarm.mean();
@@ -165,7 +192,7 @@ TEST(MoshpitTraining, SixtyFourPeersInGroupsOfEightHoldOneMeanAfterTwoRounds) {
   }
   swarm.join(bucket_digits(static_cast<std::uint32_t>(random.below(8)), 8));
   auto before = swarm.spread();
-  swarm.run_to_grid(2s);
+  swarm.watch_to_grid(2s);
   auto sizes = swarm.groups();
   auto peers = static_cast<double>(swarm.sim.living().size());
   auto grouped = static_cast<double>(std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}));
@@ -173,6 +200,9 @@ TEST(MoshpitTraining, SixtyFourPeersInGroupsOfEightHoldOneMeanAfterTwoRounds) {
   auto alone = peers - grouped; // each a group of one
   auto formula = (static_cast<double>(sizes.size()) + alone - 1) / (peers - 1);
   EXPECT_LT(swarm.spread() / before, 1.25 * formula);
+  for (int further = 0; further < 2; ++further)
+    swarm.watch_to_grid(2s);
+  EXPECT_GE(swarm.status_of(0).epoch.value(), began_at + 5) << "each grid point ends an epoch";
   expect_rounds_kept_the_contract(swarm.sim);
 }
 
