@@ -238,8 +238,9 @@ std::function<void()> serve_http(tcp::socket socket, std::shared_ptr<const http_
   };
 }
 
-void request_upgrade(tcp::socket socket, const std::string& host, milliseconds timeout,
-                     std::function<void(failure, tcp::socket, std::string)> done) {
+std::function<void()> request_upgrade(tcp::socket socket, const std::string& host,
+                                      milliseconds timeout,
+                                      std::function<void(failure, tcp::socket, std::string)> done) {
   auto x = std::make_shared<upgrade_request>(std::move(socket));
   x->done = std::move(done);
   x->stream.expires_after(timeout);
@@ -259,6 +260,10 @@ void request_upgrade(tcp::socket socket, const std::string& host, milliseconds t
       x->finish({});
     });
   });
+  return [weak = std::weak_ptr{x}] {
+    if (auto request = weak.lock())
+      request->stream.close();
+  };
 }
 
 } // namespace waggle::net

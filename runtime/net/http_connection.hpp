@@ -41,9 +41,9 @@ std::function<void()> serve_http(boost::asio::ip::tcp::socket socket,
                                  std::function<void()> finished);
 
 /// Requests the upgrade on a connected socket. `done` gets the socket and the early bytes, or the
-/// reason of the failure.
-void request_upgrade(boost::asio::ip::tcp::socket socket, const std::string& host,
-                     milliseconds timeout,
-                     std::function<void(failure, boost::asio::ip::tcp::socket, std::string)> done);
+/// reason of the failure. The result closes the connection, if it is still there.
+std::function<void()>
+request_upgrade(boost::asio::ip::tcp::socket socket, const std::string& host, milliseconds timeout,
+                std::function<void(failure, boost::asio::ip::tcp::socket, std::string)> done);
 
 } // namespace waggle::net

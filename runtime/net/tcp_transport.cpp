@@ -168,6 +168,8 @@ private:
     void expire(ec reason) {
       error_code ignored;
       socket_.close(ignored);
+      if (close_request_) // it has the socket
+        close_request_();
       auto session = session_;
       finish(failure{reason, (name_ ? "the name '" + where_.host + "' was not resolved within "
                                     : "no link within ")
@@ -194,7 +196,7 @@ private:
     void upgrade() {
       if (!done_)
         return;
-      request_upgrade(
+      close_request_ = request_upgrade(
         std::move(socket_), where_.host, timeout_,
         [me = shared_from_this()](failure why, tcp::socket socket, std::string early) {
           if (why.code != ec::none)
@@ -246,6 +248,7 @@ private:
     swarm_time began_;
     std::optional<name_resolver::ticket> name_; // while it is looked up
     tcp::socket socket_;
+    std::function<void()> close_request_; // that of the upgrade
     asio::steady_timer deadline_;
     std::shared_ptr<tcp_session> session_;
   };
