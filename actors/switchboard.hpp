@@ -26,9 +26,9 @@ struct switchboard_config {
   /// which we average. If all are taken, the host with the most of them gives one up for a host
   /// that has fewer; otherwise the newcomer is told ec::overloaded.
   std::size_t stranger_links_max = 128;
-  /// Links that this peer opened to strangers, e.g. to those that a lookup found. A further one ends
-  /// the oldest of them. More than the members of a group, which are strangers before its first
-  /// round.
+  /// Links that this peer opened to strangers, e.g. to those that a lookup found; a further one
+  /// ends the oldest of them. More than the members of a group, which are strangers before its
+  /// first round.
   std::size_t dialled_strangers_max = 96;
   /// Which announced addresses are dialled; nothing: all, as in a simulation.
   std::optional<net::dial_policy> announced_addresses;
