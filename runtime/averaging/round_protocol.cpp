@@ -249,8 +249,8 @@ void round_protocol::end_doubts(actions& out, steady_time now) {
     if (lost_.contains(member) || coordinator() != self_)
       continue;
     auto stuck = doubt.accusers - reported_members();
-    stuck.for_each([&](std::size_t accuser) {
-      auto done = on_suspicion(accuser, doubt.reason, now);
+    stuck.for_each([&, reason = doubt.reason](std::size_t accuser) {
+      auto done = on_suspicion(accuser, reason, now);
       out.insert(out.end(), done.begin(), done.end());
     });
   }
