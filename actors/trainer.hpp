@@ -325,7 +325,7 @@ private:
   steady_time counting_since_;        // the last boundary
   std::uint64_t rounds_ = 0;          // number of the last one begun
   bool lost_group_ = false;           // the last round failed, and we were not excluded from it
-  std::vector<peer_id> lost_members_; // of that group
+  former_group former_;               // the last one that fell apart
   steady_time behind_since_;          // since when most members are ahead of us; zero: they are not
   bool called_ = false;               // another member has begun the next round
   steady_time outside_since_;

@@ -258,7 +258,7 @@ void trainer::on_round_failed(const round_report& report) {
     drop_contribution("left_out");
   // A peer that was excluded knows that the others go on as a group.
   lost_group_ = !facts.excluded;
-  lost_members_ = group_.members;
+  former_ = {at_.past().branch, at_.epoch(), group_.members};
   leave({});
   report_own_progress();
 }
@@ -266,6 +266,8 @@ void trainer::on_round_failed(const round_report& report) {
 void trainer::end_epoch(const group_round& round) {
   const auto& report = round.report;
   auto given = *std::exchange(given_, std::nullopt);
+  if (!round.keeps_majority)
+    former_ = {at_.past().branch, at_.epoch(), group_.members};
   group_ = round.group;
   auto update = update_of(round, given);
   const auto& in = report.contributors;

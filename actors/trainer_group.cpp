@@ -36,7 +36,8 @@ history_choice trainer::choose() const {
                    !ctx_.record.client_mode,
                    place_ == place::member && group_.members.size() == 1,
                    provisional_,
-                   &known_};
+                   &known_,
+                   &former_};
   std::vector<swarm_progress::peer> others;
   bool reached = std::any_of(view_.peers.begin(), view_.peers.end(), [this](const auto& peer) {
     return peer.claim.group_size > 0 && connected_.contains(peer.who.id);
@@ -104,9 +105,9 @@ bool trainer::left_behind() {
 /// Whether most of the group that we lost can be reached again.
 bool trainer::most_are_back() const {
   std::size_t back = 1; // this peer
-  for (const auto& peer : lost_members_)
+  for (const auto& peer : former_.members)
     back += peer != ctx_.record.id && connected_.contains(peer) ? 1 : 0;
-  return 2 * back > lost_members_.size();
+  return 2 * back > former_.members.size();
 }
 
 void trainer::look_for_group() {

@@ -202,6 +202,7 @@ void trainer::report_own_progress() {
   claim.group_size = place_ == place::member ? static_cast<std::uint32_t>(members) : 0;
   claim.ready = at_.in_step() && (place_ == place::member || at_.past().work > 0);
   claim.provisional = provisional_;
+  claim.reduces_only = config_.auxiliary;
   // An auxiliary begins rounds by this number.
   bool by_samples = averages().due.counts == lane_clock::unit::swarm_samples;
   claim.target_batch_size = by_samples ? config_.target_batch_size : 0;

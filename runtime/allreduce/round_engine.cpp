@@ -9,6 +9,7 @@
 
 #include "runtime/allreduce/adopted_result.hpp"
 #include "runtime/allreduce/round_messages.hpp"
+#include "runtime/averaging/group_majority.hpp"
 
 namespace waggle {
 
@@ -128,9 +129,7 @@ void round_engine::check() {
   if (reported_)
     return;
   if (!transfers_.complete() && !is_settled()) {
-    for (auto member : transfers_.stalled(now, config_.stall_timeout))
-      if (!reported_)
-        suspect(member, ec::stalled);
+    give_up_stalled(now);
     return;
   }
   round_watch::agreement known{
@@ -143,6 +142,29 @@ void round_engine::check() {
   });
   if (!reported_)
     check_evidence();
+}
+
+/// A member whose uplink carries the state to newcomers is slow, and they must not go on without
+/// it: it may be the only one that holds the state. While it is awaited, the others owe no results.
+void round_engine::give_up_stalled(steady_time now) {
+  auto timeout = config_.stall_timeout;
+  auto longer = patience_with_members * timeout;
+  auto too_long = transfers_.stalled(now, longer, 2 * longer);
+  auto stayed = transfers_.view().participant_set();
+  for (const auto& [member, reason] : protocol_.lost())
+    stayed.erase(member);
+  member_set spared;
+  (transfers_.stalled(now, timeout, 2 * timeout) - too_long).for_each([&](std::size_t member) {
+    if (leaves_it_to_newcomers(plan(), stayed, member))
+      spared.insert(member);
+    else
+      stayed.erase(member);
+  });
+  auto given_up = transfers_.stalled(now, timeout, spared.empty() ? 2 * timeout : 2 * longer);
+  (given_up - spared).for_each([&](std::size_t member) {
+    if (!reported_)
+      suspect(member, ec::stalled);
+  });
 }
 
 // -- the protocol ---------------------------------------------------------------------------------

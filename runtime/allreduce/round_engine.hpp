@@ -143,6 +143,7 @@ private:
   void suspect_cut_off();
   void refuse(std::size_t member, ec reason);
   void suspect(std::size_t member, ec reason);
+  void give_up_stalled(steady_time now);
   void on_part(std::size_t from, const inbound_event& event, const wire::part& head);
   void accept(std::size_t from, const payload& body, const wire::part& head);
   void add(std::uint32_t index, std::size_t member, double weight, payload values);

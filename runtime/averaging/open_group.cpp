@@ -132,25 +132,6 @@ void open_group::leave() {
   bandwidths_.set(self_.peer.id, own);
 }
 
-bool keeps_majority(const round_plan& plan, member_set stayed) {
-  std::size_t before = 0;
-  std::size_t after = 0;
-  bool first_stays = false;
-  for (std::size_t i = 0; i < plan.members.size(); ++i) {
-    if (plan.gathered[i] == newcomer_mark)
-      continue;
-    bool counts = stayed.contains(i) && plan.gathered[i] != returned_mark;
-    if (before++ == 0)
-      first_stays = counts;
-    after += counts ? 1 : 0;
-  }
-  return 2 * after > before || (2 * after == before && first_stays);
-}
-
-digest forked(const digest& parent, const round_id& round) {
-  return sha256_stream{}.add("waggle fork").add(parent.view()).add(round.view()).finish();
-}
-
 bool open_group::advance(member_set stayed) {
   auto plan = *next_;
   if (!keeps_majority(plan, stayed))

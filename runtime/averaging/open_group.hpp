@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runtime/averaging/group_bandwidths.hpp"
+#include "runtime/averaging/group_majority.hpp"
 #include "runtime/averaging/round_view.hpp"
 
 namespace waggle {
@@ -133,21 +134,5 @@ private:
   std::map<peer_id, applicant> waiting_; // bounded by members_max
   std::optional<pending_plan> pending_;
 };
-
-/// The value of `round_plan::gathered` for a member that has not finished a round of the group yet.
-inline constexpr std::string_view newcomer_mark = "new";
-/// The value for a member that has entered again since the last round. It may have taken part in
-/// another decision about the epoch, so its contribution does not count for this one.
-inline constexpr std::string_view returned_mark = "again";
-inline bool has_just_entered(std::string_view gathered) {
-  return gathered == newcomer_mark || gathered == returned_mark;
-}
-
-/// Whether the members at positions `stayed` of a round's plan are a quorum of the members before
-/// that plan admitted newcomers. If not, others may have gone on, too: a fork.
-bool keeps_majority(const round_plan& plan, member_set stayed);
-/// The name of the branch that begins where a round of `parent` was decided without a majority: the
-/// same for all members that go on.
-digest forked(const digest& parent, const round_id& round);
 
 } // namespace waggle

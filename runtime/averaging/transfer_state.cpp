@@ -148,17 +148,17 @@ void transfer_state::forget_result(std::uint32_t part) {
   recount();
 }
 
-std::vector<std::size_t> transfer_state::stalled(steady_time now,
-                                                 milliseconds stall_timeout) const {
-  std::vector<std::size_t> out;
+member_set transfer_state::stalled(steady_time now, milliseconds contributions,
+                                   milliseconds results) const {
+  member_set out;
   for (std::size_t i = 0; i < members_; ++i) {
     const auto& member = member_states_[i];
     if (i == self_)
       continue;
     auto silent = now - member.progress;
-    if ((member.missing_contributions > 0 && silent >= stall_timeout)
-        || (member.missing_results > 0 && silent >= 2 * stall_timeout))
-      out.push_back(i);
+    if ((member.missing_contributions > 0 && silent >= contributions)
+        || (member.missing_results > 0 && silent >= results))
+      out.insert(i);
   }
   return out;
 }

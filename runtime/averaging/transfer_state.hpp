@@ -70,9 +70,10 @@ public:
   /// True once every part of the result over the view's contributors is here.
   [[nodiscard]] bool complete() const { return missing_results_ == 0; }
 
-  /// Members that we have waited for too long: `stall_timeout` for their contributions, twice that
-  /// for results, which may be late because another member's contributions are.
-  [[nodiscard]] std::vector<std::size_t> stalled(steady_time now, milliseconds stall_timeout) const;
+  /// Members that we have waited for too long, for contributions or for results, which may be late
+  /// because another member's contributions are.
+  [[nodiscard]] member_set stalled(steady_time now, milliseconds contributions,
+                                   milliseconds results) const;
 
 private:
   struct part_state {

@@ -12,7 +12,9 @@ struct support {
   std::size_t supporters = 0;
   std::size_t known = 0;       // of them: those with which we completed rounds, and we ourselves
   std::size_t provisional = 0; // of them: those that claim to go on without most of their group
+  std::size_t former = 0;      // of them: members of our group that fell apart
   digest parent;               // the history that it was forked from, as a known supporter claims
+  epoch_id forked_at;          // likewise
   std::uint64_t work = 0;
   bool held = false; // a peer has its state: without it the history cannot continue
   std::vector<const swarm_progress::peer*> members;
@@ -52,6 +54,13 @@ const groups_by_branch::value_type* heaviest(const groups_by_branch& groups) {
   return best;
 }
 
+bool was_in_group(const history_view& own, const peer_id& peer) {
+  if (own.former == nullptr)
+    return false;
+  const auto& in = own.former->members;
+  return std::find(in.begin(), in.end(), peer) != in.end();
+}
+
 /// The smallest id among the supporters that we do not know.
 peer_id unknown_among(const support& group, const history_view& own) {
   for (const auto* peer : group.members) // in ascending order
@@ -72,6 +81,35 @@ void drop_abandoned_forks(groups_by_branch& groups, const history_view& own) {
   });
 }
 
+/// Of the provisional histories that our former group fell apart into, leaves the one that most of
+/// its members train. A history that newcomers have made their own by now is not given up for a
+/// few former members.
+void drop_smaller_pieces(groups_by_branch& groups, const history_view& own) {
+  if (!own.provisional || own.former == nullptr || own.past.parent != own.former->branch)
+    return;
+  auto ours = groups.find(own.past.branch);
+  if (ours == groups.end() || 2 * ours->second.former < ours->second.supporters)
+    return;
+  auto is_piece = [&](const groups_by_branch::value_type& group) {
+    const auto& [branch, fork] = group;
+    return branch == own.past.branch
+           || (fork.held && fork.known > 0 && 2 * fork.provisional > fork.supporters
+               && fork.parent == own.former->branch && fork.forked_at == own.former->epoch);
+  };
+  const groups_by_branch::value_type* largest = &*ours;
+  for (const auto& group : groups) {
+    auto of_group = group.second;
+    auto of_largest = largest->second;
+    of_group.known = of_group.former;
+    of_largest.known = of_largest.former;
+    if (is_piece(group) && outweighs(group.first, of_group, largest->first, of_largest))
+      largest = &group;
+  }
+  auto goes_on = largest->first;
+  std::erase_if(groups,
+                [&](const auto& group) { return group.first != goes_on && is_piece(group); });
+}
+
 } // namespace
 
 history_choice choose_history(const history_view& own,
@@ -86,9 +124,12 @@ history_choice choose_history(const history_view& own,
     if (own.known != nullptr && own.known->covers(peer.who.id)) {
       ++group.known;
       evident = true;
-      if (!peer.claim.past.parent.is_zero())
+      if (!peer.claim.past.parent.is_zero()) {
         group.parent = peer.claim.past.parent;
+        group.forked_at = peer.claim.past.forked_at;
+      }
     }
+    group.former += was_in_group(own, peer.who.id) ? 1 : 0;
     group.provisional += peer.claim.provisional ? 1 : 0;
     group.work = std::max(group.work, peer.claim.past.work);
     group.held = group.held || peer.claim.ready;
@@ -107,6 +148,7 @@ history_choice choose_history(const history_view& own,
     std::size_t counted = lonely && helped_elsewhere ? 0 : 1;
     ours.supporters += counted;
     ours.known += counted;
+    ours.former += was_in_group(own, own.self) ? counted : 0;
     ours.held = true;
     ours.work = std::max(ours.work, own.past.work);
   }
@@ -119,6 +161,7 @@ history_choice choose_history(const history_view& own,
   choice.histories = groups.size();
   if (evident) {
     drop_abandoned_forks(groups, own);
+    drop_smaller_pieces(groups, own);
     auto alike = groups;
     for (auto& [branch, group] : alike)
       group.known = 0;

@@ -10,6 +10,13 @@
 
 namespace waggle {
 
+/// The group of this peer that fell apart: the last one that it lost, or went on without most of.
+struct former_group {
+  digest branch;  // that it trained
+  epoch_id epoch; // whose round it did not end together
+  std::vector<peer_id> members;
+};
+
 /// The position of a peer when it compares the histories that others claim.
 struct history_view {
   peer_id self;
@@ -19,7 +26,8 @@ struct history_view {
   bool alone = false;   // our group has no other member
   /// Our history was begun without most of the group that it comes from.
   bool provisional = false;
-  const evidence* known = nullptr; // null: we have completed no rounds
+  const evidence* known = nullptr;      // null: we have completed no rounds
+  const former_group* former = nullptr; // null: ours has never fallen apart
 };
 
 enum class course : std::uint8_t {
@@ -69,6 +77,10 @@ struct history_choice {
 /// A provisional history gives way to the one that it was forked from, if two peers train that one
 /// and we know one of them: otherwise two sides of a split, each joined by newcomers that the other
 /// does not know, would both keep their own.
+///
+/// Where a group fell apart into provisional histories, each side has completed rounds with its own
+/// newcomers only. The members of that group decide: of such histories, the one goes on that most
+/// of them train, if we have completed rounds with one of them. Ties are decided by steps 2 to 4.
 ///
 /// The same inputs give the same answer on every peer, so connected peers that know each other
 /// converge to one history. Two groups that never met do not: see "What liars can and cannot do" in

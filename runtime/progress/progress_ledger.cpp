@@ -46,8 +46,9 @@ std::string encode_progress(const progress_report& report) {
     out.put(static_cast<std::uint16_t>(text.size())).put_raw(text);
   }
   const auto& claim = report.claim;
-  auto flags = static_cast<std::uint8_t>((claim.ready ? 1U : 0U) | (claim.provisional ? 2U : 0U)
-                                         | (claim.auxiliary ? 4U : 0U));
+  auto flags =
+    static_cast<std::uint8_t>((claim.ready ? 1U : 0U) | (claim.provisional ? 2U : 0U)
+                              | (claim.auxiliary ? 4U : 0U) | (claim.reduces_only ? 8U : 0U));
   out.put(claim.past.branch)
     .put(claim.past.parent)
     .put(claim.past.forked_at.value())
@@ -94,6 +95,7 @@ result<progress_report> decode_progress(const public_key& owner, const peer_id& 
   claim.ready = (flags & 1U) != 0;
   claim.provisional = (flags & 2U) != 0;
   claim.auxiliary = (flags & 4U) != 0;
+  claim.reduces_only = (flags & 8U) != 0;
   if (version >= 2)
     claim.target_batch_size = in.get<std::uint64_t>();
   if (!in.ok())
@@ -196,8 +198,10 @@ swarm_progress progress_ledger::view(const std::optional<progress_report>& own,
   for (const auto* p : valid) {
     out.peers.push_back(
       {p->who, p->epoch, p->samples, p->samples_per_second, p->parameters, p->claim, p->time});
-    if (p->claim.auxiliary) { // it does not train
+    if (p->claim.auxiliary || p->claim.reduces_only) { // it does not train
       ++out.num_auxiliaries;
+      if (p->claim.reduces_only && p->epoch == out.global_epoch && !p->parameters.is_zero())
+        ++holders[p->parameters];
       continue;
     }
     ++out.num_peers;

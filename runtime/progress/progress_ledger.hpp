@@ -24,6 +24,8 @@ struct history_claim {
   /// It does not train, and reduces for peers that cannot reach each other. It has no state of its
   /// own: `ready` means that it can relay one.
   bool auxiliary = false;
+  /// It does not train either, but follows the run with a model of its own, which it can send.
+  bool reduces_only = false;
   /// Samples of the whole swarm per epoch, for auxiliaries, which are not configured with it; 0:
   /// not reported.
   std::uint64_t target_batch_size = 0;

@@ -26,6 +26,12 @@ json reported_speed(const peer_picture& picture, const peer_id& self) {
   return nullptr;
 }
 
+const char* role_of(const swarm_progress::peer& peer) {
+  if (peer.claim.auxiliary || peer.claim.reduces_only)
+    return "auxiliary";
+  return peer.who.client_mode ? "client" : "node";
+}
+
 std::string why_not_joined(const std::optional<dht_status>& dht) {
   if (!dht)
     return "starting";
@@ -117,9 +123,7 @@ std::string peers_document(const peer_picture& picture, const peer_id& self) {
                    {"samples_per_second", number_or_null(peer.samples_per_second)},
                    {"self", peer.who.id == self},
                    {"connected", picture.connected.count(peer.who.id) > 0},
-                   {"role", peer.claim.auxiliary   ? "auxiliary"
-                            : peer.who.client_mode ? "client"
-                                                   : "node"}});
+                   {"role", role_of(peer)}});
   }
   return json{{"peers", all}}.dump() + "\n";
 }

@@ -104,5 +104,28 @@ TEST_P(MixedModes, TrainTogether) {
 INSTANTIATE_TEST_SUITE_P(Strategies, MixedModes, ::testing::ValuesIn(mixed_modes),
                          [](const auto& info) { return std::string{info.param.name}; });
 
+class WithAnAuxiliary : public ::testing::Test, protected trainers {
+protected:
+  WithAnAuxiliary() : trainers(31) {}
+};
+
+TEST_F(WithAnAuxiliary, RoundsInWhichAllOthersTookPartAreNoReasonToWarn) {
+  add(endless(1), {});
+  add(endless(2), {0});
+  auto reduces = endless(3);
+  reduces.training->training.auxiliary = reduces.averaging->averaging.auxiliary = true;
+  reduces.averaging->matchmaking.mode = member_mode::auxiliary;
+  add(reduces, {0});
+  ASSERT_TRUE(sim.run_until([&] { return together({0, 1}, 3); }, 10s)) << picture(sim);
+  sim.run_for(20s);
+  for (auto i : sim.living()) {
+    EXPECT_EQ(status_of(i).notice, "") << "peer " << i;
+    auto seen = sim.ask<swarm_progress>(sim[i].node.parts.tracker, get_swarm_progress{});
+    ASSERT_TRUE(seen);
+    EXPECT_EQ(seen->num_peers, 2U) << "that train";
+    EXPECT_EQ(seen->num_auxiliaries, 1U);
+  }
+}
+
 } // namespace
 } // namespace waggle::testing

@@ -58,8 +58,6 @@ minute observe(const strategy_on_slow_links& how, std::size_t peers) {
     training.step_interval = pass_time;
     training.target_batch_size = peers * passes_per_epoch * 4;
     config.progress.ledger.target_batch_size = training.target_batch_size;
-    // Longer than the download of a state, behind which parts wait.
-    config.averaging->averaging.round.stall_timeout = 8s;
     how.set(training);
     swarm.add(std::move(config), i == 0 ? std::vector<index>{} : std::vector<index>{0});
   }

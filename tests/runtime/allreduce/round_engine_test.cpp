@@ -11,6 +11,7 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/averaging/group_majority.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "tests/runtime/averaging/plans.hpp"
 #include "tests/support/fake_signatures.hpp"
@@ -314,6 +315,25 @@ TEST_F(RoundEngineSlowLinks, ALeaderGivesUpBeforeItsFollowersSuspectIt) {
   EXPECT_FALSE(suspects());
   wait(2s, 1000);
   EXPECT_TRUE(suspects());
+}
+
+TEST_F(RoundEngine, NewcomersAwaitTheOnlyMemberThatMayHoldTheStateForLonger) {
+  auto seconds_until_takeover = [this] {
+    begin_as(1);
+    for (std::uint32_t i = 0; i < table_->size(); ++i)
+      if ((*table_)[i].default_owner == 1)
+        contribute(heir, i, 0);
+    for (int passed = 1; passed < 60; ++passed) {
+      now_ += 1s;
+      engine_->check();
+      if (count_sent<wire::round_takeover>([](const auto&) { return true; }) > 0)
+        return passed;
+    }
+    return 60;
+  };
+  EXPECT_EQ(seconds_until_takeover(), 5);
+  plan_.gathered = {"", std::string{newcomer_mark}, std::string{newcomer_mark}};
+  EXPECT_EQ(seconds_until_takeover(), 5 * patience_with_members);
 }
 
 TEST_F(RoundEngine, DoesNotSuspectALeaderThatReachesIt) {

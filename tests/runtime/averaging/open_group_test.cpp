@@ -289,6 +289,18 @@ TEST_F(OpenGroup, NewcomersDoNotMakeAMajority) {
   EXPECT_FALSE(keeps_majority(all[0].next(), members_of({0, 3, 4, 5})));
 }
 
+TEST(GroupMajority, NewcomersAreNotLeftWithARoundWithoutTheMembersThatHoldTheState) {
+  auto plan = plan_for(5);
+  for (std::size_t i : {2U, 3U, 4U})
+    plan.gathered[i] = newcomer_mark;
+  auto all = member_set::first(5);
+  EXPECT_FALSE(leaves_it_to_newcomers(plan, all, 1)) << "the leader stays";
+  EXPECT_TRUE(leaves_it_to_newcomers(plan, all, 0));
+  EXPECT_FALSE(leaves_it_to_newcomers(plan, all, 4));
+  EXPECT_FALSE(leaves_it_to_newcomers(plan, members_of({0, 3}), 0)) << "they can decide nothing";
+  EXPECT_FALSE(leaves_it_to_newcomers(plan, members_of({2, 3, 4, 1}), 1)) << "it is so already";
+}
+
 // A member that enters again may have decided the epoch with others before.
 TEST_F(OpenGroup, AMemberThatCameAgainIsMissedByTheMajorityAndDoesNotMakeOne) {
   form(3);

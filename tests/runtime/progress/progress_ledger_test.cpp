@@ -182,6 +182,20 @@ TEST_F(ProgressLedger, AnAuxiliaryIsNoTrainer) {
   EXPECT_EQ(ledger.view(report(0, 3, 10, 20), now).global_epoch, epoch_id{90});
 }
 
+TEST_F(ProgressLedger, AnAuxiliaryThatFollowsTheRunIsNoTrainerButHoldsItsParameters) {
+  auto follows = holding(report(1, 3, 0, 0), "run");
+  follows.claim.reduces_only = true;
+  follows.claim.group_size = 3;
+  add(follows);
+  add(holding(report(2, 3, 10, 20), "run"));
+  auto view = ledger.view(holding(report(0, 3, 10, 20), "other"), now);
+  EXPECT_EQ(view.num_peers, 2U);
+  EXPECT_EQ(view.num_auxiliaries, 1U);
+  EXPECT_EQ(view.peers_at_epoch, 2U);
+  EXPECT_TRUE(view.parameters_differ) << "two of three hold others";
+  EXPECT_EQ(view.donors.size(), 2U);
+}
+
 TEST_F(ProgressLedger, AClientAtTheGlobalEpochContributesSamples) {
   add(client(report(1, 3, 100)));
   EXPECT_EQ(ledger.view(report(0, 3, 10), now).global_samples, 110U);
@@ -365,6 +379,12 @@ TEST(ProgressRecord, ComesBackAsItWasWritten) {
   written.who.addresses = {{"example.org", 7700}, {"::1", 1}, {"10.0.0.1", 65535}};
   written.claim.auxiliary = true;
   written.claim.target_batch_size = 4096;
+  auto follows = written;
+  follows.claim.auxiliary = false;
+  follows.claim.reduces_only = true;
+  auto same = decode_progress(follows.who.key, follows.who.id, encode_progress(follows));
+  ASSERT_TRUE(same) << to_string(same.error());
+  EXPECT_EQ(*same, follows);
   auto read = decode_progress(written.who.key, written.who.id, encode_progress(written));
   ASSERT_TRUE(read) << to_string(read.error());
   EXPECT_EQ(*read, written);

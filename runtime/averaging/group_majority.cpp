@@ -1,0 +1,34 @@
+#include "runtime/averaging/group_majority.hpp"
+
+#include "runtime/averaging/round_decision.hpp"
+#include "runtime/crypto/digest.hpp"
+
+namespace waggle {
+
+bool keeps_majority(const round_plan& plan, member_set stayed) {
+  std::size_t before = 0;
+  std::size_t after = 0;
+  bool first_stays = false;
+  for (std::size_t i = 0; i < plan.members.size(); ++i) {
+    if (plan.gathered[i] == newcomer_mark)
+      continue;
+    bool counts = stayed.contains(i) && plan.gathered[i] != returned_mark;
+    if (before++ == 0)
+      first_stays = counts;
+    after += counts ? 1 : 0;
+  }
+  return 2 * after > before || (2 * after == before && first_stays);
+}
+
+bool leaves_it_to_newcomers(const round_plan& plan, member_set stayed, std::size_t member) {
+  auto rest = stayed;
+  rest.erase(member);
+  return is_quorum(rest, plan.members.size()) && keeps_majority(plan, stayed)
+         && !keeps_majority(plan, rest);
+}
+
+digest forked(const digest& parent, const round_id& round) {
+  return sha256_stream{}.add("waggle fork").add(parent.view()).add(round.view()).finish();
+}
+
+} // namespace waggle

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string_view>
+
+#include "runtime/averaging/round_plan.hpp"
+#include "runtime/averaging/round_view.hpp"
+
+namespace waggle {
+
+// Which members of an open group's round carry its history on (open_group.hpp).
+
+/// The value of `round_plan::gathered` for a member that has not finished a round of the group yet.
+inline constexpr std::string_view newcomer_mark = "new";
+/// The value for a member that has entered again since the last round. It may have taken part in
+/// another decision about the epoch, so its contribution does not count for this one.
+inline constexpr std::string_view returned_mark = "again";
+inline bool has_just_entered(std::string_view gathered) {
+  return gathered == newcomer_mark || gathered == returned_mark;
+}
+
+/// Whether the members at positions `stayed` of a round's plan are a quorum of the members before
+/// that plan admitted newcomers. If not, others may have gone on, too: a fork.
+bool keeps_majority(const round_plan& plan, member_set stayed);
+/// Whether the round could be decided without `member`, but by newcomers for the most part: they
+/// would go on with a history of their own, and perhaps without the only copy of its state.
+bool leaves_it_to_newcomers(const round_plan& plan, member_set stayed, std::size_t member);
+/// The name of the branch that begins where a round of `parent` was decided without a majority: the
+/// same for all members that go on.
+digest forked(const digest& parent, const round_id& round);
+
+} // namespace waggle
