@@ -147,6 +147,9 @@ net::link_events events_of(std::shared_ptr<link_reader> reader) {
   events.long_header = [reader](std::size_t bytes) { return reader->long_header(bytes); };
   events.on_frame = [reader](net::frame f) { reader->on_frame(std::move(f)); };
   events.on_close = [reader](failure why) { reader->on_close(std::move(why)); };
+  events.on_overhead = [reader](std::size_t frames, std::size_t header_bytes) {
+    reader->on_overhead(frames, header_bytes);
+  };
   return events;
 }
 

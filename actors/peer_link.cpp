@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "actors/guard.hpp"
-#include "runtime/net/overhead.hpp"
 
 namespace waggle {
 
@@ -71,10 +70,6 @@ peer_link::behavior_type peer_link::make_behavior() {
   set_down_handler([this](const caf::down_msg&) { quit(); });
   auto reader = std::make_shared<link_reader>(caf::actor_cast<caf::weak_actor_ptr>(this), link_,
                                               ctx_, home_system().clock(), traffic_, budget_);
-  if (auto* source = dynamic_cast<net::overhead_source*>(link_.get())) // simulated links have none
-    source->on_overhead([reader](std::size_t frames, std::size_t header_bytes) {
-      reader->on_overhead(frames, header_bytes);
-    });
   link_->start(events_of(std::move(reader)));
   plan_check(now() + config_.ping_interval);
   return {

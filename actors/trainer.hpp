@@ -255,7 +255,8 @@ private:
   void count_round(const round_report& report);
   void end_epoch(const group_round& round);
   void merge();
-  [[nodiscard]] missed_update update_of(const group_round& round, const contribution& given);
+  [[nodiscard]] missed_update update_of(const group_round& round, const contribution& given,
+                                        std::string& why_dropped);
   void apply(const run_position::step& step);
   void checkpoint_if_due();
   void maybe_pass();

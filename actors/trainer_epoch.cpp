@@ -269,11 +269,10 @@ void trainer::end_epoch(const group_round& round) {
   if (!round.keeps_majority)
     former_ = {at_.past().branch, at_.epoch(), group_.members};
   group_ = round.group;
-  auto update = update_of(round, given);
   const auto& in = report.contributors;
   result_of_round ended;
+  auto update = update_of(round, given, ended.why_dropped);
   ended.counted = update.mean && std::find(in.begin(), in.end(), ctx_.record.id) != in.end();
-  ended.why_dropped = update.mean ? "left_out" : "not_finite";
   if (!round.keeps_majority) {
     provisional_ = true;
     ctx_.log->warn("most of the group is gone: going on provisionally as history {}",
@@ -311,7 +310,10 @@ void trainer::merge() {
 }
 
 /// The update with which a round ends its epoch. Also updates status and metrics.
-missed_update trainer::update_of(const group_round& round, const contribution& given) {
+/// @param why_dropped if the mean does not count our samples.
+missed_update trainer::update_of(const group_round& round, const contribution& given,
+                                 std::string& why_dropped) {
+  why_dropped = "left_out";
   const auto& report = round.report;
   auto samples = samples_of(report.weight_sum);
   missed_update update;
@@ -336,6 +338,7 @@ missed_update trainer::update_of(const group_round& round, const contribution& g
       ctx_.metrics->count_nonfinite("gradient");
       ctx_.log->warn("the mean of epoch {} is not finite, it is dropped", at_.epoch().value());
       update.mean = nullptr;
+      why_dropped = "not_finite";
     }
   }
   if (steps_locally() && update.mean) {

@@ -122,7 +122,6 @@ void tcp_session::start(link_events events) {
                me->started_ = true;
                if (me->closed_why_) {
                  auto handlers = std::exchange(me->handlers_, {});
-                 me->overhead_report_ = nullptr;
                  if (handlers.on_close)
                    handlers.on_close(*me->closed_why_);
                  return;
@@ -248,8 +247,8 @@ void tcp_session::note_overhead(const arrival& seen) {
 void tcp_session::report_overhead() {
   auto frames = std::exchange(overhead_frames_, 0);
   auto bytes = std::exchange(overhead_bytes_, 0);
-  if (frames > 0 && overhead_report_)
-    overhead_report_(frames, bytes);
+  if (frames > 0 && handlers_.on_overhead)
+    handlers_.on_overhead(frames, bytes);
 }
 
 // -- writing -------------------------------------------------------------------------------------
@@ -402,7 +401,6 @@ void tcp_session::fail(failure why) {
     return;
   }
   auto handlers = std::exchange(handlers_, {});
-  overhead_report_ = nullptr;
   if (handlers.on_close)
     handlers.on_close(std::move(why));
 }

@@ -18,7 +18,6 @@
 #include "runtime/net/handshake.hpp"
 #include "runtime/net/local_path.hpp"
 #include "runtime/net/net_events.hpp"
-#include "runtime/net/overhead.hpp"
 #include "runtime/net/socket_tuning.hpp"
 #include "runtime/net/transport.hpp"
 #include "runtime/net/write_queue.hpp"
@@ -46,9 +45,7 @@ static_assert(
 ///
 /// States: handshaking → open → closed. `run` leaves the first with `on_ready` (called once, also
 /// on failure).
-class tcp_session final : public link,
-                          public overhead_source,
-                          public std::enable_shared_from_this<tcp_session> {
+class tcp_session final : public link, public std::enable_shared_from_this<tcp_session> {
 public:
   using ready = std::function<void(result<std::shared_ptr<tcp_session>>)>;
 
@@ -69,7 +66,6 @@ public:
   [[nodiscard]] peer_claims claims() const override { return claims_; }
   [[nodiscard]] bool outbound() const override { return outbound_; }
   void start(link_events events) override;
-  void on_overhead(report report) override { overhead_report_ = std::move(report); }
   bool send(frame f) override;
   void grant(std::size_t bytes) override;
   void hold(bool on) override;
@@ -121,7 +117,6 @@ private:
   std::optional<handshake> handshake_;
   ready on_ready_;
   link_events handlers_;
-  report overhead_report_;          // may be empty
   std::size_t overhead_frames_ = 0; // delivered and not reported
   std::size_t overhead_bytes_ = 0;  // of their headers
   bool started_ = false;

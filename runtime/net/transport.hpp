@@ -38,6 +38,10 @@ struct link_events {
   /// buffer. The result is released when the header has arrived. May hold the link: then the rest
   /// is read later.
   std::function<std::shared_ptr<void>(std::size_t bytes)> long_header;
+  /// May be empty. So many frames that are not messages were read: window updates, pieces of
+  /// bodies, returned memory. They take the I/O thread's time. Called once for all such frames of a
+  /// read; `header_bytes` are those of all of them. May hold the link. Simulated links have none.
+  std::function<void(std::size_t frames, std::size_t header_bytes)> on_overhead;
 };
 
 /// An authenticated connection with one peer. Every member is thread-safe.

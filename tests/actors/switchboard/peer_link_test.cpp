@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 
-#include "runtime/net/overhead.hpp"
 #include "runtime/wire/convert.hpp"
 #include "tests/runtime/averaging/plans.hpp"
 #include "tests/support/network_test.hpp"
@@ -12,7 +11,7 @@ namespace waggle::testing {
 namespace {
 
 /// A connection with the test at its other end.
-class scripted_link final : public net::link, public net::overhead_source {
+class scripted_link final : public net::link {
 public:
   explicit scripted_link(peer_record remote) : remote_(std::move(remote)) {}
 
@@ -29,7 +28,6 @@ public:
     return true;
   }
   void grant(std::size_t bytes) override { granted += bytes; }
-  void on_overhead(report report) override { report_ = std::move(report); }
   [[nodiscard]] std::uint64_t reads() const override { return read; }
   [[nodiscard]] std::uint64_t body_bytes_written() const override { return written; }
   [[nodiscard]] std::size_t unsent_bytes() const override { return unsent; }
@@ -52,9 +50,8 @@ public:
   }
   std::shared_ptr<void> announce_header(std::size_t bytes) { return events_.long_header(bytes); }
   /// So many frames arrive that are not messages.
-  void arrive_overhead(std::size_t frames) { report_(frames, 0); }
+  void arrive_overhead(std::size_t frames) { events_.on_overhead(frames, 0); }
   void end(failure why) {
-    report_ = nullptr;
     auto events = std::exchange(events_, {}); // they may own this object
     events.on_close(std::move(why));
   }
@@ -83,7 +80,6 @@ public:
 private:
   peer_record remote_;
   net::link_events events_;
-  report report_;
 };
 
 link_owner_actor::behavior_type recording_owner(link_owner_actor::pointer,

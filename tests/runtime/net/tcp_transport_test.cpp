@@ -12,7 +12,6 @@
 #include "runtime/net/framing.hpp"
 #include "runtime/net/handshake.hpp"
 #include "runtime/net/http_client.hpp"
-#include "runtime/net/overhead.hpp"
 #include "tests/runtime/net/test_peers.hpp"
 
 namespace waggle::net {
@@ -405,21 +404,7 @@ TEST(TcpTransport, FramesThatDoNothingEndTheLink) {
 
 TEST(TcpTransport, FramesThatAreNotMessagesAreReported) {
   peer bob{2};
-  std::size_t reported = 0;
-  std::size_t header_bytes = 0;
-  auto where = bob.wire->listen({"127.0.0.1", 0}, [&](std::shared_ptr<link> l) {
-    auto* source = dynamic_cast<overhead_source*>(l.get());
-    ASSERT_NE(source, nullptr);
-    source->on_overhead([&](std::size_t frames, std::size_t bytes) {
-      bob.seen.note([&] {
-        reported += frames;
-        header_bytes += bytes;
-      });
-    });
-    bob.adopt(std::move(l));
-  });
-  ASSERT_TRUE(where.ok());
-  rude_peer rude{*where};
+  rude_peer rude{bob.listen()};
   std::string bytes;
   auto add = [&](frame_kind kind, std::string_view header, std::uint32_t body_bytes) {
     auto prefix = write_prefix({kind, static_cast<std::uint32_t>(header.size()), body_bytes});
@@ -433,42 +418,34 @@ TEST(TcpTransport, FramesThatAreNotMessagesAreReported) {
       add(frame_kind::message, "a message", 0);
   }
   rude.write(bytes);
-  ASSERT_TRUE(bob.seen.wait([&] { return bob.frames.size() == 501 && reported >= 5'000; }));
+  ASSERT_TRUE(
+    bob.seen.wait([&] { return bob.frames.size() == 501 && bob.overhead_frames >= 5'000; }));
   // The last slice is reported as the message that it completes.
-  EXPECT_EQ(reported, 5'000U);
-  EXPECT_EQ(header_bytes, 0U);
+  EXPECT_EQ(bob.overhead_frames, 5'000U);
+  EXPECT_EQ(bob.overhead_bytes, 0U);
 }
 
 TEST(TcpTransport, ALinkThatIsHeldForItsOverheadIsReadLater) {
   peer bob{2};
-  std::atomic<bool> held{false};
-  std::atomic<bool> read_while_held{false};
-  std::size_t reported = 0;
-  auto where = bob.wire->listen({"127.0.0.1", 0}, [&](std::shared_ptr<link> l) {
-    auto report = [&, weak = std::weak_ptr{l}](std::size_t frames, std::size_t) {
-      if (held.load())
-        read_while_held = true;
-      if (auto from = weak.lock(); from && reported == 0) {
-        held = true;
-        from->hold(true);
-      }
-      bob.seen.note([&] { reported += frames; });
-    };
-    dynamic_cast<overhead_source&>(*l).on_overhead(report);
-    bob.adopt(std::move(l));
-  });
-  ASSERT_TRUE(where.ok());
-  rude_peer rude{*where};
+  bob.overheard = [&bob, first = true]() mutable {
+    if (std::exchange(first, false))
+      bob.links.at(0)->hold(true);
+  };
+  auto where = bob.listen();
+  rude_peer rude{where};
+  ASSERT_TRUE(bob.seen.wait([&] { return bob.links.size() == 1; }));
   rude.write_frame(frame_kind::opening, "part", 1'000);
-  ASSERT_TRUE(bob.seen.wait([&] { return reported == 1; }));
+  ASSERT_TRUE(bob.seen.wait([&] { return bob.overhead_frames == 1; }));
   for (int i = 0; i < 500; ++i) {
     rude.write_frame(frame_kind::slice, "", 1);
     rude.write("x");
   }
-  held = false;
+  rude_peer later{where}; // by the time that it is heard, the slices would have been read
+  later.write_frame(frame_kind::message, "a message", 0);
+  ASSERT_TRUE(bob.seen.wait([&] { return bob.frames.size() == 1; }));
+  EXPECT_EQ(bob.overhead_frames, 1U);
   bob.links.at(0)->hold(false);
-  EXPECT_TRUE(bob.seen.wait([&] { return reported == 501; }));
-  EXPECT_FALSE(read_while_held);
+  EXPECT_TRUE(bob.seen.wait([&] { return bob.overhead_frames == 501; }));
 }
 
 /// Bytes of this process's heap that are in use; 0: the allocator does not tell (a sanitizer's).

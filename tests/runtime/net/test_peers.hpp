@@ -89,6 +89,14 @@ struct peer {
     };
     events.on_close = [this](failure why) { seen.note([&] { closed.push_back(std::move(why)); }); };
     events.body_memory = body_memory;
+    events.on_overhead = [this](std::size_t count, std::size_t header_bytes) {
+      seen.note([&] {
+        overhead_frames += count;
+        overhead_bytes += header_bytes;
+      });
+      if (overheard)
+        overheard();
+    };
     events.zero_copy_ok = [this](const std::string&, std::size_t) { return zero_copy_ok.load(); };
     l->start(std::move(events));
     seen.note([&] { links.push_back(std::move(l)); });
@@ -120,6 +128,9 @@ struct peer {
   std::vector<ec> refused;
   std::vector<ec> paths; // outcomes of sharing memory
   std::size_t body_bytes = 0;
+  std::size_t overhead_frames = 0;
+  std::size_t overhead_bytes = 0; // of their headers
+  std::function<void()> overheard;
   std::size_t shared_out = 0;
   std::size_t shared_in = 0;
   std::atomic<std::size_t> wire_out{0};
