@@ -1,0 +1,224 @@
+// How a router joins the run, and what it does when peers leave.
+
+#include "tests/actors/dht_router/dht_router_fixture.hpp"
+
+namespace waggle::testing {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+const endpoint first_address{"first", 7700};
+const endpoint second_address{"second", 7700};
+
+TEST_F(DhtRouter, TriesToJoinAgainWithGrowingPausesAndSaysWhy) {
+  auto began = sched.clock().now();
+  tell(router, bootstrap_from{{first_address}});
+  EXPECT_THAT(status().bootstrap_failures, ElementsAre("first:7700: unreachable: refused"));
+  EXPECT_FALSE(status().bootstrapped);
+  EXPECT_TRUE(status().addresses_known);
+  pass(10s);
+  ASSERT_GE(world->dials.size(), 5U);
+  EXPECT_EQ(world->dials.front(), began);
+  auto pause = 0.25;
+  for (std::size_t i = 1; i < world->dials.size(); ++i, pause = std::min(2 * pause, 1.0)) {
+    auto seconds = seconds_of(world->dials[i] - world->dials[i - 1]);
+    EXPECT_GE(seconds, 0.74 * pause) << "attempt " << i;
+    EXPECT_LE(seconds, 1.26 * pause) << "attempt " << i;
+  }
+}
+
+TEST_F(DhtRouter, AnAddressThatHangsDelaysNoOther) {
+  world->hangs_at = first_address;
+  tell(router, bootstrap_from{{first_address, second_address}});
+  pass(3s);
+  EXPECT_GE(world->dials.size(), 5U) << "one that hangs, and another repeatedly";
+  world->connect = [](const endpoint&) -> result<peer_record> { return test_peer(2); };
+  pass(3s);
+  EXPECT_TRUE(status().bootstrapped);
+}
+
+TEST_F(DhtRouter, JoinsThroughWhoeverAnswers) {
+  world->connect = [](const endpoint& where) -> result<peer_record> {
+    if (where == second_address)
+      return test_peer(2);
+    return failure{ec::wrong_run, "that is another run"};
+  };
+  world->listener = caf::actor_cast<link_listener_actor>(router);
+  tell(router, bootstrap_from{{first_address, second_address}});
+  auto now = status();
+  EXPECT_TRUE(now.bootstrapped);
+  EXPECT_EQ(now.initial_peers, 2U);
+  EXPECT_THAT(now.bootstrap_failures, ElementsAre(HasSubstr("first:7700: wrong_run")));
+  bool looked_up_itself = false;
+  for (const auto& call : world->calls)
+    if (const auto* find = std::get_if<wire::dht_find>(&call.what))
+      looked_up_itself = looked_up_itself || find->keys.at(0) == dht_id_of(ctx.record.id);
+  EXPECT_TRUE(looked_up_itself) << "so that peers near it know it";
+}
+
+TEST_F(DhtRouter, ForgetsTheFailureOfAnAddressThatAnswersAtLast) {
+  tell(router, bootstrap_from{{first_address}});
+  ASSERT_THAT(status().bootstrap_failures, SizeIs(1));
+  world->connect = [](const endpoint&) -> result<peer_record> { return test_peer(2); };
+  pass(2s);
+  EXPECT_THAT(status().bootstrap_failures, IsEmpty());
+  EXPECT_TRUE(status().bootstrapped);
+}
+
+TEST_F(DhtRouter, ItsOwnAddressIsNobodyToWaitFor) {
+  world->connect = [](const endpoint&) -> result<peer_record> { return ec::duplicate_identity; };
+  tell(router, bootstrap_from{{first_address}});
+  EXPECT_TRUE(status().bootstrapped);
+  EXPECT_FALSE(status().addresses_known);
+  EXPECT_THAT(status().bootstrap_failures, IsEmpty());
+  pass(std::chrono::minutes{5});
+  EXPECT_EQ(world->dials.size(), 1U);
+}
+
+TEST_F(DhtRouter, NobodyToJoinMeansThatTheRunBeginsHere) {
+  EXPECT_FALSE(status().bootstrapped);
+  tell(router, bootstrap_from{});
+  EXPECT_TRUE(status().bootstrapped);
+  EXPECT_FALSE(status().addresses_known);
+}
+
+TEST_F(DhtRouter, TriesPeersKnownFromEarlierBesideItsInitialPeers) {
+  world->connect = [](const endpoint& where) -> result<peer_record> {
+    if (where == test_peer(3).addresses.front())
+      return test_peer(3);
+    return failure{ec::unreachable, "refused"};
+  };
+  tell(router, bootstrap_from{{first_address}, {{test_peer(3).id, test_peer(3).addresses}}});
+  EXPECT_THAT(world->dials, SizeIs(2));
+  EXPECT_TRUE(status().bootstrapped);
+  EXPECT_THAT(status().bootstrap_failures, SizeIs(1));
+}
+
+TEST_F(DhtRouter, TellsListenersWhetherItHasJoinedWhenThatChanges) {
+  auto heard = std::make_shared<std::vector<dht_status>>();
+  auto listener = spawn([heard](dht_listener_actor::pointer) -> dht_listener_actor::behavior_type {
+    return {[heard](const dht_status& msg) { heard->push_back(msg); }};
+  });
+  tell(router, bootstrap_from{{first_address}});
+  tell(router, subscribe_dht_status{listener});
+  ASSERT_THAT(*heard, SizeIs(1));
+  EXPECT_FALSE(heard->back().bootstrapped);
+  EXPECT_TRUE(heard->back().addresses_known);
+  EXPECT_THAT(heard->back().bootstrap_failures, SizeIs(1));
+  pass(2s);
+  EXPECT_THAT(*heard, SizeIs(1)) << "it fails with the same reason as before";
+  connect(2);
+  ASSERT_THAT(*heard, SizeIs(2));
+  EXPECT_TRUE(heard->back().bootstrapped);
+  connect(3);
+  disconnect(3, ec::peer_lost);
+  EXPECT_THAT(*heard, SizeIs(2));
+}
+
+// Pauses grow as they did before the first peer was found, and do not add up.
+TEST_F(DhtRouter, LeftAloneAgainItDoesNotDialMoreAndMore) {
+  world->connect = [](const endpoint&) -> result<peer_record> { return test_peer(2); };
+  tell(router, bootstrap_from{{first_address}});
+  connect(2);
+  pass(std::chrono::minutes{1});
+  EXPECT_EQ(world->dials.size(), 1U) << "it is connected";
+  world->connect = [](const endpoint&) -> result<peer_record> { return ec::unreachable; };
+  disconnect(2, ec::shutting_down);
+  pass(std::chrono::minutes{40});
+  world->dials.clear();
+  pass(std::chrono::minutes{20});
+  EXPECT_GE(world->dials.size(), 15U);
+  EXPECT_LE(world->dials.size(), 27U) << "once a minute";
+}
+
+// -- peers that leave ----------------------------------------------------------------------------
+
+TEST_F(DhtRouter, DropsAPeerThatSaysGoodbyeAtOnce) {
+  connect(2);
+  connect(3);
+  ASSERT_EQ(status().routing_entries, 2U);
+  disconnect(2, ec::shutting_down);
+  EXPECT_EQ(status().routing_entries, 1U);
+  EXPECT_EQ(ask_later<found_peer>(router, find_peer{test_peer(2).id, 1s}).get().error().code,
+            ec::not_found);
+}
+
+TEST_F(DhtRouter, DropsAPeerThatFailsTwiceInARow) {
+  connect(2);
+  disconnect(2, ec::peer_lost);
+  EXPECT_EQ(status().routing_entries, 1U) << "one failure may be an accident";
+  world->answer = [](const call_peer&) { return result<wire::response>{ec::unreachable}; };
+  ASSERT_TRUE(ask<found_records>(router, query()));
+  EXPECT_EQ(status().routing_entries, 0U);
+}
+
+TEST_F(DhtRouter, TriesLostPeersAgainAtOnceButNotThoseThatSaidGoodbye) {
+  connect(2);
+  disconnect(2, ec::shutting_down);
+  pass(30s);
+  EXPECT_THAT(world->dials, IsEmpty());
+  connect(3);
+  pass(30s);
+  auto lost = sched.clock().now();
+  disconnect(3, ec::peer_lost);
+  pass(30s);
+  ASSERT_GE(world->dials.size(), 8U);
+  EXPECT_LE(seconds_of(world->dials.front() - lost), 0.25);
+  EXPECT_LE(world->dials.size(), 40U);
+  connect(3); // it has returned
+  world->dials.clear();
+  pass(30s);
+  EXPECT_THAT(world->dials, IsEmpty());
+}
+
+// -- records stored before any other peer is known -----------------------------------------------
+
+/// The values that the peer was asked to store, in order.
+std::vector<std::string> stored_at_peers(const surroundings& world) {
+  std::vector<std::string> out;
+  for (const auto& call : world.calls)
+    if (const auto* put = std::get_if<wire::dht_store>(&call.what))
+      for (const auto& entry : put->records)
+        out.push_back(entry.value);
+  return out;
+}
+
+TEST_F(DhtRouter, StoresAgainWhatItStoredBeforeItKnewAnybody) {
+  tell(router, bootstrap_from{{first_address}});
+  ASSERT_TRUE(ask<store_report>(router, store_record{open_record("first", 1)}));
+  ASSERT_TRUE(ask<store_report>(router, store_record{open_record("second", 2)}));
+  auto other = open_record("other");
+  other.subkey = "fr";
+  ASSERT_TRUE(ask<store_report>(router, store_record{other}));
+  EXPECT_THAT(world->calls, IsEmpty());
+  connect(2);
+  EXPECT_THAT(stored_at_peers(*world), ::testing::UnorderedElementsAre("second", "other"));
+  connect(3);
+  EXPECT_THAT(stored_at_peers(*world), SizeIs(2)) << "once is enough";
+}
+
+TEST_F(DhtRouter, DoesNotStoreAgainWhatHasExpiredOrWasKept) {
+  ASSERT_TRUE(ask<store_report>(router, store_record{open_record("brief", 1, 5s)}));
+  pass(6s);
+  connect(2);
+  EXPECT_THAT(stored_at_peers(*world), IsEmpty());
+  ASSERT_TRUE(ask<store_report>(router, store_record{open_record("kept", 2)}));
+  disconnect(2, ec::shutting_down);
+  connect(3);
+  EXPECT_THAT(stored_at_peers(*world), ElementsAre("kept"));
+}
+
+TEST_F(DhtRouter, FindsPeersThatItKnowsWithoutAskingAnybody) {
+  connect(2);
+  world->calls.clear();
+  auto found = ask<found_peer>(router, find_peer{test_peer(2).id});
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->peer.addresses, test_peer(2).addresses);
+  EXPECT_THAT(world->calls, IsEmpty());
+}
+
+} // namespace
+} // namespace waggle::testing

@@ -1,0 +1,268 @@
+// Options that contradict or need each other.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "runtime/training/loss_scaler.hpp"
+#include "runtime/training/optimizer_table.hpp"
+#include "runtime/training/strategy.hpp"
+#include "tests/runtime/config/flags.hpp"
+
+using namespace waggle;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(Combinations, ThatCannotWorkAreRefusedWithWhatToChange) {
+  EXPECT_THAT(refusal({{"client-mode", "true"}}), HasSubstr("--initial-peers"));
+  EXPECT_THAT(refusal({{"client-mode", "true"}, {"initial-peers", "a:1"}, {"announce", "b:2"}}),
+              HasSubstr("--announce"));
+  EXPECT_THAT(refusal({{"micro-batch", "64"}, {"target-batch-size", "32"}}),
+              HasSubstr("--target-batch-size 32"));
+  EXPECT_THAT(refusal({{"min-group-size", "5"}, {"target-group-size", "4"}}),
+              HasSubstr("--target-group-size"));
+  EXPECT_THAT(refusal({{"min-contributors", "5"}, {"target-group-size", "4"}}),
+              HasSubstr("--min-contributors"));
+  EXPECT_THAT(refusal({{"expected-peers", "5"}, {"target-group-size", "4"}}),
+              HasSubstr("--expected-peers"));
+  EXPECT_THAT(refusal({{"matchmaking-time", "60s"}, {"averaging-timeout", "60s"}}),
+              HasSubstr("--averaging-timeout"));
+  EXPECT_THAT(refusal({{"width", "30"}, {"heads", "4"}}),
+              HasSubstr("--heads 4 must divide --width 30"));
+  EXPECT_THAT(refusal({{"schedule", "warmup-cosine"}}), HasSubstr("--epochs"));
+  EXPECT_THAT(refusal({{"epochs", "3"}, {"warmup-epochs", "4"}}), HasSubstr("--warmup-epochs"));
+  EXPECT_THAT(refusal({{"schedule", "linear:epochs=5/cosine"}}), HasSubstr("--epochs"));
+  EXPECT_EQ(refusal({{"momentum", "0.9"}}),
+            "--momentum belongs to --optimizer sgd (0), sgdw (0), rmsprop (0), lars (0.9) and muon "
+            "(0.95); adamw does not use it");
+  EXPECT_THAT(refusal({{"optimizer", "lion"}, {"epsilon", "1e-6"}}), HasSubstr("lion does not"));
+  EXPECT_THAT(refusal({{"optimizer", "sgd"}, {"nesterov", "true"}}), HasSubstr("--momentum"));
+  EXPECT_THAT(
+    refusal(
+      {{"optimizer", "sgd"}, {"nesterov", "true"}, {"momentum", "0.9"}, {"dampening", "0.1"}}),
+    HasSubstr("exclude each other"));
+  EXPECT_EQ(
+    refusal({{"optimizer", "muon"}, {"momentum", "0"}}),
+    "--momentum 0 needs --nesterov false with --optimizer muon, which looks one step of the "
+    "momentum ahead by default");
+  EXPECT_THAT(refusal({{"no-decay", "vectors"}}), HasSubstr("--weight-decay"));
+  EXPECT_EQ(refusal({{"precision", "float16"}, {"loss-scale", "off"}}),
+            "--precision float16 needs --loss-scale: small gradients would become 0; use auto");
+  EXPECT_THAT(refusal({{"kill-after", "5s"}, {"peers", "1"}}), HasSubstr("--peers"));
+  EXPECT_THAT(refusal({{"kill-after", "10s"}, {"duration", "10s"}}), HasSubstr("--duration"));
+  EXPECT_THAT(refusal({{"join-after", "11s"}, {"duration", "10s"}}), HasSubstr("--duration"));
+}
+
+TEST(Combinations, AnAuxiliaryIsNoClient) {
+  EXPECT_THAT(
+    refusal({{"client-mode", "true"}, {"initial-peers", "a:1"}, {"auxiliary", "true"}}),
+    AllOf(HasSubstr("--client-mode and --auxiliary exclude each other"), HasSubstr("reach it")));
+  EXPECT_EQ(refusal({{"initial-peers", "a:1"}, {"auxiliary", "true"}}), "");
+}
+
+TEST(Combinations, APeriodHasItsLimitsInOrder) {
+  EXPECT_THAT(refusal({{"min-refresh-period", "3s"}, {"max-refresh-period", "2s"}}),
+              HasSubstr("--min-refresh-period is longer than --max-refresh-period: lower"));
+  EXPECT_EQ(refusal({{"min-refresh-period", "2s"}, {"max-refresh-period", "2s"}}), "");
+}
+
+TEST(Combinations, AnAggregatorWithTooManyFaultyMembersIsRefusedWithAWayOut) {
+  // Krum needs 2f + 3 contributors, and a group has at most 64.
+  EXPECT_THAT(refusal({{"aggregator", "krum"}, {"faulty-max", "31"}}),
+              AllOf(HasSubstr("--aggregator krum"), HasSubstr("--faulty-max 31"),
+                    HasSubstr("needs 65 contributors; there are 64")));
+  EXPECT_EQ(refusal({{"aggregator", "krum"}, {"faulty-max", "30"}}), "");
+  EXPECT_THAT(refusal({{"aggregator", "krum"}, {"faulty-max", "3"}, {"target-group-size", "8"}}),
+              HasSubstr("needs 9 contributors; there are 8"));
+  EXPECT_THAT(refusal({{"aggregator", "mean"}, {"faulty-max", "1"}}),
+              AllOf(HasSubstr("--aggregator mean"), HasSubstr("--faulty-max 1"),
+                    HasSubstr("use trimmed_mean, median")));
+  EXPECT_THAT(
+    refusal({{"aggregator", "krum"}}),
+    AllOf(HasSubstr("--aggregator krum"), HasSubstr("--faulty-max 0"), HasSubstr("set ")));
+}
+
+TEST(Combinations, ThatWorkArePassed) {
+  EXPECT_EQ(refusal({{"client-mode", "true"}, {"initial-peers", "a:1"}}), "");
+  EXPECT_EQ(refusal({{"model", "mlp"}, {"width", "30"}}), "");
+  EXPECT_EQ(refusal({{"optimizer", "sgd"}, {"momentum", "0.9"}, {"nesterov", "yes"}}), "");
+  EXPECT_EQ(refusal({{"momentum", "auto"}}), "");
+  EXPECT_EQ(refusal({{"optimizer", "muon"}, {"momentum", "0"}, {"nesterov", "false"}}), "");
+  EXPECT_EQ(refusal({{"precision", "float16"}, {"loss-scale", "1024"}}), "");
+  EXPECT_EQ(refusal({{"precision", "bfloat16"}, {"loss-scale", "dynamic"}}), "");
+  EXPECT_EQ(refusal({{"reuse-grad-buffers", "true"}, {"delay-grad-averaging", "true"}}), "");
+  EXPECT_EQ(refusal({{"no-decay", "vectors"}, {"weight-decay", "0.1"}}), "");
+  EXPECT_EQ(refusal({{"schedule", "linear:epochs=5/cosine:epochs=95"}}), "");
+  EXPECT_EQ(refusal({{"schedule", "step:every=30"}}), "");
+  EXPECT_EQ(refusal({{"schedule", "warmup-cosine"}, {"epochs", "10"}, {"warmup-epochs", "10"}}),
+            "");
+  EXPECT_EQ(refusal({{"kill-after", "5s"}, {"join-after", "9s"}, {"duration", "10s"}}), "");
+}
+
+TEST(Options, TheLimitsOfARoundFitIntoEachOther) {
+  EXPECT_EQ(refusal({{"allreduce-timeout", "11s"}}), "");
+  EXPECT_THAT(refusal({{"request-timeout", "2m"}}), HasSubstr("--averaging-timeout"));
+  EXPECT_EQ(refusal({{"averaging-timeout", "1s"}, {"matchmaking-time", "100ms"}}), "");
+  EXPECT_THAT(refusal({{"allreduce-timeout", "2m"}}), HasSubstr("--averaging-timeout"));
+  EXPECT_THAT(refusal({{"allreduce-timeout", "9s"}}), HasSubstr("--stall-timeout"));
+}
+
+TEST(Options, TheScaleOfTheLoss) {
+  auto scale = [](std::string precision, std::string text) -> std::optional<double> {
+    auto options = resolve({}, {}, flags({{"precision", precision}, {"loss-scale", text}}));
+    EXPECT_TRUE(options) << precision << " " << text;
+    auto rule = loss_scale_of(*options);
+    return rule ? std::optional{rule->initial} : std::nullopt;
+  };
+  EXPECT_EQ(scale("float32", "auto"), std::nullopt);
+  EXPECT_EQ(scale("bfloat16", "auto"), std::nullopt);
+  EXPECT_EQ(scale("float16", "auto"), 65536);
+  EXPECT_EQ(scale("float32", "dynamic"), 65536);
+  EXPECT_EQ(scale("bfloat16", "off"), std::nullopt);
+  EXPECT_EQ(scale("float32", "1024"), 1024);
+  auto constant = resolve({}, {}, flags({{"loss-scale", "1024"}}));
+  EXPECT_EQ(loss_scale_of(*constant)->growth, 1);
+  EXPECT_EQ(loss_scale_of(*constant)->back_off, 1);
+  for (const char* text : {"3", "0", "-2", "0.5", "1e30"})
+    EXPECT_THAT(refusal({{"loss-scale", text}}), HasSubstr("power of two")) << text;
+  EXPECT_THAT(refusal({{"loss-scale", "large"}}), HasSubstr("auto, dynamic, off"));
+}
+
+TEST(Options, AStrategyRefusesWhatItDoesNotUse) {
+  for (const char* name : {"local-updates", "decentralized-sgd"})
+    EXPECT_THAT(refusal({{"strategy", name}, {"reuse-grad-buffers", "true"}}),
+                AllOf(HasSubstr("--reuse-grad-buffers"), HasSubstr("--strategy collaborative"),
+                      HasSubstr("leave it out")));
+  EXPECT_THAT(refusal({{"strategy", "local-updates"}, {"delay-grad-averaging", "true"}}),
+              HasSubstr("belongs to --strategy collaborative"));
+  EXPECT_THAT(refusal({{"strategy", "local-updates"}, {"delay-optimizer-step", "true"}}),
+              HasSubstr("--delay-optimizer-step belongs to --strategy collaborative"));
+  EXPECT_EQ(refusal({{"delay-optimizer-step", "true"}, {"offload-optimizer", "true"}}), "");
+  EXPECT_THAT(refusal({{"delay-optimizer-step", "true"}, {"offload-optimizer", "false"}}),
+              HasSubstr("leave out --offload-optimizer false"));
+  EXPECT_THAT(refusal({{"delay-state-averaging", "false"}}),
+              HasSubstr("belongs to --strategy local-updates, decentralized, decentralized-sgd or "
+                        "decentralized-adam: with collaborative, all peers hold equal parameters"));
+  EXPECT_THAT(refusal({{"average-opt-statistics", "exp_avg_sq"}}), HasSubstr("local-updates"));
+  EXPECT_THAT(refusal({{"strategy", "local-updates"}, {"averaging-steps-period", "4"}}),
+              HasSubstr("local-updates averages every --target-batch-size samples"));
+  EXPECT_THAT(refusal({{"strategy", "decentralized-sgd"}, {"target-batch-size", "64"}}),
+              HasSubstr("averages every --averaging-steps-period"));
+  EXPECT_THAT(
+    refusal({{"strategy", "local-updates"}, {"average-opt-statistics", "exp_avg,exp_avg"}}),
+    HasSubstr("names exp_avg twice"));
+  EXPECT_THAT(refusal({{"wait-for-peers", "3s"}}), HasSubstr("needs --min-peers"));
+  EXPECT_THAT(refusal({{"min-peers", "65"}}), HasSubstr("larger than --target-group-size"));
+  EXPECT_THAT(refusal({{"strategy", "decentralized-sgd"}, {"optimizer", "adamw"}}),
+              HasSubstr("is for --optimizer sgd"));
+  EXPECT_EQ(refusal({{"strategy", "decentralized"},
+                     {"optimizer", "adagrad"},
+                     {"averaging-steps-period", "3"},
+                     {"average-opt-statistics", "sum"}}),
+            "");
+  EXPECT_THAT(refusal({{"strategy", "decentralised-sgd"}}),
+              HasSubstr("the nearest is decentralized-sgd"));
+  EXPECT_THAT(refusal({{"strategy", "local-updates"}, {"average-opt-statistics", "momentum"}}),
+              HasSubstr("adamw keeps exp_avg, exp_avg_sq"));
+  EXPECT_EQ(refusal({{"strategy", "local-updates"},
+                     {"delay-state-averaging", "false"},
+                     {"average-opt-statistics", "exp_avg_sq"},
+                     {"max-epoch-difference", "3"}}),
+            "");
+}
+
+TEST(Options, PlateauNeedsTheLossOfTheSwarm) {
+  for (const auto& row : strategy_table()) {
+    std::string name{row.name};
+    auto optimizer = row.optimizer.empty() ? std::string{"adamw"} : std::string{row.optimizer};
+    auto said =
+      refusal({{"strategy", name}, {"schedule", "plateau:patience=3"}, {"optimizer", optimizer}});
+    if (row.averages_parameters)
+      EXPECT_THAT(said, AllOf(HasSubstr("--schedule plateau"), HasSubstr("--strategy " + name),
+                              HasSubstr("use --strategy collaborative")));
+    else
+      EXPECT_EQ(said, "");
+  }
+  EXPECT_EQ(refusal({{"schedule", "plateau"}, {"delay-grad-averaging", "true"}}), "");
+  EXPECT_EQ(refusal({{"schedule", "plateau"}, {"delay-optimizer-step", "true"}}), "");
+  EXPECT_EQ(refusal({{"schedule", "plateau"}, {"warmup-epochs", "9"}, {"low-rank", "2"}}), "");
+  EXPECT_EQ(refusal({{"schedule", "linear:epochs=5/plateau:cooldown=2"}}), "");
+  EXPECT_THAT(refusal({{"schedule", "plateau/constant"}}), HasSubstr("put it last"));
+  EXPECT_THAT(refusal({{"schedule", "plateau:floor=0.1"}}), HasSubstr("above --lr"));
+}
+
+TEST(Options, SumsAreCheckedWhereMembersMayLie) {
+  EXPECT_THAT(refusal({{"check-sums", "0.5"}}), HasSubstr("needs --faulty-max"));
+  EXPECT_EQ(refusal({{"check-sums", "0.125"}}), "") << "the default, as in a join line";
+  EXPECT_EQ(refusal({{"aggregator", "median"}, {"faulty-max", "1"}, {"check-sums", "1"}}), "");
+}
+
+TEST(Options, LowRankIsForMeansOfGradients) {
+  EXPECT_THAT(refusal({{"strategy", "local-updates"}, {"low-rank", "4"}}),
+              HasSubstr("--low-rank belongs to --strategy collaborative"));
+  EXPECT_THAT(refusal({{"low-rank", "4"}, {"aggregator", "median"}}),
+              HasSubstr("--low-rank and --aggregator median exclude each other"));
+  EXPECT_THAT(refusal({{"min-compression-ratio", "0.6"}}), HasSubstr("needs --low-rank"));
+  EXPECT_THAT(refusal({{"low-rank", "-1"}}), HasSubstr("--low-rank"));
+  EXPECT_THAT(refusal({{"low-rank", "4"}, {"min-compression-ratio", "0"}}),
+              HasSubstr("nothing would be saved"));
+  EXPECT_THAT(refusal({{"low-rank", "4"}, {"min-compression-ratio", "1"}}),
+              HasSubstr("never that small"));
+  EXPECT_EQ(refusal({{"low-rank", "4"},
+                     {"min-compression-ratio", "0.6"},
+                     {"delay-grad-averaging", "true"},
+                     {"codec", "float16"}}),
+            "");
+  settings low{{"low-rank", {"4", "--low-rank"}}};
+  auto options = resolve({}, {}, low);
+  ASSERT_TRUE(options);
+  EXPECT_EQ(strategy_settings_of(*options).coding, (lane_coding{4, 0.5}));
+}
+
+TEST(Options, ManyGroupsAreForStrategiesThatAverageParameters) {
+  EXPECT_THAT(refusal({{"groups", "moshpit"}}),
+              ::testing::AllOf(HasSubstr("--groups moshpit belongs to --strategy local-updates"),
+                               HasSubstr("use --groups one")));
+  EXPECT_EQ(refusal({{"groups", "moshpit"},
+                     {"strategy", "local-updates"},
+                     {"target-group-size", "8"},
+                     {"min-peers", "65"}}),
+            "")
+    << "the run may have more peers than a group";
+  EXPECT_THAT(
+    refusal({{"groups", "moshpit"}, {"strategy", "local-updates"}, {"auxiliary", "true"}}),
+    HasSubstr("--auxiliary and --groups moshpit"));
+  EXPECT_THAT(
+    refusal({{"groups", "moshpit"}, {"strategy", "local-updates"}, {"max-epoch-difference", "0"}}),
+    HasSubstr("--max-epoch-difference 1 or more"));
+}
+
+TEST(Options, InManyGroupsTheNumberOfBitsFollowsTheSwarm) {
+  run_options options;
+  EXPECT_FALSE(elastic_bits(options));
+  options.groups = "moshpit";
+  EXPECT_TRUE(elastic_bits(options));
+  options.group_bits = "01";
+  EXPECT_FALSE(elastic_bits(options));
+  options.groups = "one";
+  options.group_bits = "auto";
+  EXPECT_TRUE(elastic_bits(options));
+}
+
+TEST(Options, AStrategyForOneOptimizerChoosesIt) {
+  settings adam{{"strategy", {"decentralized-adam", "--strategy"}}};
+  auto options = resolve({}, {}, adam);
+  ASSERT_TRUE(options.ok());
+  EXPECT_EQ(options->optimizer, "adam");
+  EXPECT_THAT(strategy_settings_of(*options).statistics, ::testing::ElementsAre("exp_avg_sq"));
+  adam["average-opt-statistics"] = {"none", "--average-opt-statistics"};
+  EXPECT_TRUE(strategy_settings_of(*resolve({}, {}, adam)).statistics.empty());
+  adam["average-opt-statistics"] = {"exp_avg,exp_avg_sq", "--average-opt-statistics"};
+  EXPECT_THAT(strategy_settings_of(*resolve({}, {}, adam)).statistics,
+              ::testing::ElementsAre("exp_avg", "exp_avg_sq"));
+  adam.erase("average-opt-statistics");
+  adam["amsgrad"] = {"true", "--amsgrad"};
+  EXPECT_THAT(strategy_settings_of(*resolve({}, {}, adam)).statistics,
+              ::testing::ElementsAre("max_exp_avg_sq"));
+}

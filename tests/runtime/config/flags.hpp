@@ -1,0 +1,31 @@
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include "runtime/config/options.hpp"
+
+namespace waggle {
+
+inline settings flags(std::initializer_list<std::pair<const std::string, std::string>> values) {
+  settings found;
+  for (const auto& [name, value] : values)
+    found[name] = {value, "--" + name};
+  return found;
+}
+
+/// Why these flags are refused; empty if they are accepted.
+inline std::string
+refusal(std::initializer_list<std::pair<const std::string, std::string>> values) {
+  auto options = resolve({}, {}, flags(values));
+  if (options)
+    return {};
+  EXPECT_EQ(options.error().code, ec::bad_config);
+  EXPECT_EQ(options.error().detail.find('\n'), std::string::npos) << "more than one sentence";
+  return options.error().detail;
+}
+
+} // namespace waggle
