@@ -21,8 +21,9 @@ namespace {
 class live_port final : public round_port {
 public:
   live_port(caf::weak_actor_ptr round, const node_context& ctx, round_handles handles,
-            const round_id& id)
-    : ctx_(ctx), handles_(std::move(handles)), name_(short_name(id)), round_(std::move(round)) {}
+            const round_id& id, const caf::actor_clock& clock)
+    : ctx_(ctx), handles_(std::move(handles)), name_(short_name(id)), round_(std::move(round)),
+      clock_(clock) {}
 
   void send(const peer_record& to, wire::event what, payload body) override {
     if (!ctx_.links->tell(to.id, what, body))
@@ -55,7 +56,9 @@ public:
   void count_part() override { ctx_.metrics->count_part("ok"); }
   void count_check(bool right) override { ctx_.metrics->count_check(right); }
   void count_refused(ec why) override { ctx_.metrics->count_refused_input(why); }
-  void log(const std::string& what) override { ctx_.log->info("round {} {}", name_, what); }
+  void log(const std::string& what) override {
+    ctx_.log_caused("rounds", clock_.now(), spdlog::level::info, "round " + name_ + " " + what);
+  }
   void finished(round_finished how) override {
     for (const auto& fault : how.report.faults)
       ctx_.metrics->count_peer_fault(fault.reason);
@@ -69,6 +72,7 @@ private:
   const round_handles handles_;
   const std::string name_;
   const caf::weak_actor_ptr round_;
+  const caf::actor_clock& clock_;
   std::size_t next_ = 0; // under the round's lock
 };
 
@@ -80,8 +84,9 @@ allreduce_round::allreduce_round(caf::actor_config& cfg, node_context ctx, round
   end_on_exception(this, ctx_);
   ctx_.metrics->set_share_ratio(static_cast<double>(request.plan.shares[request.self_index])
                                 / static_cast<double>(request.plan.elements));
-  std::shared_ptr<round_port> port = std::make_shared<live_port>(
-    caf::actor_cast<caf::weak_actor_ptr>(this), ctx_, std::move(peers), request.plan.id);
+  std::shared_ptr<round_port> port =
+    std::make_shared<live_port>(caf::actor_cast<caf::weak_actor_ptr>(this), ctx_, std::move(peers),
+                                request.plan.id, home_system().clock());
   if (ctx_.port_decorator)
     port = ctx_.port_decorator(std::move(port));
   engine_ = std::make_shared<round_engine>(

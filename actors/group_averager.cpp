@@ -315,7 +315,7 @@ void group_averager::start_round(bool call) {
     call_members();
   // A coding keeps the error of its codecs itself.
   step.begin_sending(config_.error_feedback && !coding_ ? &feedback_ : nullptr, *ctx_.vectors);
-  round_request wanted{plan, group_->position(), step.sent, step.what.weight};
+  round_request wanted{plan, group_->position(), step.sent, step.what.weight, true};
   faults_.begin_round(plan);
   round_.start(*this, std::move(wanted), step.time_left(now()), switchboard_);
   for (const auto& m : plan.members)

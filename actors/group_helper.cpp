@@ -1,6 +1,7 @@
 // progress, links, time ─► choose_help ─► enter_group │ quit_group
 //   member: samples reach the target, or a member calls ─► average_in_group, without values
-// get_state_snapshot ─► the cached state ─ too old? ─► state_fetcher: from a member ─► answer
+//   a round ─► evidence, sample_claims: what is believed from now on
+// get_state_snapshot ─► the cached state ─ too old? ─► state_fetcher: what most members offer ─► answer
 
 #include "actors/group_helper.hpp"
 
@@ -8,13 +9,17 @@
 
 #include "actors/guard.hpp"
 #include "runtime/training/missed_updates.hpp"
-#include "runtime/training/training_state.hpp"
 
 namespace waggle {
 
 namespace {
 
 constexpr auto look_interval = 100ms;
+/// After so many votes that ended without a majority the members' states are held to be only
+/// approximately equal. A single one may meet members that are between two epochs.
+constexpr int ties_max = 3;
+/// A member's state may be so many epochs ahead of what we know of our group.
+constexpr std::uint64_t epochs_ahead = 2;
 
 } // namespace
 
@@ -23,6 +28,7 @@ group_helper::group_helper(caf::actor_config& cfg, node_context ctx, help_config
   : group_helper_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)),
     peers_(std::move(peers)) {
   own_.self = ctx_.record.id;
+  own_.known = &known_;
   end_on_exception(this, ctx_);
 }
 
@@ -74,9 +80,12 @@ void group_helper::react() {
   for (const auto& peer : view_.peers)
     if (own_.links.contains(peer.who.id) && !refused_.contains(peer.who.id))
       connected_.push_back(peer);
+  if (place_ == place::member && !in_round_)
+    observe_samples(own_, connected_, claims_);
   if (place_ == place::entering || now() < enter_after_)
     return tell();
   auto choice = choose_help(own_, connected_);
+  note_doubts(choice);
   switch (choice.what) {
     case help::enter:
       if (place_ == place::member)
@@ -92,7 +101,7 @@ void group_helper::react() {
       break;
     case help::stay:
       clientless_since_.reset();
-      if (samples_toward(own_, connected_).full())
+      if (samples_toward(own_, connected_, claims_, now()).full())
         begin_round();
       break;
   }
@@ -110,6 +119,7 @@ void group_helper::enter(const help_choice& choice) {
         own_.past = past;
         own_.epoch = group.epoch;
         clientless_since_.reset();
+        claims_.begin_epoch(now()); // earlier claims were made to another group
         take_members(group);
         ctx_.log->info("reduces for clients: in a group of {} at epoch {} of history {}",
                        group.members.size(), group.epoch.value(), short_name(past.branch));
@@ -135,6 +145,9 @@ void group_helper::leave(const std::string& why) {
   stop_fetching({ec::not_ready, "we have left that group"});
   place_ = place::outside;
   in_round_ = false;
+  weighs_samples_ = false;
+  ties_ = 0;
+  uncompared_until_ = {};
   ++rounds_; // ignore later reports of this group's rounds
   own_.members.clear();
   own_.past = {};
@@ -153,6 +166,7 @@ void group_helper::begin_round() {
   if (in_round_)
     return;
   in_round_ = true;
+  claims_.begin_epoch(now());
   // Clients are connected only with this node, so it always forwards the call to the others.
   average_in_group question{nullptr, 0, own_.epoch, true, config_.round_timeout};
   auto number = ++rounds_;
@@ -178,6 +192,8 @@ void group_helper::on_round(const group_round& round) {
     leave(to_string(report.why));
     return tell();
   }
+  known_.on_round(report.contributors);
+  check_deliveries(report);
   missed_update update;
   update.epoch = own_.epoch;
   update.work = samples_of(report.weight_sum) * report.contributors.size();
@@ -191,6 +207,50 @@ void group_helper::on_round(const group_round& round) {
   }
   take_members(round.group);
   react();
+}
+
+// -- what is believed -----------------------------------------------------------------------------
+
+/// Compares what the members claimed before the round with its weight.
+void group_helper::check_deliveries(const round_report& report) {
+  weighs_samples_ =
+    weighs_samples_ || weighs_samples(report.weight_sum, report.contributors.size());
+  // Without any weight nobody has delivered anything, whatever is averaged.
+  if (report.outcome != round_outcome::complete || (!weighs_samples_ && report.weight_sum > 0))
+    return;
+  auto found = claims_.end_round(report.participants, report.weight_sum, 0, now());
+  for (const auto& who : found.suspects)
+    disbelieve("disbelieved claims",
+               fmt::format("peer {} claimed samples and did not contribute them ({} were missing "
+                           "from the round): what it claims does not count for a while",
+                           short_name(who), found.missing));
+}
+
+/// Reports a history that more peers claim than train ours, and that is not believed.
+void group_helper::note_doubts(const help_choice& choice) {
+  bool is_new = choice.doubted && (!doubted_ || doubted_->branch != choice.doubted->branch);
+  doubted_ = choice.doubted;
+  if (is_new)
+    ctx_.log_caused(
+      "disbelieved histories", now(), spdlog::level::warn,
+      fmt::format("{} peers, {} among them, claim history {}, which is not believed: this node has "
+                  "completed rounds with {} of them",
+                  doubted_->supporters, short_name(doubted_->first), short_name(doubted_->branch),
+                  doubted_->known));
+  show_doubts();
+}
+
+void group_helper::disbelieve(std::string_view kind, const std::string& what) {
+  ctx_.metrics->count_refused_input(ec::protocol_violation);
+  ctx_.log_caused(kind, now(), spdlog::level::warn, what);
+  show_doubts();
+}
+
+void group_helper::show_doubts() {
+  auto unknown = doubted_ ? doubted_->supporters - doubted_->known : 0;
+  auto all = static_cast<double>(unknown + claims_.suspects(now()) + donors_.refused(now()));
+  if (std::exchange(disbelieved_, all) != all)
+    ctx_.metrics->set_disbelieved_peers(all);
 }
 
 // -- reports --------------------------------------------------------------------------------------
@@ -248,11 +308,18 @@ void group_helper::fetch() {
   auto holders = holders_of(own_, connected_);
   if (holders.empty())
     return refuse_readers({ec::not_ready, "no member of our group can give its state"});
-  fetch_state question{std::move(holders), own_.past.branch, {}, config_.fetch_timeout, nullptr};
+  fetched_branch_ = own_.past.branch;
+  fetch_state question{
+    donors_.among(std::move(holders), now()), fetched_branch_, {}, config_.fetch_timeout, nullptr};
   for (const auto& reader : readers_)
     question.epoch_min = std::max(question.epoch_min, reader.wanted.epoch_min);
+  auto how = config_.fetch;
+  how.suspects = suspects_ = std::make_shared<std::vector<peer_id>>();
+  bool compared = how.compare == state_comparison::none && now() >= uncompared_until_;
+  if (compared)
+    how.compare = state_comparison::content;
   fetch_began_ = now();
-  fetcher_ = spawn<state_fetcher>(ctx_, config_.fetch, peers_.switchboard);
+  fetcher_ = spawn<state_fetcher>(ctx_, std::move(how), peers_.switchboard);
   auto number = ++fetches_;
   request(fetcher_, config_.fetch_timeout + 5s, std::move(question))
     .then(
@@ -260,14 +327,37 @@ void group_helper::fetch() {
         if (number == fetches_)
           on_fetched(fetched);
       },
-      [this, number](const caf::error& error) {
-        if (number != fetches_)
-          return;
-        fetcher_ = nullptr;
-        auto why = from_caf(error);
-        ctx_.log->warn("could not download a client's state to pass it on: {}", to_string(why));
-        refuse_readers(why);
+      [this, number, compared](const caf::error& why) {
+        if (number == fetches_)
+          on_no_state(from_caf(why), compared);
       });
+}
+
+/// `compared`: the offers were compared although it is not known that they can be.
+void group_helper::on_no_state(const failure& why, bool compared) {
+  fetcher_ = nullptr;
+  bool tie = compared && why.code == ec::hash_mismatch && suspects_->empty();
+  refuse_suspects();
+  if (tie) {
+    if (++ties_ >= ties_max) {
+      ties_ = 0;
+      uncompared_until_ = now() + config_.uncompared_for;
+      ctx_.log_caused("uncompared states", now(), spdlog::level::warn,
+                      "the members of our group offer different states of one epoch, as peers do "
+                      "whose models are only approximately equal: passing on that of one member");
+    }
+    return fetch();
+  }
+  ctx_.log->warn("could not download a client's state to pass it on: {}", to_string(why));
+  refuse_readers(why);
+}
+
+/// Donors that offered another state than the others are not asked for a while.
+void group_helper::refuse_suspects() {
+  for (const auto& who : *suspects_) // the fetcher has told the operator
+    donors_.refuse(who, now());
+  suspects_->clear();
+  show_doubts();
 }
 
 /// Ends the current download, which was for a group that we have left.
@@ -280,19 +370,38 @@ void group_helper::stop_fetching(const failure& why) {
   refuse_readers(why);
 }
 
+/// The reason why the state cannot be passed on.
+failure group_helper::check_fetched(const fetched_state& fetched,
+                                    const result<training_state>& state) const {
+  if (!state)
+    return state.error();
+  if (state->epoch != fetched.epoch || state->parameters != fetched.parameters)
+    return {ec::malformed, "the state is not the one that was offered"};
+  if (state->past.branch != fetched_branch_)
+    return {ec::wrong_run, "the state is of another history than our group's"};
+  if (state->epoch.value() > own_.epoch.value() + epochs_ahead)
+    return {ec::epoch_mismatch, "the state is of an epoch that our group has not reached"};
+  return {};
+}
+
 void group_helper::on_fetched(const fetched_state& fetched) {
   fetcher_ = nullptr;
+  refuse_suspects();
   auto state = check_state(*fetched.state);
-  auto why = !state ? state.error()
-             : state->epoch != fetched.epoch
-               ? failure{ec::malformed, "the state is not of the epoch that was offered"}
-               : failure{};
+  auto why = check_fetched(fetched, state);
   ctx_.metrics->count_state_download(why.code != ec::none ? "refused"
                                      : fetched.resumed    ? "resumed"
                                                           : "complete",
                                      seconds_of(now() - fetch_began_));
-  if (why.code != ec::none)
+  if (why.code != ec::none) {
+    donors_.refuse(fetched.donor, now());
+    disbelieve("disbelieved states",
+               fmt::format("peer {} sent a state that is not our group's ({}): it is not asked for "
+                           "a while",
+                           short_name(fetched.donor), to_string(why)));
     return refuse_readers(why);
+  }
+  ties_ = 0;
   state_ =
     state_snapshot{state->epoch, state->parameters, fetched.state, state->past, fetched.content};
   state_used_ = now();

@@ -9,7 +9,11 @@
 #include "actors/actors.hpp"
 #include "actors/node_context.hpp"
 #include "actors/state_fetcher.hpp"
+#include "runtime/progress/evidence.hpp"
 #include "runtime/progress/help_choice.hpp"
+#include "runtime/progress/sample_claims.hpp"
+#include "runtime/state/donor_choice.hpp"
+#include "runtime/training/training_state.hpp"
 
 namespace waggle {
 
@@ -23,8 +27,12 @@ struct help_config {
   milliseconds patience_without_clients{1'000};
   /// Our report is repeated this often, because reports expire (progress_config::report_ttl).
   milliseconds report_interval{10'000};
+  /// With `compare` none, the helper compares the offers of its group's members, until these turn
+  /// out to differ: it is not told what the group averages.
   fetch_config fetch;
   milliseconds fetch_timeout{600'000};
+  /// Offers that differed are not compared again for this long.
+  milliseconds uncompared_for{600'000};
   /// A state that is not requested again within this time is dropped.
   milliseconds state_idle{30'000};
   /// Peers that may wait for one state; more are refused with ec::overloaded.
@@ -49,6 +57,9 @@ using group_helper_base = group_helper_actor::extend<caf::reacts_to<look_for_cli
 /// other's progress, so this actor calls the round when their samples reach the target. It has no
 /// state of the run, but passes one on: it answers requests with a state that it downloads from a
 /// member.
+///
+/// What others claim is believed as by a trainer: histories by the peers with which it completed
+/// rounds, samples as far as they are delivered, and the state that most members offer.
 ///
 /// | place    | transitions                                                                      |
 /// |----------|----------------------------------------------------------------------------------|
@@ -79,14 +90,22 @@ private:
   void leave(const std::string& why);
   void begin_round();
   void on_round(const group_round& round);
+  void check_deliveries(const round_report& report);
+  void note_doubts(const help_choice& choice);
+  void disbelieve(std::string_view kind, const std::string& what);
+  void show_doubts();
   void take_members(const group_view& group);
   void tell();
 
   caf::result<state_snapshot> snapshot(const get_state_snapshot& wanted);
   [[nodiscard]] bool answers(const get_state_snapshot& wanted) const;
   void fetch();
+  void on_no_state(const failure& why, bool compared);
+  void refuse_suspects();
   void stop_fetching(const failure& why);
   void on_fetched(const fetched_state& fetched);
+  [[nodiscard]] failure check_fetched(const fetched_state& fetched,
+                                      const result<training_state>& state) const;
   void refuse_readers(const failure& why);
 
   const node_context ctx_;
@@ -104,6 +123,13 @@ private:
   std::optional<steady_time> clientless_since_;
   std::set<peer_id> refused_; // clients whose vectors are too long for us, while connected
 
+  // -- what is believed
+  evidence known_;
+  sample_claims claims_{helper_target_max};
+  bool weighs_samples_ = false; // a round of our group has shown it
+  std::optional<history_choice::doubt> doubted_;
+  double disbelieved_ = 0; // what the metric shows
+
   history_claim reported_;
   std::uint32_t reported_clients_ = 0;
   epoch_id reported_epoch_;
@@ -114,7 +140,12 @@ private:
   std::vector<waiting_reader> readers_; // bounded by waiting_max
   state_fetcher_actor fetcher_;         // of the current download
   steady_time fetch_began_;
+  digest fetched_branch_;     // of the history that it is for
   std::uint64_t fetches_ = 0; // number of the last one begun
+  donor_choice donors_;
+  std::shared_ptr<std::vector<peer_id>> suspects_; // fetch_config::suspects of the download
+  int ties_ = 0;                 // votes in sequence in which no state was offered by most
+  steady_time uncompared_until_; // offers are not compared
 };
 
 } // namespace waggle

@@ -1,6 +1,6 @@
 // trainer ─► training_status, round_ended   tracker ─► swarm_progress   switchboard ─► links
 // DHT ─► dht_status
-//                       └──────────────► documents ─► status_board ◄─ HTTP (I/O thread)
+//                       └──────────────► documents ─► status_board ◄─ HTTP (its own thread)
 
 #include "actors/metrics_exporter.hpp"
 

@@ -13,6 +13,10 @@ namespace {
 
 constexpr auto tick_interval = 50ms;
 constexpr auto upkeep_interval = 250ms; // of the work that reads the whole ledger
+// Between two views because of what others report: a fraction of the shortest epochs.
+constexpr auto change_interval_min = 5ms;
+// The same, for each peer: several times what it costs to make a view and to process it.
+constexpr auto change_interval_per_peer = 20us;
 
 } // namespace
 
@@ -29,10 +33,12 @@ void progress_tracker::on_exit() {
   switchboard_ = nullptr;
   dht_ = nullptr;
   listeners_.clear();
+  view_ = {};
 }
 
 progress_tracker::behavior_type progress_tracker::make_behavior() {
   delayed_send(this, tick_interval, progress_tick{});
+  set_down_handler([this](const caf::down_msg& down) { remove_listener(down.source); });
   return {
     [](const inbound_call&) -> caf::result<outbound_answer> {
       return to_caf(ec::protocol_violation, "progress answers no requests");
@@ -43,22 +49,81 @@ progress_tracker::behavior_type progress_tracker::make_behavior() {
     [this](announce_departure) { leave(); },
     [this](const peer_connected& msg) { on_connected(msg.peer); },
     [this](const peer_disconnected& msg) { on_disconnected(msg.peer); },
-    [this](const subscribe_progress& msg) {
-      listeners_.push_back(msg.listener);
-      send(msg.listener, view());
-    },
+    [this](const subscribe_progress& msg) { subscribe(msg.listener); },
     [this](progress_tick again) {
       on_tick();
       delayed_send(this, tick_interval, again);
     },
+    [this](progress_news) {
+      change_due_ = false;
+      if (changed_)
+        on_change();
+    },
   };
+}
+
+// -- what listeners are told ----------------------------------------------------------------------
+
+void progress_tracker::subscribe(const progress_listener_actor& actor) {
+  monitor(actor);
+  listeners_.push_back({actor});
+  notify_listeners();
+}
+
+/// The swarm grows by strangers as well, so a larger one is looked at less often.
+std::chrono::microseconds progress_tracker::change_interval() const {
+  auto peers = static_cast<std::int64_t>(ledger_.size());
+  return std::max<std::chrono::microseconds>(change_interval_min, peers * change_interval_per_peer);
+}
+
+/// The view has changed without a report of ours.
+void progress_tracker::on_change() {
+  changed_ = true;
+  if (now() >= quiet_until_) {
+    quiet_until_ = now() + change_interval();
+    notify_listeners();
+  } else if (!std::exchange(change_due_, true)) {
+    delayed_send(this, quiet_until_ - now(), progress_news{});
+  }
 }
 
 void progress_tracker::notify_listeners() {
   auto current = view();
   reported_ready_ = current.ready;
-  for (const auto& listener : listeners_)
-    send(listener, current);
+  changed_ = false;
+  view_ = caf::make_message(std::move(current));
+  ++views_;
+  send_view();
+}
+
+/// Sends the last view to those that have not got it. Nobody gets one that a listener before it has
+/// not got: it may ask that one about what it has seen.
+void progress_tracker::send_view() {
+  for (auto& each : listeners_) {
+    if (each.sent == views_)
+      continue;
+    if (each.busy)
+      return;
+    each.sent = views_;
+    each.busy = true;
+    // All receive the same message, without a copy; typed handles would not take it.
+    auto processed = [this, actor = each.actor.address()] { on_processed(actor); };
+    request(caf::actor_cast<caf::actor>(each.actor), caf::infinite, view_)
+      .then(processed, [processed](const caf::error&) { processed(); });
+  }
+}
+
+void progress_tracker::on_processed(const caf::actor_addr& actor) {
+  for (auto& each : listeners_)
+    if (each.actor.address() == actor)
+      each.busy = false;
+  send_view();
+}
+
+/// It has ended, perhaps before it answered.
+void progress_tracker::remove_listener(const caf::actor_addr& actor) {
+  std::erase_if(listeners_, [&](const listener& each) { return each.actor.address() == actor; });
+  send_view();
 }
 
 // -- our own report -----------------------------------------------------------------------------
@@ -83,7 +148,7 @@ void progress_tracker::report(const report_progress& msg) {
   own.parameters = msg.parameters;
   own.claim = msg.claim;
   if (msg.samples > 0 || msg.claim.group_size > 0)
-    active_ = view().global_epoch;
+    active_ = ledger_.global_epoch(own_, ctx_.wall->now());
   push_due_ = true;
   store_due_ = store_due_ || new_epoch || moved;
   if (moved || now() - pushed_ >= config_.push_interval)
@@ -100,7 +165,8 @@ void progress_tracker::report(const report_progress& msg) {
 bool progress_tracker::publishes() const {
   if (!own_ || left_ || !active_)
     return false;
-  auto furthest = view().global_epoch.value(); // others claim it: it may be any number
+  // Others claim it: it may be any number.
+  auto furthest = ledger_.global_epoch(own_, ctx_.wall->now()).value();
   return furthest <= active_->value() || furthest - active_->value() <= 1;
 }
 
@@ -175,7 +241,8 @@ void progress_tracker::leave() {
 // -- what others report ------------------------------------------------------------------------
 
 /// Whether the record changed what is known of its peer.
-bool progress_tracker::take(const record& entry, bool verified) {
+/// @param host of its sender; empty: it was read from the DHT.
+bool progress_tracker::take(const record& entry, bool verified, const std::string& host) {
   if (entry.kind != record_kind::progress || entry.name != config_.name)
     return refuse(ec::protocol_violation);
   if (!verified)
@@ -190,7 +257,18 @@ bool progress_tracker::take(const record& entry, bool verified) {
   auto report = decode_progress(entry.owner, *who, entry.value);
   if (!report)
     return refuse(report.error().code);
-  return ledger_.record(*report, entry.expiration);
+  // The table of links is ahead of what we are told of them: a link that has just ended may have
+  // left reports in our mailbox.
+  bool connected = connected_.contains(*who) || ctx_.links->find(*who) != nullptr;
+  bool news = ledger_.record(*report, entry.expiration,
+                             {ctx_.rounds->has_averaged_with(*who), connected, host});
+  count_dropped();
+  return news;
+}
+
+void progress_tracker::count_dropped() {
+  for (; dropped_ < ledger_.dropped(); ++dropped_)
+    ctx_.metrics->count_refused_input(ec::overloaded);
 }
 
 bool progress_tracker::refuse(ec reason) const {
@@ -209,7 +287,7 @@ void progress_tracker::read() {
         for (const auto& entry : found.records)
           news = take(entry, true) || news;
         if (news)
-          notify_listeners();
+          on_change();
       },
       [this](const caf::error&) {
         reading_ = false; // the next period tries again
@@ -219,12 +297,12 @@ void progress_tracker::read() {
 void progress_tracker::on_event(const inbound_event& msg) {
   msg.release();
   if (const auto* push = std::get_if<wire::progress_push>(&msg.what)) {
-    if (take(push->entry, false))
-      notify_listeners();
+    if (take(push->entry, false, msg.via ? msg.via->host() : std::string{}))
+      on_change();
   } else if (const auto* note = std::get_if<wire::progress_note>(&msg.what)) {
     if (ledger_.note(msg.from.id, note->epoch, note->branch, note->samples,
                      note->samples_per_second, ctx_.wall->now()))
-      notify_listeners();
+      on_change();
   }
 }
 
@@ -249,7 +327,7 @@ void progress_tracker::on_tick() {
   auto current = view();
   // The view also changes without reports: one expires, or the extrapolated target is reached.
   if (expired || current.ready != reported_ready_)
-    notify_listeners();
+    on_change();
   if (!reading_ && seconds_of(now() - read_) >= current.refresh_seconds)
     read();
   ctx_.metrics->set_peers(static_cast<double>(current.num_peers - current.num_clients),
@@ -271,7 +349,7 @@ void progress_tracker::on_disconnected(const peer_id& peer) {
   // Its reports that are still in the DHT were made before now.
   auto wall = ctx_.wall->now();
   if (ledger_.lose(peer, wall, wall + config_.report_ttl))
-    notify_listeners();
+    on_change();
 }
 
 } // namespace waggle

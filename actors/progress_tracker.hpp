@@ -30,12 +30,18 @@ struct progress_config {
 
 /// To itself: publish what is due, read what is due, forget what expired.
 struct progress_tick {};
+/// To itself: listeners may be told what has changed since they were told last.
+struct progress_news {};
 
-using progress_tracker_base =
-  wired_progress_tracker_actor::extend<caf::reacts_to<progress_tick>>::base;
+using progress_tracker_base = wired_progress_tracker_actor::extend<
+  caf::reacts_to<progress_tick>>::extend<caf::reacts_to<progress_news>>::base;
 
 /// Tracks the progress of every peer: reads signed reports from the DHT, receives them from
 /// connected peers, and publishes ours both ways. Never waits for the network before it answers.
+///
+/// Listeners see what this peer reports at once. What others report they see at once if it is long
+/// enough since the last time, otherwise a moment later, together with what has come meanwhile. A
+/// listener that is slow has at most one view to process.
 class progress_tracker final : public progress_tracker_base {
 public:
   progress_tracker(caf::actor_config& cfg, node_context ctx, progress_config config,
@@ -50,7 +56,20 @@ protected:
 private:
   [[nodiscard]] steady_time now() const { return clock().now(); }
   [[nodiscard]] swarm_progress view() const { return ledger_.view(own_, ctx_.wall->now()); }
+
+  // What listeners are told.
+  struct listener {
+    progress_listener_actor actor;
+    std::uint64_t sent = 0; // the number of the last view
+    bool busy = false;      // it has not processed this view
+  };
+  void subscribe(const progress_listener_actor& actor);
+  void on_change();
   void notify_listeners();
+  void send_view();
+  void on_processed(const caf::actor_addr& actor);
+  void remove_listener(const caf::actor_addr& actor);
+  [[nodiscard]] std::chrono::microseconds change_interval() const;
 
   // Our own report.
   void report(const report_progress& msg);
@@ -65,7 +84,8 @@ private:
 
   // What others report.
   void on_event(const inbound_event& msg);
-  bool take(const record& entry, bool verified);
+  bool take(const record& entry, bool verified, const std::string& host = {});
+  void count_dropped();
   bool refuse(ec reason) const;
   void read();
 
@@ -96,9 +116,16 @@ private:
   bool left_ = false;
   bool reported_ready_ = false; // `ready` of the view that listeners have
   std::map<peer_id, peer_record> connected_;
-  std::vector<progress_listener_actor> listeners_;
+  std::uint64_t dropped_ = 0;       // reports, as counted by the metrics
+  std::vector<listener> listeners_; // in the order in which they are told
+  caf::message view_;               // the last one that they were told
+  std::uint64_t views_ = 0;         // its number
+  steady_time quiet_until_{};       // no view before, because of what others report
+  bool changed_ = false;            // since then
+  bool change_due_ = false;         // progress_news is under way to us
 };
 
 } // namespace waggle
 
 WAGGLE_LOCAL(progress_tick)
+WAGGLE_LOCAL(progress_news)

@@ -79,7 +79,8 @@ void state_fetcher::ask_for_offers() {
           on_offers();
         },
         [this, who = question.donor.id](const caf::error& why) {
-          ctx_.log->info("no state from peer {}: {}", short_name(who), to_string(from_caf(why)));
+          log_caused(spdlog::level::info,
+                     "no state from peer " + short_name(who) + ": " + to_string(from_caf(why)));
           vote_->refused(who, from_caf(why));
           on_offers();
         });
@@ -103,10 +104,15 @@ void state_fetcher::on_offers() {
   next_donor();
 }
 
+void state_fetcher::log_caused(spdlog::level::level_enum level, const std::string& what) const {
+  ctx_.log_caused("state downloads", clock().now(), level, what);
+}
+
 /// The operator is told, and the caller, which asks others for a while.
 void state_fetcher::suspect(const peer_id& donor, std::string_view why) {
-  ctx_.log->warn("peer {} is not asked for the run's state for a while: {}", short_name(donor),
-                 why);
+  log_caused(spdlog::level::warn,
+             fmt::format("peer {} is not asked for the run's state for a while: {}",
+                         short_name(donor), why));
   ctx_.metrics->count_refused_input(ec::hash_mismatch);
   if (config_.suspects)
     config_.suspects->push_back(donor);
@@ -145,7 +151,8 @@ void state_fetcher::next_donor() {
 }
 
 void state_fetcher::leave_donor(const failure& why) {
-  ctx_.log->info("no state from peer {}: {}", short_name(donor_.id), to_string(why));
+  log_caused(spdlog::level::info,
+             "no state from peer " + short_name(donor_.id) + ": " + to_string(why));
   last_ = why;
   ++attempt_;
   next_donor();
@@ -267,9 +274,10 @@ void state_fetcher::on_chunk(const peer_answer& answer, steady_time asked) {
 /// donor alone can be blamed if it happens again.
 void state_fetcher::start_over(const state_offer& offer) {
   ctx_.metrics->count_state_download("hash_mismatch", 0);
-  ctx_.log->info("the chunks of several donors do not make up the state of epoch {}: downloading "
-                 "it from peer {} alone",
-                 offer.epoch.value(), short_name(donor_.id));
+  log_caused(spdlog::level::info,
+             fmt::format("the chunks of several donors do not make up the state of epoch {}: "
+                         "downloading it from peer {} alone",
+                         offer.epoch.value(), short_name(donor_.id)));
   ++attempt_;
   if (vote_)
     voters_.push_front({donor_, offer});

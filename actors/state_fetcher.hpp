@@ -79,6 +79,7 @@ private:
   void ask_for_offers();
   void on_offers();
   void suspect(const peer_id& donor, std::string_view why);
+  void log_caused(spdlog::level::level_enum level, const std::string& what) const;
   void next_donor();
   void leave_donor(const failure& why);
   void on_offer(const wire::state_header& header);

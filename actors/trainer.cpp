@@ -70,6 +70,7 @@ trainer::behavior_type trainer::make_behavior() {
     [this](const swarm_progress& msg) {
       view_ = msg;
       observe_claims();
+      observe_epochs();
       react();
     },
     [this](const group_view& msg) {

@@ -202,11 +202,17 @@ private:
   [[nodiscard]] bool is_live(const peer_id& peer) const;
   [[nodiscard]] bool left_behind();
   [[nodiscard]] bool most_are_back() const;
+  void remember_group(const round_report& report);
   [[nodiscard]] bool may_found();
 
   // -- what is believed (trainer_trust.cpp)
   void note_doubts(const history_choice& choice);
   void show_doubts();
+  /// A peer claims what is not so, and is not relied on for a while.
+  void disbelieve(const std::string& what);
+  void show_disbelief(const std::string& what);
+  [[nodiscard]] bool epoch_counts(const swarm_progress::peer& peer) const;
+  void observe_epochs();
   [[nodiscard]] std::optional<std::string> misled(const history_choice& choice,
                                                   const group_view& group) const;
   void leave_misleading(const group_view& group, const std::string& why);
@@ -288,6 +294,10 @@ private:
   std::optional<history_choice::doubt> doubted_;
   std::string doubt_notice_; // empty: what others claim agrees with what we know
   steady_time doubt_logged_;
+  std::string disbelief_;      // the last claim that was not believed
+  steady_time disbelief_at_;   // when that was
+  std::size_t far_claims_ = 0; // peers that claim an epoch which no member has reached
+  epoch_id epoch_of_run_;      // that peers have reached whose claims count
   /// Requests for a state of an epoch that our group is about to reach.
   struct awaited_state {
     get_state_snapshot wanted;
@@ -326,9 +336,11 @@ private:
   steady_time counting_since_;        // the last boundary
   std::uint64_t rounds_ = 0;          // number of the last one begun
   bool lost_group_ = false;           // the last round failed, and we were not excluded from it
-  former_group former_;               // the last one that fell apart
-  steady_time behind_since_;          // since when most members are ahead of us; zero: they are not
-  bool called_ = false;               // another member has begun the next round
+  std::vector<peer_id> lost_members_; // of that group
+  former_group former_;               // the last one that fell apart, or whom we go by since
+  steady_time former_since_;
+  steady_time behind_since_; // since when most members are ahead of us; zero: they are not
+  bool called_ = false;      // another member has begun the next round
   steady_time outside_since_;
   steady_time enter_after_;
   peer_id awaited_; // the peer that should found the group

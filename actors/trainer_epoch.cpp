@@ -47,7 +47,7 @@ bool trainer::counts_here(const swarm_progress::peer& peer) const {
   const auto& in = group_.members;
   return peer.who.id != ctx_.record.id && peer.epoch == at_.epoch()
          && peer.claim.past.branch == at_.past().branch && peer.claim.group_size > 0
-         && std::find(in.begin(), in.end(), peer.who.id) != in.end();
+         && !peer.claim.reduces_only && std::find(in.begin(), in.end(), peer.who.id) != in.end();
 }
 
 /// The samples that the other members have reported for this epoch.
@@ -258,7 +258,9 @@ void trainer::on_round_failed(const round_report& report) {
     drop_contribution("left_out");
   // A peer that was excluded knows that the others go on as a group.
   lost_group_ = !facts.excluded;
-  former_ = {at_.past().branch, at_.epoch(), group_.members};
+  lost_members_ = group_.members;
+  if (!facts.excluded)
+    remember_group(report);
   leave({});
   report_own_progress();
 }
@@ -267,7 +269,7 @@ void trainer::end_epoch(const group_round& round) {
   const auto& report = round.report;
   auto given = *std::exchange(given_, std::nullopt);
   if (!round.keeps_majority)
-    former_ = {at_.past().branch, at_.epoch(), group_.members};
+    remember_group(report);
   group_ = round.group;
   const auto& in = report.contributors;
   result_of_round ended;

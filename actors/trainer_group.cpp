@@ -9,6 +9,7 @@
 
 #include "actors/guard.hpp"
 #include "actors/trainer.hpp"
+#include "runtime/averaging/group_majority.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/training/founding.hpp"
 
@@ -36,8 +37,11 @@ history_choice trainer::choose() const {
                    !ctx_.record.client_mode,
                    place_ == place::member && group_.members.size() == 1,
                    provisional_,
-                   &known_,
-                   &former_};
+                   &known_};
+  // In many groups, no round decides for the run.
+  if (!config_.many_groups && !former_.members.empty()
+      && now() - former_since_ < former_group::lasts)
+    own.former = &former_;
   std::vector<swarm_progress::peer> others;
   bool reached = std::any_of(view_.peers.begin(), view_.peers.end(), [this](const auto& peer) {
     return peer.claim.group_size > 0 && connected_.contains(peer.who.id);
@@ -105,9 +109,22 @@ bool trainer::left_behind() {
 /// Whether most of the group that we lost can be reached again.
 bool trainer::most_are_back() const {
   std::size_t back = 1; // this peer
-  for (const auto& peer : former_.members)
+  for (const auto& peer : lost_members_)
     back += peer != ctx_.record.id && connected_.contains(peer) ? 1 : 0;
-  return 2 * back > former_.members.size();
+  return 2 * back > lost_members_.size();
+}
+
+/// The group fell apart in this round. Only members that had completed one before count: whoever is
+/// just admitted has done nothing yet.
+void trainer::remember_group(const round_report& report) {
+  former_group fell_apart{at_.past().branch, at_.epoch(), {}};
+  for (const auto& [member, mark] : report.gathered)
+    if (!has_just_entered(mark))
+      fell_apart.members.push_back(member);
+  if (fell_apart.members.empty()) // the round never began
+    return;
+  former_ = std::move(fell_apart);
+  former_since_ = now();
 }
 
 void trainer::look_for_group() {
@@ -120,9 +137,11 @@ void trainer::look_for_group() {
   switch (choice.what) {
     case course::enter:
       if (choice.without_evidence && choice.histories > 1)
-        ctx_.log->warn("{} histories of this run are claimed, by peers with which this one has not "
-                       "completed rounds: following {}, which {} of them hold",
-                       choice.histories, short_name(choice.branch), choice.supporters);
+        ctx_.log_caused(
+          "claimed histories", now(), spdlog::level::warn,
+          fmt::format("{} histories of this run are claimed, by peers with which this one has not "
+                      "completed rounds: following {}, which {} of them hold",
+                      choice.histories, short_name(choice.branch), choice.supporters));
       return enter(choice);
     case course::wait:
       if (awaited_ != choice.awaited) {
@@ -158,7 +177,8 @@ bool trainer::may_found() {
   facts.has_work = at_.past().work > 0;
   facts.may_start_alone = config_.may_start_alone;
   for (const auto& peer : view_.peers) {
-    facts.trainers_seen |= !peer.claim.auxiliary && is_live(peer.who.id);
+    facts.trainers_seen |=
+      !peer.claim.auxiliary && !peer.claim.reduces_only && is_live(peer.who.id);
     facts.reducer_connected |= peer.claim.auxiliary && connected_.contains(peer.who.id);
   }
   auto decided = decide_founding(facts);
@@ -265,6 +285,10 @@ void trainer::on_entered(const history_choice& choice, const group_view& group) 
   called_ = false;
   lost_group_ = false;
   provisional_ = choice.provisional;
+  if (choice.provisional && former_.branch != choice.parent) {
+    former_ = {choice.parent, choice.forked_at, group.members};
+    former_since_ = now();
+  }
   passed_over_.clear();
   avoided_.clear();
   outside_since_ = now();

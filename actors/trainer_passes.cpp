@@ -108,10 +108,13 @@ void trainer::on_pass(const pass_done& pass) {
       count({ledger_.use_accumulated(), 0}, {});
     }
   } else {
-    if (step.overflow)
+    if (step.overflow) {
       ctx_.metrics->count_loss_scale_overflow();
-    else
+    } else {
       ctx_.metrics->count_nonfinite(std::isfinite(step.loss) ? "gradient" : "loss");
+      if (auto sentence = health_.pass_not_finite(now()))
+        ctx_.log->warn("{}", *sentence);
+    }
     ledger_.refuse(step.samples);
     count({0, step.samples}, "not_finite");
   }

@@ -103,8 +103,11 @@ void trainer::on_fetched(const fetched_state& fetched) {
 
 /// Donors that offered another state than the others are not asked for a while.
 void trainer::refuse_suspects() {
-  for (const auto& who : *suspects_)
+  for (const auto& who : *suspects_) {
     donors_.refuse(who, now());
+    show_disbelief("peer " + short_name(who)
+                   + " offered or sent another state than the run's: it is not asked for a while");
+  }
   suspects_->clear();
 }
 
@@ -222,6 +225,7 @@ bool trainer::differs_from_most() {
   std::map<digest, std::size_t> holders{{model_parameters_, 1}};
   std::uint32_t compared = 0;
   std::uint32_t others = 0;
+  peer_id first;          // of them
   std::size_t voters = 1; // we
   for (const auto& peer : view_.peers) {
     if (!has_a_vote(peer))
@@ -231,14 +235,18 @@ bool trainer::differs_from_most() {
       continue; // has not reported yet
     ++holders[peer.parameters];
     ++compared;
-    others += peer.parameters != model_parameters_ ? 1 : 0;
+    if (peer.parameters != model_parameters_ && others++ == 0)
+      first = peer.who.id;
   }
   if (others != differing_) {
     differing_ = others;
     ctx_.metrics->set_differing_peers(others);
     if (others > 0)
-      ctx_.log->error("{} peers hold parameters that differ from ours at epoch {} of history {}",
-                      others, model_epoch_.value(), short_name(at_.past().branch));
+      ctx_.log_caused("other parameters", now(), spdlog::level::err,
+                      fmt::format("{} peers, {} among them, hold parameters that differ from ours "
+                                  "at epoch {} of history {}",
+                                  others, short_name(first), model_epoch_.value(),
+                                  short_name(at_.past().branch)));
   }
   // Reports of one epoch arrive one after another: a difference may show after the first of them.
   if (others > 0 && std::exchange(differed_, model_epoch_) != model_epoch_)

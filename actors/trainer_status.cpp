@@ -13,6 +13,7 @@ namespace {
 constexpr auto status_interval = 100ms;
 constexpr auto progress_log_interval = 10s;
 constexpr auto wait_log_interval = 10s;
+constexpr auto disbelief_shown = 60s;
 
 std::string_view activity(trainer_phase phase) {
   switch (phase) {
@@ -31,6 +32,19 @@ std::string_view activity(trainer_phase phase) {
   return "wait";
 }
 
+void show(std::string_view rule, const run_health::numbers& its, metric_families& metrics) {
+  switch (its.in) {
+    case run_health::unit::peers:
+      return metrics.set_health_peers(rule, its.found, its.required);
+    case run_health::unit::seconds:
+      return metrics.set_health_seconds(rule, its.found, its.required);
+    case run_health::unit::samples:
+      return metrics.set_health_samples(rule, its.found, its.required);
+    case run_health::unit::epochs:
+      return metrics.set_health_epochs(rule, its.found, its.required);
+  }
+}
+
 } // namespace
 
 /// Since the last boundary.
@@ -45,14 +59,12 @@ const training_status& trainer::current_status() {
   s.samples_toward_epoch = (steps_locally() ? 0 : own_samples()) + ledger_.in_flight();
   s.samples_used = ledger_.used();
   s.samples_dropped = ledger_.dropped();
-  s.global_epoch = std::max(s.epoch, at_.epoch());
-  for (const auto& peer : view_.peers)
-    if (peer.claim.group_size > 0 && peer.claim.past.branch == at_.past().branch)
-      s.global_epoch = std::max(s.global_epoch, peer.epoch);
+  s.global_epoch = std::max({s.epoch, at_.epoch(), epoch_of_run_});
   s.target_batch_size = config_.target_batch_size;
-  s.notice = !download_notice_.empty() ? download_notice_
-             : !doubt_notice_.empty()  ? doubt_notice_
-                                       : health_.notice();
+  s.notice = !download_notice_.empty()                                        ? download_notice_
+             : !doubt_notice_.empty()                                         ? doubt_notice_
+             : !disbelief_.empty() && now() - disbelief_at_ < disbelief_shown ? disbelief_
+                                                                              : health_.notice();
   s.loss = losses_.smoothed();
   s.first_loss = losses_.of_first_epoch();
   s.past = at_.in_step() ? at_.past() : at_.held_past();
@@ -79,6 +91,12 @@ void trainer::publish(bool at_once) {
   if (!at_once && now() - reported_to_exporter_ < status_interval)
     return;
   reported_to_exporter_ = now();
+  std::map<peer_id, bool> have_state; // of the peers that train this history
+  for (const auto& peer : view_.peers)
+    if (connected_.contains(peer.who.id) && peer.claim.group_size > 0 && !peer.claim.auxiliary
+        && peer.claim.past.branch == at_.past().branch)
+      have_state.emplace(peer.who.id, peer.claim.ready);
+  health_.see_peers(have_state, now());
   const auto& s = current_status();
   ctx_.metrics->set_epochs(static_cast<double>(s.epoch.value()),
                            static_cast<double>(s.global_epoch.value()));
@@ -133,15 +151,18 @@ void trainer::note_health(const round_report& report) {
   epoch.own_gradient =
     std::exchange(fallbacks_noted_, status_.local_fallbacks) != status_.local_fallbacks;
   epoch.round_seconds = report.matchmaking_seconds + report.allreduce_seconds;
-  epoch.download_seconds = download_seconds_;
+  epoch.download_seconds = std::max(download_seconds_, health_.download_seconds());
   epoch.samples_per_second = view_.samples_per_second;
   epoch.pass_samples = pass_samples_;
   if (!steps_locally() && report.weight_sum > 0)
     epoch.gradient_norm = status_.gradient_norm;
   for (const auto& sentence : health_.end_epoch(epoch, now()))
     ctx_.log->warn("{}", sentence);
-  for (auto rule : run_health::rules)
+  for (auto rule : run_health::rules) {
     ctx_.metrics->set_health(rule, health_.holds(rule));
+    if (auto its = health_.numbers_of(rule))
+      show(rule, *its, *ctx_.metrics);
+  }
 }
 
 void trainer::log_progress() {

@@ -12,6 +12,8 @@ namespace waggle {
 namespace {
 
 constexpr auto doubt_log_interval = 60s;
+/// A report of a member may be so many epochs newer than what we know of the others.
+constexpr std::uint64_t epochs_of_news = 3;
 /// Newcomers compare the states of several donors, which must be of one epoch. A donor waits for
 /// an epoch that is so near, or reached in that time, for at most so long. Strangers ask for any.
 constexpr std::uint64_t awaited_epochs_near = 16;
@@ -42,7 +44,7 @@ void trainer::note_doubts(const history_choice& choice) {
       doubted_->known);
     if (!same || now() - doubt_logged_ >= doubt_log_interval) {
       doubt_logged_ = now();
-      ctx_.log->warn("{}", doubt_notice_);
+      ctx_.log_caused("disbelieved histories", now(), spdlog::level::warn, doubt_notice_);
     }
   }
   show_doubts();
@@ -50,7 +52,61 @@ void trainer::note_doubts(const history_choice& choice) {
 
 void trainer::show_doubts() {
   auto unknown = doubted_ ? doubted_->supporters - doubted_->known : 0;
-  ctx_.metrics->set_disbelieved_peers(static_cast<double>(unknown + misleading_.count(now())));
+  ctx_.metrics->set_disbelieved_peers(static_cast<double>(unknown + misleading_.count(now())
+                                                          + claims_.suspects(now())
+                                                          + donors_.refused(now()) + far_claims_));
+}
+
+void trainer::disbelieve(const std::string& what) {
+  ctx_.metrics->count_refused_input(ec::protocol_violation);
+  ctx_.log_caused("disbelieved claims", now(), spdlog::level::warn, what);
+  show_disbelief(what);
+}
+
+/// Also in the status, for a while.
+void trainer::show_disbelief(const std::string& what) {
+  disbelief_ = what;
+  disbelief_at_ = now();
+  show_doubts();
+}
+
+// -- epochs ---------------------------------------------------------------------------------------
+
+/// Whether the epoch that the peer claims says how far our history is: anybody can claim any. A
+/// peer that is in no group has nobody else to go by.
+bool trainer::epoch_counts(const swarm_progress::peer& peer) const {
+  if (peer.claim.group_size == 0 || peer.claim.past.branch != at_.past().branch)
+    return false;
+  const auto& in = group_.members;
+  return place_ != place::member || known_.covers(peer.who.id)
+         || std::find(in.begin(), in.end(), peer.who.id) != in.end();
+}
+
+/// Finds the epoch of our history, and peers that claim a later one.
+void trainer::observe_epochs() {
+  epoch_of_run_ = at_.epoch();
+  if (config_.many_groups && place_ == place::member) // run_group has weighed the claims
+    epoch_of_run_ = std::max(epoch_of_run_, group_.epoch);
+  else
+    for (const auto& peer : view_.peers)
+      if (epoch_counts(peer))
+        epoch_of_run_ = std::max(epoch_of_run_, peer.epoch);
+  auto before = std::exchange(far_claims_, 0);
+  const swarm_progress::peer* first = nullptr;
+  for (const auto& peer : view_.peers)
+    if (peer.who.id != ctx_.record.id && peer.claim.group_size > 0
+        && peer.claim.past.branch == at_.past().branch
+        && peer.epoch.value() > epoch_of_run_.value() + epochs_of_news) {
+      ++far_claims_;
+      first = first == nullptr ? &peer : first;
+    }
+  if (first != nullptr && before == 0)
+    disbelieve(
+      fmt::format("peer {} claims epoch {} of our history, of which no member of the group "
+                  "has reached more than {}: it is not believed",
+                  short_name(first->who.id), first->epoch.value(), epoch_of_run_.value()));
+  else if (before != far_claims_)
+    show_doubts();
 }
 
 // -- groups ---------------------------------------------------------------------------------------
@@ -87,11 +143,9 @@ void trainer::leave_misleading(const group_view& group, const std::string& why) 
   send(peers_.averager, quit_group{});
   const auto& leader = group.members.front();
   auto lasts = misleading_.add(leader, now());
-  ctx_.metrics->count_refused_input(ec::protocol_violation);
-  ctx_.log->warn("peer {} admitted us into a group that is not the run's ({}): it is not asked for "
-                 "{:.0f} s",
-                 short_name(leader), why, seconds_of(lasts));
-  show_doubts();
+  disbelieve(fmt::format("peer {} admitted us into a group that is not the run's ({}): it is not "
+                         "asked for {:.0f} s",
+                         short_name(leader), why, seconds_of(lasts)));
 }
 
 // -- samples --------------------------------------------------------------------------------------
@@ -115,12 +169,10 @@ void trainer::check_deliveries(const round_report& report, const contribution& g
   if (report.outcome != round_outcome::complete || !given.from_state || !claims_are_due())
     return;
   auto found = claims_.end_round(report.participants, report.weight_sum, given.samples, now());
-  for (const auto& who : found.suspects) {
-    ctx_.metrics->count_refused_input(ec::protocol_violation);
-    ctx_.log->warn("peer {} claimed samples and did not contribute them ({} were missing from the "
-                   "round): what it claims does not count for a while",
-                   short_name(who), found.missing);
-  }
+  for (const auto& who : found.suspects)
+    disbelieve(fmt::format("peer {} claimed samples and did not contribute them ({} were missing "
+                           "from the round): what it claims does not count for a while",
+                           short_name(who), found.missing));
 }
 
 // -- states ---------------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ namespace waggle {
 /// Timeouts of a round. Every wait is finite.
 struct round_config {
   /// A member whose contributions are awaited is considered lost if it sends none of them for this
-  /// long; results are awaited twice as long, and both for longer from a member without which
-  /// newcomers would be the majority (patience_with_members). Raise it if peers are slow rather
-  /// than dead: the rounds' faults show `stalled`.
+  /// long; results are awaited twice as long, and both for longer where newcomers would go on
+  /// without a member that holds the state (patience_with_holders). Raise it if peers are slow
+  /// rather than dead: the rounds' faults show `stalled`.
   milliseconds stall_timeout{5'000};
   /// How long a new leader waits for the others' promises.
   milliseconds takeover_timeout{2'000};
@@ -25,9 +25,9 @@ struct round_config {
   std::uint32_t offload_elements = 1U << 15U;
 };
 
-/// So many times as long is a member awaited without which newcomers would be the majority of an
-/// open group (leaves_it_to_newcomers).
-inline constexpr int patience_with_members = 4;
+/// So many times as long, but at most a third of the deadline, is a member of an open group awaited
+/// without which newcomers would go on among themselves (leaves_it_to_newcomers).
+inline constexpr int patience_with_holders = 4;
 
 /// Checks the configuration. Fails with ec::bad_config and the name of the field in the sentence.
 status check_round_config(const round_config& config);

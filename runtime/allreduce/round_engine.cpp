@@ -145,23 +145,22 @@ void round_engine::check() {
 }
 
 /// A member whose uplink carries the state to newcomers is slow, and they must not go on without
-/// it: it may be the only one that holds the state. While it is awaited, the others owe no results.
+/// it. As long as they depend on it, results may be late for its sake, whoever owes them.
 void round_engine::give_up_stalled(steady_time now) {
   auto timeout = config_.stall_timeout;
-  auto longer = patience_with_members * timeout;
-  auto too_long = transfers_.stalled(now, longer, 2 * longer);
+  auto longer = std::max(timeout, std::min(patience_with_holders * timeout, config_.deadline / 3));
   auto stayed = transfers_.view().participant_set();
   for (const auto& [member, reason] : protocol_.lost())
     stayed.erase(member);
-  member_set spared;
-  (transfers_.stalled(now, timeout, 2 * timeout) - too_long).for_each([&](std::size_t member) {
-    if (leaves_it_to_newcomers(plan(), stayed, member))
-      spared.insert(member);
-    else
-      stayed.erase(member);
-  });
-  auto given_up = transfers_.stalled(now, timeout, spared.empty() ? 2 * timeout : 2 * longer);
-  (given_up - spared).for_each([&](std::size_t member) {
+  member_set holders;
+  if (request_.open_group)
+    stayed.for_each([&](std::size_t member) {
+      if (leaves_it_to_newcomers(plan(), stayed, member))
+        holders.insert(member);
+    });
+  auto given_up = transfers_.stalled(now, timeout, 2 * (holders.empty() ? timeout : longer));
+  auto too_long = transfers_.stalled(now, longer, 2 * longer);
+  (given_up - (holders - too_long)).for_each([&](std::size_t member) {
     if (!reported_)
       suspect(member, ec::stalled);
   });

@@ -41,6 +41,7 @@ struct round_request {
   /// plan.elements values. If one is not finite, the round goes on without us.
   std::shared_ptr<const float_vector> values;
   double weight = 1;
+  bool open_group = false; // plan.gathered holds the marks of group_majority.hpp
 };
 
 /// Memory for a round's result and for encoded parts. Neither is null.

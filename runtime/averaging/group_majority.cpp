@@ -21,10 +21,18 @@ bool keeps_majority(const round_plan& plan, member_set stayed) {
 }
 
 bool leaves_it_to_newcomers(const round_plan& plan, member_set stayed, std::size_t member) {
+  auto holds_a_state = [&](std::size_t i) {
+    return plan.members[i].mode != member_mode::auxiliary && !has_just_entered(plan.gathered[i]);
+  };
   auto rest = stayed;
   rest.erase(member);
-  return is_quorum(rest, plan.members.size()) && keeps_majority(plan, stayed)
-         && !keeps_majority(plan, rest);
+  std::size_t holders = 0;
+  std::size_t newcomers = 0;
+  rest.for_each([&](std::size_t i) {
+    holders += holds_a_state(i) ? 1 : 0;
+    newcomers += has_just_entered(plan.gathered[i]) ? 1 : 0;
+  });
+  return holds_a_state(member) && is_quorum(rest, plan.members.size()) && holders < newcomers;
 }
 
 digest forked(const digest& parent, const round_id& round) {

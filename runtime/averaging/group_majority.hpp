@@ -21,8 +21,9 @@ inline bool has_just_entered(std::string_view gathered) {
 /// Whether the members at positions `stayed` of a round's plan are a quorum of the members before
 /// that plan admitted newcomers. If not, others may have gone on, too: a fork.
 bool keeps_majority(const round_plan& plan, member_set stayed);
-/// Whether the round could be decided without `member`, but by newcomers for the most part: they
-/// would go on with a history of their own, and perhaps without the only copy of its state.
+/// Whether the round of an open group could be decided without `member`, and for the most part by
+/// newcomers, who perhaps do not hold the state yet: it may be the only one that does.
+/// @param stayed the members that are not lost.
 bool leaves_it_to_newcomers(const round_plan& plan, member_set stayed, std::size_t member);
 /// The name of the branch that begins where a round of `parent` was decided without a majority: the
 /// same for all members that go on.

@@ -16,18 +16,31 @@ namespace waggle {
 
 namespace {
 
-struct variant {
-  const char* option = nullptr; // none: the strategy's default
-  const char* value = nullptr;
-};
+/// Options and their values; none: the strategy's defaults.
+using variant = std::vector<std::pair<std::string, std::string>>;
 
-/// The variants of a strategy that compute on, or wait, while they average.
+/// The variants of a strategy: those that compute on, or wait, while they average, and those that
+/// change what an average takes.
 std::vector<variant> variants_of(const strategy_row& row) {
   if (!row.averages_parameters)
-    return {{}, {"delay-grad-averaging", "true"}};
+    return {{},
+            {{"delay-grad-averaging", "true"}},
+            {{"delay-grad-averaging", "true"}, {"delay-optimizer-step", "true"}},
+            {{"reuse-grad-buffers", "true"}},
+            {{"low-rank", "4"}}};
   if (!row.counts_steps)
-    return {{}, {"delay-state-averaging", "false"}};
+    return {{}, {{"delay-state-averaging", "false"}}};
   return {{}};
+}
+
+/// The strategy of this row with the variant's options.
+strategy_settings settings_of(const variant& options) {
+  strategy_settings how;
+  for (const auto& [option, value] : options) {
+    how.delay_gradients = how.delay_gradients || option == "delay-grad-averaging";
+    how.delay_state = how.delay_state && option != "delay-state-averaging";
+  }
+  return how;
 }
 
 strategy_case::age age_of(const lane_overlap& overlap) {
@@ -82,16 +95,13 @@ result<std::vector<strategy_case>> strategy_cases(const run_options& options) {
   std::vector<strategy_case> rows;
   for (const auto& row : strategy_table())
     for (const auto& variant : variants_of(row)) {
-      strategy_settings how;
-      how.delay_gradients = variant.option != nullptr && !row.averages_parameters;
-      how.delay_state = variant.option == nullptr;
-      auto made = row.make(how);
+      auto made = row.make(settings_of(variant));
       strategy_case c;
       c.name = row.name;
       c.arguments = {"--strategy", c.name};
-      if (variant.option != nullptr) {
-        c.name += " --" + std::string{variant.option} + " " + variant.value;
-        c.arguments.insert(c.arguments.end(), {"--" + std::string{variant.option}, variant.value});
+      for (const auto& [option, value] : variant) {
+        c.name += " --" + option + " " + value;
+        c.arguments.insert(c.arguments.end(), {"--" + option, value});
       }
       if (row.counts_steps)
         c.arguments.insert(c.arguments.end(), {"--averaging-steps-period", std::to_string(period)});

@@ -151,6 +151,21 @@ status check_strategy(const run_options& o) {
   return check_optimizer_of_strategy(o);
 }
 
+/// A run that begins with more passes than an epoch holds: some of its peers would contribute
+/// nothing to it.
+status check_first_epoch(const run_options& o) {
+  const auto* strategy = find_strategy(o.strategy);
+  bool counts_samples = strategy == nullptr || !strategy->counts_steps;
+  auto needed = o.min_peers * o.micro_batch;
+  if (!counts_samples || o.auxiliary || needed <= o.target_batch_size)
+    return done{};
+  return bad("--target-batch-size " + std::to_string(o.target_batch_size)
+             + " does not hold one pass of --micro-batch " + std::to_string(o.micro_batch)
+             + " of each of the --min-peers " + std::to_string(o.min_peers)
+             + ", with which training begins: raise it to " + std::to_string(needed)
+             + ", or lower one of the others");
+}
+
 } // namespace
 
 status check_optimizer_of_strategy(const run_options& o) {
@@ -181,11 +196,15 @@ status check_combinations(const run_options& o) {
       "--client-mode needs --initial-peers: other peers cannot reach this one, so it has to "
       "know which ones to dial");
   if (o.client_mode && o.announce)
-    return bad("--client-mode and --announce exclude each other: other peers do not dial a client");
+    return bad("--client-mode and --announce exclude each other: other peers do not dial a client; "
+               "leave out --announce, or --client-mode if they can reach that address");
   if (o.client_mode && o.auxiliary)
     return bad(
-      "--client-mode and --auxiliary exclude each other: an auxiliary reduces for other peers, "
-      "which have to reach it");
+      "--client-mode and --auxiliary exclude each other: an auxiliary reduces for other "
+      "peers, which have to reach it; leave out --auxiliary, or --client-mode if they can");
+  if (o.auxiliary && o.given.contains("micro-batch"))
+    return bad("--auxiliary and --micro-batch exclude each other: an auxiliary makes no passes, it "
+               "only reduces for the others; leave out --micro-batch, or --auxiliary");
   auto how = parse_aggregator(o.aggregator);
   if (how)
     if (auto promise = check_aggregation(
@@ -200,26 +219,30 @@ status check_combinations(const run_options& o) {
   if (o.micro_batch > o.target_batch_size && (strategy == nullptr || !strategy->counts_steps))
     return bad("--micro-batch " + std::to_string(o.micro_batch)
                + " is larger than --target-batch-size " + std::to_string(o.target_batch_size)
-               + ": one pass would end more than one epoch");
+               + ": one pass would end more than one epoch; lower the first, or raise the second");
   if (o.min_peers > o.target_group_size && o.groups == "one")
     return bad("--min-peers is larger than --target-group-size: no group ever has that many "
-               "members");
+               "members; lower the first, or raise the second");
+  if (auto enough = check_first_epoch(o); !enough)
+    return enough;
   if (o.wait_for_peers > 0ms && o.min_peers == 1)
-    return bad("--wait-for-peers needs --min-peers: there is nothing to wait for");
+    return bad("--wait-for-peers needs --min-peers 2 or more: there is nothing to wait for");
   if (o.min_refresh_period > o.max_refresh_period)
     return bad(
       "--min-refresh-period is longer than --max-refresh-period: lower the first, or raise "
       "the second");
   if (o.min_group_size > o.target_group_size)
-    return bad("--min-group-size is larger than --target-group-size: no group could ever begin");
+    return bad("--min-group-size is larger than --target-group-size: no group could ever begin; "
+               "lower the first, or raise the second");
   if (o.min_contributors > o.target_group_size)
-    return bad("--min-contributors is larger than --target-group-size: every round would fail");
+    return bad("--min-contributors is larger than --target-group-size: every round would fail; "
+               "lower the first, or raise the second");
   if (o.matchmaking_time >= o.averaging_timeout)
     return bad("--matchmaking-time must be shorter than --averaging-timeout: no time would be left "
                "to average");
   if (o.allreduce_timeout > o.averaging_timeout)
-    return bad(
-      "--allreduce-timeout is longer than --averaging-timeout, which ends the round first");
+    return bad("--allreduce-timeout is longer than --averaging-timeout, which ends the round "
+               "first: lower the first, or raise the second");
   if (o.allreduce_timeout > 0ms && o.allreduce_timeout <= 2 * o.stall_timeout)
     return bad("--allreduce-timeout must be longer than twice --stall-timeout: a round would end "
                "before it could leave out a reducer that is silent");
@@ -234,8 +257,8 @@ status check_combinations(const run_options& o) {
     if (auto fits = model->check(shape_of(o)); !fits)
       return fits;
   if (o.expected_peers > o.target_group_size)
-    return bad(
-      "--expected-peers is larger than --target-group-size: no group ever has that many members");
+    return bad("--expected-peers is larger than --target-group-size: no group ever has that many "
+               "members; lower the first, or raise the second");
   const auto* optimizer = find_optimizer(o.optimizer);
   for (const auto& hyper : hyper_parameters())
     if (optimizer != nullptr && o.hyper.contains(std::string{hyper.name})
@@ -255,7 +278,8 @@ status check_combinations(const run_options& o) {
   if (auto schedule = schedule_of(o); !schedule)
     return schedule.error();
   if (o.epochs != 0 && o.warmup_epochs > o.epochs)
-    return bad("--warmup-epochs is larger than --epochs");
+    return bad("--warmup-epochs is larger than --epochs: the run would end before the rate has "
+               "reached --lr; lower the first, or raise the second");
   return done{};
 }
 

@@ -43,11 +43,19 @@ result<run_options> resolve(const settings& file, const settings& environment,
   const auto* strategy = find_strategy(options.strategy);
   if (strategy != nullptr && !strategy->optimizer.empty() && !options.given.contains("optimizer"))
     options.optimizer = strategy->optimizer;
+  // One file serves all peers of a run: an auxiliary does not use the passes that it describes.
+  auto named_here = [&](const char* name) {
+    return flags.contains(name) || environment.contains(name);
+  };
+  if (options.auxiliary && named_here("auxiliary") && !named_here("micro-batch"))
+    options.given.erase("micro-batch");
   // The micro-batch is not part of the run's agreement: a peer that joins with only the run's
-  // options must not fail on its default.
+  // options must not fail on its default, and neither must one that waits for --min-peers.
   bool has_target = strategy == nullptr || !strategy->counts_steps;
   if (!options.given.contains("micro-batch") && has_target)
-    options.micro_batch = std::min(options.micro_batch, options.target_batch_size);
+    options.micro_batch =
+      std::min(options.micro_batch,
+               std::max<std::uint64_t>(options.target_batch_size / options.min_peers, 1));
   if (auto fits = check_combinations(options); !fits)
     return fits.error();
   return options;

@@ -160,7 +160,9 @@ void add_training_options(std::vector<option_spec>& table) {
       one_of(&o::groups, {"one", "moshpit"}).agreed()},
      {"target-batch-size", "N", "Samples of all peers from one averaging to the next.",
       whole(&o::target_batch_size, 1, many, "an epoch needs at least one sample").agreed()},
-     {"micro-batch", "N", "Samples of one forward and backward pass of this peer.",
+     {"micro-batch", "N",
+      "Samples of one forward and backward pass of this peer; by default fewer where "
+      "--target-batch-size does not hold a pass of each of the --min-peers.",
       whole(&o::micro_batch, 1, 1U << 20U, "a step needs at least one sample")},
      {"epochs", "N", "Optimizer steps of the run; 0: until stopped.", whole(&o::epochs).agreed()},
      {"model", "NAME", listed(model_table()) + ".",

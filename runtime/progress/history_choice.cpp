@@ -8,13 +8,23 @@ namespace waggle {
 
 namespace {
 
+/// Where a history was forked from.
+struct origin {
+  digest parent;
+  epoch_id at;
+
+  friend auto operator<=>(const origin&, const origin&) = default;
+};
+
 struct support {
   std::size_t supporters = 0;
-  std::size_t known = 0;       // of them: those with which we completed rounds, and we ourselves
+  std::size_t known = 0;       // of them: those with which we completed rounds, and ourselves
   std::size_t provisional = 0; // of them: those that claim to go on without most of their group
-  std::size_t former = 0;      // of them: members of our group that fell apart
-  digest parent;               // the history that it was forked from, as a known supporter claims
-  epoch_id forked_at;          // likewise
+  std::size_t known_provisional = 0;              // of them: those that we know
+  std::size_t former = 0;                         // of them: members of our group that fell apart
+  std::size_t first_former = ~std::size_t{0};     // their first position in it
+  std::map<origin, std::size_t> origins;          // that supporters claim
+  std::map<origin, std::size_t> origins_by_known; // that known supporters claim
   std::uint64_t work = 0;
   bool held = false; // a peer has its state: without it the history cannot continue
   std::vector<const swarm_progress::peer*> members;
@@ -54,11 +64,27 @@ const groups_by_branch::value_type* heaviest(const groups_by_branch& groups) {
   return best;
 }
 
-bool was_in_group(const history_view& own, const peer_id& peer) {
+/// Counts a supporter of `group`: was it in our group that fell apart?
+void count_former(support& group, const history_view& own, const peer_id& peer) {
   if (own.former == nullptr)
-    return false;
+    return;
   const auto& in = own.former->members;
-  return std::find(in.begin(), in.end(), peer) != in.end();
+  auto found = std::find(in.begin(), in.end(), peer);
+  if (found == in.end())
+    return;
+  ++group.former;
+  group.first_former = std::min(group.first_former, static_cast<std::size_t>(found - in.begin()));
+}
+
+/// What most of the supporters that we know claim; of all, if we know none. Ours is known for sure,
+/// except while we download the state of a history that we have just entered.
+origin origin_of(const digest& branch, const support& group, const history_view& own) {
+  if (branch == own.past.branch && !own.past.parent.is_zero())
+    return {own.past.parent, own.past.forked_at};
+  const auto& claimed = group.origins_by_known.empty() ? group.origins : group.origins_by_known;
+  auto most = std::max_element(claimed.begin(), claimed.end(),
+                               [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == claimed.end() ? origin{} : most->first;
 }
 
 /// The smallest id among the supporters that we do not know.
@@ -69,42 +95,47 @@ peer_id unknown_among(const support& group, const history_view& own) {
   return {};
 }
 
+bool is_provisional(const digest& branch, const support& group, const history_view& own) {
+  return branch == own.past.branch ? own.provisional : 2 * group.known_provisional > group.known;
+}
+
 /// Leaves out provisional histories where the one that they were forked from goes on.
 void drop_abandoned_forks(groups_by_branch& groups, const history_view& own) {
   std::erase_if(groups, [&](const auto& group) {
     const auto& [branch, fork] = group;
-    bool ours = branch == own.past.branch;
-    bool provisional = ours ? own.provisional : 2 * fork.provisional > fork.supporters;
-    auto parent = groups.find(ours ? own.past.parent : fork.parent);
-    return provisional && parent != groups.end() && parent->first != branch && parent->second.held
-           && parent->second.supporters > 1 && parent->second.known > 0;
+    auto parent = groups.find(origin_of(branch, fork, own).parent);
+    return is_provisional(branch, fork, own) && parent != groups.end() && parent->first != branch
+           && parent->second.held && parent->second.supporters > 1 && parent->second.known > 0;
   });
 }
 
 /// Of the provisional histories that our former group fell apart into, leaves the one that most of
-/// its members train. A history that newcomers have made their own by now is not given up for a
-/// few former members.
+/// its members train. Some may have ended one more epoch together than the others.
 void drop_smaller_pieces(groups_by_branch& groups, const history_view& own) {
-  if (!own.provisional || own.former == nullptr || own.past.parent != own.former->branch)
-    return;
-  auto ours = groups.find(own.past.branch);
-  if (ours == groups.end() || 2 * ours->second.former < ours->second.supporters)
+  if (!own.provisional || own.former == nullptr)
     return;
   auto is_piece = [&](const groups_by_branch::value_type& group) {
     const auto& [branch, fork] = group;
-    return branch == own.past.branch
-           || (fork.held && fork.known > 0 && 2 * fork.provisional > fork.supporters
-               && fork.parent == own.former->branch && fork.forked_at == own.former->epoch);
+    auto from = origin_of(branch, fork, own);
+    auto apart =
+      std::max(from.at, own.former->epoch).value() - std::min(from.at, own.former->epoch).value();
+    return from.parent == own.former->branch && apart <= 1 && fork.held
+           && is_provisional(branch, fork, own);
   };
-  const groups_by_branch::value_type* largest = &*ours;
+  const groups_by_branch::value_type* largest = nullptr;
+  bool ours = false;
   for (const auto& group : groups) {
-    auto of_group = group.second;
-    auto of_largest = largest->second;
-    of_group.known = of_group.former;
-    of_largest.known = of_largest.former;
-    if (is_piece(group) && outweighs(group.first, of_group, largest->first, of_largest))
+    if (!is_piece(group))
+      continue;
+    ours = ours || group.first == own.past.branch;
+    const auto& fork = group.second;
+    if (largest == nullptr || fork.former > largest->second.former
+        || (fork.former == largest->second.former
+            && fork.first_former < largest->second.first_former))
       largest = &group;
   }
+  if (!ours || largest->second.former == 0)
+    return;
   auto goes_on = largest->first;
   std::erase_if(groups,
                 [&](const auto& group) { return group.first != goes_on && is_piece(group); });
@@ -121,15 +152,15 @@ history_choice choose_history(const history_view& own,
       continue;
     auto& group = groups[peer.claim.past.branch];
     ++group.supporters;
+    origin from{peer.claim.past.parent, peer.claim.past.forked_at};
     if (own.known != nullptr && own.known->covers(peer.who.id)) {
       ++group.known;
       evident = true;
-      if (!peer.claim.past.parent.is_zero()) {
-        group.parent = peer.claim.past.parent;
-        group.forked_at = peer.claim.past.forked_at;
-      }
+      group.known_provisional += peer.claim.provisional ? 1 : 0;
+      group.origins_by_known[from] += from.parent.is_zero() ? 0 : 1;
     }
-    group.former += was_in_group(own, peer.who.id) ? 1 : 0;
+    group.origins[from] += from.parent.is_zero() ? 0 : 1; // it may be downloading the state
+    count_former(group, own, peer.who.id);
     group.provisional += peer.claim.provisional ? 1 : 0;
     group.work = std::max(group.work, peer.claim.past.work);
     group.held = group.held || peer.claim.ready;
@@ -148,7 +179,8 @@ history_choice choose_history(const history_view& own,
     std::size_t counted = lonely && helped_elsewhere ? 0 : 1;
     ours.supporters += counted;
     ours.known += counted;
-    ours.former += was_in_group(own, own.self) ? counted : 0;
+    if (counted > 0)
+      count_former(ours, own, own.self);
     ours.held = true;
     ours.work = std::max(ours.work, own.past.work);
   }
@@ -178,6 +210,9 @@ history_choice choose_history(const history_view& own,
     choice.work = group.work;
     choice.supporters = group.supporters;
     choice.provisional = 2 * group.provisional > group.supporters;
+    auto from = origin_of(branch, group, own);
+    choice.parent = from.parent;
+    choice.forked_at = from.at;
     auto members = group.members;
     auto knows = [&](const auto* peer) {
       return own.known != nullptr && own.known->covers(peer->who.id);

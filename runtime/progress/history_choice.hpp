@@ -5,16 +5,22 @@
 #include <string>
 #include <vector>
 
+#include "runtime/core/time.hpp"
 #include "runtime/progress/evidence.hpp"
 #include "runtime/progress/progress_ledger.hpp"
 
 namespace waggle {
 
-/// The group of this peer that fell apart: the last one that it lost, or went on without most of.
+/// Whom a peer goes by where a group fell apart: the members of that group that had completed a
+/// round of it; for a peer that entered one of its pieces since, the members of the piece at that
+/// time.
 struct former_group {
-  digest branch;  // that it trained
-  epoch_id epoch; // whose round it did not end together
-  std::vector<peer_id> members;
+  digest branch;                // that the group trained
+  epoch_id epoch;               // whose round it did not end together
+  std::vector<peer_id> members; // the one that led comes first
+
+  /// Evidence of so long ago says nothing about what the pieces have become.
+  static constexpr milliseconds lasts{600'000};
 };
 
 /// The position of a peer when it compares the histories that others claim.
@@ -27,7 +33,7 @@ struct history_view {
   /// Our history was begun without most of the group that it comes from.
   bool provisional = false;
   const evidence* known = nullptr;      // null: we have completed no rounds
-  const former_group* former = nullptr; // null: ours has never fallen apart
+  const former_group* former = nullptr; // null: ours has not fallen apart of late
 };
 
 enum class course : std::uint8_t {
@@ -47,6 +53,8 @@ struct history_choice {
   peer_id awaited;
   /// Most of its supporters claim that it was begun without most of its group.
   bool provisional = false;
+  digest parent;      // that it was forked from, as most of them claim
+  epoch_id forked_at; // likewise
   /// No peer that is in a group is known to us: we have nothing to go by but what others claim.
   bool without_evidence = false;
   std::size_t histories = 0; // that anybody claims to train, ours included
@@ -79,8 +87,9 @@ struct history_choice {
 /// does not know, would both keep their own.
 ///
 /// Where a group fell apart into provisional histories, each side has completed rounds with its own
-/// newcomers only. The members of that group decide: of such histories, the one goes on that most
-/// of them train, if we have completed rounds with one of them. Ties are decided by steps 2 to 4.
+/// newcomers only. The members of that group decide (`former_group`): of such histories, the one
+/// goes on that most of them train, if we have completed rounds with one of its peers. Of equally
+/// many, those with the first member of that group decide.
 ///
 /// The same inputs give the same answer on every peer, so connected peers that know each other
 /// converge to one history. Two groups that never met do not: see "What liars can and cannot do" in

@@ -100,23 +100,100 @@ result<progress_report> decode_progress(const public_key& owner, const peer_id& 
     claim.target_batch_size = in.get<std::uint64_t>();
   if (!in.ok())
     return failure{ec::malformed, "a progress record without its history"};
+  if (claim.auxiliary && claim.reduces_only)
+    return failure{ec::malformed, "a progress record of a peer that has a state and has none"};
   return report;
 }
 
-bool progress_ledger::record(const progress_report& report, swarm_time expiration) {
-  if (report.who.id == self_)
+// -- who is remembered ----------------------------------------------------------------------------
+
+progress_ledger::rank progress_ledger::entry::standing() const {
+  if (from.member)
+    return rank::member;
+  if (!report)
+    return rank::gone;
+  if (from.connected)
+    return rank::connected;
+  return from.host.empty() ? rank::found : rank::gone;
+}
+
+void progress_ledger::enter_rank(const peer_id& who, const entry& e) {
+  ranks_[e.standing()][e.from.host].emplace(e.heard, who);
+}
+
+void progress_ledger::leave_rank(const entry& e) {
+  auto hosts = ranks_.find(e.standing());
+  auto peers = hosts->second.find(e.from.host);
+  peers->second.erase(e.heard);
+  if (peers->second.empty())
+    hosts->second.erase(peers);
+  if (hosts->second.empty())
+    ranks_.erase(hosts);
+}
+
+template <class Change>
+void progress_ledger::update(const peer_id& who, entry& e, Change change) {
+  leave_rank(e);
+  change();
+  e.heard = ++signs_;
+  enter_rank(who, e);
+}
+
+bool progress_ledger::make_room(rank of_newcomer, const std::string& host) {
+  if (entries_.size() < options_.peers_max)
+    return true;
+  if (ranks_.empty() || ranks_.begin()->first > of_newcomer) {
+    ++dropped_;
+    return false;
+  }
+  auto& [lowest, hosts] = *ranks_.begin();
+  const peers_by_age* heaviest = nullptr;
+  std::size_t most = 0;
+  for (const auto& [name, peers] : hosts) {
+    // The newcomer counts as one of its host's: with an equal share, its host makes room for it.
+    auto held = peers.size() + (lowest == of_newcomer && name == host ? 1 : 0);
+    if (held < most || (held == most && peers.begin()->first > heaviest->begin()->first))
+      continue;
+    most = held;
+    heaviest = &peers;
+  }
+  auto forgotten = entries_.find(heaviest->begin()->second);
+  dropped_ += forgotten->second.report ? 1 : 0;
+  leave_rank(forgotten->second);
+  entries_.erase(forgotten);
+  return true;
+}
+
+// -- what is known of them ------------------------------------------------------------------------
+
+bool progress_ledger::record(const progress_report& report, swarm_time expiration,
+                             const report_source& from) {
+  const auto& who = report.who.id;
+  if (who == self_)
     return false; // our own state is newer than a record of it
-  auto found = entries_.find(report.who.id);
+  entry fresh{report, report.time, expiration, false, from, 0};
+  auto found = entries_.find(who);
   if (found == entries_.end()) {
-    if (entries_.size() >= options_.peers_max)
+    if (!make_room(fresh.standing(), from.host))
       return false;
-    entries_.emplace(report.who.id, entry{report, report.time, expiration, false});
+    fresh.heard = ++signs_;
+    enter_rank(who, entries_.emplace(who, std::move(fresh)).first->second);
     return true;
   }
-  if (report.time <= found->second.time)
-    return false;
-  found->second = {report, report.time, expiration, false};
-  return true;
+  auto& known = found->second;
+  bool news = report.time > known.time;
+  update(who, known, [&] {
+    if (!news) {
+      known.from.member = from.member;
+      known.from.connected = from.connected;
+      return;
+    }
+    // The DHT does not tell where a connected peer is.
+    if (fresh.from.host.empty() && fresh.from.connected)
+      fresh.from.host = std::move(known.from.host);
+    known = std::move(fresh);
+  });
+  return news;
 }
 
 bool progress_ledger::note(const peer_id& peer, epoch_id epoch, const digest& branch,
@@ -128,12 +205,14 @@ bool progress_ledger::note(const peer_id& peer, epoch_id epoch, const digest& br
   if (epoch.value() > epoch_max || report.claim.past.branch != branch || epoch < report.epoch
       || (epoch == report.epoch && samples <= report.samples))
     return false;
-  if (epoch > report.epoch)
-    report.parameters = {}; // they belong to the previous epoch
-  report.epoch = epoch;
-  report.samples = samples;
-  report.samples_per_second = samples_per_second;
-  report.time = now;
+  update(peer, found->second, [&] {
+    if (epoch > report.epoch)
+      report.parameters = {}; // they belong to the previous epoch
+    report.epoch = epoch;
+    report.samples = samples;
+    report.samples_per_second = samples_per_second;
+    report.time = now;
+  });
   return true;
 }
 
@@ -142,7 +221,9 @@ bool progress_ledger::forget(const peer_id& peer, swarm_time time, swarm_time ex
   if (found == entries_.end() || found->second.time > time)
     return false;
   bool news = found->second.report.has_value();
-  found->second = {std::nullopt, time, expiration, false};
+  update(peer, found->second, [&] {
+    found->second = {std::nullopt, time, expiration, false, std::move(found->second.from), 0};
+  });
   return news;
 }
 
@@ -150,15 +231,23 @@ bool progress_ledger::lose(const peer_id& peer, swarm_time now, swarm_time expir
   auto found = entries_.find(peer);
   if (found == entries_.end() || !found->second.report)
     return false;
+  auto& known = found->second;
   // Its clock may be ahead of ours: none of its reports so far counts, whatever their timestamps.
-  found->second = {std::nullopt, std::max(now, found->second.time), expiration, true};
+  update(peer, known, [&] {
+    known = {std::nullopt, std::max(now, known.time), expiration, true, std::move(known.from), 0};
+  });
   return true;
 }
 
 void progress_ledger::found_again(const peer_id& peer) {
   auto found = entries_.find(peer);
-  if (found != entries_.end() && found->second.lost)
-    entries_.erase(found);
+  if (found == entries_.end())
+    return;
+  auto& known = found->second;
+  if (!known.lost)
+    return update(peer, known, [&] { known.from.connected = true; });
+  leave_rank(known);
+  entries_.erase(found);
 }
 
 bool progress_ledger::purge(swarm_time now) {
@@ -167,9 +256,25 @@ bool progress_ledger::purge(swarm_time now) {
     if (item.second.expiration >= now)
       return false;
     news = news || item.second.report.has_value();
+    leave_rank(item.second);
     return true;
   });
   return news;
+}
+
+// -- the view -------------------------------------------------------------------------------------
+
+bool progress_ledger::advances(const progress_report& report) {
+  return !report.who.client_mode && (!report.claim.auxiliary || report.claim.group_size > 0);
+}
+
+epoch_id progress_ledger::global_epoch(const std::optional<progress_report>& own,
+                                       swarm_time now) const {
+  auto furthest = own ? own->epoch : epoch_id{};
+  for (const auto& [id, e] : entries_)
+    if (e.report && e.expiration >= now && advances(*e.report))
+      furthest = std::max(furthest, e.report->epoch);
+  return furthest;
 }
 
 swarm_progress progress_ledger::view(const std::optional<progress_report>& own,
@@ -185,12 +290,7 @@ swarm_progress progress_ledger::view(const std::optional<progress_report>& own,
       &*own);
 
   swarm_progress out;
-  // Clients never advance the global epoch: no peer could download a state from them.
-  if (own)
-    out.global_epoch = own->epoch;
-  for (const auto* p : valid)
-    if (!p->who.client_mode && (!p->claim.auxiliary || p->claim.group_size > 0))
-      out.global_epoch = std::max(out.global_epoch, p->epoch);
+  out.global_epoch = global_epoch(own, now);
 
   double rate = nothing;
   double extrapolated = 0;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -89,19 +90,40 @@ struct ledger_options {
   milliseconds refresh_min{500};
   milliseconds refresh_max{10'000};
   milliseconds refresh_default{3'000}; // while no other peer is known
-  std::size_t peers_max = 4096;        // further peers are ignored
+  std::size_t peers_max = 4096;        // that are remembered
+};
+
+/// How a report came here, and what its peer is to this one. Decides who is remembered if there is
+/// no room for all.
+struct report_source {
+  bool member = false;    // its peer has averaged with this one
+  bool connected = false; // its peer is connected
+  std::string host{};     // address of the sender; empty: it was read from the DHT
 };
 
 /// Combines the last report of every live peer into one view of the run.
 ///
 /// A report is live until its expiration. A peer behind the newest epoch is live, but its samples
-/// do not count: it will resynchronize and contribute to the new epoch instead. Not thread-safe.
+/// do not count: it will resynchronize and contribute to the new epoch instead.
+///
+/// Anybody can make up peers, so there is a limit. A report beyond it takes the place of another
+/// peer, of the lowest rank that there is:
+///
+///     gone        left or was lost, or its link ended before its report was read
+///     found       its report was read from the DHT
+///     connected
+///     member      has averaged with this peer
+///
+/// and of that rank, of the host with the most peers, the one not heard of for longest. A report of
+/// a still lower rank is dropped. So peers of the run are never forgotten for strangers, and those
+/// of one host never take more than an equal share. Not thread-safe.
 class progress_ledger {
 public:
   progress_ledger(const peer_id& self, ledger_options options) : self_(self), options_(options) {}
 
-  /// Keeps `report` if it is newer than the known report of the peer. Returns whether it was.
-  bool record(const progress_report& report, swarm_time expiration);
+  /// Keeps `report` if it is newer than the known report of the peer and there is room. Returns
+  /// whether it was kept.
+  bool record(const progress_report& report, swarm_time expiration, const report_source& from = {});
   /// Progress that a peer sent over its own link since its last report, received at `now`. Accepted
   /// only for the branch that it reported, and only if it is ahead of the known progress. Returns
   /// whether it was accepted.
@@ -113,28 +135,53 @@ public:
   /// The view of the run. `own`: what this peer would report now; nothing if it only observes.
   [[nodiscard]] swarm_progress view(const std::optional<progress_report>& own,
                                     swarm_time now) const;
+  /// The `global_epoch` of this view.
+  [[nodiscard]] epoch_id global_epoch(const std::optional<progress_report>& own,
+                                      swarm_time now) const;
 
   /// The connection to the peer broke: its reports so far do not count, because no peer should wait
   /// for one that was killed. Returns whether a report counted before.
   bool lose(const peer_id& peer, swarm_time now, swarm_time expiration);
-  /// A lost peer is connected again: its reports count, regardless of its clock.
+  /// The peer is connected. If it was lost, its reports count again, regardless of its clock.
   void found_again(const peer_id& peer);
 
   /// Drops expired entries. Returns whether a report was among them, so that the view changed.
   bool purge(swarm_time now);
   [[nodiscard]] std::size_t size() const { return entries_.size(); }
+  /// Reports that were dropped or forgotten so far because there was no room.
+  [[nodiscard]] std::uint64_t dropped() const { return dropped_; }
 
 private:
+  enum class rank : std::uint8_t { gone, found, connected, member };
   struct entry {
     std::optional<progress_report> report; // nothing: the peer left or was lost
     swarm_time time{};                     // older reports are ignored
     swarm_time expiration{};
     bool lost = false;
+    report_source from{};
+    std::uint64_t heard = 0; // the number of the last sign of it
+
+    [[nodiscard]] rank standing() const;
   };
+  using peers_by_age = std::map<std::uint64_t, peer_id>; // by `heard`
+
+  void enter_rank(const peer_id& who, const entry& e);
+  void leave_rank(const entry& e);
+  /// Changes what is known of a peer, because there was a sign of it.
+  template <class Change>
+  void update(const peer_id& who, entry& e, Change change);
+  /// False: all others are worth more than the newcomer.
+  bool make_room(rank of_newcomer, const std::string& host);
+  /// Clients never advance the global epoch: no peer could download a state from them. Nor do
+  /// auxiliaries without clients.
+  [[nodiscard]] static bool advances(const progress_report& report);
 
   peer_id self_;
   ledger_options options_;
   std::map<peer_id, entry> entries_;
+  std::map<rank, std::map<std::string, peers_by_age>> ranks_; // by host; without empty ones
+  std::uint64_t signs_ = 0;
+  std::uint64_t dropped_ = 0;
 };
 
 } // namespace waggle

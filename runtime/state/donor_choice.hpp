@@ -25,6 +25,8 @@ public:
                                                steady_time now) const;
   /// The state from this donor could not be used, or is not that of the others.
   void refuse(const peer_id& donor, steady_time now) { (void)refused_.add(donor, now); }
+  /// The number of donors that are skipped.
+  [[nodiscard]] std::size_t refused(steady_time now) const { return refused_.count(now); }
   /// The donor was too slow: it is asked after all others for a while. It may be this peer's own
   /// link that is slow, so it is not refused.
   void ask_last(const peer_id& donor, steady_time now) { (void)slow_.add(donor, now); }

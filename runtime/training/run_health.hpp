@@ -3,12 +3,14 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "runtime/core/ids.hpp"
 #include "runtime/core/time.hpp"
 
 namespace waggle {
@@ -19,7 +21,7 @@ struct epoch_facts {
   std::uint32_t contributors = 0; // to the round of the epoch
   bool own_gradient = false;      // the round failed, and the epoch ended with this peer's gradient
   double round_seconds = 0;       // search for a group and all-reduce
-  double download_seconds = 0;    // of the whole state, when this peer last did it; 0: not known
+  double download_seconds = 0;    // of the whole state by a peer of the run; 0: not known
   double samples_per_second = 0;  // of all peers together; 0: not known
   std::uint64_t pass_samples = 0; // of a pass of this peer; 0: it runs none
   std::optional<double> gradient_norm; // of the mean; none: no gradient was averaged
@@ -37,9 +39,29 @@ struct epoch_facts {
 /// | `small_batches` | target batch below two passes of each peer                 | 50 %   | 25 % |
 /// | `zero_updates`  | the mean gradient was zero                                 | 25 %   | 10 % |
 ///
+/// A rule that holds has two numbers: what it found in the epochs that show its symptom, and what
+/// the run requires.
+///
+/// | rule            | found                          | required                                   |
+/// |-----------------|--------------------------------|--------------------------------------------|
+/// | `small_rounds`  | contributors, the mean         | 0.9 of the peers                           |
+/// | `own_gradients` | the averaging timeout          | twice the longest round that succeeded, or |
+/// |                 |                                | twice the timeout if none did              |
+/// | `short_epochs`  | the target batch               | samples computed during a download and a   |
+/// |                 |                                | round                                      |
+/// | `small_batches` | the target batch               | two passes of each peer                    |
+/// | `zero_updates`  | epochs with another gradient   | as many as make the rule end               |
+///
 /// Has no clock. Not thread-safe.
 class run_health {
 public:
+  enum class unit : std::uint8_t { peers, seconds, samples, epochs };
+  struct numbers {
+    unit in = unit::peers;
+    double found = 0;
+    double required = 0;
+    friend bool operator==(const numbers&, const numbers&) = default;
+  };
   struct settings {
     double averaging_timeout = 0;     // seconds
     std::uint64_t target_batch = 0;   // samples; 0: epochs are not counted in samples
@@ -58,7 +80,20 @@ public:
   /// at most once per `log_interval`.
   std::vector<std::string> end_epoch(const epoch_facts& epoch, steady_time now);
 
+  /// The other peers that train this one's history, and whether each has the state of the run. To
+  /// be called often, so that downloads are seen.
+  void see_peers(const std::map<peer_id, bool>& have_state, steady_time now);
+  /// From the first to the last time that the peer whose download ended last was seen without the
+  /// state: it took at least so long, waits for a donor included. 0: not known.
+  [[nodiscard]] double download_seconds() const { return download_seconds_; }
+
+  /// A pass gave a loss or a gradient that is NaN or infinite. Returns a sentence for the log, at
+  /// most once per `log_interval`.
+  std::optional<std::string> pass_not_finite(steady_time now);
+
   [[nodiscard]] bool holds(std::string_view rule) const;
+  /// Of a rule when it held last; none: it has never held.
+  [[nodiscard]] std::optional<numbers> numbers_of(std::string_view rule) const;
   /// The sentences of the rules that hold, as of the last epoch; empty: none holds.
   [[nodiscard]] std::string notice() const;
 
@@ -69,12 +104,24 @@ private:
   struct state {
     bool holds = false;
     std::string sentence;
+    std::optional<numbers> last;
     std::optional<steady_time> logged;
   };
+
+  struct sighting {
+    steady_time first;
+    steady_time last;
+  };
+
+  [[nodiscard]] const state* find(std::string_view rule) const;
 
   settings how_;
   std::deque<epoch_facts> epochs_; // the newest last
   std::array<state, rules.size()> states_;
+  std::map<peer_id, sighting> downloads_; // peers without the state
+  double download_seconds_ = 0;
+  std::uint64_t not_finite_ = 0; // passes that were not logged yet
+  std::optional<steady_time> not_finite_logged_;
 };
 
 } // namespace waggle

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/null_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
@@ -52,6 +53,21 @@ std::shared_ptr<spdlog::logger> make_log() {
   return log;
 }
 
+class line_sink final : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
+public:
+  explicit line_sink(std::shared_ptr<std::vector<std::string>> lines) : lines_(std::move(lines)) {}
+
+private:
+  void sink_it_(const spdlog::details::log_msg& what) override {
+    auto level = spdlog::level::to_string_view(what.level);
+    lines_->push_back(std::string{level.data(), level.size()} + " "
+                      + std::string{what.payload.data(), what.payload.size()});
+  }
+  void flush_() override {}
+
+  std::shared_ptr<std::vector<std::string>> lines_;
+};
+
 } // namespace
 
 simulation::simulation(std::uint64_t seed, net::sim_network::options options)
@@ -99,6 +115,9 @@ simulation::index simulation::start(node_config config, const std::vector<index>
   dependencies.registry = std::make_shared<prometheus::Registry>();
   dependencies.log = log_->clone(short_name(made->self->id()));
   dependencies.log->set_pattern("%n %l %v");
+  if (keeps_lines_)
+    dependencies.log = std::make_shared<spdlog::logger>(short_name(made->self->id()),
+                                                        std::make_shared<line_sink>(made->lines));
   dependencies.detach_workers = false;
   dependencies.files = std::move(files);
   dependencies.port_decorator = port_decorator_;

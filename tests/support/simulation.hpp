@@ -32,6 +32,8 @@ public:
     started_node node;
     bool alive = true;
     std::vector<round_report> rounds; // with values
+    /// What it logged, if keep_log_lines was called before its start: "level text".
+    std::shared_ptr<std::vector<std::string>> lines = std::make_shared<std::vector<std::string>>();
   };
 
   /// Starts a peer that joins through the peers `through`. Its disk is `files`; null: none. Its
@@ -42,6 +44,8 @@ public:
   void decorate_rounds(round_port_decorator port_decorator) {
     port_decorator_ = std::move(port_decorator);
   }
+  /// Of the peers that are started from now on.
+  void keep_log_lines() { keeps_lines_ = true; }
   /// Kills the peer: its connections are reset, or (`silently`) just stop.
   void crash(index who, bool silently);
   /// Shuts the peer down in good order.
@@ -98,6 +102,7 @@ private:
   std::vector<std::unique_ptr<peer>> peers_;
   std::uint64_t seed_;
   round_port_decorator port_decorator_;
+  bool keeps_lines_ = false;
 };
 
 } // namespace waggle::testing

@@ -68,6 +68,29 @@ TEST_F(InStep, TwoHalvesConvergeToOneHistory) {
   expect_to_stay_together();
 }
 
+// Each side knows itself and its newcomers, and these are more than those of the other side whom it
+// knows. So the members of the group from which both come decide.
+TEST_F(InStep, PiecesOfAGroupThatNewcomersHaveEnteredBecomeOneAgain) {
+  begin(5);
+  sim.crash(4, true);
+  sim.network().partition({0, 1});
+  sim.run_for(8s);
+  EXPECT_TRUE(status_of(0).provisional);
+  EXPECT_TRUE(status_of(2).provisional);
+  sim.network().partition({0, 1, 5, 6});
+  for (std::uint64_t n = 0; n < 2; ++n)
+    add(endless(n + 10), {n});
+  for (std::uint64_t n = 0; n < 2; ++n)
+    add(endless(n + 20), {2 + n});
+  ASSERT_TRUE(sim.run_until([&] { return together({0, 1, 5, 6}) && together({2, 3, 7, 8}); }, 20s))
+    << picture(sim);
+  sim.run_for(3s);
+  ASSERT_NE(status_of(0).past.branch, status_of(2).past.branch);
+  sim.network().heal();
+  EXPECT_LT(seconds_until_together(60s), 20.0);
+  expect_to_stay_together();
+}
+
 TEST_F(InStep, WithoutMostOfItsGroupAPeerWaitsIfConfigured) {
   auto careful = [](std::uint64_t seed) {
     auto config = endless(seed);

@@ -2,6 +2,7 @@
 // and replaces nobody's model, while more than half of those that train together are honest.
 
 #include "tests/support/liar.hpp"
+#include "tests/support/test_context.hpp"
 #include "tests/swarm/in_step.hpp"
 
 namespace waggle::testing {
@@ -70,10 +71,30 @@ protected:
     }
   }
 
+  /// What `who` logged about any of these words.
+  std::size_t lines_about(index who, const std::string& words) {
+    const auto& all = *sim[who].lines;
+    return static_cast<std::size_t>(
+      std::count_if(all.begin(), all.end(), [&](const std::string& line) {
+        return line.find(words) != std::string::npos;
+      }));
+  }
+  double disbelieved(index who) {
+    return exported(*sim[who].node.ctx.metrics, "waggle_training_disbelieved_peers");
+  }
+  /// `who` says in its log, its status and its metrics that it does not believe `liar`.
+  void expect_told_about(const liar& liar, index who) {
+    auto name = short_name(liar.id());
+    EXPECT_NE(status_of(who).notice.find(name), std::string::npos) << status_of(who).notice;
+    EXPECT_GE(lines_about(who, name), 1U);
+    EXPECT_GE(disbelieved(who), 1);
+  }
+
   std::vector<liar> liars;
 };
 
 TEST_F(Liars, OneRecordOfAFarEpochStopsNobody) {
+  sim.keep_log_lines();
   begin(2);
   auto quiet = epochs_in(4s);
   auto branch = status_of(0).past.branch;
@@ -83,7 +104,25 @@ TEST_F(Liars, OneRecordOfAFarEpochStopsNobody) {
       liars[0].claim({.branch = of, .epoch = epoch});
       EXPECT_GE(epochs_in(4s) + 2, quiet);
       expect_unharmed(branch);
+      EXPECT_LE(status_of(0).global_epoch.value(), status_of(0).epoch.value() + 1);
+      if (of == branch && epoch.value() == 1'000'000'000)
+        expect_told_about(liars[0], 0);
     }
+}
+
+TEST_F(Liars, WhoClaimsOtherHistoriesByTurnsFillsNoLog) {
+  sim.keep_log_lines();
+  begin(2);
+  invent(3);
+  for (int turn = 0; turn < 600; ++turn) {
+    auto of = sha256("made up " + std::to_string(turn % 2));
+    for (auto& l : liars)
+      l.claim({.branch = of, .epoch = epoch_id{5}});
+    sim.run_for(100ms);
+  }
+  EXPECT_GE(lines_about(0, "which is not believed"), 1U);
+  EXPECT_LE(lines_about(0, "which is not believed"), 62U) << "60 a minute";
+  EXPECT_GE(disbelieved(0), 3);
 }
 
 TEST_F(Liars, ThreeRecordsTwoEpochsAheadStopNobody) {
@@ -184,6 +223,7 @@ TEST_F(Liars, ALeaderThatNeverAdmitsCostsANewcomerSomeSeconds) {
 
 // A member claims a million samples in each epoch, and contributes few.
 TEST_F(Liars, ClaimedSamplesThatAreNotContributedEndNoEpochs) {
+  sim.keep_log_lines();
   begin(2);
   auto quiet = epochs_in(10s);
   auto idle = endless(9);
@@ -193,6 +233,7 @@ TEST_F(Liars, ClaimedSamplesThatAreNotContributedEndNoEpochs) {
   liars.emplace_back(sim, member);
   liars[0].claim_samples(1'000'000, 1e9);
   sim.run_for(10s); // each false claim costs the liar twice the time of the last one
+  expect_told_about(liars[0], 0);
   EXPECT_LE(epochs_in(10s), quiet + quiet / 4);
   EXPECT_GE(status_of(0).effective_batch, 24U);
 }
@@ -219,6 +260,7 @@ TEST_F(Liars, AMemberThatIsSilentInEachRoundCostsItsGroupTheStallTimeoutAFewTime
 }
 
 TEST_F(Liars, AnOldDataFolderIsKept) {
+  sim.keep_log_lines();
   auto files = std::make_shared<memory_disk>();
   auto old = add(with_checkpoints(9, files), {});
   ASSERT_TRUE(sim.run_until([&] { return status_of(old).epoch >= epoch_id{40}; }, 200s));
@@ -229,8 +271,10 @@ TEST_F(Liars, AnOldDataFolderIsKept) {
   ASSERT_TRUE(sim.run_until([&] { return together({a, b}); }, 10s)) << picture(sim);
   sim.run_for(3s);
   auto before = status_of(a);
-  add(with_checkpoints(9, files), {a});
+  auto again = add(with_checkpoints(9, files), {a});
   EXPECT_LT(seconds_until_together(), 2.0);
+  EXPECT_EQ(lines_about(again, "is not continued"), 1U);
+  EXPECT_EQ(lines_about(again, "Its last checkpoint stays on disk: /data/" + kept.back()), 1U);
   EXPECT_EQ(status_of(a).past.branch, before.past.branch);
   sim.run_for(5s); // the run's checkpoints are written beside them
   auto names = *files->list("/data");

@@ -1,6 +1,8 @@
 // Every strategy in whole swarms: peers join, are killed and cut off at any moment; at the end all
 // are in step, no sample is lost, and the strategy's own invariant holds.
 
+#include <cmath>
+
 #include "tests/swarm/training_swarm.hpp"
 
 namespace waggle::testing {
@@ -12,6 +14,7 @@ struct mode {
   bool equal_parameters = false; // of all peers of an epoch
   bool matrix = false;           // the model's parameters
   bool in_place = false;         // toy_options::in_place
+  bool adam = false;             // toy_options::adam
 };
 
 void PrintTo(const mode& m, std::ostream* out) {
@@ -72,6 +75,13 @@ const mode modes[] = {
      c.how.steps_period = 1;
      c.how.time_period = 400;
    }},
+  {"DecentralizedAdam",
+   [](training_config& c) {
+     local(c, "decentralized-adam");
+     c.how.steps_period = 4;
+     c.how.statistics = {"exp_avg_sq"};
+   },
+   false, false, false, true},
   {"MoshpitSteps",
    [](training_config& c) {
      local(c, "decentralized-sgd");
@@ -94,18 +104,25 @@ const mode modes[] = {
    }},
 };
 
+/// The learner of a peer, once the peer has made it.
+using learner_slot = std::shared_ptr<local_learner*>;
+
 /// `during_pass`: see toy_options.
 node_config with_mode(const mode& how, std::uint64_t data_seed, std::uint64_t max_epochs,
-                      std::function<void()> during_pass = nullptr) {
+                      std::function<void()> during_pass = nullptr, learner_slot slot = nullptr) {
   auto config = trainers::endless(data_seed);
   config.training->training.max_epochs = max_epochs;
   how.set(config.training->training);
   toy_options toy{.parameters = 64, .micro_batch = 4, .data_seed = data_seed};
   toy.rows = how.matrix ? 8 : 0;
   toy.in_place = how.in_place;
+  toy.adam = how.adam;
   toy.during_pass = std::move(during_pass);
-  config.training->make_learner = [toy]() -> result<std::unique_ptr<learner>> {
-    return std::unique_ptr<learner>{make_toy_learner(toy)};
+  config.training->make_learner = [toy, slot]() -> result<std::unique_ptr<learner>> {
+    auto made = make_toy_learner(toy);
+    if (slot)
+      *slot = made.get();
+    return std::unique_ptr<learner>{std::move(made)};
   };
   if (config.training->training.many_groups) {
     auto& groups = config.averaging->matchmaking;
@@ -155,14 +172,33 @@ TEST_P(Modes, PeersJoinAndReturnInStepAndTheLossFalls) {
   }
 }
 
+std::vector<float> parameters_of(const local_learner& model) {
+  std::vector<float> values(64);
+  model.read_tensor(0, values);
+  return values;
+}
+
+/// |a - b| / |a|
+double relative_distance(const std::vector<float>& a, const std::vector<float>& b) {
+  double apart = 0;
+  double length = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    apart += (a[i] - b[i]) * (a[i] - b[i]);
+    length += a[i] * a[i];
+  }
+  return std::sqrt(apart / length);
+}
+
 /// Five peers; one is killed, one joins, the network splits and heals, at moments of the seed.
 void run_faults(const mode& how, std::uint64_t seed) {
   SCOPED_TRACE(std::string{how.name} + ", seed " + std::to_string(seed));
   constexpr std::uint64_t last = 60;
   random_source random{seed};
   simulation sim{seed, {.loss = 0.01}};
+  std::vector<learner_slot> models;
   auto start = [&](std::uint64_t data_seed, std::vector<index> through) {
-    auto config = with_mode(how, data_seed, last);
+    models.push_back(std::make_shared<local_learner*>(nullptr));
+    auto config = with_mode(how, data_seed, last, nullptr, models.back());
     if (through.empty())
       config.training->training.join_timeout = 0ms;
     sim.start(std::move(config), through);
@@ -185,20 +221,32 @@ void run_faults(const mode& how, std::uint64_t seed) {
   sim.network().heal();
 
   auto all_ended = [&] { return all_ended_at(sim, last); };
-  std::optional<digest> parameters;
   EXPECT_TRUE(sim.run_until(all_ended, 120s)) << picture(sim);
   sim.run_for(1s);
   EXPECT_TRUE(all_ended()) << picture(sim);
   expect_rounds_kept_the_contract(sim);
+  std::optional<training_status> first;
+  double loss_at_first = 0;
   for (auto i : sim.living()) {
+    SCOPED_TRACE("peer " + std::to_string(i));
     auto s = sim.ask<training_status>(sim[i].node.parts.trainer, get_training_status{});
     ASSERT_TRUE(s.has_value());
     expect_samples_accounted(*s);
-    bool equal = how.equal_parameters;
-    EXPECT_EQ(s->parameters.is_zero(), !equal);
-    if (!parameters)
-      parameters = s->parameters;
-    EXPECT_EQ(s->parameters, *parameters);
+    EXPECT_EQ(s->parameters.is_zero(), !how.equal_parameters);
+    if (!first)
+      first = s;
+    EXPECT_EQ(s->past.branch, first->past.branch) << "another history";
+    EXPECT_EQ(s->parameters, first->parameters);
+    // The last epoch ends with a mean of all peers, or of some in many groups.
+    auto apart =
+      relative_distance(parameters_of(**models[sim.living().front()]), parameters_of(**models[i]));
+    EXPECT_LE(apart, how.equal_parameters ? 0 : 0.01);
+    loss_at_first = std::max(loss_at_first, s->first_loss);
+    EXPECT_TRUE(std::isfinite(s->loss));
+  }
+  for (auto i : sim.living()) {
+    auto s = sim.ask<training_status>(sim[i].node.parts.trainer, get_training_status{});
+    EXPECT_LT(s->loss, 0.7 * loss_at_first);
   }
 }
 

@@ -54,6 +54,7 @@ public:
       liar.stop();
     if (!sim.run_until([&] { return trains_together(); }, 20s))
       return "the honest peers do not train together:" + summary();
+    expect_rounds_kept_the_contract(sim);
     // One of five has died and another one lies, so three fifths are left. The loss of a silent
     // member, and each false claim of samples, cost some seconds.
     if (3 * under_attack < 4 * quiet)

@@ -4,9 +4,11 @@
 #include "tests/processes/attacks/attacks.hpp"
 
 #include <algorithm>
+#include <map>
 #include <thread>
 
 #include "runtime/dht/record.hpp"
+#include "runtime/progress/progress_ledger.hpp"
 #include "runtime/wire/convert.hpp"
 
 namespace waggle::attacks {
@@ -86,17 +88,39 @@ round_id random_round(random_source& random) {
   return id;
 }
 
+constexpr std::size_t record_bytes = 2'000; // of a value; a later version may have as many
+
+/// As large as a report can be, and newer than the one before.
+progress_report report_of(const stranger& who) {
+  progress_report report;
+  report.who.id = who.self().id();
+  report.who.key = who.self().key();
+  report.who.addresses.assign(addresses_max, {std::string(200, 'v') + ".invalid", 7700});
+  report.epoch = epoch_id{1};
+  report.samples = 1;
+  report.samples_per_second = 1;
+  report.time = wall_now();
+  report.claim.group_size = 2;
+  report.claim.ready = true;
+  return report;
+}
+
 record progress_record(const stranger& who, std::string name, bool genuine) {
   record entry;
   entry.kind = record_kind::progress;
   entry.name = std::move(name);
-  entry.value = std::string(2'000, 'v');
+  entry.value = encode_progress(report_of(who));
+  entry.value.resize(record_bytes, 'v');
   entry.expiration = wall_now() + 300s;
   entry.sequence = static_cast<std::uint64_t>(to_nanoseconds(wall_now()));
   sign_record(who.run(), who.self(), entry);
   if (!genuine)
-    entry.value[0] = 'w';
+    entry.value.back() = 'w';
   return entry;
+}
+
+bool push_report(stranger& who, bool genuine) {
+  return who.send(wire::event{wire::progress_push{progress_record(who, "progress", genuine)}});
 }
 
 bool store(stranger& who, random_source& random, record entry) {
@@ -190,24 +214,25 @@ outcome flood_forged_records(const target& at) {
 }
 
 outcome flood_forged_progress(const target& at) {
-  return flood(at, [](stranger& who, random_source&) {
-    return who.send(wire::event{wire::progress_push{progress_record(who, "progress", false)}});
-  });
+  return flood(at, [](stranger& who, random_source&) { return push_report(who, false); });
 }
 
 outcome flood_signed_progress(const target& at) {
-  return flood(at, [](stranger& who, random_source&) {
-    return who.send(wire::event{wire::progress_push{progress_record(who, "progress", true)}});
-  });
+  return flood(at, [](stranger& who, random_source&) { return push_report(who, true); });
 }
 
 outcome flood_notes(const target& at) {
-  return flood(at, [](stranger& who, random_source& random) {
+  std::map<peer_id, std::uint64_t> told; // samples that each has reported
+  return flood(at, [&told](stranger& who, random_source&) {
+    // A note counts if it follows a report of the same history and is ahead of it.
+    auto [known, is_new] = told.try_emplace(who.self().id(), report_of(who).samples);
+    bool open = !is_new || push_report(who, true);
     wire::progress_note note;
-    note.samples = random.next() % 1'000;
-    bool open = true;
-    for (int i = 0; i < 100 && open; ++i)
+    note.epoch = report_of(who).epoch;
+    for (int i = 0; i < 100 && open; ++i) {
+      note.samples = ++known->second;
       open = who.send(wire::event{note});
+    }
     return open;
   });
 }
@@ -353,6 +378,10 @@ const std::vector<attack>& all() {
     {"sockets", hold_sockets},
     {"upgrades", hold_upgrades},
     {"addresses", announce_addresses},
+    {"far-epochs", claim_far_epochs},
+    {"another-history", claim_another_history},
+    {"claimed-samples", claim_samples},
+    {"other-parameters", claim_other_parameters},
   };
   return table;
 }

@@ -49,6 +49,12 @@ outcome hold_sockets(const target& at);       // `links` sockets without a reque
 outcome hold_upgrades(const target& at);      // `links` upgraded sockets without a handshake
 outcome announce_addresses(const target& at); // names, loopback, link-local, metadata services
 
+/// Lies: the same number of identities claims something false of the run ten times a second.
+outcome claim_far_epochs(const target& at);
+outcome claim_another_history(const target& at); // forked from the run's, with more work
+outcome claim_samples(const target& at);         // more than any peer computes
+outcome claim_other_parameters(const target& at);
+
 struct attack {
   std::string name;
   std::function<outcome(const target&)> play;

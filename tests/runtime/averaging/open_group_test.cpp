@@ -294,11 +294,25 @@ TEST(GroupMajority, NewcomersAreNotLeftWithARoundWithoutTheMembersThatHoldTheSta
   for (std::size_t i : {2U, 3U, 4U})
     plan.gathered[i] = newcomer_mark;
   auto all = member_set::first(5);
-  EXPECT_FALSE(leaves_it_to_newcomers(plan, all, 1)) << "the leader stays";
   EXPECT_TRUE(leaves_it_to_newcomers(plan, all, 0));
-  EXPECT_FALSE(leaves_it_to_newcomers(plan, all, 4));
+  EXPECT_TRUE(leaves_it_to_newcomers(plan, all, 1));
+  EXPECT_FALSE(leaves_it_to_newcomers(plan, all, 4)) << "a newcomer itself";
   EXPECT_FALSE(leaves_it_to_newcomers(plan, members_of({0, 3}), 0)) << "they can decide nothing";
-  EXPECT_FALSE(leaves_it_to_newcomers(plan, members_of({2, 3, 4, 1}), 1)) << "it is so already";
+  plan.gathered[2].clear();
+  plan.gathered[3] = returned_mark;
+  EXPECT_FALSE(leaves_it_to_newcomers(plan, all, 0)) << "as many others hold it";
+  plan.gathered[3].clear();
+  EXPECT_FALSE(leaves_it_to_newcomers(plan, all, 0));
+}
+
+TEST(GroupMajority, AnAuxiliaryDoesNotStandInForTheHolder) {
+  auto plan = plan_for(4);
+  plan.members[0].mode = member_mode::auxiliary;
+  plan.members[1].mode = member_mode::client;
+  plan.gathered[2] = plan.gathered[3] = newcomer_mark;
+  auto all = member_set::first(4);
+  EXPECT_TRUE(leaves_it_to_newcomers(plan, all, 1));
+  EXPECT_FALSE(leaves_it_to_newcomers(plan, all, 0));
 }
 
 // A member that enters again may have decided the epoch with others before.

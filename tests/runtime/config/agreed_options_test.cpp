@@ -183,14 +183,16 @@ TEST(AgreedOptions, WhatIsAPeersOwnIsNotCompared) {
              {"averaging-timeout", "9s"},
              {"matchmaking-time", "1s"},
              {"stall-timeout", "2s"},
-             {"auxiliary", "true"},
              {"error-feedback", "true"},
              {"shared-memory", "false"},
              {"seed", "4"},
              {"resume", "false"},
              {"log-level", "debug"}};
-  EXPECT_EQ(difference({}, own), "");
-  EXPECT_FALSE(sets_agreed(options_with(own)));
+  values reducer{{"auxiliary", "true"}}; // has no micro-batch
+  for (const auto& set : {own, reducer}) {
+    EXPECT_EQ(difference({}, set), "");
+    EXPECT_FALSE(sets_agreed(options_with(set)));
+  }
   EXPECT_TRUE(sets_agreed(options_with({{"lr", "0.1"}})));
 }
 

@@ -11,27 +11,27 @@
 using namespace waggle;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::StartsWith;
 
 TEST(Combinations, ThatCannotWorkAreRefusedWithWhatToChange) {
   EXPECT_THAT(refusal({{"client-mode", "true"}}), HasSubstr("--initial-peers"));
-  EXPECT_THAT(refusal({{"client-mode", "true"}, {"initial-peers", "a:1"}, {"announce", "b:2"}}),
-              HasSubstr("--announce"));
-  EXPECT_THAT(refusal({{"micro-batch", "64"}, {"target-batch-size", "32"}}),
-              HasSubstr("--target-batch-size 32"));
-  EXPECT_THAT(refusal({{"min-group-size", "5"}, {"target-group-size", "4"}}),
-              HasSubstr("--target-group-size"));
-  EXPECT_THAT(refusal({{"min-contributors", "5"}, {"target-group-size", "4"}}),
-              HasSubstr("--min-contributors"));
-  EXPECT_THAT(refusal({{"expected-peers", "5"}, {"target-group-size", "4"}}),
-              HasSubstr("--expected-peers"));
+  EXPECT_EQ(refusal({{"client-mode", "true"}, {"initial-peers", "a:1"}, {"announce", "b:2"}}),
+            "--client-mode and --announce exclude each other: other peers do not dial a client; "
+            "leave out --announce, or --client-mode if they can reach that address");
+  EXPECT_EQ(refusal({{"micro-batch", "64"}, {"target-batch-size", "32"}}),
+            "--micro-batch 64 is larger than --target-batch-size 32: one pass would end more than "
+            "one epoch; lower the first, or raise the second");
   EXPECT_THAT(refusal({{"matchmaking-time", "60s"}, {"averaging-timeout", "60s"}}),
               HasSubstr("--averaging-timeout"));
   EXPECT_THAT(refusal({{"width", "30"}, {"heads", "4"}}),
               HasSubstr("--heads 4 must divide --width 30"));
   EXPECT_THAT(refusal({{"schedule", "warmup-cosine"}}), HasSubstr("--epochs"));
-  EXPECT_THAT(refusal({{"epochs", "3"}, {"warmup-epochs", "4"}}), HasSubstr("--warmup-epochs"));
+  EXPECT_EQ(refusal({{"epochs", "3"}, {"warmup-epochs", "4"}}),
+            "--warmup-epochs is larger than --epochs: the run would end before the rate has "
+            "reached --lr; lower the first, or raise the second");
   EXPECT_THAT(refusal({{"schedule", "linear:epochs=5/cosine"}}), HasSubstr("--epochs"));
   EXPECT_EQ(refusal({{"momentum", "0.9"}}),
             "--momentum belongs to --optimizer sgd (0), sgdw (0), rmsprop (0), lars (0.9) and muon "
@@ -54,11 +54,73 @@ TEST(Combinations, ThatCannotWorkAreRefusedWithWhatToChange) {
   EXPECT_THAT(refusal({{"join-after", "11s"}, {"duration", "10s"}}), HasSubstr("--duration"));
 }
 
+TEST(Combinations, SizesThatNoGroupHasAreRefusedWithAWayOut) {
+  for (const char* name : {"min-peers", "min-group-size", "min-contributors", "expected-peers"})
+    EXPECT_THAT(refusal({{name, "5"}, {"target-group-size", "4"}}),
+                AllOf(StartsWith("--" + std::string{name} + " is larger than --target-group-size"),
+                      EndsWith("; lower the first, or raise the second")));
+}
+
 TEST(Combinations, AnAuxiliaryIsNoClient) {
-  EXPECT_THAT(
-    refusal({{"client-mode", "true"}, {"initial-peers", "a:1"}, {"auxiliary", "true"}}),
-    AllOf(HasSubstr("--client-mode and --auxiliary exclude each other"), HasSubstr("reach it")));
+  EXPECT_EQ(refusal({{"client-mode", "true"}, {"initial-peers", "a:1"}, {"auxiliary", "true"}}),
+            "--client-mode and --auxiliary exclude each other: an auxiliary reduces for other "
+            "peers, which have to reach it; leave out --auxiliary, or --client-mode if they can");
   EXPECT_EQ(refusal({{"initial-peers", "a:1"}, {"auxiliary", "true"}}), "");
+}
+
+TEST(Combinations, AnAuxiliaryHasNoMicroBatch) {
+  const char* excluded =
+    "--auxiliary and --micro-batch exclude each other: an auxiliary makes no passes, it only "
+    "reduces for the others; leave out --micro-batch, or --auxiliary";
+  EXPECT_EQ(refusal({{"auxiliary", "true"}, {"micro-batch", "4"}}), excluded);
+  EXPECT_EQ(refusal({{"auxiliary", "true"}, {"micro-batch", "8"}}), excluded)
+    << "the default, but set";
+  EXPECT_EQ(refusal({{"auxiliary", "false"}, {"micro-batch", "4"}}), "");
+  EXPECT_EQ(refusal({{"auxiliary", "true"}}), "");
+}
+
+TEST(Combinations, AnAuxiliaryMayHaveTheRunFileOfThePeersThatTrain) {
+  settings file{{"micro-batch", {"300", "run.toml:1"}},
+                {"target-batch-size", {"256", "run.toml:2"}}};
+  auto auxiliary = flags({{"auxiliary", "true"}});
+  auto options = resolve(file, {}, auxiliary);
+  ASSERT_TRUE(options) << options.error().detail;
+  EXPECT_FALSE(options->given.contains("micro-batch"));
+  EXPECT_TRUE(resolve(file, auxiliary, {})) << "from the environment";
+  EXPECT_FALSE(resolve(file, flags({{"micro-batch", "4"}}), auxiliary));
+  EXPECT_FALSE(resolve(file, auxiliary, flags({{"micro-batch", "4"}})));
+  EXPECT_FALSE(resolve(file, {}, {})) << "a peer that trains uses it";
+  file["micro-batch"].value = "4";
+  EXPECT_TRUE(resolve(file, {}, {}));
+  file["auxiliary"] = {"true", "run.toml:3"};
+  EXPECT_FALSE(resolve(file, {}, {})) << "the file is the auxiliary's own";
+}
+
+TEST(Combinations, TheTargetBatchHoldsAPassOfEachPeerWithWhichTrainingBegins) {
+  EXPECT_EQ(refusal({{"min-peers", "5"}, {"micro-batch", "8"}, {"target-batch-size", "39"}}),
+            "--target-batch-size 39 does not hold one pass of --micro-batch 8 of each of the "
+            "--min-peers 5, with which training begins: raise it to 40, or lower one of the "
+            "others");
+  EXPECT_EQ(refusal({{"min-peers", "5"}, {"micro-batch", "8"}, {"target-batch-size", "40"}}), "");
+  EXPECT_THAT(refusal({{"strategy", "local-updates"}, {"min-peers", "33"}, {"micro-batch", "8"}}),
+              HasSubstr("raise it to 264"));
+  EXPECT_THAT(refusal({{"min-peers", "5"}, {"target-batch-size", "4"}}), HasSubstr("raise it to 5"))
+    << "no pass is that small";
+  EXPECT_EQ(
+    refusal({{"strategy", "decentralized-adam"}, {"min-peers", "64"}, {"micro-batch", "8"}}), "")
+    << "an epoch has so many steps";
+  EXPECT_EQ(refusal({{"auxiliary", "true"}, {"min-peers", "5"}, {"target-batch-size", "4"}}), "")
+    << "the four others hold it";
+}
+
+TEST(Combinations, ADefaultMicroBatchLeavesRoomForEachPeerWithWhichTrainingBegins) {
+  auto micro_batch = [](const std::string& peers, const std::string& target) {
+    auto options = resolve({}, {}, flags({{"min-peers", peers}, {"target-batch-size", target}}));
+    return options ? options->micro_batch : 0;
+  };
+  EXPECT_EQ(micro_batch("32", "256"), 8U);
+  EXPECT_EQ(micro_batch("33", "256"), 7U);
+  EXPECT_EQ(micro_batch("5", "5"), 1U);
 }
 
 TEST(Combinations, APeriodHasItsLimitsInOrder) {
@@ -104,7 +166,9 @@ TEST(Options, TheLimitsOfARoundFitIntoEachOther) {
   EXPECT_EQ(refusal({{"allreduce-timeout", "11s"}}), "");
   EXPECT_THAT(refusal({{"request-timeout", "2m"}}), HasSubstr("--averaging-timeout"));
   EXPECT_EQ(refusal({{"averaging-timeout", "1s"}, {"matchmaking-time", "100ms"}}), "");
-  EXPECT_THAT(refusal({{"allreduce-timeout", "2m"}}), HasSubstr("--averaging-timeout"));
+  EXPECT_EQ(refusal({{"allreduce-timeout", "2m"}}),
+            "--allreduce-timeout is longer than --averaging-timeout, which ends the round first: "
+            "lower the first, or raise the second");
   EXPECT_THAT(refusal({{"allreduce-timeout", "9s"}}), HasSubstr("--stall-timeout"));
 }
 
@@ -139,6 +203,7 @@ TEST(Options, AStrategyRefusesWhatItDoesNotUse) {
   EXPECT_THAT(refusal({{"strategy", "local-updates"}, {"delay-optimizer-step", "true"}}),
               HasSubstr("--delay-optimizer-step belongs to --strategy collaborative"));
   EXPECT_EQ(refusal({{"delay-optimizer-step", "true"}, {"offload-optimizer", "true"}}), "");
+  EXPECT_EQ(refusal({{"delay-grad-averaging", "true"}, {"delay-optimizer-step", "false"}}), "");
   EXPECT_THAT(refusal({{"delay-optimizer-step", "true"}, {"offload-optimizer", "false"}}),
               HasSubstr("leave out --offload-optimizer false"));
   EXPECT_THAT(refusal({{"delay-state-averaging", "false"}}),

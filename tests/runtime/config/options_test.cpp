@@ -14,6 +14,7 @@
 using namespace waggle;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -248,7 +249,7 @@ TEST(Threads, CoresThatNothingElseNeedsReduceLargeParts) {
 
 TEST(Resolve, RefusesUnknownNamesWithTheNearest) {
   EXPECT_THAT(refusal({{"model", "chargpt"}}), HasSubstr("the nearest is char-gpt"));
-  EXPECT_THAT(refusal({{"optimizer", "adamx"}}), HasSubstr("adam"));
+  EXPECT_THAT(refusal({{"optimizer", "adamx"}}), EndsWith("the nearest is adam"));
   EXPECT_THAT(refusal({{"codec", "float6"}}), HasSubstr("the nearest is float16"));
   EXPECT_THAT(refusal({{"log-level", "warning"}}), HasSubstr("the nearest is warn"));
   EXPECT_THAT(refusal({{"schedule", "cosin"}}), HasSubstr("the nearest is cosine"));

@@ -41,17 +41,37 @@ swarm_progress::peer auxiliary(std::uint8_t n, const std::string& past, std::uin
   return p;
 }
 
-helper_state outside() {
-  return {id_of(helper), {}, {}, {}, {}};
+helper_state outside(const evidence* known = nullptr) {
+  return {id_of(helper), {}, {}, {}, {}, known};
 }
-helper_state in_group(const std::string& past, const std::vector<std::uint8_t>& others) {
-  helper_state own{id_of(helper), {sha256(past), {}, {}, 10}, epoch_id{4}, {}, {}};
+helper_state in_group(const std::string& past, const std::vector<std::uint8_t>& others,
+                      const evidence* known = nullptr) {
+  helper_state own{id_of(helper), {sha256(past), {}, {}, 10}, epoch_id{4}, {}, {}, known};
   own.members.insert(own.self);
   for (auto n : others) {
     own.members.insert(id_of(n));
     own.links.insert(id_of(n));
   }
   return own;
+}
+/// A round was completed with these peers.
+evidence with(const std::vector<std::uint8_t>& peers) {
+  evidence known;
+  std::vector<peer_id> contributors;
+  for (auto n : peers)
+    contributors.push_back(id_of(n));
+  known.on_round(contributors);
+  return known;
+}
+std::vector<peer_id> ids(const std::vector<peer_record>& peers) {
+  std::vector<peer_id> out;
+  for (const auto& peer : peers)
+    out.push_back(peer.id);
+  return out;
+}
+/// What counts if nothing was delivered yet.
+group_samples samples(const helper_state& own, const std::vector<swarm_progress::peer>& seen) {
+  return samples_toward(own, seen, sample_claims{helper_target_max}, {});
 }
 
 TEST(HelpChoice, EntersAGroupThatHasOnlyClients) {
@@ -123,6 +143,46 @@ TEST(HelpChoice, LeavesForAHistoryThatOutweighsItsOwn) {
   EXPECT_EQ(choose_help(in_group("a", {1}), seen).what, help::none);
 }
 
+TEST(HelpChoice, MadeUpIdentitiesDoNotTakeTheNodeAway) {
+  auto known = with({1, 2});
+  std::vector<swarm_progress::peer> seen{client(1, "a", 10, 3), client(2, "a", 10, 3)};
+  for (std::uint8_t n = 10; n < 14; ++n)
+    seen.push_back(trainer(n, "made up", 1'000'000, 64));
+  auto choice = choose_help(in_group("a", {1, 2}, &known), seen);
+  EXPECT_EQ(choice.what, help::stay);
+  ASSERT_TRUE(choice.doubted);
+  EXPECT_EQ(choice.doubted->branch, sha256("made up"));
+  EXPECT_EQ(choice.doubted->supporters, 4U);
+  EXPECT_EQ(choose_help(in_group("a", {1, 2}), seen).what, help::none)
+    << "without evidence the majority decides";
+}
+
+TEST(HelpChoice, ComesBackToTheClientsThatItKnowsWhateverOthersClaim) {
+  auto known = with({1, 2});
+  // The clients' group has fallen apart: each of them trains alone.
+  std::vector<swarm_progress::peer> seen{client(1, "a", 12, 1), client(2, "b", 10, 1),
+                                         trainer(10, "a", 10, 3), auxiliary(11, "a", 3)};
+  for (std::uint8_t n = 12; n < 16; ++n)
+    seen.push_back(trainer(n, "made up", 1'000'000, 64));
+  auto choice = choose_help(outside(&known), seen);
+  EXPECT_EQ(choice.what, help::enter);
+  EXPECT_EQ(choice.past.branch, sha256("a"));
+  ASSERT_FALSE(choice.through.empty());
+  EXPECT_EQ(choice.through.front().id, id_of(1));
+}
+
+TEST(HelpChoice, StaysOutOfAGroupThatKnownClientsSayIsLarger) {
+  auto known = with({1, 2});
+  std::vector<swarm_progress::peer> seen{client(1, "a", 10, 3), client(2, "a", 10, 3),
+                                         trainer(5, "a", 10, 3)};
+  EXPECT_EQ(choose_help(outside(&known), seen).what, help::none);
+  seen[0].claim.group_size = 2; // one of two: a lie, or not yet corrected
+  EXPECT_EQ(choose_help(outside(&known), seen).what, help::enter);
+  known = with({1, 2, 5});
+  seen[1].claim.group_size = 2;
+  EXPECT_EQ(choose_help(outside(&known), seen).what, help::none) << "we know that it trains";
+}
+
 TEST(HelpChoice, CountsWhatItsMembersHaveTowardTheEpoch) {
   auto own = in_group("a", {1, 2, 3});
   auto behind = client(3, "a", 10, 4, 50);
@@ -130,10 +190,10 @@ TEST(HelpChoice, CountsWhatItsMembersHaveTowardTheEpoch) {
   std::vector<swarm_progress::peer> seen{client(1, "a", 10, 4, 60), client(2, "a", 10, 4, 39),
                                          behind, client(4, "a", 10, 1, 99),
                                          client(5, "b", 10, 1, 99)};
-  EXPECT_EQ(samples_toward(own, seen).samples, 99U);
-  EXPECT_FALSE(samples_toward(own, seen).full());
+  EXPECT_EQ(samples(own, seen).samples, 99U);
+  EXPECT_FALSE(samples(own, seen).full());
   seen[1].samples = 40;
-  EXPECT_TRUE(samples_toward(own, seen).full());
+  EXPECT_TRUE(samples(own, seen).full());
 }
 
 TEST(HelpChoice, ClaimsBeyondAllReasonDoNotWrapAround) {
@@ -141,10 +201,58 @@ TEST(HelpChoice, ClaimsBeyondAllReasonDoNotWrapAround) {
   auto most = ~std::uint64_t{0};
   std::vector<swarm_progress::peer> seen{client(1, "a", 10, 3, most), client(2, "a", 10, 3, most)};
   seen[0].claim.target_batch_size = most;
-  EXPECT_EQ(samples_toward(own, seen).target, 100U);
-  EXPECT_TRUE(samples_toward(own, seen).full());
+  EXPECT_EQ(samples(own, seen).target, 100U);
+  EXPECT_TRUE(samples(own, seen).full());
   seen[1].claim.target_batch_size = 0;
-  EXPECT_FALSE(samples_toward(own, seen).full()) << "no member reports a possible target";
+  EXPECT_FALSE(samples(own, seen).full()) << "no member reports a possible target";
+}
+
+TEST(HelpChoice, TheTargetIsTheOneThatMostMembersReport) {
+  auto own = in_group("a", {1, 2, 3});
+  std::vector<swarm_progress::peer> seen{client(1, "a", 10, 4, 50), client(2, "a", 10, 4),
+                                         client(3, "a", 10, 4), client(4, "a", 10, 4)};
+  seen[0].claim.target_batch_size = 1;
+  seen[3].claim.target_batch_size = 1; // is no member
+  EXPECT_EQ(samples(own, seen).target, 100U);
+  EXPECT_FALSE(samples(own, seen).full());
+  seen[1].claim.target_batch_size = 0;
+  EXPECT_EQ(samples(own, seen).target, 1U) << "of two that are reported once, the smaller one";
+  auto known = with({2, 3});
+  own.known = &known;
+  EXPECT_EQ(samples(own, seen).target, 100U) << "members that are known decide";
+}
+
+TEST(HelpChoice, SamplesThatAreNotDeliveredDoNotCountForAWhile) {
+  auto own = in_group("a", {1, 2});
+  std::vector<swarm_progress::peer> seen{client(1, "a", 10, 3, 40),
+                                         client(2, "a", 10, 3, 1'000'000)};
+  sample_claims claims{helper_target_max};
+  steady_time begin{};
+  EXPECT_TRUE(samples_toward(own, seen, claims, begin).full());
+  observe_samples(own, seen, claims);
+  claims.begin_epoch(begin);
+  auto found = claims.end_round({id_of(1), id_of(2)}, 40, 0, begin);
+  EXPECT_EQ(found.missing, 100U) << "a claim counts up to the target";
+  EXPECT_EQ(found.suspects, std::vector<peer_id>{id_of(2)});
+  EXPECT_EQ(samples_toward(own, seen, claims, begin).samples, 40U);
+  EXPECT_TRUE(samples_toward(own, seen, claims, begin + std::chrono::seconds{3}).full());
+}
+
+TEST(HelpChoice, OnlyTheClaimsOfMembersAreDue) {
+  auto own = in_group("a", {1});
+  auto behind = client(1, "a", 10, 2, 40);
+  behind.epoch = epoch_id{3};
+  sample_claims claims{helper_target_max};
+  observe_samples(own, {behind, client(3, "a", 10, 2, 100), auxiliary(4, "a", 2)}, claims);
+  claims.begin_epoch({});
+  EXPECT_EQ(claims.end_round({id_of(1), id_of(3), id_of(4)}, 0, 0, {}).missing, 0U);
+}
+
+// Averaged parameters have weight 1 for each peer that trains.
+TEST(HelpChoice, AWeightAboveTheNumberOfContributorsIsOfSamples) {
+  EXPECT_TRUE(weighs_samples(4, 3));
+  EXPECT_FALSE(weighs_samples(3, 3));
+  EXPECT_FALSE(weighs_samples(0, 3));
 }
 
 TEST(HelpChoice, TakesTheStateFromMembersOfItsHistory) {
@@ -155,6 +263,27 @@ TEST(HelpChoice, TakesTheStateFromMembersOfItsHistory) {
     holders_of(own, {client(1, "a", 10, 3), learning, client(3, "b", 10, 1), auxiliary(4, "a", 3)});
   ASSERT_EQ(holders.size(), 1U);
   EXPECT_EQ(holders.front().id, id_of(1));
+}
+
+TEST(HelpChoice, AMadeUpIdentityGivesNoState) {
+  auto own = in_group("a", {2, 3});
+  std::vector<swarm_progress::peer> seen{trainer(1, "a", 1'000'000, 3), client(2, "a", 10, 3),
+                                         client(3, "a", 10, 3)};
+  EXPECT_EQ(ids(holders_of(own, seen)), (std::vector<peer_id>{id_of(2), id_of(3)}));
+  auto known = with({3});
+  own.known = &known;
+  EXPECT_EQ(ids(holders_of(own, seen)), std::vector<peer_id>{id_of(3)}) << "it is known";
+  seen[1].claim.ready = seen[2].claim.ready = false;
+  EXPECT_TRUE(holders_of(own, seen).empty()) << "newcomers ask again";
+}
+
+TEST(HelpChoice, WithoutAMemberThatHasTheStateItAsksPeersThatItKnows) {
+  auto known = with({1});
+  auto own = in_group("a", {2}, &known);
+  auto newcomer = client(2, "a", 10, 2);
+  newcomer.claim.ready = false;
+  EXPECT_EQ(ids(holders_of(own, {client(1, "a", 10, 1), newcomer, client(3, "a", 10, 1)})),
+            std::vector<peer_id>{id_of(1)});
 }
 
 } // namespace

@@ -242,27 +242,27 @@ TEST(HistoryChoice, ForksThatOthersCallProvisionalAreNoReasonToLeaveTheRun) {
   EXPECT_EQ(choose_history(own, others).what, course::stay);
 }
 
-/// A group of 1 to 5 fell apart; 1 is in one piece with 2.
+/// A group of 1 to 5, which 1 led, fell apart; 1 is in one piece with 2.
 class PiecesOfAGroup : public ::testing::Test {
 protected:
   PiecesOfAGroup() : own(view_of(1, "one", 50, true)) {
-    own.past = piece("one", 50);
+    own.past = piece("one");
     own.provisional = true;
     own.known = &known;
     own.former = &former;
     others = {in_piece(2, "one"), in_piece(3, "two"), in_piece(4, "two"), in_piece(5, "two")};
   }
-  static history piece(const std::string& name, std::uint64_t work) {
-    return {branch(name), branch("run"), epoch_id{7}, work};
+  static history piece(const std::string& name, std::uint64_t forked_at = 7) {
+    return {branch(name), branch("run"), epoch_id{forked_at}, 50};
   }
   static swarm_progress::peer in_piece(std::uint8_t n, const std::string& name) {
     auto p = peer(n, name, 50, 3);
-    p.claim.past = piece(name, 50);
+    p.claim.past = piece(name);
     p.claim.provisional = true;
     return p;
   }
 
-  evidence known = knowing({2, 3}); // 4 and 5 entered just before
+  evidence known = knowing({2, 3}); // 4 and 5 we know from the plan only
   former_group former{
     branch("run"), epoch_id{7}, {id_of(1), id_of(2), id_of(3), id_of(4), id_of(5)}};
   history_view own;
@@ -274,8 +274,19 @@ TEST_F(PiecesOfAGroup, TheOneGoesOnThatMostOfItsMembersTrain) {
   EXPECT_EQ(choice.what, course::enter);
   EXPECT_EQ(choice.branch, branch("two"));
   EXPECT_TRUE(choice.provisional);
+  EXPECT_EQ(choice.parent, branch("run"));
+  EXPECT_EQ(choice.forked_at, epoch_id{7});
   own.former = nullptr;
   EXPECT_EQ(choose_history(own, others).what, course::stay) << "the rule without the former group";
+}
+
+TEST_F(PiecesOfAGroup, WhoHasJustEnteredOneStaysInIt) {
+  // We come from `one` and download the state: we do not know what `two` was forked from.
+  own.past = {branch("two"), {}, {}, 50};
+  known = knowing({2, 3, 7, 8});
+  others = {in_piece(2, "one"), in_piece(7, "one"), in_piece(8, "one"),
+            in_piece(3, "two"), in_piece(4, "two"), in_piece(5, "two")};
+  EXPECT_EQ(choose_history(own, others).what, course::stay);
 }
 
 TEST_F(PiecesOfAGroup, NewcomersOfEitherSideDoNotCount) {
@@ -286,35 +297,51 @@ TEST_F(PiecesOfAGroup, NewcomersOfEitherSideDoNotCount) {
   EXPECT_EQ(choose_history(own, others).what, course::stay);
 }
 
+TEST_F(PiecesOfAGroup, OfEquallyManyThoseWithItsLeaderDecideHoweverManySupportersAreClaimed) {
+  others.pop_back();
+  others.push_back(in_piece(8, "two"));
+  others.push_back(in_piece(9, "two"));
+  EXPECT_EQ(choose_history(own, others).what, course::stay);
+  auto theirs = view_of(3, "two", 50, true);
+  theirs.past = piece("two");
+  theirs.provisional = true;
+  auto met = knowing({1, 2, 4, 8, 9});
+  theirs.known = &met;
+  theirs.former = &former;
+  auto seen = std::vector{in_piece(1, "one"), in_piece(2, "one"), in_piece(4, "two"),
+                          in_piece(8, "two"), in_piece(9, "two")};
+  EXPECT_EQ(choose_history(theirs, seen).branch, branch("one"));
+}
+
+TEST_F(PiecesOfAGroup, SomeMayHaveEndedOneMoreEpochTogether) {
+  own.past = piece("one", 8);
+  EXPECT_EQ(choose_history(own, others).branch, branch("two"));
+  former.epoch = epoch_id{8};
+  EXPECT_EQ(choose_history(own, others).branch, branch("two"));
+  former.epoch = epoch_id{9};
+  EXPECT_EQ(choose_history(own, others).what, course::stay);
+}
+
 TEST_F(PiecesOfAGroup, TheMadeUpPiecesOfStrangersAreNotBelieved) {
   known = knowing({2});
   EXPECT_EQ(choose_history(own, others).what, course::stay) << "we have met none of them";
   known = knowing({2, 3});
-  for (auto& other : others)
-    if (other.claim.past.branch == branch("two"))
-      other.claim.past.forked_at = epoch_id{8};
-  EXPECT_EQ(choose_history(own, others).what, course::stay) << "not from our group's last round";
+  others = {in_piece(2, "one"), in_piece(3, "two"), in_piece(11, "two"), in_piece(12, "two")};
+  EXPECT_EQ(choose_history(own, others).what, course::stay) << "they were in no plan";
 }
 
-TEST_F(PiecesOfAGroup, AHistoryThatNewcomersMadeTheirOwnIsNotGivenUpForThem) {
-  known = knowing({2, 3, 7, 8, 9});
-  for (std::uint8_t n : {7, 8, 9})
-    others.push_back(in_piece(n, "one"));
-  EXPECT_EQ(choose_history(own, others).what, course::stay);
-}
-
-TEST_F(PiecesOfAGroup, WhereTheyAreTrainedByEquallyManyBothSidesChooseTheSame) {
-  others.pop_back();
-  auto choice = choose_history(own, others);
-  bool ours = choice.what == course::stay;
-  auto theirs = view_of(3, "two", 50, true);
-  theirs.past = piece("two", 50);
-  theirs.provisional = true;
-  auto met = knowing({1, 2, 4});
-  theirs.known = &met;
-  theirs.former = &former;
-  choice = choose_history(theirs, {in_piece(1, "one"), in_piece(2, "one"), in_piece(4, "two")});
-  EXPECT_EQ(choice.what == course::stay, !ours);
+TEST_F(PiecesOfAGroup, LiarsInAPieceDoNotChangeWhatItWasForkedFrom) {
+  known = knowing({2, 3, 4, 5, 7, 8});
+  others.push_back(in_piece(7, "one"));
+  others.push_back(in_piece(8, "one"));
+  others[3].claim.past.parent = branch("made up");
+  others[3].claim.provisional = false;
+  for (std::uint8_t n = 20; n < 30; ++n) { // strangers
+    others.push_back(in_piece(n, "two"));
+    others.back().claim.past.parent = branch("made up");
+    others.back().claim.provisional = false;
+  }
+  EXPECT_EQ(choose_history(own, others).branch, branch("two"));
 }
 
 // Peers that apply the rule to outdated views, in any order: they converge to one history and keep
@@ -488,72 +515,90 @@ TEST(HistoryChoice, SplitsThatNewcomersHaveEnteredHeal) {
   }
 }
 
-// A group that some have just entered falls apart, and no piece is most of it. Newcomers enter all
-// pieces. Once all are connected again, they converge to one history.
+// A group falls apart, and no piece is most of it. Newcomers enter the pieces one after another.
+// Once all are connected again, they converge to one history, also if the rounds in which newcomers
+// become known take longer than that, and while those that have entered download the state.
 TEST(HistoryChoice, PiecesOfAGroupThatNewcomersHaveEnteredBecomeOneAgain) {
   struct member {
     std::size_t piece = 0;
     evidence known;
+    former_group former;
+    int downloads = 0; // so many more turns
   };
   for (std::uint64_t seed = 1; seed <= 5'000; ++seed) {
     random_source random{seed};
     auto pieces = 2 + random.below(2);
-    auto old = pieces + random.below(3);      // have completed rounds with each other
-    auto before = old + random.below(3);      // members of the group
-    auto all = before + random.below(pieces); // newcomers
+    auto before = pieces + random.below(5); // members of the group, which had met
+    auto all = before + random.below(6);    // and newcomers
     auto id = [](std::size_t i) { return id_of(static_cast<std::uint8_t>(i + 1)); };
     std::vector<history> of_piece;
     for (std::size_t i = 0; i < pieces; ++i)
-      of_piece.push_back({branch("piece " + std::to_string(i + seed)), branch("run"), epoch_id{3},
-                          10 + random.below(90)});
-    former_group former{branch("run"), epoch_id{3}, {}};
-    for (std::size_t i = 0; i < before; ++i)
-      former.members.push_back(id(i));
+      of_piece.push_back({branch("piece " + std::to_string(i + seed)), branch("run"),
+                          epoch_id{3 + random.below(2)}, 10 + random.below(90)});
     std::vector<member> members(all);
-    for (std::size_t i = 0; i < all; ++i) // a member that others know is in each piece
-      members[i].piece = i < pieces ? i : i < before ? random.below(pieces) : i - before;
+    for (std::size_t i = 0; i < all; ++i) {
+      auto& m = members[i];
+      m.piece = i < pieces ? i : random.below(pieces);
+      m.former = {branch("run"), epoch_id{3}, {}};
+      for (std::size_t j = 0; j < (i < before ? before : i + 1); ++j)
+        if (i < before || members[j].piece == m.piece) // newcomers: whom they found there
+          m.former.members.push_back(id(j));
+    }
     auto meet = [&](std::size_t i, std::size_t j) {
       complete_rounds(members[i].known, id(j));
       complete_rounds(members[j].known, id(i));
     };
     for (std::size_t i = 0; i < all; ++i)
       for (std::size_t j = 0; j < i; ++j)
-        if (i < old || members[i].piece == members[j].piece)
+        if (i < before || members[i].piece == members[j].piece)
           meet(i, j);
     auto converged = [&] {
       return std::all_of(members.begin(), members.end(),
                          [&](const member& m) { return m.piece == members[0].piece; });
     };
-    for (int turns = 0; turns < 400 && !converged(); ++turns) {
+    int moves = 0;
+    for (int turns = 0; turns < 2'000 && !converged(); ++turns) {
       auto i = random.below(all);
       auto& m = members[i];
+      auto past_of = [&](const member& who) {
+        auto past = of_piece[who.piece];
+        if (who.downloads > 0) {
+          past.parent = {};
+          past.forked_at = {};
+        }
+        return past;
+      };
       auto own = view_of(static_cast<std::uint8_t>(i + 1), "", 0, true);
-      own.past = of_piece[m.piece];
+      own.past = past_of(m);
       own.provisional = true;
       own.known = &m.known;
-      if (i < before)
-        own.former = &former;
+      own.former = &m.former;
       std::vector<swarm_progress::peer> others;
       for (std::size_t j = 0; j < all; ++j) {
-        auto p = peer(static_cast<std::uint8_t>(j + 1), "", 0, 1);
-        p.claim.past = of_piece[members[j].piece];
+        auto p = peer(static_cast<std::uint8_t>(j + 1), "", 0, 1, members[j].downloads == 0);
+        p.claim.past = past_of(members[j]);
         p.claim.provisional = true;
         if (j != i)
           others.push_back(p);
       }
+      m.downloads = std::max(0, m.downloads - 1);
       auto choice = choose_history(own, others);
-      if (choice.what != course::enter)
-        continue;
-      m.piece = static_cast<std::size_t>(
-        std::find_if(of_piece.begin(), of_piece.end(),
-                     [&](const history& piece) { return piece.branch == choice.branch; })
-        - of_piece.begin());
-      for (std::size_t j = 0; j < all; ++j) // the next round
-        if (j != i && members[j].piece == m.piece)
-          meet(i, j);
+      if (choice.what == course::enter) {
+        m.piece = static_cast<std::size_t>(
+          std::find_if(of_piece.begin(), of_piece.end(),
+                       [&](const history& piece) { return piece.branch == choice.branch; })
+          - of_piece.begin());
+        m.downloads = static_cast<int>(random.below(4));
+        ++moves;
+      } else if (random.below(4) == 0) { // a round of its piece
+        for (std::size_t j = 0; j < all; ++j)
+          if (j != i && members[j].piece == m.piece)
+            meet(i, j);
+      }
     }
-    ASSERT_TRUE(converged()) << "seed " << seed << ": " << pieces << " pieces, " << old << " of "
-                             << before << " members had met, " << all - before << " newcomers";
+    ASSERT_TRUE(converged()) << "seed " << seed << ": " << pieces << " pieces, " << before
+                             << " members, " << all - before << " newcomers";
+    EXPECT_LE(moves, 3 * static_cast<int>(all)) << "seed " << seed << ": they go to and fro";
   }
 }
 

@@ -298,16 +298,6 @@ TEST_F(ProgressLedger, AConnectionDoesNotTakeBackAGoodbye) {
   EXPECT_FALSE(ledger.record(report(1, 0, 10, 1, 1s), later));
 }
 
-TEST_F(ProgressLedger, RemembersNoMorePeersThanItIsAllowed) {
-  progress_ledger small{id_of(0), {.peers_max = 2}};
-  EXPECT_TRUE(small.record(report(1, 0, 0), later));
-  EXPECT_TRUE(small.record(report(2, 0, 0), later));
-  EXPECT_FALSE(small.record(report(3, 0, 0), later));
-  EXPECT_TRUE(small.record(report(2, 0, 1, 1, -1s), later))
-    << "reports of known peers are still accepted";
-  EXPECT_EQ(small.size(), 2U);
-}
-
 // -- whose parameters are the run's --------------------------------------------------------------
 
 TEST_F(ProgressLedger, MostPeersAtTheEpochDecideWhichParametersAreTheRuns) {

@@ -1,6 +1,7 @@
 #include "runtime/training/run_health.hpp"
 
 #include <functional>
+#include <map>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -210,6 +211,114 @@ TEST(RunHealth, WhatIsNotKnownIsNoSymptom) {
   new_run.pass_samples = 0;
   unknown.after(32, new_run);
   EXPECT_EQ(unknown.health.notice(), "");
+}
+
+TEST(RunHealth, EachRuleThatHoldsHasItsNumbers) {
+  using unit = run_health::unit;
+  const std::map<std::string, run_health::numbers> expected{
+    {"small_rounds", {unit::peers, 3, 0.9 * 4}},
+    {"own_gradients", {unit::seconds, 60, 2 * 60}}, // no round succeeded
+    {"short_epochs", {unit::samples, 256, 269}},
+    {"small_batches", {unit::samples, 256, 264}},
+    {"zero_updates", {unit::epochs, 0, 8}},
+  };
+  for (const auto& s : symptoms) {
+    watched run;
+    run.after(run_health::judged_from - 1, with(s));
+    EXPECT_EQ(run.health.numbers_of(s.rule), std::nullopt) << s.rule;
+    run.after(1, with(s));
+    for (auto rule : run_health::rules)
+      EXPECT_EQ(run.health.numbers_of(rule),
+                rule == s.rule ? std::optional{expected.at(s.rule)} : std::nullopt)
+        << s.rule << " and " << rule;
+  }
+}
+
+TEST(RunHealth, TheNumbersAreThoseOfTheEpochsThatShowTheSymptom) {
+  auto slow = healthy();
+  slow.samples_per_second = 1;
+  slow.round_seconds = 50;
+  watched failing;
+  failing.after(6, slow).after(2, with(symptoms[1]));
+  EXPECT_EQ(failing.health.numbers_of("own_gradients"),
+            (run_health::numbers{run_health::unit::seconds, 60, 100}));
+  watched small;
+  small.after(24, healthy()).after(8, with(symptoms[0]));
+  EXPECT_EQ(small.health.numbers_of("small_rounds"),
+            (run_health::numbers{run_health::unit::peers, 3, 0.9 * 4}));
+  watched dead;
+  dead.after(24, healthy()).after(8, with(symptoms[4]));
+  EXPECT_EQ(dead.health.numbers_of("zero_updates"),
+            (run_health::numbers{run_health::unit::epochs, 24, 29}));
+}
+
+/// The product of the mean rate and the mean time would be 70,541 samples here.
+TEST(RunHealth, TheTargetBatchThatIsRequiredIsTheMeanOfWhatEachEpochNeeded) {
+  auto fast = healthy();
+  fast.samples_per_second = 2560;
+  fast.download_seconds = 0;
+  fast.round_seconds = 0.11;
+  auto slow = healthy();
+  slow.samples_per_second = 2.56;
+  slow.download_seconds = 0;
+  slow.round_seconds = 110;
+  watched run;
+  run.after(4, fast).after(4, slow);
+  auto its = run.health.numbers_of("short_epochs");
+  ASSERT_TRUE(its);
+  EXPECT_EQ(its->found, 256);
+  EXPECT_EQ(its->required, 282) << "281.6 samples in 0.11 s, and as many in 110 s";
+}
+
+peer_id peer(unsigned char n) {
+  peer_id id;
+  id.bytes[0] = std::byte{n};
+  return id;
+}
+
+TEST(RunHealth, ADownloadOfAnotherPeerLastsFromTheFirstToTheLastTimeWithoutTheState) {
+  run_health health{four_peers()};
+  steady_time now{};
+  auto see = [&](const std::map<peer_id, bool>& have_state) {
+    now += std::chrono::seconds{1};
+    health.see_peers(have_state, now);
+    return health.download_seconds();
+  };
+  EXPECT_EQ(see({{peer(1), true}}), 0);
+  EXPECT_EQ(see({{peer(1), true}, {peer(2), false}}), 0);
+  EXPECT_EQ(see({{peer(1), true}, {peer(2), false}, {peer(3), false}}), 0);
+  EXPECT_EQ(see({{peer(1), true}, {peer(2), false}, {peer(3), false}}), 0) << "none has ended";
+  EXPECT_EQ(see({{peer(1), true}, {peer(2), true}, {peer(3), false}}), 2);
+  EXPECT_EQ(see({{peer(1), true}, {peer(2), true}, {peer(3), false}}), 2);
+  EXPECT_EQ(see({{peer(1), true}, {peer(2), true}}), 2) << "peer 3 has left without the state";
+  EXPECT_EQ(see({{peer(1), true}, {peer(2), true}, {peer(3), true}}), 2) << "and returns with it";
+  EXPECT_EQ(see({{peer(1), false}}), 2);
+  EXPECT_EQ(see({{peer(1), true}}), 0) << "the newest download was too short to be seen";
+}
+
+TEST(RunHealth, NumbersOfARuleThatHasEndedStay) {
+  watched run;
+  run.after(run_health::window, with(symptoms[0])).after(run_health::window, healthy());
+  EXPECT_FALSE(run.health.holds("small_rounds"));
+  EXPECT_EQ(run.health.numbers_of("small_rounds"),
+            (run_health::numbers{run_health::unit::peers, 3, 0.9 * 4}));
+  EXPECT_EQ(run.health.numbers_of("no such rule"), std::nullopt);
+}
+
+TEST(RunHealth, PassesThatAreNotFiniteAreLoggedAtMostEveryTenMinutes) {
+  run_health health{four_peers()};
+  steady_time now{};
+  const std::string what_helps =
+    " gave a loss or a gradient that is NaN or infinite, and the samples were dropped: lower --lr, "
+    "clip with a smaller --max-gradient-norm, or, if --loss-scale is a number, make it smaller or "
+    "dynamic";
+  EXPECT_EQ(health.pass_not_finite(now), "1 pass" + what_helps);
+  now += run_health::log_interval - std::chrono::nanoseconds{1};
+  EXPECT_EQ(health.pass_not_finite(now), std::nullopt);
+  EXPECT_EQ(health.pass_not_finite(now), std::nullopt);
+  now += std::chrono::nanoseconds{1};
+  EXPECT_EQ(health.pass_not_finite(now), "3 passes" + what_helps);
+  EXPECT_EQ(health.pass_not_finite(now), std::nullopt);
 }
 
 TEST(RunHealth, AnEpochWithoutARoundCountsOnlyOnce) {
