@@ -4,6 +4,8 @@
 
 #include <dlfcn.h>
 
+#include "trainer/host_staging.hpp"
+
 namespace waggle {
 
 result<torch::Device> device_of(const std::string& name) {
@@ -55,14 +57,15 @@ void set_threads(int threads) {
 torch::Tensor next_windows(window_sampler& sampler, std::int64_t batch,
                            const torch::Device& device) {
   auto length = static_cast<std::int64_t>(sampler.window());
-  auto windows = torch::empty({batch, length}, torch::kInt64);
+  auto windows = host_memory_for(device, {batch, length}, torch::kInt64);
   auto* out = windows.data_ptr<std::int64_t>();
   for (std::int64_t b = 0; b < batch; ++b) {
     const auto* from = sampler.next();
     for (std::int64_t i = 0; i < length; ++i)
       *out++ = std::to_integer<std::int64_t>(from[i]);
   }
-  return device.is_cpu() ? windows : windows.to(device);
+  // The pass needs them at once, so a stream of their own would save nothing.
+  return device.is_cpu() ? windows : windows.to(device, /*non_blocking=*/true);
 }
 
 } // namespace waggle

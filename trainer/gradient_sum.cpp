@@ -26,7 +26,7 @@ torch::Tensor view_of(std::span<const float> values) {
 // -- what both have -------------------------------------------------------------------------------
 
 gradient_sum::gradient_sum(std::vector<torch::Tensor> parameters)
-  : parameters_(std::move(parameters)), device_(parameters_.front().device()) {
+  : parameters_(std::move(parameters)), device_(parameters_.front().device()), staging_(device_) {
   for (const auto& p : parameters_)
     size_ += p.numel();
 }
@@ -48,12 +48,6 @@ void gradient_sum::bind(const torch::Tensor& gradient) {
     p.mutable_grad() = gradient.narrow(0, offset, p.numel()).view(p.sizes());
     offset += p.numel();
   }
-}
-
-std::shared_ptr<const float_vector> gradient_sum::copy_of(const torch::Tensor& values) {
-  auto memory = std::make_shared<float_vector>(static_cast<std::size_t>(values.numel()));
-  view_of(std::span<float>{*memory}).copy_(values);
-  return memory;
 }
 
 void gradient_sum::load_position(std::uint64_t position) {
@@ -92,6 +86,7 @@ double separate_sum::begin_pass(double scale) {
         earlier_.values.add_(gradient_, static_cast<double>(last_pass_));
       }
       last_pass_ = 0;
+      staging().mark();
     }
   }
   gradient_.zero_(); // no other thread reads it at this point
@@ -108,6 +103,7 @@ gradient_sum::outcome separate_sum::end_pass(std::uint64_t samples, bool finite_
   if (!finite)
     return {false, 0};
   last_pass_ = samples;
+  staging().mark();
   samples_.fetch_add(samples);
   return {true, 0};
 }
@@ -119,8 +115,10 @@ torch::Tensor separate_sum::take_mean() {
   if (samples == 0)
     return {};
   auto mean = gradient_; // of the only pass since the last step, normally
-  if (auto& earlier = earlier_.values; earlier.defined())
-    mean = earlier.add_(gradient_, static_cast<double>(last_pass_)).div_(samples).clone();
+  if (auto& earlier = earlier_.values; earlier.defined()) {
+    add_last_pass();
+    mean = earlier.div_(samples).clone();
+  }
   empty();
   return mean;
 }
@@ -146,8 +144,7 @@ std::optional<learner::mean_gradient> separate_sum::take_vector() {
   if (!earlier_.memory)
     return std::nullopt;
   auto samples = samples_.exchange(0);
-  if (last_pass_ > 0)
-    earlier_.values.add_(gradient_, static_cast<double>(last_pass_));
+  add_last_pass();
   earlier_.values.div_(static_cast<double>(samples));
   learner::mean_gradient mean{std::move(earlier_.memory), samples};
   empty();
@@ -161,18 +158,28 @@ std::uint64_t separate_sum::drop() {
   return samples;
 }
 
-/// Writes Σ b·∇ of all passes. REQUIRES: there was at least one pass.
-void separate_sum::write_sum(torch::Tensor& to) {
+/// Makes the earlier passes all passes.
+void separate_sum::add_last_pass() {
+  if (last_pass_ == 0)
+    return; // the gradient may have values that are not finite
+  earlier_.values.add_(gradient_, static_cast<double>(last_pass_));
+  last_pass_ = 0;
+  staging().mark();
+}
+
+/// Writes Σ b·∇ of all passes to host memory. REQUIRES: there was at least one pass.
+void separate_sum::write_sum(torch::Tensor to) {
   auto last = static_cast<double>(last_pass_);
   auto& earlier = earlier_.values;
-  if (!earlier.defined())
-    to.copy_(gradient_).mul_(last);
-  else if (last_pass_ == 0)
-    to.copy_(earlier);
-  else if (gradient_.is_cpu())
+  if (!earlier.defined()) {
+    staging().to_host_since_mark(gradient_, to);
+    to.mul_(last);
+  } else if (last_pass_ > 0 && gradient_.is_cpu()) {
     torch::add_out(to, earlier, gradient_, last);
-  else
-    to.copy_(earlier.add_(gradient_, last));
+  } else {
+    add_last_pass();
+    staging().to_host_since_mark(earlier, to);
+  }
 }
 
 void separate_sum::empty() {
@@ -186,9 +193,9 @@ partial_gradient separate_sum::copy() {
   std::lock_guard lock{mutex_};
   if (samples_.load() == 0)
     return {};
-  auto sum = new_tensor();
-  write_sum(sum);
-  return {copy_of(sum), samples_.load(), 0, 1};
+  auto sum = std::make_shared<float_vector>(static_cast<std::size_t>(size()));
+  write_sum(view_of(std::span<float>{*sum}));
+  return {std::move(sum), samples_.load(), 0, 1};
 }
 
 status separate_sum::load(const partial_gradient& partial) {
@@ -198,7 +205,8 @@ status separate_sum::load(const partial_gradient& partial) {
   torch::NoGradGuard guard;
   std::lock_guard lock{mutex_};
   earlier_ = new_vector();
-  earlier_.values.copy_(view_of(std::span<const float>{*partial.sum}));
+  staging().to_device(view_of(std::span<const float>{*partial.sum}), earlier_.values);
+  staging().mark();
   last_pass_ = 0;
   samples_ = partial.samples;
   return done{};
@@ -238,6 +246,7 @@ gradient_sum::outcome in_place_sum::end_pass(std::uint64_t samples, bool finite_
   if (dropped_) // together with earlier passes, which are still in the sum
     return {true, samples};
   ++passes_;
+  staging().mark();
   samples_.fetch_add(samples);
   return {true, 0};
 }
@@ -258,10 +267,12 @@ std::uint64_t in_place_sum::take_mean(std::span<float> out) {
   std::lock_guard lock{mutex_};
   WAGGLE_CHECK(!in_pass_, "the gradient is taken in the middle of a pass");
   auto to = view_of(out);
-  if (samples_.load() > 0)
-    to.copy_(sum_.values).div_(divisor());
-  else
+  if (samples_.load() > 0) {
+    staging().to_host_since_mark(sum_.values, to);
+    to.div_(divisor());
+  } else {
     to.zero_();
+  }
   return empty();
 }
 
@@ -289,7 +300,9 @@ partial_gradient in_place_sum::copy() {
   WAGGLE_CHECK(!in_pass_, "the gradient is copied in the middle of a pass");
   if (samples_.load() == 0)
     return {};
-  return {copy_of(sum_.values), samples_.load(), passes_, scale_};
+  auto sum = std::make_shared<float_vector>(static_cast<std::size_t>(size()));
+  staging().to_host_since_mark(sum_.values, view_of(std::span<float>{*sum}));
+  return {std::move(sum), samples_.load(), passes_, scale_};
 }
 
 status in_place_sum::load(const partial_gradient& partial) {
@@ -299,7 +312,8 @@ status in_place_sum::load(const partial_gradient& partial) {
   torch::NoGradGuard guard;
   std::lock_guard lock{mutex_};
   sum_ = new_vector();
-  sum_.values.copy_(view_of(std::span<const float>{*partial.sum}));
+  staging().to_device(view_of(std::span<const float>{*partial.sum}), sum_.values);
+  staging().mark();
   bind(sum_.values);
   scale_ = partial.scale;
   passes_ = partial.passes;

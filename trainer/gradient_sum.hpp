@@ -14,6 +14,7 @@
 
 #include "runtime/training/learner.hpp"
 #include "runtime/training/resumable_learner.hpp"
+#include "trainer/host_staging.hpp"
 
 namespace waggle {
 
@@ -76,8 +77,8 @@ public:
 protected:
   explicit gradient_sum(std::vector<torch::Tensor> parameters);
 
-  /// A vector as long as all parameters, of unspecified values: in host memory from the pool, if
-  /// there is one.
+  /// A vector as long as all parameters, of unspecified values: from the pool, if there is one and
+  /// the parameters are in host memory.
   struct vector {
     torch::Tensor values;
     std::shared_ptr<float_vector> memory; // null: of LibTorch
@@ -88,9 +89,9 @@ protected:
   void bind(const torch::Tensor& gradient);
 
   [[nodiscard]] std::int64_t size() const { return size_; }
-  /// A copy of these values in host memory.
-  static std::shared_ptr<const float_vector> copy_of(const torch::Tensor& values);
-
+  /// Moves sums between the device and host memory. Marked whenever a sum has changed, so that a
+  /// sum is taken without waiting for the pass that runs.
+  [[nodiscard]] host_staging& staging() { return staging_; }
   mutable std::mutex mutex_;
   // -- guarded by mutex_: of the pass that ended last, of the sum that was taken or dropped last
   std::uint64_t position_ = 0;
@@ -102,6 +103,7 @@ private:
   std::vector<torch::Tensor> parameters_;
   std::int64_t size_ = 0;
   torch::Device device_;
+  host_staging staging_;
   std::shared_ptr<vector_pool> vectors_; // null: use the heap
 };
 
@@ -129,7 +131,8 @@ public:
 
 private:
   // REQUIRE: the lock is held.
-  void write_sum(torch::Tensor& to);
+  void add_last_pass();
+  void write_sum(torch::Tensor to);
   void empty();
 
   double scale_ = 1;       // of the pass

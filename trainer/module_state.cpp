@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <set>
 #include <stdexcept>
@@ -17,6 +18,31 @@ optimizer_identity identity_in(const torch_optimizer& kind,
   auto id = kind.identity(options);
   id.kind = kind.name;
   return id;
+}
+
+/// The name in torch::optim of the first option that is not as it was. None if only the learning
+/// rate differs.
+std::optional<std::string> changed_option(const optimizer_identity& before,
+                                          const torch_optimizer& kind,
+                                          const optim::OptimizerOptions& options) {
+  optimizer_identity now;
+  try {
+    now = identity_in(kind, options);
+  } catch (const std::invalid_argument& unsupported) {
+    return "an option (" + std::string{unsupported.what()} + ")";
+  }
+  if (now == before)
+    return std::nullopt;
+  if (now.weight_decay != before.weight_decay)
+    return "weight_decay";
+  const std::map<std::string_view, std::string> other_names{
+    {"beta1", "betas"}, {"beta2", "betas"}, {"epsilon", "eps"}, {"smoothing", "alpha"}};
+  for (const auto& hyper : hyper_parameters())
+    if (hyper.of(now) != hyper.of(before)) {
+      auto other = other_names.find(hyper.name);
+      return other != other_names.end() ? other->second : std::string{hyper.name};
+    }
+  return "an option";
 }
 
 /// The identity of all groups, which may differ in the learning rate, and in whether vectors decay.
@@ -72,6 +98,7 @@ module_state::module_state(torch::nn::Module& module, std::unique_ptr<optim::Opt
   take_parameters(module);
   take_buffers(module, extra);
   match_optimizer();
+  groups_ = groups_now();
   auto rows = [](const std::vector<parameter>& tensors, state_tensor::kind what) {
     std::vector<state_tensor> out;
     for (const auto& t : tensors)
@@ -94,8 +121,11 @@ void module_state::take_parameters(const torch::nn::Module& module) {
     if (!p.requires_grad() || p.numel() == 0)
       continue;
     if (p.dtype() != torch::kFloat32)
-      throw std::invalid_argument{"parameter " + item.key() + " is of type " + type_name(p)
-                                  + ": only float32 parameters can take part"};
+      throw std::invalid_argument{
+        "parameter " + item.key() + " is of type " + type_name(p)
+        + ", and only float32 parameters can take part: call "
+          "to(torch::kFloat32) on the module before the optimizer is "
+          "constructed; passes may compute in another format by autocast"};
     if (seen.insert(p.data_ptr()).second)
       parameters_.push_back({item.key(), p, p.device(), p.sizes().vec()});
   }
@@ -127,7 +157,10 @@ void module_state::take_buffers(const torch::nn::Module& module,
     if (!tensor.defined() || tensor.numel() == 0)
       refuse(name, "has no values");
     if (tensor.dtype() != torch::kFloat32)
-      refuse(name, "is of type " + type_name(tensor) + ": only float32 tensors can be averaged");
+      refuse(name,
+             "is of type " + type_name(tensor)
+               + ", and only float32 tensors can be averaged: keep it in float32, or leave it "
+                 "out");
     if (tensor.requires_grad())
       refuse(name, "requires a gradient: make it a parameter of the module");
     if (!std::isfinite(tensor.sum().item<double>()))
@@ -194,11 +227,41 @@ double module_state::learning_rate() const {
   return optimizer_->param_groups().front().options().get_lr();
 }
 
+std::vector<module_state::group> module_state::groups_now() const {
+  std::vector<group> all;
+  for (auto& now : optimizer_->param_groups())
+    all.push_back({identity_in(*kind_, now.options()), now.params()});
+  return all;
+}
+
+void module_state::check_optimizer_unchanged() const {
+  auto changed = [](const std::string& what) {
+    throw std::runtime_error{what
+                             + " since the waggle::optimizer was constructed: peers must have the "
+                               "same optimizer, so change it before, on all peers; later only the "
+                               "learning rate may change"};
+  };
+  const auto& groups = optimizer_->param_groups();
+  if (groups.size() != groups_.size())
+    changed("the number of the optimizer's parameter groups changed from "
+            + std::to_string(groups_.size()) + " to " + std::to_string(groups.size()));
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    auto of_group = " of the optimizer's parameter group " + std::to_string(i);
+    if (!std::equal(groups[i].params().begin(), groups[i].params().end(),
+                    groups_[i].tensors.begin(), groups_[i].tensors.end(),
+                    [](const auto& a, const auto& b) { return a.is_same(b); }))
+      changed("the tensors" + of_group + " changed");
+    if (auto option = changed_option(groups_[i].options, *kind_, groups[i].options()))
+      changed(*option + of_group + " changed");
+  }
+}
+
 void module_state::check_unchanged(const torch::nn::Module& module) const {
+  check_optimizer_unchanged();
   auto changed = [](const std::string& name, const std::string& how) {
-    throw std::runtime_error{
-      "parameter " + name + " " + how
-      + " since the waggle::optimizer was constructed: the state of the run cannot change"};
+    throw std::runtime_error{"parameter " + name + " " + how
+                             + " since the waggle::optimizer was constructed: the state of the run "
+                               "cannot change, so change the module before, on all peers"};
   };
   std::set<const void*> seen;
   std::size_t next = 0;

@@ -42,7 +42,8 @@ public:
   [[nodiscard]] torch::optim::Optimizer& inner() { return *optimizer_; }
 
   /// Throws std::runtime_error if a parameter of `module` was added, removed, replaced, cast or
-  /// moved since the constructor; the message names the first one.
+  /// moved since the constructor, or if the optimizer's parameter groups have other tensors or
+  /// options. The learning rate may change. The message names the first change and says what to do.
   void check_unchanged(const torch::nn::Module& module) const;
   /// Copies the .grad of all parameters, with zeros where a parameter has none, and the buffers.
   /// The result is valid until the next call.
@@ -66,9 +67,17 @@ private:
     std::vector<std::int64_t> sizes;
   };
 
+  /// A parameter group of the optimizer, without its learning rate.
+  struct group {
+    optimizer_identity options;
+    std::vector<torch::Tensor> tensors;
+  };
+
   void take_parameters(const torch::nn::Module& module);
   void take_buffers(const torch::nn::Module& module,
                     const std::vector<std::pair<std::string, torch::Tensor>>& extra);
+  [[nodiscard]] std::vector<group> groups_now() const;
+  void check_optimizer_unchanged() const;
   void read_buffers();
   [[nodiscard]] std::uint64_t first_buffer_value() const;
   void match_optimizer();
@@ -78,6 +87,7 @@ private:
   rate_owner owner_;
   const torch_optimizer* kind_ = nullptr;
   optimizer_identity identity_;
+  std::vector<group> groups_; // when this was constructed
   std::vector<parameter> parameters_;
   std::vector<parameter> buffers_;
   state_table table_;

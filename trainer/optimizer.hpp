@@ -75,7 +75,8 @@ public:
   /// loaded. Until the run is found this can take as long as the join timeout. Network failures
   /// change the outcome and never throw. Throws std::invalid_argument if `samples` is 0, or larger
   /// than `target_batch_size` with a strategy that counts samples. Throws std::runtime_error if a
-  /// parameter was added, cast or moved, if all initial peers refuse this one, or if an actor of
+  /// parameter was added, cast or moved, if a parameter group or an option of the torch optimizer
+  /// other than the learning rate changed, if all initial peers refuse this one, or if an actor of
   /// this peer failed.
   step_outcome step(std::uint64_t samples, const torch::Tensor& loss);
   step_outcome step(std::uint64_t samples, double loss);
@@ -94,8 +95,8 @@ public:
 
   /// The outcome of the last `step`.
   [[nodiscard]] step_outcome last() const { return last_; }
-  /// For schedulers of torch::optim, if the optimizer owns the learning rate. Do not call its
-  /// `step`: this class does.
+  /// For schedulers of torch::optim, if the optimizer owns the learning rate. Change nothing else
+  /// of it, and do not call its `step`: this class does.
   [[nodiscard]] torch::optim::Optimizer& inner();
 
 private:

@@ -8,6 +8,8 @@
 
 #include <torch/torch.h>
 
+#include "trainer/host_staging.hpp"
+
 namespace waggle {
 
 /// The flat parameters of a model: one tensor that passes read and the optimizer changes, or, if
@@ -29,18 +31,21 @@ public:
   template <class F>
   void change(F f) {
     std::lock_guard lock{changing_};
+    staging_.wait(); // for the copy that `refresh` began
     f(master_);
     version_.fetch_add(1);
   }
   /// Before a pass. If the last change is complete and not copied yet, copies it; if another one
   /// has begun meanwhile, waits for its end. So a pass misses at most the change that is being made
-  /// while it begins.
+  /// while it begins. On a GPU the copy may still run when this returns; what this thread enqueues
+  /// afterwards waits for it.
   void refresh();
 
 private:
   torch::Tensor working_;
   torch::Tensor master_; // the same tensor, unless offloaded
   bool offloaded_;
+  host_staging staging_;
   std::mutex changing_; // guards master_
   std::atomic<std::uint64_t> version_{0};
   std::uint64_t copied_ = 0; // of the passes' thread

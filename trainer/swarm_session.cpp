@@ -30,45 +30,6 @@ failure bad(std::string why) {
   return {ec::bad_config, std::move(why)};
 }
 
-/// Options of `waggle train` that swarm_options::more refuses, with what replaces each.
-const std::map<std::string, std::string>& not_here() {
-  static const auto table = [] {
-    std::map<std::string, std::string> all{
-      {"run-id", "swarm_options::run"},
-      {"initial-peers", "swarm_options::initial_peers"},
-      {"listen", "swarm_options::listen"},
-      {"announce", "swarm_options::announce"},
-      {"data-dir", "swarm_options::data_dir"},
-      {"log-level", "swarm_options::log_level"},
-      {"target-batch-size", "swarm_options::target_batch_size"},
-      {"epochs", "swarm_options::max_epochs"},
-      {"strategy", "swarm_options::strategy"},
-      {"model", "swarm_options::model"},
-      {"data", "swarm_options::data"},
-      {"join-timeout", "swarm_options::join_timeout"},
-      {"start-alone", "swarm_options::start_alone"},
-      {"resume", "swarm_options::resume"},
-      {"optimizer", "the optimizer's own"},
-      {"weight-decay", "the optimizer's own"},
-      {"no-decay", "the optimizer's own"},
-      {"micro-batch", "the loop's own"},
-      {"device", "the module's own"},
-      {"precision", "the loop's own"},
-      {"loss-scale", "the loop's own"},
-      {"reuse-grad-buffers", "not for a loop, whose zero_grad clears the gradient"},
-      {"threads", "the process's own"},
-      {"duration", "the loop's own"},
-      {"delay-optimizer-step", "not for a loop, whose thread owns the module's only copy"},
-      {"offload-optimizer", "the optimizer's own"},
-      {"auxiliary", "not for a loop, which computes gradients"},
-    };
-    for (const auto& hyper : hyper_parameters())
-      all.emplace(hyper.name, "the optimizer's own");
-    return all;
-  }();
-  return table;
-}
-
 /// The names of the options of `waggle train`.
 const std::vector<std::string>& names_of_options() {
   static const auto names = [] {
@@ -88,7 +49,8 @@ result<run_options> run_options_of(const swarm_options& o) {
     flags[name] = {std::move(value), from};
   };
   for (const auto& [name, value] : o.more) {
-    if (auto other = not_here().find(name); other != not_here().end())
+    const auto& elsewhere = options_not_for_loops();
+    if (auto other = elsewhere.find(name); other != elsewhere.end())
       return bad("swarm_options::more: " + name + " is " + other->second);
     const auto& known = names_of_options();
     if (std::find(known.begin(), known.end(), name) == known.end())
@@ -136,6 +98,53 @@ std::string describe(const state_table& table) {
 }
 
 } // namespace
+
+const std::map<std::string, std::string>& options_not_for_loops() {
+  static const auto table = [] {
+    std::map<std::string, std::string> all{
+      {"optimizer", "the optimizer's own: pass another torch optimizer to waggle::optimizer"},
+      {"weight-decay", "the optimizer's own: set it in the options of the torch optimizer"},
+      {"no-decay", "the optimizer's own: give vectors a parameter group with weight decay 0"},
+      {"micro-batch", "the loop's own: pass the number of samples to optimizer::step"},
+      {"device", "the module's own: move the module before the torch optimizer is constructed"},
+      {"precision", "the loop's own: compute the loss in the autocast of torch"},
+      {"loss-scale", "the loop's own: multiply the loss by the scale, and divide the gradient by "
+                     "it before optimizer::step"},
+      {"reuse-grad-buffers",
+       "not for a loop, whose zero_grad clears the gradient: let several backward passes add up "
+       "before one optimizer::step, or use `waggle train --reuse-grad-buffers true`"},
+      {"threads", "the process's own: call torch::set_num_threads"},
+      {"duration", "the loop's own: end the loop, and then destroy the waggle::optimizer"},
+      {"delay-optimizer-step",
+       "not for a loop, whose thread owns the module's only copy: use delay-grad-averaging, or "
+       "`waggle train --delay-optimizer-step true`"},
+      {"offload-optimizer", "the optimizer's own, whose statistics are where its parameters are: "
+                            "use `waggle train --offload-optimizer true`"},
+      {"auxiliary", "not for a loop, which computes gradients: start `waggle train --auxiliary "
+                    "true` for a model of waggle train, otherwise `waggle node`"},
+    };
+    for (const auto& [option, member] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"run-id", "run"},
+           {"initial-peers", "initial_peers"},
+           {"listen", "listen"},
+           {"announce", "announce"},
+           {"data-dir", "data_dir"},
+           {"log-level", "log_level"},
+           {"target-batch-size", "target_batch_size"},
+           {"epochs", "max_epochs"},
+           {"strategy", "strategy"},
+           {"model", "model"},
+           {"data", "data"},
+           {"join-timeout", "join_timeout"},
+           {"start-alone", "start_alone"},
+           {"resume", "resume"}})
+      all.emplace(option, std::string{"a member of its own: set swarm_options::"} + member);
+    for (const auto& hyper : hyper_parameters())
+      all.emplace(hyper.name, "the optimizer's own: set it in the options of the torch optimizer");
+    return all;
+  }();
+  return table;
+}
 
 result<std::shared_ptr<swarm_session>> swarm_session::prepare(const swarm_options& options) {
   std::shared_ptr<swarm_session> session{new swarm_session{options}};

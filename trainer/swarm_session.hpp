@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +16,10 @@
 #include "trainer/swarm.hpp"
 
 namespace waggle {
+
+/// The options of `waggle train` that swarm_options::more refuses, each with the rest of a sentence
+/// that begins with "OPTION is" and says what to do instead.
+const std::map<std::string, std::string>& options_not_for_loops();
 
 /// The peer of one loop, from `join` until it leaves the run. Used by the loop's thread only.
 ///

@@ -14,6 +14,7 @@
 #include "trainer/compute_setup.hpp"
 #include "trainer/flat_optimizer.hpp"
 #include "trainer/gradient_sum.hpp"
+#include "trainer/host_staging.hpp"
 #include "trainer/models.hpp"
 #include "trainer/parameter_copies.hpp"
 #include "trainer/state_schema.hpp"
@@ -26,7 +27,7 @@ class torch_learner final : public local_learner, public resumable_learner {
 public:
   torch_learner(const learner_config& config, torch::Device device,
                 std::shared_ptr<const byte_data> data)
-    : config_(config), device_(device), model_(make_model(config)),
+    : config_(config), device_(device), staging_(device), model_(make_model(config)),
       sampler_(std::move(data), window_of(config), random_source{config.data_seed}) {
     flatten();
     if (config_.reuse_gradient_buffers)
@@ -95,7 +96,7 @@ public:
 
   void read_tensor(std::size_t which, std::span<float> out) const override {
     torch::NoGradGuard guard;
-    view_of(out).copy_(tensor(which));
+    staging_.to_host(tensor(which), view_of(out));
   }
   [[nodiscard]] std::span<const float> values_of(std::size_t which) const override {
     auto values = tensor(which);
@@ -105,7 +106,8 @@ public:
   }
   void write_tensor(std::size_t which, std::span<const float> values) override {
     torch::NoGradGuard guard;
-    parameters_->change([&](const torch::Tensor&) { tensor(which).copy_(view_of(values)); });
+    parameters_->change(
+      [&](const torch::Tensor&) { staging_.to_device(view_of(values), tensor(which)); });
   }
   [[nodiscard]] std::uint64_t optimizer_steps() const override { return optimizer_->steps(); }
   void set_optimizer_steps(std::uint64_t steps) override { optimizer_->set_steps(steps); }
@@ -141,8 +143,10 @@ private:
   }
 
   void step(const torch::Tensor& gradient, double lr) {
-    parameters_->change(
-      [&](torch::Tensor& master) { optimizer_->step(master, gradient.to(master.device()), lr); });
+    parameters_->change([&](torch::Tensor& master) {
+      auto there = master.is_cpu() ? staging_.to_host(gradient) : staging_.to_device(gradient);
+      optimizer_->step(master, there, lr);
+    });
     std::lock_guard lock{scaling_};
     if (scaler_)
       scaler_->on_update();
@@ -199,6 +203,7 @@ private:
 
   learner_config config_;
   torch::Device device_;
+  mutable host_staging staging_; // for gradients of updates, and states
   std::shared_ptr<byte_model> model_;
   window_sampler sampler_;
   std::optional<parameter_copies> parameters_;

@@ -1,12 +1,16 @@
 #include "actors/program/limits_table.hpp"
 
 #include "actors/dht_router.hpp"
+#include "actors/group_helper.hpp"
 #include "actors/state_donor.hpp"
 #include "actors/switchboard.hpp"
 #include "runtime/allreduce/check_limits.hpp"
 #include "runtime/averaging/fault_memory.hpp"
 #include "runtime/averaging/round_plan.hpp"
+#include "runtime/matchmaking/recent_seekers.hpp"
+#include "runtime/net/clock_watch.hpp"
 #include "runtime/net/tcp_transport.hpp"
+#include "runtime/progress/progress_ledger.hpp"
 
 namespace waggle {
 
@@ -45,6 +49,9 @@ std::vector<limit_row> limits_table() {
   const round_registry::limits rounds;
   const dht_config dht;
   const donor_config donor;
+  const help_config helper;
+  const ledger_options ledger;
+  const net::clock_watch::options clocks;
   const switchboard_config links;
   const bootstrap::options joining;
   const fault_memory::limits faults;
@@ -84,6 +91,9 @@ std::vector<limit_row> limits_table() {
      "one for each download, and the newest", "the one unused for longest goes", "as above"},
     {"time without a chunk that a download did not have yet", seconds(donor.snapshot_idle),
      "three times what a download waits for a chunk", "it makes room for others", "as above"},
+    {"peers that wait for a state which a peer without a model fetches for them",
+     number(helper.waiting_max), "the clients of a group that one peer helps",
+     "the request is refused", "as above"},
     {"bodies of one link in flight", bytes(tcp.window_bytes), "fills a fast link",
      "the link is closed: an honest peer waits", refused(ec::protocol_violation)},
     {"messages for rounds that have not begun, of a member", number(rounds.parked_events_max),
@@ -108,12 +118,24 @@ std::vector<limit_row> limits_table() {
      "16 full groups; strangers are never among them",
      "the one whose exclusion ended the longest ago is forgotten",
      "`waggle_averaging_excluded_peers`"},
+    {"peers whose progress is remembered", number(ledger.peers_max), "a run of thousands of peers",
+     "those that left go first, then those that only the DHT knows, of the host that has most the "
+     "one not heard of for longest; never one that has averaged with this peer for one that has "
+     "not",
+     overloaded},
+    {"peers that asked for a group while we did not search", number(recent_seekers::peers_max),
+     "the newcomers of " + seconds(recent_seekers::memory), "not remembered",
+     "none: a peer that still searches asks again"},
     {"records with a bad signature, of one link", number(links.link.bad_signatures_max),
      "honest peers send none", "the link is closed, and its peer told", refused(ec::bad_signature)},
     {"requests of one link at once", number(links.link.inbound_calls_max), "parallel lookups",
      "the request is refused", "the caller's `waggle_dht_requests_total`"},
     {"records stored here", bytes(dht.store.bytes_max), "a run of thousands of peers",
      "those that expire first make room", rejected(ec::overloaded)},
+    {"records of one key", number(rules_of(record_kind::progress)->entries_max),
+     "the reports of thousands of peers",
+     "those of strangers make room for members', and those of the host that has most for others",
+     rejected(ec::overloaded)},
     {"records of strangers, per kind", bytes(dht.store.stranger_bytes_max),
      "2,500 newcomers and observers", "the host that has most makes room; never a member",
      rejected(ec::overloaded)},
@@ -121,6 +143,9 @@ std::vector<limit_row> limits_table() {
      "one for each search for a group", "its own oldest makes room", "`waggle_dht_records`"},
     {"nearer peers that make us refuse a stranger's record", number(dht.nearer_max),
      "twice the peers that a writer asks", "refused", rejected(ec::not_found)},
+    {"lookups of our own at once", number(dht.searches_max), "all that the parts of a peer do",
+     "a further one fails at once, and is repeated later",
+     "none: what strangers do begins one at most"},
     {"links", number(links.links_max), "descriptors and pings",
      "a link with a stranger ends for one with a member or an initial peer", overloaded},
     {"links that strangers opened", number(links.stranger_links_max),
@@ -134,9 +159,14 @@ std::vector<limit_row> limits_table() {
     {"dials of announced addresses, at once and per second", number(links.dials_max),
      "the members of a group", "the message fails",
      "`waggle_network_dial_errors_total{reason=\"overloaded\"}`"},
+    {"our messages that wait for a dial to one peer", number(links.waiting_max),
+     "what is sent within the dial's timeout", "requests fail, events are dropped",
+     "the caller's `waggle_dht_requests_total`"},
     {"lost peers that are dialled again; strangers among them",
      number(joining.lost_max) + "; " + number(joining.lost_strangers_max), "a network split",
      "the one away longest is forgotten", "none: it is not dialled"},
+    {"peers whose clocks are compared with ours", number(clocks.peers_max), "as many as links",
+     "the one seen longest ago is forgotten", "`waggle_clock_skew_seconds`"},
     {"HTTP connections; of one host",
      number(tcp.http_connections.all) + "; " + number(tcp.http_connections.per_host),
      "scrapers, probes, browsers, and peers that dial", "the oldest of the host that has most ends",
@@ -149,6 +179,8 @@ std::vector<limit_row> limits_table() {
     {"handshakes of one host",
      number(static_cast<std::size_t>(tcp.handshake_work / net::cost::handshake)) + " a second",
      "a swarm on one machine", "closed", rate_limited},
+    {"links of the transport; hosts whose handshakes are counted", number(tcp.connections_max),
+     "twice what the switchboard keeps", "closed after the upgrade", rate_limited},
   };
 }
 

@@ -82,7 +82,11 @@ TEST_F(InStep, PiecesOfAGroupThatNewcomersHaveEnteredBecomeOneAgain) {
     add(endless(n + 10), {n});
   for (std::uint64_t n = 0; n < 2; ++n)
     add(endless(n + 20), {2 + n});
-  ASSERT_TRUE(sim.run_until([&] { return together({0, 1, 5, 6}) && together({2, 3, 7, 8}); }, 20s))
+  ASSERT_TRUE(sim.run_until(
+    [&] {
+      return together({0, 1, 5, 6}) && together({2, 3, 7, 8});
+    },
+    20s))
     << picture(sim);
   sim.run_for(3s);
   ASSERT_NE(status_of(0).past.branch, status_of(2).past.branch);

@@ -4,158 +4,10 @@
 #include <numeric>
 
 #include "runtime/matchmaking/group_key.hpp"
-#include "tests/swarm/training_swarm.hpp"
+#include "tests/swarm/moshpit_swarm.hpp"
 
 namespace waggle::testing {
 namespace {
-
-constexpr std::uint64_t tolerance = 1;
-
-/// Peers that train with decentralized-adam, on a grid of the swarm's time.
-struct moshpit_swarm : trainers {
-  moshpit_swarm(std::uint64_t seed, std::size_t target, milliseconds grid)
-    : trainers(seed, {.delay_max = 5ms}), target_(target), grid_(grid) {}
-
-  index join(const std::string& bits = "") {
-    auto n = sim.size();
-    auto config = endless(n + 1);
-    auto& training = config.training->training;
-    training.strategy = "decentralized-adam";
-    training.how.statistics = {"exp_avg_sq"};
-    training.how.steps_period = 1;
-    training.how.time_period = static_cast<std::uint64_t>(grid_.count());
-    training.schedule.peak = 0.01;
-    training.step_interval = step_interval;
-    training.many_groups = true;
-    training.epoch_difference_max = tolerance;
-    auto& groups = config.averaging->matchmaking;
-    groups.target_group_size = target_;
-    groups.initial_group_bits = bits;
-    groups.elastic_bits = bits.empty();
-    groups.min_matchmaking_time = 1s;
-    groups.request_timeout = 500ms;
-    learners_.push_back(std::make_shared<local_learner*>(nullptr));
-    config.training->make_learner = [slot = learners_.back(), frozen = frozen_,
-                                     n]() -> result<std::unique_ptr<learner>> {
-      auto made = make_toy_learner(
-        {.parameters = 64, .micro_batch = 4, .data_seed = n + 1, .adam = true, .frozen = frozen});
-      *slot = made.get();
-      return std::unique_ptr<learner>{std::move(made)};
-    };
-    return add(std::move(config), n == 0 ? std::vector<index>{} : std::vector{first_living()});
-  }
-  milliseconds step_interval = 2s;
-  index first_living() { return sim.living().front(); }
-
-  /// While a test changes parameters itself.
-  void freeze(bool on) { *frozen_ = on; }
-  std::vector<float> parameters_of(index i) {
-    std::vector<float> values(64);
-    (*learners_[i])->read_tensor(0, values);
-    return values;
-  }
-  /// Parameters that differ from peer to peer, drawn from one distribution.
-  void scatter(random_source& random) {
-    for (auto i : sim.living()) {
-      std::vector<float> values(64);
-      for (auto& v : values)
-        v = static_cast<float>(2 * random.unit() - 1);
-      (*learners_[i])->write_tensor(0, values);
-    }
-  }
-  std::vector<double> mean() {
-    std::vector<double> out(64);
-    auto living = sim.living();
-    for (auto i : living) {
-      auto values = parameters_of(i);
-      for (std::size_t d = 0; d < out.size(); ++d)
-        out[d] += values[d] / static_cast<double>(living.size());
-    }
-    return out;
-  }
-  /// The mean squared distance of a peer's parameters from their mean.
-  double spread() {
-    auto middle = mean();
-    double sum = 0;
-    auto living = sim.living();
-    for (auto i : living) {
-      auto values = parameters_of(i);
-      for (std::size_t d = 0; d < values.size(); ++d)
-        sum += (values[d] - middle[d]) * (values[d] - middle[d]);
-    }
-    return sum / static_cast<double>(living.size());
-  }
-
-  bool all_train() {
-    for (auto i : sim.living()) {
-      auto s = status_of(i);
-      bool works = s.phase == trainer_phase::training || s.phase == trainer_phase::averaging;
-      // In a large swarm not all peers are connected with all others, and others count only then.
-      if (!works || s.group_size < 2 || s.group_size > sim.living().size())
-        return false;
-    }
-    return true;
-  }
-  /// Whether all train within this time. Asking them is expensive, so they are not asked after
-  /// every event.
-  bool begin(milliseconds limit) {
-    for (auto waited = 0ms; waited < limit && !all_train(); waited += 250ms)
-      sim.run_for(250ms);
-    return all_train();
-  }
-  /// From just before the next round to `after` it.
-  void run_to_grid(milliseconds after) { sim.run_for(until_grid() + after); }
-  /// The same, with a look at the epochs four times a second: no peer may train on a state that is
-  /// older than the tolerance allows, also while rounds run.
-  void watch_to_grid(milliseconds after) {
-    auto until = sim.network().now() + until_grid() + after;
-    while (sim.network().now() < until) {
-      sim.run_for(std::min<std::chrono::nanoseconds>(250ms, until - sim.network().now()));
-      EXPECT_EQ(too_old(), 0U) << "after " << sim.seconds() << " s" << picture(sim);
-    }
-  }
-  /// How many of the living peers train more epochs behind the second-newest one than the tolerance
-  /// allows.
-  std::size_t too_old() {
-    std::vector<std::uint64_t> reached;
-    std::vector<std::uint64_t> training;
-    for (auto i : sim.living()) {
-      auto s = status_of(i);
-      reached.push_back(s.epoch.value());
-      if (s.phase == trainer_phase::training || s.phase == trainer_phase::averaging)
-        training.push_back(s.epoch.value());
-    }
-    std::nth_element(reached.begin(), reached.begin() + 1, reached.end(), std::greater<>{});
-    return static_cast<std::size_t>(
-      std::count_if(training.begin(), training.end(),
-                    [&](std::uint64_t epoch) { return epoch + tolerance < reached[1]; }));
-  }
-  /// The sizes of the groups whose rounds ended since the last call.
-  std::multiset<std::size_t> groups() {
-    std::map<round_id, std::size_t> sizes;
-    for (index i = 0; i < sim.size(); ++i) {
-      auto& rounds = sim[i].rounds;
-      for (; seen_[i] < rounds.size(); ++seen_[i])
-        if (rounds[seen_[i]].outcome == round_outcome::complete)
-          sizes[rounds[seen_[i]].round] = rounds[seen_[i]].group_size;
-    }
-    std::multiset<std::size_t> out;
-    for (const auto& [id, size] : sizes)
-      out.insert(size);
-    return out;
-  }
-
-private:
-  [[nodiscard]] milliseconds until_grid() const {
-    return grid_ - milliseconds{static_cast<std::int64_t>(1000 * sim.seconds())} % grid_;
-  }
-
-  std::size_t target_;
-  milliseconds grid_;
-  std::shared_ptr<bool> frozen_ = std::make_shared<bool>(false);
-  std::vector<std::shared_ptr<local_learner*>> learners_;
-  std::map<index, std::size_t> seen_;
-};
 
 // Moshpit SGD (arXiv:2103.03239): a full grid of side M and dimension d holds the exact mean after
 // d rounds, and k equal groups of N peers leave (k - 1)/(N - 1) of the squared distance.
@@ -254,6 +106,45 @@ TEST(MoshpitTraining, APairOfGroupsMixesToo) {
   }
 }
 
+// Half of them accept no connections. In a group of theirs alone nobody could reduce.
+TEST(MoshpitTraining, ClientsAreAveragedInGroupsOfPeersThatOthersCanReach) {
+  moshpit_swarm swarm{7, 3, 3s};
+  auto& sim = swarm.sim;
+  swarm.step_interval = 500ms;
+  swarm.freeze(true);
+  std::vector<index> clients;
+  for (int i = 0; i < 3; ++i)
+    swarm.join();
+  for (int i = 0; i < 3; ++i)
+    clients.push_back(swarm.join("", member_mode::client));
+  ASSERT_TRUE(swarm.begin(8s)) << picture(sim);
+  random_source random{7};
+  swarm.scatter(random);
+  auto begin = swarm.spread();
+  for (int round = 0; round < 12; ++round)
+    swarm.run_to_grid(2s);
+  EXPECT_LT(swarm.spread() / begin, 1e-3);
+  swarm.freeze(false);
+  for (int round = 0; round < 12; ++round)
+    swarm.watch_to_grid(2s);
+  expect_rounds_kept_the_contract(sim);
+  std::set<peer_id> cannot_be_reached;
+  for (auto i : clients)
+    cannot_be_reached.insert(sim[i].self->id());
+  for (auto i : clients) {
+    auto s = swarm.status_of(i);
+    expect_samples_accounted(s);
+    EXPECT_GT(s.rounds_complete, 15U) << picture(sim);
+    EXPECT_LT(s.loss, 0.7 * s.first_loss);
+    for (const auto& round : sim[i].rounds) {
+      const auto& in = round.contributors;
+      auto reachable = std::count_if(
+        in.begin(), in.end(), [&](const auto& peer) { return !cannot_be_reached.contains(peer); });
+      EXPECT_TRUE(round.outcome == round_outcome::failed || reachable > 0);
+    }
+  }
+}
+
 // Peers join, are killed and cut off while they train. At every moment, each peer that trains is
 // within the tolerance of the run, except while the news of an epoch is on its way.
 /// Returns how often a peer was seen behind the run.
@@ -300,7 +191,8 @@ int run_with_churn(std::uint64_t seed) {
     for (const auto& [i, s] : now) {
       bool trained = s.steps > steps[i];
       steps[i] = s.steps;
-      bool is_behind = s.past.branch == run->first && s.epoch.value() + tolerance < reached[1];
+      bool is_behind =
+        s.past.branch == run->first && s.epoch.value() + moshpit_swarm::tolerance < reached[1];
       behind[i] = is_behind && !split ? behind[i] + 1 : 0;
       seen_behind += behind[i] > 0 ? 1 : 0;
       EXPECT_FALSE(trained && behind[i] > news)

@@ -47,31 +47,69 @@ optimizer_identity numbers_of(const json& run) {
   return numbers;
 }
 
+/// The parameters of a run after each number of steps that the vectors contain, by our optimizer.
+std::vector<torch::Tensor> steps_of(const json& run, const optimizer_identity& numbers) {
+  auto shapes = vectors()["shapes"].get<std::vector<sizes>>();
+  shapes.resize(run["tensors"]); // the first ones
+  auto table = table_for(shapes, numbers);
+  auto first = [&](const json& values) {
+    return tensor_of(values).narrow(0, 0, static_cast<std::int64_t>(table.parameter_count()));
+  };
+  auto ours = first(vectors()["begin"]);
+  flat_optimizer optimizer{numbers, table, ours};
+  std::vector<torch::Tensor> seen;
+  for (const auto& gradient : vectors()["gradients"]) {
+    optimizer.step(ours, first(gradient), vectors()["lr"]);
+    if (optimizer.steps() == vectors()["seen_after"][seen.size()].get<std::uint64_t>())
+      seen.push_back(ours.clone());
+  }
+  return seen;
+}
+
+bool close(const torch::Tensor& ours, const torch::Tensor& expected) {
+  return torch::allclose(ours, expected, 1e-5, 1e-7);
+}
+
+std::string name_of(const json& run) {
+  return run["optimizer"].dump() + " " + run["numbers"].dump() + " weight decay "
+         + run["weight_decay"].dump() + (run["vectors_decay"] ? "" : " of matrices");
+}
+
 // -- as PyTorch -----------------------------------------------------------------------------------
 
 TEST(FlatOptimizer, EveryOptimizerTakesTheStepsOfItsReference) {
-  auto shapes = vectors()["shapes"].get<std::vector<sizes>>();
   std::set<std::string> compared;
   for (const auto& run : vectors()["runs"]) {
     auto numbers = numbers_of(run);
     compared.insert(numbers.kind);
-    auto ours = tensor_of(vectors()["begin"]);
-    flat_optimizer optimizer{numbers, table_for(shapes, numbers), ours};
-    std::size_t seen = 0;
-    for (const auto& gradient : vectors()["gradients"]) {
-      optimizer.step(ours, tensor_of(gradient), vectors()["lr"]);
-      if (optimizer.steps() != vectors()["seen_after"][seen].get<std::uint64_t>())
-        continue;
-      auto expected = tensor_of(run["after"][seen++]);
-      EXPECT_TRUE(torch::allclose(ours, expected, 1e-5, 1e-7))
-        << run["optimizer"] << " " << run["numbers"] << " weight decay " << numbers.weight_decay
-        << (numbers.decay_vectors ? "" : " of matrices") << ", step " << optimizer.steps()
-        << ": differs by " << (ours - expected).abs().max().item<float>();
+    auto seen = steps_of(run, numbers);
+    ASSERT_EQ(seen.size(), run["after"].size());
+    for (std::size_t i = 0; i < seen.size(); ++i) {
+      auto expected = tensor_of(run["after"][i]);
+      EXPECT_TRUE(close(seen[i], expected))
+        << name_of(run) << ", step " << vectors()["seen_after"][i] << ": differs by "
+        << (seen[i] - expected).abs().max().item<float>();
     }
-    EXPECT_EQ(seen, run["after"].size());
   }
   for (const auto& row : optimizer_table())
     EXPECT_TRUE(compared.contains(std::string{row.name})) << row.name;
+}
+
+// Otherwise the comparison above would not notice that an option is ignored.
+TEST(FlatOptimizer, EveryOptionOfEveryOptimizerChangesTheStepsOfAReference) {
+  std::set<std::pair<std::string, std::string>> compared;
+  for (const auto& run : vectors()["runs"])
+    for (const auto& [option, value] : run["numbers"].items()) {
+      auto without = run;
+      without["numbers"].erase(option);
+      EXPECT_FALSE(close(steps_of(run, numbers_of(without)).back(), tensor_of(run["after"].back())))
+        << name_of(run) << ": " << option << " makes no difference";
+      compared.emplace(run["optimizer"], option);
+    }
+  for (const auto& row : optimizer_table())
+    for (const auto& option : row.takes)
+      EXPECT_TRUE(compared.contains({std::string{row.name}, std::string{option.name}}))
+        << row.name << " " << option.name;
 }
 
 TEST(FlatOptimizer, TwoPeersWithEqualInputsGetEqualBytesWhateverTheirThreads) {

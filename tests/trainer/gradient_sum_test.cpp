@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/trainer/lazy_device.hpp"
+
 namespace waggle {
 namespace {
 
@@ -12,11 +14,14 @@ constexpr std::size_t size = 5;
 /// Two parameters with five values, whose passes the test plays.
 template <class Sum>
 struct played {
-  std::vector<torch::Tensor> parameters{torch::zeros({2, 2}), torch::zeros({1})};
-  Sum sum{parameters};
+  std::vector<torch::Tensor> parameters;
+  Sum sum;
   std::shared_ptr<vector_pool> vectors = vector_pool::make(4);
 
-  played() { sum.use_vectors(vectors); }
+  explicit played(std::vector<torch::Tensor> on = {torch::zeros({2, 2}), torch::zeros({1})})
+    : parameters(std::move(on)), sum(parameters) {
+    sum.use_vectors(vectors);
+  }
 
   /// As autograd does: adds to the .grad.
   void backward(float gradient, double scale) {
@@ -48,8 +53,8 @@ using mean_of = std::pair<float, std::uint64_t>;
 constexpr float infinite = std::numeric_limits<float>::infinity();
 
 template <class Sum>
-struct EverySum : testing::Test, played<Sum> {};
-using Sums = testing::Types<separate_sum, in_place_sum>;
+struct EverySum : ::testing::Test, played<Sum> {};
+using Sums = ::testing::Types<separate_sum, in_place_sum>;
 TYPED_TEST_SUITE(EverySum, Sums);
 
 TYPED_TEST(EverySum, TakesTheMeanAndBeginsAnew) {
@@ -103,6 +108,21 @@ TYPED_TEST(EverySum, TheMeanForAStepOfThisPeerAlone) {
   EXPECT_EQ(this->sum.samples(), 0U);
 }
 
+TYPED_TEST(EverySum, ACopyLeavesItAsItIs) {
+  for (int passes : {1, 2, 3}) {
+    for (int i = 0; i < passes; ++i)
+      this->pass(static_cast<float>(i));
+    (void)this->sum.copy();
+    auto copy = this->sum.copy();
+    auto samples = static_cast<std::uint64_t>(4 * passes);
+    EXPECT_EQ(copy.samples, samples);
+    auto mean = this->mean();
+    EXPECT_EQ(mean, (mean_of{static_cast<float>(passes - 1) / 2, samples}));
+    EXPECT_TRUE(this->sum.load(copy));
+    EXPECT_EQ(this->mean(), mean) << "of the copy";
+  }
+}
+
 TYPED_TEST(EverySum, DroppingEmptiesIt) {
   this->pass(1);
   this->pass(1);
@@ -122,8 +142,8 @@ TYPED_TEST(EverySum, ALossThatIsNotFiniteIsNotAdded) {
   EXPECT_EQ(this->mean(), (mean_of{2, 4}));
 }
 
-struct SeparateSum : testing::Test, played<separate_sum> {};
-struct InPlaceSum : testing::Test, played<in_place_sum> {};
+struct SeparateSum : ::testing::Test, played<separate_sum> {};
+struct InPlaceSum : ::testing::Test, played<in_place_sum> {};
 
 TEST_F(SeparateSum, APassThatIsNotFiniteCostsOnlyItself) {
   pass(1);
@@ -132,6 +152,13 @@ TEST_F(SeparateSum, APassThatIsNotFiniteCostsOnlyItself) {
   EXPECT_EQ(bad.lost, 0U);
   pass(3);
   EXPECT_EQ(mean(), (mean_of{2, 8}));
+}
+
+TEST_F(SeparateSum, APassThatIsNotFiniteIsNotInTheMeanForAStepOfThisPeerAlone) {
+  pass(1);
+  pass(3);
+  pass(infinite);
+  EXPECT_EQ(sum.take_mean()[0].item<float>(), 2);
 }
 
 TEST_F(SeparateSum, CanBeTakenInTheMiddleOfAPass) {
@@ -187,6 +214,65 @@ TEST_F(InPlaceSum, TheVectorOfThePoolIsTheOnlyOne) {
   EXPECT_EQ(parameters[0].grad().data_ptr<float>(), gradient);
   EXPECT_EQ(sum.take_vector()->values->data(), gradient);
   EXPECT_EQ(vectors->lent(), 0U);
+}
+
+// -- on a device whose work runs late -------------------------------------------------------------
+
+using testing::lazy_device;
+
+template <class Sum>
+struct EverySumOnADevice : ::testing::Test, played<Sum> {
+  EverySumOnADevice() : played<Sum>({lazy_device::zeros({2, 2}), lazy_device::zeros({1})}) {}
+};
+TYPED_TEST_SUITE(EverySumOnADevice, Sums);
+
+TYPED_TEST(EverySumOnADevice, TakesTheMeanOfPassesThatHaveNotRunYet) {
+  for (int epoch = 0; epoch < 3; ++epoch)
+    for (int passes : {1, 2, 3}) {
+      for (int i = 0; i < passes; ++i)
+        this->pass(static_cast<float>(i), 4);
+      EXPECT_EQ(this->mean(), (mean_of{static_cast<float>(passes - 1) / 2, 4 * passes}));
+    }
+}
+
+TYPED_TEST(EverySumOnADevice, ACopyLeavesItAsItIs) {
+  for (int passes : {1, 2, 3}) {
+    for (int i = 0; i < passes; ++i)
+      this->pass(static_cast<float>(i));
+    (void)this->sum.copy();
+    auto copy = this->sum.copy();
+    auto mean = this->mean();
+    EXPECT_EQ(mean, (mean_of{static_cast<float>(passes - 1) / 2, 4 * passes}));
+    EXPECT_TRUE(this->sum.load(copy));
+    EXPECT_EQ(this->mean(), mean) << "of the copy";
+  }
+}
+
+TYPED_TEST(EverySumOnADevice, ContinuesWithAGradientThatItLoadedBeforeItsFirstPass) {
+  this->pass(1);
+  this->pass(3);
+  auto copy = this->sum.copy();
+  played<TypeParam> resumed{{lazy_device::zeros({2, 2}), lazy_device::zeros({1})}};
+  EXPECT_TRUE(resumed.sum.load(copy));
+  EXPECT_EQ(resumed.mean(), (mean_of{2, 8}));
+  EXPECT_TRUE(resumed.sum.load(copy));
+  resumed.pass(5);
+  EXPECT_EQ(resumed.mean(), (mean_of{3, 12}));
+}
+
+TEST(SeparateSumOnADevice, IsTakenWithoutWaitingForTheRunningPass) {
+  played<separate_sum> p{{lazy_device::zeros({2, 2}), lazy_device::zeros({1})}};
+  p.pass(1);
+  p.pass(3);
+  p.sum.begin_pass(1);
+  bool ran = false;
+  lazy_device::enqueue([&ran] { ran = true; });
+  EXPECT_EQ(p.mean(), (mean_of{2, 8}));
+  EXPECT_FALSE(ran);
+  p.backward(7, 1);
+  EXPECT_TRUE(p.sum.end_pass(4, true).finite);
+  EXPECT_TRUE(ran);
+  EXPECT_EQ(p.mean(), (mean_of{7, 4}));
 }
 
 TEST_F(InPlaceSum, IsNeverTakenInTheMiddleOfAPass) {

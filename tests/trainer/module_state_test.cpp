@@ -8,14 +8,17 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/mean_gradient.hpp"
+#include "tests/trainer/two_layers.hpp"
 #include "trainer/models.hpp"
 
 namespace waggle {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::adamw_with_groups;
 using ::testing::HasSubstr;
 using testing::mean_gradient_of;
+using testing::two_layers;
 namespace optim = torch::optim;
 
 using hypers = std::map<std::string, double>;
@@ -186,11 +189,6 @@ TEST(ModuleState, UsesTheRunsLearningRateIfTheRunOwnsIt) {
 
 // -- refusals -------------------------------------------------------------------------------------
 
-struct two_layers : torch::nn::Module {
-  torch::nn::Linear first = register_module("first", torch::nn::Linear(3, 3));
-  torch::nn::Linear second = register_module("second", torch::nn::Linear(3, 3));
-};
-
 std::string refusal(torch::nn::Module& module, std::unique_ptr<optim::Optimizer> optimizer) {
   try {
     module_state state{module, std::move(optimizer), rate_owner::optimizer};
@@ -220,19 +218,8 @@ TEST(ModuleState, UnsupportedOptimizersAreRefusedWithTheNamesOfTheSupportedOnes)
               HasSubstr("9 values"));
   m.second->to(torch::kDouble);
   EXPECT_THAT(refusal(m, std::make_unique<optim::SGD>(m.parameters(), 0.1)),
-              HasSubstr("second.weight is of type Double"));
-}
-
-std::unique_ptr<optim::Optimizer> adamw_with_groups(two_layers& m, double of_matrices,
-                                                    double of_vectors) {
-  auto with = [](double decay) {
-    return std::make_unique<optim::AdamWOptions>(optim::AdamWOptions(1e-2).weight_decay(decay));
-  };
-  std::vector<optim::OptimizerParamGroup> groups;
-  groups.emplace_back(std::vector<torch::Tensor>{m.first->weight, m.second->weight},
-                      with(of_matrices));
-  groups.emplace_back(std::vector<torch::Tensor>{m.first->bias, m.second->bias}, with(of_vectors));
-  return std::make_unique<optim::AdamW>(groups, optim::AdamWOptions(1e-2));
+              ::testing::AllOf(HasSubstr("second.weight is of type Double"),
+                               HasSubstr("call to(torch::kFloat32) on the module")));
 }
 
 TEST(ModuleState, GroupsMayLeaveVectorsOutOfTheWeightDecay) {
@@ -264,38 +251,6 @@ TEST(ModuleState, FrozenParametersAreLeftOutAndTiedOnesCountedAndSteppedOnce) {
   auto before = m.first->weight.detach().clone();
   state.apply(std::vector<float>(state.table().parameter_count(), 1.0F), 0);
   EXPECT_TRUE(torch::equal(m.first->weight.detach(), before - 1));
-}
-
-std::string change(const std::function<void(two_layers&)>& how) {
-  two_layers m;
-  module_state state{m, std::make_unique<optim::SGD>(m.parameters(), 0.1), rate_owner::optimizer};
-  state.check_unchanged(m);
-  how(m);
-  try {
-    state.check_unchanged(m);
-  } catch (const std::runtime_error& e) {
-    return e.what();
-  }
-  return {};
-}
-
-TEST(ModuleState, AParameterThatChangedLaterIsNamed) {
-  EXPECT_THAT(change([](two_layers& m) { m.register_module("third", torch::nn::Linear(1, 1)); }),
-              HasSubstr("third.weight was added"));
-  EXPECT_THAT(change([](two_layers& m) { m.second->to(torch::kHalf); }),
-              HasSubstr("second.weight became float16"));
-  EXPECT_THAT(change([](two_layers& m) { m.second->bias.set_requires_grad(false); }),
-              HasSubstr("second.bias was removed, frozen"));
-  EXPECT_THAT(change([](two_layers& m) { m.first->bias.set_requires_grad(false); }),
-              HasSubstr("second.weight took the place of first.bias"));
-  EXPECT_THAT(change([](two_layers& m) {
-                m.first->weight.set_data(torch::zeros({2, 3}));
-              }),
-              HasSubstr("first.weight changed its shape since"));
-  EXPECT_THAT(change([](two_layers& m) { m.replace_module("second", torch::nn::Linear(3, 3)); }),
-              HasSubstr("second.weight was replaced by another tensor since"));
-  EXPECT_EQ(change([](two_layers& m) { m.first->weight.set_data(torch::zeros({3, 3})); }), "");
-  EXPECT_EQ(change([](two_layers& m) { m.zero_grad(); }), "");
 }
 
 TEST(ModuleState, ParametersThatTheLossDoesNotReachHaveAGradientOfZeros) {
@@ -374,7 +329,8 @@ TEST(ModuleState, RefusesExtraTensorsThatItCannotAverage) {
   EXPECT_THAT(refusal("norm.running_var", torch::zeros({2})), HasSubstr("rename it"));
   EXPECT_THAT(refusal("again", net.norm->running_mean), HasSubstr("leave it out"));
   EXPECT_THAT(refusal("mask", torch::full({2}, -INFINITY)), HasSubstr("not finite"));
-  EXPECT_THAT(refusal("count", torch::zeros({2}, torch::kInt64)), HasSubstr("only float32"));
+  EXPECT_THAT(refusal("count", torch::zeros({2}, torch::kInt64)),
+              ::testing::AllOf(HasSubstr("only float32"), HasSubstr("or leave it out")));
   EXPECT_THAT(refusal("empty", torch::Tensor{}), HasSubstr("has no values"));
   EXPECT_THAT(refusal("w", torch::zeros({2}).set_requires_grad(true)),
               HasSubstr("make it a parameter"));

@@ -8,12 +8,14 @@
 
 #include "runtime/training/local_learner.hpp"
 #include "tests/support/mean_gradient.hpp"
+#include "tests/trainer/lazy_device.hpp"
 #include "trainer/parameter_copies.hpp"
 #include "trainer/torch_learner.hpp"
 
 namespace waggle {
 namespace {
 
+using testing::lazy_device;
 using testing::mean_gradient_of;
 
 std::unique_ptr<learner> make(bool offload, const std::string& optimizer = "adamw") {
@@ -110,6 +112,35 @@ TEST(ParameterCopies, APassDoesNotWaitForAChangeIfItHasTheOneBefore) {
     std::thread{[&] { copies.refresh(); }}.join(); // would wait for ever
   });
   EXPECT_EQ(copies.working()[0].item<float>(), 0) << "half a change";
+}
+
+TEST(ParameterCopies, OnADeviceAPassReadsWhatRefreshCopied) {
+  auto working = lazy_device::zeros({3});
+  parameter_copies copies{working, true};
+  std::vector<float> seen;
+  auto pass = [&] {
+    copies.refresh();
+    lazy_device::enqueue([&] { seen.push_back(lazy_device::memory(working)[2]); });
+  };
+  pass();
+  for (float value : {1.0F, 2.0F}) {
+    copies.change([&](torch::Tensor& master) { master.fill_(value); });
+    pass();
+  }
+  EXPECT_LT(seen.size(), 3U) << "no pass has been waited for";
+  lazy_device::synchronize();
+  EXPECT_EQ(seen, (std::vector<float>{0, 1, 2}));
+}
+
+TEST(ParameterCopies, AChangeWaitsForTheCopyThatAPassBegan) {
+  auto working = lazy_device::zeros({3});
+  parameter_copies copies{working, true};
+  copies.change([](torch::Tensor& master) { master.fill_(1); });
+  copies.refresh();
+  EXPECT_EQ(lazy_device::memory(working)[0], 0) << "the copy is in flight";
+  copies.change([](torch::Tensor& master) { master.fill_(2); });
+  lazy_device::synchronize();
+  EXPECT_EQ(lazy_device::memory(working)[0], 1) << "half a change, or the next one";
 }
 
 TEST(ParameterCopies, WithoutOffloadThereIsOneTensor) {

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes optimizer_vectors.json: parameters after 1 and 12 steps of each optimizer, from torch.optim where it has the
-optimizer, else from the few lines below, which follow the papers. A model of three tensors: 5 x 7, 6 x 4 and 6 values.
+optimizer, else from the few lines below, which follow the papers. A model of three tensors: 5 x 7, 6 x 4 and 6 values, and for
+optimizers that treat a tensor as a matrix two more, of three and four dimensions.
 
 In float64, except that the parameters and gradients are float32 numbers; so the vectors say what our float32 steps should
 be close to. Muon is in float32, as ours (its authors compute the Newton-Schulz steps in bfloat16).
@@ -11,7 +12,9 @@ import math
 
 import torch
 
-SHAPES = [(5, 7), (6, 4), (6,)]
+SHAPES = [(5, 7), (6, 4), (6,), (2, 3, 4), (9, 2, 2, 2)]
+TENSORS = 3  # the first ones, except for optimizers that reshape
+RESHAPING = {"adafactor", "muon"}
 STEPS = 12
 LR = 0.01
 
@@ -127,9 +130,10 @@ def adafactor(n, wd):
             v = beta * v + (1 - beta) * squares
             estimate = v
         else:
-            row = beta * row + (1 - beta) * squares.mean(1)
-            col = beta * col + (1 - beta) * squares.mean(0)
-            estimate = torch.outer(row, col) / row.mean()
+            # The last dimension has the columns; all others together have the rows.
+            row = beta * row + (1 - beta) * squares.mean(-1)
+            col = beta * col + (1 - beta) * squares.mean(tuple(range(p.dim() - 1)))
+            estimate = row.unsqueeze(-1) * col / row.mean()
         u = g / estimate.sqrt()
         u = u / max(1.0, u.square().mean().sqrt().item())
         size = max(1e-3, p.square().mean().sqrt().item())
@@ -159,8 +163,10 @@ def muon(n, wd):
         m = n.get("momentum", 0.95)
         buffer = m * buffer + (1 - m) * g
         u = (1 - m) * g + m * buffer if n.get("nesterov", True) else buffer
+        # The first dimension has the rows; all others together have the columns.
+        matrix = orthogonalize(u.flatten(1))
         p.mul_(1 - LR * wd)
-        p.sub_(LR * 0.2 * math.sqrt(max(p.shape)) * orthogonalize(u))
+        p.sub_(LR * 0.2 * math.sqrt(max(matrix.shape)) * matrix.reshape(p.shape))
 
     return step
 
@@ -182,7 +188,8 @@ for name, cls in ("adam", torch.optim.Adam), ("adamw", torch.optim.AdamW):
 
 def run(name, numbers, decay, vectors_decay):
     kind = torch.float32 if name == "muon" else torch.float64
-    parameters = [p.to(kind) for p in begin()]
+    tensors = len(SHAPES) if name in RESHAPING else TENSORS
+    parameters = [p.to(kind) for p in begin()[:tensors]]
     decays = [decay if vectors_decay or p.dim() >= 2 else 0 for p in parameters]
     if name in own:
         rules = [own[name](numbers, wd) for wd in decays]
@@ -198,19 +205,26 @@ def run(name, numbers, decay, vectors_decay):
                 rule.step()
         if t in (1, STEPS):
             seen.append(values_of(parameters))
-    return {"optimizer": name, "numbers": numbers, "weight_decay": decay, "vectors_decay": vectors_decay, "after": seen}
+    return {"optimizer": name, "numbers": numbers, "weight_decay": decay, "vectors_decay": vectors_decay,
+            "tensors": tensors, "after": seen}
 
 
+# Every option of every optimizer differs from its default in one of them. Epsilons are large enough to change the steps.
 momentum = {"momentum": 0.9}
 runs = [
     ("sgd", {}), ("sgd", momentum), ("sgd", {"momentum": 0.9, "nesterov": 1}), ("sgd", {"momentum": 0.9, "dampening": 0.3}),
     ("sgdw", momentum), ("sgdw", {"momentum": 0.9, "nesterov": 1}), ("sgdw", {"momentum": 0.8, "dampening": 0.2}),
-    ("adam", {}), ("adam", {"amsgrad": 1, "beta2": 0.9}), ("adamw", {}), ("adamw", {"amsgrad": 1, "beta2": 0.9}),
+    ("adam", {}), ("adam", {"amsgrad": 1, "beta2": 0.9}), ("adam", {"beta1": 0.8, "beta2": 0.95, "epsilon": 0.01}),
+    ("adamw", {}), ("adamw", {"amsgrad": 1, "beta2": 0.9}),
     ("adamw", {"beta1": 0.8, "beta2": 0.95, "epsilon": 1e-3}), ("adagrad", {}), ("adagrad", {"epsilon": 0.01}),
     ("rmsprop", {}), ("rmsprop", momentum), ("rmsprop", {"centered": 1, "smoothing": 0.9}),
-    ("rmsprop", {"centered": 1, "momentum": 0.5, "smoothing": 0.9}), ("lamb", {}), ("lamb", {"beta1": 0.8, "beta2": 0.95}),
-    ("lars", {}), ("lars", {"momentum": 0, "trust": 0.5}), ("lars", {"trust": 0.5}), ("lion", {}), ("lion", {"beta1": 0.95, "beta2": 0.98}),
-    ("adafactor", {}), ("muon", {}), ("muon", {"nesterov": 0, "momentum": 0.9}),
+    ("rmsprop", {"centered": 1, "momentum": 0.5, "smoothing": 0.9}), ("rmsprop", {"epsilon": 0.01}),
+    ("rmsprop", {"centered": 1, "momentum": 0.5, "epsilon": 0.05}),
+    ("lamb", {}), ("lamb", {"beta1": 0.8, "beta2": 0.95}), ("lamb", {"epsilon": 0.05}),
+    ("lars", {}), ("lars", {"momentum": 0, "trust": 0.5}), ("lars", {"trust": 0.5}), ("lars", {"trust": 0.5, "epsilon": 0.5}),
+    ("lion", {}), ("lion", {"beta1": 0.95, "beta2": 0.98}),
+    ("adafactor", {}), ("adafactor", {"epsilon": 0.01}), ("muon", {}), ("muon", {"nesterov": 0, "momentum": 0.9}),
+    ("muon", {"beta1": 0.8, "beta2": 0.95, "epsilon": 0.01}),
 ]
 out = {
     "shapes": SHAPES,

@@ -11,7 +11,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include "runtime/config/options.hpp"
+#include "runtime/training/optimizer_table.hpp"
 #include "trainer/optimizer.hpp"
+#include "trainer/swarm_session.hpp"
 
 namespace waggle {
 namespace {
@@ -328,6 +331,66 @@ TEST_F(SwarmOfOne, AGradientOverMoreSamplesThanTheTargetIsRefused) {
   optimizer with{swarm, *m, adam(m)};
   loss_of(m, 0).backward();
   EXPECT_EQ(with.step(o.target_batch_size + 1, 1.0), step_outcome::stepped);
+}
+
+TEST_F(SwarmOfOne, AStepWithAnOptimizerThatChangedIsRefused) {
+  auto m = line();
+  auto swarm = join(options());
+  ASSERT_TRUE(swarm) << swarm.error().detail;
+  optimizer with{swarm, *m, adam(m)};
+  EXPECT_EQ(train(m, with, 0), step_outcome::stepped);
+  auto& adamw = static_cast<torch::optim::AdamWOptions&>(with.inner().param_groups()[0].options());
+  adamw.lr(1e-3);
+  EXPECT_EQ(train(m, with, 1), step_outcome::stepped);
+  auto before = m->weight.detach().clone();
+  adamw.betas({0.5, 0.999});
+  EXPECT_THROW(train(m, with, 2), std::runtime_error);
+  EXPECT_TRUE(torch::equal(m->weight, before));
+  EXPECT_EQ(swarm->status().samples_offered, 8U);
+  adamw.betas({0.9, 0.999});
+  EXPECT_EQ(train(m, with, 3), step_outcome::stepped);
+}
+
+TEST_F(SwarmOfOne, AnOptionThatALoopCannotUseIsRefusedWithWhatToDoInstead) {
+  std::map<std::string, std::string> instead{
+    {"run-id", "set swarm_options::run"},
+    {"initial-peers", "set swarm_options::initial_peers"},
+    {"listen", "set swarm_options::listen"},
+    {"announce", "set swarm_options::announce"},
+    {"data-dir", "set swarm_options::data_dir"},
+    {"log-level", "set swarm_options::log_level"},
+    {"target-batch-size", "set swarm_options::target_batch_size"},
+    {"epochs", "set swarm_options::max_epochs"},
+    {"strategy", "set swarm_options::strategy"},
+    {"model", "set swarm_options::model"},
+    {"data", "set swarm_options::data"},
+    {"join-timeout", "set swarm_options::join_timeout"},
+    {"start-alone", "set swarm_options::start_alone"},
+    {"resume", "set swarm_options::resume"},
+    {"optimizer", "pass another torch optimizer"},
+    {"weight-decay", "options of the torch optimizer"},
+    {"no-decay", "a parameter group with weight decay 0"},
+    {"micro-batch", "the number of samples to optimizer::step"},
+    {"device", "move the module"},
+    {"precision", "autocast"},
+    {"loss-scale", "divide the gradient by it before optimizer::step"},
+    {"reuse-grad-buffers", "`waggle train --reuse-grad-buffers true`"},
+    {"threads", "torch::set_num_threads"},
+    {"duration", "end the loop"},
+    {"delay-optimizer-step", "use delay-grad-averaging"},
+    {"offload-optimizer", "`waggle train --offload-optimizer true`"},
+    {"auxiliary", "`waggle train --auxiliary true`"}};
+  for (const auto& hyper : hyper_parameters())
+    instead.emplace(hyper.name, "options of the torch optimizer");
+  for (const auto& [name, what] : instead) {
+    EXPECT_NE(find_option(name), nullptr) << name;
+    auto o = options();
+    o.more[name] = "1";
+    EXPECT_THAT(refusal(o),
+                AllOf(HasSubstr("swarm_options::more: " + name + " is "), HasSubstr(what)));
+  }
+  for (const auto& [name, rest] : options_not_for_loops())
+    EXPECT_TRUE(instead.contains(name)) << name << " is refused, and this test does not know it";
 }
 
 TEST_F(SwarmOfOne, InvalidOptionsAreRefusedWithASentence) {

@@ -1,5 +1,7 @@
 // What a trainer makes of passes with a scaled loss, and of a gradient that passes add to in place.
 
+#include <gmock/gmock.h>
+
 #include "tests/actors/trainer/training_world.hpp"
 
 namespace waggle::testing {
@@ -36,6 +38,43 @@ TEST_F(TrainerPasses, OverflowsAreCountedAndTheRestOfTheEpochStays) { // F16, IN
     << "an overflow is no sign of a broken model";
   EXPECT_EQ(status_of(m).samples_used, 32U);
   EXPECT_EQ(status_of(m).samples_dropped, 8U);
+}
+
+TEST_F(TrainerPasses, AGradientThatIsNotFiniteIsAWarningThatSaysWhatToChange) {
+  auto config = defaults();
+  config.step_interval = 1s; // few passes in the time between two warnings
+  auto& m = add(config);
+  keep_log(m);
+  m.probe->fakes = {{0.5, 4, false}, overflow(65536), {0.5, 4, false}};
+  tell(m.actor, start_training{});
+  pass_until([&] { return all_at(2); });
+  auto warnings = [&] {
+    std::size_t n = 0;
+    auto text = m.said.str();
+    for (auto at = text.find("NaN"); at != std::string::npos; at = text.find("NaN", at + 1))
+      ++n;
+    return n;
+  };
+  EXPECT_EQ(metric(m, R"(waggle_training_nonfinite_total{where="gradient")"), 2);
+  EXPECT_EQ(warnings(), 1U) << "at once, and then not for each pass";
+  EXPECT_THAT(m.said.str(), ::testing::AllOf(::testing::HasSubstr("lower --lr"),
+                                             ::testing::HasSubstr("--max-gradient-norm"),
+                                             ::testing::HasSubstr("--loss-scale")));
+  pass(run_health::log_interval);
+  EXPECT_EQ(warnings(), 1U) << "all passes were finite";
+  m.probe->fakes = {{0.5, 4, false}};
+  pass_until([&] { return m.probe->fakes.empty(); });
+  EXPECT_EQ(warnings(), 2U);
+}
+
+TEST_F(TrainerPasses, OnlyOverflowsOfADynamicScaleAreNoWarning) {
+  auto& m = add();
+  keep_log(m);
+  m.probe->fakes = {overflow(65536), overflow(32768)};
+  tell(m.actor, start_training{});
+  pass_until([&] { return all_at(1); });
+  EXPECT_EQ(overflows(m), 2);
+  EXPECT_THAT(m.said.str(), ::testing::Not(::testing::HasSubstr("NaN")));
 }
 
 TEST_F(TrainerPasses, OverflowsAreCountedInStrategiesThatStepWithEachPass) {

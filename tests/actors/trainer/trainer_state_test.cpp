@@ -1,5 +1,7 @@
 #include <algorithm>
 
+#include <gmock/gmock.h>
+
 #include "actors/trainer.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/training/schedule_text.hpp"
@@ -79,6 +81,23 @@ TEST_F(Trainer, WithoutRoomForACopyNobodyGetsTheStateAndTrainingGoesOn) {
   pass_until([&] { return all_at(later); });
   store_fault.reset();
   EXPECT_TRUE(ask<state_snapshot>(donor.actor, get_state_snapshot{}).ok());
+}
+
+TEST_F(Trainer, APeerThatDownloadedNothingSeesThatEpochsAreShorterThanADownload) {
+  auto& donor = add_started();
+  pass_until([&] { return all_at(3); });
+  store_fault = failure{ec::io_error, "no space left"};
+  auto& joiner = add_joiner();
+  pass(4s);
+  EXPECT_EQ(status_of(joiner).state_downloads, 0U);
+  store_fault.reset();
+  pass_until([&] { return status_of(joiner).state_downloads == 1; });
+  auto later = status_of(donor).epoch.value() + run_health::window;
+  pass_until([&] { return all_at(later); });
+  EXPECT_EQ(status_of(donor).state_downloads, 0U);
+  EXPECT_EQ(exported(*donor.ctx.metrics, R"(waggle_training_health_rule{rule="short_epochs")"), 1);
+  EXPECT_THAT(status_of(donor).notice,
+              ::testing::HasSubstr("in which a peer that joins downloads the state"));
 }
 
 TEST_F(Trainer, AStateOfAnotherModelIsRefusedAndRetriedEverMoreSlowly) {

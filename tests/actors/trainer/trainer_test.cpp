@@ -159,6 +159,12 @@ TEST_F(Trainer, ATargetBatchBelowTwoPassesOfEachPeerIsANotice) {
   pass_until([&] { return all_at(12); });
   EXPECT_THAT(status_of(m).notice, ::testing::HasSubstr("raise --target-batch-size to 16"));
   EXPECT_EQ(exported(*m.ctx.metrics, R"(waggle_training_health_rule{rule="small_batches")"), 1);
+  auto samples = [&](const std::string& number) {
+    return exported(*m.ctx.metrics, "waggle_training_health_samples{number=\"" + number
+                                      + R"(",rule="small_batches")");
+  };
+  EXPECT_EQ(samples("found"), 15);
+  EXPECT_EQ(samples("required"), 16);
 }
 
 TEST_F(Trainer, BeginsOnceThereAreEnoughPeers) {

@@ -52,7 +52,7 @@ TEST_F(Comparison, MeasuresEachStrategy) {
     names.insert(row["strategy"]);
     EXPECT_GT(row["samples_per_second"], 0) << row;
     EXPECT_GT(row["share"], 0) << row;
-    EXPECT_GT(row["stall_seconds_per_epoch"], 0) << row;
+    EXPECT_GE(row["stall_seconds_per_epoch"], 0) << row;
     EXPECT_GT(row["bytes_sent_per_thousand_samples"], 1000) << row;
     EXPECT_TRUE(row["extra_bytes"].is_number()) << row;
     ASSERT_TRUE(row["loss"].is_number()) << row;
@@ -62,7 +62,7 @@ TEST_F(Comparison, MeasuresEachStrategy) {
     EXPECT_GT(row["samples"], 0.6 * 3200) << row;
     EXPECT_LT(row["samples"], 1.4 * 3200) << row;
   }
-  EXPECT_EQ(names.size(), 7U) << rows;
+  EXPECT_EQ(names.size(), 10U) << rows;
   EXPECT_EQ(rows[0]["staleness_epochs"], 0);
   EXPECT_EQ(rows[1]["strategy"], "collaborative --delay-grad-averaging true");
   EXPECT_EQ(rows[1]["staleness_epochs"], 1);

@@ -1,0 +1,127 @@
+// Four trainers that average in pairs found anew for each round; one is killed and returns from its
+// data folder while another one is frozen for a while.
+
+#include <array>
+#include <memory>
+
+#include "tests/processes/peer.hpp"
+
+namespace waggle::testing {
+namespace {
+
+constexpr std::size_t peers = 4;
+constexpr std::uint64_t last_epoch = 60;
+
+std::uint64_t number(const nlohmann::json& status, const char* name) {
+  bool known = status.is_object() && status.contains(name) && status[name].is_number();
+  return known ? status[name].get<std::uint64_t>() : 0;
+}
+
+std::uint64_t epoch_of(const peer& who) {
+  return number(status_of(who), "epoch");
+}
+
+/// Rounds that it completed in groups of two.
+std::uint64_t rounds_of(const peer& who) {
+  auto status = status_of(who);
+  if (!status.is_object() || !status.contains("rounds"))
+    return 0;
+  auto where = *who.address();
+  auto members = metric(where, "waggle_matchmaking_group_size_sum");
+  auto groups = metric(where, "waggle_matchmaking_group_size_count"); // later, so perhaps more
+  EXPECT_LE(members, 2 * groups);
+  return std::min(number(status["rounds"], "complete"),
+                  static_cast<std::uint64_t>(std::max(groups, 0.0)));
+}
+
+class PairsOfProcesses : public ::testing::Test {
+protected:
+  void start(std::size_t n) {
+    std::vector<std::string> all{"train",
+                                 "--run-id",
+                                 "pairs",
+                                 "--model",
+                                 "mlp",
+                                 "--width",
+                                 "16",
+                                 "--layers",
+                                 "1",
+                                 "--micro-batch",
+                                 "4",
+                                 "--strategy",
+                                 "decentralized-adam",
+                                 "--averaging-steps-period",
+                                 "16",
+                                 "--groups",
+                                 "moshpit",
+                                 "--target-group-size",
+                                 "2",
+                                 "--matchmaking-time",
+                                 "300ms",
+                                 "--request-timeout",
+                                 "200ms",
+                                 "--stall-timeout",
+                                 "1s",
+                                 "--step-interval",
+                                 "10ms",
+                                 "--checkpoint-interval",
+                                 "100ms",
+                                 "--epochs",
+                                 std::to_string(last_epoch),
+                                 "--linger",
+                                 "2s"};
+    if (n > 0)
+      all.insert(all.end(), {"--initial-peers", to_string(all_[0]->await_address())});
+    all_[n] = std::make_unique<peer>(folder_, "peer" + std::to_string(n), all);
+  }
+  peer& operator[](std::size_t n) { return *all_[n]; }
+  std::string logs() const {
+    std::string text;
+    for (const auto& p : all_)
+      text += p ? p->log() + "\n" : "";
+    return text;
+  }
+  /// Whether each of them has completed `more` rounds with another peer since now.
+  bool average(const std::vector<std::size_t>& who, std::uint64_t more) {
+    std::map<std::size_t, std::uint64_t> began;
+    for (auto n : who)
+      began[n] = rounds_of(*all_[n]);
+    return eventually([&] {
+      return std::all_of(who.begin(), who.end(),
+                         [&](auto n) { return rounds_of(*all_[n]) >= began[n] + more; });
+    });
+  }
+
+private:
+  scratch_folder folder_;
+  std::array<std::unique_ptr<peer>, peers> all_;
+};
+
+TEST_F(PairsOfProcesses, PeersThatWereKilledOrFrozenGoOnInStepToTheEnd) {
+  for (std::size_t n = 0; n < peers; ++n)
+    start(n);
+  ASSERT_TRUE(average({0, 1, 2, 3}, 3)) << logs();
+  (*this)[3].signal(SIGSTOP);
+  (*this)[2].signal(SIGKILL);
+  ASSERT_TRUE((*this)[2].await_signal());
+  ASSERT_TRUE(average({0, 1}, 3)) << "the two that are left\n" << logs();
+  auto frozen_at = epoch_of((*this)[0]);
+  start(2);
+  ASSERT_TRUE(average({0, 1, 2}, 2)) << "and the one that has returned\n" << logs();
+  (*this)[3].signal(SIGCONT);
+  EXPECT_TRUE(average({0, 1, 2, 3}, 3)) << logs();
+  EXPECT_LT(epoch_of((*this)[0]), last_epoch) << "too late to prove anything";
+  EXPECT_GT(epoch_of((*this)[3]), frozen_at);
+  for (std::size_t n = 0; n < peers; ++n)
+    EXPECT_TRUE(eventually([&] {
+      auto s = status_of((*this)[n]);
+      return number(s, "epoch") == last_epoch && s.value("phase", "") == "finished";
+    }))
+      << n << "\n"
+      << (*this)[n].log();
+  for (std::size_t n = 0; n < peers; ++n)
+    EXPECT_EQ((*this)[n].await_exit(30s), 0) << n << "\n" << (*this)[n].log();
+}
+
+} // namespace
+} // namespace waggle::testing
