@@ -145,8 +145,11 @@ public:
 
 /// x + mean − snapshot: what was learned since the snapshot remains (INV-5). Exactly the mean if
 /// nothing was. A square stays at least the smaller one of x and the mean: it may have decayed
-/// below the change, and the optimizer divides by its root.
+/// below the change, and the optimizer divides by its root. It does not follow a mean below 0, to
+/// which a lossy codec can round small squares.
 inline float changed(float x, float mean, float snapshot, bool square) {
+  if (square && mean < 0)
+    return x;
   auto y = x == snapshot ? mean : x + (mean - snapshot);
   return square ? std::max(y, std::min(x, mean)) : y;
 }
