@@ -233,6 +233,13 @@ void round_engine::perform(const round_protocol::actions& actions) {
 
 void round_engine::enter(const round_view& view) {
   const auto& before = transfers_.view();
+  // Whoever looks at its clock first accuses a member that is silent to all; the others, who would
+  // have noticed soon, noticed it, too.
+  auto nearly = config_.stall_timeout * 3 / 4;
+  auto left_out = before.participant_set() - view.participant_set();
+  (transfers_.stalled(now_(), nearly, 2 * nearly) & left_out).for_each([this](std::size_t member) {
+    seen_.emplace(member, ec::stalled);
+  });
   bool other_sum = view.contributors != before.contributors;
   if (other_sum)
     result_.start_over();

@@ -383,6 +383,21 @@ TEST_F(RoundEngineOfNewcomers, ResultsMayStillBeLateOnceTheHolderHasContributed)
   EXPECT_GT(patience(), 20) << "the other newcomer awaits the holder, too";
 }
 
+TEST_F(RoundEngine, WhoIsToldOfASilenceThatItWouldSoonHaveNoticedHasNoticedIt) {
+  for (auto [silence, noticed] : {std::pair{4s, true}, std::pair{2s, false}}) {
+    begin_as(us);
+    now_ += silence;
+    engine_->on_event({peer(heir), wire::round_suspect{plan_.id, 0, lost, ec::stalled}, {}, {}});
+    finish_with_heir(proposed(), table_->size());
+    ASSERT_TRUE(port_->end);
+    const auto& faults = port_->end->report.faults;
+    ASSERT_EQ(faults.size(), 1U);
+    EXPECT_EQ(faults[0].peer, peer(lost).id);
+    EXPECT_EQ(faults[0].seen, noticed) << silence.count() << " s";
+    port_->end.reset();
+  }
+}
+
 TEST_F(RoundEngine, DoesNotSuspectALeaderThatReachesIt) {
   begin_as(1);
   engine_->on_lost(peer(0).id, ec::peer_lost);
