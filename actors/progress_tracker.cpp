@@ -17,6 +17,8 @@ constexpr auto upkeep_interval = 250ms; // of the work that reads the whole ledg
 constexpr auto change_interval_min = 5ms;
 // The same, for each peer: several times what it costs to make a view and to process it.
 constexpr auto change_interval_per_peer = 20us;
+/// A listener that has not processed a view by then delays the others no longer.
+constexpr auto listener_patience = 5s;
 
 } // namespace
 
@@ -108,8 +110,14 @@ void progress_tracker::send_view() {
     each.busy = true;
     // All receive the same message, without a copy; typed handles would not take it.
     auto processed = [this, actor = each.actor.address()] { on_processed(actor); };
-    request(caf::actor_cast<caf::actor>(each.actor), caf::infinite, view_)
-      .then(processed, [processed](const caf::error&) { processed(); });
+    request(caf::actor_cast<caf::actor>(each.actor), listener_patience, view_)
+      .then(processed, [this, processed](const caf::error& why) {
+        if (why == caf::sec::request_timeout)
+          ctx_.log->warn("a part of this peer has not taken the run's progress for {:.0f} s: this "
+                         "machine is overloaded",
+                         seconds_of(listener_patience));
+        processed();
+      });
   }
 }
 

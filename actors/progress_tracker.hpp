@@ -41,7 +41,7 @@ using progress_tracker_base = wired_progress_tracker_actor::extend<
 ///
 /// Listeners see what this peer reports at once. What others report they see at once if it is long
 /// enough since the last time, otherwise a moment later, together with what has come meanwhile. A
-/// listener that is slow has at most one view to process.
+/// listener that is slow has at most one view to process; after five seconds it gets the next one.
 class progress_tracker final : public progress_tracker_base {
 public:
   progress_tracker(caf::actor_config& cfg, node_context ctx, progress_config config,

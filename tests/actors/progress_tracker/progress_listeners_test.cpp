@@ -136,6 +136,17 @@ TEST_F(ProgressListeners, HaveOneViewAtMostThatTheyHaveNotProcessed) {
   EXPECT_EQ(first.heard.size(), 2U) << "nothing has changed since";
 }
 
+TEST_F(ProgressListeners, OneThatNeverAnswersDelaysTheOthersForAWhileOnly) {
+  subscribe(first);
+  subscribe(second);
+  process(second);
+  push(2, record_of(2, 3, 10));
+  EXPECT_EQ(last(second), 0U) << "it may ask the first one about what that has seen";
+  pass(5s);
+  process_all();
+  EXPECT_EQ(last(second), 10U);
+}
+
 TEST_F(ProgressListeners, ASlowOneDelaysNobodyThatSubscribedBefore) {
   subscribe(first);
   push(2, record_of(2, 3, 10));
