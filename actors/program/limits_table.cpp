@@ -118,10 +118,12 @@ std::vector<limit_row> limits_table() {
      "16 full groups; strangers are never among them",
      "the one whose exclusion ended the longest ago is forgotten",
      "`waggle_averaging_excluded_peers`"},
-    {"peers whose progress is remembered", number(ledger.peers_max), "a run of thousands of peers",
-     "those that left go first, then those that only the DHT knows, of the host that has most the "
-     "one not heard of for longest; never one that has averaged with this peer for one that has "
-     "not",
+    {"peers whose progress is remembered; of them, those that only the DHT knows; those that left",
+     number(ledger.peers_max) + "; " + number(ledger.unconnected_max) + "; "
+       + number(ledger.unconnected_max),
+     "a run of a thousand peers",
+     "of the host that has most, the one not heard of for longest goes, and those without a link "
+     "first; never one that has averaged with this peer for one that has not",
      overloaded},
     {"peers that asked for a group while we did not search", number(recent_seekers::peers_max),
      "the newcomers of " + seconds(recent_seekers::memory), "not remembered",

@@ -119,6 +119,7 @@ progress_ledger::rank progress_ledger::entry::standing() const {
 
 void progress_ledger::enter_rank(const peer_id& who, const entry& e) {
   ranks_[e.standing()][e.from.host].emplace(e.heard, who);
+  ++held_[e.standing()];
 }
 
 void progress_ledger::leave_rank(const entry& e) {
@@ -129,6 +130,7 @@ void progress_ledger::leave_rank(const entry& e) {
     hosts->second.erase(peers);
   if (hosts->second.empty())
     ranks_.erase(hosts);
+  --held_[e.standing()];
 }
 
 template <class Change>
@@ -137,21 +139,39 @@ void progress_ledger::update(const peer_id& who, entry& e, Change change) {
   change();
   e.heard = ++signs_;
   enter_rank(who, e);
+  if (auto standing = e.standing();
+      standing < rank::connected && held_[standing] > options_.unconnected_max)
+    forget_one(standing, std::nullopt); // it was of another rank before
+}
+
+bool progress_ledger::is_full(rank which) const {
+  auto held = held_.find(which);
+  return which < rank::connected && held != held_.end() && held->second > 0
+         && held->second >= options_.unconnected_max;
 }
 
 bool progress_ledger::make_room(rank of_newcomer, const std::string& host) {
+  if (is_full(of_newcomer)) {
+    forget_one(of_newcomer, host);
+    return true;
+  }
   if (entries_.size() < options_.peers_max)
     return true;
-  if (ranks_.empty() || ranks_.begin()->first > of_newcomer) {
+  auto lowest = ranks_.empty() ? rank::member : ranks_.begin()->first;
+  if (ranks_.empty() || lowest > of_newcomer) {
     ++dropped_;
     return false;
   }
-  auto& [lowest, hosts] = *ranks_.begin();
+  forget_one(lowest, lowest == of_newcomer ? std::optional{host} : std::nullopt);
+  return true;
+}
+
+void progress_ledger::forget_one(rank which, const std::optional<std::string>& newcomers_host) {
   const peers_by_age* heaviest = nullptr;
   std::size_t most = 0;
-  for (const auto& [name, peers] : hosts) {
+  for (const auto& [name, peers] : ranks_.find(which)->second) {
     // The newcomer counts as one of its host's: with an equal share, its host makes room for it.
-    auto held = peers.size() + (lowest == of_newcomer && name == host ? 1 : 0);
+    auto held = peers.size() + (name == newcomers_host ? 1 : 0);
     if (held < most || (held == most && peers.begin()->first > heaviest->begin()->first))
       continue;
     most = held;
@@ -161,7 +181,6 @@ bool progress_ledger::make_room(rank of_newcomer, const std::string& host) {
   dropped_ += forgotten->second.report ? 1 : 0;
   leave_rank(forgotten->second);
   entries_.erase(forgotten);
-  return true;
 }
 
 // -- what is known of them ------------------------------------------------------------------------

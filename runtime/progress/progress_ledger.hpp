@@ -91,6 +91,7 @@ struct ledger_options {
   milliseconds refresh_max{10'000};
   milliseconds refresh_default{3'000}; // while no other peer is known
   std::size_t peers_max = 4096;        // that are remembered
+  std::size_t unconnected_max = 1024;  // of them that only the DHT knows; also of those that left
 };
 
 /// How a report came here, and what its peer is to this one. Decides who is remembered if there is
@@ -106,17 +107,19 @@ struct report_source {
 /// A report is live until its expiration. A peer behind the newest epoch is live, but its samples
 /// do not count: it will resynchronize and contribute to the new epoch instead.
 ///
-/// Anybody can make up peers, so there is a limit. A report beyond it takes the place of another
-/// peer, of the lowest rank that there is:
+/// Anybody can make up peers, so there are limits: for all, and for each of the two lowest ranks,
+/// because making up a peer that has no link costs next to nothing.
 ///
 ///     gone        left or was lost, or its link ended before its report was read
 ///     found       its report was read from the DHT
 ///     connected
 ///     member      has averaged with this peer
 ///
-/// and of that rank, of the host with the most peers, the one not heard of for longest. A report of
-/// a still lower rank is dropped. So peers of the run are never forgotten for strangers, and those
-/// of one host never take more than an equal share. Not thread-safe.
+/// A report beyond the limit of its rank takes the place of another peer of that rank, and one
+/// beyond the limit of all that of a peer of the lowest rank that there is: of the host with the
+/// most peers, the one not heard of for longest. A report of a still lower rank is dropped. So
+/// peers of the run are never forgotten for strangers, and those of one host never take more than
+/// an equal share. Not thread-safe.
 class progress_ledger {
 public:
   progress_ledger(const peer_id& self, ledger_options options) : self_(self), options_(options) {}
@@ -153,6 +156,8 @@ public:
 
 private:
   enum class rank : std::uint8_t { gone, found, connected, member };
+  using peers_by_age = std::map<std::uint64_t, peer_id>; // by `heard`
+  using hosts_by_name = std::map<std::string, peers_by_age>;
   struct entry {
     std::optional<progress_report> report; // nothing: the peer left or was lost
     swarm_time time{};                     // older reports are ignored
@@ -163,15 +168,17 @@ private:
 
     [[nodiscard]] rank standing() const;
   };
-  using peers_by_age = std::map<std::uint64_t, peer_id>; // by `heard`
 
   void enter_rank(const peer_id& who, const entry& e);
   void leave_rank(const entry& e);
   /// Changes what is known of a peer, because there was a sign of it.
   template <class Change>
   void update(const peer_id& who, entry& e, Change change);
+  [[nodiscard]] bool is_full(rank which) const;
   /// False: all others are worth more than the newcomer.
   bool make_room(rank of_newcomer, const std::string& host);
+  /// Forgets one peer of a rank that has some. @param newcomers_host counts one more peer.
+  void forget_one(rank which, const std::optional<std::string>& newcomers_host);
   /// Clients never advance the global epoch: no peer could download a state from them. Nor do
   /// auxiliaries without clients.
   [[nodiscard]] static bool advances(const progress_report& report);
@@ -179,7 +186,8 @@ private:
   peer_id self_;
   ledger_options options_;
   std::map<peer_id, entry> entries_;
-  std::map<rank, std::map<std::string, peers_by_age>> ranks_; // by host; without empty ones
+  std::map<rank, hosts_by_name> ranks_; // without empty ones
+  std::map<rank, std::size_t> held_;    // peers of each rank
   std::uint64_t signs_ = 0;
   std::uint64_t dropped_ = 0;
 };

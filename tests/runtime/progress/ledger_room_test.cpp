@@ -189,6 +189,105 @@ TEST_F(LedgerRoom, WhatTheDhtSaysOfAConnectedPeerDoesNotHideItsHost) {
   EXPECT_EQ(small.view(std::nullopt, now).peers.size(), 5U);
 }
 
+/// With room for many, and for two of each rank that has no link.
+struct LedgerRoomWithoutLinks : ::testing::Test {
+  progress_ledger ledger{id_of(0), {.peers_max = 100, .unconnected_max = 2}};
+
+  std::set<unsigned> known() const {
+    std::set<unsigned> all;
+    for (const auto& peer : ledger.view(std::nullopt, now).peers)
+      all.insert(std::to_integer<unsigned>(peer.who.id.bytes[1]));
+    return all;
+  }
+  using peers = std::set<unsigned>;
+};
+
+TEST_F(LedgerRoomWithoutLinks, PeersThatOnlyTheDhtKnowsTakeTheirOwnPlacesOnly) {
+  ledger.record(report(1), later, member);
+  ledger.record(report(2), later, connected());
+  ledger.record(report(3), later, gone());
+  for (unsigned i = 10; i < 60; ++i)
+    EXPECT_TRUE(ledger.record(report(i), later));
+  EXPECT_EQ(known(), (peers{1, 2, 3, 58, 59}));
+  EXPECT_EQ(ledger.dropped(), 48U);
+}
+
+TEST_F(LedgerRoomWithoutLinks, ConnectedPeersHaveNoSuchLimit) {
+  for (unsigned i = 1; i <= 50; ++i)
+    ledger.record(report(i), later, connected());
+  for (unsigned i = 51; i <= 60; ++i)
+    ledger.record(report(i), later, member);
+  EXPECT_EQ(known().size(), 60U);
+  EXPECT_EQ(ledger.dropped(), 0U);
+}
+
+TEST_F(LedgerRoomWithoutLinks, ThoseThatLeaveTakeTheirOwnPlacesOnly) {
+  ledger.record(report(1), later);
+  ledger.record(report(2), later);
+  for (unsigned i = 10; i < 60; ++i) {
+    ledger.record(report(i), later, connected());
+    ledger.lose(id_of(i), now, later);
+  }
+  EXPECT_EQ(known(), (peers{1, 2}));
+  EXPECT_EQ(ledger.size(), 4U) << "two that left are remembered";
+  EXPECT_FALSE(ledger.record(report(59), later)) << "that the last ones left is known";
+  EXPECT_FALSE(ledger.record(report(58), later));
+  EXPECT_TRUE(ledger.record(report(57), later));
+}
+
+TEST_F(LedgerRoomWithoutLinks, AHostThatLeavesOftenForgetsItsOwn) {
+  ledger.record(report(1), later, connected("192.0.2.9"));
+  ledger.lose(id_of(1), now, later);
+  for (unsigned i = 10; i < 60; ++i) {
+    ledger.record(report(i), later, connected("198.51.100.1"));
+    ledger.lose(id_of(i), now, later);
+  }
+  EXPECT_FALSE(ledger.record(report(1), later)) << "it left, and that is remembered";
+  for (unsigned i = 60; i < 90; ++i)
+    ledger.record(report(i), later, gone("198.51.100.1"));
+  EXPECT_EQ(known(), (peers{89})) << "newcomers of its own host take its place";
+}
+
+TEST_F(LedgerRoomWithoutLinks, WhoeverLosesItsLinkIsRememberedBeforeOlderOnes) {
+  ledger.record(report(1), later, {.connected = true});
+  ledger.record(report(10), later);
+  ledger.record(report(11), later);
+  ledger.record(report(1, now + 1s), later);
+  EXPECT_EQ(known(), (peers{1, 11}));
+  EXPECT_EQ(ledger.size(), 2U);
+}
+
+TEST_F(LedgerRoomWithoutLinks, KeepsItsLimitWhateverHappens) {
+  std::uint64_t seed = 7;
+  SCOPED_TRACE(seed);
+  random_source random{seed};
+  auto time = now;
+  for (int i = 0; i < 20'000; ++i) {
+    auto who = static_cast<unsigned>(1 + random.below(40));
+    time += 1ms;
+    auto host = random.below(2) == 0 ? "" : "host-" + std::to_string(random.below(4));
+    switch (random.below(6)) {
+      case 0:
+        ledger.forget(id_of(who), time, later);
+        break;
+      case 1:
+        ledger.lose(id_of(who), time, later);
+        break;
+      case 2:
+        ledger.found_again(id_of(who));
+        break;
+      default:
+        ledger.record(report(who, time), later, {false, random.below(3) == 0, std::move(host)});
+    }
+    if (i % 100 != 0)
+      continue;
+    // All links end: what is left has none.
+    for (unsigned each = 1; each <= 40; ++each)
+      ledger.lose(id_of(each), time, later);
+    ASSERT_LE(ledger.size(), 4U);
+  }
+}
+
 TEST_F(LedgerRoom, KeepsItsLimitWhateverHappens) {
   std::uint64_t seed = 5;
   SCOPED_TRACE(seed);
