@@ -142,15 +142,15 @@ bool routing_table::suspended(steady_time now) const {
 }
 
 void routing_table::failed(const peer_id& peer, steady_time now) {
-  std::erase_if(
-    recent_, [&](const auto& item) { return now - item.second.first > options_.failure_window; });
-  recent_[peer] = {now, true};
   auto& home = buckets_[bucket_of(dht_id_of(peer))];
   if (auto waiting = find_peer(home.replacements, peer); waiting != home.replacements.end())
     home.replacements.erase(waiting);
   auto known = find_peer(home.active, peer);
   if (known == home.active.end())
     return;
+  std::erase_if(
+    recent_, [&](const auto& item) { return now - item.second.first > options_.failure_window; });
+  recent_[peer] = {now, true};
   known->pinging = false;
   if (++known->strikes < options_.strikes_max || suspended(now))
     return;

@@ -68,7 +68,8 @@ public:
   [[nodiscard]] std::size_t size() const;
   [[nodiscard]] std::size_t replacements() const;
   [[nodiscard]] std::size_t buckets() const { return buckets_.size(); }
-  /// True while more than half of the peers queried within the failure window failed.
+  /// True while more than half of the table's peers that were queried within the failure window
+  /// failed.
   [[nodiscard]] bool suspended(steady_time now) const;
 
 private:
@@ -92,7 +93,8 @@ private:
   peer_id self_;
   routing_options options_;
   std::vector<bucket> buckets_;
-  // Bounded: entries leave after failure_window.
+  // Of peers that were in the table, and for failure_window only. Others are not counted: anybody
+  // can name as many peers that do not answer as it likes.
   std::map<peer_id, std::pair<steady_time, bool>> recent_; // peer → last outcome (failed?)
 };
 

@@ -217,6 +217,17 @@ TEST(RoutingTable, AFailureOfOurOwnNetworkEvictsNoPeer) {
   EXPECT_FALSE(f.table.suspended(t0 + 1h));
 }
 
+TEST(RoutingTable, PeersThatStrangersMakeUpAreNoFailureOfOurNetwork) {
+  filled f{30, {}};
+  for (int i = 0; i < 1'000; ++i)
+    f.table.failed(random_peer(f.random).id, t0);
+  EXPECT_FALSE(f.table.suspended(t0));
+  auto dead = f.table.nearest(dht_id_of(f.offered.front().id), 1).front().id;
+  f.table.failed(dead, t0);
+  f.table.failed(dead, t0);
+  EXPECT_FALSE(f.table.find(dead)) << "a peer that does not answer still leaves";
+}
+
 TEST(RoutingTable, StaleBucketsAreRefreshedWithinTheirRange) {
   filled f{2'000, {}};
   EXPECT_TRUE(f.table.stale_targets(t0, f.random).empty());
