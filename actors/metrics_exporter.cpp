@@ -12,6 +12,8 @@ namespace waggle {
 namespace {
 
 constexpr auto refresh_interval = 100ms;
+/// Strangers make the list of peers long: at any length, it costs a few hundredths of a core.
+constexpr auto peers_interval_per_peer = 500us;
 
 } // namespace
 
@@ -81,7 +83,11 @@ void metrics_exporter::refresh() {
   peer_facts facts{ctx_.record.id,     ctx_.run_id,         seconds_of(now - began_), bandwidth,
                    board_->bytes_in(), board_->bytes_out(), board_->bytes_shared()};
   board_->show_status(status_document(picture_, facts));
-  board_->show_peers(peers_document(picture_, ctx_.record.id));
+  if (now >= peers_due_) {
+    board_->show_peers(peers_document(picture_, ctx_.record.id));
+    peers_due_ =
+      now + static_cast<std::int64_t>(picture_.run.peers.size()) * peers_interval_per_peer;
+  }
   auto reason = why_not_ready(picture_);
   board_->show_readiness(reason.empty(), reason.empty() ? duties(picture_) : reason);
 }

@@ -38,6 +38,7 @@ private:
   const std::shared_ptr<status_board> board_;
   const steady_time began_;
   peer_picture picture_;
+  steady_time peers_due_; // when the list of peers is written again
 };
 
 } // namespace waggle

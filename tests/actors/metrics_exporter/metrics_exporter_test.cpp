@@ -84,6 +84,29 @@ TEST_F(MetricsExporter, ShowsAPeerWithoutAModelAsNode) {
   EXPECT_TRUE(doc["epoch"].is_null());
 }
 
+TEST_F(MetricsExporter, ALongListOfPeersIsWrittenLessOften) {
+  auto listed = [&] { return json::parse(get("/api/v1/peers").body)["peers"].size(); };
+  auto see = [&](std::size_t peers) {
+    swarm_progress run;
+    for (std::size_t i = 0; i < peers; ++i)
+      run.peers.emplace_back().who.id.bytes[0] = std::byte(1 + i % 200);
+    tell(std::move(run));
+  };
+  see(2);
+  pass(100ms);
+  EXPECT_EQ(listed(), 2U);
+  see(1'000);
+  pass(100ms);
+  EXPECT_EQ(listed(), 1'000U);
+  see(3);
+  pass(100ms);
+  pass(100ms);
+  EXPECT_EQ(listed(), 1'000U) << "half a second for a thousand";
+  for (int i = 0; i < 4; ++i)
+    pass(100ms);
+  EXPECT_EQ(listed(), 3U);
+}
+
 TEST_F(MetricsExporter, ANodeWithoutInitialPeersIsReadyAtOnce) {
   EXPECT_EQ(get("/readyz").status, 503U) << "no dht_status was received yet";
   dht_status status;
