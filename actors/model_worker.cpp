@@ -8,13 +8,13 @@
 #include "actors/guard.hpp"
 #include "runtime/core/check.hpp"
 #include "runtime/crypto/digest.hpp"
+#include "runtime/training/parameter_sample.hpp"
 
 namespace waggle {
 
 namespace {
 
 constexpr milliseconds seal_timeout = 1h; // a large model, and a checkpoint to a slow disk
-constexpr std::size_t hashed_each_epoch_max = 1_MiB; // of parameters: about a millisecond
 
 double unix_seconds(const node_context& ctx) {
   return static_cast<double>(to_nanoseconds(ctx.wall->now())) / 1e9;
@@ -141,7 +141,7 @@ caf::result<model_ready> model_worker::prepare() {
   return model_ready{shared_,
                      model_->epoch(),
                      model_->past(),
-                     cheap_digest(),
+                     compared_digest(),
                      runs_passes(),
                      std::exchange(kept_.pending, nullptr),
                      kept_.pending_samples,
@@ -235,9 +235,10 @@ void model_worker::pass(const run_pass& msg) {
   send(listener_, pass_done{step, seconds});
 }
 
-digest model_worker::cheap_digest() {
-  bool cheap = shared_->parameter_count() * sizeof(float) <= hashed_each_epoch_max;
-  return cheap ? model_->parameters() : digest{};
+digest model_worker::compared_digest() {
+  if (shared_->parameter_count() <= sampled_values_max)
+    return model_->parameters(); // which may be known already
+  return parameter_sample(*shared_, model_->epoch());
 }
 
 void model_worker::apply(const apply_update& update) {
@@ -257,7 +258,7 @@ void model_worker::apply(const apply_update& update) {
   auto seconds = seconds_of(clock().now() - began);
   ctx_.metrics->observe_step("optimizer", seconds);
   send(listener_,
-       update_applied{model_->epoch(), cheap_digest(), seconds, shared_->plateau_state()});
+       update_applied{model_->epoch(), compared_digest(), seconds, shared_->plateau_state()});
 }
 
 void model_worker::load(const load_image& msg) {
@@ -269,7 +270,7 @@ void model_worker::load(const load_image& msg) {
   last_.reset();
   outcome.epoch = model_->epoch();
   outcome.past = model_->past();
-  outcome.parameters = cheap_digest();
+  outcome.parameters = compared_digest();
   outcome.plateau = shared_->plateau_state();
   send(listener_, std::move(outcome));
 }

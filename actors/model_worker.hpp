@@ -81,8 +81,8 @@ private:
   void resume_own(const checkpoint_store::search& found);
   caf::result<state_snapshot> checkpoint(const save_checkpoint& msg);
   caf::result<state_snapshot> snapshot(const get_state_snapshot& wanted);
-  /// Digest of the parameters; zero if they are too many to be hashed each epoch.
-  digest cheap_digest();
+  /// What peers compare at this epoch: of the parameters, or of a window (parameter_sample).
+  digest compared_digest();
 
   const node_context ctx_;
   const learner_factory make_;
