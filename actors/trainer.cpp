@@ -44,7 +44,7 @@ trainer::trainer(caf::actor_config& cfg, node_context ctx, training_config confi
     random_(ctx_.randomness("trainer")), claims_(config_.target_batch_size),
     health_(health_of(config_, strategy_)),
     at_(config_.missed_bytes_max, exact() ? 0 : config_.epoch_difference_max, config_.many_groups),
-    ledger_(strategy_) {
+    merges_(config_.epoch_difference_max), ledger_(strategy_) {
   WAGGLE_CHECK(!config_.many_groups || !exact(), config_.strategy);
   end_on_exception(this, ctx_);
 }
@@ -140,6 +140,7 @@ void trainer::on_model(const model_ready& ready) {
   model_epoch_ = ready.epoch;
   model_parameters_ = ready.parameters;
   at_.begin(ready.past, ready.epoch);
+  merges_.merged(ready.epoch);
   outside_since_ = epoch_began_ = now();
   auto averaged = averaged_tensors::of(model_->tensors(), averages());
   auto* local = dynamic_cast<local_learner*>(model_.get());
@@ -192,6 +193,8 @@ void trainer::react() {
         distrust_own_state("our parameters differ from those of most peers");
         break;
       }
+      if (is_outdated())
+        replace_outdated_state();
       fetch_if_needed();
       give_awaited();
       carry_out();

@@ -23,6 +23,7 @@
 #include "runtime/training/flight_ledger.hpp"
 #include "runtime/training/local_learner.hpp"
 #include "runtime/training/loss_record.hpp"
+#include "runtime/training/merge_age.hpp"
 #include "runtime/training/pass_policy.hpp"
 #include "runtime/training/pending_changes.hpp"
 #include "runtime/training/plan.hpp"
@@ -195,6 +196,9 @@ private:
   [[nodiscard]] std::string where_it_is_kept(const digest& branch) const;
   void on_group(const group_view& seen);
   void follow_run();
+  void go_to(epoch_id epoch);
+  [[nodiscard]] bool is_outdated();
+  void replace_outdated_state();
   [[nodiscard]] bool is_stale() const;
   void leave(const std::string& why);
   void yield_to(const history_choice& choice);
@@ -259,6 +263,7 @@ private:
   void on_round(const group_round& round);
   void on_round_failed(const round_report& report);
   void count_round(const round_report& report);
+  [[nodiscard]] std::vector<peer_id> evidence_in(const round_report& report) const;
   void end_epoch(const group_round& round);
   void merge();
   [[nodiscard]] missed_update update_of(const group_round& round, const contribution& given,
@@ -322,6 +327,7 @@ private:
   place place_ = place::outside;
   group_view group_;
   run_position at_;
+  merge_age merges_;
   flight_ledger ledger_;
   std::shared_ptr<const averaged_tensors> averaged_;
   std::shared_ptr<const averaged_tensors> buffers_; // those behind a gradient; null: none

@@ -228,6 +228,17 @@ void trainer::on_round(const group_round& round) {
   react();
 }
 
+/// Those that contributed. A client reaches the others only through peers that reduce for it, so
+/// these count, too.
+std::vector<peer_id> trainer::evidence_in(const round_report& report) const {
+  auto done = report.contributors;
+  if (ctx_.record.client_mode)
+    for (const auto& peer : report.participants)
+      if (connected_.contains(peer) && std::find(done.begin(), done.end(), peer) == done.end())
+        done.push_back(peer);
+  return done;
+}
+
 /// Updates the status. A round that failed may leave us in the group: the epoch ends without it.
 void trainer::count_round(const round_report& report) {
   if (report.outcome == round_outcome::failed) {
@@ -237,7 +248,7 @@ void trainer::count_round(const round_report& report) {
                    to_string(report.why));
     return;
   }
-  known_.on_round(report.contributors);
+  known_.on_round(evidence_in(report));
   ++(report.outcome == round_outcome::complete ? status_.rounds_complete : status_.rounds_shrunk);
   status_.last_outcome = report.group_size == 1 ? "alone" : to_string(report.outcome);
   if (status_.first_round_seconds == 0) {
@@ -287,7 +298,10 @@ void trainer::end_epoch(const group_round& round) {
   smooth(epoch_seconds_, seconds_of(now() - epoch_began_));
   epoch_began_ = now();
   bool later = at_.in_step() && !averages().overlap.blocks();
+  bool merges = update.mean && in.size() > 1;
   ended.follows = at_.end_epoch(std::move(update));
+  if (merges)
+    merges_.merged(at_.epoch());
   unmerged_ = std::move(ended);
   if (!later)
     merge();

@@ -206,6 +206,7 @@ void trainer::found() {
       [this, past](const group_view& group) {
         provisional_ = std::exchange(lost_group_, false) && !most_are_back();
         at_.found(past);
+        merges_.merged(at_.epoch());
         place_ = place::member;
         outside_since_ = now();
         group_ = group;
@@ -359,19 +360,48 @@ void trainer::follow_run() {
   merge();
   if (place_ != place::member)
     return;
-  history_choice to;
-  to.branch = at_.past().branch;
-  to.work = at_.past().work;
-  for (const auto& peer : view_.peers)
-    if (peer.claim.ready && peer.claim.past.branch == to.branch)
-      to.work = std::max(to.work, peer.claim.past.work);
   bool was_in_step = at_.in_step();
-  move_to(to, group_.epoch);
-  called_ = false;
+  go_to(group_.epoch);
   if (was_in_step && !at_.in_step())
     ctx_.log->info("the run has gone on to epoch {} without us: downloading its state",
                    group_.epoch.value());
+}
+
+/// Our work stays our own: what others claim is not ours to repeat.
+void trainer::go_to(epoch_id epoch) {
+  history_choice to;
+  to.branch = at_.past().branch;
+  to.work = at_.past().work;
+  move_to(to, epoch);
+  called_ = false;
   begin_counting();
+}
+
+/// Others have averaged without us for more epochs than the tolerance allows.
+void trainer::replace_outdated_state() {
+  merge();
+  if (place_ != place::member)
+    return;
+  ctx_.log->info("the others averaged, and we did not for more than {} epochs: downloading a state",
+                 config_.epoch_difference_max);
+  at_.outdate();
+  go_to(at_.epoch());
+  report_own_progress();
+}
+
+/// Whether others have averaged without us for more epochs than the tolerance allows.
+bool trainer::is_outdated() {
+  if (!config_.many_groups || !at_.in_step() || round_runs())
+    return false;
+  merge_age::others others;
+  for (const auto& peer : view_.peers) {
+    const auto& who = peer.who.id;
+    const auto& claim = peer.claim;
+    if (who != ctx_.record.id && connected_.contains(who) && claim.ready && claim.group_size > 0
+        && claim.past.branch == at_.past().branch && !claim.auxiliary && !claim.reduces_only)
+      others[who] = {claim.past.work, known_.covers(who)};
+  }
+  return merges_.is_outdated(at_.epoch(), others);
 }
 
 /// Our state is older than the tolerance allows. That only happens while a round of ours runs: its

@@ -136,6 +136,7 @@ void trainer::on_loaded(const image_loaded& outcome) {
   note_plateau(outcome.plateau, outcome.epoch);
   model_epoch_ = outcome.epoch;
   model_parameters_ = outcome.parameters;
+  merges_.merged(outcome.epoch);
   loaded_at_ = now();
   download_seconds_ = seconds_of(loaded_at_ - fetch_began_);
   ++status_.state_downloads;
@@ -216,8 +217,7 @@ void trainer::cannot_keep_up() {
 }
 
 /// Peers at the same epoch of the same history must hold the same parameters. If they do not, the
-/// parameters that fewer peers hold are given up. Models whose parameters are not hashed each epoch
-/// cannot be compared.
+/// parameters that fewer peers hold are given up. What is compared is their parameter_sample.
 bool trainer::differs_from_most() {
   if (!exact() || !at_.in_step() || !under_way_.empty() || model_epoch_ != at_.epoch()
       || model_parameters_.is_zero())

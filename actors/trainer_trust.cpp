@@ -194,6 +194,7 @@ std::vector<peer_record> trainer::donors() const {
   keep_if_any(
     [&](const auto* peer) { return std::find(in.begin(), in.end(), peer->who.id) != in.end(); });
   keep_if_any([](const auto* peer) { return !peer->claim.auxiliary; }); // they pass on old states
+  keep_if_any([this](const auto* peer) { return merges_.averaging().contains(peer->who.id); });
   std::stable_partition(holders.begin(), holders.end(),
                         [this](const auto* peer) { return known_.covers(peer->who.id); });
   std::vector<peer_record> out;

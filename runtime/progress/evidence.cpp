@@ -4,9 +4,9 @@
 
 namespace waggle {
 
-void evidence::on_round(const std::vector<peer_id>& contributors) {
+void evidence::on_round(const std::vector<peer_id>& peers) {
   ++rounds_;
-  for (const auto& peer : contributors) {
+  for (const auto& peer : peers) {
     auto& known = peers_[peer];
     known.last = rounds_;
     ++known.rounds;

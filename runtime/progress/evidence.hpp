@@ -20,8 +20,8 @@ public:
   /// The peers whose last round is longest ago are forgotten beyond this.
   static constexpr std::size_t peers_max = 1'024;
 
-  /// A round was completed; `contributors` may include ourselves.
-  void on_round(const std::vector<peer_id>& contributors);
+  /// A round was completed by these peers, which may include ourselves.
+  void on_round(const std::vector<peer_id>& peers);
   [[nodiscard]] bool covers(const peer_id& peer) const;
   /// Peers that are remembered, those that do not count yet included.
   [[nodiscard]] std::size_t size() const { return peers_.size(); }

@@ -9,15 +9,17 @@ void run_position::begin(const history& past, epoch_id epoch) {
   epoch_ = epoch;
   held_ = {past, epoch};
   in_step_ = true;
+  outdated_ = false;
 }
 
 void run_position::found(const history& past) {
   past_ = past;
   held_ = {past_, epoch_};
+  outdated_ = false;
 }
 
 void run_position::enter(const digest& branch, std::uint64_t work, epoch_id epoch) {
-  in_step_ = !branch.is_zero() && held_.past.branch == branch && held_.epoch <= epoch
+  in_step_ = !outdated_ && !branch.is_zero() && held_.past.branch == branch && held_.epoch <= epoch
              && epoch.value() - held_.epoch.value() <= tolerance_;
   if (in_step_) {
     if (held_.epoch != epoch)
@@ -46,6 +48,11 @@ void run_position::distrust() {
   leave();
 }
 
+void run_position::outdate() {
+  outdated_ = true;
+  in_step_ = false;
+}
+
 run_position::outcome run_position::end_epoch(missed_update update) {
   WAGGLE_CHECK(update.epoch == epoch_, std::to_string(update.epoch.value()));
   past_ = update.after(past_);
@@ -63,6 +70,7 @@ run_position::outcome run_position::end_epoch(missed_update update) {
 
 run_position::outcome run_position::take_state(const history& past, epoch_id epoch) {
   held_ = {past, epoch};
+  outdated_ = false;
   if (in_step_) { // we are in no group, or need no state any more
     past_ = past;
     epoch_ = epoch;

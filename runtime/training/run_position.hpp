@@ -68,6 +68,9 @@ public:
   void leave();
   /// The state of the model cannot be relied on: another one has to be downloaded.
   void distrust();
+  /// The state of the model is too old, whatever its epoch, to enter a group or stay in one without
+  /// a download. If there is no group any more, it is as good as any (`found`).
+  void outdate();
 
   /// The group ended its epoch. REQUIRES: `update` ends epoch().
   outcome end_epoch(missed_update update);
@@ -89,6 +92,7 @@ private:
   epoch_id epoch_;
   held_state held_;
   bool in_step_ = true;
+  bool outdated_ = false; // held_ is: see outdate
   missed_updates missed_;
   std::optional<held_state> loaded_; // of our group's history, but of a later epoch
 };

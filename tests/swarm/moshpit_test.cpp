@@ -212,6 +212,32 @@ int run_with_churn(std::uint64_t seed) {
   return seen_behind;
 }
 
+TEST(MoshpitTraining, APeerThatFindsNoGroupDownloadsStatesInsteadOfDrifting) {
+  moshpit_swarm swarm{5, 4, 8s};
+  for (int i = 0; i < 4; ++i)
+    swarm.join();
+  swarm.adjust = [](node_config& c) { c.averaging->matchmaking.prefix = "elsewhere"; };
+  auto lonely = swarm.join();
+  ASSERT_TRUE(swarm.begin(60s)) << picture(swarm.sim);
+  auto downloads = [&] {
+    std::vector<std::uint64_t> all;
+    for (auto i : swarm.sim.living())
+      all.push_back(swarm.status_of(i).state_downloads);
+    return all;
+  };
+  auto before = downloads();
+  auto epoch = swarm.status_of(lonely).epoch.value();
+  for (int i = 0; i < 12; ++i)
+    swarm.run_to_grid(6s);
+  auto after = downloads();
+  for (std::size_t i = 0; i < 4; ++i)
+    EXPECT_EQ(after[i], before[i]) << "those that average need no states";
+  EXPECT_EQ(swarm.status_of(lonely).rounds_complete, 0U);
+  EXPECT_GE(swarm.status_of(lonely).epoch.value(), epoch + 11) << "it goes on with the run";
+  EXPECT_GE(after[lonely], before[lonely] + 3);
+  EXPECT_LE(after[lonely], before[lonely] + 6) << "no more than every other epoch";
+}
+
 TEST(MoshpitTraining, NoPeerTrainsOnAStateThatIsTooOld) {
   int seen_behind = 0;
   for (std::uint64_t seed = 1; seed <= 2 && !HasFailure(); ++seed)

@@ -125,5 +125,179 @@ TEST_F(ManyGroups, APeerWithoutAStateTakesPartInNoRound) {
   EXPECT_GT(b.questions.front().weight, 0.0);
 }
 
+/// One trainer whose rounds find nobody, and what it is told of two others.
+struct OthersAverage : ManyGroups {
+  member& begin() {
+    auto& m = add_in_round();
+    keep_log(m);
+    hold_views = true;
+    for (const auto& who : others)
+      tell(m.actor, peer_connected{who});
+    return m;
+  }
+  void others_have(member& m, std::uint64_t first, std::uint64_t second) {
+    auto view = view_of(m);
+    for (auto work : {first, second}) {
+      swarm_progress::peer other;
+      other.who = others[work == first ? 0 : 1];
+      other.epoch = status_of(m).epoch;
+      other.claim.past = m.reports.back().claim.past;
+      other.claim.past.work = work;
+      other.claim.group_size = 1;
+      other.claim.ready = true;
+      view.peers.push_back(other);
+    }
+    tell(m.actor, view);
+  }
+  void find_nobody(member& m, std::uint64_t rounds) {
+    for (std::uint64_t i = 0; i < rounds; ++i) {
+      pass_until([&] { return !m.answers.empty(); });
+      end_round(m, status_of(m).epoch.value() + 1, nobody());
+    }
+  }
+  /// A round of `m` with these, whose mean is what it gave.
+  void average_with(member& m, std::vector<peer_id> who) {
+    pass_until([&] { return !m.answers.empty(); });
+    round_report mean;
+    mean.outcome = round_outcome::complete;
+    mean.group_size = static_cast<std::uint32_t>(who.size() + 1);
+    mean.weight_sum = mean.group_size;
+    mean.values = m.questions.back().values;
+    who.push_back(m.ctx.record.id);
+    mean.contributors = mean.participants = who;
+    end_round(m, status_of(m).epoch.value() + 1, mean);
+  }
+  static bool downloads(const member& m) {
+    return m.said.str().find("the others averaged, and we did not") != std::string::npos;
+  }
+
+  std::vector<peer_record> others{test_context(8, wall).record, test_context(9, wall).record};
+};
+
+TEST_F(OthersAverage, WithoutThisPeerForLongerThanAllowedItDownloadsAState) {
+  auto& m = begin();
+  others_have(m, 1'000, 1'001);
+  find_nobody(m, 1);
+  others_have(m, 2'000, 2'001);
+  EXPECT_FALSE(downloads(m)) << "one epoch is within the tolerance";
+  find_nobody(m, 1);
+  others_have(m, 2'000, 2'001);
+  EXPECT_FALSE(downloads(m)) << "it is not known yet whether others went on";
+  others_have(m, 3'000, 2'001);
+  EXPECT_FALSE(downloads(m)) << "a mean has two members";
+  others_have(m, 3'000, 3'001);
+  EXPECT_TRUE(downloads(m));
+  EXPECT_FALSE(m.reports.back().claim.ready) << "nobody is to download its state";
+  auto steps = m.probe->micro_steps;
+  pass(1s);
+  EXPECT_LE(m.probe->micro_steps, steps + 1) << "no pass begins with the old state";
+}
+
+TEST_F(OthersAverage, IfTheyLeaveItGoesOnWithWhatItHas) {
+  auto& m = begin();
+  find_nobody(m, 2);
+  others_have(m, 1'000, 1'001);
+  others_have(m, 2'000, 2'001);
+  ASSERT_TRUE(downloads(m));
+  auto branch = m.reports.back().claim.past.branch;
+  auto epoch = status_of(m).epoch;
+  for (const auto& who : others)
+    tell(m.actor, peer_disconnected{who.id, {ec::peer_lost, ""}});
+  hold_views = false;
+  hold_rounds = false;
+  spread();
+  pass_until([&] { return status_of(m).epoch.value() > epoch.value() + 2; });
+  EXPECT_EQ(m.reports.back().claim.past.parent, branch) << "the history is not forgotten";
+  EXPECT_GT(m.reports.back().claim.past.work, 0U);
+  EXPECT_EQ(status_of(m).state_downloads, 0U);
+}
+
+TEST_F(OthersAverage, IfNobodyAveragesNoStateIsBetter) {
+  auto& m = begin();
+  for (int i = 0; i < 6; ++i) {
+    others_have(m, 1'000, 1'001);
+    find_nobody(m, 1);
+  }
+  EXPECT_FALSE(downloads(m));
+  EXPECT_EQ(status_of(m).group_size, 1U);
+}
+
+TEST_F(OthersAverage, ALinkThatBreaksAndReturnsIsNoProgress) {
+  auto& m = begin();
+  find_nobody(m, 3);
+  others_have(m, 1'000, 1'001);
+  for (const auto& who : others)
+    tell(m.actor, peer_disconnected{who.id, {ec::peer_lost, ""}});
+  for (const auto& who : others)
+    tell(m.actor, peer_connected{who});
+  others_have(m, 1'000, 1'001);
+  EXPECT_FALSE(downloads(m));
+}
+
+TEST_F(OthersAverage, AMeanIsAsGoodAsADownload) {
+  auto& m = begin();
+  find_nobody(m, 2);
+  others_have(m, 1'000, 1'001);
+  average_with(m, {others[0].id});
+  others_have(m, 2'000, 2'001);
+  find_nobody(m, 1);
+  others_have(m, 3'000, 3'001);
+  EXPECT_FALSE(downloads(m));
+}
+
+TEST_F(OthersAverage, AMeanOfItsOwnIsNone) {
+  auto& m = begin();
+  find_nobody(m, 2);
+  others_have(m, 1'000, 1'001);
+  average_with(m, {});
+  others_have(m, 2'000, 2'001);
+  EXPECT_TRUE(downloads(m));
+}
+
+TEST_F(OthersAverage, StrangersAloneDoNotMoveAPeerThatKnowsOthers) {
+  auto& m = begin();
+  auto known = test_context(7, wall).record;
+  average_with(m, {known.id});
+  find_nobody(m, 3);
+  tell(m.actor, peer_connected{known});
+  auto claim = [&](std::uint64_t work, std::uint64_t of_known) {
+    auto view = view_of(m);
+    for (auto who : {others[0], others[1], known}) {
+      swarm_progress::peer other;
+      other.who = who;
+      other.epoch = status_of(m).epoch;
+      other.claim.past = m.reports.back().claim.past;
+      other.claim.past.work = who.id == known.id ? of_known : work;
+      other.claim.group_size = 1;
+      other.claim.ready = true;
+      view.peers.push_back(other);
+    }
+    tell(m.actor, view);
+  };
+  claim(1'000, 1'000);
+  claim(2'000, 1'000);
+  EXPECT_FALSE(downloads(m));
+  claim(2'000, 2'000);
+  EXPECT_TRUE(downloads(m));
+}
+
+TEST_F(ManyGroups, APeerThatFollowsTheRunDoesNotRepeatTheWorkThatOthersClaim) {
+  auto& m = add_in_round();
+  hold_views = true;
+  auto view = view_of(m);
+  swarm_progress::peer other;
+  other.who = test_context(9, wall).record;
+  other.epoch = epoch_id{status_of(m).epoch.value() + 1};
+  other.claim.past = m.reports.back().claim.past;
+  other.claim.past.work = 1'000'000'000;
+  other.claim.group_size = 1;
+  other.claim.ready = true;
+  view.peers.push_back(other);
+  tell(m.actor, view);
+  end_round(m, status_of(m).epoch.value() + 1, nobody());
+  run_reaches(m, status_of(m).epoch.value() + 1);
+  EXPECT_LT(m.reports.back().claim.past.work, 1'000'000U);
+}
+
 } // namespace
 } // namespace waggle::testing

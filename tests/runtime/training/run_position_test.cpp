@@ -75,6 +75,38 @@ TEST_F(RunPosition, WithAToleranceAStateNearTheGroupsEpochIsInStep) {
   EXPECT_FALSE(near.in_step()) << "of another history";
 }
 
+TEST_F(RunPosition, AnOutdatedStateEntersNoGroupUntilAnotherOneIsLoaded) {
+  run_position many{1'000, 2, true};
+  history past{branch, {}, {}, 100};
+  many.begin(past, epoch_id{5});
+  many.enter(branch, 100, epoch_id{5});
+  ASSERT_TRUE(many.in_step());
+  many.outdate();
+  EXPECT_FALSE(many.in_step());
+  many.enter(branch, 100, epoch_id{6});
+  EXPECT_FALSE(many.in_step()) << "although its number is within the tolerance";
+  many.leave();
+  EXPECT_TRUE(many.in_step());
+  EXPECT_EQ(many.epoch(), epoch_id{5});
+  EXPECT_EQ(many.past(), past) << "it is not forgotten";
+  many.enter(branch, 100, epoch_id{6});
+  EXPECT_FALSE(many.in_step());
+  EXPECT_TRUE(many.take_state(past, epoch_id{6}).caught_up);
+  EXPECT_TRUE(many.in_step());
+  many.enter(branch, 100, epoch_id{7});
+  EXPECT_TRUE(many.in_step());
+}
+
+TEST_F(RunPosition, WithoutAGroupAnOutdatedStateIsAsGoodAsAny) {
+  run_position many{1'000, 2, true};
+  many.begin({branch, {}, {}, 100}, epoch_id{5});
+  many.outdate();
+  many.leave();
+  many.found({branch, {}, {}, 100});
+  many.enter(branch, 100, epoch_id{6});
+  EXPECT_TRUE(many.in_step());
+}
+
 TEST_F(RunPosition, InManyGroupsADownloadedStateCountsIfItIsNearTheRunsEpoch) {
   for (std::uint64_t epoch : {4U, 5U, 6U, 7U, 8U, 9U}) {
     SCOPED_TRACE(epoch);

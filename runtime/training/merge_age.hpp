@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+
+#include "runtime/core/ids.hpp"
+
+namespace waggle {
+
+/// Whether a state is too old because others averaged without its peer. Where a run averages in
+/// many groups, a peer whose searches keep failing follows the run's epochs by number only, and
+/// drifts away from the others. Beyond the tolerance it must download a state
+/// (spec/optimizer.md §6, `max_allowed_epoch_difference`).
+///
+/// If nobody averages, no state is better than this one. So the state counts as outdated only once
+/// two of the others have more work than when it went beyond the tolerance: a mean has two members
+/// at least. Not thread-safe.
+class merge_age {
+public:
+  struct other_peer {
+    std::uint64_t work = 0; // samples in its means
+    bool known = false;     // we have averaged with it
+  };
+  using others = std::map<peer_id, other_peer>;
+
+  /// @param tolerance epochs.
+  explicit merge_age(std::uint64_t tolerance) : tolerance_(tolerance) {}
+
+  /// A mean with others ended the epoch before `epoch`, or a state of `epoch` was loaded.
+  void merged(epoch_id epoch);
+  /// @param now those that train our history and are connected. If we know some of them, two that
+  /// we do not know do not suffice.
+  /// After true, work is compared with `now`.
+  [[nodiscard]] bool is_outdated(epoch_id epoch, const others& now);
+  /// Those that averaged when is_outdated was last true, whose states are therefore better than
+  /// that of another peer that finds no group. Empty after `merged`.
+  [[nodiscard]] const std::set<peer_id>& averaging() const { return averaging_; }
+
+private:
+  std::uint64_t tolerance_;
+  epoch_id merged_;
+  /// The work of those that have been connected since the state is beyond the tolerance, or since
+  /// they are.
+  std::map<peer_id, std::uint64_t> before_;
+  std::set<peer_id> averaging_;
+};
+
+} // namespace waggle
