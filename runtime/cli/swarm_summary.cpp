@@ -173,7 +173,8 @@ std::string swarm_summary::text(std::size_t width) const {
   if (!exact)
     out += "        each peer has parameters of its own: " + strategy + " averages them\n";
   else if (parameters_equal)
-    promise(*parameters_equal, "the parameters (above 1 MiB, a window of them) are byte-equal at the end");
+    promise(*parameters_equal,
+            "the parameters (above 1 MiB, a window of them) are byte-equal at the end");
   else
     out += "unknown the parameters are byte-equal: the peers were not all seen at one epoch\n";
   std::uint64_t used = 0;

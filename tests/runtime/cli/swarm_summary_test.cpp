@@ -184,7 +184,7 @@ TEST(SwarmSummary, TextSaysWhichPromisesHeld) {
   EXPECT_THAT(s.text(wide), Not(HasSubstr("BROKEN")));
   EXPECT_THAT(s.text(wide), HasSubstr("01234567  "));
   s.parameters_equal = false;
-  EXPECT_THAT(s.text(wide), HasSubstr("BROKEN  all parameters"));
+  EXPECT_THAT(s.text(wide), HasSubstr("BROKEN  the parameters"));
   s.peers[0].last.loss = 4;
   EXPECT_THAT(s.text(wide), HasSubstr("BROKEN  the loss"));
 }
