@@ -13,9 +13,9 @@ constexpr std::size_t sampled_values_max = 262'144;
 
 /// What peers that must hold equal parameters compare at this epoch. Of a small model, all
 /// parameters (learner::parameters_digest). Of a larger one, a window of `values_max` values, which
-/// moves on with each epoch and begins anew at the end: an update that differs shows in any window,
-/// and a single value that differs once the window reaches it. Zero if the window lies in a tensor
-/// that is not in host memory and too large to copy for it.
+/// moves on with each epoch and begins anew at the end: an update that differs shows at
+/// once if it changes values of the window, and a single value once the window reaches it. Zero if
+/// the window lies in a tensor that is not in host memory and too large to copy for it.
 ///
 /// Equal for equal parameters at equal epochs, on every device. Call it on the computing thread.
 [[nodiscard]] digest parameter_sample(const learner& model, epoch_id epoch,
