@@ -71,6 +71,7 @@ std::uint64_t trainer::swarm_time() const {
 void trainer::begin_counting() {
   stepped_ = 0;
   passes_ended_ = 0;
+  local_steps_ = 0;
   boundary_time_ = swarm_time();
   // Clocks differ: a round that another peer began early belongs to the nearest point of the grid.
   if (auto grid = averages().due.grid; grid != 0)
@@ -153,6 +154,9 @@ void trainer::begin_round(bool call) {
     auto copy = ctx_.vectors->take(averaged_->value_count());
     auto applied = dynamic_cast<local_learner&>(*model_).copy_tensors(averaged_->indices(), *copy);
     pending_.complete(*averaged_, applied, *copy);
+    given.steps = local_steps_;
+    if (averaged_->counts_steps())
+      write_steps(std::span{*copy}.last<step_values>(), given.steps, at_.past().steps);
     if (!all_finite(*copy) && group_.members.size() > 1) {
       ctx_.metrics->count_nonfinite("parameters");
       return distrust_own_state("our parameters are not finite: a lower --lr may help");
@@ -334,7 +338,7 @@ missed_update trainer::update_of(const group_round& round, const contribution& g
   auto samples = samples_of(report.weight_sum);
   missed_update update;
   update.epoch = at_.epoch();
-  update.rate = config_.schedule.at(at_.epoch());
+  update.rate = config_.schedule.at(steps_locally() ? schedule_epoch() : at_.epoch());
   update.work = samples * report.contributors.size();
   update.position = given.position;
   update.branch = round.branch;
@@ -357,10 +361,14 @@ missed_update trainer::update_of(const group_round& round, const contribution& g
       why_dropped = "not_finite";
     }
   }
+  if (averaged_->counts_steps())
+    update.steps = steps_in(report, given);
   if (steps_locally() && update.mean) {
     if (given.from_state) {
       update.snapshot = given.own;
-      ctx_.metrics->set_drift(distance(*update.mean, *given.own));
+      auto values = averaged_->tensor_value_count();
+      ctx_.metrics->set_drift(
+        distance(std::span{*update.mean}.first(values), std::span{*given.own}.first(values)));
       if (config_.averaging_alpha != 1)
         update.mean = on_the_way(*given.own, *update.mean, config_.averaging_alpha, *ctx_.vectors);
     } else { // a state that is downloaded now is about as good as one with this change
@@ -376,6 +384,20 @@ missed_update trainer::update_of(const group_round& round, const contribution& g
     status_.learning_rate = update.rate;
   status_.gradient_norm = steps_locally() ? 0 : norm;
   return update;
+}
+
+/// The optimizer steps that all peers have made since the round before, as far as this round tells.
+std::uint64_t trainer::steps_in(const round_report& report, const contribution& given) const {
+  auto trainers = static_cast<double>(std::max<std::size_t>(view_.num_peers, 1));
+  if (!report.values || report.weight_sum <= 0
+      || report.values->size() != averaged_->value_count()) // nobody told us: as many as ours
+    return config_.many_groups ? given.steps * static_cast<std::uint64_t>(trainers) : 0;
+  auto members = report.weight_sum;
+  if (config_.many_groups) // the others make as many steps as those in our group
+    members = std::max(members, trainers);
+  auto total = at_.past().steps;
+  return steps_of_round(std::span<const float>{*report.values}.last<step_values>(), members,
+                        at_.in_step() ? &total : nullptr);
 }
 
 /// The buffers behind a gradient.

@@ -19,6 +19,17 @@ epoch_id trainer::epoch_of_pass() const {
   return round_runs() && !averages().overlap.blocks() ? at_.epoch().next() : at_.epoch();
 }
 
+/// The epoch of the schedule for the next local step.
+epoch_id trainer::schedule_epoch() const {
+  schedule_position now{epoch_of_pass(), at_.in_step() ? at_.past().steps : at_.held_past().steps};
+  if (strategy_.schedule.epochs_per_round > 1) {
+    now.per_round = averages().due.every;
+    // While a round runs, the others have not reported anything toward the next one.
+    now.samples = own_samples() + (round_runs() ? 0 : samples_of_others());
+  }
+  return waggle::schedule_epoch(strategy_.schedule, now);
+}
+
 pass_decision trainer::next_pass() const {
   if (round_runs())
     return pass_during_round();
@@ -89,8 +100,10 @@ void trainer::maybe_pass() {
     return plan_look(std::chrono::nanoseconds{
       static_cast<std::int64_t>(std::clamp(decided.wait, 0.0005, 1.0) * 1e9)});
   passing_ = true;
-  send(passes_, run_pass{steps_locally() ? std::optional{config_.schedule.at(epoch_of_pass())}
-                                         : std::nullopt});
+  run_pass pass;
+  if (steps_locally())
+    pass.rate = status_.learning_rate = config_.schedule.at(schedule_epoch());
+  send(passes_, pass);
 }
 
 void trainer::on_pass(const pass_done& pass) {
@@ -104,6 +117,7 @@ void trainer::on_pass(const pass_done& pass) {
     losses_.note(step.loss);
     if (steps_locally()) {
       stepped_ += step.samples;
+      ++local_steps_;
       ledger_.add(step.samples);
       count({ledger_.use_accumulated(), 0}, {});
     }

@@ -59,6 +59,7 @@ const training_status& trainer::current_status() {
   s.samples_toward_epoch = (steps_locally() ? 0 : own_samples()) + ledger_.in_flight();
   s.samples_used = ledger_.used();
   s.samples_dropped = ledger_.dropped();
+  s.schedule_epoch = schedule_epoch();
   s.global_epoch = std::max({s.epoch, at_.epoch(), epoch_of_run_});
   s.target_batch_size = config_.target_batch_size;
   s.notice = !download_notice_.empty()                                        ? download_notice_

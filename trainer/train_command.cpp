@@ -148,8 +148,8 @@ void add_training(node_config& base, const run_options& o, const peer_id& peer,
   base.averaging->averaging.vectors_kept = o.low_rank > 0 ? 6 : 2; // the factors of both rounds
   auto& parts = base.training.emplace();
   auto& t = parts.training;
-  t.target_batch_size = o.target_batch_size;
-  t.max_epochs = o.epochs;
+  t.target_batch_size = samples_per_round(o);
+  t.max_epochs = rounds_of(o);
   t.group_size_max = static_cast<std::uint32_t>(o.target_group_size);
   t.strategy = o.strategy;
   t.how = strategy_settings_of(o);

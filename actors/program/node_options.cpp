@@ -26,7 +26,7 @@ node_config node_config_from(const run_options& o, const std::filesystem::path& 
   // A frozen peer delays the round of all members until it is given up, after about 2.7 pings.
   config.switchboard.link.ping_interval = 400ms;
   config.seed = o.seed != 0 ? o.seed : entropy_seed();
-  config.progress.ledger.target_batch_size = o.target_batch_size;
+  config.progress.ledger.target_batch_size = samples_per_round(o);
   config.progress.ledger.strict_target = o.strict_target;
   config.progress.ledger.expected_drift_peers = o.expected_drift_peers;
   config.progress.ledger.expected_drift_rate = o.expected_drift_rate;

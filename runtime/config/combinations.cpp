@@ -26,11 +26,27 @@ optimizer_identity optimizer_of(const run_options& o) {
   return identity;
 }
 
+std::uint64_t samples_per_round(const run_options& o) {
+  return o.target_batch_size * o.average_state_every;
+}
+
+std::uint64_t rounds_of(const run_options& o) {
+  return o.epochs / o.average_state_every;
+}
+
 result<lr_schedule> schedule_of(const run_options& o) {
   auto parts = parse_schedule(o.schedule);
   if (!parts)
     return failure{ec::bad_config, "--schedule: '" + o.schedule + "' " + parts.error().detail};
-  return make_schedule(std::move(*parts), o.lr, o.warmup_epochs, o.epochs);
+  if (o.total_steps_in_epoch == 0)
+    return make_schedule(std::move(*parts), o.lr, o.warmup_epochs, o.epochs);
+  if (const auto& last = parts->back(); last.row->ends && !last.epochs)
+    return failure{ec::bad_config,
+                   "--schedule " + std::string{last.row->name}
+                     + " needs its length with --total-steps-in-epoch, whose epochs are not those "
+                       "of --epochs, which counts averages: write "
+                     + std::string{last.row->name} + ":epochs=N"};
+  return make_schedule(std::move(*parts), o.lr, o.warmup_epochs, 0);
 }
 
 std::optional<loss_scale_rule> loss_scale_of(const run_options& o) {
@@ -48,6 +64,8 @@ strategy_settings strategy_settings_of(const run_options& o) {
   how.delay_gradients = o.delay_grad_averaging;
   how.coding = {static_cast<std::uint32_t>(o.low_rank), o.min_compression_ratio};
   how.delay_state = o.delay_state_averaging;
+  how.epochs_per_round = o.average_state_every;
+  how.steps_in_epoch = o.total_steps_in_epoch;
   how.steps_period = o.averaging_steps_period;
   how.time_period = static_cast<std::uint64_t>(o.averaging_time_period.count());
   auto names = o.average_opt_statistics;
@@ -69,6 +87,9 @@ bool elastic_bits(const run_options& o) {
 }
 
 namespace {
+
+/// Between two averages.
+constexpr std::uint64_t many_samples = std::uint64_t{1} << 40U;
 
 failure bad(std::string why) {
   return {ec::bad_config, std::move(why)};
@@ -133,6 +154,25 @@ status check_strategy(const run_options& o) {
     if (!row->counts_steps && is_set(name))
       return bad("--" + std::string{name} + " belongs to " + those(&strategy_row::counts_steps)
                  + ": " + o.strategy + " averages every --target-batch-size samples");
+  if (is_set("total-steps-in-epoch") && !row->counts_steps)
+    return bad("--total-steps-in-epoch belongs to " + those(&strategy_row::counts_steps)
+               + ": the epochs of " + o.strategy
+               + " have --target-batch-size samples; set that, or use one of these strategies");
+  if (is_set("average-state-every") && (row->counts_steps || !row->averages_parameters))
+    return bad("--average-state-every belongs to --strategy local-updates: "
+               + (row->counts_steps
+                    ? o.strategy + " averages every --averaging-steps-period; set that instead"
+                    : "with collaborative, all peers hold equal parameters after each update; "
+                      "leave it out"));
+  if (o.average_state_every > 1 && o.epochs % o.average_state_every != 0)
+    return bad("--epochs " + std::to_string(o.epochs) + " is no multiple of --average-state-every "
+               + std::to_string(o.average_state_every)
+               + ", and a run ends with an average: use --epochs "
+               + std::to_string((o.epochs / o.average_state_every + 1) * o.average_state_every));
+  if (o.average_state_every > many_samples / o.target_batch_size)
+    return bad("--average-state-every " + std::to_string(o.average_state_every)
+               + " times --target-batch-size " + std::to_string(o.target_batch_size)
+               + " is more samples than any run averages after: lower one of them");
   if (!row->averages_parameters && o.groups == "moshpit")
     return bad("--groups moshpit belongs to " + those(&strategy_row::averages_parameters)
                + ": the peers of --strategy " + o.strategy
@@ -277,7 +317,7 @@ status check_combinations(const run_options& o) {
     return bad("--join-after must be shorter than --duration: it would never happen");
   if (auto schedule = schedule_of(o); !schedule)
     return schedule.error();
-  if (o.epochs != 0 && o.warmup_epochs > o.epochs)
+  if (o.epochs != 0 && o.total_steps_in_epoch == 0 && o.warmup_epochs > o.epochs)
     return bad("--warmup-epochs is larger than --epochs: the run would end before the rate has "
                "reached --lr; lower the first, or raise the second");
   return done{};

@@ -66,6 +66,10 @@ model_shape shape_of(const run_options& options);
 struct optimizer_identity;
 /// The optimizer, with its defaults where nothing is set.
 optimizer_identity optimizer_of(const run_options& options);
+/// Samples of all peers from one average to the next, with strategies that count samples.
+std::uint64_t samples_per_round(const run_options& options);
+/// The rounds of the run, --epochs in number unless --average-state-every is set; 0: no end.
+std::uint64_t rounds_of(const run_options& options);
 struct lr_schedule;
 /// The learning rates. Fails with ec::bad_config and a sentence.
 result<lr_schedule> schedule_of(const run_options& options);

@@ -38,8 +38,10 @@ struct run_options {
   std::uint64_t low_rank = 0; // 0: gradients are averaged as they are
   double min_compression_ratio = 0.5;
   bool delay_state_averaging = true;
+  std::uint64_t average_state_every = 1;
   std::uint64_t averaging_steps_period = 10;
   milliseconds averaging_time_period{0};
+  std::uint64_t total_steps_in_epoch = 0;      // 0: an epoch ends with each round
   std::string average_opt_statistics = "auto"; // or none, or names separated by commas
   std::uint64_t max_epoch_difference = 1;
   std::string groups = "one"; // or moshpit

@@ -39,7 +39,9 @@ binding schedule() {
                })
     .agreed([](const run_options& x) {
       auto parts = parse_schedule(x.schedule);
-      return parts ? agreed_text(std::move(*parts), x.warmup_epochs, x.epochs) : x.schedule;
+      // With steps_in_epoch, the length of a schedule is never that of the run.
+      auto run = x.total_steps_in_epoch > 0 ? 0 : x.epochs;
+      return parts ? agreed_text(std::move(*parts), x.warmup_epochs, run) : x.schedule;
     });
 }
 
@@ -137,12 +139,20 @@ void add_training_options(std::vector<option_spec>& table) {
       "Strategies that average parameters: compute on meanwhile, and add the change at its "
       "arrival.",
       yes_no(&o::delay_state_averaging).agreed()},
+     {"average-state-every", "N",
+      "local-updates: average after so many epochs of --target-batch-size samples; --schedule and "
+      "--epochs count these epochs.",
+      whole(&o::average_state_every, 1, 1U << 20U, "there has to be an epoch to average").agreed()},
      {"averaging-steps-period", "N",
       "decentralized-*: average when the fastest peer has made so many steps.",
       whole(&o::averaging_steps_period, 1, many, "there has to be a step to average").agreed()},
      {"averaging-time-period", "TIME",
       "decentralized-*: begin rounds only at multiples of this, so that peers begin together.",
       duration(&o::averaging_time_period).agreed()},
+     {"total-steps-in-epoch", "N",
+      "decentralized-*: an epoch of the --schedule has so many steps of all peers together; 0: it "
+      "lasts from one average to the next.",
+      whole(&o::total_steps_in_epoch).agreed()},
      {"average-opt-statistics", "NAMES",
       "Statistics of the optimizer to average with the parameters, such as exp_avg_sq; auto: those "
       "of the strategy; or none.",
@@ -158,7 +168,9 @@ void add_training_options(std::vector<option_spec>& table) {
       "that average parameters form groups of that size anew for each round, so that a run may "
       "have any number of peers.",
       one_of(&o::groups, {"one", "moshpit"}).agreed()},
-     {"target-batch-size", "N", "Samples of all peers from one averaging to the next.",
+     {"target-batch-size", "N",
+      "Samples of all peers in an epoch, i.e. from one average to the next (but see "
+      "--average-state-every).",
       whole(&o::target_batch_size, 1, many, "an epoch needs at least one sample").agreed()},
      {"micro-batch", "N",
       "Samples of one forward and backward pass of this peer; by default fewer where "

@@ -21,6 +21,9 @@ struct history {
   /// contributors. Work before a fork counts for both branches, so the difference of two branches
   /// is their work since the fork.
   std::uint64_t work = 0;
+  /// Optimizer steps of all peers since the run's start, as rounds have counted them
+  /// (runtime/training/step_count.hpp); 0 with strategies that do not count them.
+  std::uint64_t steps = 0;
 
   friend bool operator==(const history&, const history&) = default;
 };

@@ -46,8 +46,9 @@ struct training_status {
   trainer_phase phase = trainer_phase::starting;
   epoch_id epoch;
   epoch_id global_epoch;
-  double loss = 0;       // smoothed (EMA); NaN before the first micro-step
-  double first_loss = 0; // mean of this peer's micro-steps in its first epoch; NaN before its end
+  epoch_id schedule_epoch; // that the learning rate follows; see schedule_clock
+  double loss = 0;         // smoothed (EMA); NaN before the first micro-step
+  double first_loss = 0;   // mean of this peer's micro-steps in its first epoch; NaN before its end
   double learning_rate = 0;
   /// How often the schedule plateau has lowered the rate; none: the schedule is another one.
   std::optional<std::uint64_t> rate_reductions;

@@ -69,6 +69,7 @@ std::string status_document(const peer_picture& picture, const peer_facts& facts
   doc["phase"] = t ? std::string{to_string(t->phase)} : "node";
   doc["epoch"] = of_training([](const auto& s) { return s.epoch.value(); });
   doc["global_epoch"] = (t ? t->global_epoch : picture.run.global_epoch).value();
+  doc["schedule_epoch"] = of_training([](const auto& s) { return s.schedule_epoch.value(); });
   doc["samples_toward_epoch"] = of_training([](const auto& s) { return s.samples_toward_epoch; });
   doc["target_batch_size"] =
     t && t->target_batch_size > 0 ? json(t->target_batch_size) : json(nullptr);

@@ -39,7 +39,7 @@ training_status not_started();
 /// "target_batch_size","loss","first_loss","samples":{"used","dropped"},
 /// "rounds":{"complete","shrunk","failed"},"local_fallbacks","state_downloads","steps",
 /// "samples_per_second","compute_samples_per_second","learning_rate",
-/// "learning_rate_reductions","last_outcome","parameters",
+/// "learning_rate_reductions","schedule_epoch","last_outcome","parameters",
 /// "bytes":{"in","out","shared"},"bandwidth","peers","auxiliaries","reduces_for_clients",
 /// "uptime_seconds", …}; null where a value is not known or does not exist yet.
 /// "samples_per_second" is the speed that this peer reports to others, waits included, as in

@@ -54,6 +54,9 @@ result<std::shared_ptr<const averaged_tensors>> averaged_tensors::of(const state
   for (std::size_t i = 0; gradient && i < state.size(); ++i)
     if (state[i].what == kind::metric)
       add(i, tensor_role::metric);
+  out->steps_ = averages.counts_steps;
+  if (out->steps_)
+    out->infos_->push_back({"run/steps", step_values, tensor_role::metric});
   return std::shared_ptr<const averaged_tensors>{std::move(out)};
 }
 
@@ -65,7 +68,7 @@ std::shared_ptr<const averaged_tensors> averaged_tensors::buffers_of(const state
 
 void averaged_tensors::add(const state_table& state, std::size_t i, tensor_role role) {
   indices_.push_back(i);
-  values_ += static_cast<std::size_t>(state[i].elements());
+  tensor_values_ += static_cast<std::size_t>(state[i].elements());
   squares_.push_back(state[i].never_negative());
   infos_->push_back({state[i].name, state[i].elements(), role});
 }

@@ -8,13 +8,14 @@
 #include "runtime/codec/codec_choice.hpp"
 #include "runtime/core/result.hpp"
 #include "runtime/training/state_table.hpp"
+#include "runtime/training/step_count.hpp"
 #include "runtime/training/strategy.hpp"
 
 namespace waggle {
 
 /// The tensors of a state that a lane averages, one after another in one vector: the parameters (or
 /// their gradients), each of the lane's statistics, the buffers, and behind gradients the metrics.
-/// Immutable.
+/// If the lane counts steps, the vector ends with step_values that belong to no tensor. Immutable.
 class averaged_tensors {
 public:
   /// Fails with ec::bad_config if the optimizer does not keep one of the lane's statistics.
@@ -26,7 +27,12 @@ public:
 
   /// Indices in the state's table, in the vector's order.
   [[nodiscard]] std::span<const std::size_t> indices() const { return indices_; }
-  [[nodiscard]] std::size_t value_count() const { return values_; }
+  [[nodiscard]] std::size_t value_count() const {
+    return tensor_values_ + (steps_ ? step_values : 0);
+  }
+  /// Those of the tensors, which come first.
+  [[nodiscard]] std::size_t tensor_value_count() const { return tensor_values_; }
+  [[nodiscard]] bool counts_steps() const { return steps_; }
   /// For codecs that differ by tensor.
   [[nodiscard]] std::shared_ptr<const std::vector<tensor_info>> infos() const { return infos_; }
 
@@ -42,7 +48,8 @@ private:
   void add_buffers(const state_table& state);
 
   std::vector<std::size_t> indices_;
-  std::size_t values_ = 0;
+  std::size_t tensor_values_ = 0;
+  bool steps_ = false;
   std::vector<bool> squares_; // by tensor: never negative
   std::shared_ptr<std::vector<tensor_info>> infos_ = std::make_shared<std::vector<tensor_info>>();
 };

@@ -77,7 +77,7 @@ public:
   local_loop_learner(std::shared_ptr<loop_port> port,
                      std::shared_ptr<const averaged_tensors> averaged)
     : port_learner(std::move(port)), averaged_(std::move(averaged)),
-      copy_(averaged_->value_count()) {
+      copy_(averaged_->tensor_value_count()) {
     call(effect::none, [this](loop_model& m) { renew_copy(m); });
   }
 

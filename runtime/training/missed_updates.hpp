@@ -31,9 +31,10 @@ struct missed_update {
   double rate = 0;
   /// Where this peer's data was after the samples that it contributed; empty: it gave none.
   std::string position;
-  std::uint64_t work = 0; // samples times contributors
-  digest branch;          // of the epoch that begins; differs from `before` if the history forked
-  digest before;          // of the epoch that it ends
+  std::uint64_t work = 0;  // samples times contributors
+  std::uint64_t steps = 0; // by which history::steps grows
+  digest branch;           // of the epoch that begins; differs from `before` if the history forked
+  digest before;           // of the epoch that it ends
 
   [[nodiscard]] std::uint64_t bytes() const {
     auto values = (mean ? mean->size() : 0) + (snapshot ? snapshot->size() : 0);
@@ -41,9 +42,11 @@ struct missed_update {
   }
   /// The history after it is applied to a state of `before`.
   [[nodiscard]] history after(history before) const {
-    // `work` is a claim of other peers: a sum that wraps around would rank the longest history
-    // last.
+    // Both are claims of other peers: a sum that wraps around would rank the longest history last,
+    // or begin the schedule again.
     before.work = before.work > ~std::uint64_t{0} - work ? ~std::uint64_t{0} : before.work + work;
+    before.steps =
+      before.steps > ~std::uint64_t{0} - steps ? ~std::uint64_t{0} : before.steps + steps;
     if (branch != before.branch) {
       before.parent = before.branch;
       before.branch = branch;

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/training/schedule_clock.hpp"
+
 namespace waggle {
 
 /// What a lane averages.
@@ -100,6 +102,8 @@ struct lane {
   lane_part part;
   /// Parameters only: the optimizer's statistics that are averaged with them, by name.
   std::vector<std::string> statistics;
+  /// Parameters only: the rounds also count the steps of all peers (step_count.hpp).
+  bool counts_steps = false;
   lane_clock due;
   lane_overlap overlap;
   lane_coding coding; // gradients only
@@ -128,6 +132,7 @@ struct strategy {
   inner_rule inner = inner_rule::hold;
   std::vector<lane> lanes;
   consistency_rule consistency = consistency_rule::exact;
+  schedule_clock schedule{}; // what an epoch of the schedule is
 
   friend bool operator==(const strategy&, const strategy&) = default;
 };
@@ -161,12 +166,15 @@ strategy streaming_diloco(const streaming_options& options);
 
 /// The options from which a strategy is made; each strategy uses its own.
 struct strategy_settings {
-  std::uint64_t target_batch = 256; // collaborative, local-updates
-  bool delay_gradients = false;     // collaborative: train on while gradients are averaged
-  lane_coding coding{};             // collaborative
-  bool delay_state = true;          // the others: train on while parameters are averaged
-  std::uint64_t steps_period = 1;   // decentralized: own steps from one boundary to the next
-  std::uint64_t time_period = 0;    // decentralized: lane_clock::grid, in milliseconds
+  /// collaborative, local-updates: samples of all peers from one round to the next.
+  std::uint64_t target_batch = 256;
+  bool delay_gradients = false;       // collaborative: train on while gradients are averaged
+  lane_coding coding{};               // collaborative
+  bool delay_state = true;            // the others: train on while parameters are averaged
+  std::uint64_t steps_period = 1;     // decentralized: own steps from one boundary to the next
+  std::uint64_t time_period = 0;      // decentralized: lane_clock::grid, in milliseconds
+  std::uint64_t epochs_per_round = 1; // local-updates: schedule_clock
+  std::uint64_t steps_in_epoch = 0;   // decentralized: schedule_clock
   std::vector<std::string> statistics{};
 };
 

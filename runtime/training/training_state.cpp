@@ -11,7 +11,7 @@ namespace waggle {
 
 namespace {
 
-constexpr std::string_view magic = "WGGLST02";
+constexpr std::string_view magic = "WGGLST03";
 
 /// The header without its hash.
 std::string fields_of(const training_state& state, std::uint64_t learner_bytes) {
@@ -24,6 +24,7 @@ std::string fields_of(const training_state& state, std::uint64_t learner_bytes) 
     .put(state.past.parent)
     .put(state.past.forked_at.value())
     .put(state.past.work)
+    .put(state.past.steps)
     .put(learner_bytes);
   return out.take();
 }
@@ -98,6 +99,7 @@ result<training_state> check_state(const byte_source& image) {
   state.past.parent = in.get<digest>();
   state.past.forked_at = epoch_id{in.get<std::uint64_t>()};
   state.past.work = in.get<std::uint64_t>();
+  state.past.steps = in.get<std::uint64_t>();
   auto bytes = in.get<std::uint64_t>();
   auto fields = byte_span{known}.first(known.size() - in.left());
   auto hash = in.get<digest>();

@@ -13,8 +13,8 @@ namespace waggle {
 /// What a peer needs to continue from the position of another peer, or from its own position before
 /// a restart: the image that donors send and checkpoints store. The layout, little-endian:
 ///
-///     magic "WGGLST02" (8) | epoch (8) | schema (32) | parameters (32)
-///     | branch (32) | parent (32) | forked at (8) | work (8) | learner bytes (8)
+///     magic "WGGLST03" (8) | epoch (8) | schema (32) | parameters (32)
+///     | branch (32) | parent (32) | forked at (8) | work (8) | steps (8) | learner bytes (8)
 ///     | SHA-256 over the fields above and the learner's state (32) | the learner's state
 struct training_state {
   epoch_id epoch;
@@ -25,7 +25,7 @@ struct training_state {
 };
 
 /// The number of bytes in front of the learner's state.
-constexpr std::size_t state_header_bytes = 8 + 8 + 32 + 32 + 32 + 32 + 8 + 8 + 8 + 32;
+constexpr std::size_t state_header_bytes = 8 + 8 + 32 + 32 + 32 + 32 + 8 + 8 + 8 + 8 + 32;
 
 /// Writes the header of `state` into the first state_header_bytes of `image`, whose remaining bytes
 /// are the learner's state; `state.learner` is ignored. Hashes the whole image.

@@ -150,10 +150,23 @@ TEST(TrainCommand, OptionsOfAveragedGradientsArrive) {
 TEST(TrainCommand, OptionsOfRoundsThatCountStepsArrive) {
   auto c = trainer_with({{"strategy", "decentralized-sgd"},
                          {"averaging-steps-period", "13"},
-                         {"averaging-time-period", "14s"}});
+                         {"averaging-time-period", "14s"},
+                         {"total-steps-in-epoch", "15"}});
   const auto& t = c.training->training;
   EXPECT_EQ(t.how.steps_period, 13U);
   EXPECT_EQ(t.how.time_period, 14'000U);
+  EXPECT_EQ(t.how.steps_in_epoch, 15U);
+}
+
+TEST(TrainCommand, EpochsBetweenTwoAveragesMakeTheRoundLonger) {
+  auto c = trainer_with({{"strategy", "local-updates"},
+                         {"target-batch-size", "100"},
+                         {"average-state-every", "4"},
+                         {"epochs", "20"}});
+  const auto& t = c.training->training;
+  EXPECT_EQ(t.how.epochs_per_round, 4U);
+  EXPECT_EQ(t.target_batch_size, 400U);
+  EXPECT_EQ(t.max_epochs, 5U);
 }
 
 TEST(TrainCommand, TheGradientIsClippedAtTheGivenNorm) {

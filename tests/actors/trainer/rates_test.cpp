@@ -120,6 +120,111 @@ TEST_P(Rates, OfAJoinerAreThoseOfTheRunsEpochs) {
   expect_rates(joiner, config.schedule, received->value(), epochs);
 }
 
+// -- schedules whose epochs do not end with the rounds --------------------------------------------
+
+struct ScheduleEpochs : training_world {
+  static training_config stepping(const char* strategy) {
+    auto config = defaults();
+    config.strategy = strategy;
+    config.schedule = *make_schedule(*parse_schedule("step:every=1,factor=0.8"), 0.1, 0, 0);
+    return config;
+  }
+  /// The epoch of the schedule for each step of the member.
+  static std::vector<std::uint64_t> epochs_of(const member& m, const lr_schedule& schedule) {
+    std::vector<std::uint64_t> all;
+    for (double rate : m.probe->rates) {
+      std::uint64_t epoch = all.empty() ? 0 : all.back();
+      while (epoch < 1'000 && schedule.at(epoch_id{epoch}) > rate)
+        ++epoch;
+      EXPECT_EQ(schedule.at(epoch_id{epoch}), rate) << "the rate of no epoch, or it has risen";
+      all.push_back(epoch);
+    }
+    return all;
+  }
+};
+
+// Rounds of 32 samples, with four epochs of 8 each; passes have 4.
+TEST_F(ScheduleEpochs, SeveralLieBetweenTwoRounds) {
+  auto config = stepping("local-updates");
+  config.how.epochs_per_round = 4;
+  auto& m = add_started(config);
+  pass_until([&] { return status_of(m).epoch >= epoch_id{6}; });
+  auto epochs = epochs_of(m, config.schedule);
+  ASSERT_GE(epochs.size(), 48U);
+  for (std::size_t i = 0; i < epochs.size(); ++i)
+    EXPECT_EQ(epochs[i], i / 2) << "step " << i;
+  auto s = status_of(m);
+  EXPECT_EQ(s.schedule_epoch.value() / 4, s.epoch.value());
+}
+
+// The samples of the other peer count, too: an epoch has fewer steps of each.
+TEST_F(ScheduleEpochs, BetweenTwoRoundsHaveTheSamplesOfAllPeers) {
+  auto config = stepping("local-updates");
+  config.how.epochs_per_round = 4;
+  config.target_batch_size = 64;
+  auto& a = add_started(config);
+  pass(3ms);
+  config.join_timeout = 5s;
+  auto& b = add_started(config);
+  spread();
+  pass_until([&] { return all_at(8); });
+  for (const auto* m : {&a, &b}) {
+    auto epochs = epochs_of(*m, config.schedule);
+    // In a round of two peers each makes half of the 16 steps, so about two steps have one epoch.
+    auto first = std::find(epochs.begin(), epochs.end(), 12U);
+    auto last = std::find(epochs.begin(), epochs.end(), 28U);
+    ASSERT_NE(last, epochs.end());
+    auto steps = static_cast<double>(last - first);
+    EXPECT_NEAR(steps / 16, 2, 0.3);
+  }
+  EXPECT_NEAR(static_cast<double>(status_of(a).schedule_epoch.value()),
+              static_cast<double>(status_of(b).schedule_epoch.value()), 1);
+}
+
+TEST_F(ScheduleEpochs, ContainTheStepsOfAllPeers) {
+  auto config = stepping("decentralized-sgd");
+  config.how.steps_period = 5;
+  config.how.steps_in_epoch = 40;
+  auto& a = add_started(config);
+  pass(3ms);
+  config.join_timeout = 5s;
+  auto& b = add_started(config, toy_options{.init_seed = 99, .data_seed = 2});
+  spread();
+  pass_until([&] { return all_at(30); });
+  auto total = a.probe->rates.size() + b.probe->rates.size();
+  for (const auto* m : {&a, &b}) {
+    auto s = status_of(*m);
+    EXPECT_EQ(s.schedule_epoch.value(), s.past.steps / 40);
+    // Steps since the last round are not counted yet.
+    EXPECT_LE(s.past.steps, total);
+    EXPECT_GE(s.past.steps + 20, total);
+    (void)epochs_of(*m, config.schedule); // never rises
+    EXPECT_EQ(m->described->elements, 8 + step_values);
+  }
+  EXPECT_EQ(status_of(a).past.steps, status_of(b).past.steps);
+  EXPECT_GT(status_of(a).past.steps, 200U);
+  EXPECT_EQ(status_of(b).state_downloads, 1U); // which is how it knows of the steps before it came
+}
+
+TEST_F(ScheduleEpochs, GoOnFromACheckpoint) {
+  auto files = std::make_shared<memory_disk>();
+  auto config = stepping("decentralized-sgd");
+  config.how.steps_period = 5;
+  config.how.steps_in_epoch = 15;
+  config.checkpoints.emplace(files, "kept");
+  auto& m = add_started(config);
+  pass_until([&] { return status_of(m).epoch >= epoch_id{7}; });
+  auto before = ask<training_status>(m.actor, stop_training{});
+  ASSERT_TRUE(before.ok());
+  ASSERT_GE(before->past.steps, 35U);
+  end(m);
+  auto& again = add_started(config);
+  pass_until([&] { return status_of(again).epoch > before->epoch; });
+  ASSERT_FALSE(again.probe->rates.empty());
+  EXPECT_EQ(again.probe->rates.front(), config.schedule.at(epoch_id{before->past.steps / 15}));
+  EXPECT_GT(status_of(again).past.steps, before->past.steps);
+}
+
 INSTANTIATE_TEST_SUITE_P(
   Modes, Rates,
   ::testing::Values(mode{"Collaborative", "collaborative"},

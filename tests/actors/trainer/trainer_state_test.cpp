@@ -312,7 +312,7 @@ TEST_F(TrainerCheckpoints, ATornNewestFallsBackToTheOneBefore) {
   end(m);
   checkpoint_store store{files, "/data"};
   auto schema = make_toy_learner({})->schema();
-  files->corrupt(store.load_newest(schema)->newest->file, "WGGLST02 and no more");
+  files->corrupt(store.load_newest(schema)->newest->file, "WGGLST03 and no more");
   auto& again = add_started(with_checkpoints());
   EXPECT_EQ(again.reports.front().epoch, store.load_newest(schema)->newest->epoch);
   EXPECT_GE(again.reports.front().epoch, epoch_id{4});

@@ -66,8 +66,10 @@ TEST(AgreedOptions, TheDefaultsOfARunAreThese) {
                                    "low-rank=0\n"
                                    "min-compression-ratio=0.5\n"
                                    "delay-state-averaging=true\n"
+                                   "average-state-every=1\n"
                                    "averaging-steps-period=10\n"
                                    "averaging-time-period=0\n"
+                                   "total-steps-in-epoch=0\n"
                                    "average-opt-statistics=none\n"
                                    "groups=one\n"
                                    "target-batch-size=256\n"
@@ -156,7 +158,8 @@ TEST(AgreedOptions, EachThatOneStrategyUsesIsComparedBetweenItsPeers) {
   for (auto [both, name, here, there] :
        {pair{averages, "average-opt-statistics", "none", "exp_avg"},
         pair{averages, "delay-state-averaging", "true", "false"},
-        pair{averages, "groups", "one", "moshpit"},
+        pair{averages, "groups", "one", "moshpit"}, pair{averages, "average-state-every", "1", "3"},
+        pair{counts, "total-steps-in-epoch", "0", "5000"},
         pair{counts, "averaging-steps-period", "10", "20"},
         pair{counts, "averaging-time-period", "0", "7s"}}) {
     auto other = both;

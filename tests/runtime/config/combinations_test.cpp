@@ -237,6 +237,44 @@ TEST(Options, AStrategyRefusesWhatItDoesNotUse) {
             "");
 }
 
+TEST(Options, AnEpochOfTheScheduleIsCountedInOneWay) {
+  EXPECT_EQ(refusal({{"strategy", "local-updates"}, {"average-state-every", "5"}}), "");
+  EXPECT_EQ(refusal({{"strategy", "decentralized"}, {"total-steps-in-epoch", "5000"}}), "");
+  EXPECT_THAT(refusal({{"average-state-every", "5"}}),
+              AllOf(HasSubstr("--average-state-every belongs to --strategy local-updates"),
+                    HasSubstr("leave it out")));
+  EXPECT_THAT(refusal({{"strategy", "decentralized-sgd"}, {"average-state-every", "5"}}),
+              HasSubstr("averages every --averaging-steps-period; set that instead"));
+  for (const char* name : {"collaborative", "local-updates"})
+    EXPECT_THAT(refusal({{"strategy", name}, {"total-steps-in-epoch", "5000"}}),
+                AllOf(HasSubstr("--total-steps-in-epoch belongs to --strategy decentralized"),
+                      HasSubstr("--target-batch-size samples")));
+  EXPECT_THAT(
+    refusal({{"strategy", "local-updates"}, {"average-state-every", "5"}, {"epochs", "12"}}),
+    AllOf(HasSubstr("--epochs 12 is no multiple of --average-state-every 5"),
+          HasSubstr("use --epochs 15")));
+  EXPECT_THAT(refusal({{"strategy", "local-updates"},
+                       {"average-state-every", "1000000"},
+                       {"target-batch-size", "1099511627776"}}),
+              HasSubstr("lower one of them"));
+}
+
+// The epochs of --epochs are averages then, so they are no length for a schedule.
+TEST(Options, AScheduleThatCountsStepsNeedsALengthOfItsOwn) {
+  auto said = [](const std::string& schedule, const std::string& warmup = "0") {
+    return refusal({{"strategy", "decentralized"},
+                    {"total-steps-in-epoch", "5000"},
+                    {"epochs", "200"},
+                    {"schedule", schedule},
+                    {"warmup-epochs", warmup}});
+  };
+  EXPECT_THAT(said("cosine"), AllOf(HasSubstr("--total-steps-in-epoch"), HasSubstr("--epochs"),
+                                    HasSubstr("write cosine:epochs=N")));
+  EXPECT_EQ(said("cosine:epochs=40"), "");
+  EXPECT_EQ(said("step:every=30"), "");
+  EXPECT_EQ(said("step:every=30", "300"), ""); // epochs of steps, too
+}
+
 TEST(Options, PlateauNeedsTheLossOfTheSwarm) {
   for (const auto& row : strategy_table()) {
     std::string name{row.name};

@@ -46,6 +46,24 @@ TEST(AveragedTensors, AreTheParametersAndTheStatisticsThatAreNamed) {
   EXPECT_EQ((*gradient)->infos()->front().role, tensor_role::gradient);
 }
 
+TEST(AveragedTensors, EndWithTheStepsIfTheRoundCountsThem) {
+  auto counting = averaging({});
+  counting.counts_steps = true;
+  auto averaged = averaged_tensors::of(adam, counting);
+  ASSERT_TRUE(averaged.ok());
+  EXPECT_EQ((*averaged)->tensor_value_count(), 5U);
+  EXPECT_EQ((*averaged)->value_count(), 5U + step_values);
+  EXPECT_TRUE((*averaged)->counts_steps());
+  EXPECT_EQ((*averaged)->infos()->back().role, tensor_role::metric);
+  EXPECT_EQ((*averaged)->infos()->back().elements, step_values);
+  // They belong to no tensor, so no change is made to them.
+  std::vector<float> values(9, 1.0F);
+  std::vector<float> mean(9, 3.0F);
+  std::vector<float> snapshot(9, 2.0F);
+  (*averaged)->add_change(values, mean, snapshot);
+  EXPECT_THAT(values, ElementsAre(2, 2, 2, 2, 2, 1, 1, 1, 1));
+}
+
 TEST(AveragedTensors, EndWithTheBuffersWhateverIsAveraged) {
   state_table normalized{std::vector<state_tensor>{
     {"a", {2}, kind::parameter},

@@ -13,7 +13,7 @@ namespace {
 const std::string learner_bytes = "parameters and statistics";
 
 training_state example() {
-  history past{sha256("branch"), sha256("parent"), epoch_id{5}, 1234};
+  history past{sha256("branch"), sha256("parent"), epoch_id{5}, 1234, 5678};
   return {epoch_id{7}, sha256("schema"), sha256("parameters"), past, as_byte_span(learner_bytes)};
 }
 
