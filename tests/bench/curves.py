@@ -9,9 +9,13 @@ and belong to other samples, so they cannot be compared. Every mode uses the sam
 and the same learning rate, with several seeds (of the initial model and of the samples). A mode whose peers step after
 each pass makes more steps of the optimizer than one that steps once per epoch; so it has a baseline of its own, one
 process that steps after each pass, too.
+
+The exit status is 1 if a curve is not where it should be: see `violations`. --short is a small run of a part of the
+modes, which the tests make.
 """
 import argparse
 import json
+import math
 import os
 import pathlib
 import re
@@ -34,6 +38,8 @@ MODES = {
     "local-updates": (4, "#d55e00", True, "one process, steps after each pass", {"strategy": "local-updates"}),
     "decentralized-adam": (4, "#009e73", True, "one process, steps after each pass", {"strategy": "decentralized-adam"}),
 }
+SHORT_MODES = ("one process", "collaborative", "one process, steps after each pass", "local-updates")
+SHORT = {"epochs": 30, "seeds": 2, "points": 4, "windows": 512}
 # Rounds of decentralized-* begin with the fastest peer, so an epoch has fewer samples than B.
 MORE_EPOCHS = 1.6
 CHECKPOINT = re.compile(r"checkpoint-\d+-(\d+)-.*\.wgl")
@@ -184,7 +190,7 @@ def loss_of(settings, options, checkpoint, data):
 def measure(settings, folder):
     split_text(pathlib.Path(settings.data), folder)
     curves = {}
-    for mode in MODES:
+    for mode in settings.modes:
         for seed in range(1, settings.seeds + 1):
             began = time.monotonic()
             home = folder / f"{mode}-{seed}".replace(" ", "-")
@@ -208,16 +214,45 @@ def at(points, x):
 
 
 def summary(curves):
-    """Each mode's final loss at equal samples: mean and spread over the seeds, and the gap to its baseline."""
+    """Each mode's loss at the last number of samples that all have reached: mean and range of the seeds, and the gap to
+    its baseline. `end`: the same of the last checkpoints, which have equal updates if the baseline steps as often."""
     x = min(points[-1][0] for runs in curves.values() for points in runs)
-    rows, means = [], {}
+    rows = {}
     for mode, runs in curves.items():
-        ends = [at(points, x) for points in runs]
-        mean = sum(ends) / len(ends)
-        means[mode] = mean
-        rows.append({"mode": mode, "samples": x, "loss": mean, "low": min(ends), "high": max(ends),
-                     "gap": mean - means[MODES[mode][3]]})
-    return rows
+        row = rows[mode] = {"mode": mode, "samples": x, **mean_and_range([at(points, x) for points in runs]),
+                            "end": mean_and_range([points[-1][1] for points in runs])}
+        baseline = rows[MODES[mode][3]]
+        row["gap"] = row["loss"] - baseline["loss"]
+        row["end"]["gap"] = row["end"]["loss"] - baseline["end"]["loss"]
+    return list(rows.values())
+
+
+def mean_and_range(losses):
+    return {"loss": sum(losses) / len(losses), "low": min(losses), "high": max(losses)}
+
+
+def violations(rows, settings):
+    """Sentences about what is not as it should be; none if all is well."""
+    found = []
+    by_mode = {row["mode"]: row for row in rows}
+    for row in rows:
+        name, each_pass, baseline = row["mode"], MODES[row["mode"]][2], by_mode[MODES[row["mode"]][3]]
+        if not math.isfinite(row["loss"]) or row["loss"] > settings.untrained:
+            found.append(f"{name} has learned nothing: its loss is {row['loss']:.3f}, and {settings.untrained:.3f} is that of "
+                         "a guess")
+        elif row is baseline:
+            continue
+        elif each_pass and row["gap"] > settings.max_gap:
+            found.append(f"{name} is {row['gap']:.3f} above {baseline['mode']}; at most {settings.max_gap:.3f} is expected "
+                         "(--max-gap): its peers drift apart, or its means are lost")
+        elif not each_pass:
+            # After equal updates instead of samples: how many samples beyond the target an update has depends on how busy
+            # the machine is. Seeds alone move one process by its range, which may be small by chance if they are few.
+            gap, spread = row["end"]["gap"], max(baseline["end"]["high"] - baseline["end"]["low"], settings.min_spread)
+            if abs(gap) > spread:
+                found.append(f"after equal updates {name} is {gap:+.3f} from {baseline['mode']}, and other seeds move that by "
+                             f"{spread:.3f} only: it does not follow the trajectory of one process with its batch")
+    return found
 
 
 def draw(curves, settings):
@@ -267,15 +302,31 @@ def main():
     parser.add_argument("--data", default="/usr/share/common-licenses", help="a text, or a folder of texts")
     parser.add_argument("--batch", type=int, default=128, help="B: samples of an epoch (default: 128)")
     parser.add_argument("--micro-batch", type=int, default=8, help="samples of a pass (default: 8)")
-    parser.add_argument("--epochs", type=int, default=200, help="of each run (default: 200)")
+    parser.add_argument("--epochs", type=int, help="of each run (default: 200)")
     parser.add_argument("--lr", type=float, default=0.003, help="learning rate of every mode (default: 0.003)")
-    parser.add_argument("--seeds", type=int, default=3, help="runs of each mode (default: 3)")
-    parser.add_argument("--points", type=int, default=12, help="points of a curve (default: 12)")
-    parser.add_argument("--windows", type=int, default=2048, help="held-out windows (default: 2048)")
+    parser.add_argument("--seeds", type=int, help="runs of each mode (default: 3)")
+    parser.add_argument("--points", type=int, help="points of a curve (default: 12)")
+    parser.add_argument("--windows", type=int, help="held-out windows (default: 2048)")
+    parser.add_argument("--short", action="store_true", help="fewer modes, and smaller defaults: "
+                        + ", ".join(f"{name} {value}" for name, value in SHORT.items()))
+    parser.add_argument("--max-gap", type=float, default=0.4, help="how far the loss of a mode whose peers average parameters may be "
+                        "above its baseline (default: 0.4)")
+    parser.add_argument("--min-spread", type=float, default=0.1, help="how far collaborative may be from its baseline, if the seeds "
+                        "of that one are closer to each other (default: 0.1)")
     parser.add_argument("--limit", type=float, default=180, help="seconds after which a run is given up (default: 180)")
     parser.add_argument("--svg", metavar="FILE", help="draw the curves")
     parser.add_argument("--json", metavar="FILE", help="write the points and the summary")
     settings = parser.parse_args()
+    for name, value in (SHORT if settings.short else {"epochs": 200, "seeds": 3, "points": 12, "windows": 2048}).items():
+        if getattr(settings, name) is None:
+            setattr(settings, name, value)
+    for name in ("batch", "micro_batch", "epochs", "seeds", "windows"):
+        if getattr(settings, name) < 1:
+            parser.error(f"--{name.replace('_', '-')} must be at least 1")
+    if not 2 <= settings.points <= settings.epochs:
+        parser.error("--points must be at least 2, between which the loss is interpolated, and at most --epochs")
+    settings.modes = SHORT_MODES if settings.short else tuple(MODES)
+    settings.untrained = math.log(256)  # all bytes are equally likely
     if settings.batch % (4 * settings.micro_batch) != 0:
         parser.error("--batch must be a multiple of four times --micro-batch")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))  # as an exception, so that the peers are stopped, too
@@ -297,7 +348,10 @@ def main():
         pathlib.Path(settings.json).write_text(json.dumps({"settings": vars(settings), "curves": curves, "summary": rows}, indent=1))
     if settings.svg:
         pathlib.Path(settings.svg).write_text(draw(curves, settings))
-    return 0
+    found = violations(rows, settings)
+    for sentence in found:
+        print(f"curves.py: {sentence}", file=sys.stderr)
+    return 1 if found else 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Tests the judgement of curves.py with hand-made curves, without peers and without waiting."""
+import argparse
+import math
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+
+from curves import MODES, summary, violations
+
+SETTINGS = argparse.Namespace(max_gap=0.4, min_spread=0.1, untrained=math.log(256))
+
+
+def curve(samples, loss):
+    """A straight line down to `loss`."""
+    return [(samples / 2, loss + 1), (samples, loss)]
+
+
+def judged(**changed):
+    """What is said if all is as in trainer/README.md, except for these losses at the end: names with _ for spaces."""
+    ends = {"one process": (2.99, 3.03, 3.10), "collaborative": (3.03, 3.08, 3.14),
+            "one process, steps after each pass": (2.35, 2.42, 2.43), "local-updates": (2.68, 2.67, 2.71),
+            "decentralized-adam": (2.70, 2.68, 2.73)}
+    for name, losses in changed.items():
+        ends[name.replace("_", "-") if name != "one_process" else "one process"] = losses
+    assert ends.keys() == MODES.keys()
+    return violations(summary({mode: [curve(6400, loss) for loss in losses] for mode, losses in ends.items()}), SETTINGS)
+
+
+class Violations(unittest.TestCase):
+    def expect_one(self, found, *words):
+        self.assertEqual(len(found), 1, found)
+        for word in words:
+            self.assertIn(word, found[0])
+
+    def test_the_curves_of_the_readme_are_as_they_should_be(self):
+        self.assertEqual(judged(), [])
+
+    def test_collaborative_is_within_the_range_of_the_seeds(self):
+        self.assertEqual(judged(collaborative=(3.14, 3.15, 3.14)), [])
+        self.expect_one(judged(collaborative=(3.16, 3.17, 3.16)), "collaborative", "+0.123", "one process", "0.110")
+        self.expect_one(judged(collaborative=(2.90, 2.91, 2.92)), "collaborative", "-0.130")
+
+    def test_seeds_that_are_close_by_chance_are_no_narrower_bound(self):
+        self.assertEqual(judged(one_process=(3.0, 3.0, 3.0), collaborative=(3.09, 3.09, 3.09)), [])
+        self.expect_one(judged(one_process=(3.0, 3.0, 3.0), collaborative=(3.11, 3.11, 3.11)), "0.100")
+
+    def test_an_update_may_have_more_samples_than_the_batch(self):
+        rows = summary({"one process": [curve(6400, 3.0)], "collaborative": [curve(8000, 3.0)]})
+        self.assertGreater(rows[1]["gap"], 0.1, "after equal samples it has made fewer updates")
+        self.assertEqual(violations(rows, SETTINGS), [])
+
+    def test_averaged_parameters_have_a_bound(self):
+        self.assertEqual(judged(local_updates=(2.79, 2.79, 2.79)), [])
+        self.expect_one(judged(local_updates=(2.9, 2.8, 2.85)), "local-updates", "--max-gap", "0.450")
+        self.expect_one(judged(decentralized_adam=(2.9, 2.8, 2.85)), "decentralized-adam", "0.450")
+        self.assertEqual(judged(local_updates=(2.0, 2.0, 2.0)), [], "a lower loss is welcome")
+
+    def test_a_loss_that_does_not_fall_is_reported_whatever_the_baseline_is(self):
+        found = judged(**{name: (5.6, 5.6, 5.6) for name in ("one_process", "collaborative")})
+        self.assertEqual(len(found), 2, found)
+        self.assertIn("learned nothing", found[0])
+        self.expect_one(judged(decentralized_adam=(math.nan, 2.7, 2.7)), "decentralized-adam", "learned nothing")
+
+
+if __name__ == "__main__":
+    unittest.main()
