@@ -366,9 +366,9 @@ missed_update trainer::update_of(const group_round& round, const contribution& g
   if (steps_locally() && update.mean) {
     if (given.from_state) {
       update.snapshot = given.own;
-      auto values = averaged_->tensor_value_count();
+      auto model = averaged_->model_value_count(); // the gradients of peers always differ
       ctx_.metrics->set_drift(
-        distance(std::span{*update.mean}.first(values), std::span{*given.own}.first(values)));
+        distance(std::span{*update.mean}.first(model), std::span{*given.own}.first(model)));
       if (config_.averaging_alpha != 1)
         update.mean = on_the_way(*given.own, *update.mean, config_.averaging_alpha, *ctx_.vectors);
     } else { // a state that is downloaded now is about as good as one with this change

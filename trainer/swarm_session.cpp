@@ -118,6 +118,9 @@ const std::map<std::string, std::string>& options_not_for_loops() {
       {"delay-optimizer-step",
        "not for a loop, whose thread owns the module's only copy: use delay-grad-averaging, or "
        "`waggle train --delay-optimizer-step true`"},
+      {"average-gradients",
+       "not for a loop, whose zero_grad clears the gradient to which the change would be added: "
+       "leave it out, or use `waggle train --average-gradients true` on all peers of the run"},
       {"offload-optimizer", "the optimizer's own, whose statistics are where its parameters are: "
                             "use `waggle train --offload-optimizer true`"},
       {"auxiliary", "not for a loop, which computes gradients: start `waggle train --auxiliary "

@@ -11,6 +11,7 @@
 #include "runtime/core/byte_io.hpp"
 #include "runtime/core/check.hpp"
 #include "runtime/crypto/digest.hpp"
+#include "runtime/training/averaged_gradients.hpp"
 #include "runtime/training/clipping.hpp"
 #include "runtime/training/plateau_learner.hpp"
 #include "runtime/training/schedule.hpp"
@@ -172,9 +173,11 @@ void add_training(node_config& base, const run_options& o, const peer_id& peer,
   t.checkpoint_interval = o.checkpoint_interval;
   if (o.resume)
     t.checkpoints.emplace(make_system_disk(), data_dir / "checkpoints");
-  parts.make_learner =
-    with_plateau(clipped([learner] { return make_torch_learner(learner); }, o.max_gradient_norm),
-                 t.schedule.plateau());
+  // Outside of the clipping: what is averaged is not clipped, and what a step uses is.
+  auto make = with_averaged_gradients(
+    clipped([learner] { return make_torch_learner(learner); }, o.max_gradient_norm),
+    o.average_gradients);
+  parts.make_learner = with_plateau(std::move(make), t.schedule.plateau());
 }
 
 command train_command() {

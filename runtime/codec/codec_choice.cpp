@@ -361,12 +361,13 @@ result<codec_plan> plan_codecs(const codec_choice& choice, std::span<const tenso
       return codec.error();
     if (tensors[i].elements == 0)
       continue;
-    // An aggregator that measures distances treats each run by itself, and buffers and metrics
-    // have other magnitudes than gradients.
+    // An aggregator that measures distances treats each run by itself, and parameters, gradients,
+    // buffers and metrics have different magnitudes.
     auto differ = [&](tensor_role role) {
       return i > 0 && (tensors[i].role == role) != (tensors[i - 1].role == role);
     };
-    bool apart = differ(tensor_role::buffer) || differ(tensor_role::metric);
+    bool apart =
+      differ(tensor_role::buffer) || differ(tensor_role::metric) || differ(tensor_role::gradient);
     if (!plan.empty() && plan.back().codec == *codec && !apart)
       plan.back().elements += tensors[i].elements;
     else

@@ -68,6 +68,7 @@ strategy_settings strategy_settings_of(const run_options& o) {
   how.steps_in_epoch = o.total_steps_in_epoch;
   how.steps_period = o.averaging_steps_period;
   how.time_period = static_cast<std::uint64_t>(o.averaging_time_period.count());
+  how.average_gradients = o.average_gradients;
   auto names = o.average_opt_statistics;
   if (const auto* row = find_strategy(o.strategy); names == "auto" && row != nullptr)
     names = optimizer_of(o).amsgrad && !row->averaged_statistics.empty()
@@ -150,6 +151,10 @@ status check_strategy(const run_options& o) {
       return bad("--" + std::string{name} + " belongs to "
                  + those(&strategy_row::averages_parameters)
                  + ": with collaborative, all peers hold equal parameters and statistics anyway");
+  if (!row->averages_parameters && o.average_gradients)
+    return bad("--average-gradients belongs to " + those(&strategy_row::averages_parameters)
+               + ": --strategy " + o.strategy
+               + " averages the gradient, and nothing else, anyway; leave it out");
   for (const char* name : {"averaging-steps-period", "averaging-time-period"})
     if (!row->counts_steps && is_set(name))
       return bad("--" + std::string{name} + " belongs to " + those(&strategy_row::counts_steps)

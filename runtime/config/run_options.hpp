@@ -43,6 +43,7 @@ struct run_options {
   milliseconds averaging_time_period{0};
   std::uint64_t total_steps_in_epoch = 0;      // 0: an epoch ends with each round
   std::string average_opt_statistics = "auto"; // or none, or names separated by commas
+  bool average_gradients = false;
   std::uint64_t max_epoch_difference = 1;
   std::string groups = "one"; // or moshpit
   std::uint64_t target_batch_size = 256;

@@ -160,6 +160,10 @@ void add_training_options(std::vector<option_spec>& table) {
         auto names = joined(strategy_settings_of(x).statistics, ",");
         return names.empty() ? "none" : names; // an empty text: not known on this machine
       })},
+     {"average-gradients", "BOOL",
+      "Strategies that average parameters: average the gradient of each peer's last step, too, and "
+      "add the change to that of its next step.",
+      yes_no(&o::average_gradients).agreed()},
      {"max-epoch-difference", "N",
       "Strategies that average parameters: a peer further behind downloads the state.",
       whole(&o::max_epoch_difference, 0, 1U << 20U, "more is another run")},

@@ -54,6 +54,14 @@ result<std::shared_ptr<const averaged_tensors>> averaged_tensors::of(const state
   for (std::size_t i = 0; gradient && i < state.size(); ++i)
     if (state[i].what == kind::metric)
       add(i, tensor_role::metric);
+  auto before = out->tensor_values_;
+  for (std::size_t i = 0; averages.gradients && i < state.size(); ++i)
+    if (state[i].what == kind::gradient)
+      add(i, tensor_role::gradient);
+  out->last_gradient_ = out->tensor_values_ - before;
+  if (averages.gradients && out->last_gradient_ == 0)
+    return failure{ec::bad_config, "the model does not keep the gradient of its last step, which "
+                                   "--average-gradients averages"};
   out->steps_ = averages.counts_steps;
   if (out->steps_)
     out->infos_->push_back({"run/steps", step_values, tensor_role::metric});
@@ -81,11 +89,14 @@ void averaged_tensors::add_buffers(const state_table& state) {
 
 void averaged_tensors::add_change(std::span<float> values, std::span<const float> mean,
                                   std::span<const float> snapshot) const {
+  auto of_model = model_value_count();
   std::size_t at = 0;
-  for (std::size_t tensor = 0; tensor < indices_.size(); ++tensor)
+  for (std::size_t tensor = 0; at < of_model; ++tensor)
     for (auto end = at + (*infos_)[tensor].elements; at < end; ++at)
       values[at] =
         snapshot.empty() ? mean[at] : changed(values[at], mean[at], snapshot[at], squares_[tensor]);
+  change_gradient(values.subspan(of_model), mean.subspan(of_model),
+                  snapshot.empty() ? snapshot : snapshot.subspan(of_model));
 }
 
 } // namespace waggle

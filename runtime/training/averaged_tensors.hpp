@@ -14,11 +14,13 @@
 namespace waggle {
 
 /// The tensors of a state that a lane averages, one after another in one vector: the parameters (or
-/// their gradients), each of the lane's statistics, the buffers, and behind gradients the metrics.
-/// If the lane counts steps, the vector ends with step_values that belong to no tensor. Immutable.
+/// their gradients), each of the lane's statistics, the buffers, and behind gradients the metrics,
+/// or behind parameters the gradients of the last step (lane::gradients). If the lane counts steps,
+/// the vector ends with step_values that belong to no tensor. Immutable.
 class averaged_tensors {
 public:
-  /// Fails with ec::bad_config if the optimizer does not keep one of the lane's statistics.
+  /// Fails with ec::bad_config if the optimizer does not keep one of the lane's statistics, or the
+  /// model no gradient of its last step.
   static result<std::shared_ptr<const averaged_tensors>> of(const state_table& state,
                                                             const lane& averages);
 
@@ -33,11 +35,13 @@ public:
   /// Those of the tensors, which come first.
   [[nodiscard]] std::size_t tensor_value_count() const { return tensor_values_; }
   [[nodiscard]] bool counts_steps() const { return steps_; }
+  /// Those in front of the gradients of the last step: the values of the model itself.
+  [[nodiscard]] std::size_t model_value_count() const { return tensor_values_ - last_gradient_; }
   /// For codecs that differ by tensor.
   [[nodiscard]] std::shared_ptr<const std::vector<tensor_info>> infos() const { return infos_; }
 
   /// Adds a change to values of this vector, as local_learner::add_change does to the tensors.
-  /// Without a snapshot, they become the mean.
+  /// Without a snapshot, they become the mean. See change_gradient for the gradients.
   void add_change(std::span<float> values, std::span<const float> mean,
                   std::span<const float> snapshot) const;
 
@@ -49,6 +53,7 @@ private:
 
   std::vector<std::size_t> indices_;
   std::size_t tensor_values_ = 0;
+  std::size_t last_gradient_ = 0; // the values of the gradients of the last step
   bool steps_ = false;
   std::vector<bool> squares_; // by tensor: never negative
   std::shared_ptr<std::vector<tensor_info>> infos_ = std::make_shared<std::vector<tensor_info>>();

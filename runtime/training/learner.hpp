@@ -154,6 +154,15 @@ inline float changed(float x, float mean, float snapshot, bool square) {
   return square ? std::max(y, std::min(x, mean)) : y;
 }
 
+/// The gradient of a peer's last step, after a round has averaged it. If there was no step since
+/// the snapshot, it is the mean, so a round that begins before the next step does not correct the
+/// same difference again. Otherwise it stays: the change belongs to the gradient before it.
+inline void change_gradient(std::span<float> gradient, std::span<const float> mean,
+                            std::span<const float> snapshot) {
+  if (snapshot.empty() || std::equal(gradient.begin(), gradient.end(), snapshot.begin()))
+    std::copy(mean.begin(), mean.end(), gradient.begin());
+}
+
 /// learner::merge_buffers, for tensors that `read` (index, span to fill) and `write` (index, span)
 /// access.
 template <class Read, class Write>

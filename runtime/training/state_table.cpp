@@ -41,8 +41,10 @@ int group_of(const state_tensor& tensor) {
       return 2;
     case state_tensor::kind::metric:
       return 3;
+    case state_tensor::kind::gradient:
+      return 4;
   }
-  return 4;
+  return 5;
 }
 
 /// The sum of a piece (small enough to stay in the cache) is finite only if every value is:
@@ -188,7 +190,7 @@ result<state_table> read_state_table(byte_span image) {
     auto length = rows.get<std::uint16_t>();
     t.name = std::string{rows.get_raw(length)};
     auto dimensions = rows.get<std::uint8_t>();
-    if (!rows.ok() || kind > 4 || length > name_bytes_max || dimensions > dimensions_max
+    if (!rows.ok() || kind > 5 || length > name_bytes_max || dimensions > dimensions_max
         || tensors.size() == tensors_max)
       return malformed("a row of its table is damaged");
     for (std::uint8_t i = 0; i < dimensions; ++i)

@@ -18,7 +18,8 @@ struct state_tensor {
     statistic, // kept by the optimizer for a parameter, not always of its shape
     square,    // a statistic that is never negative: the optimizer takes its root
     buffer,    // changed by passes instead of updates, as the running mean of a normalization
-    metric     // the last mean of a value that passes report beside the gradient, as the loss
+    metric,    // the last mean of a value that passes report beside the gradient, as the loss
+    gradient   // of this peer's last step (averaged_gradients.hpp)
   };
   std::string name;                 // "head.weight"; for a statistic "exp_avg/head.weight"
   std::vector<std::uint64_t> shape; // none: one value
@@ -46,8 +47,8 @@ struct state_tensor {
 class state_table {
 public:
   state_table() = default;
-  /// REQUIRES: parameters come first, then statistics, buffers, metrics; every tensor has
-  /// values.
+  /// REQUIRES: parameters come first, then statistics, buffers, metrics, gradients; every tensor
+  /// has values.
   explicit state_table(std::vector<state_tensor> tensors);
 
   [[nodiscard]] const std::vector<state_tensor>& tensors() const { return tensors_; }

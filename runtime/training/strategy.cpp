@@ -62,16 +62,21 @@ strategy make_collaborative(const strategy_settings& s) {
   return made;
 }
 
+strategy averaging_parameters(lane_clock due, const strategy_settings& s) {
+  auto made = local_updates(due, s.statistics, s.delay_state);
+  made.lanes.front().gradients = s.average_gradients;
+  return made;
+}
+
 strategy make_local_updates(const strategy_settings& s) {
-  auto made = local_updates({lane_clock::unit::swarm_samples, s.target_batch, 0, 0}, s.statistics,
-                            s.delay_state);
+  auto made = averaging_parameters({lane_clock::unit::swarm_samples, s.target_batch, 0, 0}, s);
   made.schedule.epochs_per_round = s.epochs_per_round;
   return made;
 }
 
 strategy make_decentralized(const strategy_settings& s) {
-  auto made = local_updates({lane_clock::unit::first_peer, s.steps_period, 0, s.time_period},
-                            s.statistics, s.delay_state);
+  auto made =
+    averaging_parameters({lane_clock::unit::first_peer, s.steps_period, 0, s.time_period}, s);
   made.schedule.steps_in_epoch = s.steps_in_epoch;
   made.lanes.front().counts_steps = s.steps_in_epoch > 0;
   return made;

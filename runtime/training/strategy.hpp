@@ -104,6 +104,9 @@ struct lane {
   std::vector<std::string> statistics;
   /// Parameters only: the rounds also count the steps of all peers (step_count.hpp).
   bool counts_steps = false;
+  /// Parameters only: the gradient of each peer's last step is averaged with them, and the change
+  /// is added to the gradient of its next step (averaged_gradients.hpp).
+  bool gradients = false;
   lane_clock due;
   lane_overlap overlap;
   lane_coding coding; // gradients only
@@ -176,6 +179,7 @@ struct strategy_settings {
   std::uint64_t epochs_per_round = 1; // local-updates: schedule_clock
   std::uint64_t steps_in_epoch = 0;   // decentralized: schedule_clock
   std::vector<std::string> statistics{};
+  bool average_gradients = false; // the strategies that average parameters: lane::gradients
 };
 
 /// A strategy of `waggle train`.
@@ -183,7 +187,7 @@ struct strategy_row {
   std::string_view name;
   std::string_view help; // one sentence
   strategy (*make)(const strategy_settings& settings);
-  bool averages_parameters; // and so uses delay_state and statistics
+  bool averages_parameters; // and so uses delay_state, statistics and average_gradients
   bool counts_steps;        // boundaries follow steps_period and time_period, not the target batch
   std::string_view optimizer;           // the only one that it is for; empty: any
   std::string_view averaged_statistics; // unless others are named

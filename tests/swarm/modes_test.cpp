@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "runtime/training/averaged_gradients.hpp"
 #include "tests/swarm/training_swarm.hpp"
 
 namespace waggle::testing {
@@ -69,6 +70,12 @@ const mode modes[] = {
      c.how.steps_period = 4;
      c.how.statistics = {"momentum_buffer"};
    }},
+  {"DecentralizedGradients",
+   [](training_config& c) {
+     local(c, "decentralized-sgd");
+     c.how.steps_period = 4;
+     c.how.average_gradients = true;
+   }},
   {"DecentralizedGrid",
    [](training_config& c) {
      local(c, "decentralized-sgd");
@@ -118,12 +125,14 @@ node_config with_mode(const mode& how, std::uint64_t data_seed, std::uint64_t ma
   toy.in_place = how.in_place;
   toy.adam = how.adam;
   toy.during_pass = std::move(during_pass);
-  config.training->make_learner = [toy, slot]() -> result<std::unique_ptr<learner>> {
-    auto made = make_toy_learner(toy);
-    if (slot)
-      *slot = made.get();
-    return std::unique_ptr<learner>{std::move(made)};
-  };
+  config.training->make_learner = with_averaged_gradients(
+    [toy, slot]() -> result<std::unique_ptr<learner>> {
+      auto made = make_toy_learner(toy);
+      if (slot)
+        *slot = made.get();
+      return std::unique_ptr<learner>{std::move(made)};
+    },
+    config.training->training.how.average_gradients);
   if (config.training->training.many_groups) {
     auto& groups = config.averaging->matchmaking;
     groups.target_group_size = 2;

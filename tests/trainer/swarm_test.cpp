@@ -378,6 +378,7 @@ TEST_F(SwarmOfOne, AnOptionThatALoopCannotUseIsRefusedWithWhatToDoInstead) {
     {"threads", "torch::set_num_threads"},
     {"duration", "end the loop"},
     {"delay-optimizer-step", "use delay-grad-averaging"},
+    {"average-gradients", "leave it out, or use `waggle train --average-gradients true`"},
     {"offload-optimizer", "`waggle train --offload-optimizer true`"},
     {"auxiliary", "`waggle train --auxiliary true`"}};
   for (const auto& hyper : hyper_parameters())

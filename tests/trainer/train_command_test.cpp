@@ -86,6 +86,7 @@ TEST(TrainCommand, OptionsOfTheTrainerArrive) {
                          {"strategy", "local-updates"},
                          {"delay-state-averaging", "false"},
                          {"average-opt-statistics", "exp_avg"},
+                         {"average-gradients", "true"},
                          {"max-epoch-difference", "4"},
                          {"alpha", "0.5"},
                          {"groups", "moshpit"},
@@ -108,6 +109,7 @@ TEST(TrainCommand, OptionsOfTheTrainerArrive) {
   EXPECT_EQ(t.strategy, "local-updates");
   EXPECT_FALSE(t.how.delay_state);
   EXPECT_EQ(t.how.statistics, std::vector<std::string>{"exp_avg"});
+  EXPECT_TRUE(t.how.average_gradients);
   EXPECT_EQ(t.epoch_difference_max, 4U);
   EXPECT_EQ(t.averaging_alpha, 0.5);
   EXPECT_TRUE(t.many_groups);
@@ -167,6 +169,23 @@ TEST(TrainCommand, EpochsBetweenTwoAveragesMakeTheRoundLonger) {
   EXPECT_EQ(t.how.epochs_per_round, 4U);
   EXPECT_EQ(t.target_batch_size, 400U);
   EXPECT_EQ(t.max_epochs, 5U);
+}
+
+TEST(TrainCommand, ALearnerKeepsTheGradientThatIsAveraged) {
+  auto last_tensor = [](const char* averages) {
+    auto c = trainer_with({{"strategy", "local-updates"},
+                           {"average-gradients", averages},
+                           {"max-gradient-norm", "1"},
+                           {"model", "mlp"},
+                           {"width", "8"},
+                           {"layers", "1"},
+                           {"device", "cpu"}});
+    auto learner = c.training->make_learner();
+    EXPECT_TRUE(learner.ok());
+    return (*learner)->tensors().tensors().back().what;
+  };
+  EXPECT_EQ(last_tensor("true"), state_tensor::kind::gradient);
+  EXPECT_NE(last_tensor("false"), state_tensor::kind::gradient);
 }
 
 TEST(TrainCommand, TheGradientIsClippedAtTheGivenNorm) {

@@ -18,6 +18,7 @@
 #include "actors/model_worker.hpp"
 #include "actors/trainer.hpp"
 #include "runtime/crypto/digest.hpp"
+#include "runtime/training/averaged_gradients.hpp"
 #include "runtime/training/plateau_learner.hpp"
 #include "runtime/training/resumable_learner.hpp"
 #include "runtime/training/training_state.hpp"
@@ -148,6 +149,7 @@ protected:
     std::vector<training_status> statuses;
     std::vector<state_download_ended> downloads;
     std::size_t state_requests = 0; // received by this member's switchboard
+    std::vector<peer_id> asked;     // the peers that these were for
     std::vector<pass_done> held;    // see hold_passes
     bool gone = false;
     std::uint64_t resumed = 0; // samples that the process before it had kept
@@ -161,6 +163,7 @@ protected:
     members.push_back(std::make_unique<member>());
     auto& m = *members.back();
     m.ctx = test_context(i + 1, wall);
+    m.ctx.record.client_mode = clients;
     m.ctx.make_store = [this]() -> result<std::shared_ptr<byte_store>> {
       if (store_fault)
         return *store_fault;
@@ -176,6 +179,7 @@ protected:
       return std::unique_ptr<learner>{std::make_unique<probed_learner>(options, probe)};
     };
     auto settings = config.value_or(defaults());
+    factory = with_averaged_gradients(std::move(factory), settings.how.average_gradients);
     factory = with_plateau(std::move(factory), settings.schedule.plateau());
     if (!config && i > 0)
       settings.join_timeout = 5s; // the first one begins the run
@@ -354,6 +358,7 @@ protected:
   std::map<std::size_t, epoch_id> groups; // by number
   std::map<std::size_t, digest> branches;
   std::vector<std::unique_ptr<member>> members;
+  bool clients = false;       // nobody can dial the members that are added next
   bool hold_views = false;    // trainers only see what a test tells them
   bool hold_rounds = false;   // rounds are answered by the test
   bool hold_passes = false;   // trainers do not learn that a pass has ended: see member::held
@@ -534,6 +539,7 @@ private:
         return {
           [this, i, self](const call_peer& call) -> caf::result<peer_answer> {
             ++members[i]->state_requests;
+            members[i]->asked.push_back(call.to.id);
             std::size_t donor = 0;
             while (donor < members.size() && members[donor]->ctx.record.id != call.to.id)
               ++donor;

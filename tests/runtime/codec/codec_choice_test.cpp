@@ -225,5 +225,16 @@ TEST(CodecChoice, MetricsAreNeverRoundedAndARunOfTheirOwn) {
   EXPECT_EQ(plan->back().elements, 1U);
 }
 
+TEST(CodecChoice, GradientsBehindParametersAreARunOfTheirOwn) {
+  std::vector<tensor_info> tensors{{"a", 8, tensor_role::parameter},
+                                   {"b", 3, tensor_role::parameter},
+                                   {"gradient/a", 8, tensor_role::gradient},
+                                   {"gradient/b", 3, tensor_role::gradient}};
+  auto plan = plan_codecs(none, tensors);
+  ASSERT_TRUE(plan.ok());
+  ASSERT_EQ(plan->size(), 2U);
+  EXPECT_EQ(plan->back().elements, 11U);
+}
+
 } // namespace
 } // namespace waggle

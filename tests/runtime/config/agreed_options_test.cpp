@@ -71,6 +71,7 @@ TEST(AgreedOptions, TheDefaultsOfARunAreThese) {
                                    "averaging-time-period=0\n"
                                    "total-steps-in-epoch=0\n"
                                    "average-opt-statistics=none\n"
+                                   "average-gradients=false\n"
                                    "groups=one\n"
                                    "target-batch-size=256\n"
                                    "epochs=0\n"
@@ -158,6 +159,7 @@ TEST(AgreedOptions, EachThatOneStrategyUsesIsComparedBetweenItsPeers) {
   for (auto [both, name, here, there] :
        {pair{averages, "average-opt-statistics", "none", "exp_avg"},
         pair{averages, "delay-state-averaging", "true", "false"},
+        pair{averages, "average-gradients", "false", "true"},
         pair{averages, "groups", "one", "moshpit"}, pair{averages, "average-state-every", "1", "3"},
         pair{counts, "total-steps-in-epoch", "0", "5000"},
         pair{counts, "averaging-steps-period", "10", "20"},

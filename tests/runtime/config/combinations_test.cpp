@@ -323,6 +323,24 @@ TEST(Options, LowRankIsForMeansOfGradients) {
   EXPECT_EQ(strategy_settings_of(*options).coding, (lane_coding{4, 0.5}));
 }
 
+TEST(Options, AveragedGradientsAreForStrategiesThatAverageParameters) {
+  for (const auto& row : strategy_table()) {
+    std::string name{row.name};
+    auto said = refusal({{"strategy", name}, {"average-gradients", "true"}});
+    if (row.averages_parameters)
+      EXPECT_EQ(said, "");
+    else
+      EXPECT_THAT(said,
+                  ::testing::AllOf(HasSubstr("--average-gradients belongs to --strategy "
+                                             "local-updates, decentralized"),
+                                   HasSubstr("--strategy " + name), HasSubstr("leave it out")));
+  }
+  settings given{{"strategy", {"local-updates", "--strategy"}},
+                 {"average-gradients", {"true", "--average-gradients"}}};
+  EXPECT_TRUE(strategy_settings_of(*resolve({}, {}, given)).average_gradients);
+  EXPECT_FALSE(strategy_settings_of({}).average_gradients);
+}
+
 TEST(Options, ManyGroupsAreForStrategiesThatAverageParameters) {
   EXPECT_THAT(refusal({{"groups", "moshpit"}}),
               ::testing::AllOf(HasSubstr("--groups moshpit belongs to --strategy local-updates"),

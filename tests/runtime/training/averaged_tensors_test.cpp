@@ -99,6 +99,46 @@ TEST(AveragedTensors, MetricsFollowGradientsOnlyAndAreNoBuffers) {
   EXPECT_EQ(read->tensors(), measured.tensors());
 }
 
+const state_table with_gradient{
+  std::vector<state_tensor>{{"a", {2}, kind::parameter},
+                            {"momentum_buffer/a", {2}, kind::statistic},
+                            {"running_var", {3}, kind::buffer},
+                            {"gradient/a", {2}, kind::gradient}}};
+
+TEST(AveragedTensors, GradientsOfTheLastStepAreTheEndIfTheyAreAveraged) {
+  auto with = averaging({"momentum_buffer"});
+  with.gradients = true;
+  auto averaged = averaged_tensors::of(with_gradient, with);
+  ASSERT_TRUE(averaged.ok());
+  EXPECT_THAT((*averaged)->indices(), ElementsAre(0, 1, 2, 3));
+  EXPECT_EQ((*averaged)->infos()->back().role, tensor_role::gradient);
+  EXPECT_EQ((*averaged)->value_count(), 9U);
+  EXPECT_EQ((*averaged)->model_value_count(), 7U);
+  auto without = averaged_tensors::of(with_gradient, averaging({}));
+  ASSERT_TRUE(without.ok());
+  EXPECT_THAT((*without)->indices(), ElementsAre(0, 2));
+  EXPECT_EQ((*without)->model_value_count(), 5U);
+  with.statistics.clear();
+  auto none = averaged_tensors::of(state_table{{{"a", {2}, kind::parameter}}}, with);
+  ASSERT_FALSE(none.ok());
+  EXPECT_THAT(none.error().detail, HasSubstr("--average-gradients"));
+}
+
+// The change of a gradient is for the next step, unless a round comes first.
+TEST(AveragedTensors, AChangeReplacesAGradientThatIsStillTheSameAndNoOther) {
+  auto with = averaging({});
+  with.gradients = true;
+  auto averaged = *averaged_tensors::of(with_gradient, with);
+  std::vector<float> mean{0, 0, 1, 1, 1, 5, 6};
+  std::vector<float> snapshot{0, 0, 1, 1, 1, 0, 7};
+  auto values = snapshot;
+  averaged->add_change(values, mean, snapshot);
+  EXPECT_EQ(values, mean);
+  values = {1, 1, 1, 1, 1, 0, 8}; // a step later, one value of the gradient is 0 again
+  averaged->add_change(values, mean, snapshot);
+  EXPECT_THAT(values, ElementsAre(1, 1, 1, 1, 1, 0, 8));
+}
+
 TEST(AveragedTensors, NameWhatTheOptimizerKeeps) {
   auto unknown = averaged_tensors::of(adam, averaging({"momentum_buffer"}));
   ASSERT_FALSE(unknown.ok());

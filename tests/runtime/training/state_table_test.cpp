@@ -18,7 +18,8 @@ struct StateTable : ::testing::Test {
   state_table table{{{"embedding.weight", {4, 3}, kind::parameter},
                      {"scale", {}, kind::parameter},
                      {"exp_avg/scale", {}, kind::statistic},
-                     {"exp_avg_sq/scale", {}, kind::square}}};
+                     {"exp_avg_sq/scale", {}, kind::square},
+                     {"gradient/scale", {}, kind::gradient}}};
   digest schema = sha256("schema");
 
   [[nodiscard]] std::vector<std::byte> image() const {
@@ -36,7 +37,7 @@ struct StateTable : ::testing::Test {
 
 TEST_F(StateTable, KnowsWhereEachTensorLies) {
   EXPECT_EQ(table.parameter_count(), 13u);
-  EXPECT_EQ(table.value_count(), 15u);
+  EXPECT_EQ(table.value_count(), 16u);
   EXPECT_EQ(table.offset(1), 12u);
   EXPECT_EQ(table.offset(3), 14u);
   EXPECT_EQ(table.header_bytes() % 64, 0u); // values can be mapped

@@ -171,6 +171,11 @@ TEST(Strategies, FollowTheirSettings) {
   EXPECT_EQ(timed.lanes[0].due.every, 5U);
   EXPECT_EQ(timed.lanes[0].due.grid, 700U);
   EXPECT_EQ(timed.lanes[0].statistics, std::vector<std::string>{"exp_avg_sq"});
+  for (const auto& row : strategy_table())
+    if (row.averages_parameters) {
+      EXPECT_TRUE(row.make({.average_gradients = true}).lanes[0].gradients) << row.name;
+      EXPECT_FALSE(row.make({}).lanes[0].gradients) << row.name;
+    }
 }
 
 TEST(Strategies, NeedFragmentsThatDivideThePeriod) {
