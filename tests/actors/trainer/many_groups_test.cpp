@@ -32,6 +32,25 @@ struct ManyGroups : training_world {
     report.why = {ec::nobody_declared, "as the test wants"};
     return report;
   }
+  /// What another peer of the history of `m` reports: it is at its epoch, or some epochs ahead, and
+  /// so many samples are in its state.
+  swarm_progress::peer claim_of(const member& m, const peer_record& who, std::uint64_t work,
+                                std::uint64_t ahead = 0) {
+    swarm_progress::peer other;
+    other.who = who;
+    other.epoch = epoch_id{status_of(m).epoch.value() + ahead};
+    other.claim.past = m.reports.back().claim.past;
+    other.claim.past.work = work;
+    other.claim.group_size = 1;
+    other.claim.ready = true;
+    return other;
+  }
+  /// Tells `m` what the others report.
+  void others_claim(member& m, const std::vector<swarm_progress::peer>& claims) {
+    auto view = view_of(m);
+    view.peers.insert(view.peers.end(), claims.begin(), claims.end());
+    tell(m.actor, view);
+  }
   /// A peer in whose rounds nobody else takes part, with its first round under way.
   member& add_in_round() {
     auto& m = add_started(many());
@@ -136,18 +155,7 @@ struct OthersAverage : ManyGroups {
     return m;
   }
   void others_have(member& m, std::uint64_t first, std::uint64_t second) {
-    auto view = view_of(m);
-    for (auto work : {first, second}) {
-      swarm_progress::peer other;
-      other.who = others[work == first ? 0 : 1];
-      other.epoch = status_of(m).epoch;
-      other.claim.past = m.reports.back().claim.past;
-      other.claim.past.work = work;
-      other.claim.group_size = 1;
-      other.claim.ready = true;
-      view.peers.push_back(other);
-    }
-    tell(m.actor, view);
+    others_claim(m, {claim_of(m, others[0], first), claim_of(m, others[1], second)});
   }
   void find_nobody(member& m, std::uint64_t rounds) {
     for (std::uint64_t i = 0; i < rounds; ++i) {
@@ -155,8 +163,8 @@ struct OthersAverage : ManyGroups {
       end_round(m, status_of(m).epoch.value() + 1, nobody());
     }
   }
-  /// A round of `m` with these, whose mean is what it gave.
-  void average_with(member& m, std::vector<peer_id> who) {
+  /// A round of `m` with these, whose mean is what it gave; others only reduced.
+  void average_with(member& m, std::vector<peer_id> who, const std::vector<peer_id>& reduce = {}) {
     pass_until([&] { return !m.answers.empty(); });
     round_report mean;
     mean.outcome = round_outcome::complete;
@@ -165,6 +173,7 @@ struct OthersAverage : ManyGroups {
     mean.values = m.questions.back().values;
     who.push_back(m.ctx.record.id);
     mean.contributors = mean.participants = who;
+    mean.participants.insert(mean.participants.end(), reduce.begin(), reduce.end());
     end_round(m, status_of(m).epoch.value() + 1, mean);
   }
   static bool downloads(const member& m) {
@@ -261,18 +270,8 @@ TEST_F(OthersAverage, StrangersAloneDoNotMoveAPeerThatKnowsOthers) {
   find_nobody(m, 3);
   tell(m.actor, peer_connected{known});
   auto claim = [&](std::uint64_t work, std::uint64_t of_known) {
-    auto view = view_of(m);
-    for (auto who : {others[0], others[1], known}) {
-      swarm_progress::peer other;
-      other.who = who;
-      other.epoch = status_of(m).epoch;
-      other.claim.past = m.reports.back().claim.past;
-      other.claim.past.work = who.id == known.id ? of_known : work;
-      other.claim.group_size = 1;
-      other.claim.ready = true;
-      view.peers.push_back(other);
-    }
-    tell(m.actor, view);
+    others_claim(m, {claim_of(m, others[0], work), claim_of(m, others[1], work),
+                     claim_of(m, known, of_known)});
   };
   claim(1'000, 1'000);
   claim(2'000, 1'000);
@@ -281,19 +280,53 @@ TEST_F(OthersAverage, StrangersAloneDoNotMoveAPeerThatKnowsOthers) {
   EXPECT_TRUE(downloads(m));
 }
 
+// A client meets the others only through peers that reduce for it. What such a peer reports counts
+// for a client, and for nobody else: the others that it knows do not average.
+struct OthersReduce : OthersAverage {
+  /// Whether a peer downloads a state because one that reduced in its round goes on with a
+  /// stranger.
+  bool goes_by_whoever_reduces() {
+    auto& m = begin();
+    auto idle = test_context(6, wall).record;
+    auto reducer = test_context(7, wall).record;
+    tell(m.actor, peer_connected{idle});
+    tell(m.actor, peer_connected{reducer});
+    average_with(m, {idle.id}, {reducer.id});
+    find_nobody(m, 3);
+    for (std::uint64_t work : {1'000, 2'000})
+      others_claim(
+        m, {claim_of(m, idle, 1'000), claim_of(m, reducer, work), claim_of(m, others[0], work)});
+    return downloads(m);
+  }
+};
+
+TEST_F(OthersReduce, ForAClientTheyAreEvidence) {
+  clients = true;
+  EXPECT_TRUE(goes_by_whoever_reduces());
+}
+
+TEST_F(OthersReduce, ForAPeerThatOthersCanDialOnlyContributorsAre) {
+  EXPECT_FALSE(goes_by_whoever_reduces());
+}
+
+TEST_F(OthersAverage, AStateIsAskedOfThoseThatStillAverage) {
+  auto& m = begin();
+  auto idle = test_context(7, wall).record;
+  tell(m.actor, peer_connected{idle});
+  find_nobody(m, 3);
+  for (std::uint64_t work : {1'000, 2'000})
+    others_claim(
+      m, {claim_of(m, idle, 9'000), claim_of(m, others[0], work), claim_of(m, others[1], work)});
+  ASSERT_TRUE(downloads(m));
+  pass_until([&] { return m.asked.size() >= 2; }); // none of them answers
+  EXPECT_THAT(m.asked, ::testing::Contains(others[0].id));
+  EXPECT_THAT(m.asked, ::testing::Not(::testing::Contains(idle.id))) << "its state is no newer";
+}
+
 TEST_F(ManyGroups, APeerThatFollowsTheRunDoesNotRepeatTheWorkThatOthersClaim) {
   auto& m = add_in_round();
   hold_views = true;
-  auto view = view_of(m);
-  swarm_progress::peer other;
-  other.who = test_context(9, wall).record;
-  other.epoch = epoch_id{status_of(m).epoch.value() + 1};
-  other.claim.past = m.reports.back().claim.past;
-  other.claim.past.work = 1'000'000'000;
-  other.claim.group_size = 1;
-  other.claim.ready = true;
-  view.peers.push_back(other);
-  tell(m.actor, view);
+  others_claim(m, {claim_of(m, test_context(9, wall).record, 1'000'000'000, 1)});
   end_round(m, status_of(m).epoch.value() + 1, nobody());
   run_reaches(m, status_of(m).epoch.value() + 1);
   EXPECT_LT(m.reports.back().claim.past.work, 1'000'000U);
