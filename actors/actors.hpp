@@ -212,6 +212,7 @@ struct model_ready {
   std::uint64_t lost_samples = 0; // it was kept, and does not fit this model
   std::uint64_t local_samples = 0; // own_progress
   std::uint64_t local_passes = 0;
+  std::uint64_t uncounted_steps = 0;
 };
 
 /// Owns model, optimizer and device, runs passes and optimizer steps on a thread of its own, and

@@ -148,7 +148,8 @@ caf::result<model_ready> model_worker::prepare() {
                      kept_.pending_position,
                      lost_samples_,
                      kept_.local_samples,
-                     kept_.local_passes};
+                     kept_.local_passes,
+                     kept_.uncounted_steps};
 }
 
 pass_worker_actor model_worker::runs_passes() {
@@ -204,6 +205,7 @@ void model_worker::resume_own(const checkpoint_store::search& found) {
     position_ = resumes_->position();
   kept_.local_samples = own.local_samples;
   kept_.local_passes = own.local_passes;
+  kept_.uncounted_steps = own.uncounted_steps;
   if (own.samples() == 0)
     return;
   waggle::status fits{waggle::done{}}; // actors have a `done` of their own
@@ -307,6 +309,7 @@ caf::result<state_snapshot> model_worker::checkpoint(const save_checkpoint& msg)
     own.pending_position = msg.pending_position;
     own.local_samples = msg.local_samples;
     own.local_passes = msg.local_passes;
+    own.uncounted_steps = msg.uncounted_steps;
   }
   auto promise = make_response_promise<state_snapshot>();
   request(keeper_, seal_timeout, seal_copy{std::move(*copied), shared_, true})

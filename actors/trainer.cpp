@@ -32,6 +32,7 @@ run_health::settings health_of(const training_config& config, const strategy& ho
   settings.searches_groups = config.many_groups;
   if (how.lanes.front().due.counts == lane_clock::unit::swarm_samples)
     settings.target_batch = config.target_batch_size;
+  settings.epochs_per_round = how.schedule.epochs_per_round;
   return settings;
 }
 

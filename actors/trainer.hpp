@@ -34,7 +34,7 @@
 namespace waggle {
 
 struct training_config {
-  /// Samples of the whole swarm from one round, which ends an epoch, to the next.
+  /// Samples of all peers from one round to the next.
   std::uint64_t target_batch_size = 256;
   std::uint64_t max_epochs = 0;           // rounds; 0: until stopped
   std::uint32_t group_size_max = 64;      // contributors of a round
@@ -149,7 +149,7 @@ private:
     bool from_state = false; // we were in step: `own` is of our own model
     bool in_round = false;   // false: its round failed, and we are still at its epoch
     bool resumed = false;    // the process before this one had begun the round
-    std::uint64_t steps = 0; // local ones since the round before
+    std::uint64_t steps = 0; // of uncounted_steps_
     std::string position{};  // missed_update::position
   };
   /// The result of a round that has ended the group's epoch, and not yet the model's.
@@ -168,7 +168,7 @@ private:
   [[nodiscard]] bool round_runs() const { return given_ && given_->in_round; }
   /// The epoch that the next pass counts toward.
   [[nodiscard]] epoch_id epoch_of_pass() const;
-  [[nodiscard]] epoch_id schedule_epoch() const;
+  epoch_id schedule_epoch();
 
   // -- status and reports (trainer_status.cpp)
   const training_status& current_status();
@@ -271,7 +271,8 @@ private:
   void merge();
   [[nodiscard]] missed_update update_of(const group_round& round, const contribution& given,
                                         std::string& why_dropped);
-  [[nodiscard]] std::uint64_t steps_in(const round_report& report, const contribution& given) const;
+  [[nodiscard]] std::int64_t steps_in(const round_report& report) const;
+  [[nodiscard]] std::size_t peers_that_step() const;
   void apply(const run_position::step& step);
   void checkpoint_if_due();
   void maybe_pass();
@@ -338,9 +339,11 @@ private:
   std::optional<contribution> given_;
   std::optional<group_round> ended_; // the round of given_; its merge ends the epoch
   std::optional<result_of_round> unmerged_;
-  std::uint64_t stepped_ = 0;         // samples of local steps since the last boundary
-  std::uint64_t passes_ended_ = 0;    // since the last boundary
-  std::uint64_t local_steps_ = 0;     // likewise: of the optimizer, with inner_rule::step
+  std::uint64_t stepped_ = 0;      // samples of local steps since the last boundary
+  std::uint64_t passes_ended_ = 0; // since the last boundary
+  /// Steps in our parameters that no round has counted, with lane::counts_steps.
+  std::uint64_t uncounted_steps_ = 0;
+  epoch_id schedule_epoch_;           // of the last local step
   std::uint64_t resumed_samples_ = 0; // the first value of stepped_ in the epoch that resumes
   std::uint64_t resumed_passes_ = 0;  // the same of passes_ended_
   std::uint64_t boundary_time_ = 0;   // swarm_time() then

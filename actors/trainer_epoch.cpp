@@ -71,7 +71,6 @@ std::uint64_t trainer::swarm_time() const {
 void trainer::begin_counting() {
   stepped_ = 0;
   passes_ended_ = 0;
-  local_steps_ = 0;
   boundary_time_ = swarm_time();
   // Clocks differ: a round that another peer began early belongs to the nearest point of the grid.
   if (auto grid = averages().due.grid; grid != 0)
@@ -154,7 +153,7 @@ void trainer::begin_round(bool call) {
     auto copy = ctx_.vectors->take(averaged_->value_count());
     auto applied = dynamic_cast<local_learner&>(*model_).copy_tensors(averaged_->indices(), *copy);
     pending_.complete(*averaged_, applied, *copy);
-    given.steps = local_steps_;
+    given.steps = uncounted_steps_;
     if (averaged_->counts_steps())
       write_steps(std::span{*copy}.last<step_values>(), given.steps, at_.past().steps);
     if (!all_finite(*copy) && group_.members.size() > 1) {
@@ -338,7 +337,7 @@ missed_update trainer::update_of(const group_round& round, const contribution& g
   auto samples = samples_of(report.weight_sum);
   missed_update update;
   update.epoch = at_.epoch();
-  update.rate = config_.schedule.at(steps_locally() ? schedule_epoch() : at_.epoch());
+  update.rate = config_.schedule.at(at_.epoch()); // of no use to local steps
   update.work = samples * report.contributors.size();
   update.position = given.position;
   update.branch = round.branch;
@@ -361,8 +360,12 @@ missed_update trainer::update_of(const group_round& round, const contribution& g
       why_dropped = "not_finite";
     }
   }
-  if (averaged_->counts_steps())
-    update.steps = steps_in(report, given);
+  if (averaged_->counts_steps() && report.weight_sum > 0 && fits) {
+    update.steps = steps_in(report);
+    const auto& in = report.contributors;
+    if (std::find(in.begin(), in.end(), ctx_.record.id) != in.end())
+      uncounted_steps_ -= std::min(uncounted_steps_, given.steps);
+  }
   if (steps_locally() && update.mean) {
     if (given.from_state) {
       update.snapshot = given.own;
@@ -380,24 +383,20 @@ missed_update trainer::update_of(const group_round& round, const contribution& g
       update.snapshot = buffers_in(*given.own);
   }
   ctx_.metrics->set_effective_batch(static_cast<double>(status_.effective_batch));
-  if (status_.rate_reductions.value_or(0) == 0) // otherwise see note_plateau
+  if (!steps_locally() && status_.rate_reductions.value_or(0) == 0) // otherwise see note_plateau
     status_.learning_rate = update.rate;
   status_.gradient_norm = steps_locally() ? 0 : norm;
   return update;
 }
 
-/// The optimizer steps that all peers have made since the round before, as far as this round tells.
-std::uint64_t trainer::steps_in(const round_report& report, const contribution& given) const {
-  auto trainers = static_cast<double>(std::max<std::size_t>(view_.num_peers, 1));
-  if (!report.values || report.weight_sum <= 0
-      || report.values->size() != averaged_->value_count()) // nobody told us: as many as ours
-    return config_.many_groups ? given.steps * static_cast<std::uint64_t>(trainers) : 0;
-  auto members = report.weight_sum;
-  if (config_.many_groups) // the others make as many steps as those in our group
-    members = std::max(members, trainers);
+/// The change of history::steps by a round.
+std::int64_t trainer::steps_in(const round_report& report) const {
+  // In one group, members count as one each, whatever weight they claim. In many, the others make
+  // as many steps as those in our group.
+  auto members = config_.many_groups ? peers_that_step() : report.contributors.size();
   auto total = at_.past().steps;
-  return steps_of_round(std::span<const float>{*report.values}.last<step_values>(), members,
-                        at_.in_step() ? &total : nullptr);
+  return change_of_steps(std::span<const float>{*report.values}.last<step_values>(),
+                         static_cast<double>(members), at_.in_step() ? &total : nullptr);
 }
 
 /// The buffers behind a gradient.

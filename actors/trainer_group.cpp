@@ -217,7 +217,7 @@ void trainer::found() {
         line_began_ = at_.epoch();
         begin_counting();
         stepped_ = std::exchange(resumed_samples_, 0);
-        passes_ended_ = local_steps_ = std::exchange(resumed_passes_, 0);
+        passes_ended_ = std::exchange(resumed_passes_, 0);
         send(worker_, rename_history{past, at_.epoch()});
         if (past.parent.is_zero())
           ctx_.log->info("began the run's history {} at epoch {}", short_name(past.branch),

@@ -20,14 +20,16 @@ epoch_id trainer::epoch_of_pass() const {
 }
 
 /// The epoch of the schedule for the next local step.
-epoch_id trainer::schedule_epoch() const {
+epoch_id trainer::schedule_epoch() {
+  const auto& clock = strategy_.schedule;
   schedule_position now{epoch_of_pass(), at_.in_step() ? at_.past().steps : at_.held_past().steps};
-  if (strategy_.schedule.epochs_per_round > 1) {
+  if (clock.epochs_per_round > 1) {
     now.per_round = averages().due.every;
     // While a round runs, the others have not reported anything toward the next one.
     now.samples = own_samples() + (round_runs() ? 0 : samples_of_others());
   }
-  return waggle::schedule_epoch(strategy_.schedule, now);
+  return schedule_epoch_ =
+           without_going_back(clock, schedule_epoch_, waggle::schedule_epoch(clock, now));
 }
 
 pass_decision trainer::next_pass() const {
@@ -117,7 +119,7 @@ void trainer::on_pass(const pass_done& pass) {
     losses_.note(step.loss);
     if (steps_locally()) {
       stepped_ += step.samples;
-      ++local_steps_;
+      uncounted_steps_ += step.samples > 0 ? 1 : 0; // a loop that has ended offers empty passes
       ledger_.add(step.samples);
       count({ledger_.use_accumulated(), 0}, {});
     }

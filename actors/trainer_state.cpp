@@ -132,7 +132,8 @@ void trainer::on_loaded(const image_loaded& outcome) {
     return on_no_state(outcome.why);
   }
   drop_accumulated("left_out"); // the gradient belongs to the state that was replaced
-  pass_outdated_ = passing_;    // beside the worker: otherwise it had to end first
+  uncounted_steps_ = 0;
+  pass_outdated_ = passing_; // beside the worker: otherwise it had to end first
   note_plateau(outcome.plateau, outcome.epoch);
   model_epoch_ = outcome.epoch;
   model_parameters_ = outcome.parameters;
@@ -202,7 +203,7 @@ void trainer::cannot_keep_up() {
   sum.epoch_seconds = epoch_seconds_;
   sum.update_bytes = model_->parameter_count() * sizeof(float);
   sum.kept_bytes_max = config_.missed_bytes_max;
-  sum.target_batch_size = config_.target_batch_size;
+  sum.target_batch_size = config_.target_batch_size / strategy_.schedule.epochs_per_round;
   auto said = waggle::cannot_keep_up(sum);
   if (download_notice_.empty())
     ctx_.log->warn("{}", said);

@@ -19,6 +19,7 @@ void trainer::take_over(const model_ready& ready) {
   if (steps_locally()) {
     resumed_samples_ = ready.local_samples;
     resumed_passes_ = ready.local_passes;
+    uncounted_steps_ = ready.uncounted_steps;
   }
   // They are of no use to another strategy, or after the last epoch.
   if (steps_locally() || config_.auxiliary || done())
@@ -84,6 +85,7 @@ void trainer::save_and_answer() {
   if (steps_locally()) {
     last.local_samples = stepped_;
     last.local_passes = passes_ended_;
+    last.uncounted_steps = uncounted_steps_;
   }
   if (given_) {
     last.pending = given_->own;

@@ -109,6 +109,26 @@ void trainer::observe_epochs() {
     show_doubts();
 }
 
+/// In many groups: how many peers train our history, this one included. Of those with which we have
+/// completed no round yet, only about as many count as of the others: anybody can claim to train.
+std::size_t trainer::peers_that_step() const {
+  constexpr std::size_t unknown_min = 3; // when a run begins, nobody is known
+  std::size_t known = 0;
+  std::size_t unknown = 0;
+  for (const auto& peer : view_.peers) {
+    const auto& says = peer.claim;
+    const auto& who = peer.who.id;
+    if (who == ctx_.record.id || says.past.branch != at_.past().branch || says.group_size == 0
+        || !says.ready || says.auxiliary || says.reduces_only)
+      continue;
+    if (known_.covers(who))
+      ++known;
+    else if (connected_.contains(who))
+      ++unknown;
+  }
+  return 1 + known + std::min(unknown, known + unknown_min);
+}
+
 // -- groups ---------------------------------------------------------------------------------------
 
 /// The reason why the group that admitted us is not that of the history which we wanted to enter.

@@ -112,6 +112,7 @@ struct save_checkpoint {
   std::string pending_position{};  // of the data, after them
   std::uint64_t local_samples = 0; // own_progress
   std::uint64_t local_passes = 0;
+  std::uint64_t uncounted_steps = 0;
 };
 /// Events of the model_worker.
 struct pass_done {

@@ -45,10 +45,13 @@ struct swarm_options {
   /// "decentralized-adam": the optimizer steps with each gradient of this loop, and the peers
   /// average their parameters.
   std::string strategy = "collaborative";
-  /// Samples of the whole swarm per update, or per average of the parameters. decentralized-*
-  /// count steps instead: leave it out, and set "averaging-steps-period" in `more`.
+  /// Samples of the whole swarm per update, or per average of the parameters (with
+  /// "average-state-every" in `more`, an average comes after so many times as many).
+  /// decentralized-* count steps instead: leave it out, and set "averaging-steps-period" in `more`.
   std::uint64_t target_batch_size = 256;
-  std::uint64_t max_epochs = 0; // updates, or averages; 0: until all leave
+  /// Updates, or averages (with "average-state-every": times target_batch_size samples); 0: until
+  /// all leave.
+  std::uint64_t max_epochs = 0;
   /// The name of the model. "mlp" and "char-gpt": the same function and tensors as the model of
   /// that name in `waggle train`, with "layers", "width", "heads" and "context" in `more`. Any
   /// other text: a model of your own. Empty: identified by the names and shapes of its parameters.

@@ -57,7 +57,8 @@ result<run_options> run_options_of(const swarm_options& o) {
       return bad("swarm_options::more: waggle train has no option " + name + "; the nearest is "
                  + nearest(name, known));
     if (o.learning_rate == rate_owner::optimizer
-        && (name == "lr" || name == "schedule" || name == "warmup-epochs"))
+        && (name == "lr" || name == "schedule" || name == "warmup-epochs"
+            || name == "total-steps-in-epoch"))
       return bad("swarm_options::more: " + name
                  + " needs learning_rate = rate_owner::run; now the optimizer owns the rate");
     // The optimizer, and so the names of its statistics, is known to `start` only.

@@ -384,7 +384,7 @@ private:
     auto room = terminal();
     std::printf("\n%s", summary_.text(room ? room->columns - 1 : text_table::unlimited).c_str());
     std::fflush(stdout);
-    auto differences = options_.epochs > 0 && !stopped_ ? summary_.differences(options_.epochs)
+    auto differences = options_.epochs > 0 && !stopped_ ? summary_.differences(rounds_of(options_))
                                                         : std::vector<std::string>{};
     for (const auto& difference : differences)
       std::cerr << "waggle: " << difference << "\n";

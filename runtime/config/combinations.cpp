@@ -177,7 +177,7 @@ status check_strategy(const run_options& o) {
   if (o.average_state_every > many_samples / o.target_batch_size)
     return bad("--average-state-every " + std::to_string(o.average_state_every)
                + " times --target-batch-size " + std::to_string(o.target_batch_size)
-               + " is more samples than any run averages after: lower one of them");
+               + " are too many samples from one average to the next: lower one of them");
   if (!row->averages_parameters && o.groups == "moshpit")
     return bad("--groups moshpit belongs to " + those(&strategy_row::averages_parameters)
                + ": the peers of --strategy " + o.strategy
@@ -202,7 +202,7 @@ status check_first_epoch(const run_options& o) {
   const auto* strategy = find_strategy(o.strategy);
   bool counts_samples = strategy == nullptr || !strategy->counts_steps;
   auto needed = o.min_peers * o.micro_batch;
-  if (!counts_samples || o.auxiliary || needed <= o.target_batch_size)
+  if (!counts_samples || o.auxiliary || needed <= samples_per_round(o))
     return done{};
   return bad("--target-batch-size " + std::to_string(o.target_batch_size)
              + " does not hold one pass of --micro-batch " + std::to_string(o.micro_batch)

@@ -180,7 +180,10 @@ void add_training_options(std::vector<option_spec>& table) {
       "Samples of one forward and backward pass of this peer; by default fewer where "
       "--target-batch-size does not hold a pass of each of the --min-peers.",
       whole(&o::micro_batch, 1, 1U << 20U, "a step needs at least one sample")},
-     {"epochs", "N", "Optimizer steps of the run; 0: until stopped.", whole(&o::epochs).agreed()},
+     {"epochs", "N",
+      "Length of the run: updates with collaborative, otherwise averages (but see "
+      "--average-state-every); 0: until stopped.",
+      whole(&o::epochs).agreed()},
      {"model", "NAME", listed(model_table()) + ".",
       one_of(&o::model, names_in(model_table())).agreed()},
      {"layers", "N", "Blocks of char-gpt, hidden layers of mlp.",

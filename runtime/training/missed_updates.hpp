@@ -31,10 +31,10 @@ struct missed_update {
   double rate = 0;
   /// Where this peer's data was after the samples that it contributed; empty: it gave none.
   std::string position;
-  std::uint64_t work = 0;  // samples times contributors
-  std::uint64_t steps = 0; // by which history::steps grows
-  digest branch;           // of the epoch that begins; differs from `before` if the history forked
-  digest before;           // of the epoch that it ends
+  std::uint64_t work = 0; // samples times contributors
+  digest branch;          // of the epoch that begins; differs from `before` if the history forked
+  digest before;          // of the epoch that it ends
+  std::int64_t steps = 0; // by which history::steps changes
 
   [[nodiscard]] std::uint64_t bytes() const {
     auto values = (mean ? mean->size() : 0) + (snapshot ? snapshot->size() : 0);
@@ -44,9 +44,14 @@ struct missed_update {
   [[nodiscard]] history after(history before) const {
     // Both are claims of other peers: a sum that wraps around would rank the longest history last,
     // or begin the schedule again.
-    before.work = before.work > ~std::uint64_t{0} - work ? ~std::uint64_t{0} : before.work + work;
-    before.steps =
-      before.steps > ~std::uint64_t{0} - steps ? ~std::uint64_t{0} : before.steps + steps;
+    auto added = [](std::uint64_t to, std::uint64_t more) {
+      return to > ~std::uint64_t{0} - more ? ~std::uint64_t{0} : to + more;
+    };
+    before.work = added(before.work, work);
+    if (steps >= 0)
+      before.steps = added(before.steps, static_cast<std::uint64_t>(steps));
+    else
+      before.steps -= std::min(before.steps, static_cast<std::uint64_t>(-steps));
     if (branch != before.branch) {
       before.parent = before.branch;
       before.branch = branch;

@@ -11,7 +11,7 @@ namespace waggle {
 
 namespace {
 
-constexpr std::string_view magic = "WGGLOW03";
+constexpr std::string_view magic = "WGGLOW04";
 /// More than any epoch has, and small enough that sums do not overflow.
 constexpr std::uint64_t samples_max = 1ULL << 40U;
 
@@ -50,7 +50,7 @@ std::string head_of(const own_progress& p, const digest& state) {
     fields.put(static_cast<std::uint32_t>(text->size()));
   fields.put(p.partial.samples).put(p.partial.passes).put(p.partial.scale);
   fields.put(size_of(p.partial.sum)).put(p.pending_samples).put(size_of(p.pending));
-  fields.put(p.local_samples).put(p.local_passes);
+  fields.put(p.local_samples).put(p.local_passes).put(p.uncounted_steps);
   fields.put_raw(p.own).put_raw(p.position).put_raw(p.pending_position);
   auto hash = sha256_stream{}
                 .add(fields.text())
@@ -85,6 +85,7 @@ result<own_progress> decode_own_progress(std::string_view bytes, const digest& s
   auto pending_values = in.get<std::uint64_t>();
   p.local_samples = in.get<std::uint64_t>();
   p.local_passes = in.get<std::uint64_t>();
+  p.uncounted_steps = in.get<std::uint64_t>();
   bool plausible = stopped <= 1 && own <= learner::own_bytes_max
                    && position <= resumable_learner::position_bytes_max
                    && pending_position <= resumable_learner::position_bytes_max
@@ -92,7 +93,8 @@ result<own_progress> decode_own_progress(std::string_view bytes, const digest& s
                    && p.pending_samples <= samples_max && std::isfinite(p.partial.scale)
                    && p.partial.scale > 0 && (p.partial.samples == 0) == (partial_values == 0)
                    && (p.pending_samples == 0) == (pending_values == 0)
-                   && p.local_samples <= samples_max && p.local_passes <= samples_max;
+                   && p.local_samples <= samples_max && p.local_passes <= samples_max
+                   && p.uncounted_steps <= samples_max;
   if (!plausible)
     return failure{ec::malformed, "its fields contradict each other"};
   p.own = in.get_raw(own);

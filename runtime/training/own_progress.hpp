@@ -33,6 +33,7 @@ struct own_progress {
   /// Local steps since the last boundary, which are in the state: what they count toward the next.
   std::uint64_t local_samples = 0;
   std::uint64_t local_passes = 0;
+  std::uint64_t uncounted_steps = 0; // local steps in the state that no round has counted
 
   [[nodiscard]] bool empty() const {
     return own.empty() && position.empty() && !stopped && partial.samples == 0 && !pending;
@@ -47,10 +48,10 @@ digest name_of_state(byte_span header);
 /// The bytes in front of the two vectors of `progress`, which follow as they are in memory. Layout,
 /// little-endian:
 ///
-///     magic "WGGLOW03" (8) | name_of_state (32) | SHA-256 of all that follows (32)
+///     magic "WGGLOW04" (8) | name_of_state (32) | SHA-256 of all that follows (32)
 ///     | stopped (1) | lengths of own, position, pending position (4 each)
 ///     | partial: samples (8), passes (8), scale (8), values (8) | pending: samples (8), values (8)
-///     | local: samples (8), passes (8)
+///     | local: samples (8), passes (8), uncounted steps (8)
 ///     | own | position | pending position | values of partial | values of pending
 std::string head_of(const own_progress& progress, const digest& state);
 

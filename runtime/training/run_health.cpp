@@ -129,6 +129,11 @@ std::string say_own_gradients(const epochs& all, const settings& how) {
          + ", is long enough: members are lost, raise --stall-timeout if their links are slow";
 }
 
+/// The value of --target-batch-size for so many samples from one round to the next.
+double per_epoch(double samples, const settings& how) {
+  return std::ceil(samples / static_cast<double>(how.epochs_per_round));
+}
+
 template <class Value>
 double mean_of_short_ones(const epochs& all, const settings& how, Value value) {
   return mean(all, value, [&](const auto& e) { return short_epoch(e, how); });
@@ -138,8 +143,8 @@ numbers of_short_epochs(const epochs& all, const settings& how) {
   auto computed_meanwhile = [](const epoch_facts& e) {
     return e.samples_per_second * (e.round_seconds + e.download_seconds);
   };
-  return {unit::samples, static_cast<double>(how.target_batch),
-          std::ceil(mean_of_short_ones(all, how, computed_meanwhile))};
+  return {unit::samples, per_epoch(static_cast<double>(how.target_batch), how),
+          per_epoch(mean_of_short_ones(all, how, computed_meanwhile), how)};
 }
 
 std::string say_short_epochs(const epochs& all, const settings& how) {
@@ -162,16 +167,19 @@ const epoch_facts& last_small_batch(const epochs& all, const settings& how) {
 
 numbers of_small_batches(const epochs& all, const settings& how) {
   const auto& last = last_small_batch(all, how);
-  return {unit::samples, static_cast<double>(how.target_batch),
-          2 * static_cast<double>(last.pass_samples) * last.peers};
+  return {unit::samples, per_epoch(static_cast<double>(how.target_batch), how),
+          per_epoch(2 * static_cast<double>(last.pass_samples) * last.peers, how)};
 }
 
 std::string say_small_batches(const epochs& all, const settings& how) {
   const auto& last = last_small_batch(all, how);
   auto pass = std::to_string(last.pass_samples);
   auto peers = std::to_string(last.peers);
-  return "the target batch of " + std::to_string(how.target_batch)
-         + " samples was less than two passes of " + pass + " samples of each of the " + peers
+  auto several = how.epochs_per_round == 1
+                   ? std::string{}
+                   : " (" + std::to_string(how.epochs_per_round) + " to a round)";
+  return "the target batch of " + number(of_small_batches(all, how).found, 0) + " samples" + several
+         + " was less than two passes of " + pass + " samples of each of the " + peers
          + " peers, so some contribute little or nothing: raise --target-batch-size to "
          + number(of_small_batches(all, how).required, 0) + ", or lower --micro-batch";
 }

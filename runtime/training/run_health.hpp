@@ -63,10 +63,12 @@ public:
     friend bool operator==(const numbers&, const numbers&) = default;
   };
   struct settings {
-    double averaging_timeout = 0;     // seconds
-    std::uint64_t target_batch = 0;   // samples; 0: epochs are not counted in samples
-    std::uint32_t group_size_max = 0; // a round has no more contributors; 0: without limit
-    bool searches_groups = false;     // for each round, instead of one group for the run
+    double averaging_timeout = 0; // seconds
+    /// Samples from one round to the next; 0: rounds are not due by samples.
+    std::uint64_t target_batch = 0;
+    std::uint64_t epochs_per_round = 1; // of --target-batch-size samples (schedule_clock)
+    std::uint32_t group_size_max = 0;   // a round has no more contributors; 0: without limit
+    bool searches_groups = false;       // for each round, instead of one group for the run
   };
   /// The epochs that the rules look at, and how many there must be at least.
   static constexpr std::size_t window = 32;

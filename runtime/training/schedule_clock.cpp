@@ -14,4 +14,14 @@ epoch_id schedule_epoch(const schedule_clock& clock, const schedule_position& at
   return epoch_id{at.epoch.value() * count + within};
 }
 
+epoch_id without_going_back(const schedule_clock& clock, epoch_id last, epoch_id found) {
+  if (found >= last)
+    return found;
+  if (clock.steps_in_epoch > 0)
+    return found.next() == last ? last : found;
+  auto count = std::max<std::uint64_t>(clock.epochs_per_round, 1);
+  bool same_round = found.value() / count == last.value() / count;
+  return same_round ? last : found;
+}
+
 } // namespace waggle

@@ -19,16 +19,22 @@ struct schedule_clock {
   friend bool operator==(const schedule_clock&, const schedule_clock&) = default;
 };
 
-/// Where a peer is in a run, for its schedule.
+/// What a peer's schedule depends on.
 struct schedule_position {
-  epoch_id epoch;              // of the run: that the next round ends
+  epoch_id epoch;              // of the next round
   std::uint64_t steps = 0;     // history::steps
   std::uint64_t samples = 0;   // of all peers since the last round, as far as they are known
   std::uint64_t per_round = 1; // samples from one round to the next
 };
 
-/// The epoch of the schedule there. Peers at the same place have the same one, and so the same
-/// learning rate (INV-3). With `epochs_per_round`, it never exceeds those that belong to the round.
+/// The epoch of the schedule there. Peers at the same epoch of the schedule have the same learning
+/// rate (INV-3). With `epochs_per_round`, the epochs after the next round are never reached before
+/// it.
 epoch_id schedule_epoch(const schedule_clock& clock, const schedule_position& at);
+
+/// The epoch to go by if `last` was the one before and schedule_epoch returns `found`: a peer whose
+/// samples do not count any more, or a sum of steps that turned out a little smaller, takes no
+/// schedule back.
+epoch_id without_going_back(const schedule_clock& clock, epoch_id last, epoch_id found);
 
 } // namespace waggle

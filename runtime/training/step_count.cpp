@@ -27,18 +27,19 @@ void write_steps(std::span<float, step_values> out, std::uint64_t steps, std::ui
     out[i] = static_cast<float>(rest & piece_mask);
 }
 
-std::uint64_t steps_of_round(std::span<const float, step_values> means, double members,
+std::int64_t change_of_steps(std::span<const float, step_values> means, double members,
                              const std::uint64_t* total) {
   auto count = std::isfinite(members) ? std::clamp(members, 0.0, 0x1p20) : 0;
-  auto grown = static_cast<std::uint64_t>(std::round(within(means[0], steps_max) * count));
+  auto made = static_cast<std::int64_t>(std::round(within(means[0], steps_max) * count));
   if (total == nullptr)
-    return grown;
-  double others = 0;
+    return made;
+  double known = 0; // the mean of what the members knew
   for (std::size_t i = step_values; i-- > 1;)
-    others = others * static_cast<double>(piece_mask + 1)
-             + within(means[i], static_cast<double>(piece_mask));
-  auto known = static_cast<std::uint64_t>(std::round(others));
-  return grown + (known > *total ? known - *total : 0);
+    known = known * static_cast<double>(piece_mask + 1)
+            + within(means[i], static_cast<double>(piece_mask));
+  auto own = static_cast<std::int64_t>(std::min(*total, counted_steps_max));
+  auto behind = static_cast<std::int64_t>(std::round(known)) - own;
+  return made + std::min(behind, steps_ahead_max * std::max<std::int64_t>(made, 1));
 }
 
 } // namespace waggle

@@ -86,7 +86,8 @@ constexpr strategy_row table[] = {
   {"collaborative", "Gradients are averaged every --target-batch-size samples of the swarm.",
    make_collaborative, false, false, "", ""},
   {"local-updates",
-   "Each peer steps at once; parameters are averaged every --target-batch-size samples.",
+   "Each peer steps at once; parameters are averaged every --target-batch-size samples, or every "
+   "--average-state-every times as many.",
    make_local_updates, true, false, "", ""},
   {"decentralized",
    "Each peer steps at once; parameters are averaged every --averaging-steps-period.",

@@ -6,6 +6,7 @@
 #include "runtime/core/byte_io.hpp"
 #include "runtime/core/check.hpp"
 #include "runtime/crypto/digest.hpp"
+#include "runtime/training/step_count.hpp"
 
 namespace waggle {
 
@@ -105,6 +106,8 @@ result<training_state> check_state(const byte_source& image) {
   auto hash = in.get<digest>();
   if (!in.ok() || bytes != image.size() - state_header_bytes)
     return failure{ec::malformed, "the training state is cut off, or too long"};
+  if (state.past.steps > counted_steps_max)
+    return failure{ec::malformed, "the training state has more steps than any run makes"};
   auto found = hash_of(as_string_view(fields), image);
   if (!found)
     return found.error();

@@ -59,7 +59,6 @@ TEST_F(StepsOfOneGroup, AreCountedAlikeByAllAlsoAfterFaults) {
   };
   EXPECT_TRUE(sim.run_until(agree, 5s)) << picture(sim);
   auto s = status_of(0);
-  EXPECT_EQ(s.schedule_epoch.value(), s.past.steps / steps_in_epoch);
   // Not counted: steps since the last round, and what is dropped when a peer leaves a group.
   auto all = steps_of_all(*this, lost);
   EXPECT_LE(s.past.steps, all);
@@ -70,8 +69,10 @@ TEST_F(StepsOfOneGroup, AreCountedAlikeByAllAlsoAfterFaults) {
 struct StepsOfManyGroups : ::testing::Test, protected moshpit_swarm {
   StepsOfManyGroups() : moshpit_swarm(5, 2, 2s) {
     step_interval = 250ms;
-    adjust = [](node_config& config) {
+    adjust = [this](node_config& config) {
       config.training->training.how.steps_in_epoch = steps_in_epoch;
+      if (sim.size() % 2 == 1) // half of the peers are slow
+        config.training->training.step_interval = 1s;
     };
   }
 };
@@ -81,13 +82,12 @@ TEST_F(StepsOfManyGroups, AreEstimatedCloselyFromThoseOfEachGroup) {
   for (std::size_t n = 0; n < peers; ++n)
     join();
   ASSERT_TRUE(begin(20s)) << picture(sim);
-  for (int round = 0; round < 30; ++round)
+  for (int round = 0; round < 80; ++round)
     run_to_grid(1s);
   auto all = static_cast<double>(steps_of_all(*this, 0));
   for (auto i : sim.living()) {
     auto s = status_of(i);
-    EXPECT_NEAR(static_cast<double>(s.past.steps), all, 0.15 * all) << "peer " << i;
-    EXPECT_EQ(s.schedule_epoch.value(), s.past.steps / steps_in_epoch);
+    EXPECT_NEAR(static_cast<double>(s.past.steps), all, 0.08 * all) << "peer " << i;
   }
 }
 

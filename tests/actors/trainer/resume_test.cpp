@@ -303,7 +303,7 @@ TEST_F(ResumedInASwarm, ADamagedFileCostsNoCheckpoint) {
   auto names = *files->list("/data");
   for (const auto& name : names)
     if (name.ends_with(".own"))
-      files->corrupt("/data/" + name, "WGGLOW03 and no more");
+      files->corrupt("/data/" + name, "WGGLOW04 and no more");
   auto& again = restart(keeping(files), {}, 0);
   pass(5ms);
   EXPECT_EQ(again.reports.front().epoch, before.epoch);

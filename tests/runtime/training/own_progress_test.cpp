@@ -21,6 +21,9 @@ own_progress full() {
   p.pending = std::make_shared<float_vector>(float_vector{7, 8});
   p.pending_samples = 32;
   p.pending_position = "at 4";
+  p.local_samples = 24;
+  p.local_passes = 6;
+  p.uncounted_steps = 5;
   return p;
 }
 
@@ -45,6 +48,9 @@ TEST(OwnProgress, IsReadAsItWasWritten) {
   EXPECT_EQ(*read->pending, *full().pending);
   EXPECT_EQ(read->pending_position, "at 4");
   EXPECT_EQ(read->samples(), 40U);
+  EXPECT_EQ(read->local_samples, 24U);
+  EXPECT_EQ(read->local_passes, 6U);
+  EXPECT_EQ(read->uncounted_steps, 5U);
 }
 
 TEST(OwnProgress, WithoutVectorsIsShort) {
@@ -81,6 +87,7 @@ TEST(OwnProgress, FieldsThatContradictEachOtherAreRefused) {
     return decode_own_progress(bytes_of(p), state).error().code == ec::malformed;
   };
   EXPECT_TRUE(refused([](own_progress& p) { p.partial.samples = 0; }));
+  EXPECT_TRUE(refused([](own_progress& p) { p.uncounted_steps = 1ULL << 60U; }));
   EXPECT_TRUE(refused([](own_progress& p) { p.partial.sum = nullptr; }));
   EXPECT_TRUE(refused([](own_progress& p) { p.partial.samples = 1ULL << 41U; }));
   EXPECT_TRUE(refused([](own_progress& p) { p.partial.passes = 9; }));

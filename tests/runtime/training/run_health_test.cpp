@@ -234,6 +234,24 @@ TEST(RunHealth, EachRuleThatHoldsHasItsNumbers) {
   }
 }
 
+// --target-batch-size is a quarter of what a round has then.
+TEST(RunHealth, TheTargetBatchIsThatOfOneEpochOfTheScheduleIfARoundHasSeveral) {
+  auto four_to_a_round = four_peers();
+  four_to_a_round.epochs_per_round = 4;
+  for (const auto& [rule, found, required] :
+       {std::tuple{"short_epochs", 64.0, 68.0}, std::tuple{"small_batches", 64.0, 66.0}}) {
+    watched run{run_health{four_to_a_round}};
+    for (const auto& s : symptoms)
+      if (s.rule == rule)
+        run.after(run_health::judged_from, with(s));
+    EXPECT_EQ(run.health.numbers_of(rule),
+              (run_health::numbers{run_health::unit::samples, found, required}));
+    EXPECT_THAT(run.health.notice(),
+                HasSubstr("raise --target-batch-size to "
+                          + std::to_string(static_cast<std::uint64_t>(required))));
+  }
+}
+
 TEST(RunHealth, TheNumbersAreThoseOfTheEpochsThatShowTheSymptom) {
   auto slow = healthy();
   slow.samples_per_second = 1;

@@ -41,6 +41,21 @@ TEST(ScheduleClock, TheStepsOfAllPeersMakeAnEpochWhateverTheRounds) {
   EXPECT_EQ(at(clock, {epoch_id{1}, 1'234, 0, 1}), 12U);
 }
 
+TEST(ScheduleClock, NobodyGoesBackWithinARoundOrByOneEpochOfSteps) {
+  auto next = [](const schedule_clock& clock, std::uint64_t last, std::uint64_t found) {
+    return without_going_back(clock, epoch_id{last}, epoch_id{found}).value();
+  };
+  schedule_clock several{4, 0};
+  EXPECT_EQ(next(several, 9, 10), 10U);
+  EXPECT_EQ(next(several, 11, 8), 11U);  // the same round: a member that was counted is gone
+  EXPECT_EQ(next(several, 12, 11), 11U); // another round: this peer follows another state
+  schedule_clock steps{1, 100};
+  EXPECT_EQ(next(steps, 5, 6), 6U);
+  EXPECT_EQ(next(steps, 5, 4), 5U); // a smaller estimate
+  EXPECT_EQ(next(steps, 5, 3), 3U); // a correction, or another state
+  EXPECT_EQ(next({}, 5, 4), 4U);
+}
+
 TEST(ScheduleClock, NoPositionDividesByZero) {
   EXPECT_EQ(at({4, 0}, {epoch_id{2}, 0, 5, 0}), 11U);
   EXPECT_EQ(at({4, 0}, {epoch_id{2}, 0, 2, 3}), 10U);

@@ -25,24 +25,29 @@ struct peer {
   }
 };
 
-/// As a reducer computes it.
+/// As a reducer computes it, with weights of 1.
 values mean_of(const std::vector<peer>& peers) {
   values mean{};
   for (std::size_t i = 0; i < step_values; ++i) {
-    float sum = 0;
+    double sum = 0;
     for (const auto& p : peers)
-      sum += p.contributes()[i];
-    mean[i] = sum / static_cast<float>(peers.size());
+      sum += static_cast<double>(p.contributes()[i]);
+    mean[i] = static_cast<float>(sum * (1 / static_cast<double>(peers.size())));
   }
   return mean;
 }
 
-void run_round(std::vector<peer>& peers) {
-  auto mean = mean_of(peers);
+void end_round(std::vector<peer>& peers, const values& mean) {
   for (auto& p : peers) {
-    p.total += steps_of_round(mean, static_cast<double>(peers.size()), &p.total);
+    p.total = static_cast<std::uint64_t>(
+      static_cast<std::int64_t>(p.total)
+      + change_of_steps(mean, static_cast<double>(peers.size()), &p.total));
     p.steps = 0;
   }
+}
+
+void run_round(std::vector<peer>& peers) {
+  end_round(peers, mean_of(peers));
 }
 
 TEST(StepCount, IsTheSumOfAllStepsOnEachMember) {
@@ -62,57 +67,102 @@ TEST(StepCount, IsTheSumOfAllStepsOnEachMember) {
     }
 }
 
-TEST(StepCount, APeerThatMissedRoundsAgreesSoonAndNobodyGoesBack) {
+// Also where the others' second piece of 17 bits has just begun.
+TEST(StepCount, APeerThatMissedRoundsAgreesWithTheOthersAfterOne) {
   for (std::size_t members : {2U, 3U, 8U, 64U})
-    for (std::uint64_t behind : {1U, 40U, 5'000U}) {
-      std::vector<peer> peers(members, peer{10, 1'000'000});
-      peers.front().total -= behind;
-      int rounds = 0;
-      while (peers.front().total != peers.back().total && rounds < 40) {
-        auto before = peers;
-        for (auto& p : peers)
-          p.steps = 10;
+    for (std::uint64_t total : {1'000'000ULL, (1ULL << 17U) + 3})
+      for (std::uint64_t behind : {1U, 40U, 70U}) {
+        std::vector<peer> peers(members, peer{10, total});
+        peers.front().total -= behind;
         run_round(peers);
-        ++rounds;
-        for (std::size_t i = 0; i < members; ++i)
-          ASSERT_GE(peers[i].total, before[i].total + 10 * members);
-        for (std::size_t i = 1; i < members; ++i)
-          ASSERT_EQ(peers[i].total, before[i].total + 10 * members) << "only the others count";
+        for (const auto& p : peers)
+          ASSERT_EQ(p.total, peers.front().total);
+        auto exact = static_cast<double>(total + 10 * members)
+                     - static_cast<double>(behind) / static_cast<double>(members);
+        EXPECT_NEAR(static_cast<double>(peers.front().total), exact, 1);
       }
-      EXPECT_LE(rounds, 15) << members << " members, " << behind << " steps behind";
+}
+
+// A float carries the mean of the middle piece to about 2^-8, which counts 2^17 times as much.
+TEST(StepCount, EvenWhereTheLastPieceBeginsPeersAgreeSoon) {
+  for (std::size_t members : {2U, 3U, 7U, 64U}) {
+    std::vector<peer> peers(members, peer{10, (1ULL << 34U) + 3});
+    peers.front().total -= 40;
+    int rounds = 0;
+    for (; peers.front().total != peers.back().total && rounds < 20; ++rounds) {
+      for (auto& p : peers)
+        p.steps = 10;
+      run_round(peers);
     }
+    EXPECT_LT(rounds, 20);
+    EXPECT_NEAR(static_cast<double>(peers.front().total), 0x1p34, 20'000);
+  }
+}
+
+// Unequal estimates (many groups) must neither drift up nor down.
+TEST(StepCount, DisagreementLeavesTheMeanAsItIs) {
+  random_source random{9};
+  std::vector<peer> peers(16);
+  std::uint64_t made = 0;
+  for (int round = 0; round < 2'000; ++round) {
+    for (std::size_t i = 0; i < peers.size(); ++i)
+      made += peers[i].steps = i < 8 ? 10 : random.below(3); // half of them are slow
+    random.shuffle(peers);
+    for (std::size_t first = 0; first < peers.size(); first += 4) {
+      std::vector<peer> group(peers.begin() + static_cast<std::ptrdiff_t>(first),
+                              peers.begin() + static_cast<std::ptrdiff_t>(first) + 4);
+      auto mean = mean_of(group);
+      for (std::size_t i = first; i < first + 4; ++i) {
+        auto change = change_of_steps(mean, 16, &peers[i].total);
+        peers[i].total =
+          static_cast<std::uint64_t>(static_cast<std::int64_t>(peers[i].total) + change);
+        peers[i].steps = 0;
+      }
+    }
+  }
+  for (const auto& p : peers)
+    EXPECT_NEAR(static_cast<double>(p.total), static_cast<double>(made),
+                0.02 * static_cast<double>(made));
+}
+
+TEST(StepCount, APeerThatClaimsTooManyMovesTheOthersAFewRoundsAndComesDown) {
+  std::vector<peer> peers(4, peer{10, 1'000});
+  peers.back().total = counted_steps_max; // the state of a donor that lied, say
+  run_round(peers);
+  for (std::size_t i = 0; i < 3; ++i)
+    EXPECT_EQ(peers[i].total, 1'000U + 40 + 40 * steps_ahead_max);
+  EXPECT_LT(peers.back().total, counted_steps_max / 2);
+  int rounds = 0;
+  while (peers.back().total != peers.front().total && rounds < 200) {
+    for (auto& p : peers)
+      p.steps = 10;
+    run_round(peers);
+    ++rounds;
+  }
+  EXPECT_LT(rounds, 60);
+  EXPECT_LT(peers.front().total, 60U * 9 * 40);
 }
 
 TEST(StepCount, WhoHasNoStateYetLearnsTheStepsOfTheRoundAlone) {
   std::vector<peer> peers(3, peer{20, 777'777});
-  EXPECT_EQ(steps_of_round(mean_of(peers), 3, nullptr), 60U);
-}
-
-TEST(StepCount, InManyGroupsOneGroupStandsForAll) {
-  std::vector<peer> group(4, peer{25, 1'000});
-  auto total = group.front().total;
-  EXPECT_EQ(steps_of_round(mean_of(group), 64, &total), 1'600U);
+  EXPECT_EQ(change_of_steps(mean_of(peers), 3, nullptr), 60);
 }
 
 // A member may contribute anything; robust aggregators aside, so it can to the parameters.
 TEST(StepCount, ValuesThatNobodyCountsAreBounded) {
   std::uint64_t total = 1'000;
   for (float x : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
-                  -std::numeric_limits<float>::infinity(), -1.0F, -1e30F})
-    EXPECT_EQ(steps_of_round(values{x, x, x, x}, 4, &total), 0U) << x;
+                  -std::numeric_limits<float>::infinity(), -1.0F, -1e30F}) {
+    EXPECT_EQ(change_of_steps(values{x, x, x, x}, 4, &total), -1'000) << x;
+    EXPECT_EQ(change_of_steps(values{x, x, x, x}, 4, nullptr), 0) << x;
+  }
   auto most = std::numeric_limits<float>::max();
-  EXPECT_LE(steps_of_round(values{most, most, most, most}, most, &total),
-            counted_steps_max + (1ULL << 44U));
-  EXPECT_EQ(steps_of_round(values{5, 0, 0, 0}, std::nan(""), &total), 0U);
-  EXPECT_EQ(steps_of_round(values{5, 0, 0, 0}, -3, &total), 0U);
-}
-
-TEST(StepCount, EvenTheLargestTotalIsWrittenAndRead) {
-  peer p{7, counted_steps_max};
-  std::uint64_t none = 0;
-  EXPECT_EQ(steps_of_round(p.contributes(), 1, &none), 7 + counted_steps_max);
-  peer beyond{0, ~std::uint64_t{0}};
-  EXPECT_EQ(steps_of_round(beyond.contributes(), 1, &none), counted_steps_max);
+  EXPECT_LE(change_of_steps(values{most, most, most, most}, most, &total),
+            (steps_ahead_max + 1) * (std::int64_t{1} << 44U));
+  EXPECT_EQ(change_of_steps(values{5, 0, 0, 0}, std::nan(""), nullptr), 0);
+  EXPECT_EQ(change_of_steps(values{5, 0, 0, 0}, -3, nullptr), 0);
+  std::uint64_t beyond = ~std::uint64_t{0};
+  EXPECT_LT(change_of_steps(values{5, 0, 0, 0}, 1, &beyond), 0);
 }
 
 } // namespace

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/crypto/digest.hpp"
+#include "runtime/training/step_count.hpp"
 
 namespace waggle {
 namespace {
@@ -39,6 +40,16 @@ TEST(TrainingState, SealingInPlaceGivesTheSameImage) {
   meta.learner = {};
   seal_state(meta, image);
   EXPECT_EQ(as_string_view(image), image_of(example()));
+}
+
+TEST(TrainingState, MoreStepsThanAnyRunMakesAreRefused) {
+  auto state = example();
+  state.past.steps = counted_steps_max;
+  auto most = image_of(state);
+  EXPECT_TRUE(decode_state(as_byte_span(most)).ok());
+  ++state.past.steps;
+  auto more = image_of(state);
+  EXPECT_EQ(decode_state(as_byte_span(more)).error().code, ec::malformed);
 }
 
 TEST(TrainingState, AnEmptyLearnerStateIsAllowed) {
