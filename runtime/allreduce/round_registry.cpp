@@ -50,6 +50,7 @@ void round_registry::begin(const std::shared_ptr<round_engine>& round, group_lis
     auto waiting = take_parked(entry);
     remember_members(round->plan());
     entry.running = round;
+    entry.awaited.reset();
     entry.on_group = std::move(on_group);
     round->begin();
     // With the lock held, so that later events do not overtake earlier ones.
@@ -74,6 +75,7 @@ void round_registry::finish(const round_id& id, const wire::round_promise& promi
   ended = std::exchange(entry.running, nullptr);
   entry.promise = promise;
   entry.since = now;
+  entry.awaited.reset();
   // Events are parked here only if the round ended before it began.
   for (const auto& [event, of_stranger] : take_parked(entry)) {
     event.release();
@@ -114,7 +116,9 @@ bool round_registry::deliver(const inbound_event& event, steady_time now) {
         event.release();
         return false;
       }
-      park(rounds_[*id], event, of_stranger, now);
+      auto& entry = rounds_[*id];
+      park(entry, event, of_stranger, now);
+      tell_waiting(entry, event);
       return true;
     }
   }
@@ -189,7 +193,8 @@ void round_registry::drop_heaviest_stranger(const inbound_event& in_favour_of,
     }
     bool shrunk = leave != entry.parked.end();
     entry.parked.erase(leave, entry.parked.end());
-    bool unused = shrunk && entry.parked.empty() && !entry.running && !entry.promise;
+    bool unused =
+      shrunk && entry.parked.empty() && !entry.running && !entry.promise && !entry.awaited;
     i = unused ? rounds_.erase(i) : std::next(i);
   }
 }
@@ -252,6 +257,29 @@ void round_registry::expect(const round_plan& plan) {
   }
   if (members_changed_)
     members_changed_();
+}
+
+void round_registry::await(const round_plan& plan, group_listener on_message) {
+  expect(plan);
+  awaited_round wait{{}, std::move(on_message)};
+  for (const auto& member : plan.members)
+    wait.members.insert(member.peer.id);
+  std::lock_guard guard{mutex_};
+  auto& entry = rounds_[plan.id];
+  if (entry.running || entry.promise)
+    return;
+  entry.awaited = std::move(wait);
+  for (const auto& [event, of_stranger] : entry.parked)
+    tell_waiting(entry, event);
+}
+
+void round_registry::tell_waiting(entry& where, const inbound_event& event) {
+  auto& wait = where.awaited;
+  if (!wait || !wait->members.contains(event.from.id))
+    return;
+  bool about_a_loss = std::holds_alternative<wire::round_suspect>(event.what);
+  if (about_a_loss || !std::exchange(wait->called, true))
+    wait->on_message(event.from, event.what);
 }
 
 bool round_registry::is_expected(const peer_id& peer, const round_id& id, std::size_t bytes) const {
@@ -329,7 +357,8 @@ std::size_t round_registry::forget_old(steady_time now) {
   for (auto i = rounds_.begin(); i != rounds_.end();) {
     auto& entry = i->second;
     auto age = now - entry.since;
-    if (entry.running || age < (entry.promise ? limits_.remembered_for : limits_.parked_for)) {
+    if (entry.running || entry.awaited
+        || age < (entry.promise ? limits_.remembered_for : limits_.parked_for)) {
       ++i;
       continue;
     }
