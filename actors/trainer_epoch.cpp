@@ -187,6 +187,7 @@ trainer::with_pending_buffers(const learner::mean_gradient& mean) {
 
 void trainer::send_round(bool call) {
   called_ = false;
+  expected_.reset();
   given_->in_round = true;
   average_in_group question{
     given_->own, given_->weight, at_.epoch(), call, config_.averaging_timeout, steps_locally()};

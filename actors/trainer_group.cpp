@@ -370,6 +370,7 @@ void trainer::follow_run() {
 /// Our work stays our own: what others claim is not ours to repeat.
 void trainer::go_to(epoch_id epoch) {
   history_choice to;
+  expect_no_round();
   to.branch = at_.past().branch;
   to.work = at_.past().work;
   move_to(to, epoch);
@@ -416,6 +417,7 @@ void trainer::leave(const std::string& why) {
   if (!why.empty())
     ctx_.log->info("left the group of epoch {}: {}", at_.epoch().value(), why);
   send(peers_.averager, quit_group{});
+  expected_.reset();
   merge();
   stop_fetching();
   // The contribution was for a state that we do not have, or is a copy that will be outdated.
