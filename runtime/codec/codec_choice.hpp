@@ -87,8 +87,8 @@ std::string to_string(const codec_choice& choice);
 result<codec_choice> parse_codec_choice(std::string_view text);
 
 /// The codecs of a vector that consists of these tensors. Adjacent tensors with the same codec form
-/// one run, but buffers form runs of their own; empty tensors form none. Fails with ec::bad_config
-/// if a tensor is not listed, or if there are more than codec_runs_max runs.
+/// one run, but gradients, buffers and metrics form runs of their own; empty tensors form none.
+/// Fails with ec::bad_config if a tensor is not listed, or for more than codec_runs_max runs.
 result<codec_plan> plan_codecs(const codec_choice& choice, std::span<const tensor_info> tensors);
 
 } // namespace waggle

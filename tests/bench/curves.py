@@ -90,6 +90,14 @@ class Peers:
         self.count = count
 
     def __enter__(self):
+        try:
+            self.start()
+        except BaseException:  # also if it is interrupted: no peer may stay behind
+            self.__exit__()
+            raise
+        return self
+
+    def start(self):
         for i in range(self.count):
             own = {"listen": "127.0.0.1:0", "data-dir": self.folder / f"peer{i}", "min-peers": self.count,
                    "linger": "1h", "seed": 100 * self.seed + i + 1}
@@ -102,7 +110,6 @@ class Peers:
                 self.children.append(subprocess.Popen([self.binary, "train", *words(self.options), *words(own)],
                                                       stdout=out, stderr=subprocess.STDOUT))
             self.addresses.append(self.wait_for_address(log))
-        return self
 
     def wait_for_address(self, log):
         for _ in range(600):
@@ -309,8 +316,8 @@ def main():
     parser.add_argument("--windows", type=int, help="held-out windows (default: 2048)")
     parser.add_argument("--short", action="store_true", help="fewer modes, and smaller defaults: "
                         + ", ".join(f"{name} {value}" for name, value in SHORT.items()))
-    parser.add_argument("--max-gap", type=float, default=0.4, help="how far the loss of a mode whose peers average parameters may be "
-                        "above its baseline (default: 0.4)")
+    parser.add_argument("--max-gap", type=float, default=0.5, help="how far the loss of a mode whose peers average parameters may be "
+                        "above its baseline (default: 0.5)")
     parser.add_argument("--min-spread", type=float, default=0.1, help="how far collaborative may be from its baseline, if the seeds "
                         "of that one are closer to each other (default: 0.1)")
     parser.add_argument("--limit", type=float, default=180, help="seconds after which a run is given up (default: 180)")
@@ -325,6 +332,10 @@ def main():
             parser.error(f"--{name.replace('_', '-')} must be at least 1")
     if not 2 <= settings.points <= settings.epochs:
         parser.error("--points must be at least 2, between which the loss is interpolated, and at most --epochs")
+    if shutil.which(settings.binary) is None:
+        parser.error(f"--binary {settings.binary} is no program: build it, or name another one")
+    if not pathlib.Path(settings.data).exists():
+        parser.error(f"--data {settings.data} does not exist")
     settings.modes = SHORT_MODES if settings.short else tuple(MODES)
     settings.untrained = math.log(256)  # all bytes are equally likely
     if settings.batch % (4 * settings.micro_batch) != 0:

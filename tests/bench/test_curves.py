@@ -10,7 +10,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 from curves import MODES, summary, violations
 
-SETTINGS = argparse.Namespace(max_gap=0.4, min_spread=0.1, untrained=math.log(256))
+SETTINGS = argparse.Namespace(max_gap=0.5, min_spread=0.1, untrained=math.log(256))
 
 
 def curve(samples, loss):
@@ -53,9 +53,9 @@ class Violations(unittest.TestCase):
         self.assertEqual(violations(rows, SETTINGS), [])
 
     def test_averaged_parameters_have_a_bound(self):
-        self.assertEqual(judged(local_updates=(2.79, 2.79, 2.79)), [])
-        self.expect_one(judged(local_updates=(2.9, 2.8, 2.85)), "local-updates", "--max-gap", "0.450")
-        self.expect_one(judged(decentralized_adam=(2.9, 2.8, 2.85)), "decentralized-adam", "0.450")
+        self.assertEqual(judged(local_updates=(2.89, 2.89, 2.89)), [])
+        self.expect_one(judged(local_updates=(3.0, 2.9, 2.95)), "local-updates", "--max-gap", "0.550")
+        self.expect_one(judged(decentralized_adam=(3.0, 2.9, 2.95)), "decentralized-adam", "0.550")
         self.assertEqual(judged(local_updates=(2.0, 2.0, 2.0)), [], "a lower loss is welcome")
 
     def test_a_loss_that_does_not_fall_is_reported_whatever_the_baseline_is(self):

@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "runtime/core/random.hpp"
 #include "runtime/training/averaged_tensors.hpp"
+#include "runtime/training/local_learner.hpp"
+#include "trainer/compute_setup.hpp"
 #include "trainer/models.hpp"
 #include "trainer/torch_learner.hpp"
 
@@ -63,7 +66,7 @@ struct plain_peer {
       for (const auto& p : model->parameters())
         grads.push_back(p.grad());
       add(grads, correction);
-      correction = {};
+      correction = torch::Tensor{};
     }
     optimizer.step();
   }
