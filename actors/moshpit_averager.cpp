@@ -179,8 +179,7 @@ void moshpit_averager::notify_if_called() {
     send(listener_, round_called{run_.epoch()});
 }
 
-// -- the step before its round
-// ----------------------------------------------------------------------
+// -- the step before its round --------------------------------------------------------------------
 
 void moshpit_averager::expect(const expect_round& msg) {
   if (!msg.in)
