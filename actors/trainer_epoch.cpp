@@ -76,6 +76,7 @@ void trainer::begin_counting() {
   if (auto grid = averages().due.grid; grid != 0)
     boundary_time_ = (boundary_time_ + grid / 2) / grid * grid;
   counting_since_ = now();
+  expected_.reset();
   claims_.begin_epoch(now());
 }
 
@@ -187,7 +188,6 @@ trainer::with_pending_buffers(const learner::mean_gradient& mean) {
 
 void trainer::send_round(bool call) {
   called_ = false;
-  expected_.reset();
   given_->in_round = true;
   average_in_group question{
     given_->own, given_->weight, at_.epoch(), call, config_.averaging_timeout, steps_locally()};

@@ -12,6 +12,7 @@
 #include "runtime/averaging/group_majority.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/training/founding.hpp"
+#include "runtime/training/smooth.hpp"
 
 namespace waggle {
 
@@ -371,6 +372,9 @@ void trainer::follow_run() {
 void trainer::go_to(epoch_id epoch) {
   history_choice to;
   expect_no_round();
+  if (auto epochs = epoch.value() - at_.epoch().value(); epoch > at_.epoch()) // others ended them
+    smooth(epoch_seconds_,
+           seconds_of(now() - std::exchange(epoch_began_, now())) / static_cast<double>(epochs));
   to.branch = at_.past().branch;
   to.work = at_.past().work;
   move_to(to, epoch);
@@ -417,7 +421,6 @@ void trainer::leave(const std::string& why) {
   if (!why.empty())
     ctx_.log->info("left the group of epoch {}: {}", at_.epoch().value(), why);
   send(peers_.averager, quit_group{});
-  expected_.reset();
   merge();
   stop_fetching();
   // The contribution was for a state that we do not have, or is a copy that will be outdated.

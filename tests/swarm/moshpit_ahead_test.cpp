@@ -15,11 +15,12 @@ namespace {
 /// Peers whose rounds block, with epochs of about three seconds and a matchmaking time of one.
 struct blocking_swarm : moshpit_swarm {
   blocking_swarm(std::uint64_t seed, std::size_t peers, std::size_t target,
-                 std::optional<milliseconds> search_ahead)
+                 std::optional<milliseconds> search_ahead, milliseconds matchmaking = 1s)
     : moshpit_swarm(seed, target, 0ms) {
     step_interval = 20ms;
     auto batch = 4 * 50 * 3 * peers;
-    adjust = [batch, search_ahead](node_config& config) {
+    adjust = [batch, search_ahead, matchmaking](node_config& config) {
+      config.averaging->matchmaking.min_matchmaking_time = matchmaking;
       auto& training = config.training->training;
       training.strategy = "local-updates";
       training.how = {};
@@ -131,52 +132,79 @@ TEST(MoshpitAhead, PeersMixAsTheyDoInGroupsFoundAtTheBoundary) {
   }
 }
 
-// From 50 ms to 3 s for a step. The slow ones are called in the middle of a pass.
-TEST(MoshpitAhead, NobodyIsTakenForStalledBecauseItIsSlow) {
-  for (bool blocks : {true, false})
-    for (bool by_steps : {false, true}) {
-      SCOPED_TRACE(std::string{blocks ? "blocking" : "delayed"}
-                   + (by_steps ? ", by steps" : ", by samples"));
-      blocking_swarm swarm{3, 0, 3, std::nullopt};
-      auto common = swarm.adjust;
-      swarm.adjust = [&](node_config& config) {
-        common(config);
-        auto& training = config.training->training;
-        training.how.delay_state = !blocks;
-        training.target_batch_size = 300;
-        config.progress.ledger.target_batch_size = 300;
-        if (by_steps) {
-          training.strategy = "decentralized-sgd";
-          training.how.steps_period = 40;
-        }
-      };
-      for (auto interval : {50ms, 50ms, 100ms, 300ms, 1'000ms, 3'000ms}) {
-        swarm.step_interval = interval;
-        swarm.join();
-      }
-      ASSERT_TRUE(swarm.begin(10s)) << picture(swarm.sim);
-      swarm.sim.run_for(60s);
-      expect_nobody_was_blamed(swarm.sim);
-      expect_rounds_kept_the_contract(swarm.sim);
-      for (auto i : swarm.sim.living()) {
-        auto s = swarm.status_of(i);
-        EXPECT_GT(s.rounds_complete, 15U) << picture(swarm.sim);
-        EXPECT_LE(s.rounds_failed, 3U) << picture(swarm.sim);
-      }
+/// A peer of a swarm with very different speeds.
+struct speed {
+  milliseconds step;
+  member_mode kind = member_mode::node;
+};
+
+/// Nobody is blamed, and all average, the slow ones in the middle of a step.
+void train_at(const std::vector<speed>& speeds, bool blocks, bool by_steps) {
+  SCOPED_TRACE(std::string{blocks ? "blocking" : "delayed"}
+               + (by_steps ? ", by steps" : ", by samples"));
+  blocking_swarm swarm{3, 0, 3, std::nullopt};
+  auto common = swarm.adjust;
+  swarm.adjust = [&](node_config& config) {
+    common(config);
+    auto& training = config.training->training;
+    training.how.delay_state = !blocks;
+    training.target_batch_size = 300;
+    config.progress.ledger.target_batch_size = 300;
+    if (by_steps) {
+      training.strategy = "decentralized-sgd";
+      training.how.steps_period = 40;
     }
+  };
+  for (const auto& [step, kind] : speeds) {
+    swarm.step_interval = step;
+    swarm.join("", kind);
+  }
+  ASSERT_TRUE(swarm.begin(10s)) << picture(swarm.sim);
+  swarm.sim.run_for(60s);
+  expect_nobody_was_blamed(swarm.sim);
+  expect_rounds_kept_the_contract(swarm.sim);
+  for (auto i : swarm.sim.living()) {
+    auto s = swarm.status_of(i);
+    EXPECT_GT(s.rounds_complete, 15U) << picture(swarm.sim);
+    EXPECT_LE(s.rounds_failed, 3U) << picture(swarm.sim);
+  }
+}
+
+TEST(MoshpitAhead, NobodyIsTakenForStalledBecauseItIsSlow) {
+  std::vector<speed> speeds{{50ms}, {50ms}, {100ms}, {300ms}, {1'000ms}, {3'000ms}};
+  for (bool blocks : {true, false})
+    for (bool by_steps : {false, true})
+      train_at(speeds, blocks, by_steps);
+}
+
+// A client hears nothing of another client's boundary. It is called by a member of its group.
+TEST(MoshpitAhead, ASlowClientIsCalledByItsGroup) {
+  auto client = member_mode::client;
+  std::vector<speed> speeds{{1'000ms}, {50ms, client}, {3'000ms, client}};
+  for (bool blocks : {true, false})
+    train_at(speeds, blocks, true);
 }
 
 /// Three peers in one group. One is lost while all wait for the boundary; the others average with
 /// each other, and stand still for no timeout.
 void lose_one_while_all_wait(std::uint64_t seed, const std::function<void(simulation&)>& lose) {
   SCOPED_TRACE("seed " + std::to_string(seed));
-  blocking_swarm swarm{seed, 3, 3, std::nullopt};
+  // Without its samples the boundary is later, but still while the others may wait.
+  blocking_swarm swarm{seed, 3, 3, std::nullopt, 2s};
   auto& sim = swarm.sim;
   ASSERT_TRUE(swarm.begin(8s)) << picture(sim);
   sim.run_for(10s);
-  auto epoch = swarm.status_of(0).epoch.value();
-  ASSERT_TRUE(sim.run_until([&] { return swarm.status_of(0).epoch.value() > epoch; }, 10s));
-  sim.run_for(2'400ms); // of three seconds, with a matchmaking time of one
+  auto waits = [&](index i) {
+    for (std::uint64_t step = 1; step < 20; ++step)
+      if (sim.ask<step_stage>(sim[i].node.parts.averager, get_step_stage{step})
+          == step_stage::awaiting_trigger)
+        return true;
+    return false;
+  };
+  auto all_wait = [&] { return waits(0) && waits(1) && waits(2); };
+  for (int waited = 0; waited < 100 && !all_wait(); ++waited)
+    sim.run_for(50ms);
+  ASSERT_TRUE(all_wait());
   std::array<std::size_t, 2> rounds{sim[0].rounds.size(), sim[1].rounds.size()};
   lose(sim);
   auto both_averaged = [&] {
@@ -186,6 +214,7 @@ void lose_one_while_all_wait(std::uint64_t seed, const std::function<void(simula
   for (index i = 0; i < 2; ++i) {
     const auto& report = sim[i].rounds[rounds[i]];
     EXPECT_NE(report.outcome, round_outcome::failed) << to_string(report.why);
+    EXPECT_EQ(report.group_size, 3U) << "the group was found before";
     EXPECT_EQ(report.contributors.size(), 2U);
     EXPECT_LT(report.allreduce_seconds, 0.5) << "no timeout";
   }

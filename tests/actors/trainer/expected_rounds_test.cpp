@@ -55,7 +55,7 @@ TEST_F(ExpectedRounds, AreNotAnnouncedByAPeerThatIsAlone) {
 }
 
 TEST_F(ExpectedRounds, AreNotAnnouncedAfterTheLastEpoch) {
-  auto config = settings();
+  auto config = settings(1s); // a boundary is always near
   config.max_epochs = 4;
   add_started(config);
   config.join_timeout = 5s;
