@@ -180,7 +180,7 @@ void averager::search() {
   find_group question{step.what.epoch,         step.codecs, step.what.gather, {}, left,
                       step.what.expected_peers};
   // In a retry, the wait would only delay the group.
-  if (step.failures == 0)
+  if (step.failures + step.fallen_apart == 0)
     question.scheduled_in = step.what.scheduled_in;
   question.avoided = faults_.excluded(company_, now());
   request(matchmaker_, left + 2s, question)

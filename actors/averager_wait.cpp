@@ -53,7 +53,7 @@ void averager::on_gone(const peer_id& member, ec why) {
                   to_string(why));
   leave_group(why == ec::not_looking ? why : ec::lost_quorum);
   step.plan.reset(); // no round was begun
-  if (++step.failures > config_.retries_max || time_left() == 0ms)
+  if (++step.fallen_apart > config_.retries_max || time_left() == 0ms)
     return deliver_failure({ec::lost_quorum, "the group fell apart before its round began"});
   attempt();
 }

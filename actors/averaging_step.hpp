@@ -35,6 +35,7 @@ struct averaging_step {
   bool cancelled = false;
   steady_time began;
   std::uint32_t failures = 0;
+  std::uint32_t fallen_apart = 0; // groups that did before their round began
   double matchmaking_seconds = 0;
   /// Of the caller that wants to know when another member begins the round (await_call).
   std::optional<caf::typed_response_promise<step_called>> call;

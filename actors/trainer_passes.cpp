@@ -86,12 +86,14 @@ boundary_progress trainer::way_to_boundary() const {
   boundary_progress way;
   auto since_pass = std::max(0.0, seconds_of(now() - std::max(passed_, counting_since_)));
   way.seconds_per_step = std::max(pass_seconds_, seconds_of(config_.step_interval));
-  way.samples = static_cast<double>(own_samples() + samples_of_others())
-                + own_rate_ * std::min(since_pass, way.seconds_per_step);
-  way.samples_per_second = own_rate_;
-  for (const auto& peer : view_.peers)
-    if (counts_here(peer))
-      way.samples_per_second += claims_.speed(peer.who.id, peer.samples_per_second, now());
+  if (averages().due.counts == lane_clock::unit::swarm_samples) {
+    way.samples = static_cast<double>(own_samples() + samples_of_others())
+                  + own_rate_ * std::min(since_pass, way.seconds_per_step);
+    way.samples_per_second = own_rate_;
+    for (const auto& peer : view_.peers)
+      if (counts_here(peer))
+        way.samples_per_second += claims_.speed(peer.who.id, peer.samples_per_second, now());
+  }
   way.steps = passes_ended_;
   way.since_step = since_pass;
   way.usual_epoch = epoch_seconds_;
@@ -105,7 +107,7 @@ boundary_progress trainer::way_to_boundary() const {
 /// averaged there is a copy of the parameters, which can be taken at any moment: so a group that
 /// was found early may begin its round early, and nobody waits for our boundary.
 void trainer::expect_round_if_near() {
-  auto window = config_.search_ahead.value_or(0ms);
+  auto window = search_window(config_.search_ahead.value_or(0ms), epoch_seconds_);
   bool last = config_.max_epochs != 0 && epoch_of_pass().value() >= config_.max_epochs;
   if (!config_.many_groups || window == 0ms || place_ != place::member || !at_.in_step() || given_
       || last || group_.members.size() < 2 || !enough_peers_)

@@ -108,8 +108,10 @@ bool round_registry::deliver(const inbound_event& event, steady_time now) {
     if (found != rounds_.end() && found->second.running) {
       running = found->second.running;
     } else {
-      bool of_stranger =
-        !members_.contains(event.from.id) && !is_expected(event.from.id, *id, size_of(event));
+      bool of_awaited = found != rounds_.end() && found->second.awaited
+                        && found->second.awaited->members.contains(event.from.id);
+      bool of_stranger = !of_awaited && !members_.contains(event.from.id)
+                         && !is_expected(event.from.id, *id, size_of(event));
       if (of_stranger && !has_room(event, true))
         drop_heaviest_stranger(event, gone);
       if (!has_room(event, of_stranger)) {

@@ -32,8 +32,12 @@ bool is_worth_beginning(const round_plan& plan, const std::set<peer_id>& gone) {
   for (std::size_t i = 0; i < plan.members.size(); ++i)
     if (!gone.contains(plan.members[i].peer.id))
       stay.insert(i);
+  bool others_reach_one = false; // only such a member leads and reduces
+  for (std::size_t i = 0; i < plan.members.size(); ++i)
+    others_reach_one |= stay.contains(i) && plan.members[i].mode != member_mode::client;
   auto contributors = (stay & rules.senders).size();
-  return rules.is_quorum(stay) && contributors >= std::max<std::size_t>(2, plan.min_contributors);
+  return others_reach_one && rules.is_quorum(stay)
+         && contributors >= std::max<std::size_t>(2, plan.min_contributors);
 }
 
 std::string promise_statement(const round_id& round, const takeover_promise& promise) {

@@ -52,4 +52,10 @@ std::optional<milliseconds> time_to_boundary(const lane_clock& due, const bounda
   return std::max(left, milliseconds{static_cast<std::int64_t>(to_grid)});
 }
 
+milliseconds search_window(milliseconds matchmaking, double usual_epoch) {
+  auto epoch =
+    milliseconds{static_cast<std::int64_t>(1000 * std::clamp(usual_epoch, 0.0, longest))};
+  return std::clamp(epoch - late_search(matchmaking), milliseconds{0}, matchmaking);
+}
+
 } // namespace waggle

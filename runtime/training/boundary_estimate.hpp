@@ -30,4 +30,14 @@ struct boundary_progress {
 /// - With a grid: the next point of the grid, or the time above if that is later.
 std::optional<milliseconds> time_to_boundary(const lane_clock& due, const boundary_progress& now);
 
+/// How long before a boundary a search for its group may begin: the matchmaking time, if epochs are
+/// long enough. A peer that found no group at a boundary searches on for up to 1.5 times the
+/// matchmaking time (`late_search`). If the others searched for their next group meanwhile, it
+/// would complete one, and begin their round a whole search too early.
+/// @param usual_epoch seconds; 0: not known.
+milliseconds search_window(milliseconds matchmaking, double usual_epoch);
+constexpr milliseconds late_search(milliseconds matchmaking) {
+  return 3 * matchmaking / 2;
+}
+
 } // namespace waggle

@@ -110,6 +110,31 @@ TEST(MoshpitAhead, APeerWhoseRoundsBlockStandsStillForLittleMoreThanTheAllReduce
     }
     EXPECT_GE(after.averaged, 0.95 * before.averaged);
     EXPECT_GE(after.epochs, before.epochs);
+    EXPECT_LE(after.epochs, 30 / 3.0 * 1.05 + 1);
+  }
+}
+
+// A peer that finds no place in a group searches on for a while. It must not complete the next
+// group of others, whose round would begin before it is due, and so on: epochs would be cut short.
+TEST(MoshpitAhead, APeerThatIsLeftOverShortensNobodysEpoch) {
+  constexpr std::size_t peers = 7; // in groups of three
+  for (double epoch : {0.8, 1.5, 2.0, 2.5, 4.0}) {
+    SCOPED_TRACE(std::to_string(epoch) + " s an epoch");
+    blocking_swarm swarm{2, 0, 3, std::nullopt};
+    auto common = swarm.adjust;
+    auto batch = static_cast<std::uint64_t>(4 * 50 * epoch * peers);
+    swarm.adjust = [&](node_config& config) {
+      common(config);
+      config.training->training.target_batch_size = batch;
+      config.progress.ledger.target_batch_size = batch;
+    };
+    for (std::size_t i = 0; i < peers; ++i)
+      swarm.join();
+    ASSERT_TRUE(swarm.begin(10s)) << picture(swarm.sim);
+    swarm.sim.run_for(10s);
+    auto seen = swarm.measure(40s);
+    EXPECT_LE(seen.epochs, 40 / epoch * 1.05 + 1);
+    expect_nobody_was_blamed(swarm.sim);
   }
 }
 

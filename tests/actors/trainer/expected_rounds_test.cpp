@@ -6,7 +6,7 @@ namespace waggle::testing {
 namespace {
 
 struct ExpectedRounds : training_world {
-  static constexpr auto window = 25ms;
+  static constexpr auto window = 15ms;
 
   static training_config settings(milliseconds ahead = window) {
     auto config = defaults();
@@ -55,7 +55,7 @@ TEST_F(ExpectedRounds, AreNotAnnouncedByAPeerThatIsAlone) {
 }
 
 TEST_F(ExpectedRounds, AreNotAnnouncedAfterTheLastEpoch) {
-  auto config = settings(1s); // a boundary is always near
+  auto config = settings();
   config.max_epochs = 4;
   add_started(config);
   config.join_timeout = 5s;

@@ -85,6 +85,11 @@ TEST(RoundDecision, ARoundIsWorthBeginningIfTwoCanDecideIt) {
   plan.min_contributors = 1;
   plan.members[1].mode = member_mode::auxiliary;
   EXPECT_FALSE(is_worth_beginning(plan, {id(0)})) << "only one of them contributes";
+  auto clients = plan_for(3);
+  clients.members[1].mode = clients.members[2].mode = member_mode::client;
+  EXPECT_TRUE(is_worth_beginning(clients, {clients.members[2].peer.id}));
+  EXPECT_FALSE(is_worth_beginning(clients, {clients.members[0].peer.id}))
+    << "the others cannot reach each other";
 }
 
 TEST(RoundDecision, TooFewPromisesDecideNothing) {
