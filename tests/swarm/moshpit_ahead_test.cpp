@@ -215,10 +215,19 @@ TEST(MoshpitAhead, ASlowClientIsCalledByItsGroup) {
 void lose_one_while_all_wait(std::uint64_t seed, const std::function<void(simulation&)>& lose) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   // Without its samples the boundary is later, but still while the others may wait.
-  blocking_swarm swarm{seed, 3, 3, std::nullopt, 2s};
+  blocking_swarm swarm{seed, 0, 3, std::nullopt, 2s};
+  auto common = swarm.adjust;
+  swarm.adjust = [&](node_config& config) {
+    common(config);
+    constexpr std::uint64_t batch = 4 * 50 * 4 * 3; // four seconds
+    config.training->training.target_batch_size = batch;
+    config.progress.ledger.target_batch_size = batch;
+  };
+  for (int i = 0; i < 3; ++i)
+    swarm.join();
   auto& sim = swarm.sim;
   ASSERT_TRUE(swarm.begin(8s)) << picture(sim);
-  sim.run_for(10s);
+  sim.run_for(20s);
   auto waits = [&](index i) {
     for (std::uint64_t step = 1; step < 20; ++step)
       if (sim.ask<step_stage>(sim[i].node.parts.averager, get_step_stage{step})
@@ -227,7 +236,7 @@ void lose_one_while_all_wait(std::uint64_t seed, const std::function<void(simula
     return false;
   };
   auto all_wait = [&] { return waits(0) && waits(1) && waits(2); };
-  for (int waited = 0; waited < 100 && !all_wait(); ++waited)
+  for (int waited = 0; waited < 160 && !all_wait(); ++waited)
     sim.run_for(50ms);
   ASSERT_TRUE(all_wait());
   std::array<std::size_t, 2> rounds{sim[0].rounds.size(), sim[1].rounds.size()};
@@ -235,7 +244,7 @@ void lose_one_while_all_wait(std::uint64_t seed, const std::function<void(simula
   auto both_averaged = [&] {
     return sim[0].rounds.size() > rounds[0] && sim[1].rounds.size() > rounds[1];
   };
-  ASSERT_TRUE(sim.run_until(both_averaged, 5s)) << picture(sim);
+  ASSERT_TRUE(sim.run_until(both_averaged, 6s)) << picture(sim);
   for (index i = 0; i < 2; ++i) {
     const auto& report = sim[i].rounds[rounds[i]];
     EXPECT_NE(report.outcome, round_outcome::failed) << to_string(report.why);
