@@ -11,7 +11,6 @@
 
 #include "actors/guard.hpp"
 #include "runtime/averaging/part_reducer.hpp"
-#include "runtime/training/boundary_estimate.hpp"
 
 namespace waggle {
 
@@ -144,16 +143,12 @@ void moshpit_averager::refresh() {
   if (!run_.is_member())
     return;
   if (current_) {
-    // After the others have averaged, a long search would draw them into a group for their next
-    // round before it is due.
-    bool late = run_.run_epoch() > run_.epoch()
-                && now() - current_->searches_since >= late_search(members_.min_matchmaking_time);
-    if (run_.left_behind() || late)
+    if (run_.left_behind())
       end_search({ec::epoch_mismatch, "no group was found before the run reached epoch "
                                         + std::to_string(run_.run_epoch().value())});
   } else if (ahead_ && ahead_->step != 0 && !run_.left_behind() && run_.partners() > 0) {
-    if (run_.run_epoch() != run_.epoch())
-      follow_others();
+    if (run_.run_epoch() != run_.epoch()) // others have averaged: our round is due, too
+      call_ahead(ahead_->step);
   } else {
     cancel_ahead();
     run_.set_epoch(run_.run_epoch()); // the listener goes there, too
@@ -203,7 +198,6 @@ void moshpit_averager::expect(const expect_round& msg) {
 
 void moshpit_averager::begin_ahead() {
   auto& ahead = *ahead_;
-  ahead.began = now();
   auto what = next_step();
   ahead.step = what.step;
   what.elements = vector_->elements;
@@ -228,30 +222,6 @@ void moshpit_averager::call_ahead(std::uint64_t step) {
   // A trainer needs milliseconds. Beyond this, the others would soon take us for one that stalls.
   constexpr milliseconds patience = 1s;
   delayed_send(this, std::min(config_.round.stall_timeout / 2, patience), wait_over{step, true});
-}
-
-/// Others have averaged while our step waits. With a group, our round is due, too: its members wait
-/// for us as we for them. A step that still looks for one would draw others into a round that is
-/// not due for them yet, so we go on with them instead.
-void moshpit_averager::follow_others() {
-  if (std::exchange(ahead_->asked, true))
-    return;
-  auto step = ahead_->step;
-  request(averager_, averager_grace, get_step_stage{step})
-    .then(
-      [this, step](step_stage stage) {
-        if (!ahead_ || ahead_->step != step)
-          return;
-        ahead_->asked = false;
-        if (stage == step_stage::awaiting_trigger)
-          return call_ahead(step);
-        cancel_ahead();
-        refresh();
-      },
-      [this, step](const caf::error&) { // the step ends by its deadline
-        if (ahead_ && ahead_->step == step)
-          ahead_->asked = false;
-      });
 }
 
 void moshpit_averager::cancel_ahead() {
@@ -279,7 +249,7 @@ caf::result<group_round> moshpit_averager::average(average_in_group& msg) {
   auto& run = current_.emplace();
   run.promise = promise;
   run.what = std::move(msg);
-  run.began = run.searches_since = now();
+  run.began = now();
   auto ahead = std::exchange(ahead_, std::nullopt);
   bool fits = ahead && ahead->step != 0 && ahead->what.deltas == run.what.deltas;
   if (ahead && ahead->step != 0 && !(fits && run_.partners() > 0))
@@ -291,11 +261,8 @@ caf::result<group_round> moshpit_averager::average(average_in_group& msg) {
     }
     run.step = ahead->step;
     run.ahead = true;
-    run.searches_since = ahead->began;
     send(averager_, trigger_step{run.step, run.what.values, run.what.weight, run.what.deadline});
-    auto searched = std::chrono::duration_cast<milliseconds>(now() - ahead->began);
-    delayed_send(this, std::max(search_time() - searched, members_.min_matchmaking_time),
-                 search_over{run.step});
+    delayed_send(this, search_time(), search_over{run.step});
     return promise;
   }
   round_plan alone;

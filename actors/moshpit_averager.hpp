@@ -74,19 +74,16 @@ private:
     caf::typed_response_promise<group_round> promise;
     average_in_group what;
     steady_time began;
-    std::uint64_t step = 0;     // of the averager; 0: it is still busy with an earlier one
-    steady_time searches_since; // earlier than `began` if the step was begun before the round
-    bool ahead = false;         // it was
-    bool asked = false;         // for the averager's stage
-    failure gave_up;            // why we ended the search
+    std::uint64_t step = 0; // of the averager; 0: it is still busy with an earlier one
+    bool ahead = false;     // the step was begun before the round
+    bool asked = false;     // for the averager's stage
+    failure gave_up;        // why we ended the search
   };
   /// The step that was begun before its round.
   struct ahead {
     expect_round what;
     std::uint64_t step = 0; // of the averager; 0: it is still busy with an earlier one
-    steady_time began{};
-    bool called = false; // the listener was told to begin
-    bool asked = false;  // for the averager's stage
+    bool called = false;    // the listener was told to begin
   };
 
   [[nodiscard]] steady_time now() const { return clock().now(); }
@@ -103,7 +100,6 @@ private:
   void expect(const expect_round& msg);
   void begin_ahead();
   void call_ahead(std::uint64_t step);
-  void follow_others();
   void cancel_ahead();
 
   caf::result<group_round> average(average_in_group& msg);

@@ -55,7 +55,7 @@ std::optional<milliseconds> time_to_boundary(const lane_clock& due, const bounda
 milliseconds search_window(milliseconds matchmaking, double usual_epoch) {
   auto epoch =
     milliseconds{static_cast<std::int64_t>(1000 * std::clamp(usual_epoch, 0.0, longest))};
-  return std::clamp(epoch - late_search(matchmaking), milliseconds{0}, matchmaking);
+  return std::clamp(epoch - 5 * matchmaking / 2, milliseconds{0}, matchmaking);
 }
 
 } // namespace waggle

@@ -31,13 +31,11 @@ struct boundary_progress {
 std::optional<milliseconds> time_to_boundary(const lane_clock& due, const boundary_progress& now);
 
 /// How long before a boundary a search for its group may begin: the matchmaking time, if epochs are
-/// long enough. A peer that found no group at a boundary searches on for up to 1.5 times the
-/// matchmaking time (`late_search`). If the others searched for their next group meanwhile, it
-/// would complete one, and begin their round a whole search too early.
+/// long enough. A peer that found no group at a boundary searches on for up to twice the
+/// matchmaking time. If the others searched for their next group meanwhile, it would complete one,
+/// and begin their round a whole search too early. So nobody searches ahead in the 2.5 times the
+/// matchmaking time after a boundary: boundaries of peers are not at quite the same time.
 /// @param usual_epoch seconds; 0: not known.
 milliseconds search_window(milliseconds matchmaking, double usual_epoch);
-constexpr milliseconds late_search(milliseconds matchmaking) {
-  return 3 * matchmaking / 2;
-}
 
 } // namespace waggle

@@ -214,17 +214,18 @@ TEST(MoshpitAhead, ASlowClientIsCalledByItsGroup) {
 /// each other, and stand still for no timeout.
 void lose_one_while_all_wait(std::uint64_t seed, const std::function<void(simulation&)>& lose) {
   SCOPED_TRACE("seed " + std::to_string(seed));
-  // Without its samples the boundary is later, but still while the others may wait.
-  blocking_swarm swarm{seed, 0, 3, std::nullopt, 2s};
+  blocking_swarm swarm{seed, 0, 3, std::nullopt};
   auto common = swarm.adjust;
   swarm.adjust = [&](node_config& config) {
     common(config);
-    constexpr std::uint64_t batch = 4 * 50 * 4 * 3; // four seconds
+    constexpr std::uint64_t batch = 4 * 50 * 4 * 2; // four seconds
     config.training->training.target_batch_size = batch;
     config.progress.ledger.target_batch_size = batch;
   };
-  for (int i = 0; i < 3; ++i)
-    swarm.join();
+  swarm.join();
+  swarm.join();
+  swarm.step_interval = 500ms; // of the one that is lost: without its samples, the boundary is near
+  swarm.join();
   auto& sim = swarm.sim;
   ASSERT_TRUE(swarm.begin(8s)) << picture(sim);
   sim.run_for(20s);

@@ -6,7 +6,7 @@ namespace waggle::testing {
 namespace {
 
 struct ExpectedRounds : training_world {
-  static constexpr auto window = 15ms;
+  static constexpr auto window = 11ms;
 
   static training_config settings(milliseconds ahead = window) {
     auto config = defaults();

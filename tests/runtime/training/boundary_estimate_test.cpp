@@ -85,14 +85,14 @@ TEST(BoundaryEstimate, WithoutBoundariesOrWithoutAnEndThereIsNone) {
 
 TEST(SearchWindow, IsTheMatchmakingTimeIfEpochsAreLongEnough) {
   EXPECT_EQ(search_window(1'000ms, 10), 1'000ms);
-  EXPECT_EQ(search_window(1'000ms, 2.5), 1'000ms);
-  EXPECT_EQ(search_window(1'000ms, 1.75), 250ms);
+  EXPECT_EQ(search_window(1'000ms, 3.5), 1'000ms);
+  EXPECT_EQ(search_window(1'000ms, 2.75), 250ms);
   EXPECT_EQ(search_window(0ms, 10), 0ms);
 }
 
 // Whoever is left over from the boundary before searches on meanwhile.
 TEST(SearchWindow, IsEmptyIfEpochsAreShortOrOfUnknownLength) {
-  EXPECT_EQ(search_window(1'000ms, 1.5), 0ms);
+  EXPECT_EQ(search_window(1'000ms, 2.5), 0ms);
   EXPECT_EQ(search_window(1'000ms, 0.1), 0ms);
   EXPECT_EQ(search_window(1'000ms, 0), 0ms);
   EXPECT_EQ(search_window(1'000ms, std::numeric_limits<double>::infinity()), 1'000ms);
