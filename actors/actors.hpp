@@ -152,7 +152,6 @@ using averager_actor = caf::typed_actor<
   // Control of the current step. Ignored if they name another step.
   caf::reacts_to<trigger_step>,
   caf::reacts_to<cancel_step>,
-  caf::replies_to<await_call>::with<step_called>,
   caf::replies_to<get_step_stage>::with<step_stage>>::extend_with<link_listener_actor>;
 
 /// Is notified of changes to our group between rounds.
@@ -168,7 +167,6 @@ using group_averager_actor = service_actor::extend<
   caf::replies_to<found_group>::with<group_view>,
   caf::replies_to<enter_group>::with<group_view>,
   caf::reacts_to<quit_group>,
-  caf::reacts_to<expect_round>,
   caf::replies_to<average_in_group>::with<group_round>>::extend_with<link_listener_actor>;
 
 /// Computes vectors of a two_round_coding, which are too large for the group_averager's thread.

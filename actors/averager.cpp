@@ -67,7 +67,6 @@ averager::behavior_type averager::make_behavior() {
   return {
     [this](average_vector& msg) { return begin(msg); },
     [this](const trigger_step& msg) { trigger(msg); },
-    [this](const await_call& msg) { return await_call_of(msg.step); },
     [this](const cancel_step& msg) {
       if (is_current(msg.step))
         cancel({ec::cancelled, {}});
@@ -180,24 +179,21 @@ void averager::search() {
   find_group question{step.what.epoch,         step.codecs, step.what.gather, {}, left,
                       step.what.expected_peers};
   // In a retry, the wait would only delay the group.
-  if (step.failures + step.fallen_apart == 0)
+  if (step.failures == 0)
     question.scheduled_in = step.what.scheduled_in;
   question.avoided = faults_.excluded(company_, now());
   request(matchmaker_, left + 2s, question)
-    .then(
-      [this, generation = steps_](const group_formed& formed) {
-        if (!current_ || steps_ != generation || current_->plan)
-          return decline(formed.plan); // it was found while we gave up the search
-        on_search_over();
-        current_->regrouped = formed.regrouped;
-        group_.agree_on(formed.plan, formed.terms);
-        on_group(formed.plan);
-      },
-      while_searching<caf::error>([this](const caf::error& why) {
-        on_search_over();
-        company_ = 1; // fewer are excluded in the next search
-        deliver_failure(from_caf(why));
-      }));
+    .then(while_searching<group_formed>([this](const group_formed& formed) {
+            on_search_over();
+            current_->regrouped = formed.regrouped;
+            group_.agree_on(formed.plan, formed.terms);
+            on_group(formed.plan);
+          }),
+          while_searching<caf::error>([this](const caf::error& why) {
+            on_search_over();
+            company_ = 1; // fewer are excluded in the next search
+            deliver_failure(from_caf(why));
+          }));
 }
 
 void averager::on_search_over() {
@@ -213,8 +209,6 @@ void averager::on_group(const round_plan& plan) {
   step.stage = step_stage::awaiting_trigger;
   if (step.triggered)
     start_round();
-  else
-    await_trigger();
 }
 
 void averager::start_round() {
@@ -224,13 +218,7 @@ void averager::start_round() {
   step.begin_sending(config_.error_feedback ? &feedback_ : nullptr, *ctx_.vectors);
   round_request wanted{plan, position_of(ctx_.record.id, plan), step.sent, step.what.weight};
   faults_.begin_round(plan);
-  if (step.what.calls_members)
-    call_members(plan);
   round_.start(*this, std::move(wanted), time_left(), switchboard_);
-  for (const auto& [member, how] : step.lost) { // otherwise the round would wait for them
-    faults_.on_disconnected(how, now());
-    round_.report_lost(how);
-  }
   if (step.what.reuse_group && !step.regrouped && bandwidth_.update(now())) {
     report_to_matchmaker();
     report_to_leader(plan);
@@ -279,8 +267,6 @@ void averager::deliver(round_report report) {
   step.settle(feedback_, report, ctx_.record.id);
   report.matchmaking_seconds = step.matchmaking_seconds;
   report.values = step.result(std::move(report.values), report.weight_sum, *ctx_.vectors);
-  if (step.call)
-    step.call->deliver(to_caf(ec::cancelled));
   step.promise.deliver(std::move(report));
 }
 
@@ -318,8 +304,6 @@ void averager::trigger(const trigger_step& msg) {
   if (msg.values)
     wanted.values = msg.values;
   wanted.weight = msg.weight.value_or(wanted.weight);
-  if (msg.deadline)
-    wanted.deadline = std::chrono::duration_cast<milliseconds>(now() - step.began) + *msg.deadline;
   wanted.elements = step.elements;
   wanted.require_trigger = false;
   auto wrong = check_request(wanted, config_.auxiliary);
@@ -383,11 +367,6 @@ void averager::on_disconnected(const peer_disconnected& msg) {
   }
   faults_.on_disconnected(msg, now());
   round_.report_lost(msg);
-  if (current_ && current_->plan && awaits(current_->plan->id)
-      && is_member(msg.peer, *current_->plan)) {
-    current_->lost.insert_or_assign(msg.peer, msg);
-    on_gone(msg.peer, msg.why.code);
-  }
 }
 
 } // namespace waggle

@@ -30,16 +30,9 @@ using averager_base = averager_actor::extend<caf::reacts_to<step_expired>>::exte
 /// | stage             | transitions                                                           |
 /// |-------------------|-----------------------------------------------------------------------|
 /// | looking_for_group | group_formed → awaiting_trigger, or running; failed → finished        |
-/// | awaiting_trigger  | trigger_step → running; cancel_step, the deadline → finished;          |
-/// |                   | too few members are left → looking_for_group                          |
+/// | awaiting_trigger  | trigger_step → running; cancel_step, the deadline → finished          |
 /// | running_allreduce | round_finished → finished, or looking again                           |
 /// | finished          | the next average_vector                                               |
-///
-/// A step that waits for its trigger has not begun the round, so nobody can tell its member from
-/// one that has stalled. Therefore whoever begins a round tells the group (calls_members), and a
-/// step that waits passes it on to its caller, who triggers or cancels it at once. Members that are
-/// lost or leave meanwhile are left out of the round when it begins; if too few are left for a
-/// round, the step searches again at once (averager_wait.cpp).
 ///
 /// A member of a persistent group that needs another group, because a new peer is waiting, notifies
 /// the other members under the id of their last round, so that none of them waits for it.
@@ -81,7 +74,6 @@ private:
   }
   void on_search_over();
   void on_group(const round_plan& plan);
-  void decline(const round_plan& plan);
   void start_round();
   void on_finished(const round_finished& msg);
   void on_round_down(const caf::error& why);
@@ -95,14 +87,6 @@ private:
   void leave_group(ec why);
   void will_not_begin(const round_id& round);
   void notify_members(const round_plan& plan, ec why);
-
-  // While the step waits for its trigger.
-  void await_trigger();
-  caf::result<step_called> await_call_of(std::uint64_t step);
-  [[nodiscard]] bool awaits(const round_id& round) const;
-  void on_message_while_waiting(const group_message& msg);
-  void on_gone(const peer_id& member, ec why);
-  void call_members(const round_plan& plan);
 
   // The persistent group.
   void leave_persistent_group();

@@ -14,8 +14,6 @@ void averager::leave_persistent_group() {
 }
 
 void averager::on_group_message(const group_message& msg) {
-  if (const auto* round = round_of(msg.what); round != nullptr && awaits(*round))
-    return on_message_while_waiting(msg);
   if (const auto* report = std::get_if<wire::bandwidth_report>(&msg.what))
     on_bandwidth(msg.who, *report);
   else if (const auto* announced = std::get_if<wire::new_partition>(&msg.what))

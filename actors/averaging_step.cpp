@@ -44,9 +44,6 @@ void averaging_step::begin_attempt(steady_time now) {
   regrouped = false;
   replaced = false;
   follows = {};
-  called = false;
-  gone.clear();
-  lost.clear();
 }
 
 milliseconds averaging_step::time_left(steady_time now) const {

@@ -1,10 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 
 #include <caf/all.hpp>
 
@@ -35,10 +33,7 @@ struct averaging_step {
   bool cancelled = false;
   steady_time began;
   std::uint32_t failures = 0;
-  std::uint32_t fallen_apart = 0; // groups that did before their round began
   double matchmaking_seconds = 0;
-  /// Of the caller that wants to know when another member begins the round (await_call).
-  std::optional<caf::typed_response_promise<step_called>> call;
 
   // Of the current attempt.
   step_stage stage = step_stage::looking_for_group;
@@ -47,10 +42,6 @@ struct averaging_step {
   bool regrouped = false;         // the members have moved to different buckets
   bool replaced = false;          // a new partition replaced `plan` while its round was running
   round_id follows;               // the persistent group's last round; zero: found by matchmaking
-  // Of a step that waits for its trigger.
-  bool called = false;                       // another member has begun the round
-  std::set<peer_id> gone;                    // members that were lost, or said that they leave
-  std::map<peer_id, peer_disconnected> lost; // those of them whose link was lost
 
   void begin_attempt(steady_time now);
   [[nodiscard]] milliseconds time_left(steady_time now) const;

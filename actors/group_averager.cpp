@@ -59,7 +59,6 @@ group_averager::behavior_type group_averager::make_behavior() {
     [this](quit_group) {
       quit_from({ec::cancelled, {}});
     },
-    [](const expect_round&) { /* the members of the next round are known already */ },
     [this](average_in_group& msg) { return average(msg); },
     [this](const peer_connected& msg) { on_connected(msg.peer); },
     [this](const peer_disconnected& msg) { on_disconnected(msg); },

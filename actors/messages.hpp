@@ -1,8 +1,8 @@
 #pragma once
 
-// This file is long: it has every message struct that actors exchange, by topic. All are
-// process-local: buffers travel as shared pointers to immutable data. Commands are imperatives,
-// queries start with `get_`, events are past participles.
+// Every message struct that actors exchange, by topic. All are process-local: buffers travel as
+// shared pointers to immutable data. Commands are imperatives, queries start with `get_`, events
+// are past participles.
 
 #include <cstdint>
 #include <functional>
@@ -261,26 +261,15 @@ struct average_vector {
   bool allow_retries = true;
   /// Once a group is found, wait for trigger_step before the all-reduce begins.
   bool require_trigger = false;
-  /// Tell the group when the all-reduce begins: some of its members may wait for a trigger.
-  bool calls_members = false;
   std::uint64_t step = 0; // the caller's number for this step, used in the commands below
 };
-/// Command: the step may begin its all-reduce, with these values, this weight and this deadline
-/// (from now on), if given. Ignored once the all-reduce has begun.
+/// Command: the step may begin its all-reduce, with these values and this weight, if given. Ignored
+/// once the all-reduce has begun.
 struct trigger_step {
   std::uint64_t step = 0;
   std::shared_ptr<const float_vector> values;
   std::optional<double> weight;
-  std::optional<milliseconds> deadline{};
 };
-/// Query: wait until another member has begun the round of the group with which this step waits for
-/// its trigger. Answered with step_called, once per step; fails with ec::cancelled if the step ends
-/// before.
-struct await_call {
-  std::uint64_t step = 0;
-};
-/// The others wait for this step from now on: it is to be triggered, or cancelled, soon.
-struct step_called {};
 /// Command: give up the step, in any stage. It reports failed with ec::cancelled, and the group is
 /// notified at once.
 struct cancel_step {
@@ -374,15 +363,6 @@ struct group_round {
   digest branch;    // of the epoch that begins: a new branch if the majority was not kept
   group_view group; // after the round
 };
-/// Command: the next round, of this epoch, will be due in `in`; nothing: not soon, after all. Where
-/// groups are found by matchmaking, one is looked for meanwhile; elsewhere it is ignored. A group
-/// that is found may call this peer earlier (round_called).
-struct expect_round {
-  epoch_id epoch;
-  std::optional<milliseconds> in;
-  milliseconds deadline{60'000}; // of average_in_group, like the next one
-  bool deltas = false;
-};
 /// Query to the coding_worker: compute a vector. Answered with coded_vector.
 struct code_vector {
   std::function<std::shared_ptr<const float_vector>()> compute;
@@ -447,8 +427,6 @@ WAGGLE_LOCAL(set_group_bits)
 WAGGLE_LOCAL(set_bandwidth)
 WAGGLE_LOCAL(average_vector)
 WAGGLE_LOCAL(trigger_step)
-WAGGLE_LOCAL(await_call)
-WAGGLE_LOCAL(step_called)
 WAGGLE_LOCAL(cancel_step)
 WAGGLE_LOCAL(get_step_stage)
 WAGGLE_LOCAL(step_stage)
@@ -465,7 +443,6 @@ WAGGLE_LOCAL(enter_group)
 WAGGLE_LOCAL(quit_group)
 WAGGLE_LOCAL(group_view)
 WAGGLE_LOCAL(average_in_group)
-WAGGLE_LOCAL(expect_round)
 WAGGLE_LOCAL(group_round)
 WAGGLE_LOCAL(code_vector)
 WAGGLE_LOCAL(coded_vector)

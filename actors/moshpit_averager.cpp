@@ -1,7 +1,5 @@
 // average_in_group ─► average_vector ─► averager ─► matchmaker, allreduce_round ─► group_round
 //   └ with `call`: call_round to the connected members ─► round_called to their listeners
-// expect_round ─► average_vector without values ─► averager ─ step_called ─► round_called to the listener
-//                                    average_in_group ─► trigger_step ─┘
 // swarm_progress ─► run_group ─► group_view to the listener; too far behind ─► cancel_step
 
 #include "actors/moshpit_averager.hpp"
@@ -54,7 +52,6 @@ moshpit_averager::behavior_type moshpit_averager::make_behavior() {
     },
     [this](const enter_group& msg) { return enter(msg); },
     [this](quit_group) { quit_from(); },
-    [this](const expect_round& msg) { expect(msg); },
     [this](average_in_group& msg) { return average(msg); },
     [this](const peer_connected& msg) {
       run_.on_connected(msg.peer.id);
@@ -75,12 +72,6 @@ moshpit_averager::behavior_type moshpit_averager::make_behavior() {
       end_search({ec::too_few,
                   fmt::format("no group was found within {:.0f} s", seconds_of(search_time()))});
       delayed_send(this, search_time(), msg); // a round that fails is followed by another search
-    },
-    [this](const wait_over& msg) {
-      if (ahead_ && ahead_->step == msg.step && ahead_->called == msg.since_call) {
-        cancel_ahead();
-        refresh();
-      }
     },
   };
 }
@@ -125,7 +116,6 @@ void moshpit_averager::quit_from() {
   bool was_member = run_.is_member();
   auto branch = was_member ? run_.branch() : digest{};
   run_.leave();
-  cancel_ahead();
   if (!current_)
     return;
   auto run = std::move(*current_);
@@ -142,17 +132,11 @@ void moshpit_averager::quit_from() {
 void moshpit_averager::refresh() {
   if (!run_.is_member())
     return;
-  if (current_) {
-    if (run_.left_behind())
-      end_search({ec::epoch_mismatch, "no group was found before the run reached epoch "
-                                        + std::to_string(run_.run_epoch().value())});
-  } else if (ahead_ && ahead_->step != 0 && !run_.left_behind() && run_.partners() > 0) {
-    if (run_.run_epoch() != run_.epoch()) // others have averaged: our round is due, too
-      call_ahead(ahead_->step);
-  } else {
-    cancel_ahead();
+  if (!current_)
     run_.set_epoch(run_.run_epoch()); // the listener goes there, too
-  }
+  else if (run_.left_behind())
+    end_search({ec::epoch_mismatch, "no group was found before the run reached epoch "
+                                      + std::to_string(run_.run_epoch().value())});
   auto current = view();
   if (current.epoch == told_.epoch && current.members == told_.members)
     return;
@@ -179,57 +163,6 @@ void moshpit_averager::notify_if_called() {
     send(listener_, round_called{run_.epoch()});
 }
 
-// -- the step before its round --------------------------------------------------------------------
-
-void moshpit_averager::expect(const expect_round& msg) {
-  if (!msg.in)
-    return cancel_ahead();
-  bool possible = vector_ && run_.is_member() && !current_ && !ahead_ && msg.epoch >= run_.epoch()
-                  && run_.partners() > 0;
-  if (!possible)
-    return;
-  run_.set_epoch(msg.epoch);
-  if (run_.left_behind())
-    return;
-  ahead_.emplace().what = msg;
-  if (!averager_busy_) // otherwise see on_step_over
-    begin_ahead();
-}
-
-void moshpit_averager::begin_ahead() {
-  auto& ahead = *ahead_;
-  auto what = next_step();
-  ahead.step = what.step;
-  what.elements = vector_->elements;
-  what.require_trigger = true;
-  what.deltas = ahead.what.deltas;
-  what.scheduled_in = *ahead.what.in;
-  what.deadline = search_time() + ahead.what.deadline;
-  auto patience = what.deadline + averager_grace;
-  ask_averager(std::move(what));
-  request(averager_, patience, await_call{ahead.step})
-    .then([this, step = ahead.step](step_called) { call_ahead(step); },
-          [](const caf::error&) { /* the step has ended, or was triggered without a call */ });
-  delayed_send(this, search_time(), wait_over{ahead.step});
-}
-
-/// The listener begins its round now: others have begun theirs.
-void moshpit_averager::call_ahead(std::uint64_t step) {
-  if (!ahead_ || ahead_->step != step || std::exchange(ahead_->called, true))
-    return;
-  if (listener_)
-    send(listener_, round_called{run_.epoch()});
-  // A trainer needs milliseconds. Beyond this, the others would soon take us for one that stalls.
-  constexpr milliseconds patience = 1s;
-  delayed_send(this, std::min(config_.round.stall_timeout / 2, patience), wait_over{step, true});
-}
-
-void moshpit_averager::cancel_ahead() {
-  auto step = std::exchange(ahead_, std::nullopt);
-  if (step && step->step != 0)
-    send(averager_, cancel_step{step->step});
-}
-
 // -- rounds ---------------------------------------------------------------------------------------
 
 caf::result<group_round> moshpit_averager::average(average_in_group& msg) {
@@ -250,19 +183,8 @@ caf::result<group_round> moshpit_averager::average(average_in_group& msg) {
   run.promise = promise;
   run.what = std::move(msg);
   run.began = now();
-  auto ahead = std::exchange(ahead_, std::nullopt);
-  bool fits = ahead && ahead->step != 0 && ahead->what.deltas == run.what.deltas;
-  if (ahead && ahead->step != 0 && !(fits && run_.partners() > 0))
-    send(averager_, cancel_step{ahead->step});
   if (run_.partners() > 0) {
-    if (!fits) {
-      begin_step();
-      return promise;
-    }
-    run.step = ahead->step;
-    run.ahead = true;
-    send(averager_, trigger_step{run.step, run.what.values, run.what.weight, run.what.deadline});
-    delayed_send(this, search_time(), search_over{run.step});
+    begin_step();
     return promise;
   }
   round_plan alone;
@@ -275,69 +197,40 @@ void moshpit_averager::begin_step() {
   if (averager_busy_)
     return; // see on_step_over
   auto& run = *current_;
-  auto waited = std::chrono::duration_cast<milliseconds>(now() - run.began);
-  auto what = next_step();
-  run.step = what.step;
-  run.asked = false; // for an earlier step
+  average_vector what;
   what.values = run.what.values;
   what.weight = run.what.weight;
-  what.deadline = run.what.deadline - waited;
+  what.epoch = run_.meeting();
+  what.deadline = run.what.deadline - std::chrono::duration_cast<milliseconds>(now() - run.began);
   what.deltas = run.what.deltas;
+  what.tensors = vector_->tensors;
+  // With fewer peers than a full group, the group is complete once all are in it.
+  what.expected_peers = static_cast<std::uint32_t>(
+    std::min({run_.partners() + 1, members_.target_group_size, round_members_max}));
+  what.step = run.step = ++steps_;
   if (what.deadline <= 0ms) {
     round_report late;
     late.why = {ec::timeout, "the round before took too long"};
     return deliver(std::move(late));
   }
-  ask_averager(std::move(what));
-  delayed_send(this, std::max(search_time() - waited, members_.min_matchmaking_time),
-               search_over{run.step});
-}
-
-/// What all steps have in common.
-average_vector moshpit_averager::next_step() {
-  average_vector what;
-  what.epoch = run_.meeting();
-  what.tensors = vector_->tensors;
-  // With fewer peers than a full group, the group is complete once all are in it.
-  what.expected_peers = static_cast<std::uint32_t>(
-    std::min({run_.partners() + 1, members_.target_group_size, round_members_max}));
-  what.calls_members = true;
-  what.step = ++steps_;
-  return what;
-}
-
-void moshpit_averager::ask_averager(average_vector what) {
   averager_busy_ = true;
-  auto step = what.step;
   auto patience = what.deadline + averager_grace;
   request(averager_, patience, std::move(what))
-    .then([this, step](const round_report& report) { on_step_over(step, report); },
-          [this, step](const caf::error& why) {
+    .then([this, step = run.step](const round_report& report) { on_step_over(step, report); },
+          [this, step = run.step](const caf::error& why) {
             round_report report;
             report.why = from_caf(why);
             on_step_over(step, std::move(report));
           });
+  delayed_send(this, search_time(), search_over{run.step});
 }
 
 void moshpit_averager::on_step_over(std::uint64_t step, round_report report) {
   averager_busy_ = false;
-  if (ahead_ && ahead_->step == step) { // it found no group, or none that lasted
-    ahead_.reset();
-    return refresh();
-  }
-  if (ahead_)
-    return begin_ahead();
   if (!current_)
     return;
   if (current_->step != step) // the one that we left; the next one was waiting for its end
     return begin_step();
-  bool ahead = std::exchange(current_->ahead, false);
-  bool no_round = report.outcome == round_outcome::failed && report.round.is_zero();
-  if (ahead && no_round && current_->gave_up.code == ec::none) {
-    // It may have ended just before the trigger reached it. That must not cost an epoch.
-    ctx_.log->debug("the search begins again: {}", to_string(report.why));
-    return begin_step();
-  }
   if (report.why.code == ec::cancelled && current_->gave_up.code != ec::none)
     report.why = current_->gave_up;
   deliver(std::move(report));

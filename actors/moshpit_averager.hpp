@@ -19,15 +19,7 @@ struct search_over {
   std::uint64_t step = 0;
 };
 
-/// To itself: the step with this number, which was begun ahead, has waited for its round long
-/// enough.
-struct wait_over {
-  std::uint64_t step = 0;
-  bool since_call = false; // otherwise since it began
-};
-
-using moshpit_averager_base =
-  moshpit_averager_actor::extend<caf::reacts_to<search_over>, caf::reacts_to<wait_over>>::base;
+using moshpit_averager_base = moshpit_averager_actor::extend<caf::reacts_to<search_over>>::base;
 
 /// Averages in many small groups, found by matchmaking, what group_averager averages in one
 /// (Moshpit SGD, arXiv:2103.03239). Its caller uses the same messages: the group that it founds,
@@ -38,17 +30,6 @@ using moshpit_averager_base =
 ///   ends without a change: the report says failed, and the view that this peer is still a member.
 /// - A search ends early if the run has gone so far ahead that this peer's state would become too
 ///   old, or after twice the matchmaking time.
-/// - If the caller expects a round soon (expect_round), the step begins ahead: it looks for a group
-///   and waits with it, without values, while the caller goes on. average_in_group triggers it.
-///   A step ahead that ends without a group is no failed round: the search begins again when the
-///   round does.
-/// - Parameters can be copied at any moment. So a member of a group that was found ahead is never
-///   waited for: as soon as another member begins, or the run has gone on to the next epoch, the
-///   listener is called, and begins its round. If it does not within half of the stall timeout, the
-///   step ahead is cancelled, and the group goes on without this peer, before anybody can take it
-///   for one that has stalled.
-/// - A step ahead waits for twice the matchmaking time at most. It also ends when this peer leaves
-///   the run, when its epoch ends in another way, and when there is nobody left to average with.
 /// - The epoch after a round is the next one, or the run's: epochs may be skipped.
 /// - The listener receives the view when the members or the run's epoch change.
 ///
@@ -75,15 +56,8 @@ private:
     average_in_group what;
     steady_time began;
     std::uint64_t step = 0; // of the averager; 0: it is still busy with an earlier one
-    bool ahead = false;     // the step was begun before the round
     bool asked = false;     // for the averager's stage
     failure gave_up;        // why we ended the search
-  };
-  /// The step that was begun before its round.
-  struct ahead {
-    expect_round what;
-    std::uint64_t step = 0; // of the averager; 0: it is still busy with an earlier one
-    bool called = false;    // the listener was told to begin
   };
 
   [[nodiscard]] steady_time now() const { return clock().now(); }
@@ -97,14 +71,7 @@ private:
   void on_event(const inbound_event& event);
   void notify_if_called();
 
-  void expect(const expect_round& msg);
-  void begin_ahead();
-  void call_ahead(std::uint64_t step);
-  void cancel_ahead();
-
   caf::result<group_round> average(average_in_group& msg);
-  [[nodiscard]] average_vector next_step();
-  void ask_averager(average_vector what);
   void begin_step();
   void on_step_over(std::uint64_t step, round_report report);
   void end_search(failure why);
@@ -120,7 +87,6 @@ private:
   run_group run_;
   group_view told_; // what the listener knows
   std::optional<running> current_;
-  std::optional<ahead> ahead_; // none while `current_`
   std::uint64_t steps_ = 0;
   bool averager_busy_ = false;
 };
@@ -128,4 +94,3 @@ private:
 } // namespace waggle
 
 WAGGLE_LOCAL(search_over)
-WAGGLE_LOCAL(wait_over)

@@ -413,10 +413,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
                                                              std::move(owner), passes)
                  : system.spawn<model_worker>(ctx, make, files, keeper, std::move(owner), passes)};
     };
-    auto trains = training.training;
-    if (!trains.search_ahead)
-      trains.search_ahead = config.averaging->matchmaking.min_matchmaking_time;
-    p.trainer = system.spawn<trainer>(ctx, trains, worker, peers);
+    p.trainer = system.spawn<trainer>(ctx, training.training, worker, peers);
     p.donor = system.spawn<state_donor>(ctx, training.donor, snapshot_source(p));
   }
   if (!p.trainer)

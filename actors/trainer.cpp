@@ -199,7 +199,6 @@ void trainer::react() {
       fetch_if_needed();
       give_awaited();
       carry_out();
-      expect_round_if_near();
       break;
     }
   }

@@ -19,7 +19,6 @@
 #include "runtime/progress/sample_claims.hpp"
 #include "runtime/state/donor_choice.hpp"
 #include "runtime/training/averaged_tensors.hpp"
-#include "runtime/training/boundary_estimate.hpp"
 #include "runtime/training/checkpoint_store.hpp"
 #include "runtime/training/flight_ledger.hpp"
 #include "runtime/training/local_learner.hpp"
@@ -50,9 +49,6 @@ struct training_config {
   /// The averager is a moshpit_averager: the group is the whole run, and each round averages with
   /// some of its peers. Only for strategies whose peers are approximately equal.
   bool many_groups = false;
-  /// With many groups: how long before the next boundary a peer begins to look for a group, while
-  /// it trains on. 0: at the boundary. None: the matchmaking time (start_node).
-  std::optional<milliseconds> search_ahead;
   lr_schedule schedule;
   /// The least time from one micro-step to the next, to leave computing time to other processes. 0:
   /// none.
@@ -280,9 +276,6 @@ private:
   void apply(const run_position::step& step);
   void checkpoint_if_due();
   void maybe_pass();
-  [[nodiscard]] boundary_progress way_to_boundary() const;
-  void expect_round_if_near();
-  void expect_no_round();
   void on_pass(const pass_done& pass);
   void count(const flight_ledger::settlement& samples, std::string_view why_dropped);
   void drop_accumulated(std::string_view reason);
@@ -397,8 +390,6 @@ private:
   double own_rate_ = 0;      // samples per second, waits between passes included
   steady_time epoch_began_;
   double epoch_seconds_ = 0; // smoothed
-  /// When the averager was last told to expect the round of our epoch; nothing: it expects none.
-  std::optional<steady_time> expected_;
 
   std::uint32_t differing_ = 0;      // peers at our epoch with other parameters, when last compared
   std::optional<epoch_id> compared_; // of the last comparison

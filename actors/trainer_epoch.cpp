@@ -76,7 +76,6 @@ void trainer::begin_counting() {
   if (auto grid = averages().due.grid; grid != 0)
     boundary_time_ = (boundary_time_ + grid / 2) / grid * grid;
   counting_since_ = now();
-  expected_.reset();
   claims_.begin_epoch(now());
 }
 

@@ -12,7 +12,6 @@
 #include "runtime/averaging/group_majority.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "runtime/training/founding.hpp"
-#include "runtime/training/smooth.hpp"
 
 namespace waggle {
 
@@ -371,10 +370,6 @@ void trainer::follow_run() {
 /// Our work stays our own: what others claim is not ours to repeat.
 void trainer::go_to(epoch_id epoch) {
   history_choice to;
-  expect_no_round();
-  if (auto epochs = epoch.value() - at_.epoch().value(); epoch > at_.epoch()) // others ended them
-    smooth(epoch_seconds_,
-           seconds_of(now() - std::exchange(epoch_began_, now())) / static_cast<double>(epochs));
   to.branch = at_.past().branch;
   to.work = at_.past().work;
   move_to(to, epoch);

@@ -81,52 +81,6 @@ pass_decision trainer::pass_during_round() const {
   return {samples < target, target / std::max(rates, 1.0)};
 }
 
-/// As far as it is known: what others have computed since their last report is not counted.
-boundary_progress trainer::way_to_boundary() const {
-  boundary_progress way;
-  auto since_pass = std::max(0.0, seconds_of(now() - std::max(passed_, counting_since_)));
-  way.seconds_per_step = std::max(pass_seconds_, seconds_of(config_.step_interval));
-  if (averages().due.counts == lane_clock::unit::swarm_samples) {
-    way.samples = static_cast<double>(own_samples() + samples_of_others())
-                  + own_rate_ * std::min(since_pass, way.seconds_per_step);
-    way.samples_per_second = own_rate_;
-    for (const auto& peer : view_.peers)
-      if (counts_here(peer))
-        way.samples_per_second += claims_.speed(peer.who.id, peer.samples_per_second, now());
-  }
-  way.steps = passes_ended_;
-  way.since_step = since_pass;
-  way.usual_epoch = epoch_seconds_;
-  way.since_boundary = seconds_of(now() - epoch_began_);
-  way.time = swarm_time();
-  way.boundary_time = boundary_time_;
-  return way;
-}
-
-/// In many groups: if the next boundary is near, a group is looked for while passes go on. What is
-/// averaged there is a copy of the parameters, which can be taken at any moment: so a group that
-/// was found early may begin its round early, and nobody waits for our boundary.
-void trainer::expect_round_if_near() {
-  auto window = search_window(config_.search_ahead.value_or(0ms), epoch_seconds_);
-  bool last = config_.max_epochs != 0 && epoch_of_pass().value() >= config_.max_epochs;
-  if (!config_.many_groups || window == 0ms || place_ != place::member || !at_.in_step() || given_
-      || last || group_.members.size() < 2 || !enough_peers_)
-    return;
-  if (expected_ && now() - *expected_ < window)
-    return; // after that, a search that has ended without a group is worth repeating
-  auto in = time_to_boundary(averages().due, way_to_boundary());
-  if (!in || *in > window)
-    return;
-  expected_ = now();
-  send(peers_.averager, expect_round{at_.epoch(), in, config_.averaging_timeout, steps_locally()});
-}
-
-/// The boundary that was near is not ours any more.
-void trainer::expect_no_round() {
-  if (std::exchange(expected_, std::nullopt))
-    send(peers_.averager, expect_round{at_.epoch(), {}});
-}
-
 void trainer::maybe_pass() {
   // With a second update waiting, a gradient would be two updates late.
   bool late = config_.delay_optimizer_step && under_way_.size() > 1;

@@ -50,7 +50,6 @@ void round_registry::begin(const std::shared_ptr<round_engine>& round, group_lis
     auto waiting = take_parked(entry);
     remember_members(round->plan());
     entry.running = round;
-    entry.awaited.reset();
     entry.on_group = std::move(on_group);
     round->begin();
     // With the lock held, so that later events do not overtake earlier ones.
@@ -75,7 +74,6 @@ void round_registry::finish(const round_id& id, const wire::round_promise& promi
   ended = std::exchange(entry.running, nullptr);
   entry.promise = promise;
   entry.since = now;
-  entry.awaited.reset();
   // Events are parked here only if the round ended before it began.
   for (const auto& [event, of_stranger] : take_parked(entry)) {
     event.release();
@@ -108,19 +106,15 @@ bool round_registry::deliver(const inbound_event& event, steady_time now) {
     if (found != rounds_.end() && found->second.running) {
       running = found->second.running;
     } else {
-      bool of_awaited = found != rounds_.end() && found->second.awaited
-                        && found->second.awaited->members.contains(event.from.id);
-      bool of_stranger = !of_awaited && !members_.contains(event.from.id)
-                         && !is_expected(event.from.id, *id, size_of(event));
+      bool of_stranger =
+        !members_.contains(event.from.id) && !is_expected(event.from.id, *id, size_of(event));
       if (of_stranger && !has_room(event, true))
         drop_heaviest_stranger(event, gone);
       if (!has_room(event, of_stranger)) {
         event.release();
         return false;
       }
-      auto& entry = rounds_[*id];
-      park(entry, event, of_stranger, now);
-      tell_waiting(entry, event);
+      park(rounds_[*id], event, of_stranger, now);
       return true;
     }
   }
@@ -195,8 +189,7 @@ void round_registry::drop_heaviest_stranger(const inbound_event& in_favour_of,
     }
     bool shrunk = leave != entry.parked.end();
     entry.parked.erase(leave, entry.parked.end());
-    bool unused =
-      shrunk && entry.parked.empty() && !entry.running && !entry.promise && !entry.awaited;
+    bool unused = shrunk && entry.parked.empty() && !entry.running && !entry.promise;
     i = unused ? rounds_.erase(i) : std::next(i);
   }
 }
@@ -259,29 +252,6 @@ void round_registry::expect(const round_plan& plan) {
   }
   if (members_changed_)
     members_changed_();
-}
-
-void round_registry::await(const round_plan& plan, group_listener on_message) {
-  expect(plan);
-  awaited_round wait{{}, std::move(on_message)};
-  for (const auto& member : plan.members)
-    wait.members.insert(member.peer.id);
-  std::lock_guard guard{mutex_};
-  auto& entry = rounds_[plan.id];
-  if (entry.running || entry.promise)
-    return;
-  entry.awaited = std::move(wait);
-  for (const auto& [event, of_stranger] : entry.parked)
-    tell_waiting(entry, event);
-}
-
-void round_registry::tell_waiting(entry& where, const inbound_event& event) {
-  auto& wait = where.awaited;
-  if (!wait || !wait->members.contains(event.from.id))
-    return;
-  bool about_a_loss = std::holds_alternative<wire::round_suspect>(event.what);
-  if (about_a_loss || !std::exchange(wait->called, true))
-    wait->on_message(event.from, event.what);
 }
 
 bool round_registry::is_expected(const peer_id& peer, const round_id& id, std::size_t bytes) const {
@@ -359,8 +329,7 @@ std::size_t round_registry::forget_old(steady_time now) {
   for (auto i = rounds_.begin(); i != rounds_.end();) {
     auto& entry = i->second;
     auto age = now - entry.since;
-    if (entry.running || entry.awaited
-        || age < (entry.promise ? limits_.remembered_for : limits_.parked_for)) {
+    if (entry.running || age < (entry.promise ? limits_.remembered_for : limits_.parked_for)) {
       ++i;
       continue;
     }

@@ -61,12 +61,6 @@ public:
   /// not counted as that of strangers: a large model's first round would not have a place there.
   /// The plan replaces the one before with its prefix, and is no evidence of anything else.
   void expect(const round_plan& plan);
-  /// The same, and the round will begin here when a member calls for it. Until it begins here or
-  /// `finish` says that it will not, what its members send is kept, however long that takes.
-  /// @param on_message called, with a lock held, with each round_suspect of a member and with the
-  /// first of their other messages, those included that have arrived already. Must not block, nor
-  /// call the registry.
-  void await(const round_plan& plan, group_listener on_message);
   /// Whether a message of `peer` about round `id` with a body of this size is kept as that of an
   /// expected round.
   [[nodiscard]] bool expects(const peer_id& peer, const round_id& id, std::size_t bytes) const;
@@ -101,23 +95,15 @@ private:
     std::size_t events = 0;
     std::size_t bytes = 0; // of the messages and their bodies
   };
-  /// See await.
-  struct awaited_round {
-    std::set<peer_id> members;
-    group_listener on_message;
-    bool called = false; // a message that says that the round has begun was passed on
-  };
   struct entry {
     std::shared_ptr<round_engine> running;      // null: ended, or not begun
     std::optional<wire::round_promise> promise; // set once the round has ended
     group_listener on_group;                    // empty if not begun
     std::vector<parked_event> parked;           // for a round that has not begun
-    std::optional<awaited_round> awaited;       // the same
     steady_time since;                          // first event parked, or round ended
   };
 
   std::shared_ptr<round_engine> running(const round_id& id);
-  static void tell_waiting(entry& where, const inbound_event& event);
   void park(entry& where, const inbound_event& event, bool of_stranger, steady_time now);
   [[nodiscard]] tally parked_of(const peer_id& peer) const;
   [[nodiscard]] bool has_room(const inbound_event& event, bool of_stranger) const;

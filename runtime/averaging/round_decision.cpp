@@ -1,6 +1,5 @@
 #include "runtime/averaging/round_decision.hpp"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -24,20 +23,6 @@ bool round_rules::is_quorum(member_set participants) const {
   if (faulty == 0)
     return waggle::is_quorum(participants, members);
   return 2 * participants.size() > members + faulty;
-}
-
-bool is_worth_beginning(const round_plan& plan, const std::set<peer_id>& gone) {
-  round_rules rules{plan};
-  member_set stay;
-  for (std::size_t i = 0; i < plan.members.size(); ++i)
-    if (!gone.contains(plan.members[i].peer.id))
-      stay.insert(i);
-  bool others_reach_one = false; // only such a member leads and reduces
-  for (std::size_t i = 0; i < plan.members.size(); ++i)
-    others_reach_one |= stay.contains(i) && plan.members[i].mode != member_mode::client;
-  auto contributors = (stay & rules.senders).size();
-  return others_reach_one && rules.is_quorum(stay)
-         && contributors >= std::max<std::size_t>(2, plan.min_contributors);
 }
 
 std::string promise_statement(const round_id& round, const takeover_promise& promise) {

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <map>
-#include <set>
 #include <string>
 
 #include "runtime/averaging/round_plan.hpp"
@@ -32,10 +31,6 @@ struct round_rules {
   /// If `faulty` is 0, see the function above.
   [[nodiscard]] bool is_quorum(member_set participants) const;
 };
-
-/// Whether the members of a round that has not begun can still average something if these of them
-/// have gone: at least two of the others contribute, and together they may decide.
-bool is_worth_beginning(const round_plan& plan, const std::set<peer_id>& gone);
 
 /// A member's answer to a takeover, see `round_protocol::on_takeover`.
 struct takeover_promise {

@@ -290,10 +290,6 @@ failure read(const proto::RoundChecked& from, round_checked& out) {
   return read_id(from.round(), out.round) ? failure{} : violation("round_checked");
 }
 
-failure read(const proto::RoundBegun& from, round_begun& out) {
-  return read_id(from.round(), out.round) ? failure{} : violation("round_begun");
-}
-
 failure read(const proto::RoundChallenge& from, round_challenge& out) {
   out.view = from.view();
   out.part = from.part();
@@ -468,8 +464,6 @@ result<message> read_content(const Header& header) {
       return as_event<round_pledge_digests>(header.round_pledge_digests());
     case Header::kRoundChecked:
       return as_event<round_checked>(header.round_checked());
-    case Header::kRoundBegun:
-      return as_event<round_begun>(header.round_begun());
     case Header::kRoundChallenge:
       return as_event<round_challenge>(header.round_challenge());
     case Header::kBandwidthReport:

@@ -225,10 +225,6 @@ void write(const round_checked& x, Header& out) {
   to.set_view(x.view);
 }
 
-void write(const round_begun& x, Header& out) {
-  out.mutable_round_begun()->set_round(write_id(x.round));
-}
-
 void write(const round_challenge& x, Header& out) {
   auto& to = *out.mutable_round_challenge();
   to.set_round(write_id(x.round));

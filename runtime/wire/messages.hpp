@@ -210,11 +210,6 @@ struct round_checked {
   round_id round;
   std::uint32_t view = 0;
 };
-/// A member to the others: it has begun the round. Whoever has a place in the group and has not
-/// begun yet begins now.
-struct round_begun {
-  round_id round;
-};
 /// A part's checker to the other participants: it could not confirm the sum. The owner shows the
 /// contributions to all.
 struct round_challenge {
@@ -312,12 +307,11 @@ using request =
   std::variant<dht_ping, dht_find, dht_store, join_group, open_state, get_state_chunk, enter_group>;
 using response =
   std::variant<dht_pong, dht_found, dht_stored, join_reply, state_header, state_chunk>;
-using event =
-  std::variant<goodbye, begin_group, disband_group, leave_group, progress_push, part, round_propose,
-               round_prepared, round_suspect, round_commit, round_abort, round_takeover,
-               round_promise, bandwidth_report, new_partition, next_plan, call_round, progress_note,
-               round_key_share, round_digests, round_pledge, round_pledge_digests, round_checked,
-               round_challenge, round_begun>;
+using event = std::variant<goodbye, begin_group, disband_group, leave_group, progress_push, part,
+                           round_propose, round_prepared, round_suspect, round_commit, round_abort,
+                           round_takeover, round_promise, bandwidth_report, new_partition,
+                           next_plan, call_round, progress_note, round_key_share, round_digests,
+                           round_pledge, round_pledge_digests, round_checked, round_challenge>;
 
 /// A request; its sender chooses `id`, unique among its open calls on this link.
 struct call {

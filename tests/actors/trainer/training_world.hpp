@@ -142,7 +142,6 @@ protected:
     std::vector<report_progress> reports;
     std::optional<describe_vector> described;                      // received by the averager
     std::vector<average_in_group> questions;                       // received by the averager
-    std::vector<expect_round> expected;                            // the same
     std::vector<std::uint64_t> steps_before;                       // micro-steps, for each question
     std::vector<caf::typed_response_promise<group_round>> answers; // still to be delivered
     std::size_t group = 0;                                         // number; 0: in none
@@ -430,7 +429,6 @@ private:
             return to_caf(ec::unreachable);
           },
           [this, i](quit_group) { members[i]->group = 0; },
-          [this, i](const expect_round& msg) { members[i]->expected.push_back(msg); },
           [this, i, self](const average_in_group& question) -> caf::result<group_round> {
             auto& m = *members[i];
             if (m.group == 0 || groups[m.group] != question.epoch)

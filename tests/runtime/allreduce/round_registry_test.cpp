@@ -2,7 +2,6 @@
 
 #include <array>
 #include <utility>
-#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -93,64 +92,6 @@ TEST(RoundRegistry, MessagesOfStrangersCountWithoutBodies) {
   long_message.header_bytes = 600;
   EXPECT_TRUE(rounds.deliver(long_message, {}));
   EXPECT_FALSE(rounds.deliver(long_message, {}));
-}
-
-/// A message of this member of the plan about its round.
-inbound_event message_in(const round_plan& plan, std::size_t member, wire::event what,
-                         std::shared_ptr<net::link> via = nullptr) {
-  return {plan.members[member].peer, std::move(what), copy_to_payload(std::vector<std::byte>(100)),
-          std::move(via)};
-}
-inbound_event prepared_in(const round_plan& plan, std::size_t member,
-                          std::shared_ptr<net::link> via = nullptr) {
-  wire::round_prepared what;
-  what.round = plan.id;
-  return message_in(plan, member, what, std::move(via));
-}
-
-TEST(RoundRegistry, WhoAwaitsARoundIsToldThatAMemberHasBegunIt) {
-  round_registry rounds{{}, [](const peer_record&, wire::event) {}};
-  auto plan = plan_for(3);
-  std::vector<peer_id> told;
-  rounds.await(plan, [&](const peer_record& who, const wire::event&) { told.push_back(who.id); });
-  auto stranger = prepared_in(plan, 1);
-  stranger.from.id.bytes.fill(std::byte{99});
-  EXPECT_TRUE(rounds.deliver(stranger, {}));
-  EXPECT_TRUE(told.empty()) << "only members call";
-  EXPECT_TRUE(rounds.deliver(message_in(plan, 2, wire::round_begun{plan.id}), {}));
-  EXPECT_TRUE(rounds.deliver(prepared_in(plan, 1), {}));
-  EXPECT_EQ(told, (std::vector{plan.members[2].peer.id})) << "once";
-  auto loss = wire::round_suspect{plan.id, 0, 1, ec::cancelled};
-  EXPECT_TRUE(rounds.deliver(message_in(plan, 1, loss), {}));
-  EXPECT_TRUE(rounds.deliver(message_in(plan, 2, loss), {}));
-  EXPECT_EQ(told.size(), 3U) << "each member that leaves";
-  rounds.finish(plan.id, {plan.id, 0, false, {}, false, false}, {});
-  EXPECT_TRUE(rounds.deliver(message_in(plan, 1, loss), {}));
-  EXPECT_EQ(told.size(), 3U) << "nobody waits any more";
-}
-
-TEST(RoundRegistry, WhatHasArrivedBeforeSomebodyAwaitsItCallsToo) {
-  round_registry rounds{{}, [](const peer_record&, wire::event) {}};
-  auto plan = plan_for(3);
-  EXPECT_TRUE(rounds.deliver(message_in(plan, 2, wire::round_begun{plan.id}), {}));
-  int told = 0;
-  rounds.await(plan, [&](const peer_record&, const wire::event&) { ++told; });
-  EXPECT_EQ(told, 1);
-}
-
-TEST(RoundRegistry, KeepsWhatArrivesForAnAwaitedRoundUntilItBegins) {
-  auto link = std::make_shared<counting_link>();
-  round_registry::limits limits;
-  limits.stranger_events_max = 1;
-  round_registry rounds{limits, [](const peer_record&, wire::event) {}};
-  auto plan = plan_for(3, 1'000);
-  rounds.await(plan, [](const peer_record&, const wire::event&) {});
-  for (int i = 0; i < 3; ++i)
-    EXPECT_TRUE(rounds.deliver(prepared_in(plan, 1, link), {})) << "its sender is no stranger";
-  EXPECT_EQ(rounds.forget_old(steady_time{} + 10 * limits.parked_for), 0U);
-  EXPECT_EQ(link->granted, 0U);
-  rounds.finish(plan.id, {plan.id, 0, false, {}, false, false}, {});
-  EXPECT_EQ(link->granted, 300U) << "it will not begin";
 }
 
 TEST(RoundRegistry, ExpectsAsMuchAsARoundSends) {

@@ -68,30 +68,6 @@ TEST(RoundDecision, AnyTwoQuorumsShareAMemberThatDoesNotLie) {
     }
 }
 
-TEST(RoundDecision, ARoundIsWorthBeginningIfTwoCanDecideIt) {
-  auto plan = plan_for(3);
-  auto id = [&](std::size_t i) { return plan.members[i].peer.id; };
-  EXPECT_TRUE(is_worth_beginning(plan, {}));
-  EXPECT_TRUE(is_worth_beginning(plan, {id(0)}));
-  EXPECT_FALSE(is_worth_beginning(plan, {id(0), id(2)})) << "one alone averages nothing";
-  auto pair = plan_for(2);
-  EXPECT_FALSE(is_worth_beginning(pair, {pair.members[1].peer.id})) << "although it is a quorum";
-  auto four = plan_for(4);
-  auto of_four = [&](std::size_t i) { return four.members[i].peer.id; };
-  EXPECT_TRUE(is_worth_beginning(four, {of_four(2), of_four(3)})) << "half, with the leader";
-  EXPECT_FALSE(is_worth_beginning(four, {of_four(0), of_four(3)})) << "half, without it";
-  plan.min_contributors = 3;
-  EXPECT_FALSE(is_worth_beginning(plan, {id(0)}));
-  plan.min_contributors = 1;
-  plan.members[1].mode = member_mode::auxiliary;
-  EXPECT_FALSE(is_worth_beginning(plan, {id(0)})) << "only one of them contributes";
-  auto clients = plan_for(3);
-  clients.members[1].mode = clients.members[2].mode = member_mode::client;
-  EXPECT_TRUE(is_worth_beginning(clients, {clients.members[2].peer.id}));
-  EXPECT_FALSE(is_worth_beginning(clients, {clients.members[0].peer.id}))
-    << "the others cannot reach each other";
-}
-
 TEST(RoundDecision, TooFewPromisesDecideNothing) {
   auto next = next_view(term(1), {{0, unprepared(4)}, {1, unprepared(4)}}, rules_for(4, 1));
   ASSERT_FALSE(next);

@@ -108,7 +108,6 @@ inline std::vector<sample> samples() {
   event_of("round_pledge_digests",
            round_pledge_digests{round, 3, {sample_digest(7), sample_digest(8)}});
   event_of("round_checked", round_checked{round, 3});
-  event_of("round_begun", round_begun{round});
   event_of("round_challenge", round_challenge{round, 3, 77});
   event_of("round_digests", round_digests{round, 3, {sample_digest(7), sample_digest(8)}});
   event_of(
