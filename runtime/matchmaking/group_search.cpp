@@ -169,7 +169,10 @@ group_search::actions group_search::on_answer(const peer_id& from, ec code,
   // The smallest peer leads, so a hint can only name a peer that is smaller than its sender.
   if (code == ec::not_a_leader && suggested && suggested->id != self_.record.id)
     suggested_ = suggested;
-  ask_next(out, now);
+  if (complete())
+    begin_group(out);
+  else
+    ask_next(out, now);
   return out;
 }
 
@@ -202,8 +205,8 @@ group_search::join_answer group_search::on_join(const seeker& asker, swarm_time 
   followers_.emplace(id, asker);
   largest_group_ = std::max(largest_group_, followers_.size() + 1);
   join_answer answer;
-  // If we asked a peer meanwhile and it accepts, our followers are redirected to it.
-  if (complete())
+  // If we have asked a peer and it accepts, our followers are redirected to it.
+  if (complete() && !asking_)
     begin_group(answer.then);
   return answer;
 }
@@ -293,6 +296,10 @@ group_search::actions group_search::on_time(moment now) {
     auto peer = asking_->id;
     auto more = on_answer(peer, ec::timeout, std::nullopt, now);
     out.insert(out.end(), more.begin(), more.end());
+  }
+  if (!leader_ && complete() && asking_ && now.steady - asked_ >= options_.answer_wait) {
+    begin_group(out);
+    return out;
   }
   bool expired = now.swarm >= expiration_;
   if (leader_ && now.swarm >= expiration_ + options_.request_timeout) {

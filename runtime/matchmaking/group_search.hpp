@@ -21,6 +21,9 @@ namespace waggle {
 /// Every searching peer has an expiration: the moment when it starts with the members it has. The
 /// peer with the smallest (expiration, id) leads. A peer only follows a smaller one, so that there
 /// are no cycles. A peer that is asked by a smaller one learns of it that way and asks it in turn.
+/// A group that is complete while its leader asks a peer waits for the answer, for a short time: if
+/// that peer leads, the round that it begins with this one would fall apart. So whoever has
+/// searched for longest finds a group, also if each group leaves one peer over.
 ///
 /// | state  | transitions |
 /// |--------|--------------------------------------------------------------------------------------|
@@ -40,6 +43,8 @@ public:
     milliseconds request_timeout{3'000};
     /// A candidate that refused for a temporary reason is asked again after this long, jittered.
     milliseconds retry{100};
+    /// A complete group waits this long for the answer to an open question.
+    milliseconds answer_wait{100};
     milliseconds look_up_interval{500};
     /// A search that has seen no other peer for this long gives up; 0: only at the deadline.
     milliseconds alone_after{0};

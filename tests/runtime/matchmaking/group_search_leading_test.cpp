@@ -184,14 +184,44 @@ TEST_F(GroupSearch, RedirectsItsFollowersToTheLeaderThatAcceptsIt) {
   EXPECT_EQ(search.followers(), 0u);
 }
 
-TEST_F(GroupSearch, WithdrawsItsRequestWhenItsOwnGroupBegins) {
-  opts.target_group_size = 2;
-  auto search = make();
-  search.candidate(peer(1), at(300ms));
-  (void)search.start(now);
-  auto answer = search.on_join(seeker(9), own(), now);
-  auto leaves = all<group_search::leave>(answer.then);
-  ASSERT_EQ(leaves.size(), 1u);
+/// A complete group, whose leader has asked peer 1 in the meantime.
+struct CompleteGroup : GroupSearch {
+  CompleteGroup() {
+    opts.target_group_size = 2;
+    search.emplace(make());
+    search->candidate(peer(1), at(300ms));
+    EXPECT_EQ(asked(search->start(now)), 1u);
+    auto answer = search->on_join(seeker(9), own(), now);
+    EXPECT_EQ(answer.code, ec::none);
+    EXPECT_TRUE(answer.then.empty()) << "peer 1 may lead a group with us";
+    EXPECT_EQ(search->on_join(seeker(8), own(), now).code, ec::group_full);
+  }
+  std::optional<group_search> search;
+};
+
+TEST_F(CompleteGroup, BeginsOnceThePeerThatWasAskedRefuses) {
+  auto actions = search->on_answer(peer(1).id, ec::bad_expiration, {}, now);
+  EXPECT_EQ(count<group_search::begin>(actions), 1u);
+  EXPECT_EQ(count<group_search::ask>(actions), 0u);
+  EXPECT_TRUE(search->done());
+}
+
+TEST_F(CompleteGroup, FollowsThePeerThatWasAskedIfItAccepts) {
+  auto actions = search->on_answer(peer(1).id, ec::none, {}, now);
+  EXPECT_EQ(count<group_search::begin>(actions), 0u);
+  EXPECT_EQ(count<group_search::disband>(actions), 1u);
+  ASSERT_TRUE(search->leader());
+  EXPECT_EQ(number_of(*search->leader()), 1u);
+}
+
+TEST_F(CompleteGroup, WaitsForTheAnswerForAShortTimeOnly) {
+  pass(opts.answer_wait - 1ms);
+  EXPECT_EQ(count<group_search::begin>(search->on_time(now)), 0u);
+  pass(1ms);
+  auto actions = search->on_time(now);
+  EXPECT_EQ(count<group_search::begin>(actions), 1u);
+  auto leaves = all<group_search::leave>(actions);
+  ASSERT_EQ(leaves.size(), 1u) << "it withdraws its request";
   EXPECT_EQ(number_of(leaves[0].leader), 1u);
 }
 

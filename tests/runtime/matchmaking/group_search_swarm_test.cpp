@@ -94,6 +94,35 @@ TEST(GroupSearchSwarm, OnlyClientsFindNobody) {
     EXPECT_EQ(m.failed.value_or(failure{}).code, ec::nobody_declared);
 }
 
+// Three peers in pairs: one is always left over, but not always the same one.
+TEST(GroupSearchSwarm, APeerThatWasLeftOverIsInTheNextGroup) {
+  constexpr std::uint64_t seeds = 200;
+  std::uint64_t in_group = 0;
+  steady_time::duration sum{};
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    conditions given;
+    given.peers = 3;
+    given.options.target_group_size = 2;
+    given.start_spread = 0ms;
+    given.head_start = 150ms;
+    given.patience = 800ms;
+    swarm s{seed, given};
+    s.run();
+    expect_contract(s, given);
+    const auto& first = s.members()[0];
+    if (!first.formed)
+      continue;
+    ASSERT_EQ(first.formed->members.size(), 2U);
+    auto other = *std::find_if(first.formed->members.begin(), first.formed->members.end(),
+                               [](std::size_t i) { return i != 0; });
+    in_group += s.members()[other].formed == first.formed ? 1 : 0; // otherwise the other declined
+    sum += first.ended - s.members()[1].started;
+  }
+  EXPECT_EQ(in_group, seeds);
+  EXPECT_LT(seconds_of(sum) / seeds, 0.01);
+}
+
 // 16 peers in one bucket, groups of 2, five rounds.
 TEST(GroupSearchSwarm, CrowdedBucketSplitsIntoPairsEveryRound) {
   for (bool connected : {true, false})

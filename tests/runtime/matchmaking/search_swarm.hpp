@@ -24,6 +24,7 @@ struct conditions {
   double loss = 0;               // of every message
   milliseconds delay_max{2};     // of every message
   milliseconds start_spread{20}; // between the first and the last search
+  milliseconds head_start{0};    // of the first peer
   bool connected = true;         // otherwise they only find each other through the table
   std::size_t crashes = 0;       // silent; the others notice a second later
   std::vector<std::string> keys; // of the peers' buckets; empty: one for all
@@ -55,7 +56,8 @@ public:
     members_.resize(given_.peers);
     for (std::size_t i = 0; i < given_.peers; ++i)
       if (given_.absent.count(i) == 0)
-        later(random_below(given_.start_spread), [this, i] { start(i); });
+        later(random_below(given_.start_spread) + (i == 0 ? 0ms : given_.head_start),
+              [this, i] { start(i); });
     for (std::size_t i = 0; i < given_.crashes; ++i)
       later(random_below(2s), [this, i] { crash(i); });
   }
