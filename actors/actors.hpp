@@ -152,7 +152,8 @@ using averager_actor = caf::typed_actor<
   // Control of the current step. Ignored if they name another step.
   caf::reacts_to<trigger_step>,
   caf::reacts_to<cancel_step>,
-  caf::replies_to<get_step_stage>::with<step_stage>>::extend_with<link_listener_actor>;
+  caf::replies_to<get_step_stage>::with<step_stage>,
+  caf::replies_to<await_group>::with<step_stage>>::extend_with<link_listener_actor>;
 
 /// Is notified of changes to our group between rounds.
 using group_listener_actor = caf::typed_actor<
@@ -161,12 +162,13 @@ using group_listener_actor = caf::typed_actor<
   caf::reacts_to<round_called>>;
 
 /// Averages round after round, without matchmaking, in one group that peers enter and leave between
-/// rounds.
+/// rounds. The members of its next round are known: find_members is answered at once.
 using group_averager_actor = service_actor::extend<
   caf::reacts_to<describe_vector>,
   caf::replies_to<found_group>::with<group_view>,
   caf::replies_to<enter_group>::with<group_view>,
   caf::reacts_to<quit_group>,
+  caf::replies_to<find_members>::with<members_found>,
   caf::replies_to<average_in_group>::with<group_round>>::extend_with<link_listener_actor>;
 
 /// Computes vectors of a two_round_coding, which are too large for the group_averager's thread.

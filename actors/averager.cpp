@@ -67,6 +67,7 @@ averager::behavior_type averager::make_behavior() {
   return {
     [this](average_vector& msg) { return begin(msg); },
     [this](const trigger_step& msg) { trigger(msg); },
+    [this](const await_group& msg) { return await(msg); },
     [this](const cancel_step& msg) {
       if (is_current(msg.step))
         cancel({ec::cancelled, {}});
@@ -183,17 +184,26 @@ void averager::search() {
     question.scheduled_in = step.what.scheduled_in;
   question.avoided = faults_.excluded(company_, now());
   request(matchmaker_, left + 2s, question)
-    .then(while_searching<group_formed>([this](const group_formed& formed) {
-            on_search_over();
-            current_->regrouped = formed.regrouped;
-            group_.agree_on(formed.plan, formed.terms);
-            on_group(formed.plan);
-          }),
-          while_searching<caf::error>([this](const caf::error& why) {
-            on_search_over();
-            company_ = 1; // fewer are excluded in the next search
-            deliver_failure(from_caf(why));
-          }));
+    .then(
+      [this, generation = steps_](const group_formed& formed) {
+        if (!is_searching(generation))
+          return decline(formed.plan);
+        on_search_over();
+        current_->regrouped = formed.regrouped;
+        group_.agree_on(formed.plan, formed.terms);
+        on_group(formed.plan);
+      },
+      while_searching<caf::error>([this](const caf::error& why) {
+        on_search_over();
+        company_ = 1; // fewer are excluded in the next search
+        deliver_failure(from_caf(why));
+      }));
+}
+
+/// This group was found just after we gave up the search. Its members would wait for us.
+void averager::decline(const round_plan& plan) {
+  will_not_begin(plan.id);
+  notify_members(plan, ec::cancelled);
 }
 
 void averager::on_search_over() {
@@ -207,8 +217,11 @@ void averager::on_group(const round_plan& plan) {
     return deliver_failure({ec::internal, "matchmaking made a plan that does not fit"});
   step.plan = plan;
   step.stage = step_stage::awaiting_trigger;
+  step.tell_stage();
   if (step.triggered)
     start_round();
+  else
+    ctx_.rounds->expect(plan); // what members send before our trigger is not that of strangers
 }
 
 void averager::start_round() {
@@ -219,6 +232,10 @@ void averager::start_round() {
   round_request wanted{plan, position_of(ctx_.record.id, plan), step.sent, step.what.weight};
   faults_.begin_round(plan);
   round_.start(*this, std::move(wanted), time_left(), switchboard_);
+  for (const auto& how : step.lost) { // the round would wait for them
+    faults_.on_disconnected(how, now());
+    round_.report_lost(how);
+  }
   if (step.what.reuse_group && !step.regrouped && bandwidth_.update(now())) {
     report_to_matchmaker();
     report_to_leader(plan);
@@ -267,6 +284,8 @@ void averager::deliver(round_report report) {
   step.settle(feedback_, report, ctx_.record.id);
   report.matchmaking_seconds = step.matchmaking_seconds;
   report.values = step.result(std::move(report.values), report.weight_sum, *ctx_.vectors);
+  step.stage = step_stage::finished;
+  step.tell_stage();
   step.promise.deliver(std::move(report));
 }
 
@@ -292,6 +311,15 @@ void averager::on_round_down(const caf::error& why) {
 
 bool averager::is_current(std::uint64_t step) const {
   return current_ && current_->what.step == step;
+}
+
+caf::result<step_stage> averager::await(const await_group& msg) {
+  if (!is_current(msg.step))
+    return step_stage::finished;
+  if (current_->stage != step_stage::looking_for_group)
+    return current_->stage;
+  current_->await_group = make_response_promise<step_stage>();
+  return *current_->await_group;
 }
 
 void averager::trigger(const trigger_step& msg) {
@@ -367,6 +395,9 @@ void averager::on_disconnected(const peer_disconnected& msg) {
   }
   faults_.on_disconnected(msg, now());
   round_.report_lost(msg);
+  if (current_ && current_->stage == step_stage::awaiting_trigger
+      && is_member(msg.peer, *current_->plan))
+    current_->lost.push_back(msg);
 }
 
 } // namespace waggle

@@ -63,16 +63,20 @@ private:
   [[nodiscard]] std::optional<round_plan> persistent_plan() const;
   void keep_group(const round_plan& plan);
   void search();
+  [[nodiscard]] bool is_searching(std::uint64_t generation) const {
+    return current_ && steps_ == generation && !current_->plan;
+  }
   /// Wraps the handler of an answer that the step needs while it searches for a group. Does nothing
   /// if the search is over when the answer arrives.
   template <class Answer, class Action>
   auto while_searching(Action action) {
     return [this, generation = steps_, action = std::move(action)](const Answer& answer) {
-      if (current_ && steps_ == generation && !current_->plan)
+      if (is_searching(generation))
         action(answer);
     };
   }
   void on_search_over();
+  void decline(const round_plan& plan);
   void on_group(const round_plan& plan);
   void start_round();
   void on_finished(const round_finished& msg);
@@ -82,6 +86,7 @@ private:
 
   // Control of the step.
   [[nodiscard]] bool is_current(std::uint64_t step) const;
+  caf::result<step_stage> await(const await_group& msg);
   void trigger(const trigger_step& msg);
   void cancel(const failure& why);
   void leave_group(ec why);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "runtime/averaging/part_reducer.hpp"
 #include "runtime/averaging/part_table.hpp"
@@ -44,6 +45,12 @@ void averaging_step::begin_attempt(steady_time now) {
   regrouped = false;
   replaced = false;
   follows = {};
+  lost.clear();
+}
+
+void averaging_step::tell_stage() {
+  if (auto asked = std::exchange(await_group, std::nullopt))
+    asked->deliver(stage);
 }
 
 milliseconds averaging_step::time_left(steady_time now) const {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include <caf/all.hpp>
 
@@ -34,6 +35,8 @@ struct averaging_step {
   steady_time began;
   std::uint32_t failures = 0;
   double matchmaking_seconds = 0;
+  /// Of the caller that wants to know how the search ends.
+  std::optional<caf::typed_response_promise<step_stage>> await_group;
 
   // Of the current attempt.
   step_stage stage = step_stage::looking_for_group;
@@ -42,9 +45,13 @@ struct averaging_step {
   bool regrouped = false;         // the members have moved to different buckets
   bool replaced = false;          // a new partition replaced `plan` while its round was running
   round_id follows;               // the persistent group's last round; zero: found by matchmaking
+  std::vector<peer_disconnected> lost; // members whose links were lost before the trigger
 
   void begin_attempt(steady_time now);
   [[nodiscard]] milliseconds time_left(steady_time now) const;
+
+  /// Answers `await_group`, if the question is open.
+  void tell_stage();
 
   /// Whether our vector is finite; checks it on the first call.
   [[nodiscard]] bool is_finite();

@@ -59,6 +59,7 @@ group_averager::behavior_type group_averager::make_behavior() {
     [this](quit_group) {
       quit_from({ec::cancelled, {}});
     },
+    [](const find_members&) { return members_found{}; },
     [this](average_in_group& msg) { return average(msg); },
     [this](const peer_connected& msg) { on_connected(msg.peer); },
     [this](const peer_disconnected& msg) { on_disconnected(msg); },

@@ -279,6 +279,11 @@ struct cancel_step {
 struct get_step_stage {
   std::uint64_t step = 0;
 };
+/// Query: how the step's search ends. Answered with step_stage once it is over: `awaiting_trigger`
+/// or `running_allreduce` if a group was found, `finished` if the step has ended, or is unknown.
+struct await_group {
+  std::uint64_t step = 0;
+};
 /// The stages of a step, in order; see averager.hpp.
 enum class step_stage : std::uint8_t {
   looking_for_group = 0,
@@ -343,6 +348,16 @@ struct group_view {
   digest branch;                // of the history that it trains
   std::vector<peer_id> members; // of the next round, this peer included; the first one leads
 };
+/// Query, before average_in_group where the members of each round have to be found first
+/// (moshpit_averager): find them. Answered with members_found once they wait for this peer's
+/// values, which therefore have to follow at once, or if there are none. Fails as average_in_group
+/// does.
+struct find_members {
+  epoch_id epoch;
+  bool call = false;             // tell the other peers of the group that the round is due
+  milliseconds deadline{60'000}; // of search and round together
+  bool deltas = false;           // see average_vector
+};
 /// Query: take part in the group's next round with this vector. Answered with group_round, also
 /// when the round failed; this peer is then no longer in a group. Fails with ec::not_ready if it is
 /// in no group, epoch_mismatch if the group is at another epoch, overloaded if a round is running,
@@ -362,6 +377,9 @@ struct group_round {
   bool keeps_majority = true;
   digest branch;    // of the epoch that begins: a new branch if the majority was not kept
   group_view group; // after the round
+};
+struct members_found {
+  std::optional<group_round> ended; // the round is over already: nobody was found
 };
 /// Query to the coding_worker: compute a vector. Answered with coded_vector.
 struct code_vector {
@@ -429,6 +447,7 @@ WAGGLE_LOCAL(average_vector)
 WAGGLE_LOCAL(trigger_step)
 WAGGLE_LOCAL(cancel_step)
 WAGGLE_LOCAL(get_step_stage)
+WAGGLE_LOCAL(await_group)
 WAGGLE_LOCAL(step_stage)
 WAGGLE_LOCAL(round_report)
 WAGGLE_LOCAL(check_round)
@@ -442,8 +461,10 @@ WAGGLE_LOCAL(found_group)
 WAGGLE_LOCAL(enter_group)
 WAGGLE_LOCAL(quit_group)
 WAGGLE_LOCAL(group_view)
+WAGGLE_LOCAL(find_members)
 WAGGLE_LOCAL(average_in_group)
 WAGGLE_LOCAL(group_round)
+WAGGLE_LOCAL(members_found)
 WAGGLE_LOCAL(code_vector)
 WAGGLE_LOCAL(coded_vector)
 WAGGLE_LOCAL(round_called)

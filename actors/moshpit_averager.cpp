@@ -1,5 +1,6 @@
-// average_in_group ─► average_vector ─► averager ─► matchmaker, allreduce_round ─► group_round
+// find_members ─► average_vector ─► averager ─► matchmaker ─► members_found
 //   └ with `call`: call_round to the connected members ─► round_called to their listeners
+// average_in_group ─► trigger_step ─► averager ─► allreduce_round ─► group_round
 // swarm_progress ─► run_group ─► group_view to the listener; too far behind ─► cancel_step
 
 #include "actors/moshpit_averager.hpp"
@@ -52,7 +53,8 @@ moshpit_averager::behavior_type moshpit_averager::make_behavior() {
     },
     [this](const enter_group& msg) { return enter(msg); },
     [this](quit_group) { quit_from(); },
-    [this](average_in_group& msg) { return average(msg); },
+    [this](const find_members& msg) { return find(msg); },
+    [this](const average_in_group& msg) { return average(msg); },
     [this](const peer_connected& msg) {
       run_.on_connected(msg.peer.id);
       refresh();
@@ -125,7 +127,10 @@ void moshpit_averager::quit_from() {
   group_round ended;
   ended.report.why = {ec::cancelled, {}};
   ended.branch = branch;
-  run.promise.deliver(std::move(ended));
+  if (run.promise)
+    run.promise->deliver(std::move(ended));
+  else if (run.search)
+    run.search->deliver(members_found{std::move(ended)});
 }
 
 /// The claims of the others have changed.
@@ -165,31 +170,23 @@ void moshpit_averager::notify_if_called() {
 
 // -- rounds ---------------------------------------------------------------------------------------
 
-caf::result<group_round> moshpit_averager::average(average_in_group& msg) {
+caf::result<members_found> moshpit_averager::find(const find_members& msg) {
   if (!vector_ || !run_.is_member())
     return to_caf(ec::not_ready, "this peer is in no group");
   if (current_)
     return to_caf(ec::overloaded, "one round at a time");
-  if (!msg.values || msg.values->size() != vector_->elements)
-    return to_caf(ec::wrong_shape, "the vector has another length than the group's");
-  if (!is_weight(msg.weight))
-    return to_caf(ec::bad_weight, "a weight must be 0, or finite and positive");
   run_.set_epoch(msg.epoch); // we may know already that the run is ahead of it
   if (msg.call)
     for (const auto& member : run_.members()) // only over links that are up: a call is a hint
       ctx_.links->tell(member, wire::call_round{run_.call_of(msg.epoch)}, {});
-  auto promise = make_response_promise<group_round>();
   auto& run = current_.emplace();
-  run.promise = promise;
-  run.what = std::move(msg);
+  run.what = msg;
   run.began = now();
-  if (run_.partners() > 0) {
-    begin_step();
-    return promise;
-  }
-  round_plan alone;
-  alone.members.push_back({ctx_.record, members_.mode});
-  deliver(report_of_one(alone, run.what.weight, run.what.values));
+  if (run_.partners() == 0)
+    return members_found{};
+  auto promise = make_response_promise<members_found>();
+  run.search = promise;
+  begin_step();
   return promise;
 }
 
@@ -198,8 +195,8 @@ void moshpit_averager::begin_step() {
     return; // see on_step_over
   auto& run = *current_;
   average_vector what;
-  what.values = run.what.values;
-  what.weight = run.what.weight;
+  what.elements = vector_->elements;
+  what.require_trigger = true;
   what.epoch = run_.meeting();
   what.deadline = run.what.deadline - std::chrono::duration_cast<milliseconds>(now() - run.began);
   what.deltas = run.what.deltas;
@@ -222,15 +219,54 @@ void moshpit_averager::begin_step() {
             report.why = from_caf(why);
             on_step_over(step, std::move(report));
           });
+  request(averager_, patience, await_group{run.step})
+    .then([this, step = run.step](step_stage stage) { on_search_over(step, stage); },
+          [](const caf::error&) { /* the step's end is reported, too */ });
   delayed_send(this, search_time(), search_over{run.step});
+}
+
+void moshpit_averager::on_search_over(std::uint64_t step, step_stage stage) {
+  if (!current_ || current_->step != step || stage == step_stage::finished)
+    return; // on_step_over follows
+  if (auto search = std::exchange(current_->search, std::nullopt))
+    search->deliver(members_found{});
+}
+
+caf::result<group_round> moshpit_averager::average(const average_in_group& msg) {
+  if (!current_ || current_->search)
+    return to_caf(ec::not_ready, "the members of this round have not been found");
+  auto& run = *current_;
+  if (run.promise)
+    return to_caf(ec::overloaded, "one round at a time");
+  if (msg.epoch != run.what.epoch)
+    return to_caf(ec::epoch_mismatch, "the members were found for another epoch");
+  if (!msg.values || msg.values->size() != vector_->elements)
+    return to_caf(ec::wrong_shape, "the vector has another length than the group's");
+  if (!is_weight(msg.weight))
+    return to_caf(ec::bad_weight, "a weight must be 0, or finite and positive");
+  auto promise = make_response_promise<group_round>();
+  run.promise = promise;
+  if (run.over) {
+    deliver(std::move(*run.over));
+  } else if (run.step != 0) {
+    send(averager_, trigger_step{run.step, msg.values, msg.weight});
+  } else {
+    round_plan alone;
+    alone.members.push_back({ctx_.record, members_.mode});
+    deliver(report_of_one(alone, msg.weight, msg.values));
+  }
+  return promise;
 }
 
 void moshpit_averager::on_step_over(std::uint64_t step, round_report report) {
   averager_busy_ = false;
   if (!current_)
     return;
-  if (current_->step != step) // the one that we left; the next one was waiting for its end
-    return begin_step();
+  if (current_->step != step) { // the one that we left; the next one was waiting for its end
+    if (current_->search)
+      begin_step();
+    return;
+  }
   if (report.why.code == ec::cancelled && current_->gave_up.code != ec::none)
     report.why = current_->gave_up;
   deliver(std::move(report));
@@ -259,7 +295,22 @@ void moshpit_averager::end_search(failure why) {
 }
 
 void moshpit_averager::deliver(round_report report) {
-  auto run = std::move(*current_);
+  auto& run = *current_;
+  if (!run.promise && !run.search) {
+    run.over = std::move(report); // until the values arrive
+    return;
+  }
+  auto promise = std::move(run.promise);
+  auto search = std::move(run.search);
+  auto ended = end_round(std::move(report));
+  if (promise)
+    promise->deliver(std::move(ended));
+  else
+    search->deliver(members_found{std::move(ended)});
+  notify_if_called();
+}
+
+group_round moshpit_averager::end_round(round_report report) {
   current_.reset();
   if (report.outcome != round_outcome::failed)
     run_.on_round(report.contributors);
@@ -268,8 +319,7 @@ void moshpit_averager::deliver(round_report report) {
   ended.report = std::move(report);
   ended.branch = run_.branch(); // a history never forks by a round: see actors/README.md
   ended.group = told_ = view();
-  run.promise.deliver(std::move(ended));
-  notify_if_called();
+  return ended;
 }
 
 } // namespace waggle

@@ -26,8 +26,10 @@ using moshpit_averager_base = moshpit_averager_actor::extend<caf::reacts_to<sear
 /// enters and leaves is the whole run (run_group), and a round averages with some of its members.
 ///
 /// - Entering needs nobody's consent: it is answered at once, with the epoch of the run.
-/// - A round is one step of the averager. If no group is found, or its all-reduce fails, the epoch
-///   ends without a change: the report says failed, and the view that this peer is still a member.
+/// - A round is one step of the averager. find_members begins it: it is answered once a group is
+///   found, and average_in_group gives the step its values. So nobody has to stop training for the
+///   search. If no group is found, or its all-reduce fails, the epoch ends without a change: the
+///   report says failed, and the view that this peer is still a member.
 /// - A search ends early if the run has gone so far ahead that this peer's state would become too
 ///   old, or after twice the matchmaking time.
 /// - The epoch after a round is the next one, or the run's: epochs may be skipped.
@@ -36,8 +38,8 @@ using moshpit_averager_base = moshpit_averager_actor::extend<caf::reacts_to<sear
 /// | state   | transitions                                                                        |
 /// |---------|------------------------------------------------------------------------------------|
 /// | outside | found_group, enter_group → member                                                  |
-/// | member  | average_in_group → running; quit_group → outside                                   |
-/// | running | the averager's report → member; quit_group → outside                               |
+/// | member  | find_members → running; quit_group → outside                                       |
+/// | running | average_in_group, then the averager's report → member; quit_group → outside        |
 class moshpit_averager final : public moshpit_averager_base {
 public:
   /// @param tolerance how many epochs a peer may be behind the run.
@@ -52,12 +54,14 @@ protected:
 
 private:
   struct running {
-    caf::typed_response_promise<group_round> promise;
-    average_in_group what;
+    find_members what;
     steady_time began;
-    std::uint64_t step = 0; // of the averager; 0: it is still busy with an earlier one
-    bool asked = false;     // for the averager's stage
-    failure gave_up;        // why we ended the search
+    std::optional<caf::typed_response_promise<members_found>> search; // none: it is over
+    std::optional<caf::typed_response_promise<group_round>> promise;  // none: no values yet
+    std::optional<round_report> over; // the step has ended before the values arrived
+    std::uint64_t step = 0;           // of the averager; 0: it is still busy with an earlier one
+    bool asked = false;               // for the averager's stage
+    failure gave_up;                  // why we ended the search
   };
 
   [[nodiscard]] steady_time now() const { return clock().now(); }
@@ -71,10 +75,13 @@ private:
   void on_event(const inbound_event& event);
   void notify_if_called();
 
-  caf::result<group_round> average(average_in_group& msg);
+  caf::result<members_found> find(const find_members& msg);
   void begin_step();
+  void on_search_over(std::uint64_t step, step_stage stage);
+  caf::result<group_round> average(const average_in_group& msg);
   void on_step_over(std::uint64_t step, round_report report);
   void end_search(failure why);
+  group_round end_round(round_report report);
   void deliver(round_report report);
 
   const node_context ctx_;

@@ -148,6 +148,7 @@ private:
     double weight = 0;
     bool from_state = false; // we were in step: `own` is of our own model
     bool in_round = false;   // false: its round failed, and we are still at its epoch
+    bool searches = false;   // for the members of its round; `own` is copied once they are found
     bool resumed = false;    // the process before this one had begun the round
     std::uint64_t steps = 0; // of uncounted_steps_
     std::string position{};  // missed_update::position
@@ -166,6 +167,11 @@ private:
   [[nodiscard]] bool steps_locally() const { return strategy_.inner == inner_rule::step; }
   [[nodiscard]] bool exact() const { return strategy_.consistency == consistency_rule::exact; }
   [[nodiscard]] bool round_runs() const { return given_ && given_->in_round; }
+  [[nodiscard]] bool searches() const { return round_runs() && given_->searches; }
+  /// Whether a round runs that passes wait for.
+  [[nodiscard]] bool is_blocked() const {
+    return round_runs() && averages().overlap.blocks() && !searches();
+  }
   /// The epoch that the next pass counts toward.
   [[nodiscard]] epoch_id epoch_of_pass() const;
   epoch_id schedule_epoch();
@@ -259,11 +265,14 @@ private:
   void begin_counting();
   void carry_out();
   void begin_round(bool call);
+  [[nodiscard]] bool copy_parameters(contribution& given);
+  void find_members_of_round(bool call);
   [[nodiscard]] std::shared_ptr<const float_vector>
   with_pending_buffers(const learner::mean_gradient& mean);
   [[nodiscard]] std::shared_ptr<const float_vector> buffers_in(const float_vector& values) const;
   void send_round(bool call);
   void on_round(const group_round& round);
+  void on_no_answer(std::uint64_t number, const caf::error& why);
   void on_round_failed(const round_report& report);
   void count_round(const round_report& report);
   [[nodiscard]] std::vector<peer_id> evidence_in(const round_report& report) const;

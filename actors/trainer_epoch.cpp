@@ -94,6 +94,7 @@ situation trainer::present() const {
   now.in_group = place_ == place::member && (at_.in_step() || !config_.many_groups);
   now.members = static_cast<std::uint32_t>(group_.members.size());
   now.pass_running = passing_;
+  now.searching = searches();
   now.gradient_in_use = passing_ && at_.in_step() && model_->adds_in_place();
   now.epochs_done = epoch_of_pass().value();
   now.max_epochs = config_.max_epochs;
@@ -120,6 +121,8 @@ void trainer::carry_out() {
         begin_round(!called_);
         if (place_ != place::member)
           return;
+        if (searches()) // passes go on meanwhile
+          return carry_out();
         break;
       case action::kind::hold:
         maybe_pass();
@@ -150,17 +153,8 @@ void trainer::begin_round(bool call) {
     if (auto* resumes = resumable_of(*model_))
       given.position = resumes->taken_position();
   } else {
-    auto copy = ctx_.vectors->take(averaged_->value_count());
-    auto applied = dynamic_cast<local_learner&>(*model_).copy_tensors(averaged_->indices(), *copy);
-    pending_.complete(*averaged_, applied, *copy);
-    given.steps = uncounted_steps_;
-    if (averaged_->counts_steps())
-      write_steps(std::span{*copy}.last<step_values>(), given.steps, at_.past().steps);
-    if (!all_finite(*copy) && group_.members.size() > 1) {
-      ctx_.metrics->count_nonfinite("parameters");
-      return distrust_own_state("our parameters are not finite: a lower --lr may help");
-    }
-    given.own = std::move(copy);
+    if (!config_.many_groups && !copy_parameters(given))
+      return;
     given.weight = config_.auxiliary ? 0 : 1;
     status_.effective_batch = own_samples() + samples_of_others();
   }
@@ -168,7 +162,50 @@ void trainer::begin_round(bool call) {
   (void)ledger_.begin(only_lane, status_.steps, at_.epoch().value());
   given_ = std::move(given);
   begin_counting();
-  send_round(call);
+  if (given_->own)
+    send_round(call);
+  else
+    find_members_of_round(call);
+}
+
+/// Copies what the peers average, also in the middle of a pass. False: it cannot be averaged.
+bool trainer::copy_parameters(contribution& given) {
+  auto copy = ctx_.vectors->take(averaged_->value_count());
+  auto applied = dynamic_cast<local_learner&>(*model_).copy_tensors(averaged_->indices(), *copy);
+  pending_.complete(*averaged_, applied, *copy);
+  given.steps = uncounted_steps_;
+  if (averaged_->counts_steps())
+    write_steps(std::span{*copy}.last<step_values>(), given.steps, at_.past().steps);
+  if (!all_finite(*copy) && group_.members.size() > 1) {
+    ctx_.metrics->count_nonfinite("parameters");
+    distrust_own_state("our parameters are not finite: a lower --lr may help");
+    return false;
+  }
+  given.own = std::move(copy);
+  return true;
+}
+
+/// In many groups, the members of a round have to be found. Training goes on meanwhile, also where
+/// rounds block. The members wait for each other's values: the copy is quick, and waits for a step
+/// at most.
+void trainer::find_members_of_round(bool call) {
+  called_ = false;
+  given_->in_round = given_->searches = true;
+  auto number = ++rounds_;
+  request(peers_.averager, config_.averaging_timeout + 5s,
+          find_members{at_.epoch(), call, config_.averaging_timeout, steps_locally()})
+    .then(
+      [this, number](const members_found& found) {
+        if (number != rounds_)
+          return;
+        given_->searches = false;
+        if (found.ended)
+          return on_round(*found.ended);
+        if (copy_parameters(*given_))
+          send_round(false);
+        react();
+      },
+      [this, number](const caf::error& why) { on_no_answer(number, why); });
 }
 
 /// The mean with buffers that contain all changes which the worker has been asked to make.
@@ -197,14 +234,17 @@ void trainer::send_round(bool call) {
         if (number == rounds_)
           on_round(round);
       },
-      [this, number](const caf::error& why) {
-        if (number != rounds_)
-          return;
-        round_report report;
-        report.why = from_caf(why);
-        on_round_failed(report);
-        react();
-      });
+      [this, number](const caf::error& why) { on_no_answer(number, why); });
+}
+
+/// The averager did not take part in our round.
+void trainer::on_no_answer(std::uint64_t number, const caf::error& why) {
+  if (number != rounds_)
+    return;
+  round_report report;
+  report.why = from_caf(why);
+  on_round_failed(report);
+  react();
 }
 
 void trainer::on_round(const group_round& round) {

@@ -16,7 +16,7 @@ constexpr double report_delay = 0.002; // seconds from a peer's report to anothe
 } // namespace
 
 epoch_id trainer::epoch_of_pass() const {
-  return round_runs() && !averages().overlap.blocks() ? at_.epoch().next() : at_.epoch();
+  return round_runs() && !is_blocked() ? at_.epoch().next() : at_.epoch();
 }
 
 /// The epoch of the schedule for the next local step.

@@ -119,7 +119,7 @@ void trainer::show_phase() {
     return enter_phase(done() && at_.in_step() ? trainer_phase::finished : trainer_phase::joining);
   if (!at_.in_step())
     return enter_phase(trainer_phase::syncing);
-  if (round_runs() && (averages().overlap.blocks() || !passing_))
+  if (is_blocked() || (round_runs() && !searches() && !passing_))
     return enter_phase(trainer_phase::averaging);
   enter_phase(done() && under_way_.empty() && !unmerged_ ? trainer_phase::finished
                                                          : trainer_phase::training);

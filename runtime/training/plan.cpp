@@ -76,6 +76,8 @@ private:
     const auto& overlap = lanes_[i].overlap;
     switch (overlap.ends) {
       case lane_overlap::until::own_steps:
+        if (overlap.blocks() && now_.searching)
+          return false;
         return now_.own_steps >= round->begun + overlap.steps;
       case lane_overlap::until::next_boundary:
         return at_boundary(i);
@@ -101,7 +103,8 @@ private:
     bool awaiting = false;
     for (std::size_t i = 0; i < lanes_.size(); ++i) {
       const auto& [round, awaited] = tracks_[i];
-      if (!round || !(awaited || lanes_[i].overlap.blocks() || finishing()))
+      bool blocks = lanes_[i].overlap.blocks() && !now_.searching;
+      if (!round || !(awaited || blocks || finishing()))
         continue;
       if (round->outcome) {
         settle(i);

@@ -36,6 +36,7 @@ struct situation {
   bool in_group = false;            // we are in a group, which may have no other member
   std::uint32_t members = 1;        // of the group, including ourselves
   bool pass_running = false;        // on the computing thread: the plan does not wait for it
+  bool searching = false;           // for the members of the round that is under way
   bool gradient_in_use = false;     // the pass adds to the gradient that a round would take
   std::uint64_t epochs_done = 0;    // boundaries passed, also if the round of the last is under way
   std::uint64_t max_epochs = 0;     // 0: no end
@@ -66,7 +67,8 @@ using plan = std::vector<action>;
 /// What to do after a micro-step or any other event. The order is fixed: settle what is ripe (must
 /// be merged or given up now), begin what is due, settle what blocks.
 ///
-/// - A blocking round is over before anything else happens to the parameters.
+/// - A blocking round is over before anything else happens to the parameters, from the moment at
+///   which its members have been found.
 /// - If a result must be merged now and has not arrived, no round begins before it has; rounds that
 ///   are due stay due.
 /// - With fewer members than a lane's quorum, or outside of a group, no round begins.

@@ -109,6 +109,14 @@ const mode modes[] = {
      c.how.delay_state = false;
      c.many_groups = true;
    }},
+  {"BlockingMoshpitGrid",
+   [](training_config& c) {
+     local(c, "decentralized-sgd");
+     c.how.steps_period = 1;
+     c.how.time_period = 800;
+     c.how.delay_state = false;
+     c.many_groups = true;
+   }},
 };
 
 /// The learner of a peer, once the peer has made it.

@@ -43,6 +43,11 @@ struct MoshpitAverager : actor_test {
   struct averager_state {
     static inline const char* name = "fake-averager";
     caf::typed_response_promise<round_report> open;
+    std::optional<caf::typed_response_promise<step_stage>> search;
+    void end_search(step_stage how) {
+      if (auto asked = std::exchange(search, std::nullopt))
+        asked->deliver(how);
+    }
   };
   averager_actor::behavior_type
   averager_behavior(averager_actor::stateful_pointer<averager_state> self) {
@@ -54,21 +59,27 @@ struct MoshpitAverager : actor_test {
         self->state.open = self->make_response_promise<round_report>();
         return self->state.open;
       },
-      [this, self](const trigger_step&) { // the test ends the step
-        running = false;
-        self->state.open.deliver(next);
-      },
+      [this](const trigger_step& msg) { triggers.push_back(msg); },
       [this](const cancel_step& msg) { cancelled.push_back(msg.step); },
       [this](const get_step_stage&) { return stage; },
-      [](const peer_connected&) {},
-      [](const peer_disconnected&) {},
+      [self](const await_group&) -> caf::result<step_stage> {
+        self->state.search = self->make_response_promise<step_stage>();
+        return *self->state.search;
+      },
+      [self](const peer_connected&) { self->state.end_search(step_stage::awaiting_trigger); },
+      [this, self](const peer_disconnected&) { // the test ends the step
+        running = false;
+        self->state.end_search(step_stage::finished);
+        self->state.open.deliver(next);
+      },
     };
   }
   void end_step(round_report report) {
     ASSERT_TRUE(running);
     next = std::move(report);
-    tell(averager_, trigger_step{});
+    tell(averager_, peer_disconnected{});
   }
+  void find_group() { tell(averager_, peer_connected{}); }
   static round_report mean_of(std::uint32_t peers) {
     round_report report;
     report.outcome = round_outcome::complete;
@@ -100,15 +111,23 @@ struct MoshpitAverager : actor_test {
   void found(std::uint64_t epoch = 5) {
     ASSERT_TRUE(ask<group_view>(actor, found_group{epoch_id{epoch}, branch}).ok());
   }
-  pending<group_round> average(std::uint64_t epoch, bool call = false) {
+  pending<members_found> search(std::uint64_t epoch, bool call = false) {
+    return ask_later<members_found>(actor, find_members{epoch_id{epoch}, call, 60s, true});
+  }
+  static average_in_group vector_at(std::uint64_t epoch) {
     average_in_group question;
     question.values = std::make_shared<float_vector>(values, 1.0F);
     question.weight = 1;
     question.epoch = epoch_id{epoch};
-    question.call = call;
-    question.deadline = 60s;
-    question.deltas = true;
-    return ask_later<group_round>(actor, std::move(question));
+    return question;
+  }
+  /// Finds a group and gives it our values.
+  pending<group_round> average(std::uint64_t epoch) {
+    auto found = search(epoch);
+    if (running)
+      find_group();
+    EXPECT_TRUE(found.get().ok() && !found.get()->ended);
+    return ask_later<group_round>(actor, vector_at(epoch));
   }
   round_id call_of(std::uint64_t epoch) {
     run_group run{ctx.record.id, 1};
@@ -125,6 +144,7 @@ struct MoshpitAverager : actor_test {
   std::vector<group_view> views;
   std::vector<epoch_id> calls;
   std::vector<average_vector> steps; // received by the averager
+  std::vector<trigger_step> triggers;
   std::vector<std::uint64_t> cancelled;
   bool running = false;
   step_stage stage = step_stage::looking_for_group;
@@ -156,10 +176,23 @@ TEST_F(MoshpitAverager, AloneARoundEndsAtOnce) {
 TEST_F(MoshpitAverager, ARoundIsAStepOfTheAverager) {
   found();
   see({5, 5});
-  auto round = average(5);
+  auto searched = search(5);
   ASSERT_EQ(steps.size(), 1U);
   EXPECT_EQ(steps[0].expected_peers, 3U) << "the group is complete once all are in it";
   EXPECT_TRUE(steps[0].deltas);
+  EXPECT_TRUE(steps[0].require_trigger) << "training goes on while it searches";
+  EXPECT_EQ(steps[0].elements, values);
+  EXPECT_FALSE(searched.answered());
+  find_group();
+  EXPECT_FALSE(searched.get()->ended);
+  EXPECT_TRUE(triggers.empty());
+  auto question = vector_at(5);
+  question.weight = 0.5;
+  auto round = ask_later<group_round>(actor, question);
+  ASSERT_EQ(triggers.size(), 1U);
+  EXPECT_EQ(triggers[0].step, steps[0].step);
+  EXPECT_EQ(triggers[0].values, question.values);
+  EXPECT_EQ(triggers[0].weight, 0.5);
   EXPECT_FALSE(round.answered());
   end_step(mean_of(3));
   ASSERT_TRUE(round.get().ok());
@@ -179,13 +212,31 @@ TEST_F(MoshpitAverager, ARoundIsAStepOfTheAverager) {
 TEST_F(MoshpitAverager, NobodyFoundEndsTheEpochWithoutAChange) {
   found();
   see({5, 5});
-  auto round = average(5);
+  auto searched = search(5);
   end_step(failed(ec::nobody_declared));
-  ASSERT_TRUE(round.get().ok());
-  EXPECT_EQ(round.get()->report.outcome, round_outcome::failed);
-  EXPECT_EQ(round.get()->report.why.code, ec::nobody_declared);
-  EXPECT_TRUE(round.get()->group.member) << "the group is not lost";
-  EXPECT_EQ(round.get()->group.epoch, epoch_id{6});
+  ASSERT_TRUE(searched.get().ok());
+  ASSERT_TRUE(searched.get()->ended);
+  auto round = *searched.get()->ended;
+  EXPECT_EQ(round.report.outcome, round_outcome::failed);
+  EXPECT_EQ(round.report.why.code, ec::nobody_declared);
+  EXPECT_TRUE(round.group.member) << "the group is not lost";
+  EXPECT_EQ(round.group.epoch, epoch_id{6});
+  EXPECT_EQ(ask<group_round>(actor, vector_at(6)).error().code, ec::not_ready);
+  EXPECT_FALSE(average(6).answered()) << "the next round";
+}
+
+TEST_F(MoshpitAverager, AStepThatEndsBeforeTheValuesArriveIsTheRoundsEnd) {
+  found();
+  see({5, 5});
+  auto searched = search(5);
+  find_group();
+  end_step(failed(ec::timeout));
+  EXPECT_FALSE(searched.get()->ended) << "it was found";
+  auto round = ask<group_round>(actor, vector_at(5));
+  ASSERT_TRUE(round.ok());
+  EXPECT_EQ(round->report.why.code, ec::timeout);
+  EXPECT_EQ(round->group.epoch, epoch_id{6});
+  EXPECT_TRUE(triggers.empty());
 }
 
 TEST_F(MoshpitAverager, TheEpochAfterARoundIsTheRuns) {
@@ -216,16 +267,17 @@ TEST_F(MoshpitAverager, TheListenerLearnsOfMembersAndOfTheRunsEpoch) {
 TEST_F(MoshpitAverager, ASearchEndsWhenTheRunIsTooFarAhead) {
   found();
   see({5, 5});
-  auto round = average(5);
+  auto searched = search(5);
   see({6, 6});
   EXPECT_TRUE(cancelled.empty()) << "within the tolerance";
   see({7, 7});
   ASSERT_EQ(cancelled.size(), 1U);
   end_step(failed(ec::cancelled));
-  ASSERT_TRUE(round.get().ok());
-  EXPECT_EQ(round.get()->report.why.code, ec::epoch_mismatch);
-  EXPECT_THAT(round.get()->report.why.detail, ::testing::HasSubstr("epoch 7"));
-  EXPECT_EQ(round.get()->group.epoch, epoch_id{7});
+  ASSERT_TRUE(searched.get().ok() && searched.get()->ended);
+  auto round = *searched.get()->ended;
+  EXPECT_EQ(round.report.why.code, ec::epoch_mismatch);
+  EXPECT_THAT(round.report.why.detail, ::testing::HasSubstr("epoch 7"));
+  EXPECT_EQ(round.group.epoch, epoch_id{7});
 }
 
 TEST_F(MoshpitAverager, ARoundThatHasBegunIsNotEnded) {
@@ -244,13 +296,14 @@ TEST_F(MoshpitAverager, ARoundThatHasBegunIsNotEnded) {
 TEST_F(MoshpitAverager, ASearchLastsTwoMatchmakingTimes) {
   found();
   see({5, 5});
-  auto round = average(5);
+  auto searched = search(5);
   pass(5900ms);
   EXPECT_TRUE(cancelled.empty());
   pass(200ms);
   ASSERT_EQ(cancelled, (std::vector<std::uint64_t>{1}));
   end_step(failed(ec::cancelled));
-  EXPECT_EQ(round.get()->report.why.code, ec::too_few);
+  ASSERT_TRUE(searched.get().ok() && searched.get()->ended);
+  EXPECT_EQ(searched.get()->ended->report.why.code, ec::too_few);
 }
 
 TEST_F(MoshpitAverager, CallsAreForTheEpochOfThePeer) {
@@ -296,21 +349,39 @@ TEST_F(MoshpitAverager, QuittingEndsTheRoundAndTheNextOneWaitsForItsEnd) {
   ASSERT_TRUE(round.get().ok());
   EXPECT_EQ(round.get()->report.why.code, ec::cancelled);
   EXPECT_FALSE(round.get()->group.member);
-  EXPECT_EQ(average(5).get().error().code, ec::not_ready);
+  EXPECT_EQ(search(5).get().error().code, ec::not_ready);
   ASSERT_TRUE(ask<group_view>(actor, enter_group{{record(2)}, branch, 30s}).ok());
-  auto second = average(5);
+  auto second = search(5);
   EXPECT_EQ(steps.size(), 1U) << "the averager is still busy";
   end_step(failed(ec::cancelled));
   EXPECT_FALSE(second.answered());
   ASSERT_EQ(steps.size(), 2U);
-  end_step(mean_of(3));
-  EXPECT_EQ(second.get()->report.outcome, round_outcome::complete);
+  find_group();
+  EXPECT_FALSE(second.get()->ended);
+}
+
+TEST_F(MoshpitAverager, QuittingEndsTheSearch) {
+  found();
+  see({5, 5});
+  auto searched = search(5);
+  tell(actor, quit_group{});
+  EXPECT_EQ(cancelled.size(), 1U);
+  ASSERT_TRUE(searched.get().ok() && searched.get()->ended);
+  EXPECT_EQ(searched.get()->ended->report.why.code, ec::cancelled);
+  EXPECT_EQ(ask<group_round>(actor, vector_at(5)).error().code, ec::not_ready);
 }
 
 TEST_F(MoshpitAverager, RefusesWhatCannotBeAveraged) {
-  EXPECT_EQ(average(5).get().error().code, ec::not_ready) << "in no group";
+  EXPECT_EQ(search(5).get().error().code, ec::not_ready) << "in no group";
   found();
   see({5, 5});
+  EXPECT_EQ(ask<group_round>(actor, vector_at(5)).error().code, ec::not_ready)
+    << "nobody was looked for";
+  auto searched = search(5);
+  EXPECT_EQ(search(5).get().error().code, ec::overloaded);
+  EXPECT_EQ(ask<group_round>(actor, vector_at(5)).error().code, ec::not_ready);
+  find_group();
+  EXPECT_EQ(ask<group_round>(actor, vector_at(6)).error().code, ec::epoch_mismatch);
   average_in_group wrong;
   wrong.values = std::make_shared<float_vector>(values + 1, 1.0F);
   wrong.epoch = epoch_id{5};
@@ -320,8 +391,9 @@ TEST_F(MoshpitAverager, RefusesWhatCannotBeAveraged) {
   wrong.values = std::make_shared<float_vector>(values, 1.0F);
   wrong.weight = -1;
   EXPECT_EQ(ask<group_round>(actor, wrong).error().code, ec::bad_weight);
-  auto first = average(5);
-  EXPECT_EQ(average(5).get().error().code, ec::overloaded);
+  auto first = ask_later<group_round>(actor, vector_at(5));
+  EXPECT_EQ(ask<group_round>(actor, vector_at(5)).error().code, ec::overloaded);
+  EXPECT_EQ(triggers.size(), 1U);
   EXPECT_EQ(steps.size(), 1U);
 }
 

@@ -76,6 +76,79 @@ TEST_F(ManyGroups, AnEpochInWhichNobodyWasFoundEndsWithoutAChange) {
   EXPECT_EQ(m.questions[1].epoch.value(), epoch + 1);
 }
 
+/// A peer whose rounds block. Its first search for the members of a round is open.
+struct BlockingManyGroups : ManyGroups {
+  BlockingManyGroups() {
+    auto config = many();
+    config.how.delay_state = false;
+    hold_rounds = hold_searches = true;
+    trainer = &add_started(config);
+    pass_until([&] { return !trainer->searches.empty(); });
+  }
+  member* trainer;
+};
+
+TEST_F(BlockingManyGroups, PassesGoOnUntilTheMembersOfTheRoundAreFound) {
+  auto& m = *trainer;
+  auto epoch = status_of(m).epoch;
+  auto before = m.probe->micro_steps;
+  auto old = m.probe->stepped;
+  pass(500ms);
+  EXPECT_GT(m.probe->micro_steps, before + 40);
+  EXPECT_EQ(status_of(m).phase, trainer_phase::training);
+  EXPECT_EQ(status_of(m).epoch, epoch) << "it ends with the round";
+  EXPECT_TRUE(m.questions.empty());
+  end_search(m);
+  ASSERT_EQ(m.questions.size(), 1U);
+  EXPECT_NE(m.probe->stepped, old);
+  EXPECT_EQ(*m.questions[0].values, m.probe->stepped) << "copied when they were found";
+  EXPECT_FALSE(m.questions[0].call) << "the others were called for the search";
+  pass(20ms); // the pass that is under way
+  before = m.probe->micro_steps;
+  pass(500ms);
+  EXPECT_EQ(m.probe->micro_steps, before) << "the round blocks";
+  EXPECT_EQ(status_of(m).phase, trainer_phase::averaging);
+  end_round(m, epoch.value() + 1, nobody());
+  pass(100ms);
+  EXPECT_GT(m.probe->micro_steps, before);
+}
+
+TEST_F(BlockingManyGroups, PassesDuringTheSearchCountTowardTheNextEpoch) {
+  auto& m = *trainer;
+  auto before = m.probe->micro_steps;
+  pass(500ms);
+  ASSERT_GE((m.probe->micro_steps - before) * m.micro_batch, defaults().target_batch_size);
+  end_search(m);
+  ASSERT_EQ(m.answers.size(), 1U);
+  end_round(m, status_of(m).epoch.value() + 1, nobody());
+  EXPECT_EQ(m.searches.size(), 1U) << "the next round is due at once";
+  expect_balance(m);
+}
+
+TEST_F(BlockingManyGroups, ASearchThatFindsNobodyStopsNoPass) {
+  auto& m = *trainer;
+  auto epoch = status_of(m).epoch.value();
+  auto before = m.probe->micro_steps;
+  groups[m.group] = epoch_id{epoch + 1};
+  end_search(m, nobody());
+  auto s = status_of(m);
+  EXPECT_EQ(s.epoch.value(), epoch + 1);
+  EXPECT_EQ(s.last_outcome, "skipped: nobody_declared");
+  EXPECT_EQ(s.phase, trainer_phase::training);
+  EXPECT_TRUE(m.questions.empty());
+  pass_until([&] { return !m.searches.empty(); });
+  EXPECT_GT(m.probe->micro_steps, before);
+  expect_balance(m);
+}
+
+TEST_F(BlockingManyGroups, AnAnswerToASearchOfAGroupThatItLeftIsIgnored) {
+  auto& m = *trainer;
+  ASSERT_TRUE(ask<training_status>(m.actor, stop_training{}).ok());
+  end_search(m);
+  EXPECT_TRUE(m.questions.empty());
+  expect_balance(m);
+}
+
 TEST_F(ManyGroups, APeerNearTheRunGoesOnAtItsEpochWithoutADownload) {
   auto& m = add_started(many());
   pass_until([&] { return status_of(m).epoch.value() >= 1; });

@@ -32,6 +32,7 @@ namespace waggle::testing {
 struct learner_probe {
   std::vector<std::vector<float>> applied;
   std::vector<double> rates;
+  float_vector stepped; // the first tensor, as the last local step left it
   std::uint64_t micro_steps = 0;
   std::uint64_t non_finite_steps = 0; // this many of the next micro-steps are not finite
   bool infinite_mean = false;
@@ -99,6 +100,8 @@ public:
   void step_locally(double lr) override {
     probe_->rates.push_back(lr);
     inner_->step_locally(lr);
+    probe_->stepped.resize(static_cast<std::size_t>(tensors()[0].elements()));
+    read_tensor(0, probe_->stepped);
   }
   void read_tensor(std::size_t which, std::span<float> out) const override {
     inner_->read_tensor(which, out);
@@ -144,8 +147,10 @@ protected:
     std::vector<average_in_group> questions;                       // received by the averager
     std::vector<std::uint64_t> steps_before;                       // micro-steps, for each question
     std::vector<caf::typed_response_promise<group_round>> answers; // still to be delivered
-    std::size_t group = 0;                                         // number; 0: in none
-    group_round answer;                                            // to be delivered next
+    std::vector<caf::typed_response_promise<members_found>> searches; // the same
+    members_found found;                                              // to be delivered next
+    std::size_t group = 0;                                            // number; 0: in none
+    group_round answer;                                               // to be delivered next
     std::vector<training_status> statuses;
     std::vector<state_download_ended> downloads;
     std::size_t state_requests = 0; // received by this member's switchboard
@@ -345,6 +350,15 @@ protected:
     caf::anon_send(m.peers.averager, inbound_event{});
   }
 
+  /// Ends a member's search. `ended`: nobody was found, and so the round has ended.
+  void end_search(member& m, std::optional<round_report> ended = {}) {
+    ASSERT_FALSE(m.searches.empty());
+    m.found = {};
+    if (ended)
+      m.found.ended = group_round{*ended, true, branches[m.group], view_of_group(m)};
+    tell(m.peers.averager, peer_connected{});
+  }
+
   /// Ends the rounds that were held, and holds no more.
   void release_rounds() {
     hold_rounds = false;
@@ -361,6 +375,7 @@ protected:
   bool clients = false;       // nobody can dial the members that are added next
   bool hold_views = false;    // trainers only see what a test tells them
   bool hold_rounds = false;   // rounds are answered by the test
+  bool hold_searches = false; // the same for searches for their members
   bool hold_passes = false;   // trainers do not learn that a pass has ended: see member::held
   std::uint64_t jump_max = 1; // epochs from one report to the next without a download
   /// The reason why this member's round at this epoch fails; none: it takes part.
@@ -402,7 +417,12 @@ private:
             m.answers.pop_back();
             promise.deliver(m.answer);
           },
-          [](const peer_connected&) {},
+          [this, i](const peer_connected&) { // see end_search
+            auto& m = *members[i];
+            auto promise = m.searches.back();
+            m.searches.pop_back();
+            promise.deliver(m.found);
+          },
           [](const peer_disconnected&) {},
           [this, i](const describe_vector& msg) { members[i]->described = msg; },
           [this, i](const found_group& msg) {
@@ -429,6 +449,17 @@ private:
             return to_caf(ec::unreachable);
           },
           [this, i](quit_group) { members[i]->group = 0; },
+          [this, i, self](const find_members& question) -> caf::result<members_found> {
+            auto& m = *members[i];
+            if (m.group == 0 || groups[m.group] != question.epoch)
+              return to_caf(ec::not_ready);
+            if (question.call && !hold_rounds && !hold_searches)
+              call_others(m, question.epoch);
+            if (!hold_searches)
+              return members_found{};
+            m.searches.push_back(self->make_response_promise<members_found>());
+            return m.searches.back();
+          },
           [this, i, self](const average_in_group& question) -> caf::result<group_round> {
             auto& m = *members[i];
             if (m.group == 0 || groups[m.group] != question.epoch)
@@ -438,9 +469,7 @@ private:
             auto promise = self->make_response_promise<group_round>();
             m.answers.push_back(promise);
             if (question.call && !hold_rounds)
-              for (const auto& other : members)
-                if (other->group == m.group && other.get() != &m)
-                  caf::anon_send(other->actor, round_called{question.epoch});
+              call_others(m, question.epoch);
             if (!hold_rounds)
               run_round(m.group, question.epoch);
             return promise;
@@ -449,6 +478,12 @@ private:
       });
     keep(handle);
     return handle;
+  }
+
+  void call_others(const member& m, epoch_id epoch) {
+    for (const auto& other : members)
+      if (other->group == m.group && other.get() != &m)
+        caf::anon_send(other->actor, round_called{epoch});
   }
 
   group_view view_of_group(const member& m) const {

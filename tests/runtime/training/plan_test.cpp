@@ -303,6 +303,25 @@ TEST_F(ParametersAtBoundaries, BlockIfTheyAreNotDelayed) {
   EXPECT_THAT(at(1, 1), ElementsAre(begin, await));
 }
 
+TEST_F(ParametersAtBoundaries, BlockOnlyOnceTheMembersOfTheRoundAreFound) {
+  table = local_updates({lane_clock::unit::swarm_samples, target, 0, 0}, {}, false);
+  put_under_way(now, std::nullopt);
+  now.searching = true;
+  EXPECT_THAT(at(1, 1), ElementsAre(hold));
+  now.searching = false;
+  EXPECT_THAT(at(1, 1), ElementsAre(await));
+  put_under_way(now, verdict::skip); // nobody was found
+  EXPECT_THAT(at(1, 1), ElementsAre(give_up(verdict::skip), hold));
+}
+
+TEST_F(ParametersAtBoundaries, AwaitTheMembersOfTheLastRound) {
+  table = local_updates({lane_clock::unit::swarm_samples, target, 0, 0}, {}, false);
+  put_under_way(now, std::nullopt);
+  now.searching = true;
+  now.max_epochs = now.epochs_done;
+  EXPECT_THAT(at(1, 1), ElementsAre(await));
+}
+
 class StreamingDiloco : public testing::Test {
 protected:
   static strategy two_fragments() {
