@@ -7,6 +7,7 @@
 #include <caf/replies_to.hpp>
 #include <caf/typed_actor.hpp>
 
+#include "actors/averaging_messages.hpp"
 #include "actors/messages.hpp"
 #include "actors/training_messages.hpp"
 

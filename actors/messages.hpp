@@ -1,11 +1,11 @@
 #pragma once
 
-// Every message struct that actors exchange, by topic. All are process-local: buffers travel as
-// shared pointers to immutable data. Commands are imperatives, queries start with `get_`, events
-// are past participles.
+// The messages that actors exchange, by topic; those of averaging and training are in
+// averaging_messages.hpp and training_messages.hpp. All are process-local: buffers travel as shared
+// pointers to immutable data. Commands are imperatives, queries start with `get_`, events are past
+// participles.
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,8 +15,6 @@
 #include <caf/allowed_unsafe_message_type.hpp>
 
 #include "runtime/allreduce/inbound_event.hpp"
-#include "runtime/allreduce/part_sum.hpp"
-#include "runtime/allreduce/round_report.hpp"
 #include "runtime/codec/codec_choice.hpp"
 #include "runtime/core/endpoint.hpp"
 #include "runtime/core/error.hpp"
@@ -30,8 +28,6 @@
 #include "runtime/wire/messages.hpp"
 
 namespace waggle {
-
-class two_round_coding; // runtime/codec/two_round_coding.hpp
 
 // -- peers: switchboard, peer_link, services -----------------------------------------------------
 
@@ -230,170 +226,6 @@ struct set_bandwidth {
   std::optional<double> bytes_per_second; // finite, positive; none: unknown
 };
 
-// -- averaging -----------------------------------------------------------------------------------
-
-/// Query: find a group (or keep the last one) and average once. Answered with round_report, also
-/// when the round failed. A caller error (bad weight, contradicting times, values that are not
-/// finite) fails with its code and starts nothing; values that are not finite may also be found in
-/// the round of a persistent group.
-struct average_vector {
-  /// Immutable from now on. Null if they come with the trigger, and for an auxiliary.
-  std::shared_ptr<const float_vector> values;
-  double weight = 1; // ≥ 0, finite
-  epoch_id epoch;
-  milliseconds deadline{60'000};    // matchmaking, retries and all-reduce together
-  std::uint32_t expected_peers = 0; // see find_group
-  /// Start at once with the members of the last complete round, if all agree.
-  bool reuse_group = false;
-
-  std::uint64_t elements = 0; // the vector's length, if `values` is null
-  /// The vector's tensors, in order, for codecs that differ by tensor. Null: one tensor.
-  std::shared_ptr<const std::vector<tensor_info>> tensors;
-  std::string gather; // sent to the whole group; at most gather_bytes_max
-  /// The result is values + alpha (mean - values). Local: it may differ between peers.
-  double alpha = 1;
-  /// The result is values + alpha (mean - values as the codec encodes them), so that this peer's
-  /// own rounding error is kept. Peers then differ by these errors; if all vectors are equal,
-  /// nothing changes, whatever the codec. For parameters, which are averaged repeatedly.
-  bool deltas = false;
-  /// The group is to begin no earlier than this; matchmaking takes at least its own minimum time.
-  milliseconds scheduled_in{0};
-  bool allow_retries = true;
-  /// Once a group is found, wait for trigger_step before the all-reduce begins.
-  bool require_trigger = false;
-  std::uint64_t step = 0; // the caller's number for this step, used in the commands below
-};
-/// Command: the step may begin its all-reduce, with these values and this weight, if given. Ignored
-/// once the all-reduce has begun.
-struct trigger_step {
-  std::uint64_t step = 0;
-  std::shared_ptr<const float_vector> values;
-  std::optional<double> weight;
-};
-/// Command: give up the step, in any stage. It reports failed with ec::cancelled, and the group is
-/// notified at once.
-struct cancel_step {
-  std::uint64_t step = 0;
-};
-/// Query: the stage of the step. Answered with step_stage; `finished` also for unknown steps.
-struct get_step_stage {
-  std::uint64_t step = 0;
-};
-/// Query: how the step's search ends. Answered with step_stage once it is over: `awaiting_trigger`
-/// or `running_allreduce` if a group was found, `finished` if the step has ended, or is unknown.
-struct await_group {
-  std::uint64_t step = 0;
-};
-/// The stages of a step, in order; see averager.hpp.
-enum class step_stage : std::uint8_t {
-  looking_for_group = 0,
-  awaiting_trigger,
-  running_allreduce,
-  finished
-};
-
-/// Command to a round, from its listener: look for members that stall, and at the clock. One clock
-/// for all rounds of an averager is cheaper than one each: waking the timer thread costs more than
-/// a small round.
-struct check_round {};
-/// Command to a round: end now; it reports failed with `why`.
-struct cancel_round {
-  failure why{ec::cancelled, {}};
-  bool unless_prepared = false; // go on if this member has announced that it holds the result
-};
-/// Event to the actor that started a round: a message about the group from a present or past member
-/// (round_registry::group_listener).
-struct group_message {
-  peer_record who;
-  wire::event what;
-};
-
-/// Command to a part_worker: reduce the part, and send the sum to `round` if that still exists. The
-/// handle is weak: a round must not end on the thread that sends this, with its engine locked.
-struct reduce_for_round {
-  reduce_part what;
-  caf::weak_actor_ptr round; // a sum_listener_actor
-};
-
-// -- the open group (runtime/averaging/open_group.hpp) --------------------------------------------
-
-/// Command: describes the vector that will be averaged. Sent once, before anything else.
-struct describe_vector {
-  std::uint64_t elements = 0;
-  std::shared_ptr<const std::vector<tensor_info>> tensors; // null: one tensor
-  /// Not null: each vector is averaged in two rounds of this coding. Used by the receiver alone.
-  std::shared_ptr<two_round_coding> coding = nullptr;
-};
-/// Query: found a group of one at this epoch of this branch, which others may enter. Answered with
-/// group_view.
-struct found_group {
-  epoch_id epoch;
-  digest branch;
-};
-/// Query: enter the group of one of these peers. Answered with group_view once its leader has
-/// admitted this peer. Fails with the reason of the last peer asked, ec::cancelled after
-/// quit_group, ec::timeout at the deadline.
-struct enter_group {
-  std::vector<peer_record> through; // in order of preference
-  digest branch;                    // that the group must train
-  milliseconds deadline{30'000};
-};
-/// Command: leave the group, or stop entering one. The other members are notified.
-struct quit_group {};
-/// The state of our group: an answer, and an event to the group's listener when it changed between
-/// rounds.
-struct group_view {
-  bool member = false;
-  epoch_id epoch;               // of the next round
-  digest branch;                // of the history that it trains
-  std::vector<peer_id> members; // of the next round, this peer included; the first one leads
-};
-/// Query, before average_in_group where the members of each round have to be found first
-/// (moshpit_averager): find them. Answered with members_found once they wait for this peer's
-/// values, which therefore have to follow at once, or if there are none. Fails as average_in_group
-/// does.
-struct find_members {
-  epoch_id epoch;
-  bool call = false;             // tell the other peers of the group that the round is due
-  milliseconds deadline{60'000}; // of search and round together
-  bool deltas = false;           // see average_vector
-};
-/// Query: take part in the group's next round with this vector. Answered with group_round, also
-/// when the round failed; this peer is then no longer in a group. Fails with ec::not_ready if it is
-/// in no group, epoch_mismatch if the group is at another epoch, overloaded if a round is running,
-/// or with the error in the values.
-struct average_in_group {
-  std::shared_ptr<const float_vector> values; // immutable from now on
-  double weight = 0;                          // ≥ 0, finite
-  epoch_id epoch;
-  bool call = false; // tell the other members that the round begins
-  milliseconds deadline{60'000};
-  bool deltas = false; // see average_vector
-};
-struct group_round {
-  round_report report;
-  /// False: most of the peers that decided the previous epoch had no part in this round. They may
-  /// have continued separately.
-  bool keeps_majority = true;
-  digest branch;    // of the epoch that begins: a new branch if the majority was not kept
-  group_view group; // after the round
-};
-struct members_found {
-  std::optional<group_round> ended; // the round is over already: nobody was found
-};
-/// Query to the coding_worker: compute a vector. Answered with coded_vector.
-struct code_vector {
-  std::function<std::shared_ptr<const float_vector>()> compute;
-};
-struct coded_vector {
-  std::shared_ptr<const float_vector> values;
-};
-/// Event to the group's listener: a member has begun the round of this epoch, and waits for this
-/// peer.
-struct round_called {
-  epoch_id epoch;
-};
-
 // -- lifecycle ------------------------------------------------------------------------------------
 
 /// Command to the node: leave (checkpoint, goodbye), then end all actors. Answered when they have
@@ -443,29 +275,4 @@ WAGGLE_LOCAL(get_group_bits)
 WAGGLE_LOCAL(group_bits)
 WAGGLE_LOCAL(set_group_bits)
 WAGGLE_LOCAL(set_bandwidth)
-WAGGLE_LOCAL(average_vector)
-WAGGLE_LOCAL(trigger_step)
-WAGGLE_LOCAL(cancel_step)
-WAGGLE_LOCAL(get_step_stage)
-WAGGLE_LOCAL(await_group)
-WAGGLE_LOCAL(step_stage)
-WAGGLE_LOCAL(round_report)
-WAGGLE_LOCAL(check_round)
-WAGGLE_LOCAL(cancel_round)
-WAGGLE_LOCAL(round_finished)
-WAGGLE_LOCAL(group_message)
-WAGGLE_LOCAL(reduce_for_round)
-WAGGLE_LOCAL(reduced_part)
-WAGGLE_LOCAL(describe_vector)
-WAGGLE_LOCAL(found_group)
-WAGGLE_LOCAL(enter_group)
-WAGGLE_LOCAL(quit_group)
-WAGGLE_LOCAL(group_view)
-WAGGLE_LOCAL(find_members)
-WAGGLE_LOCAL(average_in_group)
-WAGGLE_LOCAL(group_round)
-WAGGLE_LOCAL(members_found)
-WAGGLE_LOCAL(code_vector)
-WAGGLE_LOCAL(coded_vector)
-WAGGLE_LOCAL(round_called)
 WAGGLE_LOCAL(shut_down)
