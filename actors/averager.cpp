@@ -75,7 +75,10 @@ averager::behavior_type averager::make_behavior() {
     [this](const get_step_stage& msg) {
       return is_current(msg.step) ? current_->stage : step_stage::finished;
     },
-    [](const peer_connected&) { /* the matchmaker asks new peers */ },
+    [this](const peer_connected& msg) {
+      if (current_)
+        std::erase_if(current_->lost, [&](const auto& one) { return one.peer == msg.peer.id; });
+    },
     [this](const peer_disconnected& msg) { on_disconnected(msg); },
     [this](const round_finished& msg) { on_finished(msg); },
     [this](const group_message& msg) { on_group_message(msg); },

@@ -123,8 +123,10 @@ void matchmaker::start(waiting wanted) {
   run.began = wanted.began;
   run.promise = std::move(wanted.promise);
   if (asks_connected())
-    for (const auto& [id, peer] : connected_)
-      add_candidate(peer, std::nullopt);
+    for (const auto& [id, peer] : connected_) {
+      auto until = seekers_.expiration_of(id, run.schema, run.key.text(), now().steady);
+      add_candidate(peer, until && *until < now().swarm ? std::nullopt : until);
+    }
   perform(run.search.start(now()));
   delayed_send(this, tick_interval, search_tick{number});
 }
@@ -329,7 +331,7 @@ caf::result<outbound_answer> matchmaker::answer(const inbound_call& msg) {
   group_search::actions then;
   if (!current_) {
     reply.code = ec::not_looking;
-    seekers_.remember(msg.from.id, join->schema, join->group_key, now().steady);
+    seekers_.remember(msg.from.id, join->schema, join->group_key, join->expiration, now().steady);
   } else if (config_.mode == member_mode::client) {
     reply.code = ec::protocol_violation;
   } else if (avoids(msg.from.id)) {

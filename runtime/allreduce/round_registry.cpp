@@ -70,6 +70,7 @@ void round_registry::finish(const round_id& id, const wire::round_promise& promi
                             steady_time now) {
   std::shared_ptr<round_engine> ended; // its buffers are freed without the lock
   std::lock_guard guard{mutex_};
+  std::erase_if(expected_, [&](const auto& item) { return item.second.id == id; });
   auto& entry = rounds_[id];
   ended = std::exchange(entry.running, nullptr);
   entry.promise = promise;

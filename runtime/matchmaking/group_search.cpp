@@ -89,6 +89,12 @@ void group_search::ask_next(actions& out, moment now) {
     auto to = *std::exchange(suggested_, std::nullopt);
     return send_ask(out, to, now);
   }
+  if (const auto* best = next_candidate(now, false))
+    send_ask(out, best->record, now);
+}
+
+/// The peer to ask next; null: none. `must_lead`: only one that is known to rank before us.
+const group_search::known_peer* group_search::next_candidate(moment now, bool must_lead) const {
   const known_peer* best = nullptr;
   auto comes_before = [](const known_peer& a, const known_peer& b) {
     // Peers that are known to have declared come first, the one that leads before the others; then
@@ -101,6 +107,8 @@ void group_search::ask_next(actions& out, moment now) {
   for (const auto& [id, peer] : known_) {
     if (peer.hopeless || (peer.again && now.steady < *peer.again) || followers_.count(id) > 0)
       continue;
+    if (must_lead && !peer.expiration)
+      continue;
     if (peer.expiration && *peer.expiration < now.swarm)
       continue; // its search is over
     if (!self_.client && peer.expiration && own_rank() < rank{*peer.expiration, id})
@@ -108,8 +116,11 @@ void group_search::ask_next(actions& out, moment now) {
     if (best == nullptr || comes_before(peer, *best))
       best = &peer;
   }
-  if (best != nullptr)
-    send_ask(out, best->record, now);
+  return best;
+}
+
+bool group_search::has_answer_to_wait_for(moment now) const {
+  return asking_ && followers_.size() == 1 && now.steady - completed_ < options_.answer_wait;
 }
 
 group_search::actions group_search::on_answer(const peer_id& from, ec code,
@@ -169,10 +180,16 @@ group_search::actions group_search::on_answer(const peer_id& from, ec code,
   // The smallest peer leads, so a hint can only name a peer that is smaller than its sender.
   if (code == ec::not_a_leader && suggested && suggested->id != self_.record.id)
     suggested_ = suggested;
-  if (complete())
-    begin_group(out);
-  else
+  if (!complete()) {
     ask_next(out, now);
+    return out;
+  }
+  if (const auto* leader = next_candidate(now, true)) {
+    send_ask(out, leader->record, now);
+    if (has_answer_to_wait_for(now))
+      return out;
+  }
+  begin_group(out);
   return out;
 }
 
@@ -206,8 +223,11 @@ group_search::join_answer group_search::on_join(const seeker& asker, swarm_time 
   largest_group_ = std::max(largest_group_, followers_.size() + 1);
   join_answer answer;
   // If we have asked a peer and it accepts, our followers are redirected to it.
-  if (complete() && !asking_)
-    begin_group(answer.then);
+  if (complete()) {
+    completed_ = now.steady;
+    if (!has_answer_to_wait_for(now))
+      begin_group(answer.then);
+  }
   return answer;
 }
 
@@ -296,8 +316,10 @@ group_search::actions group_search::on_time(moment now) {
     auto peer = asking_->id;
     auto more = on_answer(peer, ec::timeout, std::nullopt, now);
     out.insert(out.end(), more.begin(), more.end());
+    if (done_)
+      return out;
   }
-  if (!leader_ && complete() && asking_ && now.steady - asked_ >= options_.answer_wait) {
+  if (!leader_ && complete() && asking_ && !has_answer_to_wait_for(now)) {
     begin_group(out);
     return out;
   }

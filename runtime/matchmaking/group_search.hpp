@@ -21,9 +21,10 @@ namespace waggle {
 /// Every searching peer has an expiration: the moment when it starts with the members it has. The
 /// peer with the smallest (expiration, id) leads. A peer only follows a smaller one, so that there
 /// are no cycles. A peer that is asked by a smaller one learns of it that way and asks it in turn.
-/// A group that is complete while its leader asks a peer waits for the answer, for a short time: if
-/// that peer leads, the round that it begins with this one would fall apart. So whoever has
-/// searched for longest finds a group, also if each group leaves one peer over.
+/// A group of two that is complete while its leader asks a peer waits for the answer, for a short
+/// time, and for those of others that are known to rank before it: if one of them accepts, it leads
+/// a group that would fall apart without this peer. So of nodes in pairs, the one that has searched
+/// for longest finds a partner. Larger groups begin at once, because they only become smaller.
 ///
 /// | state  | transitions |
 /// |--------|--------------------------------------------------------------------------------------|
@@ -43,8 +44,8 @@ public:
     milliseconds request_timeout{3'000};
     /// A candidate that refused for a temporary reason is asked again after this long, jittered.
     milliseconds retry{100};
-    /// A complete group waits this long for the answer to an open question.
-    milliseconds answer_wait{100};
+    /// A complete group of two waits this long for the answers of those that may lead it.
+    milliseconds answer_wait{500};
     milliseconds look_up_interval{500};
     /// A search that has seen no other peer for this long gives up; 0: only at the deadline.
     milliseconds alone_after{0};
@@ -146,6 +147,8 @@ private:
   [[nodiscard]] steady_time::duration wait_max(moment now) const;
   void redeclare(actions& out, moment now);
   void begin_group(actions& out);
+  [[nodiscard]] bool has_answer_to_wait_for(moment now) const;
+  [[nodiscard]] const known_peer* next_candidate(moment now, bool must_lead) const;
   void ask_next(actions& out, moment now);
   void send_ask(actions& out, const peer_record& to, moment now);
   void give_up_followers(actions& out, const std::optional<peer_record>& suggested);
@@ -163,6 +166,7 @@ private:
   bool done_ = false;
   swarm_time expiration_{};
   std::map<peer_id, seeker> followers_;
+  steady_time completed_{};             // when the group was last complete
   std::map<peer_id, known_peer> known_; // bounded by candidates_max
   std::optional<peer_record> asking_;
   steady_time asked_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,8 +11,8 @@
 namespace waggle {
 
 /// The peers that asked for a group while we were not searching. A persistent group whose members
-/// start the next round without matchmaking checks here whether other peers want to join. Not
-/// thread-safe.
+/// start the next round without matchmaking checks here whether other peers want to join, and a
+/// search asks them first. Not thread-safe.
 class recent_seekers {
 public:
   /// A peer that still searches has asked again within this time.
@@ -19,18 +20,27 @@ public:
   static constexpr std::size_t peers_max = 256; // further peers are not remembered
 
   /// `peer` wants a group of this kind (`schema`: the hash over what its members have in common) in
-  /// this bucket.
+  /// this bucket. `expiration`: of its search.
   void remember(const peer_id& peer, const digest& schema, const std::string& bucket,
-                steady_time now);
+                swarm_time expiration, steady_time now);
   /// The peers that recently wanted exactly this, in the order of their ids.
   [[nodiscard]] std::vector<peer_id> wanting(const digest& schema, const std::string& bucket,
                                              steady_time now) const;
+  /// When the search of this one expires; nothing if it did not recently want exactly this.
+  [[nodiscard]] std::optional<swarm_time> expiration_of(const peer_id& peer, const digest& schema,
+                                                        const std::string& bucket,
+                                                        steady_time now) const;
 
 private:
   struct wish {
     digest schema;
     std::string bucket;
+    swarm_time expiration;
     steady_time when;
+
+    [[nodiscard]] bool is(const digest& group, const std::string& where, steady_time now) const {
+      return schema == group && bucket == where && now - when <= memory;
+    }
   };
   std::map<peer_id, wish> wishes_; // bounded by peers_max
 };

@@ -67,8 +67,8 @@ using plan = std::vector<action>;
 /// What to do after a micro-step or any other event. The order is fixed: settle what is ripe (must
 /// be merged or given up now), begin what is due, settle what blocks.
 ///
-/// - A blocking round is over before anything else happens to the parameters, from the moment at
-///   which its members have been found.
+/// - While a blocking round runs, no pass begins. It runs from the moment at which its members have
+///   been found; the pass that runs then still ends.
 /// - If a result must be merged now and has not arrived, no round begins before it has; rounds that
 ///   are due stay due.
 /// - With fewer members than a lane's quorum, or outside of a group, no round begins.

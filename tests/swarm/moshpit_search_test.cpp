@@ -115,7 +115,7 @@ struct speed {
   member_mode kind = member_mode::node;
 };
 
-/// Nobody is blamed, and all average, the slow ones in the middle of a step.
+/// Nobody is blamed, and all average, the slow ones in the middle of the pause between two steps.
 void train_at(const std::vector<speed>& speeds, bool blocks, bool by_steps) {
   SCOPED_TRACE(std::string{blocks ? "blocking" : "delayed"}
                + (by_steps ? ", by steps" : ", by samples"));

@@ -94,6 +94,30 @@ TEST_F(WaitingSteps, TheRoundGoesOnAtOnceWithoutAMemberWhoseLinkWasLost) {
   }
 }
 
+TEST_F(WaitingSteps, AMemberWhoseLinkReturnsTakesPart) {
+  auto open = all_wait(3);
+  for (std::size_t i : {0, 1}) {
+    tell(peers[i]->averager,
+         peer_disconnected{peers[2]->ctx.record.id, {ec::peer_lost, "as the test wants"}});
+    tell(peers[i]->averager, peer_connected{peers[2]->ctx.record});
+  }
+  for (std::size_t i : {0, 1, 2})
+    trigger(i, {static_cast<float>(i), 0, 0});
+  EXPECT_EQ(open[0].get()->contributors.size(), 3U);
+}
+
+TEST_F(WaitingSteps, AMemberWhoseValuesComeLateIsWaitedFor) {
+  auto open = all_wait(3);
+  trigger(0, {0, 0, 0});
+  trigger(1, {1, 1, 1});
+  pass(averaging_config{}.round.stall_timeout * 3 / 4); // its copy takes so long
+  trigger(2, {2, 2, 2});
+  for (const auto& report : open) {
+    EXPECT_EQ(report.get()->outcome, round_outcome::complete);
+    EXPECT_THAT(*report.get()->values, ElementsAre(1, 1, 1));
+  }
+}
+
 TEST_F(WaitingSteps, TheRoundGoesOnAtOnceWithoutAMemberThatLeft) {
   auto open = all_wait(3);
   tell(peers[2]->averager, cancel_step{1});

@@ -110,6 +110,15 @@ TEST(RoundRegistry, ExpectsAsMuchAsARoundSends) {
   EXPECT_FALSE(rounds.expects(member, other, 1));
 }
 
+TEST(RoundRegistry, ExpectsNothingOfARoundThatDoesNotBegin) {
+  round_registry rounds{{}, [](const peer_record&, wire::event) {}};
+  auto plan = plan_for(2);
+  rounds.expect(plan);
+  EXPECT_TRUE(rounds.expects(plan.members[1].peer.id, plan.id, 1));
+  rounds.finish(plan.id, {plan.id, 0, false, {}, false, false}, {});
+  EXPECT_FALSE(rounds.expects(plan.members[1].peer.id, plan.id, 1));
+}
+
 TEST(RoundRegistry, AnExpectedRoundHasAPlaceOfItsOwn) {
   round_registry::limits limits;
   limits.strangers_bytes_max = 1'000;

@@ -199,6 +199,19 @@ struct CompleteGroup : GroupSearch {
   std::optional<group_search> search;
 };
 
+TEST_F(GroupSearch, ALargerCompleteGroupBeginsAlsoWhileItAsks) {
+  opts.target_group_size = 3;
+  auto search = make();
+  search.candidate(peer(1), at(300ms));
+  EXPECT_EQ(asked(search.start(now)), 1u);
+  (void)search.on_join(seeker(8), own(), now);
+  auto answer = search.on_join(seeker(9), own(), now);
+  EXPECT_EQ(count<group_search::begin>(answer.then), 1u);
+  auto leaves = all<group_search::leave>(answer.then);
+  ASSERT_EQ(leaves.size(), 1u);
+  EXPECT_EQ(number_of(leaves[0].leader), 1u);
+}
+
 TEST_F(CompleteGroup, BeginsOnceThePeerThatWasAskedRefuses) {
   auto actions = search->on_answer(peer(1).id, ec::bad_expiration, {}, now);
   EXPECT_EQ(count<group_search::begin>(actions), 1u);
@@ -212,6 +225,17 @@ TEST_F(CompleteGroup, FollowsThePeerThatWasAskedIfItAccepts) {
   EXPECT_EQ(count<group_search::disband>(actions), 1u);
   ASSERT_TRUE(search->leader());
   EXPECT_EQ(number_of(*search->leader()), 1u);
+}
+
+TEST_F(CompleteGroup, AsksAnotherPeerThatIsKnownToRankBeforeIt) {
+  search->candidate(peer(2), at(400ms));
+  search->candidate(peer(3), std::nullopt); // it may rank before us
+  auto actions = search->on_answer(peer(1).id, ec::bad_expiration, {}, now);
+  ASSERT_EQ(count<group_search::ask>(actions), 1u);
+  EXPECT_EQ(number_of(all<group_search::ask>(actions)[0].to), 2u);
+  EXPECT_EQ(count<group_search::begin>(actions), 0u);
+  actions = search->on_answer(peer(2).id, ec::group_full, {}, now);
+  EXPECT_EQ(count<group_search::begin>(actions), 1u);
 }
 
 TEST_F(CompleteGroup, WaitsForTheAnswerForAShortTimeOnly) {

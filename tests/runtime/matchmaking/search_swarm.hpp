@@ -25,6 +25,7 @@ struct conditions {
   milliseconds delay_max{2};     // of every message
   milliseconds start_spread{20}; // between the first and the last search
   milliseconds head_start{0};    // of the first peer
+  std::size_t first_id = 31;     // the first byte of the first peer's id
   bool connected = true;         // otherwise they only find each other through the table
   std::size_t crashes = 0;       // silent; the others notice a second later
   std::vector<std::string> keys; // of the peers' buckets; empty: one for all
@@ -85,7 +86,7 @@ private:
   [[nodiscard]] seeker who(std::size_t i) const {
     seeker out;
     // Ids in a different order than indices, so that clients are not always the smallest.
-    out.record.id.bytes[0] = static_cast<std::byte>((i * 97 + 31) % 251);
+    out.record.id.bytes[0] = static_cast<std::byte>((i * 97 + given_.first_id) % 251);
     out.record.id.bytes[31] = static_cast<std::byte>(i);
     out.client = out.record.client_mode = is_client(i);
     return out;
@@ -125,8 +126,12 @@ private:
                      random_.fork(std::to_string(i)));
     if (given_.connected)
       for (std::size_t other = 0; other < members_.size(); ++other)
-        if (other != i)
-          m.search->candidate(who(other).record, std::nullopt);
+        if (other != i) {
+          auto asked = asked_early_.find({other, i});
+          m.search->candidate(who(other).record, asked == asked_early_.end()
+                                                   ? std::nullopt
+                                                   : std::optional{asked->second});
+        }
     perform(i, m.search->start(now()));
     later(20ms, [this, i] { tick(i); });
   }
@@ -196,6 +201,8 @@ private:
         else
           reply.code = ec::wrong_group_key;
         m.search->turned_away(who(i).record.id, reply.code);
+      } else if (!is_client(i)) {
+        asked_early_[{i, to}] = expiration; // recent_seekers
       }
       transmit(to, i, [answer, reply](member&) { answer(reply.code, reply.suggested); });
       perform(to, reply.then);
@@ -249,6 +256,7 @@ private:
   std::map<std::pair<steady_time, std::uint64_t>, std::function<void()>> events_;
   std::map<std::pair<std::size_t, std::size_t>, steady_time> last_arrival_;
   std::map<std::size_t, swarm_time> table_;
+  std::map<std::pair<std::size_t, std::size_t>, swarm_time> asked_early_; // by asker and asked
   std::vector<member> members_;
 };
 
