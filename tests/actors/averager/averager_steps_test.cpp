@@ -117,6 +117,34 @@ TEST_F(Averager, AStepThatNobodyTriggersEndsAtItsDeadline) {
   EXPECT_EQ(open.get()->why.code, ec::timeout);
 }
 
+TEST_F(Averager, OnlyTheFirstSearchOfAStepIsScheduled) {
+  averaging_config config;
+  config.round.deadline = 3s;
+  for (int i = 0; i < 3; ++i)
+    add(config);
+  lets_through = [](std::size_t, const notify_peer&) { return false; };
+  auto scheduled = [this] {
+    std::map<std::size_t, milliseconds> of_peers;
+    for (const auto& search : searches)
+      of_peers[search.peer] = search.what.scheduled_in;
+    return of_peers;
+  };
+  using pair = std::pair<const std::size_t, milliseconds>;
+  auto what = question({1});
+  what.scheduled_in = 4s;
+  group_size = 3;
+  auto first = average(0, what);
+  auto second = average(1, what);
+  EXPECT_THAT(scheduled(), ElementsAre(pair{0, 4s}, pair{1, 4s}));
+  group_size = 2;
+  auto third = average(2, question({1}));
+  EXPECT_EQ(groups, 1U) << "of the first two";
+  group_size = 4;
+  pass(4s);
+  EXPECT_THAT(scheduled(), ElementsAre(pair{0, 0s}, pair{1, 0s}, pair{2, 0s}))
+    << "their round failed, and another wait would only delay the next one";
+}
+
 TEST_F(Averager, WithoutRetriesOneFailureIsTheEnd) {
   add();
   add();
@@ -133,6 +161,51 @@ TEST_F(Averager, WithoutRetriesOneFailureIsTheEnd) {
     ASSERT_TRUE(a.get());
     EXPECT_EQ(a.get()->outcome, round_outcome::failed);
     EXPECT_EQ(groups - before > 1, retries);
+  }
+}
+
+// A round has a deadline of its own (--allreduce-timeout), beside that of its step.
+TEST_F(Averager, ARoundEndsByItsOwnDeadlineOrItsStepsWhicheverIsFirst) {
+  struct setting {
+    milliseconds of_round, of_step;
+  };
+  auto failed = [this](std::size_t who) {
+    return testing::exported(*peers[who]->ctx.metrics,
+                             R"(waggle_averaging_rounds_total{outcome="failed")");
+  };
+  lets_through = [](std::size_t, const notify_peer&) { return false; };
+  for (auto [of_round, of_step] : {setting{3s, 20s}, setting{20s, 3s}}) {
+    averaging_config config;
+    config.round.deadline = of_round;
+    config.round.stall_timeout = 1min; // no member is given up before
+    auto first = peers.size();
+    auto what = question({1});
+    what.deadline = of_step;
+    auto began = groups;
+    std::vector<pending_report> open;
+    for (std::size_t i = 0; i < 2; ++i) {
+      add(config);
+      open.push_back(average(first + i, what));
+    }
+    EXPECT_EQ(groups, began + 1);
+    pass(3s - 1ms);
+    for (std::size_t i = 0; i < 2; ++i) {
+      EXPECT_FALSE(open[i].answered());
+      EXPECT_EQ(failed(first + i), 0);
+    }
+    pass(round_check_interval(config.round));
+    for (std::size_t i = 0; i < 2; ++i) {
+      EXPECT_EQ(failed(first + i), 1);
+      // A step that has time left tries again.
+      EXPECT_EQ(open[i].answered(), of_step < of_round);
+    }
+    EXPECT_EQ(groups, began + (of_step < of_round ? 1 : 2));
+    pass(of_step);
+    for (const auto& o : open) {
+      ASSERT_TRUE(o.get());
+      EXPECT_EQ(o.get()->why.code, ec::timeout);
+      EXPECT_EQ(o.get()->why.detail, "the round did not end by its deadline");
+    }
   }
 }
 
