@@ -324,6 +324,23 @@ TEST_F(ProgressTracker, MeasuresItsThroughputWithinEpochs) {
   EXPECT_NEAR(view().samples_per_second, 8, 0.01);
 }
 
+TEST_F(ProgressTracker, TheNewestSpeedWeighsWhatTheOptionSays) { // --performance-ema-alpha
+  // 8 samples per second, then 16: seconds per sample are averaged, with weights alpha (1 - alpha)
+  // and alpha, divided by their sum.
+  for (double alpha : {0.1, 0.5, 1.0}) {
+    config.performance_ema_alpha = alpha;
+    start();
+    report(0, 0);
+    pass(500ms);
+    report(0, 4);
+    EXPECT_NEAR(view().samples_per_second, 8, 1e-6);
+    pass(250ms);
+    report(0, 8);
+    auto seconds_per_sample = (alpha / 16 + alpha * (1 - alpha) / 8) / (alpha * (2 - alpha));
+    EXPECT_NEAR(view().samples_per_second, 1 / seconds_per_sample, 1e-6) << "alpha " << alpha;
+  }
+}
+
 TEST_F(ProgressTracker, IsReadyAtTheReportedTarget) {
   report(0, 200);
   EXPECT_FALSE(view().ready);
