@@ -105,18 +105,21 @@ TEST(Strategies, FourCollaboratingPeersAreOneProcess) {
   }
 }
 
+/// Each peer with another loss, whose gradient is not linear.
+doubles toward_own_minimum(std::size_t i, const doubles& theta) {
+  auto steepness = static_cast<double>(1 + 2 * i);
+  return {steepness * theta[0] - 1, theta[1] * theta[1] - steepness};
+}
+const lock_step::options unequal_peers{{0.5, -0.25}, 0.1, 0, toward_own_minimum};
+
 // spec/optimizer.md §10, F12
 TEST(Strategies, LocalUpdatesThatAreAveragedAfterEachStepAreSynchronous) {
-  auto toward = [](std::size_t i, const doubles& theta) {
-    auto steepness = static_cast<double>(1 + 2 * i);
-    return doubles{steepness * theta[0] - 1, theta[1] * theta[1] - steepness};
-  };
-  lock_step::options how{{0.5, -0.25}, 0.1, 0, toward};
+  const auto& how = unequal_peers;
   for (auto due : {own_steps(1), lane_clock{lane_clock::unit::swarm_samples, 2},
                    lane_clock{lane_clock::unit::first_peer, 1}}) {
     lock_step local{local_updates(due, {}, false), 2, how};
     lock_step together{collaborative(2), 2, how};
-    ASSERT_NE(toward(0, how.start), toward(1, how.start));
+    ASSERT_NE(how.gradient(0, how.start), how.gradient(1, how.start));
     for (int step = 1; step <= 20; ++step) {
       local.step();
       together.step();
@@ -125,6 +128,81 @@ TEST(Strategies, LocalUpdatesThatAreAveragedAfterEachStepAreSynchronous) {
         for (std::size_t k : {0, 1})
           ASSERT_NEAR(local.theta(i)[k], together.theta(i)[k], 1e-12)
             << "peer " << i << ", step " << step << ", element " << k;
+    }
+  }
+}
+
+// -- DiLoCo (spec/optimizer.md §10, F12) ----------------------------------------------------------
+
+/// One fragment, and rounds that block.
+strategy diloco(std::uint64_t every, double outer_rate) {
+  streaming_options options;
+  options.fragments = 1;
+  options.every = every;
+  options.outer_rate = outer_rate;
+  return streaming_diloco(options);
+}
+
+void descend(doubles& theta, const doubles& gradient, double rate) {
+  for (std::size_t k = 0; k < theta.size(); ++k)
+    theta[k] -= rate * gradient[k];
+}
+
+TEST(Diloco, OfOneWorkerWithOuterRateOneIsTheInnerOptimizer) {
+  for (std::uint64_t every : {1, 3}) {
+    lock_step run{diloco(every, 1), 1, unequal_peers};
+    auto plain = unequal_peers.start;
+    for (int step = 1; step <= 12; ++step) {
+      run.step();
+      descend(plain, toward_own_minimum(0, plain), unequal_peers.rate);
+      for (std::size_t k : {0, 1})
+        ASSERT_NEAR(run.theta(0)[k], plain[k], 1e-12) << "step " << step << " of " << every;
+    }
+  }
+}
+
+// Every H steps the outer optimizer takes a step with the mean of what the workers have moved, and
+// all workers go on from its result.
+TEST(Diloco, OfOneFragmentWithoutOverlapIsDiloco) {
+  constexpr std::uint64_t every = 3;
+  constexpr std::size_t workers = 2;
+  for (double outer_rate : {0.7, 1.0}) {
+    lock_step run{diloco(every, outer_rate), workers, unequal_peers};
+    auto outer = unequal_peers.start;
+    std::vector<doubles> local(workers, outer);
+    for (std::uint64_t step = 1; step <= 4 * every; ++step) {
+      run.step();
+      for (std::size_t i = 0; i < workers; ++i)
+        descend(local[i], toward_own_minimum(i, local[i]), unequal_peers.rate);
+      if (step % every == 0) {
+        doubles moved(outer.size());
+        for (const auto& theta : local)
+          for (std::size_t k = 0; k < outer.size(); ++k)
+            moved[k] += (outer[k] - theta[k]) / workers;
+        descend(outer, moved, outer_rate);
+        local.assign(workers, outer);
+      }
+      for (std::size_t i = 0; i < workers; ++i)
+        for (std::size_t k = 0; k < outer.size(); ++k)
+          ASSERT_NEAR(run.theta(i)[k], local[i][k], 1e-12)
+            << "worker " << i << ", step " << step << ", outer rate " << outer_rate;
+    }
+  }
+}
+
+TEST(Diloco, WithOuterRateOneTakesTheMeanOfTheWorkers) {
+  constexpr std::uint64_t every = 3;
+  lock_step run{diloco(every, 1), 2, unequal_peers};
+  std::vector<doubles> local(2, unequal_peers.start);
+  for (std::uint64_t step = 1; step <= 4 * every; ++step) {
+    run.step();
+    for (std::size_t i : {0, 1})
+      descend(local[i], toward_own_minimum(i, local[i]), unequal_peers.rate);
+    for (std::size_t k : {0, 1}) {
+      if (step % every == 0)
+        local[0][k] = local[1][k] = (local[0][k] + local[1][k]) / 2;
+      for (std::size_t i : {0, 1})
+        ASSERT_NEAR(run.theta(i)[k], local[i][k], 1e-12) << "worker " << i << ", step " << step;
     }
   }
 }
