@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -13,6 +14,7 @@
 #include "runtime/crypto/digest.hpp"
 #include "runtime/training/low_rank.hpp"
 #include "tests/support/actor_test.hpp"
+#include "tests/support/silent_service.hpp"
 
 namespace waggle::testing {
 
@@ -46,7 +48,10 @@ struct GroupAverager : actor_test {
               if (auto code = answer_entry())
                 return peer_answer{call.to.id, wire::join_reply{*code, {}}, {}};
             auto promise = self->make_response_promise<peer_answer>();
-            self->request(find(call.to.id).actor, 1s, inbound_call{peers[i]->ctx.record, question})
+            service_actor to = find(call.to.id).actor;
+            if (silent.contains(call.to.id))
+              to = nobody;
+            self->request(to, call.timeout, inbound_call{peers[i]->ctx.record, question})
               .then(
                 [promise, call](const outbound_answer& answer) mutable {
                   promise.deliver(peer_answer{call.to.id, answer.what, answer.body});
@@ -70,6 +75,7 @@ struct GroupAverager : actor_test {
     matchmaking_config members;
     members.prefix = "gradients";
     members.mode = mode;
+    members.request_timeout = request_timeout;
     averaging.auxiliary = mode == member_mode::auxiliary;
     averaging.codec = codec;
     averaging.error_feedback = feedback && codec != codec_choice{};
@@ -136,11 +142,14 @@ struct GroupAverager : actor_test {
   std::shared_ptr<const std::vector<tensor_info>> tensors; // of their vectors; null: not known
   std::uint32_t rank = 0;                                  // of their coding; 0: none
   bool feedback = true;                                    // of the error of a lossy codec
+  milliseconds request_timeout{2'000};
   std::vector<std::unique_ptr<peer>> peers;
+  std::set<peer_id> silent;   // answer no request
   std::vector<peer_id> asked; // peers that were asked for admission
   std::function<std::optional<ec>()> answer_entry;
   std::function<bool(std::size_t from, const notify_peer&)> lets_through =
     [](std::size_t, const notify_peer&) { return true; };
+  service_actor nobody = spawn(silent_service);
 };
 
 } // namespace waggle::testing
