@@ -16,6 +16,7 @@
 #include "actors/matchmaker.hpp"
 #include "runtime/dht/record_store.hpp"
 #include "tests/support/actor_test.hpp"
+#include "tests/support/silent_service.hpp"
 
 namespace waggle {
 
@@ -24,8 +25,9 @@ struct surroundings {
   peer_record self;
   std::map<peer_id, matchmaker_actor>* wired =
     nullptr; // calls and events for these peers are delivered automatically
-  // For other peers. No answer: the peer is silent.
+  // For other peers. No answer: the peer is silent until the request times out.
   std::function<std::optional<result<wire::join_reply>>(const wire::join_group&)> peer_says;
+  service_actor nobody; // answers nothing, as a silent peer
   std::vector<call_peer> calls;
   std::vector<notify_peer> told;
   std::vector<record> stored;
@@ -59,6 +61,10 @@ inline switchboard_actor::behavior_type fake_switchboard(switchboard_actor::poin
         promise.deliver(peer_answer{msg.to.id, **says, {}});
       else if (says)
         promise.deliver(to_caf(says->error()));
+      else
+        self->request(around->nobody, msg.timeout, inbound_call{around->self, msg.what})
+          .then([](const outbound_answer&) {},
+                [=](const caf::error&) mutable { promise.deliver(to_caf(ec::timeout)); });
       return promise;
     },
     [=](const notify_peer& msg) {
@@ -128,6 +134,7 @@ protected:
     p.around->wired = &wired;
     p.around->table = &table;
     p.around->wall = wall;
+    p.around->nobody = spawn(testing::silent_service);
     auto board = spawn(fake_switchboard, p.around);
     auto dht = spawn(fake_dht, p.around);
     p.maker = spawn<matchmaker>(p.ctx, config, board, dht);

@@ -1,0 +1,108 @@
+// How long a search waits for others, and when its group begins.
+
+#include "tests/actors/matchmaker/matchmaker_fixture.hpp"
+
+namespace waggle {
+namespace {
+
+class MatchmakerTimes : public matchmaker_fixture {
+protected:
+  /// Peers that nobody else knows: the next ones of each call.
+  std::uint64_t next_seed = 1;
+};
+
+// --request-timeout
+TEST_F(MatchmakerTimes, ASilentCandidateIsGivenUpAfterTheRequestTimeout) {
+  for (milliseconds limit : {300ms, 3'000ms}) {
+    matchmaking_config config;
+    config.request_timeout = limit;
+    auto us = start(next_seed++, config);
+    us.around->peer_says = [](const auto&) { return std::nullopt; };
+    for (int i = 0; i < 2; ++i)
+      tell(us.maker, peer_connected{testing::test_peer(next_seed++)});
+    auto group = find(us, search(20s));
+    pass(limit - 1ms);
+    ASSERT_EQ(us.around->calls.size(), 1U) << limit.count() << " ms";
+    pass(1ms);
+    ASSERT_EQ(us.around->calls.size(), 2U) << limit.count() << " ms";
+    EXPECT_NE(us.around->calls[0].to.id, us.around->calls[1].to.id);
+  }
+}
+
+TEST_F(MatchmakerTimes, ALeaderThatDoesNotBeginIsLeftAfterTheRequestTimeout) {
+  for (milliseconds limit : {300ms, 3'000ms}) {
+    matchmaking_config config;
+    config.request_timeout = limit;
+    auto us = start(next_seed++, config);
+    us.around->peer_says = [](const auto&) { return result<wire::join_reply>{wire::join_reply{}}; };
+    tell(us.maker, peer_connected{testing::test_peer(next_seed++)});
+    auto group = find(us, search(20s));
+    auto left = [&] { return told<wire::leave_group>(us).size(); };
+    pass(config.min_matchmaking_time + limit - 1ms);
+    EXPECT_EQ(left(), 0U) << limit.count() << " ms";
+    pass(21ms); // the matchmaker looks at the clock every 20 ms
+    EXPECT_EQ(left(), 1U) << limit.count() << " ms";
+  }
+}
+
+TEST_F(MatchmakerTimes, ATableThatDoesNotAnswerIsAskedAgainAfterTheRequestTimeout) {
+  for (milliseconds limit : {300ms, 3'000ms}) {
+    matchmaking_config config;
+    config.request_timeout = limit;
+    auto us = start(next_seed++, config);
+    us.around->finds = false;
+    auto group = find(us, search(20s));
+    pass(limit + 1s - 1ms);
+    EXPECT_EQ(us.around->unanswered.size(), 1U) << limit.count() << " ms";
+    pass(600ms); // the declarations are read every 500 ms
+    EXPECT_EQ(us.around->unanswered.size(), 2U) << limit.count() << " ms";
+  }
+}
+
+TEST_F(MatchmakerTimes, AGroupBeginsNoEarlierThanItsRoundIsScheduled) {
+  matchmaking_config config;
+  config.min_matchmaking_time = 1s;
+  config.request_timeout = 300ms;
+  for (milliseconds scheduled : {0s, 4s}) {
+    auto a = wire_up(next_seed++, config);
+    auto b = wire_up(next_seed++, config);
+    connect(a, b);
+    auto what = search(20s);
+    what.scheduled_in = scheduled;
+    auto first = find(a, what);
+    auto second = find(b, what);
+    auto begins = std::max(config.min_matchmaking_time, scheduled);
+    pass(begins - 1ms);
+    EXPECT_FALSE(first.answered()) << scheduled.count() << " ms";
+    EXPECT_FALSE(second.answered()) << scheduled.count() << " ms";
+    pass(21ms);
+    ASSERT_TRUE(first.get()) << scheduled.count() << " ms";
+    ASSERT_TRUE(second.get());
+    EXPECT_EQ(first.get()->plan, second.get()->plan);
+  }
+}
+
+// The time that the table takes belongs to the time until then.
+TEST_F(MatchmakerTimes, ATableThatDoesNotAnswerDelaysNoScheduledGroup) {
+  matchmaking_config config;
+  config.min_matchmaking_time = 1s;
+  config.request_timeout = 300ms;
+  config.elastic_bits = true;
+  auto a = wire_up(next_seed++, config);
+  auto b = wire_up(next_seed++, config);
+  connect(a, b);
+  a.around->finds = b.around->finds = false;
+  auto what = search(20s);
+  what.scheduled_in = 4s;
+  auto first = find(a, what);
+  auto second = find(b, what);
+  pass(4s - 1ms);
+  EXPECT_GE(a.around->unanswered.size(), 2U) << "the loads, and the declarations";
+  EXPECT_FALSE(first.answered());
+  pass(41ms); // the search has begun between two looks at the clock
+  ASSERT_TRUE(first.get());
+  EXPECT_TRUE(second.get());
+}
+
+} // namespace
+} // namespace waggle
