@@ -70,6 +70,47 @@ TEST_F(Trainer, ADamagedStateChangesNothingAndAnotherDonorIsAsked) {
   pass_until([&] { return status_of(joiner).parameters == status_of(a).parameters; });
 }
 
+/// Does not answer whoever wants its state.
+trainer_actor::behavior_type silent_donor(trainer_actor::pointer self) {
+  return {
+    [](start_training) {},
+    [](stop_training) { return training_status{}; },
+    [](get_training_status) { return training_status{}; },
+    [self](const get_state_snapshot&) -> caf::result<state_snapshot> {
+      return self->make_response_promise<state_snapshot>();
+    },
+    [](const swarm_progress&) {},
+    [](const group_view&) {},
+    [](const round_called&) {},
+    [](const peer_connected&) {},
+    [](const peer_disconnected&) {},
+    [](const dht_status&) {},
+  };
+}
+
+TEST_F(Trainer, ADownloadEndsByItsDeadline) { // --load-state-timeout
+  auto& donor = add_started();
+  pass_until([&] { return all_at(2); });
+  auto answers = std::exchange(donor.actor, spawn(silent_donor));
+  for (milliseconds limit : {1s, 4s}) {
+    auto config = defaults();
+    config.join_timeout = 5s;
+    config.sync_timeout = limit;
+    auto& joiner = add_started(config, toy_options{.init_seed = 99, .data_seed = 2});
+    spread();
+    pass_until([&] { return joiner.state_requests > 0; });
+    pass(limit - 20ms);
+    EXPECT_TRUE(joiner.downloads.empty()) << limit.count() << " ms";
+    pass(20ms);
+    ASSERT_EQ(joiner.downloads.size(), 1U) << limit.count() << " ms";
+    EXPECT_EQ(joiner.downloads[0].why.code, ec::timeout);
+    EXPECT_EQ(joiner.downloads[0].why.detail, "the download did not end by its deadline");
+    EXPECT_EQ(exported(*joiner.ctx.metrics, R"(waggle_state_downloads_total{outcome="failed")"), 1);
+    end(joiner);
+  }
+  donor.actor = answers;
+}
+
 TEST_F(Trainer, WithoutRoomForACopyNobodyGetsTheStateAndTrainingGoesOn) {
   auto& donor = add_started();
   pass_until([&] { return all_at(3); });
