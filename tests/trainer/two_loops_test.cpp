@@ -1,0 +1,130 @@
+// Two loops of one process as peers of a run, whose modules have running statistics.
+
+#include <filesystem>
+#include <future>
+#include <string_view>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "trainer/optimizer.hpp"
+
+namespace waggle {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A linear layer and a normalization.
+struct normalized_net : torch::nn::Module {
+  torch::Tensor forward(const torch::Tensor& x) { return norm->forward(linear->forward(x)); }
+
+  torch::nn::Linear linear = register_module("linear", torch::nn::Linear(3, 2));
+  torch::nn::BatchNorm1d norm = register_module("norm", torch::nn::BatchNorm1d(2));
+};
+
+class TwoLoops : public ::testing::TestWithParam<const char*> {
+protected:
+  TwoLoops() {
+    auto name = (fs::temp_directory_path() / "waggle-test-XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+  }
+  ~TwoLoops() override {
+    std::error_code error;
+    fs::remove_all(folder_, error);
+  }
+
+  /// A loop after its last step.
+  struct ending {
+    step_outcome last = step_outcome::held;
+    std::uint64_t rounds = 0;
+    torch::Tensor weight;
+    torch::Tensor mean, inputs;         // of the run: the running mean, and the extra tensor
+    torch::Tensor own_mean, own_inputs; // what they would approach without averaging
+  };
+
+  /// Trains until the run is over. The inputs of the loops have different means.
+  ending train(int number) const {
+    normalized_net net;
+    auto inputs = torch::zeros({3}); // a moving average
+    swarm_options o;
+    o.run = "two";
+    o.log_level = "error";
+    o.data_dir = folder_ / std::to_string(number);
+    o.listen = number == 0 ? first_ : "127.0.0.1:0";
+    if (number > 0)
+      o.initial_peers = {first_};
+    o.strategy = GetParam();
+    o.target_batch_size = 32;
+    o.max_epochs = 20;
+    o.more = {{"min-peers", "2"}};
+    if (o.strategy == "local-updates")
+      o.more["delay-state-averaging"] = "false"; // few passes after the last contribution
+    auto swarm = join(o);
+    EXPECT_TRUE(swarm) << swarm.error().detail;
+    ending end;
+    optimizer with{swarm,
+                   net,
+                   std::make_unique<torch::optim::SGD>(net.parameters(), 1e-2),
+                   {{"inputs", inputs}}};
+    auto random = at::detail::createCPUGenerator(static_cast<std::uint64_t>(number));
+    while (end.last != step_outcome::finished) {
+      with.zero_grad();
+      auto x = torch::rand({8, 3}, random) + 10 * number;
+      auto loss = (net.forward(x) - x.narrow(1, 0, 2)).pow(2).mean();
+      loss.backward();
+      inputs.mul_(0.9).add_(x.mean(0), 0.1);
+      torch::NoGradGuard guard;
+      end.own_inputs = x.mean(0);
+      end.own_mean = net.linear->forward(x).mean(0);
+      end.last = with.step(8, loss);
+    }
+    end.rounds = swarm->status().rounds;
+    end.weight = net.linear->weight.clone();
+    end.mean = net.norm->running_mean.clone();
+    end.inputs = inputs;
+    return end;
+  }
+
+private:
+  /// An address of the loopback network that no other test uses, so that the port may be fixed: the
+  /// second loop must know it.
+  static std::string own_address() {
+    auto pid = static_cast<unsigned>(::getpid());
+    return "127." + std::to_string(1 + pid / 65'536 % 250) + "." + std::to_string(pid / 256 % 256)
+           + "." + std::to_string(1 + pid % 250) + ":7700";
+  }
+  const std::string first_ = own_address();
+  fs::path folder_;
+};
+
+/// How far two tensors are from each other, as a share of how far the other two are.
+double share(const torch::Tensor& a, const torch::Tensor& b, const torch::Tensor& of_a,
+             const torch::Tensor& of_b) {
+  return ((a - b).norm() / (of_a - of_b).norm()).item<double>();
+}
+
+TEST_P(TwoLoops, AverageTheirRunningStatisticsAndExtraTensors) {
+  auto other = std::async(std::launch::async, [this] { return train(1); });
+  auto a = train(0);
+  auto b = other.get();
+  for (const auto* end : {&a, &b}) {
+    ASSERT_EQ(end->last, step_outcome::finished);
+    EXPECT_GT(end->rounds, 5U);
+  }
+  if (std::string_view{GetParam()} == "collaborative") {
+    EXPECT_TRUE(torch::equal(a.weight, b.weight));
+  }
+  // Each pass since a loop contributed moves it by a tenth towards what it would have alone.
+  EXPECT_LT(share(a.mean, b.mean, a.own_mean, b.own_mean), 0.25);
+  EXPECT_LT(share(a.inputs, b.inputs, a.own_inputs, b.own_inputs), 0.25);
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, TwoLoops, ::testing::Values("collaborative", "local-updates"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+} // namespace
+} // namespace waggle
