@@ -121,7 +121,7 @@ void add_averaging_options(std::vector<option_spec>& table) {
       "Bytes of a part as float32, the unit of transfer and reduction. auto: 512KiB, or less where "
       "a member's link is known to be so slow that smaller parts help.",
       bound_or("auto", &o::part_bytes, part_size).agreed()},
-     {"min-group-size", "N", "Smaller groups do not average.",
+     {"min-group-size", "N", "waggle average and --groups moshpit: smaller groups do not average.",
       whole(&o::min_group_size, 1, 64, a_round_is_small)},
      {"target-group-size", "N", "A group with this many members is complete.",
       whole(&o::target_group_size, 2, 64,
@@ -129,7 +129,8 @@ void add_averaging_options(std::vector<option_spec>& table) {
         .agreed()},
      {"min-contributors", "N", "A round with fewer contributors fails.",
       whole(&o::min_contributors, 1, 64, a_round_is_small).agreed()},
-     {"matchmaking-time", "TIME", "A group that is not complete begins after this long.",
+     {"matchmaking-time", "TIME",
+      "waggle average and --groups moshpit: a group that is not complete begins after this long.",
       duration(&o::matchmaking_time, 10ms, "other peers need time to find it")},
      {"averaging-timeout", "TIME",
       "Time limit of matchmaking and all-reduce of one epoch together.",

@@ -69,14 +69,14 @@ class Process:
 
 def start_peers(options, folder, processes):
     if options.no_trainer:
-        command = ["average", "--elements", "65536"]
+        command = ["average", "--elements", "65536", "--matchmaking-time", "500ms"]
     else:
         command = ["train", "--model", "mlp", "--data", "synthetic", "--width", "32", "--layers", "1",
                    "--target-batch-size", "128", "--device", "cpu", "--threads", "1", "--step-interval", "20ms"]
     addresses = []
     for i in range(3):
         arguments = [str(pathlib.Path(options.waggle).resolve()), *command, "--run-id", "live", "--listen", "127.0.0.1:0", "--data-dir",
-                     str(folder / f"peer{i}"), "--matchmaking-time", "500ms"]
+                     str(folder / f"peer{i}")]
         if addresses:
             arguments += ["--initial-peers", addresses[0]]
         peer = Process(folder, f"peer{i}", arguments)

@@ -412,6 +412,9 @@ TEST_F(SwarmOfOne, InvalidOptionsAreRefusedWithASentence) {
   o.more["lr"] = "1";
   EXPECT_THAT(refusal(o), HasSubstr("rate_owner::run"));
   o = options();
+  o.more["matchmaking-time"] = "1s"; // of groups that are searched for
+  EXPECT_THAT(refusal(o), HasSubstr("use --groups moshpit"));
+  o = options();
   o.initial_peers = {"nowhere"};
   EXPECT_THAT(refusal(o), HasSubstr("swarm_options::initial_peers: 'nowhere'"));
   o = options();

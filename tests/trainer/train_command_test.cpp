@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "actors/program/node_options.hpp"
@@ -13,7 +14,10 @@
 namespace waggle {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 using testing::options_with;
+using ::testing::StartsWith;
 
 node_config trainer_with(const std::map<std::string, std::string>& values) {
   auto options = options_with(values);
@@ -129,6 +133,23 @@ TEST(TrainCommand, OptionsOfTheTrainerArrive) {
   ASSERT_TRUE(c.averaging.has_value());
   EXPECT_EQ(c.averaging->averaging.kind, "params");
   EXPECT_EQ(c.averaging->averaging.round.deadline, 70s);
+}
+
+/// Why `waggle train` refuses these options; empty if it accepts them.
+std::string refusal(const std::map<std::string, std::string>& values) {
+  auto usable = check_training_options(options_with(values));
+  return usable ? std::string{} : usable.error().detail;
+}
+
+TEST(TrainCommand, OptionsOfTheSearchForAGroupAreRefusedInOneGroup) {
+  for (auto [name, value] :
+       {std::pair{"matchmaking-time", "1s"}, {"min-group-size", "3"}, {"group-bits", "01"}}) {
+    EXPECT_THAT(refusal({{name, value}}), AllOf(StartsWith("--" + std::string{name} + " is for "),
+                                                HasSubstr("use --groups moshpit")));
+    EXPECT_EQ(refusal({{"strategy", "local-updates"}, {"groups", "moshpit"}, {name, value}}), "");
+  }
+  EXPECT_THAT(refusal({{"min-group-size", "3"}}), HasSubstr("--min-peers"));
+  EXPECT_EQ(refusal({{"matchmaking-time", "3s"}, {"min-group-size", "2"}}), "") << "the defaults";
 }
 
 TEST(TrainCommand, OptionsOfAveragedGradientsArrive) {

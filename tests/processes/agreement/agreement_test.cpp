@@ -22,8 +22,8 @@ const std::vector<std::string> small{"--run-id",
                                      "1e-3",
                                      "--target-batch-size",
                                      "32",
-                                     "--matchmaking-time",
-                                     "300ms",
+                                     "--stall-timeout",
+                                     "4s",
                                      "--step-interval",
                                      "10ms",
                                      "--micro-batch",
@@ -105,7 +105,7 @@ TEST_F(AgreementOfProcesses, TheJoinLineAsItStandsMakesAPeerThatTrainsInStep) {
   ASSERT_TRUE(eventually([&] { return !join_line_of(first).empty(); })) << first.log();
   auto line = join_line_of(first);
   for (const char* own :
-       {"micro-batch", "bandwidth", "auxiliary", "step-interval", "matchmaking", "linger"})
+       {"micro-batch", "bandwidth", "auxiliary", "step-interval", "stall-timeout", "linger"})
     EXPECT_EQ(line.find(own), std::string::npos) << line;
   shell_peer second{folder, "second", line};
   ASSERT_TRUE(eventually([&] { return second.address().has_value(); })) << second.log();
