@@ -285,6 +285,12 @@ status check_combinations(const run_options& o) {
   if (o.matchmaking_time >= o.averaging_timeout)
     return bad("--matchmaking-time must be shorter than --averaging-timeout: no time would be left "
                "to average");
+  // moshpit_averager searches for as long.
+  if (auto search = 2 * o.matchmaking_time; o.groups == "moshpit" && search >= o.averaging_timeout)
+    return bad("--averaging-timeout " + text_of(o.averaging_timeout)
+               + " leaves no time to average with --groups moshpit, where the search for a group "
+                 "may take twice the --matchmaking-time, "
+               + text_of(search) + ": raise the first, or lower the second");
   if (o.allreduce_timeout > o.averaging_timeout)
     return bad("--allreduce-timeout is longer than --averaging-timeout, which ends the round "
                "first: lower the first, or raise the second");

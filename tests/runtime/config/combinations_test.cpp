@@ -359,6 +359,21 @@ TEST(Options, ManyGroupsAreForStrategiesThatAverageParameters) {
     HasSubstr("--max-epoch-difference 1 or more"));
 }
 
+TEST(Options, ASearchForAGroupLeavesTimeToAverage) {
+  auto with = [](const char* groups, const char* search, const char* round) {
+    return refusal({{"groups", groups},
+                    {"strategy", "local-updates"},
+                    {"matchmaking-time", search},
+                    {"averaging-timeout", round}});
+  };
+  EXPECT_EQ(with("moshpit", "2500ms", "5s"),
+            "--averaging-timeout 5s leaves no time to average with --groups moshpit, where the "
+            "search for a group may take twice the --matchmaking-time, 5s: raise the first, or "
+            "lower the second");
+  EXPECT_EQ(with("moshpit", "2499ms", "5s"), "");
+  EXPECT_EQ(with("one", "4s", "5s"), "") << "of waggle average, whose search begins a round";
+}
+
 TEST(Options, InManyGroupsTheNumberOfBitsFollowsTheSwarm) {
   run_options options;
   EXPECT_FALSE(elastic_bits(options));
