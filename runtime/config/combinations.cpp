@@ -6,6 +6,7 @@
 #include "runtime/config/values.hpp"
 #include "runtime/core/check.hpp"
 #include "runtime/core/named.hpp"
+#include "runtime/core/nearest.hpp"
 #include "runtime/training/loss_scaler.hpp"
 #include "runtime/training/model_table.hpp"
 #include "runtime/training/optimizer_table.hpp"
@@ -229,7 +230,9 @@ status check_optimizer_of_strategy(const run_options& o) {
   for (const auto& name : averaged)
     if (std::find(kept.begin(), kept.end(), name) == kept.end())
       return bad("--average-opt-statistics " + name + ": " + o.optimizer
-                 + (kept.empty() ? " keeps none" : " keeps " + joined(kept, ", ")));
+                 + (kept.empty() ? " keeps none"
+                                 : " keeps " + joined(kept, ", ") + "; the nearest is "
+                                     + nearest(name, kept)));
   return done{};
 }
 

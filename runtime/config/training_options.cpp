@@ -103,8 +103,11 @@ result<std::string> loss_scale(std::string_view v) {
 
 result<std::string> device_name(std::string_view v) {
   bool indexed = v.starts_with("cuda:") && parse_whole(v.substr(5)).ok();
-  if (v != "auto" && v != "cpu" && v != "cuda" && !indexed)
-    return failure{ec::bad_config, "is not one of auto, cpu, cuda, cuda:N"};
+  const std::vector<std::string> names{"auto", "cpu", "cuda", "cuda:N"};
+  bool named = v != names.back() && std::find(names.begin(), names.end(), v) != names.end();
+  if (!named && !indexed)
+    return failure{ec::bad_config, "is not one of " + joined(names, ", ") + "; the nearest is "
+                                     + nearest(v, names)};
   return std::string{v};
 }
 

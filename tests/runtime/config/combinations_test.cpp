@@ -230,6 +230,14 @@ TEST(Options, AStrategyRefusesWhatItDoesNotUse) {
               HasSubstr("the nearest is decentralized-sgd"));
   EXPECT_THAT(refusal({{"strategy", "local-updates"}, {"average-opt-statistics", "momentum"}}),
               HasSubstr("adamw keeps exp_avg, exp_avg_sq"));
+  EXPECT_THAT(
+    refusal({{"strategy", "local-updates"}, {"average-opt-statistics", "exp_avg,exp_avg_sqr"}}),
+    EndsWith("-statistics exp_avg_sqr: adamw keeps exp_avg, exp_avg_sq; the nearest is "
+             "exp_avg_sq"));
+  EXPECT_THAT(refusal({{"strategy", "local-updates"},
+                       {"optimizer", "sgd"},
+                       {"average-opt-statistics", "momentum_buffer"}}),
+              EndsWith("sgd keeps none"));
   EXPECT_EQ(refusal({{"strategy", "local-updates"},
                      {"delay-state-averaging", "false"},
                      {"average-opt-statistics", "exp_avg_sq"},

@@ -253,8 +253,10 @@ TEST(Resolve, RefusesUnknownNamesWithTheNearest) {
   EXPECT_THAT(refusal({{"codec", "float6"}}), HasSubstr("the nearest is float16"));
   EXPECT_THAT(refusal({{"log-level", "warning"}}), HasSubstr("the nearest is warn"));
   EXPECT_THAT(refusal({{"schedule", "cosin"}}), HasSubstr("the nearest is cosine"));
-  EXPECT_THAT(refusal({{"device", "gpu"}}), HasSubstr("cuda:N"));
-  EXPECT_THAT(refusal({{"device", "cuda:x"}}), HasSubstr("cuda:N"));
+  EXPECT_THAT(refusal({{"device", "gpu"}}), EndsWith("cuda:N; the nearest is cpu"));
+  EXPECT_THAT(refusal({{"device", "cuda0"}}), EndsWith("the nearest is cuda"));
+  for (const char* index : {"cuda:x", "cuda:-1", "cuda:N"})
+    EXPECT_THAT(refusal({{"device", index}}), EndsWith("the nearest is cuda:N"));
 }
 
 TEST(Resolve, RefusesRunIdsThatCannotBePartOfAKey) {
