@@ -124,8 +124,10 @@ const std::map<std::string, std::string>& options_not_for_loops() {
        "leave it out, or use `waggle train --average-gradients true` on all peers of the run"},
       {"offload-optimizer", "the optimizer's own, whose statistics are where its parameters are: "
                             "use `waggle train --offload-optimizer true`"},
-      {"auxiliary", "not for a loop, which computes gradients: start `waggle train --auxiliary "
-                    "true` for a model of waggle train, otherwise `waggle node`"},
+      {"auxiliary",
+       "not for a loop, which computes gradients: start `waggle train --auxiliary true`, which is "
+       "for models of waggle train, or `waggle node`, which is for all models, but enters only "
+       "groups in which no trainer accepts connections"},
     };
     for (const auto& [option, member] : std::initializer_list<std::pair<const char*, const char*>>{
            {"run-id", "run"},

@@ -380,7 +380,7 @@ TEST_F(SwarmOfOne, AnOptionThatALoopCannotUseIsRefusedWithWhatToDoInstead) {
     {"delay-optimizer-step", "use delay-grad-averaging"},
     {"average-gradients", "leave it out, or use `waggle train --average-gradients true`"},
     {"offload-optimizer", "`waggle train --offload-optimizer true`"},
-    {"auxiliary", "`waggle train --auxiliary true`"}};
+    {"auxiliary", "only groups in which no trainer accepts connections"}};
   for (const auto& hyper : hyper_parameters())
     instead.emplace(hyper.name, "options of the torch optimizer");
   for (const auto& [name, what] : instead) {
