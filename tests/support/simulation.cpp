@@ -1,5 +1,6 @@
 #include "tests/support/simulation.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 
 #include <spdlog/sinks/base_sink.h>
@@ -78,6 +79,7 @@ simulation::simulation(std::uint64_t seed, net::sim_network::options options)
     log_(make_log()), seed_(seed) {}
 
 simulation::~simulation() {
+  frozen_.clear();
   for (index i = 0; i < peers_.size(); ++i)
     if (peers_[i]->alive)
       crash(i, true);
@@ -126,7 +128,9 @@ simulation::index simulation::start(node_config config, const std::vector<index>
     network_.set_clock(node, {order.clock, order.clocks, order.events.clock_compared});
     return network_.transport_of(node);
   };
+  auto before = system_->latest_actor_id();
   auto started = start_node(*system_, config, dependencies);
+  own_actors_since(before, who);
   WAGGLE_CHECK(started.ok(), to_string(started.error()));
   made->node = *started;
   settle();
@@ -175,7 +179,38 @@ void simulation::shut_down(index who) {
 }
 
 void simulation::settle() {
-  coordinator_.run();
+  while (run_job()) {
+  }
+}
+
+bool simulation::run_job() {
+  auto& jobs = coordinator_.jobs;
+  auto next = jobs.begin();
+  if (!frozen_.empty())
+    next = std::find_if(jobs.begin(), jobs.end(), [this](const caf::resumable* job) {
+      auto owner = owner_of(*job);
+      return !owner || !frozen_.contains(*owner);
+    });
+  if (next == jobs.end())
+    return false;
+  std::rotate(jobs.begin(), next, next + 1);
+  auto owner = owner_of(*jobs.front());
+  auto before = system_->latest_actor_id();
+  coordinator_.run_once();
+  own_actors_since(before, owner);
+  return true;
+}
+
+std::optional<simulation::index> simulation::owner_of(const caf::resumable& job) const {
+  const auto* actor = dynamic_cast<const caf::scheduled_actor*>(&job);
+  auto found = actor == nullptr ? owners_.end() : owners_.find(actor->id());
+  return found == owners_.end() ? std::nullopt : std::optional{found->second};
+}
+
+void simulation::own_actors_since(caf::actor_id before, std::optional<index> who) {
+  if (who)
+    for (auto id = before + 1; id <= system_->latest_actor_id(); ++id)
+      owners_.try_emplace(id, *who);
 }
 
 bool simulation::step(steady_time until) {

@@ -50,6 +50,10 @@ public:
   void crash(index who, bool silently);
   /// Shuts the peer down in good order.
   void shut_down(index who);
+  /// Stops the peer's process, as SIGSTOP does: its links stay open, and messages and timers wait
+  /// until `thaw`. A frozen peer must not be asked, killed or shut down.
+  void freeze(index who) { frozen_.insert(who); }
+  void thaw(index who) { frozen_.erase(who); }
 
   void run_for(std::chrono::nanoseconds time);
   /// Returns false if `what` did not become true within `limit` of virtual time.
@@ -89,6 +93,11 @@ private:
   struct system_config;
 
   void settle();
+  /// Runs the next job of a peer that is not frozen; false: there is none.
+  bool run_job();
+  [[nodiscard]] std::optional<index> owner_of(const caf::resumable& job) const;
+  /// The actors that were spawned since `before` and have no owner yet are those of `who`.
+  void own_actors_since(caf::actor_id before, std::optional<index> who);
   bool step(steady_time until);
 
   std::unique_ptr<system_config> config_;
@@ -100,6 +109,8 @@ private:
   std::shared_ptr<const signature_verifier> verifier_;
   std::shared_ptr<spdlog::logger> log_;
   std::vector<std::unique_ptr<peer>> peers_;
+  std::map<caf::actor_id, index> owners_; // the peers of actors, also of those that have ended
+  std::set<index> frozen_;
   std::uint64_t seed_;
   round_port_decorator port_decorator_;
   bool keeps_lines_ = false;

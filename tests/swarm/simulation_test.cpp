@@ -57,6 +57,31 @@ TEST(Simulation, TheSameSeedGivesTheSameTrace) {
   EXPECT_NE(run_faulty_swarm(2), first);
 }
 
+TEST(Simulation, AFrozenPeerComputesNothingUntilItIsThawed) {
+  simulation sim{3};
+  std::uint64_t passes = 0; // of the second peer
+  sim.start(training_node(1), {});
+  auto watched = training_node(2);
+  watched.training->training.max_epochs = 0;
+  watched.training->make_learner = [&passes]() -> result<std::unique_ptr<learner>> {
+    return std::unique_ptr<learner>{
+      make_toy_learner({.parameters = 64, .micro_batch = 4, .during_pass = [&] { ++passes; }})};
+  };
+  sim.start(std::move(watched), {0});
+  auto status_of = [&](index i) {
+    return sim.ask<training_status>(sim[i].node.parts.trainer, get_training_status{})
+      .value_or(training_status{});
+  };
+  auto train_in_a_group = [&] { return status_of(0).group_size == 2 && passes > 0; };
+  ASSERT_TRUE(sim.run_until(train_in_a_group, 10s)) << picture(sim);
+  sim.freeze(1);
+  passes = 0;
+  ASSERT_TRUE(sim.run_until([&] { return status_of(0).group_size == 1; }, 20s));
+  EXPECT_EQ(passes, 0U);
+  sim.thaw(1);
+  EXPECT_TRUE(sim.run_until(train_in_a_group, 20s)) << picture(sim);
+}
+
 /// Seeds per shard: WAGGLE_TEST_SEEDS, for builds in which a seed takes minutes; otherwise ten.
 int seeds_per_shard() {
   const char* chosen = std::getenv("WAGGLE_TEST_SEEDS");
