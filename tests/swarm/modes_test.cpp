@@ -1,155 +1,12 @@
-// Every strategy in whole swarms: peers join, are killed and cut off at any moment; at the end all
-// are in step, no sample is lost, and the strategy's own invariant holds.
+// Every strategy in whole swarms: peers join, are killed, cut off and frozen at any moment; at the
+// end all are in step, no sample is lost, and the strategy's own invariant holds.
+
+#include "tests/swarm/modes.hpp"
 
 #include <cmath>
 
-#include "runtime/training/averaged_gradients.hpp"
-#include "tests/swarm/training_swarm.hpp"
-
 namespace waggle::testing {
 namespace {
-
-struct mode {
-  const char* name;
-  void (*set)(training_config& config);
-  bool equal_parameters = false; // of all peers of an epoch
-  bool matrix = false;           // the model's parameters
-  bool in_place = false;         // toy_options::in_place
-  bool adam = false;             // toy_options::adam
-};
-
-void PrintTo(const mode& m, std::ostream* out) {
-  *out << m.name;
-}
-
-/// Steps with single micro-batches need a smaller rate.
-void local(training_config& c, const char* strategy) {
-  c.strategy = strategy;
-  c.schedule.peak = 0.005;
-}
-
-const mode modes[] = {
-  {"Collaborative", [](training_config&) {}, true},
-  {"ReusedBuffers", [](training_config&) {}, true, false, true},
-  {"DelayedStepsInReusedBuffers", [](training_config& c) { c.delay_optimizer_step = true; }, true,
-   false, true},
-  {"DelayedAllInReusedBuffers",
-   [](training_config& c) {
-     c.how.delay_gradients = true;
-     c.delay_optimizer_step = true;
-   },
-   true, false, true},
-  {"DelayedGradients", [](training_config& c) { c.how.delay_gradients = true; }, true},
-  {"DelayedSteps", [](training_config& c) { c.delay_optimizer_step = true; }, true},
-  {"DelayedGradientsAndSteps",
-   [](training_config& c) {
-     c.how.delay_gradients = true;
-     c.delay_optimizer_step = true;
-   },
-   true},
-  {"LowRank",
-   [](training_config& c) {
-     c.how.coding = {2, 0.4};
-   },
-   true, true},
-  {"LowRankDelayed",
-   [](training_config& c) {
-     c.how.coding = {2, 0.4};
-     c.how.delay_gradients = true;
-   },
-   true, true},
-  {"LocalUpdates", [](training_config& c) { local(c, "local-updates"); }},
-  {"BlockingLocalUpdates",
-   [](training_config& c) {
-     local(c, "local-updates");
-     c.how.delay_state = false;
-   }},
-  {"DecentralizedSteps",
-   [](training_config& c) {
-     local(c, "decentralized-sgd");
-     c.how.steps_period = 4;
-     c.how.statistics = {"momentum_buffer"};
-   }},
-  {"DecentralizedGradients",
-   [](training_config& c) {
-     local(c, "decentralized-sgd");
-     c.how.steps_period = 4;
-     c.how.average_gradients = true;
-   }},
-  {"DecentralizedGrid",
-   [](training_config& c) {
-     local(c, "decentralized-sgd");
-     c.how.steps_period = 1;
-     c.how.time_period = 400;
-   }},
-  {"DecentralizedAdam",
-   [](training_config& c) {
-     local(c, "decentralized-adam");
-     c.how.steps_period = 4;
-     c.how.statistics = {"exp_avg_sq"};
-   },
-   false, false, false, true},
-  {"MoshpitSteps",
-   [](training_config& c) {
-     local(c, "decentralized-sgd");
-     c.how.steps_period = 8;
-     c.how.statistics = {"momentum_buffer"};
-     c.many_groups = true;
-   }},
-  {"MoshpitSamples",
-   [](training_config& c) {
-     local(c, "local-updates");
-     c.target_batch_size = 96;
-     c.many_groups = true;
-   }},
-  {"BlockingMoshpit",
-   [](training_config& c) {
-     local(c, "local-updates");
-     c.target_batch_size = 96;
-     c.how.delay_state = false;
-     c.many_groups = true;
-   }},
-  {"BlockingMoshpitGrid",
-   [](training_config& c) {
-     local(c, "decentralized-sgd");
-     c.how.steps_period = 1;
-     c.how.time_period = 800;
-     c.how.delay_state = false;
-     c.many_groups = true;
-   }},
-};
-
-/// The learner of a peer, once the peer has made it.
-using learner_slot = std::shared_ptr<local_learner*>;
-
-/// `during_pass`: see toy_options.
-node_config with_mode(const mode& how, std::uint64_t data_seed, std::uint64_t max_epochs,
-                      std::function<void()> during_pass = nullptr, learner_slot slot = nullptr) {
-  auto config = trainers::endless(data_seed);
-  config.training->training.max_epochs = max_epochs;
-  how.set(config.training->training);
-  toy_options toy{.parameters = 64, .micro_batch = 4, .data_seed = data_seed};
-  toy.rows = how.matrix ? 8 : 0;
-  toy.in_place = how.in_place;
-  toy.adam = how.adam;
-  toy.during_pass = std::move(during_pass);
-  config.training->make_learner = with_averaged_gradients(
-    [toy, slot]() -> result<std::unique_ptr<learner>> {
-      auto made = make_toy_learner(toy);
-      if (slot)
-        *slot = made.get();
-      return std::unique_ptr<learner>{std::move(made)};
-    },
-    config.training->training.how.average_gradients);
-  if (config.training->training.many_groups) {
-    auto& groups = config.averaging->matchmaking;
-    groups.target_group_size = 2;
-    groups.elastic_bits = true;
-    groups.min_matchmaking_time = 400ms;
-    groups.request_timeout = 300ms;
-  }
-  return config;
-}
 
 /// Whether all living peers have ended at this epoch.
 bool all_ended_at(simulation& sim, std::uint64_t last) {
@@ -206,7 +63,8 @@ double relative_distance(const std::vector<float>& a, const std::vector<float>& 
   return std::sqrt(apart / length);
 }
 
-/// Five peers; one is killed, one joins, the network splits and heals, at moments of the seed.
+/// Five peers; one is killed, one joins, the network splits and heals, one is frozen and goes on,
+/// at moments of the seed.
 void run_faults(const mode& how, std::uint64_t seed) {
   SCOPED_TRACE(std::string{how.name} + ", seed " + std::to_string(seed));
   constexpr std::uint64_t last = 60;
@@ -236,6 +94,12 @@ void run_faults(const mode& how, std::uint64_t seed) {
   sim.network().partition({alive.begin(), alive.begin() + 1 + random.below(2)});
   sim.run_for(500ms + milliseconds{random.below(5000)});
   sim.network().heal();
+  sim.run_for(milliseconds{random.below(1000)});
+  alive = sim.living();
+  auto frozen = alive[random.below(alive.size())];
+  sim.freeze(frozen);
+  sim.run_for(1s + milliseconds{random.below(5000)}); // the others wait for it, or drop it
+  sim.thaw(frozen);
 
   auto all_ended = [&] { return all_ended_at(sim, last); };
   EXPECT_TRUE(sim.run_until(all_ended, 120s)) << picture(sim);
@@ -254,6 +118,9 @@ void run_faults(const mode& how, std::uint64_t seed) {
       first = s;
     EXPECT_EQ(s->past.branch, first->past.branch) << "another history";
     EXPECT_EQ(s->parameters, first->parameters);
+    EXPECT_EQ(s->learning_rate, first->learning_rate);
+    auto schedule = with_mode(how, 1, last).training->training.schedule;
+    EXPECT_EQ(s->learning_rate < schedule.peak, !schedule.parts.empty());
     // The last epoch ends with a mean of all peers, or of some in many groups.
     auto apart =
       relative_distance(parameters_of(**models[sim.living().front()]), parameters_of(**models[i]));
