@@ -3,6 +3,7 @@
 // trainer).
 
 #include "runtime/codec/half.hpp"
+#include "runtime/training/averaged_gradients.hpp"
 #include "runtime/training/forwarding_learner.hpp"
 #include "tests/swarm/training_swarm.hpp"
 
@@ -63,7 +64,19 @@ const mixed_mode mixed_modes[] = {
    codec_id::uniform8,
    true,
    {.parameters = 64, .micro_batch = 4, .in_place = true}},
+  {"DelayedStepsInReusedBuffers",
+   [](training_config& c) { c.delay_optimizer_step = true; },
+   codec_id::uniform8,
+   true,
+   {.parameters = 64, .micro_batch = 4, .in_place = true}},
   {"LocalUpdates", [](training_config& c) { local(c, "local-updates"); }, codec_id::uniform8},
+  {"LocalUpdatesOfThreeEpochs",
+   [](training_config& c) {
+     local(c, "local-updates");
+     c.how.epochs_per_round = 3;
+     c.target_batch_size = 96;
+   },
+   codec_id::float16},
   {"BlockingLocalUpdates",
    [](training_config& c) {
      local(c, "local-updates");
@@ -72,6 +85,18 @@ const mixed_mode mixed_modes[] = {
    codec_id::float16},
   {"DecentralizedSgd", [](training_config& c) { local(c, "decentralized-sgd"); },
    codec_id::blockwise8},
+  {"StepsInEpochs",
+   [](training_config& c) {
+     local(c, "decentralized-sgd");
+     c.how.steps_in_epoch = 40;
+   },
+   codec_id::uniform8},
+  {"AveragedGradients",
+   [](training_config& c) {
+     local(c, "decentralized-sgd");
+     c.how.average_gradients = true;
+   },
+   codec_id::float16},
   {"TimeGrid",
    [](training_config& c) {
      local(c, "decentralized-sgd");
@@ -138,12 +163,13 @@ struct mixed_trainers : trainers {
       groups.request_timeout = 300ms;
     }
     learners_.push_back(std::make_shared<local_learner*>(nullptr));
-    config.training->make_learner =
+    config.training->make_learner = with_averaged_gradients(
       [toy, slot = learners_.back()]() -> result<std::unique_ptr<learner>> {
-      auto made = make_toy_learner(toy);
-      *slot = made.get();
-      return std::unique_ptr<learner>{std::make_unique<simulated_learner>(std::move(made))};
-    };
+        auto made = make_toy_learner(toy);
+        *slot = made.get();
+        return std::unique_ptr<learner>{std::make_unique<simulated_learner>(std::move(made))};
+      },
+      training.how.average_gradients);
     return add(std::move(config), through);
   }
   /// REQUIRES: `who` lives.
@@ -185,6 +211,14 @@ TEST_P(MixedModes, TrainTogether) {
     EXPECT_GT(s.samples_used, 0U);
     EXPECT_LT(s.loss, 0.7 * s.first_loss) << picture(sim);
     EXPECT_GT(s.rounds_complete + s.rounds_shrunk, 15U) << picture(sim);
+  }
+  training_config config;
+  mode.set(config);
+  if (config.how.average_gradients) { // beside the parameters and their statistic
+    for (const auto& report : sim[first].rounds)
+      if (report.outcome == round_outcome::complete) {
+        EXPECT_EQ(report.values->size(), 3 * mode.toy.parameters);
+      }
   }
   auto helps = status_of(fourth);
   EXPECT_EQ(helps.steps == 0, reduces);
