@@ -1,18 +1,22 @@
 // Two trainers in each strategy; one is killed and returns from its data folder, or is frozen and
 // goes on.
 
+#include <algorithm>
+
+#include "runtime/config/run_options.hpp"
 #include "tests/processes/peer.hpp"
 
 namespace waggle::testing {
 namespace {
 
-constexpr std::uint64_t last_epoch = 150;
+constexpr std::uint64_t last_epoch = 150; // of the rounds
 
 struct mode {
   const char* name;
   std::vector<std::string> options;
   bool exact; // all peers end with the same parameters
   std::vector<std::string> of_second{};
+  std::uint64_t epochs_per_round = 1;
 };
 
 void PrintTo(const mode& m, std::ostream* out) {
@@ -52,7 +56,7 @@ protected:
                                  "--checkpoint-interval",
                                  "100ms",
                                  "--epochs",
-                                 std::to_string(last_epoch),
+                                 std::to_string(last_epoch * GetParam().epochs_per_round),
                                  "--linger",
                                  "2s"};
     all.insert(all.end(), GetParam().options.begin(), GetParam().options.end());
@@ -92,6 +96,9 @@ protected:
     }))
       << first.log() << second.log();
     EXPECT_EQ(ours["learning_rate"], theirs["learning_rate"]);
+    const auto& options = GetParam().options;
+    bool falls = std::find(options.begin(), options.end(), "--schedule") != options.end();
+    EXPECT_EQ(ours["learning_rate"].get<double>() < run_options{}.lr, falls);
     EXPECT_EQ(ours["parameters"].is_null() || ours["parameters"] == "", !GetParam().exact);
     if (GetParam().exact) {
       EXPECT_EQ(ours["parameters"], theirs["parameters"]);
@@ -168,7 +175,25 @@ INSTANTIATE_TEST_SUITE_P(
          false},
     mode{"DecentralizedAdam",
          {"--strategy", "decentralized-adam", "--averaging-steps-period", "8"},
-         false}),
+         false},
+    mode{"DecentralizedSgdOnAGrid",
+         {"--strategy", "decentralized-sgd", "--averaging-steps-period", "4",
+          "--averaging-time-period", "50ms", "--average-gradients", "true",
+          "--total-steps-in-epoch", "32", "--schedule", "step:every=30,factor=0.8"},
+         false},
+    mode{"LocalUpdatesOfThreeEpochs",
+         {"--strategy", "local-updates", "--average-state-every", "3", "--schedule",
+          "step:every=100,factor=0.8", "--target-batch-size", "24"},
+         false,
+         {},
+         3},
+    mode{"OffloadedBfloat16",
+         {"--precision", "bfloat16", "--offload-optimizer", "true", "--max-gradient-norm", "0.5",
+          "--target-batch-size", "64"},
+         true},
+    mode{"Plateau",
+         {"--schedule", "plateau:factor=0.8,patience=1,threshold=0.3", "--target-batch-size", "64"},
+         true}),
   [](const auto& info) { return std::string{info.param.name}; });
 
 } // namespace
