@@ -59,7 +59,9 @@ public:
     inner().add_change(which.first(tensors), mean.first(values), snapshot.first(values));
     if (tensors == which.size())
       return;
-    WAGGLE_CHECK(values_in(which.subspan(tensors)) == gradient_.size(), "a part of the gradient");
+    WAGGLE_CHECK(values_in(which.subspan(tensors)) == gradient_.size()
+                   && mean.size() == values + gradient_.size() && snapshot.size() == mean.size(),
+                 "a part of the gradient, or more than it");
     change(mean.subspan(values), snapshot.subspan(values));
   }
   std::uint64_t copy_tensors(std::span<const std::size_t> which,

@@ -95,8 +95,9 @@ void averaged_tensors::add_change(std::span<float> values, std::span<const float
     for (auto end = at + (*infos_)[tensor].elements; at < end; ++at)
       values[at] =
         snapshot.empty() ? mean[at] : changed(values[at], mean[at], snapshot[at], squares_[tensor]);
-  change_gradient(values.subspan(of_model), mean.subspan(of_model),
-                  snapshot.empty() ? snapshot : snapshot.subspan(of_model));
+  auto gradient = [&](auto all) { return all.subspan(of_model, last_gradient_); };
+  change_gradient(gradient(values), gradient(mean),
+                  snapshot.empty() ? snapshot : gradient(snapshot));
 }
 
 } // namespace waggle

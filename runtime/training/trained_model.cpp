@@ -34,7 +34,8 @@ local_learner& trained_model::local() const {
 
 void trained_model::add_change(const averaged_tensors& averaged, std::span<const float> mean,
                                std::span<const float> snapshot, const history& after) {
-  local().add_change(averaged.indices(), mean, snapshot);
+  auto values = averaged.tensor_value_count(); // behind them, step_values may follow
+  local().add_change(averaged.indices(), mean.first(values), snapshot.first(values));
   parameters_.reset();
   epoch_ = epoch_.next();
   past_ = after;

@@ -139,6 +139,21 @@ TEST(AveragedTensors, AChangeReplacesAGradientThatIsStillTheSameAndNoOther) {
   EXPECT_THAT(values, ElementsAre(1, 1, 1, 1, 1, 0, 8));
 }
 
+TEST(AveragedTensors, AChangeOfAGradientLeavesTheStepsBehindItAlone) {
+  auto with = averaging({});
+  with.gradients = with.counts_steps = true;
+  auto averaged = *averaged_tensors::of(with_gradient, with);
+  ASSERT_EQ(averaged->value_count(), 7U + step_values);
+  float_vector snapshot(averaged->value_count(), 1);
+  float_vector mean(averaged->value_count(), 2);
+  auto values = snapshot;
+  std::fill(values.begin() + 7, values.end(), 3.0F);
+  auto expected = mean;
+  std::fill(expected.begin() + 7, expected.end(), 3.0F);
+  averaged->add_change(values, mean, snapshot);
+  EXPECT_EQ(values, expected);
+}
+
 TEST(AveragedTensors, NameWhatTheOptimizerKeeps) {
   auto unknown = averaged_tensors::of(adam, averaging({"momentum_buffer"}));
   ASSERT_FALSE(unknown.ok());

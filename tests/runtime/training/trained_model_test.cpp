@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "runtime/crypto/digest.hpp"
+#include "runtime/training/averaged_gradients.hpp"
+#include "runtime/training/step_count.hpp"
+#include "runtime/training/strategy.hpp"
 #include "tests/support/mean_gradient.hpp"
 #include "tests/support/toy_learner.hpp"
 
@@ -44,6 +47,35 @@ TEST_F(TrainedModel, StepsAsTheLearnerWould) {
     plain->apply(mean, rate);
   }
   EXPECT_EQ(model.parameters(), plain->parameters_digest());
+}
+
+// Behind the tensors, a round may have counted steps.
+TEST_F(TrainedModel, AChangeIsThatOfTheTensorsAlone) {
+  auto toy = []() -> result<std::unique_ptr<learner>> {
+    return std::unique_ptr<learner>{make_toy_learner({})};
+  };
+  auto wrapped = with_averaged_gradients(toy, true)();
+  ASSERT_TRUE(wrapped);
+  trained_model model{std::shared_ptr<learner>{std::move(*wrapped)}};
+  strategy_settings how;
+  how.steps_in_epoch = 5;
+  how.average_gradients = true;
+  auto lane = find_strategy("decentralized-sgd")->make(how).lanes.front();
+  auto averaged = *averaged_tensors::of(model.computes().tensors(), lane);
+  ASSERT_EQ(averaged->value_count(), averaged->tensor_value_count() + step_values);
+  auto& local = dynamic_cast<local_learner&>(model.computes());
+  local.accumulate();
+  local.step_locally(0.1);
+  float_vector snapshot(averaged->value_count());
+  local.copy_tensors(averaged->indices(), snapshot);
+  auto mean = snapshot;
+  for (auto& x : mean)
+    x += 1;
+  model.add_change(*averaged, mean, snapshot, line(1));
+  auto after = snapshot;
+  local.copy_tensors(averaged->indices(), after);
+  std::copy(snapshot.end() - step_values, snapshot.end(), mean.end() - step_values);
+  EXPECT_EQ(after, mean);
 }
 
 TEST_F(TrainedModel, AnEpochWithoutAGradientLeavesTheParametersAlone) { // INV-4
