@@ -39,9 +39,10 @@ result<std::string> image_at(const fs::path& where, const learner& model) {
 
 } // namespace
 
-result<checkpoint_loss> loss_of_checkpoint(const learner_config& config, const fs::path& where,
+result<checkpoint_loss> loss_of_checkpoint(const learner_config& config,
+                                           const learner_factory& make, const fs::path& where,
                                            std::uint64_t batches) {
-  auto made = make_torch_learner(config);
+  auto made = make();
   if (!made)
     return made.error();
   auto device = device_of(config.device);

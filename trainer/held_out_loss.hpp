@@ -19,11 +19,12 @@ struct checkpoint_loss {
 /// `config.data` with a fixed seed: all models with the same context are compared on the same ones.
 /// (They were not kept from training. Use a text that no peer trains on to measure that.)
 /// `where`: a checkpoint, the folder of checkpoints, or the --data-dir of a peer; of a folder, the
-/// newest one. Model and optimizer of `config` must be those of the checkpoint; its micro_batch
-/// windows are evaluated at once, `batches` times. Sets the number of compute threads. Fails with
-/// ec::bad_config, like make_torch_learner, if there is no such checkpoint, or with the reason why
-/// it is invalid.
+/// newest one. `make` makes the learner that wrote it, with the model of `config`, whose
+/// micro_batch windows are evaluated at once, `batches` times. Sets the number of compute threads.
+/// Fails with ec::bad_config, like make_torch_learner, if there is no such checkpoint, or with the
+/// reason why it is invalid.
 result<checkpoint_loss> loss_of_checkpoint(const learner_config& config,
+                                           const learner_factory& make,
                                            const std::filesystem::path& where,
                                            std::uint64_t batches);
 

@@ -54,7 +54,8 @@ int bench_loss(const run_options& options) {
   auto output = bench_output::open(options);
   if (!output)
     return bad_usage(output.error().detail);
-  auto measured = loss_of_checkpoint(learner_from(options, {}), *options.checkpoint, options.steps);
+  auto measured = loss_of_checkpoint(learner_from(options, {}), learner_factory_from(options, {}),
+                                     *options.checkpoint, options.steps);
   if (!measured)
     return bad_usage(measured.error().detail);
   json report{{"name", "loss"},

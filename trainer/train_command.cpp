@@ -152,9 +152,19 @@ learner_config learner_from(const run_options& o, const peer_id& peer) {
   return c;
 }
 
+learner_factory learner_factory_from(const run_options& o, const peer_id& peer) {
+  auto schedule = schedule_of(o);
+  WAGGLE_CHECK(schedule.ok(), o.schedule);
+  // Outside of the clipping: what is averaged is not clipped, and what a step uses is.
+  auto make = with_averaged_gradients(
+    clipped([learner = learner_from(o, peer)] { return make_torch_learner(learner); },
+            o.max_gradient_norm),
+    o.average_gradients);
+  return with_plateau(std::move(make), schedule->plateau());
+}
+
 void add_training(node_config& base, const run_options& o, const peer_id& peer,
                   const std::filesystem::path& data_dir) {
-  auto learner = learner_from(o, peer);
   bool many = o.groups == "moshpit";
   const char* what = many ? "parameters" : "gradients";
   base.averaging = averaging_from(o, what, many ? "params" : what,
@@ -187,11 +197,7 @@ void add_training(node_config& base, const run_options& o, const peer_id& peer,
   t.checkpoint_interval = o.checkpoint_interval;
   if (o.resume)
     t.checkpoints.emplace(make_system_disk(), data_dir / "checkpoints");
-  // Outside of the clipping: what is averaged is not clipped, and what a step uses is.
-  auto make = with_averaged_gradients(
-    clipped([learner] { return make_torch_learner(learner); }, o.max_gradient_norm),
-    o.average_gradients);
-  parts.make_learner = with_plateau(std::move(make), t.schedule.plateau());
+  parts.make_learner = learner_factory_from(o, peer);
 }
 
 command train_command() {

@@ -227,7 +227,7 @@ private:
   result<double> loss_of(const strategy_case& row, const fs::path& peer) {
     auto file = (peer.parent_path() / "loss.json").string();
     auto measured = run_all({command({"bench", "loss", "--checkpoint", peer.string()}, given(row),
-                                     {row.arguments[0], row.arguments[1], "--json", file})},
+                                     command_tail(row, {}, {"--json", file}))},
                             loop_limit());
     if (!measured)
       return measured.error();
@@ -282,8 +282,9 @@ private:
     return watch(row, peers, where, limit);
   }
 
-  static words command_tail(const strategy_case& row, words own) {
+  static words command_tail(const strategy_case& row, words own, const words& last = {}) {
     own.insert(own.end(), row.arguments.begin(), row.arguments.end());
+    own.insert(own.end(), last.begin(), last.end());
     return own;
   }
 
