@@ -19,17 +19,22 @@ namespace {
 /// Options and their values; none: the strategy's defaults.
 using variant = std::vector<std::pair<std::string, std::string>>;
 
-/// The variants of a strategy: those that compute on, or wait, while they average, and those that
-/// change what an average takes.
+/// The variants of a strategy: those that compute on, or wait, while they average or step, and
+/// those that change what an average, or a peer's memory, takes.
 std::vector<variant> variants_of(const strategy_row& row) {
   if (!row.averages_parameters)
     return {{},
             {{"delay-grad-averaging", "true"}},
+            {{"delay-optimizer-step", "true"}},
             {{"delay-grad-averaging", "true"}, {"delay-optimizer-step", "true"}},
+            {{"offload-optimizer", "true"}},
             {{"reuse-grad-buffers", "true"}},
             {{"low-rank", "4"}}};
   if (!row.counts_steps)
-    return {{}, {{"delay-state-averaging", "false"}}};
+    return {{},
+            {{"delay-state-averaging", "false"}},
+            {{"average-gradients", "true"}},
+            {{"groups", "moshpit"}}};
   return {{}};
 }
 

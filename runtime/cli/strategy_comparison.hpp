@@ -24,10 +24,9 @@ struct strategy_case {
   std::uint64_t epochs = 0;
 };
 
-/// A row for each strategy of `waggle train`, and for each of its variants that compute on, or
-/// wait, while they average. All rows average after the same number of samples, and end after
-/// options.steps passes of each peer. Fails with ec::bad_config if an epoch has less than a pass of
-/// each peer, or the run less than three epochs.
+/// A row for each strategy of `waggle train`, and for each of its variants. All rows average after
+/// the same number of samples, and end after options.steps passes of each peer. Fails with
+/// ec::bad_config if an epoch has less than a pass of each peer, or the run less than three epochs.
 result<std::vector<strategy_case>> strategy_cases(const run_options& options);
 
 /// What /metrics of a peer says.

@@ -48,7 +48,7 @@ TEST(StrategyComparison, HasARowForEachStrategyAndItsVariantsAndEachIsAccepted) 
     EXPECT_EQ(row.merged != strategy_case::age::none, delayed) << row.name;
   }
   EXPECT_EQ(strategies.size(), strategy_table().size());
-  EXPECT_EQ(rows->size(), 10U);
+  EXPECT_EQ(rows->size(), 14U);
 }
 
 TEST(StrategyComparison, RefusesEpochsThatAreTooShortOrTooFew) {
