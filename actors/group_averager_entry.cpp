@@ -2,6 +2,7 @@
 
 #include "actors/caf_error.hpp"
 #include "actors/group_averager.hpp"
+#include "actors/new_name.hpp"
 
 namespace waggle {
 
@@ -19,9 +20,7 @@ caf::result<group_view> group_averager::found(const found_group& msg) {
   if (!described_)
     return to_caf(ec::not_ready, "the vector has not been described yet");
   quit_from({ec::cancelled, {}});
-  round_id seed;
-  random_.fill(seed.bytes);
-  group_->found(msg.epoch, msg.branch, seed);
+  group_->found(msg.epoch, msg.branch, new_name<round_id>(ctx_, random_));
   gone_.clear();
   feedback_ = {};
   coded_branch_ = msg.branch;

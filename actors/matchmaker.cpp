@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "actors/guard.hpp"
+#include "actors/new_name.hpp"
 #include "runtime/allreduce/round_messages.hpp"
 
 namespace waggle {
@@ -269,8 +270,7 @@ void matchmaker::operator()(const group_search::disband& a) {
 }
 
 void matchmaker::operator()(const group_search::begin& a) {
-  round_id id;
-  random_.fill(id.bytes);
+  auto id = new_name<round_id>(ctx_, random_);
   auto made = make_group_plan(config_, current_->purpose(), ctx_.record, a.followers, id);
   if (!made) {
     group_search::disband message;

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "actors/guard.hpp"
+#include "actors/new_name.hpp"
 #include "actors/trainer.hpp"
 #include "runtime/averaging/group_majority.hpp"
 #include "runtime/crypto/digest.hpp"
@@ -195,12 +196,11 @@ bool trainer::may_found() {
 void trainer::found() {
   place_ = place::entering;
   wait_for({});
-  digest random;
-  random_.fill(random.bytes);
+  auto name = new_name<digest>(ctx_, random_);
   auto past = at_.past();
   past.parent = past.branch;
   past.forked_at = at_.epoch();
-  past.branch = sha256_stream{}.add("waggle branch").add(ctx_.run_id).add(random.view()).finish();
+  past.branch = sha256_stream{}.add("waggle branch").add(ctx_.run_id).add(name.view()).finish();
   request(peers_.averager, 5s, found_group{at_.epoch(), past.branch})
     .then(
       [this, past](const group_view& group) {

@@ -127,6 +127,7 @@ protected:
   peer start(std::uint64_t seed, matchmaking_config config = {}) {
     peer p;
     p.ctx = testing::test_context(seed, wall);
+    p.ctx.seed = seed_of_all.value_or(seed);
     p.ctx.log = log;
     p.ctx.record.client_mode = config.mode == member_mode::client;
     p.around = std::make_shared<surroundings>();
@@ -183,7 +184,8 @@ protected:
 
   std::map<peer_id, matchmaker_actor> wired;
   record_store table;
-  std::ostringstream lines; // the log, at info and above
+  std::optional<std::uint64_t> seed_of_all; // of the peers that start; none: each has its own
+  std::ostringstream lines;                 // the log, at info and above
   std::shared_ptr<spdlog::logger> log = std::make_shared<spdlog::logger>(
     "test", std::make_shared<spdlog::sinks::ostream_sink_st>(lines));
 };

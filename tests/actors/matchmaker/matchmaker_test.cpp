@@ -153,6 +153,38 @@ TEST_F(Matchmaker, ASecondSearchFindsAnotherRound) {
   EXPECT_EQ(rounds.size(), 3u);
 }
 
+/// As with `waggle train --seed 7` on every machine.
+TEST_F(Matchmaker, RoundsOfPeersWithTheSameSeedHaveDifferentNames) {
+  seed_of_all = 7;
+  std::set<round_id> rounds;
+  for (std::uint64_t pair = 0; pair < 4; ++pair) {
+    auto a = wire_up(2 * pair + 1);
+    auto b = wire_up(2 * pair + 2);
+    connect(a, b);
+    auto first = find(a, search(10s, 2));
+    auto second = find(b, search(10s, 2));
+    pass(1s);
+    ASSERT_TRUE(first.get());
+    ASSERT_TRUE(second.get());
+    EXPECT_TRUE(rounds.insert(first.get()->plan.id).second) << "pair " << pair;
+  }
+}
+
+TEST_F(Matchmaker, RoundsHaveNewNamesAfterARestartWithTheSameSeed) {
+  std::set<round_id> rounds;
+  for (int process = 0; process < 3; ++process) {
+    auto a = wire_up(1);
+    auto b = wire_up(2);
+    connect(a, b);
+    auto first = find(a, search(10s, 2));
+    auto second = find(b, search(10s, 2));
+    pass(1s);
+    ASSERT_TRUE(first.get());
+    ASSERT_TRUE(second.get());
+    EXPECT_TRUE(rounds.insert(first.get()->plan.id).second) << "process " << process;
+  }
+}
+
 // -- the declaration ----------------------------------------------------------------------------
 
 TEST_F(Matchmaker, DeclaresAValidRecordAndTakesItBack) {
