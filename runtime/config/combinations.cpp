@@ -253,6 +253,9 @@ status check_combinations(const run_options& o) {
   if (o.auxiliary && o.given.contains("micro-batch"))
     return bad("--auxiliary and --micro-batch exclude each other: an auxiliary makes no passes, it "
                "only reduces for the others; leave out --micro-batch, or --auxiliary");
+  if (o.auxiliary && o.error_feedback)
+    return bad("--auxiliary and --error-feedback exclude each other: an auxiliary sends nothing of "
+               "its own that a codec could change; leave out --error-feedback on this peer");
   auto how = parse_aggregator(o.aggregator);
   if (how)
     if (auto promise = check_aggregation(

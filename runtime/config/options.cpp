@@ -43,12 +43,16 @@ result<run_options> resolve(const settings& file, const settings& environment,
   const auto* strategy = find_strategy(options.strategy);
   if (strategy != nullptr && !strategy->optimizer.empty() && !options.given.contains("optimizer"))
     options.optimizer = strategy->optimizer;
-  // One file serves all peers of a run: an auxiliary does not use the passes that it describes.
+  // One file serves all peers of a run: an auxiliary does not use what it says of passes and of
+  // what they send.
   auto named_here = [&](const char* name) {
     return flags.contains(name) || environment.contains(name);
   };
-  if (options.auxiliary && named_here("auxiliary") && !named_here("micro-batch"))
+  bool reduces = options.auxiliary && named_here("auxiliary");
+  if (reduces && !named_here("micro-batch"))
     options.given.erase("micro-batch");
+  if (reduces && !named_here("error-feedback"))
+    options.error_feedback = false;
   // The micro-batch is not part of the run's agreement: a peer that joins with only the run's
   // options must not fail on its default, and neither must one that waits for --min-peers.
   bool has_target = strategy == nullptr || !strategy->counts_steps;

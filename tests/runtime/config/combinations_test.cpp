@@ -68,7 +68,7 @@ TEST(Combinations, AnAuxiliaryIsNoClient) {
   EXPECT_EQ(refusal({{"initial-peers", "a:1"}, {"auxiliary", "true"}}), "");
 }
 
-TEST(Combinations, AnAuxiliaryHasNoMicroBatch) {
+TEST(Combinations, AnAuxiliaryHasNoMicroBatchAndNothingToSend) {
   const char* excluded =
     "--auxiliary and --micro-batch exclude each other: an auxiliary makes no passes, it only "
     "reduces for the others; leave out --micro-batch, or --auxiliary";
@@ -76,23 +76,28 @@ TEST(Combinations, AnAuxiliaryHasNoMicroBatch) {
   EXPECT_EQ(refusal({{"auxiliary", "true"}, {"micro-batch", "8"}}), excluded)
     << "the default, but set";
   EXPECT_EQ(refusal({{"auxiliary", "false"}, {"micro-batch", "4"}}), "");
+  EXPECT_THAT(refusal({{"auxiliary", "true"}, {"error-feedback", "true"}}),
+              HasSubstr("--auxiliary and --error-feedback exclude each other"));
   EXPECT_EQ(refusal({{"auxiliary", "true"}}), "");
 }
 
 TEST(Combinations, AnAuxiliaryMayHaveTheRunFileOfThePeersThatTrain) {
   settings file{{"micro-batch", {"300", "run.toml:1"}},
-                {"target-batch-size", {"256", "run.toml:2"}}};
+                {"target-batch-size", {"256", "run.toml:2"}},
+                {"error-feedback", {"true", "run.toml:3"}}};
   auto auxiliary = flags({{"auxiliary", "true"}});
   auto options = resolve(file, {}, auxiliary);
   ASSERT_TRUE(options) << options.error().detail;
   EXPECT_FALSE(options->given.contains("micro-batch"));
+  EXPECT_FALSE(options->error_feedback);
   EXPECT_TRUE(resolve(file, auxiliary, {})) << "from the environment";
   EXPECT_FALSE(resolve(file, flags({{"micro-batch", "4"}}), auxiliary));
   EXPECT_FALSE(resolve(file, auxiliary, flags({{"micro-batch", "4"}})));
   EXPECT_FALSE(resolve(file, {}, {})) << "a peer that trains uses it";
   file["micro-batch"].value = "4";
   EXPECT_TRUE(resolve(file, {}, {}));
-  file["auxiliary"] = {"true", "run.toml:3"};
+  EXPECT_TRUE(resolve(file, {}, {})->error_feedback);
+  file["auxiliary"] = {"true", "run.toml:4"};
   EXPECT_FALSE(resolve(file, {}, {})) << "the file is the auxiliary's own";
 }
 
