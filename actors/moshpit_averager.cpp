@@ -72,7 +72,7 @@ moshpit_averager::behavior_type moshpit_averager::make_behavior() {
       if (!current_ || current_->step != msg.step)
         return;
       end_search({ec::too_few,
-                  fmt::format("no group was found within {:.0f} s", seconds_of(search_time()))});
+                  fmt::format("no group was found within {:.3g} s", seconds_of(search_time()))});
       delayed_send(this, search_time(), msg); // a round that fails is followed by another search
     },
   };

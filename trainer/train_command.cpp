@@ -1,8 +1,9 @@
 #include "trainer/train_command.hpp"
 
 #include <chrono>
-#include <cstdio>
 #include <iostream>
+
+#include <fmt/format.h>
 
 #include "actors/program/node_options.hpp"
 #include "actors/program/peer_process.hpp"
@@ -29,17 +30,13 @@ std::uint64_t seed_from(std::string_view text) {
 /// One sentence about the end of the training and the remaining checkpoints.
 std::string summary_of(const training_status& s, const run_options& options,
                        const std::filesystem::path& data_dir) {
-  char numbers[256];
-  std::snprintf(numbers, sizeof numbers,
-                "epoch %llu%s, loss %.4f, %llu samples used and %llu dropped here, %llu rounds",
-                static_cast<unsigned long long>(s.epoch.value()),
-                s.phase == trainer_phase::finished ? " (the last)" : "", s.loss,
-                static_cast<unsigned long long>(s.samples_used),
-                static_cast<unsigned long long>(s.samples_dropped),
-                static_cast<unsigned long long>(s.rounds_complete + s.rounds_shrunk));
-  if (s.steps == 0)
+  bool finished = s.phase == trainer_phase::finished;
+  if (s.steps == 0 && !finished && !options.auxiliary)
     return "ended before it trained";
-  std::string out = numbers;
+  auto loss = s.steps > 0 ? fmt::format("loss {:.4f}", s.loss) : "no pass of its own";
+  auto out = fmt::format("epoch {}{}, {}, {} samples used and {} dropped here, {} rounds",
+                         s.epoch.value(), finished ? " (the last)" : "", loss, s.samples_used,
+                         s.samples_dropped, s.rounds_complete + s.rounds_shrunk);
   if (options.resume)
     out +=
       "; the same command resumes from the checkpoints in " + (data_dir / "checkpoints").string();
@@ -77,7 +74,8 @@ int run_train(const run_options& options) {
       .receive([&](const training_status& status) { last = status; },
                [](const caf::error&) { /* the trainer is ending */ });
   };
-  auto code = p.run_until_done(*peer, [&] {
+  training_status stopped;
+  auto finished = [&] {
     if (clock::now() - asked < 500ms)
       return false;
     ask();
@@ -90,7 +88,13 @@ int run_train(const run_options& options) {
     else
       all_finished_at = all_finished_at.value_or(clock::now());
     return all_finished_at && clock::now() - *all_finished_at >= options.linger;
-  });
+  };
+  auto code = p.run_until_done(*peer, finished, &stopped);
+  if (stopped.phase == trainer_phase::stopped) {
+    stopped.phase = last.phase; // what it was doing when it stopped
+    stopped.peers_behind = last.peers_behind;
+    last = stopped;
+  }
   std::cerr << summary_of(last, options, p.data_dir()) << "\n";
   if (code == exit_clean && finished_at && last.peers_behind > 0) {
     std::cerr << "waggle: " << last.peers_behind

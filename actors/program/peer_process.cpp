@@ -186,7 +186,8 @@ std::optional<failure> peer_process::refused_by_all() const {
   return impl_->watch ? impl_->watch->refused_by_all() : std::nullopt;
 }
 
-int peer_process::run_until_done(const started_node& peer, const std::function<bool()>& finished) {
+int peer_process::run_until_done(const started_node& peer, const std::function<bool()>& finished,
+                                 training_status* last) {
   auto& p = *impl_;
   auto ended = std::make_shared<std::atomic<bool>>(false);
   auto bad_end = std::make_shared<std::atomic<bool>>(false);
@@ -219,11 +220,15 @@ int peer_process::run_until_done(const started_node& peer, const std::function<b
   if (!*ended) {
     caf::scoped_actor self{*p.system};
     self->request(peer.node, p.shutdown_limit, shut_down{why})
-      .receive([](const training_status&) { /* all actors have ended */ },
-               [&](const caf::error& error) {
-                 p.log->error("this peer did not stop in time: {}", to_string(from_caf(error)));
-                 *bad_end = true;
-               });
+      .receive(
+        [last](const training_status& status) { // all actors have ended
+          if (last != nullptr)
+            *last = status;
+        },
+        [&](const caf::error& error) {
+          p.log->error("this peer did not stop in time: {}", to_string(from_caf(error)));
+          *bad_end = true;
+        });
   }
   if (refused)
     return bad_usage("refused by all --initial-peers: " + refused->detail);

@@ -43,7 +43,8 @@ public:
   /// Waits for a signal, --duration, `finished` to return true, the peer to end by itself, or all
   /// its initial peers to refuse its options. Then ends the peer in order. Returns the process's
   /// exit code.
-  int run_until_done(const started_node& peer, const std::function<bool()>& finished);
+  int run_until_done(const started_node& peer, const std::function<bool()>& finished,
+                     training_status* last = nullptr);
 
 private:
   struct impl;

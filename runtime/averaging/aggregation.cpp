@@ -54,7 +54,7 @@ status check_aggregation(const aggregation& how, std::size_t contributors) {
                         + listed(selected(aggregator_table, &aggregator_row::robust)));
   if (row->uses_faulty_max && !faulty)
     return wrong(how,
-                 "is a mean: set faulty_max to the number of contributors that may be Byzantine");
+                 "is a mean: set --faulty-max to the number of contributors that may be Byzantine");
   if (auto needed = contributors_needed(how); contributors < needed)
     return wrong(how, "needs " + std::to_string(needed) + " contributors; there are "
                         + std::to_string(contributors)

@@ -61,7 +61,7 @@ status check_matchmaking_config(const matchmaking_config& config, bool client) {
 
 std::optional<std::string> matchmaking_warning(const matchmaking_config& config) {
   if (config.request_timeout >= config.min_matchmaking_time)
-    return "request_timeout should be shorter than min_matchmaking_time: one peer that does not "
+    return "--request-timeout should be shorter than --matchmaking-time: one peer that does not "
            "answer costs a whole search";
   return std::nullopt;
 }

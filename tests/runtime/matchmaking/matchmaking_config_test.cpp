@@ -80,7 +80,7 @@ TEST(MatchmakingConfig, AcceptsTheBoundsThemselves) {
 TEST(MatchmakingConfig, ARequestThatOutlivesTheSearchIsAWarning) {
   auto slow = with([](auto& c) { c.request_timeout = c.min_matchmaking_time; });
   EXPECT_TRUE(check_matchmaking_config(slow, false));
-  EXPECT_THAT(matchmaking_warning(slow).value_or(""), ::testing::HasSubstr("request_timeout"));
+  EXPECT_THAT(matchmaking_warning(slow).value_or(""), ::testing::HasSubstr("--request-timeout"));
 }
 
 // -- modes --------------------------------------------------------------------------------------
