@@ -153,36 +153,32 @@ TEST_F(Matchmaker, ASecondSearchFindsAnotherRound) {
   EXPECT_EQ(rounds.size(), 3u);
 }
 
-/// As with `waggle train --seed 7` on every machine.
-TEST_F(Matchmaker, RoundsOfPeersWithTheSameSeedHaveDifferentNames) {
-  seed_of_all = 7;
-  std::set<round_id> rounds;
-  for (std::uint64_t pair = 0; pair < 4; ++pair) {
-    auto a = wire_up(2 * pair + 1);
-    auto b = wire_up(2 * pair + 2);
+/// Peers that start with the same seed, as with `waggle train --seed 7` on every machine.
+struct SameSeed : Matchmaker {
+  SameSeed() { seed_of_all = 7; }
+  /// The name of the round of two peers that have just started.
+  round_id round_of(std::uint64_t one, std::uint64_t other) {
+    auto a = wire_up(one);
+    auto b = wire_up(other);
     connect(a, b);
     auto first = find(a, search(10s, 2));
     auto second = find(b, search(10s, 2));
     pass(1s);
-    ASSERT_TRUE(first.get());
-    ASSERT_TRUE(second.get());
-    EXPECT_TRUE(rounds.insert(first.get()->plan.id).second) << "pair " << pair;
+    EXPECT_TRUE(first.get().ok() && second.get().ok());
+    return first.get().ok() ? first.get()->plan.id : round_id{};
   }
+};
+
+TEST_F(SameSeed, RoundsOfDifferentPeersHaveDifferentNames) {
+  std::set<round_id> rounds;
+  for (std::uint64_t pair = 0; pair < 4; ++pair)
+    EXPECT_TRUE(rounds.insert(round_of(2 * pair + 1, 2 * pair + 2)).second) << "pair " << pair;
 }
 
-TEST_F(Matchmaker, RoundsHaveNewNamesAfterARestartWithTheSameSeed) {
+TEST_F(SameSeed, RoundsHaveNewNamesAfterARestart) {
   std::set<round_id> rounds;
-  for (int process = 0; process < 3; ++process) {
-    auto a = wire_up(1);
-    auto b = wire_up(2);
-    connect(a, b);
-    auto first = find(a, search(10s, 2));
-    auto second = find(b, search(10s, 2));
-    pass(1s);
-    ASSERT_TRUE(first.get());
-    ASSERT_TRUE(second.get());
-    EXPECT_TRUE(rounds.insert(first.get()->plan.id).second) << "process " << process;
-  }
+  for (int process = 0; process < 3; ++process)
+    EXPECT_TRUE(rounds.insert(round_of(1, 2)).second) << "process " << process;
 }
 
 // -- the declaration ----------------------------------------------------------------------------
