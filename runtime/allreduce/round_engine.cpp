@@ -171,13 +171,13 @@ void round_engine::give_up_stalled(steady_time now) {
 void round_engine::on_message(std::size_t from, const wire::event& what) {
   if (const auto* message = std::get_if<wire::round_suspect>(&what)) {
     // The member is not in a round with us and does not want to be; that is not a fault. One whose
-    // contribution is here has finished this round, and means the group's next one.
+    // contribution or result is here has finished this round, and means the group's next one.
     if (message->member == from && message->reason == ec::not_looking) {
       auto owned = transfers_.owned();
       bool took_part = !reported_ && std::any_of(owned.begin(), owned.end(), [&](auto index) {
         return own_.reducer(index).present().contains(from);
       });
-      if (took_part)
+      if (took_part || (!reported_ && transfers_.has_result_of(from)))
         return;
       return perform(protocol_.give_up({ec::not_looking, "a member looks for another group"}));
     }

@@ -143,6 +143,12 @@ bool transfer_state::awaits_result(std::uint32_t part, std::size_t from,
          && parts_.owner(part, view_) == from;
 }
 
+bool transfer_state::has_result_of(std::size_t member) const {
+  return std::any_of(part_states_.begin(), part_states_.end(), [&](const part_state& part) {
+    return part.have_result && part.result_from == member;
+  });
+}
+
 void transfer_state::forget_result(std::uint32_t part) {
   part_states_[part].have_result = false;
   recount();

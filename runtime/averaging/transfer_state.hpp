@@ -64,6 +64,9 @@ public:
   /// Whether this part of the result over the view's contributors is here.
   [[nodiscard]] bool has_result(std::uint32_t part) const { return part_states_[part].have_result; }
 
+  /// Whether a part of the result is here that this member has sent.
+  [[nodiscard]] bool has_result_of(std::size_t member) const;
+
   /// The accepted result part is invalid: it is missing again.
   void forget_result(std::uint32_t part);
 

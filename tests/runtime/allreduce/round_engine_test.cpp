@@ -433,6 +433,20 @@ TEST_F(RoundEngine, GoesOnIfAMemberThatTookPartDoesNotTakePartInTheNextRound) {
   EXPECT_FALSE(port_->end);
 }
 
+TEST_F(RoundEngine, GoesOnIfAMemberThatOnlyReducesDoesNotTakePartInTheNextRound) {
+  auto first = first_view(plan_);
+  auto all = first.contributors;
+  for (std::uint32_t i = 0; i < table_->size(); ++i)
+    if (table_->owner(i, first) == lost) {
+      deliver_result(lost, result_head(i, 0, all), 1);
+      break;
+    }
+  engine_->on_event({peer(lost), wire::round_suspect{plan_.id, 0, lost, ec::not_looking}, {}, {}});
+  EXPECT_FALSE(port_->end);
+  engine_->on_event({peer(heir), wire::round_suspect{plan_.id, 0, heir, ec::not_looking}, {}, {}});
+  EXPECT_TRUE(port_->end) << "nothing of that one is here";
+}
+
 TEST_F(RoundEngine, SendsResultsAgainToMembersThatMayHaveDroppedThem) {
   begin_as(1);
   auto is_result = [](const wire::part& part) { return part.kind == wire::part_kind::result; };
