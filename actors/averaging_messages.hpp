@@ -169,7 +169,7 @@ struct group_round {
   group_view group; // after the round
 };
 struct members_found {
-  std::optional<group_round> ended; // the round is over already: nobody was found
+  std::optional<group_round> ended; // the round is over: nobody was found, or see moshpit_averager
 };
 /// Query to the coding_worker: compute a vector. Answered with coded_vector.
 struct code_vector {

@@ -10,13 +10,14 @@
 
 #include "actors/guard.hpp"
 #include "actors/new_name.hpp"
-#include "runtime/allreduce/round_messages.hpp"
 
 namespace waggle {
 
 namespace {
 
 constexpr auto tick_interval = 20ms;
+/// Of an extra auxiliary, which is called by those that it asked too early.
+constexpr auto retry_of_extra = 500ms;
 
 } // namespace
 
@@ -27,7 +28,7 @@ matchmaker::matchmaker(caf::actor_config& cfg, node_context ctx, matchmaking_con
     random_(ctx_.randomness("matchmaker " + config_.prefix)),
     declaration_(ctx_.run_id, ctx_.record, ctx_.self) {
   end_on_exception(this, ctx_);
-  if (config_.elastic_bits)
+  if (config_.elastic_bits && !config_.extra)
     loads_.emplace(ctx_.run_id, config_.prefix, ctx_.self);
   if (auto key = group_key::make(config_.prefix, config_.initial_group_bits))
     key_ = std::move(*key);
@@ -97,6 +98,7 @@ void matchmaker::start(waiting wanted) {
   group_search::options opts;
   opts.min_group_size = min_size();
   opts.target_group_size = target_size();
+  opts.members_max = round_members_max;
   opts.expected_peers = wanted.what.expected_peers;
   // Otherwise the search would wait in vain for those that it avoids. Not if only a part of those
   // that are known are expected.
@@ -109,10 +111,16 @@ void matchmaker::start(waiting wanted) {
     std::max(config_.min_matchmaking_time, wanted.what.scheduled_in - waited);
   opts.request_timeout = config_.request_timeout;
   opts.alone_after = config_.alone_after;
+  if (config_.extra)
+    opts.retry = retry_of_extra;
   auto bandwidth = config_.bandwidth ? config_.bandwidth : measured_;
-  group_search::seeker me{ctx_.record,        config_.mode == member_mode::client,
-                          bandwidth,          static_cast<std::uint32_t>(config_.mode),
-                          wanted.what.gather, config_.bandwidth.has_value()};
+  group_search::seeker me{ctx_.record,
+                          config_.mode == member_mode::client,
+                          config_.extra,
+                          bandwidth,
+                          static_cast<std::uint32_t>(config_.mode),
+                          wanted.what.gather,
+                          config_.bandwidth.has_value()};
   auto number = searches_;
   current_.emplace(group_search{std::move(me), opts, wanted.began + wanted.what.deadline,
                                 random_.fork(std::to_string(number))},
@@ -129,7 +137,18 @@ void matchmaker::start(waiting wanted) {
       add_candidate(peer, until && *until < now().swarm ? std::nullopt : until);
     }
   perform(run.search.start(now()));
+  call_extra();
   delayed_send(this, tick_interval, search_tick{number});
+}
+
+/// Asks the extra auxiliaries that asked us before we began to search: each of them answers that it
+/// asks us in turn, which it does at once.
+void matchmaker::call_extra() {
+  if (!current_ || config_.mode != member_mode::node)
+    return;
+  for (const auto& id : extra_.wanting(current_->schema, config_.prefix, clock().now()))
+    if (auto found = connected_.find(id); found != connected_.end() && !avoids(id))
+      (*this)(group_search::ask{found->second, current_->search.expiration()});
 }
 
 void matchmaker::cancel() {
@@ -151,7 +170,7 @@ void matchmaker::on_time(const search_tick& msg) {
 
 /// Whether connected peers are asked. With several buckets, most of them are in another one.
 bool matchmaker::asks_connected() const {
-  return current_ && current_->key.bits().empty();
+  return current_ && (current_->key.bits().empty() || config_.extra);
 }
 
 /// Whether the current search avoids this peer, which was silent or wrong in rounds with us.
@@ -161,7 +180,7 @@ bool matchmaker::avoids(const peer_id& peer) const {
 }
 
 void matchmaker::add_candidate(const peer_record& peer, std::optional<swarm_time> expiration) {
-  if (!avoids(peer.id))
+  if (!avoids(peer.id) && !extra_.contains(peer.id, clock().now())) // see call_extra
     current_->search.candidate(peer, expiration);
 }
 
@@ -245,8 +264,9 @@ void matchmaker::on_reply(std::uint64_t search, const peer_record& to, ec code,
     return;
   }
   // Codes that a peer sends only to peers that are compatible with it.
-  if (code == ec::none || code == ec::not_a_leader || code == ec::group_full
-      || code == ec::bad_expiration || code == ec::duplicate_peer)
+  bool compatible = code == ec::none || code == ec::not_a_leader || code == ec::group_full
+                    || code == ec::bad_expiration || code == ec::duplicate_peer;
+  if (compatible && !extra_.contains(to.id, clock().now()))
     current_->add_known(to.id);
   std::optional<peer_record> hint;
   if (!suggested.empty() && !avoids(suggested.front().id))
@@ -298,8 +318,9 @@ void matchmaker::form(const round_plan& plan, partition_terms terms) {
   // Before the caller receives the group, and whatever the outcome of its round: the next search
   // must not begin in the old bucket.
   bool regrouped = !run.key.bits().empty();
-  if (run.key == *key_)
-    key_->move_on(plan.id, position_of(ctx_.record.id, plan), plan.members.size(), target_size());
+  if (run.key == *key_ && !config_.extra)
+    key_->move_on(plan.id, bucket_place(position_of(ctx_.record.id, plan), plan),
+                  std::min(plan.members.size(), target_size()), target_size());
   auto size = static_cast<double>(plan.members.size());
   ctx_.metrics->count_matchmaking(ec::none, seconds_of(clock().now() - run.began), size);
   ctx_.log->debug("matchmaking formed a group of {} for round {} under {}", plan.members.size(),
@@ -308,111 +329,22 @@ void matchmaker::form(const round_plan& plan, partition_terms terms) {
 }
 
 void matchmaker::end(const failure& why) {
-  bool wanted = why.code == ec::cancelled || why.code == ec::shutting_down;
+  // An extra auxiliary that no group needs is no failure.
+  bool wanted = why.code == ec::cancelled || why.code == ec::shutting_down || config_.extra;
   if (!wanted)
     announce_load();
   auto run = std::move(*current_);
   current_.reset();
   if (run.seen.empty() && run.key == *key_)
     leave_empty_bucket();
-  ctx_.metrics->count_matchmaking(why.code, seconds_of(clock().now() - run.began), 0);
+  if (!config_.extra)
+    ctx_.metrics->count_matchmaking(why.code, seconds_of(clock().now() - run.began), 0);
   ctx_.log->log(wanted ? spdlog::level::debug : spdlog::level::info,
                 "matchmaking found no group under {}: {}", run.key.text(), to_string(why));
   run.promise.deliver(to_caf(why));
 }
 
-// -- what peers send ---------------------------------------------------------------------------
-
-caf::result<outbound_answer> matchmaker::answer(const inbound_call& msg) {
-  const auto* join = std::get_if<wire::join_group>(&msg.what);
-  if (join == nullptr)
-    return to_caf(ec::protocol_violation, "this is not for matchmaking");
-  wire::join_reply reply;
-  group_search::actions then;
-  if (!current_) {
-    reply.code = ec::not_looking;
-    seekers_.remember(msg.from.id, join->schema, join->group_key, join->expiration, now().steady);
-  } else if (config_.mode == member_mode::client) {
-    reply.code = ec::protocol_violation;
-  } else if (avoids(msg.from.id)) {
-    reply.code = ec::excluded;
-  } else if (join->schema != current_->schema) {
-    reply.code = ec::schema_mismatch;
-  } else if (join->group_key != current_->key.text()) {
-    reply.code = ec::wrong_group_key;
-  } else if (join->epoch != current_->what.epoch) {
-    reply.code = ec::epoch_mismatch;
-  } else {
-    current_->add_known(msg.from.id);
-    group_search::seeker asker{msg.from,        join->mode == member_mode::client,
-                               join->bandwidth, static_cast<std::uint32_t>(join->mode),
-                               join->gather,    join->bandwidth_declared};
-    auto decided = current_->search.on_join(asker, join->expiration, now());
-    reply.code = decided.code;
-    if (decided.suggested)
-      reply.suggested.push_back(*decided.suggested);
-    then = std::move(decided.then);
-  }
-  if (reply.code != ec::none) {
-    ctx_.metrics->count_join_refused(reply.code);
-    if (current_)
-      current_->search.turned_away(msg.from.id, reply.code);
-  }
-  // The answer must precede a begin_group that results from it: both use the same link.
-  auto promise = make_response_promise<outbound_answer>();
-  promise.deliver(outbound_answer{reply, {}});
-  perform(then);
-  return promise;
-}
-
-/// The peers that would be left out if the group that was found here stayed together.
-seekers matchmaker::who_seeks(const codec_plan& codecs) const {
-  auto found = seekers_.wanting(group_schema(config_, codecs), key_->text(), now().steady);
-  std::set<peer_id> all{found.begin(), found.end()};
-  all.insert(unmatched_.begin(), unmatched_.end());
-  return {{all.begin(), all.end()}};
-}
-
-void matchmaker::on_event(const inbound_event& msg) {
-  if (const auto* begun = std::get_if<wire::begin_group>(&msg.what))
-    return on_begin(msg.from, begun->plan);
-  if (const auto* disbanded = std::get_if<wire::disband_group>(&msg.what)) {
-    std::optional<peer_record> hint;
-    if (current_ && !disbanded->suggested.empty() && !avoids(disbanded->suggested.front().id))
-      hint = disbanded->suggested.front();
-    if (current_ && disbanded->prefix == config_.prefix)
-      perform(current_->search.on_disband(msg.from.id, hint, now()));
-  } else if (const auto* left = std::get_if<wire::leave_group>(&msg.what)) {
-    if (current_ && left->prefix == config_.prefix)
-      current_->search.on_leave(msg.from.id);
-  }
-}
-
-void matchmaker::on_begin(const peer_record& from, const round_plan& plan) {
-  auto valid = validate_plan(plan);
-  if (valid && !current_)
-    valid = failure{ec::not_looking, "no search is going on"};
-  else if (valid)
-    valid = check_group_plan(config_, current_->purpose(), ctx_.record.id, from.id, plan);
-  if (!valid) {
-    auto why = valid.error();
-    // Our search ended while the message was on its way: not an error of the peer.
-    bool late = why.code == ec::not_looking || why.code == ec::epoch_mismatch;
-    ctx_.log_caused(late ? "late plans" : "refused plans", clock().now(),
-                    late ? spdlog::level::debug : spdlog::level::warn,
-                    "peer " + short_name(from.id)
-                      + " sent a plan that we refuse: " + to_string(why));
-    ctx_.metrics->count_refused_input(why.code);
-    return decline(from, plan);
-  }
-  if (!current_->search.on_begin(from.id))
-    return decline(from, plan);
-  if (auto orphans = current_->search.take_followers(); !orphans.empty())
-    (*this)(group_search::disband{std::move(orphans), from});
-  led_by_ = {searches_, from.id};
-  (*this)(group_search::withdraw{});
-  form(plan, terms_of(config_, current_->bandwidth));
-}
+// -- links -------------------------------------------------------------------------------------
 
 void matchmaker::on_connected(const peer_record& peer) {
   connected_[peer.id] = peer;
@@ -433,18 +365,6 @@ void matchmaker::set_measured(const set_bandwidth& msg) {
   if (value && !(std::isfinite(*value) && *value > 0))
     return ctx_.log->warn("matchmaking ignores a measured bandwidth of {}", *value);
   measured_ = value;
-}
-
-/// Notifies the members of `plan` that we do not take part, so that the round does not wait for us.
-void matchmaker::decline(const peer_record& from, const round_plan& plan) {
-  auto message = refusal_of(plan, ctx_.record.id, ec::not_looking);
-  if (!message)
-    return;
-  send(switchboard_, notify_peer{from, *message, {}});
-  // The others only over existing links: a forged plan must not make us dial addresses in it.
-  for (const auto& member : plan.members)
-    if (member.peer.id != from.id && connected_.contains(member.peer.id))
-      send(switchboard_, notify_peer{member.peer, *message, {}});
 }
 
 } // namespace waggle

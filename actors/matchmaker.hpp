@@ -97,6 +97,7 @@ private:
   // One search.
   caf::result<group_formed> begin(const find_group& msg);
   void start(waiting wanted);
+  void call_extra();
   void cancel();
   void on_time(const search_tick& msg);
   [[nodiscard]] bool asks_connected() const;
@@ -144,6 +145,7 @@ private:
     led_by_; // our last search that ended under a leader, and that one
   std::map<peer_id, peer_record> connected_;
   recent_seekers seekers_; // peers that asked us while we were not searching
+  recent_seekers extra_;   // extra auxiliaries that asked us
   /// Peers that searched in our bucket when we found our group, and are not in it: the swarm has
   /// more peers than a group. Cleared by the next search.
   std::set<peer_id> unmatched_;

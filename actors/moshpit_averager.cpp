@@ -1,6 +1,7 @@
 // find_members ─► average_vector ─► averager ─► matchmaker ─► members_found
 //   └ with `call`: call_round to the connected members ─► round_called to their listeners
 // average_in_group ─► trigger_step ─► averager ─► allreduce_round ─► group_round
+// extra auxiliary: find_members ─► average_vector, again and again; the run's next epoch ─► members_found
 // swarm_progress ─► run_group ─► group_view to the listener; too far behind ─► cancel_step
 
 #include "actors/moshpit_averager.hpp"
@@ -17,6 +18,8 @@ namespace {
 
 /// The averager keeps its deadline by itself; this is for an averager that has a bug.
 constexpr auto averager_grace = 5s;
+/// Of an extra auxiliary, after a round that failed.
+constexpr auto pause_after_failure = 500ms;
 
 } // namespace
 
@@ -69,12 +72,15 @@ moshpit_averager::behavior_type moshpit_averager::make_behavior() {
       refresh();
     },
     [this](const search_over& msg) {
+      if (members_.extra)
+        return stop_searching(msg.step);
       if (!current_ || current_->step != msg.step)
         return;
       end_search({ec::too_few,
                   fmt::format("no group was found within {:.3g} s", seconds_of(search_time()))});
       delayed_send(this, search_time(), msg); // a round that fails is followed by another search
     },
+    [this](look_for_groups) { reduce_for_next_group(); },
   };
 }
 
@@ -118,6 +124,9 @@ void moshpit_averager::quit_from() {
   bool was_member = run_.is_member();
   auto branch = was_member ? run_.branch() : digest{};
   run_.leave();
+  reduced_.reset();
+  if (members_.extra && averager_busy_)
+    send(averager_, cancel_step{steps_});
   if (!current_)
     return;
   auto run = std::move(*current_);
@@ -139,6 +148,8 @@ void moshpit_averager::refresh() {
     return;
   if (!current_)
     run_.set_epoch(run_.run_epoch()); // the listener goes there, too
+  else if (members_.extra)
+    serve_run();
   else if (run_.left_behind())
     end_search({ec::epoch_mismatch, "no group was found before the run reached epoch "
                                       + std::to_string(run_.run_epoch().value())});
@@ -182,11 +193,14 @@ caf::result<members_found> moshpit_averager::find(const find_members& msg) {
   auto& run = current_.emplace();
   run.what = msg;
   run.began = now();
-  if (run_.partners() == 0)
+  if (run_.partners() == 0 && !members_.extra)
     return members_found{};
   auto promise = make_response_promise<members_found>();
   run.search = promise;
-  begin_step();
+  if (members_.extra)
+    reduce_for_next_group();
+  else
+    begin_step();
   return promise;
 }
 
@@ -320,6 +334,65 @@ group_round moshpit_averager::end_round(round_report report) {
   ended.branch = run_.branch(); // a history never forks by a round: see actors/README.md
   ended.group = told_ = view();
   return ended;
+}
+
+// -- an extra auxiliary ---------------------------------------------------------------------------
+
+/// The claims of the others have changed.
+void moshpit_averager::serve_run() {
+  if (run_.run_epoch() == run_.epoch())
+    return reduce_for_next_group(); // there may be partners now
+  round_report not_needed;
+  not_needed.why = {ec::too_few, "no group needed this auxiliary"};
+  auto last = std::exchange(reduced_, std::nullopt);
+  deliver(last ? std::move(*last) : std::move(not_needed));
+}
+
+void moshpit_averager::reduce_for_next_group() {
+  if (!current_ || averager_busy_ || run_.partners() == 0)
+    return;
+  average_vector what;
+  what.elements = vector_->elements;
+  what.epoch = run_.meeting();
+  what.deadline = 2 * current_->what.deadline;
+  what.tensors = vector_->tensors;
+  what.allow_retries = false; // whoever tries again is looking for another group
+  what.step = ++steps_;
+  averager_busy_ = true;
+  delayed_send(this, current_->what.deadline, search_over{steps_}); // the rest is for the round
+  request(averager_, what.deadline + averager_grace, std::move(what))
+    .then([this,
+           branch = run_.branch()](round_report& report) { on_reduced(branch, std::move(report)); },
+          [this, branch = run_.branch()](const caf::error& why) {
+            round_report report;
+            report.why = from_caf(why);
+            on_reduced(branch, std::move(report));
+          });
+}
+
+void moshpit_averager::stop_searching(std::uint64_t step) {
+  if (!averager_busy_ || step != steps_)
+    return;
+  request(averager_, averager_grace, get_step_stage{step})
+    .then(
+      [this, step](step_stage stage) {
+        if (stage == step_stage::looking_for_group)
+          send(averager_, cancel_step{step});
+      },
+      [](const caf::error&) { /* the step ends by its deadline */ });
+}
+
+void moshpit_averager::on_reduced(const digest& branch, round_report report) {
+  averager_busy_ = false;
+  bool failed = report.outcome == round_outcome::failed;
+  if (!failed && run_.is_member() && run_.branch() == branch) {
+    run_.on_round(report.contributors);
+    reduced_ = std::move(report);
+  }
+  if (failed)
+    delayed_send(this, pause_after_failure, look_for_groups{});
+  else
+    reduce_for_next_group();
 }
 
 } // namespace waggle

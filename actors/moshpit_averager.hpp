@@ -18,8 +18,11 @@ using moshpit_averager_actor = wired_group_averager_actor::extend_with<progress_
 struct search_over {
   std::uint64_t step = 0;
 };
+/// To itself, of an extra auxiliary: look for the next group that it can reduce for.
+struct look_for_groups {};
 
-using moshpit_averager_base = moshpit_averager_actor::extend<caf::reacts_to<search_over>>::base;
+using moshpit_averager_base = moshpit_averager_actor::extend<caf::reacts_to<search_over>,
+                                                             caf::reacts_to<look_for_groups>>::base;
 
 /// Averages in many small groups, found by matchmaking, what group_averager averages in one
 /// (Moshpit SGD, arXiv:2103.03239). Its caller uses the same messages: the group that it founds,
@@ -34,6 +37,12 @@ using moshpit_averager_base = moshpit_averager_actor::extend<caf::reacts_to<sear
 ///   old, or after twice the matchmaking time.
 /// - The epoch after a round is the next one, or the run's: epochs may be skipped.
 /// - The listener receives the view when the members or the run's epoch change.
+///
+/// An extra auxiliary reduces for as many groups as it can, one after another, from find_members
+/// on. find_members is answered once the run has reached another epoch, with the last of these
+/// rounds: its mean is about as new as the parameters of the others. A round of its own ends no
+/// epoch, because it is in several of an epoch, or in none.
+///
 ///
 /// | state   | transitions                                                                        |
 /// |---------|------------------------------------------------------------------------------------|
@@ -84,6 +93,12 @@ private:
   group_round end_round(round_report report);
   void deliver(round_report report);
 
+  // An extra auxiliary.
+  void serve_run();
+  void reduce_for_next_group();
+  void stop_searching(std::uint64_t step);
+  void on_reduced(const digest& branch, round_report report);
+
   const node_context ctx_;
   const averaging_config config_;
   const matchmaking_config members_;
@@ -96,8 +111,10 @@ private:
   std::optional<running> current_;
   std::uint64_t steps_ = 0;
   bool averager_busy_ = false;
+  std::optional<round_report> reduced_; // an extra auxiliary's last mean since find_members
 };
 
 } // namespace waggle
 
 WAGGLE_LOCAL(search_over)
+WAGGLE_LOCAL(look_for_groups)

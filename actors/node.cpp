@@ -380,7 +380,8 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     p.group = system.spawn<group_averager>(ctx, averaging(*config.averaging),
                                            config.averaging->matchmaking, p.switchboard);
   } else if (config.averaging) {
-    const auto& parts = *config.averaging;
+    auto parts = *config.averaging;
+    parts.matchmaking.extra = config.training && parts.averaging.auxiliary;
     p.matchmaker = system.spawn<matchmaker>(ctx, parts.matchmaking, p.switchboard, p.dht);
     p.averager = system.spawn<averager>(ctx, averaging(parts), p.switchboard, p.matchmaker);
     if (config.training) {

@@ -168,6 +168,8 @@ private:
   [[nodiscard]] bool exact() const { return strategy_.consistency == consistency_rule::exact; }
   [[nodiscard]] bool round_runs() const { return given_ && given_->in_round; }
   [[nodiscard]] bool searches() const { return round_runs() && given_->searches; }
+  /// An auxiliary in many groups: reduces for one after another, its epochs are those of the run.
+  [[nodiscard]] bool serves_groups() const { return config_.auxiliary && config_.many_groups; }
   /// Whether a round runs that passes wait for.
   [[nodiscard]] bool is_blocked() const {
     return round_runs() && averages().overlap.blocks() && !searches();

@@ -67,15 +67,21 @@ void trainer::find_members_of_round(bool call) {
   called_ = false;
   given_->in_round = given_->searches = true;
   auto number = ++rounds_;
-  request(peers_.averager, config_.averaging_timeout + 5s,
+  // What ends the round of an auxiliary is the run's next epoch, however long this one lasts.
+  auto patience =
+    serves_groups() ? caf::duration{caf::infinite} : caf::duration{config_.averaging_timeout + 5s};
+  request(peers_.averager, patience,
           find_members{at_.epoch(), call, config_.averaging_timeout, steps_locally()})
     .then(
       [this, number](const members_found& found) {
         if (number != rounds_)
           return;
         given_->searches = false;
-        if (found.ended)
+        if (found.ended) {
+          if (found.ended->report.values && !copy_parameters(*given_)) // what the mean replaces
+            return;
           return on_round(*found.ended);
+        }
         if (copy_parameters(*given_))
           send_round(false);
         react();

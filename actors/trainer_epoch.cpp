@@ -87,7 +87,7 @@ situation trainer::present() const {
   now.boundary_steps = at_.in_step() && !round_runs() ? passes_ended_ : 0;
   now.boundary_time = boundary_time_;
   now.time = swarm_time();
-  now.round_called = called_;
+  now.round_called = called_ || serves_groups();
   // In many groups, a peer that is still downloading a state would only take another one's place.
   now.in_group = place_ == place::member && (at_.in_step() || !config_.many_groups);
   now.members = static_cast<std::uint32_t>(group_.members.size());
@@ -116,7 +116,9 @@ void trainer::carry_out() {
         end_epoch(*std::exchange(ended_, std::nullopt));
         return carry_out(); // the rest of the plan was for the epoch that has ended
       case action::kind::begin:
-        begin_round(!called_);
+        if (serves_groups() && is_outdated()) // see react
+          break;
+        begin_round(!called_ && !serves_groups());
         if (place_ != place::member)
           return;
         if (searches()) // passes go on meanwhile

@@ -109,8 +109,9 @@ void trainer::observe_epochs() {
     show_doubts();
 }
 
-/// In many groups: how many peers train our history, this one included. Of those with which we have
-/// completed no round yet, only about as many count as of the others: anybody can claim to train.
+/// In many groups: how many peers train our history, this one too unless it is an auxiliary. Of
+/// those with which we have completed no round yet, only about as many count as of the others:
+/// anybody can claim to train.
 std::size_t trainer::peers_that_step() const {
   constexpr std::size_t unknown_min = 3; // when a run begins, nobody is known
   std::size_t known = 0;
@@ -126,7 +127,8 @@ std::size_t trainer::peers_that_step() const {
     else if (connected_.contains(who))
       ++unknown;
   }
-  return 1 + known + std::min(unknown, known + unknown_min);
+  std::size_t own = config_.auxiliary ? 0 : 1;
+  return own + known + std::min(unknown, known + unknown_min);
 }
 
 // -- groups ---------------------------------------------------------------------------------------

@@ -184,10 +184,6 @@ status check_strategy(const run_options& o) {
                + ": the peers of --strategy " + o.strategy
                + " apply one mean gradient, so they are one group; use --groups one, or one of "
                  "these strategies");
-  if (o.groups == "moshpit" && o.auxiliary)
-    return bad(
-      "--auxiliary and --groups moshpit exclude each other: an auxiliary makes no steps of "
-      "its own after which it would look for a group; use --groups one");
   if (o.groups == "moshpit" && o.max_epoch_difference == 0)
     return bad("--groups moshpit needs --max-epoch-difference 1 or more: groups end their rounds "
                "one after another, so peers are an epoch apart for a while");

@@ -40,6 +40,16 @@ result<formed_group> make_group_plan(const matchmaking_config& config, const gro
   return group;
 }
 
+std::size_t bucket_place(std::size_t i, const round_plan& plan) {
+  auto contributes = [](const round_member& m) { return m.mode != member_mode::auxiliary; };
+  auto end = plan.members.begin() + static_cast<std::ptrdiff_t>(i);
+  auto before = std::count_if(plan.members.begin(), end, contributes);
+  if (contributes(plan.members[i]))
+    return static_cast<std::size_t>(before);
+  auto all = std::count_if(plan.members.begin(), plan.members.end(), contributes);
+  return static_cast<std::size_t>(all) + i - static_cast<std::size_t>(before);
+}
+
 status check_group_plan(const matchmaking_config& config, const group_purpose& purpose,
                         const peer_id& self, const peer_id& from, const round_plan& plan) {
   if (auto valid = validate_plan(plan); !valid)
@@ -54,7 +64,11 @@ status check_group_plan(const matchmaking_config& config, const group_purpose& p
     return broken("it changes the data that we gave to the group");
   if (plan.shares[mine] != 0 && purpose.bandwidth && *purpose.bandwidth <= 0)
     return broken("we announced that we never reduce");
-  if (plan.members.size() > std::min(config.target_group_size, round_members_max))
+  auto auxiliaries = static_cast<std::size_t>(
+    std::count_if(plan.members.begin(), plan.members.end(),
+                  [](const round_member& m) { return m.mode == member_mode::auxiliary; }));
+  auto target = std::min(config.target_group_size, round_members_max);
+  if (plan.members.size() - auxiliaries > target || auxiliaries > target)
     return broken("its group is larger than the target size");
   if (plan.prefix != config.prefix || plan.codecs != purpose.codecs
       || plan.reduce_by != config.reduce_by

@@ -31,6 +31,10 @@ result<formed_group> make_group_plan(const matchmaking_config& config, const gro
                                      const std::vector<group_search::seeker>& followers,
                                      const round_id& id);
 
+/// The place of member `i` among those that take buckets: contributors first, then auxiliaries,
+/// each in the order of the plan. At least the target size: an extra auxiliary, which takes none.
+std::size_t bucket_place(std::size_t i, const round_plan& plan);
+
 /// The checks of `self` before it accepts the plan of the leader `from`. Fails with
 /// ec::protocol_violation, schema_mismatch or epoch_mismatch, and the reason.
 status check_group_plan(const matchmaking_config& config, const group_purpose& purpose,

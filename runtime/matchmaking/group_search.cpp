@@ -17,13 +17,28 @@ constexpr auto clock_skew_max = 3s;
 } // namespace
 
 group_search::group_search(seeker self, options opts, steady_time deadline, random_source random)
-  : self_(std::move(self)), options_(opts), deadline_(deadline), random_(random) {}
+  : self_(std::move(self)), options_(opts), deadline_(deadline), random_(random) {
+  options_.members_max = std::max(options_.members_max, options_.target_group_size);
+}
+
+std::size_t group_search::size() const {
+  auto counts = [](const auto& follower) { return !follower.second.extra; };
+  auto others = std::count_if(followers_.begin(), followers_.end(), counts);
+  return static_cast<std::size_t>(others) + (self_.extra ? 0 : 1);
+}
+
+bool group_search::has_room_for(const seeker& asker) const {
+  auto target = options_.target_group_size;
+  if (!asker.extra)
+    return size() < target;
+  auto extra = followers_.size() + 1 - size();
+  return extra < std::min(target, options_.members_max - target);
+}
 
 bool group_search::complete() const {
-  auto size = followers_.size() + 1;
-  return size >= options_.target_group_size
-         || (options_.expected_peers != 0 && size >= options_.expected_peers
-             && size >= options_.min_group_size);
+  return size() >= options_.target_group_size
+         || (options_.expected_peers != 0 && size() >= options_.expected_peers
+             && size() >= options_.min_group_size);
 }
 
 group_search::actions group_search::start(moment now) {
@@ -46,7 +61,7 @@ steady_time::duration group_search::wait_max(moment now) const {
 
 void group_search::redeclare(actions& out, moment now) {
   expiration_ = now.swarm + wait_max(now);
-  if (!self_.client)
+  if (!self_.never_leads())
     out.push_back(declare{expiration_});
   looked_up_ = now.steady;
   out.push_back(look_up{});
@@ -77,8 +92,8 @@ void group_search::send_ask(actions& out, const peer_record& to, moment now) {
   asking_ = to;
   asked_ = now.steady;
   disbanded_ = false;
-  // A client declares nothing, so it uses the largest expiration: it never ranks before its leader.
-  auto expiration = self_.client ? swarm_time::max() : expiration_;
+  // Who never leads declares nothing, and uses the largest expiration: it ranks behind its leader.
+  auto expiration = self_.never_leads() ? swarm_time::max() : expiration_;
   out.push_back(ask{to, expiration});
 }
 
@@ -111,7 +126,7 @@ const group_search::known_peer* group_search::next_candidate(moment now, bool mu
       continue;
     if (peer.expiration && *peer.expiration < now.swarm)
       continue; // its search is over
-    if (!self_.client && peer.expiration && own_rank() < rank{*peer.expiration, id})
+    if (!self_.never_leads() && peer.expiration && own_rank() < rank{*peer.expiration, id})
       continue; // it will ask us
     if (best == nullptr || comes_before(peer, *best))
       best = &peer;
@@ -120,7 +135,7 @@ const group_search::known_peer* group_search::next_candidate(moment now, bool mu
 }
 
 bool group_search::has_answer_to_wait_for(moment now) const {
-  return asking_ && followers_.size() == 1 && now.steady - completed_ < options_.answer_wait;
+  return asking_ && size() == 2 && now.steady - completed_ < options_.answer_wait;
 }
 
 group_search::actions group_search::on_answer(const peer_id& from, ec code,
@@ -144,7 +159,7 @@ group_search::actions group_search::on_answer(const peer_id& from, ec code,
     leader_ = peer;
     if (auto known = known_.find(peer.id); known != known_.end())
       note(known->second, ec::none);
-    if (self_.client) // its leader may have begun its search at any time until now
+    if (self_.never_leads()) // its leader may have begun its search at any time until now
       expiration_ = now.swarm + wait_max(now);
     give_up_followers(out, leader_);
     return out;
@@ -203,11 +218,13 @@ group_search::join_answer group_search::on_join(const seeker& asker, swarm_time 
     return {ec::not_looking, {}, {}};
   if (self_.client)
     return {ec::protocol_violation, {}, {}};
+  if (self_.extra && asker.extra)
+    return {ec::not_a_leader, {}, {}};
   const auto& id = asker.record.id;
   // A peer that asks is still searching, so its expiration is in the future by its own clock.
-  if (!asker.client && expiration + clock_skew_max + options_.request_timeout < now.swarm)
+  if (!asker.never_leads() && expiration + clock_skew_max + options_.request_timeout < now.swarm)
     return {ec::clock_skew, {}, {}};
-  if (own_rank() > rank{expiration, id} && !asker.client) {
+  if (self_.extra || (own_rank() > rank{expiration, id} && !asker.never_leads())) {
     actions out;
     candidate(asker.record, expiration);
     ask_next(out, now);
@@ -217,13 +234,13 @@ group_search::join_answer group_search::on_join(const seeker& asker, swarm_time 
     return {ec::not_a_leader, leader_, {}};
   if (id == self_.record.id || followers_.count(id) > 0)
     return {ec::duplicate_peer, {}, {}};
-  if (followers_.size() + 1 >= options_.target_group_size)
+  if (!has_room_for(asker))
     return {ec::group_full, {}, {}};
   followers_.emplace(id, asker);
-  largest_group_ = std::max(largest_group_, followers_.size() + 1);
+  largest_group_ = std::max(largest_group_, size());
   join_answer answer;
   // If we have asked a peer and it accepts, our followers are redirected to it.
-  if (complete()) {
+  if (complete() && !asker.extra) {
     completed_ = now.steady;
     if (!has_answer_to_wait_for(now))
       begin_group(answer.then);
@@ -245,7 +262,7 @@ void group_search::begin_group(actions& out) {
   for (const auto& [id, follower] : followers_)
     group.followers.push_back(follower);
   random_.shuffle(group.followers);
-  if (!self_.client)
+  if (!self_.never_leads())
     out.push_back(withdraw{});
   out.push_back(std::move(group));
 }
@@ -333,7 +350,7 @@ group_search::actions group_search::on_time(moment now) {
     }
     leader_.reset();
   }
-  if (!leader_ && expired && followers_.size() + 1 >= options_.min_group_size && !self_.client
+  if (!leader_ && expired && size() >= options_.min_group_size && !self_.never_leads()
       && (!followers_.empty() || options_.min_group_size == 1)) {
     begin_group(out);
     return out;
@@ -372,7 +389,7 @@ group_search::actions group_search::cancel(failure why) {
   if (asking_)
     out.push_back(leave{*asking_});
   give_up_followers(out, std::nullopt);
-  if (!self_.client)
+  if (!self_.never_leads())
     out.push_back(withdraw{});
   out.push_back(failed{std::move(why)});
   return out;

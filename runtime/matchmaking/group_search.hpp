@@ -26,6 +26,9 @@ namespace waggle {
 /// a group that would fall apart without this peer. So of nodes in pairs, the one that has searched
 /// for longest finds a partner. Larger groups begin at once, because they only become smaller.
 ///
+/// An extra auxiliary joins a group beside its members: it never leads, and counts toward no size.
+/// No group waits for it. Whoever asks it learns nothing but that it will ask in turn.
+///
 /// | state  | transitions |
 /// |--------|--------------------------------------------------------------------------------------|
 /// | seek   | asks one candidate at a time; accepted → follow; the group is complete, or expires |
@@ -39,6 +42,7 @@ public:
   struct options {
     std::size_t min_group_size = 2;
     std::size_t target_group_size = 64; // the group is complete when this many are in it
+    std::size_t members_max = 64;       // with extra auxiliaries, of which as many may join
     std::size_t expected_peers = 0;     // or this many; 0: not known
     milliseconds min_matchmaking_time{5'000};
     milliseconds request_timeout{3'000};
@@ -54,11 +58,14 @@ public:
   struct seeker {
     peer_record record;
     bool client = false; // never leads, accepts no peer
+    bool extra = false;  // an auxiliary that never leads and counts toward no size
     // Not used by the search; passed on:
     std::optional<double> bandwidth;
     std::uint32_t mode = 0;
     std::string gather;
     bool bandwidth_declared = false; // otherwise measured
+
+    [[nodiscard]] bool never_leads() const { return client || extra; }
   };
   struct moment {
     steady_time steady;
@@ -127,6 +134,8 @@ public:
   [[nodiscard]] actions on_lost(const peer_id& peer, moment now);
 
   [[nodiscard]] bool done() const { return done_; }
+  /// When this search begins with the members that it has, or declares again.
+  [[nodiscard]] swarm_time expiration() const { return expiration_; }
   [[nodiscard]] const std::optional<peer_record>& leader() const { return leader_; }
   [[nodiscard]] std::size_t followers() const { return followers_.size(); }
 
@@ -142,6 +151,9 @@ private:
   using rank = std::pair<swarm_time, peer_id>;
 
   [[nodiscard]] rank own_rank() const { return {expiration_, self_.record.id}; }
+  /// Of our group, without extra auxiliaries.
+  [[nodiscard]] std::size_t size() const;
+  [[nodiscard]] bool has_room_for(const seeker& asker) const;
   [[nodiscard]] bool complete() const;
   /// The time from now until our expiration, when the group starts with the members it has.
   [[nodiscard]] steady_time::duration wait_max(moment now) const;

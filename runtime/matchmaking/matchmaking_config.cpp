@@ -29,6 +29,8 @@ status check_matchmaking_config(const matchmaking_config& config, bool client) {
     return bad("prefix, initial_group_bits: " + key.error().detail);
   if (client && config.mode != member_mode::client)
     return bad("mode: a peer that accepts no connections can only be a client");
+  if (config.extra && config.mode != member_mode::auxiliary)
+    return bad("extra: only an auxiliary joins groups beside their members");
   if (config.bandwidth && !(std::isfinite(*config.bandwidth) && *config.bandwidth >= 0))
     return bad("bandwidth must be finite and not negative");
   if (to_string(config.reduce_by.how) == "unknown")

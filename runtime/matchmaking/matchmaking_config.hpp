@@ -28,6 +28,8 @@ struct matchmaking_config {
   /// Digest of everything else that members must share (shapes, optimizer).
   digest schema;
   member_mode mode = member_mode::node;
+  /// For an auxiliary: join groups beside their members (see group_search), in whatever bucket.
+  bool extra = false;
   /// Bytes per second that this peer can send and receive. None: as measured; 0: never reduce.
   std::optional<double> bandwidth;
   aggregation reduce_by;

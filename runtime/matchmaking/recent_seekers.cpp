@@ -18,6 +18,11 @@ std::vector<peer_id> recent_seekers::wanting(const digest& schema, const std::st
   return found;
 }
 
+bool recent_seekers::contains(const peer_id& peer, steady_time now) const {
+  auto found = wishes_.find(peer);
+  return found != wishes_.end() && now - found->second.when <= memory;
+}
+
 std::optional<swarm_time> recent_seekers::expiration_of(const peer_id& peer, const digest& schema,
                                                         const std::string& bucket,
                                                         steady_time now) const {

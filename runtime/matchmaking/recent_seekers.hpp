@@ -31,6 +31,9 @@ public:
                                                         const std::string& bucket,
                                                         steady_time now) const;
 
+  /// Whether it recently wanted anything.
+  [[nodiscard]] bool contains(const peer_id& peer, steady_time now) const;
+
 private:
   struct wish {
     digest schema;

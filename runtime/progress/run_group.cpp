@@ -19,10 +19,12 @@ void run_group::observe(const swarm_progress& view) {
   others_.clear();
   for (const auto& peer : view.peers) {
     const auto& says = peer.claim;
+    // A peer that only reduces is a member, but none to average with, and follows the epochs.
+    bool trains = says.ready && !says.reduces_only;
     if (peer.who.id != self_ && says.group_size > 0 && !says.auxiliary
         && peer.epoch.value() <= epoch_max)
-      others_.push_back({peer.who.id, says.past.branch, peer.epoch, says.ready,
-                         says.ready && !peer.who.client_mode});
+      others_.push_back(
+        {peer.who.id, says.past.branch, peer.epoch, trains, trains && !peer.who.client_mode});
   }
 }
 

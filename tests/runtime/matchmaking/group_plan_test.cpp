@@ -87,5 +87,23 @@ TEST_F(GroupPlan, AGroupLargerThanTheTargetIsRefused) {
   EXPECT_FALSE(checked(plan));
 }
 
+TEST_F(GroupPlan, AsManyAuxiliariesAsMembersAreAccepted) {
+  config.target_group_size = 3;
+  for (unsigned n : {7, 8, 9})
+    followers.push_back(extra(n));
+  EXPECT_TRUE(checked(made().plan));
+  followers.push_back(extra(10));
+  EXPECT_FALSE(checked(made().plan));
+}
+
+TEST_F(GroupPlan, MembersTakeBucketsBeforeAuxiliaries) {
+  followers.insert(followers.begin(), extra(9));
+  auto plan = made().plan; // of peers 1, 9, 2 and 3
+  std::vector<std::size_t> places;
+  for (std::size_t i = 0; i < plan.members.size(); ++i)
+    places.push_back(bucket_place(i, plan));
+  EXPECT_EQ(places, (std::vector<std::size_t>{0, 3, 1, 2}));
+}
+
 } // namespace
 } // namespace waggle

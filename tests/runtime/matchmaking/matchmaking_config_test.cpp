@@ -93,6 +93,14 @@ TEST(MatchmakingConfig, APeerWithoutAPortIsAClientWhateverElseItIsToldToBe) {
   EXPECT_TRUE(check_matchmaking_config(with([](auto& c) { c.mode = member_mode::client; }), false));
 }
 
+TEST(MatchmakingConfig, OnlyAnAuxiliaryJoinsBesideTheMembers) {
+  matchmaking_config config;
+  config.extra = true;
+  EXPECT_EQ(check_matchmaking_config(config, false).error().code, ec::bad_config);
+  config.mode = member_mode::auxiliary;
+  EXPECT_TRUE(check_matchmaking_config(config, false));
+}
+
 TEST(MatchmakingConfig, ClientAndAuxiliaryExcludeEachOther) {
   EXPECT_EQ(*mode_of(false, false), member_mode::node);
   EXPECT_EQ(*mode_of(true, false), member_mode::client);

@@ -26,7 +26,12 @@ inline unsigned number_of(const peer_record& p) {
 }
 
 inline group_search::seeker seeker(unsigned number, bool client = false) {
-  return {peer(number, client), client, {}, client ? 1U : 0U, {}};
+  return {peer(number, client), client, false, {}, client ? 1U : 0U, {}};
+}
+
+/// An auxiliary that joins groups beside their members.
+inline group_search::seeker extra(unsigned number) {
+  return {peer(number), false, true, {}, 2U, {}};
 }
 
 template <class Action>

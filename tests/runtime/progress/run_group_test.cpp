@@ -48,6 +48,16 @@ TEST_F(RunGroup, ItsMembersAreThePeersOfOneHistory) {
   EXPECT_EQ(run.partners(), 1U) << "a peer without a state is no partner yet";
 }
 
+TEST_F(RunGroup, AnAuxiliaryIsAMemberButNoPartnerAndItsEpochDoesNotCount) {
+  add(2, 5);
+  add(3, 9).claim.reduces_only = true;
+  add(4, 9).claim.reduces_only = true;
+  run.observe(view);
+  EXPECT_EQ(run.members().size(), 4U);
+  EXPECT_EQ(run.partners(), 1U);
+  EXPECT_EQ(run_epoch(), 5U);
+}
+
 TEST_F(RunGroup, PeersThatAreConnectedTakePrecedence) {
   add(2, 7);
   add(3, 7);

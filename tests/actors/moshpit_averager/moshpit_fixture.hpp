@@ -1,0 +1,158 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "actors/moshpit_averager.hpp"
+#include "runtime/crypto/digest.hpp"
+#include "tests/support/actor_test.hpp"
+
+namespace waggle::testing {
+
+inline const digest branch = sha256("branch");
+constexpr std::uint64_t values = 4;
+
+/// One moshpit_averager. The test plays its averager, its tracker and its caller.
+struct moshpit_fixture : actor_test {
+  /// `extra`: matchmaking_config::extra.
+  explicit moshpit_fixture(bool extra = false) {
+    ctx = test_context(1, wall);
+    auto averager = spawn([this](averager_actor::stateful_pointer<averager_state> self) {
+      return averager_behavior(self);
+    });
+    averager_ = averager;
+    matchmaking_config members;
+    members.target_group_size = 8;
+    members.min_matchmaking_time = 3s;
+    members.extra = extra;
+    if (extra)
+      members.mode = member_mode::auxiliary;
+    actor = spawn<moshpit_averager>(ctx, averaging_config{}, members, 1, averager_);
+    auto listener =
+      spawn([this](group_listener_actor::pointer) -> group_listener_actor::behavior_type {
+        return {
+          [this](const group_view& view) { views.push_back(view); },
+          [this](const round_called& call) { calls.push_back(call.epoch); },
+        };
+      });
+    tell(actor, listen_group{listener});
+    tell(actor, describe_vector{values, nullptr});
+  }
+  ~moshpit_fixture() override { end_actors(); }
+
+  struct averager_state {
+    static inline const char* name = "fake-averager";
+    caf::typed_response_promise<round_report> open;
+    std::optional<caf::typed_response_promise<step_stage>> search;
+    void end_search(step_stage how) {
+      if (auto asked = std::exchange(search, std::nullopt))
+        asked->deliver(how);
+    }
+  };
+  averager_actor::behavior_type
+  averager_behavior(averager_actor::stateful_pointer<averager_state> self) {
+    return {
+      [this, self](const average_vector& msg) -> caf::result<round_report> {
+        steps.push_back(msg);
+        running = true;
+        stage = step_stage::looking_for_group;
+        self->state.open = self->make_response_promise<round_report>();
+        return self->state.open;
+      },
+      [this](const trigger_step& msg) { triggers.push_back(msg); },
+      [this](const cancel_step& msg) { cancelled.push_back(msg.step); },
+      [this](const get_step_stage&) { return stage; },
+      [self](const await_group&) -> caf::result<step_stage> {
+        self->state.search = self->make_response_promise<step_stage>();
+        return *self->state.search;
+      },
+      [self](const peer_connected&) { self->state.end_search(step_stage::awaiting_trigger); },
+      [this, self](const peer_disconnected&) { // the test ends the step
+        running = false;
+        self->state.end_search(step_stage::finished);
+        self->state.open.deliver(next);
+      },
+    };
+  }
+  void end_step(round_report report) {
+    ASSERT_TRUE(running);
+    next = std::move(report);
+    tell(averager_, peer_disconnected{});
+  }
+  void find_group() { tell(averager_, peer_connected{}); }
+  static round_report mean_of(std::uint32_t peers) {
+    round_report report;
+    report.outcome = round_outcome::complete;
+    report.group_size = peers;
+    report.weight_sum = peers;
+    report.values = std::make_shared<float_vector>(values, 2.0F);
+    return report;
+  }
+  static round_report failed(ec why) {
+    round_report report;
+    report.why = {why, ""};
+    return report;
+  }
+
+  peer_record record(std::uint8_t n) { return test_context(n, wall).record; }
+  /// What the tracker reports: peers 2, 3, … at these epochs.
+  void see(const std::vector<std::uint64_t>& epochs) {
+    swarm_progress view;
+    for (std::size_t i = 0; i < epochs.size(); ++i) {
+      auto& p = view.peers.emplace_back();
+      p.who = record(static_cast<std::uint8_t>(i + 2));
+      p.epoch = epoch_id{epochs[i]};
+      p.claim.past.branch = branch;
+      p.claim.group_size = 1;
+      p.claim.ready = true;
+    }
+    tell(actor, view);
+  }
+  void found(std::uint64_t epoch = 5) {
+    ASSERT_TRUE(ask<group_view>(actor, found_group{epoch_id{epoch}, branch}).ok());
+  }
+  pending<members_found> search(std::uint64_t epoch, bool call = false) {
+    return ask_later<members_found>(actor, find_members{epoch_id{epoch}, call, 60s, true});
+  }
+  static average_in_group vector_at(std::uint64_t epoch) {
+    average_in_group question;
+    question.values = std::make_shared<float_vector>(values, 1.0F);
+    question.weight = 1;
+    question.epoch = epoch_id{epoch};
+    return question;
+  }
+  /// Finds a group and gives it our values.
+  pending<group_round> average(std::uint64_t epoch) {
+    auto found = search(epoch);
+    if (running)
+      find_group();
+    EXPECT_TRUE(found.get().ok() && !found.get()->ended);
+    return ask_later<group_round>(actor, vector_at(epoch));
+  }
+  round_id call_of(std::uint64_t epoch) {
+    run_group run{ctx.record.id, 1};
+    run.enter(branch, epoch_id{});
+    return run.call_of(epoch_id{epoch});
+  }
+  void call(std::uint8_t from, const round_id& id) {
+    tell(actor, inbound_event{record(from), wire::call_round{id}, {}, nullptr});
+  }
+
+  node_context ctx;
+  averager_actor averager_;
+  moshpit_averager_actor actor;
+  std::vector<group_view> views;
+  std::vector<epoch_id> calls;
+  std::vector<average_vector> steps; // received by the averager
+  std::vector<trigger_step> triggers;
+  std::vector<std::uint64_t> cancelled;
+  bool running = false;
+  step_stage stage = step_stage::looking_for_group;
+  round_report next;
+};
+
+} // namespace waggle::testing
