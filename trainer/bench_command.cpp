@@ -16,6 +16,8 @@
 #include "runtime/cli/scratch_folder.hpp"
 #include "runtime/cli/trainer_program.hpp"
 #include "runtime/training/forwarding_learner.hpp"
+#include "runtime/training/local_learner.hpp"
+#include "runtime/training/strategy.hpp"
 #include "trainer/loop_bench.hpp"
 #include "trainer/plain_loop.hpp"
 #include "trainer/train_command.hpp"
@@ -57,19 +59,52 @@ struct stopwatch {
 };
 
 /// Times the optimizer steps of another learner.
-class timed_learner final : public forwarding_learner<learner> {
+template <class Learner>
+class timed_learner : public forwarding_learner<Learner> {
 public:
-  timed_learner(std::unique_ptr<learner> inner, std::shared_ptr<stopwatch> watch)
-    : forwarding_learner<learner>(std::move(inner)), watch_(std::move(watch)) {}
+  timed_learner(std::unique_ptr<Learner> inner, std::shared_ptr<stopwatch> watch)
+    : forwarding_learner<Learner>(std::move(inner)), watch_(std::move(watch)) {}
 
   void apply(std::span<const float> gradient, double lr) override {
-    forwarding_learner<learner>::apply(gradient, lr);
+    forwarding_learner<Learner>::apply(gradient, lr);
     watch_->mark();
   }
 
-private:
+protected:
   std::shared_ptr<stopwatch> watch_;
 };
+
+/// Also those of strategies that step with each pass. A learner that can do this is used by the
+/// others, too.
+class timed_local_learner final : public timed_learner<local_learner> {
+public:
+  using timed_learner::timed_learner;
+
+  void step_locally(double lr) override {
+    inner().step_locally(lr);
+    watch_->mark();
+  }
+  void add_change(std::span<const std::size_t> which, std::span<const float> mean,
+                  std::span<const float> snapshot) override {
+    inner().add_change(which, mean, snapshot);
+  }
+  std::uint64_t copy_tensors(std::span<const std::size_t> which,
+                             std::span<float> out) const override {
+    return inner().copy_tensors(which, out);
+  }
+  [[nodiscard]] bool copies_during_passes() const override {
+    return inner().copies_during_passes();
+  }
+};
+
+std::unique_ptr<learner> timed(std::unique_ptr<learner> inner, std::shared_ptr<stopwatch> watch) {
+  auto* local = dynamic_cast<local_learner*>(inner.get());
+  if (local == nullptr)
+    return std::make_unique<timed_learner<learner>>(std::move(inner), std::move(watch));
+  inner.release();
+  return std::make_unique<timed_local_learner>(std::unique_ptr<local_learner>{local},
+                                               std::move(watch));
+}
 
 /// One run of one peer, from its start to its regular end.
 result<bench_timing> run_peer(peer_process& process, const run_options& options,
@@ -83,14 +118,16 @@ result<bench_timing> run_peer(peer_process& process, const run_options& options,
     auto made = make();
     if (!made)
       return made.error();
-    return std::unique_ptr<learner>{std::make_unique<timed_learner>(std::move(*made), watch)};
+    return timed(std::move(*made), watch);
   };
   auto peer = process.start(config, false);
   if (!peer)
     return peer.error();
   auto exit_code = process.run_until_done(*peer, [&] { return watch->done.load(); });
-  if (exit_code != exit_clean || !watch->done)
-    return failure{ec::cancelled, "the peer ended before its steps were done"};
+  if (exit_code != exit_clean)
+    return failure{ec::internal, "the peer failed before its steps were done: see above"};
+  if (!watch->done)
+    return failure{ec::cancelled, "interrupted before the steps of the peer were done"};
   return bench_timing{std::chrono::duration<double>(watch->ended - watch->began).count(),
                       watch->cpu_ended - watch->cpu_began};
 }
@@ -120,6 +157,20 @@ void print(const json& report) {
               report["ratio_p75"].get<double>());
 }
 
+/// Of a swarm of one peer, which must train.
+status check_bench_options(const run_options& o) {
+  if (o.min_peers > 1 && o.wait_for_peers == 0ms)
+    return failure{
+      ec::bad_config,
+      "--min-peers " + std::to_string(o.min_peers)
+        + ": this measures a swarm of one peer, which would wait for the others for "
+          "ever; leave it out, or compare swarms of --peers peers with --strategy all"};
+  if (o.auxiliary)
+    return failure{ec::bad_config, "--auxiliary: this measures a peer that makes passes, and an "
+                                   "auxiliary makes none; leave it out"};
+  return done{};
+}
+
 int bench_train(run_options options) {
   auto config = learner_from(options, {});
   if (auto usable = check_learner_config(config); !usable)
@@ -127,10 +178,14 @@ int bench_train(run_options options) {
   if (auto asked = options.given.find("strategy");
       asked != options.given.end() && asked->second == "all")
     return compare_strategies(options);
+  if (auto usable = check_bench_options(options); !usable)
+    return bad_usage(usable.error().detail);
   auto output = bench_output::open(options);
   if (!output)
     return bad_usage(output.error().detail);
-  auto passes = micro_steps_of(options.target_batch_size, config.micro_batch);
+  bool steps_each_pass = find_strategy(options.strategy)->averages_parameters;
+  auto batch = steps_each_pass ? options.micro_batch : options.target_batch_size; // of a step
+  auto passes = micro_steps_of(batch, config.micro_batch);
   // Measure whole optimizer steps, so that both sides do the same work.
   auto steps = (options.steps + passes - 1) / passes;
   auto folder = scratch_folder::make();
@@ -141,7 +196,8 @@ int bench_train(run_options options) {
   options.listen = {"127.0.0.1", 0};
   options.log_level = "warn";
   options.initial_peers.clear();
-  options.epochs = steps + 1;
+  // The steps and the warm-up; where an epoch is a number of rounds, each round has a pass.
+  options.epochs = (steps + 1) * options.average_state_every;
   auto process = peer_process::prepare(options);
   if (!process)
     return bad_usage(process.error().detail);
@@ -154,7 +210,7 @@ int bench_train(run_options options) {
       return run_peer(**process, options, (*folder)->path() / ("run-" + std::to_string(i)), steps);
     };
     auto peer_first = i % 2 == 1 ? std::optional{run()} : std::nullopt;
-    auto loop = run_plain_loop(config, options.target_batch_size, options.lr, steps);
+    auto loop = run_plain_loop(config, batch, options.lr, steps, options.step_interval);
     if (!loop)
       return bad_usage(loop.error().detail);
     auto peer = peer_first ? std::move(*peer_first) : run();
@@ -180,6 +236,7 @@ int bench_train(run_options options) {
   report["optimizer_steps"] = steps;
   report["target_batch_size"] = options.target_batch_size;
   report["micro_batch"] = options.micro_batch;
+  report["strategy"] = options.strategy;
   report["model"] = options.model;
   report["layers"] = options.layers;
   report["width"] = options.width;

@@ -62,6 +62,37 @@ TEST_F(BenchTrain, MeasuresWholeOptimizerStepsOfBothSides) {
   EXPECT_GE(report["ratio_p75"].get<double>(), ratios[7]);
 }
 
+TEST_F(BenchTrain, CountsASteppingPassAsAnOptimizerStepAndPausesBothSides) {
+  options.strategy = "local-updates";
+  options.average_state_every = 2;
+  options.step_interval = milliseconds{10};
+  options.min_peers = 2;
+  options.wait_for_peers = milliseconds{1}; // then it begins alone
+  ASSERT_EQ(bench_command(train_benchmarks()).run(options), exit_clean);
+  std::ifstream file{*options.json_file};
+  auto report = nlohmann::json::parse(file);
+  EXPECT_EQ(report["optimizer_steps"], 4);
+  EXPECT_EQ(report["steps"], 4);
+  EXPECT_EQ(report["ratios"].size(), 15U);
+  EXPECT_GE(report["plain"]["median_seconds"], 4 * 0.01 - 0.001);
+  EXPECT_GE(report["median_seconds"], 4 * 0.01 - 0.001);
+}
+
+TEST_F(BenchTrain, APeerThatWouldNeverTrainAloneIsRefused) {
+  auto refusal = [](const run_options& asked) {
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(bench_command(train_benchmarks()).run(asked), exit_bad_usage);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  auto two = options;
+  two.min_peers = 2;
+  EXPECT_NE(refusal(two).find("--min-peers 2: this measures a swarm of one peer"),
+            std::string::npos);
+  auto auxiliary = options;
+  auxiliary.auxiliary = true;
+  EXPECT_NE(refusal(auxiliary).find("--auxiliary: this measures"), std::string::npos);
+}
+
 TEST_F(BenchTrain, TheLoopAloneReportsItsSpeedAndItsMemory) {
   options.arguments = {"loop"};
   options.step_interval = milliseconds{20};
