@@ -41,8 +41,8 @@ protected:
 
 TEST_F(Comparison, MeasuresEachStrategy) {
   auto file = folder.path() / "all.json";
-  auto bench = start({"--target-batch-size", "64", "--steps", "400", "--step-interval", "5ms",
-                      "--json", file.string()});
+  auto bench = start({"--target-batch-size", "64", "--steps", "240", "--step-interval", "4ms",
+                      "--lr", "0.01", "--json", file.string()});
   ASSERT_TRUE(eventually([&] { return bench.ended().has_value(); }, 270s)) << said();
   ASSERT_EQ(*bench.ended(), 0) << said();
   std::ifstream in{file};
@@ -56,18 +56,25 @@ TEST_F(Comparison, MeasuresEachStrategy) {
     EXPECT_GT(row["bytes_sent_per_thousand_samples"], 1000) << row;
     EXPECT_TRUE(row["extra_bytes"].is_number()) << row;
     ASSERT_TRUE(row["loss"].is_number()) << row;
-    // ln 256 is 5.55. The learning rate is far too small for SGD, and a mean of rank 4 lags behind.
-    auto name = row["strategy"].get<std::string>();
-    bool lags = name.find("--low-rank") != std::string::npos;
-    EXPECT_LT(row["loss"], name == "decentralized-sgd" ? 7.0 : lags ? 5.5 : 5.3) << row;
-    // 2 x 400 passes of four samples; passes that run when an epoch ends belong to it, too.
-    EXPECT_GT(row["samples"], 0.6 * 3200) << row;
-    EXPECT_LT(row["samples"], 1.4 * 3200) << row;
+    // It is 6.53 before the first step. The learning rate is too small for SGD, which was at 5.81
+    // at most; of the others, 22 runs with --low-rank, also on a busy machine, were at 4.68
+    // to 4.81.
+    EXPECT_LT(row["loss"], row["strategy"] == "decentralized-sgd" ? 6.2 : 5.0) << row;
+    // 2 x 240 passes of four samples; passes that run when an epoch ends belong to it, too.
+    EXPECT_GT(row["samples"], 0.6 * 1920) << row;
+    EXPECT_LT(row["samples"], 1.4 * 1920) << row;
   }
   EXPECT_EQ(names.size(), 14U) << rows;
   EXPECT_EQ(rows[0]["staleness_epochs"], 0);
   EXPECT_EQ(rows[1]["strategy"], "collaborative --delay-grad-averaging true");
   EXPECT_EQ(rows[1]["staleness_epochs"], 1);
+  // Rows that follow each other share the loops between them if these are the same: one more than
+  // the 7 collaborative rows, one more than the 5 that step with AdamW, two for each of two others.
+  std::size_t loops = 0;
+  for (std::size_t at = 0; (at = said().find("plain loops that step", at)) != std::string::npos;
+       ++at)
+    ++loops;
+  EXPECT_EQ(loops, 8U + 6U + 2U + 2U) << said();
   EXPECT_TRUE(fs::is_empty(temporary)) << said();
 }
 
