@@ -1,0 +1,141 @@
+// Whom a newcomer asks for the run's state, and what it has then (spec/optimizer.md §11, "State
+// download").
+
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include <gmock/gmock.h>
+
+#include "runtime/training/schedule_text.hpp"
+#include "tests/actors/trainer/training_world.hpp"
+
+namespace waggle::testing {
+namespace {
+
+struct Donors : training_world {
+  std::shared_ptr<memory_disk> files = std::make_shared<memory_disk>();
+
+  /// A checkpoint with these weights.
+  void write_checkpoint(epoch_id epoch, float weight) {
+    auto model = make_toy_learner({});
+    model->write_tensor(0, std::vector<float>(8, weight));
+    model->set_optimizer_steps(epoch.value());
+    auto learner_state = model->save_state(0);
+    training_state state{epoch,
+                         model->schema(),
+                         model->parameters_digest(),
+                         {sha256("the run"), {}, {}, epoch.value() * 32},
+                         learner_state};
+    auto image = encode_state(state);
+    ASSERT_TRUE((checkpoint_store{files, "/data"}.save(borrowed_bytes{image.view()})));
+  }
+  std::vector<float> weights_of(const member& m) {
+    auto snapshot = ask<state_snapshot>(m.actor, get_state_snapshot{});
+    EXPECT_TRUE(snapshot.ok());
+    std::vector<float> values(8);
+    if (!snapshot.ok())
+      return values;
+    auto image = read_all(*snapshot->state);
+    auto state = image->view().subspan(state_header_bytes);
+    auto table = read_state_table(state);
+    EXPECT_TRUE(table.ok());
+    auto bytes = table->values_in(state, 0);
+    EXPECT_EQ(bytes.size(), values.size() * sizeof(float));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+  }
+
+  /// A newcomer that sees two peers which train the run. `change` alters what it sees of the one
+  /// that it would ask first.
+  member& join(const std::function<void(swarm_progress::peer& preferred)>& change) {
+    member* both[] = {&add_started(), &add_started()};
+    if (both[1]->ctx.record.id < both[0]->ctx.record.id)
+      std::swap(both[0], both[1]);
+    preferred = both[0]->ctx.record.id;
+    pass_until([&] { return all_at(2); });
+    hold_views = true;
+    auto config = defaults();
+    config.join_timeout = 5s;
+    auto& joiner = add_started(config, toy_options{.init_seed = 99, .data_seed = 3});
+    for (int tries = 0; tries < 400 && status_of(joiner).state_downloads == 0; ++tries) {
+      auto view = view_of(joiner);
+      for (auto& peer : view.peers)
+        if (peer.who.id == preferred)
+          change(peer);
+      caf::anon_send(joiner.actor, view);
+      pass(5ms);
+    }
+    EXPECT_EQ(status_of(joiner).state_downloads, 1U);
+    hold_views = false;
+    spread();
+    return joiner;
+  }
+  static auto were_asked(const member& joiner) {
+    return std::set<peer_id>(joiner.asked.begin(), joiner.asked.end());
+  }
+
+  peer_id preferred;
+};
+
+// Rates are no part of a state: they are a function of the epoch.
+TEST_F(Donors, AJoinerHasEpochWeightsAndRateOfItsDonor) {
+  write_checkpoint(epoch_id{1337}, 42);
+  auto config = defaults();
+  config.schedule = *make_schedule(*parse_schedule("inverse-sqrt:warmup=1"), 0.1, 0, 0);
+  config.step_interval = 1s; // an epoch takes eight seconds
+  config.checkpoints.emplace(files, "/data");
+  auto& donor = add_started(config);
+  ASSERT_EQ(status_of(donor).epoch, epoch_id{1337});
+  config.checkpoints.reset();
+  config.join_timeout = 5s;
+  auto& joiner = add_started(config, toy_options{.init_seed = 99, .data_seed = 2});
+  spread();
+  pass_until([&] { return status_of(joiner).state_downloads == 1; }, 5s);
+  EXPECT_EQ(status_of(joiner).epoch, epoch_id{1337});
+  EXPECT_THAT(weights_of(joiner), ::testing::Each(42));
+  pass_until([&] { return all_at(1338); });
+  ASSERT_FALSE(joiner.probe->rates.empty());
+  EXPECT_EQ(joiner.probe->rates.front(), donor.probe->rates.front());
+  EXPECT_DOUBLE_EQ(joiner.probe->rates.front(), 0.1 / std::sqrt(1337.0));
+  EXPECT_EQ(status_of(joiner).parameters, status_of(donor).parameters);
+}
+
+TEST_F(Donors, APeerThatHoldsTheStateIsAsked) {
+  auto& joiner = join([](swarm_progress::peer&) {});
+  EXPECT_TRUE(were_asked(joiner).contains(preferred));
+}
+
+TEST_F(Donors, APeerWithoutTheStateIsNeverAsked) {
+  auto& joiner = join([](swarm_progress::peer& peer) { peer.claim.ready = false; });
+  EXPECT_FALSE(were_asked(joiner).contains(preferred));
+}
+
+TEST_F(Donors, APeerInNoGroupIsNeverAsked) {
+  auto& joiner = join([](swarm_progress::peer& peer) { peer.claim.group_size = 0; });
+  EXPECT_FALSE(were_asked(joiner).contains(preferred));
+}
+
+TEST_F(Donors, APeerOfAnotherHistoryIsNeverAsked) {
+  auto& joiner =
+    join([](swarm_progress::peer& peer) { peer.claim.past.branch = sha256("a fork"); });
+  EXPECT_FALSE(were_asked(joiner).contains(preferred));
+}
+
+// It passes on what it was given, which may be older.
+TEST_F(Donors, AnAuxiliaryIsNotAskedWhereATrainerHoldsTheState) {
+  auto& joiner = join([](swarm_progress::peer& peer) { peer.claim.auxiliary = true; });
+  EXPECT_FALSE(were_asked(joiner).contains(preferred));
+}
+
+TEST_F(Donors, AClientThatCannotBeReachedIsNeverAsked) {
+  auto& joiner = join([this](swarm_progress::peer& peer) {
+    peer.who.client_mode = true;
+    caf::anon_send(members.back()->actor,
+                   peer_disconnected{peer.who.id, {ec::peer_lost, "no link"}});
+  });
+  EXPECT_FALSE(were_asked(joiner).contains(preferred));
+}
+
+} // namespace
+} // namespace waggle::testing
