@@ -200,6 +200,13 @@ TEST(LowRank, AConstantMatrixIsAveragedExactlyAtRankOne) {
   }
 }
 
+// F3
+TEST(LowRank, WeighsGradientsByTheSamplesBehindThem) {
+  Peers peers{2, {{5, 5}}, 1};
+  for (auto x : peers.round({values(25, -0.08F), values(25, 0.08F)}, {8, 18}))
+    EXPECT_NEAR(x, 0.0307692, 1e-7);
+}
+
 // F15
 TEST(LowRank, GradientsOfLowRankAreAveragedAsTheyAre) {
   random_source random{3};
