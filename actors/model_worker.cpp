@@ -38,6 +38,12 @@ caf::result<state_snapshot> state_keeper::complete(seal_copy& msg) {
   auto& copied = *msg.copied;
   auto meta = copied.state;
   const auto& table = msg.model->tensors();
+  // A model that has diverged must not replace the last checkpoint that can be resumed from.
+  if (msg.keep)
+    if (auto usable = table.check_in(*copied.image, state_header_bytes, meta.schema); !usable) {
+      ctx_.metrics->count_checkpoint("failed", 0, unix_seconds(ctx_));
+      return to_caf(usable.error());
+    }
   if (meta.parameters.is_zero()) {
     auto hash = sha256_of(*copied.image, state_header_bytes + table.header_bytes(),
                           table.parameter_count() * sizeof(float));
