@@ -244,9 +244,11 @@ void model_worker::pass(const run_pass& msg) {
 }
 
 digest model_worker::compared_digest() {
-  if (shared_->parameter_count() <= sampled_values_max)
-    return model_->parameters(); // which may be known already
-  return parameter_sample(*shared_, model_->epoch());
+  auto epoch = model_->epoch();
+  if (shared_->parameter_count() > sampled_values_max)
+    return parameter_sample(*shared_, epoch);
+  return sample_is_finite(*shared_, epoch) ? model_->parameters() // which may be known already
+                                           : not_finite_sample();
 }
 
 void model_worker::apply(const apply_update& update) {

@@ -7,6 +7,7 @@
 #include "actors/guard.hpp"
 #include "actors/trainer.hpp"
 #include "runtime/training/keeping_up.hpp"
+#include "runtime/training/parameter_sample.hpp"
 #include "runtime/training/training_state.hpp"
 
 namespace waggle {
@@ -218,7 +219,8 @@ void trainer::cannot_keep_up() {
 }
 
 /// Peers at the same epoch of the same history must hold the same parameters. If they do not, the
-/// parameters that fewer peers hold are given up. What is compared is their parameter_sample.
+/// parameters that fewer peers hold are given up, and those that are not finite in any case. What
+/// is compared is their parameter_sample.
 bool trainer::differs_from_most() {
   if (!exact() || !at_.in_step() || !under_way_.empty() || model_epoch_ != at_.epoch()
       || model_parameters_.is_zero())
@@ -254,12 +256,15 @@ bool trainer::differs_from_most() {
     ctx_.metrics->count_state_hash_check("differing");
   else if (compared > 0 && std::exchange(compared_, model_epoch_) != model_epoch_)
     ctx_.metrics->count_state_hash_check("equal");
+  if (holders.size() > 1)
+    holders.erase(not_finite_sample());
   auto most = std::max_element(holders.begin(), holders.end(), [](const auto& a, const auto& b) {
     return a.second != b.second ? a.second < b.second : b.first < a.first;
   });
   // Until all have reported, only what more than half of them hold decides: the first report may be
   // that of a liar.
-  bool decided = compared + 1 == voters || 2 * most->second > voters;
+  bool decided =
+    compared + 1 == voters || 2 * most->second > voters || model_parameters_ == not_finite_sample();
   if (most->first == model_parameters_ || !decided)
     return false;
   ctx_.metrics->count_state_hash_check("minority");

@@ -21,4 +21,11 @@ constexpr std::size_t sampled_values_max = 262'144;
 [[nodiscard]] digest parameter_sample(const learner& model, epoch_id epoch,
                                       std::size_t values_max = sampled_values_max);
 
+/// What parameter_sample returns if the window holds a value that is not finite: the model is of no
+/// use, so it must not be taken for the run's, however many peers hold it.
+[[nodiscard]] const digest& not_finite_sample();
+/// Whether the values that parameter_sample looks at are finite.
+[[nodiscard]] bool sample_is_finite(const learner& model, epoch_id epoch,
+                                    std::size_t values_max = sampled_values_max);
+
 } // namespace waggle

@@ -1,6 +1,8 @@
 #include "runtime/training/parameter_sample.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <set>
 #include <string>
 #include <vector>
@@ -79,6 +81,25 @@ TEST(ParameterSample, OneValueThatDiffersIsFoundOnceTheWindowReachesIt) {
           ? 1
           : 0;
     EXPECT_EQ(found, 1U) << where;
+  }
+}
+
+TEST(ParameterSample, OfValuesThatAreNotFiniteIsTheSameWhateverTheOthers) {
+  for (float bad : {std::nanf(""), -std::numeric_limits<float>::infinity()}) {
+    nine_values model;
+    model.values[5] = bad;
+    for (std::uint64_t epoch : {0U, 2U}) {
+      EXPECT_NE(parameter_sample(model, epoch_id{epoch}, 4), not_finite_sample());
+      EXPECT_TRUE(sample_is_finite(model, epoch_id{epoch}, 4));
+    }
+    EXPECT_EQ(parameter_sample(model, epoch_id{1}, 4), not_finite_sample());
+    EXPECT_FALSE(sample_is_finite(model, epoch_id{1}, 4));
+    model.values[4] = 77;
+    EXPECT_EQ(parameter_sample(model, epoch_id{1}, 4), not_finite_sample());
+    EXPECT_EQ(parameter_sample(model, epoch_id{0}), not_finite_sample());
+    model.values[5] = 5;
+    model.values[10] = bad; // of a statistic
+    EXPECT_EQ(parameter_sample(model, epoch_id{0}), model.parameters_digest());
   }
 }
 
