@@ -8,8 +8,6 @@
 #include "runtime/config/agreed_options.hpp"
 #include "runtime/core/nearest.hpp"
 #include "runtime/net/handshake.hpp"
-#include "runtime/training/clipping.hpp"
-#include "runtime/training/plateau_learner.hpp"
 #include "runtime/training/strategy.hpp"
 #include "trainer/train_command.hpp"
 
@@ -119,9 +117,6 @@ const std::map<std::string, std::string>& options_not_for_loops() {
       {"delay-optimizer-step",
        "not for a loop, whose thread owns the module's only copy: use delay-grad-averaging, or "
        "`waggle train --delay-optimizer-step true`"},
-      {"average-gradients",
-       "not for a loop, whose zero_grad clears the gradient to which the change would be added: "
-       "leave it out, or use `waggle train --average-gradients true` on all peers of the run"},
       {"offload-optimizer", "the optimizer's own, whose statistics are where its parameters are: "
                             "use `waggle train --offload-optimizer true`"},
       {"auxiliary",
@@ -216,8 +211,9 @@ swarm_session::averaged_by_strategy(const state_table& tensors) {
   const auto* strategy = find_strategy(options_.strategy); // the option accepts no other names
   if (!strategy->averages_parameters)
     return std::shared_ptr<const averaged_tensors>{};
-  return averaged_tensors::of(tensors,
-                              strategy->make(strategy_settings_of(options_)).lanes.front());
+  auto averaged = strategy->make(strategy_settings_of(options_)).lanes.front();
+  averaged.gradients = false; // with_averaged_gradients keeps them, and not the loop's learner
+  return averaged_tensors::of(tensors, averaged);
 }
 
 status swarm_session::start(std::shared_ptr<loop_port> port, const optimizer_identity& optimizer,
@@ -242,13 +238,10 @@ status swarm_session::start(std::shared_ptr<loop_port> port, const optimizer_ide
   auto config = process_->base_config();
   config.agreement = std::make_shared<const run_agreement>(std::move(*agreed));
   add_training(config, o, process_->self().id(), process_->data_dir());
-  config.training->make_learner =
-    with_plateau(clipped(
-                   [port, which = *averaged]() -> result<std::unique_ptr<learner>> {
-                     return make_loop_learner(port, which);
-                   },
-                   o.max_gradient_norm),
-                 config.training->training.schedule.plateau());
+  auto make = [port, which = *averaged]() -> result<std::unique_ptr<learner>> {
+    return make_loop_learner(port, which);
+  };
+  config.training->make_learner = with_training_options(make, o);
   auto started = process_->start(config, find_model(given_.model) != nullptr);
   if (!started)
     return started.error();

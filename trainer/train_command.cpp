@@ -156,15 +156,18 @@ learner_config learner_from(const run_options& o, const peer_id& peer) {
   return c;
 }
 
-learner_factory learner_factory_from(const run_options& o, const peer_id& peer) {
+learner_factory with_training_options(learner_factory make, const run_options& o) {
   auto schedule = schedule_of(o);
-  WAGGLE_CHECK(schedule.ok(), o.schedule);
+  WAGGLE_CHECK(schedule.ok(), o.schedule); // the options were checked
   // Outside of the clipping: what is averaged is not clipped, and what a step uses is.
-  auto make = with_averaged_gradients(
-    clipped([learner = learner_from(o, peer)] { return make_torch_learner(learner); },
-            o.max_gradient_norm),
-    o.average_gradients);
-  return with_plateau(std::move(make), schedule->plateau());
+  return with_plateau(
+    with_averaged_gradients(clipped(std::move(make), o.max_gradient_norm), o.average_gradients),
+    schedule->plateau());
+}
+
+learner_factory learner_factory_from(const run_options& o, const peer_id& peer) {
+  return with_training_options(
+    [learner = learner_from(o, peer)] { return make_torch_learner(learner); }, o);
 }
 
 void add_training(node_config& base, const run_options& o, const peer_id& peer,

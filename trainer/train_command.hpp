@@ -14,6 +14,9 @@ status check_training_options(const run_options& options);
 
 /// Returns the learner configuration that the options describe. `peer` seeds the choice of samples.
 learner_config learner_from(const run_options& options, const peer_id& peer);
+/// Makes learners that clip, average gradients and follow a schedule as the options say, on top of
+/// those that `make` makes. REQUIRES: the options were checked.
+learner_factory with_training_options(learner_factory make, const run_options& options);
 /// Makes the learner of a peer: with the tensors that the strategy and the schedule add to its
 /// state. REQUIRES: the options were checked.
 learner_factory learner_factory_from(const run_options& options, const peer_id& peer);

@@ -378,7 +378,6 @@ TEST_F(SwarmOfOne, AnOptionThatALoopCannotUseIsRefusedWithWhatToDoInstead) {
     {"threads", "torch::set_num_threads"},
     {"duration", "end the loop"},
     {"delay-optimizer-step", "use delay-grad-averaging"},
-    {"average-gradients", "leave it out, or use `waggle train --average-gradients true`"},
     {"offload-optimizer", "`waggle train --offload-optimizer true`"},
     {"auxiliary", "only groups in which no trainer accepts connections"}};
   for (const auto& hyper : hyper_parameters())

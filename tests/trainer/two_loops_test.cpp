@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <future>
+#include <map>
 #include <string_view>
 
 #include <gtest/gtest.h>
@@ -22,7 +23,13 @@ struct normalized_net : torch::nn::Module {
   torch::nn::BatchNorm1d norm = register_module("norm", torch::nn::BatchNorm1d(2));
 };
 
-class TwoLoops : public ::testing::TestWithParam<const char*> {
+struct loop_case {
+  const char* name;
+  const char* strategy;
+  std::map<std::string, std::string> more;
+};
+
+class TwoLoops : public ::testing::TestWithParam<loop_case> {
 protected:
   TwoLoops() {
     auto name = (fs::temp_directory_path() / "waggle-test-XXXXXX").string();
@@ -53,10 +60,11 @@ protected:
     o.listen = number == 0 ? first_ : "127.0.0.1:0";
     if (number > 0)
       o.initial_peers = {first_};
-    o.strategy = GetParam();
+    o.strategy = GetParam().strategy;
     o.target_batch_size = 32;
     o.max_epochs = 20;
-    o.more = {{"min-peers", "2"}};
+    o.more = GetParam().more;
+    o.more["min-peers"] = "2";
     if (o.strategy == "local-updates")
       o.more["delay-state-averaging"] = "false"; // few passes after the last contribution
     auto swarm = join(o);
@@ -111,7 +119,7 @@ TEST_P(TwoLoops, AverageTheirRunningStatisticsAndExtraTensors) {
     ASSERT_EQ(end->last, step_outcome::finished);
     EXPECT_GT(end->rounds, 5U);
   }
-  if (std::string_view{GetParam()} == "collaborative") {
+  if (std::string_view{GetParam().strategy} == "collaborative") {
     EXPECT_TRUE(torch::equal(a.weight, b.weight));
   }
   // Each pass since a loop contributed moves it by a tenth towards what it would have alone.
@@ -119,12 +127,13 @@ TEST_P(TwoLoops, AverageTheirRunningStatisticsAndExtraTensors) {
   EXPECT_LT(share(a.inputs, b.inputs, a.own_inputs, b.own_inputs), 0.25);
 }
 
-INSTANTIATE_TEST_SUITE_P(Strategies, TwoLoops, ::testing::Values("collaborative", "local-updates"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           std::erase(name, '-');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+  Strategies, TwoLoops,
+  ::testing::Values(
+    loop_case{"collaborative", "collaborative", {}},
+    loop_case{"localupdates", "local-updates", {}},
+    loop_case{"averagedgradients", "local-updates", {{"average-gradients", "true"}}}),
+  [](const auto& info) { return std::string{info.param.name}; });
 
 } // namespace
 } // namespace waggle

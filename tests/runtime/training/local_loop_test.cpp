@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "runtime/training/averaged_gradients.hpp"
 #include "runtime/training/clipping.hpp"
 #include "runtime/training/local_learner.hpp"
 #include "runtime/training/loop_learner.hpp"
@@ -60,9 +61,10 @@ protected:
   /// Runs `body` as the worker, which makes the learner.
   void worker(std::function<void(local_learner&)> body) {
     work = std::async(std::launch::async, [this, body = std::move(body)] {
-      auto made = clipped(
-        [this]() -> result<std::unique_ptr<learner>> { return make_loop_learner(port, averaged); },
-        norm_max)();
+      auto make = [this]() -> result<std::unique_ptr<learner>> {
+        return make_loop_learner(port, averaged);
+      };
+      auto made = with_averaged_gradients(clipped(make, norm_max), average_gradients)();
       learns = std::move(*made);
       body(local());
     });
@@ -93,6 +95,7 @@ protected:
   std::shared_ptr<const averaged_tensors> averaged =
     *averaged_tensors::of(table(), local_updates({}).lanes.front());
   double norm_max = 0;
+  bool average_gradients = false;
   std::unique_ptr<learner> learns;
   mutable std::uint64_t changes = 0;
   std::atomic<bool> over{false};
@@ -276,6 +279,61 @@ TEST_F(LocalLoop, ClipsTheGradientOfEachStep) {
   });
   EXPECT_EQ(offer({3, 4}), step_outcome::stepped);
   EXPECT_THAT(model.values, ElementsAre(::testing::FloatEq(0.4F), ::testing::FloatEq(1.2F)));
+  end();
+}
+
+// The other peer's gradient was (4, 8): half of the difference enters the next step, and no other.
+TEST_F(LocalLoop, AddsTheAveragedChangeOfAGradientToTheNextStepOnce) {
+  average_gradients = true;
+  worker([this](local_learner& l) {
+    auto both = *averaged_tensors::of(
+      l.tensors(), find_strategy("decentralized")->make({.average_gradients = true}).lanes.front());
+    ASSERT_EQ(both->tensor_value_count(), 5U);
+    l.accumulate();
+    l.step_locally(0.5);
+    std::vector<float> snapshot(5);
+    l.copy_tensors(both->indices(), snapshot);
+    EXPECT_THAT(snapshot, ElementsAre(0, 0, 5, 2, 4)) << "the tensors, the gradient of the step";
+    l.add_change(both->indices(), std::vector<float>{1, 1, 5, 3, 6}, snapshot);
+    for (int i = 0; i < 2; ++i) {
+      l.accumulate();
+      l.step_locally(0.5);
+    }
+    l.accumulate();
+  });
+  EXPECT_EQ(offer({2, 4}), step_outcome::stepped);
+  EXPECT_THAT(model.values, ElementsAre(1, 1)) << "moved by the mean of the parameters";
+  EXPECT_EQ(offer({2, 2}), step_outcome::stepped);
+  EXPECT_THAT(model.values, ElementsAre(-0.5, -1)) << "with (2, 2) + (3, 6) - (2, 4)";
+  EXPECT_EQ(offer({2, 2}), step_outcome::stepped);
+  EXPECT_THAT(model.values, ElementsAre(-1.5, -2)) << "with (2, 2)";
+  end();
+}
+
+TEST_F(LocalLoop, KeepsAnAveragedGradientForTheNextStepAndDropsItWithItsState) {
+  average_gradients = true;
+  worker([this](local_learner& l) {
+    auto both = *averaged_tensors::of(
+      l.tensors(), find_strategy("decentralized")->make({.average_gradients = true}).lanes.front());
+    std::vector<float> mean{1, 2, 5, 8, 8};
+    std::vector<float> snapshot{1, 2, 5, 0, 0};
+    l.add_change(both->indices(), mean, snapshot);
+    EXPECT_FALSE(l.accumulate().finite); // the worker makes no step then
+    l.accumulate();
+    l.step_locally(0.5);
+    l.add_change(both->indices(), mean, snapshot);
+    l.write_tensor(0, std::vector<float>{7, 7});
+    l.write_tensor(l.tensors().size() - 1, std::vector<float>{6, 6}); // of a state
+    l.accumulate();
+    l.step_locally(0.5);
+    l.accumulate();
+  });
+  EXPECT_EQ(offer({1, 1}), step_outcome::dropped) << "of the parameters before the change";
+  EXPECT_EQ(offer({0, 0}, false), step_outcome::dropped);
+  EXPECT_EQ(offer({0, 0}), step_outcome::synced);
+  EXPECT_THAT(model.values, ElementsAre(7, 7));
+  EXPECT_EQ(offer({2, 2}), step_outcome::stepped);
+  EXPECT_THAT(model.values, ElementsAre(6, 6)) << "with (2, 2)";
   end();
 }
 
