@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -114,6 +115,8 @@ struct arguments {
   std::string strategy = "collaborative";
   std::uint64_t target = 64; // samples of the whole swarm per update
   std::uint64_t epochs = 0;  // updates of the run; 0: unlimited
+  /// Further options of `waggle train`, here those of the model; `--more NAME=VALUE` adds one.
+  std::map<std::string, std::string> more{{"layers", "1"}, {"width", "32"}, {"context", "16"}};
 };
 
 /// Throws std::runtime_error for unknown options.
@@ -142,6 +145,8 @@ inline arguments read(int argc, char** argv) {
       a.target = std::stoull(value);
     else if (name == "--epochs")
       a.epochs = std::stoull(value);
+    else if (auto equals = value.find('='); name == "--more" && equals != std::string::npos)
+      a.more[value.substr(0, equals)] = value.substr(equals + 1);
     else
       throw std::runtime_error{"there is no option " + name};
   }

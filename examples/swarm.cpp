@@ -16,7 +16,7 @@ int main(int argc, char** argv) try {
                              .max_epochs = given.epochs,
                              .model = "mlp",
                              .data = "synthetic",
-                             .more = {{"layers", "1"}, {"width", "32"}, {"context", "16"}}});
+                             .more = given.more});
   waggle::optimizer optimizer{swarm, *model,
                               std::make_unique<torch::optim::AdamW>(model->parameters(), options)};
   for (std::int64_t step = 0; step < given.steps; ++step) {

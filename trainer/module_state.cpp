@@ -72,11 +72,6 @@ optimizer_identity common_identity(const torch_optimizer& kind, optim::Optimizer
   return *common;
 }
 
-torch::Tensor view_of(std::span<const float> values, torch::IntArrayRef sizes) {
-  // torch has no read-only tensors.
-  return torch::from_blob(const_cast<float*>(values.data()), sizes);
-}
-
 std::string type_name(const torch::Tensor& tensor) {
   return std::string{torch::typeMetaToScalarType(tensor.dtype()) == torch::kHalf
                        ? "float16"
@@ -87,8 +82,9 @@ std::string type_name(const torch::Tensor& tensor) {
 
 module_state::module_state(torch::nn::Module& module, std::unique_ptr<optim::Optimizer> optimizer,
                            rate_owner owner,
-                           const std::vector<std::pair<std::string, torch::Tensor>>& extra)
-  : optimizer_(std::move(optimizer)), owner_(owner) {
+                           const std::vector<std::pair<std::string, torch::Tensor>>& extra,
+                           update_place place)
+  : optimizer_(std::move(optimizer)), owner_(owner), place_(place) {
   if (!optimizer_)
     throw std::invalid_argument{"there is no optimizer"};
   if (optimizer_->param_groups().empty())
@@ -109,9 +105,17 @@ module_state::module_state(torch::nn::Module& module, std::unique_ptr<optim::Opt
                     rows(buffers_, state_tensor::kind::buffer));
   gradient_.resize(table_.parameter_count() + table_.buffer_count());
   read_buffers();
-  if (kind_->counter.steps != nullptr) // the optimizer may have stepped before
-    steps_ =
-      static_cast<std::uint64_t>(kind_->counter.steps(*optimizer_, parameters_.front().tensor));
+  std::vector<torch::Tensor> tensors;
+  for (const auto& p : parameters_)
+    tensors.push_back(p.tensor);
+  in_module_ =
+    std::make_shared<updated_tensors>(table_, std::move(tensors), *kind_, optimizer_, owner_);
+  if (place_ == update_place::beside_passes && !buffers_.empty())
+    throw std::invalid_argument{"delay-optimizer-step is not for running statistics and extra "
+                                "tensors, such as "
+                                + buffers_.front().name
+                                + ", which passes would change while updates do: leave it out"};
+  updated_ = place_ == update_place::module ? in_module_ : updated_tensors::master_of(*in_module_);
 }
 
 void module_state::take_parameters(const torch::nn::Module& module) {
@@ -230,7 +234,7 @@ double module_state::learning_rate() const {
 std::vector<module_state::group> module_state::groups_now() const {
   std::vector<group> all;
   for (auto& now : optimizer_->param_groups())
-    all.push_back({identity_in(*kind_, now.options()), now.params()});
+    all.push_back({identity_in(*kind_, now.options()), now.params(), now.options().get_lr()});
   return all;
 }
 
@@ -253,6 +257,12 @@ void module_state::check_optimizer_unchanged() const {
       changed("the tensors" + of_group + " changed");
     if (auto option = changed_option(groups_[i].options, *kind_, groups[i].options()))
       changed(*option + of_group + " changed");
+    if (place_ == update_place::beside_passes && owner_ == rate_owner::optimizer
+        && groups[i].options().get_lr() != groups_[i].learning_rate)
+      throw std::runtime_error{"the learning rate" + of_group
+                               + " changed: with delay-optimizer-step updates are made beside the "
+                                 "loop, which cannot know of which update a rate would be; set "
+                                 "learning_rate = rate_owner::run, or leave the option out"};
   }
 }
 
@@ -318,23 +328,35 @@ bool module_state::gradient_is_finite() const {
 }
 
 void module_state::apply(std::span<const float> gradient, double lr) {
-  torch::NoGradGuard guard;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    auto& p = parameters_[i];
-    auto& grad = p.tensor.mutable_grad();
-    if (!grad.defined() || grad.is_sparse())
-      grad = torch::empty_like(p.tensor.detach());
-    grad.detach().copy_(view_of(gradient.subspan(table_.offset(i), table_[i].elements()), p.sizes));
-  }
-  step(lr);
+  prepare_master();
+  updated_->apply(gradient, lr);
+  refresh();
 }
 
 void module_state::step(double lr) {
-  if (owner_ == rate_owner::run)
+  prepare_master();
+  if (updated_ != in_module_)
+    updated_->take_gradients(*in_module_);
+  updated_->step(lr);
+  refresh();
+}
+
+void module_state::prepare_master() {
+  if (updated_ != in_module_)
+    updated_->take_rates(*optimizer_);
+}
+
+void module_state::refresh() {
+  if (updated_ == in_module_)
+    return;
+  in_module_->take_values(*updated_);
+  if (auto rate = updated_->rate_of_run())
     for (auto& group : optimizer_->param_groups())
-      group.options().set_lr(lr);
-  optimizer_->step();
-  ++steps_;
+      group.options().set_lr(*rate);
+}
+
+std::shared_ptr<loop_model> module_state::master() const {
+  return place_ == update_place::beside_passes ? updated_ : nullptr;
 }
 
 // -- the state ------------------------------------------------------------------------------------
@@ -351,14 +373,7 @@ void module_state::read_tensor(std::size_t which, std::span<float> out) const {
     view_of(out, b->sizes).copy_(b->tensor.detach());
     return;
   }
-  auto block = which / parameters_.size();
-  const auto& p = parameters_[which % parameters_.size()];
-  const auto* from =
-    block == 0 ? &p.tensor : kind_->statistic(*optimizer_, p.tensor, block - 1, false);
-  if (from != nullptr && from->defined())
-    view_of(out, p.sizes).copy_(from->detach());
-  else
-    std::fill(out.begin(), out.end(), 0.0F);
+  updated_->read_tensor(which, out);
 }
 
 void module_state::write_tensor(std::size_t which, std::span<const float> values) {
@@ -371,18 +386,9 @@ void module_state::write_tensor(std::size_t which, std::span<const float> values
               finite_buffers_.begin() + static_cast<std::ptrdiff_t>(at));
     return;
   }
-  auto block = which / parameters_.size();
-  const auto& p = parameters_[which % parameters_.size()];
-  auto to = block == 0 ? p.tensor : *kind_->statistic(*optimizer_, p.tensor, block - 1, true);
-  to.detach().copy_(view_of(values, p.sizes));
-}
-
-void module_state::set_optimizer_steps(std::uint64_t steps) {
-  torch::NoGradGuard guard;
-  steps_ = steps;
-  if (kind_->counter.set_steps != nullptr)
-    for (const auto& p : parameters_)
-      kind_->counter.set_steps(*optimizer_, p.tensor, static_cast<std::int64_t>(steps));
+  updated_->write_tensor(which, values);
+  if (updated_ != in_module_ && which < parameters_.size())
+    in_module_->write_tensor(which, values);
 }
 
 } // namespace waggle

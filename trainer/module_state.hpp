@@ -14,6 +14,7 @@
 #include "trainer/optimizers.hpp"
 #include "trainer/state_schema.hpp"
 #include "trainer/swarm.hpp"
+#include "trainer/updated_tensors.hpp"
 
 namespace waggle {
 
@@ -24,16 +25,21 @@ namespace waggle {
 /// buffers stay this peer's own. The parameters remain the same tensors; values are written in
 /// place. Statistics that do not exist before the first step of the optimizer read as zeros.
 ///
+/// With a master copy (update_place), a copy of the parameters in host memory is what the optimizer
+/// steps on, and the state. The module's parameters, wherever they are, are made equal to it after
+/// each change, or, beside passes, by `refresh`: what the loop writes to them itself is lost.
+///
 /// Not thread-safe: used by the loop's thread only. Keeps the module's tensors alive, but not the
 /// module.
 class module_state final : public loop_model {
 public:
   /// If the optimizer contains a tied parameter several times, removes all but the first, because
   /// the optimizer would update the parameter once for each. Throws std::invalid_argument with a
-  /// sentence if an optimizer or a parameter is not supported.
+  /// sentence if an optimizer, a parameter, or a buffer beside passes is not supported.
   module_state(torch::nn::Module& module, std::unique_ptr<torch::optim::Optimizer> optimizer,
                rate_owner owner,
-               const std::vector<std::pair<std::string, torch::Tensor>>& extra = {});
+               const std::vector<std::pair<std::string, torch::Tensor>>& extra = {},
+               update_place place = update_place::module);
 
   [[nodiscard]] const optimizer_identity& identity() const { return identity_; }
   /// The learning rate of the first parameter group.
@@ -43,7 +49,8 @@ public:
 
   /// Throws std::runtime_error if a parameter of `module` was added, removed, replaced, cast or
   /// moved since the constructor, or if the optimizer's parameter groups have other tensors or
-  /// options. The learning rate may change. The message names the first change and says what to do.
+  /// options. The learning rate may change, except beside passes if the optimizer owns it. The
+  /// message names the first change and says what to do.
   void check_unchanged(const torch::nn::Module& module) const;
   /// Copies the .grad of all parameters, with zeros where a parameter has none, and the buffers.
   /// The result is valid until the next call.
@@ -56,8 +63,15 @@ public:
   void step(double lr) override;
   void read_tensor(std::size_t which, std::span<float> out) const override;
   void write_tensor(std::size_t which, std::span<const float> values) override;
-  [[nodiscard]] std::uint64_t optimizer_steps() const override { return steps_; }
-  void set_optimizer_steps(std::uint64_t steps) override;
+  [[nodiscard]] std::uint64_t optimizer_steps() const override {
+    return updated_->optimizer_steps();
+  }
+  void set_optimizer_steps(std::uint64_t steps) override { updated_->set_optimizer_steps(steps); }
+  void refresh() override;
+
+  /// The master copy for a loop_port, which another thread uses from then on; null if updates are
+  /// not made beside passes. Only check_unchanged, gradient and refresh may be called then.
+  [[nodiscard]] std::shared_ptr<loop_model> master() const;
 
 private:
   struct parameter {
@@ -67,10 +81,11 @@ private:
     std::vector<std::int64_t> sizes;
   };
 
-  /// A parameter group of the optimizer, without its learning rate.
+  /// A parameter group of the optimizer.
   struct group {
     optimizer_identity options;
     std::vector<torch::Tensor> tensors;
+    double learning_rate = 0;
   };
 
   void take_parameters(const torch::nn::Module& module);
@@ -81,19 +96,22 @@ private:
   void read_buffers();
   [[nodiscard]] std::uint64_t first_buffer_value() const;
   void match_optimizer();
+  void prepare_master();
   [[nodiscard]] const parameter* buffer(std::size_t which) const;
 
-  std::unique_ptr<torch::optim::Optimizer> optimizer_;
+  std::shared_ptr<torch::optim::Optimizer> optimizer_; // the user's
   rate_owner owner_;
+  update_place place_;
   const torch_optimizer* kind_ = nullptr;
   optimizer_identity identity_;
   std::vector<group> groups_; // when this was constructed
   std::vector<parameter> parameters_;
   std::vector<parameter> buffers_;
   state_table table_;
-  std::vector<float> gradient_;       // and behind it the buffers
-  std::vector<float> finite_buffers_; // their last values that were finite
-  std::uint64_t steps_ = 0;
+  std::vector<float> gradient_;                // and behind it the buffers
+  std::vector<float> finite_buffers_;          // their last values that were finite
+  std::shared_ptr<updated_tensors> in_module_; // the parameters of the module
+  std::shared_ptr<updated_tensors> updated_;   // the master copy; without one, the same
 };
 
 } // namespace waggle

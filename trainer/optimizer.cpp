@@ -37,10 +37,10 @@ optimizer::optimizer(const swarm& in, torch::nn::Module& module,
                      std::unique_ptr<torch::optim::Optimizer> inner, const named_tensors& extra)
   : session_(in.shared_session()), module_(module),
     state_(std::make_unique<module_state>(module, std::move(inner), session_->given().learning_rate,
-                                          extra)),
+                                          extra, session_->place())),
     exceptions_(std::uncaught_exceptions()) {
   auto schema = schema_of(state_->table(), state_->identity(), session_->model_function());
-  port_ = std::make_shared<loop_port>(state_->table(), schema);
+  port_ = std::make_shared<loop_port>(state_->table(), schema, state_->master());
   if (auto started = session_->start(port_, state_->identity(), state_->learning_rate()); !started)
     throw std::runtime_error{started.error().detail};
 }

@@ -36,8 +36,15 @@ using named_tensors = std::vector<std::pair<std::string, torch::Tensor>>;
 /// The peers accumulate gradients until all of them together have `target_batch_size` samples. Then
 /// each peer makes one optimizer step with the mean over all these samples. With another
 /// `swarm_options::strategy`, the optimizer steps in each `step`, and the peers average their
-/// parameters meanwhile. Tensors are accessed only by the thread that calls `step`, during the call
-/// (and in the destructor).
+/// parameters meanwhile. The module's tensors are accessed only by the thread that calls `step`,
+/// during the call (and in the destructor).
+///
+/// With "offload-optimizer" or "delay-optimizer-step" in `swarm_options::more`, the optimizer steps
+/// on a master copy of the parameters in host memory, with statistics that are there, too; `step`
+/// copies the result into the module. What the loop writes to the parameters itself is lost then.
+/// "delay-optimizer-step": another thread makes the update while the loop computes, so a gradient
+/// may miss the last update. The learning rate must then be constant or the run's
+/// (rate_owner::run), and there can be no running statistics and no `extra` tensors.
 ///
 /// Trains the module's parameters that require gradients, in float32, tied parameters once. A
 /// parameter without a gradient counts as one with a gradient of zeros (in a mean of gradients).
@@ -76,8 +83,8 @@ public:
   /// change the outcome and never throw. Throws std::invalid_argument if `samples` is 0, or larger
   /// than `target_batch_size` with a strategy that counts samples. Throws std::runtime_error if a
   /// parameter was added, cast or moved, if a parameter group or an option of the torch optimizer
-  /// other than the learning rate changed, if all initial peers refuse this one, or if an actor of
-  /// this peer failed.
+  /// other than the learning rate changed (with "delay-optimizer-step" also the rate), if all
+  /// initial peers refuse this one, or if an actor of this peer failed.
   step_outcome step(std::uint64_t samples, const torch::Tensor& loss);
   step_outcome step(std::uint64_t samples, double loss);
   /// The same with the number of samples in `batch` (batch_size_of).
@@ -96,7 +103,7 @@ public:
   /// The outcome of the last `step`.
   [[nodiscard]] step_outcome last() const { return last_; }
   /// For schedulers of torch::optim, if the optimizer owns the learning rate. Change nothing else
-  /// of it, and do not call its `step`: this class does.
+  /// of it, and do not call its `step`: this class does. With a master copy it has no statistics.
   [[nodiscard]] torch::optim::Optimizer& inner();
 
 private:

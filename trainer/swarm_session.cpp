@@ -114,11 +114,6 @@ const std::map<std::string, std::string>& options_not_for_loops() {
        "before one optimizer::step, or use `waggle train --reuse-grad-buffers true`"},
       {"threads", "the process's own: call torch::set_num_threads"},
       {"duration", "the loop's own: end the loop, and then destroy the waggle::optimizer"},
-      {"delay-optimizer-step",
-       "not for a loop, whose thread owns the module's only copy: use delay-grad-averaging, or "
-       "`waggle train --delay-optimizer-step true`"},
-      {"offload-optimizer", "the optimizer's own, whose statistics are where its parameters are: "
-                            "use `waggle train --offload-optimizer true`"},
       {"auxiliary",
        "not for a loop, which computes gradients: start `waggle train --auxiliary true`, which is "
        "for models of waggle train, or `waggle node`, which is for all models, but enters only "
@@ -169,6 +164,12 @@ swarm_session::~swarm_session() {
 
 std::string swarm_session::model_function() const {
   return function_of(given_.model, shape_of(options_));
+}
+
+update_place swarm_session::place() const {
+  if (options_.delay_optimizer_step)
+    return update_place::beside_passes;
+  return options_.offload_optimizer ? update_place::host_memory : update_place::module;
 }
 
 /// The values that `waggle train` would compare for the same model, optimizer and data.

@@ -38,6 +38,7 @@ public:
   [[nodiscard]] const swarm_options& given() const { return given_; }
   /// `function_of` the model that the options name.
   [[nodiscard]] std::string model_function() const;
+  [[nodiscard]] update_place place() const;
 
   /// Starts to listen and to look for the run. Fails with a sentence for the operator. Call it
   /// once.

@@ -45,6 +45,7 @@ public:
     call(effect::loaded, [&](loop_model& m) { m.set_optimizer_steps(steps); });
   }
 
+  [[nodiscard]] bool passes_beside_updates() const override { return port_->has_master(); }
   [[nodiscard]] const state_table& tensors() const override { return port_->tensors(); }
   [[nodiscard]] digest schema() const override { return port_->schema(); }
   std::uint64_t take_mean_gradient(std::span<float> out) override {
@@ -175,9 +176,12 @@ std::string_view to_string(step_outcome x) {
 
 loop_closed::loop_closed() : std::runtime_error("the training loop has ended") {}
 
-loop_port::loop_port(state_table tensors, digest schema)
-  : tensors_(std::move(tensors)), schema_(schema),
-    last_loss_(std::numeric_limits<double>::quiet_NaN()) {}
+loop_port::loop_port(state_table tensors, digest schema, std::shared_ptr<loop_model> master)
+  : tensors_(std::move(tensors)), schema_(schema), master_(std::move(master)),
+    last_loss_(std::numeric_limits<double>::quiet_NaN()) {
+  WAGGLE_CHECK(!master_ || tensors_.buffer_count() == 0,
+               "passes would change the buffers while updates do");
+}
 
 // -- the loop's thread ----------------------------------------------------------------------------
 
@@ -188,27 +192,30 @@ step_outcome loop_port::offer(loop_model& model, std::span<const float> gradient
   guard lock{mutex_};
   account_.offered += step.samples;
   account_.outdated += step.samples; // unless it is given below; also if this throws
-  auto before = changes_;
-  if (!serve_until_pass(lock, model, over))
+  auto before = in_module_;
+  // With a master copy, the state may have changed since the pass began. The trainer knows whether
+  // its gradient still counts.
+  bool asked_for = master_ && pass_began_ && pass_wanted_ && !closed_ && !ended_;
+  if (!asked_for && !serve_until_pass(lock, model, over))
     return step_outcome::finished;
-  if (changes_ != before)
-    return changes_.loaded != before.loaded ? step_outcome::synced : step_outcome::dropped;
+  if (in_module_ != before)
+    return in_module_.loaded != before.loaded ? step_outcome::synced : step_outcome::dropped;
   account_.outdated -= step.samples;
   account_.given += step.samples;
   if (step.finite) {
     accumulate(gradient, step.samples);
     last_loss_ = step.loss;
   }
-  pass_wanted_ = false;
+  pass_wanted_ = pass_began_ = false;
   handed_ = step;
   worker_.notify_one();
   if (!serve_until_pass(lock, model, over))
     return step_outcome::finished;
-  if (changes_.loaded != before.loaded)
+  if (in_module_.loaded != before.loaded)
     return step_outcome::synced;
   if (!step.finite)
     return step_outcome::dropped;
-  return changes_ != before ? step_outcome::stepped : step_outcome::held;
+  return in_module_ != before ? step_outcome::stepped : step_outcome::held;
 }
 
 /// Returns false if there is nothing more to wait for.
@@ -216,17 +223,39 @@ bool loop_port::serve_until_pass(guard& lock, loop_model& model, const is_over& 
   while (!closed_ && !ended_) {
     if (task_ != nullptr) {
       carry_out(lock, model);
+    } else if (should_refresh()) {
+      refresh(lock, model);
     } else if (pass_wanted_) {
-      return true;
-    } else if (!loop_.wait_for(lock, slice, [this] { return task_ != nullptr || pass_wanted_; })) {
+      return pass_began_ = true;
+    } else if (!loop_.wait_for(lock, slice, [this] {
+                 return task_ != nullptr || should_refresh() || pass_wanted_;
+               })) {
       lock.unlock();
       bool is = over();
       lock.lock();
-      if (is && task_ == nullptr && !pass_wanted_)
+      if (is && task_ == nullptr && !pass_wanted_) {
+        if (changes_ != in_module_)
+          refresh(lock, model);
         return false;
+      }
     }
   }
   return false;
+}
+
+/// As soon as an update is complete: later, the next one may have begun, for whose end the loop
+/// would have to wait. A state that is being loaded, tensor by tensor, is complete when the next
+/// pass is asked for.
+bool loop_port::should_refresh() const {
+  return changes_ != in_module_ && (pass_wanted_ || changes_.loaded == in_module_.loaded);
+}
+
+void loop_port::refresh(guard& lock, loop_model& model) {
+  lock.unlock();
+  std::lock_guard changing{changing_};
+  model.refresh();
+  lock.lock();
+  in_module_ = changes_;
 }
 
 void loop_port::serve(loop_model& model, std::chrono::milliseconds look_every,
@@ -239,11 +268,13 @@ void loop_port::serve(loop_model& model, std::chrono::milliseconds look_every,
     bool is = over();
     lock.lock();
     if (is)
-      return;
+      break;
     loop_.wait_for(lock, look_every, [this] { return task_ != nullptr; });
     while (task_ != nullptr)
       carry_out(lock, model);
   }
+  if (changes_ != in_module_)
+    refresh(lock, model);
 }
 
 void loop_port::carry_out(guard& lock, loop_model& model) {
@@ -260,16 +291,22 @@ void loop_port::carry_out(guard& lock, loop_model& model) {
     now.failed = "an unknown exception";
   }
   lock.lock();
-  if (now.what == effect::applied)
-    ++changes_.applied;
-  else if (now.what == effect::merged)
-    ++changes_.merged;
-  else if (now.what == effect::loaded)
-    ++changes_.loaded;
+  count(now.what);
+  in_module_ = changes_;
   now.done = true;
   worker_.notify_one();
   if (thrown)
     std::rethrow_exception(thrown);
+}
+
+/// REQUIRES: mutex_ is held.
+void loop_port::count(effect what) {
+  if (what == effect::applied)
+    ++changes_.applied;
+  else if (what == effect::merged)
+    ++changes_.merged;
+  else if (what == effect::loaded)
+    ++changes_.loaded;
 }
 
 void loop_port::close() {
@@ -301,7 +338,20 @@ micro_step loop_port::pass() {
   return {last_loss_, 0, true}; // hardly changes the mean loss, and no sum of samples
 }
 
+/// Nobody else changes the master copy, so this thread reads it without a lock.
+void loop_port::change_master(effect what, const std::function<void(loop_model&)>& work) {
+  if (what == effect::none)
+    return work(*master_);
+  std::lock_guard changing{changing_};
+  work(*master_);
+  guard lock{mutex_};
+  count(what);
+  loop_.notify_one();
+}
+
 void loop_port::call(effect what, const std::function<void(loop_model&)>& work) {
+  if (master_)
+    return change_master(what, work);
   task own{what, &work, false, {}};
   guard lock{mutex_};
   if (closed_)

@@ -19,9 +19,16 @@
 
 namespace waggle {
 
-/// The model of a user's training loop, as its thread sees it: parameters, optimizer and the
-/// optimizer's statistics. Called on the loop's thread only, with the tensors of the table that its
-/// loop_port was constructed with.
+/// Where the optimizer of a user's training loop steps, and keeps its statistics.
+enum class update_place : std::uint8_t {
+  module = 0,   // on the parameters of the module
+  host_memory,  // on a second copy of them, the master copy (--offload-optimizer)
+  beside_passes // the same, while the loop computes (--delay-optimizer-step)
+};
+
+/// The model of a user's training loop: parameters, optimizer and the optimizer's statistics.
+/// Called with the tensors of the table that its loop_port was constructed with, on the loop's
+/// thread only; a master copy that a loop_port has, on the worker's thread.
 class loop_model {
 public:
   virtual ~loop_model() = default;
@@ -35,6 +42,8 @@ public:
   virtual void write_tensor(std::size_t which, std::span<const float> values) = 0;
   [[nodiscard]] virtual std::uint64_t optimizer_steps() const = 0;
   virtual void set_optimizer_steps(std::uint64_t steps) = 0;
+  /// Makes the module's parameters those of the master copy, if the loop_port has one.
+  virtual void refresh() {}
 };
 
 /// What became of a gradient that a loop offered.
@@ -68,13 +77,28 @@ public:
 /// Each side waits as long as the other one computes. The loop's thread wakes up every `slice` to
 /// check whether the run is over; `close` releases the worker's thread permanently, wherever it
 /// waits.
+///
+/// With a master copy, the worker carries out its calls itself, on the master copy, while the loop
+/// computes. The loop's thread, in `offer`, copies the newest parameters to the module. So there
+/// are two workers, and the calls of one may run beside the pass of the other:
+///
+///     loop's thread   offer(gradient) ── refresh ── until the next pass is asked for
+///                gradient│                 ▲                           ▲
+///                        ▼                 │parameters                 │
+///     pass worker      pass() ─────────────│────────────────────────  pass()
+///     worker           call(apply, …) ──  master copy
+///
+/// Invariant: when `offer` returns, the module has the parameters of the last update that was
+/// complete, or of a later one. So a pass misses at most the update that is made while it begins.
 class loop_port {
 public:
   static constexpr std::chrono::milliseconds slice{100};
   static constexpr std::chrono::milliseconds empty_pass_pause{20};
 
-  loop_port(state_table tensors, digest schema);
+  /// `master`: null, or the master copy; REQUIRES: then there are no buffers in `tensors`.
+  loop_port(state_table tensors, digest schema, std::shared_ptr<loop_model> master = {});
 
+  [[nodiscard]] bool has_master() const { return master_ != nullptr; }
   [[nodiscard]] const state_table& tensors() const { return tensors_; }
   [[nodiscard]] digest schema() const { return schema_; }
 
@@ -91,10 +115,10 @@ public:
   step_outcome offer(loop_model& model, std::span<const float> gradient, const micro_step& step,
                      const is_over& over);
   /// Executes the worker's calls until `over`. From the first such call on, passes return without a
-  /// gradient: the loop has ended.
+  /// gradient: the loop has ended. At the end the module has the parameters of the master copy.
   void serve(loop_model& model, std::chrono::milliseconds look_every, const is_over& over);
-  /// From now on every call of the worker fails with loop_closed and every pass is empty. REQUIRES:
-  /// no call is being carried out, i.e. this is the loop's thread.
+  /// From now on every call of the worker that needs this thread fails with loop_closed, and every
+  /// pass is empty. REQUIRES: no call is being carried out, i.e. this is the loop's thread.
   void close();
 
   /// Samples of gradients that were offered; that count or counted toward an update; and that were
@@ -112,7 +136,7 @@ public:
   micro_step pass();
   enum class effect : std::uint8_t { none, applied, merged, loaded };
   /// Runs `work` on the loop's thread and waits for it. Throws loop_closed, or a std::runtime_error
-  /// with the text of the exception that `work` threw.
+  /// with the text of the exception that `work` threw. With a master copy: runs `work` on it, here.
   void call(effect what, const std::function<void(loop_model&)>& work);
 
   // -- any thread ---------------------------------------------------------------------------------
@@ -141,21 +165,29 @@ private:
   };
 
   bool serve_until_pass(guard& lock, loop_model& model, const is_over& over);
+  [[nodiscard]] bool should_refresh() const;
+  void refresh(guard& lock, loop_model& model);
+  void change_master(effect what, const std::function<void(loop_model&)>& work);
+  void count(effect what);
   void carry_out(guard& lock, loop_model& model);
   void accumulate(std::span<const float> gradient, std::uint64_t samples);
 
   const state_table tensors_;
   const digest schema_;
+  const std::shared_ptr<loop_model> master_;
+  std::mutex changing_; // held while master_ changes or is copied; locked before mutex_
 
   mutable std::mutex mutex_; // guards everything up to the accumulators
   std::condition_variable loop_;
   std::condition_variable worker_;
   task* task_ = nullptr; // the worker's call that has not been started
   bool pass_wanted_ = false;
+  bool pass_began_ = false; // it is wanted, and the loop computes it with the module's parameters
   std::optional<micro_step> handed_; // to the pass that waits
   bool ended_ = false;               // there will be no more gradients
   bool closed_ = false;
-  change_count changes_; // of the parameters
+  change_count changes_;   // of the parameters
+  change_count in_module_; // those that the module's parameters contain
   account account_;
   double last_loss_; // NaN before the first
 

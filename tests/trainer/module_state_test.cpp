@@ -103,7 +103,15 @@ void with_learner(module_state& state, const std::function<void(learner&)>& work
   done.get();
 }
 
-TEST(ModuleState, ExchangesStatesWithWaggleTrainAndFollowsTheSameTrajectory) {
+class ModuleStateIn : public ::testing::TestWithParam<update_place> {};
+
+INSTANTIATE_TEST_SUITE_P(Places, ModuleStateIn,
+                         ::testing::Values(update_place::module, update_place::host_memory),
+                         [](const auto& info) {
+                           return info.param == update_place::module ? "Module" : "HostMemory";
+                         });
+
+TEST_P(ModuleStateIn, ExchangesStatesWithWaggleTrainAndFollowsTheSameTrajectory) {
   for (const auto& [name, set] : optimizers) {
     auto config = configuration(name, set);
     auto ours = std::move(*make_torch_learner(config));
@@ -119,7 +127,8 @@ TEST(ModuleState, ExchangesStatesWithWaggleTrainAndFollowsTheSameTrajectory) {
     train(*ours, 3);
     config.init_seed = 99;
     auto model = make_model(config);
-    module_state theirs{*model, optimizer_for(config, *model), rate_owner::optimizer};
+    module_state theirs{
+      *model, optimizer_for(config, *model), rate_owner::optimizer, {}, GetParam()};
     with_learner(theirs, [&](learner& loop) {
       auto loaded = loop.load_state(ours->save_state(0));
       ASSERT_TRUE(loaded) << loaded.error().detail;
@@ -130,7 +139,102 @@ TEST(ModuleState, ExchangesStatesWithWaggleTrainAndFollowsTheSameTrajectory) {
       ASSERT_TRUE(ours->load_state(loop.save_state(0)));
       EXPECT_EQ(loop.save_state(0), ours->save_state(0)) << name;
     });
+    std::vector<float> values(theirs.table().parameter_count());
+    for (std::size_t i = 0; i < model->parameters().size(); ++i)
+      theirs.read_tensor(
+        i, std::span{values}.subspan(theirs.table().offset(i), theirs.table()[i].elements()));
+    EXPECT_EQ(all_of(*model), values) << name << ": the module follows";
   }
+}
+
+TEST(ModuleState, InHostMemoryItContinuesAnOptimizerThatHasStepped) {
+  for (const auto& [name, set] : optimizers) {
+    auto config = configuration(name, set);
+    auto plain = make_model(config);
+    auto ours = make_model(config);
+    auto own = optimizer_for(config, *plain);
+    auto given = optimizer_for(config, *ours);
+    for (int i = 0; i < 3; ++i) {
+      for (auto& [model, steps] : {std::pair{plain, own.get()}, std::pair{ours, given.get()}}) {
+        steps->zero_grad();
+        model->loss(windows(i, config)).backward();
+        steps->step();
+      }
+    }
+    module_state state{
+      *ours, std::move(given), rate_owner::optimizer, {}, update_place::host_memory};
+    for (int i = 3; i < 6; ++i) {
+      own->zero_grad();
+      plain->loss(windows(i, config)).backward();
+      own->step();
+      state.inner().zero_grad();
+      ours->loss(windows(i, config)).backward();
+      state.step(0); // the gradient is where the loop left it
+      ASSERT_EQ(all_of(*ours), all_of(*plain)) << name << ", step " << i;
+    }
+  }
+}
+
+TEST(ModuleState, InHostMemoryItHasTheParameterGroupsAndTheirRates) {
+  two_layers plain;
+  two_layers ours;
+  {
+    torch::NoGradGuard guard;
+    for (std::size_t i = 0; i < plain.parameters().size(); ++i)
+      ours.parameters()[i].copy_(plain.parameters()[i]);
+  }
+  auto own = adamw_with_groups(plain, 0.1, 0);
+  module_state state{
+    ours, adamw_with_groups(ours, 0.1, 0), rate_owner::optimizer, {}, update_place::host_memory};
+  EXPECT_FALSE(state.identity().decay_vectors);
+  for (int i = 0; i < 4; ++i) {
+    for (auto* optimizer : {own.get(), &state.inner()})
+      optimizer->param_groups()[1].options().set_lr(1e-2 * i);
+    for (auto* net : {&plain, &ours}) {
+      net->zero_grad();
+      net->second->forward(net->first->forward(torch::ones({1, 3}))).pow(2).sum().backward();
+    }
+    own->step();
+    state.step(0);
+    state.check_unchanged(ours);
+    ASSERT_EQ(all_of(ours), all_of(plain)) << i;
+  }
+}
+
+// As the optimizer of a plain loop: a gradient of zeros would move a parameter that has momentum.
+TEST(ModuleState, InHostMemoryAParameterWithoutAGradientIsLeftOutOfALocalStep) {
+  two_layers m;
+  module_state state{m,
+                     std::make_unique<optim::SGD>(m.parameters(), optim::SGDOptions(1).momentum(1)),
+                     rate_owner::optimizer,
+                     {},
+                     update_place::host_memory};
+  m.second->forward(m.first->forward(torch::ones({1, 3}))).sum().backward();
+  state.step(0);
+  auto before = m.second->bias.detach().clone();
+  state.inner().zero_grad();
+  m.first->forward(torch::ones({1, 3})).sum().backward();
+  m.second->bias.mutable_grad().reset();
+  state.step(0);
+  EXPECT_TRUE(torch::equal(m.second->bias.detach(), before));
+}
+
+TEST(ModuleState, BesidePassesTheModuleChangesOnlyWhenItIsRefreshed) {
+  two_layers m;
+  module_state state{m,
+                     std::make_unique<optim::SGD>(m.parameters(), 1.0),
+                     rate_owner::optimizer,
+                     {},
+                     update_place::beside_passes};
+  auto before = all_of(m);
+  std::vector<float> gradient(state.table().parameter_count(), 0.5F);
+  state.master()->apply(gradient, 0);
+  EXPECT_EQ(all_of(m), before);
+  state.refresh();
+  EXPECT_EQ(all_of(m)[0], before[0] - 0.5F);
+  EXPECT_THAT(gradient, ::testing::Each(0.5F));
+  module_state in_turn{m, std::make_unique<optim::SGD>(m.parameters(), 1.0), rate_owner::optimizer};
+  EXPECT_EQ(in_turn.master(), nullptr);
 }
 
 TEST(ModuleState, StatisticsBeforeTheFirstStepAreZerosAndLoadingThemChangesNothing) {
@@ -145,14 +249,15 @@ TEST(ModuleState, StatisticsBeforeTheFirstStepAreZerosAndLoadingThemChangesNothi
 
 // -- a swarm of one -------------------------------------------------------------------------------
 
-TEST(ModuleState, ASwarmOfOneIsBitByBitThePlainLoop) {
+TEST_P(ModuleStateIn, ASwarmOfOneIsBitByBitThePlainLoop) {
   for (const auto& [name, set] : optimizers) {
     auto config = configuration(name, set);
     constexpr int steps = 60;
     auto plain = make_model(config);
     auto plain_optimizer = optimizer_for(config, *plain);
     auto alone = make_model(config);
-    module_state state{*alone, optimizer_for(config, *alone), rate_owner::optimizer};
+    module_state state{
+      *alone, optimizer_for(config, *alone), rate_owner::optimizer, {}, GetParam()};
     auto port = std::make_shared<loop_port>(state.table(), digest{});
     auto worker = std::async(std::launch::async, [port] {
       auto learns = make_loop_learner(port);
@@ -178,10 +283,10 @@ TEST(ModuleState, ASwarmOfOneIsBitByBitThePlainLoop) {
   }
 }
 
-TEST(ModuleState, UsesTheRunsLearningRateIfTheRunOwnsIt) {
+TEST_P(ModuleStateIn, UsesTheRunsLearningRateIfTheRunOwnsIt) {
   auto config = configuration("sgd");
   auto model = make_model(config);
-  module_state state{*model, optimizer_for(config, *model), rate_owner::run};
+  module_state state{*model, optimizer_for(config, *model), rate_owner::run, {}, GetParam()};
   std::vector<float> gradient(state.table().parameter_count(), 1.0F);
   state.apply(gradient, 0.125);
   EXPECT_EQ(state.learning_rate(), 0.125);

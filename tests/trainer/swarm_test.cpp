@@ -4,16 +4,11 @@
 
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 #include <optional>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "runtime/config/options.hpp"
 #include "runtime/training/optimizer_table.hpp"
-#include "trainer/optimizer.hpp"
+#include "tests/trainer/swarm_of_one.hpp"
 #include "trainer/swarm_session.hpp"
 
 namespace waggle {
@@ -23,58 +18,7 @@ using namespace std::chrono_literals;
 using steady = std::chrono::steady_clock;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-namespace fs = std::filesystem;
-
-/// y = w·x + b.
-class SwarmOfOne : public ::testing::Test {
-protected:
-  SwarmOfOne() {
-    auto name = (fs::temp_directory_path() / "waggle-test-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~SwarmOfOne() override {
-    std::error_code error;
-    fs::remove_all(folder_, error);
-  }
-
-  [[nodiscard]] swarm_options options(std::uint64_t max_epochs = 0) const {
-    swarm_options o;
-    o.run = "one";
-    o.listen = "127.0.0.1:0";
-    o.data_dir = folder_ / "peer";
-    o.log_level = "error";
-    o.target_batch_size = 4;
-    o.max_epochs = max_epochs;
-    return o;
-  }
-  static std::unique_ptr<torch::optim::Optimizer> adam(const torch::nn::Linear& m) {
-    return std::make_unique<torch::optim::AdamW>(m->parameters(), 1e-2);
-  }
-  static torch::nn::Linear line() {
-    torch::nn::Linear m{3, 2};
-    torch::NoGradGuard guard;
-    m->weight.fill_(0.25);
-    m->bias.fill_(-0.5);
-    return m;
-  }
-  static torch::Tensor loss_of(torch::nn::Linear& m, std::uint64_t step) {
-    auto x = torch::rand({4, 3}, at::detail::createCPUGenerator(step));
-    return (m(x) - x.narrow(1, 0, 2)).pow(2).mean();
-  }
-  template <class Optimizer>
-  static step_outcome train(torch::nn::Linear& m, Optimizer& with, std::uint64_t step) {
-    with.zero_grad();
-    auto loss = loss_of(m, step);
-    loss.backward();
-    return with.step(4, loss);
-  }
-  static std::string refusal(const swarm_options& o) {
-    auto joined = join(o);
-    return joined ? "" : joined.error().detail;
-  }
-
-  fs::path folder_;
-};
+using SwarmOfOne = testing::swarm_of_one;
 
 TEST_F(SwarmOfOne, IsBitByBitThePlainLoopAndEndsAtItsLastEpoch) {
   constexpr std::uint64_t steps = 50;
@@ -377,8 +321,6 @@ TEST_F(SwarmOfOne, AnOptionThatALoopCannotUseIsRefusedWithWhatToDoInstead) {
     {"reuse-grad-buffers", "`waggle train --reuse-grad-buffers true`"},
     {"threads", "torch::set_num_threads"},
     {"duration", "end the loop"},
-    {"delay-optimizer-step", "use delay-grad-averaging"},
-    {"offload-optimizer", "`waggle train --offload-optimizer true`"},
     {"auxiliary", "only groups in which no trainer accepts connections"}};
   for (const auto& hyper : hyper_parameters())
     instead.emplace(hyper.name, "options of the torch optimizer");

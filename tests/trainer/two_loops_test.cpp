@@ -131,7 +131,9 @@ INSTANTIATE_TEST_SUITE_P(
   Strategies, TwoLoops,
   ::testing::Values(
     loop_case{"collaborative", "collaborative", {}},
+    loop_case{"collaborativeinhostmemory", "collaborative", {{"offload-optimizer", "true"}}},
     loop_case{"localupdates", "local-updates", {}},
+    loop_case{"localupdatesinhostmemory", "local-updates", {{"offload-optimizer", "true"}}},
     loop_case{"averagedgradients", "local-updates", {{"average-gradients", "true"}}}),
   [](const auto& info) { return std::string{info.param.name}; });
 

@@ -117,12 +117,47 @@ protected:
   scratch_folder folder;
 };
 
-TEST_F(LoopsOfUsers, TwoLoopsAndWaggleTrainEndARunWithEqualParameters) {
-  // Slow enough that both loops join before it has finished.
-  auto first = train({"--step-interval", "30ms", "--micro-batch", "8", "--linger", "5m"});
+/// No pass begins before all three peers are there: a loop may need longer to start than the run
+/// takes without it.
+const std::vector<std::string> loops_wait{"--more", "min-peers=3"};
+const std::vector<std::string> train_waits{"--min-peers", "3"};
+
+/// Further options, of the example and of `waggle train`.
+struct further {
+  const char* name;
+  std::vector<std::string> of_loops;
+  std::vector<std::string> of_train;
+};
+
+std::vector<std::string> joined(std::vector<std::string> some, const std::vector<std::string>& more,
+                                const std::vector<std::string>& wait = {}) {
+  some.insert(some.end(), more.begin(), more.end());
+  some.insert(some.end(), wait.begin(), wait.end());
+  return some;
+}
+
+const further delayed{"DelayedSteps", {"--more", "delay-optimizer-step=true"}, {}};
+
+class EqualLoops : public LoopsOfUsers, public ::testing::WithParamInterface<further> {};
+
+INSTANTIATE_TEST_SUITE_P(
+  Options, EqualLoops,
+  ::testing::Values(further{"Plain", {}, {}}, delayed,
+                    further{"DelayedStepsAndGradients",
+                            {"--more", "delay-optimizer-step=true", "--more",
+                             "delay-grad-averaging=true"},
+                            {"--delay-grad-averaging", "true"}},
+                    further{"InHostMemory", {"--more", "offload-optimizer=true"}, {}}),
+  [](const auto& info) { return std::string{info.param.name}; });
+
+TEST_P(EqualLoops, TwoOfThemAndWaggleTrainEndARunWithEqualParameters) {
+  auto first = train(joined({"--step-interval", "30ms", "--micro-batch", "8", "--linger", "5m"},
+                            GetParam().of_train, train_waits));
   auto where = first->await_address();
-  auto second = start("second", to_string(where), {"--seed", "2"});
-  auto third = start("third", to_string(where), {"--seed", "3"});
+  auto second =
+    start("second", to_string(where), joined({"--seed", "2"}, GetParam().of_loops, loops_wait));
+  auto third =
+    start("third", to_string(where), joined({"--seed", "3"}, GetParam().of_loops, loops_wait));
   EXPECT_EQ(second->await_exit(150s), 0) << second->log() << first->log();
   EXPECT_EQ(third->await_exit(60s), 0) << third->log() << first->log();
   auto a = ending_in(second->log());
@@ -152,12 +187,52 @@ TEST_F(LoopsOfUsers, TwoLoopsAndWaggleTrainEndARunWithEqualParameters) {
   EXPECT_EQ(first->await_exit(), 0) << first->log();
 }
 
-TEST_F(LoopsOfUsers, AverageTheirParametersWithThoseOfWaggleTrain) {
-  auto first = train({"--strategy", "local-updates", "--step-interval", "5ms", "--micro-batch", "8",
-                      "--linger", "5m"});
+TEST_F(LoopsOfUsers, DelayedOnesThatAreKilledReturnAndEndWithEqualParameters) {
+  auto first = train({"--step-interval", "30ms", "--micro-batch", "8", "--linger", "5m"});
+  auto where = first->await_address();
+  auto second = start("second", to_string(where), joined({"--seed", "2"}, delayed.of_loops));
+  auto third = start("third", to_string(where), joined({"--seed", "3"}, delayed.of_loops));
+  for (int kills = 0; kills < 3; ++kills) {
+    ASSERT_TRUE(
+      eventually([&] { return second->log().find("in step at epoch") != std::string::npos; }))
+      << second->log();
+    second->signal(SIGKILL);
+    ASSERT_TRUE(eventually([&] { return !second->runs(); }));
+    second = start("second", to_string(where), joined({"--seed", "2"}, delayed.of_loops));
+  }
+  std::string parameters;
+  for (auto* each : {second.get(), third.get()}) {
+    EXPECT_EQ(each->await_exit(150s), 0) << each->log() << first->log();
+    auto end = ending_in(each->log());
+    ASSERT_TRUE(end) << each->log();
+    EXPECT_TRUE(end->last);
+    EXPECT_EQ(end->offered, end->used + end->dropped);
+    EXPECT_EQ(end->parameters, parameters.empty() ? end->parameters : parameters);
+    parameters = end->parameters;
+  }
+}
+
+class AveragingLoops : public LoopsOfUsers, public ::testing::WithParamInterface<further> {};
+
+INSTANTIATE_TEST_SUITE_P(
+  Options, AveragingLoops,
+  ::testing::Values(
+    further{"Plain", {}, {}},
+    further{"Gradients", {"--more", "average-gradients=true"}, {"--average-gradients", "true"}},
+    further{"InHostMemory", {"--more", "offload-optimizer=true"}, {}}),
+  [](const auto& info) { return std::string{info.param.name}; });
+
+TEST_P(AveragingLoops, AverageTheirParametersWithThoseOfWaggleTrain) {
+  auto first = train(joined({"--strategy", "local-updates", "--step-interval", "5ms",
+                             "--micro-batch", "8", "--linger", "5m"},
+                            GetParam().of_train, train_waits));
   auto where = to_string(first->await_address());
-  auto second = start("second", where, {"--seed", "2", "--strategy", "local-updates"});
-  auto third = start("third", where, {"--seed", "3", "--strategy", "local-updates"});
+  auto second =
+    start("second", where,
+          joined({"--seed", "2", "--strategy", "local-updates"}, GetParam().of_loops, loops_wait));
+  auto third =
+    start("third", where,
+          joined({"--seed", "3", "--strategy", "local-updates"}, GetParam().of_loops, loops_wait));
   EXPECT_EQ(second->await_exit(150s), 0) << second->log() << first->log();
   EXPECT_EQ(third->await_exit(60s), 0) << third->log() << first->log();
   for (const auto* each : {second.get(), third.get()}) {

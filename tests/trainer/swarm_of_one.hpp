@@ -1,0 +1,67 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "trainer/optimizer.hpp"
+
+namespace waggle::testing {
+
+/// A loop that is a run of its own, with a real socket: y = w·x + b.
+class swarm_of_one : public ::testing::Test {
+protected:
+  swarm_of_one() {
+    auto name = (std::filesystem::temp_directory_path() / "waggle-test-XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+  }
+  ~swarm_of_one() override {
+    std::error_code error;
+    std::filesystem::remove_all(folder_, error);
+  }
+
+  [[nodiscard]] swarm_options options(std::uint64_t max_epochs = 0) const {
+    swarm_options o;
+    o.run = "one";
+    o.listen = "127.0.0.1:0";
+    o.data_dir = folder_ / "peer";
+    o.log_level = "error";
+    o.target_batch_size = 4;
+    o.max_epochs = max_epochs;
+    return o;
+  }
+  static std::unique_ptr<torch::optim::Optimizer> adam(const torch::nn::Linear& m) {
+    return std::make_unique<torch::optim::AdamW>(m->parameters(), 1e-2);
+  }
+  static torch::nn::Linear line() {
+    torch::nn::Linear m{3, 2};
+    torch::NoGradGuard guard;
+    m->weight.fill_(0.25);
+    m->bias.fill_(-0.5);
+    return m;
+  }
+  static torch::Tensor loss_of(torch::nn::Linear& m, std::uint64_t step) {
+    auto x = torch::rand({4, 3}, at::detail::createCPUGenerator(step));
+    return (m(x) - x.narrow(1, 0, 2)).pow(2).mean();
+  }
+  template <class Optimizer>
+  static step_outcome train(torch::nn::Linear& m, Optimizer& with, std::uint64_t step) {
+    with.zero_grad();
+    auto loss = loss_of(m, step);
+    loss.backward();
+    return with.step(4, loss);
+  }
+  static std::string refusal(const swarm_options& o) {
+    auto joined = join(o);
+    return joined ? "" : joined.error().detail;
+  }
+
+  std::filesystem::path folder_;
+};
+
+} // namespace waggle::testing

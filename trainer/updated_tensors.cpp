@@ -1,0 +1,160 @@
+#include "trainer/updated_tensors.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "trainer/host_staging.hpp"
+
+namespace waggle {
+
+namespace {
+
+namespace optim = torch::optim;
+
+/// An optimizer like `from`, without statistics, whose groups have the tensors that `copies` has
+/// for those of `from`. Tensors without a copy are left out: they are not trained.
+std::shared_ptr<optim::Optimizer>
+same_optimizer(const torch_optimizer& kind, optim::Optimizer& from,
+               const std::map<const void*, torch::Tensor>& copies) {
+  auto copied = [&](const std::vector<torch::Tensor>& tensors) {
+    std::vector<torch::Tensor> found;
+    for (const auto& t : tensors)
+      if (auto copy = copies.find(t.data_ptr()); copy != copies.end())
+        found.push_back(copy->second);
+    return found;
+  };
+  auto& groups = from.param_groups();
+  auto& first = groups.front();
+  std::shared_ptr<optim::Optimizer> made =
+    kind.make(kind.identity(first.options()), first.options().get_lr(), copied(first.params()));
+  for (auto group = std::next(groups.begin()); group != groups.end(); ++group)
+    made->add_param_group({copied(group->params()), group->options().clone()});
+  return made;
+}
+
+} // namespace
+
+torch::Tensor view_of(std::span<const float> values, torch::IntArrayRef sizes) {
+  // torch has no read-only tensors.
+  return torch::from_blob(const_cast<float*>(values.data()), sizes);
+}
+
+updated_tensors::updated_tensors(const state_table& table, std::vector<torch::Tensor> tensors,
+                                 const torch_optimizer& kind,
+                                 std::shared_ptr<optim::Optimizer> optimizer, rate_owner owner)
+  : table_(table), tensors_(std::move(tensors)), kind_(kind), optimizer_(std::move(optimizer)),
+    owner_(owner) {
+  if (kind_.counter.steps != nullptr) // the optimizer may have stepped before
+    steps_ = static_cast<std::uint64_t>(kind_.counter.steps(*optimizer_, tensors_.front()));
+}
+
+std::shared_ptr<updated_tensors> updated_tensors::master_of(const updated_tensors& from) {
+  torch::NoGradGuard guard;
+  std::vector<torch::Tensor> copies;
+  std::map<const void*, torch::Tensor> copy_of;
+  for (const auto& t : from.tensors_) {
+    copies.push_back(host_memory_for(t.device(), t.sizes(), torch::kFloat32));
+    copies.back().copy_(t.detach());
+    copy_of.emplace(t.data_ptr(), copies.back());
+  }
+  auto optimizer = same_optimizer(from.kind_, *from.optimizer_, copy_of);
+  for (std::size_t i = 0; i < copies.size(); ++i)
+    for (std::size_t s = 0; s < from.statistics_count(); ++s) {
+      const auto* value = from.kind_.statistic(*from.optimizer_, from.tensors_[i], s, false);
+      if (value != nullptr && value->defined())
+        from.kind_.statistic(*optimizer, copies[i], s, true)->copy_(value->detach());
+    }
+  auto master = std::make_shared<updated_tensors>(from.table_, std::move(copies), from.kind_,
+                                                  std::move(optimizer), from.owner_);
+  if (from.steps_ > 0)
+    master->set_optimizer_steps(from.steps_);
+  from.optimizer_->state().clear();
+  return master;
+}
+
+/// Statistics of each parameter.
+std::size_t updated_tensors::statistics_count() const {
+  auto of_parameters =
+    std::count_if(table_.tensors().begin(), table_.tensors().end(), [](const state_tensor& t) {
+      return t.what == state_tensor::kind::statistic || t.what == state_tensor::kind::square;
+    });
+  return static_cast<std::size_t>(of_parameters) / tensors_.size();
+}
+
+void updated_tensors::take_rates(optim::Optimizer& from) {
+  for (std::size_t i = 0; i < optimizer_->param_groups().size(); ++i)
+    optimizer_->param_groups()[i].options().set_lr(from.param_groups()[i].options().get_lr());
+}
+
+void updated_tensors::take_gradients(const updated_tensors& from) {
+  torch::NoGradGuard guard;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const auto& grad = from.tensors_[i].grad();
+    auto& ours = tensors_[i].mutable_grad();
+    if (!grad.defined())
+      ours.reset(); // the optimizer leaves out the parameter, as it would in the module
+    else if (!ours.defined())
+      ours = torch::empty_like(tensors_[i]).copy_(grad.is_sparse() ? grad.to_dense() : grad);
+    else
+      ours.copy_(grad.is_sparse() ? grad.to_dense() : grad);
+  }
+}
+
+void updated_tensors::take_values(const updated_tensors& from) {
+  torch::NoGradGuard guard;
+  for (std::size_t i = 0; i < tensors_.size(); ++i)
+    tensors_[i].detach().copy_(from.tensors_[i].detach());
+}
+
+void updated_tensors::apply(std::span<const float> gradient, double lr) {
+  torch::NoGradGuard guard;
+  for (std::size_t i = 0; i < tensors_.size(); ++i) {
+    const auto& p = tensors_[i];
+    auto& grad = p.mutable_grad();
+    if (!grad.defined() || grad.is_sparse())
+      grad = torch::empty_like(p.detach());
+    auto values = gradient.subspan(table_.offset(i), table_[i].elements());
+    grad.detach().copy_(view_of(values, p.sizes()));
+  }
+  step(lr);
+}
+
+void updated_tensors::step(double lr) {
+  if (owner_ == rate_owner::run) {
+    rate_of_run_ = lr;
+    for (auto& group : optimizer_->param_groups())
+      group.options().set_lr(lr);
+  }
+  optimizer_->step();
+  ++steps_;
+}
+
+void updated_tensors::read_tensor(std::size_t which, std::span<float> out) const {
+  torch::NoGradGuard guard;
+  auto block = which / tensors_.size();
+  const auto& p = tensors_[which % tensors_.size()];
+  const auto* from = block == 0 ? &p : kind_.statistic(*optimizer_, p, block - 1, false);
+  if (from != nullptr && from->defined())
+    view_of(out, p.sizes()).copy_(from->detach());
+  else
+    std::fill(out.begin(), out.end(), 0.0F);
+}
+
+void updated_tensors::write_tensor(std::size_t which, std::span<const float> values) {
+  torch::NoGradGuard guard;
+  auto block = which / tensors_.size();
+  const auto& p = tensors_[which % tensors_.size()];
+  auto to = block == 0 ? p : *kind_.statistic(*optimizer_, p, block - 1, true);
+  to.detach().copy_(view_of(values, p.sizes()));
+}
+
+void updated_tensors::set_optimizer_steps(std::uint64_t steps) {
+  torch::NoGradGuard guard;
+  steps_ = steps;
+  if (kind_.counter.set_steps != nullptr)
+    for (const auto& p : tensors_)
+      kind_.counter.set_steps(*optimizer_, p, static_cast<std::int64_t>(steps));
+}
+
+} // namespace waggle

@@ -1,0 +1,64 @@
+#pragma once
+
+// Internal to trainer/: includes LibTorch.
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <torch/torch.h>
+
+#include "runtime/training/loop_learner.hpp"
+#include "trainer/optimizers.hpp"
+#include "trainer/swarm.hpp"
+
+namespace waggle {
+
+/// Parameters with the torch optimizer that updates them, and its statistics: those of a user's
+/// module, or the master copy of them in host memory. A tensor of the state is a parameter or a
+/// statistic of one. Statistics that do not exist before the first step read as zeros.
+///
+/// Not thread-safe.
+class updated_tensors final : public loop_model {
+public:
+  /// @param table the state of which `tensors` are the parameters
+  updated_tensors(const state_table& table, std::vector<torch::Tensor> tensors,
+                  const torch_optimizer& kind, std::shared_ptr<torch::optim::Optimizer> optimizer,
+                  rate_owner owner);
+  /// A copy in host memory, with an optimizer that is a copy of `from`'s. Empties the statistics of
+  /// `from`'s optimizer: they would need memory and never change again.
+  static std::shared_ptr<updated_tensors> master_of(const updated_tensors& from);
+
+  /// Takes over the learning rates of the parameter groups of an optimizer with the same groups.
+  void take_rates(torch::optim::Optimizer& from);
+  /// Copies the gradients of the other copy, which may be undefined.
+  void take_gradients(const updated_tensors& from);
+  /// Copies the values of all parameters of the other copy.
+  void take_values(const updated_tensors& from);
+  /// The rate of the run in the last step, if the run owns the rate.
+  [[nodiscard]] std::optional<double> rate_of_run() const { return rate_of_run_; }
+
+  // -- loop_model
+  void apply(std::span<const float> gradient, double lr) override;
+  void step(double lr) override;
+  void read_tensor(std::size_t which, std::span<float> out) const override;
+  void write_tensor(std::size_t which, std::span<const float> values) override;
+  [[nodiscard]] std::uint64_t optimizer_steps() const override { return steps_; }
+  void set_optimizer_steps(std::uint64_t steps) override;
+
+private:
+  [[nodiscard]] std::size_t statistics_count() const;
+
+  const state_table table_;
+  const std::vector<torch::Tensor> tensors_;
+  const torch_optimizer& kind_;
+  const std::shared_ptr<torch::optim::Optimizer> optimizer_;
+  const rate_owner owner_;
+  std::optional<double> rate_of_run_;
+  std::uint64_t steps_ = 0;
+};
+
+/// A tensor on the memory of `values`, which must not change through it if they are shared.
+torch::Tensor view_of(std::span<const float> values, torch::IntArrayRef sizes);
+
+} // namespace waggle
