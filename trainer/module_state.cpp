@@ -319,6 +319,13 @@ std::span<const float> module_state::gradient() {
   return gradient_;
 }
 
+void module_state::unscale_gradients(double scale) {
+  torch::NoGradGuard guard;
+  for (const auto& p : parameters_)
+    if (const auto& grad = p.tensor.grad(); grad.defined() && scale != 1)
+      grad.detach().div_(scale);
+}
+
 bool module_state::gradient_is_finite() const {
   // The sum is finite only if every value is finite (opposite infinities give NaN).
   double sum = 0;

@@ -55,6 +55,8 @@ public:
   /// Copies the .grad of all parameters, with zeros where a parameter has none, and the buffers.
   /// The result is valid until the next call.
   std::span<const float> gradient();
+  /// Divides the .grad of all parameters, where they are, by `scale`, a power of two.
+  void unscale_gradients(double scale);
   /// Whether all values of the last `gradient()` are finite.
   [[nodiscard]] bool gradient_is_finite() const;
 

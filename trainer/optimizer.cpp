@@ -3,6 +3,7 @@
 #include <cmath>
 #include <exception>
 #include <stdexcept>
+#include <utility>
 
 #include "runtime/training/strategy.hpp"
 #include "trainer/module_state.hpp"
@@ -62,13 +63,37 @@ step_outcome optimizer::step(std::uint64_t samples, double loss) {
   state_->check_unchanged(module_);
   if (session_->was_over())
     return last_ = step_outcome::finished;
+  micro_step pass{loss, samples};
+  pass.scale = unscale();
   auto gradient = state_->gradient();
-  bool finite = std::isfinite(loss) && state_->gradient_is_finite();
+  pass.finite = std::isfinite(loss) && state_->gradient_is_finite();
+  bool too_large = !pass.finite && std::isfinite(loss) && pass.scale > loss_scaler::scale_min;
+  pass.overflow = too_large && session_->loss_scale()->on_overflow(pass.scale);
   auto before = port_->samples().outdated;
-  last_ =
-    port_->offer(*state_, gradient, {loss, samples, finite}, [this] { return session_->over(); });
+  last_ = port_->offer(*state_, gradient, pass, [this] { return session_->over(); });
   session_->count_outdated(port_->samples().outdated - before);
   return last_;
+}
+
+torch::Tensor optimizer::scaled(const torch::Tensor& loss) {
+  const auto& scale = session_->loss_scale();
+  if (!scale)
+    return loss;
+  if (!scale_)
+    scale_ = scale->scale();
+  return *scale_ == 1 ? loss : loss * *scale_;
+}
+
+/// Returns the scale of the gradients so far; 0: there is no scale.
+double optimizer::unscale() {
+  if (!session_->loss_scale())
+    return 0;
+  if (!scale_)
+    throw std::invalid_argument{"with loss-scale, gradients must be those of the scaled loss: call "
+                                "backward on optimizer::scaled(loss) before each step"};
+  auto scale = *std::exchange(scale_, std::nullopt);
+  state_->unscale_gradients(scale);
+  return scale;
 }
 
 void optimizer::zero_grad() {

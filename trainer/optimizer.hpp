@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -76,12 +77,18 @@ public:
   optimizer(const optimizer&) = delete;
   optimizer& operator=(const optimizer&) = delete;
 
+  /// The loss times the scale of "loss-scale" in `swarm_options::more`, for the backward passes of
+  /// the next `step`, which divides the parameters' .grad by it; without the option, `loss` itself.
+  /// The scale stays the same until then. Do not clip the gradients yourself meanwhile
+  /// ("max-gradient-norm" does it), and pass the unscaled loss to `step`.
+  [[nodiscard]] torch::Tensor scaled(const torch::Tensor& loss);
   /// Contributes the parameters' .grad, the mean over `samples` samples, to the run. `loss`: the
   /// mean over the same samples, for the status and the schedule plateau. Returns when
   /// the next gradient can be computed: at once, after an update, or after the state of the run was
   /// loaded. Until the run is found this can take as long as the join timeout. Network failures
   /// change the outcome and never throw. Throws std::invalid_argument if `samples` is 0, or larger
-  /// than `target_batch_size` with a strategy that counts samples. Throws std::runtime_error if a
+  /// than `target_batch_size` with a strategy that counts samples, or if the loss was not `scaled`
+  /// although there is a "loss-scale". Throws std::runtime_error if a
   /// parameter was added, cast or moved, if a parameter group or an option of the torch optimizer
   /// other than the learning rate changed (with "delay-optimizer-step" also the rate), if all
   /// initial peers refuse this one, or if an actor of this peer failed.
@@ -107,12 +114,15 @@ public:
   [[nodiscard]] torch::optim::Optimizer& inner();
 
 private:
+  double unscale();
+
   std::shared_ptr<swarm_session> session_;
   torch::nn::Module& module_;
   std::unique_ptr<module_state> state_;
   std::shared_ptr<loop_port> port_;
   step_outcome last_ = step_outcome::held;
-  int exceptions_; // std::uncaught_exceptions() at construction
+  std::optional<double> scale_; // of the backward passes since the last step; none: no such pass
+  int exceptions_;              // std::uncaught_exceptions() at construction
 };
 
 } // namespace waggle

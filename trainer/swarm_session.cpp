@@ -107,8 +107,6 @@ const std::map<std::string, std::string>& options_not_for_loops() {
       {"micro-batch", "the loop's own: pass the number of samples to optimizer::step"},
       {"device", "the module's own: move the module before the torch optimizer is constructed"},
       {"precision", "the loop's own: compute the loss in the autocast of torch"},
-      {"loss-scale", "the loop's own: multiply the loss by the scale, and divide the gradient by "
-                     "it before optimizer::step"},
       {"reuse-grad-buffers",
        "not for a loop, whose zero_grad clears the gradient: let several backward passes add up "
        "before one optimizer::step, or use `waggle train --reuse-grad-buffers true`"},
@@ -150,6 +148,8 @@ result<std::shared_ptr<swarm_session>> swarm_session::prepare(const swarm_option
   if (auto usable = check_training_options(*resolved); !usable)
     return usable.error();
   session->options_ = std::move(*resolved);
+  if (auto rule = loss_scale_of(session->options_))
+    session->scale_ = std::make_shared<shared_loss_scale>(*rule);
   auto process = peer_process::prepare(session->options_);
   if (!process)
     return process.error();
@@ -242,7 +242,7 @@ status swarm_session::start(std::shared_ptr<loop_port> port, const optimizer_ide
   auto make = [port, which = *averaged]() -> result<std::unique_ptr<learner>> {
     return make_loop_learner(port, which);
   };
-  config.training->make_learner = with_training_options(make, o);
+  config.training->make_learner = with_training_options(with_loss_scale(make, scale_), o);
   auto started = process_->start(config, find_model(given_.model) != nullptr);
   if (!started)
     return started.error();

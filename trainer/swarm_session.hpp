@@ -12,6 +12,7 @@
 
 #include "actors/program/peer_process.hpp"
 #include "runtime/training/loop_learner.hpp"
+#include "runtime/training/scaled_loss.hpp"
 #include "trainer/state_schema.hpp"
 #include "trainer/swarm.hpp"
 
@@ -39,6 +40,8 @@ public:
   /// `function_of` the model that the options name.
   [[nodiscard]] std::string model_function() const;
   [[nodiscard]] update_place place() const;
+  /// Null without "loss-scale".
+  [[nodiscard]] const std::shared_ptr<shared_loss_scale>& loss_scale() const { return scale_; }
 
   /// Starts to listen and to look for the run. Fails with a sentence for the operator. Call it
   /// once.
@@ -72,6 +75,7 @@ private:
 
   const swarm_options given_;
   run_options options_;
+  std::shared_ptr<shared_loss_scale> scale_;
   std::unique_ptr<peer_process> process_;
   std::shared_ptr<loop_port> port_;
   std::shared_ptr<std::atomic<bool>> node_ended_ = std::make_shared<std::atomic<bool>>(false);

@@ -132,21 +132,27 @@ TEST_F(LoopOptions, ADelayedUpdateIsThatOfThePlainOptimizerWithAGradientThatMiss
   }
 }
 
-TEST_F(LoopOptions, ADelayedLoopResumesFromItsCheckpoint) {
-  torch::Tensor left;
-  {
+TEST_F(LoopOptions, AMasterCopyResumesFromACheckpointAndTheModuleWithIt) {
+  for (const char* option : {"offload-optimizer", "delay-optimizer-step"}) {
+    auto o = with({{option, "true"}});
+    o.data_dir = folder_ / option;
+    torch::Tensor left;
+    {
+      auto m = line();
+      auto swarm = join(o);
+      ASSERT_TRUE(swarm) << swarm.error().detail;
+      optimizer first{swarm, *m, adam(m)};
+      for (std::uint64_t i = 0; i < 5; ++i)
+        train(m, first, i);
+      left = m->weight;
+    } // the updates that were being made are in the module now
     auto m = line();
-    auto swarm = join(with({{"delay-optimizer-step", "true"}}));
-    optimizer delayed{swarm, *m, adam(m)};
-    for (std::uint64_t i = 0; i < 5; ++i)
-      train(m, delayed, i);
-    left = m->weight;
-  } // the updates that were being made are in the module now
-  auto m = line();
-  auto swarm = join(with({{"delay-optimizer-step", "true"}}));
-  optimizer delayed{swarm, *m, adam(m)};
-  EXPECT_EQ(train(m, delayed, 0), step_outcome::synced);
-  EXPECT_TRUE(torch::equal(m->weight, left));
+    auto swarm = join(o);
+    ASSERT_TRUE(swarm) << swarm.error().detail;
+    optimizer second{swarm, *m, adam(m)};
+    EXPECT_EQ(train(m, second, 0), step_outcome::synced) << option;
+    EXPECT_TRUE(torch::equal(m->weight, left)) << option;
+  }
 }
 
 TEST_F(LoopOptions, ADelayedLoopWritesTheRateOfTheRunIntoItsOptimizer) {
@@ -158,6 +164,83 @@ TEST_F(LoopOptions, ADelayedLoopWritesTheRateOfTheRunIntoItsOptimizer) {
   for (std::uint64_t i = 0; train(m, delayed, i) != step_outcome::finished; ++i) {
   }
   EXPECT_EQ(delayed.inner().param_groups().front().options().get_lr(), 0.125);
+}
+
+// Powers of two round nothing.
+TEST_F(LoopOptions, AScaleOfTheLossChangesNoBitUnlessAGradientOverflows) {
+  for (const char* strategy : {"collaborative", "local-updates"})
+    for (const char* option : {"1024", "dynamic"}) {
+      constexpr std::uint64_t steps = 20;
+      auto plain = line();
+      auto own = adam(plain);
+      auto ours = line();
+      auto o = with({{"loss-scale", option}});
+      o.data_dir = folder_ / (std::string{strategy} + option);
+      o.strategy = strategy;
+      auto swarm = join(o);
+      ASSERT_TRUE(swarm) << swarm.error().detail;
+      optimizer scaling{swarm, *ours, adam(ours)};
+      for (std::uint64_t i = 0; i < steps; ++i) {
+        own->zero_grad();
+        loss_of(plain, i).backward();
+        own->step();
+        scaling.zero_grad();
+        auto loss = loss_of(ours, i);
+        auto scaled = scaling.scaled(loss);
+        EXPECT_EQ(scaled.item<float>(),
+                  loss.item<float>() * (std::string_view{option} == "1024" ? 1024 : 65536));
+        scaled.backward();
+        EXPECT_EQ(scaling.step(4, loss), step_outcome::stepped);
+        ASSERT_TRUE(torch::equal(ours->weight, plain->weight)) << strategy << ", step " << i;
+        ASSERT_TRUE(torch::equal(ours->bias, plain->bias)) << strategy << ", step " << i;
+      }
+    }
+}
+
+TEST_F(LoopOptions, AScaleThatOverflowsShrinksAndIsKeptForTheNextStart) {
+  auto large = [](torch::nn::Linear& m, std::uint64_t i) { return loss_of(m, i) * 1e36; };
+  auto sgd = [](const torch::nn::Linear& m) {
+    return std::make_unique<torch::optim::SGD>(m->parameters(), 1e-36);
+  };
+  auto train_large = [&](torch::nn::Linear& m, optimizer& scaling, std::uint64_t i) {
+    scaling.zero_grad();
+    auto loss = large(m, i);
+    scaling.scaled(loss).backward();
+    return scaling.step(4, loss);
+  };
+  auto o = with({{"loss-scale", "dynamic"}});
+  {
+    auto m = line();
+    auto swarm = join(o);
+    ASSERT_TRUE(swarm) << swarm.error().detail;
+    optimizer scaling{swarm, *m, sgd(m)};
+    auto before = m->weight.detach().clone();
+    std::uint64_t dropped = 0;
+    for (; train_large(m, scaling, 0) == step_outcome::dropped; ++dropped) {
+      ASSERT_LT(dropped, 20U);
+      ASSERT_TRUE(torch::equal(m->weight, before));
+    }
+    EXPECT_EQ(dropped, 8U) << "from 2^16 to 2^8: 2^9 times 1e36 is no float32";
+    EXPECT_FALSE(torch::equal(m->weight, before));
+    EXPECT_EQ(swarm->status().samples_dropped, 4 * dropped);
+    EXPECT_EQ(swarm->status().samples_used, 4U);
+  }
+  auto m = line();
+  auto swarm = join(o);
+  ASSERT_TRUE(swarm) << swarm.error().detail;
+  optimizer scaling{swarm, *m, sgd(m)};
+  EXPECT_EQ(train_large(m, scaling, 0), step_outcome::synced);
+  EXPECT_EQ(train_large(m, scaling, 0), step_outcome::stepped) << "without an overflow";
+}
+
+TEST_F(LoopOptions, AGradientOfALossThatWasNotScaledIsRefused) {
+  auto m = line();
+  auto swarm = join(with({{"loss-scale", "dynamic"}}));
+  ASSERT_TRUE(swarm) << swarm.error().detail;
+  optimizer scaling{swarm, *m, adam(m)};
+  EXPECT_THAT(thrown_by([&] { train(m, scaling, 0); }),
+              HasSubstr("call backward on optimizer::scaled(loss)"));
+  EXPECT_EQ(swarm->status().samples_offered, 0U);
 }
 
 TEST_F(LoopOptions, WhatADelayedLoopCannotDoIsRefusedWithWhatToDoInstead) {

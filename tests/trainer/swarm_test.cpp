@@ -317,7 +317,6 @@ TEST_F(SwarmOfOne, AnOptionThatALoopCannotUseIsRefusedWithWhatToDoInstead) {
     {"micro-batch", "the number of samples to optimizer::step"},
     {"device", "move the module"},
     {"precision", "autocast"},
-    {"loss-scale", "divide the gradient by it before optimizer::step"},
     {"reuse-grad-buffers", "`waggle train --reuse-grad-buffers true`"},
     {"threads", "torch::set_num_threads"},
     {"duration", "end the loop"},

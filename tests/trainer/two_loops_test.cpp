@@ -79,7 +79,7 @@ protected:
       with.zero_grad();
       auto x = torch::rand({8, 3}, random) + 10 * number;
       auto loss = (net.forward(x) - x.narrow(1, 0, 2)).pow(2).mean();
-      loss.backward();
+      with.scaled(loss).backward();
       inputs.mul_(0.9).add_(x.mean(0), 0.1);
       torch::NoGradGuard guard;
       end.own_inputs = x.mean(0);
@@ -134,6 +134,8 @@ INSTANTIATE_TEST_SUITE_P(
     loop_case{"collaborativeinhostmemory", "collaborative", {{"offload-optimizer", "true"}}},
     loop_case{"localupdates", "local-updates", {}},
     loop_case{"localupdatesinhostmemory", "local-updates", {{"offload-optimizer", "true"}}},
+    loop_case{"collaborativescaled", "collaborative", {{"loss-scale", "dynamic"}}},
+    loop_case{"localupdatesscaled", "local-updates", {{"loss-scale", "dynamic"}}},
     loop_case{"averagedgradients", "local-updates", {{"average-gradients", "true"}}}),
   [](const auto& info) { return std::string{info.param.name}; });
 
