@@ -179,6 +179,8 @@ void round_engine::on_message(std::size_t from, const wire::event& what) {
       });
       if (took_part || (!reported_ && transfers_.has_result_of(from)))
         return;
+      if (!reported_ && plan().members[from].mode == member_mode::auxiliary)
+        return suspect(from, ec::not_looking); // the others have all contributions
       return perform(protocol_.give_up({ec::not_looking, "a member looks for another group"}));
     }
     watch_.fault(now_());

@@ -447,6 +447,15 @@ TEST_F(RoundEngine, GoesOnIfAMemberThatOnlyReducesDoesNotTakePartInTheNextRound)
   EXPECT_TRUE(port_->end) << "nothing of that one is here";
 }
 
+TEST_F(RoundEngine, GoesOnWithoutAnAuxiliaryThatIsNotInIt) {
+  plan_.members[lost].mode = member_mode::auxiliary;
+  make(us);
+  engine_->begin();
+  engine_->on_event({peer(lost), wire::round_suspect{plan_.id, 0, lost, ec::not_looking}, {}, {}});
+  EXPECT_FALSE(port_->end);
+  EXPECT_FALSE(member_set{proposed().participants}.contains(lost)) << "it is left out";
+}
+
 TEST_F(RoundEngine, SendsResultsAgainToMembersThatMayHaveDroppedThem) {
   begin_as(1);
   auto is_result = [](const wire::part& part) { return part.kind == wire::part_kind::result; };
