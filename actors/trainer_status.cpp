@@ -115,14 +115,15 @@ void trainer::show_phase() {
     return enter_phase(trainer_phase::stopped);
   if (!model_)
     return enter_phase(trainer_phase::starting);
+  bool finished = done() && under_way_.empty() && !unmerged_;
   if (place_ != place::member)
-    return enter_phase(done() && at_.in_step() ? trainer_phase::finished : trainer_phase::joining);
+    return enter_phase(finished && at_.in_step() ? trainer_phase::finished
+                                                 : trainer_phase::joining);
   if (!at_.in_step())
     return enter_phase(trainer_phase::syncing);
   if (is_blocked() || (round_runs() && !searches() && !passing_))
     return enter_phase(trainer_phase::averaging);
-  enter_phase(done() && under_way_.empty() && !unmerged_ ? trainer_phase::finished
-                                                         : trainer_phase::training);
+  enter_phase(finished ? trainer_phase::finished : trainer_phase::training);
 }
 
 void trainer::enter_phase(trainer_phase phase) {

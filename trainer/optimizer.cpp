@@ -81,7 +81,8 @@ torch::Tensor optimizer::scaled(const torch::Tensor& loss) {
     return loss;
   if (!scale_)
     scale_ = scale->scale();
-  return *scale_ == 1 ? loss : loss * *scale_;
+  // Not as float16, which has no 65536.
+  return *scale_ == 1 ? loss : loss.to(torch::kFloat32) * *scale_;
 }
 
 /// Returns the scale of the gradients so far; 0: there is no scale.

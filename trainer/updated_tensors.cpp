@@ -59,16 +59,19 @@ std::shared_ptr<updated_tensors> updated_tensors::master_of(const updated_tensor
     copy_of.emplace(t.data_ptr(), copies.back());
   }
   auto optimizer = same_optimizer(from.kind_, *from.optimizer_, copy_of);
-  for (std::size_t i = 0; i < copies.size(); ++i)
+  const auto& counter = from.kind_.counter;
+  for (std::size_t i = 0; i < copies.size(); ++i) {
     for (std::size_t s = 0; s < from.statistics_count(); ++s) {
       const auto* value = from.kind_.statistic(*from.optimizer_, from.tensors_[i], s, false);
       if (value != nullptr && value->defined())
         from.kind_.statistic(*optimizer, copies[i], s, true)->copy_(value->detach());
     }
+    // A parameter that had no gradient in some steps has made fewer.
+    if (auto made = counter.steps ? counter.steps(*from.optimizer_, from.tensors_[i]) : 0; made > 0)
+      counter.set_steps(*optimizer, copies[i], made);
+  }
   auto master = std::make_shared<updated_tensors>(from.table_, std::move(copies), from.kind_,
                                                   std::move(optimizer), from.owner_);
-  if (from.steps_ > 0)
-    master->set_optimizer_steps(from.steps_);
   from.optimizer_->state().clear();
   return master;
 }

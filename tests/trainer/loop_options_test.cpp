@@ -48,6 +48,7 @@ TEST_F(LoopOptions, InHostMemoryItIsBitByBitThePlainLoopWhateverItsSchedulerDoes
     ASSERT_TRUE(torch::equal(ours->weight, plain->weight)) << i;
     ASSERT_TRUE(torch::equal(ours->bias, plain->bias)) << i;
   }
+  EXPECT_TRUE(offloaded.inner().state().empty()) << "the statistics are in host memory";
   EXPECT_TRUE(swarm->finished());
 }
 
