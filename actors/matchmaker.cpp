@@ -104,7 +104,8 @@ void matchmaker::start(waiting wanted) {
   // that are known are expected.
   if (opts.expected_peers < opts.target_group_size)
     for (const auto& peer : wanted.what.avoided)
-      if (opts.expected_peers > opts.min_group_size && connected_.contains(peer))
+      if (opts.expected_peers > opts.min_group_size && connected_.contains(peer)
+          && !auxiliaries_.contains(peer)) // it was not expected
         --opts.expected_peers;
   auto waited = std::chrono::duration_cast<milliseconds>(clock().now() - wanted.began);
   opts.min_matchmaking_time =
@@ -317,15 +318,25 @@ void matchmaker::form(const round_plan& plan, partition_terms terms) {
     unmatched_.erase(member.peer.id);
   // Before the caller receives the group, and whatever the outcome of its round: the next search
   // must not begin in the old bucket.
-  bool regrouped = !run.key.bits().empty();
-  if (run.key == *key_ && !config_.extra)
-    key_->move_on(plan.id, bucket_place(position_of(ctx_.record.id, plan), plan),
-                  std::min(plan.members.size(), target_size()), target_size());
+  bool regrouped = config_.extra || !run.key.bits().empty();
+  auto members = std::min(plan.members.size(), target_size());
+  auto place = bucket_place(position_of(ctx_.record.id, plan), plan);
+  if (run.key == *key_ && place < members && !config_.extra)
+    key_->move_on(plan.id, place, members, target_size());
+  note_auxiliaries(plan);
   auto size = static_cast<double>(plan.members.size());
   ctx_.metrics->count_matchmaking(ec::none, seconds_of(clock().now() - run.began), size);
   ctx_.log->debug("matchmaking formed a group of {} for round {} under {}", plan.members.size(),
                   short_name(plan.id), run.key.text());
   run.promise.deliver(group_formed{plan, regrouped, std::move(terms)});
+}
+
+void matchmaker::note_auxiliaries(const round_plan& plan) {
+  for (const auto& member : plan.members)
+    if (member.mode != member_mode::auxiliary)
+      auxiliaries_.erase(member.peer.id);
+    else if (auxiliaries_.size() < seen_max)
+      auxiliaries_.insert(member.peer.id);
 }
 
 void matchmaker::end(const failure& why) {

@@ -109,6 +109,7 @@ private:
                 const std::vector<peer_record>& suggested);
   void notify_leave(const peer_record& to);
   void form(const round_plan& plan, partition_terms terms);
+  void note_auxiliaries(const round_plan& plan);
   void end(const failure& why);
 
   // How many buckets.
@@ -144,8 +145,9 @@ private:
   std::pair<std::uint64_t, peer_id>
     led_by_; // our last search that ended under a leader, and that one
   std::map<peer_id, peer_record> connected_;
-  recent_seekers seekers_; // peers that asked us while we were not searching
-  recent_seekers extra_;   // extra auxiliaries that asked us
+  recent_seekers seekers_;        // peers that asked us while we were not searching
+  recent_seekers extra_;          // extra auxiliaries that asked us
+  std::set<peer_id> auxiliaries_; // of the groups that we were in; bounded by seen_max
   /// Peers that searched in our bucket when we found our group, and are not in it: the swarm has
   /// more peers than a group. Cleared by the next search.
   std::set<peer_id> unmatched_;

@@ -326,7 +326,7 @@ void moshpit_averager::deliver(round_report report) {
 
 group_round moshpit_averager::end_round(round_report report) {
   current_.reset();
-  if (report.outcome != round_outcome::failed)
+  if (report.outcome != round_outcome::failed && !members_.extra) // see on_reduced
     run_.on_round(report.contributors);
   run_.end_epoch();
   group_round ended;
@@ -384,7 +384,7 @@ void moshpit_averager::stop_searching(std::uint64_t step) {
 
 void moshpit_averager::on_reduced(const digest& branch, round_report report) {
   averager_busy_ = false;
-  bool failed = report.outcome == round_outcome::failed;
+  bool failed = report.outcome == round_outcome::failed || !report.values;
   if (!failed && run_.is_member() && run_.branch() == branch) {
     run_.on_round(report.contributors);
     reduced_ = std::move(report);

@@ -43,7 +43,6 @@ using moshpit_averager_base = moshpit_averager_actor::extend<caf::reacts_to<sear
 /// rounds: its mean is about as new as the parameters of the others. A round of its own ends no
 /// epoch, because it is in several of an epoch, or in none.
 ///
-///
 /// | state   | transitions                                                                        |
 /// |---------|------------------------------------------------------------------------------------|
 /// | outside | found_group, enter_group → member                                                  |

@@ -216,6 +216,8 @@ std::vector<peer_record> trainer::donors() const {
   keep_if_any(
     [&](const auto* peer) { return std::find(in.begin(), in.end(), peer->who.id) != in.end(); });
   keep_if_any([](const auto* peer) { return !peer->claim.auxiliary; }); // they pass on old states
+  if (config_.many_groups) // whose optimizers make no steps
+    keep_if_any([](const auto* peer) { return !peer->claim.reduces_only; });
   keep_if_any([this](const auto* peer) { return merges_.averaging().contains(peer->who.id); });
   std::stable_partition(holders.begin(), holders.end(),
                         [this](const auto* peer) { return known_.covers(peer->who.id); });

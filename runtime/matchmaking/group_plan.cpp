@@ -70,6 +70,10 @@ status check_group_plan(const matchmaking_config& config, const group_purpose& p
   auto target = std::min(config.target_group_size, round_members_max);
   if (plan.members.size() - auxiliaries > target || auxiliaries > target)
     return broken("its group is larger than the target size");
+  if (config.extra
+      && plan.members.size() - auxiliaries
+           < std::max<std::size_t>(config.min_group_size, config.min_contributors))
+    return broken("its group has too few members that contribute");
   if (plan.prefix != config.prefix || plan.codecs != purpose.codecs
       || plan.reduce_by != config.reduce_by
       || !may_be_part(plan.part_elements, plan.codecs, config.parts)

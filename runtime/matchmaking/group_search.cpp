@@ -3,6 +3,7 @@
 #include "runtime/matchmaking/group_search.hpp"
 
 #include <algorithm>
+#include <tuple>
 
 namespace waggle {
 
@@ -28,11 +29,10 @@ std::size_t group_search::size() const {
 }
 
 bool group_search::has_room_for(const seeker& asker) const {
-  auto target = options_.target_group_size;
   if (!asker.extra)
-    return size() < target;
-  auto extra = followers_.size() + 1 - size();
-  return extra < std::min(target, options_.members_max - target);
+    return size() < options_.target_group_size;
+  return extra_followers() < options_.target_group_size
+         && followers_.size() + 1 < options_.members_max;
 }
 
 bool group_search::complete() const {
@@ -111,11 +111,12 @@ void group_search::ask_next(actions& out, moment now) {
 /// The peer to ask next; null: none. `must_lead`: only one that is known to rank before us.
 const group_search::known_peer* group_search::next_candidate(moment now, bool must_lead) const {
   const known_peer* best = nullptr;
-  auto comes_before = [](const known_peer& a, const known_peer& b) {
+  auto comes_before = [this](const known_peer& a, const known_peer& b) {
     // Peers that are known to have declared come first, the one that leads before the others; then
-    // by id.
-    auto key = [](const known_peer& p) {
-      return std::pair{rank{p.expiration.value_or(swarm_time::max()), p.record.id}, 0};
+    // by id. An extra auxiliary asks all in turn.
+    auto key = [this](const known_peer& p) {
+      auto again = self_.extra ? p.again.value_or(steady_time{}) : steady_time{};
+      return std::tuple{p.expiration.value_or(swarm_time::max()), again, p.record.id};
     };
     return key(a) < key(b);
   };
@@ -236,9 +237,11 @@ group_search::join_answer group_search::on_join(const seeker& asker, swarm_time 
     return {ec::duplicate_peer, {}, {}};
   if (!has_room_for(asker))
     return {ec::group_full, {}, {}};
+  join_answer answer;
+  if (followers_.size() + 1 >= options_.members_max)
+    drop_extra(answer.then); // a member comes first
   followers_.emplace(id, asker);
   largest_group_ = std::max(largest_group_, size());
-  join_answer answer;
   // If we have asked a peer and it accepts, our followers are redirected to it.
   if (complete() && !asker.extra) {
     completed_ = now.steady;
@@ -254,8 +257,20 @@ void group_search::give_up_followers(actions& out, const std::optional<peer_reco
   out.push_back(disband{take_followers(), suggested});
 }
 
+/// One of the extra auxiliaries has to look for another group.
+void group_search::drop_extra(actions& out) {
+  auto found = std::find_if(followers_.begin(), followers_.end(),
+                            [](const auto& follower) { return follower.second.extra; });
+  if (found == followers_.end())
+    return;
+  out.push_back(disband{{found->second.record}, std::nullopt});
+  followers_.erase(found);
+}
+
 void group_search::begin_group(actions& out) {
   done_ = true;
+  while (extra_followers() > size())
+    drop_extra(out);
   if (asking_) // it may have accepted us
     out.push_back(leave{*std::exchange(asking_, std::nullopt)});
   begin group;

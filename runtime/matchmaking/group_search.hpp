@@ -27,7 +27,9 @@ namespace waggle {
 /// for longest finds a partner. Larger groups begin at once, because they only become smaller.
 ///
 /// An extra auxiliary joins a group beside its members: it never leads, and counts toward no size.
-/// No group waits for it. Whoever asks it learns nothing but that it will ask in turn.
+/// No search waits for it. Whoever asks it learns nothing but that it will ask in turn. A group
+/// begins with at most as many of them as members, so that the members are a majority with their
+/// leader, and none keeps a member out.
 ///
 /// | state  | transitions |
 /// |--------|--------------------------------------------------------------------------------------|
@@ -42,7 +44,7 @@ public:
   struct options {
     std::size_t min_group_size = 2;
     std::size_t target_group_size = 64; // the group is complete when this many are in it
-    std::size_t members_max = 64;       // with extra auxiliaries, of which as many may join
+    std::size_t members_max = 64;       // with extra auxiliaries
     std::size_t expected_peers = 0;     // or this many; 0: not known
     milliseconds min_matchmaking_time{5'000};
     milliseconds request_timeout{3'000};
@@ -154,6 +156,8 @@ private:
   /// Of our group, without extra auxiliaries.
   [[nodiscard]] std::size_t size() const;
   [[nodiscard]] bool has_room_for(const seeker& asker) const;
+  [[nodiscard]] std::size_t extra_followers() const { return followers_.size() + 1 - size(); }
+  void drop_extra(actions& out);
   [[nodiscard]] bool complete() const;
   /// The time from now until our expiration, when the group starts with the members it has.
   [[nodiscard]] steady_time::duration wait_max(moment now) const;

@@ -123,6 +123,33 @@ TEST(MoshpitAuxiliary, TakesNobodysPlace) {
   }
 }
 
+/// How many states this peer has downloaded.
+double downloads_of(swarm_with_auxiliaries& swarm, index i) {
+  auto text = swarm.sim[i].node.board->answer({"GET", "/metrics"}).body;
+  std::string name = "waggle_state_downloads_total{run=\"sim\",outcome=\"complete\"} ";
+  auto at = text.find(name);
+  return at == std::string::npos ? 0 : std::stod(text.substr(at + name.size()));
+}
+
+// Its number of epochs is no proof of the age of its state, which it gives to newcomers.
+TEST(MoshpitAuxiliary, ThatNoGroupAdmitsDownloadsStates) {
+  swarm_with_auxiliaries swarm{1, 4, 2};
+  auto common = swarm.adjust;
+  swarm.adjust = [common](node_config& config) {
+    common(config);
+    if (config.training->training.auxiliary)
+      config.averaging->matchmaking.schema = sha256("another model");
+  };
+  swarm.begin_with(1);
+  auto before = downloads_of(swarm, 4);
+  auto began = swarm.status_of(4);
+  swarm.sim.run_for(30s); // 15 epochs
+  auto s = swarm.status_of(4);
+  EXPECT_EQ(s.rounds_complete, began.rounds_complete);
+  EXPECT_GT(s.epoch.value(), began.epoch.value() + 10);
+  EXPECT_GE(downloads_of(swarm, 4), before + 4);
+}
+
 // The reducers of its parts are replaced in the round, as those of any member.
 TEST(MoshpitAuxiliary, ThatDiesOrFreezesCostsNobodyAMean) {
   for (std::uint64_t seed : {1, 2, 3}) {

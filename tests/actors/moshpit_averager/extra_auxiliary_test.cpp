@@ -76,6 +76,20 @@ TEST_F(ExtraAuxiliary, ARoundThatFailsIsNoMeanAndTheNextSearchWaits) {
   EXPECT_EQ(searched.get()->ended->report.outcome, round_outcome::failed);
 }
 
+TEST_F(ExtraAuxiliary, ARoundWithoutContributionsReplacesNoMean) {
+  found();
+  see({5, 5});
+  auto searched = search(5);
+  end_step(mean_of_value(3));
+  auto empty = mean_of(2);
+  empty.values = nullptr;
+  end_step(empty);
+  EXPECT_EQ(steps.size(), 2U) << "the next search waits";
+  see({6, 6});
+  ASSERT_TRUE(searched.get().ok() && searched.get()->ended);
+  EXPECT_EQ(searched.get()->ended->report.values->front(), 3.0F);
+}
+
 TEST_F(ExtraAuxiliary, NoSearchTakesTheTimeOfItsRound) {
   found();
   see({5, 5});

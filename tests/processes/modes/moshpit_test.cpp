@@ -1,5 +1,6 @@
 // Four trainers that average in pairs found anew for each round; one is killed and returns from its
-// data folder while another one is frozen for a while.
+// data folder while another one is frozen for a while. Two trainers and an auxiliary, which is
+// killed.
 
 #include <array>
 #include <memory>
@@ -37,7 +38,7 @@ std::uint64_t rounds_of(const peer& who) {
 
 class PairsOfProcesses : public ::testing::Test {
 protected:
-  void start(std::size_t n) {
+  void start(std::size_t n, bool auxiliary = false) {
     std::vector<std::string> all{"train",
                                  "--run-id",
                                  "pairs",
@@ -47,8 +48,6 @@ protected:
                                  "16",
                                  "--layers",
                                  "1",
-                                 "--micro-batch",
-                                 "4",
                                  "--strategy",
                                  "decentralized-adam",
                                  "--averaging-steps-period",
@@ -71,6 +70,10 @@ protected:
                                  std::to_string(last_epoch),
                                  "--linger",
                                  "2s"};
+    if (auxiliary)
+      all.insert(all.end(), {"--auxiliary", "true"});
+    else
+      all.insert(all.end(), {"--micro-batch", "4"});
     if (n > 0)
       all.insert(all.end(), {"--initial-peers", to_string(all_[0]->await_address())});
     all_[n] = std::make_unique<peer>(folder_, "peer" + std::to_string(n), all);
@@ -121,6 +124,32 @@ TEST_F(PairsOfProcesses, PeersThatWereKilledOrFrozenGoOnInStepToTheEnd) {
       << n << "\n"
       << (*this)[n].log();
   for (std::size_t n = 0; n < peers; ++n)
+    EXPECT_EQ((*this)[n].await_exit(30s), 0) << n << "\n" << (*this)[n].log();
+}
+
+TEST_F(PairsOfProcesses, AnAuxiliaryReducesBesideAPairWhichGoesOnWithoutIt) {
+  for (std::size_t n = 0; n < 2; ++n)
+    start(n);
+  start(2, true);
+  auto& auxiliary = (*this)[2];
+  EXPECT_TRUE(eventually([&] {
+    auto s = status_of(auxiliary);
+    return s.is_object() && s.contains("rounds") && number(s["rounds"], "complete") >= 5;
+  }))
+    << logs();
+  EXPECT_LT(epoch_of((*this)[0]), last_epoch) << "too late to prove anything";
+  EXPECT_EQ(number(status_of(auxiliary), "steps"), 0U);
+  auxiliary.signal(SIGKILL);
+  ASSERT_TRUE(auxiliary.await_signal());
+  for (std::size_t n = 0; n < 2; ++n)
+    EXPECT_TRUE(eventually([&] {
+      auto s = status_of((*this)[n]);
+      return number(s, "epoch") == last_epoch && s.value("phase", "") == "finished"
+             && number(s["rounds"], "complete") > last_epoch / 2;
+    }))
+      << n << "\n"
+      << (*this)[n].log();
+  for (std::size_t n = 0; n < 2; ++n)
     EXPECT_EQ((*this)[n].await_exit(30s), 0) << n << "\n" << (*this)[n].log();
 }
 

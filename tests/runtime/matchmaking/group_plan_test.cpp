@@ -96,6 +96,16 @@ TEST_F(GroupPlan, AsManyAuxiliariesAsMembersAreAccepted) {
   EXPECT_FALSE(checked(made().plan));
 }
 
+TEST_F(GroupPlan, AnExtraAuxiliaryWantsAGroupThatAverages) {
+  auto plan = made().plan;
+  plan.members[1].mode = member_mode::auxiliary; // peer 2
+  config.mode = member_mode::auxiliary;
+  config.extra = true;
+  EXPECT_TRUE(checked(plan)) << "peers 1 and 3 contribute";
+  config.min_group_size = 3;
+  EXPECT_FALSE(checked(plan));
+}
+
 TEST_F(GroupPlan, MembersTakeBucketsBeforeAuxiliaries) {
   followers.insert(followers.begin(), extra(9));
   auto plan = made().plan; // of peers 1, 9, 2 and 3

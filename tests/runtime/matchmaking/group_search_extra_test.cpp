@@ -47,16 +47,44 @@ TEST_F(ExtraAuxiliaries, AsManyAsMembersMayJoin) {
   EXPECT_EQ(search.on_join(seeker(2), late(), now).code, ec::none) << "a member has its place";
 }
 
-TEST_F(ExtraAuxiliaries, ARoundHasALimitForAll) {
-  opts.members_max = 3;
+TEST_F(ExtraAuxiliaries, ARoundHasALimitForAllAndMembersComeFirst) {
+  opts.members_max = opts.target_group_size = 3;
   auto search = make(seeker(1));
   (void)search.start(now);
   EXPECT_EQ(search.on_join(extra(7), never, now).code, ec::none);
-  EXPECT_EQ(search.on_join(extra(8), never, now).code, ec::group_full);
-  opts.members_max = opts.target_group_size = 4;
-  auto full = make(seeker(1));
-  (void)full.start(now);
-  EXPECT_EQ(full.on_join(extra(7), never, now).code, ec::group_full);
+  EXPECT_EQ(search.on_join(extra(8), never, now).code, ec::none);
+  EXPECT_EQ(search.on_join(extra(9), never, now).code, ec::group_full);
+  for (unsigned member : {2, 3}) {
+    auto joined = search.on_join(seeker(member), late(), now);
+    EXPECT_EQ(joined.code, ec::none);
+    EXPECT_EQ(count<group_search::disband>(joined.then), 1U) << "an auxiliary makes room";
+    EXPECT_EQ(count<group_search::begin>(joined.then), member == 3 ? 1U : 0U);
+  }
+}
+
+TEST_F(ExtraAuxiliaries, BeginWithAtMostAsManyMembers) {
+  opts.target_group_size = 8;
+  auto search = make(seeker(1));
+  (void)search.start(now);
+  for (unsigned n : {11, 12, 13, 14})
+    EXPECT_EQ(search.on_join(extra(n), never, now).code, ec::none);
+  (void)search.on_join(seeker(2), late(), now);
+  pass(opts.min_matchmaking_time);
+  auto expired = search.on_time(now);
+  EXPECT_EQ(count<group_search::disband>(expired), 2U);
+  auto begun = all<group_search::begin>(expired);
+  ASSERT_EQ(begun.size(), 1U);
+  EXPECT_EQ(begun[0].followers.size(), 3U);
+}
+
+TEST_F(ExtraAuxiliaries, AskAllInTurn) {
+  auto search = make(extra(1));
+  for (unsigned n : {2, 3, 4})
+    search.candidate(peer(n), {});
+  EXPECT_EQ(asked(search.start(now)), 2U);
+  EXPECT_EQ(asked(search.on_answer(peer(2).id, ec::not_looking, {}, now)), 3U);
+  pass(10 * opts.retry); // peer 2 may be asked again
+  EXPECT_EQ(asked(search.on_answer(peer(3).id, ec::not_looking, {}, now)), 4U);
 }
 
 TEST_F(ExtraAuxiliaries, CountTowardNoMinimum) {
