@@ -172,6 +172,10 @@ std::vector<peer_id> trainer::evidence_in(const round_report& report) const {
 
 /// Updates the status. A round that failed may leave us in the group: the epoch ends without it.
 void trainer::count_round(const round_report& report) {
+  if (report.outcome == round_outcome::failed && serves_groups()) { // no group needed it
+    status_.last_outcome = "skipped: " + std::string{to_string(report.why.code)};
+    return;
+  }
   if (report.outcome == round_outcome::failed) {
     ++status_.rounds_failed;
     status_.last_outcome = "skipped: " + std::string{to_string(report.why.code)};
@@ -224,7 +228,8 @@ void trainer::end_epoch(const group_round& round) {
   }
   called_ = false;
   check_deliveries(report, given);
-  note_health(report);
+  if (!serves_groups()) // its last round says nothing of those that it was not in
+    note_health(report);
   losses_.end_epoch();
   smooth(epoch_seconds_, seconds_of(now() - epoch_began_));
   epoch_began_ = now();
