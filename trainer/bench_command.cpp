@@ -76,24 +76,13 @@ protected:
 
 /// Also those of strategies that step with each pass. A learner that can do this is used by the
 /// others, too.
-class timed_local_learner final : public timed_learner<local_learner> {
+class timed_local_learner final : public forwarding_local_learner<timed_learner<local_learner>> {
 public:
-  using timed_learner::timed_learner;
+  using forwarding_local_learner::forwarding_local_learner;
 
   void step_locally(double lr) override {
     inner().step_locally(lr);
     watch_->mark();
-  }
-  void add_change(std::span<const std::size_t> which, std::span<const float> mean,
-                  std::span<const float> snapshot) override {
-    inner().add_change(which, mean, snapshot);
-  }
-  std::uint64_t copy_tensors(std::span<const std::size_t> which,
-                             std::span<float> out) const override {
-    return inner().copy_tensors(which, out);
-  }
-  [[nodiscard]] bool copies_during_passes() const override {
-    return inner().copies_during_passes();
   }
 };
 

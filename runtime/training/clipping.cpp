@@ -41,21 +41,11 @@ private:
   std::shared_ptr<vector_pool> vectors_; // null: use the heap
 };
 
-class clipping_local_learner final : public clipping_learner<local_learner> {
+class clipping_local_learner final
+  : public forwarding_local_learner<clipping_learner<local_learner>> {
 public:
-  using clipping_learner::clipping_learner;
+  using forwarding_local_learner::forwarding_local_learner;
 
-  void add_change(std::span<const std::size_t> which, std::span<const float> mean,
-                  std::span<const float> snapshot) override {
-    inner().add_change(which, mean, snapshot);
-  }
-  std::uint64_t copy_tensors(std::span<const std::size_t> which,
-                             std::span<float> out) const override {
-    return inner().copy_tensors(which, out);
-  }
-  [[nodiscard]] bool copies_during_passes() const override {
-    return inner().copies_during_passes();
-  }
   void step_locally(double lr) override {
     auto mean = take(gradient_count());
     if (take_mean_gradient(*mean) > 0)

@@ -69,4 +69,24 @@ private:
   std::unique_ptr<Learner> inner_;
 };
 
+/// The same for the functions that only a local_learner has.
+template <class Base> // derived from forwarding_learner<local_learner>
+class forwarding_local_learner : public Base {
+public:
+  using Base::Base;
+
+  void step_locally(double lr) override { this->inner().step_locally(lr); }
+  void add_change(std::span<const std::size_t> which, std::span<const float> mean,
+                  std::span<const float> snapshot) override {
+    this->inner().add_change(which, mean, snapshot);
+  }
+  std::uint64_t copy_tensors(std::span<const std::size_t> which,
+                             std::span<float> out) const override {
+    return this->inner().copy_tensors(which, out);
+  }
+  [[nodiscard]] bool copies_during_passes() const override {
+    return this->inner().copies_during_passes();
+  }
+};
+
 } // namespace waggle

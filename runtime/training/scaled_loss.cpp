@@ -24,26 +24,15 @@ protected:
   const std::shared_ptr<shared_loss_scale> scale_;
 };
 
-class scaled_local_learner final : public scaled_learner<local_learner> {
+class scaled_local_learner final : public forwarding_local_learner<scaled_learner<local_learner>> {
 public:
-  using scaled_learner::scaled_learner;
+  using forwarding_local_learner::forwarding_local_learner;
 
   void step_locally(double lr) override {
     bool steps = accumulated_samples() > 0;
     inner().step_locally(lr);
     if (steps)
       scale_->on_update();
-  }
-  void add_change(std::span<const std::size_t> which, std::span<const float> mean,
-                  std::span<const float> snapshot) override {
-    inner().add_change(which, mean, snapshot);
-  }
-  std::uint64_t copy_tensors(std::span<const std::size_t> which,
-                             std::span<float> out) const override {
-    return inner().copy_tensors(which, out);
-  }
-  [[nodiscard]] bool copies_during_passes() const override {
-    return inner().copies_during_passes();
   }
 };
 

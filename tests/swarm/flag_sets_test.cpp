@@ -41,10 +41,10 @@ constexpr flags sets[] = {
   {"TFFFF", true, false, false, false, false},  {"TTFFF", true, true, false, false, false}};
 
 /// Notes the rate of each step.
-class rated_learner final : public forwarding_learner<local_learner> {
+class rated_learner final : public forwarding_local_learner<forwarding_learner<local_learner>> {
 public:
   rated_learner(std::unique_ptr<local_learner> inner, std::shared_ptr<std::vector<double>> rates)
-    : forwarding_learner(std::move(inner)), rates_(std::move(rates)) {}
+    : forwarding_local_learner(std::move(inner)), rates_(std::move(rates)) {}
 
   void apply(std::span<const float> gradient, double lr) override {
     rates_->push_back(lr);
@@ -53,14 +53,6 @@ public:
   void step_locally(double lr) override {
     rates_->push_back(lr);
     inner().step_locally(lr);
-  }
-  void add_change(std::span<const std::size_t> which, std::span<const float> mean,
-                  std::span<const float> snapshot) override {
-    inner().add_change(which, mean, snapshot);
-  }
-  std::uint64_t copy_tensors(std::span<const std::size_t> which,
-                             std::span<float> out) const override {
-    return inner().copy_tensors(which, out);
   }
 
 private:

@@ -114,19 +114,10 @@ const mixed_mode mixed_modes[] = {
 
 /// A simulated pass takes no time, so that nothing is copied in the middle of one, buffers
 /// included.
-class simulated_learner final : public forwarding_learner<local_learner> {
+class simulated_learner final : public forwarding_local_learner<forwarding_learner<local_learner>> {
 public:
-  using forwarding_learner::forwarding_learner;
+  using forwarding_local_learner::forwarding_local_learner;
 
-  void step_locally(double lr) override { inner().step_locally(lr); }
-  void add_change(std::span<const std::size_t> which, std::span<const float> mean,
-                  std::span<const float> snapshot) override {
-    inner().add_change(which, mean, snapshot);
-  }
-  std::uint64_t copy_tensors(std::span<const std::size_t> which,
-                             std::span<float> out) const override {
-    return inner().copy_tensors(which, out);
-  }
   [[nodiscard]] bool copies_during_passes() const override { return true; }
 };
 
