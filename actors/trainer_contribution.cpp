@@ -67,7 +67,8 @@ void trainer::find_members_of_round(bool call) {
   called_ = false;
   given_->in_round = given_->searches = true;
   auto number = ++rounds_;
-  // What ends the round of an auxiliary is the run's next epoch, however long this one lasts.
+  // What ends the round of an auxiliary is the run's next epoch, however long this one lasts. Each
+  // step of the averager has a deadline of its own, and the request fails if the averager ends.
   auto patience =
     serves_groups() ? caf::duration{caf::infinite} : caf::duration{config_.averaging_timeout + 5s};
   request(peers_.averager, patience,
