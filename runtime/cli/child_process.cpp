@@ -11,6 +11,12 @@
 
 namespace waggle {
 
+std::string how_it_ended(int status) {
+  if (WIFSIGNALED(status))
+    return "by signal " + std::to_string(WTERMSIG(status));
+  return "with exit code " + std::to_string(WEXITSTATUS(status));
+}
+
 result<child_process> child_process::start(const std::vector<std::string>& arguments,
                                            const std::filesystem::path& log) {
   std::vector<char*> argv;

@@ -11,6 +11,9 @@
 
 namespace waggle {
 
+/// "with exit code 3" or "by signal 9", from an exit status as waitpid gives it.
+std::string how_it_ended(int status);
+
 /// A child process. It gets SIGTERM when this process dies, and is killed and reaped by the
 /// destructor. REQUIRES: no other threads when it is started.
 class child_process {

@@ -35,8 +35,8 @@ using words = std::vector<std::string>;
 constexpr auto start_timeout = 60s;
 constexpr auto question_timeout = 1s;
 constexpr auto reading_interval = 100ms;
-constexpr auto stop_timeout = 6s;
-constexpr double patience = 20; // times the plain loop's time
+constexpr auto stop_timeout = 30s; // longer than --shutdown-timeout on a busy machine
+constexpr double patience = 20;    // times the plain loop's time
 
 double seconds_now() {
   return std::chrono::duration<double>(clock::now().time_since_epoch()).count();
@@ -62,28 +62,37 @@ struct running {
   child_process process;
   fs::path log;
 
-  [[nodiscard]] failure ended_early() const {
+  /// REQUIRES: the process has ended.
+  [[nodiscard]] failure ended_early() {
     auto said = text_of(log);
     constexpr std::string_view prefix = "waggle: "; // a sentence about its options
     if (said.starts_with(prefix))
       return {ec::bad_config, said.substr(prefix.size(), said.find('\n') - prefix.size())};
-    return {ec::internal, "a process ended early; its log says:\n"
+    return {ec::internal, "a process ended " + how_it_ended(*process.ended()) + "; its log says:\n"
                             + said.substr(said.size() - std::min<std::size_t>(said.size(), 2000))};
   }
 };
 
-void stop(std::vector<running>& all) {
+/// Stops all peers. Fails if one of them does not end regularly: its checkpoint may be missing.
+status stop(std::vector<running>& all) {
   for (auto& one : all)
     one.process.signal(SIGTERM);
   auto over = [](running& one) { return one.process.ended().has_value(); };
-  for (auto until = clock::now() + stop_timeout; clock::now() < until;) {
-    if (std::all_of(all.begin(), all.end(), over))
-      return;
-    if (wait_for_signal(20ms)) // a second Ctrl-C
-      break;
+  for (auto until = clock::now() + stop_timeout; !std::all_of(all.begin(), all.end(), over);) {
+    bool interrupted = wait_for_signal(20ms);
+    if (!interrupted && clock::now() < until)
+      continue;
+    for (auto& one : all)
+      one.process.signal(SIGKILL);
+    if (interrupted)
+      return failure{ec::cancelled, "interrupted"};
+    return failure{ec::timeout, "a peer did not end within " + std::to_string(stop_timeout.count())
+                                  + " s after SIGTERM"};
   }
   for (auto& one : all)
-    one.process.signal(SIGKILL);
+    if (auto ended = *one.process.ended(); !WIFEXITED(ended) || WEXITSTATUS(ended) != exit_clean)
+      return one.ended_early();
+  return done{};
 }
 
 class comparison {
@@ -104,9 +113,11 @@ public:
     fs::create_directories(home);
     std::vector<running> peers;
     auto runs = train(row, home, *loop, peers);
-    stop(peers);
+    auto stopped = stop(peers);
     if (!runs)
       return runs.error();
+    if (!stopped)
+      return stopped.error();
     auto again = run_loops(row);
     if (!again)
       return again.error();

@@ -88,6 +88,16 @@ TEST_F(ChildProcess, SignalsEndIt) {
   child->signal(SIGKILL); // no effect on a process that has ended
 }
 
+TEST_F(ChildProcess, ItsEndReadsAsAnExitCodeOrASignal) {
+  auto fails = child_process::start({"/bin/sh", "-c", "exit 3"}, log());
+  ASSERT_TRUE(fails.ok());
+  EXPECT_EQ(how_it_ended(wait_for(*fails)), "with exit code 3");
+  auto stays = child_process::start({"/bin/sleep", "1000"}, log());
+  ASSERT_TRUE(stays.ok());
+  stays->signal(SIGKILL);
+  EXPECT_EQ(how_it_ended(wait_for(*stays)), "by signal 9");
+}
+
 TEST_F(ChildProcess, SaysWhyItsLogCannotBeWritten) {
   auto child = child_process::start({"/bin/true"}, folder_ / "none" / "log");
   ASSERT_FALSE(child);
