@@ -130,7 +130,8 @@ void add_averaging_options(std::vector<option_spec>& table) {
      {"min-contributors", "N", "A round with fewer contributors fails.",
       whole(&o::min_contributors, 1, 64, a_round_is_small).agreed()},
      {"matchmaking-time", "TIME",
-      "waggle average and --groups moshpit: a group that is not complete begins after this long.",
+      "waggle average and --groups moshpit: a group that is not complete begins after this long. "
+      "If it is not given: at most a third of --averaging-timeout.",
       duration(&o::matchmaking_time, 10ms, "other peers need time to find it")},
      {"averaging-timeout", "TIME",
       "Time limit of matchmaking and all-reduce of one epoch together.",

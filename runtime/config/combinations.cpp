@@ -121,14 +121,15 @@ status check_strategy(const run_options& o) {
   if (row->averages_parameters && o.delay_grad_averaging)
     return bad("--delay-grad-averaging belongs to --strategy collaborative: " + o.strategy
                + " averages no gradients; its rounds never delay training, unless "
-                 "--delay-state-averaging is false");
+                 "--delay-state-averaging is false; leave it out, or use --strategy collaborative");
   if (row->averages_parameters && o.delay_optimizer_step)
-    return bad("--delay-optimizer-step belongs to --strategy collaborative: with " + o.strategy
-               + ", each pass needs the step before it; leave it out");
+    return bad(
+      "--delay-optimizer-step belongs to --strategy collaborative: with " + o.strategy
+      + ", each pass needs the step before it; leave it out, or use --strategy collaborative");
   if (row->averages_parameters && o.low_rank > 0)
     return bad("--low-rank belongs to --strategy collaborative: " + o.strategy
-               + " averages parameters, of which factors would be too inexact; --codec shortens "
-                 "them");
+               + " averages parameters, of which factors would be too inexact; use --codec, which "
+                 "shortens them");
   if (auto schedule = schedule_of(o); row->averages_parameters && schedule && schedule->plateau())
     return bad("--schedule plateau belongs to --strategy collaborative: the peers of --strategy "
                + o.strategy
@@ -140,7 +141,7 @@ status check_strategy(const run_options& o) {
                  "Byzantine outliers; use --codec with the aggregator, or --aggregator mean");
   if (o.low_rank == 0 && is_set("min-compression-ratio"))
     return bad("--min-compression-ratio needs --low-rank: it selects the matrices that --low-rank "
-               "shortens");
+               "shortens; set --low-rank, or leave it out");
   if (row->averages_parameters && o.reuse_grad_buffers)
     return bad(
       "--reuse-grad-buffers belongs to --strategy collaborative: with " + o.strategy
@@ -149,9 +150,10 @@ status check_strategy(const run_options& o) {
   for (const char* name :
        {"delay-state-averaging", "average-opt-statistics", "max-epoch-difference"})
     if (!row->averages_parameters && is_set(name))
-      return bad("--" + std::string{name} + " belongs to "
-                 + those(&strategy_row::averages_parameters)
-                 + ": with collaborative, all peers hold equal parameters and statistics anyway");
+      return bad(
+        "--" + std::string{name} + " belongs to " + those(&strategy_row::averages_parameters)
+        + ": with collaborative, all peers hold equal parameters and statistics anyway; leave "
+          "it out");
   if (!row->averages_parameters && o.average_gradients)
     return bad("--average-gradients belongs to " + those(&strategy_row::averages_parameters)
                + ": --strategy " + o.strategy
@@ -159,7 +161,8 @@ status check_strategy(const run_options& o) {
   for (const char* name : {"averaging-steps-period", "averaging-time-period"})
     if (!row->counts_steps && is_set(name))
       return bad("--" + std::string{name} + " belongs to " + those(&strategy_row::counts_steps)
-                 + ": " + o.strategy + " averages every --target-batch-size samples");
+                 + ": " + o.strategy
+                 + " averages every --target-batch-size samples; set that instead");
   if (is_set("total-steps-in-epoch") && !row->counts_steps)
     return bad("--total-steps-in-epoch belongs to " + those(&strategy_row::counts_steps)
                + ": the epochs of " + o.strategy
@@ -186,10 +189,11 @@ status check_strategy(const run_options& o) {
                  "these strategies");
   if (o.groups == "moshpit" && o.max_epoch_difference == 0)
     return bad("--groups moshpit needs --max-epoch-difference 1 or more: groups end their rounds "
-               "one after another, so peers are an epoch apart for a while");
+               "one after another, so peers are an epoch apart for a while; raise it, or leave it "
+               "out");
   if (row->counts_steps && is_set("target-batch-size"))
     return bad("--target-batch-size belongs to the other strategies: " + o.strategy
-               + " averages every --averaging-steps-period");
+               + " averages every --averaging-steps-period; set that instead");
   return check_optimizer_of_strategy(o);
 }
 
@@ -273,7 +277,8 @@ status check_combinations(const run_options& o) {
   if (auto enough = check_first_epoch(o); !enough)
     return enough;
   if (o.wait_for_peers > 0ms && o.min_peers == 1)
-    return bad("--wait-for-peers needs --min-peers 2 or more: there is nothing to wait for");
+    return bad("--wait-for-peers needs --min-peers 2 or more: there is nothing to wait for; raise "
+               "--min-peers, or leave it out");
   if (o.min_refresh_period > o.max_refresh_period)
     return bad(
       "--min-refresh-period is longer than --max-refresh-period: lower the first, or raise "
@@ -286,7 +291,7 @@ status check_combinations(const run_options& o) {
                "lower the first, or raise the second");
   if (o.matchmaking_time >= o.averaging_timeout)
     return bad("--matchmaking-time must be shorter than --averaging-timeout: no time would be left "
-               "to average");
+               "to average; lower the first, or raise the second");
   // moshpit_averager searches for as long.
   if (auto search = 2 * o.matchmaking_time; o.groups == "moshpit" && search >= o.averaging_timeout)
     return bad("--averaging-timeout " + text_of(o.averaging_timeout)
@@ -298,10 +303,11 @@ status check_combinations(const run_options& o) {
                "first: lower the first, or raise the second");
   if (o.allreduce_timeout > 0ms && o.allreduce_timeout <= 2 * o.stall_timeout)
     return bad("--allreduce-timeout must be longer than twice --stall-timeout: a round would end "
-               "before it could leave out a reducer that is silent");
+               "before it could leave out a reducer that is silent; raise the first, or lower the "
+               "second");
   if (o.given.contains("request-timeout") && o.request_timeout >= o.averaging_timeout)
     return bad("--request-timeout must be shorter than --averaging-timeout: one peer that does not "
-               "answer would use up the round's time");
+               "answer would use up the round's time; lower the first, or raise the second");
   auto offload = o.given.find("offload-optimizer");
   if (o.delay_optimizer_step && offload != o.given.end() && !o.offload_optimizer)
     return bad("--delay-optimizer-step needs the second copy of the parameters that "
@@ -317,17 +323,21 @@ status check_combinations(const run_options& o) {
     if (optimizer != nullptr && o.hyper.contains(std::string{hyper.name})
         && optimizer->find(hyper.name) == nullptr)
       return bad("--" + std::string{hyper.name} + " belongs to --optimizer " + users_of(hyper)
-                 + "; " + o.optimizer + " does not use it");
+                 + "; " + o.optimizer + " does not use it; leave it out");
   if (auto fits = check_optimizer(optimizer_of(o)); !fits)
     return fits;
   if (o.precision == "float16" && o.loss_scale == "off")
     return bad("--precision float16 needs --loss-scale: small gradients would become 0; use auto");
   if (o.kill_after > 0ms && o.peers < 2)
-    return bad("--kill-after needs --peers 2 or more: no peer would be left");
+    return bad(
+      "--kill-after needs --peers 2 or more: no peer would be left; raise --peers, or leave "
+      "it out");
   if (o.duration > 0ms && o.kill_after >= o.duration)
-    return bad("--kill-after must be shorter than --duration: it would never happen");
+    return bad("--kill-after must be shorter than --duration: it would never happen; lower the "
+               "first, or raise the second");
   if (o.duration > 0ms && o.join_after >= o.duration)
-    return bad("--join-after must be shorter than --duration: it would never happen");
+    return bad("--join-after must be shorter than --duration: it would never happen; lower the "
+               "first, or raise the second");
   if (auto schedule = schedule_of(o); !schedule)
     return schedule.error();
   if (o.epochs != 0 && o.total_steps_in_epoch == 0 && o.warmup_epochs > o.epochs)

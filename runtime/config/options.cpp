@@ -60,6 +60,9 @@ result<run_options> resolve(const settings& file, const settings& environment,
     options.micro_batch =
       std::min(options.micro_batch,
                std::max<std::uint64_t>(options.target_batch_size / options.min_peers, 1));
+  // A search may take twice the matchmaking time (moshpit_averager), and the round needs time, too.
+  if (!options.given.contains("matchmaking-time"))
+    options.matchmaking_time = std::min(options.matchmaking_time, options.averaging_timeout / 3);
   if (auto fits = check_combinations(options); !fits)
     return fits.error();
   return options;

@@ -35,7 +35,7 @@ TEST(Combinations, ThatCannotWorkAreRefusedWithWhatToChange) {
   EXPECT_THAT(refusal({{"schedule", "linear:epochs=5/cosine"}}), HasSubstr("--epochs"));
   EXPECT_EQ(refusal({{"momentum", "0.9"}}),
             "--momentum belongs to --optimizer sgd (0), sgdw (0), rmsprop (0), lars (0.9) and muon "
-            "(0.95); adamw does not use it");
+            "(0.95); adamw does not use it; leave it out");
   EXPECT_THAT(refusal({{"optimizer", "lion"}, {"epsilon", "1e-6"}}), HasSubstr("lion does not"));
   EXPECT_THAT(refusal({{"optimizer", "sgd"}, {"nesterov", "true"}}), HasSubstr("--momentum"));
   EXPECT_THAT(

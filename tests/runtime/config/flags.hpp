@@ -1,8 +1,7 @@
 #pragma once
 
-#include <initializer_list>
+#include <map>
 #include <string>
-#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -10,7 +9,7 @@
 
 namespace waggle {
 
-inline settings flags(std::initializer_list<std::pair<const std::string, std::string>> values) {
+inline settings flags(const std::map<std::string, std::string>& values) {
   settings found;
   for (const auto& [name, value] : values)
     found[name] = {value, "--" + name};
@@ -18,8 +17,7 @@ inline settings flags(std::initializer_list<std::pair<const std::string, std::st
 }
 
 /// Why these flags are refused; empty if they are accepted.
-inline std::string
-refusal(std::initializer_list<std::pair<const std::string, std::string>> values) {
+inline std::string refusal(const std::map<std::string, std::string>& values) {
   auto options = resolve({}, {}, flags(values));
   if (options)
     return {};
