@@ -34,7 +34,7 @@ public:
     call(effect::none, [&](loop_model& m) { m.read_tensor(which, out); });
   }
   void write_tensor(std::size_t which, std::span<const float> values) override {
-    call(effect::loaded, [&](loop_model& m) { m.write_tensor(which, values); });
+    call(effect::loading, [&](loop_model& m) { m.write_tensor(which, values); });
   }
   [[nodiscard]] std::uint64_t optimizer_steps() const override {
     std::uint64_t steps = 0;
@@ -225,16 +225,16 @@ bool loop_port::serve_until_pass(guard& lock, loop_model& model, const is_over& 
       carry_out(lock, model);
     } else if (should_refresh()) {
       refresh(lock, model);
-    } else if (pass_wanted_) {
+    } else if (pass_may_begin()) {
       return pass_began_ = true;
     } else if (!loop_.wait_for(lock, slice, [this] {
-                 return task_ != nullptr || should_refresh() || pass_wanted_;
+                 return task_ != nullptr || should_refresh() || pass_may_begin();
                })) {
       lock.unlock();
       bool is = over();
       lock.lock();
-      if (is && task_ == nullptr && !pass_wanted_) {
-        if (changes_ != in_module_)
+      if (is && task_ == nullptr && !pass_may_begin()) {
+        if (should_refresh())
           refresh(lock, model);
         return false;
       }
@@ -244,15 +244,18 @@ bool loop_port::serve_until_pass(guard& lock, loop_model& model, const is_over& 
 }
 
 /// As soon as an update is complete: later, the next one may have begun, for whose end the loop
-/// would have to wait. A state that is being loaded, tensor by tensor, is complete when the next
-/// pass is asked for.
+/// would have to wait. A state is loaded tensor by tensor, and copied as a whole.
 bool loop_port::should_refresh() const {
-  return changes_ != in_module_ && (pass_wanted_ || changes_.loaded == in_module_.loaded);
+  return changes_ != in_module_ && !loading_;
 }
 
 void loop_port::refresh(guard& lock, loop_model& model) {
   lock.unlock();
   std::lock_guard changing{changing_};
+  lock.lock();
+  if (loading_) // since the lock was given up
+    return;
+  lock.unlock();
   model.refresh();
   lock.lock();
   in_module_ = changes_;
@@ -273,7 +276,7 @@ void loop_port::serve(loop_model& model, std::chrono::milliseconds look_every,
     while (task_ != nullptr)
       carry_out(lock, model);
   }
-  if (changes_ != in_module_)
+  if (should_refresh()) // a part of a state would be worse than the parameters before it
     refresh(lock, model);
 }
 
@@ -305,7 +308,7 @@ void loop_port::count(effect what) {
     ++changes_.applied;
   else if (what == effect::merged)
     ++changes_.merged;
-  else if (what == effect::loaded)
+  else if (what == effect::loading || what == effect::loaded)
     ++changes_.loaded;
 }
 
@@ -346,6 +349,8 @@ void loop_port::change_master(effect what, const std::function<void(loop_model&)
   work(*master_);
   guard lock{mutex_};
   count(what);
+  if (what == effect::loading || what == effect::loaded)
+    loading_ = what == effect::loading;
   loop_.notify_one();
 }
 

@@ -88,8 +88,9 @@ public:
 ///     pass worker      pass() ─────────────│────────────────────────  pass()
 ///     worker           call(apply, …) ──  master copy
 ///
-/// Invariant: when `offer` returns, the module has the parameters of the last update that was
-/// complete, or of a later one. So a pass misses at most the update that is made while it begins.
+/// Invariant: when `offer` returns, the module has the parameters of the last update or state that
+/// was complete, or of a later one. So a pass misses at most the update that is made while it
+/// begins, and none begins while a state is being loaded.
 class loop_port {
 public:
   static constexpr std::chrono::milliseconds slice{100};
@@ -134,7 +135,13 @@ public:
 
   /// Waits for the loop's next gradient.
   micro_step pass();
-  enum class effect : std::uint8_t { none, applied, merged, loaded };
+  enum class effect : std::uint8_t {
+    none,
+    applied,
+    merged,
+    loading, // a tensor of a state was written; more follow
+    loaded   // the number of steps was written, which is the last thing of a state
+  };
   /// Runs `work` on the loop's thread and waits for it. Throws loop_closed, or a std::runtime_error
   /// with the text of the exception that `work` threw. With a master copy: runs `work` on it, here.
   void call(effect what, const std::function<void(loop_model&)>& work);
@@ -166,6 +173,7 @@ private:
 
   bool serve_until_pass(guard& lock, loop_model& model, const is_over& over);
   [[nodiscard]] bool should_refresh() const;
+  [[nodiscard]] bool pass_may_begin() const { return pass_wanted_ && !loading_; }
   void refresh(guard& lock, loop_model& model);
   void change_master(effect what, const std::function<void(loop_model&)>& work);
   void count(effect what);
@@ -186,6 +194,7 @@ private:
   std::optional<micro_step> handed_; // to the pass that waits
   bool ended_ = false;               // there will be no more gradients
   bool closed_ = false;
+  bool loading_ = false;   // the master copy holds a part of a state
   change_count changes_;   // of the parameters
   change_count in_module_; // those that the module's parameters contain
   account account_;

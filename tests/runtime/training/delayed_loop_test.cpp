@@ -221,6 +221,7 @@ TEST_F(DelayedLoop, TheFirstGradientIsDroppedIfAStateWasLoadedBefore) {
     passes = run([&](learner& l) {
       l.write_tensor(0, std::vector<float>{x});
       l.write_tensor(1, std::vector<float>{8});
+      l.set_optimizer_steps(5);
       loaded.set_value();
       l.accumulate();
     });
@@ -292,11 +293,48 @@ TEST_F(DelayedLoop, TheModuleHasTheLastUpdateWhenTheLoopHasEnded) {
 }
 
 TEST_F(DelayedLoop, AStateThatEndsTheRunIsInTheModule) {
-  passes = run([](learner& l) { l.write_tensor(0, std::vector<float>{7}); });
+  passes = run([](learner& l) {
+    l.write_tensor(0, std::vector<float>{7});
+    l.set_optimizer_steps(5);
+  });
   await(passes);
   over = true;
   EXPECT_EQ(offer({1, 1}), step_outcome::finished);
   EXPECT_THAT(model.values, ElementsAre(7, 2));
+}
+
+TEST_F(DelayedLoop, NoPassBeginsWhileAStateIsLoaded) {
+  std::promise<void> half, waited;
+  passes = run([](learner& l) { l.accumulate(); });
+  updates = run([&](learner& l) {
+    l.write_tensor(0, std::vector<float>{7});
+    half.set_value();
+    EXPECT_EQ(waited.get_future().wait_for(20s), std::future_status::ready);
+    l.write_tensor(1, std::vector<float>{8});
+    l.set_optimizer_steps(5);
+  });
+  half.get_future().wait();
+  auto waits = [&, first = true]() mutable {
+    if (std::exchange(first, false))
+      waited.set_value();
+    return false;
+  };
+  EXPECT_EQ(port->offer(model, std::vector<float>{1, 1}, {1, 4, true}, waits),
+            step_outcome::synced);
+  EXPECT_THAT(model.values, ElementsAre(7, 8));
+  EXPECT_EQ(model.refreshes, 1) << "not with half of the state";
+  EXPECT_EQ(port->samples().outdated, 4U);
+  end();
+  await(passes);
+}
+
+TEST_F(DelayedLoop, AStateOfWhichAPartIsMissingAtTheEndIsNotInTheModule) {
+  passes = run([](learner& l) { l.write_tensor(0, std::vector<float>{7}); });
+  await(passes);
+  over = true;
+  EXPECT_EQ(offer({1, 1}), step_outcome::finished);
+  port->serve(model, 5ms, [] { return true; });
+  EXPECT_THAT(model.values, ElementsAre(1, 2));
 }
 
 } // namespace
