@@ -173,6 +173,7 @@ pass_worker_actor model_worker::runs_passes() {
 void model_worker::resume() {
   if (!checkpoints_)
     return;
+  checkpoints_->remove_drafts();
   auto search = checkpoints_->load_newest(shared_->schema(),
                                           state_header_bytes + shared_->tensors().image_bytes());
   if (!search)
@@ -309,15 +310,17 @@ caf::result<state_snapshot> model_worker::checkpoint(const save_checkpoint& msg)
   auto& own = (*copied)->own;
   own.stopped = msg.stops;
   own.position = position_;
+  if (msg.stops) {
+    own.local_samples = msg.local_samples;
+    own.local_passes = msg.local_passes;
+    own.uncounted_steps = msg.uncounted_steps;
+  }
   if (msg.stops && resumes_ != nullptr) {
     own.position = resumes_->position();
     own.partial = resumes_->copy_gradient();
     own.pending = msg.pending;
     own.pending_samples = msg.pending_samples;
     own.pending_position = msg.pending_position;
-    own.local_samples = msg.local_samples;
-    own.local_passes = msg.local_passes;
-    own.uncounted_steps = msg.uncounted_steps;
   }
   auto promise = make_response_promise<state_snapshot>();
   request(keeper_, seal_timeout, seal_copy{std::move(*copied), shared_, true})

@@ -106,7 +106,8 @@ void trainer::save_and_answer() {
   request(worker_, config_.sync_timeout, std::move(last))
     .then([answer](const state_snapshot& made) { answer(made.kept); },
           [this, answer](const caf::error& why) {
-            ctx_.log->warn("no checkpoint was made at the stop: {}", to_string(from_caf(why)));
+            if (config_.checkpoints)
+              ctx_.log->warn("no checkpoint was made at the stop: {}", to_string(from_caf(why)));
             answer(false);
           });
 }

@@ -257,12 +257,8 @@ void trainer::give_awaited() {
       awaited_states_.push_back(std::move(request));
     } else {
       merge();
-      this->request(worker_, awaited_for, wanted)
-        .then([promise =
-                 request.promise](const state_snapshot& made) mutable { promise.deliver(made); },
-              [promise = request.promise](caf::error& why) mutable {
-                promise.deliver(std::move(why));
-              });
+      request.promise.delegate(worker_,
+                               wanted); // behind the running pass; the donor has a deadline
     }
   }
 }

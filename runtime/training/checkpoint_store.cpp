@@ -101,9 +101,12 @@ result<std::filesystem::path> checkpoint_store::save(const byte_source& image,
   return file;
 }
 
+void checkpoint_store::remove_drafts() {
+  (void)remove_leftovers(*files_, folder_, {stem});
+}
+
 result<checkpoint_store::search> checkpoint_store::load_newest(const digest& schema,
                                                                std::uint64_t image_bytes) {
-  (void)remove_leftovers(*files_, folder_, {stem});
   auto all = list();
   if (!all)
     return all.error();

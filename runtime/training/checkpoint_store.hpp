@@ -34,6 +34,10 @@ public:
   /// are not kept. Returns the image's name.
   result<std::filesystem::path> save(const byte_source& image, const own_progress& own = {});
 
+  /// Removes what a process that was killed has left half written. REQUIRES: no other process
+  /// writes to the folder.
+  void remove_drafts();
+
   struct found {
     epoch_id epoch;
     history past;
@@ -47,8 +51,8 @@ public:
     failure own_trouble;          // why it cannot; ec::none: it can, or there is none
   };
   /// The newest checkpoint that is undamaged and belongs to a learner with this schema, whose
-  /// images have `image_bytes` bytes; a longer file is not read. First removes what a process that
-  /// was killed has left half written.
+  /// images have `image_bytes` bytes; a longer file is not read. Changes nothing, so it may be
+  /// called for the folder of a peer that runs.
   result<search> load_newest(const digest& schema, std::uint64_t image_bytes = image_bytes_max);
 
   /// The last checkpoint of this history, if there is one.

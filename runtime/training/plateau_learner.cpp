@@ -243,11 +243,13 @@ public:
       partial.sum->begin(), partial.sum->begin() + static_cast<std::ptrdiff_t>(length));
     loss_mean::sums losses{};
     std::memcpy(&losses, partial.sum->data() + length, sizeof losses);
-    if (!std::isfinite(losses.loss) || losses.samples > partial.samples)
+    if (!std::isfinite(losses.loss))
       return failure{ec::malformed, "impossible losses"};
     if (auto loaded = resumed().load_gradient(own); !loaded)
       return loaded;
-    losses_.load(losses);
+    // Of samples whose gradient was dropped while their pass ended: no loss is known.
+    if (losses.samples <= partial.samples)
+      losses_.load(losses);
     return done{};
   }
 

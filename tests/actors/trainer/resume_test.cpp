@@ -129,7 +129,6 @@ TEST_F(Resumed, WithADelayedOptimizerStep) {
   }
 }
 
-// The losses of the unfinished epoch count toward the mean that the schedule depends on.
 TEST_F(Resumed, WithLocalUpdates) {
   for (const char* strategy : {"local-updates", "decentralized-sgd"}) {
     auto make = [strategy](const files_ptr& files) {
@@ -142,6 +141,24 @@ TEST_F(Resumed, WithLocalUpdates) {
   }
 }
 
+// As in a loop of one's own, whose learner keeps no unfinished epoch. Local steps are in the state.
+TEST_F(Resumed, LocalStepsOfALearnerThatCannotResumeCountTowardTheEpoch) {
+  learners_resume = false;
+  auto files = std::make_shared<memory_disk>();
+  auto config = keeping(files);
+  config.strategy = "local-updates";
+  auto& first = add_started(config);
+  pass_steps(first, 3);
+  ASSERT_LT(first.probe->micro_steps, passes_per_epoch);
+  auto before = stop(first);
+  EXPECT_EQ(before.epoch.value(), 0U);
+  EXPECT_EQ(before.samples_dropped, 0U);
+  auto& second = add_started(config);
+  finish(second);
+  EXPECT_EQ(first.probe->micro_steps + second.probe->micro_steps, passes_per_epoch * epochs);
+}
+
+// The losses of the unfinished epoch count toward the mean that the schedule depends on.
 TEST_F(Resumed, WithAScheduleThatDependsOnTheLoss) {
   for (const char* text : {"plateau:factor=0.5,patience=0,threshold=0.5", // lowers the rate at once
                            "plateau:factor=0.5,patience=0"}) {

@@ -43,12 +43,14 @@ struct learner_probe {
 };
 
 /// The toy learner with a probe.
-class probed_learner final : public local_learner, public wraps_learner {
+/// @tparam Also wraps_learner: it can resume an unfinished epoch; nothing: it cannot
+template <class... Also>
+class probed_learner final : public local_learner, public Also... {
 public:
   probed_learner(const toy_options& options, std::shared_ptr<learner_probe> probe)
     : inner_(make_toy_learner(options)), probe_(std::move(probe)) {}
 
-  [[nodiscard]] learner& wrapped() const override { return *inner_; }
+  [[nodiscard]] learner& wrapped() const { return *inner_; }
   [[nodiscard]] const state_table& tensors() const override { return inner_->tensors(); }
   [[nodiscard]] digest schema() const override { return inner_->schema(); }
   [[nodiscard]] bool passes_beside_updates() const override {
@@ -180,8 +182,12 @@ protected:
     m.peers.exporter = spawn_exporter(i);
     auto options = toy.value_or(toy_options{.data_seed = i + 1});
     m.micro_batch = options.micro_batch;
-    learner_factory factory = [options, probe = m.probe]() -> result<std::unique_ptr<learner>> {
-      return std::unique_ptr<learner>{std::make_unique<probed_learner>(options, probe)};
+    learner_factory factory = [options, probe = m.probe,
+                               resumes = learners_resume]() -> result<std::unique_ptr<learner>> {
+      if (!resumes)
+        return std::unique_ptr<learner>{std::make_unique<probed_learner<>>(options, probe)};
+      return std::unique_ptr<learner>{
+        std::make_unique<probed_learner<wraps_learner>>(options, probe)};
     };
     auto settings = config.value_or(defaults());
     factory = with_averaged_gradients(std::move(factory), settings.how.average_gradients);
@@ -372,12 +378,13 @@ protected:
   std::map<std::size_t, epoch_id> groups; // by number
   std::map<std::size_t, digest> branches;
   std::vector<std::unique_ptr<member>> members;
-  bool clients = false;       // nobody can dial the members that are added next
-  bool hold_views = false;    // trainers only see what a test tells them
-  bool hold_rounds = false;   // rounds are answered by the test
-  bool hold_searches = false; // the same for searches for their members
-  bool hold_passes = false;   // trainers do not learn that a pass has ended: see member::held
-  std::uint64_t jump_max = 1; // epochs from one report to the next without a download
+  bool clients = false;        // nobody can dial the members that are added next
+  bool hold_views = false;     // trainers only see what a test tells them
+  bool hold_rounds = false;    // rounds are answered by the test
+  bool learners_resume = true; // those of members that are added from now on
+  bool hold_searches = false;  // the same for searches for their members
+  bool hold_passes = false;    // trainers do not learn that a pass has ended: see member::held
+  std::uint64_t jump_max = 1;  // epochs from one report to the next without a download
   /// The reason why this member's round at this epoch fails; none: it takes part.
   std::function<ec(const member&, epoch_id)> round_fault = [](const member&, epoch_id) {
     return ec::none;

@@ -178,6 +178,8 @@ TEST_F(CheckpointStore, OtherFilesAreNeitherReadNorRemoved) {
   for (std::uint64_t epoch : {1, 2, 3})
     ASSERT_TRUE(save(epoch).ok());
   EXPECT_EQ(newest(), 3U);
+  EXPECT_EQ(names().size(), 6U);
+  store.remove_drafts();
   EXPECT_EQ(names().size(), 5U) << "without the draft, whose writer is gone";
 }
 
@@ -228,12 +230,14 @@ TEST_F(CheckpointStore, AFileThatIsTooLongForTheModelIsSkippedUnread) {
   EXPECT_EQ(found->skipped[0].code, ec::oversize);
 }
 
-TEST_F(CheckpointStore, DraftsOfAKilledProcessAreRemovedAtTheStart) {
+TEST_F(CheckpointStore, OnlyItsOwnDraftsAreRemoved) {
   ASSERT_TRUE(save(8).ok());
   files->corrupt("/data/" + name(2, 9) + ".new", "half");
   files->corrupt("/data/checkpoint-2-9-ae0bec9e.own.new", "half");
   files->corrupt("/data/notes.new", "of the operator");
   EXPECT_EQ(newest(), 8U);
+  EXPECT_EQ(names().size(), 4U) << "the one who writes them may be alive";
+  store.remove_drafts();
   EXPECT_EQ(names(), (std::vector<std::string>{name(1, 8), "notes.new"}));
 }
 

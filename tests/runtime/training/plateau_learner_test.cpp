@@ -167,6 +167,25 @@ TEST_F(PlateauLearner, WaitsForTheLossOfAPassThatIsInTheGradient) {
   pass.join();
 }
 
+// A drop on the trainer's thread, while a pass is between its gradient and its loss.
+TEST_F(PlateauLearner, AnUnfinishedEpochWithLossesOfDroppedSamplesIsLoadedWithoutThem) {
+  auto model = make();
+  told->steps = {{2.0, 4, true}, {3.0, 4, true}};
+  std::shared_ptr<learner> dropped = model;
+  told->summed = [&] {
+    dropped->drop_gradient();
+    told->summed = [] {};
+  };
+  model->accumulate();
+  model->accumulate();
+  auto partial = resumable_of(*model)->copy_gradient();
+  EXPECT_EQ(partial.samples, 4U) << "of the second pass";
+  auto next = make();
+  ASSERT_TRUE(resumable_of(*next)->load_gradient(partial)) << "with the losses of 8 samples";
+  EXPECT_EQ(next->accumulated_samples(), 4U);
+  EXPECT_EQ(loss_in(*next), plateau::unknown_loss);
+}
+
 TEST_F(PlateauLearner, ALossThatDoesNotComeIsTheLastOneOrUnknown) {
   // A pass whose samples were lost: in the gradient, without a loss.
   auto unseen = [&](learner& model) {
