@@ -72,7 +72,7 @@ public:
             std::unique_ptr<torch::optim::Optimizer> inner, const named_tensors& extra = {});
   /// Leaves the run. Waits up to 5 s for a running round and for peers that need the last state,
   /// then writes a checkpoint and notifies the other peers. During stack unwinding it notifies them
-  /// at once.
+  /// at once; if a state was being loaded then, the module may hold a part of it.
   ~optimizer();
   optimizer(const optimizer&) = delete;
   optimizer& operator=(const optimizer&) = delete;
@@ -83,15 +83,19 @@ public:
   /// ("max-gradient-norm" does it), and pass the unscaled loss to `step`.
   [[nodiscard]] torch::Tensor scaled(const torch::Tensor& loss);
   /// Contributes the parameters' .grad, the mean over `samples` samples, to the run. `loss`: the
-  /// mean over the same samples, for the status and the schedule plateau. Returns when
-  /// the next gradient can be computed: at once, after an update, or after the state of the run was
-  /// loaded. Until the run is found this can take as long as the join timeout. Network failures
-  /// change the outcome and never throw. Throws std::invalid_argument if `samples` is 0, or larger
-  /// than `target_batch_size` with a strategy that counts samples, or if the loss was not `scaled`
-  /// although there is a "loss-scale". Throws std::runtime_error if a
-  /// parameter was added, cast or moved, if a parameter group or an option of the torch optimizer
-  /// other than the learning rate changed (with "delay-optimizer-step" also the rate), if all
-  /// initial peers refuse this one, or if an actor of this peer failed.
+  /// mean over the same samples, for the status and the schedule plateau. Returns when the next
+  /// gradient can be computed: at once, after an update, or after the state of the run was loaded.
+  /// Until the run is found this can take as long as the join timeout; if no peer answers and this
+  /// one may not start the run (swarm_options::start_alone), it waits without limit. Network
+  /// failures change the outcome and never throw.
+  /// Throws std::invalid_argument if `samples` is 0, or larger than `target_batch_size` with a
+  /// strategy that counts samples, or if the loss was not `scaled` although there is a
+  /// "loss-scale". Throws std::runtime_error
+  /// - if a parameter was added, cast or moved,
+  /// - if a parameter group of the torch optimizer changed, or an option other than its rate,
+  ///   with "delay-optimizer-step" also the rate,
+  /// - if all initial peers refuse this one, or
+  /// - if an actor of this peer failed.
   step_outcome step(std::uint64_t samples, const torch::Tensor& loss);
   step_outcome step(std::uint64_t samples, double loss);
   /// The same with the number of samples in `batch` (batch_size_of).

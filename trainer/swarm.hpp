@@ -66,7 +66,8 @@ struct swarm_options {
 
   // -- of this peer only
   /// If initial peers or known addresses exist: how long to look for the run. After that, this peer
-  /// starts the run if `start_alone` is set or it has a checkpoint.
+  /// starts the run if `start_alone` is set or it has a checkpoint; otherwise it goes on looking,
+  /// without limit.
   std::chrono::milliseconds join_timeout{15'000};
   bool start_alone = false;
   /// Resumes from the newest checkpoint in data_dir, and writes checkpoints.
