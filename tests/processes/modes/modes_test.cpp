@@ -11,6 +11,7 @@ namespace waggle::testing {
 namespace {
 
 constexpr std::uint64_t last_epoch = 150; // of the rounds
+constexpr std::uint64_t micro_batch = 4;
 /// The relative distance between the parameters of two peers that average them: they end with a
 /// mean of both, but a peer that does not find the other one in time may end an epoch alone. Peers
 /// that do not merge what they average end at least 0.045 apart (--alpha 1e-9).
@@ -61,7 +62,7 @@ protected:
                                  "--layers",
                                  "1",
                                  "--micro-batch",
-                                 "4",
+                                 std::to_string(micro_batch),
                                  "--step-interval",
                                  "5ms",
                                  "--checkpoint-interval",
@@ -94,7 +95,8 @@ protected:
       << first.log() << second.log();
   }
 
-  /// Both reach the last epoch, have equal or nearly equal parameters, and end cleanly.
+  /// Both reach the last epoch, have equal or nearly equal parameters, have lost no sample, and end
+  /// cleanly.
   void expect_to_end_together(peer& first, peer& second) const {
     expect_to_average_again(first, second);
     nlohmann::json ours;
@@ -116,11 +118,12 @@ protected:
     if (GetParam().exact) {
       EXPECT_EQ(ours["parameters"], theirs["parameters"]);
     }
+    expect_samples_accounted(first, ours, micro_batch);
+    expect_samples_accounted(second, theirs, micro_batch);
     // The one that returned began with a smaller loss.
     auto loss_at_first = std::max(number_of(ours, "first_loss"), number_of(theirs, "first_loss"));
-    for (const auto& status : {ours, theirs}) {
+    for (const auto& status : {ours, theirs})
       EXPECT_LT(number_of(status, "loss"), 0.9 * loss_at_first) << status;
-    }
     EXPECT_EQ(first.await_exit(30s), 0) << first.log();
     EXPECT_EQ(second.await_exit(30s), 0) << second.log();
     auto a = last_checkpoint(folder.path() / "first");

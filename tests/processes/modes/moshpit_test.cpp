@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::size_t peers = 4;
 constexpr std::uint64_t last_epoch = 60;
+constexpr std::uint64_t micro_batch = 4;
 /// The relative distance between the parameters of two peers at the end. Of four in pairs it was at
 /// most 0.017, and at least 0.1 without merging what they average (--alpha 1e-9).
 constexpr double distance_max = 0.05;
@@ -77,7 +78,7 @@ protected:
     if (auxiliary)
       all.insert(all.end(), {"--auxiliary", "true"});
     else
-      all.insert(all.end(), {"--micro-batch", "4"});
+      all.insert(all.end(), {"--micro-batch", std::to_string(micro_batch)});
     if (n > 0)
       all.insert(all.end(), {"--initial-peers", to_string(all_[0]->await_address())});
     all_[n] = std::make_unique<peer>(folder_, "peer" + std::to_string(n), all);
@@ -100,8 +101,8 @@ protected:
     });
   }
 
-  /// The first `count` reach the last epoch with a smaller loss and nearly equal parameters, and
-  /// end cleanly. Returns their last status.
+  /// The first `count` reach the last epoch with a smaller loss and nearly equal parameters, have
+  /// lost no sample, and end cleanly. Returns their last status.
   std::vector<nlohmann::json> expect_to_end_near_each_other(std::size_t count) {
     std::vector<nlohmann::json> last(count);
     double loss_at_first = 0; // those that returned began with a smaller one
@@ -113,6 +114,7 @@ protected:
         << n << "\n"
         << all_[n]->log();
       loss_at_first = std::max(loss_at_first, last[n].value("first_loss", 0.0));
+      expect_samples_accounted(*all_[n], last[n], micro_batch);
     }
     checkpoint first;
     for (std::size_t n = 0; n < count; ++n) {
