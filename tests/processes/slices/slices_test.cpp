@@ -108,14 +108,15 @@ TEST_P(Slices, FourProcessesMakeTheUpdatesOfOne) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, Slices,
-                         ::testing::Values(setting{"Sgd", "sgd", "equal"},
-                                           setting{"Momentum", "momentum", "equal"},
-                                           setting{"Adam", "adam", "equal"},
-                                           setting{"AdamW", "adamw", "equal"},
-                                           setting{"SgdOfUnequalBatches", "sgd", "varying"},
-                                           setting{"AdamOfUnequalBatches", "adam", "varying"}),
-                         [](const auto& info) { return std::string{info.param.name}; });
+INSTANTIATE_TEST_SUITE_P(
+  Each, Slices,
+  ::testing::Values(setting{"Sgd", "sgd", "equal"}, setting{"Momentum", "momentum", "equal"},
+                    setting{"Adam", "adam", "equal"}, setting{"AdamW", "adamw", "equal"},
+                    setting{"SgdOfUnequalBatches", "sgd", "varying"},
+                    setting{"MomentumOfUnequalBatches", "momentum", "varying"},
+                    setting{"AdamOfUnequalBatches", "adam", "varying"},
+                    setting{"AdamWOfUnequalBatches", "adamw", "varying"}),
+  [](const auto& info) { return std::string{info.param.name}; });
 
 } // namespace
 } // namespace waggle::testing
