@@ -2,14 +2,13 @@
 //
 //   waggle-sliced-loop train MODE SIZES OPTIMIZER EPOCHS OUT PEER DATA_DIR [ADDRESS]
 //     One of four peers of a run. It contributes its slice of each epoch's samples, and no more.
-//     If MODE is "delayed", the only peer of a run: among several, when an update arrives depends
-//     on the network.
+//     If MODE is "delayed", the only peer of a run, which contributes all slices.
 //   waggle-sliced-loop alone MODE SIZES OPTIMIZER EPOCHS OUT
 //     One process that is given all slices of each epoch.
 //
-// MODE is "current", or "delayed": the gradient of each epoch but the first is computed before the
-// last update is applied. SIZES is "equal" or "varying". Both uses write their last parameters to
-// the file OUT.
+// MODE is "current", or "delayed" or "delayed-together": the gradient of each epoch but the first
+// is computed before the last update is applied. SIZES is "equal" or "varying". Both uses write
+// their last parameters to the file OUT.
 
 #include <array>
 #include <cstdio>
@@ -78,9 +77,10 @@ torch::Tensor flat(const net& model) {
 /// Both uses have these.
 struct settings {
   explicit settings(const std::vector<std::string>& given)
-    : delayed(given.at(0) == "delayed"), sizes(given.at(1)), optimizer(given.at(2)),
-      epochs(std::stoull(given.at(3))), out(given.at(4)) {}
+    : delayed(given.at(0) != "current"), together(given.at(0) != "delayed"), sizes(given.at(1)),
+      optimizer(given.at(2)), epochs(std::stoull(given.at(3))), out(given.at(4)) {}
   bool delayed;
+  bool together; // the slices of an epoch are those of four peers
   std::string sizes;
   std::string optimizer;
   std::uint64_t epochs;
@@ -134,18 +134,33 @@ void train_current(const settings& to, std::uint64_t self, net& model,
   }
 }
 
-/// Contributes all slices of each epoch. Those of an epoch are computed before the update of the
-/// one before is applied, and after that of the one before that.
-void train_delayed(const settings& to, net& model, waggle::optimizer& optimizer) {
+/// Contributes to each epoch what it has computed before the update of the epoch before is applied,
+/// and after that of the one before that. The run applies the update of an epoch when the samples
+/// of the next one are complete, so it cannot arrive before this peer has contributed to the next
+/// one: what each gradient is computed from does not depend on when messages arrive.
+void train_delayed(const settings& to, std::uint64_t self, const waggle::swarm& swarm, net& model,
+                   waggle::optimizer& optimizer) {
   std::uint64_t epoch = 0;
   for (auto outcome = waggle::step_outcome::held; outcome != waggle::step_outcome::finished;) {
     auto parameters = flat(model);
+    auto part = to.together ? slice_of(self, epoch, to.sizes) : slice{0, target};
     optimizer.zero_grad();
-    auto loss = compute_epoch(model, epoch, to.sizes);
-    outcome = optimizer.step(target, loss);
+    double loss = 0;
+    if (to.together) {
+      auto mean = model->loss(part);
+      mean.backward();
+      loss = mean.item<double>();
+    } else {
+      loss = compute_epoch(model, epoch, to.sizes);
+    }
+    outcome = optimizer.step(static_cast<std::uint64_t>(part.samples), loss);
     if (outcome != waggle::step_outcome::held && outcome != waggle::step_outcome::stepped)
       continue;
-    while (epoch > 0 && flat(model).equal(parameters) && outcome != waggle::step_outcome::finished)
+    // The samples of this epoch are complete when the update before it arrives. Those of the first
+    // one, which has no update before it, are when its round is over. Otherwise what comes next
+    // would count toward this epoch, too.
+    auto complete = [&] { return epoch == 0 ? swarm.epoch() > 0 : !flat(model).equal(parameters); };
+    while (!complete() && outcome != waggle::step_outcome::finished)
       outcome = optimizer.step(1, nothing);
     ++epoch;
   }
@@ -160,7 +175,7 @@ void train(const std::vector<std::string>& given) {
                                 .data_dir = given.at(6),
                                 .target_batch_size = target,
                                 .max_epochs = to.epochs,
-                                .more = {{"min-peers", to.delayed ? "1" : std::to_string(peers)}}};
+                                .more = {{"min-peers", to.together ? std::to_string(peers) : "1"}}};
   if (to.delayed)
     options.more["delay-grad-averaging"] = "true";
   if (given.size() > 7)
@@ -171,7 +186,7 @@ void train(const std::vector<std::string>& given) {
   {
     waggle::optimizer optimizer{*swarm, *model, new_optimizer(to.optimizer, model)};
     if (to.delayed)
-      train_delayed(to, model, optimizer);
+      train_delayed(to, self, *swarm, model, optimizer);
     else
       train_current(to, self, model, optimizer);
   }

@@ -115,7 +115,9 @@ INSTANTIATE_TEST_SUITE_P(
                     setting{"SgdOfUnequalBatches", "sgd", "varying"},
                     setting{"MomentumOfUnequalBatches", "momentum", "varying"},
                     setting{"AdamOfUnequalBatches", "adam", "varying"},
-                    setting{"AdamWOfUnequalBatches", "adamw", "varying"}),
+                    setting{"AdamWOfUnequalBatches", "adamw", "varying"},
+                    setting{"DelayedSgd", "sgd", "equal", "delayed-together"}, // F4
+                    setting{"DelayedAdamOfUnequalBatches", "adam", "varying", "delayed-together"}),
   [](const auto& info) { return std::string{info.param.name}; });
 
 } // namespace
