@@ -1,16 +1,20 @@
 // A trainer that is stopped and started again, as often as one likes, ends where it would have
 // ended without the stops.
 
+#include <algorithm>
+
+#include "tests/processes/checkpoints.hpp"
 #include "tests/processes/peer.hpp"
 
 namespace waggle::testing {
 namespace {
 
-constexpr std::uint64_t last_epoch = 60;
-
 struct setting {
   const char* name;
   std::vector<std::string> options;
+  bool accumulates = true; // gradients of an epoch of 16 passes, which a stop may interrupt
+  std::uint64_t last_epoch = 60;
+  std::vector<std::uint64_t> stops{5, 17, 30, 44}; // in these epochs, or soon after
 };
 
 void PrintTo(const setting& s, std::ostream* out) {
@@ -35,17 +39,18 @@ struct Stopped : ::testing::TestWithParam<setting> {
                                  "1",
                                  "--micro-batch",
                                  "4",
-                                 "--target-batch-size",
-                                 "32",
                                  "--step-interval",
-                                 "8ms",
+                                 "4ms",
                                  "--checkpoint-interval",
                                  "50ms",
                                  "--epochs",
-                                 std::to_string(last_epoch),
+                                 std::to_string(GetParam().last_epoch),
                                  "--linger",
                                  "5m"};
-    all.insert(all.end(), GetParam().options.begin(), GetParam().options.end());
+    const auto& options = GetParam().options;
+    all.insert(all.end(), options.begin(), options.end());
+    if (std::find(options.begin(), options.end(), "--averaging-steps-period") == options.end())
+      all.insert(all.end(), {"--target-batch-size", "64"});
     return std::make_unique<peer>(folder, name, all);
   }
   static std::uint64_t epoch_of(const peer& who) {
@@ -54,17 +59,15 @@ struct Stopped : ::testing::TestWithParam<setting> {
              ? s["epoch"].get<std::uint64_t>()
              : 0;
   }
-  static nlohmann::json parameters_at_the_end(peer& who) {
-    nlohmann::json parameters;
+  /// The parameters and statistics with which it ends the run.
+  checkpoint state_at_the_end(peer& who, const std::string& name) const {
     EXPECT_TRUE(eventually([&] {
       auto s = status_of(who);
-      bool is = s.is_object() && s.value("phase", "") == "finished";
-      parameters = is ? s["parameters"] : parameters;
-      return is;
+      return s.is_object() && s.value("phase", "") == "finished";
     }))
       << who.log();
     stop(who);
-    return parameters;
+    return last_checkpoint(folder.path() / name);
   }
   static void stop(peer& who) {
     who.signal(SIGTERM);
@@ -75,11 +78,12 @@ struct Stopped : ::testing::TestWithParam<setting> {
 };
 
 TEST_P(Stopped, EndsWithTheParametersOfARunWithoutStops) { // F19
+  auto last_epoch = GetParam().last_epoch;
   auto whole = start("whole");
-  auto expected = parameters_at_the_end(*whole);
-  ASSERT_TRUE(expected.is_string()) << whole->log();
+  auto expected = state_at_the_end(*whole, "whole");
+  ASSERT_EQ(expected.epoch, last_epoch) << whole->log();
   bool kept = false; // the samples of an epoch in which it was stopped
-  for (std::uint64_t until : {5U, 17U, 30U, 44U}) {
+  for (std::uint64_t until : GetParam().stops) {
     auto part = start("stopped");
     ASSERT_TRUE(eventually([&] { return epoch_of(*part) >= until; })) << part->log();
     EXPECT_LT(epoch_of(*part), last_epoch) << "it was stopped too late to prove anything";
@@ -87,14 +91,28 @@ TEST_P(Stopped, EndsWithTheParametersOfARunWithoutStops) { // F19
     kept |= part->log().find("samples of the unfinished epoch are kept") != std::string::npos;
   }
   auto last = start("stopped");
-  EXPECT_EQ(parameters_at_the_end(*last), expected) << last->log();
-  EXPECT_TRUE(kept);
+  auto end = state_at_the_end(*last, "stopped");
+  EXPECT_EQ(end.epoch, last_epoch);
+  EXPECT_EQ(end.parameters, expected.parameters) << last->log();
+  EXPECT_TRUE(end.learner == expected.learner) << "statistics or steps of the optimizer";
+  EXPECT_TRUE(kept || !GetParam().accumulates);
 }
 
 INSTANTIATE_TEST_SUITE_P(
   Each, Stopped,
   ::testing::Values(setting{"Collaborative", {"--optimizer", "adam", "--schedule", "cosine"}},
-                    setting{"DelayedGradients", {"--delay-grad-averaging", "true"}}),
+                    setting{"DelayedGradients", {"--delay-grad-averaging", "true"}},
+                    setting{"ScaledLossInReusedBuffers",
+                            {"--loss-scale", "1024", "--reuse-grad-buffers", "true"},
+                            true,
+                            28,
+                            {4, 8, 12}},
+                    setting{"LocalUpdates", {"--strategy", "local-updates"}, false, 28, {4, 12}},
+                    setting{"DecentralizedAdam",
+                            {"--strategy", "decentralized-adam", "--averaging-steps-period", "16"},
+                            false,
+                            28,
+                            {4, 12}}),
   [](const auto& info) { return std::string{info.param.name}; });
 
 } // namespace
