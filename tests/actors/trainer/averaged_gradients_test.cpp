@@ -127,6 +127,34 @@ TEST_F(AveragedGradients, APeerAloneStepsWithWhatItsPassesGave) {
   EXPECT_EQ(m.probe->applied, given_by(1, m.probe->micro_steps));
 }
 
+TEST_F(AveragedGradients, TheDriftIsTheDistanceOfTheOwnParametersFromTheirMean) {
+  auto learning = averaging();
+  learning.schedule.peak = 0.05;
+  auto joining = averaging(true);
+  joining.schedule.peak = 0.05;
+  auto& a = add_started(learning);
+  auto& b = add_started(joining);
+  pass_until([&] { return all_at(3); });
+  hold_rounds = true;
+  pass_until([&] { return !a.answers.empty() && !b.answers.empty(); });
+  const auto& of_a = a.questions.back();
+  const auto& of_b = b.questions.back();
+  ASSERT_EQ(of_a.epoch, of_b.epoch);
+  double squares[2] = {};
+  for (std::size_t i = 0; i < parameters; ++i) {
+    double x = (*of_a.values)[i];
+    double y = (*of_b.values)[i];
+    auto mean = (of_a.weight * x + of_b.weight * y) / (of_a.weight + of_b.weight);
+    squares[0] += (mean - x) * (mean - x);
+    squares[1] += (mean - y) * (mean - y);
+  }
+  EXPECT_GT(squares[0], 1e-6) << "they have learned apart";
+  EXPECT_NE(gradient_in(of_a), gradient_in(of_b));
+  release_rounds();
+  EXPECT_NEAR(exported(*a.ctx.metrics, "waggle_training_drift"), std::sqrt(squares[0]), 1e-5);
+  EXPECT_NEAR(exported(*b.ctx.metrics, "waggle_training_drift"), std::sqrt(squares[1]), 1e-5);
+}
+
 TEST_F(AveragedGradients, TheyAreNoDriftOfTheParameters) {
   auto& a = add_started(averaging());
   auto& b = add_started(averaging(true));
