@@ -20,16 +20,17 @@ struct setting {
   const char* name;
   bool offload[2];  // of each peer
   int steps_during; // the round; 0: the round blocks
+  bool amsgrad = false;
 };
 
 void PrintTo(const setting& s, std::ostream* out) {
   *out << s.name;
 }
 
-std::unique_ptr<learner> make(bool offload, std::uint64_t data_seed) {
+std::unique_ptr<learner> make(bool offload, bool amsgrad, std::uint64_t data_seed) {
   learner_config c;
   c.model = "char-gpt";
-  c.optimizer = identity_with("adam", {});
+  c.optimizer = identity_with("adam", {{"amsgrad", amsgrad ? 1 : 0}});
   c.layers = 1;
   c.width = 16;
   c.heads = 2;
@@ -68,18 +69,28 @@ protected:
 
 TEST_P(AveragedState, IsTheMeanOfThePeersAndWhatTheyLearnedDuringTheRound) {
   const auto& how = GetParam();
-  std::unique_ptr<learner> models[] = {make(how.offload[0], 1), make(how.offload[1], 2)};
+  std::unique_ptr<learner> models[] = {make(how.offload[0], how.amsgrad, 1),
+                                       make(how.offload[1], how.amsgrad, 2)};
   const auto& table = models[0]->tensors();
-  auto averages = local_updates(own_steps(1), {"exp_avg_sq"}).lanes.front();
+  std::vector<std::string> statistics{"exp_avg_sq"};
+  if (how.amsgrad)
+    statistics.emplace_back("max_exp_avg_sq");
+  auto averages = local_updates(own_steps(1), statistics).lanes.front();
   auto averaged = averaged_tensors::of(table, averages);
   ASSERT_TRUE(averaged);
   auto which = (*averaged)->indices();
-  ASSERT_EQ((*averaged)->value_count(), 2 * models[0]->parameter_count());
-  std::vector<std::size_t> first_moments; // are not averaged
-  for (std::size_t i = 0; i < table.size(); ++i)
-    if (table[i].name.starts_with("exp_avg/"))
-      first_moments.push_back(i);
+  ASSERT_EQ((*averaged)->value_count(), (1 + statistics.size()) * models[0]->parameter_count());
+  auto named = [&](std::string_view prefix) {
+    std::vector<std::size_t> all;
+    for (std::size_t i = 0; i < table.size(); ++i)
+      if (table[i].name.starts_with(prefix))
+        all.push_back(i);
+    return all;
+  };
+  auto first_moments = named("exp_avg/"); // are not averaged
+  auto largest = named("max_exp_avg_sq/");
   ASSERT_FALSE(first_moments.empty());
+  ASSERT_EQ(largest.empty(), !how.amsgrad);
   add();
   add();
 
@@ -123,8 +134,12 @@ TEST_P(AveragedState, IsTheMeanOfThePeersAndWhatTheyLearnedDuringTheRound) {
         }
         EXPECT_EQ(values_of(*models[i], first_moments), own);
       }
+      if (how.amsgrad) {
+        EXPECT_NE(values_of(*models[0], largest), values_of(*models[0], named("exp_avg_sq/")));
+      }
       if (how.steps_during == 0) {
         EXPECT_EQ(models[0]->parameters_digest(), models[1]->parameters_digest());
+        EXPECT_EQ(values_of(*models[0], largest), values_of(*models[1], largest));
         EXPECT_NE(values_of(*models[0], first_moments), values_of(*models[1], first_moments));
       }
     }
@@ -142,7 +157,10 @@ INSTANTIATE_TEST_SUITE_P(Each, AveragedState,
                                            setting{"OffloadedByOne", {true, false}, 0},
                                            setting{"PlainDelayed", {false, false}, 3},
                                            setting{"OffloadedDelayed", {true, true}, 3},
-                                           setting{"OffloadedByOneDelayed", {true, false}, 3}),
+                                           setting{"OffloadedByOneDelayed", {true, false}, 3},
+                                           setting{"Amsgrad", {false, false}, 0, true},
+                                           setting{"AmsgradOffloadedByOne", {true, false}, 0, true},
+                                           setting{"AmsgradDelayed", {false, false}, 3, true}),
                          [](const auto& info) { return std::string{info.param.name}; });
 
 } // namespace
