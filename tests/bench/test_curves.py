@@ -10,12 +10,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 from curves import MODES, summary, violations
 
-SETTINGS = argparse.Namespace(max_gap=0.5, min_spread=0.1, untrained=math.log(256))
+SETTINGS = argparse.Namespace(max_gap=0.5, min_gain=0.05, min_spread=0.1, untrained=math.log(256))
 
 
 def curve(samples, loss):
-    """A straight line down to `loss`."""
-    return [(samples / 2, loss + 1), (samples, loss)]
+    """Straight lines down to `loss`. One process that steps after each pass is 0.4 higher after a quarter of its samples,
+    as in trainer/README.md."""
+    return [(samples / 8, loss + 1), (samples / 4, loss + 0.4), (samples, loss)]
 
 
 def judged(**changed):
@@ -53,10 +54,25 @@ class Violations(unittest.TestCase):
         self.assertEqual(violations(rows, SETTINGS), [])
 
     def test_averaged_parameters_have_a_bound(self):
-        self.assertEqual(judged(local_updates=(2.89, 2.89, 2.89)), [])
+        self.assertEqual(judged(local_updates=(2.71, 2.71, 2.71)), [])
         self.expect_one(judged(local_updates=(3.0, 2.9, 2.95)), "local-updates", "--max-gap", "0.550")
         self.expect_one(judged(decentralized_adam=(3.0, 2.9, 2.95)), "decentralized-adam", "0.550")
         self.assertEqual(judged(local_updates=(2.0, 2.0, 2.0)), [], "a lower loss is welcome")
+
+    def test_peers_that_never_average_are_found(self):
+        """They are where one process is after a quarter of the samples: 2.80, although that is within --max-gap."""
+        alone = (2.75, 2.82, 2.83)
+        self.expect_one(judged(local_updates=alone), "local-updates", "+0.000", "--min-gain")
+        self.expect_one(judged(decentralized_adam=alone), "decentralized-adam", "+0.000", "--min-gain")
+        self.expect_one(judged(local_updates=(2.72, 2.79, 2.80)), "+0.030", "0.050")
+        self.assertEqual(judged(local_updates=(2.65, 2.72, 2.73)), [])
+
+    def test_what_one_peer_would_reach_follows_from_all_samples_of_its_run(self):
+        name, other = "one process, steps after each pass", "local-updates"
+        curves = {name: [curve(6400, 2.0), curve(6400, 3.0)], other: [curve(6400, 2.4), curve(6400, 3.4)]}
+        self.assertAlmostEqual(summary(curves)[1]["gain"], 0)
+        curves[other] = [curve(12800, 2.4), curve(12800, 3.4)]  # more samples than the baseline has
+        self.assertAlmostEqual(summary(curves)[1]["gain"], -0.4 / 3, msg="one peer would have made more steps, too")
 
     def test_a_loss_that_does_not_fall_is_reported_whatever_the_baseline_is(self):
         found = judged(**{name: (5.6, 5.6, 5.6) for name in ("one_process", "collaborative")})
