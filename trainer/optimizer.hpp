@@ -113,8 +113,10 @@ public:
 
   /// The outcome of the last `step`.
   [[nodiscard]] step_outcome last() const { return last_; }
-  /// For schedulers of torch::optim, if the optimizer owns the learning rate. Change nothing else
-  /// of it, and do not call its `step`: this class does. With a master copy it has no statistics.
+  /// For schedulers of torch::optim, if the optimizer owns the learning rate and the strategy
+  /// averages parameters (examples/README.md shows how; with `collaborative`, a peer that joins
+  /// would apply several updates with one rate: use rate_owner::run). Change nothing else of it,
+  /// and do not call its `step`: this class does. With a master copy it has no statistics.
   [[nodiscard]] torch::optim::Optimizer& inner();
 
 private:
