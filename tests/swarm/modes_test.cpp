@@ -63,17 +63,23 @@ double relative_distance(const std::vector<float>& a, const std::vector<float>& 
   return std::sqrt(apart / length);
 }
 
-/// Five peers; one is killed, one joins, the network splits and heals, one is frozen and goes on,
-/// at moments of the seed.
+/// Five peers, with odd seeds one of them a client; one is killed, one joins, the network splits
+/// and heals, one is frozen and goes on, at moments of the seed.
 void run_faults(const mode& how, std::uint64_t seed) {
   SCOPED_TRACE(std::string{how.name} + ", seed " + std::to_string(seed));
   constexpr std::uint64_t last = 60;
   random_source random{seed};
   simulation sim{seed, {.loss = 0.01}};
   std::vector<learner_slot> models;
-  auto start = [&](std::uint64_t data_seed, std::vector<index> through) {
+  std::optional<index> client;
+  auto start = [&](std::uint64_t data_seed, std::vector<index> through, bool dials_only = false) {
     models.push_back(std::make_shared<local_learner*>(nullptr));
     auto config = with_mode(how, data_seed, last, nullptr, models.back());
+    config.client_mode = dials_only;
+    if (dials_only) {
+      config.averaging->matchmaking.mode = member_mode::client;
+      client = sim.size();
+    }
     if (through.empty())
       config.training->training.join_timeout = 0ms;
     sim.start(std::move(config), through);
@@ -81,12 +87,14 @@ void run_faults(const mode& how, std::uint64_t seed) {
   start(1, {});
   for (std::uint64_t n = 2; n < 6; ++n) {
     sim.run_for(milliseconds{random.below(300)});
-    start(n, {0});
+    start(n, {0}, n == 5 && seed % 2 == 1);
   }
   sim.run_for(500ms + milliseconds{random.below(3000)});
   sim.crash(random.below(5), random.below(2) == 0);
   sim.run_for(milliseconds{random.below(1000)});
   auto alive = sim.living();
+  if (client)
+    std::erase(alive, *client); // accepts no connection of the newcomer
   start(100, {alive[random.below(alive.size())]});
   sim.run_for(milliseconds{random.below(1000)});
   alive = sim.living();
@@ -97,6 +105,13 @@ void run_faults(const mode& how, std::uint64_t seed) {
   sim.run_for(milliseconds{random.below(1000)});
   alive = sim.living();
   auto frozen = alive[random.below(alive.size())];
+  EXPECT_TRUE(std::any_of(alive.begin(), alive.end(),
+                          [&](index i) {
+                            auto s = sim.ask<training_status>(sim[i].node.parts.trainer,
+                                                              get_training_status{});
+                            return s && s->epoch.value() < last;
+                          }))
+    << "the run has ended before the freeze" << picture(sim);
   sim.freeze(frozen);
   sim.run_for(1s + milliseconds{random.below(5000)}); // the others wait for it, or drop it
   sim.thaw(frozen);
@@ -240,6 +255,31 @@ TEST_P(PassesInReusedBuffers, EndBeforeTheirGradientIsTaken) {
     EXPECT_GT(s.rounds_complete, 40U);
     EXPECT_FALSE(s.parameters.is_zero());
     EXPECT_EQ(s.parameters, first.parameters);
+  }
+}
+
+// Whether gradients are summed in the outgoing vector is each peer's own affair.
+TEST_P(PassesInReusedBuffers, TrainBesidePeersWithSeparateBuffers) {
+  constexpr std::uint64_t last = 60;
+  auto separate = GetParam();
+  separate.in_place = false;
+  add(with_mode(GetParam(), 1, last, [this] { during_pass(); }), {});
+  add(with_mode(separate, 2, last), {0});
+  add(with_mode(separate, 3, last), {0});
+  ASSERT_TRUE(run_until([&] { return all_ended_at(sim, last); }, 120s)) << picture(sim);
+  expect_rounds_kept_the_contract(sim);
+  auto first = status_of(0);
+  EXPECT_FALSE(first.parameters.is_zero());
+  for (auto i : sim.living()) {
+    auto s = status_of(i);
+    expect_samples_accounted(s);
+    EXPECT_EQ(s.past.branch, first.past.branch);
+    EXPECT_EQ(s.parameters, first.parameters);
+    const auto& rounds = sim[i].rounds;
+    EXPECT_GT(std::count_if(rounds.begin(), rounds.end(),
+                            [](const round_report& r) { return r.contributors.size() == 3; }),
+              40);
+    EXPECT_LT(s.loss, 0.7 * s.first_loss);
   }
 }
 
