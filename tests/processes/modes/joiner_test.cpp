@@ -70,7 +70,7 @@ TEST_F(Joiners, HaveTheStateOfTheirDonorAndMakeTheSameUpdateByteForByte) { // F1
   auto given = last("donor");
   ASSERT_EQ(given.epoch, epochs);
   EXPECT_GT(given.statistics, 0U);
-  EXPECT_EQ(last("early").image, given.image);
+  EXPECT_TRUE(last("early").image == given.image);
 
   // Both make one update more, with the mean of both gradients.
   donor = start("donor", epochs + 1, {"--min-peers", "2"});
@@ -85,7 +85,7 @@ TEST_F(Joiners, HaveTheStateOfTheirDonorAndMakeTheSameUpdateByteForByte) { // F1
   auto expected = last("donor");
   ASSERT_EQ(expected.epoch, epochs + 1);
   EXPECT_NE(expected.parameters, given.parameters);
-  EXPECT_EQ(last("late").image, expected.image);
+  EXPECT_TRUE(last("late").image == expected.image);
 }
 
 } // namespace
