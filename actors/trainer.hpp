@@ -146,12 +146,14 @@ private:
     std::shared_ptr<const float_vector> own;
     std::uint64_t samples = 0;
     double weight = 0;
-    bool from_state = false; // we were in step: `own` is of our own model
-    bool in_round = false;   // false: its round failed, and we are still at its epoch
-    bool searches = false;   // for the members of its round; `own` is copied once they are found
-    bool resumed = false;    // the process before this one had begun the round
-    std::uint64_t steps = 0; // of uncounted_steps_
-    std::string position{};  // missed_update::position
+    bool from_state = false;   // we were in step: `own` is of our own model
+    bool in_round = false;     // false: its round failed, and we are still at its epoch
+    bool searches = false;     // for the members of its round; `own` is copied once they are found
+    bool resumed = false;      // the process before this one had begun the round
+    std::uint64_t steps = 0;   // of uncounted_steps_
+    std::uint64_t stepped = 0; // samples of its epoch's local steps
+    std::uint64_t passes = 0;  // the same, passes
+    std::string position{};    // missed_update::position
   };
   /// The result of a round that has ended the group's epoch, and not yet the model's.
   struct result_of_round {

@@ -35,6 +35,8 @@ void trainer::begin_round(bool call) {
   }
   ledger_.add(given.samples);
   (void)ledger_.begin(only_lane, status_.steps, at_.epoch().value());
+  given.stepped = stepped_;
+  given.passes = passes_ended_;
   given_ = std::move(given);
   begin_counting();
   if (given_->own)

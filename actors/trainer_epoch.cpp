@@ -116,7 +116,7 @@ void trainer::carry_out() {
         end_epoch(*std::exchange(ended_, std::nullopt));
         return carry_out(); // the rest of the plan was for the epoch that has ended
       case action::kind::begin:
-        if (serves_groups() && is_outdated()) // react sees a running round only
+        if (is_outdated()) // react may have seen nothing but running rounds
           return replace_outdated_state();
         begin_round(!called_ && !serves_groups());
         if (place_ != place::member)

@@ -72,6 +72,10 @@ void trainer::keep_unfinished() {
     merge();
   }
   ended_.reset();
+  if (given_) { // the state has the local steps of this epoch, whose round will begin anew
+    stepped_ += given_->stepped;
+    passes_ended_ += given_->passes;
+  }
   keeping_ = keeping_ && at_.in_step();
   if (!keeping_)
     drop_accumulated("stopped");

@@ -17,6 +17,8 @@ struct churn {
   std::size_t peers;
   std::uint64_t tolerance; // max_allowed_epoch_difference
   std::uint64_t seed;
+  milliseconds period; // of the grid; a peer searches for a group for 2 s
+  milliseconds start;  // where a period of this test begins, after a point of the grid
 };
 
 void PrintTo(const churn& c, std::ostream* out) {
@@ -44,8 +46,8 @@ double spread_of(moshpit_swarm& swarm, const std::vector<index>& peers, std::siz
 
 TEST_P(MoshpitChurn, NoPeerTrainsOnAStateThatIsTooOldAndTheDriftFalls) {
   constexpr int points = 10; // of the grid
-  const auto& [peers, tolerance, seed] = GetParam();
-  moshpit_swarm swarm{seed, 8, 3s};
+  const auto& [peers, tolerance, seed, period, start] = GetParam();
+  moshpit_swarm swarm{seed, 8, period};
   auto& sim = swarm.sim;
   swarm.step_interval = 1s;
   swarm.tolerance = tolerance;
@@ -55,7 +57,7 @@ TEST_P(MoshpitChurn, NoPeerTrainsOnAStateThatIsTooOldAndTheDriftFalls) {
   auto lonely = swarm.join(); // finds no group: its own state becomes too old again and again
   swarm.adjust = nullptr;
   ASSERT_TRUE(swarm.begin(5s)) << picture(sim);
-  swarm.run_to_grid(2s);
+  swarm.run_to_grid(start);
   random_source random{seed};
   age_watch watch{swarm};
   auto downloads = swarm.status_of(lonely).state_downloads;
@@ -84,14 +86,15 @@ TEST_P(MoshpitChurn, NoPeerTrainsOnAStateThatIsTooOldAndTheDriftFalls) {
     std::map<index, std::size_t> rounds;
     for (index i = 0; i < sim.size(); ++i)
       rounds[i] = sim[i].rounds.size();
-    // The grid point is one second away, and a round takes a second or more from there on.
+    // The grid point is at most a second away, and a round takes a second or more from there on.
+    auto moments = static_cast<std::uint64_t>(period.count()) - 100;
     auto begin = sim.network().now();
-    auto end = swarm.next_point(2s);
+    auto end = swarm.next_point(start);
     std::multimap<steady_time, std::function<void()>> events;
     for (auto n = 1 + random.below(2); n > 0; --n)
-      events.emplace(begin + milliseconds{random.below(2900)}, die);
+      events.emplace(begin + milliseconds{random.below(moments)}, die);
     for (auto n = 1 + random.below(2); n > 0; --n)
-      events.emplace(begin + milliseconds{random.below(2900)}, join);
+      events.emplace(begin + milliseconds{random.below(moments)}, join);
     for (auto look = begin + 250ms; sim.network().now() < end; look += 250ms) {
       while (!events.empty() && events.begin()->first < look) {
         auto next = events.extract(events.begin());
@@ -130,12 +133,15 @@ TEST_P(MoshpitChurn, NoPeerTrainsOnAStateThatIsTooOldAndTheDriftFalls) {
     expect_samples_accounted(swarm.status_of(i));
 }
 
-INSTANTIATE_TEST_SUITE_P(Seeds, MoshpitChurn, ::testing::Values(churn{32, 1, 1}, churn{32, 3, 4}),
-                         [](const auto& info) {
-                           const auto& c = info.param;
-                           return std::to_string(c.peers) + "Tolerance"
-                                  + std::to_string(c.tolerance) + "Seed" + std::to_string(c.seed);
-                         });
+// With a period as long as a search, a round of the peer that finds no group begins when the one
+// before has ended.
+constexpr churn churns[] = {{32, 1, 1, 2s, 1500ms}, {32, 3, 4, 3s, 2s}};
+
+INSTANTIATE_TEST_SUITE_P(Seeds, MoshpitChurn, ::testing::ValuesIn(churns), [](const auto& info) {
+  const auto& c = info.param;
+  return std::to_string(c.peers) + "Tolerance" + std::to_string(c.tolerance) + "Seed"
+         + std::to_string(c.seed);
+});
 
 } // namespace
 } // namespace waggle::testing

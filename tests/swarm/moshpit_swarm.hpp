@@ -227,13 +227,11 @@ public:
       std::sort(reached.rbegin(), reached.rend());
       auto newest = reached.size() > 1 ? reached[1] : 0;
       before.required = newest - std::min(newest, swarm_.tolerance);
-      seen_behind += in_run && s.epoch.value() < before.required ? 1 : 0;
       if (trained && in_run)
         longest_alone = std::max(longest_alone, s.epoch.value() - before.merged);
     }
     return too_old;
   }
-  std::size_t seen_behind = 0;     // how often a peer had a state that was too old
   std::uint64_t longest_alone = 0; // epochs that a peer trained without a mean or a download
 
 private:

@@ -129,6 +129,24 @@ TEST_F(Resumed, WithADelayedOptimizerStep) {
   }
 }
 
+TEST_F(Resumed, LocalStepsOfAnEpochWhoseRoundWasRunningCountTowardIt) {
+  constexpr std::uint64_t meanwhile = 2; // passes during the round
+  hold_rounds = true;
+  auto files = std::make_shared<memory_disk>();
+  auto config = keeping(files);
+  config.strategy = "local-updates";
+  auto& first = add_started(config);
+  pass_until([&] { return !first.questions.empty(); });
+  pass_steps(first, passes_per_epoch + meanwhile);
+  EXPECT_EQ(stop(first).epoch.value(), 0U);
+  hold_rounds = false;
+  auto& second = add_started(config);
+  finish(second);
+  // The round begins at once, and its epoch has more passes than the others.
+  EXPECT_EQ(first.probe->micro_steps + second.probe->micro_steps,
+            passes_per_epoch * epochs + meanwhile);
+}
+
 TEST_F(Resumed, WithLocalUpdates) {
   for (const char* strategy : {"local-updates", "decentralized-sgd"}) {
     auto make = [strategy](const files_ptr& files) {
