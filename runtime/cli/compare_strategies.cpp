@@ -49,6 +49,13 @@ std::string text_of(const fs::path& file) {
   return all.str();
 }
 
+/// The end of a log, for a message.
+std::string tail_of(const fs::path& log) {
+  constexpr std::size_t length = 2000;
+  auto said = text_of(log);
+  return said.substr(said.size() - std::min(said.size(), length));
+}
+
 /// Peak resident bytes of a process that still runs; 0 if it does not.
 double peak_of(pid_t pid) {
   std::ifstream in{"/proc/" + std::to_string(pid) + "/status"};
@@ -69,11 +76,12 @@ struct running {
     if (said.starts_with(prefix))
       return {ec::bad_config, said.substr(prefix.size(), said.find('\n') - prefix.size())};
     return {ec::internal, "a process ended " + how_it_ended(*process.ended()) + "; its log says:\n"
-                            + said.substr(said.size() - std::min<std::size_t>(said.size(), 2000))};
+                            + tail_of(log)};
   }
 };
 
-/// Stops all peers. Fails if one of them does not end regularly: its checkpoint may be missing.
+/// Stops all peers. Fails if one of them does not end by itself: its checkpoint may be missing. The
+/// exit code says nothing: a peer also fails if another one, told to stop, left just before it.
 status stop(std::vector<running>& all) {
   for (auto& one : all)
     one.process.signal(SIGTERM);
@@ -90,7 +98,7 @@ status stop(std::vector<running>& all) {
                                   + " s after SIGTERM"};
   }
   for (auto& one : all)
-    if (auto ended = *one.process.ended(); !WIFEXITED(ended) || WEXITSTATUS(ended) != exit_clean)
+    if (!WIFEXITED(*one.process.ended()))
       return one.ended_early();
   return done{};
 }
@@ -127,7 +135,8 @@ public:
     auto measured = result_of(row, *runs, *loop, seconds_of(options_.step_interval));
     auto loss = loss_of(row, home / "peer-0");
     if (!loss)
-      return loss.error();
+      return failure{loss.error().code, loss.error().detail + "\nThe log of the peer says:\n"
+                                          + tail_of(peers.front().log)};
     measured.loss = *loss;
     return measured;
   }

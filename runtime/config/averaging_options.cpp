@@ -139,7 +139,9 @@ void add_averaging_options(std::vector<option_spec>& table) {
      {"allreduce-timeout", "TIME",
       "Time limit of the all-reduce in a round; 0: what is left of --averaging-timeout.",
       duration(&o::allreduce_timeout)},
-     {"request-timeout", "TIME", "Time limit of one question to another peer about a group.",
+     {"request-timeout", "TIME",
+      "Time limit of one question to another peer about a group. If it is not given: shorter than "
+      "--matchmaking-time.",
       duration(&o::request_timeout, 10ms, "an answer needs a round trip")},
      {"stall-timeout", "TIME",
       "A member that sends nothing for this long is excluded from the round.",

@@ -63,6 +63,10 @@ result<run_options> resolve(const settings& file, const settings& environment,
   // A search may take twice the matchmaking time (moshpit_averager), and the round needs time, too.
   if (!options.given.contains("matchmaking-time"))
     options.matchmaking_time = std::min(options.matchmaking_time, options.averaging_timeout / 3);
+  // One silent peer must not use up the search (matchmaking_config.cpp).
+  if (!options.given.contains("request-timeout")
+      && options.request_timeout >= options.matchmaking_time)
+    options.request_timeout = options.matchmaking_time / 2;
   if (auto fits = check_combinations(options); !fits)
     return fits.error();
   return options;

@@ -79,3 +79,16 @@ TEST(Compatibility, AShortTimeToAverageShortensTheSearchThatNobodySet) {
     500ms);
   EXPECT_EQ(search({{"averaging-timeout", "3s"}, {"matchmaking-time", "2s"}}), 2s);
 }
+
+TEST(Compatibility, AShortSearchShortensTheQuestionsThatNobodySet) {
+  auto question = [](const std::map<std::string, std::string>& set) {
+    auto options = resolve({}, {}, flags(set));
+    EXPECT_TRUE(options);
+    return options ? options->request_timeout : milliseconds{0};
+  };
+  EXPECT_EQ(question({}), 2s);
+  EXPECT_EQ(question({{"averaging-timeout", "3s"}}), 500ms);
+  EXPECT_EQ(question({{"matchmaking-time", "1s"}}), 500ms);
+  EXPECT_EQ(question({{"matchmaking-time", "2s"}, {"request-timeout", "2s"}}), 2s)
+    << "as it is set";
+}
