@@ -257,8 +257,9 @@ void trainer::give_awaited() {
       awaited_states_.push_back(std::move(request));
     } else {
       merge();
-      request.promise.delegate(worker_,
-                               wanted); // behind the running pass; the donor has a deadline
+      // The snapshot is made behind the running pass, however long that lasts: the donor that asks
+      // has the deadline.
+      request.promise.delegate(worker_, wanted);
     }
   }
 }
