@@ -1,0 +1,348 @@
+"""Hosts in network namespaces on one bridge, and peers on them. Needs root and iproute2; no other package.
+
+    def run(new_lab):
+        with new_lab(3) as lab:
+            for host in lab.hosts:
+                host.set_names({"trainer": [h.address for h in lab.hosts]})
+            peers = [lab.train(host, "--initial-peers", "trainer:21000") for host in lab.hosts]
+            wait_until("all are ready", lambda: all((p.ready() or [0])[0] == 200 for p in peers), 10)
+
+Nothing leaves the lab: each host is a namespace, and the bridge is in a namespace of its own, so that labs can run at
+the same time with the same addresses. Names of namespaces contain the process id. All children and namespaces end with
+this process: at the end of `with`, on an error and on SIGINT or SIGTERM. What a killed process leaves behind is removed
+by the next lab.
+"""
+import atexit
+import contextlib
+import ctypes
+import itertools
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+PREFIX = "wreach"
+PORT = 21000
+CLONE_NEWNET = 0x40000000
+# Epochs of about a fifth of a second.
+TRAINING = ["--data", "/usr/share/common-licenses", "--width", "32", "--context", "32", "--micro-batch", "8",
+            "--target-batch-size", "128", "--run-id", "t", "--step-interval", "30ms"]
+numbers = itertools.count()
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Failed(Exception):
+    """A row failed; contains the reason."""
+
+
+def command(*words):
+    done = subprocess.run([str(word) for word in words], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Failed(f"{' '.join(str(word) for word in words)}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def wait_until(what, condition, deadline, step=0.05):
+    """Waits until `condition()` is true and returns its value; raises Failed after `deadline` seconds."""
+    until = time.monotonic() + deadline
+    while not (value := condition()):
+        if time.monotonic() > until:
+            raise Failed(f"{what}: not within {deadline:g} s")
+        time.sleep(step)
+    return value
+
+
+def unavailable():
+    """Why no lab can be made here; None if one can."""
+    if os.geteuid() != 0 or not shutil.which("ip") or not shutil.which("setpriv"):
+        return "network namespaces need root, iproute2 and setpriv"
+    try:
+        with Lab("", 1):
+            return None
+    except (Failed, OSError) as error:
+        return f"network namespaces cannot be made here: {error}"
+
+
+class Host:
+    """A namespace with `lo` and `eth0`. `address` is 10.77.0.N, `address6` is fd77::N; None if it has none."""
+
+    def __init__(self, lab, number, ipv4, ipv6, attached):
+        self.lab, self.number = lab, number
+        self.namespace = f"{lab.prefix}h{number}"
+        self.port = f"port{number}"  # its end at the bridge
+        self.address = f"10.77.0.{number}" if ipv4 else None
+        self.address6 = f"fd77::{number:x}" if ipv6 else None
+        lab.make_namespace(self.namespace)
+        self.names_file = pathlib.Path("/etc/netns") / self.namespace / "hosts"
+        self.names_file.parent.mkdir(parents=True, exist_ok=True)
+        (self.names_file.parent / "resolv.conf").write_text("# No name server.\n")
+        self.set_names({})
+        if attached:
+            self.attach()
+
+    def run(self, *words):
+        """Runs a command in the namespace, to its end. Returns its output."""
+        return command("ip", "netns", "exec", self.namespace, *words)
+
+    def ip(self, *words):
+        return command("ip", "-n", self.namespace, *words)
+
+    def attach(self):
+        """Connects eth0 to the bridge, with its addresses and default routes. A host made with attached=False has
+        only lo before."""
+        self.ip("link", "add", "eth0", "type", "veth", "peer", "name", self.port, "netns", self.lab.bridge)
+        self.lab.on_bridge("link", "set", self.port, "master", "bridge", "up")
+        if self.address:
+            self.ip("address", "add", f"{self.address}/24", "dev", "eth0")
+        if self.address6:
+            self.ip("address", "add", f"{self.address6}/64", "dev", "eth0", "nodad")
+        self.set_link("eth0", True)
+
+    def set_link(self, device, up):
+        """Brings a device up or down; eth0 gets its routes back."""
+        self.ip("link", "set", device, "up" if up else "down")
+        if up and device == "eth0":
+            if self.address:
+                self.ip("route", "replace", "default", "via", "10.77.0.254")
+            if self.address6:
+                self.ip("-6", "address", "replace", f"{self.address6}/64", "dev", "eth0", "nodad")
+                self.ip("-6", "route", "replace", "default", "via", "fd77::fe")
+
+    def set_port_mtu(self, mtu):
+        """Larger packets to and from this host are dropped on the way, without a message to the sender."""
+        self.lab.on_bridge("link", "set", self.port, "mtu", mtu)
+
+    def set_names(self, names):
+        """The hosts file of processes in this namespace: {name: [addresses]}. May change while they run."""
+        lines = ["127.0.0.1 localhost", "::1 localhost"]
+        lines += [f"{address} {name}" for name, addresses in names.items() for address in addresses]
+        # Written in place: running processes have this file mounted.
+        with open(self.names_file, "r+" if self.names_file.exists() else "w") as file:
+            file.truncate(0)
+            file.write("\n".join(lines) + "\n")
+
+    @contextlib.contextmanager
+    def entered(self):
+        """Sockets that this thread makes inside `with` belong to the namespace, also later."""
+        with open("/proc/thread-self/ns/net") as home, open(f"/run/netns/{self.namespace}") as there:
+            enter(there)
+            try:
+                yield
+            finally:
+                enter(home)
+
+    def socket(self, family=socket.AF_INET, kind=socket.SOCK_STREAM):
+        with self.entered():
+            return socket.socket(family, kind)
+
+
+def enter(namespace_file):
+    if libc.setns(namespace_file.fileno(), CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), "cannot enter a network namespace")
+
+
+class Process:
+    """A child in a namespace. Its output is in `log`. Start it from the main thread: the kernel kills it when the thread
+    that started it ends."""
+
+    def __init__(self, host, name, words):
+        self.host, self.name = host, name
+        self.log = host.lab.folder / f"{name}.log"
+        environment = {k: v for k, v in os.environ.items() if not k.startswith(("WAGGLE_", "PL_", "INITIAL_PEERS"))}
+        with open(self.log, "wb") as log:
+            self.child = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", "--", "ip", "netns", "exec", host.namespace, *map(str, words)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=environment)
+        self.began = time.monotonic()
+
+    def text(self):
+        return self.log.read_text(errors="replace")
+
+    def running(self):
+        return self.child.poll() is None
+
+    def send(self, number):
+        if self.running():
+            os.killpg(self.child.pid, number)
+
+    def end(self, number=signal.SIGTERM, limit=15):
+        """Ends it by a signal; returns its exit code, or None if it had to be killed."""
+        self.send(number)
+        try:
+            return self.child.wait(limit)
+        except subprocess.TimeoutExpired:
+            self.send(signal.SIGKILL)
+            self.child.wait()
+            return None
+
+
+class Peer(Process):
+    """A process of the waggle program. Its port is read from its log."""
+
+    LISTENING = re.compile(r"(?:listening|status and metrics) on \S+:(\d+)\n")  # the second form: a client
+
+    def get(self, page):
+        """(code, body) of a page, requested over the host's loopback; None: no answer (yet)."""
+        found = self.LISTENING.search(self.text())
+        if not found:
+            return None
+        try:
+            for family, host in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+                with self.host.socket(family) as connection:
+                    connection.settimeout(2)
+                    try:
+                        connection.connect((host, int(found.group(1))))
+                    except OSError:
+                        continue
+                    connection.sendall(f"GET {page} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+                    answer = b""
+                    while part := connection.recv(65536):
+                        answer += part
+                    head, _, body = answer.partition(b"\r\n\r\n")
+                    return int(head.split()[1]), body.decode()
+        except (OSError, ValueError, IndexError):
+            pass
+        return None
+
+    def status(self, page="/api/v1/status"):
+        """The page as a dict or list; empty while the peer does not answer."""
+        answer = self.get(page)
+        try:
+            return json.loads(answer[1]) if answer else {}
+        except ValueError:
+            return {}
+
+    def peers(self):
+        """The content of /api/v1/peers."""
+        return self.status("/api/v1/peers")
+
+    def epoch(self):
+        return self.status().get("epoch") or 0
+
+    def ready(self):
+        """(code, text) of /readyz; None: no answer."""
+        return self.get("/readyz")
+
+
+class Lab:
+    """Hosts 1 to `count` on one bridge."""
+
+    open_labs = []
+
+    def __init__(self, binary, count, ipv4=True, ipv6=False, attached=True):
+        """`attached=False`: the hosts have only lo until Host.attach()."""
+        if not Lab.open_labs:
+            remove_leftovers()
+        self.binary = binary
+        self.prefix = f"{PREFIX}{os.getpid()}n{next(numbers)}"
+        self.bridge = f"{self.prefix}b"
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix=self.prefix))
+        self.namespaces, self.processes, self.hosts = [], [], []
+        Lab.open_labs.append(self)
+        try:
+            self.make_namespace(self.bridge)
+            self.on_bridge("link", "add", "bridge", "type", "bridge")
+            self.on_bridge("link", "set", "bridge", "up")
+            # The hosts' default routes lead here and end here: packets to addresses outside are lost.
+            self.on_bridge("address", "add", "10.77.0.254/24", "dev", "bridge")
+            if ipv6:
+                self.on_bridge("address", "add", "fd77::fe/64", "dev", "bridge", "nodad")
+                self.on_bridge("-6", "route", "add", "blackhole", "default")
+            for number in range(1, count + 1):
+                self.hosts.append(Host(self, number, ipv4, ipv6, attached))
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def make_namespace(self, name):
+        command("ip", "netns", "add", name)
+        self.namespaces.append(name)
+        command("ip", "-n", name, "link", "set", "lo", "up")
+
+    def on_bridge(self, *words):
+        """`ip` in the namespace of the bridge."""
+        return command("ip", "-n", self.bridge, *words)
+
+    # -- processes -----------------------------------------------------------------------------------
+
+    def start(self, host, words, name=None, kind=Process):
+        process = kind(host, name or f"process{len(self.processes)}", words)
+        self.processes.append(process)
+        return process
+
+    def waggle(self, host, words, name=None):
+        """The waggle program on `host`; without --data-dir it gets a folder of its own."""
+        name = name or f"{words[0]}{len(self.processes)}"
+        words = list(words)
+        if "--data-dir" not in words:
+            words += ["--data-dir", self.folder / name]
+        return self.start(host, [self.binary, *words], name, Peer)
+
+    def train(self, host, *options, name=None):
+        """`waggle train` with small epochs, on port 21000 unless `options` has --listen."""
+        return self.waggle(host, ["train", *TRAINING, *self.listen(options), *options], name)
+
+    def node(self, host, *options, name=None):
+        return self.waggle(host, ["node", "--run-id", "t", *self.listen(options), *options], name)
+
+    @staticmethod
+    def listen(options):
+        return [] if "--listen" in options or "--client-mode" in options else ["--listen", f"0.0.0.0:{PORT}"]
+
+    def logs(self, lines=15):
+        """The last lines of each process's output."""
+        return "\n".join(f"-- {p.name} on {p.host.namespace}\n" + "\n".join(p.text().splitlines()[-lines:])
+                         for p in self.processes)
+
+    def close(self):
+        if self not in Lab.open_labs:
+            return
+        Lab.open_labs.remove(self)
+        for process in self.processes:
+            process.send(signal.SIGKILL)
+        for process in self.processes:
+            process.child.wait()
+        for name in self.namespaces:
+            remove_namespace(name)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def remove_namespace(name):
+    subprocess.run(["ip", "netns", "del", name], capture_output=True)
+    shutil.rmtree(pathlib.Path("/etc/netns") / name, ignore_errors=True)
+
+
+def remove_leftovers():
+    """Removes namespaces whose process is gone. Its children are gone, too (Process)."""
+    for file in pathlib.Path("/run/netns").glob(f"{PREFIX}*"):
+        owner = re.match(rf"{PREFIX}(\d+)n", file.name)
+        if owner and not pathlib.Path(f"/proc/{owner.group(1)}").exists():
+            remove_namespace(file.name)
+            for folder in pathlib.Path(tempfile.gettempdir()).glob(f"{PREFIX}{owner.group(1)}n*"):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def close_all():
+    for lab in list(Lab.open_labs):
+        lab.close()
+
+
+def on_signal(number, _):
+    raise SystemExit(128 + number)
+
+
+atexit.register(close_all)
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, on_signal)
