@@ -21,15 +21,44 @@ if(WAGGLE_SANITIZE)
   endif()
 endif()
 
+# waggle_unity(VARIABLE COUNT): replaces the sources that the variable lists by files that include COUNT of
+# them each, so that CAF's or LibTorch's headers are parsed, and the same templates instantiated, once
+# for all of these. CMake's own unity files contain the path of the tree, so that the compiler cache
+# of one clone would not serve another.
+function(waggle_unity variable count)
+  if(NOT WAGGLE_UNITY OR NOT count GREATER 1)
+    return()
+  endif()
+  set(unity)
+  set(number 0)
+  set(sources ${${variable}})
+  while(sources)
+    list(SUBLIST sources 0 ${count} batch)
+    list(REMOVE_ITEM sources ${batch})
+    set(text "")
+    foreach(source ${batch})
+      cmake_path(ABSOLUTE_PATH source)
+      cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${CMAKE_SOURCE_DIR})
+      string(APPEND text "#include \"${source}\"\n")
+    endforeach()
+    math(EXPR number "${number} + 1")
+    set(file ${CMAKE_CURRENT_BINARY_DIR}/unity_${number}.cpp)
+    file(CONFIGURE OUTPUT ${file} CONTENT "${text}" @ONLY)
+    list(APPEND unity ${file})
+  endwhile()
+  set(${variable} ${unity} PARENT_SCOPE)
+endfunction()
+
 # waggle_library(NAME [LIBRARIES …]): builds all *.cpp of this folder into a static library waggle_NAME
 # with the alias waggle::NAME. LIBRARIES are its public dependencies; together they define the
 # architecture.
 function(waggle_library name)
-  cmake_parse_arguments(ARG "" "" "LIBRARIES;EXCLUDE" ${ARGN})
+  cmake_parse_arguments(ARG "" "UNITY" "LIBRARIES;EXCLUDE" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   foreach(excluded ${ARG_EXCLUDE})
     list(REMOVE_ITEM sources ${CMAKE_CURRENT_SOURCE_DIR}/${excluded})
   endforeach()
+  waggle_unity(sources "${ARG_UNITY}")
   if(sources)
     add_library(waggle_${name} STATIC ${sources})
     target_link_libraries(waggle_${name} PUBLIC waggle_flags ${ARG_LIBRARIES})
@@ -43,7 +72,7 @@ endfunction()
 # waggle_test(NAME [LIBRARIES …] [TIMEOUT s] [SERIAL]): builds all *_test.cpp of this folder into one
 # GoogleTest program. SERIAL: ctest runs no other test at the same time.
 function(waggle_test name)
-  cmake_parse_arguments(ARG "SERIAL" "TIMEOUT" "LIBRARIES;LABELS;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL" "TIMEOUT;UNITY" "LIBRARIES;LABELS;SOURCES" ${ARGN})
   if(NOT ARG_SOURCES)
     file(GLOB ARG_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cpp)
   endif()
@@ -53,6 +82,7 @@ function(waggle_test name)
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
+  waggle_unity(ARG_SOURCES "${ARG_UNITY}")
   add_executable(${name}_test ${ARG_SOURCES})
   target_link_libraries(${name}_test PRIVATE waggle_flags ${ARG_LIBRARIES} GTest::gmock GTest::gtest_main)
   # Pass only properties that are set: an empty value would shift the names and values that follow.

@@ -85,7 +85,7 @@ void flat_optimizer::step(torch::Tensor& parameters, const torch::Tensor& gradie
       auto shaped = [](const torch::Tensor& all, const range& of) {
         return all.narrow(0, of.at, count_of(of.sizes)).view(of.sizes);
       };
-      step_values values{
+      step_tensors values{
         shaped(parameters, piece.parameters), shaped(gradient, piece.parameters), {}};
       for (const auto& statistic : piece.statistics)
         values.statistics.push_back(shaped(statistics_, statistic));
@@ -99,7 +99,7 @@ void flat_optimizer::step(torch::Tensor& parameters, const torch::Tensor& gradie
       auto part = [&](const torch::Tensor& all, const range& of) {
         return all.narrow(0, of.at + at, std::min(length, count - at));
       };
-      step_values values{part(parameters, piece.parameters), part(gradient, piece.parameters), {}};
+      step_tensors values{part(parameters, piece.parameters), part(gradient, piece.parameters), {}};
       for (const auto& statistic : piece.statistics)
         values.statistics.push_back(part(statistics_, statistic));
       rule_.step(numbers, lr, steps_, values);

@@ -60,7 +60,7 @@ result<checkpoint_loss> loss_of_checkpoint(const learner_config& config,
     return no_checkpoint(where, to_string(fits.error()));
 
   torch::NoGradGuard guard;
-  auto model = make_model(config);
+  auto model = make_byte_model(config);
   std::size_t which = 0; // the table begins with the parameters, in this order
   for (auto& p : model->parameters())
     state->read_tensor(which++, {p.data_ptr<float>(), static_cast<std::size_t>(p.numel())});

@@ -171,7 +171,7 @@ constexpr std::array makers{
 
 } // namespace
 
-std::shared_ptr<byte_model> make_model(const learner_config& config) {
+std::shared_ptr<byte_model> make_byte_model(const learner_config& config) {
   const auto* maker = find_named(makers, config.model);
   WAGGLE_CHECK(maker != nullptr, config.model);
   auto model = maker->make(config);

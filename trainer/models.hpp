@@ -22,6 +22,6 @@ public:
 
 /// Makes a model on the CPU, with initial parameters drawn from `config.init_seed`.
 /// REQUIRES: `check_learner_config(config)` succeeded.
-std::shared_ptr<byte_model> make_model(const learner_config& config);
+std::shared_ptr<byte_model> make_byte_model(const learner_config& config);
 
 } // namespace waggle

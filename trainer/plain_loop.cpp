@@ -53,7 +53,7 @@ result<loop_report> run_plain_loop(const learner_config& config, std::uint64_t t
     return data.error();
   set_threads(config.threads);
   window_sampler sampler{*data, window_of(config), random_source{config.data_seed}};
-  auto model = make_model(config);
+  auto model = make_byte_model(config);
   model->to(*device);
   auto step_optimizer = stepper(config.optimizer, lr, model->parameters());
   auto passes = micro_steps_of(target_batch, config.micro_batch);

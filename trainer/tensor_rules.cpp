@@ -10,8 +10,6 @@ namespace waggle {
 
 namespace {
 
-using identity = optimizer_identity;
-
 torch::Tensor as_matrix(const torch::Tensor& x) {
   return x.reshape({-1, x.size(-1)});
 }
@@ -32,7 +30,7 @@ torch::Tensor orthogonalized(torch::Tensor x) {
 } // namespace
 
 /// You et al., arXiv:1904.00962, with bias correction.
-void step_lamb(const identity& numbers, double lr, std::uint64_t count, step_values& v) {
+void step_lamb(const optimizer_identity& numbers, double lr, std::uint64_t count, step_tensors& v) {
   constexpr double length_max = 10'000;
   update_moments(numbers, v);
   auto t = static_cast<double>(count);
@@ -46,7 +44,8 @@ void step_lamb(const identity& numbers, double lr, std::uint64_t count, step_val
 }
 
 /// You et al., arXiv:1708.03888.
-void step_lars(const identity& numbers, double lr, std::uint64_t /*count*/, step_values& v) {
+void step_lars(const optimizer_identity& numbers, double lr, std::uint64_t /*count*/,
+               step_tensors& v) {
   auto length = length_of(v.parameters);
   auto slope = length_of(v.gradient);
   auto trust = 1.0;
@@ -60,7 +59,8 @@ void step_lars(const identity& numbers, double lr, std::uint64_t /*count*/, step
 
 /// Shazeer and Stern, arXiv:1804.04235, with the learning rate of the run relative to the size of
 /// the parameters; without momentum.
-void step_adafactor(const identity& numbers, double lr, std::uint64_t count, step_values& v) {
+void step_adafactor(const optimizer_identity& numbers, double lr, std::uint64_t count,
+                    step_tensors& v) {
   constexpr double size_min = 1e-3;
   constexpr double update_max = 1;                         // root mean square
   auto fresh = std::pow(static_cast<double>(count), -0.8); // weight of the new squares
@@ -89,7 +89,7 @@ void step_adafactor(const identity& numbers, double lr, std::uint64_t count, ste
 
 /// Matrices by orthogonalized momentum, with steps as large as AdamW's (arXiv:2502.16982), so that
 /// one learning rate serves both; the rest by AdamW.
-void step_muon(const identity& numbers, double lr, std::uint64_t count, step_values& v) {
+void step_muon(const optimizer_identity& numbers, double lr, std::uint64_t count, step_tensors& v) {
   if (v.parameters.dim() < 2)
     return step_adamw(numbers, lr, count, v);
   auto& mean = v.statistics[0];

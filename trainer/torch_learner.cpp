@@ -27,7 +27,7 @@ class torch_learner final : public local_learner, public resumable_learner {
 public:
   torch_learner(const learner_config& config, torch::Device device,
                 std::shared_ptr<const byte_data> data)
-    : config_(config), device_(device), staging_(device), model_(make_model(config)),
+    : config_(config), device_(device), staging_(device), model_(make_byte_model(config)),
       sampler_(std::move(data), window_of(config), random_source{config.data_seed}) {
     flatten();
     if (config_.reuse_gradient_buffers)

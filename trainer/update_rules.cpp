@@ -9,15 +9,14 @@ namespace waggle {
 
 namespace {
 
-using identity = optimizer_identity;
-
 /// Weight decay as a part of the gradient.
-void add_decay(const identity& numbers, step_values& v) {
+void add_decay(const optimizer_identity& numbers, step_tensors& v) {
   if (numbers.weight_decay != 0)
     v.gradient = v.gradient.add(v.parameters, numbers.weight_decay);
 }
 
-void step_momentum(const identity& numbers, double lr, std::uint64_t count, step_values& v) {
+void step_momentum(const optimizer_identity& numbers, double lr, std::uint64_t count,
+                   step_tensors& v) {
   if (numbers.momentum > 0) {
     auto& buffer = v.statistics[0];
     if (count == 1) // as torch's SGD: the first gradient is not dampened
@@ -29,17 +28,18 @@ void step_momentum(const identity& numbers, double lr, std::uint64_t count, step
   v.parameters.add_(v.gradient, -lr);
 }
 
-void step_sgd(const identity& numbers, double lr, std::uint64_t count, step_values& v) {
+void step_sgd(const optimizer_identity& numbers, double lr, std::uint64_t count, step_tensors& v) {
   add_decay(numbers, v);
   step_momentum(numbers, lr, count, v);
 }
 
-void step_sgdw(const identity& numbers, double lr, std::uint64_t count, step_values& v) {
+void step_sgdw(const optimizer_identity& numbers, double lr, std::uint64_t count, step_tensors& v) {
   decay_directly(numbers, lr, v);
   step_momentum(numbers, lr, count, v);
 }
 
-void step_moments(const identity& numbers, double lr, std::uint64_t count, step_values& v) {
+void step_moments(const optimizer_identity& numbers, double lr, std::uint64_t count,
+                  step_tensors& v) {
   update_moments(numbers, v);
   auto t = static_cast<double>(count);
   auto correction1 = 1 - std::pow(numbers.beta1, t);
@@ -51,19 +51,21 @@ void step_moments(const identity& numbers, double lr, std::uint64_t count, step_
   v.parameters.addcdiv_(v.statistics[0], denominator, -lr / correction1);
 }
 
-void step_adam(const identity& numbers, double lr, std::uint64_t count, step_values& v) {
+void step_adam(const optimizer_identity& numbers, double lr, std::uint64_t count, step_tensors& v) {
   add_decay(numbers, v);
   step_moments(numbers, lr, count, v);
 }
 
-void step_adagrad(const identity& numbers, double lr, std::uint64_t /*count*/, step_values& v) {
+void step_adagrad(const optimizer_identity& numbers, double lr, std::uint64_t /*count*/,
+                  step_tensors& v) {
   add_decay(numbers, v);
   auto& sum = v.statistics[0];
   sum.addcmul_(v.gradient, v.gradient, 1);
   v.parameters.addcdiv_(v.gradient, sum.sqrt().add_(numbers.epsilon), -lr);
 }
 
-void step_rmsprop(const identity& numbers, double lr, std::uint64_t /*count*/, step_values& v) {
+void step_rmsprop(const optimizer_identity& numbers, double lr, std::uint64_t /*count*/,
+                  step_tensors& v) {
   add_decay(numbers, v);
   auto& squares = v.statistics[0];
   squares.mul_(numbers.smoothing).addcmul_(v.gradient, v.gradient, 1 - numbers.smoothing);
@@ -84,7 +86,8 @@ void step_rmsprop(const identity& numbers, double lr, std::uint64_t /*count*/, s
 }
 
 /// Chen et al., arXiv:2302.06675.
-void step_lion(const identity& numbers, double lr, std::uint64_t /*count*/, step_values& v) {
+void step_lion(const optimizer_identity& numbers, double lr, std::uint64_t /*count*/,
+               step_tensors& v) {
   auto& mean = v.statistics[0];
   decay_directly(numbers, lr, v);
   auto direction = mean.mul(numbers.beta1).add_(v.gradient, 1 - numbers.beta1).sign_();
@@ -109,17 +112,18 @@ const update_rule& update_rule_named(std::string_view name) {
   return *found;
 }
 
-void decay_directly(const optimizer_identity& numbers, double lr, step_values& v) {
+void decay_directly(const optimizer_identity& numbers, double lr, step_tensors& v) {
   if (numbers.weight_decay != 0)
     v.parameters.mul_(1 - lr * numbers.weight_decay);
 }
 
-void update_moments(const optimizer_identity& numbers, step_values& v) {
+void update_moments(const optimizer_identity& numbers, step_tensors& v) {
   v.statistics[0].mul_(numbers.beta1).add_(v.gradient, 1 - numbers.beta1);
   v.statistics[1].mul_(numbers.beta2).addcmul_(v.gradient, v.gradient, 1 - numbers.beta2);
 }
 
-void step_adamw(const optimizer_identity& numbers, double lr, std::uint64_t count, step_values& v) {
+void step_adamw(const optimizer_identity& numbers, double lr, std::uint64_t count,
+                step_tensors& v) {
   decay_directly(numbers, lr, v);
   step_moments(numbers, lr, count, v);
 }

@@ -14,7 +14,7 @@ namespace waggle {
 
 /// What one application of an update rule reads and writes: a range of all flat vectors, or a
 /// parameter with its gradient and its statistics, all in their shapes.
-struct step_values {
+struct step_tensors {
   torch::Tensor parameters;
   torch::Tensor gradient;                // may be replaced, but not written to
   std::vector<torch::Tensor> statistics; // in the order of optimizer_row::statistics
@@ -27,25 +27,25 @@ struct update_rule {
   /// as a whole.
   bool whole_tensors;
   /// Step number `count`, from 1 on.
-  void (*step)(const optimizer_identity& numbers, double lr, std::uint64_t count, step_values& v);
+  void (*step)(const optimizer_identity& numbers, double lr, std::uint64_t count, step_tensors& v);
 };
 
 /// REQUIRES: `name` is in optimizer_table.
 const update_rule& update_rule_named(std::string_view name);
 
 /// Shared by rules: weight decay that does not pass through the gradient.
-void decay_directly(const optimizer_identity& numbers, double lr, step_values& v);
+void decay_directly(const optimizer_identity& numbers, double lr, step_tensors& v);
 /// Shared by rules: moves the two moments (statistics 0 and 1) toward the gradient.
-void update_moments(const optimizer_identity& numbers, step_values& v);
+void update_moments(const optimizer_identity& numbers, step_tensors& v);
 /// Shared by rules: a step of AdamW.
-void step_adamw(const optimizer_identity& numbers, double lr, std::uint64_t count, step_values& v);
+void step_adamw(const optimizer_identity& numbers, double lr, std::uint64_t count, step_tensors& v);
 
 // -- rules for whole tensors (tensor_rules.cpp) ---------------------------------------------------
 
-void step_lamb(const optimizer_identity& numbers, double lr, std::uint64_t count, step_values& v);
-void step_lars(const optimizer_identity& numbers, double lr, std::uint64_t count, step_values& v);
+void step_lamb(const optimizer_identity& numbers, double lr, std::uint64_t count, step_tensors& v);
+void step_lars(const optimizer_identity& numbers, double lr, std::uint64_t count, step_tensors& v);
 void step_adafactor(const optimizer_identity& numbers, double lr, std::uint64_t count,
-                    step_values& v);
-void step_muon(const optimizer_identity& numbers, double lr, std::uint64_t count, step_values& v);
+                    step_tensors& v);
+void step_muon(const optimizer_identity& numbers, double lr, std::uint64_t count, step_tensors& v);
 
 } // namespace waggle

@@ -53,7 +53,7 @@ void add(const std::vector<torch::Tensor>& tensors, const torch::Tensor& values)
 /// What a user of torch would write: the correction is added to .grad after the backward pass.
 struct plain_peer {
   explicit plain_peer(const learner_config& config)
-    : micro_batch(config.micro_batch), model(make_model(config)),
+    : micro_batch(config.micro_batch), model(make_byte_model(config)),
       sampler(*open_data(config), window_of(config), random_source{config.data_seed}),
       optimizer(model->parameters(), torch::optim::SGDOptions(rate).momentum(momentum)) {}
 

@@ -75,13 +75,13 @@ TEST(ModuleState, IsTheStateOfTheSameModelInWaggleTrain) {
     auto config = configuration(name, set);
     auto ours = make_torch_learner(config);
     ASSERT_TRUE(ours);
-    auto model = make_model(config);
+    auto model = make_byte_model(config);
     module_state theirs{*model, optimizer_for(config, *model), rate_owner::optimizer};
     EXPECT_EQ((*ours)->tensors().tensors(), theirs.table().tensors());
     EXPECT_EQ((*ours)->schema(), schema_of(theirs.table(), theirs.identity(), "")) << name;
   }
   auto config = configuration("adamw");
-  auto model = make_model(config);
+  auto model = make_byte_model(config);
   auto other = config;
   other.optimizer.weight_decay = 0.02;
   module_state state{*model, optimizer_for(other, *model), rate_owner::optimizer};
@@ -126,7 +126,7 @@ TEST_P(ModuleStateIn, ExchangesStatesWithWaggleTrainAndFollowsTheSameTrajectory)
     };
     train(*ours, 3);
     config.init_seed = 99;
-    auto model = make_model(config);
+    auto model = make_byte_model(config);
     module_state theirs{
       *model, optimizer_for(config, *model), rate_owner::optimizer, {}, GetParam()};
     with_learner(theirs, [&](learner& loop) {
@@ -150,8 +150,8 @@ TEST_P(ModuleStateIn, ExchangesStatesWithWaggleTrainAndFollowsTheSameTrajectory)
 TEST(ModuleState, InHostMemoryItContinuesAnOptimizerThatHasStepped) {
   for (const auto& [name, set] : optimizers) {
     auto config = configuration(name, set);
-    auto plain = make_model(config);
-    auto ours = make_model(config);
+    auto plain = make_byte_model(config);
+    auto ours = make_byte_model(config);
     auto own = optimizer_for(config, *plain);
     auto given = optimizer_for(config, *ours);
     for (int i = 0; i < 3; ++i) {
@@ -243,7 +243,7 @@ TEST(ModuleState, BesidePassesTheModuleChangesOnlyWhenItIsRefreshed) {
 
 TEST(ModuleState, StatisticsBeforeTheFirstStepAreZerosAndLoadingThemChangesNothing) {
   auto config = configuration("sgd", {{"momentum", 0.9}});
-  auto model = make_model(config);
+  auto model = make_byte_model(config);
   module_state state{*model, optimizer_for(config, *model), rate_owner::optimizer};
   std::vector<float> values(state.table()[state.table().size() - 1].elements(), 1.0F);
   state.read_tensor(state.table().size() - 1, values);
@@ -257,9 +257,9 @@ TEST_P(ModuleStateIn, ASwarmOfOneIsBitByBitThePlainLoop) {
   for (const auto& [name, set] : optimizers) {
     auto config = configuration(name, set);
     constexpr int steps = 60;
-    auto plain = make_model(config);
+    auto plain = make_byte_model(config);
     auto plain_optimizer = optimizer_for(config, *plain);
-    auto alone = make_model(config);
+    auto alone = make_byte_model(config);
     module_state state{
       *alone, optimizer_for(config, *alone), rate_owner::optimizer, {}, GetParam()};
     auto port = std::make_shared<loop_port>(state.table(), digest{});
@@ -289,7 +289,7 @@ TEST_P(ModuleStateIn, ASwarmOfOneIsBitByBitThePlainLoop) {
 
 TEST_P(ModuleStateIn, UsesTheRunsLearningRateIfTheRunOwnsIt) {
   auto config = configuration("sgd");
-  auto model = make_model(config);
+  auto model = make_byte_model(config);
   module_state state{*model, optimizer_for(config, *model), rate_owner::run, {}, GetParam()};
   std::vector<float> gradient(state.table().parameter_count(), 1.0F);
   state.apply(gradient, 0.125);
