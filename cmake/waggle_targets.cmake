@@ -69,10 +69,11 @@ function(waggle_library name)
   add_library(waggle::${name} ALIAS waggle_${name})
 endfunction()
 
-# waggle_test(NAME [LIBRARIES …] [TIMEOUT s] [SERIAL]): builds all *_test.cpp of this folder into one
-# GoogleTest program. SERIAL: ctest runs no other test at the same time.
+# waggle_test(NAME [LIBRARIES …] [TIMEOUT s] [SERIAL | WAITS] [UNITY n]): builds all *_test.cpp of this folder
+# into one GoogleTest program. SERIAL: ctest runs no other test at the same time. WAITS: its peers mostly
+# wait, so it takes two thirds of a processor, and others run beside it (scripts/test.sh counts in thirds).
 function(waggle_test name)
-  cmake_parse_arguments(ARG "SERIAL" "TIMEOUT;UNITY" "LIBRARIES;LABELS;SOURCES" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL;WAITS" "TIMEOUT;UNITY" "LIBRARIES;LABELS;SOURCES" ${ARGN})
   if(NOT ARG_SOURCES)
     file(GLOB ARG_SOURCES CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_test.cpp)
   endif()
@@ -87,6 +88,11 @@ function(waggle_test name)
   target_link_libraries(${name}_test PRIVATE waggle_flags ${ARG_LIBRARIES} GTest::gmock GTest::gtest_main)
   # Pass only properties that are set: an empty value would shift the names and values that follow.
   set(properties TIMEOUT ${ARG_TIMEOUT})
+  if(ARG_WAITS)
+    list(APPEND properties PROCESSORS 2)
+  else()
+    list(APPEND properties PROCESSORS 3)
+  endif()
   if(ARG_LABELS)
     list(APPEND properties LABELS ${ARG_LABELS})
   endif()

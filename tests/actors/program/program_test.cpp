@@ -94,8 +94,6 @@ protected:
   std::filesystem::path folder_;
 };
 
-} // namespace
-
 TEST_F(Program, RefusesATakenPort) {
   taken_port port;
   EXPECT_THAT(refusal("node --listen " + port.address()),
@@ -264,3 +262,5 @@ TEST_F(Program, HelpAndVersionAreNoErrors) {
     EXPECT_NE(ended.out, "") << arguments;
   }
 }
+
+} // namespace

@@ -2,6 +2,7 @@
 
 #include "runtime/core/random.hpp"
 #include "runtime/crypto/digest.hpp"
+#include "tests/actors/state/state_content.hpp"
 #include "tests/support/actor_test.hpp"
 
 namespace waggle::testing {
@@ -52,12 +53,6 @@ slow_trainer::behavior_type fake_trainer(slow_trainer::pointer self,
     [](const dht_status&) {},
     [script](const deliver_later& msg) { msg.promise->deliver(script->snapshot); },
   };
-}
-
-std::shared_ptr<const std::vector<std::byte>> content_of(std::size_t size, std::uint64_t seed) {
-  auto out = std::make_shared<std::vector<std::byte>>(size);
-  random_source{seed}.fill(*out);
-  return out;
 }
 
 struct StateDonor : actor_test {

@@ -5,6 +5,7 @@
 
 #include "runtime/core/random.hpp"
 #include "runtime/crypto/digest.hpp"
+#include "tests/actors/state/state_content.hpp"
 #include "tests/support/actor_test.hpp"
 
 namespace waggle::testing {
@@ -97,12 +98,6 @@ fake_board::behavior_type fake_switchboard(fake_board::pointer self,
     [](get_connected_peers) -> connected_peers { return {}; },
     [](const answer_now& msg) { msg.promise->deliver(msg.answer); },
   };
-}
-
-std::shared_ptr<const std::vector<std::byte>> content_of(std::size_t size, std::uint64_t seed) {
-  auto out = std::make_shared<std::vector<std::byte>>(size);
-  random_source{seed}.fill(*out);
-  return out;
 }
 
 struct StateFetcher : actor_test {

@@ -7,6 +7,9 @@
 
 namespace waggle::testing {
 
+/// Where nobody listens.
+inline const endpoint nowhere{"nowhere", 1};
+
 /// Peers with a switchboard each, on a simulated network.
 class Switchboard : public network_test {
 protected:

@@ -9,8 +9,6 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-const endpoint nowhere{"nowhere", 1};
-
 class SwitchboardOfAnIdentity : public Switchboard {
 protected:
   /// A process with the identity of the second peer, connected to `ann`, which notifies `heard`.

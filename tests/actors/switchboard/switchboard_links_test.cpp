@@ -9,8 +9,6 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-const endpoint nowhere{"nowhere", 1};
-
 TEST_F(Switchboard, TwoThatDialEachOtherAtOnceEndWithOneConnectionAndLoseNothing) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

@@ -9,8 +9,6 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-const endpoint nowhere{"nowhere", 1};
-
 // -- dialling ------------------------------------------------------------------------------------
 
 TEST_F(Switchboard, DialsAPeerThatIsAskedAndKeepsTheLink) {
