@@ -167,32 +167,10 @@ group_search::actions group_search::on_answer(const peer_id& from, ec code,
   }
   if (accepted || code == ec::timeout) // it may count on us
     out.push_back(leave{peer});
-  auto [entry, added] = known_.try_emplace(peer.id, known_peer{peer, {}, {}, {}, false, ec::none});
-  auto& known = entry->second;
-  note(known, code);
-  auto pause = options_.retry / 2
-               + milliseconds{static_cast<std::int64_t>(
-                 random_.below(static_cast<std::uint64_t>(options_.retry.count()) + 1))};
-  switch (code) {
-    case ec::schema_mismatch:
-    case ec::wrong_group_key:
-    case ec::protocol_violation:
-      known.hopeless = code;
-      break;
-    case ec::timeout:
-    case ec::unreachable:
-    case ec::peer_lost:
-    case ec::clock_skew:
-    case ec::excluded:
-      pause *= 10;
-      break;
-    case ec::bad_expiration:
-      pause *= 5;
-      break; // it knows us now and will ask
-    default:
-      break;
-  }
-  known.again = now.steady + pause;
+  if (!known_.contains(peer.id)) // a hint named it
+    candidate(peer, std::nullopt);
+  if (auto known = known_.find(peer.id); known != known_.end())
+    note_refusal(known->second, code, now);
   // The smallest peer leads, so a hint can only name a peer that is smaller than its sender.
   if (code == ec::not_a_leader && suggested && suggested->id != self_.record.id)
     suggested_ = suggested;
@@ -207,6 +185,33 @@ group_search::actions group_search::on_answer(const peer_id& from, ec code,
   }
   begin_group(out);
   return out;
+}
+
+void group_search::note_refusal(known_peer& peer, ec code, moment now) {
+  note(peer, code);
+  auto pause = options_.retry / 2
+               + milliseconds{static_cast<std::int64_t>(
+                 random_.below(static_cast<std::uint64_t>(options_.retry.count()) + 1))};
+  switch (code) {
+    case ec::schema_mismatch:
+    case ec::wrong_group_key:
+    case ec::protocol_violation:
+      peer.hopeless = code;
+      break;
+    case ec::timeout:
+    case ec::unreachable:
+    case ec::peer_lost:
+    case ec::clock_skew:
+    case ec::excluded:
+      pause *= 10;
+      break;
+    case ec::bad_expiration:
+      pause *= 5;
+      break; // it knows us now and will ask
+    default:
+      break;
+  }
+  peer.again = now.steady + pause;
 }
 
 // -- being asked ---------------------------------------------------------------------------------

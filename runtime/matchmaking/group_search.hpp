@@ -169,6 +169,8 @@ private:
   void send_ask(actions& out, const peer_record& to, moment now);
   void give_up_followers(actions& out, const std::optional<peer_record>& suggested);
   void note(known_peer& peer, ec said) const;
+  /// `code`: why it did not take us in. Determines when it is asked again.
+  void note_refusal(known_peer& peer, ec code, moment now);
   [[nodiscard]] failure reason(moment now) const;
   [[nodiscard]] std::string summary(moment now) const;
 

@@ -124,15 +124,36 @@ TEST_F(GroupSearch, AsksOnePeerAtATime) {
   EXPECT_EQ(asked(search.on_time(now)), 0u);
 }
 
+/// One of many peers that somebody made up.
+peer_record made_up(unsigned number) {
+  auto out = peer(0);
+  out.id.bytes[0] = static_cast<std::byte>(1 + number / 256);
+  out.id.bytes[1] = static_cast<std::byte>(number % 256);
+  return out;
+}
+
 TEST_F(GroupSearch, RemembersABoundedNumberOfCandidates) {
   auto search = make();
-  for (unsigned i = 0; i < 5000; ++i) {
-    auto flood = peer(0);
-    flood.id.bytes[0] = static_cast<std::byte>(1 + i / 256);
-    flood.id.bytes[1] = static_cast<std::byte>(i % 256);
-    search.candidate(flood, own() + 1h);
-  }
+  for (unsigned i = 0; i < 5000; ++i)
+    search.candidate(made_up(i), own() + 1h);
   (void)search.start(now);
+  pass(patience);
+  auto failed = all<group_search::failed>(search.on_time(now));
+  ASSERT_EQ(failed.size(), 1u);
+  EXPECT_THAT(failed[0].why.detail, testing::HasSubstr("1024 candidates"));
+}
+
+TEST_F(GroupSearch, RemembersABoundedNumberOfPeersThatHintsName) {
+  auto search = make();
+  search.candidate(peer(3), std::nullopt);
+  ASSERT_EQ(asked(search.start(now)), 3u);
+  auto named = peer(3).id;
+  for (unsigned i = 0; i < 2000; ++i) {
+    auto asks = all<group_search::ask>(search.on_answer(named, ec::not_a_leader, made_up(i), now));
+    ASSERT_EQ(asks.size(), 1u);
+    named = asks[0].to.id;
+  }
+  (void)search.on_answer(named, ec::not_a_leader, {}, now);
   pass(patience);
   auto failed = all<group_search::failed>(search.on_time(now));
   ASSERT_EQ(failed.size(), 1u);
