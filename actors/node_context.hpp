@@ -17,6 +17,7 @@
 #include "runtime/core/random.hpp"
 #include "runtime/core/time.hpp"
 #include "runtime/core/vector_pool.hpp"
+#include "runtime/core/wait_log.hpp"
 #include "runtime/crypto/identity.hpp"
 #include "runtime/metrics/metric_families.hpp"
 #include "runtime/net/link_budget.hpp"
@@ -51,6 +52,12 @@ inline void log_within(log_budget* budget, spdlog::logger& log, std::string_view
     log.log(level, "{}", verdict.remark);
   if (verdict.log)
     log.log(level, "{}", text);
+}
+
+/// Logs what wait_log::look decided.
+inline void log_wait(spdlog::logger& log, const std::optional<wait_log::line>& line) {
+  if (line)
+    log.log(line->late ? spdlog::level::warn : spdlog::level::info, "{}", line->text);
 }
 
 /// The identity and the dependencies that all actors of one peer share. Immutable, copied by value;

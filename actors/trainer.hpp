@@ -415,8 +415,7 @@ private:
   steady_time reported_to_tracker_;
   std::uint64_t own_samples_reported_ = 0;
   steady_time logged_;
-  steady_time waiting_since_;
-  steady_time wait_logged_;
+  wait_log waits_;
   steady_time checkpointed_;
 };
 

@@ -40,7 +40,7 @@ void trainer::fetch_if_needed() {
   auto holders = donors();
   if (holders.empty()) {
     wait_for("a peer that can give the state of history " + short_name(at_.past().branch));
-    if (now() - waiting_since_ >= patience_without_state) // the peers that had it have left
+    if (now() - waits_.since() >= patience_without_state) // the peers that had it have left
       leave("no peer holds the state of its history");
     return;
   }

@@ -12,7 +12,6 @@ namespace {
 
 constexpr auto status_interval = 100ms;
 constexpr auto progress_log_interval = 10s;
-constexpr auto wait_log_interval = 10s;
 constexpr auto disbelief_shown = 60s;
 
 std::string_view activity(trainer_phase phase) {
@@ -195,17 +194,8 @@ void trainer::note_plateau(const std::optional<plateau_report>& now, epoch_id ep
 }
 
 void trainer::wait_for(std::string what) {
-  if (what == status_.waiting_for) {
-    if (!what.empty() && now() - wait_logged_ >= wait_log_interval) {
-      wait_logged_ = now();
-      ctx_.log->info("for {:.0f} s now waiting for {}", seconds_of(now() - waiting_since_), what);
-    }
-    return;
-  }
-  if (!what.empty())
-    ctx_.log->info("waiting for {}", what);
+  log_wait(*ctx_.log, waits_.look(what, now()));
   status_.waiting_for = std::move(what);
-  waiting_since_ = wait_logged_ = now();
 }
 
 void trainer::report_own_progress() {
