@@ -137,7 +137,7 @@ int run_parsed(parsed_command& chosen) {
   for (const auto& sentence : unknown_variables(environ))
     warn(sentence);
   if (const char* named = std::getenv("WAGGLE_CONFIG"); chosen.config.empty() && named != nullptr)
-    chosen.config = named;
+    chosen.config = without_wrapping(named);
   settings file;
   if (!chosen.config.empty()) {
     auto read = from_file(chosen.config);

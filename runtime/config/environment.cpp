@@ -47,6 +47,24 @@ std::string shown(std::string_view name) {
 
 } // namespace
 
+std::string without_wrapping(std::string_view value) {
+  auto trim = [&value] {
+    constexpr const char* blank = " \t\r\n";
+    auto first = value.find_first_not_of(blank);
+    value = first == std::string_view::npos
+              ? std::string_view{}
+              : value.substr(first, value.find_last_not_of(blank) - first + 1);
+  };
+  trim();
+  for (char quote : {'"', '\''})
+    if (value.size() >= 2 && value.front() == quote && value.back() == quote) {
+      value = value.substr(1, value.size() - 2);
+      trim();
+      break;
+    }
+  return std::string{value};
+}
+
 settings from_environment(const std::vector<std::string>& taken,
                           const std::function<const char*(const char*)>& look_up) {
   settings found;
@@ -60,8 +78,10 @@ settings from_environment(const std::vector<std::string>& taken,
           variable = other;
           value = look_up(other);
         }
-    if (value != nullptr && *value != '\0')
-      found[name] = {value, variable};
+    if (value == nullptr)
+      continue;
+    if (auto meant = without_wrapping(value); !meant.empty())
+      found[name] = {meant, variable};
   }
   return found;
 }

@@ -39,6 +39,11 @@ struct setting {
 };
 using settings = std::map<std::string, setting>;
 
+/// The value of an environment variable without what editors and tools put around it: blanks and
+/// line ends (a secret that was read from a file), and one pair of quotes (Docker's --env-file
+/// keeps them).
+std::string without_wrapping(std::string_view value);
+
 /// The values that the environment sets, of the options named in `taken`. `look_up` is getenv, or a
 /// test's. INITIAL_PEERS without a prefix is read, too.
 settings from_environment(const std::vector<std::string>& taken,

@@ -286,6 +286,27 @@ TEST(Environment, GivesOnlyWhatTheCommandTakes) {
   EXPECT_EQ(found["target-batch-size"].source, "WAGGLE_TARGET_BATCH_SIZE");
 }
 
+TEST(Environment, WhatToolsPutAroundAValueIsNoPartOfIt) {
+  std::map<std::string, std::string> variables{{"WAGGLE_INITIAL_PEERS", "127.0.0.1:7700\n"},
+                                               {"WAGGLE_LR", "\"0.01\""},
+                                               {"WAGGLE_RUN_ID", " 'birds'\r\n"},
+                                               {"WAGGLE_SEED", "\"\"\n"},
+                                               {"WAGGLE_DATA", "\"it's\""},
+                                               {"WAGGLE_MODEL", "'"}};
+  auto look_up = [&](const char* name) {
+    auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  };
+  auto found =
+    from_environment({"initial-peers", "lr", "run-id", "seed", "data", "model"}, look_up);
+  EXPECT_EQ(found["initial-peers"].value, "127.0.0.1:7700");
+  EXPECT_EQ(found["lr"].value, "0.01");
+  EXPECT_EQ(found["run-id"].value, "birds");
+  EXPECT_FALSE(found.contains("seed")) << "an empty one counts as none";
+  EXPECT_EQ(found["data"].value, "it's");
+  EXPECT_EQ(found["model"].value, "'") << "no pair";
+}
+
 TEST(Environment, InitialPeersNeedNoPrefixButPreferIt) {
   std::map<std::string, std::string> variables{{"INITIAL_PEERS", "a:1"}};
   auto look_up = [&](const char* name) {
