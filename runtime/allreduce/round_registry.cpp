@@ -27,6 +27,20 @@ bool is_about_bandwidths(const inbound_event& event) {
          || std::holds_alternative<wire::new_partition>(event.what);
 }
 
+bool is_about_group(const inbound_event& event) {
+  return announces_departure(event) || is_about_bandwidths(event);
+}
+
+/// Threads that pass something on to a round do not belong to it: what it throws ends the round.
+template <class Work>
+void guarded(round_engine& round, Work work) {
+  try {
+    work();
+  } catch (const std::exception& e) {
+    round.break_off({ec::internal, e.what()});
+  }
+}
+
 std::size_t size_of(const inbound_event& event) {
   return event.header_bytes + event.body.size;
 }
@@ -43,42 +57,70 @@ const round_id* round_of(const wire::event& event) {
   return std::visit(find_round{}, event);
 }
 
-void round_registry::begin(const std::shared_ptr<round_engine>& round, group_listener on_group) {
+void round_registry::begin(const std::shared_ptr<round_engine>& round,
+                           const group_listener& on_group) {
   {
     std::lock_guard guard{mutex_};
     auto& entry = rounds_[round->plan().id];
-    auto waiting = take_parked(entry);
     remember_members(round->plan());
-    entry.running = round;
-    entry.on_group = std::move(on_group);
-    round->begin();
-    // With the lock held, so that later events do not overtake earlier ones.
-    for (const auto& [event, of_stranger] : waiting)
-      if (is_about_bandwidths(event)) {
-        event.release();
-        entry.on_group(event.from, event.what);
-      } else {
-        round->on_event(event);
-      }
+    entry.on_group = on_group;
+    entry.begins = true;
   }
   if (members_changed_)
     members_changed_();
-  round->ship(); // without the lock: encoding takes long
+  guarded(*round, [&] { round->begin(); });
+  catch_up(round, on_group);
+  round->ship(); // without the lock, as all that takes long
+}
+
+/// Passes on what has arrived for the round. What arrives meanwhile is parked behind it, so that
+/// nothing overtakes, and other rounds go on.
+void round_registry::catch_up(const std::shared_ptr<round_engine>& round,
+                              const group_listener& on_group) {
+  for (;;) {
+    std::vector<parked_event> waiting;
+    {
+      std::lock_guard guard{mutex_};
+      auto& entry = rounds_[round->plan().id];
+      waiting = take_parked(entry);
+      if (waiting.empty()) {
+        entry.begins = false;
+        if (!entry.promise) // it has not ended meanwhile
+          entry.running = round;
+        return;
+      }
+    }
+    for (const auto& [event, of_stranger] : waiting)
+      pass_on(*round, on_group, event);
+  }
+}
+
+void round_registry::pass_on(round_engine& round, const group_listener& on_group,
+                             const inbound_event& event) {
+  if (is_about_group(event))
+    on_group(event.from, event.what);
+  if (is_about_bandwidths(event))
+    event.release();
+  else
+    guarded(round, [&] { round.on_event(event); });
 }
 
 void round_registry::finish(const round_id& id, const wire::round_promise& promise,
                             steady_time now) {
   std::shared_ptr<round_engine> ended; // its buffers are freed without the lock
-  std::lock_guard guard{mutex_};
-  std::erase_if(expected_, [&](const auto& item) { return item.second.id == id; });
-  auto& entry = rounds_[id];
-  ended = std::exchange(entry.running, nullptr);
-  entry.promise = promise;
-  entry.since = now;
-  // Events are parked here only if the round ended before it began.
-  for (const auto& [event, of_stranger] : take_parked(entry)) {
+  std::vector<parked_event> waiting;
+  {
+    std::lock_guard guard{mutex_};
+    std::erase_if(expected_, [&](const auto& item) { return item.second.id == id; });
+    auto& entry = rounds_[id];
+    ended = std::exchange(entry.running, nullptr);
+    entry.promise = promise;
+    entry.since = now;
+    waiting = take_parked(entry); // only if the round ended before it began
+  }
+  for (const auto& [event, of_stranger] : waiting) {
     event.release();
-    answer_late(entry, event);
+    answer_late(promise, event);
   }
 }
 
@@ -87,26 +129,20 @@ bool round_registry::deliver(const inbound_event& event, steady_time now) {
   if (id == nullptr)
     return false;
   std::shared_ptr<round_engine> running;
+  std::optional<wire::round_promise> promise; // of a round that has ended
+  group_listener on_group;
   std::vector<parked_event> gone; // freed without the lock
   {
     std::lock_guard guard{mutex_};
     auto found = rounds_.find(*id);
-    if (found != rounds_.end() && found->second.on_group) {
-      if (announces_departure(event) || is_about_bandwidths(event))
-        found->second.on_group(event.from, event.what);
-      if (is_about_bandwidths(event)) {
-        event.release();
-        return true;
-      }
-    }
-    if (found != rounds_.end() && found->second.promise) {
-      event.release();
-      answer_late(found->second, event);
-      return true;
-    }
-    if (found != rounds_.end() && found->second.running) {
+    if (found != rounds_.end() && !found->second.begins) {
       running = found->second.running;
-    } else {
+      promise = found->second.promise;
+      if (is_about_group(event))
+        on_group = found->second.on_group;
+    }
+    bool for_group = on_group && is_about_bandwidths(event);
+    if (!running && !promise && !for_group) {
       bool of_stranger =
         !members_.contains(event.from.id) && !is_expected(event.from.id, *id, size_of(event));
       if (of_stranger && !has_room(event, true))
@@ -119,11 +155,15 @@ bool round_registry::deliver(const inbound_event& event, steady_time now) {
       return true;
     }
   }
-  try {
-    running->on_event(event);
-  } catch (const std::exception& e) { // this thread does not belong to the round
-    running->break_off({ec::internal, e.what()});
+  if (running) {
+    pass_on(*running, on_group, event);
+    return true;
   }
+  if (on_group)
+    on_group(event.from, event.what);
+  event.release();
+  if (promise && !is_about_bandwidths(event))
+    answer_late(*promise, event);
   return true;
 }
 
@@ -190,7 +230,8 @@ void round_registry::drop_heaviest_stranger(const inbound_event& in_favour_of,
     }
     bool shrunk = leave != entry.parked.end();
     entry.parked.erase(leave, entry.parked.end());
-    bool unused = shrunk && entry.parked.empty() && !entry.running && !entry.promise;
+    bool unused =
+      shrunk && entry.parked.empty() && !entry.running && !entry.begins && !entry.promise;
     i = unused ? rounds_.erase(i) : std::next(i);
   }
 }
@@ -285,8 +326,7 @@ bool round_registry::has_averaged_with(const peer_id& peer) const {
 
 // -- rounds that have ended ----------------------------------------------------------------------
 
-void round_registry::answer_late(const entry& over, const inbound_event& event) const {
-  auto promise = *over.promise;
+void round_registry::answer_late(wire::round_promise promise, const inbound_event& event) const {
   if (const auto* takeover = std::get_if<wire::round_takeover>(&event.what)) {
     if (promise.committed)
       promise.promised = takeover->number;
@@ -330,7 +370,8 @@ std::size_t round_registry::forget_old(steady_time now) {
   for (auto i = rounds_.begin(); i != rounds_.end();) {
     auto& entry = i->second;
     auto age = now - entry.since;
-    if (entry.running || age < (entry.promise ? limits_.remembered_for : limits_.parked_for)) {
+    if (entry.running || entry.begins
+        || age < (entry.promise ? limits_.remembered_for : limits_.parked_for)) {
       ++i;
       continue;
     }

@@ -19,7 +19,7 @@ namespace waggle {
 /// All rounds of one peer by id: running rounds, finished rounds, and messages for rounds that have
 /// not begun here. All messages about rounds pass through here, on the thread that read them.
 ///
-/// Thread-safe.
+/// Thread-safe. Rounds, listeners and answers are called without the lock: sums take long.
 class round_registry {
 public:
   struct limits {
@@ -53,7 +53,7 @@ public:
     : limits_(limits), answer_(std::move(answer)), members_changed_(std::move(members_changed)) {}
 
   /// Registers `round`, begins it, and passes on the events that have arrived for it already.
-  void begin(const std::shared_ptr<round_engine>& round, group_listener on_group);
+  void begin(const std::shared_ptr<round_engine>& round, const group_listener& on_group);
   /// The round reported how it ended, or will not begin here.
   void finish(const round_id& id, const wire::round_promise& promise, steady_time now);
 
@@ -96,7 +96,8 @@ private:
     std::size_t bytes = 0; // of the messages and their bodies
   };
   struct entry {
-    std::shared_ptr<round_engine> running;      // null: ended, or not begun
+    std::shared_ptr<round_engine> running; // null: ended, or not begun
+    bool begins = false; // it takes what was parked for it, and what arrives meanwhile is parked
     std::optional<wire::round_promise> promise; // set once the round has ended
     group_listener on_group;                    // empty if not begun
     std::vector<parked_event> parked;           // for a round that has not begun
@@ -112,7 +113,10 @@ private:
   void forget(const parked_event& parked);
   std::vector<parked_event> take_parked(entry& from);
   void remember_members(const round_plan& plan);
-  void answer_late(const entry& over, const inbound_event& event) const;
+  void catch_up(const std::shared_ptr<round_engine>& round, const group_listener& on_group);
+  static void pass_on(round_engine& round, const group_listener& on_group,
+                      const inbound_event& event);
+  void answer_late(wire::round_promise promise, const inbound_event& event) const;
 
   const limits limits_;
   const reply answer_;

@@ -1,6 +1,9 @@
 #include "runtime/allreduce/round_registry.hpp"
 
 #include <array>
+#include <chrono>
+#include <future>
+#include <thread>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -288,6 +291,51 @@ TEST(RoundRegistry, GroupMessagesReachTheListenerBeforeDuringAndAfterARound) {
   EXPECT_EQ(heard, (std::vector{line.index(), anew.index(), left.index()}));
   rounds.forget_old(steady_time{} + round_registry::limits{}.remembered_for);
   EXPECT_EQ(rounds.size(), 0U);
+}
+
+TEST(RoundRegistry, OtherThreadsAreServedWhileARoundTakesWhatWasParkedForIt) {
+  round_registry rounds{{}, [](const peer_record&, wire::event) {}};
+  auto plan = plan_for(2);
+  auto other = plan.members[1].peer;
+  auto bandwidth = [&](double of) {
+    return inbound_event{other, wire::bandwidth_report{plan.id, of}, {}, nullptr};
+  };
+  std::vector<double> heard;
+  std::promise<void> served;
+  std::thread reader;
+  EXPECT_TRUE(rounds.deliver(bandwidth(1), {}));
+  EXPECT_TRUE(rounds.deliver(bandwidth(2), {}));
+  rounds.begin(engine_for(plan), [&](const peer_record&, const wire::event& what) {
+    heard.push_back(*std::get<wire::bandwidth_report>(what).bandwidth);
+    if (heard.size() > 1)
+      return;
+    reader = std::thread{[&] {
+      EXPECT_TRUE(rounds.deliver(message_of(77), {})) << "of another round";
+      EXPECT_TRUE(rounds.deliver(bandwidth(3), {}));
+      served.set_value();
+    }};
+    EXPECT_EQ(served.get_future().wait_for(std::chrono::seconds{5}), std::future_status::ready)
+      << "the thread that reads from all peers waits for one round";
+  });
+  reader.join();
+  EXPECT_EQ(heard, (std::vector<double>{1, 2, 3})) << "nothing overtakes what came before";
+}
+
+TEST(RoundRegistry, ARoundThatEndsWhileItTakesWhatWasParkedStaysEnded) {
+  std::vector<wire::event> said;
+  round_registry rounds{
+    {}, [&](const peer_record&, wire::event what) { said.push_back(std::move(what)); }};
+  auto plan = plan_for(2);
+  auto other = plan.members[1].peer;
+  auto engine = engine_for(plan);
+  EXPECT_TRUE(rounds.deliver({other, wire::bandwidth_report{plan.id, 1}, {}, nullptr}, {}));
+  rounds.begin(engine, [&](const peer_record&, const wire::event&) {
+    rounds.finish(plan.id, engine->promise(), {});
+  });
+  wire::round_takeover what;
+  what.round = plan.id;
+  EXPECT_TRUE(rounds.deliver({other, what, {}, nullptr}, {}));
+  EXPECT_EQ(said.size(), 1U) << "it answers as a round that has ended";
 }
 
 } // namespace
