@@ -174,13 +174,16 @@ void model_worker::resume() {
   if (!checkpoints_)
     return;
   checkpoints_->remove_drafts();
-  auto search = checkpoints_->load_newest(shared_->schema(),
-                                          state_header_bytes + shared_->tensors().image_bytes());
+  auto search = checkpoints_->load_newest(
+    shared_->schema(), state_header_bytes + shared_->tensors().image_bytes(), &shared_->tensors());
   if (!search)
     return ctx_.log->warn("cannot look for checkpoints: {}", to_string(search.error()));
   for (const auto& bad : search->skipped)
-    ctx_.log->warn("skipped a checkpoint: {}", to_string(bad));
-  if (!search->newest)
+    ctx_.log->warn("a checkpoint is not used: {}", to_string(bad));
+  if (!search->newest) {
+    if (!search->skipped.empty())
+      ctx_.log->warn("no checkpoint can be used: this peer begins anew, unless other peers of the "
+                     "run have a state for it");
     return;
   const auto& newest = *search->newest;
   if (auto loaded = model_->load(as_byte_span(newest.image)); !loaded)

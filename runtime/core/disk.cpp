@@ -130,6 +130,16 @@ public:
     return content;
   }
 
+  result<std::string> read_begin(const fs::path& file, std::size_t bytes) override {
+    std::ifstream in{file, std::ios::binary};
+    std::string content(bytes, '\0');
+    in.read(content.data(), static_cast<std::streamsize>(bytes));
+    if (in.bad() || !in.is_open())
+      return broken("cannot read", file, errno);
+    content.resize(static_cast<std::size_t>(in.gcount()));
+    return content;
+  }
+
   status write(const fs::path& file, std::initializer_list<byte_span> pieces) override {
     return replace(file, [&](int out) -> status {
       for (auto piece : pieces)
@@ -255,6 +265,14 @@ result<std::string> memory_disk::read(const fs::path& file, std::uint64_t bytes_
     return failure{ec::oversize, file.string() + " has " + std::to_string(found->second.size())
                                    + " bytes, more than " + std::to_string(bytes_max)};
   return found->second;
+}
+
+result<std::string> memory_disk::read_begin(const fs::path& file, std::size_t bytes) {
+  std::lock_guard guard{mutex_};
+  auto found = files_.find(file);
+  if (found == files_.end())
+    return broken("cannot read", file, ENOENT);
+  return found->second.substr(0, bytes);
 }
 
 status memory_disk::write(const fs::path& file, std::initializer_list<byte_span> pieces) {

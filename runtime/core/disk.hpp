@@ -24,6 +24,8 @@ public:
 
   /// The whole file; fails with ec::oversize if it is larger than `bytes_max`.
   virtual result<std::string> read(const std::filesystem::path& file, std::uint64_t bytes_max) = 0;
+  /// The first `bytes` bytes, or all if there are less.
+  virtual result<std::string> read_begin(const std::filesystem::path& file, std::size_t bytes) = 0;
   /// Writes all pieces, one after another. Afterwards the file is either the old one or the
   /// complete new one, even if the machine loses power. Creates missing folders.
   virtual status write(const std::filesystem::path& file,
@@ -52,6 +54,7 @@ std::shared_ptr<disk> make_system_disk();
 class memory_disk final : public disk {
 public:
   result<std::string> read(const std::filesystem::path& file, std::uint64_t bytes_max) override;
+  result<std::string> read_begin(const std::filesystem::path& file, std::size_t bytes) override;
   status write(const std::filesystem::path& file, std::initializer_list<byte_span> pieces) override;
   status write_from(const std::filesystem::path& file, const byte_source& content) override;
   result<std::shared_ptr<byte_store>> make_store(const std::filesystem::path& folder) override;

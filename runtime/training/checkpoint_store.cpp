@@ -106,17 +106,30 @@ void checkpoint_store::remove_drafts() {
 }
 
 result<checkpoint_store::search> checkpoint_store::load_newest(const digest& schema,
-                                                               std::uint64_t image_bytes) {
+                                                               std::uint64_t image_bytes,
+                                                               const state_table* tensors) {
   auto all = list();
   if (!all)
     return all.error();
   search outcome;
+  /// `begin` of a learner's state: of another learner, or too long.
+  auto of_another = [&](const std::filesystem::path& file, byte_span begin) {
+    auto theirs = read_table_only(begin);
+    if (theirs && tensors != nullptr)
+      return failure{ec::schema_mismatch,
+                     file.string() + ": " + how_tables_differ(*theirs, *tensors)};
+    return failure{ec::schema_mismatch, file.string() + ": it is of another model or optimizer"};
+  };
   for (const auto& [serial, branch, file] : *all) {
     auto image = files_->read(file, image_bytes);
     if (!image) {
       auto why = image.error();
-      if (why.code == ec::oversize)
+      if (why.code == ec::oversize) {
         why.detail += ", which are those of a checkpoint of this model";
+        auto begin = files_->read_begin(file, state_header_bytes + 1_MiB); // more than any table
+        if (begin && begin->size() > state_header_bytes && tensors != nullptr)
+          why = of_another(file, as_byte_span(*begin).subspan(state_header_bytes));
+      }
       outcome.skipped.push_back(std::move(why));
       continue;
     }
@@ -126,8 +139,7 @@ result<checkpoint_store::search> checkpoint_store::load_newest(const digest& sch
       continue;
     }
     if (state->schema != schema) {
-      outcome.skipped.push_back(
-        {ec::schema_mismatch, file.string() + ": it is of another model or optimizer"});
+      outcome.skipped.push_back(of_another(file, state->learner));
       continue;
     }
     outcome.newest = found{state->epoch, state->past, file, std::move(*image)};

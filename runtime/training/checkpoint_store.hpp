@@ -8,6 +8,7 @@
 
 #include "runtime/core/disk.hpp"
 #include "runtime/training/own_progress.hpp"
+#include "runtime/training/state_table.hpp"
 #include "runtime/training/training_state.hpp"
 
 namespace waggle {
@@ -51,9 +52,11 @@ public:
     failure own_trouble;          // why it cannot; ec::none: it can, or there is none
   };
   /// The newest checkpoint that is undamaged and belongs to a learner with this schema, whose
-  /// images have `image_bytes` bytes; a longer file is not read. Changes nothing, so it may be
-  /// called for the folder of a peer that runs.
-  result<search> load_newest(const digest& schema, std::uint64_t image_bytes = image_bytes_max);
+  /// images have `image_bytes` bytes; of a longer file, only the beginning is read. `tensors` of
+  /// the learner, to say how others differ; null: not known. Changes nothing, so it may be called
+  /// for the folder of a peer that runs.
+  result<search> load_newest(const digest& schema, std::uint64_t image_bytes = image_bytes_max,
+                             const state_table* tensors = nullptr);
 
   /// The last checkpoint of this history, if there is one.
   result<std::optional<std::filesystem::path>> last_of(const digest& branch);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <set>
 
 #include "runtime/core/byte_io.hpp"
 #include "runtime/core/check.hpp"
@@ -171,8 +172,12 @@ byte_span state_table::values_in(byte_span image, std::size_t i) const {
                        tensors_[i].elements() * sizeof(float));
 }
 
-result<state_table> read_state_table(byte_span image) {
-  byte_reader in{image};
+namespace {
+
+/// The table at the beginning of an image.
+/// @param values_max that it may describe.
+result<state_table> read_rows(byte_span begin, std::uint64_t values_max) {
+  byte_reader in{begin};
   if (in.get_raw(magic.size()) != magic)
     return malformed("it is none of this version");
   (void)in.get<digest>();
@@ -196,16 +201,97 @@ result<state_table> read_state_table(byte_span image) {
     for (std::uint8_t i = 0; i < dimensions; ++i)
       t.shape.push_back(rows.get<std::uint64_t>());
     auto elements = t.elements();
-    if (!rows.ok() || elements == 0 || elements > image.size() / sizeof(float)
+    if (!rows.ok() || elements == 0 || elements > values_max
         || (!tensors.empty() && group_of(t) < group_of(tensors.back())))
       return malformed("a row of its table is damaged");
     values += elements;
+    if (values > values_max)
+      return malformed("it is cut off, or too long");
     tensors.push_back(std::move(t));
   }
-  state_table table{std::move(tensors)};
-  if (values > image.size() / sizeof(float) || image.size() != table.image_bytes())
+  return state_table{std::move(tensors)};
+}
+
+/// "exp_avg" of "exp_avg/head.weight": which block of the state a tensor is in.
+std::string block_of(const state_tensor& tensor) {
+  return tensor.what == state_tensor::kind::buffer ? "buffers"
+                                                   : tensor.name.substr(0, tensor.name.find('/'));
+}
+
+std::set<std::string> blocks_of(const state_table& table) {
+  std::set<std::string> names;
+  for (const auto& t : table.tensors())
+    if (t.what != state_tensor::kind::parameter)
+      names.insert(block_of(t));
+  return names;
+}
+
+std::string described(const state_tensor& tensor) {
+  auto text = tensor.name;
+  for (std::size_t i = 0; i < tensor.shape.size(); ++i)
+    text += (i == 0 ? " of " : " x ") + std::to_string(tensor.shape[i]);
+  return text;
+}
+
+} // namespace
+
+result<state_table> read_state_table(byte_span image) {
+  auto table = read_rows(image, image.size() / sizeof(float));
+  if (table && image.size() != table->image_bytes())
     return malformed("it is cut off, or too long");
   return table;
+}
+
+result<state_table> read_table_only(byte_span begin) {
+  return read_rows(begin, std::uint64_t{1} << 48U);
+}
+
+std::string how_tables_differ(const state_table& theirs, const state_table& ours) {
+  std::string cure;
+  std::string what;
+  auto parameters = [](const state_table& table) {
+    std::vector<state_tensor> found;
+    for (const auto& t : table.tensors())
+      if (t.what == state_tensor::kind::parameter)
+        found.push_back(t);
+    return found;
+  };
+  auto there = parameters(theirs);
+  auto here = parameters(ours);
+  auto blocks_there = blocks_of(theirs);
+  auto blocks_here = blocks_of(ours);
+  if (there != here) {
+    auto [a, b] = std::mismatch(there.begin(), there.end(), here.begin(), here.end());
+    auto shown = [](auto one, auto end) { return one == end ? "no more" : described(*one); };
+    what = "it is of a model with other parameters (" + shown(a, there.end()) + " there, "
+           + shown(b, here.end()) + " here)";
+    cure = "the --model, --layers, --width, --heads and --context";
+  } else if (blocks_there != blocks_here) {
+    std::set<std::string> options;
+    auto listed = [&](const std::set<std::string>& those, const std::set<std::string>& but) {
+      std::string names;
+      for (const auto& name : those)
+        if (!but.contains(name)) {
+          names += (names.empty() ? "" : ", ") + name;
+          options.insert(name == "schedule"   ? "--schedule"
+                         : name == "gradient" ? "--average-gradients"
+                         : name == "buffers"  ? "--model"
+                                              : "--optimizer");
+        }
+      return names;
+    };
+    auto more = listed(blocks_there, blocks_here);
+    auto less = listed(blocks_here, blocks_there);
+    what = (more.empty() ? "it has" : "it has " + more + (less.empty() ? "," : ", and"))
+           + (less.empty() ? " which this peer's state has not" : " no " + less);
+    for (const auto& option : options)
+      cure += (cure.empty() ? "the " : " and ") + option;
+  } else {
+    what = "its tensors are those of this peer, but not the numbers of the optimizer, or the heads "
+           "of the model";
+    cure = "the --optimizer with its numbers (as --beta1 or --weight-decay) and the --heads";
+  }
+  return what + "; to use it, start this peer with " + cure + " with which it was written";
 }
 
 } // namespace waggle

@@ -92,5 +92,10 @@ private:
 /// The table of an image of which nothing else is known, e.g. to export it. Fails with
 /// ec::malformed for anything that `header` would not write.
 result<state_table> read_state_table(byte_span image);
+/// The same of an image of which only the beginning, with the whole table, is at hand.
+result<state_table> read_table_only(byte_span begin);
+/// Why a state with the table `theirs` is of no use to a learner with `ours`, and with which
+/// options it would be. Half a sentence.
+std::string how_tables_differ(const state_table& theirs, const state_table& ours);
 
 } // namespace waggle

@@ -16,6 +16,9 @@ public:
   result<std::string> read(const std::filesystem::path& file, std::uint64_t bytes_max) override {
     return files.read(file, bytes_max);
   }
+  result<std::string> read_begin(const std::filesystem::path& file, std::size_t bytes) override {
+    return files.read_begin(file, bytes);
+  }
   status write(const std::filesystem::path& file,
                std::initializer_list<byte_span> pieces) override {
     ++writes;

@@ -230,6 +230,45 @@ TEST_F(CheckpointStore, AFileThatIsTooLongForTheModelIsSkippedUnread) {
   EXPECT_EQ(found->skipped[0].code, ec::oversize);
 }
 
+TEST_F(CheckpointStore, OneOfAnotherLearnerIsSkippedWithTheOptionsWithWhichItFits) {
+  using kind = state_tensor::kind;
+  const state_tensor head{"head", {4, 2}, kind::parameter};
+  const state_tensor square{"exp_avg_sq/head", {4, 2}, kind::square};
+  const state_tensor momentum{"momentum/head", {4, 2}, kind::statistic};
+  const state_tensor plateau{"schedule/plateau", {5}, kind::statistic};
+  const state_tensor wide{"head", {4, 3}, kind::parameter};
+  auto said_of = [&](const state_table& theirs, const state_table& ours) {
+    files = std::make_shared<memory_disk>();
+    store = checkpoint_store{files, "/data"};
+    auto text =
+      theirs.header(sha256("theirs"), 0) + std::string(theirs.value_count() * sizeof(float), '\0');
+    auto image =
+      encode_state({epoch_id{7}, sha256("theirs"), sha256(text), {}, as_byte_span(text)});
+    EXPECT_TRUE(store.save(borrowed_bytes{image.view()}, {}));
+    auto found = store.load_newest(schema, state_header_bytes + ours.image_bytes(), &ours);
+    EXPECT_TRUE(found.ok() && !found->newest && found->skipped.size() == 1U);
+    auto said = found.ok() && !found->skipped.empty() ? found->skipped[0].detail : "";
+    EXPECT_NE(said.find("/data/checkpoint-1-7-"), std::string::npos) << said;
+    return said.substr(said.find(": ") + 2);
+  };
+  const state_table adam{{head, square}};
+  EXPECT_EQ(said_of(adam, state_table{{head, square, plateau}}),
+            "it has no schedule; to use it, start this peer with the --schedule with which it was "
+            "written");
+  EXPECT_EQ(said_of(state_table{{head, square, plateau}}, adam),
+            "it has schedule, which this peer's state has not; to use it, start this peer with the "
+            "--schedule with which it was written")
+    << "it is longer";
+  EXPECT_EQ(said_of(adam, state_table{{head, momentum}}),
+            "it has exp_avg_sq, and no momentum; to use it, start this peer with the --optimizer "
+            "with which it was written");
+  EXPECT_EQ(said_of(adam, state_table{{wide}}),
+            "it is of a model with other parameters (head of 4 x 2 there, head of 4 x 3 here); to "
+            "use it, start this peer with the --model, --layers, --width, --heads and --context "
+            "with which it was written");
+  EXPECT_NE(said_of(adam, adam).find("the --optimizer with its numbers"), std::string::npos);
+}
+
 TEST_F(CheckpointStore, OnlyItsOwnDraftsAreRemoved) {
   ASSERT_TRUE(save(8).ok());
   files->corrupt("/data/" + name(2, 9) + ".new", "half");
