@@ -46,6 +46,13 @@ struct peer_process::impl {
   bool agrees = false;            // the peer has an agreement of its own
   bool knows_run = false;         // it has none, and has logged the run's
 
+  /// Warns of a peer that is not ready for long. The first failures are logged where they happen.
+  void log_late(wait_log& waits, const std::string& why_not_ready) const {
+    auto what = why_not_ready.empty() ? std::string{} : "the run (" + why_not_ready + ")";
+    if (auto line = waits.look(what, std::chrono::steady_clock::now()); line && line->late)
+      log_wait(*log, line);
+  }
+
   /// Logs the join line of a run whose options a peer without an agreement has learned.
   void log_join_line(const started_node& peer, const run_agreement& agreement) {
     if (peer.ctx.record.addresses.empty())
@@ -199,7 +206,10 @@ int peer_process::run_until_done(const started_node& peer, const std::function<b
   auto began = std::chrono::steady_clock::now();
   std::string why = "received a signal";
   std::optional<failure> refused;
+  wait_log waits;
   while (!*ended && !wait_for_signal(100ms)) {
+    if (!peer.parts.trainer) // which says itself what it waits for
+      p.log_late(waits, peer.board->why_not_ready());
     refused = p.watch->refused_by_all();
     if (refused) {
       why = "all its initial peers refused it";

@@ -62,6 +62,11 @@ std::string status_board::tag_of(const std::string& run_id) {
   return "run-" + short_name(run_secret{run_id}.proof("tag"));
 }
 
+std::string status_board::why_not_ready() const {
+  std::lock_guard guard{mutex_};
+  return ready_ ? std::string{} : readiness_;
+}
+
 const std::string& status_board::tag() const {
   std::call_once(tag_made_, [this] { tag_ = tag_of(run_id_); });
   return tag_;

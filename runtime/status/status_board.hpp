@@ -31,6 +31,8 @@ public:
   /// Whether the peer may take part in rounds. `text`: the reason if it may not, otherwise an
   /// optional remark.
   void show_readiness(bool ready, std::string text);
+  /// Empty: it may.
+  [[nodiscard]] std::string why_not_ready() const;
 
   /// Bytes since the start, for the status document: on the wire, and through memory shared with
   /// peers on this host (both ways).
