@@ -46,6 +46,16 @@ TEST(AveragedTensors, AreTheParametersAndTheStatisticsThatAreNamed) {
   EXPECT_EQ((*gradient)->infos()->front().role, tensor_role::gradient);
 }
 
+TEST(AveragedTensors, LanesOfProgressAndOfFragmentsAreRefused) {
+  auto progress = averaged_tensors::of(adam, streaming_diloco({.fragments = 1}).lanes.front());
+  ASSERT_FALSE(progress.ok()) << "they are not the parameters";
+  EXPECT_EQ(progress.error().code, ec::bad_config);
+  EXPECT_THAT(progress.error().detail, HasSubstr("lanes of progress"));
+  auto half = averaging({});
+  half.part.count = 2;
+  EXPECT_FALSE(averaged_tensors::of(adam, half).ok());
+}
+
 TEST(AveragedTensors, EndWithTheStepsIfTheRoundCountsThem) {
   auto counting = averaging({});
   counting.counts_steps = true;
