@@ -93,7 +93,7 @@ situation trainer::present() const {
   now.members = static_cast<std::uint32_t>(group_.members.size());
   now.pass_running = passing_;
   now.searching = searches();
-  now.gradient_in_use = passing_ && at_.in_step() && model_->adds_in_place();
+  now.gradient_in_use = passing_ && at_.in_step() && model_->waits_for_pass();
   now.epochs_done = epoch_of_pass().value();
   now.max_epochs = config_.max_epochs;
   now.lanes = ledger_.lanes();

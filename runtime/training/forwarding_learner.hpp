@@ -61,6 +61,7 @@ public:
     return inner_->accumulated_samples();
   }
   [[nodiscard]] bool adds_in_place() const override { return inner_->adds_in_place(); }
+  [[nodiscard]] bool waits_for_pass() const override { return inner_->waits_for_pass(); }
 
 protected:
   [[nodiscard]] Learner& inner() const { return *inner_; }

@@ -106,6 +106,8 @@ public:
   /// Whether a pass adds to the only copy of the accumulated gradient. If so, the gradient can only
   /// be taken between two passes. It can be dropped at any time.
   [[nodiscard]] virtual bool adds_in_place() const { return false; }
+  /// Whether the gradient can only be taken after the pass that runs now, if one does.
+  [[nodiscard]] virtual bool waits_for_pass() const { return adds_in_place(); }
 
   /// The number of float32 values in the flat parameter vector.
   [[nodiscard]] std::size_t parameter_count() const {

@@ -1,9 +1,7 @@
 #include "runtime/training/plateau_learner.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <condition_variable>
 #include <cstring>
 #include <mutex>
 #include <stdexcept>
@@ -17,10 +15,6 @@
 namespace waggle {
 
 namespace {
-
-/// Between the sum of a pass's gradient and its loss there are some instructions of the thread that
-/// computes passes. Beyond this time, the loss does not come: it belongs to samples that were lost.
-constexpr std::chrono::milliseconds loss_patience{200};
 
 /// The mean loss of the passes since it was last taken. Thread-safe.
 class loss_mean {
@@ -38,42 +32,54 @@ public:
     sum_ = from.loss;
     samples_ = from.samples;
   }
+  /// A pass begins. `accumulated`: the samples in the gradient, of which some losses may never
+  /// come.
+  void begin_pass(std::uint64_t accumulated) {
+    std::lock_guard lock{mutex_};
+    unknown_ = accumulated - std::min(accumulated, samples_);
+  }
   void add(double loss, std::uint64_t samples) {
-    {
-      std::lock_guard lock{mutex_};
-      sum_ += loss * static_cast<double>(samples);
-      samples_ += samples;
-      last_ = loss;
-    }
-    added_.notify_one();
+    std::lock_guard lock{mutex_};
+    sum_ += loss * static_cast<double>(samples);
+    samples_ += samples;
+    last_ = loss;
   }
   void drop() {
     std::lock_guard lock{mutex_};
-    sum_ = 0;
-    samples_ = 0;
+    clear();
   }
   void forget() {
-    drop();
     std::lock_guard lock{mutex_};
+    clear();
     last_.reset();
   }
-  /// @param samples in the gradient that was just taken; their losses are here, or about to be.
-  float take(std::uint64_t samples) {
-    std::unique_lock lock{mutex_};
-    added_.wait_for(lock, loss_patience, [&] { return samples_ >= samples; });
+  /// Whether the pass that runs is among the `accumulated` samples, and its loss is not here yet:
+  /// some instructions of its thread are between the two.
+  [[nodiscard]] bool is_due(std::uint64_t accumulated) const {
+    std::lock_guard lock{mutex_};
+    return accumulated > samples_ + unknown_;
+  }
+  /// Of the gradient that was just taken.
+  float take() {
+    std::lock_guard lock{mutex_};
     auto mean =
       samples_ > 0 ? sum_ / static_cast<double>(samples_) : last_.value_or(plateau::unknown_loss);
-    sum_ = 0;
-    samples_ = 0;
+    clear();
     return std::abs(mean) < plateau::known_loss_max ? static_cast<float>(mean)
                                                     : plateau::unknown_loss;
   }
 
 private:
+  void clear() {
+    sum_ = 0;
+    samples_ = 0;
+    unknown_ = 0;
+  }
+
   mutable std::mutex mutex_;
-  std::condition_variable added_;
   double sum_ = 0;
   std::uint64_t samples_ = 0;
+  std::uint64_t unknown_ = 0; // in the gradient, without a loss
   std::optional<double> last_;
 };
 
@@ -107,6 +113,7 @@ public:
   void use_vectors(std::shared_ptr<vector_pool> /*vectors*/) override {}
 
   micro_step accumulate() override {
+    losses_.begin_pass(inner().accumulated_samples());
     auto step = inner().accumulate();
     if (!step.finite && step.lost > 0)
       losses_.drop();
@@ -117,7 +124,7 @@ public:
 
   std::uint64_t take_mean_gradient(std::span<float> out) override {
     auto samples = inner().take_mean_gradient(out.first(inner().gradient_count()));
-    out.back() = samples > 0 ? losses_.take(samples) : 0;
+    out.back() = samples > 0 ? losses_.take() : 0;
     return samples;
   }
   mean_gradient take_mean_vector(vector_pool& vectors) override {
@@ -126,13 +133,17 @@ public:
     auto mean = inner().take_mean_vector(*shorter_); // the number of merges belongs to the buffers
     auto out = vectors.take(gradient_count());
     std::copy(mean.values->begin(), mean.values->end(), out->begin());
-    out->back() = mean.samples > 0 ? losses_.take(mean.samples) : 0;
+    out->back() = mean.samples > 0 ? losses_.take() : 0;
     mean.values = std::move(out);
     return mean;
   }
   std::uint64_t drop_gradient() override {
     losses_.drop();
     return inner().drop_gradient();
+  }
+
+  [[nodiscard]] bool waits_for_pass() const override {
+    return inner().waits_for_pass() || losses_.is_due(inner().accumulated_samples());
   }
 
   /// Before the first reduction the rate is that of the schedule, which may warm up.

@@ -15,9 +15,10 @@ namespace waggle {
 /// update that is applied, and by nothing else, so peers in the same state apply the next update
 /// with the same rate. An image with an impossible value is refused (learner::check_values).
 ///
-/// The gradient may be taken while a pass ends on another thread. If the pass is in the gradient,
-/// its loss is waited for: the pass is over. If no loss is known, because samples were lost, the
-/// last one is contributed again, or, before the first one, plateau::unknown_loss.
+/// The gradient may be taken while a pass runs on another thread. Nothing waits for a loss: while
+/// the pass is in the gradient and its loss is not known, `waits_for_pass` says that the pass is
+/// about to end. If no loss is known, because samples were lost, the last one is contributed again,
+/// or, before the first one, plateau::unknown_loss.
 ///
 /// The learners do not step locally: each peer would have a rate of its own.
 learner_factory with_plateau(learner_factory make, std::optional<plateau_rule> rule);

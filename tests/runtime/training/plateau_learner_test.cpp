@@ -3,8 +3,6 @@
 #include <cmath>
 #include <deque>
 #include <functional>
-#include <future>
-#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -151,20 +149,40 @@ TEST_F(PlateauLearner, PassesThatAreNotInTheGradientDoNotCount) {
   EXPECT_FLOAT_EQ(loss_in(*model), 2.0F);
 }
 
-TEST_F(PlateauLearner, WaitsForTheLossOfAPassThatIsInTheGradient) {
+// The trainer's thread must not wait: it decides for all peers of this one.
+TEST_F(PlateauLearner, SaysThatAPassIsInTheGradientWhoseLossIsNotKnown) {
   auto model = make();
-  told->steps = {{2.0, 4, true}};
-  std::promise<void> in_gradient;
-  std::promise<void> asked; // just before the gradient is taken, so that its loss is seldom there
-  told->summed = [&] {
-    in_gradient.set_value();
-    asked.get_future().wait();
-  };
-  std::thread pass{[&] { model->accumulate(); }};
-  in_gradient.get_future().wait();
-  asked.set_value();
-  EXPECT_FLOAT_EQ(loss_in(*model), 2.0F);
-  pass.join();
+  told->steps = {{2.0, 4, true}, {4.0, 4, true}};
+  std::vector<bool> waits{model->waits_for_pass()};
+  told->summed = [&] { waits.push_back(model->waits_for_pass()); };
+  for (int pass = 0; pass < 2; ++pass) {
+    model->accumulate();
+    waits.push_back(model->waits_for_pass());
+  }
+  EXPECT_THAT(waits, ElementsAre(false, true, false, true, false));
+  EXPECT_FLOAT_EQ(loss_in(*model), 3.0F);
+}
+
+TEST_F(PlateauLearner, TakesAGradientWithoutWaitingForTheLossOfItsLastPass) {
+  auto model = make();
+  told->steps = {{2.0, 4, true}, {8.0, 4, true}};
+  model->accumulate();
+  float taken = 0;
+  told->summed = [&] { taken = loss_in(*model); }; // the loss cannot come before this returns
+  model->accumulate();
+  EXPECT_FLOAT_EQ(taken, 2.0F);
+  EXPECT_FALSE(model->waits_for_pass()) << "its loss came too late, and is one of the next update";
+}
+
+TEST_F(PlateauLearner, NothingWaitsForLossesThatNeverCome) {
+  auto model = make();
+  told->steps = {{8.0, 0, true}, {2.0, 4, true}}; // of the first pass there is no loss
+  model->accumulate();
+  bool waits = false;
+  told->summed = [&] { waits = model->waits_for_pass(); };
+  model->accumulate();
+  EXPECT_TRUE(waits) << "the second one's is about to come";
+  EXPECT_FALSE(model->waits_for_pass());
 }
 
 // A drop on the trainer's thread, while a pass is between its gradient and its loss.
