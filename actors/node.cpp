@@ -9,10 +9,6 @@
 #include <mutex>
 #include <set>
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-
 #include "actors/group_averager.hpp"
 #include "actors/guard.hpp"
 #include "actors/model_worker.hpp"
@@ -21,6 +17,7 @@
 #include "runtime/averaging/bandwidth_estimator.hpp"
 #include "runtime/net/clock_watch.hpp"
 #include "runtime/net/dial_policy.hpp"
+#include "runtime/net/local_addresses.hpp"
 #include "runtime/net/name_resolver.hpp"
 
 namespace waggle {
@@ -31,54 +28,45 @@ bool is_wildcard(const std::string& host) {
   return host == "0.0.0.0" || host == "::";
 }
 
-/// Addresses of this machine that others may reach, loopback only if there is nothing else.
-std::vector<std::string> local_addresses() {
-  std::vector<std::string> found;
-  ifaddrs* all = nullptr;
-  if (getifaddrs(&all) == 0) {
-    for (auto* i = all; i != nullptr; i = i->ifa_next) {
-      if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != AF_INET
-          || (i->ifa_flags & IFF_LOOPBACK) != 0 || (i->ifa_flags & IFF_UP) == 0)
-        continue;
-      char text[INET_ADDRSTRLEN] = {};
-      const auto* address = reinterpret_cast<const sockaddr_in*>(i->ifa_addr);
-      if (inet_ntop(AF_INET, &address->sin_addr, text, sizeof text) != nullptr)
-        found.emplace_back(text);
-    }
-    freeifaddrs(all);
-  }
-  if (found.empty())
-    found.emplace_back("127.0.0.1");
-  if (found.size() > addresses_max)
-    found.resize(addresses_max);
-  return found;
-}
-
-/// The address of `where`: other peers do not ask name servers for what they are told. Blocks,
-/// once, before there are any links.
-result<endpoint> numeric(const endpoint& where) {
+/// The addresses of `where`, of each family one: other peers do not ask name servers for what they
+/// are told. Blocks, once, before there are any links.
+result<std::vector<endpoint>> numeric(const endpoint& where) {
   if (net::kind_of(where.host) != net::host_kind::name && where.host != "localhost")
-    return where;
+    return std::vector{where};
   auto found = net::system_lookup()(where.host);
   if (!found)
     return failure{ec::bad_config, "cannot announce " + to_string(where) + ": "
                                      + found.error().detail
                                      + "; give --announce an address, or a name that this machine "
                                        "can resolve"};
-  // Many machines know their own name as 127.0.1.1, where nobody else reaches them.
-  auto outside = std::find_if(found->begin(), found->end(),
-                              [](const auto& address) { return !address.is_loopback(); });
-  return endpoint{(outside != found->end() ? *outside : found->front()).to_string(), where.port};
+  std::vector<endpoint> out;
+  for (bool v6 : {false, true}) {
+    // Many machines know their own name as 127.0.1.1, where nobody else reaches them.
+    auto outside = std::find_if(found->begin(), found->end(), [v6](const auto& address) {
+      return address.is_v6() == v6 && !address.is_loopback();
+    });
+    if (outside != found->end())
+      out.push_back({outside->to_string(), where.port});
+  }
+  if (out.empty())
+    out.push_back({found->front().to_string(), where.port});
+  return out;
 }
 
-/// @param announce with an address, not a name.
-std::vector<endpoint> announced(const std::optional<endpoint>& announce, const endpoint& bound) {
-  if (announce)
-    return {{announce->host, announce->port != 0 ? announce->port : bound.port}};
+/// @param announce with addresses, not names.
+std::vector<endpoint> announced(std::vector<endpoint> announce, const endpoint& bound,
+                                const std::vector<endpoint>& initial_peers) {
+  for (auto& where : announce)
+    if (where.port == 0)
+      where.port = bound.port;
+  if (!announce.empty())
+    return announce;
   if (!is_wildcard(bound.host))
     return {bound};
+  bool v6_too = bound.host == "::";
   std::vector<endpoint> all;
-  for (const auto& host : local_addresses())
+  for (const auto& host :
+       net::addresses_to_announce(net::read_machine_addresses(initial_peers), true, v6_too))
     all.push_back({host, bound.port});
   return all;
 }
@@ -281,12 +269,12 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     return checked.error();
   if (auto checked = check_link_config(config.switchboard.link); !checked)
     return checked.error();
-  auto announce = config.announce;
-  if (announce) {
-    auto address = numeric(*announce);
-    if (!address)
-      return address.error();
-    announce = *address;
+  std::vector<endpoint> announce;
+  if (config.announce) {
+    auto addresses = numeric(*config.announce);
+    if (!addresses)
+      return addresses.error();
+    announce = *addresses;
   }
   started_node out;
   auto& ctx = out.ctx;
@@ -348,8 +336,8 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     auto own = out.bound;
     if (own.host == config.listen.host) // not a name that the transport has given itself
       if (auto address = numeric(own))
-        own = *address;
-    ctx.record.addresses = announced(announce, own);
+        own = address->front();
+    ctx.record.addresses = announced(announce, own, config.initial_peers);
     transport->announce(ctx.record);
   }
 

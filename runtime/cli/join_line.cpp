@@ -34,9 +34,10 @@ std::string join_line(const std::string& run_id, const run_agreement* agreement,
                       const std::vector<endpoint>& addresses, const endpoint& bound) {
   const auto& address = addresses.empty() ? bound : addresses.front();
   std::string line = "waggle " + command_of(agreement) + " --run-id " + shell_word(run_id)
-                     + " --initial-peers " + shell_word(to_string(address)) + " --listen 0.0.0.0:0";
-  if (address.host == "127.0.0.1")
-    line += " --announce 127.0.0.1:0"; // other peers reach it over loopback only
+                     + " --initial-peers " + shell_word(to_string(address)) + " --listen "
+                     + shell_word("[::]:0");
+  if (address.host == "127.0.0.1" || address.host == "::1") // others reach it over loopback only
+    line += " --announce " + shell_word(to_string(endpoint{address.host, 0}));
   if (agreement != nullptr)
     for (const auto& [name, value] : options_of(*agreement))
       line += " --" + name + " " + shell_word(value);

@@ -1,12 +1,38 @@
 #include "runtime/net/http_front.hpp"
 
+#include <boost/asio/ip/v6_only.hpp>
 #include <boost/asio/post.hpp>
+
+#include "runtime/net/host_key.hpp"
 
 namespace waggle::net {
 
 namespace asio = boost::asio;
 using tcp = asio::ip::tcp;
 using boost::system::error_code;
+
+namespace {
+
+/// [::] accepts IPv4, too.
+error_code open(tcp::acceptor& acceptor, const tcp::endpoint& where) {
+  error_code error;
+  acceptor.open(where.protocol(), error);
+  if (!error)
+    acceptor.set_option(tcp::acceptor::reuse_address{true}, error);
+  if (!error && where.address().is_v6())
+    acceptor.set_option(asio::ip::v6_only{false}, error);
+  if (!error)
+    acceptor.bind(where, error);
+  if (!error)
+    acceptor.listen(tcp::acceptor::max_listen_connections, error);
+  if (error) {
+    error_code ignored;
+    acceptor.close(ignored);
+  }
+  return error;
+}
+
+} // namespace
 
 http_front::http_front(std::shared_ptr<const http_settings> settings,
                        connection_slots::limits limits)
@@ -26,16 +52,16 @@ result<endpoint> http_front::listen(const endpoint& where, on_peer peers) {
                       + ")");
     address.address(found.begin()->endpoint().address());
   }
-  acceptor_.open(address.protocol(), error);
-  if (!error)
-    acceptor_.set_option(tcp::acceptor::reuse_address{true}, error);
-  if (!error)
-    acceptor_.bind(address, error);
-  if (!error)
-    acceptor_.listen(tcp::acceptor::max_listen_connections, error);
+  error = open(acceptor_, address);
+  auto host = where.host;
+  if (address.address() == asio::ip::address_v6::any()
+      && (error == asio::error::address_family_not_supported
+          || error == boost::system::errc::address_not_available)) { // a machine without IPv6
+    address.address(asio::ip::address_v4::any());
+    host = "0.0.0.0";
+    error = open(acceptor_, address);
+  }
   if (error) {
-    error_code ignored;
-    acceptor_.close(ignored);
     if (error == asio::error::address_in_use)
       return sentence("the port is taken; choose another with --listen, or 0 for any");
     if (error == asio::error::access_denied)
@@ -47,7 +73,7 @@ result<endpoint> http_front::listen(const endpoint& where, on_peer peers) {
     peers_ = std::move(peers);
     accept_next();
   });
-  return endpoint{where.host, bound.port()};
+  return endpoint{host, bound.port()};
 }
 
 void http_front::stop() {
@@ -81,11 +107,12 @@ void http_front::accept_next() {
 
 void http_front::serve(tcp::socket socket) {
   error_code gone;
-  auto remote = socket.remote_endpoint(gone);
+  auto remote = socket.remote_endpoint(gone).address();
+  auto local = gone ? remote : socket.local_endpoint(gone).address();
   if (gone)
     return;
   auto id = ++last_;
-  if (auto victim = slots_.add(id, remote.address().to_string())) {
+  if (auto victim = slots_.add(id, host_key(remote, local))) {
     if (settings_->events->refused)
       settings_->events->refused(ec::rate_limited);
     if (auto found = close_.extract(*victim))

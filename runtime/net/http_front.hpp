@@ -39,7 +39,8 @@ public:
   http_front& operator=(const http_front&) = delete;
 
   /// Accepts connections from now on. `peers` may be empty: no upgrades. The result is the address
-  /// that was bound. Fails with ec::bad_config and a sentence for the operator. Called once.
+  /// that was bound. Fails with ec::bad_config and a sentence for the operator. Called once. [::]
+  /// accepts IPv4, too; on a machine without IPv6 it becomes 0.0.0.0.
   result<endpoint> listen(const endpoint& where, on_peer peers);
 
   /// Closes everything. Nothing is called after this returns. Called by any thread but the front's.

@@ -10,6 +10,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include "runtime/core/check.hpp"
+#include "runtime/net/host_key.hpp"
 #include "runtime/net/http_connection.hpp"
 #include "runtime/net/http_front.hpp"
 #include "runtime/net/name_resolver.hpp"
@@ -26,10 +27,8 @@ std::optional<socket_tuning> tuning_for(const tcp::socket& socket,
   if (config.loopback_is_far)
     return socket_tuning{config.congestion};
   error_code error;
-  auto to = socket.remote_endpoint(error).address();
-  if (error || to.is_loopback()
-      || (to.is_v6() && to.to_v6().is_v4_mapped()
-          && asio::ip::make_address_v4(asio::ip::v4_mapped, to.to_v6()).is_loopback()))
+  auto to = unmapped(socket.remote_endpoint(error).address());
+  if (error || to.is_loopback())
     return std::nullopt;
   return socket_tuning{config.congestion};
 }
@@ -317,7 +316,8 @@ private:
     auto began = wall_time()
                  - std::chrono::duration_cast<swarm_time::duration>(std::chrono::steady_clock::now()
                                                                     - peer.accepted);
-    auto host = socket.remote_endpoint(gone).address().to_string();
+    auto remote = socket.remote_endpoint(gone).address();
+    auto host = gone ? std::string{} : host_key(remote, socket.local_endpoint(gone).address());
     forget_ended();
     auto now = std::chrono::steady_clock::now();
     if (hosts_.size() >= config_.connections_max)
@@ -336,7 +336,8 @@ private:
       if (auto oldest = handshakes_.at(*victim).lock())
         oldest->abandon({ec::rate_limited, "too many handshakes at once"});
     session->run(handshake_setup(false, {}, began),
-                 [weak = weak_from_this(), host, id](result<std::shared_ptr<tcp_session>> outcome) {
+                 [weak = weak_from_this(), from = unmapped(remote).to_string(),
+                  id](result<std::shared_ptr<tcp_session>> outcome) {
                    auto me = weak.lock();
                    if (!me)
                      return;
@@ -344,7 +345,7 @@ private:
                    me->handshakes_.erase(id);
                    if (!outcome.ok()) {
                      me->report_refusal(outcome.error().code);
-                     me->report_refused({host, 0}, false, outcome.error());
+                     me->report_refused({from, 0}, false, outcome.error());
                      return;
                    }
                    me->report_opened(**outcome);

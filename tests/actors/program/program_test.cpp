@@ -250,7 +250,7 @@ TEST_F(Program, APeerEndsCleanlyAfterItsDurationAndPrintsTheJoinLineLast) {
   ASSERT_NE(at, std::string::npos) << ended.err;
   auto address = ended.err.substr(at + 13, ended.err.find('\n', at) - at - 13);
   EXPECT_THAT(ended.err, ::testing::EndsWith("waggle train --run-id demo --initial-peers " + address
-                                             + " --listen 0.0.0.0:0 --announce 127.0.0.1:0\n"));
+                                             + " --listen '[::]:0' --announce 127.0.0.1:0\n"));
 }
 
 TEST_F(Program, HelpAndVersionAreNoErrors) {

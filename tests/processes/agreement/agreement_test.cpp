@@ -69,11 +69,11 @@ public:
   [[nodiscard]] std::string log() const { return content_of(log_); }
   [[nodiscard]] std::optional<endpoint> address() const {
     auto text = log();
-    auto at = text.find("listening on 0.0.0.0:");
+    auto at = text.find("listening on [::]:");
     auto end = text.find('\n', at);
     if (at == std::string::npos || end == std::string::npos)
       return std::nullopt;
-    auto parsed = parse_endpoint("127.0.0.1:" + text.substr(at + 21, end - at - 21));
+    auto parsed = parse_endpoint("127.0.0.1:" + text.substr(at + 18, end - at - 18));
     return parsed ? std::optional{*parsed} : std::nullopt;
   }
 
@@ -169,7 +169,7 @@ TEST_F(AgreementOfProcesses, ANodeWithoutOptionsLearnsTheLineFromTheFirstTrainer
   auto where = to_string(node.await_address());
   peer first{folder, "first", with({"train", "--initial-peers", where}, small)};
   auto line = "waggle train --run-id agreed --initial-peers " + where
-              + " --listen 0.0.0.0:0 --announce 127.0.0.1:0 --target-batch-size 32 --model mlp "
+              + " --listen '[::]:0' --announce 127.0.0.1:0 --target-batch-size 32 --model mlp "
                 "--layers 1 --width 16 --lr 1e-3\n";
   EXPECT_TRUE(eventually([&] { return node.log().find(line) != std::string::npos; }))
     << node.log() << first.log();

@@ -19,16 +19,17 @@ TEST(ShellWord, QuotesOnlyWhatASplitOrAShellWouldChange) {
 }
 
 TEST(JoinLine, NamesRunAndAnnouncedAddress) {
-  EXPECT_EQ(
-    join_line("demo", nullptr, {{"192.0.2.1", 7700}, {"10.0.0.1", 7700}}, {"0.0.0.0", 7700}),
-    "waggle train --run-id demo --initial-peers 192.0.2.1:7700 --listen 0.0.0.0:0");
+  EXPECT_EQ(join_line("demo", nullptr, {{"192.0.2.1", 7700}, {"10.0.0.1", 7700}}, {"::", 7700}),
+            "waggle train --run-id demo --initial-peers 192.0.2.1:7700 --listen '[::]:0'");
+  EXPECT_THAT(join_line("demo", nullptr, {{"2001:db8::1", 7700}}, {"::", 7700}),
+              HasSubstr("--initial-peers '[2001:db8::1]:7700' --listen '[::]:0'"));
 }
 
 TEST(JoinLine, OnLoopbackTheJoinerAnnouncesLoopback) {
   EXPECT_THAT(join_line("demo", nullptr, {{"127.0.0.1", 4000}}, {"127.0.0.1", 4000}),
               HasSubstr(" --announce 127.0.0.1:0"));
-  EXPECT_THAT(join_line("demo", nullptr, {}, {"127.0.0.1", 4000}),
-              HasSubstr("--initial-peers 127.0.0.1:4000"));
+  EXPECT_THAT(join_line("demo", nullptr, {{"::1", 4000}}, {"::1", 4000}),
+              HasSubstr(" --announce '[::1]:0'"));
 }
 
 TEST(JoinLine, HasTheAgreementsOptionsQuotedAndNothingElse) {
@@ -48,7 +49,7 @@ TEST(JoinLine, HasTheAgreementsOptionsQuotedAndNothingElse) {
   auto agreement = training_agreement(options, 2);
   ASSERT_TRUE(agreement);
   EXPECT_EQ(join_line("demo", &*agreement, {}, {"10.0.0.1", 1}),
-            "waggle train --run-id demo --initial-peers 10.0.0.1:1 --listen 0.0.0.0:0 --width 128 "
+            "waggle train --run-id demo --initial-peers 10.0.0.1:1 --listen '[::]:0' --width 128 "
             "--data '/a b/c' --lr 0.1 --codec float16");
 }
 
@@ -58,6 +59,6 @@ TEST(JoinLine, LeadsToTheCommandOfTheRun) {
   auto agreement = averaging_agreement(options, 2);
   ASSERT_TRUE(agreement);
   EXPECT_EQ(join_line("demo", &*agreement, {}, {"10.0.0.1", 1}),
-            "waggle average --run-id demo --initial-peers 10.0.0.1:1 --listen 0.0.0.0:0 "
+            "waggle average --run-id demo --initial-peers 10.0.0.1:1 --listen '[::]:0' "
             "--elements 9");
 }

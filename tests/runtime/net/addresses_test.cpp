@@ -1,9 +1,12 @@
-// Which announced addresses are dialled, and under which names pages are served.
+// Which addresses are announced, which of others are dialled, what limits count as one host, and
+// under which names pages are served.
 
 #include <gtest/gtest.h>
 
 #include "runtime/net/dial_policy.hpp"
+#include "runtime/net/host_key.hpp"
 #include "runtime/net/http_hosts.hpp"
+#include "runtime/net/local_addresses.hpp"
 
 namespace waggle::net {
 namespace {
@@ -31,6 +34,87 @@ TEST(DialPolicy, DialsLoopbackAndTheLinkWhereItIsItself) {
   wide.reached_from("fe80::2");
   EXPECT_TRUE(wide.permits({"fe80::1", 7701}));
 }
+
+// -- which are announced -------------------------------------------------------------------------
+
+using hosts = std::vector<std::string>;
+
+interface_address bridge(const std::string& name, const std::string& host, bool carrier) {
+  return {name, host, carrier, true, false};
+}
+
+TEST(AddressesToAnnounce, TheDefaultRoutesComesBeforeThoseOfBridges) {
+  machine_addresses machine;
+  for (auto n : {"17", "18", "19", "20", "21"})
+    machine.all.push_back(bridge(std::string{"br"} + n, std::string{"172."} + n + ".0.1", true));
+  machine.all.push_back(bridge("br-idle", "10.5.0.1", false));
+  machine.all.push_back({"eth1", "192.168.7.2"});
+  machine.all.push_back({"eth0", "10.77.0.1"});
+  machine.by_default = {"10.77.0.1"};
+  EXPECT_EQ(addresses_to_announce(machine, true, true),
+            (hosts{"10.77.0.1", "192.168.7.2", "172.17.0.1", "172.18.0.1"}));
+  machine.towards_initial_peers = {"192.168.7.2"};
+  EXPECT_EQ(addresses_to_announce(machine, true, true).front(), "192.168.7.2")
+    << "VirtualBox gives 10.0.2.15 and a default route to each machine";
+  machine.towards_initial_peers = {"172.19.0.1"};
+  EXPECT_EQ(addresses_to_announce(machine, true, true).front(), "172.19.0.1")
+    << "a run in containers, and this peer on their host";
+}
+
+TEST(AddressesToAnnounce, ABridgeThatCarriesTheDefaultRouteIsOneAsAnyOther) {
+  machine_addresses machine{{{"eth1", "192.168.7.2"}, bridge("br0", "172.20.3.4", true)}, {}, {}};
+  EXPECT_EQ(addresses_to_announce(machine, true, true).back(), "172.20.3.4");
+  machine.by_default = {"172.20.3.4"};
+  EXPECT_EQ(addresses_to_announce(machine, true, true).front(), "172.20.3.4");
+}
+
+TEST(AddressesToAnnounce, AreOfBothFamiliesAndOfEachInterface) {
+  machine_addresses machine{{{"eth0", "10.0.0.1"},
+                             {"eth0", "2001:db8::aaaa", true, false, true},
+                             {"eth0", "2001:db8::1"},
+                             {"eth0", "fd00::1"},
+                             {"wlan0", "192.168.1.9"}},
+                            {},
+                            {"10.0.0.1", "2001:db8::aaaa"}};
+  EXPECT_EQ(addresses_to_announce(machine, true, true),
+            (hosts{"10.0.0.1", "2001:db8::1", "192.168.1.9", "fd00::1"}))
+    << "of the interface of the default route, first those that stay";
+  EXPECT_EQ(addresses_to_announce(machine, false, true),
+            (hosts{"2001:db8::1", "fd00::1", "2001:db8::aaaa"}));
+  EXPECT_EQ(addresses_to_announce(machine, true, false), (hosts{"10.0.0.1", "192.168.1.9"}));
+}
+
+TEST(AddressesToAnnounce, LoopbackOnlyIfThereIsNothingElse) {
+  EXPECT_EQ(addresses_to_announce({}, true, true), hosts{"127.0.0.1"});
+  EXPECT_EQ(addresses_to_announce({}, false, true), hosts{"::1"});
+  machine_addresses self_assigned{{{"eth0", "169.254.7.7"}}, {}, {}};
+  EXPECT_EQ(addresses_to_announce(self_assigned, true, true), hosts{"169.254.7.7"});
+}
+
+// -- what is one host ----------------------------------------------------------------------------
+
+std::string key(const std::string& remote, const std::string& local) {
+  return host_key(boost::asio::ip::make_address(remote), boost::asio::ip::make_address(local));
+}
+
+TEST(HostKey, CountsANetworkOfIpv6AsOneHost) {
+  EXPECT_EQ(key("2001:db8:1:2::7", "2001:db8:9::1"), "2001:db8:1:2::/64");
+  EXPECT_EQ(key("2001:db8:1:2:ffff::7", "2001:db8:9::1"), "2001:db8:1:2::/64");
+  EXPECT_NE(key("2001:db8:1:3::7", "2001:db8:9::1"), key("2001:db8:1:2::7", "2001:db8:9::1"));
+}
+
+TEST(HostKey, TellsNeighboursApart) {
+  EXPECT_EQ(key("fd77::2", "fd77::1"), "fd77::2") << "our own network";
+  EXPECT_EQ(key("fe80::2", "fe80::1"), "fe80::2");
+  EXPECT_EQ(key("::1", "::1"), "::1");
+}
+
+TEST(HostKey, AnIpv4AddressIsAHostHoweverItCame) {
+  EXPECT_EQ(key("192.0.2.7", "192.0.2.1"), "192.0.2.7");
+  EXPECT_EQ(key("::ffff:192.0.2.7", "::ffff:192.0.2.1"), "192.0.2.7");
+}
+
+// -- whose pages are served ----------------------------------------------------------------------
 
 bool answers(const std::string& page, const std::string& host,
              const std::set<std::string>& own = {}) {

@@ -252,6 +252,20 @@ TEST(TcpTransport, ATakenPortFailsWithASentenceForTheOperator) {
     << "a failed attempt does not affect the next";
 }
 
+TEST(TcpTransport, AcceptsIpv4BesideIpv6AndSeesTheSameHost) {
+  peer bob{2};
+  std::string seen;
+  auto every = bob.wire->listen({"::", 0}, [&](std::shared_ptr<link> l) {
+    seen = l->host();
+    bob.adopt(std::move(l));
+  });
+  ASSERT_TRUE(every.ok()) << every.error().detail; // 0.0.0.0 on a machine without IPv6
+  peer ann{1};
+  ASSERT_TRUE(ann.dial({"127.0.0.1", every->port}).ok());
+  EXPECT_TRUE(bob.seen.wait([&] { return bob.links.size() == 1; }));
+  EXPECT_EQ(seen, "127.0.0.1");
+}
+
 TEST(TcpTransport, ServesHttpOnTheSamePort) {
   peer bob{2};
   auto where = bob.listen();

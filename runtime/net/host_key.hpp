@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+#include <boost/asio/ip/address.hpp>
+
+namespace waggle::net {
+
+/// The IPv4 address of a peer that came over IPv4 to a socket that accepts both (::ffff:192.0.2.1);
+/// any other address as it is.
+boost::asio::ip::address unmapped(const boost::asio::ip::address& address);
+
+/// What limits per host count as one host: an IPv4 address, or the /64 of an IPv6 address, because
+/// everybody on such a network has 2^64 addresses to choose from ("2001:db8:1:2::/64"). Our own
+/// network, that of `local`, has neighbours that are different machines: there it is the address,
+/// as for those of loopback and of the link.
+/// @param local our address on the same connection.
+std::string host_key(const boost::asio::ip::address& remote, const boost::asio::ip::address& local);
+
+} // namespace waggle::net
