@@ -30,18 +30,21 @@ void fault_watch::on_round(const round_report& report, steady_time now) {
   bool failed = report.outcome == round_outcome::failed;
   bool blames_silence = may_blame_silence(report);
   const auto& stayed = report.participants;
-  for (const auto& [peer, reason, seen] : report.faults) {
-    bool silent = kind_of(reason) == fault_kind::silent;
-    if (!seen || (silent && (!blames_silence || lost_.contains(peer)))
+  for (const auto& [peer, reason, seen, left] : report.faults) {
+    bool departed = left && !failed; // if the round failed here, others end it, too
+    auto kind = departed ? fault_kind::left : kind_of(reason);
+    bool silent = kind == fault_kind::silent;
+    if ((!seen && !departed) || (silent && (!blames_silence || lost_.contains(peer)))
         || std::find(stayed.begin(), stayed.end(), peer) != stayed.end())
       continue;
-    auto excluded = memory_.add(peer, reason, now);
+    auto excluded = memory_.add(peer, kind, now);
     if (!excluded)
       continue;
     ctx_.metrics->count_exclusion(to_string(excluded->kind));
     ctx_.log_caused("excluded members", now, spdlog::level::warn,
                     fmt::format("peer {} stays out of our groups for {:.0f} s: {} in round {}",
-                                short_name(peer), seconds_of(excluded->lasts), to_string(reason),
+                                short_name(peer), seconds_of(excluded->lasts),
+                                departed ? "it left again" : to_string(reason),
                                 short_name(report.round)));
   }
   if (!failed)

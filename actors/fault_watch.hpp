@@ -24,11 +24,11 @@ public:
   void begin_round(const round_plan& plan);
   /// A link is down. What its peer did not send in the round that runs is no fault of it.
   void on_disconnected(const peer_disconnected& msg, steady_time now);
-  /// The round has ended. Only what this peer noticed itself counts: a member that accuses others
-  /// can cost them a round, not their place. Members that the round was decided with are not at
-  /// fault. If it failed here because the others went on, or half of the members were silent,
-  /// nobody is blamed for silence: this peer may have been suspended or cut off, and then all
-  /// others are silent to it. So of two members neither blames the other one.
+  /// The round has ended. Only what this peer noticed itself counts, and what a member said of
+  /// itself: a member that accuses others can cost them a round, not their place. Members that the
+  /// round was decided with are not at fault. If it failed here because the others went on, or half
+  /// of the members were silent, nobody is blamed for silence: this peer may have been suspended or
+  /// cut off, and then all others are silent to it. So of two members neither blames the other one.
   void on_round(const round_report& report, steady_time now);
 
   /// See fault_memory::excludes.

@@ -267,7 +267,7 @@ void trainer::enter(const history_choice& choice) {
               wait_for("room in the run's group: " + to_string(reason));
             else if (reason.code == ec::excluded)
               wait_for("the run's group, which does not admit this peer for a while because it was "
-                       "silent or wrong in its rounds: "
+                       "silent or wrong in its rounds, or left them: "
                        + to_string(reason));
             else if (reason.code == ec::schema_mismatch)
               wait_for("a group that averages what we do: " + to_string(reason));

@@ -170,9 +170,13 @@ void round_engine::give_up_stalled(steady_time now) {
 
 void round_engine::on_message(std::size_t from, const wire::event& what) {
   if (const auto* message = std::get_if<wire::round_suspect>(&what)) {
-    // The member is not in a round with us and does not want to be; that is not a fault. One whose
+    // In an open group, whoever leaves costs itself this round, and nobody else: it is lost.
+    if (message->member == from && request_.open_group)
+      left_.insert(from);
+    // A group that was found for this round looks for another one together. The member is not in a
+    // round with us and does not want to be; that is not a fault. One whose
     // contribution or result is here has finished this round, and means the group's next one.
-    if (message->member == from && message->reason == ec::not_looking) {
+    else if (message->member == from && message->reason == ec::not_looking) {
       auto owned = transfers_.owned();
       bool took_part = !reported_ && std::any_of(owned.begin(), owned.end(), [&](auto index) {
         return own_.reducer(index).present().contains(from);
@@ -331,8 +335,8 @@ void round_engine::finish(round_report report) {
   for (const auto& [member, reason] : protocol_.lost()) {
     auto noticed = seen_.find(member);
     bool seen = noticed != seen_.end();
-    report.faults.push_back(
-      {plan().members[member].peer.id, seen ? noticed->second : reason, seen});
+    report.faults.push_back({plan().members[member].peer.id, seen ? noticed->second : reason, seen,
+                             left_.contains(member)});
   }
   for (const auto& event : parked_)
     event.release();

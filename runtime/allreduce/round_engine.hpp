@@ -255,6 +255,7 @@ private:
   member_set unproven_;  // members that said what they could not prove: checking takes long
   member_set missigned_; // members whose reports are not signed by them
   std::map<std::size_t, ec> seen_; // what we noticed ourselves, by member; the first fault of each
+  member_set left_;                // of an open group: members that do not take part, they said
   result_comparison lists_;
   round_pledges pledges_;
   std::vector<digest> contributed_; // by part: what we pledge; zero: not sent yet

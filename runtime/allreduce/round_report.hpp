@@ -36,6 +36,8 @@ struct round_report {
     ec reason = ec::none;
     /// We noticed it ourselves. False: others told us, or the member itself did.
     bool seen = false;
+    /// The member of an open group said itself that it does not take part.
+    bool left = false;
   };
   round_outcome outcome = round_outcome::failed;
   failure why;                       // none unless failed or shrunk

@@ -27,22 +27,21 @@ fault_memory::entry& fault_memory::entry_of(const peer_id& peer) {
   return entries_.emplace(peer, entry{}).first->second;
 }
 
-std::optional<fault_memory::exclusion> fault_memory::add(const peer_id& peer, ec reason,
+std::optional<fault_memory::exclusion> fault_memory::add(const peer_id& peer, fault_kind kind,
                                                          steady_time now) {
-  auto kind = kind_of(reason);
   if (kind == fault_kind::none)
     return std::nullopt;
   auto& known = entry_of(peer);
-  bool silent = kind == fault_kind::silent;
-  if (silent)
+  bool wrong = kind == fault_kind::wrong;
+  if (kind == fault_kind::silent)
     known.silent_before = known.silent;
-  auto& fault = silent ? known.silent : known.wrong;
-  const auto& range = silent ? limits_.silent : limits_.wrong;
-  auto forgotten_after = silent ? limits_.silence_forgotten_after : limits_.wrong.longest;
+  auto& fault = wrong ? known.wrong : kind == fault_kind::left ? known.left : known.silent;
+  const auto& range = wrong ? limits_.wrong : limits_.silent;
+  auto forgotten_after = wrong ? limits_.wrong.longest : limits_.silence_forgotten_after;
   if (fault.steps > 0 && now - std::max(fault.last, fault.until) >= forgotten_after)
     fault.steps = 0;
   fault.last = fault.reduced = now;
-  std::uint32_t tolerated = silent ? 1 : 0;
+  std::uint32_t tolerated = wrong ? 0 : 1;
   if (fault.steps < tolerated) {
     ++fault.steps;
     return std::nullopt;
@@ -83,26 +82,25 @@ bool fault_memory::most_excluded(std::size_t group_size, steady_time now) const 
   return static_cast<std::size_t>(count) >= group_size;
 }
 
-bool fault_memory::holds(const record& fault, bool most, steady_time now) const {
-  auto until = fault.until;
-  if (most)
-    until = std::min(until, fault.last + limits_.longest_if_most);
-  return now < until;
+bool fault_memory::holds(const entry& known, bool most, steady_time now) const {
+  for (const auto* fault : {&known.silent, &known.wrong, &known.left})
+    if (now < (most ? std::min(fault->until, fault->last + limits_.longest_if_most) : fault->until))
+      return true;
+  return false;
 }
 
 bool fault_memory::excludes(const peer_id& peer, std::size_t group_size, steady_time now) const {
   auto found = entries_.find(peer);
   if (found == entries_.end() || now >= found->second.until())
     return false;
-  bool most = most_excluded(group_size, now);
-  return holds(found->second.silent, most, now) || holds(found->second.wrong, most, now);
+  return holds(found->second, most_excluded(group_size, now), now);
 }
 
 std::vector<peer_id> fault_memory::excluded(std::size_t group_size, steady_time now) const {
   std::vector<peer_id> out;
   bool most = most_excluded(group_size, now);
   for (const auto& [peer, known] : entries_)
-    if (holds(known.silent, most, now) || holds(known.wrong, most, now))
+    if (holds(known, most, now))
       out.push_back(peer);
   return out;
 }

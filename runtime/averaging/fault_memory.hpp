@@ -18,6 +18,7 @@ enum class fault_kind : std::uint8_t {
   none = 0,   // says nothing about how the member will behave in the next round
   silent = 1, // it was connected and sent nothing
   wrong = 2,  // it sent what no correct member sends
+  left = 3,   // it said that it does not take part in the round of its group
 };
 constexpr std::string_view to_string(fault_kind x) {
   switch (x) {
@@ -27,6 +28,8 @@ constexpr std::string_view to_string(fault_kind x) {
       return "silent";
     case fault_kind::wrong:
       return "wrong";
+    case fault_kind::left:
+      return "left";
   }
   return "unknown";
 }
@@ -45,6 +48,10 @@ fault_kind kind_of(ec reason);
 /// **Silent.** The first silence excludes nobody: it may have been a suspended laptop. Further ones
 /// exclude for 5 s, 10 s, … up to 10 min. After 10 min without one (and outside of an exclusion)
 /// the next one is the first again.
+///
+/// **Left.** A member may leave its group at any time, and enter again. Like the first silence, the
+/// first time excludes nobody; whoever leaves again within 10 min stays out as if it had been
+/// silent. Completed rounds do not shorten that: a member that leaves has to enter to leave again.
 ///
 /// **Wrong.** Excludes at once, for 30 s, 60 s, … up to an hour. Completed rounds do not shorten
 /// that, because a liar completes rounds whenever it likes. An hour without one does.
@@ -96,7 +103,10 @@ public:
   fault_memory() : fault_memory(limits{}) {}
 
   /// A round gave `peer` up for this reason. Returns the exclusion that begins, if one does.
-  std::optional<exclusion> add(const peer_id& peer, ec reason, steady_time now);
+  std::optional<exclusion> add(const peer_id& peer, ec reason, steady_time now) {
+    return add(peer, kind_of(reason), now);
+  }
+  std::optional<exclusion> add(const peer_id& peer, fault_kind kind, steady_time now);
   /// A round was completed with `peer`.
   void completed_with(const peer_id& peer, steady_time now);
   /// The link to `peer` turned out to be dead: a silence just before was no fault.
@@ -119,17 +129,20 @@ private:
   struct entry {
     record silent;
     record wrong;
+    record left;
     record silent_before; // before the last silence
 
-    [[nodiscard]] steady_time until() const { return std::max(silent.until, wrong.until); }
+    [[nodiscard]] steady_time until() const {
+      return std::max({silent.until, wrong.until, left.until});
+    }
     [[nodiscard]] steady_time touched() const {
-      return std::max(until(), std::max(silent.last, wrong.last));
+      return std::max({until(), silent.last, wrong.last, left.last});
     }
   };
 
   entry& entry_of(const peer_id& peer);
   [[nodiscard]] bool most_excluded(std::size_t group_size, steady_time now) const;
-  [[nodiscard]] bool holds(const record& fault, bool most, steady_time now) const;
+  [[nodiscard]] bool holds(const entry& known, bool most, steady_time now) const;
 
   limits limits_;
   std::map<peer_id, entry> entries_; // bounded by peers_max

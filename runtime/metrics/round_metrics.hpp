@@ -29,7 +29,7 @@ public:
   void count_part(std::string_view outcome, double n = 1) { parts_.at(outcome).Increment(n); }
   void count_check(bool right) { checked_parts_.at(right ? "right" : "wrong").Increment(); }
   void count_peer_fault(ec reason) { peer_faults_.at(reason).Increment(); }
-  void count_exclusion(std::string_view fault /*silent wrong*/) {
+  void count_exclusion(std::string_view fault /*silent wrong left*/) {
     exclusions_.at(fault).Increment();
   }
   void set_excluded_peers(std::string_view kind, double count) {
@@ -71,7 +71,7 @@ private:
                             label{"outcome", {"right", "wrong"}}};
   counter<1> exclusions_{in_, "waggle_averaging_exclusions_total",
                          "Times that a member was kept out of later groups, by its fault.",
-                         label{"fault", {"silent", "wrong"}}};
+                         label{"fault", {"silent", "wrong", "left"}}};
   gauge<1> excluded_peers_{in_, "waggle_averaging_excluded_peers",
                            "Peers that are kept out of this peer's groups now.", label{"kind"}};
   gauge<> bandwidth_{in_, "waggle_bandwidth_bytes_per_second",

@@ -57,6 +57,19 @@ TEST_F(FaultWatch, RemembersWhoeverTheRoundWasDecidedWithout) {
   EXPECT_EQ(exported(*ctx.metrics, "waggle_averaging_excluded_peers"), 0.0);
 }
 
+TEST_F(FaultWatch, RemembersWhoeverLeavesAgainIfTheOthersWentOn) {
+  auto report = blaming({2}, ec::cancelled);
+  report.faults[0].seen = false;
+  report.faults[0].left = true;
+  auto failed = report;
+  failed.outcome = round_outcome::failed;
+  twice(failed);
+  EXPECT_TRUE(watch.excluded(many, t0).empty());
+  twice(report);
+  EXPECT_EQ(watch.excluded(many, t0), (std::vector<peer_id>{member(2)}));
+  EXPECT_EQ(exported(*ctx.metrics, "waggle_averaging_exclusions_total{fault=\"left\""), 1.0);
+}
+
 TEST_F(FaultWatch, BelievesTheDecisionAndNotItsOwnDoubt) {
   auto report = blaming({2}, ec::stalled);
   report.participants.push_back(member(2));

@@ -424,6 +424,23 @@ TEST_F(RoundEngine, EndsForAMemberThatIsNotInIt) {
   EXPECT_EQ(port_->end->report.why.code, ec::not_looking);
 }
 
+TEST_F(RoundEngine, AnOpenGroupGoesOnWithoutAMemberThatLeaves) {
+  open_group_ = true;
+  for (auto reason : {ec::not_looking, ec::cancelled}) {
+    begin_as(us);
+    engine_->on_event({peer(lost), wire::round_suspect{plan_.id, 0, lost, reason}, {}, {}});
+    ASSERT_FALSE(port_->end) << to_string(port_->end->report.why);
+    finish_with_heir(proposed(), table_->size());
+    ASSERT_TRUE(port_->end);
+    const auto& report = port_->end->report;
+    EXPECT_EQ(report.outcome, round_outcome::shrunk);
+    EXPECT_EQ(report.contributors, (std::vector<peer_id>{peer(us).id, peer(heir).id}));
+    ASSERT_EQ(report.faults.size(), 1U);
+    EXPECT_TRUE(report.faults[0].left);
+    port_->end.reset();
+  }
+}
+
 TEST_F(RoundEngine, GoesOnIfAMemberThatTookPartDoesNotTakePartInTheNextRound) {
   auto first = first_view(plan_);
   for (std::uint32_t i = 0; i < table_->size(); ++i)

@@ -49,6 +49,22 @@ TEST_F(FaultMemory, FurtherSilencesExcludeForATimeThatDoublesUpToTheLongest) {
   }
 }
 
+TEST_F(FaultMemory, LeavingAgainAndAgainExcludesLikeSilence) {
+  auto leave = [&](steady_time now) {
+    auto out = memory.add(eve, fault_kind::left, now);
+    return out ? out->lasts : 0ms;
+  };
+  EXPECT_EQ(leave(t0), 0ms) << "anybody may leave";
+  EXPECT_EQ(silence(t0), 0ms) << "which is not the second silence";
+  EXPECT_EQ(leave(t0), 5s);
+  EXPECT_TRUE(memory.excludes(eve, many, t0 + 5s - 1ms));
+  EXPECT_FALSE(memory.excludes(eve, many, t0 + 5s));
+  memory.completed_with(eve, t0 + 2min);
+  memory.retract_silence(eve, t0 + 2min);
+  EXPECT_EQ(leave(t0 + 2min), 10s);
+  EXPECT_EQ(leave(t0 + 20min), 0ms) << "long after the last time";
+}
+
 TEST_F(FaultMemory, ASilenceLongAfterTheLastOneIsTheFirstAgain) {
   silence(t0);
   EXPECT_EQ(silence(t0 + 10min), 0ms);
