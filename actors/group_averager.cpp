@@ -201,8 +201,15 @@ void group_averager::on_next_plan(const peer_record& from, const wire::next_plan
                     "peer " + short_name(from.id)
                       + " sent a plan that we refuse: " + to_string(why));
     ctx_.metrics->count_refused_input(why.code);
-    decline(message.plan);
+    decline(from.id, message);
   };
+  if (message.plan.id != id_of_change(message.replaces, message.plan)) {
+    failure forged{ec::protocol_violation, "plan: its id is that of another plan"};
+    refuse(forged);
+    if (entry_ && entry_->search.expects(from.id))
+      on_refusal(forged);
+    return;
+  }
   bool entering = entry_ && entry_->search.expects(from.id);
   if (entering && takes_any_group())
     if (auto adopted = adopt_terms(message); !adopted) {
@@ -210,7 +217,7 @@ void group_averager::on_next_plan(const peer_record& from, const wire::next_plan
       return end_entry(adopted.error());
     }
   if (!group_)
-    return decline(message.plan);
+    return decline(from.id, message);
   if (entering) {
     auto entered = message.branch == entry_->search.branch()
                      ? group_->enter(from.id, message.plan, message.branch)
@@ -235,7 +242,7 @@ void group_averager::on_next_plan(const peer_record& from, const wire::next_plan
     return;
   }
   if (!group_->is_member())
-    return decline(message.plan); // we no longer wait for it
+    return decline(from.id, message); // we no longer wait for it
   auto changed = group_->on_plan(from.id, message.replaces, message.plan);
   if (!changed)
     return refuse(changed.error());
@@ -260,8 +267,22 @@ void group_averager::on_call(const round_id& upcoming) {
     send(listener_, round_called{group_->next().epoch});
 }
 
+/// We refuse a plan, or no longer want it. Its members are told only if the plan is what its id
+/// says, and is not a forgery of our own group's: otherwise anybody could take us out of a round by
+/// sending us an invalid plan with its id.
+void group_averager::decline(const peer_id& from, const wire::next_plan& message) {
+  const auto& plan = message.plan;
+  bool in_group = group_ && group_->is_member();
+  bool of_our_group = in_group && group_->contains(from);
+  if (plan.id != id_of_change(message.replaces, plan) || !may_send(from, plan)
+      || (of_our_group && group_->next().members.front().peer.id != from)
+      || (in_group && group_->next().id == plan.id))
+    return;
+  stay_out_of(plan);
+}
+
 /// Tells the members of a plan that we do not take part, so that their round does not wait for us.
-void group_averager::decline(const round_plan& plan) {
+void group_averager::stay_out_of(const round_plan& plan) {
   // Not ec::not_looking, which dissolves a group that was found by matchmaking.
   if (auto message = refusal_of(plan, ctx_.record.id, ec::cancelled))
     // Only over links that are up: a forged plan must not make us dial the addresses in it.
@@ -317,6 +338,7 @@ void group_averager::start_round(bool call) {
   // A coding keeps the error of its codecs itself.
   step.begin_sending(config_.error_feedback && !coding_ ? &feedback_ : nullptr, *ctx_.vectors);
   round_request wanted{plan, group_->position(), step.sent, step.what.weight, true};
+  wanted.plan.min_contributors = fewest_contributors(plan);
   faults_.begin_round(plan);
   round_.start(*this, std::move(wanted), step.time_left(now()), switchboard_);
   for (const auto& m : plan.members)

@@ -127,7 +127,8 @@ private:
   void begin_second_round(round_report first);
   void decode(round_report second);
 
-  void decline(const round_plan& plan);
+  void decline(const peer_id& from, const wire::next_plan& message);
+  void stay_out_of(const round_plan& plan);
   void tell(const peer_record& to, wire::event what);
   void notify_listener();
 

@@ -111,7 +111,7 @@ void group_averager::quit_from(const failure& why) {
   if (!group_ || !group_->is_member())
     return;
   ctx_.rounds->finish(group_->next().id, {group_->next().id, 0, false, {}, false, false}, now());
-  decline(group_->next());
+  stay_out_of(group_->next());
   group_->leave();
   if (!current_)
     return;

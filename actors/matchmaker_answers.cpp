@@ -109,7 +109,11 @@ void matchmaker::on_begin(const peer_record& from, const round_plan& plan) {
 }
 
 /// Notifies the members of `plan` that we do not take part, so that the round does not wait for us.
+/// Not if its sender does not lead it, or gave it the id of a round of ours: it would end that one.
 void matchmaker::decline(const peer_record& from, const round_plan& plan) {
+  if (plan.members.empty() || plan.members.front().peer.id != from.id
+      || ctx_.rounds->takes_part_in(plan.id))
+    return;
   auto message = refusal_of(plan, ctx_.record.id, ec::not_looking);
   if (!message)
     return;

@@ -6,6 +6,7 @@
 #include "actors/switchboard.hpp"
 #include "runtime/allreduce/check_limits.hpp"
 #include "runtime/averaging/fault_memory.hpp"
+#include "runtime/averaging/open_group.hpp"
 #include "runtime/averaging/round_plan.hpp"
 #include "runtime/matchmaking/recent_seekers.hpp"
 #include "runtime/net/clock_watch.hpp"
@@ -114,6 +115,9 @@ std::vector<limit_row> limits_table() {
      "one convicts a reducer", "ignored", "none: an honest checker loses nothing"},
     {"time that they are kept", seconds(rounds.parked_for), "a plan that is late", "dropped",
      refused(ec::unknown_round)},
+    {"plans of one member that wait for a round", number(open_group::early_plans_max),
+     "newcomers that a leader admits one after another", "its oldest is dropped",
+     "none: an honest leader waits for the others' rounds"},
     {"members whose faults are remembered", number(faults.peers_max),
      "16 full groups; strangers are never among them",
      "the one whose exclusion ended the longest ago is forgotten",

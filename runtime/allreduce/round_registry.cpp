@@ -319,6 +319,14 @@ void round_registry::remember_members(const round_plan& plan) {
                        [](const auto& a, const auto& b) { return a.second < b.second; }));
 }
 
+bool round_registry::takes_part_in(const round_id& id) const {
+  std::lock_guard guard{mutex_};
+  auto found = rounds_.find(id);
+  return (found != rounds_.end() && found->second.on_group)
+         || std::any_of(expected_.begin(), expected_.end(),
+                        [&](const auto& item) { return item.second.id == id; });
+}
+
 bool round_registry::has_averaged_with(const peer_id& peer) const {
   std::lock_guard guard{mutex_};
   return members_.contains(peer);

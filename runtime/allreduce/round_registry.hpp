@@ -64,6 +64,8 @@ public:
   /// Whether a message of `peer` about round `id` with a body of this size is kept as that of an
   /// expected round.
   [[nodiscard]] bool expects(const peer_id& peer, const round_id& id, std::size_t bytes) const;
+  /// Whether this round has begun here, or is the next one of a plan.
+  [[nodiscard]] bool takes_part_in(const round_id& id) const;
   /// Whether a round of which `peer` was a member has begun here. The last `members_max` such peers
   /// are remembered.
   [[nodiscard]] bool has_averaged_with(const peer_id& peer) const;

@@ -1,5 +1,7 @@
 #include "runtime/averaging/group_majority.hpp"
 
+#include <algorithm>
+
 #include "runtime/averaging/round_decision.hpp"
 #include "runtime/crypto/digest.hpp"
 
@@ -33,6 +35,14 @@ bool leaves_it_to_newcomers(const round_plan& plan, member_set stayed, std::size
     newcomers += has_just_entered(plan.gathered[i]) ? 1 : 0;
   });
   return holds_a_state(member) && is_quorum(rest, plan.members.size()) && holders < newcomers;
+}
+
+std::uint32_t fewest_contributors(const round_plan& plan) {
+  std::uint32_t known = 0;
+  for (std::size_t i = 0; i < plan.members.size(); ++i)
+    known +=
+      plan.members[i].mode != member_mode::auxiliary && !has_just_entered(plan.gathered[i]) ? 1 : 0;
+  return std::max(std::min(plan.min_contributors, known), std::uint32_t{1});
 }
 
 digest forked(const digest& parent, const round_id& round) {

@@ -25,6 +25,10 @@ bool keeps_majority(const round_plan& plan, member_set stayed);
 /// newcomers, who perhaps do not hold the state yet: it may be the only one that does.
 /// @param stayed the members that are not lost.
 bool leaves_it_to_newcomers(const round_plan& plan, member_set stayed, std::size_t member);
+/// How many contributors the next round of an open group needs: as many as were agreed, or all that
+/// have finished a round of it if these are fewer. A newcomer that is silent fails no round.
+/// At least 1.
+[[nodiscard]] std::uint32_t fewest_contributors(const round_plan& plan);
 /// The name of the branch that begins where a round of `parent` was decided without a majority: the
 /// same for all members that go on.
 digest forked(const digest& parent, const round_id& round);

@@ -1,6 +1,7 @@
 #include "runtime/averaging/open_group.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "runtime/averaging/round_protocol.hpp"
 #include "runtime/core/byte_io.hpp"
@@ -22,18 +23,6 @@ round_id following(const round_id& last, member_set stayed) {
                    .add(last.view())
                    .add(little_endian(stayed.bits()))
                    .finish());
-}
-
-/// The id of a plan that its leader changed: a hash over everything that may differ.
-round_id changed_id(const round_id& replaced, const round_plan& plan) {
-  sha256_stream stream;
-  stream.add("waggle changed plan").add(replaced.view());
-  for (std::size_t i = 0; i < plan.members.size(); ++i)
-    stream.add(plan.members[i].peer.id.view())
-      .add(plan.gathered[i])
-      .add(little_endian(plan.shares[i]));
-  stream.add(little_endian(plan.part_elements));
-  return id_from(stream.finish());
 }
 
 /// Distributes the plan's elements to the members in proportion to their shares, which are those of
@@ -90,7 +79,44 @@ void keep(std::vector<T>& all, member_set stayed) {
   all = std::move(kept);
 }
 
+/// Variable lengths stand before what they count, so that no two plans hash the same bytes.
+void add_text(sha256_stream& to, std::string_view text) {
+  to.add(little_endian(std::uint64_t{text.size()})).add(text);
+}
+
 } // namespace
+
+round_id id_of_change(const round_id& replaced, const round_plan& plan) {
+  sha256_stream stream;
+  stream.add("waggle changed plan").add(replaced.view());
+  add_text(stream, plan.prefix);
+  stream.add(little_endian(plan.epoch.value()))
+    .add(little_endian(plan.elements))
+    .add(little_endian(plan.part_elements))
+    .add(little_endian(plan.min_contributors));
+  stream.add(little_endian(std::uint64_t{plan.members.size()}));
+  for (const auto& member : plan.members)
+    stream.add(member.peer.id.view()).add(little_endian(static_cast<std::uint32_t>(member.mode)));
+  stream.add(little_endian(std::uint64_t{plan.shares.size()}));
+  for (auto share : plan.shares)
+    stream.add(little_endian(share));
+  stream.add(little_endian(std::uint64_t{plan.gathered.size()}));
+  for (const auto& text : plan.gathered)
+    add_text(stream, text);
+  for (const auto& run : plan.codecs)
+    stream.add(little_endian(run.elements))
+      .add(little_endian(static_cast<std::uint32_t>(run.codec)));
+  stream.add(little_endian(static_cast<std::uint32_t>(plan.reduce_by.how)))
+    .add(little_endian(plan.reduce_by.faulty_max))
+    .add(little_endian(std::bit_cast<std::uint64_t>(plan.reduce_by.check_share)));
+  return id_from(stream.finish());
+}
+
+bool may_send(const peer_id& from, const round_plan& plan) {
+  auto sender = position_of(from, plan);
+  return sender == 0
+         || (sender < plan.members.size() && plan.members[sender].mode == member_mode::client);
+}
 
 open_group::open_group(round_member self, terms shared, member_bandwidth bandwidth)
   : self_(std::move(self)), terms_(std::move(shared)) {
@@ -125,7 +151,7 @@ void open_group::found(epoch_id epoch, const digest& branch, const round_id& see
 void open_group::leave() {
   next_.reset();
   second_ = false;
-  pending_.reset();
+  early_.clear();
   waiting_.clear();
   auto own = bandwidths_.of(self_.peer.id);
   bandwidths_.clear();
@@ -155,8 +181,6 @@ bool open_group::advance(member_set stayed) {
     text.clear();
   if (plan.members.size() == 1)
     plan.shares = {plan.elements};
-  plan.min_contributors =
-    std::min(plan.min_contributors, static_cast<std::uint32_t>(plan.members.size()));
   bool alone = plan.members.size() == 1; // does not depend on links to others
   if (plan.members.empty() || ((smaller || other_vector) && !alone && !share_out(plan))
       || (!alone && !lead_by_reachable(plan))) {
@@ -165,9 +189,7 @@ bool open_group::advance(member_set stayed) {
   }
   next_ = std::move(plan);
   second_ = second;
-  if (auto waiting = std::exchange(pending_, std::nullopt))
-    if (auto adopted = on_plan(waiting->from, waiting->replaces, waiting->plan); !adopted)
-      return true; // an invalid plan concerns later messages of its leader, not this round
+  take_early();
   return true;
 }
 
@@ -214,7 +236,7 @@ std::optional<round_plan> open_group::admit() {
   }
   if (!lead_by_reachable(plan) || !partition(plan))
     return std::nullopt;
-  plan.id = changed_id(next_->id, plan);
+  plan.id = id_of_change(next_->id, plan);
   replace(plan);
   return plan;
 }
@@ -229,7 +251,7 @@ std::optional<round_plan> open_group::on_bandwidth(const peer_id& who,
   auto plan = *next_;
   plan.shares = std::move(better->shares);
   plan.part_elements = better->part_elements;
-  plan.id = changed_id(next_->id, plan);
+  plan.id = id_of_change(next_->id, plan);
   replace(plan);
   return plan;
 }
@@ -260,10 +282,7 @@ status open_group::check(const peer_id& from, const round_plan& plan) const {
   auto broken = [](const char* why) {
     return failure{ec::protocol_violation, std::string{"plan: "} + why};
   };
-  auto sender = position_of(from, plan);
-  // A client that was alone gives up the lead with the plan that admits another member.
-  if (sender != 0
-      && (sender == plan.members.size() || plan.members[sender].mode != member_mode::client))
+  if (!may_send(from, plan))
     return broken("its first member did not send it");
   auto mine = position_of(self_.peer.id, plan);
   if (mine == plan.members.size() || plan.members[mine].mode != self_.mode)
@@ -273,7 +292,7 @@ status open_group::check(const peer_id& from, const round_plan& plan) const {
   if (plan.members.size() > terms_.members_max)
     return broken("the group is larger than agreed");
   if (plan.prefix != terms_.prefix || plan.codecs != terms_.codecs
-      || plan.reduce_by != terms_.reduce_by
+      || plan.reduce_by != terms_.reduce_by || plan.min_contributors != terms_.min_contributors
       || !may_be_part(plan.part_elements, plan.codecs, terms_.partition.parts))
     return failure{ec::schema_mismatch, "plan: it is for another vector"};
   return done{};
@@ -287,8 +306,10 @@ result<bool> open_group::on_plan(const peer_id& from, const round_id& replaces,
     return failure{ec::protocol_violation, "plan: we are in no group"};
   if (plan.id == next_->id)
     return false; // received from another member already
+  if (!contains(from))
+    return failure{ec::protocol_violation, "plan: its sender is not in our group"};
   if (replaces != next_->id) {
-    pending_ = pending_plan{from, replaces, plan};
+    keep_early(from, replaces, plan);
     return false;
   }
   if (next_->members.front().peer.id != from || plan.epoch != next_->epoch)
@@ -300,6 +321,30 @@ result<bool> open_group::on_plan(const peer_id& from, const round_id& replaces,
       return failure{ec::protocol_violation, "plan: it leaves a member out"};
   replace(plan);
   return true;
+}
+
+void open_group::keep_early(const peer_id& from, const round_id& replaces, const round_plan& plan) {
+  auto of_sender = [&](const early_plan& kept) { return kept.from == from; };
+  if (std::count_if(early_.begin(), early_.end(), of_sender)
+      >= static_cast<std::ptrdiff_t>(early_plans_max))
+    early_.erase(std::find_if(early_.begin(), early_.end(), of_sender));
+  early_.push_back({from, replaces, plan});
+}
+
+/// Adopts the plans of the leader that were early and are next now, one after another. Forgets
+/// those of peers that are no members any more.
+void open_group::take_early() {
+  auto next = early_.begin();
+  auto is_next = [this](const early_plan& kept) {
+    return kept.replaces == next_->id && kept.from == next_->members.front().peer.id;
+  };
+  while ((next = std::find_if(early_.begin(), early_.end(), is_next)) != early_.end()) {
+    auto kept = std::move(*next);
+    early_.erase(next);
+    // An invalid plan concerns later messages of its leader, not this round.
+    (void)on_plan(kept.from, kept.replaces, kept.plan);
+  }
+  std::erase_if(early_, [this](const early_plan& kept) { return !contains(kept.from); });
 }
 
 status open_group::enter(const peer_id& from, const round_plan& plan, const digest& branch) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <optional>
 #include <vector>
@@ -29,7 +30,7 @@ namespace waggle {
 /// peer, the first member that others can reach becomes the leader.
 ///
 /// The id of the next round is a hash of what it follows from, so members with different plans do
-/// not meet in one round.
+/// not meet in one round, and nobody can send another plan under the id of a round (id_of_change).
 ///
 /// An epoch may have two rounds (terms::second_round), of vectors of different lengths: the second
 /// follows from the first as the rounds of two epochs follow from each other, so members that were
@@ -47,7 +48,7 @@ public:
     codec_plan codecs;
     codec_plan second_round{}; // of each epoch; empty: an epoch has one round
     aggregation reduce_by;
-    std::uint32_t min_contributors = 1;
+    std::uint32_t min_contributors = 1; // see contributors_needed
     std::size_t members_max = round_members_max;
     partition_terms partition; // `bandwidths` is ignored
   };
@@ -104,7 +105,8 @@ public:
   // -- as a member --------------------------------------------------------------------------------
 
   /// The leader `from` replaces the plan whose id is `replaces` by `plan`. If the round of the
-  /// replaced plan has not been reached here yet, the new plan is kept until then. True: next() has
+  /// replaced plan has not been reached here yet, the new plan is kept until then: the last
+  /// `early_plans_max` of each member, because any of them may lead by then. True: next() has
   /// changed. Fails with ec::protocol_violation or schema_mismatch, and then changes nothing.
   result<bool> on_plan(const peer_id& from, const round_id& replaces, const round_plan& plan);
   /// The leader `from`, to which we applied, sent the plan that admits us.
@@ -113,13 +115,18 @@ public:
   /// The terms, with the schema that an applicant must have.
   [[nodiscard]] const terms& shared() const { return terms_; }
 
+  /// A leader that admits peers one after another may be so many plans ahead of us.
+  static constexpr std::size_t early_plans_max = 16;
+
 private:
   [[nodiscard]] status check(const peer_id& from, const round_plan& plan) const;
   [[nodiscard]] bool partition(round_plan& plan) const;
   [[nodiscard]] bool may_change_plan() const { return leads() && !second_; }
   void replace(round_plan plan);
+  void keep_early(const peer_id& from, const round_id& replaces, const round_plan& plan);
+  void take_early();
 
-  struct pending_plan {
+  struct early_plan {
     peer_id from;
     round_id replaces;
     round_plan plan;
@@ -132,7 +139,13 @@ private:
   bool second_ = false; // next_ is the second round of its epoch
   digest branch_;
   std::map<peer_id, applicant> waiting_; // bounded by members_max
-  std::optional<pending_plan> pending_;
+  std::vector<early_plan> early_;        // in order of arrival
 };
+
+/// The id of a plan that replaces the one with id `replaced`: a hash over both.
+[[nodiscard]] round_id id_of_change(const round_id& replaced, const round_plan& plan);
+/// Whether `from` may send this plan to its members: it leads it, or gives up the lead with it, as
+/// a client does that was alone.
+[[nodiscard]] bool may_send(const peer_id& from, const round_plan& plan);
 
 } // namespace waggle

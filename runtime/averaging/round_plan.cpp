@@ -36,7 +36,7 @@ status validate_plan(const round_plan& plan) {
     return broken("as many gathered texts as members are needed");
   if (plan.part_elements == 0 || plan.part_elements > part_elements_max)
     return broken(std::to_string(plan.part_elements) + " elements a part");
-  if (plan.min_contributors == 0 || plan.min_contributors > members)
+  if (plan.min_contributors == 0 || plan.min_contributors > round_members_max)
     return broken("min_contributors");
   std::set<peer_id> seen;
   std::uint64_t sum = 0;

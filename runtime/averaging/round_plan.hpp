@@ -30,7 +30,8 @@ struct round_member {
 /// the plan and sends all of it; every member verifies it (`validate_plan`) instead of deriving its
 /// own.
 struct round_plan {
-  round_id id;
+  round_id
+    id; // if an open group's leader sends the plan: a hash of all that follows (id_of_change)
   std::string prefix;                // name of the averager: "<run id>_grad", …
   epoch_id epoch;                    // the members' common epoch; 0 where there is none
   std::vector<round_member> members; // canonical order: summation, member index; [0] leads
@@ -38,8 +39,9 @@ struct round_plan {
   std::uint32_t part_elements = 0;   // values per part; the last of a share may be short
   codec_plan codecs;                 // encoding of the parts; covers `elements`
   aggregation reduce_by;
-  std::vector<std::uint64_t> shares;  // elements reduced by each member; sums to `elements`
-  std::uint32_t min_contributors = 1; // the round fails with fewer
+  std::vector<std::uint64_t> shares; // elements reduced by each member; sums to `elements`
+  /// The round fails with fewer. Open groups may have fewer members: see fewest_contributors.
+  std::uint32_t min_contributors = 1;
   /// Opaque data that each member published in matchmaking for the others, in the order of
   /// `members`. At most gather_bytes_max each.
   std::vector<std::string> gathered;

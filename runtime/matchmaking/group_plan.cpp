@@ -74,6 +74,8 @@ status check_group_plan(const matchmaking_config& config, const group_purpose& p
       && plan.members.size() - auxiliaries
            < std::max<std::size_t>(config.min_group_size, config.min_contributors))
     return broken("its group has too few members that contribute");
+  if (plan.members.size() < plan.min_contributors)
+    return broken("its group has fewer members than a round needs");
   if (plan.prefix != config.prefix || plan.codecs != purpose.codecs
       || plan.reduce_by != config.reduce_by
       || !may_be_part(plan.part_elements, plan.codecs, config.parts)

@@ -1,6 +1,7 @@
 #include "runtime/averaging/open_group.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include <gtest/gtest.h>
@@ -248,6 +249,147 @@ TEST_F(OpenGroup, APlanForALaterMomentWaitsForIt) {
   EXPECT_TRUE(all[1].advance(member_set::first(3)));
   expect_same_plan({0, 1});
   EXPECT_EQ(all[1].next().members.size(), 4U);
+}
+
+TEST_F(OpenGroup, PlansThatFollowEachOtherEarlyAreAllAdopted) {
+  form(3);
+  EXPECT_TRUE(all[0].advance(member_set::first(3)));
+  for (std::size_t newcomer : {3U, 4U, 5U}) {
+    ASSERT_EQ(all[0].apply(applicant(newcomer)), ec::none);
+    auto replaced = all[0].next().id;
+    auto plan = all[0].admit();
+    ASSERT_TRUE(plan);
+    ASSERT_TRUE(all[1].on_plan(records[0].peer.id, replaced, *plan).ok());
+  }
+  EXPECT_TRUE(all[1].advance(member_set::first(3)));
+  expect_same_plan({0, 1});
+  EXPECT_EQ(all[1].next().members.size(), 6U);
+}
+
+/// An early plan, as it arrives at member 1.
+struct EarlyPlan : OpenGroup {
+  EarlyPlan() {
+    form(3);
+    EXPECT_TRUE(all[0].advance(member_set::first(3)));
+    EXPECT_EQ(all[0].apply(applicant(3)), ec::none);
+    replaced = all[0].next().id;
+    plan = *all[0].admit();
+    EXPECT_TRUE(all[1].on_plan(records[0].peer.id, replaced, plan).ok());
+  }
+  /// A plan that `who` leads, with us in it.
+  round_plan led_by(std::size_t who) const {
+    auto made = all[1].next();
+    auto known = waggle::position_of(records[who].peer.id, made);
+    if (known == made.members.size()) {
+      made.members.insert(made.members.begin(), records[who]);
+      made.gathered.insert(made.gathered.begin(), std::string{});
+      made.shares.insert(made.shares.begin(), 0);
+    } else {
+      std::swap(made.members[0], made.members[known]);
+      std::swap(made.shares[0], made.shares[known]);
+    }
+    made.id = seed_of(77);
+    return made;
+  }
+  void expect_plan_taken() {
+    EXPECT_TRUE(all[1].advance(member_set::first(3)));
+    expect_same_plan({0, 1});
+    EXPECT_EQ(all[1].next().members.size(), 4U);
+  }
+
+  round_id replaced;
+  round_plan plan;
+};
+
+TEST_F(EarlyPlan, IsNotPushedOutByAPeerThatIsNoMember) {
+  auto taken = all[1].on_plan(records[5].peer.id, seed_of(9), led_by(5));
+  EXPECT_FALSE(taken.ok());
+  expect_plan_taken();
+}
+
+TEST_F(EarlyPlan, IsNotPushedOutByAnotherMember) {
+  for (std::uint64_t n = 0; n < 100; ++n)
+    EXPECT_TRUE(all[1].on_plan(records[2].peer.id, seed_of(100 + n), led_by(2)).ok());
+  expect_plan_taken();
+}
+
+TEST_F(OpenGroup, TheIdOfAPlanIsAHashOfAllOfIt) {
+  form(3);
+  ASSERT_EQ(all[0].apply(applicant(3)), ec::none);
+  auto replaced = all[0].next().id;
+  auto plan = *all[0].admit();
+  EXPECT_EQ(plan.id, id_of_change(replaced, plan));
+  EXPECT_NE(plan.id, id_of_change(seed_of(9), plan));
+  const std::vector<std::function<void(round_plan&)>> changes{
+    [](round_plan& p) { p.prefix += "x"; },
+    [](round_plan& p) { p.epoch = p.epoch.next(); },
+    [](round_plan& p) { std::swap(p.members[1], p.members[2]); },
+    [](round_plan& p) { p.members[1].mode = member_mode::client; },
+    [](round_plan& p) { p.members.pop_back(); },
+    [](round_plan& p) { ++p.elements; },
+    [](round_plan& p) { ++p.part_elements; },
+    [](round_plan& p) { p.codecs[0].codec = codec_id::float16; },
+    [](round_plan& p) {
+      p.codecs.push_back({1, codec_id::none});
+    },
+    [](round_plan& p) { p.reduce_by.how = aggregator::median; },
+    [](round_plan& p) { p.reduce_by.faulty_max = 1; },
+    [](round_plan& p) { p.reduce_by.check_share = 0.5; },
+    [](round_plan& p) { std::swap(p.shares[0], p.shares[3]); },
+    [](round_plan& p) { ++p.min_contributors; },
+    [](round_plan& p) { p.gathered[3].clear(); }};
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    auto other = plan;
+    changes[i](other);
+    EXPECT_NE(id_of_change(replaced, other), plan.id) << i;
+  }
+}
+
+TEST_F(OpenGroup, ARoundNeedsAsManyContributorsAsWereAgreedOnceTheGroupHasThem) {
+  auto three = terms();
+  three.min_contributors = 3;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    all[i] = open_group{records[i], three, {}};
+  auto needed = [&] { return fewest_contributors(all[0].next()); };
+  form(1);
+  EXPECT_EQ(needed(), 1U) << "alone";
+  let_in(1, 1);
+  EXPECT_EQ(needed(), 1U) << "a newcomer may be silent";
+  let_in(2, 2);
+  for (std::size_t i : {0U, 1U, 2U})
+    ASSERT_TRUE(all[i].advance(member_set::first(3)));
+  expect_same_plan({0, 1, 2});
+  EXPECT_EQ(needed(), 3U);
+  let_in(3, 3);
+  EXPECT_EQ(needed(), 3U);
+  for (std::size_t i : {0U, 1U, 2U, 3U})
+    ASSERT_TRUE(all[i].advance(member_set::first(4)));
+  EXPECT_EQ(needed(), 3U) << "one of the four may be lost";
+  for (std::size_t i : {0U, 1U})
+    ASSERT_TRUE(all[i].advance(members_of({0, 1})));
+  expect_same_plan({0, 1});
+  EXPECT_EQ(needed(), 2U);
+  let_in(4, 2);
+  for (std::size_t i : {0U, 1U, 4U})
+    ASSERT_TRUE(all[i].advance(member_set::first(3)));
+  EXPECT_EQ(needed(), 3U) << "and again, once others have come";
+}
+
+TEST_F(OpenGroup, AnAuxiliaryIsNoContributor) {
+  auto plan = plan_for(3);
+  plan.members[0].mode = member_mode::auxiliary;
+  plan.min_contributors = 3;
+  EXPECT_EQ(fewest_contributors(plan), 2U);
+}
+
+TEST_F(OpenGroup, APlanWithAnotherNumberOfContributorsIsRefused) {
+  form(2);
+  ASSERT_EQ(all[0].apply(applicant(2)), ec::none);
+  auto replaced = all[0].next().id;
+  auto plan = *all[0].admit();
+  plan.min_contributors = 2;
+  plan.id = id_of_change(replaced, plan);
+  EXPECT_EQ(all[1].on_plan(records[0].peer.id, replaced, plan).error().code, ec::schema_mismatch);
 }
 
 TEST_F(OpenGroup, RefusesPlansThatNoLeaderWouldMake) {

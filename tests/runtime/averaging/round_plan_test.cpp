@@ -54,7 +54,8 @@ TEST(RoundPlan, EveryBrokenPlanIsRefusedWithAReason) {
   expect_refused(with([](auto& p) { p.part_elements = 0; }), "empty parts");
   expect_refused(with([](auto& p) { p.part_elements = part_elements_max + 1; }), "parts too large");
   expect_refused(with([](auto& p) { p.min_contributors = 0; }), "no contributors asked for");
-  expect_refused(with([](auto& p) { p.min_contributors = 4; }), "more contributors than members");
+  expect_refused(with([](auto& p) { p.min_contributors = 65; }),
+                 "more contributors than a group may have");
   expect_refused(with([](auto& p) { p.members[2] = p.members[1]; }), "a member twice");
   expect_refused(with([](auto& p) { ++p.shares[0]; }), "shares exceed the vector");
   expect_refused(with([](auto& p) { --p.shares[0]; }), "shares do not cover the vector");

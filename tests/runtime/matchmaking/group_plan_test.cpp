@@ -73,6 +73,11 @@ TEST_F(GroupPlan, WhatTheMembersDidNotAgreeOnIsRefused) {
   expect_refused(ec::epoch_mismatch, [](round_plan& p) { p.epoch = epoch_id{8}; });
 }
 
+TEST_F(GroupPlan, AGroupThatIsTooSmallForARoundIsRefused) {
+  config.min_contributors = 4;
+  expect_refused(ec::protocol_violation, [](round_plan& p) { p.min_contributors = 4; });
+}
+
 TEST_F(GroupPlan, AShareForAPeerThatNeverReducesIsRefused) {
   auto plan = made().plan;
   auto own = purpose;
