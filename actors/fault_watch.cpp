@@ -2,13 +2,19 @@
 
 #include <algorithm>
 
+#include "runtime/averaging/group_majority.hpp"
+
 namespace waggle {
 
-void fault_watch::begin_round(const round_plan& plan) {
+void fault_watch::begin_round(const round_plan& plan, bool open_group) {
   lost_.clear();
   members_.clear();
-  for (const auto& m : plan.members)
-    members_.insert(m.peer.id);
+  newcomers_.clear();
+  for (std::size_t i = 0; i < plan.members.size(); ++i) {
+    members_.insert(plan.members[i].peer.id);
+    if (open_group && plan.gathered[i] == newcomer_mark)
+      newcomers_.insert(plan.members[i].peer.id);
+  }
 }
 
 void fault_watch::on_disconnected(const peer_disconnected& msg, steady_time now) {
@@ -21,9 +27,10 @@ void fault_watch::on_disconnected(const peer_disconnected& msg, steady_time now)
 
 bool fault_watch::may_blame_silence(const round_report& report) const {
   auto silent = static_cast<std::size_t>(
-    std::count_if(report.faults.begin(), report.faults.end(),
-                  [](const auto& fault) { return kind_of(fault.reason) == fault_kind::silent; }));
-  return report.why.code != ec::excluded && 2 * silent < members_.size();
+    std::count_if(report.faults.begin(), report.faults.end(), [this](const auto& fault) {
+      return kind_of(fault.reason) == fault_kind::silent && !newcomers_.contains(fault.peer);
+    }));
+  return report.why.code != ec::excluded && 2 * silent < members_.size() - newcomers_.size();
 }
 
 void fault_watch::on_round(const round_report& report, steady_time now) {

@@ -20,8 +20,8 @@ public:
   /// @param kind the `kind` label of the averager's rounds.
   fault_watch(const node_context& ctx, const std::string& kind) : ctx_(ctx), kind_(kind) {}
 
-  /// A round of this plan begins.
-  void begin_round(const round_plan& plan);
+  /// A round of this plan begins. `open_group`: see round_request.
+  void begin_round(const round_plan& plan, bool open_group = false);
   /// A link is down. What its peer did not send in the round that runs is no fault of it.
   void on_disconnected(const peer_disconnected& msg, steady_time now);
   /// The round has ended. Only what this peer noticed itself counts, and what a member said of
@@ -48,7 +48,10 @@ private:
   const std::string& kind_;
   fault_memory memory_;
   std::set<peer_id> members_; // of the round that runs, or of the last one
-  std::set<peer_id> lost_;    // those whose link was lost since it began
+  /// Those that have not finished a round of their open group. They can be made up, so it says
+  /// nothing about us how many of them are silent.
+  std::set<peer_id> newcomers_;
+  std::set<peer_id> lost_; // those whose link was lost since it began
 };
 
 } // namespace waggle

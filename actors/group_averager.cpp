@@ -339,7 +339,7 @@ void group_averager::start_round(bool call) {
   step.begin_sending(config_.error_feedback && !coding_ ? &feedback_ : nullptr, *ctx_.vectors);
   round_request wanted{plan, group_->position(), step.sent, step.what.weight, true};
   wanted.plan.min_contributors = fewest_contributors(plan);
-  faults_.begin_round(plan);
+  faults_.begin_round(plan, true);
   round_.start(*this, std::move(wanted), step.time_left(now()), switchboard_);
   for (const auto& m : plan.members)
     if (gone_.contains(m.peer.id))
@@ -361,6 +361,7 @@ void group_averager::on_finished(const round_finished& msg) {
   }
   round_.count(msg.report);
   faults_.on_round(msg.report, now());
+  judge_newcomers(msg.report);
   auto report = msg.report;
   current_->step.settle(feedback_, report, ctx_.record.id);
   if (failed) {

@@ -13,6 +13,7 @@
 #include "actors/node_context.hpp"
 #include "actors/round_owner.hpp"
 #include "runtime/averaging/entry_search.hpp"
+#include "runtime/averaging/newcomer_hosts.hpp"
 #include "runtime/averaging/open_group.hpp"
 #include "runtime/codec/error_feedback.hpp"
 #include "runtime/codec/two_round_coding.hpp"
@@ -88,6 +89,7 @@ private:
   // -- admitting others (group_averager_admission.cpp)
   caf::result<outbound_answer> on_application(const inbound_call& call);
   [[nodiscard]] ec judge_application(const inbound_call& call, const wire::enter_group& question);
+  void judge_newcomers(const round_report& report);
   [[nodiscard]] std::size_t group_size() const;
 
   void on_event(const inbound_event& event);
@@ -156,6 +158,7 @@ private:
   std::set<peer_id> gone_; // members whose link was lost since they entered
   round_owner round_;
   fault_watch faults_;
+  newcomer_hosts hosts_;
 };
 
 } // namespace waggle

@@ -14,8 +14,15 @@ ec group_averager::judge_application(const inbound_call& call, const wire::enter
   // Only the leader admits. Other members refer to it, whatever they remember themselves.
   if (group_->leads() && faults_.excludes(call.from.id, group_size(), now()))
     return ec::excluded;
+  bool known = ctx_.rounds->has_averaged_with(call.from.id);
+  if (group_->leads() && !known && !hosts_.admits(call.host, now()))
+    return ec::excluded;
   member_bandwidth bandwidth{question.bandwidth, question.bandwidth_declared};
-  return group_->apply({{call.from, question.mode}, question.schema, question.branch, bandwidth});
+  auto judged = group_->apply(
+    {{call.from, question.mode}, question.schema, question.branch, bandwidth, call.host});
+  if (judged == ec::none && !known)
+    hosts_.accepted(call.from.id, call.host);
+  return judged;
 }
 
 caf::result<outbound_answer> group_averager::on_application(const inbound_call& call) {
@@ -42,6 +49,21 @@ caf::result<outbound_answer> group_averager::on_application(const inbound_call& 
     round_.report_lost({who, {ec::peer_lost, "it has entered the group again"}});
   }
   return promise;
+}
+
+/// What the round says of newcomers: whoever contributed is none any more, whoever was silent may
+/// have other names.
+void group_averager::judge_newcomers(const round_report& report) {
+  for (const auto& fault : report.faults)
+    if (fault.seen && kind_of(fault.reason) == fault_kind::silent)
+      if (auto paused = hosts_.silent(fault.peer, now()))
+        ctx_.log_caused("silent newcomers", now(), spdlog::level::warn,
+                        fmt::format("newcomer {} was silent in its first round: no peers that we "
+                                    "do not know are admitted from {} for {:.0f} s",
+                                    short_name(fault.peer), paused->host,
+                                    seconds_of(paused->lasts)));
+  for (const auto& peer : report.contributors)
+    hosts_.forget(peer);
 }
 
 std::size_t group_averager::group_size() const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "runtime/core/result.hpp"
@@ -28,6 +29,13 @@ struct round_config {
 /// So many times as long, but at most a third of the deadline, is a member of an open group awaited
 /// without which newcomers would go on among themselves (leaves_it_to_newcomers).
 inline constexpr int patience_with_holders = 4;
+
+/// A newcomer to an open group that has sent nothing, when the contributions of all others are
+/// here, is awaited for so long, and for as long as the others took: an honest one contributes at
+/// once.
+constexpr milliseconds patience_with_newcomers(const round_config& config) {
+  return std::max(config.stall_timeout / 4, std::min(config.stall_timeout, milliseconds{500}));
+}
 
 /// Checks the configuration. Fails with ec::bad_config and the name of the field in the sentence.
 status check_round_config(const round_config& config);

@@ -160,10 +160,23 @@ void round_engine::give_up_stalled(steady_time now) {
     });
   auto given_up = transfers_.stalled(now, timeout, 2 * (holders.empty() ? timeout : longer));
   auto too_long = transfers_.stalled(now, longer, 2 * longer);
-  (given_up - (holders - too_long)).for_each([&](std::size_t member) {
+  auto newcomers =
+    transfers_.late(silent_newcomers(), now, patience_with_newcomers(config_)) & stayed;
+  ((given_up - (holders - too_long)) | newcomers).for_each([&](std::size_t member) {
     if (!reported_)
       suspect(member, ec::stalled);
   });
+}
+
+/// Those that have not sent anything yet, not even the beginning of a part. An identity costs
+/// nothing, so nobody has to wait for one that has never contributed.
+member_set round_engine::silent_newcomers() const {
+  member_set out;
+  if (request_.open_group)
+    for (std::size_t i = 0; i < plan().members.size(); ++i)
+      if (plan().gathered[i] == newcomer_mark && i != request_.self_index && !heard_.contains(i))
+        out.insert(i);
+  return out;
 }
 
 // -- the protocol ---------------------------------------------------------------------------------

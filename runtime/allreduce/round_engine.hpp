@@ -145,6 +145,7 @@ private:
   void refuse(std::size_t member, ec reason);
   void suspect(std::size_t member, ec reason);
   void give_up_stalled(steady_time now);
+  [[nodiscard]] member_set silent_newcomers() const;
   void on_part(std::size_t from, const inbound_event& event, const wire::part& head);
   void accept(std::size_t from, const payload& body, const wire::part& head);
   void add(std::uint32_t index, std::size_t member, double weight, payload values);
@@ -255,6 +256,7 @@ private:
   member_set unproven_;  // members that said what they could not prove: checking takes long
   member_set missigned_; // members whose reports are not signed by them
   std::map<std::size_t, ec> seen_; // what we noticed ourselves, by member; the first fault of each
+  member_set heard_;               // members that have begun to send a part
   member_set left_;                // of an open group: members that do not take part, they said
   result_comparison lists_;
   round_pledges pledges_;

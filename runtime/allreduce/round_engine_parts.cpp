@@ -103,6 +103,8 @@ std::shared_ptr<std::byte> round_engine::destination(const peer_id& from, const 
                                                      std::size_t bytes) {
   std::lock_guard guard{mutex_};
   auto member = members_.find(from);
+  if (member != members_.end())
+    heard_.insert(member->second);
   if (reported_ || member == members_.end() || head.kind != wire::part_kind::result
       || !fits(head, bytes) || transfers_.parts()[head.index].codec != codec_id::none)
     return nullptr;
@@ -165,6 +167,7 @@ void round_engine::suspect_cut_off() {
 }
 
 void round_engine::on_part(std::size_t from, const inbound_event& event, const wire::part& head) {
+  heard_.insert(from);
   if (head.kind == wire::part_kind::repair)
     return on_repair(from, event, head);
   if (head.kind == wire::part_kind::evidence)

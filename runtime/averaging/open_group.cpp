@@ -210,17 +210,61 @@ ec open_group::apply(const applicant& who) {
   std::size_t coming = 0;
   for (const auto& [id, other] : waiting_)
     coming += contains(id) ? 0 : 1;
-  if (!counted && next_->members.size() + coming >= limit)
+  if (!counted && next_->members.size() + coming >= limit && !make_room(who.host))
     return ec::group_full;
   waiting_.insert_or_assign(who.member.peer.id, who);
   return ec::none;
+}
+
+/// All places are taken, some by applicants. One of the host that has the most of these gives way
+/// to one of `host` if that has fewer, also with it.
+bool open_group::make_room(const std::string& host) {
+  std::map<std::string, std::size_t> coming;
+  for (const auto& [id, who] : waiting_)
+    coming[who.host] += contains(id) ? 0 : 1;
+  auto most = std::max_element(coming.begin(), coming.end(),
+                               [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most == coming.end() || most->second <= coming[host] + 1)
+    return false;
+  waiting_.erase(std::find_if(waiting_.begin(), waiting_.end(), [&](const auto& item) {
+    return item.second.host == most->first && !contains(item.first);
+  }));
+  return true;
+}
+
+/// Takes the applicants that enter with the next plan: see admit().
+std::vector<open_group::applicant> open_group::take_admitted() {
+  auto is_new = [](const std::string& mark) { return mark == newcomer_mark; };
+  auto newcomers =
+    static_cast<std::size_t>(std::count_if(next_->gathered.begin(), next_->gathered.end(), is_new));
+  auto known = next_->members.size() - newcomers;
+  auto room = known < 2 ? round_members_max : known - std::min(known, newcomers);
+  // By the number of those of the same host before it.
+  std::map<std::pair<std::size_t, peer_id>, applicant> by_turn;
+  std::map<std::string, std::size_t> of_host;
+  for (const auto& [id, who] : waiting_)
+    by_turn.emplace(std::pair{contains(id) ? 0 : ++of_host[who.host], id}, who);
+  std::vector<applicant> out;
+  for (const auto& [turn, who] : by_turn) {
+    bool enters_again = turn.first == 0;
+    if (!enters_again && room == 0)
+      break;
+    room -= enters_again ? 0 : 1;
+    waiting_.erase(turn.second);
+    out.push_back(who);
+  }
+  return out;
 }
 
 std::optional<round_plan> open_group::admit() {
   if (!may_change_plan() || waiting_.empty())
     return std::nullopt;
   auto plan = *next_;
-  for (const auto& [id, who] : std::exchange(waiting_, {})) {
+  auto admitted = take_admitted();
+  if (admitted.empty())
+    return std::nullopt;
+  for (const auto& who : admitted) {
+    const auto& id = who.member.peer.id;
     bandwidths_.set(id, who.bandwidth);
     auto known = position_of(id, plan);
     if (known < plan.members.size()) { // it was restarted before its loss was noticed

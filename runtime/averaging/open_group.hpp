@@ -58,6 +58,7 @@ public:
     digest schema; // zero: an auxiliary that takes the terms from the group
     digest branch; // the branch that it wants to take part in
     member_bandwidth bandwidth;
+    std::string host{}; // where it is; empty: not known
   };
 
   open_group(round_member self, terms shared, member_bandwidth bandwidth);
@@ -93,9 +94,11 @@ public:
   /// group_full.
   [[nodiscard]] ec apply(const applicant& who);
   void withdraw(const peer_id& who) { waiting_.erase(who); }
-  /// The plan that admits all applicants; nothing if there are none, we do not lead, or the second
-  /// round of an epoch is next. It becomes next() and must be sent to its members and to the
-  /// members of the plan that it replaces.
+  /// The plan that admits the applicants; nothing if there are none, we do not lead, or the second
+  /// round of an epoch is next. Once two members have finished a round of the group, it admits no
+  /// more newcomers than there are such members, so that these are a quorum if all newcomers are
+  /// silent. The others wait for the next plan; hosts take turns. It becomes next() and must be
+  /// sent to its members and to the members of the plan that it replaces.
   [[nodiscard]] std::optional<round_plan> admit();
   /// A member's bandwidth has changed. Returns the plan that repartitions the work, if that is
   /// worth it; handle it like that of `admit`.
@@ -121,6 +124,8 @@ public:
 private:
   [[nodiscard]] status check(const peer_id& from, const round_plan& plan) const;
   [[nodiscard]] bool partition(round_plan& plan) const;
+  [[nodiscard]] std::vector<applicant> take_admitted();
+  [[nodiscard]] bool make_room(const std::string& host);
   [[nodiscard]] bool may_change_plan() const { return leads() && !second_; }
   void replace(round_plan plan);
   void keep_early(const peer_id& from, const round_id& replaces, const round_plan& plan);

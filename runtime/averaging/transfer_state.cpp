@@ -6,7 +6,7 @@ namespace waggle {
 
 transfer_state::transfer_state(const round_plan& plan, std::size_t self, steady_time now)
   : parts_(plan), self_(self), members_(plan.members.size()), view_(first_view(plan)),
-    part_states_(parts_.size()), member_states_(plan.members.size()) {
+    entered_(now), part_states_(parts_.size()), member_states_(plan.members.size()) {
   for (auto& member : member_states_)
     member.progress = now;
   recount();
@@ -21,6 +21,7 @@ void transfer_state::enter(const round_view& view, steady_time now) {
   }
   bool in_order = view.adopted || view.follows(view_);
   view_ = view;
+  entered_ = now;
   for (auto& member : member_states_)
     member.progress = now;
   forget_passing_owners(in_order);
@@ -166,6 +167,25 @@ member_set transfer_state::stalled(steady_time now, milliseconds contributions,
         || (member.missing_results > 0 && silent >= results))
       out.insert(i);
   }
+  return out;
+}
+
+member_set transfer_state::late(member_set newcomers, steady_time now,
+                                milliseconds patience) const {
+  auto complete = entered_; // without the newcomers
+  for (std::size_t i = 0; i < members_; ++i) {
+    if (i == self_ || newcomers.contains(i))
+      continue;
+    if (member_states_[i].missing_contributions > 0)
+      return {};
+    complete = std::max(complete, member_states_[i].progress);
+  }
+  member_set out;
+  if (now - complete >= std::max<steady_time::duration>(patience, complete - entered_))
+    newcomers.for_each([&](std::size_t i) {
+      if (member_states_[i].missing_contributions > 0)
+        out.insert(i);
+    });
   return out;
 }
 

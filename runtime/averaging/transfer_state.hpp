@@ -78,6 +78,10 @@ public:
   [[nodiscard]] member_set stalled(steady_time now, milliseconds contributions,
                                    milliseconds results) const;
 
+  /// `newcomers` that keep us waiting for contributions, while those of all others are here: for
+  /// `patience`, and for as long as these took.
+  [[nodiscard]] member_set late(member_set newcomers, steady_time now, milliseconds patience) const;
+
 private:
   struct part_state {
     member_set contributed; // members whose contribution has arrived (parts that we reduce)
@@ -101,6 +105,7 @@ private:
   std::size_t self_;
   std::size_t members_;
   round_view view_;
+  steady_time entered_; // when the view began here
   std::vector<part_state> part_states_;
   std::vector<member_state> member_states_;
   std::size_t missing_results_ = 0;

@@ -62,6 +62,33 @@ TEST_F(FaultsInGroups, AMemberThatIsSilentAgainIsNotAdmittedForAWhile) {
   }
 }
 
+TEST_F(FaultsInGroups, AHostWhoseNewcomerIsSilentAdmitsNoOtherForAWhile) {
+  begin();
+  auto one = average(a, 1, 3);
+  auto two = average(b, 3, 3, false);
+  pass(1s);
+  ASSERT_TRUE(one.answered() && two.answered());
+  host = "10.0.0.1";
+  ASSERT_TRUE(enter(c, {&a}).get().ok());
+  one = average(a, 1, 4);
+  two = average(b, 3, 4, false);
+  pass(2s); // less than the stall timeout
+  ASSERT_TRUE(one.answered() && two.answered());
+  EXPECT_EQ(one.get()->report.contributors.size(), 2U);
+  EXPECT_TRUE(one.get()->keeps_majority);
+  auto& d = add();
+  auto refused = enter(d, {&a});
+  ASSERT_TRUE(refused.answered());
+  EXPECT_EQ(refused.get().error().code, ec::excluded);
+  host = "10.0.0.2";
+  EXPECT_TRUE(enter(d, {&a}).get().ok()) << "of another host";
+  host = "10.0.0.1";
+  auto& e = add();
+  EXPECT_EQ(enter(e, {&a}).get().error().code, ec::excluded);
+  pass(10s);
+  EXPECT_TRUE(enter(e, {&a}).get().ok());
+}
+
 TEST_F(FaultsInGroups, AMemberThatAppliesBeforeItsRoundHasEndedGainsNothing) {
   begin();
   ASSERT_TRUE(enter(c, {&a}).get().ok());

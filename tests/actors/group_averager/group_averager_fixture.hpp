@@ -51,7 +51,7 @@ struct GroupAverager : actor_test {
             service_actor to = find(call.to.id).actor;
             if (silent.contains(call.to.id))
               to = nobody;
-            self->request(to, call.timeout, inbound_call{peers[i]->ctx.record, question})
+            self->request(to, call.timeout, inbound_call{peers[i]->ctx.record, question, host})
               .then(
                 [promise, call](const outbound_answer& answer) mutable {
                   promise.deliver(peer_answer{call.to.id, answer.what, answer.body});
@@ -145,6 +145,7 @@ struct GroupAverager : actor_test {
   milliseconds request_timeout{2'000};
   std::vector<std::unique_ptr<peer>> peers;
   std::set<peer_id> silent;   // answer no request
+  std::string host;           // of peers that apply; empty: not known
   std::vector<peer_id> asked; // peers that were asked for admission
   std::function<std::optional<ec>()> answer_entry;
   std::function<bool(std::size_t from, const notify_peer&)> lets_through =

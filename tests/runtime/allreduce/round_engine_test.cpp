@@ -357,10 +357,14 @@ TEST_F(RoundEngineOfNewcomers, TheyAwaitTheMemberThatHoldsTheStateForLonger) {
   EXPECT_EQ(patience(), 5 * patience_with_holders);
 }
 
-TEST_F(RoundEngineOfNewcomers, AnybodyElseIsAwaitedAsUsual) {
+TEST_F(RoundEngineOfNewcomers, AnotherNewcomerIsAwaitedOnlyOnceItHasBegunToContribute) {
   begin_as(1);
   contribute_all(0, 1);
-  EXPECT_EQ(patience(), 5) << "the other newcomer is late";
+  EXPECT_EQ(patience(), 2) << "the other newcomer is silent";
+  begin_as(1);
+  contribute_all(0, 1);
+  EXPECT_FALSE(engine_->destination(peer(heir).id, head(wire::part_kind::contribution, 3, 0), 16));
+  EXPECT_EQ(patience(), 5) << "a part of the other newcomer is on its way";
   open_group_ = false; // the marks are what peers published
   begin_as(1);
   contribute_all(heir, 1);

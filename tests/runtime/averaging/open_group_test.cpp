@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <numeric>
 
 #include <gtest/gtest.h>
 
+#include "runtime/averaging/round_decision.hpp"
 #include "runtime/core/random.hpp"
 #include "runtime/crypto/digest.hpp"
 #include "tests/runtime/averaging/plans.hpp"
@@ -335,7 +337,7 @@ TEST_F(OpenGroup, TheIdOfAPlanIsAHashOfAllOfIt) {
     [](round_plan& p) { p.reduce_by.how = aggregator::median; },
     [](round_plan& p) { p.reduce_by.faulty_max = 1; },
     [](round_plan& p) { p.reduce_by.check_share = 0.5; },
-    [](round_plan& p) { std::swap(p.shares[0], p.shares[3]); },
+    [](round_plan& p) { ++p.shares[0]; },
     [](round_plan& p) { ++p.min_contributors; },
     [](round_plan& p) { p.gathered[3].clear(); }};
   for (std::size_t i = 0; i < changes.size(); ++i) {
@@ -390,6 +392,69 @@ TEST_F(OpenGroup, APlanWithAnotherNumberOfContributorsIsRefused) {
   plan.min_contributors = 2;
   plan.id = id_of_change(replaced, plan);
   EXPECT_EQ(all[1].on_plan(records[0].peer.id, replaced, plan).error().code, ec::schema_mismatch);
+}
+
+/// Three members that have finished a round, and places for five more.
+struct Admission : OpenGroup {
+  Admission() {
+    form(3);
+    for (std::size_t i = 0; i < 3; ++i)
+      EXPECT_TRUE(all[i].advance(member_set::first(3)));
+  }
+  ec apply(std::uint64_t number, const std::string& host) {
+    auto who = applicant(3);
+    who.member.peer.key.bytes[0] = static_cast<std::byte>(100 + number);
+    who.member.peer.id = peer_id_of(who.member.peer.key);
+    who.host = host;
+    hosts[who.member.peer.id] = host;
+    return all[0].apply(who);
+  }
+  std::size_t members_of_host(const std::string& host) {
+    const auto& in = all[0].next().members;
+    return static_cast<std::size_t>(std::count_if(in.begin(), in.end(), [&](const auto& m) {
+      auto known = hosts.find(m.peer.id);
+      return known != hosts.end() && known->second == host;
+    }));
+  }
+
+  std::map<peer_id, std::string> hosts;
+};
+
+TEST_F(Admission, TheMembersRemainAQuorumWithoutTheNewcomers) {
+  for (std::uint64_t n = 0; n < 30; ++n)
+    EXPECT_EQ(apply(n, "a"), ec::none);
+  ASSERT_TRUE(all[0].admit());
+  EXPECT_EQ(all[0].next().members.size(), 6U);
+  EXPECT_TRUE(is_quorum(member_set::first(3), 6));
+  EXPECT_FALSE(all[0].admit()) << "the others wait for a round";
+  ASSERT_TRUE(all[0].advance(member_set::first(3))); // all were silent
+  ASSERT_TRUE(all[0].admit());
+  EXPECT_EQ(all[0].next().members.size(), 6U);
+  ASSERT_TRUE(all[0].advance(member_set::first(6))); // all contributed
+  ASSERT_TRUE(all[0].admit());
+  EXPECT_EQ(all[0].next().members.size(), 12U);
+}
+
+TEST_F(Admission, HostsTakeTurns) {
+  for (std::uint64_t n = 0; n < 20; ++n)
+    EXPECT_EQ(apply(n, "many"), ec::none);
+  EXPECT_EQ(apply(20, "one"), ec::none);
+  EXPECT_EQ(apply(21, "other"), ec::none);
+  ASSERT_TRUE(all[0].admit());
+  EXPECT_EQ(members_of_host("many"), 1U);
+  EXPECT_EQ(members_of_host("one"), 1U);
+  EXPECT_EQ(members_of_host("other"), 1U);
+}
+
+TEST_F(Admission, AHostThatTakesAllPlacesGivesWayToOthers) {
+  std::uint64_t n = 0;
+  for (; n < 61; ++n)
+    ASSERT_EQ(apply(n, "many"), ec::none);
+  EXPECT_EQ(apply(n++, "many"), ec::group_full);
+  EXPECT_EQ(apply(n++, "one"), ec::none);
+  EXPECT_EQ(apply(n++, "many"), ec::group_full);
+  ASSERT_TRUE(all[0].admit());
+  EXPECT_EQ(members_of_host("one"), 1U);
 }
 
 TEST_F(OpenGroup, RefusesPlansThatNoLeaderWouldMake) {

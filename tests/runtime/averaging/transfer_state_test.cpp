@@ -54,6 +54,20 @@ TEST(TransferState, ContributionsAreKeptAndCountOnce) {
   EXPECT_EQ(b.contribution(0, 3, 0, t0), verdict::refuse) << "no such member";
 }
 
+TEST(TransferState, ANewcomerIsLateWhenAllOthersHaveContributedForAsLongAsTheyTook) {
+  auto b = books(0);
+  auto newcomer = members_of({2});
+  EXPECT_TRUE(b.late(newcomer, t0 + 1h, 1s).empty()) << "the other one is missing, too";
+  for (std::uint32_t part = 0; part < 3; ++part)
+    EXPECT_EQ(b.contribution(part, 1, 0, t0 + 3s), verdict::accept);
+  EXPECT_TRUE(b.late(newcomer, t0 + 6s - 1ms, 1s).empty());
+  EXPECT_EQ(b.late(newcomer, t0 + 6s, 1s), newcomer);
+  EXPECT_TRUE(b.late(newcomer, t0 + 6s, 4s).empty());
+  for (std::uint32_t part = 0; part < 3; ++part)
+    EXPECT_EQ(b.contribution(part, 2, 0, t0 + 3s), verdict::accept);
+  EXPECT_TRUE(b.late(newcomer, t0 + 1h, 1s).empty());
+}
+
 TEST(TransferState, IsCompleteWhenEveryPartOfTheResultIsHere) {
   auto b = books(2);
   for (std::uint32_t part = 0; part < 9; ++part) {
