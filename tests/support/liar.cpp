@@ -40,6 +40,11 @@ liar::liar(simulation& sim, const std::vector<index>& through) : sim_(sim), who_
   who_ = sim.start(config, through);
 }
 
+void liar::send(index to, wire::event what) {
+  caf::anon_send(sim_[who_].node.parts.switchboard,
+                 notify_peer{sim_[to].node.ctx.record, std::move(what), {}});
+}
+
 // -- claims --------------------------------------------------------------------------------------
 
 void liar::claim(const false_claim& what) {

@@ -35,6 +35,9 @@ public:
 
   [[nodiscard]] index who() const { return who_; }
   [[nodiscard]] const peer_id& id() const { return sim_[who_].self->id(); }
+  [[nodiscard]] const peer_record& peer() const { return sim_[who_].node.ctx.record; }
+  /// Sends `what` to another peer.
+  void send(index to, wire::event what);
   /// How many states of ours were opened, and how many of their chunks were asked for.
   [[nodiscard]] std::size_t opened() const { return facts_->opened; }
   [[nodiscard]] std::size_t chunks() const { return facts_->chunks; }

@@ -1,6 +1,7 @@
 // Peers that lie about epochs, histories, states and samples: what they say stops no honest peer,
 // and replaces nobody's model, while more than half of those that train together are honest.
 
+#include "runtime/averaging/open_group.hpp"
 #include "tests/support/liar.hpp"
 #include "tests/support/test_context.hpp"
 #include "tests/swarm/in_step.hpp"
@@ -8,12 +9,17 @@
 namespace waggle::testing {
 namespace {
 
-/// Sends nothing, so the other members wait for this one in vain.
-class silent_port final : public round_port {
+/// A member that follows the protocol; others are derived from it.
+class honest_port : public round_port {
 public:
-  explicit silent_port(std::shared_ptr<round_port> port) : port_(std::move(port)) {}
+  explicit honest_port(std::shared_ptr<round_port> port) : port_(std::move(port)) {}
 
-  void send(const peer_record&, wire::event, payload) override {}
+  void send(const peer_record& to, wire::event what, payload body) override {
+    port_->send(to, std::move(what), std::move(body));
+  }
+  [[nodiscard]] std::uint64_t body_bytes_written(const peer_id& peer) const override {
+    return port_->body_bytes_written(peer);
+  }
   bool reduce(const reduce_part& what) override { return port_->reduce(what); }
   [[nodiscard]] digest secret(const round_id& round, std::uint32_t view) override {
     return port_->secret(round, view);
@@ -31,8 +37,36 @@ public:
   void log(const std::string& what) override { port_->log(what); }
   void finished(round_finished how) override { port_->finished(std::move(how)); }
 
-private:
+protected:
   const std::shared_ptr<round_port> port_;
+};
+
+/// Sends nothing, so the other members wait for this one in vain.
+class silent_port final : public honest_port {
+public:
+  using honest_port::honest_port;
+  void send(const peer_record&, wire::event, payload) override {}
+};
+
+/// Says in each round, before anything else, that it looks for another group.
+class leaving_port final : public honest_port {
+public:
+  leaving_port(std::shared_ptr<round_port> port, std::uint32_t self,
+               std::vector<peer_record> others)
+    : honest_port(std::move(port)), self_(self), others_(std::move(others)) {}
+
+  void send(const peer_record& to, wire::event what, payload body) override {
+    const auto* id = round_of(what);
+    if (id != nullptr && !std::exchange(left_, true))
+      for (const auto& member : others_)
+        port_->send(member, wire::round_suspect{*id, 0, self_, ec::not_looking}, {});
+    port_->send(to, std::move(what), std::move(body));
+  }
+
+private:
+  const std::uint32_t self_;
+  const std::vector<peer_record> others_;
+  bool left_ = false;
 };
 
 class Liars : public InStep {
@@ -257,6 +291,93 @@ TEST_F(Liars, AMemberThatIsSilentInEachRoundCostsItsGroupTheStallTimeoutAFewTime
       stalls += fault.peer == liars[0].id() ? 1U : 0U;
   EXPECT_GE(stalls, 3U) << "it takes part, and is tried again";
   EXPECT_LE(stalls, 7U);
+}
+
+// Each time that it is admitted, it says in its first round that it looks for another group.
+TEST_F(Liars, AMemberThatLeavesInEachRoundCostsTheOthersNone) {
+  begin(3);
+  auto quiet = epochs_in(10s);
+  auto branch = status_of(0).past.branch;
+  auto before = sim[0].rounds.size();
+  std::vector<peer_record> others;
+  for (auto i : sim.living())
+    others.push_back(sim[i].node.ctx.record);
+  auto last = static_cast<std::uint32_t>(others.size()); // newcomers stand behind the others
+  sim.decorate_rounds([=](std::shared_ptr<round_port> port) -> std::shared_ptr<round_port> {
+    return std::make_shared<leaving_port>(std::move(port), last, others);
+  });
+  liars.emplace_back(sim, add(endless(9), {0, 1, 2}));
+  EXPECT_GE(epochs_in(60s), quiet * 6 * 9 / 10);
+  std::size_t departures = 0;
+  for (index i : honest()) {
+    EXPECT_EQ(status_of(i).past.branch, branch) << picture(sim);
+    EXPECT_EQ(status_of(i).state_downloads, i == 0 ? 0U : 1U);
+    EXPECT_EQ(status_of(i).samples_dropped, 0U);
+    EXPECT_EQ(status_of(i).rounds_failed, 0U);
+  }
+  for (auto i = before; i < sim[0].rounds.size(); ++i)
+    for (const auto& fault : sim[0].rounds[i].faults)
+      departures += fault.left ? 1U : 0U;
+  EXPECT_GE(departures, 3U) << "it is admitted again";
+  EXPECT_LE(departures, 7U);
+}
+
+// It is connected, and knows the id of the group's next round.
+TEST_F(Liars, AnInvalidPlanTakesNobodyOutOfARound) {
+  begin(3);
+  auto quiet = epochs_in(10s);
+  auto& stranger = invent(1)[0];
+  auto before = sim[0].rounds.size();
+  auto epoch = status_of(0).epoch.value();
+  std::size_t sent = 0;
+  for (auto end = sim.seconds() + 10; sim.seconds() < end; sim.run_for(10ms)) {
+    const auto& last = sim[0].rounds.back();
+    open_group::terms terms;
+    terms.codecs = {{64, codec_id::none}};
+    open_group group{{stranger.peer(), member_mode::node}, terms, {}};
+    group.found(epoch_id{0}, {}, last.round);
+    ASSERT_TRUE(group.advance(member_set::first(last.contributors.size())));
+    wire::next_plan forged;
+    forged.plan = group.next();
+    forged.plan.prefix = "another vector";
+    for (auto i : honest()) {
+      forged.plan.members.push_back({sim[i].node.ctx.record, member_mode::node});
+      forged.plan.gathered.emplace_back();
+      forged.plan.shares.push_back(0);
+    }
+    ASSERT_TRUE(validate_plan(forged.plan).ok()) << "otherwise its link is closed";
+    stranger.send(1, forged);
+    ++sent;
+  }
+  EXPECT_GE(sent, 900U);
+  EXPECT_GE((status_of(0).epoch.value() - epoch) + 2, quiet);
+  for (auto i = before; i < sim[0].rounds.size(); ++i)
+    EXPECT_EQ(sim[0].rounds[i].contributors.size(), 3U);
+}
+
+// With as many peers as a round needs, and with one less.
+TEST(MinContributors, ARoundOfAGroupThatHasEnoughFailsWithFewer) {
+  trainers swarm{11};
+  auto& sim = swarm.sim;
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    auto config = trainers::endless(i + 1);
+    config.averaging->matchmaking.min_contributors = 3;
+    config.training->training.min_peers = 3;
+    swarm.add(config, i == 0 ? std::vector<index>{} : std::vector<index>{0});
+  }
+  ASSERT_TRUE(sim.run_until([&] { return swarm.together(); }, 10s)) << picture(sim);
+  sim.run_for(5s);
+  EXPECT_GE(swarm.status_of(0).epoch.value(), 10U);
+  for (const auto& round : sim[0].rounds)
+    EXPECT_EQ(round.contributors.size(), 3U);
+  auto before = sim[0].rounds.size();
+  sim.crash(2, false);
+  sim.run_for(5s);
+  bool failed = false;
+  for (auto i = before; i < sim[0].rounds.size(); ++i)
+    failed = failed || sim[0].rounds[i].why.code == ec::too_few_contributors;
+  EXPECT_TRUE(failed);
+  EXPECT_TRUE(swarm.together()) << "the two that are left are a group" << picture(sim);
 }
 
 TEST_F(Liars, AnOldDataFolderIsKept) {
