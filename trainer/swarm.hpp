@@ -28,7 +28,9 @@ enum class rate_owner : std::uint8_t {
 /// the message contains the name of the option and both values.
 struct swarm_options {
   std::string run = "waggle"; // its name
-  /// "HOST:PORT" of any peers of the run. Empty: this peer starts the run.
+  /// "HOST:PORT" of any peers of the run. Empty: those in WAGGLE_INITIAL_PEERS, INITIAL_PEERS or
+  /// PL_INITIAL_PEERS of the environment, the first that is set. None there either: this peer
+  /// starts the run.
   std::vector<std::string> initial_peers{};
   /// The address to listen on. Port 0: a free port, which the log contains.
   std::string listen = "0.0.0.0:0";

@@ -1,6 +1,7 @@
 #include "trainer/swarm_session.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <stdexcept>
 
@@ -80,7 +81,8 @@ result<run_options> run_options_of(const swarm_options& o) {
   set("join-timeout", std::to_string(o.join_timeout.count()) + "ms", "swarm_options::join_timeout");
   set("start-alone", o.start_alone ? "true" : "false", "swarm_options::start_alone");
   set("resume", o.resume ? "true" : "false", "swarm_options::resume");
-  return resolve({}, {}, flags);
+  auto look_up = [](const char* name) { return std::getenv(name); };
+  return resolve({}, from_environment({"initial-peers"}, look_up), flags);
 }
 
 /// Describes a model of which only the parameters and buffers are known.

@@ -9,6 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "runtime/config/options.hpp"
+
 namespace waggle {
 
 std::string how_it_ended(int status) {
@@ -23,6 +25,10 @@ result<child_process> child_process::start(const std::vector<std::string>& argum
   for (const auto& argument : arguments)
     argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
+  std::vector<char*> environment;
+  for (const auto* variable : without_options(environ))
+    environment.push_back(const_cast<char*>(variable));
+  environment.push_back(nullptr);
   int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (out < 0)
     return failure{ec::io_error, "cannot write " + log.string() + ": " + std::strerror(errno)};
@@ -39,7 +45,7 @@ result<child_process> child_process::start(const std::vector<std::string>& argum
     sigprocmask(SIG_SETMASK, &none, nullptr);
     ::dup2(out, STDOUT_FILENO);
     ::dup2(out, STDERR_FILENO);
-    ::execv(argv[0], argv.data());
+    ::execve(argv[0], argv.data(), environment.data());
     ::_exit(127);
   }
   ::close(out);

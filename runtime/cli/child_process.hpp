@@ -18,7 +18,9 @@ std::string how_it_ended(int status);
 /// destructor. REQUIRES: no other threads when it is started.
 class child_process {
 public:
-  /// Runs `arguments[0]` (a path) with both outputs in `log`. Fails with ec::io_error.
+  /// Runs `arguments[0]` (a path) with both outputs in `log`. It inherits no variable that sets an
+  /// option: this process has read them, and WAGGLE_IDENTITY or INITIAL_PEERS are not for several
+  /// children. Fails with ec::io_error.
   static result<child_process> start(const std::vector<std::string>& arguments,
                                      const std::filesystem::path& log);
   child_process(child_process&& other) noexcept;

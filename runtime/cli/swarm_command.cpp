@@ -40,17 +40,6 @@ std::string read_file(const fs::path& file) {
   return all.str();
 }
 
-/// The options of this command already include those of the environment. Peers get their options as
-/// flags, and must not inherit WAGGLE_IDENTITY or WAGGLE_DURATION, which are for this command.
-void clear_environment() {
-  std::vector<std::string> names{"INITIAL_PEERS"};
-  for (char** variable = environ; *variable != nullptr; ++variable)
-    if (std::string_view text{*variable}; text.starts_with("WAGGLE_"))
-      names.emplace_back(text.substr(0, text.find('=')));
-  for (const auto& name : names)
-    ::unsetenv(name.c_str());
-}
-
 /// The size of the terminal on standard output; nothing if it is no terminal. 80 × 24 if the
 /// terminal does not report its size.
 std::optional<terminal_size> terminal() {
@@ -84,7 +73,6 @@ public:
       return bad_usage("cannot write --json " + options_.json_file->string());
     if (auto ready = make_folder(); !ready)
       return bad_usage(ready.error().detail);
-    clear_environment();
     if (auto crowded =
           too_many_threads(options_, options_.peers, std::thread::hardware_concurrency()))
       warn(*crowded);

@@ -1,7 +1,9 @@
 // Reads options from the environment, and finds variables that were probably meant as options.
 
 #include <algorithm>
+#include <array>
 #include <cctype>
+#include <string_view>
 
 #include "runtime/config/options.hpp"
 #include "runtime/core/nearest.hpp"
@@ -9,6 +11,9 @@
 namespace waggle {
 
 namespace {
+
+/// Lightning's variable for --initial-peers, in two spellings.
+constexpr std::array names_of_initial_peers{"INITIAL_PEERS", "PL_INITIAL_PEERS"};
 
 std::string environment_name(std::string_view option) {
   std::string name = "WAGGLE_";
@@ -72,8 +77,7 @@ settings from_environment(const std::vector<std::string>& taken,
     auto variable = environment_name(name);
     const char* value = look_up(variable.c_str());
     if (name == "initial-peers")
-      for (const char* other :
-           {"INITIAL_PEERS", "PL_INITIAL_PEERS"}) // Lightning's, in two spellings
+      for (const char* other : names_of_initial_peers)
         if (value == nullptr) {
           variable = other;
           value = look_up(other);
@@ -84,6 +88,19 @@ settings from_environment(const std::vector<std::string>& taken,
       found[name] = {meant, variable};
   }
   return found;
+}
+
+std::vector<const char*> without_options(const char* const* variables) {
+  std::vector<const char*> others;
+  for (; variables != nullptr && *variables != nullptr; ++variables) {
+    std::string_view variable{*variables};
+    auto name = variable.substr(0, variable.find('='));
+    if (!name.starts_with("WAGGLE_")
+        && std::find(names_of_initial_peers.begin(), names_of_initial_peers.end(), name)
+             == names_of_initial_peers.end())
+      others.push_back(*variables);
+  }
+  return others;
 }
 
 std::vector<std::string> unknown_variables(const char* const* variables) {

@@ -45,7 +45,7 @@ using settings = std::map<std::string, setting>;
 std::string without_wrapping(std::string_view value);
 
 /// The values that the environment sets, of the options named in `taken`. `look_up` is getenv, or a
-/// test's. INITIAL_PEERS without a prefix is read, too.
+/// test's. INITIAL_PEERS and PL_INITIAL_PEERS are read, too.
 settings from_environment(const std::vector<std::string>& taken,
                           const std::function<const char*(const char*)>& look_up);
 
@@ -54,6 +54,10 @@ settings from_environment(const std::vector<std::string>& taken,
 /// Kubernetes sets. They are warnings, not errors: a Kubernetes service called waggle must not keep
 /// a peer from starting, but a mistyped variable must not be ignored silently.
 std::vector<std::string> unknown_variables(const char* const* variables);
+
+/// The variables ("NAME=value"; the list ends with nullptr) from which `from_environment` reads no
+/// option: the environment of a child that gets its options as flags.
+std::vector<const char*> without_options(const char* const* variables);
 
 /// The values that a TOML file sets. Keys may be written with - or _, at top level or in tables;
 /// the names of tables are ignored. Fails with ec::bad_config for a file that cannot be read or

@@ -353,6 +353,19 @@ TEST_F(SwarmOfOne, AnOptionThatALoopCannotUseIsRefusedWithWhatToDoInstead) {
     EXPECT_TRUE(instead.contains(name)) << name << " is refused, and this test does not know it";
 }
 
+TEST_F(SwarmOfOne, LooksForInitialPeersInTheEnvironmentIfItIsGivenNone) {
+  for (const std::string variable : {"WAGGLE_INITIAL_PEERS", "INITIAL_PEERS", "PL_INITIAL_PEERS"}) {
+    ::setenv(variable.c_str(), "nowhere", 1);
+    auto found = refusal(options());
+    auto o = options();
+    o.initial_peers = {"127.0.0.1:7700"};
+    auto given = refusal(o);
+    ::unsetenv(variable.c_str());
+    EXPECT_THAT(found, HasSubstr(variable + ": 'nowhere'"));
+    EXPECT_EQ(given, "");
+  }
+}
+
 TEST_F(SwarmOfOne, InvalidOptionsAreRefusedWithASentence) {
   auto o = options();
   o.more["pace"] = "1";

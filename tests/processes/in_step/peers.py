@@ -77,7 +77,8 @@ class Peer:
         line = ["setpriv", "--pdeathsig", "KILL", "--", *line]
         if self.namespace:
             line = ["ip", "netns", "exec", self.namespace, *line]
-        environment = {k: v for k, v in os.environ.items() if not k.startswith("WAGGLE_")}
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("WAGGLE_")
+                       and k not in ("INITIAL_PEERS", "PL_INITIAL_PEERS")}
         with open(self.log, "w") as log:
             self.child = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                           start_new_session=True, env=environment)

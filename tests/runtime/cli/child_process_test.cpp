@@ -50,6 +50,25 @@ TEST_F(ChildProcess, WritesBothOutputsToItsLogAndTellsHowItEnded) {
   EXPECT_EQ(text.str(), "out\nerr\n");
 }
 
+TEST_F(ChildProcess, InheritsNoVariableThatSetsAnOption) {
+  const std::vector<const char*> options{"WAGGLE_IDENTITY", "INITIAL_PEERS", "PL_INITIAL_PEERS"};
+  for (const char* name : options)
+    ::setenv(name, "1", 1);
+  auto child = child_process::start({"/usr/bin/env"}, log());
+  for (const char* name : options)
+    ::unsetenv(name);
+  ASSERT_TRUE(child);
+  EXPECT_EQ(wait_for(*child), 0);
+  std::ifstream in{log()};
+  bool path = false;
+  for (std::string line; std::getline(in, line);) {
+    EXPECT_EQ(line.find("WAGGLE_"), std::string::npos) << line;
+    EXPECT_EQ(line.find("INITIAL_PEERS"), std::string::npos) << line;
+    path = path || line.starts_with("PATH=");
+  }
+  EXPECT_TRUE(path) << "all others are inherited";
+}
+
 TEST_F(ChildProcess, GetsSignalsAlsoWhenTheParentHoldsThemBack) {
   sigset_t held;
   sigset_t before;
