@@ -53,7 +53,7 @@ public:
     return peer_id_of(by.key) == by.id
            && ctx_.verifier->verify(by.key, as_byte_span(statement), its);
   }
-  void count_part() override { ctx_.metrics->count_part("ok"); }
+  void count_part() override { ctx_.metrics->count_part(); }
   void count_check(bool right) override { ctx_.metrics->count_check(right); }
   void count_refused(ec why) override { ctx_.metrics->count_refused_input(why); }
   void log(const std::string& what) override {

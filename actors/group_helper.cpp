@@ -185,7 +185,7 @@ void group_helper::begin_round() {
 void group_helper::on_round(const group_round& round) {
   in_round_ = false;
   const auto& report = round.report;
-  round_ended event{"gradients", report};
+  round_ended event{report};
   event.report.values.reset();
   send(peers_.exporter, std::move(event));
   if (report.outcome == round_outcome::failed) {
@@ -389,11 +389,8 @@ void group_helper::on_fetched(const fetched_state& fetched) {
   refuse_suspects();
   auto state = check_state(*fetched.state);
   auto why = check_fetched(fetched, state);
-  ctx_.metrics->count_state_download(why.code != ec::none ? "refused"
-                                     : fetched.resumed    ? "resumed"
-                                                          : "complete",
-                                     seconds_of(now() - fetch_began_));
   if (why.code != ec::none) {
+    ctx_.metrics->count_state_not_loaded("refused");
     donors_.refuse(fetched.donor, now());
     disbelieve("disbelieved states",
                fmt::format("peer {} sent a state that is not our group's ({}): it is not asked for "
@@ -401,6 +398,7 @@ void group_helper::on_fetched(const fetched_state& fetched) {
                            short_name(fetched.donor), to_string(why)));
     return refuse_readers(why);
   }
+  ctx_.metrics->count_state_loaded(fetched.resumed, seconds_of(now() - fetch_began_));
   ties_ = 0;
   state_ =
     state_snapshot{state->epoch, state->parameters, fetched.state, state->past, fetched.content};

@@ -80,8 +80,9 @@ void metrics_exporter::refresh() {
   auto now = clock().now();
   double bandwidth = ctx_.bandwidth ? ctx_.bandwidth->bytes_per_second(now).value_or(0) : 0;
   ctx_.metrics->set_bandwidth(bandwidth);
-  peer_facts facts{ctx_.record.id,     ctx_.run_id,         seconds_of(now - began_), bandwidth,
-                   board_->bytes_in(), board_->bytes_out(), board_->bytes_shared()};
+  peer_facts facts{
+    ctx_.record.id, ctx_.run_id,        ctx_.metrics->run(), seconds_of(now - began_),
+    bandwidth,      board_->bytes_in(), board_->bytes_out(), board_->bytes_shared()};
   board_->show_status(status_document(picture_, facts));
   if (now >= peers_due_) {
     board_->show_peers(peers_document(picture_, ctx_.record.id));

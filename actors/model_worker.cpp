@@ -41,7 +41,7 @@ caf::result<state_snapshot> state_keeper::complete(seal_copy& msg) {
   // A model that has diverged must not replace the last checkpoint that can be resumed from.
   if (msg.keep)
     if (auto usable = table.check_in(*copied.image, state_header_bytes, meta.schema); !usable) {
-      ctx_.metrics->count_checkpoint("failed", 0, unix_seconds(ctx_));
+      ctx_.metrics->count_checkpoint_failed();
       return to_caf(usable.error());
     }
   if (meta.parameters.is_zero()) {
@@ -65,10 +65,12 @@ caf::result<state_snapshot> state_keeper::complete(seal_copy& msg) {
     made.content = *hash;
   } else if (checkpoints_) {
     auto saved = checkpoints_->save(*made.state, own);
-    ctx_.metrics->count_checkpoint(saved ? "ok" : "failed", seconds_of(clock().now() - began),
-                                   unix_seconds(ctx_));
-    if (!saved)
+    if (saved) {
+      ctx_.metrics->count_checkpoint_saved(seconds_of(clock().now() - began), unix_seconds(ctx_));
+    } else {
+      ctx_.metrics->count_checkpoint_failed();
       ctx_.log->error("could not write a checkpoint: {}", to_string(saved.error()));
+    }
     made.kept = saved.ok();
   }
   return made;
@@ -307,7 +309,7 @@ caf::result<state_snapshot> model_worker::checkpoint(const save_checkpoint& msg)
     return to_caf(ec::not_ready, "no checkpoints are kept");
   auto copied = copy();
   if (!copied) {
-    ctx_.metrics->count_checkpoint("failed", 0, unix_seconds(ctx_));
+    ctx_.metrics->count_checkpoint_failed();
     return to_caf(copied.error());
   }
   auto& own = (*copied)->own;

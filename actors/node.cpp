@@ -15,6 +15,7 @@
 #include "actors/moshpit_averager.hpp"
 #include "actors/node_supervisor.hpp"
 #include "runtime/averaging/bandwidth_estimator.hpp"
+#include "runtime/crypto/run_secret.hpp"
 #include "runtime/net/clock_watch.hpp"
 #include "runtime/net/dial_policy.hpp"
 #include "runtime/net/local_addresses.hpp"
@@ -194,6 +195,20 @@ void connect(const node_parts& p, const node_config& config) {
   follows_the_run(p.trainer);
 }
 
+result<std::shared_ptr<metric_families>> metrics_for(const node_config& config,
+                                                     const node_dependencies& dependencies) {
+  try {
+    return std::make_shared<metric_families>(dependencies.registry, run_tag(config.run_id),
+                                             short_name(dependencies.self->id()));
+  } catch (const std::exception& e) { // prometheus-cpp throws, too
+    return failure{
+      ec::bad_config,
+      "cannot export the metrics of this peer: " + std::string{e.what()}
+        + "; give it a registry that merges families, and in which no running peer has "
+          "its identity"};
+  }
+}
+
 /// Checks everything that would otherwise end an averager as soon as it starts, and that no two
 /// matchmakers have one prefix, by which the requests of other peers are distributed.
 status check_averaging(const node_config& config) {
@@ -276,6 +291,9 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
       return addresses.error();
     announce = *addresses;
   }
+  auto metrics = metrics_for(config, dependencies);
+  if (!metrics)
+    return metrics.error();
   started_node out;
   auto& ctx = out.ctx;
   ctx.run_id = config.run_id;
@@ -283,7 +301,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   ctx.record = {dependencies.self->id(), dependencies.self->key(), {}, config.client_mode};
   ctx.wall = dependencies.wall;
   ctx.verifier = dependencies.verifier;
-  ctx.metrics = std::make_shared<metric_families>(dependencies.registry, config.run_id);
+  ctx.metrics = *metrics;
   ctx.log = dependencies.log;
   ctx.caused_lines = std::make_shared<log_budget>();
   auto clocks = net::clock_limits_for(config.progress.report_ttl);
@@ -306,7 +324,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   ctx.make_store =
     dependencies.make_store ? dependencies.make_store : [] { return make_memory_store(); };
   ctx.seed = config.seed;
-  out.board = std::make_shared<status_board>(ctx.metrics, config.run_id);
+  out.board = std::make_shared<status_board>(ctx.metrics);
 
   transport_request request{
     ctx.record,
@@ -329,6 +347,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   if (!bound) {
     caf::anon_send_exit(board, caf::exit_reason::user_shutdown);
     transport->stop();
+    ctx.metrics->withdraw(); // the switchboard has them, too, until it has ended
     return bound.error();
   }
   out.bound = *bound;

@@ -85,6 +85,8 @@ struct node_dependencies {
   std::shared_ptr<const identity> self;
   std::shared_ptr<const wall_clock> wall;
   std::shared_ptr<const signature_verifier> verifier;
+  /// For the metrics, whose series have the labels `run` (run_tag) and `peer`. Peers may share it;
+  /// each removes its series when it ends.
   std::shared_ptr<prometheus::Registry> registry;
   std::shared_ptr<spdlog::logger> log;
   std::function<std::shared_ptr<net::transport>(transport_request)> make_transport;

@@ -19,6 +19,7 @@ node_supervisor::node_supervisor(caf::actor_config& cfg, node_context ctx, node_
 }
 
 void node_supervisor::on_exit() {
+  ctx_.metrics->withdraw();
   waiting_.clear();
   parts_ = {};
 }
@@ -126,6 +127,7 @@ void node_supervisor::end() {
   for (const auto& part : everybody(parts_))
     caf::anon_send_exit(caf::actor_cast<caf::actor>(part), caf::exit_reason::user_shutdown);
   transport_->stop();
+  ctx_.metrics->withdraw(); // first, so that whoever is answered may start this peer again
   for (auto& promise : waiting_)
     promise.deliver(last_status_);
   parts_ = {};

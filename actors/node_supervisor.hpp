@@ -24,7 +24,7 @@ using node_supervisor_base =
 /// Supervises a peer's actors. The metrics exporter and the state donor hold no state that is lost
 /// with them, so they are started again. If any other actor dies, the peer shuts down and reports
 /// the reason. Shutdown order: the trainer (which writes a checkpoint), the goodbyes, the links,
-/// then all other actors.
+/// then all other actors and the peer's metrics.
 class node_supervisor final : public node_supervisor_base {
 public:
   node_supervisor(caf::actor_config& cfg, node_context ctx, node_config config, node_parts parts,

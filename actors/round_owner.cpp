@@ -8,6 +8,7 @@
 namespace waggle {
 
 void round_owner::begin(caf::scheduled_actor& self) {
+  ctx_.metrics->show_rounds(config_.kind);
   for (std::size_t i = 0; i < config_.part_workers; ++i)
     workers_.push_back(config_.detach_workers
                          ? self.spawn<part_worker, caf::linked + caf::detached>(ctx_)

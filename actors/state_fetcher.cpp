@@ -18,6 +18,8 @@ state_fetcher::state_fetcher(caf::actor_config& cfg, node_context ctx, fetch_con
 }
 
 void state_fetcher::on_exit() {
+  if (promise_.pending()) // nobody wants the state any more
+    ctx_.metrics->count_state_not_loaded("failed");
   demonitor(caller_); // else the caller keeps this actor's memory as long as it lives
   promise_ = {};
   switchboard_ = nullptr;
@@ -131,7 +133,7 @@ void state_fetcher::next_donor() {
                      next.offer.chunk_bytes});
   }
   if (donors_.empty())
-    return end(last_);
+    return end(last_, last_.code == ec::hash_mismatch ? "hash_mismatch" : "failed");
   donor_ = donors_.front();
   donors_.pop_front();
   auto attempt = ++attempt_;
@@ -257,7 +259,6 @@ void state_fetcher::on_chunk(const peer_answer& answer, steady_time asked) {
     if (auto same = check_parameters(**whole, offer.parameters); !same)
       whole = same.error();
   if (!whole) {
-    ctx_.metrics->count_state_download("hash_mismatch", 0);
     if (whole.error().code == ec::hash_mismatch)
       suspect(donor_.id, "its bytes are not those that it offered");
     return leave_donor(whole.error());
@@ -273,7 +274,6 @@ void state_fetcher::on_chunk(const peer_answer& answer, steady_time asked) {
 /// The chunks of several donors do not make up the state, and nobody can tell whose are wrong. One
 /// donor alone can be blamed if it happens again.
 void state_fetcher::start_over(const state_offer& offer) {
-  ctx_.metrics->count_state_download("hash_mismatch", 0);
   log_caused(spdlog::level::info,
              fmt::format("the chunks of several donors do not make up the state of epoch {}: "
                          "downloading it from peer {} alone",
@@ -299,9 +299,9 @@ status state_fetcher::check_parameters(const byte_source& state, const digest& o
   return waggle::done{};
 }
 
-void state_fetcher::end(const failure& why) {
+void state_fetcher::end(const failure& why, std::string_view outcome) {
   ++attempt_;
-  ctx_.metrics->count_state_download("failed", seconds_of(clock().now() - began_));
+  ctx_.metrics->count_state_not_loaded(outcome);
   promise_.deliver(to_caf(why));
   quit();
 }

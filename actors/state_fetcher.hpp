@@ -61,8 +61,8 @@ using state_fetcher_base =
 /// that most of them offer. If a donor is lost, or too slow, the next one continues with the chunks
 /// that are missing. If chunks of several donors do not make up the state, it is downloaded again
 /// from the last of them alone. Ends itself after its answer.
-/// Counts downloads that fail; whoever uses the state counts the others, because only it knows
-/// whether this is the state that was wanted.
+/// Counts downloads that fail, also those that its caller ends; whoever uses the state counts the
+/// others, because only it knows whether this is the state that was wanted.
 class state_fetcher final : public state_fetcher_base {
 public:
   state_fetcher(caf::actor_config& cfg, node_context ctx, fetch_config config,
@@ -90,7 +90,7 @@ private:
   void ask();
   void on_chunk(const peer_answer& answer, steady_time asked);
   [[nodiscard]] status check_parameters(const byte_source& state, const digest& offered) const;
-  void end(const failure& why);
+  void end(const failure& why, std::string_view outcome = "failed");
 
   const node_context ctx_;
   const fetch_config config_;

@@ -137,7 +137,7 @@ void trainer::carry_out() {
 
 void trainer::on_round(const group_round& round) {
   const auto& report = round.report;
-  round_ended event{steps_locally() ? "params" : "gradients", report};
+  round_ended event{report};
   event.report.values.reset();
   send(peers_.exporter, std::move(event));
   bool failed = report.outcome == round_outcome::failed;

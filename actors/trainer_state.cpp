@@ -84,7 +84,6 @@ void trainer::fetch_if_needed() {
 void trainer::stop_fetching() {
   if (!fetcher_)
     return;
-  ctx_.metrics->count_state_download("failed", seconds_of(now() - fetch_began_));
   send_exit(fetcher_, caf::exit_reason::user_shutdown);
   fetcher_ = nullptr;
   ++fetches_;
@@ -124,14 +123,12 @@ void trainer::on_no_state(const failure& why) {
 void trainer::on_loaded(const image_loaded& outcome) {
   loading_ = false;
   bool loaded = outcome.why.code == ec::none;
-  ctx_.metrics->count_state_download(!loaded          ? "refused"
-                                     : fetch_resumed_ ? "resumed"
-                                                      : "complete",
-                                     seconds_of(now() - fetch_began_));
   if (!loaded) { // the model is unchanged
+    ctx_.metrics->count_state_not_loaded("refused");
     donors_.refuse(last_donor_, now());
     return on_no_state(outcome.why);
   }
+  ctx_.metrics->count_state_loaded(fetch_resumed_, seconds_of(now() - fetch_began_));
   drop_accumulated("left_out"); // the gradient belongs to the state that was replaced
   uncounted_steps_ = 0;
   pass_outdated_ = passing_; // beside the worker: otherwise it had to end first

@@ -143,9 +143,8 @@ struct get_training_status {};
 
 // -- monitoring ----------------------------------------------------------------------------------
 
-/// Event to the metrics exporter: a round ended. `kind`: gradients, params, state, vector.
+/// Event to the metrics exporter: a round ended.
 struct round_ended {
-  std::string kind;
   round_report report; // without values
 };
 /// Event to the metrics exporter.

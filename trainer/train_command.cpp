@@ -173,8 +173,10 @@ learner_factory learner_factory_from(const run_options& o, const peer_id& peer) 
 void add_training(node_config& base, const run_options& o, const peer_id& peer,
                   const std::filesystem::path& data_dir) {
   bool many = o.groups == "moshpit";
-  const char* what = many ? "parameters" : "gradients";
-  base.averaging = averaging_from(o, what, many ? "params" : what,
+  const auto* strategy = find_strategy(o.strategy); // the option accepts no other names
+  const char* kind = strategy->averages_parameters ? "params" : "gradients";
+  // In one group, the prefix is that of the nodes that reduce for clients, whatever the strategy.
+  base.averaging = averaging_from(o, many ? "parameters" : "gradients", kind,
                                   base.agreement ? base.agreement->hash() : digest{}, o.threads);
   // The outgoing vector and the result: the next round begins after both have been used.
   base.averaging->averaging.vectors_kept = o.low_rank > 0 ? 6 : 2; // the factors of both rounds

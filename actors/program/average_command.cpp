@@ -79,7 +79,7 @@ driver_actor::behavior_type driver(driver_actor::stateful_pointer<driver_state> 
   self->send(self, next_round{});
   auto ended = [self, options, exporter, finished](const round_report& report) {
     print(report);
-    round_ended event{"vector", report};
+    round_ended event{report};
     event.report.values.reset();
     self->send(exporter, std::move(event));
     if (options.rounds != 0 && ++self->state.rounds >= options.rounds)

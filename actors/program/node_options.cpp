@@ -88,7 +88,7 @@ node_config::averaging_parts averaging_from(const run_options& o, const std::str
 
 node_config::helping_parts helping_from(const run_options& o) {
   node_config::helping_parts parts;
-  parts.averaging = averaging_from(o, "gradients", "gradients", {});
+  parts.averaging = averaging_from(o, "gradients", "vector", {}); // of any strategy
   parts.averaging.matchmaking.mode = member_mode::auxiliary;
   parts.averaging.averaging.auxiliary = true;
   parts.averaging.averaging.elements_max = o.reduce_elements_max;

@@ -1,5 +1,7 @@
 #include "runtime/crypto/run_secret.hpp"
 
+#include <utility>
+
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
@@ -58,6 +60,14 @@ std::string run_secret::masked(std::string_view transcript, std::string text) co
                                           ^ std::to_integer<unsigned>(block.bytes[i]));
   }
   return text;
+}
+
+std::string run_tag(const std::string& run_id) {
+  // Peers that share a process are mostly of one run.
+  static thread_local std::pair<std::string, std::string> last;
+  if (last.first != run_id || last.second.empty())
+    last = {run_id, "run-" + short_name(run_secret{run_id}.proof("tag"))};
+  return last.second;
 }
 
 } // namespace waggle

@@ -32,4 +32,9 @@ private:
   std::array<unsigned char, 32> key_;
 };
 
+/// What stands for the name of a run where the name must not be told: "run-1a2b3c4d", the same on
+/// all peers of the run. Takes some milliseconds if the last call of this thread was for another
+/// name.
+std::string run_tag(const std::string& run_id);
+
 } // namespace waggle

@@ -7,7 +7,7 @@ namespace waggle {
 /// The DHT: this peer's table and records, its requests and lookups.
 class dht_metrics {
 public:
-  explicit dht_metrics(const metric_registry& registry) : in_(registry) {}
+  explicit dht_metrics(metric_registry& registry) : in_(registry) {}
 
   void set_dht(double routing_entries, double records, double record_bytes) {
     entries_.at().Set(routing_entries);
@@ -31,7 +31,7 @@ private:
   static constexpr std::array answer_seconds{0.001, 0.01, 0.03, 0.1, 0.3, 1., 3.};
   static constexpr std::array hops{1., 2., 4., 8.}; // a lookup among a million peers takes about 5
 
-  metric_registry in_;
+  metric_registry& in_;
   gauge<> entries_{in_, "waggle_dht_routing_table_entries", "Peers in the routing table."};
   gauge<> records_{in_, "waggle_dht_records", "Records stored here."};
   gauge<> bytes_{in_, "waggle_dht_storage_bytes", "Bytes of the records stored here."};

@@ -12,10 +12,11 @@
 
 namespace waggle {
 
-/// Every metric that a peer exports, in one registry. The name, help text and labels of each stand
-/// in the class of its subject, below the methods that set it. No other code contains a metric's
-/// name, except dashboards/, which a test compares with these classes. Thread-safe.
-class metric_families : public peer_metrics,
+/// Every metric that a peer exports. The name, help text and labels of each stand in the class of
+/// its subject, below the methods that set it. No other code contains a metric's name, except
+/// dashboards/, which a test compares with these classes. Thread-safe.
+class metric_families : public metric_registry,
+                        public peer_metrics,
                         public dht_metrics,
                         public round_metrics,
                         public network_metrics,
@@ -23,14 +24,15 @@ class metric_families : public peer_metrics,
                         public training_metrics,
                         public process_metrics {
 public:
-  metric_families(std::shared_ptr<prometheus::Registry> registry, const std::string& run_id);
+  /// @param run the tag of the run: whoever can scrape a peer need not be told its name.
+  /// Throws std::exception if the registry cannot take the metrics, e.g. because a running peer has
+  /// the same labels there.
+  metric_families(std::shared_ptr<prometheus::Registry> registry, const std::string& run,
+                  const std::string& peer);
 
-  /// Text exposition format 0.0.4 of the whole registry.
+  /// Text exposition format 0.0.4 of the registry, without the series of other peers, which have
+  /// pages of their own.
   [[nodiscard]] std::string text() const;
-  [[nodiscard]] const std::shared_ptr<prometheus::Registry>& registry() const { return registry_; }
-
-private:
-  std::shared_ptr<prometheus::Registry> registry_;
 };
 
 } // namespace waggle

@@ -7,9 +7,7 @@ namespace waggle {
 /// Connections to peers, what they carry, and what was refused.
 class network_metrics {
 public:
-  explicit network_metrics(const metric_registry& registry) : in_(registry) {
-    set_connections(0, 0);
-  }
+  explicit network_metrics(metric_registry& registry) : in_(registry) { set_connections(0, 0); }
 
   void count_network_bytes(std::string_view direction, std::string_view plane, double bytes) {
     bytes_.at(direction, plane).Increment(bytes);
@@ -31,7 +29,7 @@ public:
   void observe_rtt(double seconds) { rtt_.at().Observe(seconds); }
 
 private:
-  metric_registry in_;
+  metric_registry& in_;
   label direction_{"direction", {"in", "out"}};
   counter<2> bytes_{
     in_, "waggle_network_bytes_total",

@@ -8,7 +8,7 @@ namespace waggle {
 /// What this peer is and does, and which peers it knows.
 class peer_metrics {
 public:
-  explicit peer_metrics(const metric_registry& registry) : in_(registry) {
+  explicit peer_metrics(metric_registry& registry) : in_(registry) {
     build_info_.at(version).Set(1);
     start_timestamp_.at().SetToCurrentTime();
     set_peer_state("starting");
@@ -35,7 +35,7 @@ public:
   void set_clock_skew(double seconds) { clock_skew_.at().Set(seconds); }
 
 private:
-  metric_registry in_;
+  metric_registry& in_;
   gauge<1> build_info_{in_, "waggle_build_info", "Always 1; the labels identify the build.",
                        label{"version"}};
   gauge<3> config_info_{in_,

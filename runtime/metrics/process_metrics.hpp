@@ -9,7 +9,7 @@ namespace waggle {
 /// The process: restarts of its actors, and the pages that it serves.
 class process_metrics {
 public:
-  explicit process_metrics(const metric_registry& registry) : in_(registry) {}
+  explicit process_metrics(metric_registry& registry) : in_(registry) {}
 
   void count_actor_restart(std::string_view actor) { restarts_.at(actor).Increment(); }
   /// `target` may be any string of an untrusted client; an unknown route counts as "other".
@@ -29,7 +29,7 @@ private:
                                                           "/api/v1/status", "/api/v1/peers"};
   static constexpr std::array answer_seconds{0.05, 0.5}; // scrape budget: 50 ms
 
-  metric_registry in_;
+  metric_registry& in_;
   label route_{"route", {routes.begin(), routes.end()}};
   counter<1> restarts_{in_, "waggle_actor_restarts_total", "Actors restarted by the node.",
                        label{"actor"}};

@@ -7,26 +7,34 @@ namespace waggle {
 /// Searches for a group, and the rounds of groups.
 class round_metrics {
 public:
-  explicit round_metrics(const metric_registry& registry) : in_(registry) {}
+  explicit round_metrics(metric_registry& registry) : in_(registry) {}
 
   void count_matchmaking(ec outcome /*none: formed*/, double seconds, double group_size) {
     searches_.at(outcome == ec::none ? "formed" : to_string(outcome)).Increment();
+    if (outcome != ec::none)
+      return;
     search_seconds_.at().Observe(seconds);
-    if (outcome == ec::none)
-      group_size_.at().Observe(group_size);
+    group_size_.at().Observe(group_size);
   }
   void count_join_refused(ec reason) { joins_refused_.at(reason).Increment(); }
-  /// Also sets the contributors gauge and observes durations.
-  void count_round(std::string_view kind /*gradients params state vector*/,
-                   std::string_view outcome, double seconds, double contributors,
-                   double recovery_seconds) {
+  /// Exports the rounds of this kind (gradients, params or vector) as zeros, before the first one.
+  void show_rounds(std::string_view kind) {
+    for (auto outcome : {"complete", "shrunk", "failed"})
+      rounds_.at(kind, outcome).Increment(0);
+    seconds_.at(kind);
+    contributors_.at(kind).Set(0);
+  }
+  /// Also sets the contributors gauge, and observes the duration of a round that did not fail.
+  void count_round(std::string_view kind, std::string_view outcome, double seconds,
+                   double contributors, double recovery_seconds) {
     rounds_.at(kind, outcome).Increment();
-    seconds_.at(kind).Observe(seconds);
+    if (outcome != "failed")
+      seconds_.at(kind).Observe(seconds);
     contributors_.at(kind).Set(contributors);
     if (recovery_seconds > 0)
       recovery_seconds_.at().Observe(recovery_seconds);
   }
-  void count_part(std::string_view outcome, double n = 1) { parts_.at(outcome).Increment(n); }
+  void count_part() { parts_.at().Increment(); }
   void count_check(bool right) { checked_parts_.at(right ? "right" : "wrong").Increment(); }
   void count_peer_fault(ec reason) { peer_faults_.at(reason).Increment(); }
   void count_exclusion(std::string_view fault /*silent wrong left*/) {
@@ -40,7 +48,7 @@ public:
   void set_share_ratio(double ratio) { share_ratio_.at().Set(ratio); }
 
 private:
-  metric_registry in_;
+  metric_registry& in_;
   counter<1> searches_{in_, "waggle_matchmaking_rounds_total", "Searches for a group by outcome.",
                        label{"outcome", {"formed", ec::too_few, ec::timeout, ec::nobody_declared}}};
   histogram<> search_seconds_{in_, "waggle_matchmaking_duration_seconds",
@@ -49,15 +57,15 @@ private:
                           "Members of the groups that formed.", small_counts};
   counter<1> joins_refused_{in_, "waggle_matchmaking_joins_refused_total",
                             "Requests to join that this peer refused, by reason.", label{"reason"}};
-  label kind_{"kind", {"gradients", "vector"}};
+  label kind_{"kind"}; // see show_rounds
   counter<2> rounds_{in_, "waggle_averaging_rounds_total", "Rounds by kind and outcome.", kind_,
-                     label{"outcome", {"complete", "shrunk", "failed"}}};
+                     label{"outcome"}};
   histogram<1> seconds_{in_, "waggle_averaging_round_duration_seconds",
-                        "Time of an all-reduce, without matchmaking.", round_seconds, kind_};
+                        "Time of an all-reduce that did not fail, without matchmaking.",
+                        round_seconds, kind_};
   gauge<1> contributors_{in_, "waggle_averaging_contributors", "Contributors of the last round.",
                          kind_};
-  counter<1> parts_{in_, "waggle_averaging_chunks_total", "Parts by outcome.",
-                    label{"outcome", {"ok"}}};
+  counter<> parts_{in_, "waggle_averaging_chunks_total", "Parts that this peer received."};
   histogram<> recovery_seconds_{in_, "waggle_averaging_recovery_duration_seconds",
                                 "From the first failure in a round to its end.", round_seconds};
   counter<1> peer_faults_{

@@ -9,7 +9,7 @@ namespace waggle {
 /// Training: epochs, samples and steps.
 class training_metrics {
 public:
-  explicit training_metrics(const metric_registry& registry) : in_(registry) {}
+  explicit training_metrics(metric_registry& registry) : in_(registry) {}
 
   void set_epochs(double own, double global) {
     epoch_.at().Set(own);
@@ -62,13 +62,13 @@ private:
   /// Not exported before a rule holds for the first time: a healthy run needs none of them.
   using health_numbers = metric<prometheus::Gauge, 2, false>;
 
-  static void export_numbers(const health_numbers& where, std::string_view rule, double found,
+  static void export_numbers(health_numbers& where, std::string_view rule, double found,
                              double required) {
     where.at(rule, "found").Set(found);
     where.at(rule, "required").Set(required);
   }
 
-  metric_registry in_;
+  metric_registry& in_;
   gauge<> epoch_{in_, "waggle_training_epoch", "This peer's epoch."};
   gauge<> global_epoch_{in_, "waggle_training_global_epoch", "The swarm's epoch."};
   counter<1> samples_{in_, "waggle_training_samples_total",

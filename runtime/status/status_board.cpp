@@ -4,8 +4,6 @@
 #include <array>
 #include <string_view>
 
-#include "runtime/crypto/run_secret.hpp"
-
 namespace waggle {
 
 namespace {
@@ -58,27 +56,15 @@ void status_board::show_readiness(bool ready, std::string text) {
   readiness_ = std::move(text);
 }
 
-std::string status_board::tag_of(const std::string& run_id) {
-  return "run-" + short_name(run_secret{run_id}.proof("tag"));
-}
-
 std::string status_board::why_not_ready() const {
   std::lock_guard guard{mutex_};
   return ready_ ? std::string{} : readiness_;
 }
 
-const std::string& status_board::tag() const {
-  std::call_once(tag_made_, [this] { tag_ = tag_of(run_id_); });
-  return tag_;
-}
-
 net::http_response status_board::answer(const net::http_request& request) const {
   auto reply = page(request);
-  if (request.local)
-    return reply;
-  // As a label of a metric, and as a field of a document; both forms escape quotes in the name.
-  replace_values(reply.body, "run=\"", tag());
-  replace_values(reply.body, "\"run\":\"", tag());
+  if (!request.local && reply.content_type == json_type)
+    replace_values(reply.body, "\"run\":\"", metrics_->run());
   return reply;
 }
 

@@ -17,14 +17,7 @@ namespace waggle {
 /// peer is. Thread-safe.
 class status_board {
 public:
-  /// The name of the run is shown to this machine only. Requests from others, which have not shown
-  /// that they know it, get its tag.
-  status_board(std::shared_ptr<metric_families> metrics, std::string run_id)
-    : metrics_(std::move(metrics)), run_id_(std::move(run_id)) {}
-
-  /// What stands for the name of a run where it must not be told: "run-1a2b3c4d", the same on all
-  /// peers of the run. Takes some milliseconds (run_secret).
-  static std::string tag_of(const std::string& run_id);
+  explicit status_board(std::shared_ptr<metric_families> metrics) : metrics_(std::move(metrics)) {}
 
   void show_status(std::string json);
   void show_peers(std::string json);
@@ -51,17 +44,16 @@ public:
   }
 
   /// GET /metrics, /healthz, /readyz, /api/v1/status, /api/v1/peers; anything else is 404 or 405
-  /// with a JSON body (404: with the list of pages).
+  /// with a JSON body (404: with the list of pages). The documents name the run to this machine
+  /// only; others, which have not shown that they know the name, get its tag (run_tag). Metrics
+  /// have the tag for everybody: a run that is scraped from several machines must not have two
+  /// names.
   [[nodiscard]] net::http_response answer(const net::http_request& request) const;
 
 private:
   [[nodiscard]] net::http_response page(const net::http_request& request) const;
-  [[nodiscard]] const std::string& tag() const;
 
   std::shared_ptr<metric_families> metrics_;
-  std::string run_id_;
-  mutable std::once_flag tag_made_;
-  mutable std::string tag_;
   std::atomic<std::uint64_t> bytes_in_{0};
   std::atomic<std::uint64_t> bytes_out_{0};
   std::atomic<std::uint64_t> bytes_shared_{0};

@@ -65,6 +65,7 @@ std::string status_document(const peer_picture& picture, const peer_facts& facts
   json doc;
   doc["peer"] = to_string(facts.self);
   doc["run"] = facts.run_id;
+  doc["run_tag"] = facts.run_tag;
   doc["version"] = version;
   doc["phase"] = t ? std::string{to_string(t->phase)} : "node";
   doc["epoch"] = of_training([](const auto& s) { return s.epoch.value(); });

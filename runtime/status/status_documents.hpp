@@ -25,6 +25,7 @@ struct peer_picture {
 struct peer_facts {
   peer_id self;
   std::string run_id;
+  std::string run_tag;  // see run_secret.hpp
   double uptime = 0;    // seconds
   double bandwidth = 0; // bytes a second; 0: not known
   std::uint64_t bytes_in = 0;
@@ -35,7 +36,8 @@ struct peer_facts {
 /// The status of a trainer that has not started yet.
 training_status not_started();
 
-/// /api/v1/status: {"peer","run","version","phase","epoch","global_epoch","samples_toward_epoch",
+/// /api/v1/status:
+/// {"peer","run","run_tag","version","phase","epoch","global_epoch","samples_toward_epoch",
 /// "target_batch_size","loss","first_loss","samples":{"used","dropped"},
 /// "rounds":{"complete","shrunk","failed"},"local_fallbacks","state_downloads","steps",
 /// "samples_per_second","compute_samples_per_second","learning_rate",
@@ -46,7 +48,7 @@ training_status not_started();
 /// /api/v1/peers; "compute_samples_per_second" that of its passes alone. "peers" train,
 /// "auxiliaries" only reduce. "reduces_for_clients": for how many clients a peer without a model
 /// reduces now; null: it never does. "bytes": on the wire, and through memory shared with
-/// peers on this host (both ways).
+/// peers on this host (both ways). "run_tag": the label `run` of the metrics.
 std::string status_document(const peer_picture& picture, const peer_facts& facts);
 
 /// /api/v1/peers: {"peers":[{"id","addresses","epoch","samples_toward_epoch","samples_per_second",

@@ -124,7 +124,7 @@ int run(const learner_config& model, double seconds, const std::filesystem::path
   ctx.log = std::make_shared<spdlog::logger>("pause_bench",
                                              std::make_shared<spdlog::sinks::stderr_sink_mt>());
   ctx.metrics =
-    std::make_shared<metric_families>(std::make_shared<prometheus::Registry>(), "pause");
+    std::make_shared<metric_families>(std::make_shared<prometheus::Registry>(), "pause", "pause");
   ctx.encoded_parts = buffer_pool::make(32_MiB);
   ctx.make_store = [files, folder] { return files->make_store(folder); };
   std::optional<checkpoint_store> kept{std::in_place, files, folder / "checkpoints"};

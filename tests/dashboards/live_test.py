@@ -49,7 +49,8 @@ class Process:
         self.name = name
         self.log = folder / f"{name}.log"
         with open(self.log, "w") as log:
-            environment = {k: v for k, v in os.environ.items() if not k.startswith("WAGGLE_")}
+            environment = {k: v for k, v in os.environ.items() if not k.startswith("WAGGLE_")
+                           and k not in ("INITIAL_PEERS", "PL_INITIAL_PEERS")}
             self.child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, cwd=folder,
                                           env=environment)
 
@@ -136,12 +137,12 @@ class Prometheus:
         return self.ask("query", query=query)["result"]
 
 
-def panel_queries():
+def panel_queries(run):
     board = json.loads((ROOT / "dashboards" / "swarm.json").read_text())
     for panel in board["panels"]:
         for target in panel.get("targets", []):
             query = target["expr"]
-            for variable, value in (("$run", "live"), ("$instance", ".*"), ("$__rate_interval", "10s"),
+            for variable, value in (("$run", run), ("$instance", ".*"), ("$__rate_interval", "10s"),
                                     ("$__range", "1m")):
                 query = query.replace(variable, value)
             assert "$" not in query, f"unknown variable in: {query}"
@@ -172,7 +173,8 @@ def check(options):
                 rule["health"] == "ok" for group in prometheus.ask("rules")["groups"] for rule in group["rules"]))
 
             empty, asked = [], 0
-            for where, query in [*panel_queries(), *alert_selectors(prometheus)]:
+            run = json.loads(get(f"http://{addresses[0]}/api/v1/status"))["run_tag"]
+            for where, query in [*panel_queries(run), *alert_selectors(prometheus)]:
                 if options.no_trainer and OF_TRAINERS.search(query):
                     continue
                 asked += 1

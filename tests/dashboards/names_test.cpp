@@ -67,7 +67,7 @@ names named_in(const std::string& text) {
 /// The metrics of a peer that trains and has saved a checkpoint, so that the metrics that only
 /// trainers export are included.
 metric_families& families() {
-  static metric_families all{std::make_shared<prometheus::Registry>(), "test"};
+  static metric_families all{std::make_shared<prometheus::Registry>(), "test", "ann"};
   all.set_config_info("1", "2", "collaborative");
   all.set_training(1, 0.1, 2);
   all.set_drift(1);
@@ -76,7 +76,8 @@ metric_families& families() {
   all.set_health_samples("short_epochs", 256, 269);
   all.set_health_samples("small_batches", 256, 264);
   all.set_health_epochs("zero_updates", 20, 29);
-  all.count_checkpoint("ok", 0.1, 1e9);
+  all.count_checkpoint_saved(0.1, 1e9);
+  all.show_rounds("gradients");
   return all;
 }
 
@@ -142,7 +143,8 @@ TEST(Dashboards, EveryAlertHasARunbookParagraph) {
 
 /// Some reasons and HTTP codes appear only when they are met first.
 TEST(Metrics, OfANewPeerLeaveRoomInTheBudgetOf400Series) {
-  metric_families families{std::make_shared<prometheus::Registry>(), "test"};
+  metric_families families{std::make_shared<prometheus::Registry>(), "test", "ann"};
+  families.show_rounds("gradients");
   std::istringstream text{families.text()};
   int series = 0;
   for (std::string line; std::getline(text, line);)
@@ -241,14 +243,14 @@ TEST(Metrics, HaveTheNumbersOfEachHealthRuleOnceItHolds) {
       EXPECT_NE(tests.find("rule: " + std::string{rule} + "}"), std::string::npos)
         << "no test expects the alert for " << rule;
     }
-  metric_families healthy{std::make_shared<prometheus::Registry>(), "test"};
+  metric_families healthy{std::make_shared<prometheus::Registry>(), "test", "ann"};
   EXPECT_EQ(matches(healthy.text(), "\n(waggle_training_health_\\w+)\\{"),
             names{"waggle_training_health_rule"})
     << "a healthy run needs no series for them";
 }
 
 TEST(Metrics, CountRequestsForUnknownPagesUnderOneName) {
-  metric_families all{std::make_shared<prometheus::Registry>(), "test"};
+  metric_families all{std::make_shared<prometheus::Registry>(), "test", "ann"};
   for (int i = 0; i < 100; ++i)
     all.count_http_request("/made-up-" + std::to_string(i), 404, 0.001);
   auto text = all.text();
@@ -257,7 +259,7 @@ TEST(Metrics, CountRequestsForUnknownPagesUnderOneName) {
 }
 
 TEST(Metrics, HaveExactlyOnePeerState) {
-  metric_families all{std::make_shared<prometheus::Registry>(), "test"};
+  metric_families all{std::make_shared<prometheus::Registry>(), "test", "ann"};
   all.set_peer_state("averaging");
   double sum = 0;
   for (const auto& family : all.registry()->Collect())

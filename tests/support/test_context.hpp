@@ -48,8 +48,8 @@ inline node_context test_context(std::uint64_t seed, std::shared_ptr<const wall_
   ctx.record = test_peer(seed);
   ctx.wall = std::move(wall);
   ctx.verifier = make_plain_verifier();
-  ctx.metrics =
-    std::make_shared<metric_families>(std::make_shared<prometheus::Registry>(), ctx.run_id);
+  ctx.metrics = std::make_shared<metric_families>(std::make_shared<prometheus::Registry>(),
+                                                  ctx.run_id, short_name(ctx.record.id));
   ctx.log = silent_log();
   ctx.links = std::make_shared<link_table>();
   ctx.rounds = make_round_registry(ctx.links, ctx.strangers);

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <iostream>
 
+#include "tests/support/test_context.hpp"
 #include "tests/swarm/moshpit_swarm.hpp"
 
 namespace waggle::testing {
@@ -125,10 +126,8 @@ TEST(MoshpitAuxiliary, TakesNobodysPlace) {
 
 /// How many states this peer has downloaded.
 double downloads_of(swarm_with_auxiliaries& swarm, index i) {
-  auto text = swarm.sim[i].node.board->answer({"GET", "/metrics"}).body;
-  std::string name = "waggle_state_downloads_total{run=\"sim\",outcome=\"complete\"} ";
-  auto at = text.find(name);
-  return at == std::string::npos ? 0 : std::stod(text.substr(at + name.size()));
+  return exported(*swarm.sim[i].node.ctx.metrics,
+                  "waggle_state_downloads_total{outcome=\"complete\"");
 }
 
 // Its number of epochs is no proof of the age of its state, which it gives to newcomers.

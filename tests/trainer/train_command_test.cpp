@@ -170,6 +170,17 @@ TEST(TrainCommand, OptionsOfAveragedGradientsArrive) {
   EXPECT_EQ(c.averaging->averaging.kind, "gradients");
 }
 
+TEST(TrainCommand, RoundsAreCountedAsWhatTheyAverage) {
+  auto kind = [](const std::map<std::string, std::string>& values) {
+    return trainer_with(values).averaging->averaging.kind;
+  };
+  EXPECT_EQ(kind({}), "gradients");
+  for (const char* strategy :
+       {"local-updates", "decentralized", "decentralized-sgd", "decentralized-adam"})
+    EXPECT_EQ(kind({{"strategy", strategy}}), "params") << strategy;
+  EXPECT_EQ(kind({{"strategy", "local-updates"}, {"groups", "moshpit"}}), "params");
+}
+
 TEST(TrainCommand, OptionsOfRoundsThatCountStepsArrive) {
   auto c = trainer_with({{"strategy", "decentralized-sgd"},
                          {"averaging-steps-period", "13"},

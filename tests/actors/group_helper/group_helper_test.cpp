@@ -109,6 +109,7 @@ TEST_F(GroupHelper, PassesOnTheStateOfAClient) {
   EXPECT_EQ(got->epoch, epoch_id{4});
   EXPECT_EQ(got->past.branch, sha256("a"));
   EXPECT_EQ(got->state->size(), image.size);
+  EXPECT_EQ(exported(*ctx.metrics, "waggle_state_downloads_total{outcome=\"complete\""), 1);
   ASSERT_EQ(opened.size(), 1U);
   EXPECT_EQ(opened.front().branch, sha256("a"));
   EXPECT_EQ(opened.front().epoch_min, epoch_id{4});
@@ -131,6 +132,7 @@ TEST_F(GroupHelper, ADownloadEndsWithTheGroupThatItWasFor) {
   end_round(failed);
   ASSERT_TRUE(waiting.answered());
   EXPECT_EQ(waiting.get().error().code, ec::not_ready);
+  EXPECT_EQ(exported(*ctx.metrics, "waggle_state_downloads_total{outcome=\"failed\""), 1);
 
   silent = false;
   group = group_of(4, {2});

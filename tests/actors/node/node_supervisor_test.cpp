@@ -1,7 +1,10 @@
 #include "actors/node_supervisor.hpp"
 
+#include <set>
+
 #include <gmock/gmock.h>
 
+#include "runtime/crypto/run_secret.hpp"
 #include "tests/support/actor_test.hpp"
 
 namespace waggle::testing {
@@ -14,7 +17,7 @@ struct shutdown_log {
 };
 using log_of_shutdown = std::shared_ptr<shutdown_log>;
 
-class idle_transport final : public net::transport {
+class idle_transport : public net::transport {
 public:
   explicit idle_transport(log_of_shutdown log) : log_(std::move(log)) {}
   result<endpoint> listen(const endpoint& where, net::on_link) override { return where; }
@@ -25,6 +28,14 @@ public:
 
 private:
   log_of_shutdown log_;
+};
+
+class deaf_transport final : public idle_transport {
+public:
+  using idle_transport::idle_transport;
+  result<endpoint> listen(const endpoint&, net::on_link) override {
+    return failure{ec::bad_config, "the port is taken"};
+  }
 };
 
 trainer_actor::behavior_type fake_trainer(trainer_actor::pointer self, log_of_shutdown log) {
@@ -89,7 +100,7 @@ protected:
     parts.tracker = spawn(fake_tracker, log);
     parts.switchboard = spawn(fake_switchboard, log);
     node = spawn<node_supervisor>(ctx, config, parts, std::make_shared<idle_transport>(log),
-                                  std::make_shared<status_board>(ctx.metrics, "test"));
+                                  std::make_shared<status_board>(ctx.metrics));
   }
   pending<training_status> stop() { return ask_later<training_status>(node, shut_down{"test"}); }
   void expect_all_ended() {
@@ -140,6 +151,106 @@ TEST_F(NodeSupervisor, ATrainerThatDoesNotStopDelaysTheEndNoLongerThanAllowed) {
     EXPECT_THAT(log->asked, ElementsAre("trainer", "tracker", "switchboard", "transport"));
     expect_all_ended();
   }
+}
+
+TEST_F(NodeSupervisor, WithdrawsTheMetricsOfItsPeerBeforeItAnswers) {
+  start(30s);
+  EXPECT_FALSE(ctx.metrics->registry()->Collect().empty());
+  auto ended = stop();
+  pass(2 * goodbye_time);
+  ASSERT_TRUE(ended.get());
+  EXPECT_TRUE(ctx.metrics->registry()->Collect().empty());
+}
+
+/// Peers in one process that share a registry.
+class StartNode : public actor_test {
+protected:
+  result<started_node> start(std::uint64_t seed, const std::string& run) {
+    node_config config;
+    config.run_id = run;
+    config.listen = {"127.0.0.1", 7700};
+    node_dependencies with;
+    with.self = identity::from_seed(seed);
+    with.wall = wall;
+    with.verifier = make_plain_verifier();
+    with.registry = registry;
+    with.log = silent_log();
+    with.detach_workers = false;
+    with.make_transport = [this](const transport_request&) -> std::shared_ptr<net::transport> {
+      if (deaf)
+        return std::make_shared<deaf_transport>(log);
+      return std::make_shared<idle_transport>(log);
+    };
+    auto started = start_node(sys, config, with);
+    if (started) {
+      keep(started->node);
+      for (const auto& part : everybody(started->parts))
+        keep(caf::actor_cast<caf::actor>(part));
+    }
+    settle();
+    return started;
+  }
+  void stop(const started_node& peer) {
+    auto ended = ask_later<training_status>(peer.node, shut_down{"test"});
+    pass(1s);
+    EXPECT_TRUE(ended.get());
+  }
+  /// The values of a label in the registry.
+  [[nodiscard]] std::set<std::string> values_of(const std::string& label) const {
+    std::set<std::string> found;
+    for (const auto& family : registry->Collect())
+      for (const auto& series : family.metric)
+        for (const auto& pair : series.label)
+          if (pair.name == label)
+            found.insert(pair.value);
+    return found;
+  }
+
+  log_of_shutdown log = std::make_shared<shutdown_log>();
+  std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
+  bool deaf = false;
+};
+
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+
+TEST_F(StartNode, PeersShareARegistryAndTakeTheirSeriesWithThem) {
+  auto ann = start(1, "birds");
+  auto bob = start(2, "birds");
+  auto eve = start(3, "bees");
+  ASSERT_TRUE(ann && bob && eve);
+  auto name = [](std::uint64_t seed) { return short_name(identity::from_seed(seed)->id()); };
+  EXPECT_THAT(values_of("run"), UnorderedElementsAre(run_tag("birds"), run_tag("bees")));
+  EXPECT_THAT(values_of("peer"), UnorderedElementsAre(name(1), name(2), name(3)));
+  stop(*ann);
+  EXPECT_THAT(values_of("peer"), UnorderedElementsAre(name(2), name(3)));
+  stop(*eve);
+  EXPECT_THAT(values_of("run"), UnorderedElementsAre(run_tag("birds")));
+  stop(*bob);
+  EXPECT_THAT(values_of("peer"), IsEmpty());
+}
+
+TEST_F(StartNode, TheSameIdentityTwiceInARunIsRefusedUntilTheFirstHasEnded) {
+  auto first = start(1, "birds");
+  ASSERT_TRUE(first);
+  auto second = start(1, "birds");
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, ec::bad_config);
+  EXPECT_THAT(second.error().detail, ::testing::HasSubstr("no running peer has its identity"));
+  stop(*first);
+  auto third = start(1, "birds");
+  ASSERT_TRUE(third) << to_string(third.error());
+  stop(*third);
+}
+
+TEST_F(StartNode, APeerThatCannotListenLeavesNoSeries) {
+  deaf = true;
+  EXPECT_FALSE(start(1, "birds"));
+  EXPECT_THAT(values_of("peer"), IsEmpty());
+  deaf = false;
+  auto again = start(1, "birds");
+  ASSERT_TRUE(again);
+  stop(*again);
 }
 
 } // namespace

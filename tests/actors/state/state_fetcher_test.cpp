@@ -259,7 +259,8 @@ TEST_F(StateFetcher, ACorruptStateIsFoundCountedAndFetchedElsewhere) {
   ASSERT_TRUE(got);
   EXPECT_EQ(got->donor, test_peer(3).id);
   EXPECT_TRUE(std::ranges::equal(read_all(*got->state)->view(), *content));
-  EXPECT_EQ(ended("hash_mismatch"), 1);
+  EXPECT_EQ(exported(*ctx.metrics, "waggle_network_refused_total{reason=\"hash_mismatch\""), 1);
+  EXPECT_EQ(ended("hash_mismatch"), 0) << "the download went well, in the end";
 }
 
 TEST_F(StateFetcher, AWrongChunkOfALostDonorIsNotBlamedOnTheNextOne) {
@@ -278,7 +279,7 @@ TEST_F(StateFetcher, AWrongChunkOfALostDonorIsNotBlamedOnTheNextOne) {
     EXPECT_TRUE(std::ranges::equal(read_all(*got->state)->view(), *content));
     EXPECT_TRUE(config.suspects->empty());
   }
-  EXPECT_EQ(ended("hash_mismatch"), 2);
+  EXPECT_EQ(ended("hash_mismatch"), 0);
 }
 
 TEST_F(StateFetcher, OnlyADonorOfAllChunksIsBlamedForAWrongHash) {
@@ -297,7 +298,10 @@ TEST_F(StateFetcher, ACorruptStateIsNeverHandedOut) {
   auto got = fetch({2}).get();
   ASSERT_FALSE(got);
   EXPECT_EQ(got.error().code, ec::hash_mismatch);
-  EXPECT_EQ(ended("failed"), 1);
+  EXPECT_EQ(ended("hash_mismatch"), 1);
+  EXPECT_EQ(ended("failed"), 0) << "a download is counted once";
+  EXPECT_EQ(exported(*ctx.metrics, "waggle_state_download_duration_seconds_count"), 0)
+    << "it brought no state";
   EXPECT_FALSE(alive(fetcher));
 }
 

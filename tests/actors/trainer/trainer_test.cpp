@@ -161,6 +161,7 @@ TEST_F(Trainer, ATargetBatchBelowTwoPassesOfEachPeerIsANotice) {
   EXPECT_EQ(exported(*m.ctx.metrics, R"(waggle_training_health_rule{rule="small_batches")"), 1);
   auto samples = [&](const std::string& number) {
     return exported(*m.ctx.metrics, "waggle_training_health_samples{number=\"" + number
+                                      + R"(",peer=")" + m.ctx.metrics->peer()
                                       + R"(",rule="small_batches")");
   };
   EXPECT_EQ(samples("found"), 15);
