@@ -155,6 +155,8 @@ void trainer::on_model(const model_ready& ready) {
   averaged_ = *averaged;
   if (!steps_locally() && model_->tensors().buffer_count() > 0)
     buffers_ = averaged_tensors::buffers_of(model_->tensors());
+  if (!config_.notice.empty())
+    ctx_.log->warn("{}", config_.notice);
   take_over(ready);
   begin_counting();
   std::shared_ptr<two_round_coding> coding;

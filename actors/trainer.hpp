@@ -50,6 +50,9 @@ struct training_config {
   /// some of its peers. Only for strategies whose peers are approximately equal.
   bool many_groups = false;
   lr_schedule schedule;
+  /// What the operator should know about these settings, for the log and the status; empty:
+  /// nothing.
+  std::string notice{};
   /// The least time from one micro-step to the next, to leave computing time to other processes. 0:
   /// none.
   milliseconds step_interval{0};

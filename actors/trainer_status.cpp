@@ -64,7 +64,8 @@ const training_status& trainer::current_status() {
   s.notice = !download_notice_.empty()                                        ? download_notice_
              : !doubt_notice_.empty()                                         ? doubt_notice_
              : !disbelief_.empty() && now() - disbelief_at_ < disbelief_shown ? disbelief_
-                                                                              : health_.notice();
+             : !health_.notice().empty()                                      ? health_.notice()
+                                                                              : config_.notice;
   s.loss = losses_.smoothed();
   s.first_loss = losses_.of_first_epoch();
   s.past = at_.in_step() ? at_.past() : at_.held_past();

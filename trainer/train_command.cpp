@@ -187,6 +187,7 @@ void add_training(node_config& base, const run_options& o, const peer_id& peer,
   t.group_size_max = static_cast<std::uint32_t>(o.target_group_size);
   t.strategy = o.strategy;
   t.how = strategy_settings_of(o);
+  t.notice = unaveraged_squares(o);
   t.epoch_difference_max = o.max_epoch_difference;
   t.averaging_alpha = o.alpha;
   t.delay_optimizer_step = o.delay_optimizer_step;

@@ -97,13 +97,16 @@ failure bad(std::string why) {
   return {ec::bad_config, std::move(why)};
 }
 
-/// The names of the statistics that the optimizer keeps, of matrices or vectors.
-std::vector<std::string> statistics_of(const run_options& o) {
+/// The names of the statistics that the optimizer keeps, of matrices or vectors; of all of them,
+/// or of those of one kind.
+std::vector<std::string> statistics_of(const run_options& o,
+                                       std::optional<state_tensor::kind> of = std::nullopt) {
   std::vector<std::string> names;
   if (const auto* row = find_optimizer(o.optimizer))
     for (const auto& shape : {tensor_shape{2, 2}, tensor_shape{2}})
       for (const auto& kept : row->statistics(optimizer_of(o), shape))
-        if (std::find(names.begin(), names.end(), kept.name) == names.end())
+        if ((!of || kept.what == *of)
+            && std::find(names.begin(), names.end(), kept.name) == names.end())
           names.push_back(kept.name);
   return names;
 }
@@ -234,6 +237,23 @@ status check_optimizer_of_strategy(const run_options& o) {
                                  : " keeps " + joined(kept, ", ") + "; the nearest is "
                                      + nearest(name, kept)));
   return done{};
+}
+
+std::string unaveraged_squares(const run_options& o) {
+  const auto* row = find_strategy(o.strategy);
+  if (row == nullptr || !row->averages_parameters || o.average_opt_statistics != "auto"
+      || !strategy_settings_of(o).statistics.empty())
+    return {};
+  auto squares = statistics_of(o, state_tensor::kind::square);
+  if (squares.empty())
+    return {};
+  if (optimizer_of(o).amsgrad) // the step divides by the root of the last one
+    squares = {squares.back()};
+  return "the peers average parameters, but not " + joined(squares, " and ") + ", by which "
+         + o.optimizer
+         + " scales the steps of each peer: where their samples differ, they may converge poorly; "
+           "--average-opt-statistics "
+         + joined(squares, ",") + " on all peers averages that, and none says that this is meant";
 }
 
 status check_combinations(const run_options& o) {

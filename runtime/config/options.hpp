@@ -91,6 +91,11 @@ struct strategy_settings;
 /// Of the strategy that the options describe, without the target batch size.
 strategy_settings strategy_settings_of(const run_options& options);
 
+/// A sentence for the operator if the peers average parameters, but not the squares by which an
+/// adaptive optimizer scales each peer's steps, and nobody said that this is meant; otherwise
+/// empty.
+std::string unaveraged_squares(const run_options& options);
+
 /// Whether the number of group bits follows the size of the swarm.
 bool elastic_bits(const run_options& options);
 

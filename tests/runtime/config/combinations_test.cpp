@@ -398,6 +398,28 @@ TEST(Options, InManyGroupsTheNumberOfBitsFollowsTheSwarm) {
   EXPECT_TRUE(elastic_bits(options));
 }
 
+TEST(Options, WhoAveragesParametersWithoutTheOptimizersSquaresIsTold) {
+  auto told = [](const std::string& strategy, const std::string& optimizer,
+                 const std::string& statistics = {}) {
+    settings flags{{"strategy", {strategy, "--strategy"}},
+                   {"optimizer", {optimizer, "--optimizer"}}};
+    if (!statistics.empty())
+      flags["average-opt-statistics"] = {statistics, "--average-opt-statistics"};
+    auto options = resolve({}, {}, flags);
+    EXPECT_TRUE(options.ok()) << strategy << " " << optimizer;
+    return options.ok() ? unaveraged_squares(*options) : "refused";
+  };
+  for (const char* strategy : {"decentralized", "local-updates"}) {
+    EXPECT_THAT(told(strategy, "adam"), HasSubstr("--average-opt-statistics exp_avg_sq on all"));
+    EXPECT_THAT(told(strategy, "rmsprop"), HasSubstr("but not square_avg, by which rmsprop"));
+    EXPECT_EQ(told(strategy, "adam", "exp_avg_sq"), "");
+    EXPECT_EQ(told(strategy, "adam", "none"), "") << "it is meant";
+    EXPECT_EQ(told(strategy, "sgd"), "");
+  }
+  EXPECT_EQ(told("decentralized-adam", "adam"), "") << "averages them by default";
+  EXPECT_EQ(told("collaborative", "adam"), "");
+}
+
 TEST(Options, AStrategyForOneOptimizerChoosesIt) {
   settings adam{{"strategy", {"decentralized-adam", "--strategy"}}};
   auto options = resolve({}, {}, adam);
