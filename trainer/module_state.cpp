@@ -5,11 +5,16 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <stdexcept>
+
+#include "runtime/crypto/digest.hpp"
 
 namespace waggle {
 
 namespace {
+
+constexpr std::size_t ratios_bytes_max = 256; // of the agreement's 3 KiB
 
 namespace optim = torch::optim;
 
@@ -231,6 +236,31 @@ double module_state::learning_rate() const {
   return optimizer_->param_groups().front().options().get_lr();
 }
 
+std::string module_state::rate_ratios() const {
+  std::map<const void*, double> rate_of;
+  bool equal = true;
+  for (const auto& g : groups_) {
+    equal = equal && g.learning_rate == learning_rate();
+    for (const auto& p : g.tensors)
+      rate_of[p.data_ptr()] = g.learning_rate;
+  }
+  if (equal)
+    return {};
+  // In the order of the table, because peers may name their groups in another one.
+  std::ostringstream out; // six digits: a quotient may differ in the last bits
+  for (auto p = parameters_.begin(); p != parameters_.end();) {
+    auto rate = rate_of.at(p->tensor.data_ptr());
+    auto end = std::find_if(p, parameters_.end(), [&](const parameter& other) {
+      return rate_of.at(other.tensor.data_ptr()) != rate;
+    });
+    out << (p == parameters_.begin() ? "" : ", ")
+        << (learning_rate() != 0 ? rate / learning_rate() : rate) << " for " << end - p;
+    p = end;
+  }
+  auto text = out.str();
+  return text.size() <= ratios_bytes_max ? text : to_string(sha256(text)).substr(0, 16);
+}
+
 std::vector<module_state::group> module_state::groups_now() const {
   std::vector<group> all;
   for (auto& now : optimizer_->param_groups())
@@ -358,8 +388,7 @@ void module_state::refresh() {
     return;
   in_module_->take_values(*updated_);
   if (auto rate = updated_->rate_of_run())
-    for (auto& group : optimizer_->param_groups())
-      group.options().set_lr(*rate);
+    updated_->set_rates(*optimizer_, *rate);
 }
 
 std::shared_ptr<loop_model> module_state::master() const {

@@ -44,6 +44,9 @@ public:
   [[nodiscard]] const optimizer_identity& identity() const { return identity_; }
   /// The learning rate of the first parameter group.
   [[nodiscard]] double learning_rate() const;
+  /// For the run's agreement: the rate of each parameter relative to it, when this was constructed,
+  /// or a hash of that; empty: all have the same.
+  [[nodiscard]] std::string rate_ratios() const;
   [[nodiscard]] const state_table& table() const { return table_; }
   [[nodiscard]] torch::optim::Optimizer& inner() { return *optimizer_; }
 

@@ -42,7 +42,9 @@ optimizer::optimizer(const swarm& in, torch::nn::Module& module,
     exceptions_(std::uncaught_exceptions()) {
   auto schema = schema_of(state_->table(), state_->identity(), session_->model_function());
   port_ = std::make_shared<loop_port>(state_->table(), schema, state_->master());
-  if (auto started = session_->start(port_, state_->identity(), state_->learning_rate()); !started)
+  if (auto started =
+        session_->start(port_, state_->identity(), state_->learning_rate(), state_->rate_ratios());
+      !started)
     throw std::runtime_error{started.error().detail};
 }
 

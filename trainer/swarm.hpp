@@ -19,7 +19,8 @@ enum class rate_owner : std::uint8_t {
   /// The options of the optimizer, which the loop may change, e.g. by a scheduler of torch::optim.
   optimizer = 0,
   /// The run: `swarm_options::more` contains "lr", "schedule" and "warmup-epochs", as for `waggle
-  /// train`. The rate is written into the optimizer's options before each update.
+  /// train`. The rate is written into the optimizer's options before each update; each parameter
+  /// group keeps its ratio to the first one's rate.
   run
 };
 
@@ -63,7 +64,7 @@ struct swarm_options {
   std::string data = "own";
   rate_owner learning_rate = rate_owner::optimizer;
   /// If the optimizer owns the learning rate: a name for its schedule. Peers compare this name and
-  /// the initial learning rate.
+  /// the initial learning rate; also, whoever owns it, the ratios of the parameter groups' rates.
   std::string schedule = "constant";
 
   // -- of this peer only

@@ -220,7 +220,7 @@ swarm_session::averaged_by_strategy(const state_table& tensors) {
 }
 
 status swarm_session::start(std::shared_ptr<loop_port> port, const optimizer_identity& optimizer,
-                            double learning_rate) {
+                            double learning_rate, const std::string& rate_ratios) {
   if (port_)
     return bad("this swarm already has an optimizer: call waggle::join once for each optimizer");
   auto& o = options_;
@@ -238,6 +238,9 @@ status swarm_session::start(std::shared_ptr<loop_port> port, const optimizer_ide
   auto agreed = agreement(*port);
   if (!agreed)
     return agreed.error();
+  if (!rate_ratios.empty())
+    if (auto added = agreed->add({"learning-rate-ratios", rate_ratios, {}}); !added)
+      return added;
   auto config = process_->base_config();
   config.agreement = std::make_shared<const run_agreement>(std::move(*agreed));
   add_training(config, o, process_->self().id(), process_->data_dir());

@@ -46,7 +46,7 @@ public:
   /// Starts to listen and to look for the run. Fails with a sentence for the operator. Call it
   /// once.
   status start(std::shared_ptr<loop_port> port, const optimizer_identity& optimizer,
-               double learning_rate);
+               double learning_rate, const std::string& rate_ratios);
   /// Whether the last update of the run is applied. Throws std::runtime_error if all initial peers
   /// refuse this one, or if this peer has ended.
   [[nodiscard]] bool over();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <stdexcept>
 #include <utility>
 
 #include "trainer/host_staging.hpp"
@@ -33,6 +34,21 @@ same_optimizer(const torch_optimizer& kind, optim::Optimizer& from,
   return made;
 }
 
+std::vector<double> ratios_of(optim::Optimizer& optimizer) {
+  std::vector<double> ratios;
+  auto first = optimizer.param_groups().front().options().get_lr();
+  for (auto& group : optimizer.param_groups()) {
+    auto lr = group.options().get_lr();
+    if (first == 0 && lr != 0)
+      throw std::invalid_argument{
+        "the learning rate of the optimizer's first parameter group is 0, and that of another one "
+        "is not: with rate_owner::run each group keeps its ratio to the first one, so put a group "
+        "that is trained first"};
+    ratios.push_back(lr == first ? 1 : lr / first);
+  }
+  return ratios;
+}
+
 } // namespace
 
 torch::Tensor view_of(std::span<const float> values, torch::IntArrayRef sizes) {
@@ -44,7 +60,8 @@ updated_tensors::updated_tensors(const state_table& table, std::vector<torch::Te
                                  const torch_optimizer& kind,
                                  std::shared_ptr<optim::Optimizer> optimizer, rate_owner owner)
   : table_(table), tensors_(std::move(tensors)), kind_(kind), optimizer_(std::move(optimizer)),
-    owner_(owner) {
+    owner_(owner),
+    ratios_(owner == rate_owner::run ? ratios_of(*optimizer_) : std::vector<double>{}) {
   if (kind_.counter.steps != nullptr) // the optimizer may have stepped before
     steps_ = static_cast<std::uint64_t>(kind_.counter.steps(*optimizer_, tensors_.front()));
 }
@@ -83,6 +100,11 @@ std::size_t updated_tensors::statistics_count() const {
       return t.what == state_tensor::kind::statistic || t.what == state_tensor::kind::square;
     });
   return static_cast<std::size_t>(of_parameters) / tensors_.size();
+}
+
+void updated_tensors::set_rates(optim::Optimizer& of, double lr) const {
+  for (std::size_t i = 0; i < ratios_.size(); ++i)
+    of.param_groups().at(i).options().set_lr(lr * ratios_[i]);
 }
 
 void updated_tensors::take_rates(optim::Optimizer& from) {
@@ -126,8 +148,7 @@ void updated_tensors::apply(std::span<const float> gradient, double lr) {
 void updated_tensors::step(double lr) {
   if (owner_ == rate_owner::run) {
     rate_of_run_ = lr;
-    for (auto& group : optimizer_->param_groups())
-      group.options().set_lr(lr);
+    set_rates(*optimizer_, lr);
   }
   optimizer_->step();
   ++steps_;

@@ -22,6 +22,7 @@ namespace waggle {
 class updated_tensors final : public loop_model {
 public:
   /// @param table the state of which `tensors` are the parameters
+  /// Throws std::invalid_argument if the run owns the rate, and the groups' rates have no ratios.
   updated_tensors(const state_table& table, std::vector<torch::Tensor> tensors,
                   const torch_optimizer& kind, std::shared_ptr<torch::optim::Optimizer> optimizer,
                   rate_owner owner);
@@ -29,6 +30,10 @@ public:
   /// `from`'s optimizer: they would need memory and never change again.
   static std::shared_ptr<updated_tensors> master_of(const updated_tensors& from);
 
+  /// Writes the run's rate into an optimizer with the same parameter groups: the first group gets
+  /// `lr`, and each other one keeps the ratio to it that it had when this was constructed.
+  /// REQUIRES: rate_owner::run.
+  void set_rates(torch::optim::Optimizer& of, double lr) const;
   /// Takes over the learning rates of the parameter groups of an optimizer with the same groups.
   void take_rates(torch::optim::Optimizer& from);
   /// Copies the gradients of the other copy, which may be undefined.
@@ -54,6 +59,7 @@ private:
   const torch_optimizer& kind_;
   const std::shared_ptr<torch::optim::Optimizer> optimizer_;
   const rate_owner owner_;
+  const std::vector<double> ratios_; // of the groups' rates to the first one's; for rate_owner::run
   std::optional<double> rate_of_run_;
   std::uint64_t steps_ = 0;
 };

@@ -296,6 +296,44 @@ TEST_P(ModuleStateIn, UsesTheRunsLearningRateIfTheRunOwnsIt) {
   EXPECT_EQ(state.learning_rate(), 0.125);
 }
 
+/// SGD with another rate for each layer of `m`.
+std::unique_ptr<optim::Optimizer> sgd_with_rates(two_layers& m, double of_first, double of_second) {
+  std::vector<optim::OptimizerParamGroup> groups;
+  groups.emplace_back(m.first->parameters(), std::make_unique<optim::SGDOptions>(of_first));
+  groups.emplace_back(m.second->parameters(), std::make_unique<optim::SGDOptions>(of_second));
+  return std::make_unique<optim::SGD>(groups, optim::SGDOptions(of_first));
+}
+
+TEST_P(ModuleStateIn, GroupsKeepTheirRatioToTheFirstOneIfTheRunOwnsTheRate) {
+  two_layers m;
+  auto before = all_of(m);
+  module_state state{m, sgd_with_rates(m, 0.5, 0.25), rate_owner::run, {}, GetParam()};
+  std::vector<float> gradient(state.table().parameter_count(), 1.0F);
+  for (double lr : {0.125, 0.0, 1.0}) {
+    state.apply(gradient, lr);
+    EXPECT_EQ(state.inner().param_groups()[0].options().get_lr(), lr);
+    EXPECT_EQ(state.inner().param_groups()[1].options().get_lr(), lr / 2);
+  }
+  auto after = all_of(m);
+  EXPECT_FLOAT_EQ(before.front() - after.front(), 1.125F);
+  EXPECT_FLOAT_EQ(before.back() - after.back(), 1.125F / 2);
+}
+
+TEST(ModuleState, TheRatiosOfTheGroupsRatesAreForTheAgreement) {
+  two_layers m;
+  auto ratios = [&](std::unique_ptr<optim::Optimizer> of,
+                    rate_owner owner = rate_owner::optimizer) {
+    return module_state{m, std::move(of), owner}.rate_ratios();
+  };
+  EXPECT_EQ(ratios(sgd_with_rates(m, 0.1, 0.1)), "") << "the first one's rate says it all";
+  EXPECT_EQ(ratios(adamw_with_groups(m, 0.1, 0)), "");
+  EXPECT_EQ(ratios(sgd_with_rates(m, 0.3, 0.03)), "1 for 2, 0.1 for 2");
+  EXPECT_EQ(ratios(sgd_with_rates(m, 0.1, 0.01)), "1 for 2, 0.1 for 2");
+  EXPECT_NE(ratios(sgd_with_rates(m, 0.1, 0.02)), ratios(sgd_with_rates(m, 0.1, 0.01)));
+  EXPECT_EQ(ratios(sgd_with_rates(m, 0, 0.02)), "0 for 2, 0.02 for 2");
+  EXPECT_THROW(ratios(sgd_with_rates(m, 0, 0.02), rate_owner::run), std::invalid_argument);
+}
+
 // -- refusals -------------------------------------------------------------------------------------
 
 std::string refusal(torch::nn::Module& module, std::unique_ptr<optim::Optimizer> optimizer) {
