@@ -2,7 +2,6 @@
 
 #include <functional>
 #include <optional>
-#include <set>
 #include <vector>
 
 #include <caf/all.hpp>
@@ -10,6 +9,7 @@
 #include "actors/actors.hpp"
 #include "actors/node_context.hpp"
 #include "runtime/dht/bootstrap.hpp"
+#include "runtime/net/transport.hpp"
 
 namespace waggle {
 
@@ -21,12 +21,18 @@ struct search_expired {
 struct retry_bootstrap {
   std::uint64_t number = 0; // only the retry that was set last counts
 };
+/// To itself: the outcome of resolving a name.
+struct name_resolved {
+  endpoint name;
+  result<std::vector<endpoint>> found;
+};
 /// To itself: periodic upkeep.
 struct table_tick {};
 
+using joining_actor = caf::typed_actor<caf::reacts_to<name_resolved>>;
 using dht_router_base =
   wired_dht_router_actor::extend<caf::reacts_to<search_expired>, caf::reacts_to<retry_bootstrap>,
-                                 caf::reacts_to<table_tick>>::base;
+                                 caf::reacts_to<table_tick>>::extend_with<joining_actor>::base;
 
 // -- joining -------------------------------------------------------------------------------------
 
@@ -36,6 +42,8 @@ struct joining_config {
   /// How long a dialled address may take to answer. If packets are lost, TCP repeats the first one
   /// after 1 s and 3 s; dialling again is better than waiting for its next attempt after 7 s.
   milliseconds dial_timeout{4'000};
+  /// Resolves names (net::transport::resolve). Empty: each address stands for itself.
+  std::function<void(const endpoint&, milliseconds timeout, net::on_resolved)> resolve;
 };
 
 /// The part of the DHT router that joins the run, and rejoins it: dials the addresses that
@@ -53,6 +61,7 @@ public:
   void subscribe(const dht_listener_actor& listener);
   void on_down(const caf::actor_addr& source);
   void on_retry(const retry_bootstrap& msg);
+  void on_resolved(const name_resolved& msg);
   /// Releases the handles that it holds.
   void on_exit();
 
@@ -65,7 +74,9 @@ public:
 
 private:
   void dial_due();
+  void resolve(const endpoint& name);
   void dial(const endpoint& where);
+  void on_dial_failed(const endpoint& where, const std::optional<endpoint>& given, failure why);
   void notify_listeners();
   [[nodiscard]] steady_time now() const { return self_->clock().now(); }
 
@@ -74,16 +85,17 @@ private:
   joining_config config_;
   switchboard_actor switchboard_;
   std::function<void()> reached_;
-  std::set<endpoint> initial_; // the addresses that the operator gave
   bootstrap bootstrap_;
   std::optional<steady_time> retry_at_; // of the retry that was set last, until it arrives
   std::uint64_t retries_ = 0;
   std::vector<dht_listener_actor> listeners_;
-  dht_status told_; // the last one that was sent to them
+  dht_status told_;     // the last one that was sent to them
+  std::string noticed_; // the last notice that was logged
 };
 
 } // namespace waggle
 
 WAGGLE_LOCAL(search_expired)
 WAGGLE_LOCAL(retry_bootstrap)
+WAGGLE_LOCAL(name_resolved)
 WAGGLE_LOCAL(table_tick)

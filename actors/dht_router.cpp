@@ -52,6 +52,7 @@ dht_router::behavior_type dht_router::make_behavior() {
     [this](const subscribe_dht_status& msg) { joining_.subscribe(msg.listener); },
     [this](const search_expired& msg) { on_search_expired(msg.search); },
     [this](const retry_bootstrap& msg) { joining_.on_retry(msg); },
+    [this](const name_resolved& msg) { joining_.on_resolved(msg); },
     [this](table_tick again) {
       on_tick();
       delayed_send(this, config_.upkeep_interval, again);

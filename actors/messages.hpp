@@ -57,7 +57,8 @@ struct notify_peer {
 struct connect_address {
   endpoint where;
   milliseconds timeout{5'000};
-  bool configured = false; // by the operator; otherwise its peer announced it
+  /// The operator gave this, and it stands for `where`. Nothing: a peer announced `where`.
+  std::optional<endpoint> given{};
 };
 /// A link to `peer` is up. Also an event for link listeners: once per peer, not per connection.
 struct peer_connected {

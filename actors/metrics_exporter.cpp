@@ -90,7 +90,10 @@ void metrics_exporter::refresh() {
       now + static_cast<std::int64_t>(picture_.run.peers.size()) * peers_interval_per_peer;
   }
   auto reason = why_not_ready(picture_);
-  board_->show_readiness(reason.empty(), reason.empty() ? duties(picture_) : reason);
+  auto text = reason.empty() ? duties(picture_) : reason;
+  if (auto notice = joining_notice(picture_); !notice.empty())
+    text += (text.empty() ? "" : "; ") + notice;
+  board_->show_readiness(reason.empty(), text);
 }
 
 } // namespace waggle

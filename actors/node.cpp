@@ -105,15 +105,20 @@ net::net_events counting(const std::shared_ptr<metric_families>& metrics,
 /// Logs links that were refused because of the options or the identity that one of the two peers
 /// was started with, once per address. An initial peer that refuses our options is not logged here,
 /// but by dht_joining.
-std::function<void(const endpoint&, bool, const failure&)>
-log_disagreement(const node_context& ctx, const std::vector<endpoint>& initial_peers,
-                 caf::actor_clock& clock) {
+void log_disagreements(const node_context& ctx, const std::vector<endpoint>& initial_peers,
+                       caf::actor_clock& clock, net::net_events& events) {
   constexpr std::size_t addresses_told_max = 256;
-  return [log = ctx.log, budget = ctx.caused_lines, &clock,
-          joins = std::set<endpoint>{initial_peers.begin(), initial_peers.end()},
-          told = std::set<endpoint>{}](const endpoint& where, bool outbound,
-                                       const failure& why) mutable {
-    bool known = why.code == ec::agreement_mismatch && joins.contains(where);
+  // Used on the I/O thread only.
+  auto joins = std::make_shared<std::set<endpoint>>(initial_peers.begin(), initial_peers.end());
+  events.resolved = [joins](const endpoint&, const std::vector<endpoint>& addresses) {
+    if (joins->size() >= addresses_told_max)
+      joins->clear(); // the addresses of a name change
+    joins->insert(addresses.begin(), addresses.end());
+  };
+  events.disagreed = [log = ctx.log, budget = ctx.caused_lines, &clock, joins,
+                      told = std::set<endpoint>{}](const endpoint& where, bool outbound,
+                                                   const failure& why) mutable {
+    bool known = why.code == ec::agreement_mismatch && joins->contains(where);
     if (told.size() >= addresses_told_max)
       told.clear();
     if (!known && told.insert(where).second)
@@ -333,7 +338,7 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     counting(ctx.metrics, out.board, ctx.bandwidth, system.clock()),
     ctx.wall,
     clocks};
-  request.events.disagreed = log_disagreement(ctx, config.initial_peers, system.clock());
+  log_disagreements(ctx, config.initial_peers, system.clock(), request.events);
   request.events.clock_compared = ctx.clock_compared;
   auto transport = dependencies.make_transport(std::move(request));
   auto& p = out.parts;
@@ -360,7 +365,13 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     transport->announce(ctx.record);
   }
 
-  p.dht = system.spawn<dht_router>(ctx, config.dht, p.switchboard);
+  auto dht = config.dht;
+  dht.joining.resolve = [weak = std::weak_ptr{transport}](
+                          const endpoint& given, milliseconds timeout, net::on_resolved done) {
+    if (auto network = weak.lock())
+      network->resolve(given, timeout, std::move(done));
+  };
+  p.dht = system.spawn<dht_router>(ctx, dht, p.switchboard);
   known_peers known;
   if (dependencies.files && !config.addresses.file.empty()) {
     known = load_known_peers(*dependencies.files, config.addresses.file, ctx);

@@ -1,5 +1,5 @@
 // call_peer / notify_peer ─► connected? ─ yes ─► peer_link
-//                              └ no ─► dial (all addresses of the record in turn) ─► link ─► peer_link
+//                              └ no ─► dial (the addresses of the record race) ─► link ─► peer_link
 // transport ─► link_arrived ─► new peer_link ─► peer_connected to the listeners
 // peer_link ─► link_down ─► peer_disconnected, once the peer's last link is gone
 // link_arrived from a second process of a peer ─► call the first ─ answer ─► the second is closed
@@ -20,7 +20,8 @@ namespace waggle {
 switchboard::switchboard(caf::actor_config& cfg, node_context ctx, switchboard_config config,
                          std::shared_ptr<net::transport> transport)
   : switchboard_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)),
-    transport_(std::move(transport)), dialled_(config_.announced_addresses) {
+    transport_(std::move(transport)), dialled_(config_.announced_addresses),
+    limits_({.attempts_max = config_.dials_max}) {
   end_on_exception(this, ctx_);
 }
 
@@ -52,6 +53,7 @@ switchboard::behavior_type switchboard::make_behavior() {
     [this](const link_arrived& msg) { enter(msg.link); },
     [this](hang_up) { hang_up_all(); },
     [this](const dial_overdue& msg) { on_dial_overdue(msg); },
+    [this](const dial_next& msg) { on_dial_next(msg); },
     [this](const dial_ended& msg) { on_dial_ended(msg); },
     [this](const link_down& msg) { on_link_down(msg); },
   };
@@ -67,8 +69,8 @@ caf::result<peer_answer> switchboard::call(call_peer& msg) {
                     call_over_link{std::move(msg.what), msg.timeout});
   auto* dial = reach(msg.to, msg.timeout);
   if (dial == nullptr)
-    return to_caf(ec::unreachable, "not connected, and no address to dial is known, or too many "
-                                   "others are being dialled");
+    return to_caf(ec::unreachable, "not connected, and no address to dial is known, or its "
+                                   "addresses just failed, or too many others are being dialled");
   if (dial->waiting.size() >= config_.waiting_max)
     return to_caf(ec::overloaded, "too many messages wait for this connection");
   auto promise = make_response_promise<peer_answer>();
@@ -100,12 +102,14 @@ void switchboard::call_over(const peer_link_actor& link,
 caf::result<peer_connected> switchboard::connect(const connect_address& msg) {
   if (hung_up_)
     return to_caf(ec::shutting_down);
-  if (!msg.configured && dialled_ && !dialled_->permits(msg.where))
+  if (!msg.given && dialled_ && !dialled_->permits(msg.where))
     return to_caf(ec::unreachable, "an announced address that this peer does not dial");
+  if (!msg.given && limits_.exhausted(now()))
+    return to_caf(ec::overloaded, "too many others are being dialled");
   auto number = ++numbers_;
   auto& dial = dials_[number];
   dial.addresses = {msg.where};
-  dial.configured = msg.configured;
+  dial.given = msg.given;
   dial.deadline = now() + msg.timeout;
   auto promise = make_response_promise<peer_connected>();
   dial.connects.push_back(promise);
@@ -131,11 +135,12 @@ switchboard::dial_attempt* switchboard::reach(const peer_record& to, millisecond
   }
   std::deque<endpoint> addresses;
   for (const auto& where : to.addresses)
-    if (!dialled_ || dialled_->permits(where))
+    if ((!dialled_ || dialled_->permits(where)) && !limits_.failed_lately(where, to.id, now())
+        && std::find(addresses.begin(), addresses.end(), where) == addresses.end())
       addresses.push_back(where);
   if (addresses.empty() || hung_up_)
     return nullptr;
-  if (!may_dial_another()) {
+  if (limits_.exhausted(now())) {
     ctx_.metrics->count_dial_error(ec::overloaded);
     return nullptr;
   }
@@ -149,27 +154,51 @@ switchboard::dial_attempt* switchboard::reach(const peer_record& to, millisecond
   return &dial;
 }
 
-/// Records of strangers may name any number of peers and addresses.
-bool switchboard::may_dial_another() {
-  while (!dials_begun_.empty() && now() - dials_begun_.front() >= 1s)
-    dials_begun_.pop_front();
-  if (dialling_.size() >= config_.dials_max || dials_begun_.size() >= config_.dials_max)
-    return false;
-  dials_begun_.push_back(now());
-  return true;
-}
-
+/// Dials the next address that may be dialled, and sets when the one after it is due. Ends the dial
+/// if none is left.
 void switchboard::try_next_address(std::uint64_t number) {
   auto& dial = dials_.at(number);
-  dial.current = dial.addresses.front();
-  dial.addresses.pop_front();
+  ++dial.step;
+  auto& all = dial.addresses;
+  if (peers_.contains(dial.peer)) // it has dialled us
+    all.clear();
+  bool permitted = true;
+  if (!dial.given) {
+    permitted = !limits_.exhausted(now());
+    std::erase_if(all, [&](const endpoint& where) {
+      auto why = limits_.failed_lately(where, dial.peer, now());
+      if (why)
+        dial.why = *why;
+      return why.has_value();
+    });
+  }
+  auto next = std::find_if(all.begin(), all.end(), [&](const endpoint& where) {
+    return dial.given || !limits_.taken(where, dial.peer);
+  });
+  if (permitted && next != all.end() && now() < dial.deadline) {
+    auto where = *next;
+    all.erase(next);
+    begin_attempt(number, dial, where);
+  }
+  if (!all.empty() && now() < dial.deadline)
+    delayed_send(this, config_.dials_apart, dial_next{number, dial.step});
+  else if (dial.under_way.empty())
+    give_up(number);
+}
+
+void switchboard::begin_attempt(std::uint64_t number, dial_attempt& dial, const endpoint& where) {
+  if (!dial.given)
+    limits_.begin(where, dial.peer, now());
+  dial.under_way.insert(where);
   auto left = std::chrono::duration_cast<milliseconds>(dial.deadline - now());
   auto timeout = std::clamp(left, milliseconds{1}, config_.dial_timeout);
   auto address = caf::actor_cast<caf::weak_actor_ptr>(this);
   transport_->dial(
-    dial.current, dial.peer, timeout, [address, number](result<std::shared_ptr<net::link>> made) {
+    {where, dial.given, dial.peer}, timeout,
+    [address, number, where, given = dial.given](result<std::shared_ptr<net::link>> made) {
       auto target = caf::actor_cast<caf::strong_actor_ptr>(address);
-      dial_ended ended{number, made ? *made : nullptr, made ? failure{} : made.error()};
+      dial_ended ended{number, where, !given, made ? *made : nullptr,
+                       made ? failure{} : made.error()};
       if (target)
         caf::anon_send(caf::actor_cast<dial_listener_actor>(target), std::move(ended));
       else if (made)
@@ -177,23 +206,31 @@ void switchboard::try_next_address(std::uint64_t number) {
     });
 }
 
-void switchboard::on_dial_ended(const dial_ended& msg) {
+void switchboard::on_dial_next(const dial_next& msg) {
   auto found = dials_.find(msg.dial);
-  if (found == dials_.end()) {
+  if (found != dials_.end() && found->second.step == msg.step)
+    try_next_address(msg.dial);
+}
+
+void switchboard::on_dial_ended(const dial_ended& msg) {
+  if (msg.announced)
+    limits_.end(msg.where, msg.why, now());
+  auto found = dials_.find(msg.dial);
+  if (found == dials_.end()) { // another address was faster
     if (msg.link)
-      msg.link->close({ec::shutting_down, {}});
+      enter(msg.link);
     return;
   }
+  found->second.under_way.erase(msg.where);
   if (!msg.link) {
-    if (found->second.addresses.empty() || now() >= found->second.deadline)
-      return give_up(msg.dial, msg.why);
+    found->second.why = msg.why;
     return try_next_address(msg.dial);
   }
   auto dial = std::move(found->second);
   dials_.erase(found);
   if (!dial.peer.is_zero())
     dialling_.erase(dial.peer);
-  if (dial.configured && configured_.size() < config_.links_max)
+  if (dial.given && configured_.size() < config_.links_max)
     configured_.insert(msg.link->remote().id);
   enter(msg.link);
   auto peer = peers_.find(msg.link->remote().id);
@@ -205,13 +242,14 @@ void switchboard::on_dial_ended(const dial_ended& msg) {
   send_waiting(used(peer->first, peer->second.connections).actor, dial);
 }
 
-void switchboard::give_up(std::uint64_t number, const failure& why) {
+void switchboard::give_up(std::uint64_t number) {
   auto dial = std::move(dials_.at(number));
   dials_.erase(number);
   if (!dial.peer.is_zero())
     dialling_.erase(dial.peer);
-  refuse_waiting(dial, why);
-  ctx_.log->debug("could not reach {}: {}", to_string(dial.current), to_string(why));
+  refuse_waiting(dial, dial.why);
+  ctx_.log->debug("could not reach {}: {}",
+                  dial.given ? to_string(*dial.given) : short_name(dial.peer), to_string(dial.why));
 }
 
 /// Fails the calls whose deadline passed while they waited for the dial. Other callers may wait

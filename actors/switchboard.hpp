@@ -12,6 +12,7 @@
 #include "actors/actors.hpp"
 #include "actors/node_context.hpp"
 #include "actors/peer_link.hpp"
+#include "runtime/net/dial_limits.hpp"
 #include "runtime/net/dial_policy.hpp"
 
 namespace waggle {
@@ -32,9 +33,12 @@ struct switchboard_config {
   std::size_t dialled_strangers_max = 96;
   /// Which announced addresses are dialled; nothing: all, as in a simulation.
   std::optional<net::dial_policy> announced_addresses;
-  /// Dials of announced addresses: at once, and begun per second. As many as a group has members;
-  /// more fail with ec::overloaded.
+  /// Attempts to dial announced addresses: at once, and begun per second. As many as a group has
+  /// members; more fail with ec::overloaded.
   std::size_t dials_max = 64;
+  /// If an address of a peer has not answered after this time, the next one is dialled, too
+  /// (RFC 8305).
+  milliseconds dials_apart{250};
   /// Links with one peer: two that were dialled at the same time, and some that are about to end.
   std::size_t links_per_peer_max = 4;
   /// A second process with the identity of a connected peer replaces it if the connected one does
@@ -48,8 +52,15 @@ struct switchboard_config {
 /// To itself: a dial of the transport has ended.
 struct dial_ended {
   std::uint64_t dial = 0;
+  endpoint where;
+  bool announced = false;          // not given by the operator
   std::shared_ptr<net::link> link; // null: failed
   failure why;
+};
+/// To itself: the next address of a dial may be due.
+struct dial_next {
+  std::uint64_t dial = 0;
+  std::uint64_t step = 0; // only the one that was set last counts
 };
 /// To itself: calls that wait for this dial may have timed out.
 struct dial_overdue {
@@ -58,8 +69,9 @@ struct dial_overdue {
 
 using dial_listener_actor = caf::typed_actor<caf::reacts_to<dial_ended>>;
 
-using switchboard_base = wired_switchboard_actor::extend<caf::reacts_to<dial_overdue>>::extend_with<
-  dial_listener_actor>::extend_with<link_owner_actor>::base;
+using switchboard_base =
+  wired_switchboard_actor::extend<caf::reacts_to<dial_overdue>, caf::reacts_to<dial_next>>::
+    extend_with<dial_listener_actor>::extend_with<link_owner_actor>::base;
 
 /// Holds the links to all peers. One peer has one entry, however many sockets: of two connections
 /// that both sides dialled at once, both sides use the one dialled by the smaller id and let the
@@ -110,9 +122,11 @@ private:
   struct dial_attempt {
     peer_id peer;                   // zero: connect_address
     std::deque<endpoint> addresses; // still to try
-    endpoint current;
-    steady_time deadline;    // the latest deadline of all waiting callers
-    bool configured = false; // the address was given by the operator
+    std::set<endpoint> under_way;
+    std::uint64_t step = 0;
+    failure why{ec::timeout, "no time was left"}; // of the attempt that failed last
+    steady_time deadline;                         // the latest deadline of all waiting callers
+    std::optional<endpoint> given; // by the operator; nothing: the addresses were announced
     std::vector<std::variant<waiting_call, waiting_event>> waiting; // in order
     std::vector<caf::typed_response_promise<peer_connected>> connects;
   };
@@ -130,9 +144,11 @@ private:
   // Dials.
   dial_attempt* reach(const peer_record& to, milliseconds timeout);
   void try_next_address(std::uint64_t number);
+  void begin_attempt(std::uint64_t number, dial_attempt& dial, const endpoint& where);
+  void on_dial_next(const dial_next& msg);
   void on_dial_ended(const dial_ended& msg);
   void on_dial_overdue(const dial_overdue& msg);
-  void give_up(std::uint64_t number, const failure& why);
+  void give_up(std::uint64_t number);
   static void refuse_waiting(dial_attempt& dial, const failure& why);
   void send_waiting(const peer_link_actor& link, dial_attempt& dial);
 
@@ -147,7 +163,6 @@ private:
   bool close_newest(const std::string* host, bool outbound);
   [[nodiscard]] std::size_t dialled_strangers() const;
   bool close_oldest_dialled();
-  [[nodiscard]] bool may_dial_another();
   void count_connections();
 
   // Two processes with one identity.
@@ -173,7 +188,7 @@ private:
   std::set<peer_id> shared_identities_;     // that were logged; bounded by links_max
   std::set<peer_id> configured_;            // reached at an address of the operator; the same bound
   std::optional<net::dial_policy> dialled_; // of announced addresses
-  std::deque<steady_time> dials_begun_;     // of announced addresses, within the last second
+  net::dial_limits limits_;                 // of announced addresses
   bool hung_up_ = false;
 };
 
@@ -181,3 +196,4 @@ private:
 
 WAGGLE_LOCAL(dial_ended)
 WAGGLE_LOCAL(dial_overdue)
+WAGGLE_LOCAL(dial_next)

@@ -158,6 +158,11 @@ result<started_node> peer_process::start(const node_config& config, bool joinabl
       watch->disagreed(where, why);
       tell(where, outbound, why);
     };
+    tcp.events.resolved = [watch = p.watch, tell = std::move(tcp.events.resolved)](
+                            const endpoint& given, const std::vector<endpoint>& addresses) {
+      watch->resolved(given, addresses);
+      tell(given, addresses);
+    };
     for (const auto& where : {std::optional{p.options.listen}, p.options.announce})
       if (where)
         tcp.http_hosts.insert(net::host_name(where->host));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,23 +16,29 @@ namespace waggle {
 /// writes, the main thread reads.
 class join_watch {
 public:
-  explicit join_watch(std::vector<endpoint> initial_peers)
-    : silent_(initial_peers.begin(), initial_peers.end()) {}
+  explicit join_watch(const std::vector<endpoint>& initial_peers) {
+    for (const auto& given : initial_peers)
+      addresses_[given] = {given};
+  }
 
   /// A link was made; null: with a peer that has no agreement.
   void linked(const std::shared_ptr<const run_agreement>& theirs);
+  /// An initial peer was given by a name that has these addresses now.
+  void resolved(const endpoint& given, const std::vector<endpoint>& addresses);
   /// The peer at this address refused our options.
   void disagreed(const endpoint& where, const failure& why);
 
   /// The last refusal, once every initial peer has refused our options and no peer has accepted
-  /// them.
+  /// them. A name has refused when all of its addresses have; or one of them repeatedly, so that
+  /// the others have had the time to answer.
   [[nodiscard]] std::optional<failure> refused_by_all() const;
   /// An agreement that was seen for the first time. Each is returned once, and only the first few.
   [[nodiscard]] std::shared_ptr<const run_agreement> take_news();
 
 private:
   mutable std::mutex mutex_;
-  std::set<endpoint> silent_; // initial peers that did not refuse
+  std::map<endpoint, std::set<endpoint>> addresses_; // of the initial peers
+  std::map<endpoint, unsigned> refusals_;            // by those addresses
   bool linked_ = false;
   std::optional<failure> refused_;
   std::set<digest> known_;

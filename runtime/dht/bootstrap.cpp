@@ -19,27 +19,30 @@ milliseconds doubled(milliseconds first, unsigned times, milliseconds longest) {
 } // namespace
 
 void bootstrap::join_at(const std::vector<endpoint>& initial, const std::vector<known_peer>& known,
-                        steady_time now) {
+                        steady_time now, const std::set<endpoint>& names) {
   targets_.clear();
   for (const auto& where : initial) {
     target t;
-    t.initial = true;
-    t.addresses = {where};
-    t.away_since = t.due = now;
+    t.given = where;
+    t.is_name = names.contains(where);
+    t.away_since = t.resolve_at = now;
+    if (!t.is_name)
+      t.addresses = fresh({where}, now, now);
     targets_.push_back(std::move(t));
   }
   std::size_t count = 0;
   for (const auto& peer : known) {
+    std::vector<endpoint> others;
+    for (const auto& where : peer.addresses)
+      if (std::find(initial.begin(), initial.end(), where) == initial.end())
+        others.push_back(where);
+    if (others.empty() || count == options_.lost_max)
+      continue;
     target t;
     t.from_earlier = true;
     t.peer = peer.id;
-    for (const auto& where : peer.addresses)
-      if (std::find(initial.begin(), initial.end(), where) == initial.end())
-        t.addresses.push_back(where);
-    if (t.addresses.empty() || count == options_.lost_max)
-      continue;
     t.away_since = now;
-    t.due = now + std::chrono::seconds{count++ / options_.known_at_once};
+    t.addresses = fresh(others, now + std::chrono::seconds{count++ / options_.known_at_once}, now);
     targets_.push_back(std::move(t));
   }
   addresses_known_ = !targets_.empty();
@@ -47,106 +50,325 @@ void bootstrap::join_at(const std::vector<endpoint>& initial, const std::vector<
     joined_ = true;
 }
 
+/// Addresses that were not tried yet: one after the other from `first` on.
+std::vector<bootstrap::address> bootstrap::fresh(const std::vector<endpoint>& all,
+                                                 steady_time first, steady_time now) const {
+  std::vector<address> out;
+  for (const auto& where : all) {
+    address a;
+    a.where = where;
+    a.away_since = now;
+    a.due = first + options_.apart * out.size();
+    out.push_back(std::move(a));
+  }
+  return out;
+}
+
+// -- what is known of the targets ----------------------------------------------------------------
+
 std::size_t bootstrap::initial_addresses() const {
-  return static_cast<std::size_t>(
-    std::count_if(targets_.begin(), targets_.end(), [](const target& t) { return t.initial; }));
+  return static_cast<std::size_t>(std::count_if(
+    targets_.begin(), targets_.end(), [this](const target& t) { return t.given && !is_own(t); }));
+}
+
+/// This initial address is our own.
+bool bootstrap::is_own(const target& t) const {
+  unsigned meetings = 0;
+  for (const auto& a : t.addresses) {
+    if (a.meetings == 0)
+      return false;
+    meetings += a.meetings;
+  }
+  return meetings >= options_.own_after;
+}
+
+bool bootstrap::linked(const target& t) const {
+  return connected_.contains(t.peer)
+         || std::any_of(t.addresses.begin(), t.addresses.end(),
+                        [this](const address& a) { return connected_.contains(a.peer); });
+}
+
+bool bootstrap::nobody_answers(const target& t) const {
+  if (t.addresses.empty())
+    return !t.why.empty();
+  auto fails = [](const address& a) { return !a.why.empty(); };
+  return std::any_of(t.addresses.begin(), t.addresses.end(), fails)
+         && std::all_of(t.addresses.begin(), t.addresses.end(),
+                        [&](const address& a) { return fails(a) || a.meetings > 0; });
 }
 
 std::vector<std::string> bootstrap::failures() const {
   std::vector<std::string> out;
-  for (const auto& t : targets_)
-    if (t.initial && !t.why.empty())
-      out.push_back(to_string(t.address()) + ": " + t.why);
+  for (const auto& t : targets_) {
+    if (!t.given || !nobody_answers(t))
+      continue;
+    auto line = to_string(*t.given) + ": " + (t.addresses.empty() ? t.why : "");
+    auto separator = "";
+    for (const auto& a : t.addresses)
+      if (!a.why.empty())
+        line += std::exchange(separator, ", ")
+                + (a.where == *t.given ? "" : to_string(a.where) + ": ") + a.why;
+    out.push_back(std::move(line));
+  }
   return out;
+}
+
+std::string bootstrap::notice() const {
+  for (const auto& t : targets_)
+    if (t.given && std::any_of(t.addresses.begin(), t.addresses.end(), [](const address& a) {
+          return a.shared;
+        }))
+      return to_string(*t.given)
+             + " leads to this peer and to others, so peers may find each other late: give "
+               "--initial-peers the addresses of single peers, or a name that stands for all of "
+               "them";
+  if (!joined_ || !connected_.empty() || initial_addresses() > 0)
+    return {};
+  for (const auto& t : targets_)
+    if (t.given)
+      return to_string(*t.given)
+             + " is this peer itself and no other answers there: this peer starts the run. If the "
+               "run exists, add the address of another of its peers to --initial-peers";
+  return {};
+}
+
+// -- resolving -----------------------------------------------------------------------------------
+
+std::vector<endpoint> bootstrap::unresolved(steady_time now) {
+  std::vector<endpoint> out;
+  for (auto& t : targets_)
+    if (t.is_name && !t.resolving && t.resolve_at <= now) {
+      t.resolving = true;
+      out.push_back(*t.given);
+    }
+  return out;
+}
+
+bool bootstrap::resolved(const endpoint& name, const result<std::vector<endpoint>>& found,
+                         steady_time now) {
+  auto t = std::find_if(targets_.begin(), targets_.end(),
+                        [&](const target& each) { return each.resolving && each.given == name; });
+  if (t == targets_.end())
+    return false;
+  t->resolving = false;
+  t->resolve_at = now
+                  + jittered(linked(*t) ? options_.resolve_again
+                                        : doubled(options_.retry_min, t->resolutions++,
+                                                  longest_pause(t->away_since, now)));
+  if (!found) { // the addresses found earlier may be right
+    bool is_news = t->why.empty();
+    t->why = to_string(found.error());
+    join_if_alone();
+    return is_news;
+  }
+  t->why.clear();
+  std::erase_if(t->addresses, [&](const address& a) {
+    return !a.dialling && !connected_.contains(a.peer)
+           && std::find(found->begin(), found->end(), a.where) == found->end();
+  });
+  std::vector<endpoint> added;
+  for (const auto& where : *found)
+    if (std::none_of(t->addresses.begin(), t->addresses.end(),
+                     [&](const address& a) { return a.where == where; }))
+      added.push_back(where);
+  for (auto& a : fresh(added, now, now))
+    t->addresses.push_back(std::move(a));
+  return false;
 }
 
 // -- dialling ------------------------------------------------------------------------------------
 
-bool bootstrap::waits(const target& t) const {
-  return !t.dialling && !connected_.contains(t.peer);
+bool bootstrap::waits(const target& t, const address& a) const {
+  if (a.dialling)
+    return false;
+  if (!t.given)
+    return !connected_.contains(t.peer);
+  if (connected_.contains(a.peer) && !a.shared)
+    return false;
+  bool has_others = std::any_of(t.addresses.begin(), t.addresses.end(),
+                                [](const address& other) { return other.meetings == 0; });
+  if (a.meetings > 0 && has_others && !a.shared)
+    return false; // the address of a name that is our own
+  bool finds_others = a.shared || a.meetings > 0 || t.addresses.size() > 1;
+  return !finds_others || connected_.size() < options_.known_at_once;
 }
 
 bool bootstrap::dialling(const endpoint& where) const {
-  return std::any_of(targets_.begin(), targets_.end(),
-                     [&](const target& t) { return t.dialling && t.address() == where; });
+  return std::any_of(targets_.begin(), targets_.end(), [&](const target& t) {
+    return std::any_of(t.addresses.begin(), t.addresses.end(),
+                       [&](const address& a) { return a.dialling && a.where == where; });
+  });
 }
 
 std::vector<endpoint> bootstrap::due(steady_time now) {
   if (connected_.size() >= options_.known_at_once)
-    std::erase_if(targets_, [](const target& t) { return t.from_earlier && !t.dialling; });
+    std::erase_if(targets_, [](const target& t) {
+      return t.from_earlier
+             && std::none_of(t.addresses.begin(), t.addresses.end(),
+                             [](const address& a) { return a.dialling; });
+    });
   std::vector<endpoint> out;
-  for (auto& t : targets_) {
-    if (!waits(t) || t.due > now)
-      continue;
-    if (dialling(t.address())) { // for another target; wait for that outcome
-      t.due = now + jittered(options_.retry_min);
-      continue;
+  for (auto& t : targets_)
+    for (auto& a : t.addresses) {
+      if (!waits(t, a) || a.due > now)
+        continue;
+      if (dialling(a.where)) { // for another target; wait for that outcome
+        a.due = now + jittered(options_.retry_min);
+        continue;
+      }
+      a.dialling = true;
+      out.push_back(a.where);
     }
-    t.dialling = true;
-    out.push_back(t.address());
-  }
   return out;
 }
 
 std::optional<steady_time> bootstrap::next() const {
   std::optional<steady_time> first;
-  for (const auto& t : targets_)
-    if (waits(t) && (!first || t.due < *first))
-      first = t.due;
+  auto at = [&first](steady_time when) { first = first ? std::min(*first, when) : when; };
+  for (const auto& t : targets_) {
+    if (t.is_name && !t.resolving)
+      at(t.resolve_at);
+    for (const auto& a : t.addresses)
+      if (waits(t, a))
+        at(a.due);
+  }
   return first;
 }
 
-bootstrap::target* bootstrap::dialled(const endpoint& where) {
-  auto found = std::find_if(targets_.begin(), targets_.end(),
-                            [&](const target& t) { return t.dialling && t.address() == where; });
-  return found != targets_.end() ? &*found : nullptr;
+bootstrap::attempt bootstrap::dialled(const endpoint& where) {
+  for (auto& t : targets_)
+    for (auto& a : t.addresses)
+      if (a.dialling && a.where == where)
+        return {&t, &a};
+  return {};
+}
+
+std::optional<endpoint> bootstrap::given_for(const endpoint& where) const {
+  for (const auto& t : targets_)
+    for (const auto& a : t.addresses)
+      if (a.dialling && a.where == where)
+        return t.given;
+  return std::nullopt;
 }
 
 void bootstrap::reached(const endpoint& where, const peer_id& who, steady_time now) {
   joined_ = true;
-  auto* t = dialled(where);
-  if (t == nullptr)
+  auto ended = dialled(where);
+  if (ended.of == nullptr)
     return;
-  t->dialling = false;
-  t->from_earlier = false;
-  t->why.clear();
+  auto& t = *ended.of;
+  auto& a = *ended.at;
+  a.dialling = false;
+  a.why.clear();
+  a.failures = 0;
+  t.from_earlier = false;
   // The link may be closed again before `connected` is called.
-  t->due = now + jittered(options_.retry_min);
-  if (t->initial)
-    t->peer = who;
-  else if (t->peer != who) // the address now belongs to another peer of the run
-    targets_.erase(targets_.begin() + (t - targets_.data()));
+  auto soon = now + jittered(options_.retry_min);
+  if (!t.given) {
+    if (t.peer != who) // the address now belongs to another peer of the run
+      return forget(ended);
+    for (auto& each : t.addresses)
+      each.due = std::max(each.due, soon);
+    return;
+  }
+  a.shared = a.shared || a.meetings > 0 || (a.peer != who && connected_.contains(a.peer));
+  a.meetings = 0;
+  a.peer = who;
+  a.due =
+    a.shared ? now + jittered(doubled(options_.retry_min, a.repeats++, options_.retry_max)) : soon;
+}
+
+void bootstrap::met_ourselves(const endpoint& where, steady_time now) {
+  auto ended = dialled(where);
+  if (ended.of == nullptr)
+    return;
+  auto& t = *ended.of;
+  auto& a = *ended.at;
+  a.dialling = false;
+  if (!t.given) {
+    forget(ended); // it is no longer the peer's
+    return join_if_alone();
+  }
+  a.why.clear();
+  a.failures = 0;
+  a.shared = a.shared || !a.peer.is_zero();
+  a.peer = {};
+  ++a.meetings;
+  auto pause = doubled(options_.ourselves_min, a.meetings - 1, options_.retry_max);
+  if (a.shared && !connected_.empty())
+    pause = doubled(options_.retry_min, a.repeats++, options_.retry_max);
+  a.due = now + jittered(pause);
+  try_another(t, now);
+  join_if_alone();
 }
 
 bool bootstrap::failed(const endpoint& where, const failure& why, steady_time now) {
-  auto* t = dialled(where);
-  if (t == nullptr)
+  auto ended = dialled(where);
+  if (ended.of == nullptr)
     return false;
-  t->dialling = false;
-  bool is_news = t->initial && t->why.empty();
-  bool ourselves = why.code == ec::duplicate_identity;
-  if (ourselves || (why.code == ec::wrong_run && !t->initial)) {
-    ourselves_ = ourselves_ || (ourselves && t->initial);
-    // This address is no longer the peer's; it may have others.
-    std::erase(t->addresses, where);
-    if (t->addresses.empty())
-      targets_.erase(targets_.begin() + (t - targets_.data()));
-    if (targets_.empty() && !joined_)
-      addresses_known_ = false; // there was only our own
+  auto& t = *ended.of;
+  auto& a = *ended.at;
+  a.dialling = false;
+  if (why.code == ec::wrong_run && !t.given) {
+    forget(ended); // it is no longer the peer's
     join_if_alone();
     return false;
   }
-  t->why = to_string(why);
-  back_off(*t, now);
+  bool is_news = t.given && a.why.empty();
+  a.why = to_string(why);
+  back_off(t, a, now);
+  try_another(t, now);
   join_if_alone();
   return is_news;
 }
 
+/// Forgets an address that is not that of a peer. The peer may have others.
+void bootstrap::forget(const attempt& ended) {
+  auto& all = ended.of->addresses;
+  all.erase(all.begin() + (ended.at - all.data()));
+  if (all.empty())
+    targets_.erase(targets_.begin() + (ended.of - targets_.data()));
+}
+
+/// Does not wait longer with the next address if this one has failed.
+void bootstrap::try_another(target& t, steady_time now) {
+  auto next = t.addresses.end();
+  for (auto a = t.addresses.begin(); a != t.addresses.end(); ++a)
+    if (!a->dialling && a->untried() && (next == t.addresses.end() || a->due < next->due))
+      next = a;
+  if (next != t.addresses.end())
+    next->due = std::min(next->due, now);
+}
+
 /// A peer that is itself one of the initial peers may start the run if no other one is reachable.
 void bootstrap::join_if_alone() {
-  auto untried = [](const target& t) { return t.initial && t.why.empty(); };
-  if ((ourselves_ && std::none_of(targets_.begin(), targets_.end(), untried)) || targets_.empty())
-    joined_ = true;
+  if (joined_)
+    return;
+  bool ourselves = false;
+  bool all_own = true;
+  bool some_fail = false;
+  bool too_early = false; // an address has led only to ourselves, but not often
+  for (const auto& t : targets_) {
+    bool own = t.given && is_own(t);
+    all_own = all_own && own;
+    if (!t.given)
+      continue;
+    if (t.addresses.empty() && t.why.empty())
+      return; // the name is being resolved
+    for (const auto& a : t.addresses) {
+      if (a.untried())
+        return;
+      ourselves = ourselves || a.meetings > 0;
+    }
+    bool fails = nobody_answers(t);
+    some_fail = some_fail || fails;
+    too_early = too_early || (!own && !fails);
+  }
+  if (too_early && !some_fail)
+    return;
+  if (all_own) // or there is no target
+    addresses_known_ = false;
+  joined_ = ourselves || targets_.empty();
 }
 
 milliseconds bootstrap::jittered(milliseconds pause) {
@@ -154,32 +376,36 @@ milliseconds bootstrap::jittered(milliseconds pause) {
   return milliseconds{static_cast<std::int64_t>(static_cast<double>(pause.count()) * factor)};
 }
 
-void bootstrap::back_off(target& t, steady_time now) {
-  auto away = std::chrono::duration_cast<milliseconds>(now - t.away_since);
-  auto longest = std::clamp(away / away_parts, options_.retry_quick, options_.retry_max);
-  auto first = t.initial ? options_.retry_min : options_.redial_after;
-  t.due = now + jittered(doubled(first, t.failures++, longest));
-  ++t.turn;
+milliseconds bootstrap::longest_pause(steady_time away_since, steady_time now) const {
+  auto away = std::chrono::duration_cast<milliseconds>(now - away_since);
+  return std::clamp(away / away_parts, options_.retry_quick, options_.retry_max);
+}
+
+void bootstrap::back_off(const target& t, address& a, steady_time now) {
+  auto first = t.given ? options_.retry_min : options_.redial_after;
+  a.due = now + jittered(doubled(first, a.failures++, longest_pause(a.away_since, now)));
 }
 
 // -- links ---------------------------------------------------------------------------------------
 
 bool bootstrap::connected(const peer_record& peer, steady_time now) {
   connected_.insert_or_assign(peer.id, connection{peer.addresses, now});
-  for (auto& t : targets_)
-    if (t.peer == peer.id) {
+  for (auto& t : targets_) {
+    if (t.peer == peer.id)
       t.from_earlier = false;
-      t.why.clear();
-    }
+    for (auto& a : t.addresses)
+      if (t.peer == peer.id || a.peer == peer.id)
+        a.why.clear();
+  }
   return !std::exchange(joined_, true);
 }
 
-void bootstrap::link_broke(target& t, bool settled, steady_time now) {
-  t.short_links = settled ? 0 : t.short_links + 1;
-  t.failures = 0;
-  t.away_since = now;
-  auto doublings = t.short_links > 0 ? t.short_links - 1 : 0;
-  t.due = now + jittered(doubled(options_.redial_after, doublings, options_.retry_max));
+void bootstrap::link_broke(address& a, bool settled, steady_time now) {
+  a.short_links = settled ? 0 : a.short_links + 1;
+  a.failures = 0;
+  a.away_since = now;
+  auto doublings = a.short_links > 0 ? a.short_links - 1 : 0;
+  a.due = now + jittered(doubled(options_.redial_after, doublings, options_.retry_max));
 }
 
 void bootstrap::disconnected(const peer_id& peer, ec why, steady_time now, bool stranger) {
@@ -188,13 +414,20 @@ void bootstrap::disconnected(const peer_id& peer, ec why, steady_time now, bool 
     return;
   bool settled = now - link.mapped().since >= options_.settled_after;
   bool was_initial = false;
-  for (auto& t : targets_)
-    if (t.initial && t.peer == peer) {
-      was_initial = true;
-      link_broke(t, settled, now);
-    }
+  for (auto& t : targets_) {
+    if (!t.given)
+      continue;
+    for (auto& a : t.addresses)
+      if (a.peer == peer) {
+        was_initial = true;
+        link_broke(a, settled, now);
+        t.resolutions = 0;
+        t.away_since = now;
+        t.resolve_at = std::min(t.resolve_at, a.due);
+      }
+  }
   if (why == ec::shutting_down)
-    std::erase_if(targets_, [&](const target& t) { return !t.initial && t.peer == peer; });
+    std::erase_if(targets_, [&](const target& t) { return !t.given && t.peer == peer; });
   else if (!was_initial)
     remember_lost(peer, link.mapped(), stranger, settled, now);
 }
@@ -203,7 +436,7 @@ void bootstrap::disconnected(const peer_id& peer, ec why, steady_time now, bool 
 void bootstrap::forget_one(bool strangers) {
   auto longest = targets_.end();
   for (auto i = targets_.begin(); i != targets_.end(); ++i)
-    if (!i->initial && (i->stranger || !strangers)
+    if (!i->given && (i->stranger || !strangers)
         && (longest == targets_.end() || i->away_since <= longest->away_since))
       longest = i;
   if (longest != targets_.end())
@@ -212,29 +445,45 @@ void bootstrap::forget_one(bool strangers) {
 
 void bootstrap::remember_lost(const peer_id& peer, const connection& link, bool stranger,
                               bool settled, steady_time now) {
+  auto lose = [&](target& t) {
+    t.stranger = stranger;
+    t.away_since = now;
+    for (auto& a : t.addresses)
+      link_broke(a, settled, now);
+    for (std::size_t i = 1; i < t.addresses.size(); ++i)
+      t.addresses[i].due = t.addresses[0].due + options_.apart * i;
+  };
   auto known = std::find_if(targets_.begin(), targets_.end(),
-                            [&](const target& t) { return !t.initial && t.peer == peer; });
+                            [&](const target& t) { return !t.given && t.peer == peer; });
+  auto same = [&](const target& t) {
+    return std::equal(t.addresses.begin(), t.addresses.end(), link.addresses.begin(),
+                      link.addresses.end(),
+                      [](const address& a, const endpoint& where) { return a.where == where; });
+  };
   if (known != targets_.end()) {
-    known->stranger = stranger;
-    if (!link.addresses.empty() && known->addresses != link.addresses) {
-      known->addresses = link.addresses;
-      known->dialling = false; // that attempt is to an address that may no longer be the peer's
+    if (!link.addresses.empty() && !same(*known)) {
+      // Also attempts under way are to addresses that may no longer be the peer's.
+      auto short_links = known->addresses.front().short_links;
+      known->addresses = fresh(link.addresses, now, now);
+      for (auto& a : known->addresses)
+        a.short_links = short_links;
     }
-    return link_broke(*known, settled, now);
+    return lose(*known);
   }
   if (link.addresses.empty())
     return;
   auto strangers = static_cast<std::size_t>(
     std::count_if(targets_.begin(), targets_.end(), [](const target& t) { return t.stranger; }));
+  auto initial = static_cast<std::size_t>(std::count_if(
+    targets_.begin(), targets_.end(), [](const target& t) { return t.given.has_value(); }));
   if (stranger && strangers >= options_.lost_strangers_max)
     forget_one(true);
-  else if (targets_.size() - initial_addresses() >= options_.lost_max)
+  else if (targets_.size() - initial >= options_.lost_max)
     forget_one(strangers > 0);
   target t;
   t.peer = peer;
-  t.stranger = stranger;
-  t.addresses = link.addresses;
-  link_broke(t, settled, now);
+  t.addresses = fresh(link.addresses, now, now);
+  lose(t);
   targets_.push_back(std::move(t));
 }
 

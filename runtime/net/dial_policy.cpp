@@ -39,6 +39,12 @@ host_kind kind_of(std::string_view host) {
   return address.is_v4() ? kind_of(address.to_v4()) : kind_of(address.to_v6());
 }
 
+bool is_numeric(std::string_view host) {
+  boost::system::error_code error;
+  (void)ip::make_address(std::string{host}, error);
+  return !error;
+}
+
 dial_policy::dial_policy(const std::vector<endpoint>& own) {
   for (const auto& where : own)
     reached_from(where.host);

@@ -17,6 +17,8 @@ enum class host_kind : std::uint8_t {
   usual,
 };
 host_kind kind_of(std::string_view host);
+/// Whether a host needs no resolver.
+bool is_numeric(std::string_view host);
 
 /// Which of the addresses that other peers announce this peer dials. Anybody may announce anything:
 /// a name would make this peer ask the operator's name server for it, and an address of this host

@@ -1,5 +1,6 @@
 #include "runtime/net/name_resolver.hpp"
 
+#include <algorithm>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -30,6 +31,22 @@ host_lookup system_lookup() {
                      "the name '" + host + "' is not found (" + error.message() + ")"};
     return addresses;
   };
+}
+
+host_addresses in_dialling_order(const host_addresses& found, std::size_t count_max) {
+  host_addresses first; // of the family that the resolver prefers
+  host_addresses second;
+  for (const auto& address : found) {
+    auto& family = address.is_v6() == found.front().is_v6() ? first : second;
+    if (std::find(family.begin(), family.end(), address) == family.end())
+      family.push_back(address);
+  }
+  host_addresses out;
+  for (std::size_t i = 0; i < std::max(first.size(), second.size()); ++i)
+    for (const auto* family : {&first, &second})
+      if (i < family->size() && out.size() < count_max)
+        out.push_back((*family)[i]);
+  return out;
 }
 
 name_resolver::name_resolver(asio::io_context& io, host_lookup lookup, std::size_t names_max)

@@ -26,6 +26,10 @@ using host_lookup = std::function<result<host_addresses>(const std::string& host
 /// The system's resolver (getaddrinfo).
 host_lookup system_lookup();
 
+/// The first `count_max` of `found`, each once, in the order in which to dial them: IPv6 and IPv4
+/// in turn, so that a family that does not work here delays only one attempt (RFC 8305 §4).
+host_addresses in_dialling_order(const host_addresses& found, std::size_t count_max);
+
 /// Resolves host names concurrently: a lookup that hangs does not delay other names.
 ///
 /// getaddrinfo cannot be cancelled, and it may take half a minute if a name server is down. So

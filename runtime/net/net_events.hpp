@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <vector>
 
 #include "runtime/core/endpoint.hpp"
 #include "runtime/core/error.hpp"
@@ -27,6 +28,8 @@ struct net_events {
   /// (ec::agreement_mismatch), or both use the same identity. `where`: the dialled address, or the
   /// host that an inbound connection came from.
   std::function<void(const endpoint& where, bool outbound, const failure& why)> disagreed;
+  /// An address that the operator gave stands for these addresses now.
+  std::function<void(const endpoint& given, const std::vector<endpoint>& addresses)> resolved;
   /// A handshake showed how far the clock of a peer of the run is from ours, at least (above zero:
   /// it is ahead). Called before the link is opened or refused.
   std::function<void(const peer_id&, swarm_clock::duration offset)> clock_compared;

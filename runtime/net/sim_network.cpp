@@ -169,9 +169,8 @@ public:
   /// There is no HTTP in the simulation.
   result<endpoint> serve_http(const endpoint& where) override { return where; }
 
-  void dial(const endpoint& where, const peer_id& expected, milliseconds timeout,
-            on_dialled done) override {
-    net_.dial(own_, where, expected, timeout, std::move(done));
+  void dial(const dial_target& to, milliseconds timeout, on_dialled done) override {
+    net_.dial(own_, to, timeout, std::move(done));
   }
 
   void announce(peer_record self) override { net_.nodes_[own_]->record = std::move(self); }
@@ -303,8 +302,9 @@ std::optional<failure> sim_network::compare_clocks(node_index from, node_index t
   return failure{ec::clock_skew, clock_sentence(offset, limit)};
 }
 
-void sim_network::dial(node_index from, const endpoint& where, const peer_id& expected,
-                       milliseconds timeout, on_dialled done) {
+void sim_network::dial(node_index from, const dial_target& whom, milliseconds timeout,
+                       on_dialled done) {
+  const auto& where = whom.where;
   auto fail_at = [this, from, done](steady_time when, ec code, std::string detail) {
     at(when, [this, from, done, code, detail = std::move(detail)] {
       if (nodes_[from]->alive && !nodes_[from]->stopped)
@@ -320,7 +320,8 @@ void sim_network::dial(node_index from, const endpoint& where, const peer_id& ex
   if (blocked(from, *target))
     return fail_at(now_ + timeout, ec::timeout, to_string(where) + ": no answer");
   auto arrival = random_arrival();
-  at(arrival, [this, from, to = *target, where, expected, timeout, done, fail_at, arrival] {
+  at(arrival, [this, from, to = *target, where, expected = whom.expected, timeout, done, fail_at,
+               arrival] {
     auto& peer = *nodes_[to];
     if (!nodes_[from]->alive || nodes_[from]->stopped)
       return;

@@ -97,8 +97,7 @@ private:
   [[nodiscard]] bool blocked(node_index a, node_index b) const;
   /// The reason why one of the two refuses the link.
   std::optional<failure> compare_clocks(node_index from, node_index to);
-  void dial(node_index from, const endpoint& where, const peer_id& expected, milliseconds timeout,
-            on_dialled done);
+  void dial(node_index from, const dial_target& to, milliseconds timeout, on_dialled done);
   /// Delivers something that is not a frame (a window update) after one random delay, or after the
   /// partition has healed.
   void travel(node_index from, node_index to, event what);

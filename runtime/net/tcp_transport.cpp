@@ -3,7 +3,6 @@
 #include <map>
 #include <thread>
 
-#include <boost/asio/connect.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
@@ -32,6 +31,9 @@ std::optional<socket_tuning> tuning_for(const tcp::socket& socket,
     return std::nullopt;
   return socket_tuning{config.congestion};
 }
+
+/// More addresses of one name are not used: with some of its peers the others are found.
+constexpr std::size_t addresses_of_name_max = 16;
 
 /// Parses a numeric address, which needs no resolver. Nothing for a host name.
 std::optional<asio::ip::address> numeric(const std::string& host) {
@@ -76,10 +78,15 @@ public:
 
   result<endpoint> serve_http(const endpoint& where) override { return bind(where, nullptr); }
 
-  void dial(const endpoint& where, const peer_id& expected, milliseconds timeout,
-            on_dialled done) override {
-    asio::post(io_, [me = shared_from_this(), where, expected, timeout, done = std::move(done)] {
-      auto attempt = std::make_shared<dialler>(me, where, expected, timeout, done);
+  void resolve(const endpoint& given, milliseconds timeout, on_resolved done) override {
+    asio::post(io_, [me = shared_from_this(), given, timeout, done = std::move(done)]() mutable {
+      me->look_up(given, timeout, std::move(done));
+    });
+  }
+
+  void dial(const dial_target& to, milliseconds timeout, on_dialled done) override {
+    asio::post(io_, [me = shared_from_this(), to, timeout, done = std::move(done)] {
+      auto attempt = std::make_shared<dialler>(me, to, timeout, done);
       std::erase_if(me->dialling_, [](const auto& weak) { return weak.expired(); });
       me->dialling_.push_back(attempt);
       attempt->run();
@@ -136,14 +143,46 @@ private:
                          });
   }
 
-  /// One attempt to reach a peer: resolve, connect, upgrade, handshake; one deadline for all.
+  /// Answers within `timeout`; the lookup itself may take longer.
+  void look_up(const endpoint& given, milliseconds timeout, on_resolved done) {
+    if (stopping_)
+      return;
+    if (numeric(given.host))
+      return done(std::vector{given});
+    auto waiting = std::make_shared<on_resolved>(std::move(done));
+    auto deadline = std::make_shared<asio::steady_timer>(io_, timeout);
+    auto number = names_.resolve(
+      given.host, [this, given, deadline, waiting](const result<host_addresses>& found) {
+        deadline->cancel();
+        auto answer = std::exchange(*waiting, nullptr);
+        if (!answer)
+          return;
+        if (!found.ok())
+          return answer(found.error());
+        std::vector<endpoint> addresses;
+        for (const auto& address : in_dialling_order(*found, addresses_of_name_max))
+          addresses.push_back({address.to_string(), given.port});
+        if (events_->resolved)
+          events_->resolved(given, addresses);
+        answer(std::move(addresses));
+      });
+    deadline->async_wait([this, given, timeout, number, waiting](const error_code& cancelled) {
+      if (cancelled || stopping_)
+        return;
+      names_.cancel(number);
+      if (auto answer = std::exchange(*waiting, nullptr))
+        answer(failure{ec::timeout, "the name '" + given.host + "' was not resolved within "
+                                      + std::to_string(timeout.count()) + " ms"});
+    });
+  }
+
+  /// One attempt to reach a peer: connect, upgrade, handshake; one deadline for all.
   class dialler : public std::enable_shared_from_this<dialler> {
   public:
-    dialler(std::shared_ptr<tcp_transport> owner, endpoint where, const peer_id& expected,
-            milliseconds timeout, on_dialled done)
-      : owner_(std::move(owner)), where_(std::move(where)), expected_(expected), timeout_(timeout),
-        done_(std::move(done)), began_(owner_->wall_time()), socket_(owner_->io_),
-        deadline_(owner_->io_) {}
+    dialler(std::shared_ptr<tcp_transport> owner, dial_target to, milliseconds timeout,
+            on_dialled done)
+      : owner_(std::move(owner)), to_(std::move(to)), timeout_(timeout), done_(std::move(done)),
+        began_(owner_->wall_time()), socket_(owner_->io_), deadline_(owner_->io_) {}
 
     void run() {
       if (owner_->stopping_)
@@ -153,15 +192,15 @@ private:
         if (!error)
           me->expire(ec::timeout);
       });
-      if (auto number = numeric(where_.host))
-        return connect({*number});
-      name_ = owner_->names_.resolve(
-        where_.host, [me = shared_from_this()](const result<host_addresses>& found) {
-          me->name_.reset();
-          if (!found.ok())
-            return me->finish(found.error());
-          me->connect(*found);
-        });
+      auto address = numeric(to_.where.host);
+      if (!address)
+        return finish(failure{ec::unreachable, "a name, which has to be resolved first"});
+      socket_.async_connect({*address, to_.where.port},
+                            [me = shared_from_this()](const error_code& error) {
+                              if (error)
+                                return me->finish(failure{ec::unreachable, error.message()});
+                              me->upgrade();
+                            });
     }
 
     void expire(ec reason) {
@@ -170,33 +209,17 @@ private:
       if (close_request_) // it has the socket
         close_request_();
       auto session = session_;
-      finish(failure{reason, (name_ ? "the name '" + where_.host + "' was not resolved within "
-                                    : "no link within ")
-                               + std::to_string(timeout_.count()) + " ms"});
+      finish(failure{reason, "no link within " + std::to_string(timeout_.count()) + " ms"});
       if (session)
         session->abandon({reason, {}});
     }
 
   private:
-    void connect(const host_addresses& found) {
-      if (!done_)
-        return;
-      std::vector<tcp::endpoint> endpoints;
-      for (const auto& address : found)
-        endpoints.emplace_back(address, where_.port);
-      asio::async_connect(socket_, endpoints,
-                          [me = shared_from_this()](const error_code& error, const tcp::endpoint&) {
-                            if (error)
-                              return me->finish(failure{ec::unreachable, error.message()});
-                            me->upgrade();
-                          });
-    }
-
     void upgrade() {
       if (!done_)
         return;
       close_request_ = request_upgrade(
-        std::move(socket_), where_.host, timeout_,
+        std::move(socket_), to_.given.value_or(to_.where).host, timeout_,
         [me = shared_from_this()](failure why, tcp::socket socket, std::string early) {
           if (why.code != ec::none)
             return me->finish(std::move(why));
@@ -208,7 +231,7 @@ private:
       if (!done_)
         return;
       session_ = owner_->make_session(std::move(socket), std::move(early));
-      session_->run(owner_->handshake_setup(true, expected_, began_),
+      session_->run(owner_->handshake_setup(true, to_.expected, began_),
                     [me = shared_from_this()](result<std::shared_ptr<tcp_session>> outcome) {
                       if (!outcome.ok())
                         return me->finish(outcome.error());
@@ -226,26 +249,22 @@ private:
       }
       deadline_.cancel();
       session_.reset();
-      if (name_)
-        owner_->names_.cancel(*name_);
       if (!outcome.ok()) {
         if (owner_->events_->dial_failed)
           owner_->events_->dial_failed(outcome.error().code);
-        owner_->report_refused(where_, true, outcome.error());
+        owner_->report_refused(to_.where, true, outcome.error());
         auto why = outcome.error();
-        why.detail = to_string(where_) + ": " + why.detail;
+        why.detail = to_string(to_.where) + ": " + why.detail;
         return done(std::move(why));
       }
       done(std::move(outcome));
     }
 
     std::shared_ptr<tcp_transport> owner_;
-    endpoint where_;
-    peer_id expected_;
+    dial_target to_;
     milliseconds timeout_;
     on_dialled done_;
     swarm_time began_;
-    std::optional<name_resolver::ticket> name_; // while it is looked up
     tcp::socket socket_;
     std::function<void()> close_request_; // that of the upgrade
     asio::steady_timer deadline_;

@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/core/endpoint.hpp"
 #include "runtime/core/result.hpp"
@@ -100,6 +102,16 @@ public:
 
 using on_link = std::function<void(std::shared_ptr<link>)>;
 using on_dialled = std::function<void(result<std::shared_ptr<link>>)>;
+using on_resolved = std::function<void(result<std::vector<endpoint>>)>;
+
+/// Whom to dial.
+struct dial_target {
+  endpoint where; // over TCP a numeric address: names are resolved first
+  /// What the operator gave, if `where` is one of its addresses. The request names its host, as
+  /// servers expect that tell hosts apart by name.
+  std::optional<endpoint> given;
+  peer_id expected; // zero: any peer
+};
 
 /// How a peer reaches others. Both implementations (TCP, simulated) exchange the same frames.
 class transport {
@@ -114,12 +126,18 @@ public:
   /// was bound. Fails as `listen` does. Do not call both.
   virtual result<endpoint> serve_http(const endpoint& where) = 0;
 
-  /// Connects and proves both identities within `timeout`, then calls `done` once.
-  /// `expected`: zero accepts any peer. Fails with ec::unreachable, timeout, wrong_run,
-  /// wrong_version, bad_signature, duplicate_identity, agreement_mismatch, clock_skew, malformed,
-  /// overloaded.
-  virtual void dial(const endpoint& where, const peer_id& expected, milliseconds timeout,
-                    on_dialled done) = 0;
+  /// Finds the addresses that `given` stands for now: itself if it is numeric, else those of the
+  /// name, at least one, in the order in which to try them. Calls `done` once, unless the transport
+  /// is stopped. Fails with ec::unreachable, timeout, overloaded. A simulated network has no names.
+  virtual void resolve(const endpoint& given, milliseconds timeout, on_resolved done) {
+    (void)timeout;
+    done(std::vector{given});
+  }
+
+  /// Connects and proves both identities within `timeout`, then calls `done` once. Fails with
+  /// ec::unreachable, timeout, wrong_run, wrong_version, bad_signature, duplicate_identity,
+  /// agreement_mismatch, clock_skew, malformed, overloaded.
+  virtual void dial(const dial_target& to, milliseconds timeout, on_dialled done) = 0;
 
   /// What we announce in handshakes from now on. Empty for a client.
   virtual void announce(peer_record self) = 0;

@@ -99,6 +99,7 @@ struct dht_status {
   bool addresses_known = false;
   std::uint32_t initial_peers = 0;             // addresses that the operator gave, without our own
   std::vector<std::string> bootstrap_failures; // "host:port: reason" of the last dial, if it failed
+  std::string notice; // about the initial addresses of a peer that has joined; empty: none
 };
 
 } // namespace waggle

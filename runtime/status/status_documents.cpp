@@ -95,7 +95,10 @@ std::string status_document(const peer_picture& picture, const peer_facts& facts
   doc["group_size"] = t ? t->group_size : picture.helper ? picture.helper->group_size : 0;
   doc["provisional"] = t && t->provisional;
   doc["waiting_for"] = t && !t->waiting_for.empty() ? json(t->waiting_for) : json(nullptr);
-  doc["notice"] = t && !t->notice.empty() ? json(t->notice) : json(nullptr);
+  auto notice = t ? t->notice : std::string{};
+  if (auto others = joining_notice(picture); !others.empty())
+    notice += (notice.empty() ? "" : "; ") + others;
+  doc["notice"] = notice.empty() ? json(nullptr) : json(notice);
   doc["histories"] = t ? t->histories : 0; // that live peers train
   doc["differing_peers"] = t ? t->differing_peers : 0;
   doc["first_round_seconds"] =
@@ -150,6 +153,10 @@ std::string why_not_ready(const peer_picture& picture) {
     }
   }
   return "unknown";
+}
+
+std::string joining_notice(const peer_picture& picture) {
+  return picture.dht ? picture.dht->notice : std::string{};
 }
 
 std::string duties(const peer_picture& picture) {

@@ -1,5 +1,6 @@
 // How a router joins the run, and what it does when peers leave.
 
+#include "runtime/net/refusals.hpp"
 #include "tests/actors/dht_router/dht_router_fixture.hpp"
 
 namespace waggle::testing {
@@ -71,11 +72,51 @@ TEST_F(DhtRouter, ForgetsTheFailureOfAnAddressThatAnswersAtLast) {
 TEST_F(DhtRouter, ItsOwnAddressIsNobodyToWaitFor) {
   world->connect = [](const endpoint&) -> result<peer_record> { return ec::duplicate_identity; };
   tell(router, bootstrap_from{{first_address}});
+  pass(500ms);
   EXPECT_TRUE(status().bootstrapped);
   EXPECT_FALSE(status().addresses_known);
   EXPECT_THAT(status().bootstrap_failures, IsEmpty());
+  EXPECT_THAT(status().notice, HasSubstr("first:7700 is this peer itself"));
   pass(std::chrono::minutes{5});
-  EXPECT_EQ(world->dials.size(), 1U);
+  EXPECT_LE(world->dials.size(), 20U);
+}
+
+TEST_F(DhtRouter, ASecondProcessWithItsIdentityIsNotItself) {
+  world->connect = [](const endpoint&) -> result<peer_record> {
+    return failure{ec::duplicate_identity, std::string{net::identity_in_use}};
+  };
+  tell(router, bootstrap_from{{first_address}});
+  pass(5s);
+  EXPECT_FALSE(status().bootstrapped);
+  EXPECT_THAT(status().bootstrap_failures, ElementsAre(HasSubstr("give each its own --data-dir")));
+}
+
+TEST_F(DhtRouter, DialsTheAddressesOfANameAndResolvesItAgain) {
+  auto addresses = std::make_shared<std::vector<endpoint>>();
+  auto resolved = std::make_shared<std::vector<endpoint>>();
+  dht_config with;
+  with.joining.resolve = [addresses, resolved](const endpoint& name, milliseconds,
+                                               net::on_resolved done) {
+    resolved->push_back(name);
+    if (addresses->empty())
+      return done(failure{ec::unreachable, "not found"});
+    done(*addresses);
+  };
+  start(with);
+  const endpoint number{"10.0.0.3", 7700};
+  world->connect = [number](const endpoint& where) -> result<peer_record> {
+    if (where.host == "10.0.0.2")
+      return test_peer(2);
+    return failure{where == number ? ec::unreachable : ec::duplicate_identity, {}};
+  };
+  tell(router, bootstrap_from{{first_address, number}});
+  EXPECT_THAT(*resolved, ElementsAre(first_address));
+  EXPECT_THAT(status().bootstrap_failures, SizeIs(2));
+  EXPECT_FALSE(status().bootstrapped);
+  *addresses = {{"10.0.0.1", 7700}, {"10.0.0.2", 7700}};
+  pass(1s);
+  EXPECT_TRUE(status().bootstrapped);
+  EXPECT_THAT(status().bootstrap_failures, SizeIs(1));
 }
 
 TEST_F(DhtRouter, NobodyToJoinMeansThatTheRunBeginsHere) {

@@ -22,7 +22,7 @@ public:
   explicit idle_transport(log_of_shutdown log) : log_(std::move(log)) {}
   result<endpoint> listen(const endpoint& where, net::on_link) override { return where; }
   result<endpoint> serve_http(const endpoint& where) override { return where; }
-  void dial(const endpoint&, const peer_id&, milliseconds, net::on_dialled) override {}
+  void dial(const net::dial_target&, milliseconds, net::on_dialled) override {}
   void announce(peer_record) override {}
   void stop() override { log_->asked.emplace_back("transport"); }
 

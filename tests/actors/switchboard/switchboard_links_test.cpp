@@ -181,7 +181,8 @@ TEST_F(Switchboard, WhatItDialsAndWithWhomItAveragesHasRoomWhateverStrangersDo) 
     (void)ask_peer(add_peer(n), ann);
   EXPECT_THAT(connected(ann), SizeIs(3));
   EXPECT_TRUE(ask_for<peer_connected>(
-    1s, ann.board, connect_address{initial.ctx.record.addresses.front(), 1s, true}));
+    1s, ann.board,
+    connect_address{initial.ctx.record.addresses.front(), 1s, endpoint{"initial", 1}}));
   EXPECT_TRUE(ask_peer(member, ann));
   EXPECT_THAT(connected(ann), ::testing::IsSupersetOf({member.id(), initial.id()}));
   // Also if the links of strangers had filled everything: one of them makes room.
@@ -220,9 +221,9 @@ TEST_F(Switchboard, DialsNoMorePeersAtOnceThanAGroupHas) {
   switchboard_config config;
   config.dials_max = 2;
   auto& ann = add_peer(1, config);
-  auto ask_dead = [&](std::uint64_t seed) {
+  auto ask_dead = [&](std::uint16_t seed) {
     auto record = test_peer(seed);
-    record.addresses = {nowhere};
+    record.addresses = {{"nowhere", seed}};
     return ask_later<peer_answer>(ann.board, ping(record));
   };
   auto first = ask_dead(11);
@@ -238,6 +239,56 @@ TEST_F(Switchboard, DialsNoMorePeersAtOnceThanAGroupHas) {
   EXPECT_FALSE(later.answered());
 }
 
+TEST_F(Switchboard, CountsEachAddressThatItTries) {
+  switchboard_config config;
+  config.dials_max = 3;
+  auto& ann = add_peer(1, config);
+  auto ask_dead = [&](std::uint64_t seed, std::vector<endpoint> addresses) {
+    auto record = test_peer(seed);
+    record.addresses = std::move(addresses);
+    return ask_later<peer_answer>(ann.board, ping(record, 10s));
+  };
+  auto refused = [&](const char* why) {
+    auto name = std::string{"waggle_network_dial_errors_total{reason=\""} + why + "\"";
+    return exported(*ann.ctx.metrics, name);
+  };
+  auto many = ask_dead(11, {{"a", 1}, {"a", 1}, {"b", 1}, {"c", 1}, {"d", 1}});
+  run_for(1ms);
+  EXPECT_FALSE(many.answered()) << "the fourth address has to wait";
+  auto another = ask_dead(12, {{"e", 1}});
+  settle();
+  ASSERT_TRUE(another.answered());
+  EXPECT_EQ(refused("overloaded"), 1);
+  run_for(1'500ms);
+  ASSERT_TRUE(many.answered());
+  EXPECT_THAT(many.get().error().detail, HasSubstr("d:1"));
+}
+
+TEST_F(Switchboard, TriesAnAddressOfManyNamesOnce) {
+  auto& ann = add_peer(1);
+  auto& silent = add_peer(2);
+  network.partition({silent.node});
+  auto ask_as = [&](std::uint64_t seed) {
+    auto record = test_peer(seed);
+    record.addresses = silent.ctx.record.addresses;
+    return ask_later<peer_answer>(ann.board, ping(record, 10s));
+  };
+  auto first = ask_as(11);
+  run_for(4s);
+  auto second = ask_as(12);
+  EXPECT_FALSE(first.answered());
+  run_for(1'500ms);
+  EXPECT_EQ(first.get().error().code, ec::timeout);
+  EXPECT_EQ(second.get().error().code, ec::timeout) << "of the first, for which it has waited";
+  auto third = ask_as(13);
+  settle();
+  EXPECT_EQ(third.get().error().code, ec::unreachable) << "not dialled";
+  run_for(5s);
+  auto fourth = ask_as(14);
+  settle();
+  EXPECT_FALSE(fourth.answered()) << "that was long ago";
+}
+
 TEST_F(Switchboard, DialsOnlyAnnouncedAddressesThatItMay) {
   switchboard_config config;
   config.announced_addresses = net::dial_policy{{{"0.0.0.0", 7700}}};
@@ -248,7 +299,7 @@ TEST_F(Switchboard, DialsOnlyAnnouncedAddressesThatItMay) {
   auto named = bob.ctx.record.addresses.front();
   EXPECT_EQ(ask_for<peer_connected>(1s, ann.board, connect_address{named, 1s}).error().code,
             ec::unreachable);
-  EXPECT_TRUE(ask_for<peer_connected>(1s, ann.board, connect_address{named, 1s, true}))
+  EXPECT_TRUE(ask_for<peer_connected>(1s, ann.board, connect_address{named, 1s, named}))
     << "the operator named it";
 }
 

@@ -39,6 +39,19 @@ TEST_F(Switchboard, TriesAllAddressesInTurn) {
   EXPECT_EQ(connected(eve), std::vector<peer_id>{}) << "another peer has that address";
 }
 
+TEST_F(Switchboard, TriesTheNextAddressSoonIfOneIsSilent) {
+  auto& ann = add_peer(1);
+  auto& silent = add_peer(3);
+  auto& bob = add_peer(2);
+  serve_at(bob, service_topic::dht);
+  network.partition({silent.node});
+  auto record = bob.ctx.record;
+  record.addresses = {silent.ctx.record.addresses.front(), bob.ctx.record.addresses.front()};
+  auto answer = ask_for<peer_answer>(500ms, ann.board, ping(record));
+  ASSERT_TRUE(answer) << to_string(answer.error());
+  EXPECT_EQ(answer->from, bob.id());
+}
+
 TEST_F(Switchboard, FailsWithTheReasonOfTheLastAddress) {
   auto& ann = add_peer(1);
   auto& bob = add_peer(2);

@@ -21,6 +21,32 @@ TEST(JoinWatch, RefusedIsWhomEveryInitialPeerRefused) {
   EXPECT_EQ(watch.refused_by_all(), why);
 }
 
+TEST(JoinWatch, ANameHasRefusedOnceAllOfItsAddressesHave) {
+  const endpoint first{"10.0.0.1", 1};
+  const endpoint second{"10.0.0.2", 1};
+  join_watch watch{{a}};
+  watch.resolved(a, {first, second});
+  watch.resolved(stranger, {first});
+  watch.disagreed(first, why);
+  EXPECT_FALSE(watch.refused_by_all());
+  watch.disagreed(first, why);
+  EXPECT_FALSE(watch.refused_by_all()) << "the second may accept";
+  watch.resolved(a, {second, first});
+  watch.disagreed(second, why);
+  EXPECT_EQ(watch.refused_by_all(), why);
+}
+
+TEST(JoinWatch, ANameHasRefusedIfOneOfItsAddressesDoesSoRepeatedlyAndNoneAccepts) {
+  const endpoint first{"127.0.0.1", 1};
+  join_watch watch{{a}};
+  watch.resolved(a, {first, {"::1", 1}});
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(watch.refused_by_all());
+    watch.disagreed(first, why);
+  }
+  EXPECT_EQ(watch.refused_by_all(), why);
+}
+
 TEST(JoinWatch, WhoIsLinkedWithAnybodyIsNotRefused) {
   join_watch watch{{a}};
   watch.disagreed(a, why);

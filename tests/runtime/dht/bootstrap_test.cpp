@@ -9,6 +9,7 @@ namespace waggle {
 namespace {
 
 using testing::ElementsAre;
+using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 using testing::UnorderedElementsAre;
@@ -16,7 +17,8 @@ using testing::UnorderedElementsAre;
 const endpoint first{"first", 7700};
 const endpoint second{"second", 7700};
 const failure refused{ec::unreachable, "refused"};
-const failure ourselves{ec::duplicate_identity, {}};
+const endpoint third{"third", 7700};
+const endpoint name{"name", 7700};
 
 /// A peer whose only address contains its number.
 peer_record numbered(unsigned n) {
@@ -42,6 +44,24 @@ struct Bootstrap : testing::Test {
     auto took = std::max(*next, now) - now;
     now = std::max(*next, now);
     return std::chrono::duration_cast<milliseconds>(took);
+  }
+  void join_at_name(const std::vector<endpoint>& addresses) {
+    joins.join_at({name}, {}, now, {name});
+    resolve(addresses);
+  }
+  /// Resolves the name if that is due.
+  void resolve(const std::vector<endpoint>& addresses) {
+    for (const auto& each : joins.unresolved(now))
+      EXPECT_FALSE(joins.resolved(each, addresses, now));
+  }
+  void meet_ourselves_at(const endpoint& where) {
+    EXPECT_THAT(joins.due(now), ElementsAre(where));
+    joins.met_ourselves(where, now);
+  }
+  void reach(const endpoint& where, unsigned n) {
+    EXPECT_THAT(joins.due(now), ElementsAre(where));
+    joins.reached(where, numbered(n).id, now);
+    link(n);
   }
   /// All due attempts fail.
   void fail_due() {
@@ -101,7 +121,7 @@ TEST_F(Bootstrap, OnlyTheFirstOfSeveralFailuresIsReported) {
   wait();
   (void)joins.due(now);
   EXPECT_FALSE(joins.failed(first, {ec::wrong_run, ""}, now));
-  EXPECT_THAT(joins.failures(), ElementsAre(testing::HasSubstr("wrong_run")));
+  EXPECT_THAT(joins.failures(), ElementsAre(HasSubstr("wrong_run")));
   wait();
   (void)joins.due(now);
   joins.reached(first, numbered(2).id, now);
@@ -123,28 +143,190 @@ TEST_F(Bootstrap, AnAddressThatHangsDelaysNoOther) {
   }
 }
 
-TEST_F(Bootstrap, DoesNotWaitForItsOwnAddress) {
+TEST_F(Bootstrap, BeginsTheRunSoonIfItsOnlyAddressIsItsOwn) {
   joins.join_at({first}, {}, now);
-  (void)joins.due(now);
-  EXPECT_FALSE(joins.failed(first, ourselves, now));
+  auto began = now;
+  for (unsigned i = 0; i < options.own_after; ++i) {
+    EXPECT_FALSE(joins.joined());
+    EXPECT_TRUE(joins.addresses_known());
+    wait();
+    meet_ourselves_at(first);
+  }
+  EXPECT_LE(now - began, 500ms);
   EXPECT_TRUE(joins.joined());
   EXPECT_FALSE(joins.addresses_known());
   EXPECT_EQ(joins.initial_addresses(), 0U);
   EXPECT_THAT(joins.failures(), IsEmpty());
+  EXPECT_THAT(joins.notice(), HasSubstr("first:7700 is this peer itself"));
+  link(2);
+  EXPECT_THAT(joins.notice(), IsEmpty());
+}
+
+TEST_F(Bootstrap, DialsItsOnlyAddressAgainAfterMeetingItselfLessAndLessOften) {
+  joins.join_at({first}, {}, now);
+  for (auto pause : {0ms, 50ms, 100ms, 200ms, 400ms, 800ms, 1'600ms, 3'200ms}) {
+    EXPECT_PAUSE(wait(), pause);
+    meet_ourselves_at(first);
+  }
+  for (int i = 0; i < 10; ++i) {
+    wait();
+    meet_ourselves_at(first);
+  }
+  EXPECT_PAUSE(wait(), 60s);
+}
+
+TEST_F(Bootstrap, AnAddressThatLeadsToItselfAndToOthersIsDialledAlsoWhileAPeerIsConnected) {
+  joins.join_at({first}, {}, now);
+  meet_ourselves_at(first);
+  wait();
+  reach(first, 2);
+  EXPECT_THAT(joins.notice(), HasSubstr("first:7700 leads to this peer and to others"));
+  EXPECT_THAT(joins.failures(), IsEmpty());
+  for (auto pause : {250ms, 500ms, 1'000ms, 2'000ms}) {
+    EXPECT_PAUSE(wait(), pause);
+    reach(first, 2);
+  }
+  wait();
+  meet_ourselves_at(first);
+  wait();
+  reach(first, 3);
+  EXPECT_TRUE(joins.next()) << "there may be more";
+}
+
+TEST_F(Bootstrap, AnAddressThatGetsANewOwnerIsNotTakenForThatOfMany) {
+  joins.join_at({first}, {}, now);
+  (void)joins.due(now);
+  joins.reached(first, numbered(2).id, now);
+  link(2);
+  lose(2);
+  wait();
+  reach(first, 3);
   EXPECT_FALSE(joins.next());
+  EXPECT_THAT(joins.notice(), IsEmpty());
 }
 
 // All peers are given the same list, and are on it.
 TEST_F(Bootstrap, AnInitialPeerBeginsTheRunOnceTheOthersFailed) {
   joins.join_at({first, second}, {}, now);
   (void)joins.due(now);
-  joins.failed(first, ourselves, now);
+  joins.met_ourselves(first, now);
   EXPECT_FALSE(joins.joined()) << "the other one may be reachable";
   joins.failed(second, refused, now);
   EXPECT_TRUE(joins.joined());
   EXPECT_TRUE(joins.addresses_known());
   wait();
+  EXPECT_THAT(joins.due(now), ElementsAre(first));
+  joins.met_ourselves(first, now);
+  now += 300ms;
+  EXPECT_THAT(joins.due(now), ElementsAre(first, second));
+}
+
+// -- names ---------------------------------------------------------------------------------------
+
+TEST_F(Bootstrap, DialsAllAddressesOfANameOneShortlyAfterTheOther) {
+  join_at_name({first, second, third});
+  EXPECT_THAT(joins.due(now), ElementsAre(first));
+  EXPECT_EQ(joins.given_for(first), name);
+  now += 250ms;
+  EXPECT_THAT(joins.due(now), ElementsAre(second)) << "the first one is silent";
+  EXPECT_THAT(joins.due(now), IsEmpty());
+  joins.failed(second, refused, now);
+  EXPECT_THAT(joins.due(now), ElementsAre(third)) << "at once: the second one failed";
+  joins.reached(third, numbered(3).id, now);
+  EXPECT_TRUE(joins.joined());
+  EXPECT_THAT(joins.failures(), IsEmpty());
+}
+
+TEST_F(Bootstrap, MeetingItselfRemovesAnAddressAndNotItsName) {
+  join_at_name({first, second});
+  meet_ourselves_at(first);
+  EXPECT_EQ(wait(), 0ms);
   EXPECT_THAT(joins.due(now), ElementsAre(second));
+  EXPECT_FALSE(joins.joined());
+  joins.failed(second, refused, now);
+  EXPECT_TRUE(joins.joined());
+  EXPECT_TRUE(joins.addresses_known()) << "the second one may come";
+  EXPECT_EQ(joins.initial_addresses(), 1U);
+  EXPECT_THAT(joins.failures(), ElementsAre("name:7700: second:7700: unreachable: refused"));
+  for (auto began = now; now < began + 5s; wait()) {
+    for (const auto& where : joins.due(now)) {
+      EXPECT_EQ(where, second);
+      joins.failed(where, refused, now);
+    }
+    resolve({first, second});
+  }
+  now += 60s;
+  (void)joins.due(now);
+  joins.reached(second, numbered(2).id, now);
+  EXPECT_THAT(joins.notice(), IsEmpty());
+}
+
+TEST_F(Bootstrap, EachAddressOfANameIsJudgedAlone) {
+  join_at_name({first, second});
+  now += 250ms;
+  EXPECT_THAT(joins.due(now), ElementsAre(first, second));
+  EXPECT_TRUE(joins.failed(first, {ec::wrong_run, "other"}, now));
+  EXPECT_THAT(joins.failures(), IsEmpty()) << "the second one may answer";
+  EXPECT_TRUE(joins.failed(second, refused, now));
+  EXPECT_THAT(
+    joins.failures(),
+    ElementsAre("name:7700: first:7700: wrong_run: other, second:7700: unreachable: refused"));
+  now += 1s;
+  EXPECT_THAT(joins.due(now), ElementsAre(first, second));
+  joins.reached(second, numbered(2).id, now);
+  link(2);
+  EXPECT_THAT(joins.failures(), IsEmpty());
+  joins.failed(first, {ec::wrong_run, "other"}, now);
+  now += 1s;
+  EXPECT_THAT(joins.due(now), ElementsAre(first)) << "the other link has no part in it";
+}
+
+TEST_F(Bootstrap, ANameIsResolvedAgainAndItsNewAddressesAreDialled) {
+  joins.join_at({name}, {}, now, {name});
+  EXPECT_THAT(joins.due(now), IsEmpty());
+  EXPECT_THAT(joins.unresolved(now), ElementsAre(name));
+  EXPECT_THAT(joins.unresolved(now), IsEmpty());
+  EXPECT_TRUE(joins.resolved(name, failure{ec::unreachable, "not found"}, now));
+  EXPECT_FALSE(joins.joined());
+  EXPECT_THAT(joins.failures(), ElementsAre("name:7700: unreachable: not found"));
+  EXPECT_PAUSE(wait(), 250ms);
+  EXPECT_THAT(joins.unresolved(now), ElementsAre(name));
+  EXPECT_FALSE(joins.resolved(name, failure{ec::unreachable, "not found"}, now));
+  wait();
+  resolve({first});
+  EXPECT_THAT(joins.due(now), ElementsAre(first));
+  joins.failed(first, refused, now);
+  now += 2s;
+  resolve({second});
+  EXPECT_THAT(joins.due(now), ElementsAre(second)) << "the first is no longer its address";
+  joins.reached(second, numbered(2).id, now);
+  link(2);
+  now += 2s;
+  resolve({second});
+  EXPECT_PAUSE(wait(), 30s);
+  resolve({third});
+  EXPECT_THAT(joins.due(now), ElementsAre(third));
+  lose(2);
+  now += 1s;
+  EXPECT_THAT(joins.due(now), ElementsAre(second)) << "a peer was connected there";
+}
+
+TEST_F(Bootstrap, ANameOfManyPeersIsDialledUntilEnoughAreConnected) {
+  options.known_at_once = 2;
+  joins = bootstrap{options, random_source{5}};
+  join_at_name({first, second, third});
+  EXPECT_THAT(joins.due(now), ElementsAre(first));
+  joins.reached(first, numbered(1).id, now);
+  link(1);
+  now += 250ms;
+  EXPECT_THAT(joins.due(now), ElementsAre(second)) << "it may be another half of the run";
+  joins.reached(second, numbered(2).id, now);
+  link(2);
+  now += 10s;
+  EXPECT_THAT(joins.due(now), IsEmpty());
+  lose(2);
+  now += 1s;
+  EXPECT_THAT(joins.due(now), UnorderedElementsAre(second, third));
 }
 
 TEST_F(Bootstrap, DoesNotDialConnectedPeers) {
@@ -284,11 +466,17 @@ TEST_F(Bootstrap, AllAddressesOfAPeerHaveTheirTurn) {
   peer.addresses = {first, second};
   joins.connected(peer, now);
   joins.disconnected(peer.id, ec::peer_lost, now);
-  for (const auto& expected : {first, second, first}) {
-    wait();
-    EXPECT_THAT(joins.due(now), ElementsAre(expected));
-    joins.failed(expected, refused, now);
-  }
+  wait();
+  EXPECT_THAT(joins.due(now), ElementsAre(first));
+  EXPECT_EQ(wait(), 250ms) << "the first one is silent";
+  EXPECT_THAT(joins.due(now), ElementsAre(second));
+  joins.failed(first, refused, now);
+  joins.failed(second, refused, now);
+  now += 1s;
+  EXPECT_THAT(joins.due(now), ElementsAre(first, second));
+  joins.failed(first, {ec::wrong_run, {}}, now);
+  joins.met_ourselves(second, now);
+  EXPECT_FALSE(joins.next()) << "neither is its address any more";
 }
 
 TEST_F(Bootstrap, OfTooManyLostPeersTheOneAwayLongestIsForgotten) {

@@ -162,15 +162,36 @@ TEST_F(NameResolver, TheSystemKnowsLocalhostAndNotAnInvalidName) {
   EXPECT_THAT(never.error().detail, HasSubstr("the name 'two..dots' is not found"));
 }
 
-// -- peers that dial names -----------------------------------------------------------------------
+// -- in which order addresses are dialled --------------------------------------------------------
 
-struct DiallingNames : testing::Test {
-  /// Starts a dial; the outcome arrives later.
-  std::future<failure> dial_later(const peer& from, const endpoint& where,
-                                  milliseconds timeout = 60s) {
-    auto answer = std::make_shared<std::promise<failure>>();
-    from.wire->dial(where, {}, timeout, [answer](result<std::shared_ptr<link>> outcome) {
-      answer->set_value(outcome.ok() ? failure{} : outcome.error());
+host_addresses numbers(const std::vector<std::string>& all) {
+  host_addresses out;
+  for (const auto& each : all)
+    out.push_back(asio::ip::make_address(each));
+  return out;
+}
+
+TEST(DiallingOrder, TakesTheFamiliesInTurnAndBeginsWithThePreferredOne) {
+  auto found = numbers({"::1", "::2", "::3", "1.0.0.1", "1.0.0.2"});
+  EXPECT_EQ(in_dialling_order(found, 16), numbers({"::1", "1.0.0.1", "::2", "1.0.0.2", "::3"}));
+  EXPECT_EQ(in_dialling_order(numbers({"1.0.0.1", "::1"}), 16), numbers({"1.0.0.1", "::1"}));
+}
+
+TEST(DiallingOrder, TakesEachAddressOnceAndNoMoreThanAsked) {
+  auto found = numbers({"1.0.0.1", "1.0.0.1", "1.0.0.2", "::1", "1.0.0.3"});
+  EXPECT_EQ(in_dialling_order(found, 3), numbers({"1.0.0.1", "::1", "1.0.0.2"}));
+  EXPECT_TRUE(in_dialling_order({}, 3).empty());
+}
+
+// -- peers that resolve names --------------------------------------------------------------------
+
+struct ResolvingNames : testing::Test {
+  /// Begins to resolve; the outcome arrives later.
+  static std::future<result<std::vector<endpoint>>>
+  resolve_later(const peer& from, const endpoint& given, milliseconds timeout = 60s) {
+    auto answer = std::make_shared<std::promise<result<std::vector<endpoint>>>>();
+    from.wire->resolve(given, timeout, [answer](result<std::vector<endpoint>> outcome) {
+      answer->set_value(std::move(outcome));
     });
     return answer->get_future();
   }
@@ -180,41 +201,47 @@ struct DiallingNames : testing::Test {
   peer bob{2};
 };
 
-TEST_F(DiallingNames, NumbersAndOtherNamesAreLinkedWhileANameHangs) {
+TEST_F(ResolvingNames, NumbersAndOtherNamesAreFoundWhileANameHangs) {
   auto where = bob.listen();
-  auto dead = dial_later(ann, {"dead", where.port});
+  auto dead = resolve_later(ann, {"dead", where.port});
   ASSERT_TRUE(names.waits_for({"dead"}));
-  auto by_number = ann.dial(where, bob.id);
-  EXPECT_TRUE(by_number.ok()) << to_string(by_number.error());
-  auto by_name = ann.dial({"here", where.port}, bob.id);
-  EXPECT_TRUE(by_name.ok()) << to_string(by_name.error());
+  EXPECT_EQ(*resolve_later(ann, where).get(), std::vector{where});
+  EXPECT_EQ(*resolve_later(ann, {"here", where.port}).get(), std::vector{where});
   EXPECT_EQ(dead.wait_for(0s), std::future_status::timeout);
   names.let_go();
-  EXPECT_EQ(dead.get().code, ec::unreachable);
+  EXPECT_EQ(dead.get().error().code, ec::unreachable);
 }
 
-TEST_F(DiallingNames, NumbersAreNotLookedUp) {
+TEST_F(ResolvingNames, NumbersAreNotLookedUp) {
   auto where = bob.listen();
   EXPECT_TRUE(ann.dial({"127.0.0.1", where.port}).ok());
   EXPECT_TRUE(ann.dial({"::ffff:127.0.0.1", where.port}).ok());
+  endpoint mapped{"::ffff:127.0.0.1", where.port};
+  EXPECT_EQ(*resolve_later(ann, mapped).get(), std::vector{mapped});
   EXPECT_TRUE(names.waits_for({}));
 }
 
-TEST_F(DiallingNames, TheDeadlineCoversTheLookupAndTheReasonNamesIt) {
-  auto outcome = ann.dial({"dead", 1}, {}, 50ms);
+TEST_F(ResolvingNames, ANameItselfIsNotDialled) {
+  auto outcome = ann.dial({"here", 1});
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.error().code, ec::unreachable);
+  EXPECT_TRUE(names.waits_for({}));
+}
+
+TEST_F(ResolvingNames, TheDeadlineHoldsWhateverTheLookupDoesAndTheReasonNamesIt) {
+  auto outcome = resolve_later(ann, {"dead", 1}, 50ms).get();
   ASSERT_FALSE(outcome.ok());
   EXPECT_EQ(outcome.error().code, ec::timeout);
   EXPECT_THAT(outcome.error().detail, HasSubstr("the name 'dead' was not resolved within 50 ms"));
 }
 
-TEST_F(DiallingNames, StoppingDoesNotWaitForALookup) {
-  auto dead = dial_later(ann, {"dead", 1});
+TEST_F(ResolvingNames, StoppingDoesNotWaitForALookup) {
+  auto dead = resolve_later(ann, {"dead", 1});
   ASSERT_TRUE(names.waits_for({"dead"}));
   ann.wire->stop(); // would never return
-  ASSERT_EQ(dead.wait_for(30s), std::future_status::ready);
-  EXPECT_EQ(dead.get().code, ec::shutting_down);
   names.let_go();
   EXPECT_TRUE(names.waits_until_none_runs());
+  EXPECT_EQ(dead.wait_for(0s), std::future_status::timeout) << "nobody is called after the end";
 }
 
 } // namespace

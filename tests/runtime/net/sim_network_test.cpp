@@ -36,7 +36,7 @@ struct sim_swarm {
   }
   ec dial(std::size_t from, std::size_t to, const peer_id& expected = {}) {
     ec out = ec::internal;
-    net.transport_of(from)->dial(sim_network::address_of(to), expected, 1s,
+    net.transport_of(from)->dial({sim_network::address_of(to), {}, expected}, 1s,
                                  [&](result<std::shared_ptr<link>> got) {
                                    out = got.ok() ? ec::none : got.error().code;
                                    if (got.ok())

@@ -105,7 +105,7 @@ struct peer {
                                      milliseconds timeout = 20s) {
     std::promise<result<std::shared_ptr<link>>> answer;
     auto future = answer.get_future();
-    wire->dial(where, expected, timeout, [&](result<std::shared_ptr<link>> outcome) {
+    wire->dial({where, {}, expected}, timeout, [&](result<std::shared_ptr<link>> outcome) {
       if (outcome.ok())
         adopt(*outcome);
       answer.set_value(std::move(outcome));
