@@ -222,6 +222,20 @@ class Peer(Process):
         """The content of /api/v1/peers."""
         return self.status("/api/v1/peers")
 
+    def metric(self, name):
+        """The sum of a metric's series; 0 while the peer does not answer or has no such metric."""
+        text = (self.get("/metrics") or (0, ""))[1]
+        found = re.findall(rf"^{re.escape(name)}(?:{{.*}})? (\S+)$", text, re.MULTILINE)
+        return sum(float(value) for value in found)
+
+    def links(self):
+        """How many links it has; there may be two with one peer for a moment."""
+        return self.metric("waggle_network_connections")
+
+    def linked(self):
+        """How many other peers that train it is linked with."""
+        return sum(p["connected"] and not p["self"] for p in self.peers().get("peers", []))
+
     def epoch(self):
         return self.status().get("epoch") or 0
 
@@ -233,6 +247,7 @@ class Peer(Process):
 class Lab:
     """Hosts 1 to `count` on one bridge."""
 
+    PORT = PORT
     open_labs = []
 
     def __init__(self, binary, count, ipv4=True, ipv6=False, attached=True):
