@@ -101,6 +101,8 @@ situation trainer::present() const {
 }
 
 void trainer::carry_out() {
+  if (place_ != place::member) // what was decided before has left the group
+    return;
   if (given_ && !given_->in_round)
     return send_round(true); // its round failed, and we are in a group at its epoch again
   for (const auto& act : on_offer(strategy_, present()))
@@ -153,8 +155,7 @@ void trainer::on_round(const group_round& round) {
       ended_ = round;
     else
       end_epoch(round);
-    if (place_ == place::member)
-      carry_out();
+    carry_out();
   }
   react();
 }

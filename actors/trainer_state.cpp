@@ -26,6 +26,8 @@ constexpr milliseconds slow_pause_max{600'000};
 } // namespace
 
 void trainer::fetch_if_needed() {
+  if (place_ != place::member) // what was decided before has left the group
+    return;
   if (at_.in_step() || fetcher_ || loading_)
     return;
   if (at_.waits_for_group()) {
