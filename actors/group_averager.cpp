@@ -125,6 +125,8 @@ group_view group_averager::view() const {
   out.branch = group_->branch();
   for (const auto& m : group_->next().members)
     out.members.push_back(m.peer.id);
+  if (group_->shared().second_round.empty())
+    out.elements = elements_;
   return out;
 }
 

@@ -158,6 +158,7 @@ void group_helper::leave(const std::string& why) {
 
 void group_helper::take_members(const group_view& group) {
   own_.members = {group.members.begin(), group.members.end()};
+  elements_ = group.elements;
 }
 
 // -- rounds ---------------------------------------------------------------------------------------
@@ -314,6 +315,8 @@ void group_helper::fetch() {
   for (const auto& reader : readers_)
     question.epoch_min = std::max(question.epoch_min, reader.wanted.epoch_min);
   auto how = config_.fetch;
+  if (elements_ > 0)
+    how.download.bytes_max = std::min(how.download.bytes_max, state_bytes_max(elements_));
   how.suspects = suspects_ = std::make_shared<std::vector<peer_id>>();
   bool compared = how.compare == state_comparison::none && now() >= uncompared_until_;
   if (compared)

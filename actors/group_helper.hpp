@@ -118,7 +118,8 @@ private:
   helper_state own_; // members empty: outside
   place place_ = place::outside;
   bool in_round_ = false;
-  std::uint64_t rounds_ = 0; // number of the last one begun
+  std::uint64_t elements_ = 0; // group_view::elements
+  std::uint64_t rounds_ = 0;   // number of the last one begun
   steady_time enter_after_;
   std::optional<steady_time> clientless_since_;
   std::set<peer_id> refused_; // clients whose vectors are too long for us, while connected

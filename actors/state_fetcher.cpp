@@ -9,6 +9,14 @@
 
 namespace waggle {
 
+namespace {
+
+state_offer offer_of(const wire::state_header& header) {
+  return {header.epoch, header.content, header.parameters, header.bytes, header.chunk_bytes};
+}
+
+} // namespace
+
 state_fetcher::state_fetcher(caf::actor_config& cfg, node_context ctx, fetch_config config,
                              switchboard_actor switchboard)
   : state_fetcher_base(cfg), ctx_(std::move(ctx)), config_(config),
@@ -74,10 +82,13 @@ void state_fetcher::ask_for_offers() {
                       config_.open_timeout})
       .then(
         [this, who = question.donor.id](const peer_answer& answer) {
-          if (const auto* h = std::get_if<wire::state_header>(&answer.what))
-            vote_->offered(who, {h->epoch, h->content, h->parameters, h->bytes, h->chunk_bytes});
-          else
+          const auto* header = std::get_if<wire::state_header>(&answer.what);
+          if (header == nullptr)
             vote_->refused(who, {ec::protocol_violation, "no header"});
+          else if (auto good = check(who, offer_of(*header)); !good)
+            vote_->refused(who, good.error());
+          else
+            vote_->offered(who, offer_of(*header));
           on_offers();
         },
         [this, who = question.donor.id](const caf::error& why) {
@@ -86,6 +97,14 @@ void state_fetcher::ask_for_offers() {
           vote_->refused(who, from_caf(why));
           on_offers();
         });
+}
+
+/// Whether the offer can be the run's state. A donor of one that is too large is suspected.
+status state_fetcher::check(const peer_id& donor, const state_offer& offer) const {
+  auto good = download_.check(offer);
+  if (!good)
+    suspect(donor, good.error().code, "it offers " + good.error().detail);
+  return good;
 }
 
 /// An offer or a refusal has arrived.
@@ -102,7 +121,7 @@ void state_fetcher::on_offers() {
   }
   voters_ = vote_->voters();
   for (const auto& who : vote_->dissenters())
-    suspect(who, "it offers another state than most of the run");
+    suspect(who, ec::hash_mismatch, "it offers another state than most of the run");
   next_donor();
 }
 
@@ -111,11 +130,11 @@ void state_fetcher::log_caused(spdlog::level::level_enum level, const std::strin
 }
 
 /// The operator is told, and the caller, which asks others for a while.
-void state_fetcher::suspect(const peer_id& donor, std::string_view why) {
+void state_fetcher::suspect(const peer_id& donor, ec code, std::string_view why) const {
   log_caused(spdlog::level::warn,
              fmt::format("peer {} is not asked for the run's state for a while: {}",
                          short_name(donor), why));
-  ctx_.metrics->count_refused_input(ec::hash_mismatch);
+  ctx_.metrics->count_refused_input(code);
   if (config_.suspects)
     config_.suspects->push_back(donor);
 }
@@ -129,8 +148,7 @@ void state_fetcher::next_donor() {
     voters_.pop_front();
     donor_ = std::move(next.donor);
     ++attempt_;
-    return on_offer({next.offer.epoch, next.offer.content, next.offer.parameters, next.offer.bytes,
-                     next.offer.chunk_bytes});
+    return on_offer(next.offer);
   }
   if (donors_.empty())
     return end(last_, last_.code == ec::hash_mismatch ? "hash_mismatch" : "failed");
@@ -141,10 +159,14 @@ void state_fetcher::next_donor() {
           call_peer{donor_, wire::open_state{what_.branch, what_.epoch_min}, config_.open_timeout})
     .then(
       [this, attempt](const peer_answer& answer) {
+        if (attempt != attempt_)
+          return;
         const auto* header = std::get_if<wire::state_header>(&answer.what);
-        if (attempt == attempt_)
-          header != nullptr ? on_offer(*header)
-                            : leave_donor({ec::protocol_violation, "no header"});
+        if (header == nullptr)
+          return leave_donor({ec::protocol_violation, "no header"});
+        auto offer = offer_of(*header);
+        auto good = check(donor_.id, offer);
+        good ? on_offer(offer) : leave_donor(good.error());
       },
       [this, attempt](const caf::error& why) {
         if (attempt == attempt_)
@@ -160,15 +182,13 @@ void state_fetcher::leave_donor(const failure& why) {
   next_donor();
 }
 
-void state_fetcher::on_offer(const wire::state_header& header) {
-  if (header.epoch < what_.epoch_min)
+void state_fetcher::on_offer(const state_offer& offer) {
+  if (offer.epoch < what_.epoch_min)
     return leave_donor({ec::epoch_mismatch, "its state is older than the run"});
-  state_offer offer{header.epoch, header.content, header.parameters, header.bytes,
-                    header.chunk_bytes};
   if (auto accepted = download_.accept(offer); !accepted)
     return leave_donor(accepted.error());
   if (what_.meter)
-    what_.meter->total = header.bytes;
+    what_.meter->total = offer.bytes;
   resumed_ = download_.progress() > 0;
   last_chunk_ = paced_since_ = clock().now();
   paced_ = 0;
@@ -260,7 +280,7 @@ void state_fetcher::on_chunk(const peer_answer& answer, steady_time asked) {
       whole = same.error();
   if (!whole) {
     if (whole.error().code == ec::hash_mismatch)
-      suspect(donor_.id, "its bytes are not those that it offered");
+      suspect(donor_.id, ec::hash_mismatch, "its bytes are not those that it offered");
     return leave_donor(whole.error());
   }
   ctx_.log->info("downloaded the state of epoch {} ({} bytes) from peer {}", offer.epoch.value(),

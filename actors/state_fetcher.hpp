@@ -29,8 +29,8 @@ struct fetch_config {
   /// With state_comparison::parameters: where they lie, because the offer's hash of them is checked
   /// against the bytes.
   parameter_range parameters;
-  /// Not null: receives the donors that offered another state than most, or other bytes than they
-  /// offered. Complete once the fetcher has answered.
+  /// Not null: receives the donors that offered another state than most, one that is too large, or
+  /// other bytes than they offered. Complete once the fetcher has answered.
   std::shared_ptr<std::vector<peer_id>> suspects;
   /// A donor that delivers no chunk for this long is given up for the next one. Raise it on links
   /// that need longer for one chunk.
@@ -78,11 +78,12 @@ private:
   caf::result<fetched_state> fetch(const fetch_state& msg);
   void ask_for_offers();
   void on_offers();
-  void suspect(const peer_id& donor, std::string_view why);
+  [[nodiscard]] status check(const peer_id& donor, const state_offer& offer) const;
+  void suspect(const peer_id& donor, ec code, std::string_view why) const;
   void log_caused(spdlog::level::level_enum level, const std::string& what) const;
   void next_donor();
   void leave_donor(const failure& why);
-  void on_offer(const wire::state_header& header);
+  void on_offer(const state_offer& offer);
   void start_over(const state_offer& offer);
   void check_deadline(std::uint64_t attempt);
   [[nodiscard]] bool is_too_slow();

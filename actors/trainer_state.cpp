@@ -59,6 +59,7 @@ void trainer::fetch_if_needed() {
       donors_.ask_last(who, now());
   };
   const auto& table = model_->tensors();
+  how.download.bytes_max = state_header_bytes + table.image_bytes();
   if (exact() && table.buffer_count() == 0) {
     how.compare = state_comparison::content;
   } else if (exact()) { // passes change the buffers

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <span>
 
@@ -32,6 +33,10 @@ public:
   /// Grows to the end of the last write; bytes that were never written are zero. Fails with
   /// ec::io_error.
   virtual status write(std::uint64_t at, byte_span bytes) = 0;
+  /// The bytes that are free where it lies; the largest number if that is not known.
+  [[nodiscard]] virtual std::uint64_t room() const {
+    return std::numeric_limits<std::uint64_t>::max();
+  }
 };
 
 using byte_store_factory = std::function<result<std::shared_ptr<byte_store>>()>;

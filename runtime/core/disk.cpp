@@ -10,6 +10,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 namespace waggle {
@@ -87,6 +88,13 @@ public:
     while (known < at && !size_.compare_exchange_weak(known, at)) {
     }
     return done{};
+  }
+
+  [[nodiscard]] std::uint64_t room() const override {
+    struct statvfs about {};
+    if (::fstatvfs(file_.get(), &about) != 0)
+      return byte_store::room();
+    return std::uint64_t{about.f_bavail} * about.f_frsize;
   }
 
 private:

@@ -7,12 +7,23 @@
 
 namespace waggle {
 
-status state_download::accept(const state_offer& offer) {
+status state_download::check(const state_offer& offer) const {
   if (offer.bytes == 0 || offer.chunk_bytes < options_.chunk_bytes_min
       || offer.chunk_bytes > options_.chunk_bytes_max)
     return failure{ec::protocol_violation, "an empty state, or a chunk size out of bounds"};
   if (offer.bytes > options_.bytes_max)
-    return failure{ec::oversize, "a state of " + std::to_string(offer.bytes) + " bytes"};
+    return failure{ec::oversize, "a state of " + std::to_string(offer.bytes)
+                                   + " bytes: the run's has at most "
+                                   + std::to_string(options_.bytes_max)};
+  if ((offer.bytes - 1) / offer.chunk_bytes >= options_.chunks_max)
+    return failure{ec::oversize,
+                   "a state in more than " + std::to_string(options_.chunks_max) + " chunks"};
+  return done{};
+}
+
+status state_download::accept(const state_offer& offer) {
+  if (auto good = check(offer); !good)
+    return good;
   if (offer_ && offer_->content == offer.content && offer_->bytes == offer.bytes
       && offer_->chunk_bytes == offer.chunk_bytes) { // another donor of the same state
     offer_ = offer; // the hash does not cover the rest: this donor answers for it
@@ -21,6 +32,12 @@ status state_download::accept(const state_offer& offer) {
   auto made = make_store_(); // grows with what arrives, so that an offer alone costs nothing
   if (!made)
     return made.error();
+  if (auto room = (*made)->room(); offer.bytes > room / 2)
+    return failure{ec::io_error, "a state of " + std::to_string(offer.bytes)
+                                   + " bytes would fill more than half of the "
+                                   + std::to_string(room)
+                                   + " bytes that are free in the data folder: make room there, or "
+                                     "choose another --data-dir"};
   bytes_ = std::move(*made);
   offer_ = offer;
   auto count = (offer.bytes + offer.chunk_bytes - 1) / offer.chunk_bytes;

@@ -14,6 +14,14 @@
 
 namespace waggle {
 
+/// The most bytes of a model's state, if all that is known is how many values its peers average:
+/// at least its parameters. With these, an optimizer keeps up to three statistics and a peer the
+/// last gradient; the rest of the factor, and the MiB, are for what is small, and for names.
+constexpr std::uint64_t state_bytes_max(std::uint64_t averaged_values) {
+  constexpr auto most = std::uint64_t{1} << 40U; // of any vector
+  return 1_MiB + 8 * sizeof(float) * (averaged_values < most ? averaged_values : most);
+}
+
 /// What a donor offers.
 struct state_offer {
   epoch_id epoch;
@@ -32,9 +40,12 @@ struct state_offer {
 class state_download {
 public:
   struct options {
-    std::uint64_t bytes_max = 16_GiB; // larger offers are refused before anything is allocated
+    /// Larger offers are refused before anything is allocated. Whoever knows the model sets the
+    /// size of its state; whoever does not, state_bytes_max.
+    std::uint64_t bytes_max = 16_GiB;
     std::uint32_t chunk_bytes_min = 4096;
-    std::uint32_t chunk_bytes_max = 16U << 20U;
+    std::uint32_t chunk_bytes_max = 1_MiB; // larger bodies are no chunks, for the link
+    std::uint64_t chunks_max = 1U << 20U;  // one byte of memory each; of 256 KiB: 256 GiB
     /// Chunks requested at the same time: at first, at least and at most. The window follows the
     /// link: what is requested also arrives when the download has been given up, and delays
     /// whatever follows it.
@@ -51,8 +62,11 @@ public:
   state_download(options opts, byte_store_factory make_store)
     : options_(opts), make_store_(std::move(make_store)) {}
 
+  /// Whether the offer is within the limits. Fails with ec::oversize or protocol_violation.
+  [[nodiscard]] status check(const state_offer& offer) const;
   /// Begins with this offer, or resumes if its content is the one that is partly downloaded.
-  /// Fails with ec::oversize, protocol_violation or io_error.
+  /// Fails as `check` does, or with ec::io_error, also if the state would fill more than half of
+  /// what is free: nothing is known of its bytes yet.
   status accept(const state_offer& offer);
 
   /// The chunks to request now; they count as requested.

@@ -70,6 +70,38 @@ TEST_F(Trainer, ADamagedStateChangesNothingAndAnotherDonorIsAsked) {
   pass_until([&] { return status_of(joiner).parameters == status_of(a).parameters; });
 }
 
+TEST_F(Trainer, AStateThatIsLargerThanItsModelIsNotDownloaded) {
+  add_started();
+  pass_until([&] { return all_at(2); });
+  spoil_state = [](std::size_t, std::string& image) { image += '\0'; };
+  auto& joiner = add_joiner();
+  pass_until([&] { return !joiner.downloads.empty(); });
+  ASSERT_FALSE(joiner.downloads[0].ok);
+  EXPECT_EQ(joiner.downloads[0].why.code, ec::oversize);
+  EXPECT_EQ(joiner.state_requests, 1U) << "no chunk is asked for";
+  spoil_state = nullptr; // as with another donor
+  pass_until([&] { return status_of(joiner).state_downloads == 1; });
+}
+
+TEST_F(Trainer, APeerThatLeavesItsGroupComputesNothingUntilItIsInOneAgain) {
+  add_started();
+  pass_until([&] { return all_at(2); });
+  store_fault = failure{ec::io_error, "no space left"}; // no donor can give its state
+  auto& joiner = add_joiner();
+  keep_log(joiner);
+  pass_until([&] { return joiner.group != 0; });
+  hold_views = true;
+  auto view = view_of(joiner);
+  for (auto& peer : view.peers)
+    peer.claim.ready = false;
+  tell(joiner.actor, view);
+  auto left = [&] {
+    return joiner.said.str().find("no peer holds the state") != std::string::npos;
+  };
+  pass_until(left);
+  EXPECT_EQ(joiner.probe->micro_steps, 0U) << "no pass begins outside of a group";
+}
+
 /// Does not answer whoever wants its state.
 trainer_actor::behavior_type silent_donor(trainer_actor::pointer self) {
   return {
@@ -146,7 +178,7 @@ TEST_F(Trainer, AStateOfAnotherModelIsRefusedAndRetriedEverMoreSlowly) {
   pass_until([&] { return all_at(2); });
   auto config = defaults();
   config.join_timeout = 5s;
-  auto& joiner = add_started(config, toy_options{.parameters = 5});
+  auto& joiner = add_started(config, toy_options{.parameters = 11});
   spread();
   pass(10s);
   ASSERT_FALSE(joiner.downloads.empty());

@@ -48,6 +48,65 @@ struct StateDownload : ::testing::Test {
   }
 };
 
+TEST_F(StateDownload, AnOfferBeyondTheLimitsIsRefused) {
+  auto offer = offer_of(whole);
+  options.bytes_max = offer.bytes;
+  options.chunks_max = 11;
+  state_download limited{options, [] { return make_memory_store(); }};
+  EXPECT_TRUE(limited.accept(offer));
+  auto changed = [&](auto how) {
+    auto other = offer;
+    how(other);
+    auto said = limited.accept(other);
+    return said ? ec::none : said.error().code;
+  };
+  EXPECT_EQ(changed([](state_offer& o) { ++o.bytes; }), ec::oversize);
+  EXPECT_EQ(changed([](state_offer& o) { o.chunk_bytes = 2U << 20U; }), ec::protocol_violation);
+  options.chunks_max = 10;
+  state_download few{options, [] { return make_memory_store(); }};
+  auto refused = few.accept(offer);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ec::oversize);
+}
+
+/// A store on a disk that is nearly full.
+class small_store final : public byte_store {
+public:
+  explicit small_store(std::uint64_t room) : room_(room) {}
+  [[nodiscard]] std::uint64_t size() const override { return inner_->size(); }
+  status read(std::uint64_t at, std::span<std::byte> out) const override {
+    return inner_->read(at, out);
+  }
+  status write(std::uint64_t at, byte_span bytes) override { return inner_->write(at, bytes); }
+  [[nodiscard]] std::uint64_t room() const override { return room_; }
+
+private:
+  std::shared_ptr<byte_store> inner_ = make_memory_store();
+  std::uint64_t room_;
+};
+
+TEST_F(StateDownload, HalfOfTheRoomStaysFree) {
+  auto offer = offer_of(whole);
+  auto with_room = [&](std::uint64_t room) {
+    state_download one{options, [room]() -> result<std::shared_ptr<byte_store>> {
+                         return std::shared_ptr<byte_store>{std::make_shared<small_store>(room)};
+                       }};
+    return one.accept(offer);
+  };
+  EXPECT_TRUE(with_room(2 * offer.bytes));
+  auto refused = with_room(2 * offer.bytes - 1);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ec::io_error);
+  EXPECT_NE(refused.error().detail.find("make room"), std::string::npos);
+}
+
+TEST_F(StateDownload, WhatAModelMayHaveFollowsFromItsVectors) {
+  EXPECT_GT(state_bytes_max(4'864), 19'456U) << "its parameters alone";
+  EXPECT_LT(state_bytes_max(4'864), 2_MiB) << "a model of 19 KB fills no disk";
+  EXPECT_GT(state_bytes_max(1U << 30U), 20_GiB) << "parameters, three statistics, a gradient";
+  EXPECT_GT(state_bytes_max(~std::uint64_t{0}), 16_GiB) << "no overflow";
+}
+
 TEST_F(StateDownload, WhatTheHashDoesNotCoverIsThatOfTheLastDonor) {
   auto lie = offer_of(whole);
   lie.epoch = epoch_id{99};
