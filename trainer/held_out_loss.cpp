@@ -28,7 +28,8 @@ result<std::string> image_at(const fs::path& where, const learner& model) {
     return std::move(*image);
   }
   auto folder = fs::is_directory(where / "checkpoints", error) ? where / "checkpoints" : where;
-  auto found = checkpoint_store{files, folder}.load_newest(model.schema(), image_bytes);
+  auto found =
+    checkpoint_store{files, folder}.load_newest(model.schema(), image_bytes, &model.tensors());
   if (!found)
     return no_checkpoint(where, to_string(found.error()));
   if (!found->newest)
