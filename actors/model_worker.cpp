@@ -187,6 +187,7 @@ void model_worker::resume() {
       ctx_.log->warn("no checkpoint can be used: this peer begins anew, unless other peers of the "
                      "run have a state for it");
     return;
+  }
   const auto& newest = *search->newest;
   if (auto loaded = model_->load(as_byte_span(newest.image)); !loaded)
     return ctx_.log->warn("the checkpoint does not fit this model, starting from scratch: {}",
@@ -240,7 +241,7 @@ void model_worker::pass(const run_pass& msg) {
     return;
   auto began = clock().now();
   auto step = model_->computes().accumulate();
-  if (msg.rate && step.finite)
+  if (msg.rate && step.finite && step.why.code == ec::none)
     model_->step_locally(*msg.rate);
   if (msg.rate && resumes_ != nullptr)
     position_ = resumes_->position();

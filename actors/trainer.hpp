@@ -199,6 +199,8 @@ private:
   void on_model(const model_ready& ready);
   void take_over(const model_ready& ready);
   caf::result<training_status> stop();
+  void begin_stop();
+  void end_because(const failure& why);
   void keep_unfinished();
   void save_and_answer();
   void react();
@@ -344,6 +346,7 @@ private:
   bool stopping_ = false;
   bool keeping_ = false; // the last checkpoint will have the samples of the unfinished epoch
   std::vector<caf::typed_response_promise<training_status>> stops_; // wait for that checkpoint
+  failure failed_; // why this peer cannot train any more; ec::none: it can
 
   place place_ = place::outside;
   group_view group_;

@@ -112,6 +112,8 @@ void trainer::on_pass(const pass_done& pass) {
   passing_ = false;
   passed_ = now();
   const auto& step = pass.step;
+  if (step.why.code != ec::none)
+    return end_because(step.why);
   ++status_.steps;
   ++passes_ended_;
   pass_samples_ = step.samples;

@@ -39,14 +39,28 @@ void trainer::take_over(const model_ready& ready) {
   given_ = std::move(given); // carry_out sends it once we are in a group of this epoch
 }
 
+void trainer::begin_stop() {
+  if (std::exchange(stopping_, true))
+    return;
+  send(peers_.averager, quit_group{});
+  ++rounds_; // ignore the end of the round that it cancels
+  if (model_)
+    keep_unfinished();
+  show_phase();
+}
+
+/// Ends this peer, with a checkpoint, because it cannot train any more.
+void trainer::end_because(const failure& why) {
+  if (failed_.code != ec::none)
+    return;
+  failed_ = why;
+  ctx_.log->error("this peer stops training: {}", why.detail);
+  begin_stop();
+  save_and_answer();
+}
+
 caf::result<training_status> trainer::stop() {
-  if (!std::exchange(stopping_, true)) {
-    send(peers_.averager, quit_group{});
-    ++rounds_; // ignore the end of the round that it cancels
-    if (model_)
-      keep_unfinished();
-    show_phase();
-  }
+  begin_stop();
   auto promise = make_response_promise<training_status>();
   if (!worker_ || !model_) {
     promise.deliver(current_status());
@@ -106,6 +120,8 @@ void trainer::save_and_answer() {
       ctx_.log->info("{} samples of the unfinished epoch are kept for the next start", samples);
     for (auto& promise : std::exchange(stops_, {}))
       promise.deliver(current_status());
+    if (failed_.code != ec::none)
+      quit(to_caf(failed_));
   };
   request(worker_, config_.sync_timeout, std::move(last))
     .then([answer](const state_snapshot& made) { answer(made.kept); },

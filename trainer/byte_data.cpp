@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <deque>
+#include <utility>
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "runtime/agreement/data_files.hpp"
+#include "runtime/core/byte_store.hpp"
 
 namespace waggle {
 
@@ -15,63 +19,100 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The bytes of a file, mapped read-only during the lifetime of this object.
-class mapped_file {
+/// How many files are open at a time: a process may have a thousand, sockets included.
+constexpr std::size_t open_files_max = 256;
+
+failure unreadable(const fs::path& file, const std::string& why) {
+  return {ec::io_error, "--data " + file.string() + " " + why};
+}
+
+class text_files final : public byte_data {
 public:
-  static result<std::unique_ptr<mapped_file>> open(const fs::path& path) {
-    auto broken = [&] {
-      return failure{ec::bad_config,
-                     "cannot read --data " + path.string() + ": " + std::strerror(errno)};
-    };
-    int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file < 0)
-      return broken();
-    struct stat info {};
-    if (::fstat(file, &info) != 0) {
-      auto why = broken();
-      ::close(file);
-      return why;
+  explicit text_files(const std::vector<data_files::file>& files) {
+    for (const auto& file : files) {
+      files_.push_back({file.path, 0, 0, -1});
+      sizes_.push_back(file.bytes);
     }
-    auto size = static_cast<std::size_t>(info.st_size);
-    void* memory = size == 0 ? nullptr : ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0);
-    auto failed = memory == MAP_FAILED;
-    auto why = broken();
-    ::close(file);
-    if (failed)
-      return why;
-    return std::unique_ptr<mapped_file>{new mapped_file{memory, size}};
   }
-  ~mapped_file() {
-    if (memory_ != nullptr)
-      ::munmap(memory_, size_);
+  ~text_files() override {
+    for (auto which : open_)
+      ::close(files_[which].number);
   }
-  mapped_file(const mapped_file&) = delete;
-  mapped_file& operator=(const mapped_file&) = delete;
+  text_files(const text_files&) = delete;
+  text_files& operator=(const text_files&) = delete;
 
-  [[nodiscard]] byte_span bytes() const { return {static_cast<const std::byte*>(memory_), size_}; }
+  [[nodiscard]] const std::vector<std::uint64_t>& sizes() const override { return sizes_; }
+
+  status read(std::size_t piece, std::uint64_t at, std::span<std::byte> out) const override {
+    auto good = read_now(piece, at, out);
+    if (good)
+      return good;
+    return failure{good.error().code, good.error().detail
+                                        + ": restore it, and start this peer again, which resumes "
+                                          "from its checkpoint"};
+  }
+
+  /// Opens the file, and closes the one that was opened first if too many are. A file that was
+  /// closed meanwhile must still be the one that it was.
+  status open(std::size_t which) const {
+    auto& file = files_[which];
+    if (file.number >= 0)
+      return done{};
+    auto number = ::open(file.path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (number < 0)
+      return unreadable(file.path, std::string{"cannot be opened: "} + std::strerror(errno));
+    struct stat info {};
+    bool known = ::fstat(number, &info) == 0;
+    if (!known || (file.inode != 0 && (file.inode != info.st_ino || file.device != info.st_dev))) {
+      ::close(number);
+      return unreadable(file.path, "was replaced");
+    }
+    if (open_.size() >= open_files_max) {
+      auto& first = files_[open_.front()];
+      ::close(std::exchange(first.number, -1));
+      open_.pop_front();
+    }
+    file.device = info.st_dev;
+    file.inode = info.st_ino;
+    file.number = number;
+    open_.push_back(which);
+    return done{};
+  }
 
 private:
-  mapped_file(void* memory, std::size_t size) : memory_(memory), size_(size) {}
-  void* memory_;
-  std::size_t size_;
-};
-
-class mapped_text final : public byte_data {
-public:
-  void add(std::unique_ptr<mapped_file> file) {
-    pieces_.push_back(file->bytes());
-    files_.push_back(std::move(file));
+  status read_now(std::size_t piece, std::uint64_t at, std::span<std::byte> out) const {
+    if (auto ready = open(piece); !ready)
+      return ready;
+    const auto& file = files_[piece];
+    while (!out.empty()) {
+      auto n = ::pread(file.number, out.data(), out.size(), static_cast<off_t>(at));
+      if (n < 0 && errno == EINTR)
+        continue;
+      if (n < 0)
+        return unreadable(file.path, std::string{"cannot be read: "} + std::strerror(errno));
+      if (n == 0)
+        return unreadable(file.path, "has become shorter than the " + std::to_string(sizes_[piece])
+                                       + " bytes that it had when this peer started");
+      out = out.subspan(static_cast<std::size_t>(n));
+      at += static_cast<std::uint64_t>(n);
+    }
+    return done{};
   }
-  [[nodiscard]] const std::vector<byte_span>& pieces() const override { return pieces_; }
 
-private:
-  std::vector<std::unique_ptr<mapped_file>> files_;
-  std::vector<byte_span> pieces_;
+  struct opened {
+    fs::path path;
+    dev_t device;
+    ino_t inode; // 0: it was never opened
+    int number;  // of the open file; -1: none
+  };
+  mutable std::vector<opened> files_;
+  mutable std::deque<std::size_t> open_; // the one that was opened first is in front
+  std::vector<std::uint64_t> sizes_;
 };
 
 class synthetic_text final : public byte_data {
 public:
-  synthetic_text() : bytes_(1_MiB), pieces_{bytes_} {
+  synthetic_text() : bytes_(1_MiB), sizes_{bytes_.size()} {
     constexpr std::uint64_t letters = 64;
     random_source random{20'260'101};
     std::array<std::array<std::uint8_t, 4>, letters> followers{};
@@ -84,42 +125,26 @@ public:
       b = static_cast<std::byte>(32 + now);
     }
   }
-  [[nodiscard]] const std::vector<byte_span>& pieces() const override { return pieces_; }
+  [[nodiscard]] const std::vector<std::uint64_t>& sizes() const override { return sizes_; }
+  status read(std::size_t /*piece*/, std::uint64_t at, std::span<std::byte> out) const override {
+    return borrowed_bytes{bytes_}.read(at, out);
+  }
 
 private:
   std::vector<std::byte> bytes_;
-  std::vector<byte_span> pieces_;
+  std::vector<std::uint64_t> sizes_;
 };
 
 } // namespace
 
 result<std::shared_ptr<const byte_data>> open_text(const fs::path& path, std::size_t window) {
-  std::error_code error;
-  std::vector<fs::path> files;
-  if (fs::is_directory(path, error)) {
-    fs::directory_iterator entries{path, error};
-    if (error)
-      return failure{ec::bad_config,
-                     "cannot read --data " + path.string() + ": " + error.message()};
-    for (const auto& entry : entries)
-      if (entry.is_regular_file(error) && !entry.is_symlink(error))
-        files.push_back(entry.path());
-    std::sort(files.begin(), files.end());
-  } else {
-    files.push_back(path);
-  }
-  auto text = std::make_shared<mapped_text>();
-  for (const auto& file : files) {
-    auto mapped = mapped_file::open(file);
-    if (!mapped)
-      return mapped.error();
-    if ((*mapped)->bytes().size() >= window)
-      text->add(std::move(*mapped));
-  }
-  if (text->pieces().empty())
-    return failure{ec::bad_config, "--data " + path.string() + " has no text of at least "
-                                     + std::to_string(window)
-                                     + " bytes: give a longer one, or a smaller --context"};
+  auto listed = list_data_files(path, window);
+  if (!listed)
+    return listed.error();
+  auto text = std::make_shared<text_files>(listed->files);
+  for (std::size_t i = 0; i < listed->files.size(); ++i) // all, to find out now which cannot be
+    if (auto opened = text->open(i); !opened)
+      return failure{ec::bad_config, opened.error().detail};
   return std::shared_ptr<const byte_data>{text};
 }
 
@@ -131,8 +156,8 @@ window_sampler::window_sampler(std::shared_ptr<const byte_data> data, std::size_
                                random_source random)
   : data_(std::move(data)), window_(window), first_(random), random_(random) {
   std::uint64_t positions = 0;
-  for (const auto& piece : data_->pieces()) {
-    positions += piece.size() - window_ + 1;
+  for (auto size : data_->sizes()) {
+    positions += size - window_ + 1;
     ends_.push_back(positions);
   }
   auto shape = "fingerprint/" + std::to_string(window_);
@@ -152,7 +177,7 @@ void window_sampler::continue_after(std::uint64_t drawn) {
     (void)next();
 }
 
-const std::byte* window_sampler::next() {
+window_sampler::place window_sampler::next() {
   if (drawn_ > 0 && drawn_ % block == 0)
     begin_block(drawn_ / block);
   ++drawn_;
@@ -160,7 +185,12 @@ const std::byte* window_sampler::next() {
   auto piece =
     static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), at) - ends_.begin());
   auto begin = piece == 0 ? 0 : ends_[piece - 1];
-  return data_->pieces()[piece].data() + (at - begin);
+  return {piece, at - begin};
+}
+
+status window_sampler::read_next(std::span<std::byte> out) {
+  auto where = next();
+  return data_->read(where.piece, where.at, out);
 }
 
 } // namespace waggle

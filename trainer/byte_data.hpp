@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,16 +13,20 @@
 
 namespace waggle {
 
-/// The bytes of the training data, in one or several pieces. Immutable.
+/// The bytes of the training data, in one or several pieces, whose sizes do not change. Not
+/// thread-safe.
 class byte_data {
 public:
   virtual ~byte_data() = default;
-  [[nodiscard]] virtual const std::vector<byte_span>& pieces() const = 0;
+  [[nodiscard]] virtual const std::vector<std::uint64_t>& sizes() const = 0;
+  /// Copies the bytes [at, at + out.size()) of a piece. Fails with ec::io_error and a sentence for
+  /// the operator, e.g. if a file has become shorter. REQUIRES: they lie within the piece.
+  virtual status read(std::size_t piece, std::uint64_t at, std::span<std::byte> out) const = 0;
 };
 
-/// Maps a text file into memory, or all regular files of a folder in ascending order of their
-/// names. Skips files that are shorter than `window` bytes, so each piece holds a whole window.
-/// Fails with ec::bad_config.
+/// The files that list_data_files finds, one piece each, so each piece holds a whole window. They
+/// are read when bytes of them are needed, and not mapped: a mapped file that somebody makes
+/// shorter ends the process. Fails with ec::bad_config.
 result<std::shared_ptr<const byte_data>> open_text(const std::filesystem::path& path,
                                                    std::size_t window);
 
@@ -35,8 +40,15 @@ class window_sampler {
 public:
   window_sampler(std::shared_ptr<const byte_data> data, std::size_t window, random_source random);
 
-  /// Returns the first byte of the next window. A window lies within one piece.
-  const std::byte* next();
+  /// Where a window begins. It lies within one piece.
+  struct place {
+    std::size_t piece = 0;
+    std::uint64_t at = 0;
+    friend bool operator==(const place&, const place&) = default;
+  };
+  place next();
+  /// Copies the next window (`window()` bytes). Fails with ec::io_error, as byte_data::read.
+  status read_next(std::span<std::byte> out);
   [[nodiscard]] std::size_t window() const { return window_; }
   /// The number of windows drawn so far.
   [[nodiscard]] std::uint64_t drawn() const { return drawn_; }

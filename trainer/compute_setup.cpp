@@ -40,7 +40,7 @@ result<std::shared_ptr<const byte_data>> open_data(const learner_config& config)
   if (config.data != "synthetic")
     return open_text(config.data, window_of(config));
   auto text = make_synthetic_text();
-  if (text->pieces().front().size() < window_of(config))
+  if (text->sizes().front() < window_of(config))
     return failure{ec::bad_config,
                    "--context " + std::to_string(config.context)
                      + " is longer than the synthetic text: give a smaller one, or --data"};
@@ -54,15 +54,17 @@ void set_threads(int threads) {
     set(threads);
 }
 
-torch::Tensor next_windows(window_sampler& sampler, std::int64_t batch,
-                           const torch::Device& device) {
+result<torch::Tensor> next_windows(window_sampler& sampler, std::int64_t batch,
+                                   const torch::Device& device) {
   auto length = static_cast<std::int64_t>(sampler.window());
   auto windows = host_memory_for(device, {batch, length}, torch::kInt64);
   auto* out = windows.data_ptr<std::int64_t>();
+  std::vector<std::byte> window(sampler.window());
   for (std::int64_t b = 0; b < batch; ++b) {
-    const auto* from = sampler.next();
-    for (std::int64_t i = 0; i < length; ++i)
-      *out++ = std::to_integer<std::int64_t>(from[i]);
+    if (auto read = sampler.read_next(window); !read)
+      return read.error();
+    for (auto byte : window)
+      *out++ = std::to_integer<std::int64_t>(byte);
   }
   // The pass needs them at once, so a stream of their own would save nothing.
   return device.is_cpu() ? windows : windows.to(device, /*non_blocking=*/true);

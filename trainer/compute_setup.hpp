@@ -28,8 +28,9 @@ result<std::shared_ptr<const byte_data>> open_data(const learner_config& config)
 /// process (OpenBLAS).
 void set_threads(int threads);
 
-/// Returns the next `batch` windows of the sampler as int64 [batch, window] on `device`.
-torch::Tensor next_windows(window_sampler& sampler, std::int64_t batch,
-                           const torch::Device& device);
+/// Returns the next `batch` windows of the sampler as int64 [batch, window] on `device`. Fails with
+/// ec::io_error if the data cannot be read any more.
+result<torch::Tensor> next_windows(window_sampler& sampler, std::int64_t batch,
+                                   const torch::Device& device);
 
 } // namespace waggle

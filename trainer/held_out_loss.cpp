@@ -69,8 +69,12 @@ result<checkpoint_loss> loss_of_checkpoint(const learner_config& config,
   model->eval();
   window_sampler sampler{*data, window_of(config), random_source{windows_seed}};
   double sum = 0;
-  for (std::uint64_t i = 0; i < batches; ++i)
-    sum += model->loss(next_windows(sampler, config.micro_batch, *device)).item<double>();
+  for (std::uint64_t i = 0; i < batches; ++i) {
+    auto windows = next_windows(sampler, config.micro_batch, *device);
+    if (!windows)
+      return windows.error();
+    sum += model->loss(*windows).item<double>();
+  }
   checkpoint_loss out;
   out.epoch = loaded.epoch();
   out.windows = batches * static_cast<std::uint64_t>(config.micro_batch);

@@ -65,9 +65,12 @@ result<loop_report> run_plain_loop(const learner_config& config, std::uint64_t t
   for (std::uint64_t step = 0; step <= steps; ++step) {
     torch::Tensor loss;
     for (std::uint64_t pass = 0; pass < passes; ++pass) {
+      auto windows = next_windows(sampler, config.micro_batch, *device);
+      if (!windows)
+        return windows.error();
       {
         autocast scope{config.format, *device};
-        loss = model->loss(next_windows(sampler, config.micro_batch, *device));
+        loss = model->loss(*windows);
       }
       (loss / static_cast<double>(passes)).backward();
       std::this_thread::sleep_for(step_interval);

@@ -52,7 +52,10 @@ public:
   micro_step accumulate() override {
     parameters_->refresh();
     auto batch = config_.micro_batch;
-    auto loss = loss_of(next_windows(sampler_, batch, device_));
+    auto windows = next_windows(sampler_, batch, device_);
+    if (!windows)
+      return {.why = windows.error()};
+    auto loss = loss_of(*windows);
     sum_->will_draw(sampler_.drawn());
     auto scale = sum_->begin_pass(loss_scale());
     (scale == 1 ? loss : loss * scale).backward();

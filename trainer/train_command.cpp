@@ -7,6 +7,8 @@
 
 #include "actors/program/node_options.hpp"
 #include "actors/program/peer_process.hpp"
+#include "runtime/agreement/data_files.hpp"
+#include "runtime/cli/signals.hpp"
 #include "runtime/cli/trainer_program.hpp"
 #include "runtime/config/agreed_options.hpp"
 #include "runtime/core/byte_io.hpp"
@@ -43,6 +45,19 @@ std::string summary_of(const training_status& s, const run_options& options,
   return out;
 }
 
+/// Files of a folder that are not read may be a mistake.
+void log_left_out(spdlog::logger& log, const run_options& options) {
+  if (options.data == "synthetic")
+    return;
+  auto found = list_data_files(options.data, options.context + 1);
+  if (!found)
+    return; // it was checked a moment ago; the model's thread will say what has happened
+  if (auto what = found->left_out())
+    log.log(found->reads_all_text() ? spdlog::level::info : spdlog::level::warn,
+            "of --data {}, {} files are read; left out: {}", options.data, found->files.size(),
+            *what);
+}
+
 int run_train(const run_options& options) {
   if (auto usable = check_training_options(options); !usable)
     return bad_usage(usable.error().detail);
@@ -51,6 +66,7 @@ int run_train(const run_options& options) {
   auto process = peer_process::prepare(options);
   if (!process)
     return bad_usage(process.error().detail);
+  log_left_out(p.log(), options);
   auto& p = **process;
   auto config = p.base_config();
   auto agreement = training_agreement(options, protocol_version);

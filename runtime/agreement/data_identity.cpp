@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "runtime/agreement/data_files.hpp"
 #include "runtime/crypto/digest.hpp"
 
 namespace waggle {
@@ -9,28 +10,6 @@ namespace waggle {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Sizes by name.
-std::map<std::string, std::uintmax_t> files_of(const fs::path& path, std::size_t shortest) {
-  std::map<std::string, std::uintmax_t> files;
-  std::error_code error;
-  auto take = [&](const fs::path& file) {
-    auto size = fs::file_size(file, error);
-    if (!error && size >= shortest)
-      files.emplace(file.filename().string(), size);
-  };
-  if (!fs::is_directory(path, error)) {
-    take(path);
-    return files;
-  }
-  for (fs::directory_iterator entry{path, error}, end; !error && entry != end;
-       entry.increment(error)) {
-    std::error_code unknown;
-    if (entry->is_regular_file(unknown) && !entry->is_symlink(unknown))
-      take(entry->path());
-  }
-  return files;
-}
 
 /// A file name may hold any byte, but the agreement's values only printable ones.
 std::string printable(std::string text) {
@@ -43,9 +22,12 @@ std::string printable(std::string text) {
 } // namespace
 
 std::string data_identity(const fs::path& path, std::size_t shortest) {
-  auto files = files_of(path, shortest);
-  if (files.empty())
+  auto listed = list_data_files(path, shortest);
+  if (!listed)
     return {};
+  std::map<std::string, std::uintmax_t> files; // sizes by name
+  for (const auto& file : listed->files)
+    files.emplace(file.path.filename().string(), file.bytes);
   if (files.size() == 1)
     return printable(files.begin()->first) + " of " + std::to_string(files.begin()->second)
            + " bytes";

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "runtime/core/error.hpp"
+
 namespace waggle {
 
 /// The result of one pass over a micro-batch.
@@ -15,6 +17,8 @@ struct micro_step {
   std::uint64_t lost = 0;
   double scale = 0;      // by which the loss was multiplied for the backward pass; 0: no scaler
   bool overflow = false; // not finite, and with a smaller scale it might have been finite
+  /// Not ec::none: there was no pass, because the data cannot be read any more. Nothing changed.
+  failure why{};
 };
 
 } // namespace waggle

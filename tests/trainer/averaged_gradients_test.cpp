@@ -59,7 +59,7 @@ struct plain_peer {
 
   void step() {
     optimizer.zero_grad();
-    model->loss(next_windows(sampler, micro_batch, torch::kCPU)).backward();
+    model->loss(*next_windows(sampler, micro_batch, torch::kCPU)).backward();
     gradient = gradients().clone();
     if (correction.defined()) {
       std::vector<torch::Tensor> grads;

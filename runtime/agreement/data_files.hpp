@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/core/result.hpp"
+
+namespace waggle {
+
+/// The files from which a peer learns: the one at --data, or those of that folder. Links to files
+/// are followed, because model hubs and Kubernetes store data sets as links.
+struct data_files {
+  struct file {
+    std::filesystem::path path;
+    std::uint64_t bytes = 0;
+  };
+  std::vector<file> files; // in ascending order of their paths
+
+  // What the folder holds beside them.
+  std::size_t folders = 0;  // links to folders included
+  std::size_t repeated = 0; // links to files of the same folder, which are read anyway
+  std::size_t too_short = 0;
+  std::size_t broken = 0; // links to nothing, files that cannot be looked at
+  std::size_t others = 0; // sockets, devices, pipes
+  std::size_t shortest = 0;
+
+  /// "2 folders, whose files are not read, and 1 link that leads nowhere"; nothing if all is read.
+  [[nodiscard]] std::optional<std::string> left_out() const;
+  /// Whether only links to files that are read anyway are left out.
+  [[nodiscard]] bool reads_all_text() const { return folders + too_short + broken + others == 0; }
+};
+
+/// Lists them. Leaves out files that are shorter than `shortest` bytes. Fails with ec::bad_config
+/// and a sentence if `path` cannot be read, is neither a file nor a folder, or has no such file.
+result<data_files> list_data_files(const std::filesystem::path& path, std::size_t shortest);
+
+} // namespace waggle
