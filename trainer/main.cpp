@@ -21,8 +21,8 @@ void keep_freed_memory() {
 int main(int argc, char** argv) {
   using namespace waggle;
   keep_freed_memory();
-  hold_signals();
-  auto commands = common_commands();
+  ignore_broken_pipes();
+  auto commands = common_commands(check_for_training);
   commands.insert(commands.begin(), train_command());
   auto benchmarks = common_benchmarks();
   for (auto& benchmark : train_benchmarks())

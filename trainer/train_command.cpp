@@ -59,15 +59,14 @@ void log_left_out(spdlog::logger& log, const run_options& options) {
 }
 
 int run_train(const run_options& options) {
-  if (auto usable = check_training_options(options); !usable)
-    return bad_usage(usable.error().detail);
-  if (auto usable = check_learner_config(learner_from(options, {})); !usable)
+  hold_signals();
+  if (auto usable = check_for_training(options); !usable)
     return bad_usage(usable.error().detail);
   auto process = peer_process::prepare(options);
   if (!process)
     return bad_usage(process.error().detail);
-  log_left_out(p.log(), options);
   auto& p = **process;
+  log_left_out(p.log(), options);
   auto config = p.base_config();
   auto agreement = training_agreement(options, protocol_version);
   if (!agreement)
@@ -122,33 +121,12 @@ int run_train(const run_options& options) {
 
 } // namespace
 
-status check_training_options(const run_options& o) {
-  auto bad = [](std::string why) { return failure{ec::bad_config, std::move(why)}; };
-  if (!o.group_bits.empty() && o.groups == "one")
-    return bad("--group-bits is for several groups: with --groups one the peers of a training run "
-               "are one group; use --groups moshpit with a --strategy that averages parameters");
-  // One group has no matchmaker (node.cpp), whose options these are.
-  const std::pair<const char*, const char*> of_the_search[]{
-    {"matchmaking-time", "which peers enter at any time"},
-    {"min-group-size", "which trains with any number of members (--min-peers delays its start)"}};
-  for (const auto& [name, why] : of_the_search) {
-    const auto* spec = find_option(name);
-    if (o.groups == "one" && o.given.contains(name) && spec->get(o) != spec->default_text)
-      return bad("--" + std::string{name}
-                 + " is for groups that are searched for: with --groups one the peers of a "
-                   "training run are one group, "
-                 + why
-                 + "; leave it out, or use --groups moshpit with a --strategy that averages "
-                   "parameters");
-  }
-  const auto* strategy = find_strategy(o.strategy);
-  if (o.alpha != 1 && strategy != nullptr && !strategy->averages_parameters)
-    return bad("--alpha belongs to strategies that average parameters: the peers of --strategy "
-               + o.strategy + " all apply the same mean gradient; leave it out");
-  if (o.alpha <= 0 || o.alpha > 1)
-    return bad("--alpha must be more than 0 and at most 1 in training: otherwise this peer would "
-               "never approach the others, or overshoot their mean");
-  return done{};
+status check_for_training(const run_options& options) {
+  if (auto usable = check_training_options(options); !usable)
+    return usable;
+  if (auto agreed = training_agreement(options, protocol_version); !agreed)
+    return agreed.error();
+  return check_learner_config(learner_from(options, {}));
 }
 
 learner_config learner_from(const run_options& o, const peer_id& peer) {

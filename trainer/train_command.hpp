@@ -9,8 +9,9 @@ command train_command();
 /// `waggle bench train`, `loop` and `loss`.
 std::vector<bench_entry> train_benchmarks();
 
-/// Checks options that other commands use in another way. Fails with ec::bad_config and a sentence.
-status check_training_options(const run_options& options);
+/// Whether `waggle train` accepts the options on this machine: its device and its data, too. Fails
+/// with ec::bad_config and a sentence.
+status check_for_training(const run_options& options);
 
 /// Returns the learner configuration that the options describe. `peer` seeds the choice of samples.
 learner_config learner_from(const run_options& options, const peer_id& peer);

@@ -12,6 +12,7 @@
 #include "actors/program/peer_process.hpp"
 #include "runtime/cli/average_vector.hpp"
 #include "runtime/cli/fault_port.hpp"
+#include "runtime/cli/signals.hpp"
 #include "runtime/config/agreed_options.hpp"
 #include "runtime/crypto/digest.hpp"
 
@@ -112,6 +113,7 @@ driver_actor::behavior_type driver(driver_actor::stateful_pointer<driver_state> 
 }
 
 int run_average(const run_options& options) {
+  hold_signals();
   auto process = peer_process::prepare(options);
   if (!process)
     return bad_usage(process.error().detail);

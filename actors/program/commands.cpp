@@ -1,13 +1,12 @@
 #include "actors/program/commands.hpp"
 
 #include "runtime/cli/bench_codec.hpp"
-#include "runtime/cli/commands.hpp"
 
 namespace waggle {
 
-std::vector<command> common_commands() {
+std::vector<command> common_commands(training_check check) {
   return {node_command(),   swarm_command(), average_command(),
-          status_command(), id_command(),    config_command()};
+          status_command(), id_command(),    config_command(std::move(check))};
 }
 
 std::vector<bench_entry> common_benchmarks() {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "runtime/cli/bench.hpp"
-#include "runtime/cli/command_line.hpp"
+#include "runtime/cli/commands.hpp"
 
 namespace waggle {
 
@@ -14,8 +14,8 @@ bench_entry allreduce_benchmark();
 /// `waggle bench matchmaking`: the time until peers have found each other.
 bench_entry matchmaking_benchmark();
 
-/// All commands that need no LibTorch.
-std::vector<command> common_commands();
+/// All commands that need no LibTorch. `check`: for `waggle config check`.
+std::vector<command> common_commands(training_check check = {});
 /// All benchmarks that need no LibTorch.
 std::vector<bench_entry> common_benchmarks();
 

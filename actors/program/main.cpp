@@ -6,9 +6,9 @@
 
 int main(int argc, char** argv) {
   using namespace waggle;
-  if (needs_trainer_program(argc, argv))
+  if (needs_trainer_program(argc, argv) || does_more_as_trainer_program(argc, argv))
     return become_trainer_program(argv);
-  hold_signals();
+  ignore_broken_pipes();
   auto train = [argv](const run_options&) { return become_trainer_program(argv); };
   auto commands = common_commands();
   commands.insert(commands.begin(), train_entry(train));

@@ -1,6 +1,7 @@
 #include "actors/program/commands.hpp"
 #include "actors/program/node_options.hpp"
 #include "actors/program/peer_process.hpp"
+#include "runtime/cli/signals.hpp"
 #include "runtime/config/agreed_options.hpp"
 
 namespace waggle {
@@ -8,6 +9,7 @@ namespace waggle {
 namespace {
 
 int run_node(const run_options& options) {
+  hold_signals();
   auto process = peer_process::prepare(options);
   if (!process)
     return bad_usage(process.error().detail);

@@ -2,6 +2,9 @@
 
 #include <atomic>
 #include <cstdio>
+#include <sstream>
+
+#include <nlohmann/json.hpp>
 
 #include "actors/caf_error.hpp"
 #include "actors/program/node_options.hpp"
@@ -11,6 +14,7 @@
 #include "runtime/cli/join_watch.hpp"
 #include "runtime/cli/logging.hpp"
 #include "runtime/cli/signals.hpp"
+#include "runtime/cli/status_text.hpp"
 #include "runtime/core/private_file.hpp"
 #include "runtime/net/http_hosts.hpp"
 #include "runtime/net/tcp_transport.hpp"
@@ -45,6 +49,20 @@ struct peer_process::impl {
   milliseconds shutdown_limit{0}; // of the peer that was started
   bool agrees = false;            // the peer has an agreement of its own
   bool knows_run = false;         // it has none, and has logged the run's
+
+  /// Logs what `waggle status` shows, whatever the level of the log.
+  void log_state(const status_board& board) const {
+    auto page = [&](const char* path) {
+      return parse_document(board.answer({"GET", path}).body)
+        .value_or(nlohmann::ordered_json::object());
+    };
+    std::istringstream lines{status_text(page("/api/v1/status"), page("/api/v1/peers")["peers"])};
+    auto level = std::max(log->level(), spdlog::level::info);
+    log->log(level, "the state of this peer, which SIGQUIT asks for:");
+    for (std::string line; std::getline(lines, line);)
+      if (!line.empty())
+        log->log(level, "  {}", line);
+  }
 
   /// Warns of a peer that is not ready for long. The first failures are logged where they happen.
   void log_late(wait_log& waits, const std::string& why_not_ready) const {
@@ -209,10 +227,21 @@ int peer_process::run_until_done(const started_node& peer, const std::function<b
     *ended = true;
   });
   auto began = std::chrono::steady_clock::now();
-  std::string why = "received a signal";
+  std::string why;
   std::optional<failure> refused;
   wait_log waits;
-  while (!*ended && !wait_for_signal(100ms)) {
+  while (!*ended) {
+    if (auto signal = wait_for_signal(100ms)) {
+      auto asked = request_of(*signal);
+      if (asked == signal_request::leave) {
+        why = std::string{"received "} + name_of_signal(*signal);
+        break;
+      }
+      if (asked == signal_request::show_state)
+        p.log_state(*peer.board);
+      else
+        p.log->info("received {}, which changes nothing", name_of_signal(*signal));
+    }
     if (!peer.parts.trainer) // which says itself what it waits for
       p.log_late(waits, peer.board->why_not_ready());
     refused = p.watch->refused_by_all();

@@ -87,7 +87,7 @@ status stop(std::vector<running>& all) {
     one.process.signal(SIGTERM);
   auto over = [](running& one) { return one.process.ended().has_value(); };
   for (auto until = clock::now() + stop_timeout; !std::all_of(all.begin(), all.end(), over);) {
-    bool interrupted = wait_for_signal(20ms);
+    bool interrupted = told_to_end(20ms);
     if (!interrupted && clock::now() < until)
       continue;
     for (auto& one : all)
@@ -193,7 +193,7 @@ private:
     auto until = seconds_now() + limit;
     std::size_t over = 0;
     while (over < all.size()) {
-      if (wait_for_signal(20ms))
+      if (told_to_end(20ms))
         return failure{ec::cancelled, "interrupted"};
       if (seconds_now() > until)
         return failure{ec::timeout, "a process took longer than " + std::to_string(limit) + " s"};
@@ -286,7 +286,7 @@ private:
         return parse_endpoint(text.substr(at + before.size(), end - at - before.size()));
       if (peer.process.ended())
         return peer.ended_early();
-      if (wait_for_signal(20ms))
+      if (told_to_end(20ms))
         return failure{ec::cancelled, "interrupted"};
     }
     return failure{ec::timeout, "a peer did not start within a minute"};
@@ -334,7 +334,7 @@ private:
     std::vector<peer_run> runs(peers.size());
     auto until = seconds_now() + limit;
     for (bool done = false; !done;) {
-      if (wait_for_signal(reading_interval))
+      if (told_to_end(reading_interval))
         return failure{ec::cancelled, "interrupted"};
       if (seconds_now() > until)
         return failure{ec::timeout, "the peers did not reach the last epoch in time"};
@@ -377,6 +377,7 @@ private:
 } // namespace
 
 int compare_strategies(const run_options& asked) {
+  hold_signals();
   auto options = asked;
   if (!options.given.contains("steps"))
     options.steps = 1024; // per row: some seconds, even with a small model

@@ -4,22 +4,81 @@
 
 namespace waggle {
 
+namespace {
+
+constexpr int held_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGQUIT};
+sigset_t held;      // once hold_signals has set it, it does not change
+pthread_t receiver; // the thread that called hold_signals
+
+/// LibTorch's libraries start threads before main, which block nothing.
+void pass_on(int signal) {
+  pthread_kill(receiver, signal);
+}
+
+} // namespace
+
 void hold_signals() {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGINT);
-  sigaddset(&set, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  sigemptyset(&held);
+  receiver = pthread_self();
+  for (int signal : held_signals) {
+    struct sigaction now {};
+    // A blocked signal waits for sigtimedwait even if it is ignored, so such a one is left out.
+    if (sigaction(signal, nullptr, &now) == 0 && now.sa_handler != SIG_IGN)
+      sigaddset(&held, signal);
+  }
+  pthread_sigmask(SIG_BLOCK, &held, nullptr);
+  for (int signal : held_signals)
+    if (sigismember(&held, signal) == 1) {
+      struct sigaction handler {};
+      handler.sa_handler = pass_on;
+      handler.sa_flags = SA_RESTART;
+      sigaction(signal, &handler, nullptr);
+    }
+}
+
+void ignore_broken_pipes() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
-bool wait_for_signal(milliseconds timeout) {
-  sigset_t set;
-  sigemptyset(&set);
-  sigaddset(&set, SIGINT);
-  sigaddset(&set, SIGTERM);
+std::optional<int> wait_for_signal(milliseconds timeout) {
   timespec wait{timeout.count() / 1000, (timeout.count() % 1000) * 1'000'000};
-  return sigtimedwait(&set, nullptr, &wait) > 0;
+  auto signal = sigtimedwait(&held, nullptr, &wait);
+  return signal > 0 ? std::optional{signal} : std::nullopt;
+}
+
+signal_request request_of(int signal) {
+  switch (signal) {
+    case SIGQUIT:
+      return signal_request::show_state;
+    case SIGUSR2:
+      return signal_request::nothing;
+    default:
+      return signal_request::leave;
+  }
+}
+
+const char* name_of_signal(int signal) {
+  switch (signal) {
+    case SIGINT:
+      return "SIGINT";
+    case SIGTERM:
+      return "SIGTERM";
+    case SIGHUP:
+      return "SIGHUP";
+    case SIGUSR1:
+      return "SIGUSR1";
+    case SIGUSR2:
+      return "SIGUSR2";
+    case SIGQUIT:
+      return "SIGQUIT";
+    default:
+      return "a signal";
+  }
+}
+
+bool told_to_end(milliseconds timeout) {
+  auto signal = wait_for_signal(timeout);
+  return signal && request_of(*signal) != signal_request::nothing;
 }
 
 } // namespace waggle

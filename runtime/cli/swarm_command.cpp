@@ -193,7 +193,7 @@ private:
                          text.substr(prefix.size(), text.find('\n') - prefix.size())};
         return failure{ec::internal, "a peer did not start; its log says:\n" + text};
       }
-      if (wait_for_signal(50ms)) {
+      if (told_to_end(50ms)) {
         stopped_ = true;
         return done{};
       }
@@ -204,7 +204,7 @@ private:
   // -- watching ----------------------------------------------------------------------------------
 
   status turn() {
-    if (wait_for_signal(1s)) {
+    if (told_to_end(1s)) {
       stopped_ = true;
       return done{};
     }
@@ -223,7 +223,7 @@ private:
       }
     }
     look_at_all(question_timeout);
-    if (wait_for_signal(0ms)) {
+    if (told_to_end(0ms)) {
       stopped_ = true;
       return done{};
     }
@@ -336,7 +336,7 @@ private:
         if (*equal)
           return; // otherwise a peer may just be loading the state of the others
       }
-      stopped_ = wait_for_signal(100ms);
+      stopped_ = told_to_end(100ms);
     }
   }
 
@@ -349,7 +349,7 @@ private:
       if (std::all_of(members_.begin(), members_.end(),
                       [](member& m) { return m.process.ended().has_value(); }))
         return;
-      if (wait_for_signal(20ms))
+      if (told_to_end(20ms))
         until = std::min(until, clock::now() + hurried_stop_timeout);
     }
     for (auto& m : members_)
@@ -407,6 +407,7 @@ private:
 };
 
 int run_swarm(const run_options& options) {
+  hold_signals();
   return swarm{options}.run();
 }
 

@@ -54,12 +54,26 @@ bool needs_trainer_program(int argc, const char* const* argv) {
          || (string_view{argv[1]} == "bench" && std::any_of(argv + 2, argv + argc, needs));
 }
 
+namespace {
+
+std::filesystem::path trainer_program(std::error_code& unreadable) {
+  auto self = std::filesystem::read_symlink("/proc/self/exe", unreadable);
+  return self.parent_path() / "waggle-trainer";
+}
+
+} // namespace
+
+bool does_more_as_trainer_program(int argc, const char* const* argv) {
+  std::error_code unreadable;
+  return argc > 1 && std::string_view{argv[1]} == "config"
+         && std::filesystem::exists(trainer_program(unreadable), unreadable);
+}
+
 int become_trainer_program(char** argv) {
   std::error_code unreadable;
-  auto self = std::filesystem::read_symlink("/proc/self/exe", unreadable);
+  auto trainer = trainer_program(unreadable);
   if (unreadable)
     return bad_usage("cannot find this program's folder: " + unreadable.message());
-  auto trainer = self.parent_path() / "waggle-trainer";
   ::execv(trainer.c_str(), argv);
   if (errno == ENOENT)
     return bad_usage("there is no " + trainer.string()

@@ -106,8 +106,11 @@ std::uint64_t part_workers(const run_options& options, std::uint64_t computing,
 
 /// Checks the constraints between options.
 status check_combinations(const run_options& options);
-/// The part of them that depends on the optimizer: whether the strategy is for it, and whether it
-/// keeps the statistics that are averaged. Fails with ec::bad_config and a sentence.
+/// Checks options that other commands use in another way than `waggle train`. Fails with
+/// ec::bad_config and a sentence.
+status check_training_options(const run_options& options);
+/// The part of check_combinations that depends on the optimizer: whether the strategy is for it,
+/// and whether it keeps the statistics that are averaged. Fails with ec::bad_config and a sentence.
 status check_optimizer_of_strategy(const run_options& options);
 
 /// A warning with a remedy if `peers` peers on this machine compute with more threads than it has

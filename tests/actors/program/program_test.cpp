@@ -210,6 +210,18 @@ TEST_F(Program, ARunFileThatIsFineIsSaidToBe) {
   EXPECT_THAT(checked.out, HasSubstr("2 options, all fine"));
 }
 
+TEST_F(Program, ARunFileThatTrainingRefusesIsRefused) {
+  write("data.toml", "data = \"nowhere.txt\"\n");
+  EXPECT_THAT(refusal("config check data.toml"), HasSubstr("nowhere.txt"));
+  write("search.toml", "lr = 0.01\nmatchmaking-time = \"2s\"\n");
+  EXPECT_THAT(refusal("config check search.toml"), HasSubstr("--matchmaking-time"));
+  write("average.toml", "elements = 9\nmatchmaking-time = \"2s\"\n");
+  auto checked = run("config check average.toml");
+  EXPECT_EQ(checked.code, 0) << checked.err;
+  EXPECT_THAT(checked.out, HasSubstr("fine for waggle average"));
+  EXPECT_THAT(checked.out, HasSubstr("waggle train refuses"));
+}
+
 TEST_F(Program, APeerThatDoesNotAnswerIsAFailureNotAMisuse) {
   std::string gone;
   {

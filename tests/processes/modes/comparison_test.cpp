@@ -79,6 +79,7 @@ TEST_F(Comparison, MeasuresEachStrategy) {
 }
 
 TEST_F(Comparison, EndsCleanlyWhenItIsInterrupted) {
+  std::signal(SIGINT, SIG_DFL); // it would go on to ignore it, if the tests' shell does
   auto bench = start({"--target-batch-size", "64", "--steps", "100000"});
   auto trains = [&] {
     for (fs::recursive_directory_iterator entry{temporary}, end; entry != end; ++entry)

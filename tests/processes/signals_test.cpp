@@ -1,0 +1,66 @@
+// Which signals end a peer, and which do not.
+
+#include <csignal>
+
+#include <gmock/gmock.h>
+
+#include "tests/processes/peer.hpp"
+
+namespace waggle::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Signals : ::testing::Test {
+  /// Those who run the tests may ignore signals; a peer goes on to ignore what it finds ignored.
+  Signals() {
+    for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGQUIT})
+      std::signal(signal, SIG_DFL);
+  }
+  peer start(const std::string& name) {
+    peer p{folder, name, {"node", "--run-id", "signals", "--log-level", "info"}};
+    (void)p.await_address();
+    return p;
+  }
+  scratch_folder folder;
+};
+
+TEST_F(Signals, ThatASystemSendsBeforeItKillsEndAPeerInOrder) {
+  for (auto [signal, name] : {std::pair{SIGTERM, "SIGTERM"},
+                              {SIGINT, "SIGINT"},
+                              {SIGHUP, "SIGHUP"},
+                              {SIGUSR1, "SIGUSR1"}}) {
+    auto p = start(name);
+    p.signal(signal);
+    EXPECT_EQ(p.await_exit(), 0) << name << "\n" << p.log();
+    EXPECT_THAT(p.log(), HasSubstr("this peer is stopping: received " + std::string{name}));
+  }
+}
+
+TEST_F(Signals, QuitShowsTheStateAndUser2NothingAndThePeerGoesOn) {
+  auto p = start("a");
+  p.signal(SIGUSR2);
+  p.signal(SIGQUIT);
+  EXPECT_TRUE(eventually([&] {
+    return p.log().find("uptime") != std::string::npos
+           && p.log().find("received SIGUSR2") != std::string::npos;
+  }))
+    << p.log();
+  EXPECT_THAT(p.log(), HasSubstr("the state of this peer"));
+  EXPECT_TRUE(p.runs());
+  p.signal(SIGTERM);
+  EXPECT_EQ(p.await_exit(), 0) << p.log();
+}
+
+TEST_F(Signals, HangUpIsIgnoredUnderNohup) {
+  std::signal(SIGHUP, SIG_IGN);
+  auto p = start("a");
+  std::signal(SIGHUP, SIG_DFL);
+  p.signal(SIGHUP);
+  p.signal(SIGTERM);
+  EXPECT_EQ(p.await_exit(), 0) << p.log();
+  EXPECT_THAT(p.log(), HasSubstr("received SIGTERM"));
+}
+
+} // namespace
+} // namespace waggle::testing
