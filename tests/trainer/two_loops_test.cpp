@@ -49,10 +49,7 @@ protected:
     torch::Tensor own_mean, own_inputs; // what they would approach without averaging
   };
 
-  /// Trains until the run is over. The inputs of the loops have different means.
-  ending train(int number) const {
-    normalized_net net;
-    auto inputs = torch::zeros({3}); // a moving average
+  [[nodiscard]] swarm_options options(int number) const {
     swarm_options o;
     o.run = "two";
     o.log_level = "error";
@@ -61,10 +58,18 @@ protected:
     if (number > 0)
       o.initial_peers = {first_};
     o.strategy = GetParam().strategy;
-    o.target_batch_size = 32;
     o.max_epochs = 20;
     o.more = GetParam().more;
     o.more["min-peers"] = "2";
+    return o;
+  }
+
+  /// Trains until the run is over. The inputs of the loops have different means.
+  ending train(int number) const {
+    normalized_net net;
+    auto inputs = torch::zeros({3}); // a moving average
+    auto o = options(number);
+    o.target_batch_size = 32;
     if (o.strategy == "local-updates")
       o.more["delay-state-averaging"] = "false"; // few passes after the last contribution
     auto swarm = join(o);
@@ -138,6 +143,50 @@ INSTANTIATE_TEST_SUITE_P(
     loop_case{"localupdatesscaled", "local-updates", {{"loss-scale", "dynamic"}}},
     loop_case{"averagedgradients", "local-updates", {{"average-gradients", "true"}}}),
   [](const auto& info) { return std::string{info.param.name}; });
+
+/// Strategies that train on during rounds: peers differ by what they have learned since the last
+/// one.
+class LoopsThatTrainOn : public TwoLoops {
+protected:
+  /// The weights at the end of a run in whose second half nothing is learned, so that only averages
+  /// move them.
+  torch::Tensor settled(int number) const {
+    normalized_net net;
+    auto swarm = join(options(number));
+    EXPECT_TRUE(swarm) << swarm.error().detail;
+    std::unique_ptr<torch::optim::Optimizer> inner;
+    if (std::string_view{GetParam().strategy} == "decentralized-adam")
+      inner = std::make_unique<torch::optim::Adam>(net.parameters(), 1e-2);
+    else
+      inner = std::make_unique<torch::optim::SGD>(net.parameters(), 1e-2);
+    optimizer with{swarm, net, std::move(inner)};
+    auto random = at::detail::createCPUGenerator(static_cast<std::uint64_t>(number));
+    for (auto last = step_outcome::held; last != step_outcome::finished;) {
+      with.zero_grad();
+      auto x = torch::rand({8, 3}, random);
+      auto loss = (net.forward(x) - (number + 1) * x.narrow(1, 0, 2)).pow(2).mean();
+      (swarm->epoch() < 10 ? loss : 0 * loss).backward();
+      last = with.step(8, loss);
+    }
+    EXPECT_GT(swarm->status().rounds, 5U);
+    return net.linear->weight.clone();
+  }
+};
+
+TEST_P(LoopsThatTrainOn, EndWithEqualParametersOnceNothingIsLearned) {
+  auto other = std::async(std::launch::async, [this] { return settled(1); });
+  auto a = settled(0);
+  auto b = other.get();
+  EXPECT_LT((a - b).norm().item<double>(), 1e-4 * a.norm().item<double>()) << a << b;
+}
+
+const std::map<std::string, std::string> ten_steps{{"averaging-steps-period", "10"}};
+
+INSTANTIATE_TEST_SUITE_P(Strategies, LoopsThatTrainOn,
+                         ::testing::Values(loop_case{"decentralized", "decentralized", ten_steps},
+                                           loop_case{"sgd", "decentralized-sgd", ten_steps},
+                                           loop_case{"adam", "decentralized-adam", ten_steps}),
+                         [](const auto& info) { return std::string{info.param.name}; });
 
 } // namespace
 } // namespace waggle
