@@ -220,6 +220,22 @@ TEST_F(Liars, ANewcomerEntersTheRunsGroupAndNotThatOfALiar) {
   expect_unharmed(branch);
 }
 
+TEST_F(Liars, AnOnlyDonorFillsNobodysDisk) {
+  begin(1);
+  auto branch = status_of(0).past.branch;
+  auto epoch = epoch_id{status_of(0).epoch.value() + 1};
+  auto& donor = liars.emplace_back(sim, index{0});
+  auto image = poisoned_image({branch, {}, {}, 1'000}, epoch);
+  image.resize(8_MiB); // of a model of some KiB
+  donor.admit_at(epoch);
+  donor.give(epoch, std::move(image));
+  sim.keep_log_lines();
+  auto joined = add(endless(20), {0});
+  EXPECT_TRUE(sim.run_until([&] { return disbelieved(joined) >= 1; }, 10s)) << picture(sim);
+  EXPECT_GE(lines_about(joined, "the run's has at most"), 1U);
+  EXPECT_EQ(donor.chunks(), 0U) << "nothing of it is downloaded";
+}
+
 TEST_F(Liars, ANewcomerTakesTheStateThatMostMembersHold) {
   begin(3);
   auto branch = status_of(0).past.branch;

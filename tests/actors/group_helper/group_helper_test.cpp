@@ -120,6 +120,21 @@ TEST_F(GroupHelper, PassesOnTheStateOfAClient) {
   EXPECT_EQ(opened.size(), 2U) << "the state is dropped after a while";
 }
 
+TEST_F(GroupHelper, AStateThatIsTooLargeForTheGroupsVectorsIsNotDownloaded) {
+  help_two();
+  auto known = group_of(4, {2, 3});
+  known.elements = 25;
+  tell(helper, known);
+  hold_state("a", 4);
+  EXPECT_TRUE(ask<state_snapshot>(helper, get_state_snapshot{sha256("a"), epoch_id{4}}).ok());
+  tell(helper, known);
+  image = copy_to_payload(std::vector<std::byte>(2_MiB));
+  image_epoch = epoch_id{5};
+  auto got = ask<state_snapshot>(helper, get_state_snapshot{sha256("a"), epoch_id{5}});
+  ASSERT_FALSE(got.ok());
+  EXPECT_EQ(got.error().code, ec::oversize);
+}
+
 // Waiting peers ask another donor, and readers of the next group do not wait for it.
 TEST_F(GroupHelper, ADownloadEndsWithTheGroupThatItWasFor) {
   help_two();
