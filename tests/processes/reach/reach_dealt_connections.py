@@ -1,4 +1,5 @@
 """Two peers whose only initial peer is an address that deals its connections to them in turn, as a service does."""
+import collections
 import itertools
 import socket
 import threading
@@ -7,10 +8,11 @@ from lab import Failed, wait_until
 
 
 class Dealer:
-    """Accepts connections at `host`, port 7000, and forwards them to `targets` in turn."""
+    """Accepts connections at `host`, port 7000, and forwards those of each peer to the `targets` in turn, to itself first."""
 
     def __init__(self, host, targets):
-        self.host, self.targets = host, itertools.cycle(targets)
+        self.host, self.targets = host, targets
+        self.dealt = collections.defaultdict(itertools.count)
         self.listener = host.socket()
         self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.listener.bind((host.address, 7000))
@@ -21,18 +23,22 @@ class Dealer:
     def accept(self):
         while True:
             try:
-                near = self.listener.accept()[0]
+                near, (source, _) = self.listener.accept()
             except OSError:  # closed: the end
                 return
             far = self.host.socket()
             try:
-                far.connect(next(self.targets))
+                far.connect(self.target(source))
             except OSError:
                 near.close()
                 far.close()
                 continue
             for source, sink in ((near, far), (far, near)):
                 threading.Thread(target=self.forward, args=(source, sink), daemon=True).start()
+
+    def target(self, source):
+        own = [host for host, _ in self.targets].index(source)
+        return self.targets[(own + next(self.dealt[source])) % len(self.targets)]
 
     @staticmethod
     def forward(source, sink):
