@@ -89,7 +89,7 @@ int dial(const endpoint& where, double seconds, const std::string& congestion,
   for (auto patience = now() + 5s;
        !link && now() < patience;) { // the other end may still be starting
     std::promise<result<std::shared_ptr<net::link>>> dialled;
-    wire->dial(where, {}, 5s, [&](auto outcome) { dialled.set_value(std::move(outcome)); });
+    wire->dial({where, {}, {}}, 5s, [&](auto outcome) { dialled.set_value(std::move(outcome)); });
     link = dialled.get_future().get();
     if (!link)
       std::this_thread::sleep_for(50ms);

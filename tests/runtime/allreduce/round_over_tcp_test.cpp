@@ -128,7 +128,7 @@ public:
     return *bound;
   }
   void dial(const endpoint& where) {
-    transport_->dial(where, {}, 20s, [this](const result<std::shared_ptr<net::link>>& made) {
+    transport_->dial({where, {}, {}}, 20s, [this](const result<std::shared_ptr<net::link>>& made) {
       if (made)
         attach(*made);
     });
