@@ -564,7 +564,7 @@ TEST(TcpTransport, StoppingEndsLinksAndDialsAndNothingIsCalledLater) {
   std::promise<ec> answer;
   auto future = answer.get_future();
   ann->wire->dial(
-    {"127.0.0.1", mute.local_endpoint().port()}, {}, 60s,
+    {{"127.0.0.1", mute.local_endpoint().port()}, {}, {}}, 60s,
     [&](result<std::shared_ptr<net::link>> outcome) { answer.set_value(outcome.error().code); });
   ann->wire->stop();
   ASSERT_EQ(future.wait_for(30s), std::future_status::ready);
