@@ -4,6 +4,9 @@
 //                        └ with `call`: call_round to the others ─► round_called to their listeners
 // as the leader, between rounds: applicants, new bandwidths ─► next_plan to all members
 
+// This file is long: it is one actor's messages about one group and its round, which change each
+// other's state; entering, admitting and coding have files of their own.
+
 #include "actors/group_averager.hpp"
 
 #include <algorithm>

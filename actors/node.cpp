@@ -3,6 +3,8 @@
 //           moshpit_averager) ─► trainer or helper ─► donor
 //        ─► connect: services, listeners ─► node_supervisor ─► bootstrap
 
+// This file is long: it is one list of steps, and each needs what the steps before it have made.
+
 #include "actors/node.hpp"
 
 #include <algorithm>

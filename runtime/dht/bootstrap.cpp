@@ -1,3 +1,6 @@
+// This file is long: it is one table of targets and their addresses, and the outcome of any lookup,
+// dial or link changes when each of them is due.
+
 #include "runtime/dht/bootstrap.hpp"
 
 #include <algorithm>
