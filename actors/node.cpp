@@ -19,7 +19,6 @@
 #include "runtime/averaging/bandwidth_estimator.hpp"
 #include "runtime/crypto/run_secret.hpp"
 #include "runtime/net/clock_watch.hpp"
-#include "runtime/net/corrected_clock.hpp"
 #include "runtime/net/dial_policy.hpp"
 #include "runtime/net/local_addresses.hpp"
 #include "runtime/net/name_resolver.hpp"
@@ -131,41 +130,25 @@ void log_disagreements(const node_context& ctx, const std::vector<endpoint>& ini
   };
 }
 
-/// Tells the operator of clocks that are off or that jump, exports the offset of ours, and corrects
-/// `ours`, the clock of `ctx`.
-void watch_clocks(node_context& ctx, const std::shared_ptr<net::corrected_clock>& ours,
-                  net::clock_limits limits, caf::actor_clock& clock) {
+/// Tells the operator of clocks that are off, and exports the offset of ours.
+std::function<void(const peer_id&, swarm_clock::duration)>
+watch_clocks(const node_context& ctx, net::clock_limits limits, caf::actor_clock& clock) {
   struct watching {
     std::mutex mutex;
     net::clock_watch watch;
   };
   auto state = std::make_shared<watching>();
   state->watch = net::clock_watch{{.limits = limits}};
-  ctx.clock_compared = [state, ours, log = ctx.log, budget = ctx.caused_lines,
-                        metrics = ctx.metrics,
-                        &clock](const peer_id& peer, swarm_clock::duration offset) {
+  return [state, log = ctx.log, budget = ctx.caused_lines, metrics = ctx.metrics,
+          &clock](const peer_id& peer, swarm_clock::duration offset) {
     std::optional<std::string> sentence;
     {
       std::lock_guard guard{state->mutex};
       sentence = state->watch.compared(peer, offset, clock.now());
-      ours->correct(state->watch.correction());
-      // Of the machine's clock, which remains to be set.
-      metrics->set_clock_skew(seconds_of(state->watch.median() + state->watch.correction()));
+      metrics->set_clock_skew(seconds_of(state->watch.median()));
     }
     if (sentence)
       log_within(budget.get(), *log, "clocks", clock.now(), spdlog::level::warn, *sentence);
-  };
-  ctx.clock_jumped = [state, ours, log = ctx.log, &clock] {
-    std::optional<std::string> sentence;
-    {
-      std::lock_guard guard{state->mutex};
-      auto before = clock.now();
-      auto machine = ours->machine();
-      sentence = state->watch.looked(before, machine, clock.now());
-    }
-    if (sentence)
-      log->warn("{}", *sentence);
-    return sentence.has_value();
   };
 }
 
@@ -323,14 +306,13 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   ctx.run_id = config.run_id;
   ctx.self = dependencies.self;
   ctx.record = {dependencies.self->id(), dependencies.self->key(), {}, config.client_mode};
-  auto ours = std::make_shared<net::corrected_clock>(dependencies.wall);
-  ctx.wall = ours;
+  ctx.wall = dependencies.wall;
   ctx.verifier = dependencies.verifier;
   ctx.metrics = *metrics;
   ctx.log = dependencies.log;
   ctx.caused_lines = std::make_shared<log_budget>();
   auto clocks = net::clock_limits_for(config.progress.report_ttl);
-  watch_clocks(ctx, ours, clocks, system.clock());
+  ctx.clock_compared = watch_clocks(ctx, clocks, system.clock());
   ctx.port_decorator = dependencies.port_decorator;
   ctx.links = std::make_shared<link_table>();
   ctx.rounds = make_round_registry(ctx.links, ctx.strangers);

@@ -74,8 +74,6 @@ struct node_context {
   std::shared_ptr<log_budget> caused_lines; // see log_caused; null: no limit
   /// Takes how far a peer's clock is from ours (net::clock_watch). May be empty. Any thread.
   std::function<void(const peer_id&, swarm_clock::duration)> clock_compared;
-  /// Whether this machine's clock has jumped since the last call. May be empty. Any thread.
-  std::function<bool()> clock_jumped;
   std::shared_ptr<link_table> links; // of the connected peers
   std::shared_ptr<round_registry> rounds;
   /// What peers that we have not averaged with may cost, all together.

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "actors/guard.hpp"
-#include "runtime/net/clock_offset.hpp"
 
 namespace waggle {
 
@@ -323,8 +322,6 @@ void progress_tracker::on_tick() {
   if (now() - upkept_ < upkeep_interval)
     return;
   upkept_ = now();
-  if (ctx_.clock_jumped && ctx_.clock_jumped())
-    compare_clocks();
   bool expired = ledger_.purge(ctx_.wall->now());
   // No report for long (the trainer averages, or downloads): repeat it before it expires.
   if (now() - pushed_ >= config_.report_ttl / 2 && publishes())
@@ -344,23 +341,6 @@ void progress_tracker::on_tick() {
   ctx_.metrics->set_peers(static_cast<double>(current.num_peers - current.num_clients),
                           static_cast<double>(current.num_clients),
                           static_cast<double>(current.num_auxiliaries));
-}
-
-void progress_tracker::compare_clocks() {
-  constexpr auto patience = 2s;
-  for (const auto& [id, peer] : connected_) {
-    auto sent = ctx_.wall->now();
-    request(switchboard_, patience + 1s, call_peer{peer, wire::dht_ping{}, patience})
-      .then(
-        [this, who = id, sent](const peer_answer& answer) {
-          const auto* pong = std::get_if<wire::dht_pong>(&answer.what);
-          if (pong == nullptr || !ctx_.clock_compared)
-            return;
-          ctx_.clock_compared(who, net::least_offset(pong->now, sent, ctx_.wall->now()));
-          push_due_ = true; // with the time that is ours now
-        },
-        [](const caf::error&) { /* a peer that does not answer has no say */ });
-  }
 }
 
 // -- links ----------------------------------------------------------------------------------------

@@ -57,9 +57,6 @@ private:
   [[nodiscard]] steady_time now() const { return clock().now(); }
   [[nodiscard]] swarm_progress view() const { return ledger_.view(own_, ctx_.wall->now()); }
 
-  /// Compares our clock with those of the connected peers.
-  void compare_clocks();
-
   // What listeners are told.
   struct listener {
     progress_listener_actor actor;

@@ -1,65 +1,16 @@
 #include "runtime/net/clock_watch.hpp"
 
-#include <algorithm>
-#include <cstdlib>
-#include <utility>
 #include <vector>
 
 namespace waggle::net {
-
-std::optional<std::string> clock_watch::looked(steady_time before, swarm_time machine,
-                                               steady_time after) {
-  auto ahead_of = [machine](steady_time steady) {
-    return difference(machine, swarm_time{steady.time_since_epoch()});
-  };
-  reading now{ahead_of(after), ahead_of(before)};
-  auto last = std::exchange(last_, now);
-  if (!last)
-    return std::nullopt;
-  auto by = now.low > last->high   ? now.low - last->high
-            : now.high < last->low ? now.high - last->low
-                                   : swarm_clock::duration{0};
-  if (!beyond(by, options_.limits.noticeable))
-    return std::nullopt;
-  jump_ = {correction_ - by, correction_};
-  peers_.clear(); // they were compared with another time
-  auto tenths = std::abs(by / 100ms);
-  return "this machine's clock jumped " + std::string{by > by.zero() ? "ahead" : "back"} + " by "
-         + std::to_string(tenths / 10) + "." + std::to_string(tenths % 10)
-         + " s: it is compared with the clocks of the connected peers";
-}
-
-/// What to log if another correction suits more of the peers that were compared since the jump.
-std::optional<std::string> clock_watch::choose_correction() {
-  if (!jump_)
-    return std::nullopt;
-  auto voters = [this](swarm_clock::duration correction) {
-    return std::count_if(peers_.begin(), peers_.end(), [&](const auto& peer) {
-      return !beyond(peer.second.offset - correction, options_.limits.noticeable);
-    });
-  };
-  auto undone = voters(jump_->undone);
-  auto followed = voters(jump_->followed);
-  auto wanted = undone > followed   ? jump_->undone
-                : followed > undone ? jump_->followed
-                                    : correction_;
-  if (wanted == std::exchange(correction_, wanted))
-    return std::nullopt;
-  return wanted == jump_->undone
-           ? "the clocks of peers did not jump with this machine's: this peer goes on with their "
-             "time; set this machine's clock, e.g. with NTP"
-           : "the clocks of peers agree with this machine's: this peer goes on with it";
-}
 
 std::optional<std::string> clock_watch::compared(const peer_id& peer, swarm_clock::duration offset,
                                                  steady_time now) {
   if (!peers_.contains(peer))
     make_room();
   auto& of = peers_[peer];
-  of.offset = offset + correction_;
+  of.offset = offset;
   of.seen = now;
-  if (auto news = choose_correction())
-    return news;
   auto level = beyond(offset, options_.limits.refused)      ? told::refused
                : beyond(offset, options_.limits.noticeable) ? told::noticeable
                                                             : told::nothing;
@@ -84,7 +35,7 @@ std::optional<std::string> clock_watch::compared(const peer_id& peer, swarm_cloc
 swarm_clock::duration clock_watch::median() const {
   std::vector<swarm_clock::duration> all;
   for (const auto& [id, of] : peers_)
-    all.push_back(of.offset - correction_);
+    all.push_back(of.offset);
   if (all.empty())
     return {};
   auto middle = all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2);
@@ -99,8 +50,8 @@ std::optional<std::string> clock_watch::own_clock() const {
   std::size_t ahead = 0; // peers
   std::size_t behind = 0;
   for (const auto& [id, of] : peers_) {
-    ahead += of.offset - correction_ > limit ? 1U : 0U;
-    behind += of.offset - correction_ < -limit ? 1U : 0U;
+    ahead += of.offset > limit ? 1U : 0U;
+    behind += of.offset < -limit ? 1U : 0U;
   }
   auto off = std::max(ahead, behind);
   if (peers_.size() < 2 || 2 * off <= peers_.size())

@@ -17,7 +17,6 @@ public:
   [[nodiscard]] swarm_time now() const override {
     return swarm_time{std::chrono::hours{24 * 365 * 50}} + (network_.now() - start_) + offset_;
   }
-  void set_offset(swarm_clock::duration offset) { offset_ = offset; }
 
 private:
   const net::sim_network& network_;
@@ -112,8 +111,8 @@ simulation::index simulation::start(node_config config, const std::vector<index>
     };
   node_dependencies dependencies;
   dependencies.self = made->self;
-  clocks_.push_back(std::make_shared<clock>(network_, start_, clock_offset));
-  dependencies.wall = clocks_.back();
+  dependencies.wall =
+    clock_offset == 0s ? wall_ : std::make_shared<clock>(network_, start_, clock_offset);
   dependencies.verifier = verifier_;
   dependencies.registry = std::make_shared<prometheus::Registry>();
   dependencies.log = log_->clone(short_name(made->self->id()));
@@ -136,10 +135,6 @@ simulation::index simulation::start(node_config config, const std::vector<index>
   made->node = *started;
   settle();
   return who;
-}
-
-void simulation::set_clock(index who, swarm_clock::duration offset) {
-  clocks_[who]->set_offset(offset);
 }
 
 void simulation::crash(index who, bool silently) {

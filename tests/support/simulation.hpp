@@ -54,8 +54,6 @@ public:
   /// until `thaw`. A frozen peer must not be asked, killed or shut down.
   void freeze(index who) { frozen_.insert(who); }
   void thaw(index who) { frozen_.erase(who); }
-  /// The peer's clock jumps: it is ahead of the others' by `offset` now.
-  void set_clock(index who, swarm_clock::duration offset);
 
   void run_for(std::chrono::nanoseconds time);
   /// Returns false if `what` did not become true within `limit` of virtual time.
@@ -111,8 +109,7 @@ private:
   std::shared_ptr<const signature_verifier> verifier_;
   std::shared_ptr<spdlog::logger> log_;
   std::vector<std::unique_ptr<peer>> peers_;
-  std::vector<std::shared_ptr<clock>> clocks_; // of the peers
-  std::map<caf::actor_id, index> owners_;      // the peers of actors, also of those that have ended
+  std::map<caf::actor_id, index> owners_; // the peers of actors, also of those that have ended
   std::set<index> frozen_;
   std::uint64_t seed_;
   round_port_decorator port_decorator_;

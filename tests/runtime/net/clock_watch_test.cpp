@@ -52,67 +52,6 @@ TEST(ClockWatch, SaysNothingOfClocksThatAgree) {
     EXPECT_FALSE(watch.compared(peer(i), i % 2 == 0 ? 499ms : -499ms, start));
 }
 
-TEST(ClockJump, IsWhatNoDelayExplains) {
-  clock_watch watch{{}};
-  auto look = [&](steady_time::duration before, swarm_clock::duration machine,
-                  steady_time::duration after) {
-    return watch.looked(start + before, swarm_time{1h} + machine, start + after);
-  };
-  EXPECT_FALSE(look(10s, 10s, 11s)) << "the first";
-  EXPECT_FALSE(look(20s, 23s, 24s)) << "this process was paused between two readings";
-  EXPECT_THAT(look(30s, 153s, 30s), Optional(HasSubstr("jumped ahead by 120.0 s")));
-  EXPECT_FALSE(look(40s, 163s, 40s));
-  EXPECT_THAT(look(50s, 43s, 51s), Optional(HasSubstr("jumped back by 130.0 s")));
-}
-
-struct ClockThatJumped : ::testing::Test {
-  ClockThatJumped() {
-    look(0s);
-    for (std::uint8_t i = 1; i < 6; ++i)
-      compare(i, 0s);
-    time = 10s;
-    EXPECT_TRUE(look(120s));
-    EXPECT_EQ(watch.correction(), 0s);
-  }
-  std::optional<std::string> look(swarm_clock::duration wrong) {
-    return watch.looked(start + time, swarm_time{1h} + time + wrong, start + time);
-  }
-  std::optional<std::string> compare(std::uint8_t who, swarm_clock::duration offset) {
-    return watch.compared(peer(who), offset, start + time);
-  }
-  clock_watch watch{{}};
-  std::chrono::seconds time{0};
-};
-
-TEST_F(ClockThatJumped, IsCorrectedIfThePeersHaveTheTimeBefore) {
-  EXPECT_THAT(compare(1, -120s), Optional(HasSubstr("did not jump")));
-  EXPECT_EQ(watch.correction(), -120s);
-  EXPECT_FALSE(compare(2, 0s)) << "from our clock, which is corrected";
-  EXPECT_FALSE(compare(3, 0s));
-  EXPECT_TRUE(compare(9, 120s));
-  EXPECT_EQ(watch.correction(), -120s) << "one against three";
-  EXPECT_EQ(watch.median(), 0s);
-  EXPECT_TRUE(look(0s)) << "it is set right";
-  EXPECT_TRUE(compare(1, 120s));
-  EXPECT_EQ(watch.correction(), 0s);
-}
-
-TEST_F(ClockThatJumped, IsFollowedIfThePeersHaveItsTime) {
-  EXPECT_FALSE(compare(1, 0s));
-  EXPECT_FALSE(compare(2, 0s));
-  EXPECT_THAT(compare(3, -120s), Optional(HasSubstr("peer")));
-  EXPECT_EQ(watch.correction(), 0s);
-}
-
-TEST_F(ClockThatJumped, IsFollowedAgainIfTheFirstToAnswerWasWrong) {
-  EXPECT_TRUE(compare(9, -120s));
-  EXPECT_EQ(watch.correction(), -120s);
-  EXPECT_TRUE(compare(1, 120s));
-  EXPECT_EQ(watch.correction(), -120s) << "a tie changes nothing";
-  EXPECT_THAT(compare(2, 120s), Optional(HasSubstr("goes on with it")));
-  EXPECT_EQ(watch.correction(), 0s);
-}
-
 TEST(ClockWatch, WarnsOncePerPeer) {
   clock_watch watch{{}};
   for (std::uint8_t i = 1; i < 6; ++i)
