@@ -141,6 +141,11 @@ void dht_joining::notify_listeners() {
     self_->send(listener, present);
 }
 
+void dht_joining::show_reach(std::string notice) {
+  reach_notice_ = std::move(notice);
+  notify_listeners();
+}
+
 dht_status dht_joining::status() const {
   dht_status out;
   out.bootstrapped = bootstrap_.joined();
@@ -148,6 +153,8 @@ dht_status dht_joining::status() const {
   out.initial_peers = static_cast<std::uint32_t>(bootstrap_.initial_addresses());
   out.bootstrap_failures = bootstrap_.failures();
   out.notice = bootstrap_.notice();
+  if (!reach_notice_.empty())
+    out.notice += (out.notice.empty() ? "" : "; ") + reach_notice_;
   return out;
 }
 

@@ -26,12 +26,17 @@ struct name_resolved {
   endpoint name;
   result<std::vector<endpoint>> found;
 };
+/// To itself: it may be time to ask whether others reach us.
+struct inquiry_due {
+  std::uint64_t number = 0; // only the one that was set last counts
+};
 /// To itself: periodic upkeep.
 struct table_tick {};
 
 using joining_actor = caf::typed_actor<caf::reacts_to<name_resolved>>;
 using dht_router_base =
   wired_dht_router_actor::extend<caf::reacts_to<search_expired>, caf::reacts_to<retry_bootstrap>,
+                                 caf::reacts_to<inquiry_due>,
                                  caf::reacts_to<table_tick>>::extend_with<joining_actor>::base;
 
 // -- joining -------------------------------------------------------------------------------------
@@ -62,6 +67,8 @@ public:
   void on_down(const caf::actor_addr& source);
   void on_retry(const retry_bootstrap& msg);
   void on_resolved(const name_resolved& msg);
+  /// Listeners are notified that others do not reach us; empty: that they do.
+  void show_reach(std::string notice);
   /// Releases the handles that it holds.
   void on_exit();
 
@@ -89,6 +96,7 @@ private:
   std::optional<steady_time> retry_at_; // of the retry that was set last, until it arrives
   std::uint64_t retries_ = 0;
   std::vector<dht_listener_actor> listeners_;
+  std::string reach_notice_;
   dht_status told_;     // the last one that was sent to them
   std::string noticed_; // the last notice that was logged
 };
@@ -98,4 +106,5 @@ private:
 WAGGLE_LOCAL(search_expired)
 WAGGLE_LOCAL(retry_bootstrap)
 WAGGLE_LOCAL(name_resolved)
+WAGGLE_LOCAL(inquiry_due)
 WAGGLE_LOCAL(table_tick)

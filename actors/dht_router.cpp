@@ -26,6 +26,8 @@ dht_router::dht_router(caf::actor_config& cfg, node_context ctx, dht_config conf
     switchboard_(std::move(switchboard)), table_(ctx_.record.id, config_.routing, now()),
     store_(config_.store), random_(ctx_.randomness("dht-router")),
     joining_(this, ctx_, config_.joining, switchboard_, [this] { look_up_self(); }),
+    reach_(this, ctx_, config_.reach, switchboard_,
+           [this](std::string notice) { joining_.show_reach(std::move(notice)); }),
     unread_(unread_bytes_max) {
   end_on_exception(this, ctx_);
 }
@@ -33,6 +35,7 @@ dht_router::dht_router(caf::actor_config& cfg, node_context ctx, dht_config conf
 void dht_router::on_exit() {
   searches_.clear();
   joining_.on_exit();
+  reach_.on_exit();
   switchboard_ = nullptr;
 }
 
@@ -53,6 +56,7 @@ dht_router::behavior_type dht_router::make_behavior() {
     [this](const search_expired& msg) { on_search_expired(msg.search); },
     [this](const retry_bootstrap& msg) { joining_.on_retry(msg); },
     [this](const name_resolved& msg) { joining_.on_resolved(msg); },
+    [this](const inquiry_due& msg) { reach_.on_due(msg); },
     [this](table_tick again) {
       on_tick();
       delayed_send(this, config_.upkeep_interval, again);
@@ -269,8 +273,8 @@ void dht_router::end_locate(std::uint64_t id, search& s, std::optional<peer_reco
 // -- storing ----------------------------------------------------------------------------------
 
 void dht_router::begin_writing(std::uint64_t id, search& s) {
-  auto& writing =
-    s.writing.emplace(s.key, ctx_.record, s.way.nearest(config_.search.beam), config_.replicas);
+  auto& writing = s.writing.emplace(s.key, ctx_.own_record(), s.way.nearest(config_.search.beam),
+                                    config_.replicas);
   if (writing.stored_here())
     writing.answered(store_.put(s.key, s.entry, ctx_.wall->now()));
   go_on_writing(id, s);
@@ -348,6 +352,7 @@ void dht_router::look_up_self() {
 
 void dht_router::on_connected(const peer_record& peer) {
   bool joins = joining_.on_connected(peer);
+  reach_.on_connected(peer.id);
   seen(peer);
   ping(peer);
   if (joins)
@@ -360,6 +365,7 @@ void dht_router::on_disconnected(const peer_disconnected& msg) {
   else
     table_.failed(msg.peer, now());
   joining_.on_disconnected(msg);
+  reach_.on_disconnected(msg.peer);
 }
 
 // -- upkeep -------------------------------------------------------------------------------------
@@ -401,6 +407,8 @@ caf::result<outbound_answer> dht_router::answer(const inbound_call& msg) {
     ctx_.metrics->count_dht_request("store", "in", ec::none);
     return outbound_answer{answer_store(*put, msg, {ctx_, config_, table_, store_}), {}};
   }
+  if (const auto* wanted = std::get_if<wire::dial_back>(&msg.what))
+    return reach_.dial_back(*wanted, msg.from.id);
   return to_caf(ec::protocol_violation, "this is not for the DHT");
 }
 

@@ -6,6 +6,7 @@
 #include <caf/all.hpp>
 
 #include "actors/dht_joining.hpp"
+#include "actors/dht_reach.hpp"
 #include "actors/node_context.hpp"
 #include "runtime/dht/lookup.hpp"
 #include "runtime/dht/record_store.hpp"
@@ -30,6 +31,7 @@ struct dht_config {
   /// the peers that a writer asks for the nearest ones (spec: 2·k).
   std::size_t nearer_max = 40;
   joining_config joining;
+  reach_config reach;
   /// How often buckets are refreshed and expired records dropped.
   milliseconds upkeep_interval{10'000};
   /// A bucket that was not updated for this long is refreshed by a lookup (Kademlia §2.3).
@@ -126,6 +128,7 @@ private:
   record_store store_;
   random_source random_;
   dht_joining joining_;
+  dht_reach reach_;
   std::map<std::uint64_t, search> searches_;
   std::uint64_t last_search_ = 0;
   std::uint64_t self_lookup_ = 0; // the last lookup of our own id

@@ -115,7 +115,7 @@ void group_averager::describe(const describe_vector& what) {
 void group_averager::use(open_group::terms terms) {
   if (!described_)
     elements_ = elements_of(terms.codecs);
-  group_.emplace(round_member{ctx_.record, members_.mode}, std::move(terms),
+  group_.emplace(self(), std::move(terms),
                  member_bandwidth{members_.bandwidth, members_.bandwidth.has_value()});
 }
 

@@ -81,6 +81,8 @@ private:
   [[nodiscard]] steady_time now() const { return clock().now(); }
   [[nodiscard]] bool round_runs() const { return current_.has_value(); }
   [[nodiscard]] group_view view() const;
+  /// This peer as a member, in the mode that it has now.
+  [[nodiscard]] round_member self() const { return {ctx_.own_record(), ctx_.mode(members_.mode)}; }
 
   void describe(const describe_vector& what);
   [[nodiscard]] bool takes_any_group() const { return config_.auxiliary && !described_; }

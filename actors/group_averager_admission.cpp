@@ -17,9 +17,15 @@ ec group_averager::judge_application(const inbound_call& call, const wire::enter
   bool known = ctx_.rounds->has_averaged_with(call.from.id);
   if (group_->leads() && !known && !hosts_.admits(call.host, now()))
     return ec::excluded;
+  group_->become(self());
   member_bandwidth bandwidth{question.bandwidth, question.bandwidth_declared};
+  auto who = call.from;
+  if (question.mode == member_mode::client) { // it may have become one since the handshake
+    who.addresses.clear();
+    who.client_mode = true;
+  }
   auto judged = group_->apply(
-    {{call.from, question.mode}, question.schema, question.branch, bandwidth, call.host});
+    {{std::move(who), question.mode}, question.schema, question.branch, bandwidth, call.host});
   if (judged == ec::none && !known)
     hosts_.accepted(call.from.id, call.host);
   return judged;

@@ -20,6 +20,7 @@ caf::result<group_view> group_averager::found(const found_group& msg) {
   if (!described_)
     return to_caf(ec::not_ready, "the vector has not been described yet");
   quit_from({ec::cancelled, {}});
+  group_->become(self());
   group_->found(msg.epoch, msg.branch, new_name<round_id>(ctx_, random_));
   gone_.clear();
   feedback_ = {};
@@ -49,9 +50,14 @@ void group_averager::ask_next() {
 void group_averager::ask_leader() {
   const auto& leader = entry_->search.asked();
   bool declared = members_.bandwidth.has_value();
-  wire::enter_group question{members_.prefix, described_ ? group_->shared().schema : digest{},
-                             members_.mode,   declared ? members_.bandwidth : bandwidth_.reported(),
-                             declared,        entry_->search.branch()};
+  if (group_)
+    group_->become(self());
+  wire::enter_group question{members_.prefix,
+                             described_ ? group_->shared().schema : digest{},
+                             ctx_.mode(members_.mode),
+                             declared ? members_.bandwidth : bandwidth_.reported(),
+                             declared,
+                             entry_->search.branch()};
   request(switchboard_, members_.request_timeout + 1s,
           call_peer{leader, question, members_.request_timeout})
     .then(

@@ -23,7 +23,7 @@ constexpr auto retry_of_extra = 500ms;
 
 matchmaker::matchmaker(caf::actor_config& cfg, node_context ctx, matchmaking_config config,
                        switchboard_actor switchboard, dht_router_actor dht)
-  : matchmaker_base(cfg), ctx_(std::move(ctx)), config_(std::move(config)),
+  : matchmaker_base(cfg), ctx_(std::move(ctx)), mode_(config.mode), config_(std::move(config)),
     switchboard_(std::move(switchboard)), dht_(std::move(dht)),
     random_(ctx_.randomness("matchmaker " + config_.prefix)),
     declaration_(ctx_.run_id, ctx_.record, ctx_.self) {
@@ -94,6 +94,7 @@ caf::result<group_formed> matchmaker::begin(const find_group& msg) {
 }
 
 void matchmaker::start(waiting wanted) {
+  config_.mode = ctx_.mode(mode_);
   unmatched_.clear();
   group_search::options opts;
   opts.min_group_size = min_size();
@@ -115,7 +116,7 @@ void matchmaker::start(waiting wanted) {
   if (config_.extra)
     opts.retry = retry_of_extra;
   auto bandwidth = config_.bandwidth ? config_.bandwidth : measured_;
-  group_search::seeker me{ctx_.record,
+  group_search::seeker me{ctx_.own_record(),
                           config_.mode == member_mode::client,
                           config_.extra,
                           bandwidth,
@@ -238,9 +239,11 @@ void matchmaker::operator()(const group_search::look_up&) {
 
 void matchmaker::operator()(const group_search::ask& a) {
   auto& run = *current_;
-  wire::join_group question{
-    config_.prefix, run.key.text(), run.schema,  run.what.epoch,  a.expiration,
-    config_.mode,   run.bandwidth,  ctx_.record, run.what.gather, config_.bandwidth.has_value()};
+  wire::join_group question{config_.prefix,  run.key.text(),
+                            run.schema,      run.what.epoch,
+                            a.expiration,    config_.mode,
+                            run.bandwidth,   ctx_.own_record(),
+                            run.what.gather, config_.bandwidth.has_value()};
   request(switchboard_, config_.request_timeout + 1s,
           call_peer{a.to, std::move(question), config_.request_timeout})
     .then(

@@ -132,7 +132,8 @@ private:
   void set_measured(const set_bandwidth& msg);
 
   const node_context ctx_;
-  const matchmaking_config config_;
+  const member_mode mode_;    // that was configured
+  matchmaking_config config_; // `mode` is the one of the last search
   switchboard_actor switchboard_;
   dht_router_actor dht_;
 

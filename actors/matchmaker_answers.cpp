@@ -34,13 +34,15 @@ caf::result<outbound_answer> matchmaker::answer(const inbound_call& msg) {
   } else {
     if (!extra)
       current_->add_known(msg.from.id);
-    group_search::seeker asker{msg.from,
-                               join->mode == member_mode::client,
-                               extra,
-                               join->bandwidth,
-                               static_cast<std::uint32_t>(join->mode),
-                               join->gather,
-                               join->bandwidth_declared};
+    auto who = msg.from;
+    if (join->mode == member_mode::client) { // it may have become one since the handshake
+      who.addresses.clear();
+      who.client_mode = true;
+    }
+    group_search::seeker asker{
+      std::move(who),          join->mode == member_mode::client,      extra,
+      join->bandwidth,         static_cast<std::uint32_t>(join->mode), join->gather,
+      join->bandwidth_declared};
     auto decided = current_->search.on_join(asker, join->expiration, now());
     reply.code = decided.code;
     if (decided.suggested)

@@ -91,7 +91,7 @@ void metrics_exporter::refresh() {
   }
   auto reason = why_not_ready(picture_);
   auto text = reason.empty() ? duties(picture_) : reason;
-  if (auto notice = joining_notice(picture_); !notice.empty())
+  if (auto notice = links_notice(picture_); !notice.empty())
     text += (text.empty() ? "" : "; ") + notice;
   board_->show_readiness(reason.empty(), text);
 }

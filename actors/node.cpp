@@ -373,7 +373,10 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     if (auto network = weak.lock())
       network->resolve(given, timeout, std::move(done));
   };
-  p.dht = system.spawn<dht_router>(ctx, dht, p.switchboard);
+  dht.reach.announce = [transport](peer_record self) { transport->announce(std::move(self)); };
+  dht.reach.may_become_client =
+    config.averaging && config.averaging->matchmaking.mode == member_mode::node;
+  p.dht = system.spawn<dht_router>(ctx, std::move(dht), p.switchboard);
   known_peers known;
   if (dependencies.files && !config.addresses.file.empty()) {
     known = load_known_peers(*dependencies.files, config.addresses.file, ctx);

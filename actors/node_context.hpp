@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -88,6 +89,24 @@ struct node_context {
   /// Measures our bandwidth to other machines. Null: not measured.
   std::shared_ptr<bandwidth_estimator> bandwidth;
   std::uint64_t seed = 0;
+  /// This peer listens, but no other one reaches it: it goes on as a client. Set by the dht_router.
+  std::shared_ptr<std::atomic<bool>> unreachable = std::make_shared<std::atomic<bool>>(false);
+
+  /// Whether this peer is a client now.
+  [[nodiscard]] bool is_client() const { return record.client_mode || *unreachable; }
+  /// The mode in rounds of a peer that was started with `configured`.
+  [[nodiscard]] member_mode mode(member_mode configured) const {
+    return configured == member_mode::node && *unreachable ? member_mode::client : configured;
+  }
+  /// How others reach us now.
+  [[nodiscard]] peer_record own_record() const {
+    auto now = record;
+    if (*unreachable) {
+      now.addresses.clear();
+      now.client_mode = true;
+    }
+    return now;
+  }
 
   /// Logs a line that another peer causes, at most so many a minute of each kind.
   void log_caused(std::string_view kind, steady_time now, spdlog::level::level_enum level,

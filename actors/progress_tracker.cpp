@@ -147,7 +147,7 @@ void progress_tracker::report(const report_progress& msg) {
     speed_.update(static_cast<double>(msg.samples - before), seconds_of(now() - measured_));
   measured_ = now();
   auto& own = own_ ? *own_ : own_.emplace();
-  own.who = ctx_.record;
+  own.who = ctx_.own_record();
   own.epoch = msg.epoch;
   own.samples = msg.samples;
   own.samples_per_second =

@@ -192,6 +192,12 @@ void trainer::react() {
         leave("the other members have gone on without us");
         break;
       }
+      if (has_other_mode()) {
+        leave(ctx_.is_client() ? "no other peer reaches this one: it enters again as a client"
+                               : "others reach this peer again: it enters as a node");
+        report_own_progress();
+        break;
+      }
       if (differs_from_most()) {
         distrust_own_state("our parameters differ from those of most peers");
         break;

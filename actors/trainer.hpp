@@ -223,6 +223,7 @@ private:
   [[nodiscard]] history_choice choose() const;
   [[nodiscard]] bool is_live(const peer_id& peer) const;
   [[nodiscard]] bool left_behind();
+  [[nodiscard]] bool has_other_mode() const;
   [[nodiscard]] bool most_are_back() const;
   void remember_group(const round_report& report);
   [[nodiscard]] bool may_found();
@@ -349,6 +350,7 @@ private:
   failure failed_; // why this peer cannot train any more; ec::none: it can
 
   place place_ = place::outside;
+  bool entered_as_client_ = false; // the present group, or the one that is being entered
   group_view group_;
   run_position at_;
   merge_age merges_;

@@ -164,7 +164,7 @@ void trainer::on_round(const group_round& round) {
 /// these count, too.
 std::vector<peer_id> trainer::evidence_in(const round_report& report) const {
   auto done = report.contributors;
-  if (ctx_.record.client_mode)
+  if (ctx_.is_client())
     for (const auto& peer : report.participants)
       if (connected_.contains(peer) && std::find(done.begin(), done.end(), peer) == done.end())
         done.push_back(peer);

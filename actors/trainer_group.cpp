@@ -35,7 +35,7 @@ history_choice trainer::choose() const {
   history_view own{ctx_.record.id,
                    at_.past(),
                    place_ == place::member,
-                   !ctx_.record.client_mode,
+                   !ctx_.is_client(),
                    place_ == place::member && group_.members.size() == 1,
                    provisional_,
                    &known_};
@@ -107,6 +107,13 @@ bool trainer::left_behind() {
   return most(far) || now() - behind_since_ >= patience_behind;
 }
 
+/// Whether the group has us with a mode that is outdated: others do not reach us any more, or
+/// again. One that is alone need not leave, and of many groups the next one has the new mode.
+bool trainer::has_other_mode() const {
+  return !config_.many_groups && entered_as_client_ != ctx_.is_client() && !round_runs()
+         && group_.members.size() > 1;
+}
+
 /// Whether most of the group that we lost can be reached again.
 bool trainer::most_are_back() const {
   std::size_t back = 1; // this peer
@@ -170,7 +177,7 @@ bool trainer::may_found() {
   facts.join_timeout = config_.join_timeout;
   facts.settle_time = config_.settle_time;
   facts.split_grace = config_.split_grace;
-  facts.client = ctx_.record.client_mode;
+  facts.client = ctx_.is_client();
   facts.lost_group = lost_group_ && !most_are_back();
   facts.continue_on_split = config_.continue_on_split;
   facts.addresses_known = !dht_ || dht_->addresses_known;
@@ -195,6 +202,7 @@ bool trainer::may_found() {
 
 void trainer::found() {
   place_ = place::entering;
+  entered_as_client_ = ctx_.is_client();
   wait_for({});
   auto name = new_name<digest>(ctx_, random_);
   auto past = at_.past();
@@ -243,6 +251,7 @@ void trainer::found() {
 
 void trainer::enter(const history_choice& choice) {
   place_ = place::entering;
+  entered_as_client_ = ctx_.is_client();
   request(peers_.averager, config_.averaging_timeout + 5s,
           enter_group{choice.through, choice.branch, config_.averaging_timeout})
     .then([this, choice](const group_view& group) { on_entered(choice, group); },

@@ -131,6 +131,14 @@ bool open_group::contains(const peer_id& peer) const {
   return next_ && waggle::is_member(peer, *next_);
 }
 
+void open_group::become(round_member self) {
+  if (next_ && next_->members.size() > 1)
+    return;
+  self_ = std::move(self);
+  if (next_)
+    next_->members.front() = self_;
+}
+
 void open_group::found(epoch_id epoch, const digest& branch, const round_id& seed) {
   leave();
   branch_ = branch;

@@ -76,6 +76,9 @@ public:
   /// The branch of the next round.
   [[nodiscard]] const digest& branch() const { return branch_; }
 
+  /// How others reach us may have changed. A member of a group of several stays what its plan says
+  /// until it enters again.
+  void become(round_member self);
   /// Begins a group of one. `seed` is random, so that two groups never have the same id.
   void found(epoch_id epoch, const digest& branch, const round_id& seed);
   /// Leaves the group; forgets applicants.

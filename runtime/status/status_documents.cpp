@@ -96,8 +96,8 @@ std::string status_document(const peer_picture& picture, const peer_facts& facts
   doc["provisional"] = t && t->provisional;
   doc["waiting_for"] = t && !t->waiting_for.empty() ? json(t->waiting_for) : json(nullptr);
   auto notice = t ? t->notice : std::string{};
-  if (auto others = joining_notice(picture); !others.empty())
-    notice += (notice.empty() ? "" : "; ") + others;
+  if (auto links = links_notice(picture); !links.empty())
+    notice += (notice.empty() ? "" : "; ") + links;
   doc["notice"] = notice.empty() ? json(nullptr) : json(notice);
   doc["histories"] = t ? t->histories : 0; // that live peers train
   doc["differing_peers"] = t ? t->differing_peers : 0;
@@ -155,7 +155,7 @@ std::string why_not_ready(const peer_picture& picture) {
   return "unknown";
 }
 
-std::string joining_notice(const peer_picture& picture) {
+std::string links_notice(const peer_picture& picture) {
   return picture.dht ? picture.dht->notice : std::string{};
 }
 

@@ -60,9 +60,9 @@ std::string peers_document(const peer_picture& picture, const peer_id& self);
 /// another peer has answered.
 std::string why_not_ready(const peer_picture& picture);
 
-/// What the operator should know about the initial addresses of a peer that has joined; empty:
-/// nothing.
-std::string joining_notice(const peer_picture& picture);
+/// What the operator should know about the links to others, and the cure; empty: nothing. A part of
+/// the status, and of /readyz whether ready or not.
+std::string links_notice(const peer_picture& picture);
 
 /// What a ready peer without a model does for others; empty: nothing.
 std::string duties(const peer_picture& picture);

@@ -91,6 +91,22 @@ failure read(const proto::GetStateChunk& from, get_state_chunk& out) {
   return read_id(from.content(), out.content) ? failure{} : violation("get_state_chunk");
 }
 
+failure read(const proto::DialBack& from, dial_back& out) {
+  if (from.ports().empty() || static_cast<std::size_t>(from.ports_size()) > addresses_max)
+    return violation("dial_back: number of ports");
+  for (auto port : from.ports()) {
+    if (port == 0 || port > 65'535)
+      return violation("dial_back: port");
+    out.ports.push_back(static_cast<std::uint16_t>(port));
+  }
+  return {};
+}
+
+failure read(const proto::DialledBack& from, dialled_back& out) {
+  out.outcome = ec_from_wire(from.outcome());
+  return {};
+}
+
 failure read(const proto::DhtPong& from, dht_pong& out) {
   out.now = swarm_time_from(from.now());
   return {};
@@ -416,6 +432,8 @@ result<message> read_content(const Header& header) {
       return as_call<get_state_chunk>(header, header.get_state_chunk());
     case Header::kEnterGroup:
       return as_call<enter_group>(header, header.enter_group());
+    case Header::kDialBack:
+      return as_call<dial_back>(header, header.dial_back());
     case Header::kDhtPong:
       return as_answer<dht_pong>(header, header.dht_pong());
     case Header::kDhtFound:
@@ -428,6 +446,8 @@ result<message> read_content(const Header& header) {
       return as_answer<state_header>(header, header.state_header());
     case Header::kStateChunk:
       return as_answer<state_chunk>(header, header.state_chunk());
+    case Header::kDialledBack:
+      return as_answer<dialled_back>(header, header.dialled_back());
     case Header::kGoodbye:
       return as_event<goodbye>(header.goodbye());
     case Header::kBeginGroup:

@@ -64,10 +64,20 @@ void write(const get_state_chunk& x, Header& out) {
   to.set_index(x.index);
 }
 
+void write(const dial_back& x, Header& out) {
+  auto& to = *out.mutable_dial_back();
+  for (auto port : x.ports)
+    to.add_ports(port);
+}
+
 // -- answers -------------------------------------------------------------------------------------
 
 void write(const dht_pong& x, Header& out) {
   out.mutable_dht_pong()->set_now(to_nanoseconds(x.now));
+}
+
+void write(const dialled_back& x, Header& out) {
+  out.mutable_dialled_back()->set_outcome(static_cast<std::uint32_t>(x.outcome));
 }
 
 void write(const dht_found& x, Header& out) {

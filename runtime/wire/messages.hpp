@@ -43,6 +43,15 @@ struct dht_pong {
   swarm_time now{};
 };
 
+/// Asks the peer to dial us back, at the host from which it sees us: do others reach the ports that
+/// we announce?
+struct dial_back {
+  std::vector<std::uint16_t> ports; // 1 to addresses_max, not 0
+};
+struct dialled_back {
+  ec outcome = ec::none; // none: it reached us; overloaded: it has not tried; else why it did not
+};
+
 /// Asks for the records stored under these keys, and for the peers known nearest to them.
 struct dht_find {
   std::vector<dht_id> keys;
@@ -303,10 +312,10 @@ struct state_chunk {
 /// The sender is leaving; do not wait for it.
 struct goodbye {};
 
-using request =
-  std::variant<dht_ping, dht_find, dht_store, join_group, open_state, get_state_chunk, enter_group>;
-using response =
-  std::variant<dht_pong, dht_found, dht_stored, join_reply, state_header, state_chunk>;
+using request = std::variant<dht_ping, dht_find, dht_store, join_group, open_state, get_state_chunk,
+                             enter_group, dial_back>;
+using response = std::variant<dht_pong, dht_found, dht_stored, join_reply, state_header,
+                              state_chunk, dialled_back>;
 using event = std::variant<goodbye, begin_group, disband_group, leave_group, progress_push, part,
                            round_propose, round_prepared, round_suspect, round_commit, round_abort,
                            round_takeover, round_promise, bandwidth_report, new_partition,

@@ -145,6 +145,24 @@ TEST_F(OpenGroup, AClientNeverLeadsAndNeverReduces) {
   EXPECT_EQ(joins.next().shares[0], elements);
 }
 
+TEST_F(OpenGroup, AMemberThatNobodyReachesBecomesAClientWhereItIsAloneOrEntersAgain) {
+  form(2);
+  auto client = records[0];
+  client.mode = member_mode::client;
+  all[0].become(client);
+  EXPECT_EQ(all[0].next().members[0].mode, member_mode::node) << "the others hold this plan, too";
+  all[0].found(epoch_id{3}, branch, seed());
+  all[0].become(client);
+  EXPECT_EQ(all[0].next().members[0].mode, member_mode::client);
+  all[1].leave();
+  ASSERT_EQ(all[0].apply(applicant(1)), ec::none);
+  auto plan = all[0].admit();
+  ASSERT_TRUE(plan);
+  EXPECT_EQ(plan->members[0].peer.id, records[1].peer.id) << "it can be reached, so it leads";
+  EXPECT_EQ(plan->members[1].mode, member_mode::client);
+  EXPECT_TRUE(all[1].enter(records[0].peer.id, *plan, branch).ok());
+}
+
 /// A single client as group 1, and an auxiliary that knows nothing of the vector as group 0.
 struct OpenGroupOfClients : OpenGroup {
   OpenGroupOfClients() {

@@ -71,6 +71,8 @@ inline std::vector<sample> samples() {
   call_of("get_state_chunk", get_state_chunk{sample_digest(3), 12});
   call_of("enter_group", enter_group{"demo_grad", sample_digest(2), member_mode::client, 2e6, true,
                                      sample_digest(9)});
+  call_of("dial_back", dial_back{{21'000, 65'535}});
+  answer_of("dialled_back", dialled_back{ec::timeout});
   answer_of("dht_pong", dht_pong{swarm_time_from(-5)});
   answer_of("dht_found",
             dht_found{{{{sample_record(), plain}, {sample_peer(1), sample_peer(2)}}, {}}});

@@ -1,0 +1,142 @@
+// a link that we dialled ─► (a moment later) dial_back to three peers ─► dialled_back ─► reachability
+// another peer's dial_back ─► limits ─► connect_address at the host of its link ─► dialled_back
+
+#include "actors/dht_reach.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "actors/caf_error.hpp"
+
+namespace waggle {
+
+dht_reach::dht_reach(dht_router_base* self, node_context ctx, reach_config config,
+                     switchboard_actor switchboard, std::function<void(std::string)> changed)
+  : self_(self), ctx_(std::move(ctx)), config_(std::move(config)),
+    switchboard_(std::move(switchboard)), changed_(std::move(changed)), reach_(config_.inquiries),
+    limits_(config_.limits) {}
+
+void dht_reach::on_connected(const peer_id& peer) {
+  auto link = ctx_.links->find(peer);
+  if (ctx_.record.addresses.empty() || !link || link->host().empty())
+    return;
+  reach_.connected(peer, link->host(), link->outbound(), now());
+  go_on();
+}
+
+void dht_reach::on_disconnected(const peer_id& peer) {
+  reach_.disconnected(peer);
+}
+
+void dht_reach::on_due(const inquiry_due& msg) {
+  if (msg.number != inquiries_)
+    return;
+  due_at_.reset();
+  go_on();
+}
+
+void dht_reach::go_on() {
+  for (const auto& peer : reach_.due(now()))
+    ask(peer);
+  settle();
+  auto next = reach_.next();
+  if (next && (!due_at_ || *next < *due_at_)) {
+    due_at_ = next;
+    self_->delayed_send(self_, std::max(*next - now(), steady_time::duration{}),
+                        inquiry_due{++inquiries_});
+  }
+}
+
+void dht_reach::ask(const peer_id& peer) {
+  std::set<std::uint16_t> ports;
+  for (const auto& where : ctx_.record.addresses)
+    ports.insert(where.port);
+  auto answered = [this, peer](net::dial_back_outcome outcome) {
+    reach_.answered(peer, outcome, now());
+    go_on();
+  };
+  auto patience = config_.dial_timeout + 2s;
+  peer_record to;
+  to.id = peer;
+  self_
+    ->request(switchboard_, patience + 1s,
+              call_peer{to, wire::dial_back{{ports.begin(), ports.end()}}, patience})
+    .then(
+      [answered](const peer_answer& answer) {
+        const auto* found = std::get_if<wire::dialled_back>(&answer.what);
+        bool tried = found != nullptr && found->outcome != ec::overloaded;
+        answered(!tried                       ? net::dial_back_outcome::unknown
+                 : found->outcome == ec::none ? net::dial_back_outcome::reached
+                                              : net::dial_back_outcome::not_reached);
+      },
+      [answered](const caf::error&) { answered(net::dial_back_outcome::unknown); });
+}
+
+/// Acts on what is known now.
+void dht_reach::settle() {
+  if (reach_.unreachable() == told_)
+    return;
+  told_ = reach_.unreachable();
+  if (config_.may_become_client) {
+    *ctx_.unreachable = told_;
+    if (config_.announce)
+      config_.announce(ctx_.own_record());
+  }
+  if (told_)
+    ctx_.log->warn("{}", notice());
+  else
+    ctx_.log->info("other peers reach this one again");
+  changed_(told_ ? notice() : std::string{});
+}
+
+std::string dht_reach::notice() const {
+  std::string where;
+  for (const auto& each : ctx_.record.addresses)
+    where += (where.empty() ? "" : ", ") + to_string(each);
+  auto peers =
+    reach_.tried() == 1 ? std::string{"the peer"} : std::to_string(reach_.tried()) + " peers";
+  return "no other peer reaches this one: " + peers
+         + " that dialled it back at the announced port (" + where + ") got no connection. "
+         + (config_.may_become_client
+              ? "It goes on as a client, which dials the others and reduces nothing. "
+              : "Only peers that it dials itself can use it. ")
+         + "Open or forward that port, or announce an address that others reach: --announce "
+           "HOST:PORT";
+}
+
+caf::result<outbound_answer> dht_reach::dial_back(const wire::dial_back& wanted,
+                                                  const peer_id& peer) {
+  auto link = ctx_.links->find(peer);
+  auto host = link ? link->host() : std::string{};
+  if (host.empty() || !limits_.take(host, now()))
+    return outbound_answer{wire::dialled_back{ec::overloaded}, {}};
+  struct attempts {
+    caf::typed_response_promise<outbound_answer> promise;
+    std::size_t left;
+    bool over = false;
+  };
+  auto all = std::make_shared<attempts>(
+    attempts{self_->make_response_promise<outbound_answer>(), wanted.ports.size()});
+  auto ended = [all](ec outcome) {
+    --all->left;
+    if (all->over || (outcome != ec::none && all->left > 0))
+      return;
+    all->over = true;
+    all->promise.deliver(outbound_answer{wire::dialled_back{outcome}, {}});
+  };
+  for (auto port : wanted.ports)
+    self_
+      ->request(switchboard_, config_.dial_timeout + 1s,
+                connect_address{{host, port}, config_.dial_timeout})
+      .then(
+        [ended, peer](const peer_connected& up) {
+          ended(up.peer.id == peer ? ec::none : ec::unreachable); // another one listens there
+        },
+        [ended](const caf::error& why) {
+          auto code = from_caf(why).code;
+          ended(code == ec::none ? ec::unreachable : code);
+        });
+  return all->promise;
+}
+
+} // namespace waggle

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include <caf/all.hpp>
+
+#include "actors/dht_joining.hpp"
+#include "runtime/net/reachability.hpp"
+
+namespace waggle {
+
+struct reach_config {
+  net::reachability::options inquiries;
+  net::dial_back_limits::options limits; // of what others have us dial
+  /// How long one dial back may take.
+  milliseconds dial_timeout{3'000};
+  /// Becomes a client if no other peer reaches it. Otherwise it only says so.
+  bool may_become_client = false;
+  /// Takes what this peer announces in handshakes from now on. May be empty.
+  std::function<void(peer_record)> announce;
+};
+
+/// The part of the DHT router that finds out whether other peers reach this one, and dials others
+/// back that ask the same. A trainer that nobody reaches becomes a client
+/// (node_context::is_client): two such peers have no link, and each round of both would wait until
+/// it is given up. Has the lifetime of the actor `self`.
+class dht_reach {
+public:
+  /// `changed` takes the notice for the operator whenever it changes; empty: others reach us.
+  dht_reach(dht_router_base* self, node_context ctx, reach_config config,
+            switchboard_actor switchboard, std::function<void(std::string)> changed);
+  dht_reach(const dht_reach&) = delete;
+  dht_reach& operator=(const dht_reach&) = delete;
+
+  void on_connected(const peer_id& peer);
+  void on_disconnected(const peer_id& peer);
+  void on_due(const inquiry_due& msg);
+  /// Dials `peer` at the host from which we see it, never at another one.
+  caf::result<outbound_answer> dial_back(const wire::dial_back& wanted, const peer_id& peer);
+  /// Releases the handles that it holds.
+  void on_exit() { switchboard_ = nullptr; }
+
+private:
+  [[nodiscard]] steady_time now() const { return self_->clock().now(); }
+  void go_on();
+  void ask(const peer_id& peer);
+  void settle();
+  [[nodiscard]] std::string notice() const;
+
+  dht_router_base* self_;
+  node_context ctx_;
+  reach_config config_;
+  switchboard_actor switchboard_;
+  std::function<void(std::string)> changed_;
+  net::reachability reach_;
+  net::dial_back_limits limits_;
+  std::optional<steady_time> due_at_; // of the inquiry_due that was set last, until it arrives
+  std::uint64_t inquiries_ = 0;
+  bool told_ = false; // that nobody reaches us
+};
+
+} // namespace waggle

@@ -1,0 +1,87 @@
+#include "runtime/net/reachability.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace waggle::net {
+
+void reachability::connected(const peer_id& peer, const std::string& host, bool dialled,
+                             steady_time now) {
+  if (!dialled)
+    return reached(now);
+  peers_.insert_or_assign(peer, host);
+  if (!asked_.empty())
+    return;
+  auto soon = now + options_.settle;
+  if (!begun_)
+    due_ = due_.value_or(soon);
+  else if (unreachable_ && tried_ < options_.asked_max) // this one may reach us
+    due_ = std::min(due_.value_or(soon), std::max(soon, *begun_ + options_.apart));
+}
+
+std::optional<steady_time> reachability::next() const {
+  return asked_.empty() && !peers_.empty() ? due_ : std::nullopt;
+}
+
+std::vector<peer_id> reachability::due(steady_time now) {
+  auto when = next();
+  if (!when || now < *when)
+    return {};
+  std::vector<peer_id> out;
+  std::set<std::string> hosts;
+  for (bool new_hosts : {true, false})
+    for (const auto& [peer, host] : peers_)
+      if (out.size() < options_.asked_max && !asked_.contains(peer)
+          && hosts.insert(host).second == new_hosts) {
+        asked_.emplace(peer, std::nullopt);
+        out.push_back(peer);
+      }
+  begun_ = now;
+  due_.reset();
+  return out;
+}
+
+void reachability::answered(const peer_id& peer, dial_back_outcome outcome, steady_time now) {
+  auto found = asked_.find(peer);
+  if (found == asked_.end())
+    return;
+  found->second = outcome;
+  if (outcome == dial_back_outcome::reached)
+    return reached(now);
+  if (std::all_of(asked_.begin(), asked_.end(), [](const auto& each) { return each.second; }))
+    conclude(now);
+}
+
+void reachability::conclude(steady_time now) {
+  auto tried =
+    static_cast<std::size_t>(std::count_if(asked_.begin(), asked_.end(), [](const auto& each) {
+      return each.second == dial_back_outcome::not_reached;
+    }));
+  asked_.clear();
+  if (tried > 0) {
+    unreachable_ = true;
+    tried_ = tried;
+  }
+  due_ = now + (tried > 0 ? options_.if_closed : options_.if_unknown);
+}
+
+void reachability::reached(steady_time now) {
+  asked_.clear();
+  unreachable_ = false;
+  tried_ = 0;
+  begun_ = now;
+  due_ = now + options_.if_reached;
+}
+
+bool dial_back_limits::take(const std::string& host, steady_time now) {
+  while (!taken_.empty() && now - taken_.front().first >= options_.within)
+    taken_.pop_front();
+  auto of_host = static_cast<std::size_t>(std::count_if(
+    taken_.begin(), taken_.end(), [&](const auto& each) { return each.second == host; }));
+  if (taken_.size() >= options_.all_max || of_host >= options_.of_host_max)
+    return false;
+  taken_.emplace_back(now, host);
+  return true;
+}
+
+} // namespace waggle::net

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/core/ids.hpp"
+#include "runtime/core/time.hpp"
+
+namespace waggle::net {
+
+/// What a peer that was asked to dial us back found.
+enum class dial_back_outcome : std::uint8_t {
+  reached,
+  not_reached,
+  unknown, // it did not try, or did not answer
+};
+
+/// Finds out whether other peers reach the port that this peer announces: asks some of the peers
+/// that it has dialled to dial it back. A peer that dialled us on its own is an answer, too. One
+/// that reaches us outweighs those that do not: they may be behind the same router. Uses no network
+/// and no clock. Not thread-safe.
+class reachability {
+public:
+  struct options {
+    std::size_t asked_max = 3;        // peers per inquiry, on different hosts if possible
+    milliseconds settle{200};         // after a link came up: more links may follow
+    milliseconds apart{5'000};        // between two inquiries because of new links
+    milliseconds if_unknown{10'000};  // until the next inquiry
+    milliseconds if_reached{600'000}; // a forwarded port may be closed
+    milliseconds if_closed{60'000};   // or opened
+  };
+
+  reachability() : reachability(options{}) {}
+  explicit reachability(options opts) : options_(opts) {}
+
+  /// A peer on `host` is connected. `dialled`: by us.
+  void connected(const peer_id& peer, const std::string& host, bool dialled, steady_time now);
+  void disconnected(const peer_id& peer) { peers_.erase(peer); }
+
+  /// The peers to ask now. Report the outcome of each with `answered`.
+  [[nodiscard]] std::vector<peer_id> due(steady_time now);
+  /// When `due` may have something to ask.
+  [[nodiscard]] std::optional<steady_time> next() const;
+  void answered(const peer_id& peer, dial_back_outcome outcome, steady_time now);
+
+  /// Nobody of those that tried has reached us.
+  [[nodiscard]] bool unreachable() const { return unreachable_; }
+  /// How many these were.
+  [[nodiscard]] std::size_t tried() const { return tried_; }
+
+private:
+  void conclude(steady_time now);
+  void reached(steady_time now);
+
+  options options_;
+  std::map<peer_id, std::string> peers_; // that we dialled, with their hosts; bounded by the links
+  std::map<peer_id, std::optional<dial_back_outcome>> asked_; // in the inquiry that runs
+  std::optional<steady_time> begun_;                          // the last inquiry
+  std::optional<steady_time> due_;                            // the next one
+  bool unreachable_ = false;
+  std::size_t tried_ = 0;
+};
+
+/// Limits what others can have this peer dial: so many within a time, and so many for one host.
+/// Not thread-safe.
+class dial_back_limits {
+public:
+  struct options {
+    std::size_t of_host_max = 8;
+    std::size_t all_max = 32;
+    milliseconds within{10'000};
+  };
+
+  dial_back_limits() : dial_back_limits(options{}) {}
+  explicit dial_back_limits(options opts) : options_(opts) {}
+
+  /// Whether a peer on `host` may be dialled back now; counts it if so.
+  [[nodiscard]] bool take(const std::string& host, steady_time now);
+
+private:
+  options options_;
+  std::deque<std::pair<steady_time, std::string>> taken_; // bounded by all_max
+};
+
+} // namespace waggle::net

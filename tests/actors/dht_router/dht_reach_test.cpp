@@ -1,0 +1,129 @@
+// Whether other peers reach this one: what a router asks, answers, and does about it.
+
+#include "tests/actors/dht_router/dht_router_fixture.hpp"
+
+namespace waggle::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+/// A link with a peer on `host`.
+class hosted_link final : public net::link {
+public:
+  hosted_link(peer_record remote, std::string host, bool outbound)
+    : remote_(std::move(remote)), host_(std::move(host)), outbound_(outbound) {}
+
+  [[nodiscard]] const peer_record& remote() const override { return remote_; }
+  [[nodiscard]] bool outbound() const override { return outbound_; }
+  [[nodiscard]] std::string host() const override { return host_; }
+  void start(net::link_events) override {}
+  bool send(net::frame) override { return true; }
+  void grant(std::size_t) override {}
+  [[nodiscard]] bool idle() const override { return true; }
+  void close(failure) override {}
+
+private:
+  peer_record remote_;
+  std::string host_;
+  bool outbound_;
+};
+
+class DhtReach : public DhtRouter {
+protected:
+  void SetUp() override {
+    dht_config with;
+    with.reach.may_become_client = true;
+    with.reach.announce = [this](peer_record self) { announced.push_back(std::move(self)); };
+    world->answer = [this](const call_peer& asked) -> result<wire::response> {
+      if (const auto* wanted = std::get_if<wire::dial_back>(&asked.what)) {
+        asked_ports = wanted->ports;
+        return wire::response{wire::dialled_back{outcome}};
+      }
+      return polite(asked);
+    };
+    start(with);
+  }
+
+  void link(std::uint64_t seed, const std::string& host, bool outbound) {
+    ctx.links->set(test_peer(seed).id,
+                   std::make_shared<hosted_link>(test_peer(seed), host, outbound));
+    connect(seed);
+  }
+
+  ec outcome = ec::unreachable;
+  std::vector<std::uint16_t> asked_ports;
+  std::vector<peer_record> announced;
+};
+
+} // namespace
+
+TEST_F(DhtReach, APeerThatNobodyReachesBecomesAClientAndSaysHowToEndThat) {
+  link(2, "10.0.0.2", true);
+  pass(1s);
+  EXPECT_EQ(asked_ports, std::vector<std::uint16_t>{7700});
+  EXPECT_TRUE(ctx.is_client());
+  EXPECT_EQ(ctx.mode(member_mode::node), member_mode::client);
+  EXPECT_EQ(ctx.mode(member_mode::auxiliary), member_mode::auxiliary);
+  ASSERT_THAT(announced, SizeIs(1));
+  EXPECT_TRUE(announced[0].client_mode);
+  EXPECT_THAT(announced[0].addresses, IsEmpty());
+  auto joining = status();
+  EXPECT_THAT(joining.notice, HasSubstr("no other peer reaches this one"));
+  EXPECT_THAT(joining.notice, HasSubstr("peer-1:7700"));
+  EXPECT_THAT(joining.notice, HasSubstr("--announce HOST:PORT"));
+  outcome = ec::none; // the port was opened
+  pass(61s);
+  EXPECT_FALSE(ctx.is_client());
+  EXPECT_THAT(status().notice, IsEmpty());
+  ASSERT_THAT(announced, SizeIs(2));
+  EXPECT_EQ(announced[1], ctx.record);
+}
+
+TEST_F(DhtReach, ANodeThatWasDialledAsksNobody) {
+  link(2, "10.0.0.2", false);
+  pass(10s);
+  EXPECT_THAT(asked_ports, IsEmpty());
+  EXPECT_FALSE(ctx.is_client());
+}
+
+TEST_F(DhtReach, WhoDoesNotTryDecidesNothing) {
+  outcome = ec::overloaded;
+  link(2, "10.0.0.2", true);
+  pass(30s);
+  EXPECT_THAT(asked_ports, SizeIs(1));
+  EXPECT_FALSE(ctx.is_client());
+}
+
+TEST_F(DhtReach, DialsAPeerBackOnlyAtTheHostWhereItSeesIt) {
+  std::vector<endpoint> dialled;
+  world->connect = [&](const endpoint& where) -> result<peer_record> {
+    dialled.push_back(where);
+    if (where.port == 7701)
+      return test_peer(2);
+    return failure{ec::unreachable, "refused"};
+  };
+  link(2, "10.0.0.2", false);
+  auto answer = [&](std::vector<std::uint16_t> ports, std::uint64_t seed) {
+    return asked_by_peer<wire::dialled_back>(wire::dial_back{std::move(ports)}, seed).outcome;
+  };
+  EXPECT_EQ(answer({7700}, 2), ec::unreachable);
+  EXPECT_EQ(answer({7700, 7701}, 2), ec::none);
+  EXPECT_EQ(dialled,
+            (std::vector<endpoint>{{"10.0.0.2", 7700}, {"10.0.0.2", 7700}, {"10.0.0.2", 7701}}));
+  link(3, "10.0.0.3", false);
+  EXPECT_EQ(answer({7701}, 3), ec::unreachable) << "another peer answered";
+  EXPECT_EQ(answer({7701}, 4), ec::overloaded) << "not connected: its host is not known";
+}
+
+TEST_F(DhtReach, DialsBackOnlySoOften) {
+  link(2, "10.0.0.2", false);
+  std::size_t tried = 0;
+  for (int i = 0; i < 100; ++i)
+    tried += asked_by_peer<wire::dialled_back>(wire::dial_back{{7700}}).outcome != ec::overloaded;
+  EXPECT_EQ(tried, net::dial_back_limits::options{}.of_host_max);
+  EXPECT_THAT(world->dials, SizeIs(tried));
+}
+
+} // namespace waggle::testing
