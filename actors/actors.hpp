@@ -100,7 +100,9 @@ using dht_router_actor = service_actor::extend<
 struct subscribe_dht_status {
   dht_listener_actor listener;
 };
-using wired_dht_router_actor = dht_router_actor::extend<caf::reacts_to<subscribe_dht_status>>;
+using wired_dht_router_actor = dht_router_actor::extend<
+  caf::reacts_to<subscribe_dht_status>,
+  caf::reacts_to<member_unlinked>>;
 
 /// Is notified when the view of the run changes.
 using progress_listener_actor = caf::typed_actor<caf::reacts_to<swarm_progress>>;

@@ -18,9 +18,12 @@ dht_reach::dht_reach(dht_router_base* self, node_context ctx, reach_config confi
 
 void dht_reach::on_connected(const peer_id& peer) {
   auto link = ctx_.links->find(peer);
-  if (ctx_.record.addresses.empty() || !link || link->host().empty())
+  if (ctx_.record.addresses.empty())
     return;
-  reach_.connected(peer, link->host(), link->outbound(), now());
+  if (link && !link->host().empty())
+    reach_.connected(peer, link->host(), link->outbound(), now());
+  else
+    reach_.linked(peer);
   go_on();
 }
 
@@ -38,6 +41,13 @@ void dht_reach::on_due(const inquiry_due& msg) {
 void dht_reach::go_on() {
   for (const auto& peer : reach_.due(now()))
     ask(peer);
+  for (const auto& peer : reach_.links_due(now()))
+    self_
+      ->request(switchboard_, config_.dial_timeout + 1s,
+                call_peer{unlinked_.at(peer), wire::dht_ping{}, config_.dial_timeout})
+      .then([](const peer_answer&) { /* on_connected came before */ },
+            [](const caf::error&) { /* tried again later */ });
+  std::erase_if(unlinked_, [this](const auto& each) { return !reach_.is_unlinked(each.first); });
   settle();
   auto next = reach_.next();
   if (next && (!due_at_ || *next < *due_at_)) {
@@ -72,34 +82,50 @@ void dht_reach::ask(const peer_id& peer) {
       [answered](const caf::error&) { answered(net::dial_back_outcome::unknown); });
 }
 
+void dht_reach::on_unlinked(const peer_record& member) {
+  if (!config_.may_become_client || ctx_.record.addresses.empty() || ctx_.links->find(member.id))
+    return;
+  reach_.unlinked(member.id, now());
+  unlinked_.insert_or_assign(member.id, member);
+  go_on();
+}
+
 /// Acts on what is known now.
 void dht_reach::settle() {
-  if (reach_.unreachable() == told_)
+  auto present = notice();
+  if (present == told_)
     return;
-  told_ = reach_.unreachable();
-  if (config_.may_become_client) {
-    *ctx_.unreachable = told_;
+  told_ = present;
+  if (config_.may_become_client && *ctx_.unreachable != reach_.client()) {
+    *ctx_.unreachable = reach_.client();
     if (config_.announce)
       config_.announce(ctx_.own_record());
   }
-  if (told_)
-    ctx_.log->warn("{}", notice());
-  else
+  if (told_.empty())
     ctx_.log->info("other peers reach this one again");
-  changed_(told_ ? notice() : std::string{});
+  else
+    ctx_.log->warn("{}", told_);
+  changed_(told_);
 }
 
 std::string dht_reach::notice() const {
-  std::string where;
-  for (const auto& each : ctx_.record.addresses)
-    where += (where.empty() ? "" : ", ") + to_string(each);
-  auto peers =
-    reach_.tried() == 1 ? std::string{"the peer"} : std::to_string(reach_.tried()) + " peers";
-  return "no other peer reaches this one: " + peers
-         + " that dialled it back at the announced port (" + where + ") got no connection. "
+  std::string what;
+  if (reach_.unreachable()) {
+    std::string where;
+    for (const auto& each : ctx_.record.addresses)
+      where += (where.empty() ? "" : ", ") + to_string(each);
+    what = "no other peer reaches this one: nobody that dialled it back at the announced port ("
+           + where + ") got a connection";
+  } else if (!unlinked_.empty()) {
+    what = "this peer and peer " + short_name(unlinked_.begin()->first)
+           + ", a member of the same group, do not reach each other";
+  } else {
+    return {};
+  }
+  return what
          + (config_.may_become_client
-              ? "It goes on as a client, which dials the others and reduces nothing. "
-              : "Only peers that it dials itself can use it. ")
+              ? ". It goes on as a client, which dials the others and reduces nothing. "
+              : ". Only peers that it dials itself can use it. ")
          + "Open or forward that port, or announce an address that others reach: --announce "
            "HOST:PORT";
 }

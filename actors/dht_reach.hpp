@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -23,9 +24,9 @@ struct reach_config {
 };
 
 /// The part of the DHT router that finds out whether other peers reach this one, and dials others
-/// back that ask the same. A trainer that nobody reaches becomes a client
-/// (node_context::is_client): two such peers have no link, and each round of both would wait until
-/// it is given up. Has the lifetime of the actor `self`.
+/// back that ask the same. A trainer that nobody reaches, or that has no link with a member of its
+/// group, becomes a client (node_context::is_client): otherwise each round of two such peers would
+/// wait until one of them is given up. Has the lifetime of the actor `self`.
 class dht_reach {
 public:
   /// `changed` takes the notice for the operator whenever it changes; empty: others reach us.
@@ -37,6 +38,7 @@ public:
   void on_connected(const peer_id& peer);
   void on_disconnected(const peer_id& peer);
   void on_due(const inquiry_due& msg);
+  void on_unlinked(const peer_record& member);
   /// Dials `peer` at the host from which we see it, never at another one.
   caf::result<outbound_answer> dial_back(const wire::dial_back& wanted, const peer_id& peer);
   /// Releases the handles that it holds.
@@ -58,7 +60,8 @@ private:
   net::dial_back_limits limits_;
   std::optional<steady_time> due_at_; // of the inquiry_due that was set last, until it arrives
   std::uint64_t inquiries_ = 0;
-  bool told_ = false; // that nobody reaches us
+  std::map<peer_id, peer_record> unlinked_; // members without a link; bounded as in reachability
+  std::string told_;                        // the last notice
 };
 
 } // namespace waggle

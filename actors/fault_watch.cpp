@@ -59,6 +59,19 @@ void fault_watch::on_round(const round_report& report, steady_time now) {
       memory_.completed_with(peer, now);
 }
 
+std::vector<peer_record> fault_watch::unlinked(const round_plan& plan,
+                                               const round_report& report) const {
+  std::vector<peer_record> out;
+  for (const auto& [peer, reason, seen] : report.faults) {
+    auto at = position_of(peer, plan);
+    if (seen && kind_of(reason) == fault_kind::silent && at < plan.members.size()
+        && plan.members[at].mode == member_mode::node && !lost_.contains(peer)
+        && !ctx_.links->find(peer))
+      out.push_back(plan.members[at].peer);
+  }
+  return out;
+}
+
 void fault_watch::show(std::size_t group_size, steady_time now) const {
   ctx_.metrics->set_excluded_peers(kind_,
                                    static_cast<double>(memory_.excluded(group_size, now).size()));

@@ -31,6 +31,10 @@ public:
   /// cut off, and then all others are silent to it. So of two members neither blames the other one.
   void on_round(const round_report& report, steady_time now);
 
+  /// The members of `plan` that this peer gave up for their silence, and that it has no link with.
+  [[nodiscard]] std::vector<peer_record> unlinked(const round_plan& plan,
+                                                  const round_report& report) const;
+
   /// See fault_memory::excludes.
   [[nodiscard]] bool excludes(const peer_id& peer, std::size_t group_size, steady_time now) const {
     return memory_.excludes(peer, group_size, now);

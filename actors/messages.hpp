@@ -64,6 +64,10 @@ struct connect_address {
 struct peer_connected {
   peer_record peer;
 };
+/// Event for the dht_router: a round stalled because we have no link with this member of it.
+struct member_unlinked {
+  peer_record peer;
+};
 /// The last link to a peer went down.
 struct peer_disconnected {
   peer_id peer;
@@ -244,6 +248,7 @@ WAGGLE_LOCAL(notify_peer)
 WAGGLE_LOCAL(connect_address)
 WAGGLE_LOCAL(peer_connected)
 WAGGLE_LOCAL(peer_disconnected)
+WAGGLE_LOCAL(member_unlinked)
 WAGGLE_LOCAL(get_connected_peers)
 WAGGLE_LOCAL(connected_peers)
 WAGGLE_LOCAL(call_over_link)

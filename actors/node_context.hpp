@@ -92,6 +92,9 @@ struct node_context {
   /// This peer listens, but no other one reaches it: it goes on as a client. Set by the dht_router.
   std::shared_ptr<std::atomic<bool>> unreachable = std::make_shared<std::atomic<bool>>(false);
 
+  /// Takes a member with which a round stalled because there is no link. May be empty. Any thread.
+  std::function<void(const peer_record&)> unlinked;
+
   /// Whether this peer is a client now.
   [[nodiscard]] bool is_client() const { return record.client_mode || *unreachable; }
   /// The mode in rounds of a peer that was started with `configured`.

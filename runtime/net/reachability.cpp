@@ -7,6 +7,7 @@ namespace waggle::net {
 
 void reachability::connected(const peer_id& peer, const std::string& host, bool dialled,
                              steady_time now) {
+  linked(peer);
   if (!dialled)
     return reached(now);
   peers_.insert_or_assign(peer, host);
@@ -19,13 +20,34 @@ void reachability::connected(const peer_id& peer, const std::string& host, bool 
     due_ = std::min(due_.value_or(soon), std::max(soon, *begun_ + options_.apart));
 }
 
+void reachability::unlinked(const peer_id& peer, steady_time now) {
+  if (unlinked_.size() < options_.unlinked_max)
+    unlinked_.try_emplace(peer, missing_link{now, now});
+}
+
+std::vector<peer_id> reachability::links_due(steady_time now) {
+  std::erase_if(unlinked_,
+                [&](const auto& each) { return now - each.second.since >= options_.link_missed; });
+  std::vector<peer_id> out;
+  for (auto& [peer, link] : unlinked_)
+    if (now - link.tried >= options_.link_tried) {
+      link.tried = now;
+      out.push_back(peer);
+    }
+  return out;
+}
+
 std::optional<steady_time> reachability::next() const {
-  return asked_.empty() && !peers_.empty() ? due_ : std::nullopt;
+  auto when = asked_.empty() && !peers_.empty() ? due_ : std::nullopt;
+  for (const auto& [peer, link] : unlinked_) {
+    auto due = link.tried + options_.link_tried;
+    when = std::min(when.value_or(due), due);
+  }
+  return when;
 }
 
 std::vector<peer_id> reachability::due(steady_time now) {
-  auto when = next();
-  if (!when || now < *when)
+  if (!asked_.empty() || peers_.empty() || !due_ || now < *due_)
     return {};
   std::vector<peer_id> out;
   std::set<std::string> hosts;

@@ -22,17 +22,24 @@ enum class dial_back_outcome : std::uint8_t {
 
 /// Finds out whether other peers reach the port that this peer announces: asks some of the peers
 /// that it has dialled to dial it back. A peer that dialled us on its own is an answer, too. One
-/// that reaches us outweighs those that do not: they may be behind the same router. Uses no network
-/// and no clock. Not thread-safe.
+/// that reaches us outweighs those that do not: they may be behind the same router.
+///
+/// Two peers that others reach may still have no link with each other. They find that out in a
+/// round that stalls, and both go on as clients, which need no link, until there is one.
+///
+/// Uses no network and no clock. Not thread-safe.
 class reachability {
 public:
   struct options {
-    std::size_t asked_max = 3;        // peers per inquiry, on different hosts if possible
-    milliseconds settle{200};         // after a link came up: more links may follow
-    milliseconds apart{5'000};        // between two inquiries because of new links
-    milliseconds if_unknown{10'000};  // until the next inquiry
-    milliseconds if_reached{600'000}; // a forwarded port may be closed
-    milliseconds if_closed{60'000};   // or opened
+    std::size_t asked_max = 3;           // peers per inquiry, on different hosts if possible
+    milliseconds settle{200};            // after a link came up: more links may follow
+    milliseconds apart{5'000};           // between two inquiries because of new links
+    milliseconds if_unknown{10'000};     // until the next inquiry
+    milliseconds if_reached{600'000};    // a forwarded port may be closed
+    milliseconds if_closed{60'000};      // or opened
+    milliseconds link_tried{60'000};     // between two attempts to link with a member
+    milliseconds link_missed{3'600'000}; // then it is forgotten: the peer may be gone
+    std::size_t unlinked_max = 64;
   };
 
   reachability() : reachability(options{}) {}
@@ -40,7 +47,11 @@ public:
 
   /// A peer on `host` is connected. `dialled`: by us.
   void connected(const peer_id& peer, const std::string& host, bool dialled, steady_time now);
+  /// The same if nothing is known of its host.
+  void linked(const peer_id& peer) { unlinked_.erase(peer); }
   void disconnected(const peer_id& peer) { peers_.erase(peer); }
+  /// A round stalled because there is no link with this member of it.
+  void unlinked(const peer_id& peer, steady_time now);
 
   /// The peers to ask now. Report the outcome of each with `answered`.
   [[nodiscard]] std::vector<peer_id> due(steady_time now);
@@ -48,6 +59,12 @@ public:
   [[nodiscard]] std::optional<steady_time> next() const;
   void answered(const peer_id& peer, dial_back_outcome outcome, steady_time now);
 
+  /// Members without a link that should be dialled again now.
+  [[nodiscard]] std::vector<peer_id> links_due(steady_time now);
+
+  /// Whether this peer should do without links to members that it does not reach.
+  [[nodiscard]] bool client() const { return unreachable_ || !unlinked_.empty(); }
+  [[nodiscard]] bool is_unlinked(const peer_id& peer) const { return unlinked_.contains(peer); }
   /// Nobody of those that tried has reached us.
   [[nodiscard]] bool unreachable() const { return unreachable_; }
   /// How many these were.
@@ -60,8 +77,13 @@ private:
   options options_;
   std::map<peer_id, std::string> peers_; // that we dialled, with their hosts; bounded by the links
   std::map<peer_id, std::optional<dial_back_outcome>> asked_; // in the inquiry that runs
-  std::optional<steady_time> begun_;                          // the last inquiry
-  std::optional<steady_time> due_;                            // the next one
+  struct missing_link {
+    steady_time since;
+    steady_time tried;
+  };
+  std::map<peer_id, missing_link> unlinked_; // bounded by unlinked_max
+  std::optional<steady_time> begun_;         // the last inquiry
+  std::optional<steady_time> due_;           // the next one
   bool unreachable_ = false;
   std::size_t tried_ = 0;
 };

@@ -96,6 +96,20 @@ TEST_F(DhtReach, WhoDoesNotTryDecidesNothing) {
   EXPECT_FALSE(ctx.is_client());
 }
 
+TEST_F(DhtReach, AMemberWithoutALinkMakesThisPeerAClientUntilThereIsOne) {
+  tell(router, member_unlinked{test_peer(2)});
+  EXPECT_TRUE(ctx.is_client());
+  EXPECT_THAT(status().reach_notice, HasSubstr(short_name(test_peer(2).id)));
+  EXPECT_THAT(status().reach_notice, HasSubstr("do not reach each other"));
+  auto asked = world->calls.size();
+  pass(61s);
+  EXPECT_GT(world->calls.size(), asked) << "it is dialled again";
+  EXPECT_TRUE(ctx.is_client());
+  link(2, "10.0.0.2", false);
+  EXPECT_FALSE(ctx.is_client());
+  EXPECT_THAT(status().reach_notice, IsEmpty());
+}
+
 TEST_F(DhtReach, DialsAPeerBackOnlyAtTheHostWhereItSeesIt) {
   std::vector<endpoint> dialled;
   world->connect = [&](const endpoint& where) -> result<peer_record> {

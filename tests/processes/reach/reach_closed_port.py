@@ -5,7 +5,7 @@ import time
 from lab import Failed, wait_until
 
 SECONDS = 8
-RUNS = [[], ["--strategy", "local-updates"], ["--groups", "moshpit"]]
+RUNS = [[], ["--strategy", "local-updates"], ["--strategy", "local-updates", "--groups", "moshpit"]]
 
 
 def rate(peers):

@@ -116,6 +116,28 @@ TEST_F(Reachability, AsksNobodyThatIsGone) {
   EXPECT_TRUE(due_later(1s).empty());
 }
 
+TEST_F(Reachability, TwoMembersWithoutALinkGoOnAsClientsUntilThereIsOne) {
+  reach.connected(peer(1), "a", false, now);
+  EXPECT_FALSE(reach.client());
+  reach.unlinked(peer(2), now);
+  EXPECT_TRUE(reach.client());
+  EXPECT_FALSE(reach.unreachable());
+  EXPECT_EQ(reach.next(), now + 60s);
+  EXPECT_TRUE(reach.links_due(now).empty());
+  now += 60s;
+  EXPECT_EQ(reach.links_due(now), std::vector{peer(2)});
+  EXPECT_TRUE(reach.links_due(now).empty());
+  reach.connected(peer(2), "b", false, now);
+  EXPECT_FALSE(reach.client());
+}
+
+TEST_F(Reachability, AMemberThatNeverReturnsIsForgotten) {
+  reach.unlinked(peer(2), now);
+  now += 3'600s;
+  EXPECT_TRUE(reach.links_due(now).empty());
+  EXPECT_FALSE(reach.client());
+}
+
 TEST(DialBackLimits, LimitWhatOneHostAndAllCanHaveUsDial) {
   dial_back_limits limits{{.of_host_max = 2, .all_max = 3, .within = 10s}};
   steady_time now{};
