@@ -20,10 +20,8 @@ void dht_reach::on_connected(const peer_id& peer) {
   auto link = ctx_.links->find(peer);
   if (ctx_.record.addresses.empty())
     return;
-  if (link && !link->host().empty())
-    reach_.connected(peer, link->host(), link->outbound(), now());
-  else
-    reach_.linked(peer);
+  bool known = link && !link->host().empty();
+  reach_.connected(peer, known ? link->host() : std::string{}, known && link->outbound(), now());
   go_on();
 }
 
@@ -44,10 +42,9 @@ void dht_reach::go_on() {
   for (const auto& peer : reach_.links_due(now()))
     self_
       ->request(switchboard_, config_.dial_timeout + 1s,
-                call_peer{unlinked_.at(peer), wire::dht_ping{}, config_.dial_timeout})
+                call_peer{peer, wire::dht_ping{}, config_.dial_timeout})
       .then([](const peer_answer&) { /* on_connected came before */ },
             [](const caf::error&) { /* tried again later */ });
-  std::erase_if(unlinked_, [this](const auto& each) { return !reach_.is_unlinked(each.first); });
   settle();
   auto next = reach_.next();
   if (next && (!due_at_ || *next < *due_at_)) {
@@ -85,8 +82,7 @@ void dht_reach::ask(const peer_id& peer) {
 void dht_reach::on_unlinked(const peer_record& member) {
   if (!config_.may_become_client || ctx_.record.addresses.empty() || ctx_.links->find(member.id))
     return;
-  reach_.unlinked(member.id, now());
-  unlinked_.insert_or_assign(member.id, member);
+  reach_.unlinked(member, now());
   go_on();
 }
 
@@ -96,45 +92,39 @@ void dht_reach::settle() {
   if (present == told_)
     return;
   told_ = present;
-  if (config_.may_become_client && *ctx_.unreachable != reach_.client()) {
-    *ctx_.unreachable = reach_.client();
+  if (config_.may_become_client && *ctx_.acts_as_client != reach_.client()) {
+    *ctx_.acts_as_client = reach_.client();
     if (config_.announce)
       config_.announce(ctx_.own_record());
   }
   if (told_.empty())
     ctx_.log->info("other peers reach this one again");
-  else
-    ctx_.log->warn("{}", told_);
   changed_(told_);
 }
 
 std::string dht_reach::notice() const {
   std::string what;
-  if (reach_.unreachable()) {
-    std::string where;
-    for (const auto& each : ctx_.record.addresses)
-      where += (where.empty() ? "" : ", ") + to_string(each);
-    what = "no other peer reaches this one: nobody that dialled it back at the announced port ("
-           + where + ") got a connection";
-  } else if (!unlinked_.empty()) {
-    what = "this peer and peer " + short_name(unlinked_.begin()->first)
+  if (reach_.unreachable())
+    what = "no other peer reaches this one: nobody that dialled it back got a connection";
+  else if (const auto* member = reach_.unlinked())
+    what = "this peer and peer " + short_name(member->id)
            + ", a member of the same group, do not reach each other";
-  } else {
+  else
     return {};
-  }
+  std::string where;
+  for (const auto& each : ctx_.record.addresses)
+    where += (where.empty() ? "" : ", ") + to_string(each);
   return what
          + (config_.may_become_client
               ? ". It goes on as a client, which dials the others and reduces nothing. "
               : ". Only peers that it dials itself can use it. ")
-         + "Open or forward that port, or announce an address that others reach: --announce "
-           "HOST:PORT";
+         + "Open or forward the announced port (" + where
+         + "), or announce an address that others reach: --announce HOST:PORT";
 }
 
 caf::result<outbound_answer> dht_reach::dial_back(const wire::dial_back& wanted,
-                                                  const peer_id& peer) {
-  auto link = ctx_.links->find(peer);
-  auto host = link ? link->host() : std::string{};
-  if (host.empty() || !limits_.take(host, now()))
+                                                  const inbound_call& call) {
+  if (call.host.empty() || !limits_.take(call.host, wanted.ports.size(), now()))
     return outbound_answer{wire::dialled_back{ec::overloaded}, {}};
   struct attempts {
     caf::typed_response_promise<outbound_answer> promise;
@@ -153,9 +143,9 @@ caf::result<outbound_answer> dht_reach::dial_back(const wire::dial_back& wanted,
   for (auto port : wanted.ports)
     self_
       ->request(switchboard_, config_.dial_timeout + 1s,
-                connect_address{{host, port}, config_.dial_timeout})
+                connect_address{{call.host, port}, config_.dial_timeout})
       .then(
-        [ended, peer](const peer_connected& up) {
+        [ended, peer = call.from.id](const peer_connected& up) {
           ended(up.peer.id == peer ? ec::none : ec::unreachable); // another one listens there
         },
         [ended](const caf::error& why) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <optional>
 #include <string>
 
@@ -39,8 +38,8 @@ public:
   void on_disconnected(const peer_id& peer);
   void on_due(const inquiry_due& msg);
   void on_unlinked(const peer_record& member);
-  /// Dials `peer` at the host from which we see it, never at another one.
-  caf::result<outbound_answer> dial_back(const wire::dial_back& wanted, const peer_id& peer);
+  /// Dials the peer that asks at the host from which we see it, never at another one.
+  caf::result<outbound_answer> dial_back(const wire::dial_back& wanted, const inbound_call& call);
   /// Releases the handles that it holds.
   void on_exit() { switchboard_ = nullptr; }
 
@@ -60,8 +59,7 @@ private:
   net::dial_back_limits limits_;
   std::optional<steady_time> due_at_; // of the inquiry_due that was set last, until it arrives
   std::uint64_t inquiries_ = 0;
-  std::map<peer_id, peer_record> unlinked_; // members without a link; bounded as in reachability
-  std::string told_;                        // the last notice
+  std::string told_; // the last notice
 };
 
 } // namespace waggle

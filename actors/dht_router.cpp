@@ -409,7 +409,7 @@ caf::result<outbound_answer> dht_router::answer(const inbound_call& msg) {
     return outbound_answer{answer_store(*put, msg, {ctx_, config_, table_, store_}), {}};
   }
   if (const auto* wanted = std::get_if<wire::dial_back>(&msg.what))
-    return reach_.dial_back(*wanted, msg.from.id);
+    return reach_.dial_back(*wanted, msg);
   return to_caf(ec::protocol_violation, "this is not for the DHT");
 }
 

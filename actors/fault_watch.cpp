@@ -9,9 +9,10 @@ namespace waggle {
 void fault_watch::begin_round(const round_plan& plan, bool open_group) {
   lost_.clear();
   members_.clear();
+  leads_ = plan.members.front().peer.id == ctx_.record.id;
   newcomers_.clear();
   for (std::size_t i = 0; i < plan.members.size(); ++i) {
-    members_.insert(plan.members[i].peer.id);
+    members_.emplace(plan.members[i].peer.id, plan.members[i]);
     if (open_group && plan.gathered[i] == newcomer_mark)
       newcomers_.insert(plan.members[i].peer.id);
   }
@@ -34,6 +35,7 @@ bool fault_watch::may_blame_silence(const round_report& report) const {
 }
 
 void fault_watch::on_round(const round_report& report, steady_time now) {
+  tell_unlinked(report);
   bool failed = report.outcome == round_outcome::failed;
   bool blames_silence = may_blame_silence(report);
   const auto& stayed = report.participants;
@@ -59,17 +61,21 @@ void fault_watch::on_round(const round_report& report, steady_time now) {
       memory_.completed_with(peer, now);
 }
 
-std::vector<peer_record> fault_watch::unlinked(const round_plan& plan,
-                                               const round_report& report) const {
-  std::vector<peer_record> out;
-  for (const auto& [peer, reason, seen] : report.faults) {
-    auto at = position_of(peer, plan);
-    if (seen && kind_of(reason) == fault_kind::silent && at < plan.members.size()
-        && plan.members[at].mode == member_mode::node && !lost_.contains(peer)
-        && !ctx_.links->find(peer))
-      out.push_back(plan.members[at].peer);
+/// A leader has let its members in over a link, and must not become a client: somebody reduces.
+void fault_watch::tell_unlinked(const round_report& report) const {
+  if (!ctx_.unlinked || leads_)
+    return;
+  for (const auto& fault : report.faults) {
+    auto member = members_.find(fault.peer);
+    if (fault.seen && kind_of(fault.reason) == fault_kind::silent && member != members_.end()
+        && member->second.mode == member_mode::node && !lost_.contains(fault.peer)
+        && !ctx_.links->find(fault.peer))
+      ctx_.unlinked(member->second.peer);
   }
-  return out;
+  if (*ctx_.acts_as_client)
+    for (const auto& [peer, member] : members_)
+      if (member.mode == member_mode::client && peer != ctx_.record.id && !ctx_.links->find(peer))
+        ctx_.unlinked(member.peer);
 }
 
 void fault_watch::show(std::size_t group_size, steady_time now) const {

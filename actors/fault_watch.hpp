@@ -29,11 +29,8 @@ public:
   /// round was decided with are not at fault. If it failed here because the others went on, or half
   /// of the members were silent, nobody is blamed for silence: this peer may have been suspended or
   /// cut off, and then all others are silent to it. So of two members neither blames the other one.
+  /// Members that were silent because there is no link are told to node_context::unlinked.
   void on_round(const round_report& report, steady_time now);
-
-  /// The members of `plan` that this peer gave up for their silence, and that it has no link with.
-  [[nodiscard]] std::vector<peer_record> unlinked(const round_plan& plan,
-                                                  const round_report& report) const;
 
   /// See fault_memory::excludes.
   [[nodiscard]] bool excludes(const peer_id& peer, std::size_t group_size, steady_time now) const {
@@ -47,11 +44,13 @@ public:
 
 private:
   [[nodiscard]] bool may_blame_silence(const round_report& report) const;
+  void tell_unlinked(const round_report& report) const;
 
   const node_context& ctx_;
   const std::string& kind_;
   fault_memory memory_;
-  std::set<peer_id> members_; // of the round that runs, or of the last one
+  std::map<peer_id, round_member> members_; // of the round that runs, or of the last one
+  bool leads_ = false;                      // this peer leads it
   /// Those that have not finished a round of their open group. They can be made up, so it says
   /// nothing about us how many of them are silent.
   std::set<peer_id> newcomers_;

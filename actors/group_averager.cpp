@@ -365,9 +365,6 @@ void group_averager::on_finished(const round_finished& msg) {
     return start_round(true);
   }
   round_.count(msg.report);
-  if (ctx_.unlinked)
-    for (const auto& member : faults_.unlinked(*current_->step.plan, msg.report))
-      ctx_.unlinked(member);
   faults_.on_round(msg.report, now());
   judge_newcomers(msg.report);
   auto report = msg.report;

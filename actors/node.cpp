@@ -373,7 +373,10 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
     if (auto network = weak.lock())
       network->resolve(given, timeout, std::move(done));
   };
-  dht.reach.announce = [transport](peer_record self) { transport->announce(std::move(self)); };
+  dht.reach.announce = [weak = std::weak_ptr{transport}](peer_record self) {
+    if (auto network = weak.lock())
+      network->announce(std::move(self));
+  };
   dht.reach.may_become_client =
     config.averaging && config.averaging->matchmaking.mode == member_mode::node;
   p.dht = system.spawn<dht_router>(ctx, std::move(dht), p.switchboard);

@@ -89,22 +89,23 @@ struct node_context {
   /// Measures our bandwidth to other machines. Null: not measured.
   std::shared_ptr<bandwidth_estimator> bandwidth;
   std::uint64_t seed = 0;
-  /// This peer listens, but no other one reaches it: it goes on as a client. Set by the dht_router.
-  std::shared_ptr<std::atomic<bool>> unreachable = std::make_shared<std::atomic<bool>>(false);
-
-  /// Takes a member with which a round stalled because there is no link. May be empty. Any thread.
+  /// This peer listens, but acts as a client, because others do not reach it (dht_reach, which alone
+  /// sets it).
+  std::shared_ptr<std::atomic<bool>> acts_as_client = std::make_shared<std::atomic<bool>>(false);
+  /// Takes a member with which a round stalled because there is no link (reachability::unlinked).
+  /// May be empty. Any thread.
   std::function<void(const peer_record&)> unlinked;
 
   /// Whether this peer is a client now.
-  [[nodiscard]] bool is_client() const { return record.client_mode || *unreachable; }
+  [[nodiscard]] bool is_client() const { return record.client_mode || *acts_as_client; }
   /// The mode in rounds of a peer that was started with `configured`.
   [[nodiscard]] member_mode mode(member_mode configured) const {
-    return configured == member_mode::node && *unreachable ? member_mode::client : configured;
+    return configured == member_mode::node && *acts_as_client ? member_mode::client : configured;
   }
   /// How others reach us now.
   [[nodiscard]] peer_record own_record() const {
     auto now = record;
-    if (*unreachable) {
+    if (*acts_as_client) {
       now.addresses.clear();
       now.client_mode = true;
     }

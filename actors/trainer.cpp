@@ -193,9 +193,7 @@ void trainer::react() {
         break;
       }
       if (has_other_mode()) {
-        leave(ctx_.is_client() ? "no other peer reaches this one: it enters again as a client"
-                               : "others reach this peer again: it enters as a node");
-        report_own_progress();
+        leave_to_change_mode();
         break;
       }
       if (differs_from_most()) {

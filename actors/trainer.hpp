@@ -224,6 +224,7 @@ private:
   [[nodiscard]] bool is_live(const peer_id& peer) const;
   [[nodiscard]] bool left_behind();
   [[nodiscard]] bool has_other_mode() const;
+  void leave_to_change_mode();
   [[nodiscard]] bool most_are_back() const;
   void remember_group(const round_report& report);
   [[nodiscard]] bool may_found();

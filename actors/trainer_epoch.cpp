@@ -120,6 +120,8 @@ void trainer::carry_out() {
       case action::kind::begin:
         if (is_outdated()) // react may have seen nothing but running rounds
           return replace_outdated_state();
+        if (has_other_mode())
+          return leave_to_change_mode();
         begin_round(!called_ && !serves_groups());
         if (place_ != place::member)
           return;

@@ -114,6 +114,12 @@ bool trainer::has_other_mode() const {
          && group_.members.size() > 1;
 }
 
+void trainer::leave_to_change_mode() {
+  leave(ctx_.is_client() ? "others do not reach this peer: it enters again as a client"
+                         : "others reach this peer again: it enters as a node");
+  report_own_progress();
+}
+
 /// Whether most of the group that we lost can be reached again.
 bool trainer::most_are_back() const {
   std::size_t back = 1; // this peer

@@ -55,6 +55,8 @@ std::vector<limit_row> limits_table() {
   const net::clock_watch::options clocks;
   const switchboard_config links;
   const bootstrap::options joining;
+  const net::dial_back_limits::options dial_backs;
+  const net::reachability::options reach;
   const fault_memory::limits faults;
   const auto overloaded = refused(ec::overloaded);
   const auto rate_limited = refused(ec::rate_limited);
@@ -165,6 +167,12 @@ std::vector<limit_row> limits_table() {
     {"attempts to dial announced addresses, at once and per second", number(links.dials_max),
      "the members of a group", "the address waits, or the message fails",
      "`waggle_network_dial_errors_total{reason=\"overloaded\"}`"},
+    {"ports that others have us dial back, in 10 s; of one host",
+     number(dial_backs.all_max) + "; " + number(dial_backs.of_host_max),
+     "the newcomers of a swarm that starts", "not dialled; the peer asks again after 10 s",
+     "none: the caller decides nothing"},
+    {"members without a link that make this peer a client", number(reach.unlinked_max), "a group",
+     "rounds stall, and those members are excluded", "`waggle_averaging_excluded_peers`"},
     {"our messages that wait for a dial to one peer", number(links.waiting_max),
      "what is sent within the dial's timeout", "requests fail, events are dropped",
      "the caller's `waggle_dht_requests_total`"},

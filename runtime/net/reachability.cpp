@@ -7,7 +7,10 @@ namespace waggle::net {
 
 void reachability::connected(const peer_id& peer, const std::string& host, bool dialled,
                              steady_time now) {
-  linked(peer);
+  if (unlinked_.erase(peer) > 0 && unlinked_.empty())
+    all_linked_ = now;
+  if (host.empty())
+    return;
   if (!dialled)
     return reached(now);
   peers_.insert_or_assign(peer, host);
@@ -20,19 +23,22 @@ void reachability::connected(const peer_id& peer, const std::string& host, bool 
     due_ = std::min(due_.value_or(soon), std::max(soon, *begun_ + options_.apart));
 }
 
-void reachability::unlinked(const peer_id& peer, steady_time now) {
-  if (unlinked_.size() < options_.unlinked_max)
-    unlinked_.try_emplace(peer, missing_link{now, now});
+void reachability::unlinked(const peer_record& peer, steady_time now) {
+  bool flaps = all_linked_ && now - *all_linked_ < options_.relapse;
+  if (auto known = unlinked_.find(peer.id); known != unlinked_.end())
+    known->second.met = now;
+  else if (!peer.client_mode && !flaps && unlinked_.size() < options_.unlinked_max)
+    unlinked_.emplace(peer.id, missing_link{peer, now, now});
 }
 
-std::vector<peer_id> reachability::links_due(steady_time now) {
+std::vector<peer_record> reachability::links_due(steady_time now) {
   std::erase_if(unlinked_,
-                [&](const auto& each) { return now - each.second.since >= options_.link_missed; });
-  std::vector<peer_id> out;
-  for (auto& [peer, link] : unlinked_)
+                [&](const auto& each) { return now - each.second.met >= options_.link_missed; });
+  std::vector<peer_record> out;
+  for (auto& [id, link] : unlinked_)
     if (now - link.tried >= options_.link_tried) {
       link.tried = now;
-      out.push_back(peer);
+      out.push_back(link.peer);
     }
   return out;
 }
@@ -95,14 +101,14 @@ void reachability::reached(steady_time now) {
   due_ = now + options_.if_reached;
 }
 
-bool dial_back_limits::take(const std::string& host, steady_time now) {
+bool dial_back_limits::take(const std::string& host, std::size_t ports, steady_time now) {
   while (!taken_.empty() && now - taken_.front().first >= options_.within)
     taken_.pop_front();
   auto of_host = static_cast<std::size_t>(std::count_if(
     taken_.begin(), taken_.end(), [&](const auto& each) { return each.second == host; }));
-  if (taken_.size() >= options_.all_max || of_host >= options_.of_host_max)
+  if (taken_.size() + ports > options_.all_max || of_host + ports > options_.of_host_max)
     return false;
-  taken_.emplace_back(now, host);
+  taken_.insert(taken_.end(), ports, {now, host});
   return true;
 }
 

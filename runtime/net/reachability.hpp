@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/core/ids.hpp"
+#include "runtime/core/endpoint.hpp"
 #include "runtime/core/time.hpp"
 
 namespace waggle::net {
@@ -37,21 +37,21 @@ public:
     milliseconds if_unknown{10'000};     // until the next inquiry
     milliseconds if_reached{600'000};    // a forwarded port may be closed
     milliseconds if_closed{60'000};      // or opened
-    milliseconds link_tried{60'000};     // between two attempts to link with a member
-    milliseconds link_missed{3'600'000}; // then it is forgotten: the peer may be gone
+    milliseconds link_tried{60'000};   // between two attempts to link with a member
+    milliseconds link_missed{600'000}; // without a round with it: it may be gone
+    milliseconds relapse{60'000};      // after links came back: as often may a peer flap
     std::size_t unlinked_max = 64;
   };
 
   reachability() : reachability(options{}) {}
   explicit reachability(options opts) : options_(opts) {}
 
-  /// A peer on `host` is connected. `dialled`: by us.
+  /// A peer on `host` is connected; empty: its host is not known. `dialled`: by us.
   void connected(const peer_id& peer, const std::string& host, bool dialled, steady_time now);
-  /// The same if nothing is known of its host.
-  void linked(const peer_id& peer) { unlinked_.erase(peer); }
   void disconnected(const peer_id& peer) { peers_.erase(peer); }
-  /// A round stalled because there is no link with this member of it.
-  void unlinked(const peer_id& peer, steady_time now);
+  /// A round stalled because there is no link with this member of it. A member that is a client by
+  /// now stalls no round; the call says that it is still there.
+  void unlinked(const peer_record& peer, steady_time now);
 
   /// The peers to ask now. Report the outcome of each with `answered`.
   [[nodiscard]] std::vector<peer_id> due(steady_time now);
@@ -60,15 +60,16 @@ public:
   void answered(const peer_id& peer, dial_back_outcome outcome, steady_time now);
 
   /// Members without a link that should be dialled again now.
-  [[nodiscard]] std::vector<peer_id> links_due(steady_time now);
+  [[nodiscard]] std::vector<peer_record> links_due(steady_time now);
 
   /// Whether this peer should do without links to members that it does not reach.
   [[nodiscard]] bool client() const { return unreachable_ || !unlinked_.empty(); }
-  [[nodiscard]] bool is_unlinked(const peer_id& peer) const { return unlinked_.contains(peer); }
   /// Nobody of those that tried has reached us.
   [[nodiscard]] bool unreachable() const { return unreachable_; }
-  /// How many these were.
-  [[nodiscard]] std::size_t tried() const { return tried_; }
+  /// A member without a link; null: none.
+  [[nodiscard]] const peer_record* unlinked() const {
+    return unlinked_.empty() ? nullptr : &unlinked_.begin()->second.peer;
+  }
 
 private:
   void conclude(steady_time now);
@@ -78,10 +79,12 @@ private:
   std::map<peer_id, std::string> peers_; // that we dialled, with their hosts; bounded by the links
   std::map<peer_id, std::optional<dial_back_outcome>> asked_; // in the inquiry that runs
   struct missing_link {
-    steady_time since;
+    peer_record peer;
+    steady_time met; // in a round, the last time
     steady_time tried;
   };
   std::map<peer_id, missing_link> unlinked_; // bounded by unlinked_max
+  std::optional<steady_time> all_linked_;    // since when none has been missing
   std::optional<steady_time> begun_;         // the last inquiry
   std::optional<steady_time> due_;           // the next one
   bool unreachable_ = false;
@@ -93,16 +96,16 @@ private:
 class dial_back_limits {
 public:
   struct options {
-    std::size_t of_host_max = 8;
-    std::size_t all_max = 32;
+    std::size_t of_host_max = 16; // attempts
+    std::size_t all_max = 64;
     milliseconds within{10'000};
   };
 
   dial_back_limits() : dial_back_limits(options{}) {}
   explicit dial_back_limits(options opts) : options_(opts) {}
 
-  /// Whether a peer on `host` may be dialled back now; counts it if so.
-  [[nodiscard]] bool take(const std::string& host, steady_time now);
+  /// Whether a peer on `host` may be dialled back at so many ports now; counts them if so.
+  [[nodiscard]] bool take(const std::string& host, std::size_t ports, steady_time now);
 
 private:
   options options_;

@@ -3,11 +3,12 @@
 #include "tests/actors/dht_router/dht_router_fixture.hpp"
 
 namespace waggle::testing {
-namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
+
+namespace {
 
 /// A link with a peer on `host`.
 class hosted_link final : public net::link {
@@ -29,6 +30,8 @@ private:
   std::string host_;
   bool outbound_;
 };
+
+} // namespace
 
 class DhtReach : public DhtRouter {
 protected:
@@ -56,8 +59,6 @@ protected:
   std::vector<std::uint16_t> asked_ports;
   std::vector<peer_record> announced;
 };
-
-} // namespace
 
 TEST_F(DhtReach, APeerThatNobodyReachesBecomesAClientAndSaysHowToEndThat) {
   link(2, "10.0.0.2", true);
@@ -99,15 +100,15 @@ TEST_F(DhtReach, WhoDoesNotTryDecidesNothing) {
 TEST_F(DhtReach, AMemberWithoutALinkMakesThisPeerAClientUntilThereIsOne) {
   tell(router, member_unlinked{test_peer(2)});
   EXPECT_TRUE(ctx.is_client());
-  EXPECT_THAT(status().reach_notice, HasSubstr(short_name(test_peer(2).id)));
-  EXPECT_THAT(status().reach_notice, HasSubstr("do not reach each other"));
+  EXPECT_THAT(status().notice, HasSubstr(short_name(test_peer(2).id)));
+  EXPECT_THAT(status().notice, HasSubstr("do not reach each other"));
   auto asked = world->calls.size();
   pass(61s);
   EXPECT_GT(world->calls.size(), asked) << "it is dialled again";
   EXPECT_TRUE(ctx.is_client());
   link(2, "10.0.0.2", false);
   EXPECT_FALSE(ctx.is_client());
-  EXPECT_THAT(status().reach_notice, IsEmpty());
+  EXPECT_THAT(status().notice, IsEmpty());
 }
 
 TEST_F(DhtReach, DialsAPeerBackOnlyAtTheHostWhereItSeesIt) {
@@ -118,24 +119,22 @@ TEST_F(DhtReach, DialsAPeerBackOnlyAtTheHostWhereItSeesIt) {
       return test_peer(2);
     return failure{ec::unreachable, "refused"};
   };
-  link(2, "10.0.0.2", false);
-  auto answer = [&](std::vector<std::uint16_t> ports, std::uint64_t seed) {
-    return asked_by_peer<wire::dialled_back>(wire::dial_back{std::move(ports)}, seed).outcome;
+  auto answer = [&](std::vector<std::uint16_t> ports, std::uint64_t seed, const std::string& host) {
+    return asked_by_peer<wire::dialled_back>(wire::dial_back{std::move(ports)}, seed, host).outcome;
   };
-  EXPECT_EQ(answer({7700}, 2), ec::unreachable);
-  EXPECT_EQ(answer({7700, 7701}, 2), ec::none);
+  EXPECT_EQ(answer({7700}, 2, "10.0.0.2"), ec::unreachable);
+  EXPECT_EQ(answer({7700, 7701}, 2, "10.0.0.2"), ec::none);
   EXPECT_EQ(dialled,
             (std::vector<endpoint>{{"10.0.0.2", 7700}, {"10.0.0.2", 7700}, {"10.0.0.2", 7701}}));
-  link(3, "10.0.0.3", false);
-  EXPECT_EQ(answer({7701}, 3), ec::unreachable) << "another peer answered";
-  EXPECT_EQ(answer({7701}, 4), ec::overloaded) << "not connected: its host is not known";
+  EXPECT_EQ(answer({7701}, 3, "10.0.0.3"), ec::unreachable) << "another peer answered";
+  EXPECT_EQ(answer({7701}, 4, ""), ec::overloaded) << "its host is not known";
 }
 
 TEST_F(DhtReach, DialsBackOnlySoOften) {
-  link(2, "10.0.0.2", false);
   std::size_t tried = 0;
   for (int i = 0; i < 100; ++i)
-    tried += asked_by_peer<wire::dialled_back>(wire::dial_back{{7700}}).outcome != ec::overloaded;
+    tried += asked_by_peer<wire::dialled_back>(wire::dial_back{{7700}}, 2, "10.0.0.2").outcome
+             != ec::overloaded;
   EXPECT_EQ(tried, net::dial_back_limits::options{}.of_host_max);
   EXPECT_THAT(world->dials, SizeIs(tried));
 }

@@ -111,8 +111,8 @@ protected:
 
   /// The answer to an unknown peer's request.
   template <class Answer>
-  Answer asked_by_peer(wire::request what, std::uint64_t seed = 2) {
-    auto got = ask<outbound_answer>(router, inbound_call{test_peer(seed), std::move(what)});
+  Answer asked_by_peer(wire::request what, std::uint64_t seed = 2, const std::string& host = {}) {
+    auto got = ask<outbound_answer>(router, inbound_call{test_peer(seed), std::move(what), host});
     if (!got) {
       ADD_FAILURE() << to_string(got.error());
       return {};

@@ -70,6 +70,34 @@ TEST_F(FaultWatch, RemembersWhoeverLeavesAgainIfTheOthersWentOn) {
   EXPECT_EQ(exported(*ctx.metrics, "waggle_averaging_exclusions_total{fault=\"left\""), 1.0);
 }
 
+TEST_F(FaultWatch, TellsWhoIsSilentBecauseThereIsNoLink) {
+  std::vector<peer_id> told;
+  ctx.unlinked = [&](const peer_record& peer) { told.push_back(peer.id); };
+  plan.members[3].mode = member_mode::client;
+  auto report = blaming({1, 2, 3}, ec::stalled);
+  report.faults[0].seen = false; // others told us
+  watch.begin_round(plan);
+  watch.on_round(report, t0);
+  EXPECT_EQ(told, (std::vector<peer_id>{member(2)}));
+  told.clear();
+  watch.begin_round(plan);
+  watch.on_disconnected({member(2), {ec::peer_lost, {}}}, t0);
+  watch.on_round(report, t0);
+  EXPECT_TRUE(told.empty()) << "there was a link";
+  *ctx.acts_as_client = true;
+  watch.on_round(report, t0);
+  EXPECT_EQ(told, (std::vector<peer_id>{member(3)})) << "it is still there";
+}
+
+TEST_F(FaultWatch, ALeaderNeedsNoOtherMode) {
+  std::size_t told = 0;
+  ctx.unlinked = [&](const peer_record&) { ++told; };
+  plan.members.front().peer = ctx.record;
+  watch.begin_round(plan);
+  watch.on_round(blaming({2}, ec::stalled), t0);
+  EXPECT_EQ(told, 0U);
+}
+
 TEST_F(FaultWatch, BelievesTheDecisionAndNotItsOwnDoubt) {
   auto report = blaming({2}, ec::stalled);
   report.participants.push_back(member(2));

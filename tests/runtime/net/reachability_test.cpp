@@ -16,6 +16,12 @@ peer_id peer(unsigned char number) {
   return id;
 }
 
+peer_record record(unsigned char number) {
+  peer_record out;
+  out.id = peer(number);
+  return out;
+}
+
 struct Reachability : ::testing::Test {
   reachability reach;
   steady_time now{};
@@ -40,7 +46,6 @@ TEST_F(Reachability, AsksAPeerThatWeDialledAndBelievesThatItCannotDialUs) {
   EXPECT_FALSE(reach.unreachable());
   reach.answered(peer(1), not_reached, now);
   EXPECT_TRUE(reach.unreachable());
-  EXPECT_EQ(reach.tried(), 1U);
 }
 
 TEST_F(Reachability, APeerThatDialledUsIsAnAnswer) {
@@ -119,21 +124,45 @@ TEST_F(Reachability, AsksNobodyThatIsGone) {
 TEST_F(Reachability, TwoMembersWithoutALinkGoOnAsClientsUntilThereIsOne) {
   reach.connected(peer(1), "a", false, now);
   EXPECT_FALSE(reach.client());
-  reach.unlinked(peer(2), now);
+  reach.unlinked(record(2), now);
   EXPECT_TRUE(reach.client());
   EXPECT_FALSE(reach.unreachable());
   EXPECT_EQ(reach.next(), now + 60s);
   EXPECT_TRUE(reach.links_due(now).empty());
   now += 60s;
-  EXPECT_EQ(reach.links_due(now), std::vector{peer(2)});
+  EXPECT_EQ(reach.links_due(now), std::vector{record(2)});
   EXPECT_TRUE(reach.links_due(now).empty());
   reach.connected(peer(2), "b", false, now);
   EXPECT_FALSE(reach.client());
 }
 
+TEST_F(Reachability, NobodyNeedsALinkWithAClient) {
+  auto client = record(2);
+  client.client_mode = true;
+  reach.unlinked(client, now);
+  EXPECT_FALSE(reach.client());
+}
+
+TEST_F(Reachability, AMemberWhoseLinkComesAndGoesDoesNotChangeOurModeEachTime) {
+  reach.unlinked(record(2), now);
+  reach.connected(peer(2), "", true, now); // nothing is known of its host
+  EXPECT_FALSE(reach.client());
+  reach.unlinked(record(2), now + 59s);
+  EXPECT_FALSE(reach.client());
+  reach.unlinked(record(2), now + 60s);
+  EXPECT_TRUE(reach.client());
+}
+
 TEST_F(Reachability, AMemberThatNeverReturnsIsForgotten) {
-  reach.unlinked(peer(2), now);
-  now += 3'600s;
+  reach.unlinked(record(2), now);
+  now += 599s;
+  auto client = record(2);
+  client.client_mode = true;
+  reach.unlinked(client, now); // still in our rounds
+  now += 599s;
+  EXPECT_FALSE(reach.links_due(now).empty());
+  EXPECT_TRUE(reach.client());
+  now += 1s;
   EXPECT_TRUE(reach.links_due(now).empty());
   EXPECT_FALSE(reach.client());
 }
@@ -141,12 +170,13 @@ TEST_F(Reachability, AMemberThatNeverReturnsIsForgotten) {
 TEST(DialBackLimits, LimitWhatOneHostAndAllCanHaveUsDial) {
   dial_back_limits limits{{.of_host_max = 2, .all_max = 3, .within = 10s}};
   steady_time now{};
-  EXPECT_TRUE(limits.take("a", now));
-  EXPECT_TRUE(limits.take("a", now));
-  EXPECT_FALSE(limits.take("a", now));
-  EXPECT_TRUE(limits.take("b", now + 1s));
-  EXPECT_FALSE(limits.take("c", now + 9s));
-  EXPECT_TRUE(limits.take("a", now + 10s));
+  EXPECT_FALSE(limits.take("a", 3, now));
+  EXPECT_TRUE(limits.take("a", 2, now));
+  EXPECT_FALSE(limits.take("a", 1, now));
+  EXPECT_FALSE(limits.take("b", 2, now + 1s));
+  EXPECT_TRUE(limits.take("b", 1, now + 1s));
+  EXPECT_FALSE(limits.take("c", 1, now + 9s));
+  EXPECT_TRUE(limits.take("a", 1, now + 10s));
 }
 
 } // namespace waggle::net
