@@ -79,10 +79,10 @@ void dht_reach::ask(const peer_id& peer) {
       [answered](const caf::error&) { answered(net::dial_back_outcome::unknown); });
 }
 
-void dht_reach::on_unlinked(const peer_record& member) {
-  if (!config_.may_become_client || ctx_.record.addresses.empty() || ctx_.links->find(member.id))
+void dht_reach::on_unlinked(const member_unlinked& msg) {
+  if (!config_.may_become_client || ctx_.record.addresses.empty() || ctx_.links->find(msg.peer.id))
     return;
-  reach_.unlinked(member, now());
+  reach_.unlinked(msg.peer, msg.stalled, now());
   go_on();
 }
 

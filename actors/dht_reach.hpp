@@ -37,7 +37,7 @@ public:
   void on_connected(const peer_id& peer);
   void on_disconnected(const peer_id& peer);
   void on_due(const inquiry_due& msg);
-  void on_unlinked(const peer_record& member);
+  void on_unlinked(const member_unlinked& msg);
   /// Dials the peer that asks at the host from which we see it, never at another one.
   caf::result<outbound_answer> dial_back(const wire::dial_back& wanted, const inbound_call& call);
   /// Releases the handles that it holds.

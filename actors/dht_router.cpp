@@ -53,7 +53,7 @@ dht_router::behavior_type dht_router::make_behavior() {
     [this](const peer_connected& msg) { on_connected(msg.peer); },
     [this](const peer_disconnected& msg) { on_disconnected(msg); },
     [this](const subscribe_dht_status& msg) { joining_.subscribe(msg.listener); },
-    [this](const member_unlinked& msg) { reach_.on_unlinked(msg.peer); },
+    [this](const member_unlinked& msg) { reach_.on_unlinked(msg); },
     [this](const search_expired& msg) { on_search_expired(msg.search); },
     [this](const retry_bootstrap& msg) { joining_.on_retry(msg); },
     [this](const name_resolved& msg) { joining_.on_resolved(msg); },

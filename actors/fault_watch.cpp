@@ -61,21 +61,24 @@ void fault_watch::on_round(const round_report& report, steady_time now) {
       memory_.completed_with(peer, now);
 }
 
-/// A leader has let its members in over a link, and must not become a client: somebody reduces.
+/// A leader has let its members in over a link, and must not become a client: somebody reduces. Of
+/// two members without a link, one may find that the round went on without it before it gives the
+/// other one up.
 void fault_watch::tell_unlinked(const round_report& report) const {
   if (!ctx_.unlinked || leads_)
     return;
-  for (const auto& fault : report.faults) {
-    auto member = members_.find(fault.peer);
-    if (fault.seen && kind_of(fault.reason) == fault_kind::silent && member != members_.end()
-        && member->second.mode == member_mode::node && !lost_.contains(fault.peer)
-        && !ctx_.links->find(fault.peer))
-      ctx_.unlinked(member->second.peer);
+  std::set<peer_id> silent;
+  for (const auto& fault : report.faults)
+    if (fault.seen && kind_of(fault.reason) == fault_kind::silent)
+      silent.insert(fault.peer);
+  for (const auto& [peer, member] : members_) {
+    if (peer == ctx_.record.id || lost_.contains(peer) || ctx_.links->find(peer))
+      continue;
+    bool needs_link = !*ctx_.acts_as_client || member.mode == member_mode::node;
+    bool stalled = needs_link && (silent.contains(peer) || report.why.code == ec::excluded);
+    if (stalled || *ctx_.acts_as_client)
+      ctx_.unlinked(member.peer, stalled);
   }
-  if (*ctx_.acts_as_client)
-    for (const auto& [peer, member] : members_)
-      if (member.mode == member_mode::client && peer != ctx_.record.id && !ctx_.links->find(peer))
-        ctx_.unlinked(member.peer);
 }
 
 void fault_watch::show(std::size_t group_size, steady_time now) const {

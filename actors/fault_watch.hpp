@@ -29,7 +29,7 @@ public:
   /// round was decided with are not at fault. If it failed here because the others went on, or half
   /// of the members were silent, nobody is blamed for silence: this peer may have been suspended or
   /// cut off, and then all others are silent to it. So of two members neither blames the other one.
-  /// Members that were silent because there is no link are told to node_context::unlinked.
+  /// Members without a link are told to node_context::unlinked.
   void on_round(const round_report& report, steady_time now);
 
   /// See fault_memory::excludes.

@@ -64,9 +64,10 @@ struct connect_address {
 struct peer_connected {
   peer_record peer;
 };
-/// Event for the dht_router: a round stalled because we have no link with this member of it.
+/// Event for the dht_router: we have no link with this member of a round.
 struct member_unlinked {
   peer_record peer;
+  bool stalled = true; // the round, because of that
 };
 /// The last link to a peer went down.
 struct peer_disconnected {

@@ -380,8 +380,8 @@ result<started_node> start_node(caf::actor_system& system, const node_config& co
   dht.reach.may_become_client =
     config.averaging && config.averaging->matchmaking.mode == member_mode::node;
   p.dht = system.spawn<dht_router>(ctx, std::move(dht), p.switchboard);
-  ctx.unlinked = [to = p.dht](const peer_record& member) {
-    caf::anon_send(to, member_unlinked{member});
+  ctx.unlinked = [to = p.dht](const peer_record& member, bool stalled) {
+    caf::anon_send(to, member_unlinked{member, stalled});
   };
   known_peers known;
   if (dependencies.files && !config.addresses.file.empty()) {

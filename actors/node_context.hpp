@@ -92,9 +92,9 @@ struct node_context {
   /// This peer listens, but acts as a client, because others do not reach it (dht_reach, which alone
   /// sets it).
   std::shared_ptr<std::atomic<bool>> acts_as_client = std::make_shared<std::atomic<bool>>(false);
-  /// Takes a member with which a round stalled because there is no link (reachability::unlinked).
-  /// May be empty. Any thread.
-  std::function<void(const peer_record&)> unlinked;
+  /// Takes a member of a round with which there is no link, and whether the round stalled because of
+  /// that (reachability::unlinked). May be empty. Any thread.
+  std::function<void(const peer_record&, bool stalled)> unlinked;
 
   /// Whether this peer is a client now.
   [[nodiscard]] bool is_client() const { return record.client_mode || *acts_as_client; }

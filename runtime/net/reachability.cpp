@@ -23,11 +23,11 @@ void reachability::connected(const peer_id& peer, const std::string& host, bool 
     due_ = std::min(due_.value_or(soon), std::max(soon, *begun_ + options_.apart));
 }
 
-void reachability::unlinked(const peer_record& peer, steady_time now) {
+void reachability::unlinked(const peer_record& peer, bool stalled, steady_time now) {
   bool flaps = all_linked_ && now - *all_linked_ < options_.relapse;
   if (auto known = unlinked_.find(peer.id); known != unlinked_.end())
     known->second.met = now;
-  else if (!peer.client_mode && !flaps && unlinked_.size() < options_.unlinked_max)
+  else if (stalled && !flaps && unlinked_.size() < options_.unlinked_max)
     unlinked_.emplace(peer.id, missing_link{peer, now, now});
 }
 

@@ -49,9 +49,9 @@ public:
   /// A peer on `host` is connected; empty: its host is not known. `dialled`: by us.
   void connected(const peer_id& peer, const std::string& host, bool dialled, steady_time now);
   void disconnected(const peer_id& peer) { peers_.erase(peer); }
-  /// A round stalled because there is no link with this member of it. A member that is a client by
-  /// now stalls no round; the call says that it is still there.
-  void unlinked(const peer_record& peer, steady_time now);
+  /// There is no link with this member of a round, which stalled because of that. If it did not, both
+  /// are clients by now; the call says that the member is still there.
+  void unlinked(const peer_record& peer, bool stalled, steady_time now);
 
   /// The peers to ask now. Report the outcome of each with `answered`.
   [[nodiscard]] std::vector<peer_id> due(steady_time now);

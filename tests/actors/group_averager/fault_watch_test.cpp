@@ -71,31 +71,46 @@ TEST_F(FaultWatch, RemembersWhoeverLeavesAgainIfTheOthersWentOn) {
 }
 
 TEST_F(FaultWatch, TellsWhoIsSilentBecauseThereIsNoLink) {
-  std::vector<peer_id> told;
-  ctx.unlinked = [&](const peer_record& peer) { told.push_back(peer.id); };
-  plan.members[3].mode = member_mode::client;
-  auto report = blaming({1, 2, 3}, ec::stalled);
+  std::vector<std::pair<peer_id, bool>> told;
+  ctx.unlinked = [&](const peer_record& peer, bool stalled) { told.emplace_back(peer.id, stalled); };
+  auto round = [&](const round_report& report) {
+    told.clear();
+    watch.begin_round(plan);
+    watch.on_round(report, t0);
+    std::sort(told.begin(), told.end());
+    return told;
+  };
+  using members = std::vector<std::pair<peer_id, bool>>;
+  auto report = blaming({1, 2}, ec::stalled);
   report.faults[0].seen = false; // others told us
-  watch.begin_round(plan);
-  watch.on_round(report, t0);
-  EXPECT_EQ(told, (std::vector<peer_id>{member(2)}));
-  told.clear();
+  EXPECT_EQ(round(report), (members{{member(2), true}}));
+  // The others went on without us, one of whom has given us up.
+  plan.members.resize(2);
+  EXPECT_EQ(round(blaming({}, ec::none, {ec::excluded, {}})).size(), 2U);
+  // A client needs links with nodes only; the others are still there.
+  *ctx.acts_as_client = true;
+  plan.members[1].mode = member_mode::client;
+  members expected{{member(0), true}, {member(1), false}};
+  std::sort(expected.begin(), expected.end());
+  EXPECT_EQ(round(blaming({0, 1}, ec::stalled)), expected);
+}
+
+TEST_F(FaultWatch, ALinkThatWasLostIsNoMissingOne) {
+  bool told = false;
+  ctx.unlinked = [&](const peer_record&, bool) { told = true; };
   watch.begin_round(plan);
   watch.on_disconnected({member(2), {ec::peer_lost, {}}}, t0);
-  watch.on_round(report, t0);
-  EXPECT_TRUE(told.empty()) << "there was a link";
-  *ctx.acts_as_client = true;
-  watch.on_round(report, t0);
-  EXPECT_EQ(told, (std::vector<peer_id>{member(3)})) << "it is still there";
+  watch.on_round(blaming({2}, ec::stalled), t0);
+  EXPECT_FALSE(told);
 }
 
 TEST_F(FaultWatch, ALeaderNeedsNoOtherMode) {
-  std::size_t told = 0;
-  ctx.unlinked = [&](const peer_record&) { ++told; };
+  bool told = false;
+  ctx.unlinked = [&](const peer_record&, bool) { told = true; };
   plan.members.front().peer = ctx.record;
   watch.begin_round(plan);
   watch.on_round(blaming({2}, ec::stalled), t0);
-  EXPECT_EQ(told, 0U);
+  EXPECT_FALSE(told);
 }
 
 TEST_F(FaultWatch, BelievesTheDecisionAndNotItsOwnDoubt) {

@@ -124,7 +124,7 @@ TEST_F(Reachability, AsksNobodyThatIsGone) {
 TEST_F(Reachability, TwoMembersWithoutALinkGoOnAsClientsUntilThereIsOne) {
   reach.connected(peer(1), "a", false, now);
   EXPECT_FALSE(reach.client());
-  reach.unlinked(record(2), now);
+  reach.unlinked(record(2), true, now);
   EXPECT_TRUE(reach.client());
   EXPECT_FALSE(reach.unreachable());
   EXPECT_EQ(reach.next(), now + 60s);
@@ -136,29 +136,25 @@ TEST_F(Reachability, TwoMembersWithoutALinkGoOnAsClientsUntilThereIsOne) {
   EXPECT_FALSE(reach.client());
 }
 
-TEST_F(Reachability, NobodyNeedsALinkWithAClient) {
-  auto client = record(2);
-  client.client_mode = true;
-  reach.unlinked(client, now);
+TEST_F(Reachability, AMissingLinkThatStallsNoRoundIsNotNeeded) {
+  reach.unlinked(record(2), false, now);
   EXPECT_FALSE(reach.client());
 }
 
 TEST_F(Reachability, AMemberWhoseLinkComesAndGoesDoesNotChangeOurModeEachTime) {
-  reach.unlinked(record(2), now);
+  reach.unlinked(record(2), true, now);
   reach.connected(peer(2), "", true, now); // nothing is known of its host
   EXPECT_FALSE(reach.client());
-  reach.unlinked(record(2), now + 59s);
+  reach.unlinked(record(2), true, now + 59s);
   EXPECT_FALSE(reach.client());
-  reach.unlinked(record(2), now + 60s);
+  reach.unlinked(record(2), true, now + 60s);
   EXPECT_TRUE(reach.client());
 }
 
 TEST_F(Reachability, AMemberThatNeverReturnsIsForgotten) {
-  reach.unlinked(record(2), now);
+  reach.unlinked(record(2), true, now);
   now += 599s;
-  auto client = record(2);
-  client.client_mode = true;
-  reach.unlinked(client, now); // still in our rounds
+  reach.unlinked(record(2), false, now); // still in our rounds
   now += 599s;
   EXPECT_FALSE(reach.links_due(now).empty());
   EXPECT_TRUE(reach.client());
