@@ -89,11 +89,11 @@ struct node_context {
   /// Measures our bandwidth to other machines. Null: not measured.
   std::shared_ptr<bandwidth_estimator> bandwidth;
   std::uint64_t seed = 0;
-  /// This peer listens, but acts as a client, because others do not reach it (dht_reach, which alone
-  /// sets it).
+  /// This peer listens, but acts as a client, because others do not reach it (dht_reach, which
+  /// alone sets it).
   std::shared_ptr<std::atomic<bool>> acts_as_client = std::make_shared<std::atomic<bool>>(false);
-  /// Takes a member of a round with which there is no link, and whether the round stalled because of
-  /// that (reachability::unlinked). May be empty. Any thread.
+  /// Takes a member of a round with which there is no link, and whether the round stalled because
+  /// of that (reachability::unlinked). May be empty. Any thread.
   std::function<void(const peer_record&, bool stalled)> unlinked;
 
   /// Whether this peer is a client now.

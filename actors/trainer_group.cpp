@@ -107,19 +107,6 @@ bool trainer::left_behind() {
   return most(far) || now() - behind_since_ >= patience_behind;
 }
 
-/// Whether the group has us with a mode that is outdated: others do not reach us any more, or
-/// again. One that is alone need not leave, and of many groups the next one has the new mode.
-bool trainer::has_other_mode() const {
-  return !config_.many_groups && entered_as_client_ != ctx_.is_client() && !round_runs()
-         && group_.members.size() > 1;
-}
-
-void trainer::leave_to_change_mode() {
-  leave(ctx_.is_client() ? "others do not reach this peer: it enters again as a client"
-                         : "others reach this peer again: it enters as a node");
-  report_own_progress();
-}
-
 /// Whether most of the group that we lost can be reached again.
 bool trainer::most_are_back() const {
   std::size_t back = 1; // this peer

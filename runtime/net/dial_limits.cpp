@@ -1,6 +1,20 @@
 #include "runtime/net/dial_limits.hpp"
 
+#include "runtime/net/refusals.hpp"
+
 namespace waggle::net {
+
+namespace {
+
+/// For how long an address that leads to this peer itself is dialled for nobody: another host may
+/// have it after a change of the network.
+constexpr std::chrono::minutes pause_of_own{10};
+
+bool leads_to_ourselves(const failure& why) {
+  return why.code == ec::duplicate_identity && !started_wrongly(why);
+}
+
+} // namespace
 
 bool dial_limits::exhausted(steady_time now) {
   while (!begun_.empty() && now - begun_.front() >= std::chrono::seconds{1})
@@ -23,7 +37,8 @@ std::optional<failure> dial_limits::failed_lately(const endpoint& where, const p
                                                   steady_time now) const {
   auto known = addresses_.find(where);
   if (known == addresses_.end() || known->second.why.code == ec::none
-      || now >= known->second.not_until || !is_of_another(known->second, whose))
+      || now >= known->second.not_until
+      || (!is_of_another(known->second, whose) && !leads_to_ourselves(known->second.why)))
     return std::nullopt;
   return known->second.why;
 }
@@ -45,8 +60,10 @@ void dial_limits::end(const endpoint& where, const failure& why, steady_time now
   --under_way_;
   --known->second.under_way;
   known->second.why = why;
-  auto pause = why.code == ec::bad_signature ? options_.pause_of_peers : options_.pause;
-  known->second.not_until = now + pause;
+  known->second.not_until = now
+                            + (leads_to_ourselves(why)         ? pause_of_own
+                               : why.code == ec::bad_signature ? options_.pause_of_peers
+                                                               : options_.pause);
 }
 
 /// Makes room for another address.

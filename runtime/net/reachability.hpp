@@ -31,12 +31,12 @@ enum class dial_back_outcome : std::uint8_t {
 class reachability {
 public:
   struct options {
-    std::size_t asked_max = 3;           // peers per inquiry, on different hosts if possible
-    milliseconds settle{200};            // after a link came up: more links may follow
-    milliseconds apart{5'000};           // between two inquiries because of new links
-    milliseconds if_unknown{10'000};     // until the next inquiry
-    milliseconds if_reached{600'000};    // a forwarded port may be closed
-    milliseconds if_closed{60'000};      // or opened
+    std::size_t asked_max = 3;         // peers per inquiry, on different hosts if possible
+    milliseconds settle{200};          // after a link came up: more links may follow
+    milliseconds apart{5'000};         // between two inquiries because of new links
+    milliseconds if_unknown{10'000};   // until the next inquiry
+    milliseconds if_reached{600'000};  // a forwarded port may be closed
+    milliseconds if_closed{60'000};    // or opened
     milliseconds link_tried{60'000};   // between two attempts to link with a member
     milliseconds link_missed{600'000}; // without a round with it: it may be gone
     milliseconds relapse{60'000};      // after links came back: as often may a peer flap
@@ -49,8 +49,8 @@ public:
   /// A peer on `host` is connected; empty: its host is not known. `dialled`: by us.
   void connected(const peer_id& peer, const std::string& host, bool dialled, steady_time now);
   void disconnected(const peer_id& peer) { peers_.erase(peer); }
-  /// There is no link with this member of a round, which stalled because of that. If it did not, both
-  /// are clients by now; the call says that the member is still there.
+  /// There is no link with this member of a round, which stalled because of that. If it did not,
+  /// both are clients by now; the call says that the member is still there.
   void unlinked(const peer_record& peer, bool stalled, steady_time now);
 
   /// The peers to ask now. Report the outcome of each with `answered`.

@@ -72,7 +72,9 @@ TEST_F(FaultWatch, RemembersWhoeverLeavesAgainIfTheOthersWentOn) {
 
 TEST_F(FaultWatch, TellsWhoIsSilentBecauseThereIsNoLink) {
   std::vector<std::pair<peer_id, bool>> told;
-  ctx.unlinked = [&](const peer_record& peer, bool stalled) { told.emplace_back(peer.id, stalled); };
+  ctx.unlinked = [&](const peer_record& peer, bool stalled) {
+    told.emplace_back(peer.id, stalled);
+  };
   auto round = [&](const round_report& report) {
     told.clear();
     watch.begin_round(plan);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "runtime/net/refusals.hpp"
+
 namespace waggle::net {
 namespace {
 
@@ -54,6 +56,19 @@ TEST(DialLimits, AnAddressThatFailedIsNotTriedForOthersAtOnce) {
   limits.end(at_port(2), {ec::bad_signature, "another peer"}, began);
   EXPECT_TRUE(limits.failed_lately(at_port(2), holder(2), began));
   EXPECT_FALSE(limits.failed_lately(at_port(2), holder(2), began + 1s));
+}
+
+TEST(DialLimits, AnAddressThatLeadsToThisPeerItselfIsDialledForNobody) {
+  dial_limits limits{{}};
+  limits.begin(at_port(1), holder(1), began);
+  limits.end(at_port(1), {ec::duplicate_identity, "a peer dialled itself"}, began);
+  for (unsigned char n : {1, 2})
+    EXPECT_TRUE(limits.failed_lately(at_port(1), holder(n), began + 599s));
+  EXPECT_FALSE(limits.failed_lately(at_port(1), holder(1), began + 600s));
+  // Another process with our identity is another peer.
+  limits.begin(at_port(2), holder(1), began);
+  limits.end(at_port(2), {ec::duplicate_identity, std::string{identity_in_use}}, began);
+  EXPECT_FALSE(limits.failed_lately(at_port(2), holder(1), began));
 }
 
 TEST(DialLimits, AnAttemptWithoutANameIsOnlyCounted) {

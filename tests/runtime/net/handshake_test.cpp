@@ -393,6 +393,15 @@ TEST(Handshake, AConnectionToOneselfIsRefused) {
   EXPECT_EQ(talk.at_ann.why, (failure{ec::duplicate_identity, "a peer dialled itself"}));
 }
 
+TEST(Handshake, WhoMeetsItselfInsteadOfThePeerThatItExpectsIsToldSo) {
+  auto setup = setup_of(1, true);
+  setup.expected = identity::from_seed(3)->id();
+  handshake dialling{setup};
+  handshake accepting{setup_of(1, false, "demo", 9)};
+  conversation talk{dialling, accepting};
+  EXPECT_EQ(talk.at_ann.why, (failure{ec::duplicate_identity, "a peer dialled itself"}));
+}
+
 TEST(Handshake, AnotherPeerThanExpectedIsRefused) {
   auto setup = setup_of(1, true);
   setup.expected = identity::from_seed(3)->id();
