@@ -62,6 +62,9 @@ function(waggle_library name)
   if(sources)
     add_library(waggle_${name} STATIC ${sources})
     target_link_libraries(waggle_${name} PUBLIC waggle_flags ${ARG_LIBRARIES})
+    # Also part of Python's extension, whose symbols must not meet those of other extensions.
+    set_target_properties(waggle_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON
+      CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
   else()
     add_library(waggle_${name} INTERFACE)
     target_link_libraries(waggle_${name} INTERFACE waggle_flags ${ARG_LIBRARIES})

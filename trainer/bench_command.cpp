@@ -109,9 +109,10 @@ result<bench_timing> run_peer(peer_process& process, const run_options& options,
       return made.error();
     return timed(std::move(*made), watch);
   };
-  auto peer = process.start(config, false);
+  auto peer = process.start(config);
   if (!peer)
     return peer.error();
+  process.print_start(config, *peer, false);
   auto exit_code = process.run_until_done(*peer, [&] { return watch->done.load(); });
   if (exit_code != exit_clean)
     return failure{ec::internal, "the peer failed before its steps were done: see above"};

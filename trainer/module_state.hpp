@@ -10,10 +10,10 @@
 
 #include <torch/torch.h>
 
+#include "actors/loop/swarm.hpp"
 #include "runtime/training/loop_learner.hpp"
+#include "runtime/training/state_schema.hpp"
 #include "trainer/optimizers.hpp"
-#include "trainer/state_schema.hpp"
-#include "trainer/swarm.hpp"
 #include "trainer/updated_tensors.hpp"
 
 namespace waggle {

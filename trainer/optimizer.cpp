@@ -5,9 +5,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "runtime/training/strategy.hpp"
+#include "actors/loop/swarm_session.hpp"
 #include "trainer/module_state.hpp"
-#include "trainer/swarm_session.hpp"
 
 namespace waggle {
 
@@ -17,19 +16,6 @@ const swarm& usable(const result<swarm>& joined) {
   if (!joined)
     throw std::runtime_error{joined.error().detail};
   return *joined;
-}
-
-/// As `waggle train` checks --micro-batch.
-void check_samples(std::uint64_t samples, const swarm_options& run) {
-  if (samples == 0)
-    throw std::invalid_argument{"the gradient must be over at least one sample"};
-  const auto* strategy = find_strategy(run.strategy);
-  if (samples > run.target_batch_size && strategy != nullptr && !strategy->counts_steps)
-    throw std::invalid_argument{"the gradient is over " + std::to_string(samples)
-                                + " samples, more than swarm_options::target_batch_size, "
-                                + std::to_string(run.target_batch_size)
-                                + ": one step would end more than one epoch; use a smaller batch "
-                                  "or a larger target on all peers"};
 }
 
 } // namespace
@@ -61,7 +47,8 @@ step_outcome optimizer::step(std::uint64_t samples, const torch::Tensor& loss) {
 }
 
 step_outcome optimizer::step(std::uint64_t samples, double loss) {
-  check_samples(samples, session_->given());
+  if (auto usable = session_->check_samples(samples); !usable)
+    throw std::invalid_argument{usable.error().detail};
   state_->check_unchanged(module_);
   if (session_->was_over())
     return last_ = step_outcome::finished;

@@ -10,9 +10,9 @@
 
 #include <torch/torch.h>
 
+#include "actors/loop/swarm.hpp"
 #include "runtime/training/loop_learner.hpp"
 #include "trainer/batch_size.hpp"
-#include "trainer/swarm.hpp"
 
 namespace waggle {
 

@@ -5,12 +5,12 @@
 #include <thread>
 
 #include "runtime/cli/bench.hpp"
+#include "runtime/training/state_schema.hpp"
 #include "trainer/autocast.hpp"
 #include "trainer/compute_setup.hpp"
 #include "trainer/flat_optimizer.hpp"
 #include "trainer/models.hpp"
 #include "trainer/optimizers.hpp"
-#include "trainer/state_schema.hpp"
 
 namespace waggle {
 

@@ -10,6 +10,7 @@
 #include "runtime/core/named.hpp"
 #include "runtime/training/local_learner.hpp"
 #include "runtime/training/resumable_learner.hpp"
+#include "runtime/training/state_schema.hpp"
 #include "trainer/autocast.hpp"
 #include "trainer/compute_setup.hpp"
 #include "trainer/flat_optimizer.hpp"
@@ -17,7 +18,6 @@
 #include "trainer/host_staging.hpp"
 #include "trainer/models.hpp"
 #include "trainer/parameter_copies.hpp"
-#include "trainer/state_schema.hpp"
 
 namespace waggle {
 
@@ -219,6 +219,10 @@ private:
 };
 
 } // namespace
+
+model_shape shape_of(const learner_config& c) {
+  return {c.layers, c.width, c.heads, c.context};
+}
 
 status check_learner_config(const learner_config& config) {
   auto bad = [](std::string why) { return failure{ec::bad_config, std::move(why)}; };

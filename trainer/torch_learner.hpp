@@ -10,6 +10,7 @@
 #include "runtime/core/result.hpp"
 #include "runtime/training/learner.hpp"
 #include "runtime/training/loss_scaler.hpp"
+#include "runtime/training/model_table.hpp"
 #include "runtime/training/optimizer_table.hpp"
 #include "runtime/training/precision.hpp"
 
@@ -36,6 +37,8 @@ struct learner_config {
   std::uint64_t init_seed = 1; // equal on all peers of a run: all start with the same model
   std::uint64_t data_seed = 1; // different on each peer: all draw different samples
 };
+
+model_shape shape_of(const learner_config& config);
 
 /// Checks whether `make_torch_learner` can succeed. Fails with ec::bad_config and a sentence that
 /// names the option and how to correct it.

@@ -5,8 +5,8 @@
 
 #include <fmt/format.h>
 
-#include "actors/program/node_options.hpp"
 #include "actors/program/peer_process.hpp"
+#include "actors/program/training_parts.hpp"
 #include "runtime/agreement/data_files.hpp"
 #include "runtime/cli/signals.hpp"
 #include "runtime/cli/trainer_program.hpp"
@@ -14,11 +14,6 @@
 #include "runtime/core/byte_io.hpp"
 #include "runtime/core/check.hpp"
 #include "runtime/crypto/digest.hpp"
-#include "runtime/training/averaged_gradients.hpp"
-#include "runtime/training/clipping.hpp"
-#include "runtime/training/plateau_learner.hpp"
-#include "runtime/training/schedule.hpp"
-#include "runtime/training/strategy.hpp"
 
 namespace waggle {
 
@@ -76,6 +71,7 @@ int run_train(const run_options& options) {
   auto peer = p.start(config);
   if (!peer)
     return bad_usage(peer.error().detail);
+  p.print_start(config, *peer);
 
   using clock = std::chrono::steady_clock;
   caf::scoped_actor asker{p.system()};
@@ -150,15 +146,6 @@ learner_config learner_from(const run_options& o, const peer_id& peer) {
   return c;
 }
 
-learner_factory with_training_options(learner_factory make, const run_options& o) {
-  auto schedule = schedule_of(o);
-  WAGGLE_CHECK(schedule.ok(), o.schedule); // the options were checked
-  // Outside of the clipping: what is averaged is not clipped, and what a step uses is.
-  return with_plateau(
-    with_averaged_gradients(clipped(std::move(make), o.max_gradient_norm), o.average_gradients),
-    schedule->plateau());
-}
-
 learner_factory learner_factory_from(const run_options& o, const peer_id& peer) {
   return with_training_options(
     [learner = learner_from(o, peer)] { return make_torch_learner(learner); }, o);
@@ -166,42 +153,8 @@ learner_factory learner_factory_from(const run_options& o, const peer_id& peer) 
 
 void add_training(node_config& base, const run_options& o, const peer_id& peer,
                   const std::filesystem::path& data_dir) {
-  bool many = o.groups == "moshpit";
-  const auto* strategy = find_strategy(o.strategy); // the option accepts no other names
-  const char* kind = strategy->averages_parameters ? "params" : "gradients";
-  // In one group, the prefix is that of the nodes that reduce for clients, whatever the strategy.
-  base.averaging = averaging_from(o, many ? "parameters" : "gradients", kind,
-                                  base.agreement ? base.agreement->hash() : digest{}, o.threads);
-  // The outgoing vector and the result: the next round begins after both have been used.
-  base.averaging->averaging.vectors_kept = o.low_rank > 0 ? 6 : 2; // the factors of both rounds
-  auto& parts = base.training.emplace();
-  auto& t = parts.training;
-  t.target_batch_size = samples_per_round(o);
-  t.max_epochs = rounds_of(o);
-  t.group_size_max = static_cast<std::uint32_t>(o.target_group_size);
-  t.strategy = o.strategy;
-  t.how = strategy_settings_of(o);
-  t.notice = unaveraged_squares(o);
-  t.epoch_difference_max = o.max_epoch_difference;
-  t.averaging_alpha = o.alpha;
-  t.delay_optimizer_step = o.delay_optimizer_step;
-  t.many_groups = many;
-  auto schedule = schedule_of(o);
-  WAGGLE_CHECK(schedule.ok(), o.schedule); // the options were checked
-  t.schedule = std::move(*schedule);
-  t.step_interval = o.step_interval;
-  t.join_timeout = o.join_timeout; // applies if there is an address to dial
-  t.may_start_alone = o.start_alone;
-  t.continue_on_split = o.on_split == "continue";
-  t.averaging_timeout = o.averaging_timeout;
-  t.sync_timeout = o.load_state_timeout;
-  t.min_peers = o.min_peers;
-  t.wait_for_peers = o.wait_for_peers;
-  t.auxiliary = o.auxiliary;
-  t.checkpoint_interval = o.checkpoint_interval;
-  if (o.resume)
-    t.checkpoints.emplace(make_system_disk(), data_dir / "checkpoints");
-  parts.make_learner = learner_factory_from(o, peer);
+  add_training_parts(
+    base, o, [learner = learner_from(o, peer)] { return make_torch_learner(learner); }, data_dir);
 }
 
 command train_command() {

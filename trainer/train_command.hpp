@@ -15,13 +15,10 @@ status check_for_training(const run_options& options);
 
 /// Returns the learner configuration that the options describe. `peer` seeds the choice of samples.
 learner_config learner_from(const run_options& options, const peer_id& peer);
-/// Makes learners that clip, average gradients and follow a schedule as the options say, on top of
-/// those that `make` makes. REQUIRES: the options were checked.
-learner_factory with_training_options(learner_factory make, const run_options& options);
 /// Makes the learner of a peer: with the tensors that the strategy and the schedule add to its
 /// state. REQUIRES: the options were checked.
 learner_factory learner_factory_from(const run_options& options, const peer_id& peer);
-/// Adds the configuration of a peer that trains to `base`, and keeps its agreement.
+/// Adds the configuration of a peer that trains such a learner to `base`, and keeps its agreement.
 struct node_config;
 void add_training(node_config& base, const run_options& options, const peer_id& peer,
                   const std::filesystem::path& data_dir);

@@ -8,9 +8,9 @@
 
 #include <torch/torch.h>
 
+#include "actors/loop/swarm.hpp"
 #include "runtime/training/loop_learner.hpp"
 #include "trainer/optimizers.hpp"
-#include "trainer/swarm.hpp"
 
 namespace waggle {
 

@@ -130,6 +130,7 @@ int run_average(const run_options& options) {
   auto peer = p.start(config);
   if (!peer)
     return bad_usage(peer.error().detail);
+  p.print_start(config, *peer);
   auto finished = std::make_shared<std::atomic<bool>>(false);
   auto worker = p.system().spawn<caf::detached>(driver, peer->ctx, options, peer->parts.averager,
                                                 peer->parts.exporter, finished);

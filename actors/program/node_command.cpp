@@ -27,6 +27,7 @@ int run_node(const run_options& options) {
   auto peer = p.start(config);
   if (!peer)
     return bad_usage(peer.error().detail);
+  p.print_start(config, *peer);
   return p.run_until_done(*peer, {});
 }
 

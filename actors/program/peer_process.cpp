@@ -139,7 +139,11 @@ void peer_process::decorate_rounds(round_port_decorator port_decorator) {
   impl_->port_decorator = std::move(port_decorator);
 }
 
-result<started_node> peer_process::start(const node_config& config, bool joinable) {
+void peer_process::set_options(const run_options& options) {
+  impl_->options = options;
+}
+
+result<started_node> peer_process::start(const node_config& config) {
   auto& p = *impl_;
   p.watch = std::make_shared<join_watch>(config.initial_peers);
   p.agrees = config.agreement != nullptr;
@@ -189,23 +193,24 @@ result<started_node> peer_process::start(const node_config& config, bool joinabl
     tcp.congestion = p.options.congestion;
     return net::make_tcp_transport(std::move(tcp));
   };
-  auto started = start_node(*p.system, config, dependencies);
-  if (!started)
-    return started.error();
+  return start_node(*p.system, config, dependencies);
+}
+
+void peer_process::print_start(const node_config& config, const started_node& peer,
+                               bool joinable) const {
+  auto bound = to_string(peer.bound);
   if (!config.client_mode)
-    std::fprintf(stderr, "listening on %s\n", to_string(started->bound).c_str());
+    std::fprintf(stderr, "listening on %s\n", bound.c_str());
   else
-    std::fprintf(stderr, "accepts no peers; status and metrics on %s\n",
-                 to_string(started->bound).c_str());
-  std::fprintf(stderr, "peer %s of run %s, data in %s\n", to_string(p.self->id()).c_str(),
-               config.run_id.c_str(), p.data_dir.c_str());
+    std::fprintf(stderr, "accepts no peers; status and metrics on %s\n", bound.c_str());
+  std::fprintf(stderr, "peer %s of run %s, data in %s\n", to_string(self().id()).c_str(),
+               config.run_id.c_str(), data_dir().c_str());
   if (!config.client_mode && joinable)
-    std::fprintf(stderr, "join with:\n%s\n",
-                 join_line(config.run_id, config.agreement.get(), started->ctx.record.addresses,
-                           started->bound)
-                   .c_str());
+    std::fprintf(
+      stderr, "join with:\n%s\n",
+      join_line(config.run_id, config.agreement.get(), peer.ctx.record.addresses, peer.bound)
+        .c_str());
   std::fflush(stderr);
-  return started;
 }
 
 milliseconds peer_process::shutdown_limit() const {

@@ -30,9 +30,14 @@ public:
   /// Applies `port_decorator` to every round of the peer that is started next.
   void decorate_rounds(round_port_decorator port_decorator);
 
-  /// Binds, starts the peer and prints the start-up block. Its last line is a command with which
-  /// other peers can join; it is omitted if the peer is not `joinable`.
-  [[nodiscard]] result<started_node> start(const node_config& config, bool joinable = true);
+  /// Takes other options for the peer that is started next; its identity, data folder and log stay.
+  void set_options(const run_options& options);
+
+  /// Binds and starts the peer.
+  [[nodiscard]] result<started_node> start(const node_config& config);
+  /// Prints the start-up block. Its last line is a command with which other peers can join; it is
+  /// omitted if the peer is not `joinable`.
+  void print_start(const node_config& config, const started_node& peer, bool joinable = true) const;
 
   /// How long the peer that was started may take to stop (`shut_down`).
   [[nodiscard]] milliseconds shutdown_limit() const;

@@ -14,6 +14,8 @@ public:
   static constexpr double smoothing = 0.05;
 
   void note(double loss) {
+    if (std::isnan(loss)) // a loop that does not report its loss
+      return;
     smoothed_ = std::isnan(smoothed_) ? loss : smoothed_ + smoothing * (loss - smoothed_);
     if (std::isnan(of_first_epoch_)) {
       sum_ += loss;

@@ -96,9 +96,10 @@ int run(std::size_t rank, std::size_t world, std::size_t bytes, int warmup, int 
   auto config = (*process)->base_config();
   options.reduce_threads = 0; // the ranks share the cores
   config.averaging = averaging_from(options, "bench", "vector", {});
-  auto peer = (*process)->start(config, false);
+  auto peer = (*process)->start(config);
   if (!peer)
     throw std::runtime_error(peer.error().detail);
+  (*process)->print_start(config, *peer, false);
   // Also needed when a round fails, or the process would wait for its actors forever.
   struct farewell {
     const node_actor& node;

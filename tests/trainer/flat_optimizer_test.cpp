@@ -8,9 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <torch/torch.h>
 
+#include "runtime/training/state_schema.hpp"
 #include "tests/support/mean_gradient.hpp"
 #include "trainer/plain_loop.hpp"
-#include "trainer/state_schema.hpp"
 
 namespace waggle {
 

@@ -1,15 +1,15 @@
 // Loops as peers in this process, with real sockets on free ports of the loopback interface.
 
-#include "trainer/swarm.hpp"
+#include "actors/loop/swarm.hpp"
 
 #include <chrono>
 #include <cmath>
 #include <optional>
 
+#include "actors/loop/swarm_session.hpp"
 #include "runtime/config/options.hpp"
 #include "runtime/training/optimizer_table.hpp"
 #include "tests/trainer/swarm_of_one.hpp"
-#include "trainer/swarm_session.hpp"
 
 namespace waggle {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainer/state_schema.hpp"
+#include "runtime/training/state_schema.hpp"
 
 #include <algorithm>
 
@@ -8,28 +8,34 @@
 
 namespace waggle {
 
-model_shape shape_of(const learner_config& c) {
-  return {c.layers, c.width, c.heads, c.context};
-}
-
-state_table table_of(std::vector<state_tensor> parameters, const optimizer_identity& optimizer,
+state_table table_of(std::vector<state_tensor> parameters,
+                     const std::vector<std::vector<statistic>>& statistics,
                      std::vector<state_tensor> buffers) {
-  const auto* row = find_optimizer(optimizer.kind);
-  WAGGLE_CHECK(row != nullptr, optimizer.kind);
+  WAGGLE_CHECK(statistics.size() == parameters.size(), std::to_string(statistics.size()));
   std::vector<std::pair<std::string, std::vector<state_tensor>>> blocks; // by name, in order
-  for (const auto& p : parameters)
-    for (auto& s : row->statistics(optimizer, p.shape)) {
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    for (const auto& s : statistics[i]) {
       auto block = std::find_if(blocks.begin(), blocks.end(),
                                 [&](const auto& known) { return known.first == s.name; });
       if (block == blocks.end())
         block = blocks.insert(blocks.end(), {s.name, {}});
-      block->second.push_back({s.name + "/" + p.name, std::move(s.shape), s.what});
+      block->second.push_back({s.name + "/" + parameters[i].name, s.shape, s.what});
     }
   auto all = std::move(parameters);
   for (auto& [name, tensors] : blocks)
     std::move(tensors.begin(), tensors.end(), std::back_inserter(all));
   std::move(buffers.begin(), buffers.end(), std::back_inserter(all));
   return state_table{std::move(all)};
+}
+
+state_table table_of(std::vector<state_tensor> parameters, const optimizer_identity& optimizer,
+                     std::vector<state_tensor> buffers) {
+  const auto* row = find_optimizer(optimizer.kind);
+  WAGGLE_CHECK(row != nullptr, optimizer.kind);
+  std::vector<std::vector<statistic>> statistics;
+  for (const auto& p : parameters)
+    statistics.push_back(row->statistics(optimizer, p.shape));
+  return table_of(std::move(parameters), statistics, std::move(buffers));
 }
 
 std::string function_of(std::string_view model, const model_shape& shape) {
@@ -47,7 +53,7 @@ digest schema_of(const state_table& tensors, const optimizer_identity& optimizer
   put_text(function);
   put_text(optimizer.kind);
   out.put(optimizer.weight_decay).put(static_cast<std::uint8_t>(optimizer.decay_vectors ? 1 : 0));
-  const auto* row = find_optimizer(optimizer.kind); // null: parameters without an optimizer
+  const auto* row = find_optimizer(optimizer.kind); // null: without a known optimizer
   for (const auto& hyper : hyper_parameters())
     if (row != nullptr && row->find(hyper.name) != nullptr) {
       put_text(hyper.name);

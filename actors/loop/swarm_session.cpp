@@ -1,4 +1,4 @@
-#include "trainer/swarm_session.hpp"
+#include "actors/loop/swarm_session.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -6,11 +6,12 @@
 #include <stdexcept>
 
 #include "actors/caf_error.hpp"
+#include "actors/program/training_parts.hpp"
+#include "runtime/cli/trainer_program.hpp"
 #include "runtime/config/agreed_options.hpp"
 #include "runtime/core/nearest.hpp"
 #include "runtime/net/handshake.hpp"
 #include "runtime/training/strategy.hpp"
-#include "trainer/train_command.hpp"
 
 namespace waggle {
 
@@ -32,7 +33,7 @@ failure bad(std::string why) {
 /// The names of the options of `waggle train`.
 const std::vector<std::string>& names_of_options() {
   static const auto names = [] {
-    auto groups = train_command().groups;
+    auto groups = train_entry({}).groups;
     std::vector<std::string> found;
     for (const auto& option : option_table())
       if (std::find(groups.begin(), groups.end(), option.group) != groups.end())
@@ -143,15 +144,9 @@ const std::map<std::string, std::string>& options_not_for_loops() {
 }
 
 result<std::shared_ptr<swarm_session>> swarm_session::prepare(const swarm_options& options) {
-  std::shared_ptr<swarm_session> session{new swarm_session{options}};
-  auto resolved = run_options_of(options);
-  if (!resolved)
-    return resolved.error();
-  if (auto usable = check_training_options(*resolved); !usable)
+  std::shared_ptr<swarm_session> session{new swarm_session};
+  if (auto usable = session->configure(options); !usable)
     return usable.error();
-  session->options_ = std::move(*resolved);
-  if (auto rule = loss_scale_of(session->options_))
-    session->scale_ = std::make_shared<shared_loss_scale>(*rule);
   auto process = peer_process::prepare(session->options_);
   if (!process)
     return process.error();
@@ -159,9 +154,33 @@ result<std::shared_ptr<swarm_session>> swarm_session::prepare(const swarm_option
   return session;
 }
 
+status swarm_session::configure(const swarm_options& options) {
+  auto resolved = run_options_of(options);
+  if (!resolved)
+    return resolved.error();
+  if (auto usable = check_training_options(*resolved); !usable)
+    return usable;
+  given_ = options;
+  options_ = std::move(*resolved);
+  scale_.reset();
+  if (auto rule = loss_scale_of(options_))
+    scale_ = std::make_shared<shared_loss_scale>(*rule);
+  if (process_)
+    process_->set_options(options_);
+  return done{};
+}
+
 swarm_session::~swarm_session() {
   if (port_)
     port_->close(); // threads that compute must end before the actor system
+}
+
+const peer_id& swarm_session::id() const {
+  return process_->self().id();
+}
+
+const std::filesystem::path& swarm_session::data_dir() const {
+  return process_->data_dir();
 }
 
 std::string swarm_session::model_function() const {
@@ -243,18 +262,36 @@ status swarm_session::start(std::shared_ptr<loop_port> port, const optimizer_ide
       return added;
   auto config = process_->base_config();
   config.agreement = std::make_shared<const run_agreement>(std::move(*agreed));
-  add_training(config, o, process_->self().id(), process_->data_dir());
   auto make = [port, which = *averaged]() -> result<std::unique_ptr<learner>> {
     return make_loop_learner(port, which);
   };
-  config.training->make_learner = with_training_options(with_loss_scale(make, scale_), o);
-  auto started = process_->start(config, find_model(given_.model) != nullptr);
+  add_training_parts(config, o, with_loss_scale(make, scale_), process_->data_dir());
+  auto started = process_->start(config);
   if (!started)
     return started.error();
+  process_->log().info("listening on {}; peer {} of run {}, data in {}", to_string(started->bound),
+                       to_string(id()), config.run_id, data_dir().string());
+  if (!config.client_mode)
+    address_ = started->bound;
+  addresses_ = started->ctx.record.addresses;
   port_ = std::move(port);
   node_ = std::move(*started);
   caf::actor_cast<caf::actor>(node_->node)
     ->attach_functor([ended = node_ended_](const caf::error&) { ended->store(true); });
+  return done{};
+}
+
+/// As `waggle train` checks --micro-batch.
+status swarm_session::check_samples(std::uint64_t samples) const {
+  if (samples == 0)
+    return bad("the gradient must be over at least one sample");
+  const auto* strategy = find_strategy(given_.strategy);
+  if (samples > given_.target_batch_size && strategy != nullptr && !strategy->counts_steps)
+    return bad("the gradient is over " + std::to_string(samples)
+               + " samples, more than swarm_options::target_batch_size, "
+               + std::to_string(given_.target_batch_size)
+               + ": one step would end more than one epoch; use a smaller batch or a larger target "
+                 "on all peers");
   return done{};
 }
 
@@ -273,9 +310,9 @@ bool swarm_session::over() {
   if (over_ || !node_)
     return true;
   if (node_ended_->load())
-    throw std::runtime_error{"this peer has ended; its log contains the reason"};
+    throw swarm_error{{ec::shutting_down, "this peer has ended; its log contains the reason"}};
   if (auto refused = process_->refused_by_all())
-    throw std::runtime_error{"refused by all initial peers: " + refused->detail};
+    throw swarm_error{{refused->code, "refused by all initial peers: " + refused->detail}};
   if (auto now = ask()) {
     last_ = now;
     over_ = now->phase == trainer_phase::finished;
@@ -283,11 +320,12 @@ bool swarm_session::over() {
   return over_;
 }
 
-void swarm_session::stop(loop_model& model, bool in_a_hurry) noexcept {
+void swarm_session::stop(loop_model& model, bool in_a_hurry,
+                         const std::function<bool()>& interrupted) noexcept {
   if (!node_)
     return;
   try {
-    stop_running(model, in_a_hurry);
+    stop_running(model, in_a_hurry, interrupted);
   } catch (const std::exception& e) {
     process_->log().error("this peer failed while it stopped: {}", e.what());
   }
@@ -307,9 +345,13 @@ void swarm_session::serve(loop_model& model, std::chrono::milliseconds limit,
   }
 }
 
-void swarm_session::stop_running(loop_model& model, bool in_a_hurry) {
+void swarm_session::stop_running(loop_model& model, bool in_a_hurry,
+                                 const std::function<bool()>& interrupted) {
+  auto hurry = [&] { return in_a_hurry = in_a_hurry || (interrupted && interrupted()); };
   if (!in_a_hurry)
     serve(model, drain_time, [&] {
+      if (hurry())
+        return true;
       auto now = ask();
       bool needs_round = now && now->phase == trainer_phase::averaging;
       bool needs_state = now && now->phase == trainer_phase::finished && now->peers_behind > 0;
@@ -322,7 +364,9 @@ void swarm_session::stop_running(loop_model& model, bool in_a_hurry) {
       node_->node, limit,
       shut_down{in_a_hurry ? "its loop ended by an exception" : "its loop has ended"});
     // The checkpoint needs this thread, which copies the state.
-    serve(model, in_a_hurry ? hurry_time : limit, [&] { return node_ended_->load(); });
+    auto end = steady::now() + hurry_time;
+    serve(model, in_a_hurry ? hurry_time : limit,
+          [&] { return node_ended_->load() || (hurry() && steady::now() >= end); });
     if (in_a_hurry)
       port_->close();
     stopped.receive([&](const training_status& s) { last_ = s; },
@@ -352,6 +396,8 @@ swarm_status swarm_session::summary(const training_status& s) const {
   out.state_downloads = s.state_downloads;
   out.rounds = s.rounds_complete + s.rounds_shrunk;
   out.waiting_for = s.waiting_for;
+  out.loss = s.loss;
+  out.parameters = s.parameters;
   return out;
 }
 

@@ -1,6 +1,6 @@
-#include "trainer/swarm.hpp"
+#include "actors/loop/swarm.hpp"
 
-#include "trainer/swarm_session.hpp"
+#include "actors/loop/swarm_session.hpp"
 
 namespace waggle {
 

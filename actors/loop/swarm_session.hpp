@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to trainer/: the peer to which a `swarm` refers.
+// The peer to which a `swarm` refers. For those who make a loop of their own a peer: without torch.
 
 #include <atomic>
 #include <chrono>
@@ -9,12 +9,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "actors/loop/swarm.hpp"
 #include "actors/program/peer_process.hpp"
 #include "runtime/training/loop_learner.hpp"
 #include "runtime/training/scaled_loss.hpp"
-#include "trainer/state_schema.hpp"
-#include "trainer/swarm.hpp"
+#include "runtime/training/state_schema.hpp"
 
 namespace waggle {
 
@@ -36,6 +37,10 @@ public:
   swarm_session(const swarm_session&) = delete;
   swarm_session& operator=(const swarm_session&) = delete;
 
+  /// Replaces the options, but for those of the peer itself: its data folder, identity and log.
+  /// Call it before `start`. Fails with a sentence, and then changes nothing.
+  status configure(const swarm_options& options);
+
   [[nodiscard]] const swarm_options& given() const { return given_; }
   /// `function_of` the model that the options name.
   [[nodiscard]] std::string model_function() const;
@@ -45,17 +50,30 @@ public:
 
   /// Starts to listen and to look for the run. Fails with a sentence for the operator. Call it
   /// once.
+  ///
+  /// `optimizer.kind`: a name of the optimizer_table, or any other text, which the peers compare.
   status start(std::shared_ptr<loop_port> port, const optimizer_identity& optimizer,
                double learning_rate, const std::string& rate_ratios);
-  /// Whether the last update of the run is applied. Throws std::runtime_error if all initial peers
-  /// refuse this one, or if this peer has ended.
+  /// Whether a gradient may be over so many samples. Fails with a sentence.
+  [[nodiscard]] status check_samples(std::uint64_t samples) const;
+  [[nodiscard]] bool started() const { return port_ != nullptr; }
+  /// The address that this peer listens on, from `start` on; nothing before, and for a client.
+  [[nodiscard]] std::optional<endpoint> address() const { return address_; }
+  /// The addresses at which other peers can reach this one.
+  [[nodiscard]] const std::vector<endpoint>& addresses() const { return addresses_; }
+  [[nodiscard]] const peer_id& id() const;
+  [[nodiscard]] const std::filesystem::path& data_dir() const;
+  /// Whether the last update of the run is applied. Throws swarm_error if all initial peers refuse
+  /// this one, or if this peer has ended.
   [[nodiscard]] bool over();
   /// The last result of `over`.
   [[nodiscard]] bool was_over() const { return over_; }
   /// Stops the peer. Waits up to `drain_time` for a running round and for peers that need the last
   /// state, then writes a checkpoint, notifies the other peers and stops all threads that use
   /// `model`. `in_a_hurry`: notifies the other peers within a second. Does not throw.
-  void stop(loop_model& model, bool in_a_hurry) noexcept;
+  /// `interrupted`: asked every 20 ms whether to hurry from now on; must not throw.
+  void stop(loop_model& model, bool in_a_hurry,
+            const std::function<bool()>& interrupted = {}) noexcept;
 
   [[nodiscard]] swarm_status status_now() const;
   /// Counts samples in the metrics that were dropped before the trainer received them.
@@ -64,22 +82,24 @@ public:
   static constexpr std::chrono::milliseconds drain_time{5'000};
 
 private:
-  explicit swarm_session(swarm_options given) : given_(std::move(given)) {}
+  swarm_session() = default;
 
   [[nodiscard]] result<run_agreement> agreement(const loop_port& port) const;
   result<std::shared_ptr<const averaged_tensors>> averaged_by_strategy(const state_table& tensors);
   [[nodiscard]] std::optional<training_status> ask() const;
   [[nodiscard]] swarm_status summary(const training_status& s) const;
   void serve(loop_model& model, std::chrono::milliseconds limit, const std::function<bool()>& done);
-  void stop_running(loop_model& model, bool in_a_hurry);
+  void stop_running(loop_model& model, bool in_a_hurry, const std::function<bool()>& interrupted);
 
-  const swarm_options given_;
+  swarm_options given_;
   run_options options_;
   std::shared_ptr<shared_loss_scale> scale_;
   std::unique_ptr<peer_process> process_;
   std::shared_ptr<loop_port> port_;
   std::shared_ptr<std::atomic<bool>> node_ended_ = std::make_shared<std::atomic<bool>>(false);
   std::optional<started_node> node_; // while it runs
+  std::optional<endpoint> address_;
+  std::vector<endpoint> addresses_;
   std::optional<training_status> last_;
   bool over_ = false;
 };

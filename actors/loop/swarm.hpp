@@ -7,9 +7,11 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "runtime/core/ids.hpp"
 #include "runtime/core/result.hpp"
 
 namespace waggle {
@@ -91,6 +93,18 @@ struct swarm_status {
   std::uint64_t state_downloads = 0; // from other peers
   std::uint64_t rounds = 0;          // rounds whose mean this peer applied
   std::string waiting_for;           // empty: this peer does not wait
+  double loss = 0;                   // smoothed; NaN before the first step
+  digest parameters;                 // of those after the last update
+};
+
+/// Thrown by `step` when this peer cannot go on: all initial peers refuse it, or it has ended.
+class swarm_error final : public std::runtime_error {
+public:
+  explicit swarm_error(failure why) : std::runtime_error(why.detail), code_(why.code) {}
+  [[nodiscard]] ec code() const { return code_; }
+
+private:
+  ec code_;
 };
 
 class swarm_session;

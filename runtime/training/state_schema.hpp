@@ -4,17 +4,19 @@
 #include <string_view>
 #include <vector>
 
+#include "runtime/core/ids.hpp"
 #include "runtime/training/model_table.hpp"
 #include "runtime/training/optimizer_table.hpp"
 #include "runtime/training/state_table.hpp"
-#include "trainer/torch_learner.hpp"
 
 namespace waggle {
 
-model_shape shape_of(const learner_config& config);
-
 /// Returns a table of the parameters, followed by one block per statistic for all parameters that
-/// have it, and by the buffers.
+/// have it, and by the buffers. `statistics`: of each parameter, in their order.
+state_table table_of(std::vector<state_tensor> parameters,
+                     const std::vector<std::vector<statistic>>& statistics,
+                     std::vector<state_tensor> buffers);
+/// The same with the statistics that an optimizer of the optimizer_table keeps.
 state_table table_of(std::vector<state_tensor> parameters, const optimizer_identity& optimizer,
                      std::vector<state_tensor> buffers = {});
 

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <filesystem>
+
+#include "actors/node.hpp"
+#include "runtime/config/run_options.hpp"
+#include "runtime/training/learner.hpp"
+
+namespace waggle {
+
+/// Makes learners that clip, average gradients and follow a schedule as the options say, on top of
+/// those that `make` makes. REQUIRES: the options were checked.
+learner_factory with_training_options(learner_factory make, const run_options& options);
+
+/// Adds the configuration of a peer that trains to `base`, and keeps its agreement. Its learner is
+/// that of `make` with the training options. REQUIRES: the options were checked.
+void add_training_parts(node_config& base, const run_options& options, learner_factory make,
+                        const std::filesystem::path& data_dir);
+
+} // namespace waggle
