@@ -9,7 +9,7 @@ case "${1:-}" in -h | --help) sed -n '2,5s/^# \{0,1\}//p' "$0"; exit 0 ;; esac
 seconds=${1:-60}
 scripts/setup.sh --deps-only
 cmake -S . -B build-fuzz -G Ninja -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ \
-  -DWAGGLE_FUZZ=ON -DWAGGLE_TRAINER=OFF -DWAGGLE_SANITIZE=address,undefined
+  -DWAGGLE_FUZZ=ON -DWAGGLE_TRAINER=OFF -DWAGGLE_PYTHON=OFF -DWAGGLE_SANITIZE=address,undefined
 targets=(fuzz_wire fuzz_handshake fuzz_framing fuzz_upgrade fuzz_record fuzz_codec fuzz_progress
   fuzz_state)
 ninja -C build-fuzz "${targets[@]}" fuzz_corpus

@@ -14,7 +14,8 @@ one() { # NAME SANITIZERS LEFT_OUT [ctest arguments]
   shift 3
   printf '\n== %s: %s\n' "$folder" "$sanitizers" >&2
   [ -f "$folder/build.ninja" ] \
-    || cmake -S . -B "$folder" -G Ninja -DWAGGLE_TRAINER=OFF -DWAGGLE_SANITIZE="$sanitizers"
+    || cmake -S . -B "$folder" -G Ninja -DWAGGLE_TRAINER=OFF -DWAGGLE_PYTHON=OFF \
+      -DWAGGLE_SANITIZE="$sanitizers"
   ninja -C "$folder"
   ctest --test-dir "$folder" --parallel 2 --output-on-failure --label-exclude "$left_out" "$@"
 }

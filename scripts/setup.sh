@@ -4,7 +4,7 @@
 #
 #   scripts/setup.sh                 everything, with the tests
 #   scripts/setup.sh --program       only build/bin/waggle and its dependencies
-#   scripts/setup.sh --no-trainer    without LibTorch: all commands except `train` and `swarm`
+#   scripts/setup.sh --no-trainer    without LibTorch and Python: all commands except `train` and `swarm`
 #   scripts/setup.sh --deps-only     install packages, build nothing
 #   scripts/setup.sh --build DIR     build in DIR instead of build/
 set -euo pipefail
@@ -26,6 +26,10 @@ while [ $# -gt 0 ]; do
   shift
 done
 
+# `import waggle` from build/python.
+python=$trainer
+[ "$tests" = OFF ] && python=OFF
+
 say() { printf '\n== %s\n' "$*" >&2; }
 
 # -- packages ---------------------------------------------------------------------------------------
@@ -35,12 +39,15 @@ program_packages=(
   libcaf-dev libboost-dev libprotobuf-dev protobuf-compiler prometheus-cpp-dev libcurl4-openssl-dev
   zlib1g-dev libssl-dev libcli11-dev libtoml11-dev nlohmann-json3-dev libspdlog-dev)
 trainer_packages=(libtorch-dev libopenblas0-pthread)
+python_packages=(python3-dev pybind11-dev)
 test_packages=(
   libgtest-dev libgmock-dev libbenchmark-dev prometheus
-  clang clang-14 clang-format-14 clang-tidy libclang-rt-14-dev iproute2 jq python3 spin)
+  clang clang-14 clang-format-14 clang-tidy libclang-rt-14-dev iproute2 jq python3 spin
+  python3-torch python3-pytest)
 
 wanted=("${program_packages[@]}")
 [ "$trainer" = ON ] && wanted+=("${trainer_packages[@]}")
+[ "$python" = ON ] && wanted+=("${python_packages[@]}")
 [ "$tests" = ON ] && wanted+=("${test_packages[@]}")
 
 missing=()
@@ -83,6 +90,7 @@ cached() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt" 2>/dev/null; }
 # cost a configuration.
 if [ "$tests" = OFF ] && [ "$(cached WAGGLE_TESTS)" = ON ]; then
   tests=ON
+  python=$(cached WAGGLE_PYTHON)
   targets=(waggle)
 elif [ "$tests" = OFF ]; then
   targets=(waggle)
@@ -91,11 +99,12 @@ else
 fi
 
 if [ -f "$build/build.ninja" ] && [ "$(cached WAGGLE_TESTS)" = "$tests" ] \
-  && [ "$(cached WAGGLE_TRAINER)" = "$trainer" ]; then
+  && [ "$(cached WAGGLE_TRAINER)" = "$trainer" ] && [ "$(cached WAGGLE_PYTHON)" = "$python" ]; then
   say "$build is already configured"
 else
   say "configuring $build (trainer $trainer, tests $tests)"
-  cmake -S . -B "$build" -G Ninja -DWAGGLE_TRAINER="$trainer" -DWAGGLE_TESTS="$tests"
+  cmake -S . -B "$build" -G Ninja -DWAGGLE_TRAINER="$trainer" -DWAGGLE_TESTS="$tests" \
+    -DWAGGLE_PYTHON="$python"
 fi
 
 # -- build ----------------------------------------------------------------------------------------------

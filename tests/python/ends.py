@@ -1,0 +1,80 @@
+"""A peer that ends in some way, for test_together.py: MODE FOLDER [PEER]."""
+
+import os
+import sys
+import threading
+import time
+
+import torch
+from support import batch, loss_of, net
+
+import waggle
+
+mode, folder, *peers = sys.argv[1:]
+model = net()
+swarm = waggle.join("tests", initial_peers=peers, listen="127.0.0.1:0", data_dir=folder)
+more = {"min_peers": 2} if mode in ("waits", "counts") else {}
+opt = waggle.Optimizer(torch.optim.SGD(model.parameters(), 0.01), swarm, model, target_batch_size=4, samples=4, **more)
+print("address", swarm.address, flush=True)
+
+
+def step(i):
+    opt.zero_grad()
+    loss_of(model, i).backward()
+    opt.step()
+
+
+def rate(seconds):
+    """Of a thread that counts."""
+    counted, running = [0], [True]
+
+    def count():
+        while running[0]:
+            counted[0] += 1
+
+    thread = threading.Thread(target=count)
+    begin = time.monotonic()
+    thread.start()
+    time.sleep(seconds)
+    running[0] = False
+    thread.join()
+    return counted[0] / (time.monotonic() - begin)
+
+
+if mode == "waits":  # for a second peer, until Ctrl-C
+    print("waiting", flush=True)
+    try:
+        step(0)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+        raise
+elif mode == "counts":
+    alone = rate(1)
+    rates = []
+    threading.Thread(target=lambda: (time.sleep(0.3), rates.append(rate(1)), os.kill(os.getpid(), 2))).start()
+    try:
+        step(0)
+    except KeyboardInterrupt:
+        print("rates", alone, rates[0], flush=True)
+elif mode == "workers":
+    class Data(torch.utils.data.Dataset):
+        def __len__(self):
+            return 10_000_000
+
+        def __getitem__(self, i):
+            if i == 0:
+                try:
+                    swarm.status()
+                except waggle.Error as e:
+                    open(folder + "/refused", "w").write(f"{e.code}: {e}")
+            time.sleep(0.001)
+            return batch(i % 10)[0]
+
+    for i, _ in enumerate(torch.utils.data.DataLoader(Data(), batch_size=4, num_workers=2)):
+        step(i)
+        if i == 3:
+            print("pids", *[c.pid for c in __import__("multiprocessing").active_children()], flush=True)
+elif mode == "exits":  # without leaving
+    for i in range(5):
+        step(i)
+    print("exits", flush=True)

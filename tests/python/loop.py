@@ -1,0 +1,52 @@
+"""A peer for test_together.py: the mlp of examples/, or with --optimizer own one of its own. Prints the
+address, and at the end the status as JSON."""
+
+import dataclasses
+import json
+import sys
+
+import torch
+import torch.nn.functional as F
+from test_alone import Own
+
+import waggle
+
+torch.set_num_threads(1)
+
+
+class NextByte(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bytes = torch.nn.Embedding(256, 8)
+        self.hidden0 = torch.nn.Linear(128, 32)
+        self.head = torch.nn.Linear(32, 256)
+
+    def forward(self, x):
+        return self.head(torch.relu(self.hidden0(self.bytes(x[:, :16]).flatten(1))))
+
+
+def main(folder, peers, seed, epochs, optimizer="adamw", step_seconds="0"):
+    torch.manual_seed(int(seed))
+    model = NextByte()
+    more = dict(model="mlp", data="synthetic", layers=1, width=32, context=16)
+    inner = torch.optim.AdamW(model.parameters(), 3e-3, weight_decay=0)
+    if optimizer == "own":
+        inner, more = Own(model.parameters(), 0.05), {}
+    swarm = waggle.join("tests", initial_peers=[p for p in peers.split(",") if p], listen="127.0.0.1:0",
+                        data_dir=folder)
+    opt = waggle.Optimizer(inner, swarm, model, target_batch_size=64, epochs=int(epochs), **more)
+    print("address", swarm.address, flush=True)
+    while opt.last != "finished":
+        opt.zero_grad()
+        x = torch.randint(256, (8, 17))
+        loss = F.cross_entropy(model(x), x[:, 16])
+        loss.backward()
+        opt.step(samples=8, loss=loss)
+        if float(step_seconds):
+            import time
+            time.sleep(float(step_seconds))
+    opt.leave()
+    print("STATUS", json.dumps(dataclasses.asdict(swarm.status())), flush=True)
+
+
+main(*sys.argv[1:])

@@ -1,0 +1,223 @@
+"""One peer alone is the plain loop, bit by bit."""
+
+import copy
+
+import pytest
+import torch
+from support import batch, equal, join, loss_of, net
+
+import waggle
+
+STEPS = 200
+
+
+class Own(torch.optim.Optimizer):
+    """Not in torch: keeps a tensor, a number of float64, and a row for each matrix."""
+
+    def __init__(self, params, lr):
+        super().__init__(params, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                state = self.state[p]
+                if not state:
+                    state["mean"] = torch.ones_like(p)
+                    state["seen"] = 0.1
+                    state["rows"] = torch.zeros(p.shape[0])
+                state["seen"] = state["seen"] / 1.1 + 1e-9
+                state["mean"].mul_(0.9).add_(p.grad, alpha=0.1)
+                state["rows"].add_(p.grad.reshape(p.shape[0], -1).pow(2).sum(1)).mul_(0.99)
+                p.sub_(group["lr"] * state["mean"] / (1 + state["seen"] + state["rows"].sqrt().mean()))
+
+
+MAKE = {
+    "SGD": lambda p: torch.optim.SGD(p, 0.05, momentum=0.9, nesterov=True),
+    "AdamW": lambda p: torch.optim.AdamW(p, 1e-2, weight_decay=0.1),
+    "NAdam": lambda p: torch.optim.NAdam(p, 1e-2),
+    "Own": lambda p: Own(p, 0.1),
+    "groups": lambda p: (lambda p: torch.optim.RMSprop([{"params": p[:2]}, {"params": p[2:], "lr": 3e-3}], 1e-3))(list(p)),
+}
+
+
+def train(model, optimizer, i, **more):
+    optimizer.zero_grad()
+    loss = loss_of(model, i)
+    loss.backward()
+    optimizer.step(**({"samples": 4, "loss": loss, **more} if isinstance(optimizer, waggle.Optimizer) else {}))
+
+
+@pytest.mark.parametrize("strategy", ["collaborative", "local-updates"])
+@pytest.mark.parametrize("kind", list(MAKE))
+def test_is_the_plain_loop(kind, strategy, tmp_path):
+    if strategy != "collaborative" and kind == "groups":
+        pytest.skip("once is enough")
+    ours, plain = net(norm=True), net(norm=True)
+    own = MAKE[kind](plain.parameters())
+    with waggle.Optimizer(MAKE[kind](ours.parameters()), join(tmp_path), ours, target_batch_size=4,
+                          strategy=strategy) as opt:
+        for i in range(STEPS):
+            train(plain, own, i)
+            train(ours, opt, i)
+            assert opt.last == "stepped", i
+            assert equal(ours, plain), i
+        status = opt.swarm.status()
+        assert status.samples_offered == 4 * STEPS and status.samples_dropped == 0
+
+
+@pytest.mark.parametrize("on_inner", [False, True])
+def test_follows_a_scheduler(on_inner, tmp_path):
+    ours, plain = net(), net()
+    own = torch.optim.SGD(plain.parameters(), 0.1)
+    own_rates = torch.optim.lr_scheduler.StepLR(own, 7, 0.5)
+    inner = torch.optim.SGD(ours.parameters(), 0.1)
+    with waggle.Optimizer(inner, join(tmp_path), ours, target_batch_size=4) as opt:
+        rates = opt.follow(torch.optim.lr_scheduler.StepLR(inner if on_inner else opt, 7, 0.5))
+        for i in range(40):
+            train(plain, own, i)
+            own_rates.step()
+            train(ours, opt, i)
+            rates.step()  # does nothing
+            assert equal(ours, plain), i
+        assert rates.get_last_lr() == [0.1 * 0.5**5]
+        assert "step" not in rates.state_dict()
+
+
+def test_frozen_and_tied_parameters(tmp_path):
+    def tied():
+        model = net()
+        model.add_module("tied", torch.nn.Linear(5, 2))
+        model.tied.weight = model[2].weight
+        model[0].bias.requires_grad_(False)
+        return model, [p for p in model.parameters() if p.requires_grad]
+
+    (ours, of_ours), (plain, of_plain) = tied(), tied()
+    frozen = ours[0].bias.clone()
+
+    def loss(model, i):
+        x, y = batch(i)
+        hidden = model[1](model[0](x))
+        return torch.nn.functional.mse_loss(model[2](hidden) + model.tied(hidden), y)
+
+    own = torch.optim.Adam(of_plain, 1e-2)
+    with waggle.Optimizer(torch.optim.Adam(of_ours, 1e-2), join(tmp_path), ours, target_batch_size=4, samples=4) as opt:
+        for i in range(30):
+            for model, optimizer in ((plain, own), (ours, opt)):
+                optimizer.zero_grad(set_to_none=i % 2 == 0)
+                loss(model, i).backward()
+                optimizer.step()
+            assert equal(ours, plain), i
+    assert torch.equal(ours[0].bias, frozen)
+
+
+@pytest.mark.parametrize("kind", ["AdamW", "NAdam", "Own"])
+def test_goes_on_from_its_checkpoint(kind, tmp_path):
+    plain, ours = net(), net()
+    own = MAKE[kind](plain.parameters())
+    with waggle.Optimizer(MAKE[kind](ours.parameters()), join(tmp_path), ours, target_batch_size=4) as opt:
+        for i in range(5):
+            train(plain, own, i)
+            train(ours, opt, i)
+    again = net(seed=2)
+    with waggle.Optimizer(MAKE[kind](again.parameters()), join(tmp_path), again, target_batch_size=4) as opt:
+        train(again, opt, 99)
+        assert opt.last == "synced" and opt.swarm.epoch == 5
+        assert equal(again, plain)
+        for i in range(5, 9):
+            train(plain, own, i)
+            train(again, opt, i)
+            assert equal(again, plain), i
+        state, theirs = opt.state_dict()["state"], own.state_dict()["state"]
+        for i, values in theirs.items():
+            for name, value in values.items():
+                assert torch.equal(torch.as_tensor(state[i][name]), torch.as_tensor(value)), name
+
+
+def test_begins_with_a_state_that_was_loaded(tmp_path):
+    plain = net()
+    own = torch.optim.Adam(plain.parameters(), 1e-2)
+    for i in range(3):
+        train(plain, own, i)
+    ours = copy.deepcopy(plain)
+    with waggle.Optimizer(torch.optim.Adam(ours.parameters(), 1e-2), join(tmp_path), ours, target_batch_size=4) as opt:
+        opt.load_state_dict(own.state_dict())
+        for i in range(3, 9):
+            train(plain, own, i)
+            train(ours, opt, i)
+            assert equal(ours, plain), i
+        with pytest.raises(waggle.Error, match="before the first step"):
+            opt.load_state_dict(own.state_dict())
+
+
+def test_accumulates_until_the_target(tmp_path):
+    ours, plain = net(), net()
+    own = torch.optim.SGD(plain.parameters(), 0.1)
+    with waggle.Optimizer(torch.optim.SGD(ours.parameters(), 0.1), join(tmp_path), ours, target_batch_size=8) as opt:
+        for i in range(0, 20, 2):
+            own.zero_grad()
+            ((loss_of(plain, i) + loss_of(plain, i + 1)) / 2).backward()
+            own.step()
+            train(ours, opt, i)
+            assert opt.last == "held"
+            train(ours, opt, i + 1)
+            assert opt.last == "stepped"
+            for a, b in zip(ours.parameters(), plain.parameters()):
+                torch.testing.assert_close(a, b)
+
+
+def test_call_sequences_of_frameworks(tmp_path):
+    model = net()
+    with waggle.Optimizer(torch.optim.AdamW(model.parameters(), 1e-2), join(tmp_path), model, target_batch_size=4,
+                          samples=4) as opt:
+        # Accelerate 0.19, AcceleratedOptimizer: reads and loads the state, then step(None).
+        opt.load_state_dict(opt.state_dict())
+        loss_of(model, 0).backward()
+        assert opt.step(None) is None and opt.last == "stepped"
+
+        # Lightning 2.0, automatic optimization: the closure does the pass.
+        def closure():
+            opt.zero_grad()
+            loss = loss_of(model, 1)
+            loss.backward()
+            return loss.detach()
+
+        with torch.no_grad():
+            assert opt.step(closure=closure).item() > 0
+        assert opt.last == "stepped"
+
+        # GradScaler, which is switched off without CUDA, hands the arguments on.
+        scaler = torch.cuda.amp.GradScaler(enabled=False)
+        opt.zero_grad()
+        scaler.scale(loss_of(model, 2)).backward()
+        scaler.step(opt, samples=3)
+        scaler.update()
+        assert opt.swarm.status().samples_offered == 11
+        assert opt.param_groups is opt._inner.param_groups and opt.defaults["lr"] == 1e-2
+        assert isinstance(opt, torch.optim.Optimizer) and opt.state[model[0].weight]["exp_avg"].shape == (5, 6)
+
+
+def test_a_loop_of_arrays(tmp_path):
+    class Line(waggle.LoopModel):
+        def __init__(self):
+            self.values = torch.zeros(3)
+            self.count = 0
+
+        def apply(self, gradient, lr):
+            self.values -= 0.5 * torch.frombuffer(gradient, dtype=torch.float32)
+            self.count += 1
+
+        def read(self, which, into):
+            into[:] = memoryview(bytearray(self.values.numpy().tobytes())).cast("f")
+
+        def steps(self):
+            return self.count
+
+    line = Line()
+    with waggle.Loop(join(tmp_path), line, [("line", [3])], optimizer="half", target_batch_size=4) as loop:
+        for _ in range(3):
+            gradient = loop.gradient
+            for i in range(3):
+                gradient[i] = i + 1.0
+            assert loop.offer(4) == "stepped"
+    assert line.values.tolist() == [-1.5, -3.0, -4.5]

@@ -1,0 +1,203 @@
+"""What is refused, and with which sentence."""
+
+import copy
+import os
+import pickle
+import threading
+import time
+
+import pytest
+import torch
+from support import join, loss_of, net
+
+import waggle
+
+
+def sgd(model, **more):
+    return torch.optim.SGD(model.parameters(), 0.1, **more)
+
+
+@pytest.mark.parametrize("given, kind, sentence", [
+    (dict(initial_pears=[]), TypeError, "takes no initial_pears; the nearest is initial_peers"),
+    (dict(target_batch_size=3), TypeError, "pass it to waggle.Optimizer"),
+    (dict(listen=7700), TypeError, "listen is of type int, and must be a text"),
+    (dict(initial_peers=["nowhere"]), ValueError, "initial_peers: 'nowhere'"),
+    (dict(log_level="loud"), ValueError, "log_level: 'loud'"),
+    (dict(join_timeout=-1), ValueError, "join_timeout is -1"),
+    (dict(client_mode=True), ValueError, "client_mode needs initial_peers"),
+])
+def test_join(given, kind, sentence, tmp_path):
+    with pytest.raises(kind, match=sentence):
+        join(tmp_path, **given)
+
+
+def test_a_name_of_a_run_and_a_folder_in_use(tmp_path):
+    with pytest.raises(ValueError, match="run: 'a b' must have 1 to 64 letters"):
+        waggle.join("a b", data_dir=tmp_path)
+    first = join(tmp_path)
+    with pytest.raises(ValueError, match="another peer uses data_dir"):
+        join(tmp_path)
+    assert first.address is None and first.join_line is None and first.epoch == 0
+    with pytest.raises(TypeError, match="cannot be copied"):
+        pickle.dumps(first)
+
+
+@pytest.mark.parametrize("given, kind, sentence", [
+    (dict(target_batch=3), TypeError, "takes no target_batch; the nearest is target_batch_size"),
+    (dict(target_batch_size="many"), TypeError, "target_batch_size is of type str"),
+    (dict(target_batch_size=0), ValueError, "target_batch_size"),
+    (dict(strategy="colaborative"), ValueError, "strategy: 'colaborative' .*the nearest is collaborative"),
+    (dict(listen="127.0.0.1:0"), TypeError, "pass it to waggle.join"),
+    (dict(weight_decay=0.1), TypeError, "in the constructor of the torch optimizer"),
+    (dict(micro_batch=2), TypeError, "pass the number of samples to step"),
+    (dict(warmup_epochs=2), ValueError, "warmup_epochs needs lr"),
+    (dict(codec="float17"), ValueError, "codec: 'float17'"),
+    (dict(alpha=0.5), ValueError, "alpha belongs to strategies that average parameters"),
+    (dict(delay_optimizer_step=True), TypeError, "takes no delay_optimizer_step"),
+])
+def test_options(given, kind, sentence, tmp_path):
+    model = net()
+    with pytest.raises(kind, match=sentence):
+        waggle.Optimizer(sgd(model), join(tmp_path), model, **given)
+
+
+def test_optimizers_and_parameters(tmp_path):
+    model = net()
+    swarm = join(tmp_path)
+
+    def refused(kind, sentence, optimizer, module=model):
+        with pytest.raises(kind, match=sentence):
+            waggle.Optimizer(optimizer, swarm, module)
+
+    refused(ValueError, "LBFGS is not supported", torch.optim.LBFGS(model.parameters()))
+    refused(ValueError, "SparseAdam is not supported", torch.optim.SparseAdam(list(model.parameters())))
+    refused(TypeError, "must be an optimizer of torch", model)
+    refused(ValueError, "0.weight is of type torch.float16", sgd(half := net().half()), half)
+    refused(ValueError, "2.weight is trainable, but the optimizer does not have it", sgd(model[0]))
+    refused(ValueError, "the module does not have", sgd(model), model[0])
+
+    class Words(torch.optim.SGD):
+        def step(self, closure=None):
+            super().step()
+            for p in self.param_groups[0]["params"]:
+                self.state[p]["words"] = ["one"]
+
+    refused(TypeError, "keeps words, which is of type list", Words(model.parameters(), 0.1))
+    opt = waggle.Optimizer(sgd(model), swarm, model)  # the swarm can still be used
+    with pytest.raises(ValueError, match="already has an optimizer"):
+        waggle.Optimizer(sgd(model), swarm, model)
+    opt.leave()
+
+
+def test_without_a_module_names_are_numbers(tmp_path):
+    model = net()
+    with pytest.warns(UserWarning, match="parameters are called 0, 1"):
+        with waggle.Optimizer(sgd(model), join(tmp_path), target_batch_size=4, samples=4) as opt:
+            loss_of(model, 0).backward()
+            opt.step()
+            assert opt.last == "stepped"
+
+
+def test_steps(tmp_path):
+    model = net()
+    opt = waggle.Optimizer(sgd(model), join(tmp_path), model, target_batch_size=4)
+    loss_of(model, 0).backward()
+    before = copy.deepcopy(model.state_dict())
+    for samples, kind, sentence in ((None, ValueError, "samples is missing"), (0, ValueError, "at least one sample"),
+                                    (5, ValueError, "over 5 samples, more than target_batch_size, 4"),
+                                    (2.5, TypeError, "must be a whole number")):
+        with pytest.raises(kind, match=sentence):
+            opt.step(samples=samples)
+    for how in (copy.deepcopy, copy.copy, pickle.dumps):
+        with pytest.raises(TypeError, match="use state_dict"):
+            how(opt)
+    with pytest.raises(waggle.Error, match="cannot be added") as refused:
+        opt.add_param_group({"params": [torch.zeros(1, requires_grad=True)]})
+    assert refused.value.code == "schema_mismatch"
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    opt.step(samples=4)
+    assert opt.last == "stepped"
+
+    model.register_parameter("extra", torch.nn.Parameter(torch.zeros(1)))
+    with pytest.raises(waggle.Error, match="parameter extra was added"):
+        opt.step(samples=4)
+    del model._parameters["extra"]
+    opt.param_groups[0]["momentum"] = 0.5
+    with pytest.raises(waggle.Error, match="momentum of the optimizer's parameter group 0 changed from 0 to 0.5"):
+        opt.step(samples=4)
+    opt.param_groups[0]["momentum"] = 0
+    model.double()
+    with pytest.raises(waggle.Error, match="parameter 0.weight became torch.float64"):
+        opt.step(samples=4)
+    model.float()
+    errors = []
+
+    def elsewhere():
+        try:
+            opt.step(samples=4)
+        except waggle.Error as e:
+            errors.append(e)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    thread.join()
+    assert errors[0].code == "not_owner" and "thread that constructed it" in str(errors[0])
+    model[0].bias.grad.fill_(float("nan"))
+    opt.step(samples=4)
+    assert opt.last == "dropped"
+    opt.zero_grad()
+    loss_of(model, 1).backward()
+    opt.step(samples=4)
+    assert opt.last == "stepped"
+    opt.leave()
+    opt.leave()
+    with pytest.raises(waggle.Error, match="has left the run") as left:
+        opt.step(samples=4)
+    assert left.value.code == "shutting_down"
+
+
+def test_a_forked_child_has_dead_handles(tmp_path):
+    model = net()
+    opt = waggle.Optimizer(sgd(model), join(tmp_path), model, target_batch_size=4, samples=4)
+    loss_of(model, 0).backward()
+    read, write = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            opt.step()
+        except waggle.Error as e:
+            os.write(write, e.code.encode())
+        os._exit(0)
+    os.close(write)
+    assert os.read(read, 100) == b"not_owner"
+    os.waitpid(child, 0)
+    os.close(read)
+    opt.step()
+    assert opt.last == "stepped"
+    opt.leave()
+
+
+def test_another_optimizer_is_refused_with_both_values(tmp_path):
+    one, other = net(), net()
+    first = waggle.Optimizer(torch.optim.NAdam(one.parameters(), 0.1), join(tmp_path / "1"), one, target_batch_size=4)
+    second = waggle.Optimizer(torch.optim.NAdam(other.parameters(), 0.1, eps=1e-3),
+                              join(tmp_path / "2", initial_peers=[first.swarm.address]), other, target_batch_size=4)
+    loss_of(other, 0).backward()
+    with pytest.raises(waggle.Error, match="refused by all initial peers: optimizer is NAdam.*eps=0.001.* here and "
+                                           "NAdam.*eps=1e-08") as refused:
+        second.step(samples=4)
+    assert refused.value.code == "agreement_mismatch"
+    first.leave(in_a_hurry=True)
+    second.leave(in_a_hurry=True)
+
+
+def test_an_exception_in_the_body_leaves_in_a_hurry(tmp_path):
+    model = net()
+    begin = None
+    with pytest.raises(KeyError):
+        with join(tmp_path) as swarm:
+            opt = waggle.Optimizer(sgd(model), swarm, model, target_batch_size=4, samples=4)
+            loss_of(model, 0).backward()
+            opt.step()
+            raise KeyError("the user's")
+    with pytest.raises(waggle.Error, match="has left"):
+        opt.step()

@@ -1,0 +1,159 @@
+"""Python peers with others: real processes on the loopback interface."""
+
+import json
+import os
+import pathlib
+import socket
+import time
+import urllib.request
+
+import pytest
+from support import PROGRAM, ROOT, eventually, processes
+
+HERE = pathlib.Path(__file__).parent
+EPOCHS = 60
+
+
+def status_of(address):
+    try:
+        with urllib.request.urlopen(f"http://{address}/api/v1/status", timeout=5) as answer:
+            return json.load(answer)
+    except OSError:
+        return {}
+
+
+def ending(process):
+    assert process.ended() == 0, process.log
+    return json.loads(process.line("STATUS "))
+
+
+def waggle_train(start, folder, *more):
+    return start("train", PROGRAM, "train", "--run-id", "tests", "--model", "mlp", "--layers", "1", "--width", "32",
+                 "--context", "16", "--target-batch-size", "64", "--epochs", EPOCHS, "--micro-batch", "8",
+                 "--listen", "127.0.0.1:0", "--data-dir", folder / "train", "--step-interval", "20ms",
+                 "--linger", "5m", *more)
+
+
+def test_two_and_waggle_train_end_with_equal_parameters_though_one_is_killed(tmp_path):
+    with processes(tmp_path) as start:
+        first = waggle_train(start, tmp_path)
+        where = first.line("listening on ")
+        loops = [start.python(f"loop{seed}", HERE / "loop.py", tmp_path / f"loop{seed}", where, seed, EPOCHS, "adamw",
+                              "0.01") for seed in (2, 3)]
+        doomed = start.python("doomed", HERE / "loop.py", tmp_path / "doomed", where, 4, EPOCHS, "adamw", "0.01")
+        doomed.line("in step at epoch")
+        doomed.kill()
+        ends = [ending(loop) for loop in loops]
+        theirs = eventually(lambda: (s := status_of(where)).get("epoch") == EPOCHS and s)
+        for end in ends:
+            assert end["finished"] and end["epoch"] == EPOCHS
+            assert end["parameters"] == theirs["parameters"]
+            assert end["samples_used"] > 0
+            assert end["samples_offered"] == end["samples_used"] + end["samples_dropped"]
+
+
+def test_two_with_an_optimizer_of_their_own_and_one_that_joins_later(tmp_path):
+    with processes(tmp_path) as start:
+        first = start.python("first", HERE / "loop.py", tmp_path / "first", "", 1, EPOCHS, "own", "0.02")
+        where = first.line("address ")
+        second = start.python("second", HERE / "loop.py", tmp_path / "second", where, 2, EPOCHS, "own", "0.02")
+        second.line("in step at epoch")
+        third = start.python("third", HERE / "loop.py", tmp_path / "third", where, 3, EPOCHS, "own", "0.02")
+        ends = [ending(each) for each in (first, second, third)]
+        assert len({end["parameters"] for end in ends}) == 1
+        assert ends[1]["rounds"] > 0
+
+
+def test_the_examples_run_and_differ_in_three_statements(tmp_path):
+    def statements(name):
+        text = (ROOT / "examples" / name).read_text().split('"""', 2)[2]
+        lines = []
+        for line in filter(None, map(str.rstrip, text.splitlines())):
+            if lines and (lines[-1].count("(") > lines[-1].count(")")):
+                lines[-1] += line.strip()
+            else:
+                lines.append(line)
+        return lines
+
+    plain, swarm = statements("plain.py"), statements("swarm.py")
+    assert [line for line in plain if line not in swarm] == ["    optimizer.step()"]
+    assert len([line for line in swarm if line not in plain and "import" not in line]) == 3
+    with processes(tmp_path) as start:
+        loops = [start.python("plain", ROOT / "examples/plain.py", "--steps", 150)]
+        first = start.python("first", ROOT / "examples/swarm.py", "--listen", "127.0.0.1:0", "--steps", 400, "--data-dir",
+                             tmp_path / "first", "--min-peers", 2)
+        where = first.line("listening on ").split(";")[0]
+        loops += [first, start.python("second", ROOT / "examples/swarm.py", "--listen", "127.0.0.1:0", "--steps", 400,
+                                      "--data-dir", tmp_path / "second", "--peer", where, "--min-peers", 2)]
+        for loop in loops:
+            assert loop.ended() == 0 and "step 100: loss " in loop.log, loop.log
+
+
+def test_ctrl_c_ends_a_wait_and_the_others_see_a_goodbye(tmp_path):
+    with processes(tmp_path) as start:
+        waits = start.python("waits", HERE / "ends.py", "waits", tmp_path / "waits")
+        waits.line("waiting")
+        eventually(lambda: status_of(waits.line("address ")))
+        begin = time.monotonic()
+        waits.kill(2)
+        waits.line("interrupted")
+        assert waits.ended() != 0
+        assert time.monotonic() - begin < 10, "a wait would have no end"
+        assert "KeyboardInterrupt" in waits.log
+
+
+def test_other_threads_run_while_step_waits(tmp_path):
+    with processes(tmp_path) as start:
+        counts = start.python("counts", HERE / "ends.py", "counts", tmp_path / "counts")
+        alone, beside = map(float, counts.line("rates ").split())
+        assert beside > 0.5 * alone, "the wait holds the GIL"
+
+
+def test_workers_of_a_killed_loop_keep_neither_port_nor_folder(tmp_path):
+    with processes(tmp_path) as start:
+        loop = start.python("workers", HERE / "ends.py", "workers", tmp_path / "workers")
+        where = loop.line("address ")
+        workers = [int(pid) for pid in loop.line("pids ").split()]
+        assert len(workers) == 2
+        host, port = where.rsplit(":", 1)
+        holders = lambda: [pid for pid in workers if port_is_held(pid, int(port))]
+        assert port_is_held(loop.process.pid, int(port)) and not holders()
+        assert "not_owner: this peer belongs to process" in (tmp_path / "workers/refused").read_text()
+        for pid in workers:
+            os.kill(pid, 19)  # they must not end first
+        loop.kill()
+        loop.ended()
+        with socket.socket() as again:
+            again.bind((host, int(port)))
+        next_one = start.python("next", HERE / "ends.py", "exits", tmp_path / "workers")
+        next_one.line("exits")
+        assert next_one.ended() == 0, next_one.log
+        for pid in workers:
+            os.kill(pid, 9)
+
+
+def port_is_held(pid, port):
+    """Whether a process has a descriptor of a socket with this local port."""
+    inodes = set()
+    for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        words = line.split()
+        if int(words[1].split(":")[1], 16) == port:
+            inodes.add(words[9])
+    for fd in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            target = os.readlink(fd)
+        except OSError:
+            continue
+        if target.startswith("socket:[") and target[8:-1] in inodes:
+            return True
+    return False
+
+
+def test_a_process_that_ends_without_leaving_says_goodbye(tmp_path):
+    with processes(tmp_path) as start:
+        first = start.python("first", HERE / "ends.py", "waits", tmp_path / "first")
+        where = first.line("address ")
+        second = start.python("second", HERE / "ends.py", "exits", tmp_path / "second", where)
+        second.line("exits")
+        assert second.ended() == 0
+        assert "loop ended at epoch" in second.log

@@ -1,0 +1,193 @@
+// The extension waggle._waggle, which trainer/python/waggle wraps. It knows buffers, numbers and
+// text: no type of torch or numpy.
+
+#include <chrono>
+
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+#include <pybind11/stl/filesystem.h>
+
+#include "runtime/config/options.hpp"
+#include "runtime/core/nearest.hpp"
+#include "runtime/core/version.hpp"
+#include "trainer/python/owned_descriptors.hpp"
+#include "trainer/python/python_loop.hpp"
+
+namespace {
+
+namespace py = pybind11;
+using namespace waggle;
+using python::loop_description;
+using python::python_loop;
+
+/// Sets a member if the dictionary has an entry of its name.
+template <class T>
+void take(const py::dict& from, const char* name, T& to) {
+  if (from.contains(name))
+    to = from[name].cast<T>();
+}
+
+swarm_options options_from(const py::dict& from) {
+  swarm_options o;
+  take(from, "run", o.run);
+  take(from, "initial_peers", o.initial_peers);
+  take(from, "listen", o.listen);
+  take(from, "announce", o.announce);
+  take(from, "data_dir", o.data_dir);
+  take(from, "log_level", o.log_level);
+  take(from, "strategy", o.strategy);
+  take(from, "target_batch_size", o.target_batch_size);
+  take(from, "epochs", o.max_epochs);
+  take(from, "model", o.model);
+  take(from, "data", o.data);
+  take(from, "schedule", o.schedule);
+  if (from.contains("join_timeout"))
+    o.join_timeout = std::chrono::milliseconds{from["join_timeout"].cast<std::int64_t>()};
+  take(from, "start_alone", o.start_alone);
+  take(from, "resume", o.resume);
+  take(from, "more", o.more);
+  bool of_run = false;
+  take(from, "rate_of_run", of_run);
+  o.learning_rate = of_run ? rate_owner::run : rate_owner::optimizer;
+  return o;
+}
+
+using named_shapes = std::vector<std::pair<std::string, tensor_shape>>;
+
+std::vector<state_tensor> tensors_from(const named_shapes& from, state_tensor::kind what) {
+  std::vector<state_tensor> out;
+  for (const auto& [name, shape] : from)
+    out.push_back({name, shape, what});
+  return out;
+}
+
+/// A name, a shape, and whether its values are never negative.
+using statistic_rows = std::vector<std::vector<std::tuple<std::string, tensor_shape, bool>>>;
+
+optimizer_identity identity_from(const std::string& kind, const py::dict& numbers) {
+  optimizer_identity id;
+  id.kind = kind;
+  take(numbers, "weight_decay", id.weight_decay);
+  take(numbers, "decay_vectors", id.decay_vectors);
+  for (const auto& hyper : hyper_parameters())
+    if (py::str name{std::string{hyper.name}}; numbers.contains(name))
+      hyper.set(id, numbers[name].cast<double>());
+  return id;
+}
+
+void start(python_loop& loop, py::object model, const py::dict& options,
+           const named_shapes& parameters, const statistic_rows& statistics,
+           const named_shapes& buffers, const std::string& optimizer, const py::dict& numbers,
+           double learning_rate, const std::string& rate_ratios) {
+  loop_description d;
+  d.parameters = tensors_from(parameters, state_tensor::kind::parameter);
+  for (const auto& rows : statistics) {
+    auto& of_parameter = d.statistics.emplace_back();
+    for (const auto& [name, shape, never_negative] : rows)
+      of_parameter.push_back(
+        {name, never_negative ? state_tensor::kind::square : state_tensor::kind::statistic, shape});
+  }
+  d.buffers = tensors_from(buffers, state_tensor::kind::buffer);
+  d.optimizer = identity_from(optimizer, numbers);
+  d.learning_rate = learning_rate;
+  d.rate_ratios = rate_ratios;
+  loop.start(std::move(model), d, options_from(options));
+}
+
+py::dict dict_of(const swarm_status& s) {
+  py::dict out;
+  out["epoch"] = s.epoch;
+  out["finished"] = s.finished;
+  out["group_size"] = s.group_size;
+  out["samples_offered"] = s.samples_offered;
+  out["samples_used"] = s.samples_used;
+  out["samples_dropped"] = s.samples_dropped;
+  out["state_downloads"] = s.state_downloads;
+  out["rounds"] = s.rounds;
+  out["waiting_for"] = s.waiting_for;
+  out["loss"] = s.loss;
+  out["parameters"] = to_string(s.parameters);
+  return out;
+}
+
+/// The names, shapes and signs of the statistics that an optimizer of the table keeps for a
+/// parameter, in order.
+std::vector<std::tuple<std::string, tensor_shape, bool>>
+known_statistics(const std::string& kind, const py::dict& numbers, const tensor_shape& shape) {
+  std::vector<std::tuple<std::string, tensor_shape, bool>> out;
+  if (const auto* row = find_optimizer(kind))
+    for (const auto& s : row->statistics(identity_from(kind, numbers), shape))
+      out.emplace_back(s.name, s.shape, s.what == state_tensor::kind::square);
+  return out;
+}
+
+/// Name, group and the name of the value of each option of `waggle`.
+std::vector<std::tuple<std::string, std::string, std::string>> options() {
+  std::vector<std::tuple<std::string, std::string, std::string>> out;
+  for (const auto& option : option_table())
+    out.emplace_back(option.name, option.group, option.value_name);
+  return out;
+}
+
+py::object error_type; // waggle.Error; lives as long as the process
+
+void translate(std::exception_ptr thrown) {
+  try {
+    if (thrown)
+      std::rethrow_exception(thrown);
+  } catch (const swarm_error& e) {
+    auto instance = error_type(e.what());
+    instance.attr("code") = std::string{to_string(e.code())};
+    PyErr_SetObject(error_type.ptr(), instance.ptr());
+  }
+}
+
+} // namespace
+
+PYBIND11_MODULE(_waggle, m) {
+  m.doc() = "The peer of a training loop, without torch. Use the module waggle.";
+  error_type = py::reinterpret_steal<py::object>(PyErr_NewExceptionWithDoc(
+    "waggle.Error",
+    "The run or this peer refuses to go on. `code` names the reason: agreement_mismatch (the other "
+    "peers have another optimizer, model or option; the text names both values), shutting_down "
+    "(this "
+    "peer has left or ended), schema_mismatch (a parameter was added, moved or cast), not_owner "
+    "(another thread or a forked process), not_ready.",
+    PyExc_RuntimeError, nullptr));
+  error_type.inc_ref(); // the module may be destroyed after the interpreter's types
+  m.attr("Error") = error_type;
+  py::register_exception_translator(translate);
+  m.attr("__version__") = version;
+  close_descriptors_after_fork();
+
+  m.def("options", options);
+  m.def("nearest", nearest, py::arg("wrong"), py::arg("names"));
+  m.def("known_statistics", known_statistics, py::arg("optimizer"), py::arg("numbers"),
+        py::arg("shape"));
+
+  py::class_<python_loop>(m, "Peer")
+    .def(py::init([](const py::dict& options) {
+           return std::make_unique<python_loop>(options_from(options));
+         }),
+         py::arg("options"))
+    .def("start", start, py::arg("model"), py::arg("options"), py::arg("parameters"),
+         py::arg("statistics"), py::arg("buffers"), py::arg("optimizer"), py::arg("numbers"),
+         py::arg("learning_rate"), py::arg("rate_ratios"))
+    .def("gradient", &python_loop::gradient, py::keep_alive<0, 1>())
+    .def("gather", &python_loop::gather, py::arg("addresses"), py::arg("counts"))
+    .def(
+      "offer",
+      [](python_loop& loop, std::uint64_t samples, std::optional<double> loss) {
+        return std::string{to_string(loop.offer(samples, loss))};
+      },
+      py::arg("samples"), py::arg("loss"))
+    .def("status", [](python_loop& loop) { return dict_of(loop.status()); })
+    .def("leave", &python_loop::leave, py::arg("in_a_hurry"))
+    .def_property_readonly("left", &python_loop::left)
+    .def_property_readonly("address", [](const python_loop& loop) { return loop.where().address; })
+    .def_property_readonly("addresses",
+                           [](const python_loop& loop) { return loop.where().addresses; })
+    .def_property_readonly("id", [](const python_loop& loop) { return loop.where().id; })
+    .def_property_readonly("data_dir",
+                           [](const python_loop& loop) { return loop.where().data_dir; });
+}

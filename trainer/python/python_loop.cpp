@@ -1,0 +1,298 @@
+#include "trainer/python/python_loop.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <set>
+#include <stdexcept>
+#include <utility>
+
+#include <unistd.h>
+
+namespace waggle::python {
+
+namespace {
+
+/// Values of ours as Python sees them during one call. It must not keep them.
+class lent {
+public:
+  explicit lent(std::span<float> values)
+    : view_(py::memoryview::from_buffer(values.data(), {static_cast<py::ssize_t>(values.size())},
+                                        {static_cast<py::ssize_t>(sizeof(float))})) {}
+  [[nodiscard]] const py::memoryview& view() const { return view_; }
+  /// Throws BufferError if something still refers to the values.
+  void end() const { view_.attr("release")(); }
+
+private:
+  py::memoryview view_;
+};
+
+class python_model final : public loop_model {
+public:
+  explicit python_model(py::object model) : model_(std::move(model)) {}
+  ~python_model() override {
+    py::gil_scoped_acquire gil;
+    model_ = {};
+  }
+  python_model(const python_model&) = delete;
+  python_model& operator=(const python_model&) = delete;
+
+  void apply(std::span<const float> gradient, double lr) override {
+    py::gil_scoped_acquire gil;
+    lent values{writable(gradient)};
+    model_.attr("apply")(values.view(), lr);
+    values.end();
+  }
+  void step(double lr) override {
+    py::gil_scoped_acquire gil;
+    model_.attr("step")(lr);
+  }
+  void read_tensor(std::size_t which, std::span<float> out) const override {
+    py::gil_scoped_acquire gil;
+    lent values{out};
+    model_.attr("read")(which, values.view());
+    values.end();
+  }
+  void write_tensor(std::size_t which, std::span<const float> from) override {
+    py::gil_scoped_acquire gil;
+    lent values{writable(from)};
+    model_.attr("write")(which, values.view());
+    values.end();
+  }
+  [[nodiscard]] std::uint64_t optimizer_steps() const override {
+    py::gil_scoped_acquire gil;
+    return model_.attr("steps")().cast<std::uint64_t>();
+  }
+  void set_optimizer_steps(std::uint64_t steps) override {
+    py::gil_scoped_acquire gil;
+    model_.attr("set_steps")(steps);
+  }
+
+private:
+  /// torch warns of memory that is read-only, and has no type for it.
+  static std::span<float> writable(std::span<const float> values) {
+    return {const_cast<float*>(values.data()), values.size()};
+  }
+
+  py::object model_;
+};
+
+/// Python's handlers of signals run on its main thread, when asked.
+void run_signal_handlers() {
+  py::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() != 0)
+    throw py::error_already_set();
+}
+
+/// Both ends are called with the GIL.
+class busy_while {
+public:
+  explicit busy_while(bool& busy) : busy_(busy) { busy_ = true; }
+  ~busy_while() { busy_ = false; }
+  busy_while(const busy_while&) = delete;
+  busy_while& operator=(const busy_while&) = delete;
+
+private:
+  bool& busy_;
+};
+
+void check(const loop_description& d) {
+  if (d.parameters.empty())
+    throw std::invalid_argument{"there are no parameters to train"};
+  if (d.statistics.size() != d.parameters.size())
+    throw std::invalid_argument{"there must be a list of statistics for each parameter"};
+  std::set<std::string> names;
+  auto need = [&](const std::string& name, const tensor_shape& shape) {
+    if (name.empty() || name.size() > 1024)
+      throw std::invalid_argument{"the name of a tensor has 1 to 1024 bytes"};
+    if (!names.insert(name).second)
+      throw std::invalid_argument{"two tensors have the name " + name};
+    if (shape.size() > 64 || state_tensor{name, shape}.elements() == 0)
+      throw std::invalid_argument{"tensor " + name + " has no values, or too many"};
+  };
+  for (std::size_t i = 0; i < d.parameters.size(); ++i) {
+    need(d.parameters[i].name, d.parameters[i].shape);
+    for (const auto& s : d.statistics[i])
+      need(s.name + "/" + d.parameters[i].name, s.shape);
+  }
+  for (const auto& b : d.buffers)
+    need(b.name, b.shape);
+}
+
+template <class T>
+T of(result<T> made) {
+  if (made)
+    return std::move(*made);
+  if (made.error().code == ec::bad_config)
+    throw std::invalid_argument{made.error().detail};
+  throw swarm_error{made.error()};
+}
+
+} // namespace
+
+python_loop::python_loop(const swarm_options& options)
+  : session_(of(swarm_session::prepare(options))), process_(::getpid()),
+    thread_(std::this_thread::get_id()) {
+  where_.id = to_string(session_->id());
+  where_.data_dir = session_->data_dir().string();
+}
+
+python_loop::~python_loop() {
+  if (::getpid() != process_) {
+    // The peer's threads do not exist here, so nothing can be taken down.
+    static_cast<void>(new std::shared_ptr<swarm_session>{session_});
+    static_cast<void>(new std::shared_ptr<loop_port>{port_});
+    return;
+  }
+  try {
+    leave(true);
+  } catch (const std::exception&) {
+    // A signal came meanwhile. Nobody is left whom it could interrupt.
+  }
+}
+
+void python_loop::require_process() const {
+  if (::getpid() != process_)
+    throw swarm_error{{ec::not_owner, "this peer belongs to process " + std::to_string(process_)
+                                        + ", from which this one was forked: use it there only"}};
+}
+
+void python_loop::require_loop() const {
+  require_process();
+  if (left())
+    throw swarm_error{{ec::shutting_down, "this peer has left the run"}};
+  if (busy_)
+    throw swarm_error{{ec::not_owner, "this peer is in use: it steps or leaves at this moment"}};
+  if (std::this_thread::get_id() != thread_)
+    throw swarm_error{{ec::not_owner, "this peer belongs to the thread that constructed it: call "
+                                      "step there only"}};
+}
+
+const python_loop::place& python_loop::where() const {
+  require_process();
+  return where_;
+}
+
+void python_loop::start(py::object model, const loop_description& description,
+                        const swarm_options& options) {
+  require_process();
+  if (left())
+    throw swarm_error{{ec::shutting_down, "this peer has left the run"}};
+  if (session_->started())
+    throw std::invalid_argument{
+      "this swarm already has an optimizer: call waggle.join once for each optimizer"};
+  check(description);
+  auto table = table_of(description.parameters, description.statistics, description.buffers);
+  if (auto fits = session_->configure(options); !fits)
+    throw std::invalid_argument{fits.error().detail};
+  auto schema = schema_of(table, description.optimizer, session_->model_function());
+  gradient_.assign(table.parameter_count() + table.buffer_count(), 0.0F);
+  auto port = std::make_shared<loop_port>(std::move(table), schema);
+  auto made = std::make_unique<python_model>(std::move(model));
+  auto started = [&] {
+    py::gil_scoped_release free;
+    return session_->start(port, description.optimizer, description.learning_rate,
+                           description.rate_ratios);
+  }();
+  if (!started)
+    throw std::invalid_argument{started.error().detail};
+  if (session_->address())
+    where_.address = to_string(*session_->address());
+  for (const auto& each : session_->addresses())
+    where_.addresses.push_back(to_string(each));
+  thread_ = std::this_thread::get_id();
+  model_ = std::move(made);
+  port_ = std::move(port);
+}
+
+py::memoryview python_loop::gradient() {
+  require_loop();
+  return lent{gradient_}.view();
+}
+
+void python_loop::gather(const py::list& addresses, const py::list& counts) {
+  require_loop();
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < addresses.size(); ++i) {
+    auto count = counts[i].cast<std::size_t>();
+    if (count > gradient_.size() - at)
+      throw std::invalid_argument{"there are more values than the loop has"};
+    // 0: a parameter without a gradient.
+    if (auto from = addresses[i].cast<std::uintptr_t>(); from != 0)
+      std::memcpy(gradient_.data() + at, reinterpret_cast<const float*>(from),
+                  count * sizeof(float));
+    else
+      std::fill_n(gradient_.begin() + static_cast<std::ptrdiff_t>(at), count, 0.0F);
+    at += count;
+  }
+}
+
+step_outcome python_loop::offer(std::uint64_t samples, std::optional<double> loss) {
+  require_loop();
+  if (!port_)
+    throw swarm_error{{ec::not_ready, "this peer has no optimizer yet"}};
+  if (auto usable = session_->check_samples(samples); !usable)
+    throw std::invalid_argument{usable.error().detail};
+  if (session_->was_over())
+    return step_outcome::finished;
+  busy_while here{busy_};
+  py::gil_scoped_release free;
+  // The sum is finite only if every value is finite (opposite infinities give NaN).
+  double sum = std::accumulate(gradient_.begin(), gradient_.end(), 0.0);
+  micro_step pass{loss.value_or(std::numeric_limits<double>::quiet_NaN()), samples};
+  pass.finite = std::isfinite(sum) && std::isfinite(loss.value_or(0));
+  auto before = port_->samples().outdated;
+  auto outcome = port_->offer(*model_, gradient_, pass, [this] {
+    run_signal_handlers();
+    bool is = session_->over();
+    auto now = session_->status_now();
+    py::gil_scoped_acquire gil;
+    status_ = std::move(now);
+    return is;
+  });
+  session_->count_outdated(port_->samples().outdated - before);
+  return outcome;
+}
+
+swarm_status python_loop::status() {
+  require_process();
+  if (left() || std::this_thread::get_id() != thread_)
+    return status_;
+  swarm_status now;
+  {
+    py::gil_scoped_release free;
+    now = session_->status_now();
+  }
+  return status_ = std::move(now);
+}
+
+void python_loop::leave(bool in_a_hurry) {
+  require_process();
+  if (busy_)
+    throw swarm_error{{ec::not_owner, "this peer is in use: it steps or leaves at this moment"}};
+  if (left())
+    return;
+  std::optional<py::error_already_set> interrupted;
+  auto hurry = [&interrupted] {
+    py::gil_scoped_acquire gil;
+    if (!interrupted && PyErr_CheckSignals() != 0)
+      interrupted.emplace(); // takes the error, because the model's methods are still called
+    return interrupted.has_value();
+  };
+  {
+    busy_while here{busy_};
+    py::gil_scoped_release free;
+    if (model_)
+      session_->stop(*model_, in_a_hurry, hurry);
+    auto last = session_->status_now();
+    session_.reset(); // waits for threads
+    py::gil_scoped_acquire gil;
+    status_ = std::move(last);
+  }
+  if (interrupted)
+    throw std::move(*interrupted);
+}
+
+} // namespace waggle::python

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <pybind11/pybind11.h>
+
+#include "actors/loop/swarm_session.hpp"
+#include "runtime/training/state_schema.hpp"
+
+namespace waggle::python {
+
+namespace py = pybind11;
+
+/// What peers compare of a loop's model, and what they exchange.
+struct loop_description {
+  std::vector<state_tensor> parameters;
+  std::vector<std::vector<statistic>> statistics; // of each parameter
+  std::vector<state_tensor> buffers;
+  optimizer_identity optimizer;
+  double learning_rate = 0;
+  std::string rate_ratios; // of the parameter groups; empty: all have one rate
+};
+
+/// The peer of a loop in Python. All calls come from the thread that called `start`, with the GIL;
+/// what waits gives it up meanwhile. Calls the model's methods `apply(gradient, lr)`, `step(lr)`,
+/// `read(which, into)`, `write(which, values)`, `steps()` and `set_steps(n)`, on that thread only.
+/// A mistake of the caller throws std::invalid_argument or swarm_error.
+class python_loop {
+public:
+  explicit python_loop(const swarm_options& options);
+  ~python_loop();
+  python_loop(const python_loop&) = delete;
+  python_loop& operator=(const python_loop&) = delete;
+
+  void start(py::object model, const loop_description& description, const swarm_options& options);
+  /// The gradient and, behind it, the buffers: written by Python before `offer`.
+  [[nodiscard]] py::memoryview gradient();
+  /// Copies `count` float32 values at each address of a list into `gradient`, one after another.
+  void gather(const py::list& addresses, const py::list& counts);
+  /// Returns the outcome. No loss: it is not known.
+  [[nodiscard]] step_outcome offer(std::uint64_t samples, std::optional<double> loss);
+  /// From any thread; from another one than the loop's, what the loop's thread saw last: in `offer`
+  /// it looks every 100 ms.
+  [[nodiscard]] swarm_status status();
+  /// Leaves the run, and frees the port and the data folder.
+  void leave(bool in_a_hurry);
+
+  [[nodiscard]] bool left() const { return !session_; }
+  /// Where this peer is, and was. Its addresses are known from `start` on.
+  struct place {
+    std::string id;
+    std::string data_dir;
+    std::optional<std::string> address;
+    std::vector<std::string> addresses;
+  };
+  [[nodiscard]] const place& where() const;
+
+private:
+  void require_process() const;
+  void require_loop() const;
+
+  std::shared_ptr<swarm_session> session_; // null: it has left
+  std::unique_ptr<loop_model> model_;
+  std::shared_ptr<loop_port> port_;
+  std::vector<float> gradient_;
+  swarm_status status_; // the last one
+  place where_;
+  const int process_;
+  std::thread::id thread_;
+  bool busy_ = false; // a thread is in `offer` or `leave`; the GIL guards it
+};
+
+} // namespace waggle::python

@@ -1,0 +1,28 @@
+"""Makes a training loop of PyTorch a peer of a run that many machines train together.
+
+    swarm = waggle.join("birds", initial_peers=["10.0.0.1:7700"])
+    opt = waggle.Optimizer(torch.optim.AdamW(net.parameters(), 1e-3), swarm, net, target_batch_size=256)
+    for x, y in loader:
+        opt.zero_grad()
+        loss = F.cross_entropy(net(x), y)
+        loss.backward()
+        opt.step(samples=len(x), loss=loss)
+        if opt.last == "finished":
+            break
+
+Importing this module does not import torch: `Loop`, which `Optimizer` uses, trains any arrays.
+"""
+
+from ._loop import Loop, LoopModel
+from ._swarm import Status, Swarm, join
+from ._waggle import Error, __version__
+
+__all__ = ["Error", "Loop", "LoopModel", "Optimizer", "Status", "Swarm", "join", "__version__"]
+
+
+def __getattr__(name):
+    if name == "Optimizer":  # needs torch
+        from ._optimizer import Optimizer
+
+        return Optimizer
+    raise AttributeError(f"module 'waggle' has no attribute '{name}'")

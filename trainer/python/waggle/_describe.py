@@ -1,0 +1,228 @@
+"""What peers compare of a torch optimizer, and what they exchange of it."""
+
+import collections
+import hashlib
+
+import torch
+
+from . import _waggle
+
+# Switches of the implementation, and what changes with the rate.
+_not_compared = {"params", "lr", "initial_lr", "foreach", "fused", "capturable", "differentiable"}
+_squares = {"exp_avg_sq", "max_exp_avg_sq", "square_avg", "acc_delta", "exp_inf"}
+_text_max = 400  # of the agreement's 3 KiB
+
+
+class Statistic:
+    """A value that an optimizer keeps for a parameter, as float32 values.
+
+    Tensors of float32 are copied. All other numbers become the sum of three float32 numbers each,
+    which is exact for a float64, so that a peer that joins continues with the same bits."""
+
+    def __init__(self, name, value):
+        self.name = name
+        self.number = None
+        if isinstance(value, (bool, int, float)):
+            self.number = type(value)
+            value = torch.tensor(float(value), dtype=torch.float64)
+        if not isinstance(value, torch.Tensor):
+            raise TypeError(f"the optimizer keeps {name}, which is of type {type(value).__name__}: a peer that "
+                            "joins can receive numbers and tensors only")
+        if value.layout != torch.strided or value.is_complex() or value.is_quantized:
+            raise TypeError(f"the optimizer keeps {name}, which is no dense tensor of real numbers")
+        self.dtype = value.dtype
+        self.device = value.device
+        self.shape = tuple(value.shape)
+        self.exact = value.dtype == torch.float32
+        self.sent_shape = list(self.shape) if self.exact else [3, *self.shape]
+
+    def key(self):
+        return (self.name, self.number, self.dtype, self.shape)
+
+    def read(self, state, into):
+        value = state.get(self.name)
+        if value is None:
+            into.zero_()
+        elif self.exact:
+            into.copy_(value.detach().reshape(-1))
+        else:
+            rest = torch.as_tensor(value).detach().to("cpu", torch.float64).reshape(-1)
+            for part in into.view(3, -1):
+                part.copy_(rest)
+                rest = rest - part.to(torch.float64)
+
+    def make(self, state):
+        """Adds the value to a state that does not have it."""
+        if state.get(self.name) is None:
+            state[self.name] = (torch.zeros(self.shape, dtype=self.dtype, device=self.device)
+                                if self.number is None else self.number(0))
+
+    def write(self, state, values):
+        if self.exact:
+            self.make(state)
+            state[self.name].copy_(values.view(self.shape))
+            return
+        exact = values.view(3, -1).to(torch.float64).sum(0)
+        if self.number is not None:
+            state[self.name] = self.number(exact.item())
+        else:
+            self.make(state)
+            state[self.name].copy_(exact.view(self.shape))  # rounds back to what was read
+
+
+def _probe(inner, group, parameter):
+    """The state that one step with a zero gradient leaves for a zero parameter of the same shape."""
+    probe = object.__new__(type(inner))
+    probe.__dict__.update(inner.__dict__)
+    probe.__dict__.pop("step", None)  # a scheduler's wrapper, which refers to `inner`
+    for name, value in inner.__dict__.items():
+        if "_hooks" in name and isinstance(value, dict):
+            probe.__dict__[name] = type(value)()
+    zero = torch.zeros_like(parameter.detach()).requires_grad_()
+    zero.grad = torch.zeros_like(zero)
+    probe.state = collections.defaultdict(dict)
+    probe.param_groups = [{**group, "params": [zero]}]
+    try:
+        probe.step()
+    except Exception as e:
+        raise ValueError(f"{type(inner).__name__} is not supported: a step with a zero gradient, which shows "
+                         f"what it keeps, fails ({e})") from e
+    return probe.state.get(zero, {})
+
+
+def _number_text(value):
+    if isinstance(value, torch.Tensor):
+        value = value.tolist()
+    if isinstance(value, (list, tuple)):
+        return "(" + ", ".join(_number_text(each) for each in value) + ")"
+    if isinstance(value, (bool, int, float, str, type(None))):
+        return repr(value)
+    return type(value).__name__
+
+
+def compared(group):
+    """The options of a parameter group that must be equal on all peers."""
+    return {name: value for name, value in group.items() if name not in _not_compared}
+
+
+def _own_text(inner):
+    groups = inner.param_groups
+    first = compared(groups[0])
+    text = type(inner).__name__ + "(" + ", ".join(f"{n}={_number_text(v)}" for n, v in sorted(first.items())) + ")"
+    for i, group in enumerate(groups[1:], 1):
+        changed = {n: v for n, v in compared(group).items() if n not in first or first[n] != v}
+        if changed:
+            text += f"; group {i} of {len(group['params'])}: " + ", ".join(
+                f"{n}={_number_text(v)}" for n, v in sorted(changed.items()))
+    text = text.replace("\n", " ")
+    if len(text) > _text_max:
+        text = text[:60] + "… " + hashlib.sha256(text.encode()).hexdigest()[:16]
+    return text
+
+
+def _sgd(o):
+    return None if o["dampening"] else {"momentum": o["momentum"], "nesterov": o["nesterov"]}
+
+
+def _adam(o):
+    return {"beta1": o["betas"][0], "beta2": o["betas"][1], "epsilon": o["eps"], "amsgrad": o["amsgrad"]}
+
+
+def _adagrad(o):
+    return None if o["lr_decay"] or o["initial_accumulator_value"] else {"epsilon": o["eps"]}
+
+
+def _rmsprop(o):
+    return {"smoothing": o["alpha"], "epsilon": o["eps"], "momentum": o["momentum"], "centered": o["centered"]}
+
+
+# Those that C++ and `waggle train` know: with the same numbers, their peers can be in one run.
+_known = {torch.optim.SGD: ("sgd", _sgd), torch.optim.Adam: ("adam", _adam),
+          torch.optim.AdamW: ("adamw", _adam), torch.optim.Adagrad: ("adagrad", _adagrad),
+          torch.optim.RMSprop: ("rmsprop", _rmsprop)}
+
+
+def _known_identity(inner, trained):
+    """The name and the numbers of an optimizer of `waggle train`, or None."""
+    if type(inner) not in _known:
+        return None
+    kind, read = _known[type(inner)]
+    common = None
+    matrices, vectors = set(), set()
+    for group in inner.param_groups:
+        if group.get("maximize") or group.get("decoupled_weight_decay", False):
+            return None
+        numbers = read(group)
+        if numbers is None or common not in (None, numbers):
+            return None
+        common = numbers
+        for p in group["params"]:
+            if id(p) in trained:
+                (vectors if p.dim() < 2 else matrices).add(group["weight_decay"])
+    decays = matrices or vectors
+    decays_vectors = not matrices or not vectors or vectors == matrices
+    if len(decays) > 1 or len(vectors) > 1 or (not decays_vectors and vectors != {0}):
+        return None
+    numbers = {name: float(value) for name, value in common.items()}
+    numbers["weight_decay"] = float(next(iter(decays)))
+    numbers["decay_vectors"] = decays_vectors
+    return kind, numbers
+
+
+class Description:
+    """kind, numbers: the optimizer as peers compare it. statistics: a list of `Statistic` for each of
+    `parameters`. counter: None, or the Statistic "step" that is not sent, because it is the number of
+    the run's updates."""
+
+    def __init__(self, inner, parameters):
+        groups = {id(p): group for group in inner.param_groups for p in group["params"]}
+        found = {}
+        rows = []
+        for p in parameters:
+            group = groups[id(p)]
+            key = (id(group), tuple(p.shape), p.device, p.stride())
+            if key not in found:
+                state = _probe(inner, group, p)
+                found[key] = [Statistic(name, value) for name, value in state.items() if value is not None]
+            rows.append(found[key])
+        self.counter = None
+        self.kind, self.numbers = _own_text(inner), {}
+        self.statistics = rows
+        known = _known_identity(inner, {id(p) for p in parameters})
+        if known:
+            self._take_known(known, parameters)
+
+    def _take_known(self, known, parameters):
+        kind, numbers = known
+        rows = []
+        for p, row in zip(parameters, self.statistics):
+            named = {s.name: s for s in row}
+            wanted = [name for name, _, _ in _waggle.known_statistics(kind, numbers, list(p.shape))]
+            if set(named) - {"step"} != set(wanted) or any(named[name].shape != tuple(p.shape) for name in wanted):
+                return  # of another version of torch
+            rows.append([named[name] for name in wanted])
+        self.counter = next((s for s in self.statistics[0] if s.name == "step"), None)
+        self.kind, self.numbers, self.statistics = kind, numbers, rows
+        for row in rows:
+            for s in row:
+                s.never_negative = s.name in _squares or s.name == "sum"
+
+    def rows(self):
+        return [[(s.name, s.sent_shape, getattr(s, "never_negative", s.exact and s.name in _squares)) for s in row]
+                for row in self.statistics]
+
+
+def rate_ratios(inner, parameters):
+    """A text about the rates of parameters relative to the first group's; empty if all are equal."""
+    groups = {id(p): group.get("lr", 0.0) for group in inner.param_groups for p in group["params"]}
+    first = inner.param_groups[0].get("lr", 0.0)
+    if all(group.get("lr", 0.0) == first for group in inner.param_groups):
+        return ""
+    runs = []
+    for p in parameters:
+        rate = groups[id(p)]
+        if not runs or runs[-1][0] != rate:
+            runs.append([rate, 0])
+        runs[-1][1] += 1
+    text = ", ".join(f"{float(rate) / float(first) if first else float(rate):g} for {count}" for rate, count in runs)
+    return text if len(text) <= 256 else hashlib.sha256(text.encode()).hexdigest()[:16]

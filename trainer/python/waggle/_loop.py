@@ -1,0 +1,96 @@
+"""A loop over any arrays."""
+
+from . import _options
+from ._swarm import Swarm, refusing
+
+
+class LoopModel:
+    """What a `Loop` needs of a model: parameters, and an optimizer with its statistics. Every buffer
+    is a memoryview of float32 that is valid during the call only. All methods are called on the
+    thread that calls `Loop.offer`, inside that call, or in `leave`."""
+
+    def apply(self, gradient, lr):
+        """One optimizer step with `gradient`, the values of all parameters in order (and behind
+        them nothing). `lr`: the rate of the run, of use only if the loop was given `lr`."""
+        raise NotImplementedError
+
+    def step(self, lr):
+        """The same with the gradient that the loop has just offered."""
+        raise NotImplementedError
+
+    def read(self, which, into):
+        """Writes tensor number `which` into the buffer: the parameters, then each statistic of all
+        parameters that have it, in the order of its first appearance, then the buffers."""
+        raise NotImplementedError
+
+    def write(self, which, values):
+        """Takes the values of tensor number `which` from the buffer."""
+        raise NotImplementedError
+
+    def steps(self):
+        """The number of optimizer steps so far."""
+        raise NotImplementedError
+
+    def set_steps(self, steps):
+        """The last thing of a state that is loaded: the number of steps of its optimizer."""
+        raise NotImplementedError
+
+
+class Loop:
+    """The loop under `Optimizer`, for arrays of numpy, JAX, or anything else with buffers.
+
+    parameters: [(name, shape)]. statistics: for each parameter [(name, shape, never_negative)].
+    buffers: [(name, shape)], values that passes change, such as running means.
+    optimizer: its name and `numbers`: one of `waggle train` (then a `waggle train` of the same model
+        can take part), or any other text, which peers compare.
+    learning_rate: the initial one, which peers compare unless `lr` is given. rate_ratios: a text
+        about the rates of parts of the model, which peers compare.
+    Other arguments: as of `Optimizer`.
+    """
+
+    def __init__(self, swarm, model, parameters, /, *, statistics=None, buffers=(), optimizer="own",
+                 numbers=None, learning_rate=0.0, rate_ratios="", **options):
+        if not isinstance(swarm, Swarm):
+            raise TypeError(f"swarm is of type {type(swarm).__name__}: pass what waggle.join returns")
+        training = _options.of_training(options)
+        merged = {**swarm._given, **training,
+                  "more": {**swarm._given.get("more", {}), **training["more"]}}
+        self.swarm = swarm
+        self._peer = swarm._peer
+        parameters = [(name, list(shape)) for name, shape in parameters]
+        if statistics is None:
+            statistics = [[] for _ in parameters]
+        refusing(self._peer.start, model, merged, parameters, statistics,
+                 [(name, list(shape)) for name, shape in buffers], optimizer, numbers or {},
+                 float(learning_rate), rate_ratios)
+
+    @property
+    def gradient(self):
+        """A writable buffer of float32, the same at each call: the gradients of all parameters, in
+        order, and behind them the values of the buffers. Fill it before `offer`. Do not use it
+        after `leave`."""
+        return self._peer.gradient()
+
+    def offer(self, samples, loss=None):
+        """Contributes what is in `gradient`: the mean over `samples` samples. `loss`: the mean loss of
+        the same samples, for the status. Returns when the next gradient can be computed:
+
+        "held": it counts toward the next update. "stepped": it counts, and the update was applied (or,
+        with a strategy that averages parameters, the optimizer has stepped). "synced": the state of
+        the run was loaded instead. "dropped": it was not finite, or of outdated parameters. "finished":
+        the run is over.
+
+        Other threads run while it waits; Ctrl-C ends it. Network failures raise nothing. Raises
+        ValueError for a wrong number of samples, waggle.Error if all initial peers refuse this one,
+        if this peer has ended, or in another thread or process."""
+        return refusing(self._peer.offer, samples, loss)
+
+    def leave(self, *, in_a_hurry=False):
+        """As `Swarm.leave`."""
+        self.swarm.leave(in_a_hurry=in_a_hurry)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.leave(in_a_hurry=kind is not None)

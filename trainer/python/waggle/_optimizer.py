@@ -1,0 +1,465 @@
+"""An optimizer of torch that trains with other peers."""
+
+import copy
+import operator
+import warnings
+import weakref
+
+import torch
+
+from . import _waggle
+from ._describe import Description, compared, rate_ratios
+from ._loop import Loop, LoopModel
+from ._swarm import Swarm
+
+
+def _error(code, text):
+    error = _waggle.Error(text)
+    error.code = code
+    return error
+
+
+class _Followed:
+    """A scheduler of torch that stands at the number of updates of the run."""
+
+    def __init__(self, scheduler, inner):
+        self.scheduler = scheduler
+        self._step = type(scheduler).step
+        self._inner = inner
+        self._initial = copy.deepcopy(scheduler.state_dict())
+        self._options = [dict(group) for group in inner.param_groups]
+        self._first = scheduler.last_epoch
+
+    def move_to(self, position):
+        if position < self.scheduler.last_epoch and self._first <= position:
+            # The run's state is older than ours was.
+            for group, options in zip(self._inner.param_groups, self._options):
+                group.update({name: value for name, value in options.items() if name != "params"})
+            self.scheduler.load_state_dict(copy.deepcopy(self._initial))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that no step of the optimizer came before
+            while self.scheduler.last_epoch < position:
+                self._step(self.scheduler)
+
+
+class _Model(LoopModel):
+    """The parameters, statistics and buffers of a torch module and optimizer. Refers to no peer, which
+    refers to it."""
+
+    def __init__(self, inner, parameters, buffers):
+        self.inner = inner
+        self.parameters = parameters  # [(name, tensor)]
+        self.buffers = buffers
+        self.description = Description(inner, [p for _, p in parameters])
+        # Tensor number `which` of the state: (parameter, None), (parameter, statistic) or (buffer, None).
+        self.tensors = [(p, None) for _, p in parameters]
+        names = list(dict.fromkeys(s.name for row in self.description.statistics for s in row))
+        for name in names:
+            for (_, p), row in zip(parameters, self.description.statistics):
+                self.tensors += [(p, s) for s in row if s.name == name]
+        self.first_buffer = len(self.tensors)
+        self.tensors += [(b, None) for _, b in buffers]
+        self.finite_buffers = [b.detach().clone() for _, b in buffers]
+        self.ratios = None  # of the groups' rates, if the run owns the rate
+        self.followed = None
+        self.swarm = None
+        self.count_steps()
+
+    def count_steps(self):
+        """Of an optimizer that has stepped, or loaded a state, before."""
+        states = [self.inner.state[p] for _, p in self.parameters if p in self.inner.state]
+        counts = [int(state["step"]) for state in states if state.get("step") is not None]
+        self.steps_made = max(counts, default=int(any(states)))
+
+    def own_rates(self):
+        rates = [float(group.get("lr", 0)) for group in self.inner.param_groups]
+        if rates[0] == 0 and any(rates):
+            raise ValueError("the learning rate of the optimizer's first parameter group is 0, and that of another "
+                             "one is not: with lr, each group keeps its ratio to the first one, so put a group that "
+                             "is trained first")
+        self.ratios = [rate / rates[0] if rates[0] else 1.0 for rate in rates]
+
+    def _inner_step(self, position, lr):
+        if self.followed is not None:
+            self.followed.move_to(position)
+        if self.ratios is not None:
+            for group, ratio in zip(self.inner.param_groups, self.ratios):
+                group["lr"] = lr * ratio
+        self.inner.step()
+        self.steps_made += 1
+
+    def apply(self, gradient, lr):
+        values = torch.frombuffer(gradient, dtype=torch.float32)
+        at = 0
+        with torch.no_grad():
+            for _, p in self.parameters:
+                part = values[at:at + p.numel()].view(p.shape)
+                at += p.numel()
+                if p.grad is None or p.grad.layout != torch.strided:
+                    p.grad = torch.empty_like(p)
+                p.grad.copy_(part)
+        self._inner_step(self.steps_made, lr)
+
+    def step(self, lr):
+        # The peers step on their own, and are about an epoch apart anyway.
+        self._inner_step(self.swarm().epoch if self.followed is not None else 0, lr)
+
+    def read(self, which, into):
+        tensor, statistic = self.tensors[which]
+        values = torch.frombuffer(into, dtype=torch.float32)
+        with torch.no_grad():
+            if statistic is not None:
+                statistic.read(self.inner.state.get(tensor, {}), values)
+            else:
+                values.copy_(tensor.detach().reshape(-1))
+
+    def write(self, which, values):
+        tensor, statistic = self.tensors[which]
+        values = torch.frombuffer(values, dtype=torch.float32)
+        with torch.no_grad():
+            if statistic is not None:
+                statistic.write(self.inner.state[tensor], values)
+                return
+            tensor.copy_(values.view(tensor.shape))
+            if which >= self.first_buffer:
+                self.finite_buffers[which - self.first_buffer].copy_(tensor)
+
+    def steps(self):
+        return self.steps_made
+
+    def set_steps(self, steps):
+        self.steps_made = steps
+        for (_, p), row in zip(self.parameters, self.description.statistics):
+            if steps == 0:
+                self.inner.state.pop(p, None)  # statistics may begin with other values than zeros
+            elif row or self.description.counter is not None:
+                state = self.inner.state[p]
+                for statistic in row:
+                    statistic.make(state)
+                counter = self.description.counter
+                if counter is not None:
+                    counter.make(state)
+                    state["step"] = (counter.number(steps) if counter.number else
+                                     torch.full_like(state["step"], steps))
+
+
+class Optimizer(torch.optim.Optimizer):
+    """A torch optimizer that steps together with the other peers of a run.
+
+    optimizer: any torch.optim.Optimizer over float32 parameters, also one of your own; what it keeps
+        must be numbers and dense tensors (LBFGS and SparseAdam are refused).
+    swarm: what `waggle.join` returned; one optimizer for each.
+    module: gives the parameters their names, and its running means and variances are averaged, too.
+        Without it the parameters are called 0, 1, … and buffers stay this peer's own.
+    target_batch_size: samples of the whole swarm for one update.
+    strategy: how the peers train together; a name as of `waggle train`. "collaborative": one update
+        with the mean of all gradients. Others: the optimizer steps in each step, and the peers average
+        parameters.
+    epochs: updates (or averages) of the run; 0: until all leave.
+    model, data: names that peers compare. schedule: a name for the schedule of the rate, which they
+        compare; with `lr`, the schedule of the run, as of `waggle train`, which then owns the rate.
+    samples: of each `step` that does not say it.
+    Any other option of `waggle train` by name, with _ for -.
+
+    It has param_groups, state and defaults of `optimizer`, so schedulers, GradScaler, Accelerate and
+    Lightning use it as they use any. Use it from the thread that constructed it. A context manager:
+    leaves the run at the end.
+
+    Raises TypeError or ValueError with a sentence.
+    """
+
+    _step_supports_amp_scaling = False  # for GradScaler: unscale before step
+
+    def __init__(self, optimizer, swarm, module=None, *, target_batch_size=256, strategy="collaborative",
+                 samples=None, **options):
+        if isinstance(optimizer, Optimizer) or not isinstance(optimizer, torch.optim.Optimizer):
+            raise TypeError(f"optimizer is of type {type(optimizer).__name__}, and must be an optimizer of torch")
+        if not isinstance(swarm, Swarm):
+            raise TypeError(f"swarm is of type {type(swarm).__name__}: pass what waggle.join returns")
+        if module is not None and not isinstance(module, torch.nn.Module):
+            raise TypeError(f"module is of type {type(module).__name__}, and must be a torch.nn.Module")
+        if strategy == "collaborative" or not strategy.startswith("decentralized"):
+            options["target_batch_size"] = target_batch_size
+        options["strategy"] = strategy
+        self._inner = optimizer
+        self._module = module
+        self._swarm = swarm
+        self._samples = samples
+        self._needs_loss = str(options.get("schedule", "")).startswith("plateau") and "lr" in options
+        self._last = None
+        parameters, buffers = _tensors_of(module, optimizer)
+        self._model = model = _Model(optimizer, parameters, buffers)
+        model.swarm = weakref.ref(swarm)
+        if options.get("lr") is not None:
+            model.own_rates()
+        d = model.description
+        self._loop = Loop(swarm, model, [(name, p.shape) for name, p in parameters], statistics=d.rows(),
+                          buffers=[(name, b.shape) for name, b in buffers], optimizer=d.kind, numbers=d.numbers,
+                          learning_rate=float(optimizer.param_groups[0].get("lr", 0)),
+                          rate_ratios=rate_ratios(optimizer, [p for _, p in parameters]), **options)
+        self._gradient = torch.frombuffer(self._loop.gradient, dtype=torch.float32)
+        self._tensors = [p for _, p in parameters]
+        self._counts = [p.numel() for p in self._tensors]
+        self._devices = [p.device for p in self._tensors]
+        self._remember_structure()
+        if module is None:
+            warnings.warn("without a module, the parameters are called 0, 1, … and running statistics stay this "
+                          "peer's own: pass the module to waggle.Optimizer on all peers", stacklevel=2)
+
+    # -- the loop
+
+    def step(self, closure=None, *, samples=None, loss=None):
+        """Contributes the parameters' .grad: the mean over `samples` samples, whose mean loss is `loss`
+        (a number or a tensor of one; for the status, may be left out). `closure`, if given, computes
+        the gradient and returns the loss. Returns what the closure returns; `last` is the outcome.
+
+        The gradient changes nothing at once: when all peers together have target_batch_size samples,
+        each writes the mean into .grad and steps. Waits until the next gradient can be computed; other
+        threads run meanwhile, and Ctrl-C ends it. Network failures raise nothing.
+
+        Raises ValueError if the samples are missing, 0 or too many; waggle.Error if a parameter was
+        added, moved or cast, in another thread or a forked process, after the peer has left, and if all
+        initial peers refuse this one."""
+        result = None
+        if closure is not None:
+            with torch.enable_grad():
+                result = closure()
+            if loss is None and isinstance(result, (int, float, torch.Tensor)):
+                loss = result
+        samples = self._samples if samples is None else samples
+        if samples is None:
+            raise ValueError("samples is missing: pass the number of samples of the gradient to step, or to the "
+                             "constructor of waggle.Optimizer")
+        try:
+            samples = operator.index(samples)
+        except TypeError:
+            raise TypeError(f"samples is of type {type(samples).__name__}, and must be a whole number") from None
+        if samples < 1:
+            raise ValueError(f"samples is {samples}: the gradient must be over at least one sample")
+        if isinstance(loss, torch.Tensor):
+            if loss.numel() != 1:
+                raise ValueError(f"loss has {loss.numel()} values, and must be a number")
+            loss = loss.item()
+        if loss is None and self._needs_loss:
+            raise ValueError("the schedule plateau needs the loss of each step: pass it to step")
+        self._check_structure()
+        self._collect()
+        self._last = self._loop.offer(samples, None if loss is None else float(loss))
+        return result
+
+    @property
+    def last(self):
+        """The outcome of the last step: "held", "stepped", "synced", "dropped" or "finished" (see
+        `Loop.offer`); None before the first."""
+        return self._last
+
+    @property
+    def swarm(self):
+        """The peer."""
+        return self._swarm
+
+    def zero_grad(self, *arguments, **named):
+        """As of the inner optimizer. Allowed at any time."""
+        self._inner.zero_grad(*arguments, **named)
+
+    def follow(self, scheduler):
+        """Takes over a scheduler of torch: its own step() does nothing from now on. Before each update
+        it is moved to the number of updates of the run before it, so all peers use one rate, also
+        those that join later. With strategies that average parameters: to the run's epoch.
+
+        Returns the scheduler."""
+        base = getattr(torch.optim.lr_scheduler, "LRScheduler", None) or torch.optim.lr_scheduler._LRScheduler
+        if not isinstance(scheduler, base) or isinstance(scheduler, torch.optim.lr_scheduler.ReduceLROnPlateau):
+            raise TypeError(f"follow takes a scheduler of torch that depends on the number of steps only, not a "
+                            f"{type(scheduler).__name__}; for a plateau: lr=…, schedule='plateau'")
+        if scheduler.optimizer is not self and scheduler.optimizer is not self._inner:
+            raise ValueError("the scheduler belongs to another optimizer")
+        if self._model.ratios is not None:
+            raise ValueError("with lr, the run owns the rate: use schedule=…, or leave lr out")
+        self._model.followed = _Followed(scheduler, self._inner)
+        # Not an attribute of the scheduler, which its state_dict would contain.
+        cls = type(scheduler)
+        scheduler.__class__ = type(cls.__name__, (cls,), {"step": lambda self, *arguments, **named: None})
+        self._remember_structure()
+        return scheduler
+
+    def leave(self, *, in_a_hurry=False):
+        """As `Swarm.leave`."""
+        self._swarm.leave(in_a_hurry=in_a_hurry)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.leave(in_a_hurry=kind is not None)
+
+    # -- an optimizer of torch
+
+    @property
+    def param_groups(self):
+        return self._inner.param_groups
+
+    @property
+    def state(self):
+        return self._inner.state
+
+    @property
+    def defaults(self):
+        return self._inner.defaults
+
+    def __getattr__(self, name):
+        if name == "_inner":  # before the constructor
+            raise AttributeError(name)
+        return getattr(self._inner, name)
+
+    def state_dict(self, *arguments, **named):
+        return self._inner.state_dict(*arguments, **named)
+
+    def load_state_dict(self, state_dict):
+        """Before the first step: what a run starts from. Later the state is the run's."""
+        if self._last is not None:
+            raise _error("not_ready", "the state of the optimizer is that of the run: call load_state_dict before "
+                                      "the first step")
+        before = copy.deepcopy(self._inner.state_dict())
+        self._inner.load_state_dict(state_dict)
+        for group, known in zip(self._inner.param_groups, self._groups):
+            for name, value in compared(group).items():
+                if name in known and known[name] != value:
+                    self._inner.load_state_dict(before)
+                    raise ValueError(f"the state has {name} = {value}, and the optimizer was constructed with "
+                                     f"{known[name]}, which the peers compare: construct it with the former")
+        self._model.count_steps()
+        self._remember_structure()
+
+    def add_param_group(self, param_group):
+        raise _error("schema_mismatch", "a parameter group cannot be added: peers must have the same optimizer, so "
+                                        "add it before the waggle.Optimizer is constructed, on all peers")
+
+    def __getstate__(self):
+        raise TypeError("a waggle.Optimizer is part of a running peer, which cannot be copied or pickled: use "
+                        "state_dict")
+
+    def __deepcopy__(self, memo):
+        self.__getstate__()
+
+    def __reduce_ex__(self, protocol):
+        self.__getstate__()
+
+    def __repr__(self):
+        return f"<waggle.Optimizer of {self._inner!r} in {self._swarm!r}>"
+
+    # -- what must not change
+
+    def _remember_structure(self):
+        self._groups = [compared(group) for group in self._inner.param_groups]
+        self._lists = [list(group["params"]) for group in self._inner.param_groups]
+        if self._module is None:
+            self._sizes, self._places = [], []
+            return
+        trained = {id(p): name for name, p in self._model.parameters}
+        self._sizes = [(m, len(m._parameters), len(m._modules)) for m in self._module.modules()]
+        self._places = [(m._parameters, name, p, trained[id(p)]) for m in self._module.modules()
+                        for name, p in m._parameters.items() if id(p) in trained]
+
+    def _check_structure(self):
+        def changed(name, how):
+            raise _error("schema_mismatch", f"parameter {name} {how} since the waggle.Optimizer was constructed: the "
+                                            "state of the run cannot change, so change the module before, on all peers")
+
+        for table, name, p, known_as in self._places:
+            if table.get(name) is not p:
+                changed(known_as, "was removed or replaced by another tensor")
+        for module, parameters, modules in self._sizes:
+            if len(module._parameters) != parameters or len(module._modules) != modules:
+                known = {name for name, _ in self._model.parameters}
+                added = [name for name, p in self._module.named_parameters()
+                         if name not in known and p.requires_grad and id(p) not in map(id, self._tensors)]
+                if added:
+                    changed(added[0], "was added")
+        groups = self._inner.param_groups
+        if len(groups) != len(self._groups):
+            raise _error("schema_mismatch", f"the number of the optimizer's parameter groups changed from "
+                                            f"{len(self._groups)} to {len(groups)}: peers must have the same optimizer")
+        for i, (group, options, tensors) in enumerate(zip(groups, self._groups, self._lists)):
+            if len(group["params"]) != len(tensors) or any(map(operator.is_not, group["params"], tensors)):
+                raise _error("schema_mismatch", f"the tensors of the optimizer's parameter group {i} changed: peers "
+                                                "must have the same optimizer")
+            if self._model.followed is not None:
+                continue  # schedulers may change the momentum
+            for name, value in options.items():
+                if group.get(name) is not value and group.get(name) != value:
+                    raise _error("schema_mismatch", f"{name} of the optimizer's parameter group {i} changed from "
+                                                    f"{value} to {group.get(name)}: peers must have the same optimizer; "
+                                                    "only the learning rate may change")
+
+    def _collect(self):
+        """Copies the gradients, with zeros where there is none, and the buffers."""
+        addresses = []
+        others = []
+        for i, p in enumerate(self._tensors):
+            g = p.grad
+            if p.dtype is not torch.float32 or p.device != self._devices[i] or not p.requires_grad:
+                name = self._model.parameters[i][0]
+                how = (f"became {p.dtype}" if p.dtype is not torch.float32 else
+                       f"was moved to {p.device}" if p.device != self._devices[i] else "was frozen")
+                raise _error("schema_mismatch", f"parameter {name} {how} since the waggle.Optimizer was constructed: "
+                                                "the state of the run cannot change")
+            if g is None:
+                addresses.append(0)
+            elif g.is_sparse:
+                raise _error("schema_mismatch", f"the gradient of parameter {self._model.parameters[i][0]} is sparse, "
+                                                "and peers average dense ones: construct its layer with sparse=False")
+            elif g.is_cpu and g.is_contiguous():
+                addresses.append(g.data_ptr())
+            else:
+                addresses.append(0)
+                others.append((i, g))
+        self._loop._peer.gather(addresses, self._counts)
+        with torch.no_grad():
+            for i, g in others:
+                at = sum(self._counts[:i])
+                self._gradient[at:at + self._counts[i]].copy_(g.reshape(-1))
+            at = sum(self._counts)
+            for (_, b), last in zip(self._model.buffers, self._model.finite_buffers):
+                if not torch.isfinite(b).all():
+                    b.copy_(last)  # otherwise one such batch would spoil all later ones
+                last.copy_(b)
+                self._gradient[at:at + b.numel()].copy_(b.reshape(-1))
+                at += b.numel()
+
+
+def _tensors_of(module, optimizer):
+    """The trained parameters and the running statistics, by name."""
+    held = [p for group in optimizer.param_groups for p in group["params"]]
+    known = {id(p) for p in held}
+    if module is None:
+        named = [(str(i), p) for i, p in enumerate(held)]
+    else:
+        named = list(module.named_parameters())
+    parameters = []
+    for name, p in named:
+        if not p.requires_grad or p.numel() == 0:
+            continue
+        if p.dtype is not torch.float32 or p.layout != torch.strided:
+            raise ValueError(f"parameter {name} is of type {p.dtype}, {p.layout}, and only dense float32 parameters can "
+                             "take part: call float() on the module before the optimizer is constructed; passes may "
+                             "compute in another format by torch.autocast")
+        if id(p) not in known:
+            raise ValueError(f"parameter {name} is trainable, but the optimizer does not have it: freeze it, or give it "
+                             "to the optimizer")
+        parameters.append((name, p))
+    ours = {id(p) for _, p in parameters}
+    for p in held:
+        if p.requires_grad and p.numel() > 0 and id(p) not in ours:
+            raise ValueError(f"the optimizer has a parameter with {p.numel()} values that the module does not have: pass "
+                             "the module that has all of them")
+    if not parameters:
+        raise ValueError("there are no parameters to train")
+    buffers = []
+    seen = set()
+    for name, b in module.named_buffers() if module is not None else ():
+        if name.endswith(("running_mean", "running_var")) and b is not None and b.numel() > 0 \
+                and b.dtype is torch.float32 and id(b) not in seen:
+            seen.add(id(b))
+            buffers.append((name, b))
+    return parameters, buffers

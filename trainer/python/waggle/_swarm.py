@@ -1,0 +1,153 @@
+"""The handle of a peer."""
+
+import atexit
+import dataclasses
+import weakref
+
+from . import _options, _waggle
+
+_alive = weakref.WeakSet()  # peers that may have to say goodbye when the process ends
+
+
+@dataclasses.dataclass(frozen=True)
+class Status:
+    """The state of the run as this peer knows it."""
+
+    epoch: int  # updates, or averages, of the run so far
+    finished: bool  # the last update of the run is applied
+    group_size: int  # peers that average with this one, itself included
+    samples_offered: int  # passed to step
+    samples_used: int  # of these, samples that entered an update
+    samples_dropped: int  # of these, samples that entered none
+    state_downloads: int  # from other peers
+    rounds: int  # rounds whose mean this peer applied
+    waiting_for: str  # empty: this peer does not wait
+    loss: float  # smoothed; nan before the first step
+    parameters: str  # a digest of the parameters after the last update, in hexadecimal
+
+
+def refusing(call, *arguments):
+    """Calls the extension; its sentences then name arguments instead of options."""
+    try:
+        return call(*arguments)
+    except ValueError as e:
+        raise ValueError(_options.in_python(str(e))) from None
+    except _waggle.Error as e:
+        again = _waggle.Error(_options.in_python(str(e)))
+        again.code = e.code
+        raise again from None
+
+
+class Swarm:
+    """This process's peer of a run; `waggle.join` makes it. It neither listens nor dials before a
+    `waggle.Optimizer` or a `waggle.Loop` is constructed with it, because peers compare optimizers,
+    too. A context manager: leaves the run at the end, in a hurry after an exception.
+
+    Use it from the thread of the loop; `status()`, `epoch` and the addresses from any. In a forked
+    process (a worker of a DataLoader) every call raises `waggle.Error`.
+    """
+
+    def __init__(self, run, given):
+        self._given = {"run": run, **_options.of_peer(given)}
+        self._peer = refusing(_waggle.Peer, self._given)
+        _alive.add(self._peer)
+
+    @property
+    def run(self):
+        """The name of the run."""
+        return self._given["run"]
+
+    @property
+    def id(self):
+        """The identity of this peer: the public part of the key in its data_dir, in hexadecimal."""
+        return self._peer.id
+
+    @property
+    def data_dir(self):
+        """The folder with the identity and the checkpoints."""
+        return self._peer.data_dir
+
+    @property
+    def address(self):
+        """The "HOST:PORT" that this peer listens on. None before the optimizer is constructed, and
+        in client_mode."""
+        return self._peer.address
+
+    @property
+    def addresses(self):
+        """All "HOST:PORT" at which other machines can reach this peer."""
+        return self._peer.addresses or ([self._peer.address] if self._peer.address else [])
+
+    @property
+    def join_line(self):
+        """The statement with which a loop joins this run; None if nobody can join through this peer."""
+        return f"waggle.join({self.run!r}, initial_peers={self.addresses!r})" if self.addresses else None
+
+    @property
+    def epoch(self):
+        """The number of updates (or averages) of the run so far, as this peer knows it."""
+        return self.status().epoch
+
+    @property
+    def finished(self):
+        """Whether the last update of the run is applied, so that nothing is left to compute."""
+        return self.status().finished
+
+    def status(self):
+        """Asks this process only, never the network; takes some ten microseconds. From another
+        thread: what the loop's thread saw last, which looks every 100 ms while it waits."""
+        return Status(**self._peer.status())
+
+    def leave(self, *, in_a_hurry=False):
+        """Leaves the run. Waits up to 5 s for a running round and for peers that need the last
+        state, then writes a checkpoint and says goodbye. `in_a_hurry`: says goodbye within a second.
+        A second call does nothing."""
+        refusing(self._peer.leave, in_a_hurry)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.leave(in_a_hurry=kind is not None)
+
+    def __repr__(self):
+        return f"<waggle.Swarm {self.run!r} at {self.address or 'no address yet'}>"
+
+    def __reduce_ex__(self, protocol):
+        raise TypeError("a waggle.Swarm is a running peer, which cannot be copied or pickled")
+
+
+def join(run, *, initial_peers=None, listen=None, announce=None, data_dir=None, client_mode=None,
+         log_level=None, join_timeout=None, start_alone=None, resume=None, **unknown):
+    """Prepares a peer of the run named `run`: checks the options, locks the data folder, and reads or
+    creates the identity.
+
+    initial_peers: "HOST:PORT" of any peers of the run. None: those in the environment's
+        WAGGLE_INITIAL_PEERS, INITIAL_PEERS or PL_INITIAL_PEERS; none there either: this peer starts
+        the run.
+    listen: "HOST:PORT"; port 0 is a free one, which `Swarm.address` has. Default: 0.0.0.0:0.
+    announce: the address that other peers dial, if it differs.
+    data_dir: the folder of the identity and the checkpoints, for one process at a time. Default:
+        .waggle, or .waggle-2, … if another process uses it.
+    client_mode: only dial, accept no connections.
+    log_level: "debug", "info" (default), "warn" or "error"; the log goes to standard error.
+    join_timeout: seconds to look for the run before this peer starts it, if it may.
+    start_alone: whether it may, although there are initial peers. Default: False.
+    resume: read the newest checkpoint and write checkpoints. Default: True.
+
+    Raises TypeError or ValueError with a sentence. Installs no signal handlers.
+    """
+    if not isinstance(run, str):
+        raise TypeError(f"run is of type {type(run).__name__}, and must be a text")
+    return Swarm(run, dict(initial_peers=initial_peers, listen=listen, announce=announce, data_dir=data_dir,
+                           client_mode=client_mode, log_level=log_level, join_timeout=join_timeout,
+                           start_alone=start_alone, resume=resume, **unknown))
+
+
+@atexit.register
+def _leave_in_a_hurry():
+    for peer in list(_alive):
+        try:
+            peer.leave(True)
+        except _waggle.Error:
+            pass  # a forked process, or a daemon thread that waits in step
