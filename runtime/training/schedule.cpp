@@ -12,34 +12,34 @@ namespace waggle {
 
 namespace {
 
-using form = schedule_number::form;
+using form = named_number::form;
 using part = schedule_part;
 
 constexpr double many = 0x1p40; // no run has more epochs
 
 // -- numbers --------------------------------------------------------------------------------------
 
-constexpr schedule_number floor_rate{"floor", form::real, 0, 1e6, 0.0};
-constexpr schedule_number warmup{"warmup", form::whole, 0, many, {}};
+constexpr named_number floor_rate{"floor", form::real, 0, 1e6, 0.0};
+constexpr named_number warmup{"warmup", form::whole, 0, many, {}};
 
-constexpr schedule_number of_step[] = {{"every", form::whole, 1, many, {}},
-                                       {"factor", form::real, 0, 1, 0.1}};
-constexpr schedule_number of_multi_step[] = {{"factor", form::real, 0, 1, 0.1},
-                                             {"at", form::list, 0, many, {}}};
-constexpr schedule_number of_exponential[] = {{"factor", form::real, 0, 1, {}}};
-constexpr schedule_number of_linear[] = {{"from", form::real, 0, 1, 1.0 / 3},
-                                         {"to", form::real, 0, 1, 1.0}};
-constexpr schedule_number of_cosine[] = {floor_rate};
-constexpr schedule_number of_restarts[] = {
+constexpr named_number of_step[] = {{"every", form::whole, 1, many, {}},
+                                    {"factor", form::real, 0, 1, 0.1}};
+constexpr named_number of_multi_step[] = {{"factor", form::real, 0, 1, 0.1},
+                                          {"at", form::list, 0, many, {}}};
+constexpr named_number of_exponential[] = {{"factor", form::real, 0, 1, {}}};
+constexpr named_number of_linear[] = {{"from", form::real, 0, 1, 1.0 / 3},
+                                      {"to", form::real, 0, 1, 1.0}};
+constexpr named_number of_cosine[] = {floor_rate};
+constexpr named_number of_restarts[] = {
   {"first", form::whole, 1, many, {}}, {"growth", form::whole, 1, 1e6, 1.0}, floor_rate};
-constexpr schedule_number of_polynomial[] = {{"power", form::real, 0, 1e3, 1.0}, floor_rate};
-constexpr schedule_number of_one_cycle[] = {{"rise", form::real, 0, 1, 0.3},
-                                            {"start-divisor", form::real, 1, 1e9, 25.0},
-                                            {"end-divisor", form::real, 1, 1e9, 1e4}};
-constexpr schedule_number of_warmup[] = {warmup};
-constexpr schedule_number of_inverse_sqrt[] = {{"warmup", form::whole, 1, many, {}}};
-constexpr schedule_number of_wsd[] = {warmup, {"decay", form::whole, 1, many, {}}, floor_rate};
-constexpr schedule_number of_plateau[] = {
+constexpr named_number of_polynomial[] = {{"power", form::real, 0, 1e3, 1.0}, floor_rate};
+constexpr named_number of_one_cycle[] = {{"rise", form::real, 0, 1, 0.3},
+                                         {"start-divisor", form::real, 1, 1e9, 25.0},
+                                         {"end-divisor", form::real, 1, 1e9, 1e4}};
+constexpr named_number of_warmup[] = {warmup};
+constexpr named_number of_inverse_sqrt[] = {{"warmup", form::whole, 1, many, {}}};
+constexpr named_number of_wsd[] = {warmup, {"decay", form::whole, 1, many, {}}, floor_rate};
+constexpr named_number of_plateau[] = {
   {"factor", form::real, 0, 1, 0.1},
   {"patience", form::whole, 0, static_cast<double>(plateau::count_max), 10.0},
   {"threshold", form::real, 0, 1e6, 1e-4},
@@ -208,6 +208,24 @@ double lr_schedule::at(epoch_id epoch) const {
     e -= parts[i].epochs.value_or(0);
   }
   return peak;
+}
+
+double lr_schedule::within(epoch_id epoch, double share) const {
+  auto steady = [&] {
+    auto e = epoch.value();
+    if (e < warmup_epochs)
+      return true;
+    e -= warmup_epochs;
+    for (const auto& part : parts) {
+      auto length = part.epochs.value_or(0);
+      if (e < length)
+        return part.row->ends && e + 1 < length;
+      e -= length;
+    }
+    return false;
+  };
+  auto now = at(epoch);
+  return steady() ? now + std::clamp(share, 0.0, 1.0) * (at(epoch.next()) - now) : now;
 }
 
 std::optional<plateau_rule> lr_schedule::plateau() const {

@@ -7,29 +7,19 @@
 #include <vector>
 
 #include "runtime/core/ids.hpp"
+#include "runtime/training/named_number.hpp"
 #include "runtime/training/plateau.hpp"
 
 namespace waggle {
-
-/// A number that belongs to a schedule: "every" of step.
-struct schedule_number {
-  enum class form : std::uint8_t { real, whole, list }; // list: whole numbers, at least one
-
-  std::string_view name;
-  form what = form::real;
-  double low = 0;
-  double high = 1;
-  std::optional<double> initial{}; // none: it must be given
-};
 
 struct schedule_part;
 
 /// One schedule: everything that the rest of the program knows about it.
 struct schedule_row {
   std::string_view name;
-  std::string_view help;                    // half a sentence
-  std::span<const schedule_number> numbers; // besides its length; a list is the last one
-  bool ends;                                // the rate depends on its length
+  std::string_view help;                 // half a sentence
+  std::span<const named_number> numbers; // besides its length; a list is the last one
+  bool ends;                             // the rate depends on its length
   /// The rate in its epoch `e`, from 0 on. REQUIRES: a length above 0 if it `ends`.
   double (*rate)(const schedule_part& part, double peak, std::uint64_t e);
 };
@@ -66,6 +56,9 @@ struct lr_schedule {
 
   /// Before a plateau lowers it.
   [[nodiscard]] double at(epoch_id epoch) const;
+  /// The same at a share (0 to 1) of the epoch: where the rate changes steadily, in a warm-up or a
+  /// part with an end, on the way to the next epoch's.
+  [[nodiscard]] double within(epoch_id epoch, double share) const;
   /// The rule of the last part, if that is `plateau`.
   [[nodiscard]] std::optional<plateau_rule> plateau() const;
 };

@@ -1,10 +1,7 @@
 #include "runtime/training/schedule_text.hpp"
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <cstdio>
-#include <map>
+#include <utility>
 
 #include "runtime/core/named.hpp"
 #include "runtime/core/nearest.hpp"
@@ -13,110 +10,18 @@ namespace waggle {
 
 namespace {
 
-using form = schedule_number::form;
+using form = named_number::form;
 
-constexpr schedule_number length{"epochs", form::whole, 1, 0x1p40, {}};
+constexpr named_number length{"epochs", form::whole, 1, 0x1p40, {}};
 
 failure bad(std::string why) {
   return {ec::bad_config, std::move(why)};
-}
-
-std::string_view trimmed(std::string_view text) {
-  while (text.starts_with(' '))
-    text.remove_prefix(1);
-  while (text.ends_with(' '))
-    text.remove_suffix(1);
-  return text;
-}
-
-/// The pieces between the separators; at least one.
-std::vector<std::string_view> split(std::string_view text, char separator) {
-  std::vector<std::string_view> pieces;
-  for (;;) {
-    auto at = text.find(separator);
-    pieces.push_back(trimmed(text.substr(0, at)));
-    if (at == std::string_view::npos)
-      return pieces;
-    text.remove_prefix(at + 1);
-  }
-}
-
-/// The shortest text that is read back as the same number.
-std::string exact(double value) {
-  char text[64];
-  auto end = std::to_chars(text, text + sizeof text, value);
-  return {text, end.ptr};
-}
-
-/// For people.
-std::string rounded(double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.3g", value);
-  return text;
-}
-
-/// "every of step".
-std::string name_of(const schedule_row& row, std::string_view number) {
-  return std::string{number} + " of " + std::string{row.name};
 }
 
 std::vector<std::string> known_numbers(const schedule_row& row) {
   auto names = names_in(row.numbers);
   names.emplace_back(length.name);
   return names;
-}
-
-result<double> parse_number(const schedule_row& row, const schedule_number& of,
-                            std::string_view text) {
-  double value = 0;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  auto gives = "gives " + name_of(row, of.name) + " the value '" + std::string{text} + "', ";
-  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value))
-    return bad(gives + "which is no finite number");
-  if (value < of.low || value > of.high)
-    return bad(gives + "which must lie between " + exact(of.low) + " and " + exact(of.high));
-  if (of.what != form::real && value != std::floor(value))
-    return bad(gives + "which must be a whole number");
-  return value;
-}
-
-using values = std::map<std::string_view, std::string_view>;
-
-result<values> parse_values(const schedule_row& row, std::string_view text) {
-  values found;
-  auto names = known_numbers(row);
-  for (auto setting : split(text, ',')) {
-    auto equals = setting.find('=');
-    auto name = setting.substr(0, equals);
-    if (std::find(names.begin(), names.end(), name) == names.end())
-      return bad("gives " + std::string{row.name} + " the unknown number '" + std::string{name}
-                 + "': it takes " + joined(names, " and ") + "; the nearest is "
-                 + nearest(name, names));
-    if (equals == std::string_view::npos)
-      return bad("gives " + name_of(row, name) + " no value: write " + std::string{name} + "=N");
-    if (!found.emplace(name, setting.substr(equals + 1)).second)
-      return bad("sets " + name_of(row, name) + " twice");
-  }
-  return found;
-}
-
-result<std::vector<double>> parse_one(const schedule_row& row, const schedule_number& of,
-                                      const values& given) {
-  auto found = given.find(of.name);
-  if (found == given.end() && !of.initial)
-    return bad("leaves out " + name_of(row, of.name) + ": write " + std::string{row.name} + ":"
-               + std::string{of.name} + (of.what == form::list ? "=30+60" : "=N"));
-  if (found == given.end())
-    return std::vector<double>{*of.initial};
-  std::vector<double> all;
-  for (auto text : of.what == form::list ? split(found->second, '+') : std::vector{found->second}) {
-    auto value = parse_number(row, of, text);
-    if (!value)
-      return value.error();
-    all.push_back(*value);
-  }
-  std::sort(all.begin(), all.end()); // the order of a list has no meaning
-  return all;
 }
 
 result<schedule_part> parse_part(std::string_view text) {
@@ -127,25 +32,25 @@ result<schedule_part> parse_part(std::string_view text) {
     return bad("has the unknown schedule '" + std::string{name} + "': use "
                + listed(schedule_table()) + "; the nearest is "
                + nearest(name, names_in(schedule_table())));
-  values given;
+  written_numbers given;
   if (colon != std::string_view::npos) {
-    auto parsed = parse_values(*row, text.substr(colon + 1));
+    auto parsed = read_numbers(row->name, known_numbers(*row), text.substr(colon + 1));
     if (!parsed)
       return parsed.error();
     given = std::move(*parsed);
   }
   schedule_part part{row, {}};
   for (const auto& number : row->numbers) {
-    auto parsed = parse_one(*row, number, given);
+    auto parsed = value_of(row->name, number, given);
     if (!parsed)
       return parsed.error();
     part.numbers.insert(part.numbers.end(), parsed->begin(), parsed->end());
   }
-  if (auto found = given.find(length.name); found != given.end()) {
-    auto parsed = parse_number(*row, length, found->second);
+  if (given.contains(length.name)) {
+    auto parsed = value_of(row->name, length, given);
     if (!parsed)
       return parsed.error();
-    part.epochs = static_cast<std::uint64_t>(*parsed);
+    part.epochs = static_cast<std::uint64_t>(parsed->front());
   }
   return part;
 }
@@ -166,17 +71,17 @@ status check_part(const schedule_part& part, double peak) {
     if (number.name == "warmup" || number.name == "decay")
       own += part[number.name];
     if (number.name == "floor" && part["floor"] > peak)
-      return bad("--schedule: floor of " + name + " is " + exact(part["floor"])
-                 + ", which is above --lr " + exact(peak) + ": the rate would rise");
+      return bad("--schedule: floor of " + name + " is " + shortest_text(part["floor"])
+                 + ", which is above --lr " + shortest_text(peak) + ": the rate would rise");
   }
   if (name == plateau_name && part["factor"] == 1)
     return bad("--schedule: factor of plateau is 1: the rate would never fall; write factor=0.1");
   if (name == plateau_name && part["absolute"] == 0 && part["threshold"] >= 1)
-    return bad("--schedule: threshold of plateau is " + exact(part["threshold"])
+    return bad("--schedule: threshold of plateau is " + shortest_text(part["threshold"])
                + ": no loss above 0 falls by so much of the best one; for an absolute threshold "
                  "write absolute=1");
   if (part.row->ends && own > static_cast<double>(*part.epochs))
-    return bad("--schedule: warm-up and decay of " + name + " take " + exact(own)
+    return bad("--schedule: warm-up and decay of " + name + " take " + shortest_text(own)
                + " epochs, but it lasts only " + std::to_string(*part.epochs));
   return done{};
 }
@@ -189,7 +94,7 @@ bool warms_up(const schedule_part& part) {
 
 result<std::vector<schedule_part>> parse_schedule(std::string_view text) {
   std::vector<schedule_part> parts;
-  for (auto piece : split(text, '/')) {
+  for (auto piece : pieces_of(text, '/')) {
     auto part = parse_part(piece);
     if (!part)
       return part.error();
@@ -208,9 +113,9 @@ std::string text_of(const std::vector<schedule_part>& parts) {
     };
     for (std::size_t i = 0; i < part.row->numbers.size(); ++i) {
       const auto& number = part.row->numbers[i];
-      auto value = exact(part.numbers[i]);
+      auto value = shortest_text(part.numbers[i]);
       for (auto next = i + 1; number.what == form::list && next < part.numbers.size(); ++next)
-        value.append("+").append(exact(part.numbers[next]));
+        value.append("+").append(shortest_text(part.numbers[next]));
       add(number.name, value);
     }
     if (part.epochs)
@@ -267,10 +172,7 @@ std::string schedule_help() {
   for (const auto& row : schedule_table()) {
     std::vector<std::string> numbers;
     for (const auto& number : row.numbers)
-      numbers.push_back(std::string{number.name}
-                        + (number.initial              ? "=" + rounded(*number.initial)
-                           : number.what == form::list ? "=30+60"
-                                                       : "=N"));
+      numbers.push_back(with_default(number));
     if (row.ends)
       numbers.emplace_back("epochs");
     all.append(all.empty() ? "" : "; ").append(row.name);

@@ -42,8 +42,8 @@ std::string example_of(const schedule_row& row) {
   std::vector<std::string> numbers;
   for (const auto& number : row.numbers)
     numbers.push_back(std::string{number.name}
-                      + (number.what == schedule_number::form::list ? "=3+7"
-                         : number.what == schedule_number::form::whole
+                      + (number.what == named_number::form::list ? "=3+7"
+                         : number.what == named_number::form::whole
                            ? (number.high < 5 ? "=1" : "=5")
                            : "=" + std::to_string(number.initial.value_or(0.5))));
   if (row.ends)
